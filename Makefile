@@ -1,0 +1,52 @@
+# Golda's few commands. `make` alone lists them.
+
+GO       ?= go
+BENCH    ?= .
+COUNT    ?= 10
+LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# Everything that has goroutines of its own. The examples are left out: under the race
+# detector their arithmetic on pixels is many times slower, and the engine below them is
+# raced here anyway.
+ENGINE    = $$($(GO) list ./... | grep -v /examples/)
+
+.DEFAULT_GOAL := help
+.PHONY: help test race bench lint fmt cover clean
+
+## help: list these commands
+help:
+	@sed -n 's/^## \([a-z]*\): /make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+## test: vet, all tests, then the engine's tests once more with the race detector
+test:
+	$(GO) vet ./...
+	$(GO) test -timeout 8m ./...
+	$(GO) test -race -timeout 12m $(ENGINE)
+
+## race: all tests with the race detector, the examples too
+race:
+	$(GO) test -race -timeout 30m ./...
+
+## bench: benchmarks in the form that benchstat reads (BENCH=regexp COUNT=10)
+bench:
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m ./stage/...
+
+## lint: golangci-lint, the version named in the Makefile
+lint:
+	$(GO) run $(LINTER) run ./...
+
+## fmt: format all files in place
+fmt:
+	$(GO) run $(LINTER) fmt ./...
+
+## cover: coverage of all tests, by function; the page is coverage/index.html
+cover:
+	@mkdir -p coverage
+	$(GO) test -timeout 15m -coverpkg ./... -coverprofile coverage/profile ./...
+	$(GO) tool cover -html coverage/profile -o coverage/index.html
+	$(GO) tool cover -func coverage/profile | tail -n 1
+
+## clean: remove what the other commands and the examples leave behind
+clean:
+	rm -rf bin coverage out
+	find . -type f -not -path './.git/*' \( -name '*.test' -o -name '*.out' -o -name '*.prof' \) -delete

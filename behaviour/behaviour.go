@@ -1,0 +1,55 @@
+package behaviour
+
+import "context"
+
+// Behaviour handles one command of type C at a time.
+//
+// HandleCommand is called by one worker at a time for an instance made by a
+// [Factory], and by many workers at once for a shared one. The context ends
+// when the command's time limit passes or the pipeline stops hard; a handler
+// that may take long watches it. The context is valid until HandleCommand
+// returns, and no longer.
+type Behaviour[C any] interface {
+	HandleCommand(ctx context.Context, cmd C) Outcome
+}
+
+// Func is a behaviour without state of its own.
+type Func[C any] func(ctx context.Context, cmd C) Outcome
+
+// HandleCommand calls f.
+func (f Func[C]) HandleCommand(ctx context.Context, cmd C) Outcome { return f(ctx, cmd) }
+
+// Factory makes a fresh instance: one for each worker at start, and one more
+// after each crash. It must not return nil. It may be called from several
+// goroutines at once.
+type Factory[C any] func() Behaviour[C]
+
+// Starter is asked of an instance before its first command. An error counts
+// as a crash of the worker: at the start of a pipeline it fails the start,
+// later it is tried again, with a growing pause, on a new instance.
+// The context ends when the pipeline stops hard.
+type Starter interface {
+	Start(ctx context.Context) error
+}
+
+// Stopper is told that an instance has seen its last command, crashed ones
+// included, so that resources are given back. It is called exactly once for
+// an instance that was started, by the worker that used it. A panic in Stop
+// is logged and goes no further.
+type Stopper interface {
+	Stop()
+}
+
+// Batcher is for a behaviour that is better at many commands than at one. If
+// an instance is a Batcher, its worker calls HandleBatch instead of
+// HandleCommand, with one command or more, in order, never more than the
+// stage's batch.
+//
+// It returns one outcome for each command, in the same order; any other number
+// is a crash. The slice belongs to the engine: do not keep it. When a batch
+// crashes, each of its commands is given to HandleBatch again, alone, so that
+// only the culprit is charged; a Batcher is therefore called at least once for
+// a command, not exactly once.
+type Batcher[C any] interface {
+	HandleBatch(ctx context.Context, cmds []C) []Outcome
+}

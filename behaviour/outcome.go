@@ -1,0 +1,114 @@
+package behaviour
+
+import "errors"
+
+// ErrNoOutcome is the reason of a command whose handler returned the zero
+// [Outcome] instead of one made by [OK], [Forward] or [Error].
+var ErrNoOutcome = errors.New("behaviour: handler returned no outcome; return OK, Forward or Error")
+
+// ErrNoReason stands in for a nil reason given to [Error].
+var ErrNoReason = errors.New("behaviour: error without a reason")
+
+// ErrUnwired is the reason of a command that was forwarded to a port no stage
+// is wired to, or to nothing at all.
+var ErrUnwired = errors.New("behaviour: forwarded to a port that is not wired")
+
+// Kind tells the three outcomes apart.
+type Kind uint8
+
+// The zero Kind is no outcome at all; see [ErrNoOutcome].
+const (
+	KindNone Kind = iota
+	KindOK
+	KindForward
+	KindError
+)
+
+// String returns the kind in a word.
+func (k Kind) String() string {
+	switch k {
+	case KindOK:
+		return "ok"
+	case KindForward:
+		return "forward"
+	case KindError:
+		return "error"
+	default:
+		return "none"
+	}
+}
+
+// Outcome is what became of one command. It is made by [OK], [Forward] and
+// [Error]; the zero Outcome is an error (see [ErrNoOutcome]).
+type Outcome struct {
+	kind  Kind
+	next  Inlet
+	value any // the result, the command that goes on, or the reason
+}
+
+// OK says that the command is done. The result, which may be nil, goes to
+// whoever waits for it.
+func OK(result any) Outcome {
+	return Outcome{kind: KindOK, value: result}
+}
+
+// Forward passes a command on to a stage, or to a port wired to one. It may be
+// the command that came in or another. A command of a type that next does not
+// take does not compile.
+//
+// Forwarding to a port that is not wired, or to nil, ends the command with
+// [ErrUnwired].
+func Forward[C any](next Target[C], cmd C) Outcome {
+	if next == nil {
+		return Error(ErrUnwired)
+	}
+	inlet := next.Inlet()
+	if inlet == nil {
+		return Error(ErrUnwired)
+	}
+	return Outcome{kind: KindForward, next: inlet, value: cmd}
+}
+
+// Error answers the command with a reason. It is an answer like any other:
+// nothing crashes and nothing is restarted.
+func Error(reason error) Outcome {
+	if reason == nil {
+		reason = ErrNoReason
+	}
+	return Outcome{kind: KindError, value: reason}
+}
+
+// Kind tells which outcome it is.
+func (o Outcome) Kind() Kind { return o.kind }
+
+// Result returns the result given to [OK], and nil for other outcomes.
+func (o Outcome) Result() any {
+	if o.kind != KindOK {
+		return nil
+	}
+	return o.value
+}
+
+// Command returns the command given to [Forward], and nil for other outcomes.
+func (o Outcome) Command() any {
+	if o.kind != KindForward {
+		return nil
+	}
+	return o.value
+}
+
+// Next returns the door that [Forward] goes to, and nil for other outcomes.
+func (o Outcome) Next() Inlet { return o.next }
+
+// Err returns the reason given to [Error], [ErrNoOutcome] for the zero
+// Outcome, and nil otherwise.
+func (o Outcome) Err() error {
+	switch o.kind {
+	case KindError:
+		return o.value.(error)
+	case KindNone:
+		return ErrNoOutcome
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,93 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// ErrWired is the reason why a port cannot be connected: it already is.
+var ErrWired = errors.New("behaviour: port is already wired")
+
+// Target is where a command of type C may go: a stage (*stage.Stage) or a
+// [Port] wired to one.
+type Target[C any] interface {
+	// Submit hands in a command from outside, and waits for room until ctx
+	// ends if the stage's overflow rule says so.
+	Submit(ctx context.Context, cmd C) error
+	// Inlet is the door behind the target, nil if there is none.
+	Inlet() Inlet
+}
+
+// Inlet is the untyped door of a stage, as the engine sees it. Only stages
+// have one.
+type Inlet interface {
+	// Name is the stage's name.
+	Name() string
+}
+
+// Outlet is the untyped face of a port: what a stage declares with stage.Out
+// and a pipeline checks before it starts.
+type Outlet interface {
+	// Name is the port's name.
+	Name() string
+	// Wired reports whether the port leads anywhere.
+	Wired() bool
+	// Inlet is the door the port leads to, nil if it is not wired.
+	Inlet() Inlet
+}
+
+// Port is a named way out of a stage for commands of type C. The stage's code
+// names the port; which stage it leads to is said elsewhere, when the pipeline
+// is put together (LEDA's wiring apart from logic). Make one with [NewPort].
+// A port is safe for use by several goroutines.
+type Port[C any] struct {
+	name string
+	to   atomic.Pointer[Target[C]]
+}
+
+// NewPort returns a port with a name that is used in messages and drawings.
+func NewPort[C any](name string) *Port[C] {
+	return &Port[C]{name: name}
+}
+
+// Name returns the port's name.
+func (p *Port[C]) Name() string { return p.name }
+
+// Connect wires the port to a target, once. It is what pipeline.Wire does; a
+// test may call it to see what leaves a behaviour. A second call is [ErrWired],
+// no target is [ErrUnwired].
+func (p *Port[C]) Connect(to Target[C]) error {
+	if to == nil || to.Inlet() == nil {
+		return fmt.Errorf("port %q: %w", p.name, ErrUnwired)
+	}
+	if !p.to.CompareAndSwap(nil, &to) {
+		return fmt.Errorf("port %q leads to %q: %w", p.name, p.Inlet().Name(), ErrWired)
+	}
+	return nil
+}
+
+// Wired reports whether the port leads anywhere.
+func (p *Port[C]) Wired() bool { return p != nil && p.to.Load() != nil }
+
+// Inlet returns the door the port leads to, nil if it is not wired.
+func (p *Port[C]) Inlet() Inlet {
+	if p == nil {
+		return nil
+	}
+	to := p.to.Load()
+	if to == nil {
+		return nil
+	}
+	return (*to).Inlet()
+}
+
+// Submit hands a command to the target behind the port, or fails with
+// [ErrUnwired].
+func (p *Port[C]) Submit(ctx context.Context, cmd C) error {
+	if !p.Wired() {
+		return fmt.Errorf("port %q: %w", p.Name(), ErrUnwired)
+	}
+	return (*p.to.Load()).Submit(ctx, cmd)
+}

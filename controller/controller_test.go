@@ -1,0 +1,213 @@
+package controller_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// law makes a controller of a function.
+type law func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions)
+
+func (f law) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+	f(ev, s, d)
+}
+
+var tick = controller.Event{Kind: controller.EventTick}
+
+func twoStages() *controller.Snapshot {
+	return &controller.Snapshot{At: 3 * time.Second, CPUs: 2, Stages: []controller.StageStats{
+		{ID: 0, Name: "parse", Workers: 4, MinWorkers: 2, MaxWorkers: 8},
+		{ID: 1, Name: "save", Workers: 1, MinWorkers: 1, MaxWorkers: 1},
+	}}
+}
+
+func TestAnEventKindHasAWord(t *testing.T) {
+	for kind, word := range map[controller.EventKind]string{
+		controller.EventStart: "start",
+		controller.EventTick:  "tick",
+		controller.EventStop:  "stop",
+		0:                     "none",
+		200:                   "none",
+	} {
+		require.Equal(t, word, kind.String())
+	}
+}
+
+func TestTheLaterOfTwoWishesWins(t *testing.T) {
+	var d controller.Decisions
+	d.Workers(0, 5, "first")
+	d.Workers(1, 9, "between")
+	d.Workers(0, 6, "second")
+	n, why, ok := d.Wants(0)
+	require.True(t, ok)
+	require.Equal(t, 6, n)
+	require.Equal(t, "second", why)
+
+	changes, faults := controller.Settle("mine", twoStages(), &d)
+	require.Empty(t, faults)
+	require.Len(t, changes, 1, "save may not have more than its one worker")
+	require.Equal(t, 6, changes[0].After)
+}
+
+func TestTheLastIntervalWinsAndIsNeverShorterThanTheShortest(t *testing.T) {
+	var d controller.Decisions
+	require.Zero(t, d.Interval(), "nothing was said")
+	d.Every(time.Hour)
+	d.Every(time.Second)
+	require.Equal(t, time.Second, d.Interval())
+	for _, tooShort := range []time.Duration{time.Microsecond, 0, -time.Hour} {
+		d.Every(tooShort)
+		require.Equal(t, controller.MinInterval, d.Interval())
+	}
+}
+
+func TestResetForgetsAllThatWasSaid(t *testing.T) {
+	var d controller.Decisions
+	d.Reset() // of a zero value: fine
+	d.Every(time.Second)
+	d.Workers(0, 5, "busy")
+	d.Reset()
+	require.Zero(t, d.Interval())
+	_, _, ok := d.Wants(0)
+	require.False(t, ok)
+	changes, faults := controller.Settle("mine", twoStages(), &d)
+	require.Empty(t, changes)
+	require.Empty(t, faults)
+	d.Workers(1, 7, "after")
+	n, _, _ := d.Wants(1)
+	require.Equal(t, 7, n)
+}
+
+func TestDecidingAgainAndAgainAllocatesNothing(t *testing.T) {
+	var d controller.Decisions
+	s := twoStages()
+	c := controller.Controller(law(func(_ controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+		d.Every(time.Second)
+		d.Workers(0, s.Stages[0].Workers, "as it is")
+	}))
+	allocs := testing.AllocsPerRun(100, func() {
+		_ = controller.Ask(c, tick, s, &d)
+		_, _ = controller.Settle("mine", s, &d)
+	})
+	require.Zero(t, allocs)
+}
+
+func TestSettleHoldsWishesToTheBoundsAndSaysSo(t *testing.T) {
+	tests := map[string]struct {
+		stage controller.StageID
+		want  int
+		why   string
+		after int // zero: no change
+		says  string
+	}{
+		"within the bounds":        {0, 5, "queue 9 > 8", 5, "queue 9 > 8"},
+		"above the most":           {0, 99, "queue 9 > 8", 8, "queue 9 > 8 (wanted 99, held to the most, 8)"},
+		"below the least":          {0, -1, "queue 0 < 1", 2, "queue 0 < 1 (wanted -1, held to the least, 2)"},
+		"without a reason":         {0, 5, "", 5, "no reason given"},
+		"what is already":          {0, 4, "stay", 0, ""},
+		"what the bounds leave as": {1, 7, "more", 0, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var d controller.Decisions
+			d.Workers(tt.stage, tt.want, tt.why)
+			changes, faults := controller.Settle("mine", twoStages(), &d)
+			require.Empty(t, faults)
+			if tt.after == 0 {
+				require.Empty(t, changes)
+				return
+			}
+			require.Equal(t, []controller.Change{{
+				At: 3 * time.Second, Policy: "mine", Stage: 0, StageName: "parse",
+				What: controller.WhatWorkers, Before: 4, After: tt.after, Why: tt.says,
+			}}, changes)
+		})
+	}
+}
+
+func TestAWishForAnUnknownStageIsAFaultAndTheOthersStand(t *testing.T) {
+	var d controller.Decisions
+	d.Workers(7, 3, "ghost")
+	d.Workers(0, 5, "busy")
+	d.Workers(-1, 3, "ghost")
+	changes, faults := controller.Settle("mine", twoStages(), &d)
+	require.Len(t, changes, 1)
+	require.Len(t, faults, 2)
+	var unknown *controller.UnknownStageError
+	require.ErrorAs(t, faults[0], &unknown)
+	require.Equal(t, controller.UnknownStageError{Policy: "mine", Stage: 7}, *unknown)
+	require.EqualError(t, faults[1], `controller: policy "mine": decision for unknown stage -1`)
+}
+
+func TestNoStagesAtAllAreLegal(t *testing.T) {
+	var d controller.Decisions
+	changes, faults := controller.Settle("mine", &controller.Snapshot{}, &d)
+	require.Empty(t, changes)
+	require.Empty(t, faults)
+	var w controller.Windows
+	w.Fill(&controller.Snapshot{})
+}
+
+func TestAChangeReadsAsALineOfALog(t *testing.T) {
+	c := controller.Change{
+		At: 62 * time.Second, Policy: "erlda", StageName: "parse", What: controller.WhatWorkers,
+		Before: 10, After: 11, Why: "queue 120 > 100 for 1 sample",
+	}
+	require.Equal(t, `1m2s erlda: stage "parse": workers 10 to 11: queue 120 > 100 for 1 sample`, c.String())
+}
+
+func TestAskStartsWithACleanSheet(t *testing.T) {
+	var d controller.Decisions
+	d.Workers(0, 5, "of the last time")
+	err := controller.Ask(law(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+		d.Workers(1, 2, "of this time")
+	}), tick, twoStages(), &d)
+	require.NoError(t, err)
+	_, _, ok := d.Wants(0)
+	require.False(t, ok)
+	_, _, ok = d.Wants(1)
+	require.True(t, ok)
+}
+
+func TestAPanicKeepsTheLastDecisionsInForce(t *testing.T) {
+	boom := errors.New("boom")
+	var calls int
+	c := law(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+		calls++
+		d.Workers(0, 5, "half an answer")
+		d.Every(time.Hour)
+		if calls == 1 {
+			panic(boom)
+		}
+	})
+	var d controller.Decisions
+	err := controller.Ask(c, tick, twoStages(), &d)
+	var p *controller.PanicError
+	require.ErrorAs(t, err, &p)
+	require.ErrorIs(t, err, boom)
+	require.Equal(t, boom, p.Value)
+	require.Contains(t, string(p.Stack), "controller_test.go", "the stack shows where")
+	require.EqualError(t, err, "controller: panicked: boom")
+	require.Zero(t, d.Interval())
+	changes, faults := controller.Settle("mine", twoStages(), &d)
+	require.Empty(t, changes)
+	require.Empty(t, faults)
+
+	require.NoError(t, controller.Ask(c, tick, twoStages(), &d), "it may be asked again")
+	require.Equal(t, time.Hour, d.Interval())
+}
+
+func TestAPanicWithoutAnErrorAndANilControllerAreErrorsToo(t *testing.T) {
+	var d controller.Decisions
+	err := controller.Ask(law(func(controller.Event, *controller.Snapshot, *controller.Decisions) {
+		panic("words")
+	}), tick, twoStages(), &d)
+	require.EqualError(t, err, "controller: panicked: words")
+	require.NoError(t, errors.Unwrap(err))
+	require.Error(t, controller.Ask(nil, tick, twoStages(), &d))
+}

@@ -1,0 +1,81 @@
+package controller_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+func numbered(from, to int) []controller.Change {
+	var changes []controller.Change
+	for n := from; n < to; n++ {
+		changes = append(changes, controller.Change{After: n})
+	}
+	return changes
+}
+
+func TestAJournalRemembersTheLastChangesInOrder(t *testing.T) {
+	tests := map[string]struct {
+		capacity, added, first int
+	}{
+		"empty":                      {3, 0, 0},
+		"not full":                   {3, 2, 0},
+		"just full":                  {3, 3, 0},
+		"one too many":               {3, 4, 1},
+		"many too many":              {3, 100, 97},
+		"room for one":               {1, 5, 4},
+		"zero means the default":     {0, 257, 1},
+		"negative means the default": {-5, 300, 44},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			j := controller.NewJournal(tt.capacity)
+			j.Add(numbered(0, tt.added)...)
+			require.ElementsMatch(t, numbered(tt.first, tt.added), j.Entries())
+			require.IsIncreasing(t, append([]int{-1}, afters(j)...))
+			require.EqualValues(t, tt.first, j.Dropped())
+		})
+	}
+}
+
+func TestTheZeroJournalIsReady(t *testing.T) {
+	var j controller.Journal
+	require.Empty(t, j.Entries())
+	j.Add(numbered(0, controller.DefaultJournal+1)...)
+	require.Len(t, j.Entries(), controller.DefaultJournal)
+}
+
+func TestEntriesAreACopy(t *testing.T) {
+	j := controller.NewJournal(2)
+	j.Add(numbered(0, 2)...)
+	j.Entries()[0].After = 99
+	require.Equal(t, numbered(0, 2), j.Entries())
+}
+
+func TestAJournalIsTheTailOfAllThatWasAdded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.IntRange(1, 9).Draw(t, "capacity")
+		j, n := controller.NewJournal(capacity), 0
+		for _, more := range rapid.SliceOf(rapid.IntRange(0, 12)).Draw(t, "batches") {
+			j.Add(numbered(n, n+more)...)
+			n += more
+			kept := min(n, capacity)
+			require.Len(t, j.Entries(), kept)
+			require.EqualValues(t, n-kept, j.Dropped())
+			for i, c := range j.Entries() {
+				require.Equal(t, n-kept+i, c.After)
+			}
+		}
+	})
+}
+
+func afters(j *controller.Journal) []int {
+	var ns []int
+	for _, c := range j.Entries() {
+		ns = append(ns, c.After)
+	}
+	return ns
+}

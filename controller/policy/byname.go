@@ -1,0 +1,43 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// UnknownError is the error of a name that no policy here has.
+type UnknownError struct {
+	Name string
+}
+
+// Error names the policies that there are.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("policy: unknown policy %q; known are %s", e.Name, strings.Join(Names(), ", "))
+}
+
+// ByName returns the policy of that name with its defaults. An unknown name is
+// an [*UnknownError], which lists the known ones.
+func ByName(name string) (controller.Policy, error) {
+	for _, p := range all() {
+		if p.Name() == name {
+			return p, nil
+		}
+	}
+	return nil, &UnknownError{Name: name}
+}
+
+// Names returns the names that [ByName] knows, in alphabetical order.
+func Names() []string {
+	var names []string
+	for _, p := range all() {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// all lists the policies by name. It is a function so that nobody can change it.
+func all() []controller.Policy {
+	return []controller.Policy{ERLDA{}, Fixed{}}
+}

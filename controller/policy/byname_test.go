@@ -1,0 +1,41 @@
+package policy_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+func TestEveryNameIsThatOfASoundPolicy(t *testing.T) {
+	require.Equal(t, []string{"erlda", "fixed"}, policy.Names())
+	require.True(t, slices.IsSorted(policy.Names()))
+	for _, name := range policy.Names() {
+		p, err := policy.ByName(name)
+		require.NoError(t, err)
+		require.Equal(t, name, p.Name())
+		require.NoError(t, p.Check())
+		require.NotNil(t, p.New())
+	}
+}
+
+func TestAnUnknownNameIsAnErrorThatListsTheKnownOnes(t *testing.T) {
+	_, err := policy.ByName("Erlda")
+	require.EqualError(t, err, `policy: unknown policy "Erlda"; known are erlda, fixed`)
+	var unknown *policy.UnknownError
+	require.ErrorAs(t, err, &unknown)
+	require.Equal(t, "Erlda", unknown.Name)
+}
+
+func TestFixedNeverChangesAnythingAndAsksForNoTicks(t *testing.T) {
+	f := newFloor(policy.Fixed{}.New(), controller.StageStats{Workers: 3, MinWorkers: 1, MaxWorkers: 9})
+	require.Equal(t, []int{3, 3, 3, 3}, f.run(1024, 1024, 0, 0))
+	require.Empty(t, f.journal.Entries())
+
+	var d controller.Decisions
+	policy.Fixed{}.New().Control(controller.Event{Kind: controller.EventStart}, &controller.Snapshot{}, &d)
+	require.Zero(t, d.Interval())
+}

@@ -1,0 +1,33 @@
+// Package policy holds the laws by which a pipeline adapts itself.
+//
+// A policy is a value: write it down, hand it to pipeline.Control, swap it while
+// the pipeline runs. The zero value of each has its stated defaults.
+//
+//	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
+//	policy.ERLDA{Up: 50, Samples: 3}
+//	policy.Fixed{}                  // constant pools
+//
+// [ByName] finds a policy by its name, for flags and configuration files.
+//
+// # Promise
+//
+// A policy never asks for a worker outside of a stage's bounds, never remembers
+// more than the stages that it sees, and gives a reason with its numbers for all that it
+// wants. It is deterministic: the same snapshots give the same decisions.
+//
+// # Order and ownership
+//
+// A policy is never changed and may be shared; its controllers have a memory, belong
+// to one run each and are called serially. See package controller.
+//
+// # Testing
+//
+// No policy starts a goroutine, reads a clock or holds a lock, so a test writes
+// snapshots down and looks at the answers; an hour takes no time. A policy of
+// your own is a type with the three methods of [controller.Policy].
+//
+// # A new policy here
+//
+// A file with its paper named at the top, a line in [ByName], a table test with a
+// fixed vector, and the properties in properties_test.go.
+package policy

@@ -1,0 +1,243 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// The defaults of [ERLDA].
+const (
+	DefaultInterval = time.Second
+	DefaultCooldown = 2 * time.Second
+	DefaultUp       = 100
+	DefaultDown     = 10
+	DefaultSamples  = 1
+)
+
+// NoCooldown is the [ERLDA.Cooldown] of a policy that never rests: it may act on
+// every tick. It has a name because zero means the default.
+const NoCooldown time.Duration = -1
+
+// ERLDA adds a worker to a stage whose queue is long and takes one from a stage
+// whose queue is short: the controller of Areias and Neto (2025), section 3.3,
+// as it was meant.
+//
+// A stage is hot when more than Up commands have been waiting for Samples ticks in
+// a row, and cold when fewer than Down have. A hot stage gets one worker more, a
+// cold one gets one less, within the stage's bounds and not before Cooldown has
+// passed since the last time; then the counting of samples begins again. Each
+// stage is judged for itself.
+//
+// # Thresholds and capacity
+//
+// A threshold that a queue cannot reach is a policy that cannot act. The
+// original refused commands at 50 waiting and wanted more workers at 100. Here
+// Up counts as half of the stage's capacity where it is more than that, and Down as
+// no more than that Up, but at least one:
+//
+//	up   = min(Up, capacity/2)
+//	down = min(Down, max(1, up))
+//
+// So a stage with room for a single command is hot when it is there and cold when
+// it is not, a full queue is hot at any capacity, an empty one is cold, and no length is
+// both.
+//
+// # Samples
+//
+// One sample is the default, as in the code of ERLDA: under a constant queue of
+// 120, ticks of one second and a start at ten workers, the workers are 11, 11, 12, 12,
+// 13 and so on, the cooldown alone setting the pace. The price is that one
+// short burst at the moment of a tick buys a worker. With Samples: 3 the
+// same load gives 10, 10, 11, 11, 11, 12, and a burst must last.
+//
+// # Outside the bounds
+//
+// A stage whose number of workers is outside of its bounds is brought back
+// at once, cooldown or not: that is no reaction to load. The least number of
+// workers is the stage's own; the policy has no other. (In the original it was 10
+// where workers were counted and 1 where they were removed.)
+type ERLDA struct {
+	Interval time.Duration // between two looks; default 1 s (the article has 5 s, its code 1 s)
+	Cooldown time.Duration // between two actions on one stage; default 2 s, or [NoCooldown]
+	Up, Down int           // more waiting than Up is hot, fewer than Down is cold; default 100 and 10
+	Samples  int           // how many looks in a row must agree; default 1
+}
+
+// Name is "erlda".
+func (ERLDA) Name() string { return "erlda" }
+
+// Check returns all faults of the parameters.
+func (p ERLDA) Check() error {
+	l := p.withDefaults()
+	return errors.Join(
+		fault(l.Interval < 0, "Interval %v is negative", l.Interval),
+		fault(l.Cooldown < 0 && l.Cooldown != NoCooldown,
+			"Cooldown %v is negative; for none say NoCooldown", l.Cooldown),
+		fault(l.Up < 0, "Up %d is negative", l.Up),
+		fault(l.Down < 0, "Down %d is negative", l.Down),
+		fault(l.Up <= l.Down, "Up %d is not more than Down %d%s", l.Up, l.Down, p.ofDefaults()),
+		fault(l.Samples < 0, "Samples %d is negative", l.Samples),
+	)
+}
+
+// New returns a controller that has seen nothing yet.
+func (p ERLDA) New() controller.Controller {
+	return &erlda{law: p.withDefaults(), watched: make(map[string]*watch)}
+}
+
+func (p ERLDA) withDefaults() ERLDA {
+	return ERLDA{
+		Interval: cmp.Or(p.Interval, DefaultInterval),
+		Cooldown: cmp.Or(p.Cooldown, DefaultCooldown),
+		Up:       cmp.Or(p.Up, DefaultUp),
+		Down:     cmp.Or(p.Down, DefaultDown),
+		Samples:  cmp.Or(p.Samples, DefaultSamples),
+	}
+}
+
+// ofDefaults tells who set only one of the two thresholds where the other came
+// from.
+func (p ERLDA) ofDefaults() string {
+	switch {
+	case p.Up == 0:
+		return "; Up is the default"
+	case p.Down == 0:
+		return "; Down is the default"
+	default:
+		return ""
+	}
+}
+
+// thresholds returns the law's thresholds for a stage with the given capacity:
+// hot is more than up, cold is less than down.
+func (p ERLDA) thresholds(capacity int) (up, down int) {
+	up = p.Up
+	if capacity > 0 {
+		up = min(up, capacity/2)
+	}
+	return up, min(p.Down, max(1, up))
+}
+
+// erlda is ERLDA's memory of one run.
+type erlda struct {
+	law     ERLDA
+	watched map[string]*watch
+}
+
+// watch is what is remembered of a stage.
+type watch struct {
+	hot, cold int           // samples in a row
+	acted     bool          // false: never; last says nothing yet
+	last      time.Duration // when it was acted upon
+}
+
+// Control asks for ticks at the start and looks at every stage on each of them.
+func (c *erlda) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+	switch ev.Kind {
+	case controller.EventStart:
+		d.Every(c.law.Interval)
+	case controller.EventTick:
+		for i := range s.Stages {
+			c.look(&s.Stages[i], s.At, d)
+		}
+		c.forget(s)
+	}
+}
+
+func (c *erlda) look(st *controller.StageStats, now time.Duration, d *controller.Decisions) {
+	if restore(st, d) {
+		return
+	}
+	up, down := c.law.thresholds(st.QueueCap)
+	w := c.watch(st.Name)
+	w.count(st.QueueLen > up, st.QueueLen < down)
+	if !w.rested(now, c.law.Cooldown) {
+		return
+	}
+	switch {
+	case w.hot >= c.law.Samples && st.Workers < st.MaxWorkers:
+		d.Workers(st.ID, st.Workers+1, why(st.QueueLen, ">", up, w.hot))
+		w.act(now)
+	case w.cold >= c.law.Samples && st.Workers > st.MinWorkers:
+		d.Workers(st.ID, st.Workers-1, why(st.QueueLen, "<", down, w.cold))
+		w.act(now)
+	}
+}
+
+func (c *erlda) watch(stage string) *watch {
+	w := c.watched[stage]
+	if w == nil {
+		w = &watch{}
+		c.watched[stage] = w
+	}
+	return w
+}
+
+// forget drops the stages that are gone. A stage that comes back under its old
+// name is a new one.
+func (c *erlda) forget(s *controller.Snapshot) {
+	if len(c.watched) <= len(s.Stages) {
+		return
+	}
+	here := make(map[string]bool, len(s.Stages))
+	for i := range s.Stages {
+		here[s.Stages[i].Name] = true
+	}
+	maps.DeleteFunc(c.watched, func(name string, _ *watch) bool { return !here[name] })
+}
+
+func (w *watch) count(hot, cold bool) {
+	w.hot = streak(w.hot, hot)
+	w.cold = streak(w.cold, cold)
+}
+
+// rested tells whether the cooldown is over. It is if nothing was ever done:
+// a zero "last" in place of that flag would be a time like any other, and on a
+// clock that starts far below zero, as Erlang's does, it would never be over.
+func (w *watch) rested(now, cooldown time.Duration) bool {
+	return !w.acted || now-w.last >= cooldown
+}
+
+func (w *watch) act(now time.Duration) {
+	*w = watch{acted: true, last: now}
+}
+
+func streak(n int, again bool) int {
+	if !again {
+		return 0
+	}
+	return n + 1
+}
+
+// restore brings a stage back between its bounds, and tells whether it had to.
+func restore(st *controller.StageStats, d *controller.Decisions) bool {
+	switch {
+	case st.Workers < st.MinWorkers:
+		d.Workers(st.ID, st.MinWorkers, fmt.Sprintf("workers %d < %d, the least", st.Workers, st.MinWorkers))
+	case st.Workers > st.MaxWorkers:
+		d.Workers(st.ID, st.MaxWorkers, fmt.Sprintf("workers %d > %d, the most", st.Workers, st.MaxWorkers))
+	default:
+		return false
+	}
+	return true
+}
+
+func why(queue int, sign string, threshold, samples int) string {
+	plural := "s"
+	if samples == 1 {
+		plural = ""
+	}
+	return fmt.Sprintf("queue %d %s %d for %d sample%s", queue, sign, threshold, samples, plural)
+}
+
+func fault(broken bool, format string, args ...any) error {
+	if !broken {
+		return nil
+	}
+	return fmt.Errorf("policy: erlda: "+format, args...)
+}

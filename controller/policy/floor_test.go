@@ -1,0 +1,95 @@
+package policy_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// floor is a row of stages under a controller, as far as a controller can
+// tell: what the shell does between two ticks, without the shell.
+type floor struct {
+	now     time.Duration
+	stages  []controller.StageStats
+	c       controller.Controller
+	journal *controller.Journal
+	err     error // the first that went wrong
+}
+
+// newFloor starts a controller over stages with room for 1024 commands and 10 to
+// 200 workers, ten of them at work, unless they say otherwise.
+func newFloor(c controller.Controller, stages ...controller.StageStats) *floor {
+	if len(stages) == 0 {
+		stages = []controller.StageStats{{}}
+	}
+	f := &floor{c: c, stages: stages, journal: controller.NewJournal(0)}
+	for i := range stages {
+		stages[i] = furnished(stages[i], i)
+	}
+	f.ask(controller.EventStart)
+	return f
+}
+
+func furnished(st controller.StageStats, i int) controller.StageStats {
+	st.ID, st.Name = controller.StageID(i), fmt.Sprintf("room %d", i)
+	if st.QueueCap == 0 {
+		st.QueueCap = 1024
+	}
+	if st.MaxWorkers == 0 {
+		st.MinWorkers, st.MaxWorkers = 10, 200
+	}
+	if st.Workers == 0 {
+		st.Workers = 10
+	}
+	return st
+}
+
+// ask puts one question and makes the changes.
+func (f *floor) ask(kind controller.EventKind) {
+	s := &controller.Snapshot{At: f.now, CPUs: 2, Stages: slices.Clone(f.stages)}
+	var d controller.Decisions
+	if err := controller.Ask(f.c, controller.Event{Kind: kind}, s, &d); err != nil && f.err == nil {
+		f.err = err
+	}
+	changes, faults := controller.Settle("test", s, &d)
+	if len(faults) > 0 && f.err == nil {
+		f.err = faults[0]
+	}
+	for _, c := range changes {
+		f.stages[c.Stage].Workers = c.After
+	}
+	f.journal.Add(changes...)
+}
+
+// run lets a second pass for each queue length, which all stages have, and
+// returns the workers of the first stage after each.
+func (f *floor) run(queue ...int) []int {
+	var workers []int
+	for _, n := range queue {
+		f.now += time.Second
+		for i := range f.stages {
+			f.stages[i].QueueLen = min(n, f.stages[i].QueueCap)
+		}
+		f.ask(controller.EventTick)
+		workers = append(workers, f.stages[0].Workers)
+	}
+	return workers
+}
+
+// during repeats a queue length.
+func during(seconds, queue int) []int {
+	return slices.Repeat([]int{queue}, seconds)
+}
+
+// expect is the end of a scenario: an error if it went otherwise than it should.
+func (f *floor) expect(promise string, want, got any) error {
+	if f.err != nil {
+		return f.err
+	}
+	if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g {
+		return fmt.Errorf("%s: want %s, got %s", promise, w, g)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package controller_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+func counted(totals map[string]uint64, names ...string) *controller.Snapshot {
+	s := &controller.Snapshot{}
+	for i, name := range names {
+		s.Stages = append(s.Stages, controller.StageStats{
+			ID: controller.StageID(i), Name: name, Total: controller.Counters{OK: totals[name]},
+		})
+	}
+	return s
+}
+
+func windows(s *controller.Snapshot) []uint64 {
+	var ws []uint64
+	for _, st := range s.Stages {
+		ws = append(ws, st.Window.OK)
+	}
+	return ws
+}
+
+func TestAWindowIsWhatWasCountedSinceThePreviousCall(t *testing.T) {
+	type totals = map[string]uint64
+	steps := []struct {
+		says   string
+		totals totals
+		names  []string
+		want   []uint64
+	}{
+		{"the first reaches back to the start", totals{"a": 5, "b": 7}, []string{"a", "b"}, []uint64{5, 7}},
+		{"then only what is new", totals{"a": 6, "b": 7}, []string{"a", "b"}, []uint64{1, 0}},
+		{"stages are known by name, not by place", totals{"a": 8, "b": 10}, []string{"b", "a"}, []uint64{3, 2}},
+		{"a new stage shows its total", totals{"a": 8, "b": 10, "c": 4}, []string{"a", "b", "c"}, []uint64{0, 0, 4}},
+		{"a stage may go", totals{"a": 9}, []string{"a"}, []uint64{1}},
+		{"and come back as a new one", totals{"a": 9, "b": 12}, []string{"a", "b"}, []uint64{0, 12}},
+		{"one that started afresh shows its total", totals{"a": 2, "b": 12}, []string{"a", "b"}, []uint64{2, 0}},
+	}
+	var w controller.Windows
+	for _, step := range steps {
+		s := counted(step.totals, step.names...)
+		w.Fill(s)
+		require.Equal(t, step.want, windows(s), step.says)
+	}
+}
+
+func TestTwoControllersDoNotDisturbEachOthersWindows(t *testing.T) {
+	var often, seldom controller.Windows
+	s := counted(map[string]uint64{"a": 5}, "a")
+	often.Fill(s)
+	s = counted(map[string]uint64{"a": 9}, "a")
+	often.Fill(s)
+	require.Equal(t, []uint64{4}, windows(s))
+	seldom.Fill(s)
+	require.Equal(t, []uint64{9}, windows(s))
+}
+
+// A counter that is added to the struct and forgotten in Sub fails here.
+func TestSubTakesEveryCounterIntoAccount(t *testing.T) {
+	var now, earlier controller.Counters
+	fill := func(c *controller.Counters, n uint64) {
+		for _, field := range reflect.ValueOf(c).Elem().Fields() {
+			field.SetUint(n)
+		}
+	}
+	fill(&now, 12)
+	fill(&earlier, 5)
+	var want controller.Counters
+	fill(&want, 7)
+	require.Equal(t, want, now.Sub(earlier))
+	require.Equal(t, earlier, earlier.Sub(now), "started afresh")
+}

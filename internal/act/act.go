@@ -1,0 +1,98 @@
+// Package act is the only door to protoactor. It takes of it what holds up
+// under test (processes with a PID, the registry, parents and children, watch,
+// plug-in mailboxes) and adds what a pipeline needs: a mailbox that is fed from
+// a shared queue, and processes that live outside any actor.
+//
+// What is never used, because it loses messages, spins or cannot be stopped:
+// bounded mailboxes, routers, the built-in metrics, stash, guardians, shared
+// futures, ActorSystem.Shutdown and the strategies that come with it. An actor
+// that fails is never restarted in place either: its supervisor stops it and
+// starts a new one under a new name, so that an incarnation has one straight
+// life and no Stop can cross a Restart.
+package act
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// The names of protoactor that the house uses.
+type (
+	// System is the home of actors.
+	System = actor.ActorSystem
+	// PID names a process.
+	PID = actor.PID
+	// Context is what an actor knows while it handles a message.
+	Context = actor.Context
+	// Actor handles messages one at a time.
+	Actor = actor.Actor
+	// Supervisor is a parent, as a failure handler sees it.
+	Supervisor = actor.Supervisor
+	// RestartStatistics comes with a failure; the house keeps its own.
+	RestartStatistics = actor.RestartStatistics
+	// Envelope carries a message with its sender.
+	Envelope = actor.MessageEnvelope
+	// Started is an actor's first message.
+	Started = actor.Started
+	// Stopping is an actor's last message but for its children's ends.
+	Stopping = actor.Stopping
+	// Stopped is an actor's last message.
+	Stopped = actor.Stopped
+	// Terminated tells a parent that a child is gone.
+	Terminated = actor.Terminated
+)
+
+// NewSystem returns a system that logs only warnings and worse: what happens
+// to actors is told by the house itself, in its own words.
+func NewSystem(log *slog.Logger) *System {
+	return actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return Quiet(log) }),
+		// The throttle of the log leaves a goroutine behind for so long.
+		actor.WithDeadLetterThrottleInterval(10*time.Millisecond),
+	)
+}
+
+// Quiet lets only warnings and worse through.
+func Quiet(log *slog.Logger) *slog.Logger { return slog.New(warnings{log.Handler()}) }
+
+type warnings struct{ slog.Handler }
+
+func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && w.Handler.Enabled(ctx, l)
+}
+
+func (w warnings) WithAttrs(as []slog.Attr) slog.Handler { return warnings{w.Handler.WithAttrs(as)} }
+func (w warnings) WithGroup(name string) slog.Handler    { return warnings{w.Handler.WithGroup(name)} }
+
+// Spawner starts actors: a system's root, or the context of a parent.
+type Spawner interface {
+	SpawnNamed(props *actor.Props, name string) (*PID, error)
+}
+
+// Spawn starts an actor as a child of the spawner, or as a root. Its mailbox is
+// box. The name must be new for each incarnation: a stuck one that ends late
+// takes its name out of the registry, whoever has it by then.
+func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, error) {
+	return by.SpawnNamed(actor.PropsFromProducer(make,
+		actor.WithMailbox(func() actor.Mailbox { return box })), name)
+}
+
+// Unique returns a name that no other process of the system has had.
+func Unique(s *System, name string) string { return name + s.ProcessRegistry.NextId() }
+
+// Abandon makes a parent forget a child that does not end: it is told that the
+// child has terminated, and the child's name is free. The child's goroutine
+// may go on; nobody listens to it any more.
+func Abandon(s *System, parent, child *PID) {
+	if p, ok := s.ProcessRegistry.GetLocal(parent.Id); ok {
+		p.SendSystemMessage(parent, &actor.Terminated{Who: child})
+	}
+	s.ProcessRegistry.Remove(child)
+}
+
+// Fail tells the parent of the actor whose context it is that the actor
+// cannot go on. Its mailbox is suspended; the parent decides.
+func Fail(ctx Context, reason error) { ctx.(Supervisor).EscalateFailure(reason, nil) }

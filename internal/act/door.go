@@ -1,0 +1,99 @@
+package act
+
+import (
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Door is a process without an actor: whatever is sent to its PID is handed,
+// in the sender's goroutine, to a function. The PID stays the same however
+// often the actors behind it are started afresh.
+type Door struct {
+	system *System
+	pid    *PID
+	in     func(message any, sender *PID)
+
+	mu       sync.Mutex // guards watchers and shut
+	watchers map[string]*PID
+	shut     bool
+}
+
+var _ actor.Process = (*Door)(nil)
+
+// OpenDoor registers a door under a name. It reports false if the name is taken.
+func OpenDoor(s *System, name string, in func(message any, sender *PID)) (*Door, bool) {
+	d := &Door{system: s, in: in, watchers: map[string]*PID{}}
+	pid, ok := s.ProcessRegistry.Add(d, name)
+	d.pid = pid
+	return d, ok
+}
+
+// PID is the door's address.
+func (d *Door) PID() *PID { return d.pid }
+
+// SendUserMessage passes a message in.
+func (d *Door) SendUserMessage(_ *PID, message any) {
+	_, msg, sender := actor.UnwrapEnvelope(message)
+	switch m := msg.(type) {
+	case actor.AutoRespond: // protoactor's own "are you there?"
+		if sender != nil {
+			d.Reply(sender, m.GetAutoResponse(autoContext{pid: d.pid}))
+		}
+	case *actor.PoisonPill: // a stage is ended by its pipeline, not by its senders
+	default:
+		d.in(msg, sender)
+	}
+}
+
+// SendSystemMessage keeps the list of those who watch the door.
+func (d *Door) SendSystemMessage(_ *PID, message any) {
+	switch m := message.(type) {
+	case *actor.Watch:
+		d.mu.Lock()
+		shut := d.shut
+		if !shut {
+			d.watchers[m.Watcher.String()] = m.Watcher
+		}
+		d.mu.Unlock()
+		if shut {
+			d.farewell(m.Watcher)
+		}
+	case *actor.Unwatch:
+		d.mu.Lock()
+		delete(d.watchers, m.Watcher.String())
+		d.mu.Unlock()
+	}
+}
+
+// Stop does nothing: a stage is ended by its pipeline, not by its senders.
+func (d *Door) Stop(*PID) {}
+
+// Shut takes the door out of the registry and tells those who watch it.
+func (d *Door) Shut() {
+	d.mu.Lock()
+	watchers := d.watchers
+	d.watchers, d.shut = nil, true
+	d.mu.Unlock()
+	d.system.ProcessRegistry.Remove(d.pid)
+	for _, w := range watchers {
+		d.farewell(w)
+	}
+}
+
+func (d *Door) farewell(watcher *PID) {
+	if p, ok := d.system.ProcessRegistry.Get(watcher); ok {
+		p.SendSystemMessage(watcher, &actor.Terminated{Who: d.pid})
+	}
+}
+
+// Reply answers a request.
+func (d *Door) Reply(to *PID, message any) { d.system.Root.Send(to, message) }
+
+// autoContext is as much of a context as an automatic response asks for.
+type autoContext struct {
+	actor.Context
+	pid *PID
+}
+
+func (c autoContext) Self() *PID { return c.pid }

@@ -1,0 +1,201 @@
+package act
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Turn is the user message that a mailbox delivers when its feed is ready.
+type Turn struct{}
+
+var turn = &Turn{}
+
+// Feed is where a mailbox takes its work from when it is not its own: a worker's
+// is the queue of its stage.
+type Feed interface {
+	// Ready reports whether the actor should be given a [Turn].
+	Ready() bool
+	// Len is the length of the queue, which is the length of the mailbox.
+	Len() int
+}
+
+// Mailbox is the mailbox of the house's actors. System messages come first,
+// then messages to the actor itself, then turns at the feed.
+//
+// It differs from protoactor's own in that it may be written to before it is
+// ready, survives runtime.Goexit in a handler, and gives nothing out between
+// Stop and the end.
+type Mailbox struct {
+	feed    Feed
+	system  letters
+	own     letters
+	running atomic.Bool
+	ready   atomic.Bool // invoker and dispatcher are set
+
+	suspended, stopped bool // only touched by the goroutine that runs the mailbox
+	invoker            actor.MessageInvoker
+	dispatcher         actor.Dispatcher
+}
+
+// NewMailbox returns a mailbox; feed may be nil.
+func NewMailbox(feed Feed) *Mailbox { return &Mailbox{feed: feed} }
+
+// PostUserMessage queues a message to the actor itself. A nil message, which
+// protoactor's mailbox would spin on for ever, is dropped.
+func (m *Mailbox) PostUserMessage(message any) {
+	if message == nil {
+		return
+	}
+	m.own.post(message)
+	m.Wake()
+}
+
+// PostSystemMessage queues a message that comes before all others.
+func (m *Mailbox) PostSystemMessage(message any) {
+	m.system.post(message)
+	m.Wake()
+}
+
+// RegisterHandlers is called once, by the spawner.
+func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
+	m.invoker, m.dispatcher = invoker, dispatcher
+	m.ready.Store(true)
+}
+
+// Start looks after what was posted before the mailbox was ready.
+func (m *Mailbox) Start() { m.Wake() }
+
+// UserMessageCount is the length of the queue behind the mailbox, and of what
+// was sent to the actor itself.
+func (m *Mailbox) UserMessageCount() int {
+	n := m.own.len()
+	if m.feed != nil {
+		n += m.feed.Len()
+	}
+	return n
+}
+
+// Pressing reports whether a system message waits. An actor in a long turn
+// looks at it between two pieces of work.
+func (m *Mailbox) Pressing() bool { return m.system.len() > 0 }
+
+// Wake runs the mailbox if it does not run already. It does not block.
+func (m *Mailbox) Wake() {
+	if m.ready.Load() && m.running.CompareAndSwap(false, true) {
+		m.dispatcher.Schedule(m.process)
+	}
+}
+
+// process runs the mailbox until it is empty. If a handler ends its goroutine
+// (runtime.Goexit) another one takes over.
+func (m *Mailbox) process() {
+	exited := true
+	defer func() {
+		if exited {
+			m.running.Store(false)
+			m.Wake()
+		}
+	}()
+	for {
+		m.run()
+		suspended, stopped := m.suspended, m.stopped
+		m.running.Store(false)
+		// A message may have come after the last look and before running
+		// was false; whoever posted it could not schedule us.
+		if !m.pending(suspended, stopped) || !m.running.CompareAndSwap(false, true) {
+			break
+		}
+	}
+	exited = false
+}
+
+// pending reports whether there is anything to do.
+func (m *Mailbox) pending(suspended, stopped bool) bool {
+	switch {
+	case m.system.len() > 0:
+		return true
+	case suspended || stopped:
+		return false
+	default:
+		return m.own.len() > 0 || m.feed != nil && m.feed.Ready()
+	}
+}
+
+// run delivers messages until there are none. A panic that comes this far is
+// none of a user's handler, whose worker has caught it, but it must not end
+// the process either: it fails the actor.
+func (m *Mailbox) run() {
+	var message any
+	defer func() {
+		if r := recover(); r != nil {
+			m.invoker.EscalateFailure(r, message)
+		}
+	}()
+	for {
+		if message = m.system.take(); message != nil {
+			m.obey(message)
+			continue
+		}
+		if m.suspended || m.stopped {
+			return
+		}
+		if message = m.own.take(); message == nil {
+			if m.feed == nil || !m.feed.Ready() {
+				return
+			}
+			message = turn
+		}
+		m.invoker.InvokeUserMessage(message)
+	}
+}
+
+// obey follows a system message. After Stop nothing but the ends of children
+// is delivered, and a Restart is not followed: nobody in the house sends one.
+func (m *Mailbox) obey(message any) {
+	switch message.(type) {
+	case *actor.SuspendMailbox:
+		m.suspended = true
+	case *actor.ResumeMailbox:
+		m.suspended = false
+	case *actor.Restart:
+	case *actor.Stop:
+		m.stopped = true
+		m.invoker.InvokeSystemMessage(message)
+	default:
+		m.invoker.InvokeSystemMessage(message)
+	}
+}
+
+// letters is a small queue for what is seldom sent.
+type letters struct {
+	mu   sync.Mutex // guards all
+	all  []any
+	many atomic.Int32 // the length, to be read without the lock
+}
+
+func (l *letters) post(message any) {
+	l.mu.Lock()
+	l.all = append(l.all, message)
+	l.many.Store(int32(len(l.all)))
+	l.mu.Unlock()
+}
+
+func (l *letters) take() any {
+	if l.len() == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	message := l.all[0]
+	l.all[0] = nil
+	l.all = l.all[1:]
+	if len(l.all) == 0 {
+		l.all = nil
+	}
+	l.many.Store(int32(len(l.all)))
+	return message
+}
+
+func (l *letters) len() int { return int(l.many.Load()) }

@@ -1,0 +1,111 @@
+// Package ring is a first-in-first-out queue in a growing circle of slots.
+//
+// It begins small and doubles, so that an idle stage costs little, and it never
+// refuses: its owner decides when it is full. It is not safe for concurrent
+// use; a room guards its ring with its own lock. A slot that is given out is
+// cleared, so that the ring holds on to nothing it no longer has.
+package ring
+
+// first is the number of slots a ring gets when the first value comes.
+const first = 16
+
+// Ring is the queue. The zero Ring is empty and ready.
+type Ring[T any] struct {
+	slots []T // the length is a power of two, or zero
+	head  int
+	n     int
+}
+
+// Len returns how many values are queued.
+func (r *Ring[T]) Len() int { return r.n }
+
+// Push adds a value at the back.
+func (r *Ring[T]) Push(v T) {
+	if r.n == len(r.slots) {
+		r.grow(r.n + 1)
+	}
+	r.slots[(r.head+r.n)&(len(r.slots)-1)] = v
+	r.n++
+}
+
+// PushAll adds values at the back, in order.
+func (r *Ring[T]) PushAll(vs []T) {
+	if r.n+len(vs) > len(r.slots) {
+		r.grow(r.n + len(vs))
+	}
+	r.put((r.head+r.n)&(len(r.slots)-1), vs)
+	r.n += len(vs)
+}
+
+// PushFront puts values back before all others, keeping their order.
+func (r *Ring[T]) PushFront(vs []T) {
+	if len(vs) == 0 {
+		return
+	}
+	if r.n+len(vs) > len(r.slots) {
+		r.grow(r.n + len(vs))
+	}
+	r.head = (r.head - len(vs)) & (len(r.slots) - 1)
+	r.put(r.head, vs)
+	r.n += len(vs)
+}
+
+// Pop takes the value at the front. It panics if there is none.
+func (r *Ring[T]) Pop() T {
+	if r.n == 0 {
+		panic("ring: pop of an empty ring")
+	}
+	var zero T
+	v := r.slots[r.head]
+	r.slots[r.head] = zero
+	r.head = (r.head + 1) & (len(r.slots) - 1)
+	r.n--
+	return v
+}
+
+// PopInto moves up to len(dst) values from the front to dst and returns how
+// many.
+func (r *Ring[T]) PopInto(dst []T) int {
+	n := min(len(dst), r.n)
+	if n == 0 {
+		return 0
+	}
+	part := r.slots[r.head:min(r.head+n, len(r.slots))]
+	copy(dst, part)
+	clear(part)
+	if rest := n - len(part); rest > 0 {
+		copy(dst[len(part):], r.slots[:rest])
+		clear(r.slots[:rest])
+	}
+	r.head = (r.head + n) & (len(r.slots) - 1)
+	r.n -= n
+	return n
+}
+
+// At returns the value i places from the front, without taking it. It panics
+// if there are not that many.
+func (r *Ring[T]) At(i int) *T {
+	if i < 0 || i >= r.n {
+		panic("ring: look beyond the end")
+	}
+	return &r.slots[(r.head+i)&(len(r.slots)-1)]
+}
+
+// put copies vs into the slots from place at on, around the end if need be.
+func (r *Ring[T]) put(at int, vs []T) {
+	n := copy(r.slots[at:], vs)
+	copy(r.slots, vs[n:])
+}
+
+// grow makes room for need values and moves the queue to the first slot.
+func (r *Ring[T]) grow(need int) {
+	size := max(first, len(r.slots))
+	for size < need {
+		size *= 2
+	}
+	slots := make([]T, size)
+	n := copy(slots, r.slots[min(r.head, len(r.slots)):])
+	copy(slots[n:], r.slots[:r.head])
+	// Only the first r.n are values; what was copied behind them is clear.
+	r.slots, r.head = slots, 0
+}

@@ -1,0 +1,255 @@
+package room
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// errDismissed tells a waiter that the room was closed before a seat came free.
+var errDismissed = errors.New("stage: dismissed")
+
+// waiter is someone in line for a seat.
+type waiter struct {
+	ready   chan struct{}
+	granted bool // guarded by the room's lock; false when dismissed
+}
+
+// Submit takes a command from outside. It is accepted if and only if the error
+// is nil; a room that drops accepts a command even if it is the one dropped.
+// Waiting ends with ctx.
+func (r *Room) Submit(ctx context.Context, e command.Envelope) error {
+	r.mu.Lock()
+	if !r.open {
+		return r.refuse(rejectedClosed, r.shut())
+	}
+	if r.free() <= 0 || r.waiters.Len() > 0 || len(r.blocked) > 0 {
+		if r.cfg.Overflow != Wait {
+			return r.overflow(e)
+		}
+		if err := r.await(ctx, false); err != nil {
+			return r.refuse(reasonOf(err), r.waited(err))
+		}
+		r.reserved--
+		if !r.open {
+			wakeAll(r.release()) // the seat may be another's
+			return r.refuse(rejectedClosed, r.shut())
+		}
+	}
+	r.c.submitted++
+	r.push(e)
+	s := r.rouse()
+	r.mu.Unlock()
+	if s != nil {
+		s.Wake()
+	}
+	return nil
+}
+
+// refuse counts a command that is not accepted and lets go of the lock.
+func (r *Room) refuse(why int, err error) error {
+	r.c.rejected[why]++
+	r.mu.Unlock()
+	return err
+}
+
+func reasonOf(err error) int {
+	if errors.Is(err, errDismissed) {
+		return rejectedClosed
+	}
+	return rejectedCancelled
+}
+
+func (r *Room) waited(err error) error {
+	if errors.Is(err, errDismissed) {
+		return r.shut()
+	}
+	return fmt.Errorf("stage %q: waiting for room: %w", r.cfg.Name, err)
+}
+
+// shut tells a closed room from one that never ran. The caller has the lock.
+func (r *Room) shut() error {
+	if !r.opened {
+		return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrNotRunning)
+	}
+	return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrClosed)
+}
+
+// await stands in line for a seat, at the head of the line if first. It is
+// called with the lock, gives it up while it waits and returns with it. If the
+// error is nil a seat is reserved for the caller.
+func (r *Room) await(ctx context.Context, first bool) error {
+	w := &waiter{ready: make(chan struct{})}
+	place := r.waiters.PushBack(w)
+	if first {
+		r.waiters.MoveToFront(place)
+	}
+	r.mu.Unlock()
+	var gaveUp error
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		gaveUp = context.Cause(ctx)
+	}
+	r.mu.Lock()
+	switch {
+	case gaveUp == nil && w.granted:
+		return nil
+	case gaveUp == nil:
+		return errDismissed
+	case w.granted: // too late for us: the next in line may have it
+		r.reserved--
+		wakeAll(r.release())
+	default:
+		r.waiters.Remove(place)
+	}
+	return gaveUp
+}
+
+// Mistyped counts a message that is no command for this room.
+func (r *Room) Mistyped() {
+	r.mu.Lock()
+	_ = r.refuse(rejectedType, nil)
+}
+
+// overflow deals with a command from outside that finds the room full and not
+// waiting. It is called with the lock and lets go of it.
+func (r *Room) overflow(e command.Envelope) error {
+	if r.cfg.Overflow == Reject {
+		return r.refuse(rejectedFull, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrFull))
+	}
+	r.c.submitted++
+	v := r.drop(e)
+	s := r.rouse()
+	r.mu.Unlock()
+	if s != nil {
+		s.Wake()
+	}
+	r.let(v)
+	return nil
+}
+
+// victim is a command that was let go for want of room.
+type victim struct {
+	e   command.Envelope
+	why Reason
+	err error
+}
+
+// drop makes room for e, or lets e go, as the overflow rule says.
+func (r *Room) drop(e command.Envelope) victim {
+	if r.cfg.Overflow == DropNewest || r.queue.Len() == 0 {
+		r.c.shed[shedNewest]++
+		return victim{e, ReasonNewest, ErrShed}
+	}
+	oldest := r.queue.Pop()
+	r.forget(oldest)
+	r.push(e)
+	r.c.shed[shedOldest]++
+	return victim{oldest, ReasonOldest, ErrShed}
+}
+
+// let tells of a victim, without the lock.
+func (r *Room) let(v victim) {
+	r.bury([]command.Envelope{v.e}, v.why, fmt.Errorf("stage %q: %w", r.cfg.Name, v.err))
+}
+
+// Hand takes commands that the worker at s brings from a room of the same
+// house, and returns how many: all of them, unless the room is full and waits.
+// On a way back, one that closes a loop, it never waits: the commands are in the
+// house already, and the entry is where it is kept from filling up. With park,
+// a worker that cannot leave all its commands is parked, and woken when half of
+// the room is free.
+func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
+	r.mu.Lock()
+	if r.halted {
+		return r.turnAway(es)
+	}
+	taken := len(es)
+	if !back {
+		taken = min(taken, max(r.free(), 0))
+	}
+	r.c.received += uint64(taken)
+	r.queue.PushAll(es[:taken])
+	var victims []victim
+	if taken < len(es) && r.cfg.Overflow != Wait {
+		victims = r.dropAll(es[taken:])
+		taken = len(es)
+	}
+	if taken < len(es) && park {
+		s.ready.Store(false)
+		r.blocked = append(r.blocked, s)
+	}
+	idle := r.rouse()
+	r.mu.Unlock()
+	if idle != nil {
+		idle.Wake()
+	}
+	for _, v := range victims {
+		r.let(v)
+	}
+	return taken
+}
+
+// turnAway ends commands that come to a halted room. It is called with the
+// lock and lets go of it.
+func (r *Room) turnAway(es []command.Envelope) int {
+	r.c.received += uint64(len(es))
+	r.c.dead[deadStopped] += uint64(len(es))
+	r.mu.Unlock()
+	r.bury(es, ReasonStopped, ErrStopped)
+	return len(es)
+}
+
+// dropAll deals with commands of other rooms that find this one full and not
+// waiting. They were accepted long ago, so a refusal is an end: they are shed.
+func (r *Room) dropAll(es []command.Envelope) []victim {
+	victims := make([]victim, 0, len(es))
+	r.c.received += uint64(len(es))
+	for _, e := range es {
+		if r.cfg.Overflow == Reject {
+			r.c.shed[shedFull]++
+			victims = append(victims, victim{e, ReasonFull, ErrFull})
+			continue
+		}
+		victims = append(victims, r.drop(e))
+	}
+	return victims
+}
+
+// Reserve waits until ctx ends for a seat that [Room.Seat] will fill, before
+// all who wait outside. It is for emitted commands, which are counted between
+// the two. On a way back it does not wait: it fails with [ErrFull].
+func (r *Room) Reserve(ctx context.Context, back bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.cfg.Overflow == Wait && !r.halted {
+		if r.free() > 0 {
+			break
+		}
+		if back {
+			return fmt.Errorf("stage %q: on a way back: %w", r.cfg.Name, ErrFull)
+		}
+		err := r.await(ctx, true)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, errDismissed) {
+			return r.waited(err)
+		}
+		// Dismissed, because the room closed to those outside; we are inside.
+	}
+	r.reserved++
+	return nil
+}
+
+// Take fills a seat that was reserved.
+func (r *Room) Take(e command.Envelope) {
+	r.mu.Lock()
+	r.reserved--
+	r.mu.Unlock()
+	// The seat is ours by right; only a room that drops may find itself full.
+	r.Hand(nil, []command.Envelope{e}, r.cfg.Overflow == Wait, false)
+}

@@ -1,0 +1,44 @@
+package room
+
+// Reason says in a word why a command was refused or ended without an answer.
+// It is a label of metrics, so there are few.
+type Reason string
+
+// The reasons.
+const (
+	ReasonFull      Reason = "full"           // no seat, and the room does not wait
+	ReasonClosed    Reason = "closed"         // not open to commands from outside
+	ReasonCancelled Reason = "cancelled"      // the submitter gave up waiting for a seat
+	ReasonType      Reason = "type"           // sent by PID, and of another type than the stage takes
+	ReasonNewest    Reason = "dropped_newest" // dropped on arrival
+	ReasonOldest    Reason = "dropped_oldest" // dropped for one that came later
+	ReasonCrash     Reason = "crash"          // its handler crashed, as often as it may be tried
+	ReasonStopped   Reason = "stopped"        // the pipeline stopped hard before it was done
+)
+
+const (
+	rejectedFull = iota
+	rejectedClosed
+	rejectedCancelled
+	rejectedType
+	rejectedReasons
+)
+
+const (
+	shedFull = iota
+	shedNewest
+	shedOldest
+	shedReasons
+)
+
+const (
+	deadCrash = iota
+	deadStopped
+	deadReasons
+)
+
+var (
+	rejectedNames = [rejectedReasons]Reason{ReasonFull, ReasonClosed, ReasonCancelled, ReasonType}
+	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest}
+	deadNames     = [deadReasons]Reason{ReasonCrash, ReasonStopped}
+)

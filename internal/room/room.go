@@ -1,0 +1,305 @@
+package room
+
+import (
+	"container/list"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/histogram"
+	"github.com/golda-dev/golda/internal/ring"
+)
+
+// What a submitter may be told, and what a ticket may be told of a command
+// that the room let go.
+var (
+	ErrFull       = errors.New("stage: full")
+	ErrClosed     = errors.New("stage: closed")
+	ErrNotRunning = errors.New("stage: not running")
+	ErrShed       = errors.New("stage: command dropped to make room")
+	ErrStopped    = errors.New("stage: stopped before the command was done")
+)
+
+// Overflow says what a full room does with one more command.
+type Overflow uint8
+
+// The four choices; stage documents them.
+const (
+	Wait Overflow = iota
+	Reject
+	DropNewest
+	DropOldest
+)
+
+// Config is what a stage asks of its room. It has been checked.
+type Config struct {
+	Name     string
+	Capacity int
+	Batch    int
+	Overflow Overflow
+	Retry    Retry
+	// StreakEnds is how long after a crash the next one begins a new streak.
+	StreakEnds time.Duration
+}
+
+// Retry says how often and when a command is tried again; see stage.
+type Retry struct {
+	Attempts     int
+	Backoff, Max time.Duration
+	Jitter       float64
+}
+
+// quantum is how long a batch should take: long enough that the lock and the
+// clock cost nothing, short enough that no worker hoards what others could do.
+const quantum = 100 * time.Microsecond
+
+// Host is the house that a room stands in. A pipeline makes one and gives it
+// to all its rooms.
+type Host struct {
+	// Base is the zero of the host's clock.
+	Base time.Time
+	// Reach tells how one room leads to another: whether the way closes a
+	// loop, and false if the other is not of this house.
+	Reach func(from, to *Room) (back, ok bool)
+	// Ended is told of every command that ended without an answer.
+	Ended func(End)
+	// Failed is told of every error outcome that no ticket waits for.
+	Failed func(r *Room, cmd any, err error)
+	// Draining asks for Quiet: a room that comes to rest then rings it.
+	Draining atomic.Bool
+	// Quiet has room for one ring.
+	Quiet chan struct{}
+}
+
+// Now reads the host's clock.
+func (h *Host) Now() int64 { return int64(time.Since(h.Base)) }
+
+// End tells of a command that ended without an answer.
+type End struct {
+	Room   *Room
+	Cmd    any
+	Reason Reason
+	Err    error
+	Tries  int
+}
+
+// Room is the queue and the accounts of one stage.
+type Room struct {
+	cfg  Config
+	seed *rand.Rand // guarded by mu
+
+	host atomic.Pointer[Host] // nil until the pipeline opens the room
+
+	mu       sync.Mutex // guards all below
+	open     bool       // commands from outside are taken
+	opened   bool       // it was open once
+	halted   bool       // nothing is taken or given out any more
+	queue    ring.Ring[command.Envelope]
+	alone    int // queued commands that want a batch of their own
+	reserved int // seats promised to waiters
+	live     int // workers that have joined
+	excess   int // workers that should leave at their next turn
+	waking   int // idle workers that were woken and have not come yet
+	idle     []*Seat
+	blocked  []*Seat
+	waiters  list.List // of *waiter, first come first served
+	delayed  delayed
+	timer    *time.Timer
+	limit    int // commands a worker may take at once, by measured service time
+	service  time.Duration
+	stamp    int // commands to come before the clock is read again
+	c        counts
+}
+
+// New returns a closed room.
+func New(cfg Config) *Room {
+	return &Room{cfg: cfg, limit: 1, seed: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+}
+
+// Name returns the stage's name.
+func (r *Room) Name() string { return r.cfg.Name }
+
+// Len returns how many commands are queued.
+func (r *Room) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queue.Len()
+}
+
+// IsOpen reports whether the room takes commands from outside.
+func (r *Room) IsOpen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open
+}
+
+// Config returns what the room was made with.
+func (r *Room) Config() Config { return r.cfg }
+
+// Host returns the house the room was opened in, nil if it was not.
+func (r *Room) Host() *Host { return r.host.Load() }
+
+// Adopt puts the room into a house, once. It reports whether it was free.
+func (r *Room) Adopt(h *Host) bool { return r.host.CompareAndSwap(nil, h) }
+
+// Release takes the room out of a house that was never started.
+func (r *Room) Release(h *Host) { r.host.CompareAndSwap(h, nil) }
+
+// Open lets commands in.
+func (r *Room) Open() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open, r.opened = !r.halted, true
+}
+
+// Close refuses commands from outside from now on; who waits for a seat is
+// refused too. What other rooms hand over is still taken.
+func (r *Room) Close() {
+	r.mu.Lock()
+	r.open = false
+	r.dismissWaiters()
+	r.mu.Unlock()
+}
+
+// Halt ends everything that is queued or waits to be retried: it will not be
+// done. Commands in hand are finished by their workers.
+func (r *Room) Halt() {
+	r.mu.Lock()
+	r.open, r.halted = false, true
+	left := make([]command.Envelope, r.queue.Len(), r.queue.Len()+r.delayed.Len())
+	r.queue.PopInto(left)
+	r.alone = 0
+	left = append(left, r.delayed.clear()...)
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.c.dead[deadStopped] += uint64(len(left))
+	r.dismissWaiters()
+	woken := append(r.takeBlocked(), r.takeIdle()...)
+	r.mu.Unlock()
+	wakeAll(woken)
+	r.bury(left, ReasonStopped, ErrStopped)
+}
+
+// free is how many more commands may come in. It is below zero when retries,
+// crashes or ways back have overfilled the room.
+func (r *Room) free() int { return r.cfg.Capacity - r.queue.Len() - r.reserved }
+
+// push queues a command, reading the clock for one in so many.
+func (r *Room) push(e command.Envelope) {
+	if r.stamp--; r.stamp < 0 {
+		r.stamp = r.limit - 1
+		e.Since = r.Host().Now()
+	}
+	r.queue.Push(e)
+}
+
+// rouse picks an idle worker to be woken, if there is work and none is on its
+// way already. The caller wakes it when it has let go of the lock.
+func (r *Room) rouse() *Seat {
+	if r.queue.Len() == 0 || r.waking > 0 || len(r.idle) == 0 {
+		return nil
+	}
+	s := r.idle[len(r.idle)-1]
+	r.idle = r.idle[:len(r.idle)-1]
+	r.summon(s)
+	return s
+}
+
+// summon marks a worker that was idle as on its way.
+func (r *Room) summon(s *Seat) {
+	s.waking = true
+	r.waking++
+	s.ready.Store(true)
+}
+
+// release lets others in when seats have come free.
+func (r *Room) release() (woken []*Seat) {
+	free := r.free()
+	if len(r.blocked) > 0 {
+		if free < (r.cfg.Capacity+1)/2 {
+			return nil
+		}
+		woken = r.takeBlocked()
+		// Half of the seats are for those who are in the house already;
+		// without that, a crowd at the door could starve them.
+		free /= 2
+	}
+	for ; free > 0 && r.waiters.Len() > 0; free-- {
+		w := r.waiters.Remove(r.waiters.Front()).(*waiter)
+		w.granted = true
+		r.reserved++
+		close(w.ready)
+	}
+	return woken
+}
+
+func (r *Room) takeBlocked() []*Seat {
+	woken := r.blocked
+	r.blocked = nil
+	for _, s := range woken {
+		s.ready.Store(true)
+	}
+	return woken
+}
+
+func (r *Room) takeIdle() []*Seat {
+	woken := r.idle
+	r.idle = nil
+	for _, s := range woken {
+		r.summon(s)
+	}
+	return woken
+}
+
+// dismissWaiters sends all who wait for a seat away; they find the room closed.
+func (r *Room) dismissWaiters() {
+	for e := r.waiters.Front(); e != nil; e = r.waiters.Front() {
+		close(r.waiters.Remove(e).(*waiter).ready)
+	}
+}
+
+// settled rings the host's bell if it listens and the room has come to rest.
+func (r *Room) settled() {
+	h := r.Host()
+	if h == nil || !h.Draining.Load() || r.queue.Len()+r.c.inHand+r.delayed.Len() > 0 {
+		return
+	}
+	select {
+	case h.Quiet <- struct{}{}:
+	default:
+	}
+}
+
+// bury tells the tickets and the house of commands that ended unanswered.
+func (r *Room) bury(es []command.Envelope, why Reason, err error) {
+	h := r.Host()
+	for _, e := range es {
+		h.Ended(End{Room: r, Cmd: e.Cmd, Reason: why, Err: err, Tries: int(e.Tries)})
+		e.Ticket.Settle(e.Child, nil, err)
+	}
+}
+
+func wakeAll(seats []*Seat) {
+	for _, s := range seats {
+		s.Wake()
+	}
+}
+
+// counts are the accounts. All but the gauges only grow.
+type counts struct {
+	submitted, received            uint64
+	ok, forwarded, emitted, errors uint64
+	rejected                       [rejectedReasons]uint64
+	shed                           [shedReasons]uint64
+	dead                           [deadReasons]uint64
+	crashes, retries, restarts     uint64
+	streak                         int   // crashes since a command was last completed
+	crashed                        int64 // when a handler crashed last
+	inHand, busy, most             int
+	busyTime                       time.Duration
+	wait, work                     histogram.Histogram
+}

@@ -1,0 +1,74 @@
+package room
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/histogram"
+)
+
+// Sheet is a copy of a room's accounts at one instant.
+type Sheet struct {
+	Submitted, Received            uint64
+	OK, Forwarded, Emitted, Errors uint64
+	Rejected, Shed, Dead           map[Reason]uint64
+	Crashes, Retries, Restarts     uint64
+	Queued, InHand, Delayed        int
+	Capacity, Live, Busy, Most     int
+	BusyTime                       time.Duration
+	Wait, Work                     histogram.Histogram
+	Open, Halted                   bool
+}
+
+// Snapshot copies the accounts of the rooms of one house, all at the same
+// instant: it holds all their locks, taken in order. Nobody else holds two.
+func Snapshot(rooms []*Room) []Sheet {
+	sheets := make([]Sheet, len(rooms))
+	for _, r := range rooms {
+		r.mu.Lock()
+	}
+	for i, r := range rooms {
+		sheets[i] = r.sheet()
+	}
+	for _, r := range rooms {
+		r.mu.Unlock()
+	}
+	return sheets
+}
+
+func (r *Room) sheet() Sheet {
+	return Sheet{
+		Submitted: r.c.submitted, Received: r.c.received,
+		OK: r.c.ok, Forwarded: r.c.forwarded, Emitted: r.c.emitted, Errors: r.c.errors,
+		Rejected: byReason(r.c.rejected[:], rejectedNames[:]),
+		Shed:     byReason(r.c.shed[:], shedNames[:]),
+		Dead:     byReason(r.c.dead[:], deadNames[:]),
+		Crashes:  r.c.crashes, Retries: r.c.retries, Restarts: r.c.restarts,
+		Queued: r.queue.Len(), InHand: r.c.inHand, Delayed: r.delayed.Len(),
+		Capacity: r.cfg.Capacity, Live: r.live, Busy: r.c.busy, Most: r.c.most,
+		BusyTime: r.c.busyTime, Wait: r.c.wait.Clone(), Work: r.c.work.Clone(),
+		Open: r.open, Halted: r.halted,
+	}
+}
+
+// byReason names the counts that are not zero.
+func byReason(counts []uint64, names []Reason) map[Reason]uint64 {
+	var m map[Reason]uint64
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		if m == nil {
+			m = make(map[Reason]uint64, len(counts))
+		}
+		m[names[i]] = n
+	}
+	return m
+}
+
+// Sum adds up the counts of all reasons.
+func Sum(by map[Reason]uint64) (n uint64) {
+	for _, c := range by {
+		n += c
+	}
+	return n
+}

@@ -1,0 +1,83 @@
+package pipeline
+
+import (
+	"sync"
+
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage"
+)
+
+// graph knows which stage leads to which, and which ways lead back.
+//
+// A way back is one that closes a loop. Which of a loop's ways that is depends on
+// the order in which they become known: declared ports first, stage by stage;
+// then, as commands take them, those that handlers forward to directly. All other
+// ways form a graph without loops. Workers wait for room along those only, so
+// they cannot wait for one another in a circle.
+type graph struct {
+	index map[*room.Room]int
+
+	mu    sync.Mutex // guards all below
+	ahead [][]bool   // ahead[a][b]: there is a way from a to b, not back
+	back  [][]bool
+}
+
+func newGraph(stages []*stage.Core) *graph {
+	g := &graph{index: make(map[*room.Room]int, len(stages))}
+	for i, c := range stages {
+		g.index[c.Room()] = i
+		g.ahead = append(g.ahead, make([]bool, len(stages)))
+		g.back = append(g.back, make([]bool, len(stages)))
+	}
+	for i, c := range stages {
+		for _, port := range c.Outs() {
+			if r, ok := port.Inlet().(*room.Room); ok {
+				if j, ok := g.index[r]; ok {
+					g.way(i, j)
+				}
+			}
+		}
+	}
+	return g
+}
+
+// reach is asked by a worker that is about to forward to a room for the first
+// time.
+func (g *graph) reach(from, to *room.Room) (back, ok bool) {
+	i, known := g.index[from]
+	j, ours := g.index[to]
+	if !known || !ours {
+		return false, false
+	}
+	return g.way(i, j), true
+}
+
+// way notes a way and reports whether it leads back.
+func (g *graph) way(from, to int) (back bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ahead[from][to] || g.back[from][to] {
+		return g.back[from][to]
+	}
+	if g.leads(to, from, make([]bool, len(g.ahead))) {
+		g.back[from][to] = true
+		return true
+	}
+	g.ahead[from][to] = true
+	return false
+}
+
+// leads reports whether there is a way ahead from one stage to another, however
+// long.
+func (g *graph) leads(from, to int, seen []bool) bool {
+	if from == to {
+		return true
+	}
+	seen[from] = true
+	for next, is := range g.ahead[from] {
+		if is && !seen[next] && g.leads(next, to, seen) {
+			return true
+		}
+	}
+	return false
+}

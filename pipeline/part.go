@@ -1,0 +1,137 @@
+package pipeline
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// Part is what a pipeline is made of: a stage, a wire or an option.
+type Part interface{ Part(part.Seal) }
+
+// The defaults.
+const (
+	// DefaultDrainTimeout is how long [Pipeline.Run] lets a pipeline drain.
+	DefaultDrainTimeout = 30 * time.Second
+	// DefaultGrace is how long workers may take to end when their contexts
+	// have ended.
+	DefaultGrace = time.Second
+)
+
+// settings are a pipeline's options.
+type settings struct {
+	policy    controller.Policy
+	log       *slog.Logger
+	letters   []func(stage.DeadLetter)
+	system    *act.System
+	strategy  supervisor.Strategy
+	intensity supervisor.Intensity
+	drain     time.Duration
+	grace     time.Duration
+}
+
+func defaults() settings {
+	return settings{
+		policy: policy.ERLDA{},
+		log:    slog.New(slog.DiscardHandler),
+		drain:  DefaultDrainTimeout,
+		grace:  DefaultGrace,
+	}
+}
+
+// option is a part that sets something.
+type option func(*settings)
+
+// Part makes an option a part of a pipeline.
+func (option) Part(part.Seal) {}
+
+// Control sets the policy that scales the stages. The default is
+// [policy.ERLDA] with its own defaults.
+func Control(p controller.Policy) Part { return option(func(s *settings) { s.policy = p }) }
+
+// Logger sets where the pipeline tells of crashes, restarts, dead letters and
+// errors that nobody waits for. The default is nowhere.
+func Logger(l *slog.Logger) Part { return option(func(s *settings) { s.log = l }) }
+
+// DeadLetters sets who is told of every command that ended without an answer.
+// It is called by workers, several at once, and holds them up: it should be
+// quick. A panic in it is logged. With no subscriber, dead letters are logged.
+func DeadLetters(f func(stage.DeadLetter)) Part {
+	return option(func(s *settings) {
+		if f != nil {
+			s.letters = append(s.letters, f)
+		}
+	})
+}
+
+// System runs the pipeline in a protoactor system that is there already, so
+// that its actors can reach the stages. The default is a system of its own.
+func System(s *act.System) Part { return option(func(set *settings) { set.system = s }) }
+
+// Supervise sets which stages are restarted with one that gave up. The default
+// is [supervisor.RestForOne]: stages nearer to the source go with it. It only
+// matters with an [Intensity].
+func Supervise(s supervisor.Strategy) Part { return option(func(set *settings) { set.strategy = s }) }
+
+// Intensity sets how many restarts of stages a pipeline makes within a period
+// before it gives up. The default is none: a stage has started its workers
+// afresh many times, with growing pauses, before it gives up.
+func Intensity(restarts int, within time.Duration) Part {
+	return option(func(set *settings) {
+		set.intensity = supervisor.Intensity{Restarts: restarts, Within: within}
+	})
+}
+
+// DrainTimeout sets how long [Pipeline.Run] lets the pipeline drain before it
+// stops hard. The default is [DefaultDrainTimeout].
+func DrainTimeout(d time.Duration) Part { return option(func(s *settings) { s.drain = d }) }
+
+// Grace sets how long workers may take to end when the pipeline stops hard and
+// their contexts have ended. Who takes longer is named in the [*StopError] and
+// abandoned. The default is [DefaultGrace].
+func Grace(d time.Duration) Part { return option(func(s *settings) { s.grace = d }) }
+
+// wire is a part that leads a port to a stage.
+type wire struct {
+	port    behaviour.Outlet
+	to      *stage.Core
+	connect func() error
+}
+
+// Part makes a wire a part of a pipeline.
+func (wire) Part(part.Seal) {}
+
+// Wire leads a port to a stage. The compiler checks that the stage takes what
+// the port carries; [New] checks the rest.
+func Wire[C any](port *behaviour.Port[C], to *stage.Stage[C]) Part {
+	w := wire{}
+	if port != nil {
+		w.port = port
+		w.connect = func() error { return port.Connect(to) }
+	}
+	if to != nil {
+		w.to = to.Core()
+	}
+	return w
+}
+
+// Fault is one thing that is wrong with the parts of a pipeline. Faults of a
+// stage's own options are [*stage.Fault]s.
+type Fault struct {
+	Pipeline string
+	Part     string // which part: a stage, a wire, an option
+	Problem  string
+}
+
+// Error tells the part and the problem.
+func (f *Fault) Error() string {
+	return fmt.Sprintf("pipeline %q: %s: %s", f.Pipeline, f.Part, f.Problem)
+}

@@ -1,0 +1,432 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// What a pipeline may answer to an order that comes at the wrong time.
+var (
+	// ErrStarted refuses to start a pipeline that was started before.
+	ErrStarted = errors.New("pipeline: already started")
+	// ErrStopped refuses to start a pipeline that was stopped; make a new one.
+	ErrStopped = errors.New("pipeline: stopped")
+)
+
+// Pipeline is a checked plan, and then a running one. Its methods may be called
+// by anybody, at any time.
+type Pipeline struct {
+	name   string
+	set    settings
+	stages []*stage.Core
+	rooms  []*room.Room
+	host   *room.Host
+	desk   desk // the controller's
+	hush   hush
+
+	halt   context.Context // ends when the pipeline stops hard
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex // guards state, tree, failure and result
+	state   state
+	tree    *supervisor.Tree
+	failure error // why it gave up
+	result  error // what Stop returns
+
+	hurry   chan struct{} // closed when draining is to end
+	rush    sync.Once     // closes hurry
+	stopped chan struct{} // closed when all is over
+}
+
+type state uint8
+
+const (
+	made state = iota
+	starting
+	running
+	stopping
+	stopped
+)
+
+// New makes a pipeline of stages, wires and options, in any order; the order of
+// the stages is that of the snapshot, and should be the one in which commands
+// pass them. Nothing starts yet. The error joins all faults that were found, each
+// a [*Fault] or a [*stage.Fault].
+func New(name string, parts ...Part) (*Pipeline, error) {
+	plan := &plan{name: name, set: defaults()}
+	plan.sort(parts)
+	if err := plan.check(); err != nil {
+		return nil, err
+	}
+	p := &Pipeline{
+		name: name, set: plan.set, stages: plan.stages,
+		hurry: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	p.halt, p.cancel = context.WithCancelCause(context.Background())
+	p.host = &room.Host{
+		Base: time.Now(), Quiet: make(chan struct{}, 1),
+		Ended: p.ended, Failed: p.failed,
+	}
+	if err := plan.adopt(p.host); err != nil {
+		return nil, err
+	}
+	p.host.Reach = newGraph(p.stages).reach
+	for _, c := range p.stages {
+		p.rooms = append(p.rooms, c.Room())
+	}
+	p.desk.open(p)
+	return p, nil
+}
+
+// Name returns the pipeline's name.
+func (p *Pipeline) Name() string { return p.name }
+
+// Start starts the stages, the last given first, then the controller, and opens
+// the doors. If a stage cannot start, or ctx ends before all have, those that did
+// are stopped and the error says why. Handlers' contexts carry ctx's values;
+// they do not end with it.
+func (p *Pipeline) Start(ctx context.Context) error {
+	if err := p.enter(starting); err != nil {
+		return err
+	}
+	p.host.Base = time.Now()
+	env := p.env(ctx)
+	for _, c := range p.stages {
+		c.Attach(env)
+	}
+	if err := p.launch(ctx, env); err != nil {
+		p.cancel(err)
+		p.fail(err)
+		p.finish(nil)
+		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
+	}
+	return nil
+}
+
+// launch starts the tree and opens the doors, unless ctx ends or Stop is called
+// first.
+func (p *Pipeline) launch(ctx context.Context, env stage.Env) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.halt, func() { cancel(context.Cause(p.halt)) })()
+	// A behaviour's Start gets the handlers' context, which does not end with
+	// ctx, unless it ends now.
+	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
+	tree, err := supervisor.Start(ctx, env.System, p.spec(env))
+	if err != nil {
+		return err
+	}
+	if !p.open(tree) {
+		tree.Stop()
+		return ErrStopped
+	}
+	return nil
+}
+
+// enter moves to a state if the pipeline may.
+func (p *Pipeline) enter(s state) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.state {
+	case made:
+		p.state = s
+		return nil
+	case stopping, stopped:
+		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
+	default:
+		return fmt.Errorf("pipeline %q: %w", p.name, ErrStarted)
+	}
+}
+
+// env is what the stages are lent.
+func (p *Pipeline) env(ctx context.Context) stage.Env {
+	system := p.set.system
+	if system == nil {
+		system = act.NewSystem(p.set.log)
+	}
+	halting := valued{p.halt, context.WithoutCancel(ctx)}
+	return stage.Env{
+		Host: p.host, System: system, Name: act.Unique(system, "golda/"+p.name),
+		Log: p.set.log.With("pipeline", p.name), Context: halting,
+	}
+}
+
+// valued is a context that ends with one and has the values of another.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+// Value looks in the first context, for what the context package hides there,
+// and then in the second.
+func (v valued) Value(key any) any {
+	if x := v.Context.Value(key); x != nil {
+		return x
+	}
+	return v.values.Value(key)
+}
+
+// spec is the supervision tree: the last room first, the controller after all.
+func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
+	spec := supervisor.Spec{
+		Name: env.Name, Strategy: p.set.strategy, Intensity: p.set.intensity,
+		Restarted: func(child string, reason error) {
+			env.Log.Error("stage restarted", "stage", child, "reason", reason)
+		},
+		GaveUp: p.giveUp,
+	}
+	for _, c := range slices.Backward(p.stages) {
+		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: p.set.grace})
+	}
+	spec.Children = append(spec.Children, supervisor.Child{Name: "controller", Spawn: p.desk.spawn, Patience: p.set.grace})
+	return spec
+}
+
+// open lets commands in. It reports false if Stop was faster.
+func (p *Pipeline) open(tree *supervisor.Tree) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != starting || p.halt.Err() != nil {
+		return false
+	}
+	p.state, p.tree = running, tree
+	for _, c := range p.stages {
+		c.OpenDoor()
+		c.Room().Open()
+	}
+	return true
+}
+
+// giveUp is told by the supervision tree that a stage is broken for good.
+func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
+	p.fail(e)
+	p.set.log.Error("pipeline gave up", "pipeline", p.name, "reason", e)
+	p.hasten()
+	go func() { _ = p.Stop(context.Background()) }()
+}
+
+// fail notes why the pipeline cannot go on.
+func (p *Pipeline) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = fmt.Errorf("pipeline %q: %w", p.name, err)
+}
+
+// Run starts the pipeline, lets it run until ctx ends, and stops it, for as long
+// as [DrainTimeout] softly. It returns nil if all ended well; an error from the
+// start; the reason, if the pipeline gave up; or a [*StopError].
+func (p *Pipeline) Run(ctx context.Context) error {
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-p.stopped:
+	}
+	soft, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.set.drain)
+	defer cancel()
+	err := p.Stop(soft)
+	return errors.Join(p.Err(), err)
+}
+
+// Drain closes the doors and waits until every command in the pipeline has
+// ended. The stages stay up, idle, until Stop. The error is a [*DrainError] if
+// ctx ended first, or the reason if the pipeline gave up meanwhile.
+func (p *Pipeline) Drain(ctx context.Context) error {
+	p.close()
+	for {
+		sheets := room.Snapshot(p.rooms)
+		if rested(sheets) {
+			return nil
+		}
+		select {
+		case <-p.host.Quiet:
+		case <-p.stopped:
+			return p.Err()
+		case <-ctx.Done():
+			return p.unfinished(context.Cause(ctx))
+		case <-p.hurry:
+			return p.unfinished(errHurried)
+		}
+	}
+}
+
+var errHurried = errors.New("told to stop at once")
+
+// close refuses commands from outside.
+func (p *Pipeline) close() {
+	p.host.Draining.Store(true)
+	for _, r := range p.rooms {
+		r.Close()
+	}
+}
+
+// Stop drains the pipeline and ends it. If ctx ends before it is drained it stops
+// hard: handlers' contexts end, what is queued is dead-lettered, and workers get
+// [Grace] to finish what they hold. Then the error is a [*StopError] that tells
+// what was not done and who would not stop.
+//
+// Stop may be called before Start, and more than once: later calls wait for the
+// first, and end its patience with their own.
+func (p *Pipeline) Stop(ctx context.Context) error {
+	if p.begin() {
+		go p.end()
+	}
+	select {
+	case <-p.stopped:
+	case <-ctx.Done():
+		p.hasten()
+		<-p.stopped
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.result
+}
+
+// hasten ends a drain.
+func (p *Pipeline) hasten() { p.rush.Do(func() { close(p.hurry) }) }
+
+// begin reports whether this is the call that stops the pipeline.
+func (p *Pipeline) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.state {
+	case running:
+		p.state = stopping
+		return true
+	case starting: // Start hears of it, and finishes
+		p.state = stopping
+		p.cancel(ErrStopped)
+	case made:
+		p.state = stopped
+		close(p.stopped)
+	}
+	return false
+}
+
+// end drains, stops and tells the result.
+func (p *Pipeline) end() {
+	var stuck []stage.Stuck
+	err := p.Drain(context.Background())
+	if err != nil {
+		p.cancel(ErrStopped)
+		for _, r := range p.rooms {
+			r.Halt()
+		}
+	}
+	left := p.tree.Stop()
+	p.hush.rest(p.set.log)
+	for _, c := range p.stages {
+		c.ShutDoor()
+		if slices.Contains(left, c.Name()) {
+			stuck = append(stuck, c.AtWork()...)
+		}
+	}
+	p.cancel(ErrStopped)
+	if err == nil && len(left) == 0 {
+		p.finish(nil)
+		return
+	}
+	report := &StopError{Pipeline: p.name, Stuck: stuck}
+	errors.As(err, &report.Drain)
+	p.finish(report)
+}
+
+// finish notes the result and tells all who wait.
+func (p *Pipeline) finish(result error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.result = stopped, result
+	close(p.stopped)
+}
+
+// Done is closed when the pipeline has stopped, for whatever reason.
+func (p *Pipeline) Done() <-chan struct{} { return p.stopped }
+
+// Err returns why the pipeline could not start or gave up, nil if neither. The
+// latter is a
+// [*supervisor.EscalationError] around a [*stage.BrokenError] around the last
+// crashes.
+func (p *Pipeline) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failure
+}
+
+// Journal returns the last changes that the controller made, the oldest first.
+func (p *Pipeline) Journal() []controller.Change { return p.desk.entries() }
+
+// DrainError tells what had not ended when the time to drain was over.
+type DrainError struct {
+	Pipeline string
+	InFlight uint64
+	Where    []stage.Snapshot // the stages that still had something
+	Cause    error
+}
+
+// Error tells how much there is, and where.
+func (e *DrainError) Error() string {
+	where := make([]string, len(e.Where))
+	for i, s := range e.Where {
+		where[i] = fmt.Sprintf("%s (%d queued, %d in hand, %d waiting for a retry)", s.Name, s.Queued, s.InHand, s.Delayed)
+	}
+	return fmt.Sprintf("pipeline %q: not drained: %v: %d commands in flight: %s",
+		e.Pipeline, e.Cause, e.InFlight, strings.Join(where, ", "))
+}
+
+// Unwrap returns why draining ended.
+func (e *DrainError) Unwrap() error { return e.Cause }
+
+func (p *Pipeline) unfinished(cause error) *DrainError {
+	s := p.Snapshot()
+	e := &DrainError{Pipeline: p.name, InFlight: s.InFlight, Cause: cause}
+	for _, st := range s.Stages {
+		if st.Queued+st.InHand+st.Delayed > 0 {
+			e.Where = append(e.Where, st)
+		}
+	}
+	return e
+}
+
+// StopError tells that a pipeline did not stop softly.
+type StopError struct {
+	Pipeline string
+	// Drain tells what was not done in time and has been dead-lettered; nil if
+	// all was done.
+	Drain *DrainError
+	// Stuck are the workers that did not end within the grace, and have been
+	// abandoned.
+	Stuck []stage.Stuck
+}
+
+// Error tells both.
+func (e *StopError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pipeline %q: stopped hard", e.Pipeline)
+	if e.Drain != nil {
+		fmt.Fprintf(&b, ": %v", e.Drain)
+	}
+	for _, s := range e.Stuck {
+		fmt.Fprintf(&b, "; a worker of stage %q would not stop: at its command for %v", s.Stage, s.For.Round(time.Millisecond))
+	}
+	return b.String()
+}
+
+// Unwrap returns what was not done.
+func (e *StopError) Unwrap() error {
+	if e.Drain == nil {
+		return nil
+	}
+	return e.Drain
+}

@@ -1,0 +1,116 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage"
+)
+
+// ended is told by the rooms of every command that ended without an answer.
+func (p *Pipeline) ended(end room.End) {
+	letter := stage.DeadLetter{
+		Pipeline: p.name, Stage: end.Room.Name(), Command: end.Cmd, Reason: stage.Reason(end.Reason),
+		Err: end.Err, Attempts: end.Tries, At: time.Now(),
+	}
+	var crash *stage.CrashError
+	if errors.As(end.Err, &crash) {
+		letter.Stack = crash.Stack
+	}
+	if len(p.set.letters) == 0 {
+		p.hush.log(p.set.log, "dead letter", letter.Stage, letter.Reason, "reason", letter.Reason,
+			"attempts", letter.Attempts, "error", letter.Err)
+		return
+	}
+	for _, f := range p.set.letters {
+		p.deliver(f, letter)
+	}
+}
+
+// deliver calls a subscriber, who may panic for all the pipeline cares.
+func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.set.log.Error("dead-letter subscriber panicked", "pipeline", p.name, "panic", fmt.Sprint(v))
+		}
+	}()
+	f(letter)
+}
+
+// failed is told by the rooms of every error that no ticket waits for.
+func (p *Pipeline) failed(r *room.Room, _ any, err error) {
+	p.hush.log(p.set.log, "command failed", r.Name(), "error", "error", err)
+}
+
+// loud is how many lines of one kind are logged in a second; the next second
+// begins with how many were left out.
+const loud = 10
+
+// hush keeps a flood of like messages from becoming a flood of lines.
+type hush struct {
+	mu    sync.Mutex // guards kinds
+	kinds map[kind]*flood
+}
+
+type kind struct {
+	message, stage string
+	reason         stage.Reason
+}
+
+type flood struct {
+	since   time.Time
+	lines   int
+	silence int // lines left out
+}
+
+func (h *hush) log(log *slog.Logger, message, name string, reason stage.Reason, args ...any) {
+	ok, missed := h.allow(kind{message, name, reason}, time.Now())
+	if !ok {
+		return
+	}
+	args = append([]any{"stage", name}, args...)
+	if missed > 0 {
+		args = append(args, "left_out_before", missed)
+	}
+	log.Warn(message, args...)
+}
+
+// allow reports whether a line of this kind may be written now, and how many
+// were not since the last one that was.
+func (h *hush) allow(k kind, now time.Time) (ok bool, missed int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.kinds[k]
+	if f == nil {
+		if h.kinds == nil {
+			h.kinds = map[kind]*flood{}
+		}
+		f = &flood{since: now}
+		h.kinds[k] = f
+	}
+	if now.Sub(f.since) >= time.Second {
+		f.since, f.lines = now, 0
+	}
+	if f.lines >= loud {
+		f.silence++
+		return false, 0
+	}
+	f.lines++
+	missed, f.silence = f.silence, 0
+	return true, missed
+}
+
+// rest tells how many lines were left out in the end.
+func (h *hush) rest(log *slog.Logger) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k, f := range h.kinds {
+		if f.silence > 0 {
+			log.Warn(k.message, "stage", k.stage, "reason", k.reason, "left_out", f.silence)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package stage
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/histogram"
+	"github.com/golda-dev/golda/internal/room"
+)
+
+// Reason says in a word why a command was refused or ended without an answer.
+// There are few, so that they can label metrics.
+type Reason string
+
+// The reasons.
+const (
+	ReasonFull      = Reason(room.ReasonFull)      // no room, and the stage does not wait
+	ReasonClosed    = Reason(room.ReasonClosed)    // the pipeline was draining or had stopped
+	ReasonCancelled = Reason(room.ReasonCancelled) // the submitter gave up waiting for room
+	ReasonType      = Reason(room.ReasonType)      // sent by PID, and not of the stage's type
+	ReasonNewest    = Reason(room.ReasonNewest)    // dropped on arrival
+	ReasonOldest    = Reason(room.ReasonOldest)    // dropped for one that came later
+	ReasonCrash     = Reason(room.ReasonCrash)     // crashed its handler as often as it may be tried
+	ReasonStopped   = Reason(room.ReasonStopped)   // not done when the pipeline stopped hard
+)
+
+// DeadLetter is a command that ended without an answer, or one that an actor
+// sent and nobody took.
+type DeadLetter struct {
+	Pipeline string
+	Stage    string
+	Command  any
+	Reason   Reason
+	Err      error     // what a ticket is told; for a crash, a *CrashError
+	Attempts int       // how often it was tried in this stage
+	Stack    []byte    // where its handler crashed last, nil if it did not
+	At       time.Time // when it ended
+}
+
+// Quantiles sums up many durations. P50 and P99 are at most an eighth above the
+// truth and never below it.
+type Quantiles struct {
+	Count    uint64
+	P50, P99 time.Duration
+}
+
+// Snapshot is the state of a stage at one instant. Its counts only grow from
+// one snapshot to the next; what is here now may rise and fall.
+//
+// The law of a stage is that every command it accepted has ended here, went on
+// from here, or is here:
+//
+//	Accepted = OK + Forwarded + Errors + Shed + DeadLettered + Queued + InHand + Delayed
+type Snapshot struct {
+	Name string
+
+	Accepted  uint64 // Submitted and Received
+	Submitted uint64 // accepted from outside
+	Received  uint64 // accepted from stages, forwarded or emitted
+	Rejected  uint64 // not accepted
+
+	OK           uint64 // ended here with a result
+	Forwarded    uint64 // went on to another stage
+	Errors       uint64 // ended here with an error
+	Shed         uint64 // dropped for want of room
+	DeadLettered uint64 // ended here without an answer
+	Emitted      uint64 // further commands that handlers sent out
+
+	// The same by reason; reasons that did not happen are left out.
+	RejectedBy, ShedBy, DeadLetteredBy map[Reason]uint64
+
+	Queued   int // in the queue
+	InHand   int // taken by workers
+	Delayed  int // waiting to be tried again
+	Capacity int // room in the queue
+
+	Crashes  uint64 // handlers that crashed
+	Retries  uint64 // further tries of a command
+	Restarts uint64 // workers that took the place of one that crashed
+
+	Workers     int // there now
+	Busy        int // handling a batch now
+	WorkersMin  int // the fewest there may be
+	WorkersMax  int // the most there may be
+	WorkersMost int // the most there ever were
+
+	BusyTime time.Duration // spent in handlers, by all workers
+	Wait     Quantiles     // time of a command in the queue, sampled
+	Service  Quantiles     // time of a command in its handler, a batch at a time
+}
+
+// Balanced reports whether the stage's law holds.
+func (s Snapshot) Balanced() bool {
+	return s.Accepted == s.Submitted+s.Received &&
+		s.Accepted == s.OK+s.Forwarded+s.Errors+s.Shed+s.DeadLettered+
+			uint64(s.Queued+s.InHand+s.Delayed)
+}
+
+// Snapshot makes a snapshot of the room's sheet.
+func (c *Core) Snapshot(s room.Sheet) Snapshot {
+	return Snapshot{
+		Name:     c.Name(),
+		Accepted: s.Submitted + s.Received, Submitted: s.Submitted, Received: s.Received,
+		Rejected: room.Sum(s.Rejected),
+		OK:       s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Emitted: s.Emitted,
+		Shed: room.Sum(s.Shed), DeadLettered: room.Sum(s.Dead),
+		RejectedBy: byReason(s.Rejected), ShedBy: byReason(s.Shed), DeadLetteredBy: byReason(s.Dead),
+		Queued: s.Queued, InHand: s.InHand, Delayed: s.Delayed, Capacity: s.Capacity,
+		Crashes: s.Crashes, Retries: s.Retries, Restarts: s.Restarts,
+		Workers: s.Live, Busy: s.Busy, WorkersMost: s.Most,
+		WorkersMin: c.set.min, WorkersMax: c.set.max,
+		BusyTime: s.BusyTime, Wait: quantiles(&s.Wait), Service: quantiles(&s.Work),
+	}
+}
+
+func byReason(by map[room.Reason]uint64) map[Reason]uint64 {
+	if by == nil {
+		return nil
+	}
+	m := make(map[Reason]uint64, len(by))
+	for why, n := range by {
+		m[Reason(why)] = n
+	}
+	return m
+}
+
+func quantiles(h *histogram.Histogram) Quantiles {
+	return Quantiles{Count: h.Count(), P50: h.Quantile(0.5), P99: h.Quantile(0.99)}
+}

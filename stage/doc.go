@@ -1,0 +1,55 @@
+// Package stage is the room of a pipeline: a bounded queue of commands, workers
+// that run a behaviour on them, and the accounts of what became of each.
+//
+// A stage is made with [New], around one behaviour that all workers share, or
+// with [Each], which gives every worker an instance of its own. It runs once a
+// pipeline is made of it; see package pipeline.
+//
+// # Ownership
+//
+// The queue belongs to the stage and outlives every worker. A crash of a
+// worker loses no queued command: the one in hand is charged, the others of its
+// batch go back to the front of the queue.
+//
+// # Order
+//
+// Commands leave the queue first in, first out. With one worker they are
+// handled and forwarded in that order; with more they may overtake one another.
+// A command that is tried again goes to the end of the queue.
+//
+// # Back-pressure
+//
+// A stage has room for [Capacity] commands, 1024 by default. What a full stage
+// does is its [Overflow] rule: by default submitters wait, and so do workers of
+// the stages before it, up to the source. Waiting holds no goroutine but the
+// submitter's own. A wire that closes a loop is never waited for: what comes
+// back that way is let in beyond the capacity, because it is in the house
+// already, and the entries of the loop are kept waiting instead. So a loop
+// cannot block itself, and holds no more than its stages' capacities and the
+// batches in hand.
+//
+// # The end of a command
+//
+// Every accepted command ends exactly once: replied (an OK outcome), failed (an
+// Error outcome), shed (dropped by the overflow rule) or dead-lettered (its
+// handler crashed as often as it may be tried, or the pipeline stopped hard).
+// Shed and dead-lettered commands are told to the pipeline's subscriber as
+// [DeadLetter]s, and logged if there is none.
+//
+// # Actors
+//
+// A running stage is an ordinary protoactor process: any actor may send it a
+// command by its PID, see [Stage.PID].
+//
+// # Watching
+//
+// [Stage.Snapshot] reads the accounts; a pipeline's snapshot reads those of all
+// its stages at one instant. Nothing is measured on a command's way but what a
+// batch costs anyway: counts under a lock that is held already, and one
+// reading of the clock.
+//
+// # Testing
+//
+// A behaviour needs no stage to be tested. To test a stage, make a pipeline of
+// it alone and use [Call].
+package stage

@@ -1,0 +1,64 @@
+package stage
+
+import (
+	"context"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/worker"
+)
+
+// instance is a behaviour with its command type erased. The type of what comes
+// in was checked where it came in, by the compiler or by the door.
+type instance[C any] struct {
+	one  behaviour.Behaviour[C]
+	many behaviour.Batcher[C] // nil if the behaviour is not one
+}
+
+func instanceOf[C any](b behaviour.Behaviour[C]) worker.Instance {
+	many, _ := b.(behaviour.Batcher[C])
+	return &instance[C]{one: b, many: many}
+}
+
+// Start is the behaviour's Start, if it has one.
+func (i *instance[C]) Start(ctx context.Context) error {
+	if s, ok := i.one.(behaviour.Starter); ok {
+		return s.Start(ctx)
+	}
+	return nil
+}
+
+// Stop is the behaviour's Stop, if it has one.
+func (i *instance[C]) Stop() {
+	if s, ok := i.one.(behaviour.Stopper); ok {
+		s.Stop()
+	}
+}
+
+// Many reports whether the behaviour is a Batcher.
+func (i *instance[C]) Many() bool { return i.many != nil }
+
+// Handle handles one command. A nil of an interface type is not a C for the
+// assertion, but its zero value is.
+func (i *instance[C]) Handle(ctx context.Context, cmd any) behaviour.Outcome {
+	c, _ := cmd.(C)
+	return i.one.HandleCommand(ctx, c)
+}
+
+// HandleMany handles a batch. The slice is made for each batch: the behaviour
+// may be shared, and a batch handler has better things to do than to fear for
+// one allocation.
+func (i *instance[C]) HandleMany(ctx context.Context, batch []command.Envelope) []behaviour.Outcome {
+	cmds := make([]C, len(batch))
+	for n := range batch {
+		cmds[n], _ = batch[n].Cmd.(C)
+	}
+	return i.many.HandleBatch(ctx, cmds)
+}
+
+// lent is a shared instance in the hand of one worker, who must neither start
+// nor stop it.
+type lent struct{ worker.Instance }
+
+func (lent) Start(context.Context) error { return nil }
+func (lent) Stop()                       {}

@@ -1,0 +1,249 @@
+package stage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/worker"
+)
+
+// BrokenError tells that a stage gave up: its workers crashed one after
+// another, and not one command was completed in between.
+type BrokenError struct {
+	Stage   string
+	Crashes int     // in a row
+	Last    []error // the last few, the newest at the end
+}
+
+// Error tells how often, and how it went last; the stacks are in Last.
+func (e *BrokenError) Error() string {
+	last := "no crash recorded"
+	if len(e.Last) > 0 {
+		last = e.Last[len(e.Last)-1].Error()
+	}
+	return fmt.Sprintf("stage %q: gave up after %d crashes in a row without a completed command; last: %s",
+		e.Stage, e.Crashes, last)
+}
+
+// Unwrap returns the last crashes.
+func (e *BrokenError) Unwrap() []error { return e.Last }
+
+// story is how many crashes a BrokenError tells of.
+const story = 5
+
+// keeper is the actor of a stage: it supervises the stage's workers. All it
+// does happens in its own goroutine, one message at a time.
+type keeper struct {
+	core    *Core
+	ready   func(error)
+	started bool // all workers were up once; ready has been told
+	doomed  bool // could not start, or gave up: nobody is hired any more
+	lent    bool // the shared instance is started
+	awaited int  // workers that have not told whether they could start
+	hired   int  // workers there should be, as far as the keeper has seen to it
+
+	workers map[string]*worker.Worker // by the id of their actor
+	pauses  map[*rehire]*time.Timer   // workers to come
+	crashes []error
+}
+
+// scale asks the keeper to see to the number of workers that is wanted.
+type scale struct{}
+
+// rehire asks the keeper to fill a slot again, after a pause.
+type rehire struct{ w *worker.Worker }
+
+// IgnoreDeadLetterLogging marks messages that may come too late.
+func (scale) IgnoreDeadLetterLogging() {}
+
+// IgnoreDeadLetterLogging marks messages that may come too late.
+func (*rehire) IgnoreDeadLetterLogging() {}
+
+func newKeeper(c *Core, ready func(error)) *keeper {
+	return &keeper{
+		core: c, ready: ready,
+		workers: map[string]*worker.Worker{}, pauses: map[*rehire]*time.Timer{},
+	}
+}
+
+// Receive handles a message to the keeper.
+func (k *keeper) Receive(ctx act.Context) {
+	switch m := ctx.Message().(type) {
+	case *act.Started:
+		k.start(ctx)
+	case worker.Up:
+		k.up(m)
+	case scale:
+		k.scale(ctx)
+	case *rehire:
+		delete(k.pauses, m)
+		k.fill(ctx, m.w)
+	case *act.Terminated:
+		k.gone(ctx, m.Who)
+	case *act.Stopping:
+		k.stop()
+	case *act.Stopped:
+		k.stopped()
+	}
+}
+
+// HandleFailure is told of a worker that failed. The worker is stopped, never
+// restarted in place; its end comes as a message and is dealt with there.
+func (k *keeper) HandleFailure(_ *act.System, sv act.Supervisor, child *act.PID, _ *act.RestartStatistics, _, _ any) {
+	sv.StopChildren(child)
+}
+
+func (k *keeper) start(ctx act.Context) {
+	if shared := k.core.shared; shared != nil {
+		err := worker.Guard(k.core.Name(), func() error { return shared.Start(k.core.env.Context) })
+		if err != nil {
+			k.fail(fmt.Errorf("stage %q: start: %w", k.core.Name(), err))
+			return
+		}
+		k.lent = true
+	}
+	k.hired = k.core.Want()
+	k.awaited = k.hired
+	for range k.hired {
+		k.hire(ctx, k.core.slot(), false)
+	}
+}
+
+// fail tells that the stage could not start.
+func (k *keeper) fail(err error) {
+	if !k.doomed && !k.started {
+		k.doomed = true
+		k.ready(err)
+	}
+}
+
+// up hears whether a worker could start.
+func (k *keeper) up(m worker.Up) {
+	if k.started || k.doomed {
+		return
+	}
+	if m.Err != nil {
+		k.fail(m.Err)
+		return
+	}
+	if k.awaited--; k.awaited == 0 {
+		k.started = true
+		k.ready(nil)
+	}
+}
+
+// hire fills a slot with a fresh actor.
+func (k *keeper) hire(ctx act.Context, w *worker.Worker, again bool) {
+	pid, err := w.Spawn(ctx, fmt.Sprintf("worker-%d", k.core.hires.Add(1)), again)
+	if err != nil { // the name is new, so this is no accident of ours
+		k.fail(err)
+		act.Fail(ctx, err)
+		return
+	}
+	k.workers[pid.Id] = w
+}
+
+// scale hires or dismisses workers until there are as many as are wanted.
+// Workers who were asked to leave and have not yet are kept first.
+func (k *keeper) scale(ctx act.Context) {
+	if k.doomed || !k.started {
+		return
+	}
+	more := k.core.Want() - k.hired
+	k.hired += more
+	if more < 0 {
+		k.core.room.Shrink(-more)
+		return
+	}
+	for range more - k.core.room.Keep(more) {
+		k.hire(ctx, k.core.slot(), false)
+	}
+}
+
+// gone hears that a worker's actor has ended.
+func (k *keeper) gone(ctx act.Context, who *act.PID) {
+	w := k.workers[who.Id]
+	if w == nil {
+		return
+	}
+	delete(k.workers, who.Id)
+	if k.doomed || w.Left() {
+		w.Unclaim()
+		return
+	}
+	k.replace(ctx, w)
+}
+
+// replace sees to it that a worker that crashed is followed by a fresh one: at
+// once, after a pause, or never, if there were too many in a row.
+func (k *keeper) replace(ctx act.Context, w *worker.Worker) {
+	if err := w.Failure(); err != nil {
+		k.crashes = append(k.crashes, err)
+		k.crashes = k.crashes[max(0, len(k.crashes)-story):]
+	}
+	policy := k.core.set.restart.orDefault()
+	streak := k.core.room.Streak()
+	beyond := streak - k.hired
+	switch {
+	case beyond > policy.Limit:
+		k.doomed = true
+		w.Unclaim()
+		act.Fail(ctx, &BrokenError{Stage: k.core.Name(), Crashes: streak, Last: k.crashes})
+	case beyond > 0:
+		k.later(ctx, w, policy.pause(beyond))
+	default:
+		k.fill(ctx, w)
+	}
+}
+
+// pause is how long the worker after so many crashes too many has to wait. A
+// fifth of it is left to chance, so that stages that broke together do not
+// come back together.
+func (p RestartPolicy) pause(beyond int) time.Duration {
+	d := p.Backoff
+	for i := 1; i < beyond && d < p.Max; i++ {
+		d *= 2
+	}
+	d = min(d, p.Max)
+	return d - time.Duration(rand.Float64()*0.2*float64(d))
+}
+
+// later fills a slot after a pause.
+func (k *keeper) later(ctx act.Context, w *worker.Worker, pause time.Duration) {
+	system, self := ctx.ActorSystem(), ctx.Self()
+	m := &rehire{w}
+	k.pauses[m] = time.AfterFunc(pause, func() { system.Root.Send(self, m) })
+}
+
+// fill fills the slot of a worker that crashed, unless one less is wanted now.
+func (k *keeper) fill(ctx act.Context, w *worker.Worker) {
+	if k.doomed || !w.Loaded() && k.core.room.Spare() {
+		w.Unclaim()
+		return
+	}
+	k.hire(ctx, w, true)
+}
+
+// stop hears that the stage is to end; its workers have been told.
+func (k *keeper) stop() {
+	k.doomed = true
+	for m, pause := range k.pauses {
+		pause.Stop()
+		m.w.Unclaim()
+	}
+	clear(k.pauses)
+}
+
+// stopped is called when all workers have ended.
+func (k *keeper) stopped() {
+	if !k.lent {
+		return
+	}
+	k.lent = false
+	err := worker.Guard(k.core.Name(), func() error { k.core.shared.Stop(); return nil })
+	if err != nil {
+		k.core.env.Log.Error("behaviour did not stop well", "stage", k.core.Name(), "error", err)
+	}
+}

@@ -1,0 +1,240 @@
+package stage
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/room"
+)
+
+// Option sets one property of a stage. Options are checked when a pipeline is
+// made of the stage; whatever is wrong with any of them is then told at once.
+type Option func(*settings)
+
+// The defaults.
+const (
+	// DefaultCapacity is the room for commands in a stage's queue.
+	DefaultCapacity = 1024
+	// DefaultBatch is the most commands that a worker takes at once.
+	DefaultBatch = 64
+	// DefaultRetryMax is the longest pause between two tries.
+	DefaultRetryMax = time.Minute
+)
+
+// OverflowRule says what a full stage does with one more command.
+type OverflowRule uint8
+
+// The four rules. What waits or is refused at the door was not accepted; what
+// is dropped was.
+const (
+	// Wait lets a submitter wait for room until its context ends, and parks
+	// the workers of stages that forward to this one.
+	Wait = OverflowRule(room.Wait)
+	// Reject refuses a submitter with [ErrFull]. A command that another stage
+	// forwards is shed.
+	Reject = OverflowRule(room.Reject)
+	// DropNewest accepts the command and sheds it.
+	DropNewest = OverflowRule(room.DropNewest)
+	// DropOldest accepts the command and sheds the one that has been in the
+	// queue for longest.
+	DropOldest = OverflowRule(room.DropOldest)
+)
+
+// RetryPolicy says whether a command whose try did not succeed is tried again.
+// The zero policy never does.
+//
+// A command that waits for its next try stands aside: it neither holds a
+// worker nor a seat in the queue, and comes back behind the commands that are
+// queued then. At most 1024 commands of a stage, or its capacity if that is
+// more, wait so; what does not fit is not tried again.
+type RetryPolicy struct {
+	// Attempts is the most tries of one command, the first included. 0 and 1
+	// mean no retry.
+	Attempts int
+	// Backoff is the pause before the second try; it doubles with each
+	// further one. 0 means none.
+	Backoff time.Duration
+	// Max is the longest pause. 0 means [DefaultRetryMax].
+	Max time.Duration
+	// Jitter is the part of the pause, from 0 to 1, by which chance may make
+	// it longer or shorter.
+	Jitter float64
+	// If chooses the errors that are worth another try: an Error outcome's
+	// reason or a [*CrashError]. nil means all. It may be called by several
+	// workers at once.
+	If func(error) bool
+}
+
+// RestartPolicy says how a stage goes on when its workers keep crashing.
+//
+// What counts is the run of crashes that follow one another with no completed
+// command between them; tries of the same command count once. As many crashes
+// as there are workers are answered by a fresh instance at once, since each may
+// just have met a command it cannot stomach. Each further one makes the next
+// worker wait, twice as long as the last. Past Limit of those, the stage gives up:
+// it fails towards the pipeline, with a [*BrokenError].
+type RestartPolicy struct {
+	// Limit is how many crashes beyond one for each worker a stage endures.
+	// 0 means 15, below zero none.
+	Limit int
+	// Backoff is the first pause. 0 means 1 ms.
+	Backoff time.Duration
+	// Max is the longest pause. 0 means 1 s.
+	Max time.Duration
+	// Within is how long a run lasts: a crash that comes later than that
+	// after the one before it begins a new run. 0 means a minute.
+	Within time.Duration
+}
+
+func (p RestartPolicy) orDefault() RestartPolicy {
+	if p.Limit == 0 {
+		p.Limit = 15
+	}
+	p.Limit = max(p.Limit, 0)
+	if p.Backoff == 0 {
+		p.Backoff = time.Millisecond
+	}
+	if p.Max == 0 {
+		p.Max = max(time.Second, p.Backoff)
+	}
+	if p.Within == 0 {
+		p.Within = time.Minute
+	}
+	return p
+}
+
+// Workers sets the fewest and the most workers. The pipeline's controller moves
+// between them; equal bounds fix the number. The default is 1 and four times
+// GOMAXPROCS.
+func Workers(fewest, most int) Option {
+	return func(s *settings) { s.min, s.max = fewest, most }
+}
+
+// Capacity sets how many commands the queue has room for. The default is
+// [DefaultCapacity].
+func Capacity(n int) Option { return func(s *settings) { s.room.Capacity = n } }
+
+// Overflow sets what the stage does when it is full. The default is [Wait].
+func Overflow(rule OverflowRule) Option {
+	return func(s *settings) { s.room.Overflow = room.Overflow(rule) }
+}
+
+// Batch sets the most commands that a worker takes at once, [DefaultBatch] if
+// not set. Below that the stage finds the size by itself: as many as take 100 µs,
+// and no more than a fair share of the queue. 1 is for handlers of which now and
+// then one takes very long: the commands behind it in a batch would wait for it.
+func Batch(n int) Option { return func(s *settings) { s.room.Batch = n } }
+
+// Timeout sets a time limit for each command: its handler's context ends then,
+// with the cause [ErrTimeout]. A handler that does not look at its context is
+// not interrupted. The default is no limit.
+func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
+// Retry sets when commands are tried again. By default they are not.
+func Retry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
+
+// Restart sets how the stage goes on when its workers keep crashing.
+func Restart(p RestartPolicy) Option { return func(s *settings) { s.restart = p } }
+
+// Out declares the ports that the stage's behaviour forwards to. A pipeline
+// checks that each is wired, and knows the graph by them.
+func Out(ports ...behaviour.Outlet) Option {
+	return func(s *settings) { s.outs = append(s.outs, ports...) }
+}
+
+// Fault is one thing that is wrong with a stage's options.
+type Fault struct {
+	Stage   string // the stage's name
+	Option  string // the option as it was given
+	Problem string // what is wrong with it
+}
+
+// Error tells the stage, the option and the problem.
+func (f *Fault) Error() string {
+	return fmt.Sprintf("stage %q: %s: %s", f.Stage, f.Option, f.Problem)
+}
+
+// settings are a stage's properties.
+type settings struct {
+	room     room.Config
+	min, max int
+	timeout  time.Duration
+	retry    RetryPolicy
+	restart  RestartPolicy
+	outs     []behaviour.Outlet
+}
+
+func newSettings(name string, opts []Option) settings {
+	s := settings{
+		room: room.Config{Name: name, Capacity: DefaultCapacity, Batch: DefaultBatch},
+		min:  1,
+		max:  4 * runtime.GOMAXPROCS(0),
+	}
+	for _, o := range opts {
+		if o != nil {
+			o(&s)
+		}
+	}
+	retry := s.retry
+	if retry.Max == 0 {
+		retry.Max = max(DefaultRetryMax, retry.Backoff)
+	}
+	s.room.Retry = room.Retry{Attempts: retry.Attempts, Backoff: retry.Backoff, Max: retry.Max, Jitter: retry.Jitter}
+	s.room.StreakEnds = s.restart.orDefault().Within
+	return s
+}
+
+// faults finds all that is wrong.
+func (s *settings) faults() (all []error) {
+	check := func(ok bool, problem, option string, args ...any) {
+		if !ok {
+			all = append(all, &Fault{s.room.Name, fmt.Sprintf(option, args...), problem})
+		}
+	}
+	check(s.room.Name != "", "a stage needs a name", "New(%q)", s.room.Name)
+	check(s.room.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.room.Capacity)
+	check(s.room.Batch >= 1, "must be at least 1", "Batch(%d)", s.room.Batch)
+	check(s.room.Overflow <= room.DropOldest, "no such rule", "Overflow(%d)", s.room.Overflow)
+	check(s.min >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.min, s.max)
+	check(s.min <= s.max, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.min, s.max)
+	check(s.timeout >= 0, "must not be negative", "Timeout(%v)", s.timeout)
+	s.checkRetry(check)
+	s.checkRestart(check)
+	s.checkOuts(check)
+	return all
+}
+
+type checker func(ok bool, problem, option string, args ...any)
+
+func (s *settings) checkRetry(check checker) {
+	r := s.retry
+	check(r.Attempts >= 0, "must not be negative", "Retry(Attempts: %d)", r.Attempts)
+	check(r.Backoff >= 0, "must not be negative", "Retry(Backoff: %v)", r.Backoff)
+	check(r.Max >= 0, "must not be negative", "Retry(Max: %v)", r.Max)
+	check(r.Max == 0 || r.Max >= r.Backoff, "must not be less than Backoff", "Retry(Backoff: %v, Max: %v)", r.Backoff, r.Max)
+	check(r.Jitter >= 0 && r.Jitter <= 1, "must be from 0 to 1", "Retry(Jitter: %v)", r.Jitter)
+	idle := r.Attempts < 2 && (r.Backoff != 0 || r.Max != 0 || r.Jitter != 0 || r.If != nil)
+	check(!idle || r.Attempts < 0, "asks for no retry, yet says how; set Attempts to 2 or more", "Retry(Attempts: %d)", r.Attempts)
+}
+
+func (s *settings) checkRestart(check checker) {
+	r := s.restart
+	check(r.Backoff >= 0, "must not be negative", "Restart(Backoff: %v)", r.Backoff)
+	check(r.Max >= 0, "must not be negative", "Restart(Max: %v)", r.Max)
+	check(r.Max == 0 || r.Max >= r.Backoff, "must not be less than Backoff", "Restart(Backoff: %v, Max: %v)", r.Backoff, r.Max)
+	check(r.Within >= 0, "must not be negative", "Restart(Within: %v)", r.Within)
+}
+
+func (s *settings) checkOuts(check checker) {
+	names := map[string]bool{}
+	for i, p := range s.outs {
+		if missing(p) {
+			check(false, "is nil", "Out(port %d)", i+1)
+			continue
+		}
+		check(!names[p.Name()], "declared twice", "Out(%q)", p.Name())
+		names[p.Name()] = true
+	}
+}

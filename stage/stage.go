@@ -1,0 +1,201 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/worker"
+)
+
+// What a submitter may be told, wrapped with the stage's name.
+var (
+	// ErrFull refuses a command: no room, and the stage's rule is not to wait.
+	ErrFull = room.ErrFull
+	// ErrClosed refuses a command: the pipeline is draining or has stopped.
+	ErrClosed = room.ErrClosed
+	// ErrNotRunning refuses a command: the stage is not part of a pipeline
+	// that was started.
+	ErrNotRunning = room.ErrNotRunning
+	// ErrShed ends an accepted command: it was dropped for want of room.
+	ErrShed = room.ErrShed
+	// ErrStopped ends an accepted command: the pipeline stopped hard before
+	// it was done.
+	ErrStopped = room.ErrStopped
+	// ErrTimeout is the cause with which a handler's context ends at the
+	// stage's time limit.
+	ErrTimeout = worker.ErrTimeout
+	// ErrForeign ends a command that was forwarded to a stage outside the
+	// pipeline.
+	ErrForeign = worker.ErrForeign
+)
+
+// CrashError is the end of a command that crashed its handler.
+type CrashError = worker.CrashError
+
+// Crashed reports whether an error is a crash. It is made for
+// [RetryPolicy].If: try crashes again, but not errors.
+func Crashed(err error) bool {
+	var crash *CrashError
+	return errors.As(err, &crash)
+}
+
+// Stage is a stage for commands of type C. Its methods may be called by
+// anybody, at any time.
+type Stage[C any] struct {
+	core *Core
+}
+
+// New makes a stage around one behaviour that all its workers share, so the
+// behaviour must be safe for use by several goroutines at once. A crash of a
+// worker leaves it as it is. If it has a Start it is called once, before the
+// first worker; its Stop after the last.
+func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C] {
+	c := newCore(name, opts)
+	if missing(b) {
+		c.flaw("New", "the behaviour is nil")
+	} else {
+		c.shared = instanceOf(b)
+		c.make = func() worker.Instance { return lent{c.shared} }
+	}
+	return typed[C](c)
+}
+
+// Each makes a stage that gives every worker an instance of its own, made by
+// the factory, and a fresh one after each crash.
+func Each[C any](name string, factory behaviour.Factory[C], opts ...Option) *Stage[C] {
+	c := newCore(name, opts)
+	if factory == nil {
+		c.flaw("Each", "the factory is nil")
+	} else {
+		c.make = func() worker.Instance {
+			b := factory()
+			if missing(b) {
+				return nil
+			}
+			return instanceOf(b)
+		}
+	}
+	return typed[C](c)
+}
+
+func typed[C any](c *Core) *Stage[C] {
+	c.takes = func(message any) bool { _, ok := message.(C); return ok }
+	c.kind = reflect.TypeFor[C]().String()
+	return &Stage[C]{core: c}
+}
+
+// missing reports whether a value is nil, or an interface around a nil.
+func missing(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
+		return r.IsNil()
+	default:
+		return false
+	}
+}
+
+// Name returns the stage's name.
+func (s *Stage[C]) Name() string { return s.core.Name() }
+
+// Inlet is the stage's untyped door, for [behaviour.Forward].
+func (s *Stage[C]) Inlet() behaviour.Inlet {
+	if s == nil {
+		return nil
+	}
+	return s.core.room
+}
+
+// Core is the stage without its type, for the pipeline.
+func (s *Stage[C]) Core() *Core { return s.core }
+
+// Part makes a stage a part of a pipeline.
+func (s *Stage[C]) Part(part.Seal) {}
+
+// Submit hands in a command and forgets it. A nil error means that the command
+// was accepted, and will end exactly once; any other means that it was not:
+// [ErrFull], [ErrClosed], [ErrNotRunning], or the context's error if it ended
+// while Submit waited for room. How an accepted command ends is not told;
+// errors are logged, and see [DeadLetter].
+func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
+	return s.core.room.Submit(ctx, command.Envelope{Cmd: cmd})
+}
+
+// Ask hands in a command and returns a ticket to learn its end, or the reason
+// why it was not accepted, as [Stage.Submit] does. The context only bounds the
+// wait for room.
+func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
+	t := command.NewTicket(nil)
+	if err := s.core.room.Submit(ctx, command.Envelope{Cmd: cmd, Ticket: t}); err != nil {
+		return nil, err
+	}
+	return &Ticket{t}, nil
+}
+
+// Call hands in a command and waits for its end, wherever in the pipeline that
+// is. The result is what some stage gave to [behaviour.OK]; one of another type
+// than R is an error. If ctx ends first the command goes on, unheard.
+func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
+	t, err := s.Ask(ctx, cmd)
+	if err != nil {
+		return result, err
+	}
+	got, err := t.Wait(ctx)
+	if err != nil || got == nil {
+		return result, err
+	}
+	result, ok := got.(R)
+	if !ok {
+		return result, fmt.Errorf("stage %q: called for a result of type %T and got %T", s.Name(), result, got)
+	}
+	return result, nil
+}
+
+// PID returns the stage's address while its pipeline runs, and nil before. Any
+// protoactor actor of the pipeline's system may send it a command of type C.
+//
+// A plain send is a Submit, a request is an Ask: it is answered with a [*Reply]
+// when the command has ended. An actor message carries no context, so a full
+// stage that waits holds the sender for at most five seconds. A send that is
+// refused, or of another type than C, becomes a [DeadLetter]; a request is
+// answered with the error.
+func (s *Stage[C]) PID() *act.PID { return s.core.PID() }
+
+// Snapshot reads the stage's accounts.
+func (s *Stage[C]) Snapshot() Snapshot {
+	return s.core.Snapshot(room.Snapshot([]*room.Room{s.core.room})[0])
+}
+
+// Ticket is the right to learn the end of one command, and of all that was
+// emitted on its way. It may be used by several goroutines.
+type Ticket struct{ t *command.Ticket }
+
+// Done is closed when the command has ended.
+func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
+
+// Wait waits for the end of the command and returns its result or its error.
+// If ctx ends first it returns the context's error, and the command goes on.
+func (t *Ticket) Wait(ctx context.Context) (any, error) {
+	select {
+	case <-t.t.Done():
+		return t.t.Result(), t.t.Err()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Result returns the command's result, nil if it has none or has not ended.
+func (t *Ticket) Result() any { return t.t.Result() }
+
+// Err returns the command's error, or the first error of a command that was
+// emitted on its way; nil if there is none or it has not ended.
+func (t *Ticket) Err() error { return t.t.Err() }

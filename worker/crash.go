@@ -1,0 +1,185 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// ErrGoexit is the value of a crash in which the handler ended its goroutine
+// with runtime.Goexit, as a failing test helper does.
+var ErrGoexit = errors.New("worker: handler called runtime.Goexit")
+
+// CrashError tells that a handler crashed: it panicked or ended its goroutine.
+// It is the error of a ticket whose command was not tried again, the error of
+// its dead letter, and part of the story of an escalation.
+type CrashError struct {
+	// Stage is where it happened.
+	Stage string
+	// Value is what was given to panic, or [ErrGoexit].
+	Value any
+	// Stack is the goroutine's stack at the crash.
+	Stack []byte
+	// Attempts is how often the command had been tried, this try included; 0
+	// if there was no command: an instance that did not start.
+	Attempts int
+}
+
+// Error tells where and what; the stack is apart.
+func (e *CrashError) Error() string {
+	if e.Attempts == 0 {
+		return fmt.Sprintf("stage %q: crash at start: %v", e.Stage, e.Value)
+	}
+	return fmt.Sprintf("stage %q: crash at attempt %d: %v", e.Stage, e.Attempts, e.Value)
+}
+
+// Unwrap returns the panic's value if it is an error.
+func (e *CrashError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// rescue is deferred by a batch and does nothing if the batch ended well.
+func (w *Worker) rescue() {
+	if w.n == 0 {
+		return
+	}
+	value := recover()
+	if value == nil {
+		value = ErrGoexit
+	}
+	w.crashed(value, debug.Stack())
+}
+
+// crashed settles the accounts of a batch in which a handler crashed, and
+// fails towards the stage.
+func (w *Worker) crashed(value any, stack []byte) {
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+	w.recall()
+	w.clock(w.cur)
+	batch := w.batch[:w.n]
+	w.n = 0
+
+	crash := &CrashError{Stage: w.stage.Room.Name(), Value: value, Stack: stack}
+	culprit, rest := w.charge(batch)
+	if culprit != nil {
+		culprit.Tries++
+		crash.Attempts = int(culprit.Tries)
+	} else {
+		crash.Attempts = 1
+	}
+	retry := culprit != nil && w.retries(crash)
+	w.stage.Log.Warn("handler crashed", "stage", crash.Stage, "panic", fmt.Sprint(value),
+		"attempt", crash.Attempts, "stack", string(stack))
+	w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash)
+	clear(batch)
+	w.deliver(false)
+	w.failure = crash
+	act.Fail(w.self, crash)
+}
+
+// charge finds the command that is to blame. When a batch handler crashes it
+// may be any of the batch: all go back, each to be handled alone.
+func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
+	if w.instance.Many() && len(batch) > 1 {
+		for i := range batch {
+			batch[i].Alone = true
+		}
+		return nil, batch
+	}
+	return &batch[w.cur], batch[w.cur+1:]
+}
+
+// retries asks the stage's policy whether an error is worth another try. The
+// policy is a user's function; if it panics the answer is no.
+func (w *Worker) retries(err error) (yes bool) {
+	switch {
+	case w.stage.Room.Config().Retry.Attempts < 2:
+		return false
+	case w.stage.RetryIf == nil:
+		return true
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			w.stage.Log.Error("retry condition panicked", "stage", w.stage.Room.Name(), "panic", fmt.Sprint(v))
+			yes = false
+		}
+	}()
+	return w.stage.RetryIf(err)
+}
+
+// guard runs a piece of a user's code that is not a handler, Start or Stop, in
+// a goroutine of its own, so that nothing it does can hurt the actor.
+func (w *Worker) guard(f func() error) error { return Guard(w.stage.Room.Name(), f) }
+
+// Guard runs f and returns its error, or a [*CrashError] if it panicked or
+// ended its goroutine.
+func Guard(stage string, f func() error) (err error) {
+	ended := make(chan error, 1)
+	go func() {
+		done := false
+		defer func() {
+			if done {
+				return
+			}
+			value := recover()
+			if value == nil {
+				value = ErrGoexit
+			}
+			ended <- &CrashError{Stage: stage, Value: value, Stack: debug.Stack()}
+		}()
+		err := f()
+		done = true
+		ended <- err
+	}()
+	return <-ended
+}
+
+// start makes the instance and starts it.
+func (w *Worker) start() error {
+	return w.guard(func() error {
+		inst := w.stage.Make()
+		if inst == nil {
+			return fmt.Errorf("stage %q: the factory returned no behaviour", w.stage.Room.Name())
+		}
+		if err := inst.Start(w.handling); err != nil {
+			return fmt.Errorf("stage %q: start: %w", w.stage.Room.Name(), err)
+		}
+		w.instance = inst
+		return nil
+	})
+}
+
+// stop gives the instance its last word.
+func (w *Worker) stop() {
+	if w.instance == nil {
+		return
+	}
+	inst := w.instance
+	w.instance = nil
+	if err := w.guard(func() error { inst.Stop(); return nil }); err != nil {
+		w.stage.Log.Error("instance did not stop well", "stage", w.stage.Room.Name(), slog.Any("error", err))
+	}
+}
+
+// Instance is one behaviour value whose command type the stage has erased.
+type Instance interface {
+	// Start is the behaviour's Start, if it has one.
+	Start(ctx Context) error
+	// Stop is the behaviour's Stop, if it has one.
+	Stop()
+	// Many reports whether HandleMany is to be called, not Handle.
+	Many() bool
+	// Handle handles one command.
+	Handle(ctx Context, cmd any) behaviour.Outcome
+	// HandleMany handles the commands of a batch.
+	HandleMany(ctx Context, batch []command.Envelope) []behaviour.Outcome
+}

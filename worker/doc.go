@@ -1,0 +1,29 @@
+// Package worker is the hand of a stage: actors that take commands from the
+// stage's queue, run its behaviour on them and pass on what comes of it.
+//
+// A worker is a supervised protoactor actor. Its user mailbox is the queue of
+// its stage, shared with the other workers, so the length of the mailbox is the
+// length of the queue, and a command that is not yet in a hand belongs to no
+// worker and cannot be lost with one. System messages come before commands.
+//
+// # One visit
+//
+// A worker takes the lock of its stage's room once for a batch: it books the
+// last batch and takes the next. The batch is at most the stage's batch size,
+// a fair share of the queue, and as many commands as take about 100 µs, so that
+// slow commands are taken one at a time. What is forwarded is gathered for each
+// target and handed over at the end of the batch. If a target is full, the
+// worker parks until half of it is free; no goroutine waits meanwhile.
+//
+// # Crashes
+//
+// The worker holds the one recover of the house. A panic in a handler, and a
+// runtime.Goexit too, is charged to the command in hand; the rest of the batch
+// goes back to the front of the queue in order; what the commands before it
+// forwarded is handed over. Then the worker fails towards its stage, which
+// stops the actor and starts a new one with a fresh instance. The [Worker] value
+// is the slot that outlives its actors, so what the last one left behind is
+// known to the next.
+//
+// This package is for the stages of this house; users meet it in a [CrashError].
+package worker

@@ -1,0 +1,227 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/room"
+)
+
+// ErrForeign is the reason of a command forwarded to a stage that is not part
+// of the same running pipeline. A handler may Submit to such a stage.
+var ErrForeign = errors.New("stage: forwarded to a stage of another pipeline, or of none")
+
+// held is how many commands a handler may emit before they begin to leave.
+const held = 256
+
+// outlet gathers what goes to one room.
+type outlet struct {
+	room  *room.Room
+	back  bool // the way there closes a loop
+	items []command.Envelope
+}
+
+// emission is a command that leaves when its handler has returned.
+type emission struct {
+	to  *outlet
+	cmd any
+}
+
+// outlet returns the outlet that leads to an inlet, making it if this is the
+// first time. A stage has few ways out, so a walk beats a map.
+func (w *Worker) outlet(to behaviour.Inlet) (*outlet, error) {
+	next, ok := to.(*room.Room)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
+	}
+	for _, out := range w.outs {
+		if out.room == next {
+			return out, nil
+		}
+	}
+	back, ok := w.stage.Room.Host().Reach(w.stage.Room, next)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
+	}
+	out := &outlet{room: next, back: back}
+	w.outs = append(w.outs, out)
+	return out, nil
+}
+
+// forward puts a command on its way; it leaves at the end of the batch.
+func (w *Worker) forward(e *command.Envelope, o behaviour.Outcome) {
+	out, err := w.outlet(o.Next())
+	if err != nil {
+		w.fail(e, err)
+		return
+	}
+	if len(w.emits) > 0 {
+		w.send()
+	}
+	w.tally.Forwarded++
+	w.load(out, command.Envelope{Cmd: o.Command(), Ticket: e.Ticket, Child: e.Child})
+}
+
+func (w *Worker) load(out *outlet, e command.Envelope) {
+	out.items = append(out.items, e)
+	w.loaded++
+	if e.Ticket != nil {
+		w.told = true
+	}
+}
+
+// deliver hands over what was gathered. A room that is full keeps the rest
+// waiting: with park, the worker is parked there and deliver reports false.
+//
+// If somebody waits for one of the commands, what this worker did is booked
+// first, so that no row of the accounts lags behind an answer. If some were
+// emitted it must be: else they could end before they were accepted.
+func (w *Worker) deliver(park bool) bool {
+	if w.loaded == 0 {
+		return true
+	}
+	if w.told {
+		w.stage.Room.Book(&w.Seat, &w.tally)
+		w.told = false
+	}
+	w.stampOuts()
+	for _, out := range w.outs {
+		w.handOver(out, false)
+	}
+	if w.loaded == 0 || !park {
+		return w.loaded == 0
+	}
+	for _, out := range w.outs {
+		if !w.handOver(out, true) {
+			return false
+		}
+	}
+	return true
+}
+
+// stampOuts notes when the commands left.
+func (w *Worker) stampOuts() {
+	now := w.now()
+	for _, out := range w.outs {
+		for i := range out.items {
+			out.items[i].Since = now
+		}
+	}
+}
+
+// handOver leaves as many commands as the target takes and reports whether
+// that was all.
+func (w *Worker) handOver(out *outlet, park bool) bool {
+	if len(out.items) == 0 {
+		return true
+	}
+	n := out.room.Hand(&w.Seat, out.items, out.back, park)
+	w.loaded -= n
+	rest := copy(out.items, out.items[n:])
+	clear(out.items[rest:])
+	out.items = out.items[:rest]
+	return rest == 0
+}
+
+// send puts the emitted commands of a successful try on their way.
+func (w *Worker) send() {
+	ticket := w.batch[w.cur].Ticket
+	for _, m := range w.emits {
+		w.load(m.to, command.Envelope{Cmd: m.cmd, Ticket: ticket, Child: true})
+	}
+	w.tally.Emitted += len(w.emits)
+	w.told = true
+	clear(w.emits)
+	w.emits = w.emits[:0]
+}
+
+// recall takes back what a try that did not succeed has emitted.
+func (w *Worker) recall() {
+	if len(w.emits) == 0 {
+		return
+	}
+	if ticket := w.batch[w.cur].Ticket; ticket != nil {
+		for range w.emits {
+			ticket.Settle(true, nil, nil)
+		}
+	}
+	clear(w.emits)
+	w.emits = w.emits[:0]
+}
+
+// handling is a handler's context: it ends when the pipeline stops hard, and it
+// knows the worker.
+type handling struct {
+	context.Context
+	w *Worker
+}
+
+// Value knows the worker as the emitter, and what the pipeline's context knows.
+func (h handling) Value(key any) any {
+	if _, ok := key.(behaviour.EmitterKey); ok {
+		return (*emitter)(h.w)
+	}
+	return h.Context.Value(key)
+}
+
+// emitter is the worker as a handler sees it.
+type emitter Worker
+
+// Attempt is the number of the present try.
+func (m *emitter) Attempt() int { return int(m.batch[m.cur].Tries) + 1 }
+
+// Emit holds a command until its handler returns, or, beyond a number, sends it
+// on at once and waits for room.
+func (m *emitter) Emit(ctx context.Context, to behaviour.Inlet, cmd any) error {
+	w := (*Worker)(m)
+	if w.instance.Many() {
+		return fmt.Errorf("stage %q: %w", w.stage.Room.Name(), ErrBatchEmit)
+	}
+	out, err := w.outlet(to)
+	if err != nil {
+		return err
+	}
+	w.batch[w.cur].Ticket.Join()
+	if len(w.emits) < held {
+		w.emits = append(w.emits, emission{out, cmd})
+		return nil
+	}
+	if err := w.sendNow(ctx, out, cmd); err != nil {
+		w.batch[w.cur].Ticket.Settle(true, nil, nil)
+		return err
+	}
+	return nil
+}
+
+// sendNow sends what is held, and then one command more.
+func (w *Worker) sendNow(ctx context.Context, out *outlet, cmd any) error {
+	w.deliver(false) // what earlier commands of the batch forwarded goes first
+	for i, m := range w.emits {
+		if err := w.sendOne(ctx, m); err != nil {
+			w.emits = append(w.emits[:0], w.emits[i:]...)
+			return err
+		}
+	}
+	clear(w.emits)
+	w.emits = w.emits[:0]
+	return w.sendOne(ctx, emission{out, cmd})
+}
+
+// sendOne waits for a seat, counts the command as emitted and seats it. In
+// this order, it can neither end before it is counted nor be counted in vain.
+func (w *Worker) sendOne(ctx context.Context, m emission) error {
+	if err := m.to.room.Reserve(ctx, m.to.back); err != nil {
+		return err
+	}
+	w.tally.Emitted++
+	w.stage.Room.Book(&w.Seat, &w.tally)
+	m.to.room.Take(command.Envelope{Cmd: m.cmd, Ticket: w.batch[w.cur].Ticket, Child: true})
+	return nil
+}
+
+// ErrBatchEmit tells that a batch handler tried to emit: the command that a
+// ticket waits with is not known.
+var ErrBatchEmit = errors.New("stage: a batch handler cannot emit; forward, or handle commands one at a time")

@@ -1,0 +1,324 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/room"
+)
+
+// Context is a handler's context.
+type Context = context.Context
+
+// ErrTimeout is the cause with which a handler's context ends when the stage's
+// time limit for a command has passed.
+var ErrTimeout = errors.New("stage: command took longer than its time limit")
+
+// turns is how many batches a worker handles before its mailbox has a look at
+// other messages; a system message that waits is seen after each batch.
+const turns = 64
+
+// Stage is what the workers of one stage have in common.
+type Stage struct {
+	Room    *room.Room
+	Make    func() Instance
+	Timeout time.Duration
+	RetryIf func(error) bool
+	Log     *slog.Logger
+	// Context ends when the pipeline stops hard.
+	Context context.Context
+}
+
+// Worker is one worker's slot. It outlives the actors that fill it, one after
+// another; only the present one touches it, and its room.
+type Worker struct {
+	room.Seat
+
+	stage    *Stage
+	handling Context
+	box      atomic.Pointer[act.Mailbox]
+	since    atomic.Int64 // when the present batch began; 0 between batches
+	claimed  atomic.Bool  // the slot is taken, or about to be
+
+	self     act.Context
+	instance Instance
+	failure  error // why the actor failed, nil if it did not
+	left     bool  // the actor left because it was asked to
+	again    bool  // the actor takes the place of one that crashed
+
+	batch  []command.Envelope
+	n, cur int // the batch's size, 0 between batches, and the command in hand
+	cancel context.CancelFunc
+	began  int64 // when the batch began
+	mark   int64 // the last reading of the clock, 0 if it is stale
+	tally  room.Tally
+	emits  []emission
+	outs   []*outlet
+	loaded int  // commands in outs
+	told   bool // some of them are waited for, or emitted: book before handing over
+}
+
+// New returns an empty slot.
+func New(stage *Stage) *Worker {
+	w := &Worker{stage: stage}
+	w.handling = handling{stage.Context, w}
+	w.Seat.Wake = func() {
+		if box := w.box.Load(); box != nil {
+			box.Wake()
+		}
+	}
+	return w
+}
+
+// Up tells a stage that a worker's actor is ready, or why it is not.
+type Up struct {
+	Worker *Worker
+	Err    error
+}
+
+// Spawn fills the slot with a fresh actor, a child of the spawner. With again
+// it takes the place of one that crashed.
+func (w *Worker) Spawn(by act.Spawner, name string, again bool) (*act.PID, error) {
+	w.failure, w.left, w.again = nil, false, again
+	box := act.NewMailbox((*feed)(w))
+	w.box.Store(box)
+	return act.Spawn(by, name, box, func() act.Actor { return (*hand)(w) })
+}
+
+// Failure returns why the last actor failed, nil if it did not. It is for the
+// stage, after the actor has ended.
+func (w *Worker) Failure() error { return w.failure }
+
+// Left reports whether the last actor left because it was asked to. It is for
+// the stage, after the actor has ended.
+func (w *Worker) Left() bool { return w.left }
+
+// Loaded reports whether the last actor left behind commands that it could not
+// hand over. It is for the stage, after the actor has ended.
+func (w *Worker) Loaded() bool { return w.loaded > 0 }
+
+// Claim takes the slot for an actor to come. It reports false if it is taken:
+// by an actor that lives, or by one that was given up and may still be at work.
+func (w *Worker) Claim() bool { return w.claimed.CompareAndSwap(false, true) }
+
+// Unclaim gives the slot back, when its actor has ended.
+func (w *Worker) Unclaim() { w.claimed.Store(false) }
+
+// Busy returns how long the worker has been at its present batch, 0 if it has
+// none. Anybody may ask.
+func (w *Worker) Busy() time.Duration {
+	since := w.since.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Duration(w.stage.Room.Host().Now() - since)
+}
+
+// feed is the worker as its mailbox sees it.
+type feed Worker
+
+func (f *feed) Ready() bool { return f.Seat.Ready() }
+func (f *feed) Len() int    { return f.stage.Room.Len() }
+
+// hand is the worker as an actor.
+type hand Worker
+
+// Receive handles a message to the actor.
+func (h *hand) Receive(ctx act.Context) {
+	w := (*Worker)(h)
+	switch ctx.Message().(type) {
+	case *act.Turn:
+		w.serve()
+	case *act.Started:
+		w.begin(ctx)
+	case *act.Stopping:
+		w.end()
+	}
+}
+
+// begin makes the instance and takes the seat.
+func (w *Worker) begin(ctx act.Context) {
+	w.self = ctx
+	if err := w.start(); err != nil {
+		w.failure = err
+		w.stage.Room.CrashIdle()
+		ctx.Send(ctx.Parent(), Up{w, err})
+		act.Fail(ctx, err)
+		return
+	}
+	w.stage.Room.Join(&w.Seat, w.again)
+	ctx.Send(ctx.Parent(), Up{w, nil})
+}
+
+// end books what is left and gives the instance its last word.
+func (w *Worker) end() {
+	w.stage.Room.Book(&w.Seat, &w.tally)
+	w.deliver(false)
+	w.stage.Room.Leave(&w.Seat)
+	w.stop()
+	w.self = nil
+}
+
+// serve handles batches until there are none, a target is full, or another
+// message presses.
+func (w *Worker) serve() {
+	defer w.pause()
+	if w.batch == nil {
+		w.batch = make([]command.Envelope, w.stage.Room.Config().Batch)
+	}
+	for range turns {
+		if !w.deliver(true) || w.box.Load().Pressing() {
+			return
+		}
+		n := w.stage.Room.Turn(&w.Seat, &w.tally, w.batch, false)
+		if n == 0 {
+			// Who forwards to us may be about to: parking and waking cost
+			// more than one look around.
+			w.mark = 0
+			runtime.Gosched()
+			n = w.stage.Room.Turn(&w.Seat, &w.tally, w.batch, true)
+		}
+		if n == 0 {
+			return
+		}
+		if n < 0 {
+			w.left = true
+			w.self.Stop(w.self.Self())
+			return
+		}
+		if !w.work(n) {
+			return
+		}
+	}
+}
+
+// pause forgets the time: the next batch may begin much later.
+func (w *Worker) pause() { w.mark = 0 }
+
+// work handles the batch in hand. It reports false if a handler crashed.
+func (w *Worker) work(n int) (ok bool) {
+	w.n, w.cur = n, 0
+	w.began = w.now()
+	w.since.Store(w.began)
+	defer w.since.Store(0)
+	defer w.rescue()
+	if since := w.batch[0].Since; since > 0 {
+		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
+	}
+	if w.instance.Many() {
+		w.handleMany(w.batch[:n])
+	} else {
+		for ; w.cur < n; w.cur++ {
+			w.handle(&w.batch[w.cur])
+		}
+	}
+	w.n = 0
+	w.clock(n)
+	clear(w.batch[:n])
+	return true
+}
+
+// now reads the clock, or returns the last reading if nothing has happened
+// since.
+func (w *Worker) now() int64 {
+	if w.mark == 0 {
+		w.mark = w.stage.Room.Host().Now()
+	}
+	return w.mark
+}
+
+// clock notes how long the first n commands of the batch took.
+func (w *Worker) clock(n int) {
+	if n > 0 {
+		w.mark = 0
+		w.tally.Timed, w.tally.Busy = n, time.Duration(w.now()-w.began)
+	}
+}
+
+// handle runs the behaviour on one command.
+func (w *Worker) handle(e *command.Envelope) {
+	if w.stage.Timeout > 0 {
+		w.settle(e, w.limited(e))
+		return
+	}
+	w.settle(e, w.instance.Handle(w.handling, e.Cmd))
+}
+
+// limited runs the behaviour within the stage's time limit.
+func (w *Worker) limited(e *command.Envelope) behaviour.Outcome {
+	ctx, cancel := context.WithTimeoutCause(w.handling, w.stage.Timeout, ErrTimeout)
+	w.cancel = cancel
+	o := w.instance.Handle(ctx, e.Cmd)
+	late := ctx.Err() != nil && w.handling.Err() == nil
+	cancel()
+	w.cancel = nil
+	if err := o.Err(); late && err != nil && !errors.Is(err, ErrTimeout) {
+		return behaviour.Error(fmt.Errorf("%w (%v): %w", ErrTimeout, w.stage.Timeout, err))
+	}
+	return o
+}
+
+// handleMany runs the behaviour on a whole batch.
+func (w *Worker) handleMany(batch []command.Envelope) {
+	ctx := w.handling
+	if w.stage.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(w.handling, w.stage.Timeout, ErrTimeout)
+		w.cancel = cancel
+	}
+	outcomes := w.instance.HandleMany(ctx, batch)
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+	if len(outcomes) != len(batch) {
+		panic(fmt.Sprintf("HandleBatch was given %d commands and returned %d outcomes", len(batch), len(outcomes)))
+	}
+	for ; w.cur < len(batch); w.cur++ {
+		w.settle(&batch[w.cur], outcomes[w.cur])
+	}
+}
+
+// settle does what an outcome asks for.
+func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
+	switch o.Kind() {
+	case behaviour.KindForward:
+		w.forward(e, o)
+	case behaviour.KindOK:
+		if len(w.emits) > 0 {
+			w.send()
+		}
+		w.tally.OK++
+		if e.Ticket != nil {
+			// Whoever hears of the end may look at the accounts next.
+			w.stage.Room.Book(&w.Seat, &w.tally)
+			e.Ticket.Settle(e.Child, o.Result(), nil)
+		}
+	default:
+		w.fail(e, o.Err())
+	}
+}
+
+// fail ends a command with an error, or has it tried again.
+func (w *Worker) fail(e *command.Envelope, err error) {
+	w.recall()
+	e.Tries++
+	if w.retries(err) && w.stage.Room.Again(&w.Seat, &w.tally, *e) {
+		return
+	}
+	w.tally.Errors++
+	if e.Ticket == nil {
+		w.stage.Room.Host().Failed(w.stage.Room, e.Cmd, err)
+		return
+	}
+	w.stage.Room.Book(&w.Seat, &w.tally)
+	e.Ticket.Settle(e.Child, nil, fmt.Errorf("stage %q: %w", w.stage.Room.Name(), err))
+}
