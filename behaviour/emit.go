@@ -16,7 +16,7 @@ type EmitterKey struct{}
 // Emitter is what an engine offers to handlers through their context.
 type Emitter interface {
 	// Emit takes a further command on its way to an inlet.
-	Emit(ctx context.Context, to Inlet, cmd any) error
+	Emit(ctx context.Context, to *Inlet, cmd any) error
 	// Attempt is the number of the present try, counted from one.
 	Attempt() int
 }

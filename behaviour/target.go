@@ -17,15 +17,25 @@ type Target[C any] interface {
 	// ends if the stage's overflow rule says so.
 	Submit(ctx context.Context, cmd C) error
 	// Inlet is the door behind the target, nil if there is none.
-	Inlet() Inlet
+	Inlet() *Inlet
 }
 
-// Inlet is the untyped door of a stage, as the engine sees it. Only stages
-// have one.
-type Inlet interface {
-	// Name is the stage's name.
-	Name() string
+// Inlet is the untyped door of a stage, as the engine sees it: each stage has
+// one. Two inlets are the same door if the pointers are equal.
+type Inlet struct {
+	name string
+	room any
 }
+
+// NewInlet makes a door to a room. It is for engines and test doubles; a stage
+// brings its own.
+func NewInlet(name string, room any) *Inlet { return &Inlet{name: name, room: room} }
+
+// Name is the stage's name.
+func (in *Inlet) Name() string { return in.name }
+
+// Room is what the engine has behind the door.
+func (in *Inlet) Room() any { return in.room }
 
 // Outlet is the untyped face of a port: what a stage declares with stage.Out
 // and a pipeline checks before it starts.
@@ -35,7 +45,7 @@ type Outlet interface {
 	// Wired reports whether the port leads anywhere.
 	Wired() bool
 	// Inlet is the door the port leads to, nil if it is not wired.
-	Inlet() Inlet
+	Inlet() *Inlet
 }
 
 // Port is a named way out of a stage for commands of type C. The stage's code
@@ -72,7 +82,7 @@ func (p *Port[C]) Connect(to Target[C]) error {
 func (p *Port[C]) Wired() bool { return p != nil && p.to.Load() != nil }
 
 // Inlet returns the door the port leads to, nil if it is not wired.
-func (p *Port[C]) Inlet() Inlet {
+func (p *Port[C]) Inlet() *Inlet {
 	if p == nil {
 		return nil
 	}

@@ -153,8 +153,8 @@ func (p *plan) owner(port behaviour.Outlet) *stage.Core {
 }
 
 // index returns which stage's door an inlet is, -1 if it is none of ours.
-func (p *plan) index(in behaviour.Inlet) int {
-	return slices.IndexFunc(p.stages, func(c *stage.Core) bool { return behaviour.Inlet(c.Room()) == in })
+func (p *plan) index(in *behaviour.Inlet) int {
+	return slices.IndexFunc(p.stages, func(c *stage.Core) bool { return c.Room().Inlet() == in })
 }
 
 // adopt takes the rooms into the house and connects the wires. It comes last,

@@ -31,7 +31,7 @@ func newGraph(stages []*stage.Core) *graph {
 	}
 	for i, c := range stages {
 		for _, port := range c.Outs() {
-			if r, ok := port.Inlet().(*room.Room); ok {
+			if r, ok := port.Inlet().Room().(*room.Room); ok {
 				if j, ok := g.index[r]; ok {
 					g.way(i, j)
 				}

@@ -71,7 +71,7 @@ func (c *Core) knock(message any, sender *act.PID) {
 	}
 	ctx, cancel := context.WithTimeoutCause(c.env.Context, patience, ErrFull)
 	defer cancel()
-	if err := c.room.Submit(ctx, e); err != nil {
+	if err := c.room.Submit(ctx, &e); err != nil {
 		c.turnAway(sender, message, c.why(), err)
 	}
 }

@@ -108,11 +108,11 @@ func missing(v any) bool {
 func (s *Stage[C]) Name() string { return s.core.Name() }
 
 // Inlet is the stage's untyped door, for [behaviour.Forward].
-func (s *Stage[C]) Inlet() behaviour.Inlet {
+func (s *Stage[C]) Inlet() *behaviour.Inlet {
 	if s == nil {
 		return nil
 	}
-	return s.core.room
+	return s.core.room.Inlet()
 }
 
 // Core is the stage without its type, for the pipeline.
@@ -127,7 +127,7 @@ func (s *Stage[C]) Part(part.Seal) {}
 // while Submit waited for room. How an accepted command ends is not told;
 // errors are logged, and see [DeadLetter].
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
-	return s.core.room.Submit(ctx, command.Envelope{Cmd: cmd})
+	return s.core.room.Submit(ctx, &command.Envelope{Cmd: cmd})
 }
 
 // Ask hands in a command and returns a ticket to learn its end, or the reason
@@ -135,7 +135,7 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 // wait for room.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	t := command.NewTicket(nil)
-	if err := s.core.room.Submit(ctx, command.Envelope{Cmd: cmd, Ticket: t}); err != nil {
+	if err := s.core.room.Submit(ctx, &command.Envelope{Cmd: cmd, Ticket: t}); err != nil {
 		return nil, err
 	}
 	return &Ticket{t}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
@@ -19,6 +20,7 @@ const held = 256
 
 // outlet gathers what goes to one room.
 type outlet struct {
+	inlet *behaviour.Inlet
 	room  *room.Room
 	back  bool // the way there closes a loop
 	items []command.Envelope
@@ -32,21 +34,21 @@ type emission struct {
 
 // outlet returns the outlet that leads to an inlet, making it if this is the
 // first time. A stage has few ways out, so a walk beats a map.
-func (w *Worker) outlet(to behaviour.Inlet) (*outlet, error) {
-	next, ok := to.(*room.Room)
-	if !ok {
-		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
-	}
+func (w *Worker) outlet(to *behaviour.Inlet) (*outlet, error) {
 	for _, out := range w.outs {
-		if out.room == next {
+		if out.inlet == to {
 			return out, nil
 		}
+	}
+	next, ok := to.Room().(*room.Room)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
 	back, ok := w.stage.Room.Host().Reach(w.stage.Room, next)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
-	out := &outlet{room: next, back: back}
+	out := &outlet{inlet: to, room: next, back: back}
 	w.outs = append(w.outs, out)
 	return out, nil
 }
@@ -62,13 +64,21 @@ func (w *Worker) forward(e *command.Envelope, o behaviour.Outcome) {
 		w.send()
 	}
 	w.tally.Forwarded++
-	w.load(out, command.Envelope{Cmd: o.Command(), Ticket: e.Ticket, Child: e.Child})
+	w.load(out, o.Command(), e.Ticket, e.Child)
 }
 
-func (w *Worker) load(out *outlet, e command.Envelope) {
-	out.items = append(out.items, e)
+// load fills the next place in an outlet. It writes field by field: to build
+// an envelope and copy it costs more than the rest of a hop.
+func (w *Worker) load(out *outlet, cmd any, ticket *command.Ticket, child bool) {
+	n := len(out.items)
+	if n == cap(out.items) {
+		out.items = slices.Grow(out.items, max(n, 8))
+	}
+	out.items = out.items[:n+1]
+	e := &out.items[n]
+	e.Cmd, e.Ticket, e.Child = cmd, ticket, child
 	w.loaded++
-	if e.Ticket != nil {
+	if ticket != nil {
 		w.told = true
 	}
 }
@@ -130,7 +140,7 @@ func (w *Worker) handOver(out *outlet, park bool) bool {
 func (w *Worker) send() {
 	ticket := w.batch[w.cur].Ticket
 	for _, m := range w.emits {
-		w.load(m.to, command.Envelope{Cmd: m.cmd, Ticket: ticket, Child: true})
+		w.load(m.to, m.cmd, ticket, true)
 	}
 	w.tally.Emitted += len(w.emits)
 	w.told = true
@@ -175,7 +185,7 @@ func (m *emitter) Attempt() int { return int(m.batch[m.cur].Tries) + 1 }
 
 // Emit holds a command until its handler returns, or, beyond a number, sends it
 // on at once and waits for room.
-func (m *emitter) Emit(ctx context.Context, to behaviour.Inlet, cmd any) error {
+func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
 	w := (*Worker)(m)
 	if w.instance.Many() {
 		return fmt.Errorf("stage %q: %w", w.stage.Room.Name(), ErrBatchEmit)

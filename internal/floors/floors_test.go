@@ -31,20 +31,20 @@ internal/ring:
 -- cellar: what the engine stands on.
 internal/floors:
 internal/act:
-internal/command:   behaviour
-internal/room:      internal/command internal/histogram internal/ring
+internal/command:
+internal/room:      behaviour internal/command internal/histogram internal/ring
 
 -- first
-worker:             behaviour internal/act internal/command internal/histogram internal/ring internal/room
+worker:             behaviour internal/act internal/command internal/room
 
 -- second: strangers to each other.
 supervisor:         internal/act
 stage:              behaviour worker
-                    internal/act internal/command internal/histogram internal/part internal/ring internal/room
+                    internal/act internal/command internal/histogram internal/part internal/room
 
 -- third
 pipeline:           behaviour controller controller/policy worker stage supervisor
-                    internal/act internal/command internal/histogram internal/part internal/ring internal/room
+                    internal/act internal/command internal/histogram internal/part internal/room
 
 -- top: where guests are welcome.
 adapter/*:          *

@@ -28,6 +28,17 @@ func (r *Ring[T]) Push(v T) {
 	r.n++
 }
 
+// Next adds an empty place at the back and returns it to be filled. A large
+// value is written faster there than it is copied to there.
+func (r *Ring[T]) Next() *T {
+	if r.n == len(r.slots) {
+		r.grow(r.n + 1)
+	}
+	slot := &r.slots[(r.head+r.n)&(len(r.slots)-1)]
+	r.n++
+	return slot
+}
+
 // PushAll adds values at the back, in order.
 func (r *Ring[T]) PushAll(vs []T) {
 	if r.n+len(vs) > len(r.slots) {

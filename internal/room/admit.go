@@ -20,7 +20,7 @@ type waiter struct {
 // Submit takes a command from outside. It is accepted if and only if the error
 // is nil; a room that drops accepts a command even if it is the one dropped.
 // Waiting ends with ctx.
-func (r *Room) Submit(ctx context.Context, e command.Envelope) error {
+func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	r.mu.Lock()
 	if !r.open {
 		return r.refuse(rejectedClosed, r.shut())
@@ -116,12 +116,12 @@ func (r *Room) Mistyped() {
 
 // overflow deals with a command from outside that finds the room full and not
 // waiting. It is called with the lock and lets go of it.
-func (r *Room) overflow(e command.Envelope) error {
+func (r *Room) overflow(e *command.Envelope) error {
 	if r.cfg.Overflow == Reject {
 		return r.refuse(rejectedFull, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrFull))
 	}
 	r.c.submitted++
-	v := r.drop(e)
+	v := r.drop(*e)
 	s := r.rouse()
 	r.mu.Unlock()
 	if s != nil {
@@ -146,7 +146,7 @@ func (r *Room) drop(e command.Envelope) victim {
 	}
 	oldest := r.queue.Pop()
 	r.forget(oldest)
-	r.push(e)
+	r.push(&e)
 	r.c.shed[shedOldest]++
 	return victim{oldest, ReasonOldest, ErrShed}
 }

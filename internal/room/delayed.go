@@ -62,7 +62,7 @@ func (r *Room) postpone(e command.Envelope) bool {
 	e.Since, e.Alone = 0, false
 	pause := r.cfg.Retry.pause(int(e.Tries), r.seed.Float64())
 	if pause <= 0 {
-		r.push(e)
+		r.push(&e)
 		return true
 	}
 	r.delayed.seq++
@@ -98,7 +98,8 @@ func (r *Room) resume() {
 	r.mu.Lock()
 	now := r.Host().Now()
 	for len(r.delayed.heap) > 0 && r.delayed.heap[0].at <= now {
-		r.push(heap.Pop(&r.delayed).(due).e)
+		e := heap.Pop(&r.delayed).(due).e
+		r.push(&e)
 	}
 	if len(r.delayed.heap) > 0 {
 		r.alarm(time.Duration(r.delayed.heap[0].at - now))

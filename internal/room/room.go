@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/ring"
@@ -88,8 +89,9 @@ type End struct {
 
 // Room is the queue and the accounts of one stage.
 type Room struct {
-	cfg  Config
-	seed *rand.Rand // guarded by mu
+	cfg   Config
+	inlet *behaviour.Inlet
+	seed  *rand.Rand // guarded by mu
 
 	host atomic.Pointer[Host] // nil until the pipeline opens the room
 
@@ -116,8 +118,13 @@ type Room struct {
 
 // New returns a closed room.
 func New(cfg Config) *Room {
-	return &Room{cfg: cfg, limit: 1, seed: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	r := &Room{cfg: cfg, limit: 1, seed: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	r.inlet = behaviour.NewInlet(cfg.Name, r)
+	return r
 }
+
+// Inlet is the room's door.
+func (r *Room) Inlet() *behaviour.Inlet { return r.inlet }
 
 // Name returns the stage's name.
 func (r *Room) Name() string { return r.cfg.Name }
@@ -189,12 +196,14 @@ func (r *Room) Halt() {
 func (r *Room) free() int { return r.cfg.Capacity - r.queue.Len() - r.reserved }
 
 // push queues a command, reading the clock for one in so many.
-func (r *Room) push(e command.Envelope) {
+func (r *Room) push(e *command.Envelope) {
+	slot := r.queue.Next()
+	slot.Cmd, slot.Ticket = e.Cmd, e.Ticket
+	slot.Tries, slot.Child, slot.Alone = e.Tries, e.Child, e.Alone
 	if r.stamp--; r.stamp < 0 {
 		r.stamp = r.limit - 1
-		e.Since = r.Host().Now()
+		slot.Since = r.Host().Now()
 	}
-	r.queue.Push(e)
 }
 
 // rouse picks an idle worker to be woken, if there is work and none is on its

@@ -1,0 +1,127 @@
+package stage_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// The same work three ways: five stages in a line that do nothing, for a
+// command passed by pointer. Submitting is part of the time; the clock stops
+// when the last command has left the last stage.
+//
+//	go test -run '^$' -bench Line -count 10 ./stage | tee line.txt && benchstat -col /by line.txt
+const hops = 5
+
+type parcel struct{ weight int }
+
+func BenchmarkLine(b *testing.B) {
+	b.Run("by=golda", benchStages)
+	b.Run("by=chan", benchChannels)
+	b.Run("by=direct", benchCalls)
+}
+
+// last counts down to the end.
+type last struct {
+	left int
+	done chan struct{}
+}
+
+func (l *last) HandleCommand(context.Context, *parcel) behaviour.Outcome {
+	if l.left--; l.left == 0 {
+		close(l.done)
+	}
+	return behaviour.OK(nil)
+}
+
+func benchStages(b *testing.B) {
+	end := &last{left: b.N, done: make(chan struct{})}
+	next := stage.New("5", end, stage.Workers(1, 1))
+	parts := []pipeline.Part{next, pipeline.Control(policy.Fixed{})}
+	first := next
+	for i := hops - 1; i >= 1; i-- {
+		to := next
+		next = stage.New(string(rune('0'+i)), behaviour.Func[*parcel](
+			func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.Forward(to, p) }),
+			stage.Workers(1, 1))
+		parts = append(parts, next)
+		first = next
+	}
+	p, err := pipeline.New("line", parts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	cmd := &parcel{}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		if err := first.Submit(b.Context(), cmd); err != nil {
+			b.Fatal(err)
+		}
+	}
+	<-end.done
+	b.StopTimer()
+	perHop(b)
+	if err := p.Stop(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchChannels(b *testing.B) {
+	in := make(chan *parcel, stage.DefaultCapacity)
+	next := in
+	var wg sync.WaitGroup
+	for range hops {
+		from, to := next, make(chan *parcel, stage.DefaultCapacity)
+		next = to
+		wg.Go(func() {
+			defer close(to)
+			for p := range from {
+				to <- p
+			}
+		})
+	}
+	wg.Go(func() {
+		for range next { //nolint:revive // the end of the line takes all and keeps nothing
+		}
+	})
+	cmd := &parcel{}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		in <- cmd
+	}
+	close(in)
+	wg.Wait()
+	b.StopTimer()
+	perHop(b)
+}
+
+//go:noinline
+func pass(p *parcel) *parcel { return p }
+
+func benchCalls(b *testing.B) {
+	line := [hops]func(*parcel) *parcel{pass, pass, pass, pass, pass}
+	cmd := &parcel{}
+	b.ReportAllocs()
+	for b.Loop() {
+		p := cmd
+		for _, f := range line {
+			p = f(p)
+		}
+	}
+	perHop(b)
+}
+
+func perHop(b *testing.B) {
+	b.Helper()
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/hops, "ns/hop")
+}
