@@ -182,7 +182,7 @@ func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 	spec := supervisor.Spec{
 		Name: env.Name, Strategy: p.set.strategy, Intensity: p.set.intensity,
 		Restarted: func(child string, reason error) {
-			env.Log.Error("stage restarted", "stage", child, "reason", reason)
+			env.Log.Error("restarting", "child", child, "strategy", p.set.strategy, "reason", reason)
 		},
 		GaveUp: p.giveUp,
 	}

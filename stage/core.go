@@ -88,11 +88,7 @@ func (c *Core) Attach(env Env) {
 // Spawn starts the stage's keeper as a child of the spawner. Ready is called
 // once, when all workers have started or one of them could not.
 func (c *Core) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
-	pid, err := act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return newKeeper(c, ready) })
-	if err == nil {
-		c.keeper.Store(pid)
-	}
-	return pid, err
+	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return newKeeper(c, ready) })
 }
 
 // Scale sets how many workers there should be. It returns at once; workers

@@ -74,7 +74,7 @@ func (k *keeper) Receive(ctx act.Context) {
 	case *act.Started:
 		k.start(ctx)
 	case worker.Up:
-		k.up(m)
+		k.up(ctx, m)
 	case scale:
 		k.scale(ctx)
 	case *rehire:
@@ -95,7 +95,11 @@ func (k *keeper) HandleFailure(_ *act.System, sv act.Supervisor, child *act.PID,
 	sv.StopChildren(child)
 }
 
+// start makes the shared instance ready and hires the first workers. The keeper
+// is known before it reads how many are wanted, so that a wish is either read
+// here or comes as a message.
 func (k *keeper) start(ctx act.Context) {
+	k.core.keeper.Store(ctx.Self())
 	if shared := k.core.shared; shared != nil {
 		err := worker.Guard(k.core.Name(), func() error { return shared.Start(k.core.env.Context) })
 		if err != nil {
@@ -120,7 +124,7 @@ func (k *keeper) fail(err error) {
 }
 
 // up hears whether a worker could start.
-func (k *keeper) up(m worker.Up) {
+func (k *keeper) up(ctx act.Context, m worker.Up) {
 	if k.started || k.doomed {
 		return
 	}
@@ -131,6 +135,7 @@ func (k *keeper) up(m worker.Up) {
 	if k.awaited--; k.awaited == 0 {
 		k.started = true
 		k.ready(nil)
+		k.scale(ctx) // the wish may have changed meanwhile
 	}
 }
 

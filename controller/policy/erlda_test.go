@@ -52,7 +52,7 @@ func TestERLDAFollowsTheQueue(t *testing.T) {
 		"a pause breaks the row of samples":          {policy.ERLDA{Samples: 2}, one(10, 1, 20), []int{200, 50, 200, 200}, []int{10, 10, 10, 11}},
 		"cold breaks the row of hot samples":         {policy.ERLDA{Samples: 2}, one(10, 1, 20), []int{200, 0, 200, 0}, []int{10, 10, 10, 10}},
 		"samples are counted while it rests":         {policy.ERLDA{Samples: 2}, one(10, 1, 20), []int{200, 200, 200, 200}, []int{10, 11, 11, 12}},
-		"at the most it comes down at once":          {policy.ERLDA{Cooldown: time.Second}, one(20, 1, 20), []int{200, 200, 0}, []int{20, 20, 19}},
+		"at the most it comes down at once":          {policy.ERLDA{Cooldown: time.Hour}, one(20, 1, 20), []int{200, 200, 0}, []int{20, 20, 19}},
 		"below the least it is brought back at once": {policy.ERLDA{Samples: 9}, one(2, 5, 20), []int{50, 50}, []int{5, 5}},
 		"above the most it is brought back at once":  {policy.ERLDA{Samples: 9}, one(30, 5, 20), []int{500, 500}, []int{20, 20}},
 	}

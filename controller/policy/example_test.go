@@ -33,9 +33,9 @@ func ExampleERLDA() {
 	}
 	// Output:
 	// 0s erlda: stage "parse": workers 1 to 2: queue 80 > 50 for 1 sample
-	// 2s erlda: stage "parse": workers 2 to 3: queue 60 > 50 for 1 sample
+	// 2s erlda: stage "parse": workers 2 to 3: queue 60 > 50 for 2 samples
 	// 4s erlda: stage "parse": workers 3 to 2: queue 0 < 5 for 1 sample
-	// 6s erlda: stage "parse": workers 2 to 1: queue 0 < 5 for 3 samples
+	// 6s erlda: stage "parse": workers 2 to 1: queue 0 < 5 for 2 samples
 }
 
 // All faults of the parameters are told at once.

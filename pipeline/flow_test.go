@@ -1,0 +1,544 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// gated is a stage for one worker that holds its first command until it is let
+// go, so that the queue behind it can be filled.
+func gated(t *testing.T, opts ...stage.Option) (s *stage.Stage[int], held, letGo chan struct{}) {
+	t.Helper()
+	held, letGo = make(chan struct{}), make(chan struct{})
+	s = stage.New("s", fn(func(_ context.Context, cmd int) behaviour.Outcome {
+		if cmd == 0 {
+			close(held)
+			<-letGo
+		}
+		return behaviour.OK(cmd)
+	}), append(opts, stage.Workers(1, 1))...)
+	return s, held, letGo
+}
+
+func TestAFullStageDoesAsItsRuleSays(t *testing.T) {
+	rows := map[string]struct {
+		rule     stage.OverflowRule
+		refused  error          // what Submit says of the fourth command
+		ends     map[int]error  // how the tickets of the first three end, if not well
+		reasons  []stage.Reason // of dead letters
+		accepted uint64
+	}{
+		"reject refuses the newcomer":        {stage.Reject, stage.ErrFull, nil, nil, 3},
+		"drop newest sheds the newcomer":     {stage.DropNewest, nil, nil, []stage.Reason{stage.ReasonNewest}, 4},
+		"drop oldest sheds the one in front": {stage.DropOldest, nil, map[int]error{1: stage.ErrShed}, []stage.Reason{stage.ReasonOldest}, 4},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			letters := make(chan stage.DeadLetter, 10)
+			s, held, letGo := gated(t, stage.Capacity(2), stage.Overflow(row.rule))
+			p := run(t, s, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
+			var tickets []*stage.Ticket
+			for cmd := range 3 {
+				ticket, err := s.Ask(t.Context(), cmd)
+				require.NoError(t, err)
+				tickets = append(tickets, ticket)
+				if cmd == 0 {
+					<-held
+				}
+			}
+			require.ErrorIs(t, s.Submit(t.Context(), 3), row.refused)
+			close(letGo)
+			for cmd, ticket := range tickets {
+				_, err := ticket.Wait(soon(t))
+				require.ErrorIs(t, err, row.ends[cmd], "command %d", cmd)
+			}
+			for _, why := range row.reasons {
+				require.Equal(t, why, (<-letters).Reason)
+			}
+			require.Empty(t, letters)
+			require.NoError(t, p.Drain(soon(t)))
+			snap := p.Snapshot()
+			require.Equal(t, row.accepted, snap.Accepted)
+			require.EqualValues(t, len(row.reasons), snap.Shed)
+			require.Zero(t, snap.DeadLettered)
+		})
+	}
+}
+
+func TestAFullStageThatWaitsHoldsSubmittersInOrderUntilTheirContextEnds(t *testing.T) {
+	s, held, letGo := gated(t, stage.Capacity(1))
+	p := run(t, s)
+	require.NoError(t, s.Submit(t.Context(), 0))
+	<-held
+	require.NoError(t, s.Submit(t.Context(), 1))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- s.Submit(ctx, 2) }()
+	waited := make(chan error, 1)
+	go func() { _, err := stage.Call[int](soon(t), s, 3); waited <- err }()
+	cancel(errNo)
+	err := <-gaveUp
+	require.ErrorIs(t, err, errNo)
+	require.ErrorContains(t, err, `stage "s": waiting for room`)
+	close(letGo)
+	require.NoError(t, <-waited)
+	require.NoError(t, p.Drain(soon(t)))
+	require.EqualValues(t, 3, p.Snapshot().Accepted)
+	require.Equal(t, map[stage.Reason]uint64{stage.ReasonCancelled: 1}, p.Snapshot().Stages[0].RejectedBy)
+}
+
+func TestWaitingSubmittersAreTurnedAwayByADrain(t *testing.T) {
+	s, held, letGo := gated(t, stage.Capacity(1))
+	p := run(t, s)
+	require.NoError(t, s.Submit(t.Context(), 0))
+	<-held
+	require.NoError(t, s.Submit(t.Context(), 1))
+	turned := make(chan error, 1)
+	go func() { turned <- s.Submit(t.Context(), 2) }()
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(soon(t)) }()
+	require.ErrorIs(t, <-turned, stage.ErrClosed)
+	close(letGo)
+	require.NoError(t, <-drained)
+}
+
+func TestBackPressureReachesTheSource(t *testing.T) {
+	letGo := make(chan struct{})
+	end := stage.New("end", fn(func(context.Context, int) behaviour.Outcome { <-letGo; return behaviour.OK(nil) }),
+		stage.Capacity(2), stage.Workers(1, 1))
+	first := stage.New("first", fn(func(_ context.Context, cmd int) behaviour.Outcome { return behaviour.Forward(end, cmd) }),
+		stage.Capacity(2), stage.Workers(1, 1), stage.Batch(1))
+	p := run(t, first, end)
+	n := 0
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := first.Submit(ctx, n)
+		cancel()
+		if err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			break
+		}
+		n++
+	}
+	// Two in each queue, one in the last hand, one that the first worker
+	// cannot hand over.
+	require.Equal(t, 6, n)
+	require.EqualValues(t, n, p.Snapshot().InFlight)
+	close(letGo)
+}
+
+func TestOneWorkerKeepsTheOrderAllTheWay(t *testing.T) {
+	const n = 20_000
+	var got []int
+	end := stage.New("end", fn(func(_ context.Context, cmd int) behaviour.Outcome {
+		got = append(got, cmd)
+		return behaviour.OK(nil)
+	}), stage.Workers(1, 1), stage.Capacity(3))
+	first := stage.New("first", fn(func(_ context.Context, cmd int) behaviour.Outcome {
+		return behaviour.Forward(end, cmd)
+	}), stage.Workers(1, 1), stage.Capacity(7))
+	p := run(t, first, end)
+	for i := range n {
+		require.NoError(t, first.Submit(t.Context(), i))
+	}
+	require.NoError(t, p.Drain(soon(t)))
+	require.Len(t, got, n)
+	for i, cmd := range got {
+		require.Equal(t, i, cmd)
+	}
+}
+
+func TestATicketWaitsForWhatWasEmitted(t *testing.T) {
+	for _, children := range []int{1, 256, 257, 5000} {
+		t.Run(fmt.Sprint(children, " children"), func(t *testing.T) {
+			var ended atomic.Int64
+			child := stage.New("child", fn(func(_ context.Context, cmd int) behaviour.Outcome {
+				ended.Add(1)
+				return behaviour.OK("a child's result is not the ticket's")
+			}), stage.Capacity(16))
+			root := stage.New("root", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+				for i := range cmd {
+					if err := behaviour.Emit(ctx, child, i); err != nil {
+						return behaviour.Error(err)
+					}
+				}
+				return behaviour.OK("root")
+			}))
+			p := run(t, root, child)
+			got, err := stage.Call[string](soon(t), root, children)
+			require.NoError(t, err)
+			require.Equal(t, "root", got)
+			require.EqualValues(t, children, ended.Load())
+			require.EqualValues(t, children+1, p.Snapshot().Accepted)
+			require.EqualValues(t, children+1, p.Snapshot().Replied)
+		})
+	}
+}
+
+func TestATicketHearsOfTheFirstErrorAmongItsChildren(t *testing.T) {
+	child := stage.New("child", fn(func(_ context.Context, cmd int) behaviour.Outcome {
+		if cmd == 2 {
+			return behaviour.Error(errNo)
+		}
+		return behaviour.OK(nil)
+	}))
+	root := stage.New("root", fn(func(ctx context.Context, _ int) behaviour.Outcome {
+		for i := range 4 {
+			_ = behaviour.Emit(ctx, child, i)
+		}
+		return behaviour.OK(nil)
+	}))
+	run(t, root, child)
+	_, err := stage.Call[any](soon(t), root, 0)
+	require.ErrorIs(t, err, errNo)
+	require.ErrorContains(t, err, `stage "child"`)
+}
+
+func TestATryThatDoesNotSucceedEmitsNothing(t *testing.T) {
+	for name, fail := range map[string]func() behaviour.Outcome{
+		"an error": func() behaviour.Outcome { return behaviour.Error(errNo) },
+		"a crash":  func() behaviour.Outcome { panic(errNo) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			child := stage.New("child", fn(echo[int]))
+			root := stage.New("root", fn(func(ctx context.Context, _ int) behaviour.Outcome {
+				_ = behaviour.Emit(ctx, child, 1)
+				if behaviour.Attempt(ctx) < 3 {
+					return fail()
+				}
+				return behaviour.OK(nil)
+			}), stage.Retry(stage.RetryPolicy{Attempts: 3}))
+			p := run(t, root, child)
+			_, err := stage.Call[any](soon(t), root, 0)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, p.Snapshot().Stages[1].Accepted)
+		})
+	}
+}
+
+// A loop of small rooms, always full, with a crowd at the door: a quarter of the
+// commands go round again, up to ten times.
+func TestALoopOfFullRoomsNeverBlocksItself(t *testing.T) {
+	type lap struct{ n, laps int }
+	for _, hands := range []int{1, 4} {
+		t.Run(fmt.Sprint(hands, " workers"), func(t *testing.T) {
+			var a, b *stage.Stage[*lap]
+			forward := func(to **stage.Stage[*lap]) behaviour.Func[*lap] {
+				return fn(func(_ context.Context, l *lap) behaviour.Outcome { return behaviour.Forward(*to, l) })
+			}
+			a = stage.New("a", forward(&b), stage.Capacity(2), stage.Workers(hands, hands))
+			b = stage.New("b", fn(func(_ context.Context, l *lap) behaviour.Outcome {
+				if l.laps++; (l.n+l.laps)%4 == 0 && l.laps < 10 {
+					return behaviour.Forward(a, l)
+				}
+				return behaviour.OK(nil)
+			}), stage.Capacity(2), stage.Workers(hands, hands))
+			p := run(t, a, b)
+			most := 0
+			var wg sync.WaitGroup
+			for part := range 4 {
+				wg.Go(func() {
+					for i := range 5000 {
+						if err := a.Submit(soon(t), &lap{n: part + i}); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			done := make(chan struct{})
+			go func() { wg.Wait(); close(done) }()
+			for over := false; !over; {
+				select {
+				case <-done:
+					over = true
+				default:
+					s := p.Snapshot()
+					require.True(t, s.Balanced())
+					most = max(most, int(s.InFlight))
+				}
+			}
+			require.NoError(t, p.Drain(soon(t)))
+			// Two queues for two, four hands each with a batch at most as
+			// large as a queue overfilled by all the others.
+			require.LessOrEqual(t, most, 200, "a loop is bounded")
+		})
+	}
+}
+
+func TestAStageMayForwardToItself(t *testing.T) {
+	var s *stage.Stage[int]
+	s = stage.New("s", fn(func(_ context.Context, cmd int) behaviour.Outcome {
+		if cmd == 0 {
+			return behaviour.OK("bottom")
+		}
+		return behaviour.Forward(s, cmd-1)
+	}), stage.Capacity(1), stage.Workers(1, 1))
+	run(t, s)
+	got, err := stage.Call[string](soon(t), s, 1000)
+	require.NoError(t, err)
+	require.Equal(t, "bottom", got)
+}
+
+func TestEmittingAlongALoopThatIsFullFailsInsteadOfWaiting(t *testing.T) {
+	var s *stage.Stage[int]
+	s = stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+		if cmd > 0 {
+			return behaviour.OK(nil)
+		}
+		for {
+			if err := behaviour.Emit(ctx, s, 1); err != nil {
+				return behaviour.OK(err)
+			}
+		}
+	}), stage.Capacity(8), stage.Workers(1, 1))
+	run(t, s)
+	err, failed := stage.Call[error](soon(t), s, 0)
+	require.NoError(t, failed)
+	require.ErrorIs(t, err, stage.ErrFull)
+}
+
+func TestForwardingOutOfTheHouseIsAnError(t *testing.T) {
+	far := stage.New("far", fn(echo[int]))
+	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+		if cmd == 1 {
+			return behaviour.Error(behaviour.Emit(ctx, far, cmd))
+		}
+		return behaviour.Forward(far, cmd)
+	}))
+	run(t, s)
+	for cmd := range 2 {
+		_, err := stage.Call[int](soon(t), s, cmd)
+		require.ErrorIs(t, err, stage.ErrForeign)
+		require.ErrorContains(t, err, `"far"`)
+	}
+}
+
+func TestATimeLimitEndsTheHandlersContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+			if cmd == 0 {
+				return behaviour.OK("in time")
+			}
+			<-ctx.Done()
+			return behaviour.Error(ctx.Err())
+		}), stage.Timeout(time.Minute))
+		p := bubble(t, s)
+		got, err := stage.Call[string](t.Context(), s, 0)
+		require.NoError(t, err)
+		require.Equal(t, "in time", got)
+		before := time.Now()
+		_, err = stage.Call[string](t.Context(), s, 1)
+		require.ErrorIs(t, err, stage.ErrTimeout)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Minute, time.Since(before))
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
+// bubble starts a pipeline inside a synctest bubble, with a system of its own.
+func bubble(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
+	t.Helper()
+	p, err := pipeline.New("bubble", append([]pipeline.Part{pipeline.Control(policy.Fixed{})}, parts...)...)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	return p
+}
+
+func TestRetriesWaitTwiceAsLongEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Duration
+		begin := time.Now()
+		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
+			at = append(at, time.Since(begin))
+			return behaviour.Error(errNo)
+		}), stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: time.Second, Max: 3 * time.Second}))
+		p := bubble(t, s)
+		_, err := stage.Call[int](t.Context(), s, 1)
+		require.ErrorIs(t, err, errNo)
+		require.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 6 * time.Second, 9 * time.Second}, at)
+		require.NoError(t, p.Stop(t.Context()))
+		require.EqualValues(t, 1, p.Snapshot().Failed)
+	})
+}
+
+func TestERLDAScalesAStageUpAndDownInItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
+			time.Sleep(10 * time.Second)
+			return behaviour.OK(nil)
+		}), stage.Workers(1, 4), stage.Batch(1))
+		p := bubble(t, s, pipeline.Control(policy.ERLDA{}))
+		for i := range 300 {
+			require.NoError(t, s.Submit(t.Context(), i))
+		}
+		require.NoError(t, p.Drain(t.Context()))
+		require.Equal(t, 4, p.Snapshot().Stages[0].WorkersMost)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, p.Snapshot().Stages[0].Workers)
+		journal := p.Journal()
+		var steps []string
+		for _, c := range journal {
+			steps = append(steps, fmt.Sprintf("%d to %d", c.Before, c.After))
+		}
+		require.Equal(t, []string{"1 to 2", "2 to 3", "3 to 4", "4 to 3", "3 to 2", "2 to 1"}, steps)
+		for i := range len(journal) - 1 {
+			require.GreaterOrEqual(t, journal[i+1].At-journal[i].At, 2*time.Second, "the cool-down is kept")
+		}
+		require.NoError(t, p.Stop(t.Context()))
+		require.EqualValues(t, 300, p.Snapshot().Replied, "scaling down lost nothing")
+	})
+}
+
+func TestAPolicyThatPanicsChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		s := stage.New("s", fn(echo[int]), stage.Workers(2, 8))
+		p := bubble(t, s, pipeline.Control(rules{time.Second, func(_ *controller.Snapshot, d *controller.Decisions) {
+			d.Workers(0, 5, "before the panic")
+			d.Workers(7, 5, "no such stage")
+			if asked.Add(1) > 1 {
+				d.Workers(0, 8, "lost in the panic")
+				panic("policy")
+			}
+		}}))
+		time.Sleep(10*time.Second + time.Millisecond)
+		require.EqualValues(t, 10, asked.Load(), "it is asked on")
+		require.Equal(t, 5, p.Snapshot().Stages[0].Workers)
+		require.Len(t, p.Journal(), 1)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
+// batch adds up what it gets at once.
+type batch struct {
+	sizes  chan int
+	outlet behaviour.Target[int]
+}
+
+func (b *batch) HandleCommand(context.Context, int) behaviour.Outcome { panic("not for single ones") }
+func (b *batch) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
+	b.sizes <- len(cmds)
+	outcomes := make([]behaviour.Outcome, len(cmds))
+	for i, cmd := range cmds {
+		switch {
+		case cmd == -1:
+			panic("one bad apple")
+		case cmd == -2:
+			return nil
+		case cmd == -3:
+			outcomes[i] = behaviour.Error(errNo)
+		default:
+			outcomes[i] = behaviour.Forward(b.outlet, cmd)
+		}
+	}
+	return outcomes
+}
+
+func TestABatchHandlerThatCrashesCostsOnlyTheCulprit(t *testing.T) {
+	for culprit, kind := range map[int]string{-1: "a panic", -2: "too few outcomes", -3: "an error"} {
+		t.Run(kind, func(t *testing.T) {
+			end := stage.New("end", fn(echo[int]))
+			b := &batch{sizes: make(chan int, 1000), outlet: end}
+			s := stage.New("s", b, stage.Workers(1, 1), stage.Batch(8))
+			p := run(t, s, end)
+			var tickets []*stage.Ticket
+			for i := range 100 {
+				cmd := i
+				if i == 50 {
+					cmd = culprit
+				}
+				ticket, err := s.Ask(t.Context(), cmd)
+				require.NoError(t, err)
+				tickets = append(tickets, ticket)
+			}
+			for i, ticket := range tickets {
+				got, err := ticket.Wait(soon(t))
+				if i == 50 {
+					require.Error(t, err)
+					require.Equal(t, culprit == -3, errors.Is(err, errNo))
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, i, got)
+			}
+			require.NoError(t, p.Drain(soon(t)))
+			require.EqualValues(t, 99, p.Snapshot().Replied)
+		})
+	}
+}
+
+func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
+	letters := make(chan stage.DeadLetter, 10)
+	end := stage.New("end", fn(func(_ context.Context, cmd int) behaviour.Outcome {
+		if cmd < 0 {
+			return behaviour.Error(errNo)
+		}
+		return behaviour.OK(cmd * 2)
+	}))
+	s := stage.New("s", fn(func(_ context.Context, cmd int) behaviour.Outcome { return behaviour.Forward(end, cmd) }), stage.Capacity(4))
+	p := run(t, s, end, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
+	root := system().Root
+
+	for i := range 1000 { // many more than there is room for
+		root.Send(s.PID(), i)
+	}
+	ask := func(cmd any) *stage.Reply {
+		got, err := root.RequestFuture(s.PID(), cmd, 20*time.Second).Result()
+		require.NoError(t, err)
+		return got.(*stage.Reply)
+	}
+	require.Equal(t, &stage.Reply{Result: 42}, ask(21))
+	require.ErrorIs(t, ask(-1).Err, errNo)
+
+	var wrong *stage.TypeError
+	require.ErrorAs(t, ask("a string").Err, &wrong)
+	require.Equal(t, &stage.TypeError{Stage: "s", Want: "int", Got: "string"}, wrong)
+	root.Send(s.PID(), "a string")
+	require.Equal(t, stage.ReasonType, (<-letters).Reason)
+	root.Send(s.PID(), nil)
+	require.Equal(t, stage.ReasonType, (<-letters).Reason)
+
+	watcher := make(chan *act.PID, 1)
+	pid := s.PID()
+	_, err := act.Spawn(root, act.Unique(system(), "watcher"), act.NewMailbox(nil), func() act.Actor { return watching{pid, watcher} })
+	require.NoError(t, err)
+	require.NoError(t, p.Drain(soon(t)))
+	require.EqualValues(t, 1002, p.Snapshot().Accepted)
+	require.ErrorIs(t, ask(1).Err, stage.ErrClosed)
+	root.Send(s.PID(), 1)
+	require.Equal(t, stage.ReasonClosed, (<-letters).Reason)
+	require.NoError(t, p.Stop(soon(t)))
+	require.Equal(t, pid.Id, (<-watcher).Id, "watchers hear of the end")
+}
+
+// watching is an actor that watches a process.
+type watching struct {
+	pid *act.PID
+	out chan *act.PID
+}
+
+func (w watching) Receive(ctx act.Context) {
+	switch m := ctx.Message().(type) {
+	case *act.Started:
+		ctx.Watch(w.pid)
+	case *act.Terminated:
+		w.out <- m.Who
+		ctx.Stop(ctx.Self())
+	}
+}

@@ -1,0 +1,103 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/pipeline"
+)
+
+// No test of this package may leave a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// system is shared by the tests: one costs three megabytes.
+var system = sync.OnceValue(func() *act.System { return act.NewSystem(slog.New(slog.DiscardHandler)) })
+
+var errNo = errors.New("no")
+
+// fn is short for a behaviour without state.
+func fn[C any](f func(ctx context.Context, cmd C) behaviour.Outcome) behaviour.Func[C] { return f }
+
+// echo answers a command with itself.
+func echo[C any](_ context.Context, cmd C) behaviour.Outcome { return behaviour.OK(cmd) }
+
+// run makes and starts a pipeline and sees to it that it is drained and
+// balanced in the end, and that nothing is left of it.
+func run(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
+	t.Helper()
+	p := start(t, parts...)
+	t.Cleanup(func() {
+		require.NoError(t, p.Stop(soon(t)))
+		atRest(t, p)
+	})
+	return p
+}
+
+// start makes and starts a pipeline that the test stops itself.
+func start(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
+	t.Helper()
+	parts = append([]pipeline.Part{pipeline.System(system()), pipeline.Control(policy.Fixed{})}, parts...)
+	if testing.Verbose() && os.Getenv("GOLDA_LOG") != "" {
+		parts = append(parts, pipeline.Logger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
+	}
+	p, err := pipeline.New("test", parts...)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(context.Background()))
+	return p
+}
+
+// soon is a context that outlives any test that is not stuck.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// atRest requires that the law holds and nothing is in flight.
+func atRest(t *testing.T, p *pipeline.Pipeline) {
+	t.Helper()
+	s := p.Snapshot()
+	require.True(t, s.Balanced(), s.Law())
+	require.Zero(t, s.InFlight, s.Law())
+	for _, st := range s.Stages {
+		require.Zero(t, st.Queued+st.InHand+st.Delayed, st.Name)
+	}
+}
+
+// eventually waits for something that happens soon after an answer, but that no
+// answer waits for.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	require.Eventually(t, is, 20*time.Second, time.Millisecond, what)
+}
+
+// rules is a policy made of a function, asked again and again.
+type rules struct {
+	every time.Duration
+	rule  func(s *controller.Snapshot, d *controller.Decisions)
+}
+
+func (r rules) Name() string               { return "rules" }
+func (r rules) Check() error               { return nil }
+func (r rules) New() controller.Controller { return r }
+func (r rules) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+	d.Every(r.every)
+	if ev.Kind == controller.EventTick {
+		r.rule(s, d)
+	}
+}
+
+func workers(p *pipeline.Pipeline, i int) int { return p.Snapshot().Stages[i].Workers }

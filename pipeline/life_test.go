@@ -1,0 +1,306 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+func made(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
+	t.Helper()
+	p, err := pipeline.New("test", append(parts, pipeline.System(system()))...)
+	require.NoError(t, err)
+	return p
+}
+
+func TestOrdersAtTheWrongTimeAreRefusedOrHarmless(t *testing.T) {
+	s := stage.New("s", fn(echo[int]))
+	p := made(t, s)
+	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrNotRunning)
+	require.True(t, p.Snapshot().Balanced())
+	require.NoError(t, p.Start(t.Context()))
+	require.ErrorIs(t, p.Start(t.Context()), pipeline.ErrStarted)
+	require.NoError(t, p.Stop(soon(t)))
+	require.NoError(t, p.Stop(soon(t)), "stop twice")
+	require.NoError(t, p.Drain(soon(t)), "drain after stop")
+	require.ErrorIs(t, p.Start(t.Context()), pipeline.ErrStopped)
+	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrClosed)
+	require.Nil(t, s.PID())
+	<-p.Done()
+	require.NoError(t, p.Err())
+}
+
+func TestStopBeforeStartIsFine(t *testing.T) {
+	p := made(t, stage.New("s", fn(echo[int])))
+	require.NoError(t, p.Stop(t.Context()))
+	require.ErrorIs(t, p.Start(t.Context()), pipeline.ErrStopped)
+	require.ErrorIs(t, p.Run(t.Context()), pipeline.ErrStopped)
+}
+
+func TestRunEndsWithItsContextAndDrains(t *testing.T) {
+	var done atomic.Int64
+	s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
+		time.Sleep(time.Millisecond)
+		done.Add(1)
+		return behaviour.OK(nil)
+	}), stage.Workers(1, 1))
+	p := made(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- p.Run(ctx) }()
+	eventually(t, "it runs", func() bool { return s.Submit(t.Context(), 0) == nil })
+	for i := range 49 {
+		require.NoError(t, s.Submit(t.Context(), i))
+	}
+	cancel()
+	require.NoError(t, <-ran)
+	require.EqualValues(t, 50, done.Load())
+	atRest(t, p)
+}
+
+func TestStagesStartLastRoomFirstAndStopInReverse(t *testing.T) {
+	var mu sync.Mutex
+	var story []string
+	note := func(what string) { mu.Lock(); defer mu.Unlock(); story = append(story, what) }
+	part := func(name string) *stage.Stage[int] {
+		return stage.Each(name, func() behaviour.Behaviour[int] {
+			return &starter{
+				err:  func() error { note("start " + name); return nil },
+				stop: func() { note("stop " + name) },
+			}
+		}, stage.Workers(1, 1))
+	}
+	p := made(t, part("a"), part("b"), part("c"))
+	require.NoError(t, p.Start(t.Context()))
+	require.NoError(t, p.Stop(soon(t)))
+	require.Equal(t, []string{"start c", "start b", "start a", "stop a", "stop b", "stop c"}, story)
+}
+
+func TestASharedBehaviourIsStartedOnceAndStoppedOnceHoweverManyWorkersThereAre(t *testing.T) {
+	var starts, stops atomic.Int64
+	s := stage.New("s", &starter{
+		err:  func() error { starts.Add(1); return nil },
+		stop: func() { stops.Add(1) },
+	}, stage.Workers(4, 4))
+	p := start(t, s)
+	_, err := stage.Call[int](soon(t), s, -1)
+	require.True(t, stage.Crashed(err))
+	require.NoError(t, p.Stop(soon(t)))
+	require.EqualValues(t, 1, starts.Load())
+	require.EqualValues(t, 1, stops.Load())
+}
+
+func TestEveryInstanceThatStartedIsStoppedOnceCrashedOnesToo(t *testing.T) {
+	var starts, stops atomic.Int64
+	s := stage.Each("s", func() behaviour.Behaviour[int] {
+		return &starter{
+			err:  func() error { starts.Add(1); return nil },
+			stop: func() { stops.Add(1); panic("stop panics too") },
+		}
+	}, stage.Workers(2, 2))
+	p := start(t, s)
+	for range 5 {
+		_, err := stage.Call[int](soon(t), s, -1)
+		require.True(t, stage.Crashed(err))
+	}
+	eventually(t, "two workers", func() bool { return workers(p, 0) == 2 })
+	require.NoError(t, p.Stop(soon(t)))
+	require.EqualValues(t, 7, starts.Load())
+	require.EqualValues(t, 7, stops.Load())
+}
+
+func TestAStageThatCannotStartFailsTheStartAndStopsThoseBefore(t *testing.T) {
+	for name, bad := range map[string]func() behaviour.Behaviour[int]{
+		"an error": func() behaviour.Behaviour[int] { return &starter{err: func() error { return errNo }} },
+		"a panic":  func() behaviour.Behaviour[int] { return &starter{err: func() error { panic(errNo) }} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stops atomic.Int64
+			good := stage.Each("good", func() behaviour.Behaviour[int] {
+				return &starter{err: func() error { return nil }, stop: func() { stops.Add(1) }}
+			}, stage.Workers(3, 3))
+			p := made(t, stage.Each("bad", bad, stage.Workers(2, 2)), good)
+			err := p.Start(t.Context())
+			require.ErrorIs(t, err, errNo)
+			require.ErrorContains(t, err, `"bad"`)
+			require.EqualValues(t, 3, stops.Load())
+			<-p.Done()
+			require.ErrorIs(t, p.Err(), errNo)
+			require.NoError(t, p.Stop(t.Context()))
+		})
+	}
+	t.Run("a factory that returns nothing", func(t *testing.T) {
+		p := made(t, stage.Each("bad", func() behaviour.Behaviour[int] { return nil }))
+		require.ErrorContains(t, p.Start(t.Context()), `stage "bad": the factory returned no behaviour`)
+	})
+}
+
+// hanging is a behaviour whose Start waits for its context.
+type hanging struct{ begun chan struct{} }
+
+func (h hanging) HandleCommand(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) }
+func (h hanging) Start(ctx context.Context) error {
+	close(h.begun)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestAStartThatHangsEndsWithItsContext(t *testing.T) {
+	h := hanging{make(chan struct{})}
+	p := made(t, stage.New("s", h))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() { <-h.begun; cancel(errNo) }()
+	require.ErrorIs(t, p.Start(ctx), errNo)
+	<-p.Done()
+}
+
+func TestAStartThatHangsEndsWithStop(t *testing.T) {
+	h := hanging{make(chan struct{})}
+	p := made(t, stage.New("s", h))
+	go func() { <-h.begun; _ = p.Stop(context.Background()) }()
+	require.ErrorIs(t, p.Start(t.Context()), pipeline.ErrStopped)
+	<-p.Done()
+}
+
+func TestAnEndedContextStartsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := stage.New("s", fn(echo[int]))
+	p := made(t, s)
+	require.ErrorIs(t, p.Start(ctx), context.Canceled)
+	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrNotRunning)
+}
+
+func TestAHardStopNamesWhatWasNotDoneAndWhoWouldNotStop(t *testing.T) {
+	release := make(chan struct{})
+	at := make(chan struct{})
+	s := stage.New("stuck", fn(func(context.Context, int) behaviour.Outcome {
+		close(at)
+		<-release // does not look at its context
+		return behaviour.OK(nil)
+	}), stage.Workers(1, 1))
+	letters := make(chan stage.DeadLetter, 10)
+	p := start(t, s, pipeline.Grace(20*time.Millisecond), pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
+	var tickets []*stage.Ticket
+	for i := range 5 {
+		ticket, err := s.Ask(t.Context(), i)
+		require.NoError(t, err)
+		tickets = append(tickets, ticket)
+	}
+	<-at
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := p.Stop(ctx)
+	var report *pipeline.StopError
+	require.ErrorAs(t, err, &report)
+	require.EqualValues(t, 5, report.Drain.InFlight)
+	require.Len(t, report.Stuck, 1)
+	require.Equal(t, "stuck", report.Stuck[0].Stage)
+	require.Positive(t, report.Stuck[0].For)
+	require.ErrorContains(t, err, `a worker of stage "stuck" would not stop`)
+	for _, ticket := range tickets[1:] {
+		_, err := ticket.Wait(soon(t))
+		require.ErrorIs(t, err, stage.ErrStopped)
+		require.Equal(t, stage.ReasonStopped, (<-letters).Reason)
+	}
+	s5 := p.Snapshot()
+	require.True(t, s5.Balanced())
+	require.EqualValues(t, 1, s5.InFlight, "the one that is stuck")
+	close(release) // its late end is an end like any other
+	_, err = tickets[0].Wait(soon(t))
+	require.NoError(t, err)
+	eventually(t, "all ended", func() bool { return p.Snapshot().InFlight == 0 })
+}
+
+func TestAHardStopEndsHandlersThatLookAtTheirContext(t *testing.T) {
+	at := make(chan struct{})
+	s := stage.New("s", fn(func(ctx context.Context, _ int) behaviour.Outcome {
+		close(at)
+		<-ctx.Done()
+		return behaviour.Error(context.Cause(ctx))
+	}))
+	p := start(t, s)
+	ticket, err := s.Ask(t.Context(), 1)
+	require.NoError(t, err)
+	<-at
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = p.Stop(ctx)
+	var report *pipeline.StopError
+	require.ErrorAs(t, err, &report)
+	require.Empty(t, report.Stuck)
+	_, err = ticket.Wait(soon(t))
+	require.ErrorIs(t, err, pipeline.ErrStopped)
+	atRest(t, p)
+}
+
+func TestALaterStopEndsThePatienceOfTheFirst(t *testing.T) {
+	release := make(chan struct{})
+	at := make(chan struct{})
+	s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
+		close(at)
+		<-release
+		return behaviour.OK(nil)
+	}))
+	p := start(t, s, pipeline.Grace(time.Hour))
+	require.NoError(t, s.Submit(t.Context(), 1))
+	<-at
+	first := make(chan error, 1)
+	go func() { first <- p.Stop(context.Background()) }()
+	eventually(t, "the door is shut", func() bool { return errors.Is(s.Submit(t.Context(), 2), stage.ErrClosed) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	go close(release)
+	err := p.Stop(ctx)
+	require.Equal(t, <-first, err)
+}
+
+func TestDrainTellsWhatIsWhereWhenItsContextEnds(t *testing.T) {
+	release := make(chan struct{})
+	s := stage.New("slow", fn(func(context.Context, int) behaviour.Outcome { <-release; return behaviour.OK(nil) }), stage.Workers(1, 1))
+	p := run(t, s)
+	for i := range 3 {
+		require.NoError(t, s.Submit(t.Context(), i))
+	}
+	eventually(t, "one in hand", func() bool { return p.Snapshot().Stages[0].InHand == 1 })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errNo)
+	err := p.Drain(ctx)
+	var drain *pipeline.DrainError
+	require.ErrorAs(t, err, &drain)
+	require.ErrorIs(t, err, errNo)
+	require.EqualValues(t, 3, drain.InFlight)
+	require.ErrorContains(t, err, "slow (2 queued, 1 in hand, 0 waiting for a retry)")
+	close(release)
+	require.NoError(t, p.Drain(soon(t)))
+}
+
+func TestTwoPipelinesOfOneNameMayRunAtOnce(t *testing.T) {
+	a, b := stage.New("s", fn(echo[int])), stage.New("s", fn(echo[int]))
+	run(t, a)
+	run(t, b)
+	require.NotEqual(t, a.PID().Id, b.PID().Id)
+}
+
+type key struct{}
+
+func TestAHandlersContextCarriesTheValuesOfStart(t *testing.T) {
+	s := stage.New("s", fn(func(ctx context.Context, _ int) behaviour.Outcome { return behaviour.OK(ctx.Value(key{})) }))
+	p := made(t, s)
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
+	require.NoError(t, p.Start(ctx))
+	cancel() // the start's context does not end the handlers'
+	got, err := stage.Call[string](soon(t), s, 1)
+	require.NoError(t, err)
+	require.Equal(t, "v", got)
+	require.NoError(t, p.Stop(soon(t)))
+}
