@@ -196,7 +196,7 @@ func TestOnePoisonCommandWithManyTriesNeverTakesAStageDown(t *testing.T) {
 func TestABrokenStageGivesUpAndRunReturnsTheStory(t *testing.T) {
 	s := stage.New("s", fn(poison), stage.Workers(2, 2), stage.Restart(stage.RestartPolicy{Limit: 3}))
 	letters := make(chan stage.DeadLetter, 1000)
-	p, err := pipeline.New("broken", s, pipeline.System(system()),
+	p, err := pipeline.New("broken", s, pipeline.System(system()), quiet,
 		pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
 	require.NoError(t, err)
 	ran := make(chan error, 1)

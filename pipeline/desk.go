@@ -89,7 +89,7 @@ func (c *clerk) ask(kind controller.EventKind) {
 	s := p.view()
 	c.windows.Fill(s)
 	if err := controller.Ask(c.controller, controller.Event{Kind: kind}, s, &c.decisions); err != nil {
-		p.set.log.Error("policy panicked; its last decisions stay", "pipeline", p.name,
+		p.set.log.Error("policy panicked; its last decisions stay",
 			"policy", p.set.policy.Name(), "error", err)
 		return
 	}
@@ -101,7 +101,7 @@ func (c *clerk) ask(kind controller.EventKind) {
 	}
 	changes, faults := controller.Settle(p.set.policy.Name(), s, &c.decisions)
 	for _, err := range faults {
-		p.set.log.Error("policy made a decision that means nothing", "pipeline", p.name, "error", err)
+		p.set.log.Error("policy made a decision that means nothing", "error", err)
 	}
 	c.apply(changes)
 }
@@ -111,7 +111,7 @@ func (c *clerk) apply(changes []controller.Change) {
 	p := c.desk.p
 	for _, ch := range changes {
 		p.stages[ch.Stage].Scale(ch.After)
-		p.set.log.Info("scaled", "pipeline", p.name, "stage", ch.StageName, "policy", ch.Policy,
+		p.set.log.Info("scaled", "stage", ch.StageName, "policy", ch.Policy,
 			"before", ch.Before, "after", ch.After, "why", ch.Why)
 	}
 	c.desk.mu.Lock()

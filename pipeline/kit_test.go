@@ -25,6 +25,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // system is shared by the tests: one costs three megabytes.
 var system = sync.OnceValue(func() *act.System { return act.NewSystem(slog.New(slog.DiscardHandler)) })
 
+// quiet keeps the crashes that a test makes on purpose to itself.
+var quiet = pipeline.Logger(slog.New(slog.DiscardHandler))
+
 var errNo = errors.New("no")
 
 // fn is short for a behaviour without state.
@@ -48,7 +51,7 @@ func run(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 // start makes and starts a pipeline that the test stops itself.
 func start(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
-	parts = append([]pipeline.Part{pipeline.System(system()), pipeline.Control(policy.Fixed{})}, parts...)
+	parts = append([]pipeline.Part{pipeline.System(system()), pipeline.Control(policy.Fixed{}), quiet}, parts...)
 	if testing.Verbose() && os.Getenv("GOLDA_LOG") != "" {
 		parts = append(parts, pipeline.Logger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
 	}

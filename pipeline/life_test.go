@@ -17,7 +17,7 @@ import (
 
 func made(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
-	p, err := pipeline.New("test", append(parts, pipeline.System(system()))...)
+	p, err := pipeline.New("test", append(parts, pipeline.System(system()), quiet)...)
 	require.NoError(t, err)
 	return p
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -41,7 +42,7 @@ type settings struct {
 func defaults() settings {
 	return settings{
 		policy: policy.ERLDA{},
-		log:    slog.New(slog.DiscardHandler),
+		log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		drain:  DefaultDrainTimeout,
 		grace:  DefaultGrace,
 	}
@@ -57,8 +58,11 @@ func (option) Part(part.Seal) {}
 // [policy.ERLDA] with its own defaults.
 func Control(p controller.Policy) Part { return option(func(s *settings) { s.policy = p }) }
 
-// Logger sets where the pipeline tells of crashes, restarts, dead letters and
-// errors that nobody waits for. The default is nowhere.
+// Logger sets where the pipeline tells of crashes, restarts, changes of the
+// controller, and of dead letters and errors that nobody listens to; of each kind
+// at most ten lines a second, with the number that was left out. By default,
+// warnings and worse go to the standard error, since nothing may be lost in
+// silence. A slog.DiscardHandler keeps it quiet.
 func Logger(l *slog.Logger) Part { return option(func(s *settings) { s.log = l }) }
 
 // DeadLetters sets who is told of every command that ended without an answer.

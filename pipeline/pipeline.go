@@ -73,6 +73,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		name: name, set: plan.set, stages: plan.stages,
 		hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	p.set.log = plan.set.log.With("pipeline", name)
 	p.halt, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
@@ -158,7 +159,7 @@ func (p *Pipeline) env(ctx context.Context) stage.Env {
 	halting := valued{p.halt, context.WithoutCancel(ctx)}
 	return stage.Env{
 		Host: p.host, System: system, Name: act.Unique(system, "golda/"+p.name),
-		Log: p.set.log.With("pipeline", p.name), Context: halting,
+		Log: p.set.log, Crashed: p.crashed, Context: halting,
 	}
 }
 
@@ -211,7 +212,7 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 // giveUp is told by the supervision tree that a stage is broken for good.
 func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 	p.fail(e)
-	p.set.log.Error("pipeline gave up", "pipeline", p.name, "reason", e)
+	p.set.log.Error("pipeline gave up", "reason", e)
 	p.hasten()
 	go func() { _ = p.Stop(context.Background()) }()
 }

@@ -35,7 +35,7 @@ func (p *Pipeline) ended(end room.End) {
 func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
 	defer func() {
 		if v := recover(); v != nil {
-			p.set.log.Error("dead-letter subscriber panicked", "pipeline", p.name, "panic", fmt.Sprint(v))
+			p.set.log.Error("dead-letter subscriber panicked", "panic", fmt.Sprint(v))
 		}
 	}()
 	f(letter)
@@ -44,6 +44,12 @@ func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
 // failed is told by the rooms of every error that no ticket waits for.
 func (p *Pipeline) failed(r *room.Room, _ any, err error) {
 	p.hush.log(p.set.log, "command failed", r.Name(), "error", "error", err)
+}
+
+// crashed is told by the workers of every crash of a handler.
+func (p *Pipeline) crashed(e *stage.CrashError) {
+	p.hush.log(p.set.log, "handler crashed", e.Stage, stage.ReasonCrash,
+		"attempt", e.Attempts, "panic", fmt.Sprint(e.Value), "stack", string(e.Stack))
 }
 
 // loud is how many lines of one kind are logged in a second; the next second

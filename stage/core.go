@@ -43,6 +43,8 @@ type Env struct {
 	System *act.System
 	Name   string // the pipeline's process name, unique in the system
 	Log    *slog.Logger
+	// Crashed is told of every crash of a handler.
+	Crashed func(*CrashError)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
 }
@@ -81,7 +83,7 @@ func (c *Core) Attach(env Env) {
 	c.want.Store(int64(c.set.min))
 	c.staff = &worker.Stage{
 		Room: c.room, Make: c.make, Timeout: c.set.timeout, RetryIf: c.set.retry.If,
-		Log: env.Log, Context: env.Context,
+		Log: env.Log, Crashed: env.Crashed, Context: env.Context,
 	}
 }
 

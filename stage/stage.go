@@ -39,8 +39,8 @@ var (
 // CrashError is the end of a command that crashed its handler.
 type CrashError = worker.CrashError
 
-// Crashed reports whether an error is a crash. It is made for
-// [RetryPolicy].If: try crashes again, but not errors.
+// Crashed reports whether an error is, or wraps, a crash. As [RetryPolicy].If it
+// has crashes tried again, but not errors.
 func Crashed(err error) bool {
 	var crash *CrashError
 	return errors.As(err, &crash)
@@ -65,6 +65,11 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 		c.make = func() worker.Instance { return lent{c.shared} }
 	}
 	return typed[C](c)
+}
+
+// Func makes a stage around a function: [New] with a [behaviour.Func].
+func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outcome, opts ...Option) *Stage[C] {
+	return New(name, behaviour.Func[C](f), opts...)
 }
 
 // Each makes a stage that gives every worker an instance of its own, made by

@@ -209,7 +209,9 @@ func (k *keeper) step(ctx act.Context) {
 			k.begin(i)
 			k.startChild(ctx, i)
 		case k.ending:
-			k.tree.started <- k.broken // nobody listens if it was started once
+			if !k.up {
+				k.tree.started <- k.broken
+			}
 			ctx.Stop(ctx.Self())
 			k.busy = true
 		default:

@@ -3,7 +3,6 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -77,8 +76,7 @@ func (w *Worker) crashed(value any, stack []byte) {
 		crash.Attempts = 1
 	}
 	retry := culprit != nil && w.retries(crash)
-	w.stage.Log.Warn("handler crashed", "stage", crash.Stage, "panic", fmt.Sprint(value),
-		"attempt", crash.Attempts, "stack", string(stack))
+	w.stage.Crashed(crash)
 	w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash)
 	clear(batch)
 	w.deliver(false)
@@ -166,7 +164,7 @@ func (w *Worker) stop() {
 	inst := w.instance
 	w.instance = nil
 	if err := w.guard(func() error { inst.Stop(); return nil }); err != nil {
-		w.stage.Log.Error("instance did not stop well", "stage", w.stage.Room.Name(), slog.Any("error", err))
+		w.stage.Log.Error("instance did not stop well", "stage", w.stage.Room.Name(), "error", err)
 	}
 }
 

@@ -33,6 +33,8 @@ type Stage struct {
 	Timeout time.Duration
 	RetryIf func(error) bool
 	Log     *slog.Logger
+	// Crashed is told of every crash of a handler.
+	Crashed func(*CrashError)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
 }

@@ -60,15 +60,19 @@ func (r *Room) Leave(s *Seat) {
 		r.mu.Unlock()
 		return
 	}
-	s.joined = false
-	r.live--
-	r.come(s)
-	r.idle = slices.DeleteFunc(r.idle, func(o *Seat) bool { return o == s })
+	r.leave(s)
 	next := r.rouse()
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()
 	}
+}
+
+func (r *Room) leave(s *Seat) {
+	s.joined = false
+	r.live--
+	r.come(s)
+	r.idle = slices.DeleteFunc(r.idle, func(o *Seat) bool { return o == s })
 }
 
 // come notes that a worker which was woken is here.
@@ -246,6 +250,7 @@ func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []comman
 		r.giveBack(rest)
 	}
 	r.lay(s, s.hand)
+	r.leave(s) // it takes no further command, so it is no worker any more
 	dies := culprit != nil && !(retry && int(culprit.Tries) < r.cfg.Retry.Attempts && r.postpone(*culprit))
 	if dies {
 		r.c.dead[deadCrash]++

@@ -1,0 +1,193 @@
+package prometheus_test
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	goldaprom "github.com/golda-dev/golda/adapter/prometheus"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/scrape.txt afresh")
+
+// still is a source whose snapshot never changes.
+type still pipeline.Snapshot
+
+func (s still) Snapshot() pipeline.Snapshot { return pipeline.Snapshot(s) }
+
+// written is a snapshot in which every number is another one, so that none can
+// be mistaken for its neighbour.
+func written() still {
+	return still{
+		Pipeline: "images",
+		Accepted: 1001, Replied: 1002, Failed: 1003, Shed: 1004, DeadLettered: 1005, InFlight: 1006,
+		Stages: []stage.Snapshot{
+			{
+				Name:     "load",
+				Accepted: 101, Submitted: 102, Received: 103, Rejected: 10,
+				OK: 105, Forwarded: 106, Errors: 107, Shed: 5, DeadLettered: 13, Emitted: 110,
+				RejectedBy:     map[stage.Reason]uint64{stage.ReasonFull: 4, stage.ReasonType: 6},
+				ShedBy:         map[stage.Reason]uint64{stage.ReasonOldest: 5},
+				DeadLetteredBy: map[stage.Reason]uint64{stage.ReasonCrash: 2, "of_tomorrow": 11},
+				Queued:         111, InHand: 112, Delayed: 113, Capacity: 114,
+				Crashes: 115, Retries: 116, Restarts: 117,
+				Workers: 118, Busy: 119, WorkersMin: 120, WorkersMax: 121, WorkersMost: 122,
+				BusyTime: 1500 * time.Millisecond,
+				Wait:     stage.Quantiles{Count: 123, P50: 250 * time.Microsecond, P99: 2 * time.Second},
+				Service:  stage.Quantiles{Count: 124, P50: 500 * time.Nanosecond, P99: 40 * time.Millisecond},
+			},
+			{Name: "save", Capacity: 1024, WorkersMin: 1, WorkersMax: 8},
+		},
+	}
+}
+
+// The text is written afresh by go test ./adapter/prometheus -rewrite.
+func TestAScrapeShowsTheWholeSnapshot(t *testing.T) {
+	const file = "testdata/scrape.txt"
+	c := goldaprom.NewCollector(written())
+	if *rewrite {
+		var text strings.Builder
+		for _, family := range gather(t, c) {
+			_, err := expfmt.MetricFamilyToText(&text, family)
+			require.NoError(t, err)
+		}
+		require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o644))
+	}
+	want, err := os.Open(file)
+	require.NoError(t, err)
+	defer want.Close()
+	require.NoError(t, testutil.CollectAndCompare(c, want))
+}
+
+func TestTheNamesAreThoseOfThePrometheusConventions(t *testing.T) {
+	problems, err := testutil.CollectAndLint(goldaprom.NewCollector(written()))
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+func TestAQuantileOfNoSamplesIsAbsent(t *testing.T) {
+	none := still{Pipeline: "idle", Stages: []stage.Snapshot{{Name: "only"}}}
+	for _, name := range []string{
+		"golda_stage_wait_p50_seconds", "golda_stage_wait_p99_seconds",
+		"golda_stage_service_p50_seconds", "golda_stage_service_p99_seconds",
+	} {
+		assert.Zero(t, testutil.CollectAndCount(goldaprom.NewCollector(none), name), name)
+		assert.Equal(t, 1, testutil.CollectAndCount(goldaprom.NewCollector(written()), name), name)
+	}
+}
+
+func TestNoLabelButPipelineStageAndReason(t *testing.T) {
+	for _, family := range gather(t, goldaprom.NewCollector(written())) {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				assert.Contains(t, []string{"pipeline", "stage", "reason"}, l.GetName(), family.GetName())
+			}
+		}
+	}
+}
+
+func TestOneScrapeTakesOneSnapshot(t *testing.T) {
+	counted := &counting{still: written()}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(goldaprom.NewCollector(counted))
+	before := counted.snapshots
+	_, err := registry.Gather()
+	require.NoError(t, err)
+	assert.Equal(t, 1, counted.snapshots-before)
+}
+
+type counting struct {
+	still
+	snapshots int
+}
+
+func (c *counting) Snapshot() pipeline.Snapshot {
+	c.snapshots++
+	return c.still.Snapshot()
+}
+
+func TestSeveralPipelinesShareARegistry(t *testing.T) {
+	first, second := written(), written()
+	second.Pipeline = "letters"
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(goldaprom.NewCollector(first)))
+	require.NoError(t, registry.Register(goldaprom.NewCollector(second)))
+
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP golda_pipeline_accepted_total Commands that the pipeline took in or that its handlers emitted.
+# TYPE golda_pipeline_accepted_total counter
+golda_pipeline_accepted_total{pipeline="images"} 1001
+golda_pipeline_accepted_total{pipeline="letters"} 1001
+`), "golda_pipeline_accepted_total"))
+}
+
+func TestASecondPipelineOfTheSameNameIsRefusedAtOnce(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registry.Register(goldaprom.NewCollector(written())))
+	err := registry.Register(goldaprom.NewCollector(written()))
+	assert.ErrorAs(t, err, new(prometheus.AlreadyRegisteredError))
+}
+
+func TestAPipelineMadeAnewTakesThePlaceOfTheOldOne(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	old := goldaprom.NewCollector(written())
+	require.NoError(t, registry.Register(old))
+	require.True(t, registry.Unregister(old))
+
+	fresh := written()
+	fresh.Accepted = 1
+	require.NoError(t, registry.Register(goldaprom.NewCollector(fresh)))
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP golda_pipeline_accepted_total Commands that the pipeline took in or that its handlers emitted.
+# TYPE golda_pipeline_accepted_total counter
+golda_pipeline_accepted_total{pipeline="images"} 1
+`), "golda_pipeline_accepted_total"))
+}
+
+func TestANameThatIsNotUTF8FailsTheScrapeAndNotTheProgram(t *testing.T) {
+	s := written()
+	s.Stages[1].Name = "sa\xffve"
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registry.Register(goldaprom.NewCollector(s)))
+	_, err := registry.Gather()
+	require.ErrorContains(t, err, "UTF-8")
+
+	s.Pipeline = "im\xffages"
+	require.ErrorContains(t, registry.Register(goldaprom.NewCollector(s)), "UTF-8")
+}
+
+func TestThePageNamesEveryMetricAndNoOther(t *testing.T) {
+	page, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	told, shown := map[string]string{}, map[string]string{}
+	for _, line := range regexp.MustCompile(`(?m)^//\t(golda_\w+) +(counter|gauge)`).FindAllStringSubmatch(string(page), -1) {
+		told[line[1]] = line[2]
+	}
+	for _, family := range gather(t, goldaprom.NewCollector(written())) {
+		shown[family.GetName()] = strings.ToLower(family.GetType().String())
+	}
+	assert.Equal(t, shown, told)
+}
+
+func BenchmarkScrape(b *testing.B) {
+	c := goldaprom.NewCollector(written())
+	out := make(chan prometheus.Metric, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Collect(out)
+		for len(out) > 0 {
+			<-out
+		}
+	}
+}

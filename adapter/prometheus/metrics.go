@@ -1,0 +1,201 @@
+package prometheus
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// metric is one number of a snapshot: its name, what it means, and where it is
+// read. NaN means that it was never measured.
+type metric[S any] struct {
+	name string
+	help string
+	kind prometheus.ValueType
+	read func(*S) float64
+}
+
+// pipelineMetrics are the terms of the law.
+var pipelineMetrics = []metric[pipeline.Snapshot]{
+	{
+		"golda_pipeline_accepted_total", "Commands that the pipeline took in or that its handlers emitted.",
+		counter, func(s *pipeline.Snapshot) float64 { return float64(s.Accepted) },
+	},
+	{
+		"golda_pipeline_replied_total", "Commands that ended with a result.",
+		counter, func(s *pipeline.Snapshot) float64 { return float64(s.Replied) },
+	},
+	{
+		"golda_pipeline_failed_total", "Commands that ended with an error.",
+		counter, func(s *pipeline.Snapshot) float64 { return float64(s.Failed) },
+	},
+	{
+		"golda_pipeline_shed_total", "Commands that were accepted and dropped for want of room.",
+		counter, func(s *pipeline.Snapshot) float64 { return float64(s.Shed) },
+	},
+	{
+		"golda_pipeline_dead_lettered_total", "Commands that ended without an answer.",
+		counter, func(s *pipeline.Snapshot) float64 { return float64(s.DeadLettered) },
+	},
+	{
+		"golda_pipeline_in_flight", "Commands that have not ended yet.",
+		gauge, func(s *pipeline.Snapshot) float64 { return float64(s.InFlight) },
+	},
+}
+
+var stageMetrics = []metric[stage.Snapshot]{
+	// What came in.
+	{
+		"golda_stage_accepted_total", "Commands that the stage took in: submitted and received.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Accepted) },
+	},
+	{
+		"golda_stage_submitted_total", "Commands accepted from outside the pipeline.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Submitted) },
+	},
+	{
+		"golda_stage_received_total", "Commands accepted from stages.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Received) },
+	},
+
+	// What became of it; shed and dead-lettered are told by reason.
+	{
+		"golda_stage_ok_total", "Commands that ended in the stage with a result.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.OK) },
+	},
+	{
+		"golda_stage_forwarded_total", "Commands that went on to another stage.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Forwarded) },
+	},
+	{
+		"golda_stage_errors_total", "Commands that ended in the stage with an error.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Errors) },
+	},
+	{
+		"golda_stage_emitted_total", "Further commands that the stage's handlers sent out.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Emitted) },
+	},
+
+	// What is here now.
+	{
+		"golda_stage_queue_length", "Commands in the queue.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queued) },
+	},
+	{
+		"golda_stage_queue_capacity", "Commands that the queue has room for.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Capacity) },
+	},
+	{
+		"golda_stage_in_hand", "Commands that workers have taken and not finished.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.InHand) },
+	},
+	{
+		"golda_stage_delayed", "Commands that wait, out of the queue, for their next attempt.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Delayed) },
+	},
+
+	// What went wrong on the way.
+	{
+		"golda_stage_crashes_total", "Attempts that crashed the handler.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Crashes) },
+	},
+	{
+		"golda_stage_retries_total", "Further attempts at a command.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Retries) },
+	},
+	{
+		"golda_stage_restarts_total", "Workers that took the place of one that crashed.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Restarts) },
+	},
+
+	// The workers.
+	{
+		"golda_stage_workers", "Workers that are there.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers) },
+	},
+	{
+		"golda_stage_workers_busy", "Workers that have commands in hand.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Busy) },
+	},
+	{
+		"golda_stage_workers_min", "The fewest workers that the stage may have.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.WorkersMin) },
+	},
+	{
+		"golda_stage_workers_max", "The most workers that the stage may have.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.WorkersMax) },
+	},
+
+	// Time.
+	{
+		"golda_stage_busy_seconds_total", "Time that all workers spent in handlers.",
+		counter, func(s *stage.Snapshot) float64 { return s.BusyTime.Seconds() },
+	},
+	{
+		"golda_stage_service_samples_total", "Attempts whose time in the handler was measured.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Service.Count) },
+	},
+	{
+		"golda_stage_service_p50_seconds", "Median time of a command in its handler, since the start.",
+		gauge, func(s *stage.Snapshot) float64 { return ever(s.Service, s.Service.P50) },
+	},
+	{
+		"golda_stage_service_p99_seconds", "99th percentile of the time of a command in its handler, since the start.",
+		gauge, func(s *stage.Snapshot) float64 { return ever(s.Service, s.Service.P99) },
+	},
+	{
+		"golda_stage_wait_samples_total", "Commands that the sampled times in the queue stand for.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Wait.Count) },
+	},
+	{
+		"golda_stage_wait_p50_seconds", "Median time of a command in the queue, since the start.",
+		gauge, func(s *stage.Snapshot) float64 { return ever(s.Wait, s.Wait.P50) },
+	},
+	{
+		"golda_stage_wait_p99_seconds", "99th percentile of the time of a command in the queue, since the start.",
+		gauge, func(s *stage.Snapshot) float64 { return ever(s.Wait, s.Wait.P99) },
+	},
+}
+
+// ever is a quantile in seconds. One of no samples is not zero but absent.
+func ever(q stage.Quantiles, d time.Duration) float64 {
+	if q.Count == 0 {
+		return math.NaN()
+	}
+	return d.Seconds()
+}
+
+// reasonMetric is a counter that a snapshot tells by reason.
+type reasonMetric struct {
+	name  string
+	help  string
+	known []stage.Reason // shown from the start, as zero
+	read  func(*stage.Snapshot) map[stage.Reason]uint64
+}
+
+var reasonMetrics = []reasonMetric{
+	{
+		"golda_stage_rejected_total", "Commands that were not accepted, by reason.",
+		[]stage.Reason{stage.ReasonFull, stage.ReasonClosed, stage.ReasonCancelled, stage.ReasonType},
+		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.RejectedBy },
+	},
+	{
+		"golda_stage_shed_total", "Commands that were accepted and dropped for want of room, by reason.",
+		[]stage.Reason{stage.ReasonFull, stage.ReasonNewest, stage.ReasonOldest},
+		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.ShedBy },
+	},
+	{
+		"golda_stage_dead_lettered_total", "Commands that ended in the stage without an answer, by reason.",
+		[]stage.Reason{stage.ReasonCrash, stage.ReasonStopped},
+		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.DeadLetteredBy },
+	},
+}

@@ -1,0 +1,47 @@
+// Crash shows what a panic in a handler costs: the command in hand, and nothing
+// else.
+//
+//	go run ./examples/quickstart/crash
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// quickstart:begin
+
+func main() {
+	ctx := context.Background()
+	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
+		return behaviour.OK(100 / n) // and if n is zero?
+	})
+	p, err := pipeline.New("crash", divide)
+	check(err)
+	check(p.Start(ctx))
+
+	_, err = stage.Call[int](ctx, divide, 0)
+	fmt.Println("call:", err)
+	if crash, ok := errors.AsType[*stage.CrashError](err); ok {
+		fmt.Println("panic:", crash.Value) // crash.Stack tells where
+	}
+	n, err := stage.Call[int](ctx, divide, 25)
+	fmt.Println("next call:", n, err)
+	check(p.Stop(ctx))
+	fmt.Println("law:", p.Snapshot().Law())
+}
+
+// quickstart:end
+
+// check ends the program if something is wrong.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
