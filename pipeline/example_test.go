@@ -1,0 +1,83 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// Stages name their ways out; the pipeline says where they lead.
+func Example() {
+	words := behaviour.NewPort[string]("words")
+	split := stage.Func("split", func(ctx context.Context, line string) behaviour.Outcome {
+		for word := range strings.FieldsSeq(line) {
+			if err := behaviour.Emit(ctx, words, word); err != nil {
+				return behaviour.Error(err)
+			}
+		}
+		return behaviour.OK(nil)
+	}, stage.Out(words))
+	total := 0
+	count := stage.Func("count", func(_ context.Context, word string) behaviour.Outcome {
+		total += len(word)
+		return behaviour.OK(nil)
+	}, stage.Workers(1, 1))
+
+	p, err := pipeline.New("letters", split, count, pipeline.Wire(words, count))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	_ = p.Start(ctx)
+	_, err = stage.Call[any](ctx, split, "one line of words") // waits for the words as well
+	fmt.Println(total, err)
+	fmt.Println(p.Stop(ctx))
+	fmt.Println(p.Snapshot().Law())
+	// Output:
+	// 14 <nil>
+	// <nil>
+	// accepted 5 = replied 5 + failed 0 + shed 0 + dead-lettered 0 + in flight 0
+}
+
+// All that is wrong is told at once, before anything starts.
+func ExampleNew_faults() {
+	out := behaviour.NewPort[int]("out")
+	double := stage.Func("double", func(_ context.Context, n int) behaviour.Outcome {
+		return behaviour.Forward(out, 2*n)
+	}, stage.Out(out), stage.Capacity(0), stage.Workers(8, 2))
+
+	_, err := pipeline.New("numbers", double)
+	fmt.Println(err)
+	// Output:
+	// stage "double": Capacity(0): must be at least 1
+	// stage "double": Workers(8, 2): the fewest workers must not be more than the most
+	// pipeline "numbers": stage "double": port "out" is not wired; add pipeline.Wire
+}
+
+// A subscriber hears of every command that ended without an answer.
+func ExampleDeadLetters() {
+	fragile := stage.Func("fragile", func(_ context.Context, n int) behaviour.Outcome {
+		return behaviour.OK(100 / n)
+	})
+	p, err := pipeline.New("example", fragile,
+		pipeline.Logger(slog.New(slog.DiscardHandler)),
+		pipeline.DeadLetters(func(l stage.DeadLetter) {
+			fmt.Printf("%s: command %v: %s after %d attempt: %v\n", l.Stage, l.Command, l.Reason, l.Attempts, l.Err)
+		}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	_ = p.Start(ctx)
+	_ = fragile.Submit(ctx, 0)
+	_ = p.Stop(ctx)
+	// Output:
+	// fragile: command 0: crash after 1 attempt: stage "fragile": crash at attempt 1: runtime error: integer divide by zero
+}

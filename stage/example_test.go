@@ -1,0 +1,130 @@
+package stage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// quiet keeps the examples' crashes out of the standard error.
+var quiet = pipeline.Logger(slog.New(slog.DiscardHandler))
+
+// must starts a pipeline for an example and returns what stops it.
+func must(parts ...pipeline.Part) (stop func()) {
+	p, err := pipeline.New("example", append(parts, quiet)...)
+	if err != nil {
+		panic(err)
+	}
+	if err := p.Start(context.Background()); err != nil {
+		panic(err)
+	}
+	return func() { _ = p.Stop(context.Background()) }
+}
+
+// A function is all that a stage needs.
+func ExampleFunc() {
+	shout := stage.Func("shout", func(_ context.Context, word string) behaviour.Outcome {
+		return behaviour.OK(strings.ToUpper(word))
+	})
+	defer must(shout)()
+
+	fmt.Println(stage.Call[string](context.Background(), shout, "hello"))
+	// Output: HELLO <nil>
+}
+
+// counter counts what passed it. Each worker has its own, so it needs no lock.
+type counter struct{ seen int }
+
+func (c *counter) HandleCommand(_ context.Context, word string) behaviour.Outcome {
+	if word == "" {
+		panic("an empty word")
+	}
+	c.seen++
+	return behaviour.OK(c.seen)
+}
+
+// After a crash a worker goes on with a fresh instance: the count begins anew.
+func ExampleEach() {
+	count := stage.Each("count", func() behaviour.Behaviour[string] { return &counter{} }, stage.Workers(1, 1))
+	defer must(count)()
+
+	ctx := context.Background()
+	for _, word := range []string{"a", "b", "", "c"} {
+		fmt.Println(stage.Call[int](ctx, count, word))
+	}
+	// Output:
+	// 1 <nil>
+	// 2 <nil>
+	// 0 stage "count": crash at attempt 1: an empty word
+	// 1 <nil>
+}
+
+// A command that crashes its handler may be tried again; one that is answered
+// with an error is not, unless the policy says so.
+func ExampleRetry() {
+	flaky := stage.Func("flaky", func(ctx context.Context, word string) behaviour.Outcome {
+		if try := behaviour.Attempt(ctx); try < 3 {
+			panic(fmt.Sprint("try ", try))
+		}
+		return behaviour.OK(word + " at last")
+	}, stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: time.Millisecond, Jitter: 0.2, If: stage.Crashed}))
+	defer must(flaky)()
+
+	fmt.Println(stage.Call[string](context.Background(), flaky, "done"))
+	// Output: done at last <nil>
+}
+
+// A ticket tells the end of a command to whoever asks, when he asks.
+func ExampleStage_Ask() {
+	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
+		if n == 0 {
+			return behaviour.Error(errors.New("division by zero"))
+		}
+		return behaviour.OK(100 / n)
+	})
+	defer must(divide)()
+
+	ctx := context.Background()
+	var tickets []*stage.Ticket
+	for _, n := range []int{5, 0} {
+		ticket, err := divide.Ask(ctx, n) // waits for room, not for the end
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		tickets = append(tickets, ticket)
+	}
+	for _, ticket := range tickets {
+		fmt.Println(ticket.Wait(ctx))
+	}
+	// Output:
+	// 20 <nil>
+	// <nil> stage "divide": division by zero
+}
+
+// What a full stage does is its own choice.
+func ExampleOverflow() {
+	held := make(chan struct{})
+	busy := stage.Func("busy", func(context.Context, int) behaviour.Outcome {
+		<-held
+		return behaviour.OK(nil)
+	}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.Reject))
+	defer must(busy)()
+	defer close(held)
+
+	ctx := context.Background()
+	for n := 0; ; n++ {
+		if err := busy.Submit(ctx, n); err != nil {
+			fmt.Println(err, errors.Is(err, stage.ErrFull))
+			return
+		}
+	}
+	// Output: stage "busy": stage: full true
+}
