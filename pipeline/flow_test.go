@@ -231,6 +231,35 @@ func TestATryThatDoesNotSucceedEmitsNothing(t *testing.T) {
 	}
 }
 
+// Ten workers with one command each find the next room full, again and again. Who
+// has waited for longest is served first.
+func TestAParkedWorkersCommandIsNotOvertakenByHundreds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var order []int
+		back := stage.New("back", fn(func(_ context.Context, n int) behaviour.Outcome {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, n)
+			return behaviour.OK(n)
+		}), stage.Capacity(100), stage.Workers(10, 10))
+		front := stage.New("front", fn(func(_ context.Context, n int) behaviour.Outcome {
+			return behaviour.Forward(back, n)
+		}), stage.Workers(10, 10), stage.Batch(1)) // a worker holds one command at most
+		p := bubble(t, front, back)
+		for i := range 5000 {
+			require.NoError(t, front.Submit(t.Context(), i))
+		}
+		require.NoError(t, p.Stop(t.Context()))
+		worst := 0
+		for i, n := range order {
+			worst = max(worst, i-n)
+		}
+		require.LessOrEqual(t, worst, 100, "one command was overtaken by so many")
+	})
+}
+
 // A loop of small rooms, always full, with a crowd at the door: a quarter of the
 // commands go round again, up to ten times.
 func TestALoopOfFullRoomsNeverBlocksItself(t *testing.T) {

@@ -130,7 +130,7 @@ func (p *Pipeline) launch(ctx context.Context, env stage.Env) error {
 	}
 	if !p.open(tree) {
 		tree.Stop()
-		return ErrStopped
+		return context.Cause(p.halt)
 	}
 	return nil
 }

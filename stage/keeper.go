@@ -91,8 +91,8 @@ func (k *keeper) Receive(ctx act.Context) {
 
 // HandleFailure is told of a worker that failed. The worker is stopped, never
 // restarted in place; its end comes as a message and is dealt with there.
-func (k *keeper) HandleFailure(_ *act.System, sv act.Supervisor, child *act.PID, _ *act.RestartStatistics, _, _ any) {
-	sv.StopChildren(child)
+func (k *keeper) HandleFailure(system *act.System, _ act.Supervisor, child *act.PID, _ *act.RestartStatistics, _, _ any) {
+	act.Stop(system, child)
 }
 
 // start makes the shared instance ready and hires the first workers. The keeper

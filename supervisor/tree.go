@@ -152,10 +152,10 @@ func (k *keeper) Receive(ctx act.Context) {
 }
 
 // HandleFailure hears that a child has failed; it is suspended now.
-func (k *keeper) HandleFailure(_ *act.System, sv act.Supervisor, child *act.PID, _ *act.RestartStatistics, reason, _ any) {
+func (k *keeper) HandleFailure(system *act.System, sv act.Supervisor, child *act.PID, _ *act.RestartStatistics, reason, _ any) {
 	i := k.find(child)
 	if i < 0 {
-		sv.StopChildren(child)
+		act.Stop(system, child)
 		return
 	}
 	err, ok := reason.(error)
@@ -253,7 +253,7 @@ func (k *keeper) startChild(ctx act.Context, i int) {
 func (k *keeper) stopChild(ctx act.Context, i int) {
 	turn, self, root := k.turn, ctx.Self(), ctx.ActorSystem().Root
 	k.limit = time.AfterFunc(k.spec.Children[i].Patience, func() { root.Send(self, late{turn}) })
-	ctx.Stop(k.kids[i].pid)
+	act.Stop(ctx.ActorSystem(), k.kids[i].pid)
 }
 
 // ready hears the answer of the child that was started last.

@@ -86,6 +86,9 @@ type Up struct {
 	Err    error
 }
 
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (Up) IgnoreDeadLetterLogging() {}
+
 // Spawn fills the slot with a fresh actor, a child of the spawner. With again
 // it takes the place of one that crashed.
 func (w *Worker) Spawn(by act.Spawner, name string, again bool) (*act.PID, error) {

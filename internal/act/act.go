@@ -83,6 +83,14 @@ func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, erro
 // Unique returns a name that no other process of the system has had.
 func Unique(s *System, name string) string { return name + s.ProcessRegistry.NextId() }
 
+// Stop tells an actor to stop, if it is still there. Told by its PID, one that is
+// not would leave a dead letter, and that a goroutine for the log's throttle.
+func Stop(s *System, pid *PID) {
+	if p, ok := s.ProcessRegistry.GetLocal(pid.Id); ok {
+		p.Stop(pid)
+	}
+}
+
 // Abandon makes a parent forget a child that does not end: it is told that the
 // child has terminated, and the child's name is free. The child's goroutine
 // may go on; nobody listens to it any more.

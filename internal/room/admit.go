@@ -160,15 +160,20 @@ func (r *Room) let(v victim) {
 // house, and returns how many: all of them, unless the room is full and waits.
 // On a way back, one that closes a loop, it never waits: the commands are in the
 // house already, and the entry is where it is kept from filling up. With park,
-// a worker that cannot leave all its commands is parked, and woken when half of
-// the room is free.
+// a worker that cannot leave all its commands is parked behind those that are
+// already, and woken when there are seats for it.
 func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
 	r.mu.Lock()
 	if r.halted {
 		return r.turnAway(es)
 	}
 	taken := len(es)
-	if !back {
+	promised := r.redeem(s)
+	switch {
+	case back:
+	case r.cfg.Overflow == Wait && len(r.blocked) > 0:
+		taken = min(taken, promised) // others were here before
+	default:
 		taken = min(taken, max(r.free(), 0))
 	}
 	r.c.received += uint64(taken)
@@ -179,8 +184,7 @@ func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
 		taken = len(es)
 	}
 	if taken < len(es) && park {
-		s.ready.Store(false)
-		r.blocked = append(r.blocked, s)
+		r.park(s, len(es)-taken, promised > 0)
 	}
 	idle := r.rouse()
 	r.mu.Unlock()

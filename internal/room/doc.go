@@ -12,10 +12,12 @@
 //   - Workers with nothing to do are parked in idle, last in first out. One is
 //     woken when there is work and no other is already on its way; a worker
 //     that leaves commands behind wakes the next.
-//   - Workers of other rooms that found this one full are parked in blocked.
-//     They are woken together when half of the room is free, so that nobody
-//     spins and no goroutine blocks.
-//   - Submitters from outside wait in line for a seat of their own.
+//   - Workers of other rooms that found this one full are parked in blocked,
+//     first come first served. When half of the room is free they are promised
+//     seats and woken, so that nobody spins, no goroutine blocks, and nobody who
+//     comes later takes their place.
+//   - Submitters from outside wait in line for a seat of their own. If both
+//     kinds wait they take turns.
 //
 // # Accounts
 //

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,12 +102,14 @@ type Room struct {
 	halted   bool       // nothing is taken or given out any more
 	queue    ring.Ring[command.Envelope]
 	alone    int // queued commands that want a batch of their own
-	reserved int // seats promised to waiters
+	reserved int // seats promised, to waiters and to parked workers
 	live     int // workers that have joined
 	excess   int // workers that should leave at their next turn
 	waking   int // idle workers that were woken and have not come yet
 	idle     []*Seat
-	blocked  []*Seat
+	blocked  []parked  // first come first served
+	promises []parked  // woken from blocked, with seats of their own
+	outside  bool      // the next free seat is for a waiter, not for a parked worker
 	waiters  list.List // of *waiter, first come first served
 	delayed  delayed
 	timer    *time.Timer
@@ -225,33 +228,88 @@ func (r *Room) summon(s *Seat) {
 	s.ready.Store(true)
 }
 
-// release lets others in when seats have come free.
+// parked is a worker of another room that could not leave all its commands
+// here, and how many those are, or how many seats it was promised.
+type parked struct {
+	seat *Seat
+	n    int
+}
+
+// release promises the seats that have come free. Parked workers wait until half
+// of the room is free, so that each waking moves many commands. If others wait
+// outside, the two take turns: neither can starve the other.
 func (r *Room) release() (woken []*Seat) {
 	free := r.free()
-	if len(r.blocked) > 0 {
-		if free < (r.cfg.Capacity+1)/2 {
-			return nil
-		}
-		woken = r.takeBlocked()
-		// Half of the seats are for those who are in the house already;
-		// without that, a crowd at the door could starve them.
-		free /= 2
+	if len(r.blocked) > 0 && free < (r.cfg.Capacity+1)/2 {
+		return nil
 	}
-	for ; free > 0 && r.waiters.Len() > 0; free-- {
-		w := r.waiters.Remove(r.waiters.Front()).(*waiter)
-		w.granted = true
-		r.reserved++
-		close(w.ready)
+	for free > 0 && len(r.blocked)+r.waiters.Len() > 0 {
+		if len(r.blocked) == 0 || r.outside && r.waiters.Len() > 0 {
+			r.grant()
+			free--
+			continue
+		}
+		n := min(free, r.blocked[0].n)
+		woken = append(woken, r.promise(n))
+		free -= n
 	}
 	return woken
 }
 
-func (r *Room) takeBlocked() []*Seat {
-	woken := r.blocked
-	r.blocked = nil
-	for _, s := range woken {
-		s.ready.Store(true)
+// grant promises a seat to the first in line outside.
+func (r *Room) grant() {
+	w := r.waiters.Remove(r.waiters.Front()).(*waiter)
+	w.granted = true
+	r.reserved++
+	r.outside = false
+	close(w.ready)
+}
+
+// promise promises n seats to the worker that has been parked for longest.
+func (r *Room) promise(n int) *Seat {
+	s := r.blocked[0].seat
+	r.blocked = slices.Delete(r.blocked, 0, 1)
+	r.promises = append(r.promises, parked{s, n})
+	r.reserved += n
+	r.outside = true
+	s.ready.Store(true)
+	return s
+}
+
+// redeem gives a worker the seats that it was promised, if it was: they are free
+// now, and the caller, who has the lock, takes them at once.
+func (r *Room) redeem(s *Seat) (n int) {
+	for i, p := range r.promises {
+		if p.seat == s {
+			r.promises = slices.Delete(r.promises, i, i+1)
+			r.reserved -= p.n
+			return p.n
+		}
 	}
+	return 0
+}
+
+// park has a worker wait for room: behind the others, or, if it was promised
+// seats and they were too few, before them.
+func (r *Room) park(s *Seat, n int, first bool) {
+	s.ready.Store(false)
+	if first {
+		r.blocked = slices.Insert(r.blocked, 0, parked{s, n})
+		return
+	}
+	r.blocked = append(r.blocked, parked{s, n})
+}
+
+// takeBlocked sends all parked workers on their way; the room is halted.
+func (r *Room) takeBlocked() (woken []*Seat) {
+	for _, p := range r.blocked {
+		p.seat.ready.Store(true)
+		woken = append(woken, p.seat)
+	}
+	for _, p := range r.promises {
+		r.reserved -= p.n
+	}
+	r.blocked, r.promises = nil, nil
 	return woken
 }
 
