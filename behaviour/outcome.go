@@ -77,7 +77,8 @@ func Forward[C any](next Target[C], cmd C) Outcome {
 }
 
 // Error answers the command with a reason. It is an answer like any other:
-// nothing crashes and nothing is restarted.
+// nothing crashes and nothing is restarted. Whoever waits gets the reason wrapped
+// with the stage's name, so the reason need not say where it happened.
 func Error(reason error) Outcome {
 	if reason == nil {
 		reason = ErrNoReason

@@ -73,8 +73,9 @@ func TestAJournalIsTheTailOfAllThatWasAdded(t *testing.T) {
 }
 
 func afters(j *controller.Journal) []int {
-	var ns []int
-	for _, c := range j.Entries() {
+	entries := j.Entries()
+	ns := make([]int, 0, len(entries))
+	for _, c := range entries {
 		ns = append(ns, c.After)
 	}
 	return ns

@@ -20,7 +20,7 @@ func counted(totals map[string]uint64, names ...string) *controller.Snapshot {
 }
 
 func windows(s *controller.Snapshot) []uint64 {
-	var ws []uint64
+	ws := make([]uint64, 0, len(s.Stages))
 	for _, st := range s.Stages {
 		ws = append(ws, st.Window.OK)
 	}

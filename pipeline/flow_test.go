@@ -94,12 +94,24 @@ func TestAFullStageThatWaitsHoldsSubmittersInOrderUntilTheirContextEnds(t *testi
 	cancel(errNo)
 	err := <-gaveUp
 	require.ErrorIs(t, err, errNo)
-	require.ErrorContains(t, err, `stage "s": waiting for room`)
+	require.ErrorContains(t, err, `stage "s": not submitted: no`)
 	close(letGo)
 	require.NoError(t, <-waited)
 	require.NoError(t, p.Drain(soon(t)))
 	require.EqualValues(t, 3, p.Snapshot().Accepted)
 	require.Equal(t, map[stage.Reason]uint64{stage.ReasonCancelled: 1}, p.Snapshot().Stages[0].RejectedBy)
+}
+
+func TestASubmitterWhoseContextHasEndedIsRefusedEvenIfThereIsRoom(t *testing.T) {
+	s := stage.New("s", fn(echo[int]))
+	p := run(t, s)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errNo)
+	require.ErrorIs(t, s.Submit(ctx, 1), errNo)
+	_, err := s.Ask(ctx, 1)
+	require.ErrorIs(t, err, errNo)
+	require.Zero(t, p.Snapshot().Accepted)
+	require.EqualValues(t, 2, p.Snapshot().Stages[0].Rejected)
 }
 
 func TestWaitingSubmittersAreTurnedAwayByADrain(t *testing.T) {

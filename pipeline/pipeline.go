@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,8 +96,8 @@ func (p *Pipeline) Name() string { return p.name }
 
 // Start starts the stages, the last given first, then the controller, and opens
 // the doors. If a stage cannot start, or ctx ends before all have, those that did
-// are stopped and the error says why. Handlers' contexts carry ctx's values;
-// they do not end with it.
+// are stopped and the error says why. Once the pipeline has started ctx no longer
+// matters, but for its values, which handlers' contexts carry.
 func (p *Pipeline) Start(ctx context.Context) error {
 	if err := p.enter(starting); err != nil {
 		return err
@@ -258,7 +259,7 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 		case <-ctx.Done():
 			return p.unfinished(context.Cause(ctx))
 		case <-p.hurry:
-			return p.unfinished(errHurried)
+			return p.unfinished(cmp.Or(p.Err(), errHurried))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,7 +23,7 @@ func (p *Pipeline) ended(end room.End) {
 		letter.Stack = crash.Stack
 	}
 	if len(p.set.letters) == 0 {
-		p.hush.log(p.set.log, "dead letter", letter.Stage, letter.Reason, "reason", letter.Reason,
+		p.hush.log(p.set.log, slog.LevelWarn, "dead letter", letter.Stage, letter.Reason, "reason", letter.Reason,
 			"attempts", letter.Attempts, "error", letter.Err)
 		return
 	}
@@ -43,13 +44,18 @@ func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
 
 // failed is told by the rooms of every error that no ticket waits for.
 func (p *Pipeline) failed(r *room.Room, _ any, err error) {
-	p.hush.log(p.set.log, "command failed", r.Name(), "error", "error", err)
+	p.hush.log(p.set.log, slog.LevelWarn, "command failed", r.Name(), "error", "error", err)
 }
 
-// crashed is told by the workers of every crash of a handler.
-func (p *Pipeline) crashed(e *stage.CrashError) {
-	p.hush.log(p.set.log, "handler crashed", e.Stage, stage.ReasonCrash,
-		"attempt", e.Attempts, "panic", fmt.Sprint(e.Value), "stack", string(e.Stack))
+// crashed is told by the workers of every crash of a handler. One that only costs
+// another try is worth knowing, but no warning.
+func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
+	level := slog.LevelWarn
+	if again {
+		level = slog.LevelInfo
+	}
+	p.hush.log(p.set.log, level, "handler crashed", e.Stage, stage.ReasonCrash,
+		"attempt", e.Attempts, "again", again, "panic", fmt.Sprint(e.Value), "stack", string(e.Stack))
 }
 
 // loud is how many lines of one kind are logged in a second; the next second
@@ -63,6 +69,7 @@ type hush struct {
 }
 
 type kind struct {
+	level          slog.Level
 	message, stage string
 	reason         stage.Reason
 }
@@ -73,8 +80,11 @@ type flood struct {
 	silence int // lines left out
 }
 
-func (h *hush) log(log *slog.Logger, message, name string, reason stage.Reason, args ...any) {
-	ok, missed := h.allow(kind{message, name, reason}, time.Now())
+func (h *hush) log(log *slog.Logger, level slog.Level, message, name string, reason stage.Reason, args ...any) {
+	if !log.Enabled(context.Background(), level) {
+		return
+	}
+	ok, missed := h.allow(kind{level, message, name, reason}, time.Now())
 	if !ok {
 		return
 	}
@@ -82,7 +92,7 @@ func (h *hush) log(log *slog.Logger, message, name string, reason stage.Reason, 
 	if missed > 0 {
 		args = append(args, "left_out_before", missed)
 	}
-	log.Warn(message, args...)
+	log.Log(context.Background(), level, message, args...)
 }
 
 // allow reports whether a line of this kind may be written now, and how many
@@ -116,7 +126,7 @@ func (h *hush) rest(log *slog.Logger) {
 	defer h.mu.Unlock()
 	for k, f := range h.kinds {
 		if f.silence > 0 {
-			log.Warn(k.message, "stage", k.stage, "reason", k.reason, "left_out", f.silence)
+			log.Log(context.Background(), k.level, k.message, "stage", k.stage, "reason", k.reason, "left_out", f.silence)
 		}
 	}
 }

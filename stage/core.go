@@ -43,8 +43,9 @@ type Env struct {
 	System *act.System
 	Name   string // the pipeline's process name, unique in the system
 	Log    *slog.Logger
-	// Crashed is told of every crash of a handler.
-	Crashed func(*CrashError)
+	// Crashed is told of every crash of a handler, and whether the command is
+	// to be tried again.
+	Crashed func(crash *CrashError, again bool)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
 }

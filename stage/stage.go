@@ -128,8 +128,8 @@ func (s *Stage[C]) Part(part.Seal) {}
 
 // Submit hands in a command and forgets it. A nil error means that the command
 // was accepted, and will end exactly once; any other means that it was not:
-// [ErrFull], [ErrClosed], [ErrNotRunning], or the context's error if it ended
-// while Submit waited for room. How an accepted command ends is not told;
+// [ErrFull], [ErrClosed], [ErrNotRunning], or the context's error if it had
+// ended or did while Submit waited for room. How an accepted command ends is not told;
 // errors are logged, and see [DeadLetter].
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 	return s.core.room.Submit(ctx, &command.Envelope{Cmd: cmd})

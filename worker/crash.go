@@ -75,8 +75,8 @@ func (w *Worker) crashed(value any, stack []byte) {
 	} else {
 		crash.Attempts = 1
 	}
-	retry := culprit != nil && w.retries(crash)
-	w.stage.Crashed(crash)
+	retry := culprit != nil && crash.Attempts < w.stage.Room.Config().Retry.Attempts && w.retries(crash)
+	w.stage.Crashed(crash, retry || culprit == nil)
 	w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash)
 	clear(batch)
 	w.deliver(false)

@@ -33,8 +33,9 @@ type Stage struct {
 	Timeout time.Duration
 	RetryIf func(error) bool
 	Log     *slog.Logger
-	// Crashed is told of every crash of a handler.
-	Crashed func(*CrashError)
+	// Crashed is told of every crash of a handler, and whether the command is
+	// to be tried again.
+	Crashed func(crash *CrashError, again bool)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
 }

@@ -30,8 +30,9 @@ func ByName(name string) (controller.Policy, error) {
 
 // Names returns the names that [ByName] knows, in alphabetical order.
 func Names() []string {
-	var names []string
-	for _, p := range all() {
+	policies := all()
+	names := make([]string, 0, len(policies))
+	for _, p := range policies {
 		names = append(names, p.Name())
 	}
 	return names

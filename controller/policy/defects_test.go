@@ -97,7 +97,7 @@ var scenarios = map[string]scenario{
 }
 
 func rooms(capacities ...int) []controller.StageStats {
-	var stages []controller.StageStats
+	stages := make([]controller.StageStats, 0, len(capacities))
 	for _, n := range capacities {
 		stages = append(stages, controller.StageStats{QueueCap: n})
 	}
@@ -105,7 +105,7 @@ func rooms(capacities ...int) []controller.StageStats {
 }
 
 func (f *floor) workers() []int {
-	var ns []int
+	ns := make([]int, 0, len(f.stages))
 	for _, st := range f.stages {
 		ns = append(ns, st.Workers)
 	}

@@ -146,6 +146,7 @@ func (c *erlda) Control(ev controller.Event, s *controller.Snapshot, d *controll
 			c.look(&s.Stages[i], s.At, d)
 		}
 		c.forget(s)
+	default: // the end asks for nothing, and what comes later is not known here
 	}
 }
 

@@ -66,7 +66,7 @@ func (f *floor) ask(kind controller.EventKind) {
 // run lets a second pass for each queue length, which all stages have, and
 // returns the workers of the first stage after each.
 func (f *floor) run(queue ...int) []int {
-	var workers []int
+	workers := make([]int, 0, len(queue))
 	for _, n := range queue {
 		f.now += time.Second
 		for i := range f.stages {

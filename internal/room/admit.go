@@ -19,11 +19,15 @@ type waiter struct {
 
 // Submit takes a command from outside. It is accepted if and only if the error
 // is nil; a room that drops accepts a command even if it is the one dropped.
-// Waiting ends with ctx.
+// Waiting ends with ctx; if that has ended already, nothing is accepted.
 func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
+	gone := ctx.Err() != nil
 	r.mu.Lock()
 	if !r.open {
 		return r.refuse(rejectedClosed, r.shut())
+	}
+	if gone {
+		return r.refuse(rejectedCancelled, r.waited(context.Cause(ctx)))
 	}
 	if r.free() <= 0 || r.waiters.Len() > 0 || len(r.blocked) > 0 {
 		if r.cfg.Overflow != Wait {
@@ -66,7 +70,7 @@ func (r *Room) waited(err error) error {
 	if errors.Is(err, errDismissed) {
 		return r.shut()
 	}
-	return fmt.Errorf("stage %q: waiting for room: %w", r.cfg.Name, err)
+	return fmt.Errorf("stage %q: not submitted: %w", r.cfg.Name, err)
 }
 
 // shut tells a closed room from one that never ran. The caller has the lock.

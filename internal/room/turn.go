@@ -238,8 +238,8 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 }
 
 // Crash books the end of a worker's batch that did not end well: the culprit,
-// if one is known, is charged, and with retry tried again if it may be; the
-// rest goes back to the front of the queue, in order.
+// if one is known, is charged, and with retry tried again; the rest goes
+// back to the front of the queue, in order.
 func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) {
 	r.mu.Lock()
 	r.book(s, t)
@@ -251,7 +251,7 @@ func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []comman
 	}
 	r.lay(s, s.hand)
 	r.leave(s) // it takes no further command, so it is no worker any more
-	dies := culprit != nil && !(retry && int(culprit.Tries) < r.cfg.Retry.Attempts && r.postpone(*culprit))
+	dies := culprit != nil && !(retry && r.postpone(*culprit))
 	if dies {
 		r.c.dead[deadCrash]++
 	}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"math/rand/v2"
+
+	"golang.org/x/image/font/gofont/gobold"
+	"golang.org/x/image/font/sfnt"
+	"golang.org/x/image/math/fixed"
+	"golang.org/x/image/vector"
+)
+
+// The captchas look like those of the dissertation: a few tilted letters under
+// coloured noise and some lines.
+const (
+	smallWidth, smallHeight = 256, 80
+	largeWidth, largeHeight = 2560, 1600
+
+	letters     = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // no 0, 1, I and O: nobody can tell them apart
+	jpegQuality = 90
+)
+
+// painter draws captchas. What it draws depends on the seed, the set of sizes and
+// the number of the captcha, on nothing else; so captchas may be drawn in any
+// order, and by several painters. It keeps its canvas from one to the next; use
+// each painter from one goroutine.
+//
+// The same seed gives the same bytes with the same release of Go (image/jpeg
+// changes its mind now and then).
+type painter struct {
+	font   *sfnt.Font
+	glyphs sfnt.Buffer
+	ink    vector.Rasterizer
+	img    *image.RGBA
+	file   bytes.Buffer
+}
+
+func newPainter() (*painter, error) {
+	f, err := sfnt.Parse(gobold.TTF)
+	if err != nil {
+		return nil, err
+	}
+	return &painter{font: f, img: &image.RGBA{}}, nil
+}
+
+// jpeg draws captcha number i and returns it as a JPEG file. The bytes are good
+// until the next call.
+func (p *painter) jpeg(seed uint64, set sizeSet, i int) ([]byte, error) {
+	r := rand.New(rand.NewPCG(seed, uint64(i)))
+	if err := p.draw(r, set.next(r)); err != nil {
+		return nil, err
+	}
+	p.file.Reset()
+	if err := jpeg.Encode(&p.file, p.img, &jpeg.Options{Quality: jpegQuality}); err != nil {
+		return nil, err
+	}
+	return p.file.Bytes(), nil
+}
+
+func (p *painter) draw(r *rand.Rand, size image.Point) error {
+	p.blank(size)
+	grain := max(1, size.Y/smallHeight) // how large a dot is, and how thick a line
+	p.noise(r, grain)
+	if err := p.word(r, 4+r.IntN(3)); err != nil {
+		return err
+	}
+	for range 2 + r.IntN(3) {
+		p.line(r, grain)
+	}
+	return nil
+}
+
+// blank makes the canvas white, a new one only if the old one is too small.
+func (p *painter) blank(size image.Point) {
+	need := 4 * size.X * size.Y
+	if cap(p.img.Pix) < need {
+		p.img.Pix = make([]uint8, need)
+	}
+	p.img.Pix, p.img.Stride, p.img.Rect = p.img.Pix[:need], 4*size.X, image.Rectangle{Max: size}
+	for i := range p.img.Pix {
+		p.img.Pix[i] = 255
+	}
+}
+
+// noise puts a dot of a light colour on one place in five.
+func (p *painter) noise(r *rand.Rand, grain int) {
+	for y := 0; y < p.img.Rect.Max.Y; y += grain {
+		for x := 0; x < p.img.Rect.Max.X; x += grain {
+			if bits := r.Uint32(); bits%5 == 0 {
+				p.dot(x, y, grain, color.RGBA{120 + uint8(bits>>8)/2, 120 + uint8(bits>>16)/2, 120 + uint8(bits>>24)/2, 255})
+			}
+		}
+	}
+}
+
+func (p *painter) dot(x, y, grain int, c color.RGBA) {
+	for dy := y; dy < min(y+grain, p.img.Rect.Max.Y); dy++ {
+		for dx := x; dx < min(x+grain, p.img.Rect.Max.X); dx++ {
+			p.img.SetRGBA(dx, dy, c)
+		}
+	}
+}
+
+// word writes n random letters, each in a cell of its own.
+func (p *painter) word(r *rand.Rand, n int) error {
+	cell := image.Pt(p.img.Rect.Max.X/n, p.img.Rect.Max.Y)
+	for i := range n {
+		letter := rune(letters[r.IntN(len(letters))])
+		if err := p.letter(r, letter, image.Rectangle{Max: cell}.Add(image.Pt(i*cell.X, 0))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// letter writes a letter into a cell, tilted.
+func (p *painter) letter(r *rand.Rand, letter rune, cell image.Rectangle) error {
+	glyph, err := p.font.GlyphIndex(&p.glyphs, letter)
+	if err != nil {
+		return err
+	}
+	height := min(cell.Dy()*3/5, cell.Dx())
+	outline, err := p.font.LoadGlyph(&p.glyphs, glyph, fixed.I(height), nil)
+	if err != nil {
+		return err
+	}
+	p.ink.Reset(cell.Dx(), cell.Dy())
+	p.trace(outline, tilted(r, cell, height))
+	p.ink.Draw(p.img, cell, image.NewUniform(dark(r)), image.Point{})
+	return nil
+}
+
+// tilted returns the way from the outline's points to a cell's: leaned both ways by
+// up to a quarter, moved to about the middle.
+func tilted(r *rand.Rand, cell image.Rectangle, height int) func(fixed.Point26_6) (x, y float32) {
+	lean := func() float32 { return float32(r.IntN(51)-25) / 100 }
+	shift := func(room int) float32 { return float32(r.IntN(max(1, room/5))) - float32(room/10) }
+	leanX, leanY := lean(), lean()
+	left := float32(cell.Dx()-height*7/10)/2 + shift(cell.Dx())
+	base := float32(cell.Dy()+height*7/10)/2 + shift(cell.Dy())
+	return func(p fixed.Point26_6) (float32, float32) {
+		x, y := float32(p.X)/64, float32(p.Y)/64
+		// The conversions keep products and sums apart: fused into one
+		// instruction, on machines that have it, they would round otherwise.
+		return left + (x - float32(leanX*y)), base + (y + float32(leanY*x))
+	}
+}
+
+func (p *painter) trace(outline sfnt.Segments, at func(fixed.Point26_6) (x, y float32)) {
+	for _, s := range outline {
+		ax, ay := at(s.Args[0])
+		bx, by := at(s.Args[1])
+		cx, cy := at(s.Args[2])
+		switch s.Op {
+		case sfnt.SegmentOpMoveTo:
+			p.ink.ClosePath()
+			p.ink.MoveTo(ax, ay)
+		case sfnt.SegmentOpLineTo:
+			p.ink.LineTo(ax, ay)
+		case sfnt.SegmentOpQuadTo:
+			p.ink.QuadTo(ax, ay, bx, by)
+		case sfnt.SegmentOpCubeTo:
+			p.ink.CubeTo(ax, ay, bx, by, cx, cy)
+		}
+	}
+	p.ink.ClosePath()
+}
+
+// line draws a line from the left border to the right one.
+func (p *painter) line(r *rand.Rand, grain int) {
+	c := dark(r)
+	from, to := r.IntN(p.img.Rect.Max.Y), r.IntN(p.img.Rect.Max.Y)
+	for x := range p.img.Rect.Max.X {
+		y := from + (to-from)*x/p.img.Rect.Max.X
+		p.dot(x, y, grain, c)
+	}
+}
+
+// dark is a colour that grayscale makes less than 220.
+func dark(r *rand.Rand) color.RGBA {
+	return color.RGBA{uint8(r.IntN(200)), uint8(r.IntN(100)), uint8(r.IntN(200)), 255}
+}
+
+// sizeSet is a set of sizes to draw captchas in.
+type sizeSet string
+
+const (
+	sizeSmall   sizeSet = "small"   // all 256×80
+	sizeUniform sizeSet = "uniform" // width and height uniform between 256×80 and 2560×1600
+)
+
+var sizeSets = []sizeSet{sizeSmall, sizeUniform}
+
+func (s sizeSet) next(r *rand.Rand) image.Point {
+	if s == sizeUniform {
+		return image.Pt(
+			smallWidth+r.IntN(largeWidth-smallWidth+1),
+			smallHeight+r.IntN(largeHeight-smallHeight+1),
+		)
+	}
+	return image.Pt(smallWidth, smallHeight)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// silence is a progress that nobody watches.
+type silence struct{}
+
+func (silence) step() {}
+func (silence) done() {}
+
+func TestTheSameSeedDrawsTheSameBytes(t *testing.T) {
+	for _, set := range sizeSets {
+		t.Run(string(set), func(t *testing.T) {
+			one := corpus{t.TempDir(), 6, set, 5}
+			two := corpus{t.TempDir(), 3, set, 5}
+			other := corpus{t.TempDir(), 1, set, 6}
+			for _, c := range []corpus{one, two, other} {
+				require.NoError(t, c.draw(t.Context(), &outbox{}, silence{}))
+			}
+			for _, name := range two.names() {
+				assert.True(t, bytes.Equal(read(t, one, name), read(t, two, name)), name)
+			}
+			assert.NotEqual(t, read(t, one, one.name(1)), read(t, one, one.name(2)))
+			assert.NotEqual(t, read(t, one, one.name(1)), read(t, other, other.name(1)))
+			assert.ElementsMatch(t, one.names(), names(t, one.dir))
+		})
+	}
+}
+
+func read(t *testing.T, c corpus, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.dir, name))
+	require.NoError(t, err)
+	return data
+}
+
+func TestSizesOfCaptchas(t *testing.T) {
+	p, err := newPainter()
+	require.NoError(t, err)
+	least, most := image.Pt(smallWidth, smallHeight), image.Pt(largeWidth, largeHeight)
+	for i := range 8 {
+		assert.Equal(t, least, sizeOf(t, p, sizeSmall, i))
+		size := sizeOf(t, p, sizeUniform, i)
+		assert.True(t, size.X >= least.X && size.X <= most.X && size.Y >= least.Y && size.Y <= most.Y, size)
+	}
+}
+
+func sizeOf(t *testing.T, p *painter, set sizeSet, i int) image.Point {
+	t.Helper()
+	file, err := p.jpeg(1, set, i)
+	require.NoError(t, err)
+	img, err := jpeg.DecodeConfig(bytes.NewReader(file))
+	require.NoError(t, err)
+	return image.Pt(img.Width, img.Height)
+}
+
+// A captcha of which nothing or everything is left would prove little about the
+// filters.
+func TestThePipelineLeavesTheLettersOfACaptcha(t *testing.T) {
+	for i := range 10 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			img, _, err := image.Decode(bytes.NewReader(captcha(t, i)))
+			require.NoError(t, err)
+			c := toCanvas(img)
+			for _, f := range filters() {
+				f.apply(c)
+			}
+			white := 0
+			for p := 0; p < len(c.Pix); p += 4 {
+				white += int(c.Pix[p]) / 255
+			}
+			assert.InDelta(t, 0.1, float64(white)/(smallWidth*smallHeight), 0.08)
+		})
+	}
+}
+
+func TestDrawingEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := corpus{t.TempDir(), 1000, sizeSmall, 1}
+	require.ErrorIs(t, c.draw(ctx, &outbox{}, silence{}), context.Canceled)
+	assert.Empty(t, names(t, c.dir))
+}
+
+func BenchmarkCaptcha(b *testing.B) {
+	for _, set := range sizeSets {
+		b.Run(string(set), func(b *testing.B) {
+			p, err := newPainter()
+			require.NoError(b, err)
+			for i := 0; b.Loop(); i++ {
+				_, err := p.jpeg(1, set, i)
+				require.NoError(b, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"path/filepath"
+)
+
+// faults let a share of the images crash, each in one of the stages, picked by
+// chance. Chance depends on the seed and the name of the file, so the same run
+// crashes in the same places.
+type faults struct {
+	seed   uint64
+	share  float64
+	stages []string
+}
+
+// victim names the stage in which an image crashes, "" if it does not.
+func (f faults) victim(path string) string {
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(filepath.Base(path))) // a hash never fails
+	chance := rand.New(rand.NewPCG(f.seed, name.Sum64()))
+	if chance.Float64() >= f.share {
+		return ""
+	}
+	return f.stages[chance.IntN(len(f.stages))]
+}
+
+// stageNames are the names of the seven stages, in order.
+func stageNames() []string {
+	names := []string{"load"}
+	for _, f := range filters() {
+		names = append(names, f.stage)
+	}
+	return append(names, "save")
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"image"
+	"image/draw"
+)
+
+// The five filters of the image application of LEDA (Cruz 2015, section 5.1),
+// exact to the bit. Each works in place on 8-bit RGBA with straight colours
+// (not multiplied by alpha) whose bounds begin at (0, 0); see toCanvas.
+//
+// They are plain functions of an image, strangers to stages and commands, so
+// that a test can hold the pipeline against a loop that calls them.
+
+// canvas is the image that travels through the pipeline.
+type canvas = image.NRGBA
+
+// toCanvas copies any decoded image into a canvas.
+//
+// Transparency: the colours count as they are stored and alpha is dropped by
+// grayscale, as it was with Imlib2. A see-through pixel is thus not blended with
+// any background; a GIF's see-through colour is stored as black.
+func toCanvas(src image.Image) *canvas {
+	size := src.Bounds().Size()
+	dst := image.NewNRGBA(image.Rectangle{Max: size})
+	if straight, ok := src.(*image.NRGBA); ok {
+		copyRows(dst, straight)
+		return dst
+	}
+	if opaque, ok := src.(interface{ Opaque() bool }); ok && opaque.Opaque() {
+		// Opaque pixels are the same in both forms, and package draw has fast
+		// ways into image.RGBA only.
+		same := &image.RGBA{Pix: dst.Pix, Stride: dst.Stride, Rect: dst.Rect}
+		draw.Draw(same, same.Rect, src, src.Bounds().Min, draw.Src)
+		return dst
+	}
+	for y := range size.Y {
+		for x := range size.X {
+			dst.Set(x, y, src.At(src.Bounds().Min.X+x, src.Bounds().Min.Y+y))
+		}
+	}
+	return dst
+}
+
+func copyRows(dst, src *image.NRGBA) {
+	for y := range dst.Rect.Dy() {
+		from := src.PixOffset(src.Rect.Min.X, src.Rect.Min.Y+y)
+		copy(dst.Pix[y*dst.Stride:(y+1)*dst.Stride], src.Pix[from:from+dst.Stride])
+	}
+}
+
+// grayscale sets R, G and B to int(0.3 R + 0.59 G + 0.11 B) and alpha to 255.
+//
+// The sum is made of whole hundredths. In floating point 0.3, 0.59 and 0.11 are
+// a little off, and for some colours the sum falls just short of the whole
+// number that it is.
+func grayscale(img *canvas) {
+	for i := 0; i+3 < len(img.Pix); i += 4 {
+		p := img.Pix[i : i+4 : i+4]
+		g := uint8((30*int(p[0]) + 59*int(p[1]) + 11*int(p[2])) / 100)
+		p[0], p[1], p[2], p[3] = g, g, g, 255
+	}
+}
+
+// threshold sets each of R, G and B to 255 if it is more than limit, else to 0.
+func threshold(limit uint8) func(*canvas) {
+	var level [256]uint8
+	for v := int(limit) + 1; v < 256; v++ {
+		level[v] = 255
+	}
+	return func(img *canvas) {
+		for i := 0; i+3 < len(img.Pix); i += 4 {
+			p := img.Pix[i : i+4 : i+4]
+			p[0], p[1], p[2] = level[p[0]], level[p[1]], level[p[2]]
+		}
+	}
+}
+
+// invert sets R, G and B to 255 less their value. (The original inverted alpha
+// too, and so made every picture invisible.)
+func invert(img *canvas) {
+	for i := 0; i+3 < len(img.Pix); i += 4 {
+		p := img.Pix[i : i+4 : i+4]
+		p[0], p[1], p[2] = 255-p[0], 255-p[1], 255-p[2]
+	}
+}
+
+// blur averages windows of 2 by 2 pixels in place: for each column from the left
+// and in it for each row from the top, the window [x, x+2) × [y, y+2), cut at
+// the border, is filled with its average, per channel, before the next window is
+// looked at. A window therefore sees what its neighbours above and to the left
+// have left there: this is no ordinary box filter, and the order is part of it.
+func blur(img *canvas) {
+	width, height := img.Rect.Dx(), img.Rect.Dy()
+	for x := range width {
+		wide := x+1 < width
+		for y := range height {
+			blurWindow(img, y*img.Stride+4*x, wide, y+1 < height)
+		}
+	}
+}
+
+// blurWindow fills the window whose top left pixel is at offset i.
+func blurWindow(img *canvas, i int, wide, high bool) {
+	top := img.Pix[i:]
+	switch {
+	case wide && high:
+		blurFour(top[:8:8], img.Pix[i+img.Stride:][:8:8])
+	case wide:
+		blurTwo(top[:4:4], top[4:8:8])
+	case high:
+		blurTwo(top[:4:4], img.Pix[i+img.Stride:][:4:4])
+	default: // a single pixel is its own average
+	}
+}
+
+func blurFour(top, bottom []uint8) {
+	for c := range 4 {
+		v := uint8((int(top[c]) + int(top[c+4]) + int(bottom[c]) + int(bottom[c+4])) / 4)
+		top[c], top[c+4], bottom[c], bottom[c+4] = v, v, v, v
+	}
+}
+
+func blurTwo(a, b []uint8) {
+	for c := range 4 {
+		v := uint8((int(a[c]) + int(b[c])) / 2)
+		a[c], b[c] = v, v
+	}
+}
+
+// filters are the five filters in the order of the dissertation, each with the
+// name of its stage.
+func filters() []filter {
+	return []filter{
+		{"grayscale", grayscale},
+		{"threshold220", threshold(220)},
+		{"blur", blur},
+		{"threshold70", threshold(70)},
+		{"invert", invert},
+	}
+}
+
+type filter struct {
+	stage string
+	apply func(*canvas)
+}
+
+// clone copies a canvas, so that a filter that crashes half-way spoils the copy only.
+func clone(img *canvas) *canvas {
+	c := *img
+	c.Pix = append([]uint8(nil), img.Pix...)
+	return &c
+}

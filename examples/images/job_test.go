@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/stage"
+)
+
+// rewriteHeader makes a PNG file claim another size. A header is a length, its
+// name, width and height, five bytes more and a checksum.
+func rewriteHeader(file []byte, size uint32) []byte {
+	file = bytes.Clone(file)
+	header := file[12:29]
+	binary.BigEndian.PutUint32(header[4:], size)
+	binary.BigEndian.PutUint32(header[8:], size)
+	binary.BigEndian.PutUint32(file[29:], crc32.ChecksumIEEE(header))
+	return file
+}
+
+// trying is the context of a handler at its first attempt.
+type trying struct{ behaviour.Emitter }
+
+func (trying) Attempt() int { return 1 }
+
+func TestATryThatCrashesLeavesTheJobAsItWas(t *testing.T) {
+	j := &job{path: "a.jpg", img: gray([]uint8{1, 2})}
+	before := clone(j.img)
+	f := filtering{filter: filter{"half", func(img *canvas) {
+		img.Pix[0] = 99
+		panic("half-way")
+	}}, next: behaviour.NewPort[*job]("next")}
+	assert.Panics(t, func() { f.HandleCommand(t.Context(), j) })
+	assert.Equal(t, before, j.img)
+}
+
+func TestAJobStrikesOnceAndOnlyInItsStage(t *testing.T) {
+	first := context.WithValue(t.Context(), behaviour.EmitterKey{}, trying{})
+	j := &job{path: "a.jpg", crashIn: "blur"}
+	assert.Panics(t, func() { j.strike(first, "blur") })
+	assert.NotPanics(t, func() { j.strike(first, "save") })
+	assert.NotPanics(t, func() { j.strike(t.Context(), "blur") }, "no first attempt")
+}
+
+func TestFaultsHitAboutTheirShareAndEveryStage(t *testing.T) {
+	f := faults{seed: 1, share: 0.3, stages: stageNames()}
+	hits := map[string]int{}
+	c := corpus{n: 10_000, set: sizeSmall, seed: 1}
+	for _, name := range c.names() {
+		hits[f.victim(name)]++
+	}
+	assert.InDelta(t, 7000, hits[""], 200)
+	for _, name := range stageNames() {
+		assert.InDelta(t, 3000/7, hits[name], 100, name)
+	}
+	assert.Empty(t, faults{seed: 1, stages: stageNames()}.victim("any"))
+	assert.NotEmpty(t, faults{seed: 1, share: 1, stages: stageNames()}.victim("any"))
+	assert.Equal(t, f.victim("a/x.jpg"), f.victim("b/x.jpg"), "the directory does not count")
+}
+
+func TestFailuresTellStageFileAndReasonInALine(t *testing.T) {
+	var f failures
+	f.add("in/a.jpg", errors.New(`stage "load": in/a.jpg: image: unknown format`))
+	f.add("in/b.jpg", &stage.CrashError{Stage: "blur", Value: "boom", Attempts: 3, Stack: []byte("the stack")})
+	f.add("in/c.jpg", stage.ErrStopped)
+	var out bytes.Buffer
+	f.print(&out)
+	assert.Equal(t, `failed: stage "load": in/a.jpg: image: unknown format
+failed: stage "blur": in/b.jpg: crashed 3 times: boom
+failed: in/c.jpg: `+stage.ErrStopped.Error()+`
+the first crash was at:
+the stack
+`, out.String())
+}
+
+func TestDecodeTakesNoDirectoryAndNoMissingFile(t *testing.T) {
+	_, err := decode(t.TempDir())
+	require.EqualError(t, err, "not a regular file")
+	_, err = decode(t.TempDir() + "/none")
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "none", "the job names the file")
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// place is where a test runs the program: directories that do not exist yet.
+type place struct{ in, out, captchas string }
+
+func newPlace(t *testing.T) place {
+	t.Helper()
+	dir := t.TempDir()
+	return place{filepath.Join(dir, "in"), filepath.Join(dir, "out"), filepath.Join(dir, "captchas")}
+}
+
+// ran is what the program did.
+type ran struct {
+	status         int
+	stdout, stderr string
+}
+
+// run runs the program with the directories for output, and the arguments.
+func (p place) run(ctx context.Context, args ...string) ran {
+	var stdout, stderr bytes.Buffer
+	args = append([]string{"-out", p.out, "-captchas", p.captchas}, args...)
+	status := run(ctx, args, &outbox{}, &stdout, &stderr)
+	return ran{status, stdout.String(), stderr.String()}
+}
+
+// report reads the one object on stdout.
+func (r ran) report(t *testing.T) report {
+	t.Helper()
+	var got report
+	d := json.NewDecoder(strings.NewReader(r.stdout))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&got), "stdout: %s, stderr: %s", r.stdout, r.stderr)
+	require.False(t, d.More(), "more than one object: %s", r.stdout)
+	return got
+}
+
+// fill puts files into the input directory.
+func (p place) fill(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(p.in, 0o777))
+	for name, data := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(p.in, name), data, 0o666))
+	}
+}
+
+// names lists a directory, hidden files and all.
+func names(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+// requireWhole checks that a directory holds n complete PNG files and nothing else.
+func requireWhole(t *testing.T, dir string, n int) {
+	t.Helper()
+	list := names(t, dir)
+	require.Len(t, list, n)
+	for _, name := range list {
+		f, err := os.Open(filepath.Join(dir, name))
+		require.NoError(t, err)
+		_, err = png.Decode(f)
+		assert.NoError(t, err, name)
+		require.NoError(t, f.Close())
+	}
+}
+
+// captcha draws one.
+func captcha(t *testing.T, i int) []byte {
+	t.Helper()
+	p, err := newPainter()
+	require.NoError(t, err)
+	file, err := p.jpeg(1, sizeSmall, i)
+	require.NoError(t, err)
+	return file
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// capacity is the room for commands in each stage. Decoded images wait there, so
+// it is small: when a room is full the one before it waits, and in the end the
+// source does.
+const capacity = 16
+
+// again lets an image that crashed its handler try twice more. An error, such as
+// a corrupt file, is an answer and final.
+var again = stage.RetryPolicy{Attempts: 3, Backoff: 5 * time.Millisecond, Jitter: 0.2, If: stage.Crashed}
+
+// plan is the pipeline load → five filters → save, and its entry.
+func plan(c config, box *outbox, stderr io.Writer) (*pipeline.Pipeline, *stage.Stage[*job], error) {
+	line := newLine(c)
+	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{next: next} })
+	for _, f := range filters() {
+		line.add(f.stage, func(next *port) behaviour.Behaviour[*job] { return filtering{filter: f, next: next} })
+	}
+	line.end("save", save{box: box})
+	p, err := pipeline.New("images", append(line.parts, pipeline.Control(c.policy), pipeline.Logger(disasters(stderr)))...)
+	return p, entry, err
+}
+
+// disasters is a logger that tells why a pipeline gave up, and no less: single
+// crashes are counted in the table, and the images they cost are told in the end.
+func disasters(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// line puts stages in a row: each forwards to a port of its own, which is wired to the
+// stage that is added next. No stage knows its neighbours.
+type line struct {
+	options []stage.Option
+	parts   []pipeline.Part
+	out     *port // of the stage that was added last
+}
+
+func newLine(c config) *line {
+	return &line{options: []stage.Option{
+		stage.Workers(fewest(c), c.workers),
+		stage.Capacity(capacity),
+		stage.Retry(again),
+	}}
+}
+
+// fewest is one worker, from where the policy goes up. The policy that never goes
+// anywhere gets all workers from the start.
+func fewest(c config) int {
+	if c.policy == (policy.Fixed{}) {
+		return c.workers
+	}
+	return 1
+}
+
+func (l *line) add(name string, make func(next *port) behaviour.Behaviour[*job]) *stage.Stage[*job] {
+	next := behaviour.NewPort[*job]("next")
+	s := l.end(name, make(next), stage.Out(next))
+	l.out = next
+	return s
+}
+
+func (l *line) end(name string, b behaviour.Behaviour[*job], more ...stage.Option) *stage.Stage[*job] {
+	s := stage.New(name, b, append(more, l.options...)...)
+	l.parts = append(l.parts, s)
+	if l.out != nil {
+		l.parts = append(l.parts, pipeline.Wire(l.out, s))
+	}
+	return s
+}

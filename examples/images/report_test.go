@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// aResult is a run of three images in two stages, one of which failed.
+func aResult() result {
+	ms := time.Millisecond
+	return result{
+		images: 3, wall: 2 * time.Second, peak: 5 << 20,
+		end: pipeline.Snapshot{
+			Policy: "erlda", Accepted: 3, Replied: 2, Failed: 1,
+			Stages: []stage.Snapshot{
+				{
+					Name: "load", Accepted: 3, Submitted: 3, Forwarded: 2, Errors: 1, Crashes: 4, Retries: 4, Workers: 1, WorkersMost: 2,
+					Wait: stage.Quantiles{Count: 3, P50: ms, P99: 1500 * ms}, Service: stage.Quantiles{Count: 3, P50: 12345 * time.Nanosecond, P99: 12 * ms},
+				},
+				{Name: "save", Accepted: 2, Received: 2, OK: 2, Workers: 1, WorkersMost: 1},
+			},
+		},
+	}
+}
+
+func TestTheTable(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, aResult().print(&out))
+	assert.Equal(t, strings.TrimPrefix(`
+  stage  accepted  ok  forwarded  errors  crashes  retries  workers now/most  wait p50/p99  service p50/p99
+   load         3   0          2       1        4        4               1/2      1ms/1.5s      12.3µs/12ms
+   save         2   2          0       0        0        0               1/1             -                -
+
+2 of 3 images in 2s, 1 a second; 4 crashes; at most 5 MiB of memory; policy erlda
+accepted 3 = replied 2 + failed 1 + shed 0 + dead-lettered 0 + in flight 0  balanced
+`, "\n"), out.String())
+}
+
+func TestTheObject(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, aResult().printJSON(&out))
+	//nolint:testifylint // the order of the fields is for people, and part of it
+	assert.Equal(t, `{"policy":"erlda","images":3,"ok":2,"failed":1,"dead_lettered":0,"crashes":4,"wall_ms":2000,"images_per_s":1,`+
+		`"peak_rss_bytes":5242880,"balanced":true,"stages":[`+
+		`{"name":"load","accepted":3,"ok":0,"forwarded":2,"errors":1,"crashes":4,"retries":4,"workers_max":2},`+
+		`{"name":"save","accepted":2,"ok":2,"forwarded":0,"errors":0,"crashes":0,"retries":0,"workers_max":1}]}`+"\n", out.String())
+}
+
+func TestALawThatIsBrokenIsShouted(t *testing.T) {
+	assert.Contains(t, law(pipeline.Snapshot{Accepted: 1}), "NOT BALANCED")
+}
+
+func TestProgressWithoutATerminalIsAFewLines(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out, "drawing", 1000)
+	for range 1000 {
+		p.step()
+	}
+	p.done()
+	assert.Equal(t, "drawing 1000 of 1000\n", out.String())
+}
+
+func TestMetricsAreServed(t *testing.T) {
+	l, err := listen(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	p, _, err := plan(config{workers: 2, policy: policy.ERLDA{}}, &outbox{}, io.Discard)
+	require.NoError(t, err)
+	stop := serveMetrics(l, p)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer stop()
+
+	answer, err := http.Get("http://" + l.Addr().String() + "/metrics")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	for _, name := range stageNames() {
+		assert.Contains(t, string(text), `stage="`+name+`"`)
+	}
+}
+
+func TestTheFixedPolicyStartsWithAllWorkers(t *testing.T) {
+	assert.Equal(t, 1, fewest(config{workers: 5, policy: policy.ERLDA{}}))
+	assert.Equal(t, 5, fewest(config{workers: 5, policy: policy.Fixed{}}))
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// The exit statuses.
+const (
+	statusOK          = 0
+	statusFailed      = 1   // an image was not written, or worse
+	statusUsage       = 2   // nothing was started
+	statusInterrupted = 130 // by Ctrl-C, as shells have it
+)
+
+// drainTime is how long the stages may take to stop when no image is left.
+const drainTime = 10 * time.Second
+
+// run is the whole program. When ctx ends no image is begun any more; those that
+// were are finished.
+func run(ctx context.Context, args []string, box *outbox, stdout, stderr io.Writer) int {
+	c, err := parse(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return statusOK
+	}
+	if err != nil {
+		return complain(stderr, statusUsage, err)
+	}
+	r := &runner{config: c, box: box, stdout: stdout, stderr: stderr}
+	if err := r.prepare(ctx); err != nil {
+		return complain(stderr, statusUsage, err)
+	}
+	return r.run(ctx)
+}
+
+// complain writes an error, one line for each thing that is wrong.
+func complain(stderr io.Writer, status int, err error) int {
+	for line := range strings.Lines(err.Error()) {
+		_, _ = fmt.Fprintln(stderr, "images:", strings.TrimSpace(line)) // if stderr is closed, the status must do
+	}
+	return status
+}
+
+// runner is one run of the program, once its flags are found good.
+type runner struct {
+	config
+	box            *outbox
+	stdout, stderr io.Writer
+
+	files    []string // names within in or captchas
+	listener net.Listener
+}
+
+// prepare does all that can be refused before anything is started.
+func (r *runner) prepare(ctx context.Context) (err error) {
+	if r.in != "" {
+		if r.files, err = listed(r.in, r.n); err != nil {
+			return err
+		}
+	}
+	if r.metrics != "" {
+		if r.listener, err = listen(ctx, r.metrics); err != nil {
+			return err
+		}
+	}
+	err = r.config.prepare(r.box)
+	if err != nil && r.listener != nil {
+		_ = r.listener.Close() // nobody ever heard of it
+	}
+	return err
+}
+
+func (r *runner) run(ctx context.Context) int {
+	p, entry, err := plan(r.config, r.box, r.stderr)
+	if err != nil {
+		return complain(r.stderr, statusFailed, err)
+	}
+	defer serveMetrics(r.listener, p)() //nolint:contextcheck // metrics are served while an interrupted run drains
+	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
+		return complain(r.stderr, statusFailed, err)
+	} // interrupted, it goes on with no image, so that there is always a report
+	done, err := r.process(ctx, p, entry)
+	return r.verdict(ctx, done, errors.Join(err, r.tell(done)))
+}
+
+// draw draws the captchas that -in is not there for.
+func (r *runner) draw(ctx context.Context) error {
+	if r.in != "" {
+		return nil
+	}
+	bar := newProgress(r.stderr, "drawing captchas", r.n)
+	defer bar.done()
+	wanted := corpus{r.captchas, r.n, r.size, r.seed}
+	r.files = wanted.names()
+	return wanted.draw(ctx, r.box, bar)
+}
+
+// process sends the images through the pipeline.
+func (r *runner) process(ctx context.Context, p *pipeline.Pipeline, entry *stage.Stage[*job]) (result, error) {
+	if err := p.Start(context.WithoutCancel(ctx)); err != nil {
+		return result{end: p.Snapshot()}, err
+	}
+	bar := newProgress(r.stderr, "processing images", len(r.files))
+	src := &source{entry: entry, window: window(r.config), progress: bar}
+	begin := time.Now()
+	refused := src.run(ctx, r.jobs())
+	wall := time.Since(begin)
+	bar.done()
+	end, err := settle(context.WithoutCancel(ctx), p)
+	return result{
+		images: len(r.files), wall: wall, peak: peakRSS(), end: end, failures: src.failures,
+	}, cmp.Or(err, refused)
+}
+
+// jobs makes the commands, each when its turn comes.
+func (r *runner) jobs() iter.Seq[*job] {
+	from := cmp.Or(r.in, r.captchas)
+	crash := faults{r.seed, r.crash, stageNames()}
+	names := outNames(r.files)
+	return func(yield func(*job) bool) {
+		for i, file := range r.files {
+			path := filepath.Join(from, file)
+			j := &job{path: path, out: filepath.Join(r.out, names[i]), crashIn: crash.victim(path)}
+			if !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// settle stops the pipeline, and takes the snapshot when all commands have ended
+// but the workers are still there to be counted.
+func settle(ctx context.Context, p *pipeline.Pipeline) (pipeline.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	drained := p.Drain(ctx)
+	end := p.Snapshot()
+	stopped := p.Stop(ctx)
+	return end, cmp.Or(p.Err(), stopped, drained) // the first cause is enough
+}
+
+// tell prints the report and, elsewhere, what failed.
+func (r *runner) tell(done result) error {
+	done.failures.print(r.stderr)
+	if r.json {
+		return done.printJSON(r.stdout)
+	}
+	return done.print(r.stdout)
+}
+
+// verdict says in a line why not all is well, if it is not, and returns the status.
+func (r *runner) verdict(ctx context.Context, done result, err error) int {
+	failed := len(done.failures.lines)
+	switch {
+	case ctx.Err() != nil:
+		return complain(r.stderr, statusInterrupted,
+			fmt.Errorf("interrupted; %d of %d images were begun, and have been finished", done.end.Accepted, done.images))
+	case err != nil:
+		return complain(r.stderr, statusFailed, err)
+	case failed > 0:
+		return complain(r.stderr, statusFailed, fmt.Errorf("%d of %d images failed", failed, done.images))
+	default:
+		return statusOK
+	}
+}
