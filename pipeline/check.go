@@ -23,7 +23,7 @@ type plan struct {
 	faults []error
 }
 
-func (p *plan) fault(part, format string, args ...any) {
+func (p *plan) faultf(part, format string, args ...any) {
 	p.faults = append(p.faults, &Fault{p.name, part, fmt.Sprintf(format, args...)})
 }
 
@@ -32,7 +32,7 @@ func (p *plan) sort(parts []Part) {
 	for i, x := range parts {
 		switch x := x.(type) {
 		case nil:
-			p.fault(fmt.Sprintf("part %d", i+1), "is nil")
+			p.faultf(fmt.Sprintf("part %d", i+1), "is nil")
 		case option:
 			x(&p.set)
 		case wire:
@@ -42,7 +42,7 @@ func (p *plan) sort(parts []Part) {
 				p.stages = append(p.stages, c)
 				continue
 			}
-			p.fault(fmt.Sprintf("part %d", i+1), "is a stage that was not made with stage.New or stage.Each")
+			p.faultf(fmt.Sprintf("part %d", i+1), "is a stage that was not made with stage.New or stage.Each")
 		}
 	}
 }
@@ -50,7 +50,7 @@ func (p *plan) sort(parts []Part) {
 // check finds all that is wrong.
 func (p *plan) check() error {
 	if p.name == "" {
-		p.fault("New", "a pipeline needs a name")
+		p.faultf("New", "a pipeline needs a name")
 	}
 	p.checkOptions()
 	p.checkStages()
@@ -60,40 +60,40 @@ func (p *plan) check() error {
 
 func (p *plan) checkOptions() {
 	if p.set.policy == nil {
-		p.fault("Control", "the policy is nil")
+		p.faultf("Control", "the policy is nil")
 	} else if err := p.set.policy.Check(); err != nil {
-		p.fault("Control", "%v", err)
+		p.faultf("Control", "%v", err)
 	}
 	if p.set.log == nil {
-		p.fault("Logger", "the logger is nil")
+		p.faultf("Logger", "the logger is nil")
 	}
 	if p.set.strategy > supervisor.OneForAll {
-		p.fault("Supervise", "no such strategy: %d", p.set.strategy)
+		p.faultf("Supervise", "no such strategy: %d", p.set.strategy)
 	}
 	in := p.set.intensity
 	if in.Restarts < 0 || in.Within < 0 || in.Restarts > 0 && in.Within == 0 {
-		p.fault("Intensity", "%d restarts within %v: needs a number and a period, neither negative", in.Restarts, in.Within)
+		p.faultf("Intensity", "%d restarts within %v: needs a number and a period, neither negative", in.Restarts, in.Within)
 	}
 	if p.set.drain < 0 {
-		p.fault("DrainTimeout", "%v must not be negative", p.set.drain)
+		p.faultf("DrainTimeout", "%v must not be negative", p.set.drain)
 	}
 	if p.set.grace < 0 {
-		p.fault("Grace", "%v must not be negative", p.set.grace)
+		p.faultf("Grace", "%v must not be negative", p.set.grace)
 	}
 }
 
 func (p *plan) checkStages() {
 	if len(p.stages) == 0 {
-		p.fault("New", "a pipeline needs at least one stage")
+		p.faultf("New", "a pipeline needs at least one stage")
 	}
 	names := map[string]bool{}
 	for i, c := range p.stages {
 		if slices.Contains(p.stages[:i], c) {
-			p.fault(stageName(c), "is given twice")
+			p.faultf(stageName(c), "is given twice")
 			continue
 		}
 		if names[c.Name()] && c.Name() != "" {
-			p.fault(stageName(c), "there is another stage of that name")
+			p.faultf(stageName(c), "there is another stage of that name")
 		}
 		names[c.Name()] = true
 		p.faults = append(p.faults, c.Faults()...)
@@ -107,19 +107,19 @@ func (p *plan) checkWires() {
 	for i, w := range p.wires {
 		part := fmt.Sprintf("wire %d", i+1)
 		if w.port == nil {
-			p.fault(part, "the port is nil")
+			p.faultf(part, "the port is nil")
 			continue
 		}
 		part = fmt.Sprintf("port %q", w.port.Name())
 		switch {
 		case w.to == nil:
-			p.fault(part, "is wired to a stage that is nil")
+			p.faultf(part, "is wired to a stage that is nil")
 		case !slices.Contains(p.stages, w.to):
-			p.fault(part, "is wired to stage %q, which is not part of this pipeline", w.to.Name())
+			p.faultf(part, "is wired to stage %q, which is not part of this pipeline", w.to.Name())
 		case wired[w.port] || w.port.Wired():
-			p.fault(part, "is wired twice")
+			p.faultf(part, "is wired twice")
 		case p.owner(w.port) == nil:
-			p.fault(part, "no stage declares it; add stage.Out to the stage that forwards to it")
+			p.faultf(part, "no stage declares it; add stage.Out to the stage that forwards to it")
 		}
 		wired[w.port] = true
 	}
@@ -136,9 +136,9 @@ func (p *plan) checkOuts(c *stage.Core, wired map[behaviour.Outlet]bool) {
 			continue
 		}
 		if !port.Wired() {
-			p.fault(stageName(c), "port %q is not wired; add pipeline.Wire", port.Name())
+			p.faultf(stageName(c), "port %q is not wired; add pipeline.Wire", port.Name())
 		} else if p.index(port.Inlet()) < 0 {
-			p.fault(stageName(c), "port %q leads to %q, which is not part of this pipeline", port.Name(), port.Inlet().Name())
+			p.faultf(stageName(c), "port %q leads to %q, which is not part of this pipeline", port.Name(), port.Inlet().Name())
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (p *plan) adopt(h *room.Host) error {
 		for _, d := range p.stages[:i] {
 			d.Room().Release(h)
 		}
-		p.fault(stageName(c), "is part of another pipeline already")
+		p.faultf(stageName(c), "is part of another pipeline already")
 		return errors.Join(p.faults...)
 	}
 	for _, w := range p.wires {

@@ -71,7 +71,7 @@ func TestT14_TenPoisonCommandsLeaveTenLiveWorkersAndTenErrorAnswers(t *testing.T
 func TestACrashIsAnsweredByAFreshInstanceAndChargedToOneCommandOnly(t *testing.T) {
 	for name, crash := range map[string]func(){
 		"a panic":         func() { panic("boom") },
-		"a panic of nil":  func() { panic(nil) }, //nolint:govet // what we test
+		"a panic of nil":  func() { panic(nil) },
 		"runtime.Goexit":  runtime.Goexit,
 		"a nil reference": func() { var p *counted; p.number++ },
 	} {
@@ -219,7 +219,7 @@ func TestABrokenStageGivesUpAndRunReturnsTheStory(t *testing.T) {
 	require.Error(t, p.Err())
 	require.ErrorIs(t, s.Submit(context.Background(), 1), stage.ErrClosed)
 	atRest(t, p)
-	require.EqualValues(t, p.Snapshot().Accepted, len(letters), "every command has its letter")
+	require.Len(t, letters, int(p.Snapshot().Accepted), "every command has its letter")
 }
 
 func TestABrokenStageIsRestartedAsOftenAsIntensityAllows(t *testing.T) {

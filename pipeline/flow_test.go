@@ -179,7 +179,7 @@ func TestATicketWaitsForWhatWasEmitted(t *testing.T) {
 	for _, children := range []int{1, 256, 257, 5000} {
 		t.Run(fmt.Sprint(children, " children"), func(t *testing.T) {
 			var ended atomic.Int64
-			child := stage.New("child", fn(func(_ context.Context, cmd int) behaviour.Outcome {
+			child := stage.New("child", fn(func(context.Context, int) behaviour.Outcome {
 				ended.Add(1)
 				return behaviour.OK("a child's result is not the ticket's")
 			}), stage.Capacity(16))
@@ -473,6 +473,7 @@ type batch struct {
 }
 
 func (b *batch) HandleCommand(context.Context, int) behaviour.Outcome { panic("not for single ones") }
+
 func (b *batch) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
 	b.sizes <- len(cmds)
 	outcomes := make([]behaviour.Outcome, len(cmds))

@@ -121,17 +121,18 @@ func (p *Pipeline) Start(ctx context.Context) error {
 func (p *Pipeline) launch(ctx context.Context, env stage.Env) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.halt, func() { cancel(context.Cause(p.halt)) })()
-	// A behaviour's Start gets the handlers' context, which does not end with
-	// ctx, unless it ends now.
-	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
+	defer context.AfterFunc(p.halt, func() { cancel(context.Cause(p.halt)) })() //nolint:contextcheck // two contexts end this one
+	// A behaviour's Start gets the handlers' context. That does not end with
+	// ctx, but while the pipeline is starting.
+	unhook := context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })
 	tree, err := supervisor.Start(ctx, env.System, p.spec(env))
+	ended := !unhook()
 	if err != nil {
 		return err
 	}
-	if !p.open(tree) {
+	if ended || !p.open(tree) {
 		tree.Stop()
-		return context.Cause(p.halt)
+		return cmp.Or(context.Cause(ctx), ErrStopped)
 	}
 	return nil
 }
@@ -215,7 +216,7 @@ func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 	p.fail(e)
 	p.set.log.Error("pipeline gave up", "reason", e)
 	p.hasten()
-	go func() { _ = p.Stop(context.Background()) }()
+	go func() { _ = p.Stop(p.halt) }() // whoever asks gets the result from Stop
 }
 
 // fail notes why the pipeline cannot go on.
@@ -283,7 +284,7 @@ func (p *Pipeline) close() {
 // first, and end its patience with their own.
 func (p *Pipeline) Stop(ctx context.Context) error {
 	if p.begin() {
-		go p.end()
+		go p.end() //nolint:gosec,contextcheck // the end belongs to the pipeline; a caller's ctx only hastens it
 	}
 	select {
 	case <-p.stopped:
@@ -313,6 +314,7 @@ func (p *Pipeline) begin() bool {
 	case made:
 		p.state = stopped
 		close(p.stopped)
+	case stopping, stopped:
 	}
 	return false
 }

@@ -18,8 +18,7 @@ func (p *Pipeline) ended(end room.End) {
 		Pipeline: p.name, Stage: end.Room.Name(), Command: end.Cmd, Reason: stage.Reason(end.Reason),
 		Err: end.Err, Attempts: end.Tries, At: time.Now(),
 	}
-	var crash *stage.CrashError
-	if errors.As(end.Err, &crash) {
+	if crash, ok := errors.AsType[*stage.CrashError](end.Err); ok {
 		letter.Stack = crash.Stack
 	}
 	if len(p.set.letters) == 0 {

@@ -18,7 +18,7 @@ import (
 //	go test -run '^$' -bench Line -count 10 ./stage | tee line.txt && benchstat -col /by line.txt
 const hops = 5
 
-type parcel struct{ weight int }
+type parcel struct{ _ int }
 
 func BenchmarkLine(b *testing.B) {
 	b.Run("by=golda", benchStages)
@@ -90,7 +90,7 @@ func benchChannels(b *testing.B) {
 		})
 	}
 	wg.Go(func() {
-		for range next { //nolint:revive // the end of the line takes all and keeps nothing
+		for range next { // the end of the line takes all and keeps nothing
 		}
 	})
 	cmd := &parcel{}

@@ -42,8 +42,8 @@ type CrashError = worker.CrashError
 // Crashed reports whether an error is, or wraps, a crash. As [RetryPolicy].If it
 // has crashes tried again, but not errors.
 func Crashed(err error) bool {
-	var crash *CrashError
-	return errors.As(err, &crash)
+	_, ok := errors.AsType[*CrashError](err)
+	return ok
 }
 
 // Stage is a stage for commands of type C. Its methods may be called by

@@ -65,7 +65,8 @@ func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
 }
 
 func (w warnings) WithAttrs(as []slog.Attr) slog.Handler { return warnings{w.Handler.WithAttrs(as)} }
-func (w warnings) WithGroup(name string) slog.Handler    { return warnings{w.Handler.WithGroup(name)} }
+
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
 
 // Spawner starts actors: a system's root, or the context of a parent.
 type Spawner interface {
