@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"runtime"
 	"sync"
 	"time"
@@ -49,6 +50,9 @@ type clerk struct {
 	next       *time.Timer
 }
 
+// afterPanic is when a policy is asked again that panicked before it had said when.
+const afterPanic = time.Second
+
 type tick struct{}
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
@@ -91,6 +95,7 @@ func (c *clerk) ask(kind controller.EventKind) {
 	if err := controller.Ask(c.controller, controller.Event{Kind: kind}, s, &c.decisions); err != nil {
 		p.set.log.Error("policy panicked; its last decisions stay",
 			"policy", p.set.policy.Name(), "error", err)
+		c.every = cmp.Or(c.every, afterPanic)
 		return
 	}
 	if kind == controller.EventStop {

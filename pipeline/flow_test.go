@@ -446,6 +446,29 @@ func TestERLDAScalesAStageUpAndDownInItsOwnTime(t *testing.T) {
 	})
 }
 
+// shy is a policy that panics when it is first asked.
+type shy struct{ asked *atomic.Int64 }
+
+func (s shy) Name() string               { return "shy" }
+func (s shy) Check() error               { return nil }
+func (s shy) New() controller.Controller { return s }
+func (s shy) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+	if s.asked.Add(1) == 1 {
+		panic("at the start")
+	}
+	d.Every(time.Hour)
+}
+
+func TestAPolicyThatPanicsAtTheStartIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(shy{&asked}))
+		time.Sleep(2 * time.Second)
+		require.EqualValues(t, 2, asked.Load())
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
 func TestAPolicyThatPanicsChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
