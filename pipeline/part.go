@@ -25,6 +25,7 @@ const (
 	// DefaultGrace is how long workers may take to end when their contexts
 	// have ended.
 	DefaultGrace = time.Second
+	leastGrace   = 100 * time.Millisecond
 )
 
 // settings are a pipeline's options.
@@ -100,7 +101,8 @@ func DrainTimeout(d time.Duration) Part { return option(func(s *settings) { s.dr
 
 // Grace sets how long workers may take to end when the pipeline stops hard and
 // their contexts have ended. Who takes longer is named in the [*StopError] and
-// abandoned. The default is [DefaultGrace].
+// abandoned. The default is [DefaultGrace]; less than 100 ms is taken for 100 ms,
+// since even idle workers need a moment.
 func Grace(d time.Duration) Part { return option(func(s *settings) { s.grace = d }) }
 
 // wire is a part that leads a port to a stage.

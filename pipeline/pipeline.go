@@ -189,10 +189,11 @@ func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 		},
 		GaveUp: p.giveUp,
 	}
+	grace := max(p.set.grace, leastGrace)
 	for _, c := range slices.Backward(p.stages) {
-		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: p.set.grace})
+		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: grace})
 	}
-	spec.Children = append(spec.Children, supervisor.Child{Name: "controller", Spawn: p.desk.spawn, Patience: p.set.grace})
+	spec.Children = append(spec.Children, supervisor.Child{Name: "controller", Spawn: p.desk.spawn, Patience: grace})
 	return spec
 }
 
@@ -330,19 +331,22 @@ func (p *Pipeline) end() {
 		}
 	}
 	left := p.tree.Stop()
-	p.hush.rest(p.set.log)
 	for _, c := range p.stages {
 		c.ShutDoor()
+		if err != nil {
+			c.Sweep()
+		}
 		if slices.Contains(left, c.Name()) {
 			stuck = append(stuck, c.AtWork()...)
 		}
 	}
 	p.cancel(ErrStopped)
+	p.hush.rest(p.set.log)
 	if err == nil && len(left) == 0 {
 		p.finish(nil)
 		return
 	}
-	report := &StopError{Pipeline: p.name, Stuck: stuck}
+	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck}
 	errors.As(err, &report.Drain)
 	p.finish(report)
 }
@@ -409,20 +413,26 @@ type StopError struct {
 	// Drain tells what was not done in time and has been dead-lettered; nil if
 	// all was done.
 	Drain *DrainError
-	// Stuck are the workers that did not end within the grace, and have been
-	// abandoned.
+	// Left are the names of the stages that did not end within the grace, and
+	// have been abandoned.
+	Left []string
+	// Stuck are their workers that were still at a command. A stage that is left
+	// with none was held up by something else, such as an instance's Stop.
 	Stuck []stage.Stuck
 }
 
-// Error tells both.
+// Error tells all of it.
 func (e *StopError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pipeline %q: stopped hard", e.Pipeline)
 	if e.Drain != nil {
 		fmt.Fprintf(&b, ": %v", e.Drain)
 	}
+	for _, name := range e.Left {
+		fmt.Fprintf(&b, "; %q would not stop and was abandoned", name)
+	}
 	for _, s := range e.Stuck {
-		fmt.Fprintf(&b, "; a worker of stage %q would not stop: at its command for %v", s.Stage, s.For.Round(time.Millisecond))
+		fmt.Fprintf(&b, "; a worker of stage %q is still at its command, for %v", s.Stage, s.For.Round(time.Millisecond))
 	}
 	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/worker"
 )
 
 // ended is told by the rooms of every command that ended without an answer.
@@ -31,14 +32,11 @@ func (p *Pipeline) ended(end room.End) {
 	}
 }
 
-// deliver calls a subscriber, who may panic for all the pipeline cares.
+// deliver calls a subscriber, who may crash for all the pipeline cares.
 func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
-	defer func() {
-		if v := recover(); v != nil {
-			p.set.log.Error("dead-letter subscriber panicked", "panic", fmt.Sprint(v))
-		}
-	}()
-	f(letter)
+	if err := worker.Guard(letter.Stage, func() error { f(letter); return nil }); err != nil {
+		p.set.log.Error("dead-letter subscriber crashed", "error", err)
+	}
 }
 
 // failed is told by the rooms of every error that no ticket waits for.

@@ -133,6 +133,32 @@ func (c *Core) slot() *worker.Worker {
 	return empty
 }
 
+// vacant calls do for each slot that no actor is in.
+func (c *Core) vacant(do func(*worker.Worker)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.slots {
+		if w.Claim() {
+			do(w)
+			w.Unclaim()
+		}
+	}
+}
+
+// loaded counts the slots that were left with something to hand over.
+func (c *Core) loaded() (n int) {
+	c.vacant(func(w *worker.Worker) {
+		if w.Loaded() {
+			n++
+		}
+	})
+	return n
+}
+
+// Sweep hands over what is left in slots that nobody will fill again. It is
+// called when all rooms are halted: they take everything, and end it.
+func (c *Core) Sweep() { c.vacant((*worker.Worker).Unload) }
+
 // Stuck is a worker that is at work.
 type Stuck struct {
 	Stage string

@@ -108,7 +108,10 @@ func (k *keeper) start(ctx act.Context) {
 		}
 		k.lent = true
 	}
-	k.hired = k.core.Want()
+	k.core.room.Muster()
+	// Those who held commands when the stage broke are all called back, even if
+	// fewer are wanted now; some leave when they have handed over.
+	k.hired = max(k.core.Want(), k.core.loaded())
 	k.awaited = k.hired
 	for range k.hired {
 		k.hire(ctx, k.core.slot(), false)

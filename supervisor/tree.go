@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,10 +107,9 @@ func (ready) IgnoreDeadLetterLogging() {}
 
 // kid is a child as the supervisor sees it.
 type kid struct {
-	pid    *act.PID // nil if there is no incarnation
-	due    bool     // is to be started
-	going  bool     // is to be stopped
-	reason error    // why it failed
+	pid   *act.PID // nil if there is no incarnation
+	due   bool     // is to be started
+	going bool     // is to be stopped
 }
 
 // keeper is the supervisor's actor. It takes one step at a time, starting or
@@ -120,7 +120,7 @@ type keeper struct {
 	kids     []kid
 	restarts []time.Time
 	up       bool  // all children were ready once
-	broken   error // a child could not start at first
+	broken   error // why the children could not all start at first
 	ending   bool
 	gaveUp   bool
 
@@ -146,7 +146,12 @@ func (k *keeper) Receive(ctx act.Context) {
 		k.end(ctx)
 	case *act.Terminated:
 		k.gone(ctx, m.Who)
+	case *act.Stopping:
+		k.ending = true // told by us, or killed from outside: nobody is started any more
 	case *act.Stopped:
+		if !k.up {
+			k.tree.started <- cmp.Or(k.broken, ErrKilled)
+		}
 		close(k.tree.stopped)
 	}
 }
@@ -171,9 +176,13 @@ func (k *keeper) find(pid *act.PID) int {
 
 // failed decides who is restarted because child i failed.
 func (k *keeper) failed(ctx act.Context, i int, reason error) {
-	k.kids[i].reason = reason
-	if !k.up || k.ending || k.gaveUp || k.kids[i].going {
-		return // it will be stopped anyway, or could not start and has said so
+	if k.ending || k.gaveUp || k.kids[i].going {
+		return // it will be stopped anyway
+	}
+	if !k.up {
+		k.broken = fmt.Errorf("%s: %w", k.spec.Children[i].Name, reason)
+		k.end(ctx)
+		return
 	}
 	var many bool
 	k.restarts, many = k.spec.Intensity.add(k.restarts, time.Now())
@@ -205,15 +214,12 @@ func (k *keeper) step(ctx act.Context) {
 		}
 		i := slices.IndexFunc(k.kids, func(c kid) bool { return c.due })
 		switch {
-		case i >= 0 && !k.ending:
+		case k.ending:
+			k.busy = true
+			ctx.Stop(ctx.Self())
+		case i >= 0 && !k.gaveUp:
 			k.begin(i)
 			k.startChild(ctx, i)
-		case k.ending:
-			if !k.up {
-				k.tree.started <- k.broken
-			}
-			ctx.Stop(ctx.Self())
-			k.busy = true
 		default:
 			if !k.up {
 				k.up = true
@@ -242,12 +248,27 @@ func (k *keeper) startChild(ctx act.Context, i int) {
 	k.kids[i].due = false
 	turn, self, root := k.turn, ctx.Self(), ctx.ActorSystem().Root
 	name := act.Unique(ctx.ActorSystem(), k.spec.Children[i].Name)
-	pid, err := k.spec.Children[i].Spawn(ctx, name, func(err error) { root.Send(self, ready{turn, err}) })
+	pid, err := k.spawn(ctx, i, name, func(err error) { root.Send(self, ready{turn, err}) })
 	if err != nil {
 		root.Send(self, ready{turn, err})
 		return
 	}
 	k.kids[i].pid = pid
+}
+
+// spawn calls a child's Spawn. It is foreign code in the supervisor's own
+// goroutine, so a panic in it is an error like any other.
+func (k *keeper) spawn(ctx act.Context, i int, name string, ready func(error)) (pid *act.PID, err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case error:
+			err = fmt.Errorf("panic in Spawn: %w", v)
+		default:
+			err = fmt.Errorf("panic in Spawn: %v", v)
+		}
+	}()
+	return k.spec.Children[i].Spawn(ctx, name, ready)
 }
 
 func (k *keeper) stopChild(ctx act.Context, i int) {
@@ -262,14 +283,8 @@ func (k *keeper) ready(ctx act.Context, m ready) {
 		return
 	}
 	k.busy = false
-	switch {
-	case m.err == nil:
-	case k.up:
+	if m.err != nil {
 		k.failed(ctx, k.at, m.err)
-	default:
-		k.broken = m.err
-		k.end(ctx)
-		return
 	}
 	k.step(ctx)
 }
@@ -289,14 +304,8 @@ func (k *keeper) gone(ctx act.Context, who *act.PID) {
 			k.limit.Stop()
 		}
 	}
-	switch {
-	case expected:
-	case k.up:
+	if !expected {
 		k.failed(ctx, i, ErrKilled)
-	default:
-		k.broken = fmt.Errorf("%s: %w", k.spec.Children[i].Name, ErrKilled)
-		k.end(ctx)
-		return
 	}
 	k.step(ctx)
 }

@@ -97,7 +97,7 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 }
 
 // retries asks the stage's policy whether an error is worth another try. The
-// policy is a user's function; if it panics the answer is no.
+// policy is a user's function; if it crashes the answer is no.
 func (w *Worker) retries(err error) (yes bool) {
 	switch {
 	case w.stage.Room.Config().Retry.Attempts < 2:
@@ -105,21 +105,21 @@ func (w *Worker) retries(err error) (yes bool) {
 	case w.stage.RetryIf == nil:
 		return true
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			w.stage.Log.Error("retry condition panicked", "stage", w.stage.Room.Name(), "panic", fmt.Sprint(v))
-			yes = false
-		}
-	}()
-	return w.stage.RetryIf(err)
+	if crash := w.guard(func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
+		w.stage.Log.Error("retry condition crashed", "stage", w.stage.Room.Name(), "error", crash)
+		return false
+	}
+	return yes
 }
 
-// guard runs a piece of a user's code that is not a handler, Start or Stop, in
-// a goroutine of its own, so that nothing it does can hurt the actor.
+// guard runs a piece of a user's code that is not a handler: Start, Stop, a
+// condition.
 func (w *Worker) guard(f func() error) error { return Guard(w.stage.Room.Name(), f) }
 
-// Guard runs f and returns its error, or a [*CrashError] if it panicked or
-// ended its goroutine.
+// Guard runs a piece of a user's code in a goroutine of its own, so that nothing it
+// does, not even runtime.Goexit, can hurt the caller, and returns its error, or a
+// [*CrashError] if it panicked or ended its goroutine. It is not for handlers,
+// which are too many for a goroutine each.
 func Guard(stage string, f func() error) (err error) {
 	ended := make(chan error, 1)
 	go func() {

@@ -128,12 +128,16 @@ func (w *Worker) handOver(out *outlet, park bool) bool {
 	if len(out.items) == 0 {
 		return true
 	}
-	n := out.room.Hand(&w.Seat, out.items, out.back, park)
+	w.shift(out, out.room.Hand(&w.Seat, out.items, out.back, park))
+	return len(out.items) == 0
+}
+
+// shift takes the first n commands, which have gone, out of an outlet.
+func (w *Worker) shift(out *outlet, n int) {
 	w.loaded -= n
 	rest := copy(out.items, out.items[n:])
 	clear(out.items[rest:])
 	out.items = out.items[:rest]
-	return rest == 0
 }
 
 // send puts the emitted commands of a successful try on their way.
@@ -208,7 +212,9 @@ func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 
 // sendNow sends what is held, and then one command more.
 func (w *Worker) sendNow(ctx context.Context, out *outlet, cmd any) error {
-	w.deliver(false) // what earlier commands of the batch forwarded goes first
+	if err := w.clear(ctx, out); err != nil {
+		return err
+	}
 	for i, m := range w.emits {
 		if err := w.sendOne(ctx, m); err != nil {
 			w.emits = append(w.emits[:0], w.emits[i:]...)
@@ -218,6 +224,20 @@ func (w *Worker) sendNow(ctx context.Context, out *outlet, cmd any) error {
 	clear(w.emits)
 	w.emits = w.emits[:0]
 	return w.sendOne(ctx, emission{out, cmd})
+}
+
+// clear waits until what earlier commands of the batch forwarded the same way has
+// gone: what is emitted now must not overtake it.
+func (w *Worker) clear(ctx context.Context, out *outlet) error {
+	w.deliver(false)
+	for len(out.items) > 0 {
+		if err := out.room.Reserve(ctx, out.back); err != nil {
+			return err
+		}
+		out.room.Take(out.items[0])
+		w.shift(out, 1)
+	}
+	return nil
 }
 
 // sendOne waits for a seat, counts the command as emitted and seats it. In

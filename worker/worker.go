@@ -118,6 +118,10 @@ func (w *Worker) Claim() bool { return w.claimed.CompareAndSwap(false, true) }
 // Unclaim gives the slot back, when its actor has ended.
 func (w *Worker) Unclaim() { w.claimed.Store(false) }
 
+// Unload hands over what the last actor left behind, as far as there is room. It
+// is for the stage, when the slot is claimed.
+func (w *Worker) Unload() { w.deliver(false) }
+
 // Busy returns how long the worker has been at its present batch, 0 if it has
 // none. Anybody may ask.
 func (w *Worker) Busy() time.Duration {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
 )
@@ -172,11 +173,11 @@ func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
 		return r.turnAway(es)
 	}
 	taken := len(es)
-	promised := r.redeem(s)
+	place, known := r.unpark(s)
 	switch {
 	case back:
-	case r.cfg.Overflow == Wait && len(r.blocked) > 0:
-		taken = min(taken, promised) // others were here before
+	case place > 0:
+		taken = 0 // others were here before
 	default:
 		taken = min(taken, max(r.free(), 0))
 	}
@@ -187,8 +188,9 @@ func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
 		victims = r.dropAll(es[taken:])
 		taken = len(es)
 	}
-	if taken < len(es) && park {
-		r.park(s, len(es)-taken, promised > 0)
+	if taken < len(es) && (park || known) {
+		r.blocked = slices.Insert(r.blocked, place, parked{s, len(es) - taken})
+		s.ready.Store(!park)
 	}
 	idle := r.rouse()
 	r.mu.Unlock()

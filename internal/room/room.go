@@ -276,28 +276,23 @@ func (r *Room) promise(n int) *Seat {
 	return s
 }
 
-// redeem gives a worker the seats that it was promised, if it was: they are free
-// now, and the caller, who has the lock, takes them at once.
-func (r *Room) redeem(s *Seat) (n int) {
-	for i, p := range r.promises {
-		if p.seat == s {
-			r.promises = slices.Delete(r.promises, i, i+1)
-			r.reserved -= p.n
-			return p.n
-		}
+// unpark takes a worker out of the line, and gives it the seats that it was
+// promised, if it was: they are free now, and the caller, who has the lock, takes
+// them at once. Place is where in the line it belongs if it has to wait on: first
+// if it was promised seats; where it was, if it comes without having been woken, as
+// a new actor in an old slot does; behind all others if it was not known here.
+func (r *Room) unpark(s *Seat) (place int, known bool) {
+	is := func(p parked) bool { return p.seat == s }
+	if i := slices.IndexFunc(r.promises, is); i >= 0 {
+		r.reserved -= r.promises[i].n
+		r.promises = slices.Delete(r.promises, i, i+1)
+		return 0, true
 	}
-	return 0
-}
-
-// park has a worker wait for room: behind the others, or, if it was promised
-// seats and they were too few, before them.
-func (r *Room) park(s *Seat, n int, first bool) {
-	s.ready.Store(false)
-	if first {
-		r.blocked = slices.Insert(r.blocked, 0, parked{s, n})
-		return
+	if i := slices.IndexFunc(r.blocked, is); i >= 0 {
+		r.blocked = slices.Delete(r.blocked, i, i+1)
+		return i, true
 	}
-	r.blocked = append(r.blocked, parked{s, n})
+	return len(r.blocked), false
 }
 
 // takeBlocked sends all parked workers on their way; the room is halted.

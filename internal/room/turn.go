@@ -310,6 +310,15 @@ func (r *Room) Streak() int {
 	return r.c.streak
 }
 
+// Muster forgets what the workers of a stage that broke had still to do and had
+// done wrong: requests to leave, and the streak of their crashes. It is called
+// when none of them is left.
+func (r *Room) Muster() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.excess, r.c.streak = 0, 0
+}
+
 // Shrink asks n workers to leave: idle ones at once, others when they have
 // finished what they hold.
 func (r *Room) Shrink(n int) {

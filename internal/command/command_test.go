@@ -1,0 +1,125 @@
+package command
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestATicketTellsTheResultOfItsCommand(t *testing.T) {
+	ticket := NewTicket(nil)
+	require.Nil(t, ticket.Result())
+	require.NoError(t, ticket.Err())
+	ticket.Settle(false, 7, nil)
+	<-ticket.Done()
+	require.Equal(t, 7, ticket.Result())
+	require.NoError(t, ticket.Err())
+}
+
+func TestATicketTellsNothingBeforeTheEnd(t *testing.T) {
+	ticket := NewTicket(nil)
+	ticket.Join()
+	ticket.Settle(false, 7, nil)
+	ticket.Join()
+	ticket.Settle(true, 8, errors.New("child"))
+	select {
+	case <-ticket.Done():
+		t.Fatal("told too early")
+	default:
+	}
+	require.Nil(t, ticket.Result())
+	require.NoError(t, ticket.Err())
+	ticket.Settle(true, nil, nil)
+	<-ticket.Done()
+	require.Equal(t, 7, ticket.Result(), "a child's result is not the ticket's")
+	require.EqualError(t, ticket.Err(), "child")
+}
+
+func TestTheFirstErrorIsTheTickets(t *testing.T) {
+	ticket := NewTicket(nil)
+	ticket.Join()
+	ticket.Join()
+	ticket.Settle(true, nil, errors.New("first"))
+	ticket.Settle(false, nil, errors.New("second"))
+	ticket.Settle(true, nil, errors.New("third"))
+	require.EqualError(t, ticket.Err(), "first")
+}
+
+func TestNobodysTicketMayBeSettledAndJoined(t *testing.T) {
+	var ticket *Ticket
+	ticket.Join()
+	ticket.Settle(false, 1, nil)
+	ticket.Settle(true, nil, errors.New("unheard"))
+}
+
+// Children are joined by children and settled at once, and whoever is last tells
+// it, once, when all is known.
+func TestATicketOfManyChildrenEndsOnceHoweverTheyCross(t *testing.T) {
+	rounds := 3000
+	if testing.Short() {
+		rounds = 300
+	}
+	for round := range rounds {
+		const children, grandchildren = 8, 4
+		var told atomic.Int32
+		var result any
+		var failure error
+		boom := errors.New("boom")
+		ticket := NewTicket(func(r any, err error) {
+			told.Add(1)
+			result, failure = r, err
+		})
+		fails := round%2 == 0
+		var wg sync.WaitGroup
+		for i := range children {
+			ticket.Join()
+			wg.Go(func() {
+				for range grandchildren {
+					ticket.Join()
+					wg.Go(func() { ticket.Settle(true, "never", nil) })
+				}
+				if fails && i%3 == 0 {
+					ticket.Settle(true, nil, boom)
+				} else {
+					ticket.Settle(true, i, nil)
+				}
+			})
+		}
+		wg.Go(func() { ticket.Settle(false, round, nil) })
+		<-ticket.Done()
+		require.Equal(t, round, ticket.Result())
+		wg.Wait()
+		require.EqualValues(t, 1, told.Load())
+		require.Equal(t, round, result)
+		if fails {
+			require.Same(t, boom, failure)
+			require.Same(t, boom, ticket.Err())
+		} else {
+			require.NoError(t, failure)
+			require.NoError(t, ticket.Err())
+		}
+	}
+}
+
+func TestAWaiterSeesTheResultAndOneErrorForGood(t *testing.T) {
+	for range 1000 {
+		ticket := NewTicket(nil)
+		ticket.Join()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				<-ticket.Done()
+				first := ticket.Err()
+				require.Error(t, first)
+				require.Same(t, first, ticket.Err())
+				require.Nil(t, ticket.Result())
+			})
+		}
+		wg.Go(func() { ticket.Settle(true, nil, errors.New("a")) })
+		wg.Go(func() { ticket.Settle(false, nil, errors.New("b")) })
+		wg.Wait()
+	}
+}

@@ -1,0 +1,227 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// system is made once: it is dear.
+var system = act.NewSystem(slog.New(slog.DiscardHandler))
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errBoom = errors.New("boom")
+
+// diary is what happened, in order.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) write(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, line)
+}
+
+// read returns what was written since it was read last.
+func (d *diary) read() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lines := d.lines
+	d.lines = nil
+	return lines
+}
+
+func (d *diary) count(line string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+// script says how the incarnations of a child behave; the last line goes for
+// all that follow.
+type script struct {
+	startTakes time.Duration // until it is ready, in its own time
+	startFails error
+	spawnFails error
+	mute       bool          // never says that it is ready
+	dies       bool          // panics in Started, and says nothing
+	stopTakes  time.Duration // it is held up for so long when it stops
+	stuck      chan struct{} // it is held up until this is closed when it stops
+}
+
+// child is a tiny actor that writes to the diary, and its recipe.
+type child struct {
+	name     string
+	book     *diary
+	patience time.Duration
+	scripts  []script
+
+	mu   sync.Mutex
+	born int
+	pid  *act.PID
+}
+
+func (c *child) script() script {
+	if len(c.scripts) == 0 {
+		return script{}
+	}
+	return c.scripts[min(c.born, len(c.scripts))-1]
+}
+
+func (c *child) spec() supervisor.Child {
+	patience := c.patience
+	if patience == 0 {
+		patience = time.Hour
+	}
+	return supervisor.Child{Name: c.name, Spawn: c.spawn, Patience: patience}
+}
+
+func (c *child) spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.born++
+	s := c.script()
+	if s.spawnFails != nil {
+		c.book.write("cannot spawn " + c.name)
+		return nil, s.spawnFails
+	}
+	pid, err := act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
+		return &tiny{name: c.name, book: c.book, script: s, ready: ready}
+	})
+	c.pid = pid
+	return pid, err
+}
+
+func (c *child) PID() *act.PID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid
+}
+
+type boom struct{}
+type fail struct{}
+
+func (boom) IgnoreDeadLetterLogging() {}
+func (fail) IgnoreDeadLetterLogging() {}
+
+func (c *child) panics()   { system.Root.Send(c.PID(), boom{}) }
+func (c *child) fails()    { system.Root.Send(c.PID(), fail{}) }
+func (c *child) isKilled() { system.Root.Stop(c.PID()) }
+
+type tiny struct {
+	name   string
+	book   *diary
+	script script
+	ready  func(error)
+}
+
+func (a *tiny) Receive(ctx act.Context) {
+	switch ctx.Message().(type) {
+	case *act.Started:
+		a.start()
+	case boom:
+		panic(errBoom)
+	case fail:
+		act.Fail(ctx, errBoom)
+	case *act.Stopping:
+		a.book.write("stop " + a.name)
+		if a.script.stuck != nil {
+			<-a.script.stuck
+		}
+		time.Sleep(a.script.stopTakes)
+	case *act.Stopped:
+		a.book.write(a.name + " is gone")
+	}
+}
+
+func (a *tiny) start() {
+	a.book.write("start " + a.name)
+	switch {
+	case a.script.mute:
+	case a.script.dies:
+		panic(errBoom)
+	case a.script.startTakes > 0:
+		time.AfterFunc(a.script.startTakes, a.answer)
+	default:
+		a.answer()
+	}
+}
+
+func (a *tiny) answer() {
+	if a.script.startFails != nil {
+		a.book.write(a.name + " cannot")
+	} else {
+		a.book.write(a.name + " is up")
+	}
+	a.ready(a.script.startFails)
+}
+
+// house is a tree under test.
+type house struct {
+	book diary
+	kids []*child
+	spec supervisor.Spec
+
+	mu     sync.Mutex
+	gaveUp []*supervisor.EscalationError
+}
+
+func newHouse(strategy supervisor.Strategy, in supervisor.Intensity, names ...string) *house {
+	h := &house{spec: supervisor.Spec{
+		Name: act.Unique(system, "house"), Strategy: strategy, Intensity: in,
+	}}
+	h.spec.Restarted = func(child string, reason error) {
+		switch {
+		case errors.Is(reason, errBoom):
+			h.book.write("restart " + child + ": boom")
+		case errors.Is(reason, supervisor.ErrKilled):
+			h.book.write("restart " + child + ": killed")
+		default:
+			h.book.write("restart " + child + ": " + reason.Error())
+		}
+	}
+	h.spec.GaveUp = func(e *supervisor.EscalationError) {
+		h.book.write("gave up on " + e.Child)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.gaveUp = append(h.gaveUp, e)
+	}
+	for _, name := range names {
+		h.kids = append(h.kids, &child{name: name, book: &h.book})
+	}
+	return h
+}
+
+func (h *house) start(ctx context.Context) (*supervisor.Tree, error) {
+	h.spec.Children = nil
+	for _, c := range h.kids {
+		h.spec.Children = append(h.spec.Children, c.spec())
+	}
+	return supervisor.Start(ctx, system, h.spec)
+}
+
+func (h *house) escalations() []*supervisor.EscalationError {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.gaveUp)
+}
+
+// long is an intensity that is never used up.
+var long = supervisor.Intensity{Restarts: 1 << 30, Within: time.Hour}
