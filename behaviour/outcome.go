@@ -48,15 +48,12 @@ type Outcome struct {
 	value any // the result, the command that goes on, or the reason
 }
 
-var (
-	done   = NewInlet("ok", nil)
-	failed = NewInlet("error", nil)
-)
+var done, failed Inlet
 
 // OK says that the command is done. The result, which may be nil, goes to
 // whoever waits for it.
 func OK(result any) Outcome {
-	return Outcome{next: done, value: result}
+	return Outcome{next: &done, value: result}
 }
 
 // Forward passes a command on to a stage, or to a port wired to one. It may be
@@ -83,7 +80,7 @@ func Error(reason error) Outcome {
 	if reason == nil {
 		reason = ErrNoReason
 	}
-	return Outcome{next: failed, value: reason}
+	return Outcome{next: &failed, value: reason}
 }
 
 // Kind tells which outcome it is.
@@ -91,9 +88,9 @@ func (o Outcome) Kind() Kind {
 	switch o.next {
 	case nil:
 		return KindNone
-	case done:
+	case &done:
 		return KindOK
-	case failed:
+	case &failed:
 		return KindError
 	default:
 		return KindForward
@@ -102,7 +99,7 @@ func (o Outcome) Kind() Kind {
 
 // Result returns the result given to [OK], and nil for other outcomes.
 func (o Outcome) Result() any {
-	if o.next != done {
+	if o.next != &done {
 		return nil
 	}
 	return o.value
@@ -124,13 +121,20 @@ func (o Outcome) Next() *Inlet {
 	return o.next
 }
 
+// Open takes the outcome apart: the door of a [Forward], and what any of the
+// three carries. It is for engines; [Outcome.Result], [Outcome.Command],
+// [Outcome.Next] and [Outcome.Err] read better.
+func (o Outcome) Open() (kind Kind, next *Inlet, value any) {
+	return o.Kind(), o.next, o.value
+}
+
 // Err returns the reason given to [Error], [ErrNoOutcome] for the zero
 // Outcome, and nil otherwise.
 func (o Outcome) Err() error {
 	switch o.next {
 	case nil:
 		return ErrNoOutcome
-	case failed:
+	case &failed:
 		return o.value.(error)
 	default:
 		return nil

@@ -12,12 +12,17 @@ import (
 // in was checked where it came in, by the compiler or by the door.
 type instance[C any] struct {
 	one  behaviour.Behaviour[C]
+	call behaviour.Func[C]    // one's HandleCommand, or the function that one is
 	many behaviour.Batcher[C] // nil if the behaviour is not one
 }
 
 func instanceOf[C any](b behaviour.Behaviour[C]) worker.Instance {
+	call, ok := b.(behaviour.Func[C])
+	if !ok {
+		call = b.HandleCommand
+	}
 	many, _ := b.(behaviour.Batcher[C])
-	return &instance[C]{one: b, many: many}
+	return &instance[C]{one: b, call: call, many: many}
 }
 
 // Start is the behaviour's Start, if it has one.
@@ -42,7 +47,7 @@ func (i *instance[C]) Many() bool { return i.many != nil }
 // assertion, but its zero value is.
 func (i *instance[C]) Handle(ctx context.Context, cmd any) behaviour.Outcome {
 	c, _ := cmd.(C)
-	return i.one.HandleCommand(ctx, c)
+	return i.call(ctx, c)
 }
 
 // HandleMany handles a batch. The slice is made for each batch: the behaviour

@@ -53,18 +53,22 @@ func (w *Worker) outlet(to *behaviour.Inlet) (*outlet, error) {
 	return out, nil
 }
 
-// forward puts a command on its way; it leaves at the end of the batch.
-func (w *Worker) forward(e *command.Envelope, o behaviour.Outcome) {
-	out, err := w.outlet(o.Next())
-	if err != nil {
-		w.fail(e, err)
-		return
+// forward puts a command on its way; it leaves at the end of the batch. Most
+// commands take the way that the last one took.
+func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
+	if w.last == nil || w.last.inlet != to {
+		out, err := w.outlet(to)
+		if err != nil {
+			w.fail(e, err)
+			return
+		}
+		w.last = out
 	}
 	if len(w.emits) > 0 {
 		w.send()
 	}
 	w.tally.Forwarded++
-	w.load(out, o.Command(), e.Ticket, e.Child)
+	w.load(w.last, cmd, e.Ticket, e.Child)
 }
 
 // load fills the next place in an outlet. It writes field by field: to build

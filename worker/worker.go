@@ -65,8 +65,9 @@ type Worker struct {
 	tally  room.Tally
 	emits  []emission
 	outs   []*outlet
-	loaded int  // commands in outs
-	told   bool // some of them are waited for, or emitted: book before handing over
+	last   *outlet // the one that was used last
+	loaded int     // commands in outs
+	told   bool    // some of them are waited for, or emitted: book before handing over
 }
 
 // New returns an empty slot.
@@ -226,9 +227,7 @@ func (w *Worker) work(n int) (ok bool) {
 	if w.instance.Many() {
 		w.handleMany(w.batch[:n])
 	} else {
-		for ; w.cur < n; w.cur++ {
-			w.handle(&w.batch[w.cur])
-		}
+		w.handleEach(n)
 	}
 	w.n = 0
 	w.clock(n)
@@ -253,13 +252,18 @@ func (w *Worker) clock(n int) {
 	}
 }
 
-// handle runs the behaviour on one command.
-func (w *Worker) handle(e *command.Envelope) {
-	if w.stage.Timeout > 0 {
-		w.settle(e, w.limited(e))
-		return
+// handleEach runs the behaviour on one command of the batch after the other.
+func (w *Worker) handleEach(n int) {
+	instance, ctx, batch := w.instance, w.handling, w.batch[:n]
+	for i := range batch {
+		w.cur = i
+		e := &batch[i]
+		if w.stage.Timeout > 0 {
+			w.settle(e, w.limited(e))
+			continue
+		}
+		w.settle(e, instance.Handle(ctx, e.Cmd))
 	}
-	w.settle(e, w.instance.Handle(w.handling, e.Cmd))
 }
 
 // limited runs the behaviour within the stage's time limit.
@@ -299,9 +303,10 @@ func (w *Worker) handleMany(batch []command.Envelope) {
 
 // settle does what an outcome asks for.
 func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
-	switch o.Kind() {
+	kind, next, value := o.Open()
+	switch kind {
 	case behaviour.KindForward:
-		w.forward(e, o)
+		w.forward(e, next, value)
 	case behaviour.KindOK:
 		if len(w.emits) > 0 {
 			w.send()
@@ -310,7 +315,7 @@ func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
 		if e.Ticket != nil {
 			// Whoever hears of the end may look at the accounts next.
 			w.stage.Room.Book(&w.Seat, &w.tally)
-			e.Ticket.Settle(e.Child, o.Result(), nil)
+			e.Ticket.Settle(e.Child, value, nil)
 		}
 	default:
 		w.fail(e, o.Err())
