@@ -3,6 +3,8 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -156,6 +158,28 @@ func TestASubscriberThatPanicsHurtsNobody(t *testing.T) {
 		_, err = stage.Call[int](soon(t), s, i)
 		require.NoError(t, err)
 	}
+}
+
+// broken is a log handler that panics.
+type broken struct{ slog.Handler }
+
+func (broken) Handle(context.Context, slog.Record) error { panic("logger") }
+
+func TestALoggerThatPanicsHurtsNobody(t *testing.T) {
+	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+		if cmd == 0 {
+			return behaviour.Error(errNo)
+		}
+		return poison(ctx, cmd)
+	}))
+	p := run(t, s, pipeline.Logger(slog.New(broken{slog.NewTextHandler(io.Discard, nil)})))
+	for i := range 30 {
+		require.NoError(t, s.Submit(t.Context(), i%3-1))
+	}
+	require.NoError(t, p.Drain(soon(t)))
+	require.EqualValues(t, 10, p.Snapshot().Failed)
+	require.EqualValues(t, 10, p.Snapshot().DeadLettered)
+	require.EqualValues(t, 10, p.Snapshot().Replied)
 }
 
 func TestAWaitingRetryDoesNotHoldUpTheCommandsBehindIt(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 type graph struct {
 	index map[*room.Room]int
 
+	declared [][]string // declared[a][b]: the name of a's port that leads to b
+
 	mu    sync.Mutex // guards all below
 	ahead [][]bool   // ahead[a][b]: there is a way from a to b, not back
 	back  [][]bool
@@ -28,12 +30,14 @@ func newGraph(stages []*stage.Core) *graph {
 		g.index[c.Room()] = i
 		g.ahead = append(g.ahead, make([]bool, len(stages)))
 		g.back = append(g.back, make([]bool, len(stages)))
+		g.declared = append(g.declared, make([]string, len(stages)))
 	}
 	for i, c := range stages {
 		for _, port := range c.Outs() {
 			if r, ok := port.Inlet().Room().(*room.Room); ok {
 				if j, ok := g.index[r]; ok {
 					g.way(i, j)
+					g.declared[i][j] = port.Name()
 				}
 			}
 		}
@@ -65,6 +69,27 @@ func (g *graph) way(from, to int) (back bool) {
 	}
 	g.ahead[from][to] = true
 	return false
+}
+
+// edge is a way as a drawing shows it.
+type edge struct {
+	from, to int
+	port     string // empty if a handler took the way without declaring it
+	back     bool
+}
+
+// edges returns all ways that are known by now.
+func (g *graph) edges() (all []edge) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.ahead {
+		for j := range g.ahead {
+			if g.ahead[i][j] || g.back[i][j] {
+				all = append(all, edge{i, j, g.declared[i][j], g.back[i][j]})
+			}
+		}
+	}
+	return all
 }
 
 // leads reports whether there is a way ahead from one stage to another, however

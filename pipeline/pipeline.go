@@ -33,6 +33,7 @@ type Pipeline struct {
 	stages []*stage.Core
 	rooms  []*room.Room
 	host   *room.Host
+	graph  *graph
 	desk   desk // the controller's
 	hush   hush
 
@@ -83,7 +84,8 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	if err := plan.adopt(p.host); err != nil {
 		return nil, err
 	}
-	p.host.Reach = newGraph(p.stages).reach
+	p.graph = newGraph(p.stages)
+	p.host.Reach = p.graph.reach
 	for _, c := range p.stages {
 		p.rooms = append(p.rooms, c.Room())
 	}

@@ -78,6 +78,9 @@ type flood struct {
 }
 
 func (h *hush) log(log *slog.Logger, level slog.Level, message, name string, reason stage.Reason, args ...any) {
+	// A log handler is a user's code too, and we are in the middle of a batch.
+	// What it panics with cannot be told: it is what we tell with.
+	defer func() { _ = recover() }()
 	if !log.Enabled(context.Background(), level) {
 		return
 	}

@@ -25,14 +25,14 @@ type CrashError struct {
 	// Stack is the goroutine's stack at the crash.
 	Stack []byte
 	// Attempts is how often the command had been tried, this try included; 0
-	// if there was no command: an instance that did not start.
+	// if there was no command: the crash was in Start, Stop or a condition.
 	Attempts int
 }
 
 // Error tells where and what; the stack is apart.
 func (e *CrashError) Error() string {
 	if e.Attempts == 0 {
-		return fmt.Sprintf("stage %q: crash at start: %v", e.Stage, e.Value)
+		return fmt.Sprintf("stage %q: crash: %v", e.Stage, e.Value)
 	}
 	return fmt.Sprintf("stage %q: crash at attempt %d: %v", e.Stage, e.Attempts, e.Value)
 }

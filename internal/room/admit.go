@@ -169,6 +169,11 @@ func (r *Room) let(v victim) {
 // already, and woken when there are seats for it.
 func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
 	r.mu.Lock()
+	return r.hand(s, es, back, park)
+}
+
+// hand is Hand, called with the lock, which it lets go of.
+func (r *Room) hand(s *Seat, es []command.Envelope, back, park bool) int {
 	if r.halted {
 		return r.turnAway(es)
 	}
@@ -259,7 +264,6 @@ func (r *Room) Reserve(ctx context.Context, back bool) error {
 func (r *Room) Take(e command.Envelope) {
 	r.mu.Lock()
 	r.reserved--
-	r.mu.Unlock()
 	// The seat is ours by right; only a room that drops may find itself full.
-	r.Hand(nil, []command.Envelope{e}, r.cfg.Overflow == Wait, false)
+	r.hand(nil, []command.Envelope{e}, r.cfg.Overflow == Wait, false)
 }

@@ -1,0 +1,45 @@
+package room
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// A worker parked here is stopped, because its stage is restarted, and another
+// one takes its seat and its commands. The room must not promise twice what is
+// asked for twice: nobody comes for the second promise, and the seat is lost.
+func TestAParkedWorkerThatIsFollowedByAnotherOnItsSeatIsPromisedItsSeatsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Config{Name: "r", Capacity: 1, Batch: 1, StreakEnds: time.Minute})
+		r.Adopt(&Host{Base: time.Now(), Quiet: make(chan struct{}, 1)})
+		r.Open()
+		load := []command.Envelope{{Cmd: 1}}
+		var here, up Seat
+		here.Wake, up.Wake = func() {}, func() {}
+		r.Join(&here, false)
+		require.NoError(t, r.Submit(t.Context(), &command.Envelope{Cmd: 0}))
+		require.Zero(t, r.Hand(&up, load, false, true))
+		require.Zero(t, r.Hand(&up, load, false, false), "its last word")
+		up.ready.Store(true) // the next one joins
+		require.Zero(t, r.Hand(&up, load, false, true))
+		var tally Tally
+		batch := make([]command.Envelope, 1)
+		require.Equal(t, 1, r.Turn(&here, &tally, batch, true))
+		require.True(t, up.Ready())
+		require.Equal(t, 1, r.Hand(&up, load, false, true))
+		tally.OK = 1
+		require.Equal(t, 1, r.Turn(&here, &tally, batch, true))
+		tally.OK = 1
+		require.Zero(t, r.Turn(&here, &tally, batch, true))
+		require.Zero(t, r.reserved, "an empty room has promised its seats to nobody")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, r.Submit(ctx, &command.Envelope{Cmd: 2}))
+	})
+}

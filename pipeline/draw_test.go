@@ -1,0 +1,63 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+func ExamplePipeline_Mermaid() {
+	words := behaviour.NewPort[string]("words")
+	split := stage.Func("split", func(_ context.Context, line string) behaviour.Outcome {
+		return behaviour.Forward(words, line)
+	}, stage.Out(words))
+	count := stage.Func("count", func(context.Context, string) behaviour.Outcome { return behaviour.OK(nil) })
+	p, err := pipeline.New("words", split, count, pipeline.Wire(words, count))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(p.Mermaid())
+	// Output:
+	// flowchart LR
+	//     s0["split"]
+	//     s1["count"]
+	//     s0 -->|"words"| s1
+}
+
+func TestADrawingShowsWhatIsDeclaredWhatWasTakenAndWhatLeadsBack(t *testing.T) {
+	out := behaviour.NewPort[int]("out")
+	var a, b *stage.Stage[int]
+	a = stage.New("a", fn(func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(out, n) }), stage.Out(out))
+	b = stage.New(`b "quoted" #1`, fn(func(_ context.Context, n int) behaviour.Outcome {
+		if n == 0 {
+			return behaviour.OK(nil)
+		}
+		return behaviour.Forward(a, n-1)
+	}))
+	p := run(t, a, b, pipeline.Wire(out, b))
+	require.NotContains(t, p.Mermaid(), "s1 -", "nobody knows of the way back yet")
+	_, err := stage.Call[any](soon(t), a, 1)
+	require.NoError(t, err)
+	require.Equal(t, `flowchart LR
+    s0["a"]
+    s1["b #quot;quoted#quot; #35;1"]
+    s0 -->|"out"| s1
+    s1 -.->|"(back)"| s0
+`, p.Mermaid())
+	require.Equal(t, `digraph "test" {
+    rankdir=LR
+    node [shape=box]
+    s0 [label="a"]
+    s1 [label="b \"quoted\" #1"]
+    s0 -> s1 [style=solid, label="out"]
+    s1 -> s0 [style=dashed, label="(back)"]
+}
+`, p.DOT())
+}
