@@ -29,10 +29,12 @@ type Emitter interface {
 // that crashes or answers [Error] emits nothing, so that a retry does not emit
 // twice. The exception is a handler that emits more than 256 commands in one
 // try: they begin to leave, in order, before it has returned, and Emit waits
-// for room until ctx ends. On a wire that closes a loop Emit never waits: it
-// fails with the stage's full error.
+// for room until ctx ends. On a wire that closes a loop Emit never waits: if the
+// room is full it fails with the stage's full error.
 //
-// Emit must be called from the handler's own goroutine.
+// Emit may be called by goroutines that the handler has started and waits for. In
+// any other it fails with [ErrNoWorker], or, if the worker is at another command by
+// then, is taken for that one's.
 func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 	if next == nil {
 		return ErrUnwired
@@ -50,7 +52,7 @@ func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 
 // Attempt returns the number of the present try of the command in hand,
 // counted from one: 2 means that it was tried before and crashed or failed. It
-// returns 0 outside a handler.
+// returns 0 outside a handler. For a [Batcher] it is the first command's.
 func Attempt(ctx context.Context) int {
 	e, ok := ctx.Value(EmitterKey{}).(Emitter)
 	if !ok {

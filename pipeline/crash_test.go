@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -172,7 +172,7 @@ func TestALoggerThatPanicsHurtsNobody(t *testing.T) {
 		}
 		return poison(ctx, cmd)
 	}))
-	p := run(t, s, pipeline.Logger(slog.New(broken{slog.NewTextHandler(io.Discard, nil)})))
+	p := run(t, s, pipeline.Logger(slog.New(broken{slog.DiscardHandler})))
 	for i := range 30 {
 		require.NoError(t, s.Submit(t.Context(), i%3-1))
 	}
@@ -282,6 +282,44 @@ func TestAStageThatCannotStartItsInstancesAnyMoreGivesUp(t *testing.T) {
 	<-p.Done()
 	require.ErrorIs(t, p.Err(), errNo)
 	atRest(t, p)
+}
+
+// Somebody stops the workers' actors from outside, again and again.
+func TestAWorkerThatIsKilledIsReplacedAndAStageWhoseWorkersVanishGivesUp(t *testing.T) {
+	s := stage.New("s", fn(func(ctx context.Context, _ int) behaviour.Outcome { return behaviour.OK(nil) }),
+		stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Backoff: 1, Max: 1}))
+	p := start(t, s)
+	kill := func() {
+		for _, id := range processes("worker-") {
+			system().Root.Stop(act.Local(system(), id))
+		}
+	}
+	kill()
+	_, err := stage.Call[any](soon(t), s, 1)
+	require.NoError(t, err, "it was replaced")
+	eventually(t, "it gives up", func() bool {
+		kill()
+		select {
+		case <-p.Done():
+			return true
+		default:
+			return false
+		}
+	})
+	require.ErrorContains(t, p.Err(), "a worker ended without being told to")
+	atRest(t, p)
+}
+
+// processes lists the processes of the tests' system by a part of their name.
+func processes(part string) (ids []string) {
+	for _, bucket := range system().ProcessRegistry.LocalPIDs.LocalPIDs {
+		for _, id := range bucket.Keys() {
+			if strings.Contains(id, part) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
 }
 
 type starter struct {

@@ -354,6 +354,88 @@ func TestEmittingAlongALoopThatIsFullFailsInsteadOfWaiting(t *testing.T) {
 	require.ErrorIs(t, err, stage.ErrFull)
 }
 
+func TestSubmittingToItsOwnFullStageFailsInsteadOfWaitingForItself(t *testing.T) {
+	var s *stage.Stage[int]
+	s = stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+		if cmd > 0 {
+			return behaviour.OK(nil)
+		}
+		for {
+			if err := s.Submit(ctx, 1); err != nil {
+				return behaviour.OK(err)
+			}
+		}
+	}), stage.Capacity(8), stage.Workers(1, 1))
+	run(t, s)
+	err, failed := stage.Call[error](soon(t), s, 0)
+	require.NoError(t, failed)
+	require.ErrorIs(t, err, stage.ErrFull)
+}
+
+func TestAHandlerThatEmitsToItselfCannotFloodItsStage(t *testing.T) {
+	var s *stage.Stage[int]
+	s = stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+		for range 2 { // each begets two, if there is room
+			if cmd < 40 && behaviour.Emit(ctx, s, cmd+1) != nil {
+				return behaviour.OK("full")
+			}
+		}
+		return behaviour.OK(nil)
+	}), stage.Capacity(100), stage.Workers(2, 2))
+	p := run(t, s)
+	require.NoError(t, s.Submit(t.Context(), 0))
+	most := 0
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(soon(t)) }()
+	for {
+		select {
+		case err := <-drained:
+			require.NoError(t, err)
+			require.LessOrEqual(t, most, 100+2*64*2, "the queue, and what two batches may emit while there is room")
+			return
+		default:
+			most = max(most, p.Snapshot().Stages[0].Queued)
+		}
+	}
+}
+
+func TestGoroutinesThatAHandlerWaitsForMayEmit(t *testing.T) {
+	child := stage.New("child", fn(echo[int]))
+	root := stage.New("root", fn(func(ctx context.Context, n int) behaviour.Outcome {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for i := range n {
+					if err := behaviour.Emit(ctx, child, i); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return behaviour.OK(nil)
+	}))
+	p := run(t, root, child)
+	for range 20 {
+		_, err := stage.Call[any](soon(t), root, 300)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 20*4*300, p.Snapshot().Stages[1].Accepted)
+}
+
+func TestAContextThatWasKeptIsOfNoUse(t *testing.T) {
+	kept := make(chan context.Context, 1)
+	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome { kept <- ctx; return behaviour.OK(cmd) }))
+	p := run(t, s)
+	_, err := stage.Call[int](soon(t), s, 1)
+	require.NoError(t, err)
+	ctx := <-kept
+	eventually(t, "the batch is over", func() bool { return behaviour.Attempt(ctx) == 0 })
+	require.ErrorIs(t, behaviour.Emit(ctx, s, 1), behaviour.ErrNoWorker)
+	require.NoError(t, p.Drain(soon(t)))
+	require.EqualValues(t, 1, p.Snapshot().Accepted)
+}
+
 func TestForwardingOutOfTheHouseIsAnError(t *testing.T) {
 	far := stage.New("far", fn(echo[int]))
 	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/golda-dev/golda/internal/room"
@@ -17,20 +19,18 @@ import (
 type graph struct {
 	index map[*room.Room]int
 
-	declared [][]string // declared[a][b]: the name of a's port that leads to b
+	declared []map[int]string // declared[a][b]: the name of a's port that leads to b
 
-	mu    sync.Mutex // guards all below
-	ahead [][]bool   // ahead[a][b]: there is a way from a to b, not back
-	back  [][]bool
+	mu   sync.Mutex     // guards ways
+	ways []map[int]bool // ways[a][b]: there is a way from a to b, true if it leads back
 }
 
 func newGraph(stages []*stage.Core) *graph {
 	g := &graph{index: make(map[*room.Room]int, len(stages))}
 	for i, c := range stages {
 		g.index[c.Room()] = i
-		g.ahead = append(g.ahead, make([]bool, len(stages)))
-		g.back = append(g.back, make([]bool, len(stages)))
-		g.declared = append(g.declared, make([]string, len(stages)))
+		g.ways = append(g.ways, map[int]bool{})
+		g.declared = append(g.declared, map[int]string{})
 	}
 	for i, c := range stages {
 		for _, port := range c.Outs() {
@@ -60,15 +60,12 @@ func (g *graph) reach(from, to *room.Room) (back, ok bool) {
 func (g *graph) way(from, to int) (back bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ahead[from][to] || g.back[from][to] {
-		return g.back[from][to]
+	back, known := g.ways[from][to]
+	if !known {
+		back = g.leads(to, from, map[int]bool{})
+		g.ways[from][to] = back
 	}
-	if g.leads(to, from, make([]bool, len(g.ahead))) {
-		g.back[from][to] = true
-		return true
-	}
-	g.ahead[from][to] = true
-	return false
+	return back
 }
 
 // edge is a way as a drawing shows it.
@@ -82,11 +79,9 @@ type edge struct {
 func (g *graph) edges() (all []edge) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i := range g.ahead {
-		for j := range g.ahead {
-			if g.ahead[i][j] || g.back[i][j] {
-				all = append(all, edge{i, j, g.declared[i][j], g.back[i][j]})
-			}
+	for from, ways := range g.ways {
+		for _, to := range slices.Sorted(maps.Keys(ways)) {
+			all = append(all, edge{from, to, g.declared[from][to], ways[to]})
 		}
 	}
 	return all
@@ -94,13 +89,13 @@ func (g *graph) edges() (all []edge) {
 
 // leads reports whether there is a way ahead from one stage to another, however
 // long.
-func (g *graph) leads(from, to int, seen []bool) bool {
+func (g *graph) leads(from, to int, seen map[int]bool) bool {
 	if from == to {
 		return true
 	}
 	seen[from] = true
-	for next, is := range g.ahead[from] {
-		if is && !seen[next] && g.leads(next, to, seen) {
+	for next, back := range g.ways[from] {
+		if !back && !seen[next] && g.leads(next, to, seen) {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -303,4 +304,100 @@ func TestAHandlersContextCarriesTheValuesOfStart(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "v", got)
 	require.NoError(t, p.Stop(soon(t)))
+}
+
+func TestManyMayDrainAndStopAtOnce(t *testing.T) {
+	for drains := range 5 {
+		for range 20 {
+			letGo := make(chan struct{})
+			s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome { <-letGo; return behaviour.OK(nil) }))
+			p := start(t, s)
+			require.NoError(t, s.Submit(t.Context(), 1))
+			var wg sync.WaitGroup
+			ctx := soon(t)
+			for range drains {
+				wg.Go(func() {
+					if err := p.Drain(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			for range 2 {
+				wg.Go(func() {
+					if err := p.Stop(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			close(letGo)
+			wg.Wait()
+		}
+	}
+}
+
+func TestAHardStopDoesNotWaitForASubscriberThatDoesNotListen(t *testing.T) {
+	letters := make(chan stage.DeadLetter)
+	at := make(chan struct{})
+	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+		if cmd == 0 {
+			close(at)
+		}
+		<-ctx.Done()
+		return behaviour.OK(nil)
+	}), stage.Workers(1, 1))
+	p := start(t, s, pipeline.Grace(0), pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
+	var tickets []*stage.Ticket
+	for i := range 10 {
+		ticket, err := s.Ask(t.Context(), i)
+		require.NoError(t, err)
+		tickets = append(tickets, ticket)
+	}
+	<-at
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := p.Stop(ctx)
+	var report *pipeline.StopError
+	require.ErrorAs(t, err, &report)
+	require.Equal(t, 9, report.Unheard)
+	require.ErrorContains(t, err, "a subscriber did not take 9 dead letters")
+	for _, ticket := range tickets {
+		_, err := ticket.Wait(soon(t))
+		require.True(t, err == nil || errors.Is(err, stage.ErrStopped))
+	}
+	for range 9 { // let its goroutines go
+		<-letters
+	}
+}
+
+func TestAllStuckStagesTogetherHaveOneGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		var parts []pipeline.Part
+		var stages []*stage.Stage[int]
+		for i := range 10 {
+			s := stage.New(string(rune('a'+i)), fn(func(context.Context, int) behaviour.Outcome { <-free; return behaviour.OK(nil) }))
+			parts, stages = append(parts, s), append(stages, s)
+		}
+		p := bubble(t, append(parts, pipeline.Grace(10*time.Second))...)
+		for _, s := range stages {
+			require.NoError(t, s.Submit(t.Context(), 1))
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begin := time.Now()
+		err := p.Stop(ctx)
+		require.Less(t, time.Since(begin), 12*time.Second)
+		var report *pipeline.StopError
+		require.ErrorAs(t, err, &report)
+		require.Len(t, report.Left, 10)
+		close(free)
+		time.Sleep(time.Second) // protoactor throttles its log of who came too late
+	})
+}
+
+func TestNoContextStartsNothing(t *testing.T) {
+	p := made(t, stage.New("s", fn(echo[int])))
+	require.Panics(t, func() { _ = p.Start(nil) }) //nolint:staticcheck // what we test
+	require.NoError(t, p.Stop(t.Context()))
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -49,6 +51,8 @@ type Pipeline struct {
 	hurry   chan struct{} // closed when draining is to end
 	rush    sync.Once     // closes hurry
 	stopped chan struct{} // closed when all is over
+	deaf    chan struct{} // closed when a hard stop waits for subscribers no longer
+	unheard atomic.Int64  // dead letters that were not taken by then
 }
 
 type state uint8
@@ -73,9 +77,9 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		name: name, set: plan.set, stages: plan.stages,
-		hurry: make(chan struct{}), stopped: make(chan struct{}),
+		hurry: make(chan struct{}), stopped: make(chan struct{}), deaf: make(chan struct{}),
 	}
-	p.set.log = plan.set.log.With("pipeline", name)
+	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
 	p.halt, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
@@ -101,6 +105,9 @@ func (p *Pipeline) Name() string { return p.name }
 // are stopped and the error says why. Once the pipeline has started ctx no longer
 // matters, but for its values, which handlers' contexts carry.
 func (p *Pipeline) Start(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("pipeline %q: start: %w", p.name, context.Cause(ctx))
+	}
 	if err := p.enter(starting); err != nil {
 		return err
 	}
@@ -191,13 +198,16 @@ func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 		},
 		GaveUp: p.giveUp,
 	}
-	grace := max(p.set.grace, leastGrace)
+	grace := p.grace()
 	for _, c := range slices.Backward(p.stages) {
 		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: grace})
 	}
 	spec.Children = append(spec.Children, supervisor.Child{Name: "controller", Spawn: p.desk.spawn, Patience: grace})
 	return spec
 }
+
+// grace is how long workers may take to end.
+func (p *Pipeline) grace() time.Duration { return max(p.set.grace, leastGrace) }
 
 // open lets commands in. It reports false if Stop was faster.
 func (p *Pipeline) open(tree *supervisor.Tree) bool {
@@ -254,6 +264,7 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 	for {
 		sheets := room.Snapshot(p.rooms)
 		if rested(sheets) {
+			p.host.Ring() // for others who drain: it rings no more by itself
 			return nil
 		}
 		select {
@@ -284,7 +295,8 @@ func (p *Pipeline) close() {
 // what was not done and who would not stop.
 //
 // Stop may be called before Start, and more than once: later calls wait for the
-// first, and end its patience with their own.
+// first, and end its patience with their own. It must not be called by a handler,
+// which it would wait for.
 func (p *Pipeline) Stop(ctx context.Context) error {
 	if p.begin() {
 		go p.end() //nolint:gosec,contextcheck // the end belongs to the pipeline; a caller's ctx only hastens it
@@ -328,11 +340,12 @@ func (p *Pipeline) end() {
 	err := p.Drain(context.Background())
 	if err != nil {
 		p.cancel(ErrStopped)
+		defer time.AfterFunc(p.grace(), func() { close(p.deaf) }).Stop()
 		for _, r := range p.rooms {
 			r.Halt()
 		}
 	}
-	left := p.tree.Stop()
+	left := p.tree.StopWithin(p.grace())
 	for _, c := range p.stages {
 		c.ShutDoor()
 		if err != nil {
@@ -348,7 +361,7 @@ func (p *Pipeline) end() {
 		p.finish(nil)
 		return
 	}
-	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck}
+	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: int(p.unheard.Load())}
 	errors.As(err, &report.Drain)
 	p.finish(report)
 }
@@ -421,6 +434,9 @@ type StopError struct {
 	// Stuck are their workers that were still at a command. A stage that is left
 	// with none was held up by something else, such as an instance's Stop.
 	Stuck []stage.Stuck
+	// Unheard is how many dead letters a subscriber did not take within the
+	// grace; they have been logged instead.
+	Unheard int
 }
 
 // Error tells all of it.
@@ -435,6 +451,9 @@ func (e *StopError) Error() string {
 	}
 	for _, s := range e.Stuck {
 		fmt.Fprintf(&b, "; a worker of stage %q is still at its command, for %v", s.Stage, s.For.Round(time.Millisecond))
+	}
+	if e.Unheard > 0 {
+		fmt.Fprintf(&b, "; a subscriber did not take %d dead letters", e.Unheard)
 	}
 	return b.String()
 }

@@ -23,8 +23,7 @@ func (p *Pipeline) ended(end room.End) {
 		letter.Stack = crash.Stack
 	}
 	if len(p.set.letters) == 0 {
-		p.hush.log(p.set.log, slog.LevelWarn, "dead letter", letter.Stage, letter.Reason, "reason", letter.Reason,
-			"attempts", letter.Attempts, "error", letter.Err)
+		p.write(letter)
 		return
 	}
 	for _, f := range p.set.letters {
@@ -32,11 +31,24 @@ func (p *Pipeline) ended(end room.End) {
 	}
 }
 
-// deliver calls a subscriber, who may crash for all the pipeline cares.
+// deliver calls a subscriber, who may crash for all the pipeline cares. A hard stop
+// does not wait for one who does not listen: then the letter is logged.
 func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
-	if err := worker.Guard(letter.Stage, func() error { f(letter); return nil }); err != nil {
-		p.set.log.Error("dead-letter subscriber crashed", "error", err)
+	select {
+	case err := <-worker.Try(letter.Stage, func() error { f(letter); return nil }):
+		if err != nil {
+			p.set.log.Error("dead-letter subscriber crashed", "error", err)
+		}
+	case <-p.deaf:
+		p.unheard.Add(1)
+		p.write(letter)
 	}
+}
+
+// write logs a dead letter.
+func (p *Pipeline) write(letter stage.DeadLetter) {
+	p.hush.log(p.set.log, slog.LevelWarn, "dead letter", letter.Stage, letter.Reason, "reason", letter.Reason,
+		"attempts", letter.Attempts, "error", letter.Err)
 }
 
 // failed is told by the rooms of every error that no ticket waits for.
@@ -54,6 +66,22 @@ func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
 	p.hush.log(p.set.log, level, "handler crashed", e.Stage, stage.ReasonCrash,
 		"attempt", e.Attempts, "again", again, "panic", fmt.Sprint(e.Value), "stack", string(e.Stack))
 }
+
+// shielded is a log handler whose panics go no further: it is a user's code, and is
+// called in the middle of a batch. They cannot be told: it is what we tell with.
+type shielded struct{ slog.Handler }
+
+// Handle passes a record on.
+func (h shielded) Handle(ctx context.Context, r slog.Record) error {
+	defer func() { _ = recover() }()
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs keeps the shield.
+func (h shielded) WithAttrs(as []slog.Attr) slog.Handler { return shielded{h.Handler.WithAttrs(as)} }
+
+// WithGroup keeps the shield.
+func (h shielded) WithGroup(name string) slog.Handler { return shielded{h.Handler.WithGroup(name)} }
 
 // loud is how many lines of one kind are logged in a second; the next second
 // begins with how many were left out.
@@ -78,9 +106,6 @@ type flood struct {
 }
 
 func (h *hush) log(log *slog.Logger, level slog.Level, message, name string, reason stage.Reason, args ...any) {
-	// A log handler is a user's code too, and we are in the middle of a batch.
-	// What it panics with cannot be told: it is what we tell with.
-	defer func() { _ = recover() }()
 	if !log.Enabled(context.Background(), level) {
 		return
 	}

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -29,6 +30,9 @@ func (e *BrokenError) Error() string {
 
 // Unwrap returns the last crashes.
 func (e *BrokenError) Unwrap() []error { return e.Last }
+
+// errVanished is the failure of a worker that did not say why it ended.
+var errVanished = errors.New("a worker ended without being told to")
 
 // story is how many crashes a BrokenError tells of.
 const story = 5
@@ -187,10 +191,14 @@ func (k *keeper) gone(ctx act.Context, who *act.PID) {
 // replace sees to it that a worker that crashed is followed by a fresh one: at
 // once, after a pause, or never, if there were too many in a row.
 func (k *keeper) replace(ctx act.Context, w *worker.Worker) {
-	if err := w.Failure(); err != nil {
-		k.crashes = append(k.crashes, err)
-		k.crashes = k.crashes[max(0, len(k.crashes)-story):]
+	err := w.Failure()
+	if err == nil { // stopped by somebody who should not have: no worker ends so
+		err = fmt.Errorf("stage %q: %w", k.core.Name(), errVanished)
+		k.core.room.CrashIdle()
+		k.core.env.Log.Warn("worker vanished", "stage", k.core.Name())
 	}
+	k.crashes = append(k.crashes, err)
+	k.crashes = k.crashes[max(0, len(k.crashes)-story):]
 	policy := k.core.set.restart.orDefault()
 	streak := k.core.room.Streak()
 	beyond := streak - k.hired

@@ -23,6 +23,13 @@ const (
 	DefaultRetryMax = time.Minute
 )
 
+// The limits: what is more is surely a mistake, and would only fail later.
+const (
+	maxCapacity = 1 << 30
+	maxBatch    = 1 << 16
+	maxWorkers  = 1 << 16
+)
+
 // OverflowRule says what a full stage does with one more command.
 type OverflowRule uint8
 
@@ -123,13 +130,16 @@ func Overflow(rule OverflowRule) Option {
 
 // Batch sets the most commands that a worker takes at once, [DefaultBatch] if
 // not set. Below that the stage finds the size by itself: as many as take 100 µs,
-// and no more than a fair share of the queue. 1 is for handlers of which now and
-// then one takes very long: the commands behind it in a batch would wait for it.
+// and no more than a fair share of the queue, or than its capacity. What a batch
+// comes to leaves when the batch is done. So 1 is for handlers of which now and then
+// one takes very long, or waits for what earlier ones forwarded: all other commands
+// of its batch, those before it too, would wait for it.
 func Batch(n int) Option { return func(s *settings) { s.room.Batch = n } }
 
 // Timeout sets a time limit for each command: its handler's context ends then,
 // with the cause [ErrTimeout]. A handler that does not look at its context is
-// not interrupted. The default is no limit.
+// not interrupted. A [behaviour.Batcher] has it once for each batch. The default is
+// no limit.
 func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // Retry sets when commands are tried again. By default they are not.
@@ -196,6 +206,9 @@ func (s *settings) faults() (all []error) {
 	check(s.room.Name != "", "a stage needs a name", "New(%q)", s.room.Name)
 	check(s.room.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.room.Capacity)
 	check(s.room.Batch >= 1, "must be at least 1", "Batch(%d)", s.room.Batch)
+	check(s.room.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", s.room.Capacity)
+	check(s.room.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", s.room.Batch)
+	check(s.max <= maxWorkers, fmt.Sprintf("the most workers must be at most %d", maxWorkers), "Workers(%d, %d)", s.min, s.max)
 	check(s.room.Overflow <= room.DropOldest, "no such rule", "Overflow(%d)", s.room.Overflow)
 	check(s.min >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.min, s.max)
 	check(s.min <= s.max, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.min, s.max)

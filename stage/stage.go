@@ -55,7 +55,8 @@ type Stage[C any] struct {
 // New makes a stage around one behaviour that all its workers share, so the
 // behaviour must be safe for use by several goroutines at once. A crash of a
 // worker leaves it as it is. If it has a Start it is called once, before the
-// first worker; its Stop after the last.
+// first worker; its Stop after the last. Should the stage break and be restarted,
+// it is stopped and started again.
 func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C] {
 	c := newCore(name, opts)
 	if missing(b) {
@@ -148,7 +149,8 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 
 // Call hands in a command and waits for its end, wherever in the pipeline that
 // is. The result is what some stage gave to [behaviour.OK]; one of another type
-// than R is an error. If ctx ends first the command goes on, unheard.
+// than R is an error. If ctx ends first the command goes on, unheard. A handler that
+// calls its own stage may wait for itself.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
 	t, err := s.Ask(ctx, cmd)
 	if err != nil {

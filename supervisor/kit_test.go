@@ -115,8 +115,10 @@ func (c *child) PID() *act.PID {
 	return c.pid
 }
 
-type boom struct{}
-type fail struct{}
+type (
+	boom struct{}
+	fail struct{}
+)
 
 func (boom) IgnoreDeadLetterLogging() {}
 func (fail) IgnoreDeadLetterLogging() {}

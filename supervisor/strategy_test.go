@@ -15,9 +15,15 @@ func TestAStrategyIsARangeOfChildren(t *testing.T) {
 		strategy    Strategy
 		i, from, to int
 	}{
-		{OneForOne, 0, 0, 1}, {OneForOne, 1, 1, 2}, {OneForOne, 2, 2, 3},
-		{RestForOne, 0, 0, 3}, {RestForOne, 1, 1, 3}, {RestForOne, 2, 2, 3},
-		{OneForAll, 0, 0, 3}, {OneForAll, 1, 0, 3}, {OneForAll, 2, 0, 3},
+		{OneForOne, 0, 0, 1},
+		{OneForOne, 1, 1, 2},
+		{OneForOne, 2, 2, 3},
+		{RestForOne, 0, 0, 3},
+		{RestForOne, 1, 1, 3},
+		{RestForOne, 2, 2, 3},
+		{OneForAll, 0, 0, 3},
+		{OneForAll, 1, 0, 3},
+		{OneForAll, 2, 0, 3},
 	} {
 		from, to := row.strategy.affected(row.i, 3)
 		assert.Equal(t, []int{row.from, row.to}, []int{from, to}, "%v, child %d", row.strategy, row.i)

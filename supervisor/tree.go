@@ -77,14 +77,23 @@ func (t *Tree) PID() *act.PID { return t.pid }
 
 // Stop stops the children in reverse order, awaits each, and returns the names
 // of those that did not stop in time. It may be called more than once.
-func (t *Tree) Stop() (left []string) {
-	t.system.Root.Send(t.pid, stop{})
+func (t *Tree) Stop() (left []string) { return t.stop(stop{}) }
+
+// StopWithin is Stop with a limit for all children together, beside their own: a
+// child whose turn comes later has what is left, and a moment at least.
+func (t *Tree) StopWithin(d time.Duration) (left []string) { return t.stop(stop{time.Now().Add(d)}) }
+
+func (t *Tree) stop(m stop) []string {
+	t.system.Root.Send(t.pid, m)
 	<-t.stopped
 	return t.left
 }
 
-// stop asks the supervisor to end.
-type stop struct{}
+// moment is how long a child has to stop when the time for all is used up.
+const moment = 100 * time.Millisecond
+
+// stop asks the supervisor to end, by then if that is set.
+type stop struct{ by time.Time }
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (stop) IgnoreDeadLetterLogging() {}
@@ -128,6 +137,7 @@ type keeper struct {
 	at    int // the child of the present step, if busy
 	busy  bool
 	limit *time.Timer // of the present step, if it has one
+	by    time.Time   // when all children are to have stopped, if that is set
 }
 
 // Receive handles a message to the supervisor.
@@ -143,6 +153,9 @@ func (k *keeper) Receive(ctx act.Context) {
 	case late:
 		k.late(ctx, m)
 	case stop:
+		if k.by.IsZero() {
+			k.by = m.by
+		}
 		k.end(ctx)
 	case *act.Terminated:
 		k.gone(ctx, m.Who)
@@ -273,8 +286,17 @@ func (k *keeper) spawn(ctx act.Context, i int, name string, ready func(error)) (
 
 func (k *keeper) stopChild(ctx act.Context, i int) {
 	turn, self, root := k.turn, ctx.Self(), ctx.ActorSystem().Root
-	k.limit = time.AfterFunc(k.spec.Children[i].Patience, func() { root.Send(self, late{turn}) })
+	k.limit = time.AfterFunc(k.patience(i), func() { root.Send(self, late{turn}) })
 	act.Stop(ctx.ActorSystem(), k.kids[i].pid)
+}
+
+// patience is how long child i may take to stop.
+func (k *keeper) patience(i int) time.Duration {
+	d := k.spec.Children[i].Patience
+	if k.by.IsZero() {
+		return d
+	}
+	return min(d, max(time.Until(k.by), moment))
 }
 
 // ready hears the answer of the child that was started last.

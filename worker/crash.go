@@ -76,9 +76,10 @@ func (w *Worker) crashed(value any, stack []byte) {
 		crash.Attempts = 1
 	}
 	retry := culprit != nil && crash.Attempts < w.stage.Room.Config().Retry.Attempts && w.retries(crash)
-	w.stage.Crashed(crash, retry || culprit == nil)
 	w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash)
+	again := retry || culprit == nil
 	clear(batch)
+	w.stage.Crashed(crash, again)
 	w.deliver(false)
 	w.failure = crash
 	act.Fail(w.self, crash)
@@ -120,7 +121,10 @@ func (w *Worker) guard(f func() error) error { return Guard(w.stage.Room.Name(),
 // does, not even runtime.Goexit, can hurt the caller, and returns its error, or a
 // [*CrashError] if it panicked or ended its goroutine. It is not for handlers,
 // which are too many for a goroutine each.
-func Guard(stage string, f func() error) (err error) {
+func Guard(stage string, f func() error) error { return <-Try(stage, f) }
+
+// Try is [Guard] for those who may not want to wait for the end.
+func Try(stage string, f func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
 		done := false
@@ -138,7 +142,7 @@ func Guard(stage string, f func() error) (err error) {
 		done = true
 		ended <- err
 	}()
-	return <-ended
+	return ended
 }
 
 // start makes the instance and starts it.

@@ -146,6 +146,8 @@ func (w *Worker) shift(out *outlet, n int) {
 
 // send puts the emitted commands of a successful try on their way.
 func (w *Worker) send() {
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
 	ticket := w.batch[w.cur].Ticket
 	for _, m := range w.emits {
 		w.load(m.to, m.cmd, ticket, true)
@@ -161,6 +163,8 @@ func (w *Worker) recall() {
 	if len(w.emits) == 0 {
 		return
 	}
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
 	if ticket := w.batch[w.cur].Ticket; ticket != nil {
 		for range w.emits {
 			ticket.Settle(true, nil, nil)
@@ -188,19 +192,35 @@ func (h handling) Value(key any) any {
 // emitter is the worker as a handler sees it.
 type emitter Worker
 
-// Attempt is the number of the present try.
-func (m *emitter) Attempt() int { return int(m.batch[m.cur].Tries) + 1 }
+// Room is the room of the stage whose handler it is.
+func (m *emitter) Room() *room.Room { return m.stage.Room }
+
+// Attempt is the number of the present try, 0 if there is none.
+func (m *emitter) Attempt() int {
+	if m.since.Load() == 0 {
+		return 0
+	}
+	return int(m.batch[m.cur].Tries) + 1
+}
 
 // Emit holds a command until its handler returns, or, beyond a number, sends it
 // on at once and waits for room.
 func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
 	w := (*Worker)(m)
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	if w.since.Load() == 0 {
+		return behaviour.ErrNoWorker // the context was kept, and its time is over
+	}
 	if w.instance.Many() {
 		return fmt.Errorf("stage %q: %w", w.stage.Room.Name(), ErrBatchEmit)
 	}
 	out, err := w.outlet(to)
 	if err != nil {
 		return err
+	}
+	if out.back && out.room.Full() {
+		return fmt.Errorf("stage %q: on a way back: %w", to.Name(), room.ErrFull)
 	}
 	w.batch[w.cur].Ticket.Join()
 	if len(w.emits) < held {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,9 @@ type Worker struct {
 	mark   int64 // the last reading of the clock, 0 if it is stale
 	tally  room.Tally
 	emits  []emission
+
+	emitting sync.Mutex // guards emits, while a handler runs that has others emit for it
+
 	outs   []*outlet
 	last   *outlet // the one that was used last
 	loaded int     // commands in outs
@@ -183,7 +187,8 @@ func (w *Worker) end() {
 func (w *Worker) serve() {
 	defer w.pause()
 	if w.batch == nil {
-		w.batch = make([]command.Envelope, w.stage.Room.Config().Batch)
+		room := w.stage.Room.Config()
+		w.batch = make([]command.Envelope, min(room.Batch, room.Capacity))
 	}
 	for range turns {
 		if !w.deliver(true) || w.box.Load().Pressing() {
@@ -219,7 +224,7 @@ func (w *Worker) work(n int) (ok bool) {
 	w.n, w.cur = n, 0
 	w.began = w.now()
 	w.since.Store(w.began)
-	defer w.since.Store(0)
+	defer w.idle()
 	defer w.rescue()
 	if since := w.batch[0].Since; since > 0 {
 		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
@@ -233,6 +238,13 @@ func (w *Worker) work(n int) (ok bool) {
 	w.clock(n)
 	clear(w.batch[:n])
 	return true
+}
+
+// idle notes that no handler runs any more: a context that was kept is of no use.
+func (w *Worker) idle() {
+	w.emitting.Lock()
+	w.since.Store(0)
+	w.emitting.Unlock()
 }
 
 // now reads the clock, or returns the last reading if nothing has happened

@@ -418,7 +418,7 @@ func TestAPanicInStopGoesNoFurther(t *testing.T) {
 func TestAPanicOfNothingIsACrashToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := stage.New("s", behaviour.Func[string](func(context.Context, string) behaviour.Outcome {
-			panic(nil) //nolint:govet // on purpose
+			panic(nil)
 		}), one()...)
 		p := run(t, s)
 		_, err := stage.Call[string](t.Context(), s, "x")

@@ -84,6 +84,9 @@ func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, erro
 // Unique returns a name that no other process of the system has had.
 func Unique(s *System, name string) string { return name + s.ProcessRegistry.NextId() }
 
+// Local returns the PID of a process of this system by its name.
+func Local(s *System, name string) *PID { return s.NewLocalPID(name) }
+
 // Stop tells an actor to stop, if it is still there. Told by its PID, one that is
 // not would leave a dead letter, and that a goroutine for the log's throttle.
 func Stop(s *System, pid *PID) {

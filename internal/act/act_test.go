@@ -253,7 +253,7 @@ func TestAMailboxGoesOnAfterAHandlerEndedItsGoroutine(t *testing.T) {
 // family spawns a parent and its child, and returns their PIDs.
 func family(t *testing.T, h *heard, child on) (mother, kid *PID) {
 	t.Helper()
-	p := &parent{failed: func(who *PID, reason any) { h.note(reason) }}
+	p := &parent{failed: func(_ *PID, reason any) { h.note(reason) }}
 	p.on = func(ctx Context) {
 		switch m := ctx.Message().(type) {
 		case *Started:

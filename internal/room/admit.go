@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 )
 
@@ -34,6 +35,9 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 		if r.cfg.Overflow != Wait {
 			return r.overflow(e)
 		}
+		if r.leadsBack(ctx) {
+			return r.refuse(rejectedFull, fmt.Errorf("stage %q: submitted by a handler on a way back: %w", r.cfg.Name, ErrFull))
+		}
 		if err := r.await(ctx, false); err != nil {
 			return r.refuse(reasonOf(err), r.waited(err))
 		}
@@ -51,6 +55,17 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 		s.Wake()
 	}
 	return nil
+}
+
+// leadsBack reports whether ctx is that of a handler whose room lies behind this
+// one: were it to wait here, it might wait for itself.
+func (r *Room) leadsBack(ctx context.Context) bool {
+	from, ok := ctx.Value(behaviour.EmitterKey{}).(interface{ Room() *Room })
+	if !ok {
+		return false
+	}
+	back, ours := r.Host().Reach(from.Room(), r)
+	return ours && back
 }
 
 // refuse counts a command that is not accepted and lets go of the lock.

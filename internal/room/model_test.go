@@ -44,7 +44,6 @@ var ruleNames = map[Overflow]string{Wait: "wait", Reject: "reject", DropNewest: 
 
 // model is a room as it should be.
 type model struct {
-	t    *rapid.T
 	r    *Room
 	rule Overflow
 	cap  int

@@ -79,6 +79,14 @@ type Host struct {
 // Now reads the host's clock.
 func (h *Host) Now() int64 { return int64(time.Since(h.Base)) }
 
+// Ring rings the bell. It may ring in vain: who hears it looks for himself.
+func (h *Host) Ring() {
+	select {
+	case h.Quiet <- struct{}{}:
+	default:
+	}
+}
+
 // End tells of a command that ended without an answer.
 type End struct {
 	Room   *Room
@@ -137,6 +145,13 @@ func (r *Room) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.queue.Len()
+}
+
+// Full reports whether there is no seat.
+func (r *Room) Full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.free() <= 0
 }
 
 // IsOpen reports whether the room takes commands from outside.
@@ -330,18 +345,18 @@ func (r *Room) settled() {
 	if h == nil || !h.Draining.Load() || r.queue.Len()+r.c.inHand+r.delayed.Len() > 0 {
 		return
 	}
-	select {
-	case h.Quiet <- struct{}{}:
-	default:
-	}
+	h.Ring()
 }
 
-// bury tells the tickets and the house of commands that ended unanswered.
+// bury tells the tickets and the house of commands that ended unanswered: the
+// tickets first, since the house may have a subscriber that takes its time.
 func (r *Room) bury(es []command.Envelope, why Reason, err error) {
+	for _, e := range es {
+		e.Ticket.Settle(e.Child, nil, err)
+	}
 	h := r.Host()
 	for _, e := range es {
 		h.Ended(End{Room: r, Cmd: e.Cmd, Reason: why, Err: err, Tries: int(e.Tries)})
-		e.Ticket.Settle(e.Child, nil, err)
 	}
 }
 
