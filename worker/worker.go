@@ -185,7 +185,7 @@ func (w *Worker) end() {
 // serve handles batches until there are none, a target is full, or another
 // message presses.
 func (w *Worker) serve() {
-	defer w.pause()
+	defer func() { w.mark = 0 }() // the next batch may begin much later
 	if w.batch == nil {
 		room := w.stage.Room.Config()
 		w.batch = make([]command.Envelope, min(room.Batch, room.Capacity))
@@ -215,9 +215,6 @@ func (w *Worker) serve() {
 		}
 	}
 }
-
-// pause forgets the time: the next batch may begin much later.
-func (w *Worker) pause() { w.mark = 0 }
 
 // work handles the batch in hand. It reports false if a handler crashed.
 func (w *Worker) work(n int) (ok bool) {

@@ -197,7 +197,7 @@ func (r *Room) book(s *Seat, t *Tally) {
 func (r *Room) lay(s *Seat, n int) {
 	r.c.inHand -= n
 	s.hand -= n
-	if s.hand == 0 {
+	if n > 0 && s.hand == 0 {
 		r.c.busy--
 	}
 }
