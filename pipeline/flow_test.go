@@ -268,7 +268,9 @@ func TestAParkedWorkersCommandIsNotOvertakenByHundreds(t *testing.T) {
 		for i, n := range order {
 			worst = max(worst, i-n)
 		}
-		require.LessOrEqual(t, worst, 100, "one command was overtaken by so many")
+		// A worker may be held up by chance between taking its command and
+		// handing it over, while the others fill the room and ten hands.
+		require.LessOrEqual(t, worst, 150, "one command was overtaken by so many")
 	})
 }
 
