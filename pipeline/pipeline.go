@@ -39,8 +39,8 @@ type Pipeline struct {
 	desk   desk // the controller's
 	hush   hush
 
-	halt   context.Context // ends when the pipeline stops hard
-	cancel context.CancelCauseFunc
+	halting context.Context // ends when the pipeline stops hard
+	cancel  context.CancelCauseFunc
 
 	mu      sync.Mutex // guards state, tree, failure and result
 	state   state
@@ -80,7 +80,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		hurry: make(chan struct{}), stopped: make(chan struct{}), deaf: make(chan struct{}),
 	}
 	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
-	p.halt, p.cancel = context.WithCancelCause(context.Background())
+	p.halting, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
 		Ended: p.ended, Failed: p.failed,
@@ -130,7 +130,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 func (p *Pipeline) launch(ctx context.Context, env stage.Env) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.halt, func() { cancel(context.Cause(p.halt)) })() //nolint:contextcheck // two contexts end this one
+	defer context.AfterFunc(p.halting, func() { cancel(context.Cause(p.halting)) })() //nolint:contextcheck // two contexts end this one
 	// A behaviour's Start gets the handlers' context. That does not end with
 	// ctx, but while the pipeline is starting.
 	unhook := context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })
@@ -167,10 +167,10 @@ func (p *Pipeline) env(ctx context.Context) stage.Env {
 	if system == nil {
 		system = act.NewSystem(p.set.log)
 	}
-	halting := valued{p.halt, context.WithoutCancel(ctx)}
+	handling := valued{p.halting, context.WithoutCancel(ctx)}
 	return stage.Env{
 		Host: p.host, System: system, Name: act.Unique(system, "golda/"+p.name),
-		Log: p.set.log, Crashed: p.crashed, Context: halting,
+		Log: p.set.log, Crashed: p.crashed, Context: handling,
 	}
 }
 
@@ -213,7 +213,7 @@ func (p *Pipeline) grace() time.Duration { return max(p.set.grace, leastGrace) }
 func (p *Pipeline) open(tree *supervisor.Tree) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != starting || p.halt.Err() != nil {
+	if p.state != starting || p.halting.Err() != nil {
 		return false
 	}
 	p.state, p.tree = running, tree
@@ -229,7 +229,7 @@ func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 	p.fail(e)
 	p.set.log.Error("pipeline gave up", "reason", e)
 	p.hasten()
-	go func() { _ = p.Stop(p.halt) }() // whoever asks gets the result from Stop
+	go func() { _ = p.Stop(p.halting) }() // whoever asks gets the result from Stop
 }
 
 // fail notes why the pipeline cannot go on.
@@ -339,11 +339,7 @@ func (p *Pipeline) end() {
 	var stuck []stage.Stuck
 	err := p.Drain(context.Background())
 	if err != nil {
-		p.cancel(ErrStopped)
-		defer time.AfterFunc(p.grace(), func() { close(p.deaf) }).Stop()
-		for _, r := range p.rooms {
-			r.Halt()
-		}
+		defer p.halt()()
 	}
 	left := p.tree.StopWithin(p.grace())
 	for _, c := range p.stages {
@@ -364,6 +360,22 @@ func (p *Pipeline) end() {
 	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: int(p.unheard.Load())}
 	errors.As(err, &report.Drain)
 	p.finish(report)
+}
+
+// halt stops hard: no room gives out a command any more, then handlers' contexts
+// end, then those are told who wait for what was queued. What it returns is to be
+// called when all is over.
+func (p *Pipeline) halt() (over func()) {
+	tell := make([]func(), len(p.rooms))
+	for i, r := range p.rooms {
+		tell[i] = r.Halt()
+	}
+	p.cancel(ErrStopped)
+	deaf := time.AfterFunc(p.grace(), func() { close(p.deaf) })
+	for _, f := range tell {
+		f()
+	}
+	return func() { deaf.Stop() }
 }
 
 // finish notes the result and tells all who wait.

@@ -128,7 +128,7 @@ func (m *model) end() {
 	for _, w := range m.waiters {
 		w.cancel()
 	}
-	m.r.Halt()
+	m.r.Halt()()
 	synctest.Wait()
 }
 
@@ -655,7 +655,7 @@ func (m *model) close(*rapid.T) {
 
 func (m *model) halt(*rapid.T) {
 	m.open, m.halted = false, true
-	m.r.Halt()
+	m.r.Halt()()
 	m.queue, m.delayed = nil, nil
 	clear(m.alone)
 	synctest.Wait()

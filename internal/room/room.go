@@ -190,8 +190,9 @@ func (r *Room) Close() {
 }
 
 // Halt ends everything that is queued or waits to be retried: it will not be
-// done. Commands in hand are finished by their workers.
-func (r *Room) Halt() {
+// done. Commands in hand are finished by their workers. It returns what tells
+// those who wait; that may take its time.
+func (r *Room) Halt() (tell func()) {
 	r.mu.Lock()
 	r.open, r.halted = false, true
 	left := make([]command.Envelope, r.queue.Len(), r.queue.Len()+r.delayed.Len())
@@ -206,7 +207,7 @@ func (r *Room) Halt() {
 	woken := append(r.takeBlocked(), r.takeIdle()...)
 	r.mu.Unlock()
 	wakeAll(woken)
-	r.bury(left, ReasonStopped, ErrStopped)
+	return func() { r.bury(left, ReasonStopped, ErrStopped) }
 }
 
 // free is how many more commands may come in. It is below zero when retries,
