@@ -4,8 +4,8 @@ package controller
 // compared and written to a file. The zero value of a policy is the policy with
 // its stated defaults.
 type Policy interface {
-	// Name is the policy's name, such as "erlda". It is the same for all values
-	// of a type, and the journal and the metrics show it.
+	// Name is the policy's name, such as "erlda", with the preset if it has one:
+	// "seda:cruz". Parameters do not change it. The journal and the metrics show it.
 	Name() string
 	// Check returns all faults of the parameters at once, or nil. It is called
 	// before New, when a pipeline is made or given another policy.

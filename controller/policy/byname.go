@@ -17,8 +17,9 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("policy: unknown policy %q; known are %s", e.Name, strings.Join(Names(), ", "))
 }
 
-// ByName returns the policy of that name with its defaults. An unknown name is
-// an [*UnknownError], which lists the known ones.
+// ByName returns the policy of that name with its defaults; a preset stands
+// behind a colon, as in "seda:cruz". An unknown name, or a preset that the policy
+// does not have, is an [*UnknownError], which lists the known names.
 func ByName(name string) (controller.Policy, error) {
 	for _, p := range all() {
 		if p.Name() == name {
@@ -40,5 +41,13 @@ func Names() []string {
 
 // all lists the policies by name. It is a function so that nobody can change it.
 func all() []controller.Policy {
-	return []controller.Policy{ERLDA{}, Fixed{}}
+	return []controller.Policy{
+		ERLDA{},
+		Fixed{},
+		SEDA{},
+		SEDA{Preset: Cruz},
+		SEDA{Preset: Welsh},
+		Stealing{},
+		Stealing{Preset: Cruz},
+	}
 }

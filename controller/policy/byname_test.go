@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func TestEveryNameIsThatOfASoundPolicy(t *testing.T) {
-	require.Equal(t, []string{"erlda", "fixed"}, policy.Names())
+	require.Equal(t, []string{"erlda", "fixed", "seda", "seda:cruz", "seda:welsh", "stealing", "stealing:cruz"}, policy.Names())
 	require.True(t, slices.IsSorted(policy.Names()))
 	for _, name := range policy.Names() {
 		p, err := policy.ByName(name)
@@ -23,11 +24,14 @@ func TestEveryNameIsThatOfASoundPolicy(t *testing.T) {
 }
 
 func TestAnUnknownNameIsAnErrorThatListsTheKnownOnes(t *testing.T) {
-	_, err := policy.ByName("Erlda")
-	require.EqualError(t, err, `policy: unknown policy "Erlda"; known are erlda, fixed`)
-	var unknown *policy.UnknownError
-	require.ErrorAs(t, err, &unknown)
-	require.Equal(t, "Erlda", unknown.Name)
+	for _, name := range []string{"Erlda", "", "seda:", "seda:erlda", "seda:cruz:welsh", "stealing:welsh", ":cruz"} {
+		_, err := policy.ByName(name)
+		require.EqualError(t, err, fmt.Sprintf(
+			"policy: unknown policy %q; known are erlda, fixed, seda, seda:cruz, seda:welsh, stealing, stealing:cruz", name))
+		var unknown *policy.UnknownError
+		require.ErrorAs(t, err, &unknown)
+		require.Equal(t, name, unknown.Name)
+	}
 }
 
 func TestFixedNeverChangesAnythingAndAsksForNoTicks(t *testing.T) {

@@ -6,8 +6,15 @@
 //	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools
+//	policy.SEDA{}                   // one more by the length of the queue, one less by idleness
+//	policy.SEDA{Preset: policy.Cruz}
+//	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //
-// [ByName] finds a policy by its name, for flags and configuration files.
+// [ByName] finds a policy by its name, for flags and configuration files: "seda",
+// "seda:cruz". docs/policies.md has them all in one table.
+//
+// A [Preset] is a policy as a known system had it, for comparison: it gives what
+// that system did, and what it did badly too. The default is the one to use.
 //
 // # Promise
 //

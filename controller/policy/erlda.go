@@ -3,8 +3,6 @@ package policy
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"maps"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -19,8 +17,8 @@ const (
 	DefaultSamples  = 1
 )
 
-// NoCooldown is the [ERLDA.Cooldown] of a policy that never rests: it may act on
-// every tick. It has a name because zero means the default.
+// NoCooldown is the Cooldown of a policy that never rests: it may act on every
+// tick. It has a name because zero means the default.
 const NoCooldown time.Duration = -1
 
 // ERLDA adds a worker to a stage whose queue is long and takes one from a stage
@@ -75,19 +73,19 @@ func (ERLDA) Name() string { return "erlda" }
 func (p ERLDA) Check() error {
 	l := p.withDefaults()
 	return errors.Join(
-		fault(l.Interval < 0, "Interval %v is negative", l.Interval),
-		fault(l.Cooldown < 0 && l.Cooldown != NoCooldown,
+		fault("erlda", l.Interval < 0, "Interval %v is negative", l.Interval),
+		fault("erlda", l.Cooldown < 0 && l.Cooldown != NoCooldown,
 			"Cooldown %v is negative; for none say NoCooldown", l.Cooldown),
-		fault(l.Up < 0, "Up %d is negative", l.Up),
-		fault(l.Down < 0, "Down %d is negative", l.Down),
-		fault(l.Up <= l.Down, "Up %d is not more than Down %d%s", l.Up, l.Down, p.ofDefaults()),
-		fault(l.Samples < 0, "Samples %d is negative", l.Samples),
+		fault("erlda", l.Up < 0, "Up %d is negative", l.Up),
+		fault("erlda", l.Down < 0, "Down %d is negative", l.Down),
+		fault("erlda", l.Up <= l.Down, "Up %d is not more than Down %d%s", l.Up, l.Down, p.ofDefaults()),
+		fault("erlda", l.Samples < 0, "Samples %d is negative", l.Samples),
 	)
 }
 
 // New returns a controller that has seen nothing yet.
 func (p ERLDA) New() controller.Controller {
-	return &erlda{law: p.withDefaults(), watched: make(map[string]*watch)}
+	return &erlda{law: p.withDefaults(), watched: make(memory[watch])}
 }
 
 func (p ERLDA) withDefaults() ERLDA {
@@ -126,7 +124,7 @@ func (p ERLDA) thresholds(capacity int) (up, down int) {
 // erlda is ERLDA's memory of one run.
 type erlda struct {
 	law     ERLDA
-	watched map[string]*watch
+	watched memory[watch]
 }
 
 // watch is what is remembered of a stage.
@@ -145,7 +143,7 @@ func (c *erlda) Control(ev controller.Event, s *controller.Snapshot, d *controll
 		for i := range s.Stages {
 			c.look(&s.Stages[i], s.At, d)
 		}
-		c.forget(s)
+		c.watched.forget(s)
 	default: // the end asks for nothing, and what comes later is not known here
 	}
 }
@@ -155,41 +153,19 @@ func (c *erlda) look(st *controller.StageStats, now time.Duration, d *controller
 		return
 	}
 	up, down := c.law.thresholds(st.QueueCap)
-	w := c.watch(st.Name)
+	w := c.watched.of(st.Name)
 	w.count(st.QueueLen > up, st.QueueLen < down)
 	if !w.rested(now, c.law.Cooldown) {
 		return
 	}
 	switch {
 	case w.hot >= c.law.Samples && st.Workers < st.MaxWorkers:
-		d.Workers(st.ID, st.Workers+1, why(st.QueueLen, ">", up, w.hot))
+		d.Workers(st.ID, st.Workers+1, why("queue", st.QueueLen, ">", up, w.hot))
 		w.act(now)
 	case w.cold >= c.law.Samples && st.Workers > st.MinWorkers:
-		d.Workers(st.ID, st.Workers-1, why(st.QueueLen, "<", down, w.cold))
+		d.Workers(st.ID, st.Workers-1, why("queue", st.QueueLen, "<", down, w.cold))
 		w.act(now)
 	}
-}
-
-func (c *erlda) watch(stage string) *watch {
-	w := c.watched[stage]
-	if w == nil {
-		w = &watch{}
-		c.watched[stage] = w
-	}
-	return w
-}
-
-// forget drops the stages that are gone. A stage that comes back under its old
-// name is a new one.
-func (c *erlda) forget(s *controller.Snapshot) {
-	if len(c.watched) <= len(s.Stages) {
-		return
-	}
-	here := make(map[string]bool, len(s.Stages))
-	for i := range s.Stages {
-		here[s.Stages[i].Name] = true
-	}
-	maps.DeleteFunc(c.watched, func(name string, _ *watch) bool { return !here[name] })
 }
 
 func (w *watch) count(hot, cold bool) {
@@ -206,39 +182,4 @@ func (w *watch) rested(now, cooldown time.Duration) bool {
 
 func (w *watch) act(now time.Duration) {
 	*w = watch{acted: true, last: now}
-}
-
-func streak(n int, again bool) int {
-	if !again {
-		return 0
-	}
-	return n + 1
-}
-
-// restore brings a stage back between its bounds, and tells whether it had to.
-func restore(st *controller.StageStats, d *controller.Decisions) bool {
-	switch {
-	case st.Workers < st.MinWorkers:
-		d.Workers(st.ID, st.MinWorkers, fmt.Sprintf("workers %d < %d, the least", st.Workers, st.MinWorkers))
-	case st.Workers > st.MaxWorkers:
-		d.Workers(st.ID, st.MaxWorkers, fmt.Sprintf("workers %d > %d, the most", st.Workers, st.MaxWorkers))
-	default:
-		return false
-	}
-	return true
-}
-
-func why(queue int, sign string, threshold, samples int) string {
-	plural := "s"
-	if samples == 1 {
-		plural = ""
-	}
-	return fmt.Sprintf("queue %d %s %d for %d sample%s", queue, sign, threshold, samples, plural)
-}
-
-func fault(broken bool, format string, args ...any) error {
-	if !broken {
-		return nil
-	}
-	return fmt.Errorf("policy: erlda: "+format, args...)
 }

@@ -144,15 +144,6 @@ func TestERLDATakesZeroStagesAndZeroLoad(t *testing.T) {
 	require.Empty(t, idle.journal.Entries())
 }
 
-func TestERLDALooksWithoutAllocating(t *testing.T) {
-	c := policy.ERLDA{}.New()
-	s := &controller.Snapshot{Stages: []controller.StageStats{furnished(controller.StageStats{QueueLen: 50}, 0)}}
-	var d controller.Decisions
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		_ = controller.Ask(c, controller.Event{Kind: controller.EventTick}, s, &d)
-	}))
-}
-
 func TestCheckTellsAllFaultsAtOnce(t *testing.T) {
 	tests := map[string]struct {
 		law  policy.ERLDA

@@ -38,6 +38,80 @@ func ExampleERLDA() {
 	// 6s erlda: stage "parse": workers 2 to 1: queue 0 < 5 for 2 samples
 }
 
+// A burst, a trickle that keeps the workers, and then nothing: after five seconds
+// without work one of them goes.
+func ExampleSEDA() {
+	law := policy.SEDA{}
+	parse := controller.StageStats{Name: "parse", QueueCap: 1024, Workers: 1, MinWorkers: 1, MaxWorkers: 4}
+
+	c := law.New()
+	var d controller.Decisions
+	for second, waiting := range []int{80, 90, 60, 20, 1, 0, 0, 0, 0, 0, 0} {
+		parse.QueueLen = waiting
+		parse.Busy = min(waiting, parse.Workers)
+		s := &controller.Snapshot{
+			At:     time.Duration(second) * time.Second,
+			Stages: []controller.StageStats{parse},
+		}
+		if err := controller.Ask(c, controller.Event{Kind: controller.EventTick}, s, &d); err != nil {
+			fmt.Println(err)
+		}
+		changes, _ := controller.Settle(law.Name(), s, &d)
+		for _, change := range changes {
+			parse.Workers = change.After
+			fmt.Println(change)
+		}
+	}
+	// Output:
+	// 1s seda: stage "parse": workers 1 to 2: queue 90 >= 64 for 2 samples
+	// 10s seda: stage "parse": workers 2 to 1: 2 of 2 workers idle for 5s
+}
+
+// Six workers for two stages, one of which has nothing to do.
+func ExampleStealing() {
+	law := policy.Stealing{Workers: 6}
+	stages := []controller.StageStats{
+		{ID: 0, Name: "parse", Workers: 1, MinWorkers: 1, MaxWorkers: 8},
+		{ID: 1, Name: "save", Workers: 1, MinWorkers: 1, MaxWorkers: 8},
+	}
+
+	c := law.New()
+	var d controller.Decisions
+	for second := range 4 {
+		event := controller.Event{Kind: controller.EventTick}
+		if second == 0 {
+			event.Kind = controller.EventStart
+		}
+		s := &controller.Snapshot{At: time.Duration(second) * time.Second, Stages: stages}
+		if err := controller.Ask(c, event, s, &d); err != nil {
+			fmt.Println(err)
+		}
+		changes, _ := controller.Settle(law.Name(), s, &d)
+		for _, change := range changes {
+			stages[change.Stage].Workers = change.After
+			fmt.Println(change)
+		}
+		save := &stages[1]
+		save.QueueLen, save.Busy, save.Window.Accepted = 100, save.Workers, 50
+	}
+	// Output:
+	// 0s stealing: stage "parse": workers 1 to 3: its share of 6 workers for 2 stages
+	// 0s stealing: stage "save": workers 1 to 3: its share of 6 workers for 2 stages
+	// 2s stealing: stage "save": workers 3 to 4: steals from "parse": queue 100 > 3 for 2 samples
+	// 2s stealing: stage "parse": workers 3 to 2: gives to "save": 3 of 3 workers free for 2 samples
+}
+
+// A policy as the dissertation of Cruz had it, and one that does not come in
+// that way.
+func ExamplePreset() {
+	p, err := policy.ByName("seda:cruz")
+	fmt.Println(p == policy.SEDA{Preset: policy.Cruz}, err)
+	fmt.Println(policy.Stealing{Preset: policy.Welsh}.Check())
+	// Output:
+	// true <nil>
+	// policy: stealing: unknown Preset "welsh"; known is cruz
+}
+
 // All faults of the parameters are told at once.
 func ExampleERLDA_Check() {
 	fmt.Println(policy.ERLDA{Up: 5, Samples: -1}.Check())
@@ -54,5 +128,5 @@ func ExampleByName() {
 	fmt.Println(err)
 	// Output:
 	// fixed <nil>
-	// policy: unknown policy "magic"; known are erlda, fixed
+	// policy: unknown policy "magic"; known are erlda, fixed, seda, seda:cruz, seda:welsh, stealing, stealing:cruz
 }

@@ -24,7 +24,7 @@ func newFloor(c controller.Controller, stages ...controller.StageStats) *floor {
 	if len(stages) == 0 {
 		stages = []controller.StageStats{{}}
 	}
-	f := &floor{c: c, stages: stages, journal: controller.NewJournal(0)}
+	f := &floor{c: c, stages: stages, journal: controller.NewJournal(4096)}
 	for i := range stages {
 		stages[i] = furnished(stages[i], i)
 	}

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -75,38 +76,114 @@ func requireALawfulStep(
 	}
 }
 
-func TestERLDAIsDeterministic(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		law := anyERLDA(t)
-		queue := rapid.SliceOfN(rapid.IntRange(0, 200), 1, 50).Draw(t, "queue")
-		once, again := newFloor(law.New()).run(queue...), newFloor(law.New()).run(queue...)
-		require.Equal(t, once, again)
+// Whatever the shell shows, each law answers without a panic and within bounds.
+func TestEveryPolicyTakesAnySnapshot(t *testing.T) {
+	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
+		rapid.Check(t, func(t *rapid.T) {
+			c := law.New()
+			var d controller.Decisions
+			for range rapid.IntRange(1, 10).Draw(t, "events") {
+				s := &controller.Snapshot{At: time.Duration(rapid.Int64().Draw(t, "at"))}
+				for i := range rapid.IntRange(0, 5).Draw(t, "stages") {
+					s.Stages = append(s.Stages, anyStats(t, i))
+				}
+				kind := rapid.SampledFrom([]controller.EventKind{controller.EventTick, controller.EventTick, controller.EventStart, controller.EventStop, 77})
+				require.NoError(t, controller.Ask(c, controller.Event{Kind: kind.Draw(t, "event")}, s, &d))
+				changes, faults := controller.Settle(law.Name(), s, &d)
+				require.Empty(t, faults)
+				for _, ch := range changes {
+					st := s.Stages[ch.Stage]
+					require.GreaterOrEqual(t, ch.After, st.MinWorkers)
+					require.LessOrEqual(t, ch.After, max(st.MinWorkers, st.MaxWorkers))
+				}
+			}
+		})
 	})
 }
 
-// Whatever the shell shows, the law answers without a panic and within bounds.
-func TestERLDATakesAnySnapshot(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := policy.ERLDA{}.New()
-		var d controller.Decisions
-		for range rapid.IntRange(1, 10).Draw(t, "ticks") {
-			s := &controller.Snapshot{At: time.Duration(rapid.Int64().Draw(t, "at"))}
-			for i := range rapid.IntRange(0, 3).Draw(t, "stages") {
-				s.Stages = append(s.Stages, controller.StageStats{
-					ID: controller.StageID(i), Name: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name"),
-					QueueLen: rapid.Int().Draw(t, "queue"), QueueCap: rapid.Int().Draw(t, "capacity"),
-					Workers: rapid.Int().Draw(t, "workers"), MinWorkers: rapid.Int().Draw(t, "least"),
-					MaxWorkers: rapid.Int().Draw(t, "most"),
-				})
+func anyStats(t *rapid.T, i int) controller.StageStats {
+	return controller.StageStats{
+		ID: controller.StageID(i), Name: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "name"),
+		QueueLen: rapid.Int().Draw(t, "queue"), QueueCap: rapid.Int().Draw(t, "capacity"),
+		InHand: rapid.Int().Draw(t, "in hand"), Busy: rapid.Int().Draw(t, "busy"),
+		Workers: rapid.Int().Draw(t, "workers"), MinWorkers: rapid.Int().Draw(t, "least"),
+		MaxWorkers: rapid.Int().Draw(t, "most"),
+		Window:     controller.Counters{Accepted: rapid.Uint64().Draw(t, "accepted"), OK: rapid.Uint64().Draw(t, "ok")},
+	}
+}
+
+func forEveryPolicy(t *testing.T, check func(t *testing.T, law controller.Policy)) {
+	t.Helper()
+	for _, name := range policy.Names() {
+		law, err := policy.ByName(name)
+		require.NoError(t, err)
+		t.Run(name, func(t *testing.T) { check(t, law) })
+	}
+}
+
+// Work for ever at one stage, anything at the others: it keeps a worker, and all it has
+// if the law looks at what waits.
+func TestNoPolicyStarvesAStageWithWorkForEver(t *testing.T) {
+	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
+		rapid.Check(t, func(t *rapid.T) {
+			f := newFloor(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 5).Draw(t, "stages")...)
+			for range rapid.IntRange(1, 60).Draw(t, "ticks") {
+				f.now += time.Second
+				for i := range f.stages {
+					f.anyLoad(t, i)
+				}
+				busy := &f.stages[0]
+				busy.QueueLen, busy.Busy, busy.Window = busy.QueueCap, busy.Workers, controller.Counters{Accepted: 9, OK: 9}
+				if busy.QueueCap <= 0 {
+					busy.QueueLen, busy.Window.OK = 9999, 0
+				}
+				had := busy.Workers
+				f.ask(controller.EventTick)
+				require.NoError(t, f.err)
+				require.GreaterOrEqual(t, f.stages[0].Workers, max(1, f.stages[0].MinWorkers))
+				if law.Name() != "stealing:cruz" && law.Name() != "seda:cruz" { // they look at rates and at 50 alone
+					require.GreaterOrEqual(t, f.stages[0].Workers, had, "a full stage loses nobody")
+				}
 			}
-			require.NoError(t, controller.Ask(c, controller.Event{Kind: controller.EventTick}, s, &d))
-			changes, faults := controller.Settle("erlda", s, &d)
-			require.Empty(t, faults)
-			for _, ch := range changes {
-				st := s.Stages[ch.Stage]
-				require.GreaterOrEqual(t, ch.After, st.MinWorkers)
-				require.LessOrEqual(t, ch.After, max(st.MinWorkers, st.MaxWorkers))
-			}
+		})
+	})
+}
+
+func TestEveryPolicyLooksWithoutAllocating(t *testing.T) {
+	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
+		f := newFloor(law.New(), pool(2, 2, 9), pool(2, 2, 9), pool(2, 2, 9))
+		for i := range f.stages {
+			f.stages[i].QueueLen, f.stages[i].Busy = 50, f.stages[i].Workers
 		}
+		s := &controller.Snapshot{Stages: f.stages}
+		var d controller.Decisions
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			_ = controller.Ask(f.c, controller.Event{Kind: controller.EventTick}, s, &d)
+		}))
+		require.Empty(t, f.journal.Entries())
+		for i := range f.stages {
+			_, _, wants := d.Wants(controller.StageID(i))
+			require.False(t, wants)
+		}
+	})
+}
+
+func TestEveryPolicyIsDeterministicAndSharesNothing(t *testing.T) {
+	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
+		rapid.Check(t, func(t *rapid.T) {
+			once := newFloor(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 5).Draw(t, "stages")...)
+			again := newFloor(law.New(), slices.Clone(once.stages)...)
+			again.stages = slices.Clone(once.stages)
+			for range rapid.IntRange(1, 40).Draw(t, "ticks") {
+				once.now += time.Second
+				for i := range once.stages {
+					once.anyLoad(t, i)
+				}
+				again.now, again.stages = once.now, slices.Clone(once.stages)
+				once.ask(controller.EventTick)
+				again.ask(controller.EventTick)
+				require.Equal(t, once.stages, again.stages)
+			}
+		})
 	})
 }

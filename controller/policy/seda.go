@@ -1,0 +1,209 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// SEDA adds a worker to a stage whose queue is long and retires one from a stage
+// that has nothing to do: the thread pool controller of Welsh, Culler and Brewer,
+// "SEDA: An Architecture for Well-Conditioned, Scalable Internet Services" (SOSP
+// 2001).
+//
+// A stage is hot when at least Threshold commands have been waiting at Samples
+// looks in a row: it gets one worker more. It is idle when its queue was empty and
+// a worker was free at every look for as long as Idle: it gets one less, and the
+// time is measured anew. Both stay within the stage's bounds, and at least Cooldown
+// passes between two actions on one stage. Each stage is judged for itself.
+//
+// What waits is not idle, and what is idle is not hot: between the two the law
+// leaves a stage alone. A load that plays around the threshold adds workers
+// until it no longer does, and never takes one away.
+//
+// # Threshold and capacity
+//
+// As with [ERLDA], a threshold that a queue cannot reach is a policy that cannot
+// act: Threshold counts as half of the stage's capacity, rounded up, where it is
+// more than that. A full queue is hot at any capacity.
+//
+// # Presets
+//
+// [Cruz] is the listing in section 4.2 of the dissertation of Cruz (2015). Every two
+// seconds, where more than 50 commands wait or are in hand, there is one worker more,
+// and in any other case one less. Nothing is counted and nothing rests, so a load
+// around 50 makes it swing, and 49 commands that wait for a worker cost one. Idle
+// means nothing to it. The listing's stages have stage.Workers(2, 10) and
+// stage.Capacity(100).
+//
+// [Welsh] is Sandstorm, the program of the paper, with its defaults: it looks
+// every two seconds, adds one for 1000 waiting, but at every fourth look only, and
+// retires after one second of idleness. There a thread measures its own idleness; here
+// the stage's is measured, one step for each look. Sandstorm's stages have
+// stage.Workers(1, 20).
+//
+// A preset keeps its threshold wherever a queue can reach it, that is, up to the
+// whole capacity.
+//
+//	            Threshold  Samples  Interval  Cooldown  Idle
+//	no preset          64        2       1 s       2 s   5 s
+//	Cruz               51        1       2 s      none     -
+//	Welsh            1000        1       2 s      none   1 s
+type SEDA struct {
+	Preset    Preset        // [Cruz], [Welsh] or none; the rest defaults to the line above
+	Threshold int           // this many waiting are hot
+	Samples   int           // how many looks in a row must agree that it is hot
+	Interval  time.Duration // between two looks
+	Cooldown  time.Duration // between two actions on one stage, or [NoCooldown]
+	Idle      time.Duration // with nothing to do for that long, a worker goes
+}
+
+// welshAdds is at which looks Sandstorm adds threads: every fourth.
+const welshAdds = 4
+
+// Name is "seda", with the preset if there is one: "seda:cruz".
+func (p SEDA) Name() string { return p.Preset.name("seda") }
+
+// Check returns all faults of the parameters.
+func (p SEDA) Check() error {
+	return errors.Join(
+		fault("seda", p.Preset != "" && p.Preset != Cruz && p.Preset != Welsh,
+			"unknown Preset %q; known are %s, %s", p.Preset, Cruz, Welsh),
+		fault("seda", p.Threshold < 0, "Threshold %d is negative", p.Threshold),
+		fault("seda", p.Samples < 0, "Samples %d is negative", p.Samples),
+		fault("seda", p.Interval < 0, "Interval %v is negative", p.Interval),
+		fault("seda", p.Cooldown < 0 && p.Cooldown != NoCooldown,
+			"Cooldown %v is negative; for none say NoCooldown", p.Cooldown),
+		fault("seda", p.Idle < 0, "Idle %v is negative", p.Idle),
+		fault("seda", p.Idle > 0 && p.Preset == Cruz,
+			"Idle %v means nothing to the preset cruz, which retires by the threshold", p.Idle),
+	)
+}
+
+// New returns a controller that has seen nothing yet.
+func (p SEDA) New() controller.Controller {
+	return &seda{law: p.withDefaults(), pools: make(memory[pool])}
+}
+
+func (p SEDA) withDefaults() SEDA {
+	d := p.defaults()
+	return SEDA{
+		Preset:    p.Preset,
+		Threshold: cmp.Or(p.Threshold, d.Threshold),
+		Samples:   cmp.Or(p.Samples, d.Samples),
+		Interval:  cmp.Or(p.Interval, d.Interval),
+		Cooldown:  cmp.Or(p.Cooldown, d.Cooldown),
+		Idle:      cmp.Or(p.Idle, d.Idle),
+	}
+}
+
+func (p SEDA) defaults() SEDA {
+	switch p.Preset {
+	case Cruz:
+		return SEDA{Threshold: 51, Samples: 1, Interval: 2 * time.Second, Cooldown: NoCooldown}
+	case Welsh:
+		return SEDA{Threshold: 1000, Samples: 1, Interval: 2 * time.Second, Cooldown: NoCooldown, Idle: time.Second}
+	default:
+		return SEDA{Threshold: 64, Samples: 2, Interval: time.Second, Cooldown: 2 * time.Second, Idle: 5 * time.Second}
+	}
+}
+
+// threshold returns the law's threshold for a stage with the given capacity: hot
+// is that much or more.
+func (p SEDA) threshold(capacity int) int {
+	switch {
+	case capacity <= 0:
+		return p.Threshold
+	case p.Preset == "":
+		return min(p.Threshold, capacity-capacity/2)
+	default:
+		return min(p.Threshold, capacity)
+	}
+}
+
+// load is what is held against the threshold, and its name.
+func (p SEDA) load(st *controller.StageStats) (n int, what string) {
+	if p.Preset == Cruz {
+		return st.QueueLen + st.InHand, "events" // the instances that are not free
+	}
+	return st.QueueLen, "queue"
+}
+
+// seda is SEDA's memory of one run.
+type seda struct {
+	law   SEDA
+	looks int
+	pools memory[pool]
+}
+
+// pool is what is remembered of a stage.
+type pool struct {
+	hot   int // samples in a row
+	idle  bool
+	since time.Duration // when it was first seen idle, or lost a worker for it
+	acted bool          // false: never; last says nothing yet
+	last  time.Duration // when it was acted upon
+}
+
+// Control asks for ticks at the start and looks at every stage on each of them.
+func (c *seda) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+	switch ev.Kind {
+	case controller.EventStart:
+		d.Every(c.law.Interval)
+	case controller.EventTick:
+		c.looks++
+		for i := range s.Stages {
+			c.look(&s.Stages[i], s.At, d)
+		}
+		c.pools.forget(s)
+	default: // the end asks for nothing, and what comes later is not known here
+	}
+}
+
+func (c *seda) look(st *controller.StageStats, now time.Duration, d *controller.Decisions) {
+	if restore(st, d) {
+		return
+	}
+	p := c.pools.of(st.Name)
+	load, what := c.law.load(st)
+	threshold := c.law.threshold(st.QueueCap)
+	p.hot = streak(p.hot, load >= threshold)
+	p.rest(now, st.QueueLen <= 0 && st.Busy < st.Workers)
+	if p.acted && now-p.last < c.law.Cooldown {
+		return
+	}
+	switch {
+	case c.adds(p) && st.Workers < st.MaxWorkers:
+		d.Workers(st.ID, st.Workers+1, why(what, load, ">=", threshold, p.hot))
+	case st.Workers <= max(1, st.MinWorkers):
+		return
+	case c.law.Preset == Cruz && p.hot == 0:
+		d.Workers(st.ID, st.Workers-1, why(what, load, "<", threshold, 1))
+	case c.law.Preset != Cruz && p.idle && now-p.since >= c.law.Idle:
+		d.Workers(st.ID, st.Workers-1, fmt.Sprintf("%d of %d workers idle for %v", st.Workers-st.Busy, st.Workers, now-p.since))
+	default:
+		return
+	}
+	p.act(now)
+}
+
+// adds tells whether a stage may get one more, for all that the law knows of it.
+func (c *seda) adds(p *pool) bool {
+	return p.hot >= c.law.Samples && (c.law.Preset != Welsh || c.looks%welshAdds == 0)
+}
+
+// rest notes whether the stage has nothing to do, and since when.
+func (p *pool) rest(now time.Duration, idle bool) {
+	if idle && !p.idle {
+		p.since = now
+	}
+	p.idle = idle
+}
+
+func (p *pool) act(now time.Duration) {
+	p.hot, p.since = 0, now
+	p.acted, p.last = true, now
+}

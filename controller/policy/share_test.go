@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+func bounds(fewestAndMost ...[2]int) *controller.Snapshot {
+	s := &controller.Snapshot{}
+	for i, b := range fewestAndMost {
+		s.Stages = append(s.Stages, controller.StageStats{ID: controller.StageID(i), MinWorkers: b[0], MaxWorkers: b[1]})
+	}
+	return s
+}
+
+func dealt(s *controller.Snapshot, budget int) []int {
+	h := divide(s, budget)
+	ns := make([]int, 0, len(s.Stages))
+	for i := range s.Stages {
+		ns = append(ns, h.next(&s.Stages[i]))
+	}
+	return ns
+}
+
+func TestAllGetTheSameAsFarAsTheirBoundsAllow(t *testing.T) {
+	wide := [2]int{1, 10}
+	tests := map[string]struct {
+		stages *controller.Snapshot
+		budget int
+		want   []int
+	}{
+		"no stages":                         {bounds(), 10, []int{}},
+		"one takes all":                     {bounds(wide), 7, []int{7}},
+		"one takes all it may":              {bounds(wide), 70, []int{10}},
+		"equal shares":                      {bounds(wide, wide, wide), 6, []int{2, 2, 2}},
+		"what is left over goes from first": {bounds(wide, wide, wide), 8, []int{3, 3, 2}},
+		"what one may not have others get":  {bounds([2]int{1, 1}, wide, wide), 8, []int{1, 4, 3}},
+		"what one must have others lack":    {bounds([2]int{6, 9}, wide, wide), 8, []int{6, 1, 1}},
+		"too few for the least":             {bounds([2]int{4, 9}, [2]int{3, 9}), 2, []int{4, 3}},
+		"too many for the most":             {bounds([2]int{1, 4}, [2]int{1, 3}), 99, []int{4, 3}},
+		"none":                              {bounds(wide, wide), 0, []int{1, 1}},
+		"as many as there are numbers":      {bounds(wide, [2]int{1, math.MaxInt}), math.MaxInt, []int{10, math.MaxInt - 10}},
+		"the lower bound wins":              {bounds([2]int{5, 3}, wide), 8, []int{5, 3}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tt.want, dealt(tt.stages, tt.budget)) })
+	}
+}
+
+// The simple way as the model: one worker after the other, to the first of those that have
+// the fewest.
+func TestSharesAreThoseOfDealingOneByOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &controller.Snapshot{}
+		for range rapid.IntRange(1, 6).Draw(t, "stages") {
+			fewest := rapid.IntRange(0, 5).Draw(t, "fewest")
+			s.Stages = append(s.Stages, controller.StageStats{
+				MinWorkers: fewest, MaxWorkers: fewest + rapid.IntRange(0, 5).Draw(t, "span"),
+			})
+		}
+		budget := rapid.IntRange(0, 70).Draw(t, "budget")
+		require.Equal(t, oneByOne(s, budget), dealt(s, budget))
+	})
+}
+
+func oneByOne(s *controller.Snapshot, budget int) []int {
+	ns := make([]int, len(s.Stages))
+	for i := range s.Stages {
+		ns[i] = s.Stages[i].MinWorkers
+		budget -= ns[i]
+	}
+	for ; budget > 0; budget-- {
+		poorest := -1
+		for i := range ns {
+			if ns[i] < s.Stages[i].MaxWorkers && (poorest < 0 || ns[i] < ns[poorest]) {
+				poorest = i
+			}
+		}
+		if poorest < 0 {
+			break
+		}
+		ns[poorest]++
+	}
+	return ns
+}

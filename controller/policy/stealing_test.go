@@ -1,0 +1,501 @@
+package policy_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+// at is a stage of which so many of 100 commands have ended in the last window.
+func at(rate uint64, workers, instances int) controller.StageStats {
+	st := pool(workers, 1, instances)
+	st.Window = controller.Counters{Accepted: 100, OK: rate}
+	return st
+}
+
+// plan asks for one look and returns the thefts in words, the first thief first.
+func plan(t *testing.T, law policy.Stealing, stages ...controller.StageStats) (plan []string, after []int) {
+	t.Helper()
+	f := newFloor(law.New(), stages...)
+	require.Empty(t, f.journal.Entries(), "the stages have their shares already")
+	f.ask(controller.EventTick)
+	for _, c := range f.journal.Entries() {
+		plan = append(plan, fmt.Sprintf("%s %+d: %s", c.StageName, c.After-c.Before, c.Why))
+	}
+	require.NoError(t, f.err)
+	return plan, f.workers()
+}
+
+// Pools of 2 threads, 10 instances, rates 90, 40, 100, 70 and 120: in their order
+// s2, s4, s1, s3, s5, so s2 steals from s5, and s4 from s3. The stages are called
+// room 0 to room 4 here.
+func TestT11_ThePlanOfCruzAndItsConservation(t *testing.T) {
+	cruz := policy.Stealing{Preset: policy.Cruz}
+	five := func(instances int) []controller.StageStats {
+		return []controller.StageStats{
+			at(90, 2, instances), at(40, 2, instances), at(100, 2, instances), at(70, 2, instances), at(120, 2, instances),
+		}
+	}
+	t.Run("10 instances", func(t *testing.T) {
+		plan, after := plan(t, cruz, five(10)...)
+		require.Equal(t, []string{
+			`room 1 +1: steals from "room 4": rate 40%, there 120%`,
+			`room 4 -1: gives to "room 1": rate 120%, there 40%`,
+			`room 3 +1: steals from "room 2": rate 70%, there 100%`,
+			`room 2 -1: gives to "room 3": rate 100%, there 70%`,
+		}, plan)
+		require.Equal(t, []int{2, 3, 1, 3, 1}, after)
+	})
+	t.Run("2 instances", func(t *testing.T) {
+		plan, after := plan(t, cruz, five(2)...)
+		require.Empty(t, plan)
+		require.Equal(t, []int{2, 2, 2, 2, 2}, after)
+	})
+	t.Run("3 stages", func(t *testing.T) {
+		_, after := plan(t, cruz, five(10)[:3]...)
+		require.Equal(t, []int{2, 3, 1}, after, "one theft, and nobody steals from himself")
+	})
+	t.Run("2 stages", func(t *testing.T) {
+		_, after := plan(t, cruz, five(10)[:2]...)
+		require.Equal(t, []int{1, 3}, after, "one theft, and it is not undone")
+	})
+	t.Run("1 stage", func(t *testing.T) {
+		_, after := plan(t, cruz, five(10)[:1]...)
+		require.Equal(t, []int{2}, after)
+	})
+	t.Run("no stage", func(t *testing.T) {
+		f := newFloor(cruz.New())
+		f.stages = nil
+		f.ask(controller.EventTick)
+		require.NoError(t, f.err)
+	})
+	t.Run("one pair", func(t *testing.T) {
+		_, after := plan(t, policy.Stealing{Preset: policy.Cruz, Pairs: 1}, five(10)...)
+		require.Equal(t, []int{2, 3, 2, 2, 1}, after)
+	})
+	t.Run("a pair that may not is left out, and none takes its place", func(t *testing.T) {
+		stages := five(10)
+		stages[1].MaxWorkers = 2
+		_, after := plan(t, cruz, stages...)
+		require.Equal(t, []int{2, 2, 1, 3, 2}, after)
+	})
+	t.Run("look after look", func(t *testing.T) {
+		f := newFloor(cruz.New(), five(10)...)
+		f.ask(controller.EventTick)
+		f.ask(controller.EventTick)
+		require.Equal(t, []int{2, 3, 1, 3, 1}, f.workers(), "nobody's last worker is stolen")
+	})
+}
+
+// 0 / 0 is the slowest of all in the listing: idle stages stole from busy ones.
+func TestCruzLetsNoIdleStageSteal(t *testing.T) {
+	cruz := policy.Stealing{Preset: policy.Cruz}
+	idle := pool(2, 1, 10)
+	leftovers := idle
+	leftovers.QueueLen = 5
+	tests := map[string]struct {
+		stages []controller.StageStats
+		want   []int
+	}{
+		"all idle":                       {[]controller.StageStats{idle, idle, idle, idle}, []int{2, 2, 2, 2}},
+		"the idle ones are stolen from":  {[]controller.StageStats{idle, at(50, 2, 10), idle}, []int{2, 3, 1}},
+		"even if all but one are":        {[]controller.StageStats{at(100, 2, 10), idle, idle, idle}, []int{3, 2, 2, 1}},
+		"what waits is work":             {[]controller.StageStats{at(90, 2, 10), leftovers}, []int{1, 3}},
+		"order is all that the law sees": {[]controller.StageStats{at(100, 2, 10), at(100, 2, 10)}, []int{3, 1}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, after := plan(t, cruz, tt.stages...)
+			require.Equal(t, tt.want, after)
+		})
+	}
+}
+
+// The stages of the tests below: one has too much to do, one nothing, one just
+// enough.
+func swamped() controller.StageStats {
+	st := pool(2, 1, 8)
+	st.QueueLen, st.Busy, st.Window = 80, 2, controller.Counters{Accepted: 90, Forwarded: 40}
+	return st
+}
+
+func quiet() controller.StageStats { return pool(2, 1, 8) }
+
+func content() controller.StageStats {
+	st := pool(2, 1, 8)
+	st.QueueLen, st.Busy, st.Window = 2, 2, controller.Counters{Accepted: 50, OK: 49}
+	return st
+}
+
+func TestTheHungryStealFromTheReplete(t *testing.T) {
+	change := func(st controller.StageStats, f func(st *controller.StageStats)) controller.StageStats {
+		f(&st)
+		return st
+	}
+	tests := map[string]struct {
+		law    policy.Stealing
+		stages []controller.StageStats
+		want   [][]int // look after look
+	}{
+		"at the second look in a row": {
+			policy.Stealing{},
+			[]controller.StageStats{swamped(), content(), quiet()},
+			[][]int{{2, 2, 2}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}},
+		},
+		"both begin to count anew": {
+			policy.Stealing{Workers: 12},
+			[]controller.StageStats{swamped(), quiet()},
+			[][]int{{6, 6}, {7, 5}, {7, 5}, {8, 4}, {8, 4}, {8, 4}},
+		},
+		"at most two at one look": {
+			policy.Stealing{Samples: 1},
+			[]controller.StageStats{swamped(), swamped(), swamped(), quiet(), quiet(), quiet()},
+			[][]int{{3, 3, 2, 1, 1, 2}, {3, 3, 3, 1, 1, 1}},
+		},
+		"or as many as are said": {
+			policy.Stealing{Samples: 1, Pairs: 3},
+			[]controller.StageStats{swamped(), swamped(), swamped(), quiet(), quiet(), quiet()},
+			[][]int{{3, 3, 3, 1, 1, 1}},
+		},
+		"the most waiting for each worker comes first": {
+			policy.Stealing{Samples: 1, Pairs: 1},
+			[]controller.StageStats{
+				swamped(), quiet(), change(swamped(), func(st *controller.StageStats) { st.QueueLen = 90 }),
+			},
+			[][]int{{2, 1, 3}},
+		},
+		"from the most free workers first": {
+			policy.Stealing{Samples: 1, Pairs: 1},
+			[]controller.StageStats{
+				swamped(), change(quiet(), func(st *controller.StageStats) { st.Busy = 1 }), quiet(),
+			},
+			[][]int{{3, 2, 1}},
+		},
+		"nobody gives more than MinVictim leaves": {
+			policy.Stealing{Workers: 8, MinVictim: 3, Samples: 1},
+			[]controller.StageStats{swamped(), quiet()},
+			[][]int{{5, 3}, {5, 3}},
+		},
+		"nor than its own bounds": {
+			policy.Stealing{Workers: 8, Samples: 1},
+			[]controller.StageStats{
+				swamped(), change(quiet(), func(st *controller.StageStats) { st.MinWorkers = 4 }),
+			},
+			[][]int{{4, 4}, {4, 4}},
+		},
+		"nobody takes more than its bounds allow": {
+			policy.Stealing{Samples: 1},
+			[]controller.StageStats{
+				change(swamped(), func(st *controller.StageStats) { st.MaxWorkers = 2 }), quiet(),
+			},
+			[][]int{{2, 2}, {2, 2}},
+		},
+		"a backlog that shrinks goes away by itself": {
+			policy.Stealing{Samples: 1},
+			[]controller.StageStats{
+				change(swamped(), func(st *controller.StageStats) { st.Window.Forwarded = 91 }), quiet(),
+			},
+			[][]int{{2, 2}},
+		},
+		"but not where back-pressure holds it": {
+			policy.Stealing{Samples: 1},
+			[]controller.StageStats{
+				change(swamped(), func(st *controller.StageStats) { st.Window.Forwarded, st.QueueCap = 91, 150 }), quiet(),
+			},
+			[][]int{{3, 1}},
+		},
+		"a room that is smaller than the pool": {
+			policy.Stealing{Samples: 1, Workers: 8},
+			[]controller.StageStats{
+				change(swamped(), func(st *controller.StageStats) { st.QueueLen, st.QueueCap = 1, 1 }), quiet(),
+			},
+			[][]int{{5, 3}, {6, 2}, {7, 1}, {7, 1}},
+		},
+		"all busy, nobody gives": {
+			policy.Stealing{Samples: 1},
+			[]controller.StageStats{swamped(), content()},
+			[][]int{{2, 2}},
+		},
+		"all quiet, nobody takes": {
+			policy.Stealing{Samples: 1},
+			[]controller.StageStats{quiet(), quiet()},
+			[][]int{{2, 2}},
+		},
+		"nobody steals from himself": {
+			policy.Stealing{Samples: 1},
+			[]controller.StageStats{swamped()},
+			[][]int{{2}, {2}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFloor(tt.law.New(), tt.stages...)
+			for _, want := range tt.want {
+				f.now += time.Second
+				for i := range f.stages {
+					if st := &f.stages[i]; st.QueueLen > 0 {
+						st.Busy = st.Workers
+					}
+				}
+				f.ask(controller.EventTick)
+				require.NoError(t, f.err)
+				require.Equal(t, want, f.workers())
+			}
+		})
+	}
+}
+
+func TestOneLookWithoutHungerAndTheCountBeginsAnew(t *testing.T) {
+	f := newFloor(policy.Stealing{}.New(), swamped(), quiet())
+	for _, waiting := range []int{80, 0, 80} {
+		f.stages[0].QueueLen = waiting
+		f.ask(controller.EventTick)
+		require.Equal(t, []int{2, 2}, f.workers())
+	}
+	f.ask(controller.EventTick)
+	require.Equal(t, []int{3, 1}, f.workers())
+}
+
+func TestAThiefAndItsVictimCountAnewAndTheOthersGoOn(t *testing.T) {
+	tests := map[string]struct {
+		workers int
+		stages  []controller.StageStats
+		want    [][]int
+	}{
+		"the thief waits though another may be robbed": {
+			0,
+			[]controller.StageStats{swamped(), quiet(), quiet()},
+			[][]int{{2, 2, 2}, {3, 1, 2}, {3, 1, 2}, {4, 1, 1}},
+		},
+		"the victim is spared though another is hungry": {
+			9,
+			[]controller.StageStats{swamped(), swamped(), quiet()},
+			[][]int{{3, 3, 3}, {4, 3, 2}, {4, 3, 2}, {4, 4, 1}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFloor(policy.Stealing{Pairs: 1, Workers: tt.workers}.New(), tt.stages...)
+			for _, want := range tt.want {
+				f.ask(controller.EventTick)
+				require.Equal(t, want, f.workers())
+			}
+		})
+	}
+}
+
+func TestAFreeWorkerAloneMakesNoVictim(t *testing.T) {
+	waiting := quiet() // not hungry either: nothing is coming
+	waiting.QueueLen = 3
+	_, after := plan(t, policy.Stealing{Samples: 1}, swamped(), waiting)
+	require.Equal(t, []int{2, 2}, after)
+	waiting.QueueLen = 2
+	_, after = plan(t, policy.Stealing{Samples: 1}, swamped(), waiting)
+	require.Equal(t, []int{3, 1}, after, "one for each worker is no backlog")
+}
+
+func TestStealingSaysWhy(t *testing.T) {
+	f := newFloor(policy.Stealing{Workers: 5}.New(), swamped(), quiet())
+	f.ask(controller.EventTick)
+	f.ask(controller.EventTick)
+	reasons := make([]string, 0, 3)
+	for _, c := range f.journal.Entries() {
+		reasons = append(reasons, c.Why)
+	}
+	require.Equal(t, []string{
+		"its share of 5 workers for 2 stages",
+		`steals from "room 1": queue 80 > 3 for 2 samples`,
+		`gives to "room 0": 2 of 2 workers free for 2 samples`,
+	}, reasons)
+	idle, busy := pool(2, 1, 8), at(50, 2, 8)
+	thefts, _ := plan(t, policy.Stealing{Preset: policy.Cruz}, idle, busy)
+	require.Equal(t, []string{
+		`room 1 +1: steals from "room 0": rate 50%, there without work`,
+		`room 0 -1: gives to "room 1": rate without work, there 50%`,
+	}, thefts)
+}
+
+func TestStealingSharesOutAtTheStart(t *testing.T) {
+	tests := map[string]struct {
+		workers int
+		stages  []controller.StageStats
+		want    []int
+	}{
+		"two for each if nothing is said": {0, []controller.StageStats{pool(1, 1, 9), pool(1, 1, 9), pool(1, 1, 9)}, []int{2, 2, 2}},
+		"as many as are said":             {10, []controller.StageStats{pool(1, 1, 9), pool(1, 1, 9), pool(1, 1, 9)}, []int{4, 3, 3}},
+		"whatever another policy left":    {6, []controller.StageStats{pool(9, 1, 9), pool(1, 1, 9), pool(5, 1, 9)}, []int{2, 2, 2}},
+		"within the bounds":               {12, []controller.StageStats{pool(1, 1, 1), pool(7, 7, 9), pool(1, 1, 9)}, []int{1, 7, 4}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFloor(policy.Stealing{Workers: tt.workers}.New(), tt.stages...)
+			require.NoError(t, f.err)
+			require.Equal(t, tt.want, f.workers())
+		})
+	}
+}
+
+func TestStealingSharesOutAnewWhenTheTotalIsNoLongerRight(t *testing.T) {
+	law := policy.Stealing{Workers: 6, Samples: 1}
+	moved := func() *floor {
+		f := newFloor(law.New(), swamped(), quiet())
+		f.ask(controller.EventTick)
+		require.Equal(t, []int{4, 2}, f.workers())
+		return f
+	}
+	t.Run("a stage comes", func(t *testing.T) {
+		f := moved()
+		f.stages = append(f.stages, furnished(pool(1, 1, 8), 2))
+		f.ask(controller.EventTick)
+		require.Equal(t, []int{2, 2, 2}, f.workers())
+	})
+	t.Run("a stage goes", func(t *testing.T) {
+		f := moved()
+		f.stages = f.stages[:1]
+		f.ask(controller.EventTick)
+		require.Equal(t, []int{6}, f.workers())
+	})
+	t.Run("somebody else had a hand in it", func(t *testing.T) {
+		f := moved()
+		f.stages[0].Workers = 8
+		f.ask(controller.EventTick)
+		require.Equal(t, []int{3, 3}, f.workers())
+	})
+	t.Run("and counts anew", func(t *testing.T) {
+		f := newFloor(policy.Stealing{Workers: 6}.New(), swamped(), quiet())
+		f.ask(controller.EventTick)
+		f.stages[0].Workers = 8
+		for range 2 {
+			f.ask(controller.EventTick)
+			require.Equal(t, []int{3, 3}, f.workers())
+		}
+		f.ask(controller.EventTick)
+		require.Equal(t, []int{4, 2}, f.workers())
+	})
+	t.Run("the bounds are others", func(t *testing.T) {
+		f := moved()
+		f.stages[1].MinWorkers = 3
+		f.ask(controller.EventTick)
+		require.Equal(t, []int{3, 3}, f.workers())
+	})
+}
+
+func TestStealingAsksForTicksAtTheStartAndOnlyThen(t *testing.T) {
+	for law, want := range map[policy.Stealing]time.Duration{
+		{}:                          time.Second,
+		{Preset: policy.Cruz}:       10 * time.Second,
+		{Interval: 5 * time.Second}: 5 * time.Second,
+	} {
+		requireTicksFromTheStart(t, law, want)
+	}
+}
+
+func TestCheckTellsAllFaultsOfStealing(t *testing.T) {
+	tests := map[string]struct {
+		law  policy.Stealing
+		want []string
+	}{
+		"the defaults are fine":      {policy.Stealing{}, nil},
+		"cruz is fine":               {policy.Stealing{Preset: policy.Cruz}, nil},
+		"the greatest are fine":      {policy.Stealing{Workers: math.MaxInt, Pairs: math.MaxInt, Interval: math.MaxInt64, MinVictim: math.MaxInt, Samples: math.MaxInt}, nil},
+		"an unknown preset":          {policy.Stealing{Preset: policy.Welsh}, []string{`unknown Preset "welsh"; known is cruz`}},
+		"samples mean nothing there": {policy.Stealing{Preset: policy.Cruz, Samples: 3}, []string{"Samples 3 means nothing to the preset cruz"}},
+		"all at once": {
+			policy.Stealing{Workers: -1, Pairs: -2, Interval: -3, MinVictim: -4, Samples: -5},
+			[]string{"Workers -1", "Pairs -2", "Interval -3ns", "MinVictim -4", "Samples -5"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { requireFaults(t, tt.law, "policy: stealing: ", tt.want) })
+	}
+}
+
+func TestStealingKeepsTheTotalUnderAnyLoad(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		law := anyStealing(t)
+		f := newFloor(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 6).Draw(t, "stages")...)
+		require.NoError(t, f.err)
+		total := sum(f.workers())
+		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
+			f.now += time.Second
+			for i := range f.stages {
+				f.anyLoad(t, i)
+			}
+			before := len(f.journal.Entries())
+			f.ask(controller.EventTick)
+			require.NoError(t, f.err)
+			require.Equal(t, total, sum(f.workers()), "the total stays")
+			changes := f.journal.Entries()[before:]
+			require.LessOrEqual(t, len(changes), 2*max(2, law.Pairs))
+			for i := 0; i < len(changes); i += 2 {
+				thief, victim := changes[i], changes[i+1]
+				requireAStep(t, f, thief)
+				requireAStep(t, f, victim)
+				require.Equal(t, thief.Before+1, thief.After)
+				require.Equal(t, victim.Before-1, victim.After)
+				require.GreaterOrEqual(t, victim.After, max(1, law.MinVictim))
+				requireHunger(t, law, f, thief, victim)
+			}
+		}
+	})
+}
+
+func anyStealing(t *rapid.T) policy.Stealing {
+	law := policy.Stealing{
+		Preset:    rapid.SampledFrom([]policy.Preset{"", policy.Cruz}).Draw(t, "preset"),
+		Workers:   rapid.IntRange(0, 30).Draw(t, "workers of all"),
+		Pairs:     rapid.IntRange(0, 4).Draw(t, "pairs"),
+		MinVictim: rapid.IntRange(0, 3).Draw(t, "min victim"),
+	}
+	if law.Preset == "" {
+		law.Samples = rapid.IntRange(0, 3).Draw(t, "samples")
+	}
+	require.NoError(t, law.Check())
+	return law
+}
+
+func requireHunger(t *rapid.T, law policy.Stealing, f *floor, thief, victim controller.Change) {
+	if law.Preset == policy.Cruz {
+		return
+	}
+	t1, v := f.stages[thief.Stage], f.stages[victim.Stage]
+	require.Positive(t, t1.QueueLen, "nobody steals without work")
+	require.Less(t, v.Busy, victim.Before, "only free workers are stolen")
+}
+
+func sum(ns []int) (total int) {
+	for _, n := range ns {
+		total += n
+	}
+	return total
+}
+
+// Load that wanders: the workers go where the work is, and come back.
+func TestWorkersFollowTheLoad(t *testing.T) {
+	f := newFloor(policy.Stealing{}.New(), quiet(), quiet(), quiet())
+	load := func(busy int) []int {
+		for range 20 {
+			for i := range f.stages {
+				st := &f.stages[i]
+				st.QueueLen, st.Busy, st.Window = 0, 0, controller.Counters{}
+				if i == busy {
+					st.QueueLen, st.Busy, st.Window.Accepted = 100, st.Workers, 1
+				}
+			}
+			f.now += time.Second
+			f.ask(controller.EventTick)
+		}
+		return f.workers()
+	}
+	require.Equal(t, []int{4, 1, 1}, load(0))
+	require.Equal(t, []int{1, 1, 4}, load(2))
+	require.Equal(t, []int{1, 4, 1}, load(1))
+	require.NoError(t, f.err)
+}
