@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -215,6 +216,21 @@ func TestOnePoisonCommandWithManyTriesNeverTakesAStageDown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.EqualValues(t, 200, p.Snapshot().Stages[0].Crashes)
+}
+
+// A stage that has little to do may meet one bad command a day, and nothing else.
+func TestCrashesFarApartNeverBreakAStage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Within: time.Hour}))
+		p := bubble(t, s)
+		for range 20 {
+			_, err := stage.Call[int](t.Context(), s, -1)
+			require.True(t, stage.Crashed(err))
+			time.Sleep(2 * time.Hour)
+		}
+		require.NoError(t, p.Err())
+		require.NoError(t, p.Stop(t.Context()))
+	})
 }
 
 func TestABrokenStageGivesUpAndRunReturnsTheStory(t *testing.T) {

@@ -662,6 +662,7 @@ func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
 	require.Equal(t, stage.ReasonType, (<-letters).Reason)
 	root.Send(s.PID(), nil)
 	require.Equal(t, stage.ReasonType, (<-letters).Reason)
+	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[stage.ReasonType])
 
 	watcher := make(chan *act.PID, 1)
 	pid := s.PID()
@@ -690,4 +691,88 @@ func (w watching) Receive(ctx act.Context) {
 		w.out <- m.Who
 		ctx.Stop(ctx.Self())
 	}
+}
+
+// Whoever hears of an end and then looks at the accounts finds it there, in the
+// totals and in every row.
+func TestNoRowLagsBehindAnAnswer(t *testing.T) {
+	end := stage.New("end", fn(func(_ context.Context, n int) behaviour.Outcome {
+		if n%3 == 2 {
+			return behaviour.Error(errNo)
+		}
+		return behaviour.OK(n)
+	}))
+	first := stage.New("first", fn(func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(end, n) }))
+	p := run(t, first, end)
+	for n := range 300 {
+		_, err := stage.Call[int](soon(t), first, n)
+		require.Equal(t, n%3 == 2, err != nil)
+		s := p.Snapshot()
+		require.EqualValues(t, n+1, s.Stages[0].Forwarded)
+		require.EqualValues(t, n+1, s.Stages[1].OK+s.Stages[1].Errors)
+		require.EqualValues(t, (n+1)/3, s.Failed)
+		require.Zero(t, s.InFlight)
+	}
+}
+
+func TestAHandlerMayEmitAndForward(t *testing.T) {
+	end := stage.New("end", fn(echo[int]))
+	first := stage.New("first", fn(func(ctx context.Context, n int) behaviour.Outcome {
+		for i := range n {
+			if err := behaviour.Emit(ctx, end, i); err != nil {
+				return behaviour.Error(err)
+			}
+		}
+		return behaviour.Forward(end, n)
+	}))
+	p := run(t, first, end)
+	got, err := stage.Call[int](soon(t), first, 5)
+	require.NoError(t, err)
+	require.Equal(t, 5, got)
+	require.EqualValues(t, 6, p.Snapshot().Stages[1].OK)
+}
+
+func TestNoMoreCommandsWaitForARetryThanThereIsRoomFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) }),
+			stage.Capacity(10), stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: time.Minute}))
+		p := bubble(t, s)
+		for i := range 1500 {
+			require.NoError(t, s.Submit(t.Context(), i))
+		}
+		synctest.Wait()
+		snap := p.Snapshot().Stages[0]
+		require.Equal(t, 1024, snap.Delayed)
+		require.EqualValues(t, 1500-1024, snap.Errors, "what did not fit is not tried again")
+		require.NoError(t, p.Stop(t.Context()))
+		require.EqualValues(t, 1500, p.Snapshot().Failed)
+	})
+}
+
+// eventful is a policy that notes when it is asked.
+type eventful struct{ kinds chan controller.EventKind }
+
+func (e eventful) Name() string               { return "eventful" }
+func (e eventful) Check() error               { return nil }
+func (e eventful) New() controller.Controller { return e }
+func (e eventful) Control(ev controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+	e.kinds <- ev.Kind
+	d.Every(time.Second)
+}
+
+func TestAPolicyHearsOfTheStartTheTicksAndTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := eventful{make(chan controller.EventKind, 100)}
+		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(e))
+		time.Sleep(2*time.Second + time.Millisecond)
+		require.NoError(t, p.Stop(t.Context()))
+		close(e.kinds)
+		var heard []controller.EventKind
+		for kind := range e.kinds {
+			heard = append(heard, kind)
+		}
+		require.Equal(t, []controller.EventKind{
+			controller.EventStart, controller.EventTick, controller.EventTick, controller.EventStop,
+		}, heard)
+	})
 }
