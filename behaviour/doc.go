@@ -29,8 +29,9 @@
 //
 // # Errors
 //
-// A handler returns; it never blocks on a full stage. If the next room is full
-// the engine keeps the outcome and holds the worker back, not the handler.
+// A handler returns; it does not block on a full stage. If the next room is full
+// the engine keeps the outcome and holds the worker back, not the handler. Only an
+// [Emit] beyond what is held for a handler, or a Submit of its own, may wait.
 //
 // # Testing
 //

@@ -25,8 +25,8 @@
 // submitter's own. A wire that closes a loop is never waited for: what comes
 // back that way is let in beyond the capacity, because it is in the house
 // already, and the entries of the loop are kept waiting instead. So a loop
-// cannot block itself, and holds no more than its stages' capacities and the
-// batches in hand.
+// cannot block itself, and holds no more than its stages' capacities, the batches
+// in hand with what they emit, and the commands that wait for a retry.
 //
 // # The end of a command
 //

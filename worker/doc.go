@@ -17,7 +17,7 @@
 //
 // # Crashes
 //
-// The worker holds the one recover of the house. A panic in a handler, and a
+// The worker holds the one recover of handlers. A panic in a handler, and a
 // runtime.Goexit too, is charged to the command in hand; the rest of the batch
 // goes back to the front of the queue in order; what the commands before it
 // forwarded is handed over. Then the worker fails towards its stage, which

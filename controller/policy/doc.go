@@ -1,7 +1,7 @@
 // Package policy holds the laws by which a pipeline adapts itself.
 //
-// A policy is a value: write it down, hand it to pipeline.Control, swap it while
-// the pipeline runs. The zero value of each has its stated defaults.
+// A policy is a value: write it down and hand it to pipeline.Control before the
+// start. The zero value of each has its stated defaults.
 //
 //	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
 //	policy.ERLDA{Up: 50, Samples: 3}
