@@ -9,15 +9,15 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// desk is a room with workers who only count how often they are woken.
-type desk struct {
+// staffed is a room with workers who only count how often they are woken.
+type staffed struct {
 	*Room
 	seats []*Seat
 	woken []int
 }
 
-func newDesk(workers int, cfg Config) *desk {
-	d := &desk{Room: New(cfg), woken: make([]int, workers)}
+func newStaffed(workers int, cfg Config) *staffed {
+	d := &staffed{Room: New(cfg), woken: make([]int, workers)}
 	d.Adopt(&Host{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(End) {}})
 	d.Open()
 	for i := range workers {
@@ -30,7 +30,7 @@ func newDesk(workers int, cfg Config) *desk {
 
 // A command comes while the one worker on its way is on its way out.
 func TestAWorkerThatLeavesSendsAnotherToTheCommandThatCameMeanwhile(t *testing.T) {
-	d := newDesk(2, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
+	d := newStaffed(2, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
 	var tally Tally
 	batch := make([]command.Envelope, 1)
 	require.Zero(t, d.Turn(d.seats[0], &tally, batch, true))
@@ -46,7 +46,7 @@ func TestAWorkerThatLeavesSendsAnotherToTheCommandThatCameMeanwhile(t *testing.T
 
 // What a crash gives back is work for a worker who is idle.
 func TestAnIdleWorkerIsSentToWhatACrashGaveBack(t *testing.T) {
-	d := newDesk(2, Config{Name: "r", Capacity: 4, Batch: 4, StreakEnds: time.Minute})
+	d := newStaffed(2, Config{Name: "r", Capacity: 4, Batch: 4, StreakEnds: time.Minute})
 	d.limit = 4
 	var tally Tally
 	batch := make([]command.Envelope, 4)
