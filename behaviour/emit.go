@@ -60,3 +60,14 @@ func Attempt(ctx context.Context) int {
 	}
 	return e.Attempt()
 }
+
+// Quality is what the handler is asked for, from 1, all, to 0: a policy may degrade a
+// stage under load, and a handler that can do with less looks here. Outside a handler
+// it is 1.
+func Quality(ctx context.Context) float64 {
+	q, ok := ctx.Value(EmitterKey{}).(interface{ Quality() float64 })
+	if !ok {
+		return 1
+	}
+	return q.Quality()
+}

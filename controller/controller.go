@@ -15,6 +15,14 @@ type Policy interface {
 	New() Controller
 }
 
+// Claimer is a policy that says which knobs it turns. A pipeline that is given
+// several policies asks each for its claims and refuses two claims on one knob; a
+// decision about a knob that was not claimed is then a fault and changes
+// nothing. A policy alone owns all knobs and need not say.
+type Claimer interface {
+	Claims() []Knob
+}
+
 // Controller applies a policy to one run of a pipeline.
 //
 // Control is called serially. It looks at the snapshot and says into d what it
@@ -28,6 +36,12 @@ type Controller interface {
 // Event is why a controller is being asked.
 type Event struct {
 	Kind EventKind
+	// Stage is where it happened, for EventQueueFull, EventStarved and
+	// EventWorkerDied; [NoStage] otherwise, and for a worker of a shared pool.
+	Stage StageID
+	// Pool is whose workers it happened to, for EventRoundEnd, EventVisits and
+	// EventWorkerDied.
+	Pool string
 }
 
 // EventKind tells the events apart. More kinds will come; a controller ignores
@@ -44,18 +58,33 @@ const (
 	EventTick
 	// EventStop comes last. What is wanted now comes to nothing.
 	EventStop
+	// EventRoundEnd tells that a worker of a polled pool has come to the end of
+	// the visit plan, for the first time since that plan was made. It is told to
+	// who asked for it, see [Decisions.OnRoundEnd], and not more often than each
+	// [MinInterval].
+	EventRoundEnd
+	// EventVisits tells that the workers of the shared pools have made as many
+	// visits as was asked for, see [Decisions.OnVisits].
+	EventVisits
+	// EventTopology tells that a stage came, went, was paused or resumed.
+	EventTopology
+	// EventQueueFull tells that a queue is full, once until it is not.
+	EventQueueFull
+	// EventStarved tells that a stage has work that nobody has looked at for
+	// [StarvedAfter], once until somebody does.
+	EventStarved
+	// EventWorkerDied tells that a worker crashed. It is being replaced.
+	EventWorkerDied
 )
 
-// String returns the kind in a word.
+var kinds = [...]string{
+	"none", "start", "tick", "stop", "round end", "visits", "topology", "queue full", "starved", "worker died",
+}
+
+// String returns the kind in a word or two.
 func (k EventKind) String() string {
-	switch k {
-	case EventStart:
-		return "start"
-	case EventTick:
-		return "tick"
-	case EventStop:
-		return "stop"
-	default:
-		return "none"
+	if int(k) >= len(kinds) {
+		return kinds[0]
 	}
+	return kinds[k]
 }

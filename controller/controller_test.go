@@ -28,11 +28,17 @@ func twoStages() *controller.Snapshot {
 
 func TestAnEventKindHasAWord(t *testing.T) {
 	for kind, word := range map[controller.EventKind]string{
-		controller.EventStart: "start",
-		controller.EventTick:  "tick",
-		controller.EventStop:  "stop",
-		0:                     "none",
-		200:                   "none",
+		controller.EventStart:      "start",
+		controller.EventTick:       "tick",
+		controller.EventStop:       "stop",
+		controller.EventRoundEnd:   "round end",
+		controller.EventVisits:     "visits",
+		controller.EventTopology:   "topology",
+		controller.EventQueueFull:  "queue full",
+		controller.EventStarved:    "starved",
+		controller.EventWorkerDied: "worker died",
+		0:                          "none",
+		200:                        "none",
 	} {
 		require.Equal(t, word, kind.String())
 	}
@@ -124,7 +130,7 @@ func TestSettleHoldsWishesToTheBoundsAndSaysSo(t *testing.T) {
 			}
 			require.Equal(t, []controller.Change{{
 				At: 3 * time.Second, Policy: "mine", Stage: 0, StageName: "parse",
-				What: controller.WhatWorkers, Before: 4, After: tt.after, Why: tt.says,
+				What: controller.KnobWorkers, Before: 4, After: tt.after, Why: tt.says,
 			}}, changes)
 		})
 	}
@@ -144,6 +150,37 @@ func TestAWishForAnUnknownStageIsAFaultAndTheOthersStand(t *testing.T) {
 	require.EqualError(t, faults[1], `controller: policy "mine": decision for unknown stage -1`)
 }
 
+func TestASnapshotKnowsItsPoolsByName(t *testing.T) {
+	s := fourStages()
+	require.Equal(t, 3, s.Pool("both").Workers)
+	require.Same(t, &s.Pools[0], s.Pool("parse"), "the pool itself, no copy")
+	require.Nil(t, s.Pool("ghost"))
+	require.Nil(t, s.Pool(""))
+	require.Nil(t, (&controller.Snapshot{}).Pool("parse"))
+}
+
+func TestTheServiceTimeIsThatOfTheWindowIfAnythingWasHandledInIt(t *testing.T) {
+	total := controller.Counters{OK: 6, Forwarded: 3, Errors: 1, Busy: 10 * time.Second}
+	tests := map[string]struct {
+		total, window controller.Counters
+		want          time.Duration
+	}{
+		"never":                   {controller.Counters{}, controller.Counters{}, 0},
+		"in the window":           {total, controller.Counters{Errors: 2, Busy: time.Second}, 500 * time.Millisecond},
+		"not in the window":       {total, controller.Counters{}, time.Second},
+		"crashes only":            {controller.Counters{Crashes: 3, Busy: time.Second}, controller.Counters{}, 0},
+		"quicker than the clock":  {total, controller.Counters{OK: 5}, time.Second},
+		"a clock that stands":     {controller.Counters{OK: 5}, controller.Counters{OK: 5}, 0},
+		"busy, but with the next": {total, controller.Counters{Busy: time.Second}, time.Second},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			st := controller.StageStats{Total: tt.total, Window: tt.window}
+			require.Equal(t, tt.want, st.Service())
+		})
+	}
+}
+
 func TestNoStagesAtAllAreLegal(t *testing.T) {
 	var d controller.Decisions
 	changes, faults := controller.Settle("mine", &controller.Snapshot{}, &d)
@@ -155,7 +192,7 @@ func TestNoStagesAtAllAreLegal(t *testing.T) {
 
 func TestAChangeReadsAsALineOfALog(t *testing.T) {
 	c := controller.Change{
-		At: 62 * time.Second, Policy: "erlda", StageName: "parse", What: controller.WhatWorkers,
+		At: 62 * time.Second, Policy: "erlda", StageName: "parse", What: controller.KnobWorkers,
 		Before: 10, After: 11, Why: "queue 120 > 100 for 1 sample",
 	}
 	require.Equal(t, `1m2s erlda: stage "parse": workers 10 to 11: queue 120 > 100 for 1 sample`, c.String())

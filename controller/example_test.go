@@ -1,8 +1,10 @@
 package controller_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -56,4 +58,63 @@ func Example() {
 	// <nil> []
 	// 3s share: stage "parse": workers 2 to 4: 200 waiting
 	// 3s share: stage "save": workers 3 to 1: 10 waiting (wanted 0, held to the least, 1)
+}
+
+// LongestFirst sends the workers of each shared pool to the stage with the longest
+// queue first.
+type LongestFirst struct{}
+
+func (LongestFirst) Name() string                 { return "longest-first" }
+func (LongestFirst) Check() error                 { return nil }
+func (p LongestFirst) New() controller.Controller { return p }
+
+// Claims leaves the number of workers to whatever policy stands beside it.
+func (LongestFirst) Claims() []controller.Knob {
+	return []controller.Knob{controller.KnobDispatch, controller.KnobVisit}
+}
+
+func (LongestFirst) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+	if ev.Kind == controller.EventStart {
+		d.Every(100 * time.Millisecond)
+	}
+	for _, pool := range s.Pools {
+		if len(pool.Stages) < 2 {
+			continue
+		}
+		order := slices.Clone(pool.Stages)
+		slices.SortStableFunc(order, func(a, b controller.StageID) int {
+			return cmp.Compare(s.Stages[b].QueueLen, s.Stages[a].QueueLen)
+		})
+		first := s.Stages[order[0]]
+		why := fmt.Sprintf("%d waiting at %q", first.QueueLen, first.Name)
+		d.Dispatch(pool.Name, controller.Polled, why)
+		d.Visit(pool.Name, &controller.VisitPlan{Order: order, Gating: controller.Bounded, Bound: 16, Now: true}, why)
+	}
+}
+
+// A policy decides on more than workers: here on the order in which those of a
+// group go from stage to stage.
+func Example_visitOrder() {
+	see := &controller.Snapshot{
+		At: time.Second,
+		Stages: []controller.StageStats{
+			{ID: 0, Name: "parse", Pool: "all", QueueLen: 3},
+			{ID: 1, Name: "check", Pool: "all", QueueLen: 40},
+			{ID: 2, Name: "save", Pool: "all", QueueLen: 7},
+		},
+		Pools: []controller.PoolStats{{Name: "all", Group: true, Stages: []controller.StageID{0, 1, 2}, Workers: 4}},
+	}
+
+	var d controller.Decisions
+	err := controller.Ask(LongestFirst{}.New(), controller.Event{Kind: controller.EventTick}, see, &d)
+	changes, faults := controller.Settle(LongestFirst{}.Name(), see, &d)
+
+	fmt.Println(err, faults)
+	for _, change := range changes {
+		fmt.Println(change)
+	}
+	// Output:
+	// <nil> []
+	// 1s longest-first: pool "all": dispatch shared FIFO to polled: 40 waiting at "check"
+	// 1s longest-first: pool "all": visit no plan to 2 3 1, bounded 16, now: 40 waiting at "check"
 }

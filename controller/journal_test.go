@@ -76,7 +76,7 @@ func afters(j *controller.Journal) []int {
 	entries := j.Entries()
 	ns := make([]int, 0, len(entries))
 	for _, c := range entries {
-		ns = append(ns, c.After)
+		ns = append(ns, c.After.(int))
 	}
 	return ns
 }

@@ -16,25 +16,228 @@ func anyInt() *rapid.Generator[int] {
 	return rapid.OneOf(rapid.IntRange(-3, 12), rapid.SampledFrom([]int{math.MinInt, math.MaxInt}))
 }
 
+func anyFloat() *rapid.Generator[float64] {
+	return rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, 1}))
+}
+
+// anyName is a stage's, a pool's, nobody's, or none.
+func anyName() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{"", "stage 0", "stage 1", "stage 2", "group", "made", "ghost"})
+}
+
+func anyGate() *rapid.Generator[controller.Gate] {
+	return rapid.SampledFrom([]controller.Gate{nil, closed{"no"}, &closed{"no"}, holder{1}, (*closed)(nil)})
+}
+
+func anyPlan() *rapid.Generator[*controller.VisitPlan] {
+	return rapid.OneOf(rapid.Just[*controller.VisitPlan](nil), rapid.Custom(func(t *rapid.T) *controller.VisitPlan {
+		p := &controller.VisitPlan{
+			Gating: controller.Gating(rapid.IntRange(0, 5).Draw(t, "gating")), Bound: anyInt().Draw(t, "bound"),
+			Quantum: time.Duration(anyInt().Draw(t, "quantum")),
+			Restart: rapid.Bool().Draw(t, "restart"), RestartAt: anyInt().Draw(t, "restart at"),
+			Advance: rapid.Bool().Draw(t, "advance"), Now: rapid.Bool().Draw(t, "now"),
+		}
+		for _, s := range rapid.SliceOfN(anyInt(), 0, 4).Draw(t, "order") {
+			p.Order = append(p.Order, controller.StageID(s))
+		}
+		for s, n := range rapid.MapOfN(anyInt(), anyInt(), 0, 3).Draw(t, "bounds") {
+			if p.Bounds == nil {
+				p.Bounds = map[controller.StageID]int{}
+			}
+			p.Bounds[controller.StageID(s)] = n
+		}
+		return p
+	}))
+}
+
 func anySnapshot(t *rapid.T) *controller.Snapshot {
 	s := &controller.Snapshot{At: time.Duration(rapid.Int64().Draw(t, "at"))}
-	for i := range rapid.IntRange(0, 4).Draw(t, "stages") {
-		s.Stages = append(s.Stages, controller.StageStats{
-			ID:         controller.StageID(i),
-			Workers:    anyInt().Draw(t, "workers"),
-			MinWorkers: anyInt().Draw(t, "min"),
-			MaxWorkers: anyInt().Draw(t, "max"),
+	withPools := rapid.Bool().Draw(t, "with pools")
+	for i := range rapid.IntRange(0, 3).Draw(t, "stages") {
+		st := controller.StageStats{
+			ID: controller.StageID(i), Name: [...]string{"stage 0", "stage 1", "stage 2"}[i],
+			Workers: anyInt().Draw(t, "workers"), MinWorkers: anyInt().Draw(t, "min"), MaxWorkers: anyInt().Draw(t, "max"),
+			Pool:  anyName().Draw(t, "pool"),
+			Batch: controller.Batch{Max: anyInt().Draw(t, "batch")}, QueueCap: anyInt().Draw(t, "capacity"),
+			Admission: controller.Admission{Gate: anyGate().Draw(t, "gate"), Limit: anyInt().Draw(t, "limit")},
+		}
+		s.Stages = append(s.Stages, st)
+		if withPools {
+			s.Pools = append(s.Pools, controller.PoolStats{Name: st.Name, Own: true})
+		}
+	}
+	if withPools {
+		s.Pools = append(s.Pools, controller.PoolStats{
+			Name: "group", Group: true, Plan: anyPlan().Draw(t, "plan"), Workers: anyInt().Draw(t, "workers"),
+			MinWorkers: anyInt().Draw(t, "min"), MaxWorkers: anyInt().Draw(t, "max"),
 		})
 	}
 	return s
 }
 
+// wishes are all that can be wanted, but for thefts.
+var wishes = []func(t *rapid.T, d *controller.Decisions, s controller.StageID, pool, why string){
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Workers(s, anyInt().Draw(t, "n"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, _ controller.StageID, pool, why string) {
+		d.Pool(pool, anyInt().Draw(t, "n"), why)
+	},
+	func(_ *rapid.T, d *controller.Decisions, s controller.StageID, pool, why string) {
+		d.Bind(s, pool, why)
+	},
+	func(t *rapid.T, d *controller.Decisions, _ controller.StageID, pool, why string) {
+		d.Dispatch(pool, controller.Dispatch(rapid.Byte().Draw(t, "way")), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, _ controller.StageID, pool, why string) {
+		d.Visit(pool, anyPlan().Draw(t, "plan"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Instances(s, anyInt().Draw(t, "n"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Priority(s, anyInt().Draw(t, "n"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Batch(s, anyInt().Draw(t, "n"), time.Duration(anyInt().Draw(t, "linger")), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Capacity(s, anyInt().Draw(t, "n"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Enable(s, rapid.Bool().Draw(t, "on"), why)
+	},
+	func(_ *rapid.T, d *controller.Decisions, s controller.StageID, pool, why string) {
+		d.Discipline(s, pool, why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Degrade(s, anyFloat().Draw(t, "quality"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Rate(s, anyFloat().Draw(t, "rate"), anyInt().Draw(t, "burst"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Limit(s, anyInt().Draw(t, "n"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Shed(s, anyInt().Draw(t, "below"), anyFloat().Draw(t, "p"), why)
+	},
+	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
+		d.Gate(s, anyGate().Draw(t, "gate"), why)
+	},
+}
+
 func anyDecisions(t *rapid.T) *controller.Decisions {
 	var d controller.Decisions
 	for range rapid.IntRange(0, 12).Draw(t, "wishes") {
-		d.Workers(controller.StageID(anyInt().Draw(t, "stage")), anyInt().Draw(t, "n"), "because")
+		stage := controller.StageID(anyInt().Draw(t, "stage"))
+		rapid.SampledFrom(wishes).Draw(t, "wish")(t, &d, stage, anyName().Draw(t, "name"), rapid.SampledFrom([]string{"", "because"}).Draw(t, "why"))
 	}
 	return &d
+}
+
+// turn makes a change as an engine would, in a snapshot.
+func turn(t *rapid.T, s *controller.Snapshot, c controller.Change) {
+	if c.Stage == controller.Entry {
+		admit(&s.Entry, c)
+		return
+	}
+	if p := pool(s, c); p != nil && turnPool(p, c) {
+		return
+	}
+	require.GreaterOrEqual(t, c.Stage, controller.StageID(0))
+	turnStage(&s.Stages[c.Stage], c)
+}
+
+// pool is the pool of a change, made if it has to be; nil for what a stage has.
+func pool(s *controller.Snapshot, c controller.Change) *controller.PoolStats {
+	ofPool := c.What == controller.KnobDispatch || c.What == controller.KnobVisit
+	if !ofPool && c.Stage != controller.NoStage {
+		return nil
+	}
+	if s.Pool(c.StageName) == nil {
+		s.Pools = append(s.Pools, controller.PoolStats{
+			Name: c.StageName, Own: c.Stage >= 0, MinWorkers: 1, MaxWorkers: controller.MostWorkers,
+		})
+	}
+	return s.Pool(c.StageName)
+}
+
+func turnPool(p *controller.PoolStats, c controller.Change) bool {
+	switch c.What {
+	case controller.KnobDispatch:
+		p.Dispatch = c.After.(controller.Dispatch)
+	case controller.KnobVisit:
+		p.Plan = c.After.(*controller.VisitPlan)
+	case controller.KnobWorkers:
+		p.Workers = c.After.(int)
+	default:
+		return false
+	}
+	return true
+}
+
+func turnStage(st *controller.StageStats, c controller.Change) {
+	switch c.What {
+	case controller.KnobWorkers:
+		st.Workers = c.After.(int)
+	case controller.KnobPool:
+		st.Pool = c.After.(string)
+	case controller.KnobInstances:
+		st.Instances = c.After.(int)
+	case controller.KnobPriority:
+		st.Priority = c.After.(int)
+	case controller.KnobBatch:
+		st.Batch = c.After.(controller.Batch)
+	case controller.KnobCapacity:
+		st.QueueCap = c.After.(int)
+	case controller.KnobEnabled:
+		st.Enabled = c.After.(bool)
+	case controller.KnobDiscipline:
+		st.Discipline = c.After.(string)
+	case controller.KnobQuality:
+		st.Quality = c.After.(float64)
+	default:
+		admit(&st.Admission, c)
+	}
+}
+
+func admit(a *controller.Admission, c controller.Change) {
+	switch c.What {
+	case controller.KnobRate:
+		a.Rate = c.After.(controller.Rate)
+	case controller.KnobLimit:
+		a.Limit = c.After.(int)
+	case controller.KnobShed:
+		a.Shed = c.After.(controller.Shed)
+	case controller.KnobGate:
+		a.Gate, _ = c.After.(controller.Gate)
+	default:
+		panic("no such knob: " + string(c.What))
+	}
+}
+
+func requireEachKnobOnce(t *rapid.T, changes []controller.Change) {
+	type knob struct {
+		what controller.Knob
+		of   controller.StageID
+		name string
+	}
+	turned := map[knob]bool{}
+	for _, c := range changes {
+		k := knob{c.What, c.Stage, c.StageName}
+		require.False(t, turned[k], "a knob is turned once: %v", c)
+		turned[k] = true
+	}
+}
+
+func requireWithinTheBounds(t *rapid.T, s *controller.Snapshot, c controller.Change) {
+	if c.What != controller.KnobWorkers || c.Stage < 0 {
+		return
+	}
+	st := &s.Stages[c.Stage]
+	require.GreaterOrEqual(t, c.After, st.MinWorkers)
+	require.LessOrEqual(t, c.After, max(st.MinWorkers, st.MaxWorkers))
 }
 
 func TestSettleOfAnythingIsWithinTheBoundsAndIdempotent(t *testing.T) {
@@ -45,17 +248,31 @@ func TestSettleOfAnythingIsWithinTheBoundsAndIdempotent(t *testing.T) {
 		require.Equal(t, changes, again, "it only tells")
 		require.Equal(t, faults, faultsAgain)
 
-		turned := map[controller.StageID]bool{}
+		requireEachKnobOnce(t, changes)
 		for _, c := range changes {
-			st := &s.Stages[c.Stage]
-			require.False(t, turned[c.Stage], "a knob is turned once")
-			turned[c.Stage] = true
-			require.NotEqual(t, c.Before, c.After)
-			require.GreaterOrEqual(t, c.After, st.MinWorkers)
-			require.LessOrEqual(t, c.After, max(st.MinWorkers, st.MaxWorkers))
-			st.Workers = c.After
+			require.NotEmpty(t, c.Why)
+			require.NotEmpty(t, c.String())
+			requireWithinTheBounds(t, s, c)
 		}
-		changes, _ = controller.Settle("any", s, d)
+		for _, c := range changes {
+			turn(t, s, c)
+		}
+		changes, faultsAgain = controller.Settle("any", s, d)
 		require.Empty(t, changes, "what is done is done")
+		require.Equal(t, faults, faultsAgain)
+	})
+}
+
+// Thefts of anything from anything, with all the rest.
+func TestSettleTakesAnyTheft(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, d := anySnapshot(t), anyDecisions(t)
+		for range rapid.IntRange(1, 6).Draw(t, "thefts") {
+			d.Steal(controller.StageID(anyInt().Draw(t, "thief")), controller.StageID(anyInt().Draw(t, "victim")), anyInt().Draw(t, "n"), "")
+		}
+		changes, _ := controller.Settle("any", s, d)
+		again, _ := controller.Settle("any", s, d)
+		require.Equal(t, changes, again)
+		requireEachKnobOnce(t, changes)
 	})
 }

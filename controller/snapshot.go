@@ -6,6 +6,14 @@ import "time"
 // snapshot only; to remember a stage, remember its name.
 type StageID int
 
+const (
+	// NoStage is no stage.
+	NoStage StageID = -1
+	// Entry stands for the door of the whole pipeline, as the scope of a
+	// decision on admission: what is submitted from outside, to whatever stage.
+	Entry StageID = -2
+)
+
 // Snapshot is what a controller sees of a pipeline.
 type Snapshot struct {
 	// At is the time since the pipeline started. It never goes back.
@@ -13,8 +21,30 @@ type Snapshot struct {
 	At time.Duration
 	// CPUs is how many threads can run at the same time.
 	CPUs int
+	// CPUUsage is the share of the CPUs, from 0 to 1, that the process used
+	// since the previous call of this controller; 0 if that is not known.
+	CPUUsage float64
+	// InFlight commands have been accepted and have not ended.
+	InFlight int
+	// Entry is how the pipeline admits what is submitted from outside.
+	Entry Admission
 	// Stages are in the order in which the pipeline was put together.
 	Stages []StageStats
+	// Pools are the pools of workers: first each stage's own, in the order of
+	// the stages and under their names, then the groups that the pipeline
+	// declares, then those that policies have made. All of them are there even if
+	// no stage is bound to them.
+	Pools []PoolStats
+}
+
+// Pool returns the pool of that name, nil if there is none.
+func (s *Snapshot) Pool(name string) *PoolStats {
+	for i := range s.Pools {
+		if s.Pools[i].Name == name {
+			return &s.Pools[i]
+		}
+	}
+	return nil
 }
 
 // StageStats is what a controller sees of one stage.
@@ -22,22 +52,104 @@ type StageStats struct {
 	ID   StageID
 	Name string
 
+	// Rank is how far from the sources the stage is: the most ways ahead that
+	// lead to it, 0 for a source. Stages of one loop may have any ranks, and are
+	// Cyclic.
+	Rank int
+	// Cyclic tells that commands may come back to the stage.
+	Cyclic bool
+	// Next are the stages that its declared or known ways ahead lead to; ways
+	// back are left out, so that following Next comes to an end.
+	Next []StageID
+
 	// QueueLen commands wait in a queue with room for QueueCap; a QueueCap of
 	// zero or less means that no room is stated.
 	QueueLen, QueueCap int
+	// OldestWait is how long the next command has waited, as far as is known:
+	// the clock is not read for every command.
+	OldestWait time.Duration
 	// InHand commands have been taken from the queue and have not ended.
 	InHand int
 
-	// Workers is how many workers the stage is set to have: one that crashed and
-	// is being started afresh still counts, for its supervisor sees to it.
-	// MinWorkers and MaxWorkers are the bounds, both of them allowed.
+	// Workers is how many workers the stage's own pool is set to have: one that
+	// crashed and is being started afresh still counts, for its supervisor sees
+	// to it. MinWorkers and MaxWorkers are the bounds, both of them allowed. While
+	// the stage is bound to another pool all three are 0.
 	Workers, MinWorkers, MaxWorkers int
 	// Busy is how many workers have a command in hand.
 	Busy int
 
+	// Pool is the name of the pool whose workers visit the stage: its own, which
+	// has the stage's name, or a shared one.
+	Pool string
+	// Instances is how many workers may be at the stage at once, FreeInstances
+	// how many more than are.
+	Instances, FreeInstances int
+	// Priority orders the stages of a [SharedPriority] pool, higher first.
+	Priority int
+	// Discipline is the name of the queue's order.
+	Discipline string
+	// Batch bounds what a worker takes at once.
+	Batch Batch
+	// Enabled tells that the queue takes commands.
+	Enabled bool
+	// Paused tells that no worker may visit the stage. Policies leave it out.
+	Paused bool
+	// Blocking tells that its handlers wait rather than compute. Policies that
+	// share workers leave such a stage its own.
+	Blocking bool
+	// Quality is what handlers are asked for, from 0 to 1; see [Decisions.Degrade].
+	Quality float64
+	// Admission is how the stage admits what is submitted to it.
+	Admission Admission
+
 	// Total counts since the pipeline started and only grows. Window is the
 	// part of it since the previous call of this controller.
 	Total, Window Counters
+}
+
+// Service is the mean time of a command in its handler, in the window if any was
+// handled in it, else since the start; 0 if none ever was.
+func (st *StageStats) Service() time.Duration {
+	for _, c := range []Counters{st.Window, st.Total} {
+		if n := c.Handled(); n > 0 && c.Busy > 0 {
+			return c.Busy / time.Duration(n)
+		}
+	}
+	return 0
+}
+
+// Admission is how commands are let in. The zero Admission lets all in for which
+// there is room.
+type Admission struct {
+	Rate  Rate
+	Limit int // commands in flight behind the door; 0: no limit
+	Shed  Shed
+	Gate  Gate // nil: none
+}
+
+// PoolStats is what a controller sees of a pool of workers.
+type PoolStats struct {
+	Name string
+	// Own tells that it is a stage's own pool.
+	Own bool
+	// Group tells that the pipeline declares it.
+	Group bool
+	// Stages are bound to the pool, in the order of the pipeline.
+	Stages []StageID
+	// Dispatch is how the workers choose among several stages.
+	Dispatch Dispatch
+	// Plan is what was last decided with [Decisions.Visit], nil if nothing was.
+	Plan *VisitPlan
+	// Workers is how many workers the pool is set to have; MinWorkers and
+	// MaxWorkers are the bounds.
+	Workers, MinWorkers, MaxWorkers int
+	// Busy is how many of them have a command in hand.
+	Busy int
+	// Rounds, Visits and EmptyVisits count since the pipeline started: how
+	// often a worker came to the end of the plan, went to a stage, and found
+	// nothing to do there.
+	Rounds, Visits, EmptyVisits uint64
 }
 
 // Counters count commands. Each only grows.
@@ -50,7 +162,14 @@ type Counters struct {
 	Shed         uint64 // refused after acceptance
 	DeadLettered uint64 // ended without an answer
 	Rejected     uint64 // never taken in
+
+	Busy        time.Duration // time in handlers, of all workers together
+	Visits      uint64        // by workers of shared pools
+	EmptyVisits uint64        // the visits that found nothing to do
 }
+
+// Handled is how many commands handlers have answered.
+func (c Counters) Handled() uint64 { return c.OK + c.Forwarded + c.Errors }
 
 // Sub returns what was counted since earlier. A counter that is less than
 // it was has started afresh, a stage made anew under its old name; all that it
@@ -65,10 +184,13 @@ func (c Counters) Sub(earlier Counters) Counters {
 		Shed:         since(c.Shed, earlier.Shed),
 		DeadLettered: since(c.DeadLettered, earlier.DeadLettered),
 		Rejected:     since(c.Rejected, earlier.Rejected),
+		Busy:         since(c.Busy, earlier.Busy),
+		Visits:       since(c.Visits, earlier.Visits),
+		EmptyVisits:  since(c.EmptyVisits, earlier.EmptyVisits),
 	}
 }
 
-func since(now, earlier uint64) uint64 {
+func since[N uint64 | time.Duration](now, earlier N) N {
 	if now < earlier {
 		return now
 	}

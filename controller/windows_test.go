@@ -3,6 +3,7 @@ package controller_test
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +52,20 @@ func TestAWindowIsWhatWasCountedSinceThePreviousCall(t *testing.T) {
 	}
 }
 
+// The times and visits of shared pools have windows like all that is counted.
+func TestEveryCounterHasAWindow(t *testing.T) {
+	var w controller.Windows
+	first := controller.Counters{OK: 1, Busy: 5 * time.Second, Visits: 7, EmptyVisits: 2}
+	second := controller.Counters{OK: 4, Busy: 8 * time.Second, Visits: 17, EmptyVisits: 2}
+	s := &controller.Snapshot{Stages: []controller.StageStats{{Name: "a", Total: first}}}
+	w.Fill(s)
+	require.Equal(t, first, s.Stages[0].Window)
+	s.Stages[0].Total = second
+	w.Fill(s)
+	require.Equal(t, controller.Counters{OK: 3, Busy: 3 * time.Second, Visits: 10}, s.Stages[0].Window)
+	require.Zero(t, testing.AllocsPerRun(100, func() { w.Fill(s) }))
+}
+
 func TestTwoControllersDoNotDisturbEachOthersWindows(t *testing.T) {
 	var often, seldom controller.Windows
 	s := counted(map[string]uint64{"a": 5}, "a")
@@ -67,6 +82,10 @@ func TestSubTakesEveryCounterIntoAccount(t *testing.T) {
 	var now, earlier controller.Counters
 	fill := func(c *controller.Counters, n uint64) {
 		for _, field := range reflect.ValueOf(c).Elem().Fields() {
+			if field.CanInt() { // a time.Duration
+				field.SetInt(int64(n))
+				continue
+			}
 			field.SetUint(n)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -18,9 +19,19 @@ type cored interface{ Core() *stage.Core }
 type plan struct {
 	name   string
 	set    settings
+	house  []*stage.Core // those of a pipeline that is there already
 	stages []*stage.Core
+	given  []*stage.Core // those that were given by themselves, for doubles
 	wires  []wire
+	groups []grouping
+	entry  []*stage.Core
 	faults []error
+}
+
+// grouping is a group with its stages found.
+type grouping struct {
+	*group
+	stages []*stage.Core
 }
 
 func (p *plan) faultf(part, format string, args ...any) {
@@ -30,21 +41,66 @@ func (p *plan) faultf(part, format string, args ...any) {
 // sort puts each part in its place.
 func (p *plan) sort(parts []Part) {
 	for i, x := range parts {
-		switch x := x.(type) {
-		case nil:
-			p.faultf(fmt.Sprintf("part %d", i+1), "is nil")
-		case option:
-			x(&p.set)
-		case wire:
-			p.wires = append(p.wires, x)
-		case cored:
-			if c := x.Core(); c != nil {
-				p.stages = append(p.stages, c)
-				continue
-			}
-			p.faultf(fmt.Sprintf("part %d", i+1), "is a stage that was not made with stage.New or stage.Each")
-		}
+		p.place(fmt.Sprintf("part %d", i+1), x)
 	}
+}
+
+func (p *plan) place(name string, x Part) {
+	switch x := x.(type) {
+	case nil:
+		p.faultf(name, "is nil")
+	case option:
+		if p.house != nil {
+			p.faultf(name, "is an option, which only New takes")
+			return
+		}
+		x(&p.set)
+	case wire:
+		p.wires = append(p.wires, x)
+	case joined:
+		for i, y := range x {
+			p.place(fmt.Sprintf("%s, part %d", name, i+1), y)
+		}
+	case *group:
+		p.groups = append(p.groups, grouping{x, p.members(fmt.Sprintf("group %q", x.name), x.parts)})
+	case entries:
+		p.entry = append(p.entry, p.members(name+", Entry", x.parts)...)
+	case cored:
+		if c := x.Core(); c != nil {
+			if slices.Contains(p.given, c) {
+				p.faultf(stageName(c), "is given twice")
+			}
+			p.given = append(p.given, c)
+			p.add(c)
+			return
+		}
+		p.faultf(name, "is a stage that was not made with stage.New or stage.Each")
+	}
+}
+
+// add takes a stage in, if it is not there yet.
+func (p *plan) add(c *stage.Core) {
+	if !slices.Contains(p.stages, c) {
+		p.stages = append(p.stages, c)
+	}
+}
+
+// members takes the stages among some parts in and returns them; other parts are
+// placed as usual.
+func (p *plan) members(name string, parts []Part) (stages []*stage.Core) {
+	for i, x := range parts {
+		if c, ok := x.(cored); ok && c.Core() != nil {
+			p.add(c.Core())
+			stages = append(stages, c.Core())
+			continue
+		}
+		if j, ok := x.(joined); ok {
+			stages = append(stages, p.members(name, j)...)
+			continue
+		}
+		p.place(fmt.Sprintf("%s, part %d", name, i+1), x)
+	}
+	return stages
 }
 
 // check finds all that is wrong.
@@ -55,13 +111,13 @@ func (p *plan) check() error {
 	p.checkOptions()
 	p.checkStages()
 	p.checkWires()
+	p.checkGroups()
+	p.checkWays()
 	return errors.Join(p.faults...)
 }
 
 func (p *plan) checkOptions() {
-	if p.set.policy == nil {
-		p.faultf("Control", "the policy is nil")
-	} else if err := p.set.policy.Check(); err != nil {
+	for _, err := range checkPolicies(p.set.policies) {
 		p.faultf("Control", "%v", err)
 	}
 	if p.set.log == nil {
@@ -87,9 +143,12 @@ func (p *plan) checkStages() {
 		p.faultf("New", "a pipeline needs at least one stage")
 	}
 	names := map[string]bool{}
-	for i, c := range p.stages {
-		if slices.Contains(p.stages[:i], c) {
-			p.faultf(stageName(c), "is given twice")
+	for _, c := range p.house {
+		names[c.Name()] = true
+	}
+	for _, c := range p.stages {
+		if slices.Contains(p.house, c) {
+			p.faultf(stageName(c), "is part of this pipeline already")
 			continue
 		}
 		if names[c.Name()] && c.Name() != "" {
@@ -114,7 +173,7 @@ func (p *plan) checkWires() {
 		switch {
 		case w.to == nil:
 			p.faultf(part, "is wired to a stage that is nil")
-		case !slices.Contains(p.stages, w.to):
+		case !slices.Contains(p.all(), w.to):
 			p.faultf(part, "is wired to stage %q, which is not part of this pipeline", w.to.Name())
 		case wired[w.port] || w.port.Wired():
 			p.faultf(part, "is wired twice")
@@ -126,6 +185,22 @@ func (p *plan) checkWires() {
 	for _, c := range p.stages {
 		p.checkOuts(c, wired)
 	}
+}
+
+// all are the stages that wires may lead to.
+func (p *plan) all() []*stage.Core { return slices.Concat(p.house, p.stages) }
+
+// checkMore finds all that is wrong with parts that are added.
+func (p *plan) checkMore() error {
+	p.checkStages()
+	p.checkWires()
+	if len(p.groups) > 0 {
+		p.faultf("Group", "stages that are added cannot be in a group")
+	}
+	if len(p.entry) > 0 {
+		p.faultf("Entry", "is for New")
+	}
+	return errors.Join(p.faults...)
 }
 
 // checkOuts checks that each port a stage declares leads to a stage of this
@@ -143,18 +218,137 @@ func (p *plan) checkOuts(c *stage.Core, wired map[behaviour.Outlet]bool) {
 	}
 }
 
+// checkGroups checks that each stage is in one group at most, and that groups have
+// names, stages and workers.
+func (p *plan) checkGroups() {
+	names, of := map[string]bool{}, map[*stage.Core]string{}
+	for _, g := range p.groups {
+		part := fmt.Sprintf("group %q", g.name)
+		switch {
+		case g.name == "":
+			p.faultf(part, "a group needs a name")
+		case names[g.name]:
+			p.faultf(part, "there is another group of that name")
+		case slices.ContainsFunc(p.stages, func(c *stage.Core) bool { return c.Name() == g.name }):
+			p.faultf(part, "there is a stage of that name")
+		}
+		names[g.name] = true
+		if len(g.stages) == 0 {
+			p.faultf(part, "has no stages")
+		}
+		if g.fewest < 1 || g.fewest > g.most || g.most > controller.MostWorkers {
+			p.faultf(part, "%d to %d workers: needs at least 1, and at most %d", g.fewest, g.most, controller.MostWorkers)
+		}
+		for _, c := range g.stages {
+			if other, ok := of[c]; ok {
+				p.faultf(stageName(c), "is in group %q and in group %q", other, g.name)
+			}
+			of[c] = g.name
+		}
+	}
+}
+
+// checkWays finds stages that no way leads to, if the entries are known, and loops
+// without slack: of a single stage with room for a single command, so that whatever
+// comes back is always one too many.
+func (p *plan) checkWays() {
+	ways := p.ways()
+	for i, c := range p.stages {
+		if slices.Contains(ways[i], i) && c.Room().Knobs().Capacity == 1 {
+			p.faultf(stageName(c), "is a loop without slack: it forwards to itself and has room for one command; needs Capacity(2)")
+		}
+	}
+	if len(p.entry) == 0 {
+		return
+	}
+	reached := map[int]bool{}
+	for _, c := range p.entry {
+		p.follow(ways, slices.Index(p.stages, c), reached)
+	}
+	for i, c := range p.stages {
+		if !reached[i] {
+			p.faultf(stageName(c), "is unreachable: no declared way leads to it from an entry")
+		}
+	}
+}
+
+func (p *plan) follow(ways [][]int, from int, reached map[int]bool) {
+	if reached[from] {
+		return
+	}
+	reached[from] = true
+	for _, to := range ways[from] {
+		p.follow(ways, to, reached)
+	}
+}
+
+// ways are the declared ways, from stage to stage.
+func (p *plan) ways() [][]int {
+	ways := make([][]int, len(p.stages))
+	for i, c := range p.stages {
+		for _, port := range c.Outs() {
+			if port == nil {
+				continue
+			}
+			to := -1
+			if port.Wired() {
+				to = p.index(port.Inlet())
+			}
+			for _, w := range p.wires {
+				if w.port == port && w.to != nil {
+					to = slices.Index(p.stages, w.to)
+				}
+			}
+			if to >= 0 {
+				ways[i] = append(ways[i], to)
+			}
+		}
+	}
+	return ways
+}
+
+// checkPolicies finds what is wrong with policies, by themselves and together.
+func checkPolicies(policies []controller.Policy) (faults []error) {
+	owner := map[controller.Knob]string{}
+	for _, law := range policies {
+		if law == nil {
+			faults = append(faults, errors.New("the policy is nil"))
+			continue
+		}
+		if err := law.Check(); err != nil {
+			faults = append(faults, err)
+		}
+		if len(policies) == 1 {
+			break
+		}
+		claimer, ok := law.(controller.Claimer)
+		if !ok {
+			faults = append(faults, fmt.Errorf("policy %q does not say which knobs it turns, so it cannot be one of several", law.Name()))
+			continue
+		}
+		for _, k := range claimer.Claims() {
+			if other, taken := owner[k]; taken {
+				faults = append(faults, fmt.Errorf("policies %q and %q both turn the knob %q", other, law.Name(), k))
+			}
+			owner[k] = law.Name()
+		}
+	}
+	return faults
+}
+
 // owner returns a stage that declares the port, nil if none does.
 func (p *plan) owner(port behaviour.Outlet) *stage.Core {
-	i := slices.IndexFunc(p.stages, func(c *stage.Core) bool { return slices.Contains(c.Outs(), port) })
+	all := p.all()
+	i := slices.IndexFunc(all, func(c *stage.Core) bool { return slices.Contains(c.Outs(), port) })
 	if i < 0 {
 		return nil
 	}
-	return p.stages[i]
+	return all[i]
 }
 
 // index returns which stage's door an inlet is, -1 if it is none of ours.
 func (p *plan) index(in *behaviour.Inlet) int {
-	return slices.IndexFunc(p.stages, func(c *stage.Core) bool { return c.Room().Inlet() == in })
+	return slices.IndexFunc(p.all(), func(c *stage.Core) bool { return c.Room().Inlet() == in })
 }
 
 // adopt takes the rooms into the house and connects the wires. It comes last,

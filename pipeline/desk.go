@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"cmp"
-	"runtime"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -11,18 +13,29 @@ import (
 	"github.com/golda-dev/golda/internal/room"
 )
 
-// desk is where the controller sits: it outlives the actor that does the work,
+// desk is where the controllers sit: it outlives the actor that does the work,
 // so that a crash of that loses nothing.
 type desk struct {
 	p *Pipeline
 
-	mu      sync.Mutex // guards journal
-	journal *controller.Journal
+	clerk  atomic.Pointer[act.PID] // nil until it works
+	visits atomic.Int64            // how many the policies want to hear of at once
+	bell   bell
+
+	own *board // how the pipeline itself has the knobs; the clerk's, once he works
+	now *board // how they are turned; the clerk's, too
+
+	mu       sync.Mutex // guards all below
+	policies []controller.Policy
+	journal  *controller.Journal
 }
 
-func (d *desk) open(p *Pipeline) {
+func (d *desk) open(p *Pipeline, own *board) {
 	d.p = p
+	d.policies = p.set.policies
 	d.journal = controller.NewJournal(0)
+	d.own, d.now = own, own.copy()
+	d.bell.desk, d.bell.heard = d, map[news]bool{}
 }
 
 func (d *desk) entries() []controller.Change {
@@ -31,116 +44,374 @@ func (d *desk) entries() []controller.Change {
 	return d.journal.Entries()
 }
 
-func (d *desk) spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
-	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
-		return &clerk{desk: d, ready: ready, controller: d.p.set.policy.New()}
-	})
+// names are the names of the policies at work.
+func (d *desk) names() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return policyNames(d.policies)
 }
 
-// clerk is the controller's actor: the shell around a pure policy. It looks,
+func policyNames(policies []controller.Policy) string {
+	names := make([]string, 0, len(policies))
+	for _, law := range policies {
+		names = append(names, law.Name())
+	}
+	return strings.Join(names, "+")
+}
+
+func (d *desk) spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
+	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return &clerk{desk: d, ready: ready} })
+}
+
+// tell sends the clerk a message, if he is there.
+func (d *desk) tell(m any) {
+	if pid := d.clerk.Load(); pid != nil {
+		d.p.system.Root.Send(pid, m)
+	}
+}
+
+// bell gathers events for the clerk, each once until he has heard it, and rings no
+// more often than he may be disturbed.
+type bell struct {
+	desk *desk
+
+	mu    sync.Mutex // guards all below
+	heard map[news]bool
+	list  []news
+	rung  bool
+}
+
+// news is an event before it is told.
+type news struct {
+	kind controller.EventKind
+	room *room.Room // nil if it is none of a stage
+	pool string
+}
+
+// calm is how long a clerk is not disturbed again after he was; with a round that has
+// ended he may be as soon as after [controller.MinInterval].
+const calm = 100 * time.Millisecond
+
+// raise notes an event. Anybody may call it; it does not block.
+func (b *bell) raise(ev news) {
+	b.mu.Lock()
+	if !b.heard[ev] {
+		b.heard[ev] = true
+		b.list = append(b.list, ev)
+	}
+	ring := !b.rung
+	b.rung = true
+	b.mu.Unlock()
+	if ring {
+		b.desk.tell(heed{})
+	}
+}
+
+// take empties the bell. It rings again after a while.
+func (b *bell) take() []news {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	events := b.list
+	b.list = nil
+	clear(b.heard)
+	pause := calm
+	if slices.ContainsFunc(events, brisk) {
+		pause = controller.MinInterval
+	}
+	time.AfterFunc(pause, b.again)
+	return events
+}
+
+// brisk events are those that a visit order is made anew by.
+func brisk(ev news) bool {
+	return ev.kind == controller.EventRoundEnd || ev.kind == controller.EventVisits
+}
+
+func (b *bell) again() {
+	b.mu.Lock()
+	b.rung = len(b.list) > 0
+	ring := b.rung
+	b.mu.Unlock()
+	if ring {
+		b.desk.tell(heed{})
+	}
+}
+
+// heed tells the clerk that the bell has rung.
+type heed struct{}
+
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (heed) IgnoreDeadLetterLogging() {}
+
+// tick asks a policy again.
+type tick struct{ of *office }
+
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (tick) IgnoreDeadLetterLogging() {}
+
+// use replaces the policies.
+type use struct {
+	policies []controller.Policy
+	done     chan struct{}
+}
+
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (use) IgnoreDeadLetterLogging() {}
+
+// reform has the clerk do something to the state of the knobs, and policies look again.
+type reform struct {
+	do   func(s *board)
+	done chan struct{}
+}
+
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (reform) IgnoreDeadLetterLogging() {}
+
+// office is one policy at work.
+type office struct {
+	policy     controller.Policy
+	controller controller.Controller
+	claims     []controller.Knob // nil: all
+	windows    controller.Windows
+	decisions  controller.Decisions
+	cpu        cpuClock
+	every      time.Duration
+	next       *time.Timer
+	rounds     bool
+	visits     int
+}
+
+// clerk is the controllers' actor: the shell around pure policies. It looks,
 // asks, applies and writes down, one event after the other. It asks for its next
 // tick when it is done with the last, so ticks never pile up.
 type clerk struct {
-	desk       *desk
-	ready      func(error)
-	controller controller.Controller
-	windows    controller.Windows
-	decisions  controller.Decisions
-	every      time.Duration
-	next       *time.Timer
+	desk    *desk
+	ready   func(error)
+	offices []*office
+	watch   *time.Timer // for stages that starve
+	starved map[string]bool
 }
 
 // afterPanic is when a policy is asked again that panicked before it had said when.
 const afterPanic = time.Second
 
-type tick struct{}
+// Receive handles a message to the controllers.
+func (c *clerk) Receive(ctx act.Context) {
+	switch m := ctx.Message().(type) {
+	case *act.Started:
+		c.begin(ctx)
+	case tick:
+		if slices.Contains(c.offices, m.of) {
+			c.ask(m.of, controller.Event{Kind: controller.EventTick, Stage: controller.NoStage})
+			c.sleep(m.of)
+		}
+	case heed:
+		c.heed()
+	case look:
+		c.look()
+	case use:
+		c.use(m.policies)
+		close(m.done)
+	case reform:
+		c.reform(m)
+		close(m.done)
+	case *act.Stopping:
+		c.end()
+	}
+}
+
+// begin takes the desk, and has the policies begin.
+func (c *clerk) begin(ctx act.Context) {
+	d := c.desk
+	d.clerk.Store(ctx.Self())
+	d.mu.Lock()
+	policies := d.policies
+	d.mu.Unlock()
+	c.starved = map[string]bool{}
+	c.hire(policies, false)
+	c.ready(nil)
+	c.watch = time.AfterFunc(controller.StarvedAfter, c.lookAgain)
+}
+
+// hire asks policies for the first time, and does what they decide all at once.
+func (c *clerk) hire(policies []controller.Policy, swap bool) {
+	for _, law := range policies {
+		o := &office{policy: law, controller: law.New()}
+		if claimer, ok := law.(controller.Claimer); ok && len(policies) > 1 {
+			o.claims = append([]controller.Knob{}, claimer.Claims()...)
+		}
+		c.offices = append(c.offices, o)
+		c.consult(o, controller.Event{Kind: controller.EventStart, Stage: controller.NoStage})
+	}
+	c.desk.p.follow(swap)
+	for _, o := range c.offices {
+		c.sleep(o)
+	}
+}
+
+// dismiss ends the policies at work.
+func (c *clerk) dismiss() {
+	for _, o := range c.offices {
+		if o.next != nil {
+			o.next.Stop()
+		}
+		s := c.desk.p.view(&o.cpu)
+		o.windows.Fill(s)
+		_ = controller.Ask(o.controller, controller.Event{Kind: controller.EventStop, Stage: controller.NoStage}, s, &o.decisions)
+	}
+	c.offices = nil
+}
+
+func (c *clerk) end() {
+	if c.watch != nil {
+		c.watch.Stop()
+	}
+	c.dismiss()
+}
+
+// use puts other policies to work. They begin with the pipeline's own settings.
+func (c *clerk) use(policies []controller.Policy) {
+	d := c.desk
+	c.dismiss()
+	d.mu.Lock()
+	before := policyNames(d.policies)
+	d.policies = policies
+	d.mu.Unlock()
+	d.now = d.now.reset(d.own)
+	after := policyNames(policies)
+	c.write(controller.Change{
+		At: time.Duration(d.p.host.Now()), Policy: after, Stage: controller.Entry,
+		What: knobPolicy, Before: before, After: after, Why: "told to use it",
+	})
+	c.hire(policies, true)
+}
+
+// knobPolicy is what a journal calls the policy itself.
+const knobPolicy controller.Knob = "policy"
+
+// reform changes the state of the knobs beside all policies, and tells them.
+func (c *clerk) reform(m reform) {
+	d := c.desk
+	m.do(d.own)
+	m.do(d.now)
+	c.each(controller.Event{Kind: controller.EventTopology, Stage: controller.NoStage})
+	d.p.follow(true)
+}
+
+// each asks all policies.
+func (c *clerk) each(ev controller.Event) {
+	for _, o := range c.offices {
+		c.consult(o, ev)
+	}
+}
+
+// heed tells the policies what has happened.
+func (c *clerk) heed() {
+	for _, n := range c.desk.bell.take() {
+		for _, o := range c.offices {
+			if n.kind == controller.EventRoundEnd && !o.rounds || n.kind == controller.EventVisits && o.visits == 0 {
+				continue
+			}
+			c.ask(o, controller.Event{Kind: n.kind, Stage: c.desk.p.roster().id(n.room), Pool: n.pool})
+		}
+	}
+}
+
+// look asks whether a stage starves.
+type look struct{}
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
-func (tick) IgnoreDeadLetterLogging() {}
+func (look) IgnoreDeadLetterLogging() {}
 
-// Receive handles a message to the controller.
-func (c *clerk) Receive(ctx act.Context) {
-	switch ctx.Message().(type) {
-	case *act.Started:
-		c.ask(controller.EventStart)
-		c.ready(nil)
-		c.sleep(ctx)
-	case tick:
-		c.ask(controller.EventTick)
-		c.sleep(ctx)
-	case *act.Stopping:
-		if c.next != nil {
-			c.next.Stop()
+func (c *clerk) lookAgain() { c.desk.tell(look{}) }
+
+func (c *clerk) look() {
+	p := c.desk.p
+	r := p.roster()
+	sheets := r.sheets()
+	for i, st := range r.stages {
+		name, sheet := st.Name(), r.of(sheets, i)
+		idle := time.Duration(p.host.Now()) - sheet.Visited
+		starves := sheet.Crew != nil && sheet.Queued > 0 && sheet.Out == 0 && !sheet.Knobs.Paused &&
+			idle > controller.StarvedAfter && sheet.Oldest > controller.StarvedAfter
+		if starves && !c.starved[name] {
+			for _, o := range c.offices {
+				c.ask(o, controller.Event{Kind: controller.EventStarved, Stage: controller.StageID(i)})
+			}
 		}
-		c.ask(controller.EventStop)
+		c.starved[name] = starves
 	}
+	c.watch.Reset(controller.StarvedAfter)
 }
 
 // sleep asks for the next tick; a policy that never said when is not asked
 // again.
-func (c *clerk) sleep(ctx act.Context) {
-	if c.every == 0 {
+func (c *clerk) sleep(o *office) {
+	if o.every == 0 {
 		return
 	}
-	system, self := ctx.ActorSystem(), ctx.Self()
-	c.next = time.AfterFunc(c.every, func() { system.Root.Send(self, tick{}) })
+	d := c.desk
+	if o.next == nil {
+		o.next = time.AfterFunc(o.every, func() { d.tell(tick{o}) })
+		return
+	}
+	o.next.Reset(o.every)
 }
 
-// ask shows the policy the state of the pipeline and does what it decides. A
-// policy that panics is logged, and what it decided last stays in force.
-func (c *clerk) ask(kind controller.EventKind) {
+// ask shows a policy the state of the pipeline and does what it decides.
+func (c *clerk) ask(o *office, ev controller.Event) {
+	if c.consult(o, ev) {
+		c.desk.p.follow(false)
+	}
+}
+
+// consult asks a policy and notes what it decides; it reports whether that is
+// anything. A policy that panics is logged, and what it decided last stays in force.
+func (c *clerk) consult(o *office, ev controller.Event) (changed bool) {
 	p := c.desk.p
-	s := p.view()
-	c.windows.Fill(s)
-	if err := controller.Ask(c.controller, controller.Event{Kind: kind}, s, &c.decisions); err != nil {
-		p.set.log.Error("policy panicked; its last decisions stay",
-			"policy", p.set.policy.Name(), "error", err)
-		c.every = cmp.Or(c.every, afterPanic)
-		return
+	s := p.view(&o.cpu)
+	o.windows.Fill(s)
+	if err := controller.Ask(o.controller, ev, s, &o.decisions); err != nil {
+		p.set.log.Error("policy panicked; its last decisions stay", "policy", o.policy.Name(), "error", err)
+		o.every = cmp.Or(o.every, afterPanic)
+		return false
 	}
-	if kind == controller.EventStop {
-		return
+	o.every = cmp.Or(o.decisions.Interval(), o.every)
+	if on, ok := o.decisions.WantsRoundEnd(); ok {
+		o.rounds = on
 	}
-	if every := c.decisions.Interval(); every > 0 {
-		c.every = every
+	if n, ok := o.decisions.WantsVisits(); ok {
+		o.visits = max(n, 0)
+		c.desk.visits.Store(int64(o.visits)) // several who ask hear of the last one's
 	}
-	changes, faults := controller.Settle(p.set.policy.Name(), s, &c.decisions)
+	changes, faults := controller.Settle(o.policy.Name(), s, &o.decisions)
 	for _, err := range faults {
 		p.set.log.Error("policy made a decision that means nothing", "error", err)
 	}
-	c.apply(changes)
+	return c.note(o, changes)
 }
 
-// apply does what was decided and writes it down.
-func (c *clerk) apply(changes []controller.Change) {
-	p := c.desk.p
+// note notes the changes that the policy may make.
+func (c *clerk) note(o *office, changes []controller.Change) (changed bool) {
+	d := c.desk
 	for _, ch := range changes {
-		p.stages[ch.Stage].Scale(ch.After)
-		p.set.log.Info("scaled", "stage", ch.StageName, "policy", ch.Policy,
-			"before", ch.Before, "after", ch.After, "why", ch.Why)
+		if o.claims != nil && !slices.Contains(o.claims, ch.What) {
+			d.p.set.log.Error("policy turned a knob that it did not claim", "policy", ch.Policy, "knob", ch.What)
+			continue
+		}
+		d.now.apply(ch)
+		c.write(ch)
+		changed = true
 	}
-	c.desk.mu.Lock()
-	defer c.desk.mu.Unlock()
-	c.desk.journal.Add(changes...)
+	return changed
 }
 
-// view is the pipeline as a policy sees it.
-func (p *Pipeline) view() *controller.Snapshot {
-	sheets := room.Snapshot(p.rooms)
-	s := &controller.Snapshot{At: time.Duration(p.host.Now()), CPUs: runtime.GOMAXPROCS(0)}
-	for i, c := range p.stages {
-		fewest, most := c.Bounds()
-		sheet := &sheets[i]
-		s.Stages = append(s.Stages, controller.StageStats{
-			ID: controller.StageID(i), Name: c.Name(),
-			QueueLen: sheet.Queued, QueueCap: sheet.Capacity, InHand: sheet.InHand, Busy: sheet.Busy,
-			Workers: c.Want(), MinWorkers: fewest, MaxWorkers: most,
-			Total: controller.Counters{
-				Accepted: sheet.Submitted + sheet.Received, OK: sheet.OK, Forwarded: sheet.Forwarded,
-				Errors: sheet.Errors, Crashes: sheet.Crashes, Shed: room.Sum(sheet.Shed),
-				DeadLettered: room.Sum(sheet.Dead), Rejected: room.Sum(sheet.Rejected),
-			},
-		})
-	}
-	return s
+// write writes a change down.
+func (c *clerk) write(ch controller.Change) {
+	d := c.desk
+	d.p.set.log.Info("changed", "stage", ch.StageName, "knob", ch.What, "policy", ch.Policy,
+		"before", ch.Before, "after", ch.After, "why", ch.Why)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.journal.Add(ch)
 }

@@ -13,8 +13,8 @@ import (
 func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
-	for i, c := range p.stages {
-		fmt.Fprintf(&b, "    s%d[%s]\n", i, mermaidText(c.Name()))
+	for _, c := range p.roster().stages {
+		fmt.Fprintf(&b, "    s%d[%s]\n", c.Room().Place, mermaidText(c.Name()))
 	}
 	for _, e := range p.graph.edges() {
 		arrow := "-->"
@@ -30,8 +30,8 @@ func (p *Pipeline) Mermaid() string {
 func (p *Pipeline) DOT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n    rankdir=LR\n    node [shape=box]\n", strconv.Quote(p.name))
-	for i, c := range p.stages {
-		fmt.Fprintf(&b, "    s%d [label=%s]\n", i, strconv.Quote(c.Name()))
+	for _, c := range p.roster().stages {
+		fmt.Fprintf(&b, "    s%d [label=%s]\n", c.Room().Place, strconv.Quote(c.Name()))
 	}
 	for _, e := range p.graph.edges() {
 		style := "solid"

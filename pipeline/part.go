@@ -30,7 +30,7 @@ const (
 
 // settings are a pipeline's options.
 type settings struct {
-	policy    controller.Policy
+	policies  []controller.Policy
 	log       *slog.Logger
 	letters   []func(stage.DeadLetter)
 	system    *act.System
@@ -42,10 +42,10 @@ type settings struct {
 
 func defaults() settings {
 	return settings{
-		policy: policy.ERLDA{},
-		log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		drain:  DefaultDrainTimeout,
-		grace:  DefaultGrace,
+		policies: []controller.Policy{policy.ERLDA{}},
+		log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		drain:    DefaultDrainTimeout,
+		grace:    DefaultGrace,
 	}
 }
 
@@ -55,9 +55,13 @@ type option func(*settings)
 // Part makes an option a part of a pipeline.
 func (option) Part(part.Seal) {}
 
-// Control sets the policy that scales the stages. The default is
-// [policy.ERLDA] with its own defaults.
-func Control(p controller.Policy) Part { return option(func(s *settings) { s.policy = p }) }
+// Control sets the policy by which the pipeline is run. The default is
+// [policy.ERLDA] with its own defaults. Several policies may share the work if each
+// is a [controller.Claimer] and no two claim the same knob. [Pipeline.Use] changes the
+// policies of a pipeline that runs.
+func Control(p controller.Policy, more ...controller.Policy) Part {
+	return option(func(s *settings) { s.policies = append([]controller.Policy{p}, more...) })
+}
 
 // Logger sets where the pipeline tells of crashes, restarts, changes of the
 // controller, and of dead letters and errors that nobody listens to; of each kind
@@ -104,6 +108,53 @@ func DrainTimeout(d time.Duration) Part { return option(func(s *settings) { s.dr
 // abandoned. The default is [DefaultGrace]; less than 100 ms is taken for 100 ms,
 // since even idle workers need a moment.
 func Grace(d time.Duration) Part { return option(func(s *settings) { s.grace = d }) }
+
+// joined are several parts as one.
+type joined []Part
+
+// Part makes several parts one.
+func (joined) Part(part.Seal) {}
+
+// Join makes several parts one, so that a sub-graph is an ordinary Go value: a
+// function may return its stages and wires as a Part, whatever they are inside.
+func Join(parts ...Part) Part { return joined(parts) }
+
+// group is a part whose stages share workers.
+type group struct {
+	name         string
+	fewest, most int
+	parts        []Part
+}
+
+// Part makes a group a part of a pipeline.
+func (*group) Part(part.Seal) {}
+
+// Group has stages share one pool of workers (LEDA's aglomerado, the A of PCAM): from
+// fewest to most, as the policy says, instead of workers for each. The stages need not
+// be given to [New] again; parts that are not stages are as if given there. How the
+// workers choose among the stages is the policy's affair, too; by default whose work
+// came first is served first. [stage.Instances] bounds how many of them may be at one
+// stage at once.
+//
+// A shared worker never waits for room: what a handler forwards, and what it emits, is
+// let in beyond the capacity of the next stage; but nothing is taken from a stage while
+// one ahead of it is full. For the same reason a handler's own Submit fails when
+// the other stage is full, and one that waits for another stage's answer may wait for
+// itself: such a stage should not be in a group.
+func Group(name string, fewest, most int, parts ...Part) Part {
+	return &group{name, fewest, most, parts}
+}
+
+// entries is a part that names stages.
+type entries struct{ parts []Part }
+
+// Part makes it a part of a pipeline.
+func (entries) Part(part.Seal) {}
+
+// Entry says to which stages commands are submitted from outside, so that [New] can
+// find those that no declared way leads to. Without it every stage may be an entry.
+// The stages need not be given to New again.
+func Entry(stages ...Part) Part { return entries{stages} }
 
 // wire is a part that leads a port to a stage.
 type wire struct {

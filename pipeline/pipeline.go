@@ -32,12 +32,16 @@ var (
 type Pipeline struct {
 	name   string
 	set    settings
-	stages []*stage.Core
-	rooms  []*room.Room
 	host   *room.Host
 	graph  *graph
-	desk   desk // the controller's
+	desk   desk // the controllers'
 	hush   hush
+	pools  stage.Pools
+	env    stage.Env   // from the start on
+	system *act.System // from the start on
+
+	present atomic.Pointer[roster]
+	growing sync.Mutex // one stage comes or goes at a time
 
 	halting context.Context // ends when the pipeline stops hard
 	cancel  context.CancelCauseFunc
@@ -76,24 +80,29 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		return nil, err
 	}
 	p := &Pipeline{
-		name: name, set: plan.set, stages: plan.stages,
+		name: name, set: plan.set,
 		hurry: make(chan struct{}), stopped: make(chan struct{}), deaf: make(chan struct{}),
 	}
 	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
 	p.halting, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
-		Ended: p.ended, Failed: p.failed,
+		Ended: p.ended, Failed: p.failed, Full: p.filled,
+		RoundEnd: func(c *room.Crew) { p.desk.bell.raise(news{kind: controller.EventRoundEnd, pool: c.Name()}) },
+		Visited:  func(c *room.Crew) { p.desk.bell.raise(news{kind: controller.EventVisits, pool: c.Name()}) },
 	}
 	if err := plan.adopt(p.host); err != nil {
 		return nil, err
 	}
-	p.graph = newGraph(p.stages)
+	p.graph = newGraph(plan.stages)
 	p.host.Reach = p.graph.reach
-	for _, c := range p.stages {
-		p.rooms = append(p.rooms, c.Room())
+	var rooms []*room.Room
+	for i, c := range plan.stages {
+		c.Room().Place = i
+		rooms = append(rooms, c.Room())
 	}
-	p.desk.open(p)
+	p.present.Store(newRoster(plan.stages, rooms))
+	p.desk.open(p, newBoard(plan.stages, plan.groups))
 	return p, nil
 }
 
@@ -112,10 +121,13 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		return err
 	}
 	p.host.Base = time.Now()
-	env := p.env(ctx)
-	for _, c := range p.stages {
-		c.Attach(env)
+	env := p.lend(ctx)
+	p.env, p.system = env, env.System
+	for i, c := range p.roster().stages {
+		c.Attach(env, i)
 	}
+	p.pools.Attach(env)
+	p.follow(false) // so that groups start with their workers, and their stages with none
 	if err := p.launch(ctx, env); err != nil {
 		p.cancel(err)
 		p.fail(err)
@@ -161,8 +173,8 @@ func (p *Pipeline) enter(s state) error {
 	}
 }
 
-// env is what the stages are lent.
-func (p *Pipeline) env(ctx context.Context) stage.Env {
+// lend is what the stages are lent.
+func (p *Pipeline) lend(ctx context.Context) stage.Env {
 	system := p.set.system
 	if system == nil {
 		system = act.NewSystem(p.set.log)
@@ -189,7 +201,8 @@ func (v valued) Value(key any) any {
 	return v.values.Value(key)
 }
 
-// spec is the supervision tree: the last room first, the controller after all.
+// spec is the supervision tree: the last room first, then the pools that rooms share, the
+// controllers after all.
 func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 	spec := supervisor.Spec{
 		Name: env.Name, Strategy: p.set.strategy, Intensity: p.set.intensity,
@@ -199,10 +212,12 @@ func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 		GaveUp: p.giveUp,
 	}
 	grace := p.grace()
-	for _, c := range slices.Backward(p.stages) {
+	for _, c := range slices.Backward(p.roster().stages) {
 		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: grace})
 	}
-	spec.Children = append(spec.Children, supervisor.Child{Name: "controller", Spawn: p.desk.spawn, Patience: grace})
+	spec.Children = append(spec.Children,
+		supervisor.Child{Name: "pools", Spawn: p.pools.Spawn, Patience: grace},
+		supervisor.Child{Name: "controller", Spawn: p.desk.spawn, Patience: grace})
 	return spec
 }
 
@@ -217,7 +232,7 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 		return false
 	}
 	p.state, p.tree = running, tree
-	for _, c := range p.stages {
+	for _, c := range p.roster().stages {
 		c.OpenDoor()
 		c.Room().Open()
 	}
@@ -262,7 +277,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 func (p *Pipeline) Drain(ctx context.Context) error {
 	p.close()
 	for {
-		sheets := room.Snapshot(p.rooms)
+		sheets := p.roster().sheets()
 		if rested(sheets) {
 			p.host.Ring() // for others who drain: it rings no more by itself
 			return nil
@@ -284,7 +299,7 @@ var errHurried = errors.New("told to stop at once")
 // close refuses commands from outside.
 func (p *Pipeline) close() {
 	p.host.Draining.Store(true)
-	for _, r := range p.rooms {
+	for _, r := range p.roster().all {
 		r.Close()
 	}
 }
@@ -342,7 +357,12 @@ func (p *Pipeline) end() {
 		defer p.halt()()
 	}
 	left := p.tree.StopWithin(p.grace())
-	for _, c := range p.stages {
+	p.pools.Each(func(pool *stage.Pool) {
+		if slices.Contains(left, "pools") {
+			stuck = append(stuck, pool.AtWork()...)
+		}
+	})
+	for _, c := range p.roster().stages {
 		c.ShutDoor()
 		if err != nil {
 			c.Sweep()
@@ -366,8 +386,9 @@ func (p *Pipeline) end() {
 // end, then those are told who wait for what was queued. What it returns is to be
 // called when all is over.
 func (p *Pipeline) halt() (over func()) {
-	tell := make([]func(), len(p.rooms))
-	for i, r := range p.rooms {
+	rooms := p.roster().all
+	tell := make([]func(), len(rooms))
+	for i, r := range rooms {
 		tell[i] = r.Halt()
 	}
 	p.cancel(ErrStopped)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 )
@@ -23,6 +24,42 @@ type Snapshot struct {
 	InFlight     uint64 // not ended yet
 
 	Stages []stage.Snapshot // in the order in which they were given to New
+	Pools  []Pool           // those that stages share, or have shared
+}
+
+// Pool is the state of a pool of workers that stages share. Its counts only grow.
+type Pool struct {
+	Name     string
+	Stages   []string // those that are bound to it now
+	Dispatch controller.Dispatch
+	Plan     string // the visit plan in words, if it is polled
+	Workers  int    // there now
+	Most     int    // the most there ever were
+
+	Rounds      uint64 // how often a worker came to the end of the plan
+	Visits      uint64 // of workers to stages
+	EmptyVisits uint64 // those that found nothing to do
+}
+
+func poolOf(p *stage.Pool, stages []stage.Snapshot) Pool {
+	crew := p.Crew()
+	if crew == nil {
+		return Pool{}
+	}
+	sheet := crew.Sheet()
+	pool := Pool{
+		Name: crew.Name(), Dispatch: crew.Dispatch(), Workers: sheet.Live, Most: sheet.Most,
+		Rounds: sheet.Rounds, Visits: sheet.Visits, EmptyVisits: sheet.Empties,
+	}
+	if pool.Dispatch == controller.Polled {
+		pool.Plan = crew.Plan().String()
+	}
+	for _, st := range stages {
+		if st.Pool == pool.Name {
+			pool.Stages = append(pool.Stages, st.Name)
+		}
+	}
+	return pool
 }
 
 // Balanced reports whether the law holds, for the pipeline and for each stage.
@@ -43,17 +80,21 @@ func (s Snapshot) Law() string {
 
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
-	sheets := room.Snapshot(p.rooms)
-	s := Snapshot{Pipeline: p.name, Policy: p.set.policy.Name(), At: time.Now()}
-	for i, c := range p.stages {
-		st := c.Snapshot(sheets[i])
-		s.Accepted += st.Submitted + st.Emitted
-		s.Replied += st.OK
-		s.Failed += st.Errors
-		s.Shed += st.Shed
-		s.DeadLettered += st.DeadLettered
-		s.Stages = append(s.Stages, st)
+	r := p.roster()
+	sheets := r.sheets()
+	s := Snapshot{Pipeline: p.name, Policy: p.desk.names(), At: time.Now()}
+	for i := range sheets {
+		sheet := &sheets[i]
+		s.Accepted += sheet.Submitted + sheet.Emitted
+		s.Replied += sheet.OK
+		s.Failed += sheet.Errors
+		s.Shed += room.Sum(sheet.Shed)
+		s.DeadLettered += room.Sum(sheet.Dead)
 	}
+	for i, c := range r.stages {
+		s.Stages = append(s.Stages, c.Snapshot(*r.of(sheets, i)))
+	}
+	p.pools.Each(func(pool *stage.Pool) { s.Pools = append(s.Pools, poolOf(pool, s.Stages)) })
 	s.InFlight = inFlight(sheets)
 	return s
 }

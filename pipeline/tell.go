@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
@@ -56,9 +57,25 @@ func (p *Pipeline) failed(r *room.Room, _ any, err error) {
 	p.hush.log(p.set.log, slog.LevelWarn, "command failed", r.Name(), "error", "error", err)
 }
 
+// filled is told by the rooms that they have become full. Their locks are held.
+func (p *Pipeline) filled(r *room.Room) {
+	p.desk.bell.raise(news{kind: controller.EventQueueFull, room: r})
+}
+
+// room is the room of a stage by its name.
+func (p *Pipeline) room(name string) *room.Room {
+	for _, c := range p.roster().stages {
+		if c.Name() == name {
+			return c.Room()
+		}
+	}
+	return nil
+}
+
 // crashed is told by the workers of every crash of a handler. One that only costs
 // another try is worth knowing, but no warning.
 func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
+	p.desk.bell.raise(news{kind: controller.EventWorkerDied, room: p.room(e.Stage)})
 	level := slog.LevelWarn
 	if again {
 		level = slog.LevelInfo

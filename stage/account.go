@@ -21,6 +21,9 @@ const (
 	ReasonOldest    = Reason(room.ReasonOldest)    // dropped for one that came later
 	ReasonCrash     = Reason(room.ReasonCrash)     // crashed its handler as often as it may be tried
 	ReasonStopped   = Reason(room.ReasonStopped)   // not done when the pipeline stopped hard
+	ReasonDisabled  = Reason(room.ReasonDisabled)  // a policy has the stage take nothing
+	ReasonRate      = Reason(room.ReasonRate)      // beyond the rate at which commands are let in
+	ReasonPolicy    = Reason(room.ReasonPolicy)    // turned away by a policy's shedding or its gate
 )
 
 // DeadLetter is a command that ended without an answer, or one that an actor
@@ -83,6 +86,12 @@ type Snapshot struct {
 	WorkersMax  int // the most there may be
 	WorkersMost int // the most there ever were
 
+	Pool        string // whose workers visit it: its own, which has its name, or a shared one
+	Instances   int    // the most workers that may be here at once
+	Paused      bool   // nothing is taken from its queue
+	Visits      uint64 // by workers of shared pools
+	EmptyVisits uint64 // those that found nothing to do
+
 	BusyTime time.Duration // spent in handlers, by all workers
 	Wait     Quantiles     // time of a command in the queue, sampled
 	Service  Quantiles     // time of a command in its handler, a batch at a time
@@ -104,12 +113,21 @@ func (c *Core) Snapshot(s room.Sheet) Snapshot {
 		OK:       s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Emitted: s.Emitted,
 		Shed: room.Sum(s.Shed), DeadLettered: room.Sum(s.Dead),
 		RejectedBy: byReason(s.Rejected), ShedBy: byReason(s.Shed), DeadLetteredBy: byReason(s.Dead),
-		Queued: s.Queued, InHand: s.InHand, Delayed: s.Delayed, Capacity: s.Capacity,
+		Queued: s.Queued, InHand: s.InHand, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
 		Crashes: s.Crashes, Retries: s.Retries, Restarts: s.Restarts,
-		Workers: s.Live, Busy: s.Busy, WorkersMost: s.Most,
+		Workers: s.Live, Busy: s.Busy, WorkersMost: max(s.Most, s.Out),
 		WorkersMin: c.set.min, WorkersMax: c.set.max,
+		Pool: c.poolName(s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
+		Visits: s.Visits, EmptyVisits: s.Empties,
 		BusyTime: s.BusyTime, Wait: quantiles(&s.Wait), Service: quantiles(&s.Work),
 	}
+}
+
+func (c *Core) poolName(s room.Sheet) string {
+	if s.Crew != nil {
+		return s.Crew.Name()
+	}
+	return c.Name()
 }
 
 func byReason(by map[room.Reason]uint64) map[Reason]uint64 {

@@ -1,13 +1,10 @@
 package stage
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/act"
@@ -18,6 +15,8 @@ import (
 // Core is a stage without its command type: what a pipeline checks, starts,
 // scales and stops. It is of no use outside the house; users have a [Stage].
 type Core struct {
+	*Pool // the stage's own workers
+
 	set    settings
 	room   *room.Room
 	flaws  []error
@@ -26,15 +25,8 @@ type Core struct {
 	takes  func(message any) bool
 	kind   string // the command type, for messages
 
-	env    Env
-	staff  *worker.Stage
-	keeper atomic.Pointer[act.PID]
-	door   atomic.Pointer[act.Door]
-	want   atomic.Int64 // how many workers there should be
-	hires  atomic.Int64 // how many actors there have been; makes their names unique
-
-	mu    sync.Mutex // guards slots
-	slots []*worker.Worker
+	staff *worker.Stage
+	door  atomic.Pointer[act.Door]
 }
 
 // Env is what a pipeline lends to its stages.
@@ -52,7 +44,10 @@ type Env struct {
 
 func newCore(name string, opts []Option) *Core {
 	set := newSettings(name, opts)
-	return &Core{set: set, room: room.New(set.room)}
+	c := &Core{set: set, room: room.New(set.room)}
+	c.Pool = &Pool{core: c, gang: c.room, least: set.min, most: set.max}
+	c.make = func() worker.Instance { return nil }
+	return c
 }
 
 func (c *Core) flaw(option, problem string) {
@@ -71,110 +66,44 @@ func (c *Core) Outs() []behaviour.Outlet { return c.set.outs }
 // Room returns the stage's room.
 func (c *Core) Room() *room.Room { return c.room }
 
-// Bounds returns the fewest and the most workers.
-func (c *Core) Bounds() (fewest, most int) { return c.set.min, c.set.max }
+// Blocking reports whether the stage's handlers wait rather than compute.
+func (c *Core) Blocking() bool { return c.set.blocking }
 
-// Want returns how many workers there should be.
-func (c *Core) Want() int { return int(c.want.Load()) }
+// Preset is how the stage's options have the knobs of its room.
+func (c *Core) Preset() room.Knobs { return c.set.room.Knobs() }
 
-// Attach lends the pipeline's things to the stage. It is called once, before
-// the stage is started.
-func (c *Core) Attach(env Env) {
-	c.env = env
-	c.want.Store(int64(c.set.min))
+// Discipline is the name of the order in which the queue gives commands out.
+func (c *Core) Discipline() string { return "fifo" }
+
+// Attach lends the pipeline's things to the stage, whose place there it tells. It is
+// called once, before the stage is started.
+func (c *Core) Attach(env Env, place int) {
+	restart := c.set.restart.orDefault()
 	c.staff = &worker.Stage{
 		Room: c.room, Make: c.make, Timeout: c.set.timeout, RetryIf: c.set.retry.If,
 		Log: env.Log, Crashed: env.Crashed, Context: env.Context,
+		Endures: restart.Limit, Pause: restart.pause,
 	}
+	c.room.Owner, c.room.Place = c.staff, place
+	c.Pool.attach(env, func() *worker.Worker { return worker.New(c.staff) })
 }
 
-// Spawn starts the stage's keeper as a child of the spawner. Ready is called
-// once, when all workers have started or one of them could not.
-func (c *Core) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
-	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return newKeeper(c, ready) })
-}
-
-// Scale sets how many workers there should be. It returns at once; workers
-// that are to leave finish what they hold.
-func (c *Core) Scale(n int) {
-	c.want.Store(int64(n))
-	if pid := c.keeper.Load(); pid != nil {
-		c.env.System.Root.Send(pid, scale{})
+// Bind has the workers of a shared pool visit the stage; nil leaves it to its own. The
+// stage's own pool is to be scaled to that.
+func (c *Core) Bind(p *Pool) {
+	if p == nil {
+		c.room.Bind(nil)
+		return
 	}
+	c.room.Bind(p.crew)
 }
 
-// slot returns an empty slot: one that was left with something to hand over, if
-// there is one, or any, or a new one.
-func (c *Core) slot() *worker.Worker {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var empty *worker.Worker
-	for _, w := range c.slots {
-		if !w.Claim() {
-			continue
-		}
-		if w.Loaded() {
-			if empty != nil {
-				empty.Unclaim()
-			}
-			return w
-		}
-		if empty != nil {
-			w.Unclaim()
-			continue
-		}
-		empty = w
+// Adjust turns the knobs of the stage's room. Instances that are too many are stopped.
+func (c *Core) Adjust(change func(*room.Knobs)) { c.stopAll(c.room.Adjust(change)) }
+
+// stopAll gives instances their last word.
+func (c *Core) stopAll(instances []any) {
+	for _, inst := range instances {
+		worker.StopInstance(c.staff, inst.(worker.Instance))
 	}
-	if empty == nil {
-		empty = worker.New(c.staff)
-		empty.Claim()
-		c.slots = append(c.slots, empty)
-	}
-	return empty
-}
-
-// vacant calls do for each slot that no actor is in.
-func (c *Core) vacant(do func(*worker.Worker)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, w := range c.slots {
-		if w.Claim() {
-			do(w)
-			w.Unclaim()
-		}
-	}
-}
-
-// loaded counts the slots that were left with something to hand over.
-func (c *Core) loaded() (n int) {
-	c.vacant(func(w *worker.Worker) {
-		if w.Loaded() {
-			n++
-		}
-	})
-	return n
-}
-
-// Sweep hands over what is left in slots that nobody will fill again. It is
-// called when all rooms are halted: they take everything, and end it.
-func (c *Core) Sweep() { c.vacant((*worker.Worker).Unload) }
-
-// Stuck is a worker that is at work.
-type Stuck struct {
-	Stage string
-	For   time.Duration // how long it has been at its present batch
-}
-
-// AtWork returns the workers that are at work now, the longest first.
-func (c *Core) AtWork() []Stuck {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var stuck []Stuck
-	for _, w := range c.slots {
-		if d := w.Busy(); d > 0 {
-			stuck = append(stuck, Stuck{c.Name(), d})
-		}
-	}
-	slices.SortFunc(stuck, func(a, b Stuck) int { return cmp.Compare(b.For, a.For) })
-	return stuck
 }

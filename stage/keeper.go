@@ -37,10 +37,12 @@ var errVanished = errors.New("a worker ended without being told to")
 // story is how many crashes a BrokenError tells of.
 const story = 5
 
-// keeper is the actor of a stage: it supervises the stage's workers. All it
-// does happens in its own goroutine, one message at a time.
+// keeper is the actor of a pool: it supervises the pool's workers. A stage's own pool
+// is kept even while others work for the stage, since the stage's shared behaviour, and
+// the instances that nobody uses, are started and stopped here. All it does happens in
+// its own goroutine, one message at a time.
 type keeper struct {
-	core    *Core
+	pool    *Pool
 	ready   func(error)
 	started bool // all workers were up once; ready has been told
 	doomed  bool // could not start, or gave up: nobody is hired any more
@@ -65,9 +67,9 @@ func (scale) IgnoreDeadLetterLogging() {}
 // IgnoreDeadLetterLogging marks messages that may come too late.
 func (*rehire) IgnoreDeadLetterLogging() {}
 
-func newKeeper(c *Core, ready func(error)) *keeper {
+func newKeeper(p *Pool, ready func(error)) *keeper {
 	return &keeper{
-		core: c, ready: ready,
+		pool: p, ready: ready,
 		workers: map[string]*worker.Worker{}, pauses: map[*rehire]*time.Timer{},
 	}
 }
@@ -103,23 +105,50 @@ func (k *keeper) HandleFailure(system *act.System, _ act.Supervisor, child *act.
 // is known before it reads how many are wanted, so that a wish is either read
 // here or comes as a message.
 func (k *keeper) start(ctx act.Context) {
-	k.core.keeper.Store(ctx.Self())
-	if shared := k.core.shared; shared != nil {
-		err := worker.Guard(k.core.Name(), func() error { return shared.Start(k.core.env.Context) })
-		if err != nil {
-			k.fail(fmt.Errorf("stage %q: start: %w", k.core.Name(), err))
-			return
-		}
-		k.lent = true
+	k.pool.keeper.Store(ctx.Self())
+	if err := k.prepare(); err != nil {
+		k.fail(err)
+		return
 	}
-	k.core.room.Muster()
+	k.pool.gang.Muster()
 	// Those who held commands when the stage broke are all called back, even if
 	// fewer are wanted now; some leave when they have handed over.
-	k.hired = max(k.core.Want(), k.core.loaded())
+	k.hired = max(k.pool.Want(), k.pool.loaded())
 	k.awaited = k.hired
 	for range k.hired {
-		k.hire(ctx, k.core.slot(), false)
+		k.hire(ctx, k.pool.slot(), false)
 	}
+	if k.awaited == 0 {
+		k.begun(ctx)
+	}
+}
+
+// prepare starts a stage's shared behaviour. Of a stage that others work for it starts
+// one instance, for the shelf: if that cannot be, the start is the time to know.
+func (k *keeper) prepare() error {
+	c := k.pool.core
+	if c == nil {
+		return nil
+	}
+	if c.shared != nil {
+		err := worker.Guard(c.Name(), func() error { return c.shared.Start(k.pool.env.Context) })
+		if err != nil {
+			return fmt.Errorf("stage %q: start: %w", c.Name(), err)
+		}
+		k.lent = true
+		return nil
+	}
+	if k.pool.Want() == 0 {
+		return worker.Stock(c.staff)
+	}
+	return nil
+}
+
+// begun tells that all workers are up.
+func (k *keeper) begun(ctx act.Context) {
+	k.started = true
+	k.ready(nil)
+	k.scale(ctx) // the wish may have changed meanwhile
 }
 
 // fail tells that the stage could not start.
@@ -140,15 +169,13 @@ func (k *keeper) up(ctx act.Context, m worker.Up) {
 		return
 	}
 	if k.awaited--; k.awaited == 0 {
-		k.started = true
-		k.ready(nil)
-		k.scale(ctx) // the wish may have changed meanwhile
+		k.begun(ctx)
 	}
 }
 
 // hire fills a slot with a fresh actor.
 func (k *keeper) hire(ctx act.Context, w *worker.Worker, again bool) {
-	pid, err := w.Spawn(ctx, fmt.Sprintf("worker-%d", k.core.hires.Add(1)), again)
+	pid, err := w.Spawn(ctx, fmt.Sprintf("worker-%d", k.pool.hires.Add(1)), again)
 	if err != nil { // the name is new, so this is no accident of ours
 		k.fail(err)
 		act.Fail(ctx, err)
@@ -163,14 +190,14 @@ func (k *keeper) scale(ctx act.Context) {
 	if k.doomed || !k.started {
 		return
 	}
-	more := k.core.Want() - k.hired
+	more := k.pool.Want() - k.hired
 	k.hired += more
 	if more < 0 {
-		k.core.room.Shrink(-more)
+		k.pool.gang.Shrink(-more)
 		return
 	}
-	for range more - k.core.room.Keep(more) {
-		k.hire(ctx, k.core.slot(), false)
+	for range more - k.pool.gang.Keep(more) {
+		k.hire(ctx, k.pool.slot(), false)
 	}
 }
 
@@ -193,22 +220,29 @@ func (k *keeper) gone(ctx act.Context, who *act.PID) {
 func (k *keeper) replace(ctx act.Context, w *worker.Worker) {
 	err := w.Failure()
 	if err == nil { // stopped by somebody who should not have: no worker ends so
-		err = fmt.Errorf("stage %q: %w", k.core.Name(), errVanished)
-		k.core.room.CrashIdle()
-		k.core.env.Log.Warn("worker vanished", "stage", k.core.Name())
+		err = fmt.Errorf("stage %q: %w", k.pool.name(), errVanished)
+		k.pool.gang.CrashIdle()
+		k.pool.env.Log.Warn("worker vanished", "stage", k.pool.name())
 	}
 	k.crashes = append(k.crashes, err)
 	k.crashes = k.crashes[max(0, len(k.crashes)-story):]
-	policy := k.core.set.restart.orDefault()
-	streak := k.core.room.Streak()
+	staff := w.Staff()
+	if staff == nil { // a shared one that was nowhere yet
+		k.fill(ctx, w)
+		return
+	}
+	streak := staff.Room.Streak()
 	beyond := streak - k.hired
 	switch {
-	case beyond > policy.Limit:
+	case beyond > staff.Endures:
 		k.doomed = true
 		w.Unclaim()
-		act.Fail(ctx, &BrokenError{Stage: k.core.Name(), Crashes: streak, Last: k.crashes})
-	case beyond > 0:
-		k.later(ctx, w, policy.pause(beyond))
+		act.Fail(ctx, &BrokenError{Stage: staff.Room.Name(), Crashes: streak, Last: k.crashes})
+	case beyond > 0 && k.pool.crew == nil:
+		k.later(ctx, w, staff.Pause(beyond))
+	case beyond > 0: // other stages need the worker: it is the stage that rests
+		staff.Room.Rest(staff.Pause(beyond))
+		k.fill(ctx, w)
 	default:
 		k.fill(ctx, w)
 	}
@@ -235,7 +269,7 @@ func (k *keeper) later(ctx act.Context, w *worker.Worker, pause time.Duration) {
 
 // fill fills the slot of a worker that crashed, unless one less is wanted now.
 func (k *keeper) fill(ctx act.Context, w *worker.Worker) {
-	if k.doomed || !w.Loaded() && k.core.room.Spare() {
+	if k.doomed || !w.Loaded() && k.pool.gang.Spare() {
 		w.Unclaim()
 		return
 	}
@@ -254,12 +288,13 @@ func (k *keeper) stop() {
 
 // stopped is called when all workers have ended.
 func (k *keeper) stopped() {
-	if !k.lent {
+	c := k.pool.core
+	if c == nil {
 		return
 	}
-	k.lent = false
-	err := worker.Guard(k.core.Name(), func() error { k.core.shared.Stop(); return nil })
-	if err != nil {
-		k.core.env.Log.Error("behaviour did not stop well", "stage", k.core.Name(), "error", err)
+	c.stopAll(c.room.Unshelve())
+	if k.lent {
+		k.lent = false
+		worker.StopInstance(c.staff, c.shared)
 	}
 }

@@ -119,6 +119,18 @@ func Workers(fewest, most int) Option {
 	return func(s *settings) { s.min, s.max = fewest, most }
 }
 
+// Instances sets how many workers may be at the stage at once, whatever their number;
+// the default is the most of [Workers]. It matters where a pool of workers is shared by
+// many stages, and for a stage of which there must be one instance only.
+func Instances(n int) Option {
+	return func(s *settings) { s.room.Instances, s.instances = n, true }
+}
+
+// Blocking says that the stage's handlers wait (for a disk, a peer, another stage)
+// rather than compute. Policies that have stages share workers leave it its own, so that
+// nobody else waits.
+func Blocking() Option { return func(s *settings) { s.blocking = true } }
+
 // Capacity sets how many commands the queue has room for. The default is
 // [DefaultCapacity].
 func Capacity(n int) Option { return func(s *settings) { s.room.Capacity = n } }
@@ -168,12 +180,14 @@ func (f *Fault) Error() string {
 
 // settings are a stage's properties.
 type settings struct {
-	room     room.Config
-	min, max int
-	timeout  time.Duration
-	retry    RetryPolicy
-	restart  RestartPolicy
-	outs     []behaviour.Outlet
+	room      room.Config
+	min, max  int
+	instances bool // were given
+	blocking  bool
+	timeout   time.Duration
+	retry     RetryPolicy
+	restart   RestartPolicy
+	outs      []behaviour.Outlet
 }
 
 func newSettings(name string, opts []Option) settings {
@@ -186,6 +200,9 @@ func newSettings(name string, opts []Option) settings {
 		if o != nil {
 			o(&s)
 		}
+	}
+	if !s.instances {
+		s.room.Instances = s.max
 	}
 	retry := s.retry
 	if retry.Max == 0 {
@@ -205,6 +222,7 @@ func (s *settings) faults() (all []error) {
 	}
 	check(s.room.Name != "", "a stage needs a name", "New(%q)", s.room.Name)
 	check(s.room.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.room.Capacity)
+	check(!s.instances || s.room.Instances >= 1, "must be at least 1", "Instances(%d)", s.room.Instances)
 	check(s.room.Batch >= 1, "must be at least 1", "Batch(%d)", s.room.Batch)
 	check(s.room.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", s.room.Capacity)
 	check(s.room.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", s.room.Batch)

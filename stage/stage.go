@@ -25,6 +25,9 @@ var (
 	ErrNotRunning = room.ErrNotRunning
 	// ErrShed ends an accepted command: it was dropped for want of room.
 	ErrShed = room.ErrShed
+	// ErrDisabled refuses a command, or ends one that was forwarded: a policy has
+	// the stage take nothing.
+	ErrDisabled = room.ErrDisabled
 	// ErrStopped ends an accepted command: the pipeline stopped hard before
 	// it was done.
 	ErrStopped = room.ErrStopped

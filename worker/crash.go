@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/room"
 )
 
 // ErrGoexit is the value of a crash in which the handler ended its goroutine
@@ -64,7 +64,7 @@ func (w *Worker) crashed(value any, stack []byte) {
 	}
 	w.recall()
 	w.clock(w.cur)
-	batch := w.batch[:w.n]
+	batch := w.Hand[:w.n]
 	w.n = 0
 
 	crash := &CrashError{Stage: w.stage.Room.Name(), Value: value, Stack: stack}
@@ -81,8 +81,11 @@ func (w *Worker) crashed(value any, stack []byte) {
 	clear(batch)
 	w.stage.Crashed(crash, again)
 	w.deliver(false)
+	if w.crew == nil && w.loaded == 0 {
+		w.stage.Room.Yield(&w.Seat)
+	}
 	w.failure = crash
-	act.Fail(w.self, crash)
+	w.quit(crash)
 }
 
 // charge finds the command that is to blame. When a batch handler crashes it
@@ -147,28 +150,62 @@ func Try(stage string, f func() error) <-chan error {
 
 // start makes the instance and starts it.
 func (w *Worker) start() error {
-	return w.guard(func() error {
-		inst := w.stage.Make()
-		if inst == nil {
-			return fmt.Errorf("stage %q: the factory returned no behaviour", w.stage.Room.Name())
-		}
-		if err := inst.Start(w.handling); err != nil {
-			return fmt.Errorf("stage %q: start: %w", w.stage.Room.Name(), err)
-		}
-		w.instance = inst
-		return nil
-	})
+	inst, err := w.stage.start(w.handling)
+	if err != nil {
+		return err
+	}
+	w.instance, w.Seat.Instance = inst, inst
+	return nil
 }
 
-// stop gives the instance its last word.
-func (w *Worker) stop() {
-	if w.instance == nil {
-		return
+// start makes an instance and starts it.
+func (s *Stage) start(ctx Context) (inst Instance, err error) {
+	err = Guard(s.Room.Name(), func() error {
+		made := s.Make()
+		if made == nil {
+			return fmt.Errorf("stage %q: the factory returned no behaviour", s.Room.Name())
+		}
+		if err := made.Start(ctx); err != nil {
+			return fmt.Errorf("stage %q: start: %w", s.Room.Name(), err)
+		}
+		inst = made
+		return nil
+	})
+	return inst, err
+}
+
+// Stock makes one instance for the shelf of a stage's room, unless there is one.
+func Stock(s *Stage) error {
+	var seat room.Seat
+	if !s.Room.Claim(&seat) {
+		s.Room.Restock(&seat)
+		return nil
 	}
+	inst, err := s.start(s.Context)
+	if err == nil {
+		seat.Instance = inst
+	}
+	s.Room.Restock(&seat)
+	return err
+}
+
+// stop gives the instance its last word, and one that is too many.
+func (w *Worker) stop() {
+	w.discard()
 	inst := w.instance
-	w.instance = nil
-	if err := w.guard(func() error { inst.Stop(); return nil }); err != nil {
-		w.stage.Log.Error("instance did not stop well", "stage", w.stage.Room.Name(), "error", err)
+	w.instance, w.Seat.Instance = nil, nil
+	if inst != nil {
+		w.stopOne(inst)
+	}
+}
+
+func (w *Worker) stopOne(inst Instance) { StopInstance(w.stage, inst) }
+
+// StopInstance gives an instance of a stage its last word. It may panic for all the
+// caller cares.
+func StopInstance(s *Stage, inst Instance) {
+	if err := Guard(s.Room.Name(), func() error { inst.Stop(); return nil }); err != nil {
+		s.Log.Error("instance did not stop well", "stage", s.Room.Name(), "error", err)
 	}
 }
 

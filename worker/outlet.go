@@ -44,7 +44,7 @@ func (w *Worker) outlet(to *behaviour.Inlet) (*outlet, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
-	back, ok := w.stage.Room.Host().Reach(w.stage.Room, next)
+	back, ok := w.host.Reach(w.stage.Room, next)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
@@ -132,7 +132,7 @@ func (w *Worker) handOver(out *outlet, park bool) bool {
 	if len(out.items) == 0 {
 		return true
 	}
-	w.shift(out, out.room.Hand(&w.Seat, out.items, out.back, park))
+	w.shift(out, out.room.Hand(&w.Seat, out.items, out.back || w.crew != nil, park))
 	return len(out.items) == 0
 }
 
@@ -148,7 +148,7 @@ func (w *Worker) shift(out *outlet, n int) {
 func (w *Worker) send() {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
-	ticket := w.batch[w.cur].Ticket
+	ticket := w.Hand[w.cur].Ticket
 	for _, m := range w.emits {
 		w.load(m.to, m.cmd, ticket, true)
 	}
@@ -165,7 +165,7 @@ func (w *Worker) recall() {
 	}
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
-	if ticket := w.batch[w.cur].Ticket; ticket != nil {
+	if ticket := w.Hand[w.cur].Ticket; ticket != nil {
 		for range w.emits {
 			ticket.Settle(true, nil, nil)
 		}
@@ -195,12 +195,18 @@ type emitter Worker
 // Room is the room of the stage whose handler it is.
 func (m *emitter) Room() *room.Room { return m.stage.Room }
 
+// Shared reports whether the worker is one of a crew.
+func (m *emitter) Shared() bool { return m.crew != nil }
+
+// Quality is what the stage's handlers are asked for.
+func (m *emitter) Quality() float64 { return m.stage.Room.Quality() }
+
 // Attempt is the number of the present try, 0 if there is none.
 func (m *emitter) Attempt() int {
 	if m.since.Load() == 0 {
 		return 0
 	}
-	return int(m.batch[m.cur].Tries) + 1
+	return int(m.Hand[m.cur].Tries) + 1
 }
 
 // Emit holds a command until its handler returns, or, beyond a number, sends it
@@ -222,13 +228,13 @@ func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	if out.back && out.room.Full() {
 		return fmt.Errorf("stage %q: on a way back: %w", to.Name(), room.ErrFull)
 	}
-	w.batch[w.cur].Ticket.Join()
+	w.Hand[w.cur].Ticket.Join()
 	if len(w.emits) < held {
 		w.emits = append(w.emits, emission{out, cmd})
 		return nil
 	}
 	if err := w.sendNow(ctx, out, cmd); err != nil {
-		w.batch[w.cur].Ticket.Settle(true, nil, nil)
+		w.Hand[w.cur].Ticket.Settle(true, nil, nil)
 		return err
 	}
 	return nil
@@ -255,7 +261,7 @@ func (w *Worker) sendNow(ctx context.Context, out *outlet, cmd any) error {
 func (w *Worker) clear(ctx context.Context, out *outlet) error {
 	w.deliver(false)
 	for len(out.items) > 0 {
-		if err := out.room.Reserve(ctx, out.back); err != nil {
+		if err := out.room.Reserve(ctx, out.back, w.crew != nil); err != nil {
 			return err
 		}
 		out.room.Take(out.items[0])
@@ -267,12 +273,12 @@ func (w *Worker) clear(ctx context.Context, out *outlet) error {
 // sendOne waits for a seat, counts the command as emitted and seats it. In
 // this order, it can neither end before it is counted nor be counted in vain.
 func (w *Worker) sendOne(ctx context.Context, m emission) error {
-	if err := m.to.room.Reserve(ctx, m.to.back); err != nil {
+	if err := m.to.room.Reserve(ctx, m.to.back, w.crew != nil); err != nil {
 		return err
 	}
 	w.tally.Emitted++
 	w.stage.Room.Book(&w.Seat, &w.tally)
-	m.to.room.Take(command.Envelope{Cmd: m.cmd, Ticket: w.batch[w.cur].Ticket, Child: true})
+	m.to.room.Take(command.Envelope{Cmd: m.cmd, Ticket: w.Hand[w.cur].Ticket, Child: true})
 	return nil
 }
 

@@ -39,18 +39,28 @@ type Stage struct {
 	Crashed func(crash *CrashError, again bool)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
+	// Endures is how many crashes beyond one for each worker the stage endures, and
+	// Pause how long it is left alone after so many.
+	Endures int
+	Pause   func(beyond int) time.Duration
 }
 
 // Worker is one worker's slot. It outlives the actors that fill it, one after
 // another; only the present one touches it, and its room.
+//
+// A worker of a stage's own is always at that stage. One of a crew goes from stage to
+// stage, and at each is what one of the stage's own would be.
 type Worker struct {
 	room.Seat
 
-	stage    *Stage
+	host     *room.Host
+	crew     *room.Crew // nil: it is a stage's own
+	stage    *Stage     // where it is; for one of a crew nil at first
 	handling Context
 	box      atomic.Pointer[act.Mailbox]
-	since    atomic.Int64 // when the present batch began; 0 between batches
-	claimed  atomic.Bool  // the slot is taken, or about to be
+	seen     atomic.Pointer[Stage] // stage, for those who ask
+	since    atomic.Int64          // when the present batch began; 0 between batches
+	claimed  atomic.Bool           // the slot is taken, or about to be
 
 	self     act.Context
 	instance Instance
@@ -58,7 +68,6 @@ type Worker struct {
 	left     bool  // the actor left because it was asked to
 	again    bool  // the actor takes the place of one that crashed
 
-	batch  []command.Envelope
 	n, cur int // the batch's size, 0 between batches, and the command in hand
 	cancel context.CancelFunc
 	began  int64 // when the batch began
@@ -68,16 +77,32 @@ type Worker struct {
 
 	emitting sync.Mutex // guards emits, while a handler runs that has others emit for it
 
-	outs   []*outlet
-	last   *outlet // the one that was used last
-	loaded int     // commands in outs
-	told   bool    // some of them are waited for, or emitted: book before handing over
+	ways   [][]*outlet // by the place of the stage they lead from
+	outs   []*outlet   // those of the present stage
+	last   *outlet     // the one that was used last
+	loaded int         // commands in outs
+	told   bool        // some of them are waited for, or emitted: book before handing over
 }
 
-// New returns an empty slot.
+// New returns an empty slot for a worker of the stage's own.
 func New(stage *Stage) *Worker {
-	w := &Worker{stage: stage}
-	w.handling = handling{stage.Context, w}
+	w := newSlot(stage.Room.Host(), stage.Context)
+	w.stage = stage
+	w.seen.Store(stage)
+	return w
+}
+
+// NewShared returns an empty slot for a worker of a crew. Handlers' contexts end
+// with ctx.
+func NewShared(crew *room.Crew, host *room.Host, ctx Context) *Worker {
+	w := newSlot(host, ctx)
+	w.crew = crew
+	return w
+}
+
+func newSlot(host *room.Host, ctx Context) *Worker {
+	w := &Worker{host: host}
+	w.handling = handling{ctx, w}
 	w.Seat.Wake = func() {
 		if box := w.box.Load(); box != nil {
 			box.Wake()
@@ -134,14 +159,33 @@ func (w *Worker) Busy() time.Duration {
 	if since == 0 {
 		return 0
 	}
-	return time.Duration(w.stage.Room.Host().Now() - since)
+	return time.Duration(w.host.Now() - since)
 }
+
+// At is the name of the stage where the worker is, or was last; empty if it never
+// was at one. Anybody may ask.
+func (w *Worker) At() string {
+	if s := w.seen.Load(); s != nil {
+		return s.Room.Name()
+	}
+	return ""
+}
+
+// Staff is the stage where the worker was last, nil if it never was at one. It is for
+// the keeper, after the actor has ended.
+func (w *Worker) Staff() *Stage { return w.stage }
 
 // feed is the worker as its mailbox sees it.
 type feed Worker
 
 func (f *feed) Ready() bool { return f.Seat.Ready() }
-func (f *feed) Len() int    { return f.stage.Room.Len() }
+
+func (f *feed) Len() int {
+	if f.crew != nil {
+		return f.crew.Len()
+	}
+	return f.stage.Room.Len()
+}
 
 // hand is the worker as an actor.
 type hand Worker
@@ -159,12 +203,19 @@ func (h *hand) Receive(ctx act.Context) {
 	}
 }
 
-// begin makes the instance and takes the seat.
+// begin takes the seat. One of a stage's own makes its instance first, so that a
+// stage which cannot start is told of at once; one of a crew finds them on its way.
 func (w *Worker) begin(ctx act.Context) {
 	w.self = ctx
-	if err := w.start(); err != nil {
+	if w.crew != nil {
+		w.crew.Join(&w.Seat)
+		ctx.Send(ctx.Parent(), Up{w, nil})
+		return
+	}
+	if err := w.equip(w.stage.Room.Claim(&w.Seat)); err != nil {
 		w.failure = err
 		w.stage.Room.CrashIdle()
+		w.stage.Room.Leave(&w.Seat)
 		ctx.Send(ctx.Parent(), Up{w, err})
 		act.Fail(ctx, err)
 		return
@@ -173,11 +224,30 @@ func (w *Worker) begin(ctx act.Context) {
 	ctx.Send(ctx.Parent(), Up{w, nil})
 }
 
-// end books what is left and gives the instance its last word.
+// equip takes the instance that the room has lent, or makes one if it is to.
+func (w *Worker) equip(make bool) error {
+	if make {
+		return w.start()
+	}
+	w.instance, _ = w.Seat.Instance.(Instance)
+	return nil
+}
+
+// end books what is left, and gives back the instance or has it stopped.
 func (w *Worker) end() {
-	w.stage.Room.Book(&w.Seat, &w.tally)
-	w.deliver(false)
-	w.stage.Room.Leave(&w.Seat)
+	if w.crew != nil {
+		w.crew.Leave(&w.Seat, &w.tally)
+	} else {
+		w.stage.Room.Book(&w.Seat, &w.tally)
+		w.deliver(false)
+		if w.loaded == 0 {
+			w.stage.Room.Yield(&w.Seat)
+		}
+		w.stage.Room.Leave(&w.Seat)
+		if w.failure == nil && w.Seat.Instance == nil {
+			w.instance = nil // it is back on the shelf
+		}
+	}
 	w.stop()
 	w.self = nil
 }
@@ -186,21 +256,17 @@ func (w *Worker) end() {
 // message presses.
 func (w *Worker) serve() {
 	defer func() { w.mark = 0 }() // the next batch may begin much later
-	if w.batch == nil {
-		room := w.stage.Room.Config()
-		w.batch = make([]command.Envelope, min(room.Batch, room.Capacity))
-	}
 	for range turns {
 		if !w.deliver(true) || w.box.Load().Pressing() {
 			return
 		}
-		n := w.stage.Room.Turn(&w.Seat, &w.tally, w.batch, false)
+		n := w.turn(false)
 		if n == 0 {
 			// Who forwards to us may be about to: parking and waking cost
 			// more than one look around.
 			w.mark = 0
 			runtime.Gosched()
-			n = w.stage.Room.Turn(&w.Seat, &w.tally, w.batch, true)
+			n = w.turn(true)
 		}
 		if n == 0 {
 			return
@@ -210,10 +276,84 @@ func (w *Worker) serve() {
 			w.self.Stop(w.self.Self())
 			return
 		}
-		if !w.work(n) {
+		if !w.ready(n) || !w.work(n) {
 			return
 		}
 	}
+}
+
+// turn books the last batch and takes the next.
+func (w *Worker) turn(park bool) int {
+	if w.crew == nil {
+		return w.stage.Room.Turn(&w.Seat, &w.tally, park)
+	}
+	r, n := w.crew.Turn(&w.Seat, &w.tally, park)
+	if n > 0 {
+		w.visit(r)
+	}
+	w.discard()
+	return n
+}
+
+// visit makes the room's stage the present one.
+func (w *Worker) visit(r *room.Room) {
+	if w.stage == nil || w.stage.Room != r {
+		w.stow()
+		w.stage = r.Owner.(*Stage)
+		w.seen.Store(w.stage)
+		if p := r.Place; p < len(w.ways) {
+			w.outs = w.ways[p]
+		}
+	}
+	w.instance, _ = w.Seat.Instance.(Instance)
+}
+
+// stow puts the outlets of the present stage away, for when the worker comes again.
+func (w *Worker) stow() {
+	if w.stage != nil {
+		p := w.stage.Room.Place
+		for len(w.ways) <= p {
+			w.ways = append(w.ways, nil)
+		}
+		w.ways[p] = w.outs
+	}
+	w.outs, w.last = nil, nil
+}
+
+// discard stops an instance that is one too many.
+func (w *Worker) discard() {
+	if inst, ok := w.Seat.Surplus.(Instance); ok {
+		w.Seat.Surplus = nil
+		w.stopOne(inst)
+	}
+}
+
+// ready sees to it that there is an instance for the batch in hand. It reports false
+// if none could be made; the batch has gone back then, and the actor has failed.
+func (w *Worker) ready(n int) bool {
+	if w.instance != nil {
+		return true
+	}
+	err := w.equip(w.Seat.Instance == nil)
+	if err == nil {
+		return true
+	}
+	w.failure = err
+	w.stage.Room.Crash(&w.Seat, &w.tally, nil, w.Hand[:n], false, err)
+	clear(w.Hand[:n])
+	if w.crew == nil {
+		w.stage.Room.Yield(&w.Seat)
+	}
+	w.quit(err)
+	return false
+}
+
+// quit leaves the crew, if the worker is of one, and fails towards the keeper.
+func (w *Worker) quit(err error) {
+	if w.crew != nil {
+		w.crew.Leave(&w.Seat, &w.tally)
+	}
+	act.Fail(w.self, err)
 }
 
 // work handles the batch in hand. It reports false if a handler crashed.
@@ -223,17 +363,17 @@ func (w *Worker) work(n int) (ok bool) {
 	w.since.Store(w.began)
 	defer w.idle()
 	defer w.rescue()
-	if since := w.batch[0].Since; since > 0 {
+	if since := w.Hand[0].Since; since > 0 {
 		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
 	}
 	if w.instance.Many() {
-		w.handleMany(w.batch[:n])
+		w.handleMany(w.Hand[:n])
 	} else {
 		w.handleEach(n)
 	}
 	w.n = 0
 	w.clock(n)
-	clear(w.batch[:n])
+	clear(w.Hand[:n])
 	return true
 }
 
@@ -248,7 +388,7 @@ func (w *Worker) idle() {
 // since.
 func (w *Worker) now() int64 {
 	if w.mark == 0 {
-		w.mark = w.stage.Room.Host().Now()
+		w.mark = w.host.Now()
 	}
 	return w.mark
 }
@@ -263,7 +403,7 @@ func (w *Worker) clock(n int) {
 
 // handleEach runs the behaviour on one command of the batch after the other.
 func (w *Worker) handleEach(n int) {
-	instance, ctx, batch := w.instance, w.handling, w.batch[:n]
+	instance, ctx, batch := w.instance, w.handling, w.Hand[:n]
 	for i := range batch {
 		w.cur = i
 		e := &batch[i]
@@ -340,7 +480,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	}
 	w.tally.Errors++
 	if e.Ticket == nil {
-		w.stage.Room.Host().Failed(w.stage.Room, e.Cmd, err)
+		w.host.Failed(w.stage.Room, e.Cmd, err)
 		return
 	}
 	w.stage.Room.Book(&w.Seat, &w.tally)

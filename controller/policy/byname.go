@@ -42,11 +42,27 @@ func Names() []string {
 // all lists the policies by name. It is a function so that nobody can change it.
 func all() []controller.Policy {
 	return []controller.Policy{
+		Batching{},
+		Batching{Preset: Welsh},
+		Cohort{},
+		Cohort{Preset: Cruz},
+		Cohort{Preset: Gordon},
+		Color{},
+		DBR{},
+		DBR{Preset: Cruz},
+		DBR{Preset: Gordon},
 		ERLDA{},
 		Fixed{},
+		LRB{},
+		LRB{Preset: Cruz},
+		MG1{},
 		SEDA{},
 		SEDA{Preset: Cruz},
 		SEDA{Preset: Welsh},
+		SRPT{},
+		SRPT{Form: Polled},
+		SRPT{Form: Polled, Preset: Cruz},
+		SRPT{Preset: Cruz},
 		Stealing{},
 		Stealing{Preset: Cruz},
 	}

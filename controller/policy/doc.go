@@ -3,6 +3,7 @@
 // A policy is a value: write it down and hand it to pipeline.Control before the
 // start. The zero value of each has its stated defaults.
 //
+//	policy.Batching{}               // the smallest batch that gets as much done as a large one
 //	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools

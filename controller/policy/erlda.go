@@ -29,7 +29,9 @@ const NoCooldown time.Duration = -1
 // a row, and cold when fewer than Down have. A hot stage gets one worker more, a
 // cold one gets one less, within the stage's bounds and not before Cooldown has
 // passed since the last time; then the counting of samples begins again. Each
-// stage is judged for itself.
+// stage is judged for itself, but for those that share a pool: it is the pool that
+// gets one worker more or one less, and it is hot when any of its stages is, and cold
+// when all are. A stage that is paused is left alone.
 //
 // # Thresholds and capacity
 //
@@ -83,6 +85,9 @@ func (p ERLDA) Check() error {
 	)
 }
 
+// Claims returns the number of workers, which is all that ERLDA decides.
+func (ERLDA) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
+
 // New returns a controller that has seen nothing yet.
 func (p ERLDA) New() controller.Controller {
 	return &erlda{law: p.withDefaults(), watched: make(memory[watch])}
@@ -125,47 +130,66 @@ func (p ERLDA) thresholds(capacity int) (up, down int) {
 type erlda struct {
 	law     ERLDA
 	watched memory[watch]
+	units   units
 }
 
-// watch is what is remembered of a stage.
+// watch is what is remembered of a unit.
 type watch struct {
 	hot, cold int           // samples in a row
 	acted     bool          // false: never; last says nothing yet
 	last      time.Duration // when it was acted upon
 }
 
-// Control asks for ticks at the start and looks at every stage on each of them.
+// Control asks for ticks at the start and looks at every unit on each of them.
 func (c *erlda) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	switch ev.Kind {
 	case controller.EventStart:
 		d.Every(c.law.Interval)
 	case controller.EventTick:
-		for i := range s.Stages {
-			c.look(&s.Stages[i], s.At, d)
+		us := c.units.of(s)
+		for i := range us {
+			c.look(&us[i], s.At, d)
 		}
-		c.watched.forget(s)
+		c.watched.forgetUnits(us)
 	default: // the end asks for nothing, and what comes later is not known here
 	}
 }
 
-func (c *erlda) look(st *controller.StageStats, now time.Duration, d *controller.Decisions) {
-	if restore(st, d) {
+func (c *erlda) look(u *unit, now time.Duration, d *controller.Decisions) {
+	w := c.watched.of(u.name)
+	if u.restore(d) {
 		return
 	}
-	up, down := c.law.thresholds(st.QueueCap)
-	w := c.watched.of(st.Name)
-	w.count(st.QueueLen > up, st.QueueLen < down)
+	if u.paused() {
+		w.count(false, false)
+		return
+	}
+	hottest, leastCold := u.longest(waiting, c.law.up), u.longest(waiting, c.law.down)
+	up, down := c.law.up(hottest), c.law.down(leastCold)
+	w.count(hottest.QueueLen > up, leastCold.QueueLen < down)
 	if !w.rested(now, c.law.Cooldown) {
 		return
 	}
 	switch {
-	case w.hot >= c.law.Samples && st.Workers < st.MaxWorkers:
-		d.Workers(st.ID, st.Workers+1, why("queue", st.QueueLen, ">", up, w.hot))
+	case w.hot >= c.law.Samples && u.workers < u.most:
+		u.scale(d, u.workers+1, why("queue", hottest.QueueLen, ">", up, w.hot))
 		w.act(now)
-	case w.cold >= c.law.Samples && st.Workers > st.MinWorkers:
-		d.Workers(st.ID, st.Workers-1, why("queue", st.QueueLen, "<", down, w.cold))
+	case w.cold >= c.law.Samples && u.workers > u.least:
+		u.scale(d, u.workers-1, why("queue", leastCold.QueueLen, "<", down, w.cold))
 		w.act(now)
 	}
+}
+
+func waiting(st *controller.StageStats) int { return st.QueueLen }
+
+func (p ERLDA) up(st *controller.StageStats) int {
+	up, _ := p.thresholds(st.QueueCap)
+	return up
+}
+
+func (p ERLDA) down(st *controller.StageStats) int {
+	_, down := p.thresholds(st.QueueCap)
+	return down
 }
 
 func (w *watch) count(hot, cold bool) {

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +28,7 @@ func ExampleERLDA() {
 		}
 		changes, _ := controller.Settle(law.Name(), s, &d)
 		for _, change := range changes {
-			parse.Workers = change.After
+			parse.Workers = change.After.(int)
 			fmt.Println(change)
 		}
 	}
@@ -58,7 +59,7 @@ func ExampleSEDA() {
 		}
 		changes, _ := controller.Settle(law.Name(), s, &d)
 		for _, change := range changes {
-			parse.Workers = change.After
+			parse.Workers = change.After.(int)
 			fmt.Println(change)
 		}
 	}
@@ -88,15 +89,16 @@ func ExampleStealing() {
 		}
 		changes, _ := controller.Settle(law.Name(), s, &d)
 		for _, change := range changes {
-			stages[change.Stage].Workers = change.After
+			stages[change.Stage].Workers = change.After.(int)
 			fmt.Println(change)
 		}
 		save := &stages[1]
-		save.QueueLen, save.Busy, save.Window.Accepted = 100, save.Workers, 50
+		save.QueueLen, save.Busy = 100, save.Workers
+		save.Total.Accepted += 50
 	}
 	// Output:
-	// 0s stealing: stage "parse": workers 1 to 3: its share of 6 workers for 2 stages
-	// 0s stealing: stage "save": workers 1 to 3: its share of 6 workers for 2 stages
+	// 0s stealing: stage "parse": workers 1 to 3: its share of 6 workers for 2 pools
+	// 0s stealing: stage "save": workers 1 to 3: its share of 6 workers for 2 pools
 	// 2s stealing: stage "save": workers 3 to 4: steals from "parse": queue 100 > 3 for 2 samples
 	// 2s stealing: stage "parse": workers 3 to 2: gives to "save": 3 of 3 workers free for 2 samples
 }
@@ -125,8 +127,9 @@ func ExampleByName() {
 	p, err := policy.ByName("fixed")
 	fmt.Println(p.Name(), err)
 	_, err = policy.ByName("magic")
-	fmt.Println(err)
+	var unknown *policy.UnknownError
+	fmt.Println(errors.As(err, &unknown), unknown.Name)
 	// Output:
 	// fixed <nil>
-	// policy: unknown policy "magic"; known are erlda, fixed, seda, seda:cruz, seda:welsh, stealing, stealing:cruz
+	// true magic
 }

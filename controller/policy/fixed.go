@@ -13,6 +13,9 @@ func (Fixed) Name() string { return "fixed" }
 // Check returns nil: there is nothing to be wrong.
 func (Fixed) Check() error { return nil }
 
+// Claims returns nothing: it turns no knob, and may stand beside any other policy.
+func (Fixed) Claims() []controller.Knob { return nil }
+
 // New returns a controller that wants nothing.
 func (Fixed) New() controller.Controller { return fixed{} }
 

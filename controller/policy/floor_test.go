@@ -13,13 +13,14 @@ import (
 type floor struct {
 	now     time.Duration
 	stages  []controller.StageStats
+	pools   []controller.PoolStats // those that are shared
 	c       controller.Controller
 	journal *controller.Journal
 	err     error // the first that went wrong
 }
 
 // newFloor starts a controller over stages with room for 1024 commands and 10 to
-// 200 workers, ten of them at work, unless they say otherwise.
+// 200 workers, ten of them at work, in batches of up to 64, unless they say otherwise.
 func newFloor(c controller.Controller, stages ...controller.StageStats) *floor {
 	if len(stages) == 0 {
 		stages = []controller.StageStats{{}}
@@ -43,12 +44,21 @@ func furnished(st controller.StageStats, i int) controller.StageStats {
 	if st.Workers == 0 {
 		st.Workers = 10
 	}
+	if st.Batch.Max == 0 {
+		st.Batch.Max = 64
+	}
 	return st
 }
 
-// ask puts one question and makes the changes.
+// ask puts one question and makes the changes. What a stage's window shows at a tick
+// happened just before, and is part of the total from then on.
 func (f *floor) ask(kind controller.EventKind) {
-	s := &controller.Snapshot{At: f.now, CPUs: 2, Stages: slices.Clone(f.stages)}
+	if kind == controller.EventTick {
+		for i := range f.stages {
+			f.stages[i].Total = plus(f.stages[i].Total, f.stages[i].Window)
+		}
+	}
+	s := &controller.Snapshot{At: f.now, CPUs: 2, Stages: slices.Clone(f.stages), Pools: slices.Clone(f.pools)}
 	var d controller.Decisions
 	if err := controller.Ask(f.c, controller.Event{Kind: kind}, s, &d); err != nil && f.err == nil {
 		f.err = err
@@ -58,9 +68,25 @@ func (f *floor) ask(kind controller.EventKind) {
 		f.err = faults[0]
 	}
 	for _, c := range changes {
-		f.stages[c.Stage].Workers = c.After
+		f.turn(c)
 	}
 	f.journal.Add(changes...)
+}
+
+// turn makes a change of workers, of a stage or of a group.
+func (f *floor) turn(c controller.Change) {
+	if c.Stage == controller.NoStage {
+		s := controller.Snapshot{Pools: f.pools}
+		s.Pool(c.StageName).Workers = c.After.(int)
+		return
+	}
+	switch n := &f.stages[c.Stage]; c.What {
+	case controller.KnobWorkers:
+		n.Workers = c.After.(int)
+	case controller.KnobBatch:
+		n.Batch = c.After.(controller.Batch)
+	default:
+	}
 }
 
 // run lets a second pass for each queue length, which all stages have, and
@@ -93,3 +119,14 @@ func (f *floor) expect(promise string, want, got any) error {
 	}
 	return nil
 }
+
+func plus(a, b controller.Counters) controller.Counters {
+	a.Accepted += b.Accepted
+	a.OK += b.OK
+	a.Forwarded += b.Forwarded
+	a.Errors += b.Errors
+	return a
+}
+
+// by is how many workers a change makes more.
+func by(c controller.Change) int { return c.After.(int) - c.Before.(int) }

@@ -7,15 +7,15 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// memory is what a controller remembers of each stage, by the stage's name.
+// memory is what a controller remembers of each stage or unit, by its name.
 type memory[T any] map[string]*T
 
-// of returns what is remembered of a stage, and of a new one nothing yet.
-func (m memory[T]) of(stage string) *T {
-	v := m[stage]
+// of returns what is remembered of a name, and of a new one nothing yet.
+func (m memory[T]) of(name string) *T {
+	v := m[name]
 	if v == nil {
 		v = new(T)
-		m[stage] = v
+		m[name] = v
 	}
 	return v
 }
@@ -23,12 +23,23 @@ func (m memory[T]) of(stage string) *T {
 // forget drops the stages that are gone. A stage that comes back under its old
 // name is a new one.
 func (m memory[T]) forget(s *controller.Snapshot) {
-	if len(m) <= len(s.Stages) {
+	m.keep(len(s.Stages), func(i int) string { return s.Stages[i].Name })
+}
+
+// forgetUnits drops the units that are gone, likewise.
+func (m memory[T]) forgetUnits(us []unit) {
+	m.keep(len(us), func(i int) string { return us[i].name })
+}
+
+// keep drops all but n names. All of those n are remembered by now, so if there
+// are no more than n there is nothing to drop.
+func (m memory[T]) keep(n int, name func(i int) string) {
+	if len(m) <= n {
 		return
 	}
-	here := make(map[string]bool, len(s.Stages))
-	for i := range s.Stages {
-		here[s.Stages[i].Name] = true
+	here := make(map[string]bool, n)
+	for i := range n {
+		here[name(i)] = true
 	}
 	maps.DeleteFunc(m, func(name string, _ *T) bool { return !here[name] })
 }
@@ -38,19 +49,6 @@ func streak(n int, again bool) int {
 		return 0
 	}
 	return n + 1
-}
-
-// restore brings a stage back between its bounds, and tells whether it had to.
-func restore(st *controller.StageStats, d *controller.Decisions) bool {
-	switch {
-	case st.Workers < st.MinWorkers:
-		d.Workers(st.ID, st.MinWorkers, fmt.Sprintf("workers %d < %d, the least", st.Workers, st.MinWorkers))
-	case st.Workers > st.MaxWorkers:
-		d.Workers(st.ID, st.MaxWorkers, fmt.Sprintf("workers %d > %d, the most", st.Workers, st.MaxWorkers))
-	default:
-		return false
-	}
-	return true
 }
 
 // why is the reason of a length against a threshold: "queue 120 > 100 for 3 samples".

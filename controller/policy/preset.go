@@ -11,6 +11,9 @@ const (
 	Cruz Preset = "cruz"
 	// Welsh is Sandstorm, the program of Welsh (2001), with its defaults.
 	Welsh Preset = "welsh"
+	// Gordon is Yield, the library behind Gordon's "Stage scheduling for CPU-intensive
+	// servers" (UCAM-CL-TR-781, 2010).
+	Gordon Preset = "gordon"
 )
 
 // name is a policy's name, with the preset if there is one: "seda:cruz".

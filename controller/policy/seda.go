@@ -18,7 +18,13 @@ import (
 // looks in a row: it gets one worker more. It is idle when its queue was empty and
 // a worker was free at every look for as long as Idle: it gets one less, and the
 // time is measured anew. Both stay within the stage's bounds, and at least Cooldown
-// passes between two actions on one stage. Each stage is judged for itself.
+// passes between two actions on one stage. Each stage is judged for itself, but for
+// those that share a pool: it is the pool that gets one worker more or one less, and
+// it is hot when any of its stages is, and idle when nothing waits at any. A stage that
+// is paused is left alone.
+//
+// How many commands a worker takes at once is the other half of the paper:
+// [Batching].
 //
 // What waits is not idle, and what is idle is not hot: between the two the law
 // leaves a stage alone. A load that plays around the threshold adds workers
@@ -83,6 +89,9 @@ func (p SEDA) Check() error {
 	)
 }
 
+// Claims returns the number of workers, which is all that SEDA decides.
+func (SEDA) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
+
 // New returns a controller that has seen nothing yet.
 func (p SEDA) New() controller.Controller {
 	return &seda{law: p.withDefaults(), pools: make(memory[pool])}
@@ -111,10 +120,9 @@ func (p SEDA) defaults() SEDA {
 	}
 }
 
-// threshold returns the law's threshold for a stage with the given capacity: hot
-// is that much or more.
-func (p SEDA) threshold(capacity int) int {
-	switch {
+// threshold returns the law's threshold for a stage: hot is that much or more.
+func (p SEDA) threshold(st *controller.StageStats) int {
+	switch capacity := st.QueueCap; {
 	case capacity <= 0:
 		return p.Threshold
 	case p.Preset == "":
@@ -124,12 +132,20 @@ func (p SEDA) threshold(capacity int) int {
 	}
 }
 
-// load is what is held against the threshold, and its name.
-func (p SEDA) load(st *controller.StageStats) (n int, what string) {
+// load is what is held against the threshold.
+func (p SEDA) load(st *controller.StageStats) int {
 	if p.Preset == Cruz {
-		return st.QueueLen + st.InHand, "events" // the instances that are not free
+		return st.QueueLen + st.InHand // the instances that are not free
 	}
-	return st.QueueLen, "queue"
+	return st.QueueLen
+}
+
+// what is the name of the load.
+func (p SEDA) what() string {
+	if p.Preset == Cruz {
+		return "events"
+	}
+	return "queue"
 }
 
 // seda is SEDA's memory of one run.
@@ -137,9 +153,10 @@ type seda struct {
 	law   SEDA
 	looks int
 	pools memory[pool]
+	units units
 }
 
-// pool is what is remembered of a stage.
+// pool is what is remembered of a unit.
 type pool struct {
 	hot   int // samples in a row
 	idle  bool
@@ -148,42 +165,47 @@ type pool struct {
 	last  time.Duration // when it was acted upon
 }
 
-// Control asks for ticks at the start and looks at every stage on each of them.
+// Control asks for ticks at the start and looks at every unit on each of them.
 func (c *seda) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	switch ev.Kind {
 	case controller.EventStart:
 		d.Every(c.law.Interval)
 	case controller.EventTick:
 		c.looks++
-		for i := range s.Stages {
-			c.look(&s.Stages[i], s.At, d)
+		us := c.units.of(s)
+		for i := range us {
+			c.look(&us[i], s.At, d)
 		}
-		c.pools.forget(s)
+		c.pools.forgetUnits(us)
 	default: // the end asks for nothing, and what comes later is not known here
 	}
 }
 
-func (c *seda) look(st *controller.StageStats, now time.Duration, d *controller.Decisions) {
-	if restore(st, d) {
+func (c *seda) look(u *unit, now time.Duration, d *controller.Decisions) {
+	p := c.pools.of(u.name)
+	if u.restore(d) {
 		return
 	}
-	p := c.pools.of(st.Name)
-	load, what := c.law.load(st)
-	threshold := c.law.threshold(st.QueueCap)
+	if u.paused() {
+		p.hot, p.idle = 0, false
+		return
+	}
+	hottest := u.longest(c.law.load, c.law.threshold)
+	load, threshold := c.law.load(hottest), c.law.threshold(hottest)
 	p.hot = streak(p.hot, load >= threshold)
-	p.rest(now, st.QueueLen <= 0 && st.Busy < st.Workers)
+	p.rest(now, u.empty() && u.free() > 0)
 	if p.acted && now-p.last < c.law.Cooldown {
 		return
 	}
 	switch {
-	case c.adds(p) && st.Workers < st.MaxWorkers:
-		d.Workers(st.ID, st.Workers+1, why(what, load, ">=", threshold, p.hot))
-	case st.Workers <= max(1, st.MinWorkers):
+	case c.adds(p) && u.workers < u.most:
+		u.scale(d, u.workers+1, why(c.law.what(), load, ">=", threshold, p.hot))
+	case u.workers <= max(1, u.least):
 		return
 	case c.law.Preset == Cruz && p.hot == 0:
-		d.Workers(st.ID, st.Workers-1, why(what, load, "<", threshold, 1))
+		u.scale(d, u.workers-1, why(c.law.what(), load, "<", threshold, 1))
 	case c.law.Preset != Cruz && p.idle && now-p.since >= c.law.Idle:
-		d.Workers(st.ID, st.Workers-1, fmt.Sprintf("%d of %d workers idle for %v", st.Workers-st.Busy, st.Workers, now-p.since))
+		u.scale(d, u.workers-1, fmt.Sprintf("%d of %d workers idle for %v", u.free(), u.workers, now-p.since))
 	default:
 		return
 	}

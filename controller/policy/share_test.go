@@ -6,23 +6,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/golda-dev/golda/controller"
 )
 
-func bounds(fewestAndMost ...[2]int) *controller.Snapshot {
-	s := &controller.Snapshot{}
-	for i, b := range fewestAndMost {
-		s.Stages = append(s.Stages, controller.StageStats{ID: controller.StageID(i), MinWorkers: b[0], MaxWorkers: b[1]})
+func bounds(fewestAndMost ...[2]int) []unit {
+	us := make([]unit, 0, len(fewestAndMost))
+	for _, b := range fewestAndMost {
+		us = append(us, unit{least: b[0], most: b[1]})
 	}
-	return s
+	return us
 }
 
-func dealt(s *controller.Snapshot, budget int) []int {
-	h := divide(s, budget)
-	ns := make([]int, 0, len(s.Stages))
-	for i := range s.Stages {
-		ns = append(ns, h.next(&s.Stages[i]))
+func dealt(us []unit, budget int) []int {
+	h := divide(us, budget)
+	ns := make([]int, 0, len(us))
+	for i := range us {
+		ns = append(ns, h.next(&us[i]))
 	}
 	return ns
 }
@@ -30,11 +28,11 @@ func dealt(s *controller.Snapshot, budget int) []int {
 func TestAllGetTheSameAsFarAsTheirBoundsAllow(t *testing.T) {
 	wide := [2]int{1, 10}
 	tests := map[string]struct {
-		stages *controller.Snapshot
+		pools  []unit
 		budget int
 		want   []int
 	}{
-		"no stages":                         {bounds(), 10, []int{}},
+		"no pools":                          {bounds(), 10, []int{}},
 		"one takes all":                     {bounds(wide), 7, []int{7}},
 		"one takes all it may":              {bounds(wide), 70, []int{10}},
 		"equal shares":                      {bounds(wide, wide, wide), 6, []int{2, 2, 2}},
@@ -48,7 +46,7 @@ func TestAllGetTheSameAsFarAsTheirBoundsAllow(t *testing.T) {
 		"the lower bound wins":              {bounds([2]int{5, 3}, wide), 8, []int{5, 3}},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) { require.Equal(t, tt.want, dealt(tt.stages, tt.budget)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, tt.want, dealt(tt.pools, tt.budget)) })
 	}
 }
 
@@ -56,28 +54,26 @@ func TestAllGetTheSameAsFarAsTheirBoundsAllow(t *testing.T) {
 // the fewest.
 func TestSharesAreThoseOfDealingOneByOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &controller.Snapshot{}
-		for range rapid.IntRange(1, 6).Draw(t, "stages") {
+		var us []unit
+		for range rapid.IntRange(1, 6).Draw(t, "pools") {
 			fewest := rapid.IntRange(0, 5).Draw(t, "fewest")
-			s.Stages = append(s.Stages, controller.StageStats{
-				MinWorkers: fewest, MaxWorkers: fewest + rapid.IntRange(0, 5).Draw(t, "span"),
-			})
+			us = append(us, unit{least: fewest, most: fewest + rapid.IntRange(0, 5).Draw(t, "span")})
 		}
 		budget := rapid.IntRange(0, 70).Draw(t, "budget")
-		require.Equal(t, oneByOne(s, budget), dealt(s, budget))
+		require.Equal(t, oneByOne(us, budget), dealt(us, budget))
 	})
 }
 
-func oneByOne(s *controller.Snapshot, budget int) []int {
-	ns := make([]int, len(s.Stages))
-	for i := range s.Stages {
-		ns[i] = s.Stages[i].MinWorkers
+func oneByOne(us []unit, budget int) []int {
+	ns := make([]int, len(us))
+	for i := range us {
+		ns[i] = us[i].least
 		budget -= ns[i]
 	}
 	for ; budget > 0; budget-- {
 		poorest := -1
 		for i := range ns {
-			if ns[i] < s.Stages[i].MaxWorkers && (poorest < 0 || ns[i] < ns[poorest]) {
+			if ns[i] < us[i].most && (poorest < 0 || ns[i] < ns[poorest]) {
 				poorest = i
 			}
 		}

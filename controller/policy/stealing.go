@@ -39,13 +39,18 @@ import (
 // If anything else changes the total, a stage that comes or goes, all is shared out
 // anew.
 //
+// Stages that share a pool steal and are stolen from as one: the pool is hungry when
+// any of its stages is, and replete when all of them have no backlog and a worker is
+// free. A stage that is paused keeps its workers, which count towards the total.
+//
 // # Presets
 //
 // [Cruz] is the rule of section 4.8. Every ten seconds the stages are put in the
 // order of their service rates, 100 · ended / accepted since the last look. The
 // first steals one from the last, the second one from the last but one, if that has
 // more than MinVictim and the thief has instances for one more; here
-// StageStats.MaxWorkers stands for its instances. Samples means nothing to it.
+// StageStats.MaxWorkers stands for its instances. Samples means nothing to it, and a
+// pool of several stages has the rate of all of them together.
 //
 // Two things are mended: a stage is never its own victim, and the second
 // theft never undoes the first. And a stage to which nothing came and where nothing
@@ -53,20 +58,20 @@ import (
 // nothing. What stays is that the rule looks at order only: where all stages keep up, the
 // first in line still takes workers from the last.
 //
-//	            Workers      Pairs  Interval  MinVictim  Samples
-//	no preset   2 per stage      2       1 s          1        2
-//	Cruz        2 per stage      2      10 s          1        -
+//	            Workers     Pairs  Interval  MinVictim  Samples
+//	no preset   2 per pool      2       1 s          1        2
+//	Cruz        2 per pool      2      10 s          1        -
 type Stealing struct {
 	Preset    Preset        // [Cruz] or none; the rest defaults to the line above
-	Workers   int           // of all stages together
+	Workers   int           // of all pools together
 	Pairs     int           // the most thefts at one look
 	Interval  time.Duration // between two looks
 	MinVictim int           // a theft leaves a stage no fewer
 	Samples   int           // how many looks in a row must agree
 }
 
-// sharePerStage is the default of [Stealing.Workers], for each stage.
-const sharePerStage = 2
+// sharePerPool is the default of [Stealing.Workers], for each pool.
+const sharePerPool = 2
 
 // Name is "stealing", with the preset if there is one: "stealing:cruz".
 func (p Stealing) Name() string { return p.Preset.name("stealing") }
@@ -85,9 +90,12 @@ func (p Stealing) Check() error {
 	)
 }
 
+// Claims returns the number of workers, which is all that Stealing decides.
+func (Stealing) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
+
 // New returns a controller that has seen nothing yet.
 func (p Stealing) New() controller.Controller {
-	return &stealing{law: p.withDefaults(), moods: make(memory[mood])}
+	return &stealing{law: p.withDefaults(), moods: make(memory[mood]), seen: make(memory[controller.Counters])}
 }
 
 func (p Stealing) withDefaults() Stealing {
@@ -97,7 +105,7 @@ func (p Stealing) withDefaults() Stealing {
 	}
 	return Stealing{
 		Preset:    p.Preset,
-		Workers:   p.Workers, // zero depends on the number of stages
+		Workers:   p.Workers, // zero depends on the number of pools
 		Pairs:     cmp.Or(p.Pairs, 2),
 		Interval:  cmp.Or(p.Interval, interval),
 		MinVictim: cmp.Or(p.MinVictim, 1),
@@ -109,131 +117,179 @@ func (p Stealing) withDefaults() Stealing {
 type stealing struct {
 	law   Stealing
 	moods memory[mood]
+	seen  memory[controller.Counters]
 
 	// Of one look. They are kept so that looking allocates nothing.
+	units                   units
+	candidates              []candidate
 	order, thieves, victims []rival
 }
 
-// mood is what is remembered of a stage: looks in a row.
+// mood is what is remembered of a unit: looks in a row.
 type mood struct {
 	hungry, replete int
 }
 
-// rival is a stage in an order: its place in the snapshot, and what it is
-// ordered by, from the least.
+// candidate is a unit with what happened at its stages since the last look.
+type candidate struct {
+	*unit
+	accepted, ended uint64
+	hungry          *controller.StageStats // the hungriest of its stages, nil if none is
+}
+
+// rival is a candidate in an order: its place, and what it is ordered by, from
+// the least.
 type rival struct {
-	stage int
+	place int
 	rank  float64
 }
 
-// Control shares the workers out at the start and lets stages steal on each tick.
+// Control shares the workers out at the start and lets units steal on each tick.
 func (c *stealing) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
-	switch ev.Kind {
-	case controller.EventStart:
+	if ev.Kind != controller.EventStart && ev.Kind != controller.EventTick {
+		return // the end asks for nothing, and what comes later is not known here
+	}
+	us := c.units.of(s)
+	c.gather(us)
+	c.skipPaused(s)
+	c.seen.forget(s)
+	budget := cmp.Or(c.law.Workers, sharePerPool*len(us))
+	switch {
+	case ev.Kind == controller.EventStart:
 		d.Every(c.law.Interval)
-		shareOut(s, c.law.budget(s), d)
-	case controller.EventTick:
-		if shared(s, c.law.budget(s)) {
-			c.look(s, d)
-			return
-		}
+		shareOut(us, budget, d)
+	case !shared(us, budget):
 		clear(c.moods)
-		shareOut(s, c.law.budget(s), d)
-	default: // the end asks for nothing, and what comes later is not known here
+		shareOut(us, budget, d)
+	default:
+		c.look(us, d)
 	}
 }
 
-func (p Stealing) budget(s *controller.Snapshot) int {
-	return cmp.Or(p.Workers, sharePerStage*len(s.Stages))
+// gather finds out what happened since the last look. That is not the stages'
+// Window: a window ends with each event that the controller is told of, and a queue that
+// has filled up a moment ago would leave next to nothing of it.
+func (c *stealing) gather(us []unit) {
+	c.candidates = c.candidates[:0]
+	for i := range us {
+		u := candidate{unit: &us[i]}
+		for _, st := range u.stages {
+			seen := c.seen.of(st.Name)
+			since := st.Total.Sub(*seen)
+			*seen = st.Total
+			u.accepted += since.Accepted
+			u.ended += ended(since)
+			if u.hungers(st, since) && (u.hungry == nil || st.QueueLen > u.hungry.QueueLen) {
+				u.hungry = st
+			}
+		}
+		c.candidates = append(c.candidates, u)
+	}
 }
 
-// mayTake and mayGive tell what a stage's bounds and the law's own allow.
-func (Stealing) mayTake(st *controller.StageStats) bool { return st.Workers < st.MaxWorkers }
-
-func (p Stealing) mayGive(st *controller.StageStats) bool {
-	return st.Workers > max(p.MinVictim, st.MinWorkers)
+// skipPaused forgets what comes in at a stage while it is paused, so that it is no
+// news afterwards.
+func (c *stealing) skipPaused(s *controller.Snapshot) {
+	for i := range s.Stages {
+		if st := &s.Stages[i]; st.Paused {
+			*c.seen.of(st.Name) = st.Total
+		}
+	}
 }
 
-func (c *stealing) look(s *controller.Snapshot, d *controller.Decisions) {
+// hungers tells whether a stage has a backlog that does not go away by itself.
+func (u *unit) hungers(st *controller.StageStats, since controller.Counters) bool {
+	grows := since.Accepted > ended(since)
+	full := st.QueueCap > 0 && st.QueueLen > st.QueueCap/2
+	return st.QueueLen > u.bearable(st) && (grows || full)
+}
+
+// replete tells whether a unit has workers to spare.
+func (u *unit) replete() bool {
+	for _, st := range u.stages {
+		if st.QueueLen > u.bearable(st) {
+			return false
+		}
+	}
+	return !u.paused() && u.busy < u.workers
+}
+
+// bearable is how many commands may wait at a stage: one for each worker, and no
+// more than half of what there is room for.
+func (u *unit) bearable(st *controller.StageStats) int {
+	if st.QueueCap > 0 {
+		return min(u.workers, st.QueueCap/2)
+	}
+	return u.workers
+}
+
+// mayTake and mayGive tell what a unit's bounds and the law's own allow.
+func (Stealing) mayTake(u *unit) bool { return u.workers < u.most }
+
+func (p Stealing) mayGive(u *unit) bool { return u.workers > max(p.MinVictim, u.least) }
+
+func (c *stealing) look(us []unit, d *controller.Decisions) {
 	c.thieves, c.victims = c.thieves[:0], c.victims[:0]
 	if c.law.Preset == Cruz {
-		c.byRate(s)
+		c.byRate()
 	} else {
-		c.byBacklog(s)
+		c.byBacklog()
 	}
 	for i := range min(c.law.Pairs, len(c.thieves), len(c.victims)) {
-		thief, victim := &s.Stages[c.thieves[i].stage], &s.Stages[c.victims[i].stage]
+		thief, victim := &c.candidates[c.thieves[i].place], &c.candidates[c.victims[i].place]
 		take, give := c.reasons(thief, victim)
-		d.Workers(thief.ID, thief.Workers+1, take)
-		d.Workers(victim.ID, victim.Workers-1, give)
-		delete(c.moods, thief.Name)
-		delete(c.moods, victim.Name)
+		thief.scale(d, thief.workers+1, take)
+		victim.scale(d, victim.workers-1, give)
+		delete(c.moods, thief.name)
+		delete(c.moods, victim.name)
 	}
-	c.moods.forget(s)
+	c.moods.forgetUnits(us)
 }
 
 // byBacklog finds who steals and who is stolen from. Nobody is both.
-func (c *stealing) byBacklog(s *controller.Snapshot) {
-	for i := range s.Stages {
-		st := &s.Stages[i]
-		m := c.moods.of(st.Name)
-		m.hungry, m.replete = streak(m.hungry, hungry(st)), streak(m.replete, replete(st))
+func (c *stealing) byBacklog() {
+	for i := range c.candidates {
+		u := &c.candidates[i]
+		m := c.moods.of(u.name)
+		m.hungry, m.replete = streak(m.hungry, u.hungry != nil), streak(m.replete, u.replete())
 		switch {
-		case m.hungry >= c.law.Samples && c.law.mayTake(st):
-			c.thieves = append(c.thieves, rival{i, -float64(st.QueueLen) / float64(max(1, st.Workers))})
-		case m.replete >= c.law.Samples && c.law.mayGive(st):
-			c.victims = append(c.victims, rival{i, -float64(st.Workers - st.Busy)})
+		case m.hungry >= c.law.Samples && c.law.mayTake(u.unit):
+			c.thieves = append(c.thieves, rival{i, -float64(u.hungry.QueueLen) / float64(max(1, u.workers))})
+		case m.replete >= c.law.Samples && c.law.mayGive(u.unit):
+			c.victims = append(c.victims, rival{i, -float64(u.free())})
 		}
 	}
 	slices.SortStableFunc(c.thieves, byRank)
 	slices.SortStableFunc(c.victims, byRank)
 }
 
-// hungry tells whether a stage has a backlog that does not go away by itself.
-func hungry(st *controller.StageStats) bool {
-	grows := st.Window.Accepted > ended(st.Window)
-	full := st.QueueCap > 0 && st.QueueLen > st.QueueCap/2
-	return st.QueueLen > bearable(st) && (grows || full)
-}
-
-func replete(st *controller.StageStats) bool {
-	return st.QueueLen <= bearable(st) && st.Busy < st.Workers
-}
-
-// bearable is how many commands may wait at a stage: one for each worker, and no
-// more than half of what there is room for.
-func bearable(st *controller.StageStats) int {
-	if st.QueueCap > 0 {
-		return min(st.Workers, st.QueueCap/2)
-	}
-	return st.Workers
-}
-
 // byRate pairs the first with the last, the second with the last but one, and so
 // on until they meet. A pair that may not is left out, and none takes its place.
-func (c *stealing) byRate(s *controller.Snapshot) {
+func (c *stealing) byRate() {
 	c.order = c.order[:0]
-	for i := range s.Stages {
-		c.order = append(c.order, rival{i, rate(&s.Stages[i])})
+	for i := range c.candidates {
+		if u := &c.candidates[i]; !u.paused() {
+			c.order = append(c.order, rival{i, u.rate()})
+		}
 	}
 	slices.SortStableFunc(c.order, byRank)
 	for first := range min(c.law.Pairs, len(c.order)/2) {
 		thief, victim := c.order[first], c.order[len(c.order)-1-first]
 		idle := math.IsInf(thief.rank, 1)
-		if !idle && c.law.mayTake(&s.Stages[thief.stage]) && c.law.mayGive(&s.Stages[victim.stage]) {
+		if !idle && c.law.mayTake(c.candidates[thief.place].unit) && c.law.mayGive(c.candidates[victim.place].unit) {
 			c.thieves, c.victims = append(c.thieves, thief), append(c.victims, victim)
 		}
 	}
 }
 
 // rate is 100 times what ended for what came. Where nothing came and nothing
-// waits it is without bound: such a stage keeps up with everything. The
+// waits it is without bound: such a pool keeps up with everything. The
 // listing has zero there, as for a stage that does not keep up at all.
-func rate(st *controller.StageStats) float64 {
+func (u *candidate) rate() float64 {
 	switch {
-	case st.Window.Accepted > 0:
-		return 100 * float64(ended(st.Window)) / float64(st.Window.Accepted)
-	case st.QueueLen <= 0:
+	case u.accepted > 0:
+		return 100 * float64(u.ended) / float64(u.accepted)
+	case u.empty():
 		return math.Inf(1)
 	default:
 		return 0
@@ -248,16 +304,17 @@ func ended(n controller.Counters) uint64 {
 func byRank(a, b rival) int { return cmp.Compare(a.rank, b.rank) }
 
 // reasons tells thief and victim why. It is asked before they begin to count anew.
-func (c *stealing) reasons(thief, victim *controller.StageStats) (take, give string) {
+func (c *stealing) reasons(thief, victim *candidate) (take, give string) {
 	if c.law.Preset == Cruz {
-		slow, fast := rate(thief), rate(victim)
-		return fmt.Sprintf("steals from %q: rate %s, there %s", victim.Name, percent(slow), percent(fast)),
-			fmt.Sprintf("gives to %q: rate %s, there %s", thief.Name, percent(fast), percent(slow))
+		slow, fast := thief.rate(), victim.rate()
+		return fmt.Sprintf("steals from %q: rate %s, there %s", victim.name, percent(slow), percent(fast)),
+			fmt.Sprintf("gives to %q: rate %s, there %s", thief.name, percent(fast), percent(slow))
 	}
-	return fmt.Sprintf("steals from %q: %s", victim.Name,
-			why("queue", thief.QueueLen, ">", bearable(thief), c.moods.of(thief.Name).hungry)),
-		fmt.Sprintf("gives to %q: %d of %d workers free for %s", thief.Name,
-			victim.Workers-victim.Busy, victim.Workers, sampled(c.moods.of(victim.Name).replete))
+	waits := thief.hungry
+	return fmt.Sprintf("steals from %q: %s", victim.name,
+			why("queue", waits.QueueLen, ">", thief.bearable(waits), c.moods.of(thief.name).hungry)),
+		fmt.Sprintf("gives to %q: %d of %d workers free for %s", thief.name,
+			victim.free(), victim.workers, sampled(c.moods.of(victim.name).replete))
 }
 
 func percent(rate float64) string {

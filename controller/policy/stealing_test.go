@@ -27,7 +27,7 @@ func plan(t *testing.T, law policy.Stealing, stages ...controller.StageStats) (p
 	require.Empty(t, f.journal.Entries(), "the stages have their shares already")
 	f.ask(controller.EventTick)
 	for _, c := range f.journal.Entries() {
-		plan = append(plan, fmt.Sprintf("%s %+d: %s", c.StageName, c.After-c.Before, c.Why))
+		plan = append(plan, fmt.Sprintf("%s %+d: %s", c.StageName, by(c), c.Why))
 	}
 	require.NoError(t, f.err)
 	return plan, f.workers()
@@ -310,7 +310,7 @@ func TestStealingSaysWhy(t *testing.T) {
 		reasons = append(reasons, c.Why)
 	}
 	require.Equal(t, []string{
-		"its share of 5 workers for 2 stages",
+		"its share of 5 workers for 2 pools",
 		`steals from "room 1": queue 80 > 3 for 2 samples`,
 		`gives to "room 0": 2 of 2 workers free for 2 samples`,
 	}, reasons)
@@ -438,8 +438,8 @@ func TestStealingKeepsTheTotalUnderAnyLoad(t *testing.T) {
 				thief, victim := changes[i], changes[i+1]
 				requireAStep(t, f, thief)
 				requireAStep(t, f, victim)
-				require.Equal(t, thief.Before+1, thief.After)
-				require.Equal(t, victim.Before-1, victim.After)
+				require.Equal(t, 1, by(thief))
+				require.Equal(t, -1, by(victim))
 				require.GreaterOrEqual(t, victim.After, max(1, law.MinVictim))
 				requireHunger(t, law, f, thief, victim)
 			}

@@ -23,22 +23,25 @@ const floors = `
 behaviour:
 controller:
 controller/policy:  controller
+controller/leda:    controller
 internal/histogram:
 internal/part:
 internal/ring:
+stage/queue:        internal/ring
 
 -- cellar: what the engine stands on.
 internal/floors:
 internal/act:
 internal/command:
-internal/room:      behaviour internal/command internal/histogram internal/ring
+internal/room:      behaviour controller stage/queue
+                    internal/command internal/histogram internal/ring
 
 -- first
 worker:             behaviour internal/act internal/command internal/room
 
 -- second: strangers to each other.
 supervisor:         internal/act
-stage:              behaviour worker
+stage:              behaviour stage/queue worker
                     internal/act internal/command internal/histogram internal/part internal/room
 
 -- third

@@ -31,12 +31,15 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	if gone {
 		return r.refuse(rejectedCancelled, r.waited(context.Cause(ctx)))
 	}
+	if r.knobs.Disabled {
+		return r.refuse(rejectedDisabled, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDisabled))
+	}
 	if r.free() <= 0 || r.waiters.Len() > 0 || len(r.blocked) > 0 {
 		if r.cfg.Overflow != Wait {
 			return r.overflow(e)
 		}
-		if r.leadsBack(ctx) {
-			return r.refuse(rejectedFull, fmt.Errorf("stage %q: submitted by a handler on a way back: %w", r.cfg.Name, ErrFull))
+		if why := r.mayNotWait(ctx); why != "" {
+			return r.refuse(rejectedFull, fmt.Errorf("stage %q: submitted by a handler %s: %w", r.cfg.Name, why, ErrFull))
 		}
 		if err := r.await(ctx, false); err != nil {
 			return r.refuse(reasonOf(err), r.waited(err))
@@ -49,6 +52,7 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	}
 	r.c.submitted++
 	r.push(e)
+	r.brimming()
 	s := r.rouse()
 	r.mu.Unlock()
 	if s != nil {
@@ -57,15 +61,26 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	return nil
 }
 
-// leadsBack reports whether ctx is that of a handler whose room lies behind this
-// one: were it to wait here, it might wait for itself.
-func (r *Room) leadsBack(ctx context.Context) bool {
-	from, ok := ctx.Value(behaviour.EmitterKey{}).(interface{ Room() *Room })
+// mayNotWait tells why ctx is that of a handler that would wait here for itself, ""
+// if it is not: its room lies behind this one, or its worker is one of a crew, which
+// other rooms need, this one perhaps.
+func (r *Room) mayNotWait(ctx context.Context) string {
+	from, ok := ctx.Value(behaviour.EmitterKey{}).(interface {
+		Room() *Room
+		Shared() bool
+	})
 	if !ok {
-		return false
+		return ""
 	}
 	back, ours := r.Host().Reach(from.Room(), r)
-	return ours && back
+	switch {
+	case ours && back:
+		return "on a way back"
+	case ours && from.Shared():
+		return "whose worker is shared"
+	default:
+		return ""
+	}
 }
 
 // refuse counts a command that is not accepted and lets go of the lock.
@@ -194,6 +209,9 @@ func (r *Room) hand(s *Seat, es []command.Envelope, back, park bool) int {
 	}
 	taken := len(es)
 	place, known := r.unpark(s)
+	if r.knobs.Disabled {
+		return r.turnDown(es)
+	}
 	switch {
 	case back:
 	case place > 0:
@@ -212,6 +230,7 @@ func (r *Room) hand(s *Seat, es []command.Envelope, back, park bool) int {
 		r.blocked = slices.Insert(r.blocked, place, parked{s, len(es) - taken})
 		s.ready.Store(!park)
 	}
+	r.brimming()
 	idle := r.rouse()
 	r.mu.Unlock()
 	if idle != nil {
@@ -233,6 +252,19 @@ func (r *Room) turnAway(es []command.Envelope) int {
 	return len(es)
 }
 
+// turnDown sheds commands that come to a room that takes none. It is called with the
+// lock and lets go of it.
+func (r *Room) turnDown(es []command.Envelope) int {
+	r.c.received += uint64(len(es))
+	r.c.shed[shedDisabled] += uint64(len(es))
+	r.settled()
+	r.mu.Unlock()
+	for _, e := range es {
+		r.let(victim{e, ReasonDisabled, ErrDisabled})
+	}
+	return len(es)
+}
+
 // dropAll deals with commands of other rooms that find this one full and not
 // waiting. They were accepted long ago, so a refusal is an end: they are shed.
 func (r *Room) dropAll(es []command.Envelope) []victim {
@@ -251,12 +283,13 @@ func (r *Room) dropAll(es []command.Envelope) []victim {
 
 // Reserve waits until ctx ends for a seat that [Room.Seat] will fill, before
 // all who wait outside. It is for emitted commands, which are counted between
-// the two. On a way back it does not wait: it fails with [ErrFull].
-func (r *Room) Reserve(ctx context.Context, back bool) error {
+// the two. On a way back it does not wait: it fails with [ErrFull]. For a shared
+// worker, who may be the only one to make room, there is always a seat.
+func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.cfg.Overflow == Wait && !r.halted {
-		if r.free() > 0 {
+	for r.cfg.Overflow == Wait && !r.halted && !r.knobs.Disabled {
+		if r.free() > 0 || shared && !back {
 			break
 		}
 		if back {

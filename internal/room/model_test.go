@@ -400,9 +400,8 @@ func (m *model) takeTurn(t *rapid.T, s *modelSeat, park bool) int {
 	}
 	s.parked = false
 	s.woken.Store(false)
-	batch := make([]command.Envelope, 4)
 	queued := len(m.queue)
-	n := m.r.Turn(&s.Seat, &s.tally, batch, park)
+	n := m.r.Turn(&s.Seat, &s.tally, park)
 	if s.tally != (Tally{}) {
 		t.Fatalf("a tally was not cleared")
 	}
@@ -425,7 +424,7 @@ func (m *model) takeTurn(t *rapid.T, s *modelSeat, park bool) int {
 		}
 		s.parked = park
 	default:
-		m.given(t, s, batch[:n])
+		m.given(t, s, s.Seat.Hand[:n])
 	}
 	synctest.Wait()
 	return n
@@ -606,7 +605,7 @@ func (m *model) reserve(t *rapid.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &modelWaiter{id: -1, cancel: cancel, result: make(chan error, 1)}
 	waits := m.rule == Wait && !m.halted && m.free() <= 0
-	go func() { w.result <- m.r.Reserve(ctx, back) }()
+	go func() { w.result <- m.r.Reserve(ctx, back, false) }()
 	synctest.Wait()
 	if waits && !back {
 		m.waiters = append(m.waiters, w)

@@ -29,14 +29,13 @@ func TestAParkedWorkerThatIsFollowedByAnotherOnItsSeatIsPromisedItsSeatsOnce(t *
 		up.ready.Store(true) // the next one joins
 		require.Zero(t, r.Hand(&up, load, false, true))
 		var tally Tally
-		batch := make([]command.Envelope, 1)
-		require.Equal(t, 1, r.Turn(&here, &tally, batch, true))
+		require.Equal(t, 1, r.Turn(&here, &tally, true))
 		require.True(t, up.Ready())
 		require.Equal(t, 1, r.Hand(&up, load, false, true))
 		tally.OK = 1
-		require.Equal(t, 1, r.Turn(&here, &tally, batch, true))
+		require.Equal(t, 1, r.Turn(&here, &tally, true))
 		tally.OK = 1
-		require.Zero(t, r.Turn(&here, &tally, batch, true))
+		require.Zero(t, r.Turn(&here, &tally, true))
 		require.Zero(t, r.reserved, "an empty room has promised its seats to nobody")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

@@ -14,6 +14,9 @@ const (
 	ReasonOldest    Reason = "dropped_oldest" // dropped for one that came later
 	ReasonCrash     Reason = "crash"          // its handler crashed, as often as it may be tried
 	ReasonStopped   Reason = "stopped"        // the pipeline stopped hard before it was done
+	ReasonDisabled  Reason = "disabled"       // a policy has the stage take nothing
+	ReasonRate      Reason = "rate"           // beyond the rate at which commands are let in
+	ReasonPolicy    Reason = "policy"         // turned away by a policy's shedding or its gate
 )
 
 const (
@@ -21,6 +24,9 @@ const (
 	rejectedClosed
 	rejectedCancelled
 	rejectedType
+	rejectedDisabled
+	rejectedRate
+	rejectedPolicy
 	rejectedReasons
 )
 
@@ -28,6 +34,7 @@ const (
 	shedFull = iota
 	shedNewest
 	shedOldest
+	shedDisabled
 	shedReasons
 )
 
@@ -38,7 +45,7 @@ const (
 )
 
 var (
-	rejectedNames = [rejectedReasons]Reason{ReasonFull, ReasonClosed, ReasonCancelled, ReasonType}
-	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest}
+	rejectedNames = [rejectedReasons]Reason{ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy}
+	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled}
 	deadNames     = [deadReasons]Reason{ReasonCrash, ReasonStopped}
 )

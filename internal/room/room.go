@@ -23,6 +23,7 @@ var (
 	ErrNotRunning = errors.New("stage: not running")
 	ErrShed       = errors.New("stage: command dropped to make room")
 	ErrStopped    = errors.New("stage: stopped before the command was done")
+	ErrDisabled   = errors.New("stage: disabled")
 )
 
 // Overflow says what a full room does with one more command.
@@ -43,6 +44,8 @@ type Config struct {
 	Batch    int
 	Overflow Overflow
 	Retry    Retry
+	// Instances is how many workers may be here at once.
+	Instances int
 	// StreakEnds is how long after a crash the next one begins a new streak.
 	StreakEnds time.Duration
 }
@@ -70,6 +73,11 @@ type Host struct {
 	Ended func(End)
 	// Failed is told of every error outcome that no ticket waits for.
 	Failed func(r *Room, cmd any, err error)
+	// Full is told when a room has become full, once until it is not.
+	Full func(*Room)
+	// RoundEnd is told that the first worker has come to the end of a plan, and
+	// Visited that as many visits were made as a crew was asked to tell of.
+	RoundEnd, Visited func(*Crew)
 	// Draining asks for Quiet: a room that comes to rest then rings it.
 	Draining atomic.Bool
 	// Quiet has room for one ring.
@@ -98,29 +106,47 @@ type End struct {
 
 // Room is the queue and the accounts of one stage.
 type Room struct {
+	gang // its own workers; guarded by mu
+
 	cfg   Config
 	inlet *behaviour.Inlet
 	seed  *rand.Rand // guarded by mu
 
-	host atomic.Pointer[Host] // nil until the pipeline opens the room
+	host    atomic.Pointer[Host]    // nil until the pipeline opens the room
+	ahead   atomic.Pointer[[]*Room] // where its ways ahead lead, as far as is known
+	tokens  atomic.Int32            // in the crew's hands; written with mu
+	empties atomic.Uint64           // visits that found nothing to do
+
+	// Owner is what the stage wants to find again; set before the room is opened.
+	Owner any
+	// Place is the stage's in its pipeline; set before the room is opened.
+	Place int
 
 	mu       sync.Mutex // guards all below
-	open     bool       // commands from outside are taken
-	opened   bool       // it was open once
-	halted   bool       // nothing is taken or given out any more
+	knobs    knobs
+	open     bool // commands from outside are taken
+	opened   bool // it was open once
+	halted   bool // nothing is taken or given out any more
+	brim     bool // it was full, and the host knows
 	queue    ring.Ring[command.Envelope]
-	alone    int // queued commands that want a batch of their own
-	reserved int // seats promised, to waiters and to parked workers
-	live     int // workers that have joined
-	excess   int // workers that should leave at their next turn
-	waking   int // idle workers that were woken and have not come yet
-	idle     []*Seat
+	alone    int       // queued commands that want a batch of their own
+	reserved int       // seats promised, to waiters and to parked workers
+	crew     *Crew     // the pool that visits the room; nil: it has workers of its own
+	era      uint64    // grows when all tokens are taken back: older ones are void
+	noted    bool      // the token is one that only tells there is work
+	out      int       // workers that are here, each with an instance
+	made     int       // instances that there are
+	shelf    []any     // those that nobody uses
+	stalled  bool      // a room ahead is full, and has been asked to say when it is not
+	resting  bool      // its handlers crash; it is left alone for a moment
+	behind   []*Room   // rooms that asked to be told when there is room here
 	blocked  []parked  // first come first served
 	promises []parked  // woken from blocked, with seats of their own
 	outside  bool      // the next free seat is for a waiter, not for a parked worker
 	waiters  list.List // of *waiter, first come first served
 	delayed  delayed
 	timer    *time.Timer
+	lingers  *time.Timer
 	limit    int // commands a worker may take at once, by measured service time
 	service  time.Duration
 	stamp    int // commands to come before the clock is read again
@@ -130,6 +156,7 @@ type Room struct {
 // New returns a closed room.
 func New(cfg Config) *Room {
 	r := &Room{cfg: cfg, limit: 1, seed: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	r.knobs = cfg.knobs()
 	r.inlet = behaviour.NewInlet(cfg.Name, r)
 	return r
 }
@@ -205,6 +232,7 @@ func (r *Room) Halt() (tell func()) {
 	r.c.dead[deadStopped] += uint64(len(left))
 	r.dismissWaiters()
 	woken := append(r.takeBlocked(), r.takeIdle()...)
+	r.void()
 	r.mu.Unlock()
 	wakeAll(woken)
 	return func() { r.bury(left, ReasonStopped, ErrStopped) }
@@ -212,7 +240,7 @@ func (r *Room) Halt() (tell func()) {
 
 // free is how many more commands may come in. It is below zero when retries,
 // crashes or ways back have overfilled the room.
-func (r *Room) free() int { return r.cfg.Capacity - r.queue.Len() - r.reserved }
+func (r *Room) free() int { return r.knobs.Capacity - r.queue.Len() - r.reserved }
 
 // push queues a command, reading the clock for one in so many.
 func (r *Room) push(e *command.Envelope) {
@@ -225,23 +253,30 @@ func (r *Room) push(e *command.Envelope) {
 	}
 }
 
-// rouse picks an idle worker to be woken, if there is work and none is on its
-// way already. The caller wakes it when it has let go of the lock.
-func (r *Room) rouse() *Seat {
-	if r.queue.Len() == 0 || r.waking > 0 || len(r.idle) == 0 {
-		return nil
+// brimming tells the host when the room has become full. The host neither blocks nor
+// asks the room for anything.
+func (r *Room) brimming() {
+	if r.brim || r.queue.Len() < r.knobs.Capacity {
+		return
 	}
-	s := r.idle[len(r.idle)-1]
-	r.idle = r.idle[:len(r.idle)-1]
-	r.summon(s)
-	return s
+	r.brim = true
+	if f := r.Host().Full; f != nil {
+		f(r)
+	}
 }
 
-// summon marks a worker that was idle as on its way.
-func (r *Room) summon(s *Seat) {
-	s.waking = true
-	r.waking++
-	s.ready.Store(true)
+// rouse sees to it that somebody comes for the work that is here. Of the room's own
+// workers it picks an idle one to be woken, if none is on its way already; the
+// caller wakes it when it has let go of the lock. A crew is told.
+func (r *Room) rouse() *Seat {
+	if r.crew != nil {
+		r.note()
+		return nil
+	}
+	if r.queue.Len() == 0 || r.waking > 0 || len(r.idle) == 0 || r.out >= r.knobs.Instances || r.knobs.Paused {
+		return nil
+	}
+	return r.call()
 }
 
 // parked is a worker of another room that could not leave all its commands
@@ -256,7 +291,7 @@ type parked struct {
 // outside, the two take turns: neither can starve the other.
 func (r *Room) release() (woken []*Seat) {
 	free := r.free()
-	if len(r.blocked) > 0 && free < (r.cfg.Capacity+1)/2 {
+	if len(r.blocked) > 0 && free < (r.knobs.Capacity+1)/2 {
 		return nil
 	}
 	for free > 0 && len(r.blocked)+r.waiters.Len() > 0 {
@@ -324,15 +359,6 @@ func (r *Room) takeBlocked() (woken []*Seat) {
 	return woken
 }
 
-func (r *Room) takeIdle() []*Seat {
-	woken := r.idle
-	r.idle = nil
-	for _, s := range woken {
-		r.summon(s)
-	}
-	return woken
-}
-
 // dismissWaiters sends all who wait for a seat away; they find the room closed.
 func (r *Room) dismissWaiters() {
 	for e := r.waiters.Front(); e != nil; e = r.waiters.Front() {
@@ -377,7 +403,9 @@ type counts struct {
 	crashes, retries, restarts     uint64
 	streak                         int   // crashes since a command was last completed
 	crashed                        int64 // when a handler crashed last
-	inHand, busy, most             int
+	visits                         uint64
+	visited                        int64 // when a crew's worker was last here
+	inHand, busy                   int
 	busyTime                       time.Duration
 	wait, work                     histogram.Histogram
 }

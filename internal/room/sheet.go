@@ -13,7 +13,12 @@ type Sheet struct {
 	Rejected, Shed, Dead           map[Reason]uint64
 	Crashes, Retries, Restarts     uint64
 	Queued, InHand, Delayed        int
-	Capacity, Live, Busy, Most     int
+	Live, Busy, Most, Out          int
+	Visits, Empties                uint64
+	Oldest                         time.Duration // how long the next command has waited; 0 if that is not known
+	Visited                        time.Duration // when a crew's worker was last here
+	Crew                           *Crew
+	Knobs                          Knobs
 	BusyTime                       time.Duration
 	Wait, Work                     histogram.Histogram
 	Open, Halted                   bool
@@ -44,10 +49,24 @@ func (r *Room) sheet() Sheet {
 		Dead:     byReason(r.c.dead[:], deadNames[:]),
 		Crashes:  r.c.crashes, Retries: r.c.retries, Restarts: r.c.restarts,
 		Queued: r.queue.Len(), InHand: r.c.inHand, Delayed: r.delayed.Len(),
-		Capacity: r.cfg.Capacity, Live: r.live, Busy: r.c.busy, Most: r.c.most,
+		Live: r.live, Busy: r.c.busy, Most: r.most, Out: r.out,
+		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(), Visited: time.Duration(r.c.visited),
+		Crew: r.crew, Knobs: r.knobs.Knobs,
 		BusyTime: r.c.busyTime, Wait: r.c.wait.Clone(), Work: r.c.work.Clone(),
 		Open: r.open, Halted: r.halted,
 	}
+}
+
+// oldest is how long the next command has waited.
+func (r *Room) oldest() time.Duration {
+	if r.queue.Len() == 0 {
+		return 0
+	}
+	since := r.queue.At(0).Since
+	if since == 0 {
+		return 0
+	}
+	return time.Duration(r.Host().Now() - since)
 }
 
 // byReason names the counts that are not zero.

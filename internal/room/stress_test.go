@@ -48,7 +48,6 @@ func newGoer(in, out *Room, done func(int)) *goer {
 
 // work goes on until the goer is sent away.
 func (g *goer) work() {
-	batch := make([]command.Envelope, 8)
 	g.in.Join(&g.Seat, false)
 	defer g.in.Leave(&g.Seat)
 	for {
@@ -62,13 +61,13 @@ func (g *goer) work() {
 				continue
 			}
 		}
-		n := g.in.Turn(&g.Seat, &g.tally, batch, true)
+		n := g.in.Turn(&g.Seat, &g.tally, true)
 		if n < 0 {
 			return
 		}
 		g.tally.Timed = n
 		if g.out != nil {
-			g.load = append(g.load, batch[:n]...)
+			g.load = append(g.load, g.Seat.Hand[:n]...)
 			g.tally.Forwarded = n
 			continue
 		}
@@ -210,8 +209,8 @@ func motion(t *testing.T, rule Overflow) {
 				if s.Submitted+s.Received != out+uint64(s.Queued+s.InHand+s.Delayed) || s.InHand < 0 || s.Busy < 0 {
 					t.Errorf("the law is broken: %+v", s)
 				}
-				if s.Queued > s.Capacity {
-					t.Errorf("%d queued in a room for %d", s.Queued, s.Capacity)
+				if s.Queued > s.Knobs.Capacity {
+					t.Errorf("%d queued in a room for %d", s.Queued, s.Knobs.Capacity)
 				}
 			}
 			select {
@@ -295,14 +294,14 @@ func TestASeatThatComesTooLateGoesToTheNextInLine(t *testing.T) {
 				over = true
 			default:
 			}
-			n := r.Turn(&s, &tally, make([]command.Envelope, 1), false)
+			n := r.Turn(&s, &tally, false)
 			tally.OK = n
 			took += n
 		}
 		r.Book(&s, &tally)
 		cancels[3]()
 		for range 2 {
-			n := r.Turn(&s, &tally, make([]command.Envelope, 1), false)
+			n := r.Turn(&s, &tally, false)
 			tally.OK = n
 			took += n
 		}

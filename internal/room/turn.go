@@ -1,7 +1,6 @@
 package room
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -10,17 +9,31 @@ import (
 
 // Seat is a worker as its room sees it. It outlives the worker's actor.
 type Seat struct {
+	visit // only the worker touches it
+
 	// Wake makes the worker come for its turn. It is called without the lock
 	// or with it, by anybody, and must not block.
 	Wake func()
+	// Hand is where a turn puts the commands.
+	Hand []command.Envelope
+	// Instance is what the worker handles them with. A turn at a shared room lends
+	// one, or nil: then the worker is to make one. It is the worker's for as long
+	// as it is in the room, and is returned to the shelf.
+	Instance any
+	// Surplus is an instance that is to be stopped by the worker.
+	Surplus any
 
 	ready atomic.Bool // whether there may be a turn to take
 
-	// Guarded by the room's lock.
+	// Guarded by the lock of the room or crew that the worker has joined.
 	joined  bool
 	waking  bool // woken from idle, has not come yet
 	retired bool // is to leave at its next turn
-	hand    int  // commands in hand
+
+	// Guarded by the lock of the room that it is in.
+	hand  int  // commands in hand
+	holds bool // counts in the room's out
+	owns  bool // counts in the room's made
 }
 
 // Ready reports whether the worker should come for a turn. Parking makes it
@@ -39,27 +52,87 @@ type Tally struct {
 
 func (t *Tally) completed() int { return t.OK + t.Forwarded + t.Errors }
 
-// Join seats a worker that has made its instance. With again it comes in the
-// place of one that crashed.
-func (r *Room) Join(s *Seat, again bool) {
+// Claim asks for an instance for a worker of the room's own, before it joins. One
+// from the shelf is lent; with make, the worker is to make one. If neither, there
+// are as many as there may be, and the worker gets one with its first commands.
+func (r *Room) Claim(s *Seat) (make bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.live++
-	r.c.most = max(r.c.most, r.live)
+	return r.equip(s)
+}
+
+// equip gives a worker an instance, or the right to make one. It reports whether it
+// is to make one; if that is false and the seat has none, there is none to be had.
+func (r *Room) equip(s *Seat) (make bool) {
+	switch {
+	case s.owns:
+		return s.Instance == nil
+	case len(r.shelf) > 0:
+		last := len(r.shelf) - 1
+		s.Instance, s.owns = r.shelf[last], true
+		r.shelf[last] = nil
+		r.shelf = r.shelf[:last]
+		return false
+	case r.made < r.knobs.Instances:
+		r.made++
+		s.owns = true
+		return true
+	}
+	return false
+}
+
+// equippable reports whether a worker that comes will have an instance.
+func (r *Room) equippable() bool { return len(r.shelf) > 0 || r.made < r.knobs.Instances }
+
+// shelve takes a worker's instance back, if it has one that is fit.
+func (r *Room) shelve(s *Seat) {
+	if !s.owns {
+		return
+	}
+	s.owns = false
+	switch inst := s.Instance; {
+	case inst == nil: // it was never made, or crashed
+		r.made--
+	case r.made > r.knobs.Instances:
+		r.made--
+		s.Surplus = inst
+	default:
+		r.shelf = append(r.shelf, inst)
+	}
+	s.Instance = nil
+}
+
+// Restock puts a claimed instance on the shelf, or lets go of the claim.
+func (r *Room) Restock(s *Seat) {
+	r.mu.Lock()
+	r.shelve(s)
+	next := r.rouse()
+	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
+}
+
+// Join seats a worker of the room's own. With again it comes in the place of one
+// that crashed.
+func (r *Room) Join(s *Seat, again bool) {
+	r.mu.Lock()
+	r.join(s)
 	if again {
 		r.c.restarts++
 	}
-	s.joined, s.retired = true, false
-	s.ready.Store(true)
+	next := r.rouse() // one may wait for another's seat, if few instances are allowed
+	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
 }
 
-// Leave takes a worker off its seat, for good or until it is started afresh.
+// Leave takes a worker off its seat, for good or until it is started afresh. If
+// its instance is still wanted it is taken back; else it stays with the worker, to
+// be stopped.
 func (r *Room) Leave(s *Seat) {
 	r.mu.Lock()
-	if !s.joined {
-		r.mu.Unlock()
-		return
-	}
 	r.leave(s)
 	next := r.rouse()
 	r.mu.Unlock()
@@ -69,26 +142,52 @@ func (r *Room) Leave(s *Seat) {
 }
 
 func (r *Room) leave(s *Seat) {
-	s.joined = false
-	r.live--
-	r.come(s)
-	r.idle = slices.DeleteFunc(r.idle, func(o *Seat) bool { return o == s })
-}
-
-// come notes that a worker which was woken is here.
-func (r *Room) come(s *Seat) {
-	if s.waking {
-		s.waking = false
-		r.waking--
+	r.part(s)
+	if s.owns {
+		if r.crew != nil {
+			r.shelve(s)
+		} else {
+			s.owns = false
+			r.made--
+		}
 	}
 }
 
-// Turn books what the worker did and moves the next commands to its batch. It
-// returns how many: 0 if there is nothing to do, and then, with park, the worker
-// is parked until it is woken; -1 if the worker is to leave.
-func (r *Room) Turn(s *Seat, t *Tally, batch []command.Envelope, park bool) int {
+// Yield lets go of what a worker held in the room after its last batch, when all
+// that came of it has been handed over.
+func (r *Room) Yield(s *Seat) {
+	r.mu.Lock()
+	r.yield(s)
+	next := r.rouse()
+	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
+}
+
+// hold counts a worker as being in the room; yield ends that.
+func (r *Room) hold(s *Seat) {
+	if !s.holds {
+		s.holds = true
+		r.out++
+	}
+}
+
+func (r *Room) yield(s *Seat) {
+	if s.holds {
+		s.holds = false
+		r.out--
+	}
+}
+
+// Turn books what a worker of the room's own did and moves the next commands to its
+// hand. All that came of the last ones has been handed over. It returns how many: 0
+// if there is nothing to do, and then, with park, the worker is parked until it is
+// woken; -1 if the worker is to leave.
+func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	r.mu.Lock()
 	r.book(s, t)
+	r.yield(s)
 	r.come(s)
 	if r.dismissed(s) {
 		next := r.rouse()
@@ -99,54 +198,109 @@ func (r *Room) Turn(s *Seat, t *Tally, batch []command.Envelope, park bool) int 
 		}
 		return -1
 	}
-	n := r.take(s, batch)
+	n := r.take(s, 0)
 	if n == 0 {
 		if park {
-			s.ready.Store(false)
-			r.idle = append(r.idle, s)
+			r.park(s)
 		}
 		r.settled()
 		r.mu.Unlock()
 		return 0
 	}
 	next := r.rouse()
-	woken := r.release()
+	woken, rooms := r.release(), r.relieve()
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()
 	}
 	wakeAll(woken)
+	unstall(rooms)
 	return n
 }
 
-// dismissed reports whether a worker is one too many.
-func (r *Room) dismissed(s *Seat) bool {
-	if !s.retired && r.excess > 0 {
-		r.excess--
-		s.retired = true
-	}
-	return s.retired
-}
-
-// take moves up to a fair share of the queue into a batch.
-func (r *Room) take(s *Seat, batch []command.Envelope) int {
+// take moves up to a fair share of the queue into a worker's hand, and no more than
+// most, if that is not 0.
+func (r *Room) take(s *Seat, most int) int {
 	n := r.queue.Len()
-	if n == 0 {
+	if n == 0 || r.knobs.Paused || r.out >= r.knobs.Instances {
 		return 0
 	}
-	share := (n + r.live - 1) / max(r.live, 1)
-	n = min(len(batch), r.limit, max(share, 1))
+	if !s.owns && !r.equippable() || r.lingering() {
+		return 0
+	}
+	n = r.share(n)
+	if most > 0 {
+		n = min(n, most)
+	}
 	if r.alone > 0 {
 		n = r.untilAlone(n)
 	}
-	n = r.queue.PopInto(batch[:n])
+	s.grow(n, r.knobs.Batch)
+	n = r.queue.PopInto(s.Hand[:n])
 	if r.alone > 0 {
-		r.forget(batch[0])
+		r.forget(s.Hand[0])
 	}
+	if !s.owns {
+		r.equip(s)
+	}
+	r.hold(s)
 	r.c.inHand += n
 	s.hand = n
 	r.c.busy++
 	return n
+}
+
+// share is how many of n commands a worker takes at once: what its colleagues could
+// do as well is left to them.
+func (r *Room) share(n int) int {
+	if r.knobs.Linger > 0 {
+		return min(n, r.knobs.Batch) // they are to be done together
+	}
+	hands := r.live
+	if r.crew != nil {
+		hands = r.crew.hands()
+	}
+	hands = max(min(hands, r.knobs.Instances), 1)
+	return min(max((n+hands-1)/hands, 1), r.limit, r.knobs.Batch)
+}
+
+// grow makes a hand large enough.
+func (s *Seat) grow(n, most int) {
+	if n > len(s.Hand) {
+		s.Hand = make([]command.Envelope, max(n, min(2*len(s.Hand), most)))
+	}
+}
+
+// lingering reports whether the queue is to fill up before anybody takes of it.
+func (r *Room) lingering() bool {
+	linger := r.knobs.Linger
+	if linger <= 0 || r.queue.Len() >= r.knobs.Batch || r.queue.Len() >= r.knobs.Capacity || r.host.Load().Draining.Load() {
+		return false
+	}
+	since := r.queue.At(0).Since
+	if since == 0 {
+		return false
+	}
+	left := since + int64(linger) - r.Host().Now()
+	if left <= 0 {
+		return false
+	}
+	if r.lingers == nil {
+		r.lingers = time.AfterFunc(time.Duration(left), r.ripen)
+	} else {
+		r.lingers.Reset(time.Duration(left))
+	}
+	return true
+}
+
+// ripen has somebody look at a queue that has lingered.
+func (r *Room) ripen() {
+	r.mu.Lock()
+	next := r.rouse()
+	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
 }
 
 // untilAlone cuts a batch before a command that wants one of its own.
@@ -211,7 +365,7 @@ func (r *Room) time(t *Tally) {
 	r.c.work.Record(each, uint64(t.Timed))
 	r.service = (3*r.service + each) / 4
 	fit := int(quantum / max(r.service, 1))
-	r.limit = min(max(fit, 1), 2*r.limit, r.cfg.Batch)
+	r.limit = min(max(fit, 1), 2*r.limit, r.knobs.Batch)
 }
 
 // Again takes back the command in hand, whose try ended in an error, to be
@@ -250,7 +404,15 @@ func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []comman
 		r.giveBack(rest)
 	}
 	r.lay(s, s.hand)
-	r.leave(s) // it takes no further command, so it is no worker any more
+	s.Instance = nil // it is of no use any more
+	if s.at == nil {
+		r.leave(s) // it takes no further command, so it is no worker any more
+	} else {
+		s.at = nil
+		r.shelve(s)
+		r.yield(s)
+		r.c.restarts++ // a crew knows no rooms, so its next worker is counted here
+	}
 	dies := culprit != nil && !(retry && r.postpone(*culprit))
 	if dies {
 		r.c.dead[deadCrash]++
@@ -319,22 +481,10 @@ func (r *Room) Muster() {
 	r.excess, r.c.streak = 0, 0
 }
 
-// Shrink asks n workers to leave: idle ones at once, others when they have
-// finished what they hold.
+// Shrink asks n workers to leave.
 func (r *Room) Shrink(n int) {
 	r.mu.Lock()
-	var woken []*Seat
-	for range n {
-		if len(r.idle) == 0 {
-			r.excess++
-			continue
-		}
-		s := r.idle[0] // the one that has been idle for longest
-		r.idle = slices.Delete(r.idle, 0, 1)
-		s.retired = true
-		r.summon(s)
-		woken = append(woken, s)
-	}
+	woken := r.shrink(n)
 	r.mu.Unlock()
 	wakeAll(woken)
 }
@@ -344,9 +494,7 @@ func (r *Room) Shrink(n int) {
 func (r *Room) Keep(n int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n = min(n, r.excess)
-	r.excess -= n
-	return n
+	return r.keep(n)
 }
 
 // Spare reports whether one worker less is wanted, and takes note that it is

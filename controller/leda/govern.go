@@ -1,0 +1,101 @@
+package leda
+
+import (
+	"slices"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// call calls what is due.
+func (l *Leda) call(ev controller.Event) {
+	l.Monitoring.ring(l.now.At)
+	if l.Monitoring.roundIsOver(ev) {
+		l.Monitoring.lastFocused()
+	}
+	if ev.Kind == controller.EventVisits && l.Scheduler.visits > 0 {
+		l.Scheduler.afterThem()
+	}
+}
+
+// govern says what follows from all that the script said so far. It says it anew in
+// every call: [controller.Settle] knows what is so already, stages change their
+// places, and what was said in a call that panicked was lost.
+func (l *Leda) govern(ev controller.Event) {
+	l.forget(ev)
+	l.house()
+	pools := l.shared()
+	for _, p := range pools {
+		how, why := l.dispatch(p)
+		l.d.Dispatch(string(p), how, why)
+		if !l.private {
+			continue
+		}
+		plan := l.Scheduler.plan(p)
+		l.d.Visit(string(p), plan, because("scheduler.visitOrder of %d", len(plan.Order)))
+		l.Monitoring.follow(ev, p, plan)
+	}
+	l.Monitoring.forgetOthers(pools)
+	l.listen()
+	if wait, ok := l.Monitoring.next(l.now.At); ok {
+		l.d.Every(wait)
+	}
+}
+
+// house puts the stages that have no pool into the global one.
+func (l *Leda) house() {
+	for i := range l.now.Stages {
+		st := &l.now.Stages[i]
+		if !l.homeless(st) || l.ready("", Global) != nil || poolOf(st) == Global {
+			continue
+		}
+		_ = l.bind(controller.StageID(i), Global, "the script gives it no pool") // we are in a call
+	}
+}
+
+// shared are the pools that visit a stage that is not their owner.
+func (l *Leda) shared() []Pool {
+	var pools []Pool
+	for i := range l.now.Stages {
+		st := &l.now.Stages[i]
+		p := poolOf(st)
+		if l.exists(p) && p != Pool(st.Name) && !slices.Contains(pools, p) {
+			pools = append(pools, p)
+		}
+	}
+	return pools
+}
+
+// dispatch is how the workers of a pool choose: by priority where there is any.
+func (l *Leda) dispatch(p Pool) (how controller.Dispatch, why string) {
+	switch {
+	case l.private:
+		return controller.Polled, because("usePrivateQueues")
+	case l.differ(p):
+		return controller.SharedPriority, "a shared queue, and priorities differ"
+	default:
+		return controller.SharedFIFO, "a shared queue, and all priorities are the same"
+	}
+}
+
+// differ tells whether the stages of a pool have different priorities.
+func (l *Leda) differ(p Pool) bool {
+	var seen []int
+	for i := range l.now.Stages {
+		if st := &l.now.Stages[i]; poolOf(st) == p {
+			seen = append(seen, st.Priority)
+		}
+	}
+	return len(slices.Compact(seen)) > 1
+}
+
+// listen says which events are wanted, if that has changed: to say it again and again
+// might have the engine count its visits anew.
+func (l *Leda) listen() {
+	if l.Monitoring.unsaid {
+		l.d.OnRoundEnd(l.Monitoring.lastFocused != nil)
+	}
+	if l.Scheduler.unsaid {
+		l.d.OnVisits(l.Scheduler.visits)
+	}
+	l.Monitoring.unsaid, l.Scheduler.unsaid = false, false
+}

@@ -1,0 +1,55 @@
+package leda
+
+import (
+	"github.com/golda-dev/golda/controller"
+)
+
+// InstancesGroup are the methods about instances: how many workers may be at a stage at
+// once.
+type InstancesGroup struct {
+	l *Leda
+}
+
+// Add (A.5.1) allows more workers at a stage at once.
+//
+// In the seed a stage begins without instances. Here the pipeline makes the stages,
+// each with some, so the listings' addInstances(stage, 10) is Add or Kill until there
+// are ten.
+func (g *InstancesGroup) Add(st Stage, instances int) error {
+	return g.change("instances.add", st, instances, 1)
+}
+
+// Kill (A.5.2) allows fewer workers at a stage at once, but one at least.
+//
+// In LStage it crashed, or held a lock for ever (L15).
+func (g *InstancesGroup) Kill(st Stage, instances int) error {
+	return g.change("instances.kill", st, instances, -1)
+}
+
+func (g *InstancesGroup) change(method string, st Stage, n, sign int) error {
+	id, err := g.l.find(method, st)
+	if err != nil {
+		return err
+	}
+	if n < 0 {
+		return negative(method, n)
+	}
+	now := g.l.now.Stages[id].Instances
+	why := because("%s(%d) with %d", method, n, now)
+	return g.l.decide(func(d *controller.Decisions) { d.Instances(id, add(now, sign*n), why) })
+}
+
+// GetInstanceCount (A.5.3) tells how many workers may be at a stage at once.
+//
+// The listings call it getInstancesCount. LStage told the room for idle instances, and
+// -1 where there was no bound (L14).
+func (g *InstancesGroup) GetInstanceCount(st Stage) int {
+	return read(g.l, st, func(s *controller.StageStats) int { return s.Instances })
+}
+
+// GetFreeInstancesCount (A.5.4) tells how many more workers may be at a stage than are.
+//
+// The appendix declares it void and then says what it returns.
+func (g *InstancesGroup) GetFreeInstancesCount(st Stage) int {
+	return read(g.l, st, func(s *controller.StageStats) int { return max(s.FreeInstances, 0) })
+}

@@ -1,0 +1,107 @@
+package leda
+
+import (
+	"github.com/golda-dev/golda/controller"
+)
+
+// Stage is a stage (stage_t), by its name. It may be kept, and be of a stage that is
+// not there now.
+type Stage string
+
+// All is every stage, for MaxEventsWhenFocused: the appendix's "all".
+const All Stage = "*"
+
+// Pool is a pool of threads (pool_t), by its name. A stage's own pool has the stage's
+// name, and a group that the pipeline declares is a pool, too.
+type Pool string
+
+// Global is the pool of all stages that were given no other.
+const Global Pool = "leda"
+
+// Leda is the handle of a script, and the first of the five groups: methods about
+// queues. It is for use inside the script and what it registers, not by goroutines.
+type Leda struct {
+	Pool       *PoolGroup
+	Monitoring *MonitoringGroup
+	Scheduler  *SchedulerGroup
+	Instances  *InstancesGroup
+
+	// Of one call.
+	d       *controller.Decisions // nil outside of a call
+	now     controller.Snapshot   // as changed by what this call decided
+	scratch controller.Decisions
+
+	// Of the run.
+	private bool           // polled instead of shared
+	placed  map[Stage]bool // by SetPool
+}
+
+func newLeda() *Leda {
+	l := &Leda{placed: make(map[Stage]bool)}
+	l.Pool = &PoolGroup{l: l}
+	l.Monitoring = &MonitoringGroup{l: l, zero: make(map[Stage]controller.Counters), ended: make(map[Pool]uint64)}
+	l.Scheduler = &SchedulerGroup{l: l, bounds: make(map[Stage]int)}
+	l.Instances = &InstancesGroup{l: l}
+	return l
+}
+
+// Stages are all stages there are, in the order of the pipeline. It is not of
+// the 33: in the seed the script makes the stages, here the pipeline does.
+func (l *Leda) Stages() []Stage {
+	stages := make([]Stage, 0, len(l.now.Stages))
+	for i := range l.now.Stages {
+		stages = append(stages, nameOf(&l.now.Stages[i]))
+	}
+	return stages
+}
+
+// UsePrivateQueues (A.1.1) has workers go from stage to stage instead of sharing one
+// queue: all pools that visit other stages than their owner become polled.
+//
+// The seed allows it once, at the start, and returns 0 or 1. Here it may be said at
+// any time, and cannot fail. In LStage workers in this mode never slept (L1) and a
+// command could be left behind between two queues (L7); both are the engine's matter,
+// which has neither.
+func (l *Leda) UsePrivateQueues() { l.private = true }
+
+// SetQueueCapacity (A.1.2) says how many commands a stage's queue has room for, at
+// least one.
+//
+// The seed drops what is beyond. Here the stage's overflow rule decides, and what the
+// queue holds already stays.
+func (l *Leda) SetQueueCapacity(st Stage, maxSize int) error {
+	id, err := l.find("setQueueCapacity", st)
+	if err != nil {
+		return err
+	}
+	why := because("setQueueCapacity(%d)", maxSize)
+	return l.decide(func(d *controller.Decisions) { d.Capacity(id, maxSize, why) })
+}
+
+// GetQueueCapacity (A.1.3) tells how many commands a stage's queue has room for.
+func (l *Leda) GetQueueCapacity(st Stage) int {
+	return read(l, st, func(s *controller.StageStats) int { return s.QueueCap })
+}
+
+// DisableQueue (A.1.4) has a stage take no more commands. What waits there is done.
+//
+// LStage counted what it refused as input (L11); here it is rejected, or shed if it was
+// forwarded by another stage.
+func (l *Leda) DisableQueue(st Stage) error { return l.enable("disableQueue", st, false) }
+
+// EnableQueue (A.1.5) has a stage take commands again.
+func (l *Leda) EnableQueue(st Stage) error { return l.enable("enableQueue", st, true) }
+
+func (l *Leda) enable(method string, st Stage, on bool) error {
+	id, err := l.find(method, st)
+	if err != nil {
+		return err
+	}
+	why := because("%s", method)
+	return l.decide(func(d *controller.Decisions) { d.Enable(id, on, why) })
+}
+
+// QueueIsEnabled (A.1.6) tells whether a stage takes commands.
+func (l *Leda) QueueIsEnabled(st Stage) bool {
+	return read(l, st, func(s *controller.StageStats) bool { return s.Enabled })
+}

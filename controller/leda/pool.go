@@ -1,0 +1,171 @@
+package leda
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// MostPools is how many pools a script may make.
+const MostPools = 1 << 10
+
+// PoolGroup are the methods about pools of threads, which are workers here.
+type PoolGroup struct {
+	l    *Leda
+	made int // how many
+	last int // the number in the last one's name
+}
+
+// New (A.2.1) makes a pool with that many workers: "leda-1", "leda-2" and so on, less
+// the names that stages and groups have. A pool has one worker at least, for what is
+// bound to one without any waits for ever. Past [MostPools], and outside of a call,
+// there is no pool: "".
+//
+// The dissertation's listings call it without a number and then add two; that is
+// New(2) here. LStage made a hidden worker of its own besides (L10); here there is none.
+func (g *PoolGroup) New(numThreads int) Pool {
+	if g.made >= MostPools {
+		return ""
+	}
+	p := g.free()
+	if g.l.resize(p, numThreads, because("pool.new(%d)", numThreads)) != nil {
+		return ""
+	}
+	g.made++
+	return p
+}
+
+// free is the next name. One that a policy before this one has left is taken over.
+func (g *PoolGroup) free() Pool {
+	for {
+		g.last++
+		p := Pool(fmt.Sprintf("leda-%d", g.last))
+		is := g.l.now.Pool(string(p))
+		if g.l.at(Stage(p)) < 0 && (is == nil || !is.Own && !is.Group) {
+			return p
+		}
+	}
+}
+
+// SetPool (A.2.2) says whose workers visit a stage. A stage gets its own pool back by
+// its name: SetPool(Pool(st), st).
+//
+// The appendix names the pool first, the listings the stage; here the compiler
+// knows. In LStage commands that waited stayed with the old pool (L10); here a queue
+// belongs to its stage and goes along.
+func (g *PoolGroup) SetPool(p Pool, st Stage) error {
+	id, err := g.l.find("pool.setPool", st)
+	if err != nil {
+		return err
+	}
+	if err := g.l.ready("pool.setPool", p); err != nil {
+		return err
+	}
+	g.l.placed[st] = true
+	return g.l.bind(id, p, because("pool.setPool"))
+}
+
+// Add (A.2.3) makes a pool larger, as far as its bounds allow.
+//
+// A listing calls it without a pool, for the global one: that is [Global] here.
+func (g *PoolGroup) Add(p Pool, numThreads int) error {
+	return g.change("pool.add", p, numThreads, 1)
+}
+
+// Kill (A.2.4) makes a pool smaller, as far as its bounds allow. Workers that are to
+// leave finish what they have in hand.
+//
+// It never worked in LStage: no thread ever ended, and it could crash (L8).
+func (g *PoolGroup) Kill(p Pool, numThreads int) error {
+	return g.change("pool.kill", p, numThreads, -1)
+}
+
+func (g *PoolGroup) change(method string, p Pool, n, sign int) error {
+	c, ok := g.l.crew(p)
+	if !ok {
+		return unknownPool(method, p)
+	}
+	if n < 0 {
+		return negative(method, n)
+	}
+	return g.l.resize(p, add(c.workers, sign*n), because("%s(%d) with %d", method, n, c.workers))
+}
+
+// GetPool (A.2.5) tells whose workers visit a stage.
+func (g *PoolGroup) GetPool(st Stage) Pool { return read(g.l, st, g.l.poolOf) }
+
+// GetThreadsCount (A.2.6) tells how many workers a pool is set to have, busy or not.
+//
+// In LStage the number never fell (L8).
+func (g *PoolGroup) GetThreadsCount(p Pool) int {
+	c, _ := g.l.crew(p)
+	return c.workers
+}
+
+// crew is how many workers a pool has and may have.
+type crew struct{ workers, least, most int }
+
+// crew tells it of a pool. The global one is known before it is made.
+func (l *Leda) crew(p Pool) (c crew, ok bool) {
+	if is := l.now.Pool(string(p)); is != nil {
+		return crew{is.Workers, is.MinWorkers, is.MaxWorkers}, true
+	}
+	if i := l.at(Stage(p)); i >= 0 { // a snapshot without pools
+		st := &l.now.Stages[i]
+		return crew{st.Workers, st.MinWorkers, st.MaxWorkers}, true
+	}
+	return crew{0, 1, controller.MostWorkers}, p == Global
+}
+
+// ready sees to it that there is a pool to bind a stage to.
+func (l *Leda) ready(method string, p Pool) error {
+	switch _, ok := l.crew(p); {
+	case !ok || p == "":
+		return unknownPool(method, p)
+	case !l.exists(p):
+		return l.resize(p, 1, "the global pool has one worker if none are added")
+	default:
+		return nil
+	}
+}
+
+// exists tells it of a pool. A snapshot may show stages without their pools.
+func (l *Leda) exists(p Pool) bool { return l.now.Pool(string(p)) != nil || l.at(Stage(p)) >= 0 }
+
+func (l *Leda) resize(p Pool, n int, why string) error {
+	return l.decide(func(d *controller.Decisions) { d.Pool(string(p), n, why) })
+}
+
+func (l *Leda) bind(id controller.StageID, p Pool, why string) error {
+	return l.decide(func(d *controller.Decisions) { d.Bind(id, string(p), why) })
+}
+
+// poolOf is where a stage is, or will be at the end of the call.
+func (l *Leda) poolOf(st *controller.StageStats) Pool {
+	if l.homeless(st) {
+		return Global
+	}
+	return poolOf(st)
+}
+
+// homeless tells whether a stage belongs in the global pool.
+func (l *Leda) homeless(st *controller.StageStats) bool {
+	if l.placed[nameOf(st)] || st.Blocking || st.Paused {
+		return false
+	}
+	p := l.now.Pool(string(poolOf(st)))
+	return p == nil || !p.Group
+}
+
+// add adds as far as there are numbers.
+func add(a, b int) int {
+	switch c := a + b; {
+	case b > 0 && c < a:
+		return math.MaxInt
+	case b < 0 && c > a:
+		return math.MinInt
+	default:
+		return c
+	}
+}

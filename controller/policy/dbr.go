@@ -1,0 +1,287 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// NoRope is the Buffer of a [DBR] that admits all. It has a name because zero means the
+// default.
+const NoRope = -1
+
+// DBR has the workers look after the slowest stage first: drum, buffer and rope, by
+// Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010),
+// after Goldratt, "Theory of Constraints" (1990), as in sections 3.4 and 4.5 of the
+// dissertation of Cruz (2015).
+//
+// The slowest stage is the drum that sets the pace for all. The stages are ordered by
+// how many commands a second a worker handles there, the slowest first, and a
+// worker that handled something goes back to the first. Stages with nothing to do come
+// last. The order is made anew when a worker has come to its end, but not before it
+// is Interval old, and in any case after ten intervals: where there is always work
+// nobody comes to the end. It holds from the next visit.
+//
+// A visit has a bound, always, and one that reaches it goes on to the next stage and
+// not back: otherwise, under overload, the drum has work for ever and what it made is
+// never taken further. And when a stage starves all the same, no worker goes back
+// until the next look.
+//
+// # The rope
+//
+// What the drum cannot keep up with is not let in: the pipeline's limit
+// (Decisions.Limit) is Buffer commands and those that the drum may have in hand, one
+// for each worker that may be there. Whoever submits then waits at the door, and not in
+// a queue. The rope takes the place of a limit that the pipeline has; it is laid when
+// the drum is known. The default of Buffer is half of what the drum's queue has room
+// for. [NoRope] admits all.
+//
+// # Presets
+//
+// [Cruz] is the listing: the rate is 100 · ended / arrived since the last order, which
+// is near 100 for whatever stage keeps up, and zero where nothing came, so that
+// idle stages are first; visits have no bound; there is no rope. [Gordon] is
+// DBRVisitPolicy of Yield: rates as here, the first stage twice after each success, the
+// last stage never moved, no bound, no rope. (Both have the service times of this
+// house, means and not percentiles.) Both make a new order at the end of a round
+// only. They are for comparison: under overload they are the worst of all.
+//
+//	            Workers      Rate          Bound    Buffer            Interval
+//	no preset   one per CPU  ByService     4        half of the room  100 ms
+//	Cruz        2            ByCompletion  NoBound  NoRope            1 ms
+//	Gordon      one per CPU  ByService     NoBound  NoRope            1 ms
+type DBR struct {
+	Preset   Preset        // [Cruz], [Gordon] or none; the rest defaults to the line above
+	Workers  int           // of the shared pool, and of each group if it is set
+	Rate     Key           // [ByService] or [ByCompletion]
+	Bound    int           // the most commands of a visit
+	Buffer   int           // how many commands the rope lets wait, or [NoRope]
+	Interval time.Duration // the least time between two orders
+}
+
+// Name is "dbr", with the preset if there is one: "dbr:cruz".
+func (p DBR) Name() string { return p.Preset.name("dbr") }
+
+// Check returns all faults of the parameters.
+func (p DBR) Check() error {
+	l := p.withDefaults()
+	return errors.Join(
+		fault("dbr", p.Preset != "" && p.Preset != Cruz && p.Preset != Gordon,
+			"unknown Preset %q; known are %s, %s", p.Preset, Cruz, Gordon),
+		workersFault("dbr", p.Workers),
+		fault("dbr", l.Rate != ByService && l.Rate != ByCompletion,
+			"unknown Rate %q; known are %s, %s", p.Rate, ByService, ByCompletion),
+		fault("dbr", p.Bound < 0, "Bound %d is negative; without one the slowest stage keeps all workers", p.Bound),
+		fault("dbr", p.Buffer < 0 && p.Buffer != NoRope, "Buffer %d is negative; for none say NoRope", p.Buffer),
+		fault("dbr", p.Interval < 0, "Interval %v is negative", p.Interval),
+	)
+}
+
+// Claims are the knobs of shared workers and their visits, and the limit if there
+// is a rope.
+func (p DBR) Claims() []controller.Knob {
+	if p.withDefaults().Buffer == NoRope {
+		return sharing()
+	}
+	return sharing(controller.KnobLimit)
+}
+
+// New returns a controller that has seen nothing yet.
+func (p DBR) New() controller.Controller {
+	l := p.withDefaults()
+	r := rhythm{interval: l.Interval, rounds: true}
+	if p.Preset == "" {
+		r.patience, r.relief = usualPatience, true
+	}
+	return newVisits(
+		gathering{dispatch: controller.Polled, workers: p.Workers, usual: originalWorkers(p.Preset)},
+		r,
+		&dbr{law: l, stages: make(memory[pace])},
+	)
+}
+
+func (p DBR) withDefaults() DBR {
+	d := p.defaults()
+	return DBR{
+		Preset:   p.Preset,
+		Workers:  p.Workers,
+		Rate:     cmp.Or(p.Rate, d.Rate),
+		Bound:    cmp.Or(p.Bound, d.Bound),
+		Buffer:   cmp.Or(p.Buffer, d.Buffer), // zero depends on the drum's queue
+		Interval: cmp.Or(p.Interval, d.Interval),
+	}
+}
+
+func (p DBR) defaults() DBR {
+	switch p.Preset {
+	case Cruz:
+		return DBR{Rate: ByCompletion, Bound: NoBound, Buffer: NoRope, Interval: controller.MinInterval}
+	case Gordon:
+		return DBR{Rate: ByService, Bound: NoBound, Buffer: NoRope, Interval: controller.MinInterval}
+	default:
+		return DBR{Rate: ByService, Bound: 4, Interval: 100 * time.Millisecond}
+	}
+}
+
+// dbr is DBR's memory of one run.
+type dbr struct {
+	law    DBR
+	stages memory[pace]
+	ranks  []int
+}
+
+// pace is what is remembered of a stage.
+type pace struct {
+	since
+	service steady
+	rate    float64 // commands a second, or of a hundred
+	idle    bool    // it had nothing to do
+}
+
+func (c *dbr) route(v *view, p *controller.VisitPlan) bool {
+	if c.law.Preset == "" {
+		c.ranks = byLevel(c.ranks, v)
+	}
+	bounded(v, p, c.law.Bound)
+	p.Restart, p.Advance = !slices.ContainsFunc(v.members, v.starves), true
+	p.Now = c.law.Preset == ""
+	knows := c.measure(v)
+	if knows {
+		c.sort(v)
+	}
+	if c.law.Preset == Gordon && len(v.members) > 0 {
+		p.Order = append(p.Order, v.members[0])
+	}
+	p.Order = append(p.Order, v.members...)
+	return knows
+}
+
+// measure takes down how fast each stage is, and tells whether any had anything to do.
+func (c *dbr) measure(v *view) bool {
+	busy := false
+	for _, id := range v.members {
+		st := v.stage(id)
+		m := c.stages.of(st.Name)
+		window, _ := m.note(st, v.At)
+		m.idle = window.Accepted == 0 && window.Handled() == 0 && st.QueueLen <= 0 && st.InHand <= 0
+		if c.law.Rate == ByCompletion {
+			m.rate = completion(window)
+		} else {
+			m.rate = perSecond(m.service.follow(mean(st, window)))
+		}
+		busy = busy || !m.idle
+	}
+	c.stages.forget(v.Snapshot)
+	return busy
+}
+
+// completion is how many commands ended of a hundred that arrived. Where none arrived
+// it is zero, as in the listing, but for a stage that works off what it had.
+func completion(window controller.Counters) float64 {
+	switch {
+	case window.Accepted > 0:
+		return 100 * float64(window.Handled()) / float64(window.Accepted)
+	case window.Handled() > 0:
+		return math.Inf(1)
+	default:
+		return 0
+	}
+}
+
+// perSecond is how many commands a worker handles in a second. Zero is a stage that never
+// handled one: it comes first and is measured soon.
+func perSecond(service time.Duration) float64 {
+	if service <= 0 {
+		return 0
+	}
+	return float64(time.Second) / float64(service)
+}
+
+// sort puts the slowest stage first.
+func (c *dbr) sort(v *view) {
+	stages := v.members
+	if c.law.Preset == Gordon {
+		stages = stages[:len(stages)-1]
+	}
+	slices.SortStableFunc(stages, func(a, b controller.StageID) int {
+		m, n := c.stages.of(v.stage(a).Name), c.stages.of(v.stage(b).Name)
+		if c.law.Preset == "" && m.idle != n.idle {
+			return later(m.idle)
+		}
+		return cmp.Compare(m.rate, n.rate)
+	})
+}
+
+func later(is bool) int {
+	if is {
+		return 1
+	}
+	return -1
+}
+
+func (c *dbr) why(v *view) string {
+	first := v.stage(v.members[0])
+	switch m := c.stages.of(first.Name); {
+	case m.idle:
+		return fmt.Sprintf("%s, nothing to do at %q, the first, %s", stagesIn(v), first.Name, boundText(c.law.Bound))
+	case c.law.Rate == ByCompletion:
+		return fmt.Sprintf("%s, the slowest is %q: %.0f%% ended", stagesIn(v), first.Name, m.rate)
+	default:
+		return fmt.Sprintf("%s, the slowest is %q: %.1f commands a second", stagesIn(v), first.Name, m.rate)
+	}
+}
+
+// drum is the slowest stage of all that had something to do and are measured, nil if
+// none is.
+func (c *dbr) drum(v *view) (slowest *controller.StageStats) {
+	least := math.Inf(1)
+	for i := range v.Stages {
+		m := c.stages[v.Stages[i].Name]
+		if m == nil || m.idle || m.rate >= least || (m.rate <= 0 && c.law.Rate == ByService) {
+			continue
+		}
+		slowest, least = &v.Stages[i], m.rate
+	}
+	return slowest
+}
+
+// more lays the rope.
+func (c *dbr) more(v *view, all bool, d *controller.Decisions) {
+	drum := c.drum(v)
+	if c.law.Buffer == NoRope || drum == nil {
+		return
+	}
+	buffer, inHand := c.buffer(drum), inHand(v, drum)
+	if limit := buffer + inHand; all || limit != v.Entry.Limit {
+		d.Limit(controller.Entry, limit, fmt.Sprintf("%d for the buffer of %q, the drum, and %d in its hands", buffer, drum.Name, inHand))
+	}
+}
+
+// unstatedRoom is what half of a queue has room for that does not say.
+const unstatedRoom = 512
+
+func (c *dbr) buffer(drum *controller.StageStats) int {
+	switch {
+	case c.law.Buffer > 0:
+		return c.law.Buffer
+	case drum.QueueCap <= 0:
+		return unstatedRoom
+	default:
+		return max(1, drum.QueueCap/2)
+	}
+}
+
+// inHand is how many commands a stage may have in hand, one for each worker that may be
+// there.
+func inHand(v *view, st *controller.StageStats) int {
+	n := st.Instances
+	if p := v.Pool(st.Pool); p != nil && p.Workers > 0 && (n <= 0 || p.Workers < n) {
+		n = p.Workers
+	}
+	return max(1, n)
+}

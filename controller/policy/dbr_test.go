@@ -1,0 +1,172 @@
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+func TestT08_TheSlowestStageComesFirst(t *testing.T) {
+	type stage struct {
+		accepted, handled int
+		each              time.Duration
+	}
+	ms := time.Millisecond
+	ratios := []stage{{10, 10, ms}, {10, 4, ms}, {10, 7, ms}}
+	times := []stage{{10, 10, ms}, {10, 10, 8 * ms}, {10, 10, 3 * ms}}
+	tests := map[string]struct {
+		law    policy.DBR
+		stages []stage
+		want   string
+	}{
+		"by completion":                         {policy.DBR{Rate: policy.ByCompletion}, ratios, "2 3 1"},
+		"by completion, idle last":              {policy.DBR{Rate: policy.ByCompletion}, append(ratios, stage{}), "2 3 1 4"},
+		"the original":                          {policy.DBR{Preset: policy.Cruz}, ratios, "2 3 1"},
+		"the original, idle first":              {policy.DBR{Preset: policy.Cruz}, append(ratios, stage{}), "4 2 3 1"},
+		"by service":                            {policy.DBR{}, times, "2 3 1"},
+		"by service, idle last":                 {policy.DBR{}, append(times, stage{}), "2 3 1 4"},
+		"gordon: the first twice, the last put": {policy.DBR{Preset: policy.Gordon}, times, "2 2 1 3"},
+		"never measured, but in demand":         {policy.DBR{}, append(times, stage{accepted: 5}), "4 2 3 1"},
+		"working off a backlog is fast":         {policy.DBR{Rate: policy.ByCompletion}, []stage{{0, 9, ms}, {10, 9, ms}}, "2 1"},
+		"one stage":                             {policy.DBR{}, times[:1], "1"},
+		"nothing to do":                         {policy.DBR{}, make([]stage, 3), "1 2 3"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(tt.law, line(len(tt.stages))...)
+			for i, st := range tt.stages {
+				h.handled(i+1, st.accepted, st.handled, st.each)
+			}
+			h.round(time.Second, policy.SharedPool)
+			h.sound(t)
+			require.Equal(t, tt.want, h.order())
+		})
+	}
+	newHouse(policy.DBR{}).sound(t) // no stage at all
+}
+
+// Five commands at the first, a bound of four: the visit that reaches it goes on, and the one that does not goes back.
+func TestAWorkerGoesBackAfterASuccessUnlessTheVisitWasBounded(t *testing.T) {
+	h := newHouse(policy.DBR{}, line(3)...)
+	require.Equal(t, "1(4) 2(4) 3(4) | 1(1) 1(0) 2(1) 1(0) 2(0) 3(1) 1(0) 2(0) 3(0) |", trace(h.plan(), 3, 5, 2))
+	require.True(t, h.plan().Now, "where workers go back, rounds may never end")
+
+	original := newHouse(policy.DBR{Preset: policy.Cruz}, line(3)...)
+	require.Equal(t, "1(5) 1(0) 2(5) 1(0) 2(0) 3(5) 1(0) 2(0) 3(0) |", trace(original.plan(), 3, 5, 1))
+	require.False(t, original.plan().Now)
+}
+
+func TestTheRopeHoldsTheEntryToTheBufferAndTheDrumsHands(t *testing.T) {
+	tests := map[string]struct {
+		law       policy.DBR
+		capacity  int
+		instances int
+		want      int
+	}{
+		"half of the room":      {policy.DBR{}, 100, 1, 51},
+		"a hand for each":       {policy.DBR{}, 100, 9, 52}, // there are two workers
+		"the least of rooms":    {policy.DBR{}, 1, 1, 2},
+		"a room that is unsaid": {policy.DBR{}, 0, 0, 514},
+		"a buffer":              {policy.DBR{Buffer: 7}, 100, 2, 9},
+		"none":                  {policy.DBR{Buffer: policy.NoRope}, 100, 1, 0},
+		"none in cruz":          {policy.DBR{Preset: policy.Cruz}, 100, 1, 0},
+		"one in cruz":           {policy.DBR{Preset: policy.Cruz, Buffer: 7}, 100, 1, 8},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			stages := line(2)
+			stages[1].QueueCap, stages[1].Instances = tt.capacity, tt.instances
+			h := newHouse(tt.law, stages...)
+			require.Zero(t, h.Entry.Limit, "the drum is not known")
+			h.handled(1, 10, 10, time.Millisecond)
+			h.handled(2, 10, 5, 9*time.Millisecond)
+			h.round(time.Second, policy.SharedPool)
+			h.sound(t)
+			require.Equal(t, tt.want, h.Entry.Limit)
+		})
+	}
+}
+
+func TestOnlyADBRWithARopeClaimsTheLimit(t *testing.T) {
+	require.True(t, claims(policy.DBR{}, controller.KnobLimit))
+	require.False(t, claims(policy.DBR{Buffer: policy.NoRope}, controller.KnobLimit))
+	require.False(t, claims(policy.DBR{Preset: policy.Gordon}, controller.KnobLimit))
+}
+
+func TestAnOrderIsMadeAnewAfterARoundOrTenIntervals(t *testing.T) {
+	h := newHouse(policy.DBR{}, line(2)...)
+	h.handled(2, 10, 10, time.Second)
+	h.round(99*time.Millisecond, policy.SharedPool)
+	require.Equal(t, "1 2", h.order(), "too young")
+	h.tick(time.Millisecond)
+	require.Equal(t, "2 1", h.order())
+	h.handled(1, 10, 10, time.Minute)
+	h.tick(999 * time.Millisecond)
+	require.Equal(t, "2 1", h.order(), "no round has ended")
+	h.tick(time.Millisecond)
+	require.Equal(t, "1 2", h.order())
+	h.sound(t)
+
+	original := newHouse(policy.DBR{Preset: policy.Cruz}, line(2)...)
+	original.handled(1, 10, 10, time.Second)
+	original.tick(time.Hour)
+	require.Equal(t, "1 2", original.order(), "a round must end")
+	original.round(0, policy.SharedPool)
+	require.Equal(t, "2 1", original.order())
+}
+
+func TestANoiseInTheRatesChangesNoOrder(t *testing.T) {
+	h := newHouse(policy.DBR{}, line(2)...)
+	for _, each := range []time.Duration{90, 110, 95, 105} {
+		h.handled(1, 10, 10, 100)
+		h.handled(2, 10, 10, each)
+		h.round(time.Second, policy.SharedPool)
+	}
+	h.sound(t)
+	require.Equal(t, "1 2", h.order())
+}
+
+func TestNobodyGoesBackWhileAStageStarves(t *testing.T) {
+	h := newHouse(policy.DBR{}, line(3)...)
+	require.True(t, h.plan().Restart)
+	h.handled(1, 10, 10, time.Millisecond)
+	h.tell(controller.Event{Kind: controller.EventStarved, Stage: 2})
+	require.False(t, h.plan().Restart)
+	h.tick(100 * time.Millisecond)
+	require.True(t, h.plan().Restart)
+	h.sound(t)
+}
+
+func TestDBRTellsAllFaultsAtOnce(t *testing.T) {
+	require.NoError(t, policy.DBR{Preset: policy.Gordon, Bound: 9, Buffer: policy.NoRope}.Check())
+	require.EqualError(t, policy.DBR{
+		Preset: "welsh", Workers: -1, Rate: policy.ByWork, Bound: policy.NoBound, Buffer: -2, Interval: -1,
+	}.Check(),
+		"policy: dbr: unknown Preset \"welsh\"; known are cruz, gordon\n"+
+			"policy: dbr: Workers -1 is negative\n"+
+			"policy: dbr: unknown Rate \"work\"; known are service, completion\n"+
+			"policy: dbr: Bound -1 is negative; without one the slowest stage keeps all workers\n"+
+			"policy: dbr: Buffer -2 is negative; for none say NoRope\n"+
+			"policy: dbr: Interval -1ns is negative")
+}
+
+// The slowest stage first, and no more let in than it can keep up with.
+func ExampleDBR() {
+	h := newHouse(policy.DBR{Buffer: 32}, line(3)...)
+	h.journal = nil
+	h.handled(1, 100, 100, time.Millisecond)
+	h.handled(2, 100, 60, 8*time.Millisecond)
+	h.handled(3, 60, 60, 3*time.Millisecond)
+	h.round(time.Second, policy.SharedPool)
+	for _, change := range h.journal {
+		fmt.Println(change)
+	}
+	// Output:
+	// 1s dbr: pool "shared": visit 1 2 3, bounded 4, restart at 1 unless bounded, now to 2 3 1, bounded 4, restart at 1 unless bounded, now: 3 stages, the slowest is "2": 125.0 commands a second
+	// 1s dbr: entry: limit 0 to 34: 32 for the buffer of "2", the drum, and 2 in its hands
+}

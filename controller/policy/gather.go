@@ -1,0 +1,151 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// SharedPool is the name of the pool that the policies of visits make; where a stage
+// or a group has that name, it is "shared 2", or the next that is free.
+const SharedPool = "shared"
+
+// gathering says how the stages of a pipeline come to share workers.
+//
+// Every stage goes to the one shared pool, but for those that keep what they have: a
+// stage of a declared group stays with the group, which is served by the same law; a
+// stage whose handlers wait keeps its own workers, for it would hold those of all
+// others; and a paused one is left out until it is resumed.
+type gathering struct {
+	dispatch controller.Dispatch
+	workers  int // as was asked for, of every pool; 0: nothing was
+	usual    int // of the shared pool if nothing was asked for; 0: one for each CPU
+}
+
+// gather says whose workers visit each stage, and how those choose.
+func (g gathering) gather(s *controller.Snapshot, shared string, d *controller.Decisions) {
+	for _, pool := range poolsOf(nil, s, shared) {
+		stages := stagesOf(nil, s, pool, shared)
+		g.staff(s, pool, shared, d)
+		d.Dispatch(pool, g.dispatch, fmt.Sprintf("for all %d stages there", len(stages)))
+		if pool != shared {
+			continue // its stages are there already
+		}
+		for _, id := range stages {
+			d.Bind(id, pool, fmt.Sprintf("one of %d stages that share workers", len(stages)))
+		}
+	}
+}
+
+// staff says how many workers a pool has. A group has its own number, unless one was
+// asked for.
+func (g gathering) staff(s *controller.Snapshot, pool, shared string, d *controller.Decisions) {
+	switch {
+	case g.workers > 0:
+		d.Pool(pool, g.workers, fmt.Sprintf("%d workers were asked for", g.workers))
+	case pool != shared:
+		return
+	case g.usual > 0:
+		d.Pool(pool, g.usual, fmt.Sprintf("%d workers, as the preset has", g.usual))
+	default:
+		d.Pool(pool, max(1, s.CPUs), fmt.Sprintf("one for each of %d CPUs", s.CPUs))
+	}
+}
+
+// home is the pool whose workers are to visit a stage, and empty for a stage that the
+// policies of visits leave alone.
+func home(s *controller.Snapshot, stage int, shared string) string {
+	st := &s.Stages[stage]
+	if st.Paused {
+		return ""
+	}
+	if p := s.Pool(st.Pool); p != nil && p.Group {
+		return p.Name
+	}
+	if st.Blocking {
+		return ""
+	}
+	return shared
+}
+
+// poolsOf appends the pools that stages have for a home.
+func poolsOf(to []string, s *controller.Snapshot, shared string) []string {
+	for i := range s.Stages {
+		if pool := home(s, i, shared); pool != "" && !slices.Contains(to, pool) {
+			to = append(to, pool)
+		}
+	}
+	return to
+}
+
+// stagesOf appends the stages whose home a pool is.
+func stagesOf(to []controller.StageID, s *controller.Snapshot, pool, shared string) []controller.StageID {
+	for i := range s.Stages {
+		if home(s, i, shared) == pool {
+			to = append(to, controller.StageID(i))
+		}
+	}
+	return to
+}
+
+// freeName is SharedPool, or the first variation of it that nobody else has.
+func freeName(s *controller.Snapshot) string {
+	name := SharedPool
+	for n := 2; taken(s, name); n++ {
+		name = fmt.Sprintf("%s %d", SharedPool, n)
+	}
+	return name
+}
+
+func taken(s *controller.Snapshot, name string) bool {
+	if p := s.Pool(name); p != nil && (p.Own || p.Group) {
+		return true
+	}
+	return slices.ContainsFunc(s.Stages, func(st controller.StageStats) bool { return st.Name == name })
+}
+
+// levels appends the rank of each stage, with one rank for all the stages of a loop:
+// the least of theirs. In a loop nobody is behind the others.
+func levels(to []int, s *controller.Snapshot) []int {
+	for i := range s.Stages {
+		to = append(to, s.Stages[i].Rank)
+	}
+	even(s, to, func(a, b int) int { return min(a, b) })
+	return to
+}
+
+// even gives the stages of each loop the same value, choosing from two at a time.
+// Which stages are of one loop is not told, but cyclic ones that follow each other
+// are, or lie in loops that touch.
+func even[N int | time.Duration](s *controller.Snapshot, values []N, choose func(a, b N) N) {
+	for changed := true; changed; {
+		changed = false
+		for i := range s.Stages {
+			for _, next := range s.Stages[i].Next {
+				if !s.Stages[i].Cyclic || !isStage(s, next) || !s.Stages[next].Cyclic || values[i] == values[next] {
+					continue
+				}
+				v := choose(values[i], values[next])
+				values[i], values[next], changed = v, v, true
+			}
+		}
+	}
+}
+
+func isStage(s *controller.Snapshot, id controller.StageID) bool {
+	return id >= 0 && int(id) < len(s.Stages)
+}
+
+// frozen is a copy of a draft that may be given away.
+func frozen(draft *controller.VisitPlan) *controller.VisitPlan {
+	p := *draft
+	p.Order = slices.Clone(draft.Order)
+	p.Bounds = nil
+	if len(draft.Bounds) > 0 {
+		p.Bounds = maps.Clone(draft.Bounds)
+	}
+	return &p
+}

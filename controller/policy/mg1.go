@@ -1,0 +1,215 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// MG1 visits the stages as often as an optimal server of several queues would: the
+// policy of that name in Yield, the library behind Gordon, "Stage scheduling for
+// CPU-intensive servers" (UCAM-CL-TR-781, 2010), after Boxma, Levy and Weststrate,
+// "Efficient visit orders for polling systems" (Performance Evaluation 18, 1993).
+//
+// For each stage rho is the part of the time that a worker would be busy with what arrives
+// there: arrivals a second, times the mean service time. It is held to 0.005 to
+// 0.99 and mixed with what it was before, 7 parts to 3. Then
+//
+//	frequency   = sqrt(rho · (1 - rho)) / the sum of that over all stages
+//	occurrences = max(1, floor(frequency · Size))
+//
+// The occurrences of the most frequent stage go to the first places of the table in
+// the order of the golden ratio, those of the next stage to the next places, and so
+// on; the places that are left are the most frequent stage's too. So the visits of
+// each are spread as evenly as can be, for any numbers, best if Size is a
+// Fibonacci number. There are at least as many places as stages. A stage is wanted most with a rho of a half: one that is nearly
+// always busy need not be looked for often.
+//
+// A new table is made when a worker has come to the end of the present one, but not
+// before it is Interval old (and in any case after ten intervals). Where nothing arrived the present one stays. At first
+// each stage is visited once, in their order by rank.
+//
+// The law is for visits that last until the queue is empty. Here they have a bound
+// by default, which they do not reach as long as the stages keep up; say [NoBound] for
+// the original's. Its service times were 95th percentiles, and these are means.
+//
+//	Workers      Size  Bound  Interval
+//	one per CPU  144   64     5 s
+type MG1 struct {
+	Workers  int           // of the shared pool, and of each group if it is set
+	Size     int           // how many places the table has
+	Bound    int           // the most commands of a visit, or [NoBound]
+	Interval time.Duration // the least time between two tables
+}
+
+// What rho is held to, and how much of a new one counts.
+const (
+	leastRho, mostRho = 0.005, 0.99
+	freshRho          = 0.7
+)
+
+// Name is "mg1".
+func (MG1) Name() string { return "mg1" }
+
+// Check returns all faults of the parameters.
+func (p MG1) Check() error {
+	return errors.Join(
+		workersFault("mg1", p.Workers),
+		sizeFault("mg1", p.Size),
+		boundFault("mg1", p.Bound),
+		fault("mg1", p.Interval < 0, "Interval %v is negative", p.Interval),
+	)
+}
+
+// Claims are the knobs of shared workers and their visits.
+func (MG1) Claims() []controller.Knob { return sharing() }
+
+// New returns a controller that has seen nothing yet.
+func (p MG1) New() controller.Controller {
+	l := p.withDefaults()
+	return newVisits(
+		gathering{dispatch: controller.Polled, workers: p.Workers},
+		rhythm{interval: l.Interval, rounds: true, patience: usualPatience},
+		&mg1{law: l, stages: make(memory[busyness])},
+	)
+}
+
+func (p MG1) withDefaults() MG1 {
+	p.Size = cmp.Or(p.Size, 144)
+	p.Bound = cmp.Or(p.Bound, mostBound)
+	p.Interval = cmp.Or(p.Interval, 5*time.Second)
+	return p
+}
+
+// mg1 is MG1's memory of one run.
+type mg1 struct {
+	law    MG1
+	stages memory[busyness]
+
+	// Of one look.
+	ranks  []int
+	cells  []cell
+	places []int // in the order of the golden ratio
+	knows  bool
+}
+
+// busyness is what is remembered of a stage.
+type busyness struct {
+	since
+	rho float64 // mixed
+}
+
+func (c *mg1) route(v *view, p *controller.VisitPlan) bool {
+	c.ranks = byLevel(c.ranks, v)
+	bounded(v, p, c.law.Bound)
+	c.knows = c.measure(v)
+	if !c.knows || len(v.members) == 1 {
+		p.Order = append(p.Order, v.members...)
+		return c.knows
+	}
+	size := max(c.law.Size, len(v.members))
+	c.divide(v, size)
+	if len(c.places) != size {
+		c.places = golden(size)
+	}
+	p.Order = spread(p.Order, c.cells, c.places)
+	return true
+}
+
+// measure mixes what each stage was busy with into what is remembered, and tells
+// whether anything arrived.
+func (c *mg1) measure(v *view) bool {
+	arrived := false
+	for _, id := range v.members {
+		arrived = arrived || v.stage(id).Total.Accepted != c.stages.of(v.stage(id).Name).total.Accepted
+	}
+	if !arrived {
+		return false
+	}
+	usual := usualService(v)
+	for _, id := range v.members {
+		st := v.stage(id)
+		b := c.stages.of(st.Name)
+		window, took := b.note(st, v.At)
+		service := cmp.Or(mean(st, window), usual)
+		b.mix(float64(window.Accepted) * float64(service) / float64(max(took, 1)))
+	}
+	c.stages.forget(v.Snapshot)
+	return true
+}
+
+func (b *busyness) mix(rho float64) {
+	b.rho = freshRho*min(max(rho, leastRho), mostRho) + (1-freshRho)*b.rho
+}
+
+// divide gives each stage its occurrences in a table, the most frequent stage first.
+func (c *mg1) divide(v *view, size int) {
+	c.cells = c.cells[:0]
+	sum := 0.0
+	for _, id := range v.members {
+		sum += c.root(v, id)
+	}
+	for _, id := range v.members {
+		c.cells = append(c.cells, cell{stage: id, visits: max(1, int(c.root(v, id)/sum*float64(size)))})
+	}
+	slices.SortStableFunc(c.cells, func(a, b cell) int { return cmp.Compare(b.visits, a.visits) })
+}
+
+func (c *mg1) root(v *view, id controller.StageID) float64 {
+	rho := c.stages.of(v.stage(id).Name).rho
+	return math.Sqrt(rho * (1 - rho))
+}
+
+// golden lists the places of a table in the order of the golden ratio: the k-th is
+// as far from the beginning as the fraction of k times the ratio is among those of
+// all.
+func golden(size int) []int {
+	fraction := func(k int) float64 {
+		_, f := math.Modf(float64(k) * (math.Phi - 1))
+		return f
+	}
+	byFraction := make([]int, size)
+	for k := range byFraction {
+		byFraction[k] = k
+	}
+	slices.SortFunc(byFraction, func(a, b int) int { return cmp.Compare(fraction(a), fraction(b)) })
+	places := make([]int, size)
+	for place, k := range byFraction {
+		places[k] = place
+	}
+	return places
+}
+
+// spread fills a table with the first stage and writes the others, less and less
+// frequent ones, over it. Where the occurrences are more than the places a less
+// frequent stage takes one from a more frequent one, never the other way.
+func spread(to []controller.StageID, cells []cell, places []int) []controller.StageID {
+	for range places {
+		to = append(to, cells[0].stage)
+	}
+	k := cells[0].visits
+	for _, other := range cells[1:] {
+		for range other.visits {
+			to[places[k%len(places)]] = other.stage
+			k++
+		}
+	}
+	return to
+}
+
+func (c *mg1) why(v *view) string {
+	if !c.knows {
+		return fmt.Sprintf("%s in order, nothing arrived yet, %s", stagesIn(v), boundText(c.law.Bound))
+	}
+	if len(v.members) == 1 {
+		return fmt.Sprintf("%s, %s", stagesIn(v), boundText(c.law.Bound))
+	}
+	most := c.cells[0]
+	return fmt.Sprintf("%s by the root of rho, the most at %q: %d visits, rho %.2f", stagesIn(v),
+		v.stage(most.stage).Name, most.visits, c.stages.of(v.stage(most.stage).Name).rho)
+}

@@ -1,0 +1,78 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+// busy lets ten seconds pass in which the stages were busy for these parts of them.
+func busy(h *house, rho ...float64) {
+	for i, r := range rho {
+		h.handled(i+1, 1000, 1000, time.Duration(r*float64(10*time.Millisecond)))
+	}
+	h.round(10*time.Second, policy.SharedPool)
+}
+
+func TestT07_TheGoldenTableOfTwentyOnePlaces(t *testing.T) {
+	h := newHouse(policy.MG1{Size: 21}, line(3)...)
+	require.Equal(t, "1 2 3", h.order(), "nothing is known")
+	busy(h, .5, .3, .2)
+	require.Equal(t, "1 2 1 3 2 1 3 1 1 2 1 3 2 1 3 1 1 2 1 3 2", h.order(), "cold: 8 6 5")
+	for range 12 {
+		busy(h, .5, .3, .2)
+	}
+	require.Equal(t, "1 2 1 3 2 1 3 2 1 2 1 3 2 1 3 1 3 2 1 3 2", h.order(), "warm: 7 7 6")
+	h.sound(t)
+}
+
+func TestTheMostFrequentStageIsBusyHalfOfTheTime(t *testing.T) {
+	h := newHouse(policy.MG1{}, line(3)...)
+	for range 12 {
+		busy(h, .98, .5, .001)
+	}
+	h.sound(t)
+	visits := map[int]int{}
+	for _, id := range h.plan().Order {
+		visits[int(id)+1]++
+	}
+	require.Equal(t, map[int]int{1: 28, 2: 102, 3: 14}, visits)
+	require.Equal(t, "64 64 64", h.bounds())
+}
+
+func TestATableHasAPlaceForEachStage(t *testing.T) {
+	h := newHouse(policy.MG1{Size: 1}, line(10)...)
+	busy(h, .5, .5, .5, .001, .001, .001, .001, .001, .001, .001) // 13 occurrences for 10 places: the first stage loses both of its
+	h.sound(t)
+	require.ElementsMatch(t, []controller.StageID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2}, h.plan().Order)
+}
+
+func TestWhereNothingArrivesTheTableStays(t *testing.T) {
+	h := newHouse(policy.MG1{}, line(2)...)
+	busy(h, .5, .01)
+	before := h.plan()
+	h.round(time.Minute, policy.SharedPool)
+	require.Same(t, before, h.plan())
+	h.sound(t)
+}
+
+func TestMG1OfOneStage(t *testing.T) {
+	h := newHouse(policy.MG1{}, line(1)...)
+	busy(h, .5)
+	h.ask(0)
+	h.sound(t)
+	require.Equal(t, "1", h.order())
+}
+
+func TestMG1TellsAllFaultsAtOnce(t *testing.T) {
+	require.NoError(t, policy.MG1{Workers: 3, Size: 21, Bound: policy.NoBound, Interval: 1}.Check())
+	require.EqualError(t, policy.MG1{Workers: 9999, Size: -1, Bound: -5, Interval: -1}.Check(),
+		"policy: mg1: Workers 9999 is more than 4096\n"+
+			"policy: mg1: Size -1 is negative\n"+
+			"policy: mg1: Bound -5 is negative; for none say NoBound\n"+
+			"policy: mg1: Interval -1ns is negative")
+}

@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"fmt"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// unit is what a policy of workers scales: a pool, and the stages that its workers
+// visit. A stage with workers of its own is a unit with itself; the stages of a
+// group are one unit together, since there is one number of workers for them all.
+//
+// What a unit has to do is what the stage with the longest queue has to do. The
+// sum would not do: ten stages with five commands each are no backlog, for the
+// workers get round to all of them soon, and a threshold would mean something else
+// in each group. Nor would the mean: one stage that is stuck would hide behind nine
+// that have nothing to do. A worker of the pool can go to whatever stage has need of
+// it, so the stage that has most need speaks for all, and a threshold means the
+// same for a stage with its own workers and for a group. As queues have
+// different room, the longest is the one that is furthest above its own threshold.
+type unit struct {
+	name   string
+	stage  controller.StageID       // whose own pool it is, or NoStage
+	stages []*controller.StageStats // those that are not paused, in the order of the pipeline
+
+	workers, least, most, busy int
+}
+
+// paused tells that no worker may visit any of the unit's stages. Its bounds are
+// closed around what it has: policies neither add nor take.
+func (u *unit) paused() bool { return len(u.stages) == 0 }
+
+// longest returns the stage that is furthest above its threshold, the first of
+// equals, and nil if all are paused.
+func (u *unit) longest(load, threshold func(*controller.StageStats) int) (longest *controller.StageStats) {
+	above := 0
+	for _, st := range u.stages {
+		if a := load(st) - threshold(st); longest == nil || a > above {
+			longest, above = st, a
+		}
+	}
+	return longest
+}
+
+// empty tells that nothing waits at any stage.
+func (u *unit) empty() bool {
+	for _, st := range u.stages {
+		if st.QueueLen > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// free is how many workers have nothing in hand.
+func (u *unit) free() int { return u.workers - u.busy }
+
+// scale says how many workers the unit should have.
+func (u *unit) scale(d *controller.Decisions, n int, why string) {
+	if u.stage == controller.NoStage {
+		d.Pool(u.name, n, why)
+		return
+	}
+	d.Workers(u.stage, n, why)
+}
+
+// restore brings a unit back between its bounds, and tells whether it had to.
+func (u *unit) restore(d *controller.Decisions) bool {
+	switch {
+	case u.workers < u.least:
+		u.scale(d, u.least, fmt.Sprintf("workers %d < %d, the least", u.workers, u.least))
+	case u.workers > u.most:
+		u.scale(d, u.most, fmt.Sprintf("workers %d > %d, the most", u.workers, u.most))
+	default:
+		return false
+	}
+	return true
+}
+
+// units lists what there is to scale. It is kept from look to look so that looking
+// allocates nothing; what it returns is good until the next time.
+type units struct {
+	list   []unit
+	stages []*controller.StageStats
+}
+
+// of lists first the stages with a pool of their own, in the order of the pipeline,
+// then the shared pools that a stage is bound to. A pool that nobody is
+// bound to has nothing to do and is left alone.
+func (us *units) of(s *controller.Snapshot) []unit {
+	us.list, us.stages = us.list[:0], us.stages[:0]
+	for i := range s.Stages {
+		if st := &s.Stages[i]; own(st) {
+			us.add(unit{
+				name: st.Name, stage: controller.StageID(i),
+				workers: st.Workers, least: st.MinWorkers, most: st.MaxWorkers, busy: st.Busy,
+			}, us.alone(st))
+		}
+	}
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		if awake, bound := us.bound(s, p); bound {
+			us.add(unit{
+				name: p.Name, stage: controller.NoStage,
+				workers: p.Workers, least: p.MinWorkers, most: p.MaxWorkers, busy: p.Busy,
+			}, awake)
+		}
+	}
+	return us.list
+}
+
+func own(st *controller.StageStats) bool { return st.Pool == "" || st.Pool == st.Name }
+
+func (us *units) add(u unit, awake []*controller.StageStats) {
+	u.stages = awake
+	if u.paused() {
+		u.least, u.most = u.workers, u.workers
+	}
+	us.list = append(us.list, u)
+}
+
+// alone is a stage by itself, if it is not paused.
+func (us *units) alone(st *controller.StageStats) []*controller.StageStats {
+	from := len(us.stages)
+	if !st.Paused {
+		us.stages = append(us.stages, st)
+	}
+	return us.stages[from:]
+}
+
+// bound returns the stages of a shared pool that are not paused, and whether
+// there are any stages at all.
+func (us *units) bound(s *controller.Snapshot, p *controller.PoolStats) (awake []*controller.StageStats, bound bool) {
+	from := len(us.stages)
+	for i := range s.Stages {
+		if st := &s.Stages[i]; !p.Own && !own(st) && st.Pool == p.Name {
+			bound = true
+			us.alone(st)
+		}
+	}
+	return us.stages[from:], bound
+}

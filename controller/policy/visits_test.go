@@ -1,0 +1,249 @@
+package policy_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+// visitors are the policies that share workers, by name, and then some with parameters.
+func visitors() []controller.Policy {
+	return []controller.Policy{
+		policy.Cohort{},
+		policy.Cohort{Preset: policy.Cruz},
+		policy.Cohort{Preset: policy.Gordon},
+		policy.Color{},
+		policy.DBR{},
+		policy.DBR{Preset: policy.Cruz},
+		policy.DBR{Preset: policy.Gordon},
+		policy.LRB{},
+		policy.LRB{Preset: policy.Cruz},
+		policy.MG1{},
+		policy.SRPT{},
+		policy.SRPT{Form: policy.Polled},
+		policy.SRPT{Form: policy.Polled, Preset: policy.Cruz},
+		policy.SRPT{Preset: policy.Cruz},
+	}
+}
+
+func forEveryVisitor(t *testing.T, check func(t *testing.T, law controller.Policy)) {
+	t.Helper()
+	for _, law := range visitors() {
+		t.Run(law.Name(), func(t *testing.T) { check(t, law) })
+	}
+}
+
+// claims tells whether a policy says that it turns a knob.
+func claims(law controller.Policy, knob controller.Knob) bool {
+	c, ok := law.(controller.Claimer)
+	return ok && slices.Contains(c.Claims(), knob)
+}
+
+func TestEveryPolicyOfVisitsIsAmongTheVisitors(t *testing.T) {
+	var found, have []string
+	for _, name := range policy.Names() {
+		law, err := policy.ByName(name)
+		require.NoError(t, err)
+		if claims(law, controller.KnobVisit) {
+			found = append(found, name)
+		}
+	}
+	for _, law := range visitors() {
+		have = append(have, law.Name())
+	}
+	require.Equal(t, found, have)
+}
+
+// anyLine is a pipeline with groups, loops, and stages that wait or rest.
+func anyLine(t *rapid.T) []controller.StageStats {
+	stages := line(rapid.IntRange(0, 7).Draw(t, "stages"))
+	for i := range stages {
+		stages[i].Rank = rapid.IntRange(0, 4).Draw(t, "rank")
+		stages[i].Cyclic = rapid.Bool().Draw(t, "cyclic")
+		stages[i].Blocking = rapid.IntRange(0, 4).Draw(t, "blocking") == 0
+		stages[i].Paused = rapid.IntRange(0, 4).Draw(t, "paused") == 0
+		stages[i].Pool = rapid.SampledFrom([]string{"", "", "disk", "shared"}).Draw(t, "group")
+		stages[i].QueueCap = rapid.IntRange(-1, 100).Draw(t, "capacity")
+		stages[i].Instances = rapid.IntRange(0, 5).Draw(t, "instances")
+	}
+	return stages
+}
+
+// anyDay lets anything happen once.
+func (h *house) anyDay(t *rapid.T) {
+	h.At += time.Duration(rapid.IntRange(0, 20_000).Draw(t, "ms")) * time.Millisecond
+	for i := range h.Stages {
+		accepted := rapid.IntRange(0, 50).Draw(t, "accepted")
+		h.handled(i+1, accepted, rapid.IntRange(0, 50).Draw(t, "handled"), time.Duration(rapid.IntRange(0, 1_000_000).Draw(t, "each")))
+		h.Stages[i].QueueLen = rapid.IntRange(0, 100).Draw(t, "queue")
+		if rapid.IntRange(0, 9).Draw(t, "wakes or rests") == 0 {
+			h.Stages[i].Paused = !h.Stages[i].Paused
+		}
+	}
+}
+
+var anyEvent = rapid.Custom(func(t *rapid.T) controller.Event {
+	return controller.Event{
+		Kind: rapid.SampledFrom([]controller.EventKind{
+			controller.EventTick, controller.EventTick, controller.EventRoundEnd, controller.EventRoundEnd,
+			controller.EventStarved, controller.EventTopology, controller.EventStart, controller.EventWorkerDied,
+		}).Draw(t, "event"),
+		Stage: controller.StageID(rapid.IntRange(-2, 7).Draw(t, "where")),
+		Pool:  rapid.SampledFrom([]string{"shared", "shared 2", "disk", ""}).Draw(t, "pool"),
+	}
+})
+
+// Whatever happened: who shares workers is in their plan, or in their queue, and has a bound that lets it be
+// served; and what may go round for ever has one.
+func (h *house) starvesNobody(t *rapid.T) {
+	for i := range h.Pools {
+		p := &h.Pools[i]
+		if p.Own || len(p.Stages) == 0 {
+			continue
+		}
+		require.Positive(t, p.Workers, p.Name)
+		for _, id := range p.Stages {
+			st := &h.Stages[id]
+			if st.Paused {
+				continue
+			}
+			if p.Dispatch == controller.Polled {
+				require.Contains(t, p.Plan.Order, id, p.Name)
+			}
+			if p.Plan.Gating == controller.Bounded {
+				require.Positive(t, p.Plan.BoundOf(id))
+			} else {
+				require.False(t, st.Cyclic, "a loop has a bound")
+			}
+		}
+	}
+}
+
+func TestNoPolicyOfVisitsStarvesAStage(t *testing.T) {
+	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
+		rapid.Check(t, func(t *rapid.T) {
+			h := newHouse(law, anyLine(t)...)
+			for range rapid.IntRange(1, 12).Draw(t, "days") {
+				h.anyDay(t)
+				h.tell(anyEvent.Draw(t, "event"))
+				h.ask(controller.EventTopology) // who rests or wakes up is told
+				h.sound(t)
+				h.starvesNobody(t)
+			}
+		})
+	})
+}
+
+func TestEveryPolicyOfVisitsTakesAnySnapshot(t *testing.T) {
+	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
+		rapid.Check(t, func(t *rapid.T) {
+			c := law.New()
+			var d controller.Decisions
+			for range rapid.IntRange(1, 10).Draw(t, "events") {
+				s := &controller.Snapshot{At: time.Duration(rapid.Int64().Draw(t, "at")), CPUs: rapid.Int().Draw(t, "cpus")}
+				for i := range rapid.IntRange(0, 5).Draw(t, "stages") {
+					s.Stages = append(s.Stages, anyMember(t, i))
+				}
+				for range rapid.IntRange(0, 3).Draw(t, "pools") {
+					s.Pools = append(s.Pools, controller.PoolStats{
+						Name: rapid.SampledFrom([]string{"", "a", "shared", "disk"}).Draw(t, "pool"),
+						Own:  rapid.Bool().Draw(t, "own"), Group: rapid.Bool().Draw(t, "group"),
+						Workers: rapid.Int().Draw(t, "workers"), MaxWorkers: rapid.Int().Draw(t, "most"),
+					})
+				}
+				require.NoError(t, controller.Ask(c, anyEvent.Draw(t, "event"), s, &d))
+				_, faults := controller.Settle(law.Name(), s, &d)
+				require.Empty(t, faults)
+			}
+		})
+	})
+}
+
+// anyMember is a stage with any numbers.
+func anyMember(t *rapid.T, i int) controller.StageStats {
+	st := anyStats(t, i)
+	st.Pool = rapid.SampledFrom([]string{"", "a", "shared", "disk", "nobody's"}).Draw(t, "bound to")
+	st.Rank, st.Cyclic = rapid.Int().Draw(t, "rank"), rapid.Bool().Draw(t, "cyclic")
+	st.Blocking, st.Paused = rapid.Bool().Draw(t, "blocking"), rapid.Bool().Draw(t, "paused")
+	for range rapid.IntRange(0, 3).Draw(t, "ways") {
+		st.Next = append(st.Next, controller.StageID(rapid.IntRange(-2, 6).Draw(t, "next")))
+	}
+	st.Total = st.Window
+	st.Total.Busy = time.Duration(rapid.Int64().Draw(t, "busy for"))
+	st.Instances = rapid.Int().Draw(t, "instances")
+	return st
+}
+
+func TestEveryPolicyOfVisitsIsDeterministicAndSharesNothing(t *testing.T) {
+	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
+		rapid.Check(t, func(t *rapid.T) {
+			stages := anyLine(t)
+			once, again := newHouse(law, slices.Clone(stages)...), newHouse(law, slices.Clone(stages)...)
+			for range rapid.IntRange(1, 12).Draw(t, "days") {
+				once.anyDay(t)
+				again.At = once.At
+				for i := range once.Stages {
+					pool, priority := again.Stages[i].Pool, again.Stages[i].Priority
+					again.Stages[i] = once.Stages[i]
+					again.Stages[i].Pool, again.Stages[i].Priority = pool, priority
+				}
+				ev := anyEvent.Draw(t, "event")
+				once.tell(ev)
+				again.tell(ev)
+				require.Equal(t, once.journal, again.journal)
+			}
+		})
+	})
+}
+
+func TestEveryPolicyOfVisitsLooksWithoutAllocating(t *testing.T) {
+	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
+		stages := append(loop(line(6), 2, 3), controller.StageStats{Pool: "disk"}, controller.StageStats{Pool: "disk"})
+		h := newHouse(law, stages...)
+		later := func() {
+			h.At += 10 * time.Second
+			for i := range h.Stages {
+				h.handled(i+1, 100, 100, time.Duration(i+1)*time.Millisecond)
+			}
+		}
+		for range 60 { // until all that is mixed with what was is warm
+			later()
+			h.round(0, policy.SharedPool)
+			h.round(0, "disk")
+		}
+		h.journal = nil
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			later()
+			for _, ev := range []controller.Event{
+				{Kind: controller.EventTick}, {Kind: controller.EventRoundEnd, Pool: policy.SharedPool}, {Kind: controller.EventRoundEnd, Pool: "disk"},
+			} {
+				_ = controller.Ask(h.c, ev, &h.Snapshot, &h.d)
+			}
+		}))
+		h.ask(controller.EventTick)
+		h.sound(t)
+		require.Empty(t, h.journal)
+	})
+}
+
+// A worker that died is being started afresh: nobody wants more for it, or fewer.
+func TestT14_CrashesChangeNothingThatAPolicyWants(t *testing.T) {
+	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
+		h := newHouse(law, line(3)...)
+		h.journal = nil
+		for range 10 {
+			h.Stages[1].Total.Crashes++
+			h.tell(controller.Event{Kind: controller.EventWorkerDied, Stage: controller.NoStage, Pool: policy.SharedPool})
+			h.tick(time.Second)
+		}
+		h.sound(t)
+		require.Empty(t, h.journal)
+		require.Equal(t, 2, h.Pool(policy.SharedPool).Workers)
+	})
+}

@@ -1,0 +1,177 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// VisitPlan is the order in which each worker of a polled pool goes from stage to
+// stage, and when it leaves one. A plan is not changed once it was given to
+// [Decisions.Visit]. The zero plan visits the stages of the pool in the order of the
+// pipeline, one visit each, and stays at each until its queue is empty.
+//
+// In a pool that shares one queue only the bounds count: how many commands a worker
+// takes before it looks at the queue again.
+//
+// A visit is *successful* if something was handled.
+type VisitPlan struct {
+	// Order names the stages in the order of visits; a stage may be named more
+	// than once. Stages of the pool that it leaves out are visited once at its end,
+	// so that no plan can starve one; stages of other pools are skipped.
+	Order []StageID
+	// Gating says when a visit ends.
+	Gating Gating
+	// Bound is the most commands of one visit, if Gating is Bounded; Bounds has
+	// what differs for single stages. Less than 1 is 1.
+	Bound  int
+	Bounds map[StageID]int
+	// Quantum is the longest time of one visit, if Gating is TimeBounded.
+	Quantum time.Duration
+	// Restart sends a worker after a successful visit to the place RestartAt of
+	// Order; without it the worker goes on to the next place.
+	Restart   bool
+	RestartAt int
+	// Advance makes an exception to Restart: a visit that ended because of its
+	// bound is followed by the next place. So a stage with work without end does not
+	// keep the workers to itself and what is before it.
+	Advance bool
+	// Now has workers turn to this plan at their next visit; without it they first
+	// finish their round.
+	Now bool
+}
+
+// Gating says when a visit ends; the names are those of Harizopoulos and Ailamaki
+// (CMU-CS-02-113, 2002) where they have one.
+type Gating uint8
+
+// The four ways.
+const (
+	// Exhaustive visits end when the queue is empty, new arrivals included
+	// (non-gated).
+	Exhaustive Gating = iota
+	// Gated visits end when what was queued at their beginning is done (D-gated).
+	Gated
+	// Bounded visits end at the latest after so many commands (cutoff).
+	Bounded
+	// TimeBounded visits end with the batch in which their time is over.
+	TimeBounded
+)
+
+var gatings = [...]string{"exhaustive", "gated", "bounded", "time-bounded"}
+
+// String returns the way in a word.
+func (g Gating) String() string {
+	if int(g) >= len(gatings) {
+		return "unknown"
+	}
+	return gatings[g]
+}
+
+// BoundOf is the most commands of one visit to a stage, 0 if the plan sets none.
+func (p *VisitPlan) BoundOf(s StageID) int {
+	if p == nil || p.Gating != Bounded {
+		return 0
+	}
+	if n, ok := p.Bounds[s]; ok {
+		return max(n, 1)
+	}
+	return max(p.Bound, 1)
+}
+
+// Equal reports whether two plans say the same. No plan is equal to no other.
+func (p *VisitPlan) Equal(q *VisitPlan) bool {
+	if p == nil || q == nil {
+		return p == q
+	}
+	return slices.Equal(p.Order, q.Order) && p.Gating == q.Gating && p.Bound == q.Bound && p.Quantum == q.Quantum &&
+		sameBounds(p.Bounds, q.Bounds) && p.Restart == q.Restart && p.RestartAt == q.RestartAt &&
+		p.Advance == q.Advance && p.Now == q.Now
+}
+
+func sameBounds(a, b map[StageID]int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for s, n := range a {
+		if m, ok := b[s]; !ok || m != n {
+			return false
+		}
+	}
+	return true
+}
+
+// String is the plan in a line: "1 2 3 2, bounded 8, 4 at 3, restart at 1". Stages are
+// numbered from one, as people do, and so are the places of the order.
+func (p *VisitPlan) String() string {
+	if p == nil {
+		return "no plan"
+	}
+	var b strings.Builder
+	for i, s := range p.Order {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprint(&b, int(s)+1)
+	}
+	if len(p.Order) == 0 {
+		b.WriteString("in order")
+	}
+	fmt.Fprintf(&b, ", %v", p.Gating)
+	switch p.Gating {
+	case Bounded:
+		fmt.Fprintf(&b, " %d", max(p.Bound, 1))
+		for _, s := range slices.Sorted(maps.Keys(p.Bounds)) {
+			fmt.Fprintf(&b, ", %d at %d", p.BoundOf(s), int(s)+1)
+		}
+	case TimeBounded:
+		fmt.Fprintf(&b, " %v", p.Quantum)
+	default:
+	}
+	if p.Restart {
+		fmt.Fprintf(&b, ", restart at %d", p.RestartAt+1)
+		if p.Advance {
+			b.WriteString(" unless bounded")
+		}
+	}
+	if p.Now {
+		b.WriteString(", now")
+	}
+	return b.String()
+}
+
+// Walk is one worker's way through a visit plan: which place comes next. It is
+// what the engine walks by, and a simulator or a test can. The zero Walk is at the
+// first place. A Walk is not safe for concurrent use.
+type Walk struct {
+	at int
+}
+
+// At is the present place in an order of n places; n must be more than zero.
+func (w *Walk) At(n int) int {
+	if w.at >= n {
+		w.at = 0
+	}
+	return w.at
+}
+
+// Leave goes on from the present place, in an order of n places. Handled is how many
+// commands the visit handled, bounded whether it ended because of its bound. It
+// reports whether the walk went past the end: a round is over, and if there is a
+// newer plan, the next place is that plan's first.
+func (w *Walk) Leave(p *VisitPlan, n, handled int, bounded bool) (round bool) {
+	if p != nil && p.Restart && handled > 0 && (!bounded || !p.Advance) {
+		w.at = max(0, min(p.RestartAt, n-1))
+		return false
+	}
+	if w.at++; w.at < n {
+		return false
+	}
+	w.at = 0
+	return true
+}
+
+// Restart goes back to the first place, as for a new plan.
+func (w *Walk) Restart() { w.at = 0 }

@@ -1,0 +1,230 @@
+package controller_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+func TestAVisitPlanReadsAsALine(t *testing.T) {
+	order := []controller.StageID{0, 1, 2, 1}
+	tests := map[string]*controller.VisitPlan{
+		"no plan":                     nil,
+		"in order, exhaustive":        {},
+		"1 2 3 2, gated":              {Order: order, Gating: controller.Gated},
+		"1 2 3 2, bounded 8":          {Order: order, Gating: controller.Bounded, Bound: 8},
+		"1 2 3 2, bounded 1":          {Order: order, Gating: controller.Bounded, Bound: -8},
+		"in order, bounded 8, 3 at 2": {Gating: controller.Bounded, Bound: 8, Bounds: map[controller.StageID]int{1: 3}},
+		"in order, bounded 1, 1 at 1, 5 at 4": {
+			Gating: controller.Bounded, Bounds: map[controller.StageID]int{3: 5, 0: -1},
+		},
+		"in order, time-bounded 100µs":                     {Gating: controller.TimeBounded, Quantum: 100 * time.Microsecond, Bound: 9},
+		"in order, unknown":                                {Gating: 9},
+		"in order, exhaustive, restart at 1":               {Restart: true},
+		"in order, bounded 1, restart at 2 unless bounded": {Gating: controller.Bounded, Restart: true, RestartAt: 1, Advance: true},
+		"in order, exhaustive, now":                        {Now: true, Advance: true, RestartAt: 3},
+	}
+	for want, p := range tests {
+		require.Equal(t, want, p.String())
+	}
+}
+
+func TestTheBoundOfAVisit(t *testing.T) {
+	bounds := map[controller.StageID]int{1: 3, 2: 0, 3: -9}
+	tests := map[string]struct {
+		plan  *controller.VisitPlan
+		stage controller.StageID
+		want  int
+	}{
+		"no plan":                   {nil, 0, 0},
+		"not bounded":               {&controller.VisitPlan{Bound: 8, Bounds: bounds}, 1, 0},
+		"time is another bound":     {&controller.VisitPlan{Gating: controller.TimeBounded, Bound: 8}, 1, 0},
+		"of all":                    {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 0, 8},
+		"of the stage":              {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 1, 3},
+		"none is one":               {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 2, 1},
+		"less than none is one":     {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 3, 1},
+		"nothing said is one":       {&controller.VisitPlan{Gating: controller.Bounded}, 3, 1},
+		"a stage that there is not": {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8}, -77, 8},
+		"as many as there are":      {&controller.VisitPlan{Gating: controller.Bounded, Bound: math.MaxInt}, 0, math.MaxInt},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tt.want, tt.plan.BoundOf(tt.stage)) })
+	}
+}
+
+func TestPlansThatSayTheSameAreEqual(t *testing.T) {
+	plan := func(change func(p *controller.VisitPlan)) *controller.VisitPlan {
+		p := &controller.VisitPlan{
+			Order: []controller.StageID{0, 1}, Gating: controller.Bounded, Bound: 8,
+			Bounds: map[controller.StageID]int{1: 3}, Quantum: 1, Restart: true, RestartAt: 1, Advance: true, Now: true,
+		}
+		change(p)
+		return p
+	}
+	same := plan(func(*controller.VisitPlan) {})
+	require.True(t, same.Equal(plan(func(*controller.VisitPlan) {})))
+	require.True(t, (&controller.VisitPlan{}).Equal(&controller.VisitPlan{Order: []controller.StageID{}, Bounds: map[controller.StageID]int{}}))
+	for what, change := range map[string]func(p *controller.VisitPlan){
+		"order":           func(p *controller.VisitPlan) { p.Order[1] = 2 },
+		"length":          func(p *controller.VisitPlan) { p.Order = p.Order[:1] },
+		"gating":          func(p *controller.VisitPlan) { p.Gating = controller.Gated },
+		"bound":           func(p *controller.VisitPlan) { p.Bound++ },
+		"a stage's bound": func(p *controller.VisitPlan) { p.Bounds[1]++ },
+		"whose bound":     func(p *controller.VisitPlan) { p.Bounds = map[controller.StageID]int{2: 3} },
+		"a bound of zero": func(p *controller.VisitPlan) { p.Bounds = map[controller.StageID]int{2: 0} },
+		"one bound more":  func(p *controller.VisitPlan) { p.Bounds[0] = 3 },
+		"quantum":         func(p *controller.VisitPlan) { p.Quantum++ },
+		"restart":         func(p *controller.VisitPlan) { p.Restart = false },
+		"restart at":      func(p *controller.VisitPlan) { p.RestartAt++ },
+		"advance":         func(p *controller.VisitPlan) { p.Advance = false },
+		"now":             func(p *controller.VisitPlan) { p.Now = false },
+	} {
+		require.False(t, same.Equal(plan(change)), what)
+		require.False(t, plan(change).Equal(same), what)
+	}
+	var none *controller.VisitPlan
+	require.True(t, none.Equal(nil))
+	require.False(t, none.Equal(&controller.VisitPlan{}))
+	require.False(t, (&controller.VisitPlan{}).Equal(nil))
+}
+
+// left is how a visit ended.
+type left struct {
+	handled int
+	bounded bool
+}
+
+func TestAWalkGoesAsThePlanSays(t *testing.T) {
+	var (
+		nothing = left{0, false}
+		some    = left{3, false}
+		bound   = left{8, true}
+	)
+	tests := map[string]struct {
+		plan   *controller.VisitPlan
+		visits []left
+		want   []int // places
+		rounds int
+	}{
+		"no plan":                    {nil, []left{some, nothing, bound, some}, []int{0, 1, 2, 0, 1}, 1},
+		"without a restart":          {&controller.VisitPlan{}, []left{some, nothing, bound, some}, []int{0, 1, 2, 0, 1}, 1},
+		"with one":                   {&controller.VisitPlan{Restart: true}, []left{nothing, some, nothing, nothing, some}, []int{0, 1, 0, 1, 2, 0}, 0},
+		"with one, after a bound":    {&controller.VisitPlan{Restart: true}, []left{nothing, bound, nothing}, []int{0, 1, 0, 1}, 0},
+		"but to advance":             {&controller.VisitPlan{Restart: true, Advance: true}, []left{nothing, bound, some, bound, bound, bound}, []int{0, 1, 2, 0, 1, 2, 0}, 1},
+		"in the middle":              {&controller.VisitPlan{Restart: true, RestartAt: 1}, []left{nothing, nothing, some, nothing, nothing}, []int{0, 1, 2, 1, 2, 0}, 1},
+		"beyond the end":             {&controller.VisitPlan{Restart: true, RestartAt: 9}, []left{some, nothing}, []int{0, 2, 0}, 1},
+		"before the beginning":       {&controller.VisitPlan{Restart: true, RestartAt: -9}, []left{nothing, some}, []int{0, 1, 0}, 0},
+		"to advance without restart": {&controller.VisitPlan{Advance: true}, []left{bound, some}, []int{0, 1, 2}, 0},
+		"nothing to do":              {&controller.VisitPlan{Restart: true}, []left{nothing, nothing, nothing, nothing, nothing, nothing}, []int{0, 1, 2, 0, 1, 2, 0}, 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var w controller.Walk
+			places, rounds := []int{w.At(3)}, 0
+			for _, v := range tt.visits {
+				if w.Leave(tt.plan, 3, v.handled, v.bounded) {
+					rounds++
+				}
+				places = append(places, w.At(3))
+			}
+			require.Equal(t, tt.want, places)
+			require.Equal(t, tt.rounds, rounds)
+		})
+	}
+}
+
+func TestAWalkBeginsAnewWithANewPlan(t *testing.T) {
+	var w controller.Walk
+	w.Leave(nil, 3, 0, false)
+	w.Leave(nil, 3, 0, false)
+	require.Equal(t, 2, w.At(3))
+	require.Equal(t, 0, w.At(2), "an order that has become shorter")
+	w.Leave(nil, 3, 0, false)
+	w.Restart()
+	require.Equal(t, 0, w.At(3))
+}
+
+// Whatever the plan: a worker that finds nothing looks everywhere within one round.
+func TestWithoutSuccessAWalkPassesEveryPlaceInOneRound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		plan, n := anyPlan().Draw(t, "plan"), rapid.IntRange(1, 9).Draw(t, "places")
+		var w controller.Walk
+		wander(t, &w, plan, n)
+		for !w.Leave(plan, n, 0, false) {
+			w.At(n) // to the end of the round
+		}
+		for place := range n {
+			require.Equal(t, place, w.At(n))
+			require.Equal(t, place == n-1, w.Leave(plan, n, 0, false))
+		}
+	})
+}
+
+// wander goes anywhere.
+func wander(t *rapid.T, w *controller.Walk, plan *controller.VisitPlan, n int) {
+	for range rapid.IntRange(0, 20).Draw(t, "visits before") {
+		w.Leave(plan, n, rapid.IntRange(0, 9).Draw(t, "handled"), rapid.Bool().Draw(t, "bounded"))
+		at := w.At(n)
+		require.GreaterOrEqual(t, at, 0)
+		require.Less(t, at, n)
+	}
+}
+
+// Some places have work without end, so that each visit ends at its bound; at the others there is
+// none. However the walk restarts, each place has its turn in each round.
+func TestNoPlaceStarvesBehindBoundedOnes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		busy := rapid.SliceOfN(rapid.Bool(), 1, 9).Draw(t, "busy")
+		plan := &controller.VisitPlan{
+			Gating: controller.Bounded, Restart: true, Advance: true, RestartAt: anyInt().Draw(t, "restart at"),
+		}
+		var w controller.Walk
+		wander(t, &w, plan, len(busy))
+		visited := make([]int, len(busy))
+		for range 3 * len(busy) {
+			at := w.At(len(busy))
+			visited[at]++
+			w.Leave(plan, len(busy), map[bool]int{true: 8}[busy[at]], busy[at])
+		}
+		require.Equal(t, slices.Repeat([]int{3}, len(busy)), visited)
+	})
+}
+
+// Without Advance the first place with work without end keeps all the workers: the
+// option is there for a reason.
+func TestWithoutAdvanceABusyPlaceStarvesThoseBehindIt(t *testing.T) {
+	var w controller.Walk
+	plan := &controller.VisitPlan{Gating: controller.Bounded, Restart: true}
+	for range 100 {
+		require.Zero(t, w.At(3))
+		w.Leave(plan, 3, 8, true)
+	}
+}
+
+func TestAWalkThroughNoPlacesStaysAtTheFirst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var w controller.Walk
+		plan := anyPlan().Draw(t, "plan")
+		for range 5 {
+			w.Leave(plan, rapid.IntRange(-2, 3).Draw(t, "places"), rapid.IntRange(-1, 2).Draw(t, "handled"), rapid.Bool().Draw(t, "bounded"))
+			require.GreaterOrEqual(t, w.At(3), 0)
+			require.Zero(t, w.At(0))
+		}
+	})
+}
+
+func TestAnyPlanCanBeReadAndCompared(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, q := anyPlan().Draw(t, "p"), anyPlan().Draw(t, "q")
+		require.True(t, p.Equal(p)) //nolint:gocritic // that is the question
+		require.Equal(t, p.Equal(q), q.Equal(p))
+		require.NotEmpty(t, p.String())
+		require.GreaterOrEqual(t, p.BoundOf(controller.StageID(anyInt().Draw(t, "stage"))), 0)
+	})
+}

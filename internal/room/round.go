@@ -1,0 +1,365 @@
+package room
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// Turn books what a worker of the crew did, and moves the next commands to its hand:
+// of the room where it is, if the visit goes on, or else of the next. All that came
+// of the last ones has been handed over. It returns the room and how many: 0 if there
+// is nothing to do anywhere, and then, with park, the worker is parked until it is
+// woken; -1 if the worker is to leave.
+func (c *Crew) Turn(s *Seat, t *Tally, park bool) (*Room, int) {
+	gone := c.report(s)
+	if r := s.at; r != nil {
+		if n := c.stay(r, s, t, gone); n > 0 {
+			return r, n
+		}
+	}
+	if gone {
+		return nil, -1
+	}
+	for {
+		r, era := c.next(s)
+		if r != nil {
+			if n := c.enter(r, era, s); n > 0 {
+				return r, n
+			}
+			continue
+		}
+		if !park || c.rest(s) {
+			return nil, 0
+		}
+	}
+}
+
+// report notes that a worker is here, and reports whether it is to leave.
+func (c *Crew) report(s *Seat) bool {
+	c.mu.Lock()
+	c.come(s)
+	gone := c.dismissed(s)
+	var next *Seat
+	if gone && c.pending() {
+		next = c.callIdle()
+	}
+	c.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
+	return gone
+}
+
+// rest parks a worker, unless a token has come since it looked.
+func (c *Crew) rest(s *Seat) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending() {
+		return false
+	}
+	c.park(s)
+	s.empty = 0
+	return true
+}
+
+// next finds the room to visit next, nil if there is none.
+func (c *Crew) next(s *Seat) (*Room, uint64) {
+	if c.polled() {
+		return c.walkOn(s), 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.ready) == 0 {
+		return nil, 0
+	}
+	t := heap.Pop(&c.ready).(token)
+	return t.room, t.era
+}
+
+// walkOn goes on through the plan until it comes to a room with work. After one
+// round in vain, with no token in sight, it gives up.
+func (c *Crew) walkOn(s *Seat) *Room {
+	if s.route == nil {
+		s.route = c.route.Load()
+	}
+	for {
+		n := len(s.route.order)
+		if n == 0 {
+			s.route = c.route.Load()
+			return nil
+		}
+		r := s.route.order[s.walk.At(n)]
+		if r.tokens.Load() > 0 {
+			return r
+		}
+		if s.empty >= n && c.noted.Load() == 0 {
+			return nil
+		}
+		r.empties.Add(1)
+		c.leave(s, 0, false)
+	}
+}
+
+// leave ends a visit of a worker that polls.
+func (c *Crew) leave(s *Seat, handled int, bounded bool) {
+	c.count(handled == 0)
+	s.empty++
+	if handled > 0 {
+		s.empty = 0
+	}
+	rt := s.route
+	round := s.walk.Leave(rt.plan, len(rt.order), handled, bounded)
+	fresh := c.route.Load()
+	switch {
+	case round:
+		c.rounds.Add(1)
+		s.route = fresh
+		if !rt.ended.Swap(true) && c.host.RoundEnd != nil {
+			c.host.RoundEnd(c)
+		}
+	case fresh != rt && (fresh.plan == rt.plan || fresh.plan != nil && fresh.plan.Now):
+		s.route = fresh // the same plan for other members, or one for now
+		s.walk.Restart()
+	}
+}
+
+// count counts a visit.
+func (c *Crew) count(empty bool) {
+	if empty {
+		c.empties.Add(1)
+	}
+	n := c.visits.Add(1)
+	if every := uint64(c.tell.Load()); every > 0 && n%every == 0 && c.host.Visited != nil {
+		c.host.Visited(c)
+	}
+}
+
+// enter begins a visit. It returns how many commands the worker got.
+func (c *Crew) enter(r *Room, era uint64, s *Seat) int {
+	hindered := r.hindered()
+	polled := c.polled()
+	r.mu.Lock()
+	n := 0
+	if fits := r.claimToken(c, era, polled); fits && !hindered {
+		r.c.visits++
+		r.c.visited = r.Host().Now()
+		s.handled, s.queued, s.began = 0, r.queue.Len(), r.c.visited
+		n = r.take(s, c.left(r, s))
+	}
+	if n > 0 {
+		s.at = r
+		s.handled = n
+	}
+	c.goOn(r)
+	if polled && n == 0 {
+		r.empties.Add(1)
+		c.leave(s, 0, false)
+	}
+	return n
+}
+
+// claimToken takes the token with which a worker comes, or, if it polls, the one
+// that it finds. It reports false if the room is no longer the crew's, or the token
+// was taken back.
+func (r *Room) claimToken(c *Crew, era uint64, polled bool) bool {
+	switch {
+	case r.crew != c:
+		return false
+	case polled:
+		if r.noted {
+			r.unnote()
+			r.tokens.Add(-1)
+		}
+		return true
+	case r.era != era:
+		return false
+	default:
+		r.tokens.Add(-1)
+		return true
+	}
+}
+
+// goOn lets go of a room's lock, and has others come for what is left and what has
+// become possible.
+func (c *Crew) goOn(r *Room) {
+	next := r.rouse()
+	woken, rooms := r.release(), r.relieve()
+	r.settled()
+	r.mu.Unlock()
+	if next != nil { // the room has been given back to its own workers
+		next.Wake()
+	}
+	wakeAll(woken)
+	unstall(rooms)
+}
+
+// stay goes on with a visit or ends it, surely so if the worker is gone. It returns how
+// many commands the worker got.
+func (c *Crew) stay(r *Room, s *Seat, t *Tally, gone bool) int {
+	polled := c.polled() && s.route != nil
+	hindered := polled && r.hindered()
+	r.mu.Lock()
+	r.book(s, t)
+	r.yield(s)
+	r.c.visited = r.Host().Now()
+	n, bounded := 0, false
+	if polled && r.crew == c && !hindered && !gone {
+		most := c.left(r, s)
+		if bounded = most < 0; !bounded {
+			n = r.take(s, most)
+		}
+		bounded = bounded && r.queue.Len() > 0
+	}
+	if n > 0 {
+		s.handled += n
+	} else {
+		s.at = nil
+		r.shelve(s)
+	}
+	c.goOn(r)
+	switch {
+	case n > 0:
+	case polled:
+		c.leave(s, s.handled, bounded)
+	default:
+		c.count(false)
+	}
+	return n
+}
+
+// left is how many commands a worker may still take in its visit: 0 for any number,
+// -1 for none.
+func (c *Crew) left(r *Room, s *Seat) int {
+	rt := s.route
+	if rt == nil || !c.polled() {
+		rt = c.route.Load()
+	}
+	if rt.plan == nil {
+		return 0
+	}
+	left := 0
+	switch rt.plan.Gating {
+	case controller.Gated:
+		left = s.queued - s.handled
+	case controller.Bounded:
+		left = rt.plan.BoundOf(controller.StageID(r.Place)) - s.handled
+	case controller.TimeBounded:
+		if s.handled == 0 || time.Duration(r.c.visited-s.began) < rt.plan.Quantum {
+			return 0
+		}
+	default:
+		return 0
+	}
+	if left <= 0 {
+		return -1
+	}
+	return left
+}
+
+// Ahead tells the room where a way ahead leads. Ways back are not told: nobody waits
+// along them.
+func (r *Room) Ahead(to *Room) {
+	for {
+		old := r.ahead.Load()
+		var known []*Room
+		if old != nil {
+			known = *old
+		}
+		if to == r || slices.Contains(known, to) {
+			return
+		}
+		grown := append(slices.Clip(known), to)
+		if r.ahead.CompareAndSwap(old, &grown) {
+			return
+		}
+	}
+}
+
+// hindered reports whether a room ahead is full, so that no crew is to take from
+// this one. If so, that room will say when it is not.
+func (r *Room) hindered() bool {
+	rooms := r.ahead.Load()
+	if rooms == nil {
+		return false
+	}
+	for _, x := range *rooms {
+		if x.full() && r.waitFor(x) {
+			return true
+		}
+	}
+	return false
+}
+
+// full reports whether the queue alone fills the room, and is waited for. Seats that
+// are promised do not count: nobody would tell when they come free.
+func (r *Room) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.filled()
+}
+
+func (r *Room) filled() bool {
+	return r.cfg.Overflow == Wait && r.queue.Len() >= r.knobs.Capacity && !r.halted
+}
+
+// waitFor stalls the room until there is room in x. It reports false if there is
+// already.
+func (r *Room) waitFor(x *Room) bool {
+	r.mu.Lock()
+	r.stalled = true // before x is asked, so that x cannot answer too early
+	r.mu.Unlock()
+	x.mu.Lock()
+	waits := x.filled()
+	if waits && !slices.Contains(x.behind, r) {
+		x.behind = append(x.behind, r)
+	}
+	x.mu.Unlock()
+	if !waits {
+		unstall([]*Room{r})
+	}
+	return waits
+}
+
+// relieve returns the rooms behind that wait for room here, if half of it is free.
+func (r *Room) relieve() []*Room {
+	if r.queue.Len() > r.knobs.Capacity/2 {
+		return nil
+	}
+	r.brim = false
+	rooms := r.behind
+	r.behind = nil
+	return rooms
+}
+
+// unstall has workers come to rooms that were stalled.
+func unstall(rooms []*Room) {
+	for _, r := range rooms {
+		r.mu.Lock()
+		r.stalled = false
+		next := r.rouse()
+		r.mu.Unlock()
+		if next != nil {
+			next.Wake()
+		}
+	}
+}
+
+// Rest keeps the workers of crews away for a while: the room's handlers crash, and
+// the workers have other rooms to go to.
+func (r *Room) Rest(pause time.Duration) {
+	r.mu.Lock()
+	r.resting = true
+	r.mu.Unlock()
+	time.AfterFunc(pause, func() {
+		r.mu.Lock()
+		r.resting = false
+		next := r.rouse()
+		r.mu.Unlock()
+		if next != nil {
+			next.Wake()
+		}
+	})
+}

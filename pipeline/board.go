@@ -1,0 +1,194 @@
+package pipeline
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage"
+)
+
+// board is how all knobs are to be turned. Policies change it, and what is running is
+// then made to follow; so a policy that takes over can begin with the pipeline's own
+// settings, and only what is different in the end is touched.
+type board struct {
+	entry  controller.Admission
+	stages map[string]*stageState
+	pools  map[string]*poolState // the shared ones
+	order  []string              // of pools, as they were made
+}
+
+// stageState is how the knobs of a stage are turned, and those of its own pool.
+type stageState struct {
+	core       *stage.Core
+	pool       string // whose workers visit it; its own name for its own
+	workers    int    // of its own, if they do
+	knobs      room.Knobs
+	discipline string
+	admission  controller.Admission
+	paused     bool // by the user, not by a policy
+}
+
+// poolState is how the knobs of a shared pool are turned.
+type poolState struct {
+	name         string
+	group        bool // the pipeline declares it
+	fewest, most int
+	workers      int
+	dispatch     controller.Dispatch
+	plan         *controller.VisitPlan
+	pool         *stage.Pool           // nil until it is needed
+	followed     *controller.VisitPlan // what its workers were told
+}
+
+// newBoard is how the pipeline itself has the knobs.
+func newBoard(stages []*stage.Core, groups []grouping) *board {
+	s := &board{stages: map[string]*stageState{}, pools: map[string]*poolState{}}
+	for _, c := range stages {
+		s.add(c)
+	}
+	for _, g := range groups {
+		s.addPool(&poolState{name: g.name, group: true, fewest: g.fewest, most: g.most, workers: g.fewest})
+		for _, c := range g.stages {
+			s.stages[c.Name()].pool = g.name
+		}
+	}
+	return s
+}
+
+// add takes a stage in, as its options have it.
+func (s *board) add(c *stage.Core) {
+	fewest, _ := c.Bounds()
+	s.stages[c.Name()] = &stageState{
+		core: c, pool: c.Name(), workers: fewest, knobs: c.Preset(), discipline: c.Discipline(),
+	}
+}
+
+func (s *board) addPool(p *poolState) {
+	s.pools[p.name] = p
+	s.order = append(s.order, p.name)
+}
+
+// remove lets a stage go.
+func (s *board) remove(name string) { delete(s.stages, name) }
+
+// own reports whether a stage has its own workers.
+func (st *stageState) own() bool { return st.pool == st.core.Name() }
+
+// copy is a state of its own; the pools' workers are the same.
+func (s *board) copy() *board {
+	c := &board{entry: s.entry, stages: maps.Clone(s.stages), pools: maps.Clone(s.pools), order: slices.Clone(s.order)}
+	for name, st := range c.stages {
+		clone := *st
+		c.stages[name] = &clone
+	}
+	for name, p := range c.pools {
+		clone := *p
+		c.pools[name] = &clone
+	}
+	return c
+}
+
+// reset is the pipeline's own state, with what has happened since: stages that are
+// paused stay so, pools that were made are there still, and numbers of workers are
+// handed over where the pool stays.
+func (s *board) reset(own *board) *board {
+	fresh := own.copy()
+	for name, st := range fresh.stages {
+		now := s.stages[name]
+		if now == nil {
+			continue
+		}
+		st.paused, st.knobs.Paused = now.paused, now.paused
+		if st.own() && now.own() {
+			st.workers = now.workers
+		}
+	}
+	for _, name := range s.order {
+		now := s.pools[name]
+		if p := fresh.pools[name]; p != nil {
+			p.pool, p.followed, p.workers = now.pool, now.followed, now.workers
+			continue
+		}
+		fresh.addPool(&poolState{name: name, most: now.most, pool: now.pool, followed: now.followed})
+	}
+	return fresh
+}
+
+// apply notes a change that was settled.
+func (s *board) apply(ch controller.Change) {
+	if ch.Stage == controller.Entry {
+		admit(&s.entry, ch)
+		return
+	}
+	st := s.stages[ch.StageName]
+	if st == nil || ch.Stage == controller.NoStage {
+		s.applyPool(ch)
+		return
+	}
+	switch ch.What {
+	case controller.KnobWorkers:
+		st.workers = ch.After.(int)
+	case controller.KnobPool:
+		st.bind(ch.After.(string))
+	case controller.KnobInstances:
+		st.knobs.Instances = ch.After.(int)
+	case controller.KnobPriority:
+		st.knobs.Priority = ch.After.(int)
+	case controller.KnobBatch:
+		b := ch.After.(controller.Batch)
+		st.knobs.Batch, st.knobs.Linger = b.Max, b.Linger
+	case controller.KnobCapacity:
+		st.knobs.Capacity = ch.After.(int)
+	case controller.KnobEnabled:
+		st.knobs.Disabled = !ch.After.(bool)
+	case controller.KnobDiscipline:
+		st.discipline = ch.After.(string)
+	case controller.KnobQuality:
+		st.knobs.Quality = ch.After.(float64)
+	default:
+		admit(&st.admission, ch)
+	}
+}
+
+// bind moves a stage to another pool. Back in its own it begins with the fewest
+// workers, until something else is said.
+func (st *stageState) bind(pool string) {
+	st.pool = pool
+	fewest, _ := st.core.Bounds()
+	st.workers = fewest
+}
+
+// applyPool notes a change of a shared pool. That of a stage's own dispatch or plan
+// means nothing: there is one stage.
+func (s *board) applyPool(ch controller.Change) {
+	p := s.pools[ch.StageName]
+	if p == nil {
+		p = &poolState{name: ch.StageName, most: controller.MostWorkers}
+		s.addPool(p)
+	}
+	switch ch.What {
+	case controller.KnobWorkers:
+		p.workers = ch.After.(int)
+	case controller.KnobDispatch:
+		p.dispatch = ch.After.(controller.Dispatch)
+	case controller.KnobVisit:
+		p.plan, _ = ch.After.(*controller.VisitPlan)
+	default:
+	}
+}
+
+func admit(a *controller.Admission, ch controller.Change) {
+	switch ch.What {
+	case controller.KnobRate:
+		a.Rate = ch.After.(controller.Rate)
+	case controller.KnobLimit:
+		a.Limit = ch.After.(int)
+	case controller.KnobShed:
+		a.Shed = ch.After.(controller.Shed)
+	case controller.KnobGate:
+		a.Gate, _ = ch.After.(controller.Gate)
+	default:
+	}
+}

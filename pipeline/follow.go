@@ -1,0 +1,115 @@
+package pipeline
+
+import (
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage"
+)
+
+// follow makes what is running as the state of the knobs says. At once, it also has
+// workers leave the visit plan that they are at.
+func (p *Pipeline) follow(atOnce bool) {
+	s := p.desk.now
+	for _, name := range s.order {
+		p.followPool(s, s.pools[name], atOnce)
+	}
+	for _, c := range p.roster().stages {
+		if st := s.stages[c.Name()]; st != nil {
+			p.followStage(s, st)
+		}
+	}
+	p.watchVisits(s)
+}
+
+// followPool makes a shared pool as it should be. One that nobody needs any more, or
+// yet, has no workers.
+func (p *Pipeline) followPool(s *board, want *poolState, atOnce bool) {
+	workers := want.workers
+	if !want.group && !s.bound(want.name) {
+		workers = 0
+	}
+	if want.pool == nil {
+		if workers == 0 {
+			return
+		}
+		want.pool = stage.NewPool(want.name, p.env, want.fewest, want.most)
+		want.pool.Begin(workers)
+		p.pools.Add(want.pool)
+	}
+	crew := want.pool.Crew()
+	crew.Choose(want.dispatch)
+	if want.plan != want.followed {
+		crew.Follow(p.placed(want.plan, atOnce))
+		want.followed = want.plan
+	}
+	if want.pool.Want() != workers {
+		want.pool.Scale(workers)
+	}
+}
+
+// bound reports whether a stage's workers are a pool's.
+func (s *board) bound(pool string) bool {
+	for _, st := range s.stages {
+		if st.pool == pool {
+			return true
+		}
+	}
+	return false
+}
+
+// placed is a plan with the places of stages for their numbers in a snapshot.
+func (p *Pipeline) placed(plan *controller.VisitPlan, atOnce bool) *controller.VisitPlan {
+	if plan == nil {
+		return nil
+	}
+	stages := p.roster().stages
+	copied := *plan
+	copied.Now = plan.Now || atOnce
+	copied.Order, copied.Bounds = nil, nil
+	for _, id := range plan.Order {
+		if id >= 0 && int(id) < len(stages) {
+			copied.Order = append(copied.Order, controller.StageID(stages[id].Room().Place))
+		}
+	}
+	for id, n := range plan.Bounds {
+		if id >= 0 && int(id) < len(stages) {
+			if copied.Bounds == nil {
+				copied.Bounds = map[controller.StageID]int{}
+			}
+			copied.Bounds[controller.StageID(stages[id].Room().Place)] = n
+		}
+	}
+	return &copied
+}
+
+// followStage makes a stage as it should be.
+func (p *Pipeline) followStage(s *board, want *stageState) {
+	c := want.core
+	if c.Room().Knobs() != want.knobs {
+		c.Adjust(func(k *room.Knobs) { *k = want.knobs })
+	}
+	if want.own() {
+		c.Bind(nil)
+		if c.Want() != want.workers {
+			c.Scale(want.workers)
+		}
+		return
+	}
+	pool := s.pools[want.pool]
+	if pool == nil || pool.pool == nil {
+		return // a pool without workers: it stays as it is
+	}
+	c.Bind(pool.pool)
+	if c.Want() != 0 {
+		c.Scale(0)
+	}
+}
+
+// watchVisits has the crews tell of as many visits as a policy wants to hear of.
+func (p *Pipeline) watchVisits(s *board) {
+	for _, name := range s.order {
+		if pool := s.pools[name].pool; pool != nil {
+			pool.Crew().Tell(int(p.desk.visits.Load()))
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage"
+)
+
+// roster is which stages there are, in the order of the pipeline. It is not changed;
+// when stages come and go another takes its place.
+type roster struct {
+	stages []*stage.Core
+	// all are the rooms by place, those of stages that were removed among them: their
+	// accounts are the pipeline's, too.
+	all []*room.Room
+}
+
+func newRoster(stages []*stage.Core, all []*room.Room) *roster { return &roster{stages, all} }
+
+func (p *Pipeline) roster() *roster { return p.present.Load() }
+
+// sheets are the accounts of all rooms at one instant.
+func (r *roster) sheets() []room.Sheet { return room.Snapshot(r.all) }
+
+// of is a stage's sheet.
+func (r *roster) of(sheets []room.Sheet, i int) *room.Sheet { return &sheets[r.stages[i].Room().Place] }
+
+// id is the number of a room's stage in a snapshot.
+func (r *roster) id(of *room.Room) controller.StageID {
+	for i, c := range r.stages {
+		if c.Room() == of {
+			return controller.StageID(i)
+		}
+	}
+	return controller.NoStage
+}
+
+// find returns a stage of the pipeline, or says that it is none.
+func (p *Pipeline) find(part Part) (*stage.Core, error) {
+	x, ok := part.(cored)
+	if !ok || x.Core() == nil {
+		return nil, fmt.Errorf("pipeline %q: %T is no stage", p.name, part)
+	}
+	if c := x.Core(); slices.Contains(p.roster().stages, c) {
+		return c, nil
+	}
+	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, x.Core().Name(), ErrNoSuchStage)
+}
+
+// ErrNoSuchStage tells that a stage is not part of the pipeline, or no longer.
+var ErrNoSuchStage = errors.New("not a stage of this pipeline")
+
+// Pause has nothing be taken from a stage's queue until [Pipeline.Resume]; what is in
+// hand is finished. The queue takes commands as long as it has room. A pipeline that is
+// drained while a stage is paused waits.
+func (p *Pipeline) Pause(stage Part) error { return p.pause(stage, true) }
+
+// Resume ends a pause.
+func (p *Pipeline) Resume(stage Part) error { return p.pause(stage, false) }
+
+func (p *Pipeline) pause(part Part, on bool) error {
+	c, err := p.find(part)
+	if err != nil {
+		return err
+	}
+	return p.reform(func(s *board) {
+		if st := s.stages[c.Name()]; st != nil {
+			st.paused, st.knobs.Paused = on, on
+		}
+	})
+}
+
+// reform has the controllers' desk change something, and waits until it has.
+func (p *Pipeline) reform(do func(*board)) error {
+	p.mu.Lock()
+	st := p.state
+	if st == made {
+		p.desk.mu.Lock()
+		do(p.desk.own)
+		do(p.desk.now)
+		p.desk.mu.Unlock()
+	}
+	p.mu.Unlock()
+	switch st {
+	case made:
+		return nil
+	case running, starting:
+	default:
+		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
+	}
+	m := reform{do, make(chan struct{})}
+	return p.order(m, m.done)
+}
+
+// order gives the clerk an order and waits until it is carried out.
+func (p *Pipeline) order(m any, done <-chan struct{}) error {
+	p.desk.tell(m)
+	select {
+	case <-done:
+		return nil
+	case <-p.stopped:
+		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
+	}
+}
+
+// Use has the pipeline run by another policy, or by several, from now on; see
+// [Control]. No command is lost and none is reordered for it: queues stay where they
+// are, only who comes to them changes. The new policies begin with the pipeline's own
+// settings, but for the numbers of workers, which they take over where a pool stays;
+// what the old ones had changed otherwise is set back. An error says what is wrong with
+// the policies, and nothing has changed then.
+func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) error {
+	policies := append([]controller.Policy{policy}, more...)
+	if faults := checkPolicies(policies); len(faults) > 0 {
+		return fmt.Errorf("pipeline %q: use: %w", p.name, errors.Join(faults...))
+	}
+	p.mu.Lock()
+	st := p.state
+	if st == made {
+		p.desk.mu.Lock()
+		p.desk.policies = policies
+		p.desk.mu.Unlock()
+	}
+	p.mu.Unlock()
+	switch st {
+	case made:
+		return nil
+	case running, starting:
+	default:
+		return fmt.Errorf("pipeline %q: use: %w", p.name, ErrStopped)
+	}
+	m := use{policies, make(chan struct{})}
+	return p.order(m, m.done)
+}
+
+// Add takes further stages, with their wires, into a pipeline that runs. Wires of
+// ports that were wired already stay as they are, so new stages are reached by Submit,
+// by handlers that forward to them directly, or by ports that new stages bring. As in
+// [New] all faults are told at once, and then nothing has changed. If a stage cannot
+// start it is taken out again.
+func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	plan := &plan{name: p.name, set: p.set, house: p.roster().stages}
+	plan.sort(parts)
+	if err := plan.checkMore(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	st := p.state
+	p.mu.Unlock()
+	if st != running {
+		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
+	}
+	if err := plan.adopt(p.host); err != nil {
+		return err
+	}
+	return p.move(ctx, plan.stages)
+}
+
+// ErrNotRunning refuses what can only be done while a pipeline runs.
+var ErrNotRunning = errors.New("pipeline: not running")
+
+// move brings stages in.
+func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
+	was := p.roster()
+	all := slices.Clone(was.all)
+	for _, c := range stages {
+		c.Attach(p.env, p.graph.add(c.Room()))
+		all = append(all, c.Room())
+	}
+	for _, c := range stages {
+		p.graph.declare(c)
+	}
+	p.present.Store(newRoster(append(slices.Clone(was.stages), stages...), all))
+	if err := p.reform(func(s *board) {
+		for _, c := range stages {
+			s.add(c)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, c := range slices.Backward(stages) {
+		if err := p.pools.Start(ctx, c.Pool); err != nil {
+			for _, d := range stages {
+				_ = p.forget(d) // it fails only if the pipeline stops, which takes all with it
+			}
+			return fmt.Errorf("pipeline %q: add: %w", p.name, err)
+		}
+	}
+	for _, c := range stages {
+		c.OpenDoor()
+		c.Room().Open()
+	}
+	return nil
+}
+
+// Remove drains a stage and takes it out of a pipeline that runs: it is closed, waited
+// for until all that came to it has ended or gone on, and forgotten. What other stages
+// forward to it from then on ends there with an error, so take it out when nobody does.
+// Its accounts stay in those of the pipeline. If ctx ends first the stage stays, closed.
+func (p *Pipeline) Remove(ctx context.Context, part Part) error {
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	c, err := p.find(part)
+	if err != nil {
+		return err
+	}
+	if len(p.roster().stages) == 1 {
+		return fmt.Errorf("pipeline %q: stage %q: the last stage cannot be removed; stop the pipeline", p.name, c.Name())
+	}
+	p.mu.Lock()
+	st := p.state
+	p.mu.Unlock()
+	if st != running {
+		return fmt.Errorf("pipeline %q: remove: %w", p.name, ErrNotRunning)
+	}
+	c.Room().Close()
+	if err := p.empty(ctx, c); err != nil {
+		return err
+	}
+	return p.forget(c)
+}
+
+// empty waits until nothing is in a stage any more.
+func (p *Pipeline) empty(ctx context.Context, c *stage.Core) error {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for {
+		s := room.Snapshot([]*room.Room{c.Room()})[0]
+		if s.Queued+s.InHand+s.Delayed == 0 {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-p.stopped:
+			return fmt.Errorf("pipeline %q: remove stage %q: %w", p.name, c.Name(), ErrStopped)
+		case <-ctx.Done():
+			return fmt.Errorf("pipeline %q: remove stage %q: %d commands are still there: %w",
+				p.name, c.Name(), s.Queued+s.InHand+s.Delayed, context.Cause(ctx))
+		}
+	}
+}
+
+// forget takes a stage out. What still comes to its room ends there.
+func (p *Pipeline) forget(c *stage.Core) error {
+	c.Room().Halt()()
+	was := p.roster()
+	p.present.Store(newRoster(slices.DeleteFunc(slices.Clone(was.stages), func(o *stage.Core) bool { return o == c }), was.all))
+	p.graph.remove(c.Room())
+	err := p.reform(func(s *board) { s.remove(c.Name()) })
+	c.Bind(nil)
+	c.Scale(0)
+	p.pools.Stop(c.Pool)
+	c.ShutDoor()
+	return err
+}

@@ -1,0 +1,133 @@
+package pipeline_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// laws are all policies that have a name, and all ways to share workers.
+func laws(t *testing.T) (all []controller.Policy) {
+	t.Helper()
+	for _, name := range policy.Names() {
+		law, err := policy.ByName(name)
+		require.NoError(t, err)
+		all = append(all, law)
+	}
+	for _, law := range ways(3) {
+		all = append(all, law)
+	}
+	return all
+}
+
+func TestPoliciesAreSwappedUnderLoadAndNothingIsLost(t *testing.T) {
+	storm := time.Second
+	if testing.Short() {
+		storm = 200 * time.Millisecond
+	}
+	entry, parts := line(4, func(_, _ int) error {
+		switch rand.IntN(400) {
+		case 0:
+			panic("on purpose")
+		case 1:
+			runtime.Goexit()
+		}
+		return nil
+	}, stage.Capacity(64), stage.Workers(1, 4))
+	p := run(t, parts...)
+	ctx, cancel := context.WithCancel(context.Background())
+	var submitted atomic.Int64
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if entry.Submit(ctx, 1) == nil {
+					submitted.Add(1)
+				}
+			}
+		})
+	}
+	all := laws(t)
+	for end, i := time.Now().Add(storm), 0; time.Now().Before(end); i++ {
+		require.NoError(t, p.Use(all[i%len(all)]))
+		require.True(t, p.Snapshot().Balanced())
+		time.Sleep(5 * time.Millisecond)
+	}
+	cancel()
+	wg.Wait()
+	require.NoError(t, p.Drain(soon(t)))
+	require.EqualValues(t, submitted.Load(), p.Snapshot().Accepted)
+}
+
+// With one instance a stage handles one command at a time, in order, whoever's worker
+// comes.
+func TestASwapReordersNothingWithinAStage(t *testing.T) {
+	var last [3]int
+	var swapped atomic.Int64
+	entry, parts := line(3, func(stage, cmd int) error {
+		if cmd <= last[stage] {
+			swapped.Add(1)
+		}
+		last[stage] = cmd
+		return nil
+	}, stage.Capacity(32), stage.Workers(1, 1))
+	p := run(t, parts...)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 40_000 {
+			_ = entry.Submit(context.Background(), i+1)
+		}
+	}()
+	all := laws(t)
+	for i := 0; ; i++ {
+		require.NoError(t, p.Use(all[i%len(all)]))
+		select {
+		case <-done:
+			require.NoError(t, p.Drain(soon(t)))
+			require.Zero(t, swapped.Load())
+			return
+		case <-time.After(3 * time.Millisecond):
+		}
+	}
+}
+
+func TestASwapIsWrittenDownAndSetsBackWhatTheOldPolicyChanged(t *testing.T) {
+	entry, parts := line(2, nil, stage.Workers(2, 4))
+	p := run(t, append(parts, pipeline.Control(shared{controller.SharedPriority, 3, nil}))...)
+	require.NoError(t, entry.Submit(soon(t), 1))
+	require.Equal(t, "all", p.Snapshot().Stages[0].Pool)
+	require.NoError(t, p.Use(policy.Fixed{}))
+	eventually(t, "own workers", func() bool { return workers(p, 0) == 2 && workers(p, 1) == 2 })
+	s := p.Snapshot()
+	require.Equal(t, "s0", s.Stages[0].Pool)
+	require.Equal(t, "fixed", s.Policy)
+	eventually(t, "nobody in the old pool", func() bool { return p.Snapshot().Pools[0].Workers == 0 })
+	require.True(t, slices.ContainsFunc(p.Journal(), func(c controller.Change) bool {
+		return c.What == "policy" && c.Before == "shared shared priority" && c.After == "fixed"
+	}))
+}
+
+func TestUseRefusesWhatControlWouldRefuse(t *testing.T) {
+	_, parts := line(1, nil)
+	p := start(t, parts...)
+	require.ErrorContains(t, p.Use(nil), "nil")
+	require.ErrorContains(t, p.Use(policy.ERLDA{Samples: -1}), "Samples")
+	require.ErrorContains(t, p.Use(policy.ERLDA{}, policy.SEDA{}), "both turn the knob")
+	require.ErrorContains(t, p.Use(policy.ERLDA{}, shared{}), "does not say which knobs")
+	require.Equal(t, "fixed", p.Snapshot().Policy)
+	require.NoError(t, p.Stop(soon(t)))
+	require.ErrorIs(t, p.Use(policy.ERLDA{}), pipeline.ErrStopped)
+}

@@ -1,0 +1,311 @@
+package stage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/worker"
+)
+
+// Pool is workers and the slots they are in: a stage's own, or those that several
+// stages share. Like [Core] it is for the house.
+type Pool struct {
+	core *Core      // whose own it is; nil if it is shared
+	crew *room.Crew // of a shared one
+	gang gang
+
+	least, most int // bounds of the number of workers
+
+	env    Env
+	fresh  func() *worker.Worker // makes a slot
+	keeper atomic.Pointer[act.PID]
+	want   atomic.Int64 // how many workers there should be
+	hires  atomic.Int64 // how many actors there have been; makes their names unique
+
+	mu    sync.Mutex // guards slots
+	slots []*worker.Worker
+}
+
+// gang is whom the workers join: a room, or a crew that goes from room to room.
+type gang interface {
+	Shrink(n int)
+	Keep(n int) int
+	Spare() bool
+	Muster()
+	Streak() int
+	CrashIdle()
+}
+
+// NewPool makes a pool that stages can share, with bounds for its workers.
+func NewPool(name string, env Env, least, most int) *Pool {
+	crew := room.NewCrew(name, env.Host)
+	p := &Pool{crew: crew, gang: crew, least: least, most: most}
+	p.attach(env, func() *worker.Worker { return worker.NewShared(crew, env.Host, env.Context) })
+	return p
+}
+
+func (p *Pool) attach(env Env, fresh func() *worker.Worker) {
+	p.env, p.fresh = env, fresh
+	p.want.Store(int64(p.least))
+}
+
+// name is the pool's, or the stage's whose own it is.
+func (p *Pool) name() string {
+	if p.core != nil {
+		return p.core.Name()
+	}
+	return p.crew.Name()
+}
+
+// Crew is what the workers of a shared pool do; nil for a stage's own.
+func (p *Pool) Crew() *room.Crew { return p.crew }
+
+// Bounds returns the fewest and the most workers.
+func (p *Pool) Bounds() (fewest, most int) { return p.least, p.most }
+
+// Want returns how many workers there should be.
+func (p *Pool) Want() int { return int(p.want.Load()) }
+
+// Begin sets how many workers there should be at the start.
+func (p *Pool) Begin(n int) { p.want.Store(int64(n)) }
+
+// Spawn starts the pool's keeper as a child of the spawner. Ready is called
+// once, when all workers have started or one of them could not.
+func (p *Pool) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
+	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return newKeeper(p, ready) })
+}
+
+// Scale sets how many workers there should be. It returns at once; workers
+// that are to leave finish what they hold.
+func (p *Pool) Scale(n int) {
+	p.want.Store(int64(n))
+	if pid := p.keeper.Load(); pid != nil {
+		p.env.System.Root.Send(pid, scale{})
+	}
+}
+
+// slot returns an empty slot: one that was left with something to hand over, if
+// there is one, or any, or a new one.
+func (p *Pool) slot() *worker.Worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var empty *worker.Worker
+	for _, w := range p.slots {
+		if !w.Claim() {
+			continue
+		}
+		if w.Loaded() {
+			if empty != nil {
+				empty.Unclaim()
+			}
+			return w
+		}
+		if empty != nil {
+			w.Unclaim()
+			continue
+		}
+		empty = w
+	}
+	if empty == nil {
+		empty = p.fresh()
+		empty.Claim()
+		p.slots = append(p.slots, empty)
+	}
+	return empty
+}
+
+// vacant calls do for each slot that no actor is in.
+func (p *Pool) vacant(do func(*worker.Worker)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.slots {
+		if w.Claim() {
+			do(w)
+			w.Unclaim()
+		}
+	}
+}
+
+// loaded counts the slots that were left with something to hand over.
+func (p *Pool) loaded() (n int) {
+	p.vacant(func(w *worker.Worker) {
+		if w.Loaded() {
+			n++
+		}
+	})
+	return n
+}
+
+// Sweep hands over what is left in slots that nobody will fill again. It is
+// called when all rooms are halted: they take everything, and end it.
+func (p *Pool) Sweep() { p.vacant((*worker.Worker).Unload) }
+
+// Stuck is a worker that is at work.
+type Stuck struct {
+	Stage string
+	For   time.Duration // how long it has been at its present batch
+}
+
+// AtWork returns the workers that are at work now, the longest first.
+func (p *Pool) AtWork() []Stuck {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var stuck []Stuck
+	for _, w := range p.slots {
+		if d := w.Busy(); d > 0 {
+			stuck = append(stuck, Stuck{w.At(), d})
+		}
+	}
+	slices.SortFunc(stuck, func(a, b Stuck) int { return cmp.Compare(b.For, a.For) })
+	return stuck
+}
+
+// Pools keeps the shared pools of a pipeline: it is the parent of their keepers, and
+// outlives the actor that is.
+type Pools struct {
+	mu   sync.Mutex // guards all
+	all  []*Pool
+	host *act.PID
+	env  Env
+}
+
+// Attach lends the pipeline's things to the pools.
+func (h *Pools) Attach(env Env) { h.env = env }
+
+// Add takes a pool in, and starts it if the others have been.
+func (h *Pools) Add(p *Pool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, p)
+	if h.host != nil {
+		h.env.System.Root.Send(h.host, admit{p, func(error) {}})
+	}
+}
+
+// Start takes a further stage's own pool in and waits until its workers have started,
+// or ctx ends. If they cannot the pool is let go again.
+func (h *Pools) Start(ctx context.Context, p *Pool) error {
+	started := make(chan error, 1)
+	h.mu.Lock()
+	h.all = append(h.all, p)
+	h.env.System.Root.Send(h.host, admit{p, func(err error) { started <- err }})
+	h.mu.Unlock()
+	select {
+	case err := <-started:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Stop lets a pool go. Its workers finish what they hold.
+func (h *Pools) Stop(p *Pool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := len(h.all)
+	h.all = slices.DeleteFunc(h.all, func(o *Pool) bool { return o == p })
+	if pid := p.keeper.Load(); len(h.all) < before && pid != nil {
+		act.Stop(h.env.System, pid)
+	}
+}
+
+// Each calls do for each shared pool.
+func (h *Pools) Each(do func(*Pool)) {
+	h.mu.Lock()
+	all := slices.Clone(h.all)
+	h.mu.Unlock()
+	for _, p := range all {
+		if p.crew != nil {
+			do(p)
+		}
+	}
+}
+
+// Spawn starts the pools.
+func (h *Pools) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
+	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return &poolsHost{pools: h, ready: ready} })
+}
+
+// admit asks for a further pool's keeper.
+type admit struct {
+	p     *Pool
+	ready func(error)
+}
+
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (admit) IgnoreDeadLetterLogging() {}
+
+// settled tells that a pool's workers have started, or why not.
+type settled struct{ err error }
+
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (settled) IgnoreDeadLetterLogging() {}
+
+// poolsHost is the actor of Pools.
+type poolsHost struct {
+	pools   *Pools
+	ready   func(error) // nil once it was told
+	awaited int
+	spawned int
+}
+
+// Receive handles a message to the host.
+func (a *poolsHost) Receive(ctx act.Context) {
+	switch m := ctx.Message().(type) {
+	case *act.Started:
+		a.start(ctx)
+	case admit:
+		a.spawn(ctx, m.p, m.ready)
+	case settled:
+		a.settled(m.err)
+	}
+}
+
+// HandleFailure is told that a pool gave up, and gives up with it: what that means is
+// the pipeline's affair.
+func (a *poolsHost) HandleFailure(system *act.System, self act.Supervisor, child *act.PID, _ *act.RestartStatistics, reason, _ any) {
+	act.Stop(system, child)
+	self.EscalateFailure(reason, nil)
+}
+
+func (a *poolsHost) start(ctx act.Context) {
+	a.pools.mu.Lock()
+	a.pools.host = ctx.Self()
+	all := slices.Clone(a.pools.all)
+	a.pools.mu.Unlock()
+	system, self := ctx.ActorSystem(), ctx.Self()
+	a.awaited = len(all)
+	for _, p := range all {
+		a.spawn(ctx, p, func(err error) { system.Root.Send(self, settled{err}) })
+	}
+	if a.awaited == 0 {
+		a.tell(nil)
+	}
+}
+
+func (a *poolsHost) spawn(ctx act.Context, p *Pool, ready func(error)) {
+	a.spawned++
+	if _, err := p.Spawn(ctx, fmt.Sprintf("pool-%d", a.spawned), ready); err != nil {
+		ready(err)
+	}
+}
+
+func (a *poolsHost) settled(err error) {
+	if a.awaited--; err != nil || a.awaited == 0 {
+		a.tell(err)
+	}
+}
+
+func (a *poolsHost) tell(err error) {
+	if a.ready != nil {
+		a.ready(err)
+		a.ready = nil
+	}
+}

@@ -1,0 +1,120 @@
+package queue
+
+// deque is a growing circle of slots with two open ends. internal/ring is the same with
+// one way out, and never shrinks; a stack that drops its oldest needs both ways.
+// The zero deque is empty and ready.
+type deque[T any] struct {
+	slots []T // the length is a power of two, or zero
+	head  int
+	n     int
+}
+
+// slot is the index of the place i behind the front.
+func (q *deque[T]) slot(i int) int { return (q.head + i) & (len(q.slots) - 1) }
+
+// at returns the item i places from the front; there is one.
+func (q *deque[T]) at(i int) *T { return &q.slots[q.slot(i)] }
+
+func (q *deque[T]) pushBack(item T) {
+	if q.n == len(q.slots) {
+		q.resize(grown(len(q.slots), q.n+1))
+	}
+	q.slots[q.slot(q.n)] = item
+	q.n++
+}
+
+// pushAll adds items at the back, in order.
+func (q *deque[T]) pushAll(items []T) {
+	if len(items) == 0 {
+		return
+	}
+	q.makeRoom(len(items))
+	q.put(q.slot(q.n), items)
+	q.n += len(items)
+}
+
+// pushFront adds items before all others, in order.
+func (q *deque[T]) pushFront(items []T) {
+	if len(items) == 0 {
+		return
+	}
+	q.makeRoom(len(items))
+	q.head = q.slot(-len(items))
+	q.put(q.head, items)
+	q.n += len(items)
+}
+
+// popFront takes the first item; there is one.
+func (q *deque[T]) popFront() T {
+	item := q.takeOut(q.head)
+	q.head = q.slot(1)
+	q.n--
+	q.fit()
+	return item
+}
+
+// popInto moves up to len(dst) items from the front to dst and returns how many.
+func (q *deque[T]) popInto(dst []T) int {
+	n := min(len(dst), q.n)
+	if n == 0 {
+		return 0
+	}
+	part := q.slots[q.head:min(q.head+n, len(q.slots))]
+	copy(dst, part)
+	clear(part)
+	rest := q.slots[:n-len(part)]
+	copy(dst[len(part):], rest)
+	clear(rest)
+	q.head = q.slot(n)
+	q.n -= n
+	q.fit()
+	return n
+}
+
+// popBackInto moves up to len(dst) items from the back to dst, the last one first,
+// and returns how many.
+func (q *deque[T]) popBackInto(dst []T) int {
+	n := min(len(dst), q.n)
+	for i := range n {
+		q.n--
+		dst[i] = q.takeOut(q.slot(q.n))
+	}
+	q.fit()
+	return n
+}
+
+// takeOut clears a slot, so that nothing is held on to, and returns what was there.
+func (q *deque[T]) takeOut(slot int) T {
+	var none T
+	item := q.slots[slot]
+	q.slots[slot] = none
+	return item
+}
+
+// put copies items into the slots from one on, around the end if need be.
+func (q *deque[T]) put(slot int, items []T) {
+	n := copy(q.slots[slot:], items)
+	copy(q.slots, items[n:])
+}
+
+func (q *deque[T]) makeRoom(more int) {
+	if need := q.n + more; need > len(q.slots) {
+		q.resize(grown(len(q.slots), need))
+	}
+}
+
+// fit lets go of the room that a burst has left behind.
+func (q *deque[T]) fit() {
+	if size := shrunk(len(q.slots), q.n); size < len(q.slots) {
+		q.resize(size)
+	}
+}
+
+// resize moves the items to as many slots; they fit in.
+func (q *deque[T]) resize(size int) {
+	slots := make([]T, size)
+	end := q.head + q.n
+	n := copy(slots, q.slots[q.head:min(end, len(q.slots))])
+	copy(slots[n:], q.slots[:max(0, end-len(q.slots))])
+	q.slots, q.head = slots, 0
+}

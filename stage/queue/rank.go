@@ -1,0 +1,201 @@
+package queue
+
+// rank gives out the item with the smallest key, and of equal ones that which came first.
+// It is a binary heap of small entries; the items themselves stay where they are,
+// in slots, which a list ties together as they came, so that the oldest is at hand.
+type rank[T any] struct {
+	items []T     // by slot
+	knots []knot  // by slot
+	heap  []entry // no entry comes before its parent, which is the one at half its index
+	seq   uint64  // of the next item
+
+	first, last int32 // slots of the list, or nowhere
+	free        int32 // the first slot that is free; the knots lead to the others
+}
+
+// nowhere ends a list.
+const nowhere = -1
+
+// entry is an item in the heap.
+type entry struct {
+	key  Key
+	seq  uint64
+	slot int32
+}
+
+// before is the order: by key, then as they came.
+func (e entry) before(other entry) bool {
+	return e.key < other.key || e.key == other.key && e.seq < other.seq
+}
+
+// knot ties a slot to its neighbours in the list and to its entry in the heap.
+type knot struct {
+	prev, next int32
+	at         int32
+}
+
+func newRank[T any]() *rank[T] {
+	return &rank[T]{first: nowhere, last: nowhere, free: nowhere}
+}
+
+func (o *rank[T]) len() int        { return len(o.heap) }
+func (o *rank[T]) next() *T        { return &o.items[o.heap[0].slot] }
+func (o *rank[T]) oldest() *T      { return &o.items[o.first] }
+func (o *rank[T]) empty() order[T] { return newRank[T]() }
+
+func (o *rank[T]) push(item T, key Key) {
+	if o.free == nowhere {
+		o.resize(grown(len(o.items), len(o.heap)+1))
+	}
+	slot := o.append(item)
+	o.heap = append(o.heap, entry{})
+	o.rise(len(o.heap)-1, entry{key: key, seq: o.seq, slot: slot})
+	o.seq++
+}
+
+func (o *rank[T]) popInto(dst []T) int {
+	n := min(len(dst), len(o.heap))
+	for i := range n {
+		dst[i] = o.remove(0)
+	}
+	o.fit()
+	return n
+}
+
+func (o *rank[T]) drop() T {
+	item := o.remove(int(o.knots[o.first].at))
+	o.fit()
+	return item
+}
+
+// append puts an item into a free slot, at the end of the list.
+func (o *rank[T]) append(item T) (slot int32) {
+	slot = o.free
+	o.free = o.knots[slot].next
+	o.items[slot] = item
+	o.knots[slot] = knot{prev: o.last, next: nowhere}
+	if o.last == nowhere {
+		o.first = slot
+	} else {
+		o.knots[o.last].next = slot
+	}
+	o.last = slot
+	return slot
+}
+
+// release frees a slot and returns what was there.
+func (o *rank[T]) release(slot int32) T {
+	var none T
+	item := o.items[slot]
+	o.items[slot] = none
+	o.untie(o.knots[slot])
+	o.knots[slot].next = o.free
+	o.free = slot
+	return item
+}
+
+// untie makes the neighbours of a knot each other's.
+func (o *rank[T]) untie(k knot) {
+	if k.prev == nowhere {
+		o.first = k.next
+	} else {
+		o.knots[k.prev].next = k.next
+	}
+	if k.next == nowhere {
+		o.last = k.prev
+	} else {
+		o.knots[k.next].prev = k.prev
+	}
+}
+
+// remove takes an entry out of the heap and returns its item. The last entry comes
+// in its place, and from there goes wherever it belongs.
+func (o *rank[T]) remove(at int) T {
+	slot := o.heap[at].slot
+	end := len(o.heap) - 1
+	last := o.heap[end]
+	o.heap = o.heap[:end]
+	switch {
+	case at == end:
+	case at > 0 && last.before(o.heap[(at-1)/2]):
+		o.rise(at, last)
+	default:
+		o.sink(at, last)
+	}
+	return o.release(slot)
+}
+
+// rise puts an entry at a place or, if those above come after it, above them.
+func (o *rank[T]) rise(at int, e entry) {
+	for at > 0 {
+		parent := (at - 1) / 2
+		if !e.before(o.heap[parent]) {
+			break
+		}
+		o.set(at, o.heap[parent])
+		at = parent
+	}
+	o.set(at, e)
+}
+
+// sink puts an entry at a place or, if those below come before it, below them.
+func (o *rank[T]) sink(at int, e entry) {
+	for {
+		child := 2*at + 1
+		if child >= len(o.heap) {
+			break
+		}
+		if right := child + 1; right < len(o.heap) && o.heap[right].before(o.heap[child]) {
+			child = right
+		}
+		if !o.heap[child].before(e) {
+			break
+		}
+		o.set(at, o.heap[child])
+		at = child
+	}
+	o.set(at, e)
+}
+
+func (o *rank[T]) set(at int, e entry) {
+	o.heap[at] = e
+	o.knots[e.slot].at = int32(at)
+}
+
+// fit lets go of the room that a burst has left behind.
+func (o *rank[T]) fit() {
+	if size := shrunk(len(o.items), len(o.heap)); size < len(o.items) {
+		o.resize(size)
+	}
+}
+
+// resize moves the items, as they came, to the first of as many slots; they fit in.
+func (o *rank[T]) resize(size int) {
+	items, knots := make([]T, size), make([]knot, size)
+	heap := append(make([]entry, 0, size), o.heap...)
+	var n int32
+	for slot := o.first; slot != nowhere; slot = o.knots[slot].next {
+		at := o.knots[slot].at
+		heap[at].slot = n
+		items[n] = o.items[slot]
+		knots[n] = knot{prev: n - 1, next: n + 1, at: at}
+		n++
+	}
+	o.first, o.last = nowhere, n-1 // which is nowhere, if there are none
+	if n > 0 {
+		o.first = 0
+		knots[n-1].next = nowhere
+	}
+	o.free = chain(knots, n)
+	o.items, o.knots, o.heap = items, knots, heap
+}
+
+// chain ties the slots from one on together as free ones and returns the first.
+func chain(knots []knot, from int32) int32 {
+	free := int32(nowhere)
+	for slot := int32(len(knots)) - 1; slot >= from; slot-- {
+		knots[slot].next = free
+		free = slot
+	}
+	return free
+}
