@@ -285,6 +285,17 @@ func TestAStageAndItsOwnPoolAreOne(t *testing.T) {
 	}
 }
 
+func TestAGroupWithTheNameOfAStageIsTheGroup(t *testing.T) {
+	s := fourStages()
+	s.Pools[0].Own = false
+	var d controller.Decisions
+	d.Pool("parse", 5, "of the group")
+	d.Workers(parse, 6, "of the stage")
+	changes, _ := controller.Settle("mine", s, &d)
+	require.Len(t, changes, 2)
+	require.Equal(t, controller.NoStage, changes[0].Stage)
+}
+
 func TestASnapshotWithoutPoolsStillHasThoseOfTheStages(t *testing.T) {
 	s := fourStages()
 	s.Pools = nil

@@ -26,6 +26,7 @@ type stageState struct {
 	workers    int    // of its own, if they do
 	knobs      room.Knobs
 	discipline string
+	ordered    string // what the queue was told
 	admission  controller.Admission
 	paused     bool // by the user, not by a policy
 }
@@ -61,7 +62,7 @@ func newBoard(stages []*stage.Core, groups []grouping) *board {
 func (s *board) add(c *stage.Core) {
 	fewest, _ := c.Bounds()
 	s.stages[c.Name()] = &stageState{
-		core: c, pool: c.Name(), workers: fewest, knobs: c.Preset(), discipline: c.Discipline(),
+		core: c, pool: c.Name(), workers: fewest, knobs: c.Preset(), discipline: c.Discipline().Name(),
 	}
 }
 
@@ -100,7 +101,7 @@ func (s *board) reset(own *board) *board {
 		if now == nil {
 			continue
 		}
-		st.paused, st.knobs.Paused = now.paused, now.paused
+		st.paused, st.knobs.Paused, st.ordered = now.paused, now.paused, now.ordered
 		if st.own() && now.own() {
 			st.workers = now.workers
 		}

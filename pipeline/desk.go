@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +13,8 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/worker"
 )
 
 // desk is where the controllers sit: it outlives the actor that does the work,
@@ -20,7 +24,9 @@ type desk struct {
 
 	clerk  atomic.Pointer[act.PID] // nil until it works
 	visits atomic.Int64            // how many the policies want to hear of at once
-	bell   bell
+	calm   bell                    // of what can wait
+	brisk  bell                    // of what a visit order is made anew by
+	first  *clerk                  // who has asked the policies before the start; then nil
 
 	own *board // how the pipeline itself has the knobs; the clerk's, once he works
 	now *board // how they are turned; the clerk's, too
@@ -35,7 +41,8 @@ func (d *desk) open(p *Pipeline, own *board) {
 	d.policies = p.set.policies
 	d.journal = controller.NewJournal(0)
 	d.own, d.now = own, own.copy()
-	d.bell.desk, d.bell.heard = d, map[news]bool{}
+	d.calm = bell{desk: d, pause: 100 * time.Millisecond, heard: map[news]bool{}}
+	d.brisk = bell{desk: d, pause: controller.MinInterval, heard: map[news]bool{}}
 }
 
 func (d *desk) entries() []controller.Change {
@@ -59,8 +66,23 @@ func policyNames(policies []controller.Policy) string {
 	return strings.Join(names, "+")
 }
 
+// prepare asks the policies for the first time, before the stages start, so that those
+// start as they are wanted.
+func (d *desk) prepare() error {
+	c := &clerk{desk: d}
+	d.first = c
+	return c.hire(d.policies, false)
+}
+
 func (d *desk) spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
-	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return &clerk{desk: d, ready: ready} })
+	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
+		c := d.first
+		if d.first = nil; c == nil {
+			c = &clerk{desk: d}
+		}
+		c.ready = ready
+		return c
+	})
 }
 
 // tell sends the clerk a message, if he is there.
@@ -70,10 +92,21 @@ func (d *desk) tell(m any) {
 	}
 }
 
+// raise notes an event for the clerk. Anybody may call it; it does not block.
+func (d *desk) raise(n news) {
+	switch n.kind {
+	case controller.EventRoundEnd, controller.EventVisits:
+		d.brisk.raise(n)
+	default:
+		d.calm.raise(n)
+	}
+}
+
 // bell gathers events for the clerk, each once until he has heard it, and rings no
 // more often than he may be disturbed.
 type bell struct {
-	desk *desk
+	desk  *desk
+	pause time.Duration // from one ring to the next
 
 	mu    sync.Mutex // guards all below
 	heard map[news]bool
@@ -88,22 +121,17 @@ type news struct {
 	pool string
 }
 
-// calm is how long a clerk is not disturbed again after he was; with a round that has
-// ended he may be as soon as after [controller.MinInterval].
-const calm = 100 * time.Millisecond
-
-// raise notes an event. Anybody may call it; it does not block.
-func (b *bell) raise(ev news) {
+func (b *bell) raise(n news) {
 	b.mu.Lock()
-	if !b.heard[ev] {
-		b.heard[ev] = true
-		b.list = append(b.list, ev)
+	if !b.heard[n] {
+		b.heard[n] = true
+		b.list = append(b.list, n)
 	}
 	ring := !b.rung
 	b.rung = true
 	b.mu.Unlock()
 	if ring {
-		b.desk.tell(heed{})
+		b.desk.tell(heed{b})
 	}
 }
 
@@ -111,20 +139,11 @@ func (b *bell) raise(ev news) {
 func (b *bell) take() []news {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	events := b.list
+	list := b.list
 	b.list = nil
 	clear(b.heard)
-	pause := calm
-	if slices.ContainsFunc(events, brisk) {
-		pause = controller.MinInterval
-	}
-	time.AfterFunc(pause, b.again)
-	return events
-}
-
-// brisk events are those that a visit order is made anew by.
-func brisk(ev news) bool {
-	return ev.kind == controller.EventRoundEnd || ev.kind == controller.EventVisits
+	time.AfterFunc(b.pause, b.again)
+	return list
 }
 
 func (b *bell) again() {
@@ -133,12 +152,12 @@ func (b *bell) again() {
 	ring := b.rung
 	b.mu.Unlock()
 	if ring {
-		b.desk.tell(heed{})
+		b.desk.tell(heed{b})
 	}
 }
 
 // heed tells the clerk that the bell has rung.
-type heed struct{}
+type heed struct{ bell *bell }
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (heed) IgnoreDeadLetterLogging() {}
@@ -152,7 +171,7 @@ func (tick) IgnoreDeadLetterLogging() {}
 // use replaces the policies.
 type use struct {
 	policies []controller.Policy
-	done     chan struct{}
+	done     chan error // has room for one
 }
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
@@ -161,7 +180,7 @@ func (use) IgnoreDeadLetterLogging() {}
 // reform has the clerk do something to the state of the knobs, and policies look again.
 type reform struct {
 	do   func(s *board)
-	done chan struct{}
+	done chan error // has room for one
 }
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
@@ -206,47 +225,66 @@ func (c *clerk) Receive(ctx act.Context) {
 			c.sleep(m.of)
 		}
 	case heed:
-		c.heed()
+		c.heed(m.bell.take())
 	case look:
 		c.look()
 	case use:
-		c.use(m.policies)
-		close(m.done)
+		m.done <- c.use(m.policies)
 	case reform:
 		c.reform(m)
-		close(m.done)
+		m.done <- nil
 	case *act.Stopping:
 		c.end()
 	}
 }
 
-// begin takes the desk, and has the policies begin.
+// begin takes the desk, and has the policies begin, unless they have.
 func (c *clerk) begin(ctx act.Context) {
 	d := c.desk
 	d.clerk.Store(ctx.Self())
-	d.mu.Lock()
-	policies := d.policies
-	d.mu.Unlock()
+	var err error
+	if c.offices == nil {
+		d.mu.Lock()
+		policies := d.policies
+		d.mu.Unlock()
+		err = c.hire(policies, true)
+	}
+	c.ready(err)
+	for _, o := range c.offices {
+		c.sleep(o)
+	}
 	c.starved = map[string]bool{}
-	c.hire(policies, false)
-	c.ready(nil)
 	c.watch = time.AfterFunc(controller.StarvedAfter, c.lookAgain)
 }
 
 // hire asks policies for the first time, and does what they decide all at once.
-func (c *clerk) hire(policies []controller.Policy, swap bool) {
+func (c *clerk) hire(policies []controller.Policy, swap bool) error {
 	for _, law := range policies {
-		o := &office{policy: law, controller: law.New()}
+		o, err := open(law)
+		if err != nil {
+			return err
+		}
 		if claimer, ok := law.(controller.Claimer); ok && len(policies) > 1 {
 			o.claims = append([]controller.Knob{}, claimer.Claims()...)
 		}
 		c.offices = append(c.offices, o)
-		c.consult(o, controller.Event{Kind: controller.EventStart, Stage: controller.NoStage})
 	}
+	c.each(controller.Event{Kind: controller.EventStart, Stage: controller.NoStage})
 	c.desk.p.follow(swap)
-	for _, o := range c.offices {
-		c.sleep(o)
+	return nil
+}
+
+// open puts a policy to work.
+func open(law controller.Policy) (*office, error) {
+	o := &office{policy: law}
+	err := worker.Guard("controller", func() error { o.controller = law.New(); return nil })
+	if err == nil && o.controller == nil {
+		err = errors.New("its New returned nil")
 	}
+	if err != nil {
+		return nil, fmt.Errorf("policy %q: %w", law.Name(), err)
+	}
+	return o, nil
 }
 
 // dismiss ends the policies at work.
@@ -269,9 +307,16 @@ func (c *clerk) end() {
 	c.dismiss()
 }
 
-// use puts other policies to work. They begin with the pipeline's own settings.
-func (c *clerk) use(policies []controller.Policy) {
+// use puts other policies to work. They begin with the pipeline's own settings. If one
+// cannot begin, all is as before.
+func (c *clerk) use(policies []controller.Policy) error {
 	d := c.desk
+	next := &clerk{desk: d}
+	for _, law := range policies {
+		if _, err := open(law); err != nil {
+			return err
+		}
+	}
 	c.dismiss()
 	d.mu.Lock()
 	before := policyNames(d.policies)
@@ -283,7 +328,12 @@ func (c *clerk) use(policies []controller.Policy) {
 		At: time.Duration(d.p.host.Now()), Policy: after, Stage: controller.Entry,
 		What: knobPolicy, Before: before, After: after, Why: "told to use it",
 	})
-	c.hire(policies, true)
+	err := next.hire(policies, true)
+	c.offices = next.offices
+	for _, o := range c.offices {
+		c.sleep(o)
+	}
+	return err
 }
 
 // knobPolicy is what a journal calls the policy itself.
@@ -296,6 +346,9 @@ func (c *clerk) reform(m reform) {
 	m.do(d.now)
 	c.each(controller.Event{Kind: controller.EventTopology, Stage: controller.NoStage})
 	d.p.follow(true)
+	for _, o := range c.offices {
+		c.awake(o)
+	}
 }
 
 // each asks all policies.
@@ -306,8 +359,8 @@ func (c *clerk) each(ev controller.Event) {
 }
 
 // heed tells the policies what has happened.
-func (c *clerk) heed() {
-	for _, n := range c.desk.bell.take() {
+func (c *clerk) heed(list []news) {
+	for _, n := range list {
 		for _, o := range c.offices {
 			if n.kind == controller.EventRoundEnd && !o.rounds || n.kind == controller.EventVisits && o.visits == 0 {
 				continue
@@ -363,6 +416,14 @@ func (c *clerk) ask(o *office, ev controller.Event) {
 	if c.consult(o, ev) {
 		c.desk.p.follow(false)
 	}
+	c.awake(o)
+}
+
+// awake sets a policy's clock anew if it has just said when it wants to be asked.
+func (c *clerk) awake(o *office) {
+	if o.decisions.Interval() > 0 {
+		c.sleep(o)
+	}
 }
 
 // consult asks a policy and notes what it decides; it reports whether that is
@@ -398,6 +459,12 @@ func (c *clerk) note(o *office, changes []controller.Change) (changed bool) {
 		if o.claims != nil && !slices.Contains(o.claims, ch.What) {
 			d.p.set.log.Error("policy turned a knob that it did not claim", "policy", ch.Policy, "knob", ch.What)
 			continue
+		}
+		if name, ok := ch.After.(string); ok && ch.What == controller.KnobDiscipline {
+			if _, err := queue.ByName(name); err != nil {
+				d.p.set.log.Error("policy made a decision that means nothing", "policy", ch.Policy, "error", err)
+				continue
+			}
 		}
 		d.now.apply(ch)
 		c.write(ch)

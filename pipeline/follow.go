@@ -4,6 +4,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // follow makes what is running as the state of the knobs says. At once, it also has
@@ -18,6 +19,7 @@ func (p *Pipeline) follow(atOnce bool) {
 			p.followStage(s, st)
 		}
 	}
+	p.host.Admit(s.entry)
 	p.watchVisits(s)
 }
 
@@ -88,6 +90,8 @@ func (p *Pipeline) followStage(s *board, want *stageState) {
 	if c.Room().Knobs() != want.knobs {
 		c.Adjust(func(k *room.Knobs) { *k = want.knobs })
 	}
+	c.Room().Admit(want.admission)
+	followDiscipline(want)
 	if want.own() {
 		c.Bind(nil)
 		if c.Want() != want.workers {
@@ -102,6 +106,26 @@ func (p *Pipeline) followStage(s *board, want *stageState) {
 	c.Bind(pool.pool)
 	if c.Want() != 0 {
 		c.Scale(0)
+	}
+}
+
+// followDiscipline gives a stage's queue its order: the one that the stage's options
+// give, parameters and all, if that is meant, or else the one of that name.
+func followDiscipline(want *stageState) {
+	own := want.core.Discipline()
+	if want.ordered == "" {
+		want.ordered = own.Name()
+	}
+	if want.ordered == want.discipline {
+		return
+	}
+	want.ordered = want.discipline
+	if want.discipline == own.Name() {
+		want.core.Room().Order(own)
+		return
+	}
+	if d, err := queue.ByName(want.discipline); err == nil { // the clerk has seen to that
+		want.core.Room().Order(d)
 	}
 }
 

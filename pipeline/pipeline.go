@@ -87,9 +87,9 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.halting, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
-		Ended: p.ended, Failed: p.failed, Full: p.filled,
-		RoundEnd: func(c *room.Crew) { p.desk.bell.raise(news{kind: controller.EventRoundEnd, pool: c.Name()}) },
-		Visited:  func(c *room.Crew) { p.desk.bell.raise(news{kind: controller.EventVisits, pool: c.Name()}) },
+		Ended: p.ended, Failed: p.failed, Full: p.filled, InFlight: p.load,
+		RoundEnd: func(c *room.Crew) { p.desk.raise(news{kind: controller.EventRoundEnd, pool: c.Name()}) },
+		Visited:  func(c *room.Crew) { p.desk.raise(news{kind: controller.EventVisits, pool: c.Name()}) },
 	}
 	if err := plan.adopt(p.host); err != nil {
 		return nil, err
@@ -127,8 +127,11 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		c.Attach(env, i)
 	}
 	p.pools.Attach(env)
-	p.follow(false) // so that groups start with their workers, and their stages with none
-	if err := p.launch(ctx, env); err != nil {
+	err := p.desk.prepare()
+	if err == nil {
+		err = p.launch(ctx, env)
+	}
+	if err != nil {
 		p.cancel(err)
 		p.fail(err)
 		p.finish(nil)

@@ -94,16 +94,16 @@ func (p *Pipeline) reform(do func(*board)) error {
 	default:
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
 	}
-	m := reform{do, make(chan struct{})}
+	m := reform{do, make(chan error, 1)}
 	return p.order(m, m.done)
 }
 
 // order gives the clerk an order and waits until it is carried out.
-func (p *Pipeline) order(m any, done <-chan struct{}) error {
+func (p *Pipeline) order(m any, done <-chan error) error {
 	p.desk.tell(m)
 	select {
-	case <-done:
-		return nil
+	case err := <-done:
+		return err
 	case <-p.stopped:
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
 	}
@@ -135,7 +135,7 @@ func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) erro
 	default:
 		return fmt.Errorf("pipeline %q: use: %w", p.name, ErrStopped)
 	}
-	m := use{policies, make(chan struct{})}
+	m := use{policies, make(chan error, 1)}
 	return p.order(m, m.done)
 }
 

@@ -111,6 +111,14 @@ func inFlight(sheets []room.Sheet) uint64 {
 	return uint64(n)
 }
 
+// load adds up what is in all rooms, one after the other.
+func (p *Pipeline) load() (n int) {
+	for _, r := range p.roster().all {
+		n += r.Load()
+	}
+	return n
+}
+
 // rested reports whether nothing is anywhere.
 func rested(sheets []room.Sheet) bool {
 	for _, s := range sheets {

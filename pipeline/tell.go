@@ -59,7 +59,7 @@ func (p *Pipeline) failed(r *room.Room, _ any, err error) {
 
 // filled is told by the rooms that they have become full. Their locks are held.
 func (p *Pipeline) filled(r *room.Room) {
-	p.desk.bell.raise(news{kind: controller.EventQueueFull, room: r})
+	p.desk.raise(news{kind: controller.EventQueueFull, room: r})
 }
 
 // room is the room of a stage by its name.
@@ -75,7 +75,7 @@ func (p *Pipeline) room(name string) *room.Room {
 // crashed is told by the workers of every crash of a handler. One that only costs
 // another try is worth knowing, but no warning.
 func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
-	p.desk.bell.raise(news{kind: controller.EventWorkerDied, room: p.room(e.Stage)})
+	p.desk.raise(news{kind: controller.EventWorkerDied, room: p.room(e.Stage)})
 	level := slog.LevelWarn
 	if again {
 		level = slog.LevelInfo

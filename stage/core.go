@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -72,8 +73,8 @@ func (c *Core) Blocking() bool { return c.set.blocking }
 // Preset is how the stage's options have the knobs of its room.
 func (c *Core) Preset() room.Knobs { return c.set.room.Knobs() }
 
-// Discipline is the name of the order in which the queue gives commands out.
-func (c *Core) Discipline() string { return "fifo" }
+// Discipline is the order that the stage's options give the queue.
+func (c *Core) Discipline() queue.Discipline { return c.set.room.Discipline }
 
 // Attach lends the pipeline's things to the stage, whose place there it tells. It is
 // called once, before the stage is started.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // Option sets one property of a stage. Options are checked when a pipeline is
@@ -135,6 +136,12 @@ func Blocking() Option { return func(s *settings) { s.blocking = true } }
 // [DefaultCapacity].
 func Capacity(n int) Option { return func(s *settings) { s.room.Capacity = n } }
 
+// Discipline sets the order in which the queue gives its commands out; the default is
+// first in, first out. See stage/queue.
+func Discipline(d queue.Discipline) Option {
+	return func(s *settings) { s.room.Discipline, s.disciplined = d, true }
+}
+
 // Overflow sets what the stage does when it is full. The default is [Wait].
 func Overflow(rule OverflowRule) Option {
 	return func(s *settings) { s.room.Overflow = room.Overflow(rule) }
@@ -180,14 +187,15 @@ func (f *Fault) Error() string {
 
 // settings are a stage's properties.
 type settings struct {
-	room      room.Config
-	min, max  int
-	instances bool // were given
-	blocking  bool
-	timeout   time.Duration
-	retry     RetryPolicy
-	restart   RestartPolicy
-	outs      []behaviour.Outlet
+	room        room.Config
+	min, max    int
+	instances   bool // were given
+	blocking    bool
+	disciplined bool // a discipline was given
+	timeout     time.Duration
+	retry       RetryPolicy
+	restart     RestartPolicy
+	outs        []behaviour.Outlet
 }
 
 func newSettings(name string, opts []Option) settings {
@@ -200,6 +208,9 @@ func newSettings(name string, opts []Option) settings {
 		if o != nil {
 			o(&s)
 		}
+	}
+	if s.room.Discipline == nil {
+		s.room.Discipline = queue.FIFO{}
 	}
 	if !s.instances {
 		s.room.Instances = s.max
@@ -231,6 +242,7 @@ func (s *settings) faults() (all []error) {
 	check(s.min >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.min, s.max)
 	check(s.min <= s.max, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.min, s.max)
 	check(s.timeout >= 0, "must not be negative", "Timeout(%v)", s.timeout)
+	s.checkDiscipline(check)
 	s.checkRetry(check)
 	s.checkRestart(check)
 	s.checkOuts(check)
@@ -238,6 +250,20 @@ func (s *settings) faults() (all []error) {
 }
 
 type checker func(ok bool, problem, option string, args ...any)
+
+func (s *settings) checkDiscipline(check checker) {
+	d := s.room.Discipline
+	if !s.disciplined {
+		return
+	}
+	if missing(d) {
+		check(false, "is nil", "Discipline(nil)")
+		return
+	}
+	if err := d.Check(); err != nil {
+		check(false, err.Error(), "Discipline(%s)", d.Name())
+	}
+}
 
 func (s *settings) checkRetry(check checker) {
 	r := s.retry

@@ -17,7 +17,8 @@
 //
 // Behind the names there is nothing but [controller.Snapshot] and
 // [controller.Decisions]: what a script can do, a policy can, and more. docs/leda.md
-// has all methods in one table, each with what the seed says and does.
+// has all methods in one table. The seed is the dissertation, LStage the program that came with it;
+// the numbers L1 to L18 are the defects of that program.
 //
 // # Order
 //

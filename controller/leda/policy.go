@@ -65,7 +65,7 @@ func (r *run) Control(ev controller.Event, s *controller.Snapshot, d *controller
 	defer l.release()
 	if r.l == nil {
 		r.script(l)
-		_ = 0
+		r.l = l
 	} else {
 		l.call(ev)
 	}

@@ -124,6 +124,10 @@ func TestBatchingLeavesAloneWhatIsNotItsOwn(t *testing.T) {
 		f.batches(100, 100)
 		require.Less(t, f.stages[1].Batch.Max, 13)
 	})
+	t.Run("but for batches below the least", func(t *testing.T) {
+		f := newFloor(policy.Batching{Min: 100}.New(), pool(1, 1, 1))
+		require.Equal(t, 100, f.stages[0].Batch.Max)
+	})
 	t.Run("two looks at one time", func(t *testing.T) {
 		f := newFloor(policy.Batching{Act: 1}.New(), pool(1, 1, 1))
 		f.ask(controller.EventTick)

@@ -49,7 +49,7 @@ type Cohort struct {
 	Gating   Gating        // when a visit ends
 	Bound    int           // the most commands of a visit, if it is bounded
 	Quantum  time.Duration // what a visit should take, if it is bounded by number or by time
-	Interval time.Duration // between two looks at what a command takes
+	Interval time.Duration // between two looks at what a command takes, and at the ranks
 }
 
 // Name is "cohort", with the preset if there is one: "cohort:cruz".
@@ -78,7 +78,7 @@ func (Cohort) Claims() []controller.Knob { return sharing() }
 func (p Cohort) New() controller.Controller {
 	l := p.withDefaults()
 	var r rhythm
-	if l.measures() {
+	if p.Preset == "" || l.measures() {
 		r.interval = l.Interval
 	}
 	return newVisits(

@@ -191,3 +191,13 @@ func ExampleCohort() {
 	// 0s cohort: stage "3": pool 3 to shared: one of 3 stages that share workers
 	// 0s cohort: pool "shared": visit no plan to 1 2 3 2, bounded 16: a wave over 3 stages, bound 16
 }
+
+// Ways that nobody declared are known when something went along them.
+func TestACohortLearnsItsOrder(t *testing.T) {
+	h := newHouse(policy.Cohort{Bound: 4}, make([]controller.StageStats, 3)...)
+	require.Equal(t, "1 2 3 2", h.order())
+	h.Stages[0].Rank = 2
+	h.tick(time.Second)
+	h.sound(t)
+	require.Equal(t, "2 3 1 3", h.order())
+}

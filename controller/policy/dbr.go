@@ -17,8 +17,8 @@ const NoRope = -1
 
 // DBR has the workers look after the slowest stage first: drum, buffer and rope, by
 // Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010),
-// after Goldratt, "Theory of Constraints" (1990), as in sections 3.4 and 4.5 of the
-// dissertation of Cruz (2015).
+// after Goldratt, "What is This Thing Called Theory of Constraints" (1990), as in
+// sections 3.4 and 4.5 of the dissertation of Cruz (2015).
 //
 // The slowest stage is the drum that sets the pace for all. The stages are ordered by
 // how many commands a second a worker handles there, the slowest first, and a
@@ -27,10 +27,10 @@ const NoRope = -1
 // is Interval old, and in any case after ten intervals: where there is always work
 // nobody comes to the end. It holds from the next visit.
 //
-// A visit has a bound, always, and one that reaches it goes on to the next stage and
-// not back: otherwise, under overload, the drum has work for ever and what it made is
-// never taken further. And when a stage starves all the same, no worker goes back
-// until the next look.
+// A visit has a bound, always, and one that ends there with work left is followed by
+// the next stage and not by the first: otherwise, under overload, the drum has work
+// for ever and what it made is never taken further. And when a stage starves all the
+// same, no worker goes back until the next look.
 //
 // # The rope
 //
@@ -49,7 +49,8 @@ const NoRope = -1
 // DBRVisitPolicy of Yield: rates as here, the first stage twice after each success, the
 // last stage never moved, no bound, no rope. (Both have the service times of this
 // house, means and not percentiles.) Both make a new order at the end of a round
-// only. They are for comparison: under overload they are the worst of all.
+// only. They are for comparison: under overload the slowest stage is never empty and
+// keeps all workers.
 //
 //	            Workers      Rate          Bound    Buffer            Interval
 //	no preset   one per CPU  ByService     4        half of the room  100 ms

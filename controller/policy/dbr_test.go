@@ -50,10 +50,10 @@ func TestT08_TheSlowestStageComesFirst(t *testing.T) {
 	newHouse(policy.DBR{}).sound(t) // no stage at all
 }
 
-// Five commands at the first, a bound of four: the visit that reaches it goes on, and the one that does not goes back.
+// Five commands at the first, a bound of four: the visit that leaves one behind goes on, and the others go back.
 func TestAWorkerGoesBackAfterASuccessUnlessTheVisitWasBounded(t *testing.T) {
 	h := newHouse(policy.DBR{}, line(3)...)
-	require.Equal(t, "1(4) 2(4) 3(4) | 1(1) 1(0) 2(1) 1(0) 2(0) 3(1) 1(0) 2(0) 3(0) |", trace(h.plan(), 3, 5, 2))
+	require.Equal(t, "1(4) 2(4) 1(1) 1(0) 2(1) 1(0) 2(0) 3(4) | 1(0) 2(0) 3(1) 1(0) 2(0) 3(0) |", trace(h.plan(), 3, 5, 2))
 	require.True(t, h.plan().Now, "where workers go back, rounds may never end")
 
 	original := newHouse(policy.DBR{Preset: policy.Cruz}, line(3)...)

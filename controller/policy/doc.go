@@ -4,11 +4,17 @@
 // start. The zero value of each has its stated defaults.
 //
 //	policy.Batching{}               // the smallest batch that gets as much done as a large one
+//	policy.Cohort{}                 // shared workers go up the stages and down again
+//	policy.Color{}                  // shared workers take what came first
+//	policy.DBR{}                    // shared workers look after the slowest stage first
 //	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools
+//	policy.LRB{}                    // shared workers go where the work arrives
+//	policy.MG1{}                    // the same, by the root of how busy each stage is
 //	policy.SEDA{}                   // one more by the length of the queue, one less by idleness
 //	policy.SEDA{Preset: policy.Cruz}
+//	policy.SRPT{}                   // shared workers finish what is nearest to its end
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //
 // [ByName] finds a policy by its name, for flags and configuration files: "seda",
@@ -37,5 +43,7 @@
 // # A new policy here
 //
 // A file with its paper named at the top, a line in [ByName], a table test with a
-// fixed vector, and the properties in properties_test.go.
+// fixed vector, and the properties in properties_test.go, or, if it shares workers, in
+// visits_test.go. One that orders visits is a router (visits.go): it draws plans, and
+// gathering the stages and knowing when to draw is done for it.
 package policy

@@ -23,10 +23,10 @@ const (
 )
 
 // SRPT has the workers finish what is nearest to its end: shortest remaining
-// processing time, after Schrage, "A Proof of the Optimality of the Shortest Remaining
-// Processing Time Discipline" (Operations Research 16, 1968), by Gordon, "Stage
-// scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), as in sections 3.5
-// and 4.6 of the dissertation of Cruz (2015).
+// processing time, after Schrage and Miller, "The Queue M/G/1 with the Shortest
+// Remaining Processing Time Discipline" (Operations Research 14, 1966), by Gordon,
+// "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), as in sections
+// 3.5 and 4.6 of the dissertation of Cruz (2015).
 //
 // It is depth first: no more commands are past the first stage than there are workers, so
 // it is what to take where commands are large, as images are. A stage comes the earlier
@@ -38,8 +38,9 @@ const (
 // comes before those that it feeds. Stages of a loop are all as far from the end as
 // the one that is farthest. Where
 // nothing is measured, or two remain equal, the rank decides, and with [ByRank] it
-// alone: the farther from the sources, the earlier. Service times are followed when
-// they differ by more than a quarter.
+// alone: the farther from the sources, the earlier. As long as no way is known it is
+// the place in the pipeline. Service times are followed when they differ by more than
+// a quarter.
 //
 // In the [Global] form the stages' priorities say so, from 1. In the [Polled]
 // form, whose name is "srpt-polled", it is the order of visits. For more than eight
@@ -141,6 +142,7 @@ type srpt struct {
 
 	// Of one look, for each stage of the snapshot.
 	ranks      []int
+	places     []int // in the pipeline, -1 in a loop
 	remaining  []time.Duration
 	priorities []int
 	order      []controller.StageID
@@ -153,6 +155,7 @@ func (c *srpt) route(v *view, p *controller.VisitPlan) bool {
 	}
 	c.prioritize(v)
 	p.Restart = true
+	p.Now = c.law.Preset == "" // where workers go back, rounds may never end
 	slices.Reverse(v.members)
 	slices.SortStableFunc(v.members, func(a, b controller.StageID) int { return cmp.Compare(c.priorities[b], c.priorities[a]) })
 	p.Order = append(p.Order, v.members...)
@@ -173,8 +176,7 @@ func (c *srpt) more(v *view, all bool, d *controller.Decisions) {
 	}
 }
 
-// prioritize gives each stage its priority, from 1; the same to stages between which
-// there is nothing to choose.
+// prioritize gives each stage its priority, from 1; the same to the stages of a loop.
 func (c *srpt) prioritize(v *view) {
 	c.priorities, c.order = c.priorities[:0], c.order[:0]
 	for i := range v.Stages {
@@ -203,18 +205,26 @@ func (c *srpt) number() {
 	}
 }
 
-// compare puts those with the most left to do first, and then those nearest to the
-// sources.
+// compare puts those with the most left to do first, then those nearest to the
+// sources, then those of loops, who are equal, and then those who are first in the
+// pipeline.
 func (c *srpt) compare(a, b controller.StageID) int {
 	if c.law.Key == ByWork && c.remaining[a] != c.remaining[b] {
 		return cmp.Compare(c.remaining[b], c.remaining[a])
 	}
-	return cmp.Compare(c.ranks[a], c.ranks[b])
+	return cmp.Or(cmp.Compare(c.ranks[a], c.ranks[b]), cmp.Compare(c.places[a], c.places[b]))
 }
 
 // measure finds how far each stage is from the sources, and from the end.
 func (c *srpt) measure(v *view) {
-	c.ranks = levels(c.ranks[:0], v.Snapshot)
+	c.ranks, c.places = levels(c.ranks[:0], v.Snapshot), c.places[:0]
+	for i := range v.Stages {
+		place := i
+		if v.Stages[i].Cyclic {
+			place = -1
+		}
+		c.places = append(c.places, place)
+	}
 	if c.law.Key != ByWork {
 		return
 	}
@@ -262,7 +272,7 @@ func (c *srpt) reason(v *view, id controller.StageID) string {
 	case c.law.Key == ByWork && c.remaining[id] > 0:
 		return fmt.Sprintf("%v of work remain", c.remaining[id])
 	default:
-		return fmt.Sprintf("rank %d", c.ranks[id])
+		return fmt.Sprintf("rank %d, place %d", c.ranks[id], id+1)
 	}
 }
 

@@ -71,12 +71,12 @@ func TestTheLessWorkRemainsTheEarlierAStageComes(t *testing.T) {
 		want     []int
 		polled   string
 	}{
-		"nothing measured":  {policy.SRPT{}, []time.Duration{0, 0, 0, 0}, []int{1, 2, 2, 3}, "4 3 2 1"},
+		"nothing measured":  {policy.SRPT{}, []time.Duration{0, 0, 0, 0}, []int{1, 2, 3, 4}, "4 3 2 1"},
 		"the short way":     {policy.SRPT{}, []time.Duration{us, 9 * us, us, us}, []int{1, 2, 3, 4}, "4 3 2 1"},
 		"the other way":     {policy.SRPT{}, []time.Duration{us, us, 9 * us, us}, []int{1, 3, 2, 4}, "4 2 3 1"},
-		"by rank":           {policy.SRPT{Key: policy.ByRank}, []time.Duration{us, us, 9 * us, us}, []int{1, 2, 2, 3}, "4 3 2 1"},
+		"by rank":           {policy.SRPT{Key: policy.ByRank}, []time.Duration{us, us, 9 * us, us}, []int{1, 2, 3, 4}, "4 3 2 1"},
 		"in the listing":    {policy.SRPT{Preset: policy.Cruz}, []time.Duration{us, us, 9 * us, us}, []int{1, 2, 3, 4}, "4 3 2 1"},
-		"one part measured": {policy.SRPT{}, []time.Duration{0, 0, 0, us}, []int{1, 2, 2, 3}, "4 3 2 1"},
+		"one part measured": {policy.SRPT{}, []time.Duration{0, 0, 0, us}, []int{1, 2, 3, 4}, "4 3 2 1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -110,6 +110,12 @@ func TestTheStagesOfALoopAreAllAsFarFromTheEnd(t *testing.T) {
 	}
 }
 
+func TestWhereNoWayIsKnownThePlaceInThePipelineDecides(t *testing.T) {
+	require.Equal(t, []int{1, 2, 3}, priorities(newHouse(policy.SRPT{}, make([]controller.StageStats, 3)...)))
+	polled := newHouse(policy.SRPT{Form: policy.Polled}, make([]controller.StageStats, 3)...)
+	require.Equal(t, "3 2 1", polled.order())
+}
+
 func TestAStageThatStarvesComesFirstUntilTheNextLook(t *testing.T) {
 	starve := func(h *house) {
 		h.tell(controller.Event{Kind: controller.EventStarved, Stage: 0})
@@ -125,6 +131,7 @@ func TestAStageThatStarvesComesFirstUntilTheNextLook(t *testing.T) {
 	p := newHouse(policy.SRPT{Form: policy.Polled}, line(3)...)
 	starve(p)
 	require.Equal(t, "1 3 2", p.order())
+	require.True(t, p.plan().Now, "nobody may ever come to the end of a round")
 	p.tick(100 * time.Millisecond)
 	require.Equal(t, "3 2 1", p.order())
 	p.sound(t)

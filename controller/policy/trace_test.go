@@ -204,7 +204,7 @@ func trace(plan *controller.VisitPlan, stages, waiting, rounds int) string {
 		queue[id] -= handled
 		queue[id+1] += handled
 		way = append(way, fmt.Sprintf("%d(%d)", id+1, handled))
-		if walk.Leave(plan, len(plan.Order), handled, bound > 0 && handled == bound) {
+		if walk.Leave(plan, len(plan.Order), handled, bound > 0 && handled == bound && queue[id] > 0) {
 			way = append(way, "|")
 			rounds--
 		}

@@ -94,12 +94,12 @@ func (us *units) of(s *controller.Snapshot) []unit {
 			us.add(unit{
 				name: st.Name, stage: controller.StageID(i),
 				workers: st.Workers, least: st.MinWorkers, most: st.MaxWorkers, busy: st.Busy,
-			}, us.alone(st))
+			}, us.at(s, st))
 		}
 	}
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		if awake, bound := us.bound(s, p); bound {
+		if awake, bound := us.bound(s, p.Name); bound && !p.Own {
 			us.add(unit{
 				name: p.Name, stage: controller.NoStage,
 				workers: p.Workers, least: p.MinWorkers, most: p.MaxWorkers, busy: p.Busy,
@@ -119,23 +119,29 @@ func (us *units) add(u unit, awake []*controller.StageStats) {
 	us.list = append(us.list, u)
 }
 
-// alone is a stage by itself, if it is not paused.
-func (us *units) alone(st *controller.StageStats) []*controller.StageStats {
+// at returns the stages at a stage's own pool that are not paused: itself, and those
+// that are guests there.
+func (us *units) at(s *controller.Snapshot, st *controller.StageStats) (awake []*controller.StageStats) {
 	from := len(us.stages)
 	if !st.Paused {
 		us.stages = append(us.stages, st)
 	}
+	us.bound(s, st.Name)
 	return us.stages[from:]
 }
 
-// bound returns the stages of a shared pool that are not paused, and whether
-// there are any stages at all.
-func (us *units) bound(s *controller.Snapshot, p *controller.PoolStats) (awake []*controller.StageStats, bound bool) {
+// bound returns the stages that are bound to a pool not their own and are not
+// paused, and whether there are any such stages at all.
+func (us *units) bound(s *controller.Snapshot, pool string) (awake []*controller.StageStats, bound bool) {
 	from := len(us.stages)
 	for i := range s.Stages {
-		if st := &s.Stages[i]; !p.Own && !own(st) && st.Pool == p.Name {
-			bound = true
-			us.alone(st)
+		st := &s.Stages[i]
+		if own(st) || st.Pool != pool {
+			continue
+		}
+		bound = true
+		if !st.Paused {
+			us.stages = append(us.stages, st)
 		}
 	}
 	return us.stages[from:], bound

@@ -161,7 +161,7 @@ func TestAPausedStageIsLeftAlone(t *testing.T) {
 		"cruz":     policy.SEDA{Preset: policy.Cruz},
 		"stealing": policy.Stealing{Samples: 1, Workers: 8},
 		"thefts":   policy.Stealing{Preset: policy.Cruz, Workers: 8},
-		"batching": policy.Batching{Max: 9},
+		"batching": policy.Batching{Act: 1, Max: 9},
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {
@@ -179,6 +179,46 @@ func TestAPausedStageIsLeftAlone(t *testing.T) {
 			require.NoError(t, f.err)
 		})
 	}
+}
+
+// A policy of the user's may have sent a stage to the workers of another.
+func TestAGuestCountsWhereItIs(t *testing.T) {
+	host, guest := pool(4, 2, 6), of("room 0", 1024)
+	f := newGroups(policy.ERLDA{Cooldown: policy.NoCooldown}.New(),
+		[]controller.PoolStats{{Name: "room 0", Own: true, Workers: 4, MinWorkers: 2, MaxWorkers: 6}}, host, guest)
+	f.looks([]int{50, 101}, []int{0, 50})
+	require.NoError(t, f.err)
+	require.Equal(t, 5, f.stages[0].Workers)
+	require.Len(t, f.journal.Entries(), 1, "there is one pool")
+}
+
+func TestAThiefSaysWhichOfItsQueuesIsTheLongest(t *testing.T) {
+	f := newGroups(policy.Stealing{Workers: 6, Samples: 1}.New(),
+		[]controller.PoolStats{group("g", 3, 1, 8)}, pool(3, 1, 8), of("g", 1024), of("g", 1024), of("g", 1024))
+	for i := range f.stages {
+		f.stages[i].Window.Accepted = 90
+	}
+	f.looks([]int{0, 10, 80, 20})
+	require.Equal(t, `steals from "room 0": queue 80 > 3 for 1 sample`, f.journal.Entries()[0].Why)
+}
+
+func TestAPausedStageStandsInNobodysWay(t *testing.T) {
+	f := newFloor(policy.Stealing{Preset: policy.Cruz, Pairs: 1}.New(), at(10, 2, 8), at(90, 2, 8), at(95, 2, 8))
+	f.stages[2].Paused = true
+	f.ask(controller.EventTick)
+	require.Equal(t, []int{3, 1, 2}, f.workers())
+}
+
+func TestNobodyIsRepleteForHavingBeenPaused(t *testing.T) {
+	f := newFloor(policy.Stealing{}.New(), swamped(), quiet())
+	f.stages[1].Paused = true
+	f.ask(controller.EventTick)
+	f.ask(controller.EventTick)
+	f.stages[1].Paused = false
+	f.ask(controller.EventTick)
+	require.Equal(t, []int{2, 2}, f.workers())
+	f.ask(controller.EventTick)
+	require.Equal(t, []int{3, 1}, f.workers())
 }
 
 func TestAPausedStageOfAGroupDoesNotCount(t *testing.T) {

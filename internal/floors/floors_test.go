@@ -45,7 +45,7 @@ stage:              behaviour stage/queue worker
                     internal/act internal/command internal/histogram internal/part internal/room
 
 -- third
-pipeline:           behaviour controller controller/policy worker stage supervisor
+pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
                     internal/act internal/command internal/histogram internal/part internal/room
 
 -- top: where guests are welcome.

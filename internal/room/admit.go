@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // errDismissed tells a waiter that the room was closed before a seat came free.
@@ -24,6 +25,8 @@ type waiter struct {
 // Waiting ends with ctx; if that has ended already, nothing is accepted.
 func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	gone := ctx.Err() != nil
+	why, no := r.knock(ctx, e.Cmd, gone)
+	key := r.queue.key(e.Cmd)
 	r.mu.Lock()
 	if !r.open {
 		return r.refuse(rejectedClosed, r.shut())
@@ -31,12 +34,15 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	if gone {
 		return r.refuse(rejectedCancelled, r.waited(context.Cause(ctx)))
 	}
+	if no != nil {
+		return r.refuse(why, no)
+	}
 	if r.knobs.Disabled {
 		return r.refuse(rejectedDisabled, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDisabled))
 	}
 	if r.free() <= 0 || r.waiters.Len() > 0 || len(r.blocked) > 0 {
 		if r.cfg.Overflow != Wait {
-			return r.overflow(e)
+			return r.overflow(e, key)
 		}
 		if why := r.mayNotWait(ctx); why != "" {
 			return r.refuse(rejectedFull, fmt.Errorf("stage %q: submitted by a handler %s: %w", r.cfg.Name, why, ErrFull))
@@ -51,7 +57,7 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 		}
 	}
 	r.c.submitted++
-	r.push(e)
+	r.push(e, key)
 	r.brimming()
 	s := r.rouse()
 	r.mu.Unlock()
@@ -59,6 +65,22 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 		s.Wake()
 	}
 	return nil
+}
+
+// knock asks the doors of the house and of the room, if there is anything to ask.
+func (r *Room) knock(ctx context.Context, cmd any, gone bool) (why int, no error) {
+	h := r.Host()
+	if h == nil || gone || r.door.set.Load() == nil && h.door.set.Load() == nil || !r.IsOpen() {
+		return 0, nil
+	}
+	look := func() (queued, capacity int) { return r.Len(), r.Knobs().Capacity }
+	if why, err := h.door.ask(h, cmd, look); err != nil {
+		return why, fmt.Errorf("stage %q: %w", r.cfg.Name, err)
+	}
+	if why, err := r.door.ask(h, cmd, look); err != nil {
+		return why, fmt.Errorf("stage %q: %w", r.cfg.Name, err)
+	}
+	return r.enter(ctx)
 }
 
 // mayNotWait tells why ctx is that of a handler that would wait here for itself, ""
@@ -151,12 +173,12 @@ func (r *Room) Mistyped() {
 
 // overflow deals with a command from outside that finds the room full and not
 // waiting. It is called with the lock and lets go of it.
-func (r *Room) overflow(e *command.Envelope) error {
+func (r *Room) overflow(e *command.Envelope, key queue.Key) error {
 	if r.cfg.Overflow == Reject {
 		return r.refuse(rejectedFull, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrFull))
 	}
 	r.c.submitted++
-	v := r.drop(*e)
+	v := r.drop(*e, key)
 	s := r.rouse()
 	r.mu.Unlock()
 	if s != nil {
@@ -174,14 +196,14 @@ type victim struct {
 }
 
 // drop makes room for e, or lets e go, as the overflow rule says.
-func (r *Room) drop(e command.Envelope) victim {
+func (r *Room) drop(e command.Envelope, key queue.Key) victim {
 	if r.cfg.Overflow == DropNewest || r.queue.Len() == 0 {
 		r.c.shed[shedNewest]++
 		return victim{e, ReasonNewest, ErrShed}
 	}
-	oldest := r.queue.Pop()
+	oldest := r.queue.drop()
 	r.forget(oldest)
-	r.push(&e)
+	r.push(&e, key)
 	r.c.shed[shedOldest]++
 	return victim{oldest, ReasonOldest, ErrShed}
 }
@@ -198,12 +220,13 @@ func (r *Room) let(v victim) {
 // a worker that cannot leave all its commands is parked behind those that are
 // already, and woken when there are seats for it.
 func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
+	keys := r.queue.keys(es)
 	r.mu.Lock()
-	return r.hand(s, es, back, park)
+	return r.hand(s, es, keys, back, park)
 }
 
 // hand is Hand, called with the lock, which it lets go of.
-func (r *Room) hand(s *Seat, es []command.Envelope, back, park bool) int {
+func (r *Room) hand(s *Seat, es []command.Envelope, keys []queue.Key, back, park bool) int {
 	if r.halted {
 		return r.turnAway(es)
 	}
@@ -220,10 +243,10 @@ func (r *Room) hand(s *Seat, es []command.Envelope, back, park bool) int {
 		taken = min(taken, max(r.free(), 0))
 	}
 	r.c.received += uint64(taken)
-	r.queue.PushAll(es[:taken])
+	r.queue.pushAll(es[:taken], keys)
 	var victims []victim
 	if taken < len(es) && r.cfg.Overflow != Wait {
-		victims = r.dropAll(es[taken:])
+		victims = r.dropAll(es[taken:], keys[min(taken, len(keys)):])
 		taken = len(es)
 	}
 	if taken < len(es) && (park || known) {
@@ -267,16 +290,20 @@ func (r *Room) turnDown(es []command.Envelope) int {
 
 // dropAll deals with commands of other rooms that find this one full and not
 // waiting. They were accepted long ago, so a refusal is an end: they are shed.
-func (r *Room) dropAll(es []command.Envelope) []victim {
+func (r *Room) dropAll(es []command.Envelope, keys []queue.Key) []victim {
 	victims := make([]victim, 0, len(es))
 	r.c.received += uint64(len(es))
-	for _, e := range es {
+	for i, e := range es {
 		if r.cfg.Overflow == Reject {
 			r.c.shed[shedFull]++
 			victims = append(victims, victim{e, ReasonFull, ErrFull})
 			continue
 		}
-		victims = append(victims, r.drop(e))
+		var key queue.Key
+		if i < len(keys) {
+			key = keys[i]
+		}
+		victims = append(victims, r.drop(e, key))
 	}
 	return victims
 }
@@ -310,8 +337,10 @@ func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
 
 // Take fills a seat that was reserved.
 func (r *Room) Take(e command.Envelope) {
+	es := []command.Envelope{e}
+	keys := r.queue.keys(es)
 	r.mu.Lock()
 	r.reserved--
 	// The seat is ours by right; only a room that drops may find itself full.
-	r.hand(nil, []command.Envelope{e}, r.cfg.Overflow == Wait, false)
+	r.hand(nil, es, keys, r.cfg.Overflow == Wait, false)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // delayedRoom is how many commands may wait for a retry in a small stage; in a
@@ -21,6 +22,7 @@ type due struct {
 	at  int64
 	seq uint64
 	e   command.Envelope
+	key queue.Key
 }
 
 func (d *delayed) Len() int { return len(d.heap) }
@@ -54,7 +56,7 @@ func (d *delayed) clear() []command.Envelope {
 // postpone puts a command aside until its next try, or behind all others if
 // there is no pause. It reports false if no more may wait. The caller has the
 // lock and has checked that the command may be tried again.
-func (r *Room) postpone(e command.Envelope) bool {
+func (r *Room) postpone(e command.Envelope, key queue.Key) bool {
 	if r.halted || r.delayed.Len() >= max(delayedRoom, r.knobs.Capacity) {
 		return false
 	}
@@ -62,11 +64,11 @@ func (r *Room) postpone(e command.Envelope) bool {
 	e.Since, e.Alone = 0, false
 	pause := r.cfg.Retry.pause(int(e.Tries), r.seed.Float64())
 	if pause <= 0 {
-		r.push(&e)
+		r.push(&e, key)
 		return true
 	}
 	r.delayed.seq++
-	heap.Push(&r.delayed, due{r.Host().Now() + int64(pause), r.delayed.seq, e})
+	heap.Push(&r.delayed, due{r.Host().Now() + int64(pause), r.delayed.seq, e, key})
 	if r.delayed.heap[0].seq == r.delayed.seq {
 		r.alarm(pause)
 	}
@@ -98,8 +100,8 @@ func (r *Room) resume() {
 	r.mu.Lock()
 	now := r.Host().Now()
 	for len(r.delayed.heap) > 0 && r.delayed.heap[0].at <= now {
-		e := heap.Pop(&r.delayed).(due).e
-		r.push(&e)
+		d := heap.Pop(&r.delayed).(due)
+		r.push(&d.e, d.key)
 	}
 	if len(r.delayed.heap) > 0 {
 		r.alarm(time.Duration(r.delayed.heap[0].at - now))

@@ -725,7 +725,7 @@ func (m *model) hear(t *rapid.T) {
 func (m *model) ids() []int {
 	ids := make([]int, m.r.queue.Len())
 	for i := range ids {
-		ids[i] = m.r.queue.At(i).Cmd.(int)
+		ids[i] = m.r.queue.at(i).Cmd.(int)
 	}
 	return ids
 }

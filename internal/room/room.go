@@ -12,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/histogram"
-	"github.com/golda-dev/golda/internal/ring"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // What a submitter may be told, and what a ticket may be told of a command
@@ -46,6 +46,8 @@ type Config struct {
 	Retry    Retry
 	// Instances is how many workers may be here at once.
 	Instances int
+	// Discipline is the order of the queue; nil is first in, first out.
+	Discipline queue.Discipline
 	// StreakEnds is how long after a crash the next one begins a new streak.
 	StreakEnds time.Duration
 }
@@ -82,6 +84,11 @@ type Host struct {
 	Draining atomic.Bool
 	// Quiet has room for one ring.
 	Quiet chan struct{}
+	// InFlight adds up how many commands are in all rooms.
+	InFlight func() int
+
+	door  Door
+	crowd crowd
 }
 
 // Now reads the host's clock.
@@ -122,13 +129,16 @@ type Room struct {
 	// Place is the stage's in its pipeline; set before the room is opened.
 	Place int
 
+	door Door // for commands from outside
+
 	mu       sync.Mutex // guards all below
 	knobs    knobs
 	open     bool // commands from outside are taken
 	opened   bool // it was open once
 	halted   bool // nothing is taken or given out any more
+	ceiling  int  // commands that may be here at once, queued or not; 0: any number
 	brim     bool // it was full, and the host knows
-	queue    ring.Ring[command.Envelope]
+	queue    waiting
 	alone    int       // queued commands that want a batch of their own
 	reserved int       // seats promised, to waiters and to parked workers
 	crew     *Crew     // the pool that visits the room; nil: it has workers of its own
@@ -157,6 +167,7 @@ type Room struct {
 func New(cfg Config) *Room {
 	r := &Room{cfg: cfg, limit: 1, seed: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 	r.knobs = cfg.knobs()
+	r.queue.order(cfg.Discipline)
 	r.inlet = behaviour.NewInlet(cfg.Name, r)
 	return r
 }
@@ -214,6 +225,9 @@ func (r *Room) Close() {
 	r.open = false
 	r.dismissWaiters()
 	r.mu.Unlock()
+	if h := r.Host(); h != nil {
+		h.ended()
+	}
 }
 
 // Halt ends everything that is queued or waits to be retried: it will not be
@@ -223,7 +237,7 @@ func (r *Room) Halt() (tell func()) {
 	r.mu.Lock()
 	r.open, r.halted = false, true
 	left := make([]command.Envelope, r.queue.Len(), r.queue.Len()+r.delayed.Len())
-	r.queue.PopInto(left)
+	r.queue.popInto(left)
 	r.alone = 0
 	left = append(left, r.delayed.clear()...)
 	if r.timer != nil {
@@ -240,17 +254,30 @@ func (r *Room) Halt() (tell func()) {
 
 // free is how many more commands may come in. It is below zero when retries,
 // crashes or ways back have overfilled the room.
-func (r *Room) free() int { return r.knobs.Capacity - r.queue.Len() - r.reserved }
-
-// push queues a command, reading the clock for one in so many.
-func (r *Room) push(e *command.Envelope) {
-	slot := r.queue.Next()
-	slot.Cmd, slot.Ticket = e.Cmd, e.Ticket
-	slot.Tries, slot.Child, slot.Alone = e.Tries, e.Child, e.Alone
-	if r.stamp--; r.stamp < 0 {
-		r.stamp = r.limit - 1
-		slot.Since = r.Host().Now()
+func (r *Room) free() int {
+	free := r.knobs.Capacity - r.queue.Len()
+	if r.ceiling > 0 {
+		free = min(free, r.ceiling-r.load())
 	}
+	return free - r.reserved
+}
+
+// push queues a command, reading the clock for one in so many, or for each if it
+// matters how long they have waited.
+func (r *Room) push(e *command.Envelope, k queue.Key) {
+	var since int64
+	if r.stamp--; r.stamp < 0 || r.knobs.Linger > 0 {
+		r.stamp = r.limit - 1
+		since = r.Host().Now()
+	}
+	if r.queue.line != nil {
+		e.Since = since
+		r.queue.line.Push(*e, k)
+		return
+	}
+	slot := r.queue.next()
+	slot.Cmd, slot.Ticket, slot.Since = e.Cmd, e.Ticket, since
+	slot.Tries, slot.Child, slot.Alone = e.Tries, e.Child, e.Alone
 }
 
 // brimming tells the host when the room has become full. The host neither blocks nor
@@ -369,7 +396,7 @@ func (r *Room) dismissWaiters() {
 // settled rings the host's bell if it listens and the room has come to rest.
 func (r *Room) settled() {
 	h := r.Host()
-	if h == nil || !h.Draining.Load() || r.queue.Len()+r.c.inHand+r.delayed.Len() > 0 {
+	if h == nil || !h.Draining.Load() || r.load() > 0 {
 		return
 	}
 	h.Ring()

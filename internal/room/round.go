@@ -194,6 +194,7 @@ func (c *Crew) goOn(r *Room) {
 	}
 	wakeAll(woken)
 	unstall(rooms)
+	r.Host().ended()
 }
 
 // stay goes on with a visit or ends it, surely so if the worker is gone. It returns how
@@ -302,7 +303,8 @@ func (r *Room) full() bool {
 }
 
 func (r *Room) filled() bool {
-	return r.cfg.Overflow == Wait && r.queue.Len() >= r.knobs.Capacity && !r.halted
+	full := r.queue.Len() >= r.knobs.Capacity || r.ceiling > 0 && r.load() >= r.ceiling
+	return full && r.cfg.Overflow == Wait && !r.halted
 }
 
 // waitFor stalls the room until there is room in x. It reports false if there is
@@ -325,7 +327,7 @@ func (r *Room) waitFor(x *Room) bool {
 
 // relieve returns the rooms behind that wait for room here, if half of it is free.
 func (r *Room) relieve() []*Room {
-	if r.queue.Len() > r.knobs.Capacity/2 {
+	if r.queue.Len() > r.knobs.Capacity/2 || r.filled() {
 		return nil
 	}
 	r.brim = false

@@ -62,7 +62,7 @@ func (r *Room) oldest() time.Duration {
 	if r.queue.Len() == 0 {
 		return 0
 	}
-	since := r.queue.At(0).Since
+	since := r.queue.oldest().Since
 	if since == 0 {
 		return 0
 	}

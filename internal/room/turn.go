@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // Seat is a worker as its room sees it. It outlives the worker's actor.
@@ -199,15 +200,16 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 		return -1
 	}
 	n := r.take(s, 0)
-	if n == 0 {
-		if park {
-			r.park(s)
-		}
+	var next *Seat
+	switch {
+	case n > 0:
+		next = r.rouse()
+	case park:
+		r.park(s)
 		r.settled()
-		r.mu.Unlock()
-		return 0
+	default:
+		r.settled()
 	}
-	next := r.rouse()
 	woken, rooms := r.release(), r.relieve()
 	r.mu.Unlock()
 	if next != nil {
@@ -215,6 +217,7 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	}
 	wakeAll(woken)
 	unstall(rooms)
+	r.Host().ended()
 	return n
 }
 
@@ -236,7 +239,7 @@ func (r *Room) take(s *Seat, most int) int {
 		n = r.untilAlone(n)
 	}
 	s.grow(n, r.knobs.Batch)
-	n = r.queue.PopInto(s.Hand[:n])
+	n = r.queue.popInto(s.Hand[:n])
 	if r.alone > 0 {
 		r.forget(s.Hand[0])
 	}
@@ -277,7 +280,7 @@ func (r *Room) lingering() bool {
 	if linger <= 0 || r.queue.Len() >= r.knobs.Batch || r.queue.Len() >= r.knobs.Capacity || r.host.Load().Draining.Load() {
 		return false
 	}
-	since := r.queue.At(0).Since
+	since := r.queue.oldest().Since
 	if since == 0 {
 		return false
 	}
@@ -306,7 +309,11 @@ func (r *Room) ripen() {
 // untilAlone cuts a batch before a command that wants one of its own.
 func (r *Room) untilAlone(n int) int {
 	for i := range n {
-		if r.queue.At(i).Alone {
+		e := r.queue.at(i)
+		if e == nil {
+			break // only what was given back may want that, and it would be known
+		}
+		if e.Alone {
 			return max(i, 1)
 		}
 	}
@@ -375,9 +382,10 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 	if int(e.Tries) >= r.cfg.Retry.Attempts {
 		return false
 	}
+	key := r.queue.key(e.Cmd)
 	r.mu.Lock()
 	r.book(s, t)
-	ok := r.postpone(e)
+	ok := r.postpone(e, key)
 	var next *Seat
 	if ok {
 		r.c.streak = 0
@@ -395,6 +403,10 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 // if one is known, is charged, and with retry tried again; the rest goes
 // back to the front of the queue, in order.
 func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) {
+	var key queue.Key
+	if retry {
+		key = r.queue.key(culprit.Cmd)
+	}
 	r.mu.Lock()
 	r.book(s, t)
 	r.crash(culprit == nil || culprit.Tries <= 1)
@@ -413,7 +425,7 @@ func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []comman
 		r.yield(s)
 		r.c.restarts++ // a crew knows no rooms, so its next worker is counted here
 	}
-	dies := culprit != nil && !(retry && r.postpone(*culprit))
+	dies := culprit != nil && !(retry && r.postpone(*culprit, key))
 	if dies {
 		r.c.dead[deadCrash]++
 	}
@@ -433,7 +445,7 @@ func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []comman
 }
 
 func (r *Room) giveBack(es []command.Envelope) {
-	r.queue.PushFront(es)
+	r.queue.pushFront(es)
 	for _, e := range es {
 		if e.Alone {
 			r.alone++

@@ -9,8 +9,8 @@ const defaultAbove = 64
 // up; who has just come has not. When the overload is over, those who were left
 // are done in the order in which they came.
 //
-// The paper gives no number and does not say when to turn back. HHVM, the server
-// it speaks of, has one threshold and looks at each command that it takes, and so does this:
+// The paper gives no number and does not say when to turn back. HHVM, which it names
+// as doing it, has one threshold and looks at each command that it takes, and so does this:
 // the newest goes first while more than Above wait, and the oldest otherwise.
 // There is no hysteresis. To turn costs nothing, so nothing is saved by turning seldom;
 // and around the threshold the two take turns, which the oldest are glad of. Within a batch

@@ -1,5 +1,7 @@
 package queue
 
+import "slices"
+
 // deque is a growing circle of slots with two open ends. internal/ring is the same with
 // one way out, and never shrinks; a stack that drops its oldest needs both ways.
 // The zero deque is empty and ready.
@@ -46,7 +48,9 @@ func (q *deque[T]) pushFront(items []T) {
 
 // popFront takes the first item; there is one.
 func (q *deque[T]) popFront() T {
-	item := q.takeOut(q.head)
+	var none T
+	item := q.slots[q.head]
+	q.slots[q.head] = none
 	q.head = q.slot(1)
 	q.n--
 	q.fit()
@@ -59,12 +63,7 @@ func (q *deque[T]) popInto(dst []T) int {
 	if n == 0 {
 		return 0
 	}
-	part := q.slots[q.head:min(q.head+n, len(q.slots))]
-	copy(dst, part)
-	clear(part)
-	rest := q.slots[:n-len(part)]
-	copy(dst[len(part):], rest)
-	clear(rest)
+	q.moveOut(q.head, dst[:n])
 	q.head = q.slot(n)
 	q.n -= n
 	q.fit()
@@ -72,23 +71,30 @@ func (q *deque[T]) popInto(dst []T) int {
 }
 
 // popBackInto moves up to len(dst) items from the back to dst, the last one first,
-// and returns how many.
+// and returns how many. To copy them and then turn them round is faster than to
+// fetch one after the other, but for very few.
 func (q *deque[T]) popBackInto(dst []T) int {
 	n := min(len(dst), q.n)
-	for i := range n {
-		q.n--
-		dst[i] = q.takeOut(q.slot(q.n))
+	if n == 0 {
+		return 0
 	}
+	q.n -= n
+	q.moveOut(q.slot(q.n), dst[:n])
+	slices.Reverse(dst[:n])
 	q.fit()
 	return n
 }
 
-// takeOut clears a slot, so that nothing is held on to, and returns what was there.
-func (q *deque[T]) takeOut(slot int) T {
-	var none T
-	item := q.slots[slot]
-	q.slots[slot] = none
-	return item
+// moveOut moves as many items as fit into dst from the slots from one on, and clears
+// those, so that nothing is held on to.
+func (q *deque[T]) moveOut(slot int, dst []T) {
+	part := q.slots[slot:min(slot+len(dst), len(q.slots))]
+	copy(dst, part)
+	clear(part)
+	if rest := len(dst) - len(part); rest > 0 {
+		copy(dst[len(part):], q.slots[:rest])
+		clear(q.slots[:rest])
+	}
 }
 
 // put copies items into the slots from one on, around the end if need be.

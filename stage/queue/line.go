@@ -17,6 +17,8 @@ type Line[T any] struct {
 type order[T any] interface {
 	len() int
 	push(item T, key Key)
+	// pushAll is given as many keys as items, or none.
+	pushAll(items []T, keys []Key)
 	// popInto moves up to len(dst) items to dst.
 	popInto(dst []T) int
 	// drop takes the item that came first.
@@ -77,13 +79,7 @@ func (l *Line[T]) PushAll(items []T, keys []Key) {
 		l.came.pushAll(items)
 		return
 	}
-	for i, item := range items {
-		var key Key
-		if len(keys) > 0 {
-			key = keys[i]
-		}
-		l.order.push(item, key)
-	}
+	l.order.pushAll(items, keys)
 }
 
 // PushFront gives items back that were taken. They come out before all others,

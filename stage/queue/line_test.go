@@ -159,7 +159,7 @@ func FuzzALineDoesWhatTheModelDoes(f *testing.F) {
 			return
 		}
 		w := newTwin(t, laws[everyLaw[int(steps[0])%len(everyLaw)]])
-		for _, step := range steps[1:min(len(steps), 100)] {
+		for _, step := range steps[1:min(len(steps), 60)] {
 			w.step(int(step%8), int(step/8))
 			w.look()
 		}
@@ -172,7 +172,7 @@ func (w *twin) step(what, much int) {
 	case 0, 1:
 		w.push(queue.Key(much%7 - 3))
 	case 2:
-		keys := make([]queue.Key, 3*much)
+		keys := make([]queue.Key, 2*much)
 		for i := range keys {
 			keys[i] = queue.Key((i*much)%5 - 2)
 		}
@@ -316,19 +316,26 @@ func TestALineHoldsOnToNothingThatItGaveOut(t *testing.T) {
 	forEach(t, func(t *testing.T, l law) {
 		line := queue.New[*[16]int](l.discipline)
 		var seen []weak.Pointer[[16]int]
-		func() {
-			for i := range 100 {
+		push := func(n int) {
+			for i := range n {
 				item := new([16]int)
 				seen = append(seen, weak.Make(item))
 				line.Push(item, queue.Key(i%3))
 			}
+		}
+		func() { // whose variables are gone at its end
+			push(100)
 			hand := make([]*[16]int, 10)
 			line.PopInto(hand)
 			line.PushFront(hand)
+			line.PopInto(hand[:5])
+			line.PushFront(hand[:5]) // around the end
 			for range 20 {
 				line.Drop()
 			}
 			line.PopInto(make([]*[16]int, 40))
+			push(80) // around the end, in the slots of 128
+			line.PopInto(make([]*[16]int, 80))
 		}()
 		runtime.GC()
 		alive := 0

@@ -53,6 +53,16 @@ func (o *rank[T]) push(item T, key Key) {
 	o.seq++
 }
 
+func (o *rank[T]) pushAll(items []T, keys []Key) {
+	for i, item := range items {
+		var key Key
+		if len(keys) > 0 {
+			key = keys[i]
+		}
+		o.push(item, key)
+	}
+}
+
 func (o *rank[T]) popInto(dst []T) int {
 	n := min(len(dst), len(o.heap))
 	for i := range n {

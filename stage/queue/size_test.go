@@ -54,6 +54,7 @@ func TestSizesPayForTheirMoves(t *testing.T) {
 		assert.Equal(t, size, shrunk(size, n+1))
 	}
 	assert.Equal(t, kept, shrunk(kept, 0))
+	assert.Equal(t, first, shrunk(first, 0))
 	assert.Equal(t, first, grown(0, 1))
 	assert.Equal(t, 4*first, grown(first, 2*first+1))
 }

@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"math"
+	"reflect"
+)
+
+func (t *settling) admission(w wish, name string, is *Admission) {
+	switch w.knob {
+	case KnobRate:
+		t.rate(w, name, is)
+	case KnobLimit:
+		turn(t, w, name, is.Limit, max(w.value.(int), 0))
+	case KnobShed:
+		t.shed(w, name, is)
+	case KnobGate:
+		if g, _ := w.value.(Gate); !same(is.Gate, g) {
+			t.note(w, name, is.Gate, g)
+		}
+	default:
+		t.faultf(w, name, "has no such knob")
+	}
+}
+
+func (t *settling) rate(w wish, name string, is *Admission) {
+	r := w.value.(Rate)
+	switch {
+	case math.IsNaN(r.PerSecond) || math.IsInf(r.PerSecond, 0) || r.PerSecond < 0:
+		t.faultf(w, name, "%v a second", r.PerSecond)
+		return
+	case r.PerSecond == 0:
+		r = Rate{} // no limit, whatever the burst
+	default:
+		r.Burst = max(r.Burst, 1)
+	}
+	turn(t, w, name, is.Rate, r)
+}
+
+func (t *settling) shed(w wish, name string, is *Admission) {
+	x := w.value.(Shed)
+	if math.IsNaN(x.Probability) {
+		t.faultf(w, name, "not a number")
+		return
+	}
+	x.Probability = min(max(x.Probability, 0), 1)
+	turn(t, w, name, is.Shed, x)
+}
+
+// same tells whether two gates are one. To compare what cannot be compared, a
+// function or what holds one, is a panic in Go; here it is another gate.
+func same(a, b Gate) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && canCompare(a) && canCompare(b) && a == b
+}
+
+func canCompare(g Gate) bool {
+	switch of := reflect.TypeOf(g); of.Kind() {
+	case reflect.Struct, reflect.Array: // it depends on what is in there
+		return reflect.ValueOf(g).Comparable()
+	default: // most gates are pointers, for which nothing need be allocated
+		return of.Comparable()
+	}
+}

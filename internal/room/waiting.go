@@ -1,0 +1,151 @@
+package room
+
+import (
+	"sync/atomic"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/ring"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// waiting is a room's queue: a ring, or a line of another discipline. The ring is for
+// itself because a hop goes through it, and it can be written to in place.
+type waiting struct {
+	ring  ring.Ring[command.Envelope]
+	line  *queue.Line[command.Envelope] // nil: first in, first out
+	keyed atomic.Pointer[queue.Keyed]   // the line's discipline, if it asks something of commands
+}
+
+func (q *waiting) Len() int {
+	if q.line != nil {
+		return q.line.Len()
+	}
+	return q.ring.Len()
+}
+
+// key asks a command where it belongs. It calls the user's code, so it is called
+// without the room's lock. A command that panics is one that asks for nothing.
+func (q *waiting) key(cmd any) (k queue.Key) {
+	d := q.keyed.Load()
+	if d == nil {
+		return 0
+	}
+	return keyOf(*d, cmd)
+}
+
+func keyOf(d queue.Keyed, cmd any) (k queue.Key) {
+	defer func() {
+		if recover() != nil {
+			k = 0
+		}
+	}()
+	return d.Key(cmd)
+}
+
+// keys asks many commands; nil if nobody wants to know.
+func (q *waiting) keys(es []command.Envelope) []queue.Key {
+	d := q.keyed.Load()
+	if d == nil {
+		return nil
+	}
+	keys := make([]queue.Key, len(es))
+	for i := range es {
+		keys[i] = keyOf(*d, es[i].Cmd)
+	}
+	return keys
+}
+
+// next adds an empty place to the ring.
+func (q *waiting) next() *command.Envelope { return q.ring.Next() }
+
+func (q *waiting) pushAll(es []command.Envelope, keys []queue.Key) {
+	switch {
+	case q.line == nil:
+		q.ring.PushAll(es)
+	case len(keys) < len(es): // the discipline was changed meanwhile
+		q.line.PushAll(es, nil)
+	default:
+		q.line.PushAll(es, keys[:len(es)])
+	}
+}
+
+func (q *waiting) pushFront(es []command.Envelope) {
+	if q.line != nil {
+		q.line.PushFront(es)
+		return
+	}
+	q.ring.PushFront(es)
+}
+
+func (q *waiting) popInto(es []command.Envelope) int {
+	if q.line != nil {
+		return q.line.PopInto(es)
+	}
+	return q.ring.PopInto(es)
+}
+
+// drop takes the command that has waited for longest.
+func (q *waiting) drop() command.Envelope {
+	if q.line != nil {
+		return q.line.Drop()
+	}
+	return q.ring.Pop()
+}
+
+// at is what comes out after i others; nil if that is not known. What was given back
+// after a crash is known.
+func (q *waiting) at(i int) *command.Envelope {
+	if q.line != nil {
+		return q.line.At(i)
+	}
+	return q.ring.At(i)
+}
+
+// oldest is what has waited for longest; there is one.
+func (q *waiting) oldest() *command.Envelope {
+	if q.line != nil {
+		return q.line.Oldest()
+	}
+	return q.ring.At(0)
+}
+
+// order changes the discipline; nil is first in, first out.
+func (q *waiting) order(d queue.Discipline) {
+	if _, plain := d.(queue.FIFO); plain {
+		d = nil
+	}
+	if d == nil && q.line == nil {
+		return
+	}
+	if q.line == nil {
+		q.line = queue.New[command.Envelope](nil)
+		q.line.PushAll(drain(&q.ring), nil)
+	}
+	var key func(*command.Envelope) queue.Key
+	q.keyed.Store(nil)
+	if keyed, ok := d.(queue.Keyed); ok {
+		key = func(e *command.Envelope) queue.Key { return keyOf(keyed, e.Cmd) }
+		q.keyed.Store(&keyed)
+	}
+	q.line.Switch(d, key)
+	if d == nil {
+		q.ring.PushAll(q.line.Drain())
+		q.line = nil
+	}
+}
+
+func drain(r *ring.Ring[command.Envelope]) []command.Envelope {
+	es := make([]command.Envelope, r.Len())
+	r.PopInto(es)
+	*r = ring.Ring[command.Envelope]{}
+	return es
+}
+
+// Order changes the order in which the queue gives its commands out. What waits is put
+// in the new order; a discipline that asks something of commands asks it of them here,
+// with the lock.
+func (r *Room) Order(d queue.Discipline) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue.order(d)
+}
