@@ -19,8 +19,8 @@ type Func[C any] func(ctx context.Context, cmd C) Outcome
 // HandleCommand calls f.
 func (f Func[C]) HandleCommand(ctx context.Context, cmd C) Outcome { return f(ctx, cmd) }
 
-// Factory makes a fresh instance: one for each worker at start, and one more
-// after each crash. It must not return nil. It may be called from several
+// Factory makes a fresh instance: one for each worker that is at the stage, when it is
+// first needed, and one more after each crash. It must not return nil. It may be called from several
 // goroutines at once.
 type Factory[C any] func() Behaviour[C]
 
@@ -34,7 +34,7 @@ type Starter interface {
 
 // Stopper is told that an instance has seen its last command, crashed ones
 // included, so that resources are given back. It is called exactly once for
-// an instance that was started, by the worker that used it. A panic in Stop
+// an instance that was started, when nobody uses it any more. A panic in Stop
 // is logged and goes no further.
 type Stopper interface {
 	Stop()

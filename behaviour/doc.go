@@ -22,8 +22,8 @@
 //
 // # Concurrency
 //
-// An instance made by a [Factory] is used by one worker at a time, so its
-// fields need no lock. A behaviour that is shared (stage.New) is used by all
+// An instance made by a [Factory] is used by one worker at a time, though not always by
+// the same, so its fields need no lock. A behaviour that is shared (stage.New) is used by all
 // workers of its stage at once and must be safe for that; a [Func] without
 // captured state is.
 //

@@ -28,6 +28,27 @@ func (j *Journal) Add(changes ...Change) {
 	}
 }
 
+// Amend writes a change down in place of the newest one, if that is of the same knob, of
+// the same stage or pool, and by the same policy; the entry then says what was before
+// both. Otherwise it is Add. It is for knobs that are turned again and again, such as a
+// visit plan each round, which would crowd out all others.
+func (j *Journal) Amend(c Change) {
+	last := j.newest()
+	if last == nil || last.What != c.What || last.StageName != c.StageName || last.Policy != c.Policy {
+		j.add(c)
+		return
+	}
+	c.Before = last.Before
+	*last = c
+}
+
+func (j *Journal) newest() *Change {
+	if len(j.ring) == 0 {
+		return nil
+	}
+	return &j.ring[(j.oldest+len(j.ring)-1)%len(j.ring)]
+}
+
 // The ring grows as it fills: most pipelines change little.
 func (j *Journal) add(c Change) {
 	if len(j.ring) < j.room() {

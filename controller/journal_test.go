@@ -80,3 +80,24 @@ func afters(j *controller.Journal) []int {
 	}
 	return ns
 }
+
+func TestAmendingKeepsOneEntryForAKnobThatIsTurnedAgainAndAgain(t *testing.T) {
+	j := controller.NewJournal(2)
+	plan := func(before, after string) controller.Change {
+		return controller.Change{Policy: "lrb", StageName: "shared", What: controller.KnobVisit, Before: before, After: after}
+	}
+	workers := controller.Change{Policy: "lrb", StageName: "shared", What: controller.KnobWorkers, Before: 1, After: 2}
+	j.Amend(plan("none", "a"))
+	j.Amend(plan("a", "b"))
+	j.Amend(plan("b", "c"))
+	require.Equal(t, []controller.Change{plan("none", "c")}, j.Entries())
+	j.Amend(workers)
+	j.Amend(plan("c", "d"))
+	j.Amend(plan("d", "e"))
+	require.Equal(t, []controller.Change{workers, plan("c", "e")}, j.Entries(), "the newest also where the ring has come round")
+	require.EqualValues(t, 1, j.Dropped())
+	other := plan("x", "y")
+	other.StageName = "elsewhere"
+	j.Amend(other)
+	require.Equal(t, []controller.Change{plan("c", "e"), other}, j.Entries())
+}

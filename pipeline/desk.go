@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -473,12 +475,18 @@ func (c *clerk) note(o *office, changes []controller.Change) (changed bool) {
 	return changed
 }
 
-// write writes a change down.
+// write writes a change down. A visit plan that is made anew each round, and a limit
+// that follows the load, would crowd out all else: of those that follow one
+// another one entry stays, and the log has them only if asked for all.
 func (c *clerk) write(ch controller.Change) {
 	d := c.desk
-	d.p.set.log.Info("changed", "stage", ch.StageName, "knob", ch.What, "policy", ch.Policy,
+	level, add := slog.LevelInfo, func(ch controller.Change) { d.journal.Add(ch) }
+	if ch.What == controller.KnobVisit || ch.What == controller.KnobLimit {
+		level, add = slog.LevelDebug, d.journal.Amend
+	}
+	d.p.set.log.Log(context.Background(), level, "changed", "stage", ch.StageName, "knob", ch.What, "policy", ch.Policy,
 		"before", ch.Before, "after", ch.After, "why", ch.Why)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.journal.Add(ch)
+	add(ch)
 }

@@ -30,9 +30,24 @@
 // where InFlight is counted from what is really there: queues, hands, retries,
 // and what is on its way between two rooms.
 //
-// # Scaling
+// # Who runs the stages
 //
-// A controller looks at all stages again and again and asks a policy, by default
-// [policy.ERLDA], how many workers each should have. What it changes is kept in
-// [Pipeline.Journal].
+// A policy, by default [policy.ERLDA], is shown all stages again and again and says how
+// they should be run: how many workers each has, or that several share workers and in
+// which order those go from stage to stage. [Pipeline.Use] has another policy take over
+// while the pipeline runs. What a policy changes is kept in [Pipeline.Journal].
+//
+// [Group] has stages share a pool of workers whatever the policy. A worker that several
+// stages share must not be kept waiting by a handler: see [stage.Blocking].
+//
+// # Stages that come and go
+//
+// [Pipeline.Pause] and [Pipeline.Resume] stop and start the taking of commands from one
+// stage's queue. [Pipeline.Add] and [Pipeline.Remove] change which stages there are.
+//
+// # Parts
+//
+// [Join] makes several parts one, so that a function can return a sub-graph. The four
+// steps of PCAM, LEDA's method, are the stages (partition), the wires (communication)
+// and the groups (agglomeration); mapping, which process runs which group, is not built.
 package pipeline

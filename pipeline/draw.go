@@ -2,18 +2,30 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/golda-dev/golda/stage"
 )
 
 // Mermaid draws the pipeline as a Mermaid flowchart, which many pages show as a
 // picture. A declared port is a solid arrow with the port's name; a way that a
 // handler took without declaring it is dashed, and known only once it was taken; a
-// way back, one that closes a loop, is marked as such.
+// way back, one that closes a loop, is marked as such. Stages that share workers are
+// drawn in one frame.
 func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
-	for _, c := range p.roster().stages {
+	stages, frames := p.frames()
+	for i, f := range frames {
+		fmt.Fprintf(&b, "    subgraph g%d[%s]\n", i, mermaidText(f.name))
+		for _, c := range f.stages {
+			fmt.Fprintf(&b, "        s%d[%s]\n", c.Room().Place, mermaidText(c.Name()))
+		}
+		b.WriteString("    end\n")
+	}
+	for _, c := range stages {
 		fmt.Fprintf(&b, "    s%d[%s]\n", c.Room().Place, mermaidText(c.Name()))
 	}
 	for _, e := range p.graph.edges() {
@@ -30,7 +42,15 @@ func (p *Pipeline) Mermaid() string {
 func (p *Pipeline) DOT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n    rankdir=LR\n    node [shape=box]\n", strconv.Quote(p.name))
-	for _, c := range p.roster().stages {
+	stages, frames := p.frames()
+	for i, f := range frames {
+		fmt.Fprintf(&b, "    subgraph cluster%d {\n        label=%s\n", i, strconv.Quote(f.name))
+		for _, c := range f.stages {
+			fmt.Fprintf(&b, "        s%d [label=%s]\n", c.Room().Place, strconv.Quote(c.Name()))
+		}
+		b.WriteString("    }\n")
+	}
+	for _, c := range stages {
 		fmt.Fprintf(&b, "    s%d [label=%s]\n", c.Room().Place, strconv.Quote(c.Name()))
 	}
 	for _, e := range p.graph.edges() {
@@ -42,6 +62,45 @@ func (p *Pipeline) DOT() string {
 	}
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// frame is stages that share workers.
+type frame struct {
+	name   string
+	stages []*stage.Core
+}
+
+// frames sorts the stages into those that have workers of their own, and those that
+// share them: as it is now or, before the start, as groups were declared.
+func (p *Pipeline) frames() (alone []*stage.Core, frames []frame) {
+	for _, c := range p.roster().stages {
+		name := p.frameOf(c)
+		i := slices.IndexFunc(frames, func(f frame) bool { return f.name == name })
+		switch {
+		case name == "":
+			alone = append(alone, c)
+		case i < 0:
+			frames = append(frames, frame{name, []*stage.Core{c}})
+		default:
+			frames[i].stages = append(frames[i].stages, c)
+		}
+	}
+	return alone, frames
+}
+
+func (p *Pipeline) frameOf(c *stage.Core) string {
+	if crew := c.Room().Crew(); crew != nil {
+		return crew.Name()
+	}
+	if p.hasStarted() {
+		return ""
+	}
+	for _, g := range p.groups {
+		if slices.Contains(g.stages, c) {
+			return g.name
+		}
+	}
+	return ""
 }
 
 // label is what a drawing writes on a way.

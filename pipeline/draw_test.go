@@ -61,3 +61,29 @@ func TestADrawingShowsWhatIsDeclaredWhatWasTakenAndWhatLeadsBack(t *testing.T) {
 }
 `, p.DOT())
 }
+
+func TestADrawingFramesStagesThatShareWorkers(t *testing.T) {
+	out := behaviour.NewPort[int]("out")
+	a := stage.New("a", fn(func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(out, n) }), stage.Out(out))
+	b := stage.Func("b", echo[int])
+	c := stage.Func("c", echo[int])
+	p, err := pipeline.New("test", pipeline.System(system()), quiet, pipeline.Wire(out, b), c,
+		pipeline.Group("both", 1, 2, a, b))
+	require.NoError(t, err)
+	require.Equal(t, `flowchart LR
+    subgraph g0["both"]
+        s1["a"]
+        s2["b"]
+    end
+    s0["c"]
+    s1 -->|"out"| s2
+`, p.Mermaid(), "as it is declared")
+	require.NoError(t, p.Start(t.Context()))
+	require.Contains(t, p.DOT(), `    subgraph cluster0 {
+        label="both"
+        s1 [label="a"]
+        s2 [label="b"]
+    }
+`, "as it is")
+	require.NoError(t, p.Stop(soon(t)))
+}

@@ -34,7 +34,8 @@ type Pipeline struct {
 	set    settings
 	host   *room.Host
 	graph  *graph
-	desk   desk // the controllers'
+	groups []grouping // as they were declared
+	desk   desk       // the controllers'
 	hush   hush
 	pools  stage.Pools
 	env    stage.Env   // from the start on
@@ -95,6 +96,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		return nil, err
 	}
 	p.graph = newGraph(plan.stages)
+	p.groups = plan.groups
 	p.host.Reach = p.graph.reach
 	var rooms []*room.Room
 	for i, c := range plan.stages {
@@ -127,7 +129,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		c.Attach(env, i)
 	}
 	p.pools.Attach(env)
-	err := p.desk.prepare()
+	err := p.desk.prepare() //nolint:contextcheck // a log line has no context
 	if err == nil {
 		err = p.launch(ctx, env)
 	}
@@ -174,6 +176,12 @@ func (p *Pipeline) enter(s state) error {
 	default:
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrStarted)
 	}
+}
+
+func (p *Pipeline) hasStarted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state != made
 }
 
 // lend is what the stages are lent.

@@ -2,7 +2,7 @@
 // that run a behaviour on them, and the accounts of what became of each.
 //
 // A stage is made with [New], around one behaviour that all workers share, or
-// with [Each], which gives every worker an instance of its own. It runs once a
+// with [Each], which has an instance for every worker that is at it. It runs once a
 // pipeline is made of it; see package pipeline.
 //
 // # Ownership
@@ -11,11 +11,17 @@
 // worker loses no queued command: the one in hand is charged, the others of its
 // batch go back to the front of the queue.
 //
+// So do the instances of [Each]: a worker uses one while it is at the stage. At most
+// [Instances] workers are here at once, whoever they are: the stage's own, or those of
+// a pool that several stages share (pipeline.Group, and policies that have workers go
+// from stage to stage). The stage does not know which, and need not.
+//
 // # Order
 //
-// Commands leave the queue first in, first out. With one worker they are
-// handled and forwarded in that order; with more they may overtake one another.
-// A command that is tried again goes to the end of the queue.
+// Commands leave the queue first in, first out, or as its [Discipline] says. With
+// one worker, or one instance, they are handled and forwarded in that order; with more
+// they may overtake one another. A command that is tried again goes to the end of the
+// queue; what a crash gave back comes before all others.
 //
 // # Back-pressure
 //
@@ -27,6 +33,11 @@
 // already, and the entries of the loop are kept waiting instead. So a loop
 // cannot block itself, and holds no more than its stages' capacities, the batches
 // in hand with what they emit, and the commands that wait for a retry.
+//
+// Workers that several stages share never wait, since they may be the only ones who
+// could make room: what they hand over is let in, and in return they take nothing from
+// a stage while one ahead of it is full. So such a queue holds no more than its capacity
+// and a batch for each worker.
 //
 // # The end of a command
 //

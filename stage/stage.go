@@ -76,8 +76,10 @@ func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outco
 	return New(name, behaviour.Func[C](f), opts...)
 }
 
-// Each makes a stage that gives every worker an instance of its own, made by
-// the factory, and a fresh one after each crash.
+// Each makes a stage with an instance for every worker that is at it, made by the factory
+// when it is first needed, and a fresh one after each crash. A worker of the stage's own
+// keeps its instance; one that other stages share gives it back when it leaves, and the
+// next may get it. No instance is ever used by two workers at once.
 func Each[C any](name string, factory behaviour.Factory[C], opts ...Option) *Stage[C] {
 	c := newCore(name, opts)
 	if factory == nil {

@@ -6,14 +6,18 @@
 // length of the queue, and a command that is not yet in a hand belongs to no
 // worker and cannot be lost with one. System messages come before commands.
 //
-// # One visit
+// A worker is a stage's own, or one of a crew that goes from stage to stage; then its
+// mailbox is the queues of all of them. It is lent an instance of the stage where it is,
+// and what it hands over is let in everywhere: see package room.
+//
+// # One batch
 //
 // A worker takes the lock of its stage's room once for a batch: it books the
 // last batch and takes the next. The batch is at most the stage's batch size,
 // a fair share of the queue, and as many commands as take about 100 µs, so that
 // slow commands are taken one at a time. What is forwarded is gathered for each
-// target and handed over at the end of the batch. If a target is full, the
-// worker parks until half of it is free; no goroutine waits meanwhile.
+// target and handed over at the end of the batch. If a target is full, a worker of the
+// stage's own parks until half of it is free; no goroutine waits meanwhile.
 //
 // # Crashes
 //

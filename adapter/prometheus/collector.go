@@ -23,6 +23,7 @@ type Collector struct {
 	source Source
 	ofAll  []series[pipeline.Snapshot]
 	ofOne  []series[stage.Snapshot]
+	ofPool []series[pipeline.Pool]
 	byWhy  []reasons
 }
 
@@ -37,6 +38,7 @@ func NewCollector(p Source) *Collector {
 		source: p,
 		ofAll:  describe(pipelineMetrics, labels),
 		ofOne:  describe(stageMetrics, labels, "stage"),
+		ofPool: describe(poolMetrics, labels, "pool"),
 		byWhy:  describeReasons(labels),
 	}
 }
@@ -47,6 +49,9 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 		out <- s.desc
 	}
 	for _, s := range c.ofOne {
+		out <- s.desc
+	}
+	for _, s := range c.ofPool {
 		out <- s.desc
 	}
 	for _, r := range c.byWhy {
@@ -65,6 +70,9 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		for _, r := range c.byWhy {
 			r.send(out, st)
 		}
+	}
+	for i := range s.Pools {
+		send(out, c.ofPool, &s.Pools[i], s.Pools[i].Name)
 	}
 }
 

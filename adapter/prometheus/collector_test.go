@@ -43,11 +43,15 @@ func written() still {
 				Queued:         111, InHand: 112, Delayed: 113, Capacity: 114,
 				Crashes: 115, Retries: 116, Restarts: 117,
 				Workers: 118, Busy: 119, WorkersMin: 120, WorkersMax: 121, WorkersMost: 122,
+				Instances: 125, Visits: 126, EmptyVisits: 127,
 				BusyTime: 1500 * time.Millisecond,
 				Wait:     stage.Quantiles{Count: 123, P50: 250 * time.Microsecond, P99: 2 * time.Second},
 				Service:  stage.Quantiles{Count: 124, P50: 500 * time.Nanosecond, P99: 40 * time.Millisecond},
 			},
 			{Name: "save", Capacity: 1024, WorkersMin: 1, WorkersMax: 8},
+		},
+		Pools: []pipeline.Pool{
+			{Name: "shared", Stages: []string{"load", "save"}, Workers: 201, Rounds: 202, Visits: 203, EmptyVisits: 204},
 		},
 	}
 }
@@ -87,11 +91,11 @@ func TestAQuantileOfNoSamplesIsAbsent(t *testing.T) {
 	}
 }
 
-func TestNoLabelButPipelineStageAndReason(t *testing.T) {
+func TestNoLabelButPipelineStagePoolAndReason(t *testing.T) {
 	for _, family := range gather(t, goldaprom.NewCollector(written())) {
 		for _, m := range family.GetMetric() {
 			for _, l := range m.GetLabel() {
-				assert.Contains(t, []string{"pipeline", "stage", "reason"}, l.GetName(), family.GetName())
+				assert.Contains(t, []string{"pipeline", "stage", "pool", "reason"}, l.GetName(), family.GetName())
 			}
 		}
 	}

@@ -13,7 +13,7 @@
 //
 //	accepted = ok + forwarded + errors + shed + dead_lettered + queue_length + in_hand + delayed
 //
-// No label but pipeline, stage and reason is ever used, and reasons are few. So
+// No label but pipeline, stage, pool and reason is ever used, and reasons are few. So
 // the number of series is known from the start: it depends on the stages, not on
 // what travels through them.
 //
@@ -47,11 +47,13 @@
 //	golda_stage_accepted_total           counter    submitted and received
 //	golda_stage_submitted_total          counter    from outside
 //	golda_stage_received_total           counter    from stages
-//	golda_stage_rejected_total           counter    by reason: full, closed, cancelled, type
+//	golda_stage_rejected_total           counter    by reason: full, closed, cancelled, type,
+//	                                                disabled, rate, policy
 //	golda_stage_ok_total                 counter
 //	golda_stage_forwarded_total          counter
 //	golda_stage_errors_total             counter
-//	golda_stage_shed_total               counter    by reason: full, dropped_newest, dropped_oldest
+//	golda_stage_shed_total               counter    by reason: full, dropped_newest, dropped_oldest,
+//	                                                disabled
 //	golda_stage_dead_lettered_total      counter    by reason: crash, stopped
 //	golda_stage_emitted_total            counter
 //	golda_stage_queue_length             gauge
@@ -65,6 +67,9 @@
 //	golda_stage_workers_busy             gauge
 //	golda_stage_workers_min              gauge
 //	golda_stage_workers_max              gauge
+//	golda_stage_instances                gauge
+//	golda_stage_visits_total             counter    by workers of shared pools
+//	golda_stage_empty_visits_total       counter
 //	golda_stage_busy_seconds_total       counter
 //	golda_stage_service_samples_total    counter
 //	golda_stage_service_p50_seconds      gauge
@@ -72,6 +77,14 @@
 //	golda_stage_wait_samples_total       counter
 //	golda_stage_wait_p50_seconds         gauge
 //	golda_stage_wait_p99_seconds         gauge
+//
+// Of a pool of workers that stages share, with the labels pipeline and pool:
+//
+//	golda_pool_workers                   gauge
+//	golda_pool_stages                    gauge
+//	golda_pool_rounds_total              counter
+//	golda_pool_visits_total              counter
+//	golda_pool_empty_visits_total        counter
 //
 // # Times
 //

@@ -135,6 +135,19 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.WorkersMax) },
 	},
 
+	{
+		"golda_stage_instances", "Workers that may be at the stage at once.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Instances) },
+	},
+	{
+		"golda_stage_visits_total", "Visits by workers of shared pools.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.Visits) },
+	},
+	{
+		"golda_stage_empty_visits_total", "Visits by workers of shared pools that found nothing to do.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.EmptyVisits) },
+	},
+
 	// Time.
 	{
 		"golda_stage_busy_seconds_total", "Time that all workers spent in handlers.",
@@ -166,6 +179,30 @@ var stageMetrics = []metric[stage.Snapshot]{
 	},
 }
 
+// poolMetrics are those of a pool of workers that stages share.
+var poolMetrics = []metric[pipeline.Pool]{
+	{
+		"golda_pool_workers", "Workers that are there.",
+		gauge, func(p *pipeline.Pool) float64 { return float64(p.Workers) },
+	},
+	{
+		"golda_pool_stages", "Stages that share the workers now.",
+		gauge, func(p *pipeline.Pool) float64 { return float64(len(p.Stages)) },
+	},
+	{
+		"golda_pool_rounds_total", "Times that a worker came to the end of the visit plan.",
+		counter, func(p *pipeline.Pool) float64 { return float64(p.Rounds) },
+	},
+	{
+		"golda_pool_visits_total", "Visits of workers to stages.",
+		counter, func(p *pipeline.Pool) float64 { return float64(p.Visits) },
+	},
+	{
+		"golda_pool_empty_visits_total", "Visits that found nothing to do.",
+		counter, func(p *pipeline.Pool) float64 { return float64(p.EmptyVisits) },
+	},
+}
+
 // ever is a quantile in seconds. One of no samples is not zero but absent.
 func ever(q stage.Quantiles, d time.Duration) float64 {
 	if q.Count == 0 {
@@ -185,12 +222,15 @@ type reasonMetric struct {
 var reasonMetrics = []reasonMetric{
 	{
 		"golda_stage_rejected_total", "Commands that were not accepted, by reason.",
-		[]stage.Reason{stage.ReasonFull, stage.ReasonClosed, stage.ReasonCancelled, stage.ReasonType},
+		[]stage.Reason{
+			stage.ReasonFull, stage.ReasonClosed, stage.ReasonCancelled, stage.ReasonType,
+			stage.ReasonDisabled, stage.ReasonRate, stage.ReasonPolicy,
+		},
 		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.RejectedBy },
 	},
 	{
 		"golda_stage_shed_total", "Commands that were accepted and dropped for want of room, by reason.",
-		[]stage.Reason{stage.ReasonFull, stage.ReasonNewest, stage.ReasonOldest},
+		[]stage.Reason{stage.ReasonFull, stage.ReasonNewest, stage.ReasonOldest, stage.ReasonDisabled},
 		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.ShedBy },
 	},
 	{

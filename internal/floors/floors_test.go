@@ -27,7 +27,7 @@ controller/leda:    controller
 internal/histogram:
 internal/part:
 internal/ring:
-stage/queue:        internal/ring
+stage/queue:
 
 -- cellar: what the engine stands on.
 internal/floors:

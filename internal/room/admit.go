@@ -8,7 +8,6 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
 // errDismissed tells a waiter that the room was closed before a seat came free.
@@ -26,7 +25,7 @@ type waiter struct {
 func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	gone := ctx.Err() != nil
 	why, no := r.knock(ctx, e.Cmd, gone)
-	key := r.queue.key(e.Cmd)
+	at := r.queue.place(e.Cmd)
 	r.mu.Lock()
 	if !r.open {
 		return r.refuse(rejectedClosed, r.shut())
@@ -42,7 +41,7 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	}
 	if r.free() <= 0 || r.waiters.Len() > 0 || len(r.blocked) > 0 {
 		if r.cfg.Overflow != Wait {
-			return r.overflow(e, key)
+			return r.overflow(e, at)
 		}
 		if why := r.mayNotWait(ctx); why != "" {
 			return r.refuse(rejectedFull, fmt.Errorf("stage %q: submitted by a handler %s: %w", r.cfg.Name, why, ErrFull))
@@ -57,7 +56,7 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 		}
 	}
 	r.c.submitted++
-	r.push(e, key)
+	r.push(e, at)
 	r.brimming()
 	s := r.rouse()
 	r.mu.Unlock()
@@ -173,12 +172,12 @@ func (r *Room) Mistyped() {
 
 // overflow deals with a command from outside that finds the room full and not
 // waiting. It is called with the lock and lets go of it.
-func (r *Room) overflow(e *command.Envelope, key queue.Key) error {
+func (r *Room) overflow(e *command.Envelope, at place) error {
 	if r.cfg.Overflow == Reject {
 		return r.refuse(rejectedFull, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrFull))
 	}
 	r.c.submitted++
-	v := r.drop(*e, key)
+	v := r.drop(*e, at)
 	s := r.rouse()
 	r.mu.Unlock()
 	if s != nil {
@@ -196,14 +195,14 @@ type victim struct {
 }
 
 // drop makes room for e, or lets e go, as the overflow rule says.
-func (r *Room) drop(e command.Envelope, key queue.Key) victim {
+func (r *Room) drop(e command.Envelope, at place) victim {
 	if r.cfg.Overflow == DropNewest || r.queue.Len() == 0 {
 		r.c.shed[shedNewest]++
 		return victim{e, ReasonNewest, ErrShed}
 	}
 	oldest := r.queue.drop()
 	r.forget(oldest)
-	r.push(&e, key)
+	r.push(&e, at)
 	r.c.shed[shedOldest]++
 	return victim{oldest, ReasonOldest, ErrShed}
 }
@@ -220,13 +219,13 @@ func (r *Room) let(v victim) {
 // a worker that cannot leave all its commands is parked behind those that are
 // already, and woken when there are seats for it.
 func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
-	keys := r.queue.keys(es)
+	at := r.queue.places(es)
 	r.mu.Lock()
-	return r.hand(s, es, keys, back, park)
+	return r.hand(s, es, at, back, park)
 }
 
 // hand is Hand, called with the lock, which it lets go of.
-func (r *Room) hand(s *Seat, es []command.Envelope, keys []queue.Key, back, park bool) int {
+func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) int {
 	if r.halted {
 		return r.turnAway(es)
 	}
@@ -243,10 +242,10 @@ func (r *Room) hand(s *Seat, es []command.Envelope, keys []queue.Key, back, park
 		taken = min(taken, max(r.free(), 0))
 	}
 	r.c.received += uint64(taken)
-	r.queue.pushAll(es[:taken], keys)
+	r.queue.pushAll(es[:taken], at)
 	var victims []victim
 	if taken < len(es) && r.cfg.Overflow != Wait {
-		victims = r.dropAll(es[taken:], keys[min(taken, len(keys)):])
+		victims = r.dropAll(es[taken:], at.rest(taken))
 		taken = len(es)
 	}
 	if taken < len(es) && (park || known) {
@@ -290,7 +289,7 @@ func (r *Room) turnDown(es []command.Envelope) int {
 
 // dropAll deals with commands of other rooms that find this one full and not
 // waiting. They were accepted long ago, so a refusal is an end: they are shed.
-func (r *Room) dropAll(es []command.Envelope, keys []queue.Key) []victim {
+func (r *Room) dropAll(es []command.Envelope, at places) []victim {
 	victims := make([]victim, 0, len(es))
 	r.c.received += uint64(len(es))
 	for i, e := range es {
@@ -299,11 +298,7 @@ func (r *Room) dropAll(es []command.Envelope, keys []queue.Key) []victim {
 			victims = append(victims, victim{e, ReasonFull, ErrFull})
 			continue
 		}
-		var key queue.Key
-		if i < len(keys) {
-			key = keys[i]
-		}
-		victims = append(victims, r.drop(e, key))
+		victims = append(victims, r.drop(e, at.at(i)))
 	}
 	return victims
 }
@@ -338,9 +333,9 @@ func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
 // Take fills a seat that was reserved.
 func (r *Room) Take(e command.Envelope) {
 	es := []command.Envelope{e}
-	keys := r.queue.keys(es)
+	at := r.queue.places(es)
 	r.mu.Lock()
 	r.reserved--
 	// The seat is ours by right; only a room that drops may find itself full.
-	r.hand(nil, es, keys, r.cfg.Overflow == Wait, false)
+	r.hand(nil, es, at, r.cfg.Overflow == Wait, false)
 }

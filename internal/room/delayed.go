@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
 // delayedRoom is how many commands may wait for a retry in a small stage; in a
@@ -22,7 +21,7 @@ type due struct {
 	at  int64
 	seq uint64
 	e   command.Envelope
-	key queue.Key
+	p   place
 }
 
 func (d *delayed) Len() int { return len(d.heap) }
@@ -56,7 +55,7 @@ func (d *delayed) clear() []command.Envelope {
 // postpone puts a command aside until its next try, or behind all others if
 // there is no pause. It reports false if no more may wait. The caller has the
 // lock and has checked that the command may be tried again.
-func (r *Room) postpone(e command.Envelope, key queue.Key) bool {
+func (r *Room) postpone(e command.Envelope, at place) bool {
 	if r.halted || r.delayed.Len() >= max(delayedRoom, r.knobs.Capacity) {
 		return false
 	}
@@ -64,11 +63,11 @@ func (r *Room) postpone(e command.Envelope, key queue.Key) bool {
 	e.Since, e.Alone = 0, false
 	pause := r.cfg.Retry.pause(int(e.Tries), r.seed.Float64())
 	if pause <= 0 {
-		r.push(&e, key)
+		r.push(&e, at)
 		return true
 	}
 	r.delayed.seq++
-	heap.Push(&r.delayed, due{r.Host().Now() + int64(pause), r.delayed.seq, e, key})
+	heap.Push(&r.delayed, due{r.Host().Now() + int64(pause), r.delayed.seq, e, at})
 	if r.delayed.heap[0].seq == r.delayed.seq {
 		r.alarm(pause)
 	}
@@ -101,7 +100,7 @@ func (r *Room) resume() {
 	now := r.Host().Now()
 	for len(r.delayed.heap) > 0 && r.delayed.heap[0].at <= now {
 		d := heap.Pop(&r.delayed).(due)
-		r.push(&d.e, d.key)
+		r.push(&d.e, d.p)
 	}
 	if len(r.delayed.heap) > 0 {
 		r.alarm(time.Duration(r.delayed.heap[0].at - now))

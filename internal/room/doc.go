@@ -1,11 +1,12 @@
 // Package room is the inside of a stage: its bounded queue, its accounts and
-// who waits for what.
+// who waits for what; and the crews, workers that several rooms share.
 //
 // A room belongs to its stage and outlives every actor: workers come, crash
 // and go, the queue stays. One lock guards all of it and is held over no
 // user's code; a worker takes it once for each batch, a submitter once for each
 // command. No goroutine ever holds the locks of two rooms, except the
-// [Snapshot] of a whole house, which takes them in order.
+// [Snapshot] of a whole house, which takes them in order of their places. A crew's lock
+// is taken within a room's.
 //
 // # Who waits for whom
 //
@@ -18,6 +19,22 @@
 //     comes later takes their place.
 //   - Submitters from outside wait in line for a seat of their own. If both
 //     kinds wait they take turns.
+//
+// # Crews
+//
+// A room is visited by its own workers, or by those of a [Crew]. It gives the crew a
+// token for each worker that would find something to do, and a crew with tokens has
+// no idle worker. A worker of a crew comes with [Crew.Turn], which books its last batch,
+// goes on with the visit or ends it, and finds the next room: the one whose token is first
+// in the shared queue, or the next one with a token along the visit plan.
+//
+// Such a worker is never parked for want of room. A crew does not take from a room
+// while one ahead is full (the room is stalled); that one tells when half of it is free.
+//
+// # Instances
+//
+// At most so many workers hold a seat in the room with an instance as its knobs allow.
+// Instances that nobody uses are on the shelf. The room does not know what they are.
 //
 // # Accounts
 //

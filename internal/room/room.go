@@ -264,7 +264,7 @@ func (r *Room) free() int {
 
 // push queues a command, reading the clock for one in so many, or for each if it
 // matters how long they have waited.
-func (r *Room) push(e *command.Envelope, k queue.Key) {
+func (r *Room) push(e *command.Envelope, p place) {
 	var since int64
 	if r.stamp--; r.stamp < 0 || r.knobs.Linger > 0 {
 		r.stamp = r.limit - 1
@@ -272,7 +272,7 @@ func (r *Room) push(e *command.Envelope, k queue.Key) {
 	}
 	if r.queue.line != nil {
 		e.Since = since
-		r.queue.line.Push(*e, k)
+		r.queue.push(*e, p)
 		return
 	}
 	slot := r.queue.next()

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
 // Seat is a worker as its room sees it. It outlives the worker's actor.
@@ -382,10 +381,10 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 	if int(e.Tries) >= r.cfg.Retry.Attempts {
 		return false
 	}
-	key := r.queue.key(e.Cmd)
+	at := r.queue.place(e.Cmd)
 	r.mu.Lock()
 	r.book(s, t)
-	ok := r.postpone(e, key)
+	ok := r.postpone(e, at)
 	var next *Seat
 	if ok {
 		r.c.streak = 0
@@ -403,9 +402,9 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 // if one is known, is charged, and with retry tried again; the rest goes
 // back to the front of the queue, in order.
 func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) {
-	var key queue.Key
+	var at place
 	if retry {
-		key = r.queue.key(culprit.Cmd)
+		at = r.queue.place(culprit.Cmd)
 	}
 	r.mu.Lock()
 	r.book(s, t)
@@ -425,7 +424,7 @@ func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []comman
 		r.yield(s)
 		r.c.restarts++ // a crew knows no rooms, so its next worker is counted here
 	}
-	dies := culprit != nil && !(retry && r.postpone(*culprit, key))
+	dies := culprit != nil && !(retry && r.postpone(*culprit, at))
 	if dies {
 		r.c.dead[deadCrash]++
 	}

@@ -23,14 +23,26 @@ func (q *waiting) Len() int {
 	return q.ring.Len()
 }
 
-// key asks a command where it belongs. It calls the user's code, so it is called
+// place is where a command belongs, and which discipline said so.
+type place struct {
+	key queue.Key
+	of  *queue.Keyed
+}
+
+// places are those of many commands; nil if nobody wants to know.
+type places struct {
+	keys []queue.Key
+	of   *queue.Keyed
+}
+
+// place asks a command where it belongs. It calls the user's code, so it is called
 // without the room's lock. A command that panics is one that asks for nothing.
-func (q *waiting) key(cmd any) (k queue.Key) {
+func (q *waiting) place(cmd any) place {
 	d := q.keyed.Load()
 	if d == nil {
-		return 0
+		return place{}
 	}
-	return keyOf(*d, cmd)
+	return place{keyOf(*d, cmd), d}
 }
 
 func keyOf(d queue.Keyed, cmd any) (k queue.Key) {
@@ -42,30 +54,50 @@ func keyOf(d queue.Keyed, cmd any) (k queue.Key) {
 	return d.Key(cmd)
 }
 
-// keys asks many commands; nil if nobody wants to know.
-func (q *waiting) keys(es []command.Envelope) []queue.Key {
+// places asks many commands.
+func (q *waiting) places(es []command.Envelope) places {
 	d := q.keyed.Load()
 	if d == nil {
-		return nil
+		return places{}
 	}
 	keys := make([]queue.Key, len(es))
 	for i := range es {
 		keys[i] = keyOf(*d, es[i].Cmd)
 	}
-	return keys
+	return places{keys, d}
+}
+
+// first are the places of the first n commands, rest those of the others.
+func (p places) first(n int) places { return places{p.keys[:min(n, len(p.keys))], p.of} }
+func (p places) rest(n int) places  { return places{p.keys[min(n, len(p.keys)):], p.of} }
+
+func (p places) at(i int) place {
+	if i < len(p.keys) {
+		return place{p.keys[i], p.of}
+	}
+	return place{}
+}
+
+// push adds a command to the line. What another discipline said of it, before the
+// order was changed, counts for nothing.
+func (q *waiting) push(e command.Envelope, p place) {
+	if p.of != q.keyed.Load() {
+		p.key = 0
+	}
+	q.line.Push(e, p.key)
 }
 
 // next adds an empty place to the ring.
 func (q *waiting) next() *command.Envelope { return q.ring.Next() }
 
-func (q *waiting) pushAll(es []command.Envelope, keys []queue.Key) {
+func (q *waiting) pushAll(es []command.Envelope, p places) {
 	switch {
 	case q.line == nil:
 		q.ring.PushAll(es)
-	case len(keys) < len(es): // the discipline was changed meanwhile
+	case p.of != q.keyed.Load():
 		q.line.PushAll(es, nil)
 	default:
-		q.line.PushAll(es, keys[:len(es)])
+		q.line.PushAll(es, p.first(len(es)).keys)
 	}
 }
 
@@ -119,7 +151,10 @@ func (q *waiting) order(d queue.Discipline) {
 	}
 	if q.line == nil {
 		q.line = queue.New[command.Envelope](nil)
-		q.line.PushAll(drain(&q.ring), nil)
+		es := drain(&q.ring)
+		given := givenBack(es)
+		q.line.PushAll(es[given:], nil)
+		q.line.PushFront(es[:given])
 	}
 	var key func(*command.Envelope) queue.Key
 	q.keyed.Store(nil)
@@ -132,6 +167,17 @@ func (q *waiting) order(d queue.Discipline) {
 		q.ring.PushAll(q.line.Drain())
 		q.line = nil
 	}
+}
+
+// givenBack is how many commands at the front were given back after a crash, to be
+// handled alone: they stay before all others in any order.
+func givenBack(es []command.Envelope) (n int) {
+	for i := range es {
+		if es[i].Alone {
+			n = i + 1
+		}
+	}
+	return n
 }
 
 func drain(r *ring.Ring[command.Envelope]) []command.Envelope {
