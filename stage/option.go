@@ -155,6 +155,12 @@ func Overflow(rule OverflowRule) Option {
 // of its batch, those before it too, would wait for it.
 func Batch(n int) Option { return func(s *settings) { s.room.Batch = n } }
 
+// Linger has a batch that is not full wait for more commands, until the first of them
+// has waited for d. It is for a [behaviour.Batcher] that is so much better at many that
+// it is worth the wait, such as an insertion of many rows. A stage that lingers takes as many
+// commands at once as [Batch] says, however long they take. The default is not to wait.
+func Linger(d time.Duration) Option { return func(s *settings) { s.room.Linger = d } }
+
 // Timeout sets a time limit for each command: its handler's context ends then,
 // with the cause [ErrTimeout]. A handler that does not look at its context is
 // not interrupted. A [behaviour.Batcher] has it once for each batch. The default is
@@ -241,6 +247,7 @@ func (s *settings) faults() (all []error) {
 	check(s.room.Overflow <= room.DropOldest, "no such rule", "Overflow(%d)", s.room.Overflow)
 	check(s.min >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.min, s.max)
 	check(s.min <= s.max, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.min, s.max)
+	check(s.room.Linger >= 0, "must not be negative", "Linger(%v)", s.room.Linger)
 	check(s.timeout >= 0, "must not be negative", "Timeout(%v)", s.timeout)
 	s.checkDiscipline(check)
 	s.checkRetry(check)

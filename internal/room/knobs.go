@@ -26,7 +26,7 @@ type knobs struct {
 
 // Knobs is how a room is made.
 func (cfg Config) Knobs() Knobs {
-	k := Knobs{Capacity: cfg.Capacity, Batch: cfg.Batch, Instances: cfg.Instances, Quality: 1}
+	k := Knobs{Capacity: cfg.Capacity, Batch: cfg.Batch, Linger: cfg.Linger, Instances: cfg.Instances, Quality: 1}
 	if k.Instances == 0 {
 		k.Instances = math.MaxInt
 	}

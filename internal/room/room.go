@@ -42,6 +42,7 @@ type Config struct {
 	Name     string
 	Capacity int
 	Batch    int
+	Linger   time.Duration
 	Overflow Overflow
 	Retry    Retry
 	// Instances is how many workers may be here at once.
@@ -268,7 +269,7 @@ func (r *Room) push(e *command.Envelope, p place) {
 	var since int64
 	if r.stamp--; r.stamp < 0 || r.knobs.Linger > 0 {
 		r.stamp = r.limit - 1
-		since = r.Host().Now()
+		since = max(r.Host().Now(), 1) // 0 means that nobody looked
 	}
 	if r.queue.line != nil {
 		e.Since = since
