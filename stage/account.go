@@ -78,8 +78,10 @@ type Snapshot struct {
 
 	Crashes  uint64 // handlers that crashed
 	Retries  uint64 // further tries of a command
+	Stuck    uint64 // crashes in which the handler did not return, and its worker was given up
 	Restarts uint64 // workers that took the place of one that crashed
 
+	Abandoned   int // handlers that were given up and have not returned yet
 	Workers     int // there now
 	Busy        int // handling a batch now
 	WorkersMin  int // the fewest there may be
@@ -114,7 +116,7 @@ func (c *Core) Snapshot(s room.Sheet) Snapshot {
 		Shed: room.Sum(s.Shed), DeadLettered: room.Sum(s.Dead),
 		RejectedBy: byReason(s.Rejected), ShedBy: byReason(s.Shed), DeadLetteredBy: byReason(s.Dead),
 		Queued: s.Queued, InHand: s.InHand, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
-		Crashes: s.Crashes, Retries: s.Retries, Restarts: s.Restarts,
+		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
 		Workers: s.Live, Busy: s.Busy, WorkersMost: max(s.Most, s.Out),
 		WorkersMin: c.set.min, WorkersMax: c.set.max,
 		Pool: c.poolName(s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,

@@ -81,7 +81,7 @@ func (c *Core) Discipline() queue.Discipline { return c.set.room.Discipline }
 func (c *Core) Attach(env Env, place int) {
 	restart := c.set.restart.orDefault()
 	c.staff = &worker.Stage{
-		Room: c.room, Make: c.make, Timeout: c.set.timeout, RetryIf: c.set.retry.If,
+		Room: c.room, Make: c.make, Timeout: c.set.timeout, Grace: c.set.patience(), RetryIf: c.set.retry.If,
 		Log: env.Log, Crashed: env.Crashed, Context: env.Context,
 		Endures: restart.Limit, Pause: restart.pause,
 	}

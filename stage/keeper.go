@@ -31,6 +31,10 @@ func (e *BrokenError) Error() string {
 // Unwrap returns the last crashes.
 func (e *BrokenError) Unwrap() []error { return e.Last }
 
+// mostAbandoned is how many handlers that were given up may still run. Each holds a
+// goroutine and what it works on; beyond so many the stage gives up.
+const mostAbandoned = 1024
+
 // errVanished is the failure of a worker that did not say why it ended.
 var errVanished = errors.New("a worker ended without being told to")
 
@@ -208,6 +212,9 @@ func (k *keeper) gone(ctx act.Context, who *act.PID) {
 		return
 	}
 	delete(k.workers, who.Id)
+	if w.Lost() {
+		w = k.pool.renew(w)
+	}
 	if k.doomed || w.Left() {
 		w.Unclaim()
 		return
@@ -234,7 +241,7 @@ func (k *keeper) replace(ctx act.Context, w *worker.Worker) {
 	streak := staff.Room.Streak()
 	beyond := streak - k.hired
 	switch {
-	case beyond > staff.Endures:
+	case beyond > staff.Endures || staff.Room.StillStuck() > mostAbandoned:
 		k.doomed = true
 		w.Unclaim()
 		act.Fail(ctx, &BrokenError{Stage: staff.Room.Name(), Crashes: streak, Last: k.crashes})

@@ -162,10 +162,19 @@ func Batch(n int) Option { return func(s *settings) { s.room.Batch = n } }
 func Linger(d time.Duration) Option { return func(s *settings) { s.room.Linger = d } }
 
 // Timeout sets a time limit for each command: its handler's context ends then,
-// with the cause [ErrTimeout]. A handler that does not look at its context is
-// not interrupted. A [behaviour.Batcher] has it once for each batch. The default is
-// no limit.
+// with the cause [ErrTimeout]. A [behaviour.Batcher] has it once for each batch. The default
+// is no limit.
+//
+// Go cannot end a handler that does not look at its context. Past the limit and the stage's
+// [Grace] its worker is given up: the command has crashed, with [ErrStuck] and the stack of
+// where it is stuck, and is charged, retried or told like any that crashed; another worker
+// takes the place, so that the stage stays at strength; and what the handler answers when
+// it comes back is ignored.
 func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
+// Grace sets how long past its [Timeout] a handler may go on before its worker is given
+// up. The default is as long as the time limit itself, and at least 100 ms.
+func Grace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
 
 // Retry sets when commands are tried again. By default they are not.
 func Retry(p RetryPolicy) Option { return func(s *settings) { s.retry = p } }
@@ -199,6 +208,7 @@ type settings struct {
 	blocking    bool
 	disciplined bool // a discipline was given
 	timeout     time.Duration
+	grace       time.Duration
 	retry       RetryPolicy
 	restart     RestartPolicy
 	outs        []behaviour.Outlet
@@ -230,6 +240,17 @@ func newSettings(name string, opts []Option) settings {
 	return s
 }
 
+// leastGrace is for handlers that do look at their context, and need a moment to return.
+const leastGrace = 100 * time.Millisecond
+
+// patience is the grace, if it was not given.
+func (s *settings) patience() time.Duration {
+	if s.grace > 0 {
+		return s.grace
+	}
+	return max(s.timeout, leastGrace)
+}
+
 // faults finds all that is wrong.
 func (s *settings) faults() (all []error) {
 	check := func(ok bool, problem, option string, args ...any) {
@@ -247,6 +268,8 @@ func (s *settings) faults() (all []error) {
 	check(s.room.Overflow <= room.DropOldest, "no such rule", "Overflow(%d)", s.room.Overflow)
 	check(s.min >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.min, s.max)
 	check(s.min <= s.max, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.min, s.max)
+	check(s.grace >= 0, "must not be negative", "Grace(%v)", s.grace)
+	check(s.grace == 0 || s.timeout > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
 	check(s.room.Linger >= 0, "must not be negative", "Linger(%v)", s.room.Linger)
 	check(s.timeout >= 0, "must not be negative", "Timeout(%v)", s.timeout)
 	s.checkDiscipline(check)

@@ -121,6 +121,18 @@ func (p *Pool) slot() *worker.Worker {
 	return empty
 }
 
+// renew puts a fresh slot in the place of one whose worker was given up: the old one's
+// goroutine may come back at any time.
+func (p *Pool) renew(lost *worker.Worker) *worker.Worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.fresh()
+	w.Claim()
+	w.Inherit(lost)
+	p.slots = append(slices.DeleteFunc(p.slots, func(o *worker.Worker) bool { return o == lost }), w)
+	return w
+}
+
 // vacant calls do for each slot that no actor is in.
 func (p *Pool) vacant(do func(*worker.Worker)) {
 	p.mu.Lock()

@@ -34,6 +34,8 @@ var (
 	// ErrTimeout is the cause with which a handler's context ends at the
 	// stage's time limit.
 	ErrTimeout = worker.ErrTimeout
+	// ErrStuck is the value of a [CrashError] whose handler did not return.
+	ErrStuck = worker.ErrStuck
 	// ErrForeign ends a command that was forwarded to a stage outside the
 	// pipeline.
 	ErrForeign = worker.ErrForeign

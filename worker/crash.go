@@ -43,8 +43,14 @@ func (e *CrashError) Unwrap() error {
 	return err
 }
 
-// rescue is deferred by a batch and does nothing if the batch ended well.
-func (w *Worker) rescue() {
+// rescue is deferred by a batch and does nothing if the batch ended well. If the
+// worker was given up while its handler was stuck, its affairs are settled.
+func (w *Worker) rescue(inst Instance) {
+	if w.lost.Load() {
+		_ = recover()
+		w.comeBack(inst)
+		return
+	}
 	if w.n == 0 {
 		return
 	}
@@ -52,12 +58,17 @@ func (w *Worker) rescue() {
 	if value == nil {
 		value = ErrGoexit
 	}
-	w.crashed(value, debug.Stack())
+	stack := debug.Stack()
+	if !w.returned() { // given up at this very moment
+		w.comeBack(inst)
+		return
+	}
+	w.settleCrash(value, stack)
+	w.quit(w.failure)
 }
 
-// crashed settles the accounts of a batch in which a handler crashed, and
-// fails towards the stage.
-func (w *Worker) crashed(value any, stack []byte) {
+// settleCrash settles the accounts of a batch in which a handler crashed.
+func (w *Worker) settleCrash(value any, stack []byte) {
 	if w.cancel != nil {
 		w.cancel()
 		w.cancel = nil
@@ -85,7 +96,6 @@ func (w *Worker) crashed(value any, stack []byte) {
 		w.stage.Room.Yield(&w.Seat)
 	}
 	w.failure = crash
-	w.quit(crash)
 }
 
 // charge finds the command that is to blame. When a batch handler crashes it

@@ -203,6 +203,8 @@ func (m *emitter) Quality() float64 { return m.stage.Room.Quality() }
 
 // Attempt is the number of the present try, 0 if there is none.
 func (m *emitter) Attempt() int {
+	m.emitting.Lock() // so that the worker is not given up meanwhile
+	defer m.emitting.Unlock()
 	if m.since.Load() == 0 {
 		return 0
 	}

@@ -32,6 +32,7 @@ type Stage struct {
 	Room    *room.Room
 	Make    func() Instance
 	Timeout time.Duration
+	Grace   time.Duration // how long past Timeout a handler may go on
 	RetryIf func(error) bool
 	Log     *slog.Logger
 	// Crashed is told of every crash of a handler, and whether the command is
@@ -52,6 +53,7 @@ type Stage struct {
 // stage, and at each is what one of the stage's own would be.
 type Worker struct {
 	room.Seat
+	guarded
 
 	host     *room.Host
 	crew     *room.Crew // nil: it is a stage's own
@@ -102,6 +104,7 @@ func NewShared(crew *room.Crew, host *room.Host, ctx Context) *Worker {
 
 func newSlot(host *room.Host, ctx Context) *Worker {
 	w := &Worker{host: host}
+	w.over = make(chan struct{})
 	w.handling = handling{ctx, w}
 	w.Seat.Wake = func() {
 		if box := w.box.Load(); box != nil {
@@ -178,7 +181,7 @@ func (w *Worker) Staff() *Stage { return w.stage }
 // feed is the worker as its mailbox sees it.
 type feed Worker
 
-func (f *feed) Ready() bool { return f.Seat.Ready() }
+func (f *feed) Ready() bool { return f.Seat.Ready() && !f.lost.Load() }
 
 func (f *feed) Len() int {
 	if f.crew != nil {
@@ -193,6 +196,9 @@ type hand Worker
 // Receive handles a message to the actor.
 func (h *hand) Receive(ctx act.Context) {
 	w := (*Worker)(h)
+	if w.lost.Load() {
+		return // it has come back too late; its affairs are settled
+	}
 	switch ctx.Message().(type) {
 	case *act.Turn:
 		w.serve()
@@ -237,6 +243,9 @@ func (w *Worker) equip(make bool) error {
 func (w *Worker) end() {
 	if w.crew != nil {
 		w.crew.Leave(&w.Seat, &w.tally)
+		if w.failure == nil {
+			w.instance = nil // it is back on its shelf
+		}
 	} else {
 		w.stage.Room.Book(&w.Seat, &w.tally)
 		w.deliver(false)
@@ -255,7 +264,11 @@ func (w *Worker) end() {
 // serve handles batches until there are none, a target is full, or another
 // message presses.
 func (w *Worker) serve() {
-	defer func() { w.mark = 0 }() // the next batch may begin much later
+	if w.lost.Load() {
+		return
+	}
+	w.mine = nil
+	defer w.stale() // the next batch may begin much later
 	for range turns {
 		if !w.deliver(true) || w.box.Load().Pressing() {
 			return
@@ -279,6 +292,12 @@ func (w *Worker) serve() {
 		if !w.ready(n) || !w.work(n) {
 			return
 		}
+	}
+}
+
+func (w *Worker) stale() {
+	if !w.lost.Load() {
+		w.mark = 0
 	}
 }
 
@@ -350,19 +369,23 @@ func (w *Worker) ready(n int) bool {
 
 // quit leaves the crew, if the worker is of one, and fails towards the keeper.
 func (w *Worker) quit(err error) {
+	w.leaveCrew()
+	act.Fail(w.self, err)
+}
+
+func (w *Worker) leaveCrew() {
 	if w.crew != nil {
 		w.crew.Leave(&w.Seat, &w.tally)
 	}
-	act.Fail(w.self, err)
 }
 
 // work handles the batch in hand. It reports false if a handler crashed.
 func (w *Worker) work(n int) (ok bool) {
 	w.n, w.cur = n, 0
 	w.began = w.now()
-	w.since.Store(w.began)
+	w.since.Store(max(w.began, 1)) // 0 is between batches
 	defer w.idle()
-	defer w.rescue()
+	defer w.rescue(w.instance)
 	if since := w.Hand[0].Since; since > 0 {
 		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
 	}
@@ -419,7 +442,7 @@ func (w *Worker) handleEach(n int) {
 func (w *Worker) limited(e *command.Envelope) behaviour.Outcome {
 	ctx, cancel := context.WithTimeoutCause(w.handling, w.stage.Timeout, ErrTimeout)
 	w.cancel = cancel
-	o := w.instance.Handle(ctx, e.Cmd)
+	o := w.limitedCall(ctx, e.Cmd)
 	late := ctx.Err() != nil && w.handling.Err() == nil
 	cancel()
 	w.cancel = nil
@@ -437,7 +460,7 @@ func (w *Worker) handleMany(batch []command.Envelope) {
 		ctx, cancel = context.WithTimeoutCause(w.handling, w.stage.Timeout, ErrTimeout)
 		w.cancel = cancel
 	}
-	outcomes := w.instance.HandleMany(ctx, batch)
+	outcomes := w.many(ctx, batch)
 	if w.cancel != nil {
 		w.cancel()
 		w.cancel = nil
@@ -448,6 +471,16 @@ func (w *Worker) handleMany(batch []command.Envelope) {
 	for ; w.cur < len(batch); w.cur++ {
 		w.settle(&batch[w.cur], outcomes[w.cur])
 	}
+}
+
+// many runs the behaviour on a batch, under the watch if there is a time limit.
+func (w *Worker) many(ctx Context, batch []command.Envelope) (outcomes []behaviour.Outcome) {
+	instance := w.instance
+	if w.stage.Timeout == 0 {
+		return instance.HandleMany(ctx, batch)
+	}
+	w.watched(func() { outcomes = instance.HandleMany(ctx, batch) })
+	return outcomes
 }
 
 // settle does what an outcome asks for.

@@ -14,7 +14,8 @@ type Sheet struct {
 	Crashes, Retries, Restarts     uint64
 	Queued, InHand, Delayed        int
 	Live, Busy, Most, Out          int
-	Visits, Empties                uint64
+	Visits, Empties, Stuck         uint64
+	Abandoned                      int
 	Oldest                         time.Duration // how long the next command has waited; 0 if that is not known
 	Visited                        time.Duration // when a crew's worker was last here
 	Crew                           *Crew
@@ -51,6 +52,7 @@ func (r *Room) sheet() Sheet {
 		Queued: r.queue.Len(), InHand: r.c.inHand, Delayed: r.delayed.Len(),
 		Live: r.live, Busy: r.c.busy, Most: r.most, Out: r.out,
 		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(), Visited: time.Duration(r.c.visited),
+		Stuck: r.c.stuck, Abandoned: r.c.abandoned,
 		Crew: r.crew, Knobs: r.knobs.Knobs,
 		BusyTime: r.c.busyTime, Wait: r.c.wait.Clone(), Work: r.c.work.Clone(),
 		Open: r.open, Halted: r.halted,

@@ -165,6 +165,14 @@ func (r *Room) Yield(s *Seat) {
 	}
 }
 
+// Succeed puts another seat in the place of one that is not used any more: if that
+// still held the room, because it had something to hand over, its successor does.
+func (r *Room) Succeed(from, to *Seat) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	from.holds, to.holds = false, from.holds
+}
+
 // hold counts a worker as being in the room; yield ends that.
 func (r *Room) hold(s *Seat) {
 	if !s.holds {
@@ -458,6 +466,24 @@ func (r *Room) CrashIdle() {
 	r.mu.Lock()
 	r.crash(true)
 	r.mu.Unlock()
+}
+
+// Abandoned counts handlers that were given up and still run; with a worker more, it
+// counts that one was.
+func (r *Room) Abandoned(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.c.abandoned += n
+	if n > 0 {
+		r.c.stuck += uint64(n)
+	}
+}
+
+// StillStuck is how many handlers that were given up still run.
+func (r *Room) StillStuck() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.c.abandoned
 }
 
 // crash counts a crash. Further tries of the same command do not lengthen the

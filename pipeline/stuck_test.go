@@ -1,0 +1,201 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// deaf is a behaviour that does not look at its context: 0 hangs until it is let go.
+type deaf struct {
+	let     chan struct{}
+	late    func(ctx context.Context) // what it does when it comes back
+	stopped *atomic.Int64
+}
+
+func (d deaf) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
+	if n == 0 {
+		<-d.let
+		if d.late != nil {
+			d.late(ctx)
+		}
+	}
+	return behaviour.OK(n)
+}
+
+func (d deaf) Stop() { d.stopped.Add(1) }
+
+// wayOf has stages run by their own workers, or by shared ones.
+func eachWay(t *testing.T, check func(t *testing.T, way pipeline.Part)) {
+	t.Helper()
+	for name, way := range map[string]pipeline.Part{
+		"own workers": pipeline.Join(), "shared": pipeline.Control(ways(1)["fifo"]), "polled": pipeline.Control(ways(1)["exhaustive"]),
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { check(t, way) }) })
+	}
+}
+
+func TestAStuckHandlerCostsItsCommandAndNoMore(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}
+		var made atomic.Int64
+		s := stage.Each("s", func() behaviour.Behaviour[int] { made.Add(1); return d }, stage.Workers(1, 1),
+			stage.Timeout(2*time.Second), stage.Grace(time.Second))
+		p := bubble(t, s, way)
+		begin := time.Now()
+		first, err := s.Ask(t.Context(), 7)
+		require.NoError(t, err)
+		stuck, err := s.Ask(t.Context(), 0)
+		require.NoError(t, err)
+		next, err := s.Ask(t.Context(), 8)
+		require.NoError(t, err)
+		_, err = first.Wait(t.Context())
+		require.NoError(t, err)
+		_, err = stuck.Wait(t.Context())
+		require.Equal(t, 3*time.Second, time.Since(begin).Round(time.Millisecond))
+		crash, ok := errors.AsType[*stage.CrashError](err)
+		require.True(t, ok, err)
+		require.ErrorIs(t, err, stage.ErrStuck)
+		require.Contains(t, string(crash.Stack), "deaf.HandleCommand", "it tells where")
+		_, err = next.Wait(t.Context())
+		require.NoError(t, err, "the stage is at strength again")
+		st := p.Snapshot().Stages[0]
+		require.EqualValues(t, 1, st.Stuck)
+		require.Equal(t, 1, st.Abandoned)
+		require.EqualValues(t, 1, st.DeadLettered)
+		close(d.let)
+		synctest.Wait()
+		st = p.Snapshot().Stages[0]
+		require.Zero(t, st.Abandoned)
+		require.EqualValues(t, 2, st.OK, "its late answer is ignored")
+		require.EqualValues(t, 1, d.stopped.Load(), "its instance has had its last word")
+		require.NoError(t, p.Stop(t.Context()))
+		require.EqualValues(t, 2, made.Load())
+		require.EqualValues(t, 2, d.stopped.Load())
+		require.True(t, p.Snapshot().Balanced())
+	})
+}
+
+func TestWhateverAGivenUpHandlerDoesLateIsNobodysAffair(t *testing.T) {
+	other := stage.Func("other", echo[int])
+	for name, late := range map[string]func(ctx context.Context){
+		"panics": func(context.Context) { panic("late") },
+		"exits":  func(context.Context) { runtime.Goexit() },
+		"emits":  func(ctx context.Context) { _ = behaviour.Emit(ctx, other, 1) },
+		"asks":   func(ctx context.Context) { _ = behaviour.Attempt(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, way pipeline.Part) {
+				other = stage.Func("other", echo[int])
+				d := deaf{let: make(chan struct{}), late: late, stopped: new(atomic.Int64)}
+				s := stage.Each("s", func() behaviour.Behaviour[int] { return d }, stage.Workers(1, 1), stage.Timeout(time.Second))
+				p := bubble(t, s, other, way)
+				_, err := stage.Call[int](t.Context(), s, 0)
+				require.ErrorIs(t, err, stage.ErrStuck)
+				slow, err := s.Ask(t.Context(), 1)
+				require.NoError(t, err)
+				close(d.let)
+				_, err = slow.Wait(t.Context())
+				require.NoError(t, err)
+				synctest.Wait()
+				require.NoError(t, p.Stop(t.Context()))
+				sum := p.Snapshot()
+				require.True(t, sum.Balanced(), sum.Law())
+				require.EqualValues(t, 2, sum.Accepted, "nothing was emitted")
+				require.EqualValues(t, 1, sum.Stages[0].Crashes)
+				require.Zero(t, sum.Stages[0].Abandoned)
+			})
+		})
+	}
+}
+
+func TestACommandThatGetsStuckIsTriedAgainLikeOneThatCrashed(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		let := make(chan struct{})
+		s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome {
+			if n == 0 && behaviour.Attempt(ctx) == 1 {
+				<-let
+			}
+			return behaviour.OK(behaviour.Attempt(ctx))
+		}, stage.Workers(1, 1), stage.Timeout(time.Second), stage.Retry(stage.RetryPolicy{Attempts: 2}))
+		p := bubble(t, s, way)
+		n, err := stage.Call[int](t.Context(), s, 0)
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		close(let)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
+// jam hangs on its first batch.
+type jam struct {
+	let   chan struct{}
+	calls atomic.Int64
+}
+
+func (*jam) HandleCommand(context.Context, int) behaviour.Outcome { panic("it is a batcher") }
+
+func (j *jam) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
+	if j.calls.Add(1) == 1 {
+		<-j.let
+	}
+	out := make([]behaviour.Outcome, len(cmds))
+	for i := range cmds {
+		out[i] = behaviour.OK(nil)
+	}
+	return out
+}
+
+func TestTheCommandsOfAStuckBatchAreHandledOneByOne(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		j := &jam{let: make(chan struct{})}
+		s := stage.New("s", j, stage.Workers(1, 1), stage.Timeout(time.Second), stage.Batch(4), stage.Linger(time.Second))
+		p := bubble(t, s, way)
+		for range 4 {
+			require.NoError(t, s.Submit(t.Context(), 1))
+		}
+		require.NoError(t, p.Drain(t.Context()))
+		require.EqualValues(t, 4, p.Snapshot().Replied)
+		require.EqualValues(t, 5, j.calls.Load())
+		close(j.let)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
+// Each hang loses its worker for good; the stage stays at strength, and what was
+// forwarded before is handed over.
+func TestAStageOfHandlersThatHangNowAndThenStaysAtStrength(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		let := make(chan struct{})
+		sink := stage.Func("sink", echo[int], stage.Capacity(2))
+		s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome {
+			if n%10 == 9 {
+				<-let
+			}
+			return behaviour.Forward(sink, n)
+		}, stage.Workers(2, 2), stage.Timeout(time.Second), stage.Grace(100*time.Millisecond))
+		p := bubble(t, s, sink, way)
+		for i := range 100 {
+			require.NoError(t, s.Submit(t.Context(), i))
+		}
+		require.NoError(t, p.Drain(t.Context()))
+		sum := p.Snapshot()
+		require.EqualValues(t, 90, sum.Replied)
+		require.EqualValues(t, 10, sum.DeadLettered)
+		require.Equal(t, 10, sum.Stages[0].Abandoned)
+		close(let)
+		synctest.Wait()
+		require.Zero(t, p.Snapshot().Stages[0].Abandoned)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}

@@ -1,0 +1,173 @@
+package worker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/act"
+)
+
+// ErrStuck is the value of a crash in which a handler did not return when its context
+// had ended: past the stage's time limit and its grace the worker was given up.
+var ErrStuck = errors.New("worker: handler is stuck")
+
+// guarded is a worker that is watched while it handles a command with a time limit.
+//
+// A stuck handler cannot be ended: its goroutine goes on, and may come back at any time.
+// So who owns the worker's affairs is settled by one word: the worker notes that a
+// handler runs, and notes that it has returned, if the watch has not taken the word
+// meanwhile. Whoever loses touches nothing more.
+type guarded struct {
+	word  atomic.Uint64 // twice the number of the present call, and 1 while it runs
+	due   atomic.Int64  // when the handler is to be given up
+	alarm *time.Timer
+	lost  atomic.Bool   // the worker was given up
+	over  chan struct{} // closed when a worker that was given up has been settled
+	mine  []byte        // "goroutine 7 ", to find the stack of the one that is stuck
+}
+
+// lookAgain is how soon the watch looks again at a handler that emits.
+const lookAgain = 10 * time.Millisecond
+
+// abandoned unwinds a goroutine that has come back too late.
+type abandoned struct{}
+
+// watched runs a handler's call under the watch.
+func (w *Worker) watched(call func()) {
+	if w.mine == nil {
+		w.mine = goroutine()
+	}
+	limit := w.stage.Timeout + w.stage.Grace
+	w.due.Store(w.host.Now() + int64(limit))
+	word := w.word.Load() + 3 // the next number, and running
+	w.word.Store(word)
+	if w.alarm == nil {
+		w.alarm = time.AfterFunc(math.MaxInt64, w.look)
+	}
+	w.alarm.Reset(limit)
+	call()
+	if !w.word.CompareAndSwap(word, word-1) {
+		panic(abandoned{})
+	}
+	w.alarm.Stop()
+}
+
+// returned notes that a handler has ended in a crash. It reports false if the worker
+// was given up before.
+func (w *Worker) returned() bool {
+	word := w.word.Load()
+	if word&1 == 1 {
+		w.alarm.Stop()
+		return w.word.CompareAndSwap(word, word-1)
+	}
+	return !w.lost.Load()
+}
+
+// look is the watch's: it gives the worker up if its time is over.
+func (w *Worker) look() {
+	word := w.word.Load()
+	if word&1 == 0 {
+		return
+	}
+	if left := w.due.Load() - w.host.Now(); left > 0 {
+		w.alarm.Reset(time.Duration(left))
+		return
+	}
+	// While the handler emits, its affairs are not at rest. Its context has ended, so
+	// it does not for long.
+	if !w.emitting.TryLock() {
+		w.alarm.Reset(lookAgain)
+		return
+	}
+	taken := w.word.CompareAndSwap(word, word+1)
+	if taken {
+		w.lost.Store(true)
+		w.since.Store(0) // what it emits from now on is nobody's
+	}
+	w.emitting.Unlock()
+	if taken {
+		w.abandon()
+	}
+}
+
+// abandon settles the accounts of a worker whose handler is stuck, and has the keeper
+// replace it. It runs in the watch's goroutine, which owns the worker now.
+func (w *Worker) abandon() {
+	w.stage.Room.Abandoned(1)
+	defer close(w.over)
+	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
+	w.settleCrash(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), stackOf(w.mine))
+	w.leaveCrew()
+	act.Abandon(system, parent, self) // it may have ended by itself; then this says nothing new
+}
+
+// comeBack is what a goroutine does whose worker was given up while it was stuck: it
+// gives its instance the last word and goes.
+func (w *Worker) comeBack(inst Instance) {
+	w.stage.Room.Abandoned(-1)
+	w.stage.Log.Info("a handler that was given up has returned", "stage", w.stage.Room.Name())
+	StopInstance(w.stage, inst)
+}
+
+// Lost reports whether the worker was given up: its slot is not to be used again.
+func (w *Worker) Lost() bool { return w.lost.Load() }
+
+// Inherit takes over what a worker that was given up had still to hand over. It waits for
+// the moment that it takes to settle its accounts.
+func (w *Worker) Inherit(from *Worker) {
+	<-from.over
+	w.stage, w.failure = from.stage, from.failure
+	w.ways, w.outs, w.loaded, w.told = from.ways, from.outs, from.loaded, from.told
+	from.ways, from.outs, from.loaded = nil, nil, 0
+	w.stage.Room.Succeed(&from.Seat, &w.Seat)
+}
+
+// limitedCall runs the behaviour on one command under the watch.
+func (w *Worker) limitedCall(ctx Context, cmd any) (o behaviour.Outcome) {
+	instance := w.instance
+	w.watched(func() { o = instance.Handle(ctx, cmd) })
+	return o
+}
+
+// goroutine is how the stack of the present goroutine begins.
+func goroutine() []byte {
+	buf := make([]byte, 64)
+	buf = buf[:runtime.Stack(buf, false)]
+	if i := bytes.IndexByte(buf, '['); i > 0 {
+		return buf[:i]
+	}
+	return nil
+}
+
+// mostStack bounds what is looked through for a stack.
+const mostStack = 8 << 20
+
+// stackOf finds the stack of another goroutine. It stops the world for a moment, so it
+// is for what happens seldom.
+func stackOf(head []byte) []byte {
+	if len(head) == 0 {
+		return debug.Stack()
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) || len(buf) >= mostStack {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	for _, stack := range bytes.Split(buf, []byte("\n\n")) {
+		if bytes.HasPrefix(stack, head) {
+			return bytes.Clone(stack)
+		}
+	}
+	return []byte("the goroutine's stack was not found")
+}
