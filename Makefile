@@ -3,6 +3,8 @@
 GO       ?= go
 BENCH    ?= .
 COUNT    ?= 10
+ROUNDS   ?= 3
+SECONDS  ?= 5
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Everything that has goroutines of its own. The examples are left out: under the race
@@ -11,11 +13,11 @@ LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ENGINE    = $$($(GO) list ./... | grep -v /examples/)
 
 .DEFAULT_GOAL := help
-.PHONY: help test race bench lint fmt cover clean
+.PHONY: help test race bench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
-	@sed -n 's/^## \([a-z]*\): /make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^## \([a-z-]*\): /make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 ## test: vet, all tests, then the engine's tests once more with the race detector
 test:
@@ -30,6 +32,10 @@ race:
 ## bench: benchmarks in the form that benchstat reads (BENCH=regexp COUNT=10)
 bench:
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m ./stage/...
+
+## bench-web: the web server beside plain net/http, loaded by wrk (ROUNDS=3 SECONDS=5)
+bench-web:
+	$(GO) run ./examples/webserver/bench -rounds $(ROUNDS) -seconds $(SECONDS)
 
 ## lint: golangci-lint, the version named in the Makefile
 lint:

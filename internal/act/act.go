@@ -77,7 +77,7 @@ type Spawner interface {
 // box. The name must be new for each incarnation: a stuck one that ends late
 // takes its name out of the registry, whoever has it by then.
 func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, error) {
-	return by.SpawnNamed(actor.PropsFromProducer(make,
+	return by.SpawnNamed(actor.PropsFromProducer(func() Actor { return shielded(make()) },
 		actor.WithMailbox(func() actor.Mailbox { return box })), name)
 }
 

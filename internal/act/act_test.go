@@ -528,3 +528,43 @@ func TestOnlyWarningsAndWorseAreLogged(t *testing.T) {
 	log := Quiet(slog.New(slog.DiscardHandler)).With("a", 1).WithGroup("g")
 	require.False(t, log.Enabled(context.Background(), slog.LevelInfo))
 }
+
+func TestAnActorThatCrashesWhenItIsToldOfItsEndEndsAllTheSameWithItsChildren(t *testing.T) {
+	for name, crash := range map[string]func(){"by a panic": func() { panic(errBoom) }, "by Goexit": runtime.Goexit} {
+		for _, stopped := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					var h heard
+					mother, kid := family(t, &h, func(ctx Context) {
+						switch ctx.Message().(type) {
+						case *Started:
+							_, err := Spawn(ctx, Unique(system, "grandchild"), NewMailbox(nil), func() Actor {
+								return on(func(ctx Context) {
+									if _, ok := ctx.Message().(*Stopped); ok {
+										h.note("grandchild is gone")
+									}
+								})
+							})
+							require.NoError(t, err)
+						case *Stopping:
+							if !stopped {
+								crash()
+							}
+						case *Stopped:
+							if stopped {
+								crash()
+							}
+						}
+					})
+					kill(kid)
+					all := h.take()
+					require.Len(t, all, 3, "the failure, and both ends")
+					require.Contains(t, all, "grandchild is gone")
+					require.Equal(t, "gone "+kid.Id, all[2])
+					kill(mother)
+					require.Equal(t, []any{"parent stopped"}, h.take())
+				})
+			})
+		}
+	}
+}

@@ -37,10 +37,15 @@ type Mailbox struct {
 	suspended, stopped bool // only touched by the goroutine that runs the mailbox
 	invoker            actor.MessageInvoker
 	dispatcher         actor.Dispatcher
+	loop               func() // process, made a value once: each wake would make another
 }
 
 // NewMailbox returns a mailbox; feed may be nil.
-func NewMailbox(feed Feed) *Mailbox { return &Mailbox{feed: feed} }
+func NewMailbox(feed Feed) *Mailbox {
+	m := &Mailbox{feed: feed}
+	m.loop = m.process
+	return m
+}
 
 // PostUserMessage queues a message to the actor itself. A nil message, which
 // protoactor's mailbox would spin on for ever, is dropped.
@@ -84,7 +89,7 @@ func (m *Mailbox) Pressing() bool { return m.system.len() > 0 }
 // Wake runs the mailbox if it does not run already. It does not block.
 func (m *Mailbox) Wake() {
 	if m.ready.Load() && m.running.CompareAndSwap(false, true) {
-		m.dispatcher.Schedule(m.process)
+		m.dispatcher.Schedule(m.loop)
 	}
 }
 

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+const defaultCache = 64 << 20 // bytes
+
+// config is what the flags say.
+type config struct {
+	addr        string
+	root        string // "": the site within the program
+	policy      controller.Policy
+	workers     int   // the most that a stage may have
+	cache       int64 // bytes
+	connections int
+	json        bool
+	metrics     string // address to serve metrics at; "": nowhere
+}
+
+// parseFlags turns arguments into a config, or says what is wrong with them, all of it.
+// [flag.ErrHelp] means that help was asked for and given.
+func parseFlags(args []string, stdout io.Writer) (config, error) {
+	var c config
+	var law string
+	f := flag.NewFlagSet("webserver", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // an error is told in one line, by the caller
+	f.StringVar(&c.addr, "addr", "127.0.0.1:8080", "serve at this `address`; 127.0.0.1 is heard on this machine only")
+	f.StringVar(&c.root, "root", "", "serve the files below this `directory`; without it, a site within the program")
+	f.StringVar(&law, "policy", policy.ERLDA{}.Name(), "the `policy` that sets the number of workers: "+strings.Join(policy.Names(), ", "))
+	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
+	f.Int64Var(&c.cache, "cache", defaultCache, "keep up to so many `bytes` of files in memory; 0: none")
+	f.IntVar(&c.connections, "connections", defaultLimits().connections, "serve up to so many `connections` at once")
+	f.BoolVar(&c.json, "json", false, "in the end, print one JSON object instead of the table")
+	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			help(f, stdout)
+		}
+		return config{}, err
+	}
+	var err error
+	c.policy, err = policy.ByName(law)
+	return c, errors.Join(strays(f), err, c.check())
+}
+
+func help(f *flag.FlagSet, w io.Writer) {
+	_, _ = fmt.Fprintln(w, "webserver serves files, and one page that is computed, through five stages.")
+	f.SetOutput(w)
+	f.PrintDefaults()
+}
+
+func strays(f *flag.FlagSet) error {
+	return fault(f.NArg() > 0, "stray argument %q; all there is to say is said with flags, see -help", f.Arg(0))
+}
+
+func (c config) check() error {
+	return errors.Join(
+		fault(c.workers < 1, "-workers %d: at least 1 worker", c.workers),
+		fault(c.cache < 0, "-cache %d: at least 0 bytes", c.cache),
+		fault(c.connections < 1, "-connections %d: at least 1 connection", c.connections),
+		c.checkFiles(),
+		c.checkRoot(),
+	)
+}
+
+// checkFiles asks whether there may be as many connections: each is an open file, and some of their
+// answers are files, too.
+func (c config) checkFiles() error {
+	files, err := openFiles()
+	if err != nil {
+		return err
+	}
+	most := (files - spareFiles) / 2
+	return fault(c.connections > most, "-connections %d: at most %d, since this process may have %d files open", c.connections, most, files)
+}
+
+// spareFiles are for the connections that are refused, the listener, the standard streams and so on.
+const spareFiles = 128
+
+func (c config) checkRoot() error {
+	if c.root == "" {
+		return nil
+	}
+	info, err := os.Stat(c.root)
+	if err != nil {
+		return fmt.Errorf("-root: %w", err)
+	}
+	return fault(!info.IsDir(), "-root: %s is not a directory", c.root)
+}
+
+func fault(wrong bool, format string, args ...any) error {
+	if !wrong {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// state says what a connection is doing, and so which stage a signal leads to.
+type state uint8
+
+const (
+	reading   state = iota // its next request
+	writing                // an answer for which there was no room at once
+	lingering              // answered for the last time: what still comes is thrown away
+)
+
+// conn is a connection, and the command that travels through the stages: it carries one
+// request and its answer at a time. The next request is parsed when the answer to the one before
+// is written, which keeps the answers in order and bounds what a connection can hold.
+//
+// Whoever has taken it (see signals) may touch its fields. They are used again for the next
+// client.
+type conn struct {
+	slot     int
+	signals  signals
+	deadline atomic.Int64 // on the server's clock; anybody may read it
+
+	sock   socket
+	state  state
+	excess bool   // one too many: its first request is answered with 503
+	begun  bool   // some of a request is here, and the deadline is the request's
+	in     []byte // read, and not parsed yet
+	body   int64  // bytes of the last request's body that are still to be skipped
+	thrown int    // bytes thrown away since the last answer
+
+	req  *http.Request
+	path string // of the request, clean
+	ans  answer
+}
+
+// open makes the connection one of a new client.
+func (c *conn) open(s socket, excess bool, deadline time.Duration) {
+	c.sock, c.excess, c.state = s, excess, reading
+	c.begun, c.in, c.body, c.thrown = false, nil, 0, 0
+	c.forget()
+	c.expires(deadline)
+	c.signals.begin()
+}
+
+// forget drops the request and its answer.
+func (c *conn) forget() {
+	c.ans.close()
+	c.req, c.path, c.ans = nil, "", answer{}
+}
+
+// reply sets the answer. What the request says of the connection stays.
+func (c *conn) reply(a answer) {
+	a.last, a.keep, a.unsure = a.last || c.ans.last, c.ans.keep, a.unsure || c.ans.unsure
+	c.ans = a
+}
+
+func (c *conn) expires(at time.Duration) { c.deadline.Store(int64(at)) }
+
+func (c *conn) expired(now time.Duration) bool { return int64(now) >= c.deadline.Load() }
+
+// keep keeps bytes that are not parsed yet. They may be part of what is kept already.
+func (c *conn) keep(rest []byte) {
+	if len(rest) == 0 {
+		c.in = nil // an idle connection holds no memory
+		return
+	}
+	c.in = append(c.in[:0], rest...)
+}
+
+// skip returns how many of n bytes belong to the last request's body.
+func (c *conn) skip(n int) int {
+	k := min(c.body, int64(n))
+	c.body -= k
+	return int(k)
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/textproto"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// file is what the server knows of a file. It does not change, so that many answers can share it.
+type file struct {
+	modTime time.Time
+	size    int64
+	etag    string
+	lines   []byte // header lines for an answer with the file, or part of it
+	kept    []byte // those that go with a 304: the rest of lines from the ETag on
+	data    []byte // nil if the file is not kept in memory
+
+	checked atomic.Int64 // when it last was as on the disk, on the server's clock
+}
+
+// newFile describes a file. The data may be nil.
+func newFile(name string, info fs.FileInfo, data []byte) *file {
+	f := &file{modTime: info.ModTime(), size: info.Size(), data: data}
+	if data != nil {
+		f.size = int64(len(data)) // it may have grown since
+	}
+	f.etag = etag(f.modTime, f.size, data)
+	kept := "ETag: " + f.etag + "\r\n"
+	if !f.modTime.IsZero() {
+		kept += "Last-Modified: " + f.modTime.UTC().Format(http.TimeFormat) + "\r\n"
+	}
+	lines := "Content-Type: " + contentType(name, data) + "\r\nAccept-Ranges: bytes\r\n"
+	f.lines = []byte(lines + kept)
+	f.kept = f.lines[len(lines):]
+	return f
+}
+
+// etag names a version of a file: by the time and size of it, or, for files within the program, which
+// have no time, by the bytes.
+func etag(modTime time.Time, size int64, data []byte) string {
+	if modTime.IsZero() {
+		sum := sha256.Sum256(data)
+		return fmt.Sprintf(`"%x"`, sum[:12])
+	}
+	return fmt.Sprintf(`"%x-%x"`, modTime.UnixNano(), size)
+}
+
+func contentType(name string, data []byte) string {
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	if data == nil { // too large to be looked at for this
+		return "application/octet-stream"
+	}
+	return http.DetectContentType(data)
+}
+
+// same reports whether a file on the disk is still the one that is known.
+func (f *file) same(info fs.FileInfo) bool {
+	return f.modTime.Equal(info.ModTime()) && f.size == info.Size()
+}
+
+// answer answers a request with the file. The body is not set if the file is not in memory.
+func (f *file) answer(req *http.Request) answer {
+	if !conditional(req) {
+		return answer{status: http.StatusOK, lines: f.lines, text: f.data, length: f.size, left: f.size}
+	}
+	return f.judge(req)
+}
+
+// conditional reports whether the headers of a request may make a difference to what is sent.
+func conditional(req *http.Request) bool {
+	for _, name := range []string{"Range", "If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "If-Range"} {
+		if len(req.Header[name]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// judge answers a request that has conditions, or wants a part. What they mean is a long story,
+// and [http.ServeContent] knows it: it is given the request, and a file with nothing in it but
+// its size, and what it would do is turned into an answer.
+func (f *file) judge(req *http.Request) answer {
+	if !partial(req) {
+		req.Header.Del("Range")
+	}
+	v := &verdict{header: http.Header{"Content-Type": {""}, "Etag": {f.etag}}}
+	at := &position{size: f.size}
+	http.ServeContent(v, req, "", f.modTime, at)
+	switch v.status {
+	case http.StatusOK:
+		return answer{status: v.status, lines: f.lines, text: f.data, length: f.size, left: f.size}
+	case http.StatusPartialContent:
+		return f.part(v, at.offset)
+	case http.StatusNotModified:
+		return answer{status: v.status, lines: f.kept, length: -1}
+	case http.StatusPreconditionFailed:
+		return text(v.status, "the file is not as you want it\n")
+	default:
+		a := text(v.status, "the file has no such part\n")
+		a.extra = contentRange(v)
+		return a
+	}
+}
+
+// partial reports whether a request is for one part of a file. Those for several parts, which
+// browsers don't make, and those in another unit than bytes are answered with the whole, as RFC 9110
+// (14.2) allows.
+func partial(req *http.Request) bool {
+	unit, parts, _ := strings.Cut(textproto.TrimString(req.Header.Get("Range")), "=")
+	return req.Method == http.MethodGet && strings.EqualFold(unit, "bytes") && !strings.Contains(parts, ",")
+}
+
+func (f *file) part(v *verdict, off int64) answer {
+	a := answer{status: v.status, lines: f.lines, extra: contentRange(v), length: v.length, off: off, left: v.length}
+	if f.data != nil {
+		a.text = f.data[off : off+v.length]
+	}
+	return a
+}
+
+func contentRange(v *verdict) string {
+	return "Content-Range: " + v.header.Get("Content-Range") + "\r\n"
+}
+
+// verdict is what ServeContent decided: a ResponseWriter that takes no bytes.
+type verdict struct {
+	header http.Header
+	status int
+	length int64
+}
+
+func (v *verdict) Header() http.Header         { return v.header }
+func (v *verdict) WriteHeader(status int)      { v.status = status }
+func (v *verdict) Write(b []byte) (int, error) { return len(b), nil }
+
+// ReadFrom is told how much would be sent.
+func (v *verdict) ReadFrom(r io.Reader) (int64, error) { //nolint:unparam // as io.ReaderFrom has it
+	if l, ok := r.(*io.LimitedReader); ok {
+		v.length = l.N
+	}
+	return v.length, nil
+}
+
+// position is a file for ServeContent to move about in. Nothing is ever read from it.
+type position struct{ size, offset int64 }
+
+func (p *position) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+// Seek moves to an offset.
+func (p *position) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+		p.offset = offset
+	case io.SeekCurrent:
+		p.offset += offset
+	default:
+		p.offset = p.size + offset
+	}
+	return p.offset, nil
+}

@@ -1,0 +1,212 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// house is a server under test.
+type house struct {
+	*server
+	t    testing.TB
+	addr string
+	root string
+	end  func() // drains it, and looks whether all is in order; done at the end of the test anyway
+}
+
+// testLimits are those of the program, but for a quicker look at the clock.
+func testLimits() limits {
+	l := defaultLimits()
+	l.tick = 5 * time.Millisecond
+	l.fresh = 0 // a test that changes a file need not wait
+	return l
+}
+
+// openHouse starts a server for the site of testSite.
+func openHouse(t *testing.T, l limits) *house {
+	t.Helper()
+	root := testSite(t)
+	r, err := os.OpenRoot(root)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	h := openAt(t, l, rooted{r})
+	h.root = root
+	return h
+}
+
+func openAt(t testing.TB, l limits, site fs.FS) *house {
+	t.Helper()
+	return openWith(t, l, site, policy.ERLDA{})
+}
+
+func openWith(t testing.TB, l limits, site fs.FS, p controller.Policy) *house {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var log bytes.Buffer
+	s := newServer(l, site, defaultCache)
+	require.NoError(t, s.plan(staff{p, 4}, &log))
+	require.NoError(t, s.open(listener))
+	require.NoError(t, s.line.Start(context.Background()))
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.serveUntil(ctx) }()
+	h := &house{server: s, t: t, addr: listener.Addr().String()}
+	ended := false
+	h.end = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		require.NoError(t, <-served)
+		end, err := settle(s.line)
+		require.NoError(t, err)
+		assert.True(t, end.Balanced(), end.Law())
+		assert.Zero(t, end.InFlight)
+		assert.Len(t, s.free, len(s.slots), "no connection is left")
+	}
+	t.Cleanup(h.end)
+	return h
+}
+
+// testSite is a directory with all that a path may lead to, and beside it a secret.
+func testSite(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	root := filepath.Join(dir, "root")
+	for name, text := range map[string]string{
+		"index.html":       "<h1>home</h1>",
+		"digits.txt":       "0123456789",
+		"empty.txt":        "",
+		"a b%.txt":         "odd name",
+		"noext":            "<html>what am I?",
+		"style.css":        "p {}",
+		"sub/index.html":   "<h1>sub</h1>",
+		"bare/readme.txt":  "a directory without index",
+		"large.bin":        large(),
+		"..hidden/dots.md": "two dots begin this name",
+		"../secret.txt":    "secret",
+	} {
+		name = filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o777))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o666))
+	}
+	for link, to := range map[string]string{
+		"inside.txt": "digits.txt", "outside.txt": "../secret.txt", "absolute.txt": filepath.Join(dir, "secret.txt"),
+		"up": "..", "circle": "circle",
+	} {
+		require.NoError(t, os.Symlink(to, filepath.Join(root, link)))
+	}
+	require.NoError(t, syscall.Mkfifo(filepath.Join(root, "pipe"), 0o666))
+	return root
+}
+
+// large is a file that is neither kept in the cache nor written at once.
+func large() string {
+	return strings.Repeat("0123456789abcdef", 1<<18) // 4 MiB
+}
+
+// client is a connection that says and hears bytes.
+type client struct {
+	*net.TCPConn
+	t      testing.TB
+	reader *bufio.Reader
+}
+
+func (h *house) dial() *client {
+	h.t.Helper()
+	conn, err := net.Dial("tcp", h.addr)
+	require.NoError(h.t, err)
+	h.t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(h.t, conn.SetDeadline(time.Now().Add(20*time.Second))) // a test that hangs should say where
+	return &client{conn.(*net.TCPConn), h.t, bufio.NewReader(conn)}
+}
+
+func (c *client) say(words string) {
+	c.t.Helper()
+	_, err := c.Write([]byte(words))
+	require.NoError(c.t, err)
+}
+
+// heard is an answer with its body.
+type heard struct {
+	*http.Response
+	body string
+}
+
+// hear reads the next answer, to a request of that method.
+func (c *client) hear(method string) heard {
+	c.t.Helper()
+	r, err := http.ReadResponse(c.reader, &http.Request{Method: method})
+	require.NoError(c.t, err)
+	body, err := io.ReadAll(r.Body)
+	require.NoError(c.t, err)
+	require.NoError(c.t, r.Body.Close())
+	return heard{r, string(body)}
+}
+
+// ends asserts that the server says nothing more and ends the connection in good order.
+func (c *client) ends() {
+	c.t.Helper()
+	rest, err := io.ReadAll(c.reader)
+	require.NoError(c.t, err)
+	assert.Empty(c.t, string(rest))
+}
+
+// ask asks for a path on a connection of its own, with header lines.
+func (h *house) ask(method, path string, headers ...string) heard {
+	h.t.Helper()
+	c := h.dial()
+	defer c.Close()
+	lines := strings.Join(append(headers, ""), "\r\n")
+	c.say(method + " " + path + " HTTP/1.1\r\nHost: test\r\n" + lines + "\r\n")
+	return c.hear(method)
+}
+
+func (h *house) write(name, text string) {
+	h.t.Helper()
+	require.NoError(h.t, os.WriteFile(filepath.Join(h.root, name), []byte(text), 0o666))
+}
+
+func (h *house) remove(name string) {
+	h.t.Helper()
+	require.NoError(h.t, os.Remove(filepath.Join(h.root, name)))
+}
+
+// crowd is how many connections there are.
+func (h *house) crowd() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.slots) - len(h.free)
+}
+
+// requireSame compares what is too long to be printed.
+func requireSame(t *testing.T, want, got string) {
+	t.Helper()
+	require.Equal(t, len(want), len(got), "bytes of %.50q", got) //nolint:testifylint // Len would print them all
+	require.Equal(t, sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got)), "of %.50q", got)
+}

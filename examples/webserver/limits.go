@@ -1,0 +1,38 @@
+package main
+
+import "time"
+
+// limits bound what a client may cost.
+type limits struct {
+	connections int   // served at once
+	spare       int   // served besides, but only to be told that there are too many
+	head        int   // bytes of a request line with its headers
+	body        int64 // bytes of a request's body, which is read and thrown away
+	cached      int64 // bytes of a file that is kept in the cache
+
+	idle    time.Duration // from an answer to the next request
+	request time.Duration // from the first byte of a request to the last of its headers, or from its answer to the end of its body
+	write   time.Duration // in which a client takes nothing of its answer
+	linger  time.Duration // from a last answer to the end of the client's bytes
+	drain   time.Duration // from the order to stop to the end of all answers
+	fresh   time.Duration // in which a cached file is not compared with the one on the disk
+	tick    time.Duration // between two looks at the clock
+}
+
+// defaultLimits are those of the program; tests have less patience.
+func defaultLimits() limits {
+	return limits{
+		connections: 4096,
+		spare:       64,
+		head:        16 << 10,
+		body:        1 << 20,
+		cached:      256 << 10,
+		idle:        60 * time.Second,
+		request:     10 * time.Second,
+		write:       30 * time.Second,
+		linger:      2 * time.Second,
+		drain:       10 * time.Second,
+		fresh:       time.Second,
+		tick:        100 * time.Millisecond,
+	}
+}

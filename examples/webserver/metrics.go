@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	goldaprom "github.com/golda-dev/golda/adapter/prometheus"
+	"github.com/golda-dev/golda/pipeline"
+)
+
+// serveMetrics serves the pipeline's metrics until stop is called; nowhere, if
+// there is no listener.
+func serveMetrics(l net.Listener, p *pipeline.Pipeline) (stop func()) {
+	if l == nil {
+		return func() {}
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(goldaprom.NewCollector(p))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(l) // it ends by Shutdown, and its error says so
+	}()
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		<-ended
+	}
+}

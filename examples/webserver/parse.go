@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/golda-dev/golda/behaviour"
+)
+
+// parse is the first stage: it reads what a client has sent, as far as that is there already, and
+// makes a request of it.
+//
+// Each worker has an instance with a buffer. A connection has none of its own, but for what is left of
+// a read that held more than one request, or less.
+type parse struct {
+	*server
+	next    *port // served requests
+	refused *port // and those that are answered at once
+
+	parser *parser
+	buf    []byte
+	data   []byte // what the connection at hand has sent: within buf, or what was kept of it
+}
+
+func (s *server) newParse(next, refused *port) behaviour.Factory[*conn] {
+	return func() behaviour.Behaviour[*conn] {
+		return &parse{
+			server: s, next: next, refused: refused,
+			parser: newParser(s.limits), buf: make([]byte, s.limits.head+16<<10),
+		}
+	}
+}
+
+// HandleCommand reads until there is a request, or nothing more to read.
+func (p *parse) HandleCommand(_ context.Context, c *conn) behaviour.Outcome {
+	if c.state == lingering {
+		return p.linger(c)
+	}
+	p.data = c.in
+	for {
+		if out, done := p.take(c); done {
+			return out
+		}
+		switch err := p.fill(c); {
+		case err == nil:
+		case !errors.Is(err, errAgain): // the client is gone, or sends no more
+			return p.hangUp(c)
+		default:
+			if out, done := p.wait(c); done {
+				return out
+			}
+		}
+	}
+}
+
+// take takes a request from the bytes at hand and sends it on its way.
+func (p *parse) take(c *conn) (out behaviour.Outcome, done bool) {
+	p.data = p.data[c.skip(len(p.data)):]
+	if c.body > 0 {
+		return out, false
+	}
+	n, req, err := p.parser.next(p.data)
+	p.data = p.data[n:]
+	if req == nil && err == nil {
+		return out, false
+	}
+	c.keep(p.data)
+	c.begun = false
+	return p.send(c, req, err), true
+}
+
+// send sends a request to the cache, or to be answered at once.
+func (p *parse) send(c *conn, req *http.Request, err *refusal) behaviour.Outcome {
+	if err == nil {
+		c.path, err = target(req)
+	}
+	if c.excess {
+		err = tooMany()
+	}
+	c.req = req
+	if err != nil {
+		c.reply(err.answer())
+		p.frame(c)
+		return behaviour.Forward(p.refused, c)
+	}
+	p.frame(c)
+	return behaviour.Forward(p.next, c)
+}
+
+// tooMany refuses a client for which there is no room.
+func tooMany() *refusal {
+	return &refusal{
+		status: http.StatusServiceUnavailable, words: "too many connections", extra: "Retry-After: 1\r\n", final: true,
+	}
+}
+
+// frame notes what of the request goes beyond its answer: the body that follows, and whether the
+// connection stays.
+func (p *parse) frame(c *conn) {
+	req := c.req
+	if req == nil {
+		return
+	}
+	c.body = max(req.ContentLength, 0)
+	// Who waits to be told to go on is told the end instead, and may then send the
+	// body or not: what follows would be anybody's guess.
+	waits := expects(req) && c.body > 0
+	c.ans.last = c.ans.last || req.Close || waits
+	c.ans.unsure = c.ans.unsure || waits
+	c.ans.keep = !req.ProtoAtLeast(1, 1)
+}
+
+// fill reads more, behind the bytes at hand.
+func (p *parse) fill(c *conn) error {
+	if !c.signals.has(readable | hungUp) {
+		return errAgain
+	}
+	c.signals.drop(readable)
+	have := copy(p.buf, p.data)
+	n, err := c.sock.read(p.buf[have:])
+	if have+n == len(p.buf) { // there may be more
+		c.signals.raise(readable)
+	}
+	p.data = p.buf[:have+n]
+	return err
+}
+
+// wait parks the connection until there is more to read, or ends it if it has been
+// waited for too long.
+func (p *parse) wait(c *conn) (out behaviour.Outcome, done bool) {
+	c.keep(p.data)
+	p.data = c.in
+	partial := len(c.in) > 0 || c.body > 0
+	if partial && !c.begun {
+		c.begun = true
+		c.expires(p.now() + p.limits.request)
+	}
+	if c.signals.has(late) {
+		c.signals.drop(late)
+		if p.over(c, partial) {
+			return p.giveUp(c, partial), true
+		}
+	}
+	if c.signals.park(readable | hungUp | late) {
+		return behaviour.OK(nil), true
+	}
+	return out, false
+}
+
+// over reports whether a connection is not waited for any longer.
+func (p *parse) over(c *conn, partial bool) bool {
+	return c.expired(p.now()) || p.stopping(partial)
+}
+
+// giveUp ends a connection that was waited for in vain.
+func (p *parse) giveUp(c *conn, partial bool) behaviour.Outcome {
+	if !partial || c.body > 0 { // nothing was asked
+		return p.hangUp(c)
+	}
+	return p.send(c, nil, &refusal{status: http.StatusRequestTimeout, words: "the request took too long", final: true})
+}
+
+// linger throws away what comes after a last answer: were the connection closed with bytes
+// unread, the client might never see the answer.
+func (p *parse) linger(c *conn) behaviour.Outcome {
+	for {
+		if c.signals.has(late) {
+			c.signals.drop(late)
+			if c.expired(p.now()) || p.cutting() {
+				return p.hangUp(c)
+			}
+		}
+		p.data = nil
+		err := p.fill(c)
+		c.thrown += len(p.data)
+		switch {
+		case err == nil && c.thrown < enough:
+		case !errors.Is(err, errAgain):
+			return p.hangUp(c)
+		case c.signals.park(readable | hungUp | late):
+			return behaviour.OK(nil)
+		}
+	}
+}
+
+// enough is how many bytes are thrown away for the sake of a client that was refused.
+const enough = 256 << 10
+
+// hangUp closes the connection, which ends the command.
+func (p *parse) hangUp(c *conn) behaviour.Outcome {
+	p.close(c)
+	return behaviour.OK(nil)
+}

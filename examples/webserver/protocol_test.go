@@ -1,0 +1,456 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	get = "GET /digits.txt HTTP/1.1\r\nHost: test\r\n\r\n"
+	bye = "GET /bye HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n" // answered with 404, and the end
+)
+
+func TestEachRequestIsAnsweredAsItDeserves(t *testing.T) {
+	h := openHouse(t, testLimits())
+	rows := []struct {
+		name   string
+		says   string
+		status []int // of the answers, in order
+		stays  bool  // the connection, after the last of them
+	}{
+		{"a GET", get, []int{200}, true},
+		{"requests in a row, in the order in which they came", get + "GET /no HTTP/1.1\r\nHost: t\r\n\r\n" + get, []int{200, 404, 200}, true},
+		{"a slow page does not let others overtake it", "GET /work?n=100000 HTTP/1.1\r\nHost: t\r\n\r\n" + get, []int{200, 200}, true},
+		{"lines that end without a carriage return", "GET / HTTP/1.1\nHost: t\n\n", []int{200}, true},
+		{"empty lines before a request", "\r\n\n\r\n" + get, []int{200}, true},
+		{"a whole URL", "GET http://other/digits.txt HTTP/1.1\r\nHost: t\r\n\r\n", []int{200}, true},
+		{"a whole URL without a path", "GET http://other HTTP/1.1\r\nHost: t\r\n\r\n", []int{200}, true},
+		{"a query on a file", "GET /digits.txt?a=b HTTP/1.1\r\nHost: t\r\n\r\n", []int{200}, true},
+
+		{"the client wants to close", "GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n", []int{200}, false},
+		{"nothing is answered after a close", "GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n" + get + get, []int{200}, false},
+		{"HTTP/1.0", "GET / HTTP/1.0\r\n\r\n", []int{200}, false},
+		{"HTTP/1.0 that stays", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", []int{200}, true},
+
+		{"known methods that are not allowed", "DELETE / HTTP/1.1\r\nHost: t\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: t\r\n\r\n", []int{405, 405}, true},
+		{"an unknown method", "BREW /pot HTTP/1.1\r\nHost: t\r\n\r\n", []int{501}, true},
+		{"CONNECT", "CONNECT test:80 HTTP/1.1\r\nHost: test:80\r\n\r\n", []int{405}, true},
+
+		{"a POST with a body, which is skipped", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nGET /" + get, []int{405, 200}, true},
+		{"a GET with a body, which is skipped", "GET / HTTP/1.1\r\nHost: t\r\nContent-Length: 30000\r\n\r\n" + strings.Repeat("x", 30000) + get, []int{200, 200}, true},
+		{"a body that is too large", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1048577\r\n\r\n", []int{413}, false},
+		{"a body in chunks", "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + get, []int{411}, false},
+		{"a GET with a body in chunks", "GET / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + get, []int{411}, false},
+		{"a body of two lengths", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", []int{400}, false},
+		{"a body with a length and in chunks", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{411}, false},
+		{"an unknown transfer encoding", "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: rot13\r\n\r\n", []int{400}, false},
+		{"a negative length", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: -1\r\n\r\n", []int{400}, false},
+
+		{"a client that waits to be told to go on is told the end", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", []int{405}, false},
+		{"one that waits, and has nothing to send", "GET / HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n\r\n", []int{200}, true},
+		{"one that expects something else", "GET / HTTP/1.1\r\nHost: t\r\nExpect: a miracle\r\n\r\n", []int{417}, false},
+		{"HTTP/1.0 can't expect anything", "GET / HTTP/1.0\r\nExpect: a miracle\r\n\r\n", []int{200}, false},
+
+		{"no Host", "GET / HTTP/1.1\r\n\r\n", []int{400}, false},
+		{"two Hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", []int{400}, false},
+		{"no version", "GET /\r\n\r\n", []int{400}, false},
+		{"a wrong version", "GET / HTTP/one\r\nHost: t\r\n\r\n", []int{400}, false},
+		{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", []int{505}, false},
+		{"a header without a colon", "GET / HTTP/1.1\r\nHost: t\r\nnonsense\r\n\r\n", []int{400}, false},
+		{"a space before the colon", "GET / HTTP/1.1\r\nHost : t\r\n\r\n", []int{400}, false},
+		{"a TLS greeting", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", []int{400}, false},
+		{"a bad escape", "GET /%zz HTTP/1.1\r\nHost: t\r\n\r\n", []int{400}, false},
+		{"a path that is none", "GET nowhere HTTP/1.1\r\nHost: t\r\n\r\n", []int{400}, false},
+		{"a star is no path", "GET * HTTP/1.1\r\nHost: t\r\n\r\n", []int{400}, true},
+		{"a header that is too large", "GET / HTTP/1.1\r\nHost: t\r\nX: " + strings.Repeat("x", 16<<10) + "\r\n\r\n", []int{431}, false},
+		{"a header that does not end", "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 100<<10), []int{431}, false},
+		{"a path that is too long", "GET /" + strings.Repeat("x", 20<<10), []int{431}, false},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			h := *h
+			h.t = t
+			c := h.dial()
+			c.say(row.says)
+			if row.stays {
+				c.say(bye)
+				row.status = append(row.status, 404)
+			}
+			method, _, _ := strings.Cut(row.says, " ")
+			for i, status := range row.status {
+				got := c.hear(method)
+				assert.Equal(t, status, got.StatusCode, "answer %d: %s", i+1, got.body)
+				assert.NotEmpty(t, got.Header.Get("Date"))
+				last := i == len(row.status)-1
+				assert.Equal(t, last, got.Close, "Connection: close is told with the last answer only")
+				method = ""
+			}
+			c.ends()
+		})
+	}
+}
+
+func TestAnHTTP10ClientIsToldThatItStays(t *testing.T) {
+	h := openHouse(t, testLimits())
+	c := h.dial()
+	c.say("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+	assert.Equal(t, "keep-alive", c.hear("GET").Header.Get("Connection"))
+}
+
+func TestRefusalsTellWhatWouldDo(t *testing.T) {
+	h := openHouse(t, testLimits())
+	assert.Equal(t, "GET, HEAD", h.ask("POST", "/").Header.Get("Allow"))
+	assert.Contains(t, h.ask("GET", "/work?n=0").body, "n=1 to")
+}
+
+func TestAHeadIsAnsweredLikeAGetWithoutTheBody(t *testing.T) {
+	h := openHouse(t, testLimits())
+	for _, path := range []string{"/", "/digits.txt", "/large.bin", "/sub/", "/sub", "/none", "/work?n=1", "/work?n=x", "/empty.txt"} {
+		t.Run(path, func(t *testing.T) {
+			h := *h
+			h.t = t
+			whole := h.ask("GET", path)
+			c := h.dial()
+			c.say("HEAD " + path + " HTTP/1.1\r\nHost: t\r\n\r\n" + bye)
+			head := c.hear("HEAD")
+			assert.Equal(t, whole.Status, head.Status)
+			assert.Equal(t, len(whole.body), int(head.ContentLength))
+			whole.Header.Del("Date")
+			head.Header.Del("Date")
+			assert.Equal(t, whole.Header, head.Header)
+			assert.Equal(t, 404, c.hear("GET").StatusCode, "no body came")
+		})
+	}
+}
+
+func TestPathsLeadToFilesAndNowhereElse(t *testing.T) {
+	h := openHouse(t, testLimits())
+	rows := []struct {
+		path   string
+		status int
+		body   string
+		kind   string
+	}{
+		{"/", 200, "<h1>home</h1>", "text/html; charset=utf-8"},
+		{"/index.html", 200, "<h1>home</h1>", "text/html; charset=utf-8"},
+		{"//index.html", 200, "<h1>home</h1>", ""},
+		{"/./index.html", 200, "<h1>home</h1>", ""},
+		{"/sub/", 200, "<h1>sub</h1>", ""},
+		{"/sub/index.html", 200, "<h1>sub</h1>", ""},
+		{"/style.css", 200, "p {}", "text/css; charset=utf-8"},
+		{"/noext", 200, "<html>what am I?", "text/html; charset=utf-8"},
+		{"/a%20b%25.txt", 200, "odd name", "text/plain; charset=utf-8"},
+		{"/empty.txt", 200, "", ""},
+		{"/large.bin", 200, large(), "application/octet-stream"},
+		{"/inside.txt", 200, "0123456789", ""},
+		{"/..hidden/dots.md", 200, "two dots begin this name", ""},
+
+		{"/none", 404, "", "text/plain; charset=utf-8"},
+		{"/none/at/all", 404, "", ""},
+		{"/digits.txt/", 404, "", ""},
+		{"/digits.txt/below", 404, "", ""},
+		{"/bare/", 404, "", ""},
+		{"/pipe", 404, "", ""},
+		{"/circle", 404, "", ""},
+		{"/" + strings.Repeat("x", 300), 404, "", ""},
+
+		{"/outside.txt", 404, "", ""},
+		{"/absolute.txt", 404, "", ""},
+		{"/up/secret.txt", 404, "", ""},
+		{"/../secret.txt", 400, "", ""},
+		{"/sub/../../secret.txt", 400, "", ""},
+		{"/%2e%2e/secret.txt", 400, "", ""},
+		{"/..%2fsecret.txt", 400, "", ""},
+		{"/%2e%2e%2fsecret.txt", 400, "", ""},
+		{"/..%5csecret.txt", 400, "", ""},
+		{"/sub/..", 400, "", ""},
+		{"/%00", 400, "", ""},
+		{"/index.html%00.png", 400, "", ""},
+	}
+	for _, row := range rows {
+		t.Run(row.path, func(t *testing.T) {
+			h := *h
+			h.t = t
+			got := h.ask("GET", row.path)
+			assert.Equal(t, row.status, got.StatusCode)
+			assert.NotContains(t, got.body, "secret")
+			if row.status == 200 {
+				requireSame(t, row.body, got.body)
+				assert.NotEmpty(t, got.Header.Get("ETag"))
+				assert.NotEmpty(t, got.Header.Get("Last-Modified"))
+			}
+			if row.kind != "" {
+				assert.Equal(t, row.kind, got.Header.Get("Content-Type"))
+			}
+		})
+	}
+}
+
+func TestADirectoryIsAskedForWithASlash(t *testing.T) {
+	h := openHouse(t, testLimits())
+	rows := []struct{ path, location string }{
+		{"/sub", "/sub/"}, {"/sub?a=b&c", "/sub/?a=b&c"}, {"//sub", "/sub/"}, {"/./sub", "/sub/"}, {"/%73ub", "/sub/"},
+	}
+	for _, row := range rows {
+		got := h.ask("GET", row.path)
+		assert.Equal(t, 301, got.StatusCode)
+		assert.Equal(t, row.location, got.Header.Get("Location"))
+	}
+}
+
+func TestAFileThatChangesIsSeen(t *testing.T) {
+	h := openHouse(t, testLimits())
+	before := h.ask("GET", "/digits.txt")
+	h.write("digits.txt", "changed and longer")
+	after := h.ask("GET", "/digits.txt")
+	assert.Equal(t, "changed and longer", after.body)
+	assert.NotEqual(t, before.Header.Get("ETag"), after.Header.Get("ETag"))
+	h.remove("digits.txt")
+	assert.Equal(t, 404, h.ask("GET", "/digits.txt").StatusCode)
+	h.write("digits.txt", "back")
+	assert.Equal(t, "back", h.ask("GET", "/digits.txt").body)
+}
+
+func TestConditionsAndRangesAreHeeded(t *testing.T) {
+	h := openHouse(t, testLimits())
+	for _, name := range []string{"/digits.txt", "/large.bin"} {
+		whole := h.ask("GET", name)
+		etag, modified := whole.Header.Get("ETag"), whole.Header.Get("Last-Modified")
+		size := len(whole.body)
+		rows := []struct {
+			name, headers string
+			status        int
+			from, to      int // of the body
+		}{
+			{"the same tag", "If-None-Match: " + etag, 304, 0, 0},
+			{"the same tag, weak", "If-None-Match: W/" + etag, 304, 0, 0},
+			{"one of many tags", `If-None-Match: "x", ` + etag, 304, 0, 0},
+			{"any tag", "If-None-Match: *", 304, 0, 0},
+			{"another tag", `If-None-Match: "x"`, 200, 0, size},
+			{"not modified since", "If-Modified-Since: " + modified, 304, 0, 0},
+			{"modified since long ago", "If-Modified-Since: Mon, 02 Jan 2006 15:04:05 GMT", 200, 0, size},
+			{"a tag counts for more than a time", "If-None-Match: \"x\"\r\nIf-Modified-Since: " + modified, 200, 0, size},
+			{"a time that is none", "If-Modified-Since: yesterday", 200, 0, size},
+			{"must be another", `If-Match: "x"`, 412, 0, 0},
+			{"must be this", "If-Match: " + etag, 200, 0, size},
+			{"must be old", "If-Unmodified-Since: Mon, 02 Jan 2006 15:04:05 GMT", 412, 0, 0},
+
+			{"a range", "Range: bytes=2-5", 206, 2, 6},
+			{"the first byte", "Range: bytes=0-0", 206, 0, 1},
+			{"from somewhere on", "Range: bytes=7-", 206, 7, size},
+			{"the last bytes", "Range: bytes=-3", 206, size - 3, size},
+			{"more than there is", "Range: bytes=5-99999999", 206, 5, size},
+			{"the last of more than there is", "Range: bytes=-99999999", 206, 0, size},
+			{"beyond the end", "Range: bytes=99999999-", 416, 0, 0},
+			{"backwards", "Range: bytes=5-2", 416, 0, 0},
+			{"no range at all", "Range: bytes=x", 416, 0, 0},
+			{"another unit", "Range: lines=1-2", 200, 0, size},
+			{"several ranges are answered with the whole", "Range: bytes=0-1,4-5", 200, 0, size},
+			{"a range of this", "Range: bytes=2-5\r\nIf-Range: " + etag, 206, 2, 6},
+			{"a range of another", "Range: bytes=2-5\r\nIf-Range: \"x\"", 200, 0, size},
+			{"a range of this time", "Range: bytes=2-5\r\nIf-Range: " + modified, 206, 2, 6},
+			{"a range of what did not change", "Range: bytes=2-5\r\nIf-None-Match: " + etag, 304, 0, 0},
+		}
+		for _, row := range rows {
+			t.Run(name+": "+row.name, func(t *testing.T) {
+				h := *h
+				h.t = t
+				got := h.ask("GET", name, row.headers)
+				require.Equal(t, row.status, got.StatusCode)
+				switch row.status {
+				case 200, 206:
+					requireSame(t, whole.body[row.from:row.to], got.body)
+					assert.Equal(t, etag, got.Header.Get("ETag"))
+				case 304:
+					assert.Equal(t, etag, got.Header.Get("ETag"))
+					assert.Empty(t, got.Header.Get("Content-Length"))
+				case 416:
+					assert.Contains(t, []string{fmt.Sprintf("bytes */%d", size), ""}, got.Header.Get("Content-Range"))
+				}
+				if row.status == 206 {
+					assert.Equal(t, fmt.Sprintf("bytes %d-%d/%d", row.from, row.to-1, size), got.Header.Get("Content-Range"))
+				}
+				head := h.ask("HEAD", name, row.headers)
+				if row.status == 206 || row.status == 416 { // a range is a matter of GET
+					row.status = 200
+				}
+				assert.Equal(t, row.status, head.StatusCode)
+			})
+		}
+	}
+}
+
+func TestTheEmbeddedSiteIsServedWithTagsOfItsBytes(t *testing.T) {
+	site, err := demoSite()
+	require.NoError(t, err)
+	h := openAt(t, testLimits(), site)
+	got := h.ask("GET", "/")
+	assert.Equal(t, 200, got.StatusCode)
+	assert.Contains(t, got.body, "Golda")
+	assert.Equal(t, 304, h.ask("GET", "/index.html", "If-None-Match: "+got.Header.Get("ETag")).StatusCode)
+	assert.Equal(t, 404, h.ask("GET", "/none").StatusCode)
+	assert.Equal(t, 404, h.ask("GET", "/index.html/").StatusCode)
+}
+
+func TestTheDynamicPageCostsWhatIsAskedFor(t *testing.T) {
+	h := openHouse(t, testLimits())
+	rows := []struct {
+		query  string
+		status int
+	}{
+		{"?n=1", 200},
+		{"?n=1000", 200},
+		{"?n=1000000", 200},
+		{"?n=%31", 200},
+		{"?n=2&other=3", 200},
+		{"", 400},
+		{"?n=", 400},
+		{"?n=0", 400},
+		{"?n=-1", 400},
+		{"?n=1000001", 400},
+		{"?n=99999999999999999999", 400},
+		{"?n=1e3", 400},
+		{"?n=1&n=2", 400},
+		{"?n=x", 400},
+		{"?%zz", 400},
+		{"?n=1;n=2", 400},
+	}
+	for _, row := range rows {
+		got := h.ask("GET", "/work"+row.query)
+		assert.Equal(t, row.status, got.StatusCode, row.query)
+	}
+	one := h.ask("GET", "/work?n=1")
+	assert.Contains(t, one.body, "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925", "SHA-256 of 32 zeros")
+	assert.Equal(t, "no-store", one.Header.Get("Cache-Control"))
+}
+
+func TestManyRequestsAtOnceAreAnsweredInOrder(t *testing.T) {
+	h := openHouse(t, testLimits())
+	c := h.dial()
+	var all strings.Builder
+	const n = 2000
+	for i := range n {
+		fmt.Fprintf(&all, "GET /work?n=%d HTTP/1.1\r\nHost: t\r\n\r\n", 1+i%7)
+	}
+	go func() { _, _ = c.Write([]byte(all.String())) }() // more than fits: it is taken as the answers are
+	for i := range n {
+		require.Contains(t, c.hear("GET").body, fmt.Sprintf("SHA-256, %d times", 1+i%7))
+	}
+}
+
+func TestARequestMayComeByteByByte(t *testing.T) {
+	h := openHouse(t, testLimits())
+	c := h.dial()
+	for _, b := range []byte(get + bye) {
+		c.say(string(b))
+	}
+	assert.Equal(t, "0123456789", c.hear("GET").body)
+	assert.Equal(t, 404, c.hear("GET").StatusCode)
+	c.ends()
+}
+
+func TestAHalfClosedClientIsAnswered(t *testing.T) {
+	h := openHouse(t, testLimits())
+	for _, path := range []string{"/digits.txt", "/large.bin", "/work?n=10000"} {
+		c := h.dial()
+		c.say("GET " + path + " HTTP/1.1\r\nHost: t\r\n\r\n" + get)
+		require.NoError(t, c.CloseWrite())
+		assert.Equal(t, 200, c.hear("GET").StatusCode)
+		assert.Equal(t, "0123456789", c.hear("GET").body)
+		c.ends()
+	}
+}
+
+func TestAClientThatHalfClosesInARequestIsGivenUp(t *testing.T) {
+	h := openHouse(t, testLimits())
+	c := h.dial()
+	c.say("GET / HTTP/1.1\r\nHost:")
+	require.NoError(t, c.CloseWrite())
+	c.ends()
+}
+
+func TestAClientThatGoesAwayDoesNoHarm(t *testing.T) {
+	h := openHouse(t, testLimits())
+	for _, words := range []string{"", "GET", get, "GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n", "GET /work?n=200000 HTTP/1.1\r\nHost: t\r\n\r\n"} {
+		for _, linger := range []int{-1, 0} { // 0: it breaks the connection
+			c := h.dial()
+			c.say(words)
+			require.NoError(t, c.SetLinger(linger))
+			require.NoError(t, c.Close())
+		}
+	}
+	assert.Equal(t, 200, h.ask("GET", "/").StatusCode)
+}
+
+func TestASlowClientHoldsUpNobody(t *testing.T) {
+	h := openHouse(t, testLimits())
+	slow := h.dial()
+	slow.say("GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n" + get)
+	for range 100 {
+		require.Equal(t, 200, h.ask("GET", "/").StatusCode)
+	}
+	requireSame(t, large(), slow.hear("GET").body)
+	assert.Equal(t, "0123456789", slow.hear("GET").body)
+}
+
+func TestPatienceHasAnEnd(t *testing.T) {
+	rows := []struct {
+		name   string
+		limit  func(*limits)
+		says   string
+		status int // 0: the connection just ends
+	}{
+		{"with a client that says nothing", func(l *limits) { l.request = 0 }, "", 0},
+		{"with a head that does not end", func(l *limits) { l.request = 20 * time.Millisecond }, "GET / HTTP/1.1\r\nHost:", 408},
+		{"with a client that says nothing more", func(l *limits) { l.idle = 0 }, get, 200},
+		{"with a body that does not come", func(l *limits) { l.request = 20 * time.Millisecond }, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\n", 405},
+		{"with a client that does not hang up after a refusal", func(l *limits) { l.linger = 0 }, "nonsense\r\n\r\n", 400},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			l := testLimits()
+			row.limit(&l)
+			c := openHouse(t, l).dial()
+			c.say(row.says)
+			if row.status != 0 {
+				assert.Equal(t, row.status, c.hear("").StatusCode)
+			}
+			c.ends()
+		})
+	}
+}
+
+func TestASlowLorisIsNotWaitedForLongerByEachByte(t *testing.T) {
+	l := testLimits()
+	l.request = 50 * time.Millisecond
+	c := openHouse(t, l).dial()
+	c.say("GET / HTTP/1.1\r\n")
+	go func() {
+		for { // until the server has had enough
+			if _, err := c.Write([]byte("X: y\r\n")); err != nil {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	assert.Equal(t, http.StatusRequestTimeout, c.hear("GET").StatusCode)
+}
+
+func TestAClientThatTakesNothingIsGivenUp(t *testing.T) {
+	l := testLimits()
+	l.write = 20 * time.Millisecond
+	h := openHouse(t, l)
+	c := h.dial()
+	c.say(strings.Repeat("GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n", 100))
+	for h.stats.sent.Load() == 0 || h.crowd() > 0 { // until it has begun, and is gone
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// result is all that there is to tell about a run.
+type result struct {
+	server *server
+	end    pipeline.Snapshot
+	wall   time.Duration
+	peak   uint64
+}
+
+// report is the object that -json prints.
+type report struct {
+	Policy       string        `json:"policy"`
+	Connections  uint64        `json:"connections"`
+	Refused      uint64        `json:"connections_refused"`
+	Answers      uint64        `json:"answers"`
+	OK           uint64        `json:"answers_2xx"`
+	Moved        uint64        `json:"answers_3xx"`
+	ClientErrors uint64        `json:"answers_4xx"`
+	ServerErrors uint64        `json:"answers_5xx"`
+	SentBytes    uint64        `json:"sent_bytes"`
+	CacheHits    uint64        `json:"cache_hits"`
+	CacheMisses  uint64        `json:"cache_misses"`
+	WallMS       int64         `json:"wall_ms"`
+	PeakRSSBytes uint64        `json:"peak_rss_bytes"`
+	Commands     uint64        `json:"commands"`
+	Balanced     bool          `json:"balanced"`
+	Stages       []stageReport `json:"stages"`
+}
+
+type stageReport struct {
+	Name       string `json:"name"`
+	Accepted   uint64 `json:"accepted"`
+	OK         uint64 `json:"ok"`
+	Forwarded  uint64 `json:"forwarded"`
+	Errors     uint64 `json:"errors"`
+	Crashes    uint64 `json:"crashes"`
+	WorkersMax int    `json:"workers_max"`
+}
+
+func (r result) report() report {
+	stages := make([]stageReport, len(r.end.Stages))
+	for i, s := range r.end.Stages {
+		stages[i] = stageReport{s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes, s.WorkersMost}
+	}
+	told := &r.server.stats
+	hits, misses := r.server.cache.counts()
+	all := report{
+		Policy: r.end.Policy, Connections: told.accepted.Load(), Refused: told.refused.Load(),
+		OK: told.byClass[2].Load(), Moved: told.byClass[3].Load(),
+		ClientErrors: told.byClass[4].Load(), ServerErrors: told.byClass[5].Load(),
+		SentBytes: told.sent.Load(), CacheHits: hits, CacheMisses: misses,
+		WallMS: r.wall.Milliseconds(), PeakRSSBytes: r.peak,
+		Commands: r.end.Accepted, Balanced: r.end.Balanced(), Stages: stages,
+	}
+	all.Answers = all.OK + all.Moved + all.ClientErrors + all.ServerErrors
+	return all
+}
+
+// tell prints the report.
+func (r result) tell(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r.report())
+	}
+	return r.print(w)
+}
+
+func (r result) print(w io.Writer) error {
+	if err := printStages(w, r.end.Stages); err != nil {
+		return err
+	}
+	all := r.report()
+	_, err := fmt.Fprintf(w, "\n%d answers to %d connections in %s: "+
+		"%d as asked for, %d moved or unchanged, %d refused, %d failed\nat most %d MiB of memory; policy %s\n%s\n",
+		all.Answers, all.Connections, brief(r.wall), all.OK, all.Moved, all.ClientErrors, all.ServerErrors,
+		all.PeakRSSBytes>>20, all.Policy, law(r.end))
+	return err
+}
+
+func printStages(w io.Writer, stages []stage.Snapshot) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	// What can't be written is told by Flush.
+	_, _ = fmt.Fprintln(t, strings.ReplaceAll(
+		"stage|accepted|ok|forwarded|errors|crashes|workers now/most|wait p50/p99|service p50/p99|", "|", "\t"))
+	for _, s := range stages {
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d/%d\t%s\t%s\t\n",
+			s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes,
+			s.Workers, s.WorkersMost, quantiles(s.Wait), quantiles(s.Service))
+	}
+	return t.Flush()
+}
+
+func quantiles(q stage.Quantiles) string {
+	if q.Count == 0 {
+		return "-"
+	}
+	return brief(q.P50) + "/" + brief(q.P99)
+}
+
+// law writes the law out with its numbers.
+func law(s pipeline.Snapshot) string {
+	if !s.Balanced() {
+		return s.Law() + "  NOT BALANCED"
+	}
+	return s.Law() + "  balanced"
+}
+
+// brief writes a time with about three digits.
+func brief(d time.Duration) string {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= 10*unit {
+			return d.Round(unit / 10).String()
+		}
+		if d >= unit {
+			return d.Round(unit / 100).String()
+		}
+	}
+	return d.String()
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+)
+
+// respond is the last stage: it writes an answer, as far as there is room for it at once. For a
+// client that is slow to take the rest it does not wait: the connection is parked until there is room again.
+type respond struct {
+	*server
+	more *port // back to itself: a long answer lets others go first now and then
+	next *port // to parse: there is something to read
+
+	head  []byte
+	piece []byte
+	parts [][]byte
+	date  []byte
+	dated int64
+}
+
+// pieces are what a file is read in, and how many of them are sent in a row.
+const (
+	pieceSize = 64 << 10
+	inARow    = 4
+)
+
+func (s *server) newRespond(more, next *port) behaviour.Factory[*conn] {
+	return func() behaviour.Behaviour[*conn] { return &respond{server: s, more: more, next: next} }
+}
+
+// HandleCommand writes.
+func (r *respond) HandleCommand(_ context.Context, c *conn) behaviour.Outcome {
+	if !c.ans.begun {
+		r.begin(c)
+	}
+	for range inARow {
+		switch err := r.write(c); {
+		case errors.Is(err, errAgain):
+			if out, done := r.wait(c); done {
+				return out
+			}
+		case err != nil:
+			return r.hangUp(c)
+		case c.ans.done():
+			return r.finish(c)
+		}
+	}
+	return behaviour.Forward(r.more, c)
+}
+
+// begin makes the head of an answer.
+func (r *respond) begin(c *conn) {
+	if r.draining() {
+		c.ans.last = true
+	}
+	if c.req != nil && c.req.Method == http.MethodHead {
+		c.ans.bare()
+	}
+	c.ans.begun = true
+	c.expires(r.now() + r.limits.write)
+	r.head = c.ans.appendHead(r.head[:0], r.date1123())
+	c.ans.head = r.head
+	c.state = writing
+}
+
+// date1123 is the time as HTTP writes it, made anew each second.
+func (r *respond) date1123() []byte {
+	now := time.Now()
+	if s := now.Unix(); s != r.dated {
+		r.dated, r.date = s, now.UTC().AppendFormat(r.date[:0], http.TimeFormat)
+	}
+	return r.date
+}
+
+// done reports whether an answer is written.
+func (a *answer) done() bool { return len(a.head)+len(a.text) == 0 && (a.file == nil || a.left == 0) }
+
+// write writes the next piece of an answer. What there is no room for is left; errAgain says that
+// there was room for nothing, or not for all.
+func (r *respond) write(c *conn) error {
+	piece, err := r.load(&c.ans)
+	if err != nil {
+		return err
+	}
+	r.parts = append(r.parts[:0], c.ans.head, piece)
+	want := len(c.ans.head) + len(piece)
+	n, err := c.sock.write(r.parts)
+	r.parts[0], r.parts[1] = nil, nil
+	if err == nil {
+		r.stats.sent.Add(uint64(n))
+		c.ans.advance(n)
+		c.ans.moved = true
+	}
+	if err == nil && n < want {
+		err = errAgain
+	}
+	return err
+}
+
+// load returns the next piece of the body.
+func (r *respond) load(a *answer) ([]byte, error) {
+	if a.file == nil {
+		return a.text, nil
+	}
+	if r.piece == nil {
+		r.piece = make([]byte, pieceSize)
+	}
+	n, err := a.file.ReadAt(r.piece[:min(a.left, pieceSize)], a.off)
+	if errors.Is(err, io.EOF) && int64(n) == a.left {
+		err = nil
+	}
+	if err != nil { // the file has become shorter, and the length is announced: only the end of the connection can tell
+		return nil, fmt.Errorf("a file has changed: %w", err)
+	}
+	return r.piece[:n], nil
+}
+
+// advance notes that n bytes have been written.
+func (a *answer) advance(n int) {
+	head := min(n, len(a.head))
+	a.head = a.head[head:]
+	n -= head
+	if a.file == nil {
+		a.text = a.text[n:]
+		return
+	}
+	a.off += int64(n)
+	a.left -= int64(n)
+}
+
+// wait parks the connection until there is room to write, or ends it if the client takes nothing.
+func (r *respond) wait(c *conn) (out behaviour.Outcome, done bool) {
+	c.ans.head = bytes.Clone(c.ans.head) // the worker needs its buffer for others
+	if c.ans.moved {
+		c.ans.moved = false
+		c.expires(r.now() + r.limits.write)
+	}
+	if c.signals.has(late) {
+		c.signals.drop(late)
+		if c.expired(r.now()) || r.cutting() {
+			return r.hangUp(c), true
+		}
+	}
+	if c.signals.park(writable | late) {
+		return behaviour.OK(nil), true
+	}
+	c.signals.drop(writable) // it may be an old one
+	return out, false
+}
+
+// finish goes on to the next request, or ends the connection.
+func (r *respond) finish(c *conn) behaviour.Outcome {
+	r.stats.count(c.ans.status)
+	last, unsure := c.ans.last, c.ans.unsure
+	c.forget()
+	if last {
+		return r.end(c, unsure)
+	}
+	c.state, c.begun = reading, c.body > 0
+	if len(c.in) > 0 {
+		return behaviour.Forward(r.next, c)
+	}
+	if c.begun {
+		c.expires(r.now() + r.limits.request)
+	} else {
+		c.expires(r.now() + r.limits.idle)
+	}
+	if c.signals.park(readable | hungUp | late) {
+		return behaviour.OK(nil)
+	}
+	return behaviour.Forward(r.next, c)
+}
+
+// end closes a connection after its last answer: at once, unless there may be bytes of the client that
+// nobody has read. They would make the kernel tell the client that the connection is broken, and it might lose the answer.
+func (r *respond) end(c *conn, unsure bool) behaviour.Outcome {
+	if !unsure && len(c.in) == 0 && c.body == 0 && !c.signals.has(readable) {
+		return r.hangUp(c)
+	}
+	c.sock.endWrite()
+	c.state, c.thrown = lingering, 0
+	c.keep(nil)
+	c.expires(r.now() + r.limits.linger)
+	return behaviour.Forward(r.next, c)
+}
+
+func (r *respond) hangUp(c *conn) behaviour.Outcome {
+	r.close(c)
+	return behaviour.OK(nil)
+}

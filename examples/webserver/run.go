@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/pipeline"
+)
+
+// The exit statuses.
+const (
+	statusOK          = 0
+	statusFailed      = 1   // it did not end well
+	statusUsage       = 2   // nothing was started
+	statusInterrupted = 130 // by a second Ctrl-C, as shells have it
+)
+
+// stopTime is how long the stages may take to stop when no connection is left.
+const stopTime = 5 * time.Second
+
+// run is the whole program. When ctx ends no request is taken any more; those that were are
+// answered.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c, err := parseFlags(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return statusOK
+	}
+	if err != nil {
+		return complain(stderr, statusUsage, err)
+	}
+	r := &runner{config: c, stdout: stdout, stderr: stderr}
+	if err := r.prepare(ctx); err != nil {
+		return complain(stderr, statusUsage, err)
+	}
+	return r.run(ctx)
+}
+
+// complain writes an error, one line for each thing that is wrong.
+func complain(stderr io.Writer, status int, err error) int {
+	for line := range strings.Lines(err.Error()) {
+		_, _ = fmt.Fprintln(stderr, "webserver:", strings.TrimSpace(line)) // if stderr is closed, the status must do
+	}
+	return status
+}
+
+// runner is one run of the program, once its flags are found good.
+type runner struct {
+	config
+	stdout, stderr io.Writer
+
+	server           *server
+	listener, gauges net.Listener
+	rooted           *os.Root
+}
+
+// prepare does all that can be refused before anything is started.
+func (r *runner) prepare(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			r.release()
+		}
+	}()
+	site, err := r.openSite()
+	if err != nil {
+		return err
+	}
+	if r.listener, err = listen(ctx, "-addr", r.addr); err != nil {
+		return err
+	}
+	if r.metrics != "" {
+		if r.gauges, err = listen(ctx, "-metrics", r.metrics); err != nil {
+			return err
+		}
+	}
+	l := defaultLimits()
+	l.connections = r.connections
+	r.server = newServer(l, site, r.cache)
+	if err := r.server.plan(staff{r.policy, r.workers}, r.stderr); err != nil {
+		return err
+	}
+	return r.server.open(r.listener)
+}
+
+// release gives back what was taken.
+func (r *runner) release() {
+	for _, l := range []net.Listener{r.listener, r.gauges} {
+		if l != nil {
+			_ = l.Close() // it may be closed
+		}
+	}
+	if r.rooted != nil {
+		_ = r.rooted.Close() // it was only read
+	}
+}
+
+func (r *runner) openSite() (fs.FS, error) {
+	if r.root == "" {
+		return demoSite()
+	}
+	var err error
+	if r.rooted, err = os.OpenRoot(r.root); err != nil {
+		return nil, fmt.Errorf("-root: %w", err)
+	}
+	return rooted{r.rooted}, nil
+}
+
+// listen takes a port, so that one that is taken is told before anything is started.
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}
+
+func (r *runner) run(ctx context.Context) int {
+	defer r.release()
+	s := r.server
+	defer serveMetrics(r.gauges, s.line)() //nolint:contextcheck // metrics are served while an interrupted run drains
+	if err := s.line.Start(context.WithoutCancel(ctx)); err != nil {
+		s.poller.close()
+		return complain(r.stderr, statusFailed, err)
+	}
+	_, _ = fmt.Fprintf(r.stderr, "webserver: serving at http://%s with policy %s; stop with Ctrl-C\n", r.listener.Addr(), r.policy.Name())
+	err := s.serveUntil(ctx)
+	end, stopped := settle(s.line) //nolint:contextcheck // ctx has ended
+	done := result{server: s, end: end, wall: s.now(), peak: peakRSS()}
+	err = errors.Join(cmp.Or(s.line.Err(), err, stopped), done.tell(r.stdout, r.json))
+	if err != nil {
+		return complain(r.stderr, statusFailed, err)
+	}
+	return statusOK
+}
+
+// serveUntil serves until ctx ends, or the pipeline does, and all answers are written.
+func (s *server) serveUntil(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- s.serve() }() //nolint:contextcheck // it is told to drain, and then goes on for a while
+	select {
+	case <-ctx.Done():
+		s.drain(s.limits.drain)
+	case <-s.line.Done():
+		s.drain(0)
+	case err := <-served:
+		return err
+	}
+	return <-served
+}
+
+// settle stops the pipeline, and takes the snapshot when all commands have ended
+// but the workers are still there to be counted.
+func settle(p *pipeline.Pipeline) (pipeline.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	drained := p.Drain(ctx)
+	end := p.Snapshot()
+	return end, cmp.Or(p.Stop(ctx), drained)
+}

@@ -1,0 +1,61 @@
+package act
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// shield lets an actor come to its end though it panics, or ends its goroutine, when
+// it is told of it. Without, protoactor would neither stop its children nor tell its
+// parent, which then waits for ever.
+type shield struct{ Actor }
+
+// keeper is a shield of an actor that hears of its children's failures.
+type keeper struct {
+	shield
+	actor.SupervisorStrategy
+}
+
+func shielded(a Actor) Actor {
+	if s, ok := a.(actor.SupervisorStrategy); ok {
+		return keeper{shield{a}, s}
+	}
+	return shield{a}
+}
+
+// Receive hands a message on. The last two are handled apart, in a goroutine of their
+// own; a crash there is told to the parent as a failure, and goes no further.
+func (s shield) Receive(ctx Context) {
+	switch ctx.Message().(type) {
+	case *Stopping, *Stopped:
+		if err := s.last(ctx); err != nil {
+			Fail(ctx, err)
+		}
+	default:
+		s.Actor.Receive(ctx)
+	}
+}
+
+var errExited = errors.New("runtime.Goexit while the actor stopped")
+
+func (s shield) last(ctx Context) error {
+	over := make(chan error, 1)
+	go func() {
+		err := errExited
+		defer func() {
+			switch v := recover().(type) {
+			case nil:
+			case error:
+				err = fmt.Errorf("panic while the actor stopped: %w", v)
+			default:
+				err = fmt.Errorf("panic while the actor stopped: %v", v)
+			}
+			over <- err
+		}()
+		s.Actor.Receive(ctx)
+		err = nil
+	}()
+	return <-over
+}
