@@ -37,7 +37,7 @@ type Controller interface {
 type Event struct {
 	Kind EventKind
 	// Stage is where it happened, for EventQueueFull, EventStarved and
-	// EventWorkerDied; [NoStage] otherwise, and for a worker of a shared pool.
+	// EventWorkerDied; [NoStage] otherwise.
 	Stage StageID
 	// Pool is whose workers it happened to, for EventRoundEnd, EventVisits and
 	// EventWorkerDied.

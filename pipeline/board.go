@@ -17,6 +17,7 @@ type board struct {
 	stages map[string]*stageState
 	pools  map[string]*poolState // the shared ones
 	order  []string              // of pools, as they were made
+	hosts  map[string]*poolState // own pools of stages that others are bound to, too
 }
 
 // stageState is how the knobs of a stage are turned, and those of its own pool.
@@ -25,6 +26,8 @@ type stageState struct {
 	pool       string // whose workers visit it; its own name for its own
 	workers    int    // of its own, if they do
 	knobs      room.Knobs
+	dispatch   controller.Dispatch // of its own pool; with one stage it means nothing
+	plan       *controller.VisitPlan
 	discipline string
 	ordered    string // what the queue was told
 	admission  controller.Admission
@@ -45,7 +48,7 @@ type poolState struct {
 
 // newBoard is how the pipeline itself has the knobs.
 func newBoard(stages []*stage.Core, groups []grouping) *board {
-	s := &board{stages: map[string]*stageState{}, pools: map[string]*poolState{}}
+	s := &board{stages: map[string]*stageState{}, pools: map[string]*poolState{}, hosts: map[string]*poolState{}}
 	for _, c := range stages {
 		s.add(c)
 	}
@@ -79,7 +82,10 @@ func (st *stageState) own() bool { return st.pool == st.core.Name() }
 
 // copy is a state of its own; the pools' workers are the same.
 func (s *board) copy() *board {
-	c := &board{entry: s.entry, stages: maps.Clone(s.stages), pools: maps.Clone(s.pools), order: slices.Clone(s.order)}
+	c := &board{
+		entry: s.entry, stages: maps.Clone(s.stages), pools: maps.Clone(s.pools), order: slices.Clone(s.order),
+		hosts: maps.Clone(s.hosts),
+	}
 	for name, st := range c.stages {
 		clone := *st
 		c.stages[name] = &clone
@@ -96,6 +102,7 @@ func (s *board) copy() *board {
 // handed over where the pool stays.
 func (s *board) reset(own *board) *board {
 	fresh := own.copy()
+	fresh.hosts = s.hosts
 	for name, st := range fresh.stages {
 		now := s.stages[name]
 		if now == nil {
@@ -112,7 +119,9 @@ func (s *board) reset(own *board) *board {
 			p.pool, p.followed, p.workers = now.pool, now.followed, now.workers
 			continue
 		}
-		fresh.addPool(&poolState{name: name, most: now.most, pool: now.pool, followed: now.followed})
+		if now.pool != nil {
+			fresh.addPool(&poolState{name: name, fewest: 1, most: now.most, workers: 1, pool: now.pool, followed: now.followed})
+		}
 	}
 	return fresh
 }
@@ -123,12 +132,19 @@ func (s *board) apply(ch controller.Change) {
 		admit(&s.entry, ch)
 		return
 	}
-	st := s.stages[ch.StageName]
-	if st == nil || ch.Stage == controller.NoStage {
+	if ch.Stage == controller.NoStage {
 		s.applyPool(ch)
 		return
 	}
+	st := s.stages[ch.StageName]
+	if st == nil {
+		return // a stage that has just come; the policies are asked again when the board has it
+	}
 	switch ch.What {
+	case controller.KnobDispatch:
+		st.dispatch = ch.After.(controller.Dispatch)
+	case controller.KnobVisit:
+		st.plan, _ = ch.After.(*controller.VisitPlan)
 	case controller.KnobWorkers:
 		st.workers = ch.After.(int)
 	case controller.KnobPool:
@@ -161,12 +177,11 @@ func (st *stageState) bind(pool string) {
 	st.workers = fewest
 }
 
-// applyPool notes a change of a shared pool. That of a stage's own dispatch or plan
-// means nothing: there is one stage.
+// applyPool notes a change of a shared pool.
 func (s *board) applyPool(ch controller.Change) {
 	p := s.pools[ch.StageName]
 	if p == nil {
-		p = &poolState{name: ch.StageName, most: controller.MostWorkers}
+		p = &poolState{name: ch.StageName, fewest: 1, most: controller.MostWorkers, workers: 1}
 		s.addPool(p)
 	}
 	switch ch.What {

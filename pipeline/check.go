@@ -98,6 +98,10 @@ func (p *plan) members(name string, parts []Part) (stages []*stage.Core) {
 			stages = append(stages, p.members(name, j)...)
 			continue
 		}
+		if g, ok := x.(*group); ok {
+			p.faultf(name, "group %q cannot be in it: groups have stages only", g.name)
+			continue
+		}
 		p.place(fmt.Sprintf("%s, part %d", name, i+1), x)
 	}
 	return stages
@@ -240,6 +244,9 @@ func (p *plan) checkGroups() {
 			p.faultf(part, "%d to %d workers: needs at least 1, and at most %d", g.fewest, g.most, controller.MostWorkers)
 		}
 		for _, c := range g.stages {
+			if c.Blocking() {
+				p.faultf(stageName(c), "is Blocking, so it needs workers of its own, and is in group %q", g.name)
+			}
 			if other, ok := of[c]; ok {
 				p.faultf(stageName(c), "is in group %q and in group %q", other, g.name)
 			}

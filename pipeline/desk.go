@@ -36,6 +36,7 @@ type desk struct {
 	mu       sync.Mutex // guards all below
 	policies []controller.Policy
 	journal  *controller.Journal
+	orders   []any // for the clerk, whoever he will be
 }
 
 func (d *desk) open(p *Pipeline, own *board) {
@@ -170,23 +171,51 @@ type tick struct{ of *office }
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (tick) IgnoreDeadLetterLogging() {}
 
-// use replaces the policies.
+// orders tells the clerk that there are orders. They lie on the desk, so that none is lost
+// if he is not there, or is replaced.
+type orders struct{}
+
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (orders) IgnoreDeadLetterLogging() {}
+
+// use is the order to replace the policies.
 type use struct {
 	policies []controller.Policy
 	done     chan error // has room for one
 }
 
-// IgnoreDeadLetterLogging marks a message that may come too late.
-func (use) IgnoreDeadLetterLogging() {}
-
-// reform has the clerk do something to the state of the knobs, and policies look again.
+// reform is the order to do something to the state of the knobs, and have policies look
+// again.
 type reform struct {
 	do   func(s *board)
 	done chan error // has room for one
 }
 
-// IgnoreDeadLetterLogging marks a message that may come too late.
-func (reform) IgnoreDeadLetterLogging() {}
+// order puts an order on the desk.
+func (d *desk) order(m any) {
+	d.mu.Lock()
+	d.orders = append(d.orders, m)
+	d.mu.Unlock()
+	d.tell(orders{})
+}
+
+// obey carries out all orders on the desk.
+func (c *clerk) obey() {
+	d := c.desk
+	d.mu.Lock()
+	list := d.orders
+	d.orders = nil
+	d.mu.Unlock()
+	for _, m := range list {
+		switch m := m.(type) {
+		case use:
+			m.done <- c.use(m.policies)
+		case reform:
+			c.reform(m)
+			m.done <- nil
+		}
+	}
+}
 
 // office is one policy at work.
 type office struct {
@@ -209,8 +238,14 @@ type clerk struct {
 	desk    *desk
 	ready   func(error)
 	offices []*office
-	watch   *time.Timer // for stages that starve
-	starved map[string]bool
+	watch   *time.Timer // for stages that may starve
+	waiting map[string]waits
+}
+
+// waits is what was seen of a stage that has work, when the clerk last looked.
+type waits struct {
+	visits  uint64
+	starved bool // and the policies know
 }
 
 // afterPanic is when a policy is asked again that panicked before it had said when.
@@ -230,11 +265,8 @@ func (c *clerk) Receive(ctx act.Context) {
 		c.heed(m.bell.take())
 	case look:
 		c.look()
-	case use:
-		m.done <- c.use(m.policies)
-	case reform:
-		c.reform(m)
-		m.done <- nil
+	case orders:
+		c.obey()
 	case *act.Stopping:
 		c.end()
 	}
@@ -255,25 +287,42 @@ func (c *clerk) begin(ctx act.Context) {
 	for _, o := range c.offices {
 		c.sleep(o)
 	}
-	c.starved = map[string]bool{}
+	c.waiting = map[string]waits{}
 	c.watch = time.AfterFunc(controller.StarvedAfter, c.lookAgain)
+	c.obey()
+	d.calm.again() // what rang before, or for somebody who is gone
+	d.brisk.again()
 }
 
 // hire asks policies for the first time, and does what they decide all at once.
 func (c *clerk) hire(policies []controller.Policy, swap bool) error {
+	offices, err := openAll(policies)
+	if err != nil {
+		return err
+	}
+	c.install(offices, swap)
+	return nil
+}
+
+// openAll puts policies to work, all or none.
+func openAll(policies []controller.Policy) (offices []*office, err error) {
 	for _, law := range policies {
 		o, err := open(law)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if claimer, ok := law.(controller.Claimer); ok && len(policies) > 1 {
 			o.claims = append([]controller.Knob{}, claimer.Claims()...)
 		}
-		c.offices = append(c.offices, o)
+		offices = append(offices, o)
 	}
+	return offices, nil
+}
+
+func (c *clerk) install(offices []*office, swap bool) {
+	c.offices = offices
 	c.each(controller.Event{Kind: controller.EventStart, Stage: controller.NoStage})
 	c.desk.p.follow(swap)
-	return nil
 }
 
 // open puts a policy to work.
@@ -313,29 +362,27 @@ func (c *clerk) end() {
 // cannot begin, all is as before.
 func (c *clerk) use(policies []controller.Policy) error {
 	d := c.desk
-	next := &clerk{desk: d}
-	for _, law := range policies {
-		if _, err := open(law); err != nil {
-			return err
-		}
+	offices, err := openAll(policies)
+	if err != nil {
+		return err
 	}
 	c.dismiss()
+	after := policyNames(policies)
 	d.mu.Lock()
 	before := policyNames(d.policies)
 	d.policies = policies
 	d.mu.Unlock()
+	d.visits.Store(0)
 	d.now = d.now.reset(d.own)
-	after := policyNames(policies)
 	c.write(controller.Change{
 		At: time.Duration(d.p.host.Now()), Policy: after, Stage: controller.Entry,
 		What: knobPolicy, Before: before, After: after, Why: "told to use it",
 	})
-	err := next.hire(policies, true)
-	c.offices = next.offices
+	c.install(offices, true)
 	for _, o := range c.offices {
 		c.sleep(o)
 	}
-	return err
+	return nil
 }
 
 // knobPolicy is what a journal calls the policy itself.
@@ -386,15 +433,18 @@ func (c *clerk) look() {
 	sheets := r.sheets()
 	for i, st := range r.stages {
 		name, sheet := st.Name(), r.of(sheets, i)
-		idle := time.Duration(p.host.Now()) - sheet.Visited
-		starves := sheet.Crew != nil && sheet.Queued > 0 && sheet.Out == 0 && !sheet.Knobs.Paused &&
-			idle > controller.StarvedAfter && sheet.Oldest > controller.StarvedAfter
-		if starves && !c.starved[name] {
+		if sheet.Crew == nil || sheet.Queued == 0 || sheet.Out > 0 || sheet.Knobs.Paused {
+			delete(c.waiting, name)
+			continue
+		}
+		before, known := c.waiting[name]
+		starves := known && before.visits == sheet.Visits
+		if starves && !before.starved {
 			for _, o := range c.offices {
 				c.ask(o, controller.Event{Kind: controller.EventStarved, Stage: controller.StageID(i)})
 			}
 		}
-		c.starved[name] = starves
+		c.waiting[name] = waits{sheet.Visits, starves}
 	}
 	c.watch.Reset(controller.StarvedAfter)
 }
@@ -434,7 +484,10 @@ func (c *clerk) consult(o *office, ev controller.Event) (changed bool) {
 	p := c.desk.p
 	s := p.view(&o.cpu)
 	o.windows.Fill(s)
-	if err := controller.Ask(o.controller, ev, s, &o.decisions); err != nil {
+	// In a goroutine of its own, so that one that ends its goroutine ends none of ours.
+	err := worker.Guard("controller", func() error { return controller.Ask(o.controller, ev, s, &o.decisions) })
+	if err != nil {
+		o.decisions.Reset()
 		p.set.log.Error("policy panicked; its last decisions stay", "policy", o.policy.Name(), "error", err)
 		o.every = cmp.Or(o.every, afterPanic)
 		return false
@@ -446,6 +499,7 @@ func (c *clerk) consult(o *office, ev controller.Event) (changed bool) {
 	if n, ok := o.decisions.WantsVisits(); ok {
 		o.visits = max(n, 0)
 		c.desk.visits.Store(int64(o.visits)) // several who ask hear of the last one's
+		p.watchVisits(c.desk.now)
 	}
 	changes, faults := controller.Settle(o.policy.Name(), s, &o.decisions)
 	for _, err := range faults {

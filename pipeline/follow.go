@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
@@ -13,6 +15,10 @@ func (p *Pipeline) follow(atOnce bool) {
 	s := p.desk.now
 	for _, name := range s.order {
 		p.followPool(s, s.pools[name], atOnce)
+	}
+	defer p.dropPools(s, atOnce)
+	for _, c := range p.roster().stages {
+		p.followHost(s, s.stages[c.Name()], atOnce)
 	}
 	for _, c := range p.roster().stages {
 		if st := s.stages[c.Name()]; st != nil {
@@ -47,6 +53,58 @@ func (p *Pipeline) followPool(s *board, want *poolState, atOnce bool) {
 	if want.pool.Want() != workers {
 		want.pool.Scale(workers)
 	}
+}
+
+// followHost makes a stage's own pool one that others share, if another stage is bound to
+// it, and only its own again when none is.
+func (p *Pipeline) followHost(s *board, st *stageState, atOnce bool) {
+	if st == nil {
+		return
+	}
+	name := st.core.Name()
+	host := s.hosts[name]
+	switch guests := s.hasGuests(name); {
+	case guests:
+		if host == nil {
+			host = &poolState{name: name, group: true}
+			host.fewest, host.most = st.core.Bounds()
+			s.hosts[name] = host
+		}
+		host.workers, host.dispatch, host.plan = max(st.workers, 1), st.dispatch, st.plan
+		p.followPool(s, host, atOnce)
+	case host != nil:
+		p.pools.Stop(host.pool)
+		delete(s.hosts, name)
+	}
+}
+
+// hasGuests reports whether another stage is bound to a stage's own pool.
+func (s *board) hasGuests(name string) bool {
+	for other, st := range s.stages {
+		if st.pool == name && other != name {
+			return true
+		}
+	}
+	return false
+}
+
+// dropPools lets pools go that nobody needs any more, when policies have changed: who
+// comes with names of his own each time shall not fill the house.
+func (p *Pipeline) dropPools(s *board, atOnce bool) {
+	if !atOnce {
+		return
+	}
+	s.order = slices.DeleteFunc(s.order, func(name string) bool {
+		pool := s.pools[name]
+		if pool.group || s.bound(name) {
+			return false
+		}
+		if pool.pool != nil {
+			p.pools.Stop(pool.pool)
+		}
+		delete(s.pools, name)
+		return true
+	})
 }
 
 // bound reports whether a stage's workers are a pool's.
@@ -92,16 +150,19 @@ func (p *Pipeline) followStage(s *board, want *stageState) {
 	}
 	c.Room().Admit(want.admission)
 	followDiscipline(want)
-	if want.own() {
+	pool := s.pools[want.pool]
+	if pool == nil {
+		pool = s.hosts[want.pool]
+	}
+	if want.own() && pool == nil {
 		c.Bind(nil)
 		if c.Want() != want.workers {
 			c.Scale(want.workers)
 		}
 		return
 	}
-	pool := s.pools[want.pool]
 	if pool == nil || pool.pool == nil {
-		return // a pool without workers: it stays as it is
+		return // a pool that cannot be: it stays as it is
 	}
 	c.Bind(pool.pool)
 	if c.Want() != 0 {

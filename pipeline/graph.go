@@ -65,6 +65,28 @@ func (g *graph) remove(r *room.Room) {
 		delete(g.ways[from], i)
 		delete(g.declared[from], i)
 	}
+	g.again()
+}
+
+// again finds out anew which ways lead back: a loop may be gone. Declared ways come
+// first, as at the start.
+func (g *graph) again() {
+	old := g.ways
+	g.ways = make([]map[int]bool, len(old))
+	for i := range old {
+		if old[i] != nil {
+			g.ways[i] = map[int]bool{}
+		}
+	}
+	for _, declared := range []bool{true, false} {
+		for from, ways := range old {
+			for _, to := range slices.Sorted(maps.Keys(ways)) {
+				if _, is := g.declared[from][to]; is == declared {
+					g.way(from, to)
+				}
+			}
+		}
+	}
 	g.shape = nil
 }
 
@@ -206,46 +228,54 @@ func (s *shape) findRanks() {
 	}
 }
 
-// findLoops marks the stages on any way from the end of a way back to its beginning:
-// those, and only those, are in loops.
+// findLoops marks the stages that are in loops: those from which all ways, those back
+// included, lead to them again. It is Tarjan's algorithm for strongly connected
+// components (SIAM J. Computing 1:2, 1972).
 func (g *graph) findLoops(s *shape) {
-	for from, ways := range g.ways {
-		for to, back := range ways {
-			if !back {
-				continue
-			}
-			ahead := s.flood(to, func(i int) []int { return s.next[i] })
-			behind := s.flood(from, g.previous(s))
-			for i := range s.cyclic {
-				s.cyclic[i] = s.cyclic[i] || ahead[i] && behind[i]
-			}
+	t := tarjan{ways: g.ways, seen: make([]int, len(g.ways)), low: make([]int, len(g.ways)), on: make([]bool, len(g.ways)), shape: s}
+	for i := range g.ways {
+		if t.seen[i] == 0 {
+			t.visit(i)
 		}
 	}
 }
 
-// previous returns where the ways ahead to a stage come from.
-func (g *graph) previous(s *shape) func(int) []int {
-	prev := make([][]int, len(s.next))
-	for from, next := range s.next {
-		for _, to := range next {
-			prev[to] = append(prev[to], from)
-		}
-	}
-	return func(i int) []int { return prev[i] }
+type tarjan struct {
+	ways  []map[int]bool
+	shape *shape
+	count int
+	seen  []int // when a stage was first seen, from one
+	low   []int
+	on    []bool
+	stack []int
 }
 
-func (s *shape) flood(from int, next func(int) []int) []bool {
-	wet := make([]bool, len(s.next))
-	wet[from] = true
-	for todo := []int{from}; len(todo) > 0; {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		for _, to := range next(at) {
-			if !wet[to] {
-				wet[to] = true
-				todo = append(todo, to)
-			}
+func (t *tarjan) visit(at int) {
+	t.count++
+	t.seen[at], t.low[at], t.on[at] = t.count, t.count, true
+	t.stack = append(t.stack, at)
+	for to := range t.ways[at] {
+		switch {
+		case t.seen[to] == 0:
+			t.visit(to)
+			t.low[at] = min(t.low[at], t.low[to])
+		case t.on[to]:
+			t.low[at] = min(t.low[at], t.seen[to])
 		}
 	}
-	return wet
+	if t.low[at] == t.seen[at] {
+		t.close(at)
+	}
+}
+
+// close takes a component off the stack.
+func (t *tarjan) close(first int) {
+	i := slices.Index(t.stack, first)
+	part := t.stack[i:]
+	_, itself := t.ways[first][first]
+	for _, at := range part {
+		t.on[at] = false
+		t.shape.cyclic[at] = len(part) > 1 || itself
+	}
+	t.stack = t.stack[:i]
 }

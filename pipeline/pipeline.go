@@ -368,11 +368,9 @@ func (p *Pipeline) end() {
 		defer p.halt()()
 	}
 	left := p.tree.StopWithin(p.grace())
-	p.pools.Each(func(pool *stage.Pool) {
-		if slices.Contains(left, "pools") {
-			stuck = append(stuck, pool.AtWork()...)
-		}
-	})
+	if slices.Contains(left, "pools") {
+		stuck = p.pools.AtWork()
+	}
 	for _, c := range p.roster().stages {
 		c.ShutDoor()
 		if err != nil {

@@ -90,7 +90,7 @@ func (p *Pipeline) reform(do func(*board)) error {
 	switch st {
 	case made:
 		return nil
-	case running, starting:
+	case running, starting, stopping: // a pause may be ended while a stop waits for it
 	default:
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
 	}
@@ -100,7 +100,7 @@ func (p *Pipeline) reform(do func(*board)) error {
 
 // order gives the clerk an order and waits until it is carried out.
 func (p *Pipeline) order(m any, done <-chan error) error {
-	p.desk.tell(m)
+	p.desk.order(m)
 	select {
 	case err := <-done:
 		return err
@@ -179,13 +179,9 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 		p.graph.declare(c)
 	}
 	p.present.Store(newRoster(append(slices.Clone(was.stages), stages...), all))
-	if err := p.reform(func(s *board) {
-		for _, c := range stages {
-			s.add(c)
-		}
-	}); err != nil {
-		return err
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.halting, func() { cancel(ErrStopped) })() //nolint:contextcheck // two contexts end this one
 	for _, c := range slices.Backward(stages) {
 		if err := p.pools.Start(ctx, c.Pool); err != nil {
 			for _, d := range stages {
@@ -194,9 +190,20 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 			return fmt.Errorf("pipeline %q: add: %w", p.name, err)
 		}
 	}
+	err := p.reform(func(s *board) {
+		for _, c := range stages {
+			s.add(c)
+		}
+	})
+	if err != nil {
+		return err
+	}
 	for _, c := range stages {
 		c.OpenDoor()
 		c.Room().Open()
+		if p.host.Draining.Load() {
+			c.Room().Close() // as all other doors are
+		}
 	}
 	return nil
 }
@@ -234,7 +241,7 @@ func (p *Pipeline) empty(ctx context.Context, c *stage.Core) error {
 	defer look.Stop()
 	for {
 		s := room.Snapshot([]*room.Room{c.Room()})[0]
-		if s.Queued+s.InHand+s.Delayed == 0 {
+		if s.Queued+s.InHand+s.Delayed == 0 && s.Out == 0 { // nor is a worker here that could not hand over
 			return nil
 		}
 		select {

@@ -62,6 +62,19 @@ func (p *Pipeline) filled(r *room.Room) {
 	p.desk.raise(news{kind: controller.EventQueueFull, room: r})
 }
 
+// died tells the policies that a worker has crashed, and whose it was.
+func (p *Pipeline) died(stage string) {
+	r := p.room(stage)
+	if r == nil {
+		return
+	}
+	pool := stage
+	if crew := r.Crew(); crew != nil {
+		pool = crew.Name()
+	}
+	p.desk.raise(news{kind: controller.EventWorkerDied, room: r, pool: pool})
+}
+
 // room is the room of a stage by its name.
 func (p *Pipeline) room(name string) *room.Room {
 	for _, c := range p.roster().stages {
@@ -75,7 +88,7 @@ func (p *Pipeline) room(name string) *room.Room {
 // crashed is told by the workers of every crash of a handler. One that only costs
 // another try is worth knowing, but no warning.
 func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
-	p.desk.raise(news{kind: controller.EventWorkerDied, room: p.room(e.Stage)})
+	p.died(e.Stage)
 	level := slog.LevelWarn
 	if again {
 		level = slog.LevelInfo

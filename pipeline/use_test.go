@@ -114,7 +114,7 @@ func TestASwapIsWrittenDownAndSetsBackWhatTheOldPolicyChanged(t *testing.T) {
 	s := p.Snapshot()
 	require.Equal(t, "s0", s.Stages[0].Pool)
 	require.Equal(t, "fixed", s.Policy)
-	eventually(t, "nobody in the old pool", func() bool { return p.Snapshot().Pools[0].Workers == 0 })
+	require.Empty(t, p.Snapshot().Pools, "nobody needs it any more")
 	require.True(t, slices.ContainsFunc(p.Journal(), func(c controller.Change) bool {
 		return c.What == "policy" && c.Before == "shared shared priority" && c.After == "fixed"
 	}))

@@ -98,6 +98,9 @@ func (s *board) poolStats(seen *controller.Snapshot) []controller.PoolStats {
 			Name: st.Name, Own: true, Stages: members[st.Name],
 			Workers: st.Workers, MinWorkers: st.MinWorkers, MaxWorkers: st.MaxWorkers,
 		}
+		if known := s.stages[st.Name]; known != nil {
+			own.Dispatch, own.Plan = known.dispatch, known.plan
+		}
 		if len(own.Stages) > 0 {
 			own.Busy = st.Busy
 		}

@@ -242,17 +242,23 @@ func (k *keeper) replace(ctx act.Context, w *worker.Worker) {
 	beyond := streak - k.hired
 	switch {
 	case beyond > staff.Endures || staff.Room.StillStuck() > mostAbandoned:
-		k.doomed = true
 		w.Unclaim()
-		act.Fail(ctx, &BrokenError{Stage: staff.Room.Name(), Crashes: streak, Last: k.crashes})
+		k.giveUp(ctx, &BrokenError{Stage: staff.Room.Name(), Crashes: streak, Last: k.crashes})
 	case beyond > 0 && k.pool.crew == nil:
 		k.later(ctx, w, staff.Pause(beyond))
-	case beyond > 0: // other stages need the worker: it is the stage that rests
-		staff.Room.Rest(staff.Pause(beyond))
-		k.fill(ctx, w)
-	default:
+	default: // other stages need a shared worker: it is the stage that rests
 		k.fill(ctx, w)
 	}
+}
+
+// giveUp tells that the pool cannot go on, or that it could not even start.
+func (k *keeper) giveUp(ctx act.Context, why *BrokenError) {
+	if !k.started {
+		k.fail(why)
+		return
+	}
+	k.doomed = true
+	act.Fail(ctx, why)
 }
 
 // pause is how long the worker after so many crashes too many has to wait. A

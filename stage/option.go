@@ -237,6 +237,7 @@ func newSettings(name string, opts []Option) settings {
 	}
 	s.room.Retry = room.Retry{Attempts: retry.Attempts, Backoff: retry.Backoff, Max: retry.Max, Jitter: retry.Jitter}
 	s.room.StreakEnds = s.restart.orDefault().Within
+	s.room.Rest = s.restart.orDefault().pause
 	return s
 }
 

@@ -240,6 +240,16 @@ func (h *Pools) Each(do func(*Pool)) {
 	}
 }
 
+// AtWork returns the workers of all pools that are at work now.
+func (h *Pools) AtWork() (stuck []Stuck) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.all {
+		stuck = append(stuck, p.AtWork()...)
+	}
+	return stuck
+}
+
 // Spawn starts the pools.
 func (h *Pools) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
 	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return &poolsHost{pools: h, ready: ready} })

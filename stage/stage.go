@@ -25,6 +25,10 @@ var (
 	ErrNotRunning = room.ErrNotRunning
 	// ErrShed ends an accepted command: it was dropped for want of room.
 	ErrShed = room.ErrShed
+	// ErrRate refuses a command: a policy bounds how many are let in.
+	ErrRate = room.ErrRate
+	// ErrPolicy refuses a command: a policy sheds some, or its gate does not let it in.
+	ErrPolicy = room.ErrPolicy
 	// ErrDisabled refuses a command, or ends one that was forwarded: a policy has
 	// the stage take nothing.
 	ErrDisabled = room.ErrDisabled
@@ -129,7 +133,12 @@ func (s *Stage[C]) Inlet() *behaviour.Inlet {
 }
 
 // Core is the stage without its type, for the pipeline.
-func (s *Stage[C]) Core() *Core { return s.core }
+func (s *Stage[C]) Core() *Core {
+	if s == nil {
+		return nil
+	}
+	return s.core
+}
 
 // Part makes a stage a part of a pipeline.
 func (s *Stage[C]) Part(part.Seal) {}

@@ -132,7 +132,8 @@ func (w *Worker) handOver(out *outlet, park bool) bool {
 	if len(out.items) == 0 {
 		return true
 	}
-	w.shift(out, out.room.Hand(&w.Seat, out.items, out.back || w.crew != nil, park))
+	letIn := out.back || w.crew != nil && out.room.Waits()
+	w.shift(out, out.room.Hand(&w.Seat, out.items, letIn, park))
 	return len(out.items) == 0
 }
 

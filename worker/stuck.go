@@ -105,6 +105,7 @@ func (w *Worker) abandon() {
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
 	w.settleCrash(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), stackOf(w.mine))
 	w.leaveCrew()
+	w.part()                          // though its instance is not stopped: the stage is to stay at strength
 	act.Abandon(system, parent, self) // it may have ended by itself; then this says nothing new
 }
 
@@ -164,7 +165,7 @@ func stackOf(head []byte) []byte {
 		}
 		buf = make([]byte, 2*len(buf))
 	}
-	for _, stack := range bytes.Split(buf, []byte("\n\n")) {
+	for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
 		if bytes.HasPrefix(stack, head) {
 			return bytes.Clone(stack)
 		}

@@ -241,24 +241,36 @@ func (w *Worker) equip(make bool) error {
 
 // end books what is left, and gives back the instance or has it stopped.
 func (w *Worker) end() {
-	if w.crew != nil {
-		w.crew.Leave(&w.Seat, &w.tally)
-		if w.failure == nil {
-			w.instance = nil // it is back on its shelf
-		}
-	} else {
+	if w.stage != nil {
 		w.stage.Room.Book(&w.Seat, &w.tally)
 		w.deliver(false)
+	}
+	if w.crew != nil {
+		w.leaveCrew()
+	} else {
 		if w.loaded == 0 {
 			w.stage.Room.Yield(&w.Seat)
 		}
 		w.stage.Room.Leave(&w.Seat)
-		if w.failure == nil && w.Seat.Instance == nil {
-			w.instance = nil // it is back on the shelf
-		}
+	}
+	if w.failure == nil && w.Seat.Instance == nil {
+		w.instance = nil // it is back on its shelf
 	}
 	w.stop()
+	w.part()
 	w.self = nil
+}
+
+// part tells the room that the instance which the worker still had is stopped: only now
+// may another take its place.
+func (w *Worker) part() {
+	switch {
+	case w.stage == nil:
+	case w.crew != nil:
+		w.stage.Room.Quit(&w.Seat)
+	default:
+		w.stage.Room.Restock(&w.Seat)
+	}
 }
 
 // serve handles batches until there are none, a target is full, or another

@@ -24,7 +24,10 @@ type waiter struct {
 // Waiting ends with ctx; if that has ended already, nothing is accepted.
 func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	gone := ctx.Err() != nil
-	why, no := r.knock(ctx, e.Cmd, gone)
+	why, entered, no := r.knock(ctx, e.Cmd, gone)
+	if entered {
+		defer r.Host().in()
+	}
 	at := r.queue.place(e.Cmd)
 	r.mu.Lock()
 	if !r.open {
@@ -54,6 +57,10 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 			wakeAll(r.release()) // the seat may be another's
 			return r.refuse(rejectedClosed, r.shut())
 		}
+		if r.knobs.Disabled {
+			wakeAll(r.release())
+			return r.refuse(rejectedDisabled, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDisabled))
+		}
 	}
 	r.c.submitted++
 	r.push(e, at)
@@ -67,17 +74,17 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 }
 
 // knock asks the doors of the house and of the room, if there is anything to ask.
-func (r *Room) knock(ctx context.Context, cmd any, gone bool) (why int, no error) {
+func (r *Room) knock(ctx context.Context, cmd any, gone bool) (why int, entered bool, no error) {
 	h := r.Host()
 	if h == nil || gone || r.door.set.Load() == nil && h.door.set.Load() == nil || !r.IsOpen() {
-		return 0, nil
+		return 0, false, nil
 	}
 	look := func() (queued, capacity int) { return r.Len(), r.Knobs().Capacity }
 	if why, err := h.door.ask(h, cmd, look); err != nil {
-		return why, fmt.Errorf("stage %q: %w", r.cfg.Name, err)
+		return why, false, fmt.Errorf("stage %q: %w", r.cfg.Name, err)
 	}
 	if why, err := r.door.ask(h, cmd, look); err != nil {
-		return why, fmt.Errorf("stage %q: %w", r.cfg.Name, err)
+		return why, false, fmt.Errorf("stage %q: %w", r.cfg.Name, err)
 	}
 	return r.enter(ctx)
 }

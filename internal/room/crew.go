@@ -1,7 +1,6 @@
 package room
 
 import (
-	"container/heap"
 	"math"
 	"slices"
 	"sync"
@@ -63,9 +62,10 @@ type visit struct {
 	at      *Room // where it is; nil between visits
 	route   *route
 	walk    controller.Walk
-	empty   int // places in a row with nothing to do
-	handled int // in this visit
-	queued  int // when it began
+	empty   int  // places in a row with nothing to do
+	walked  bool // it came along its route, not with a token
+	handled int  // in this visit
+	queued  int  // when it began
 	began   int64
 }
 
@@ -73,13 +73,13 @@ type visit struct {
 type route struct {
 	plan  *controller.VisitPlan
 	order []*Room
-	ended atomic.Bool // somebody came to its end
+	ended *atomic.Bool // somebody came to its end; shared by all routes of one plan
 }
 
 // newRoute follows a plan through the members of a crew. Whom the plan leaves out
 // comes at the end.
 func newRoute(plan *controller.VisitPlan, members []*Room) *route {
-	rt := &route{plan: plan}
+	rt := &route{plan: plan, ended: new(atomic.Bool)}
 	if plan != nil {
 		for _, s := range plan.Order {
 			if i := slices.IndexFunc(members, func(r *Room) bool { return r.Place == int(s) }); i >= 0 {
@@ -141,7 +141,7 @@ func (r *Room) Bind(c *Crew) {
 	}
 	r.void()
 	old := r.crew
-	r.crew, r.stalled, r.resting = c, false, false
+	r.crew, r.stalled = c, false
 	if old != nil {
 		old.strike(r)
 	}
@@ -182,7 +182,7 @@ func (c *Crew) enlist(r *Room) {
 func (c *Crew) reroute() {
 	old := c.route.Load()
 	fresh := newRoute(old.plan, c.members)
-	fresh.ended.Store(old.ended.Load())
+	fresh.ended = old.ended
 	c.route.Store(fresh)
 }
 
@@ -268,11 +268,16 @@ func (c *Crew) Keep(n int) int {
 // Spare reports whether one worker less is wanted, and takes note that it is gone.
 func (c *Crew) Spare() bool { return c.Keep(1) == 1 }
 
-// Muster forgets requests to leave. It is called when no worker is left.
+// Muster forgets requests to leave, and the rooms' streaks of crashes. It is called when
+// no worker is left.
 func (c *Crew) Muster() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.excess = 0
+	members := slices.Clone(c.members)
+	c.mu.Unlock()
+	for _, r := range members {
+		r.Forgive()
+	}
 }
 
 // CrashIdle is for a worker that ended between two rooms: no room is to blame.
@@ -290,10 +295,7 @@ func (c *Crew) Streak() (n int) {
 func (c *Crew) pending() bool { return len(c.ready) > 0 || c.noted.Load() > 0 }
 
 func (c *Crew) callIdle() *Seat {
-	if len(c.idle) == 0 {
-		return nil
-	}
-	return c.call()
+	return c.call(func(*Seat) bool { return true })
 }
 
 // token is a room's place in the shared queue.
@@ -304,43 +306,79 @@ type token struct {
 	seq      uint64
 }
 
-// tokens is the shared queue: by priority, then first in, first out.
+// tokens is the shared queue: by priority, then first in, first out. It is a heap of our
+// own, since that of the standard library makes a value of each token.
 type tokens []token
 
-func (q *tokens) Len() int { return len(*q) }
-
-func (q *tokens) Less(i, j int) bool {
+// before reports whether the token at i comes before the one at j.
+func (q *tokens) before(i, j int) bool {
 	a, b := &(*q)[i], &(*q)[j]
 	return a.priority > b.priority || a.priority == b.priority && a.seq < b.seq
 }
 
-func (q *tokens) Swap(i, j int) { (*q)[i], (*q)[j] = (*q)[j], (*q)[i] }
+func (q *tokens) push(t token) {
+	*q = append(*q, t)
+	all := *q
+	for i := len(all) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !all.before(i, parent) {
+			return
+		}
+		all[i], all[parent] = all[parent], all[i]
+		i = parent
+	}
+}
 
-// Push is for package heap.
-func (q *tokens) Push(x any) { *q = append(*q, x.(token)) }
+func (q *tokens) pop() token {
+	all := *q
+	first, last := all[0], len(all)-1
+	all[0], all[last] = all[last], token{}
+	*q = all[:last]
+	q.sink(0)
+	return first
+}
 
-// Pop is for package heap.
-func (q *tokens) Pop() any {
-	old := *q
-	last := old[len(old)-1]
-	old[len(old)-1] = token{}
-	*q = old[:len(old)-1]
-	return last
+func (q *tokens) sink(i int) {
+	all := *q
+	for {
+		child := 2*i + 1
+		if child >= len(all) {
+			return
+		}
+		if child+1 < len(all) && q.before(child+1, child) {
+			child++
+		}
+		if !q.before(child, i) {
+			return
+		}
+		all[i], all[child] = all[child], all[i]
+		i = child
+	}
+}
+
+// drop takes all tokens of a room out.
+func (q *tokens) drop(r *Room) {
+	*q = slices.DeleteFunc(*q, func(t token) bool { return t.room == r })
+	for i := len(*q)/2 - 1; i >= 0; i-- {
+		q.sink(i)
+	}
 }
 
 // add takes a room's token, and calls a worker for it. The room's lock is held.
-func (c *Crew) add(r *Room) {
+func (c *Crew) add(r *Room, m controller.Dispatch) {
 	c.mu.Lock()
-	switch c.Dispatch() {
+	switch m {
 	case controller.Polled:
-		r.noted = true
-		c.noted.Add(1)
+		if !r.noted {
+			r.noted = true
+			c.noted.Add(1)
+		}
 	case controller.SharedPriority:
 		c.seq++
-		heap.Push(&c.ready, token{r, r.era, r.knobs.Priority, c.seq})
+		c.ready.push(token{r, r.era, r.knobs.Priority, c.seq})
 	default:
 		c.seq++
-		heap.Push(&c.ready, token{r, r.era, 0, c.seq})
+		c.ready.push(token{r, r.era, 0, c.seq})
 	}
 	next := c.callIdle()
 	c.mu.Unlock()
@@ -355,14 +393,16 @@ func (r *Room) note() {
 	if !r.servable() {
 		return
 	}
+	// Asked once: it may change at any time, and then all tokens are taken back.
+	mode := r.crew.Dispatch()
 	want := int32(1)
-	if !r.crew.polled() {
+	if mode != controller.Polled {
 		free := r.knobs.Instances - r.out
 		want = int32(min(r.queue.Len(), free, math.MaxInt32))
 	}
 	for r.tokens.Load() < want {
 		r.tokens.Add(1)
-		r.crew.add(r)
+		r.crew.add(r, mode)
 	}
 }
 
@@ -396,6 +436,5 @@ func (r *Room) unnote() {
 func (c *Crew) forget(r *Room) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ready = slices.DeleteFunc(c.ready, func(t token) bool { return t.room == r })
-	heap.Init(&c.ready)
+	c.ready.drop(r)
 }

@@ -29,10 +29,13 @@ type Door struct {
 type doorway struct {
 	controller.Admission
 
-	mu     sync.Mutex // guards tokens and last
-	tokens float64
-	last   int64
+	mu    sync.Mutex // guards saved and last
+	saved float64    // nanoseconds that were not spent; a command costs the time between two
+	last  int64
 }
+
+// price is the time between two commands, in nanoseconds.
+func (w *doorway) price() float64 { return 1e9 / w.Rate.PerSecond }
 
 // Set says how the door lets commands in.
 func (d *Door) Set(a controller.Admission, now int64) {
@@ -40,13 +43,23 @@ func (d *Door) Set(a controller.Admission, now int64) {
 	if old == nil && a == (controller.Admission{}) {
 		return
 	}
-	fresh := &doorway{Admission: a, tokens: float64(a.Rate.Burst), last: now}
-	if old != nil && old.Rate == a.Rate {
-		old.mu.Lock()
-		fresh.tokens, fresh.last = old.tokens, old.last
-		old.mu.Unlock()
+	fresh := &doorway{Admission: a, last: now}
+	if a.Rate.PerSecond > 0 {
+		fresh.saved = float64(a.Rate.Burst) * fresh.price()
+	}
+	if old != nil && old.Rate.PerSecond > 0 && a.Rate.PerSecond > 0 {
+		fresh.inherit(old)
 	}
 	d.set.Store(fresh)
+}
+
+// inherit begins with as many commands to spare as there were, if another rate comes:
+// who changes it often does not let all in.
+func (w *doorway) inherit(old *doorway) {
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	w.last = old.last
+	w.saved = min(old.saved/old.price(), float64(w.Rate.Burst)) * w.price()
 }
 
 // limit is how many commands may be in flight behind the door, 0 for any number.
@@ -111,18 +124,19 @@ func priorityOf(p queue.Prioritized) (n int) {
 	return p.Priority()
 }
 
-// pay takes a token out of the bucket, if there is one.
+// pay pays for a command, if enough was saved.
 func (w *doorway) pay(now int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	price := w.price()
 	if now > w.last {
-		w.tokens = min(w.tokens+float64(now-w.last)/1e9*w.Rate.PerSecond, float64(max(w.Rate.Burst, 1)))
+		w.saved = min(w.saved+float64(now-w.last), float64(max(w.Rate.Burst, 1))*price)
 		w.last = now
 	}
-	if w.tokens < 1 {
+	if w.saved < price {
 		return false
 	}
-	w.tokens--
+	w.saved -= price
 	return true
 }
 
@@ -151,8 +165,9 @@ func (h *Host) Admit(a controller.Admission) {
 type crowd struct {
 	many atomic.Int32
 
-	mu   sync.Mutex // guards bell
-	bell chan struct{}
+	mu       sync.Mutex // guards all below
+	bell     chan struct{}
+	entering int // those who were let in and are not in a room yet
 }
 
 // ended tells those who wait that something has ended.
@@ -181,28 +196,54 @@ func (c *crowd) next() <-chan struct{} {
 // enter waits, if the room's rule is to wait, until the house has room under its limit.
 // How much is in flight is added up room by room, not at one instant: a limit is
 // for memory and for time, and may be missed by what is just on its way.
-func (r *Room) enter(ctx context.Context) (why int, err error) {
+func (r *Room) enter(ctx context.Context) (why int, entered bool, err error) {
 	h := r.Host()
-	limit := h.door.limit()
-	if limit == 0 || h.InFlight() < limit {
-		return 0, nil
+	if h.door.limit() == 0 {
+		return 0, false, nil
+	}
+	if h.step() {
+		return 0, true, nil
 	}
 	if _, inside := ctx.Value(behaviour.EmitterKey{}).(interface{ Room() *Room }); inside || r.cfg.Overflow != Wait {
-		return rejectedFull, fmt.Errorf("stage %q: as many are in flight as may be: %w", r.cfg.Name, ErrFull)
+		return rejectedFull, false, fmt.Errorf("stage %q: as many are in flight as may be: %w", r.cfg.Name, ErrFull)
 	}
 	h.crowd.many.Add(1)
 	defer h.crowd.many.Add(-1)
 	for {
 		bell := h.crowd.next()
-		if limit := h.door.limit(); limit == 0 || h.InFlight() < limit || !r.IsOpen() {
-			return 0, nil
+		if h.step() {
+			return 0, true, nil
+		}
+		if !r.IsOpen() {
+			return rejectedClosed, false, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrClosed)
 		}
 		select {
 		case <-bell:
 		case <-ctx.Done():
-			return rejectedCancelled, r.waited(context.Cause(ctx))
+			return rejectedCancelled, false, r.waited(context.Cause(ctx))
 		}
 	}
+}
+
+// step lets one more command in, if the limit allows it. Who was let in counts until it
+// is in its room: [Host.in].
+func (h *Host) step() bool {
+	h.crowd.mu.Lock()
+	defer h.crowd.mu.Unlock()
+	limit := h.door.limit()
+	if limit > 0 && h.InFlight()+h.crowd.entering >= limit {
+		return false
+	}
+	h.crowd.entering++
+	return true
+}
+
+// in notes that one who was let in is in its room, or was refused there.
+func (h *Host) in() {
+	h.crowd.mu.Lock()
+	h.crowd.entering--
+	h.crowd.mu.Unlock()
+	h.ended()
 }
 
 // load is how many commands are in the room.

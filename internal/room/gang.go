@@ -32,13 +32,17 @@ func (g *gang) part(s *Seat) bool {
 	return true
 }
 
-// call picks the worker that has been idle for the shortest time. It is to be
-// woken.
-func (g *gang) call() *Seat {
-	s := g.idle[len(g.idle)-1]
-	g.idle = g.idle[:len(g.idle)-1]
-	g.summon(s)
-	return s
+// call picks the worker that is fit and has been idle for the shortest time, nil if
+// there is none. It is to be woken.
+func (g *gang) call(fit func(*Seat) bool) *Seat {
+	for i, s := range slices.Backward(g.idle) {
+		if fit(s) {
+			g.idle = slices.Delete(g.idle, i, i+1)
+			g.summon(s)
+			return s
+		}
+	}
+	return nil
 }
 
 // summon marks a worker that was idle as on its way.

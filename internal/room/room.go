@@ -49,6 +49,8 @@ type Config struct {
 	Instances int
 	// Discipline is the order of the queue; nil is first in, first out.
 	Discipline queue.Discipline
+	// Rest is how long a crew leaves the room alone after so many crashes too many.
+	Rest func(beyond int) time.Duration
 	// StreakEnds is how long after a crash the next one begins a new streak.
 	StreakEnds time.Duration
 }
@@ -140,16 +142,18 @@ type Room struct {
 	ceiling  int  // commands that may be here at once, queued or not; 0: any number
 	brim     bool // it was full, and the host knows
 	queue    waiting
-	alone    int       // queued commands that want a batch of their own
-	reserved int       // seats promised, to waiters and to parked workers
-	crew     *Crew     // the pool that visits the room; nil: it has workers of its own
-	era      uint64    // grows when all tokens are taken back: older ones are void
-	noted    bool      // the token is one that only tells there is work
-	out      int       // workers that are here, each with an instance
-	made     int       // instances that there are
-	shelf    []any     // those that nobody uses
-	stalled  bool      // a room ahead is full, and has been asked to say when it is not
-	resting  bool      // its handlers crash; it is left alone for a moment
+	alone    int    // queued commands that want a batch of their own
+	reserved int    // seats promised, to waiters and to parked workers
+	crew     *Crew  // the pool that visits the room; nil: it has workers of its own
+	era      uint64 // grows when all tokens are taken back: older ones are void
+	noted    bool   // the token is one that only tells there is work
+	out      int    // workers that are here, each with an instance
+	made     int    // instances that there are
+	shelf    []any  // those that nobody uses
+	stalled  bool   // a room ahead is full, and has been asked to say when it is not
+	resting  bool   // its handlers crash; it is left alone for a moment
+	rested   int64  // until when
+	rests    *time.Timer
 	behind   []*Room   // rooms that asked to be told when there is room here
 	blocked  []parked  // first come first served
 	promises []parked  // woken from blocked, with seats of their own
@@ -185,6 +189,9 @@ func (r *Room) Len() int {
 	defer r.mu.Unlock()
 	return r.queue.Len()
 }
+
+// Waits reports whether the room has those wait who find it full.
+func (r *Room) Waits() bool { return r.cfg.Overflow == Wait }
 
 // Full reports whether there is no seat.
 func (r *Room) Full() bool {
@@ -225,7 +232,11 @@ func (r *Room) Close() {
 	r.mu.Lock()
 	r.open = false
 	r.dismissWaiters()
+	next := r.rouse() // nobody lingers any more
 	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
 	if h := r.Host(); h != nil {
 		h.ended()
 	}
@@ -248,8 +259,14 @@ func (r *Room) Halt() (tell func()) {
 	r.dismissWaiters()
 	woken := append(r.takeBlocked(), r.takeIdle()...)
 	r.void()
+	behind := r.behind
+	r.behind = nil
 	r.mu.Unlock()
 	wakeAll(woken)
+	unstall(behind)
+	if h := r.Host(); h != nil {
+		h.ended()
+	}
 	return func() { r.bury(left, ReasonStopped, ErrStopped) }
 }
 
@@ -261,6 +278,14 @@ func (r *Room) free() int {
 		free = min(free, r.ceiling-r.load())
 	}
 	return free - r.reserved
+}
+
+// size is how many commands may be here.
+func (r *Room) size() int {
+	if r.ceiling > 0 {
+		return min(r.ceiling, r.knobs.Capacity)
+	}
+	return r.knobs.Capacity
 }
 
 // push queues a command, reading the clock for one in so many, or for each if it
@@ -301,11 +326,14 @@ func (r *Room) rouse() *Seat {
 		r.note()
 		return nil
 	}
-	if r.queue.Len() == 0 || r.waking > 0 || len(r.idle) == 0 || r.out >= r.knobs.Instances || r.knobs.Paused {
+	if r.queue.Len() == 0 || r.waking > 0 || r.out >= r.knobs.Instances || r.knobs.Paused {
 		return nil
 	}
-	return r.call()
+	return r.call(r.fit)
 }
+
+// fit reports whether a worker that comes has an instance, or will get one.
+func (r *Room) fit(s *Seat) bool { return s.owns || r.equippable() }
 
 // parked is a worker of another room that could not leave all its commands
 // here, and how many those are, or how many seats it was promised.
@@ -319,7 +347,7 @@ type parked struct {
 // outside, the two take turns: neither can starve the other.
 func (r *Room) release() (woken []*Seat) {
 	free := r.free()
-	if len(r.blocked) > 0 && free < (r.knobs.Capacity+1)/2 {
+	if len(r.blocked) > 0 && free < (r.size()+1)/2 {
 		return nil
 	}
 	for free > 0 && len(r.blocked)+r.waiters.Len() > 0 {

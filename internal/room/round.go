@@ -1,7 +1,6 @@
 package room
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
@@ -34,6 +33,9 @@ func (c *Crew) Turn(s *Seat, t *Tally, park bool) (*Room, int) {
 		if !park || c.rest(s) {
 			return nil, 0
 		}
+		if c.report(s) {
+			return nil, -1
+		}
 	}
 }
 
@@ -53,11 +55,11 @@ func (c *Crew) report(s *Seat) bool {
 	return gone
 }
 
-// rest parks a worker, unless a token has come since it looked.
+// rest parks a worker, unless a token has come since it looked, or somebody is to leave.
 func (c *Crew) rest(s *Seat) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pending() {
+	if c.pending() || c.excess > 0 {
 		return false
 	}
 	c.park(s)
@@ -67,7 +69,7 @@ func (c *Crew) rest(s *Seat) bool {
 
 // next finds the room to visit next, nil if there is none.
 func (c *Crew) next(s *Seat) (*Room, uint64) {
-	if c.polled() {
+	if s.walked = c.polled(); s.walked {
 		return c.walkOn(s), 0
 	}
 	c.mu.Lock()
@@ -75,7 +77,7 @@ func (c *Crew) next(s *Seat) (*Room, uint64) {
 	if len(c.ready) == 0 {
 		return nil, 0
 	}
-	t := heap.Pop(&c.ready).(token)
+	t := c.ready.pop()
 	return t.room, t.era
 }
 
@@ -85,6 +87,7 @@ func (c *Crew) walkOn(s *Seat) *Room {
 	if s.route == nil {
 		s.route = c.route.Load()
 	}
+	c.turnTo(s, c.route.Load())
 	for {
 		n := len(s.route.order)
 		if n == 0 {
@@ -120,8 +123,16 @@ func (c *Crew) leave(s *Seat, handled int, bounded bool) {
 		if !rt.ended.Swap(true) && c.host.RoundEnd != nil {
 			c.host.RoundEnd(c)
 		}
-	case fresh != rt && (fresh.plan == rt.plan || fresh.plan != nil && fresh.plan.Now):
-		s.route = fresh // the same plan for other members, or one for now
+	default:
+		c.turnTo(s, fresh)
+	}
+}
+
+// turnTo has a worker leave its route in the middle, if the fresh one is of the same plan
+// for other members, or of one for now.
+func (c *Crew) turnTo(s *Seat, fresh *route) {
+	if fresh != s.route && (fresh.plan == s.route.plan || fresh.plan != nil && fresh.plan.Now) {
+		s.route = fresh
 		s.walk.Restart()
 	}
 }
@@ -140,10 +151,9 @@ func (c *Crew) count(empty bool) {
 // enter begins a visit. It returns how many commands the worker got.
 func (c *Crew) enter(r *Room, era uint64, s *Seat) int {
 	hindered := r.hindered()
-	polled := c.polled()
 	r.mu.Lock()
 	n := 0
-	if fits := r.claimToken(c, era, polled); fits && !hindered {
+	if fits := r.claimToken(c, era, s.walked); fits && !hindered && !r.resting {
 		r.c.visits++
 		r.c.visited = r.Host().Now()
 		s.handled, s.queued, s.began = 0, r.queue.Len(), r.c.visited
@@ -154,7 +164,7 @@ func (c *Crew) enter(r *Room, era uint64, s *Seat) int {
 		s.handled = n
 	}
 	c.goOn(r)
-	if polled && n == 0 {
+	if s.walked && n == 0 {
 		r.empties.Add(1)
 		c.leave(s, 0, false)
 	}
@@ -164,11 +174,11 @@ func (c *Crew) enter(r *Room, era uint64, s *Seat) int {
 // claimToken takes the token with which a worker comes, or, if it polls, the one
 // that it finds. It reports false if the room is no longer the crew's, or the token
 // was taken back.
-func (r *Room) claimToken(c *Crew, era uint64, polled bool) bool {
+func (r *Room) claimToken(c *Crew, era uint64, walked bool) bool {
 	switch {
 	case r.crew != c:
 		return false
-	case polled:
+	case walked:
 		if r.noted {
 			r.unnote()
 			r.tokens.Add(-1)
@@ -200,14 +210,14 @@ func (c *Crew) goOn(r *Room) {
 // stay goes on with a visit or ends it, surely so if the worker is gone. It returns how
 // many commands the worker got.
 func (c *Crew) stay(r *Room, s *Seat, t *Tally, gone bool) int {
-	polled := c.polled() && s.route != nil
+	polled := s.walked && c.polled()
 	hindered := polled && r.hindered()
 	r.mu.Lock()
 	r.book(s, t)
 	r.yield(s)
 	r.c.visited = r.Host().Now()
 	n, bounded := 0, false
-	if polled && r.crew == c && !hindered && !gone {
+	if polled && r.crew == c && !hindered && !gone && !r.resting {
 		most := c.left(r, s)
 		if bounded = most < 0; !bounded {
 			n = r.take(s, most)
@@ -349,19 +359,34 @@ func unstall(rooms []*Room) {
 	}
 }
 
-// Rest keeps the workers of crews away for a while: the room's handlers crash, and
-// the workers have other rooms to go to.
-func (r *Room) Rest(pause time.Duration) {
+// rest keeps the workers of crews away until a time that only grows: the room's handlers
+// crash, and the workers have other rooms to go to. The room's lock is held.
+func (r *Room) rest(pause time.Duration) {
+	until := r.Host().Now() + int64(pause)
+	if until <= r.rested {
+		return
+	}
+	r.rested, r.resting = until, true
+	r.void()
+	if r.rests == nil {
+		r.rests = time.AfterFunc(pause, r.wakeUp)
+		return
+	}
+	r.rests.Reset(pause)
+}
+
+// wakeUp ends a rest, if it is over.
+func (r *Room) wakeUp() {
 	r.mu.Lock()
-	r.resting = true
-	r.mu.Unlock()
-	time.AfterFunc(pause, func() {
-		r.mu.Lock()
-		r.resting = false
-		next := r.rouse()
+	if left := r.rested - r.Host().Now(); left > 0 {
+		r.rests.Reset(time.Duration(left))
 		r.mu.Unlock()
-		if next != nil {
-			next.Wake()
-		}
-	})
+		return
+	}
+	r.resting = false
+	next := r.rouse()
+	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
 }

@@ -129,8 +129,8 @@ func (r *Room) Join(s *Seat, again bool) {
 }
 
 // Leave takes a worker off its seat, for good or until it is started afresh. If
-// its instance is still wanted it is taken back; else it stays with the worker, to
-// be stopped.
+// its instance is still wanted it is taken back; else it stays with the worker, who
+// stops it and then tells so with [Room.Restock].
 func (r *Room) Leave(s *Seat) {
 	r.mu.Lock()
 	r.leave(s)
@@ -143,13 +143,21 @@ func (r *Room) Leave(s *Seat) {
 
 func (r *Room) leave(s *Seat) {
 	r.part(s)
-	if s.owns {
-		if r.crew != nil {
-			r.shelve(s)
-		} else {
-			s.owns = false
-			r.made--
-		}
+	if r.crew != nil && s.Instance != nil {
+		r.shelve(s)
+	}
+}
+
+// Quit ends what a worker of a crew still has in the room where it crashed, when its
+// instance has been stopped: its place, and its right to an instance.
+func (r *Room) Quit(s *Seat) {
+	r.mu.Lock()
+	r.yield(s)
+	r.shelve(s)
+	next := r.rouse()
+	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
 	}
 }
 
@@ -197,20 +205,17 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	r.book(s, t)
 	r.yield(s)
 	r.come(s)
-	if r.dismissed(s) {
-		next := r.rouse()
-		r.settled()
-		r.mu.Unlock()
-		if next != nil {
-			next.Wake()
-		}
-		return -1
+	n := -1
+	if !r.dismissed(s) {
+		n = r.take(s, 0)
 	}
-	n := r.take(s, 0)
 	var next *Seat
 	switch {
 	case n > 0:
 		next = r.rouse()
+	case n < 0:
+		next = r.rouse()
+		r.settled()
 	case park:
 		r.park(s)
 		r.settled()
@@ -428,9 +433,8 @@ func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []comman
 		r.leave(s) // it takes no further command, so it is no worker any more
 	} else {
 		s.at = nil
-		r.shelve(s)
-		r.yield(s)
 		r.c.restarts++ // a crew knows no rooms, so its next worker is counted here
+		r.tire()
 	}
 	dies := culprit != nil && !(retry && r.postpone(*culprit, at))
 	if dies {
@@ -438,16 +442,31 @@ func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []comman
 	}
 	halted := r.halted
 	next := r.rouse()
+	woken, rooms := r.release(), r.relieve()
 	r.settled()
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()
 	}
+	wakeAll(woken)
+	unstall(rooms)
+	r.Host().ended()
 	if dies {
 		r.bury([]command.Envelope{*culprit}, ReasonCrash, err)
 	}
 	if halted {
 		r.bury(rest, ReasonStopped, ErrStopped)
+	}
+}
+
+// tire lets the room rest if its handlers have crashed more often, one after another,
+// than there are workers in the crew.
+func (r *Room) tire() {
+	if r.crew == nil || r.cfg.Rest == nil {
+		return
+	}
+	if beyond := r.c.streak - r.crew.hands(); beyond > 0 {
+		r.rest(r.cfg.Rest(beyond))
 	}
 }
 
@@ -516,6 +535,13 @@ func (r *Room) Muster() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.excess, r.c.streak = 0, 0
+}
+
+// Forgive forgets the streak of crashes.
+func (r *Room) Forgive() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.c.streak = 0
 }
 
 // Shrink asks n workers to leave.

@@ -42,16 +42,25 @@ func (q *waiting) place(cmd any) place {
 	if d == nil {
 		return place{}
 	}
-	return place{keyOf(*d, cmd), d}
+	return place{q.keyOf(*d, cmd), d}
 }
 
-func keyOf(d queue.Keyed, cmd any) (k queue.Key) {
+// keyOf asks one command. One that ends the goroutine cannot be held back; but then
+// nobody is asked again, so that it is not met by the next one who tries.
+func (q *waiting) keyOf(d queue.Keyed, cmd any) (k queue.Key) {
+	done := false
 	defer func() {
-		if recover() != nil {
-			k = 0
+		if done {
+			return
 		}
+		if recover() == nil {
+			q.keyed.Store(nil)
+		}
+		k = 0
 	}()
-	return d.Key(cmd)
+	k = d.Key(cmd)
+	done = true
+	return k
 }
 
 // places asks many commands.
@@ -62,7 +71,7 @@ func (q *waiting) places(es []command.Envelope) places {
 	}
 	keys := make([]queue.Key, len(es))
 	for i := range es {
-		keys[i] = keyOf(*d, es[i].Cmd)
+		keys[i] = q.keyOf(*d, es[i].Cmd)
 	}
 	return places{keys, d}
 }
@@ -159,7 +168,7 @@ func (q *waiting) order(d queue.Discipline) {
 	var key func(*command.Envelope) queue.Key
 	q.keyed.Store(nil)
 	if keyed, ok := d.(queue.Keyed); ok {
-		key = func(e *command.Envelope) queue.Key { return keyOf(keyed, e.Cmd) }
+		key = func(e *command.Envelope) queue.Key { return q.keyOf(keyed, e.Cmd) }
 		q.keyed.Store(&keyed)
 	}
 	q.line.Switch(d, key)

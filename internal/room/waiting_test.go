@@ -1,0 +1,453 @@
+package room
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// job is a command that says how important and how urgent it is.
+type job struct {
+	name  string
+	prio  int
+	due   int // in seconds; 0: none
+	burst bool
+}
+
+func (j job) Priority() int {
+	if j.burst {
+		panic("no priority")
+	}
+	return j.prio
+}
+
+func (j job) Deadline() time.Time {
+	switch {
+	case j.burst:
+		panic("no deadline")
+	case j.due == 0:
+		return time.Time{}
+	}
+	return time.Unix(int64(j.due), 0)
+}
+
+func (j job) String() string { return j.name }
+
+// jobs are named by letters: the priority comes first, then when it is due.
+func jobs(of ...[2]int) []command.Envelope {
+	es := make([]command.Envelope, 0, len(of))
+	for i, j := range of {
+		es = append(es, command.Envelope{Cmd: job{name: string(rune('a' + i)), prio: j[0], due: j[1]}})
+	}
+	return es
+}
+
+var fiveJobs = jobs([2]int{0, 0}, [2]int{2, 9}, [2]int{1, 3}, [2]int{2, 3}, [2]int{-1, 5})
+
+// names takes all that is queued, in batches of so many.
+func names(v *visitor) string {
+	var out []string
+	for {
+		r, cmds := v.turn(false)
+		if r == nil {
+			return strings.Join(out, " ")
+		}
+		for _, cmd := range cmds {
+			out = append(out, fmt.Sprint(cmd))
+		}
+	}
+}
+
+var disciplines = map[string]struct {
+	d                                 queue.Discipline
+	want                              string // what comes out, of a b c d e
+	oldest                            string // of a room for three, that drops the oldest
+	givenBack, switched, switchedBack string
+}{
+	"nil":      {nil, "a b c d e", "c d e", "b c d e", "b c d e", "a b c d e"},
+	"FIFO":     {queue.FIFO{}, "a b c d e", "c d e", "b c d e", "b c d e", "a b c d e"},
+	"LIFO":     {queue.LIFO{}, "e d c b a", "e d c", "d c b a", "e d c b", "a b c d e"},
+	"adaptive": {queue.AdaptiveLIFO{Above: 3}, "e d a b c", "c d e", "d a b c", "e b c d", "a b c d e"},
+	"priority": {queue.Priority{}, "b d c a e", "d c e", "d c a e", "b d c e", "a b c d e"},
+	"deadline": {queue.Deadline{}, "c d e b a", "c d e", "d e b a", "c d e b", "a b c d e"},
+}
+
+func newOrdered(t *testing.T, d queue.Discipline, change ...func(*Config)) (*street, *visitor) {
+	t.Helper()
+	st := newStreet(t, 1, append(change, func(c *Config) { c.Discipline = d })...)
+	st.rooms[0].Bind(nil)
+	return st, st.employ(st.rooms[0])
+}
+
+func TestADisciplineOrdersWhatIsSubmittedAndWhatIsHandedOver(t *testing.T) {
+	for name, test := range disciplines {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, test.d)
+			for _, e := range fiveJobs {
+				st.submit(0, e.Cmd)
+			}
+			require.Equal(t, test.want, names(v), "submitted")
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			require.Equal(t, test.want, names(v), "handed over")
+			require.NoError(t, st.rooms[0].Reserve(t.Context(), false, false))
+			require.Equal(t, 2, st.rooms[0].Hand(&Seat{}, fiveJobs[:2], false, false))
+			st.rooms[0].Take(fiveJobs[3])
+			require.Equal(t, 1, st.rooms[0].Hand(&Seat{}, fiveJobs[2:3], false, false))
+			require.Len(t, strings.Fields(names(v)), 4, "and seated")
+		})
+	}
+}
+
+func TestARoomThatDropsTheOldestDropsWhatCameFirstWhateverTheDiscipline(t *testing.T) {
+	for name, test := range disciplines {
+		for _, handed := range []bool{false, true} {
+			st, v := newOrdered(t, test.d, func(c *Config) { c.Capacity, c.Overflow = 3, DropOldest })
+			if handed {
+				require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			} else {
+				for _, e := range fiveJobs {
+					st.submit(0, e.Cmd)
+				}
+			}
+			require.Equal(t, test.oldest, names(v), "%s, handed over: %v", name, handed)
+			require.Len(t, st.ends, 2)
+			for i, victim := range []string{"a", "b"} {
+				require.Equal(t, victim, fmt.Sprint(st.ends[i].Cmd), name)
+				require.Equal(t, ReasonOldest, st.ends[i].Reason)
+			}
+		}
+	}
+}
+
+// What a crash gives back is done next, in the order in which it was taken.
+func TestWhatACrashGivesBackComesFirstWhateverTheDiscipline(t *testing.T) {
+	for name, test := range disciplines {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 2 })
+			st.rooms[0].limit = 2
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			_, cmds := v.turn(false)
+			require.Len(t, cmds, 2)
+			v.crash(false)
+			v = st.employ(st.rooms[0])
+			st.rooms[0].limit = 1
+			require.Equal(t, fmt.Sprint(cmds[1]), strings.Fields(names(v))[0])
+			require.Equal(t, fmt.Sprint(cmds[0]), fmt.Sprint(st.ends[0].Cmd))
+
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			_, cmds = v.turn(false)
+			v.crash(false)
+			v = st.employ(st.rooms[0])
+			require.Equal(t, test.givenBack, names(v), "%v was the culprit", cmds)
+		})
+	}
+}
+
+func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
+	for name, test := range disciplines {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, nil)
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			_, first := v.turn(false)
+			require.Equal(t, "a", fmt.Sprint(first[0]))
+			st.rooms[0].Order(test.d)
+			require.Equal(t, test.switched, names(v))
+
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			st.rooms[0].Order(queue.LIFO{})
+			st.rooms[0].Order(test.d)
+			require.Equal(t, test.want, names(v), "by way of another")
+
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			st.rooms[0].Order(nil)
+			require.Equal(t, test.switchedBack, names(v))
+			require.Nil(t, st.rooms[0].queue.line, "a plain room has a plain ring")
+		})
+	}
+}
+
+func TestWhatWasGivenBackStaysFirstWhenTheDisciplineChanges(t *testing.T) {
+	for name, test := range disciplines {
+		if _, fifo := test.d.(queue.FIFO); fifo || test.d == nil {
+			continue // a ring does not tell what was given back from what has waited
+		}
+		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
+		st.rooms[0].limit = 3
+		require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+		_, cmds := v.turn(false)
+		v.crash(false)
+		v = st.employ(st.rooms[0])
+		st.rooms[0].Order(queue.Deadline{})
+		st.rooms[0].Order(queue.LIFO{})
+		got := strings.Fields(names(v))
+		require.Equal(t, fmt.Sprint(cmds[1:]), fmt.Sprint(got[:2]), name)
+		require.Len(t, got, 4)
+	}
+}
+
+// A command whose key panics is one that asks for nothing, wherever it is asked.
+func TestACommandThatPanicsWhenItIsAskedAsksForNothing(t *testing.T) {
+	bad := job{name: "x", burst: true}
+	function := queue.PriorityOf(func(j job) int { return j.Priority() })
+	tests := map[string]struct {
+		d    queue.Discipline
+		want string
+	}{
+		"priority": {queue.Priority{}, "b d c a x e"},
+		"function": {function, "b d c a x e"},
+		"deadline": {queue.Deadline{}, "c d e b a x"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, test.d, func(c *Config) { c.Retry.Attempts = 3 })
+			for i, e := range fiveJobs {
+				if i == 1 {
+					st.submit(0, bad)
+				}
+				st.submit(0, e.Cmd)
+			}
+			require.Equal(t, test.want, names(v), "submitted")
+			es := append(append([]command.Envelope{fiveJobs[0]}, command.Envelope{Cmd: bad}), fiveJobs[1:]...)
+			require.Equal(t, 6, st.rooms[0].Hand(&Seat{}, es, false, false))
+			require.Equal(t, test.want, names(v), "handed over")
+			st.rooms[0].Order(nil)
+			require.Equal(t, 6, st.rooms[0].Hand(&Seat{}, es, false, false))
+			st.rooms[0].Order(test.d)
+			require.Equal(t, test.want, names(v), "by another order")
+
+			st.submit(0, bad)
+			v.turn(false)
+			e := v.Hand[0]
+			e.Tries++
+			require.True(t, st.rooms[0].Again(&v.Seat, &v.tally, e), "a retry asks it too")
+			v.n = 0
+			v.turn(false)
+			v.crash(true)
+			v = st.employ(st.rooms[0])
+			require.Equal(t, "x", names(v), "and a crash")
+		})
+	}
+}
+
+// turncoat changes the discipline while it is asked for its place.
+type turncoat struct {
+	job
+
+	r  *Room
+	to queue.Discipline
+}
+
+func (c turncoat) Priority() int {
+	c.r.Order(c.to)
+	return c.prio
+}
+
+// What one discipline said counts for nothing in another: minus the priority is no date.
+func TestAPlaceThatWasAskedForByAnotherDisciplineCountsForNothing(t *testing.T) {
+	for name, to := range map[string]queue.Discipline{"none": nil, "deadline": queue.Deadline{}, "LIFO": queue.LIFO{}} {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, queue.Priority{})
+			late := job{name: "late", due: 1}
+			if name == "LIFO" {
+				late.name = "first"
+			}
+			st.submit(0, late)
+			es := []command.Envelope{{Cmd: turncoat{job{name: "turncoat", prio: math.MaxInt}, st.rooms[0], to}}}
+			require.Equal(t, 1, st.rooms[0].Hand(&Seat{}, es, false, false))
+			want := "late turncoat"
+			if name == "LIFO" {
+				want = "turncoat first"
+			}
+			require.Equal(t, want, names(v))
+		})
+	}
+}
+
+func TestARetryTakesItsPlaceInTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, backoff := range []time.Duration{0, time.Second} {
+			st, v := newOrdered(t, queue.Priority{}, func(c *Config) {
+				c.Retry = Retry{Attempts: 2, Backoff: backoff, Max: time.Minute}
+			})
+			st.submit(0, job{name: "dear", prio: 5}, job{name: "cheap"}, job{name: "middling", prio: 2})
+			v.turn(false)
+			e := v.Hand[0]
+			e.Tries++
+			require.True(t, st.rooms[0].Again(&v.Seat, &v.tally, e))
+			v.n = 0
+			st.pass(backoff)
+			require.Equal(t, "dear middling cheap", names(v), backoff)
+		}
+	})
+}
+
+// Linger: a batch goes when it is full, or when its oldest command has waited.
+func TestABatchWaitsUntilItIsFullOrItsOldestCommandHasWaited(t *testing.T) {
+	for name, shared := range map[string]bool{"own": false, "crew": true} {
+		for _, mode := range dispatchModes {
+			t.Run(name+"/"+mode.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					st, v := newLingering(t, shared, mode)
+					look := st.hire()
+					if !shared {
+						look = st.employ(st.rooms[0])
+					}
+					v.turn(true)
+					st.submit(0, 1)
+					time.Sleep(6 * time.Millisecond)
+					st.submit(0, 2)
+					require.Equal(t, []string{"-"}, look.trail(1), "nor does it go to one who looks")
+					st.pass(4*time.Millisecond - 1)
+					require.Equal(t, []string{"-"}, look.trail(1))
+					was := v.woken
+					st.pass(time.Nanosecond)
+					if shared {
+						require.Zero(t, was, "nor is a crew told before")
+						require.Equal(t, 1, v.woken, "ten milliseconds after the first")
+					}
+					require.Equal(t, []string{"A", "A"}, v.trail(1))
+					require.Equal(t, []string{"-"}, v.trail(1))
+
+					v.turn(true)
+					st.many(0, 5)
+					require.Equal(t, []string{"A", "A", "A", "A"}, v.trail(1), "full at once")
+					require.Equal(t, []string{"-"}, v.trail(1), "one is left")
+					require.Equal(t, []string{"-"}, look.trail(1))
+					v.turn(true)
+					st.pass(10 * time.Millisecond)
+					require.Equal(t, []string{"A", "-"}, v.trail(2))
+
+					v.turn(true)
+					st.many(0, 1)
+					st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 0 })
+					require.Equal(t, []string{"A", "-"}, v.trail(2), "it need not wait any more")
+				})
+			})
+		}
+	}
+}
+
+func newLingering(t *testing.T, shared bool, mode controller.Dispatch) (*street, *visitor) {
+	t.Helper()
+	st := newStreet(t, 1, func(c *Config) { c.Batch = 4 })
+	st.crew.Choose(mode)
+	st.rooms[0].limit = 1 // a batch that lingered goes whole
+	st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 10 * time.Millisecond })
+	if shared {
+		return st, st.hire()
+	}
+	st.rooms[0].Bind(nil)
+	return st, st.employ(st.rooms[0])
+}
+
+func TestAFullRoomDoesNotLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, v := newLingering(t, true, controller.SharedFIFO)
+		st.rooms[0].Adjust(func(k *Knobs) { k.Capacity = 2 })
+		v.turn(true)
+		st.many(0, 2)
+		require.Equal(t, []string{"A", "A"}, v.trail(1))
+	})
+}
+
+// Whoever drains waits for a lingering batch, but no longer than it lingers; and what
+// comes while the house drains does not linger at all.
+func TestADrainWaitsNoLongerThanABatchLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, v := newLingering(t, true, controller.SharedFIFO)
+		v.turn(true)
+		st.many(0, 1)
+		st.rooms[0].Close()
+		st.Draining.Store(true)
+		st.pass(10 * time.Millisecond)
+		require.Equal(t, 1, v.woken)
+		require.Equal(t, []string{"A"}, v.trail(1))
+		v.turn(true)
+		require.Len(t, st.Quiet, 1)
+		st.rooms[0].Hand(&Seat{}, []command.Envelope{{Cmd: 1, Since: st.Now()}}, false, false)
+		require.Equal(t, 2, v.woken)
+		require.Equal(t, []string{"A"}, v.trail(1))
+	})
+}
+
+// The clock goes on for the command that waits, not for the batch it was in.
+func TestWhatIsGivenBackDoesNotLingerAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, v := newLingering(t, true, controller.SharedFIFO)
+		st.many(0, 4)
+		v.trail(1)
+		time.Sleep(10 * time.Millisecond)
+		v.crash(false)
+		v = st.hire()
+		require.Equal(t, []string{"A", "A", "A"}, v.trail(1))
+	})
+}
+
+func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
+	for name, test := range disciplines {
+		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
+		st.rooms[0].limit = 3
+		require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+		v.turn(false)
+		for i := range v.Hand[:v.n] {
+			v.Hand[i].Alone = true
+		}
+		st.rooms[0].Crash(&v.Seat, &v.tally, nil, append([]command.Envelope(nil), v.Hand[:v.n]...), false, ErrStopped)
+		st.rooms[0].Yield(&v.Seat)
+		v = st.employ(st.rooms[0])
+		st.rooms[0].limit = 3
+		var sizes []int
+		for {
+			r, cmds := v.turn(false)
+			if r == nil {
+				break
+			}
+			sizes = append(sizes, len(cmds))
+		}
+		if sizes[2] == 1 && len(sizes) == 5 { // a share of what is left is one
+			sizes = append(sizes[:3], 2)
+		}
+		require.Equal(t, []int{1, 1, 1, 2}, sizes, name)
+		require.Zero(t, st.rooms[0].alone)
+	}
+}
+
+// A batch crashes, each of it is to be done alone, and then the discipline changes.
+func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
+	for name, test := range disciplines {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, nil, func(c *Config) { c.Batch = 3 })
+			st.rooms[0].limit = 3
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			_, cmds := v.turn(false)
+			require.Len(t, cmds, 3)
+			for i := range v.Hand[:v.n] {
+				v.Hand[i].Alone = true
+			}
+			st.rooms[0].Crash(&v.Seat, &v.tally, nil, append([]command.Envelope(nil), v.Hand[:v.n]...), false, ErrStopped)
+			st.rooms[0].Yield(&v.Seat)
+			v = st.employ(st.rooms[0])
+			st.rooms[0].Order(test.d)
+			for {
+				st.rooms[0].limit = 3
+				_, cmds := v.turn(false)
+				if cmds == nil {
+					break
+				}
+				for i := range cmds {
+					require.False(t, len(cmds) > 1 && v.Hand[i].Alone, "%v are done together", cmds)
+				}
+			}
+			require.Zero(t, st.rooms[0].alone)
+		})
+	}
+}

@@ -1,0 +1,108 @@
+//go:build letters
+
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// A command that crashes its handler waits in quarantine until somebody has looked at
+// it: then it is tried again, perhaps mended, or dropped.
+func ExamplePipeline_Quarantine() {
+	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
+		fmt.Println("100 /", n, "=", 100/n)
+		return behaviour.OK(nil)
+	}, stage.Workers(1, 1), stage.Retry(stage.RetryPolicy{Attempts: 3}))
+	came := make(chan struct{}, 1)
+	p, err := pipeline.New("example", divide, pipeline.Logger(slog.New(slog.DiscardHandler)),
+		pipeline.DeadLetters(func(stage.DeadLetter) { came <- struct{}{} }))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	_ = p.Start(ctx)
+	_ = divide.Submit(ctx, 0)
+	<-came
+
+	quarantine := p.Quarantine()
+	for _, letter := range quarantine.List(pipeline.LetterFilter{}) {
+		fmt.Printf("letter %d: %v crashed %d times: %v\n", letter.ID, letter.Command, letter.Attempts, letter.Err)
+		fmt.Println(quarantine.RetryAs(ctx, letter.ID, "zero"))
+		fmt.Println(quarantine.RetryAs(ctx, letter.ID, 5))
+	}
+	_ = p.Stop(ctx)
+	fmt.Println(quarantine.Len(), "left")
+	fmt.Println(p.Snapshot().Law())
+	// Output:
+	// letter 1: 0 crashed 3 times: stage "divide": crash at attempt 3: runtime error: integer divide by zero
+	// letter 1: stage "divide": takes int, was sent string
+	// <nil>
+	// 100 / 5 = 20
+	// 0 left
+	// accepted 2 = replied 1 + failed 0 + shed 0 + dead-lettered 1 + in flight 0
+}
+
+// Letters of one cause are one group, however many there are.
+func ExampleLetters_Groups() {
+	parse := stage.Func("parse", func(_ context.Context, line string) behaviour.Outcome {
+		if line == "" {
+			panic("no line")
+		}
+		return behaviour.OK(line[:3]) // crashes if the line is shorter
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("example", parse, pipeline.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	_ = p.Start(ctx)
+	for _, line := range []string{"", "long enough", "a", "b", "c"} {
+		_ = parse.Submit(ctx, line)
+	}
+	_ = p.Stop(ctx)
+	for _, g := range p.Quarantine().Groups() {
+		fmt.Printf("%d times, last with %q\n", g.Seen, g.Example.Command)
+	}
+	// Output:
+	// 3 times, last with "c"
+	// 1 times, last with ""
+}
+
+// What has ended without an answer may be written down before the program ends.
+func ExampleLetters_Export() {
+	s := stage.Func("s", func(_ context.Context, name string) behaviour.Outcome { return behaviour.OK(name) },
+		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
+	p, err := pipeline.New("example", s, pipeline.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	_ = p.Start(ctx)
+	_ = p.Pause(s)
+	_ = s.Submit(ctx, "first")
+	_ = s.Submit(ctx, "second") // is shed
+	_ = p.Resume(s)
+	_ = p.Stop(ctx)
+	for _, letter := range p.DeadLetters().List(pipeline.LetterFilter{}) {
+		fmt.Println(letter.Stage, letter.Reason, letter.Command)
+	}
+	file, err := os.Create(os.DevNull)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(p.DeadLetters().Export(file), file.Close())
+	// Output:
+	// s dropped_newest second
+	// <nil> <nil>
+}

@@ -1,0 +1,454 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/leda"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// told is a policy of one function, for all events.
+type told func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions)
+
+func (told) Name() string                 { return "told" }
+func (told) Check() error                 { return nil }
+func (f told) New() controller.Controller { return f }
+func (f told) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+	f(ev, s, d)
+}
+
+func in(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+func ends(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(3 * time.Second):
+		t.Errorf("does not end: %s", what)
+	}
+}
+
+func cpuUsed() time.Duration {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+func hard(p *pipeline.Pipeline) error { return p.Stop(in(time.Second)) }
+
+// Each of these was a fault that a reviewer found in the engine; the comment says what it did.
+
+// 1. A worker without an instance is woken again and again, the one that has it never. Which of
+// them parks last is chance.
+func TestHostile01MoreWorkersThanInstances(t *testing.T) {
+	for range 20 {
+		s := stage.Each("s", func() behaviour.Behaviour[int] { return fn(echo[int]) }, stage.Workers(3, 3), stage.Instances(1))
+		p := start(t, s)
+		for i := range 50 {
+			if _, err := stage.Call[int](in(time.Second), s, i); err != nil {
+				t.Fatalf("call %d: %v: %s, stop: %v", i, err, p.Snapshot().Law(), hard(p))
+			}
+			time.Sleep(time.Millisecond)
+		}
+		_ = hard(p)
+	}
+}
+
+// 2. A change of a pool's dispatch under load leaves a count of tokens behind: its workers spin for ever.
+func TestHostile02SpinAfterChangeOfDispatch(t *testing.T) {
+	entry, parts := line(3, nil, stage.Workers(1, 8), stage.Capacity(64))
+	p := start(t, parts...)
+	laws := []controller.Policy{policy.Color{}, policy.Cohort{}, policy.SRPT{}, policy.LRB{}}
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+		ctx := in(500 * time.Millisecond)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					_ = entry.Submit(ctx, i)
+				}
+			})
+		}
+		for i := 0; ctx.Err() == nil; i++ {
+			require.NoError(t, p.Use(laws[i%len(laws)]))
+		}
+		wg.Wait()
+		require.NoError(t, p.Use(policy.Color{}))
+		time.Sleep(50 * time.Millisecond)
+		before := cpuUsed()
+		time.Sleep(200 * time.Millisecond)
+		if used := cpuUsed() - before; used > 100*time.Millisecond {
+			t.Errorf("%v of cpu in 200 ms of idleness: %s", used, p.Snapshot().Law())
+			break
+		}
+	}
+	require.NoError(t, p.Stop(in(5*time.Second)))
+}
+
+type mortal struct{ dead, stops, after *atomic.Int64 }
+
+func (m mortal) Stop() { m.dead.Store(1); m.stops.Add(1) }
+func (m mortal) HandleCommand(_ context.Context, n int) behaviour.Outcome {
+	m.after.Add(m.dead.Load())
+	return behaviour.OK(n)
+}
+
+// 3. A shared worker that leaves stops the instance that it used last, which lies on the shelf or is another's.
+func TestHostile03AnInstanceOnTheShelfIsStopped(t *testing.T) {
+	var made, stops, after atomic.Int64
+	s := stage.Each("s", func() behaviour.Behaviour[int] {
+		made.Add(1)
+		return mortal{new(atomic.Int64), &stops, &after}
+	}, stage.Workers(1, 1))
+	p := start(t, s, pipeline.Control(policy.Color{Workers: 1}))
+	_, _ = stage.Call[int](in(time.Second), s, 1)
+	require.NoError(t, p.Use(policy.Fixed{}))
+	time.Sleep(100 * time.Millisecond)
+	for i := range 10 {
+		_, _ = stage.Call[int](in(time.Second), s, i)
+	}
+	_ = hard(p)
+	require.Equal(t, made.Load(), stops.Load(), "made and stopped")
+	require.Zero(t, after.Load(), "commands handled by an instance that was stopped")
+}
+
+// 4. A crash at a shared stage lets nobody in who waits for a limit.
+func TestHostile04ACrashUnderALimit(t *testing.T) {
+	for name, scope := range map[string]controller.StageID{"stage": 0, "entry": controller.Entry} {
+		t.Run(name, func(t *testing.T) {
+			gate := make(chan struct{})
+			s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome {
+				if n == 0 {
+					<-gate
+					panic("on purpose")
+				}
+				return behaviour.OK(n)
+			})
+			p := start(t, s, pipeline.Control(told(func(ev controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+				if ev.Kind == controller.EventStart {
+					d.Pool("all", 1, "t")
+					d.Bind(0, "all", "t")
+					d.Limit(scope, 1, "t")
+				}
+			})))
+			require.NoError(t, s.Submit(soon(t), 0))
+			time.AfterFunc(100*time.Millisecond, func() { close(gate) })
+			ends(t, "a Submit after the crash, with nothing in flight", func() { _ = s.Submit(context.Background(), 1) })
+			_ = hard(p)
+		})
+	}
+}
+
+// 5. A drain waits for a linger, and turns hard.
+func TestHostile05ADrainWaitsForALinger(t *testing.T) {
+	s := stage.Func("s", echo[int])
+	p := start(t, s, pipeline.Control(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+		d.Batch(0, 64, time.Hour, "t")
+	})))
+	require.NoError(t, s.Submit(soon(t), 1))
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, p.Stop(in(2*time.Second)))
+}
+
+// 6. A pool that a policy made may be left with no workers.
+func TestHostile06APoolWithoutWorkers(t *testing.T) {
+	for name, laws := range map[string][]controller.Policy{
+		"bound to what is there": {policy.Color{}, policy.Fixed{}, told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+			d.Bind(0, "shared", "t")
+		})},
+		"set to none": {policy.Color{}, told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+			d.Pool("shared", 0, "t")
+			d.Bind(0, "shared", "t")
+		})},
+		"leda kills all": {leda.New("kill", func(l *leda.Leda) { // A pool has one worker at least, says New
+			_ = l.Pool.SetPool(l.Pool.New(2), l.Stages()[0])
+			_ = l.Monitoring.AddTimer(func() { _ = l.Pool.Kill(l.Pool.GetPool(l.Stages()[0]), 1) }, time.Millisecond)
+		})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stage.Func("s", echo[int])
+			p := start(t, s)
+			for _, law := range laws {
+				require.NoError(t, p.Use(law))
+				time.Sleep(50 * time.Millisecond)
+			}
+			if _, err := stage.Call[int](in(time.Second), s, 1); err != nil {
+				t.Error(err, p.Snapshot().Law(), fmt.Sprintf("%+v", p.Snapshot().Pools))
+			}
+			_ = hard(p)
+		})
+	}
+}
+
+// 7. A stage that is bound to another stage's own pool is served by nobody.
+func TestHostile07BoundToAnothersOwnPool(t *testing.T) {
+	a, b := stage.Func("a", echo[int]), stage.Func("b", echo[int])
+	p := start(t, a, b, pipeline.Control(policy.Color{}))
+	require.NoError(t, p.Use(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) { d.Bind(1, "a", "t") })))
+	for _, s := range []*stage.Stage[int]{a, b} {
+		if _, err := stage.Call[int](in(time.Second), s, 1); err != nil {
+			t.Error(s.Name(), err)
+		}
+	}
+	_ = hard(p)
+}
+
+// 8. With one instance, what was before a crash in its batch is overtaken by what was behind.
+func TestHostile08OrderAcrossACrash(t *testing.T) {
+	var last int
+	var swapped atomic.Int64
+	b := stage.Func("b", func(_ context.Context, n int) behaviour.Outcome {
+		if n < last {
+			swapped.Add(1)
+		}
+		last = n
+		return behaviour.OK(n)
+	}, stage.Instances(1))
+	a := stage.Func("a", func(_ context.Context, n int) behaviour.Outcome {
+		if n%100 == 50 {
+			panic("on purpose")
+		}
+		return behaviour.Forward(b, n)
+	}, stage.Instances(1))
+	p := start(t, a, b, pipeline.Control(shared{controller.SharedFIFO, 4, nil}))
+	for i := range 200_000 {
+		require.NoError(t, a.Submit(soon(t), i))
+	}
+	require.NoError(t, p.Stop(soon(t)))
+	require.Zero(t, swapped.Load())
+}
+
+type live struct{ alive, most *atomic.Int64 }
+
+func (l live) Start(context.Context) error {
+	l.most.Store(max(l.most.Load(), l.alive.Add(1)))
+	return nil
+}
+func (l live) Stop() { time.Sleep(time.Millisecond); l.alive.Add(-1) }
+func (l live) HandleCommand(_ context.Context, n int) behaviour.Outcome {
+	if n%50 == 49 {
+		panic("on purpose")
+	}
+	return behaviour.OK(n)
+}
+
+// 9. At a shared stage the next instance is started before the crashed one was stopped.
+func TestHostile09TwoInstancesAreAlive(t *testing.T) {
+	var alive, most atomic.Int64
+	s := stage.Each("s", func() behaviour.Behaviour[int] { return live{&alive, &most} }, stage.Instances(1), stage.Workers(1, 1))
+	p := start(t, s, pipeline.Control(shared{controller.SharedFIFO, 3, nil}))
+	for i := range 2000 {
+		require.NoError(t, s.Submit(soon(t), i))
+	}
+	require.NoError(t, p.Stop(soon(t)))
+	require.EqualValues(t, 1, most.Load())
+}
+
+// 10. The rests of a shared stage that only crashes do not add up: each wakes it, and makes further ones.
+func TestHostile10AStageThatOnlyCrashesRests(t *testing.T) {
+	crashes := func(law controller.Policy) uint64 {
+		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("on purpose") }, stage.Capacity(20_000),
+			stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Max: 100 * time.Millisecond}), stage.Workers(2, 2))
+		p := start(t, s, pipeline.Control(law))
+		for i := range 20_000 {
+			_ = s.Submit(soon(t), i)
+		}
+		time.Sleep(2 * time.Second)
+		n := p.Snapshot().Stages[0].Crashes
+		_ = p.Stop(in(10 * time.Millisecond))
+		return n
+	}
+	own, together := crashes(policy.Fixed{}), crashes(policy.Color{Workers: 2})
+	require.Less(t, together, 5*own)
+}
+
+// 11. Use and Pause while the pipeline starts are told to nobody.
+type slowly struct{}
+
+func (slowly) Start(context.Context) error { time.Sleep(400 * time.Millisecond); return nil }
+func (slowly) HandleCommand(_ context.Context, n int) behaviour.Outcome {
+	if n < 0 {
+		panic("on purpose")
+	}
+	return behaviour.OK(n)
+}
+
+func TestHostile11UseWhileStarting(t *testing.T) {
+	p, err := pipeline.New("x", stage.New[int]("s", slowly{}), quiet)
+	require.NoError(t, err)
+	go func() { _ = p.Start(context.Background()) }()
+	time.Sleep(50 * time.Millisecond)
+	ends(t, "Use while starting", func() { _ = p.Use(policy.Fixed{}) })
+	_ = hard(p)
+}
+
+// 12. After a restart of the controllers: orders are lost, and no event is told any more.
+func TestHostile12EventsAfterARestart(t *testing.T) {
+	var died atomic.Int64
+	law := told(func(ev controller.Event, _ *controller.Snapshot, _ *controller.Decisions) {
+		if ev.Kind == controller.EventWorkerDied {
+			died.Add(1)
+		}
+	})
+	s := stage.New[int]("s", slowly{}, stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Max: 2 * time.Millisecond}))
+	p := start(t, s, pipeline.Control(law), pipeline.Intensity(10, time.Minute))
+	for range 4 {
+		_ = s.Submit(soon(t), -1)
+	}
+	time.Sleep(100 * time.Millisecond)
+	ends(t, "Use while a stage is restarted", func() { _ = p.Use(law) })
+	time.Sleep(500 * time.Millisecond)
+	before := died.Load()
+	for range 3 {
+		_, _ = stage.Call[int](in(time.Second), s, 1)
+		_ = s.Submit(soon(t), -1)
+		time.Sleep(200 * time.Millisecond)
+	}
+	require.Greater(t, died.Load(), before, "events that the policy heard of")
+	_ = hard(p)
+}
+
+// 13. Add hangs if the pipeline stops meanwhile.
+type blocked struct{ c chan struct{} }
+
+func (b blocked) Start(ctx context.Context) error {
+	select {
+	case <-b.c:
+	case <-ctx.Done():
+	}
+	return errNo
+}
+func (blocked) HandleCommand(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) }
+
+func TestHostile13AddWhileStopping(t *testing.T) {
+	c := make(chan struct{})
+	p := start(t, stage.Func("s", echo[int]))
+	done := make(chan error, 1)
+	go func() {
+		done <- p.Add(context.Background(), stage.Each("n", func() behaviour.Behaviour[int] { return blocked{c} }))
+	}()
+	time.Sleep(100 * time.Millisecond)
+	_ = p.Stop(in(3 * time.Second))
+	close(c)
+	ends(t, "Add, after Stop", func() { <-done })
+}
+
+// 14. A stage that is added is visited by a crew before its Start has returned.
+type late struct{ up, early *atomic.Int64 }
+
+func (l late) Start(context.Context) error {
+	time.Sleep(100 * time.Millisecond)
+	l.up.Store(1)
+	return nil
+}
+
+func (l late) HandleCommand(_ context.Context, n int) behaviour.Outcome {
+	l.early.Add(1 - l.up.Load())
+	return behaviour.OK(n)
+}
+
+func TestHostile14HandledBeforeStart(t *testing.T) {
+	var up, early atomic.Int64
+	n := stage.New[int]("n", late{&up, &early})
+	a := stage.Func("a", func(_ context.Context, c int) behaviour.Outcome { return behaviour.Forward(n, c) })
+	p := start(t, a, pipeline.Control(policy.Color{}))
+	ctx := in(time.Second)
+	go func() {
+		for ctx.Err() == nil {
+			_ = a.Submit(ctx, 1)
+			time.Sleep(100 * time.Microsecond)
+		}
+	}()
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, p.Add(in(5*time.Second), n))
+	_ = hard(p)
+	require.Zero(t, early.Load(), "commands handled before Start had returned")
+}
+
+// 15. A policy that calls runtime.Goexit.
+func TestHostile15AGoexitInAPolicy(t *testing.T) {
+	bad := told(func(controller.Event, *controller.Snapshot, *controller.Decisions) { runtime.Goexit() })
+	p := start(t, stage.Func("s", echo[int]))
+	ends(t, "Use", func() { _ = p.Use(bad) })
+	_ = hard(p)
+
+	q, err := pipeline.New("y", stage.Func("s", echo[int]), quiet, pipeline.Control(bad))
+	require.NoError(t, err)
+	returned := false
+	ends(t, "Start", func() { _ = q.Start(context.Background()); returned = true })
+	require.True(t, returned, "Start returned")
+	ends(t, "Stop", func() { _ = hard(q) })
+}
+
+// 16. A key that calls runtime.Goexit: the worker before spins, the ticket is never told.
+type keyed int
+
+func (k keyed) Priority() int {
+	if k == 13 {
+		runtime.Goexit()
+	}
+	return int(k)
+}
+
+func TestHostile16AGoexitInAKey(t *testing.T) {
+	for _, law := range []controller.Policy{policy.Fixed{}, policy.Color{}} {
+		b := stage.Func("b", echo[keyed], stage.Discipline(queue.Priority{}))
+		a := stage.Func("a", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(b, keyed(n)) })
+		p := start(t, a, b, pipeline.Control(law))
+		ticket, err := a.Ask(soon(t), 13)
+		require.NoError(t, err)
+		time.Sleep(50 * time.Millisecond)
+		before := cpuUsed()
+		time.Sleep(500 * time.Millisecond)
+		if used := cpuUsed() - before; used > 100*time.Millisecond {
+			t.Errorf("%v: %v of cpu in 500 ms", law.Name(), used)
+		}
+		_ = hard(p)
+		select {
+		case <-ticket.Done():
+		default:
+			t.Error(law.Name(), "ticket was never told", p.Snapshot().Law())
+		}
+	}
+}
+
+// 17. A stage of a group that broke is restarted with the streak that it had.
+func TestHostile17AFreshStartHasNoStreak(t *testing.T) {
+	crashes := func(group bool) uint64 {
+		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("on purpose") },
+			stage.Restart(stage.RestartPolicy{Limit: 2, Max: 2 * time.Millisecond}), stage.Workers(1, 1))
+		var part pipeline.Part = s
+		if group {
+			part = pipeline.Group("g", 1, 1, s)
+		}
+		p := start(t, part, pipeline.Intensity(3, time.Minute))
+		for range 100 {
+			if s.Submit(in(time.Second), 1) != nil {
+				break
+			}
+		}
+		<-p.Done()
+		return p.Snapshot().Stages[0].Crashes
+	}
+	require.Equal(t, crashes(false), crashes(true))
+}

@@ -1,0 +1,1068 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// once is a policy that decides when it begins, and never again: to Use it is to turn
+// some knobs, and all of them are turned when Use returns.
+type once func(s *controller.Snapshot, d *controller.Decisions)
+
+func (once) Name() string                 { return "once" }
+func (once) Check() error                 { return nil }
+func (o once) New() controller.Controller { return o }
+func (o once) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+	if ev.Kind == controller.EventStart {
+		o(s, d)
+	}
+}
+
+// bubbled is a test in a bubble. In the end it waits for the goroutine that protoactor's
+// log of dead letters leaves behind for a moment.
+func bubbled(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) })
+		f(t)
+	})
+}
+
+// reset gives the knobs back to the pipeline.
+func reset(t *testing.T, p *pipeline.Pipeline) {
+	t.Helper()
+	require.NoError(t, p.Use(policy.Fixed{}))
+}
+
+// noted is the newest line about a knob in the journal.
+func noted(t *testing.T, p *pipeline.Pipeline, what controller.Knob) controller.Change {
+	t.Helper()
+	for _, c := range slices.Backward(p.Journal()) {
+		if c.What == what {
+			return c
+		}
+	}
+	require.Fail(t, "nothing in the journal", what)
+	return controller.Change{}
+}
+
+// requireNoted requires that the journal tells who turned the knob, whose, from what to
+// what, and why.
+func requireNoted(t *testing.T, p *pipeline.Pipeline, what controller.Knob, of string, before, after any) {
+	t.Helper()
+	c := noted(t, p, what)
+	require.Equal(t, "once", c.Policy)
+	require.Equal(t, of, c.StageName)
+	require.Equal(t, before, c.Before)
+	require.Equal(t, after, c.After)
+	require.Equal(t, "test", c.Why)
+}
+
+// lock is a stage whose handler holds each command until it is let go, so that
+// queues behind it, or its worker, can be filled.
+type lock struct {
+	*stage.Stage[int]
+	key  chan struct{}
+	here atomic.Int64
+}
+
+func newLock(name string, opts ...stage.Option) *lock {
+	l := &lock{key: make(chan struct{})}
+	l.Stage = stage.Func(name, func(_ context.Context, cmd int) behaviour.Outcome {
+		l.here.Add(1)
+		defer l.here.Add(-1)
+		<-l.key
+		return behaviour.OK(cmd)
+	}, append([]stage.Option{stage.Batch(1)}, opts...)...)
+	return l
+}
+
+// open lets go of all, and of those to come.
+func (l *lock) open() { close(l.key) }
+
+// story is what happened, in order.
+type story struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (s *story) add(what string) { s.mu.Lock(); defer s.mu.Unlock(); s.list = append(s.list, what) }
+
+func (s *story) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := strings.Join(s.list, " ")
+	s.list = nil
+	return told
+}
+
+// teller is a stage that adds its name to a story with each command.
+func teller(s *story, name string, opts ...stage.Option) *stage.Stage[int] {
+	return stage.Func(name, func(_ context.Context, cmd int) behaviour.Outcome {
+		s.add(name)
+		return behaviour.OK(cmd)
+	}, opts...)
+}
+
+// submit hands in commands that must be accepted at once.
+func submit(t *testing.T, s behaviour.Target[int], cmds ...int) {
+	t.Helper()
+	for _, cmd := range cmds {
+		require.NoError(t, s.Submit(t.Context(), cmd))
+	}
+}
+
+// end stops a pipeline of a bubble and requires that all is accounted for.
+func end(t *testing.T, p *pipeline.Pipeline) {
+	t.Helper()
+	require.NoError(t, p.Stop(t.Context()))
+	atRest(t, p)
+}
+
+func TestWorkersAreHeldToTheBoundsAndHandedOverToTheNextPolicy(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		p := bubble(t, stage.New("s", fn(echo[int]), stage.Workers(1, 8)))
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 5, "test") })))
+		synctest.Wait()
+		require.Equal(t, 5, workers(p, 0))
+		requireNoted(t, p, controller.KnobWorkers, "s", 1, 5)
+		reset(t, p)
+		synctest.Wait()
+		require.Equal(t, 5, workers(p, 0), "a number of workers is no setting")
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 100, "test") })))
+		synctest.Wait()
+		require.Equal(t, 8, workers(p, 0))
+		require.Equal(t, "test (wanted 100, held to the most, 8)", noted(t, p, controller.KnobWorkers).Why)
+		end(t, p)
+	})
+}
+
+func TestAPoolIsMadeBoundAndUnbound(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := stage.New("s", fn(echo[int]), stage.Workers(2, 4))
+		p := bubble(t, s)
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			d.Pool("all", 3, "test")
+			d.Bind(0, "all", "test")
+		})))
+		synctest.Wait()
+		snap := p.Snapshot()
+		require.Equal(t, "all", snap.Stages[0].Pool)
+		require.Zero(t, snap.Stages[0].Workers, "nobody of its own")
+		require.Equal(t, 3, snap.Pools[0].Workers)
+		requireNoted(t, p, controller.KnobWorkers, "all", 0, 3)
+		requireNoted(t, p, controller.KnobPool, "s", "s", "all")
+		_, err := stage.Call[int](t.Context(), s, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, p.Snapshot().Stages[0].Visits)
+		reset(t, p)
+		synctest.Wait()
+		snap = p.Snapshot()
+		require.Equal(t, "s", snap.Stages[0].Pool)
+		require.Equal(t, 2, snap.Stages[0].Workers)
+		require.Empty(t, snap.Pools, "nobody needs it any more")
+		_, err = stage.Call[int](t.Context(), s, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, p.Snapshot().Stages[0].Visits, "its own worker did that")
+		end(t, p)
+	})
+}
+
+func TestAPoolWithStagesKeepsAWorkerWhateverThePolicySays(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := stage.New("s", fn(echo[int]))
+		p := bubble(t, s, pipeline.Control(rules{time.Second, func(v *controller.Snapshot, d *controller.Decisions) {
+			n := 2
+			if v.Pool("all") != nil {
+				n = 0
+			}
+			d.Pool("all", n, "test")
+			d.Bind(0, "all", "test")
+		}}))
+		time.Sleep(3*time.Second + time.Millisecond)
+		submit(t, s, 1)
+		synctest.Wait()
+		require.EqualValues(t, 1, p.Snapshot().Replied, "somebody came")
+		end(t, p)
+	})
+}
+
+// sharing has the stages share one worker in a given way.
+func sharing(mode controller.Dispatch, plan *controller.VisitPlan, priorities ...int) once {
+	return func(s *controller.Snapshot, d *controller.Decisions) {
+		d.Pool("all", 1, "test")
+		d.Dispatch("all", mode, "test")
+		d.Visit("all", plan, "test")
+		for i := range s.Stages {
+			d.Bind(controller.StageID(i), "all", "test")
+		}
+		for i, n := range priorities {
+			d.Priority(controller.StageID(i), n, "test")
+		}
+	}
+}
+
+func TestDispatchPriorityAndVisitPlanSayWhoseWorkIsDoneFirst(t *testing.T) {
+	rows := map[string]struct {
+		law  once
+		want string
+	}{
+		"first come, first served":                {sharing(controller.SharedFIFO, nil), "a a b b c c"},
+		"priority":                                {sharing(controller.SharedPriority, nil, 0, 1, 2), "c c b b a a"},
+		"a priority means nothing to a queue":     {sharing(controller.SharedFIFO, nil, 0, 1, 2), "a a b b c c"},
+		"polled in the order of the pipeline":     {sharing(controller.Polled, nil), "a a b b c c"},
+		"polled in another order":                 {sharing(controller.Polled, &controller.VisitPlan{Order: []controller.StageID{3, 2, 0, 1}}), "c c a a b b"},
+		"polled, one at a time":                   {sharing(controller.Polled, &controller.VisitPlan{Gating: controller.Bounded, Bound: 1}), "a b c a b c"},
+		"polled, some more than others":           {sharing(controller.Polled, &controller.VisitPlan{Gating: controller.Bounded, Bound: 1, Bounds: map[controller.StageID]int{1: 2}}), "a b b c a c"},
+		"polled, back to the start after success": {sharing(controller.Polled, &controller.VisitPlan{Order: []controller.StageID{3, 2, 1, 0}, Gating: controller.Bounded, Bound: 1, Restart: true}), "c c b b a a"},
+		"polled, twice in the order":              {sharing(controller.Polled, &controller.VisitPlan{Order: []controller.StageID{3, 0, 1, 0, 2}, Gating: controller.Bounded, Bound: 1}), "a b a c b c"},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				var told story
+				gate := newLock("gate")
+				a, b, c := teller(&told, "a"), teller(&told, "b"), teller(&told, "c")
+				p := bubble(t, a, b, c, gate, pipeline.Control(row.law))
+				submit(t, gate, 1)
+				synctest.Wait() // the only worker is there
+				for _, s := range []*stage.Stage[int]{a, b, c} {
+					submit(t, s, 1, 2)
+				}
+				gate.open()
+				synctest.Wait()
+				require.Equal(t, row.want, told.take())
+				reset(t, p)
+				require.Empty(t, p.Snapshot().Pools, "nobody needs it any more")
+				end(t, p)
+			})
+		})
+	}
+}
+
+func TestPriorityAndDispatchAreSetBack(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		var told story
+		gate := newLock("gate")
+		a, b := teller(&told, "a"), teller(&told, "b")
+		p := bubble(t, pipeline.Group("g", 1, 1, a, b, gate), pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			d.Dispatch("g", controller.SharedPriority, "test")
+			d.Priority(1, 3, "test")
+		})))
+		requireNoted(t, p, controller.KnobPriority, "b", 0, 3)
+		requireNoted(t, p, controller.KnobDispatch, "g", controller.SharedFIFO, controller.SharedPriority)
+		reset(t, p)
+		require.Equal(t, controller.SharedFIFO, p.Snapshot().Pools[0].Dispatch)
+		require.NoError(t, p.Use(once(func(s *controller.Snapshot, d *controller.Decisions) {
+			require.Zero(t, s.Stages[1].Priority)
+			d.Dispatch("g", controller.SharedPriority, "test")
+		})))
+		submit(t, gate, 1)
+		synctest.Wait()
+		submit(t, a, 1)
+		submit(t, b, 1)
+		gate.open()
+		synctest.Wait()
+		require.Equal(t, "a b", told.take(), "equals come in their order")
+		end(t, p)
+	})
+}
+
+func TestAVisitPlanIsShownAndSetBack(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		plan := &controller.VisitPlan{Order: []controller.StageID{1, 0}, Gating: controller.Bounded, Bound: 4}
+		p := bubble(t, pipeline.Group("g", 1, 1, stage.New("a", fn(echo[int])), stage.New("b", fn(echo[int]))))
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			d.Dispatch("g", controller.Polled, "test")
+			d.Visit("g", plan, "test")
+		})))
+		require.Equal(t, "2 1, bounded 4, now", p.Snapshot().Pools[0].Plan)
+		requireNoted(t, p, controller.KnobVisit, "g", (*controller.VisitPlan)(nil), plan)
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+			d.Dispatch("g", controller.Polled, "test")
+		})))
+		require.Equal(t, "no plan", p.Snapshot().Pools[0].Plan)
+		end(t, p)
+	})
+}
+
+// The pool of a single stage has nothing to choose, but what was said is said.
+func TestWhatIsSaidOfAStagesOwnPoolIsWrittenDownOnce(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		plan := &controller.VisitPlan{Gating: controller.Gated}
+		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(rules{time.Second, func(_ *controller.Snapshot, d *controller.Decisions) {
+			d.Dispatch("s", controller.Polled, "test")
+			d.Visit("s", plan, "test")
+		}}))
+		time.Sleep(10*time.Second + time.Millisecond)
+		require.LessOrEqual(t, len(p.Journal()), 2)
+		end(t, p)
+	})
+}
+
+func TestATheftMovesWorkersFromOneStageToAnother(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		p := bubble(t, stage.New("rich", fn(echo[int]), stage.Workers(1, 4)), stage.New("poor", fn(echo[int]), stage.Workers(1, 4)))
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 4, "test") })))
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Steal(1, 0, 2, "test") })))
+		synctest.Wait()
+		require.Equal(t, 2, workers(p, 0))
+		require.Equal(t, 3, workers(p, 1))
+		j := p.Journal()
+		require.Equal(t, []string{"poor", "rich"}, []string{j[len(j)-2].StageName, j[len(j)-1].StageName})
+		require.Equal(t, []any{1, 3, 4, 2}, []any{j[len(j)-2].Before, j[len(j)-2].After, j[len(j)-1].Before, j[len(j)-1].After})
+		end(t, p)
+	})
+}
+
+// lived counts the instances of a stage.
+type lived struct{ made, started, stopped atomic.Int64 }
+
+func (l *lived) each(name string, handle func(context.Context, int) behaviour.Outcome, opts ...stage.Option) *stage.Stage[int] {
+	return stage.Each(name, func() behaviour.Behaviour[int] {
+		l.made.Add(1)
+		return &alive{l, handle, atomic.Int64{}}
+	}, opts...)
+}
+
+// requireAllStopped requires that each instance was started and stopped once.
+func (l *lived) requireAllStopped(t *testing.T) {
+	t.Helper()
+	require.Equal(t, l.made.Load(), l.started.Load())
+	require.Equal(t, l.made.Load(), l.stopped.Load())
+}
+
+type alive struct {
+	of      *lived
+	handle  func(context.Context, int) behaviour.Outcome
+	stopped atomic.Int64
+}
+
+func (a *alive) HandleCommand(ctx context.Context, cmd int) behaviour.Outcome {
+	return a.handle(ctx, cmd)
+}
+func (a *alive) Start(context.Context) error { a.of.started.Add(1); return nil }
+func (a *alive) Stop() {
+	if a.stopped.Add(1) == 1 {
+		a.of.stopped.Add(1)
+	} else {
+		a.of.stopped.Add(1000) // so that all who count see it
+	}
+}
+
+func TestInstancesBoundHowManyAreAtAStageAndThoseTooManyAreStoppedOnce(t *testing.T) {
+	for name, law := range map[string]once{
+		"own":    func(*controller.Snapshot, *controller.Decisions) {},
+		"fifo":   sharing(controller.SharedFIFO, nil),
+		"polled": sharing(controller.Polled, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				var here atomic.Int64
+				var all lived
+				key := make(chan struct{})
+				s := all.each("s", func(context.Context, int) behaviour.Outcome {
+					here.Add(1)
+					defer here.Add(-1)
+					<-key
+					return behaviour.OK(nil)
+				}, stage.Workers(8, 8), stage.Instances(4), stage.Batch(1))
+				use := func(n int) once {
+					return func(v *controller.Snapshot, d *controller.Decisions) {
+						law(v, d)
+						if name != "own" {
+							d.Pool("all", 8, "test")
+						}
+						d.Instances(0, n, "test")
+					}
+				}
+				p := bubble(t, s, pipeline.Control(use(2)))
+				for i := range 100 {
+					submit(t, s, i)
+				}
+				synctest.Wait()
+				require.EqualValues(t, 2, here.Load())
+				require.NoError(t, p.Use(use(6)))
+				synctest.Wait()
+				require.EqualValues(t, 6, here.Load(), "raised")
+				require.NoError(t, p.Use(use(1)))
+				for range 20 {
+					key <- struct{}{}
+					synctest.Wait()
+				}
+				require.EqualValues(t, 1, here.Load(), "lowered, when those who were there have left")
+				require.Equal(t, 1, p.Snapshot().Stages[0].Instances)
+				reset(t, p)
+				synctest.Wait()
+				require.Equal(t, 4, p.Snapshot().Stages[0].Instances)
+				require.EqualValues(t, 4, here.Load(), "as its options say")
+				close(key)
+				end(t, p)
+				all.requireAllStopped(t)
+			})
+		})
+	}
+}
+
+func TestInstancesThatAreTooManyAreStoppedAtOnceIfNobodyUsesThem(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		var all lived
+		key := make(chan struct{})
+		s := all.each("s", func(context.Context, int) behaviour.Outcome { <-key; return behaviour.OK(nil) }, stage.Batch(1))
+		p := bubble(t, pipeline.Group("g", 4, 4, s))
+		submit(t, s, 1, 2, 3, 4)
+		synctest.Wait()
+		close(key)
+		synctest.Wait()
+		require.EqualValues(t, 4, all.started.Load())
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Instances(0, 1, "test") })))
+		require.EqualValues(t, 3, all.stopped.Load())
+		submit(t, s, 1, 2, 3, 4)
+		end(t, p)
+		require.EqualValues(t, 4, all.stopped.Load())
+		all.requireAllStopped(t)
+	})
+}
+
+// One instance, four workers: those without it must not keep the one who has it from
+// working.
+func TestAStageWithFewerInstancesThanWorkersDoesAllItsWork(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		for range 20 {
+			var all lived
+			s := all.each("s", echo[int], stage.Workers(4, 4), stage.Instances(1))
+			p := bubble(t, s)
+			for i := range 10 {
+				submit(t, s, i)
+				synctest.Wait()
+				require.EqualValues(t, i+1, p.Snapshot().Replied)
+			}
+			end(t, p)
+			all.requireAllStopped(t)
+		}
+	})
+}
+
+// batcher tells how many it gets at once.
+type batcher struct{ sizes chan int }
+
+func (b batcher) HandleCommand(context.Context, int) behaviour.Outcome { panic("not for single ones") }
+
+func (b batcher) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
+	b.sizes <- len(cmds)
+	outcomes := make([]behaviour.Outcome, len(cmds))
+	for i := range outcomes {
+		outcomes[i] = behaviour.OK(nil)
+	}
+	return outcomes
+}
+
+func (b batcher) all() (sizes []int) {
+	synctest.Wait()
+	for {
+		select {
+		case n := <-b.sizes:
+			sizes = append(sizes, n)
+		default:
+			return sizes
+		}
+	}
+}
+
+func TestABatchIsTakenWhenItIsFullOrHasLingered(t *testing.T) {
+	for name, law := range map[string]once{
+		"own":    func(*controller.Snapshot, *controller.Decisions) {},
+		"fifo":   sharing(controller.SharedFIFO, nil),
+		"polled": sharing(controller.Polled, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				b := batcher{make(chan int, 100)}
+				s := stage.New("s", b, stage.Workers(1, 1))
+				p := bubble(t, s)
+				require.NoError(t, p.Use(once(func(v *controller.Snapshot, d *controller.Decisions) {
+					law(v, d)
+					d.Batch(0, 10, time.Second, "test")
+				})))
+				requireNoted(t, p, controller.KnobBatch, "s", controller.Batch{Max: 64}, controller.Batch{Max: 10, Linger: time.Second})
+				time.Sleep(time.Millisecond)
+				submit(t, s, 1, 2, 3)
+				require.Empty(t, b.all())
+				time.Sleep(999 * time.Millisecond)
+				require.Empty(t, b.all())
+				time.Sleep(time.Millisecond)
+				require.Equal(t, []int{3}, b.all(), "it has lingered")
+				submit(t, s, make([]int, 10)...)
+				require.Equal(t, []int{10}, b.all(), "it is full")
+				submit(t, s, make([]int, 25)...)
+				require.Equal(t, []int{10, 10}, b.all())
+				time.Sleep(time.Second)
+				require.Equal(t, []int{5}, b.all())
+				submit(t, s, 1, 2, 3)
+				require.Empty(t, b.all())
+				reset(t, p)
+				sizes := b.all()
+				require.NotEmpty(t, sizes, "nobody lingers any more")
+				submit(t, s, 1)
+				require.Equal(t, []int{1}, b.all())
+				end(t, p)
+			})
+		})
+	}
+}
+
+func TestADrainDoesNotLinger(t *testing.T) {
+	for name, law := range map[string]once{
+		"own":  func(*controller.Snapshot, *controller.Decisions) {},
+		"fifo": sharing(controller.SharedFIFO, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				b := batcher{make(chan int, 100)}
+				s := stage.New("s", b, stage.Workers(1, 1))
+				p := bubble(t, s, pipeline.Control(once(func(v *controller.Snapshot, d *controller.Decisions) {
+					law(v, d)
+					d.Batch(0, 10, time.Hour, "test")
+				})))
+				time.Sleep(time.Millisecond)
+				submit(t, s, 1, 2, 3)
+				synctest.Wait()
+				began := time.Now()
+				end(t, p)
+				require.Less(t, time.Since(began), time.Minute)
+			})
+		})
+	}
+}
+
+func TestCapacityIsRaisedAndLoweredWithWhatIsInTheQueue(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := newLock("s", stage.Capacity(2), stage.Workers(1, 1))
+		p := bubble(t, s)
+		submit(t, s, 0)
+		synctest.Wait()
+		submit(t, s, 1, 2)
+		let := make(chan error, 10)
+		wait := func() { go func() { let <- s.Submit(t.Context(), 3) }() }
+		wait()
+		synctest.Wait()
+		require.Empty(t, let, "the room is full")
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 4, "test") })))
+		synctest.Wait()
+		require.NoError(t, <-let, "raised, it has room")
+		requireNoted(t, p, controller.KnobCapacity, "s", 2, 4)
+		submit(t, s, 4)
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 1, "test") })))
+		snap := p.Snapshot().Stages[0]
+		require.Equal(t, 1, snap.Capacity)
+		require.Equal(t, 4, snap.Queued, "lowered, it keeps what it has")
+		wait()
+		for range 4 {
+			require.Empty(t, let)
+			s.key <- struct{}{}
+			synctest.Wait()
+		}
+		require.NoError(t, <-let)
+		reset(t, p)
+		require.Equal(t, 2, p.Snapshot().Stages[0].Capacity)
+		s.open()
+		end(t, p)
+	})
+}
+
+func TestAStageThatIsDisabledTakesNothingAndDoesWhatItHas(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		letters := make(chan stage.DeadLetter, 10)
+		last := newLock("last", stage.Workers(1, 1))
+		first := stage.Func("first", func(_ context.Context, cmd int) behaviour.Outcome { return behaviour.Forward(last.Stage, cmd) })
+		p := bubble(t, first, last, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
+		submit(t, last, 1, 2)
+		synctest.Wait()
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(1, false, "test") })))
+		requireNoted(t, p, controller.KnobEnabled, "last", true, false)
+		require.ErrorIs(t, last.Submit(t.Context(), 3), stage.ErrDisabled)
+		ticket, err := first.Ask(t.Context(), 4)
+		require.NoError(t, err)
+		_, err = ticket.Wait(t.Context())
+		require.ErrorIs(t, err, stage.ErrDisabled)
+		require.ErrorContains(t, err, `stage "last"`)
+		letter := <-letters
+		require.Equal(t, stage.ReasonDisabled, letter.Reason)
+		require.Equal(t, "last", letter.Stage)
+		require.Equal(t, 4, letter.Command)
+		last.open()
+		synctest.Wait()
+		snap := p.Snapshot()
+		require.EqualValues(t, 2, snap.Stages[1].OK, "what was queued is done")
+		require.Equal(t, map[stage.Reason]uint64{stage.ReasonDisabled: 1}, snap.Stages[1].RejectedBy)
+		require.Equal(t, map[stage.Reason]uint64{stage.ReasonDisabled: 1}, snap.Stages[1].ShedBy)
+		require.EqualValues(t, 1, snap.Shed)
+		reset(t, p)
+		submit(t, last, 5)
+		submit(t, first, 6)
+		end(t, p)
+		require.EqualValues(t, 4, p.Snapshot().Replied)
+	})
+}
+
+func TestWhoWaitsForRoomAtAStageThatIsThenDisabledIsRefused(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := newLock("s", stage.Workers(1, 1), stage.Capacity(1))
+		p := bubble(t, s)
+		submit(t, s, 0)
+		synctest.Wait()
+		submit(t, s, 1)
+		let := make(chan error, 1)
+		go func() { let <- s.Submit(t.Context(), 2) }()
+		synctest.Wait()
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Enable(0, false, "test") })))
+		s.open()
+		require.ErrorIs(t, <-let, stage.ErrDisabled)
+		end(t, p)
+	})
+}
+
+// ranked is a command with a priority.
+type ranked int
+
+func (r ranked) Priority() int { return int(r) }
+
+func TestDisciplineSaysInWhichOrderAQueueIsDone(t *testing.T) {
+	rows := map[string]struct {
+		own        queue.Discipline
+		discipline string
+		want       []ranked
+		name       string // by which the journal knows the own one
+	}{
+		"last in, first out":   {queue.FIFO{}, queue.LIFO{}.Name(), []ranked{3, 2, 1, 5, 4}, "fifo"},
+		"priority":             {queue.FIFO{}, queue.Priority{}.Name(), []ranked{5, 4, 3, 2, 1}, "fifo"},
+		"first in, first out":  {queue.LIFO{}, queue.FIFO{}.Name(), []ranked{4, 5, 1, 2, 3}, "lifo"},
+		"an unknown one":       {queue.FIFO{}, "no such order", []ranked{4, 5, 1, 2, 3}, ""},
+		"its own, by its name": {queue.PriorityOf(func(r ranked) int { return -int(r) }), queue.Priority{}.Name(), []ranked{1, 2, 3, 4, 5}, ""},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				var log strings.Builder
+				key := make(chan struct{})
+				var done []ranked
+				s := stage.Func("s", func(_ context.Context, cmd ranked) behaviour.Outcome {
+					if cmd == 0 {
+						<-key
+					} else {
+						done = append(done, cmd)
+					}
+					return behaviour.OK(nil)
+				}, stage.Workers(1, 1), stage.Batch(1), stage.Discipline(row.own))
+				p := bubble(t, s, pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+				fill := func() {
+					require.NoError(t, s.Submit(t.Context(), 0))
+					synctest.Wait()
+					for _, cmd := range []ranked{4, 5, 1, 2, 3} {
+						require.NoError(t, s.Submit(t.Context(), cmd))
+					}
+				}
+				fill()
+				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Discipline(0, row.discipline, "test") })))
+				if row.name != "" {
+					requireNoted(t, p, controller.KnobDiscipline, "s", row.name, row.discipline)
+				} else {
+					require.Len(t, p.Journal(), 1, "that it is used, and nothing else")
+				}
+				require.Equal(t, row.discipline == "no such order", strings.Contains(log.String(), `unknown discipline`), log.String())
+				close(key)
+				synctest.Wait()
+				require.Equal(t, row.want, done)
+				reset(t, p)
+				key, done = make(chan struct{}), nil
+				fill()
+				close(key)
+				synctest.Wait()
+				require.Equal(t, ownOrder(row.own), done, "as its options have it")
+				end(t, p)
+			})
+		})
+	}
+}
+
+func ownOrder(d queue.Discipline) []ranked {
+	switch d.Name() {
+	case "lifo":
+		return []ranked{3, 2, 1, 5, 4}
+	case "priority": // of the opposite
+		return []ranked{1, 2, 3, 4, 5}
+	default:
+		return []ranked{4, 5, 1, 2, 3}
+	}
+}
+
+func TestHandlersReadTheQualityThatTheyAreAskedFor(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { return behaviour.OK(behaviour.Quality(ctx)) }, stage.Timeout(time.Second))
+		p := bubble(t, s)
+		requireQuality := func(want float64) {
+			got, err := stage.Call[float64](t.Context(), s, 1)
+			require.NoError(t, err)
+			require.InDelta(t, want, got, 1e-9)
+		}
+		requireQuality(1)
+		for quality, held := range map[float64]float64{0.25: 0.25, -3: 0, 7: 1} {
+			require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, quality, "test") })))
+			requireQuality(held)
+		}
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, 0.5, "test") })))
+		requireNoted(t, p, controller.KnobQuality, "s", 1.0, 0.5)
+		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Degrade(0, math.NaN(), "test") })))
+		requireQuality(1)
+		reset(t, p)
+		requireQuality(1)
+		end(t, p)
+	})
+}
+
+// scopes are where commands are let in: a stage, and the whole pipeline.
+var scopes = map[string]controller.StageID{"s": 0, "entry": controller.Entry}
+
+func TestARateLetsInSoManyASecond(t *testing.T) {
+	for name, scope := range scopes {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				s := stage.New("s", fn(echo[int]))
+				p := bubble(t, s)
+				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Rate(scope, 10, 3, "test") })))
+				requireNoted(t, p, controller.KnobRate, name, controller.Rate{}, controller.Rate{PerSecond: 10, Burst: 3})
+				tries := func(n int) (in int) {
+					for range n {
+						if err := s.Submit(t.Context(), 1); err == nil {
+							in++
+						} else {
+							require.ErrorContains(t, err, `stage "s": stage: over its rate`)
+						}
+					}
+					return in
+				}
+				require.Equal(t, 3, tries(10), "a burst")
+				time.Sleep(100 * time.Millisecond)
+				require.Equal(t, 1, tries(10))
+				time.Sleep(time.Hour)
+				require.Equal(t, 3, tries(10), "silence is not saved up")
+				require.Equal(t, map[stage.Reason]uint64{stage.ReasonRate: 23}, p.Snapshot().Stages[0].RejectedBy)
+				reset(t, p)
+				require.Equal(t, 100, tries(100))
+				end(t, p)
+			})
+		})
+	}
+}
+
+func TestALimitIsAsIfThereWereNoRoom(t *testing.T) {
+	for name, scope := range scopes {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				s := newLock("s", stage.Workers(1, 1), stage.Batch(1))
+				p := bubble(t, s)
+				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 3, "test") })))
+				requireNoted(t, p, controller.KnobLimit, name, 0, 3)
+				submit(t, s, 1, 2, 3)
+				let := make(chan error, 10)
+				wait := func() { go func() { let <- s.Submit(t.Context(), 4) }() }
+				wait()
+				synctest.Wait()
+				require.Empty(t, let)
+				s.key <- struct{}{}
+				synctest.Wait()
+				require.Len(t, let, 1, "one ended, so one is let in")
+				wait()
+				synctest.Wait()
+				require.Len(t, let, 1)
+				require.EqualValues(t, 3, p.Snapshot().InFlight)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(errNo)
+				require.ErrorIs(t, s.Submit(ctx, 5), errNo)
+				reset(t, p)
+				synctest.Wait()
+				require.Len(t, let, 2, "there is no limit any more")
+				s.open()
+				end(t, p)
+				require.EqualValues(t, 5, p.Snapshot().Accepted)
+			})
+		})
+	}
+}
+
+func TestAStageThatRejectsRefusesAtItsLimit(t *testing.T) {
+	for name, scope := range scopes {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				s := newLock("s", stage.Workers(1, 1), stage.Overflow(stage.Reject))
+				p := bubble(t, s, pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 2, "test") })))
+				submit(t, s, 1, 2)
+				require.ErrorIs(t, s.Submit(t.Context(), 3), stage.ErrFull)
+				require.Equal(t, map[stage.Reason]uint64{stage.ReasonFull: 1}, p.Snapshot().Stages[0].RejectedBy)
+				reset(t, p)
+				submit(t, s, 3)
+				s.open()
+				end(t, p)
+			})
+		})
+	}
+}
+
+// A crowd waits at the door. That one has ended lets one in, not all.
+func TestALimitHoldsForACrowd(t *testing.T) {
+	for name, scope := range scopes {
+		t.Run(name, func(t *testing.T) {
+			for range 100 {
+				bubbled(t, func(t *testing.T) { crowd(t, scope) })
+			}
+		})
+	}
+}
+
+func crowd(t *testing.T, scope controller.StageID) {
+	t.Helper()
+	s := newLock("s", stage.Workers(1, 1))
+	p := bubble(t, s, pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 2, "test") })))
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { submit(t, s, 1) })
+	}
+	synctest.Wait()
+	most := 0
+	for range 20 {
+		s.key <- struct{}{}
+		synctest.Wait()
+		most = max(most, int(p.Snapshot().InFlight))
+	}
+	wg.Wait()
+	end(t, p)
+	require.LessOrEqual(t, most, 2)
+}
+
+// What crashed has ended, too.
+func TestAnEndByACrashLetsInWhoWaitsAtALimit(t *testing.T) {
+	for name, scope := range scopes {
+		for way, law := range map[string]once{
+			"own":    func(*controller.Snapshot, *controller.Decisions) {},
+			"fifo":   sharing(controller.SharedFIFO, nil),
+			"polled": sharing(controller.Polled, nil),
+		} {
+			t.Run(name+" "+way, func(t *testing.T) {
+				bubbled(t, func(t *testing.T) {
+					key := make(chan struct{})
+					s := stage.Func("s", func(_ context.Context, cmd int) behaviour.Outcome {
+						if cmd == 0 {
+							<-key
+							panic("on purpose")
+						}
+						return behaviour.OK(nil)
+					}, stage.Workers(1, 1))
+					p := bubble(t, s, pipeline.Control(once(func(v *controller.Snapshot, d *controller.Decisions) {
+						law(v, d)
+						d.Limit(scope, 1, "test")
+					})))
+					submit(t, s, 0)
+					let := make(chan error, 1)
+					go func() { let <- s.Submit(t.Context(), 1) }()
+					synctest.Wait()
+					close(key)
+					time.Sleep(time.Minute)
+					require.Len(t, let, 1)
+					end(t, p)
+				})
+			})
+		}
+	}
+}
+
+// The limit is far below half of the capacity, from which on parked workers are woken.
+func TestWhatIsForwardedToAStageAtItsLimitWaitsAndComes(t *testing.T) {
+	for way, law := range map[string]once{
+		"own":    func(*controller.Snapshot, *controller.Decisions) {},
+		"fifo":   sharing(controller.SharedFIFO, nil),
+		"polled": sharing(controller.Polled, nil),
+	} {
+		t.Run(way, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				last := stage.New("last", fn(echo[int]), stage.Workers(1, 1))
+				first := stage.Func("first", func(_ context.Context, cmd int) behaviour.Outcome { return behaviour.Forward(last, cmd) })
+				p := bubble(t, first, last, pipeline.Control(once(func(v *controller.Snapshot, d *controller.Decisions) {
+					law(v, d)
+					d.Limit(1, 1, "test")
+				})))
+				for i := range 100 {
+					submit(t, first, i)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.EqualValues(t, 100, p.Snapshot().Replied)
+				reset(t, p)
+				end(t, p)
+			})
+		})
+	}
+}
+
+func TestSomeAreTurnedAway(t *testing.T) {
+	for name, scope := range scopes {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				s := stage.New("s", fn(echo[ranked]))
+				p := bubble(t, s)
+				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 3, 0, "test") })))
+				requireNoted(t, p, controller.KnobShed, name, controller.Shed{}, controller.Shed{Below: 3})
+				require.NoError(t, s.Submit(t.Context(), 3))
+				require.ErrorContains(t, s.Submit(t.Context(), 2), `stage "s": stage: turned away by a policy`)
+				require.Equal(t, map[stage.Reason]uint64{stage.ReasonPolicy: 1}, p.Snapshot().Stages[0].RejectedBy)
+				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 0.5, "test") })))
+				in := 0
+				for range 1000 {
+					if s.Submit(t.Context(), 5) == nil {
+						in++
+					}
+				}
+				require.InDelta(t, 500, in, 120)
+				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 1, "test") })))
+				require.Error(t, s.Submit(t.Context(), 5))
+				reset(t, p)
+				require.NoError(t, s.Submit(t.Context(), 0))
+				end(t, p)
+			})
+		})
+	}
+}
+
+// gatekeeper is a gate made of a function, so it cannot be compared.
+type gatekeeper func(cmd any, queued, capacity int) error
+
+func (g gatekeeper) Admit(cmd any, queued, capacity int) error { return g(cmd, queued, capacity) }
+
+func TestAGateDecidesOnEachCommand(t *testing.T) {
+	for name, scope := range scopes {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				s := newLock("s", stage.Workers(1, 1), stage.Capacity(10))
+				p := bubble(t, s)
+				var saw []int
+				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) {
+					d.Gate(scope, gatekeeper(func(cmd any, queued, capacity int) error {
+						saw = append(saw, queued, capacity)
+						switch cmd {
+						case 2:
+							return errNo
+						case 3:
+							panic("gate")
+						case 4:
+							runtime.KeepAlive(cmd)
+						}
+						return nil
+					}), "test")
+				})))
+				c := noted(t, p, controller.KnobGate)
+				require.Nil(t, c.Before)
+				require.NotNil(t, c.After)
+				submit(t, s, 1)
+				synctest.Wait()
+				submit(t, s, 1)
+				require.ErrorIs(t, s.Submit(t.Context(), 2), errNo)
+				require.ErrorContains(t, s.Submit(t.Context(), 3), "turned away by a policy")
+				submit(t, s, 4)
+				require.Equal(t, []int{0, 10, 0, 10, 1, 10, 1, 10, 1, 10}, saw)
+				require.Equal(t, map[stage.Reason]uint64{stage.ReasonPolicy: 2}, p.Snapshot().Stages[0].RejectedBy)
+				reset(t, p)
+				submit(t, s, 2, 3)
+				require.Len(t, saw, 10, "it is gone")
+				s.open()
+				end(t, p)
+			})
+		})
+	}
+}
+
+// claiming is a policy that says which knobs it turns, and turns some.
+type claiming struct {
+	name   string
+	claims []controller.Knob
+	do     func(d *controller.Decisions)
+}
+
+func (c claiming) Name() string               { return c.name }
+func (c claiming) Check() error               { return nil }
+func (c claiming) Claims() []controller.Knob  { return c.claims }
+func (c claiming) New() controller.Controller { return c }
+func (c claiming) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+	c.do(d)
+}
+
+func TestSeveralPoliciesWorkSideBySideAndNoneTurnsWhatItDidNotClaim(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		var log strings.Builder
+		s := stage.New("s", fn(echo[int]), stage.Workers(1, 8))
+		hirer := claiming{"hirer", []controller.Knob{controller.KnobWorkers}, func(d *controller.Decisions) {
+			d.Workers(0, 3, "test")
+			d.Capacity(0, 7, "none of its business")
+		}}
+		batcher := claiming{"batcher", []controller.Knob{controller.KnobBatch, controller.KnobCapacity}, func(d *controller.Decisions) { d.Batch(0, 5, 0, "test") }}
+		p := bubble(t, s, pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))), pipeline.Control(hirer, batcher, policy.Fixed{}))
+		synctest.Wait()
+		require.Equal(t, "hirer+batcher+fixed", p.Snapshot().Policy)
+		require.Equal(t, 3, workers(p, 0))
+		require.Equal(t, stage.DefaultCapacity, p.Snapshot().Stages[0].Capacity)
+		require.Equal(t, "hirer", noted(t, p, controller.KnobWorkers).Policy)
+		require.Equal(t, "batcher", noted(t, p, controller.KnobBatch).Policy)
+		require.Len(t, p.Journal(), 2)
+		require.Contains(t, log.String(), "turned a knob that it did not claim")
+		require.Contains(t, log.String(), "policy=hirer knob=capacity")
+		require.ErrorContains(t, p.Use(hirer, hirer), "both turn the knob")
+		require.NoError(t, p.Use(hirer), "alone it may turn all")
+		require.Equal(t, 7, p.Snapshot().Stages[0].Capacity)
+		end(t, p)
+	})
+}
+
+func TestAPolicyThatPanicsKeepsWhatItDecidedAndTheOthersGoOn(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := stage.New("s", fn(echo[int]), stage.Workers(1, 8))
+		asked := 0
+		first := claiming{"first", []controller.Knob{controller.KnobWorkers}, func(d *controller.Decisions) {
+			d.Every(time.Second)
+			if asked++; asked > 1 {
+				d.Workers(0, 8, "lost")
+				panic(errors.New("policy"))
+			}
+			d.Workers(0, 3, "test")
+		}}
+		turned := 0
+		second := claiming{"second", []controller.Knob{controller.KnobPriority}, func(d *controller.Decisions) {
+			d.Every(time.Second)
+			turned++
+			d.Priority(0, turned, "test")
+		}}
+		p := bubble(t, s, pipeline.Control(first, second))
+		time.Sleep(5*time.Second + time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 3, workers(p, 0))
+		require.Equal(t, 6, asked)
+		require.Equal(t, 6, noted(t, p, controller.KnobPriority).After)
+		end(t, p)
+	})
+}

@@ -1,0 +1,238 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/worker"
+)
+
+// The sites of crashes. Each is at a line of its own; that is what tells them apart.
+var sites = map[string]func(depth int){
+	"here":      func(int) { panic("here") },
+	"there":     func(int) { panic("there") },
+	"nil":       func(int) { var p *int; *p = 1 },
+	"exit":      func(int) { runtime.Goexit() },
+	"int":       func(n int) { generic(n) },
+	"text":      func(int) { generic("text") },
+	"recursion": recurse,
+	"to and fro": func(n int) {
+		fro(n)
+	},
+	"again": func(int) {
+		defer func() { panic(recover()) }()
+		panic("first")
+	},
+	"value": func(n int) { panic(fmt.Sprint("value ", n)) },
+}
+
+func generic[T any](x T) { panic(x) }
+
+//go:noinline
+func recurse(n int) {
+	if n == 0 {
+		panic("bottom")
+	}
+	recurse(n - 1)
+}
+
+//go:noinline
+func to(n int) {
+	if n <= 0 {
+		panic("bottom")
+	}
+	fro(n - 1)
+}
+
+//go:noinline
+func fro(n int) { to(n - 1) }
+
+// crashing crashes at a site.
+func crashing(site string, depth int) { sites[site](depth) }
+
+// batching is a batch handler that crashes.
+type batching struct{ site string }
+
+func (b batching) HandleCommand(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) }
+
+func (b batching) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
+	if b.site != "none" {
+		crashing(b.site, cmds[0])
+	}
+	return nil
+}
+
+// single is a handler with a method of its own.
+type single struct{ site string }
+
+func (s single) HandleCommand(_ context.Context, n int) behaviour.Outcome {
+	crashing(s.site, n)
+	return behaviour.OK(nil)
+}
+
+// printOf has a stage's handler crash and returns the fingerprint.
+func printOf(t *testing.T, depth int, s *stage.Stage[int], parts ...pipeline.Part) string {
+	t.Helper()
+	parts = append(parts, s, pipeline.Control(policy.Fixed{}), pipeline.System(system),
+		pipeline.Logger(slog.New(slog.DiscardHandler)))
+	p, err := pipeline.New("house", parts...)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	_, err = stage.Call[any](t.Context(), s, depth)
+	e, ok := errors.AsType[*stage.CrashError](err)
+	require.True(t, ok, "%v", err)
+	stop(t, p)
+	return worker.Fingerprint(e.Stack)
+}
+
+// kinds are the ways in which a worker comes to a site.
+var kinds = map[string]func(site string, opts ...stage.Option) *stage.Stage[int]{
+	"shared": func(site string, opts ...stage.Option) *stage.Stage[int] {
+		return stage.New("s", single{site}, opts...)
+	},
+	"one for each worker": func(site string, opts ...stage.Option) *stage.Stage[int] {
+		return stage.Each("s", func() behaviour.Behaviour[int] { return single{site} }, opts...)
+	},
+}
+
+var options = map[string][]stage.Option{
+	"one worker":   {stage.Workers(1, 1)},
+	"many workers": {stage.Workers(8, 8)},
+	"a time limit": {stage.Timeout(time.Hour)},
+	"retries":      {stage.Retry(stage.RetryPolicy{Attempts: 3})},
+}
+
+func TestACrashHasTheSameFingerprintWhoeverMeetsIt(t *testing.T) {
+	for site := range sites {
+		t.Run(site, func(t *testing.T) {
+			want := printOf(t, 2, kinds["shared"](site))
+			require.Regexp(t, "^[0-9a-f]{12}$", want)
+			for kind, make := range kinds {
+				for name, opts := range options {
+					for _, depth := range []int{2, 4, 400} {
+						require.Equal(t, want, printOf(t, depth, make(site, opts...)), "%s, %s, depth %d", kind, name, depth)
+					}
+				}
+				s := make(site)
+				require.Equal(t, want, printOf(t, 2, s, pipeline.Group("g", 2, 2, s)), "%s, by a worker that stages share", kind)
+			}
+		})
+	}
+}
+
+func TestDifferentSitesHaveDifferentFingerprints(t *testing.T) {
+	seen := map[string]string{}
+	note := func(name, mark string) {
+		require.NotContains(t, seen, mark, name)
+		seen[mark] = name
+	}
+	for site := range sites {
+		note(site, printOf(t, 2, kinds["shared"](site)))
+	}
+	note("a function", printOf(t, 2, stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("func") })))
+	note("another function", printOf(t, 2, stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("func") })))
+	note("a batch", printOf(t, 2, stage.New("s", batching{"here"})))
+	note("too few outcomes, which is the engine's panic", printOf(t, 2, stage.New("s", batching{"none"})))
+}
+
+func TestACrashThatTheUsersCodeMeetsInTheEngineIsTheUsers(t *testing.T) {
+	var none *stage.Stage[int]
+	crashing := func(submit func(context.Context)) *stage.Stage[int] {
+		return stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { submit(ctx); return behaviour.OK(nil) })
+	}
+	a := printOf(t, 2, crashing(func(ctx context.Context) { _ = none.Submit(ctx, 1) }))
+	b := printOf(t, 2, crashing(func(ctx context.Context) { _ = none.Submit(ctx, 1) }))
+	require.NotEqual(t, a, b)
+}
+
+// printing has another process of this program say the fingerprint of a crash.
+const printing = "GOLDA_PRINT_A_CRASH"
+
+func TestACrashHasTheSameFingerprintInAnotherRunOfTheProgram(t *testing.T) {
+	own := printOf(t, 3, kinds["shared"]("value"))
+	if os.Getenv(printing) != "" {
+		t.Log("print:" + own + ".")
+		return
+	}
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), printing+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Contains(t, string(out), "print:"+own+".")
+	}
+}
+
+func TestWhatIsNoStackHasNoFingerprint(t *testing.T) {
+	for name, stack := range map[string]string{
+		"nil":                 "",
+		"a text":              "the stack",
+		"only a header":       "goroutine 1 [running]:\n",
+		"only who created it": "goroutine 1 [running]:\ncreated by main.main in goroutine 2\n\t/src/main.go:3 +0x1\n",
+		"only a place":        "\t/src/main.go:3 +0x1\n",
+		"lines of nothing":    "\n\n\t\n)\n"[:3],
+	} {
+		require.Empty(t, worker.Fingerprint([]byte(stack)), name)
+	}
+}
+
+func TestAFingerprintIsMadeOfFunctionsAndLines(t *testing.T) {
+	const stack = "goroutine 7 [running]:\n" +
+		"runtime/debug.Stack()\n\t/go/src/runtime/debug/stack.go:26 +0x5e\n" +
+		"panic({0x4a97e0?, 0x4ced78?})\n\t/go/src/runtime/panic.go:860 +0x13a\n" +
+		"main.(*T[...]).inner(0xc000012345, {0x1, 0x2})\n\t/my src/a.go:11 +0x25\n" +
+		"main.outer(...)\n\t/my src/a.go:22\n" +
+		"created by main.main in goroutine 1\n\t/my src/a.go:99 +0x78\n"
+	want := worker.Fingerprint([]byte(stack))
+	for name, row := range map[string]struct {
+		old, new string
+		same     bool
+	}{
+		"the goroutine's number":         {"goroutine 7", "goroutine 8123", true},
+		"the creator's number":           {"goroutine 1\n", "goroutine 5\n", true},
+		"the creator":                    {"a.go:99", "a.go:98", true},
+		"an argument":                    {"0xc000012345", "0xc000054321?", true},
+		"the panic's value":              {"0x4a97e0?", "0x1", true},
+		"an offset":                      {"+0x25", "+0x26", true},
+		"the directory":                  {"/my src/", "/home/other/", true},
+		"the runtime's line":             {"panic.go:860", "panic.go:861", true},
+		"a call again":                   {"main.outer(...)\n", "main.outer(0x1)\n\t/my src/a.go:22 +0x1\nmain.outer(...)\n", true},
+		"calls left out of a long stack": {"main.outer(...)\n", "...23 frames elided...\nmain.outer(...)\n", true},
+		"a line":                         {"a.go:11", "a.go:12", false},
+		"a function":                     {"inner", "other", false},
+		"a file":                         {"a.go:11", "b.go:11", false},
+		"a caller":                       {"main.outer", "main.another", false},
+	} {
+		require.Contains(t, stack, row.old, name)
+		got := worker.Fingerprint([]byte(strings.ReplaceAll(stack, row.old, row.new)))
+		require.Equal(t, row.same, want == got, name)
+	}
+}
+
+func TestAStackFromElsewhereHasAFingerprintToo(t *testing.T) {
+	require.NotEmpty(t, worker.Fingerprint(debug.Stack()))
+}
+
+func BenchmarkFingerprint(b *testing.B) {
+	err := worker.Guard("s", func() error { recurse(10); return nil })
+	e, _ := errors.AsType[*stage.CrashError](err)
+	b.ReportAllocs()
+	for b.Loop() {
+		worker.Fingerprint(e.Stack)
+	}
+}
