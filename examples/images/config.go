@@ -27,6 +27,7 @@ type config struct {
 	seed     uint64
 	workers  int // the most that a stage may have
 	policy   controller.Policy
+	policies []controller.Policy // to be compared; nil: one policy is run
 	crash    float64
 	json     bool
 	metrics  string // address to serve metrics at; "": nowhere
@@ -36,7 +37,7 @@ type config struct {
 // [flag.ErrHelp] means that help was asked for and given.
 func parse(args []string, stdout io.Writer) (config, error) {
 	c := config{n: defaultDrawn}
-	var size, law string
+	var size, law, laws string
 	f := flag.NewFlagSet("images", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // an error is told in one line, by the caller
 	f.StringVar(&c.in, "in", "", "take the JPEG, PNG and GIF files in this `directory`; without it, captchas are drawn")
@@ -47,8 +48,9 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.Uint64Var(&c.seed, "seed", 1, "`seed` of the captchas and of the crashes: the same seed, the same run")
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
 	f.StringVar(&law, "policy", policy.ERLDA{}.Name(), "the `policy` that sets the number of workers: "+strings.Join(policy.Names(), ", "))
+	f.StringVar(&laws, "policies", "", "compare these `policies`, as in seda,erlda; each has its own process, and directory in -out")
 	f.Float64Var(&c.crash, "crash", 0, "let this `fraction` of the images crash a handler at its first attempt, 0 to 1")
-	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the table")
+	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the table; with -policies one for each, a line each")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -61,8 +63,39 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	}
 	c.size = sizeSet(size)
 	var err error
-	c.policy, err = policy.ByName(law)
-	return c, errors.Join(strays(f), err, c.check(given(f, "n")))
+	if given(f, "policies") {
+		c.policies, err = byNames(laws)
+	} else {
+		c.policy, err = policy.ByName(law)
+	}
+	return c, errors.Join(strays(f), err, contradictions(f), c.check(given(f, "n")))
+}
+
+// byNames finds several policies, or says what is wrong with each name.
+func byNames(list string) (laws []controller.Policy, err error) {
+	if strings.TrimSpace(list) == "" {
+		return nil, errors.New("-policies: at least one policy is needed")
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		law, unknown := policy.ByName(strings.TrimSpace(name))
+		switch {
+		case unknown != nil:
+			err = errors.Join(err, unknown)
+		case slices.Contains(laws, law):
+			err = errors.Join(err, fmt.Errorf("-policies: %s is there twice", law.Name()))
+		default:
+			laws = append(laws, law)
+		}
+	}
+	return laws, err
+}
+
+// contradictions are what can't be told from the values of the flags alone.
+func contradictions(f *flag.FlagSet) error {
+	return errors.Join(
+		fault(given(f, "policy") && given(f, "policies"), "-policy and -policies: one of the two"),
+		fault(given(f, "in") && f.Lookup("in").Value.String() == "", "-in: a directory is needed"),
+	)
 }
 
 func help(f *flag.FlagSet, w io.Writer) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller/policy"
 )
 
 func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
@@ -28,7 +30,16 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		{"-in " + dir + "/none", "no such file"},
 		{"-in " + file, "not a directory"},
 		{"-in " + empty, "there are no files in"},
-		{"-policy nope", "known are erlda, fixed"},
+		{"-in=", "-in: a directory is needed"},
+		{"-policy nope", "known are batching, "},
+		{"-policies seda,nope", "known are batching, "},
+		{"-policies seda,", `unknown policy ""`},
+		{"-policies=", "at least one policy"},
+		{"-policies seda,cohort,seda", "seda is there twice"},
+		{"-policies seda -policy seda", "one of the two"},
+		{"-policies seda -out " + locked, "read-only"},
+		{"-policies seda -metrics nowhere", "-metrics"},
+		{"-captchas " + dir + "/new/one -out " + locked, "read-only"},
 		{"-n 0", "at least 1 image"},
 		{"-n -1", "at least 1 image"},
 		{"-n 0 -in " + dir, "at least 1 image"},
@@ -60,6 +71,8 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 			assert.True(t, strings.HasPrefix(done.stderr, "images: "), done.stderr)
 			assert.Equal(t, 1, strings.Count(done.stderr, "\n"), "one line: %q", done.stderr)
 			assert.NoDirExists(t, p.out)
+			assert.NoDirExists(t, p.captchas)
+			assert.NoDirExists(t, filepath.Join(dir, "new"))
 		})
 	}
 }
@@ -84,6 +97,27 @@ func TestNDefaultsToAllFilesOfADirectory(t *testing.T) {
 	c, err = parse(nil, &bytes.Buffer{})
 	require.NoError(t, err)
 	assert.Equal(t, defaultDrawn, c.n)
+}
+
+func TestWhatIsThereStaysWhenAnotherDirectoryIsRefused(t *testing.T) {
+	p, locked := newPlace(t), filepath.Join(t.TempDir(), "locked")
+	require.NoError(t, os.Mkdir(locked, 0o555))
+	require.NoError(t, os.Mkdir(p.captchas, 0o777))
+	assert.Equal(t, statusUsage, p.run(t.Context(), "-out", locked).status)
+	assert.Empty(t, names(t, p.captchas))
+}
+
+func TestEachPolicyHasADirectoryOfItsOwn(t *testing.T) {
+	owners := map[string]string{}
+	for _, name := range policy.Names() {
+		law, err := policy.ByName(name)
+		require.NoError(t, err)
+		dir := config{out: "out"}.outOf(law)
+		assert.Empty(t, owners[dir], name)
+		assert.NotContains(t, dir, ":")
+		owners[dir] = name
+	}
+	assert.Equal(t, "seda:cruz", owners[filepath.Join("out", "seda_cruz")])
 }
 
 func TestOutNames(t *testing.T) {

@@ -5,43 +5,102 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/golda-dev/golda/controller"
 )
 
 // prepare makes the directories that are written to, and says so now if that can't
-// be done, before any work.
+// be done, before any work. Then it leaves none behind.
 func (c config) prepare(box *outbox) error {
-	if c.in != "" {
-		if err := c.apart(); err != nil {
+	var made []string
+	for _, d := range c.written() {
+		made = append(absent(d.path), made...) // those below before those above
+		if err := c.open(d, box); err != nil {
+			for _, dir := range made {
+				_ = os.Remove(dir) // it was not made, or is empty again
+			}
 			return err
 		}
-	} else if err := writable("-captchas", c.captchas, box); err != nil {
+	}
+	return nil
+}
+
+func (c config) open(d folder, box *outbox) error {
+	if err := c.apart(d); err != nil {
 		return err
 	}
-	return writable("-out", c.out, box)
+	return d.open(box)
+}
+
+// folder is a directory that is written to, and the option that named it.
+type folder struct{ option, path string }
+
+func (c config) written() []folder {
+	var all []folder
+	if c.in == "" {
+		all = append(all, folder{"-captchas", c.captchas})
+	}
+	for _, dir := range c.outs() {
+		all = append(all, folder{"-out", dir})
+	}
+	return all
+}
+
+// outs are the directories that images are written to: one for each policy that is
+// compared.
+func (c config) outs() []string {
+	if c.policies == nil {
+		return []string{c.out}
+	}
+	dirs := make([]string, len(c.policies))
+	for i, law := range c.policies {
+		dirs[i] = c.outOf(law)
+	}
+	return dirs
+}
+
+// outOf is a policy's own directory. Names of files should have no colon, and no
+// policy's name has an underscore.
+func (c config) outOf(law controller.Policy) string {
+	return filepath.Join(c.out, strings.ReplaceAll(law.Name(), ":", "_"))
 }
 
 // apart refuses to write into the directory that is read from: a.png would be
 // written over itself.
-func (c config) apart() error {
+func (c config) apart(d folder) error {
+	if c.in == "" {
+		return nil
+	}
 	in, err := os.Stat(c.in)
 	if err != nil {
 		return fmt.Errorf("-in: %w", err)
 	}
-	out, err := os.Stat(c.out)
-	return fault(err == nil && os.SameFile(in, out), "-out: %s is the same directory as -in", c.out)
+	out, err := os.Stat(d.path)
+	return fault(err == nil && os.SameFile(in, out), "%s: %s is the same directory as -in", d.option, d.path)
 }
 
-// writable makes a directory if need be, and tries to write a file.
-func writable(option, dir string, box *outbox) error {
-	if err := permitted(dir); err != nil {
-		return fmt.Errorf("%s: %w", option, err)
+// absent returns a directory and those above it, as far as they are not there.
+func absent(dir string) (list []string) {
+	for {
+		if _, err := os.Lstat(dir); err == nil || filepath.Dir(dir) == dir {
+			return list
+		}
+		list = append(list, dir)
+		dir = filepath.Dir(dir)
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("%s: %w", option, err)
+}
+
+// open makes the directory if need be, and tries to write a file.
+func (d folder) open(box *outbox) error {
+	if err := permitted(d.path); err != nil {
+		return fmt.Errorf("%s: %w", d.option, err)
 	}
-	probe, err := box.create(dir)
+	if err := os.MkdirAll(d.path, 0o777); err != nil {
+		return fmt.Errorf("%s: %w", d.option, err)
+	}
+	probe, err := box.create(d.path)
 	if err != nil {
-		return fmt.Errorf("%s: %w", option, err)
+		return fmt.Errorf("%s: %w", d.option, err)
 	}
 	defer box.forget(probe.Name())
 	return probe.Close()

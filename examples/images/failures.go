@@ -11,11 +11,16 @@ import (
 // failures are the images that were not written.
 type failures struct {
 	lines []string
+	paths map[string]bool
 	stack []byte // of the first crash; the others are likely the same
 }
 
 func (f *failures) add(path string, err error) {
 	f.lines = append(f.lines, explain(path, err))
+	if f.paths == nil {
+		f.paths = make(map[string]bool)
+	}
+	f.paths[path] = true
 	var crash *stage.CrashError
 	if f.stack == nil && errors.As(err, &crash) {
 		f.stack = crash.Stack

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/golda-dev/golda/behaviour"
 )
@@ -24,6 +25,8 @@ type job struct {
 	out     string  // where it is written
 	crashIn string  // the stage that is to crash at its first attempt; "": none
 	img     *canvas // what it looks like now; nil before load and after save
+	spare   *canvas // of the same size, to work on
+	alive   atomic.Bool
 }
 
 // fail answers a job with an error that names the file. The engine adds the stage.
@@ -38,12 +41,25 @@ func (j *job) strike(ctx context.Context, stage string) {
 	}
 }
 
+// copied copies the image into the spare canvas, so that a filter that crashes half-way
+// spoils the copy only. Two canvases for the whole way leave less to collect than a new
+// one for each filter.
+func (j *job) copied() *canvas {
+	if j.spare == nil {
+		j.spare = clone(j.img)
+		return j.spare
+	}
+	copy(j.spare.Pix, j.img.Pix)
+	return j.spare
+}
+
 // port is the way from one stage to the next.
 type port = behaviour.Port[*job]
 
 // load reads the file and decodes it.
 type load struct {
-	next *port
+	alive *census
+	next  *port
 }
 
 // HandleCommand answers an error if the file is no image.
@@ -54,6 +70,7 @@ func (l load) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
 		return j.fail(err)
 	}
 	j.img = img
+	l.alive.born(j)
 	return behaviour.Forward(l.next, j)
 }
 
@@ -66,20 +83,29 @@ type filtering struct {
 // HandleCommand never fails.
 func (f filtering) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
 	j.strike(ctx, f.filter.stage)
-	img := clone(j.img)
+	img := j.copied()
 	f.filter.apply(img)
-	j.img = img
+	j.img, j.spare = img, j.img
 	return behaviour.Forward(f.next, j)
 }
 
 // save encodes the image and writes the file.
 type save struct {
-	box *outbox
+	box   *outbox
+	alive *census
 }
 
-// HandleCommand answers the name of the file that was written.
+// HandleCommand answers the name of the file that was written. If it can't be written
+// that is final, too, and the image is let go of.
 func (s save) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
 	j.strike(ctx, "save")
+	outcome := s.save(j)
+	j.img, j.spare = nil, nil
+	s.alive.gone(j)
+	return outcome
+}
+
+func (s save) save(j *job) behaviour.Outcome {
 	var file bytes.Buffer
 	if err := encoder.Encode(&file, j.img); err != nil {
 		return j.fail(err)
@@ -87,7 +113,6 @@ func (s save) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
 	if err := s.box.put(j.out, file.Bytes()); err != nil {
 		return j.fail(fmt.Errorf("cannot write %s: %w", j.out, bare(err)))
 	}
-	j.img = nil
 	return behaviour.OK(j.out)
 }
 
@@ -103,7 +128,10 @@ func decode(path string) (*canvas, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if err := checkHeader(f); err != nil {
+	if _, err := claimed(f); err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
 	img, _, err := image.Decode(f)
@@ -132,18 +160,30 @@ func openRegular(path string) (*os.File, error) {
 	return f, bare(err)
 }
 
-// checkHeader looks how large an image says that it is, and goes back to the
-// file's beginning.
-func checkHeader(f io.ReadSeeker) error {
+// weigh tells how many pixels load will make of a file: none if it will refuse it.
+func weigh(path string) int {
+	f, err := openRegular(path)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	n, err := claimed(f)
+	if err != nil {
+		return 0 // load finds the same, and tells it
+	}
+	return n
+}
+
+// claimed reads from its header how many pixels an image says that it has.
+func claimed(f io.Reader) (int, error) {
 	head, _, err := image.DecodeConfig(f)
 	if err != nil {
-		return fromImage(err)
+		return 0, fromImage(err)
 	}
 	if head.Height > 0 && head.Width > maxPixels/head.Height {
-		return fmt.Errorf("image: %d×%d pixels are too many, at most %d are taken", head.Width, head.Height, maxPixels)
+		return 0, fmt.Errorf("image: %d×%d pixels are too many, at most %d are taken", head.Width, head.Height, maxPixels)
 	}
-	_, err = f.Seek(0, io.SeekStart)
-	return err
+	return head.Width * head.Height, nil
 }
 
 // fromImage says what an end of file amid an image means.
@@ -172,12 +212,28 @@ func bare(err error) error {
 // a megabyte.
 var encoder = png.Encoder{CompressionLevel: png.BestSpeed, BufferPool: new(encoderPool)}
 
-type encoderPool struct{ pool sync.Pool }
+// encoderPool keeps the buffers of an encoder: as many as ever encoded at once, and so
+// no more than save has workers. (A sync.Pool keeps some for each processor.)
+type encoderPool struct {
+	mu   sync.Mutex // guards free
+	free []*png.EncoderBuffer
+}
 
 // Get may return nil: the encoder then makes a buffer.
 func (p *encoderPool) Get() *png.EncoderBuffer {
-	b, _ := p.pool.Get().(*png.EncoderBuffer)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.free) - 1
+	if last < 0 {
+		return nil
+	}
+	b := p.free[last]
+	p.free = p.free[:last]
 	return b
 }
 
-func (p *encoderPool) Put(b *png.EncoderBuffer) { p.pool.Put(b) }
+func (p *encoderPool) Put(b *png.EncoderBuffer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, b)
+}

@@ -6,9 +6,10 @@
 // README beside this file.
 //
 // Files by topic: filter.go the filters; job.go the behaviours; plan.go the
-// pipeline; source.go what feeds it; report.go what it tells in the end; config.go and
-// dirs.go what is refused before anything starts; outbox.go how files are
-// written whole; captcha.go and corpus.go the captchas.
+// pipeline; source.go what feeds it; report.go what it tells in the end; compare.go
+// and child.go several policies side by side; config.go and dirs.go what is refused
+// before anything starts; outbox.go how files are written whole; captcha.go and
+// corpus.go the captchas.
 package main
 
 import (
@@ -21,15 +22,23 @@ import (
 func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	box := &outbox{}
-	go interrupts(cancel, box)
+	if isChild() {
+		os.Exit(child(ctx, cancel, box))
+	}
+	go interrupts(caught(), cancel, box)
 	os.Exit(run(ctx, os.Args[1:], box, os.Stdout, os.Stderr))
+}
+
+// caught returns where signals come to. Once it has, none is lost.
+func caught() chan os.Signal {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	return signals
 }
 
 // interrupts ends the run in good order at the first signal and at once at the
 // second, yet without leaving half a file. It lives as long as the process.
-func interrupts(cancel context.CancelFunc, box *outbox) {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+func interrupts(signals <-chan os.Signal, cancel context.CancelFunc, box *outbox) {
 	<-signals
 	cancel()
 	<-signals

@@ -15,7 +15,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A comparison runs the program that it is part of, so the tests are that program, too.
+func TestMain(m *testing.M) {
+	if isChild() {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // place is where a test runs the program: directories that do not exist yet.
 type place struct{ in, out, captchas string }
@@ -43,12 +49,23 @@ func (p place) run(ctx context.Context, args ...string) ran {
 // report reads the one object on stdout.
 func (r ran) report(t *testing.T) report {
 	t.Helper()
-	var got report
-	d := json.NewDecoder(strings.NewReader(r.stdout))
-	d.DisallowUnknownFields()
-	require.NoError(t, d.Decode(&got), "stdout: %s, stderr: %s", r.stdout, r.stderr)
-	require.False(t, d.More(), "more than one object: %s", r.stdout)
-	return got
+	all := r.reports(t)
+	require.Len(t, all, 1)
+	return all[0]
+}
+
+// reports reads the objects on stdout, of which each is on a line of its own.
+func (r ran) reports(t *testing.T) (all []report) {
+	t.Helper()
+	for line := range strings.Lines(r.stdout) {
+		var got report
+		d := json.NewDecoder(strings.NewReader(line))
+		d.DisallowUnknownFields()
+		require.NoError(t, d.Decode(&got), "stdout: %s, stderr: %s", r.stdout, r.stderr)
+		require.False(t, d.More(), "more than one object: %s", line)
+		all = append(all, got)
+	}
+	return all
 }
 
 // fill puts files into the input directory.

@@ -3,10 +3,11 @@ package main
 import (
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -20,15 +21,17 @@ const capacity = 16
 // a corrupt file, is an answer and final.
 var again = stage.RetryPolicy{Attempts: 3, Backoff: 5 * time.Millisecond, Jitter: 0.2, If: stage.Crashed}
 
-// plan is the pipeline load → five filters → save, and its entry.
-func plan(c config, box *outbox, stderr io.Writer) (*pipeline.Pipeline, *stage.Stage[*job], error) {
+// plan is the pipeline load → five filters → save, and its entry. The census counts the
+// images in it.
+func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pipeline, *stage.Stage[*job], error) {
 	line := newLine(c)
-	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{next: next} })
+	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{alive: alive, next: next} })
 	for _, f := range filters() {
 		line.add(f.stage, func(next *port) behaviour.Behaviour[*job] { return filtering{filter: f, next: next} })
 	}
-	line.end("save", save{box: box})
-	p, err := pipeline.New("images", append(line.parts, pipeline.Control(c.policy), pipeline.Logger(disasters(stderr)))...)
+	line.end("save", save{box: box, alive: alive})
+	p, err := pipeline.New("images", append(line.parts,
+		pipeline.Entry(entry), pipeline.Control(c.policy), pipeline.DeadLetters(alive.bury), pipeline.Logger(disasters(stderr)))...)
 	return p, entry, err
 }
 
@@ -54,10 +57,11 @@ func newLine(c config) *line {
 	}}
 }
 
-// fewest is one worker, from where the policy goes up. The policy that never goes
-// anywhere gets all workers from the start.
+// fewest is one worker, from where the policy goes up. Under a policy that says that it
+// does not count workers all are there from the start.
 func fewest(c config) int {
-	if c.policy == (policy.Fixed{}) {
+	law, says := c.policy.(controller.Claimer)
+	if says && !slices.Contains(law.Claims(), controller.KnobWorkers) {
 		return c.workers
 	}
 	return 1

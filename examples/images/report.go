@@ -16,9 +16,12 @@ import (
 type result struct {
 	images   int // as many as there were to do
 	wall     time.Duration
+	cpu      *time.Duration // nil where nobody knows
 	peak     uint64
+	alive    int // the most images that were in memory at once
 	end      pipeline.Snapshot
 	failures failures
+	digest   string // of the images that were written, if somebody is to compare it
 }
 
 // report is the object that -json prints.
@@ -34,6 +37,11 @@ type report struct {
 	PeakRSSBytes uint64        `json:"peak_rss_bytes"`
 	Balanced     bool          `json:"balanced"`
 	Stages       []stageReport `json:"stages"`
+	CPUMS        *int64        `json:"cpu_ms,omitempty"`
+	PeakLive     int           `json:"peak_live_images"`
+	Rounds       uint64        `json:"rounds"`
+	EmptyVisits  uint64        `json:"empty_visits"`
+	Digest       string        `json:"digest,omitempty"`
 }
 
 type stageReport struct {
@@ -54,12 +62,21 @@ func (r result) report() report {
 		crashes += s.Crashes
 		stages[i] = stageReport{s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes, s.Retries, s.WorkersMost}
 	}
-	return report{
+	all := report{
 		Policy: r.end.Policy, Images: r.images,
 		OK: r.end.Replied, Failed: r.end.Failed, DeadLettered: r.end.DeadLettered, Crashes: crashes,
 		WallMS: r.wall.Milliseconds(), ImagesPerS: r.rate(), PeakRSSBytes: r.peak,
-		Balanced: r.end.Balanced(), Stages: stages,
+		Balanced: r.end.Balanced(), Stages: stages, PeakLive: r.alive, Digest: r.digest,
 	}
+	if r.cpu != nil {
+		ms := r.cpu.Milliseconds()
+		all.CPUMS = &ms
+	}
+	for _, pool := range r.end.Pools {
+		all.Rounds += pool.Rounds
+		all.EmptyVisits += pool.EmptyVisits
+	}
+	return all
 }
 
 // rate is how many images were written in a second.
@@ -78,10 +95,22 @@ func (r result) print(w io.Writer) error {
 	if err := printStages(w, r.end.Stages); err != nil {
 		return err
 	}
+	if err := printPools(w, r.end.Pools); err != nil {
+		return err
+	}
 	all := r.report()
-	_, err := fmt.Fprintf(w, "\n%d of %d images in %s, %.0f a second; %d crashes; at most %d MiB of memory; policy %s\n%s\n",
-		all.OK, all.Images, brief(r.wall), all.ImagesPerS, all.Crashes, all.PeakRSSBytes>>20, all.Policy, law(r.end))
+	_, err := fmt.Fprintf(w, "\n%d of %d images in %s, %.0f a second, with %s of CPU; %d crashes; "+
+		"at most %d images and %d MiB in memory; policy %s\n%s\n",
+		all.OK, all.Images, brief(r.wall), all.ImagesPerS, all.cpu(), all.Crashes,
+		all.PeakLive, all.PeakRSSBytes>>20, all.Policy, law(r.end))
 	return err
+}
+
+func (r report) cpu() string {
+	if r.CPUMS == nil {
+		return "-"
+	}
+	return brief(time.Duration(*r.CPUMS) * time.Millisecond)
 }
 
 func printStages(w io.Writer, stages []stage.Snapshot) error {
@@ -90,11 +119,32 @@ func printStages(w io.Writer, stages []stage.Snapshot) error {
 	_, _ = fmt.Fprintln(t, strings.ReplaceAll(
 		"stage|accepted|ok|forwarded|errors|crashes|retries|workers now/most|wait p50/p99|service p50/p99|", "|", "\t"))
 	for _, s := range stages {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d/%d\t%s\t%s\t\n",
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n",
 			s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes, s.Retries,
-			s.Workers, s.WorkersMost, quantiles(s.Wait), quantiles(s.Service))
+			workers(s), quantiles(s.Wait), quantiles(s.Service))
 	}
 	return t.Flush()
+}
+
+func printPools(w io.Writer, pools []pipeline.Pool) error {
+	var text strings.Builder
+	for _, p := range pools {
+		_, _ = fmt.Fprintf(&text, "\npool %q, %s: at most %d workers, %d visits, %d of them empty, %d rounds",
+			p.Name, p.Dispatch, p.Most, p.Visits, p.EmptyVisits, p.Rounds)
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, text.String())
+	return err
+}
+
+// workers are the stage's own, or whose pool it is that visits it.
+func workers(s stage.Snapshot) string {
+	if s.Pool != s.Name {
+		return fmt.Sprintf("of %q", s.Pool)
+	}
+	return fmt.Sprintf("%d/%d", s.Workers, s.WorkersMost)
 }
 
 func quantiles(q stage.Quantiles) string {

@@ -31,16 +31,24 @@ const drainTime = 10 * time.Second
 // run is the whole program. When ctx ends no image is begun any more; those that
 // were are finished.
 func run(ctx context.Context, args []string, box *outbox, stdout, stderr io.Writer) int {
-	c, err := parse(args, stdout)
+	r := &runner{box: box, stdout: stdout, stderr: stderr}
+	return r.main(ctx, args)
+}
+
+func (r *runner) main(ctx context.Context, args []string) int {
+	var err error
+	r.config, err = parse(args, r.stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return statusOK
 	}
 	if err != nil {
-		return complain(stderr, statusUsage, err)
+		return complain(r.stderr, statusUsage, err)
 	}
-	r := &runner{config: c, box: box, stdout: stdout, stderr: stderr}
 	if err := r.prepare(ctx); err != nil {
-		return complain(stderr, statusUsage, err)
+		return complain(r.stderr, statusUsage, err)
+	}
+	if r.policies != nil {
+		return r.compare(ctx)
 	}
 	return r.run(ctx)
 }
@@ -58,9 +66,11 @@ type runner struct {
 	config
 	box            *outbox
 	stdout, stderr io.Writer
+	compared       bool // it is one run of a comparison: the captchas are drawn, and the images are to be summed up
 
 	files    []string // names within in or captchas
 	listener net.Listener
+	alive    census
 }
 
 // prepare does all that can be refused before anything is started.
@@ -76,14 +86,14 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 		}
 	}
 	err = r.config.prepare(r.box)
-	if err != nil && r.listener != nil {
-		_ = r.listener.Close() // nobody ever heard of it
+	if r.listener != nil && (err != nil || r.policies != nil) {
+		_ = r.listener.Close() // nobody ever heard of it; a comparison has each run listen for itself
 	}
 	return err
 }
 
 func (r *runner) run(ctx context.Context) int {
-	p, entry, err := plan(r.config, r.box, r.stderr)
+	p, entry, err := plan(r.config, r.box, &r.alive, r.stderr)
 	if err != nil {
 		return complain(r.stderr, statusFailed, err)
 	}
@@ -100,10 +110,13 @@ func (r *runner) draw(ctx context.Context) error {
 	if r.in != "" {
 		return nil
 	}
-	bar := newProgress(r.stderr, "drawing captchas", r.n)
-	defer bar.done()
 	wanted := corpus{r.captchas, r.n, r.size, r.seed}
 	r.files = wanted.names()
+	if r.compared {
+		return nil
+	}
+	bar := newProgress(r.stderr, "drawing captchas", r.n)
+	defer bar.done()
 	return wanted.draw(ctx, r.box, bar)
 }
 
@@ -113,15 +126,21 @@ func (r *runner) process(ctx context.Context, p *pipeline.Pipeline, entry *stage
 		return result{end: p.Snapshot()}, err
 	}
 	bar := newProgress(r.stderr, "processing images", len(r.files))
-	src := &source{entry: entry, window: window(r.config), progress: bar}
-	begin := time.Now()
+	src := &source{entry: entry, window: window(r.config), budget: pixelBudget, progress: bar}
+	clock := startClock()
 	refused := src.run(ctx, r.jobs())
-	wall := time.Since(begin)
+	wall, cpu := clock.stop()
 	bar.done()
 	end, err := settle(context.WithoutCancel(ctx), p)
-	return result{
-		images: len(r.files), wall: wall, peak: peakRSS(), end: end, failures: src.failures,
-	}, cmp.Or(err, refused)
+	done := result{
+		images: len(r.files), wall: wall, cpu: cpu, peak: peakRSS(), alive: r.alive.most(), end: end, failures: src.failures,
+	}
+	if r.compared {
+		var unread error
+		done.digest, unread = digest(r.written(src))
+		err = cmp.Or(err, unread)
+	}
+	return done, cmp.Or(err, refused)
 }
 
 // jobs makes the commands, each when its turn comes.
@@ -138,6 +157,19 @@ func (r *runner) jobs() iter.Seq[*job] {
 			}
 		}
 	}
+}
+
+// written are the files of the images that a source saw through.
+func (r *runner) written(s *source) (outs []string) {
+	for j := range r.jobs() {
+		if len(outs)+len(s.failures.paths) == s.begun {
+			break
+		}
+		if !s.failures.paths[j.path] {
+			outs = append(outs, j.out)
+		}
+	}
+	return outs
 }
 
 // settle stops the pipeline, and takes the snapshot when all commands have ended
@@ -165,10 +197,12 @@ func (r *runner) verdict(ctx context.Context, done result, err error) int {
 	failed := len(done.failures.lines)
 	switch {
 	case ctx.Err() != nil:
-		return complain(r.stderr, statusInterrupted,
-			fmt.Errorf("interrupted; %d of %d images were begun, and have been finished", done.end.Accepted, done.images))
+		return complain(r.stderr, statusInterrupted, errors.Join(
+			fmt.Errorf("interrupted; %d of %d images were begun, and have been finished", done.end.Accepted, done.images), err))
 	case err != nil:
 		return complain(r.stderr, statusFailed, err)
+	case !done.end.Balanced():
+		return complain(r.stderr, statusFailed, errors.New("the accounts do not balance"))
 	case failed > 0:
 		return complain(r.stderr, statusFailed, fmt.Errorf("%d of %d images failed", failed, done.images))
 	default:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"image"
 	"image/color"
 	"image/gif"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -35,8 +37,16 @@ func TestARunWritesEveryCaptchaAndBalances(t *testing.T) {
 	assert.Equal(t, "erlda", got.Policy)
 	assert.Positive(t, got.PeakRSSBytes)
 	assert.Positive(t, got.ImagesPerS)
+	require.NotNil(t, got.CPUMS)
+	assert.Positive(t, *got.CPUMS)
+	assert.Positive(t, got.PeakLive)
+	assert.Zero(t, got.Rounds+got.EmptyVisits, "no pool is shared")
+	assert.Empty(t, got.Digest, "there is nothing to compare it with")
 	requireWhole(t, p.out, 40)
 	requireSevenStages(t, got.Stages, 40)
+	for _, s := range got.Stages {
+		assert.GreaterOrEqual(t, s.WorkersMax, 1, s.Name)
+	}
 }
 
 func requireSevenStages(t *testing.T, stages []stageReport, n uint64) {
@@ -46,7 +56,6 @@ func requireSevenStages(t *testing.T, stages []stageReport, n uint64) {
 		assert.Equal(t, stageNames()[i], s.Name)
 		assert.Equal(t, n, s.Accepted, s.Name)
 		assert.Equal(t, n, s.OK+s.Forwarded, s.Name)
-		assert.GreaterOrEqual(t, s.WorkersMax, 1, s.Name)
 	}
 	assert.Equal(t, n, stages[6].OK)
 }
@@ -220,6 +229,7 @@ func TestInterruptedARunFinishesWhatWasBegun(t *testing.T) {
 	assert.Less(t, got.OK, uint64(400))
 	assert.True(t, got.Balanced)
 	assert.Contains(t, done.stderr, "interrupted")
+	assert.NotContains(t, done.stderr, "context canceled", "that is what it was told to do")
 	requireWhole(t, p.out, int(got.OK))
 }
 
@@ -264,4 +274,50 @@ func TestAPipelineThatGivesUpIsReportedWithItsReason(t *testing.T) {
 	assert.Positive(t, done.end.DeadLettered)
 	assert.Equal(t, statusFailed, r.verdict(t.Context(), done, err))
 	assert.Contains(t, stderr.String(), `"broken"`)
+}
+
+func TestAnInterruptedRunStillTellsWhatWentWrong(t *testing.T) {
+	var stderr bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &runner{stderr: &stderr}
+	assert.Equal(t, statusInterrupted, r.verdict(ctx, result{images: 3}, errors.New("no space left")))
+	assert.Equal(t, "images: interrupted; 0 of 3 images were begun, and have been finished\nimages: no space left\n", stderr.String())
+}
+
+func TestARunThatDoesNotBalanceFails(t *testing.T) {
+	r := &runner{stderr: io.Discard}
+	done := result{end: pipeline.Snapshot{Accepted: 1}}
+	assert.Equal(t, statusFailed, r.verdict(t.Context(), done, nil))
+}
+
+func TestEveryPolicyWritesEveryImageAndAllTheSame(t *testing.T) {
+	p := newPlace(t)
+	want := p.digest(t, "-policy", "erlda", "-workers", "1")
+	for _, name := range policy.Names() {
+		for _, crash := range []string{"0", "0.3"} {
+			t.Run(name+" with crashes "+crash, func(t *testing.T) {
+				assert.Equal(t, want, p.digest(t, "-policy", name, "-crash", crash))
+			})
+		}
+	}
+}
+
+// digest runs the program with twelve captchas, all of which are to be written.
+func (p place) digest(t *testing.T, args ...string) string {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(p.out))
+	done := p.run(t.Context(), append(args, "-n", "12", "-json")...)
+	require.Equal(t, statusOK, done.status, done.stderr)
+	got := done.report(t)
+	assert.EqualValues(t, 12, got.OK)
+	assert.True(t, got.Balanced)
+	assert.Positive(t, got.PeakLive)
+	assert.LessOrEqual(t, got.PeakLive, 12)
+	files, err := filepath.Glob(filepath.Join(p.out, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 12)
+	sum, err := digest(files)
+	require.NoError(t, err)
+	return sum
 }

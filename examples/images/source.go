@@ -2,60 +2,82 @@ package main
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/golda-dev/golda/stage"
 )
 
 // source hands jobs to the first stage, and holds no more than window of them
-// open: to hand in another it waits for the oldest. With the small rooms of the
-// stages this keeps the memory of a run the same for 500 images and for
-// 5,000.
+// open, with no more than budget pixels together: to hand in another it waits for the
+// oldest. This keeps the memory of a run about the same for 500 images and for
+// 5,000, and for small ones and large ones.
+//
+// It is the source that waits and not a handler: a worker that several stages share
+// might be the only one who could end the image that it waits for.
 type source struct {
 	entry    *stage.Stage[*job]
 	window   int
+	budget   int
 	progress progress
 
 	open     []pending
+	pixels   int // of those that are open
+	begun    int // how many were handed in
 	failures failures
 }
 
 // pending is a job that was accepted and has not ended.
 type pending struct {
 	path   string
+	pixels int
 	ticket *stage.Ticket
 }
 
-// window is how many images may be under way: enough to keep every worker of a
-// stage busy and its room full.
-func window(c config) int { return capacity + 4*c.workers }
+// window is how many images may be under way: a roomful, and one for each worker that a
+// stage may have.
+func window(c config) int { return capacity + c.workers }
+
+// pixelBudget is how many pixels may be under way, 128 MiB for each of an image's two
+// canvases: the largest image that is taken alone, or a window of smaller ones.
+const pixelBudget = maxPixels
 
 // run hands in all jobs, or as many as it can before ctx ends, and waits for the end
-// of each that was accepted. The error says why the pipeline took no more.
-func (s *source) run(ctx context.Context, jobs iter.Seq[*job]) error {
-	var refused error
+// of each that was accepted. The error says why the pipeline took no more; that ctx
+// ended is none.
+func (s *source) run(ctx context.Context, jobs iter.Seq[*job]) (refused error) {
 	for j := range jobs {
-		if len(s.open) == s.window {
-			s.collect()
-		}
-		ticket, err := s.submit(ctx, j)
-		if err != nil {
-			refused = err
+		if refused = s.hand(ctx, j); refused != nil {
 			break
 		}
-		s.open = append(s.open, pending{j.path, ticket})
 	}
 	for len(s.open) > 0 {
 		s.collect()
 	}
+	if ctx.Err() != nil && errors.Is(refused, ctx.Err()) {
+		return nil
+	}
 	return refused
 }
 
-func (s *source) submit(ctx context.Context, j *job) (*stage.Ticket, error) {
-	if err := ctx.Err(); err != nil { // a stage with room takes a command of a context that has ended
-		return nil, err
+// hand hands in a job when there is room for it. What is larger than the budget is
+// under way alone.
+func (s *source) hand(ctx context.Context, j *job) error {
+	size := weigh(j.path)
+	for len(s.open) > 0 && (len(s.open) == s.window || s.pixels+size > s.budget) {
+		s.collect()
 	}
-	return s.entry.Ask(ctx, j)
+	if err := ctx.Err(); err != nil { // a stage with room takes a command of a context that has ended
+		return err
+	}
+	ticket, err := s.entry.Ask(ctx, j)
+	if err != nil {
+		return err
+	}
+	s.begun++
+	s.pixels += size
+	s.open = append(s.open, pending{j.path, size, ticket})
+	return nil
 }
 
 // collect waits for the oldest job. It has no other way out: every accepted command
@@ -67,5 +89,6 @@ func (s *source) collect() {
 	if err := first.ticket.Err(); err != nil {
 		s.failures.add(first.path, err)
 	}
+	s.pixels -= first.pixels
 	s.progress.step()
 }

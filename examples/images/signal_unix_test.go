@@ -1,0 +1,20 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestASignalThatComesAtOnceIsHeard(t *testing.T) {
+	signals := caught()
+	defer signal.Stop(signals)
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM)) // with nobody to catch it, this is the end
+	assert.Equal(t, syscall.SIGTERM, <-signals)
+}

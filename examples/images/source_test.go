@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// scale weighs what is under way in a stage.
+type scale struct {
+	mu          sync.Mutex // guards what follows
+	now, images int
+	heaviest    int // of several images at once
+}
+
+func (s *scale) add(pixels, images int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now += pixels
+	s.images += images
+	if s.images > 1 {
+		s.heaviest = max(s.heaviest, s.now)
+	}
+}
+
+// HandleCommand takes its time, so that all that may be under way is.
+func (s *scale) HandleCommand(_ context.Context, j *job) behaviour.Outcome {
+	size := weigh(j.path)
+	s.add(size, 1)
+	time.Sleep(time.Millisecond)
+	s.add(-size, -1)
+	return behaviour.OK(nil)
+}
+
+func TestNoMorePixelsThanTheBudgetAreUnderWay(t *testing.T) {
+	p := newPlace(t)
+	files := map[string][]byte{"0.png": nil, "1.png": []byte("no image"), "2.png": bomb(t)}
+	for i := range 40 {
+		files[fmt.Sprintf("%d.png", i+10)] = blank(t, 10) // 100 pixels
+	}
+	files["20.png"] = blank(t, 30) // more than the budget
+	p.fill(t, files)
+
+	var seen scale
+	entry := stage.New[*job]("weigh", &seen, stage.Workers(8, 8), stage.Batch(1))
+	line, err := pipeline.New("images", entry)
+	require.NoError(t, err)
+	require.NoError(t, line.Start(t.Context()))
+	src := &source{entry: entry, window: 8, budget: 350, progress: silence{}}
+	var jobs []*job
+	for _, name := range names(t, p.in) {
+		jobs = append(jobs, &job{path: filepath.Join(p.in, name)})
+	}
+	require.NoError(t, src.run(t.Context(), slices.Values(jobs)))
+	require.NoError(t, line.Stop(t.Context()))
+
+	assert.Equal(t, 43, src.begun, "the one that is larger than the budget passes alone, and what is no image weighs nothing")
+	assert.Zero(t, src.pixels)
+	assert.Equal(t, 300, seen.heaviest)
+}
+
+// blank is a PNG file of an image with sides of that length.
+func blank(t *testing.T, side int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, side, side))))
+	return b.Bytes()
+}
+
+func TestNoPolicyWaitsForPixelsThatItHoldsItself(t *testing.T) {
+	p := newPlace(t)
+	p.fill(t, map[string][]byte{"a.png": blank(t, 4), "b.png": blank(t, 5), "c.png": blank(t, 6)})
+	for _, name := range policy.Names() {
+		t.Run(name, func(t *testing.T) {
+			law, err := policy.ByName(name)
+			require.NoError(t, err)
+			r := &runner{config: config{in: p.in, out: t.TempDir(), workers: 1, policy: law}, files: names(t, p.in)}
+			line, entry, err := plan(r.config, &outbox{}, &r.alive, io.Discard)
+			require.NoError(t, err)
+			require.NoError(t, line.Start(t.Context()))
+			src := &source{entry: entry, window: 8, budget: 1, progress: silence{}}
+			require.NoError(t, src.run(t.Context(), r.jobs()))
+			require.NoError(t, line.Stop(t.Context()))
+			assert.Equal(t, 1, r.alive.most(), "one at a time")
+			assert.Empty(t, src.failures.lines)
+		})
+	}
+}
+
+func TestImagesThatNeverComeToSaveAreNotAlive(t *testing.T) {
+	p := newPlace(t)
+	p.fill(t, map[string][]byte{"a.png": blank(t, 4), "b.png": blank(t, 5), "c.txt": []byte("no image")})
+	r := &runner{config: config{in: p.in, out: p.out, workers: 1, policy: policy.Fixed{}}, files: names(t, p.in)}
+	row := newLine(r.config)
+	entry := row.add("load", func(next *port) behaviour.Behaviour[*job] { return load{alive: &r.alive, next: next} })
+	row.end("broken", behaviour.Func[*job](func(context.Context, *job) behaviour.Outcome { panic("always") }))
+	line, err := pipeline.New("images", append(row.parts,
+		pipeline.DeadLetters(r.alive.bury), pipeline.Logger(disasters(io.Discard)))...)
+	require.NoError(t, err)
+	require.NoError(t, line.Start(t.Context()))
+	src := &source{entry: entry, window: 8, budget: pixelBudget, progress: silence{}}
+	require.NoError(t, src.run(t.Context(), r.jobs()))
+	require.NoError(t, line.Stop(t.Context()))
+	assert.Len(t, src.failures.lines, 3)
+	assert.Equal(t, 2, r.alive.most())
+	assert.Zero(t, r.alive.now)
+}

@@ -1,0 +1,28 @@
+//go:build unix
+
+package main
+
+import (
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// maxRSS is the most memory that the process had at any time, in bytes.
+func maxRSS() uint64 {
+	var usage syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
+		return heldMemory()
+	}
+	if runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
+		return uint64(usage.Maxrss) // in bytes there, in kilobytes elsewhere
+	}
+	return uint64(usage.Maxrss) * 1024
+}
+
+// cpuTime is what the process has computed so far, for itself and in the system.
+func cpuTime() (used time.Duration, ok bool) {
+	var usage syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err == nil
+}
