@@ -158,6 +158,9 @@ func (p *plan) checkStages() {
 		if names[c.Name()] && c.Name() != "" {
 			p.faultf(stageName(c), "there is another stage of that name")
 		}
+		if c.Name() == poolsChild || c.Name() == controllersChild {
+			p.faultf(stageName(c), "the name is taken by the pipeline itself")
+		}
 		names[c.Name()] = true
 		p.faults = append(p.faults, c.Faults()...)
 	}

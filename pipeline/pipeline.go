@@ -212,6 +212,12 @@ func (v valued) Value(key any) any {
 	return v.values.Value(key)
 }
 
+// The children of the tree that are no stages. No stage may have their names.
+const (
+	poolsChild       = "(pools)"
+	controllersChild = "(controllers)"
+)
+
 // spec is the supervision tree: the last room first, then the pools that rooms share, the
 // controllers after all.
 func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
@@ -227,8 +233,8 @@ func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: grace})
 	}
 	spec.Children = append(spec.Children,
-		supervisor.Child{Name: "pools", Spawn: p.pools.Spawn, Patience: grace},
-		supervisor.Child{Name: "controller", Spawn: p.desk.spawn, Patience: grace})
+		supervisor.Child{Name: poolsChild, Spawn: p.pools.Spawn, Patience: grace},
+		supervisor.Child{Name: controllersChild, Spawn: p.desk.spawn, Patience: grace})
 	return spec
 }
 
@@ -368,7 +374,7 @@ func (p *Pipeline) end() {
 		defer p.halt()()
 	}
 	left := p.tree.StopWithin(p.grace())
-	if slices.Contains(left, "pools") {
+	if slices.Contains(left, poolsChild) {
 		stuck = p.pools.AtWork()
 	}
 	for _, c := range p.roster().stages {

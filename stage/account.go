@@ -86,7 +86,7 @@ type Snapshot struct {
 	Busy        int // handling a batch now
 	WorkersMin  int // the fewest there may be
 	WorkersMax  int // the most there may be
-	WorkersMost int // the most there ever were
+	WorkersMost int // the most there ever were, of its own or of a shared pool
 
 	Pool        string // whose workers visit it: its own, which has its name, or a shared one
 	Instances   int    // the most workers that may be here at once
@@ -117,7 +117,7 @@ func (c *Core) Snapshot(s room.Sheet) Snapshot {
 		RejectedBy: byReason(s.Rejected), ShedBy: byReason(s.Shed), DeadLetteredBy: byReason(s.Dead),
 		Queued: s.Queued, InHand: s.InHand, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
-		Workers: s.Live, Busy: s.Busy, WorkersMost: max(s.Most, s.Out),
+		Workers: s.Live, Busy: s.Busy, WorkersMost: s.Most,
 		WorkersMin: c.set.min, WorkersMax: c.set.max,
 		Pool: c.poolName(s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
 		Visits: s.Visits, EmptyVisits: s.Empties,

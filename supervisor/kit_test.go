@@ -6,10 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/supervisor"
@@ -17,8 +14,6 @@ import (
 
 // system is made once: it is dear.
 var system = act.NewSystem(slog.New(slog.DiscardHandler))
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errBoom = errors.New("boom")
 

@@ -11,12 +11,17 @@ type Strategy uint8
 // The strategies, under their OTP names.
 const (
 	// RestForOne restarts the child that failed and those started after it.
-	// It is the default of a pipeline.
+	// It is the default.
 	RestForOne Strategy = iota
 	// OneForOne restarts only the child that failed.
 	OneForOne
 	// OneForAll restarts all children.
 	OneForAll
+	// SimpleOneForOne is for a changing crowd of children that have nothing to do
+	// with one another: it begins with none, [Tree.Add] numbers their names, one
+	// that ends is forgotten unless it is restarted, and all are stopped at once.
+	// It is what Elixir calls a DynamicSupervisor.
+	SimpleOneForOne
 )
 
 // String returns the OTP name.
@@ -28,6 +33,8 @@ func (s Strategy) String() string {
 		return "one_for_one"
 	case OneForAll:
 		return "one_for_all"
+	case SimpleOneForOne:
+		return "simple_one_for_one"
 	default:
 		return fmt.Sprintf("Strategy(%d)", uint8(s))
 	}
@@ -46,12 +53,19 @@ func (s Strategy) affected(i, n int) (from, to int) {
 	}
 }
 
+// independent reports whether a child may be started while one before it waits.
+func (s Strategy) independent() bool { return s == OneForOne || s == SimpleOneForOne }
+
 // Intensity is how many restarts a supervisor makes within a period before it
 // gives up. The zero Intensity makes none: the first failure is the last.
 type Intensity struct {
 	Restarts int
 	Within   time.Duration
 }
+
+// DefaultIntensity is what OTP takes if it is given none: one restart in five
+// seconds. Here none is none, so it has to be asked for.
+var DefaultIntensity = Intensity{Restarts: 1, Within: 5 * time.Second}
 
 // add is supervisor.erl's add_restart: it notes a restart, forgets those that
 // are older than the period, and reports whether there are too many now.
@@ -66,23 +80,60 @@ func (in Intensity) add(restarts []time.Time, now time.Time) ([]time.Time, bool)
 	return kept, len(kept) > in.Restarts
 }
 
-// EscalationError tells that a supervisor gave up.
-type EscalationError struct {
-	Supervisor string
-	Child      string // whose failure was one too many
-	Restarts   int    // made within the period before that
-	Within     time.Duration
-	Reason     error // why the child failed
+// Backoff is how long a child waits before it is started afresh. The first
+// failure costs it First, each that follows twice as much, up to Max. The zero
+// Backoff waits not at all, as OTP.
+type Backoff struct {
+	First time.Duration
+	// Max is the longest pause; zero is a minute.
+	Max time.Duration
+	// Jitter is the share of each pause that is left to chance, so that children
+	// who failed together do not come back together: with 0.5 a pause is between
+	// half of its length and all of it. Zero is 0.5; [NoJitter] is none.
+	Jitter float64
+	// Calm is how long a child must have been up for its failures to be forgotten;
+	// zero is Max.
+	Calm time.Duration
 }
 
-// Error tells the whole story in a line.
-func (e *EscalationError) Error() string {
-	if e.Restarts == 0 {
-		return fmt.Sprintf("%s: %q failed: %v", e.Supervisor, e.Child, e.Reason)
+// NoJitter leaves nothing to chance.
+const NoJitter = -1
+
+const (
+	defaultJitter = 0.5
+	defaultMax    = time.Minute
+)
+
+func (b Backoff) longest() time.Duration {
+	if b.Max > 0 {
+		return b.Max
 	}
-	return fmt.Sprintf("%s: %q failed after %d restarts within %v: %v",
-		e.Supervisor, e.Child, e.Restarts, e.Within, e.Reason)
+	return max(b.First, defaultMax)
 }
 
-// Unwrap returns why the child failed.
-func (e *EscalationError) Unwrap() error { return e.Reason }
+func (b Backoff) calm() time.Duration {
+	if b.Calm > 0 {
+		return b.Calm
+	}
+	return b.longest()
+}
+
+// pause is how long a child waits after so many failures in a row; chance is
+// in [0, 1).
+func (b Backoff) pause(streak int, chance float64) time.Duration {
+	if b.First <= 0 || streak < 1 {
+		return 0
+	}
+	d, longest := b.First, b.longest()
+	for i := 1; i < streak && d < longest; i++ {
+		if d *= 2; d <= 0 { // so long that it cannot be said
+			d = longest
+		}
+	}
+	d = min(d, longest)
+	jitter := b.Jitter
+	if jitter == 0 {
+		jitter = defaultJitter
+	}
+	return d - time.Duration(min(max(jitter, 0), 1)*chance*float64(d))
+}

@@ -31,6 +31,7 @@ func TestAStrategyIsARangeOfChildren(t *testing.T) {
 }
 
 func TestStrategiesHaveTheirOTPNames(t *testing.T) {
+	held(t)
 	assert.Equal(t, "one_for_one", OneForOne.String())
 	assert.Equal(t, "rest_for_one", RestForOne.String())
 	assert.Equal(t, "one_for_all", OneForAll.String())
@@ -38,6 +39,7 @@ func TestStrategiesHaveTheirOTPNames(t *testing.T) {
 }
 
 func TestIntensityCountsRestartsWithinItsPeriod(t *testing.T) {
+	held(t)
 	for name, row := range map[string]struct {
 		in   Intensity
 		at   []time.Duration // of the failures
@@ -67,6 +69,7 @@ func TestIntensityCountsRestartsWithinItsPeriod(t *testing.T) {
 }
 
 func TestIntensityIsTheArithmeticOfAddRestartAndKeepsNoMoreThanAPeriod(t *testing.T) {
+	held(t)
 	rapid.Check(t, func(t *rapid.T) {
 		in := Intensity{rapid.IntRange(0, 5).Draw(t, "restarts"), time.Duration(rapid.IntRange(0, 10).Draw(t, "within"))}
 		var all, kept []time.Time
@@ -102,4 +105,34 @@ func TestAnEscalationTellsItsStory(t *testing.T) {
 	later := &EscalationError{Supervisor: "house", Child: "b", Restarts: 3, Within: time.Minute, Reason: cause}
 	require.EqualError(t, later, `house: "b" failed after 3 restarts within 1m0s: boom`)
 	require.ErrorIs(t, later, cause)
+}
+
+func TestAPauseDoublesUpToItsLimitAndOnlyItsShareIsLeftToChance(t *testing.T) {
+	held(t)
+	rapid.Check(t, func(t *rapid.T) {
+		b := Backoff{
+			First:  time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "first")),
+			Jitter: rapid.Float64Range(0, 1).Draw(t, "jitter"),
+			Max:    time.Duration(rapid.Int64Range(0, int64(2*time.Hour)).Draw(t, "max")),
+		}
+		streak := rapid.IntRange(1, 100).Draw(t, "streak")
+		full := Backoff{First: b.First, Max: b.Max, Jitter: NoJitter}.pause(streak, 0.9)
+		want := float64(b.First)
+		for range streak - 1 {
+			want *= 2
+		}
+		if full != min(time.Duration(min(want, 1<<62)), b.longest()) {
+			t.Fatalf("%v", full)
+		}
+		share := b.Jitter
+		if share == 0 {
+			share = 0.5
+		}
+		got := b.pause(streak, rapid.Float64Range(0, 0.999).Draw(t, "chance"))
+		if got > full || float64(got) < float64(full)*(1-share)-1 {
+			t.Fatalf("%v of %v", got, full)
+		}
+	})
+	require.Zero(t, Backoff{}.pause(9, 0.5), "the zero Backoff never waits")
+	require.Zero(t, Backoff{First: time.Second}.pause(0, 0.5))
 }

@@ -5,61 +5,56 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 	"time"
 
 	"github.com/golda-dev/golda/internal/act"
 )
 
-// ErrKilled is the reason of a child that ended without a word: somebody
-// stopped it who should not have.
-var ErrKilled = errors.New("supervisor: child ended without being told to")
-
-// Child describes one child of a [Tree].
-type Child struct {
-	Name string
-	// Spawn starts an incarnation under a name of its own. Ready is called
-	// once, by anybody, when it is ready or cannot be.
-	Spawn func(by act.Spawner, name string, ready func(error)) (*act.PID, error)
-	// Patience is how long the child may take to stop.
-	Patience time.Duration
-}
-
-// Spec describes a supervisor.
-type Spec struct {
-	Name      string
-	Strategy  Strategy
-	Intensity Intensity
-	Children  []Child // in the order of their start
-	// Restarted is told of each restart of a child, before it happens.
-	Restarted func(child string, reason error)
-	// GaveUp is told once that the supervisor will restart nobody any more.
-	// The children still live; Stop ends them.
-	GaveUp func(*EscalationError)
-}
-
 // Tree is a running supervisor.
 type Tree struct {
+	name    string
 	system  *act.System
 	pid     *act.PID
-	started chan error
 	stopped chan struct{}
-	left    []string // children that did not stop; written before stopped is closed
+
+	// Written before stopped is closed.
+	left   []string // children that did not stop
+	result error
+	last   Info
 }
 
 // Start starts the children in order and returns when the last is ready. If one
 // cannot start, or ctx ends first, those that were begun are stopped in reverse
-// order and the error is returned.
-func Start(ctx context.Context, system *act.System, spec Spec) (*Tree, error) {
-	t := &Tree{system: system, started: make(chan error, 1), stopped: make(chan struct{})}
-	k := &keeper{tree: t, spec: spec, kids: make([]kid, len(spec.Children))}
+// order and the error is returned. Once the supervisor has started ctx no longer
+// matters, but for its values, which services' contexts carry.
+//
+// The system is where the actors live that the supervisor and its children are; if it
+// is nil the supervisor has one of its own.
+func Start(ctx context.Context, system *System, spec Spec) (*Tree, error) {
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
+	if system == nil {
+		if spec.Log == nil {
+			spec.Log = slog.Default()
+		}
+		system = act.NewSystem(spec.Log)
+	}
+	if spec.Name == "" {
+		spec.Name = act.Unique(system, "supervisor")
+	}
+	started := make(chan error, 1)
+	k := newKeeper(system, spec, context.WithoutCancel(ctx))
+	k.started = func(err error) { started <- err }
 	pid, err := act.Spawn(system.Root, spec.Name, act.NewMailbox(nil), func() act.Actor { return k })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Name, err)
 	}
+	t := k.tree
 	t.pid = pid
 	select {
-	case err = <-t.started:
+	case err = <-started:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -72,8 +67,42 @@ func Start(ctx context.Context, system *act.System, spec Spec) (*Tree, error) {
 	return t, nil
 }
 
+// Run starts a supervisor, lets it run until ctx ends or it ends by itself, and
+// stops it. It returns nil if all ended well, even if that was before all had started,
+// and otherwise what Start or [Tree.Wait] say.
+func Run(ctx context.Context, spec Spec) error {
+	t, err := Start(ctx, nil, spec)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && err == context.Cause(ctx): //nolint:errorlint // if there were more to tell it would be wrapped
+		return nil
+	default:
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		t.Stop()
+	case <-t.stopped:
+	}
+	return t.Wait()
+}
+
+// Name is the supervisor's name, behind those of the supervisors above.
+func (t *Tree) Name() string { return t.name }
+
 // PID is the supervisor's address.
-func (t *Tree) PID() *act.PID { return t.pid }
+func (t *Tree) PID() *PID { return t.pid }
+
+// Done is closed when the supervisor and its children have ended.
+func (t *Tree) Done() <-chan struct{} { return t.stopped }
+
+// Wait waits until the supervisor and its children have ended. It returns nil if that
+// was asked for, by Stop or by an [AutoShutdown] after children that ended well;
+// an [*EscalationError]; a [*ShutdownError]; a [*LeftError]; or [ErrKilled].
+func (t *Tree) Wait() error {
+	<-t.stopped
+	return t.result
+}
 
 // Stop stops the children in reverse order, awaits each, and returns the names
 // of those that did not stop in time. It may be called more than once.
@@ -81,7 +110,9 @@ func (t *Tree) Stop() (left []string) { return t.stop(stop{}) }
 
 // StopWithin is Stop with a limit for all children together, beside their own: a
 // child whose turn comes later has what is left, and a moment at least.
-func (t *Tree) StopWithin(d time.Duration) (left []string) { return t.stop(stop{time.Now().Add(d)}) }
+func (t *Tree) StopWithin(d time.Duration) (left []string) {
+	return t.stop(stop{by: time.Now().Add(d)})
+}
 
 func (t *Tree) stop(m stop) []string {
 	t.system.Root.Send(t.pid, m)
@@ -89,270 +120,89 @@ func (t *Tree) stop(m stop) []string {
 	return t.left
 }
 
-// moment is how long a child has to stop when the time for all is used up.
-const moment = 100 * time.Millisecond
-
-// stop asks the supervisor to end, by then if that is set.
-type stop struct{ by time.Time }
-
-// IgnoreDeadLetterLogging marks a message that may come too late.
-func (stop) IgnoreDeadLetterLogging() {}
-
-// ready tells that a child is ready, or why not. Turn tells late answers of an
-// earlier incarnation from those awaited.
-type ready struct {
-	turn int
-	err  error
+// Add is OTP's start_child: it starts a further child, after all others, and
+// returns when it is ready. The child's id is its name, with a number if the strategy
+// is [SimpleOneForOne]. If it cannot start, with a [*StartError], or ctx ends first, it
+// is as if it had never been. A child of that name makes it [ErrAlreadyStarted] if it
+// runs, and [ErrAlreadyPresent] if not.
+func (t *Tree) Add(ctx context.Context, child Child) (id string, err error) {
+	return t.ask(ctx, &request{do: add, child: child})
 }
 
-// late tells that the time limit of a step has passed.
-type late struct{ turn int }
-
-// IgnoreDeadLetterLogging marks a message that may come too late.
-func (late) IgnoreDeadLetterLogging() {}
-
-// IgnoreDeadLetterLogging marks a message that may come too late.
-func (ready) IgnoreDeadLetterLogging() {}
-
-// kid is a child as the supervisor sees it.
-type kid struct {
-	pid   *act.PID // nil if there is no incarnation
-	due   bool     // is to be started
-	going bool     // is to be stopped
+// Terminate is OTP's terminate_child: it stops a child and awaits its end, or its
+// patience's. The child is kept, and may be started again by [Tree.Restart] or on
+// behalf of another, unless it is temporary or the strategy is [SimpleOneForOne]. To
+// terminate a child that does not run is no error; one that did not stop in time is down,
+// and the error a [*LeftError].
+func (t *Tree) Terminate(id string) error {
+	_, err := t.ask(context.Background(), &request{do: terminate, id: id})
+	return err
 }
 
-// keeper is the supervisor's actor. It takes one step at a time, starting or
-// stopping one child, and goes on when the child has answered.
-type keeper struct {
-	tree     *Tree
-	spec     Spec
-	kids     []kid
-	restarts []time.Time
-	up       bool  // all children were ready once
-	broken   error // why the children could not all start at first
-	ending   bool
-	gaveUp   bool
-
-	turn  int // counts steps
-	at    int // the child of the present step, if busy
-	busy  bool
-	limit *time.Timer // of the present step, if it has one
-	by    time.Time   // when all children are to have stopped, if that is set
+// Restart is OTP's restart_child: it starts a child that was terminated, or has
+// ended well. If that fails the child stays down.
+func (t *Tree) Restart(ctx context.Context, id string) error {
+	_, err := t.ask(ctx, &request{do: restart, id: id})
+	return err
 }
 
-// Receive handles a message to the supervisor.
-func (k *keeper) Receive(ctx act.Context) {
-	switch m := ctx.Message().(type) {
-	case *act.Started:
-		for i := range k.kids {
-			k.kids[i].due = true
-		}
-		k.step(ctx)
-	case ready:
-		k.ready(ctx, m)
-	case late:
-		k.late(ctx, m)
-	case stop:
-		if k.by.IsZero() {
-			k.by = m.by
-		}
-		k.end(ctx)
-	case *act.Terminated:
-		k.gone(ctx, m.Who)
-	case *act.Stopping:
-		k.ending = true // told by us, or killed from outside: nobody is started any more
-	case *act.Stopped:
-		if !k.up {
-			k.tree.started <- cmp.Or(k.broken, ErrKilled)
-		}
-		close(k.tree.stopped)
-	}
+// Delete is OTP's delete_child: it forgets a child that does not run.
+func (t *Tree) Delete(id string) error {
+	_, err := t.ask(context.Background(), &request{do: remove, id: id})
+	return err
 }
 
-// HandleFailure hears that a child has failed; it is suspended now.
-func (k *keeper) HandleFailure(system *act.System, sv act.Supervisor, child *act.PID, _ *act.RestartStatistics, reason, _ any) {
-	i := k.find(child)
-	if i < 0 {
-		act.Stop(system, child)
-		return
+// Remove terminates a child and forgets it.
+func (t *Tree) Remove(id string) error {
+	err := t.Terminate(id)
+	if _, left := errors.AsType[*LeftError](err); err != nil && !left {
+		return err
 	}
-	err, ok := reason.(error)
-	if !ok {
-		err = fmt.Errorf("panic: %v", reason)
+	gone := t.Delete(id)
+	if errors.Is(gone, ErrNotFound) || errors.Is(gone, ErrSimple) {
+		gone = nil // forgotten already
 	}
-	k.failed(sv.(act.Context), i, err)
+	return cmp.Or(err, gone)
 }
 
-func (k *keeper) find(pid *act.PID) int {
-	return slices.IndexFunc(k.kids, func(c kid) bool { return c.pid != nil && c.pid.Id == pid.Id })
-}
-
-// failed decides who is restarted because child i failed.
-func (k *keeper) failed(ctx act.Context, i int, reason error) {
-	if k.ending || k.gaveUp || k.kids[i].going {
-		return // it will be stopped anyway
-	}
-	if !k.up {
-		k.broken = fmt.Errorf("%s: %w", k.spec.Children[i].Name, reason)
-		k.end(ctx)
-		return
-	}
-	var many bool
-	k.restarts, many = k.spec.Intensity.add(k.restarts, time.Now())
-	if many {
-		k.gaveUp = true
-		k.spec.GaveUp(&EscalationError{
-			Supervisor: k.spec.Name, Child: k.spec.Children[i].Name,
-			Restarts: len(k.restarts) - 1, Within: k.spec.Intensity.Within, Reason: reason,
-		})
-		return
-	}
-	k.spec.Restarted(k.spec.Children[i].Name, reason)
-	from, to := k.spec.Strategy.affected(i, len(k.kids))
-	for j := from; j < to; j++ {
-		k.kids[j].going = k.kids[j].pid != nil
-		k.kids[j].due = true
-	}
-	k.step(ctx)
-}
-
-// step begins the next step, if none is under way: it stops the last child that
-// is to be stopped, or else starts the first that is to be started.
-func (k *keeper) step(ctx act.Context) {
-	for !k.busy {
-		if i := k.last(func(c kid) bool { return c.going }); i >= 0 {
-			k.begin(i)
-			k.stopChild(ctx, i)
-			return
-		}
-		i := slices.IndexFunc(k.kids, func(c kid) bool { return c.due })
-		switch {
-		case k.ending:
-			k.busy = true
-			ctx.Stop(ctx.Self())
-		case i >= 0 && !k.gaveUp:
-			k.begin(i)
-			k.startChild(ctx, i)
-		default:
-			if !k.up {
-				k.up = true
-				k.tree.started <- nil
-			}
-			return
+// Sub returns the supervisor that is the child of that name at present. After a
+// restart it is another one.
+func (t *Tree) Sub(id string) (*Tree, bool) {
+	for _, c := range t.look().Children {
+		if c.Name == id && c.tree != nil {
+			return c.tree, true
 		}
 	}
+	return nil, false
 }
 
-func (k *keeper) last(is func(kid) bool) int {
-	for i, c := range slices.Backward(k.kids) {
-		if is(c) {
-			return i
-		}
+// ask has the supervisor do something, and waits for its answer. What ctx ends
+// is not done.
+func (t *Tree) ask(ctx context.Context, r *request) (string, error) {
+	r.answer = make(chan answer, 1)
+	t.system.Root.Send(t.pid, r)
+	select {
+	case a := <-r.answer:
+		return a.id, a.err
+	case <-t.stopped:
+		return t.answered(r)
+	case <-ctx.Done():
 	}
-	return -1
+	t.system.Root.Send(t.pid, cancel{r, context.Cause(ctx)})
+	select {
+	case a := <-r.answer:
+		return a.id, a.err
+	case <-t.stopped:
+		return t.answered(r)
+	}
 }
 
-func (k *keeper) begin(i int) {
-	k.turn++
-	k.at, k.busy = i, true
-}
-
-func (k *keeper) startChild(ctx act.Context, i int) {
-	k.kids[i].due = false
-	turn, self, root := k.turn, ctx.Self(), ctx.ActorSystem().Root
-	name := act.Unique(ctx.ActorSystem(), k.spec.Children[i].Name)
-	pid, err := k.spawn(ctx, i, name, func(err error) { root.Send(self, ready{turn, err}) })
-	if err != nil {
-		root.Send(self, ready{turn, err})
-		return
+// answered is the answer of a supervisor that has stopped; it may have given one before.
+func (t *Tree) answered(r *request) (string, error) {
+	select {
+	case a := <-r.answer:
+		return a.id, a.err
+	default:
+		return "", fmt.Errorf("%s: %w", t.name, cmp.Or(t.result, ErrStopped))
 	}
-	k.kids[i].pid = pid
-}
-
-// spawn calls a child's Spawn. It is foreign code in the supervisor's own
-// goroutine, so a panic in it is an error like any other.
-func (k *keeper) spawn(ctx act.Context, i int, name string, ready func(error)) (pid *act.PID, err error) {
-	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case error:
-			err = fmt.Errorf("panic in Spawn: %w", v)
-		default:
-			err = fmt.Errorf("panic in Spawn: %v", v)
-		}
-	}()
-	return k.spec.Children[i].Spawn(ctx, name, ready)
-}
-
-func (k *keeper) stopChild(ctx act.Context, i int) {
-	turn, self, root := k.turn, ctx.Self(), ctx.ActorSystem().Root
-	k.limit = time.AfterFunc(k.patience(i), func() { root.Send(self, late{turn}) })
-	act.Stop(ctx.ActorSystem(), k.kids[i].pid)
-}
-
-// patience is how long child i may take to stop.
-func (k *keeper) patience(i int) time.Duration {
-	d := k.spec.Children[i].Patience
-	if k.by.IsZero() {
-		return d
-	}
-	return min(d, max(time.Until(k.by), moment))
-}
-
-// ready hears the answer of the child that was started last.
-func (k *keeper) ready(ctx act.Context, m ready) {
-	if !k.busy || m.turn != k.turn {
-		return
-	}
-	k.busy = false
-	if m.err != nil {
-		k.failed(ctx, k.at, m.err)
-	}
-	k.step(ctx)
-}
-
-// gone hears that a child's actor has ended.
-func (k *keeper) gone(ctx act.Context, who *act.PID) {
-	i := k.find(who)
-	if i < 0 {
-		return
-	}
-	k.kids[i].pid = nil
-	expected := k.kids[i].going
-	k.kids[i].going = false
-	if k.busy && k.at == i {
-		k.busy = false
-		if k.limit != nil {
-			k.limit.Stop()
-		}
-	}
-	if !expected {
-		k.failed(ctx, i, ErrKilled)
-	}
-	k.step(ctx)
-}
-
-// late gives up waiting for the child that is being stopped.
-func (k *keeper) late(ctx act.Context, m late) {
-	if !k.busy || m.turn != k.turn || k.kids[k.at].pid == nil {
-		return
-	}
-	k.tree.left = append(k.tree.left, k.spec.Children[k.at].Name)
-	act.Abandon(ctx.ActorSystem(), ctx.Self(), k.kids[k.at].pid)
-}
-
-// end stops all children, and then the supervisor.
-func (k *keeper) end(ctx act.Context) {
-	if k.ending {
-		return
-	}
-	k.ending = true
-	for i := range k.kids {
-		k.kids[i].due = false
-		k.kids[i].going = k.kids[i].pid != nil
-	}
-	if k.busy && k.kids[k.at].going {
-		k.busy = false // a child that is starting is stopped without an answer
-	}
-	k.step(ctx)
 }

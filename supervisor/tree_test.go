@@ -17,6 +17,7 @@ import (
 // In a bubble a tree that waits for ever is found at once: all are asleep.
 
 func TestChildrenStartInOrderEachWaitingForTheOneBeforeAndStopInReverse(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
 		for _, c := range h.kids {
@@ -34,6 +35,7 @@ func TestChildrenStartInOrderEachWaitingForTheOneBeforeAndStopInReverse(t *testi
 }
 
 func TestAStrategySaysWhoIsStoppedAndStartedInWhichOrder(t *testing.T) {
+	held(t)
 	for _, row := range []struct {
 		strategy supervisor.Strategy
 		fails    int
@@ -73,6 +75,7 @@ func TestAStrategySaysWhoIsStoppedAndStartedInWhichOrder(t *testing.T) {
 }
 
 func TestAChildThatIsKilledFromOutsideIsRestarted(t *testing.T) {
+	held(t)
 	for _, row := range []struct {
 		strategy supervisor.Strategy
 		want     []string
@@ -101,6 +104,7 @@ func TestAChildThatIsKilledFromOutsideIsRestarted(t *testing.T) {
 }
 
 func TestAnIncarnationIsNeverRevivedAndItsNameIsNeverUsedAgain(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.OneForOne, long, "a")
 		tree, err := h.start(t.Context())
@@ -145,6 +149,7 @@ func TestTooManyFailuresEscalateOnceAndTheChildrenLiveUntilStop(t *testing.T) {
 }
 
 func TestFailuresOfAllChildrenCountAgainstOneIntensityAndOldOnesAreForgotten(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.OneForOne, supervisor.Intensity{Restarts: 1, Within: time.Minute}, "a", "b")
 		tree, err := h.start(t.Context())
@@ -163,6 +168,7 @@ func TestFailuresOfAllChildrenCountAgainstOneIntensityAndOldOnesAreForgotten(t *
 }
 
 func TestAChildThatCannotStartStopsThoseBeforeItAndItsReasonIsReturned(t *testing.T) {
+	held(t)
 	for name, s := range map[string]script{
 		"it says so":        {startFails: errBoom},
 		"it says so late":   {startFails: errBoom, startTakes: time.Second},
@@ -185,10 +191,10 @@ func TestAChildThatCannotStartStopsThoseBeforeItAndItsReasonIsReturned(t *testin
 }
 
 func TestAChildThatIsKilledDuringTheStartFailsTheStart(t *testing.T) {
-	for i, name := range []string{"one that is up", "the one that is starting"} {
+	for i, name := range []string{"one that is up, if it may not be restarted", "the one that is starting"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
+				h := newHouse(supervisor.RestForOne, supervisor.Intensity{}, "a", "b", "c")
 				h.kids[1].scripts = []script{{mute: true}}
 				go func() {
 					synctest.Wait()
@@ -207,6 +213,7 @@ func TestAChildThatIsKilledDuringTheStartFailsTheStart(t *testing.T) {
 func (h *house) count(line string) int { return h.book.count(line) }
 
 func TestAChildThatPanicsWhileItStartsFailsTheStart(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
 		h.kids[1].scripts = []script{{dies: true}}
@@ -219,6 +226,7 @@ func TestAChildThatPanicsWhileItStartsFailsTheStart(t *testing.T) {
 }
 
 func TestAStartEndsWithItsContext(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
 		h.kids[1].scripts = []script{{mute: true}}
@@ -294,6 +302,7 @@ func TestAStartWhoseContextEndsAsAChildIsNotSpawnedReturns(t *testing.T) {
 }
 
 func TestAStuckChildIsAbandonedAfterItsPatienceAndNamed(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
@@ -315,6 +324,7 @@ func TestAStuckChildIsAbandonedAfterItsPatienceAndNamed(t *testing.T) {
 }
 
 func TestAStuckChildIsAbandonedInARestartToo(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		h := newHouse(supervisor.OneForOne, long, "a", "b")
@@ -337,6 +347,7 @@ func TestAStuckChildIsAbandonedInARestartToo(t *testing.T) {
 }
 
 func TestAFailureDuringARestartWidensIt(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
 		for _, c := range h.kids {
@@ -379,6 +390,7 @@ func TestAChildThatFailsWhileItIsToBeStoppedAnywayCountsOnce(t *testing.T) {
 }
 
 func TestAChildThatCannotBeRestartedIsTriedAgainUntilTheIntensityIsUsedUp(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: time.Hour}, "a", "b")
 		h.kids[1].scripts = []script{{}, {startFails: errBoom}}
@@ -433,6 +445,7 @@ func TestWhoGaveUpStartsNobodyAnyMore(t *testing.T) {
 }
 
 func TestStopDuringARestartEndsIt(t *testing.T) {
+	held(t)
 	for name, wait := range map[string]time.Duration{
 		"while c stops":  time.Second / 2,
 		"while b stops":  3 * time.Second / 2,
@@ -462,6 +475,7 @@ func TestStopDuringARestartEndsIt(t *testing.T) {
 }
 
 func TestStopTwiceIsFineAndAtOnceToo(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.RestForOne, long, "a", "b")
 		h.kids[0].scripts = []script{{stopTakes: time.Second}}
@@ -479,6 +493,7 @@ func TestStopTwiceIsFineAndAtOnceToo(t *testing.T) {
 }
 
 func TestASupervisorThatIsKilledFromOutsideTakesItsChildrenWithIt(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.RestForOne, long, "a", "b")
 		tree, err := h.start(t.Context())
@@ -491,6 +506,7 @@ func TestASupervisorThatIsKilledFromOutsideTakesItsChildrenWithIt(t *testing.T) 
 }
 
 func TestAChildThatPanicsInSpawnFailsTheStart(t *testing.T) {
+	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(supervisor.RestForOne, long)
 		h.spec.Children = []supervisor.Child{{
@@ -506,6 +522,7 @@ func TestAChildThatPanicsInSpawnFailsTheStart(t *testing.T) {
 }
 
 func TestAThousandStopsThatCrossFailuresLeaveNobodyBehind(t *testing.T) {
+	held(t)
 	rounds := 1000
 	if testing.Short() {
 		rounds = 50

@@ -463,7 +463,7 @@ type counts struct {
 	visited                        int64  // when a crew's worker was last here
 	stuck                          uint64 // handlers that were given up
 	abandoned                      int    // those that still run
-	inHand, busy                   int
+	inHand, busy, mostOut          int
 	busyTime                       time.Duration
 	wait, work                     histogram.Histogram
 }

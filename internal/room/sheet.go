@@ -50,7 +50,7 @@ func (r *Room) sheet() Sheet {
 		Dead:     byReason(r.c.dead[:], deadNames[:]),
 		Crashes:  r.c.crashes, Retries: r.c.retries, Restarts: r.c.restarts,
 		Queued: r.queue.Len(), InHand: r.c.inHand, Delayed: r.delayed.Len(),
-		Live: r.live, Busy: r.c.busy, Most: r.most, Out: r.out,
+		Live: r.live, Busy: r.c.busy, Most: max(r.most, r.c.mostOut), Out: r.out,
 		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(), Visited: time.Duration(r.c.visited),
 		Stuck: r.c.stuck, Abandoned: r.c.abandoned,
 		Crew: r.crew, Knobs: r.knobs.Knobs,

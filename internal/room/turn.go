@@ -186,6 +186,7 @@ func (r *Room) hold(s *Seat) {
 	if !s.holds {
 		s.holds = true
 		r.out++
+		r.c.mostOut = max(r.c.mostOut, r.out)
 	}
 }
 

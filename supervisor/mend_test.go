@@ -1,0 +1,554 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+func TestADeciderGoesBeforeTheRestartType(t *testing.T) {
+	held(t)
+	errBad := errors.New("bad")
+	for name, row := range map[string]struct {
+		directive supervisor.Directive
+		restart   supervisor.Restart
+		want      string
+		over      bool
+	}{
+		"as declared, permanent": {supervisor.AsDeclared, supervisor.Permanent, "running", false},
+		"as declared, temporary": {supervisor.AsDeclared, supervisor.Temporary, "forgotten", false},
+		"restart, temporary":     {supervisor.DoRestart, supervisor.Temporary, "running", false},
+		"stop, permanent":        {supervisor.DoStop, supervisor.Permanent, "down", false},
+		"escalate":               {supervisor.DoEscalate, supervisor.Permanent, "down", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: row.restart})
+				c.spec.Decide = func(_ string, reason error) supervisor.Directive {
+					if errors.Is(reason, errBad) {
+						return row.directive
+					}
+					return supervisor.AsDeclared
+				}
+				tree := c.start(t)
+				c.tell("a", func() error { return errBad })
+				require.Equal(t, row.want, state(tree, "a"))
+				require.Equal(t, row.over, closed(tree.Done()))
+				tree.Stop()
+			})
+		})
+	}
+}
+
+func TestADeciderOrAHookThatCrashesEndsNothingButTheDecision(t *testing.T) {
+	held(t)
+	for name, crash := range map[string]func(){"panic": func() { panic(errBoom) }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCrew(supervisor.OneForOne, long, named("a")...)
+				c.spec.Restarted = func(string, error) { crash() }
+				tree := c.start(t)
+				c.tell("a", boomed)
+				require.Equal(t, "running", state(tree, "a"), "a hook only hears")
+				tree.Stop()
+				c.spec.Name += "'"
+				c.spec.Decide = func(string, error) supervisor.Directive { crash(); return supervisor.AsDeclared }
+				tree = c.start(t)
+				c.tell("a", boomed)
+				require.Error(t, tree.Wait(), "who cannot decide escalates")
+			})
+		})
+	}
+}
+
+func TestAChildPausesLongerAndLongerUpToALimitUntilItIsCalm(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForOne, long, named("a", "b")...)
+		c.spec.Backoff = supervisor.Backoff{First: time.Second, Max: 5 * time.Second, Jitter: supervisor.NoJitter, Calm: time.Minute}
+		tree := c.start(t)
+		for _, want := range []int{1, 2, 4, 5, 5} {
+			c.book.read()
+			c.tell("a", boomed)
+			require.Equal(t, "restarting", state(tree, "a"))
+			require.Equal(t, "running", state(tree, "b"))
+			require.Contains(t, tree.Info().String(), "a: restarting for 0s")
+			time.Sleep(time.Duration(want)*time.Second - time.Nanosecond)
+			synctest.Wait()
+			require.Empty(t, c.book.read())
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			require.Equal(t, []string{"+a"}, c.book.read())
+		}
+		time.Sleep(time.Minute)
+		c.tell("a", boomed)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, "running", state(tree, "a"), "what it did long ago is forgotten")
+		tree.Stop()
+	})
+}
+
+func TestThoseThatDependOnAPausingChildWaitForIt(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.RestForOne, long, named("a", "b", "c")...)
+		c.spec.Backoff = supervisor.Backoff{First: time.Second, Jitter: supervisor.NoJitter}
+		tree := c.start(t)
+		c.book.read()
+		c.tell("b", boomed)
+		require.Equal(t, []string{"-c"}, c.book.read())
+		_, err := tree.Add(t.Context(), c.child("d", supervisor.Permanent))
+		require.NoError(t, err, "a supervisor in a pause does what it is told")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"+d", "+b", "+c"}, c.book.read())
+		tree.Stop()
+	})
+}
+
+func TestStopEndsAPause(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForOne, long, named("a")...)
+		c.spec.Backoff = supervisor.Backoff{First: time.Hour}
+		tree := c.start(t)
+		c.tell("a", boomed)
+		begun := time.Now()
+		require.Empty(t, tree.Stop())
+		require.Zero(t, time.Since(begun))
+	})
+}
+
+func TestRunEndsWellWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForOne, long, named("a", "b")...)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, supervisor.Run(ctx, c.spec))
+		require.ElementsMatch(t, []string{"+a", "+b", "-b", "-a"}, c.book.read())
+	})
+}
+
+func TestRunReturnsWhyItGaveUpOrCouldNotStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		crash := supervisor.Service("a", func(context.Context) error { return errBoom })
+		require.ErrorIs(t, supervisor.Run(t.Context(), supervisor.Spec{Log: quiet, Children: []supervisor.Child{crash}}), errBoom)
+		bad := supervisor.ReadyService("a", func(context.Context, func()) error { return errBoom })
+		require.ErrorIs(t, supervisor.Run(t.Context(), supervisor.Spec{Log: quiet, Children: []supervisor.Child{bad}}), errBoom)
+	})
+}
+
+func TestAServicesContextHasTheValuesOfTheStartAndNotItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, 7))
+		tree, err := supervisor.Start(ctx, system, supervisor.Spec{Children: []supervisor.Child{
+			supervisor.Service("a", func(ctx context.Context) error {
+				if ctx.Value(key{}) != 7 {
+					t.Error("no value")
+				}
+				<-ctx.Done()
+				return nil
+			}),
+		}})
+		require.NoError(t, err)
+		cancel()
+		synctest.Wait()
+		require.False(t, closed(tree.Done()))
+		tree.Stop()
+	})
+}
+
+func TestAServiceThatCrashesWhenItIsToldToStopIsNotRestarted(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a", Run: func(ctx context.Context) error {
+			<-ctx.Done()
+			panic(errBoom)
+		}})
+		tree := c.start(t)
+		require.NoError(t, tree.Terminate("a"))
+		require.ErrorIs(t, tree.Children()[0].Last, errBoom)
+		require.Empty(t, tree.Stop())
+		require.NoError(t, tree.Wait())
+	})
+}
+
+// mortal is an actor that crashes when it is told of its end.
+type mortal struct {
+	stopped bool
+	crash   func()
+	book    *diary
+}
+
+func (a *mortal) Receive(ctx act.Context) {
+	switch ctx.Message().(type) {
+	case *act.Stopping:
+		a.book.write("stopping")
+		if !a.stopped {
+			a.crash()
+		}
+	case *act.Stopped:
+		a.book.write("stopped")
+		if a.stopped {
+			a.crash()
+		}
+	case boom:
+		panic(errBoom)
+	}
+}
+
+func TestAnActorThatCrashesWhileItStopsHoldsUpNobody(t *testing.T) {
+	held(t)
+	for name, crash := range map[string]func(){"panic": func() { panic(errBoom) }, "Goexit": runtime.Goexit} {
+		for at, stopped := range map[string]bool{"stopping": false, "stopped": true} {
+			t.Run(name+" when "+at, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					var pid *act.PID
+					var book diary
+					tree, err := supervisor.Start(t.Context(), system, supervisor.Spec{Intensity: long, Children: []supervisor.Child{{
+						Name: "a", Patience: supervisor.Infinity,
+						Spawn: func(by supervisor.Spawner, name string, ready func(error)) (_ *act.PID, err error) {
+							ready(nil)
+							pid, err = act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return &mortal{stopped, crash, &book} })
+							return pid, err
+						},
+					}}})
+					require.NoError(t, err)
+					first := pid
+					system.Root.Send(pid, boom{})
+					synctest.Wait()
+					require.NotEqual(t, first.Id, pid.Id, "a crash, and a crash in its end: it is replaced")
+					require.Equal(t, 1, tree.Children()[0].Restarts)
+					second := pid
+					system.Root.Stop(pid)
+					synctest.Wait()
+					require.NotEqual(t, second.Id, pid.Id, "the same if it is killed")
+					require.Empty(t, tree.Stop())
+					require.Equal(t, []string{"stopping", "stopped", "stopping", "stopped", "stopping", "stopped"}, book.read())
+				})
+			})
+		}
+	}
+}
+
+func TestASupervisorThatIsKilledWaitsNoLongerForAStuckChildThanItsPatience(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		free := make(chan struct{})
+		c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "stuck", Patience: time.Second, Run: func(context.Context) error {
+			<-free
+			return nil
+		}}, supervisor.Child{Name: "b"})
+		tree := c.start(t)
+		begun := time.Now()
+		system.Root.Stop(tree.PID())
+		err := tree.Wait()
+		require.ErrorIs(t, err, supervisor.ErrKilled)
+		var left *supervisor.LeftError
+		require.ErrorAs(t, err, &left)
+		require.Equal(t, []string{"stuck"}, left.Left)
+		require.Equal(t, time.Second, time.Since(begun))
+		close(free)
+	})
+}
+
+func TestANestedSupervisorWithAStuckChildNamesIt(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		free := make(chan struct{})
+		stuck := supervisor.Service("stuck", func(context.Context) error { <-free; return nil })
+		stuck.Patience = supervisor.Infinity
+		c := newCrew(supervisor.OneForOne, long, supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{stuck}}))
+		tree := c.start(t)
+		go func() {
+			time.Sleep(time.Second)
+			tree.StopWithin(time.Second)
+		}()
+		begun := time.Now()
+		require.Equal(t, []string{"sub/stuck"}, tree.Stop(), "a second Stop hastens the first")
+		require.Equal(t, 2*time.Second, time.Since(begun))
+		close(free)
+	})
+}
+
+func TestARequestGoesWithItsSupervisor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForOne, long)
+		tree := c.start(t)
+		var wg sync.WaitGroup
+		mute := supervisor.ReadyService("mute", func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil })
+		wg.Go(func() {
+			_, err := tree.Add(t.Context(), mute)
+			require.ErrorIs(t, err, supervisor.ErrStopped)
+		})
+		synctest.Wait()
+		wg.Go(func() { require.ErrorIs(t, tree.Terminate("mute"), supervisor.ErrStopped) })
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := tree.Add(ctx, c.child("b", supervisor.Permanent))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "starting", state(tree, "mute"))
+		tree.Stop()
+		wg.Wait()
+	})
+}
+
+func TestAnAddedChildThatIsInterruptedByASiblingsFailureComesAfterIt(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForAll, long, named("a")...)
+		tree := c.start(t)
+		born := 0
+		slow := supervisor.ReadyService("slow", func(ctx context.Context, ready func()) error {
+			if born++; born > 1 {
+				ready()
+			}
+			<-ctx.Done()
+			return nil
+		})
+		go func() {
+			synctest.Wait()
+			c.ear("a") <- boomed
+		}()
+		_, err := tree.Add(t.Context(), slow)
+		require.NoError(t, err)
+		require.Equal(t, 2, born)
+		require.Equal(t, []string{"a", "slow"}, names(tree))
+		tree.Stop()
+	})
+}
+
+func TestTwoChildrenThatFailAtOnceAreBothRestarted(t *testing.T) {
+	held(t)
+	for _, strategy := range []supervisor.Strategy{supervisor.OneForOne, supervisor.RestForOne, supervisor.OneForAll} {
+		bubble(t, func(t *testing.T) {
+			c := newCrew(strategy, long, named("a", "b", "c")...)
+			tree := c.start(t)
+			c.ear("a") <- boomed
+			c.ear("c") <- boomed
+			synctest.Wait()
+			for _, k := range tree.Children() {
+				require.Equal(t, supervisor.Running, k.State)
+			}
+			require.Empty(t, tree.Stop())
+		})
+	}
+}
+
+func TestAStormOfFailuresDoesNotKeepStopOut(t *testing.T) {
+	held(t)
+	crash := func(context.Context) error { return errBoom }
+	for _, strategy := range []supervisor.Strategy{supervisor.OneForOne, supervisor.RestForOne, supervisor.OneForAll} {
+		tree, err := supervisor.Start(t.Context(), system, supervisor.Spec{
+			Strategy: strategy, Intensity: supervisor.Intensity{Restarts: 1 << 30, Within: time.Millisecond},
+			Children: []supervisor.Child{supervisor.Service("a", crash), supervisor.Service("b", crash), supervisor.Service("c", crash)},
+		})
+		require.NoError(t, err)
+		_ = tree.Info()
+		require.Empty(t, tree.Stop())
+	}
+}
+
+// Stops, failures and changes of the children cross one another, by the thousand.
+func TestNobodyIsLeftWhenEverythingHappensAtOnce(t *testing.T) {
+	held(t)
+	rounds := 300
+	if testing.Short() {
+		rounds = 30
+	}
+	strategies := []supervisor.Strategy{supervisor.OneForOne, supervisor.RestForOne, supervisor.OneForAll, supervisor.SimpleOneForOne}
+	for i := range rounds {
+		var alive atomic.Int64
+		live := func(ctx context.Context, ready func()) error {
+			alive.Add(1)
+			defer alive.Add(-1)
+			ready()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Duration(i%5) * 20 * time.Microsecond):
+				return errBoom
+			}
+		}
+		spec := supervisor.Spec{Strategy: strategies[i%4], Intensity: supervisor.Intensity{Restarts: i % 50, Within: time.Hour}}
+		if i%3 == 0 {
+			spec.Backoff = supervisor.Backoff{First: 10 * time.Microsecond, Max: 100 * time.Microsecond}
+		}
+		child := func(name string, r supervisor.Restart) supervisor.Child {
+			return supervisor.Child{Name: name, Serve: live, Restart: r}
+		}
+		if spec.Strategy != supervisor.SimpleOneForOne {
+			spec.Children = []supervisor.Child{
+				child("a", supervisor.Permanent), child("b", supervisor.Transient), child("c", supervisor.Temporary),
+				{Name: "sub", Supervisor: &supervisor.Spec{Intensity: supervisor.Intensity{Restarts: 2, Within: time.Hour}, Children: []supervisor.Child{child("x", supervisor.Permanent)}}},
+			}
+		}
+		tree, err := supervisor.Start(t.Context(), system, spec)
+		if err != nil {
+			require.ErrorIs(t, err, errBoom) // it was over before it had begun
+			require.Zero(t, alive.Load())
+			continue
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range 5 {
+				id, _ := tree.Add(t.Context(), child("d", supervisor.Permanent))
+				_ = tree.Terminate(id)
+				_ = tree.Delete(id)
+				_ = tree.Info().String()
+			}
+		})
+		wg.Go(func() {
+			for _, name := range []string{"a", "b", "c", "sub"} {
+				_ = tree.Terminate(name)
+				_ = tree.Restart(t.Context(), name)
+			}
+		})
+		if i%2 == 0 {
+			wg.Go(func() { tree.Stop() })
+		}
+		wg.Wait()
+		require.Empty(t, tree.Stop())
+		require.Zero(t, alive.Load(), "round %d, %v", i, spec.Strategy)
+	}
+}
+
+func TestAStoryIsNoLongerThanItsLastFailures(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForOne, supervisor.Intensity{Restarts: 100, Within: time.Hour}, named("a")...)
+		tree := c.start(t)
+		for range 101 {
+			c.tell("a", boomed)
+		}
+		var story *supervisor.EscalationError
+		require.ErrorAs(t, tree.Wait(), &story)
+		require.Equal(t, 100, story.Restarts)
+		require.Len(t, story.Failures, 16)
+		require.True(t, slices.IsSortedFunc(story.Failures, func(a, b supervisor.Failure) int { return a.At.Compare(b.At) }))
+	})
+}
+
+func TestWhoSetsGaveUpHasTheLastWordButBelowItIsOnlyTold(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		var told []string
+		c := newCrew(supervisor.OneForOne, supervisor.Intensity{}, named("a")...)
+		c.spec.GaveUp = func(e *supervisor.EscalationError) { told = append(told, e.Child) }
+		c.spec.Children = append(c.spec.Children, supervisor.Nested(supervisor.Spec{
+			Name: "sub", GaveUp: c.spec.GaveUp, Children: []supervisor.Child{c.child("x", supervisor.Permanent)},
+		}))
+		tree := c.start(t)
+		c.tell("x", boomed)
+		require.Equal(t, []string{"x", "sub"}, told)
+		require.Equal(t, "running", state(tree, "a"))
+		require.Equal(t, "forgotten", state(tree, "x"))
+		_, err := tree.Add(t.Context(), c.child("late", supervisor.Permanent))
+		require.ErrorIs(t, err, supervisor.ErrStopped)
+		require.Empty(t, tree.Stop())
+		require.ErrorIs(t, tree.Wait(), errBoom)
+	})
+}
+
+func TestTerminatingAStuckChildSaysSoAndGoesOn(t *testing.T) {
+	held(t)
+	bubble(t, func(t *testing.T) {
+		free := make(chan struct{})
+		stuck := supervisor.Child{Name: "stuck", Patience: time.Second, Run: func(context.Context) error { <-free; return nil }}
+		c := newCrew(supervisor.OneForOne, long, stuck)
+		tree := c.start(t)
+		var left *supervisor.LeftError
+		require.ErrorAs(t, tree.Terminate("stuck"), &left)
+		require.NoError(t, tree.Restart(t.Context(), "stuck"), "a new one, under a new name")
+		require.ErrorAs(t, tree.Remove("stuck"), &left)
+		require.Empty(t, tree.Children())
+		require.Equal(t, []string{"stuck"}, tree.Stop(), "once")
+		close(free)
+	})
+}
+
+func TestANestedSupervisorThatWasAbandonedIsAskedNoMore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		free := make(chan struct{})
+		hangs := supervisor.Child{Name: "hangs", Spawn: func(supervisor.Spawner, string, func(error)) (*supervisor.PID, error) {
+			<-free
+			return nil, errBoom
+		}}
+		sub := supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{hangs}})
+		sub.Patience = time.Second
+		c := newCrew(supervisor.OneForOne, long)
+		tree := c.start(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := tree.Add(ctx, sub)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Empty(t, tree.Info().Children)
+		require.Equal(t, supervisor.Counts{}, tree.Count())
+		require.Equal(t, []string{"sub"}, tree.Stop())
+		close(free)
+	})
+}
+
+func TestANestedSupervisorThatSomebodyEndsIsRestartedAsItsTypeSays(t *testing.T) {
+	held(t)
+	for name, row := range map[string]struct {
+		restart supervisor.Restart
+		end     func(*supervisor.Tree)
+		want    string
+	}{
+		"permanent, killed":          {supervisor.Permanent, func(s *supervisor.Tree) { system.Root.Stop(s.PID()) }, "running"},
+		"transient, killed":          {supervisor.Transient, func(s *supervisor.Tree) { system.Root.Stop(s.PID()) }, "running"},
+		"temporary, killed":          {supervisor.Temporary, func(s *supervisor.Tree) { system.Root.Stop(s.PID()) }, "forgotten"},
+		"permanent, stopped by hand": {supervisor.Permanent, func(s *supervisor.Tree) { s.Stop() }, "running"},
+		"transient, stopped by hand": {supervisor.Transient, func(s *supervisor.Tree) { s.Stop() }, "down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCrew(supervisor.OneForOne, long)
+				sub := supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{c.child("x", supervisor.Permanent)}})
+				sub.Restart = row.restart
+				c.spec.Children = []supervisor.Child{sub}
+				tree := c.start(t)
+				below, ok := tree.Sub("sub")
+				require.True(t, ok)
+				require.Equal(t, c.spec.Name+"/sub", below.Name())
+				row.end(below)
+				synctest.Wait()
+				require.True(t, closed(below.Done()))
+				require.Equal(t, row.want, state(tree, "sub"))
+				_, ok = tree.Sub("nobody")
+				require.False(t, ok)
+				require.Empty(t, tree.Stop())
+				lines := c.book.read()
+				require.Len(t, lines, 2*countPlus(lines), "whoever started has stopped")
+			})
+		})
+	}
+}
+
+func TestStatesAndTypesHaveTheirNames(t *testing.T) {
+	for want, got := range map[string]interface{ String() string }{
+		"down": supervisor.Down, "starting": supervisor.Starting, "running": supervisor.Running,
+		"stopping": supervisor.Stopping, "restarting": supervisor.Restarting, "State(9)": supervisor.State(9),
+		"never": supervisor.Never, "any_significant": supervisor.AnySignificant, "all_significant": supervisor.AllSignificant,
+		"AutoShutdown(9)": supervisor.AutoShutdown(9), "permanent": supervisor.Permanent, "Restart(9)": supervisor.Restart(9),
+	} {
+		require.Equal(t, want, got.String())
+	}
+}
