@@ -40,6 +40,13 @@ type Stopper interface {
 	Stop()
 }
 
+// Versioned is for a behaviour that says which version of itself it is, such as that of
+// its model or its rules. Version is asked once for an instance, when it has been made;
+// the letters of commands that crashed it tell what it said.
+type Versioned interface {
+	Version() string
+}
+
 // Batcher is for a behaviour that is better at many commands than at one. If
 // an instance is a Batcher, its worker calls HandleBatch instead of
 // HandleCommand, with one command or more, in order, never more than the

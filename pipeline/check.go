@@ -140,6 +140,9 @@ func (p *plan) checkOptions() {
 	if p.set.grace < 0 {
 		p.faultf("Grace", "%v must not be negative", p.set.grace)
 	}
+	if p.set.keep < 0 {
+		p.faultf("KeepLetters", "%d must not be negative", p.set.keep)
+	}
 }
 
 func (p *plan) checkStages() {

@@ -1,5 +1,3 @@
-//go:build letters
-
 package pipeline_test
 
 import (

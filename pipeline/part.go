@@ -38,6 +38,7 @@ type settings struct {
 	intensity supervisor.Intensity
 	drain     time.Duration
 	grace     time.Duration
+	keep      int
 }
 
 func defaults() settings {
@@ -46,6 +47,7 @@ func defaults() settings {
 		log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		drain:    DefaultDrainTimeout,
 		grace:    DefaultGrace,
+		keep:     DefaultLetters,
 	}
 }
 
@@ -80,6 +82,11 @@ func DeadLetters(f func(stage.DeadLetter)) Part {
 		}
 	})
 }
+
+// KeepLetters sets how many letters are kept, by [Pipeline.DeadLetters] and by
+// [Pipeline.Quarantine] each; the default is [DefaultLetters], 0 means none. A letter
+// holds its command, so where commands are large there should be few.
+func KeepLetters(n int) Part { return option(func(s *settings) { s.keep = n }) }
 
 // System runs the pipeline in a protoactor system that is there already, so
 // that its actors can reach the stages. The default is a system of its own.

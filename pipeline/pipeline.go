@@ -37,6 +37,7 @@ type Pipeline struct {
 	groups []grouping // as they were declared
 	desk   desk       // the controllers'
 	hush   hush
+	box    letterbox
 	pools  stage.Pools
 	env    stage.Env   // from the start on
 	system *act.System // from the start on
@@ -85,6 +86,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		hurry: make(chan struct{}), stopped: make(chan struct{}), deaf: make(chan struct{}),
 	}
 	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
+	p.box = newLetterbox(p.set.keep, p.set.log, p.resubmit)
 	p.halting, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
@@ -388,6 +390,7 @@ func (p *Pipeline) end() {
 	}
 	p.cancel(ErrStopped)
 	p.hush.rest(p.set.log)
+	p.box.rest()
 	if err == nil && len(left) == 0 {
 		p.finish(nil)
 		return
@@ -437,6 +440,16 @@ func (p *Pipeline) Err() error {
 
 // Journal returns the last changes that the controller made, the oldest first.
 func (p *Pipeline) Journal() []controller.Change { return p.desk.entries() }
+
+// DeadLetters returns the store of commands that ended without an answer, but for those
+// that are in quarantine: what was shed, what was not done when the pipeline stopped hard,
+// and what actors sent and nobody took. [DeadLetters], the option, has a function told of
+// them all.
+func (p *Pipeline) DeadLetters() *Letters { return p.box.dead }
+
+// Quarantine returns the store of commands that crashed their handlers as often as they
+// might be tried.
+func (p *Pipeline) Quarantine() *Letters { return p.box.quarantine }
 
 // DrainError tells what had not ended when the time to drain was over.
 type DrainError struct {

@@ -20,9 +20,11 @@ func (p *Pipeline) ended(end room.End) {
 		Pipeline: p.name, Stage: end.Room.Name(), Command: end.Cmd, Reason: stage.Reason(end.Reason),
 		Err: end.Err, Attempts: end.Tries, At: time.Now(),
 	}
+	version := ""
 	if crash, ok := errors.AsType[*stage.CrashError](end.Err); ok {
-		letter.Stack = crash.Stack
+		letter.Stack, version = crash.Stack, crash.Version
 	}
+	p.box.keep(&letter, version)
 	if len(p.set.letters) == 0 {
 		p.write(letter)
 		return
@@ -73,6 +75,16 @@ func (p *Pipeline) died(stage string) {
 		pool = crew.Name()
 	}
 	p.desk.raise(news{kind: controller.EventWorkerDied, room: r, pool: pool})
+}
+
+// resubmit hands in a command again for which there is a letter.
+func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any) error {
+	for _, c := range p.roster().stages {
+		if c.Name() == name {
+			return c.Resubmit(ctx, cmd)
+		}
+	}
+	return fmt.Errorf("pipeline %q: stage %q: %w", p.name, name, ErrNoSuchStage)
 }
 
 // room is the room of a stage by its name.

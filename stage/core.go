@@ -25,6 +25,7 @@ type Core struct {
 	shared worker.Instance // the one instance of a shared behaviour, or nil
 	takes  func(message any) bool
 	kind   string // the command type, for messages
+	nilly  bool   // nil is a command
 
 	staff *worker.Stage
 	door  atomic.Pointer[act.Door]

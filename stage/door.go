@@ -76,6 +76,16 @@ func (c *Core) knock(message any, sender *act.PID) {
 	}
 }
 
+// Resubmit is a Submit for those who do not know the type of a command: one of the
+// wrong type is refused with a [*TypeError].
+func (c *Core) Resubmit(ctx context.Context, cmd any) error {
+	if !c.takes(cmd) && (cmd != nil || !c.nilly) {
+		c.room.Mistyped()
+		return &TypeError{c.Name(), c.kind, fmt.Sprintf("%T", cmd)}
+	}
+	return c.room.Submit(ctx, &command.Envelope{Cmd: cmd})
+}
+
 // why tells why the door did not let a command in.
 func (c *Core) why() room.Reason {
 	if c.room.IsOpen() {

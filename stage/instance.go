@@ -14,6 +14,8 @@ type instance[C any] struct {
 	one  behaviour.Behaviour[C]
 	call behaviour.Func[C]    // one's HandleCommand, or the function that one is
 	many behaviour.Batcher[C] // nil if the behaviour is not one
+
+	version string // what the behaviour says, if it is Versioned
 }
 
 func instanceOf[C any](b behaviour.Behaviour[C]) worker.Instance {
@@ -22,8 +24,15 @@ func instanceOf[C any](b behaviour.Behaviour[C]) worker.Instance {
 		call = b.HandleCommand
 	}
 	many, _ := b.(behaviour.Batcher[C])
-	return &instance[C]{one: b, call: call, many: many}
+	version := ""
+	if v, ok := b.(behaviour.Versioned); ok {
+		version = v.Version()
+	}
+	return &instance[C]{one: b, call: call, many: many, version: version}
 }
+
+// Version is what the behaviour said its version is.
+func (i *instance[C]) Version() string { return i.version }
 
 // Start is the behaviour's Start, if it has one.
 func (i *instance[C]) Start(ctx context.Context) error {

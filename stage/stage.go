@@ -105,6 +105,7 @@ func Each[C any](name string, factory behaviour.Factory[C], opts ...Option) *Sta
 func typed[C any](c *Core) *Stage[C] {
 	c.takes = func(message any) bool { _, ok := message.(C); return ok }
 	c.kind = reflect.TypeFor[C]().String()
+	c.nilly = reflect.TypeFor[C]().Kind() == reflect.Interface
 	return &Stage[C]{core: c}
 }
 

@@ -27,6 +27,9 @@ type CrashError struct {
 	// Attempts is how often the command had been tried, this try included; 0
 	// if there was no command: the crash was in Start, Stop or a condition.
 	Attempts int
+	// Version is what the behaviour calls itself, if it is a
+	// [behaviour.Versioned].
+	Version string
 }
 
 // Error tells where and what; the stack is apart.
@@ -78,7 +81,7 @@ func (w *Worker) settleCrash(value any, stack []byte) {
 	batch := w.Hand[:w.n]
 	w.n = 0
 
-	crash := &CrashError{Stage: w.stage.Room.Name(), Value: value, Stack: stack}
+	crash := &CrashError{Stage: w.stage.Room.Name(), Value: value, Stack: stack, Version: w.instance.Version()}
 	culprit, rest := w.charge(batch)
 	if culprit != nil {
 		culprit.Tries++
@@ -225,6 +228,8 @@ type Instance interface {
 	Start(ctx Context) error
 	// Stop is the behaviour's Stop, if it has one.
 	Stop()
+	// Version is the behaviour's, empty if it tells none.
+	Version() string
 	// Many reports whether HandleMany is to be called, not Handle.
 	Many() bool
 	// Handle handles one command.
