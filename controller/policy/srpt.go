@@ -60,7 +60,8 @@ const (
 // and so is much like [Cohort].
 //
 //	                 Workers      Key     Bound    Interval
-//	no preset        one per CPU  ByWork  1        100 ms
+//	no preset        one per CPU  ByWork  NoBound  100 ms
+//	no preset, polled                     1
 //	Cruz, global     2            -       1        -
 //	Cruz, polled     2            -       NoBound  -
 type SRPT struct {
@@ -130,6 +131,9 @@ func (p SRPT) withDefaults() SRPT {
 		}
 	} else {
 		p.Interval = cmp.Or(p.Interval, 100*time.Millisecond)
+		if p.Form == Global {
+			p.Bound = cmp.Or(p.Bound, NoBound) // a batch: slow commands are taken one at a time
+		}
 	}
 	p.Bound = cmp.Or(p.Bound, 1)
 	return p

@@ -35,7 +35,7 @@ func TestT09_SRPTBeginsWithTheLastStage(t *testing.T) {
 			require.Equal(t, tt.want, trace(h.plan(), 3, 2, 1))
 		})
 	}
-	for _, law := range []policy.SRPT{{}, {Key: policy.ByRank}, {Preset: policy.Cruz}} {
+	for _, law := range []policy.SRPT{{Bound: 1}, {Key: policy.ByRank, Bound: 1}, {Preset: policy.Cruz}} {
 		t.Run(law.Name()+", global", func(t *testing.T) {
 			h := newHouse(law, line(3)...)
 			h.sound(t)
@@ -44,6 +44,7 @@ func TestT09_SRPTBeginsWithTheLastStage(t *testing.T) {
 			require.Equal(t, "1 1 1", h.bounds())
 		})
 	}
+	require.Equal(t, "0 0 0", newHouse(policy.SRPT{}, line(3)...).bounds(), "a batch, where nothing else is said")
 }
 
 func priorities(h *house) []int {
