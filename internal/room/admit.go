@@ -23,12 +23,31 @@ type waiter struct {
 // is nil; a room that drops accepts a command even if it is the one dropped.
 // Waiting ends with ctx; if that has ended already, nothing is accepted.
 func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
-	gone := ctx.Err() != nil
-	why, entered, no := r.knock(ctx, e.Cmd, gone)
+	if r.asks() {
+		return r.submitAsked(ctx, e)
+	}
+	return r.submit(ctx, e, place{}, 0, nil)
+}
+
+// asks reports whether anybody is to be asked about a command before it is taken: the
+// doors, or a discipline. Most rooms ask nobody.
+func (r *Room) asks() bool {
+	h := r.Host()
+	return r.queue.keyed.Load() != nil || h != nil && (r.door.set.Load() != nil || h.door.set.Load() != nil)
+}
+
+// submitAsked is Submit where somebody is to be asked.
+func (r *Room) submitAsked(ctx context.Context, e *command.Envelope) error {
+	why, entered, no := r.knock(ctx, e.Cmd)
 	if entered {
 		defer r.Host().in()
 	}
-	at := r.queue.place(e.Cmd)
+	return r.submit(ctx, e, r.queue.place(e.Cmd), why, no)
+}
+
+// submit takes a command, unless it is refused already, in which case it is counted.
+func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why int, no error) error {
+	gone := ctx.Err() != nil
 	r.mu.Lock()
 	if !r.open {
 		return r.refuse(rejectedClosed, r.shut())
@@ -64,7 +83,9 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	}
 	r.c.submitted++
 	r.push(e, at)
-	r.brimming()
+	if r.queue.Len() >= r.knobs.Capacity {
+		r.brimming()
+	}
 	s := r.rouse()
 	r.mu.Unlock()
 	if s != nil {
@@ -74,9 +95,9 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 }
 
 // knock asks the doors of the house and of the room, if there is anything to ask.
-func (r *Room) knock(ctx context.Context, cmd any, gone bool) (why int, entered bool, no error) {
+func (r *Room) knock(ctx context.Context, cmd any) (why int, entered bool, no error) {
 	h := r.Host()
-	if h == nil || gone || r.door.set.Load() == nil && h.door.set.Load() == nil || !r.IsOpen() {
+	if h == nil || ctx.Err() != nil || r.door.set.Load() == nil && h.door.set.Load() == nil || !r.IsOpen() {
 		return 0, false, nil
 	}
 	look := func() (queued, capacity int) { return r.Len(), r.Knobs().Capacity }
