@@ -25,6 +25,7 @@ type plan struct {
 	wires  []wire
 	groups []grouping
 	entry  []*stage.Core
+	maps   []mapping
 	faults []error
 }
 
@@ -63,6 +64,8 @@ func (p *plan) place(name string, x Part) {
 		}
 	case *group:
 		p.groups = append(p.groups, grouping{x, p.members(fmt.Sprintf("group %q", x.name), x.parts)})
+	case mapping:
+		p.maps = append(p.maps, x)
 	case entries:
 		p.entry = append(p.entry, p.members(name+", Entry", x.parts)...)
 	case cored:
@@ -116,6 +119,7 @@ func (p *plan) check() error {
 	p.checkStages()
 	p.checkWires()
 	p.checkGroups()
+	p.checkMaps()
 	p.checkWays()
 	return errors.Join(p.faults...)
 }
@@ -210,6 +214,9 @@ func (p *plan) checkMore() error {
 	if len(p.entry) > 0 {
 		p.faultf("Entry", "is for New")
 	}
+	if len(p.maps) > 0 {
+		p.faultf("Map", "is for New")
+	}
 	return errors.Join(p.faults...)
 }
 
@@ -259,6 +266,42 @@ func (p *plan) checkGroups() {
 			of[c] = g.name
 		}
 	}
+}
+
+// checkMaps checks that what is mapped to a process is there, and mapped once.
+func (p *plan) checkMaps() {
+	of := map[string]string{}
+	for _, m := range p.maps {
+		part := fmt.Sprintf("Map(%q)", m.process)
+		if m.process == "" {
+			p.faultf(part, "a process needs a name")
+		}
+		for _, name := range m.names {
+			if other, ok := of[name]; ok {
+				p.faultf(part, "%q is mapped to %q already", name, other)
+			} else if problem := p.unmappable(name); problem != "" {
+				p.faultf(part, "%q %s", name, problem)
+			}
+			of[name] = m.process
+		}
+	}
+}
+
+// unmappable tells why a name can be mapped to no process, "" if it can.
+func (p *plan) unmappable(name string) string {
+	if slices.ContainsFunc(p.groups, func(g grouping) bool { return g.name == name }) {
+		return ""
+	}
+	i := slices.IndexFunc(p.stages, func(c *stage.Core) bool { return c.Name() == name })
+	if i < 0 {
+		return "is neither a group nor a stage of this pipeline"
+	}
+	for _, g := range p.groups {
+		if slices.Contains(g.stages, p.stages[i]) {
+			return fmt.Sprintf("is in group %q, which is mapped as a whole", g.name)
+		}
+	}
+	return ""
 }
 
 // checkWays finds stages that no way leads to, if the entries are known, and loops

@@ -48,6 +48,7 @@
 // # Parts
 //
 // [Join] makes several parts one, so that a function can return a sub-graph. The four
-// steps of PCAM, LEDA's method, are the stages (partition), the wires (communication)
-// and the groups (agglomeration); mapping, which process runs which group, is not built.
+// steps of PCAM, LEDA's method, are the stages (partition), the wires (communication),
+// the groups (agglomeration) and [Map] (mapping), which is checked and drawn and not yet
+// followed: one process runs all.
 package pipeline

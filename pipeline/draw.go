@@ -18,15 +18,16 @@ func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
 	stages, frames := p.frames()
+	where := p.Mapping()
 	for i, f := range frames {
-		fmt.Fprintf(&b, "    subgraph g%d[%s]\n", i, mermaidText(f.name))
+		fmt.Fprintf(&b, "    subgraph g%d[%s]\n", i, mermaidText(at(f.name, where)))
 		for _, c := range f.stages {
 			fmt.Fprintf(&b, "        s%d[%s]\n", c.Room().Place, mermaidText(c.Name()))
 		}
 		b.WriteString("    end\n")
 	}
 	for _, c := range stages {
-		fmt.Fprintf(&b, "    s%d[%s]\n", c.Room().Place, mermaidText(c.Name()))
+		fmt.Fprintf(&b, "    s%d[%s]\n", c.Room().Place, mermaidText(at(c.Name(), where)))
 	}
 	for _, e := range p.graph.edges() {
 		arrow := "-->"
@@ -43,15 +44,16 @@ func (p *Pipeline) DOT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n    rankdir=LR\n    node [shape=box]\n", strconv.Quote(p.name))
 	stages, frames := p.frames()
+	where := p.Mapping()
 	for i, f := range frames {
-		fmt.Fprintf(&b, "    subgraph cluster%d {\n        label=%s\n", i, strconv.Quote(f.name))
+		fmt.Fprintf(&b, "    subgraph cluster%d {\n        label=%s\n", i, strconv.Quote(at(f.name, where)))
 		for _, c := range f.stages {
 			fmt.Fprintf(&b, "        s%d [label=%s]\n", c.Room().Place, strconv.Quote(c.Name()))
 		}
 		b.WriteString("    }\n")
 	}
 	for _, c := range stages {
-		fmt.Fprintf(&b, "    s%d [label=%s]\n", c.Room().Place, strconv.Quote(c.Name()))
+		fmt.Fprintf(&b, "    s%d [label=%s]\n", c.Room().Place, strconv.Quote(at(c.Name(), where)))
 	}
 	for _, e := range p.graph.edges() {
 		style := "solid"
@@ -62,6 +64,14 @@ func (p *Pipeline) DOT() string {
 	}
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// at is a name with the process that it is mapped to.
+func at(name string, where map[string]string) string {
+	if process := where[name]; process != "" {
+		return name + " @ " + process
+	}
+	return name
 }
 
 // frame is stages that share workers.

@@ -152,6 +152,20 @@ func Group(name string, fewest, most int, parts ...Part) Part {
 	return &group{name, fewest, most, parts}
 }
 
+// mapping is a part that says which process runs what.
+type mapping struct {
+	process string
+	names   []string
+}
+
+// Part makes a mapping a part of a pipeline.
+func (mapping) Part(part.Seal) {}
+
+// Map says which process is meant to run which groups, or stages that are in none: the M of
+// PCAM. It is checked, drawn, and told by [Pipeline.Mapping]. It is a plan only: as yet all
+// runs in this process.
+func Map(process string, groups ...string) Part { return mapping{process, groups} }
+
 // entries is a part that names stages.
 type entries struct{ parts []Part }
 

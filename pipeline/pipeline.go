@@ -35,7 +35,8 @@ type Pipeline struct {
 	host   *room.Host
 	graph  *graph
 	groups []grouping // as they were declared
-	desk   desk       // the controllers'
+	maps   []mapping
+	desk   desk // the controllers'
 	hush   hush
 	box    letterbox
 	pools  stage.Pools
@@ -98,7 +99,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		return nil, err
 	}
 	p.graph = newGraph(plan.stages)
-	p.groups = plan.groups
+	p.groups, p.maps = plan.groups, plan.maps
 	p.host.Reach = p.graph.reach
 	var rooms []*room.Room
 	for i, c := range plan.stages {
@@ -112,6 +113,18 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 
 // Name returns the pipeline's name.
 func (p *Pipeline) Name() string { return p.name }
+
+// Mapping tells which process is meant to run what, as [Map] said: processes by the
+// names of groups, and of stages that are in none. What was not mapped is left out.
+func (p *Pipeline) Mapping() map[string]string {
+	of := map[string]string{}
+	for _, m := range p.maps {
+		for _, name := range m.names {
+			of[name] = m.process
+		}
+	}
+	return of
+}
 
 // Start starts the stages, the last given first, then the controller, and opens
 // the doors. If a stage cannot start, or ctx ends before all have, those that did
