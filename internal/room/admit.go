@@ -97,8 +97,8 @@ func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why in
 // knock asks the doors of the house and of the room, if there is anything to ask.
 func (r *Room) knock(ctx context.Context, cmd any) (why int, entered bool, no error) {
 	h := r.Host()
-	if h == nil || ctx.Err() != nil || r.door.set.Load() == nil && h.door.set.Load() == nil || !r.IsOpen() {
-		return 0, false, nil
+	if h == nil || !r.IsOpen() || ended(ctx) {
+		return 0, false, nil // it is refused for that, and nobody need be asked
 	}
 	look := func() (queued, capacity int) { return r.Len(), r.Knobs().Capacity }
 	if why, err := h.door.ask(h, cmd, look); err != nil {
@@ -109,6 +109,8 @@ func (r *Room) knock(ctx context.Context, cmd any) (why int, entered bool, no er
 	}
 	return r.enter(ctx)
 }
+
+func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
 // mayNotWait tells why ctx is that of a handler that would wait here for itself, ""
 // if it is not: its room lies behind this one, or its worker is one of a crew, which
