@@ -2,7 +2,7 @@
 //
 // A [Policy] is a value: a name and parameters. Its [Controller] is asked from
 // time to time with a [Snapshot] of the pipeline and writes what it wants
-// changed into [Decisions]. Three functions do the rest: [Ask] puts the question and
+// changed into [Decisions]. Three things do the rest: [Ask] puts the question and
 // survives a panic in the answer, [Settle] holds the wishes against the bounds
 // and tells what is to change, and a [Journal] remembers it.
 //

@@ -42,7 +42,8 @@
 // # The end of a command
 //
 // Every accepted command ends exactly once: replied (an OK outcome), failed (an
-// Error outcome), shed (dropped by the overflow rule) or dead-lettered (its
+// Error outcome), shed (dropped by the overflow rule, or forwarded
+// to a stage that a policy has disabled) or dead-lettered (its
 // handler crashed as often as it may be tried, or the pipeline stopped hard).
 // Shed and dead-lettered commands are told to the pipeline's subscriber as
 // [DeadLetter]s, and logged if there is none.

@@ -15,14 +15,16 @@
 // A worker takes the lock of its stage's room once for a batch: it books the
 // last batch and takes the next. The batch is at most the stage's batch size,
 // a fair share of the queue, and as many commands as take about 100 µs, so that
-// slow commands are taken one at a time. What is forwarded is gathered for each
+// slow commands are taken one at a time. A stage that lingers takes as many as its batch
+// size says. What is forwarded is gathered for each
 // target and handed over at the end of the batch. If a target is full, a worker of the
 // stage's own parks until half of it is free; no goroutine waits meanwhile.
 //
 // # Crashes
 //
 // The worker holds the one recover of handlers. A panic in a handler, and a
-// runtime.Goexit too, is charged to the command in hand; the rest of the batch
+// runtime.Goexit too, is charged to the command in hand (if a handler of many
+// crashed, to none: all go back, each to be handled alone); the rest of the batch
 // goes back to the front of the queue in order; what the commands before it
 // forwarded is handed over. Then the worker fails towards its stage, which
 // stops the actor and starts a new one with a fresh instance. The [Worker] value

@@ -3,8 +3,8 @@
 //
 // A room belongs to its stage and outlives every actor: workers come, crash
 // and go, the queue stays. One lock guards all of it and is held over no
-// user's code; a worker takes it once for each batch, a submitter once for each
-// command. No goroutine ever holds the locks of two rooms, except the
+// user's code, but that a change of discipline asks the keys of what waits; a worker
+// takes it once for each batch, a submitter once for each command. No goroutine ever holds the locks of two rooms, except the
 // [Snapshot] of a whole house, which takes them in order of their places. A crew's lock
 // is taken within a room's.
 //

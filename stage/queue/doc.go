@@ -35,7 +35,8 @@
 // what it gave out, and when it is short again after a burst it lets go of the room.
 //
 // A user's method or function is called once for each command, by whoever calls
-// [Keyed].Key before the command is pushed, and so without the owner's lock.
+// [Keyed].Key before the command is pushed, and so without the owner's lock; and once
+// more for what waits when the discipline changes ([Line.Switch]), perhaps with it.
 //
 // # Testing
 //
