@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/golda-dev/golda/examples/internal/show"
+)
 
 // clock measures a run: the time, and what the process computed in it.
 type clock struct {
@@ -9,14 +13,14 @@ type clock struct {
 }
 
 func startClock() clock {
-	used, _ := cpuTime() // if it is not known, stop finds the same
+	used, _ := show.CPUTime() // if it is not known, stop finds the same
 	return clock{time.Now(), used}
 }
 
 // stop tells both; cpu is nil where nobody knows.
 func (c clock) stop() (wall time.Duration, cpu *time.Duration) {
 	wall = time.Since(c.begin)
-	if used, ok := cpuTime(); ok {
+	if used, ok := show.CPUTime(); ok {
 		used -= c.used
 		cpu = &used
 	}

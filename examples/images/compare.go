@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 // compare runs the policies one after another on the same images, and tells of them
@@ -133,7 +135,7 @@ func (r row) cells() []string {
 	}
 	return []string{
 		name,
-		brief(time.Duration(r.report.WallMS) * time.Millisecond),
+		show.Brief(time.Duration(r.report.WallMS) * time.Millisecond),
 		r.report.cpu(),
 		strconv.Itoa(r.report.PeakLive),
 		fmt.Sprintf("%d MiB", r.report.PeakRSSBytes>>20),

@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/golda-dev/golda/examples/internal/show"
+
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -101,8 +103,8 @@ func (r result) print(w io.Writer) error {
 	all := r.report()
 	_, err := fmt.Fprintf(w, "\n%d of %d images in %s, %.0f a second, with %s of CPU; %d crashes; "+
 		"at most %d images and %d MiB in memory; policy %s\n%s\n",
-		all.OK, all.Images, brief(r.wall), all.ImagesPerS, all.cpu(), all.Crashes,
-		all.PeakLive, all.PeakRSSBytes>>20, all.Policy, law(r.end))
+		all.OK, all.Images, show.Brief(r.wall), all.ImagesPerS, all.cpu(), all.Crashes,
+		all.PeakLive, all.PeakRSSBytes>>20, all.Policy, show.Law(r.end))
 	return err
 }
 
@@ -110,7 +112,7 @@ func (r report) cpu() string {
 	if r.CPUMS == nil {
 		return "-"
 	}
-	return brief(time.Duration(*r.CPUMS) * time.Millisecond)
+	return show.Brief(time.Duration(*r.CPUMS) * time.Millisecond)
 }
 
 func printStages(w io.Writer, stages []stage.Snapshot) error {
@@ -121,7 +123,7 @@ func printStages(w io.Writer, stages []stage.Snapshot) error {
 	for _, s := range stages {
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n",
 			s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes, s.Retries,
-			workers(s), quantiles(s.Wait), quantiles(s.Service))
+			show.Workers(s), show.Quantiles(s.Wait), show.Quantiles(s.Service))
 	}
 	return t.Flush()
 }
@@ -137,40 +139,4 @@ func printPools(w io.Writer, pools []pipeline.Pool) error {
 	}
 	_, err := fmt.Fprintln(w, text.String())
 	return err
-}
-
-// workers are the stage's own, or whose pool it is that visits it.
-func workers(s stage.Snapshot) string {
-	if s.Pool != s.Name {
-		return fmt.Sprintf("of %q", s.Pool)
-	}
-	return fmt.Sprintf("%d/%d", s.Workers, s.WorkersMost)
-}
-
-func quantiles(q stage.Quantiles) string {
-	if q.Count == 0 {
-		return "-"
-	}
-	return brief(q.P50) + "/" + brief(q.P99)
-}
-
-// law writes rule 1 out with its numbers.
-func law(s pipeline.Snapshot) string {
-	if !s.Balanced() {
-		return s.Law() + "  NOT BALANCED"
-	}
-	return s.Law() + "  balanced"
-}
-
-// brief writes a time with about three digits.
-func brief(d time.Duration) string {
-	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if d >= 10*unit {
-			return d.Round(unit / 10).String()
-		}
-		if d >= unit {
-			return d.Round(unit / 100).String()
-		}
-	}
-	return d.String()
 }

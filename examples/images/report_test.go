@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golda-dev/golda/examples/internal/show"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -68,7 +70,7 @@ func TestTheObject(t *testing.T) {
 }
 
 func TestALawThatIsBrokenIsShouted(t *testing.T) {
-	assert.Contains(t, law(pipeline.Snapshot{Accepted: 1}), "NOT BALANCED")
+	assert.Contains(t, show.Law(pipeline.Snapshot{Accepted: 1}), "NOT BALANCED")
 }
 
 func TestProgressWithoutATerminalIsAFewLines(t *testing.T) {
@@ -82,11 +84,11 @@ func TestProgressWithoutATerminalIsAFewLines(t *testing.T) {
 }
 
 func TestMetricsAreServed(t *testing.T) {
-	l, err := listen(t.Context(), "127.0.0.1:0")
+	l, err := show.Listen(t.Context(), "-metrics", "127.0.0.1:0")
 	require.NoError(t, err)
 	p, _, err := plan(config{workers: 2, policy: policy.ERLDA{}}, &outbox{}, &census{}, io.Discard)
 	require.NoError(t, err)
-	stop := serveMetrics(l, p)
+	stop := show.ServeMetrics(l, p)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer stop()
 
@@ -125,23 +127,4 @@ func TestTimeThatNobodyKnowsIsNotZero(t *testing.T) {
 	out.Reset()
 	require.NoError(t, unknown.printJSON(&out))
 	assert.NotContains(t, out.String(), "cpu_ms")
-}
-
-func TestTheHighWaterOfMemory(t *testing.T) {
-	rows := []struct {
-		name, status string
-		want         uint64
-		ok           bool
-	}{
-		{"is told by Linux in kilobytes", "Name:\timages\nVmPeak:\t  9999 kB\nVmHWM:\t    2108 kB\nVmRSS:\t 1 kB\n", 2108 * 1024, true},
-		{"is not there", "Name:\timages\n", 0, false},
-		{"is no number", "VmHWM:\tmuch kB\n", 0, false},
-	}
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			got, ok := highWater(row.status)
-			assert.Equal(t, row.ok, ok)
-			assert.Equal(t, row.want, got)
-		})
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/examples/internal/show"
+
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -81,7 +83,7 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 		}
 	}
 	if r.metrics != "" {
-		if r.listener, err = listen(ctx, r.metrics); err != nil {
+		if r.listener, err = show.Listen(ctx, "-metrics", r.metrics); err != nil {
 			return err
 		}
 	}
@@ -97,7 +99,7 @@ func (r *runner) run(ctx context.Context) int {
 	if err != nil {
 		return complain(r.stderr, statusFailed, err)
 	}
-	defer serveMetrics(r.listener, p)() //nolint:contextcheck // metrics are served while an interrupted run drains
+	defer show.ServeMetrics(r.listener, p)() //nolint:contextcheck // metrics are served while an interrupted run drains
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
 		return complain(r.stderr, statusFailed, err)
 	} // interrupted, it goes on with no image, so that there is always a report
@@ -133,7 +135,7 @@ func (r *runner) process(ctx context.Context, p *pipeline.Pipeline, entry *stage
 	bar.done()
 	end, err := settle(context.WithoutCancel(ctx), p)
 	done := result{
-		images: len(r.files), wall: wall, cpu: cpu, peak: peakRSS(), alive: r.alive.most(), end: end, failures: src.failures,
+		images: len(r.files), wall: wall, cpu: cpu, peak: show.PeakMemory(), alive: r.alive.most(), end: end, failures: src.failures,
 	}
 	if r.compared {
 		var unread error

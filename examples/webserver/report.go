@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/golda-dev/golda/examples/internal/show"
+
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -84,8 +86,8 @@ func (r result) print(w io.Writer) error {
 	all := r.report()
 	_, err := fmt.Fprintf(w, "\n%d answers to %d connections in %s: "+
 		"%d as asked for, %d moved or unchanged, %d refused, %d failed\nat most %d MiB of memory; policy %s\n%s\n",
-		all.Answers, all.Connections, brief(r.wall), all.OK, all.Moved, all.ClientErrors, all.ServerErrors,
-		all.PeakRSSBytes>>20, all.Policy, law(r.end))
+		all.Answers, all.Connections, show.Brief(r.wall), all.OK, all.Moved, all.ClientErrors, all.ServerErrors,
+		all.PeakRSSBytes>>20, all.Policy, show.Law(r.end))
 	return err
 }
 
@@ -95,37 +97,9 @@ func printStages(w io.Writer, stages []stage.Snapshot) error {
 	_, _ = fmt.Fprintln(t, strings.ReplaceAll(
 		"stage|accepted|ok|forwarded|errors|crashes|workers now/most|wait p50/p99|service p50/p99|", "|", "\t"))
 	for _, s := range stages {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d/%d\t%s\t%s\t\n",
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n",
 			s.Name, s.Accepted, s.OK, s.Forwarded, s.Errors, s.Crashes,
-			s.Workers, s.WorkersMost, quantiles(s.Wait), quantiles(s.Service))
+			show.Workers(s), show.Quantiles(s.Wait), show.Quantiles(s.Service))
 	}
 	return t.Flush()
-}
-
-func quantiles(q stage.Quantiles) string {
-	if q.Count == 0 {
-		return "-"
-	}
-	return brief(q.P50) + "/" + brief(q.P99)
-}
-
-// law writes the law out with its numbers.
-func law(s pipeline.Snapshot) string {
-	if !s.Balanced() {
-		return s.Law() + "  NOT BALANCED"
-	}
-	return s.Law() + "  balanced"
-}
-
-// brief writes a time with about three digits.
-func brief(d time.Duration) string {
-	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if d >= 10*unit {
-			return d.Round(unit / 10).String()
-		}
-		if d >= unit {
-			return d.Round(unit / 100).String()
-		}
-	}
-	return d.String()
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/examples/internal/show"
+
 	"github.com/golda-dev/golda/pipeline"
 )
 
@@ -73,11 +75,11 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.listener, err = listen(ctx, "-addr", r.addr); err != nil {
+	if r.listener, err = show.Listen(ctx, "-addr", r.addr); err != nil {
 		return err
 	}
 	if r.metrics != "" {
-		if r.gauges, err = listen(ctx, "-metrics", r.metrics); err != nil {
+		if r.gauges, err = show.Listen(ctx, "-metrics", r.metrics); err != nil {
 			return err
 		}
 	}
@@ -113,19 +115,10 @@ func (r *runner) openSite() (fs.FS, error) {
 	return rooted{r.rooted}, nil
 }
 
-// listen takes a port, so that one that is taken is told before anything is started.
-func listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	return l, nil
-}
-
 func (r *runner) run(ctx context.Context) int {
 	defer r.release()
 	s := r.server
-	defer serveMetrics(r.gauges, s.line)() //nolint:contextcheck // metrics are served while an interrupted run drains
+	defer show.ServeMetrics(r.gauges, s.line)() //nolint:contextcheck // metrics are served while an interrupted run drains
 	if err := s.line.Start(context.WithoutCancel(ctx)); err != nil {
 		s.poller.close()
 		return complain(r.stderr, statusFailed, err)
@@ -133,7 +126,7 @@ func (r *runner) run(ctx context.Context) int {
 	_, _ = fmt.Fprintf(r.stderr, "webserver: serving at http://%s with policy %s; stop with Ctrl-C\n", r.listener.Addr(), r.policy.Name())
 	err := s.serveUntil(ctx)
 	end, stopped := settle(s.line) //nolint:contextcheck // ctx has ended
-	done := result{server: s, end: end, wall: s.now(), peak: peakRSS()}
+	done := result{server: s, end: end, wall: s.now(), peak: show.PeakMemory()}
 	err = errors.Join(cmp.Or(s.line.Err(), err, stopped), done.tell(r.stdout, r.json))
 	if err != nil {
 		return complain(r.stderr, statusFailed, err)

@@ -1,7 +1,8 @@
-package main
+package show
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -13,9 +14,19 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// serveMetrics serves the pipeline's metrics until stop is called; nowhere, if
+// Listen takes a port, so that one that is taken is told before anything is started, by
+// the name of the flag.
+func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}
+
+// ServeMetrics serves the pipeline's metrics until stop is called; nowhere, if
 // there is no listener.
-func serveMetrics(l net.Listener, p *pipeline.Pipeline) (stop func()) {
+func ServeMetrics(l net.Listener, p *pipeline.Pipeline) (stop func()) {
 	if l == nil {
 		return func() {}
 	}

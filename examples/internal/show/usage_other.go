@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package show
 
 import "time"
 
@@ -8,5 +8,5 @@ import "time"
 // back, but not its addresses.
 func maxRSS() uint64 { return heldMemory() }
 
-// cpuTime is not known here.
-func cpuTime() (used time.Duration, ok bool) { return 0, false }
+// CPUTime is not known here.
+func CPUTime() (used time.Duration, ok bool) { return 0, false }

@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"os"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// peakRSS is the most memory that the process had at any time, in bytes.
-func peakRSS() uint64 {
+// PeakMemory is the most memory that the process had at any time, in bytes.
+func PeakMemory() uint64 {
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		if peak, ok := highWater(string(status)); ok {
 			return peak

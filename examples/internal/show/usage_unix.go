@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package show
 
 import (
 	"runtime"
@@ -20,8 +20,8 @@ func maxRSS() uint64 {
 	return uint64(usage.Maxrss) * 1024
 }
 
-// cpuTime is what the process has computed so far, for itself and in the system.
-func cpuTime() (used time.Duration, ok bool) {
+// CPUTime is what the process has computed so far, for itself and in the system.
+func CPUTime() (used time.Duration, ok bool) {
 	var usage syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err == nil

@@ -1,0 +1,48 @@
+// Package show is what the larger examples tell of a run, and how: the cells of their
+// tables, the memory and the time they took, and their metrics.
+package show
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// Workers are the stage's own, or whose pool it is that visits it.
+func Workers(s stage.Snapshot) string {
+	if s.Pool != s.Name {
+		return fmt.Sprintf("of %q", s.Pool)
+	}
+	return fmt.Sprintf("%d/%d", s.Workers, s.WorkersMost)
+}
+
+// Quantiles are the median and the 99th percentile, if anything was measured.
+func Quantiles(q stage.Quantiles) string {
+	if q.Count == 0 {
+		return "-"
+	}
+	return Brief(q.P50) + "/" + Brief(q.P99)
+}
+
+// Law writes the law out with its numbers.
+func Law(s pipeline.Snapshot) string {
+	if !s.Balanced() {
+		return s.Law() + "  NOT BALANCED"
+	}
+	return s.Law() + "  balanced"
+}
+
+// Brief writes a time with about three digits.
+func Brief(d time.Duration) string {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= 10*unit {
+			return d.Round(unit / 10).String()
+		}
+		if d >= unit {
+			return d.Round(unit / 100).String()
+		}
+	}
+	return d.String()
+}
