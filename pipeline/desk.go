@@ -344,9 +344,7 @@ func (c *clerk) dismiss() {
 		if o.next != nil {
 			o.next.Stop()
 		}
-		s := c.desk.p.view(&o.cpu)
-		o.windows.Fill(s)
-		_ = controller.Ask(o.controller, controller.Event{Kind: controller.EventStop, Stage: controller.NoStage}, s, &o.decisions)
+		_, _ = o.answer(c.desk.p, controller.Event{Kind: controller.EventStop, Stage: controller.NoStage}) // it comes to nothing
 	}
 	c.offices = nil
 }
@@ -478,16 +476,25 @@ func (c *clerk) awake(o *office) {
 	}
 }
 
+// answer shows a policy the state of the pipeline and has it answer into its decisions. It
+// does so in a goroutine of its own, so that a policy that ends its goroutine ends none of
+// ours.
+func (o *office) answer(p *Pipeline, ev controller.Event) (*controller.Snapshot, error) {
+	s := p.view(&o.cpu)
+	o.windows.Fill(s)
+	err := worker.Guard("controller", func() error { return controller.Ask(o.controller, ev, s, &o.decisions) })
+	if err != nil {
+		o.decisions.Reset()
+	}
+	return s, err
+}
+
 // consult asks a policy and notes what it decides; it reports whether that is
 // anything. A policy that panics is logged, and what it decided last stays in force.
 func (c *clerk) consult(o *office, ev controller.Event) (changed bool) {
 	p := c.desk.p
-	s := p.view(&o.cpu)
-	o.windows.Fill(s)
-	// In a goroutine of its own, so that one that ends its goroutine ends none of ours.
-	err := worker.Guard("controller", func() error { return controller.Ask(o.controller, ev, s, &o.decisions) })
+	s, err := o.answer(p, ev)
 	if err != nil {
-		o.decisions.Reset()
 		p.set.log.Error("policy panicked; its last decisions stay", "policy", o.policy.Name(), "error", err)
 		o.every = cmp.Or(o.every, afterPanic)
 		return false

@@ -102,7 +102,7 @@ func (p *Pipeline) frameOf(c *stage.Core) string {
 	if crew := c.Room().Crew(); crew != nil {
 		return crew.Name()
 	}
-	if p.hasStarted() {
+	if !p.in(made) {
 		return ""
 	}
 	for _, g := range p.groups {

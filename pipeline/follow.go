@@ -13,27 +13,44 @@ import (
 // workers leave the visit plan that they are at.
 func (p *Pipeline) follow(atOnce bool) {
 	s := p.desk.now
+	used := s.used()
 	for _, name := range s.order {
-		p.followPool(s, s.pools[name], atOnce)
+		p.followPool(s.pools[name], used.by[name], atOnce)
 	}
-	defer p.dropPools(s, atOnce)
 	for _, c := range p.roster().stages {
-		p.followHost(s, s.stages[c.Name()], atOnce)
+		p.followHost(s, s.stages[c.Name()], used.guests[c.Name()], atOnce)
 	}
 	for _, c := range p.roster().stages {
 		if st := s.stages[c.Name()]; st != nil {
 			p.followStage(s, st)
 		}
 	}
+	if atOnce {
+		p.dropPools(s, used)
+	}
 	p.host.Admit(s.entry)
 	p.watchVisits(s)
 }
 
+// usage is which pools have stages, and which stages' own pools have those of others.
+type usage struct{ by, guests map[string]bool }
+
+func (s *board) used() usage {
+	u := usage{map[string]bool{}, map[string]bool{}}
+	for name, st := range s.stages {
+		u.by[st.pool] = true
+		if st.pool != name {
+			u.guests[st.pool] = true
+		}
+	}
+	return u
+}
+
 // followPool makes a shared pool as it should be. One that nobody needs any more, or
 // yet, has no workers.
-func (p *Pipeline) followPool(s *board, want *poolState, atOnce bool) {
+func (p *Pipeline) followPool(want *poolState, used, atOnce bool) {
 	workers := want.workers
-	if !want.group && !s.bound(want.name) {
+	if !want.group && !used {
 		workers = 0
 	}
 	if want.pool == nil {
@@ -57,46 +74,33 @@ func (p *Pipeline) followPool(s *board, want *poolState, atOnce bool) {
 
 // followHost makes a stage's own pool one that others share, if another stage is bound to
 // it, and only its own again when none is.
-func (p *Pipeline) followHost(s *board, st *stageState, atOnce bool) {
+func (p *Pipeline) followHost(s *board, st *stageState, guests, atOnce bool) {
 	if st == nil {
 		return
 	}
 	name := st.core.Name()
 	host := s.hosts[name]
-	switch guests := s.hasGuests(name); {
+	switch {
 	case guests:
 		if host == nil {
-			host = &poolState{name: name, group: true}
+			host = &poolState{name: name}
 			host.fewest, host.most = st.core.Bounds()
 			s.hosts[name] = host
 		}
 		host.workers, host.dispatch, host.plan = max(st.workers, 1), st.dispatch, st.plan
-		p.followPool(s, host, atOnce)
+		p.followPool(host, true, atOnce)
 	case host != nil:
 		p.pools.Stop(host.pool)
 		delete(s.hosts, name)
 	}
 }
 
-// hasGuests reports whether another stage is bound to a stage's own pool.
-func (s *board) hasGuests(name string) bool {
-	for other, st := range s.stages {
-		if st.pool == name && other != name {
-			return true
-		}
-	}
-	return false
-}
-
 // dropPools lets pools go that nobody needs any more, when policies have changed: who
 // comes with names of his own each time shall not fill the house.
-func (p *Pipeline) dropPools(s *board, atOnce bool) {
-	if !atOnce {
-		return
-	}
+func (p *Pipeline) dropPools(s *board, used usage) {
 	s.order = slices.DeleteFunc(s.order, func(name string) bool {
 		pool := s.pools[name]
-		if pool.group || s.bound(name) {
+		if pool.group || used.by[name] {
 			return false
 		}
 		if pool.pool != nil {
@@ -105,16 +109,6 @@ func (p *Pipeline) dropPools(s *board, atOnce bool) {
 		delete(s.pools, name)
 		return true
 	})
-}
-
-// bound reports whether a stage's workers are a pool's.
-func (s *board) bound(pool string) bool {
-	for _, st := range s.stages {
-		if st.pool == pool {
-			return true
-		}
-	}
-	return false
 }
 
 // placed is a plan with the places of stages for their numbers in a snapshot.

@@ -37,17 +37,16 @@ func newGraph(stages []*stage.Core) *graph {
 	return g
 }
 
-// add takes a stage in and returns its place.
-func (g *graph) add(r *room.Room) int {
+// add takes a stage in and gives it its place.
+func (g *graph) add(r *room.Room) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := len(g.rooms)
-	g.index[r] = i
+	r.Place = len(g.rooms)
+	g.index[r] = r.Place
 	g.rooms = append(g.rooms, r)
 	g.ways = append(g.ways, map[int]bool{})
 	g.declared = append(g.declared, map[int]string{})
 	g.shape = nil
-	return i
 }
 
 // remove lets a stage go, with all ways from and to it.

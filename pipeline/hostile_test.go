@@ -452,3 +452,16 @@ func TestHostile17AFreshStartHasNoStreak(t *testing.T) {
 	}
 	require.Equal(t, crashes(false), crashes(true))
 }
+
+// 18. A policy that ends its goroutine when it is told to stop took the clerk along: the
+// next Use, and then the end of the pipeline, waited for ever.
+func TestHostile18AGoexitInTheLastWordOfAPolicy(t *testing.T) {
+	p := start(t, stage.Func("s", echo[int]), pipeline.Control(told(func(ev controller.Event, _ *controller.Snapshot, _ *controller.Decisions) {
+		if ev.Kind == controller.EventStop {
+			runtime.Goexit()
+		}
+	})))
+	ends(t, "Use", func() { require.NoError(t, p.Use(policy.Fixed{})) })
+	require.Equal(t, "fixed", p.Snapshot().Policy)
+	_ = hard(p)
+}

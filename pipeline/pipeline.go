@@ -102,8 +102,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.groups, p.maps = plan.groups, plan.maps
 	p.host.Reach = p.graph.reach
 	var rooms []*room.Room
-	for i, c := range plan.stages {
-		c.Room().Place = i
+	for _, c := range plan.stages {
 		rooms = append(rooms, c.Room())
 	}
 	p.present.Store(newRoster(plan.stages, rooms))
@@ -140,8 +139,8 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	p.host.Base = time.Now()
 	env := p.lend(ctx)
 	p.env, p.system = env, env.System
-	for i, c := range p.roster().stages {
-		c.Attach(env, i)
+	for _, c := range p.roster().stages {
+		c.Attach(env)
 	}
 	p.pools.Attach(env)
 	err := p.desk.prepare() //nolint:contextcheck // a log line has no context
@@ -193,10 +192,11 @@ func (p *Pipeline) enter(s state) error {
 	}
 }
 
-func (p *Pipeline) hasStarted() bool {
+// in reports whether the pipeline is in a state now.
+func (p *Pipeline) in(s state) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state != made
+	return p.state == s
 }
 
 // lend is what the stages are lent.

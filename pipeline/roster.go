@@ -78,28 +78,32 @@ func (p *Pipeline) pause(part Part, on bool) error {
 
 // reform has the controllers' desk change something, and waits until it has.
 func (p *Pipeline) reform(do func(*board)) error {
+	m := reform{do, make(chan error, 1)}
+	// Also while it stops: a pause may be ended while a stop waits for it.
+	return p.order(m, m.done, stopping, func() {
+		do(p.desk.own)
+		do(p.desk.now)
+	})
+}
+
+// order gives the clerk an order and waits until it is carried out; before the start,
+// when there is no clerk, early does what he would do. It is refused in a later state than
+// the latest.
+func (p *Pipeline) order(m any, done <-chan error, latest state, early func()) error {
 	p.mu.Lock()
 	st := p.state
 	if st == made {
 		p.desk.mu.Lock()
-		do(p.desk.own)
-		do(p.desk.now)
+		early()
 		p.desk.mu.Unlock()
 	}
 	p.mu.Unlock()
-	switch st {
-	case made:
+	switch {
+	case st == made:
 		return nil
-	case running, starting, stopping: // a pause may be ended while a stop waits for it
-	default:
+	case st > latest:
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
 	}
-	m := reform{do, make(chan error, 1)}
-	return p.order(m, m.done)
-}
-
-// order gives the clerk an order and waits until it is carried out.
-func (p *Pipeline) order(m any, done <-chan error) error {
 	p.desk.order(m)
 	select {
 	case err := <-done:
@@ -120,23 +124,8 @@ func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) erro
 	if faults := checkPolicies(policies); len(faults) > 0 {
 		return fmt.Errorf("pipeline %q: use: %w", p.name, errors.Join(faults...))
 	}
-	p.mu.Lock()
-	st := p.state
-	if st == made {
-		p.desk.mu.Lock()
-		p.desk.policies = policies
-		p.desk.mu.Unlock()
-	}
-	p.mu.Unlock()
-	switch st {
-	case made:
-		return nil
-	case running, starting:
-	default:
-		return fmt.Errorf("pipeline %q: use: %w", p.name, ErrStopped)
-	}
 	m := use{policies, make(chan error, 1)}
-	return p.order(m, m.done)
+	return p.order(m, m.done, running, func() { p.desk.policies = policies })
 }
 
 // Add takes further stages, with their wires, into a pipeline that runs. Wires of
@@ -152,10 +141,7 @@ func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	if err := plan.checkMore(); err != nil {
 		return err
 	}
-	p.mu.Lock()
-	st := p.state
-	p.mu.Unlock()
-	if st != running {
+	if !p.in(running) {
 		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
 	}
 	if err := plan.adopt(p.host); err != nil {
@@ -172,7 +158,8 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 	was := p.roster()
 	all := slices.Clone(was.all)
 	for _, c := range stages {
-		c.Attach(p.env, p.graph.add(c.Room()))
+		p.graph.add(c.Room())
+		c.Attach(p.env)
 		all = append(all, c.Room())
 	}
 	for _, c := range stages {
@@ -211,7 +198,8 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 // Remove drains a stage and takes it out of a pipeline that runs: it is closed, waited
 // for until all that came to it has ended or gone on, and forgotten. What other stages
 // forward to it from then on ends there with an error, so take it out when nobody does.
-// Its accounts stay in those of the pipeline. If ctx ends first the stage stays, closed.
+// Its accounts stay in those of the pipeline, and take some kilobytes until that stops. If
+// ctx ends first the stage stays, closed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	p.growing.Lock()
 	defer p.growing.Unlock()
@@ -222,10 +210,7 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	if len(p.roster().stages) == 1 {
 		return fmt.Errorf("pipeline %q: stage %q: the last stage cannot be removed; stop the pipeline", p.name, c.Name())
 	}
-	p.mu.Lock()
-	st := p.state
-	p.mu.Unlock()
-	if st != running {
+	if !p.in(running) {
 		return fmt.Errorf("pipeline %q: remove: %w", p.name, ErrNotRunning)
 	}
 	c.Room().Close()

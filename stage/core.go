@@ -77,16 +77,16 @@ func (c *Core) Preset() room.Knobs { return c.set.room.Knobs() }
 // Discipline is the order that the stage's options give the queue.
 func (c *Core) Discipline() queue.Discipline { return c.set.room.Discipline }
 
-// Attach lends the pipeline's things to the stage, whose place there it tells. It is
-// called once, before the stage is started.
-func (c *Core) Attach(env Env, place int) {
+// Attach lends the pipeline's things to the stage. It is called once, before the stage is
+// started.
+func (c *Core) Attach(env Env) {
 	restart := c.set.restart.orDefault()
 	c.staff = &worker.Stage{
 		Room: c.room, Make: c.make, Timeout: c.set.timeout, Grace: c.set.patience(), RetryIf: c.set.retry.If,
 		Log: env.Log, Crashed: env.Crashed, Context: env.Context,
 		Endures: restart.Limit, Pause: restart.pause,
 	}
-	c.room.Owner, c.room.Place = c.staff, place
+	c.room.Owner = c.staff
 	c.Pool.attach(env, func() *worker.Worker { return worker.New(c.staff) })
 }
 

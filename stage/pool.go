@@ -39,7 +39,6 @@ type gang interface {
 	Keep(n int) int
 	Spare() bool
 	Muster()
-	Streak() int
 	CrashIdle()
 }
 

@@ -283,14 +283,6 @@ func (c *Crew) Muster() {
 // CrashIdle is for a worker that ended between two rooms: no room is to blame.
 func (c *Crew) CrashIdle() {}
 
-// Streak is the longest of the rooms' streaks.
-func (c *Crew) Streak() (n int) {
-	for _, r := range c.Members() {
-		n = max(n, r.Streak())
-	}
-	return n
-}
-
 // pending reports whether a room has given a token.
 func (c *Crew) pending() bool { return len(c.ready) > 0 || c.noted.Load() > 0 }
 

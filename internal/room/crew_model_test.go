@@ -402,7 +402,7 @@ func (w *town) depart(t *rapid.T) {
 	}
 	r, era := p.crew.next(&p.Seat)
 	if r == nil {
-		p.parked = p.crew.rest(&p.Seat)
+		p.parked = p.crew.parked(&p.Seat)
 		return
 	}
 	p.onWay, p.way, p.era = true, r, era

@@ -270,7 +270,7 @@ func TestAWorkerThatIsAboutToRestIsDismissedToo(t *testing.T) {
 	v := st.hire()
 	require.False(t, st.crew.report(&v.Seat))
 	st.crew.Shrink(1)
-	if st.crew.rest(&v.Seat) {
+	if st.crew.parked(&v.Seat) {
 		require.True(t, v.Ready(), "it rests, and nobody calls it")
 	}
 	_, cmds := v.turn(true)

@@ -460,7 +460,6 @@ type counts struct {
 	streak                         int   // crashes since a command was last completed
 	crashed                        int64 // when a handler crashed last
 	visits                         uint64
-	visited                        int64  // when a crew's worker was last here
 	stuck                          uint64 // handlers that were given up
 	abandoned                      int    // those that still run
 	inHand, busy, mostOut          int

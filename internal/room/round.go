@@ -30,7 +30,7 @@ func (c *Crew) Turn(s *Seat, t *Tally, park bool) (*Room, int) {
 			}
 			continue
 		}
-		if !park || c.rest(s) {
+		if !park || c.parked(s) {
 			return nil, 0
 		}
 		if c.report(s) {
@@ -55,8 +55,8 @@ func (c *Crew) report(s *Seat) bool {
 	return gone
 }
 
-// rest parks a worker, unless a token has come since it looked, or somebody is to leave.
-func (c *Crew) rest(s *Seat) bool {
+// parked parks a worker, unless a token has come since it looked, or somebody is to leave.
+func (c *Crew) parked(s *Seat) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pending() || c.excess > 0 {
@@ -155,8 +155,7 @@ func (c *Crew) enter(r *Room, era uint64, s *Seat) int {
 	n := 0
 	if fits := r.claimToken(c, era, s.walked); fits && !hindered && !r.resting {
 		r.c.visits++
-		r.c.visited = r.Host().Now()
-		s.handled, s.queued, s.began = 0, r.queue.Len(), r.c.visited
+		s.handled, s.queued, s.began = 0, r.queue.Len(), 0
 		n = r.take(s, c.left(r, s))
 	}
 	if n > 0 {
@@ -215,7 +214,6 @@ func (c *Crew) stay(r *Room, s *Seat, t *Tally, gone bool) int {
 	r.mu.Lock()
 	r.book(s, t)
 	r.yield(s)
-	r.c.visited = r.Host().Now()
 	n, bounded := 0, false
 	if polled && r.crew == c && !hindered && !gone && !r.resting {
 		most := c.left(r, s)
@@ -257,8 +255,12 @@ func (c *Crew) left(r *Room, s *Seat) int {
 		left = s.queued - s.handled
 	case controller.Bounded:
 		left = rt.plan.BoundOf(controller.StageID(r.Place)) - s.handled
-	case controller.TimeBounded:
-		if s.handled == 0 || time.Duration(r.c.visited-s.began) < rt.plan.Quantum {
+	case controller.TimeBounded: // the one that needs a clock
+		now := r.Host().Now()
+		if s.handled == 0 {
+			s.began = now
+		}
+		if time.Duration(now-s.began) < rt.plan.Quantum || s.handled == 0 {
 			return 0
 		}
 	default:
@@ -337,7 +339,7 @@ func (r *Room) waitFor(x *Room) bool {
 
 // relieve returns the rooms behind that wait for room here, if half of it is free.
 func (r *Room) relieve() []*Room {
-	if r.queue.Len() > r.knobs.Capacity/2 || r.filled() {
+	if !r.brim && len(r.behind) == 0 || r.queue.Len() > r.knobs.Capacity/2 || r.filled() {
 		return nil
 	}
 	r.brim = false

@@ -17,7 +17,6 @@ type Sheet struct {
 	Visits, Empties, Stuck         uint64
 	Abandoned                      int
 	Oldest                         time.Duration // how long the next command has waited; 0 if that is not known
-	Visited                        time.Duration // when a crew's worker was last here
 	Crew                           *Crew
 	Knobs                          Knobs
 	BusyTime                       time.Duration
@@ -51,7 +50,7 @@ func (r *Room) sheet() Sheet {
 		Crashes:  r.c.crashes, Retries: r.c.retries, Restarts: r.c.restarts,
 		Queued: r.queue.Len(), InHand: r.c.inHand, Delayed: r.delayed.Len(),
 		Live: r.live, Busy: r.c.busy, Most: max(r.most, r.c.mostOut), Out: r.out,
-		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(), Visited: time.Duration(r.c.visited),
+		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(),
 		Stuck: r.c.stuck, Abandoned: r.c.abandoned,
 		Crew: r.crew, Knobs: r.knobs.Knobs,
 		BusyTime: r.c.busyTime, Wait: r.c.wait.Clone(), Work: r.c.work.Clone(),
