@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"os"
 	"sync"
@@ -18,6 +19,24 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
 )
+
+// long runs the storms for as long as figures about them were given: ten seconds of swaps, a
+// minute of loops.
+//
+//	go test -race -run 'Swapped|EveryPolicyKeepsALoop' ./pipeline -long
+var long = flag.Bool("long", false, "storms of ten seconds and of a minute")
+
+// lasting is how long a storm lasts.
+func lasting(normal, ifLong time.Duration) time.Duration {
+	switch {
+	case *long:
+		return ifLong
+	case testing.Short():
+		return normal / 5
+	default:
+		return normal
+	}
+}
 
 // No test of this package may leave a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -188,29 +189,59 @@ func TestInstancesBoundHowManySharedWorkersAreAtAStage(t *testing.T) {
 	})
 }
 
-// Every quarter of the commands goes back to the first stage, up to ten times.
+type lap struct{ hops int }
+
+// circuit is three small stages in a row; every quarter of the commands goes back to the
+// first, up to ten times.
+func circuit() (first *stage.Stage[*lap], parts []pipeline.Part) {
+	last := stage.Func("s2", func(_ context.Context, l *lap) behaviour.Outcome {
+		if l.hops++; l.hops <= 10 && rand.IntN(4) == 0 {
+			return behaviour.Forward(first, l)
+		}
+		return behaviour.OK(nil)
+	}, stage.Capacity(4))
+	middle := stage.Func("s1", func(_ context.Context, l *lap) behaviour.Outcome {
+		return behaviour.Forward(last, l)
+	}, stage.Capacity(4))
+	first = stage.Func("s0", func(_ context.Context, l *lap) behaviour.Outcome {
+		return behaviour.Forward(middle, l)
+	}, stage.Capacity(4))
+	return first, []pipeline.Part{first, middle, last}
+}
+
 func TestALoopOfStagesThatShareWorkersCannotBlockItself(t *testing.T) {
-	type lap struct{ hops int }
 	for _, workers := range []int{1, 4} {
 		forEachWay(t, workers, func(t *testing.T, law controller.Policy) {
-			var first *stage.Stage[*lap]
-			last := stage.Func("s2", func(_ context.Context, l *lap) behaviour.Outcome {
-				if l.hops++; l.hops <= 10 && rand.IntN(4) == 0 {
-					return behaviour.Forward(first, l)
-				}
-				return behaviour.OK(nil)
-			}, stage.Capacity(4))
-			middle := stage.Func("s1", func(_ context.Context, l *lap) behaviour.Outcome {
-				return behaviour.Forward(last, l)
-			}, stage.Capacity(4))
-			first = stage.Func("s0", func(_ context.Context, l *lap) behaviour.Outcome {
-				return behaviour.Forward(middle, l)
-			}, stage.Capacity(4))
-			p := run(t, first, middle, last, pipeline.Control(law))
+			first, parts := circuit()
+			p := run(t, append(parts, pipeline.Control(law))...)
 			for range 4000 {
 				require.NoError(t, first.Submit(soon(t), &lap{}))
 			}
 			require.NoError(t, p.Drain(soon(t)))
+		})
+	}
+}
+
+// All policies that have a name, all at the same time, at full queues.
+func TestEveryPolicyKeepsALoopMoving(t *testing.T) {
+	end := time.Now().Add(lasting(time.Second, time.Minute))
+	for _, name := range policy.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			law, err := policy.ByName(name)
+			require.NoError(t, err)
+			first, parts := circuit()
+			p := run(t, append(parts, pipeline.Control(law))...)
+			sent := 0
+			for ; time.Now().Before(end) || sent < 1000; sent++ {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				if err := first.Submit(ctx, &lap{}); err != nil {
+					require.NoError(t, err, "after %d commands: %s", sent, p.Snapshot().Law())
+				}
+				cancel()
+			}
+			require.NoError(t, p.Drain(soon(t)))
+			require.EqualValues(t, sent, p.Snapshot().Replied)
 		})
 	}
 }

@@ -33,10 +33,7 @@ func laws(t *testing.T) (all []controller.Policy) {
 }
 
 func TestPoliciesAreSwappedUnderLoadAndNothingIsLost(t *testing.T) {
-	storm := time.Second
-	if testing.Short() {
-		storm = 200 * time.Millisecond
-	}
+	storm, every := lasting(time.Second, 10*time.Second), lasting(5*time.Millisecond, 20*time.Millisecond)
 	entry, parts := line(4, func(_, _ int) error {
 		switch rand.IntN(400) {
 		case 0:
@@ -63,7 +60,7 @@ func TestPoliciesAreSwappedUnderLoadAndNothingIsLost(t *testing.T) {
 	for end, i := time.Now().Add(storm), 0; time.Now().Before(end); i++ {
 		require.NoError(t, p.Use(all[i%len(all)]))
 		require.True(t, p.Snapshot().Balanced())
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(every)
 	}
 	cancel()
 	wg.Wait()
