@@ -53,10 +53,10 @@ type Versioned interface {
 // stage's batch.
 //
 // It returns one outcome for each command, in the same order; any other number
-// is a crash. The slice belongs to the engine: do not keep it. When a batch
-// crashes, each of its commands is given to HandleBatch again, alone, so that
-// only the culprit is charged; a Batcher is therefore called at least once for
-// a command, not exactly once.
+// is a crash. The slice belongs to the engine: do not keep it. When a batch of n
+// crashes, its commands are given to HandleBatch again, about √n at a time, and
+// those of a batch that crashes then one by one, so that only the culprit is charged. So
+// HandleBatch may be given a command that crashes nothing up to three times.
 type Batcher[C any] interface {
 	HandleBatch(ctx context.Context, cmds []C) []Outcome
 }

@@ -102,15 +102,18 @@ func (w *Worker) settleCrash(value any, stack []byte) {
 }
 
 // charge finds the command that is to blame. When a batch handler crashes it
-// may be any of the batch: all go back, each to be handled alone.
+// may be any of the batch: all go back, in smaller ones. One that was found so stays
+// apart at further tries, for it may well crash again.
 func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
-	if w.instance.Many() && len(batch) > 1 {
-		for i := range batch {
-			batch[i].Alone = true
-		}
+	if !w.instance.Many() {
+		return &batch[w.cur], batch[w.cur+1:]
+	}
+	if len(batch) > 1 {
+		room.Narrow(batch)
 		return nil, batch
 	}
-	return &batch[w.cur], batch[w.cur+1:]
+	batch[0].Pack = 1
+	return &batch[0], nil
 }
 
 // retries asks the stage's policy whether an error is worth another try. The

@@ -24,7 +24,7 @@
 //
 // The worker holds the one recover of handlers. A panic in a handler, and a
 // runtime.Goexit too, is charged to the command in hand (if a handler of many
-// crashed, to none: all go back, each to be handled alone); the rest of the batch
+// crashed, to none: all go back, in smaller ones, until the culprit is alone); the rest of the batch
 // goes back to the front of the queue in order; what the commands before it
 // forwarded is handed over. Then the worker fails towards its stage, which
 // stops the actor and starts a new one with a fresh instance. The [Worker] value

@@ -370,7 +370,7 @@ func (w *Worker) ready(n int) bool {
 		return true
 	}
 	w.failure = err
-	w.stage.Room.Crash(&w.Seat, &w.tally, nil, w.Hand[:n], false, err)
+	w.stage.Room.Unmade(&w.Seat, &w.tally, w.Hand[:n], err)
 	clear(w.Hand[:n])
 	if w.crew == nil {
 		w.stage.Room.Yield(&w.Seat)

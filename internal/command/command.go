@@ -21,8 +21,10 @@ type Envelope struct {
 	// Child marks a command that was emitted: the ticket waits for it, but
 	// its result is not the ticket's result.
 	Child bool
-	// Alone asks for a batch of its own: the batch it was in crashed.
-	Alone bool
+	// Pack is how many commands, this one and those right behind it, are to be handled
+	// in one batch and apart from all others, because the batch they were in crashed; 0
+	// if it does not matter.
+	Pack uint16
 }
 
 // Ticket collects the end of a command and of all that was emitted on its way.

@@ -231,7 +231,7 @@ func (r *Room) drop(e command.Envelope, at place) victim {
 		return victim{e, ReasonNewest, ErrShed}
 	}
 	oldest := r.queue.drop()
-	r.forget(oldest)
+	r.unpack([]command.Envelope{oldest})
 	r.push(&e, at)
 	r.c.shed[shedOldest]++
 	return victim{oldest, ReasonOldest, ErrShed}

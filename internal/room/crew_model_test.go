@@ -59,7 +59,7 @@ type place1 struct {
 	to      []*place1 // ways ahead
 	queue   []int     // as it should be given out, if it is first in, first out
 	delayed []int
-	alone   map[int]bool
+	packs   packs
 	waiters []*modelWaiter
 
 	accepted, ok, forwarded, errors, rejected int
@@ -113,7 +113,7 @@ func newTown(t *rapid.T, mode controller.Dispatch) *town {
 		r.limit = rapid.IntRange(1, 4).Draw(t, "limit")
 		r.Adopt(w.host)
 		r.Open()
-		w.rooms = append(w.rooms, &place1{Room: r, alone: map[int]bool{}})
+		w.rooms = append(w.rooms, &place1{Room: r, packs: packs{}})
 		if k := rapid.IntRange(0, 4).Draw(t, "bound to"); k < 4 {
 			r.Bind(w.crews[max(k-2, 0)])
 		}
@@ -352,11 +352,8 @@ func (w *town) given(t *rapid.T, p *pawn, r *place1, n int) {
 			}
 			r.queue = slices.Delete(r.queue, at, at+1)
 		}
-		if r.alone[id] && n > 1 {
-			t.Fatalf("%d wants to be alone, and is one of %d", id, n)
-		}
-		delete(r.alone, id)
 	}
+	r.packs.given(t, batch)
 	p.hand = slices.Clone(batch)
 	if p.Instance == nil {
 		if !p.owns {
@@ -555,12 +552,12 @@ func (w *town) crash(t *rapid.T) {
 		culprit, rest = &p.hand[0], p.hand[1:]
 		culprit.Tries++
 	} else {
-		for i := range rest {
-			rest[i].Alone = true
-		}
+		Narrow(rest)
 	}
 	retry := culprit != nil && culprit.Tries < 3 && rapid.Bool().Draw(t, "retry")
-	w.crashed(t, p, culprit, rest, retry)
+	w.crashed(t, p, rest, culprit, retry, func() {
+		p.room.Crash(&p.Seat, &p.tally, culprit, rest, retry, ErrStopped)
+	})
 }
 
 // nostart is a batch for which no instance could be made.
@@ -568,14 +565,16 @@ func (w *town) nostart(t *rapid.T) {
 	p := w.holder(t)
 	w.scrap(t, p.Instance)
 	p.Instance = nil
-	w.crashed(t, p, nil, p.hand, false)
+	w.crashed(t, p, p.hand, nil, false, func() {
+		p.room.Unmade(&p.Seat, &p.tally, p.hand, ErrStopped)
+	})
 }
 
-func (w *town) crashed(t *rapid.T, p *pawn, culprit *command.Envelope, rest []command.Envelope, retry bool) {
+func (w *town) crashed(t *rapid.T, p *pawn, rest []command.Envelope, culprit *command.Envelope, retry bool, tell func()) {
 	r := p.room
 	w.hear(t, r)
 	in := p.Instance
-	r.Crash(&p.Seat, &p.tally, culprit, rest, retry, ErrStopped)
+	tell()
 	if in != nil {
 		w.scrap(t, in)
 	}
@@ -583,12 +582,11 @@ func (w *town) crashed(t *rapid.T, p *pawn, culprit *command.Envelope, rest []co
 	for _, e := range rest {
 		id := e.Cmd.(int)
 		front = append(front, id)
-		if e.Alone {
-			r.alone[id] = true
-		}
+		r.packs.add(e)
 	}
 	r.queue = append(front, r.queue...)
 	if retry {
+		r.packs.again(*culprit)
 		w.postponed(r, culprit.Cmd.(int))
 	}
 	p.hand = nil

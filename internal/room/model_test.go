@@ -50,7 +50,7 @@ type model struct {
 
 	queue   []int // ids, the front first
 	delayed []int
-	alone   map[int]bool
+	packs   packs
 	tries   map[int]uint32
 	open    bool
 	halted  bool
@@ -96,7 +96,7 @@ type modelWaiter struct {
 func newModel(t *rapid.T, rule Overflow, capacity int) *model {
 	m := &model{
 		rule: rule, cap: capacity, open: true,
-		alone: map[int]bool{}, tries: map[int]uint32{}, ends: map[int]int{},
+		packs: packs{}, tries: map[int]uint32{}, ends: map[int]int{},
 	}
 	m.r = New(Config{
 		Name: "r", Capacity: capacity, Batch: 4, Overflow: rule, StreakEnds: time.Minute,
@@ -443,11 +443,8 @@ func (m *model) given(t *rapid.T, s *modelSeat, batch []command.Envelope) {
 		if e.Tries != m.tries[m.queue[i]] {
 			t.Fatalf("%v has %d tries, want %d", e.Cmd, e.Tries, m.tries[m.queue[i]])
 		}
-		if m.alone[m.queue[i]] && n > 1 {
-			t.Fatalf("%v wants to be alone, and is one of %d", e.Cmd, n)
-		}
-		delete(m.alone, m.queue[i])
 	}
+	m.packs.given(t, batch)
 	m.queue = m.queue[n:]
 	s.hand = slices.Clone(batch)
 }
@@ -522,13 +519,12 @@ func (m *model) crash(t *rapid.T) {
 		culprit.Tries++
 		m.tries[culprit.Cmd.(int)] = culprit.Tries
 	} else {
-		for i := range rest {
-			rest[i].Alone = true
-		}
+		Narrow(rest)
 	}
 	retry = retry && culprit != nil && culprit.Tries < 3
 	m.r.Crash(&s.Seat, &s.tally, culprit, rest, retry, ErrStopped)
 	if retry && !m.halted {
+		m.packs.again(*culprit)
 		m.delayed = append(m.delayed, culprit.Cmd.(int))
 	}
 	if !m.halted {
@@ -536,7 +532,7 @@ func (m *model) crash(t *rapid.T) {
 		for _, e := range rest {
 			id := e.Cmd.(int)
 			front = append(front, id)
-			m.alone[id] = e.Alone
+			m.packs.add(e)
 		}
 		m.queue = append(front, m.queue...)
 	}
@@ -656,7 +652,7 @@ func (m *model) halt(*rapid.T) {
 	m.open, m.halted = false, true
 	m.r.Halt()()
 	m.queue, m.delayed = nil, nil
-	clear(m.alone)
+	clear(m.packs)
 	synctest.Wait()
 }
 
@@ -743,8 +739,8 @@ func (m *model) check(t *rapid.T) {
 	if r.reserved != m.reserved() || r.excess != m.excess || r.live != m.live() {
 		t.Fatalf("reserved %d, excess %d, live %d; want %d, %d, %d", r.reserved, r.excess, r.live, m.reserved(), m.excess, m.live())
 	}
-	if r.alone != m.lonely() {
-		t.Fatalf("%d want to be alone, want %d", r.alone, m.lonely())
+	if r.packed != m.packed() {
+		t.Fatalf("%d in packs, want %d", r.packed, m.packed())
 	}
 	if r.queue.Len() > 0 && r.waking == 0 && len(r.idle) > 0 {
 		t.Fatalf("%d queued, %d idle, and nobody is on the way", r.queue.Len(), len(r.idle))
@@ -752,10 +748,10 @@ func (m *model) check(t *rapid.T) {
 	m.whoIsWhere(t)
 }
 
-func (m *model) lonely() int {
+func (m *model) packed() int {
 	n := 0
 	for _, id := range m.queue {
-		if m.alone[id] {
+		if m.packs[id] > 0 {
 			n++
 		}
 	}

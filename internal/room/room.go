@@ -142,7 +142,7 @@ type Room struct {
 	ceiling  int  // commands that may be here at once, queued or not; 0: any number
 	brim     bool // it was full, and the host knows
 	queue    waiting
-	alone    int    // queued commands that want a batch of their own
+	packed   int    // queued commands that belong to a pack
 	reserved int    // seats promised, to waiters and to parked workers
 	crew     *Crew  // the pool that visits the room; nil: it has workers of its own
 	era      uint64 // grows when all tokens are taken back: older ones are void
@@ -250,7 +250,7 @@ func (r *Room) Halt() (tell func()) {
 	r.open, r.halted = false, true
 	left := make([]command.Envelope, r.queue.Len(), r.queue.Len()+r.delayed.Len())
 	r.queue.popInto(left)
-	r.alone = 0
+	r.packed = 0
 	left = append(left, r.delayed.clear()...)
 	if r.timer != nil {
 		r.timer.Stop()
@@ -296,6 +296,9 @@ func (r *Room) push(e *command.Envelope, p place) {
 		r.stamp = r.limit - 1
 		since = max(r.Host().Now(), 1) // 0 means that nobody looked
 	}
+	if e.Pack > 0 {
+		r.packed++
+	}
 	if r.queue.line != nil {
 		e.Since = since
 		r.queue.push(*e, p)
@@ -303,7 +306,7 @@ func (r *Room) push(e *command.Envelope, p place) {
 	}
 	slot := r.queue.next()
 	slot.Cmd, slot.Ticket, slot.Since = e.Cmd, e.Ticket, since
-	slot.Tries, slot.Child, slot.Alone = e.Tries, e.Child, e.Alone
+	slot.Tries, slot.Child, slot.Pack = e.Tries, e.Child, e.Pack
 }
 
 // brimming tells the host when the room has become full. The host neither blocks nor

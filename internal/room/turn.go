@@ -248,13 +248,13 @@ func (r *Room) take(s *Seat, most int) int {
 	if most > 0 {
 		n = min(n, most)
 	}
-	if r.alone > 0 {
-		n = r.untilAlone(n)
+	if r.packed > 0 {
+		n = r.apart(n)
 	}
 	s.grow(n, r.knobs.Batch)
 	n = r.queue.popInto(s.Hand[:n])
-	if r.alone > 0 {
-		r.forget(s.Hand[0])
+	if r.packed > 0 {
+		r.unpack(s.Hand[:n])
 	}
 	if !s.owns {
 		r.equip(s)
@@ -319,27 +319,6 @@ func (r *Room) ripen() {
 	}
 }
 
-// untilAlone cuts a batch before a command that wants one of its own.
-func (r *Room) untilAlone(n int) int {
-	for i := range n {
-		e := r.queue.at(i)
-		if e == nil {
-			break // only what was given back may want that, and it would be known
-		}
-		if e.Alone {
-			return max(i, 1)
-		}
-	}
-	return n
-}
-
-// forget notes that a command has left the queue.
-func (r *Room) forget(e command.Envelope) {
-	if e.Alone {
-		r.alone--
-	}
-}
-
 // Book books what a worker did in the middle of its batch: before somebody
 // hears of it who might look at the accounts.
 func (r *Room) Book(s *Seat, t *Tally) {
@@ -398,6 +377,7 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 	at := r.queue.place(e.Cmd)
 	r.mu.Lock()
 	r.book(s, t)
+	e.Pack = 0
 	ok := r.postpone(e, at)
 	var next *Seat
 	if ok {
@@ -414,15 +394,27 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 
 // Crash books the end of a worker's batch that did not end well: the culprit,
 // if one is known, is charged, and with retry tried again; the rest goes
-// back to the front of the queue, in order.
+// back to the front of the queue, in order. A crash whose culprit is still looked for is
+// not one of a row: it will be when the culprit is found. See [Narrow].
 func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) {
+	r.fell(s, t, culprit, rest, retry, culprit != nil && culprit.Tries <= 1, err)
+}
+
+// Unmade books the end of a batch for which no instance could be made: nobody is to
+// blame.
+func (r *Room) Unmade(s *Seat, t *Tally, batch []command.Envelope, err error) {
+	r.fell(s, t, nil, batch, false, true, err)
+}
+
+// fell is [Room.Crash] and [Room.Unmade]; row says whether the crash is one of a row.
+func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry, row bool, err error) {
 	var at place
 	if retry {
 		at = r.queue.place(culprit.Cmd)
 	}
 	r.mu.Lock()
 	r.book(s, t)
-	r.crash(culprit == nil || culprit.Tries <= 1)
+	r.crash(row)
 	if r.halted {
 		r.c.dead[deadStopped] += uint64(len(rest))
 	} else {
@@ -473,11 +465,7 @@ func (r *Room) tire() {
 
 func (r *Room) giveBack(es []command.Envelope) {
 	r.queue.pushFront(es)
-	for _, e := range es {
-		if e.Alone {
-			r.alone++
-		}
-	}
+	r.pack(es)
 }
 
 // CrashIdle counts a crash that happened with no command in hand: an instance
@@ -506,17 +494,17 @@ func (r *Room) StillStuck() int {
 	return r.c.abandoned
 }
 
-// crash counts a crash. Further tries of the same command do not lengthen the
-// streak, so that one poison command alone never breaks a stage; nor does a
-// crash long ago.
-func (r *Room) crash(first bool) {
+// crash counts a crash, as one of a row or not. Further tries of the same command do
+// not lengthen the streak, so that one poison command alone never breaks a stage; nor
+// does a crash long ago.
+func (r *Room) crash(row bool) {
 	now := r.Host().Now()
 	if r.c.streak > 0 && now-r.c.crashed > int64(r.cfg.StreakEnds) {
 		r.c.streak = 0
 	}
 	r.c.crashed = now
 	r.c.crashes++
-	if first {
+	if row {
 		r.c.streak++
 	}
 }

@@ -178,13 +178,11 @@ func (q *waiting) order(d queue.Discipline) {
 	}
 }
 
-// givenBack is how many commands at the front were given back after a crash, to be
-// handled alone: they stay before all others in any order.
+// givenBack is how many commands at the front were given back after a crash, in
+// packs: they stay before all others in any order.
 func givenBack(es []command.Envelope) (n int) {
-	for i := range es {
-		if es[i].Alone {
-			n = i + 1
-		}
+	for n < len(es) && es[n].Pack > 0 {
+		n++
 	}
 	return n
 }

@@ -399,7 +399,7 @@ func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
 		require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
 		v.turn(false)
 		for i := range v.Hand[:v.n] {
-			v.Hand[i].Alone = true
+			v.Hand[i].Pack = 1
 		}
 		st.rooms[0].Crash(&v.Seat, &v.tally, nil, append([]command.Envelope(nil), v.Hand[:v.n]...), false, ErrStopped)
 		st.rooms[0].Yield(&v.Seat)
@@ -417,7 +417,7 @@ func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
 			sizes = append(sizes[:3], 2)
 		}
 		require.Equal(t, []int{1, 1, 1, 2}, sizes, name)
-		require.Zero(t, st.rooms[0].alone)
+		require.Zero(t, st.rooms[0].packed)
 	}
 }
 
@@ -431,7 +431,7 @@ func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
 			_, cmds := v.turn(false)
 			require.Len(t, cmds, 3)
 			for i := range v.Hand[:v.n] {
-				v.Hand[i].Alone = true
+				v.Hand[i].Pack = 1
 			}
 			st.rooms[0].Crash(&v.Seat, &v.tally, nil, append([]command.Envelope(nil), v.Hand[:v.n]...), false, ErrStopped)
 			st.rooms[0].Yield(&v.Seat)
@@ -444,10 +444,10 @@ func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
 					break
 				}
 				for i := range cmds {
-					require.False(t, len(cmds) > 1 && v.Hand[i].Alone, "%v are done together", cmds)
+					require.False(t, len(cmds) > 1 && v.Hand[i].Pack > 0, "%v are done together", cmds)
 				}
 			}
-			require.Zero(t, st.rooms[0].alone)
+			require.Zero(t, st.rooms[0].packed)
 		})
 	}
 }
