@@ -128,6 +128,11 @@ func (o Outcome) Open() (kind Kind, next *Inlet, value any) {
 	return o.Kind(), o.next, o.value
 }
 
+// Way is the door of a [Forward] with the command that goes through it. Of other outcomes
+// it is a door that is nobody's, or nil. It is for engines that know the door they
+// expect.
+func (o Outcome) Way() (next *Inlet, cmd any) { return o.next, o.value }
+
 // Err returns the reason given to [Error], [ErrNoOutcome] for the zero
 // Outcome, and nil otherwise.
 func (o Outcome) Err() error {

@@ -503,7 +503,7 @@ func TestABatchIsTakenWhenItIsFullOrHasLingered(t *testing.T) {
 					law(v, d)
 					d.Batch(0, 10, time.Second, "test")
 				})))
-				requireNoted(t, p, controller.KnobBatch, "s", controller.Batch{Max: 64}, controller.Batch{Max: 10, Linger: time.Second})
+				requireNoted(t, p, controller.KnobBatch, "s", controller.Batch{Max: stage.DefaultBatch}, controller.Batch{Max: 10, Linger: time.Second})
 				time.Sleep(time.Millisecond)
 				submit(t, s, 1, 2, 3)
 				require.Empty(t, b.all())

@@ -59,6 +59,15 @@ func (i *instance[C]) Handle(ctx context.Context, cmd any) behaviour.Outcome {
 	return i.call(ctx, c)
 }
 
+// HandleEach handles the commands of a batch, one after the other.
+func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []command.Envelope) {
+	call := i.call
+	for n := range batch {
+		c, _ := batch[n].Cmd.(C)
+		w.Settle(call(ctx, c))
+	}
+}
+
 // HandleMany handles a batch. The slice is made for each batch: the behaviour
 // may be shared, and a batch handler has better things to do than to fear for
 // one allocation.

@@ -19,7 +19,7 @@ const (
 	// DefaultCapacity is the room for commands in a stage's queue.
 	DefaultCapacity = 1024
 	// DefaultBatch is the most commands that a worker takes at once.
-	DefaultBatch = 64
+	DefaultBatch = 256
 	// DefaultRetryMax is the longest pause between two tries.
 	DefaultRetryMax = time.Minute
 )

@@ -58,7 +58,9 @@ func Crashed(err error) bool {
 // Stage is a stage for commands of type C. Its methods may be called by
 // anybody, at any time.
 type Stage[C any] struct {
-	core *Core
+	core  *Core
+	room  *room.Room       // the core's, and
+	inlet *behaviour.Inlet // its own: each is looked up for every command
 }
 
 // New makes a stage around one behaviour that all its workers share, so the
@@ -106,7 +108,7 @@ func typed[C any](c *Core) *Stage[C] {
 	c.takes = func(message any) bool { _, ok := message.(C); return ok }
 	c.kind = reflect.TypeFor[C]().String()
 	c.nilly = reflect.TypeFor[C]().Kind() == reflect.Interface
-	return &Stage[C]{core: c}
+	return &Stage[C]{core: c, room: c.room, inlet: c.room.Inlet()}
 }
 
 // missing reports whether a value is nil, or an interface around a nil.
@@ -130,7 +132,7 @@ func (s *Stage[C]) Inlet() *behaviour.Inlet {
 	if s == nil {
 		return nil
 	}
-	return s.core.room.Inlet()
+	return s.inlet
 }
 
 // Core is the stage without its type, for the pipeline.
@@ -150,7 +152,7 @@ func (s *Stage[C]) Part(part.Seal) {}
 // ended or did while Submit waited for room. How an accepted command ends is not told;
 // errors are logged, and see [DeadLetter].
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
-	return s.core.room.Submit(ctx, &command.Envelope{Cmd: cmd})
+	return s.room.Submit(ctx, &command.Envelope{Cmd: cmd})
 }
 
 // Ask hands in a command and returns a ticket to learn its end, or the reason

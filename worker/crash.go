@@ -78,6 +78,7 @@ func (w *Worker) settleCrash(value any, stack []byte) {
 	}
 	w.recall()
 	w.clock(w.cur)
+	w.spill()
 	batch := w.Hand[:w.n]
 	w.n = 0
 
@@ -95,7 +96,7 @@ func (w *Worker) settleCrash(value any, stack []byte) {
 	clear(batch)
 	w.stage.Crashed(crash, again)
 	w.deliver(false)
-	if w.crew == nil && w.loaded == 0 {
+	if w.crew == nil && !w.carries() {
 		w.stage.Room.Yield(&w.Seat)
 	}
 	w.failure = crash
@@ -237,6 +238,10 @@ type Instance interface {
 	Many() bool
 	// Handle handles one command.
 	Handle(ctx Context, cmd any) behaviour.Outcome
+	// HandleEach handles the commands of a batch, one after the other, and tells the
+	// worker what became of each: [Worker.Settle]. The loop is the instance's so that a
+	// command costs one call of a function that nobody can foresee, not two.
+	HandleEach(ctx Context, w *Worker, batch []command.Envelope)
 	// HandleMany handles the commands of a batch.
 	HandleMany(ctx Context, batch []command.Envelope) []behaviour.Outcome
 }

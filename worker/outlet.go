@@ -67,6 +67,11 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
 	if len(w.emits) > 0 {
 		w.send()
 	}
+	if !w.carries() {
+		w.lane = lane{to, w.last, 0}
+		w.pass(e, cmd)
+		return
+	}
 	w.tally.Forwarded++
 	w.load(w.last, cmd, e.Ticket, e.Child)
 }
@@ -87,6 +92,9 @@ func (w *Worker) load(out *outlet, cmd any, ticket *command.Ticket, child bool) 
 	}
 }
 
+// carries reports whether there is anything to hand over.
+func (w *Worker) carries() bool { return w.loaded+w.lane.n > 0 }
+
 // deliver hands over what was gathered. A room that is full keeps the rest
 // waiting: with park, the worker is parked there and deliver reports false.
 //
@@ -94,12 +102,16 @@ func (w *Worker) load(out *outlet, cmd any, ticket *command.Ticket, child bool) 
 // first, so that no row of the accounts lags behind an answer. If some were
 // emitted it must be: else they could end before they were accepted.
 func (w *Worker) deliver(park bool) bool {
-	if w.loaded == 0 {
+	if !w.carries() {
 		return true
 	}
 	if w.told {
 		w.stage.Room.Book(&w.Seat, &w.tally)
 		w.told = false
+	}
+	w.leave()
+	if w.loaded == 0 {
+		return true
 	}
 	w.stampOuts()
 	for _, out := range w.outs {
@@ -132,10 +144,12 @@ func (w *Worker) handOver(out *outlet, park bool) bool {
 	if len(out.items) == 0 {
 		return true
 	}
-	letIn := out.back || w.crew != nil && out.room.Waits()
-	w.shift(out, out.room.Hand(&w.Seat, out.items, letIn, park))
+	w.shift(out, out.room.Hand(&w.Seat, out.items, w.letIn(out), park))
 	return len(out.items) == 0
 }
+
+// letIn reports whether what goes a way out is taken even if there is no room.
+func (w *Worker) letIn(out *outlet) bool { return out.back || w.crew != nil && out.room.Waits() }
 
 // shift takes the first n commands, which have gone, out of an outlet.
 func (w *Worker) shift(out *outlet, n int) {
@@ -149,6 +163,7 @@ func (w *Worker) shift(out *outlet, n int) {
 func (w *Worker) send() {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
+	w.spill()
 	ticket := w.Hand[w.cur].Ticket
 	for _, m := range w.emits {
 		w.load(m.to, m.cmd, ticket, true)

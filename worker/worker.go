@@ -70,7 +70,7 @@ type Worker struct {
 	left     bool  // the actor left because it was asked to
 	again    bool  // the actor takes the place of one that crashed
 
-	n, cur int // the batch's size, 0 between batches, and the command in hand
+	n, cur int // the batch's size, 0 between batches, and the place of the command in hand
 	cancel context.CancelFunc
 	began  int64 // when the batch began
 	mark   int64 // the last reading of the clock, 0 if it is stale
@@ -82,8 +82,9 @@ type Worker struct {
 	ways   [][]*outlet // by the place of the stage they lead from
 	outs   []*outlet   // those of the present stage
 	last   *outlet     // the one that was used last
-	loaded int         // commands in outs
-	told   bool        // some of them are waited for, or emitted: book before handing over
+	lane   lane
+	loaded int  // commands in outs
+	told   bool // some of them are waited for, or emitted: book before handing over
 }
 
 // New returns an empty slot for a worker of the stage's own.
@@ -103,7 +104,7 @@ func NewShared(crew *room.Crew, host *room.Host, ctx Context) *Worker {
 }
 
 func newSlot(host *room.Host, ctx Context) *Worker {
-	w := &Worker{host: host}
+	w := &Worker{host: host, lane: noLane}
 	w.over = make(chan struct{})
 	w.handling = handling{ctx, w}
 	w.Seat.Wake = func() {
@@ -142,7 +143,7 @@ func (w *Worker) Left() bool { return w.left }
 
 // Loaded reports whether the last actor left behind commands that it could not
 // hand over. It is for the stage, after the actor has ended.
-func (w *Worker) Loaded() bool { return w.loaded > 0 }
+func (w *Worker) Loaded() bool { return w.carries() }
 
 // Claim takes the slot for an actor to come. It reports false if it is taken:
 // by an actor that lives, or by one that was given up and may still be at work.
@@ -248,7 +249,7 @@ func (w *Worker) end() {
 	if w.crew != nil {
 		w.leaveCrew()
 	} else {
-		if w.loaded == 0 {
+		if !w.carries() {
 			w.stage.Room.Yield(&w.Seat)
 		}
 		w.stage.Room.Leave(&w.Seat)
@@ -404,11 +405,11 @@ func (w *Worker) work(n int) (ok bool) {
 	if w.instance.Many() {
 		w.handleMany(w.Hand[:n])
 	} else {
-		w.handleEach(n)
+		w.handleEach(w.Hand[:n])
 	}
 	w.n = 0
 	w.clock(n)
-	clear(w.Hand[:n])
+	clear(w.Hand[w.lane.n:n])
 	return true
 }
 
@@ -437,16 +438,13 @@ func (w *Worker) clock(n int) {
 }
 
 // handleEach runs the behaviour on one command of the batch after the other.
-func (w *Worker) handleEach(n int) {
-	instance, ctx, batch := w.instance, w.handling, w.Hand[:n]
-	for i := range batch {
-		w.cur = i
-		e := &batch[i]
-		if w.stage.Timeout > 0 {
-			w.settle(e, w.limited(e))
-			continue
-		}
-		w.settle(e, instance.Handle(ctx, e.Cmd))
+func (w *Worker) handleEach(batch []command.Envelope) {
+	if w.stage.Timeout == 0 {
+		w.instance.HandleEach(w.handling, w, batch)
+		return
+	}
+	for n := range batch {
+		w.Settle(w.limited(&batch[n]))
 	}
 }
 
@@ -480,8 +478,8 @@ func (w *Worker) handleMany(batch []command.Envelope) {
 	if len(outcomes) != len(batch) {
 		panic(fmt.Sprintf("HandleBatch was given %d commands and returned %d outcomes", len(batch), len(outcomes)))
 	}
-	for ; w.cur < len(batch); w.cur++ {
-		w.settle(&batch[w.cur], outcomes[w.cur])
+	for _, o := range outcomes {
+		w.Settle(o)
 	}
 }
 
@@ -495,7 +493,19 @@ func (w *Worker) many(ctx Context, batch []command.Envelope) (outcomes []behavio
 	return outcomes
 }
 
-// settle does what an outcome asks for.
+// Settle does what the outcome of the command in hand asks for, and goes on to the next
+// one of the batch. It is for an [Instance].
+func (w *Worker) Settle(o behaviour.Outcome) {
+	e := &w.Hand[w.cur]
+	if next, cmd := o.Way(); next == w.lane.inlet && len(w.emits) == 0 {
+		w.pass(e, cmd)
+	} else {
+		w.settle(e, o)
+	}
+	w.cur++
+}
+
+// settle is Settle for all that does not take the lane.
 func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
 	kind, next, value := o.Open()
 	switch kind {

@@ -251,7 +251,7 @@ func (r *Room) take(s *Seat, most int) int {
 	if r.packed > 0 {
 		n = r.apart(n)
 	}
-	s.grow(n, r.knobs.Batch)
+	s.grow(n+1, r.knobs.Batch+1) // when the last has been handled, the one in hand is none
 	n = r.queue.popInto(s.Hand[:n])
 	if r.packed > 0 {
 		r.unpack(s.Hand[:n])
