@@ -2,6 +2,7 @@ package stage_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// The same work three ways: five stages in a line that do nothing, for a
+// The same work in different ways: five stages in a line that do nothing, for a
 // command passed by pointer. Submitting is part of the time; the clock stops
 // when the last command has left the last stage.
 //
@@ -21,7 +22,8 @@ const hops = 5
 type parcel struct{ _ int }
 
 func BenchmarkLine(b *testing.B) {
-	b.Run("by=golda", benchStages)
+	b.Run("by=golda", func(b *testing.B) { benchStages(b, 1) })
+	b.Run("by=golda64", func(b *testing.B) { benchStages(b, 64) }) // SubmitAll, 64 at a time
 	b.Run("by=chan", benchChannels)
 	b.Run("by=direct", benchCalls)
 }
@@ -39,7 +41,7 @@ func (l *last) HandleCommand(context.Context, *parcel) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-func benchStages(b *testing.B) {
+func benchStages(b *testing.B, many int) {
 	end := &last{left: b.N, done: make(chan struct{})}
 	next := stage.New("5", end, stage.Workers(1, 1))
 	parts := []pipeline.Part{next, pipeline.Control(policy.Fixed{})}
@@ -60,10 +62,17 @@ func benchStages(b *testing.B) {
 		b.Fatal(err)
 	}
 	cmd := &parcel{}
+	cmds := slices.Repeat([]*parcel{cmd}, many)
 	b.ReportAllocs()
 	b.ResetTimer()
-	for range b.N {
-		if err := first.Submit(b.Context(), cmd); err != nil {
+	for left := b.N; left > 0; left -= many {
+		var err error
+		if many == 1 {
+			err = first.Submit(b.Context(), cmd)
+		} else {
+			_, err = first.SubmitAll(b.Context(), cmds[:min(many, left)]...)
+		}
+		if err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -155,6 +155,14 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 	return s.room.Submit(ctx, &command.Envelope{Cmd: cmd})
 }
 
+// SubmitAll hands in many commands, in order, as if each were given to [Stage.Submit],
+// but as many as find room at once for the price of one. It returns how many
+// were accepted: all of them, and no error, or those before the first that was not, and the
+// error that it was refused with.
+func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err error) {
+	return s.room.SubmitAll(ctx, len(cmds), func(i int) any { return cmds[i] })
+}
+
 // Ask hands in a command and returns a ticket to learn its end, or the reason
 // why it was not accepted, as [Stage.Submit] does. The context only bounds the
 // wait for room.

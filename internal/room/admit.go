@@ -29,6 +29,47 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 	return r.submit(ctx, e, place{}, 0, nil)
 }
 
+// SubmitAll takes n commands from outside, in order, as if each were submitted, and
+// returns how many were accepted: all, or those before the one that was refused with the
+// error. As many as find room are taken at once.
+func (r *Room) SubmitAll(ctx context.Context, n int, cmd func(i int) any) (int, error) {
+	for i := 0; i < n; i++ {
+		i += r.pour(ctx, n-i, func(k int) any { return cmd(i + k) })
+		if i == n {
+			break
+		}
+		if err := r.Submit(ctx, &command.Envelope{Cmd: cmd(i)}); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// pour takes as many of n commands as find room, unless there is anything to ask, to
+// wait for, or to refuse: one that is submitted alone hears of it.
+func (r *Room) pour(ctx context.Context, n int, cmd func(i int) any) int {
+	if r.asks() || ended(ctx) {
+		return 0
+	}
+	r.mu.Lock()
+	if !r.open || r.knobs.Disabled || r.waiters.Len() > 0 || len(r.blocked) > 0 {
+		r.mu.Unlock()
+		return 0
+	}
+	n = max(min(n, r.free()), 0)
+	for i := range n {
+		r.push(&command.Envelope{Cmd: cmd(i)}, place{})
+	}
+	r.c.submitted += uint64(n)
+	r.brimming()
+	s := r.rouse()
+	r.mu.Unlock()
+	if s != nil {
+		s.Wake()
+	}
+	return n
+}
+
 // asks reports whether anybody is to be asked about a command before it is taken: the
 // doors, or a discipline. Most rooms ask nobody.
 func (r *Room) asks() bool {

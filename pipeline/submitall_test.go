@@ -1,0 +1,129 @@
+package pipeline_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// smallFirst is a command that is the more urgent the smaller it is.
+type smallFirst int
+
+func (s smallFirst) Priority() int { return -int(s) }
+
+func upTo(n int) (cmds []smallFirst) {
+	for i := range n {
+		cmds = append(cmds, smallFirst(n-i))
+	}
+	return cmds
+}
+
+// Many commands are taken as if they were submitted one by one: the same are accepted, in
+// the same order, and the same error is told.
+func TestManyCommandsAreTakenAsIfOneByOne(t *testing.T) {
+	const n, room = 10, 4
+	rows := map[string]struct {
+		opts     []stage.Option
+		policy   pipeline.Part
+		accepted int
+		err      error
+	}{
+		"in a room for all":                {opts: []stage.Option{stage.Capacity(n)}, accepted: n},
+		"in a full room that waits":        {accepted: room, err: context.DeadlineExceeded},
+		"in one that refuses":              {opts: []stage.Option{stage.Overflow(stage.Reject)}, accepted: room, err: stage.ErrFull},
+		"in one that drops the newest":     {opts: []stage.Option{stage.Overflow(stage.DropNewest)}, accepted: n},
+		"in one that drops the oldest":     {opts: []stage.Option{stage.Overflow(stage.DropOldest)}, accepted: n},
+		"in the order of their urgency":    {opts: []stage.Option{stage.Capacity(n), stage.Discipline(queue.Priority{})}, accepted: n},
+		"urgent ones, in a room for a few": {opts: []stage.Option{stage.Discipline(queue.Priority{}), stage.Overflow(stage.Reject)}, accepted: room, err: stage.ErrFull},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			// done is what was done, in which order, and what was said of the last command.
+			done := func(submit func(context.Context, *stage.Stage[smallFirst]) (int, error)) (done []smallFirst, snap stage.Snapshot, accepted int, err error) {
+				synctest.Test(t, func(t *testing.T) {
+					s := stage.Func("s", func(_ context.Context, cmd smallFirst) behaviour.Outcome {
+						done = append(done, cmd)
+						return behaviour.OK(nil)
+					}, append([]stage.Option{stage.Workers(1, 1), stage.Capacity(room)}, row.opts...)...)
+					p := bubble(t, s)
+					require.NoError(t, p.Pause(s))
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					accepted, err = submit(ctx, s)
+					require.NoError(t, p.Resume(s))
+					require.NoError(t, p.Stop(t.Context()))
+					snap = s.Snapshot()
+				})
+				return done, snap, accepted, err
+			}
+			one, snapOne, acceptedOne, errOne := done(func(ctx context.Context, s *stage.Stage[smallFirst]) (int, error) {
+				for i, cmd := range upTo(n) {
+					if err := s.Submit(ctx, cmd); err != nil {
+						return i, err
+					}
+				}
+				return n, nil
+			})
+			all, snapAll, acceptedAll, errAll := done(func(ctx context.Context, s *stage.Stage[smallFirst]) (int, error) {
+				return s.SubmitAll(ctx, upTo(n)...)
+			})
+			require.Equal(t, row.accepted, acceptedOne)
+			require.ErrorIs(t, errOne, row.err)
+			require.Equal(t, acceptedOne, acceptedAll)
+			require.ErrorIs(t, errAll, row.err)
+			require.Equal(t, one, all)
+			require.Equal(t, snapOne.Submitted, snapAll.Submitted)
+			require.Equal(t, snapOne.RejectedBy, snapAll.RejectedBy)
+			require.Equal(t, snapOne.ShedBy, snapAll.ShedBy)
+		})
+	}
+}
+
+func TestManyCommandsAreRefusedBeforeTheStartAndAfterTheEnd(t *testing.T) {
+	s := stage.Func("s", echo[smallFirst])
+	n, err := s.SubmitAll(t.Context(), upTo(3)...)
+	require.Zero(t, n)
+	require.ErrorIs(t, err, stage.ErrNotRunning)
+	p := run(t, s)
+	n, err = s.SubmitAll(t.Context())
+	require.Zero(t, n)
+	require.NoError(t, err, "of none, all were accepted")
+	require.NoError(t, p.Stop(soon(t)))
+	n, err = s.SubmitAll(t.Context(), upTo(3)...)
+	require.Zero(t, n)
+	require.ErrorIs(t, err, stage.ErrClosed)
+}
+
+// Who waits for a seat is not overtaken by many.
+func TestManyCommandsDoNotOvertakeOneThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var done []smallFirst
+		s := stage.Func("s", func(_ context.Context, cmd smallFirst) behaviour.Outcome {
+			done = append(done, cmd)
+			return behaviour.OK(nil)
+		}, stage.Workers(1, 1), stage.Capacity(1))
+		p := bubble(t, s)
+		require.NoError(t, p.Pause(s))
+		go func() { require.NoError(t, s.Submit(t.Context(), 1)) }()
+		synctest.Wait()
+		go func() { require.NoError(t, s.Submit(t.Context(), 2)) }()
+		synctest.Wait()
+		go func() {
+			_, err := s.SubmitAll(t.Context(), 3, 4, 5)
+			require.NoError(t, err)
+		}()
+		synctest.Wait()
+		require.NoError(t, p.Resume(s))
+		synctest.Wait()
+		require.NoError(t, p.Stop(t.Context()))
+		require.Equal(t, []smallFirst{1, 2, 3, 4, 5}, done)
+	})
+}
