@@ -83,7 +83,7 @@ func (c *Core) Attach(env Env) {
 	restart := c.set.restart.orDefault()
 	c.staff = &worker.Stage{
 		Room: c.room, Make: c.make, Timeout: c.set.timeout, Grace: c.set.patience(), RetryIf: c.set.retry.If,
-		Log: env.Log, Crashed: env.Crashed, Context: env.Context,
+		Log: env.Log, Crashed: env.Crashed, Context: worker.Labelled(env.Context, env.Name, c.Name()),
 		Endures: restart.Limit, Pause: restart.pause,
 	}
 	c.room.Owner = c.staff

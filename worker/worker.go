@@ -38,7 +38,7 @@ type Stage struct {
 	// Crashed is told of every crash of a handler, and whether the command is
 	// to be tried again.
 	Crashed func(crash *CrashError, again bool)
-	// Context ends when the pipeline stops hard.
+	// Context ends when the pipeline stops hard; see [Labelled].
 	Context context.Context
 	// Endures is how many crashes beyond one for each worker the stage endures, and
 	// Pause how long it is left alone after so many.
@@ -281,6 +281,7 @@ func (w *Worker) serve() {
 		return
 	}
 	w.mine = nil
+	w.label()
 	defer w.stale() // the next batch may begin much later
 	for range turns {
 		if !w.deliver(true) || w.box.Load().Pressing() {
@@ -336,6 +337,7 @@ func (w *Worker) visit(r *room.Room) {
 		if p := r.Place; p < len(w.ways) {
 			w.outs = w.ways[p]
 		}
+		w.label()
 	}
 	w.instance, _ = w.Seat.Instance.(Instance)
 }
