@@ -1,8 +1,9 @@
 package controller
 
 import (
-	"fmt"
 	"runtime/debug"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // PanicError is the error of a controller that panicked.
@@ -13,7 +14,7 @@ type PanicError struct {
 
 // Error tells the value, not the stack.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("controller: panicked: %v", e.Value)
+	return "controller: panicked: " + plain.Text(e.Value)
 }
 
 // Unwrap returns the value if it is an error, and nil otherwise.

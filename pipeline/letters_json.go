@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
 	"time"
 
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
 )
@@ -15,7 +15,6 @@ import (
 // What a letter holds is a user's, and may be of any size and shape. Its json is not.
 const (
 	mostCommand = 64 << 10 // bytes of a command
-	mostText    = 16 << 10 // bytes of an error's text
 	mostStack   = 64 << 10
 	deepest     = 32 // values within values; more may be a circle
 )
@@ -53,8 +52,7 @@ func (l Letter) MarshalJSON() ([]byte, error) {
 	// The methods of errors and of commands are a user's code, and may panic.
 	if crash := worker.Guard(l.Stage, func() error {
 		if l.Err != nil {
-			text := l.Err.Error()
-			out.Error = text[:min(len(text), mostText)]
+			out.Error = plain.Text(l.Err)
 		}
 		return nil
 	}); crash != nil {
@@ -65,7 +63,7 @@ func (l Letter) MarshalJSON() ([]byte, error) {
 		return err
 	}); err != nil || len(out.Command) > mostCommand {
 		out.Command = nil
-		out.Text, out.Cut = describe(l.Command)
+		out.Text, out.Cut = plain.Shape(l.Command, mostCommand)
 	}
 	return json.Marshal(out)
 }
@@ -132,96 +130,3 @@ var (
 )
 
 func writesItself(t reflect.Type) bool { return t.Implements(jsonWriter) || t.Implements(textWriter) }
-
-// describe writes a command down as %+v does, but calls none of its methods, follows no
-// circle, and ends when it is long enough: then it reports that it was cut.
-func describe(cmd any) (text string, cut bool) {
-	var d description
-	v := reflect.ValueOf(cmd)
-	if v.Kind() == reflect.Pointer && !v.IsNil() {
-		d.write("&")
-		v = v.Elem()
-	}
-	d.value(v, 0)
-	return string(d.text), d.cut
-}
-
-type description struct {
-	text []byte
-	cut  bool
-}
-
-func (d *description) write(s string) {
-	if room := mostCommand - len(d.text); len(s) > room {
-		s, d.cut = s[:room], true
-	}
-	d.text = append(d.text, s...)
-}
-
-func (d *description) value(v reflect.Value, depth int) {
-	if !v.IsValid() {
-		d.write("<nil>")
-		return
-	}
-	if depth > deepest {
-		d.write("...")
-		d.cut = true
-		return
-	}
-	switch v.Kind() {
-	case reflect.Interface:
-		d.value(v.Elem(), depth+1)
-	case reflect.String:
-		d.write(v.String())
-	case reflect.Struct:
-		d.list("{", v.NumField(), "}", func(i int) {
-			d.write(v.Type().Field(i).Name + ":")
-			d.value(v.Field(i), depth+1)
-		})
-	case reflect.Slice, reflect.Array:
-		d.list("[", v.Len(), "]", func(i int) { d.value(v.Index(i), depth+1) })
-	case reflect.Map:
-		it := v.MapRange()
-		d.list("map[", v.Len(), "]", func(int) {
-			if it.Next() {
-				d.value(it.Key(), depth+1)
-				d.write(":")
-				d.value(it.Value(), depth+1)
-			}
-		})
-	default:
-		d.write(atom(v))
-	}
-}
-
-// list writes values with spaces between them, as long as there is room.
-func (d *description) list(open string, n int, end string, write func(i int)) {
-	d.write(open)
-	for i := 0; i < n && len(d.text) < mostCommand; i++ {
-		if i > 0 {
-			d.write(" ")
-		}
-		write(i)
-	}
-	d.write(end)
-}
-
-// atom writes a value that holds no others, or leads to them.
-func atom(v reflect.Value) string {
-	switch {
-	case v.Kind() == reflect.Bool:
-		return strconv.FormatBool(v.Bool())
-	case v.CanInt():
-		return strconv.FormatInt(v.Int(), 10)
-	case v.CanUint():
-		return strconv.FormatUint(v.Uint(), 10)
-	case v.CanFloat():
-		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
-	case v.CanComplex():
-		return strconv.FormatComplex(v.Complex(), 'g', -1, 128)
-	case v.IsNil():
-		return "<nil>"
-	default:
-		return "(" + v.Type().String() + ")" // an address says nothing
-	}
-}

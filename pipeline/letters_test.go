@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -664,8 +665,8 @@ func TestWhateverAnErrorSaysOfItselfItIsWritten(t *testing.T) {
 		want string
 	}{
 		"nothing":              {nil, ""},
-		"one that panics":      {angry{}, "pipeline.angry"},
-		"one that says a lot":  {errors.New(strings.Repeat("x", 1<<20)), strings.Repeat("x", mostText)},
+		"one that panics":      {angry{}, "pipeline.angry {}"},
+		"one that says a lot":  {errors.New(strings.Repeat("x", 1<<20)), strings.Repeat("x", plain.Most) + "... (cut)"},
 		"one of several lines": {errors.New("a\nb"), "a\nb"},
 	} {
 		text, err := json.Marshal(Letter{DeadLetter: stage.DeadLetter{Err: row.err}})

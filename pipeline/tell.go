@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
@@ -50,13 +51,14 @@ func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
 
 // write logs a dead letter.
 func (p *Pipeline) write(letter stage.DeadLetter) {
-	p.hush.log(p.set.log, slog.LevelWarn, "dead letter", letter.Stage, letter.Reason, "reason", letter.Reason,
-		"attempts", letter.Attempts, "error", letter.Err)
+	p.hush.log(p.set.log, slog.LevelWarn, "dead letter", letter.Stage, letter.Reason, func() []any {
+		return []any{"reason", letter.Reason, "attempts", letter.Attempts, "error", letter.Err}
+	})
 }
 
 // failed is told by the rooms of every error that no ticket waits for.
 func (p *Pipeline) failed(r *room.Room, _ any, err error) {
-	p.hush.log(p.set.log, slog.LevelWarn, "command failed", r.Name(), "error", "error", err)
+	p.hush.log(p.set.log, slog.LevelWarn, "command failed", r.Name(), "error", func() []any { return []any{"error", err} })
 }
 
 // filled is told by the rooms that they have become full. Their locks are held.
@@ -105,8 +107,9 @@ func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
 	if again {
 		level = slog.LevelInfo
 	}
-	p.hush.log(p.set.log, level, "handler crashed", e.Stage, stage.ReasonCrash,
-		"attempt", e.Attempts, "again", again, "panic", fmt.Sprint(e.Value), "stack", string(e.Stack))
+	p.hush.log(p.set.log, level, "handler crashed", e.Stage, stage.ReasonCrash, func() []any {
+		return []any{"attempt", e.Attempts, "again", again, "panic", plain.Text(e.Value), "stack", string(e.Stack)}
+	})
 }
 
 // shielded is a log handler whose panics go no further: it is a user's code, and is
@@ -147,7 +150,9 @@ type flood struct {
 	silence int // lines left out
 }
 
-func (h *hush) log(log *slog.Logger, level slog.Level, message, name string, reason stage.Reason, args ...any) {
+// log writes a line, unless there were too many like it. What it says is only worked out
+// then, and in a goroutine of its own: the methods of errors are a user's code.
+func (h *hush) log(log *slog.Logger, level slog.Level, message, name string, reason stage.Reason, says func() []any) {
 	if !log.Enabled(context.Background(), level) {
 		return
 	}
@@ -155,11 +160,14 @@ func (h *hush) log(log *slog.Logger, level slog.Level, message, name string, rea
 	if !ok {
 		return
 	}
-	args = append([]any{"stage", name}, args...)
-	if missed > 0 {
-		args = append(args, "left_out_before", missed)
-	}
-	log.Log(context.Background(), level, message, args...)
+	_ = worker.Guard(name, func() error { // a crash cannot be told: it is what we tell with
+		args := append([]any{"stage", name}, says()...)
+		if missed > 0 {
+			args = append(args, "left_out_before", missed)
+		}
+		log.Log(context.Background(), level, message, args...)
+		return nil
+	})
 }
 
 // allow reports whether a line of this kind may be written now, and how many

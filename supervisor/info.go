@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // State is what a child is about.
@@ -201,7 +203,7 @@ func (c ChildInfo) line(now time.Time) string {
 		fmt.Fprintf(&b, ", pauses for %v", c.Until.Sub(now).Round(time.Millisecond))
 	}
 	if c.Last != nil {
-		fmt.Fprintf(&b, ", last: %v", c.Last)
+		fmt.Fprintf(&b, ", last: %s", plain.Text(c.Last))
 	}
 	if c.Supervisor != nil {
 		b.WriteString(" " + c.Supervisor.terms())

@@ -2,13 +2,14 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // stop asks the supervisor to end, by then if that is set.
@@ -160,8 +161,11 @@ func (k *keeper) HandleFailure(system *act.System, sv act.Supervisor, child *act
 		return
 	}
 	err, ok := reason.(error)
-	if !ok {
-		err = fmt.Errorf("panic: %v", reason)
+	switch panicked, isPanic := reason.(*act.Panic); {
+	case isPanic:
+		err = &CrashError{Child: c.id, Value: panicked.Value, Stack: panicked.Stack}
+	case !ok:
+		err = errors.New(plain.Text(reason))
 	}
 	c.dead = c.tree != nil // a supervisor whose children are all gone; it waits to be let go
 	k.failed(c, err)

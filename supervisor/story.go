@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // Why a child may have ended, and how a start may go.
@@ -61,8 +63,11 @@ type CrashError struct {
 	Stack []byte
 }
 
-// Error tells where and what; the stack is apart.
-func (e *CrashError) Error() string { return fmt.Sprintf("%s: crash: %v", e.Child, e.Value) }
+// Error tells where and what, whatever the value is: it may hold itself, and only so much
+// of it is told. The stack is apart.
+func (e *CrashError) Error() string {
+	return fmt.Sprintf("%s: crash: %s", e.Child, plain.Text(e.Value))
+}
 
 // Unwrap returns the panic's value if it is an error.
 func (e *CrashError) Unwrap() error {
@@ -77,7 +82,7 @@ type StartError struct {
 }
 
 // Error tells both.
-func (e *StartError) Error() string { return fmt.Sprintf("%s: %v", e.Child, e.Reason) }
+func (e *StartError) Error() string { return fmt.Sprintf("%s: %s", e.Child, plain.Text(e.Reason)) }
 
 // Unwrap returns why.
 func (e *StartError) Unwrap() error { return e.Reason }
@@ -92,7 +97,7 @@ type ShutdownError struct {
 
 // Error tells all three.
 func (e *ShutdownError) Error() string {
-	return fmt.Sprintf("%s: ended with its significant child %q: %v", e.Supervisor, e.Child, e.Reason)
+	return fmt.Sprintf("%s: ended with its significant child %q: %s", e.Supervisor, e.Child, plain.Text(e.Reason))
 }
 
 // Unwrap returns why the child ended.
@@ -137,10 +142,10 @@ type EscalationError struct {
 // Error tells the whole story in a line.
 func (e *EscalationError) Error() string {
 	if e.Restarts == 0 {
-		return fmt.Sprintf("%s: %q failed: %v", e.Supervisor, e.Child, e.Reason)
+		return fmt.Sprintf("%s: %q failed: %s", e.Supervisor, e.Child, plain.Text(e.Reason))
 	}
-	return fmt.Sprintf("%s: %q failed after %d restarts within %v: %v",
-		e.Supervisor, e.Child, e.Restarts, e.Within, e.Reason)
+	return fmt.Sprintf("%s: %q failed after %d restarts within %v: %s",
+		e.Supervisor, e.Child, e.Restarts, e.Within, plain.Text(e.Reason))
 }
 
 // Unwrap returns why the child failed.
@@ -166,7 +171,7 @@ func (e *EscalationError) tell(b *strings.Builder, indent string) {
 		default:
 			fmt.Fprintf(b, "failed after %v", f.Up.Round(time.Microsecond))
 		}
-		fmt.Fprintf(b, ": %v; %s\n", f.Reason, f.Tried)
+		fmt.Fprintf(b, ": %s; %s\n", plain.Text(f.Reason), f.Tried)
 		tellMore(b, f.Reason, indent+"   ")
 	}
 }

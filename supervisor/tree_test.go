@@ -148,6 +148,25 @@ func TestTooManyFailuresEscalateOnceAndTheChildrenLiveUntilStop(t *testing.T) {
 	})
 }
 
+func TestTheStoryOfAnActorThatPanickedShowsWhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(supervisor.OneForOne, supervisor.Intensity{}, "a")
+		tree, err := h.start(t.Context())
+		require.NoError(t, err)
+		h.kids[0].panics()
+		synctest.Wait()
+		es := h.escalations()
+		require.Len(t, es, 1)
+		crash, ok := errors.AsType[*supervisor.CrashError](es[0])
+		require.True(t, ok)
+		require.Equal(t, "a", crash.Child)
+		require.Equal(t, errBoom, crash.Value)
+		require.Contains(t, string(crash.Stack), "supervisor_test.(*tiny).Receive")
+		require.Contains(t, es[0].Story(), "supervisor_test.(*tiny).Receive")
+		require.Empty(t, tree.Stop())
+	})
+}
+
 func TestFailuresOfAllChildrenCountAgainstOneIntensityAndOldOnesAreForgotten(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {

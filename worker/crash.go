@@ -7,6 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/internal/room"
 )
 
@@ -32,12 +33,13 @@ type CrashError struct {
 	Version string
 }
 
-// Error tells where and what; the stack is apart.
+// Error tells where and what, whatever the value is: it may hold itself, and only so much
+// of it is told. The stack is apart.
 func (e *CrashError) Error() string {
 	if e.Attempts == 0 {
-		return fmt.Sprintf("stage %q: crash: %v", e.Stage, e.Value)
+		return fmt.Sprintf("stage %q: crash: %s", e.Stage, plain.Text(e.Value))
 	}
-	return fmt.Sprintf("stage %q: crash at attempt %d: %v", e.Stage, e.Attempts, e.Value)
+	return fmt.Sprintf("stage %q: crash at attempt %d: %s", e.Stage, e.Attempts, plain.Text(e.Value))
 }
 
 // Unwrap returns the panic's value if it is an error.

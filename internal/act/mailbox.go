@@ -1,10 +1,13 @@
 package act
 
 import (
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // Turn is the user message that a mailbox delivers when its feed is ready.
@@ -128,14 +131,23 @@ func (m *Mailbox) pending(suspended, stopped bool) bool {
 	}
 }
 
+// Panic is the reason with which an actor fails that panicked.
+type Panic struct {
+	Value any    // what was given to panic
+	Stack []byte // where
+}
+
+// Error tells what; the stack is apart.
+func (p *Panic) Error() string { return "panic: " + plain.Text(p.Value) }
+
 // run delivers messages until there are none. A panic that comes this far is
 // none of a user's handler, whose worker has caught it, but it must not end
-// the process either: it fails the actor.
+// the process either: it fails the actor, with a [*Panic].
 func (m *Mailbox) run() {
 	var message any
 	defer func() {
 		if r := recover(); r != nil {
-			m.invoker.EscalateFailure(r, message)
+			m.invoker.EscalateFailure(&Panic{Value: r, Stack: debug.Stack()}, message)
 		}
 	}()
 	for {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // shield lets an actor come to its end though it panics, or ends its goroutine, when
@@ -50,7 +52,7 @@ func (s shield) last(ctx Context) error {
 			case error:
 				err = fmt.Errorf("panic while the actor stopped: %w", v)
 			default:
-				err = fmt.Errorf("panic while the actor stopped: %v", v)
+				err = fmt.Errorf("panic while the actor stopped: %s", plain.Text(v))
 			}
 			over <- err
 		}()

@@ -20,8 +20,9 @@ import (
 // docs/decisions.
 const floors = `
 -- ground: pure. No go, no lock, no clock.
+internal/plain:
 behaviour:
-controller:
+controller:         internal/plain
 controller/policy:  controller
 controller/leda:    controller
 internal/histogram:
@@ -31,22 +32,22 @@ stage/queue:
 
 -- cellar: what the engine stands on.
 internal/floors:
-internal/act:
+internal/act:       internal/plain
 internal/command:
 internal/room:      behaviour controller stage/queue
-                    internal/command internal/histogram internal/ring
+                    internal/command internal/histogram internal/plain internal/ring
 
 -- first
-worker:             behaviour internal/act internal/command internal/room
+worker:             behaviour internal/act internal/command internal/plain internal/room
 
 -- second: strangers to each other.
-supervisor:         internal/act
+supervisor:         internal/act internal/plain
 stage:              behaviour stage/queue worker
-                    internal/act internal/command internal/histogram internal/part internal/room
+                    internal/act internal/command internal/histogram internal/part internal/plain internal/room
 
 -- third
 pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
-                    internal/act internal/command internal/histogram internal/part internal/room
+                    internal/act internal/command internal/histogram internal/part internal/plain internal/room
 
 -- top: where guests are welcome.
 adapter/*:          *

@@ -10,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -97,7 +98,7 @@ var errGate = errors.New("its gate panicked")
 func admitted(g controller.Gate, cmd any, queued, capacity int) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %v", errGate, v)
+			err = fmt.Errorf("%w: %s", errGate, plain.Text(v))
 		}
 	}()
 	return g.Admit(cmd, queued, capacity)
