@@ -528,3 +528,31 @@ func TestAGroupThatBreaksTakesNoCommandWithIt(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestAStageOfAGroupThatBreaksTellsOfItsOwnCrashesOnly(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		bad := stage.New("bad", fn(func(context.Context, int) behaviour.Outcome { panic(errNo) }))
+		unwell := stage.New("unwell", fn(poison))
+		p, err := pipeline.New("test", quiet, pipeline.Control(policy.Fixed{}), pipeline.Group("g", 1, 1, bad, unwell))
+		require.NoError(t, err)
+		ran := make(chan error, 1)
+		go func() { ran <- p.Run(context.Background()) }()
+		synctest.Wait()
+		for i := range 100 {
+			_ = bad.Submit(t.Context(), i)
+		}
+		for i := 0; len(ran) == 0; i++ {
+			_ = unwell.Submit(t.Context(), i%2-1)
+			time.Sleep(time.Millisecond)
+		}
+		broken, ok := errors.AsType[*stage.BrokenError](<-ran)
+		require.True(t, ok)
+		require.Equal(t, "bad", broken.Stage)
+		for _, err := range broken.Unwrap() {
+			crash, ok := errors.AsType[*stage.CrashError](err)
+			require.True(t, ok)
+			require.Equal(t, "bad", crash.Stage)
+		}
+		require.Equal(t, broken.Crashes-2, broken.Pauses, "one worker; the last crash has no pause after it")
+	})
+}

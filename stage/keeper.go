@@ -10,36 +10,12 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// BrokenError tells that a stage gave up: its workers crashed one after
-// another, and not one command was completed in between.
-type BrokenError struct {
-	Stage   string
-	Crashes int     // in a row
-	Last    []error // the last few, the newest at the end
-}
-
-// Error tells how often, and how it went last; the stacks are in Last.
-func (e *BrokenError) Error() string {
-	last := "no crash recorded"
-	if len(e.Last) > 0 {
-		last = e.Last[len(e.Last)-1].Error()
-	}
-	return fmt.Sprintf("stage %q: gave up after %d crashes in a row without a completed command; last: %s",
-		e.Stage, e.Crashes, last)
-}
-
-// Unwrap returns the last crashes.
-func (e *BrokenError) Unwrap() []error { return e.Last }
-
 // mostAbandoned is how many handlers that were given up may still run. Each holds a
 // goroutine and what it works on; beyond so many the stage gives up.
 const mostAbandoned = 1024
 
 // errVanished is the failure of a worker that did not say why it ended.
 var errVanished = errors.New("a worker ended without being told to")
-
-// story is how many crashes a BrokenError tells of.
-const story = 5
 
 // keeper is the actor of a pool: it supervises the pool's workers. A stage's own pool
 // is kept even while others work for the stage, since the stage's shared behaviour, and
@@ -56,7 +32,7 @@ type keeper struct {
 
 	workers map[string]*worker.Worker // by the id of their actor
 	pauses  map[*rehire]*time.Timer   // workers to come
-	crashes []error
+	ails    map[*worker.Stage]*ailment
 }
 
 // scale asks the keeper to see to the number of workers that is wanted.
@@ -74,7 +50,7 @@ func (*rehire) IgnoreDeadLetterLogging() {}
 func newKeeper(p *Pool, ready func(error)) *keeper {
 	return &keeper{
 		pool: p, ready: ready,
-		workers: map[string]*worker.Worker{}, pauses: map[*rehire]*time.Timer{},
+		workers: map[string]*worker.Worker{}, pauses: map[*rehire]*time.Timer{}, ails: map[*worker.Stage]*ailment{},
 	}
 }
 
@@ -231,8 +207,6 @@ func (k *keeper) replace(ctx act.Context, w *worker.Worker) {
 		k.pool.gang.CrashIdle()
 		k.pool.env.Log.Warn("worker vanished", "stage", k.pool.name())
 	}
-	k.crashes = append(k.crashes, err)
-	k.crashes = k.crashes[max(0, len(k.crashes)-story):]
 	staff := w.Staff()
 	if staff == nil { // a shared one that was nowhere yet
 		k.fill(ctx, w)
@@ -240,12 +214,16 @@ func (k *keeper) replace(ctx act.Context, w *worker.Worker) {
 	}
 	streak := staff.Room.Streak()
 	beyond := streak - k.hired
+	ail := k.ailment(staff)
+	ail.note(err)
 	switch {
 	case beyond > staff.Endures || staff.Room.StillStuck() > mostAbandoned:
 		w.Unclaim()
-		k.giveUp(ctx, &BrokenError{Stage: staff.Room.Name(), Crashes: streak, Last: k.crashes})
+		k.giveUp(ctx, ail.broken(staff.Room, streak))
 	case beyond > 0 && k.pool.crew == nil:
-		k.later(ctx, w, staff.Pause(beyond))
+		pause := staff.Pause(beyond)
+		ail.pause(pause)
+		k.later(ctx, w, pause)
 	default: // other stages need a shared worker: it is the stage that rests
 		k.fill(ctx, w)
 	}

@@ -152,41 +152,44 @@ func (e *EscalationError) Error() string {
 func (e *EscalationError) Unwrap() error { return e.Reason }
 
 // Story tells who failed, how often and when, what was tried, and where each crash
-// happened, with the stories of supervisors below.
+// happened, with the stories of those below: supervisors, and other reasons that have a
+// method Story.
 func (e *EscalationError) Story() string {
 	var b strings.Builder
-	e.tell(&b, "")
-	return b.String()
-}
-
-func (e *EscalationError) tell(b *strings.Builder, indent string) {
-	fmt.Fprintf(b, "%ssupervisor %q (%v) gave up on %q after %d restarts within %v\n",
-		indent, e.Supervisor, e.Strategy, e.Child, e.Restarts, e.Within)
-	indent += "  "
+	fmt.Fprintf(&b, "supervisor %q (%v) gave up on %q after %d restarts within %v\n",
+		e.Supervisor, e.Strategy, e.Child, e.Restarts, e.Within)
 	for i, f := range e.Failures {
-		fmt.Fprintf(b, "%s%d. +%v %q ", indent, i+1, f.At.Sub(e.Failures[0].At).Round(time.Microsecond), f.Child)
+		fmt.Fprintf(&b, "  %d. +%v %q ", i+1, f.At.Sub(e.Failures[0].At).Round(time.Microsecond), f.Child)
 		switch {
 		case f.Starting:
 			b.WriteString("could not start")
 		default:
-			fmt.Fprintf(b, "failed after %v", f.Up.Round(time.Microsecond))
+			fmt.Fprintf(&b, "failed after %v", f.Up.Round(time.Microsecond))
 		}
-		fmt.Fprintf(b, ": %s; %s\n", plain.Text(f.Reason), f.Tried)
-		tellMore(b, f.Reason, indent+"   ")
+		fmt.Fprintf(&b, ": %s; %s\n", plain.Text(f.Reason), f.Tried)
+		for line := range strings.Lines(more(f.Reason)) {
+			b.WriteString("     " + strings.TrimSuffix(line, "\n") + "\n")
+		}
 	}
+	return b.String()
 }
 
-// tellMore tells a reason's own story: a supervisor's, or a stack.
-func tellMore(b *strings.Builder, reason error, indent string) {
-	if below, ok := errors.AsType[*EscalationError](reason); ok {
-		below.tell(b, indent)
-		return
+// teller is a reason with a story of its own: that of a supervisor below, or of another
+// kind of child that kept others, such as a stage.
+type teller interface {
+	error
+	Story() string
+}
+
+// more is a reason's own story, or its stack.
+func more(reason error) string {
+	if below, ok := errors.AsType[teller](reason); ok {
+		return below.Story()
 	}
 	if crash, ok := errors.AsType[*CrashError](reason); ok {
-		for line := range strings.Lines(string(crash.Stack)) {
-			b.WriteString(indent + strings.TrimSuffix(line, "\n") + "\n")
-		}
+		return string(crash.Stack)
 	}
+	return ""
 }
 
 // remember adds a failure to a story and keeps the last few.

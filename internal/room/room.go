@@ -154,6 +154,7 @@ type Room struct {
 	resting  bool   // its handlers crash; it is left alone for a moment
 	rested   int64  // until when
 	rests    *time.Timer
+	spell    Spell
 	behind   []*Room   // rooms that asked to be told when there is room here
 	blocked  []parked  // first come first served
 	promises []parked  // woken from blocked, with seats of their own

@@ -364,10 +364,13 @@ func unstall(rooms []*Room) {
 // rest keeps the workers of crews away until a time that only grows: the room's handlers
 // crash, and the workers have other rooms to go to. The room's lock is held.
 func (r *Room) rest(pause time.Duration) {
-	until := r.Host().Now() + int64(pause)
+	now := r.Host().Now()
+	until := now + int64(pause)
 	if until <= r.rested {
 		return
 	}
+	r.spell.Rests++
+	r.spell.Rested += time.Duration(until - max(now, r.rested))
 	r.rested, r.resting = until, true
 	r.void()
 	if r.rests == nil {

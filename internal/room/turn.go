@@ -505,8 +505,30 @@ func (r *Room) crash(row bool) {
 	r.c.crashed = now
 	r.c.crashes++
 	if row {
+		if r.c.streak == 0 {
+			r.spell = Spell{Number: r.spell.Number + 1}
+		}
 		r.c.streak++
 	}
+}
+
+// Spell is what is known of a streak of crashes beside its length.
+type Spell struct {
+	Number uint64        // tells it from the one before
+	Rests  int           // how often crews have left the room alone; those that are over
+	Rested time.Duration // for how long in all
+}
+
+// Spell returns the present streak, or the last if there is none.
+func (r *Room) Spell() Spell {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.spell
+	if left := r.rested - r.Host().Now(); r.resting && left > 0 {
+		s.Rests = max(s.Rests-1, 0)
+		s.Rested = max(s.Rested-time.Duration(left), 0)
+	}
+	return s
 }
 
 // Streak returns how many crashes have followed one another without a

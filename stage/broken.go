@@ -1,0 +1,136 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/worker"
+)
+
+// BrokenError tells that a stage gave up: its workers crashed one after
+// another, and not one command was completed in between.
+type BrokenError struct {
+	Stage   string
+	Crashes int     // in a row; all those of one command count once
+	First   error   // how it began; nil if that is in Last
+	Last    []error // the last few, the newest at the end
+
+	// What was tried: each crash but the last was answered by a fresh worker, some of
+	// them after a pause.
+	Pauses int
+	Paused time.Duration // all pauses together
+}
+
+// Error tells how often, and how it went last; [BrokenError.Story] tells more.
+func (e *BrokenError) Error() string {
+	last := "no crash recorded"
+	if len(e.Last) > 0 {
+		last = plain.Text(e.Last[len(e.Last)-1])
+	}
+	return fmt.Sprintf("stage %q: gave up after %d crashes in a row without a completed command; last: %s",
+		e.Stage, e.Crashes, last)
+}
+
+// Unwrap returns the crashes that are known.
+func (e *BrokenError) Unwrap() []error {
+	if e.First == nil {
+		return e.Last
+	}
+	return append([]error{e.First}, e.Last...)
+}
+
+// Story tells what was tried, how it began and how it ended, and where each crash
+// happened. It is part of the story of an escalation.
+func (e *BrokenError) Story() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "stage %q gave up after %d crashes in a row without a completed command\n", e.Stage, e.Crashes)
+	fmt.Fprintf(&b, "tried: a fresh worker after each, %d times after a pause, %v of pauses in all\n",
+		e.Pauses, e.Paused.Round(time.Millisecond))
+	if e.First != nil {
+		b.WriteString("the first:\n")
+		tell(&b, e.First, "")
+	}
+	fmt.Fprintf(&b, "the last %d:\n", len(e.Last))
+	place := ""
+	for _, err := range e.Last {
+		place = tell(&b, err, place)
+	}
+	return b.String()
+}
+
+// tell writes a crash down, with its stack unless that was written just before, and
+// returns its place.
+func tell(b *strings.Builder, err error, before string) (place string) {
+	fmt.Fprintf(b, "- %s\n", plain.Text(err))
+	crash, ok := errors.AsType[*worker.CrashError](err)
+	if !ok {
+		return ""
+	}
+	if place = worker.Fingerprint(crash.Stack); place != "" && place == before {
+		b.WriteString("  at the same place\n")
+		return place
+	}
+	for line := range strings.Lines(string(crash.Stack)) {
+		b.WriteString("  " + strings.TrimSuffix(line, "\n") + "\n")
+	}
+	return place
+}
+
+// mostTold is how many of the last crashes a BrokenError tells of.
+const mostTold = 5
+
+// ailment is what a keeper remembers of a stage whose workers crash one after another.
+type ailment struct {
+	spell  uint64 // which streak of crashes it is
+	first  error
+	last   []error
+	noted  int
+	pauses int
+	paused time.Duration
+}
+
+func (a *ailment) note(err error) {
+	if a.noted++; a.noted == 1 {
+		a.first = err
+	}
+	a.last = append(a.last, err)
+	a.last = a.last[max(0, len(a.last)-mostTold):]
+}
+
+func (a *ailment) pause(d time.Duration) {
+	a.pauses++
+	a.paused += d
+}
+
+// broken is what there is to tell of a stage that gives up. It has paused for its own
+// workers here, for those of crews in its room.
+func (a *ailment) broken(r *room.Room, streak int) *BrokenError {
+	e := &BrokenError{Stage: r.Name(), Crashes: streak, Last: a.last}
+	if a.noted > len(a.last) {
+		e.First = a.first
+	}
+	spell := r.Spell()
+	e.Pauses, e.Paused = a.pauses+spell.Rests, a.paused+spell.Rested
+	return e
+}
+
+// ailment is what is remembered of a stage; of one that has completed a command since,
+// nothing.
+func (k *keeper) ailment(s *worker.Stage) *ailment {
+	spell := s.Room.Spell().Number
+	if a := k.ails[s]; a != nil && a.spell == spell {
+		return a
+	}
+	for o := range k.ails { // those that are well, or gone: of a few stages at most
+		if o.Room.Streak() == 0 {
+			delete(k.ails, o)
+		}
+	}
+	a := &ailment{spell: spell}
+	k.ails[s] = a
+	return a
+}
