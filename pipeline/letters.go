@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/worker"
 )
 
 // DefaultLetters is how many letters each of a pipeline's two stores keeps.
@@ -34,7 +33,7 @@ type Letter struct {
 	ID uint64
 	// Version is what the behaviour that crashed calls itself; empty if it does not.
 	Version string
-	// Fingerprint says where the handler crashed; see [worker.Fingerprint]. It is
+	// Fingerprint says where the handler crashed; see [github.com/golda-dev/golda/worker.Fingerprint]. It is
 	// empty if none did.
 	Fingerprint string
 	// Seen is how many letters of the same stage, reason and fingerprint there have
@@ -367,9 +366,9 @@ func newLetterbox(bound int, log *slog.Logger, again func(context.Context, strin
 }
 
 // keep puts a letter where it belongs.
-func (b *letterbox) keep(d *stage.DeadLetter, version string) {
+func (b *letterbox) keep(d *stage.DeadLetter, version, fingerprint string) {
 	if d.Reason == stage.ReasonCrash {
-		b.quarantine.put(d, version, worker.Fingerprint(d.Stack))
+		b.quarantine.put(d, version, fingerprint)
 		return
 	}
 	b.dead.put(d, version, "")

@@ -699,7 +699,7 @@ func TestACrashGoesToQuarantineAndAllElseToTheDeadLetters(t *testing.T) {
 		stage.ReasonFull: false, stage.ReasonDisabled: false, stage.ReasonType: false, stage.ReasonClosed: false,
 	} {
 		box := newLetterbox(9, slog.New(slog.DiscardHandler), taken)
-		box.keep(&stage.DeadLetter{Stage: "s", Reason: reason}, "")
+		box.keep(&stage.DeadLetter{Stage: "s", Reason: reason}, "", "")
 		require.Equal(t, quarantined, box.quarantine.Len() == 1, reason)
 		require.Equal(t, !quarantined, box.dead.Len() == 1, reason)
 		box.rest()

@@ -21,11 +21,11 @@ func (p *Pipeline) ended(end room.End) {
 		Pipeline: p.name, Stage: end.Room.Name(), Command: end.Cmd, Reason: stage.Reason(end.Reason),
 		Err: end.Err, Attempts: end.Tries, At: time.Now(),
 	}
-	version := ""
+	version, fingerprint := "", ""
 	if crash, ok := errors.AsType[*stage.CrashError](end.Err); ok {
-		letter.Stack, version = crash.Stack, crash.Version
+		letter.Stack, version, fingerprint = crash.Stack, crash.Version, crash.Fingerprint()
 	}
-	p.box.keep(&letter, version)
+	p.box.keep(&letter, version, fingerprint)
 	if len(p.set.letters) == 0 {
 		p.write(letter)
 		return

@@ -70,7 +70,7 @@ func tell(b *strings.Builder, err error, before string) (place string) {
 	if !ok {
 		return ""
 	}
-	if place = worker.Fingerprint(crash.Stack); place != "" && place == before {
+	if place = crash.Fingerprint(); place != "" && place == before {
 		b.WriteString("  at the same place\n")
 		return place
 	}

@@ -3,7 +3,6 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
@@ -23,7 +22,9 @@ type CrashError struct {
 	Stage string
 	// Value is what was given to panic, or [ErrGoexit].
 	Value any
-	// Stack is the goroutine's stack at the crash.
+	// Stack is the goroutine's stack at the crash. Crashes that came the same way, call by
+	// call, share it, so nobody should change it; the number of the goroutine, and the
+	// arguments, may be those of an earlier one.
 	Stack []byte
 	// Attempts is how often the command had been tried, this try included; 0
 	// if there was no command: the crash was in Start, Stop or a condition.
@@ -31,6 +32,16 @@ type CrashError struct {
 	// Version is what the behaviour calls itself, if it is a
 	// [behaviour.Versioned].
 	Version string
+
+	site *site // nil if somebody else made the error
+}
+
+// Fingerprint is that of the stack; see [Fingerprint].
+func (e *CrashError) Fingerprint() string {
+	if e.site == nil {
+		return Fingerprint(e.Stack)
+	}
+	return e.site.fingerprint()
 }
 
 // Error tells where and what, whatever the value is: it may hold itself, and only so much
@@ -63,17 +74,17 @@ func (w *Worker) rescue(inst Instance) {
 	if value == nil {
 		value = ErrGoexit
 	}
-	stack := debug.Stack()
+	at := sites.here()
 	if !w.returned() { // given up at this very moment
 		w.comeBack(inst)
 		return
 	}
-	w.settleCrash(value, stack)
+	w.settleCrash(value, at)
 	w.quit(w.failure)
 }
 
 // settleCrash settles the accounts of a batch in which a handler crashed.
-func (w *Worker) settleCrash(value any, stack []byte) {
+func (w *Worker) settleCrash(value any, at *site) {
 	if w.cancel != nil {
 		w.cancel()
 		w.cancel = nil
@@ -84,7 +95,7 @@ func (w *Worker) settleCrash(value any, stack []byte) {
 	batch := w.Hand[:w.n]
 	w.n = 0
 
-	crash := &CrashError{Stage: w.stage.Room.Name(), Value: value, Stack: stack, Version: w.instance.Version()}
+	crash := &CrashError{Stage: w.stage.Room.Name(), Value: value, Stack: at.stack, Version: w.instance.Version(), site: at}
 	culprit, rest := w.charge(batch)
 	if culprit != nil {
 		culprit.Tries++
@@ -158,7 +169,8 @@ func Try(stage string, f func() error) <-chan error {
 			if value == nil {
 				value = ErrGoexit
 			}
-			ended <- &CrashError{Stage: stage, Value: value, Stack: debug.Stack()}
+			at := sites.here()
+			ended <- &CrashError{Stage: stage, Value: value, Stack: at.stack, site: at}
 		}()
 		err := f()
 		done = true

@@ -103,7 +103,7 @@ func (w *Worker) abandon() {
 	w.stage.Room.Abandoned(1)
 	defer close(w.over)
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
-	w.settleCrash(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), stackOf(w.mine))
+	w.settleCrash(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), newSite(nil, stackOf(w.mine)))
 	w.leaveCrew()
 	w.part()                          // though its instance is not stopped: the stage is to stay at strength
 	act.Abandon(system, parent, self) // it may have ended by itself; then this says nothing new

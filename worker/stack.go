@@ -1,0 +1,79 @@
+package worker
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+)
+
+// site is a way on which a crash has come, and its stack in words. To write a stack down
+// takes tens of microseconds, which a stage that meets a poison command now and then has
+// not; to note the way takes one. So each way is written down once, and all who crash on
+// it share the text: only the numbers of goroutines and the arguments in it are those of
+// the first.
+type site struct {
+	way         []uintptr
+	stack       []byte
+	fingerprint func() string
+}
+
+func newSite(way []uintptr, stack []byte) *site {
+	return &site{way: way, stack: stack, fingerprint: sync.OnceValue(func() string { return Fingerprint(stack) })}
+}
+
+const (
+	// longestWay is how many calls a way may have, to be remembered: the stack of a
+	// deeper one, a recursion's, is written down each time.
+	longestWay = 128
+	// mostSites bounds how many are remembered. A program has few places where it
+	// crashes; one that has more forgets all and begins again.
+	mostSites = 256
+)
+
+// atlas is the sites that are known.
+type atlas struct {
+	mu   sync.RWMutex // guards on
+	on   map[uint64]*site
+	seed maphash.Seed
+}
+
+// sites are the process's, as the code is.
+var sites = atlas{on: map[uint64]*site{}, seed: maphash.MakeSeed()}
+
+// here is the site of a crash; it is called by the function that has recovered from it.
+func (a *atlas) here() *site {
+	var calls [longestWay]uintptr
+	way := calls[:runtime.Callers(2, calls[:])]
+	if len(way) == longestWay {
+		return newSite(nil, debug.Stack())
+	}
+	mark := a.mark(way)
+	a.mu.RLock()
+	s := a.on[mark]
+	a.mu.RUnlock()
+	if s != nil && slices.Equal(s.way, way) {
+		return s
+	}
+	s = newSite(slices.Clone(way), debug.Stack())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.on) >= mostSites {
+		clear(a.on)
+	}
+	a.on[mark] = s
+	return s
+}
+
+func (a *atlas) mark(way []uintptr) uint64 {
+	var h maphash.Hash
+	h.SetSeed(a.seed)
+	var word [8]byte
+	for _, pc := range way {
+		binary.LittleEndian.PutUint64(word[:], uint64(pc))
+		_, _ = h.Write(word[:]) // a hash never fails
+	}
+	return h.Sum64()
+}

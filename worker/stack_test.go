@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// crashed is the site of a crash of f.
+func crashed(a *atlas, f func()) (at *site) {
+	defer func() {
+		_ = recover()
+		at = a.here()
+	}()
+	f()
+	return nil
+}
+
+func boom(int) { panic("boom") }
+
+func deep(n int) {
+	if n == 0 {
+		panic("deep")
+	}
+	deep(n - 1)
+}
+
+func newAtlas() *atlas { return &atlas{on: map[uint64]*site{}, seed: sites.seed} }
+
+func TestCrashesThatCameTheSameWayShareOneStack(t *testing.T) {
+	a := newAtlas()
+	var all []*site
+	for i := range 3 {
+		all = append(all, crashed(a, func() { boom(i) }))
+	}
+	require.Same(t, all[0], all[1])
+	require.Same(t, all[0], all[2])
+	require.Contains(t, string(all[0].stack), "worker.boom")
+	require.Equal(t, Fingerprint(all[0].stack), all[0].fingerprint())
+}
+
+func TestCrashesThatCameAnotherWayHaveAnotherStack(t *testing.T) {
+	a := newAtlas()
+	var all []*site
+	for range 2 { // the same place, called from two lines
+		all = append(all, crashed(a, func() { boom(1) }))
+		all = append(all, crashed(a, func() { boom(1) }))
+	}
+	require.NotSame(t, all[0], all[1])
+	require.Same(t, all[0], all[2])
+	require.Same(t, all[1], all[3])
+	require.NotEqual(t, string(all[0].stack), string(all[1].stack))
+}
+
+func TestWaysThatAreTooLongOrTooManyAreWrittenDownAndForgotten(t *testing.T) {
+	a := newAtlas()
+	long := crashed(a, func() { deep(1000) })
+	require.Contains(t, string(long.stack), "worker.deep")
+	require.NotEmpty(t, long.fingerprint())
+	require.Empty(t, a.on)
+	for n := range mostSites {
+		a.on[uint64(n)] = long
+	}
+	for n := range 3 {
+		at := crashed(a, func() { deep(n) })
+		require.Contains(t, string(at.stack), "worker.deep")
+		require.Len(t, a.on, n+1)
+	}
+}
+
+// What it costs to note where a handler crashed, beside what it cost to write it down.
+func BenchmarkWhere(b *testing.B) {
+	for name, where := range map[string]func(){
+		"by=way":  func() { sites.here() },
+		"by=text": func() { Fingerprint(debug.Stack()) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				func() {
+					defer func() { _ = recover(); where() }()
+					deep(20)
+				}()
+			}
+		})
+	}
+}
