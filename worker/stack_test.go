@@ -26,7 +26,7 @@ func deep(n int) {
 	deep(n - 1)
 }
 
-func newAtlas() *atlas { return &atlas{on: map[uint64]*site{}, seed: sites.seed} }
+func newAtlas() *atlas { return &atlas{on: map[uint64]*site{}} }
 
 func TestCrashesThatCameTheSameWayShareOneStack(t *testing.T) {
 	a := newAtlas()

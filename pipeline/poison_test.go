@@ -1,0 +1,176 @@
+package pipeline_test
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// order is what the stages of the storm pass on.
+type order struct {
+	ID    int
+	Items []struct {
+		Name  string
+		Price int
+	}
+	total int
+}
+
+// goodOrder is read, added up and booked; an order without items is poison: to know its
+// first item is to crash.
+const (
+	goodOrder   = `{"ID": 7, "Items": [{"Name": "pen", "Price": 3}, {"Name": "paper", "Price": 12}]}`
+	poisonOrder = `{"ID": 13, "Items": []}`
+)
+
+// shop is a pipeline of three stages that do a little work each. How many workers there
+// are is left to the default policy.
+func shop(t *testing.T, booked *atomic.Int64, parts ...pipeline.Part) (*pipeline.Pipeline, *stage.Stage[string]) {
+	t.Helper()
+	book := stage.Func("book", func(_ context.Context, o *order) behaviour.Outcome {
+		booked.Add(1)
+		return behaviour.OK(o.total)
+	})
+	price := stage.Func("price", func(_ context.Context, o *order) behaviour.Outcome {
+		o.total = o.Items[0].Price
+		for _, item := range o.Items[1:] {
+			o.total += item.Price
+		}
+		return behaviour.Forward(book, o)
+	}, stage.Retry(stage.RetryPolicy{Attempts: 2, If: stage.Crashed}))
+	read := stage.Func("read", func(_ context.Context, text string) behaviour.Outcome {
+		o := &order{}
+		if err := json.Unmarshal([]byte(text), o); err != nil {
+			return behaviour.Error(err)
+		}
+		return behaviour.Forward(price, o)
+	})
+	p, err := pipeline.New("shop", append(parts, read, price, book, quiet, pipeline.System(system()))...)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(context.Background()))
+	return p, read
+}
+
+// stormy is what came of a storm.
+type stormy struct {
+	perSecond float64       // good orders booked
+	each      time.Duration // CPU time for each of them
+	snapshot  pipeline.Snapshot
+	groups    []pipeline.LetterGroup
+	kept      int // letters in quarantine
+}
+
+// storm sends orders at full speed for a while, so many of a thousand of them poison.
+func storm(t *testing.T, lasts time.Duration, poison, keep int) (s stormy) {
+	t.Helper()
+	var booked, sent atomic.Int64
+	p, read := shop(t, &booked, pipeline.KeepLetters(keep))
+	ctx, cancel := context.WithTimeout(context.Background(), lasts)
+	defer cancel()
+	began, used := time.Now(), cpuUsed()
+	var senders sync.WaitGroup
+	for part := range 2 {
+		senders.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, uint64(part)))
+			for ctx.Err() == nil {
+				text := goodOrder
+				if rnd.IntN(1000) < poison {
+					text = poisonOrder
+					sent.Add(1)
+				}
+				if read.Submit(context.Background(), text) != nil {
+					return
+				}
+			}
+		})
+	}
+	senders.Wait()
+	require.NoError(t, p.Drain(soon(t)))
+	s.perSecond = float64(booked.Load()) / time.Since(began).Seconds()
+	s.each = (cpuUsed() - used) / time.Duration(booked.Load())
+	require.NoError(t, p.Err(), "no escalation")
+	require.NoError(t, p.Stop(soon(t))) // a letter is put away just after its command has ended
+	s.snapshot, s.groups = p.Snapshot(), p.Quarantine().Groups()
+	for _, l := range p.Quarantine().List(pipeline.LetterFilter{}) {
+		require.Contains(t, string(l.Stack), "pipeline_test.shop")
+		require.Equal(t, 2, l.Attempts)
+		s.kept++
+	}
+	atRest(t, p)
+	require.EqualValues(t, booked.Load(), s.snapshot.Replied)
+	require.EqualValues(t, sent.Load(), s.snapshot.DeadLettered)
+	return s
+}
+
+// One order in a hundred is poison, at full speed:
+//
+//	go test -v -run OnePercentPoison ./pipeline         # four rounds of a quarter of a second
+//	go test -v -run OnePercentPoison ./pipeline -long   # a minute of it, in rounds of three seconds
+//
+// The two kinds of run take turns, since the machine is never the same for long. CPU time
+// depends less on who else is at work than throughput does.
+func TestOnePercentPoisonAtFullSpeedBreaksNothingAndIsAllInQuarantine(t *testing.T) {
+	rounds, lasts := 4, 250*time.Millisecond
+	if *long {
+		rounds, lasts = 20, 3*time.Second
+	}
+	var speed, cost []float64
+	for round := range rounds {
+		clean, mixed := storm(t, lasts, 0, 0), storm(t, lasts, 10, mostPoison)
+		s := mixed.snapshot
+		require.Zero(t, s.Stages[0].Crashes)
+		require.EqualValues(t, 2*s.DeadLettered, s.Stages[1].Crashes, "each crashed at both its tries")
+		require.Len(t, mixed.groups, 1, "one place, one group")
+		require.EqualValues(t, s.DeadLettered, mixed.groups[0].Seen)
+		require.EqualValues(t, s.DeadLettered, mixed.kept, "every one, with its stack")
+		speed = append(speed, mixed.perSecond/clean.perSecond)
+		cost = append(cost, float64(mixed.each)/float64(clean.each))
+		t.Logf("round %d: %.0f good orders a second, %v of CPU each; with poison %.0f, %v; %d crashes, %d letters in quarantine",
+			round+1, clean.perSecond, clean.each, mixed.perSecond, mixed.each, s.Stages[1].Crashes, mixed.kept)
+		runtime.GC()
+	}
+	slices.Sort(speed)
+	slices.Sort(cost)
+	t.Logf("with poison, medians of %d rounds: %.3f of the throughput (%.3f to %.3f), %.3f times the CPU time (%.3f to %.3f)",
+		rounds, speed[rounds/2], speed[0], speed[rounds-1], cost[rounds/2], cost[0], cost[rounds-1])
+	if *long {
+		require.GreaterOrEqual(t, speed[rounds/2], 0.9)
+	}
+}
+
+// mostPoison is how many letters the quarantine is to hold: more than come in a round. They
+// share one stack, so each takes its command and some 300 bytes.
+const mostPoison = 1 << 18
+
+// What it costs to meet a poison command: it is tried once, ends in quarantine, and the
+// worker starts afresh. Beside each there are ten good ones that do nothing.
+func BenchmarkPoison(b *testing.B) {
+	for name, bad := range map[string]int{"with=none": 0, "with=poison": -1} {
+		b.Run(name, func(b *testing.B) {
+			s := stage.New("s", fn(poison), stage.Workers(1, 1))
+			p, err := pipeline.New("bench", s, quiet, pipeline.System(system()), pipeline.Control(policy.Fixed{}))
+			require.NoError(b, err)
+			require.NoError(b, p.Start(context.Background()))
+			for b.Loop() {
+				for range 10 {
+					_ = s.Submit(context.Background(), 1)
+				}
+				_ = s.Submit(context.Background(), bad)
+			}
+			require.NoError(b, p.Stop(context.Background()))
+		})
+	}
+}
