@@ -40,9 +40,13 @@ type atlas struct {
 // sites are the process's, as the code is.
 var sites = atlas{on: map[uint64]*site{}}
 
+// ways are kept for reuse. On the stack, one would make that of each worker's goroutine grow.
+var ways = sync.Pool{New: func() any { return new([longestWay]uintptr) }}
+
 // here is the site of a crash; it is called by the function that has recovered from it.
 func (a *atlas) here() *site {
-	var calls [longestWay]uintptr
+	calls := ways.Get().(*[longestWay]uintptr)
+	defer ways.Put(calls)
 	way := calls[:runtime.Callers(2, calls[:])]
 	if len(way) == longestWay {
 		return newSite(nil, debug.Stack())
