@@ -451,6 +451,20 @@ func (p *Pipeline) Err() error {
 	return p.failure
 }
 
+// Tree returns a picture of the supervision tree: the stages, the pools that stages share, and
+// the controllers, the first that was started first, with how often each was started
+// afresh and why it ended last. Workers are not in it; see [stage.Snapshot]. It is empty
+// before the start, and the last one after the end.
+func (p *Pipeline) Tree() supervisor.Info {
+	p.mu.Lock()
+	tree := p.tree
+	p.mu.Unlock()
+	if tree == nil {
+		return supervisor.Info{}
+	}
+	return tree.Info()
+}
+
 // Journal returns the last changes that the controller made, the oldest first.
 func (p *Pipeline) Journal() []controller.Change { return p.desk.entries() }
 

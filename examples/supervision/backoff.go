@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/stage"
+)
+
+// printer can be switched off. It notes when somebody tried to print in vain.
+type printer struct {
+	on      atomic.Bool
+	printed atomic.Int64
+
+	mu      sync.Mutex // guards crashed
+	crashed []time.Time
+}
+
+func (p *printer) HandleCommand(context.Context, string) behaviour.Outcome {
+	if !p.on.Load() {
+		p.mu.Lock()
+		p.crashed = append(p.crashed, time.Now())
+		p.mu.Unlock()
+		panic("the printer does not answer")
+	}
+	p.printed.Add(1)
+	return behaviour.OK(nil)
+}
+
+// backoff: a stage of which every command crashes does not spin. Its worker is started afresh
+// at once the first time, then after pauses that double. What waits in the queue stays there.
+func backoff(ctx context.Context, s *story) error {
+	const pages, off = 40, 1200 * time.Millisecond
+	printer := &printer{}
+	print := stage.New("print", printer, stage.Workers(1, 1))
+	p, err := begin(ctx, "backoff", print)
+	if err != nil {
+		return err
+	}
+
+	s.did("%d pages are sent to a printer that is off.", pages)
+	for range pages {
+		if err := print.Submit(ctx, "a page"); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-time.After(off):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s.did("It is switched on again after %v. Until then the stage", off)
+	printer.on.Store(true)
+	if err := p.Drain(ctx); err != nil {
+		return err
+	}
+	began := printer.crashed[0]
+	for i, at := range printer.crashed {
+		if i == 0 {
+			s.saw("crashed")
+			continue
+		}
+		s.saw("crashed %8s later, after %8s in all", show.Brief(at.Sub(printer.crashed[i-1])), show.Brief(at.Sub(began)))
+	}
+	s.did("Then %d pages were printed. Each crash cost one: %d are in quarantine.", printer.printed.Load(), p.Snapshot().DeadLettered)
+	return s.end(p)
+}

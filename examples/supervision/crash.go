@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/stage"
+)
+
+// crash: a handler panics in the middle of a queue. The one who sent the command is told; the
+// commands behind it are handled by a fresh worker.
+func crash(ctx context.Context, s *story) error {
+	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
+		return behaviour.OK(100 / n)
+	}, stage.Workers(1, 1))
+	p, err := begin(ctx, "crash", divide)
+	if err != nil {
+		return err
+	}
+
+	s.did("Five numbers are queued for one worker, who divides 100 by each. One of them is 0.")
+	numbers := []int{5, 4, 0, 2, 1}
+	tickets := make([]*stage.Ticket, len(numbers))
+	for i, n := range numbers {
+		if tickets[i], err = divide.Ask(ctx, n); err != nil {
+			return err
+		}
+	}
+	for i, n := range numbers {
+		result, err := tickets[i].Wait(ctx)
+		crash, crashed := errors.AsType[*stage.CrashError](err)
+		switch {
+		case crashed:
+			s.saw("100 / %d crashed: %v (at %s)", n, crash.Value, place(crash.Stack))
+		case err != nil:
+			return err
+		default:
+			s.saw("100 / %d = %v", n, result)
+		}
+	}
+	return s.end(p)
+}

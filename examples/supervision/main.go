@@ -1,0 +1,100 @@
+// Supervision is a short story in six chapters: what Golda does when code crashes.
+//
+//	go run ./examples/supervision                    # all of it, in about five seconds
+//	go run ./examples/supervision -chapter backoff   # one chapter
+//
+// Each chapter is a file of its own, in the order in which they are told: crash.go,
+// restart.go, backoff.go, quarantine.go, mend.go, escalation.go. What the chapters share is
+// in story.go. Every number that is printed comes from the run.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+)
+
+// chapter is a part of the story.
+type chapter struct {
+	name, title string
+	tell        func(ctx context.Context, s *story) error
+}
+
+var chapters = []chapter{
+	{"crash", "A crash costs one command", crash},
+	{"restart", "A fresh instance takes over", restart},
+	{"backoff", "What only crashes is left alone for a while", backoff},
+	{"quarantine", "Poison goes into quarantine", quarantine},
+	{"mend", "Mended, and tried again from quarantine", mend},
+	{"escalation", "When nothing helps, Run tells the whole story", escalation},
+}
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	cancel()
+	os.Exit(status)
+}
+
+// The exit statuses.
+const (
+	statusOK     = 0
+	statusFailed = 1
+	statusUsage  = 2
+)
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	chosen, err := parse(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return statusOK
+	case err != nil:
+		_, _ = fmt.Fprintf(stderr, "supervision: %v; see -help\n", err)
+		return statusUsage
+	}
+	s := &story{out: stdout}
+	for i, c := range chosen {
+		s.title(i+1, c.title)
+		if err := c.tell(ctx, s); err != nil {
+			_, _ = fmt.Fprintf(stderr, "supervision: chapter %s: %v\n", c.name, err)
+			return statusFailed
+		}
+	}
+	return statusOK
+}
+
+// parse returns the chapters that are asked for.
+func parse(args []string, stdout io.Writer) ([]chapter, error) {
+	var names []string
+	for _, c := range chapters {
+		names = append(names, c.name)
+	}
+	f := flag.NewFlagSet("supervision", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // an error is told in one line, by the caller
+	name := f.String("chapter", "", "tell this `chapter` only: "+strings.Join(names, ", "))
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			_, _ = fmt.Fprintln(stdout, "supervision tells in six chapters what Golda does when code crashes.")
+			f.SetOutput(stdout)
+			f.PrintDefaults()
+		}
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("stray argument %q", f.Arg(0))
+	}
+	if *name == "" {
+		return chapters, nil
+	}
+	for _, c := range chapters {
+		if c.name == *name {
+			return []chapter{c}, nil
+		}
+	}
+	return nil, fmt.Errorf("-chapter %q: known are %s", *name, strings.Join(names, ", "))
+}

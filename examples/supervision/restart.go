@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/stage"
+)
+
+// till is a behaviour with state, and with a fault: at its third sale it jams, for good.
+type till struct {
+	number int64
+	sold   int
+}
+
+type receipt struct {
+	item    string
+	till    int64
+	attempt int
+}
+
+func (t *till) HandleCommand(ctx context.Context, item string) behaviour.Outcome {
+	if t.sold == 2 {
+		panic("the till is jammed")
+	}
+	t.sold++
+	return behaviour.OK(receipt{item, t.number, behaviour.Attempt(ctx)})
+}
+
+// restart: a crash throws the instance away, with whatever was wrong with its state, and the
+// factory makes a fresh one. A command that may be tried again does not even notice.
+func restart(ctx context.Context, s *story) error {
+	var tills atomic.Int64
+	sell := stage.Each("sell", func() behaviour.Behaviour[string] { return &till{number: tills.Add(1)} },
+		stage.Workers(1, 1), stage.Retry(stage.RetryPolicy{Attempts: 2}))
+	p, err := begin(ctx, "restart", sell)
+	if err != nil {
+		return err
+	}
+
+	s.did("Tills jam at their third sale. Five things are sold; each sale may be tried twice.")
+	for _, item := range []string{"apple", "bread", "cheese", "dates", "eggs"} {
+		r, err := stage.Call[receipt](ctx, sell, item)
+		if err != nil {
+			return err
+		}
+		s.saw("%-6s sold at till %d, at attempt %d", r.item, r.till, r.attempt)
+	}
+	s.did("No sale was lost, and %d tills were needed.", tills.Load())
+	return s.end(p)
+}
