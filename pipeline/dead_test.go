@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -146,7 +147,7 @@ func TestAStageWithADeadResourceBacksOffAndEscalatesAtNextToNoCost(t *testing.T)
 			for i := range 100 {
 				text, err := stage.Call[string](soon(t), ask, i)
 				require.NoError(t, err)
-				require.Equal(t, fmt.Sprint(i), text)
+				require.Equal(t, strconv.Itoa(i), text)
 			}
 
 			require.Regexp(t, "(?s)ask: running.*other: running|other: running.*ask: running", p.Tree().String())
@@ -166,7 +167,7 @@ func TestAStageWithADeadResourceBacksOffAndEscalatesAtNextToNoCost(t *testing.T)
 			atRest(t, p)
 			s := p.Snapshot()
 			require.EqualValues(t, 101, s.Replied)
-			require.EqualValues(t, s.Accepted-101, s.DeadLettered)
+			require.Equal(t, s.Accepted-101, s.DeadLettered)
 			require.EqualValues(t, s.DeadLettered, letters.Load(), "nothing is lost")
 			require.Positive(t, p.Quarantine().Len())
 			require.GreaterOrEqual(t, p.DeadLetters().Len(), 64, "what was queued")

@@ -158,9 +158,9 @@ func (s *stormy) allInQuarantine(t *testing.T, tries int) {
 	n := s.snapshot.DeadLettered
 	require.Positive(t, n)
 	require.Zero(t, s.snapshot.Stages[0].Crashes)
-	require.EqualValues(t, uint64(tries)*n, s.snapshot.Stages[1].Crashes, "each crashed at all its tries")
+	require.Equal(t, uint64(tries)*n, s.snapshot.Stages[1].Crashes, "each crashed at all its tries")
 	require.Len(t, s.groups, 1, "one place, one group")
-	require.EqualValues(t, n, s.groups[0].Seen)
+	require.Equal(t, n, s.groups[0].Seen)
 	require.EqualValues(t, n, s.kept, "every one, with its stack")
 }
 

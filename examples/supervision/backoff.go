@@ -36,15 +36,15 @@ func (p *printer) HandleCommand(context.Context, string) behaviour.Outcome {
 func backoff(ctx context.Context, s *story) error {
 	const pages, off = 40, 1200 * time.Millisecond
 	printer := &printer{}
-	print := stage.New("print", printer, stage.Workers(1, 1))
-	p, err := begin(ctx, "backoff", print)
+	printing := stage.New("print", printer, stage.Workers(1, 1))
+	p, err := begin(ctx, "backoff", printing)
 	if err != nil {
 		return err
 	}
 
-	s.did("%d pages are sent to a printer that is off.", pages)
+	s.didf("%d pages are sent to a printer that is off.", pages)
 	for range pages {
-		if err := print.Submit(ctx, "a page"); err != nil {
+		if err := printing.Submit(ctx, "a page"); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func backoff(ctx context.Context, s *story) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	s.did("It is switched on again after %v. Until then the stage", off)
+	s.didf("It is switched on again after %v. Until then the stage", off)
 	printer.on.Store(true)
 	if err := p.Drain(ctx); err != nil {
 		return err
@@ -61,11 +61,11 @@ func backoff(ctx context.Context, s *story) error {
 	began := printer.crashed[0]
 	for i, at := range printer.crashed {
 		if i == 0 {
-			s.saw("crashed")
+			s.sawf("crashed")
 			continue
 		}
-		s.saw("crashed %8s later, after %8s in all", show.Brief(at.Sub(printer.crashed[i-1])), show.Brief(at.Sub(began)))
+		s.sawf("crashed %8s later, after %8s in all", show.Brief(at.Sub(printer.crashed[i-1])), show.Brief(at.Sub(began)))
 	}
-	s.did("Then %d pages were printed. Each crash cost one: %d are in quarantine.", printer.printed.Load(), p.Snapshot().DeadLettered)
-	return s.end(p)
+	s.didf("Then %d pages were printed. Each crash cost one: %d are in quarantine.", printer.printed.Load(), p.Snapshot().DeadLettered)
+	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
 }

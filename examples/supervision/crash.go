@@ -19,7 +19,7 @@ func crash(ctx context.Context, s *story) error {
 		return err
 	}
 
-	s.did("Five numbers are queued for one worker, who divides 100 by each. One of them is 0.")
+	s.didf("Five numbers are queued for one worker, who divides 100 by each. One of them is 0.")
 	numbers := []int{5, 4, 0, 2, 1}
 	tickets := make([]*stage.Ticket, len(numbers))
 	for i, n := range numbers {
@@ -32,12 +32,12 @@ func crash(ctx context.Context, s *story) error {
 		crash, crashed := errors.AsType[*stage.CrashError](err)
 		switch {
 		case crashed:
-			s.saw("100 / %d crashed: %v (at %s)", n, crash.Value, place(crash.Stack))
+			s.sawf("100 / %d crashed: %v (at %s)", n, crash.Value, place(crash.Stack))
 		case err != nil:
 			return err
 		default:
-			s.saw("100 / %d = %v", n, result)
+			s.sawf("100 / %d = %v", n, result)
 		}
 	}
-	return s.end(p)
+	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
 }

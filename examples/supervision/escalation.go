@@ -67,25 +67,25 @@ func escalation(ctx context.Context, s *story) error {
 	ran := make(chan error, 1)
 	go func() { ran <- p.Run(ctx) }()
 
-	s.did("A stage asks a server on this machine, which answers.")
+	s.didf("A stage asks a server on this machine, which answers.")
 	for _, question := range []string{"are you there?", "and now?"} {
 		answer, err := firstCall(ctx, p, ask, question)
 		if err != nil {
 			cancel()
 			return errors.Join(err, <-ran)
 		}
-		s.saw("%q: %q", question, answer)
+		s.sawf("%q: %q", question, answer)
 	}
-	s.did("The supervision tree:")
-	s.saw("%s", p.Tree())
+	s.didf("The supervision tree:")
+	s.sawf("%s", p.Tree())
 
-	s.did("The server dies. Commands keep coming; they wait in the queue, and at its door.")
+	s.didf("The server dies. Commands keep coming; they wait in the queue, and at its door.")
 	server.close()
 	died := time.Now()
 	for ask.Submit(ctx, "anybody?") == nil { //nolint:revive // until the door is closed
 	}
 	err = <-ran
-	s.saw("%s later Run returned an error:", show.Brief(time.Since(died)))
+	s.sawf("%s later Run returned an error:", show.Brief(time.Since(died)))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -93,13 +93,13 @@ func escalation(ctx context.Context, s *story) error {
 	if !ok {
 		return fmt.Errorf("run returned without a story: %w", err)
 	}
-	s.saw("%v", broken)
-	s.did("Its story (the engine's part of the stacks is left out here):")
-	s.saw("%s", fold(broken.Story()))
-	s.did("The tree, afterwards:")
-	s.saw("%s", p.Tree())
+	s.sawf("%v", broken)
+	s.didf("Its story (the engine's part of the stacks is left out here):")
+	s.sawf("%s", fold(broken.Story()))
+	s.didf("The tree, afterwards:")
+	s.sawf("%s", p.Tree())
 	s.accounts(p)
-	s.saw("%d letters are in quarantine, %d among the other dead letters.", p.Quarantine().Len(), p.DeadLetters().Len())
+	s.sawf("%d letters are in quarantine, %d among the other dead letters.", p.Quarantine().Len(), p.DeadLetters().Len())
 	return nil
 }
 

@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // parse returns the chapters that are asked for.
 func parse(args []string, stdout io.Writer) ([]chapter, error) {
-	var names []string
+	names := make([]string, 0, len(chapters))
 	for _, c := range chapters {
 		names = append(names, c.name)
 	}

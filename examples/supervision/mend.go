@@ -23,24 +23,24 @@ func mend(ctx context.Context, s *story) error {
 	first := nameless[0]
 	o := first.Command.(order)
 	o.item = "paper"
-	s.did("Somebody looks up what one of the nameless items was, and tries the order again as %v.", o)
+	s.didf("Somebody looks up what one of the nameless items was, and tries the order again as %v.", o)
 	if err := store.RetryAs(ctx, first.ID, o); err != nil {
 		return err
 	}
-	s.saw("letter %d is out of quarantine; %d are left.", first.ID, store.Len())
+	s.sawf("letter %d is out of quarantine; %d are left.", first.ID, store.Len())
 
 	boxless := fingerprintAt(store, "runtime error: integer divide by zero")
-	s.did("The division is mended (in life: a new version is started), and all letters with its fingerprint, %s, are tried again.", boxless)
+	s.didf("The division is mended (in life: a new version is started), and all letters with its fingerprint, %s, are tried again.", boxless)
 	mended.Store(true)
 	n, err := store.RetryAll(ctx, pipeline.LetterFilter{Fingerprint: boxless})
 	if err != nil {
 		return err
 	}
-	s.saw("%d letters were tried again; %d are left.", n, store.Len())
+	s.sawf("%d letters were tried again; %d are left.", n, store.Len())
 
-	s.did("What is left is nobody's, and is dropped.")
-	s.saw("%d dropped; %d are left.", store.Clear(pipeline.LetterFilter{}), store.Len())
-	return s.end(p)
+	s.didf("What is left is nobody's, and is dropped.")
+	s.sawf("%d dropped; %d are left.", store.Clear(pipeline.LetterFilter{}), store.Len())
+	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
 }
 
 // fingerprintAt finds the group whose crashes say so.

@@ -59,16 +59,16 @@ func quarantine(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	s.did("The quarantine, by cause:")
+	s.didf("The quarantine, by cause:")
 	for _, g := range p.Quarantine().Groups() {
-		s.saw("%d letters of stage %q, fingerprint %s, at %s", g.Seen, g.Stage, g.Fingerprint, place(g.Example.Stack))
+		s.sawf("%d letters of stage %q, fingerprint %s, at %s", g.Seen, g.Stage, g.Fingerprint, place(g.Example.Stack))
 	}
-	s.did("And letter by letter:")
+	s.didf("And letter by letter:")
 	for _, letter := range p.Quarantine().List(pipeline.LetterFilter{OldestFirst: true}) {
 		_, why, _ := strings.Cut(letter.Err.Error(), ": ")
-		s.saw("%d. %v, %s", letter.ID, letter.Command, why)
+		s.sawf("%d. %v, %s", letter.ID, letter.Command, why)
 	}
-	return s.end(p)
+	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
 }
 
 // poisoned is a pipeline that has had the thirty orders.
@@ -80,7 +80,7 @@ func poisoned(ctx context.Context, s *story, mended *atomic.Bool) (*pipeline.Pip
 	if err != nil {
 		return nil, err
 	}
-	s.did("%d orders are packed; some of them crash whoever packs them, at each of three tries.", len(all))
+	s.didf("%d orders are packed; some of them crash whoever packs them, at each of three tries.", len(all))
 	bad := 0
 	for _, o := range all {
 		switch _, err := stage.Call[string](ctx, pack, o); {
@@ -93,6 +93,6 @@ func poisoned(ctx context.Context, s *story, mended *atomic.Bool) (*pipeline.Pip
 	for range bad { // a letter is put away just after its sender is told
 		<-letters
 	}
-	s.saw("%d were packed, %d were not: their senders got an error.", len(all)-bad, bad)
+	s.sawf("%d were packed, %d were not: their senders got an error.", len(all)-bad, bad)
 	return p, nil
 }

@@ -39,14 +39,14 @@ func restart(ctx context.Context, s *story) error {
 		return err
 	}
 
-	s.did("Tills jam at their third sale. Five things are sold; each sale may be tried twice.")
+	s.didf("Tills jam at their third sale. Five things are sold; each sale may be tried twice.")
 	for _, item := range []string{"apple", "bread", "cheese", "dates", "eggs"} {
 		r, err := stage.Call[receipt](ctx, sell, item)
 		if err != nil {
 			return err
 		}
-		s.saw("%-6s sold at till %d, at attempt %d", r.item, r.till, r.attempt)
+		s.sawf("%-6s sold at till %d, at attempt %d", r.item, r.till, r.attempt)
 	}
-	s.did("No sale was lost, and %d tills were needed.", tills.Load())
-	return s.end(p)
+	s.didf("No sale was lost, and %d tills were needed.", tills.Load())
+	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
 }

@@ -18,21 +18,21 @@ type story struct{ out io.Writer }
 
 func (s *story) title(n int, text string) {
 	head := fmt.Sprintf("%d. %s", n, text)
-	s.print("\n%s\n%s\n", head, strings.Repeat("-", len(head)))
+	s.printf("\n%s\n%s\n", head, strings.Repeat("-", len(head)))
 }
 
-// did tells what was done.
-func (s *story) did(format string, args ...any) { s.print("\n"+format+"\n", args...) }
+// didf tells what was done.
+func (s *story) didf(format string, args ...any) { s.printf("\n"+format+"\n", args...) }
 
-// saw tells what came of it; a text of several lines is set in as a whole.
-func (s *story) saw(format string, args ...any) {
+// sawf tells what came of it; a text of several lines is set in as a whole.
+func (s *story) sawf(format string, args ...any) {
 	for line := range strings.Lines(fmt.Sprintf(format, args...)) {
-		s.print("    %s\n", strings.TrimSuffix(line, "\n"))
+		s.printf("    %s\n", strings.TrimSuffix(line, "\n"))
 	}
 }
 
-// print writes to a terminal; if it is gone there is nobody to tell.
-func (s *story) print(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
+// printf writes to a terminal; if it is gone there is nobody to tell.
+func (s *story) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
 
 // begin starts a pipeline that does not log its crashes: the story tells of them.
 func begin(ctx context.Context, name string, parts ...pipeline.Part) (*pipeline.Pipeline, error) {
@@ -55,10 +55,10 @@ func (s *story) end(p *pipeline.Pipeline) error {
 // accounts shows what became of all commands.
 func (s *story) accounts(p *pipeline.Pipeline) {
 	snapshot := p.Snapshot()
-	s.did("The accounts:")
-	s.saw("%s", show.Law(snapshot))
+	s.didf("The accounts:")
+	s.sawf("%s", show.Law(snapshot))
 	for _, st := range snapshot.Stages {
-		s.saw("stage %q: crashes %d, workers started afresh %d, further tries %d", st.Name, st.Crashes, st.Restarts, st.Retries)
+		s.sawf("stage %q: crashes %d, workers started afresh %d, further tries %d", st.Name, st.Crashes, st.Restarts, st.Retries)
 	}
 }
 

@@ -132,7 +132,7 @@ func (m *Mailbox) pending(suspended, stopped bool) bool {
 }
 
 // Panic is the reason with which an actor fails that panicked.
-type Panic struct {
+type Panic struct { //nolint:errname // what it is
 	Value any    // what was given to panic
 	Stack []byte // where
 }
