@@ -287,3 +287,20 @@ func BenchmarkShedding(b *testing.B) {
 		})
 	}
 }
+
+func TestWhoHearsOfAnEndFindsItsLetter(t *testing.T) {
+	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome {
+		if n > 0 {
+			panic("no")
+		}
+		return behaviour.OK(n)
+	})
+	p := run(t, s)
+	for i := range 300 {
+		_, err := stage.Call[int](soon(t), s, 1)
+		require.True(t, stage.Crashed(err), err)
+		require.Equal(t, i+1, p.Quarantine().Len(), "its letter is there")
+		_, err = stage.Call[int](soon(t), s, 0)
+		require.NoError(t, err, "so that it is no streak")
+	}
+}

@@ -15,17 +15,28 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// ended is told by the rooms of every command that ended without an answer.
-func (p *Pipeline) ended(end room.End) {
-	letter := stage.DeadLetter{
+// letter is what is told of a command that ended without an answer.
+func (p *Pipeline) letter(end room.End) (letter stage.DeadLetter, version, fingerprint string) {
+	letter = stage.DeadLetter{
 		Pipeline: p.name, Stage: end.Room.Name(), Command: end.Cmd, Reason: stage.Reason(end.Reason),
-		Err: end.Err, Attempts: end.Tries, At: time.Now(),
+		Err: end.Err, Attempts: end.Tries, At: end.At,
 	}
-	version, fingerprint := "", ""
 	if crash, ok := errors.AsType[*stage.CrashError](end.Err); ok {
 		letter.Stack, version, fingerprint = crash.Stack, crash.Version, crash.Fingerprint()
 	}
+	return letter, version, fingerprint
+}
+
+// keep is told by the rooms of every command that ended without an answer, before its
+// ticket is.
+func (p *Pipeline) keep(end room.End) {
+	letter, version, fingerprint := p.letter(end)
 	p.box.keep(&letter, version, fingerprint)
+}
+
+// ended is told of the same, after the ticket.
+func (p *Pipeline) ended(end room.End) {
+	letter, _, _ := p.letter(end)
 	if len(p.set.letters) == 0 {
 		p.write(letter)
 		return

@@ -101,7 +101,7 @@ func (c *Core) turnAway(sender *act.PID, message any, why room.Reason, err error
 		c.answer(sender, nil, err)
 		return
 	}
-	c.env.Host.Ended(room.End{Room: c.room, Cmd: message, Reason: why, Err: err})
+	c.env.Host.Lost(room.End{Room: c.room, Cmd: message, Reason: why, Err: err})
 }
 
 func (c *Core) answer(to *act.PID, result any, err error) {

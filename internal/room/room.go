@@ -74,7 +74,10 @@ type Host struct {
 	// Reach tells how one room leads to another: whether the way closes a
 	// loop, and false if the other is not of this house.
 	Reach func(from, to *Room) (back, ok bool)
-	// Ended is told of every command that ended without an answer.
+	// Keep is told of every command that ended without an answer, before its ticket is:
+	// who hears of the end may look for what is kept of it. It does not block. May be nil.
+	Keep func(End)
+	// Ended is told of the same, after the ticket: it may take its time.
 	Ended func(End)
 	// Failed is told of every error outcome that no ticket waits for.
 	Failed func(r *Room, cmd any, err error)
@@ -112,6 +115,21 @@ type End struct {
 	Reason Reason
 	Err    error
 	Tries  int
+	At     time.Time
+}
+
+// keep has the host keep what ended.
+func (h *Host) keep(e End) {
+	if h.Keep != nil {
+		h.Keep(e)
+	}
+}
+
+// Lost tells the host of a message that was no command yet: nobody has a ticket for it.
+func (h *Host) Lost(e End) {
+	e.At = time.Now()
+	h.keep(e)
+	h.Ended(e)
 }
 
 // Room is the queue and the accounts of one stage.
@@ -435,15 +453,22 @@ func (r *Room) settled() {
 	h.Ring()
 }
 
-// bury tells the tickets and the house of commands that ended unanswered: the
-// tickets first, since the house may have a subscriber that takes its time.
+// bury has the house keep commands that ended unanswered, and tells the tickets and
+// then the house: it may have a subscriber that takes its time.
 func (r *Room) bury(es []command.Envelope, why Reason, err error) {
-	for _, e := range es {
-		e.Ticket.Settle(e.Child, nil, err)
+	if len(es) == 0 {
+		return
 	}
-	h := r.Host()
-	for _, e := range es {
-		h.Ended(End{Room: r, Cmd: e.Cmd, Reason: why, Err: err, Tries: int(e.Tries)})
+	h, now := r.Host(), time.Now()
+	end := func(e *command.Envelope) End {
+		return End{Room: r, Cmd: e.Cmd, Reason: why, Err: err, Tries: int(e.Tries), At: now}
+	}
+	for i := range es {
+		h.keep(end(&es[i]))
+		es[i].Ticket.Settle(es[i].Child, nil, err)
+	}
+	for i := range es {
+		h.Ended(end(&es[i]))
 	}
 }
 
