@@ -207,7 +207,7 @@ func TestAHardStopNamesWhatWasNotDoneAndWhoWouldNotStop(t *testing.T) {
 	require.Len(t, report.Stuck, 1)
 	require.Equal(t, "stuck", report.Stuck[0].Stage)
 	require.Positive(t, report.Stuck[0].For)
-	require.ErrorContains(t, err, `"stuck" would not stop and was abandoned; a worker of stage "stuck" is still at its command, for`)
+	require.ErrorContains(t, err, `"stuck" would not stop and was abandoned; a worker of stage "stuck" is still at its command for`)
 	for _, ticket := range tickets[1:] {
 		_, err := ticket.Wait(soon(t))
 		require.ErrorIs(t, err, stage.ErrStopped)

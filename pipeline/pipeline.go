@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -319,9 +318,9 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 		case <-p.stopped:
 			return p.Err()
 		case <-ctx.Done():
-			return p.unfinished(context.Cause(ctx))
+			return p.unfinished(context.Cause(ctx), everywhere)
 		case <-p.hurry:
-			return p.unfinished(cmp.Or(p.Err(), errHurried))
+			return p.unfinished(cmp.Or(p.Err(), errHurried), everywhere)
 		}
 	}
 }
@@ -383,22 +382,19 @@ func (p *Pipeline) begin() bool {
 
 // end drains, stops and tells the result.
 func (p *Pipeline) end() {
-	var stuck []stage.Stuck
 	err := p.Drain(context.Background())
 	if err != nil {
 		defer p.halt()()
 	}
 	left := p.tree.StopWithin(p.grace())
-	if slices.Contains(left, poolsChild) {
-		stuck = p.pools.AtWork()
+	var stuck []stage.Stuck
+	if len(left) > 0 {
+		stuck = p.handlers()
 	}
 	for _, c := range p.roster().stages {
 		c.ShutDoor()
 		if err != nil {
 			c.Sweep()
-		}
-		if slices.Contains(left, c.Name()) {
-			stuck = append(stuck, c.AtWork()...)
 		}
 	}
 	p.cancel(ErrStopped)
@@ -477,79 +473,3 @@ func (p *Pipeline) DeadLetters() *Letters { return p.box.dead }
 // Quarantine returns the store of commands that crashed their handlers as often as they
 // might be tried.
 func (p *Pipeline) Quarantine() *Letters { return p.box.quarantine }
-
-// DrainError tells what had not ended when the time to drain was over.
-type DrainError struct {
-	Pipeline string
-	InFlight uint64
-	Where    []stage.Snapshot // the stages that still had something
-	Cause    error
-}
-
-// Error tells how much there is, and where.
-func (e *DrainError) Error() string {
-	where := make([]string, len(e.Where))
-	for i, s := range e.Where {
-		where[i] = fmt.Sprintf("%s (%d queued, %d in hand, %d waiting for a retry)", s.Name, s.Queued, s.InHand, s.Delayed)
-	}
-	return fmt.Sprintf("pipeline %q: not drained: %v: %d commands in flight: %s",
-		e.Pipeline, e.Cause, e.InFlight, strings.Join(where, ", "))
-}
-
-// Unwrap returns why draining ended.
-func (e *DrainError) Unwrap() error { return e.Cause }
-
-func (p *Pipeline) unfinished(cause error) *DrainError {
-	s := p.Snapshot()
-	e := &DrainError{Pipeline: p.name, InFlight: s.InFlight, Cause: cause}
-	for _, st := range s.Stages {
-		if st.Queued+st.InHand+st.Delayed > 0 {
-			e.Where = append(e.Where, st)
-		}
-	}
-	return e
-}
-
-// StopError tells that a pipeline did not stop softly.
-type StopError struct {
-	Pipeline string
-	// Drain tells what was not done in time and has been dead-lettered; nil if
-	// all was done.
-	Drain *DrainError
-	// Left are the names of the stages that did not end within the grace, and
-	// have been abandoned.
-	Left []string
-	// Stuck are their workers that were still at a command. A stage that is left
-	// with none was held up by something else, such as an instance's Stop.
-	Stuck []stage.Stuck
-	// Unheard is how many dead letters a subscriber did not take within the
-	// grace; they have been logged instead.
-	Unheard int
-}
-
-// Error tells all of it.
-func (e *StopError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "pipeline %q: stopped hard", e.Pipeline)
-	if e.Drain != nil {
-		fmt.Fprintf(&b, ": %v", e.Drain)
-	}
-	for _, name := range e.Left {
-		fmt.Fprintf(&b, "; %q would not stop and was abandoned", name)
-	}
-	for _, s := range e.Stuck {
-		fmt.Fprintf(&b, "; a worker of stage %q is still at its command, for %v", s.Stage, s.For.Round(time.Millisecond))
-	}
-	if e.Unheard > 0 {
-		fmt.Fprintf(&b, "; a subscriber did not take %d dead letters", e.Unheard)
-	}
-	return b.String()
-}
-
-// Unwrap returns what was not done.
-func (e *StopError) Unwrap() error {
-	if e.Drain == nil {
-		return nil
-	}
-	return e.Drain
-}

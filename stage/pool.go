@@ -1,13 +1,11 @@
 package stage
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/internal/room"
@@ -158,26 +156,6 @@ func (p *Pool) loaded() (n int) {
 // called when all rooms are halted: they take everything, and end it.
 func (p *Pool) Sweep() { p.vacant((*worker.Worker).Unload) }
 
-// Stuck is a worker that is at work.
-type Stuck struct {
-	Stage string
-	For   time.Duration // how long it has been at its present batch
-}
-
-// AtWork returns the workers that are at work now, the longest first.
-func (p *Pool) AtWork() []Stuck {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var stuck []Stuck
-	for _, w := range p.slots {
-		if d := w.Busy(); d > 0 {
-			stuck = append(stuck, Stuck{w.At(), d})
-		}
-	}
-	slices.SortFunc(stuck, func(a, b Stuck) int { return cmp.Compare(b.For, a.For) })
-	return stuck
-}
-
 // Pools keeps the shared pools of a pipeline: it is the parent of their keepers, and
 // outlives the actor that is.
 type Pools struct {
@@ -229,24 +207,18 @@ func (h *Pools) Stop(p *Pool) {
 
 // Each calls do for each shared pool.
 func (h *Pools) Each(do func(*Pool)) {
-	h.mu.Lock()
-	all := slices.Clone(h.all)
-	h.mu.Unlock()
-	for _, p := range all {
+	for _, p := range h.All() {
 		if p.crew != nil {
 			do(p)
 		}
 	}
 }
 
-// AtWork returns the workers of all pools that are at work now.
-func (h *Pools) AtWork() (stuck []Stuck) {
+// All returns the pools: the shared ones, and those of stages that came later.
+func (h *Pools) All() []*Pool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, p := range h.all {
-		stuck = append(stuck, p.AtWork()...)
-	}
-	return stuck
+	return slices.Clone(h.all)
 }
 
 // Spawn starts the pools.

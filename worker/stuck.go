@@ -156,16 +156,7 @@ func stackOf(head []byte) []byte {
 	if len(head) == 0 {
 		return debug.Stack()
 	}
-	buf := make([]byte, 64<<10)
-	for {
-		n := runtime.Stack(buf, true)
-		if n < len(buf) || len(buf) >= mostStack {
-			buf = buf[:n]
-			break
-		}
-		buf = make([]byte, 2*len(buf))
-	}
-	for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
+	for stack := range bytes.SplitSeq(everyStack(), []byte("\n\n")) {
 		if bytes.HasPrefix(stack, head) {
 			return bytes.Clone(stack)
 		}

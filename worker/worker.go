@@ -163,7 +163,7 @@ func (w *Worker) Busy() time.Duration {
 	if since == 0 {
 		return 0
 	}
-	return time.Duration(w.host.Now() - since)
+	return time.Duration(max(w.host.Now()-since, 1))
 }
 
 // At is the name of the stage where the worker is, or was last; empty if it never

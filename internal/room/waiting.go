@@ -150,6 +150,19 @@ func (q *waiting) oldest() *command.Envelope {
 	return q.ring.At(0)
 }
 
+// count returns how many commands are so.
+func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
+	if q.line != nil {
+		return q.line.Count(so)
+	}
+	for i := range q.ring.Len() {
+		if so(q.ring.At(i)) {
+			n++
+		}
+	}
+	return n
+}
+
 // order changes the discipline; nil is first in, first out.
 func (q *waiting) order(d queue.Discipline) {
 	if _, plain := d.(queue.FIFO); plain {

@@ -17,6 +17,13 @@ func (q *deque[T]) slot(i int) int { return (q.head + i) & (len(q.slots) - 1) }
 // at returns the item i places from the front; there is one.
 func (q *deque[T]) at(i int) *T { return &q.slots[q.slot(i)] }
 
+// each shows all items.
+func (q *deque[T]) each(look func(*T)) {
+	for i := range q.n {
+		look(q.at(i))
+	}
+}
+
 func (q *deque[T]) pushBack(item T) {
 	if q.n == len(q.slots) {
 		q.resize(grown(len(q.slots), q.n+1))

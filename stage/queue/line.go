@@ -26,6 +26,8 @@ type order[T any] interface {
 	// next is what popInto takes first, oldest what drop takes. There is one.
 	next() *T
 	oldest() *T
+	// each shows all items, in any order.
+	each(look func(item *T))
 	// empty returns a new order of the kind.
 	empty() order[T]
 }
@@ -160,6 +162,21 @@ func (l *Line[T]) Oldest() *T {
 	default:
 		return nil
 	}
+}
+
+// Count returns how many items are so. It looks at each once, in no order that is promised.
+func (l *Line[T]) Count(so func(item *T) bool) (n int) {
+	look := func(item *T) {
+		if so(item) {
+			n++
+		}
+	}
+	l.given.each(look)
+	l.came.each(look)
+	if l.order != nil {
+		l.order.each(look)
+	}
+	return n
 }
 
 // Drain takes everything, in the order in which it would have come out, and lets go

@@ -89,6 +89,15 @@ func (w *twin) turn(l law, salt int) {
 // look compares all that can be seen from outside without changing anything.
 func (w *twin) look() {
 	require.Equal(w.t, w.model.len(), w.line.Len())
+	third := func(item int) bool { return item%3 == 0 }
+	n := 0
+	for _, item := range w.model.given {
+		n += count(third(item))
+	}
+	for _, c := range w.model.came {
+		n += count(third(c.item))
+	}
+	require.Equal(w.t, n, w.line.Count(func(item *int) bool { return third(*item) }))
 	require.Nil(w.t, w.line.At(-1))
 	require.Nil(w.t, w.line.At(w.line.Len()))
 	for i, item := range w.model.given {
@@ -106,6 +115,13 @@ func (w *twin) look() {
 	}
 	m := model{w.model.law, slices.Clone(w.model.given), slices.Clone(w.model.came)}
 	require.Equal(w.t, m.drop(), *w.line.Oldest())
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // end takes what is left, one at a time, and looks at each before.

@@ -43,6 +43,12 @@ func (o *rank[T]) next() *T        { return &o.items[o.heap[0].slot] }
 func (o *rank[T]) oldest() *T      { return &o.items[o.first] }
 func (o *rank[T]) empty() order[T] { return newRank[T]() }
 
+func (o *rank[T]) each(look func(*T)) {
+	for slot := o.first; slot != nowhere; slot = o.knots[slot].next {
+		look(&o.items[slot])
+	}
+}
+
 func (o *rank[T]) push(item T, key Key) {
 	if o.free == nowhere {
 		o.resize(grown(len(o.items), len(o.heap)+1))

@@ -12,6 +12,7 @@ func (o *turn[T]) push(item T, _ Key)         { o.items.pushBack(item) }
 func (o *turn[T]) pushAll(items []T, _ []Key) { o.items.pushAll(items) }
 func (o *turn[T]) drop() T                    { return o.items.popFront() }
 func (o *turn[T]) oldest() *T                 { return o.items.at(0) }
+func (o *turn[T]) each(look func(*T))         { o.items.each(look) }
 func (o *turn[T]) empty() order[T]            { return &turn[T]{above: o.above} }
 
 func (o *turn[T]) popInto(dst []T) int {

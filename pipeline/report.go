@@ -1,0 +1,212 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/stage"
+)
+
+// DrainError tells what had not ended when the time to drain was over, as it was then.
+type DrainError struct {
+	Pipeline string
+	// InFlight is how many commands had not ended. If only a part was drained it is
+	// how many were in its stages.
+	InFlight uint64
+	// Where are the stages that still had something, in the order of the pipeline.
+	Where []Undrained
+	// Cause is why draining ended.
+	Cause error
+}
+
+// Undrained is a stage that still had something: its accounts say how much was queued, in
+// hand or waiting to be tried again, and whether it was paused.
+type Undrained struct {
+	stage.Snapshot
+	// Tickets is how many of the commands that were queued or waited to be tried again
+	// somebody waits for. Who waits for those in hand is not known.
+	Tickets int
+	// Handlers are those that ran, the longest first.
+	Handlers []stage.Stuck
+}
+
+// Error tells how much there is, where, and in which calls the handlers are.
+func (e *DrainError) Error() string {
+	where := make([]string, len(e.Where))
+	for i := range e.Where {
+		where[i] = e.Where[i].String()
+	}
+	return fmt.Sprintf("pipeline %q: not drained: %v: %d commands in flight: %s",
+		e.Pipeline, e.Cause, e.InFlight, strings.Join(where, ", "))
+}
+
+// Unwrap returns why draining ended.
+func (e *DrainError) Unwrap() error { return e.Cause }
+
+// Report tells the whole: stage by stage what there is, and each handler that runs with
+// its stack.
+func (e *DrainError) Report() string {
+	var b strings.Builder
+	e.write(&b)
+	return b.String()
+}
+
+func (e *DrainError) write(b *strings.Builder) {
+	fmt.Fprintf(b, "pipeline %q: not drained: %v: %d commands in flight\n", e.Pipeline, e.Cause, e.InFlight)
+	for i := range e.Where {
+		u := &e.Where[i]
+		fmt.Fprintf(b, "\nstage %s; %d tickets wait for what is not in hand\n", u.counts(), u.Tickets)
+		writeStuck(b, u.Handlers)
+	}
+}
+
+// counts tells how much there is.
+func (u *Undrained) counts() string {
+	paused := ""
+	if u.Paused {
+		paused = "paused, "
+	}
+	return fmt.Sprintf("%s (%s%d queued, %d in hand, %d waiting for a retry)", u.Name, paused, u.Queued, u.InHand, u.Delayed)
+}
+
+// String tells it in a line: of the handlers, where the one is that has run for longest.
+func (u *Undrained) String() string {
+	if len(u.Handlers) == 0 {
+		return u.counts()
+	}
+	s := u.counts() + ", " + doing(u.Handlers[0])
+	if n := len(u.Handlers) - 1; n > 0 {
+		s += fmt.Sprintf(" and %d more", n)
+	}
+	return s
+}
+
+// doing tells where a handler is and since when.
+func doing(s stage.Stuck) string {
+	if s.At == "" {
+		return fmt.Sprintf("at its command for %v", s.For.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("at its command for %v in %s", s.For.Round(time.Millisecond), s.At)
+}
+
+func writeStuck(b *strings.Builder, all []stage.Stuck) {
+	for _, s := range all {
+		fmt.Fprintf(b, "\na worker of stage %q, %s, a %s:\n", s.Stage, doing(s), s.Command)
+		if len(s.Stack) == 0 {
+			b.WriteString("its stack was not found\n")
+			continue
+		}
+		fmt.Fprintf(b, "%s\n", s.Stack)
+	}
+}
+
+// StopError tells that a pipeline did not stop softly.
+type StopError struct {
+	Pipeline string
+	// Drain tells what was not done in time and has been dead-lettered; nil if
+	// all was done.
+	Drain *DrainError
+	// Left are the names of the stages that did not end within the grace, and
+	// have been abandoned.
+	Left []string
+	// Stuck are their handlers that had not returned. A stage that is left with none
+	// was held up by something else, such as an instance's Stop.
+	Stuck []stage.Stuck
+	// Unheard is how many dead letters a subscriber did not take within the
+	// grace; they have been logged instead.
+	Unheard int
+}
+
+// Error tells all of it, but for the stacks.
+func (e *StopError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pipeline %q: stopped hard", e.Pipeline)
+	if e.Drain != nil {
+		fmt.Fprintf(&b, ": %v", e.Drain)
+	}
+	e.tell(&b, "; ")
+	for _, s := range e.Stuck {
+		fmt.Fprintf(&b, "; a worker of stage %q is still %s", s.Stage, doing(s))
+	}
+	return b.String()
+}
+
+// tell tells who would not stop and who would not listen.
+func (e *StopError) tell(b *strings.Builder, before string) {
+	for _, name := range e.Left {
+		fmt.Fprintf(b, "%s%q would not stop and was abandoned", before, name)
+	}
+	if e.Unheard > 0 {
+		fmt.Fprintf(b, "%sa subscriber did not take %d dead letters", before, e.Unheard)
+	}
+}
+
+// Report tells the whole: what was not drained when the soft stop ended, and who had not
+// ended when the hard one did, each with its stack.
+func (e *StopError) Report() string {
+	var b strings.Builder
+	if e.Drain != nil {
+		e.Drain.write(&b)
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "pipeline %q: stopped hard", e.Pipeline)
+	e.tell(&b, "\n")
+	b.WriteByte('\n')
+	writeStuck(&b, e.Stuck)
+	return b.String()
+}
+
+// Unwrap returns what was not done.
+func (e *StopError) Unwrap() error {
+	if e.Drain == nil {
+		return nil
+	}
+	return e.Drain
+}
+
+// unfinished reports what is in stages of the pipeline, those that concern the caller.
+func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *DrainError {
+	s := p.Snapshot()
+	e := &DrainError{Pipeline: p.name, InFlight: s.InFlight, Cause: cause}
+	handlers := p.handlers()
+	for _, st := range s.Stages {
+		if !concerns(st.Name) {
+			continue
+		}
+		u := Undrained{Snapshot: st}
+		for _, h := range handlers {
+			if h.Stage == st.Name {
+				u.Handlers = append(u.Handlers, h)
+			}
+		}
+		if st.Queued+st.InHand+st.Delayed+len(u.Handlers) > 0 {
+			if r := p.room(st.Name); r != nil { // it may have been removed meanwhile
+				u.Tickets = r.Tickets()
+			}
+			e.Where = append(e.Where, u)
+		}
+	}
+	return e
+}
+
+// handlers are all that run now.
+func (p *Pipeline) handlers() []stage.Stuck {
+	stages := p.roster().stages
+	kinds := make(map[string]string, len(stages))
+	pools := p.pools.All()
+	for _, c := range stages {
+		kinds[c.Name()] = c.Takes()
+		if !slices.Contains(pools, c.Pool) {
+			pools = append(pools, c.Pool)
+		}
+	}
+	all := stage.AtWork(pools)
+	for i := range all {
+		all[i].Command = kinds[all[i].Stage]
+	}
+	return all
+}
+
+func everywhere(string) bool { return true }

@@ -1,0 +1,126 @@
+package pipeline_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// clog is a handler that gets stuck in a call of its own.
+type clog struct {
+	mu   sync.Mutex
+	gone chan struct{}
+}
+
+func (c *clog) HandleCommand(_ context.Context, n int) behaviour.Outcome {
+	if n == 0 {
+		c.lockForever()
+	}
+	return behaviour.OK(n)
+}
+
+// lockForever waits in the standard library, as most who are stuck do.
+func (c *clog) lockForever() { c.mu.Lock(); defer c.mu.Unlock() }
+
+func TestADrainThatIsNotDoneTellsWhoIsStuckWhereWithNoTimeoutSet(t *testing.T) {
+	for name, way := range map[string]func(...pipeline.Part) pipeline.Part{
+		"own workers": pipeline.Join,
+		"shared":      func(parts ...pipeline.Part) pipeline.Part { return pipeline.Group("g", 2, 2, parts...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &clog{}
+			c.mu.Lock()
+			s := stage.New("s", c, stage.Workers(1, 1), stage.Batch(1))
+			idle := stage.Func("idle", echo[int])
+			p := run(t, way(s, idle))
+			for range 3 {
+				_, err := s.Ask(t.Context(), 0)
+				require.NoError(t, err)
+				require.NoError(t, s.Submit(t.Context(), 1))
+			}
+			eventually(t, "it is stuck", func() bool { return p.Snapshot().Stages[0].InHand > 0 })
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			err := p.Drain(ctx)
+			var report *pipeline.DrainError
+			require.ErrorAs(t, err, &report)
+			require.EqualValues(t, 6, report.InFlight)
+			require.Len(t, report.Where, 1, "the idle stage is not told of")
+			at := report.Where[0]
+			require.Equal(t, "s", at.Name)
+			require.False(t, at.Paused)
+			require.Equal(t, 6, at.Queued+at.InHand)
+			require.Positive(t, at.Tickets)
+			require.NotEmpty(t, at.Handlers)
+			require.Equal(t, "int", at.Handlers[0].Command)
+			require.Positive(t, at.Handlers[0].For)
+			require.Contains(t, at.Handlers[0].At, "pipeline_test.(*clog).lockForever report_test.go:")
+			require.ErrorContains(t, err, "in pipeline_test.(*clog).lockForever report_test.go:")
+			require.NotContains(t, err.Error(), "goroutine", "the stack is for the report")
+			require.Contains(t, report.Report(), "sync.(*Mutex).Lock")
+			require.Contains(t, report.Report(), "lockForever")
+			c.mu.Unlock()
+		})
+	}
+}
+
+func TestAHardStopTellsWhereWhoWouldNotStopIsStuck(t *testing.T) {
+	c := &clog{}
+	c.mu.Lock()
+	s := stage.New("s", c, stage.Workers(1, 1))
+	p := start(t, s, pipeline.Grace(0))
+	require.NoError(t, s.Submit(t.Context(), 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := p.Stop(ctx)
+	var report *pipeline.StopError
+	require.ErrorAs(t, err, &report)
+	require.Len(t, report.Stuck, 1)
+	require.Contains(t, report.Stuck[0].At, "lockForever")
+	require.Contains(t, report.Report(), "sync.(*Mutex).Lock")
+	require.Contains(t, report.Report(), `"s" would not stop and was abandoned`)
+	c.mu.Unlock()
+	eventually(t, "it has come back", func() bool { return p.Snapshot().InFlight == 0 })
+}
+
+func TestADrainNamesTheStageThatIsPausedAndCountsWhoWaits(t *testing.T) {
+	for name, order := range map[string]stage.Option{"fifo": stage.Batch(8), "lifo": stage.Discipline(queue.LIFO{}), "deadline": stage.Discipline(queue.Deadline{})} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) },
+					order, stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: time.Hour, Max: time.Hour}))
+				p := bubble(t, s)
+				_, err := s.Ask(t.Context(), 1)
+				require.NoError(t, err)
+				synctest.Wait() // it waits to be tried again
+				require.NoError(t, p.Pause(s))
+				for range 2 {
+					_, err := s.Ask(t.Context(), 1)
+					require.NoError(t, err)
+				}
+				require.NoError(t, s.Submit(t.Context(), 1))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err = p.Drain(ctx)
+				var report *pipeline.DrainError
+				require.ErrorAs(t, err, &report)
+				at := report.Where[0]
+				require.True(t, at.Paused)
+				require.Equal(t, []int{3, 0, 1, 3}, []int{at.Queued, at.InHand, at.Delayed, at.Tickets})
+				require.Empty(t, at.Handlers)
+				require.ErrorContains(t, err, "s (paused, 3 queued, 0 in hand, 1 waiting for a retry)")
+				require.NoError(t, p.Resume(s))
+				require.NoError(t, p.Stop(t.Context()))
+			})
+		})
+	}
+}

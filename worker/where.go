@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// Stacks finds, of each worker, the stack of the goroutine in which it runs now; of one
+// that does not run, or whose stack is not found, there is none. Anybody may call it. It
+// stops the world for as long as it takes to write all stacks down, at most 8 MB of them, so
+// it is for a report.
+//
+// A worker is known by its address, which is the first argument of its methods on the
+// stack. So nothing need be noted while it works, as a goroutine's number or label
+// would have to be.
+func Stacks(workers []*Worker) map[*Worker][]byte {
+	by := make(map[uint64]*Worker, len(workers))
+	for _, w := range workers {
+		by[uint64(reflect.ValueOf(w).Pointer())] = w
+	}
+	found := make(map[*Worker][]byte, len(workers))
+	for stack := range bytes.SplitSeq(everyStack(), []byte("\n\n")) {
+		if w := by[receiver(stack)]; w != nil {
+			found[w] = bytes.Clone(stack)
+		}
+	}
+	return found
+}
+
+// method is how the line of a worker's method begins in a stack.
+var method = []byte("\n" + house + "worker.(*Worker).")
+
+// receiver is the address of the worker whose methods are on a stack, 0 if there are none.
+// Of those the outermost count: a handler may, who knows, hold another worker.
+func receiver(stack []byte) (address uint64) {
+	for {
+		i := bytes.LastIndex(stack, method)
+		if i < 0 {
+			return 0
+		}
+		line := stack[i+len(method):]
+		stack = stack[:i]
+		if _, args, ok := bytes.Cut(line, []byte("(0x")); ok {
+			digits := args[:len(args)-len(bytes.TrimLeft(args, "0123456789abcdef"))]
+			if address, err := strconv.ParseUint(string(digits), 16, 64); err == nil {
+				return address
+			}
+		}
+	}
+}
+
+// everyStack is the stacks of all goroutines, or as many as there is room for.
+func everyStack() []byte {
+	buf := make([]byte, 64<<10)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) || len(buf) >= mostStack {
+			return buf[:n]
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+}
+
+// Place is the innermost call of a user's code on the stack of a goroutine that handles a
+// command, as "shop.(*Till).HandleCommand till.go:31": what it called of the standard library
+// or of the engine, and waits in, is left out. It is empty if there is none.
+func Place(stack []byte) string {
+	frames := framesOf(stack)
+	theirs := frames[:entry(frames)]
+	if len(theirs) == 0 {
+		return ""
+	}
+	own := theirs[len(theirs)-1].root() // the handler itself is theirs for certain
+	for _, f := range theirs {
+		if !f.engines() && (f.imported() || f.root() == own) {
+			return fmt.Sprintf("%s %s", path.Base(f.name), f.line)
+		}
+	}
+	return ""
+}
+
+// engines reports whether a call is one of the engine.
+func (f frame) engines() bool {
+	for _, pkg := range append([]string{house + "internal/"}, engine...) {
+		if strings.HasPrefix(f.name, pkg) {
+			return true
+		}
+	}
+	return false
+}
+
+// root is the first word of the path of a call's package.
+func (f frame) root() string {
+	if root, _, deep := strings.Cut(f.name, "/"); deep {
+		return root
+	}
+	root, _, _ := strings.Cut(f.name, ".")
+	return root
+}
+
+// imported reports whether a call is of a package that is no part of the standard library:
+// its root is the name of a host.
+func (f frame) imported() bool { return strings.Contains(f.root(), ".") }

@@ -1,0 +1,131 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/worker"
+)
+
+func TestThePlaceIsTheInnermostCallOfTheUsersCode(t *testing.T) {
+	const engine = `
+github.com/golda-dev/golda/behaviour.Func[...].HandleCommand(0x1?, {0x2?, 0x3?}, 0x4?)
+	/src/behaviour/behaviour.go:40 +0x1d
+github.com/golda-dev/golda/stage.(*single[...]).Handle(0x1, {0x2, 0x3})
+	/src/stage/instance.go:50 +0x1d
+github.com/golda-dev/golda/worker.(*Worker).handleEach(0xc000000001, 0x1)
+	/src/worker/worker.go:400 +0x1d
+github.com/golda-dev/golda/worker.(*Worker).work(0xc000000001, 0x1)
+	/src/worker/worker.go:380 +0x1d
+created by github.com/asynkron/protoactor-go/actor.goroutineDispatcher.Schedule in goroutine 1
+	/mod/dispatcher.go:10 +0x1d
+`
+	for name, row := range map[string]struct{ stack, want string }{
+		"a program's own": {"main.(*till).HandleCommand(0x1)\n\t/home/shop/till.go:31 +0x1d", "main.(*till).HandleCommand till.go:31"},
+		"beneath the standard library": {"sync.(*Mutex).Lock(...)\n\t/go/sync/mutex.go:46\nmain.sum(0x1)\n\t/home/shop/sum.go:7 +0x1d\n" +
+			"main.f.func1()\n\t/home/shop/till.go:31 +0x1d", "main.sum sum.go:7"},
+		"a library": {"internal/poll.runtime_pollWait(0x1)\n\t/go/netpoll.go:1 +0x1d\ngithub.com/lib/pq.(*conn).recv(0x1)\n\t/mod/conn.go:9 +0x1d\n" +
+			"example.com/shop/till.Handle(0x1)\n\t/home/shop/till.go:31 +0x1d", "pq.(*conn).recv conn.go:9"},
+		"a module without a host": {"time.Sleep(0x1)\n\t/go/time.go:1 +0x1d\nshop/sums.Add(0x1)\n\t/home/shop/sums/add.go:3 +0x1d\n" +
+			"shop/till.Handle(0x1)\n\t/home/shop/till.go:31 +0x1d", "sums.Add add.go:3"},
+		"in a call to the engine": {"github.com/golda-dev/golda/internal/room.(*Room).await(0x1)\n\t/src/admit.go:150 +0x1d\n" +
+			"github.com/golda-dev/golda/stage.(*Stage[...]).Submit(0x1)\n\t/src/stage.go:150 +0x1d\nmain.f(0x1)\n\t/home/shop/till.go:31 +0x1d", "main.f till.go:31"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, row.want, worker.Place([]byte("goroutine 7 [select]:\n"+row.stack+engine)))
+		})
+	}
+	require.Empty(t, worker.Place(nil))
+	require.Empty(t, worker.Place([]byte("goroutine 7 [select]:"+engine)), "nobody's")
+}
+
+// sink waits at the bottom of a recursion, so deep that a stack leaves out its middle.
+//
+//go:noinline
+func sink(n int, let chan struct{}) {
+	if n == 0 {
+		<-let
+		return
+	}
+	sink(n-1, let)
+}
+
+// Each of many workers is told apart from all others, whatever they are at.
+func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
+	let := make(chan struct{})
+	deep := stage.Func("deep", func(_ context.Context, n int) behaviour.Outcome { sink(n, let); return behaviour.OK(nil) }, stage.Workers(20, 20))
+	timed := stage.Func("timed", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(nil) },
+		stage.Workers(3, 3), stage.Timeout(time.Hour))
+	batch := stage.New("batch", batcher{let}, stage.Workers(1, 1))
+	full := stage.Func("full", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(nil) }, stage.Workers(1, 1), stage.Capacity(1))
+	emits := stage.Func("emits", func(ctx context.Context, _ int) behaviour.Outcome {
+		for range 300 { // beyond what is held it waits for room
+			if err := behaviour.Emit(ctx, full, 1); err != nil {
+				return behaviour.Error(err)
+			}
+		}
+		return behaviour.OK(nil)
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("p", deep, timed, batch, emits, full)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	for i := range 20 {
+		require.NoError(t, deep.Submit(t.Context(), 10*i))
+	}
+	for range 3 {
+		require.NoError(t, timed.Submit(t.Context(), 1))
+	}
+	require.NoError(t, batch.Submit(t.Context(), 1))
+	require.NoError(t, emits.Submit(t.Context(), 1))
+	require.Eventually(t, func() bool {
+		s := p.Snapshot().Stages
+		return s[0].Busy == 20 && s[1].Busy == 3 && s[2].Busy == 1 && s[3].Busy == 1 && s[4].Busy == 1 && s[4].Queued == 1
+	}, 10*time.Second, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var report *pipeline.DrainError
+	require.ErrorAs(t, p.Drain(ctx), &report)
+	at := map[string][]string{}
+	goroutines := map[string]bool{}
+	for _, u := range report.Where {
+		for _, h := range u.Handlers {
+			require.NotEmpty(t, h.Stack, h.Stage)
+			head, _, _ := strings.Cut(string(h.Stack), "[")
+			require.False(t, goroutines[head], "no two have the same")
+			goroutines[head] = true
+			at[u.Name] = append(at[u.Name], h.At)
+		}
+	}
+	require.Len(t, at["deep"], 20)
+	for _, place := range at["deep"] {
+		require.Contains(t, place, "worker_test.sink where_test.go:")
+	}
+	require.Len(t, at["timed"], 3)
+	require.Contains(t, at["timed"][0], "worker_test.TestEveryHandler")
+	require.Contains(t, fmt.Sprint(at["batch"]), "worker_test.batcher.HandleBatch where_test.go:")
+	require.Contains(t, fmt.Sprint(at["emits"]), "worker_test.TestEveryHandler")
+	close(let)
+	require.NoError(t, p.Stop(t.Context()))
+}
+
+// batcher waits with a batch.
+type batcher struct{ let chan struct{} }
+
+func (batcher) HandleCommand(context.Context, int) behaviour.Outcome { panic("it is a batcher") }
+
+func (b batcher) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
+	<-b.let
+	out := make([]behaviour.Outcome, len(cmds))
+	for i := range out {
+		out[i] = behaviour.OK(nil)
+	}
+	return out
+}
