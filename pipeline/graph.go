@@ -174,6 +174,7 @@ type shape struct {
 	rank   []int   // the most ways ahead that lead to the stage
 	cyclic []bool  // it is in a loop
 	next   [][]int // where its ways ahead lead
+	flow   [][]int // all stages as commands pass them; those of a loop of loops are together
 }
 
 // form returns the shape of the graph as it is now; it is not changed any more.
@@ -197,7 +198,8 @@ func (g *graph) measure() *shape {
 		}
 	}
 	s.findRanks()
-	g.findLoops(s)
+	s.flow = g.findLoops(s)
+	slices.Reverse(s.flow)
 	return s
 }
 
@@ -230,18 +232,20 @@ func (s *shape) findRanks() {
 // findLoops marks the stages that are in loops: those from which all ways, those back
 // included, lead to them again. It is Tarjan's algorithm for strongly connected
 // components (SIAM J. Computing 1:2, 1972).
-func (g *graph) findLoops(s *shape) {
+func (g *graph) findLoops(s *shape) [][]int {
 	t := tarjan{ways: g.ways, seen: make([]int, len(g.ways)), low: make([]int, len(g.ways)), on: make([]bool, len(g.ways)), shape: s}
-	for i := range g.ways {
+	for i := range slices.Backward(g.ways) { // so that of equals the first comes first in the end
 		if t.seen[i] == 0 {
 			t.visit(i)
 		}
 	}
+	return t.parts
 }
 
 type tarjan struct {
 	ways  []map[int]bool
 	shape *shape
+	parts [][]int // the components, each before all that lead to it
 	count int
 	seen  []int // when a stage was first seen, from one
 	low   []int
@@ -276,5 +280,6 @@ func (t *tarjan) close(first int) {
 		t.on[at] = false
 		t.shape.cyclic[at] = len(part) > 1 || itself
 	}
+	t.parts = append(t.parts, slices.Clone(part))
 	t.stack = t.stack[:i]
 }

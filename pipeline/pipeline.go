@@ -42,6 +42,7 @@ type Pipeline struct {
 	env    stage.Env   // from the start on
 	system *act.System // from the start on
 
+	quiet   broadcast // rung when a stage has come to rest that is drained
 	present atomic.Pointer[roster]
 	growing sync.Mutex // one stage comes or goes at a time
 
@@ -56,6 +57,7 @@ type Pipeline struct {
 
 	hurry   chan struct{} // closed when draining is to end
 	rush    sync.Once     // closes hurry
+	haste   error         // why; written before hurry is closed
 	stopped chan struct{} // closed when all is over
 	deaf    chan struct{} // closed when a hard stop waits for subscribers no longer
 	unheard atomic.Int64  // dead letters that were not taken by then
@@ -274,7 +276,7 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 	p.fail(e)
 	p.set.log.Error("pipeline gave up", "reason", e)
-	p.hasten()
+	p.hasten(p.Err())
 	go func() { _ = p.Stop(p.halting) }() // whoever asks gets the result from Stop
 }
 
@@ -302,39 +304,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return errors.Join(p.Err(), err)
 }
 
-// Drain closes the doors and waits until every command in the pipeline has
-// ended. The stages stay up, idle, until Stop. The error is a [*DrainError] if
-// ctx ended first, or the reason if the pipeline gave up meanwhile.
-func (p *Pipeline) Drain(ctx context.Context) error {
-	p.close()
-	for {
-		sheets := p.roster().sheets()
-		if rested(sheets) {
-			p.host.Ring() // for others who drain: it rings no more by itself
-			return nil
-		}
-		select {
-		case <-p.host.Quiet:
-		case <-p.stopped:
-			return p.Err()
-		case <-ctx.Done():
-			return p.unfinished(context.Cause(ctx), everywhere)
-		case <-p.hurry:
-			return p.unfinished(cmp.Or(p.Err(), errHurried), everywhere)
-		}
-	}
-}
-
-var errHurried = errors.New("told to stop at once")
-
-// close refuses commands from outside.
-func (p *Pipeline) close() {
-	p.host.Draining.Store(true)
-	for _, r := range p.roster().all {
-		r.Close()
-	}
-}
-
 // Stop drains the pipeline and ends it. If ctx ends before it is drained it stops
 // hard: handlers' contexts end, what is queued is dead-lettered, and workers get
 // [Grace] to finish what they hold. Then the error is a [*StopError] that tells
@@ -350,7 +319,7 @@ func (p *Pipeline) Stop(ctx context.Context) error {
 	select {
 	case <-p.stopped:
 	case <-ctx.Done():
-		p.hasten()
+		p.hasten(context.Cause(ctx))
 		<-p.stopped
 	}
 	p.mu.Lock()
@@ -359,7 +328,12 @@ func (p *Pipeline) Stop(ctx context.Context) error {
 }
 
 // hasten ends a drain.
-func (p *Pipeline) hasten() { p.rush.Do(func() { close(p.hurry) }) }
+func (p *Pipeline) hasten(why error) {
+	p.rush.Do(func() {
+		p.haste = why
+		close(p.hurry)
+	})
+}
 
 // begin reports whether this is the call that stops the pipeline.
 func (p *Pipeline) begin() bool {
@@ -382,7 +356,7 @@ func (p *Pipeline) begin() bool {
 
 // end drains, stops and tells the result.
 func (p *Pipeline) end() {
-	err := p.Drain(context.Background())
+	err := p.empty(context.Background())
 	if err != nil {
 		defer p.halt()()
 	}

@@ -62,6 +62,9 @@ func (e *DrainError) write(b *strings.Builder) {
 	}
 }
 
+// load is how much there is.
+func (u *Undrained) load() int { return u.Queued + u.InHand + u.Delayed }
+
 // counts tells how much there is.
 func (u *Undrained) counts() string {
 	paused := ""
@@ -181,7 +184,7 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 				u.Handlers = append(u.Handlers, h)
 			}
 		}
-		if st.Queued+st.InHand+st.Delayed+len(u.Handlers) > 0 {
+		if u.load()+len(u.Handlers) > 0 {
 			if r := p.room(st.Name); r != nil { // it may have been removed meanwhile
 				u.Tickets = r.Tickets()
 			}
@@ -208,5 +211,3 @@ func (p *Pipeline) handlers() []stage.Stuck {
 	}
 	return all
 }
-
-func everywhere(string) bool { return true }

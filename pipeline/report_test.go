@@ -16,10 +16,7 @@ import (
 )
 
 // clog is a handler that gets stuck in a call of its own.
-type clog struct {
-	mu   sync.Mutex
-	gone chan struct{}
-}
+type clog struct{ mu sync.Mutex }
 
 func (c *clog) HandleCommand(_ context.Context, n int) behaviour.Outcome {
 	if n == 0 {

@@ -57,8 +57,9 @@ func (p *Pipeline) find(part Part) (*stage.Core, error) {
 var ErrNoSuchStage = errors.New("not a stage of this pipeline")
 
 // Pause has nothing be taken from a stage's queue until [Pipeline.Resume]; what is in
-// hand is finished. The queue takes commands as long as it has room. A pipeline that is
-// drained while a stage is paused waits.
+// hand is finished. The queue takes commands as long as it has room. To be paused and to be
+// drained are two things, and a stage may be both; but while it is paused a drain of it
+// waits, and the log says so.
 func (p *Pipeline) Pause(stage Part) error { return p.pause(stage, true) }
 
 // Resume ends a pause.
@@ -189,7 +190,7 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 		c.OpenDoor()
 		c.Room().Open()
 		if p.host.Draining.Load() {
-			c.Room().Close() // as all other doors are
+			c.Room().Drain() // as all others are
 		}
 	}
 	return nil
@@ -214,14 +215,14 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 		return fmt.Errorf("pipeline %q: remove: %w", p.name, ErrNotRunning)
 	}
 	c.Room().Close()
-	if err := p.empty(ctx, c); err != nil {
+	if err := p.await(ctx, c); err != nil {
 		return err
 	}
 	return p.forget(c)
 }
 
-// empty waits until nothing is in a stage any more.
-func (p *Pipeline) empty(ctx context.Context, c *stage.Core) error {
+// await waits until nothing is in a stage any more.
+func (p *Pipeline) await(ctx context.Context, c *stage.Core) error {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for {

@@ -91,6 +91,8 @@ type Snapshot struct {
 	Pool        string // whose workers visit it: its own, which has its name, or a shared one
 	Instances   int    // the most workers that may be here at once
 	Paused      bool   // nothing is taken from its queue
+	Draining    bool   // its entry is closed, because it is being drained or has been
+	Drained     bool   // it has been drained, and nothing is here
 	Visits      uint64 // by workers of shared pools
 	EmptyVisits uint64 // those that found nothing to do
 
@@ -120,6 +122,7 @@ func (c *Core) Snapshot(s room.Sheet) Snapshot {
 		Workers: s.Live, Busy: s.Busy, WorkersMost: s.Most,
 		WorkersMin: c.set.min, WorkersMax: c.set.max,
 		Pool: c.poolName(s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
+		Draining: s.Draining, Drained: s.Drained,
 		Visits: s.Visits, EmptyVisits: s.Empties,
 		BusyTime: s.BusyTime, Wait: quantiles(&s.Wait), Service: quantiles(&s.Work),
 	}

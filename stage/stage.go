@@ -20,6 +20,9 @@ var (
 	ErrFull = room.ErrFull
 	// ErrClosed refuses a command: the pipeline is draining or has stopped.
 	ErrClosed = room.ErrClosed
+	// ErrDraining refuses a command: the stage is being drained, or has been. It is an
+	// [ErrClosed] that may be over some day.
+	ErrDraining = room.ErrDraining
 	// ErrNotRunning refuses a command: the stage is not part of a pipeline
 	// that was started.
 	ErrNotRunning = room.ErrNotRunning

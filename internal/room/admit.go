@@ -90,7 +90,7 @@ func (r *Room) submitAsked(ctx context.Context, e *command.Envelope) error {
 func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why int, no error) error {
 	gone := ctx.Err() != nil
 	r.mu.Lock()
-	if !r.open {
+	if !r.open && !r.admitsHandler(ctx) {
 		return r.refuse(rejectedClosed, r.shut())
 	}
 	if gone {
@@ -106,20 +106,8 @@ func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why in
 		if r.cfg.Overflow != Wait {
 			return r.overflow(e, at)
 		}
-		if why := r.mayNotWait(ctx); why != "" {
-			return r.refuse(rejectedFull, fmt.Errorf("stage %q: submitted by a handler %s: %w", r.cfg.Name, why, ErrFull))
-		}
-		if err := r.await(ctx, false); err != nil {
-			return r.refuse(reasonOf(err), r.waited(err))
-		}
-		r.reserved--
-		if !r.open {
-			wakeAll(r.release()) // the seat may be another's
-			return r.refuse(rejectedClosed, r.shut())
-		}
-		if r.knobs.Disabled {
-			wakeAll(r.release())
-			return r.refuse(rejectedDisabled, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDisabled))
+		if why, err := r.queueUp(ctx); err != nil {
+			return r.refuse(why, err)
 		}
 	}
 	r.c.submitted++
@@ -133,6 +121,32 @@ func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why in
 		s.Wake()
 	}
 	return nil
+}
+
+// queueUp waits for a seat for what ctx submits, which is to take it at once, or tells why
+// there is none for it. It is called with the lock and returns with it.
+func (r *Room) queueUp(ctx context.Context) (why int, err error) {
+	if why := r.mayNotWait(ctx); why != "" {
+		return rejectedFull, fmt.Errorf("stage %q: submitted by a handler %s: %w", r.cfg.Name, why, ErrFull)
+	}
+	err = r.await(ctx, false)
+	for errors.Is(err, errDismissed) && r.admitsHandler(ctx) {
+		err = r.await(ctx, false)
+	}
+	if err != nil {
+		return reasonOf(err), r.waited(err)
+	}
+	r.reserved--
+	switch {
+	case !r.open && !r.admitsHandler(ctx):
+		why, err = rejectedClosed, r.shut()
+	case r.knobs.Disabled:
+		why, err = rejectedDisabled, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDisabled)
+	default:
+		return 0, nil
+	}
+	wakeAll(r.release()) // the seat may be another's
+	return why, err
 }
 
 // knock asks the doors of the house and of the room, if there is anything to ask.
@@ -200,6 +214,9 @@ func (r *Room) waited(err error) error {
 func (r *Room) shut() error {
 	if !r.opened {
 		return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrNotRunning)
+	}
+	if !r.InUse() {
+		return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDraining)
 	}
 	return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrClosed)
 }
@@ -300,6 +317,10 @@ func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) 
 	if r.halted {
 		return r.turnAway(es)
 	}
+	if s != nil && r.bars(s.home, back) && !r.knobs.Disabled {
+		r.holdBack(s, len(es), back, park)
+		return 0
+	}
 	taken := len(es)
 	place, known := r.unpark(s)
 	if r.knobs.Disabled {
@@ -320,7 +341,7 @@ func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) 
 		taken = len(es)
 	}
 	if taken < len(es) && (park || known) {
-		r.blocked = slices.Insert(r.blocked, place, parked{s, len(es) - taken})
+		r.blocked = slices.Insert(r.blocked, place, parked{seat: s, n: len(es) - taken})
 		s.ready.Store(!park)
 	}
 	r.brimming()
@@ -381,6 +402,9 @@ func (r *Room) dropAll(es []command.Envelope, at places) []victim {
 func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.awaitUse(ctx, back, shared); err != nil {
+		return err
+	}
 	for r.cfg.Overflow == Wait && !r.halted && !r.knobs.Disabled {
 		if r.free() > 0 || shared && !back {
 			break

@@ -3,6 +3,7 @@ package room
 import (
 	"container/list"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ import (
 var (
 	ErrFull       = errors.New("stage: full")
 	ErrClosed     = errors.New("stage: closed")
+	ErrDraining   = fmt.Errorf("%w: draining", ErrClosed)
 	ErrNotRunning = errors.New("stage: not running")
 	ErrShed       = errors.New("stage: command dropped to make room")
 	ErrStopped    = errors.New("stage: stopped before the command was done")
@@ -86,7 +88,8 @@ type Host struct {
 	// RoundEnd is told that the first worker has come to the end of a plan, and
 	// Visited that as many visits were made as a crew was asked to tell of.
 	RoundEnd, Visited func(*Crew)
-	// Draining asks for Quiet: a room that comes to rest then rings it.
+	// Draining tells that the whole house is being drained. A room that comes to rest rings
+	// Quiet then, and also while it is drained by itself.
 	Draining atomic.Bool
 	// Quiet has room for one ring.
 	Quiet chan struct{}
@@ -144,6 +147,7 @@ type Room struct {
 	ahead   atomic.Pointer[[]*Room] // where its ways ahead lead, as far as is known
 	tokens  atomic.Int32            // in the crew's hands; written with mu
 	empties atomic.Uint64           // visits that found nothing to do
+	phase   atomic.Int32            // of its drain; written with mu
 
 	// Owner is what the stage wants to find again; set before the room is opened.
 	Owner any
@@ -173,11 +177,13 @@ type Room struct {
 	rested   int64  // until when
 	rests    *time.Timer
 	spell    Spell
-	behind   []*Room   // rooms that asked to be told when there is room here
-	blocked  []parked  // first come first served
-	promises []parked  // woken from blocked, with seats of their own
-	outside  bool      // the next free seat is for a waiter, not for a parked worker
-	waiters  list.List // of *waiter, first come first served
+	behind   []*Room       // rooms that asked to be told when there is room here
+	blocked  []parked      // first come first served
+	promises []parked      // woken from blocked, with seats of their own
+	held     []parked      // may hand nothing over, whether there are seats or not
+	lifted   chan struct{} // closed when who may not hand over may be to; nil if nobody listens
+	outside  bool          // the next free seat is for a waiter, not for a parked worker
+	waiters  list.List     // of *waiter, first come first served
 	delayed  delayed
 	timer    *time.Timer
 	lingers  *time.Timer
@@ -238,11 +244,11 @@ func (r *Room) Adopt(h *Host) bool { return r.host.CompareAndSwap(nil, h) }
 // Release takes the room out of a house that was never started.
 func (r *Room) Release(h *Host) { r.host.CompareAndSwap(h, nil) }
 
-// Open lets commands in.
+// Open lets commands in, and ends the room's drain if there was one.
 func (r *Room) Open() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.open, r.opened = !r.halted, true
+	r.readmit(inUse)
 }
 
 // Close refuses commands from outside from now on; who waits for a seat is
@@ -362,6 +368,7 @@ func (r *Room) fit(s *Seat) bool { return s.owns || r.equippable() }
 type parked struct {
 	seat *Seat
 	n    int
+	back bool // it comes along a way back
 }
 
 // release promises the seats that have come free. Parked workers wait until half
@@ -398,7 +405,7 @@ func (r *Room) grant() {
 func (r *Room) promise(n int) *Seat {
 	s := r.blocked[0].seat
 	r.blocked = slices.Delete(r.blocked, 0, 1)
-	r.promises = append(r.promises, parked{s, n})
+	r.promises = append(r.promises, parked{seat: s, n: n})
 	r.reserved += n
 	r.outside = true
 	s.ready.Store(true)
@@ -417,6 +424,10 @@ func (r *Room) unpark(s *Seat) (place int, known bool) {
 		r.promises = slices.Delete(r.promises, i, i+1)
 		return 0, true
 	}
+	if i := slices.IndexFunc(r.held, is); i >= 0 {
+		r.held = slices.Delete(r.held, i, i+1)
+		return 0, true
+	}
 	if i := slices.IndexFunc(r.blocked, is); i >= 0 {
 		r.blocked = slices.Delete(r.blocked, i, i+1)
 		return i, true
@@ -426,14 +437,18 @@ func (r *Room) unpark(s *Seat) (place int, known bool) {
 
 // takeBlocked sends all parked workers on their way; the room is halted.
 func (r *Room) takeBlocked() (woken []*Seat) {
-	for _, p := range r.blocked {
+	for _, p := range slices.Concat(r.held, r.blocked) {
 		p.seat.ready.Store(true)
 		woken = append(woken, p.seat)
 	}
 	for _, p := range r.promises {
 		r.reserved -= p.n
 	}
-	r.blocked, r.promises = nil, nil
+	r.held, r.blocked, r.promises = nil, nil, nil
+	if r.lifted != nil {
+		close(r.lifted)
+		r.lifted = nil
+	}
 	return woken
 }
 
@@ -447,7 +462,7 @@ func (r *Room) dismissWaiters() {
 // settled rings the host's bell if it listens and the room has come to rest.
 func (r *Room) settled() {
 	h := r.Host()
-	if h == nil || !h.Draining.Load() || r.load() > 0 {
+	if h == nil || !h.Draining.Load() && r.InUse() || r.load() > 0 {
 		return
 	}
 	h.Ring()

@@ -291,29 +291,30 @@ func (r *Room) Ahead(to *Room) {
 	}
 }
 
-// hindered reports whether a room ahead is full, so that no crew is to take from
-// this one. If so, that room will say when it is not.
+// hindered reports whether a room ahead is full, or takes nothing from this one, so that no
+// crew is to take from this one. If so, that room will say when it is not.
 func (r *Room) hindered() bool {
 	rooms := r.ahead.Load()
 	if rooms == nil {
 		return false
 	}
 	for _, x := range *rooms {
-		if x.full() && r.waitFor(x) {
+		if x.hinders(r) && r.waitFor(x) {
 			return true
 		}
 	}
 	return false
 }
 
-// full reports whether the queue alone fills the room, and is waited for. Seats that
-// are promised do not count: nobody would tell when they come free.
-func (r *Room) full() bool {
+// hinders reports whether a room behind is to wait.
+func (r *Room) hinders(behind *Room) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.filled()
+	return r.filled() || r.bars(behind, false) && !r.halted
 }
 
+// filled reports whether the queue alone fills the room, and is waited for. Seats that
+// are promised do not count: nobody would tell when they come free.
 func (r *Room) filled() bool {
 	full := r.queue.Len() >= r.knobs.Capacity || r.ceiling > 0 && r.load() >= r.ceiling
 	return full && r.cfg.Overflow == Wait && !r.halted
@@ -326,7 +327,7 @@ func (r *Room) waitFor(x *Room) bool {
 	r.stalled = true // before x is asked, so that x cannot answer too early
 	r.mu.Unlock()
 	x.mu.Lock()
-	waits := x.filled()
+	waits := x.filled() || x.bars(r, false) && !x.halted
 	if waits && !slices.Contains(x.behind, r) {
 		x.behind = append(x.behind, r)
 	}
@@ -345,7 +346,16 @@ func (r *Room) relieve() []*Room {
 	r.brim = false
 	rooms := r.behind
 	r.behind = nil
-	return rooms
+	if r.phase.Load() < turned {
+		return rooms
+	}
+	return slices.DeleteFunc(rooms, func(x *Room) bool {
+		barred := r.bars(x, false)
+		if barred {
+			r.behind = append(r.behind, x)
+		}
+		return barred
+	})
 }
 
 // unstall has workers come to rooms that were stalled.

@@ -22,6 +22,7 @@ type Sheet struct {
 	BusyTime                       time.Duration
 	Wait, Work                     histogram.Histogram
 	Open, Halted                   bool
+	Draining, Drained              bool // it is being drained, or has been; and nothing is here
 }
 
 // Snapshot copies the accounts of the rooms of one house, all at the same
@@ -55,6 +56,7 @@ func (r *Room) sheet() Sheet {
 		Crew: r.crew, Knobs: r.knobs.Knobs,
 		BusyTime: r.c.busyTime, Wait: r.c.wait.Clone(), Work: r.c.work.Clone(),
 		Open: r.open, Halted: r.halted,
+		Draining: !r.InUse(), Drained: r.phase.Load() == drained && r.load() == 0,
 	}
 }
 

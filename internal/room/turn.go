@@ -23,6 +23,7 @@ type Seat struct {
 	// Surplus is an instance that is to be stopped by the worker.
 	Surplus any
 
+	home  *Room       // whose own worker it is, nil if it is one of a crew; set once
 	ready atomic.Bool // whether there may be a turn to take
 
 	// Guarded by the lock of the room or crew that the worker has joined.
@@ -116,6 +117,9 @@ func (r *Room) Restock(s *Seat) {
 // Join seats a worker of the room's own. With again it comes in the place of one
 // that crashed.
 func (r *Room) Join(s *Seat, again bool) {
+	if s.home == nil {
+		s.home = r
+	}
 	r.mu.Lock()
 	r.join(s)
 	if again {
@@ -155,6 +159,7 @@ func (r *Room) Quit(s *Seat) {
 	r.yield(s)
 	r.shelve(s)
 	next := r.rouse()
+	r.settled()
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()
@@ -167,6 +172,7 @@ func (r *Room) Yield(s *Seat) {
 	r.mu.Lock()
 	r.yield(s)
 	next := r.rouse()
+	r.settled()
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()
@@ -290,7 +296,7 @@ func (s *Seat) grow(n, most int) {
 // lingering reports whether the queue is to fill up before anybody takes of it.
 func (r *Room) lingering() bool {
 	linger := r.knobs.Linger
-	if linger <= 0 || r.queue.Len() >= r.knobs.Batch || r.queue.Len() >= r.knobs.Capacity || r.host.Load().Draining.Load() {
+	if linger <= 0 || r.queue.Len() >= r.knobs.Batch || r.queue.Len() >= r.knobs.Capacity || r.host.Load().Draining.Load() || !r.InUse() {
 		return false
 	}
 	since := r.queue.oldest().Since
