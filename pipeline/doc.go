@@ -7,7 +7,8 @@
 // # Life
 //
 // A pipeline is made by [New], started by [Pipeline.Start], and ended by
-// [Pipeline.Stop], which drains it first; [Pipeline.Run] does both. Stages start
+// [Pipeline.Stop], which drains it first; [Pipeline.Run] does both, and
+// [Pipeline.RunUntilSignal] until SIGTERM. Stages start
 // last room first, so that whoever forwards finds the next room ready, and stop
 // in reverse. A pipeline runs once: what has stopped is not started again.
 //
@@ -43,7 +44,8 @@
 // # Stages that come and go
 //
 // [Pipeline.Pause] and [Pipeline.Resume] stop and start the taking of commands from one
-// stage's queue. [Pipeline.Add] and [Pipeline.Remove] change which stages there are.
+// stage's queue. [Pipeline.Drain] empties stages, and keeps them so until [Pipeline.Reopen]; those before
+// them wait. [Pipeline.Add] and [Pipeline.Remove] change which stages there are.
 //
 // # Parts
 //

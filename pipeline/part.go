@@ -20,8 +20,9 @@ type Part interface{ Part(part.Seal) }
 
 // The defaults.
 const (
-	// DefaultDrainTimeout is how long [Pipeline.Run] lets a pipeline drain.
-	DefaultDrainTimeout = 30 * time.Second
+	// DefaultDrainTimeout is how long [Pipeline.Run] lets a pipeline drain: less than the 30 s
+	// after which Kubernetes kills what was told to stop, with time to spare for a hard stop.
+	DefaultDrainTimeout = 25 * time.Second
 	// DefaultGrace is how long workers may take to end when their contexts
 	// have ended.
 	DefaultGrace = time.Second

@@ -1,0 +1,52 @@
+//go:build unix
+
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// The main function of a program that serves until it is told to stop. Here somebody tells it
+// in the middle of its work: that is finished, and the status is 0.
+func ExamplePipeline_RunUntilSignal() {
+	var serve *stage.Stage[string]
+	serve = stage.Func("serve", func(ctx context.Context, cmd string) behaviour.Outcome {
+		if cmd == "first" {
+			_ = serve.Submit(ctx, "second")
+			self, _ := os.FindProcess(os.Getpid())
+			_ = self.Signal(os.Interrupt) // as Ctrl-C does
+		}
+		fmt.Println(cmd, "is done")
+		return behaviour.OK(nil)
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("server", serve)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go func() { // a source; it begins when the stage runs
+		for errors.Is(serve.Submit(context.Background(), "first"), stage.ErrNotRunning) {
+			runtime.Gosched()
+		}
+	}()
+	status := 0
+	if err := p.RunUntilSignal(context.Background()); err != nil {
+		status = 1
+		if stop, ok := errors.AsType[*pipeline.StopError](err); ok {
+			fmt.Fprintln(os.Stderr, stop.Report()) // who would not stop, with stacks
+		}
+	}
+	fmt.Println("status", status) // os.Exit(status)
+	// Output:
+	// first is done
+	// second is done
+	// status 0
+}
