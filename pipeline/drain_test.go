@@ -507,7 +507,7 @@ func TestAStormOfDrainsLosesNothing(t *testing.T) {
 				panic("seven")
 			}
 			return behaviour.Forward(toB, n)
-		}, stage.Out(toB), stage.Capacity(4), stage.Restart(stage.RestartPolicy{Limit: 1 << 20}))
+		}, stage.Out(toB), stage.Capacity(4), stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Max: time.Millisecond}))
 		p := run(t, bunch(a, b, c), pipeline.Wire(toB, b), pipeline.Wire(toC, c), pipeline.Wire(back, a))
 		parts := []pipeline.Part{a, b, c}
 		stop := make(chan struct{})
@@ -538,23 +538,26 @@ func TestAStormOfDrainsLosesNothing(t *testing.T) {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4_000_000)))
 					_ = p.Drain(ctx, parts[rand.IntN(3):]...)
 					cancel()
-					if rand.IntN(2) == 0 {
+					switch rand.IntN(4) {
+					case 0:
 						assert.NoError(t, p.Reopen(parts[rand.IntN(3)]))
+					case 1, 2:
+						assert.NoError(t, p.Reopen())
 					}
 				}
 			})
 		}
-		for end := time.Now().Add(lasting(500*time.Millisecond, 10*time.Second)); time.Now().Before(end); {
-			s := p.Snapshot()
+		end, s := time.Now().Add(lasting(500*time.Millisecond, 10*time.Second)), p.Snapshot()
+		for time.Now().Before(end) || s.Replied < 100 {
+			s = p.Snapshot()
 			require.True(t, s.Balanced(), s.Law())
 		}
 		close(stop)
 		wg.Wait()
 		require.NoError(t, p.Reopen())
 		eventually(t, "all has ended", func() bool { return p.Snapshot().InFlight == 0 })
-		s := p.Snapshot()
+		s = p.Snapshot()
 		require.Equal(t, accepted.Load(), s.Replied+s.DeadLettered)
-		require.Positive(t, s.Replied)
 	})
 }
 

@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ func ExampleDrainError() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	report, _ := p.Drain(ctx).(*pipeline.DrainError)
+	report, _ := errors.AsType[*pipeline.DrainError](p.Drain(ctx))
 	for _, at := range report.Where {
 		fmt.Println(at.Name, "queued:", at.Queued, "in hand:", at.InHand, "paused:", at.Paused)
 		for _, h := range at.Handlers { // h.Stack is the goroutine's

@@ -19,7 +19,6 @@
 //     comes later takes their place.
 //   - Submitters from outside wait in line for a seat of their own. If both
 //     kinds wait they take turns.
-//
 //   - Workers of rooms in use that have something for a room which is drained are held,
 //     whether there are seats or not, until it is opened again; see drain.go.
 //
