@@ -151,7 +151,7 @@ func (d *drain) run(ctx context.Context) error {
 	d.begin()
 	for _, loop := range d.order() {
 		for _, r := range loop {
-			r.Narrow()
+			r.Bar()
 		}
 		if err := d.wait(ctx, func() []*room.Room { return loop }); err != nil {
 			return err

@@ -41,8 +41,8 @@ func (r *Room) Drain() {
 	r.tellHost()
 }
 
-// Narrow tells the room that its turn has come: the second step.
-func (r *Room) Narrow() { r.proceed(turned) }
+// Bar tells the room that its turn has come: the second step.
+func (r *Room) Bar() { r.proceed(turned) }
 
 // Seal tells the room that it was seen to be empty: the third step.
 func (r *Room) Seal() { r.proceed(drained) }
