@@ -244,6 +244,7 @@ func (p *Pipeline) await(ctx context.Context, c *stage.Core) error {
 // forget takes a stage out. What still comes to its room ends there.
 func (p *Pipeline) forget(c *stage.Core) error {
 	c.Room().Halt()()
+	c.EndTrial()
 	was := p.roster()
 	p.present.Store(newRoster(slices.DeleteFunc(slices.Clone(was.stages), func(o *stage.Core) bool { return o == c }), was.all))
 	p.graph.remove(c.Room())

@@ -119,7 +119,11 @@ func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
 		level = slog.LevelInfo
 	}
 	p.hush.log(p.set.log, level, "handler crashed", e.Stage, stage.ReasonCrash, func() []any {
-		return []any{"attempt", e.Attempts, "again", again, "panic", plain.Text(e.Value), "stack", string(e.Stack)}
+		args := []any{"attempt", e.Attempts, "again", again}
+		if e.Version != "" {
+			args = append(args, "version", e.Version)
+		}
+		return append(args, "panic", plain.Text(e.Value), "stack", string(e.Stack))
 	})
 }
 

@@ -88,6 +88,9 @@ type Snapshot struct {
 	WorkersMax  int // the most there may be
 	WorkersMost int // the most there ever were, of its own or of a shared pool
 
+	Version string         // which version of the behaviour new commands go to, as it calls itself; in a canary's trial the old one
+	Rollout *RolloutStatus // the canary that is on trial; nil if there is none
+
 	Pool        string // whose workers visit it: its own, which has its name, or a shared one
 	Instances   int    // the most workers that may be here at once
 	Paused      bool   // nothing is taken from its queue
@@ -121,6 +124,7 @@ func (c *Core) Snapshot(s room.Sheet) Snapshot {
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
 		Workers: s.Live, Busy: s.Busy, WorkersMost: s.Most,
 		WorkersMin: c.set.min, WorkersMax: c.set.max,
+		Version: c.version(), Rollout: c.onTrial(),
 		Pool: c.poolName(s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
 		Draining: s.Draining, Drained: s.Drained,
 		Visits: s.Visits, EmptyVisits: s.Empties,

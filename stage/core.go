@@ -21,14 +21,14 @@ type Core struct {
 	set    settings
 	room   *room.Room
 	flaws  []error
-	make   func() worker.Instance
-	shared worker.Instance // the one instance of a shared behaviour, or nil
+	shares bool // the workers share one instance
 	takes  func(message any) bool
 	kind   string // the command type, for messages
 	nilly  bool   // nil is a command
 
-	staff *worker.Stage
-	door  atomic.Pointer[act.Door]
+	staff   *worker.Stage
+	door    atomic.Pointer[act.Door]
+	upgrade upgrading
 }
 
 // Env is what a pipeline lends to its stages.
@@ -48,7 +48,8 @@ func newCore(name string, opts []Option) *Core {
 	set := newSettings(name, opts)
 	c := &Core{set: set, room: room.New(set.room)}
 	c.Pool = &Pool{core: c, gang: c.room, least: set.min, most: set.max}
-	c.make = func() worker.Instance { return nil }
+	c.staff = &worker.Stage{Room: c.room}
+	c.staff.Install(c.staff.NewVersion(func(*worker.Version) worker.Instance { return nil }, false))
 	return c
 }
 
@@ -80,12 +81,12 @@ func (c *Core) Discipline() queue.Discipline { return c.set.room.Discipline }
 // Attach lends the pipeline's things to the stage. It is called once, before the stage is
 // started.
 func (c *Core) Attach(env Env) {
-	restart := c.set.restart.orDefault()
-	c.staff = &worker.Stage{
-		Room: c.room, Make: c.make, Timeout: c.set.timeout, Grace: c.set.patience(), RetryIf: c.set.retry.If,
-		Log: env.Log, Crashed: env.Crashed, Context: worker.Labelled(env.Context, env.Name, c.Name()),
-		Endures: restart.Limit, Pause: restart.pause,
-	}
+	c.upgrade.mu.Lock() // somebody may want to upgrade it already
+	defer c.upgrade.mu.Unlock()
+	restart, s := c.set.restart.orDefault(), c.staff
+	s.Timeout, s.Grace, s.RetryIf = c.set.timeout, c.set.patience(), c.set.retry.If
+	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
+	s.Endures, s.Pause = restart.Limit, restart.pause
 	c.room.Owner = c.staff
 	c.Pool.attach(env, func() *worker.Worker { return worker.New(c.staff) })
 }

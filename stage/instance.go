@@ -15,10 +15,11 @@ type instance[C any] struct {
 	call behaviour.Func[C]    // one's HandleCommand, or the function that one is
 	many behaviour.Batcher[C] // nil if the behaviour is not one
 
+	of      *worker.Version
 	version string // what the behaviour says, if it is Versioned
 }
 
-func instanceOf[C any](b behaviour.Behaviour[C]) worker.Instance {
+func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version) worker.Instance {
 	call, ok := b.(behaviour.Func[C])
 	if !ok {
 		call = b.HandleCommand
@@ -28,8 +29,11 @@ func instanceOf[C any](b behaviour.Behaviour[C]) worker.Instance {
 	if v, ok := b.(behaviour.Versioned); ok {
 		version = v.Version()
 	}
-	return &instance[C]{one: b, call: call, many: many, version: version}
+	return &instance[C]{one: b, call: call, many: many, of: of, version: version}
 }
+
+// Of is the version that made it.
+func (i *instance[C]) Of() *worker.Version { return i.of }
 
 // Version is what the behaviour said its version is.
 func (i *instance[C]) Version() string { return i.version }
@@ -78,10 +82,3 @@ func (i *instance[C]) HandleMany(ctx context.Context, batch []command.Envelope) 
 	}
 	return i.many.HandleBatch(ctx, cmds)
 }
-
-// lent is a shared instance in the hand of one worker, who must neither start
-// nor stop it.
-type lent struct{ worker.Instance }
-
-func (lent) Start(context.Context) error { return nil }
-func (lent) Stop()                       {}

@@ -26,7 +26,6 @@ type keeper struct {
 	ready   func(error)
 	started bool // all workers were up once; ready has been told
 	doomed  bool // could not start, or gave up: nobody is hired any more
-	lent    bool // the shared instance is started
 	awaited int  // workers that have not told whether they could start
 	hired   int  // workers there should be, as far as the keeper has seen to it
 
@@ -110,15 +109,10 @@ func (k *keeper) prepare() error {
 	if c == nil {
 		return nil
 	}
-	if c.shared != nil {
-		err := worker.Guard(c.Name(), func() error { return c.shared.Start(k.pool.env.Context) })
-		if err != nil {
-			return fmt.Errorf("stage %q: start: %w", c.Name(), err)
-		}
-		k.lent = true
-		return nil
+	if err := c.raise(); err != nil {
+		return err
 	}
-	if k.pool.Want() == 0 {
+	if !c.shares && k.pool.Want() == 0 {
 		return worker.Stock(c.staff)
 	}
 	return nil
@@ -283,9 +277,5 @@ func (k *keeper) stopped() {
 	if c == nil {
 		return
 	}
-	c.stopAll(c.room.Unshelve())
-	if k.lent {
-		k.lent = false
-		worker.StopInstance(c.staff, c.shared)
-	}
+	c.lower()
 }

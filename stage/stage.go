@@ -76,8 +76,10 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	if missing(b) {
 		c.flaw("New", "the behaviour is nil")
 	} else {
-		c.shared = instanceOf(b)
-		c.make = func() worker.Instance { return lent{c.shared} }
+		first := c.staff.NewVersion(nil, true)
+		first.Take(instanceOf(b, first))
+		c.staff.Install(first)
+		c.shares = true
 	}
 	return typed[C](c)
 }
@@ -96,15 +98,20 @@ func Each[C any](name string, factory behaviour.Factory[C], opts ...Option) *Sta
 	if factory == nil {
 		c.flaw("Each", "the factory is nil")
 	} else {
-		c.make = func() worker.Instance {
-			b := factory()
-			if missing(b) {
-				return nil
-			}
-			return instanceOf(b)
-		}
+		c.staff.Install(c.staff.NewVersion(maker(factory), false))
 	}
 	return typed[C](c)
+}
+
+// maker makes instances of what a factory makes.
+func maker[C any](factory behaviour.Factory[C]) func(of *worker.Version) worker.Instance {
+	return func(of *worker.Version) worker.Instance {
+		b := factory()
+		if missing(b) {
+			return nil
+		}
+		return instanceOf(b, of)
+	}
 }
 
 func typed[C any](c *Core) *Stage[C] {

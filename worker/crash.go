@@ -104,6 +104,7 @@ func (w *Worker) settleCrash(value any, at *site) {
 		crash.Attempts = 1
 	}
 	retry := culprit != nil && crash.Attempts < w.stage.Room.Config().Retry.Attempts && w.retries(crash)
+	w.spare(crash)
 	w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash)
 	again := retry || culprit == nil
 	clear(batch)
@@ -118,7 +119,12 @@ func (w *Worker) settleCrash(value any, at *site) {
 // charge finds the command that is to blame. When a batch handler crashes it
 // may be any of the batch: all go back, in smaller ones. One that was found so stays
 // apart at further tries, for it may well crash again.
+//
+// One that crashed a canary is not charged: the version before is to handle it.
 func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
+	if w.both != nil && w.both.side == after {
+		return nil, batch[w.cur:]
+	}
 	if !w.instance.Many() {
 		return &batch[w.cur], batch[w.cur+1:]
 	}
@@ -189,22 +195,6 @@ func (w *Worker) start() error {
 	return nil
 }
 
-// start makes an instance and starts it.
-func (s *Stage) start(ctx Context) (inst Instance, err error) {
-	err = Guard(s.Room.Name(), func() error {
-		made := s.Make()
-		if made == nil {
-			return fmt.Errorf("stage %q: the factory returned no behaviour", s.Room.Name())
-		}
-		if err := made.Start(ctx); err != nil {
-			return fmt.Errorf("stage %q: start: %w", s.Room.Name(), err)
-		}
-		inst = made
-		return nil
-	})
-	return inst, err
-}
-
 // Stock makes one instance for the shelf of a stage's room, unless there is one.
 func Stock(s *Stage) error {
 	var seat room.Seat
@@ -232,21 +222,15 @@ func (w *Worker) stop() {
 
 func (w *Worker) stopOne(inst Instance) { StopInstance(w.stage, inst) }
 
-// StopInstance gives an instance of a stage its last word. It may panic for all the
-// caller cares.
-func StopInstance(s *Stage, inst Instance) {
-	if err := Guard(s.Room.Name(), func() error { inst.Stop(); return nil }); err != nil {
-		s.Log.Error("instance did not stop well", "stage", s.Room.Name(), "error", err)
-	}
-}
-
 // Instance is one behaviour value whose command type the stage has erased.
 type Instance interface {
 	// Start is the behaviour's Start, if it has one.
 	Start(ctx Context) error
 	// Stop is the behaviour's Stop, if it has one.
 	Stop()
-	// Version is the behaviour's, empty if it tells none.
+	// Of is the version that made it.
+	Of() *Version
+	// Version is what the behaviour says that it is, empty if it tells none.
 	Version() string
 	// Many reports whether HandleMany is to be called, not Handle.
 	Many() bool

@@ -22,7 +22,7 @@ var noLane = lane{inlet: new(behaviour.Inlet)}
 // pass puts a command on the lane.
 func (w *Worker) pass(e *command.Envelope, cmd any) {
 	slot := &w.Hand[w.lane.n]
-	slot.Cmd, slot.Tries, slot.Pack = cmd, 0, 0
+	slot.Cmd, slot.Tries, slot.Pack, slot.Proven = cmd, 0, 0, false
 	if slot != e {
 		slot.Ticket, slot.Child = e.Ticket, e.Child
 	}

@@ -112,6 +112,7 @@ func (w *Worker) abandon() {
 // comeBack is what a goroutine does whose worker was given up while it was stuck: it
 // gives its instance the last word and goes.
 func (w *Worker) comeBack(inst Instance) {
+	<-w.over // until then what of its instance can go on is taken out
 	w.stage.Room.Abandoned(-1)
 	w.stage.Log.Info("a handler that was given up has returned", "stage", w.stage.Room.Name())
 	StopInstance(w.stage, inst)

@@ -30,7 +30,6 @@ const turns = 64
 // Stage is what the workers of one stage have in common.
 type Stage struct {
 	Room    *room.Room
-	Make    func() Instance
 	Timeout time.Duration
 	Grace   time.Duration // how long past Timeout a handler may go on
 	RetryIf func(error) bool
@@ -44,6 +43,9 @@ type Stage struct {
 	// Pause how long it is left alone after so many.
 	Endures int
 	Pause   func(beyond int) time.Duration
+
+	present atomic.Pointer[Version]
+	moving  atomic.Int32 // above 0 while there may be instances that are not of the present version
 }
 
 // Worker is one worker's slot. It outlives the actors that fill it, one after
@@ -66,9 +68,11 @@ type Worker struct {
 
 	self     act.Context
 	instance Instance
-	failure  error // why the actor failed, nil if it did not
-	left     bool  // the actor left because it was asked to
-	again    bool  // the actor takes the place of one that crashed
+	both     *Both    // the instance, if it is two, while it handles a batch
+	kept     Instance // what did not crash of one that was two
+	failure  error    // why the actor failed, nil if it did not
+	left     bool     // the actor left because it was asked to
+	again    bool     // the actor takes the place of one that crashed
 
 	n, cur int // the batch's size, 0 between batches, and the place of the command in hand
 	cancel context.CancelFunc
@@ -265,12 +269,26 @@ func (w *Worker) end() {
 // part tells the room that the instance which the worker still had is stopped: only now
 // may another take its place.
 func (w *Worker) part() {
+	if w.stage == nil {
+		return
+	}
+	if w.kept != nil {
+		w.Seat.Instance, w.kept = w.kept, nil
+	}
 	switch {
-	case w.stage == nil:
 	case w.crew != nil:
 		w.stage.Room.Quit(&w.Seat)
 	default:
 		w.stage.Room.Restock(&w.Seat)
+	}
+	w.discard()
+	w.stage.tidy()
+}
+
+// tidy renews what a worker may have put back on the shelf.
+func (s *Stage) tidy() {
+	if s.moving.Load() > 0 {
+		s.sweep()
 	}
 }
 
@@ -296,6 +314,7 @@ func (w *Worker) serve() {
 			n = w.turn(true)
 		}
 		if n == 0 {
+			w.rest()
 			return
 		}
 		if n < 0 {
@@ -306,6 +325,13 @@ func (w *Worker) serve() {
 		if !w.ready(n) || !w.work(n) {
 			return
 		}
+	}
+}
+
+// rest is for a worker that is parked.
+func (w *Worker) rest() {
+	if w.crew == nil {
+		w.refresh()
 	}
 }
 
@@ -320,11 +346,15 @@ func (w *Worker) turn(park bool) int {
 	if w.crew == nil {
 		return w.stage.Room.Turn(&w.Seat, &w.tally, park)
 	}
+	left := w.stage
 	r, n := w.crew.Turn(&w.Seat, &w.tally, park)
 	if n > 0 {
 		w.visit(r)
 	}
 	w.discard()
+	if left != nil {
+		left.tidy()
+	}
 	return n
 }
 
@@ -365,10 +395,10 @@ func (w *Worker) discard() {
 // ready sees to it that there is an instance for the batch in hand. It reports false
 // if none could be made; the batch has gone back then, and the actor has failed.
 func (w *Worker) ready(n int) bool {
-	if w.instance != nil {
+	if w.instance != nil && w.stage.moving.Load() == 0 {
 		return true
 	}
-	err := w.equip(w.Seat.Instance == nil)
+	err := w.fit()
 	if err == nil {
 		return true
 	}
@@ -404,9 +434,12 @@ func (w *Worker) work(n int) (ok bool) {
 	if since := w.Hand[0].Since; since > 0 {
 		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
 	}
-	if w.instance.Many() {
+	switch {
+	case w.both != nil:
+		w.handleBoth(w.both, n)
+	case w.instance.Many():
 		w.handleMany(w.Hand[:n])
-	} else {
+	default:
 		w.handleEach(w.Hand[:n])
 	}
 	w.n = 0
@@ -477,10 +510,7 @@ func (w *Worker) handleMany(batch []command.Envelope) {
 		w.cancel()
 		w.cancel = nil
 	}
-	if len(outcomes) != len(batch) {
-		panic(fmt.Sprintf("HandleBatch was given %d commands and returned %d outcomes", len(batch), len(outcomes)))
-	}
-	for _, o := range outcomes {
+	for _, o := range checked(outcomes, len(batch)) {
 		w.Settle(o)
 	}
 }

@@ -25,6 +25,9 @@ type Envelope struct {
 	// in one batch and apart from all others, because the batch they were in crashed; 0
 	// if it does not matter.
 	Pack uint16
+	// Proven marks a command with which a canary crashed, or is at work: if it comes
+	// back, it is for the version before.
+	Proven bool
 }
 
 // Ticket collects the end of a command and of all that was emitted on its way.

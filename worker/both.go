@@ -1,0 +1,173 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// The two sides of a rollout.
+const (
+	before = 0
+	after  = 1
+)
+
+// Both is an instance that is two, one of each version, while a canary is on trial. Its
+// worker aims it at one of them before each command. That is how one worker keeps the
+// order of its commands, whichever version handles them.
+type Both struct {
+	rollout *Rollout
+	parts   [2]Instance // that of the canary is made when it is first needed
+	side    int         // whose turn it is
+	picks   []bool      // of a batch, what the canary gets
+}
+
+// keep takes the part of a version out; all others are stopped. It returns nil if there is
+// no such part.
+func (b *Both) keep(want *Version) (kept Instance) {
+	for i, p := range b.parts {
+		if p != nil && p.Of() == want {
+			kept, b.parts[i] = p, nil
+		}
+	}
+	StopInstance(b.rollout.stage, b)
+	return kept
+}
+
+// split leaves only the part that crashed, and returns one with the other part; nil if
+// there is none.
+func (b *Both) split() Instance {
+	other := 1 - b.side
+	if b.parts[other] == nil {
+		return nil
+	}
+	rest := &Both{rollout: b.rollout}
+	rest.parts[other], b.parts[other] = b.parts[other], nil
+	b.rollout.of.another()
+	return rest
+}
+
+// complete sees to it that there is an instance of the version before the canary.
+func (b *Both) complete(ctx Context) error {
+	if b.parts[before] != nil {
+		return nil
+	}
+	inst, err := b.rollout.versions[before].start(ctx)
+	if err == nil {
+		b.parts[before] = inst
+	}
+	return err
+}
+
+// aim says which version handles a command. Until that is known, whatever goes wrong is
+// the canary's affair: a key that panics, too.
+func (b *Both) aim(e *command.Envelope) {
+	b.side = before
+	if e.Proven || !b.rollout.OnTrial() {
+		return
+	}
+	b.side, e.Proven = after, true
+	if !b.rollout.picks(e.Cmd) || !b.ready() {
+		b.side, e.Proven = before, false
+	}
+}
+
+// ready makes the canary's instance, if there is none. If it cannot be made the trial is
+// over.
+func (b *Both) ready() bool {
+	if b.parts[after] != nil {
+		return true
+	}
+	inst, err := b.rollout.versions[after].start(b.rollout.stage.Context)
+	if err != nil {
+		b.rollout.failed(err)
+		return false
+	}
+	b.parts[after] = inst
+	return true
+}
+
+// aimAll aims at each command of a batch.
+func (b *Both) aimAll(batch []command.Envelope) {
+	b.picks = b.picks[:0]
+	for i := range batch {
+		b.aim(&batch[i])
+		b.picks = append(b.picks, b.side == after)
+	}
+}
+
+// Of is the rollout, as a version.
+func (b *Both) Of() *Version { return b.rollout.of }
+
+// Start does nothing: the parts have been started.
+func (b *Both) Start(Context) error { return nil }
+
+// Stop stops the parts.
+func (b *Both) Stop() {
+	for i, p := range b.parts {
+		if p != nil {
+			b.parts[i] = nil
+			StopInstance(b.rollout.stage, p)
+		}
+	}
+}
+
+// Version is that of the part whose turn it is.
+func (b *Both) Version() string { return b.rollout.versions[b.side].Name() }
+
+// Many reports whether both versions are Batchers. If only one is, it is given batches of
+// one.
+func (b *Both) Many() bool {
+	return b.rollout.versions[before].batches() && b.rollout.versions[after].batches()
+}
+
+// Handle handles one command.
+func (b *Both) Handle(ctx Context, cmd any) behaviour.Outcome {
+	p := b.parts[b.side]
+	if !p.Many() {
+		return p.Handle(ctx, cmd)
+	}
+	return checked(p.HandleMany(ctx, []command.Envelope{{Cmd: cmd}}), 1)[0]
+}
+
+// HandleEach is for an instance that is one; the worker aims a Both before each command.
+func (b *Both) HandleEach(ctx Context, w *Worker, batch []command.Envelope) {
+	for i := range batch {
+		w.Settle(b.Handle(ctx, batch[i].Cmd))
+	}
+}
+
+// HandleMany has each version handle its part of the batch, the canary first: if it
+// crashes the other has not begun.
+func (b *Both) HandleMany(ctx Context, batch []command.Envelope) []behaviour.Outcome {
+	outcomes := make([]behaviour.Outcome, len(batch))
+	for _, side := range []int{after, before} {
+		b.side = side
+		var part []command.Envelope
+		for i := range batch {
+			if b.picks[i] == (side == after) {
+				part = append(part, batch[i])
+			}
+		}
+		if len(part) == 0 {
+			continue
+		}
+		got := checked(b.parts[side].HandleMany(ctx, part), len(part))
+		for i := range batch {
+			if b.picks[i] == (side == after) {
+				b.rollout.note(side, got[0].Err() != nil)
+				outcomes[i], got = got[0], got[1:]
+			}
+		}
+	}
+	return outcomes
+}
+
+// checked panics if a Batcher has not returned an outcome for each command.
+func checked(outcomes []behaviour.Outcome, n int) []behaviour.Outcome {
+	if len(outcomes) != n {
+		panic(fmt.Sprintf("HandleBatch was given %d commands and returned %d outcomes", n, len(outcomes)))
+	}
+	return outcomes
+}

@@ -1,0 +1,171 @@
+package worker
+
+import (
+	"errors"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/room"
+)
+
+// Present is the version of which new instances are.
+func (s *Stage) Present() *Version { return s.present.Load() }
+
+// Install makes a version the present one. It is for the first.
+func (s *Stage) Install(v *Version) { s.present.Store(v) }
+
+// start makes an instance and starts it.
+func (s *Stage) start(ctx Context) (Instance, error) {
+	for {
+		inst, err := s.Present().start(ctx)
+		if !errors.Is(err, errRetired) {
+			return inst, err
+		}
+	}
+}
+
+// renew has an instance follow the stage's versions. It returns nil if it was stopped.
+func (s *Stage) renew(inst Instance) Instance {
+	for inst != nil {
+		now := s.Present()
+		if inst.Of() == now {
+			break
+		}
+		inst = now.adopt(inst)
+	}
+	return inst
+}
+
+// sweep renews the instances that nobody uses.
+func (s *Stage) sweep() {
+	stale := func(inst any) bool { return inst.(Instance).Of() != s.Present() }
+	for {
+		var seat room.Seat
+		if !s.Room.Borrow(&seat, stale) {
+			return
+		}
+		seat.Instance = nilOr(s.renew(seat.Instance.(Instance)))
+		s.Room.Restock(&seat)
+		if inst, ok := seat.Surplus.(Instance); ok {
+			StopInstance(s, inst)
+		}
+	}
+}
+
+// nilOr is an instance as the room knows it: none is nil.
+func nilOr(inst Instance) any {
+	if inst == nil {
+		return nil
+	}
+	return inst
+}
+
+// StopInstance gives an instance of a stage its last word. It may panic for all the
+// caller cares.
+func StopInstance(s *Stage, inst Instance) {
+	s.lastWord(inst)
+	inst.Of().left()
+}
+
+func (s *Stage) lastWord(inst Instance) {
+	if err := Guard(s.Room.Name(), func() error { inst.Stop(); return nil }); err != nil {
+		s.Log.Error("instance did not stop well", "stage", s.Room.Name(), "error", err)
+	}
+}
+
+// lent is a shared instance in the hand of one worker, who must neither start
+// nor stop it.
+type lent struct{ Instance }
+
+func (lent) Start(Context) error { return nil }
+func (lent) Stop()               {}
+
+// fit sees to it that the worker has an instance of the present version. It stops what is
+// not of it before it makes what is.
+func (w *Worker) fit() error {
+	if w.instance == nil {
+		w.instance, _ = w.Seat.Instance.(Instance)
+	}
+	for {
+		if w.stage.moving.Load() > 0 {
+			w.renew()
+		}
+		if w.instance == nil {
+			if err := w.start(); err != nil {
+				return err
+			}
+		}
+		b, ok := w.instance.(*Both)
+		if !ok {
+			return nil
+		}
+		err := b.complete(w.handling)
+		if err == nil {
+			w.both = b
+		}
+		if !errors.Is(err, errRetired) {
+			return err
+		}
+	}
+}
+
+// renew has the worker's instance follow the stage's versions.
+func (w *Worker) renew() {
+	w.instance = w.stage.renew(w.instance)
+	w.Seat.Instance = nilOr(w.instance)
+}
+
+// refresh is for a worker of the stage's own that has nothing to do: it holds on to no
+// instance that is out of date.
+func (w *Worker) refresh() {
+	if w.instance == nil || w.stage.moving.Load() == 0 {
+		return
+	}
+	w.renew()
+	if w.instance == nil {
+		w.stage.Room.Restock(&w.Seat)
+	}
+}
+
+// handleBoth runs two versions of the behaviour on the batch.
+func (w *Worker) handleBoth(b *Both, n int) {
+	batch := w.Hand[:n]
+	if b.Many() {
+		b.aimAll(batch)
+		w.handleMany(batch)
+	} else {
+		w.handleEither(b, batch)
+	}
+	w.both = nil
+}
+
+// handleEither runs one version or the other on one command after the other.
+func (w *Worker) handleEither(b *Both, batch []command.Envelope) {
+	for i := range batch {
+		e := &batch[i]
+		b.aim(e)
+		o := w.one(b, e)
+		b.rollout.note(b.side, o.Err() != nil)
+		w.Settle(o)
+	}
+}
+
+// one runs an instance on one command.
+func (w *Worker) one(inst Instance, e *command.Envelope) behaviour.Outcome {
+	if w.stage.Timeout > 0 {
+		return w.limited(e)
+	}
+	return inst.Handle(w.handling, e.Cmd)
+}
+
+// spare keeps what of the worker's instance did not crash, for those who come after. The
+// crash is the canary's, or the version's before it.
+func (w *Worker) spare(crash *CrashError) {
+	b, ok := w.instance.(*Both)
+	if !ok {
+		return
+	}
+	w.both = nil
+	b.rollout.crashed(b.side, crash)
+	w.kept = b.split()
+}

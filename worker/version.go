@@ -1,0 +1,310 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// errRetired tells that a version makes no instances any more. Who hears it finds that
+// another version is present by then.
+var errRetired = errors.New("worker: the version is retired")
+
+// Version is one version of a stage's behaviour: it makes instances, and knows how many
+// of them have not been stopped. Its methods may be called by anybody.
+type Version struct {
+	stage   *Stage
+	make    func(of *Version) Instance
+	shares  bool     // all workers share the first instance
+	rollout *Rollout // of a version that is two: its instances are Boths
+	done    chan struct{}
+
+	mu      sync.Mutex // guards all below
+	name    string
+	many    bool
+	first   Instance // made, and used by nobody yet; the only one, if it is shared
+	begun   bool     // first has been started
+	live    int
+	release context.CancelCauseFunc // ends the context that first was started with
+	retired bool
+	over    bool
+}
+
+// NewVersion returns a version that makes instances so. With shares it makes one, which
+// all workers share.
+func (s *Stage) NewVersion(build func(of *Version) Instance, shares bool) *Version {
+	return &Version{stage: s, make: build, shares: shares, done: make(chan struct{})}
+}
+
+// Name is what the version's behaviour calls itself, empty if it does not or if no
+// instance has been made yet. That of a rollout is the version's before it.
+func (v *Version) Name() string {
+	if v.rollout != nil {
+		return v.rollout.versions[before].Name()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.name
+}
+
+// Live is how many instances have not been stopped, or how many workers have the shared
+// one.
+func (v *Version) Live() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.live
+}
+
+// Build makes the first instance. It is not started.
+func (v *Version) Build() error {
+	return Guard(v.stage.Room.Name(), func() error {
+		inst, err := v.build()
+		if err == nil {
+			v.Take(inst)
+		}
+		return err
+	})
+}
+
+// Take gives the version its first instance. It is not started.
+func (v *Version) Take(inst Instance) {
+	name, many := inst.Version(), inst.Many()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.first, v.name, v.many = inst, name, many
+}
+
+// build makes an instance. It calls the user's code.
+func (v *Version) build() (Instance, error) {
+	inst := v.make(v)
+	if inst == nil {
+		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.stage.Room.Name())
+	}
+	name, many := inst.Version(), inst.Many()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.name, v.many = name, many
+	return inst, nil
+}
+
+// batches reports whether the version's behaviour is a Batcher.
+func (v *Version) batches() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.many
+}
+
+// Raise starts the instance that workers share, if they do and it has not been.
+func (v *Version) Raise() error {
+	switch {
+	case v.rollout != nil:
+		return v.rollout.raise()
+	case !v.shares:
+		return nil
+	}
+	return v.begin(func(inst Instance) error {
+		err := Guard(v.stage.Room.Name(), func() error { return inst.Start(v.stage.Context) })
+		if err != nil {
+			return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), err)
+		}
+		return nil
+	})
+}
+
+// Begin starts the first instance, if it has not been. If ctx ends before it has started
+// that is the error, and it is stopped as soon as it has.
+func (v *Version) Begin(ctx context.Context) error {
+	return v.begin(func(inst Instance) error { return v.startOne(ctx, inst) })
+}
+
+func (v *Version) begin(start func(Instance) error) error {
+	v.mu.Lock()
+	inst, begun := v.first, v.begun
+	v.mu.Unlock()
+	if inst == nil || begun {
+		return nil
+	}
+	if err := start(inst); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	late := v.over
+	v.begun = !late
+	v.mu.Unlock()
+	if late {
+		v.stage.lastWord(inst)
+	}
+	return nil
+}
+
+// startOne starts an instance with a context that ends with the stage's, and while it
+// starts also with ctx.
+func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:contextcheck // two contexts end its own
+	handling, cancel := context.WithCancelCause(v.stage.Context)
+	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	var told atomic.Bool // by whom the end of the start was noted first
+	ended := Try(v.stage.Room.Name(), func() error {
+		err := inst.Start(handling)
+		if !told.CompareAndSwap(false, true) && err == nil {
+			inst.Stop()
+		}
+		return err
+	})
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		if told.CompareAndSwap(false, true) {
+			return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), context.Cause(ctx))
+		}
+		err = <-ended
+	}
+	switch hooked := unhook(); {
+	case err != nil:
+		cancel(err)
+		return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), err)
+	case !hooked: // it has started, with a context that is over
+		v.stage.lastWord(inst)
+		return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), context.Cause(ctx))
+	}
+	v.mu.Lock()
+	v.release = cancel
+	v.mu.Unlock()
+	return nil
+}
+
+// Halt stops the first instance, if it was started. Nobody has it. It can be started
+// again if it is shared; if not, it was the only one of its kind.
+func (v *Version) Halt() {
+	v.mu.Lock()
+	inst, begun := v.first, v.begun
+	v.begun = false
+	if !v.shares {
+		v.first = nil
+	}
+	v.mu.Unlock()
+	if begun {
+		v.stage.lastWord(inst)
+	}
+}
+
+// start returns an instance that is started.
+func (v *Version) start(ctx Context) (Instance, error) {
+	if v.rollout != nil {
+		return v.rollout.start(ctx)
+	}
+	first, begun, ok := v.join()
+	switch {
+	case !ok:
+		return nil, errRetired
+	case v.shares:
+		return lent{first}, nil
+	case begun:
+		return first, nil
+	}
+	inst, err := v.startFresh(ctx, first)
+	if err != nil {
+		v.left()
+		return nil, err
+	}
+	return inst, nil
+}
+
+// startFresh starts an instance, and makes it if there is none.
+func (v *Version) startFresh(ctx Context, inst Instance) (Instance, error) {
+	err := Guard(v.stage.Room.Name(), func() (err error) {
+		if inst == nil {
+			if inst, err = v.build(); err != nil {
+				return err
+			}
+		}
+		if err := inst.Start(ctx); err != nil {
+			return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), err)
+		}
+		return nil
+	})
+	return inst, err
+}
+
+// join counts an instance to come, and gives out the first if nobody has it. It reports
+// false if the version is retired.
+func (v *Version) join() (first Instance, begun, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.retired {
+		return nil, false, false
+	}
+	v.live++
+	first, begun = v.first, v.begun
+	if !v.shares {
+		v.first, v.begun = nil, false
+	}
+	return first, begun, true
+}
+
+// another counts one instance more of a version of which the caller has one.
+func (v *Version) another() {
+	v.mu.Lock()
+	v.live++
+	v.mu.Unlock()
+}
+
+// left counts an instance that has been stopped. With the last of a version that is
+// retired the version is over.
+func (v *Version) left() {
+	v.mu.Lock()
+	v.live--
+	over := v.retired && v.live == 0 && !v.over
+	v.over = v.over || over
+	begun, release := v.begun, v.release
+	v.begun = v.begun && !over
+	v.mu.Unlock()
+	if !over {
+		return
+	}
+	if begun {
+		v.stage.lastWord(v.first)
+	}
+	if release != nil {
+		release(nil)
+	}
+	close(v.done)
+	v.stage.moving.Add(-1)
+}
+
+// retire has the version make no further instance.
+func (v *Version) retire() {
+	v.mu.Lock()
+	v.retired = true
+	v.live++ // this one who stops what nobody has used
+	var unused Instance
+	if v.begun && !v.shares {
+		unused, v.first, v.begun = v.first, nil, false
+	}
+	v.mu.Unlock()
+	if unused != nil {
+		v.stage.lastWord(unused)
+	}
+	v.left()
+}
+
+// adopt takes an instance of another version over, as far as it is of use: what is not
+// is stopped. It returns nil if nothing is.
+func (v *Version) adopt(inst Instance) Instance {
+	want := v
+	if v.rollout != nil {
+		want = v.rollout.versions[before]
+	}
+	if b, ok := inst.(*Both); ok {
+		inst = b.keep(want)
+	} else if inst.Of() != want {
+		StopInstance(v.stage, inst)
+		inst = nil
+	}
+	if inst == nil || v.rollout == nil {
+		return inst
+	}
+	return v.rollout.wrap(inst)
+}
