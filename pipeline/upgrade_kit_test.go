@@ -1,0 +1,225 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// registry knows every instance of every version, and holds each to its contract.
+type registry struct {
+	mu     sync.Mutex
+	all    []*being
+	busy   map[string]int // handlers that run now, by version
+	most   map[string]int
+	alive  map[string]int // instances that are started and not stopped
+	crowd  map[string]int // the most of them there were
+	faults []string
+}
+
+func newRegistry() *registry {
+	return &registry{busy: map[string]int{}, most: map[string]int{}, alive: map[string]int{}, crowd: map[string]int{}}
+}
+
+// being is an instance of a version.
+type being struct {
+	in      *registry
+	version string
+	do      func(ctx context.Context, b *being, n int) behaviour.Outcome
+	begin   func(ctx context.Context) error
+	shared  bool
+
+	started, stopped int
+	handling         int
+	count            int // commands handled, state of its own
+}
+
+// herd is a being that takes batches.
+type herd struct{ *being }
+
+func (h herd) HandleBatch(ctx context.Context, ns []int) []behaviour.Outcome {
+	var out []behaviour.Outcome
+	for _, n := range ns {
+		out = append(out, h.HandleCommand(ctx, n))
+	}
+	return out
+}
+
+// said answers with the version that handled the command, and which of its commands it was.
+type said struct {
+	version  string
+	n, count int
+}
+
+func answer(_ context.Context, b *being, n int) behaviour.Outcome {
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	return behaviour.OK(said{b.version, n, b.count})
+}
+
+func (r *registry) make(version string, do func(ctx context.Context, b *being, n int) behaviour.Outcome) *being {
+	if do == nil {
+		do = answer
+	}
+	b := &being{in: r, version: version, do: do}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, b)
+	return b
+}
+
+// factory makes instances of a version.
+func (r *registry) factory(version string, do func(ctx context.Context, b *being, n int) behaviour.Outcome) behaviour.Factory[int] {
+	return func() behaviour.Behaviour[int] { return r.make(version, do) }
+}
+
+// herds makes instances that take batches.
+func (r *registry) herds(version string, do func(ctx context.Context, b *being, n int) behaviour.Outcome) behaviour.Factory[int] {
+	return func() behaviour.Behaviour[int] { return herd{r.make(version, do)} }
+}
+
+func (b *being) Version() string { return b.version }
+
+func (b *being) faultf(format string, args ...any) {
+	b.in.faults = append(b.in.faults, b.version+": "+fmt.Sprintf(format, args...))
+}
+
+func (b *being) Start(ctx context.Context) error {
+	if b.begin != nil {
+		if err := b.begin(ctx); err != nil {
+			return err
+		}
+	}
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	b.started++
+	if b.started > 1 && !b.shared {
+		b.faultf("started twice")
+	}
+	b.in.alive[b.version]++
+	b.in.crowd[b.version] = max(b.in.crowd[b.version], b.in.alive[b.version])
+	return nil
+}
+
+func (b *being) Stop() {
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	b.stopped++
+	if b.stopped > b.started {
+		b.faultf("stopped more often than started")
+	}
+	if b.handling > 0 {
+		b.faultf("stopped while it handles a command")
+	}
+	b.in.alive[b.version]--
+}
+
+func (b *being) enter() int {
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	if b.started == b.stopped {
+		b.faultf("handles a command while it is not started")
+	}
+	b.handling++
+	if b.handling > 1 && !b.shared {
+		b.faultf("used by two at once")
+	}
+	b.in.busy[b.version]++
+	b.in.most[b.version] = max(b.in.most[b.version], b.in.busy[b.version])
+	b.count++
+	return b.count
+}
+
+func (b *being) leave() {
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	b.handling--
+	b.in.busy[b.version]--
+}
+
+func (b *being) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
+	b.enter()
+	defer b.leave()
+	return b.do(ctx, b, n)
+}
+
+// living is how many instances of a version are started and not stopped.
+func (r *registry) living(version string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.alive[version]
+}
+
+// quit requires that all that was started has been stopped, and nothing was done wrong.
+func (r *registry) quit(t require.TestingT) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	require.Empty(t, r.faults)
+	for _, b := range r.all {
+		require.Equal(t, b.started, b.stopped, "an instance of %s is started as often as it is stopped", b.version)
+	}
+}
+
+// asked asks a stage and returns what it was told.
+func asked(t *testing.T, s *stage.Stage[int], n int) said {
+	t.Helper()
+	got, err := stage.Call[said](soon(t), s, n)
+	require.NoError(t, err)
+	return got
+}
+
+// kinds makes a stage of either kind.
+func kinds(r *registry) map[string]func(opts ...stage.Option) *stage.Stage[int] {
+	return map[string]func(opts ...stage.Option) *stage.Stage[int]{
+		"each": func(opts ...stage.Option) *stage.Stage[int] {
+			return stage.Each("s", r.factory("v1", nil), opts...)
+		},
+		"shared": func(opts ...stage.Option) *stage.Stage[int] {
+			b := r.make("v1", nil)
+			b.shared = true
+			return stage.New("s", b, opts...)
+		},
+	}
+}
+
+// next makes instances of a version for a stage of either kind.
+func (r *registry) next(version string, do func(ctx context.Context, b *being, n int) behaviour.Outcome) behaviour.Factory[int] {
+	return func() behaviour.Behaviour[int] {
+		b := r.make(version, do)
+		b.shared = true
+		return b
+	}
+}
+
+// everyWay runs a check in a bubble for stages of either kind, run by their own workers or by
+// shared ones.
+func everyWay(t *testing.T, check func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part)) {
+	t.Helper()
+	for kind := range kinds(newRegistry()) {
+		t.Run(kind, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, way pipeline.Part) {
+				r := newRegistry()
+				check(t, r, kinds(r)[kind], way)
+				r.quit(t)
+			})
+		})
+	}
+}
+
+var errBad = errors.New("bad")
+
+func crash(context.Context, *being, int) behaviour.Outcome { panic("v2 is no good") }
+
+func exit(context.Context, *being, int) behaviour.Outcome {
+	runtime.Goexit()
+	return behaviour.OK(nil)
+}

@@ -1,0 +1,254 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// What happens to a stage with upgrades, predicted: which versions a command may meet, and
+// what it may be told.
+type upgraded struct {
+	t        *testing.T
+	r        *registry
+	st       *stage.Stage[int]
+	p        *pipeline.Pipeline
+	kind     string
+	one      bool // one instance: order is kept
+	last     *stage.Rollout
+	rollouts []*stage.Rollout
+	next     int
+	versions int
+	asks     []ask
+	paused   bool
+
+	mu    sync.Mutex
+	order []int // commands, as they were completed
+}
+
+// ask is a command on its way, and the versions that were out of the race when it came.
+type ask struct {
+	n      int
+	dead   map[string]bool
+	ticket *stage.Ticket
+}
+
+// traits are what versions may be like.
+var traits = []string{"good", "good", "good", "crashes", "exits", "errs"}
+
+func (u *upgraded) do(trait string) func(ctx context.Context, b *being, n int) behaviour.Outcome {
+	return func(ctx context.Context, b *being, n int) behaviour.Outcome {
+		if n%7 == 3 {
+			switch trait {
+			case "crashes":
+				panic("on purpose")
+			case "exits":
+				runtime.Goexit()
+			case "errs":
+				return behaviour.Error(errBad)
+			}
+		}
+		if n%5 == 0 {
+			runtime.Gosched()
+		}
+		u.mu.Lock()
+		u.order = append(u.order, n)
+		u.mu.Unlock()
+		return answer(ctx, b, n)
+	}
+}
+
+func (u *upgraded) fresh(trait string) (string, behaviour.Factory[int]) {
+	u.versions++
+	name := fmt.Sprintf("v%d", u.versions)
+	make := u.r.factory
+	switch u.kind {
+	case "shared":
+		make = u.r.next
+	case "batches":
+		make = u.r.herds
+	}
+	return name, make(name, u.do(trait))
+}
+
+// dead are the versions that lost.
+func (u *upgraded) dead() map[string]bool {
+	dead := map[string]bool{}
+	for _, r := range u.rollouts {
+		switch s := r.Status(); s.State {
+		case stage.Promoted:
+			dead[s.Old.Version] = true
+		case stage.RolledBack:
+			dead[s.New.Version] = true
+		case stage.OnTrial:
+		}
+	}
+	return dead
+}
+
+func (u *upgraded) submit(t *rapid.T) {
+	for range rapid.IntRange(1, 60).Draw(t, "commands") {
+		dead := u.dead()
+		ticket, err := u.st.Ask(soon(u.t), u.next)
+		require.NoError(t, err)
+		u.asks = append(u.asks, ask{u.next, dead, ticket})
+		u.next++
+	}
+}
+
+func (u *upgraded) upgrade(t *rapid.T) {
+	var opts []stage.UpgradeOption
+	if rapid.Bool().Draw(t, "canary") {
+		opts = append(opts, stage.Canary(rapid.Float64Range(0.05, 1).Draw(t, "fraction")), stage.MaxCrashes(rapid.IntRange(0, 3).Draw(t, "crashes")))
+		if rapid.Bool().Draw(t, "by key") {
+			opts = append(opts, stage.By(func(n int) string { return strconv.Itoa(n % 10) }))
+		}
+		if rapid.Bool().Draw(t, "by itself") {
+			opts = append(opts, stage.PromoteAfter(rapid.IntRange(1, 40).Draw(t, "after"), 0))
+		}
+	}
+	under := u.last != nil && u.last.Status().State == stage.OnTrial
+	name, factory := u.fresh(rapid.SampledFrom(traits).Draw(t, "trait"))
+	r, err := u.st.Upgrade(soon(u.t), factory, opts...)
+	if err != nil {
+		require.True(t, under, err)
+		require.ErrorIs(t, err, stage.ErrUpgrading)
+		return
+	}
+	require.Equal(t, name, r.Status().New.Version)
+	u.rollouts, u.last = append(u.rollouts, r), r
+	if len(opts) == 0 {
+		require.Equal(t, stage.Promoted, r.Status().State)
+	}
+}
+
+func (u *upgraded) collect(t *rapid.T) {
+	if u.paused {
+		return
+	}
+	for _, a := range u.asks {
+		got, err := a.ticket.Wait(soon(u.t))
+		if err == nil {
+			require.Equal(t, a.n, got.(said).n)
+			require.False(t, a.dead[got.(said).version], "%d was handled by %s, which had lost: %v", a.n, got.(said).version, a.dead)
+			continue
+		}
+		if crash, ok := errors.AsType[*stage.CrashError](err); ok {
+			require.True(t, u.everPresent(crash.Version), "%s was on trial only", crash.Version)
+			require.Equal(t, 1, crash.Attempts)
+			continue
+		}
+		require.ErrorIs(t, err, errBad)
+	}
+	u.asks = nil
+}
+
+// everPresent reports whether a version was ever the one that counts.
+func (u *upgraded) everPresent(version string) bool {
+	for _, r := range u.rollouts {
+		if s := r.Status(); s.New.Version == version {
+			return s.State == stage.Promoted
+		}
+	}
+	return version == "v1"
+}
+
+func (u *upgraded) actions(laws []func() error) map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"submit":       u.submit,
+		"submit again": u.submit,
+		"upgrade":      u.upgrade,
+		"collect":      u.collect,
+		"promote": func(t *rapid.T) {
+			if u.last != nil && u.last.Promote() == nil {
+				require.Equal(t, stage.Promoted, u.last.Status().State)
+			}
+		},
+		"roll back": func(t *rapid.T) {
+			if u.last != nil && u.last.Rollback() == nil {
+				require.Equal(t, stage.RolledBack, u.last.Status().State)
+			}
+		},
+		"another policy": func(t *rapid.T) { require.NoError(t, rapid.SampledFrom(laws).Draw(t, "policy")()) },
+		"pause": func(t *rapid.T) {
+			require.NoError(t, u.p.Pause(u.st))
+			u.paused = true
+		},
+		"resume": u.resume,
+		"":       func(t *rapid.T) { require.True(t, u.p.Snapshot().Balanced()) },
+	}
+}
+
+func (u *upgraded) resume(t *rapid.T) {
+	require.NoError(t, u.p.Resume(u.st))
+	u.paused = false
+}
+
+func TestUpgradesLoseNothingAndEveryInstanceIsStoppedOnce(t *testing.T) {
+	for _, kind := range []string{"each", "shared", "batches"} {
+		for _, instances := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, %d", kind, instances), func(t *testing.T) {
+				rapid.Check(t, func(rt *rapid.T) {
+					u := &upgraded{t: t, r: newRegistry(), kind: kind, one: instances == 1}
+					_, first := u.fresh("good")
+					opts := []stage.Option{stage.Workers(1, 4), stage.Instances(instances), stage.Batch(16)}
+					u.st = stage.Each("s", first, opts...)
+					if kind == "shared" {
+						u.st = stage.New("s", first(), opts...)
+					}
+					u.p = start(t, u.st)
+					var use []func() error
+					for _, law := range laws(t) {
+						use = append(use, func() error { return u.p.Use(law) })
+					}
+					defer func() { _ = u.p.Stop(soon(t)) }()
+					for range 3 {
+						rt.Repeat(u.actions(use))
+					}
+					u.resume(rt)
+					u.collect(rt)
+					if u.last != nil {
+						_ = u.last.Promote()
+						for _, r := range u.rollouts {
+							require.NotErrorIs(rt, r.Wait(soon(t)), context.DeadlineExceeded)
+						}
+						for version := range u.dead() {
+							require.Zero(rt, u.r.living(version), "%s lost", version)
+						}
+					}
+					require.NoError(rt, u.p.Stop(soon(t)))
+					s := u.p.Snapshot()
+					require.True(rt, s.Balanced())
+					require.EqualValues(rt, u.next, s.Accepted)
+					u.end(rt)
+				})
+			})
+		}
+	}
+}
+
+func (u *upgraded) end(t *rapid.T) {
+	u.r.quit(t)
+	if u.kind == "shared" {
+		return
+	}
+	for version, n := range u.r.crowd {
+		require.LessOrEqual(t, n, u.st.Snapshot().Instances, version)
+	}
+	if u.one && u.kind == "each" {
+		for i := 1; i < len(u.order); i++ {
+			require.Less(t, u.order[i-1], u.order[i], "order is kept")
+		}
+	}
+}

@@ -1,0 +1,724 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+func TestAfterAnUpgradeTheNewVersionHandlesAllAndTheOldIsStopped(t *testing.T) {
+	everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+		st := s(stage.Workers(3, 3))
+		p := bubble(t, st, way)
+		for n := range 20 {
+			require.Equal(t, "v1", asked(t, st, n).version)
+		}
+		require.Equal(t, "v1", p.Snapshot().Stages[0].Version)
+		up, err := st.Upgrade(t.Context(), r.next("v2", nil))
+		require.NoError(t, err)
+		require.NoError(t, up.Wait(soon(t)), "though nothing is handled meanwhile")
+		require.Zero(t, r.living("v1"))
+		for n := range 20 {
+			require.Equal(t, "v2", asked(t, st, n).version)
+		}
+		snap := p.Snapshot().Stages[0]
+		require.Equal(t, "v2", snap.Version)
+		require.Nil(t, snap.Rollout)
+		require.Zero(t, snap.Crashes)
+		require.Equal(t, stage.Promoted, up.Status().State)
+		require.NoError(t, up.Promote(), "it is already")
+		require.ErrorIs(t, up.Rollback(), stage.ErrPromoted)
+		require.NoError(t, p.Stop(t.Context()))
+		atRest(t, p)
+	})
+}
+
+func TestAnUpgradeComesAtAnyTime(t *testing.T) {
+	type life struct {
+		t  *testing.T
+		p  *pipeline.Pipeline
+		st *stage.Stage[int]
+		up func() error
+	}
+	begin := func(l *life) { require.NoError(l.t, l.p.Start(l.t.Context())) }
+	tests := map[string]func(l *life){
+		"before the start": func(l *life) {
+			require.NoError(l.t, l.up())
+			begin(l)
+		},
+		"while it runs": func(l *life) {
+			begin(l)
+			require.NoError(l.t, l.up())
+		},
+		"while it is paused": func(l *life) {
+			begin(l)
+			require.NoError(l.t, l.p.Pause(l.st))
+			require.NoError(l.t, l.up())
+			require.NoError(l.t, l.p.Resume(l.st))
+		},
+		"twice in a row": func(l *life) {
+			begin(l)
+			require.NoError(l.t, l.up())
+			require.NoError(l.t, l.up())
+		},
+		"before and after": func(l *life) {
+			require.NoError(l.t, l.up())
+			begin(l)
+			require.NoError(l.t, l.up())
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+				st := s(stage.Workers(2, 2))
+				p, err := pipeline.New("life", st, pipeline.Control(policy.Fixed{}), quiet, way)
+				require.NoError(t, err)
+				test(&life{t, p, st, func() error {
+					up, err := st.Upgrade(t.Context(), r.next("v2", nil))
+					if err != nil {
+						return err
+					}
+					return up.Wait(soon(t))
+				}})
+				require.Zero(t, r.living("v1"))
+				require.Equal(t, "v2", asked(t, st, 1).version)
+				require.NoError(t, p.Stop(t.Context()))
+				_, err = st.Upgrade(t.Context(), r.next("v3", nil))
+				require.ErrorIs(t, err, stage.ErrEnded)
+				require.Zero(t, r.living("v3"))
+			})
+		})
+	}
+}
+
+func TestWhatDoesNotStandItsTrialChangesNothing(t *testing.T) {
+	over, cancel := context.WithCancelCause(context.Background())
+	cancel(errNo)
+	tests := map[string]struct {
+		ctx     context.Context
+		factory func(r *registry) behaviour.Factory[int]
+		opts    []stage.UpgradeOption
+		want    string
+	}{
+		"no factory":   {factory: func(*registry) behaviour.Factory[int] { return nil }, want: `stage "s": Upgrade: the factory is nil`},
+		"no behaviour": {factory: func(*registry) behaviour.Factory[int] { return func() behaviour.Behaviour[int] { return nil } }, want: "the factory returned no behaviour"},
+		"a nil in it": {factory: func(*registry) behaviour.Factory[int] {
+			return func() behaviour.Behaviour[int] { return (*being)(nil) }
+		}, want: "the factory returned no behaviour"},
+		"a panic":       {factory: func(*registry) behaviour.Factory[int] { return func() behaviour.Behaviour[int] { panic("oh") } }, want: "crash: oh"},
+		"a bad start":   {factory: beginning(func(context.Context) error { return errBad }), want: `stage "s": upgrade: stage "s": start: bad`},
+		"a start panic": {factory: beginning(func(context.Context) error { panic("oh") }), want: "crash: oh"},
+		"a start that waits": {ctx: over, factory: beginning(func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}), want: "start: no"},
+		"a start that does not listen": {ctx: over, factory: beginning(func(context.Context) error {
+			time.Sleep(time.Second)
+			return nil
+		}), want: "start: no"},
+		"a fraction of none":   {opts: []stage.UpgradeOption{stage.Canary(0)}, want: "Canary(0): must be above 0 and at most 1"},
+		"more than all":        {opts: []stage.UpgradeOption{stage.Canary(1.5)}, want: "Canary(1.5)"},
+		"no canary":            {opts: []stage.UpgradeOption{stage.MaxCrashes(1)}, want: "mean nothing without a Canary"},
+		"a negative":           {opts: []stage.UpgradeOption{stage.Canary(1), stage.MaxCrashes(-1)}, want: "MaxCrashes(-1): must not be negative"},
+		"a margin beyond all":  {opts: []stage.UpgradeOption{stage.Canary(1), stage.MaxErrors(2, 1)}, want: "MaxErrors(2, 1): the margin"},
+		"errors of none":       {opts: []stage.UpgradeOption{stage.Canary(1), stage.MaxErrors(0, 0)}, want: "at least 1 command"},
+		"no trial":             {opts: []stage.UpgradeOption{stage.Canary(1), stage.PromoteAfter(0, 0)}, want: "asks for no trial"},
+		"a trial in the past":  {opts: []stage.UpgradeOption{stage.Canary(1), stage.PromoteAfter(0, -1)}, want: "must not be negative"},
+		"a key of other types": {opts: []stage.UpgradeOption{stage.Canary(1), stage.By(func(string) string { return "" })}, want: "not a key of the stage's commands, int"},
+		"a nil key":            {opts: []stage.UpgradeOption{stage.Canary(1), stage.By[int](nil)}, want: "the key is nil"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+				st := s(stage.Workers(1, 1))
+				p := bubble(t, st, way)
+				asked(t, st, 1)
+				factory := r.next("v2", nil)
+				if test.factory != nil {
+					factory = test.factory(r)
+				}
+				ctx := test.ctx
+				if ctx == nil {
+					ctx = t.Context()
+				}
+				_, err := st.Upgrade(ctx, factory, test.opts...)
+				require.ErrorContains(t, err, test.want)
+				require.Equal(t, said{"v1", 2, 2}, asked(t, st, 2), "the same instance")
+				time.Sleep(2 * time.Second)
+				require.Zero(t, r.living("v2"), "what started too late is stopped")
+				up, err := st.Upgrade(t.Context(), r.next("v3", nil))
+				require.NoError(t, err, "another may try")
+				require.NoError(t, up.Wait(soon(t)))
+				require.NoError(t, p.Stop(t.Context()))
+			})
+		})
+	}
+}
+
+// beginning makes instances that start so.
+func beginning(begin func(context.Context) error) func(r *registry) behaviour.Factory[int] {
+	return func(r *registry) behaviour.Factory[int] {
+		return func() behaviour.Behaviour[int] {
+			b := r.make("v2", nil)
+			b.begin = begin
+			return b
+		}
+	}
+}
+
+func TestOnlyOneUpgradeIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry()
+		st := stage.Each("s", r.factory("v1", nil))
+		p := bubble(t, st)
+		let := make(chan struct{})
+		slow := beginning(func(context.Context) error { <-let; return nil })(r)
+		done := make(chan error, 1)
+		go func() { _, err := st.Upgrade(t.Context(), slow, stage.Canary(0.5)); done <- err }()
+		synctest.Wait()
+		_, err := st.Upgrade(t.Context(), r.factory("v3", nil))
+		require.ErrorIs(t, err, stage.ErrUpgrading, "one is about to begin")
+		require.Equal(t, "v1", asked(t, st, 1).version, "the stage does not wait for it")
+		close(let)
+		require.NoError(t, <-done)
+		_, err = st.Upgrade(t.Context(), r.factory("v3", nil))
+		require.ErrorIs(t, err, stage.ErrUpgrading, "one is on trial")
+		require.NoError(t, p.Stop(t.Context()))
+		r.quit(t)
+		require.Zero(t, r.crowd["v3"])
+	})
+}
+
+// The batch in hand is finished by the old instance; the next is the new one's, which is
+// made when the old one has been stopped.
+func TestWithOneInstanceTheNewOneBeginsWhenTheOldOneHasEnded(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		r := newRegistry()
+		hold := make(chan struct{})
+		st := stage.Each("s", r.factory("v1", func(ctx context.Context, b *being, n int) behaviour.Outcome {
+			<-hold
+			return answer(ctx, b, n)
+		}), stage.Workers(4, 4), stage.Instances(1), stage.Batch(2))
+		p := bubble(t, st, way)
+		var tickets []*stage.Ticket
+		for n := range 9 {
+			ticket, err := st.Ask(t.Context(), n)
+			require.NoError(t, err)
+			tickets = append(tickets, ticket)
+			if n == 0 {
+				synctest.Wait() // one is in hand
+			}
+		}
+		up, err := st.Upgrade(t.Context(), r.factory("v2", nil))
+		require.NoError(t, err)
+		require.Equal(t, 1, r.living("v1"))
+		require.Equal(t, 1, r.living("v2"), "the trial's waits")
+		require.Equal(t, 1, up.Status().Old.Instances)
+		close(hold)
+		require.NoError(t, up.Wait(soon(t)))
+		for n, ticket := range tickets {
+			got, err := ticket.Wait(soon(t))
+			require.NoError(t, err)
+			want := said{"v2", n, n}
+			if n == 0 {
+				want = said{"v1", 0, 1}
+			}
+			require.Equal(t, want, got)
+		}
+		require.Equal(t, 1, r.crowd["v2"])
+		require.NoError(t, p.Stop(t.Context()))
+		r.quit(t)
+	})
+}
+
+func TestACanaryGetsItsFractionToTheCommand(t *testing.T) {
+	for _, fraction := range []float64{0.01, 0.1, 0.25, 0.5, 0.999, 1} {
+		everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+			st := s(stage.Workers(1, 1), stage.Batch(8))
+			p := bubble(t, st, way)
+			up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(fraction))
+			require.NoError(t, err)
+			var tickets []*stage.Ticket
+			for n := range 400 {
+				ticket, err := st.Ask(t.Context(), n)
+				require.NoError(t, err)
+				tickets = append(tickets, ticket)
+			}
+			fresh := 0
+			for n, ticket := range tickets {
+				got, err := ticket.Wait(soon(t))
+				require.NoError(t, err)
+				if got.(said).version == "v2" {
+					fresh++
+				}
+				require.Equal(t, int(float64(n+1)*fraction), fresh, "after %d commands", n+1)
+			}
+			snap := p.Snapshot().Stages[0]
+			require.Equal(t, "v1", snap.Version)
+			require.EqualValues(t, fresh, snap.Rollout.New.Commands)
+			require.EqualValues(t, 400-fresh, snap.Rollout.Old.Commands)
+			require.Equal(t, stage.OnTrial, up.Status().State)
+			require.NoError(t, p.Stop(t.Context()))
+			require.ErrorIs(t, up.Wait(soon(t)), stage.ErrEnded)
+			require.Equal(t, stage.RolledBack, up.Status().State)
+		})
+	}
+}
+
+func TestATrialBegunBeforeTheStartGoesOnAfterIt(t *testing.T) {
+	everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+		st := s(stage.Workers(2, 2))
+		p, err := pipeline.New("early", st, pipeline.Control(policy.Fixed{}), quiet, way)
+		require.NoError(t, err)
+		up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5), stage.PromoteAfter(5, 0))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		for range 10 {
+			asked(t, st, 1)
+		}
+		require.NoError(t, up.Wait(soon(t)))
+		require.EqualValues(t, 5, up.Status().New.Commands)
+		require.Equal(t, "v2", asked(t, st, 1).version)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
+func TestAStageThatWasRemovedIsNotUpgraded(t *testing.T) {
+	everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+		st := s(stage.Workers(2, 2))
+		p := bubble(t, st, stage.New("other", fn(echo[int])), way)
+		asked(t, st, 1)
+		up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5))
+		require.NoError(t, err)
+		asked(t, st, 1)
+		require.NoError(t, p.Remove(t.Context(), st))
+		require.ErrorIs(t, up.Wait(soon(t)), stage.ErrEnded)
+		_, err = st.Upgrade(t.Context(), r.next("v3", nil))
+		require.ErrorIs(t, err, stage.ErrEnded)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
+func TestTheSameKeyGoesTheSameWay(t *testing.T) {
+	way := func(fraction float64) map[int]string {
+		r := newRegistry()
+		st := stage.Each("s", r.factory("v1", nil), stage.Workers(4, 4))
+		p := start(t, st)
+		_, err := st.Upgrade(t.Context(), r.factory("v2", nil), stage.Canary(fraction),
+			stage.By(func(n int) string { return string(rune('a' + n%1000)) }))
+		require.NoError(t, err)
+		of := map[int]string{}
+		for n := range 3000 {
+			got := asked(t, st, n)
+			if was := of[n%1000]; was != "" {
+				require.Equal(t, was, got.version)
+			}
+			of[n%1000] = got.version
+		}
+		require.NoError(t, p.Stop(soon(t)))
+		r.quit(t)
+		return of
+	}
+	few, many := way(0.1), way(0.3)
+	fresh := 0
+	for key, version := range few {
+		if version == "v2" {
+			fresh++
+			require.Equal(t, "v2", many[key], "what a smaller fraction gets, a larger one gets")
+		}
+	}
+	require.InDelta(t, 100, fresh, 40)
+}
+
+func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
+	tests := map[string]struct {
+		do    func(ctx context.Context, b *being, n int) behaviour.Outcome
+		start error
+		by    stage.UpgradeOption
+	}{
+		"panic":           {do: crash},
+		"goexit":          {do: exit},
+		"key that panics": {by: stage.By(func(int) string { panic("no key") })},
+		"key that ends":   {by: stage.By(func(int) string { runtime.Goexit(); return "" })},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+				var out bytes.Buffer
+				st := s(stage.Workers(1, 1))
+				p := bubble(t, st, way, pipeline.Logger(slog.New(slog.NewTextHandler(&out, nil))))
+				up, err := st.Upgrade(t.Context(), r.next("v2", test.do), stage.Canary(0.5), test.by)
+				require.NoError(t, err)
+				var tickets []*stage.Ticket
+				for n := range 10 {
+					ticket, err := st.Ask(t.Context(), n)
+					require.NoError(t, err)
+					tickets = append(tickets, ticket)
+				}
+				for n, ticket := range tickets {
+					got, err := ticket.Wait(soon(t))
+					require.NoError(t, err)
+					require.Equal(t, said{"v1", n, n + 1}, got, "the old instance goes on, in order")
+				}
+				err = up.Wait(soon(t))
+				require.ErrorIs(t, err, stage.ErrCanary)
+				crash, ok := errors.AsType[*stage.CrashError](err)
+				require.True(t, ok)
+				require.Equal(t, "v2", crash.Version)
+				require.Equal(t, stage.RolledBack, up.Status().State)
+				require.EqualValues(t, 1, up.Status().New.Crashes)
+				require.Zero(t, r.living("v2"))
+				require.Zero(t, p.Quarantine().Len())
+				snap := p.Snapshot()
+				require.EqualValues(t, 1, snap.Stages[0].Crashes)
+				require.Zero(t, snap.DeadLettered)
+				require.Contains(t, out.String(), `msg="upgrade rolled back" pipeline=bubble stage=s old=v1 new=v2 reason=`)
+				require.Contains(t, out.String(), `msg="handler crashed" pipeline=bubble stage=s attempt=1 again=true version=v2`)
+				require.NoError(t, p.Stop(t.Context()))
+				atRest(t, p)
+			})
+		})
+	}
+}
+
+func TestACommandThatCrashesBothVersionsIsChargedForTheOldOneOnly(t *testing.T) {
+	everyWay(t, func(t *testing.T, r *registry, _ func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+		r2 := newRegistry()
+		st := stage.Each("s", r2.factory("v1", crash), stage.Workers(1, 1))
+		p := bubble(t, st, way)
+		up, err := st.Upgrade(t.Context(), r.factory("v2", crash), stage.Canary(1), stage.MaxCrashes(3))
+		require.NoError(t, err)
+		for n := range 3 {
+			_, err = stage.Call[said](t.Context(), st, n)
+			crash, ok := errors.AsType[*stage.CrashError](err)
+			require.True(t, ok, err)
+			require.Equal(t, 1, crash.Attempts)
+			require.Equal(t, "v1", crash.Version)
+		}
+		status := up.Status()
+		require.Equal(t, stage.OnTrial, status.State)
+		require.EqualValues(t, 3, status.New.Crashes)
+		require.EqualValues(t, 3, status.Old.Crashes)
+		require.Equal(t, "v1", p.Quarantine().List(pipeline.LetterFilter{})[0].Version)
+		_, err = stage.Call[said](t.Context(), st, 3)
+		require.Error(t, err)
+		require.ErrorIs(t, up.Wait(soon(t)), stage.ErrCanary, "one crash too many")
+		require.NoError(t, p.Stop(t.Context()))
+		r2.quit(t)
+	})
+}
+
+func TestErrorsBeyondTheMarginBringACanaryBack(t *testing.T) {
+	failing := func(every int) func(ctx context.Context, b *being, n int) behaviour.Outcome {
+		return func(_ context.Context, b *being, _ int) behaviour.Outcome {
+			if every > 0 && b.count%every == 0 {
+				return behaviour.Error(errBad)
+			}
+			return behaviour.OK(nil)
+		}
+	}
+	tests := map[string]struct {
+		old, fresh int // one in so many is an error
+		opts       []stage.UpgradeOption
+		commands   int
+		want       stage.RolloutState
+	}{
+		"none":                         {0, 0, nil, 1000, stage.OnTrial},
+		"too many":                     {0, 2, nil, 1000, stage.RolledBack},
+		"too early to tell":            {0, 1, nil, 198, stage.OnTrial},
+		"just enough":                  {0, 1, nil, 200, stage.RolledBack},
+		"as many as before":            {2, 2, nil, 1000, stage.OnTrial},
+		"within the margin":            {0, 4, []stage.UpgradeOption{stage.MaxErrors(0.25, 4)}, 1000, stage.OnTrial},
+		"beyond it":                    {0, 3, []stage.UpgradeOption{stage.MaxErrors(0.25, 4)}, 1000, stage.RolledBack},
+		"promoted":                     {0, 0, []stage.UpgradeOption{stage.PromoteAfter(50, 0)}, 100, stage.Promoted},
+		"not yet":                      {0, 0, []stage.UpgradeOption{stage.PromoteAfter(51, 0)}, 100, stage.OnTrial},
+		"looked at before it is":       {0, 2, []stage.UpgradeOption{stage.PromoteAfter(10, 0)}, 100, stage.RolledBack},
+		"neither long nor long enough": {0, 0, []stage.UpgradeOption{stage.PromoteAfter(10, time.Hour)}, 100, stage.OnTrial},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, way pipeline.Part) {
+				r := newRegistry()
+				st := stage.Each("s", r.factory("v1", failing(test.old)), stage.Workers(1, 1))
+				p := bubble(t, st, way)
+				up, err := st.Upgrade(t.Context(), r.factory("v2", failing(test.fresh)), append(test.opts, stage.Canary(0.5))...)
+				require.NoError(t, err)
+				for n := range test.commands {
+					_, _ = stage.Call[any](t.Context(), st, n)
+				}
+				status := up.Status()
+				require.Equal(t, test.want, status.State, status)
+				if test.want == stage.RolledBack {
+					require.ErrorIs(t, status.Why, stage.ErrCanary)
+				}
+				require.NoError(t, p.Stop(t.Context()))
+				r.quit(t)
+			})
+		})
+	}
+}
+
+func TestATrialLastsItsTime(t *testing.T) {
+	everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+		st := s(stage.Workers(2, 2))
+		p := bubble(t, st, way)
+		up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5), stage.PromoteAfter(0, time.Minute))
+		require.NoError(t, err)
+		asked(t, st, 1)
+		time.Sleep(59 * time.Second)
+		require.Equal(t, stage.OnTrial, up.Status().State)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, stage.Promoted, up.Status().State)
+		require.NoError(t, up.Wait(soon(t)))
+		require.Zero(t, r.living("v1"))
+		require.Equal(t, "v2", asked(t, st, 1).version)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
+func TestATrialEndsAsSomebodySays(t *testing.T) {
+	for name, promote := range map[string]bool{"promoted": true, "rolled back": false} {
+		t.Run(name, func(t *testing.T) {
+			everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
+				st := s(stage.Workers(1, 1))
+				p := bubble(t, st, way)
+				up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5))
+				require.NoError(t, err)
+				for n := range 10 {
+					asked(t, st, n)
+				}
+				short, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				require.ErrorIs(t, up.Wait(short), context.DeadlineExceeded)
+				wins, loses, count := "v2", "v1", 6
+				if promote {
+					require.NoError(t, up.Promote())
+					require.ErrorIs(t, up.Rollback(), stage.ErrPromoted)
+					require.NoError(t, up.Wait(soon(t)))
+				} else {
+					wins, loses = loses, wins
+					require.NoError(t, up.Rollback())
+					require.NoError(t, up.Rollback())
+					require.ErrorIs(t, up.Promote(), stage.ErrRolledBack)
+					require.ErrorIs(t, up.Wait(soon(t)), stage.ErrRolledBack)
+				}
+				require.Zero(t, r.living(loses))
+				require.Equal(t, said{wins, 7, count}, asked(t, st, 7), "the instance goes on as it was")
+				require.Equal(t, wins, p.Snapshot().Stages[0].Version)
+				_, err = st.Upgrade(t.Context(), r.next("v3", nil), stage.Canary(1))
+				require.NoError(t, err)
+				require.Equal(t, "v3", asked(t, st, 7).version)
+				require.NoError(t, p.Stop(t.Context()))
+			})
+		})
+	}
+}
+
+func TestBatchersAndOthersReplaceOneAnother(t *testing.T) {
+	singly := func(r *registry, v string, do func(context.Context, *being, int) behaviour.Outcome) behaviour.Factory[int] {
+		return r.factory(v, do)
+	}
+	many := func(r *registry, v string, do func(context.Context, *being, int) behaviour.Outcome) behaviour.Factory[int] {
+		return r.herds(v, do)
+	}
+	type maker = func(*registry, string, func(context.Context, *being, int) behaviour.Outcome) behaviour.Factory[int]
+	tests := map[string][2]maker{
+		"many, many": {many, many}, "many, one": {many, singly}, "one, many": {singly, many},
+	}
+	for name, test := range tests {
+		for what, do := range map[string]func(context.Context, *being, int) behaviour.Outcome{"well": nil, "crash": crash} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				eachWay(t, func(t *testing.T, way pipeline.Part) {
+					r := newRegistry()
+					st := stage.Each("s", test[0](r, "v1", nil), stage.Workers(1, 1), stage.Batch(16))
+					p := bubble(t, st, way)
+					up, err := st.Upgrade(t.Context(), test[1](r, "v2", do), stage.Canary(0.25))
+					require.NoError(t, err)
+					var tickets []*stage.Ticket
+					for n := range 100 {
+						ticket, err := st.Ask(t.Context(), n)
+						require.NoError(t, err)
+						tickets = append(tickets, ticket)
+					}
+					fresh := 0
+					for n, ticket := range tickets {
+						got, err := ticket.Wait(soon(t))
+						require.NoError(t, err)
+						require.Equal(t, n, got.(said).n)
+						if got.(said).version == "v2" {
+							fresh++
+						}
+					}
+					if do == nil {
+						require.Equal(t, 25, fresh)
+						require.NoError(t, up.Promote())
+						require.NoError(t, up.Wait(soon(t)))
+					} else {
+						require.Zero(t, fresh)
+						require.ErrorIs(t, up.Wait(soon(t)), stage.ErrCanary)
+					}
+					require.NoError(t, p.Stop(t.Context()))
+					atRest(t, p)
+					r.quit(t)
+				})
+			})
+		}
+	}
+}
+
+func TestAStuckCanaryIsGivenUpAndTheOldVersionGoesOn(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		r := newRegistry()
+		let := make(chan struct{})
+		st := stage.Each("s", r.factory("v1", nil), stage.Workers(1, 1), stage.Timeout(time.Second), stage.Grace(time.Second))
+		p := bubble(t, st, way)
+		up, err := st.Upgrade(t.Context(), r.factory("v2", func(ctx context.Context, b *being, n int) behaviour.Outcome {
+			<-let
+			return answer(ctx, b, n)
+		}), stage.Canary(0.5))
+		require.NoError(t, err)
+		for n := range 4 {
+			require.Equal(t, said{"v1", n, n + 1}, asked(t, st, n))
+		}
+		require.Equal(t, stage.RolledBack, up.Status().State)
+		require.ErrorIs(t, up.Status().Why, stage.ErrStuck)
+		require.Equal(t, 1, up.Status().New.Instances, "it is still there")
+		again, err := st.Upgrade(t.Context(), r.factory("v3", nil))
+		require.NoError(t, err, "that keeps nobody from another upgrade")
+		require.NoError(t, again.Wait(soon(t)))
+		close(let)
+		require.ErrorIs(t, up.Wait(soon(t)), stage.ErrCanary)
+		require.Zero(t, r.living("v2"))
+		require.Equal(t, "v3", asked(t, st, 1).version)
+		require.NoError(t, p.Stop(t.Context()))
+		r.quit(t)
+	})
+}
+
+func TestACanaryThatCannotStartASecondInstanceComesBack(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		r := newRegistry()
+		var made atomic.Int64
+		hold := make(chan struct{})
+		st := stage.Each("s", r.factory("v1", nil), stage.Workers(2, 2), stage.Batch(1))
+		p := bubble(t, st, way)
+		up, err := st.Upgrade(t.Context(), func() behaviour.Behaviour[int] {
+			b := r.make("v2", func(ctx context.Context, b *being, n int) behaviour.Outcome {
+				<-hold
+				return answer(ctx, b, n)
+			})
+			b.begin = func(context.Context) error {
+				if made.Add(1) > 1 {
+					return errBad
+				}
+				return nil
+			}
+			return b
+		}, stage.Canary(1))
+		require.NoError(t, err)
+		first, err := st.Ask(t.Context(), 1)
+		require.NoError(t, err)
+		synctest.Wait()
+		if way != nil {
+			second, err := st.Ask(t.Context(), 2)
+			require.NoError(t, err)
+			synctest.Wait()
+			if r.living("v2") == 1 && up.Status().State == stage.RolledBack {
+				got, err := second.Wait(soon(t))
+				require.NoError(t, err)
+				require.Equal(t, "v1", got.(said).version)
+				require.ErrorIs(t, up.Status().Why, errBad)
+			}
+		}
+		close(hold)
+		_, err = first.Wait(soon(t))
+		require.NoError(t, err)
+		require.NoError(t, p.Stop(t.Context()))
+		r.quit(t)
+	})
+}
+
+// The pipeline restarts a stage that broke: what was on trial is not, when it comes back.
+func TestAStageThatBreaksEndsTheTrial(t *testing.T) {
+	for kind := range kinds(newRegistry()) {
+		t.Run(kind, func(t *testing.T) {
+			r := newRegistry()
+			var bad atomic.Bool
+			do := func(ctx context.Context, b *being, n int) behaviour.Outcome {
+				if bad.Load() {
+					panic("broken")
+				}
+				return answer(ctx, b, n)
+			}
+			st := stage.Each("s", r.factory("v1", do), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
+			if kind == "shared" {
+				b := r.make("v1", do)
+				b.shared = true
+				st = stage.New("s", b, stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
+			}
+			p := start(t, st, pipeline.Intensity(5, time.Minute))
+			up, err := st.Upgrade(t.Context(), r.next("v2", do), stage.Canary(0.5))
+			require.NoError(t, err)
+			asked(t, st, 1)
+			bad.Store(true)
+			for i := 0; up.Status().State == stage.OnTrial; i++ {
+				_, _ = stage.Call[said](soon(t), st, i)
+			}
+			bad.Store(false)
+			require.Error(t, up.Wait(soon(t)))
+			eventually(t, "it is back", func() bool {
+				got, err := stage.Call[said](soon(t), st, 1)
+				return err == nil && got.version == "v1"
+			})
+			again, err := st.Upgrade(soon(t), r.next("v3", nil))
+			require.NoError(t, err)
+			require.NoError(t, again.Wait(soon(t)))
+			require.Equal(t, "v3", asked(t, st, 1).version)
+			require.NoError(t, p.Stop(soon(t)))
+			r.quit(t)
+		})
+	}
+}
+
+func TestAStageIsUpgradedWhileItDrains(t *testing.T) {
+	r := newRegistry()
+	hold := make(chan struct{})
+	st := stage.Each("s", r.factory("v1", func(ctx context.Context, b *being, n int) behaviour.Outcome {
+		<-hold
+		return answer(ctx, b, n)
+	}), stage.Workers(1, 1), stage.Batch(1))
+	p := start(t, st)
+	var tickets []*stage.Ticket
+	for n := range 10 {
+		ticket, err := st.Ask(t.Context(), n)
+		require.NoError(t, err)
+		tickets = append(tickets, ticket)
+	}
+	eventually(t, "one is in hand", func() bool { return p.Snapshot().Stages[0].InHand == 1 })
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(soon(t)) }()
+	eventually(t, "it drains", func() bool { return errors.Is(st.Submit(t.Context(), 1), stage.ErrClosed) })
+	up, err := st.Upgrade(t.Context(), r.factory("v2", nil))
+	require.NoError(t, err)
+	close(hold)
+	require.NoError(t, <-drained)
+	require.NoError(t, up.Wait(soon(t)))
+	got, err := tickets[9].Wait(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, "v2", got.(said).version)
+	require.NoError(t, p.Stop(soon(t)))
+	r.quit(t)
+}
