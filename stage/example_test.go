@@ -128,3 +128,64 @@ func ExampleOverflow() {
 	}
 	// Output: stage "busy": stage: full true
 }
+
+// greeter is a behaviour that says which version of itself it is.
+type greeter struct{ version, word string }
+
+func (g greeter) Version() string { return g.version }
+
+func (g greeter) HandleCommand(_ context.Context, name string) behaviour.Outcome {
+	if g.word == "" {
+		panic("nothing to say")
+	}
+	return behaviour.OK(g.word + " " + name)
+}
+
+func greeting(version, word string) behaviour.Factory[string] {
+	return func() behaviour.Behaviour[string] { return greeter{version, word} }
+}
+
+// A stage gets another version of its behaviour while it runs. Wait waits until the old
+// instances have finished what they hold and have been stopped.
+func ExampleStage_Upgrade() {
+	greet := stage.Each("greet", greeting("1", "hello"))
+	defer must(greet)()
+
+	ctx := context.Background()
+	fmt.Println(stage.Call[string](ctx, greet, "ann"))
+	up, err := greet.Upgrade(ctx, greeting("2", "good day"))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(stage.Call[string](ctx, greet, "ann"))
+	fmt.Println(up.Wait(ctx), greet.Snapshot().Version)
+	// Output:
+	// hello ann <nil>
+	// good day ann <nil>
+	// <nil> 2
+}
+
+// Half of the commands go to a new version, which is no good. The command with which it
+// crashed is answered by the old version, and so are all that follow.
+func ExampleCanary() {
+	greet := stage.Each("greet", greeting("1", "hello"))
+	defer must(greet)()
+
+	ctx := context.Background()
+	up, err := greet.Upgrade(ctx, greeting("2", ""), stage.Canary(0.5), stage.PromoteAfter(1000, time.Hour))
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"ann", "bob", "cid"} {
+		fmt.Println(stage.Call[string](ctx, greet, name))
+	}
+	fmt.Println(up.Wait(ctx))
+	status := up.Status()
+	fmt.Println(status.State, status.Old.Commands, status.New.Crashes)
+	// Output:
+	// hello ann <nil>
+	// hello bob <nil>
+	// hello cid <nil>
+	// stage "greet": upgrade: stage: the new version did not stand its trial: stage "greet": crash at attempt 1: nothing to say
+	// rolled back 1 1
+}
