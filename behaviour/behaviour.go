@@ -42,7 +42,8 @@ type Stopper interface {
 
 // Versioned is for a behaviour that says which version of itself it is, such as that of
 // its model or its rules. Version is asked once for an instance, when it has been made;
-// the letters of commands that crashed it tell what it said.
+// what it said is told by the stage's snapshot, by upgrades, and by the log and the letters
+// of commands that crashed it.
 type Versioned interface {
 	Version() string
 }
