@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -251,4 +254,67 @@ func (u *upgraded) end(t *rapid.T) {
 			require.Less(t, u.order[i-1], u.order[i], "order is kept")
 		}
 	}
+}
+
+// All stages of a line are upgraded again and again, to versions good and bad, while commands
+// come and policies are swapped.
+func TestUpgradesUnderLoadAreOfNoAccountToTheLaw(t *testing.T) {
+	r := newRegistry()
+	var stages []*stage.Stage[int]
+	var parts []pipeline.Part
+	hand := func(to *stage.Stage[int], crashes int) func(ctx context.Context, b *being, n int) behaviour.Outcome {
+		return func(_ context.Context, _ *being, n int) behaviour.Outcome {
+			switch {
+			case crashes > 0 && rand.IntN(crashes) == 0:
+				panic("on purpose")
+			case to == nil:
+				return behaviour.OK(n)
+			default:
+				return behaviour.Forward(to, n)
+			}
+		}
+	}
+	var next *stage.Stage[int]
+	nexts := map[*stage.Stage[int]]*stage.Stage[int]{}
+	for i := range 3 {
+		st := stage.Each(fmt.Sprintf("s%d", 3-i), r.factory("v1", hand(next, 0)), stage.Workers(1, 3), stage.Capacity(64))
+		nexts[st], next = next, st
+		stages, parts = append(stages, st), append(parts, st)
+	}
+	p := start(t, parts...)
+	ctx, cancel := context.WithCancel(context.Background())
+	var submitted atomic.Int64
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if next.Submit(ctx, 1) == nil {
+					submitted.Add(1)
+				}
+			}
+		})
+	}
+	all := laws(t)
+	for end, i := time.Now().Add(lasting(time.Second, 10*time.Second)), 0; time.Now().Before(end); i++ {
+		st := stages[rand.IntN(len(stages))]
+		opts := []stage.UpgradeOption{stage.Canary(rand.Float64()), stage.PromoteAfter(1+rand.IntN(500), 0), stage.MaxCrashes(rand.IntN(3))}
+		crashes := rand.IntN(300)
+		if rand.IntN(3) == 0 {
+			opts, crashes = nil, 0
+		}
+		if _, err := st.Upgrade(soon(t), r.factory(fmt.Sprintf("v%d", i+2), hand(nexts[st], crashes)), opts...); err != nil {
+			require.ErrorIs(t, err, stage.ErrUpgrading)
+		}
+		if i%8 == 0 {
+			require.NoError(t, p.Use(all[rand.IntN(len(all))]))
+		}
+		require.True(t, p.Snapshot().Balanced())
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	wg.Wait()
+	require.NoError(t, p.Stop(soon(t)))
+	atRest(t, p)
+	require.EqualValues(t, submitted.Load(), p.Snapshot().Accepted)
+	r.quit(t)
 }

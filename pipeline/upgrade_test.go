@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -721,4 +722,45 @@ func TestAStageIsUpgradedWhileItDrains(t *testing.T) {
 	require.Equal(t, "v2", got.(said).version)
 	require.NoError(t, p.Stop(soon(t)))
 	r.quit(t)
+}
+
+func TestWhatACanaryEmittedBeforeItsCrashIsNotSentTwice(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		r := newRegistry()
+		var got []int
+		sink := stage.Func("sink", func(_ context.Context, n int) behaviour.Outcome {
+			got = append(got, n)
+			return behaviour.OK(nil)
+		}, stage.Workers(1, 1), stage.Instances(1))
+		sends := func(ends func(context.Context, *being, int) behaviour.Outcome) func(context.Context, *being, int) behaviour.Outcome {
+			return func(ctx context.Context, b *being, n int) behaviour.Outcome {
+				if err := behaviour.Emit(ctx, sink, n); err != nil {
+					return behaviour.Error(err)
+				}
+				return ends(ctx, b, n)
+			}
+		}
+		st := stage.Each("s", r.factory("v1", sends(answer)), stage.Workers(1, 1))
+		p := bubble(t, st, sink, way)
+		up, err := st.Upgrade(t.Context(), r.factory("v2", sends(crash)), stage.Canary(0.5), stage.MaxCrashes(100))
+		require.NoError(t, err)
+		var tickets []*stage.Ticket
+		for n := range 20 {
+			ticket, err := st.Ask(t.Context(), n)
+			require.NoError(t, err)
+			tickets = append(tickets, ticket)
+		}
+		for n, ticket := range tickets {
+			answer, err := ticket.Wait(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, said{"v1", n, n + 1}, answer)
+		}
+		synctest.Wait()
+		require.Len(t, got, 20)
+		require.True(t, slices.IsSorted(got))
+		require.Positive(t, up.Status().New.Crashes)
+		require.NoError(t, p.Stop(t.Context()))
+		atRest(t, p)
+		r.quit(t)
+	})
 }
