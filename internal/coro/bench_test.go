@@ -1,0 +1,191 @@
+package coro_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/coro"
+)
+
+// turner runs one task that yields for ever, and goes on with it turn by turn.
+type turner struct {
+	host *coro.Host
+	task *coro.Task
+}
+
+func newTurner(e coro.Engine) *turner {
+	h := coro.New(coro.Config{Engine: e})
+	task, _ := h.Start(context.Background(), nil, func(c *coro.Task) {
+		for c.Yield() == nil { //nolint:revive // until stopped
+		}
+	})
+	return &turner{h, task}
+}
+
+func (s *turner) turn() { s.host.Resume(s.task) }
+
+// handOff is the same by hand: a goroutine and two channels.
+type handOff struct{ there, back chan struct{} }
+
+func newHandOff() *handOff {
+	h := &handOff{make(chan struct{}), make(chan struct{})}
+	go func() {
+		for range h.there {
+			h.back <- struct{}{}
+		}
+	}()
+	return h
+}
+
+func (h *handOff) turn() { h.there <- struct{}{}; <-h.back }
+
+// bare is an engine without a host: next, and a body that yields.
+type bare struct {
+	next func() (struct{}, bool)
+	stop func()
+}
+
+func newBare(e coro.Engine) bare {
+	next, stop := e(func(yield func(struct{}) bool) {
+		for yield(struct{}{}) { //nolint:revive // until stopped
+		}
+	})
+	return bare{next, stop}
+}
+
+func (b bare) turn() { b.next() }
+
+// To go on with something until it yields again: by the engine alone, with all that a
+// host does for a task, and a hand-off over channels to a goroutine and back.
+func BenchmarkSwitch(b *testing.B) {
+	pull, baton := newTurner(coro.Pull), newTurner(coro.Baton)
+	defer pull.host.Close()
+	defer baton.host.Close()
+	engine, channels := newBare(coro.Pull), newHandOff()
+	defer engine.stop()
+	defer close(channels.there)
+	for _, one := range []struct {
+		by   string
+		turn func()
+	}{
+		{"engine", engine.turn}, {"task", pull.turn}, {"baton", baton.turn}, {"channels", channels.turn},
+	} {
+		b.Run("by="+one.by, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				one.turn()
+			}
+		})
+	}
+}
+
+// The promise, in one run: to resume and to yield costs at most a quarter of a hand-off over
+// channels and back. They are measured in turns and the best of each is taken, for the
+// machine has other work; and again, if it had too much of it.
+func TestToResumeAndYieldCostsAQuarterOfAChannelHandOff(t *testing.T) {
+	if testing.Short() || raceDetector {
+		t.Skip("speed is measured without the race detector, and not in a hurry")
+	}
+	engine, task, channels := newBare(coro.Pull), newTurner(coro.Pull), newHandOff()
+	defer engine.stop()
+	defer task.host.Close()
+	defer close(channels.there)
+	best := func(old time.Duration, turn func()) time.Duration {
+		const turns = 20_000
+		begin := time.Now()
+		for range turns {
+			turn()
+		}
+		return min(old, time.Since(begin)/turns)
+	}
+	ratio := 1.0
+	for try := 0; try < 5 && ratio > 0.25; try++ {
+		e, s, c := time.Hour, time.Hour, time.Hour
+		for range 10 {
+			e, s, c = best(e, engine.turn), best(s, task.turn), best(c, channels.turn)
+		}
+		ratio = float64(e) / float64(c)
+		t.Logf("resume and yield %v (%.2f), of a host's task %v (%.2f), hand-off over channels and back %v",
+			e, ratio, s, float64(s)/float64(c), c)
+	}
+	assert.LessOrEqual(t, ratio, 0.25)
+}
+
+func TestToResumeDoesNotAllocate(t *testing.T) {
+	for name, e := range engines {
+		s := newTurner(e)
+		assert.Zero(t, testing.AllocsPerRun(1000, s.turn), name)
+		s.host.Close()
+	}
+}
+
+// A task on a coroutine of the pool, from its start to its end.
+func BenchmarkStart(b *testing.B) {
+	run := map[string]func(*coro.Task){
+		"ends":     func(*coro.Task) {},
+		"suspends": func(c *coro.Task) { _ = c.Yield() },
+	}
+	for name, f := range run {
+		b.Run("task="+name, func(b *testing.B) {
+			h := coro.New(coro.Config{})
+			defer h.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				task, _ := h.Start(context.Background(), nil, f)
+				h.Resume(task)
+			}
+		})
+	}
+}
+
+// What a suspended task holds, stack and heap, and how long it takes to start and to unwind.
+func BenchmarkSuspended(b *testing.B) {
+	var bytes, n uint64
+	for b.Loop() {
+		h := coro.New(coro.Config{})
+		m := measure(func() { suspend(h, 10_000) })
+		bytes, n = bytes+m, n+10_000
+		h.Close()
+	}
+	b.ReportMetric(float64(bytes)/float64(n), "B/suspended")
+}
+
+func TestAHundredThousandSuspendedTasksHoldAtMostFourKilobytesEach(t *testing.T) {
+	if testing.Short() || raceDetector {
+		t.Skip("the race detector has memory of its own")
+	}
+	const n = 100_000
+	h := coro.New(coro.Config{})
+	each := measure(func() { suspend(h, n) }) / n
+	require.Equal(t, n, h.Stats().Live)
+	begin := time.Now()
+	h.Close()
+	t.Logf("%d suspended tasks: %d bytes each, stack and heap; unwound in %v", n, each, time.Since(begin))
+	assert.LessOrEqual(t, each, uint64(4096))
+}
+
+func suspend(h *coro.Host, n int) {
+	for range n {
+		_, _ = h.Start(context.Background(), nil, func(c *coro.Task) {
+			if _, err := c.Prepare(); err == nil {
+				_ = c.Park()
+			}
+		})
+	}
+}
+
+// measure returns by how many bytes stacks and heap have grown.
+func measure(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return after.HeapAlloc + after.StackInuse - before.HeapAlloc - before.StackInuse
+}

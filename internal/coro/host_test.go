@@ -1,0 +1,580 @@
+package coro_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/internal/coro"
+)
+
+func TestATaskRunsUntilItSuspendsAndGoesOnWhereItWas(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		var log []string
+		var wake func()
+		task := d.start(t, func(c *coro.Task) {
+			local := "42"
+			log = append(log, "before")
+			assert.NoError(t, c.Suspend(func(w func()) { wake = w }))
+			log = append(log, "after "+local)
+		})
+		log = append(log, "away")
+		assert.False(t, task.Ended())
+		d.drain()
+		wake()
+		wake()
+		d.drain()
+		assert.Equal(t, []string{"before", "away", "after 42"}, log)
+		assert.True(t, task.Ended())
+		assert.NoError(t, task.Fault())
+		assert.Equal(t, []*coro.Task{task}, d.ended)
+	})
+}
+
+func TestItSuspendsFromAnyDepthOfCalls(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		var down func(c *coro.Task, n int) int
+		down = func(c *coro.Task, n int) int {
+			if n == 0 {
+				assert.NoError(t, c.Yield())
+				return 0
+			}
+			return n - n + 1 + down(c, n-1)
+		}
+		got := 0
+		d.start(t, func(c *coro.Task) { got = down(c, 10_000) })
+		assert.Zero(t, got)
+		d.drain()
+		assert.Equal(t, 10_000, got)
+	})
+}
+
+func TestAWakeUpBeforeTheTaskIsParkedIsNotLost(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		n := 0
+		d.start(t, func(c *coro.Task) {
+			for range 3 {
+				assert.NoError(t, c.Suspend(func(wake func()) { wake(); wake() }))
+				n++
+			}
+		})
+		assert.Zero(t, n, "a suspension is one, even if it was woken at once")
+		d.drain()
+		assert.Equal(t, 3, n)
+	})
+}
+
+func TestALateWakeUpDoesNotEndTheNextSuspension(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		var first, second func()
+		task := d.start(t, func(c *coro.Task) {
+			_ = c.Suspend(func(w func()) { first = w })
+			_ = c.Suspend(func(w func()) { second = w })
+		})
+		first()
+		d.drain()
+		first()
+		d.drain()
+		assert.False(t, task.Ended())
+		second()
+		d.drain()
+		assert.True(t, task.Ended())
+		second() // nobody is there
+		d.drain()
+	})
+}
+
+func TestCoroutinesAreUsedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		cfg.Idle = 2
+		d := newDesk(cfg)
+		defer d.Close()
+		for range 5 {
+			d.start(t, func(*coro.Task) {})
+		}
+		assert.Equal(t, coro.Stats{Created: 1, Idle: 1}, d.Stats())
+		for range 3 {
+			d.start(t, func(c *coro.Task) { _ = c.Yield() })
+		}
+		assert.Equal(t, coro.Stats{Created: 3, Live: 3}, d.Stats())
+		d.drain()
+		assert.Equal(t, coro.Stats{Created: 3, Idle: 2}, d.Stats())
+	})
+}
+
+func TestWithoutAPoolNothingIsKept(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		cfg.Idle = -1
+		d := newDesk(cfg)
+		for range 3 {
+			d.start(t, func(*coro.Task) {})
+		}
+		assert.Equal(t, coro.Stats{Created: 3}, d.Stats())
+	})
+}
+
+// X8 of the conformance tests, as far as it concerns the engine.
+func TestTwoThatCrashLeaveAHundredSuspendedAlone(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		var wakes []func()
+		answers := 0
+		for range 100 {
+			d.start(t, func(c *coro.Task) {
+				assert.NoError(t, c.Suspend(func(w func()) { wakes = append(wakes, w) }))
+				answers++
+			})
+		}
+		panicked := d.start(t, panics)
+		exited := d.start(t, func(*coro.Task) { runtime.Goexit() })
+		again := d.start(t, func(*coro.Task) { answers++ })
+		for _, w := range wakes {
+			w()
+		}
+		d.drain()
+		assert.Equal(t, 101, answers)
+		assert.NoError(t, again.Fault())
+		assert.ErrorIs(t, exited.Fault(), coro.ErrGoexit)
+		var p *coro.PanicError
+		require.ErrorAs(t, panicked.Fault(), &p)
+		assert.Equal(t, "boom", p.Value)
+		assert.Contains(t, string(p.Stack), "coro_test.panics")
+	})
+}
+
+func panics(*coro.Task) { panic("boom") }
+
+func TestACrashAfterASuspensionIsAFaultToo(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		deferred := 0
+		crash := func(how func()) *coro.Task {
+			return d.start(t, func(c *coro.Task) {
+				defer func() { deferred++ }()
+				_ = c.Yield()
+				how()
+			})
+		}
+		panicked, exited := crash(func() { panic(context.Canceled) }), crash(runtime.Goexit)
+		d.drain()
+		assert.ErrorIs(t, panicked.Fault(), context.Canceled, "an error that was given to panic is found")
+		assert.Equal(t, coro.ErrGoexit, exited.Fault())
+		assert.Equal(t, 2, deferred)
+	})
+}
+
+func TestCloseUnwindsAllThatAreSuspended(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		var order []string
+		for i := range 3 {
+			d.start(t, func(c *coro.Task) {
+				defer func() {
+					order = append(order, fmt.Sprint(i, " ", c.Sleep(time.Hour), " ", c.Err()))
+				}()
+				assert.ErrorIs(t, c.Sleep(time.Hour), coro.ErrStopped)
+				assert.ErrorIs(t, c.Yield(), coro.ErrStopped)
+			})
+		}
+		d.start(t, func(c *coro.Task) { _ = c.Yield() }) // this one is ready, not suspended
+		d.Close()
+		d.Close()
+		d.drain() // what was ready has been unwound
+		assert.Len(t, order, 3)
+		assert.Equal(t, "2 coroutine: stopped context canceled", order[0], "the youngest first")
+		assert.Len(t, d.ended, 4)
+		assert.Equal(t, coro.Stats{Created: 4}, d.Stats())
+		_, err := d.Start(context.Background(), nil, func(*coro.Task) { t.Error("ran") })
+		assert.ErrorIs(t, err, coro.ErrClosed)
+	})
+}
+
+func TestATaskThatPanicsOrExitsWhileItIsUnwoundIsAFaultOfItsOwn(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		a := d.start(t, func(c *coro.Task) { defer runtime.Goexit(); _ = c.Sleep(time.Hour) })
+		b := d.start(t, func(c *coro.Task) { defer panic("late"); _ = c.Sleep(time.Hour) })
+		d.Close()
+		assert.ErrorIs(t, a.Fault(), coro.ErrGoexit)
+		assert.ErrorContains(t, b.Fault(), "late")
+	})
+}
+
+func TestATaskMayCloseItsHost(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		unwound := false
+		d.start(t, func(c *coro.Task) { unwound = c.Sleep(time.Hour) != nil })
+		var err error
+		d.start(t, func(c *coro.Task) {
+			d.Close()
+			err = c.Yield()
+		})
+		assert.True(t, unwound)
+		assert.ErrorIs(t, err, coro.ErrStopped)
+		assert.Zero(t, d.Stats().Live)
+	})
+}
+
+func TestStopEndsOneSuspensionAndTellsWhy(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		var err error
+		task := d.start(t, func(c *coro.Task) { err = c.Sleep(time.Hour) })
+		task.Stop(context.DeadlineExceeded)
+		task.Stop(nil)
+		d.drain()
+		assert.ErrorIs(t, err, coro.ErrStopped)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		task.Stop(nil) // it has ended
+		d.drain()
+		assert.True(t, task.Ended())
+	})
+}
+
+func TestAStoppedTaskDoesNotSuspend(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		var err error
+		d.start(t, func(c *coro.Task) {
+			c.Stop(nil)
+			err = c.Suspend(func(func()) { t.Error("started") })
+		})
+		assert.ErrorIs(t, err, coro.ErrStopped)
+		assert.Zero(t, d.Stats().Live)
+	})
+}
+
+func TestATaskIsAContext(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		type key struct{}
+		parent, cancel := context.WithCancelCause(context.WithValue(context.Background(), key{}, "v"))
+		d := newDesk(cfg)
+		var derived context.Context
+		task, err := d.Start(parent, "tag", func(c *coro.Task) {
+			assert.Equal(t, "v", c.Value(key{}))
+			var done context.CancelFunc
+			derived, done = context.WithCancel(c)
+			defer done()
+			assert.Equal(t, "v", derived.Value(key{}))
+			_, ok := c.Deadline()
+			assert.False(t, ok)
+			_ = c.Sleep(time.Hour)
+		})
+		require.NoError(t, err)
+		assert.Equal(t, "tag", task.Tag)
+		assert.NoError(t, derived.Err())
+		cancel(context.DeadlineExceeded)
+		<-task.Done()
+		assert.Equal(t, context.DeadlineExceeded, context.Cause(task))
+		assert.False(t, task.Ended(), "what becomes of a task whose context is done is said by its owner")
+		task.Stop(nil)
+		d.drain()
+		<-derived.Done()
+		d.Close()
+	})
+}
+
+func TestTheContextOfATaskThatHasEndedIsDone(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		asked := d.start(t, func(c *coro.Task) { assert.NoError(t, c.Err()) })
+		unasked := d.start(t, func(*coro.Task) {})
+		assert.ErrorIs(t, asked.Err(), context.Canceled)
+		assert.ErrorIs(t, unasked.Err(), context.Canceled)
+		assert.Equal(t, context.Canceled, context.Cause(unasked))
+	})
+}
+
+func TestDerivingFromATaskStartsNoGoroutine(t *testing.T) {
+	d := newDesk(coro.Config{})
+	defer d.Close()
+	before := runtime.NumGoroutine()
+	d.start(t, func(c *coro.Task) {
+		ctx, cancel := context.WithCancel(c)
+		defer cancel()
+		assert.NoError(t, ctx.Err())
+		_ = c.Yield()
+	})
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before+1, "one for the coroutine")
+	d.drain()
+}
+
+func TestWhoDoesNotRunATaskCannotSuspendIt(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		var wake func()
+		task := d.start(t, func(c *coro.Task) { _ = c.Suspend(func(w func()) { wake = w }) })
+		assert.ErrorIs(t, task.Yield(), coro.ErrNotRunning, "it is suspended")
+		assert.ErrorIs(t, task.Sleep(0), coro.ErrNotRunning)
+		wake()
+		assert.ErrorIs(t, task.Yield(), coro.ErrNotRunning, "it is ready")
+		d.drain()
+		assert.ErrorIs(t, task.Yield(), coro.ErrNotRunning, "it has ended")
+		d.start(t, func(*coro.Task) {
+			assert.ErrorIs(t, task.Yield(), coro.ErrNotRunning, "its coroutine runs another")
+		})
+	})
+}
+
+func TestACheckedHostKnowsAGoroutineThatIsNotTheTasks(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		cfg.Check = true
+		d := newDesk(cfg)
+		defer d.Close()
+		for range 2 { // the second time on a used coroutine
+			task := d.start(t, func(c *coro.Task) {
+				foreign := make(chan error)
+				go func() { foreign <- c.Yield() }()
+				assert.ErrorIs(t, <-foreign, coro.ErrNotRunning)
+				assert.NoError(t, c.Yield())
+			})
+			d.drain()
+			assert.True(t, task.Ended())
+		}
+	})
+}
+
+func TestAStartThatPanicsSuspendsNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		n := 0
+		task := d.start(t, func(c *coro.Task) {
+			func() {
+				defer func() { _ = recover() }()
+				_ = c.Suspend(func(wake func()) { wake(); panic("in start") })
+			}()
+			assert.NoError(t, c.Yield())
+			n++
+		})
+		d.drain()
+		assert.True(t, task.Ended())
+		assert.Equal(t, 1, n)
+	})
+}
+
+func TestSleepIsNeverShort(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(cfg)
+			begin := time.Now()
+			var took []time.Duration
+			for _, s := range []time.Duration{2 * time.Second, time.Second, 0, -time.Second} {
+				d.start(t, func(c *coro.Task) {
+					assert.NoError(t, c.Sleep(s))
+					took = append(took, time.Since(begin))
+				})
+			}
+			d.finish()
+			d.Close()
+			assert.Equal(t, []time.Duration{0, 0, time.Second, 2 * time.Second}, took)
+		})
+	})
+}
+
+func TestBlockedTellsWhoWaitsForItsKin(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		d := newDesk(cfg)
+		defer d.Close()
+		var w coro.Waker
+		task := d.start(t, func(c *coro.Task) {
+			var err error
+			w, err = c.Prepare()
+			assert.NoError(t, err)
+			assert.NoError(t, c.Block())
+			_ = c.Yield()
+		})
+		assert.True(t, task.Blocked())
+		assert.Same(t, task, w.Task())
+		assert.True(t, w.Claim())
+		assert.False(t, w.Claim())
+		assert.Nil(t, d.take(), "who claims a task resumes it")
+		assert.True(t, d.Resume(task))
+		assert.False(t, task.Blocked())
+		d.drain()
+	})
+}
+
+// What a stage with several workers does: any of them resumes any task.
+func TestAnyGoroutineMayGoOnWithATask(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		const workers, tasks, turns = 4, 50, 40
+		queue := make(chan *coro.Task, tasks)
+		var left sync.WaitGroup
+		left.Add(tasks)
+		cfg.Ready = func(c *coro.Task) { queue <- c }
+		cfg.Ended = func(*coro.Task) { left.Done() }
+		h := coro.New(cfg)
+		var sum atomic.Int64
+		for range tasks {
+			_, err := h.Start(context.Background(), nil, func(c *coro.Task) {
+				mine := 0 // the race detector sees whether it is handed over
+				for i := range turns {
+					if i%2 == 0 {
+						_ = c.Yield()
+					} else {
+						_ = c.Suspend(func(wake func()) { go wake() })
+					}
+					mine++
+				}
+				sum.Add(int64(mine))
+			})
+			require.NoError(t, err)
+		}
+		var crew sync.WaitGroup
+		for range workers {
+			crew.Go(func() {
+				for c := range queue {
+					h.Resume(c)
+				}
+			})
+		}
+		left.Wait()
+		close(queue)
+		crew.Wait()
+		h.Close()
+		assert.EqualValues(t, tasks*turns, sum.Load())
+	})
+}
+
+// Close meets tasks in every state while others run and wake them: each ends once.
+func TestCloseAmidstWorkersEndsEachTaskOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		for range 20 {
+			queue := make(chan *coro.Task, 1000)
+			var ends atomic.Int64
+			cfg.Ready = func(c *coro.Task) { queue <- c }
+			cfg.Ended = func(*coro.Task) { ends.Add(1) }
+			h := coro.New(cfg)
+			var crew sync.WaitGroup
+			quit := make(chan struct{})
+			for range 2 {
+				crew.Go(func() {
+					for {
+						select {
+						case c := <-queue:
+							h.Resume(c)
+						case <-quit:
+							return
+						}
+					}
+				})
+			}
+			started := int64(0)
+			for i := range 50 {
+				if i == 25 {
+					crew.Go(h.Close)
+				}
+				_, err := h.Start(context.Background(), nil, func(c *coro.Task) {
+					for c.Suspend(func(wake func()) { go wake() }) == nil { //nolint:revive // until stopped
+					}
+				})
+				if err == nil {
+					started++
+				}
+			}
+			h.Close()
+			for ends.Load() < started {
+				runtime.Gosched()
+			}
+			close(quit)
+			crew.Wait()
+			assert.Equal(t, started, ends.Load())
+			assert.Zero(t, h.Stats().Idle)
+		}
+	})
+}
+
+// Whatever a host is told to do, it agrees with a model that knows only which tasks there are.
+func TestAHostAgreesWithItsModel(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		rapid.Check(t, func(r *rapid.T) {
+			cfg.Idle = rapid.IntRange(-1, 3).Draw(r, "idle")
+			d := newDesk(cfg)
+			type one struct {
+				task *coro.Task
+				wake func()
+				runs int
+			}
+			var all []*one
+			live := map[*one]bool{}
+			r.Repeat(map[string]func(*rapid.T){
+				"start": func(r *rapid.T) {
+					o, runs := &one{}, rapid.IntRange(0, 3).Draw(r, "suspensions")
+					task, err := d.Start(context.Background(), nil, func(c *coro.Task) {
+						for range runs {
+							if c.Suspend(func(w func()) { o.wake = w }) != nil {
+								return
+							}
+							o.runs++
+						}
+					})
+					require.NoError(r, err)
+					o.task = task
+					all = append(all, o)
+					live[o] = runs > 0
+				},
+				"wake": func(r *rapid.T) {
+					if len(all) == 0 {
+						r.Skip()
+					}
+					o := rapid.SampledFrom(all).Draw(r, "who")
+					before := o.runs
+					if o.wake != nil {
+						o.wake()
+					}
+					d.drain()
+					if live[o] {
+						require.Equal(r, before+1, o.runs)
+					} else {
+						require.Equal(r, before, o.runs)
+					}
+					live[o] = live[o] && !o.task.Ended()
+				},
+				"": func(r *rapid.T) {
+					n := 0
+					for _, o := range all {
+						require.Equal(r, live[o], !o.task.Ended())
+						if live[o] {
+							n++
+						}
+					}
+					s := d.Stats()
+					require.Equal(r, n, s.Live)
+					require.LessOrEqual(r, s.Idle, max(cfg.Idle, 0)+64*btoi(cfg.Idle == 0))
+				},
+			})
+			d.Close()
+			for _, o := range all {
+				require.True(r, o.task.Ended())
+			}
+		})
+	})
+}
+
+func btoi(b bool) int { return strings.Count(fmt.Sprint(b), "true") }

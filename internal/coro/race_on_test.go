@@ -1,0 +1,5 @@
+//go:build race
+
+package coro_test
+
+const raceDetector = true

@@ -1,0 +1,68 @@
+package coro_test
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/golda-dev/golda/internal/coro"
+)
+
+func TestOnABatonATaskMayHoldItsThread(t *testing.T) {
+	d := newDesk(coro.Config{Engine: coro.Baton})
+	defer d.Close()
+	n := 0
+	for range 3 {
+		d.start(t, func(c *coro.Task) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for range 5 {
+				assert.NoError(t, c.Yield())
+				n++
+			}
+		})
+	}
+	runtime.LockOSThread()
+	d.drain()
+	runtime.UnlockOSThread()
+	d.drain()
+	assert.Equal(t, 15, n)
+}
+
+func TestWithPullALockThatIsGivenBackBeforeTheSuspensionIsFine(t *testing.T) {
+	d := newDesk(coro.Config{})
+	defer d.Close()
+	task := d.start(t, func(c *coro.Task) {
+		runtime.LockOSThread()
+		runtime.UnlockOSThread()
+		assert.NoError(t, c.Yield())
+	})
+	d.drain()
+	assert.True(t, task.Ended())
+}
+
+// What the package comment says cannot be helped: this is how the runtime ends such a
+// process. If a later Go does better, this test tells.
+func TestWithPullATaskThatSuspendsWithItsThreadLockedEndsTheProcess(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), "GOLDA_CORO_CHILD=locked")
+	out, err := cmd.CombinedOutput()
+	assert.Error(t, err)
+	assert.Contains(t, string(out), "OS thread locking must match")
+}
+
+// child is the process of the test above.
+func child() {
+	if os.Getenv("GOLDA_CORO_CHILD") == "" {
+		return
+	}
+	d := newDesk(coro.Config{})
+	_, _ = d.Start(nil, nil, func(c *coro.Task) { //nolint:staticcheck // it has no use for a context
+		runtime.LockOSThread()
+		_ = c.Yield()
+	})
+	os.Exit(0)
+}
