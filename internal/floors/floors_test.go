@@ -34,11 +34,17 @@ stage/queue:
 internal/floors:
 internal/act:       internal/plain
 internal/command:
+internal/coro:
 internal/room:      behaviour controller stage/queue
                     internal/command internal/histogram internal/plain internal/ring
 
 -- first
 worker:             behaviour internal/act internal/command internal/plain internal/room
+
+-- first: waiting without a worker. Stages and the coordination stand on the same coroutines.
+coordination/coroutine: internal/coro
+coordination/scheduler: coordination/coroutine
+                    internal/coro internal/ring
 
 -- second: strangers to each other.
 supervisor:         internal/act internal/plain

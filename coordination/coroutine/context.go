@@ -1,0 +1,71 @@
+package coroutine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/golda-dev/golda/internal/coro"
+)
+
+var (
+	// ErrStopped is returned from a suspension of a handler that has been stopped, with
+	// the cause wrapped if there is one. The handler should return.
+	ErrStopped = coro.ErrStopped
+
+	// ErrNotRunning is returned to who suspends with the context of a handler that has
+	// returned, or is suspended: it cannot be the handler.
+	ErrNotRunning = coro.ErrNotRunning
+
+	// ErrGoexit tells that a handler, or a function given to Await, called
+	// runtime.Goexit, as a failing test helper does.
+	ErrGoexit = coro.ErrGoexit
+)
+
+// PanicError is the error of a handler, or of a function given to Await, that panicked:
+// what it gave to panic, and the stack of the panic. It wraps the value if that is an error.
+type PanicError = coro.PanicError
+
+// Context is a running handler. It is a context.Context, done when the handler is stopped
+// and when it has returned.
+type Context interface {
+	context.Context
+
+	// Suspend calls start, and parks the handler until wake has been called once, by any
+	// goroutine, possibly before start returns. Further calls of wake do nothing. It
+	// returns ErrStopped if the handler was stopped, before or meanwhile; wake may then
+	// not have been called, or not yet, and start may not have been.
+	//
+	// It is for the handler alone, on the goroutine on which it was called, and
+	// must not be called while that holds runtime.LockOSThread. It starts no goroutine.
+	Suspend(start func(wake func())) error
+}
+
+// Blocking returns a Context for code that is no handler, such as main or a test: it
+// suspends by blocking the goroutine that calls it. When ctx is done a suspension
+// returns ErrStopped with the cause. It may be used by several goroutines.
+func Blocking(ctx context.Context) Context { return blocking{ctx} }
+
+type blocking struct{ context.Context }
+
+func (b blocking) Suspend(start func(wake func())) error {
+	if b.Err() != nil {
+		return b.stopped()
+	}
+	woken := make(chan struct{}, 1)
+	start(func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	select {
+	case <-woken:
+		return nil
+	case <-b.Done():
+		return b.stopped()
+	}
+}
+
+func (b blocking) stopped() error {
+	return fmt.Errorf("%w: %w", ErrStopped, context.Cause(b))
+}

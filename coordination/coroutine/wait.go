@@ -1,0 +1,66 @@
+package coroutine
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"github.com/golda-dev/golda/internal/coro"
+)
+
+// Await runs the blocking function f on a goroutine of its own and suspends the handler
+// until f returns; it returns what f does. The context given to f is derived from c
+// and is cancelled when Await returns. If the handler is stopped, Await returns ErrStopped
+// without waiting for f, whose result is dropped. If f panics, Await returns a
+// *PanicError; if it calls runtime.Goexit, ErrGoexit.
+func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithCancel(c)
+	defer cancel()
+	var got struct {
+		value T
+		err   error
+	}
+	got.err = ErrGoexit // unless f comes to say otherwise
+	err := c.Suspend(func(wake func()) {
+		go func() {
+			defer wake()
+			got.value, got.err = call(ctx, f)
+		}()
+	})
+	if err != nil { // f may still be at it, so got is not looked at
+		var none T
+		return none, err
+	}
+	return got.value, got.err
+}
+
+// call calls f, and makes an error of its panic.
+func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (value T, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return f(ctx)
+}
+
+// Sleep suspends the handler for at least d. If d is not positive it is Yield.
+func Sleep(c Context, d time.Duration) error {
+	if t, ok := c.(*coro.Task); ok {
+		return t.Sleep(d)
+	}
+	var timer *time.Timer
+	err := c.Suspend(func(wake func()) { timer = time.AfterFunc(d, wake) })
+	if timer != nil {
+		timer.Stop()
+	}
+	return err
+}
+
+// Yield lets every handler that is ready run before c goes on.
+func Yield(c Context) error {
+	if t, ok := c.(*coro.Task); ok {
+		return t.Yield()
+	}
+	return c.Suspend(func(wake func()) { wake() })
+}

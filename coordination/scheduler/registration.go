@@ -1,0 +1,218 @@
+package scheduler
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/internal/coro"
+)
+
+// Handler handles one event. It runs as a coroutine, so it may suspend; other
+// handlers run meanwhile, further runs of the same one too.
+type Handler func(c coroutine.Context, event any)
+
+// Registration ties a source to its handler. Its methods are for handlers and tasks of
+// its scheduler, and for who steps when no handler runs.
+type Registration struct {
+	s       *Scheduler
+	source  any
+	handler Handler
+	place   *list.Element // among the open ones
+
+	ctx      context.Context // the source's
+	cancel   context.CancelFunc
+	room     chan struct{} // as many as there are events that have not been dealt with
+	returned chan struct{} // closed when the source's goroutine has ended, or if there is none
+
+	timer   *timer  // of After and Every
+	waiting []*next // those who want the next events, first come first served
+	over    error   // why there will be no more events; nil while there may be
+}
+
+// next is a handler that waits for the next event.
+type next struct {
+	wake  coro.Waker
+	event any
+	err   error
+}
+
+// Register ties a source, which is a Source or a Poller, to its handler. For each event
+// of the source a run of the handler is begun, unless a handler has asked for it with
+// Next. It panics if src is neither, or h is nil. On a closed scheduler the
+// registration is closed from the beginning.
+func (s *Scheduler) Register(src any, h Handler) *Registration {
+	if h == nil {
+		panic("scheduler: Register without a handler")
+	}
+	r := &Registration{
+		s: s, source: src, handler: h,
+		room: make(chan struct{}, s.cfg.Backlog), returned: make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	if s.closed {
+		r.over = ErrClosed
+		r.cancel()
+		close(r.returned)
+		s.cfg.Error(fmt.Errorf("scheduler: Register: %w", ErrClosed))
+		return r
+	}
+	r.begin()
+	return r
+}
+
+// begin puts the source to work.
+func (r *Registration) begin() {
+	switch src := r.source.(type) {
+	case ticker: // needs no goroutine
+		close(r.returned)
+		r.timer = r.s.timers.add(time.Now().Add(src.first()), coro.Waker{}, r)
+	case Source:
+		go r.observe(src)
+	case Poller:
+		close(r.returned)
+		r.s.pollers = append(r.s.pollers, r)
+	default:
+		panic(fmt.Sprintf("scheduler: Register: %T is neither a Source nor a Poller", src))
+	}
+	r.place = r.s.open.PushBack(r)
+}
+
+// Close ends the registration: the source is told to stop, and events of it that have
+// not been handled are dropped. Handlers that run go on; those that wait in Next get ErrClosed. To
+// close twice is fine.
+func (r *Registration) Close() { r.end(ErrClosed) }
+
+// Next suspends the handler until the next event of the source, which is then not given to a
+// new run. Several that wait are served in the order in which they came. The error is
+// ErrClosed or ErrEnded if there will be no more events, or coroutine.ErrStopped. The
+// context must be that of a handler or task of the same scheduler.
+func (r *Registration) Next(c coroutine.Context) (event any, err error) {
+	t, ok := c.(*coro.Task)
+	if !ok || t.Host() != r.s.host {
+		return nil, errors.New("scheduler: Next: the context is not that of a handler or task of this scheduler")
+	}
+	if r.over != nil {
+		return nil, r.over
+	}
+	w, err := t.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	n := &next{wake: w}
+	r.waiting = append(r.waiting, n)
+	if err := t.Block(); err != nil {
+		r.leave(n)
+		return nil, err
+	}
+	return n.event, n.err
+}
+
+// leave takes a handler that was stopped out of the line.
+func (r *Registration) leave(n *next) {
+	for i, other := range r.waiting {
+		if other == n {
+			r.waiting = append(r.waiting[:i], r.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// wake gives an event to the handler that has waited for it longest, if one has, and goes
+// on with that.
+func (r *Registration) wake(event any) bool {
+	for len(r.waiting) > 0 {
+		n := r.waiting[0]
+		r.waiting = r.waiting[1:]
+		if n.wake.Claim() { // if not, it was stopped
+			n.event = event
+			r.settle()
+			return r.s.resume(n.wake.Task())
+		}
+	}
+	return false
+}
+
+// settle makes room for a further event, one having been dealt with.
+func (r *Registration) settle() { <-r.room }
+
+// full reports whether the source is held back.
+func (r *Registration) full() bool { return len(r.room) == cap(r.room) }
+
+// notify takes an event from the source's goroutines. It waits while the source is at its bound.
+func (r *Registration) notify(event any) {
+	select {
+	case r.room <- struct{}{}:
+	case <-r.ctx.Done():
+		r.drop(event)
+		return
+	}
+	if !r.s.inbox.put(entry{reg: r, event: event}) {
+		r.settle()
+		r.drop(event)
+	}
+}
+
+// drop gives an event back that nobody will handle.
+func (r *Registration) drop(event any) {
+	if d, ok := r.source.(Dropper); ok {
+		d.Drop(event)
+	}
+}
+
+// observe runs a source to its end, on a goroutine of its own.
+func (r *Registration) observe(src Source) {
+	defer close(r.returned)
+	err := coroutine.ErrGoexit // unless it returns or panics
+	defer func() {
+		if v := recover(); v != nil {
+			err = &coroutine.PanicError{Value: v, Stack: debug.Stack()}
+		}
+		r.s.inbox.put(entry{reg: r, end: &ending{err}})
+	}()
+	err = src.Observe(r.ctx, r.notify)
+}
+
+// finish ends the registration when all events of its source have been handled.
+func (r *Registration) finish(err error) {
+	if r.over != nil {
+		return
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {
+		r.s.cfg.Error(fmt.Errorf("scheduler: %s: %w", r.name(), err))
+	}
+	r.end(ErrEnded)
+}
+
+// end stops the source, for the reason given, and wakes who waits for it.
+func (r *Registration) end(why error) {
+	if r.over != nil {
+		return
+	}
+	r.over = why
+	r.cancel()
+	r.s.open.Remove(r.place)
+	r.s.timers.remove(r.timer)
+	r.s.removePoller(r)
+	for _, n := range r.waiting {
+		n.err = why
+		n.wake.Wake()
+	}
+	r.waiting = nil
+}
+
+// name says which source it is.
+func (r *Registration) name() string {
+	if n, ok := r.source.(fmt.Stringer); ok {
+		return n.String()
+	}
+	if f, ok := r.source.(SourceFunc); ok {
+		return "source " + function(f)
+	}
+	return fmt.Sprintf("source %T", r.source)
+}
