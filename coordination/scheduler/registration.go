@@ -148,14 +148,13 @@ func (r *Registration) full() bool { return len(r.room) == cap(r.room) }
 func (r *Registration) notify(event any) {
 	select {
 	case r.room <- struct{}{}:
-	case <-r.ctx.Done():
-		r.drop(event)
-		return
-	}
-	if !r.s.inbox.put(entry{reg: r, event: event}) {
+		if r.ctx.Err() == nil && r.s.inbox.put(entry{reg: r, event: event}) {
+			return
+		}
 		r.settle()
-		r.drop(event)
+	case <-r.ctx.Done():
 	}
+	r.drop(event)
 }
 
 // drop gives an event back that nobody will handle.

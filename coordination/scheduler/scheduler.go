@@ -176,7 +176,8 @@ func (s *Scheduler) Go(task func(c coroutine.Context)) {
 // reports whether it did. Only if nothing is ready does it look for new events, and waits
 // for them at most as long as the limit. On a closed scheduler it does nothing.
 func (s *Scheduler) Step(limit time.Duration) bool {
-	defer s.enter("Step")()
+	s.enter("Step")
+	defer s.leave()
 	return s.step(newPatience(limit))
 }
 
@@ -184,7 +185,8 @@ func (s *Scheduler) Step(limit time.Duration) bool {
 // and returns nil; or until all tasks that are left are blocked, and returns ErrDeadlock.
 // It may be called again.
 func (s *Scheduler) Loop() error {
-	defer s.enter("Loop")()
+	s.enter("Loop")
+	defer s.leave()
 	for {
 		switch {
 		case s.closed:
@@ -216,7 +218,8 @@ func (s *Scheduler) Stop() {
 // Config.Grace; Error hears of those that have not. To close twice is fine. A
 // handler must not call it: it calls Stop, and who called Loop closes.
 func (s *Scheduler) Close() {
-	defer s.enter("Close")()
+	s.enter("Close")
+	defer s.leave()
 	if s.closed {
 		return
 	}
@@ -255,12 +258,13 @@ func (s *Scheduler) Snapshot() Snapshot {
 
 // enter refuses to be called by two at once. That one of them is a handler is by far
 // the likeliest.
-func (s *Scheduler) enter(method string) (leave func()) {
+func (s *Scheduler) enter(method string) {
 	if !s.busy.CompareAndSwap(false, true) {
 		panic("scheduler: " + method + " called by a handler, or while another goroutine is in Step, Loop or Close")
 	}
-	return func() { s.busy.Store(false) }
 }
+
+func (s *Scheduler) leave() { s.busy.Store(false) }
 
 // await waits for the goroutines of sources that were told to end.
 func (s *Scheduler) await(sources []*Registration) {

@@ -1,0 +1,83 @@
+package coroutine_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/scheduler"
+)
+
+// A handler awaits what blocks. Meanwhile others run, on the same goroutine.
+func ExampleAwait() {
+	s := scheduler.New(scheduler.Config{})
+	defer s.Close()
+	s.Go(func(c coroutine.Context) {
+		word, err := coroutine.Await(c, func(context.Context) (string, error) {
+			time.Sleep(10 * time.Millisecond) // or read a file, or ask somebody
+			return "an answer", nil
+		})
+		fmt.Println(word, err)
+	})
+	s.Go(func(coroutine.Context) { fmt.Println("meanwhile") })
+	if err := s.Loop(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// meanwhile
+	// an answer <nil>
+}
+
+// What is built on Suspend: the callback of somebody else's library becomes a wait.
+func ExampleContext() {
+	upper := func(s string, done func(string)) { go done(strings.ToUpper(s)) } // the library
+
+	ask := func(c coroutine.Context, s string) (answer string, err error) {
+		err = c.Suspend(func(wake func()) {
+			upper(s, func(a string) { answer = a; wake() })
+		})
+		return answer, err
+	}
+
+	s := scheduler.New(scheduler.Config{})
+	defer s.Close()
+	s.Go(func(c coroutine.Context) { fmt.Println(ask(c, "hello")) })
+	if err := s.Loop(); err != nil {
+		log.Fatal(err)
+	}
+	// Output: HELLO <nil>
+}
+
+// A function that takes a Context can be called where there is no handler.
+func ExampleBlocking() {
+	c := coroutine.Blocking(context.Background())
+	fmt.Println(coroutine.Sleep(c, time.Millisecond))
+	// Output: <nil>
+}
+
+// Each lets the other run.
+func ExampleYield() {
+	s := scheduler.New(scheduler.Config{})
+	defer s.Close()
+	for _, name := range []string{"tick", "tock"} {
+		s.Go(func(c coroutine.Context) {
+			for range 2 {
+				fmt.Println(name)
+				if coroutine.Yield(c) != nil {
+					return
+				}
+			}
+		})
+	}
+	if err := s.Loop(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// tick
+	// tock
+	// tick
+	// tock
+}

@@ -1,0 +1,154 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/scheduler"
+)
+
+// interleaving is the order in which three tasks and two sources come to run under a seed.
+func interleaving(t *testing.T, seed uint64) (order string) {
+	inBubble(t, scheduler.Config{Rand: rand.New(rand.NewPCG(seed, 0))}, func(b *bubble) {
+		for _, name := range []string{"a", "b", "c"} {
+			b.Go(func(c coroutine.Context) {
+				for i := range 3 {
+					b.say(fmt.Sprint(name, i))
+					b.ok(coroutine.Yield(c))
+				}
+			})
+		}
+		for _, name := range []string{"x", "y"} {
+			notify, _ := b.source(func(_ coroutine.Context, ev any) { b.say(fmt.Sprint(name, ev)) })
+			notify(0, 1, 2)
+		}
+		b.untilFalse()
+		order = b.said()
+	})
+	return order
+}
+
+func TestASeedGivesTheSameRunAgain(t *testing.T) {
+	all := map[string]bool{}
+	for seed := range uint64(200) {
+		order := interleaving(t, seed)
+		assert.Equal(t, order, interleaving(t, seed))
+		assert.Len(t, strings.Fields(order), 15)
+		all[order] = true
+	}
+	assert.Greater(t, len(all), 190, "different runs of 200")
+}
+
+func TestTheEventsOfOneSourceStayInOrder(t *testing.T) {
+	for seed := range uint64(100) {
+		order := interleaving(t, seed)
+		for _, who := range "abcxy" {
+			var own []string
+			for _, word := range strings.Fields(order) {
+				if strings.HasPrefix(word, string(who)) {
+					own = append(own, word[1:])
+				}
+			}
+			assert.Equal(t, []string{"0", "1", "2"}, own, "%c under seed %d", who, seed)
+		}
+	}
+}
+
+// A task that may be overtaken only if another runs several times in a row: first come, first
+// served never shows it, chance does.
+func TestChanceFindsWhatTheUsualOrderHides(t *testing.T) {
+	overtaken := func(cfg scheduler.Config) (bad bool) {
+		inBubble(t, cfg, func(b *bubble) {
+			written := false
+			b.Go(func(c coroutine.Context) { b.ok(coroutine.Yield(c)); written = true })
+			b.Go(func(c coroutine.Context) {
+				b.ok(coroutine.Yield(c))
+				b.ok(coroutine.Yield(c))
+				bad = !written
+			})
+			b.loop()
+		})
+		return bad
+	}
+	assert.False(t, overtaken(scheduler.Config{}))
+	found := 0
+	for seed := range uint64(100) {
+		if overtaken(scheduler.Config{Rand: rand.New(rand.NewPCG(seed, 0))}) {
+			found++
+		}
+	}
+	assert.Greater(t, found, 10)
+}
+
+// Whatever tasks do with semaphores: never more units are out than there are, they are given
+// in the order in which they were asked for, and Loop says truly whether all came to an end.
+func TestSemaphoresKeepTheirPromisesInAnyProgram(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		units := rapid.SliceOfN(rapid.IntRange(0, 3), 1, 3).Draw(r, "units")
+		programs := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 3*len(units)), 0, 8), 1, 6).Draw(r, "programs")
+		seed := rapid.Uint64().Draw(r, "seed")
+		synctest.Test(t, func(*testing.T) {
+			s := scheduler.New(scheduler.Config{Rand: rand.New(rand.NewPCG(seed, 0))})
+			sems := make([]*scheduler.Semaphore, len(units))
+			free, asked, given := make([]int, len(units)), make([][]int, len(units)), make([][]int, len(units))
+			for i, n := range units {
+				sems[i], free[i] = scheduler.NewSemaphore(n), n
+			}
+			ended, waiting := 0, 0
+			for id, program := range programs {
+				s.Go(func(c coroutine.Context) {
+					for _, op := range program {
+						which := op % len(sems)
+						switch op / len(sems) {
+						case 0:
+							asked[which] = append(asked[which], id)
+							waiting++
+							if sems[which].Acquire(c) != nil {
+								return // the test is over
+							}
+							waiting--
+							given[which] = append(given[which], id)
+							free[which]--
+						case 1:
+							free[which]++
+							sems[which].Release()
+						case 2:
+							_ = coroutine.Yield(c)
+						default:
+							_ = coroutine.Sleep(c, time.Second)
+						}
+						for i, n := range free {
+							if n < 0 {
+								r.Errorf("semaphore %d gave %d units too many", i, -n)
+							}
+						}
+					}
+					ended++
+				})
+			}
+			err := s.Loop()
+			if ended == len(programs) {
+				assert.NoError(r, err)
+			} else {
+				assert.ErrorIs(r, err, scheduler.ErrDeadlock)
+				assert.Equal(r, len(programs)-ended, waiting)
+			}
+			for i := range sems {
+				if waiting > 0 && len(asked[i]) > len(given[i]) {
+					assert.Zero(r, free[i], "somebody waits for a unit that is there")
+				}
+				// Who was given his unit may be resumed late, but of those who waited none was passed over.
+				assert.ElementsMatch(r, asked[i][:len(given[i])], given[i])
+			}
+			s.Close()
+		})
+	})
+}
