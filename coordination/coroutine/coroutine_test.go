@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,13 +104,14 @@ func TestAnyGoroutineMayWakeMoreThanOnce(t *testing.T) {
 func TestAStoppedHandlerWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduler.New(scheduler.Config{})
-		var ended, unwound bool
+		var ended atomic.Bool
+		var unwound bool
 		s.Go(func(c coroutine.Context) {
 			defer func() { unwound = true }()
 			got, err := coroutine.Await(c, func(ctx context.Context) (int, error) {
 				<-ctx.Done() // it is told
 				time.Sleep(time.Minute)
-				ended = true
+				ended.Store(true)
 				return 42, nil
 			})
 			assert.Zero(t, got)
@@ -124,10 +126,10 @@ func TestAStoppedHandlerWaitsForNothing(t *testing.T) {
 		synctest.Wait()
 		s.Close()
 		assert.True(t, unwound)
-		assert.False(t, ended)
+		assert.False(t, ended.Load())
 		assert.Zero(t, time.Since(begin))
 		time.Sleep(time.Hour)
-		assert.True(t, ended)
+		assert.True(t, ended.Load())
 	})
 }
 

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/coordination/scheduler"
+)
+
+const (
+	statusOK = iota
+	statusFailed
+	statusUsage
+)
+
+// config is what the flags say.
+type config struct {
+	addr        string
+	every       time.Duration
+	connections int
+}
+
+// run is the program, from its arguments to its exit status.
+func run(stop scheduler.Source, args []string, stdout, stderr io.Writer) int {
+	c, err := parseFlags(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return statusOK
+	case err != nil:
+		fmt.Fprintln(stderr, "eventloop:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return statusUsage
+	}
+	l, err := net.Listen("tcp", c.addr)
+	if err == nil {
+		fmt.Fprintln(stdout, "listening on", l.Addr())
+		err = serve(l, stop, c, stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "eventloop:", err)
+		return statusFailed
+	}
+	return statusOK
+}
+
+// parseFlags turns arguments into a config, or says what is wrong with them, all of it.
+func parseFlags(args []string, stdout io.Writer) (c config, err error) {
+	f := flag.NewFlagSet("eventloop", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // an error is told in one line, by the caller
+	f.StringVar(&c.addr, "addr", "127.0.0.1:7777", "listen at this `address`; 127.0.0.1 is heard on this machine only")
+	f.DurationVar(&c.every, "every", time.Second, "print the status line every such `duration`")
+	f.IntVar(&c.connections, "connections", 1024, "serve up to so many `connections` at once")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(stdout, "eventloop sends back what is sent to it.")
+			f.SetOutput(stdout)
+			f.PrintDefaults()
+		}
+		return config{}, err
+	}
+	return c, errors.Join(
+		fault(f.NArg() > 0, "stray argument %q; all there is to say is said with flags, see -help", f.Arg(0)),
+		fault(c.every <= 0, "-every %v: must be positive", c.every),
+		fault(c.connections < 1, "-connections %d: at least 1 connection", c.connections),
+	)
+}
+
+func fault(wrong bool, format string, args ...any) error {
+	if !wrong {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
