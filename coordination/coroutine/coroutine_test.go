@@ -26,7 +26,7 @@ func everywhere(t *testing.T, test func(t *testing.T, c coroutine.Context)) {
 		synctest.Test(t, func(t *testing.T) {
 			s := scheduler.New(scheduler.Config{Error: func(err error) { t.Error(err) }})
 			s.Go(func(c coroutine.Context) { test(t, c) })
-			assert.NoError(t, s.Loop())
+			require.NoError(t, s.Loop())
 			s.Close()
 		})
 	})
@@ -39,7 +39,7 @@ func TestAwaitReturnsWhatTheFunctionReturns(t *testing.T) {
 	everywhere(t, func(t *testing.T, c coroutine.Context) {
 		begin, broken := time.Now(), errors.New("broken")
 		got, err := coroutine.Await(c, func(ctx context.Context) (int, error) {
-			assert.NoError(t, ctx.Err())
+			require.NoError(t, ctx.Err())
 			time.Sleep(time.Second)
 			return 42, broken
 		})
@@ -52,9 +52,9 @@ func TestAwaitReturnsWhatTheFunctionReturns(t *testing.T) {
 func TestTheContextOfAnAwaitedFunctionEndsWithIt(t *testing.T) {
 	everywhere(t, func(t *testing.T, c coroutine.Context) {
 		ctx, err := coroutine.Await(c, func(ctx context.Context) (context.Context, error) { return ctx, nil })
-		assert.NoError(t, err)
-		assert.ErrorIs(t, ctx.Err(), context.Canceled)
-		assert.NoError(t, c.Err())
+		require.NoError(t, err)
+		require.ErrorIs(t, ctx.Err(), context.Canceled)
+		require.NoError(t, c.Err())
 		_, suspends := ctx.(coroutine.Context)
 		assert.False(t, suspends, "a derived context cannot suspend")
 	})
@@ -115,10 +115,10 @@ func TestAStoppedHandlerWaitsForNothing(t *testing.T) {
 				return 42, nil
 			})
 			assert.Zero(t, got)
-			assert.ErrorIs(t, err, coroutine.ErrStopped)
-			assert.ErrorIs(t, coroutine.Sleep(c, time.Hour), coroutine.ErrStopped)
-			assert.ErrorIs(t, coroutine.Yield(c), coroutine.ErrStopped)
-			assert.ErrorIs(t, c.Err(), context.Canceled)
+			require.ErrorIs(t, err, coroutine.ErrStopped)
+			require.ErrorIs(t, coroutine.Sleep(c, time.Hour), coroutine.ErrStopped)
+			require.ErrorIs(t, coroutine.Yield(c), coroutine.ErrStopped)
+			require.ErrorIs(t, c.Err(), context.Canceled)
 			assert.ErrorIs(t, context.Cause(c), coroutine.ErrStopped)
 		})
 		begin := time.Now()
@@ -140,8 +140,8 @@ func TestBlockingEndsWithItsContext(t *testing.T) {
 		c := coroutine.Blocking(ctx)
 		begin := time.Now()
 		err := coroutine.Sleep(c, time.Hour)
-		assert.ErrorIs(t, err, coroutine.ErrStopped)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, coroutine.ErrStopped)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, time.Second, time.Since(begin))
 		assert.ErrorIs(t, c.Suspend(func(func()) { t.Error("started") }), coroutine.ErrStopped)
 	})

@@ -3,7 +3,6 @@ package coroutine_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"strings"
 	"time"
 
@@ -24,7 +23,7 @@ func ExampleAwait() {
 	})
 	s.Go(func(coroutine.Context) { fmt.Println("meanwhile") })
 	if err := s.Loop(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// meanwhile
@@ -46,7 +45,7 @@ func ExampleContext() {
 	defer s.Close()
 	s.Go(func(c coroutine.Context) { fmt.Println(ask(c, "hello")) })
 	if err := s.Loop(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output: HELLO <nil>
 }
@@ -73,7 +72,7 @@ func ExampleYield() {
 		})
 	}
 	if err := s.Loop(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// tick

@@ -29,7 +29,7 @@ func BenchmarkEvent(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				notify(nil)
-				for s.Step(0) {
+				for s.Step(0) { //nolint:revive // until nothing is ready
 				}
 			}
 		})
@@ -55,7 +55,7 @@ func BenchmarkYield(b *testing.B) {
 	defer s.Close()
 	for range 10 {
 		s.Go(func(c coroutine.Context) {
-			for coroutine.Yield(c) == nil {
+			for coroutine.Yield(c) == nil { //nolint:revive // until stopped
 			}
 		})
 	}

@@ -31,6 +31,6 @@ func (d *Cond) Signal() {
 func (d *Cond) SignalAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.call() { //nolint:revive // until the line is empty
+	for d.call() {
 	}
 }

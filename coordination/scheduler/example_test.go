@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"math/rand/v2"
 	"time"
 
@@ -26,7 +25,7 @@ func Example() {
 	s.Register(scheduler.Chan(words), func(_ coroutine.Context, ev any) { fmt.Println(ev) })
 	s.Register(scheduler.After(50*time.Millisecond), func(coroutine.Context, any) { s.Stop() })
 	if err := s.Loop(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// one
@@ -69,7 +68,7 @@ func ExampleRegistration_Next() {
 		fmt.Println(first, "and", second)
 	})
 	if err := s.Loop(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// 0 and 1
@@ -93,7 +92,7 @@ func ExampleSemaphore() {
 		})
 	}
 	if err := s.Loop(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// 0 enters
@@ -115,7 +114,7 @@ func ExampleSourceFunc() {
 		return io.EOF
 	}), func(_ coroutine.Context, ev any) { fmt.Println(ev) })
 	if err := s.Loop(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// 0

@@ -85,11 +85,11 @@ func TestAContextThatWasKeptIsOfNoUse(t *testing.T) {
 		var kept coroutine.Context
 		b.Go(func(c coroutine.Context) { kept = c })
 		b.loop()
-		assert.ErrorIs(t, coroutine.Sleep(kept, time.Second), coroutine.ErrNotRunning)
-		assert.ErrorIs(t, kept.Err(), context.Canceled)
+		require.ErrorIs(t, coroutine.Sleep(kept, time.Second), coroutine.ErrNotRunning)
+		require.ErrorIs(t, kept.Err(), context.Canceled)
 		b.Go(func(coroutine.Context) { // on the same coroutine
 			_, err := coroutine.Await(kept, func(context.Context) (int, error) { return 0, nil })
-			assert.ErrorIs(t, err, coroutine.ErrNotRunning)
+			require.ErrorIs(t, err, coroutine.ErrNotRunning)
 			assert.ErrorIs(t, scheduler.NewSemaphore(0).Acquire(kept), coroutine.ErrNotRunning)
 		})
 		b.loop()
@@ -126,7 +126,7 @@ func TestASourceThatFailsEndsAlone(t *testing.T) {
 					b.ok(err)
 					b.say("next " + ev.(string))
 					_, err = r.Next(task)
-					assert.ErrorIs(t, err, scheduler.ErrEnded)
+					require.ErrorIs(t, err, scheduler.ErrEnded)
 					_, err = r.Next(task)
 					assert.ErrorIs(t, err, scheduler.ErrEnded)
 				})
@@ -138,8 +138,8 @@ func TestASourceThatFailsEndsAlone(t *testing.T) {
 					return
 				}
 				require.Len(t, faults, 1)
-				assert.ErrorIs(t, faults[0], c.want)
-				assert.ErrorContains(t, faults[0], "TestASourceThatFailsEndsAlone")
+				require.ErrorIs(t, faults[0], c.want)
+				require.ErrorContains(t, faults[0], "TestASourceThatFailsEndsAlone")
 				assert.ErrorContains(t, faults[0], c.text)
 			})
 		})
@@ -181,7 +181,7 @@ func TestAPollerThatFailsEndsAlone(t *testing.T) {
 				faults := b.told()
 				if c.want != nil {
 					require.Len(t, faults, 1)
-					assert.ErrorIs(t, faults[0], c.want)
+					require.ErrorIs(t, faults[0], c.want)
 					faults = nil
 				}
 				assert.Empty(t, faults)
@@ -225,10 +225,10 @@ func TestAClosedSchedulerRefuses(t *testing.T) {
 		r.Close()
 		faults := b.told()
 		require.Len(t, faults, 2)
-		assert.EqualError(t, faults[0], "scheduler: Go: scheduler: closed")
-		assert.EqualError(t, faults[1], "scheduler: Register: scheduler: closed")
+		require.EqualError(t, faults[0], "scheduler: Go: scheduler: closed")
+		require.EqualError(t, faults[1], "scheduler: Register: scheduler: closed")
 		assert.False(t, b.Step(time.Hour))
-		assert.ErrorIs(t, b.Loop(), scheduler.ErrClosed)
+		require.ErrorIs(t, b.Loop(), scheduler.ErrClosed)
 		assert.Zero(t, b.now())
 	})
 }
@@ -237,7 +237,7 @@ func TestNextIsForHandlersOfItsOwnScheduler(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		_, r := b.source(nothing)
 		_, err := r.Next(coroutine.Blocking(b.t.Context()))
-		assert.ErrorContains(t, err, "not that of a handler or task of this scheduler")
+		require.ErrorContains(t, err, "not that of a handler or task of this scheduler")
 		other := scheduler.New(scheduler.Config{})
 		defer other.Close()
 		other.Go(func(c coroutine.Context) {
@@ -265,8 +265,8 @@ func TestAHandlerThatCrashesLeavesTheOthersAlone(t *testing.T) {
 		assert.Equal(t, 101, answers)
 		faults := b.told()
 		require.Len(t, faults, 2)
-		assert.ErrorContains(t, faults[0], "scheduler: handler github.com/golda-dev/golda/coordination/scheduler_test.TestAHandlerThatCrashes")
-		assert.ErrorContains(t, faults[0], "panic: boom")
+		require.ErrorContains(t, faults[0], "scheduler: handler github.com/golda-dev/golda/coordination/scheduler_test.TestAHandlerThatCrashes")
+		require.ErrorContains(t, faults[0], "panic: boom")
 		assert.ErrorIs(t, faults[1], coroutine.ErrGoexit)
 	})
 }
@@ -292,7 +292,7 @@ func TestErrorsAreLoggedIfNobodyHearsThem(t *testing.T) {
 		log := newLog()
 		s := scheduler.New(scheduler.Config{Logger: log.logger})
 		s.Go(goesBoom)
-		assert.NoError(t, s.Loop())
+		require.NoError(t, s.Loop())
 		s.Close()
 		assert.Contains(t, log.String(), "goesBoom: coroutine: panic: boom")
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
@@ -52,7 +53,7 @@ func TestTheEventsOfOneSourceStayInOrder(t *testing.T) {
 		order := interleaving(t, seed)
 		for _, who := range "abcxy" {
 			var own []string
-			for _, word := range strings.Fields(order) {
+			for word := range strings.FieldsSeq(order) {
 				if strings.HasPrefix(word, string(who)) {
 					own = append(own, word[1:])
 				}
@@ -136,9 +137,9 @@ func TestSemaphoresKeepTheirPromisesInAnyProgram(t *testing.T) {
 			}
 			err := s.Loop()
 			if ended == len(programs) {
-				assert.NoError(r, err)
+				require.NoError(r, err)
 			} else {
-				assert.ErrorIs(r, err, scheduler.ErrDeadlock)
+				require.ErrorIs(r, err, scheduler.ErrDeadlock)
 				assert.Equal(r, len(programs)-ended, waiting)
 			}
 			for i := range sems {

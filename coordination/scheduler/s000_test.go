@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -100,15 +101,15 @@ func TestS000_05_SynchronousSourceOnItsOwnThread(t *testing.T) {
 				s.Stop()
 			}
 		})
-		assert.NoError(t, s.Loop())
+		require.NoError(t, s.Loop())
 		assert.Equal(t, 3*time.Second, time.Since(begin))
 		assert.Equal(t, 3, n)
 
 		s.Close() // names it, and does not wait for ever
 		assert.Equal(t, 4*time.Second, time.Since(begin))
 		require.Len(t, faults, 1)
-		assert.ErrorContains(t, faults[0], "TestS000_05")
-		assert.ErrorContains(t, faults[0], "did not end within 1s of Close")
+		require.ErrorContains(t, faults[0], "TestS000_05")
+		require.ErrorContains(t, faults[0], "did not end within 1s of Close")
 		close(never)
 	})
 }
@@ -157,7 +158,7 @@ func TestS000_07_TimerNeverEarlyMayBeLate(t *testing.T) {
 				assert.GreaterOrEqual(t, time.Since(begin), d)
 			})
 		}
-		assert.NoError(t, s.Loop())
+		require.NoError(t, s.Loop())
 		assert.Equal(t, 500, n)
 	})
 }
@@ -174,7 +175,7 @@ func TestS000_08_SuspendInNestedCall(t *testing.T) {
 				b.ok(coroutine.Sleep(c, time.Second))
 				b.say("resumed")
 			}
-			b.say(fmt.Sprint(local))
+			b.say(strconv.Itoa(local))
 		}
 		b.Go(func(c coroutine.Context) { nested(c, 3) })
 		b.Go(func(coroutine.Context) { b.say("other") })

@@ -206,11 +206,11 @@ func TestS001_10_EndAndDeadlock(t *testing.T) {
 			defer func() { deferred = true }()
 			err = scheduler.NewSemaphore(0).Acquire(c)
 		})
-		assert.ErrorIs(t, b.Loop(), scheduler.ErrDeadlock)
+		require.ErrorIs(t, b.Loop(), scheduler.ErrDeadlock)
 		assert.Zero(t, b.now())
 		assert.False(t, deferred)
 		b.Close()
-		assert.ErrorIs(t, err, coroutine.ErrStopped)
+		require.ErrorIs(t, err, coroutine.ErrStopped)
 		assert.True(t, deferred)
 	})
 }

@@ -77,8 +77,7 @@ func (e every) String() string       { return fmt.Sprintf("Every(%v)", time.Dura
 
 func (e every) next(due, now time.Time) (at time.Time, again bool) {
 	d := time.Duration(e)
-	missed := now.Sub(due) / d
-	return due.Add((missed + 1) * d), true
+	return due.Add(now.Sub(due).Truncate(d) + d), true
 }
 
 // Observe is for who uses the source without a scheduler.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,7 +94,7 @@ func TestSourcesThatWaitForHandlersThatWaitForEachOtherAreADeadlock(t *testing.T
 	inBubble(t, scheduler.Config{Backlog: 1}, func(b *bubble) {
 		notify, _ := b.source(func(c coroutine.Context, _ any) { _ = scheduler.NewSemaphore(0).Acquire(c) })
 		notify(1)
-		assert.ErrorIs(t, b.Loop(), scheduler.ErrDeadlock)
+		require.ErrorIs(t, b.Loop(), scheduler.ErrDeadlock)
 		assert.ErrorContains(t, b.Loop(), "1 of 1 tasks are blocked")
 	})
 }
@@ -119,7 +120,7 @@ func TestTimersForTheSameTimeKeepTheirOrder(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		var want []string
 		for i := range 50 {
-			name := fmt.Sprint(i)
+			name := strconv.Itoa(i)
 			want = append(want, name)
 			if i%2 == 0 {
 				b.Register(scheduler.After(time.Second), func(coroutine.Context, any) { b.say(name) })
@@ -162,7 +163,7 @@ func TestAClosedRegistrationHandlesNothingMore(t *testing.T) {
 		notify(3)
 		b.untilFalse()
 		assert.Equal(t, "1", b.said())
-		assert.ErrorIs(t, err, scheduler.ErrClosed)
+		require.ErrorIs(t, err, scheduler.ErrClosed)
 		assert.Zero(t, b.Snapshot().Sources)
 	})
 }
@@ -250,7 +251,7 @@ func TestAcceptServesConnections(t *testing.T) {
 		line, err := coroutine.Await(c, func(context.Context) (string, error) {
 			return bufio.NewReader(conn).ReadString('\n')
 		})
-		assert.NoError(t, err)
+		require.NoError(t, err)
 		lines = append(lines, line)
 		_, _ = io.WriteString(conn, strings.ToUpper(line))
 		if len(lines) == 3 {
@@ -261,17 +262,18 @@ func TestAcceptServesConnections(t *testing.T) {
 	for i := range 3 {
 		clients.Go(func() {
 			conn, err := net.Dial("tcp", l.Addr().String())
-			if !assert.NoError(t, err) {
+			if err != nil {
+				t.Error(err)
 				return
 			}
 			defer conn.Close()
 			fmt.Fprintf(conn, "hello %d\n", i)
 			answer, err := io.ReadAll(conn)
-			assert.NoError(t, err)
+			require.NoError(t, err)
 			assert.Equal(t, fmt.Sprintf("HELLO %d\n", i), string(answer))
 		})
 	}
-	assert.NoError(t, s.Loop())
+	require.NoError(t, s.Loop())
 	clients.Wait()
 	s.Close()
 	assert.Len(t, lines, 3)
@@ -290,7 +292,7 @@ func TestAcceptClosesConnectionsThatNobodyHandles(t *testing.T) {
 	s.Close()
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, err = conn.Read(make([]byte, 1))
-	assert.Error(t, err)
+	require.Error(t, err)
 	assert.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection was left open")
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/scheduler"
@@ -20,7 +21,7 @@ func TestAUnitGivenToAStoppedTaskIsNotLost(t *testing.T) {
 		b.untilFalse()
 		sem.Release() // it is the task's from now on
 		b.Close()
-		assert.ErrorIs(t, err, coroutine.ErrStopped)
+		require.ErrorIs(t, err, coroutine.ErrStopped)
 		assert.NoError(t, sem.Acquire(coroutine.Blocking(b.t.Context())), "it was given back")
 	})
 }
@@ -29,7 +30,7 @@ func TestATaskThatWasStoppedWhileItWaitedGetsNoUnit(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		sem := scheduler.NewSemaphore(0)
 		b.Go(func(c coroutine.Context) {
-			assert.ErrorIs(t, sem.Acquire(c), coroutine.ErrStopped)
+			require.ErrorIs(t, sem.Acquire(c), coroutine.ErrStopped)
 			assert.ErrorIs(t, sem.Acquire(c), coroutine.ErrStopped, "and does not wait again")
 		})
 		b.untilFalse()

@@ -25,7 +25,7 @@ type timers struct {
 }
 
 // Len returns how many are set.
-func (q *timers) Len() int { return len(q.heap) }
+func (q *timers) Len() int { return q.heap.Len() }
 
 // next returns the time of the next one.
 func (q *timers) next() time.Time { return q.heap[0].at }
@@ -91,18 +91,20 @@ func (s *Scheduler) tick(t *timer, now time.Time) {
 // timerHeap is what container/heap asks for.
 type timerHeap []*timer
 
-func (h timerHeap) Len() int { return len(h) }
+func (h *timerHeap) Len() int { return len(*h) }
 
-func (h timerHeap) Less(i, j int) bool {
-	if h[i].at.Equal(h[j].at) {
-		return h[i].seq < h[j].seq
+func (h *timerHeap) Less(i, j int) bool {
+	a, b := (*h)[i], (*h)[j]
+	if a.at.Equal(b.at) {
+		return a.seq < b.seq
 	}
-	return h[i].at.Before(h[j].at)
+	return a.at.Before(b.at)
 }
 
-func (h timerHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
+func (h *timerHeap) Swap(i, j int) {
+	q := *h
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
 }
 
 // Push adds a *timer at the end.

@@ -70,7 +70,7 @@ func (p *program) end(t *testing.T) {
 	t.Helper()
 	p.stop <- struct{}{}
 	assert.Equal(t, statusOK, <-p.status)
-	for range p.lines { //nolint:revive // what it said until it ended
+	for range p.lines {
 	}
 }
 
@@ -82,7 +82,8 @@ func TestItSendsBackWhatManySend(t *testing.T) {
 	for i := range clients {
 		wg.Go(func() {
 			conn, err := net.Dial("tcp", p.addr)
-			if !assert.NoError(t, err) {
+			if err != nil {
+				t.Error(err)
 				return
 			}
 			all <- conn
@@ -90,9 +91,9 @@ func TestItSendsBackWhatManySend(t *testing.T) {
 			for j := range words {
 				word := fmt.Sprintf("%02d %02d\n", i, j)
 				_, err := io.WriteString(conn, word)
-				assert.NoError(t, err)
+				require.NoError(t, err)
 				answer, err := answers.ReadString('\n')
-				assert.NoError(t, err)
+				require.NoError(t, err)
 				assert.Equal(t, word, answer)
 			}
 		})
@@ -101,7 +102,7 @@ func TestItSendsBackWhatManySend(t *testing.T) {
 	p.await(t, fmt.Sprintf("%d connections, %d bytes", clients, clients*words*6))
 	close(all)
 	for conn := range all {
-		assert.NoError(t, conn.Close())
+		require.NoError(t, conn.Close())
 	}
 	p.await(t, fmt.Sprintf("0 connections, %d bytes", clients*words*6))
 	p.end(t)

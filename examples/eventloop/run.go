@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -32,16 +33,16 @@ func run(stop scheduler.Source, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		return statusOK
 	case err != nil:
-		fmt.Fprintln(stderr, "eventloop:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		_, _ = fmt.Fprintln(stderr, "eventloop:", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return statusUsage
 	}
-	l, err := net.Listen("tcp", c.addr)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", c.addr)
 	if err == nil {
-		fmt.Fprintln(stdout, "listening on", l.Addr())
+		_, _ = fmt.Fprintln(stdout, "listening on", l.Addr())
 		err = serve(l, stop, c, stdout)
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "eventloop:", err)
+		_, _ = fmt.Fprintln(stderr, "eventloop:", err)
 		return statusFailed
 	}
 	return statusOK
@@ -56,7 +57,7 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f.IntVar(&c.connections, "connections", 1024, "serve up to so many `connections` at once")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(stdout, "eventloop sends back what is sent to it.")
+			_, _ = fmt.Fprintln(stdout, "eventloop sends back what is sent to it.")
 			f.SetOutput(stdout)
 			f.PrintDefaults()
 		}

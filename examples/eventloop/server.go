@@ -31,7 +31,7 @@ func serve(l net.Listener, stop scheduler.Source, c config, stdout io.Writer) er
 // echo sends one connection back what comes from it.
 func (e *server) echo(c coroutine.Context, ev any) {
 	conn := ev.(net.Conn)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	e.connections++
 	defer func() { e.connections-- }()
 	buf := make([]byte, 4096)
@@ -49,5 +49,5 @@ func (e *server) echo(c coroutine.Context, ev any) {
 }
 
 func (e *server) status(coroutine.Context, any) {
-	fmt.Fprintln(e.stdout, e.connections, "connections,", e.bytes, "bytes")
+	_, _ = fmt.Fprintln(e.stdout, e.connections, "connections,", e.bytes, "bytes")
 }

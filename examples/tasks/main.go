@@ -44,11 +44,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		return statusOK
 	case err != nil:
-		fmt.Fprintln(stderr, "tasks:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		_, _ = fmt.Fprintln(stderr, "tasks:", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return statusUsage
 	}
 	if err := c.work(stdout); err != nil {
-		fmt.Fprintln(stderr, "tasks:", err)
+		_, _ = fmt.Fprintln(stderr, "tasks:", err)
 		return statusFailed
 	}
 	return statusOK
@@ -78,7 +78,7 @@ func (c config) work(stdout io.Writer) error {
 			if err != nil {
 				return
 			}
-			fmt.Fprintln(stdout, item)
+			_, _ = fmt.Fprintln(stdout, item)
 		}
 	})
 	return s.Loop()
@@ -126,7 +126,7 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f.Uint64Var(&c.seed, "seed", 0, "run in the order that this `seed` gives; 0: first come, first served")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(stdout, "tasks has producers and a consumer share a bounded buffer.")
+			_, _ = fmt.Fprintln(stdout, "tasks has producers and a consumer share a bounded buffer.")
 			f.SetOutput(stdout)
 			f.PrintDefaults()
 		}

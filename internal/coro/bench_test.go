@@ -52,7 +52,7 @@ type bare struct {
 
 func newBare(e coro.Engine) bare {
 	next, stop := e(func(yield func(struct{}) bool) {
-		for yield(struct{}{}) { //nolint:revive // until stopped
+		for yield(struct{}{}) {
 		}
 	})
 	return bare{next, stop}

@@ -191,11 +191,7 @@ func (h *Host) release(t *Task) {
 // unwind lets a coroutine end that is held in the midst of runtime.Goexit. The engine
 // hands that on to whoever stops it, so that is a goroutine which has nothing to lose.
 func (h *Host) unwind(c *carrier) {
-	h.unwinding.Add(1)
-	go func() {
-		defer h.unwinding.Done()
-		c.stop()
-	}()
+	h.unwinding.Go(c.stop)
 }
 
 // shut closes the host and returns what it had.

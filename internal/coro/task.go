@@ -9,7 +9,7 @@ import (
 
 // The states of a task. Whoever moves it from ready to running runs it.
 const (
-	running uint64 = iota // and nobody may wake it
+	running uint64 = iota // and nobody may wake it; it is zero, for a task is born so
 	parking               // it may be woken, but is still on its way out
 	woken                 // it was woken on its way out
 	parked                // suspended, until it is woken
@@ -218,7 +218,7 @@ func (t *Task) move(from, to uint64) bool {
 }
 
 // withdraw takes back what Prepare began.
-func (t *Task) withdraw(w Waker) { t.word.Store(w.turn<<stateBits | running) }
+func (t *Task) withdraw(w Waker) { t.word.Store(w.turn << stateBits) }
 
 // runs reports whether the task runs, and, if that is checked, whether the caller is on its
 // goroutine.

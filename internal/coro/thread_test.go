@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/internal/coro"
 )
@@ -50,7 +51,7 @@ func TestWithPullATaskThatSuspendsWithItsThreadLockedEndsTheProcess(t *testing.T
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), "GOLDA_CORO_CHILD=locked")
 	out, err := cmd.CombinedOutput()
-	assert.Error(t, err)
+	require.Error(t, err)
 	assert.Contains(t, string(out), "OS thread locking must match")
 }
 
