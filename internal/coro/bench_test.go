@@ -104,7 +104,7 @@ func TestToResumeAndYieldCostsAQuarterOfAChannelHandOff(t *testing.T) {
 		return min(old, time.Since(begin)/turns)
 	}
 	ratio := 1.0
-	for try := 0; try < 5 && ratio > 0.25; try++ {
+	for try := 0; try < 10 && ratio > 0.25; try++ {
 		e, s, c := time.Hour, time.Hour, time.Hour
 		for range 10 {
 			e, s, c = best(e, engine.turn), best(s, task.turn), best(c, channels.turn)
@@ -143,26 +143,19 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// What a suspended task holds, stack and heap, and how long it takes to start and to unwind.
-func BenchmarkSuspended(b *testing.B) {
-	var bytes, n uint64
-	for b.Loop() {
-		h := coro.New(coro.Config{})
-		m := measure(func() { suspend(h, 10_000) })
-		bytes, n = bytes+m, n+10_000
-		h.Close()
-	}
-	b.ReportMetric(float64(bytes)/float64(n), "B/suspended")
-}
-
+// What a suspended task holds. The runtime begins a stack with as much as the average goroutine of the
+// program uses: 2 KB, or 4 KB if that is deeper than some 1.1 KB. In a program with many
+// suspended tasks the average is theirs, in a test it is that of the test's few goroutines; so some
+// tasks are there before it is measured.
 func TestAHundredThousandSuspendedTasksHoldAtMostFourKilobytesEach(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("the race detector has memory of its own")
 	}
-	const n = 100_000
+	const few, n = 1000, 100_000
 	h := coro.New(coro.Config{})
+	suspend(h, few)
 	each := measure(func() { suspend(h, n) }) / n
-	require.Equal(t, n, h.Stats().Live)
+	require.Equal(t, few+n, h.Stats().Live)
 	begin := time.Now()
 	h.Close()
 	t.Logf("%d suspended tasks: %d bytes each, stack and heap; unwound in %v", n, each, time.Since(begin))

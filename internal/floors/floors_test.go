@@ -40,8 +40,6 @@ internal/room:      behaviour controller stage/queue
 
 -- first
 worker:             behaviour internal/act internal/command internal/plain internal/room
-
--- first: waiting without a worker. Stages and the coordination stand on the same coroutines.
 coordination/coroutine: internal/coro
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
