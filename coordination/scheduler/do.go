@@ -16,6 +16,21 @@ type job struct {
 	f     func(c coroutine.Context) // a task
 	reg   *Registration             // or whose handler
 	event any
+	holds bool // the room of an event that it is at
+}
+
+// hold and release say whether a run of a handler is at an event.
+func (j *job) hold() {
+	j.holds = true
+	j.reg.held++
+}
+
+func (j *job) release() {
+	if j.holds {
+		j.holds = false
+		j.reg.held--
+		j.reg.settle()
+	}
 }
 
 // do does what an entry says, and reports whether that was an event.
@@ -49,14 +64,16 @@ func (s *Scheduler) forget(e entry) {
 	}
 }
 
-// begin runs a job until it suspends or ends. Only Close makes a host refuse it.
+// begin runs a job until it suspends or ends.
 func (s *Scheduler) begin(j *job) bool {
 	defer s.watch(j)()
 	s.live++
+	if j.reg != nil {
+		j.hold()
+	}
 	t, err := s.host.Start(context.Background(), j, run)
 	if err != nil {
-		s.live--
-		return false
+		panic(err) // a closed scheduler does not come here
 	}
 	s.count(t)
 	return true
@@ -91,15 +108,16 @@ func run(t *coro.Task) {
 		j.f(t)
 		return
 	}
-	defer j.reg.settle()
+	defer j.release()
 	j.reg.handler(t, j.event)
 }
 
 // ended is told by the host of each task that has.
 func (s *Scheduler) ended(t *coro.Task) {
+	j := t.Tag.(*job)
 	s.live--
 	if err := t.Fault(); err != nil {
-		s.cfg.Error(fmt.Errorf("scheduler: %s: %w", t.Tag.(*job).name(), err))
+		s.cfg.Error(fmt.Errorf("scheduler: %s: %w", j.name(), err))
 	}
 }
 

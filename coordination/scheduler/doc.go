@@ -47,7 +47,7 @@
 // # Back-pressure
 //
 // A source may have Config.Backlog events that have not been dealt with: those that
-// wait, and those whose handlers have not ended. Beyond that its notify blocks, so an
+// wait, and those that handlers are at. Beyond that its notify blocks, so an
 // acceptor stops accepting and a channel fills up. Nothing bounds [Scheduler.Go]: it is the program's own.
 //
 // # What can go wrong

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -148,6 +149,71 @@ func TestSemaphoresKeepTheirPromisesInAnyProgram(t *testing.T) {
 				}
 				// Who was given his unit may be resumed late, but of those who waited none was passed over.
 				assert.ElementsMatch(r, asked[i][:len(given[i])], given[i])
+			}
+			s.Close()
+		})
+	})
+}
+
+// Whatever sources tell and handlers do: each event is dealt with once, in the order of its source, by a new run
+// or by one that asked for it; and no more are at events of a source than its backlog.
+func TestEachEventIsDealtWithOnceInAnyProgram(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		backlog := rapid.IntRange(1, 3).Draw(r, "backlog")
+		lengths := rapid.SliceOfN(rapid.IntRange(0, 12), 1, 3).Draw(r, "events")
+		doings := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 20).Draw(r, "doings")
+		var chance *rand.Rand
+		if seed := rapid.Uint64().Draw(r, "seed"); seed > 0 {
+			chance = rand.New(rand.NewPCG(seed, 0))
+		}
+		synctest.Test(t, func(*testing.T) {
+			s := scheduler.New(scheduler.Config{Backlog: backlog, Rand: chance})
+			dealt := make([][]int, len(lengths))
+			step := 0
+			for i, n := range lengths {
+				at := 0
+				var reg *scheduler.Registration
+				reg = s.Register(scheduler.SourceFunc(func(_ context.Context, notify func(any)) error {
+					for ev := range n {
+						if ev%3 == 2 {
+							time.Sleep(time.Millisecond)
+						}
+						notify(ev)
+					}
+					return nil
+				}), func(c coroutine.Context, ev any) {
+					for again := true; again; {
+						at++
+						if at > backlog {
+							r.Errorf("%d are at events of source %d", at, i)
+						}
+						dealt[i] = append(dealt[i], ev.(int))
+						step++
+						again = false
+						switch doings[step%len(doings)] {
+						case 0:
+							_ = coroutine.Yield(c)
+						case 1:
+							_ = coroutine.Sleep(c, time.Millisecond)
+						case 2:
+							_, _ = coroutine.Await(c, func(context.Context) (int, error) { return 0, nil })
+						case 3:
+							at--
+							var err error
+							ev, err = reg.Next(c)
+							if again = err == nil; again {
+								continue
+							}
+							at++
+						}
+						at--
+					}
+				})
+			}
+			require.NoError(r, s.Loop())
+			for i, n := range lengths {
+				assert.Len(r, dealt[i], n)
+				assert.IsIncreasing(r, append([]int{-2, -1}, dealt[i]...))
 			}
 			s.Close()
 		})

@@ -30,6 +30,7 @@ type Registration struct {
 	room     chan struct{} // as many as there are events that have not been dealt with
 	returned chan struct{} // closed when the source's goroutine has ended, or if there is none
 
+	held    int     // of the room, by runs of the handler
 	timer   *timer  // of After and Every
 	waiting []*next // those who want the next events, first come first served
 	over    error   // why there will be no more events; nil while there may be
@@ -38,6 +39,7 @@ type Registration struct {
 // next is a handler that waits for the next event.
 type next struct {
 	wake  coro.Waker
+	job   *job // if it is a run of the same registration
 	event any
 	err   error
 }
@@ -105,6 +107,10 @@ func (r *Registration) Next(c coroutine.Context) (event any, err error) {
 		return nil, err
 	}
 	n := &next{wake: w}
+	if j := t.Tag.(*job); j.reg == r {
+		j.release() // it is done with its last event
+		n.job = j
+	}
 	r.waiting = append(r.waiting, n)
 	if err := t.Block(); err != nil {
 		r.leave(n)
@@ -131,7 +137,11 @@ func (r *Registration) wake(event any) bool {
 		r.waiting = r.waiting[1:]
 		if n.wake.Claim() { // if not, it was stopped
 			n.event = event
-			r.settle()
+			if n.job != nil {
+				n.job.hold()
+			} else {
+				r.settle()
+			}
 			return r.s.resume(n.wake.Task())
 		}
 	}
@@ -141,8 +151,13 @@ func (r *Registration) wake(event any) bool {
 // settle makes room for a further event, one having been dealt with.
 func (r *Registration) settle() { <-r.room }
 
-// full reports whether the source is held back.
+// full reports whether the source is held back, or will be when events have come in that
+// are on their way.
 func (r *Registration) full() bool { return len(r.room) == cap(r.room) }
+
+// hopeless reports whether the source is held back until a run of its handler ends or asks for more. No
+// event of it is on its way then.
+func (r *Registration) hopeless() bool { return r.held == cap(r.room) }
 
 // notify takes an event from the source's goroutines. It waits while the source is at its bound.
 func (r *Registration) notify(event any) {

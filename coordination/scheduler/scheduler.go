@@ -39,8 +39,8 @@ type Config struct {
 	// MaxPool is how many idle coroutines are kept for reuse; 0 means 64, negative none.
 	MaxPool int
 
-	// Backlog is how many events of one source may be there at once: those that wait,
-	// and those whose handlers have not ended. A source that is at this bound
+	// Backlog is how many events of one source may be there at once: those that wait, and
+	// those that handlers are at, which is until they end or ask for the next. A source that is at this bound
 	// is held back; a tick of Every is left out. 0 means 1024.
 	Backlog int
 

@@ -78,6 +78,38 @@ func TestASourceFasterThanItsHandlersIsHeldBack(t *testing.T) {
 	})
 }
 
+func TestAnEventThatWasAskedForMakesRoomForTheNext(t *testing.T) {
+	inBubble(t, scheduler.Config{Backlog: 1}, func(b *bubble) {
+		ch := make(chan int, 10)
+		for i := range 10 {
+			ch <- i
+		}
+		close(ch)
+		var r *scheduler.Registration
+		r = b.Register(scheduler.Chan(ch), func(c coroutine.Context, ev any) {
+			for err := error(nil); err == nil; ev, err = r.Next(c) {
+				b.say(fmt.Sprint(ev))
+			}
+		})
+		b.loop()
+		assert.Equal(t, "0 1 2 3 4 5 6 7 8 9", b.said())
+	})
+}
+
+func TestAPollerIsNotAskedWhileItsEventsWait(t *testing.T) {
+	inBubble(t, scheduler.Config{Backlog: 2}, func(b *bubble) {
+		b.Register(pollFunc(func(time.Duration) (any, bool, error) { return b.now(), true, nil }),
+			func(c coroutine.Context, ev any) {
+				b.say(fmt.Sprint(ev))
+				_ = coroutine.Sleep(c, time.Second)
+			})
+		for range 20 {
+			b.Step(100 * time.Millisecond)
+		}
+		assert.Equal(t, "0s 0s 1s 1s", b.said()[:11])
+	})
+}
+
 func TestATimerIsHeldBackAsWell(t *testing.T) {
 	inBubble(t, scheduler.Config{Backlog: 2}, func(b *bubble) {
 		b.Register(scheduler.Every(time.Second), func(c coroutine.Context, _ any) {
@@ -300,7 +332,8 @@ func TestAcceptClosesConnectionsThatNobodyHandles(t *testing.T) {
 type listener struct {
 	net.Listener
 
-	errs []error
+	errs   []error
+	closed bool
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -316,7 +349,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return a, nil
 }
 
-func (l *listener) Close() error   { return nil }
+func (l *listener) Close() error   { l.closed = true; return nil }
 func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }
 
 func TestAcceptTriesAgainWhenFilesAreShort(t *testing.T) {
@@ -330,8 +363,10 @@ func TestAcceptTriesAgainWhenFilesAreShort(t *testing.T) {
 		assert.Equal(t, "15ms 20ms", b.said())
 	})
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
-		b.Register(scheduler.Accept(&listener{errs: []error{io.ErrUnexpectedEOF}}), nothing)
+		l := &listener{errs: []error{io.ErrUnexpectedEOF}}
+		b.Register(scheduler.Accept(l), nothing)
 		b.loop()
+		assert.True(t, l.closed, "it is the source's")
 		faults := b.told()
 		require.Len(t, faults, 1)
 		assert.EqualError(t, faults[0], "scheduler: Accept on :0: unexpected EOF")

@@ -114,7 +114,7 @@ func (s *Scheduler) idle() bool {
 		return false
 	}
 	for e := s.open.Front(); e != nil; e = e.Next() {
-		if !e.Value.(*Registration).full() {
+		if !e.Value.(*Registration).hopeless() {
 			return false
 		}
 	}

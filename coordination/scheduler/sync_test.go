@@ -74,6 +74,19 @@ func TestAFunctionThatIsAwaitedMayRelease(t *testing.T) {
 	})
 }
 
+func TestWhoWasBlockedAndNowAwaitsIsNoDeadlock(t *testing.T) {
+	inBubble(t, scheduler.Config{}, func(b *bubble) {
+		sem := scheduler.NewSemaphore(0)
+		b.tasks(func(c coroutine.Context) {
+			b.ok(sem.Acquire(c))
+			_, err := coroutine.Await(c, func(context.Context) (int, error) { time.Sleep(time.Second); return 0, nil })
+			b.ok(err)
+		}, func(coroutine.Context) { sem.Release() })
+		b.loop()
+		assert.Equal(t, time.Second, b.now())
+	})
+}
+
 func TestWhoIsNoHandlerWaitsAsWell(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		sem := scheduler.NewSemaphore(0)

@@ -396,6 +396,27 @@ func TestSleepIsNeverShort(t *testing.T) {
 	})
 }
 
+func TestASleeperThatIsStoppedTakesItsTimerBack(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		cancelled := 0
+		cfg.After = func(d time.Duration, w coro.Waker) func() {
+			if d == 0 {
+				w.Wake()
+			}
+			return func() { cancelled++ }
+		}
+		d := newDesk(cfg)
+		d.start(t, func(c *coro.Task) {
+			require.NoError(t, c.Sleep(0))
+			_ = c.Sleep(time.Hour)
+		})
+		d.drain()
+		assert.Zero(t, cancelled)
+		d.Close()
+		assert.Equal(t, 1, cancelled)
+	})
+}
+
 func TestBlockedTellsWhoWaitsForItsKin(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		d := newDesk(cfg)

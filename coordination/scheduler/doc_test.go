@@ -1,0 +1,31 @@
+package scheduler_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheDocumentNamesTestsThatAreThere(t *testing.T) {
+	page, err := os.ReadFile("../../docs/coordination.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
+	require.NotEmpty(t, named)
+	var tests []byte
+	for _, dir := range []string{".", "../coroutine", "../../internal/coro"} {
+		files, err := filepath.Glob(dir + "/*_test.go")
+		require.NoError(t, err)
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			require.NoError(t, err)
+			tests = append(tests, text...)
+		}
+	}
+	for _, n := range named { // the errata name them by their numbers
+		assert.Regexp(t, `\nfunc `+n[1]+`(_[A-Z]\w+)?\(t`, string(tests))
+	}
+}
