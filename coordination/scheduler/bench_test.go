@@ -29,7 +29,7 @@ func BenchmarkEvent(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				notify(nil)
-				for s.Step(0) { //nolint:revive // until nothing is ready
+				for s.Step(0) {
 				}
 			}
 		})

@@ -372,16 +372,3 @@ func TestAcceptTriesAgainWhenFilesAreShort(t *testing.T) {
 		assert.EqualError(t, faults[0], "scheduler: Accept on :0: unexpected EOF")
 	})
 }
-
-func TestASignalIsAnEvent(t *testing.T) {
-	s := scheduler.New(scheduler.Config{})
-	defer s.Close()
-	var got os.Signal
-	s.Register(scheduler.Signal(syscall.SIGUSR1), func(_ coroutine.Context, ev any) {
-		got = ev.(os.Signal)
-		s.Stop()
-	})
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) // before the source was begun
-	assert.NoError(t, s.Loop())
-	assert.Equal(t, syscall.SIGUSR1, got)
-}
