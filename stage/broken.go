@@ -3,6 +3,7 @@ package stage
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,17 +87,12 @@ const mostTold = 5
 // ailment is what a keeper remembers of a stage whose workers crash one after another.
 type ailment struct {
 	spell  uint64 // which streak of crashes it is
-	first  error
 	last   []error
-	noted  int
 	pauses int
 	paused time.Duration
 }
 
 func (a *ailment) note(err error) {
-	if a.noted++; a.noted == 1 {
-		a.first = err
-	}
 	a.last = append(a.last, err)
 	a.last = a.last[max(0, len(a.last)-mostTold):]
 }
@@ -109,11 +105,11 @@ func (a *ailment) pause(d time.Duration) {
 // broken is what there is to tell of a stage that gives up. It has paused for its own
 // workers here, for those of crews in its room.
 func (a *ailment) broken(r *room.Room, streak int) *BrokenError {
-	e := &BrokenError{Stage: r.Name(), Crashes: streak, Last: a.last}
-	if a.noted > len(a.last) {
-		e.First = a.first
-	}
 	spell := r.Spell()
+	e := &BrokenError{Stage: r.Name(), Crashes: streak, Last: a.last}
+	if !slices.Contains(a.last, spell.First) {
+		e.First = spell.First
+	}
 	e.Pauses, e.Paused = a.pauses+spell.Rests, a.paused+spell.Rested
 	return e
 }

@@ -60,8 +60,9 @@ func (e *CrashError) Unwrap() error {
 }
 
 // rescue is deferred by a batch and does nothing if the batch ended well. If the
-// worker was given up while its handler was stuck, its affairs are settled.
-func (w *Worker) rescue(inst Instance) {
+// worker was given up while its handler was stuck, its affairs are settled. It says
+// whether the worker may go on.
+func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	if w.lost.Load() {
 		_ = recover()
 		w.comeBack(inst)
@@ -71,7 +72,8 @@ func (w *Worker) rescue(inst Instance) {
 		return
 	}
 	value := recover()
-	if value == nil {
+	exits := value == nil
+	if exits {
 		value = ErrGoexit
 	}
 	at := sites.here()
@@ -80,7 +82,31 @@ func (w *Worker) rescue(inst Instance) {
 		return
 	}
 	w.settleCrash(value, at)
-	w.quit(w.failure)
+	if *goesOn = !exits && w.isolated() && w.mend(); !*goesOn {
+		w.quit(w.failure)
+	}
+}
+
+// isolated reports whether a crash was the first since a command of the stage was
+// completed, and left nothing behind that could not be handed over. Then the keeper has
+// nothing to decide.
+func (w *Worker) isolated() bool { return !w.carries() && w.stage.Room.Streak() <= 1 }
+
+// mend is what the keeper would do after an isolated crash: the instance is stopped, and
+// the worker takes its seat again with a fresh one. To end the actor and start another
+// for that costs several times as much. It reports false if there is none to be had;
+// that the keeper has to know.
+func (w *Worker) mend() bool {
+	w.stop()
+	w.part()
+	if w.crew == nil {
+		if err := w.sit(true); err != nil {
+			w.failure = err
+			return false
+		}
+	}
+	w.failure = nil
+	return true
 }
 
 // settleCrash settles the accounts of a batch in which a handler crashed.

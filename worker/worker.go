@@ -223,16 +223,23 @@ func (w *Worker) begin(ctx act.Context) {
 		ctx.Send(ctx.Parent(), Up{w, nil})
 		return
 	}
+	w.failure = w.sit(w.again)
+	ctx.Send(ctx.Parent(), Up{w, w.failure})
+	if w.failure != nil {
+		act.Fail(ctx, w.failure)
+	}
+}
+
+// sit makes an instance, if the worker is to have one, and takes a seat among the stage's
+// own workers.
+func (w *Worker) sit(again bool) error {
 	if err := w.equip(w.stage.Room.Claim(&w.Seat)); err != nil {
-		w.failure = err
 		w.stage.Room.CrashIdle()
 		w.stage.Room.Leave(&w.Seat)
-		ctx.Send(ctx.Parent(), Up{w, err})
-		act.Fail(ctx, err)
-		return
+		return err
 	}
-	w.stage.Room.Join(&w.Seat, w.again)
-	ctx.Send(ctx.Parent(), Up{w, nil})
+	w.stage.Room.Join(&w.Seat, again)
+	return nil
 }
 
 // equip takes the instance that the room has lent, or makes one if it is to.
@@ -424,13 +431,14 @@ func (w *Worker) leaveCrew() {
 	}
 }
 
-// work handles the batch in hand. It reports false if a handler crashed.
+// work handles the batch in hand. It reports false if a handler crashed and the actor with
+// it.
 func (w *Worker) work(n int) (ok bool) {
 	w.n, w.cur = n, 0
 	w.began = w.now()
 	w.since.Store(max(w.began, 1)) // 0 is between batches
 	defer w.idle()
-	defer w.rescue(w.instance)
+	defer w.rescue(w.instance, &ok)
 	if since := w.Hand[0].Since; since > 0 {
 		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
 	}

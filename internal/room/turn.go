@@ -421,6 +421,9 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	r.mu.Lock()
 	r.book(s, t)
 	r.crash(row)
+	if row && r.c.streak == 1 {
+		r.spell.First = err
+	}
 	if r.halted {
 		r.c.dead[deadStopped] += uint64(len(rest))
 	} else {
@@ -521,6 +524,7 @@ func (r *Room) crash(row bool) {
 // Spell is what is known of a streak of crashes beside its length.
 type Spell struct {
 	Number uint64        // tells it from the one before
+	First  error         // how it began
 	Rests  int           // how often crews have left the room alone; those that are over
 	Rested time.Duration // for how long in all
 }
