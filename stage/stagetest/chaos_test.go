@@ -1,0 +1,97 @@
+package stagetest_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/stage/stagetest"
+)
+
+var (
+	chaosFor  = flag.Duration("chaos.for", 20*time.Second, "for how long to try random plans")
+	chaosSeed = flag.Uint64("chaos.seed", 0, "the seed of the first round of plans; 0 takes the clock's")
+)
+
+// perRound is how many plans have one seed: a failure is found again by running the round.
+const perRound = 20
+
+// TestNoPlanBreaksAPromise runs random plans for a while.
+func TestNoPlanBreaksAPromise(t *testing.T) {
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) % 1e9
+	}
+	var total stagetest.Report
+	began, told := time.Now(), time.Now()
+	for round := uint64(0); time.Since(began) < *chaosFor && !t.Failed(); round++ {
+		c := chaos{t: t, seed: seed + round, total: &total}
+		c.round()
+		if time.Since(told) > 10*time.Second {
+			told = time.Now()
+			fmt.Fprintf(os.Stderr, "chaos, %v: %v\n", time.Since(began).Round(time.Second), total)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "chaos, %v, seeds %d and up: %v\n", time.Since(began).Round(time.Second), seed, total)
+}
+
+// chaos is a round of plans.
+type chaos struct {
+	t     *testing.T
+	seed  uint64
+	total *stagetest.Report
+
+	failed bool // then plans are run several times, as rapid looks for the least that fails
+	plan   stagetest.Plan
+	story  error
+}
+
+// tries is how often a smaller plan is run until it is believed to be fine: a race does
+// not show each time.
+const tries = 8
+
+func (c *chaos) round() {
+	set(c.t, "rapid.checks", perRound)
+	set(c.t, "rapid.seed", c.seed)
+	set(c.t, "rapid.nofailfile", true)
+	c.t.Run(fmt.Sprintf("seed %d", c.seed), func(t *testing.T) {
+		defer func() {
+			if c.failed {
+				t.Logf("the least plan that failed:\n%v\n\nwhat it broke:\n%v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest -chaos.seed=%d -chaos.for=1s",
+					c.plan, c.story, c.seed)
+			}
+		}()
+		rapid.Check(t, c.check)
+	})
+}
+
+func (c *chaos) check(t *rapid.T) {
+	plan := stagetest.Plans().Draw(t, "plan")
+	times := 1
+	if c.failed {
+		times = tries
+	}
+	for range times {
+		report, err := plan.Run()
+		if !c.failed {
+			c.total.Add(report)
+		}
+		if err != nil {
+			c.failed, c.plan, c.story = true, plan, err
+			v, _ := errors.AsType[stagetest.Verdict](err)
+			t.Fatalf("broken: %s", v.Promises())
+		}
+	}
+}
+
+func set(t *testing.T, name string, value any) {
+	t.Helper()
+	if err := flag.Set(name, fmt.Sprint(value)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,2 @@
+// Package stagetest is Golda's test kit.
+package stagetest

@@ -1,0 +1,177 @@
+package stagetest
+
+import (
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// Plans draws plans: random graphs, options, faults and storms. What is drawn first is
+// what shrinks to the least, so a plan that fails shrinks to few commands, few deeds and
+// few stages without options.
+func Plans() *rapid.Generator[Plan] { return rapid.Custom(drawPlan) }
+
+// Graphs draws graphs of at most so many stages: chains, fans, diamonds, loops; stages with
+// workers of their own and groups.
+func Graphs(most int) *rapid.Generator[Graph] {
+	return rapid.Custom(func(t *rapid.T) Graph { return drawGraph(t, most) })
+}
+
+// mostStages is how many stages the graphs of plans have.
+const mostStages = 7
+
+func drawPlan(t *rapid.T) Plan {
+	p := Plan{
+		Seed:       rapid.Uint64().Draw(t, "seed"),
+		Commands:   rapid.SampledFrom([]int{1, 3, 10, 30, 100, 200, 300, 400}).Draw(t, "commands"),
+		Submitters: rapid.IntRange(1, 4).Draw(t, "submitters"),
+		Policy:     rapid.SampledFrom(policy.Names()).Draw(t, "policy"),
+		Strategy:   rapid.SampledFrom([]supervisor.Strategy{supervisor.RestForOne, supervisor.OneForOne, supervisor.OneForAll}).Draw(t, "strategy"),
+		End:        Ending(rapid.IntRange(0, int(endings)-1).Draw(t, "end")),
+		Hasty:      seldom(t, 4, "hasty"),
+		Quiet:      seldom(t, 4, "quiet"),
+		Fragile:    seldom(t, 12, "fragile"),
+		Ordered:    seldom(t, 6, "ordered"),
+	}
+	if p.Ordered {
+		p.Submitters, p.Graph = 1, drawLine(t)
+	} else {
+		p.Graph = drawGraph(t, mostStages)
+	}
+	p.Storm = drawStorm(t, p)
+	return p
+}
+
+// seldom is true once in so many times.
+func seldom(t *rapid.T, in int, label string) bool {
+	return rapid.IntRange(0, in-1).Draw(t, label) == in-1
+}
+
+func drawGraph(t *rapid.T, most int) Graph {
+	g := Graph{Hops: rapid.IntRange(0, 6).Draw(t, "hops")}
+	stages := rapid.IntRange(1, most).Draw(t, "stages")
+	for range rapid.IntRange(0, 2).Draw(t, "groups") {
+		fewest := rapid.IntRange(1, 3).Draw(t, "fewest")
+		g.Groups = append(g.Groups, Span{fewest, fewest + rapid.IntRange(0, 3).Draw(t, "more")})
+	}
+	shape := rapid.SampledFrom([]string{"chain", "fan", "any"}).Draw(t, "shape")
+	for i := range stages {
+		g.Nodes = append(g.Nodes, drawNode(t, i, stages, len(g.Groups), shape))
+	}
+	g.Entries = rapid.SliceOfNDistinct(rapid.IntRange(0, stages-1), 1, min(2, stages), rapid.ID[int]).Draw(t, "entries")
+	return g
+}
+
+// drawLine draws a line of stages, each with one instance, through which commands must
+// come in order.
+func drawLine(t *rapid.T) Graph {
+	g := Graph{Entries: []int{0}, Hops: 10}
+	for i := range rapid.IntRange(1, 5).Draw(t, "stages") {
+		n := Node{
+			Workers: Span{1, 1}, Instances: 1,
+			Ports: rapid.Bool().Draw(t, "ports"), Each: rapid.Bool().Draw(t, "each"),
+			Capacity: rapid.SampledFrom([]int{0, 1, 2, 7, 64}).Draw(t, "capacity"),
+			Batch:    rapid.SampledFrom([]int{0, 1, 2, 8}).Draw(t, "batch"),
+			Faults:   Faults{Panic: odds(t, "panic"), Goexit: odds(t, "goexit"), Error: odds(t, "error"), Delay: odds(t, "delay")},
+		}
+		if i > 0 {
+			g.Nodes[i-1].Next = []int{i}
+		}
+		g.Nodes = append(g.Nodes, n)
+	}
+	return g
+}
+
+func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
+	n := Node{
+		Next:       drawNext(t, i, stages, shape),
+		Spread:     seldom(t, 4, "spread"),
+		Ports:      rapid.Bool().Draw(t, "ports"),
+		Each:       rapid.Bool().Draw(t, "each"),
+		Batcher:    seldom(t, 4, "batcher"),
+		Group:      rapid.IntRange(0, groups).Draw(t, "group"),
+		Instances:  rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "instances"),
+		Capacity:   rapid.SampledFrom([]int{0, 1, 2, 3, 8, 64}).Draw(t, "capacity"),
+		Batch:      rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "batch"),
+		Overflow:   rapid.SampledFrom([]stage.OverflowRule{stage.Wait, stage.Wait, stage.Wait, stage.Reject, stage.DropNewest, stage.DropOldest}).Draw(t, "overflow"),
+		Discipline: rapid.SampledFrom(append([]string{"", ""}, queue.Names()...)).Draw(t, "discipline"),
+	}
+	if fewest := rapid.IntRange(0, 3).Draw(t, "fewest"); fewest > 0 {
+		n.Workers = Span{fewest, fewest + rapid.IntRange(0, 4).Draw(t, "more")}
+	}
+	if n.Ports && slices.Contains(n.Next, i) && n.Capacity == 1 {
+		n.Capacity = 2 // New refuses a loop without slack
+	}
+	if seldom(t, 6, "lingers") {
+		n.Linger = time.Duration(1+rapid.IntRange(0, 2).Draw(t, "linger")) * time.Millisecond
+	}
+	if seldom(t, 3, "retries") {
+		n.Retry = stage.RetryPolicy{
+			Attempts: rapid.IntRange(2, 4).Draw(t, "attempts"),
+			Backoff:  time.Duration(rapid.IntRange(0, 3).Draw(t, "backoff")) * 300 * time.Microsecond,
+			Jitter:   rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "jitter"),
+		}
+	}
+	if seldom(t, 4, "works") {
+		n.Work = time.Duration(rapid.IntRange(1, 200).Draw(t, "work")) * time.Microsecond
+	}
+	n.Faults = Faults{
+		Panic: odds(t, "panic"), Goexit: odds(t, "goexit"), Error: odds(t, "error"),
+		Delay: odds(t, "delay"), Poison: odds(t, "poison"),
+	}
+	if seldom(t, 5, "limited") {
+		n.Timeout = time.Duration(rapid.IntRange(2, 6).Draw(t, "timeout")) * time.Millisecond
+		n.Grace = time.Duration(rapid.IntRange(2, 6).Draw(t, "grace")) * time.Millisecond
+		n.Faults.Hang, n.Faults.Stuck = odds(t, "hang")/4, odds(t, "stuck")/4
+	}
+	return n
+}
+
+// odds are mostly none.
+func odds(t *rapid.T, label string) float64 {
+	return rapid.SampledFrom([]float64{0, 0, 0, 0.01, 0.05, 0.15}).Draw(t, label)
+}
+
+// drawNext draws where a node leads: on, to several that come later, or anywhere.
+func drawNext(t *rapid.T, i, stages int, shape string) []int {
+	switch {
+	case shape == "chain" && i+1 < stages:
+		return []int{i + 1}
+	case shape == "fan" && i+1 < stages:
+		return rapid.SliceOfNDistinct(rapid.IntRange(i+1, stages-1), 1, min(3, stages-1-i), rapid.ID[int]).Draw(t, "next")
+	case shape == "any":
+		return rapid.SliceOfNDistinct(rapid.IntRange(0, stages-1), 0, min(3, stages), rapid.ID[int]).Draw(t, "next")
+	default:
+		return nil
+	}
+}
+
+func drawStorm(t *rapid.T, p Plan) []Blow {
+	all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Blow {
+		return Blow{
+			At:     rapid.IntRange(0, 100).Draw(t, "at"),
+			Deed:   Deed(rapid.IntRange(0, int(deeds)-1).Draw(t, "deed")),
+			Stage:  rapid.IntRange(0, len(p.Graph.Nodes)-1).Draw(t, "stage"),
+			Policy: rapid.SampledFrom(policy.Names()).Draw(t, "policy"),
+		}
+	}), 0, 8).Draw(t, "storm")
+	var storm []Blow
+	for _, b := range all {
+		switch {
+		case p.Ordered && (b.Deed == AddStage || b.Deed == TryLetters): // they submit, too
+		case b.Deed == Drain && b.At < 50 && p.Commands > 1: // else most plans would do nothing
+			b.At = 50 + b.At
+			storm = append(storm, b)
+		default:
+			storm = append(storm, b)
+		}
+	}
+	slices.SortStableFunc(storm, func(a, b Blow) int { return a.At - b.At })
+	return storm
+}

@@ -1,0 +1,394 @@
+package stagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/worker"
+)
+
+// How long things may take before they are called stuck. They are long: a machine that
+// has much else to do is no deadlock.
+const (
+	patience = 20 * time.Second // without progress
+	limit    = 90 * time.Second // for a whole plan
+)
+
+// system is where all plans' actors live: one costs three megabytes.
+var system = sync.OnceValue(func() *act.System { return act.NewSystem(slog.New(slog.DiscardHandler)) })
+
+// runs makes the names of pipelines unique, so that their actors can be told apart.
+var runs atomic.Uint64
+
+// run is a plan at work.
+type run struct {
+	plan     Plan
+	name     string
+	pipe     *pipeline.Pipeline
+	sites    []*site
+	guests   []*stage.Stage[Command] // stages that were added, and not taken out again
+	changed  bool                    // stages were taken out, whose accounts no row shows
+	deeds    map[string]uint64
+	ids      atomic.Uint64
+	accepted atomic.Uint64
+	waiting  []*asked
+
+	mu      sync.Mutex // guards all below
+	letters map[Command]int
+	written int // letters
+	broken  Verdict
+}
+
+// asked is a command whose answer is waited for.
+type asked struct {
+	id     uint64
+	ticket *stage.Ticket
+}
+
+// breach notes that a promise was broken. The first few are enough.
+func (r *run) breach(p Promise, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.broken) < 20 {
+		r.broken = append(r.broken, &Broken{p, fmt.Sprintf(format, args...)})
+	}
+}
+
+// Run makes the plan's pipeline, has the storm happen to it while it works, stops it, and
+// looks whether all promises were kept; the error is a [Verdict] if they were not. It takes
+// as long as it takes, at most two minutes. Only one may run at a time, with no other tests
+// beside it: their goroutines would be taken for its own.
+func (p Plan) Run() (Report, error) {
+	before := goleak.IgnoreCurrent()
+	r := &run{plan: p, name: fmt.Sprintf("chaos-%d", runs.Add(1)), deeds: map[string]uint64{}, letters: map[Command]int{}}
+	report := Report{Plans: 1, Stages: len(p.Graph.Nodes)}
+	if !r.start() {
+		return r.close(report)
+	}
+	dog := Watch(r.pipe, patience)
+	over := make(chan struct{})
+	go func() { defer close(over); r.work(); r.end() }()
+	stuck := false
+	select {
+	case <-over:
+	case <-dog.Bitten():
+		stuck = true
+	case <-time.After(limit):
+		stuck = true
+		r.breach(Progress, "the plan is not over after %v\n%s\n%s", limit, Diagnose(r.pipe.Snapshot()), dump())
+	}
+	if v, ok := errors.AsType[Verdict](dog.Stop()); ok {
+		r.broken = append(r.broken, v...)
+	}
+	report.Looks = dog.Looks()
+	r.release()
+	if stuck {
+		r.putDown(over)
+	} else {
+		r.judge()
+		r.left(before)
+	}
+	report.absorb(r.pipe.Snapshot())
+	if r.pipe.Err() != nil {
+		report.GaveUp++
+	}
+	return r.close(report)
+}
+
+// close sums up.
+func (r *run) close(report Report) (Report, error) {
+	report.Asked, report.Deeds = r.ids.Load(), r.deeds
+	report.Faults = map[string]uint64{}
+	for _, s := range r.sites {
+		report.Faults = sum(report.Faults, s.injector.Counts())
+	}
+	if r.plan.End == Hard || r.plan.End == Soon {
+		report.StoppedHard++
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report.judge(r.broken)
+	return report, r.broken.orNil()
+}
+
+// start makes and starts the pipeline.
+func (r *run) start() bool {
+	law, err := policy.ByName(r.plan.Policy)
+	if err != nil {
+		r.breach(Checks, "%v", err)
+		return false
+	}
+	parts := append(r.build(),
+		pipeline.System(system()), pipeline.Control(law), pipeline.Logger(slog.New(ear{run: r})),
+		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(1000, time.Second), pipeline.Grace(2*time.Second),
+		pipeline.DeadLetters(r.letter))
+	if r.pipe, err = pipeline.New(r.name, parts...); err != nil {
+		r.breach(Checks, "New refused: %v", err)
+		return false
+	}
+	if err := r.pipe.Start(context.Background()); err != nil {
+		r.breach(Checks, "Start failed: %v", err)
+		return false
+	}
+	return true
+}
+
+// letter is told of dead letters.
+func (r *run) letter(l stage.DeadLetter) {
+	cmd, ok := l.Command.(Command)
+	if !ok {
+		r.breach(OneEnd, "a letter of a command that nobody sent: %v", l.Command)
+		return
+	}
+	r.mu.Lock()
+	r.written++
+	r.letters[Command{ID: cmd.ID, Part: cmd.Part}]++
+	n := r.letters[Command{ID: cmd.ID, Part: cmd.Part}]
+	r.mu.Unlock()
+	if n > 1 {
+		r.breach(OneEnd, "command %d, part %d, has %d letters: %v", cmd.ID, cmd.Part, n, l.Err)
+	}
+	if crash, ok := errors.AsType[*stage.CrashError](l.Err); ok && !foreseen(crash) {
+		r.breach(Crashes, "%v\n%s", crash, crash.Stack)
+	}
+}
+
+// foreseen reports whether a crash is one that was injected.
+func foreseen(crash *stage.CrashError) bool {
+	_, injected := errors.AsType[*Injected](crash)
+	return injected || errors.Is(crash, stage.ErrStuck) || errors.Is(crash, worker.ErrGoexit)
+}
+
+// work submits commands, and has the storm happen meanwhile.
+func (r *run) work() {
+	var all sync.WaitGroup
+	all.Go(r.storm)
+	lists := make([][]*asked, r.plan.Submitters)
+	for i := range lists {
+		all.Go(func() { lists[i] = r.submit(rand.New(rand.NewPCG(r.plan.Seed, uint64(i)))) })
+	}
+	all.Wait()
+	for _, list := range lists {
+		r.waiting = append(r.waiting, list...)
+	}
+}
+
+// submit is one submitter.
+func (r *run) submit(rnd *rand.Rand) (list []*asked) {
+	entries := r.plan.Graph.Entries
+	for range r.plan.Commands / r.plan.Submitters {
+		cmd := Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+		to := r.sites[entries[rnd.IntN(len(entries))]].stage
+		if a := r.hand(rnd, to, cmd); a != nil {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// hand hands a command in, in one of the ways that there are.
+func (r *run) hand(rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *asked {
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if r.plan.Hasty && rnd.IntN(4) == 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(1+rnd.IntN(5))*time.Millisecond)
+	}
+	defer cancel()
+	var ticket *stage.Ticket
+	var err error
+	if r.plan.Quiet && rnd.IntN(3) == 0 {
+		err = to.Submit(ctx, cmd)
+	} else {
+		ticket, err = to.Ask(ctx, cmd)
+	}
+	if err != nil {
+		if !refusal(err) {
+			r.breach(OneEnd, "command %d was refused for no reason that is known: %v", cmd.ID, err)
+		}
+		return nil
+	}
+	r.accepted.Add(1)
+	if ticket == nil {
+		return nil
+	}
+	return &asked{cmd.ID, ticket}
+}
+
+// refusal reports whether an error is one of those with which a command may be refused.
+func refusal(err error) bool {
+	for _, known := range []error{
+		stage.ErrFull, stage.ErrClosed, stage.ErrRate, stage.ErrPolicy, stage.ErrDisabled, stage.ErrStopped, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// end stops the pipeline as the plan says.
+func (r *run) end() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	switch r.plan.End {
+	case Drained:
+		if err := r.pipe.Drain(ctx); err != nil && r.pipe.Err() == nil {
+			r.breach(Progress, "drain: %v", err)
+		}
+	case Hard:
+		cancel()
+	case Soon:
+		soon, stop := context.WithTimeout(ctx, 3*time.Millisecond)
+		defer stop()
+		ctx = soon
+	case Twice:
+		var others sync.WaitGroup
+		for range 3 {
+			others.Go(func() { _ = r.pipe.Stop(ctx) })
+		}
+		defer others.Wait()
+	}
+	err := r.pipe.Stop(ctx)
+	if err != nil && ctx.Err() == nil && r.pipe.Err() == nil {
+		r.breach(Progress, "stop: %v", err)
+	}
+}
+
+// release lets go of handlers that are stuck.
+func (r *run) release() {
+	for _, s := range r.sites {
+		s.injector.Release()
+	}
+}
+
+// putDown ends a pipeline that is stuck, if it can be.
+func (r *run) putDown(over <-chan struct{}) {
+	for _, s := range r.sites {
+		_ = r.pipe.Resume(s.stage)
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	go func() { _ = r.pipe.Stop(now) }()
+	select {
+	case <-over:
+	case <-time.After(5 * time.Second):
+	}
+}
+
+// judge looks at what is left when all is over.
+func (r *run) judge() {
+	s := r.pipe.Snapshot()
+	switch {
+	case !s.Balanced():
+		r.breach(Law, "at rest: %s\n%s", s.Law(), Diagnose(s))
+	case s.InFlight != 0:
+		r.breach(OneEnd, "lost: %d in flight after the stop\n%s", s.InFlight, Diagnose(s))
+	}
+	if err := r.pipe.Err(); err != nil && !r.plan.Fragile {
+		r.breach(Survival, "%v", err)
+	}
+	for _, a := range r.waiting {
+		r.answer(a)
+	}
+	if n := s.Shed + s.DeadLettered; uint64(r.written) != n {
+		r.breach(OneEnd, "%d letters were written for %d commands that were shed or dead-lettered", r.written, n)
+	}
+	submitted := uint64(0)
+	for i := range s.Stages {
+		submitted += s.Stages[i].Submitted
+	}
+	if n := r.accepted.Load(); submitted != n && !r.changed {
+		r.breach(Law, "%d commands were accepted, the stages say %d", n, submitted)
+	}
+	r.judgeSites(s)
+}
+
+// judgeSites compares what handlers have seen with what the engine says.
+func (r *run) judgeSites(s pipeline.Snapshot) {
+	of := map[string]stage.Snapshot{}
+	for _, st := range s.Stages {
+		of[st.Name] = st
+	}
+	for i, site := range r.sites {
+		if err := site.count(of[name(i)]); err != nil {
+			r.breach(OneEnd, "%v", err)
+		}
+		for wait := time.Now(); site.started.Load() != site.stopped.Load() && time.Since(wait) < 2*time.Second; {
+			time.Sleep(time.Millisecond)
+		}
+		if began, ended := site.started.Load(), site.stopped.Load(); began != ended {
+			r.breach(Instances, "stage %s: %d instances were started and %d stopped", name(i), began, ended)
+		}
+		if most := site.most.Load(); site.Timeout == 0 && site.Instances > 0 && most > int64(max(site.Instances, r.mostInstances(i))) {
+			r.breach(Instances, "stage %s: %d handlers at once, with %d instances", name(i), most, site.Instances)
+		}
+	}
+}
+
+// mostInstances is the most that a storm may have asked for.
+func (r *run) mostInstances(int) int {
+	for _, b := range r.plan.Storm {
+		if b.Deed == Swap || b.Deed == Rescale {
+			return 1 << 20 // policies may turn the knob
+		}
+	}
+	return 0
+}
+
+func (r *run) lettersOf(id uint64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.letters[Command{ID: id}]
+}
+
+// answer sees that a command's answer is there, and its own.
+func (r *run) answer(a *asked) {
+	select {
+	case <-a.ticket.Done():
+	default:
+		r.breach(OneEnd, "lost: command %d has no answer", a.id)
+		return
+	}
+	err := a.ticket.Err()
+	if err == nil {
+		if got := a.ticket.Result(); got != a.id {
+			r.breach(OneEnd, "command %d has the answer of another: %v", a.id, got)
+		}
+		if r.lettersOf(a.id) > 0 {
+			r.breach(OneEnd, "command %d has an answer and a letter", a.id)
+		}
+		return
+	}
+	crash, crashed := errors.AsType[*stage.CrashError](err)
+	_, injected := errors.AsType[*Injected](err)
+	switch {
+	case crashed && foreseen(crash), injected:
+	case errors.Is(err, stage.ErrFull), errors.Is(err, stage.ErrShed), errors.Is(err, stage.ErrStopped), errors.Is(err, stage.ErrDisabled), errors.Is(err, stage.ErrTimeout):
+	default:
+		r.breach(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
+	}
+}
+
+// left looks whether any goroutine, or any actor, is left.
+func (r *run) left(before goleak.Option) {
+	if err := goleak.Find(before); err != nil {
+		r.breach(Goroutines, "%v", err)
+	}
+	if names := act.Processes(system(), r.prefix()); len(names) > 0 {
+		r.breach(Goroutines, "actors are left: %q", names)
+	}
+}
+
+// prefix is how the names of the pipeline's actors begin.
+func (r *run) prefix() string { return "golda/" + r.name + "$" }

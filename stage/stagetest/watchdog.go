@@ -1,0 +1,184 @@
+package stagetest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// Watchdog looks at a pipeline again and again while it runs. Every snapshot must be
+// balanced and none may go back; and as long as anything is in flight and no stage is
+// paused, something must happen within its patience.
+type Watchdog struct {
+	p        *pipeline.Pipeline
+	patience time.Duration
+	over     chan struct{}
+	rest     chan struct{}
+	bitten   chan struct{}
+	once     sync.Once
+	looks    int
+	broken   Verdict
+}
+
+// Watch sets a watchdog on a pipeline that has been started. [Watchdog.Stop] must be
+// called.
+func Watch(p *pipeline.Pipeline, patience time.Duration) *Watchdog {
+	w := &Watchdog{
+		p: p, patience: patience,
+		over: make(chan struct{}), rest: make(chan struct{}), bitten: make(chan struct{}),
+	}
+	go w.watch()
+	return w
+}
+
+// Bitten is closed when a promise was broken; [Watchdog.Stop] tells which.
+func (w *Watchdog) Bitten() <-chan struct{} { return w.bitten }
+
+// Stop ends the watch and returns what was broken, a [Verdict], nil if nothing was. It
+// may be called more than once.
+func (w *Watchdog) Stop() error {
+	w.once.Do(func() { close(w.over) })
+	<-w.rest
+	return w.broken.orNil()
+}
+
+// Looks returns how many snapshots were looked at, after the watch.
+func (w *Watchdog) Looks() int {
+	<-w.rest
+	return w.looks
+}
+
+// lookEvery is the pause between two looks.
+const lookEvery = time.Millisecond
+
+func (w *Watchdog) watch() {
+	defer close(w.rest)
+	var last pipeline.Snapshot
+	moved := time.Now()
+	pause := time.NewTicker(lookEvery)
+	defer pause.Stop()
+	for {
+		s := w.p.Snapshot()
+		w.looks++
+		if s.InFlight == 0 || pausedAnywhere(s) || progress(s) != progress(last) {
+			moved = time.Now()
+		}
+		b := compare(last, s)
+		if b == nil && time.Since(moved) > w.patience {
+			b = &Broken{Progress, (&Stall{For: time.Since(moved), Snapshot: s, Goroutines: dump()}).Error()}
+		}
+		if b != nil {
+			w.broken = append(w.broken, b)
+			close(w.bitten)
+			return
+		}
+		last = s
+		select {
+		case <-w.over:
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// compare finds what is wrong with a snapshot and the one before it.
+func compare(last, s pipeline.Snapshot) *Broken {
+	switch {
+	case !s.Balanced():
+		return &Broken{Law, "in motion: " + s.Law() + "\n" + Diagnose(s)}
+	case s.InFlight > 1<<40:
+		return &Broken{Law, "in flight is below zero: " + s.Law()}
+	case s.Accepted < last.Accepted, s.Replied < last.Replied, s.Failed < last.Failed, s.Shed < last.Shed, s.DeadLettered < last.DeadLettered:
+		return &Broken{Law, "a count went back: " + last.Law() + ", then " + s.Law()}
+	}
+	return nil
+}
+
+func pausedAnywhere(s pipeline.Snapshot) bool {
+	for _, st := range s.Stages {
+		if st.Paused {
+			return true
+		}
+	}
+	return false
+}
+
+// progress changes whenever a command does. Visits are left out: a worker that only
+// looks gets nowhere.
+func progress(s pipeline.Snapshot) (sum uint64) {
+	sum = s.Accepted + s.Replied + s.Failed + s.Shed + s.DeadLettered
+	for _, st := range s.Stages {
+		sum += st.Forwarded + st.Received + st.Emitted + st.Retries + st.Crashes
+	}
+	return sum
+}
+
+// Stall tells that nothing happened though something was in flight.
+type Stall struct {
+	For        time.Duration
+	Snapshot   pipeline.Snapshot
+	Goroutines string // what all goroutines were doing
+}
+
+// Error tells for how long, which stages hold commands, and what all goroutines do.
+func (e *Stall) Error() string {
+	return fmt.Sprintf("nothing has happened for %v with %d commands in flight\n%s\n%s",
+		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Goroutines)
+}
+
+// Diagnose says in words where a pipeline's commands are, and what may hold them: a line
+// for each stage that has any, and one for what is between the stages.
+func Diagnose(s pipeline.Snapshot) string {
+	var lines []string
+	here := 0
+	for _, st := range s.Stages {
+		n := st.Queued + st.InHand + st.Delayed
+		here += n
+		if n == 0 && st.Balanced() {
+			continue
+		}
+		lines = append(lines, diagnose(st))
+	}
+	if between := int(s.InFlight) - here; between != 0 {
+		lines = append(lines, fmt.Sprintf("  %d between two stages, or at one that was removed", between))
+	}
+	if len(lines) == 0 {
+		return "  nothing is in flight"
+	}
+	return strings.Join(lines, "\n")
+}
+
+func diagnose(st stage.Snapshot) string {
+	line := fmt.Sprintf("  stage %q: %d queued of %d, %d in hand, %d waiting for a retry; %d workers of pool %q, %d busy",
+		st.Name, st.Queued, st.Capacity, st.InHand, st.Delayed, st.Workers, st.Pool, st.Busy)
+	for _, note := range []struct {
+		is   bool
+		says string
+	}{
+		{st.Paused, "paused"},
+		{st.Queued >= st.Capacity, "full"},
+		{st.Queued > 0 && st.Workers == 0, "nobody is there to take them"},
+		{st.Busy > 0 && st.Busy == st.Workers, "all workers are in handlers"},
+		{st.Abandoned > 0, fmt.Sprintf("%d handlers given up", st.Abandoned)},
+		{!st.Balanced(), "its accounts do not add up"},
+	} {
+		if note.is {
+			line += "; " + note.says
+		}
+	}
+	return line
+}
+
+// mostDump bounds a dump of all goroutines.
+const mostDump = 4 << 20
+
+// dump is what all goroutines are doing.
+func dump() string {
+	buf := make([]byte, mostDump)
+	return string(buf[:runtime.Stack(buf, true)])
+}

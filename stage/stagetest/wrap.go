@@ -1,0 +1,142 @@
+package stagetest
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+)
+
+// Wrap puts an injector before a behaviour: for each command either a fault happens or the
+// behaviour is asked. What else the behaviour is (a Starter, a Stopper, a Batcher,
+// Versioned) it stays.
+func Wrap[C any](in *Injector, b behaviour.Behaviour[C]) behaviour.Behaviour[C] {
+	if b == nil {
+		return nil // the stage says so better
+	}
+	w := wrapped[C]{in, b}
+	if many, ok := b.(behaviour.Batcher[C]); ok {
+		return wrappedBatcher[C]{w, many}
+	}
+	return w
+}
+
+// WrapFunc is [Wrap] for a function, as stage.Func takes one.
+func WrapFunc[C any](in *Injector, f func(ctx context.Context, cmd C) behaviour.Outcome) behaviour.Func[C] {
+	return Wrap(in, behaviour.Behaviour[C](behaviour.Func[C](f))).HandleCommand
+}
+
+// WrapFactory is [Wrap] for each instance that a factory makes, as stage.Each takes one.
+func WrapFactory[C any](in *Injector, make behaviour.Factory[C]) behaviour.Factory[C] {
+	return func() behaviour.Behaviour[C] { return Wrap(in, make()) }
+}
+
+// wrapped is a behaviour with an injector before it.
+type wrapped[C any] struct {
+	in *Injector
+	of behaviour.Behaviour[C]
+}
+
+// HandleCommand injects a fault or asks the behaviour.
+func (w wrapped[C]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
+	if err := w.in.strike(ctx, cmd); err != nil {
+		return behaviour.Error(err)
+	}
+	return w.of.HandleCommand(ctx, cmd)
+}
+
+// Start is the behaviour's, if it has one.
+func (w wrapped[C]) Start(ctx context.Context) error {
+	if s, ok := w.of.(behaviour.Starter); ok {
+		return s.Start(ctx)
+	}
+	return nil
+}
+
+// Stop is the behaviour's, if it has one.
+func (w wrapped[C]) Stop() {
+	if s, ok := w.of.(behaviour.Stopper); ok {
+		s.Stop()
+	}
+}
+
+// Version is the behaviour's, if it has one.
+func (w wrapped[C]) Version() string {
+	if v, ok := w.of.(behaviour.Versioned); ok {
+		return v.Version()
+	}
+	return ""
+}
+
+// wrappedBatcher is a wrapped behaviour that is better at many commands.
+type wrappedBatcher[C any] struct {
+	wrapped[C]
+	many behaviour.Batcher[C]
+}
+
+// HandleBatch takes out the commands that are to end with an error and asks the behaviour
+// for the others; any other fault of one of them befalls the batch.
+func (w wrappedBatcher[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
+	outcomes := make([]behaviour.Outcome, len(cmds))
+	var rest []C
+	var at []int
+	for i, cmd := range cmds {
+		if err := w.in.strike(ctx, cmd); err != nil {
+			outcomes[i] = behaviour.Error(err)
+			continue
+		}
+		rest, at = append(rest, cmd), append(at, i)
+	}
+	if len(rest) == 0 {
+		return outcomes
+	}
+	done := w.many.HandleBatch(ctx, rest)
+	if len(done) != len(rest) {
+		return done // let the engine say so
+	}
+	for i, o := range done {
+		outcomes[at[i]] = o
+	}
+	return outcomes
+}
+
+// strike does what is to become of a try. An error is the command's answer, nil means that
+// the behaviour is to be asked.
+func (in *Injector) strike(ctx context.Context, cmd any) error {
+	attempt := behaviour.Attempt(ctx)
+	f, delay := in.fate(cmd, attempt)
+	in.did[f].Add(1)
+	switch f {
+	case Panic, Poison:
+		panic(&Injected{f, attempt})
+	case Goexit:
+		runtime.Goexit()
+	case Error:
+		return &Injected{f, attempt}
+	case Delay:
+		in.wait(ctx, delay)
+	case Hang:
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-in.let:
+			return &Injected{f, attempt}
+		}
+	case Stuck:
+		<-in.let
+		return &Injected{f, attempt}
+	}
+	return nil
+}
+
+// wait waits, but not longer than the context or the test.
+func (in *Injector) wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-in.let:
+	}
+}
