@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -184,7 +185,12 @@ func (h *Pools) Start(ctx context.Context, p *Pool) error {
 	started := make(chan error, 1)
 	h.mu.Lock()
 	h.all = append(h.all, p)
-	h.env.System.Root.Send(h.host, admit{p, func(err error) { started <- err }})
+	h.env.System.Root.Send(h.host, admit{p, func(err error) {
+		select {
+		case started <- err:
+		default: // it was told before
+		}
+	}})
 	h.mu.Unlock()
 	select {
 	case err := <-started:
@@ -205,6 +211,13 @@ func (h *Pools) Stop(p *Pool) {
 	}
 }
 
+// has reports whether a pool is still there.
+func (h *Pools) has(p *Pool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Contains(h.all, p)
+}
+
 // Each calls do for each shared pool.
 func (h *Pools) Each(do func(*Pool)) {
 	for _, p := range h.All() {
@@ -223,7 +236,9 @@ func (h *Pools) All() []*Pool {
 
 // Spawn starts the pools.
 func (h *Pools) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
-	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return &poolsHost{pools: h, ready: ready} })
+	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
+		return &poolsHost{pools: h, ready: ready, kept: map[string]admit{}}
+	})
 }
 
 // admit asks for a further pool's keeper.
@@ -247,7 +262,11 @@ type poolsHost struct {
 	ready   func(error) // nil once it was told
 	awaited int
 	spawned int
+	ending  bool
+	kept    map[string]admit // by the id of their keepers' actors
 }
+
+var errKeeperVanished = errors.New("its keeper ended without being told to")
 
 // Receive handles a message to the host.
 func (a *poolsHost) Receive(ctx act.Context) {
@@ -258,12 +277,31 @@ func (a *poolsHost) Receive(ctx act.Context) {
 		a.spawn(ctx, m.p, m.ready)
 	case settled:
 		a.settled(m.err)
+	case *act.Terminated:
+		a.gone(ctx, m.Who)
+	case *act.Stopping:
+		a.ending = true
 	}
+}
+
+// gone hears that a pool's keeper has ended. If nobody told it to, or told of it, that is a
+// failure like any other.
+func (a *poolsHost) gone(ctx act.Context, who *act.PID) {
+	k, ok := a.kept[who.Id]
+	delete(a.kept, who.Id)
+	if !ok || a.ending || !a.pools.has(k.p) {
+		return
+	}
+	a.ending = true
+	err := fmt.Errorf("pool %q: %w", k.p.name(), errKeeperVanished)
+	k.ready(err) // if somebody still waits for the start
+	act.Fail(ctx, err)
 }
 
 // HandleFailure is told that a pool gave up, and gives up with it: what that means is
 // the pipeline's affair.
 func (a *poolsHost) HandleFailure(system *act.System, self act.Supervisor, child *act.PID, _ *act.RestartStatistics, reason, _ any) {
+	a.ending = true
 	act.Stop(system, child)
 	self.EscalateFailure(reason, nil)
 }
@@ -285,9 +323,12 @@ func (a *poolsHost) start(ctx act.Context) {
 
 func (a *poolsHost) spawn(ctx act.Context, p *Pool, ready func(error)) {
 	a.spawned++
-	if _, err := p.Spawn(ctx, fmt.Sprintf("pool-%d", a.spawned), ready); err != nil {
+	pid, err := p.Spawn(ctx, fmt.Sprintf("pool-%d", a.spawned), ready)
+	if err != nil {
 		ready(err)
+		return
 	}
+	a.kept[pid.Id] = admit{p, ready}
 }
 
 func (a *poolsHost) settled(err error) {

@@ -1,0 +1,75 @@
+package pipeline_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// stop stops, from outside, the actors of the tests' system whose last name begins so, and
+// returns how many there were.
+func stop(name string) (n int) {
+	for _, id := range act.Processes(system(), "golda/") {
+		if strings.HasPrefix(id[strings.LastIndex(id, "/")+1:], name) {
+			act.Stop(system(), act.Local(system(), id))
+			n++
+		}
+	}
+	return n
+}
+
+// Whoever has workers below the pipeline's pools: the stages of a group, and those that
+// were added.
+func belowPools(t *testing.T, check func(t *testing.T, s *stage.Stage[int], p func(...pipeline.Part) *pipeline.Pipeline)) {
+	t.Helper()
+	t.Run("a group's", func(t *testing.T) {
+		s := stage.Func("s", echo[int])
+		check(t, s, func(more ...pipeline.Part) *pipeline.Pipeline {
+			return start(t, append(more, pipeline.Group("g", 1, 2, s))...)
+		})
+	})
+	t.Run("that of a stage that was added", func(t *testing.T) {
+		s := stage.Func("s", echo[int])
+		check(t, s, func(more ...pipeline.Part) *pipeline.Pipeline {
+			p := start(t, append(more, stage.Func("other", echo[int]))...)
+			require.NoError(t, p.Add(t.Context(), s))
+			return p
+		})
+	})
+}
+
+func TestAPoolWhoseKeeperIsKilledComesBackAsIntensityAllows(t *testing.T) {
+	belowPools(t, func(t *testing.T, s *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
+		p := begin(pipeline.Intensity(3, time.Minute))
+		for i := range 3 {
+			eventually(t, "there is one", func() bool { return stop("pool-") == 1 })
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			_, err := stage.Call[int](ctx, s, i)
+			cancel()
+			require.NoError(t, err)
+		}
+		require.NoError(t, p.Stop(soon(t)))
+		atRest(t, p)
+	})
+}
+
+func TestAPoolWhoseKeeperIsKilledEndsThePipelineWithoutAnIntensity(t *testing.T) {
+	belowPools(t, func(t *testing.T, _ *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
+		p := begin()
+		require.Equal(t, 1, stop("pool-"))
+		select {
+		case <-p.Done():
+		case <-time.After(20 * time.Second):
+			require.Fail(t, "nobody noticed")
+		}
+		require.ErrorContains(t, p.Err(), "keeper ended without being told to")
+		atRest(t, p)
+	})
+}
