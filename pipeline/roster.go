@@ -28,6 +28,17 @@ func (p *Pipeline) roster() *roster { return p.present.Load() }
 // sheets are the accounts of all rooms at one instant.
 func (r *roster) sheets() []room.Sheet { return room.Snapshot(r.all) }
 
+// look returns which stages there are and their accounts, of one instant: a stage that came
+// meanwhile may have handed on what would then have come from nowhere.
+func (p *Pipeline) look() (*roster, []room.Sheet) {
+	for {
+		r := p.roster()
+		if sheets := r.sheets(); p.roster() == r {
+			return r, sheets
+		}
+	}
+}
+
 // of is a stage's sheet.
 func (r *roster) of(sheets []room.Sheet, i int) *room.Sheet { return &sheets[r.stages[i].Room().Place] }
 

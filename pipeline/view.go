@@ -12,8 +12,8 @@ import (
 // view is the pipeline as a policy sees it: its accounts as they are, its knobs as
 // they are meant to be.
 func (p *Pipeline) view(cpu *cpuClock) *controller.Snapshot {
-	r, shape := p.roster(), p.graph.form()
-	sheets := r.sheets()
+	r, sheets := p.look()
+	shape := p.graph.form()
 	d := &p.desk
 	s := &controller.Snapshot{
 		At: time.Duration(p.host.Now()), CPUs: runtime.GOMAXPROCS(0), CPUUsage: cpu.usage(),
