@@ -74,7 +74,7 @@ func (c *chaos) check(t *rapid.T) {
 	plan := stagetest.Plans().Draw(t, "plan")
 	times := 1
 	if c.failed {
-		times = tries
+		times, plan.Patience = tries, 3*time.Second
 	}
 	for range times {
 		report, err := plan.Run()

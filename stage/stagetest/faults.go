@@ -84,13 +84,20 @@ func (f Faults) Check() error {
 // one of the program's own.
 type Injected struct {
 	Fault   Fault
-	Attempt int // of the command, counted from one
+	Attempt int   // of the command, counted from one
+	Cause   error // for Hang, why the context has ended
 }
 
 // Error tells the fault.
 func (e *Injected) Error() string {
+	if e.Cause != nil {
+		return fmt.Sprintf("stagetest: injected %s at attempt %d: %v", e.Fault, e.Attempt, e.Cause)
+	}
 	return fmt.Sprintf("stagetest: injected %s at attempt %d", e.Fault, e.Attempt)
 }
+
+// Unwrap returns the cause.
+func (e *Injected) Unwrap() error { return e.Cause }
 
 // Injector is faults at work: [Wrap], [WrapFunc] and [WrapFactory] put it between a
 // stage and its behaviour. Its methods may be called by anybody, at any time.

@@ -2,6 +2,7 @@ package stagetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,6 +97,9 @@ type Plan struct {
 	Fragile bool
 	// Ordered says that the graph is a line in which commands must stay in order.
 	Ordered bool
+	// Patience is how long nothing may happen while something is in flight; 0 means
+	// 20 s. A machine that has much else to do is no deadlock.
+	Patience time.Duration
 }
 
 // String writes the plan out, for people.
@@ -127,4 +131,9 @@ func (p Plan) restart() stage.RestartPolicy {
 		return stage.RestartPolicy{Limit: 2, Backoff: 10 * time.Microsecond, Max: time.Millisecond}
 	}
 	return stage.RestartPolicy{Limit: 1 << 20, Backoff: 10 * time.Microsecond, Max: time.Millisecond}
+}
+
+// does reports whether a deed is part of the storm.
+func (p Plan) does(d Deed) bool {
+	return slices.ContainsFunc(p.Storm, func(b Blow) bool { return b.Deed == d })
 }

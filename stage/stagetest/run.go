@@ -1,6 +1,7 @@
 package stagetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func (p Plan) Run() (Report, error) {
 	if !r.start() {
 		return r.close(report)
 	}
-	dog := Watch(r.pipe, patience)
+	dog := Watch(r.pipe, cmp.Or(p.Patience, patience))
 	over := make(chan struct{})
 	go func() { defer close(over); r.work(); r.end() }()
 	stuck := false

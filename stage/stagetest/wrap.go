@@ -109,23 +109,23 @@ func (in *Injector) strike(ctx context.Context, cmd any) error {
 	in.did[f].Add(1)
 	switch f {
 	case Panic, Poison:
-		panic(&Injected{f, attempt})
+		panic(&Injected{Fault: f, Attempt: attempt})
 	case Goexit:
 		runtime.Goexit()
 	case Error:
-		return &Injected{f, attempt}
+		return &Injected{Fault: f, Attempt: attempt}
 	case Delay:
 		in.wait(ctx, delay)
 	case Hang:
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return &Injected{f, attempt, context.Cause(ctx)}
 		case <-in.let:
-			return &Injected{f, attempt}
+			return &Injected{Fault: f, Attempt: attempt}
 		}
 	case Stuck:
 		<-in.let
-		return &Injected{f, attempt}
+		return &Injected{Fault: f, Attempt: attempt}
 	}
 	return nil
 }
