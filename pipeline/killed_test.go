@@ -3,11 +3,13 @@ package pipeline_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -72,4 +74,32 @@ func TestAPoolWhoseKeeperIsKilledEndsThePipelineWithoutAnIntensity(t *testing.T)
 		require.ErrorContains(t, p.Err(), "keeper ended without being told to")
 		atRest(t, p)
 	})
+}
+
+// bolted is an instance that counts, and whose handler waits.
+type bolted struct {
+	gate           chan struct{}
+	begun, stopped *atomic.Int64
+}
+
+func (g bolted) HandleCommand(context.Context, int) behaviour.Outcome {
+	g.begun.Add(1)
+	<-g.gate
+	return behaviour.OK(nil)
+}
+
+func (g bolted) Stop() { g.stopped.Add(1) }
+
+func TestAnInstanceThatIsGivenBackWhenItsKeeperIsDeadIsStoppedAllTheSame(t *testing.T) {
+	var made atomic.Int64
+	g := bolted{make(chan struct{}), new(atomic.Int64), new(atomic.Int64)}
+	s := stage.Each("s", func() behaviour.Behaviour[int] { made.Add(1); return g })
+	p := start(t, pipeline.Group("g", 1, 1, s))
+	require.NoError(t, s.Submit(t.Context(), 1))
+	eventually(t, "it is at work", func() bool { return g.begun.Load() == 1 })
+	require.Equal(t, 1, stop("s$"))
+	eventually(t, "the pipeline gives up", func() bool { return p.Err() != nil })
+	close(g.gate)
+	<-p.Done()
+	eventually(t, "all are stopped", func() bool { return g.stopped.Load() == made.Load() })
 }

@@ -367,6 +367,7 @@ func (p *Pipeline) end() {
 	}
 	for _, c := range p.roster().stages {
 		c.ShutDoor()
+		c.Clear()
 		if err != nil {
 			c.Sweep()
 		}
