@@ -133,6 +133,14 @@ func (p Plan) restart() stage.RestartPolicy {
 	return stage.RestartPolicy{Limit: 1 << 20, Backoff: 10 * time.Microsecond, Max: time.Millisecond}
 }
 
+// intensity is how many restarts of stages the plan's pipeline makes in a second.
+func (p Plan) intensity() int {
+	if p.Fragile {
+		return 1
+	}
+	return 1000
+}
+
 // does reports whether a deed is part of the storm.
 func (p Plan) does(d Deed) bool {
 	return slices.ContainsFunc(p.Storm, func(b Blow) bool { return b.Deed == d })

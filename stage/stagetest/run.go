@@ -133,7 +133,7 @@ func (r *run) start() bool {
 	}
 	parts := append(r.build(),
 		pipeline.System(system()), pipeline.Control(law), pipeline.Logger(slog.New(ear{run: r})),
-		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(1000, time.Second), pipeline.Grace(2*time.Second),
+		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(r.plan.intensity(), time.Second), pipeline.Grace(2*time.Second),
 		pipeline.DeadLetters(r.letter))
 	if r.pipe, err = pipeline.New(r.name, parts...); err != nil {
 		r.breach(Checks, "New refused: %v", err)
