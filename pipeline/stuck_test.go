@@ -199,3 +199,31 @@ func TestAStageOfHandlersThatHangNowAndThenStaysAtStrength(t *testing.T) {
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
+
+// The watch and the handler then run at once, and only one of them may settle the command.
+func TestAHandlerThatCrashesAtTheVeryMomentItIsGivenUpEndsItsCommandOnce(t *testing.T) {
+	for name, end := range map[string]func(){"panics": func() { panic("now") }, "exits": runtime.Goexit, "returns": func() {}} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, way pipeline.Part) {
+				s := stage.Func("s", func(context.Context, int) behaviour.Outcome {
+					time.Sleep(time.Second + 100*time.Millisecond)
+					end()
+					return behaviour.OK(nil)
+				}, stage.Workers(4, 4), stage.Timeout(time.Second), stage.Grace(100*time.Millisecond),
+					stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Backoff: 1, Max: 1}))
+				p := bubble(t, s, way)
+				for range 200 {
+					require.NoError(t, s.Submit(t.Context(), 1))
+				}
+				require.NoError(t, p.Drain(t.Context()))
+				time.Sleep(time.Minute)
+				sum := p.Snapshot()
+				require.True(t, sum.Balanced(), sum.Law())
+				require.EqualValues(t, 200, sum.Replied+sum.DeadLettered)
+				require.Equal(t, sum.Stages[0].DeadLettered, sum.Stages[0].Crashes)
+				require.Zero(t, sum.Stages[0].Abandoned)
+				require.NoError(t, p.Stop(t.Context()))
+			})
+		})
+	}
+}

@@ -63,7 +63,7 @@ func (e *CrashError) Unwrap() error {
 // worker was given up while its handler was stuck, its affairs are settled. It says
 // whether the worker may go on.
 func (w *Worker) rescue(inst Instance, goesOn *bool) {
-	if w.lost.Load() {
+	if !w.returned() { // before anything of it is touched
 		_ = recover()
 		w.comeBack(inst)
 		return
@@ -77,10 +77,6 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 		value = ErrGoexit
 	}
 	at := sites.here()
-	if !w.returned() { // given up at this very moment
-		w.comeBack(inst)
-		return
-	}
 	w.settleCrash(value, at)
 	if *goesOn = !exits && w.isolated() && w.mend(); !*goesOn {
 		w.quit(w.failure)

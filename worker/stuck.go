@@ -26,6 +26,7 @@ var ErrStuck = errors.New("worker: handler is stuck")
 // meanwhile. Whoever loses touches nothing more.
 type guarded struct {
 	word  atomic.Uint64 // twice the number of the present call, and 1 while it runs
+	call  uint64        // the word of the present call, 0 between calls; the worker's own
 	due   atomic.Int64  // when the handler is to be given up
 	alarm *time.Timer
 	lost  atomic.Bool   // the worker was given up
@@ -47,27 +48,31 @@ func (w *Worker) watched(call func()) {
 	limit := w.stage.Timeout + w.stage.Grace
 	w.due.Store(w.host.Now() + int64(limit))
 	word := w.word.Load() + 3 // the next number, and running
+	w.call = word
 	w.word.Store(word)
 	if w.alarm == nil {
 		w.alarm = time.AfterFunc(math.MaxInt64, w.look)
 	}
 	w.alarm.Reset(limit)
 	call()
-	if !w.word.CompareAndSwap(word, word-1) {
+	if !w.returned() {
 		panic(abandoned{})
 	}
-	w.alarm.Stop()
 }
 
-// returned notes that a handler has ended in a crash. It reports false if the worker
+// returned notes that a handler has ended, if it is watched. It reports false if the worker
 // was given up before.
 func (w *Worker) returned() bool {
-	word := w.word.Load()
-	if word&1 == 1 {
-		w.alarm.Stop()
-		return w.word.CompareAndSwap(word, word-1)
+	word := w.call
+	if word == 0 {
+		return true
 	}
-	return !w.lost.Load()
+	if !w.word.CompareAndSwap(word, word-1) {
+		return false
+	}
+	w.call = 0
+	w.alarm.Stop()
+	return true
 }
 
 // look is the watch's: it gives the worker up if its time is over.
