@@ -290,11 +290,8 @@ func (r *run) putDown(over <-chan struct{}) {
 // judge looks at what is left when all is over.
 func (r *run) judge() {
 	s := r.pipe.Snapshot()
-	switch {
-	case !s.Balanced():
-		r.breach(Law, "at rest: %s\n%s", s.Law(), Diagnose(s))
-	case s.InFlight != 0:
-		r.breach(OneEnd, "lost: %d in flight after the stop\n%s", s.InFlight, Diagnose(s))
+	if b := atRest(s); b != nil {
+		r.breach(b.Promise, "%s", b.Story)
 	}
 	if err := r.pipe.Err(); err != nil && !r.plan.Fragile {
 		r.breach(Survival, "%v", err)

@@ -68,7 +68,7 @@ func (r *run) do(b Blow, rnd *rand.Rand) bool {
 	case AddStage:
 		return r.add(rnd)
 	case RemoveStage:
-		return r.remove()
+		return r.remove(rnd)
 	case TryLetters:
 		return r.tryLetters()
 	case Drain:
@@ -122,9 +122,9 @@ func (r *run) add(rnd *rand.Rand) bool {
 	return true
 }
 
-// remove takes the oldest guest out again.
-func (r *run) remove() bool {
-	if len(r.guests) == 0 {
+// remove takes the oldest guest out again, or one that has just come.
+func (r *run) remove(rnd *rand.Rand) bool {
+	if len(r.guests) == 0 && (r.plan.Ordered || !r.add(rnd) || len(r.guests) == 0) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)

@@ -1,0 +1,187 @@
+package stagetest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// Trial is a pipeline of yours in a test that watches whether it keeps Golda's promises.
+// Its methods may be called by anybody, at any time.
+type Trial struct {
+	*pipeline.Pipeline
+	name string
+	dog  *Watchdog
+
+	storms sync.WaitGroup
+	calm   context.Context // ends when the storms are to
+	still  context.CancelFunc
+
+	mu      sync.Mutex // guards all below
+	awaited []*stage.Ticket
+	killed  map[string]uint64
+}
+
+// Start makes a pipeline of the parts, starts it, and when the test is over stops it and
+// looks whether every promise was kept: the accounts are balanced in all snapshots, in
+// motion and at rest; something happens as long as anything is in flight; the pipeline
+// drains within half a minute; those who await an answer have it; and no goroutine is left.
+//
+// Unless the parts say otherwise it logs nothing, and restarts stages as often as they are
+// killed. Tests with a trial must not run in parallel with others, whose goroutines would
+// be taken for its own.
+func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
+	tb.Helper()
+	before := goleak.IgnoreCurrent()
+	t := &Trial{name: fmt.Sprintf("trial-%d", runs.Add(1)), killed: map[string]uint64{}}
+	p, err := pipeline.New(t.name, append([]pipeline.Part{
+		pipeline.System(system()), pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.Intensity(1000, time.Second),
+	}, parts...)...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := p.Start(context.WithoutCancel(tb.Context())); err != nil {
+		tb.Fatal(err)
+	}
+	t.Pipeline, t.dog = p, Watch(p, patience)
+	t.calm, t.still = context.WithCancel(context.Background())
+	tb.Cleanup(func() {
+		for _, b := range t.end(before) {
+			tb.Error(b)
+		}
+	})
+	return t
+}
+
+// Await has the trial see to it that each of these has an answer when the test is over.
+func (t *Trial) Await(tickets ...*stage.Ticket) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.awaited = append(t.awaited, tickets...)
+}
+
+// Kill stops one actor of a kind from outside, which one is left to chance. It reports
+// false if there is none now.
+func (t *Trial) Kill(v Victim) bool {
+	return t.kill(v, rand.New(rand.NewPCG(rand.Uint64(), 0)))
+}
+
+func (t *Trial) kill(v Victim, rnd *rand.Rand) bool {
+	done := kill(system(), "golda/"+t.name+"$", v, rnd)
+	if done {
+		t.mu.Lock()
+		t.killed[v.String()]++
+		t.mu.Unlock()
+	}
+	return done
+}
+
+// Killed returns how many actors were killed, by their kinds.
+func (t *Trial) Killed() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return sum(nil, t.killed)
+}
+
+// Storm kills one of the victims every now and then, on average once in the given time,
+// until the test is over. Of which kind, and when, depends on the seed.
+func (t *Trial) Storm(seed uint64, every time.Duration, victims ...Victim) {
+	if len(victims) == 0 || every <= 0 {
+		return
+	}
+	t.storms.Go(func() {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		for {
+			pause := time.NewTimer(time.Duration(rnd.Float64() * 2 * float64(every)))
+			select {
+			case <-t.calm.Done():
+				pause.Stop()
+				return
+			case <-pause.C:
+				t.kill(victims[rnd.IntN(len(victims))], rnd)
+			}
+		}
+	})
+}
+
+// drainWithin is how long a trial's pipeline may take to drain.
+const drainWithin = 30 * time.Second
+
+// end stops the pipeline and tells which promises were broken.
+func (t *Trial) end(before goleak.Option) (broken Verdict) {
+	breach := func(p Promise, format string, args ...any) {
+		broken = append(broken, &Broken{p, fmt.Sprintf(format, args...)})
+	}
+	t.still()
+	t.storms.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+	defer cancel()
+	if err := t.Stop(ctx); err != nil && t.Err() == nil {
+		breach(Progress, "%v\n%s", err, Diagnose(t.Snapshot()))
+	}
+	if err := t.Err(); err != nil {
+		breach(Survival, "%v", err)
+	}
+	_ = t.dog.Stop()
+	broken = append(broken, t.dog.broken...)
+	if b := atRest(t.Snapshot()); b != nil {
+		broken = append(broken, b)
+	}
+	if n := t.unanswered(); n > 0 {
+		breach(OneEnd, "%d awaited commands have no answer", n)
+	}
+	if err := goleak.Find(before); err != nil {
+		breach(Goroutines, "%v", err)
+	}
+	return broken
+}
+
+func (t *Trial) unanswered() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, ticket := range t.awaited {
+		select {
+		case <-ticket.Done():
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// atRest finds what is wrong with the accounts of a pipeline in which nothing should be.
+func atRest(s pipeline.Snapshot) *Broken {
+	switch {
+	case !s.Balanced():
+		return &Broken{Law, "at rest: " + s.Law() + "\n" + Diagnose(s)}
+	case s.InFlight != 0:
+		return &Broken{OneEnd, fmt.Sprintf("lost: %d in flight at rest\n%s", s.InFlight, Diagnose(s))}
+	default:
+		return nil
+	}
+}
+
+// Balanced fails the test unless the law holds in a pipeline, now.
+func Balanced(tb testing.TB, p *pipeline.Pipeline) {
+	tb.Helper()
+	if s := p.Snapshot(); !s.Balanced() {
+		tb.Errorf("%s: %s\n%s", Law, s.Law(), Diagnose(s))
+	}
+}
+
+// AtRest fails the test unless the law holds and nothing is in flight.
+func AtRest(tb testing.TB, p *pipeline.Pipeline) {
+	tb.Helper()
+	if b := atRest(p.Snapshot()); b != nil {
+		tb.Error(b)
+	}
+}

@@ -1,0 +1,174 @@
+package stagetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
+)
+
+// A user's own stages, with faults in them and their actors killed meanwhile.
+func TestAPipelineOfOnesOwnIsTried(t *testing.T) {
+	faults := stagetest.Inject(t, 42, stagetest.Faults{Panic: 0.02, Goexit: 0.01, Error: 0.05, Delay: 0.1})
+	save := stage.Func("save", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
+	parse := stage.Func("parse", stagetest.WrapFunc(faults, func(_ context.Context, n int) behaviour.Outcome {
+		return behaviour.Forward(save, n)
+	}), stage.Retry(stage.RetryPolicy{Attempts: 5}))
+	trial := stagetest.Start(t, parse, save)
+	trial.Storm(42, 5*time.Millisecond, stagetest.Worker, stagetest.Keeper, stagetest.Clerk)
+	for n := range 1000 {
+		ticket, err := parse.Ask(t.Context(), n)
+		require.NoError(t, err)
+		trial.Await(ticket)
+	}
+	require.NoError(t, trial.Drain(t.Context()))
+	stagetest.AtRest(t, trial.Pipeline)
+	stagetest.Balanced(t, trial.Pipeline)
+	require.EqualValues(t, 1000, trial.Snapshot().Accepted)
+	require.Positive(t, faults.Count(stagetest.Panic))
+	require.Positive(t, faults.Count(stagetest.Goexit))
+	require.Positive(t, faults.Count(stagetest.Error))
+	require.Eventually(t, func() bool { return len(trial.Killed()) == 3 }, 20*time.Second, time.Millisecond)
+}
+
+// witness is a test that notes what it is told, and whose end can be brought about.
+type witness struct {
+	testing.TB
+	said []string
+	last []func()
+}
+
+func (w *witness) Helper()                        {}
+func (w *witness) Cleanup(f func())               { w.last = append(w.last, f) }
+func (w *witness) Error(args ...any)              { w.said = append(w.said, fmt.Sprint(args...)) }
+func (w *witness) Errorf(format string, a ...any) { w.said = append(w.said, fmt.Sprintf(format, a...)) }
+func (w *witness) Logf(format string, args ...any) {
+	w.said = append(w.said, fmt.Sprintf(format, args...))
+}
+func (w *witness) Fatal(args ...any) { w.Error(args...); panic(w) }
+func (w *witness) Failed() bool      { return len(w.said) > 0 }
+
+func (w *witness) end() {
+	for i := len(w.last) - 1; i >= 0; i-- {
+		w.last[i]()
+	}
+}
+
+func TestATrialTellsWhichPromiseWasBroken(t *testing.T) {
+	ok := func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) }
+	for name, row := range map[string]struct {
+		spoil func(t *testing.T, trial *stagetest.Trial, s *stage.Stage[int])
+		says  string
+	}{
+		"a goroutine is left": {func(t *testing.T, _ *stagetest.Trial, _ *stage.Stage[int]) {
+			let := make(chan struct{})
+			go func() { <-let }()
+			t.Cleanup(func() { close(let) })
+		}, "goroutines: "},
+		"the pipeline gives up": {func(t *testing.T, trial *stagetest.Trial, s *stage.Stage[int]) {
+			for range 20 {
+				_ = s.Submit(t.Context(), -1)
+			}
+			<-trial.Done()
+		}, "survival: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &witness{TB: t}
+			s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome {
+				if n < 0 {
+					panic("always")
+				}
+				return ok(ctx, n)
+			}, stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 3}))
+			trial := stagetest.Start(w, s, pipeline.Intensity(0, 0))
+			row.spoil(t, trial, s)
+			w.end()
+			require.Len(t, w.said, 1)
+			require.Contains(t, w.said[0], row.says)
+		})
+	}
+}
+
+func TestAnAnswerThatNeverComesIsMissed(t *testing.T) {
+	stray := stage.Func("stray", func(context.Context, int) behaviour.Outcome {
+		time.Sleep(100 * time.Millisecond)
+		return behaviour.OK(1)
+	})
+	other := stagetest.Start(t, stray)
+	ticket, err := stray.Ask(t.Context(), 1)
+	require.NoError(t, err)
+	w := &witness{TB: t}
+	trial := stagetest.Start(w, stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(1) }))
+	trial.Await(ticket) // of another pipeline, which is slower
+	w.end()
+	require.Contains(t, w.said[0], "one end: 1 awaited commands have no answer")
+	require.NoError(t, other.Drain(t.Context()))
+}
+
+func TestAWatchdogBitesWhenNothingHappensAndSaysWhere(t *testing.T) {
+	let := make(chan struct{})
+	s := stage.Func("slow", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(1) }, stage.Workers(1, 1))
+	trial := stagetest.Start(t, s)
+	for range 3 {
+		require.NoError(t, s.Submit(t.Context(), 1))
+	}
+	dog := stagetest.Watch(trial.Pipeline, 20*time.Millisecond)
+	<-dog.Bitten()
+	err := dog.Stop()
+	close(let)
+	broken, ok := errors.AsType[*stagetest.Broken](err)
+	require.True(t, ok)
+	require.Equal(t, stagetest.Progress, broken.Promise)
+	require.Contains(t, broken.Story, `with 3 commands in flight`)
+	require.Contains(t, broken.Story, `stage "slow": `)
+	require.Contains(t, broken.Story, "all workers are in handlers")
+	require.Contains(t, broken.Story, "TestAWatchdogBites", "the goroutines are told")
+	require.Equal(t, "progress", broken.Error()[:len("progress")])
+}
+
+func TestAWatchdogIsPatientWithAPause(t *testing.T) {
+	s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(1) })
+	trial := stagetest.Start(t, s)
+	require.NoError(t, trial.Pause(s))
+	require.NoError(t, s.Submit(t.Context(), 1))
+	dog := stagetest.Watch(trial.Pipeline, 10*time.Millisecond)
+	select {
+	case <-dog.Bitten():
+		require.Fail(t, "it bit", dog.Stop())
+	case <-time.After(100 * time.Millisecond):
+	}
+	require.NoError(t, dog.Stop())
+	require.NoError(t, dog.Stop(), "twice is fine")
+	require.Positive(t, dog.Looks())
+	require.NoError(t, trial.Resume(s))
+}
+
+func TestEachVictimIsFoundAndComesBack(t *testing.T) {
+	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
+	g := stage.Func("g", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
+	trial := stagetest.Start(t, s, pipeline.Group("group", 1, 1, g))
+	for _, v := range []stagetest.Victim{stagetest.Worker, stagetest.Keeper, stagetest.Clerk, stagetest.Pools, stagetest.PoolsOwn} {
+		t.Run(v.String(), func(t *testing.T) {
+			for range 3 {
+				require.Eventually(t, func() bool { return trial.Kill(v) }, 20*time.Second, time.Millisecond)
+				for _, to := range []*stage.Stage[int]{s, g} {
+					n, err := stage.Call[int](t.Context(), to, 7)
+					require.NoError(t, err)
+					require.Equal(t, 7, n)
+				}
+				require.NoError(t, trial.Pause(s), "somebody is at the desk")
+				require.NoError(t, trial.Resume(s))
+			}
+		})
+	}
+	require.False(t, trial.Kill(stagetest.Victim(99)))
+	require.Equal(t, map[string]uint64{"worker": 3, "keeper": 3, "clerk": 3, "pools": 3, "pool's keeper": 3}, trial.Killed())
+}
