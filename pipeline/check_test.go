@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -56,6 +57,8 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"retry jitter":       {opt(stage.Retry(stage.RetryPolicy{Attempts: 2, Jitter: 1.5})), []string{`Retry(Jitter: 1.5): must be from 0 to 1`}},
 		"retry negative":     {opt(stage.Retry(stage.RetryPolicy{Attempts: -1, Backoff: -1})), []string{`Retry(Attempts: -1)`, `Retry(Backoff: -1ns)`}},
 		"restart crossed":    {opt(stage.Restart(stage.RestartPolicy{Backoff: 2, Max: 1})), []string{`Restart(Backoff: 2ns, Max: 1ns)`}},
+		"no discipline":      {opt(stage.Discipline(nil)), []string{`Discipline(nil): is nil`}},
+		"a nil discipline":   {opt(stage.Discipline((*queue.Priority)(nil))), []string{`Discipline(nil): is nil`}},
 		"a nil port":         {opt(stage.Out(nil)), []string{`Out(port 1): is nil`}},
 		"a port not wired":   {opt(stage.Out(port())), []string{`stage "s": port "out" is not wired; add pipeline.Wire`}},
 		"a port twice":       {func() []pipeline.Part { p := port(); return []pipeline.Part{stage.New("s", ok, stage.Out(p, p))} }, []string{`Out("out"): declared twice`}},

@@ -207,6 +207,7 @@ type settings struct {
 	instances   bool // were given
 	blocking    bool
 	disciplined bool // a discipline was given
+	anarchic    bool // and it is nil
 	timeout     time.Duration
 	grace       time.Duration
 	retry       RetryPolicy
@@ -225,8 +226,8 @@ func newSettings(name string, opts []Option) settings {
 			o(&s)
 		}
 	}
-	if s.room.Discipline == nil {
-		s.room.Discipline = queue.FIFO{}
+	if missing(s.room.Discipline) {
+		s.anarchic, s.room.Discipline = s.disciplined, queue.FIFO{}
 	}
 	if !s.instances {
 		s.room.Instances = s.max
@@ -287,7 +288,7 @@ func (s *settings) checkDiscipline(check checker) {
 	if !s.disciplined {
 		return
 	}
-	if missing(d) {
+	if s.anarchic {
 		check(false, "is nil", "Discipline(nil)")
 		return
 	}
