@@ -59,6 +59,7 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"restart crossed":    {opt(stage.Restart(stage.RestartPolicy{Backoff: 2, Max: 1})), []string{`Restart(Backoff: 2ns, Max: 1ns)`}},
 		"no discipline":      {opt(stage.Discipline(nil)), []string{`Discipline(nil): is nil`}},
 		"a nil discipline":   {opt(stage.Discipline((*queue.Priority)(nil))), []string{`Discipline(nil): is nil`}},
+		"a port of nil":      {opt(stage.Out((*behaviour.Port[int])(nil))), []string{`Out(port 1): is nil`}},
 		"a nil port":         {opt(stage.Out(nil)), []string{`Out(port 1): is nil`}},
 		"a port not wired":   {opt(stage.Out(port())), []string{`stage "s": port "out" is not wired; add pipeline.Wire`}},
 		"a port twice":       {func() []pipeline.Part { p := port(); return []pipeline.Part{stage.New("s", ok, stage.Out(p, p))} }, []string{`Out("out"): declared twice`}},

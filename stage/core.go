@@ -63,8 +63,11 @@ func (c *Core) Name() string { return c.set.room.Name }
 // Faults returns all that is wrong with the stage.
 func (c *Core) Faults() []error { return append(slices.Clone(c.flaws), c.set.faults()...) }
 
-// Outs returns the ports that the stage declares.
-func (c *Core) Outs() []behaviour.Outlet { return c.set.outs }
+// Outs returns the ports that the stage declares. Those that are nil are left out; they are
+// among the faults.
+func (c *Core) Outs() []behaviour.Outlet {
+	return slices.DeleteFunc(slices.Clone(c.set.outs), func(p behaviour.Outlet) bool { return missing(p) })
+}
 
 // Room returns the stage's room.
 func (c *Core) Room() *room.Room { return c.room }
