@@ -5,6 +5,8 @@ BENCH    ?= .
 COUNT    ?= 10
 ROUNDS   ?= 3
 SECONDS  ?= 5
+CHAOS    ?= 10m
+SEED     ?= 0
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Everything that has goroutines of its own. The examples are left out: under the race
@@ -13,7 +15,7 @@ LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ENGINE    = $$($(GO) list ./... | grep -v /examples/)
 
 .DEFAULT_GOAL := help
-.PHONY: help test race bench bench-web lint fmt cover clean
+.PHONY: help test race chaos bench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
@@ -28,6 +30,11 @@ test:
 ## race: all tests with the race detector, the examples too
 race:
 	$(GO) test -race -timeout 30m ./...
+
+## chaos: random pipelines, faults and kills under the race detector (CHAOS=10m SEED=0)
+chaos:
+	$(GO) test -race -c -o bin/chaos.test ./stage/stagetest
+	cd stage/stagetest && ../../bin/chaos.test -test.run TestNoPlanBreaksAPromise -test.timeout 3h -chaos.for=$(CHAOS) -chaos.seed=$(SEED)
 
 ## bench: benchmarks in the form that benchstat reads (BENCH=regexp COUNT=10)
 bench:

@@ -54,6 +54,7 @@ pipeline:           behaviour controller controller/policy stage/queue worker st
                     internal/act internal/command internal/histogram internal/part internal/plain internal/room
 
 -- top: where guests are welcome.
+stage/stagetest:    *
 adapter/*:          *
 examples/*:         *
 `
@@ -81,17 +82,18 @@ var testGuests = []string{
 // why. Protoactor itself brings net/http, OpenTelemetry and the Prometheus client
 // along; nothing we can do about those short of a fork.
 var mustNotLink = map[string]string{
-	"google.golang.org/grpc":   "a pipeline on one machine needs no cluster",
-	"github.com/nats-io":       "only adapters talk to NATS",
-	module + "/adapter":        "an adapter is chosen by the program, not by the core",
-	module + "/examples":       "a lesson is not a library",
-	protoactor + "/remote":     "at most once, and silent about it",
-	protoactor + "/cluster":    "splits when a member freezes",
-	"github.com/stretchr":      "for tests only",
-	"pgregory.net/rapid":       "for tests only",
-	"go.uber.org/goleak":       "for tests only",
-	"testing":                  "for tests only",
-	"github.com/labstack/echo": "no web server in the core",
+	"google.golang.org/grpc":    "a pipeline on one machine needs no cluster",
+	"github.com/nats-io":        "only adapters talk to NATS",
+	module + "/stage/stagetest": "a test kit is for tests",
+	module + "/adapter":         "an adapter is chosen by the program, not by the core",
+	module + "/examples":        "a lesson is not a library",
+	protoactor + "/remote":      "at most once, and silent about it",
+	protoactor + "/cluster":     "splits when a member freezes",
+	"github.com/stretchr":       "for tests only",
+	"pgregory.net/rapid":        "for tests only",
+	"go.uber.org/goleak":        "for tests only",
+	"testing":                   "for tests only",
+	"github.com/labstack/echo":  "no web server in the core",
 }
 
 func TestEveryRoomHasItsLineAndEveryLineItsRoom(t *testing.T) {

@@ -14,12 +14,24 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos.for", 20*time.Second, "for how long to try random plans")
+	chaosFor  = flag.Duration("chaos.for", 0, "for how long to try random plans; 0 is a minute with the race detector, a few seconds without")
 	chaosSeed = flag.Uint64("chaos.seed", 0, "the seed of the first round of plans; 0 takes the clock's")
 )
 
 // perRound is how many plans have one seed: a failure is found again by running the round.
 const perRound = 20
+
+// lasting is how long plans are tried.
+func lasting() time.Duration {
+	switch {
+	case *chaosFor > 0:
+		return *chaosFor
+	case raced && !testing.Short():
+		return time.Minute
+	default:
+		return 5 * time.Second
+	}
+}
 
 // TestNoPlanBreaksAPromise runs random plans for a while.
 func TestNoPlanBreaksAPromise(t *testing.T) {
@@ -29,7 +41,7 @@ func TestNoPlanBreaksAPromise(t *testing.T) {
 	}
 	var total stagetest.Report
 	began, told := time.Now(), time.Now()
-	for round := uint64(0); time.Since(began) < *chaosFor && !t.Failed(); round++ {
+	for round := uint64(0); time.Since(began) < lasting() && !t.Failed(); round++ {
 		c := chaos{t: t, seed: seed + round, total: &total}
 		c.round()
 		if time.Since(told) > 10*time.Second {

@@ -67,7 +67,7 @@ func (f Faults) Check() error {
 	sum := 0.0
 	for fault, p := range f.odds() {
 		if !(p >= 0 && p <= 1) { // NaN is neither
-			all = append(all, fmt.Errorf("stagetest: Faults.%s: %v is no probability, from 0 to 1", Fault(fault), p))
+			all = append(all, fmt.Errorf("stagetest: Faults: %s: %v is no probability, from 0 to 1", Fault(fault), p))
 		}
 		sum += p
 	}
@@ -75,7 +75,7 @@ func (f Faults) Check() error {
 		all = append(all, fmt.Errorf("stagetest: Faults: the probabilities add up to %v, more than 1", sum))
 	}
 	if f.Longest < 0 {
-		all = append(all, fmt.Errorf("stagetest: Faults.Longest: %v must not be negative", f.Longest))
+		all = append(all, fmt.Errorf("stagetest: Faults: longest: %v must not be negative", f.Longest))
 	}
 	return errors.Join(all...)
 }

@@ -1,0 +1,114 @@
+package stagetest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/stage/stagetest"
+)
+
+// line is a plan of three stages, each with one worker.
+func line(change func(p *stagetest.Plan)) stagetest.Plan {
+	one := stagetest.Node{Workers: stagetest.Span{Fewest: 1, Most: 1}}
+	first, second := one, one
+	first.Next, second.Next = []int{1}, []int{2}
+	p := stagetest.Plan{
+		Seed: 1, Policy: "fixed", Commands: 100, Submitters: 1,
+		Graph: stagetest.Graph{Nodes: []stagetest.Node{first, second, one}, Entries: []int{0}, Hops: 3},
+	}
+	change(&p)
+	return p
+}
+
+// An oracle that never says no is none.
+func TestAPlanThatBreaksAPromiseIsToldSo(t *testing.T) {
+	for name, row := range map[string]struct {
+		spoil func(p *stagetest.Plan)
+		says  string
+	}{
+		"nothing is wrong": {func(*stagetest.Plan) {}, ""},
+		"out of order": {func(p *stagetest.Plan) {
+			p.Ordered = true
+			p.Graph.Nodes[1].Discipline, p.Graph.Nodes[1].Batch = "lifo", 1
+			p.Graph.Nodes[1].Work = time.Millisecond
+		}, "order"},
+		"nothing happens": {func(p *stagetest.Plan) {
+			p.Patience = 10 * time.Millisecond
+			p.Graph.Nodes[2].Work = 300 * time.Millisecond
+			p.Commands = 1
+		}, "progress"},
+		"no such policy": {func(p *stagetest.Plan) { p.Policy = "luck" }, "checks"},
+		"faults that mean nothing": {func(p *stagetest.Plan) {
+			p.Graph.Nodes[0].Faults.Panic = 7
+		}, "checks"},
+		"a stage that gives up": {func(p *stagetest.Plan) {
+			p.Graph.Nodes[0].Faults.Poison = 1
+			p.Fragile = true
+			p.Commands = 50
+		}, ""}, // it may
+	} {
+		t.Run(name, func(t *testing.T) {
+			report, err := line(row.spoil).Run()
+			if row.says == "" {
+				require.NoError(t, err)
+				require.Equal(t, report.Accepted, report.Replied+report.Failed+report.Shed+report.DeadLettered)
+				return
+			}
+			var v stagetest.Verdict
+			require.ErrorAs(t, err, &v)
+			require.Equal(t, row.says, v.Promises())
+		})
+	}
+}
+
+func TestAPlanReadsAsText(t *testing.T) {
+	p := line(func(p *stagetest.Plan) {
+		p.Storm = []stagetest.Blow{{At: 10, Deed: stagetest.KillClerk}, {At: 20, Deed: stagetest.Swap, Policy: "srpt"}, {At: 30, Deed: stagetest.Pause, Stage: 2}}
+		p.Hasty = true
+	})
+	require.Equal(t, `seed 1, policy fixed, rest_for_one, 100 commands by 1 submitters, hasty
+entries [0], 3 hops
+  s0: →[1] workers=1..1
+  s1: →[2] workers=1..1
+  s2: workers=1..1
+storm: [10%: kill clerk] [20%: swap to srpt] [30%: pause s2] [end softly]`, p.String())
+}
+
+func TestTheSameSeedDrawsTheSamePlan(t *testing.T) {
+	plans := stagetest.Plans()
+	require.Equal(t, plans.Example(7).String(), plans.Example(7).String())
+	require.NotEqual(t, plans.Example(7).String(), plans.Example(8).String())
+}
+
+func TestReportsAddUp(t *testing.T) {
+	var sum stagetest.Report
+	for range 3 {
+		sum.Add(stagetest.Report{Plans: 1, Stages: 2, Accepted: 10, Replied: 9, Failed: 1, Deeds: map[string]uint64{"swap": 2}})
+	}
+	require.Equal(t, 3, sum.Plans)
+	require.Equal(t, map[string]uint64{"swap": 6}, sum.Deeds)
+	require.Contains(t, sum.String(), "accepted and emitted 30 = replied 27 + failed 3 + shed 0 + dead-lettered 0")
+	require.Contains(t, sum.String(), "deeds: swap 6")
+}
+
+func TestGraphsAreWithinTheirBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := stagetest.Graphs(5).Draw(t, "graph")
+		if n := len(g.Nodes); n < 1 || n > 5 {
+			t.Fatalf("%d stages", n)
+		}
+		for _, n := range g.Nodes {
+			for _, to := range n.Next {
+				if to < 0 || to >= len(g.Nodes) {
+					t.Fatalf("a way to %d of %d", to, len(g.Nodes))
+				}
+			}
+			if err := n.Faults.Check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
