@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,4 +241,63 @@ func TestAPipelinesIntensityForgetsWhatIsOlderThanItsPeriod(t *testing.T) {
 			_ = p.Stop(t.Context())
 		})
 	}
+}
+
+// scribe notes the lines of a log that begin so, with the number of those left out.
+type scribe struct {
+	slog.Handler
+	mu    sync.Mutex
+	lines map[string]int
+	left  int64
+}
+
+func (s *scribe) Enabled(context.Context, slog.Level) bool { return true }
+func (s *scribe) WithAttrs([]slog.Attr) slog.Handler       { return s }
+func (s *scribe) Handle(_ context.Context, r slog.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines[r.Message]++
+	r.Attrs(func(a slog.Attr) bool {
+		if strings.HasPrefix(a.Key, "left_out") {
+			s.left += a.Value.Int64()
+		}
+		return true
+	})
+	return nil
+}
+
+func (s *scribe) told(what string) (lines int, left int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines[what], s.left
+}
+
+func TestOfAFloodTheLogHearsTenLinesASecondAndHowManyWereLeftOut(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		log := &scribe{lines: map[string]int{}}
+		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) })
+		p := bubble(t, s, pipeline.Logger(slog.New(log)))
+		fail := func(n int) {
+			for range n {
+				require.NoError(t, s.Submit(t.Context(), 1))
+			}
+			synctest.Wait()
+		}
+		fail(100)
+		lines, left := log.told("command failed")
+		require.Equal(t, 10, lines)
+		require.Zero(t, left)
+		time.Sleep(999 * time.Millisecond)
+		fail(1)
+		lines, _ = log.told("command failed")
+		require.Equal(t, 10, lines)
+		time.Sleep(time.Millisecond)
+		fail(15)
+		lines, left = log.told("command failed")
+		require.Equal(t, 20, lines)
+		require.EqualValues(t, 91, left)
+		require.NoError(t, p.Stop(t.Context()))
+		_, left = log.told("command failed")
+		require.EqualValues(t, 91+5, left, "the rest is told in the end")
+	})
 }

@@ -1,0 +1,31 @@
+package stagetest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
+)
+
+func store(_ context.Context, order int) behaviour.Outcome { return behaviour.OK(order) }
+
+func TestTheShopKeepsItsPromises(t *testing.T) {
+	faults := stagetest.Inject(t, 42, stagetest.Faults{Panic: 0.02, Error: 0.05, Delay: 0.1})
+	save := stage.Func("save", store)
+	price := stage.Func("price", stagetest.WrapFunc(faults, func(_ context.Context, order int) behaviour.Outcome {
+		return behaviour.Forward(save, order)
+	}), stage.Retry(stage.RetryPolicy{Attempts: 5}))
+
+	trial := stagetest.Start(t, price, save)
+	trial.Storm(42, 5*time.Millisecond, stagetest.Worker, stagetest.Keeper, stagetest.Clerk)
+	for order := range 1000 {
+		ticket, err := price.Ask(t.Context(), order)
+		require.NoError(t, err)
+		trial.Await(ticket)
+	}
+}

@@ -1,0 +1,46 @@
+package stagetest_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const page = "../../docs/testing.md"
+
+// The page names a test for each clock, and shows a test that runs.
+func TestThePageOnTestingTellsTheTruth(t *testing.T) {
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	named := regexp.MustCompile("`([a-z/]+): (Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(named), 30)
+	for _, m := range named {
+		require.True(t, has(t, m[1], m[2]), "%s has no %s", m[1], m[2])
+	}
+
+	source, err := os.ReadFile("example_trial_test.go")
+	require.NoError(t, err)
+	_, shown, _ := strings.Cut(string(text), "```go\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	require.NotEmpty(t, shown)
+	require.Contains(t, string(source), shown, "what the page shows is what runs")
+}
+
+// has reports whether a package has a test.
+func has(t *testing.T, room, test string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", room, "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if strings.Contains(string(source), "\nfunc "+test+"(") {
+			return true
+		}
+	}
+	return false
+}
