@@ -103,3 +103,36 @@ func TestAnInstanceThatIsGivenBackWhenItsKeeperIsDeadIsStoppedAllTheSame(t *test
 	<-p.Done()
 	eventually(t, "all are stopped", func() bool { return g.stopped.Load() == made.Load() })
 }
+
+// sole is a behaviour that all workers share, and that knows whether it is started.
+type sole struct {
+	alive          atomic.Bool
+	starts, misuse atomic.Int64
+}
+
+func (s *sole) Start(context.Context) error { s.starts.Add(1); s.alive.Store(true); return nil }
+func (s *sole) Stop()                       { s.alive.Store(false) }
+func (s *sole) HandleCommand(context.Context, int) behaviour.Outcome {
+	if !s.alive.Load() {
+		s.misuse.Add(1)
+	}
+	return behaviour.OK(nil)
+}
+
+// Who works for the stage does not go with its keeper.
+func TestABehaviourThatAGroupSharesIsNotStoppedUnderItsHands(t *testing.T) {
+	b := &sole{}
+	s := stage.New("s", b)
+	p := start(t, pipeline.Group("g", 2, 2, s), pipeline.Intensity(1000, time.Second))
+	for range 50 {
+		stop("s$")
+		for range 20 {
+			_, err := stage.Call[any](t.Context(), s, 1)
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, p.Stop(soon(t)))
+	require.Zero(t, b.misuse.Load())
+	require.EqualValues(t, 1, b.starts.Load())
+	require.False(t, b.alive.Load(), "in the end it is")
+}

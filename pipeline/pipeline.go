@@ -151,6 +151,9 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	if err != nil {
 		p.cancel(err)
 		p.fail(err)
+		for _, c := range p.roster().stages {
+			c.Clear()
+		}
 		p.finish(nil)
 		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
 	}

@@ -107,10 +107,12 @@ func (c *Core) Bind(p *Pool) {
 // Adjust turns the knobs of the stage's room. Instances that are too many are stopped.
 func (c *Core) Adjust(change func(*room.Knobs)) { c.stopAll(c.room.Adjust(change)) }
 
-// Clear stops the instances that nobody uses. A keeper does so when it ends; the pipeline
-// does once more when all have ended, since a keeper may have been killed before those who
-// gave their instances back.
-func (c *Core) Clear() { c.stopAll(c.room.Unshelve()) }
+// Clear stops all instances that nobody uses, and the shared one. The pipeline calls it when
+// all have ended: a keeper may have been killed before those who used them.
+func (c *Core) Clear() {
+	c.stopAll(c.room.Unshelve())
+	c.staff.Present().Halt()
+}
 
 // stopAll gives instances their last word.
 func (c *Core) stopAll(instances []any) {

@@ -164,7 +164,9 @@ func (c *Core) lower() {
 	c.upgrade.mu.Unlock()
 	c.EndTrial()
 	c.stopAll(c.room.Unshelve())
-	c.staff.Present().Halt()
+	if c.room.Crew() == nil { // else others may still work for the stage
+		c.staff.Present().Halt()
+	}
 }
 
 // EndTrial rolls back what is on trial: the stage ends, or was taken out of its pipeline.

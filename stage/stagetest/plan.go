@@ -2,7 +2,6 @@ package stagetest
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -139,9 +138,4 @@ func (p Plan) intensity() int {
 		return 1
 	}
 	return 1000
-}
-
-// does reports whether a deed is part of the storm.
-func (p Plan) does(d Deed) bool {
-	return slices.ContainsFunc(p.Storm, func(b Blow) bool { return b.Deed == d })
 }

@@ -79,7 +79,7 @@ func (s *station) HandleCommand(ctx context.Context, cmd Command) behaviour.Outc
 // enter notes that a handler runs, and sees that it may.
 func (s *station) enter() (leave func()) {
 	where := s.site
-	if !s.alive.Load() && (where.Each || !where.run.plan.does(KillKeeper)) {
+	if !s.alive.Load() && where.Timeout == 0 { // one that was given up may come back at any time
 		where.run.breach(Instances, "stage %s: an instance was used before its start or after its stop", name(where.index))
 	}
 	if where.Each && !s.busy.CompareAndSwap(false, true) {
