@@ -263,7 +263,7 @@ func (a *absurd) stage(i int) *stage.Stage[int] {
 			return stage.Grace(0)
 		},
 		func() stage.Option { return stage.Discipline(a.discipline()) },
-		func() stage.Option { return stage.Blocking() },
+		stage.Blocking,
 		func() stage.Option {
 			return stage.Retry(stage.RetryPolicy{Attempts: a.number("attempts", 2, 3), Backoff: a.span("backoff"), Max: a.span("max"), Jitter: a.fraction("jitter")})
 		},

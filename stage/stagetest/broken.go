@@ -22,20 +22,20 @@ const (
 	Checks     Promise = "checks"     // what New takes runs, and what it refuses it names
 )
 
-// Broken is a promise that was not kept.
-type Broken struct {
+// BreachError is a promise that was not kept.
+type BreachError struct {
 	Promise Promise
 	Story   string
 }
 
 // Error tells the promise and the story.
-func (b *Broken) Error() string { return fmt.Sprintf("%s: %s", b.Promise, b.Story) }
+func (b *BreachError) Error() string { return fmt.Sprintf("%s: %s", b.Promise, b.Story) }
 
-// Verdict is all promises that a run did not keep.
-type Verdict []*Broken
+// VerdictError is all promises that a run did not keep.
+type VerdictError []*BreachError
 
 // Error tells all of them.
-func (v Verdict) Error() string {
+func (v VerdictError) Error() string {
 	lines := make([]string, len(v))
 	for i, b := range v {
 		lines[i] = b.Error()
@@ -44,7 +44,7 @@ func (v Verdict) Error() string {
 }
 
 // Unwrap returns the promises that were broken.
-func (v Verdict) Unwrap() []error {
+func (v VerdictError) Unwrap() []error {
 	all := make([]error, len(v))
 	for i, b := range v {
 		all[i] = b
@@ -53,8 +53,8 @@ func (v Verdict) Unwrap() []error {
 }
 
 // Promises names them in a line that is the same in two runs that break the same.
-func (v Verdict) Promises() string {
-	var names []string
+func (v VerdictError) Promises() string {
+	names := make([]string, 0, len(v))
 	for _, b := range v {
 		names = append(names, string(b.Promise))
 	}
@@ -63,7 +63,7 @@ func (v Verdict) Promises() string {
 }
 
 // orNil is nil if nothing was broken.
-func (v Verdict) orNil() error {
+func (v VerdictError) orNil() error {
 	if len(v) == 0 {
 		return nil
 	}

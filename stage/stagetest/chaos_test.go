@@ -46,10 +46,10 @@ func TestNoPlanBreaksAPromise(t *testing.T) {
 		c.round()
 		if time.Since(told) > 10*time.Second {
 			told = time.Now()
-			fmt.Fprintf(os.Stderr, "chaos, %v: %v\n", time.Since(began).Round(time.Second), total)
+			fmt.Fprintf(os.Stderr, "chaos, %v: %v\n", time.Since(began).Round(time.Second), &total)
 		}
 	}
-	fmt.Fprintf(os.Stderr, "chaos, %v, seeds %d and up: %v\n", time.Since(began).Round(time.Second), seed, total)
+	fmt.Fprintf(os.Stderr, "chaos, %v, seeds %d and up: %v\n", time.Since(began).Round(time.Second), seed, &total)
 }
 
 // chaos is a round of plans.
@@ -95,7 +95,7 @@ func (c *chaos) check(t *rapid.T) {
 		}
 		if err != nil {
 			c.failed, c.plan, c.story = true, plan, err
-			v, _ := errors.AsType[stagetest.Verdict](err)
+			v, _ := errors.AsType[stagetest.VerdictError](err)
 			t.Fatalf("broken: %s", v.Promises())
 		}
 	}

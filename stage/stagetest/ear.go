@@ -27,7 +27,7 @@ func (e ear) Handle(_ context.Context, rec slog.Record) error {
 	}
 	text := rec.Message
 	rec.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	e.run.breach(Crashes, "logged as an error: %s", text)
+	e.run.breachf(Crashes, "logged as an error: %s", text)
 	return nil
 }
 

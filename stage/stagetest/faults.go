@@ -17,9 +17,9 @@ type Fault uint8
 // The faults.
 const (
 	None   Fault = iota
-	Panic        // panic with an [*Injected]
+	Panic        // panic with an [*InjectedError]
 	Goexit       // end the goroutine, as a failing test helper does
-	Error        // answer with an [*Injected]
+	Error        // answer with an [*InjectedError]
 	Delay        // do the work, but later
 	Hang         // wait until the context ends, then answer with its cause
 	Stuck        // wait, deaf to the context, until the injector is released
@@ -80,16 +80,16 @@ func (f Faults) Check() error {
 	return errors.Join(all...)
 }
 
-// Injected is what an injected panic or error carries, so that a test can tell it from
+// InjectedError is what an injected panic or error carries, so that a test can tell it from
 // one of the program's own.
-type Injected struct {
+type InjectedError struct {
 	Fault   Fault
 	Attempt int   // of the command, counted from one
 	Cause   error // for Hang, why the context has ended
 }
 
 // Error tells the fault.
-func (e *Injected) Error() string {
+func (e *InjectedError) Error() string {
 	if e.Cause != nil {
 		return fmt.Sprintf("stagetest: injected %s at attempt %d: %v", e.Fault, e.Attempt, e.Cause)
 	}
@@ -97,7 +97,7 @@ func (e *Injected) Error() string {
 }
 
 // Unwrap returns the cause.
-func (e *Injected) Unwrap() error { return e.Cause }
+func (e *InjectedError) Unwrap() error { return e.Cause }
 
 // Injector is faults at work: [Wrap], [WrapFunc] and [WrapFactory] put it between a
 // stage and its behaviour. Its methods may be called by anybody, at any time.

@@ -83,7 +83,8 @@ func TestFaultsComeAsOftenAsTheyShould(t *testing.T) {
 // all is a behaviour that is everything a behaviour can be.
 type all struct{ story *[]string }
 
-func (a all) tell(what string)                                         { *a.story = append(*a.story, what) }
+func (a all) tell(what string) { *a.story = append(*a.story, what) }
+
 func (a all) Start(context.Context) error                              { a.tell("start"); return nil }
 func (a all) Stop()                                                    { a.tell("stop") }
 func (a all) Version() string                                          { return "v7" }
@@ -125,7 +126,7 @@ func TestAnErrorInABatchIsTakenOutOfIt(t *testing.T) {
 			left = append(left, i)
 			continue
 		}
-		var injected *stagetest.Injected
+		var injected *stagetest.InjectedError
 		require.ErrorAs(t, o.Err(), &injected)
 		require.Equal(t, stagetest.Error, injected.Fault)
 	}

@@ -26,13 +26,18 @@ func Graphs(most int) *rapid.Generator[Graph] {
 // mostStages is how many stages the graphs of plans have.
 const mostStages = 7
 
+var (
+	strategies = []supervisor.Strategy{supervisor.RestForOne, supervisor.OneForOne, supervisor.OneForAll}
+	overflows  = []stage.OverflowRule{stage.Wait, stage.Wait, stage.Wait, stage.Reject, stage.DropNewest, stage.DropOldest}
+)
+
 func drawPlan(t *rapid.T) Plan {
 	p := Plan{
 		Seed:       rapid.Uint64().Draw(t, "seed"),
 		Commands:   rapid.SampledFrom([]int{1, 3, 10, 30, 100, 200, 300, 400}).Draw(t, "commands"),
 		Submitters: rapid.IntRange(1, 4).Draw(t, "submitters"),
 		Policy:     rapid.SampledFrom(policy.Names()).Draw(t, "policy"),
-		Strategy:   rapid.SampledFrom([]supervisor.Strategy{supervisor.RestForOne, supervisor.OneForOne, supervisor.OneForAll}).Draw(t, "strategy"),
+		Strategy:   rapid.SampledFrom(strategies).Draw(t, "strategy"),
 		End:        Ending(rapid.IntRange(0, int(endings)-1).Draw(t, "end")),
 		Hasty:      seldom(t, 4, "hasty"),
 		Quiet:      seldom(t, 4, "quiet"),
@@ -99,7 +104,7 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 		Instances:  rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "instances"),
 		Capacity:   rapid.SampledFrom([]int{0, 1, 2, 3, 8, 64}).Draw(t, "capacity"),
 		Batch:      rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "batch"),
-		Overflow:   rapid.SampledFrom([]stage.OverflowRule{stage.Wait, stage.Wait, stage.Wait, stage.Reject, stage.DropNewest, stage.DropOldest}).Draw(t, "overflow"),
+		Overflow:   rapid.SampledFrom(overflows).Draw(t, "overflow"),
 		Discipline: rapid.SampledFrom(append([]string{"", ""}, queue.Names()...)).Draw(t, "discipline"),
 	}
 	if fewest := rapid.IntRange(0, 3).Draw(t, "fewest"); fewest > 0 {

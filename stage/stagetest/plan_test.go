@@ -57,7 +57,7 @@ func TestAPlanThatBreaksAPromiseIsToldSo(t *testing.T) {
 				require.Equal(t, report.Accepted, report.Replied+report.Failed+report.Shed+report.DeadLettered)
 				return
 			}
-			var v stagetest.Verdict
+			var v stagetest.VerdictError
 			require.ErrorAs(t, err, &v)
 			require.Equal(t, row.says, v.Promises())
 		})
@@ -79,7 +79,8 @@ storm: [10%: kill clerk] [20%: swap to srpt] [30%: pause s2] [end softly]`, p.St
 
 func TestTheSameSeedDrawsTheSamePlan(t *testing.T) {
 	plans := stagetest.Plans()
-	require.Equal(t, plans.Example(7).String(), plans.Example(7).String())
+	first, again := plans.Example(7).String(), plans.Example(7).String()
+	require.Equal(t, first, again)
 	require.NotEqual(t, plans.Example(7).String(), plans.Example(8).String())
 }
 

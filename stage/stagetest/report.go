@@ -73,7 +73,7 @@ func (r *Report) absorb(s pipeline.Snapshot) {
 }
 
 // judge counts what was broken.
-func (r *Report) judge(v Verdict) {
+func (r *Report) judge(v VerdictError) {
 	for _, b := range v {
 		switch b.Promise {
 		case OneEnd:
@@ -95,8 +95,8 @@ func (r *Report) judge(v Verdict) {
 }
 
 // String writes the numbers out in four lines.
-func (r Report) String() string {
-	return fmt.Sprintf(`%d plans on as many graphs, %d stages; %d balanced snapshots in motion; %d ended by a stage that gave up, %d stopped hard
+func (r *Report) String() string {
+	return fmt.Sprintf(`%d plans on as many graphs, %d stages; %d balanced snapshots in motion; gave up %d, stopped hard %d
 commands: %d handed in; accepted and emitted %d = replied %d + failed %d + shed %d + dead-lettered %d; refused %d
 faults: %s; crashes %d, stuck %d, retries %d, workers restarted %d
 deeds: %s
@@ -108,7 +108,7 @@ broken: lost %d, doubled %d, out of order %d, deadlocks %d, goroutines left %d, 
 }
 
 func counts(by map[string]uint64) string {
-	var list []string
+	list := make([]string, 0, len(by))
 	for _, k := range slices.Sorted(maps.Keys(by)) {
 		list = append(list, fmt.Sprintf("%s %d", k, by[k]))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +50,7 @@ type run struct {
 	mu      sync.Mutex // guards all below
 	letters map[Command]int
 	written int // letters
-	broken  Verdict
+	broken  VerdictError
 }
 
 // asked is a command whose answer is waited for.
@@ -59,16 +60,16 @@ type asked struct {
 }
 
 // breach notes that a promise was broken. The first few are enough.
-func (r *run) breach(p Promise, format string, args ...any) {
+func (r *run) breachf(p Promise, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.broken) < 20 {
-		r.broken = append(r.broken, &Broken{p, fmt.Sprintf(format, args...)})
+		r.broken = append(r.broken, &BreachError{p, fmt.Sprintf(format, args...)})
 	}
 }
 
 // Run makes the plan's pipeline, has the storm happen to it while it works, stops it, and
-// looks whether all promises were kept; the error is a [Verdict] if they were not. It takes
+// looks whether all promises were kept; the error is a [VerdictError] if they were not. It takes
 // as long as it takes, at most two minutes. Only one may run at a time, with no other tests
 // beside it: their goroutines would be taken for its own.
 func (p Plan) Run() (Report, error) {
@@ -88,9 +89,9 @@ func (p Plan) Run() (Report, error) {
 		stuck = true
 	case <-time.After(limit):
 		stuck = true
-		r.breach(Progress, "the plan is not over after %v\n%s\n%s", limit, Diagnose(r.pipe.Snapshot()), dump())
+		r.breachf(Progress, "the plan is not over after %v\n%s\n%s", limit, Diagnose(r.pipe.Snapshot()), dump())
 	}
-	if v, ok := errors.AsType[Verdict](dog.Stop()); ok {
+	if v, ok := errors.AsType[VerdictError](dog.Stop()); ok {
 		r.broken = append(r.broken, v...)
 	}
 	report.Looks = dog.Looks()
@@ -128,7 +129,7 @@ func (r *run) close(report Report) (Report, error) {
 func (r *run) start() bool {
 	law, err := policy.ByName(r.plan.Policy)
 	if err != nil {
-		r.breach(Checks, "%v", err)
+		r.breachf(Checks, "%v", err)
 		return false
 	}
 	parts := append(r.build(),
@@ -136,11 +137,11 @@ func (r *run) start() bool {
 		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(r.plan.intensity(), time.Second), pipeline.Grace(2*time.Second),
 		pipeline.DeadLetters(r.letter))
 	if r.pipe, err = pipeline.New(r.name, parts...); err != nil {
-		r.breach(Checks, "New refused: %v", err)
+		r.breachf(Checks, "New refused: %v", err)
 		return false
 	}
 	if err := r.pipe.Start(context.Background()); err != nil {
-		r.breach(Checks, "Start failed: %v", err)
+		r.breachf(Checks, "Start failed: %v", err)
 		return false
 	}
 	return true
@@ -150,7 +151,7 @@ func (r *run) start() bool {
 func (r *run) letter(l stage.DeadLetter) {
 	cmd, ok := l.Command.(Command)
 	if !ok {
-		r.breach(OneEnd, "a letter of a command that nobody sent: %v", l.Command)
+		r.breachf(OneEnd, "a letter of a command that nobody sent: %v", l.Command)
 		return
 	}
 	r.mu.Lock()
@@ -159,16 +160,16 @@ func (r *run) letter(l stage.DeadLetter) {
 	n := r.letters[Command{ID: cmd.ID, Part: cmd.Part}]
 	r.mu.Unlock()
 	if n > 1 {
-		r.breach(OneEnd, "command %d, part %d, has %d letters: %v", cmd.ID, cmd.Part, n, l.Err)
+		r.breachf(OneEnd, "command %d, part %d, has %d letters: %v", cmd.ID, cmd.Part, n, l.Err)
 	}
 	if crash, ok := errors.AsType[*stage.CrashError](l.Err); ok && !foreseen(crash) {
-		r.breach(Crashes, "%v\n%s", crash, crash.Stack)
+		r.breachf(Crashes, "%v\n%s", crash, crash.Stack)
 	}
 }
 
 // foreseen reports whether a crash is one that was injected.
 func foreseen(crash *stage.CrashError) bool {
-	_, injected := errors.AsType[*Injected](crash)
+	_, injected := errors.AsType[*InjectedError](crash)
 	return injected || errors.Is(crash, stage.ErrStuck) || errors.Is(crash, worker.ErrGoexit)
 }
 
@@ -215,7 +216,7 @@ func (r *run) hand(rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *asked
 	}
 	if err != nil {
 		if !refusal(err) {
-			r.breach(OneEnd, "command %d was refused for no reason that is known: %v", cmd.ID, err)
+			r.breachf(OneEnd, "command %d was refused for no reason that is known: %v", cmd.ID, err)
 		}
 		return nil
 	}
@@ -228,14 +229,13 @@ func (r *run) hand(rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *asked
 
 // refusal reports whether an error is one of those with which a command may be refused.
 func refusal(err error) bool {
-	for _, known := range []error{
-		stage.ErrFull, stage.ErrClosed, stage.ErrRate, stage.ErrPolicy, stage.ErrDisabled, stage.ErrStopped, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, stage.ErrFull, stage.ErrClosed, stage.ErrRate, stage.ErrPolicy, stage.ErrDisabled, stage.ErrStopped,
+		context.DeadlineExceeded)
+}
+
+// isAny is errors.Is for several.
+func isAny(err error, known ...error) bool {
+	return slices.ContainsFunc(known, func(k error) bool { return errors.Is(err, k) })
 }
 
 // end stops the pipeline as the plan says.
@@ -245,7 +245,7 @@ func (r *run) end() {
 	switch r.plan.End {
 	case Drained:
 		if err := r.pipe.Drain(ctx); err != nil && r.pipe.Err() == nil {
-			r.breach(Progress, "drain: %v", err)
+			r.breachf(Progress, "drain: %v", err)
 		}
 	case Hard:
 		cancel()
@@ -259,10 +259,11 @@ func (r *run) end() {
 			others.Go(func() { _ = r.pipe.Stop(ctx) })
 		}
 		defer others.Wait()
+	default: // softly
 	}
 	err := r.pipe.Stop(ctx)
 	if err != nil && ctx.Err() == nil && r.pipe.Err() == nil {
-		r.breach(Progress, "stop: %v", err)
+		r.breachf(Progress, "stop: %v", err)
 	}
 }
 
@@ -291,23 +292,23 @@ func (r *run) putDown(over <-chan struct{}) {
 func (r *run) judge() {
 	s := r.pipe.Snapshot()
 	if b := atRest(s); b != nil {
-		r.breach(b.Promise, "%s", b.Story)
+		r.breachf(b.Promise, "%s", b.Story)
 	}
 	if err := r.pipe.Err(); err != nil && !r.plan.Fragile {
-		r.breach(Survival, "%v", err)
+		r.breachf(Survival, "%v", err)
 	}
 	for _, a := range r.waiting {
 		r.answer(a)
 	}
 	if n := s.Shed + s.DeadLettered; uint64(r.written) != n {
-		r.breach(OneEnd, "%d letters were written for %d commands that were shed or dead-lettered", r.written, n)
+		r.breachf(OneEnd, "%d letters were written for %d commands that were shed or dead-lettered", r.written, n)
 	}
 	submitted := uint64(0)
 	for i := range s.Stages {
 		submitted += s.Stages[i].Submitted
 	}
 	if n := r.accepted.Load(); submitted != n && !r.changed {
-		r.breach(Law, "%d commands were accepted, the stages say %d", n, submitted)
+		r.breachf(Law, "%d commands were accepted, the stages say %d", n, submitted)
 	}
 	r.judgeSites(s)
 }
@@ -320,16 +321,16 @@ func (r *run) judgeSites(s pipeline.Snapshot) {
 	}
 	for i, site := range r.sites {
 		if err := site.count(of[name(i)]); err != nil {
-			r.breach(OneEnd, "%v", err)
+			r.breachf(OneEnd, "%v", err)
 		}
 		for wait := time.Now(); site.started.Load() != site.stopped.Load() && time.Since(wait) < 2*time.Second; {
 			time.Sleep(time.Millisecond)
 		}
 		if began, ended := site.started.Load(), site.stopped.Load(); began != ended {
-			r.breach(Instances, "stage %s: %d instances were started and %d stopped", name(i), began, ended)
+			r.breachf(Instances, "stage %s: %d instances were started and %d stopped", name(i), began, ended)
 		}
 		if most := site.most.Load(); site.Timeout == 0 && site.Instances > 0 && most > int64(max(site.Instances, r.mostInstances(i))) {
-			r.breach(Instances, "stage %s: %d handlers at once, with %d instances", name(i), most, site.Instances)
+			r.breachf(Instances, "stage %s: %d handlers at once, with %d instances", name(i), most, site.Instances)
 		}
 	}
 }
@@ -355,36 +356,36 @@ func (r *run) answer(a *asked) {
 	select {
 	case <-a.ticket.Done():
 	default:
-		r.breach(OneEnd, "lost: command %d has no answer", a.id)
+		r.breachf(OneEnd, "lost: command %d has no answer", a.id)
 		return
 	}
 	err := a.ticket.Err()
 	if err == nil {
 		if got := a.ticket.Result(); got != a.id {
-			r.breach(OneEnd, "command %d has the answer of another: %v", a.id, got)
+			r.breachf(OneEnd, "command %d has the answer of another: %v", a.id, got)
 		}
 		if r.lettersOf(a.id) > 0 {
-			r.breach(OneEnd, "command %d has an answer and a letter", a.id)
+			r.breachf(OneEnd, "command %d has an answer and a letter", a.id)
 		}
 		return
 	}
 	crash, crashed := errors.AsType[*stage.CrashError](err)
-	_, injected := errors.AsType[*Injected](err)
+	_, injected := errors.AsType[*InjectedError](err)
 	switch {
 	case crashed && foreseen(crash), injected:
-	case errors.Is(err, stage.ErrFull), errors.Is(err, stage.ErrShed), errors.Is(err, stage.ErrStopped), errors.Is(err, stage.ErrDisabled), errors.Is(err, stage.ErrTimeout):
+	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout):
 	default:
-		r.breach(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
+		r.breachf(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
 	}
 }
 
 // left looks whether any goroutine, or any actor, is left.
 func (r *run) left(before goleak.Option) {
 	if err := goleak.Find(before); err != nil {
-		r.breach(Goroutines, "%v", err)
+		r.breachf(Goroutines, "%v", err)
 	}
 	if names := act.Processes(system(), r.prefix()); len(names) > 0 {
-		r.breach(Goroutines, "actors are left: %q", names)
+		r.breachf(Goroutines, "actors are left: %q", names)
 	}
 }
 

@@ -35,7 +35,7 @@ func newSite(r *run, index int, n Node) *site {
 	faults.Key = func(cmd any) uint64 { return cmd.(Command).key() }
 	in, err := NewInjector(r.plan.Seed+uint64(index), faults)
 	if err != nil {
-		r.breach(Checks, "%v", err)
+		r.breachf(Checks, "%v", err)
 		in, _ = NewInjector(0, Faults{})
 	}
 	return &site{Node: n, run: r, index: index, injector: in, done: map[Command]int{}}
@@ -56,7 +56,7 @@ type station struct {
 func (s *station) Start(context.Context) error {
 	s.site.started.Add(1)
 	if !s.alive.CompareAndSwap(false, true) {
-		s.site.run.breach(Instances, "stage %s: an instance was started twice", name(s.site.index))
+		s.site.run.breachf(Instances, "stage %s: an instance was started twice", name(s.site.index))
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (s *station) Start(context.Context) error {
 func (s *station) Stop() {
 	s.site.stopped.Add(1)
 	if !s.alive.CompareAndSwap(true, false) {
-		s.site.run.breach(Instances, "stage %s: an instance was stopped that was not started, or twice", name(s.site.index))
+		s.site.run.breachf(Instances, "stage %s: an instance was stopped that was not started, or twice", name(s.site.index))
 	}
 }
 
@@ -80,13 +80,17 @@ func (s *station) HandleCommand(ctx context.Context, cmd Command) behaviour.Outc
 func (s *station) enter() (leave func()) {
 	where := s.site
 	if !s.alive.Load() && where.Timeout == 0 { // one that was given up may come back at any time
-		where.run.breach(Instances, "stage %s: an instance was used before its start or after its stop", name(where.index))
+		where.run.breachf(Instances, "stage %s: an instance was used before its start or after its stop", name(where.index))
 	}
 	if where.Each && !s.busy.CompareAndSwap(false, true) {
-		where.run.breach(Instances, "stage %s: an instance was used by two workers at once", name(where.index))
+		where.run.breachf(Instances, "stage %s: an instance was used by two workers at once", name(where.index))
 	}
 	now := where.inside.Add(1)
-	for most := where.most.Load(); now > most && !where.most.CompareAndSwap(most, now); most = where.most.Load() {
+	for {
+		most := where.most.Load()
+		if now <= most || where.most.CompareAndSwap(most, now) {
+			break
+		}
 	}
 	return func() {
 		where.inside.Add(-1)
@@ -146,11 +150,11 @@ func (s *site) note(cmd Command) {
 	defer s.mu.Unlock()
 	s.done[cmd]++
 	if s.done[cmd] > 1 && s.exact() {
-		s.run.breach(OneEnd, "stage %s: command %+v was handled %d times", name(s.index), cmd, s.done[cmd])
+		s.run.breachf(OneEnd, "stage %s: command %+v was handled %d times", name(s.index), cmd, s.done[cmd])
 	}
 	if s.run.plan.Ordered {
 		if cmd.ID < s.newest {
-			s.run.breach(Order, "stage %s: command %d came after command %d", name(s.index), cmd.ID, s.newest)
+			s.run.breachf(Order, "stage %s: command %d came after command %d", name(s.index), cmd.ID, s.newest)
 		}
 		s.newest = max(s.newest, cmd.ID)
 	}

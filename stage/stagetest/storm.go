@@ -82,7 +82,7 @@ func (r *run) do(b Blow, rnd *rand.Rand) bool {
 // carriedOut reports whether an order was; one may be refused if the pipeline has ended.
 func (r *run) carriedOut(err error) bool {
 	if err != nil && !errors.Is(err, pipeline.ErrStopped) && !errors.Is(err, pipeline.ErrNotRunning) {
-		r.breach(Progress, "an order was not carried out: %v", err)
+		r.breachf(Progress, "an order was not carried out: %v", err)
 	}
 	return err == nil
 }
@@ -96,7 +96,7 @@ func (r *run) resume() {
 func (r *run) swap(name string) bool {
 	law, err := policy.ByName(name)
 	if err != nil {
-		r.breach(Checks, "%v", err)
+		r.breachf(Checks, "%v", err)
 		return false
 	}
 	return r.carriedOut(r.pipe.Use(law))

@@ -117,19 +117,19 @@ func (t *Trial) Storm(seed uint64, every time.Duration, victims ...Victim) {
 const drainWithin = 30 * time.Second
 
 // end stops the pipeline and tells which promises were broken.
-func (t *Trial) end(before goleak.Option) (broken Verdict) {
-	breach := func(p Promise, format string, args ...any) {
-		broken = append(broken, &Broken{p, fmt.Sprintf(format, args...)})
+func (t *Trial) end(before goleak.Option) (broken VerdictError) {
+	breachf := func(p Promise, format string, args ...any) {
+		broken = append(broken, &BreachError{p, fmt.Sprintf(format, args...)})
 	}
 	t.still()
 	t.storms.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
 	defer cancel()
 	if err := t.Stop(ctx); err != nil && t.Err() == nil {
-		breach(Progress, "%v\n%s", err, Diagnose(t.Snapshot()))
+		breachf(Progress, "%v\n%s", err, Diagnose(t.Snapshot()))
 	}
 	if err := t.Err(); err != nil {
-		breach(Survival, "%v", err)
+		breachf(Survival, "%v", err)
 	}
 	_ = t.dog.Stop()
 	broken = append(broken, t.dog.broken...)
@@ -137,10 +137,10 @@ func (t *Trial) end(before goleak.Option) (broken Verdict) {
 		broken = append(broken, b)
 	}
 	if n := t.unanswered(); n > 0 {
-		breach(OneEnd, "%d awaited commands have no answer", n)
+		breachf(OneEnd, "%d awaited commands have no answer", n)
 	}
 	if err := goleak.Find(before); err != nil {
-		breach(Goroutines, "%v", err)
+		breachf(Goroutines, "%v", err)
 	}
 	return broken
 }
@@ -159,12 +159,12 @@ func (t *Trial) unanswered() (n int) {
 }
 
 // atRest finds what is wrong with the accounts of a pipeline in which nothing should be.
-func atRest(s pipeline.Snapshot) *Broken {
+func atRest(s pipeline.Snapshot) *BreachError {
 	switch {
 	case !s.Balanced():
-		return &Broken{Law, "at rest: " + s.Law() + "\n" + Diagnose(s)}
+		return &BreachError{Law, "at rest: " + s.Law() + "\n" + Diagnose(s)}
 	case s.InFlight != 0:
-		return &Broken{OneEnd, fmt.Sprintf("lost: %d in flight at rest\n%s", s.InFlight, Diagnose(s))}
+		return &BreachError{OneEnd, fmt.Sprintf("lost: %d in flight at rest\n%s", s.InFlight, Diagnose(s))}
 	default:
 		return nil
 	}

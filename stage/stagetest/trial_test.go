@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,6 +51,7 @@ func (w *witness) Helper()                        {}
 func (w *witness) Cleanup(f func())               { w.last = append(w.last, f) }
 func (w *witness) Error(args ...any)              { w.said = append(w.said, fmt.Sprint(args...)) }
 func (w *witness) Errorf(format string, a ...any) { w.said = append(w.said, fmt.Sprintf(format, a...)) }
+
 func (w *witness) Logf(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
@@ -57,8 +59,8 @@ func (w *witness) Fatal(args ...any) { w.Error(args...); panic(w) }
 func (w *witness) Failed() bool      { return len(w.said) > 0 }
 
 func (w *witness) end() {
-	for i := len(w.last) - 1; i >= 0; i-- {
-		w.last[i]()
+	for _, f := range slices.Backward(w.last) {
+		f()
 	}
 }
 
@@ -124,7 +126,7 @@ func TestAWatchdogBitesWhenNothingHappensAndSaysWhere(t *testing.T) {
 	<-dog.Bitten()
 	err := dog.Stop()
 	close(let)
-	broken, ok := errors.AsType[*stagetest.Broken](err)
+	broken, ok := errors.AsType[*stagetest.BreachError](err)
 	require.True(t, ok)
 	require.Equal(t, stagetest.Progress, broken.Promise)
 	require.Contains(t, broken.Story, `with 3 commands in flight`)

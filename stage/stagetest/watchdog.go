@@ -22,7 +22,7 @@ type Watchdog struct {
 	bitten   chan struct{}
 	once     sync.Once
 	looks    int
-	broken   Verdict
+	broken   VerdictError
 }
 
 // Watch sets a watchdog on a pipeline that has been started. [Watchdog.Stop] must be
@@ -39,7 +39,7 @@ func Watch(p *pipeline.Pipeline, patience time.Duration) *Watchdog {
 // Bitten is closed when a promise was broken; [Watchdog.Stop] tells which.
 func (w *Watchdog) Bitten() <-chan struct{} { return w.bitten }
 
-// Stop ends the watch and returns what was broken, a [Verdict], nil if nothing was. It
+// Stop ends the watch and returns what was broken, a [VerdictError], nil if nothing was. It
 // may be called more than once.
 func (w *Watchdog) Stop() error {
 	w.once.Do(func() { close(w.over) })
@@ -70,7 +70,7 @@ func (w *Watchdog) watch() {
 		}
 		b := compare(last, s)
 		if b == nil && time.Since(moved) > w.patience {
-			b = &Broken{Progress, (&Stall{For: time.Since(moved), Snapshot: s, Goroutines: dump()}).Error()}
+			b = &BreachError{Progress, (&StallError{For: time.Since(moved), Snapshot: s, Goroutines: dump()}).Error()}
 		}
 		if b != nil {
 			w.broken = append(w.broken, b)
@@ -87,14 +87,15 @@ func (w *Watchdog) watch() {
 }
 
 // compare finds what is wrong with a snapshot and the one before it.
-func compare(last, s pipeline.Snapshot) *Broken {
+func compare(last, s pipeline.Snapshot) *BreachError {
 	switch {
 	case !s.Balanced():
-		return &Broken{Law, "in motion: " + s.Law() + "\n" + Diagnose(s)}
+		return &BreachError{Law, "in motion: " + s.Law() + "\n" + Diagnose(s)}
 	case s.InFlight > 1<<40:
-		return &Broken{Law, "in flight is below zero: " + s.Law()}
-	case s.Accepted < last.Accepted, s.Replied < last.Replied, s.Failed < last.Failed, s.Shed < last.Shed, s.DeadLettered < last.DeadLettered:
-		return &Broken{Law, "a count went back: " + last.Law() + ", then " + s.Law()}
+		return &BreachError{Law, "in flight is below zero: " + s.Law()}
+	case s.Accepted < last.Accepted, s.Replied < last.Replied, s.Failed < last.Failed, s.Shed < last.Shed,
+		s.DeadLettered < last.DeadLettered:
+		return &BreachError{Law, "a count went back: " + last.Law() + ", then " + s.Law()}
 	}
 	return nil
 }
@@ -118,15 +119,15 @@ func progress(s pipeline.Snapshot) (sum uint64) {
 	return sum
 }
 
-// Stall tells that nothing happened though something was in flight.
-type Stall struct {
+// StallError tells that nothing happened though something was in flight.
+type StallError struct {
 	For        time.Duration
 	Snapshot   pipeline.Snapshot
 	Goroutines string // what all goroutines were doing
 }
 
 // Error tells for how long, which stages hold commands, and what all goroutines do.
-func (e *Stall) Error() string {
+func (e *StallError) Error() string {
 	return fmt.Sprintf("nothing has happened for %v with %d commands in flight\n%s\n%s",
 		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Goroutines)
 }
@@ -154,7 +155,8 @@ func Diagnose(s pipeline.Snapshot) string {
 }
 
 func diagnose(st stage.Snapshot) string {
-	line := fmt.Sprintf("  stage %q: %d queued of %d, %d in hand, %d waiting for a retry; %d workers of pool %q, %d busy",
+	var line strings.Builder
+	fmt.Fprintf(&line, "  stage %q: %d queued of %d, %d in hand, %d waiting for a retry; %d workers of pool %q, %d busy",
 		st.Name, st.Queued, st.Capacity, st.InHand, st.Delayed, st.Workers, st.Pool, st.Busy)
 	for _, note := range []struct {
 		is   bool
@@ -168,10 +170,10 @@ func diagnose(st stage.Snapshot) string {
 		{!st.Balanced(), "its accounts do not add up"},
 	} {
 		if note.is {
-			line += "; " + note.says
+			line.WriteString("; " + note.says)
 		}
 	}
-	return line
+	return line.String()
 }
 
 // mostDump bounds a dump of all goroutines.

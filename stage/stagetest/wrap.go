@@ -109,23 +109,24 @@ func (in *Injector) strike(ctx context.Context, cmd any) error {
 	in.did[f].Add(1)
 	switch f {
 	case Panic, Poison:
-		panic(&Injected{Fault: f, Attempt: attempt})
+		panic(&InjectedError{Fault: f, Attempt: attempt})
 	case Goexit:
 		runtime.Goexit()
 	case Error:
-		return &Injected{Fault: f, Attempt: attempt}
+		return &InjectedError{Fault: f, Attempt: attempt}
 	case Delay:
 		in.wait(ctx, delay)
 	case Hang:
 		select {
 		case <-ctx.Done():
-			return &Injected{f, attempt, context.Cause(ctx)}
+			return &InjectedError{f, attempt, context.Cause(ctx)}
 		case <-in.let:
-			return &Injected{Fault: f, Attempt: attempt}
+			return &InjectedError{Fault: f, Attempt: attempt}
 		}
 	case Stuck:
 		<-in.let
-		return &Injected{Fault: f, Attempt: attempt}
+		return &InjectedError{Fault: f, Attempt: attempt}
+	default: // none
 	}
 	return nil
 }
