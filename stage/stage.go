@@ -70,7 +70,8 @@ type Stage[C any] struct {
 // behaviour must be safe for use by several goroutines at once. A crash of a
 // worker leaves it as it is. If it has a Start it is called once, before the
 // first worker; its Stop after the last. Should the stage break and be restarted,
-// it is stopped and started again.
+// it is stopped and started again, unless workers that other stages share are at work with
+// it.
 func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C] {
 	c := newCore(name, opts)
 	if missing(b) {

@@ -1,0 +1,78 @@
+package stagetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
+)
+
+// With a key that tells commands apart, a command meets the same faults in every run.
+func ExampleWrapFunc() {
+	faults, err := stagetest.NewInjector(7, stagetest.Faults{
+		Error: 0.5,
+		Key:   func(cmd any) uint64 { return uint64(len(cmd.(string))) },
+	})
+	fmt.Println(err)
+	handle := stagetest.WrapFunc(faults, func(_ context.Context, name string) behaviour.Outcome {
+		return behaviour.OK("hello, " + name)
+	})
+	for _, name := range []string{"Ada", "Grace", "Golda M", "Barbara L."} {
+		o := handle(context.Background(), name)
+		fmt.Println(o.Kind(), o.Result(), o.Err())
+	}
+	fmt.Println(faults.Counts())
+	// Output:
+	// <nil>
+	// ok hello, Ada <nil>
+	// error <nil> stagetest: injected error at attempt 0
+	// ok hello, Golda M <nil>
+	// error <nil> stagetest: injected error at attempt 0
+	// map[error:2]
+}
+
+// A plan is a value: it may be written by hand, too.
+func ExamplePlan_Run() {
+	plan := stagetest.Plan{
+		Seed: 1, Policy: "srpt", Commands: 200, Submitters: 1,
+		Graph: stagetest.Graph{
+			Entries: []int{0}, Hops: 1,
+			Nodes: []stagetest.Node{
+				{Next: []int{1}, Faults: stagetest.Faults{Panic: 0.1}, Retry: stage.RetryPolicy{Attempts: 50}},
+				{Capacity: 2},
+			},
+		},
+		Storm: []stagetest.Blow{{At: 20, Deed: stagetest.KillWorker}, {At: 50, Deed: stagetest.Swap, Policy: "cohort"}},
+	}
+	report, err := plan.Run()
+	fmt.Println(report.Accepted, report.Replied, err)
+
+	plan.Policy = "luck"
+	_, err = plan.Run()
+	verdict, _ := errors.AsType[stagetest.VerdictError](err)
+	fmt.Println(verdict.Promises())
+	// Output:
+	// 200 200 <nil>
+	// checks
+}
+
+// Diagnose says where the commands of a pipeline are, and what may hold them.
+func ExampleDiagnose() {
+	s := stage.Func("press", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) }, stage.Workers(1, 1), stage.Capacity(2))
+	p, err := pipeline.New("doc", s)
+	if err != nil || p.Start(context.Background()) != nil || p.Pause(s) != nil {
+		return
+	}
+	_, _ = s.Submit(context.Background(), 1), s.Submit(context.Background(), 2)
+	fmt.Println(stagetest.Diagnose(p.Snapshot()))
+	_ = p.Resume(s)
+	_ = p.Stop(context.Background())
+	fmt.Println(stagetest.Diagnose(p.Snapshot()))
+	// Output:
+	//   stage "press": 2 queued of 2, 0 in hand, 0 waiting for a retry; 1 workers of pool "press", 0 busy; paused; full
+	//   nothing is in flight
+}
