@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/supervisor"
 )
 
 // stop stops, from outside, the actors of the tests' system whose last name begins so, and
@@ -135,4 +136,21 @@ func TestABehaviourThatAGroupSharesIsNotStoppedUnderItsHands(t *testing.T) {
 	require.Zero(t, b.misuse.Load())
 	require.EqualValues(t, 1, b.starts.Load())
 	require.False(t, b.alive.Load(), "in the end it is")
+}
+
+// Nobody is above the tree, so its end is the pipeline's.
+func TestAPipelineWhoseTreeIsKilledEndsAndSaysSo(t *testing.T) {
+	s := stage.Func("s", echo[int])
+	p := start(t, s, pipeline.Intensity(1000, time.Second))
+	_, err := stage.Call[int](t.Context(), s, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, stop("test$"))
+	select {
+	case <-p.Done():
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "nobody noticed")
+	}
+	require.ErrorIs(t, p.Err(), supervisor.ErrKilled)
+	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrClosed)
+	atRest(t, p)
 }

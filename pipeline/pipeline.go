@@ -268,11 +268,23 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 		return false
 	}
 	p.state, p.tree = running, tree
+	go p.mourn(tree)
 	for _, c := range p.roster().stages {
 		c.OpenDoor()
 		c.Room().Open()
 	}
 	return true
+}
+
+// mourn waits for the end of the supervision tree. If somebody has killed it, which nobody
+// above it is there to tell, the pipeline gives up.
+func (p *Pipeline) mourn(tree *supervisor.Tree) {
+	if err := tree.Wait(); errors.Is(err, supervisor.ErrKilled) && !p.in(stopped) {
+		p.fail(err)
+		p.set.log.Error("pipeline gave up", "reason", err)
+		p.hasten()
+		_ = p.Stop(p.halting)
+	}
 }
 
 // giveUp is told by the supervision tree that a stage is broken for good.
