@@ -282,7 +282,7 @@ func (p *Pipeline) mourn(tree *supervisor.Tree) {
 	if err := tree.Wait(); errors.Is(err, supervisor.ErrKilled) && !p.in(stopped) {
 		p.fail(err)
 		p.set.log.Error("pipeline gave up", "reason", err)
-		p.hasten()
+		p.hasten(p.Err())
 		_ = p.Stop(p.halting)
 	}
 }
