@@ -65,7 +65,7 @@ func TestAComparisonInJSONIsALineForEachPolicy(t *testing.T) {
 
 func TestAComparisonTakesTheFilesOfADirectory(t *testing.T) {
 	p := newPlace(t)
-	p.fill(t, map[string][]byte{"a.jpg": captcha(t, 1), "b.jpg": captcha(t, 2), "c.txt": []byte("no image")})
+	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "b.jpg": drawn(t, 2), "c.txt": []byte("no image")})
 	done := p.run(t.Context(), "-in", p.in, "-json", "-policies", "color,dbr")
 	assert.Equal(t, statusFailed, done.status, "one is no image, for either")
 	all := done.reports(t)
@@ -82,7 +82,7 @@ func TestAComparisonTakesTheFilesOfADirectory(t *testing.T) {
 
 func TestImagesThatDifferAreTold(t *testing.T) {
 	p := newPlace(t)
-	p.fill(t, map[string][]byte{"a.jpg": captcha(t, 1), "b.jpg": captcha(t, 2)})
+	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "b.jpg": drawn(t, 2)})
 	require.NoError(t, os.MkdirAll(filepath.Join(p.out, "seda", "a.png", "in the way"), 0o777))
 	done := p.run(t.Context(), "-in", p.in, "-policies", "erlda,seda,cohort")
 	assert.Equal(t, statusFailed, done.status)

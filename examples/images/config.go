@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/examples/images/captcha"
 )
 
 const defaultDrawn = 200 // captchas that are drawn when there is neither -in nor -n
@@ -23,7 +24,7 @@ type config struct {
 	out      string
 	captchas string // where captchas are drawn
 	n        int    // how many images; 0: all there are
-	size     sizeSet
+	size     captcha.Sizes
 	seed     uint64
 	workers  int // the most that a stage may have
 	policy   controller.Policy
@@ -44,7 +45,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.StringVar(&c.out, "out", filepath.Join("out", "images"), "write PNG files into this `directory`")
 	f.StringVar(&c.captchas, "captchas", filepath.Join("out", "captchas"), "draw captchas into this `directory` (without -in)")
 	f.IntVar(&c.n, "n", defaultDrawn, "how many `images` to draw; with -in: to take, in the order of their names, all if not given")
-	f.StringVar(&size, "size", string(sizeSmall), "draw captchas of this `size`: small (256×80) or uniform (up to 2560×1600)")
+	f.StringVar(&size, "size", string(captcha.Small), "draw captchas of this `size`: small (256×80) or uniform (up to 2560×1600)")
 	f.Uint64Var(&c.seed, "seed", 1, "`seed` of the captchas and of the crashes: the same seed, the same run")
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
 	f.StringVar(&law, "policy", policy.ERLDA{}.Name(), "the `policy` that sets the number of workers: "+strings.Join(policy.Names(), ", "))
@@ -61,7 +62,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	if c.in != "" && !given(f, "n") {
 		c.n = 0
 	}
-	c.size = sizeSet(size)
+	c.size = captcha.Sizes(size)
 	var err error
 	if given(f, "policies") {
 		c.policies, err = byNames(laws)
@@ -117,7 +118,7 @@ func (c config) check(countGiven bool) error {
 	return errors.Join(
 		fault(countGiven && c.n < 1, "-n %d: at least 1 image", c.n),
 		fault(c.workers < 1, "-workers %d: at least 1 worker", c.workers),
-		fault(!slices.Contains(sizeSets, c.size), "-size %q: known are small and uniform", c.size),
+		fault(!slices.Contains(captcha.All, c.size), "-size %q: known are small and uniform", c.size),
 		fault(!(c.crash >= 0 && c.crash <= 1), "-crash %v: a fraction from 0 to 1", c.crash), // not a number is no fraction
 		fault(c.out == "", "-out: a directory is needed"),
 		fault(c.in == "" && c.captchas == "", "-captchas: a directory is needed"),

@@ -8,13 +8,15 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/golda-dev/golda/examples/images/captcha"
 )
 
 // corpus is a set of captchas to draw into a directory.
 type corpus struct {
 	dir  string
 	n    int
-	set  sizeSet
+	set  captcha.Sizes
 	seed uint64
 }
 
@@ -25,7 +27,7 @@ func (c corpus) draw(ctx context.Context, box *outbox, p progress) error {
 	var next atomic.Int64
 	for range min(c.n, runtime.GOMAXPROCS(0)) {
 		group.Go(func() error {
-			artist, err := newPainter()
+			artist, err := captcha.NewPainter()
 			if err != nil {
 				return err
 			}
@@ -44,11 +46,11 @@ func (c corpus) draw(ctx context.Context, box *outbox, p progress) error {
 	return nil
 }
 
-func (c corpus) one(ctx context.Context, artist *painter, box *outbox, i int) error {
+func (c corpus) one(ctx context.Context, artist *captcha.Painter, box *outbox, i int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	file, err := artist.jpeg(c.seed, c.set, i)
+	file, err := artist.JPEG(c.seed, c.set, i)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"image"
-	"image/jpeg"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/examples/images/captcha"
+	"github.com/golda-dev/golda/examples/images/picture"
 )
 
 // silence is a progress that nobody watches.
@@ -21,7 +23,7 @@ func (silence) step() {}
 func (silence) done() {}
 
 func TestTheSameSeedDrawsTheSameBytes(t *testing.T) {
-	for _, set := range sizeSets {
+	for _, set := range captcha.All {
 		t.Run(string(set), func(t *testing.T) {
 			one := corpus{t.TempDir(), 6, set, 5}
 			two := corpus{t.TempDir(), 3, set, 5}
@@ -46,42 +48,22 @@ func read(t *testing.T, c corpus, name string) []byte {
 	return data
 }
 
-func TestSizesOfCaptchas(t *testing.T) {
-	p, err := newPainter()
-	require.NoError(t, err)
-	least, most := image.Pt(smallWidth, smallHeight), image.Pt(largeWidth, largeHeight)
-	for i := range 8 {
-		assert.Equal(t, least, sizeOf(t, p, sizeSmall, i))
-		size := sizeOf(t, p, sizeUniform, i)
-		assert.True(t, size.X >= least.X && size.X <= most.X && size.Y >= least.Y && size.Y <= most.Y, size)
-	}
-}
-
-func sizeOf(t *testing.T, p *painter, set sizeSet, i int) image.Point {
-	t.Helper()
-	file, err := p.jpeg(1, set, i)
-	require.NoError(t, err)
-	img, err := jpeg.DecodeConfig(bytes.NewReader(file))
-	require.NoError(t, err)
-	return image.Pt(img.Width, img.Height)
-}
-
 // A captcha of which nothing or everything is left would prove little about the
 // filters.
 func TestThePipelineLeavesTheLettersOfACaptcha(t *testing.T) {
 	for i := range 10 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
-			img, _, err := image.Decode(bytes.NewReader(captcha(t, i)))
+			img, _, err := image.Decode(bytes.NewReader(drawn(t, i)))
 			require.NoError(t, err)
-			c := toCanvas(img)
-			for _, f := range filters() {
-				f.apply(c)
+			c := picture.From(img)
+			for _, f := range picture.Filters() {
+				f.Apply(c)
 			}
 			white := 0
 			for p := 0; p < len(c.Pix); p += 4 {
 				white += int(c.Pix[p]) / 255
 			}
-			assert.InDelta(t, 0.1, float64(white)/(smallWidth*smallHeight), 0.08)
+			assert.InDelta(t, 0.1, float64(white)/(captcha.SmallWidth*captcha.SmallHeight), 0.08)
 		})
 	}
 }
@@ -89,20 +71,7 @@ func TestThePipelineLeavesTheLettersOfACaptcha(t *testing.T) {
 func TestDrawingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := corpus{t.TempDir(), 1000, sizeSmall, 1}
+	c := corpus{t.TempDir(), 1000, captcha.Small, 1}
 	require.ErrorIs(t, c.draw(ctx, &outbox{}, silence{}), context.Canceled)
 	assert.Empty(t, names(t, c.dir))
-}
-
-func BenchmarkCaptcha(b *testing.B) {
-	for _, set := range sizeSets {
-		b.Run(string(set), func(b *testing.B) {
-			p, err := newPainter()
-			require.NoError(b, err)
-			for i := 0; b.Loop(); i++ {
-				_, err := p.jpeg(1, set, i)
-				require.NoError(b, err)
-			}
-		})
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"path/filepath"
+
+	"github.com/golda-dev/golda/examples/images/picture"
 )
 
 // faults let a share of the images crash, each in one of the stages, picked by
@@ -29,8 +31,8 @@ func (f faults) victim(path string) string {
 // stageNames are the names of the seven stages, in order.
 func stageNames() []string {
 	names := []string{"load"}
-	for _, f := range filters() {
-		names = append(names, f.stage)
+	for _, f := range picture.Filters() {
+		names = append(names, f.Stage)
 	}
 	return append(names, "save")
 }

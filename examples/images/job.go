@@ -8,24 +8,23 @@ import (
 	"image"
 	_ "image/gif"  // a format that load takes
 	_ "image/jpeg" // another
-	"image/png"
 	"io"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/examples/images/picture"
 )
 
 // job is the command: one image on its way through the seven stages. A behaviour
 // changes it at the very end, when nothing can go wrong any more, so that a try that
 // crashed half-way leaves it as it was.
 type job struct {
-	path    string  // where the image is read
-	out     string  // where it is written
-	crashIn string  // the stage that is to crash at its first attempt; "": none
-	img     *canvas // what it looks like now; nil before load and after save
-	spare   *canvas // of the same size, to work on
+	path    string          // where the image is read
+	out     string          // where it is written
+	crashIn string          // the stage that is to crash at its first attempt; "": none
+	img     *picture.Canvas // what it looks like now; nil before load and after save
+	spare   *picture.Canvas // of the same size, to work on
 	alive   atomic.Bool
 }
 
@@ -44,9 +43,9 @@ func (j *job) strike(ctx context.Context, stage string) {
 // copied copies the image into the spare canvas, so that a filter that crashes half-way
 // spoils the copy only. Two canvases for the whole way leave less to collect than a new
 // one for each filter.
-func (j *job) copied() *canvas {
+func (j *job) copied() *picture.Canvas {
 	if j.spare == nil {
-		j.spare = clone(j.img)
+		j.spare = picture.Clone(j.img)
 		return j.spare
 	}
 	copy(j.spare.Pix, j.img.Pix)
@@ -76,15 +75,15 @@ func (l load) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
 
 // filtering is the behaviour of five stages: it applies a filter to a copy.
 type filtering struct {
-	filter filter
+	filter picture.Filter
 	next   *port
 }
 
 // HandleCommand never fails.
 func (f filtering) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
-	j.strike(ctx, f.filter.stage)
+	j.strike(ctx, f.filter.Stage)
 	img := j.copied()
-	f.filter.apply(img)
+	f.filter.Apply(img)
 	j.img, j.spare = img, j.img
 	return behaviour.Forward(f.next, j)
 }
@@ -107,7 +106,7 @@ func (s save) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
 
 func (s save) save(j *job) behaviour.Outcome {
 	var file bytes.Buffer
-	if err := encoder.Encode(&file, j.img); err != nil {
+	if err := picture.Encode(&file, j.img); err != nil {
 		return j.fail(err)
 	}
 	if err := s.box.put(j.out, file.Bytes()); err != nil {
@@ -122,7 +121,7 @@ func (s save) save(j *job) behaviour.Outcome {
 const maxPixels = 32 << 20
 
 // decode reads an image, the first one if a GIF holds several.
-func decode(path string) (*canvas, error) {
+func decode(path string) (*picture.Canvas, error) {
 	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
@@ -141,7 +140,7 @@ func decode(path string) (*canvas, error) {
 	if img.Bounds().Empty() {
 		return nil, errors.New("image: has no pixels")
 	}
-	return toCanvas(img), nil
+	return picture.From(img), nil
 }
 
 // openRegular opens a file, but no pipe or device: to read it could take for ever.
@@ -206,34 +205,4 @@ func bare(err error) error {
 	default:
 		return err
 	}
-}
-
-// encoder writes PNG files. Without the pool each would cost the better part of
-// a megabyte.
-var encoder = png.Encoder{CompressionLevel: png.BestSpeed, BufferPool: new(encoderPool)}
-
-// encoderPool keeps the buffers of an encoder: as many as ever encoded at once, and so
-// no more than save has workers. (A sync.Pool keeps some for each processor.)
-type encoderPool struct {
-	mu   sync.Mutex // guards free
-	free []*png.EncoderBuffer
-}
-
-// Get may return nil: the encoder then makes a buffer.
-func (p *encoderPool) Get() *png.EncoderBuffer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last := len(p.free) - 1
-	if last < 0 {
-		return nil
-	}
-	b := p.free[last]
-	p.free = p.free[:last]
-	return b
-}
-
-func (p *encoderPool) Put(b *png.EncoderBuffer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free = append(p.free, b)
 }

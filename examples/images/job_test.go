@@ -6,12 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"image"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/examples/images/captcha"
+	"github.com/golda-dev/golda/examples/images/picture"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -32,9 +35,9 @@ type trying struct{ behaviour.Emitter }
 func (trying) Attempt() int { return 1 }
 
 func TestATryThatCrashesLeavesTheJobAsItWas(t *testing.T) {
-	j := &job{path: "a.jpg", img: gray([]uint8{1, 2})}
-	before := clone(j.img)
-	f := filtering{filter: filter{"half", func(img *canvas) {
+	j := &job{path: "a.jpg", img: image.NewNRGBA(image.Rect(0, 0, 2, 1))}
+	before := picture.Clone(j.img)
+	f := filtering{filter: picture.Filter{Stage: "half", Apply: func(img *picture.Canvas) {
 		img.Pix[0] = 99
 		panic("half-way")
 	}}, next: behaviour.NewPort[*job]("next")}
@@ -53,7 +56,7 @@ func TestAJobStrikesOnceAndOnlyInItsStage(t *testing.T) {
 func TestFaultsHitAboutTheirShareAndEveryStage(t *testing.T) {
 	f := faults{seed: 1, share: 0.3, stages: stageNames()}
 	hits := map[string]int{}
-	c := corpus{n: 10_000, set: sizeSmall, seed: 1}
+	c := corpus{n: 10_000, set: captcha.Small, seed: 1}
 	for _, name := range c.names() {
 		hits[f.victim(name)]++
 	}

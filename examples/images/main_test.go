@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/examples/images/captcha"
 )
 
 // A comparison runs the program that it is part of, so the tests are that program, too.
@@ -102,12 +104,12 @@ func requireWhole(t *testing.T, dir string, n int) {
 	}
 }
 
-// captcha draws one.
-func captcha(t *testing.T, i int) []byte {
+// drawn is a captcha.
+func drawn(t *testing.T, i int) []byte {
 	t.Helper()
-	p, err := newPainter()
+	p, err := captcha.NewPainter()
 	require.NoError(t, err)
-	file, err := p.jpeg(1, sizeSmall, i)
+	file, err := p.JPEG(1, captcha.Small, i)
 	require.NoError(t, err)
 	return file
 }

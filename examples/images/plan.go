@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/examples/images/picture"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -26,8 +27,8 @@ var again = stage.RetryPolicy{Attempts: 3, Backoff: 5 * time.Millisecond, Jitter
 func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pipeline, *stage.Stage[*job], error) {
 	line := newLine(c)
 	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{alive: alive, next: next} })
-	for _, f := range filters() {
-		line.add(f.stage, func(next *port) behaviour.Behaviour[*job] { return filtering{filter: f, next: next} })
+	for _, f := range picture.Filters() {
+		line.add(f.Stage, func(next *port) behaviour.Behaviour[*job] { return filtering{filter: f, next: next} })
 	}
 	line.end("save", save{box: box, alive: alive})
 	p, err := pipeline.New("images", append(line.parts,

@@ -21,6 +21,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/examples/images/picture"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -74,13 +75,13 @@ func TestTheTextEndsWithTheLaw(t *testing.T) {
 
 func TestThePipelineDoesWhatTheFiltersDoInARow(t *testing.T) {
 	p := newPlace(t)
-	p.fill(t, map[string][]byte{"c.jpg": captcha(t, 7)})
+	p.fill(t, map[string][]byte{"c.jpg": drawn(t, 7)})
 	require.Equal(t, statusOK, p.run(t.Context(), "-in", p.in).status)
 
 	want, err := decode(filepath.Join(p.in, "c.jpg"))
 	require.NoError(t, err)
-	for _, f := range filters() {
-		f.apply(want)
+	for _, f := range picture.Filters() {
+		f.Apply(want)
 	}
 	got, err := decode(filepath.Join(p.out, "c.png"))
 	require.NoError(t, err)
@@ -125,7 +126,7 @@ func TestCrashesCostNoImage(t *testing.T) {
 
 func TestFilesThatAreNoImagesAreNamedAndTheOthersAreDone(t *testing.T) {
 	p := newPlace(t)
-	good := captcha(t, 1)
+	good := drawn(t, 1)
 	p.fill(t, map[string][]byte{
 		"good1.jpg":  good,
 		"good2.jpeg": good,
@@ -177,7 +178,7 @@ func bomb(t *testing.T) []byte {
 
 func TestAnImageThatCannotBeWrittenIsAnErrorOfSave(t *testing.T) {
 	p := newPlace(t)
-	p.fill(t, map[string][]byte{"a.jpg": captcha(t, 1), "b.jpg": captcha(t, 2)})
+	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "b.jpg": drawn(t, 2)})
 	require.NoError(t, os.MkdirAll(filepath.Join(p.out, "a.png", "in the way"), 0o777))
 	done := p.run(t.Context(), "-in", p.in)
 	assert.Equal(t, statusFailed, done.status)
@@ -191,7 +192,7 @@ func TestImagesOfOneBaseNameAreBothKept(t *testing.T) {
 	red := image.NewPaletted(image.Rect(0, 0, 3, 2), color.Palette{color.RGBA{255, 0, 0, 255}})
 	require.NoError(t, gif.Encode(&animal, red, nil))
 	require.NoError(t, png.Encode(&dot, image.NewGray(image.Rect(0, 0, 5, 4))))
-	p.fill(t, map[string][]byte{"a.jpg": captcha(t, 1), "a.gif": animal.Bytes(), "b.png": dot.Bytes()})
+	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "a.gif": animal.Bytes(), "b.png": dot.Bytes()})
 	done := p.run(t.Context(), "-in", p.in, "-json")
 	require.Equal(t, statusOK, done.status, done.stderr)
 	assert.EqualValues(t, 3, done.report(t).OK)
@@ -203,7 +204,7 @@ func TestImagesOfOneBaseNameAreBothKept(t *testing.T) {
 
 func TestNTakesTheFirstFilesOfADirectory(t *testing.T) {
 	p := newPlace(t)
-	p.fill(t, map[string][]byte{"c.jpg": captcha(t, 1), "a.jpg": captcha(t, 2), "b.jpg": captcha(t, 3)})
+	p.fill(t, map[string][]byte{"c.jpg": drawn(t, 1), "a.jpg": drawn(t, 2), "b.jpg": drawn(t, 3)})
 	require.Equal(t, statusOK, p.run(t.Context(), "-in", p.in, "-n", "2").status)
 	assert.Equal(t, []string{"a.png", "b.png"}, names(t, p.out))
 }

@@ -34,7 +34,7 @@ func read(house fs.FS) ([]source, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && foreign(d.Name()):
+		case d.IsDir() && (foreign(d.Name()) || otherModule(house, name)):
 			return fs.SkipDir
 		case d.IsDir() || path.Ext(name) != ".go":
 			return nil
@@ -53,6 +53,13 @@ func read(house fs.FS) ([]source, error) {
 // foreign reports whether the go command would not look into a directory.
 func foreign(dir string) bool {
 	return dir == "testdata" || dir == "vendor" || dir != "." && strings.ContainsAny(dir[:1], "._")
+}
+
+// otherModule reports whether a directory is a module of its own: it is a neighbour, not a
+// room, and may have guests of its own.
+func otherModule(house fs.FS, dir string) bool {
+	_, err := fs.Stat(house, path.Join(dir, "go.mod"))
+	return dir != "." && err == nil
 }
 
 func parseFile(fset *token.FileSet, name string, text []byte) (source, error) {

@@ -119,6 +119,9 @@ func TestOnlyWhatTheGoCommandReadsIsRead(t *testing.T) {
 		".git/c.go":       {Data: bad},
 		"_old/d.go":       {Data: bad},
 		"a/README.md":     {Data: bad},
+		"go.mod":          {Data: bad},
+		"other/go.mod":    {Data: bad},
+		"other/sub/e.go":  {Data: bad},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a"}, roomsOf(sources))

@@ -1,4 +1,4 @@
-package main
+package picture
 
 import (
 	"image"
@@ -13,7 +13,7 @@ import (
 )
 
 // gray makes a canvas of gray pixels from rows of values.
-func gray(rows ...[]uint8) *canvas {
+func gray(rows ...[]uint8) *Canvas {
 	img := image.NewNRGBA(image.Rect(0, 0, len(rows[0]), len(rows)))
 	for y, row := range rows {
 		for x, v := range row {
@@ -23,7 +23,7 @@ func gray(rows ...[]uint8) *canvas {
 	return img
 }
 
-func applied(f func(*canvas), img *canvas) *canvas {
+func applied(f func(*Canvas), img *Canvas) *Canvas {
 	f(img)
 	return img
 }
@@ -31,7 +31,7 @@ func applied(f func(*canvas), img *canvas) *canvas {
 func TestBlurOfTinyImagesComputedByHand(t *testing.T) {
 	rows := []struct {
 		name     string
-		in, want *canvas
+		in, want *Canvas
 	}{
 		{"one pixel stays", gray([]uint8{9}), gray([]uint8{9})},
 		// (10+21)/2 = 15 for both, then (15)/1.
@@ -110,7 +110,7 @@ type pixels struct {
 	at   map[image.Point][4]int
 }
 
-func toPixels(img *canvas) pixels {
+func toPixels(img *Canvas) pixels {
 	p := pixels{img.Rect.Dx(), img.Rect.Dy(), map[image.Point][4]int{}}
 	for y := range p.h {
 		for x := range p.w {
@@ -177,7 +177,7 @@ func (p pixels) fill(window image.Rectangle) {
 	}
 }
 
-func anyCanvas(t *rapid.T) *canvas {
+func anyCanvas(t *rapid.T) *Canvas {
 	w, h := rapid.IntRange(1, 17).Draw(t, "width"), rapid.IntRange(1, 17).Draw(t, "height")
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "pixels"), 0))
 	img := image.NewNRGBA(image.Rect(0, 0, w, h))
@@ -193,7 +193,7 @@ func TestFiltersAgreeWithTheReferenceOnRandomImages(t *testing.T) {
 		img := anyCanvas(t)
 		pairs := []struct {
 			name string
-			fast func(*canvas)
+			fast func(*Canvas)
 			slow func(pixels)
 		}{
 			{"grayscale", grayscale, pixels.grayscale},
@@ -202,7 +202,7 @@ func TestFiltersAgreeWithTheReferenceOnRandomImages(t *testing.T) {
 			{"invert", invert, pixels.invert},
 		}
 		for _, pair := range pairs {
-			fast, slow := clone(img), toPixels(img)
+			fast, slow := Clone(img), toPixels(img)
 			pair.fast(fast)
 			pair.slow(slow)
 			require.Equal(t, slow.at, toPixels(fast).at, pair.name)
@@ -219,14 +219,14 @@ func TestTheFiveFiltersInARowAgreeWithTheReference(t *testing.T) {
 		p.blur(2)
 		p.threshold(70)
 		p.invert()
-		for _, f := range filters() {
-			f.apply(img)
+		for _, f := range Filters() {
+			f.Apply(img)
 		}
 		require.Equal(t, p.at, toPixels(img).at)
 	})
 }
 
-func TestToCanvasTakesEveryKindOfImage(t *testing.T) {
+func TestFromTakesEveryKindOfImage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src := anyCanvas(t)
 		for i := 3; i < len(src.Pix); i += 4 {
@@ -241,28 +241,28 @@ func TestToCanvasTakesEveryKindOfImage(t *testing.T) {
 			part := kind.(interface {
 				SubImage(image.Rectangle) image.Image
 			}).SubImage(src.Rect)
-			require.Equal(t, src, toCanvas(part), name)
+			require.Equal(t, src, From(part), name)
 		}
 	})
 }
 
-func TestToCanvasKeepsTheColourOfSeeThroughPixels(t *testing.T) {
+func TestFromKeepsTheColourOfSeeThroughPixels(t *testing.T) {
 	src := image.NewNRGBA(image.Rect(0, 0, 1, 1))
 	src.SetNRGBA(0, 0, color.NRGBA{200, 100, 50, 3})
-	assert.Equal(t, src, toCanvas(src))
+	assert.Equal(t, src, From(src))
 
 	half := image.NewNRGBA64(src.Rect)
 	half.Set(0, 0, color.NRGBA{200, 100, 50, 128})
-	assert.Equal(t, color.NRGBA{200, 100, 50, 128}, toCanvas(half).NRGBAAt(0, 0))
+	assert.Equal(t, color.NRGBA{200, 100, 50, 128}, From(half).NRGBAAt(0, 0))
 }
 
 func BenchmarkFilters(b *testing.B) {
 	src := image.NewNRGBA(image.Rect(0, 0, 256, 80))
-	for _, f := range filters() {
-		b.Run(f.stage, func(b *testing.B) {
+	for _, f := range Filters() {
+		b.Run(f.Stage, func(b *testing.B) {
 			b.SetBytes(int64(len(src.Pix)))
 			for b.Loop() {
-				f.apply(src)
+				f.Apply(src)
 			}
 		})
 	}

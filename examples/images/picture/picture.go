@@ -1,26 +1,28 @@
-package main
+// Package picture is what the image application does to its images: the five filters of
+// LEDA (Cruz 2015, section 5.1), exact to the bit, and the ways into and out of the form
+// that they work on.
+//
+// The filters are plain functions of an image, strangers to stages and commands, so
+// that a test can hold the pipeline against a loop that calls them, and the benchmark
+// suite can hold other pipelines against this one. What a function is given it owns
+// until it returns.
+package picture
 
 import (
 	"image"
 	"image/draw"
 )
 
-// The five filters of the image application of LEDA (Cruz 2015, section 5.1),
-// exact to the bit. Each works in place on 8-bit RGBA with straight colours
-// (not multiplied by alpha) whose bounds begin at (0, 0); see toCanvas.
-//
-// They are plain functions of an image, strangers to stages and commands, so
-// that a test can hold the pipeline against a loop that calls them.
+// Canvas is the image that travels through the pipeline: 8-bit RGBA with straight colours
+// (not multiplied by alpha) whose bounds begin at (0, 0). Make one with [From].
+type Canvas = image.NRGBA
 
-// canvas is the image that travels through the pipeline.
-type canvas = image.NRGBA
-
-// toCanvas copies any decoded image into a canvas.
+// From copies any decoded image into a canvas.
 //
 // Transparency: the colours count as they are stored and alpha is dropped by
 // grayscale, as it was with Imlib2. A see-through pixel is thus not blended with
 // any background; a GIF's see-through colour is stored as black.
-func toCanvas(src image.Image) *canvas {
+func From(src image.Image) *Canvas {
 	size := src.Bounds().Size()
 	dst := image.NewNRGBA(image.Rectangle{Max: size})
 	if straight, ok := src.(*image.NRGBA); ok {
@@ -54,7 +56,7 @@ func copyRows(dst, src *image.NRGBA) {
 // The sum is made of whole hundredths. In floating point 0.3, 0.59 and 0.11 are
 // a little off, and for some colours the sum falls just short of the whole
 // number that it is.
-func grayscale(img *canvas) {
+func grayscale(img *Canvas) {
 	for i := 0; i+3 < len(img.Pix); i += 4 {
 		p := img.Pix[i : i+4 : i+4]
 		g := uint8((30*int(p[0]) + 59*int(p[1]) + 11*int(p[2])) / 100)
@@ -63,12 +65,12 @@ func grayscale(img *canvas) {
 }
 
 // threshold sets each of R, G and B to 255 if it is more than limit, else to 0.
-func threshold(limit uint8) func(*canvas) {
+func threshold(limit uint8) func(*Canvas) {
 	var level [256]uint8
 	for v := int(limit) + 1; v < 256; v++ {
 		level[v] = 255
 	}
-	return func(img *canvas) {
+	return func(img *Canvas) {
 		for i := 0; i+3 < len(img.Pix); i += 4 {
 			p := img.Pix[i : i+4 : i+4]
 			p[0], p[1], p[2] = level[p[0]], level[p[1]], level[p[2]]
@@ -78,7 +80,7 @@ func threshold(limit uint8) func(*canvas) {
 
 // invert sets R, G and B to 255 less their value. (The original inverted alpha
 // too, and so made every picture invisible.)
-func invert(img *canvas) {
+func invert(img *Canvas) {
 	for i := 0; i+3 < len(img.Pix); i += 4 {
 		p := img.Pix[i : i+4 : i+4]
 		p[0], p[1], p[2] = 255-p[0], 255-p[1], 255-p[2]
@@ -90,7 +92,7 @@ func invert(img *canvas) {
 // the border, is filled with its average, per channel, before the next window is
 // looked at. A window therefore sees what its neighbours above and to the left
 // have left there: this is no ordinary box filter, and the order is part of it.
-func blur(img *canvas) {
+func blur(img *Canvas) {
 	width, height := img.Rect.Dx(), img.Rect.Dy()
 	for x := range width {
 		wide := x+1 < width
@@ -101,7 +103,7 @@ func blur(img *canvas) {
 }
 
 // blurWindow fills the window whose top left pixel is at offset i.
-func blurWindow(img *canvas, i int, wide, high bool) {
+func blurWindow(img *Canvas, i int, wide, high bool) {
 	top := img.Pix[i:]
 	switch {
 	case wide && high:
@@ -128,10 +130,11 @@ func blurTwo(a, b []uint8) {
 	}
 }
 
-// filters are the five filters in the order of the dissertation, each with the
-// name of its stage.
-func filters() []filter {
-	return []filter{
+// Filters are the five filters in the order of the dissertation, each with the
+// name of its stage. They may be applied by several goroutines at once, each to a canvas
+// of its own.
+func Filters() []Filter {
+	return []Filter{
 		{"grayscale", grayscale},
 		{"threshold220", threshold(220)},
 		{"blur", blur},
@@ -140,13 +143,14 @@ func filters() []filter {
 	}
 }
 
-type filter struct {
-	stage string
-	apply func(*canvas)
+// Filter is one of the five.
+type Filter struct {
+	Stage string        // the name of its stage
+	Apply func(*Canvas) // changes the canvas in place
 }
 
-// clone copies a canvas, so that a filter that crashes half-way spoils the copy only.
-func clone(img *canvas) *canvas {
+// Clone copies a canvas, so that a filter that crashes half-way spoils the copy only.
+func Clone(img *Canvas) *Canvas {
 	c := *img
 	c.Pix = append([]uint8(nil), img.Pix...)
 	return &c

@@ -1,4 +1,6 @@
-package main
+// Package captcha draws the images of the image application: captchas that look like those of
+// the dissertation (Cruz 2015), the same for the same seed.
+package captcha
 
 import (
 	"bytes"
@@ -13,24 +15,29 @@ import (
 	"golang.org/x/image/vector"
 )
 
+// The least and the largest size of a captcha, in pixels.
+const (
+	SmallWidth  = 256
+	SmallHeight = 80
+	LargeWidth  = 2560
+	LargeHeight = 1600
+)
+
 // The captchas look like those of the dissertation: a few tilted letters under
 // coloured noise and some lines.
 const (
-	smallWidth, smallHeight = 256, 80
-	largeWidth, largeHeight = 2560, 1600
-
 	letters     = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // no 0, 1, I and O: nobody can tell them apart
 	jpegQuality = 90
 )
 
-// painter draws captchas. What it draws depends on the seed, the set of sizes and
+// Painter draws captchas. What it draws depends on the seed, the set of sizes and
 // the number of the captcha, on nothing else; so captchas may be drawn in any
 // order, and by several painters. It keeps its canvas from one to the next; use
 // each painter from one goroutine.
 //
 // The same seed gives the same bytes with the same release of Go (image/jpeg
 // changes its mind now and then).
-type painter struct {
+type Painter struct {
 	font   *sfnt.Font
 	glyphs sfnt.Buffer
 	ink    vector.Rasterizer
@@ -38,17 +45,18 @@ type painter struct {
 	file   bytes.Buffer
 }
 
-func newPainter() (*painter, error) {
+// NewPainter returns a painter. An error would mean that Go's own font does not parse.
+func NewPainter() (*Painter, error) {
 	f, err := sfnt.Parse(gobold.TTF)
 	if err != nil {
 		return nil, err
 	}
-	return &painter{font: f, img: &image.RGBA{}}, nil
+	return &Painter{font: f, img: &image.RGBA{}}, nil
 }
 
-// jpeg draws captcha number i and returns it as a JPEG file. The bytes are good
+// JPEG draws captcha number i and returns it as a JPEG file. The bytes are good
 // until the next call.
-func (p *painter) jpeg(seed uint64, set sizeSet, i int) ([]byte, error) {
+func (p *Painter) JPEG(seed uint64, set Sizes, i int) ([]byte, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(i)))
 	if err := p.draw(r, set.next(r)); err != nil {
 		return nil, err
@@ -60,9 +68,9 @@ func (p *painter) jpeg(seed uint64, set sizeSet, i int) ([]byte, error) {
 	return p.file.Bytes(), nil
 }
 
-func (p *painter) draw(r *rand.Rand, size image.Point) error {
+func (p *Painter) draw(r *rand.Rand, size image.Point) error {
 	p.blank(size)
-	grain := max(1, size.Y/smallHeight) // how large a dot is, and how thick a line
+	grain := max(1, size.Y/SmallHeight) // how large a dot is, and how thick a line
 	p.noise(r, grain)
 	if err := p.word(r, 4+r.IntN(3)); err != nil {
 		return err
@@ -74,7 +82,7 @@ func (p *painter) draw(r *rand.Rand, size image.Point) error {
 }
 
 // blank makes the canvas white, a new one only if the old one is too small.
-func (p *painter) blank(size image.Point) {
+func (p *Painter) blank(size image.Point) {
 	need := 4 * size.X * size.Y
 	if cap(p.img.Pix) < need {
 		p.img.Pix = make([]uint8, need)
@@ -86,7 +94,7 @@ func (p *painter) blank(size image.Point) {
 }
 
 // noise puts a dot of a light colour on one place in five.
-func (p *painter) noise(r *rand.Rand, grain int) {
+func (p *Painter) noise(r *rand.Rand, grain int) {
 	for y := 0; y < p.img.Rect.Max.Y; y += grain {
 		for x := 0; x < p.img.Rect.Max.X; x += grain {
 			if bits := r.Uint32(); bits%5 == 0 {
@@ -96,7 +104,7 @@ func (p *painter) noise(r *rand.Rand, grain int) {
 	}
 }
 
-func (p *painter) dot(x, y, grain int, c color.RGBA) {
+func (p *Painter) dot(x, y, grain int, c color.RGBA) {
 	for dy := y; dy < min(y+grain, p.img.Rect.Max.Y); dy++ {
 		for dx := x; dx < min(x+grain, p.img.Rect.Max.X); dx++ {
 			p.img.SetRGBA(dx, dy, c)
@@ -105,7 +113,7 @@ func (p *painter) dot(x, y, grain int, c color.RGBA) {
 }
 
 // word writes n random letters, each in a cell of its own.
-func (p *painter) word(r *rand.Rand, n int) error {
+func (p *Painter) word(r *rand.Rand, n int) error {
 	cell := image.Pt(p.img.Rect.Max.X/n, p.img.Rect.Max.Y)
 	for i := range n {
 		letter := rune(letters[r.IntN(len(letters))])
@@ -117,7 +125,7 @@ func (p *painter) word(r *rand.Rand, n int) error {
 }
 
 // letter writes a letter into a cell, tilted.
-func (p *painter) letter(r *rand.Rand, letter rune, cell image.Rectangle) error {
+func (p *Painter) letter(r *rand.Rand, letter rune, cell image.Rectangle) error {
 	glyph, err := p.font.GlyphIndex(&p.glyphs, letter)
 	if err != nil {
 		return err
@@ -149,7 +157,7 @@ func tilted(r *rand.Rand, cell image.Rectangle, height int) func(fixed.Point26_6
 	}
 }
 
-func (p *painter) trace(outline sfnt.Segments, at func(fixed.Point26_6) (x, y float32)) {
+func (p *Painter) trace(outline sfnt.Segments, at func(fixed.Point26_6) (x, y float32)) {
 	for _, s := range outline {
 		ax, ay := at(s.Args[0])
 		bx, by := at(s.Args[1])
@@ -170,7 +178,7 @@ func (p *painter) trace(outline sfnt.Segments, at func(fixed.Point26_6) (x, y fl
 }
 
 // line draws a line from the left border to the right one.
-func (p *painter) line(r *rand.Rand, grain int) {
+func (p *Painter) line(r *rand.Rand, grain int) {
 	c := dark(r)
 	from, to := r.IntN(p.img.Rect.Max.Y), r.IntN(p.img.Rect.Max.Y)
 	for x := range p.img.Rect.Max.X {
@@ -184,22 +192,24 @@ func dark(r *rand.Rand) color.RGBA {
 	return color.RGBA{uint8(r.IntN(200)), uint8(r.IntN(100)), uint8(r.IntN(200)), 255}
 }
 
-// sizeSet is a set of sizes to draw captchas in.
-type sizeSet string
+// Sizes is a set of sizes to draw captchas in.
+type Sizes string
 
+// The sets of sizes.
 const (
-	sizeSmall   sizeSet = "small"   // all 256×80
-	sizeUniform sizeSet = "uniform" // width and height uniform between 256×80 and 2560×1600
+	Small   Sizes = "small"   // all 256×80
+	Uniform Sizes = "uniform" // width and height uniform between 256×80 and 2560×1600
 )
 
-var sizeSets = []sizeSet{sizeSmall, sizeUniform}
+// All are the sets that there are.
+var All = []Sizes{Small, Uniform}
 
-func (s sizeSet) next(r *rand.Rand) image.Point {
-	if s == sizeUniform {
+func (s Sizes) next(r *rand.Rand) image.Point {
+	if s == Uniform {
 		return image.Pt(
-			smallWidth+r.IntN(largeWidth-smallWidth+1),
-			smallHeight+r.IntN(largeHeight-smallHeight+1),
+			SmallWidth+r.IntN(LargeWidth-SmallWidth+1),
+			SmallHeight+r.IntN(LargeHeight-SmallHeight+1),
 		)
 	}
-	return image.Pt(smallWidth, smallHeight)
+	return image.Pt(SmallWidth, SmallHeight)
 }
