@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// config is what the flags say.
+type config struct {
+	works  []work
+	impls  []implementation
+	rounds int
+	json   bool
+	report string // where to write the page of figures; "": nowhere
+	moment bool
+}
+
+// parse turns arguments into a config, or says what is wrong with them.
+func parse(args []string, stdout io.Writer) (config, error) {
+	var c config
+	var names, impls string
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // an error is told in one line, by the caller
+	f.StringVar(&names, "work", "", "only these `works`, as in W1,W2; W9 is W9p and W9v (all)")
+	f.StringVar(&impls, "impl", "", "only these `implementations`, as in golda,chan (all)")
+	f.IntVar(&c.rounds, "rounds", 3, "how many `rounds`")
+	f.BoolVar(&c.json, "json", false, "print one JSON object per work and implementation instead of the tables")
+	f.StringVar(&c.report, "report", "", "write the page of figures to this `file`, too")
+	f.BoolVar(&c.moment, "moment", false, "do everything for a moment only, to see that it runs; the figures mean nothing")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			help(f, stdout)
+		}
+		return config{}, err
+	}
+	var unknown, strange error
+	c.works, unknown = chosenWorks(names)
+	c.impls, strange = chosenImplementations(impls)
+	return c, errors.Join(unknown, strange, c.check(f))
+}
+
+func (c config) check(f *flag.FlagSet) error {
+	switch {
+	case f.NArg() > 0:
+		return fmt.Errorf("stray argument %q; all there is to say is said with flags, see -help", f.Arg(0))
+	case c.rounds < 1:
+		return fmt.Errorf("-rounds %d: at least 1 round", c.rounds)
+	case c.moment && c.report != "":
+		return errors.New("-moment and -report: figures of a moment are no figures")
+	default:
+		return nil
+	}
+}
+
+func help(f *flag.FlagSet, w io.Writer) {
+	_, _ = fmt.Fprintln(w, "bench does the same work on Golda and on others.")
+	f.SetOutput(w)
+	f.PrintDefaults()
+	_, _ = fmt.Fprintln(w, "Works:")
+	for _, one := range works() {
+		_, _ = fmt.Fprintf(w, "  %-4s %s\n", one.name, one.title)
+	}
+	_, _ = fmt.Fprintln(w, "Implementations:")
+	for _, one := range implementations() {
+		_, _ = fmt.Fprintf(w, "  %-14s %s\n", one.name, one.what)
+	}
+}
+
+// chosenWorks finds works by their names, in the order of the suite. A name without its
+// last letter stands for all that begin with it.
+func chosenWorks(list string) ([]work, error) {
+	all := works()
+	if list == "" {
+		return all, nil
+	}
+	wanted := split(list)
+	means := func(name string, w work) bool { return w.name == name || strings.TrimRight(w.name, "pv") == name }
+	for _, name := range wanted {
+		if !slices.ContainsFunc(all, func(w work) bool { return means(name, w) }) {
+			return nil, fmt.Errorf("-work %s: there is no such work; see -help", name)
+		}
+	}
+	return slices.DeleteFunc(all, func(w work) bool {
+		return !slices.ContainsFunc(wanted, func(name string) bool { return means(name, w) })
+	}), nil
+}
+
+func chosenImplementations(list string) ([]implementation, error) {
+	all := implementations()
+	if list == "" {
+		return all, nil
+	}
+	wanted := split(list)
+	for _, name := range wanted {
+		if !slices.Contains(implementationNames(), name) {
+			return nil, fmt.Errorf("-impl %s: there is no such implementation; known are %s",
+				name, strings.Join(implementationNames(), ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(i implementation) bool { return !slices.Contains(wanted, i.name) }), nil
+}
+
+func split(list string) []string {
+	parts := strings.Split(list, ",")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return parts
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	goldaprom "github.com/golda-dev/golda/adapter/prometheus"
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// Golda as it comes: stages, ports and wires, all options at their defaults but for the
+// number of workers, which a work fixes, and the capacity, which is the default in all
+// works but W10. So the policy looks, accounts are kept, crashes are caught, dead letters are kept.
+//
+// It guarantees: at most so many commands wait before a stage, and then who hands in
+// waits; first in, first out, through a stage with one worker; every accepted command ends
+// exactly once, and a crash costs the command in hand, which is answered with the reason, and no other.
+var golda = implementation{
+	name:     "golda",
+	what:     "stages, wires and all defaults",
+	promise:  goldaPromise,
+	pointers: goldaLine[*parcel],
+	blocks:   goldaLine[block],
+	boxes:    goldaLine[*block],
+}
+
+// goldaMetrics is the same with the adapter for Prometheus registered, and scraped once
+// a second.
+var goldaMetrics = implementation{
+	name:     "golda+metrics",
+	what:     "the same, scraped by Prometheus once a second",
+	promise:  goldaPromise,
+	pointers: goldaScraped,
+	only:     []string{"W1", "W2", "W5"},
+}
+
+var goldaPromise = promise{
+	bound: "1,024 a stage, then who submits waits",
+	order: "kept with one worker",
+	crash: "the command is answered with the reason; the worker is replaced",
+}
+
+func goldaLine[C any](s shape[C]) (line[C], error) {
+	l, _, err := goldaPipeline(s)
+	return l, err
+}
+
+func goldaPipeline[C any](s shape[C]) (line[C], *pipeline.Pipeline, error) {
+	stages, parts := goldaStages(s)
+	p, err := pipeline.New("bench", append(parts,
+		pipeline.Logger(slog.New(slog.DiscardHandler)))...) // W6 crashes on purpose
+	if err != nil {
+		return line[C]{}, nil, err
+	}
+	ctx := context.Background()
+	if err := p.Start(ctx); err != nil {
+		return line[C]{}, nil, err
+	}
+	entry := stages[0][0]
+	return line[C]{
+		submit: func(c C) error { return entry.Submit(ctx, c) },
+		call: func(ctx context.Context, c C) error {
+			_, err := stage.Call[C](ctx, entry, c)
+			return err
+		},
+		stop: func() { _ = p.Stop(ctx) },
+	}, p, nil
+}
+
+// goldaStages makes the stages of all steps and the wires between them.
+func goldaStages[C any](s shape[C]) (stages [][]*stage.Stage[C], parts []pipeline.Part) {
+	stages = make([][]*stage.Stage[C], len(s.steps))
+	var outs []*behaviour.Port[C] // of the step before
+	for i, st := range s.steps {
+		var next []*behaviour.Port[C]
+		if !s.last(i) {
+			next = goldaPorts[C](s.steps[i+1].width())
+		}
+		for lane := range st.width() {
+			own := stage.Func(goldaName(st, lane), goldaHandler(s, i, next), goldaOptions(s, st, next)...)
+			stages[i] = append(stages[i], own)
+			parts = append(parts, own)
+		}
+		for lane, out := range outs {
+			parts = append(parts, pipeline.Wire(out, stages[i][lane]))
+		}
+		outs = next
+	}
+	return stages, parts
+}
+
+func goldaName[C any](st step[C], lane int) string {
+	if st.lanes <= 1 {
+		return st.name
+	}
+	return fmt.Sprintf("%s.%d", st.name, lane+1)
+}
+
+func goldaPorts[C any](n int) []*behaviour.Port[C] {
+	ports := make([]*behaviour.Port[C], n)
+	for i := range ports {
+		ports[i] = behaviour.NewPort[C](fmt.Sprintf("next.%d", i+1))
+	}
+	return ports
+}
+
+func goldaOptions[C any](s shape[C], st step[C], next []*behaviour.Port[C]) []stage.Option {
+	outs := make([]behaviour.Outlet, len(next))
+	for i, port := range next {
+		outs[i] = port
+	}
+	return []stage.Option{stage.Workers(st.workers, st.workers), stage.Capacity(s.capacity), stage.Out(outs...)}
+}
+
+// goldaHandler is what a stage does: the work, and where the command goes then.
+func goldaHandler[C any](s shape[C], i int, next []*behaviour.Port[C]) func(context.Context, C) behaviour.Outcome {
+	do, end := s.steps[i].do, s.end
+	switch {
+	case s.last(i) && s.answers:
+		return func(_ context.Context, c C) behaviour.Outcome {
+			do(c)
+			return behaviour.OK(c)
+		}
+	case s.last(i):
+		return func(_ context.Context, c C) behaviour.Outcome {
+			do(c)
+			end(c)
+			return behaviour.OK(nil)
+		}
+	case len(next) > 1:
+		return func(_ context.Context, c C) behaviour.Outcome {
+			do(c)
+			return behaviour.Forward(next[s.lane(i+1, c)], c)
+		}
+	default:
+		only := next[0]
+		return func(_ context.Context, c C) behaviour.Outcome {
+			do(c)
+			return behaviour.Forward(only, c)
+		}
+	}
+}
+
+// goldaScraped is a line that is watched.
+func goldaScraped(s shape[*parcel]) (line[*parcel], error) {
+	l, p, err := goldaPipeline(s)
+	if err != nil {
+		return l, err
+	}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(goldaprom.NewCollector(p)); err != nil {
+		return l, err
+	}
+	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	l.watch = func() (done func()) { return eachSecond(func() { scrape(metrics) }) }
+	return l, nil
+}
+
+// scrape asks for the metrics as a server would be asked, but for the network.
+func scrape(metrics http.Handler) {
+	metrics.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+}
+
+// eachSecond calls f once a second, first after half of one, until done.
+func eachSecond(f func()) (done func()) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		wait := time.Second / 2
+		for {
+			select {
+			case <-time.After(wait):
+				f()
+				wait = time.Second
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-ended
+	}
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+const idleStages = 10_000
+
+// idle measures what stages cost that have nothing to do: W7. A line of 10,000 is built; one
+// command walks through it, so that each stage has worked; then they are left alone for a moment. What
+// counts is the growth of heap and stacks, and of goroutines, after that.
+func idle(impl implementation, o order) (sample, error) {
+	n := idleStages
+	if o.Moment {
+		n = 100
+	}
+	all := parcels(1)
+	var ended tally
+	s := shape[*parcel]{
+		steps: nothings[*parcel](n, 1), capacity: capacity, deal: byID, codec: parcelCodec(all), end: func(*parcel) { ended.add() },
+	}
+	before := held()
+	l, err := impl.pointers(s)
+	if err != nil {
+		return sample{}, err
+	}
+	defer l.stop()
+	fresh := held()
+	begin := used()
+	if err := l.send(all); err != nil {
+		return sample{}, err
+	}
+	result := sample{Commands: 1, Answered: ended.await(1, patience)}
+	begin.since(&result, 1, n)
+	if result.Answered == 0 {
+		return result, fmt.Errorf("the command never came to the end of %d stages", n)
+	}
+	if !o.Moment {
+		time.Sleep(time.Second)
+	}
+	after := held()
+	per := func(bytes uint64) float64 { return max(0, float64(bytes)-float64(before.bytes)) / float64(n) }
+	result.FreshBytesPerStage, result.BytesPerStage = per(fresh.bytes), per(after.bytes)
+	result.GoroutinesPerStage = float64(after.goroutines-before.goroutines) / float64(n)
+	runtime.KeepAlive(s)
+	return result, nil
+}
+
+// holding is what a process has of what idle stages may hold.
+type holding struct {
+	bytes      uint64
+	goroutines int
+}
+
+// held looks after the garbage is gone, twice, so that pools are emptied too.
+func held() holding {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return holding{m.HeapAlloc + m.StackInuse, runtime.NumGoroutine()}
+}

@@ -1,0 +1,20 @@
+package main
+
+// sample is what one measurement has found. Times are in nanoseconds.
+type sample struct {
+	Commands      int     `json:"commands"`
+	Answered      int     `json:"answered"` // those that have ended, with a result or with a reason
+	NsPerHop      float64 `json:"ns_per_hop"`
+	CPUPerCommand float64 `json:"cpu_ns_per_command"`
+	AllocsPerHop  float64 `json:"allocs_per_hop"`
+	BytesPerHop   float64 `json:"bytes_per_hop"`
+
+	P50 float64 `json:"p50_ns,omitempty"` // W5
+	P99 float64 `json:"p99_ns,omitempty"`
+
+	Died string `json:"died,omitempty"` // W6: what the process said as it died
+
+	BytesPerStage      float64 `json:"bytes_per_stage,omitempty"` // W7
+	FreshBytesPerStage float64 `json:"fresh_bytes_per_stage,omitempty"`
+	GoroutinesPerStage float64 `json:"goroutines_per_stage,omitempty"`
+}

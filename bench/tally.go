@@ -1,0 +1,57 @@
+package main
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// tally counts the commands that have left a line. All implementations pay for it, so it
+// should cost little, and the same: a counter that several processors write would cost
+// more than a hop of the fastest. So each goroutine writes one of many counters, found by
+// where its stack is.
+type tally struct{ counters [32]padded }
+
+// padded is a counter with a cache line of its own, and the one that processors fetch
+// along with it.
+type padded struct {
+	n atomic.Int64
+	_ [120]byte
+}
+
+// add counts one. It may be called by any goroutine.
+func (t *tally) add() {
+	var here byte
+	place := uintptr(unsafe.Pointer(&here)) >> 11 //nolint:gosec // it is only a number: where this stack is
+	t.counters[place%uintptr(len(t.counters))].n.Add(1)
+}
+
+// sum is how many were counted.
+func (t *tally) sum() int {
+	total := int64(0)
+	for i := range t.counters {
+		total += t.counters[i].n.Load()
+	}
+	return int(total)
+}
+
+// glance is how long await sleeps between two looks. It is the error of a measurement, some
+// 0.1 ms of at least 300.
+const glance = 50 * time.Microsecond
+
+// await waits until n were counted, or for as long as nothing is counted any more.
+func (t *tally) await(n int, patience time.Duration) (counted int) {
+	last, since := -1, time.Now()
+	for {
+		counted = t.sum()
+		switch {
+		case counted >= n:
+			return counted
+		case counted != last:
+			last, since = counted, time.Now()
+		case time.Since(since) > patience:
+			return counted
+		}
+		time.Sleep(glance)
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"slices"
+	"time"
+)
+
+// work is one thing that all implementations are given to do.
+type work struct {
+	name  string
+	title string
+	unit  string // of the figure
+	hops  int    // stages that a command passes
+	// figure is what implementations are compared by: less is better.
+	figure func(sample) float64
+	run    func(implementation, order) (sample, error)
+}
+
+// order is how much is to be measured.
+type order struct {
+	Work   string `json:"work"`
+	Impl   string `json:"impl"`
+	Spin   int    `json:"spin"`   // rounds of W3's work
+	Moment bool   `json:"moment"` // only to see that it runs
+}
+
+// commands is n, or few for a moment.
+func (o order) commands(n int) int {
+	if o.Moment {
+		return max(min(n, 200), n/100)
+	}
+	return n
+}
+
+// time is how long a measurement lasts at least.
+func (o order) time() time.Duration {
+	switch {
+	case o.Moment:
+		return 0
+	case o.Impl == golda.name || o.Impl == goldaMetrics.name:
+		return time.Second // so that one second's scrape falls into it
+	default:
+		return 300 * time.Millisecond
+	}
+}
+
+const (
+	nsPerHop     = "ns per hop"
+	nsPerCommand = "ns per command"
+)
+
+func perHop(s sample) float64 { return s.NsPerHop }
+
+// perCommand is the time per command of a work with several hops.
+func perCommand(hops int) func(sample) float64 {
+	return func(s sample) float64 { return s.NsPerHop * float64(hops) }
+}
+
+// works are all that there are.
+func works() []work {
+	return []work{
+		{"W1", "five stages that do nothing, one worker each", nsPerHop, 5, perHop, flowOf(plainSteps(5, 1), 20_000)},
+		{"W2", "five stages that do nothing, four workers each", nsPerHop, 5, perHop, flowOf(plainSteps(5, 4), 20_000)},
+		{"W3", "five stages of about 2 µs of CPU, one worker each", nsPerCommand, 5, perCommand(5), flowOf(spinSteps, 20_000)},
+		{"W4", "one stage that sleeps 5 ms, 64 workers", nsPerCommand, 1, perHop, flowOf(sleepSteps, 5_120)},
+		{"W5", "requests at 10,000 a second through three stages", "ns, median, from the intended time", 3, median50, openLoop},
+		{"W6", "one command in a hundred panics in the second of three stages", "share without an answer", 3, unanswered, crashes},
+		{"W7", "10,000 idle stages", "bytes per stage", idleStages, func(s sample) float64 { return s.BytesPerStage }, idle},
+		{"W8", "one stage, four side by side, one stage", nsPerHop, 3, perHop, flowOf(fanSteps, 20_000)},
+		{"W9p", "five stages that do nothing, one worker each; a kilobyte by pointer", nsPerHop, 5, perHop, boxFlow},
+		{"W9v", "five stages that do nothing, one worker each; a kilobyte by value", nsPerHop, 5, perHop, blockFlow},
+		{"W10", "the image pipeline: decode, five filters, encode", nsPerCommand, 7, perCommand(7), photoFlow},
+		{"W11", "calls, one after another, of one stage that answers with the command", "ns per call", 1, perHop, calls},
+		{"W12", "as W1, but 500 stages", nsPerHop, deepStages, perHop, flowOf(plainSteps(deepStages, 1), 10_000)},
+	}
+}
+
+func median50(s sample) float64 { return s.P50 }
+
+func unanswered(s sample) float64 { return 1 - float64(s.Answered)/float64(max(1, s.Commands)) }
+
+// workNamed finds one.
+func workNamed(name string) (work, bool) {
+	all := works()
+	i := slices.IndexFunc(all, func(w work) bool { return w.name == name })
+	if i < 0 {
+		return work{}, false
+	}
+	return all[i], true
+}
+
+// deepOnly are those that take part in W12: the others' hops are so dear that it would
+// say nothing new for a minute each.
+var deepOnly = []string{"golda", "direct", "direct-all", "chan", "chanbatch", "protoactor"}
+
+// takes reports whether an implementation takes part, or why not.
+func (w work) takes(i implementation) (why string, ok bool) {
+	if w.name == "W12" && !slices.Contains(deepOnly, i.name) {
+		return "takes too long", false
+	}
+	return i.takes(w.name)
+}
