@@ -3,6 +3,7 @@
 GO       ?= go
 BENCH    ?= .
 COUNT    ?= 10
+WORKS    ?=
 ROUNDS   ?= 3
 SECONDS  ?= 5
 CHAOS    ?= 10m
@@ -15,7 +16,7 @@ LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ENGINE    = $$($(GO) list ./... | grep -v /examples/)
 
 .DEFAULT_GOAL := help
-.PHONY: help test race chaos bench bench-web lint fmt cover clean
+.PHONY: help test race chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
 
 ## help: list these commands
 help:
@@ -36,8 +37,23 @@ chaos:
 	$(GO) test -race -c -o bin/chaos.test ./stage/stagetest
 	cd stage/stagetest && ../../bin/chaos.test -test.run TestNoPlanBreaksAPromise -test.timeout 3h -chaos.for=$(CHAOS) -chaos.seed=$(SEED)
 
-## bench: benchmarks in the form that benchstat reads (BENCH=regexp COUNT=10)
+## bench: the same work on Golda, calls, channels and peers; some minutes (WORKS=W1,W2 ROUNDS=3)
 bench:
+	$(GO) run -C bench . -rounds $(ROUNDS) -work '$(WORKS)'
+
+## bench-report: the same in five rounds, written to docs/performance.md
+bench-report:
+	$(GO) run -C bench . -rounds 5 -report ../docs/performance.md
+
+## bench-smoke: the benchmark suite for a moment, so that none of it rots
+bench-smoke:
+	$(GO) -C bench vet ./...
+	$(GO) -C bench test -timeout 5m ./...
+	$(GO) -C bench test -race -run GoldaRaces -timeout 5m ./...
+	$(GO) run -C bench . -moment -rounds 1 >/dev/null
+
+## microbench: the packages' benchmarks, in the form that benchstat reads (BENCH=regexp COUNT=10)
+microbench:
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m ./stage/...
 
 ## bench-web: the web server beside plain net/http, loaded by wrk (ROUNDS=3 SECONDS=5)
@@ -47,10 +63,12 @@ bench-web:
 ## lint: golangci-lint, the version named in the Makefile
 lint:
 	$(GO) run $(LINTER) run ./...
+	cd bench && $(GO) run $(LINTER) run ./...
 
 ## fmt: format all files in place
 fmt:
 	$(GO) run $(LINTER) fmt ./...
+	cd bench && $(GO) run $(LINTER) fmt ./...
 
 ## cover: coverage of all tests, by function; the page is coverage/index.html
 cover:

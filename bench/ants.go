@@ -12,7 +12,7 @@ var antsPools = implementation{
 	name: "ants",
 	what: "ants, a pool of goroutines for each stage",
 	promise: promise{
-		bound: "no queue: who submits waits for a worker",
+		bound: "no queue: who submits waits",
 		order: "not kept where several submit",
 		crash: "the command is lost; a log says that one panicked",
 	},

@@ -16,21 +16,24 @@ var channelBatch = implementation{
 	name: "chanbatch",
 	what: "channels that carry slices of 64",
 	promise: promise{
-		bound: "16 batches a stage, then who sends waits",
-		order: "kept with one worker",
-		crash: "the process dies",
+		bound: "bounded, in batches: who sends waits",
+		order: oneWorker,
+		crash: processDies,
 	},
 	pointers: batchLine[*parcel],
 	blocks:   batchLine[block],
 	boxes:    batchLine[*block],
 	not: map[string]string{
-		"W5":  "a request would wait for its batch to fill",
-		"W6":  "a request would wait for its batch to fill",
-		"W11": "a request would wait for its batch to fill",
+		"W5":  wholeBatches,
+		"W6":  wholeBatches,
+		"W11": wholeBatches,
 	},
 }
 
 const batchSize = 64
+
+// wholeBatches is why requests are not for this implementation.
+const wholeBatches = "a request would wait for its batch to fill"
 
 // batch is what travels; batches are used again and again.
 type batch[C any] struct{ commands []C }

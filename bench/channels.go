@@ -14,9 +14,9 @@ var channel = implementation{
 	name: "chan",
 	what: "goroutines and buffered channels by hand",
 	promise: promise{
-		bound: "1,024 a stage, then who sends waits",
-		order: "kept with one worker",
-		crash: "the process dies",
+		bound: "bounded: who sends waits",
+		order: oneWorker,
+		crash: processDies,
 	},
 	pointers: channelLine[*parcel],
 	blocks:   channelLine[block],

@@ -27,7 +27,7 @@ const childTime = 3 * time.Minute
 var errMissed = errors.New("the generator missed its schedule")
 
 // tries is how often a measurement whose generator missed its schedule is made.
-const tries = 3
+const tries = 5
 
 // report is what a child prints.
 type report struct {

@@ -13,7 +13,7 @@ var concStreams = implementation{
 	name: "conc",
 	what: "conc, a stream for each stage",
 	promise: promise{
-		bound: "no queue: who submits waits for a worker",
+		bound: "no queue: who submits waits",
 		order: "kept with any number of workers",
 		crash: "the command is lost; a panic comes back at the very end",
 	},

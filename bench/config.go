@@ -51,9 +51,22 @@ func (c config) check(f *flag.FlagSet) error {
 		return fmt.Errorf("-rounds %d: at least 1 round", c.rounds)
 	case c.moment && c.report != "":
 		return errors.New("-moment and -report: figures of a moment are no figures")
+	case !c.anybody():
+		return errors.New("none of these implementations takes part in any of these works")
 	default:
 		return nil
 	}
+}
+
+// anybody reports whether there is anything to measure.
+func (c config) anybody() bool {
+	return len(c.works) == 0 || len(c.impls) == 0 || // which is an error already
+		slices.ContainsFunc(c.works, func(w work) bool {
+			return slices.ContainsFunc(c.impls, func(i implementation) bool {
+				_, ok := w.takes(i)
+				return ok
+			})
+		})
 }
 
 func help(f *flag.FlagSet, w io.Writer) {

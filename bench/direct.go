@@ -14,9 +14,9 @@ var direct = implementation{
 	name: "direct",
 	what: "the submitter calls all steps itself",
 	promise: promise{
-		bound: "nothing waits",
+		bound: nothingWaits,
 		order: "kept",
-		crash: "the process dies",
+		crash: processDies,
 	},
 	pointers: directLine[*parcel],
 	blocks:   directLine[block],
@@ -33,9 +33,9 @@ var directAll = implementation{
 	name: "direct-all",
 	what: "the same, on one goroutine for each processor",
 	promise: promise{
-		bound: "nothing waits",
+		bound: nothingWaits,
 		order: "not kept",
-		crash: "the process dies",
+		crash: processDies,
 	},
 	pointers: directAllLine[*parcel],
 	blocks:   directAllLine[block],

@@ -70,6 +70,12 @@ const patience = 20 * time.Second
 // flow builds a line, warms it up, and sends all commands through it, over and over until
 // the time has passed.
 func flow[C any](build func(shape[C]) (line[C], error), s shape[C], all []C, least time.Duration) (sample, error) {
+	return flowPatiently(build, s, all, least, patience)
+}
+
+func flowPatiently[C any](
+	build func(shape[C]) (line[C], error), s shape[C], all []C, least, patience time.Duration,
+) (sample, error) {
 	var ended tally
 	s.end = func(C) { ended.add() }
 	l, err := build(s)
@@ -93,6 +99,9 @@ func flow[C any](build func(shape[C]) (line[C], error), s shape[C], all []C, lea
 		if err := l.send(all); err != nil {
 			return sample{}, err
 		}
+		// Who has no bound is held back here, or his memory would grow for as long as the
+		// commands are submitted. All others are further by now, and this costs them a look.
+		ended.await(len(warm)+sent, patience)
 		sent += len(all)
 	}
 	counted := ended.await(sent+len(warm), patience) - len(warm)

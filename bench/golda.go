@@ -44,8 +44,8 @@ var goldaMetrics = implementation{
 }
 
 var goldaPromise = promise{
-	bound: "1,024 a stage, then who submits waits",
-	order: "kept with one worker",
+	bound: "bounded: who submits waits",
+	order: oneWorker,
 	crash: "the command is answered with the reason; the worker is replaced",
 }
 
@@ -167,7 +167,7 @@ func goldaScraped(s shape[*parcel]) (line[*parcel], error) {
 
 // scrape asks for the metrics as a server would be asked, but for the network.
 func scrape(metrics http.Handler) {
-	metrics.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	metrics.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil))
 }
 
 // eachSecond calls f once a second, first after half of one, until done.

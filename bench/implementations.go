@@ -51,14 +51,22 @@ func implementationNamed(name string) (implementation, bool) {
 	return all[i], true
 }
 
-// names lists them.
+// implementationNames lists them.
 func implementationNames() []string {
-	var names []string
-	for _, i := range implementations() {
-		names = append(names, i.name)
+	all := implementations()
+	names := make([]string, len(all))
+	for k, i := range all {
+		names[k] = i.name
 	}
 	return names
 }
+
+// What several promise.
+const (
+	nothingWaits = "nothing waits"
+	oneWorker    = "kept with one worker"
+	processDies  = "the process dies"
+)
 
 // noStages is why plain calls take no part in what needs stages.
 const noStages = "a call is no stage"

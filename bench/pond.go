@@ -12,8 +12,8 @@ var pondPools = implementation{
 	name: "pond",
 	what: "pond, a pool of goroutines for each stage",
 	promise: promise{
-		bound: "1,024 a stage, then who submits waits",
-		order: "kept with one worker",
+		bound: "bounded: who submits waits",
+		order: oneWorker,
 		crash: "the command is lost, silently",
 	},
 	pointers: pondLine[*parcel],

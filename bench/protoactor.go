@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -21,8 +22,8 @@ var protoactor = implementation{
 	name: "protoactor",
 	what: "protoactor-go, an actor for each worker",
 	promise: promise{
-		bound: "none: mailboxes grow",
-		order: "kept with one worker",
+		bound: "unbounded: mailboxes grow",
+		order: oneWorker,
 		crash: "the command is lost; after ten crashes in ten seconds the stage is",
 	},
 	pointers: protoactorLine[*parcel],
@@ -36,9 +37,9 @@ func protoactorLine[C any](s shape[C]) (line[C], error) {
 	}))
 	root := system.Root
 	var next []*actor.PID // the actors of the step behind
-	for i := len(s.steps) - 1; i >= 0; i-- {
+	for i, st := range slices.Backward(s.steps) {
 		var own []*actor.PID
-		for range s.steps[i].width() {
+		for range st.width() {
 			own = append(own, root.Spawn(protoactorProps(s, i, next)))
 		}
 		next = own

@@ -12,6 +12,9 @@ func (s *suite) writeReport(file string) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, pageTop, s.method())
 	s.targetTable().markdown(&out, "##")
+	for _, err := range s.failures {
+		fmt.Fprintf(&out, "One measurement came to nothing: %v.\n\n", err)
+	}
 	s.promises().markdown(&out, "##")
 	fmt.Fprint(&out, pageFigures)
 	for _, w := range s.works {
@@ -65,7 +68,10 @@ func (s *suite) method() string {
 
 // promises is the table of what the implementations guarantee.
 func (s *suite) promises() table {
-	t := table{title: "What each guarantees", head: []string{"implementation", "what it is", "what waits", "order", "a handler that panics"}}
+	t := table{
+		title: "What each guarantees",
+		head:  []string{"implementation", "what it is", "what waits", "order", "a handler that panics"},
+	}
 	for _, i := range s.impls {
 		t.rows = append(t.rows, []string{i.name, i.what, i.promise.bound, i.promise.order, i.promise.crash})
 	}

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -19,16 +20,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return complain(stderr, statusUsage, err)
 	}
 	suite := newSuite(c, stderr)
-	if err := suite.measure(ctx); err != nil {
-		if ctx.Err() != nil {
-			return complain(stderr, statusInterrupted, errors.New("interrupted"))
-		}
-		return complain(stderr, statusFailed, err)
+	suite.measure(ctx)
+	if ctx.Err() != nil {
+		return complain(stderr, statusInterrupted, errors.New("interrupted"))
 	}
 	if err := suite.tell(stdout); err != nil {
 		return complain(stderr, statusFailed, err)
 	}
-	return statusOK
+	return suite.verdict(stderr)
 }
 
 // suite is one run of the suite.
@@ -39,6 +38,7 @@ type suite struct {
 	spin     int
 	begin    time.Time
 	results  []*result // of each work all that take part, in order
+	failures []error   // measurements that came to nothing
 }
 
 func newSuite(c config, progress io.Writer) *suite {
@@ -53,25 +53,43 @@ func newSuite(c config, progress io.Writer) *suite {
 	return s
 }
 
-// measure makes all measurements, round by round.
-func (s *suite) measure(ctx context.Context) error {
+// measure makes all measurements, round by round, until ctx ends. One that fails is kept in
+// mind, and the others go on: they have taken minutes.
+func (s *suite) measure(ctx context.Context) {
 	total, done := s.rounds*len(s.results), 0
 	for round := range s.rounds {
 		for _, w := range s.works {
 			for _, r := range s.turn(w, round) {
-				done++
-				begin := time.Now()
-				one, err := send(ctx, order{Work: w.name, Impl: r.impl.name, Spin: s.spin, Moment: s.moment})
-				if err != nil {
-					return err
+				if ctx.Err() != nil {
+					return
 				}
-				r.samples = append(r.samples, one)
-				_, _ = fmt.Fprintf(s.progress, "%3d of %d  round %d  %-4s %-14s %s (%.1fs)\n",
-					done, total, round+1, w.name, r.impl.name, r.brief(one), time.Since(begin).Seconds())
+				done++
+				_, _ = fmt.Fprintf(s.progress, "%3d of %d  round %d  %-4s %-14s %s\n",
+					done, total, round+1, w.name, r.impl.name, s.one(ctx, r))
 			}
 		}
 	}
-	return nil
+}
+
+// one makes one measurement and says what came of it.
+func (s *suite) one(ctx context.Context, r *result) string {
+	begin := time.Now()
+	found, err := send(ctx, order{Work: r.work.name, Impl: r.impl.name, Spin: s.spin, Moment: s.moment})
+	if err != nil {
+		s.failures = append(s.failures, err)
+		return "failed"
+	}
+	r.samples = append(r.samples, found)
+	return fmt.Sprintf("%s (%.1fs)", r.brief(found), time.Since(begin).Seconds())
+}
+
+// verdict says what failed, a line each, and returns the status.
+func (s *suite) verdict(stderr io.Writer) int {
+	status := statusOK
+	for _, err := range s.failures {
+		status = complain(stderr, statusFailed, err)
+	}
+	return status
 }
 
 // turn is the order in which a round measures a work: each round begins with another
@@ -95,8 +113,9 @@ func (s *suite) of(w work) (all []*result) {
 	return all
 }
 
-// tell prints what was found.
+// tell prints what was found, of all that was measured at least once.
 func (s *suite) tell(stdout io.Writer) error {
+	s.results = slices.DeleteFunc(s.results, func(r *result) bool { return len(r.samples) == 0 })
 	if s.report != "" {
 		if err := s.writeReport(s.report); err != nil {
 			return err

@@ -47,7 +47,9 @@ func (s *suite) head(w work) []string {
 	case "W7":
 		return []string{"implementation", w.unit, "min-max", "/ golda", "/ chan", "goroutines per stage", "bytes before the first command"}
 	case "W5":
-		return []string{"implementation", "p50 µs", "min-max", "/ golda", "/ chan", "p99 µs", "CPU ns per command", "allocs per command", "bound", "order"}
+		return []string{
+			"implementation", "p50 µs", "min-max", "/ golda", "/ chan", "p99 µs", "CPU ns per command", "allocs per command", "bound", "order",
+		}
 	default:
 		return []string{"implementation", w.unit, "min-max", "/ golda", "/ chan", "CPU ns per command", "allocs per hop", "bound", "order"}
 	}
@@ -108,10 +110,20 @@ func fate(r *result) string {
 
 // absent says who takes no part, and why.
 func (s *suite) absent(w work) (notes []string) {
+	var reasons []string
+	who := map[string][]string{}
 	for _, i := range s.impls {
-		if why, ok := w.takes(i); !ok && !strings.HasPrefix(why, "only ") {
-			notes = append(notes, fmt.Sprintf("%s takes no part: %s", i.name, why))
+		why, ok := w.takes(i)
+		if ok || i.only != nil {
+			continue
 		}
+		if who[why] == nil {
+			reasons = append(reasons, why)
+		}
+		who[why] = append(who[why], i.name)
+	}
+	for _, why := range reasons {
+		notes = append(notes, fmt.Sprintf("without %s: %s", strings.Join(who[why], ", "), why))
 	}
 	return notes
 }
@@ -121,18 +133,18 @@ func (s *suite) print(w io.Writer) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", s.method())
 	for _, one := range s.works {
-		s.table(one).print(&out)
+		s.table(one).text(&out)
 	}
 	if t := s.targetTable(); len(t.rows) > 0 {
-		t.print(&out)
+		t.text(&out)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// print lays the table out for a terminal: the first column and words to the left,
+// text lays the table out for a terminal: the first column and words to the left,
 // numbers to the right.
-func (t table) print(w *strings.Builder) {
+func (t table) text(w *strings.Builder) {
 	if len(t.rows) == 0 {
 		return
 	}

@@ -24,9 +24,9 @@ var watermillGoChannel = implementation{
 	name: "watermill",
 	what: "watermill's gochannel, a topic for each stage",
 	promise: promise{
-		bound: "none: a goroutine waits for each message",
+		bound: "unbounded: goroutines wait",
 		order: "not kept",
-		crash: "the process dies",
+		crash: processDies,
 	},
 	pointers: watermillLine[*parcel],
 	blocks:   watermillLine[block],

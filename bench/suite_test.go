@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// mainWith runs the program.
+func mainWith(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	status = run(t.Context(), args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestBadFlagsAreToldInOneLine(t *testing.T) {
+	rows := []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-work", "W99"}, "bench: -work W99: there is no such work; see -help\n"},
+		{[]string{"-work", "W1,"}, "bench: -work : there is no such work; see -help\n"},
+		{[]string{"-impl", "erlang"}, "bench: -impl erlang: there is no such implementation; known are " +
+			"golda, golda+metrics, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
+		{[]string{"-rounds", "0"}, "bench: -rounds 0: at least 1 round\n"},
+		{[]string{"-rounds", "many"}, "bench: invalid value \"many\" for flag -rounds: parse error\n"},
+		{[]string{"-strange"}, "bench: flag provided but not defined: -strange\n"},
+		{[]string{"W1"}, "bench: stray argument \"W1\"; all there is to say is said with flags, see -help\n"},
+		{[]string{"-moment", "-report", "x.md"}, "bench: -moment and -report: figures of a moment are no figures\n"},
+		{[]string{"-work", "W5", "-impl", "chanbatch"}, "bench: none of these implementations takes part in any of these works\n"},
+	}
+	for _, row := range rows {
+		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
+			status, stdout, stderr := mainWith(t, row.args...)
+			assert.Equal(t, statusUsage, status)
+			assert.Empty(t, stdout)
+			assert.Equal(t, row.want, stderr)
+		})
+	}
+}
+
+func TestHelpTellsTheWorksAndTheImplementations(t *testing.T) {
+	status, stdout, stderr := mainWith(t, "-help")
+	assert.Equal(t, statusOK, status)
+	assert.Empty(t, stderr)
+	for _, w := range works() {
+		assert.Contains(t, stdout, w.title)
+	}
+	for _, i := range implementations() {
+		assert.Contains(t, stdout, i.what)
+	}
+}
+
+func TestANameWithoutItsLetterStandsForBoth(t *testing.T) {
+	chosen, err := chosenWorks(" W9, W1")
+	require.NoError(t, err)
+	var names []string
+	for _, w := range chosen {
+		names = append(names, w.name)
+	}
+	assert.Equal(t, []string{"W1", "W9p", "W9v"}, names)
+}
+
+func TestJSONIsOneObjectForEachWorkAndImplementation(t *testing.T) {
+	status, stdout, stderr := mainWith(t, "-moment", "-json", "-rounds", "2", "-work", "W1,W7", "-impl", "golda,chan,direct")
+	require.Equal(t, statusOK, status, stderr)
+	var got []string
+	for text := range strings.Lines(stdout) {
+		var object map[string]any
+		require.NoError(t, json.Unmarshal([]byte(text), &object))
+		for _, key := range []string{
+			"work", "impl", "ns_per_hop", "min", "max", "allocs_per_hop", "cpu_ns_per_command", "commands", "answered",
+		} {
+			assert.Contains(t, object, key)
+		}
+		assert.LessOrEqual(t, object["min"], object["ns_per_hop"])
+		assert.LessOrEqual(t, object["ns_per_hop"], object["max"])
+		assert.Equal(t, object["commands"], object["answered"])
+		got = append(got, object["work"].(string)+" "+object["impl"].(string))
+	}
+	assert.Equal(t, []string{"W1 golda", "W1 direct", "W1 chan", "W7 golda", "W7 chan"}, got)
+	assert.Len(t, strings.Split(strings.TrimSpace(stderr), "\n"), 10, "progress tells of each measurement")
+}
+
+func TestRoundsTakeTurns(t *testing.T) {
+	c, err := parse([]string{"-work", "W1", "-impl", "golda,direct,chan"}, nil)
+	require.NoError(t, err)
+	s := newSuite(c, nil)
+	first := make([]string, 4)
+	for round := range first {
+		first[round] = s.turn(c.works[0], round)[0].impl.name
+	}
+	assert.Equal(t, []string{"golda", "direct", "chan", "golda"}, first)
+}
+
+// made is a suite with figures that are known.
+func made(t *testing.T, figures map[string][]sample) *suite {
+	t.Helper()
+	c, err := parse(nil, nil)
+	require.NoError(t, err)
+	s := &suite{config: c, begin: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	for _, w := range works() {
+		for _, i := range implementations() {
+			if samples, ok := figures[w.name+" "+i.name]; ok {
+				s.results = append(s.results, &result{work: w, impl: i, samples: samples})
+			}
+		}
+	}
+	return s
+}
+
+func ns(all ...float64) (samples []sample) {
+	for _, x := range all {
+		samples = append(samples, sample{NsPerHop: x, Commands: 10, Answered: 10})
+	}
+	return samples
+}
+
+func TestRatiosAreThoseOfMedians(t *testing.T) {
+	s := made(t, map[string][]sample{"W1 golda": ns(10, 90, 20), "W1 chan": ns(100, 80, 1000), "W1 direct": ns(4, 6)})
+	w, _ := workNamed("W1")
+	var rows []string
+	for _, row := range s.table(w).rows {
+		rows = append(rows, strings.Join(row[:5], " "))
+	}
+	assert.Equal(t, []string{
+		"direct 5.00 4.00-6.00 0.25 0.05",
+		"golda 20.0 10.0-90.0 1.00 0.20",
+		"chan 100 80.0-1,000 5.00 1.00",
+	}, rows)
+}
+
+func TestTargetsAreJudgedByTheFigures(t *testing.T) {
+	figures := map[string][]sample{
+		"W1 golda": ns(30), "W1 chan": ns(100), "W1 direct": ns(9.9), "W1 golda+metrics": ns(31),
+		"W3 golda": ns(100), "W3 direct-all": ns(95),
+		"W4 golda": ns(101), "W4 chan": ns(100),
+		"W5 golda": {{P50: 110, P99: 1200}}, "W5 chan": {{P50: 100, P99: 999}},
+		"W6 golda":  {{Commands: 100, Answered: 100}, {Commands: 100, Answered: 99}},
+		"W7 golda":  {{BytesPerStage: 5000}},
+		"W11 golda": ns(160), "W11 chan": ns(100),
+	}
+	var got []string
+	for _, row := range made(t, figures).targetTable().rows {
+		got = append(got, strings.Join(append([]string{strings.SplitN(row[0], ":", 2)[0]}, row[1:]...), " "))
+	}
+	assert.Equal(t, []string{
+		"W1 0.30 yes", "W1 3.03 no", "W3 0.95 yes", "W4 0.99 no", "W5 1.10 yes", "W5 1.20 no",
+		"W6 199 of 200 no", "W7 5,000 yes", "W7 0 yes", "W1 1.03 no", "W11 1.60 no",
+	}, got, "what was not measured is not told")
+}
+
+func TestTheReportHasTheSameFormWhateverTheFigures(t *testing.T) {
+	page := func(x float64) string {
+		file := filepath.Join(t.TempDir(), "performance.md")
+		require.NoError(t, made(t, map[string][]sample{"W1 golda": ns(x), "W1 chan": ns(2 * x)}).writeReport(file))
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return string(text)
+	}
+	digits := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' || r == '.' || r == ',' {
+				return -1
+			}
+			return r
+		}, s)
+	}
+	one := page(30)
+	assert.Equal(t, digits(one), digits(page(77)))
+	assert.Contains(t, one, "| W1: a hop costs at most 0.30 of channels | 0.50 | no |")
+	assert.Contains(t, one, "### W1: five stages that do nothing, one worker each\n\n| implementation | ns per hop | min-max |")
+	assert.Contains(t, one, "2026-11-21")
+	for _, i := range implementations() {
+		assert.Contains(t, one, "| "+i.name+" | "+i.what+" | "+i.promise.bound)
+	}
+}
+
+func TestAGeneratorThatIsTooOftenLateHasMissedItsSchedule(t *testing.T) {
+	r := record{lateness: make([]time.Duration, 200)}
+	r.lateness[7], r.lateness[8] = lateBy+1, time.Second
+	require.NoError(t, r.missed(), "one in a hundred may be late")
+	r.lateness[9] = lateBy + 1
+	err := r.missed()
+	require.ErrorIs(t, err, errMissed)
+	require.EqualError(t, err, "the generator missed its schedule: 1.5 % of the requests were sent more than 10ms late")
+
+	text, err := json.Marshal(report{Error: err.Error(), Missed: true})
+	require.NoError(t, err)
+	_, err = read(text)
+	require.ErrorIs(t, err, errMissed, "the parent is told the same")
+	require.EqualError(t, err, "the generator missed its schedule: 1.5 % of the requests were sent more than 10ms late")
+}
+
+func TestRequestsAreSentInTimeThoughAnswersAreSlow(t *testing.T) {
+	begin := time.Now()
+	r, err := schedule(50, time.Millisecond, func(int) error {
+		time.Sleep(100 * time.Millisecond)
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Less(t, time.Since(begin), 2*time.Second, "one after another they would take five")
+	for i, latency := range r.latency {
+		assert.GreaterOrEqual(t, latency, 100*time.Millisecond)
+		assert.GreaterOrEqual(t, r.lateness[i], time.Duration(0))
+	}
+	_, err = schedule(3, time.Millisecond, func(i int) error {
+		if i == 1 {
+			return errors.New("no")
+		}
+		return nil
+	})
+	require.EqualError(t, err, "request 1: no")
+}
+
+func TestQuantilesOfLatency(t *testing.T) {
+	var all []time.Duration
+	for i := range 100 {
+		all = append(all, time.Duration(99-i))
+	}
+	assert.InDelta(t, 50, quantile(all, 0.5), 0)
+	assert.InDelta(t, 99, quantile(all, 0.99), 0)
+	assert.InDelta(t, 7, quantile([]time.Duration{7}, 0.99), 0)
+}
+
+func TestADeadProcessIsAResultOnlyWhereCommandsPanic(t *testing.T) {
+	ctx := context.Background()
+	exit, words := errors.New("exit status 2"), "some line\npanic: boom\n\ngoroutine 7"
+	s, err := buried(ctx, order{Work: "W6"}, exit, words)
+	require.NoError(t, err)
+	assert.Equal(t, sample{Commands: crashRequests, Died: "panic: boom"}, s)
+	_, err = buried(ctx, order{Work: "W1"}, exit, words)
+	require.EqualError(t, err, "exit status 2: panic: boom")
+	_, err = buried(ctx, order{Work: "W6"}, exit, "")
+	require.Error(t, err, "nobody knows why it ended")
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = buried(ended, order{Work: "W6"}, exit, words)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestAMeasurementThatFailsDoesNotSpoilTheOthers(t *testing.T) {
+	s := made(t, map[string][]sample{"W1 golda": ns(1), "W1 chan": nil})
+	s.failures = []error{errors.New("W1 of chan: boom"), errors.New("W1 of pond: too late")}
+	s.json = true
+	var out, errs bytes.Buffer
+	require.NoError(t, s.tell(&out))
+	assert.Equal(t, 1, strings.Count(out.String(), "\n"), "there is nothing to tell of who failed always")
+	assert.Equal(t, statusFailed, s.verdict(&errs))
+	assert.Equal(t, "bench: W1 of chan: boom\nbench: W1 of pond: too late\n", errs.String())
+}
+
+func TestAnInterruptedRunSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	assert.Equal(t, statusInterrupted, run(ctx, []string{"-moment", "-work", "W1"}, &out, &errs))
+	assert.Empty(t, out.String())
+	assert.Equal(t, "bench: interrupted\n", errs.String())
+}
+
+func TestNumbersAreWrittenWithAsManyDigitsAsMeanAnything(t *testing.T) {
+	rows := map[float64]string{0: "0", 0.001: "0", 0.014: "0.01", 3.456: "3.46", 34.56: "34.6", 345.6: "346", 1234567: "1,234,567", 12345: "12,345"}
+	for x, want := range rows {
+		assert.Equal(t, want, number(x))
+	}
+	assert.Equal(t, "-123", grouped(-123))
+	assert.Equal(t, "-1,234", grouped(-1234))
+}
