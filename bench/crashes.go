@@ -40,7 +40,7 @@ func crashes(impl implementation, o order) (sample, error) {
 // quiet is how long no answer may come before no more are waited for.
 func (o order) quiet() time.Duration {
 	if o.Moment {
-		return 500 * time.Millisecond
+		return 1500 * time.Millisecond
 	}
 	return 2 * time.Second
 }

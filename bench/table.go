@@ -48,7 +48,8 @@ func (s *suite) head(w work) []string {
 		return []string{"implementation", w.unit, "min-max", "/ golda", "/ chan", "goroutines per stage", "bytes before the first command"}
 	case "W5":
 		return []string{
-			"implementation", "p50 µs", "min-max", "/ golda", "/ chan", "p99 µs", "CPU ns per command", "allocs per command", "bound", "order",
+			"implementation", "p50 µs", "min-max", "/ golda", "/ chan", "p99 µs",
+			"CPU ns per command", "allocs per command", "bound", "order",
 		}
 	default:
 		return []string{"implementation", w.unit, "min-max", "/ golda", "/ chan", "CPU ns per command", "allocs per hop", "bound", "order"}

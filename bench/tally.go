@@ -10,7 +10,9 @@ import (
 // should cost little, and the same: a counter that several processors write would cost
 // more than a hop of the fastest. So each goroutine writes one of many counters, found by
 // where its stack is.
-type tally struct{ counters [32]padded }
+type tally struct{ counters [1 << tallyBits]padded }
+
+const tallyBits = 5
 
 // padded is a counter with a cache line of its own, and the one that processors fetch
 // along with it.
@@ -22,8 +24,9 @@ type padded struct {
 // add counts one. It may be called by any goroutine.
 func (t *tally) add() {
 	var here byte
-	place := uintptr(unsafe.Pointer(&here)) >> 11 //nolint:gosec // it is only a number: where this stack is
-	t.counters[place%uintptr(len(t.counters))].n.Add(1)
+	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11 //nolint:gosec // it is only a number: where this stack is
+	const golden = 0x9e3779b97f4a7c15                     // spreads neighbours, as in Knuth's multiplicative hashing
+	t.counters[stack*golden>>(64-tallyBits)].n.Add(1)
 }
 
 // sum is how many were counted.
