@@ -29,6 +29,9 @@ var errMissed = errors.New("the generator missed its schedule")
 // tries is how often a measurement whose generator missed its schedule is made.
 const tries = 5
 
+// respite is for a busy machine to become less so.
+const respite = time.Second
+
 // report is what a child prints.
 type report struct {
 	Sample sample `json:"sample"`
@@ -65,7 +68,10 @@ func measure(o order) (sample, error) {
 
 // send has a child make a measurement, again if its generator missed its schedule.
 func send(ctx context.Context, o order) (s sample, err error) {
-	for range tries {
+	for try := range tries {
+		if try > 0 {
+			time.Sleep(respite)
+		}
 		if s, err = sendOnce(ctx, o); !errors.Is(err, errMissed) {
 			break
 		}

@@ -7,20 +7,28 @@ import (
 	"strings"
 )
 
-// writeReport writes the page of figures.
-func (s *suite) writeReport(file string) error {
+// writeReport writes the page of figures. All are the results, those without any figure too.
+func (s *suite) writeReport(file string, all []*result) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, pageTop, s.method())
 	s.targetTable().markdown(&out, "##")
-	for _, err := range s.failures {
-		fmt.Fprintf(&out, "One measurement came to nothing: %v.\n\n", err)
-	}
+	tellFailures(&out, all)
 	s.promises().markdown(&out, "##")
 	fmt.Fprint(&out, pageFigures)
 	for _, w := range s.works {
 		s.table(w).markdown(&out, "###")
 	}
 	return os.WriteFile(file, []byte(out.String()), 0o644) //nolint:gosec // a page for everybody
+}
+
+// tellFailures says which measurements came to nothing, and why the last of each did.
+func tellFailures(w *strings.Builder, all []*result) {
+	for _, r := range all {
+		if n := len(r.failures); n > 0 {
+			fmt.Fprintf(w, "- In %d of %d rounds there is no figure. %v.\n", n, n+len(r.samples), r.failures[n-1])
+		}
+	}
+	fmt.Fprintln(w)
 }
 
 const pageTop = `# Performance

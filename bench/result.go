@@ -9,9 +9,10 @@ import (
 
 // result is what all rounds have found of one implementation at one work.
 type result struct {
-	work    work
-	impl    implementation
-	samples []sample
+	work     work
+	impl     implementation
+	samples  []sample
+	failures []error // of the rounds that have no sample
 }
 
 // each is one figure of all rounds, in order of size.

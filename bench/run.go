@@ -38,7 +38,7 @@ type suite struct {
 	spin     int
 	begin    time.Time
 	results  []*result // of each work all that take part, in order
-	failures []error   // measurements that came to nothing
+	failures []error   // of measurements that came to nothing
 }
 
 func newSuite(c config, progress io.Writer) *suite {
@@ -77,7 +77,8 @@ func (s *suite) one(ctx context.Context, r *result) string {
 	found, err := send(ctx, order{Work: r.work.name, Impl: r.impl.name, Spin: s.spin, Moment: s.moment})
 	if err != nil {
 		s.failures = append(s.failures, err)
-		return "failed"
+		r.failures = append(r.failures, err)
+		return "failed: " + err.Error()
 	}
 	r.samples = append(r.samples, found)
 	return fmt.Sprintf("%s (%.1fs)", r.brief(found), time.Since(begin).Seconds())
@@ -115,9 +116,10 @@ func (s *suite) of(w work) (all []*result) {
 
 // tell prints what was found, of all that was measured at least once.
 func (s *suite) tell(stdout io.Writer) error {
-	s.results = slices.DeleteFunc(s.results, func(r *result) bool { return len(r.samples) == 0 })
+	all := s.results
+	s.results = slices.DeleteFunc(slices.Clone(all), func(r *result) bool { return len(r.samples) == 0 })
 	if s.report != "" {
-		if err := s.writeReport(s.report); err != nil {
+		if err := s.writeReport(s.report, all); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,7 +164,10 @@ func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 func TestTheReportHasTheSameFormWhateverTheFigures(t *testing.T) {
 	page := func(x float64) string {
 		file := filepath.Join(t.TempDir(), "performance.md")
-		require.NoError(t, made(t, map[string][]sample{"W1 golda": ns(x), "W1 chan": ns(2 * x)}).writeReport(file))
+		s := made(t, map[string][]sample{"W1 golda": ns(x), "W1 chan": ns(2 * x), "W5 pond": nil})
+		s.results[2].failures = []error{errors.New("W5 of pond: too late")}
+		s.report, s.json = file, true
+		require.NoError(t, s.tell(io.Discard))
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		return string(text)
@@ -180,6 +184,7 @@ func TestTheReportHasTheSameFormWhateverTheFigures(t *testing.T) {
 	assert.Equal(t, digits(one), digits(page(77)))
 	assert.Contains(t, one, "| W1: a hop costs at most 0.30 of channels | 0.50 | no |")
 	assert.Contains(t, one, "### W1: five stages that do nothing, one worker each\n\n| implementation | ns per hop | min-max |")
+	assert.Contains(t, one, "\n- In 1 of 1 rounds there is no figure. W5 of pond: too late.\n\n")
 	assert.Contains(t, one, "2026-11-21")
 	for _, i := range implementations() {
 		assert.Contains(t, one, "| "+i.name+" | "+i.what+" | "+i.promise.bound)
