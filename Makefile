@@ -20,7 +20,7 @@ ENGINE    = $$($(GO) list ./... | grep -v /examples/)
 
 ## help: list these commands
 help:
-	@sed -n 's/^## \([a-z-]*\): /make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^## \([a-z-]*\): /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 ## test: vet, all tests, then the engine's tests once more with the race detector
 test:
@@ -41,9 +41,10 @@ chaos:
 bench:
 	$(GO) run -C bench . -rounds $(ROUNDS) -work '$(WORKS)'
 
-## bench-report: the same in five rounds, written to docs/performance.md
+## bench-report: the same, written to docs/performance.md as well (ROUNDS=5)
+bench-report: ROUNDS = 5
 bench-report:
-	$(GO) run -C bench . -rounds 5 -report ../docs/performance.md
+	$(GO) run -C bench . -rounds $(ROUNDS) -report ../docs/performance.md
 
 ## bench-smoke: the benchmark suite for a moment, so that none of it rots
 bench-smoke:
