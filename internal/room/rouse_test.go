@@ -63,3 +63,29 @@ func TestAnIdleWorkerIsSentToWhatACrashGaveBack(t *testing.T) {
 	require.Equal(t, 1, d.Turn(d.seats[1], &tally, true))
 	require.Equal(t, 1, d.seats[1].Hand[0].Cmd)
 }
+
+// A worker is called, since an instance may be made for it; but before it comes another
+// has one made, does what there was, and rests.
+func TestAWorkerThatComesAndFindsNoInstanceSendsTheOneThatHasIt(t *testing.T) {
+	for _, park := range []bool{false, true} {
+		d := newStaffed(2, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 1, StreakEnds: time.Minute})
+		var tally Tally
+		first, second := d.seats[0], d.seats[1]
+		require.Zero(t, d.Turn(first, &tally, true))
+		require.Zero(t, d.Turn(second, &tally, true))
+		d.Leave(first)
+		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+		require.Equal(t, []int{0, 1}, d.woken, "it may make an instance")
+		require.True(t, d.Claim(first))
+		first.Instance = "the only one"
+		d.Join(first, true)
+		require.Equal(t, 1, d.Turn(first, &tally, true))
+		tally.OK = 1
+		require.Zero(t, d.Turn(first, &tally, true))
+		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: 2}))
+		require.Equal(t, []int{0, 1}, d.woken, "somebody is on the way already")
+		require.Zero(t, d.Turn(second, &tally, park))
+		require.Equal(t, []int{1, 1}, d.woken, "it sends who can do it")
+		require.Equal(t, 1, d.Turn(first, &tally, true))
+	}
+}

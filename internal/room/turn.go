@@ -223,10 +223,13 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	case n < 0:
 		next = r.rouse()
 		r.settled()
-	case park:
-		r.park(s)
-		r.settled()
 	default:
+		if park {
+			r.park(s)
+		}
+		if !r.fit(s) {
+			next = r.rouse() // who has an instance may have gone to rest, since this one was called
+		}
 		r.settled()
 	}
 	woken, rooms := r.release(), r.relieve()

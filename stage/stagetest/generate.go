@@ -93,11 +93,6 @@ func drawLine(t *rapid.T) Graph {
 	return g
 }
 
-// lingersWithInstances has stages linger that have fewer instances than workers. It is off:
-// such a stage may stand still when workers are killed, with commands queued and all workers
-// idle (make chaos SEED=779, with this on).
-const lingersWithInstances = false
-
 func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	n := Node{
 		Next:       drawNext(t, i, stages, shape),
@@ -118,7 +113,7 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	if n.Ports && slices.Contains(n.Next, i) && n.Capacity == 1 {
 		n.Capacity = 2 // New refuses a loop without slack
 	}
-	if seldom(t, 6, "lingers") && (n.Instances == 0 || lingersWithInstances) {
+	if seldom(t, 6, "lingers") {
 		n.Linger = time.Duration(1+rapid.IntRange(0, 2).Draw(t, "linger")) * time.Millisecond
 	}
 	if seldom(t, 3, "retries") {
