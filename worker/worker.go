@@ -308,8 +308,9 @@ func (w *Worker) serve() {
 	w.mine = nil
 	w.label()
 	defer w.stale() // the next batch may begin much later
+	box := w.box.Load()
 	for range turns {
-		if !w.deliver(true) || w.box.Load().Pressing() {
+		if !w.deliver(true) || box.Pressing() {
 			return
 		}
 		n := w.turn(false)
@@ -329,7 +330,7 @@ func (w *Worker) serve() {
 			w.self.Stop(w.self.Self())
 			return
 		}
-		if !w.ready(n) || !w.work(n) {
+		if !w.ready(n) || !w.work(n) || box.Stepped() {
 			return
 		}
 	}

@@ -40,6 +40,8 @@ type Mailbox struct {
 	suspended, stopped bool // only touched by the goroutine that runs the mailbox
 	invoker            actor.MessageInvoker
 	dispatcher         actor.Dispatcher
+	pace               Pace   // nil: as fast as it can
+	name               string // the actor's, for who steps
 	loop               func() // process, made a value once: each wake would make another
 }
 
@@ -69,6 +71,9 @@ func (m *Mailbox) PostSystemMessage(message any) {
 // RegisterHandlers is called once, by the spawner.
 func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
 	m.invoker, m.dispatcher = invoker, dispatcher
+	if ctx, ok := invoker.(Context); ok {
+		m.name, m.pace = ctx.Self().Id, paceOf(ctx.ActorSystem())
+	}
 	m.ready.Store(true)
 }
 
@@ -92,8 +97,17 @@ func (m *Mailbox) Pressing() bool { return m.system.len() > 0 }
 // Wake runs the mailbox if it does not run already. It does not block.
 func (m *Mailbox) Wake() {
 	if m.ready.Load() && m.running.CompareAndSwap(false, true) {
-		m.dispatcher.Schedule(m.loop)
+		m.schedule()
 	}
+}
+
+// schedule has the mailbox run, or, if somebody sets its pace, tells him.
+func (m *Mailbox) schedule() {
+	if m.pace != nil {
+		m.pace.Ready(m)
+		return
+	}
+	m.dispatcher.Schedule(m.loop)
 }
 
 // process runs the mailbox until it is empty. If a handler ends its goroutine
@@ -113,6 +127,10 @@ func (m *Mailbox) process() {
 		// A message may have come after the last look and before running
 		// was false; whoever posted it could not schedule us.
 		if !m.pending(suspended, stopped) || !m.running.CompareAndSwap(false, true) {
+			break
+		}
+		if m.pace != nil {
+			m.schedule()
 			break
 		}
 	}
@@ -151,21 +169,29 @@ func (m *Mailbox) run() {
 		}
 	}()
 	for {
-		if message = m.system.take(); message != nil {
-			m.obey(message)
-			continue
-		}
-		if m.suspended || m.stopped {
+		if !m.deliver(&message) || m.pace != nil {
 			return
 		}
-		if message = m.own.take(); message == nil {
-			if m.feed == nil || !m.feed.Ready() {
-				return
-			}
-			message = turn
-		}
-		m.invoker.InvokeUserMessage(message)
 	}
+}
+
+// deliver delivers one message, which it tells. It reports false if there is none.
+func (m *Mailbox) deliver(message *any) bool {
+	if *message = m.system.take(); *message != nil {
+		m.obey(*message)
+		return true
+	}
+	if m.suspended || m.stopped {
+		return false
+	}
+	if *message = m.own.take(); *message == nil {
+		if m.feed == nil || !m.feed.Ready() {
+			return false
+		}
+		*message = turn
+	}
+	m.invoker.InvokeUserMessage(*message)
+	return true
 }
 
 // obey follows a system message. After Stop nothing but the ends of children

@@ -18,6 +18,13 @@
 // were broken. It is how Golda tries itself (make chaos); whoever writes a policy or changes
 // the engine runs it, too.
 //
+// # Step by step
+//
+// [Orders] runs a test in as many orders as it is told, the actors of its pipeline handling one
+// message at a time; time stands still meanwhile. It is how an error is found, and found
+// again, that shows when a worker is slower than another: the order that failed has a seed, and
+// is told with as few steps out of line as do it.
+//
 // # What is the same in two runs
 //
 // A plan is a value: the same seed draws the same one, and in it each command meets the same

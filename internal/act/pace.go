@@ -1,0 +1,42 @@
+package act
+
+import (
+	"github.com/asynkron/protoactor-go/extensions"
+)
+
+// Pace decides when the actors of a system handle their messages, and in which order: a
+// test that walks through the orders does. Without one, a mailbox that has a message
+// runs on a goroutine of its own until it is empty.
+type Pace interface {
+	// Ready is told, by any goroutine, that a mailbox has a message. It is told again
+	// only when [Mailbox.Step] has been called.
+	Ready(m *Mailbox)
+}
+
+var paces = extensions.NextExtensionID()
+
+type paced struct{ Pace }
+
+// ExtensionID is for the system's list of extensions.
+func (paced) ExtensionID() extensions.ExtensionID { return paces }
+
+// SetPace sets the pace of a system's actors. It is called before the first is spawned.
+func SetPace(s *System, p Pace) { s.Extensions.Register(paced{p}) }
+
+func paceOf(s *System) Pace {
+	if p, ok := s.Extensions.Get(paces).(paced); ok {
+		return p.Pace
+	}
+	return nil
+}
+
+// Step delivers one message of a mailbox that its [Pace] was told of. A handler may block, or
+// end the goroutine.
+func (m *Mailbox) Step() { m.process() }
+
+// Name is the name of the actor whose mailbox it is, empty before it is spawned.
+func (m *Mailbox) Name() string { return m.name }
+
+// Stepped reports whether somebody decides about each message, so that a turn should be
+// short.
+func (m *Mailbox) Stepped() bool { return m.pace != nil }

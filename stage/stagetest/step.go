@@ -1,0 +1,254 @@
+package stagetest
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golda-dev/golda/internal/act"
+)
+
+// Stepper has the actors of a pipeline handle one message at a time, in an order that it
+// chooses: workers, keepers, supervisors, all that the pipeline is made of. A
+// worker's message is a batch. While an actor handles its message, others wait for their
+// turn, unless it blocks.
+//
+// A Stepper is made by [Explore], [Orders] or [Replay], in a synctest bubble whose
+// goroutines are at rest before each step. So all that happens, restarts and timers
+// included, follows from the choices, if the handlers do nothing that depends on chance:
+// no map order, no select with several ways, no retry with jitter.
+type Stepper struct {
+	system *act.System
+	choose func(among int) int
+
+	mu    sync.Mutex // guards all below
+	fresh []*act.Mailbox
+	ready []*act.Mailbox
+	news  chan struct{} // has room for one
+
+	trace []Choice
+}
+
+// Choice is one step: which actor was chosen, by its place among those that had a message,
+// and how many those were.
+type Choice struct {
+	Place, Among int
+	Actor        string
+}
+
+// Steps are what was chosen, step by step. A place of 0 is the actor whose message came first.
+type Steps []Choice
+
+// String is a line for each step that was not the first in line.
+func (o Steps) String() string {
+	var b strings.Builder
+	for i, c := range o {
+		if c.Place > 0 {
+			fmt.Fprintf(&b, "step %d: %s, before %d others\n", i+1, c.Actor, c.Place)
+		}
+	}
+	if b.Len() == 0 {
+		return "each step was the first in line\n"
+	}
+	return b.String()
+}
+
+// OrderError is an order in which a test failed.
+type OrderError struct {
+	Seed  uint64 // the seed that found it; [Replay] does the same again
+	Order Steps  // the same order with as few steps out of line as were found to do
+	Err   error  // how the test failed in Order
+}
+
+// Error tells how to see it again.
+func (f *OrderError) Error() string {
+	return fmt.Sprintf("order %d: %v\nthe least that was found to do it:\n%s", f.Seed, f.Err, f.Order)
+}
+
+// Unwrap returns the test's error.
+func (f *OrderError) Unwrap() error { return f.Err }
+
+// Orders runs a test in many orders: first in that in which messages come, then in random
+// ones, whose seeds are 1, 2, 3 and so on. It fails with the [OrderError] of the first order in
+// which the test returns an error. The test makes its pipeline with pipeline.System(s.System()),
+// and calls what waits for the pipeline in [Stepper.Do].
+//
+//	stagetest.Orders(t, 1000, func(s *stagetest.Stepper) error {
+//		p, err := pipeline.New("p", parts, pipeline.System(s.System()))
+//		...
+//		s.Do(func() { err = p.Start(ctx) })
+//		...
+//		s.Do(func() { err = p.Stop(ctx) })
+//		return check()
+//	})
+func Orders(t *testing.T, n int, test func(s *Stepper) error) {
+	t.Helper()
+	if f := Explore(t, n, test); f != nil {
+		t.Fatal(f)
+	}
+}
+
+// Explore is [Orders] for those who want to know rather than to fail. It returns nil if the
+// test failed in none of the orders.
+func Explore(t *testing.T, n int, test func(s *Stepper) error) *OrderError {
+	t.Helper()
+	for seed := range uint64(n) {
+		order, err := step(t, bySeed(seed), test)
+		if err != nil {
+			order, err = shrink(t, order, err, test)
+			return &OrderError{seed, order, err}
+		}
+	}
+	return nil
+}
+
+// Replay runs a test in the order of a seed, and returns its error and the order.
+func Replay(t *testing.T, seed uint64, test func(s *Stepper) error) (Steps, error) {
+	t.Helper()
+	return step(t, bySeed(seed), test)
+}
+
+// bySeed chooses at random; 0 is first come, first served.
+func bySeed(seed uint64) func(int) int {
+	if seed == 0 {
+		return func(int) int { return 0 }
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	return r.IntN
+}
+
+// byOrder chooses as it was chosen, as far as it was.
+func byOrder(o Steps) func(int) int {
+	i := -1
+	return func(among int) int {
+		if i++; i >= len(o) {
+			return 0
+		}
+		return o[i].Place % among
+	}
+}
+
+// step runs a test in a bubble of its own.
+func step(t *testing.T, choose func(int) int, test func(s *Stepper) error) (order Steps, err error) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		s := &Stepper{system: act.NewSystem(slog.New(slog.DiscardHandler)), choose: choose, news: make(chan struct{}, 1)}
+		act.SetPace(s.system, pace{s})
+		err = test(s)
+		order = slices.Clone(s.trace)
+		s.Do(func() { time.Sleep(time.Minute) }) // what is left of timers has to end
+	})
+	return order, err
+}
+
+// shrink puts as many steps back in line as it can, by halves and quarters, then one by one.
+func shrink(t *testing.T, order Steps, err error, test func(s *Stepper) error) (Steps, error) {
+	t.Helper()
+	for size := len(order); size > 0; size /= 2 {
+		for from := 0; from < len(order); from += size {
+			less := slices.Clone(order)
+			changed := false
+			for i := from; i < min(from+size, len(less)); i++ {
+				changed = changed || less[i].Place > 0
+				less[i].Place = 0
+			}
+			if !changed {
+				continue
+			}
+			if done, e := step(t, byOrder(less), test); e != nil {
+				order, err = done, e
+			}
+		}
+	}
+	return order, err
+}
+
+// pace is the stepper as the actors' mailboxes see it.
+type pace struct{ *Stepper }
+
+// Ready notes that a mailbox has a message.
+func (p pace) Ready(m *act.Mailbox) {
+	p.mu.Lock()
+	p.fresh = append(p.fresh, m)
+	p.mu.Unlock()
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// System is what the pipeline is to be run in.
+func (s *Stepper) System() *act.System { return s.system }
+
+// Steps are what has been chosen so far.
+func (s *Stepper) Steps() Steps { return slices.Clone(s.trace) }
+
+// Do calls f on a goroutine of its own, and steps until it has returned. Time goes on, in
+// the bubble's sense, only when no actor has a message.
+func (s *Stepper) Do(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	for {
+		synctest.Wait()
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if s.Step() {
+			continue
+		}
+		select {
+		case <-done:
+			return
+		case <-s.news:
+		}
+	}
+}
+
+// Settle steps until no actor has a message. Time stands still.
+func (s *Stepper) Settle() {
+	for s.Step() {
+	}
+}
+
+// Step has one actor handle one message, and reports false if none has any. When it returns
+// all goroutines are at rest.
+func (s *Stepper) Step() bool {
+	synctest.Wait()
+	m := s.pick()
+	if m == nil {
+		return false
+	}
+	go m.Step() // it may block, or end its goroutine
+	synctest.Wait()
+	return true
+}
+
+// pick chooses among the mailboxes that have a message.
+func (s *Stepper) pick() *act.Mailbox {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Several goroutines may have spoken since the last step, in whatever order.
+	slices.SortStableFunc(s.fresh, func(a, b *act.Mailbox) int { return cmp.Compare(a.Name(), b.Name()) })
+	s.ready = append(s.ready, s.fresh...)
+	s.fresh = s.fresh[:0]
+	if len(s.ready) == 0 {
+		return nil
+	}
+	n := s.choose(len(s.ready))
+	m := s.ready[n]
+	s.trace = append(s.trace, Choice{n, len(s.ready), m.Name()})
+	s.ready = slices.Delete(s.ready, n, n+1)
+	return m
+}
