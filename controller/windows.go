@@ -15,17 +15,24 @@ type Windows struct {
 
 // Fill sets the Window of each stage in s from its Total, and remembers the
 // totals for the next time. Stages are known by name: one that is new has its
-// whole total as window, one that is gone is forgotten.
+// whole total as window, one that is gone is forgotten. Those to which nothing has ever
+// happened take no room.
 func (w *Windows) Fill(s *Snapshot) {
 	if w.seen == nil {
-		w.seen = make(map[string]Counters, len(s.Stages))
+		w.seen = map[string]Counters{}
 	}
+	active := 0
 	for i := range s.Stages {
 		st := &s.Stages[i]
 		st.Window = st.Total.Sub(w.seen[st.Name])
+		if st.Total == (Counters{}) {
+			delete(w.seen, st.Name)
+			continue
+		}
 		w.seen[st.Name] = st.Total
+		active++
 	}
-	if len(w.seen) > len(s.Stages) {
+	if len(w.seen) > active {
 		w.forget(s)
 	}
 }

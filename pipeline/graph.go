@@ -18,9 +18,10 @@ import (
 // ways form a graph without loops. Workers wait for room along those only, so
 // they cannot wait for one another in a circle.
 type graph struct {
-	mu       sync.Mutex // guards all
-	index    map[*room.Room]int
-	rooms    []*room.Room     // by place; nil for a stage that is gone
+	mu    sync.Mutex // guards all
+	index map[*room.Room]int
+	rooms []*room.Room // by place; nil for a stage that is gone
+	// A stage's maps are nil as long as it leads nowhere.
 	declared []map[int]string // declared[a][b]: the name of a's port that leads to b
 	ways     []map[int]bool   // ways[a][b]: there is a way from a to b, true if it leads back
 	shape    *shape           // nil if a way has come or gone since it was found
@@ -44,8 +45,8 @@ func (g *graph) add(r *room.Room) {
 	r.Place = len(g.rooms)
 	g.index[r] = r.Place
 	g.rooms = append(g.rooms, r)
-	g.ways = append(g.ways, map[int]bool{})
-	g.declared = append(g.declared, map[int]string{})
+	g.ways = append(g.ways, nil)
+	g.declared = append(g.declared, nil)
 	g.shape = nil
 }
 
@@ -72,11 +73,6 @@ func (g *graph) remove(r *room.Room) {
 func (g *graph) again() {
 	old := g.ways
 	g.ways = make([]map[int]bool, len(old))
-	for i := range old {
-		if old[i] != nil {
-			g.ways[i] = map[int]bool{}
-		}
-	}
 	for _, declared := range []bool{true, false} {
 		for from, ways := range old {
 			for _, to := range slices.Sorted(maps.Keys(ways)) {
@@ -101,6 +97,9 @@ func (g *graph) declare(c *stage.Core) {
 		}
 		if j, ok := g.index[r]; ok {
 			g.way(i, j)
+			if g.declared[i] == nil {
+				g.declared[i] = map[int]string{}
+			}
 			g.declared[i][j] = port.Name()
 		}
 	}
@@ -127,6 +126,9 @@ func (g *graph) way(from, to int) (back bool) {
 		return back
 	}
 	back = g.leads(to, from, map[int]bool{})
+	if g.ways[from] == nil {
+		g.ways[from] = map[int]bool{}
+	}
 	g.ways[from][to] = back
 	g.shape = nil
 	if !back {

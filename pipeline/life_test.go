@@ -401,3 +401,22 @@ func TestNoContextStartsNothing(t *testing.T) {
 	require.Panics(t, func() { _ = p.Start(nil) }) //nolint:staticcheck // what we test
 	require.NoError(t, p.Stop(t.Context()))
 }
+
+func TestAllWhoAskForAStagesAddressAtOnceGetTheSame(t *testing.T) {
+	for range 50 {
+		s := stage.Func("asked", fn(echo[int]))
+		p := start(t, s)
+		pids := make(chan string, 8)
+		var wg sync.WaitGroup
+		for range cap(pids) {
+			wg.Go(func() { pids <- s.PID().Id })
+		}
+		wg.Wait()
+		close(pids)
+		for id := range pids {
+			require.Equal(t, s.PID().Id, id)
+		}
+		require.NoError(t, p.Stop(soon(t)))
+		require.Nil(t, s.PID(), "it is not opened again")
+	}
+}

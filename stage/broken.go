@@ -127,6 +127,9 @@ func (k *keeper) ailment(s *worker.Stage) *ailment {
 		}
 	}
 	a := &ailment{spell: spell}
+	if k.ails == nil {
+		k.ails = map[*worker.Stage]*ailment{}
+	}
 	k.ails[s] = a
 	return a
 }

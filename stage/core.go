@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/act"
@@ -27,7 +26,7 @@ type Core struct {
 	nilly  bool   // nil is a command
 
 	staff   *worker.Stage
-	door    atomic.Pointer[act.Door]
+	step    doorstep
 	upgrade upgrading
 }
 
@@ -90,7 +89,7 @@ func (c *Core) Attach(env Env) {
 	s.Timeout, s.Grace, s.RetryIf = c.set.timeout, c.set.patience(), c.set.retry.If
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
 	s.Endures, s.Pause = restart.Limit, restart.pause
-	c.room.Owner = c.staff
+	c.room.Owner, c.room.Call = c.staff, c.Pool.call
 	c.Pool.attach(env, func() *worker.Worker { return worker.New(c.staff) })
 }
 

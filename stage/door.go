@@ -3,6 +3,8 @@ package stage
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/internal/act"
@@ -33,28 +35,58 @@ func (e *TypeError) Error() string {
 	return fmt.Sprintf("stage %q: takes %s, was sent %s", e.Stage, e.Want, e.Got)
 }
 
-// OpenDoor gives the stage its PID. It reports false if the name is taken.
-func (c *Core) OpenDoor() bool {
-	door, ok := act.OpenDoor(c.env.System, c.env.Name+"/"+c.Name(), c.knock)
-	if ok {
-		c.door.Store(door)
-	}
-	return ok
+// doorstep is where a stage's door stands. It is hung when somebody asks for the stage's
+// address: most stages are never sent anything by an actor.
+type doorstep struct {
+	door atomic.Pointer[act.Door]
+
+	mu   sync.Mutex // guards open, and who changes door
+	open bool
+}
+
+// OpenDoor lets the stage have a PID from now on.
+func (c *Core) OpenDoor() {
+	c.step.mu.Lock()
+	defer c.step.mu.Unlock()
+	c.step.open = true
 }
 
 // ShutDoor takes the stage's PID back, and tells those who watch it.
 func (c *Core) ShutDoor() {
-	if door := c.door.Swap(nil); door != nil {
+	c.step.mu.Lock()
+	c.step.open = false
+	door := c.step.door.Swap(nil)
+	c.step.mu.Unlock()
+	if door != nil {
 		door.Shut()
 	}
 }
 
 // PID returns the stage's address, nil if it has none.
 func (c *Core) PID() *act.PID {
-	if door := c.door.Load(); door != nil {
-		return door.PID()
+	door := c.step.door.Load()
+	if door == nil {
+		door = c.hang()
 	}
-	return nil
+	if door == nil {
+		return nil
+	}
+	return door.PID()
+}
+
+// hang gives the stage its door, if it may have one.
+func (c *Core) hang() *act.Door {
+	c.step.mu.Lock()
+	defer c.step.mu.Unlock()
+	if door := c.step.door.Load(); door != nil || !c.step.open {
+		return door
+	}
+	door, ok := act.OpenDoor(c.env.System, c.env.Name+"/"+c.Name(), c.knock)
+	if !ok {
+		return nil // the name is taken
+	}
+	c.step.door.Store(door)
+	return door
 }
 
 // knock takes in what an actor sent. It runs in the sender's goroutine.

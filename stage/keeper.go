@@ -29,6 +29,7 @@ type keeper struct {
 	awaited int  // workers that have not told whether they could start
 	hired   int  // workers there should be, as far as the keeper has seen to it
 
+	// Each is made when there is something to put into it: most keepers have nothing to do.
 	workers map[string]*worker.Worker // by the id of their actor
 	pauses  map[*rehire]*time.Timer   // workers to come
 	ails    map[*worker.Stage]*ailment
@@ -37,6 +38,9 @@ type keeper struct {
 // scale asks the keeper to see to the number of workers that is wanted.
 type scale struct{}
 
+// called asks the keeper for a worker that dozes.
+type called struct{}
+
 // rehire asks the keeper to fill a slot again, after a pause.
 type rehire struct{ w *worker.Worker }
 
@@ -44,13 +48,13 @@ type rehire struct{ w *worker.Worker }
 func (scale) IgnoreDeadLetterLogging() {}
 
 // IgnoreDeadLetterLogging marks messages that may come too late.
+func (called) IgnoreDeadLetterLogging() {}
+
+// IgnoreDeadLetterLogging marks messages that may come too late.
 func (*rehire) IgnoreDeadLetterLogging() {}
 
 func newKeeper(p *Pool, ready func(error)) *keeper {
-	return &keeper{
-		pool: p, ready: ready,
-		workers: map[string]*worker.Worker{}, pauses: map[*rehire]*time.Timer{}, ails: map[*worker.Stage]*ailment{},
-	}
+	return &keeper{pool: p, ready: ready}
 }
 
 // Receive handles a message to the keeper.
@@ -62,6 +66,8 @@ func (k *keeper) Receive(ctx act.Context) {
 		k.up(ctx, m)
 	case scale:
 		k.scale(ctx)
+	case called:
+		k.come(ctx)
 	case *rehire:
 		delete(k.pauses, m)
 		k.fill(ctx, m.w)
@@ -94,7 +100,8 @@ func (k *keeper) start(ctx act.Context) {
 	// fewer are wanted now; some leave when they have handed over.
 	k.hired = max(k.pool.Want(), k.pool.loaded())
 	k.awaited = k.hired
-	for range k.hired {
+	k.doze()
+	for range k.awaited {
 		k.hire(ctx, k.pool.slot(), false)
 	}
 	if k.awaited == 0 {
@@ -102,8 +109,31 @@ func (k *keeper) start(ctx act.Context) {
 	}
 }
 
-// prepare starts a stage's shared behaviour. Of a stage that others work for it starts
-// one instance, for the shelf: if that cannot be, the start is the time to know.
+// doze has the first workers doze until they are called, most often by a stage's first
+// command: those that have nothing to make ready, so that nobody need hear that they cannot,
+// and nothing to hand over. A worker and its actor take two kilobytes, and many stages never
+// see a command. Several workers with instances of their own do not doze: they make those
+// at once, side by side, and all must start.
+func (k *keeper) doze() {
+	c := k.pool.core
+	if c == nil || !c.shares && k.hired > 1 {
+		return
+	}
+	n := k.hired - k.pool.loaded()
+	k.awaited -= n
+	c.room.Doze(n)
+}
+
+// come brings a worker that dozed.
+func (k *keeper) come(ctx act.Context) {
+	if !k.doomed && k.pool.core.room.Fetch() {
+		k.hire(ctx, k.pool.slot(), false)
+	}
+}
+
+// prepare starts a stage's shared behaviour. Of a stage that others work for, or a worker
+// who dozes, it starts one instance, for the shelf: if that cannot be, the start is the time
+// to know.
 func (k *keeper) prepare() error {
 	c := k.pool.core
 	if c == nil {
@@ -112,7 +142,7 @@ func (k *keeper) prepare() error {
 	if err := c.raise(); err != nil {
 		return err
 	}
-	if !c.shares && k.pool.Want() == 0 {
+	if !c.shares && k.pool.Want() <= 1 {
 		return worker.Stock(c.staff)
 	}
 	return nil
@@ -154,6 +184,9 @@ func (k *keeper) hire(ctx act.Context, w *worker.Worker, again bool) {
 		k.fail(err)
 		act.Fail(ctx, err)
 		return
+	}
+	if k.workers == nil {
+		k.workers = map[string]*worker.Worker{}
 	}
 	k.workers[pid.Id] = w
 }
@@ -249,6 +282,9 @@ func (p RestartPolicy) pause(beyond int) time.Duration {
 func (k *keeper) later(ctx act.Context, w *worker.Worker, pause time.Duration) {
 	system, self := ctx.ActorSystem(), ctx.Self()
 	m := &rehire{w}
+	if k.pauses == nil {
+		k.pauses = map[*rehire]*time.Timer{}
+	}
 	k.pauses[m] = time.AfterFunc(pause, func() { system.Root.Send(self, m) })
 }
 
@@ -269,6 +305,9 @@ func (k *keeper) stop() {
 		m.w.Unclaim()
 	}
 	clear(k.pauses)
+	if c := k.pool.core; c != nil {
+		c.room.Dismiss()
+	}
 }
 
 // stopped is called when all workers have ended.

@@ -89,6 +89,13 @@ func (p *Pool) Scale(n int) {
 	}
 }
 
+// call has the keeper bring a worker that dozes.
+func (p *Pool) call() {
+	if pid := p.keeper.Load(); pid != nil {
+		p.env.System.Root.Send(pid, called{})
+	}
+}
+
 // slot returns an empty slot: one that was left with something to hand over, if
 // there is one, or any, or a new one.
 func (p *Pool) slot() *worker.Worker {

@@ -49,7 +49,7 @@ func (*birth) IgnoreDeadLetterLogging() {}
 
 // kid is a child as the supervisor sees it.
 type kid struct {
-	child Child
+	child *Child
 	id    string
 
 	pid   *act.PID // nil if there is no incarnation
@@ -110,6 +110,7 @@ type keeper struct {
 }
 
 func newKeeper(system *act.System, spec Spec, base context.Context) *keeper { //nolint:revive // base is kept, not obeyed
+	spec.Children = slices.Clone(spec.Children) // the caller's may change
 	k := &keeper{
 		tree: &Tree{name: spec.Name, system: system, stopped: make(chan struct{})},
 		spec: spec, base: base, log: spec.Log, byPID: map[string]*kid{},
@@ -117,7 +118,8 @@ func newKeeper(system *act.System, spec Spec, base context.Context) *keeper { //
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)
 	}
-	for _, c := range spec.Children {
+	for i := range spec.Children {
+		c := &spec.Children[i]
 		k.kids = append(k.kids, &kid{child: c, id: c.Name})
 	}
 	return k

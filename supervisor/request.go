@@ -151,7 +151,8 @@ func (k *keeper) add(r *request) error {
 	if err := k.spec.checkChild(&r.child); err != nil {
 		return err
 	}
-	c := &kid{child: r.child, id: r.child.Name, due: true, waits: r, since: time.Now()}
+	child := r.child
+	c := &kid{child: &child, id: child.Name, due: true, waits: r, since: time.Now()}
 	if k.spec.Strategy == SimpleOneForOne {
 		k.hired++
 		c.id = fmt.Sprintf("%s-%d", c.child.Name, k.hired)

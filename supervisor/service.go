@@ -25,7 +25,7 @@ type over struct{ reason error }
 func (over) IgnoreDeadLetterLogging() {}
 
 func newService(c *kid, base context.Context, ready func(error)) *service { //nolint:revive // base is kept, not obeyed
-	return &service{child: &c.child, birth: c.birth, base: base, ready: ready, over: make(chan struct{})}
+	return &service{child: c.child, birth: c.birth, base: base, ready: ready, over: make(chan struct{})}
 }
 
 // Receive handles a message to the service's actor.

@@ -6,6 +6,9 @@
 // length of the queue, and a command that is not yet in a hand belongs to no
 // worker and cannot be lost with one. System messages come before commands.
 //
+// Before its first command a stage may have workers that are only counted: they doze, and the
+// stage's keeper makes slot and actor of one when the room calls. See [room.Room.Doze].
+//
 // A worker is a stage's own, or one of a crew that goes from stage to stage; then its
 // mailbox is the queues of all of them. It is lent an instance of the stage where it is,
 // and what it hands over is let in everywhere: see package room.

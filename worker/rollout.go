@@ -182,7 +182,7 @@ func (r *Rollout) Wait(ctx context.Context) error {
 	if r.State() == RolledBack {
 		lost = r.versions[after]
 	}
-	if err := await(ctx, lost.done); err != nil {
+	if err := await(ctx, lost.Done()); err != nil {
 		return err
 	}
 	return r.Why()

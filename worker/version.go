@@ -19,7 +19,6 @@ type Version struct {
 	make    func(of *Version) Instance
 	shares  bool     // all workers share the first instance
 	rollout *Rollout // of a version that is two: its instances are Boths
-	done    chan struct{}
 
 	mu      sync.Mutex // guards all below
 	name    string
@@ -30,12 +29,14 @@ type Version struct {
 	release context.CancelCauseFunc // ends the context that first was started with
 	retired bool
 	over    bool
+	ended   bool          // over, and all is told
+	done    chan struct{} // closed when it has ended; nil if nobody has asked
 }
 
 // NewVersion returns a version that makes instances so. With shares it makes one, which
 // all workers share.
 func (s *Stage) NewVersion(build func(of *Version) Instance, shares bool) *Version {
-	return &Version{stage: s, make: build, shares: shares, done: make(chan struct{})}
+	return &Version{stage: s, make: build, shares: shares}
 }
 
 // Name is what the version's behaviour calls itself, empty if it does not or if no
@@ -270,8 +271,30 @@ func (v *Version) left() {
 	if release != nil {
 		release(nil)
 	}
-	close(v.done)
+	v.end()
 	v.stage.moving.Add(-1)
+}
+
+func (v *Version) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ended = true
+	if v.done != nil {
+		close(v.done)
+	}
+}
+
+// Done is closed when the last instance of a version that is retired has been stopped.
+func (v *Version) Done() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.done == nil {
+		v.done = make(chan struct{})
+		if v.ended {
+			close(v.done)
+		}
+	}
+	return v.done
 }
 
 // retire has the version make no further instance.

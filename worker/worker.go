@@ -235,6 +235,7 @@ func (w *Worker) begin(ctx act.Context) {
 func (w *Worker) sit(again bool) error {
 	if err := w.equip(w.stage.Room.Claim(&w.Seat)); err != nil {
 		w.stage.Room.CrashIdle()
+		w.stage.Room.Miss()
 		w.stage.Room.Leave(&w.Seat)
 		return err
 	}

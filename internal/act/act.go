@@ -77,8 +77,12 @@ type Spawner interface {
 // box. The name must be new for each incarnation: a stuck one that ends late
 // takes its name out of the registry, whoever has it by then.
 func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, error) {
-	return by.SpawnNamed(actor.PropsFromProducer(func() Actor { return shielded(make()) },
-		actor.WithMailbox(func() actor.Mailbox { return box })), name)
+	a := shielded(make())
+	cradle.mu.Lock()
+	defer cradle.mu.Unlock()
+	cradle.actor, cradle.box = a, box
+	defer cradle.clear()
+	return by.SpawnNamed(cradle.props, name)
 }
 
 // Unique returns a name that no other process of the system has had.

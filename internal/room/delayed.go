@@ -2,6 +2,7 @@ package room
 
 import (
 	"container/heap"
+	"math/rand/v2"
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
@@ -61,7 +62,7 @@ func (r *Room) postpone(e command.Envelope, at place) bool {
 	}
 	r.c.retries++
 	e.Since, e.Pack, e.Proven = 0, min(e.Pack, 1), false // it was one of a pack
-	pause := r.cfg.Retry.pause(int(e.Tries), r.seed.Float64())
+	pause := r.cfg.Retry.pause(int(e.Tries), rand.Float64())
 	if pause <= 0 {
 		r.push(&e, at)
 		return true

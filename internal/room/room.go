@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -141,7 +140,8 @@ type Room struct {
 
 	cfg   Config
 	inlet *behaviour.Inlet
-	seed  *rand.Rand // guarded by mu
+	// Call brings a worker that dozes; set before one does. It is called as [Seat].Wake is.
+	Call func()
 
 	host    atomic.Pointer[Host]    // nil until the pipeline opens the room
 	ahead   atomic.Pointer[[]*Room] // where its ways ahead lead, as far as is known
@@ -191,11 +191,12 @@ type Room struct {
 	service  time.Duration
 	stamp    int // commands to come before the clock is read again
 	c        counts
+	dozers   dozers
 }
 
 // New returns a closed room.
 func New(cfg Config) *Room {
-	r := &Room{cfg: cfg, limit: 1, seed: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	r := &Room{cfg: cfg, limit: 1}
 	r.knobs = cfg.knobs()
 	r.queue.order(cfg.Discipline)
 	r.inlet = behaviour.NewInlet(cfg.Name, r)
@@ -357,7 +358,11 @@ func (r *Room) rouse() *Seat {
 	if r.queue.Len() == 0 || r.waking > 0 || r.out >= r.knobs.Instances || r.knobs.Paused {
 		return nil
 	}
-	return r.call(r.fit)
+	s := r.call(r.fit)
+	if s == nil && r.dozers.dozing > 0 {
+		s = r.rouseDozer()
+	}
+	return s
 }
 
 // fit reports whether a worker that comes has an instance, or will get one.

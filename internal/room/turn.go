@@ -121,7 +121,9 @@ func (r *Room) Join(s *Seat, again bool) {
 		s.home = r
 	}
 	r.mu.Lock()
-	r.join(s)
+	if !r.dozers.arrive(s) {
+		r.join(s)
+	}
 	if again {
 		r.c.restarts++
 	}
@@ -568,10 +570,10 @@ func (r *Room) Forgive() {
 	r.c.streak = 0
 }
 
-// Shrink asks n workers to leave.
+// Shrink asks n workers to leave, those who doze first.
 func (r *Room) Shrink(n int) {
 	r.mu.Lock()
-	woken := r.shrink(n)
+	woken := r.shrink(n - r.oversleep(n))
 	r.mu.Unlock()
 	wakeAll(woken)
 }

@@ -1,0 +1,108 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// memory is what a program holds when it is at rest.
+type memory struct{ bytes, goroutines int }
+
+// memoryHeld is the least of several readings: a policy that looks at the stages meanwhile
+// leaves what the next collection takes.
+func memoryHeld() memory {
+	least := memory{math.MaxInt, math.MaxInt}
+	for range 6 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		least.bytes = min(least.bytes, int(m.HeapAlloc+m.StackInuse))
+		least.goroutines = min(least.goroutines, runtime.NumGoroutine())
+	}
+	return least
+}
+
+func (m memory) since(before memory, stages int) (bytesEach, goroutines int) {
+	return (m.bytes - before.bytes) / stages, m.goroutines - before.goroutines
+}
+
+// idle makes stages that never get a command.
+var idle = map[string]func(name string) pipeline.Part{
+	"with a shared behaviour": func(name string) pipeline.Part {
+		return stage.Func(name, fn(echo[int]), stage.Workers(1, 1))
+	},
+	"with an instance for each worker": func(name string) pipeline.Part {
+		return stage.Each(name, func() behaviour.Behaviour[int] { return fn(echo[int]) })
+	},
+}
+
+// The bounds, in bytes, have a tenth to spare.
+const (
+	mostMade    = 2500
+	mostRunning = 4900
+)
+
+// An idle stage costs memory and nothing else. How much, at ten thousand:
+//
+//	go test -v -run AnIdleStageCosts ./pipeline -long
+func TestAnIdleStageCostsFewBytesAndNoGoroutine(t *testing.T) {
+	n := 2000
+	if *long {
+		n = 10_000
+	}
+	for name, make := range idle {
+		t.Run(name, func(t *testing.T) {
+			alone := memoryHeld()
+			own := pipeline.System(act.NewSystem(slog.New(slog.DiscardHandler)))
+			before := memoryHeld()
+			home := before.bytes - alone.bytes // a system has room for many actors from the start
+			parts := []pipeline.Part{own, quiet}
+			for i := range n {
+				parts = append(parts, make(fmt.Sprintf("stage-%d", i)))
+			}
+			made, _ := memoryHeld().since(before, n)
+			p, err := pipeline.New("idle", parts...)
+			require.NoError(t, err)
+			require.NoError(t, p.Start(context.Background()))
+			running, goroutines := memoryHeld().since(before, n)
+			t.Logf("%d stages: made %d B each, running %d B each, with their part of the system %d B; %d goroutines",
+				n, made, running, running+home/n, goroutines)
+			profile(t)
+			if !raced {
+				require.LessOrEqual(t, made, mostMade)
+				require.LessOrEqual(t, running, mostRunning)
+			}
+			require.LessOrEqual(t, goroutines, 4)
+			require.NoError(t, p.Stop(soon(t)))
+			runtime.KeepAlive(parts)
+		})
+	}
+}
+
+// profile writes down who holds what, if it is asked where:
+//
+//	GOLDA_HEAP=/tmp/heap go test -run AnIdleStageCosts -memprofilerate 512 ./pipeline
+//	go tool pprof -sample_index inuse_space -top /tmp/heap
+func profile(t *testing.T) {
+	name := os.Getenv("GOLDA_HEAP")
+	if name == "" {
+		return
+	}
+	f, err := os.Create(name)
+	require.NoError(t, err)
+	require.NoError(t, pprof.WriteHeapProfile(f))
+	require.NoError(t, f.Close())
+}
