@@ -285,7 +285,7 @@ func (k *keeper) later(ctx act.Context, w *worker.Worker, pause time.Duration) {
 	if k.pauses == nil {
 		k.pauses = map[*rehire]*time.Timer{}
 	}
-	k.pauses[m] = time.AfterFunc(pause, func() { system.Root.Send(self, m) })
+	k.pauses[m] = time.AfterFunc(pause, func() { act.Tell(system, self, m) })
 }
 
 // fill fills the slot of a worker that crashed, unless one less is wanted now.

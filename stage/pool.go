@@ -85,14 +85,14 @@ func (p *Pool) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, 
 func (p *Pool) Scale(n int) {
 	p.want.Store(int64(n))
 	if pid := p.keeper.Load(); pid != nil {
-		p.env.System.Root.Send(pid, scale{})
+		act.Tell(p.env.System, pid, scale{})
 	}
 }
 
 // call has the keeper bring a worker that dozes.
 func (p *Pool) call() {
 	if pid := p.keeper.Load(); pid != nil {
-		p.env.System.Root.Send(pid, called{})
+		act.Tell(p.env.System, pid, called{})
 	}
 }
 

@@ -99,6 +99,13 @@ func Stop(s *System, pid *PID) {
 	}
 }
 
+// Tell sends an actor a message, if it is still there, as [Stop] does.
+func Tell(s *System, pid *PID, message any) {
+	if p, ok := s.ProcessRegistry.GetLocal(pid.Id); ok {
+		p.SendUserMessage(pid, message)
+	}
+}
+
 // Abandon makes a parent forget a child that does not end: it is told that the
 // child has terminated, and the child's name is free. The child's goroutine
 // may go on; nobody listens to it any more.
