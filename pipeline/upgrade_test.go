@@ -609,6 +609,44 @@ func TestAStuckCanaryIsGivenUpAndTheOldVersionGoesOn(t *testing.T) {
 	})
 }
 
+// In a batch the canary's part comes first. If it is stuck, the old version's part is not begun
+// when it comes back, by a worker that was given up.
+func TestWhatAStuckCanaryAnswersToItsPartOfABatchIsIgnored(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		r := newRegistry()
+		let := make(chan struct{})
+		st := stage.Each("s", r.herds("v1", nil), stage.Workers(1, 1), stage.Batch(16), stage.Timeout(time.Second), stage.Grace(time.Second))
+		p := bubble(t, st, way)
+		up, err := st.Upgrade(t.Context(), r.herds("v2", func(ctx context.Context, b *being, n int) behaviour.Outcome {
+			<-let
+			return answer(ctx, b, n)
+		}), stage.Canary(0.5), stage.MaxCrashes(8))
+		require.NoError(t, err)
+		require.NoError(t, p.Pause(st))
+		var tickets []*stage.Ticket
+		for n := range 4 {
+			ticket, err := st.Ask(t.Context(), n)
+			require.NoError(t, err)
+			tickets = append(tickets, ticket)
+		}
+		require.NoError(t, p.Resume(st))
+		for n, ticket := range tickets {
+			got, err := ticket.Wait(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, said{"v1", n, n + 1}, got, "the old version handles each once")
+		}
+		before := up.Status()
+		require.NotZero(t, before.New.Crashes)
+		close(let)
+		require.Eventually(t, func() bool { return st.Snapshot().Abandoned == 0 }, time.Minute, time.Millisecond)
+		require.Equal(t, before.New.Commands, up.Status().New.Commands, "late answers count for nothing")
+		require.NoError(t, up.Rollback())
+		require.ErrorIs(t, up.Wait(soon(t)), stage.ErrRolledBack)
+		require.NoError(t, p.Stop(t.Context()))
+		r.quit(t)
+	})
+}
+
 func TestACanaryThatCannotStartASecondInstanceComesBack(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		r := newRegistry()

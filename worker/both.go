@@ -138,30 +138,19 @@ func (b *Both) HandleEach(ctx Context, w *Worker, batch []command.Envelope) {
 	}
 }
 
-// HandleMany has each version handle its part of the batch, the canary first: if it
-// crashes the other has not begun.
+// HandleMany is for an instance that is one; the worker has each version handle its part.
 func (b *Both) HandleMany(ctx Context, batch []command.Envelope) []behaviour.Outcome {
-	outcomes := make([]behaviour.Outcome, len(batch))
-	for _, side := range []int{after, before} {
-		b.side = side
-		var part []command.Envelope
-		for i := range batch {
-			if b.picks[i] == (side == after) {
-				part = append(part, batch[i])
-			}
-		}
-		if len(part) == 0 {
-			continue
-		}
-		got := checked(b.parts[side].HandleMany(ctx, part), len(part))
-		for i := range batch {
-			if b.picks[i] == (side == after) {
-				b.rollout.note(side, got[0].Err() != nil)
-				outcomes[i], got = got[0], got[1:]
-			}
+	return b.parts[b.side].HandleMany(ctx, batch)
+}
+
+// part is what one side gets of a batch that was aimed at.
+func (b *Both) part(side int, batch []command.Envelope) (part []command.Envelope) {
+	for i := range batch {
+		if b.picks[i] == (side == after) {
+			part = append(part, batch[i])
 		}
 	}
-	return outcomes
+	return part
 }
 
 // checked panics if a Batcher has not returned an outcome for each command.

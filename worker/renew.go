@@ -132,11 +132,35 @@ func (w *Worker) handleBoth(b *Both, n int) {
 	batch := w.Hand[:n]
 	if b.Many() {
 		b.aimAll(batch)
-		w.handleMany(batch)
+		w.handleParts(b, batch)
 	} else {
 		w.handleEither(b, batch)
 	}
 	w.both = nil
+}
+
+// handleParts has each version handle its part of the batch, the canary first: if it crashes
+// the other has not begun. Each part is watched by itself, so that whose turn it is does not
+// change under the watch: a worker that was given up comes no further than its handler.
+func (w *Worker) handleParts(b *Both, batch []command.Envelope) {
+	outcomes := make([]behaviour.Outcome, len(batch))
+	for _, side := range []int{after, before} {
+		b.side = side
+		part := b.part(side, batch)
+		if len(part) == 0 {
+			continue
+		}
+		got := w.many(b.parts[side], part)
+		for i := range batch {
+			if b.picks[i] == (side == after) {
+				b.rollout.note(side, got[0].Err() != nil)
+				outcomes[i], got = got[0], got[1:]
+			}
+		}
+	}
+	for _, o := range outcomes {
+		w.Settle(o)
+	}
 }
 
 // handleEither runs one version or the other on one command after the other.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -509,30 +510,24 @@ func (w *Worker) limited(e *command.Envelope) behaviour.Outcome {
 
 // handleMany runs the behaviour on a whole batch.
 func (w *Worker) handleMany(batch []command.Envelope) {
-	ctx := w.handling
-	if w.stage.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(w.handling, w.stage.Timeout, ErrTimeout)
-		w.cancel = cancel
-	}
-	outcomes := w.many(ctx, batch)
-	if w.cancel != nil {
-		w.cancel()
-		w.cancel = nil
-	}
-	for _, o := range checked(outcomes, len(batch)) {
+	for _, o := range w.many(w.instance, batch) {
 		w.Settle(o)
 	}
 }
 
-// many runs the behaviour on a batch, under the watch if there is a time limit.
-func (w *Worker) many(ctx Context, batch []command.Envelope) (outcomes []behaviour.Outcome) {
-	instance := w.instance
+// many runs an instance on a batch, under the watch if there is a time limit. It returns an
+// outcome for each command.
+func (w *Worker) many(inst Instance, batch []command.Envelope) (outcomes []behaviour.Outcome) {
 	if w.stage.Timeout == 0 {
-		return instance.HandleMany(ctx, batch)
+		return checked(inst.HandleMany(w.handling, batch), len(batch))
 	}
-	w.watched(func() { outcomes = instance.HandleMany(ctx, batch) })
-	return outcomes
+	ctx, cancel := context.WithTimeoutCause(w.handling, w.stage.Timeout, ErrTimeout)
+	w.cancel = cancel
+	given := slices.Clone(batch) // the batch is the watch's, if that gives the worker up
+	w.watched(func() { outcomes = inst.HandleMany(ctx, given) })
+	cancel()
+	w.cancel = nil
+	return checked(outcomes, len(batch))
 }
 
 // Settle does what the outcome of the command in hand asks for, and goes on to the next
