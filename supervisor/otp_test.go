@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -409,6 +410,13 @@ func TestFlagsAndSpecsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		"simple_one_for_one and children": {supervisor.Spec{Strategy: supervisor.SimpleOneForOne, Children: []supervisor.Child{ok}}, "begins without children"},
 		"simple_one_for_one and auto":     {supervisor.Spec{Strategy: supervisor.SimpleOneForOne, AutoShutdown: supervisor.AnySignificant}, "has no auto-shutdown"},
 		"more than may be":                {supervisor.Spec{Most: 1, Children: []supervisor.Child{ok, {Name: "b", Run: run}}}, "2 children, where 1 may be"},
+		"fewer than none may be":          {supervisor.Spec{Most: -1}, "fewer children than none may be: -1"},
+		"a pause below zero":              {supervisor.Spec{Backoff: supervisor.Backoff{First: -1}}, "a time below zero: First -1ns"},
+		"a longest pause below zero":      {supervisor.Spec{Backoff: supervisor.Backoff{Max: -1}}, "a time below zero: Max -1ns"},
+		"a calm below zero":               {supervisor.Spec{Backoff: supervisor.Backoff{Calm: -1}}, "a time below zero: Calm -1ns"},
+		"a share of chance above all":     {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: 1.5}}, "no such jitter: 1.5"},
+		"a share of chance below none":    {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: -0.5}}, "no such jitter: -0.5"},
+		"a share of chance, no number":    {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: math.NaN()}}, "no such jitter: NaN"},
 		"a fault below":                   {supervisor.Spec{Children: []supervisor.Child{supervisor.Nested(supervisor.Spec{Name: "sub", Strategy: 9})}}, "no such strategy"},
 	} {
 		t.Run(name, func(t *testing.T) {
