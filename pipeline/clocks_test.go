@@ -92,6 +92,7 @@ func TestWithoutAGraceAStuckHandlerHasItsTimeLimitOnceMoreAndAtLeastAMoment(t *t
 			require.Equal(t, want, time.Since(begin).Round(time.Millisecond))
 			close(let)
 			require.NoError(t, p.Stop(t.Context()))
+			time.Sleep(time.Second) // protoactor throttles its log of who came too late
 		})
 	}
 }

@@ -402,6 +402,49 @@ func TestCrashesDuringADrainCostTheirCommandsAndNoMore(t *testing.T) {
 	})
 }
 
+// Somebody who is told that a stage drains may try again later; here there is no later.
+func TestAStageThatIsGoneSaysThatItIsClosedAndNotThatItDrains(t *testing.T) {
+	gone := func(t *testing.T, s *stage.Stage[int]) {
+		t.Helper()
+		err := s.Submit(t.Context(), 1)
+		require.ErrorIs(t, err, stage.ErrClosed)
+		require.NotErrorIs(t, err, stage.ErrDraining)
+	}
+	t.Run("removed when it was drained", func(t *testing.T) {
+		s, other := stage.Func("s", echo[int]), stage.Func("other", echo[int])
+		p := made(t, s, other)
+		require.NoError(t, p.Start(t.Context()))
+		require.NoError(t, p.Drain(soon(t), s))
+		require.NoError(t, p.Remove(soon(t), s))
+		gone(t, s)
+		require.NoError(t, p.Stop(soon(t)))
+	})
+	t.Run("stopped hard", func(t *testing.T) {
+		s := stage.Func("s", echo[int])
+		p := made(t, s)
+		require.NoError(t, p.Start(t.Context()))
+		require.NoError(t, p.Pause(s))
+		ticket, err := s.Ask(t.Context(), 1)
+		require.NoError(t, err)
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Error(t, p.Stop(now))
+		gone(t, s)
+		require.ErrorIs(t, ticket.Err(), stage.ErrStopped)
+		require.ErrorContains(t, ticket.Err(), `stage "s": `, "whoever is told is told where")
+	})
+	t.Run("broken", func(t *testing.T) {
+		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("ever") },
+			stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
+		p := made(t, s)
+		require.NoError(t, p.Start(t.Context()))
+		require.NoError(t, s.Submit(t.Context(), 1))
+		require.NoError(t, s.Submit(t.Context(), 2))
+		<-p.Done()
+		gone(t, s)
+	})
+}
+
 func TestDrainAtOddTimesIsRefusedOrHarmless(t *testing.T) {
 	s, other := stage.Func("s", echo[int]), stage.Func("other", echo[int])
 	p := made(t, s, other)

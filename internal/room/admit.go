@@ -210,12 +210,13 @@ func (r *Room) waited(err error) error {
 	return fmt.Errorf("stage %q: not submitted: %w", r.cfg.Name, err)
 }
 
-// shut tells a closed room from one that never ran. The caller has the lock.
+// shut tells a closed room from one that never ran, and from one that drains and may be
+// open again some day. The caller has the lock.
 func (r *Room) shut() error {
 	if !r.opened {
 		return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrNotRunning)
 	}
-	if !r.InUse() {
+	if !r.InUse() && !r.halted {
 		return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDraining)
 	}
 	return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrClosed)
@@ -362,9 +363,12 @@ func (r *Room) turnAway(es []command.Envelope) int {
 	r.c.received += uint64(len(es))
 	r.c.dead[deadStopped] += uint64(len(es))
 	r.mu.Unlock()
-	r.bury(es, ReasonStopped, ErrStopped)
+	r.bury(es, ReasonStopped, r.stopped())
 	return len(es)
 }
+
+// stopped is what those are told whose commands a halted room ends.
+func (r *Room) stopped() error { return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrStopped) }
 
 // turnDown sheds commands that come to a room that takes none. It is called with the
 // lock and lets go of it.

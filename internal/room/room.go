@@ -293,7 +293,7 @@ func (r *Room) Halt() (tell func()) {
 	if h := r.Host(); h != nil {
 		h.ended()
 	}
-	return func() { r.bury(left, ReasonStopped, ErrStopped) }
+	return func() { r.bury(left, ReasonStopped, r.stopped()) }
 }
 
 // free is how many more commands may come in. It is below zero when retries,

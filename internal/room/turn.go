@@ -462,7 +462,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 		r.bury([]command.Envelope{*culprit}, ReasonCrash, err)
 	}
 	if halted {
-		r.bury(rest, ReasonStopped, ErrStopped)
+		r.bury(rest, ReasonStopped, r.stopped())
 	}
 }
 
