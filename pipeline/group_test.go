@@ -556,3 +556,23 @@ func TestAStageOfAGroupThatBreaksTellsOfItsOwnCrashesOnly(t *testing.T) {
 		require.Equal(t, broken.Crashes-2, broken.Pauses, "one worker; the last crash has no pause after it")
 	})
 }
+
+func TestWhoAsksForAStageWithAnotherPartIsToldWhatItIs(t *testing.T) {
+	a, b := stage.Func("a", echo[int]), stage.Func("b", echo[int])
+	var none *stage.Stage[int]
+	port := behaviour.NewPort[int]("port")
+	p := run(t, a, b)
+	for want, part := range map[string]pipeline.Part{
+		"nil is no stage":       nil,
+		"not made with":         none,
+		"a Join is no stage":    pipeline.Join(a),
+		`Group "g" is no stage`: pipeline.Group("g", 1, 1, a),
+		"a Wire is no stage":    pipeline.Wire(port, a),
+		"an option is no stage": pipeline.Grace(time.Second),
+		"not a stage of this":   stage.Func("other", echo[int]),
+	} {
+		require.ErrorContains(t, p.Pause(part), want)
+		require.ErrorContains(t, p.Remove(t.Context(), part), want)
+	}
+	require.NoError(t, p.Stop(soon(t)))
+}

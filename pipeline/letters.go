@@ -245,13 +245,14 @@ func (l *Letters) retry(ctx context.Context, id uint64, instead *any) error {
 
 // RetryAll retries the letters that a filter chooses, the oldest first, and returns how
 // many were accepted. A letter that is refused keeps no other back; the error joins
-// the first refusal of each stage. It ends early if ctx does. Letters that come
-// meanwhile are not retried.
+// the first refusal of each stage. It ends early if ctx does, and says so. Letters that
+// come meanwhile are not retried.
 func (l *Letters) RetryAll(ctx context.Context, f LetterFilter) (n int, err error) {
 	f.OldestFirst = true
 	var errs []error
 	refused := map[string]bool{}
-	for _, h := range l.choose(f) {
+	chosen := l.choose(f)
+	for i, h := range chosen {
 		err := l.retryAt(ctx, h.ID, h.slot, nil)
 		switch {
 		case err == nil:
@@ -261,7 +262,8 @@ func (l *Letters) RetryAll(ctx context.Context, f LetterFilter) (n int, err erro
 			refused[h.Stage] = true
 			errs = append(errs, err)
 		}
-		if ctx.Err() != nil {
+		if left := len(chosen) - i - 1; left > 0 && ctx.Err() != nil {
+			errs = append(errs, fmt.Errorf("letters that were not tried: %d: %w", left, context.Cause(ctx)))
 			break
 		}
 	}

@@ -304,3 +304,44 @@ func TestWhoHearsOfAnEndFindsItsLetter(t *testing.T) {
 		require.NoError(t, err, "so that it is no streak")
 	}
 }
+
+// The story that quarantine and upgrades are for.
+func TestWhatIsInQuarantineIsAnsweredByTheVersionThatMendsIt(t *testing.T) {
+	for name, opts := range map[string][]stage.UpgradeOption{"at once": nil, "by a canary": {stage.Canary(1)}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegistry()
+			s := stage.Each("s", r.factory("v1", func(ctx context.Context, b *being, n int) behaviour.Outcome {
+				if n%10 == 0 {
+					panic("a ten")
+				}
+				return answer(ctx, b, n)
+			}), stage.Retry(stage.RetryPolicy{Attempts: 2}))
+			p := run(t, s)
+			cmds := make([]int, 100)
+			for n := range cmds {
+				cmds[n] = n
+			}
+			_, err := s.SubmitAll(t.Context(), cmds...)
+			require.NoError(t, err)
+			q := p.Quarantine()
+			eventually(t, "all tens to be in quarantine", func() bool { return q.Len() == 10 })
+			require.Equal(t, "v1", q.List(pipeline.LetterFilter{})[0].Version)
+
+			up, err := s.Upgrade(t.Context(), r.factory("v2", nil), opts...)
+			require.NoError(t, err)
+			n, err := q.RetryAll(t.Context(), pipeline.LetterFilter{})
+			require.NoError(t, err)
+			require.Equal(t, 10, n)
+			require.NoError(t, p.Drain(soon(t)))
+			require.Zero(t, q.Len())
+			require.NoError(t, up.Promote())
+			require.NoError(t, up.Wait(soon(t)))
+			snapshot := p.Snapshot()
+			require.True(t, snapshot.Balanced(), snapshot.Law())
+			require.EqualValues(t, 100, snapshot.Replied)
+			require.EqualValues(t, 110, snapshot.Accepted)
+			require.NoError(t, p.Stop(soon(t)))
+			r.quit(t)
+		})
+	}
+}

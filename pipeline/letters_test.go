@@ -413,7 +413,7 @@ func TestAllThatAFilterChoosesIsRetriedTheOldestFirst(t *testing.T) {
 		{"the oldest", "a1 a2 c3", LetterFilter{Limit: 1}, 1, "", "a1", "a2 c3"},
 		{"none", "", LetterFilter{}, 0, "", "", ""},
 		{"a refused one keeps no other back", "b1 a2 b3 c4", LetterFilter{}, 2, "letter 1: b1: refused", "b1 a2 b3 c4", "b1 b3"},
-		{"until the context ends", "a1 aend a2", LetterFilter{}, 2, "", "a1 aend", "a2"},
+		{"until the context ends, and says so", "a1 aend a2", LetterFilter{}, 2, "letters that were not tried: 1: context canceled", "a1 aend", "a2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			sent = nil

@@ -52,11 +52,29 @@ func (r *roster) id(of *room.Room) controller.StageID {
 	return controller.NoStage
 }
 
+// called is what a user calls a part.
+func called(part Part) string {
+	switch part := part.(type) {
+	case nil:
+		return "nil"
+	case cored:
+		return fmt.Sprintf("a %T that was not made with stage.New or stage.Each", part)
+	case joined:
+		return "a Join"
+	case *group:
+		return fmt.Sprintf("Group %q", part.name)
+	case wire:
+		return "a Wire"
+	default:
+		return "an option"
+	}
+}
+
 // find returns a stage of the pipeline, or says that it is none.
 func (p *Pipeline) find(part Part) (*stage.Core, error) {
 	x, ok := part.(cored)
 	if !ok || x.Core() == nil {
-		return nil, fmt.Errorf("pipeline %q: %T is no stage", p.name, part)
+		return nil, fmt.Errorf("pipeline %q: %s is no stage", p.name, called(part))
 	}
 	if c := x.Core(); slices.Contains(p.roster().stages, c) {
 		return c, nil
