@@ -99,7 +99,7 @@ func escalation(ctx context.Context, s *story) error {
 	s.didf("The tree, afterwards:")
 	s.sawf("%s", p.Tree())
 	s.accounts(p)
-	s.sawf("%d letters are in quarantine, %d among the other dead letters.", p.Quarantine().Len(), p.DeadLetters().Len())
+	s.sawf("Letters in quarantine: %d; among the other dead letters: %d.", p.Quarantine().Len(), p.DeadLetters().Len())
 	return nil
 }
 

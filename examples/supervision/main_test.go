@@ -40,9 +40,9 @@ var facts = map[string][]string{
 		`crashes 15, workers started afresh \d+, further tries 10`,
 	},
 	"mend": {
-		`letter 4 is out of quarantine; 4 are left`,
-		`3 letters were tried again; 1 are left`,
-		`1 dropped; 0 are left`,
+		`letter 4 is out of quarantine; left: 4`,
+		`3 letters were tried again; left: 1`,
+		`1 dropped; left: 0`,
 		`accepted 34 = replied 29 .* dead-lettered 5 \+ in flight 0  balanced`,
 	},
 	"escalation": {
@@ -56,7 +56,7 @@ var facts = map[string][]string{
 		`escalation\.go:\d+`,
 		`connection refused; one restart too many`,
 		`in flight 0  balanced`,
-		`1 letters are in quarantine, \d+ among the other dead letters`,
+		`Letters in quarantine: 1; among the other dead letters: \d+`,
 	},
 }
 

@@ -27,19 +27,19 @@ func mend(ctx context.Context, s *story) error {
 	if err := store.RetryAs(ctx, first.ID, o); err != nil {
 		return err
 	}
-	s.sawf("letter %d is out of quarantine; %d are left.", first.ID, store.Len())
+	s.sawf("letter %d is out of quarantine; left: %d.", first.ID, store.Len())
 
 	boxless := fingerprintAt(store, "runtime error: integer divide by zero")
-	s.didf("The division is mended (in life: a new version is started), and all letters with its fingerprint, %s, are tried again.", boxless)
+	s.didf("The division is mended (in life: by Stage.Upgrade), and all letters with its fingerprint, %s, are tried again.", boxless)
 	mended.Store(true)
 	n, err := store.RetryAll(ctx, pipeline.LetterFilter{Fingerprint: boxless})
 	if err != nil {
 		return err
 	}
-	s.sawf("%d letters were tried again; %d are left.", n, store.Len())
+	s.sawf("%d letters were tried again; left: %d.", n, store.Len())
 
 	s.didf("What is left is nobody's, and is dropped.")
-	s.sawf("%d dropped; %d are left.", store.Clear(pipeline.LetterFilter{}), store.Len())
+	s.sawf("%d dropped; left: %d.", store.Clear(pipeline.LetterFilter{}), store.Len())
 	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
 }
 
