@@ -344,7 +344,8 @@ func (c *clerk) dismiss() {
 		if o.next != nil {
 			o.next.Stop()
 		}
-		_, _ = o.answer(c.desk.p, controller.Event{Kind: controller.EventStop, Stage: controller.NoStage}) // it comes to nothing
+		ev := controller.Event{Kind: controller.EventStop, Stage: controller.NoStage}
+		_ = o.answer(ev, o.view(c.desk.p)) // it comes to nothing
 	}
 	c.offices = nil
 }
@@ -401,18 +402,29 @@ func (c *clerk) reform(m reform) {
 // each asks all policies.
 func (c *clerk) each(ev controller.Event) {
 	for _, o := range c.offices {
-		c.consult(o, ev)
+		c.consult(o, ev, o.view(c.desk.p))
 	}
 }
 
-// heed tells the policies what has happened.
+// heed tells the policies what has happened. For all that has, each is shown the pipeline as it
+// was at one look, until one of them decides something: to look takes the longer the more stages
+// there are, and in a long line all of them may become full at once.
 func (c *clerk) heed(list []news) {
+	seen := map[*office]*controller.Snapshot{}
 	for _, n := range list {
 		for _, o := range c.offices {
 			if n.kind == controller.EventRoundEnd && !o.rounds || n.kind == controller.EventVisits && o.visits == 0 {
 				continue
 			}
-			c.ask(o, controller.Event{Kind: n.kind, Stage: c.desk.p.roster().id(n.room), Pool: n.pool})
+			ev := controller.Event{Kind: n.kind, Stage: c.desk.p.roster().id(n.room), Pool: n.pool}
+			if s := seen[o]; s == nil {
+				seen[o] = o.view(c.desk.p)
+			} else {
+				o.windows.Fill(s) // nothing was counted since
+			}
+			if c.askOf(o, ev, seen[o]) {
+				clear(seen)
+			}
 		}
 	}
 }
@@ -428,7 +440,7 @@ func (c *clerk) lookAgain() { c.desk.tell(look{}) }
 func (c *clerk) look() {
 	p := c.desk.p
 	r := p.roster()
-	sheets := r.sheets()
+	sheets := room.Counts(r.all)
 	for i, st := range r.stages {
 		name, sheet := st.Name(), r.of(sheets, i)
 		if sheet.Crew == nil || sheet.Queued == 0 || sheet.Out > 0 || sheet.Knobs.Paused {
@@ -462,11 +474,15 @@ func (c *clerk) sleep(o *office) {
 }
 
 // ask shows a policy the state of the pipeline and does what it decides.
-func (c *clerk) ask(o *office, ev controller.Event) {
-	if c.consult(o, ev) {
+func (c *clerk) ask(o *office, ev controller.Event) { c.askOf(o, ev, o.view(c.desk.p)) }
+
+// askOf is ask with what is shown; it reports whether the policy decided anything.
+func (c *clerk) askOf(o *office, ev controller.Event, s *controller.Snapshot) (changed bool) {
+	if changed = c.consult(o, ev, s); changed {
 		c.desk.p.follow(false)
 	}
 	c.awake(o)
+	return changed
 }
 
 // awake sets a policy's clock anew if it has just said when it wants to be asked.
@@ -476,25 +492,29 @@ func (c *clerk) awake(o *office) {
 	}
 }
 
+// view is the pipeline as the policy sees it now.
+func (o *office) view(p *Pipeline) *controller.Snapshot {
+	s := p.view(&o.cpu)
+	o.windows.Fill(s)
+	return s
+}
+
 // answer shows a policy the state of the pipeline and has it answer into its decisions. It
 // does so in a goroutine of its own, so that a policy that ends its goroutine ends none of
 // ours.
-func (o *office) answer(p *Pipeline, ev controller.Event) (*controller.Snapshot, error) {
-	s := p.view(&o.cpu)
-	o.windows.Fill(s)
+func (o *office) answer(ev controller.Event, s *controller.Snapshot) error {
 	err := worker.Guard("controller", func() error { return controller.Ask(o.controller, ev, s, &o.decisions) })
 	if err != nil {
 		o.decisions.Reset()
 	}
-	return s, err
+	return err
 }
 
 // consult asks a policy and notes what it decides; it reports whether that is
 // anything. A policy that panics is logged, and what it decided last stays in force.
-func (c *clerk) consult(o *office, ev controller.Event) (changed bool) {
+func (c *clerk) consult(o *office, ev controller.Event, s *controller.Snapshot) (changed bool) {
 	p := c.desk.p
-	s, err := o.answer(p, ev)
-	if err != nil {
+	if err := o.answer(ev, s); err != nil {
 		p.set.log.Error("policy panicked; its last decisions stay", "policy", o.policy.Name(), "error", err)
 		o.every = cmp.Or(o.every, afterPanic)
 		return false

@@ -216,7 +216,7 @@ func (d *drain) wait(ctx context.Context, of func() []*room.Room) error {
 	for {
 		bell := p.quiet.next() // before we look, so that nothing is missed
 		rooms := of()
-		sheets := room.Snapshot(rooms)
+		sheets := room.Counts(rooms)
 		switch {
 		case d.reopened(sheets):
 			return d.unfinished(ErrReopened)
@@ -241,7 +241,7 @@ func (d *drain) wait(ctx context.Context, of func() []*room.Room) error {
 // afterStop is what a drain comes to when the pipeline has stopped.
 func (d *drain) afterStop() error {
 	switch {
-	case d.rested(room.Snapshot(d.all())):
+	case d.rested(room.Counts(d.all())):
 		return nil
 	case d.p.Err() != nil:
 		return d.p.Err()

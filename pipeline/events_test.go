@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -506,5 +507,52 @@ func TestASnapshotShowsWhatTheEventIsAbout(t *testing.T) {
 		cancel()
 		require.Error(t, p.Stop(ctx))
 		atRest(t, p)
+	})
+}
+
+// Each look takes the locks of all stages, so one for each of many stages that become full
+// together would be the square of their number.
+func TestManyEventsAtOnceCostFewLooksAndNoneIsCountedTwice(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		const many = 100
+		var seen []*controller.Snapshot // kept, so that no two have the same address
+		var events int
+		accepted := map[string]uint64{}
+		l := &listener{answer: func(ev controller.Event, s *controller.Snapshot, _ *controller.Decisions) {
+			for _, st := range s.Stages {
+				accepted[st.Name] += st.Window.Accepted
+			}
+			if ev.Kind == controller.EventQueueFull {
+				events++
+				if !slices.Contains(seen, s) {
+					seen = append(seen, s)
+				}
+			}
+		}}
+		parts := []pipeline.Part{pipeline.Control(l)}
+		var stages []*stage.Stage[int]
+		for i := range many {
+			s := stage.New(fmt.Sprint(i), fn(echo[int]), stage.Capacity(1))
+			stages, parts = append(stages, s), append(parts, s)
+		}
+		p := bubble(t, parts...)
+		for _, s := range stages {
+			require.NoError(t, p.Pause(s))
+		}
+		for _, s := range stages {
+			require.NoError(t, s.Submit(t.Context(), 1))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, many, events)
+		require.LessOrEqual(t, len(seen), 3, "the first event, and those that came while it was told")
+		for _, s := range stages {
+			require.NoError(t, p.Resume(s))
+		}
+		end(t, p)
+		for name, n := range accepted {
+			require.EqualValues(t, 1, n, name)
+		}
+		require.Len(t, accepted, many)
 	})
 }

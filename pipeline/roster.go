@@ -25,15 +25,12 @@ func newRoster(stages []*stage.Core, all []*room.Room) *roster { return &roster{
 
 func (p *Pipeline) roster() *roster { return p.present.Load() }
 
-// sheets are the accounts of all rooms at one instant.
-func (r *roster) sheets() []room.Sheet { return room.Snapshot(r.all) }
-
-// look returns which stages there are and their accounts, of one instant: a stage that came
-// meanwhile may have handed on what would then have come from nowhere.
-func (p *Pipeline) look() (*roster, []room.Sheet) {
+// look returns which stages there are and their accounts, of one instant, copied as is said: a
+// stage that came meanwhile may have handed on what would then have come from nowhere.
+func (p *Pipeline) look(copied func([]*room.Room) []room.Sheet) (*roster, []room.Sheet) {
 	for {
 		r := p.roster()
-		if sheets := r.sheets(); p.roster() == r {
+		if sheets := copied(r.all); p.roster() == r {
 			return r, sheets
 		}
 	}
@@ -255,7 +252,7 @@ func (p *Pipeline) await(ctx context.Context, c *stage.Core) error {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for {
-		s := room.Snapshot([]*room.Room{c.Room()})[0]
+		s := room.Counts([]*room.Room{c.Room()})[0]
 		if s.Queued+s.InHand+s.Delayed == 0 && s.Out == 0 { // nor is a worker here that could not hand over
 			return nil
 		}

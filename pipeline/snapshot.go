@@ -80,7 +80,7 @@ func (s Snapshot) Law() string {
 
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
-	r, sheets := p.look()
+	r, sheets := p.look(room.Snapshot)
 	s := Snapshot{Pipeline: p.name, Policy: p.desk.names(), At: time.Now()}
 	for i := range sheets {
 		sheet := &sheets[i]

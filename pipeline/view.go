@@ -12,7 +12,7 @@ import (
 // view is the pipeline as a policy sees it: its accounts as they are, its knobs as
 // they are meant to be.
 func (p *Pipeline) view(cpu *cpuClock) *controller.Snapshot {
-	r, sheets := p.look()
+	r, sheets := p.look(room.Counts)
 	shape := p.graph.form()
 	d := &p.desk
 	s := &controller.Snapshot{

@@ -28,12 +28,24 @@ type Sheet struct {
 // Snapshot copies the accounts of the rooms of one house, all at the same
 // instant: it holds all their locks, taken in order. Nobody else holds two.
 func Snapshot(rooms []*Room) []Sheet {
+	return snapshot(rooms, func(r *Room) Sheet {
+		s := r.sheet()
+		s.Wait, s.Work = r.c.wait.Clone(), r.c.work.Clone()
+		return s
+	})
+}
+
+// Counts is [Snapshot] without Wait and Work, which stay empty. They are two kilobytes each, and
+// whoever looks often, as controllers do, has no use for them.
+func Counts(rooms []*Room) []Sheet { return snapshot(rooms, (*Room).sheet) }
+
+func snapshot(rooms []*Room, sheet func(*Room) Sheet) []Sheet {
 	sheets := make([]Sheet, len(rooms))
 	for _, r := range rooms {
 		r.mu.Lock()
 	}
 	for i, r := range rooms {
-		sheets[i] = r.sheet()
+		sheets[i] = sheet(r)
 	}
 	for _, r := range rooms {
 		r.mu.Unlock()
@@ -41,6 +53,7 @@ func Snapshot(rooms []*Room) []Sheet {
 	return sheets
 }
 
+// sheet copies all but the histograms.
 func (r *Room) sheet() Sheet {
 	return Sheet{
 		Submitted: r.c.submitted, Received: r.c.received,
@@ -54,7 +67,7 @@ func (r *Room) sheet() Sheet {
 		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(),
 		Stuck: r.c.stuck, Abandoned: r.c.abandoned,
 		Crew: r.crew, Knobs: r.knobs.Knobs,
-		BusyTime: r.c.busyTime, Wait: r.c.wait.Clone(), Work: r.c.work.Clone(),
+		BusyTime: r.c.busyTime,
 		Open: r.open, Halted: r.halted,
 		Draining: !r.InUse(), Drained: r.phase.Load() == drained && r.load() == 0,
 	}

@@ -1,0 +1,103 @@
+package stage_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// What a hop costs in lines of different lengths. The line has been walked before the clock
+// starts, so that what a stage allocates once is not part of it.
+//
+//	go test -run '^$' -bench Depth -benchtime 20000x -count 10 ./stage
+func BenchmarkDepth(b *testing.B) {
+	for _, n := range []int{5, 50, 500} {
+		b.Run(fmt.Sprintf("by=golda/stages=%d", n), func(b *testing.B) { deepStages(b, n) })
+		b.Run(fmt.Sprintf("by=chan/stages=%d", n), func(b *testing.B) { deepChannels(b, n) })
+	}
+}
+
+func deepStages(b *testing.B, n int) {
+	var all sync.WaitGroup
+	next := stage.Func("end", func(context.Context, *parcel) behaviour.Outcome {
+		all.Done()
+		return behaviour.OK(nil)
+	}, stage.Workers(1, 1))
+	parts := []pipeline.Part{next}
+	for i := range n - 1 {
+		to := next
+		next = stage.Func(fmt.Sprint(i), func(_ context.Context, p *parcel) behaviour.Outcome {
+			return behaviour.Forward(to, p)
+		}, stage.Workers(1, 1))
+		parts = append(parts, next)
+	}
+	p, err := pipeline.New("line", parts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	deepRun(b, n, &all, func(p *parcel) {
+		if err := next.Submit(context.Background(), p); err != nil {
+			b.Fatal(err)
+		}
+	})
+	if err := p.Stop(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func deepChannels(b *testing.B, n int) {
+	var all sync.WaitGroup
+	in := make(chan *parcel, stage.DefaultCapacity)
+	next := in
+	for i := range n {
+		from, to := next, make(chan *parcel, stage.DefaultCapacity)
+		next = to
+		go func() {
+			defer close(to)
+			for p := range from {
+				if i == n-1 {
+					all.Done()
+					continue
+				}
+				to <- p
+			}
+		}()
+	}
+	deepRun(b, n, &all, func(p *parcel) { in <- p })
+	close(in)
+	for range next { //nolint:revive // until all have ended
+	}
+}
+
+func deepRun(b *testing.B, n int, all *sync.WaitGroup, send func(*parcel)) {
+	cmd := &parcel{}
+	walk := func(n int) {
+		all.Add(n)
+		for range n {
+			send(cmd)
+		}
+		all.Wait()
+	}
+	walk(5000)
+	b.ResetTimer()
+	c := cpu()
+	walk(b.N)
+	b.StopTimer()
+	b.ReportMetric(float64(cpu()-c)/float64(b.N)/float64(n), "cpu-ns/hop")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/hop")
+}
+
+func cpu() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
+}
