@@ -21,12 +21,42 @@ type plan struct {
 	set    settings
 	house  []*stage.Core // those of a pipeline that is there already
 	stages []*stage.Core
-	given  []*stage.Core // those that were given by themselves, for doubles
+	given  map[*stage.Core]bool // true for those that were given by themselves; for doubles
 	wires  []wire
 	groups []grouping
 	entry  []*stage.Core
 	maps   []mapping
 	faults []error
+	index  index
+}
+
+// index finds what a plan knows, once all parts are in their places.
+type index struct {
+	stages map[*stage.Core]bool             // those of the house, too
+	owners map[behaviour.Outlet]bool        // the ports that some stage declares
+	places map[*behaviour.Inlet]int         // of which stage it is the door, of those of the house and then the plan's
+	wired  map[behaviour.Outlet]*stage.Core // where the plan's wires lead, the last if there are several
+}
+
+// find makes the index.
+func (p *plan) find() {
+	all := slices.Concat(p.house, p.stages)
+	p.index = index{
+		stages: make(map[*stage.Core]bool, len(all)), owners: make(map[behaviour.Outlet]bool, len(all)),
+		places: make(map[*behaviour.Inlet]int, len(all)), wired: make(map[behaviour.Outlet]*stage.Core, len(p.wires)),
+	}
+	for i, c := range all {
+		p.index.stages[c] = true
+		p.index.places[c.Room().Inlet()] = i
+		for _, port := range c.Outs() {
+			p.index.owners[port] = true
+		}
+	}
+	for _, w := range p.wires {
+		if w.port != nil && w.to != nil {
+			p.index.wired[w.port] = w.to
+		}
+	}
 }
 
 // grouping is a group with its stages found.
@@ -70,11 +100,11 @@ func (p *plan) place(name string, x Part) {
 		p.entry = append(p.entry, p.members(name+", Entry", x.parts)...)
 	case cored:
 		if c := x.Core(); c != nil {
-			if slices.Contains(p.given, c) {
+			p.add(c)
+			if p.given[c] {
 				p.faultf(stageName(c), "is given twice")
 			}
-			p.given = append(p.given, c)
-			p.add(c)
+			p.given[c] = true
 			return
 		}
 		p.faultf(name, "is a stage that was not made with stage.New or stage.Each")
@@ -83,9 +113,14 @@ func (p *plan) place(name string, x Part) {
 
 // add takes a stage in, if it is not there yet.
 func (p *plan) add(c *stage.Core) {
-	if !slices.Contains(p.stages, c) {
-		p.stages = append(p.stages, c)
+	if _, there := p.given[c]; there {
+		return
 	}
+	if p.given == nil {
+		p.given = map[*stage.Core]bool{}
+	}
+	p.given[c] = false
+	p.stages = append(p.stages, c)
 }
 
 // members takes the stages among some parts in and returns them; other parts are
@@ -115,6 +150,7 @@ func (p *plan) check() error {
 	if p.name == "" {
 		p.faultf("New", "a pipeline needs a name")
 	}
+	p.find()
 	p.checkOptions()
 	p.checkStages()
 	p.checkWires()
@@ -153,12 +189,12 @@ func (p *plan) checkStages() {
 	if len(p.stages) == 0 {
 		p.faultf("New", "a pipeline needs at least one stage")
 	}
-	names := map[string]bool{}
+	names, house := map[string]bool{}, map[*stage.Core]bool{}
 	for _, c := range p.house {
-		names[c.Name()] = true
+		names[c.Name()], house[c] = true, true
 	}
 	for _, c := range p.stages {
-		if slices.Contains(p.house, c) {
+		if house[c] {
 			p.faultf(stageName(c), "is part of this pipeline already")
 			continue
 		}
@@ -187,11 +223,11 @@ func (p *plan) checkWires() {
 		switch {
 		case w.to == nil:
 			p.faultf(part, "is wired to a stage that is nil")
-		case !slices.Contains(p.all(), w.to):
+		case !p.index.stages[w.to]:
 			p.faultf(part, "is wired to stage %q, which is not part of this pipeline", w.to.Name())
 		case wired[w.port] || w.port.Wired():
 			p.faultf(part, "is wired twice")
-		case p.owner(w.port) == nil:
+		case !p.index.owners[w.port]:
 			p.faultf(part, "no stage declares it; add stage.Out to the stage that forwards to it")
 		}
 		wired[w.port] = true
@@ -201,11 +237,9 @@ func (p *plan) checkWires() {
 	}
 }
 
-// all are the stages that wires may lead to.
-func (p *plan) all() []*stage.Core { return slices.Concat(p.house, p.stages) }
-
 // checkMore finds all that is wrong with parts that are added.
 func (p *plan) checkMore() error {
+	p.find()
 	p.checkStages()
 	p.checkWires()
 	if len(p.groups) > 0 {
@@ -229,7 +263,7 @@ func (p *plan) checkOuts(c *stage.Core, wired map[behaviour.Outlet]bool) {
 		}
 		if !port.Wired() {
 			p.faultf(stageName(c), "port %q is not wired; add pipeline.Wire", port.Name())
-		} else if p.index(port.Inlet()) < 0 {
+		} else if _, ok := p.index.places[port.Inlet()]; !ok {
 			p.faultf(stageName(c), "port %q leads to %q, which is not part of this pipeline", port.Name(), port.Inlet().Name())
 		}
 	}
@@ -346,16 +380,13 @@ func (p *plan) ways() [][]int {
 			if port == nil {
 				continue
 			}
-			to := -1
-			if port.Wired() {
-				to = p.index(port.Inlet())
+			var door *behaviour.Inlet
+			if to := p.index.wired[port]; to != nil {
+				door = to.Room().Inlet()
+			} else if port.Wired() {
+				door = port.Inlet()
 			}
-			for _, w := range p.wires {
-				if w.port == port && w.to != nil {
-					to = slices.Index(p.stages, w.to)
-				}
-			}
-			if to >= 0 {
+			if to, ours := p.index.places[door]; ours {
 				ways[i] = append(ways[i], to)
 			}
 		}
@@ -390,21 +421,6 @@ func checkPolicies(policies []controller.Policy) (faults []error) {
 		}
 	}
 	return faults
-}
-
-// owner returns a stage that declares the port, nil if none does.
-func (p *plan) owner(port behaviour.Outlet) *stage.Core {
-	all := p.all()
-	i := slices.IndexFunc(all, func(c *stage.Core) bool { return slices.Contains(c.Outs(), port) })
-	if i < 0 {
-		return nil
-	}
-	return all[i]
-}
-
-// index returns which stage's door an inlet is, -1 if it is none of ours.
-func (p *plan) index(in *behaviour.Inlet) int {
-	return slices.IndexFunc(p.all(), func(c *stage.Core) bool { return c.Room().Inlet() == in })
 }
 
 // adopt takes the rooms into the house and connects the wires. It comes last,

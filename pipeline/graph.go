@@ -24,6 +24,7 @@ type graph struct {
 	// A stage's maps are nil as long as it leads nowhere.
 	declared []map[int]string // declared[a][b]: the name of a's port that leads to b
 	ways     []map[int]bool   // ways[a][b]: there is a way from a to b, true if it leads back
+	led      []bool           // a way ahead leads there
 	shape    *shape           // nil if a way has come or gone since it was found
 }
 
@@ -47,6 +48,7 @@ func (g *graph) add(r *room.Room) {
 	g.rooms = append(g.rooms, r)
 	g.ways = append(g.ways, nil)
 	g.declared = append(g.declared, nil)
+	g.led = append(g.led, false)
 	g.shape = nil
 }
 
@@ -72,6 +74,7 @@ func (g *graph) remove(r *room.Room) {
 // first, as at the start.
 func (g *graph) again() {
 	old := g.ways
+	clear(g.led)
 	g.ways = make([]map[int]bool, len(old))
 	for _, declared := range []bool{true, false} {
 		for from, ways := range old {
@@ -125,13 +128,15 @@ func (g *graph) way(from, to int) (back bool) {
 	if known {
 		return back
 	}
-	back = g.leads(to, from, map[int]bool{})
+	// To where no way ahead leads none can lead back; so a line is made in one go from either end.
+	back = from == to || g.led[from] && g.leads(to, from, map[int]bool{})
 	if g.ways[from] == nil {
 		g.ways[from] = map[int]bool{}
 	}
 	g.ways[from][to] = back
 	g.shape = nil
 	if !back {
+		g.led[to] = true
 		g.rooms[from].Ahead(g.rooms[to])
 	}
 	return back
