@@ -63,12 +63,15 @@ type StageStats struct {
 	Next []StageID
 
 	// QueueLen commands wait in a queue with room for QueueCap; a QueueCap of
-	// zero or less means that no room is stated.
+	// zero or less means that no room is stated. Of a stage whose handlers suspend
+	// only those are counted that a further worker could handle now: those that were woken, and
+	// others as far as Instances allows. So workers are added only when workers are short.
 	QueueLen, QueueCap int
 	// OldestWait is how long the next command has waited, as far as is known:
 	// the clock is not read for every command.
 	OldestWait time.Duration
-	// InHand commands have been taken from the queue and have not ended.
+	// InHand commands have been taken from the queue and have not ended; those that
+	// are suspended, and hold no worker, are not counted.
 	InHand int
 
 	// Workers is how many workers the stage's own pool is set to have: one that
@@ -83,7 +86,8 @@ type StageStats struct {
 	// has the stage's name, or a shared one.
 	Pool string
 	// Instances is how many workers may be at the stage at once, FreeInstances
-	// how many more than are.
+	// how many more than are. Of a stage whose handlers suspend it is how many commands may be
+	// under way.
 	Instances, FreeInstances int
 	// Priority orders the stages of a [SharedPriority] pool, higher first.
 	Priority int

@@ -387,6 +387,7 @@ func (p *Pipeline) end() {
 			c.Sweep()
 		}
 	}
+	left = append(left, p.release(left)...)
 	p.cancel(ErrStopped)
 	p.hush.rest(p.set.log)
 	p.box.rest()
@@ -397,6 +398,19 @@ func (p *Pipeline) end() {
 	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: int(p.unheard.Load())}
 	errors.As(err, &report.Drain)
 	p.finish(report)
+}
+
+// release lets go of the stages' coroutines, and names the stages that have handlers which were
+// suspended and do not end, but for those that are named already.
+func (p *Pipeline) release(already []string) (left []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.grace())
+	defer cancel()
+	for _, c := range p.roster().stages {
+		if c.Release(ctx) != nil && !slices.Contains(already, c.Name()) {
+			left = append(left, c.Name())
+		}
+	}
+	return left
 }
 
 // halt stops hard: no room gives out a command any more, then handlers' contexts

@@ -67,11 +67,15 @@ func (u *Undrained) load() int { return u.Queued + u.InHand + u.Delayed }
 
 // counts tells how much there is.
 func (u *Undrained) counts() string {
-	paused := ""
+	paused, suspended := "", ""
 	if u.Paused {
 		paused = "paused, "
 	}
-	return fmt.Sprintf("%s (%s%d queued, %d in hand, %d waiting for a retry)", u.Name, paused, u.Queued, u.InHand, u.Delayed)
+	if u.Suspended > 0 {
+		suspended = fmt.Sprintf(", of which %d suspended", u.Suspended)
+	}
+	return fmt.Sprintf("%s (%s%d queued, %d in hand%s, %d waiting for a retry)",
+		u.Name, paused, u.Queued, u.InHand, suspended, u.Delayed)
 }
 
 // String tells it in a line: of the handlers, where the one is that has run for longest.

@@ -36,14 +36,17 @@ func (p *Pipeline) view(cpu *cpuClock) *controller.Snapshot {
 func statsOf(c *stage.Core, st *stageState, sheet *room.Sheet) controller.StageStats {
 	s := controller.StageStats{
 		Name:     c.Name(),
-		QueueLen: sheet.Queued, QueueCap: st.knobs.Capacity, OldestWait: sheet.Oldest,
-		InHand: sheet.InHand, Busy: sheet.Busy,
+		QueueLen: sheet.Due, QueueCap: st.knobs.Capacity, OldestWait: sheet.Oldest,
+		InHand: sheet.Held, Busy: sheet.Busy,
 		Pool: st.pool, Instances: st.knobs.Instances, FreeInstances: max(st.knobs.Instances-sheet.Out, 0),
 		Priority: st.knobs.Priority, Discipline: st.discipline,
 		Batch:   controller.Batch{Max: st.knobs.Batch, Linger: st.knobs.Linger},
 		Enabled: !st.knobs.Disabled, Paused: st.knobs.Paused, Blocking: c.Blocking(),
 		Quality: st.knobs.Quality, Admission: st.admission,
 		Total: countersOf(sheet),
+	}
+	if c.Suspends() {
+		s.FreeInstances = max(st.knobs.Instances-sheet.InHand, 0)
 	}
 	if st.own() {
 		s.Workers = st.workers

@@ -71,10 +71,13 @@ type Snapshot struct {
 	// The same by reason; reasons that did not happen are left out.
 	RejectedBy, ShedBy, DeadLetteredBy map[Reason]uint64
 
-	Queued   int // in the queue
-	InHand   int // taken by workers
-	Delayed  int // waiting to be tried again
-	Capacity int // room in the queue
+	Queued int // in the queue
+	InHand int // taken by workers, and not done
+	// Suspended is how many of those in hand wait, in handlers that suspended, and hold no
+	// worker.
+	Suspended int
+	Delayed   int // waiting to be tried again
+	Capacity  int // room in the queue
 
 	Crashes  uint64 // handlers that crashed
 	Retries  uint64 // further tries of a command
@@ -92,7 +95,7 @@ type Snapshot struct {
 	Rollout *RolloutStatus // the canary that is on trial; nil if there is none
 
 	Pool        string // whose workers visit it: its own, which has its name, or a shared one
-	Instances   int    // the most workers that may be here at once
+	Instances   int    // the most workers that may be here at once, or commands under way if handlers suspend
 	Paused      bool   // nothing is taken from its queue
 	Draining    bool   // its entry is closed, because it is being drained or has been
 	Drained     bool   // it has been drained, and nothing is here
@@ -120,7 +123,7 @@ func (c *Core) Snapshot(s room.Sheet) Snapshot {
 		OK:       s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Emitted: s.Emitted,
 		Shed: room.Sum(s.Shed), DeadLettered: room.Sum(s.Dead),
 		RejectedBy: byReason(s.Rejected), ShedBy: byReason(s.Shed), DeadLetteredBy: byReason(s.Dead),
-		Queued: s.Queued, InHand: s.InHand, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
+		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
 		Workers: s.Live, Busy: s.Busy, WorkersMost: s.Most,
 		WorkersMin: c.set.min, WorkersMax: c.set.max,

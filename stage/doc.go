@@ -39,6 +39,13 @@
 // a stage while one ahead of it is full. So such a queue holds no more than its capacity
 // and a batch for each worker.
 //
+// # Handlers that wait
+//
+// A handler that blocks holds its worker. One of a [Coroutine], or of a [behaviour.Suspending], suspends
+// instead: it waits with its coroutine.Context, and the worker takes the next command. Its own
+// command is in hand meanwhile, and bounded by [Instances]; whatever happens to it is what happens to
+// any other. See docs/coordination.md.
+//
 // # The end of a command
 //
 // Every accepted command ends exactly once: replied (an OK outcome), failed (an

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -188,4 +189,28 @@ func ExampleCanary() {
 	// hello cid <nil>
 	// stage "greet": upgrade: stage: the new version did not stand its trial: stage "greet": crash at attempt 1: nothing to say
 	// rolled back 1 1
+}
+
+// A handler that waits without holding its worker.
+func ExampleCoroutine() {
+	price := stage.Coroutine("price", func(c coroutine.Context, item string) behaviour.Outcome {
+		if err := coroutine.Sleep(c, time.Millisecond); err != nil { // it may be an await, or a call of another stage
+			return behaviour.Error(err)
+		}
+		return behaviour.OK(len(item))
+	}, stage.Workers(1, 1), stage.Instances(100))
+	shop := stage.Coroutine("shop", func(c coroutine.Context, items []string) behaviour.Outcome {
+		sum := 0
+		for _, item := range items {
+			n, err := stage.Call[int](c, price, item) // suspends: c is the handler's own context
+			if err != nil {
+				return behaviour.Error(err)
+			}
+			sum += n
+		}
+		return behaviour.OK(sum)
+	}, stage.Workers(1, 1))
+	defer must(shop, price)()
+	fmt.Println(stage.Call[int](context.Background(), shop, []string{"tea", "bread", "milk"}))
+	// Output: 12 <nil>
 }

@@ -15,6 +15,8 @@ type instance[C any] struct {
 	call behaviour.Func[C]    // one's HandleCommand, or the function that one is
 	many behaviour.Batcher[C] // nil if the behaviour is not one
 
+	suspends bool // call is to be called with a context that is a Suspender
+
 	of      *worker.Version
 	version string // what the behaviour says, if it is Versioned
 }
@@ -24,12 +26,18 @@ func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version) worker.Inst
 	if !ok {
 		call = b.HandleCommand
 	}
+	suspending, suspends := b.(behaviour.Suspending[C])
+	if suspends {
+		call = func(ctx context.Context, cmd C) behaviour.Outcome {
+			return suspending.HandleSuspending(ctx.(behaviour.Suspender), cmd)
+		}
+	}
 	many, _ := b.(behaviour.Batcher[C])
 	version := ""
 	if v, ok := b.(behaviour.Versioned); ok {
 		version = v.Version()
 	}
-	return &instance[C]{one: b, call: call, many: many, of: of, version: version}
+	return &instance[C]{one: b, call: call, many: many, suspends: suspends, of: of, version: version}
 }
 
 // Of is the version that made it.
@@ -52,6 +60,9 @@ func (i *instance[C]) Stop() {
 		s.Stop()
 	}
 }
+
+// Suspends reports whether the behaviour is Suspending.
+func (i *instance[C]) Suspends() bool { return i.suspends }
 
 // Many reports whether the behaviour is a Batcher.
 func (i *instance[C]) Many() bool { return i.many != nil }

@@ -20,6 +20,9 @@ const (
 	DefaultCapacity = 1024
 	// DefaultBatch is the most commands that a worker takes at once.
 	DefaultBatch = 256
+	// DefaultInstances is how many commands of a stage whose handlers may suspend are under
+	// way at once.
+	DefaultInstances = 1024
 	// DefaultRetryMax is the longest pause between two tries.
 	DefaultRetryMax = time.Minute
 )
@@ -123,9 +126,16 @@ func Workers(fewest, most int) Option {
 // Instances sets how many workers may be at the stage at once, whatever their number;
 // the default is the most of [Workers]. It matters where a pool of workers is shared by
 // many stages, and for a stage of which there must be one instance only.
+//
+// Of a stage whose handlers may suspend ([Coroutine]) it sets how many commands may be under
+// way at once: those that workers have in hand, and those that are suspended or have been woken. The
+// default is [DefaultInstances]; each that is suspended holds about 3 KB.
 func Instances(n int) Option {
 	return func(s *settings) { s.room.Instances, s.instances = n, true }
 }
+
+// suspending says that the behaviour is, and comes before all that users say.
+func suspending(s *settings) { s.suspends = true }
 
 // Blocking says that the stage's handlers wait (for a disk, a peer, another stage)
 // rather than compute. Policies that have stages share workers leave it its own, so that
@@ -205,6 +215,7 @@ type settings struct {
 	room        room.Config
 	min, max    int
 	instances   bool // were given
+	suspends    bool // handlers may suspend
 	blocking    bool
 	disciplined bool // a discipline was given
 	anarchic    bool // and it is nil
@@ -229,7 +240,11 @@ func newSettings(name string, opts []Option) settings {
 	if missing(s.room.Discipline) {
 		s.anarchic, s.room.Discipline = s.disciplined, queue.FIFO{}
 	}
-	if !s.instances {
+	switch {
+	case s.instances:
+	case s.suspends:
+		s.room.Instances = DefaultInstances
+	default:
 		s.room.Instances = s.max
 	}
 	retry := s.retry

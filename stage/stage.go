@@ -68,21 +68,43 @@ type Stage[C any] struct {
 
 // New makes a stage around one behaviour that all its workers share, so the
 // behaviour must be safe for use by several goroutines at once. A crash of a
-// worker leaves it as it is. If it has a Start it is called once, before the
+// worker leaves it as it is. If it is [behaviour.Suspending], its handlers may wait without
+// holding a worker. If it has a Start it is called once, before the
 // first worker; its Stop after the last. Should the stage break and be restarted,
 // it is stopped and started again, unless workers that other stages share are at work with
 // it.
 func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C] {
-	c := newCore(name, opts)
 	if missing(b) {
+		c := newCore(name, opts)
 		c.flaw("New", "the behaviour is nil")
-	} else {
-		first := c.staff.NewVersion(nil, true)
-		first.Take(instanceOf(b, first))
-		c.staff.Install(first)
-		c.shares = true
+		return typed[C](c)
+	}
+	_, suspends := b.(behaviour.Suspending[C])
+	if suspends {
+		opts = append([]Option{suspending}, opts...)
+	}
+	c := newCore(name, opts)
+	first := c.staff.NewVersion(nil, true)
+	inst := instanceOf(b, first)
+	first.Take(inst)
+	c.staff.Install(first)
+	c.shares = true
+	if suspends {
+		c.staff.Suspends()
+	}
+	if suspends && inst.Many() {
+		c.flaw("New", "the behaviour is both Suspending and a Batcher")
 	}
 	return typed[C](c)
+}
+
+// Coroutine makes a stage around a function whose handlers may wait without holding a worker:
+// [New] with a [behaviour.Coroutine]. The function is given a coroutine.Context, with which it
+// awaits, sleeps, yields, and calls other stages; see package coordination/coroutine. Up to
+// [Instances] commands are under way at once, [DefaultInstances] if that is not given, whatever
+// the number of workers.
+func Coroutine[C any](name string, f func(c behaviour.Suspender, cmd C) behaviour.Outcome, opts ...Option) *Stage[C] {
+	return New(name, behaviour.Coroutine[C](f), opts...)
 }
 
 // Func makes a stage around a function: [New] with a [behaviour.Func].
@@ -188,13 +210,10 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // Call hands in a command and waits for its end, wherever in the pipeline that
 // is. The result is what some stage gave to [behaviour.OK]; one of another type
 // than R is an error. If ctx ends first the command goes on, unheard. A handler that
-// calls its own stage may wait for itself.
+// calls its own stage may wait for itself, and so may stages that call one another in a circle. If ctx is a coroutine.Context the handler is
+// suspended while it waits, and holds no worker; one that was derived from it holds the worker.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
-	t, err := s.Ask(ctx, cmd)
-	if err != nil {
-		return result, err
-	}
-	got, err := t.Wait(ctx)
+	got, err := s.call(ctx, cmd)
 	if err != nil || got == nil {
 		return result, err
 	}
@@ -203,6 +222,30 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 		return result, fmt.Errorf("stage %q: called for a result of type %T and got %T", s.Name(), result, got)
 	}
 	return result, nil
+}
+
+func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
+	if c, ok := ctx.(behaviour.Suspender); ok {
+		return s.callAside(c, cmd)
+	}
+	t, err := s.Ask(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return t.Wait(ctx)
+}
+
+// callAside calls for a handler that may suspend: who ends the command wakes it.
+func (s *Stage[C]) callAside(c behaviour.Suspender, cmd C) (any, error) {
+	var bell chime
+	t := command.NewTicket(bell.ring)
+	if err := s.room.Submit(c, &command.Envelope{Cmd: cmd, Ticket: t}); err != nil {
+		return nil, err
+	}
+	if err := bell.await(c); err != nil {
+		return nil, err
+	}
+	return t.Result(), t.Err()
 }
 
 // PID returns the stage's address while its pipeline runs, and nil before. Any
@@ -228,8 +271,15 @@ type Ticket struct{ t *command.Ticket }
 func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
 
 // Wait waits for the end of the command and returns its result or its error.
-// If ctx ends first it returns the context's error, and the command goes on.
+// If ctx ends first it returns the context's error, and the command goes on. If ctx is a
+// coroutine.Context the handler is suspended while it waits; [Call] does so without a goroutine.
 func (t *Ticket) Wait(ctx context.Context) (any, error) {
+	if c, ok := ctx.(behaviour.Suspender); ok {
+		if err := room.Until(c, t.t.Done()); err != nil {
+			return nil, err
+		}
+		return t.t.Result(), t.t.Err()
+	}
 	select {
 	case <-t.t.Done():
 		return t.t.Result(), t.t.Err()

@@ -51,6 +51,7 @@ func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C], op
 	c := s.core
 	plan := newPlan[C](c.Name(), opts)
 	plan.check(factory != nil, "the factory is nil", "Upgrade")
+	plan.check(!plan.canary || c.staff.Runs == nil, "handlers of the stage suspend, and of those there is no canary", "Canary")
 	if len(plan.faults) > 0 {
 		return nil, errors.Join(plan.faults...)
 	}
@@ -162,9 +163,10 @@ func (c *Core) lower() {
 	c.upgrade.mu.Lock()
 	c.upgrade.running = false
 	c.upgrade.mu.Unlock()
+	suspended := c.unwind()
 	c.EndTrial()
 	c.stopAll(c.room.Unshelve())
-	if c.room.Crew() == nil { // else others may still work for the stage
+	if !suspended && c.room.Crew() == nil { // else others may still work for the stage
 		c.staff.Present().Halt()
 	}
 }

@@ -116,6 +116,9 @@ func (b *Both) Stop() {
 // Version is that of the part whose turn it is.
 func (b *Both) Version() string { return b.rollout.versions[b.side].Name() }
 
+// Suspends reports false: there are no canaries of stages whose handlers suspend.
+func (b *Both) Suspends() bool { return false }
+
 // Many reports whether both versions are Batchers. If only one is, it is given batches of
 // one.
 func (b *Both) Many() bool {

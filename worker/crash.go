@@ -76,8 +76,11 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	if exits {
 		value = ErrGoexit
 	}
-	at := sites.here()
-	w.settleCrash(value, at)
+	how, known := value.(*thrown)
+	if !known {
+		how = &thrown{value, sites.here()}
+	}
+	w.settleCrash(how.value, how.at)
 	if *goesOn = !exits && w.isolated() && w.mend(); !*goesOn {
 		w.quit(w.failure)
 	}
@@ -254,6 +257,8 @@ type Instance interface {
 	Of() *Version
 	// Version is what the behaviour says that it is, empty if it tells none.
 	Version() string
+	// Suspends reports whether handlers may suspend: Handle is to be called on a coroutine.
+	Suspends() bool
 	// Many reports whether HandleMany is to be called, not Handle.
 	Many() bool
 	// Handle handles one command.

@@ -25,7 +25,7 @@
 //
 // # Crashes
 //
-// The worker holds the one recover of handlers. A panic in a handler, and a
+// The worker holds the recover of handlers. A panic in a handler, and a
 // runtime.Goexit too, is charged to the command in hand (if a handler of many
 // crashed, to none: all go back, in smaller ones, until the culprit is alone); the rest of the batch
 // goes back to the front of the queue in order; what the commands before it
@@ -33,6 +33,14 @@
 // stops the actor and starts a new one with a fresh instance. The [Worker] value
 // is the slot that outlives its actors, so what the last one left behind is
 // known to the next.
+//
+// # Handlers that suspend
+//
+// Of a stage whose handlers may suspend each command is a [Run], on a coroutine of the stage's. When it
+// suspends it is set aside; when it is woken the room gives it out again, to any worker, which puts
+// the command back into its hand as it was and goes on with it. A crash on the coroutine is noted there, and thrown
+// again by the worker in whose hand the command is. The one word that says whether a worker was given up
+// says so, too, whether a run was set aside in time.
 //
 // This package is for the stages of this house; users meet it in a [CrashError].
 package worker

@@ -40,17 +40,24 @@ func (w *Worker) outlet(to *behaviour.Inlet) (*outlet, error) {
 			return out, nil
 		}
 	}
+	out, err := w.stage.wayTo(to)
+	if err == nil {
+		w.outs = append(w.outs, out)
+	}
+	return out, err
+}
+
+// wayTo returns a new outlet that leads to an inlet.
+func (s *Stage) wayTo(to *behaviour.Inlet) (*outlet, error) {
 	next, ok := to.Room().(*room.Room)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
-	back, ok := w.host.Reach(w.stage.Room, next)
+	back, ok := s.Room.Host().Reach(s.Room, next)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
-	out := &outlet{inlet: to, room: next, back: back}
-	w.outs = append(w.outs, out)
-	return out, nil
+	return &outlet{inlet: to, room: next, back: back}, nil
 }
 
 // forward puts a command on its way; it leaves at the end of the batch. Most

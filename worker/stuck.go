@@ -45,7 +45,15 @@ func (w *Worker) watched(call func()) {
 	if w.mine == nil {
 		w.mine = goroutine()
 	}
-	limit := w.stage.Timeout + w.stage.Grace
+	w.watch(w.stage.Timeout + w.stage.Grace)
+	call()
+	if !w.returned() {
+		panic(abandoned{})
+	}
+}
+
+// watch begins a call that may take so long, and is watched meanwhile.
+func (w *Worker) watch(limit time.Duration) {
 	w.due.Store(w.host.Now() + int64(limit))
 	word := w.word.Load() + 3 // the next number, and running
 	w.call = word
@@ -54,14 +62,10 @@ func (w *Worker) watched(call func()) {
 		w.alarm = time.AfterFunc(math.MaxInt64, w.look)
 	}
 	w.alarm.Reset(limit)
-	call()
-	if !w.returned() {
-		panic(abandoned{})
-	}
 }
 
-// returned notes that a handler has ended, if it is watched. It reports false if the worker
-// was given up before.
+// returned notes that a handler has ended, or was set aside, if it is watched. It reports
+// false if the worker was given up before.
 func (w *Worker) returned() bool {
 	word := w.call
 	if word == 0 {
@@ -91,15 +95,23 @@ func (w *Worker) look() {
 		w.alarm.Reset(lookAgain)
 		return
 	}
+	run := w.running.Load()
+	if !run.still() {
+		w.emitting.Unlock()
+		w.alarm.Reset(lookAgain)
+		return
+	}
 	taken := w.word.CompareAndSwap(word, word+1)
 	if taken {
 		w.lost.Store(true)
 		w.since.Store(0) // what it emits from now on is nobody's
 	}
 	w.emitting.Unlock()
-	if taken {
-		w.abandon()
+	if !taken {
+		run.stir()
+		return
 	}
+	w.abandon()
 }
 
 // abandon settles the accounts of a worker whose handler is stuck, and has the keeper
@@ -107,8 +119,10 @@ func (w *Worker) look() {
 func (w *Worker) abandon() {
 	w.stage.Room.Abandoned(1)
 	defer close(w.over)
+	stack := w.stuckAt()
+	w.lose()
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
-	w.settleCrash(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), newSite(nil, stackOf(w.mine)))
+	w.settleCrash(fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout), newSite(nil, stack))
 	w.leaveCrew()
 	w.part()                          // though its instance is not stopped: the stage is to stay at strength
 	act.Abandon(system, parent, self) // it may have ended by itself; then this says nothing new
@@ -143,6 +157,17 @@ func (w *Worker) limitedCall(ctx Context, cmd any) (o behaviour.Outcome) {
 	return o
 }
 
+// stuckAt is the stack of the handler that is stuck.
+func (w *Worker) stuckAt() []byte {
+	if w.running.Load() == nil {
+		return stackOf(w.mine)
+	}
+	if stack := Stacks([]*Worker{w})[w]; stack != nil {
+		return stack
+	}
+	return unknownStack
+}
+
 // goroutine is how the stack of the present goroutine begins.
 func goroutine() []byte {
 	buf := make([]byte, 64)
@@ -167,5 +192,7 @@ func stackOf(head []byte) []byte {
 			return bytes.Clone(stack)
 		}
 	}
-	return []byte("the goroutine's stack was not found")
+	return unknownStack
 }
+
+var unknownStack = []byte("the goroutine's stack was not found")

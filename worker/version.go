@@ -83,11 +83,28 @@ func (v *Version) build() (Instance, error) {
 	if inst == nil {
 		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.stage.Room.Name())
 	}
+	if err := v.stage.fits(inst); err != nil {
+		return nil, err
+	}
 	name, many := inst.Version(), inst.Many()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.name, v.many = name, many
 	return inst, nil
+}
+
+// fits reports why an instance is not one for the stage: either all its versions suspend, or none.
+func (s *Stage) fits(inst Instance) error {
+	switch suspends := inst.Suspends(); {
+	case suspends && s.Runs == nil:
+		return fmt.Errorf("stage %q: the factory made a behaviour that suspends; "+
+			"only one that all workers share may, from the start on: stage.New, stage.Coroutine", s.Room.Name())
+	case suspends && inst.Many():
+		return fmt.Errorf("stage %q: the factory made a behaviour that suspends and is a Batcher; it cannot be both", s.Room.Name())
+	case !suspends && s.Runs != nil:
+		return fmt.Errorf("stage %q: the factory made a behaviour that does not suspend, for a stage whose behaviour does", s.Room.Name())
+	}
+	return nil
 }
 
 // batches reports whether the version's behaviour is a Batcher.

@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path"
 	"reflect"
 	"runtime"
@@ -20,24 +21,36 @@ import (
 // would have to be.
 func Stacks(workers []*Worker) map[*Worker][]byte {
 	by := make(map[uint64]*Worker, len(workers))
+	runs := make(map[uint64]*Worker)
 	for _, w := range workers {
 		by[uint64(reflect.ValueOf(w).Pointer())] = w
-	}
-	found := make(map[*Worker][]byte, len(workers))
-	for stack := range bytes.SplitSeq(everyStack(), []byte("\n\n")) {
-		if w := by[receiver(stack)]; w != nil {
-			found[w] = bytes.Clone(stack)
+		if run := w.running.Load(); run != nil {
+			runs[uint64(reflect.ValueOf(run).Pointer())] = w
 		}
 	}
+	found := make(map[*Worker][]byte, len(workers))
+	on := make(map[*Worker][]byte)
+	for stack := range bytes.SplitSeq(everyStack(), []byte("\n\n")) {
+		if w := by[receiver(stack, method)]; w != nil {
+			found[w] = bytes.Clone(stack)
+		}
+		if w := runs[receiver(stack, serves)]; w != nil {
+			on[w] = bytes.Clone(stack)
+		}
+	}
+	maps.Copy(found, on) // who runs a coroutine only waits for it
 	return found
 }
 
-// method is how the line of a worker's method begins in a stack.
-var method = []byte("\n" + house + "worker.(*Worker).")
+// How the lines of a worker's method, and of a run on its coroutine, begin in a stack.
+var (
+	method = []byte("\n" + house + "worker.(*Worker).")
+	serves = []byte("\n" + house + "worker.(*Run).serve")
+)
 
-// receiver is the address of the worker whose methods are on a stack, 0 if there are none.
+// receiver is the address of the worker, or the run, whose methods are on a stack, 0 if there are none.
 // Of those the outermost count: a handler may, who knows, hold another worker.
-func receiver(stack []byte) (address uint64) {
+func receiver(stack, method []byte) (address uint64) {
 	for {
 		i := bytes.LastIndex(stack, method)
 		if i < 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/room"
 )
 
@@ -44,6 +45,8 @@ type Stage struct {
 	// Pause how long it is left alone after so many.
 	Endures int
 	Pause   func(beyond int) time.Duration
+	// Runs has the coroutines of handlers that may suspend; nil if the stage has no such.
+	Runs *coro.Host
 
 	present atomic.Pointer[Version]
 	moving  atomic.Int32 // above 0 while there may be instances that are not of the present version
@@ -66,6 +69,9 @@ type Worker struct {
 	seen     atomic.Pointer[Stage] // stage, for those who ask
 	since    atomic.Int64          // when the present batch began; 0 between batches
 	claimed  atomic.Bool           // the slot is taken, or about to be
+
+	running atomic.Pointer[Run] // what it runs, if it is a command whose handler may suspend
+	ended   bool                // that has ended
 
 	self     act.Context
 	instance Instance
@@ -448,6 +454,8 @@ func (w *Worker) work(n int) (ok bool) {
 	switch {
 	case w.both != nil:
 		w.handleBoth(w.both, n)
+	case w.stage.Runs != nil:
+		w.handleRuns(w.Hand[:n])
 	case w.instance.Many():
 		w.handleMany(w.Hand[:n])
 	default:

@@ -40,7 +40,7 @@ func written() still {
 				RejectedBy:     map[stage.Reason]uint64{stage.ReasonFull: 4, stage.ReasonType: 6},
 				ShedBy:         map[stage.Reason]uint64{stage.ReasonOldest: 5},
 				DeadLetteredBy: map[stage.Reason]uint64{stage.ReasonCrash: 2, "of_tomorrow": 11},
-				Queued:         111, InHand: 112, Delayed: 113, Capacity: 114,
+				Queued:         111, InHand: 112, Suspended: 111, Delayed: 113, Capacity: 114,
 				Crashes: 115, Retries: 116, Restarts: 117,
 				Workers: 118, Busy: 119, WorkersMin: 120, WorkersMax: 121, WorkersMost: 122,
 				Instances: 125, Visits: 126, EmptyVisits: 127,

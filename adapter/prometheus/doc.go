@@ -59,6 +59,7 @@
 //	golda_stage_queue_length             gauge
 //	golda_stage_queue_capacity           gauge
 //	golda_stage_in_hand                  gauge
+//	golda_stage_suspended                gauge    a part of in_hand
 //	golda_stage_delayed                  gauge
 //	golda_stage_crashes_total            counter
 //	golda_stage_retries_total            counter

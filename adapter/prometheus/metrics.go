@@ -99,6 +99,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.InHand) },
 	},
 	{
+		"golda_stage_suspended", "Commands in hand whose handlers are suspended, and hold no worker.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Suspended) },
+	},
+	{
 		"golda_stage_delayed", "Commands that wait, out of the queue, for their next attempt.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Delayed) },
 	},
@@ -136,7 +140,7 @@ var stageMetrics = []metric[stage.Snapshot]{
 	},
 
 	{
-		"golda_stage_instances", "Workers that may be at the stage at once.",
+		"golda_stage_instances", "Workers that may be at the stage at once, or commands under way if handlers suspend.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Instances) },
 	},
 	{

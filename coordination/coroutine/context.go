@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/coro"
 )
 
@@ -26,19 +27,8 @@ var (
 type PanicError = coro.PanicError
 
 // Context is a running handler. It is a context.Context, done when the handler is stopped
-// and when it has returned.
-type Context interface {
-	context.Context
-
-	// Suspend calls start, and parks the handler until wake has been called once, by any
-	// goroutine, possibly before start returns. Further calls of wake do nothing. It
-	// returns ErrStopped if the handler was stopped, before or meanwhile; wake may then
-	// not have been called, or not yet, and start may not have been.
-	//
-	// It is for the handler alone, on the goroutine on which it was called, and
-	// must not be called while that holds runtime.LockOSThread. It starts no goroutine.
-	Suspend(start func(wake func())) error
-}
+// and when it has returned. See [behaviour.Suspender].
+type Context = behaviour.Suspender
 
 // Blocking returns a Context for code that is no handler, such as main or a test: it
 // suspends by blocking the goroutine that calls it. When ctx is done a suspension

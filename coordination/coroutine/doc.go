@@ -20,14 +20,14 @@
 // [context.WithTimeout] or errgroup, is an ordinary one that cannot suspend, so the
 // usual mistake does not compile.
 //
-// Handlers are served by somebody: today by a scheduler (package
-// coordination/scheduler). Whoever serves them owns their coroutines, keeps
+// Handlers are served by somebody: by a scheduler (package coordination/scheduler), or by a stage
+// (stage.Coroutine, or a behaviour.Suspending given to stage.New). Whoever serves them owns their coroutines, keeps
 // idle ones for reuse, and unwinds those that are suspended when it closes.
 //
 // # Order and concurrency
 //
 // Between two suspensions no other handler of the same scheduler runs, so what they
-// share needs no lock. After a suspension it may have changed. Handlers go on in the order
+// share needs no lock. That is not so in a stage, unless it has one worker only. After a suspension it may have changed. Handlers go on in the order
 // in which they were woken.
 //
 // # Back-pressure
@@ -42,7 +42,8 @@
 //
 // # What can go wrong
 //
-//   - A panic is a [PanicError], and [runtime.Goexit] is [ErrGoexit], told to whoever serves the
+//   - In a stage a crash is one as of any handler: see behaviour, and stage.CrashError. In a
+//     scheduler a panic is a [PanicError], and [runtime.Goexit] is [ErrGoexit], told to whoever serves the
 //     handler. No other handler notices.
 //   - To suspend with a context whose handler has returned, or is suspended, is refused
 //     with [ErrNotRunning].

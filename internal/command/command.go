@@ -28,6 +28,8 @@ type Envelope struct {
 	// Proven marks a command with which a canary crashed, or is at work: if it comes
 	// back, it is for the version before.
 	Proven bool
+	// Woken marks a command that was begun and set aside, and may go on: Cmd is the run.
+	Woken bool
 }
 
 // Ticket collects the end of a command and of all that was emitted on its way.

@@ -24,6 +24,10 @@ type Config struct {
 	// resumed all the same; nothing happens then.
 	Ready func(*Task)
 
+	// Left, if set, is called with each task that has been set aside, or has ended, by
+	// the goroutine that ran it, before anybody else can have it.
+	Left func(*Task)
+
 	// Ended, if set, is called with each task that has ended, by the goroutine that ran
 	// it, after its coroutine is free again.
 	Ended func(*Task)
@@ -97,25 +101,36 @@ func (h *Host) Start(ctx context.Context, tag any, f func(*Task)) (*Task, error)
 // Resume goes on with a task that is ready, until it suspends itself again or ends. It
 // reports false, and does nothing, if the task is not ready: somebody else was first.
 func (h *Host) Resume(t *Task) bool {
-	if !t.move(ready, running) {
+	if !h.Claim(t) {
 		return false
 	}
-	h.run(t)
+	h.GoOn(t)
 	return true
 }
+
+// Claim is the first half of Resume: if it reports true, the task is the caller's, who must have
+// it go on.
+func (h *Host) Claim(t *Task) bool { return t.move(ready, running) }
+
+// GoOn is the second half of Resume.
+func (h *Host) GoOn(t *Task) { h.run(t) }
 
 // Close stops all tasks and runs those that are suspended to their ends, the youngest first: their
 // suspensions return ErrStopped, and their deferred calls run. A task that another
 // goroutine runs, or that called Close itself, is stopped at its next suspension.
 // From then on no task is started. Close waits for what it runs: a task that goes on
-// for ever after it was stopped holds it up for ever.
-func (h *Host) Close() {
+// for ever after it was stopped holds it up for ever. It may be called again, by another
+// goroutine meanwhile: that one sees to the tasks which are still suspended.
+func (h *Host) Close() { h.CloseFor(nil) }
+
+// CloseFor is Close with a cause, which the tasks are told.
+func (h *Host) CloseFor(cause error) {
 	tasks, idle := h.shut()
 	for _, c := range idle {
 		c.stop()
 	}
 	for _, t := range tasks {
-		t.interrupt(nil)
+		t.interrupt(cause)
 		h.Resume(t)
 	}
 	h.unwinding.Wait()
@@ -132,6 +147,9 @@ func (h *Host) Stats() Stats {
 // whoever comes for it, and is not touched any more.
 func (h *Host) run(t *Task) {
 	t.carrier.next()
+	if h.cfg.Left != nil {
+		h.cfg.Left(t)
+	}
 	switch word := t.word.Load(); word & stateMask {
 	case ended:
 		h.release(t)

@@ -39,8 +39,8 @@ internal/room:      behaviour controller stage/queue
                     internal/command internal/histogram internal/plain internal/ring
 
 -- first
-worker:             behaviour internal/act internal/command internal/plain internal/room
-coordination/coroutine: internal/coro
+worker:             behaviour internal/act internal/command internal/coro internal/plain internal/room
+coordination/coroutine: behaviour internal/coro
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 

@@ -112,7 +112,7 @@ func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why in
 	}
 	r.c.submitted++
 	r.push(e, at)
-	if r.queue.Len() >= r.knobs.Capacity {
+	if r.queue.fresh() >= r.knobs.Capacity {
 		r.brimming()
 	}
 	s := r.rouse()
@@ -182,11 +182,17 @@ func (r *Room) mayNotWait(ctx context.Context) string {
 	switch {
 	case ours && back:
 		return "on a way back"
-	case ours && from.Shared():
+	case ours && from.Shared() && !suspends(ctx):
 		return "whose worker is shared"
 	default:
 		return ""
 	}
+}
+
+// suspends reports whether who waits with ctx holds no worker.
+func suspends(ctx context.Context) bool {
+	_, ok := ctx.(behaviour.Suspender)
+	return ok
 }
 
 // refuse counts a command that is not accepted and lets go of the lock.
@@ -232,12 +238,7 @@ func (r *Room) await(ctx context.Context, first bool) error {
 		r.waiters.MoveToFront(place)
 	}
 	r.mu.Unlock()
-	var gaveUp error
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		gaveUp = context.Cause(ctx)
-	}
+	gaveUp := Until(ctx, w.ready)
 	r.mu.Lock()
 	switch {
 	case gaveUp == nil && w.granted:
@@ -285,7 +286,7 @@ type victim struct {
 
 // drop makes room for e, or lets e go, as the overflow rule says.
 func (r *Room) drop(e command.Envelope, at place) victim {
-	if r.cfg.Overflow == DropNewest || r.queue.Len() == 0 {
+	if r.cfg.Overflow == DropNewest || r.queue.fresh() == 0 {
 		r.c.shed[shedNewest]++
 		return victim{e, ReasonNewest, ErrShed}
 	}

@@ -390,7 +390,7 @@ func (r *Room) note() {
 	want := int32(1)
 	if mode != controller.Polled {
 		free := r.knobs.Instances - r.out
-		want = int32(min(r.queue.Len(), free, math.MaxInt32))
+		want = int32(min(r.due(), free, math.MaxInt32))
 	}
 	for r.tokens.Load() < want {
 		r.tokens.Add(1)
@@ -400,7 +400,7 @@ func (r *Room) note() {
 
 // servable reports whether a worker of the crew would find something to do here.
 func (r *Room) servable() bool {
-	return r.queue.Len() > 0 && !r.knobs.Paused && !r.stalled && !r.resting && !r.halted &&
+	return r.due() > 0 && !r.stalled && !r.resting && !r.halted &&
 		r.out < r.knobs.Instances && r.equippable() && !r.lingering()
 }
 

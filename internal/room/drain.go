@@ -160,12 +160,10 @@ func (r *Room) awaitUse(ctx context.Context, back, shared bool) error {
 		}
 		lifted := r.lifted
 		r.mu.Unlock()
-		select {
-		case <-lifted:
-			r.mu.Lock()
-		case <-ctx.Done():
-			r.mu.Lock()
-			return r.waited(context.Cause(ctx))
+		err := Until(ctx, lifted)
+		r.mu.Lock()
+		if err != nil {
+			return r.waited(err)
 		}
 	}
 	return nil

@@ -269,11 +269,12 @@ func (r *Room) Close() {
 }
 
 // Halt ends everything that is queued or waits to be retried: it will not be
-// done. Commands in hand are finished by their workers. It returns what tells
-// those who wait; that may take its time.
+// done. Commands in hand are finished by their workers; those that were set aside stay so. It
+// returns what tells those who wait; that may take its time.
 func (r *Room) Halt() (tell func()) {
 	r.mu.Lock()
 	r.open, r.halted = false, true
+	r.sidelineQueued()
 	left := make([]command.Envelope, r.queue.Len(), r.queue.Len()+r.delayed.Len())
 	r.queue.popInto(left)
 	r.packed = 0
@@ -299,7 +300,7 @@ func (r *Room) Halt() (tell func()) {
 // free is how many more commands may come in. It is below zero when retries,
 // crashes or ways back have overfilled the room.
 func (r *Room) free() int {
-	free := r.knobs.Capacity - r.queue.Len()
+	free := r.knobs.Capacity - r.queue.fresh()
 	if r.ceiling > 0 {
 		free = min(free, r.ceiling-r.load())
 	}
@@ -338,7 +339,7 @@ func (r *Room) push(e *command.Envelope, p place) {
 // brimming tells the host when the room has become full. The host neither blocks nor
 // asks the room for anything.
 func (r *Room) brimming() {
-	if r.brim || r.queue.Len() < r.knobs.Capacity {
+	if r.brim || r.queue.fresh() < r.knobs.Capacity {
 		return
 	}
 	r.brim = true
@@ -355,7 +356,7 @@ func (r *Room) rouse() *Seat {
 		r.note()
 		return nil
 	}
-	if r.queue.Len() == 0 || r.waking > 0 || r.out >= r.knobs.Instances || r.knobs.Paused {
+	if len(r.idle)+r.dozers.dozing == 0 || r.waking > 0 || r.out >= r.knobs.Instances || r.due() == 0 {
 		return nil
 	}
 	s := r.call(r.fit)
@@ -512,6 +513,7 @@ type counts struct {
 	stuck                          uint64 // handlers that were given up
 	abandoned                      int    // those that still run
 	inHand, busy, mostOut          int
+	aside                          int // of those in hand, in nobody's; below 0 while a worker has not told yet
 	busyTime                       time.Duration
 	wait, work                     histogram.Histogram
 }

@@ -316,7 +316,7 @@ func (r *Room) hinders(behind *Room) bool {
 // filled reports whether the queue alone fills the room, and is waited for. Seats that
 // are promised do not count: nobody would tell when they come free.
 func (r *Room) filled() bool {
-	full := r.queue.Len() >= r.knobs.Capacity || r.ceiling > 0 && r.load() >= r.ceiling
+	full := r.queue.fresh() >= r.knobs.Capacity || r.ceiling > 0 && r.load() >= r.ceiling
 	return full && r.cfg.Overflow == Wait && !r.halted
 }
 
@@ -340,7 +340,7 @@ func (r *Room) waitFor(x *Room) bool {
 
 // relieve returns the rooms behind that wait for room here, if half of it is free.
 func (r *Room) relieve() []*Room {
-	if !r.brim && len(r.behind) == 0 || r.queue.Len() > r.knobs.Capacity/2 || r.filled() {
+	if !r.brim && len(r.behind) == 0 || r.queue.fresh() > r.knobs.Capacity/2 || r.filled() {
 		return nil
 	}
 	r.brim = false

@@ -89,3 +89,26 @@ func TestAWorkerThatComesAndFindsNoInstanceSendsTheOneThatHasIt(t *testing.T) {
 		require.Equal(t, 1, d.Turn(first, &tally, true))
 	}
 }
+
+// The worker on its way finds that no instance may be made for it any more, while an idle one has one.
+func TestAWorkerThatGetsNoInstanceSendsOneThatHasOne(t *testing.T) {
+	d := newStaffed(0, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 2, StreakEnds: time.Minute})
+	d.woken = make([]int, 2)
+	var tally Tally
+	for i := range 2 {
+		s := &Seat{Wake: func() { d.woken[i]++ }}
+		d.seats = append(d.seats, s)
+		if i == 0 {
+			require.True(t, d.Claim(s))
+			s.Instance = "the one"
+		}
+		d.Join(s, false)
+		require.Zero(t, d.Turn(s, &tally, true))
+	}
+	require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+	require.Equal(t, []int{0, 1}, d.woken, "who has been idle for the shortest time")
+	d.Adjust(func(k *Knobs) { k.Instances = 1 })
+	require.Zero(t, d.Turn(d.seats[1], &tally, true))
+	require.Equal(t, []int{1, 1}, d.woken)
+	require.Equal(t, 1, d.Turn(d.seats[0], &tally, true))
+}

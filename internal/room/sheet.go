@@ -13,6 +13,9 @@ type Sheet struct {
 	Rejected, Shed, Dead           map[Reason]uint64
 	Crashes, Retries, Restarts     uint64
 	Queued, InHand, Delayed        int
+	Suspended                      int // of those in hand, set aside
+	Held                           int // in workers' hands
+	Due                            int // what could be given out, were it not paused and were there workers enough
 	Live, Busy, Most, Out          int
 	Visits, Empties, Stuck         uint64
 	Abandoned                      int
@@ -62,7 +65,8 @@ func (r *Room) sheet() Sheet {
 		Shed:     byReason(r.c.shed[:], shedNames[:]),
 		Dead:     byReason(r.c.dead[:], deadNames[:]),
 		Crashes:  r.c.crashes, Retries: r.c.retries, Restarts: r.c.restarts,
-		Queued: r.queue.Len(), InHand: r.c.inHand, Delayed: r.delayed.Len(),
+		Queued: r.queue.fresh(), InHand: r.c.inHand + r.going(), Delayed: r.delayed.Len(),
+		Suspended: r.suspended(), Held: max(r.c.inHand-r.suspended(), 0), Due: r.demand(),
 		Live: r.live, Busy: r.c.busy, Most: max(r.most, r.c.mostOut), Out: r.out,
 		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(),
 		Stuck: r.c.stuck, Abandoned: r.c.abandoned,
@@ -75,7 +79,7 @@ func (r *Room) sheet() Sheet {
 
 // oldest is how long the next command has waited.
 func (r *Room) oldest() time.Duration {
-	if r.queue.Len() == 0 {
+	if r.queue.fresh() == 0 {
 		return 0
 	}
 	since := r.queue.oldest().Since

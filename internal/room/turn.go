@@ -45,6 +45,7 @@ func (s *Seat) Ready() bool { return s.ready.Load() }
 // touches it until it passes it on.
 type Tally struct {
 	OK, Forwarded, Emitted, Errors int
+	Suspended                      int           // commands that were set aside
 	Timed                          int           // commands that Busy covers
 	Busy                           time.Duration // time in handlers
 	Waited                         int           // commands that Wait stands for
@@ -248,8 +249,8 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 // take moves up to a fair share of the queue into a worker's hand, and no more than
 // most, if that is not 0.
 func (r *Room) take(s *Seat, most int) int {
-	n := r.queue.Len()
-	if n == 0 || r.knobs.Paused || r.out >= r.knobs.Instances {
+	n := r.due()
+	if n == 0 || r.out >= r.knobs.Instances {
 		return 0
 	}
 	if !s.owns && !r.equippable() || r.lingering() {
@@ -263,7 +264,7 @@ func (r *Room) take(s *Seat, most int) int {
 		n = r.apart(n)
 	}
 	s.grow(n+1, r.knobs.Batch+1) // when the last has been handled, the one in hand is none
-	n = r.queue.popInto(s.Hand[:n])
+	n = r.give(s.Hand[:n])
 	if r.packed > 0 {
 		r.unpack(s.Hand[:n])
 	}
@@ -301,7 +302,10 @@ func (s *Seat) grow(n, most int) {
 // lingering reports whether the queue is to fill up before anybody takes of it.
 func (r *Room) lingering() bool {
 	linger := r.knobs.Linger
-	if linger <= 0 || r.queue.Len() >= r.knobs.Batch || r.queue.Len() >= r.knobs.Capacity || r.host.Load().Draining.Load() || !r.InUse() {
+	if linger <= 0 || r.queue.Len() >= min(r.knobs.Batch, r.knobs.Capacity) || r.going() > 0 {
+		return false
+	}
+	if r.host.Load().Draining.Load() || !r.InUse() {
 		return false
 	}
 	since := r.queue.oldest().Since
@@ -347,6 +351,7 @@ func (r *Room) book(s *Seat, t *Tally) {
 		r.c.streak = 0
 		r.lay(s, done)
 	}
+	r.setAside(s, t.Suspended)
 	r.c.emitted += uint64(t.Emitted)
 	if t.Waited > 0 {
 		r.c.wait.Record(t.Wait, uint64(t.Waited))
@@ -430,6 +435,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 		r.spell.First = err
 	}
 	if r.halted {
+		rest = r.sideline(s, rest)
 		r.c.dead[deadStopped] += uint64(len(rest))
 	} else {
 		r.giveBack(rest)

@@ -14,9 +14,21 @@ type waiting struct {
 	ring  ring.Ring[command.Envelope]
 	line  *queue.Line[command.Envelope] // nil: first in, first out
 	keyed atomic.Pointer[queue.Keyed]   // the line's discipline, if it asks something of commands
+	// woken are commands that were begun and set aside, and may go on: before all others,
+	// whatever the discipline, and in no seats. Nil in a room whose handlers do not suspend.
+	woken *woken
 }
 
+// Len is how many commands wait, those that may go on among them.
 func (q *waiting) Len() int {
+	if q.woken != nil {
+		return q.fresh() + q.woken.Len()
+	}
+	return q.fresh()
+}
+
+// fresh is how many commands wait that have not been begun: those that take a seat.
+func (q *waiting) fresh() int {
 	if q.line != nil {
 		return q.line.Len()
 	}
@@ -111,6 +123,9 @@ func (q *waiting) pushAll(es []command.Envelope, p places) {
 }
 
 func (q *waiting) pushFront(es []command.Envelope) {
+	if q.woken != nil {
+		es = q.woken.back(es)
+	}
 	if q.line != nil {
 		q.line.PushFront(es)
 		return
@@ -118,6 +133,7 @@ func (q *waiting) pushFront(es []command.Envelope) {
 	q.ring.PushFront(es)
 }
 
+// popInto moves commands out that have not been begun.
 func (q *waiting) popInto(es []command.Envelope) int {
 	if q.line != nil {
 		return q.line.PopInto(es)

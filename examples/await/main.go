@@ -1,0 +1,164 @@
+// Await is one worker with ten thousand fetches under way: the handler waits as if it blocked, and
+// holds no worker meanwhile.
+//
+//	go run ./examples/await
+//	go run ./examples/await -fetches 10000 -instances 10000 -each 1s
+//	go run ./examples/await -instances 100      # at most a hundred at once: takes a hundred times as long
+//
+// There is no server: the stage "origin" stands for one, and answers each call when so much time has
+// passed. The stage "fetch" calls it with [stage.Call], which suspends a handler without a goroutine, and
+// has the page measured with [coroutine.Await], which is for whatever blocks: it takes a goroutine
+// while it does. Both stages have one worker each.
+//
+// It prints how many fetches were suspended at most, how long all took, and the law.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
+
+const (
+	statusOK = iota
+	statusFailed
+	statusUsage
+)
+
+// config is what the flags say.
+type config struct {
+	fetches, instances int
+	each               time.Duration
+}
+
+// run is the program, from its arguments to its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c, err := parseFlags(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return statusOK
+	case err != nil:
+		_, _ = fmt.Fprintln(stderr, "await:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return statusUsage
+	}
+	if err := c.work(ctx, stdout, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, "await:", err)
+		return statusFailed
+	}
+	return statusOK
+}
+
+// work fetches everything, and tells how it went.
+func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
+	origin := stage.Coroutine("origin", c.answer, stage.Workers(1, 1), stage.Instances(c.instances))
+	fetch := stage.Coroutine("fetch", func(co coroutine.Context, url string) behaviour.Outcome {
+		page, err := stage.Call[string](co, origin, url)
+		if err != nil {
+			return behaviour.Error(err)
+		}
+		size, err := coroutine.Await(co, func(context.Context) (int, error) { return len(page), nil })
+		if err != nil {
+			return behaviour.Error(err)
+		}
+		return behaviour.OK(size)
+	}, stage.Workers(1, 1), stage.Instances(c.instances))
+
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	p, err := pipeline.New("await", fetch, origin, pipeline.Logger(log))
+	if err != nil {
+		return err
+	}
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	most, size, err := c.fetchAll(ctx, fetch)
+	if stopped := p.Stop(ctx); err == nil {
+		err = stopped
+	}
+	_, _ = fmt.Fprintf(stdout, "fetches: %d, %d bytes\nsuspended at most: %d\ntook: %v\nlaw: %s\n",
+		c.fetches, size, most, time.Since(begin).Round(time.Millisecond), p.Snapshot().Law())
+	return err
+}
+
+// answer is the origin's: it takes its time.
+func (c config) answer(co coroutine.Context, url string) behaviour.Outcome {
+	if err := coroutine.Sleep(co, c.each); err != nil {
+		return behaviour.Error(err)
+	}
+	return behaviour.OK("<html>" + url + "</html>")
+}
+
+// fetchAll asks for all pages, and waits for them. It returns how many fetches were suspended at
+// most, as far as it has looked, and how many bytes came.
+func (c config) fetchAll(ctx context.Context, fetch *stage.Stage[string]) (most, size int, err error) {
+	tickets := make([]*stage.Ticket, c.fetches)
+	for i := range tickets {
+		if tickets[i], err = fetch.Ask(ctx, fmt.Sprintf("/page/%05d", i)); err != nil {
+			return most, size, err
+		}
+	}
+	look := time.NewTicker(max(c.each/100, time.Millisecond))
+	defer look.Stop()
+	for _, ticket := range tickets {
+		for waits := true; waits; {
+			most = max(most, fetch.Snapshot().Suspended)
+			select {
+			case <-ticket.Done():
+				waits = false
+			case <-look.C:
+			}
+		}
+		if err := ticket.Err(); err != nil {
+			return most, size, err
+		}
+		size += ticket.Result().(int)
+	}
+	return most, size, nil
+}
+
+func parseFlags(args []string, help io.Writer) (c config, err error) {
+	flags := flag.NewFlagSet("await", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.IntVar(&c.fetches, "fetches", 10_000, "how many pages are fetched")
+	flags.IntVar(&c.instances, "instances", 10_000, "how many fetches may be under way at once")
+	flags.DurationVar(&c.each, "each", time.Second, "how long the origin takes for each")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(help)
+			flags.Usage()
+		}
+		return c, err
+	}
+	return c, c.check(flags.Args())
+}
+
+func (c config) check(stray []string) error {
+	var all []error
+	for _, arg := range stray {
+		all = append(all, fmt.Errorf("stray argument %q; all there is to say is said with flags, see -help", arg))
+	}
+	if c.fetches < 1 {
+		all = append(all, fmt.Errorf("-fetches %d: at least 1", c.fetches))
+	}
+	if c.instances < 1 {
+		all = append(all, fmt.Errorf("-instances %d: at least 1", c.instances))
+	}
+	if c.each < 0 {
+		all = append(all, fmt.Errorf("-each %v: not below 0", c.each))
+	}
+	return errors.Join(all...)
+}

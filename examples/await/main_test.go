@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// await runs the program in virtual time.
+func await(t *testing.T, args string) (status int, stdout, stderr string, took time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var out, err bytes.Buffer
+		begin := time.Now()
+		status = run(t.Context(), strings.Fields(args), &out, &err)
+		stdout, stderr, took = out.String(), err.String(), time.Since(begin)
+		time.Sleep(time.Minute) // the actor system's throttle has to wake up and go
+	})
+	return status, stdout, stderr, took
+}
+
+func TestOneWorkerHasTenThousandFetchesUnderWay(t *testing.T) {
+	status, stdout, stderr, took := await(t, "")
+	assert.Equal(t, statusOK, status)
+	assert.Empty(t, stderr)
+	assert.Equal(t, "fetches: 10000, 240000 bytes\nsuspended at most: 10000\ntook: 1s\n"+
+		"law: accepted 20000 = replied 20000 + failed 0 + shed 0 + dead-lettered 0 + in flight 0\n", stdout)
+	assert.Equal(t, time.Second, took)
+}
+
+func TestAHundredAtOnceTakeAHundredTimesAsLong(t *testing.T) {
+	status, stdout, _, took := await(t, "-instances 100")
+	assert.Equal(t, statusOK, status)
+	assert.Contains(t, stdout, "suspended at most: 100\n")
+	assert.Equal(t, 100*time.Second, took)
+}
+
+func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
+	cases := map[string]struct{ args, want string }{
+		"an unknown flag": {"-no", "await: flag provided but not defined: -no\n"},
+		"all at once": {
+			"-fetches 0 -instances 0 -each -1s x",
+			"await: stray argument \"x\"; all there is to say is said with flags, see -help; -fetches 0: at least 1; " +
+				"-instances 0: at least 1; -each -1s: not below 0\n",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			status, stdout, stderr, _ := await(t, c.args)
+			assert.Equal(t, statusUsage, status)
+			assert.Empty(t, stdout)
+			assert.Equal(t, c.want, stderr)
+		})
+	}
+}
+
+func TestHelpIsAnAnswer(t *testing.T) {
+	status, stdout, stderr, _ := await(t, "-help")
+	assert.Equal(t, statusOK, status)
+	assert.Contains(t, stdout, "-fetches")
+	assert.Empty(t, stderr)
+}

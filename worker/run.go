@@ -1,0 +1,328 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/room"
+)
+
+// keptIdle is how many idle coroutines a stage keeps: as many as a large batch may have begun.
+const keptIdle = 256
+
+// Run is one try of a command whose handler may suspend. It has a coroutine of the stage's,
+// so it outlives the worker that began it: whoever of the stage's workers finds it woken goes
+// on with it. While one does, the command is in that worker's hand, as it was given out, so that
+// whatever happens is charged to it as to any other.
+//
+// A run is the context of its handler's task, and what the handler emits is kept here until
+// it has succeeded.
+type Run struct {
+	context.Context // the stage's
+
+	stage    *Stage
+	instance Instance
+	envelope command.Envelope // as it was given out
+	task     *coro.Task
+	owner    *Worker // who runs it; nil between two workers, and if its end is seen to by nobody's worker
+
+	outcome  behaviour.Outcome
+	returned bool
+	crash    *thrown // how the handler crashed, nil if it did not
+
+	began  time.Time   // if there is a time limit
+	alarm  *time.Timer // likewise
+	late   atomic.Bool // the time limit has passed
+	lost   atomic.Bool // its worker was given up: the command has been charged, and what else comes is nobody's
+	shared atomic.Bool // who runs it is of a crew
+
+	emitting sync.Mutex // guards all below
+	emits    []emission
+	over     bool
+}
+
+// thrown is what a worker panics with in the place of a run that crashed.
+type thrown struct {
+	value any
+	at    *site
+}
+
+// Suspends has the stage's handlers run on coroutines. It is said before the stage starts.
+func (s *Stage) Suspends() {
+	s.Room.Suspends()
+	s.Runs = coro.New(coro.Config{Idle: keptIdle, Ready: s.ready, Left: s.setOff, Ended: s.ended})
+}
+
+// handleRuns begins the commands of a batch, or goes on with them.
+func (w *Worker) handleRuns(batch []command.Envelope) {
+	for i := range batch {
+		run := w.hold(&batch[i])
+		w.running.Store(run)
+		ended := w.goOn(run)
+		w.running.Store(nil)
+		switch {
+		case w.lost.Load():
+			panic(abandoned{})
+		case ended:
+			w.conclude(run)
+		default:
+			w.tally.Suspended++
+			w.cur++
+		}
+	}
+}
+
+// hold finds the run of a command, or makes one. From now on the command is in the worker's
+// hand as it was when it was begun.
+func (w *Worker) hold(e *command.Envelope) *Run {
+	var run *Run
+	if e.Woken {
+		run = e.Cmd.(*Run)
+		*e = run.envelope
+	} else {
+		run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance, envelope: *e}
+	}
+	return run
+}
+
+// goOn has a run go on until it suspends or ends, and reports whether it has ended. If somebody
+// else has it already, who sees to the end of what a stage leaves behind, it has not, as far as
+// this worker is concerned.
+func (w *Worker) goOn(run *Run) (ended bool) {
+	w.ended = false
+	if run.task == nil {
+		run.instance.Of().another()
+		w.own(run)
+		if _, err := w.stage.Runs.Start(run, run, run.serve); err != nil {
+			run.refused()
+			return true
+		}
+		return w.ended
+	}
+	if w.stage.Runs.Claim(run.task) {
+		w.own(run)
+		w.stage.Runs.GoOn(run.task)
+	}
+	return w.ended
+}
+
+// own makes the worker the one who runs it.
+func (w *Worker) own(run *Run) {
+	run.owner = w
+	run.shared.Store(w.crew != nil)
+	run.watch(w)
+}
+
+// watch has the worker watched while it runs the handler: until its time limit and grace are
+// over, or if the limit has passed and the handler was told, for the grace.
+func (run *Run) watch(w *Worker) {
+	limit := run.stage.Timeout
+	if limit == 0 {
+		return
+	}
+	left := limit
+	if !run.began.IsZero() {
+		left = max(limit-time.Since(run.began), 0)
+	}
+	w.watch(left + run.stage.Grace)
+}
+
+// refused ends a run that could not begin: the stage has come to its end.
+func (run *Run) refused() {
+	if run.stage.Timeout > 0 {
+		run.owner.returned()
+	}
+	run.outcome, run.returned = behaviour.Error(room.ErrStopped), true
+	run.instance.Of().left()
+}
+
+// serve is the run, on its coroutine. Its address is how the stack of a run is found.
+//
+//go:noinline
+func (run *Run) serve(t *coro.Task) {
+	run.task = t
+	if limit := run.stage.Timeout; limit > 0 {
+		run.began = time.Now()
+		run.alarm = time.AfterFunc(limit, run.expire)
+	}
+	defer run.rescue()
+	run.outcome = run.instance.Handle(t, run.envelope.Cmd)
+	run.returned = true
+}
+
+// rescue notes how a handler crashed; who runs it deals with that. If it ended its goroutine,
+// the coroutine goes with it.
+func (run *Run) rescue() {
+	if run.returned {
+		return
+	}
+	value := recover()
+	if value == nil {
+		value = ErrGoexit
+	}
+	run.crash = &thrown{value, sites.here()}
+}
+
+// expire ends the handler's context at its time limit, and the suspension that it is in.
+func (run *Run) expire() {
+	run.late.Store(true)
+	run.task.Stop(ErrTimeout)
+}
+
+// Deadline is that of the stage's time limit.
+func (run *Run) Deadline() (time.Time, bool) {
+	if run.stage.Timeout == 0 {
+		return run.Context.Deadline()
+	}
+	return run.began.Add(run.stage.Timeout), true
+}
+
+// Value knows the run as the emitter, and what the stage's context knows.
+func (run *Run) Value(key any) any {
+	if _, ok := key.(behaviour.EmitterKey); ok {
+		return (*runEmitter)(run)
+	}
+	return run.Context.Value(key)
+}
+
+// setOff is told of a run that has suspended or ended, by who ran it, before anybody else can
+// have it. If its worker was given up meanwhile the run is a stray; its time limit has told it to
+// end long ago.
+func (s *Stage) setOff(t *coro.Task) {
+	run := t.Tag.(*Run)
+	if w := run.owner; w != nil && s.Timeout > 0 && !w.returned() {
+		<-w.over // until then it is not known to be one
+	}
+	if !t.Ended() {
+		run.owner = nil
+	}
+}
+
+// ready queues a run that was woken. A stray is nobody's, so it ends by itself.
+func (s *Stage) ready(t *coro.Task) {
+	run := t.Tag.(*Run)
+	if run.lost.Load() {
+		go s.Runs.Resume(t)
+		return
+	}
+	s.Room.Wake(command.Envelope{Cmd: run})
+}
+
+// ended is told of a run that has ended, by who ran it.
+func (s *Stage) ended(t *coro.Task) {
+	run := t.Tag.(*Run)
+	if run.alarm != nil {
+		run.alarm.Stop()
+	}
+	defer run.instance.Of().left()
+	switch {
+	case run.owner != nil:
+		run.owner.ended = true
+	case !run.lost.Load():
+		s.seeOff(run)
+	}
+}
+
+// conclude settles what became of a run.
+func (w *Worker) conclude(run *Run) {
+	w.adopt(run.close())
+	if run.crash != nil {
+		panic(run.crash)
+	}
+	w.Settle(run.answer())
+}
+
+// close ends what a run's handler may do, and returns what it has emitted.
+func (run *Run) close() []emission {
+	run.emitting.Lock()
+	defer run.emitting.Unlock()
+	return run.shut()
+}
+
+func (run *Run) shut() (emits []emission) {
+	run.over = true
+	emits, run.emits = run.emits, nil
+	return emits
+}
+
+// answer is the outcome of the handler. An error that comes after the time limit says so.
+func (run *Run) answer() behaviour.Outcome {
+	err := run.outcome.Err()
+	if err == nil || !run.late.Load() || errors.Is(err, ErrTimeout) && run.limited(err) {
+		return run.outcome
+	}
+	return behaviour.Error(fmt.Errorf("%w (%v): %w", ErrTimeout, run.stage.Timeout, err))
+}
+
+// limited reports whether an error tells the time limit by itself, and not only as the reason why
+// a suspension was ended.
+func (run *Run) limited(err error) bool { return !errors.Is(err, coro.ErrStopped) }
+
+// adopt takes over what a run has emitted.
+func (w *Worker) adopt(emits []emission) {
+	ticket := w.Hand[w.cur].Ticket
+	for _, m := range emits {
+		out, err := w.outlet(m.to.inlet)
+		if err != nil { // it was a stage of the house when it was emitted
+			ticket.Settle(true, nil, err)
+			continue
+		}
+		w.emits = append(w.emits, emission{out, m.cmd})
+	}
+}
+
+// lose makes the run that is stuck, if it is one, a stray. It is called by the watch, who has seen
+// to it that it is still.
+func (w *Worker) lose() {
+	if run := w.running.Load(); run != nil {
+		run.lost.Store(true)
+		w.adopt(run.shut())
+		run.stir()
+	}
+}
+
+// still sees to it that nobody emits for the run, if there is one: its affairs are at rest until
+// it is lost, or stirred. It reports false if somebody does.
+func (run *Run) still() bool { return run == nil || run.emitting.TryLock() }
+
+// stir ends what still began.
+func (run *Run) stir() {
+	if run != nil {
+		run.emitting.Unlock()
+	}
+}
+
+// Unwind ends all runs that are set aside: their suspensions return, and what their handlers
+// then answer counts. It is for a stage that has come to its end, and does not wait for those that
+// somebody still runs. A handler that does not end holds it up.
+func (s *Stage) Unwind() {
+	cause := context.Cause(s.Context)
+	if cause == nil {
+		cause = room.ErrStopped
+	}
+	s.Runs.CloseFor(cause)
+}
+
+// seeOff settles what became of a run that no worker ran.
+func (s *Stage) seeOff(run *Run) {
+	w := New(s)
+	w.instance, w.Hand = run.instance, make([]command.Envelope, 2)
+	w.Hand[0], w.n = run.envelope, 1
+	s.Room.Resumed(&w.Seat)
+	w.adopt(run.close())
+	if run.crash != nil {
+		w.settleCrash(run.crash.value, run.crash.at)
+		return
+	}
+	w.Settle(run.answer())
+	w.n = 0
+	s.Room.Book(&w.Seat, &w.tally)
+	w.deliver(false)
+}

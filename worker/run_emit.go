@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/room"
+)
+
+// runEmitter is a run as its handler sees it.
+type runEmitter Run
+
+// Room is the room of the stage whose handler it is.
+func (m *runEmitter) Room() *room.Room { return m.stage.Room }
+
+// Shared reports whether the worker that runs it is one of a crew.
+func (m *runEmitter) Shared() bool { return m.shared.Load() }
+
+// Quality is what the stage's handlers are asked for.
+func (m *runEmitter) Quality() float64 { return m.stage.Room.Quality() }
+
+// Attempt is the number of the present try, 0 if it is over.
+func (m *runEmitter) Attempt() int {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	if m.over {
+		return 0
+	}
+	return int(m.envelope.Tries) + 1
+}
+
+// Emit holds a command until the run has succeeded, or, beyond a number, sends all that is
+// held on at once and waits for room.
+func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
+	run := (*Run)(m)
+	run.emitting.Lock()
+	defer run.emitting.Unlock()
+	if run.over {
+		return behaviour.ErrNoWorker
+	}
+	out, err := run.stage.wayTo(to)
+	if err != nil {
+		return err
+	}
+	if out.back && out.room.Full() {
+		return fmt.Errorf("stage %q: on a way back: %w", to.Name(), room.ErrFull)
+	}
+	run.envelope.Ticket.Join()
+	run.emits = append(run.emits, emission{out, cmd})
+	if len(run.emits) <= held {
+		return nil
+	}
+	if err := run.sendNow(ctx); err != nil {
+		run.emits = run.emits[:len(run.emits)-1] // this one was not taken
+		run.envelope.Ticket.Settle(true, nil, nil)
+		return err
+	}
+	return nil
+}
+
+// sendNow sends what is held, in order.
+func (run *Run) sendNow(ctx context.Context) error {
+	for i, m := range run.emits {
+		if err := run.sendOne(ctx, m); err != nil {
+			run.emits = append(run.emits[:0], run.emits[i:]...)
+			return err
+		}
+	}
+	clear(run.emits)
+	run.emits = run.emits[:0]
+	return nil
+}
+
+// sendOne waits for a seat, counts the command as emitted and seats it.
+func (run *Run) sendOne(ctx context.Context, m emission) error {
+	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
+	if err := m.to.room.Reserve(ctx, m.to.back, run.shared.Load() && !suspends); err != nil {
+		return err
+	}
+	run.stage.Room.Book(&room.Seat{}, &room.Tally{Emitted: 1})
+	m.to.room.Take(command.Envelope{Cmd: m.cmd, Ticket: run.envelope.Ticket, Child: true})
+	return nil
+}
