@@ -353,7 +353,7 @@ func (w *town) given(t *rapid.T, p *pawn, r *place1, n int) {
 			r.queue = slices.Delete(r.queue, at, at+1)
 		}
 	}
-	r.packs.given(t, batch)
+	r.packs.given(t, batch, r.Room.queue.line == nil)
 	p.hand = slices.Clone(batch)
 	if p.Instance == nil {
 		if !p.owns {

@@ -444,7 +444,7 @@ func (m *model) given(t *rapid.T, s *modelSeat, batch []command.Envelope) {
 			t.Fatalf("%v has %d tries, want %d", e.Cmd, e.Tries, m.tries[m.queue[i]])
 		}
 	}
-	m.packs.given(t, batch)
+	m.packs.given(t, batch, true)
 	m.queue = m.queue[n:]
 	s.hand = slices.Clone(batch)
 }
@@ -751,7 +751,7 @@ func (m *model) check(t *rapid.T) {
 func (m *model) packed() int {
 	n := 0
 	for _, id := range m.queue {
-		if m.packs[id] > 0 {
+		if m.packs[id] != 0 {
 			n++
 		}
 	}
