@@ -6,6 +6,7 @@ import (
 	"runtime/pprof"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -29,7 +30,7 @@ func TestAProfileTellsWhichStageItIs(t *testing.T) {
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
-						require.NoError(t, pprof.Lookup("goroutine").WriteTo(&child, 1))
+						assert.NoError(t, pprof.Lookup("goroutine").WriteTo(&child, 1))
 					}()
 					<-done
 					seen <- own.String() + child.String()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -51,14 +52,14 @@ func benchMaking(b *testing.B, n int, order func([]pipeline.Part)) {
 func wiredLine(n int) (parts []pipeline.Part) {
 	var in *behaviour.Port[int]
 	for i := range n {
-		out := behaviour.NewPort[int](fmt.Sprint(i))
+		out := behaviour.NewPort[int](strconv.Itoa(i))
 		outs := []behaviour.Outlet{out}
 		do := func(_ context.Context, c int) behaviour.Outcome { return behaviour.Forward(out, c) }
 		if i == n-1 {
 			outs = nil
 			do = func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) }
 		}
-		s := stage.Func(fmt.Sprint(i), do, stage.Out(outs...), stage.Workers(1, 1))
+		s := stage.Func(strconv.Itoa(i), do, stage.Out(outs...), stage.Workers(1, 1))
 		parts = append(parts, s)
 		if in != nil {
 			parts = append(parts, pipeline.Wire(in, s))

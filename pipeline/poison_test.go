@@ -92,7 +92,7 @@ func storm(t *testing.T, lasts time.Duration, poison, tries int) (s stormy) {
 					text = poisonOrder
 					sent.Add(1)
 				}
-				if read.Submit(context.Background(), text) != nil {
+				if read.Submit(context.Background(), text) != nil { //nolint:contextcheck // until it is closed
 					return
 				}
 			}

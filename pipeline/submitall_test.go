@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -112,13 +113,13 @@ func TestManyCommandsDoNotOvertakeOneThatWaits(t *testing.T) {
 		}, stage.Workers(1, 1), stage.Capacity(1))
 		p := bubble(t, s)
 		require.NoError(t, p.Pause(s))
-		go func() { require.NoError(t, s.Submit(t.Context(), 1)) }()
+		go func() { assert.NoError(t, s.Submit(t.Context(), 1)) }()
 		synctest.Wait()
-		go func() { require.NoError(t, s.Submit(t.Context(), 2)) }()
+		go func() { assert.NoError(t, s.Submit(t.Context(), 2)) }()
 		synctest.Wait()
 		go func() {
 			_, err := s.SubmitAll(t.Context(), 3, 4, 5)
-			require.NoError(t, err)
+			assert.NoError(t, err)
 		}()
 		synctest.Wait()
 		require.NoError(t, p.Resume(s))

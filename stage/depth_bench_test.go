@@ -3,6 +3,7 @@ package stage_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -32,7 +33,7 @@ func deepStages(b *testing.B, n int) {
 	parts := []pipeline.Part{next}
 	for i := range n - 1 {
 		to := next
-		next = stage.Func(fmt.Sprint(i), func(_ context.Context, p *parcel) behaviour.Outcome {
+		next = stage.Func(strconv.Itoa(i), func(_ context.Context, p *parcel) behaviour.Outcome {
 			return behaviour.Forward(to, p)
 		}, stage.Workers(1, 1))
 		parts = append(parts, next)
@@ -74,7 +75,7 @@ func deepChannels(b *testing.B, n int) {
 	}
 	deepRun(b, n, &all, func(p *parcel) { in <- p })
 	close(in)
-	for range next { //nolint:revive // until all have ended
+	for range next { // until all have ended
 	}
 }
 

@@ -210,8 +210,9 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // Call hands in a command and waits for its end, wherever in the pipeline that
 // is. The result is what some stage gave to [behaviour.OK]; one of another type
 // than R is an error. If ctx ends first the command goes on, unheard. A handler that
-// calls its own stage may wait for itself, and so may stages that call one another in a circle. If ctx is a coroutine.Context the handler is
-// suspended while it waits, and holds no worker; one that was derived from it holds the worker.
+// calls its own stage may wait for itself, and so may stages that call one another in a
+// circle. If ctx is a coroutine.Context the handler is suspended while it waits, and holds
+// no worker; one that was derived from it holds the worker.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
 	got, err := s.call(ctx, cmd)
 	if err != nil || got == nil {
@@ -226,7 +227,7 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 
 func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
 	if c, ok := ctx.(behaviour.Suspender); ok {
-		return s.callAside(c, cmd)
+		return s.callAside(c, cmd) //nolint:contextcheck // c is ctx
 	}
 	t, err := s.Ask(ctx, cmd)
 	if err != nil {
@@ -275,7 +276,7 @@ func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
 // coroutine.Context the handler is suspended while it waits; [Call] does so without a goroutine.
 func (t *Ticket) Wait(ctx context.Context) (any, error) {
 	if c, ok := ctx.(behaviour.Suspender); ok {
-		if err := room.Until(c, t.t.Done()); err != nil {
+		if err := room.Until(c, t.t.Done()); err != nil { //nolint:contextcheck // c is ctx
 			return nil, err
 		}
 		return t.t.Result(), t.t.Err()

@@ -27,8 +27,8 @@
 // # Order and concurrency
 //
 // Between two suspensions no other handler of the same scheduler runs, so what they
-// share needs no lock. That is not so in a stage, unless it has one worker only. After a suspension it may have changed. Handlers go on in the order
-// in which they were woken.
+// share needs no lock. That is not so in a stage, unless it has one worker only. After a
+// suspension it may have changed. Handlers go on in the order in which they were woken.
 //
 // # Back-pressure
 //

@@ -77,7 +77,7 @@ func escalation(ctx context.Context, s *story) error {
 		s.sawf("%q: %q", question, answer)
 	}
 	s.didf("The supervision tree:")
-	s.sawf("%s", p.Tree())
+	s.sawf("%s", p.Tree()) //nolint:contextcheck // a tree is looked at, not waited for
 
 	s.didf("The server dies. Commands keep coming; they wait in the queue, and at its door.")
 	server.close()
@@ -97,7 +97,7 @@ func escalation(ctx context.Context, s *story) error {
 	s.didf("Its story (the engine's part of the stacks is left out here):")
 	s.sawf("%s", fold(broken.Story()))
 	s.didf("The tree, afterwards:")
-	s.sawf("%s", p.Tree())
+	s.sawf("%s", p.Tree()) //nolint:contextcheck // a tree is looked at, not waited for
 	s.accounts(p)
 	s.sawf("Letters in quarantine: %d; among the other dead letters: %d.", p.Quarantine().Len(), p.DeadLetters().Len())
 	return nil

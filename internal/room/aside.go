@@ -203,6 +203,6 @@ func Until(ctx context.Context, closed <-chan struct{}) error {
 	case <-closed:
 		return nil
 	default:
-		return cmp.Or(err, context.Cause(c))
+		return cmp.Or(err, context.Cause(c)) //nolint:contextcheck // it is the one that was given
 	}
 }
