@@ -115,6 +115,7 @@ type bell struct {
 	heard map[news]bool
 	list  []news
 	rung  bool
+	next  *time.Timer // the only one: each that runs would ring once in a pause
 }
 
 // news is an event before it is told.
@@ -145,7 +146,10 @@ func (b *bell) take() []news {
 	list := b.list
 	b.list = nil
 	clear(b.heard)
-	time.AfterFunc(b.pause, b.again)
+	if b.next != nil {
+		b.next.Stop() // it rang twice: for a clerk that came, too
+	}
+	b.next = time.AfterFunc(b.pause, b.again)
 	return list
 }
 

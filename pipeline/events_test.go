@@ -446,6 +446,62 @@ func TestAStormOfCrashesDoesNotBecomeAStormOfQuestions(t *testing.T) {
 	})
 }
 
+// Each clerk that comes lets the bell ring, for what rang before he came: the bell still
+// has one timer only.
+func TestAPolicyIsAskedNoOftenerAfterTheControllersWereStartedAfresh(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		l := &listener{}
+		s := stage.New("s", fn(poison))
+		bad := stage.Func("bad", poison, stage.Restart(stage.RestartPolicy{Limit: -1}), stage.Workers(1, 1))
+		p := bubble(t, s, bad, pipeline.Control(l), pipeline.Intensity(10, time.Minute))
+		storm := func(n int) {
+			for range n {
+				submit(t, s, -1, 1)
+				time.Sleep(9 * time.Millisecond)
+			}
+		}
+		for range 3 {
+			storm(12) // a ring waits
+			submit(t, bad, -1)
+			time.Sleep(20 * time.Millisecond)
+		}
+		l.of(controller.EventWorkerDied)
+		storm(1000)
+		require.InDelta(t, 90, len(l.of(controller.EventWorkerDied)), 10)
+		end(t, p)
+	})
+}
+
+// A policy may be busy when the pipeline is stopped, and then hears of nothing any more.
+func TestAStageIsOutThoughThePipelineStopsBeforeThePolicyHearsOfIt(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		l := &listener{}
+		l.answer = func(ev controller.Event, _ *controller.Snapshot, _ *controller.Decisions) {
+			if ev.Kind == controller.EventTopology {
+				<-hold
+			}
+		}
+		stays, goes := stage.New("stays", fn(echo[int])), stage.New("goes", fn(echo[int]))
+		p := bubble(t, stays, goes, pipeline.Control(l), pipeline.Grace(time.Second))
+		submit(t, goes, 1)
+		synctest.Wait()
+		go func() { _ = p.Pause(stays) }()
+		synctest.Wait() // the clerk is busy
+		removed := make(chan error, 1)
+		go func() { removed <- p.Remove(t.Context(), goes) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = p.Stop(ctx)
+		require.NoError(t, <-removed)
+		require.Len(t, p.Snapshot().Stages, 1)
+		require.EqualValues(t, 1, p.Snapshot().Accepted, "its accounts stay")
+		close(hold)
+		time.Sleep(time.Minute)
+	})
+}
+
 // The controllers' actor is started afresh with the stages. What it was to be told
 // meanwhile does not keep it from hearing anything later.
 func TestAPolicyHearsOfEventsAfterTheStagesWereRestarted(t *testing.T) {

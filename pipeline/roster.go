@@ -199,7 +199,7 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 	for _, c := range slices.Backward(stages) {
 		if err := p.pools.Start(ctx, c.Pool); err != nil {
 			for _, d := range stages {
-				_ = p.forget(d) // it fails only if the pipeline stops, which takes all with it
+				p.forget(d)
 			}
 			return fmt.Errorf("pipeline %q: add: %w", p.name, err)
 		}
@@ -226,7 +226,7 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 // for until all that came to it has ended or gone on, and forgotten. What other stages
 // forward to it from then on ends there with an error, so take it out when nobody does.
 // Its accounts stay in those of the pipeline, and take some kilobytes until that stops. If
-// ctx ends first the stage stays, closed.
+// ctx ends first, or the pipeline stops, the stage stays, closed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	p.growing.Lock()
 	defer p.growing.Unlock()
@@ -244,7 +244,8 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	if err := p.await(ctx, c); err != nil {
 		return err
 	}
-	return p.forget(c)
+	p.forget(c)
+	return nil
 }
 
 // await waits until nothing is in a stage any more.
@@ -267,17 +268,17 @@ func (p *Pipeline) await(ctx context.Context, c *stage.Core) error {
 	}
 }
 
-// forget takes a stage out. What still comes to its room ends there.
-func (p *Pipeline) forget(c *stage.Core) error {
+// forget takes a stage out. What still comes to its room ends there. If the pipeline
+// stops meanwhile there are no policies to be told, and the stage is out all the same.
+func (p *Pipeline) forget(c *stage.Core) {
 	c.Room().Halt()()
 	c.EndTrial()
 	was := p.roster()
 	p.present.Store(newRoster(slices.DeleteFunc(slices.Clone(was.stages), func(o *stage.Core) bool { return o == c }), was.all))
 	p.graph.remove(c.Room())
-	err := p.reform(func(s *board) { s.remove(c.Name()) })
+	_ = p.reform(func(s *board) { s.remove(c.Name()) })
 	c.Bind(nil)
 	c.Scale(0)
 	p.pools.Stop(c.Pool)
 	c.ShutDoor()
-	return err
 }
