@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,8 +45,9 @@ func apart(t *testing.T) (child bool) {
 	return false
 }
 
+// loud is a log that writes everything down, which the discarding handler would not.
 func loud() pipeline.Part {
-	return pipeline.Logger(slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	return pipeline.Logger(slog.New(slog.NewTextHandler(new(bytes.Buffer), &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
 // lame is a behaviour whose resource dies: it can neither handle nor start afresh.

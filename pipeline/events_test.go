@@ -2,8 +2,8 @@ package pipeline_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -588,7 +588,7 @@ func TestManyEventsAtOnceCostFewLooksAndNoneIsCountedTwice(t *testing.T) {
 		parts := []pipeline.Part{pipeline.Control(l)}
 		var stages []*stage.Stage[int]
 		for i := range many {
-			s := stage.New(fmt.Sprint(i), fn(echo[int]), stage.Capacity(1))
+			s := stage.New(strconv.Itoa(i), fn(echo[int]), stage.Capacity(1))
 			stages, parts = append(stages, s), append(parts, s)
 		}
 		p := bubble(t, parts...)

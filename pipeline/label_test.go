@@ -22,33 +22,33 @@ func TestAProfileTellsWhichStageItIs(t *testing.T) {
 		"shared worker": func(a, b pipeline.Part) pipeline.Part { return pipeline.Group("g", 1, 1, a, b) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			pprof.Do(t.Context(), pprof.Labels("stage", "a caller's"), func(ctx context.Context) {
-				seen := make(chan string, 2)
-				look := func(context.Context, int) behaviour.Outcome {
-					var own, child bytes.Buffer
-					require.NoError(t, pprof.Lookup("goroutine").WriteTo(&own, 1))
-					done := make(chan struct{})
-					go func() {
-						defer close(done)
-						assert.NoError(t, pprof.Lookup("goroutine").WriteTo(&child, 1))
-					}()
-					<-done
-					seen <- own.String() + child.String()
-					return behaviour.OK(nil)
-				}
-				b := stage.Func("b", look, stage.Workers(1, 1))
-				a := stage.Func("a", func(ctx context.Context, cmd int) behaviour.Outcome {
-					look(ctx, cmd)
-					return behaviour.Forward(b, cmd)
-				}, stage.Workers(1, 1))
-				p := run(t, way(a, b))
-				require.NoError(t, a.Submit(ctx, 1))
-				for _, at := range []string{"a", "b"} {
-					profile := <-seen
-					require.Contains(t, profile, `"stage":"`+at+`"`)
-				}
-				require.NoError(t, p.Stop(soon(t)))
-			})
+			ctx := pprof.WithLabels(t.Context(), pprof.Labels("stage", "a caller's"))
+			pprof.SetGoroutineLabels(ctx)
+			seen := make(chan string, 2)
+			look := func(context.Context, int) behaviour.Outcome {
+				var own, child bytes.Buffer
+				require.NoError(t, pprof.Lookup("goroutine").WriteTo(&own, 1))
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					assert.NoError(t, pprof.Lookup("goroutine").WriteTo(&child, 1))
+				}()
+				<-done
+				seen <- own.String() + child.String()
+				return behaviour.OK(nil)
+			}
+			b := stage.Func("b", look, stage.Workers(1, 1))
+			a := stage.Func("a", func(ctx context.Context, cmd int) behaviour.Outcome {
+				look(ctx, cmd)
+				return behaviour.Forward(b, cmd)
+			}, stage.Workers(1, 1))
+			p := run(t, way(a, b))
+			require.NoError(t, a.Submit(ctx, 1))
+			for _, at := range []string{"a", "b"} {
+				profile := <-seen
+				require.Contains(t, profile, `"stage":"`+at+`"`)
+			}
+			require.NoError(t, p.Stop(soon(t)))
 		})
 	}
 }

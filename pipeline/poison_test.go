@@ -22,19 +22,19 @@ import (
 
 // order is what the stages of the storm pass on.
 type order struct {
-	ID    int
+	ID    int `json:"id"`
 	Items []struct {
-		Name  string
-		Price int
-	}
+		Name  string `json:"name"`
+		Price int    `json:"price"`
+	} `json:"items"`
 	total int
 }
 
 // goodOrder is read, added up and booked; an order without items is poison: to know its
 // first item is to crash.
 const (
-	goodOrder   = `{"ID": 7, "Items": [{"Name": "pen", "Price": 3}, {"Name": "paper", "Price": 12}]}`
-	poisonOrder = `{"ID": 13, "Items": []}`
+	goodOrder   = `{"id": 7, "items": [{"name": "pen", "price": 3}, {"name": "paper", "price": 12}]}`
+	poisonOrder = `{"id": 13, "items": []}`
 )
 
 // shop is a pipeline of three stages that do a little work each. How many workers there

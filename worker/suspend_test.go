@@ -193,8 +193,8 @@ func TestASuspendedHandlersTimeLimitEndsItsWait(t *testing.T) {
 			require.Equal(t, time.Second, time.Until(due))
 			err := coroutine.Sleep(c, d)
 			if err != nil {
-				assert.ErrorIs(t, err, coroutine.ErrStopped)
-				assert.ErrorIs(t, context.Cause(c), stage.ErrTimeout)
+				require.ErrorIs(t, err, coroutine.ErrStopped)
+				require.ErrorIs(t, context.Cause(c), stage.ErrTimeout)
 				return behaviour.Error(err)
 			}
 			return behaviour.OK(1)
@@ -272,8 +272,8 @@ func TestAHardStopTellsSuspendedHandlersAndTakesTheirAnswers(t *testing.T) {
 		s := stage.Coroutine("stop", func(c coroutine.Context, n int) behaviour.Outcome {
 			defer unwound.Add(1)
 			err := coroutine.Sleep(c, time.Hour)
-			assert.ErrorIs(t, err, coroutine.ErrStopped)
-			assert.ErrorIs(t, coroutine.Yield(c), coroutine.ErrStopped)
+			require.ErrorIs(t, err, coroutine.ErrStopped)
+			require.ErrorIs(t, coroutine.Yield(c), coroutine.ErrStopped)
 			switch n % 4 {
 			case 0:
 				return behaviour.OK("in time")

@@ -50,7 +50,7 @@ func (a *asker) HandleCommand(_ context.Context, question string) behaviour.Outc
 // gives up; the pipeline stops, every command that waited is a dead letter, and Run returns an
 // error that knows the whole story.
 func escalation(ctx context.Context, s *story) error {
-	server, err := newServer()
+	server, err := newServer(ctx)
 	if err != nil {
 		return err
 	}

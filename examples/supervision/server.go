@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -16,8 +17,8 @@ type server struct {
 	over  sync.WaitGroup
 }
 
-func newServer() (*server, error) {
-	at, err := net.Listen("tcp", "127.0.0.1:0")
+func newServer(ctx context.Context) (*server, error) {
+	at, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
