@@ -130,15 +130,19 @@ func TestWaitingSubmittersAreTurnedAwayByADrain(t *testing.T) {
 }
 
 func TestBackPressureReachesTheSource(t *testing.T) {
+	synctest.Test(t, backPressureReachesTheSource)
+}
+
+func backPressureReachesTheSource(t *testing.T) {
 	letGo := make(chan struct{})
-	end := stage.New("end", fn(func(context.Context, int) behaviour.Outcome { <-letGo; return behaviour.OK(nil) }),
+	last := stage.New("end", fn(func(context.Context, int) behaviour.Outcome { <-letGo; return behaviour.OK(nil) }),
 		stage.Capacity(2), stage.Workers(1, 1))
-	first := stage.New("first", fn(func(_ context.Context, cmd int) behaviour.Outcome { return behaviour.Forward(end, cmd) }),
+	first := stage.New("first", fn(func(_ context.Context, cmd int) behaviour.Outcome { return behaviour.Forward(last, cmd) }),
 		stage.Capacity(2), stage.Workers(1, 1), stage.Batch(1))
-	p := run(t, first, end)
+	p := bubble(t, first, last)
 	n := 0
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		err := first.Submit(ctx, n)
 		cancel()
 		if err != nil {
@@ -152,6 +156,7 @@ func TestBackPressureReachesTheSource(t *testing.T) {
 	require.Equal(t, 6, n)
 	require.EqualValues(t, n, p.Snapshot().InFlight)
 	close(letGo)
+	end(t, p)
 }
 
 func TestOneWorkerKeepsTheOrderAllTheWay(t *testing.T) {

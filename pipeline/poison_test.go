@@ -86,7 +86,7 @@ func storm(t *testing.T, lasts time.Duration, poison, tries int) (s stormy) {
 	for part := range 2 {
 		senders.Go(func() {
 			rnd := rand.New(rand.NewPCG(1, uint64(part)))
-			for ctx.Err() == nil {
+			for ctx.Err() == nil || booked.Load() == 0 || (poison > 0 && sent.Load() == 0) {
 				text := goodOrder
 				if rnd.IntN(1000) < poison {
 					text = poisonOrder

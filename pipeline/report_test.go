@@ -1,7 +1,10 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
+	"runtime/pprof"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,6 +31,21 @@ func (c *clog) HandleCommand(_ context.Context, n int) behaviour.Outcome {
 // lockForever waits in the standard library, as most who are stuck do.
 func (c *clog) lockForever() { c.mu.Lock(); defer c.mu.Unlock() }
 
+// isStuck waits until a handler is in lockForever, and in there in the lock.
+func isStuck(t *testing.T) {
+	t.Helper()
+	eventually(t, "it is stuck", func() bool {
+		var all bytes.Buffer
+		_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
+		for stack := range strings.SplitSeq(all.String(), "\n\n") {
+			if strings.Contains(stack, "sync.(*Mutex).Lock") && strings.Contains(stack, "lockForever") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 func TestADrainThatIsNotDoneTellsWhoIsStuckWhereWithNoTimeoutSet(t *testing.T) {
 	for name, way := range map[string]func(...pipeline.Part) pipeline.Part{
 		"own workers": pipeline.Join,
@@ -44,7 +62,7 @@ func TestADrainThatIsNotDoneTellsWhoIsStuckWhereWithNoTimeoutSet(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, s.Submit(t.Context(), 1))
 			}
-			eventually(t, "it is stuck", func() bool { return p.Snapshot().Stages[0].InHand > 0 })
+			isStuck(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			err := p.Drain(ctx)
@@ -76,6 +94,7 @@ func TestAHardStopTellsWhereWhoWouldNotStopIsStuck(t *testing.T) {
 	s := stage.New("s", c, stage.Workers(1, 1))
 	p := start(t, s, pipeline.Grace(0))
 	require.NoError(t, s.Submit(t.Context(), 0))
+	isStuck(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	err := p.Stop(ctx)

@@ -148,6 +148,9 @@ func TestSignalsEndAProgramInGoodOrder(t *testing.T) {
 							_ = child.Process.Signal(s)
 							time.Sleep(200 * time.Millisecond) // two of one kind at once are one
 						}
+						for row.killed != 0 && child.Process.Signal(row.killed) == nil { // and may have been
+							time.Sleep(200 * time.Millisecond)
+						}
 					}()
 				}
 			}

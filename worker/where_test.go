@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,21 +51,23 @@ created by github.com/asynkron/protoactor-go/actor.goroutineDispatcher.Schedule 
 // sink waits at the bottom of a recursion, so deep that a stack leaves out its middle.
 //
 //go:noinline
-func sink(n int, let chan struct{}) {
+func sink(n int, in *atomic.Int32, let chan struct{}) {
 	if n == 0 {
+		in.Add(1)
 		<-let
 		return
 	}
-	sink(n-1, let)
+	sink(n-1, in, let)
 }
 
 // Each of many workers is told apart from all others, whatever they are at.
 func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
+	var in atomic.Int32 // who has come to where they wait
 	let := make(chan struct{})
-	deep := stage.Func("deep", func(_ context.Context, n int) behaviour.Outcome { sink(n, let); return behaviour.OK(nil) }, stage.Workers(20, 20))
-	timed := stage.Func("timed", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(nil) },
+	deep := stage.Func("deep", func(_ context.Context, n int) behaviour.Outcome { sink(n, &in, let); return behaviour.OK(nil) }, stage.Workers(20, 20))
+	timed := stage.Func("timed", func(context.Context, int) behaviour.Outcome { in.Add(1); <-let; return behaviour.OK(nil) },
 		stage.Workers(3, 3), stage.Timeout(time.Hour))
-	batch := stage.New("batch", batcher{let}, stage.Workers(1, 1))
+	batch := stage.New("batch", batcher{&in, let}, stage.Workers(1, 1))
 	full := stage.Func("full", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(nil) }, stage.Workers(1, 1), stage.Capacity(1))
 	emits := stage.Func("emits", func(ctx context.Context, _ int) behaviour.Outcome {
 		for range 300 { // beyond what is held it waits for room
@@ -87,10 +90,10 @@ func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
 	require.NoError(t, emits.Submit(t.Context(), 1))
 	require.Eventually(t, func() bool {
 		s := p.Snapshot().Stages
-		return s[0].Busy == 20 && s[1].Busy == 3 && s[2].Busy == 1 && s[3].Busy == 1 && s[4].Busy == 1 && s[4].Queued == 1
-	}, 10*time.Second, time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+		return in.Load() == 20+3+1 && s[3].Busy == 1 && s[4].Busy == 1 && s[4].Queued == 1
+	}, time.Minute, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	var report *pipeline.DrainError
 	require.ErrorAs(t, p.Drain(ctx), &report)
 	at := map[string][]string{}
@@ -117,11 +120,15 @@ func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
 }
 
 // batcher waits with a batch.
-type batcher struct{ let chan struct{} }
+type batcher struct {
+	in  *atomic.Int32
+	let chan struct{}
+}
 
 func (batcher) HandleCommand(context.Context, int) behaviour.Outcome { panic("it is a batcher") }
 
 func (b batcher) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
+	b.in.Add(1)
 	<-b.let
 	out := make([]behaviour.Outcome, len(cmds))
 	for i := range out {

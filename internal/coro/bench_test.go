@@ -2,6 +2,7 @@ package coro_test
 
 import (
 	"context"
+	"flag"
 	"runtime"
 	"testing"
 	"time"
@@ -84,12 +85,16 @@ func BenchmarkSwitch(b *testing.B) {
 	}
 }
 
+var speed = flag.Bool("speed", false, "hold what is promised about speed, which a busy machine may break")
+
 // The promise, in one run: to resume and to yield costs at most a quarter of a hand-off over
 // channels and back. They are measured in turns and the best of each is taken, for the
 // machine has other work; and again, if it had too much of it.
+//
+//	go test -v -run QuarterOfAChannel ./internal/coro -speed
 func TestToResumeAndYieldCostsAQuarterOfAChannelHandOff(t *testing.T) {
-	if testing.Short() || raceDetector {
-		t.Skip("speed is measured without the race detector, and not in a hurry")
+	if !*speed || raceDetector {
+		t.Skip("speed is measured when asked for, without the race detector")
 	}
 	engine, task, channels := newBare(coro.Pull), newTurner(coro.Pull), newHandOff()
 	defer engine.stop()

@@ -100,10 +100,8 @@ func TestATrialTellsWhichPromiseWasBroken(t *testing.T) {
 }
 
 func TestAnAnswerThatNeverComesIsMissed(t *testing.T) {
-	stray := stage.Func("stray", func(context.Context, int) behaviour.Outcome {
-		time.Sleep(100 * time.Millisecond)
-		return behaviour.OK(1)
-	})
+	let := make(chan struct{})
+	stray := stage.Func("stray", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(1) })
 	other := stagetest.Start(t, stray)
 	ticket, err := stray.Ask(t.Context(), 1)
 	require.NoError(t, err)
@@ -111,17 +109,19 @@ func TestAnAnswerThatNeverComesIsMissed(t *testing.T) {
 	trial := stagetest.Start(w, stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(1) }))
 	trial.Await(ticket) // of another pipeline, which is slower
 	w.end()
+	close(let)
 	require.Contains(t, w.said[0], "one end: 1 awaited commands have no answer")
 	require.NoError(t, other.Drain(t.Context()))
 }
 
 func TestAWatchdogBitesWhenNothingHappensAndSaysWhere(t *testing.T) {
-	let := make(chan struct{})
-	s := stage.Func("slow", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(1) }, stage.Workers(1, 1))
+	in, let := make(chan struct{}, 3), make(chan struct{})
+	s := stage.Func("slow", func(context.Context, int) behaviour.Outcome { in <- struct{}{}; <-let; return behaviour.OK(1) }, stage.Workers(1, 1))
 	trial := stagetest.Start(t, s)
 	for range 3 {
 		require.NoError(t, s.Submit(t.Context(), 1))
 	}
+	<-in
 	dog := stagetest.Watch(trial.Pipeline, 20*time.Millisecond)
 	<-dog.Bitten()
 	err := dog.Stop()
