@@ -411,20 +411,14 @@ func balancedInMotion(t *testing.T, p *pipeline.Pipeline, wg *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { defer close(done); wg.Wait() }()
 	var last pipeline.Snapshot
-	for looks := 0; ; looks++ {
+	until(done, func() {
 		s := p.Snapshot()
 		require.True(t, s.Balanced(), s.Law())
 		require.GreaterOrEqual(t, s.Accepted, last.Accepted)
 		require.GreaterOrEqual(t, s.Replied, last.Replied)
 		require.Less(t, s.InFlight, uint64(1)<<40, "not below zero")
 		last = s
-		select {
-		case <-done:
-			return
-		default:
-			runtime.Gosched()
-		}
-	}
+	})
 }
 
 // Lost wake-ups show as commands that nobody comes for: then Stop does not end.

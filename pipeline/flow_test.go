@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -311,16 +312,11 @@ func TestALoopOfFullRoomsNeverBlocksItself(t *testing.T) {
 			}
 			done := make(chan struct{})
 			go func() { wg.Wait(); close(done) }()
-			for over := false; !over; {
-				select {
-				case <-done:
-					over = true
-				default:
-					s := p.Snapshot()
-					require.True(t, s.Balanced())
-					most = max(most, int(s.InFlight))
-				}
-			}
+			until(done, func() {
+				s := p.Snapshot()
+				require.True(t, s.Balanced())
+				most = max(most, int(s.InFlight))
+			})
 			require.NoError(t, p.Drain(soon(t)))
 			// Two queues for two, four hands each with a batch at most as
 			// large as a queue overfilled by all the others.
@@ -392,18 +388,13 @@ func TestAHandlerThatEmitsToItselfCannotFloodItsStage(t *testing.T) {
 	p := run(t, s)
 	require.NoError(t, s.Submit(t.Context(), 0))
 	most := 0
-	drained := make(chan error, 1)
-	go func() { drained <- p.Drain(soon(t)) }()
-	for {
-		select {
-		case err := <-drained:
-			require.NoError(t, err)
-			require.LessOrEqual(t, most, 100+2*64*2, "the queue, and what two batches may emit while there is room")
-			return
-		default:
-			most = max(most, p.Snapshot().Stages[0].Queued)
-		}
-	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		assert.NoError(t, p.Drain(soon(t)))
+	}()
+	until(drained, func() { most = max(most, p.Snapshot().Stages[0].Queued) })
+	require.LessOrEqual(t, most, 100+2*64*2, "the queue, and what two batches may emit while there is room")
 }
 
 func TestGoroutinesThatAHandlerWaitsForMayEmit(t *testing.T) {

@@ -106,6 +106,21 @@ func eventually(t *testing.T, what string, is func() bool) {
 	require.Eventually(t, is, 20*time.Second, time.Millisecond, what)
 }
 
+// until looks again and again until over is closed. It rests between, or on one core those
+// whom it looks at would get hardly a turn.
+func until(over <-chan struct{}, look func()) {
+	rest := time.NewTicker(100 * time.Microsecond)
+	defer rest.Stop()
+	for {
+		look()
+		select {
+		case <-over:
+			return
+		case <-rest.C:
+		}
+	}
+}
+
 // rules is a policy made of a function, asked again and again.
 type rules struct {
 	every time.Duration

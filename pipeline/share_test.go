@@ -153,16 +153,11 @@ func TestASharedQueueHoldsNoMoreThanItsCapacityAndWhatIsInHand(t *testing.T) {
 				_ = entry.Submit(context.Background(), i)
 			}
 		}()
-		for looking := true; looking; {
-			select {
-			case <-done:
-				looking = false
-			default:
-			}
+		until(done, func() {
 			for _, st := range p.Snapshot().Stages {
 				require.LessOrEqual(t, st.Queued, 5+2*3, st.Name)
 			}
-		}
+		})
 		require.NoError(t, p.Drain(soon(t)))
 	})
 }
