@@ -22,7 +22,7 @@ func newCarrier(cfg Config) *carrier {
 // body serves tasks until it is stopped. A task that calls runtime.Goexit takes the
 // coroutine along, and with the engine Pull whoever runs it, too. So the last
 // deferred call yields once more: who runs the task is told that it has ended, and
-// somebody else lets the coroutine end (Host.unwind).
+// somebody else lets the coroutine end (unwind).
 func (c *carrier) body(yield func(struct{}) bool) {
 	if c.check {
 		c.id = goroutineID()

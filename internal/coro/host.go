@@ -51,8 +51,6 @@ type Host struct {
 	live    int
 	created int
 	closed  bool
-
-	unwinding sync.WaitGroup // coroutines that were ended by runtime.Goexit
 }
 
 // Stats counts what a host has.
@@ -133,7 +131,6 @@ func (h *Host) CloseFor(cause error) {
 		t.interrupt(cause)
 		h.Resume(t)
 	}
-	h.unwinding.Wait()
 }
 
 // Stats counts coroutines and tasks.
@@ -200,16 +197,22 @@ func (h *Host) release(t *Task) {
 	switch {
 	case keep:
 	case c.lost:
-		h.unwind(c)
+		unwind(c)
 	default:
 		c.stop()
 	}
 }
 
 // unwind lets a coroutine end that is held in the midst of runtime.Goexit. The engine
-// hands that on to whoever stops it, so that is a goroutine which has nothing to lose.
-func (h *Host) unwind(c *carrier) {
-	h.unwinding.Go(c.stop)
+// hands that on to whoever stops it, so that is a goroutine which has nothing to lose. It is
+// waited for, since it takes no time: all that the task deferred has been done.
+func unwind(c *carrier) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		c.stop()
+	}()
+	<-over
 }
 
 // shut closes the host and returns what it had.

@@ -219,6 +219,27 @@ func TestATaskThatPanicsOrExitsWhileItIsUnwoundIsAFaultOfItsOwn(t *testing.T) {
 	})
 }
 
+func TestAHostMayBeClosedWhileTasksExit(t *testing.T) {
+	onEach(t, func(t *testing.T, cfg coro.Config) {
+		for range 100 {
+			h := coro.New(cfg)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for range 20 {
+						if _, err := h.Start(t.Context(), nil, func(*coro.Task) { runtime.Goexit() }); err != nil {
+							return
+						}
+					}
+				})
+			}
+			all.Go(h.Close)
+			all.Wait()
+			assert.Zero(t, h.Stats().Live)
+		}
+	})
+}
+
 func TestATaskMayCloseItsHost(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		d := newDesk(cfg)
