@@ -30,6 +30,7 @@ type Registration struct {
 	room     chan struct{} // as many as there are events that have not been dealt with
 	returned chan struct{} // closed when the source's goroutine has ended, or if there is none
 
+	polled  bool    // the source is a Poller
 	held    int     // of the room, by runs of the handler
 	timer   *timer  // of After and Every
 	waiting []*next // those who want the next events, first come first served
@@ -77,6 +78,7 @@ func (r *Registration) begin() {
 	case Source:
 		go r.observe(src)
 	case Poller:
+		r.polled = true
 		close(r.returned)
 		r.s.pollers = append(r.s.pollers, r)
 	default:
@@ -155,9 +157,12 @@ func (r *Registration) settle() { <-r.room }
 // are on their way.
 func (r *Registration) full() bool { return len(r.room) == cap(r.room) }
 
-// hopeless reports whether the source is held back until a run of its handler ends or asks for more. No
-// event of it is on its way then.
-func (r *Registration) hopeless() bool { return r.held == cap(r.room) }
+// hopeless reports whether the source is held back until a run of its handler ends or asks for more, and
+// nothing of it is on its way: no event, nor its end if somebody waits for that. A poller that is held
+// back is not asked, so it does not end either.
+func (r *Registration) hopeless() bool {
+	return r.held == cap(r.room) && (len(r.waiting) == 0 || r.polled)
+}
 
 // notify takes an event from the source's goroutines. It waits while the source is at its bound.
 func (r *Registration) notify(event any) {

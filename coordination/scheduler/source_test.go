@@ -131,6 +131,41 @@ func TestSourcesThatWaitForHandlersThatWaitForEachOtherAreADeadlock(t *testing.T
 	})
 }
 
+func TestASourceThatIsHeldBackMayStillEnd(t *testing.T) {
+	inBubble(t, scheduler.Config{Backlog: 1}, func(b *bubble) {
+		sem := scheduler.NewSemaphore(0)
+		r := b.Register(scheduler.SourceFunc(func(_ context.Context, notify func(any)) error {
+			notify(1)
+			time.Sleep(time.Second)
+			return nil
+		}), func(c coroutine.Context, _ any) { b.ok(sem.Acquire(c)) })
+		b.Go(func(c coroutine.Context) {
+			b.ok(coroutine.Sleep(c, time.Millisecond)) // the handler has the event
+			_, err := r.Next(c)
+			assert.ErrorIs(t, err, scheduler.ErrEnded)
+			sem.Release()
+		})
+		b.loop()
+		assert.Equal(t, time.Second, b.now())
+	})
+}
+
+func TestAPollerThatIsHeldBackDoesNotEnd(t *testing.T) {
+	inBubble(t, scheduler.Config{Backlog: 1}, func(b *bubble) {
+		sem := scheduler.NewSemaphore(0)
+		asked := 0
+		r := b.Register(pollFunc(func(time.Duration) (any, bool, error) { asked++; return asked, true, nil }),
+			func(c coroutine.Context, _ any) { _ = sem.Acquire(c) })
+		b.Go(func(c coroutine.Context) {
+			b.ok(coroutine.Sleep(c, time.Millisecond))
+			_, err := r.Next(c)
+			assert.ErrorIs(t, err, coroutine.ErrStopped)
+		})
+		require.ErrorIs(t, b.Loop(), scheduler.ErrDeadlock)
+		assert.Equal(t, 1, asked)
+	})
+}
+
 func TestLateTicksAreLeftOut(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		b.Register(scheduler.Every(time.Second), func(_ coroutine.Context, ev any) {
