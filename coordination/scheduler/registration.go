@@ -48,7 +48,8 @@ type next struct {
 // Register ties a source, which is a Source or a Poller, to its handler. For each event
 // of the source a run of the handler is begun, unless a handler has asked for it with
 // Next. It panics if src is neither, or h is nil. On a closed scheduler the
-// registration is closed from the beginning.
+// registration is closed at once: a Source is called, and told to end, so that it lets go of what
+// it owns.
 func (s *Scheduler) Register(src any, h Handler) *Registration {
 	if h == nil {
 		panic("scheduler: Register without a handler")
@@ -58,14 +59,11 @@ func (s *Scheduler) Register(src any, h Handler) *Registration {
 		room: make(chan struct{}, s.cfg.Backlog), returned: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	if s.closed {
-		r.over = ErrClosed
-		r.cancel()
-		close(r.returned)
-		s.cfg.Error(fmt.Errorf("scheduler: Register: %w", ErrClosed))
-		return r
-	}
 	r.begin()
+	if s.closed {
+		r.end(ErrClosed)
+		s.cfg.Error(fmt.Errorf("scheduler: Register: %w", ErrClosed))
+	}
 	return r
 }
 

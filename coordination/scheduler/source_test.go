@@ -131,6 +131,17 @@ func TestSourcesThatWaitForHandlersThatWaitForEachOtherAreADeadlock(t *testing.T
 	})
 }
 
+func TestAListenerGivenToAClosedSchedulerIsClosed(t *testing.T) {
+	s := scheduler.New(scheduler.Config{Error: func(err error) { assert.ErrorIs(t, err, scheduler.ErrClosed) }})
+	s.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s.Register(scheduler.Accept(l), nothing)
+	_, err = l.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+	assert.Zero(t, s.Snapshot().Sources)
+}
+
 func TestASourceThatIsHeldBackMayStillEnd(t *testing.T) {
 	inBubble(t, scheduler.Config{Backlog: 1}, func(b *bubble) {
 		sem := scheduler.NewSemaphore(0)
