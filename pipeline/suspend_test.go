@@ -117,6 +117,43 @@ func TestAnUpgradeLetsWhatIsSuspendedEndInTheOldVersion(t *testing.T) {
 	})
 }
 
+func TestACrashAfterAnUpgradeIsToldOfTheVersionWhoseHandlerItWas(t *testing.T) {
+	for name, limit := range map[string]time.Duration{"panics": 0, "is stuck": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				s := stage.New("s", &crasher{"old"}, stage.Workers(1, 1), stage.Timeout(limit))
+				p := bubble(t, s)
+				ticket, err := s.Ask(t.Context(), 10*limit)
+				require.NoError(t, err)
+				synctest.Wait()
+				_, err = s.Upgrade(t.Context(), func() behaviour.Behaviour[time.Duration] { return &crasher{"new"} })
+				require.NoError(t, err)
+				_, err = ticket.Wait(t.Context())
+				var crash *stage.CrashError
+				require.ErrorAs(t, err, &crash)
+				assert.Equal(t, "old", crash.Version)
+				require.NoError(t, p.Stop(t.Context()))
+				time.Sleep(10 * limit) // for who was given up
+			})
+		})
+	}
+}
+
+// crasher sleeps a little, blocks for as long as it is told, and panics.
+type crasher struct{ version string }
+
+func (c *crasher) Version() string { return c.version }
+
+func (c *crasher) HandleCommand(context.Context, time.Duration) behaviour.Outcome {
+	return behaviour.Error(behaviour.ErrCannotSuspend)
+}
+
+func (c *crasher) HandleSuspending(co behaviour.Suspender, d time.Duration) behaviour.Outcome {
+	_ = coroutine.Sleep(co, time.Second)
+	time.Sleep(d)
+	panic("crash")
+}
+
 func TestAStageThatBreaksKeepsWhatIsSuspended(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		b := newSleeper("1")

@@ -78,9 +78,9 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	}
 	how, known := value.(*thrown)
 	if !known {
-		how = &thrown{value, sites.here()}
+		how = &thrown{value, sites.here(), w.instance.Version()}
 	}
-	w.settleCrash(how.value, how.at)
+	w.settleCrash(how)
 	if *goesOn = !exits && w.isolated() && w.mend(); !*goesOn {
 		w.quit(w.failure)
 	}
@@ -109,7 +109,7 @@ func (w *Worker) mend() bool {
 }
 
 // settleCrash settles the accounts of a batch in which a handler crashed.
-func (w *Worker) settleCrash(value any, at *site) {
+func (w *Worker) settleCrash(how *thrown) {
 	if w.cancel != nil {
 		w.cancel()
 		w.cancel = nil
@@ -120,7 +120,7 @@ func (w *Worker) settleCrash(value any, at *site) {
 	batch := w.Hand[:w.n]
 	w.n = 0
 
-	crash := &CrashError{Stage: w.stage.Room.Name(), Value: value, Stack: at.stack, Version: w.instance.Version(), site: at}
+	crash := &CrashError{Stage: w.stage.Room.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
 	culprit, rest := w.charge(batch)
 	if culprit != nil {
 		culprit.Tries++

@@ -48,10 +48,11 @@ type Run struct {
 	over     bool
 }
 
-// thrown is what a worker panics with in the place of a run that crashed.
+// thrown is how a handler crashed. It is what a worker panics with in the place of a run.
 type thrown struct {
-	value any
-	at    *site
+	value   any
+	at      *site
+	version string // the handler's, which may be one that the worker does not have any more
 }
 
 // Suspends has the stage's handlers run on coroutines. It is said before the stage starts.
@@ -167,7 +168,7 @@ func (run *Run) rescue() {
 	if value == nil {
 		value = ErrGoexit
 	}
-	run.crash = &thrown{value, sites.here()}
+	run.crash = &thrown{value, sites.here(), run.instance.Version()}
 }
 
 // expire ends the handler's context at its time limit, and the suspension that it is in.
@@ -318,7 +319,7 @@ func (s *Stage) seeOff(run *Run) {
 	s.Room.Resumed(&w.Seat)
 	w.adopt(run.close())
 	if run.crash != nil {
-		w.settleCrash(run.crash.value, run.crash.at)
+		w.settleCrash(run.crash)
 		return
 	}
 	w.Settle(run.answer())
