@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/pprof"
 	"strings"
 	"time"
 )
@@ -45,7 +46,7 @@ func child(args []string, stdout io.Writer) int {
 	if err := json.Unmarshal([]byte(strings.Join(args, " ")), &o); err != nil {
 		return complain(os.Stderr, statusUsage, fmt.Errorf("%s: %w", childWord, err))
 	}
-	s, err := measure(o)
+	s, err := profiled(o)
 	r := report{Sample: s, Missed: errors.Is(err, errMissed)}
 	if err != nil {
 		r.Error = err.Error()
@@ -54,6 +55,23 @@ func child(args []string, stdout io.Writer) int {
 		return complain(os.Stderr, statusFailed, err)
 	}
 	return statusOK
+}
+
+// profiled makes one measurement, and its CPU profile if one is wanted.
+func profiled(o order) (s sample, err error) {
+	if o.Profile == "" {
+		return measure(o)
+	}
+	file, err := os.Create(o.Profile)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return s, err
+	}
+	defer pprof.StopCPUProfile()
+	return measure(o)
 }
 
 // measure makes one measurement in this process.

@@ -17,6 +17,8 @@ type config struct {
 	json   bool
 	report string // where to write the page of figures; "": nowhere
 	moment bool
+	// cpuprofile is where the measuring process writes its profile; "": nowhere.
+	cpuprofile string
 }
 
 // parse turns arguments into a config, or says what is wrong with them.
@@ -31,6 +33,8 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.BoolVar(&c.json, "json", false, "print one JSON object per work and implementation instead of the tables")
 	f.StringVar(&c.report, "report", "", "write the page of figures to this `file`, too")
 	f.BoolVar(&c.moment, "moment", false, "do everything for a moment only, to see that it runs; the figures mean nothing")
+	f.StringVar(&c.cpuprofile, "cpuprofile", "",
+		"write the CPU profile of one work on one implementation to this `file`, that of the last round")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			help(f, stdout)
@@ -51,6 +55,10 @@ func (c config) check(f *flag.FlagSet) error {
 		return fmt.Errorf("-rounds %d: at least 1 round", c.rounds)
 	case c.moment && c.report != "":
 		return errors.New("-moment and -report: figures of a moment are no figures")
+	case c.cpuprofile != "" && (len(c.works) > 1 || len(c.impls) > 1):
+		return errors.New("-cpuprofile: of one work on one implementation; say which with -work and -impl")
+	case c.moment && c.cpuprofile != "":
+		return errors.New("-moment and -cpuprofile: a moment is too short for a profile")
 	case !c.anybody():
 		return errors.New("none of these implementations takes part in any of these works")
 	default:

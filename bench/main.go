@@ -4,6 +4,7 @@
 //
 //	go run -C bench .                                  # all works, three rounds
 //	go run -C bench . -work W1,W2 -rounds 3 -json      # one object per work and implementation
+//	go run -C bench . -work W1 -impl golda -rounds 1 -cpuprofile /tmp/w1.pprof
 //	go run -C bench . -report ../docs/performance.md   # the page of figures
 //
 // # Fairness

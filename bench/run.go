@@ -74,7 +74,9 @@ func (s *suite) measure(ctx context.Context) {
 // one makes one measurement and says what came of it.
 func (s *suite) one(ctx context.Context, r *result) string {
 	begin := time.Now()
-	found, err := send(ctx, order{Work: r.work.name, Impl: r.impl.name, Spin: s.spin, Moment: s.moment})
+	found, err := send(ctx, order{
+		Work: r.work.name, Impl: r.impl.name, Spin: s.spin, Moment: s.moment, Profile: s.cpuprofile,
+	})
 	if err != nil {
 		s.failures = append(s.failures, err)
 		r.failures = append(r.failures, err)

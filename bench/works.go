@@ -22,6 +22,8 @@ type order struct {
 	Impl   string `json:"impl"`
 	Spin   int    `json:"spin"`   // rounds of W3's work
 	Moment bool   `json:"moment"` // only to see that it runs
+	// Profile is where the measuring process writes its CPU profile; "": nowhere.
+	Profile string `json:"profile,omitempty"`
 }
 
 // commands is n, or few for a moment.
@@ -37,6 +39,8 @@ func (o order) time() time.Duration {
 	switch {
 	case o.Moment:
 		return 0
+	case o.Profile != "":
+		return 5 * time.Second // a profile looks a hundred times a second
 	case o.Impl == golda.name || o.Impl == goldaMetrics.name:
 		return time.Second // so that one second's scrape falls into it
 	default:
