@@ -54,7 +54,15 @@ type Outlet interface {
 // A port is safe for use by several goroutines.
 type Port[C any] struct {
 	name string
-	to   atomic.Pointer[Target[C]]
+	to   atomic.Pointer[lead[C]]
+}
+
+// lead is where a port leads to, with the door there: it is looked up for every command that is
+// forwarded, and to ask the target for it again cost a tenth of a hop.
+type lead[C any] struct {
+	Target[C]
+
+	inlet *Inlet
 }
 
 // NewPort returns a port with a name that is used in messages and drawings.
@@ -72,7 +80,7 @@ func (p *Port[C]) Connect(to Target[C]) error {
 	if to == nil || to.Inlet() == nil {
 		return fmt.Errorf("port %q: %w", p.name, ErrUnwired)
 	}
-	if !p.to.CompareAndSwap(nil, &to) {
+	if !p.to.CompareAndSwap(nil, &lead[C]{to, to.Inlet()}) {
 		return fmt.Errorf("port %q leads to %q: %w", p.name, p.Inlet().Name(), ErrWired)
 	}
 	return nil
@@ -90,7 +98,7 @@ func (p *Port[C]) Inlet() *Inlet {
 	if to == nil {
 		return nil
 	}
-	return (*to).Inlet()
+	return to.inlet
 }
 
 // Submit hands a command to the target behind the port, or fails with
@@ -99,5 +107,5 @@ func (p *Port[C]) Submit(ctx context.Context, cmd C) error {
 	if !p.Wired() {
 		return fmt.Errorf("port %q: %w", p.Name(), ErrUnwired)
 	}
-	return (*p.to.Load()).Submit(ctx, cmd)
+	return p.to.Load().Submit(ctx, cmd)
 }
