@@ -92,7 +92,7 @@ func (h *Host) Start(ctx context.Context, tag any, f func(*Task)) (*Task, error)
 	if !h.admit(t) {
 		return nil, ErrClosed
 	}
-	h.run(t)
+	h.GoOn(t)
 	return t, nil
 }
 
@@ -102,7 +102,8 @@ func (h *Host) Resume(t *Task) bool {
 	if !h.Claim(t) {
 		return false
 	}
-	h.GoOn(t)
+	t.carrier.next()
+	h.settle(t)
 	return true
 }
 
@@ -111,7 +112,10 @@ func (h *Host) Resume(t *Task) bool {
 func (h *Host) Claim(t *Task) bool { return t.move(ready, running) }
 
 // GoOn is the second half of Resume.
-func (h *Host) GoOn(t *Task) { h.run(t) }
+func (h *Host) GoOn(t *Task) {
+	t.carrier.next()
+	h.settle(t)
+}
 
 // Close stops all tasks and runs those that are suspended to their ends, the youngest first: their
 // suspensions return ErrStopped, and their deferred calls run. A task that another
@@ -140,10 +144,12 @@ func (h *Host) Stats() Stats {
 	return Stats{Created: h.created, Idle: len(h.idle), Live: h.live}
 }
 
-// run has the task's coroutine go on. Once the task is parked or ready it belongs to
-// whoever comes for it, and is not touched any more.
-func (h *Host) run(t *Task) {
-	t.carrier.next()
+// settle sees to what has become of a task whose coroutine has come back. Once the task is parked or
+// ready it belongs to whoever comes for it, and is not touched any more.
+//
+// It is called beside the switch and not around it: a return from a function that was called before a switch
+// goes where the processor does not expect it, and costs more than all that is done here.
+func (h *Host) settle(t *Task) {
 	if h.cfg.Left != nil {
 		h.cfg.Left(t)
 	}

@@ -114,7 +114,11 @@ func (t *Task) Yield() error {
 	if t.stopped.Load() {
 		return t.stopError()
 	}
-	return t.Park()
+	t.carrier.yield(struct{}{}) // what Park does, in one call less: see Host.settle
+	if t.stopped.Load() {
+		return t.stopError()
+	}
+	return nil
 }
 
 // Sleep suspends the task for at least d. Less than nothing is nothing: it then yields.

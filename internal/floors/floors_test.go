@@ -35,6 +35,7 @@ internal/floors:
 internal/act:       internal/plain
 internal/command:
 internal/coro:
+internal/coro/handoff:
 internal/room:      behaviour controller stage/queue
                     internal/command internal/histogram internal/plain internal/ring
 
