@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -24,6 +25,8 @@ type registry struct {
 	alive  map[string]int // instances that are started and not stopped
 	crowd  map[string]int // the most of them there were
 	faults []string
+
+	suspends bool // the beings of further versions do
 }
 
 func newRegistry() *registry {
@@ -52,6 +55,19 @@ func (h herd) HandleBatch(ctx context.Context, ns []int) []behaviour.Outcome {
 		out = append(out, h.HandleCommand(ctx, n))
 	}
 	return out
+}
+
+// waiter is a being that lets others go on before it answers.
+type waiter struct{ *being }
+
+func (w waiter) HandleSuspending(c behaviour.Suspender, n int) behaviour.Outcome {
+	w.enter()
+	defer w.leave()
+	o := w.do(c, w.being, n)
+	if err := coroutine.Yield(c); err != nil {
+		return behaviour.Error(err)
+	}
+	return o
 }
 
 // said answers with the version that handled the command, and which of its commands it was.
@@ -188,19 +204,31 @@ func kinds(r *registry) map[string]func(opts ...stage.Option) *stage.Stage[int] 
 			b.shared = true
 			return stage.New("s", b, opts...)
 		},
+		"suspending": func(opts ...stage.Option) *stage.Stage[int] {
+			r.suspends = true
+			return stage.New("s", r.next("v1", nil)(), opts...)
+		},
 	}
 }
 
-// next makes instances of a version for a stage of either kind.
+// next makes instances of a version for a stage of any kind.
 func (r *registry) next(version string, do func(ctx context.Context, b *being, n int) behaviour.Outcome) behaviour.Factory[int] {
 	return func() behaviour.Behaviour[int] {
 		b := r.make(version, do)
 		b.shared = true
-		return b
+		return r.shaped(b)
 	}
 }
 
-// everyWay runs a check in a bubble for stages of either kind, run by their own workers or by
+// shaped is a being as the stage needs it.
+func (r *registry) shaped(b *being) behaviour.Behaviour[int] {
+	if r.suspends {
+		return waiter{b}
+	}
+	return b
+}
+
+// everyWay runs a check in a bubble for stages of each kind, run by their own workers or by
 // shared ones.
 func everyWay(t *testing.T, check func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part)) {
 	t.Helper()

@@ -175,7 +175,7 @@ func beginning(begin func(context.Context) error) func(r *registry) behaviour.Fa
 		return func() behaviour.Behaviour[int] {
 			b := r.make("v2", nil)
 			b.begin = begin
-			return b
+			return r.shaped(b)
 		}
 	}
 }
@@ -703,10 +703,9 @@ func TestAStageThatBreaksEndsTheTrial(t *testing.T) {
 				return answer(ctx, b, n)
 			}
 			st := stage.Each("s", r.factory("v1", do), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
-			if kind == "shared" {
-				b := r.make("v1", do)
-				b.shared = true
-				st = stage.New("s", b, stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
+			if kind != "each" {
+				r.suspends = kind == "suspending"
+				st = stage.New("s", r.next("v1", do)(), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
 			}
 			p := start(t, st, pipeline.Intensity(5, time.Minute))
 			up, err := st.Upgrade(t.Context(), r.next("v2", do), stage.Canary(0.5))

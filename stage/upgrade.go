@@ -51,7 +51,6 @@ func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C], op
 	c := s.core
 	plan := newPlan[C](c.Name(), opts)
 	plan.check(factory != nil, "the factory is nil", "Upgrade")
-	plan.check(!plan.canary || c.staff.Runs == nil, "handlers of the stage suspend, and of those there is no canary", "Canary")
 	if len(plan.faults) > 0 {
 		return nil, errors.Join(plan.faults...)
 	}

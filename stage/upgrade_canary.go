@@ -28,6 +28,9 @@ type UpgradeOption func(*plan)
 // A command goes to the new version at most once: if it crashes there, it goes to the old
 // one, before all others, and is not charged with it. The old version's instance stays.
 //
+// Of a stage whose handlers suspend, a command stays with the version that began it, whatever
+// becomes of the trial meanwhile: it ends there, and counts when it has ended.
+//
 // The trial ends with the new version promoted ([PromoteAfter], [Rollout.Promote]) or with
 // all as it was: after a crash ([MaxCrashes]), after too many errors ([MaxErrors]), if an
 // instance cannot be made, by [Rollout.Rollback], or when the stage ends.

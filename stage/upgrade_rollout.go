@@ -37,7 +37,7 @@ type RolloutSide struct {
 	Commands  uint64 // answered, with errors or without
 	Errors    uint64 // answered with an error
 	Crashes   uint64 // of handlers
-	Instances int    // that have not been stopped; of a shared behaviour, workers that have it
+	Instances int    // that have not been stopped; of a shared behaviour, workers that have it, and its commands that are suspended
 }
 
 // Status tells how the upgrade goes.

@@ -116,8 +116,8 @@ func (b *Both) Stop() {
 // Version is that of the part whose turn it is.
 func (b *Both) Version() string { return b.rollout.versions[b.side].Name() }
 
-// Suspends reports false: there are no canaries of stages whose handlers suspend.
-func (b *Both) Suspends() bool { return false }
+// Suspends reports whether both versions suspend: either both do, or none.
+func (b *Both) Suspends() bool { return b.parts[b.side].Suspends() }
 
 // Many reports whether both versions are Batchers. If only one is, it is given batches of
 // one.

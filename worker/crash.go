@@ -147,7 +147,7 @@ func (w *Worker) settleCrash(how *thrown) {
 //
 // One that crashed a canary is not charged: the version before is to handle it.
 func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
-	if w.both != nil && w.both.side == after {
+	if w.byCanary() {
 		return nil, batch[w.cur:]
 	}
 	if !w.instance.Many() {

@@ -185,11 +185,32 @@ func (w *Worker) one(inst Instance, e *command.Envelope) behaviour.Outcome {
 // spare keeps what of the worker's instance did not crash, for those who come after. The
 // crash is the canary's, or the version's before it.
 func (w *Worker) spare(crash *CrashError) {
-	b, ok := w.instance.(*Both)
-	if !ok {
+	w.both = nil
+	if run := w.blame; run != nil { // what it had is shared, and not the worker's
+		w.blame = nil
+		if run.trial != nil {
+			run.trial.crashed(run.side, crash)
+		}
 		return
 	}
-	w.both = nil
-	b.rollout.crashed(b.side, crash)
-	w.kept = b.split()
+	if b, ok := w.instance.(*Both); ok {
+		b.rollout.crashed(b.side, crash)
+		w.kept = b.split()
+	}
+}
+
+// crashed is the instance whose handler crashed.
+func (w *Worker) crashed() Instance {
+	if w.blame != nil {
+		return w.blame.instance
+	}
+	return w.instance
+}
+
+// byCanary reports whether it was a canary's handler that crashed.
+func (w *Worker) byCanary() bool {
+	if w.blame != nil {
+		return w.blame.trial != nil && w.blame.side == after
+	}
+	return w.both != nil && w.both.side == after
 }

@@ -29,6 +29,8 @@ type Run struct {
 
 	stage    *Stage
 	instance Instance
+	trial    *Rollout // the canary's trial in which it was begun, nil if there was none
+	side     int      // whose it is in that
 	envelope command.Envelope // as it was given out
 	task     *coro.Task
 	owner    *Worker // who runs it; nil between two workers, and if its end is seen to by nobody's worker
@@ -78,6 +80,7 @@ func (w *Worker) handleRuns(batch []command.Envelope) {
 			w.cur++
 		}
 	}
+	w.both = nil
 }
 
 // hold finds the run of a command, or makes one. From now on the command is in the worker's
@@ -87,9 +90,14 @@ func (w *Worker) hold(e *command.Envelope) *Run {
 	if e.Woken {
 		run = e.Cmd.(*Run)
 		*e = run.envelope
-	} else {
-		run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance, envelope: *e}
+		return run
 	}
+	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance}
+	if w.both != nil {
+		w.both.aim(e)
+		run.instance, run.trial, run.side = w.both.parts[w.both.side], w.both.rollout, w.both.side
+	}
+	run.envelope = *e
 	return run
 }
 
@@ -235,9 +243,19 @@ func (s *Stage) ended(t *coro.Task) {
 func (w *Worker) conclude(run *Run) {
 	w.adopt(run.close())
 	if run.crash != nil {
+		w.blame = run
 		panic(run.crash)
 	}
-	w.Settle(run.answer())
+	w.Settle(run.verdict())
+}
+
+// verdict is the run's answer, which a trial has taken note of.
+func (run *Run) verdict() behaviour.Outcome {
+	o := run.answer()
+	if run.trial != nil {
+		run.trial.note(run.side, o.Err() != nil)
+	}
+	return o
 }
 
 // close ends what a run's handler may do, and returns what it has emitted.
@@ -284,6 +302,7 @@ func (w *Worker) adopt(emits []emission) {
 func (w *Worker) lose() {
 	if run := w.running.Load(); run != nil {
 		run.lost.Store(true)
+		w.blame = run
 		w.adopt(run.shut())
 		run.stir()
 	}
@@ -319,10 +338,11 @@ func (s *Stage) seeOff(run *Run) {
 	s.Room.Resumed(&w.Seat)
 	w.adopt(run.close())
 	if run.crash != nil {
+		w.blame = run
 		w.settleCrash(run.crash)
 		return
 	}
-	w.Settle(run.answer())
+	w.Settle(run.verdict())
 	w.n = 0
 	s.Room.Book(&w.Seat, &w.tally)
 	w.deliver(false)

@@ -72,6 +72,7 @@ type Worker struct {
 
 	running atomic.Pointer[Run] // what it runs, if it is a command whose handler may suspend
 	ended   bool                // that has ended
+	blame   *Run                // the one that crashed, while that is settled
 
 	self     act.Context
 	instance Instance
@@ -452,10 +453,10 @@ func (w *Worker) work(n int) (ok bool) {
 		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
 	}
 	switch {
-	case w.both != nil:
-		w.handleBoth(w.both, n)
 	case w.stage.Runs != nil:
 		w.handleRuns(w.Hand[:n])
+	case w.both != nil:
+		w.handleBoth(w.both, n)
 	case w.instance.Many():
 		w.handleMany(w.Hand[:n])
 	default:
