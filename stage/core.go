@@ -88,7 +88,7 @@ func (c *Core) Attach(env Env) {
 	restart, s := c.set.restart.orDefault(), c.staff
 	s.Timeout, s.Grace, s.RetryIf = c.set.timeout, c.set.patience(), c.set.retry.If
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
-	s.Endures, s.Pause = restart.Limit, restart.pause
+	s.Endures, s.Pause, s.Apart = restart.Limit, restart.pause, act.Apart(env.System)
 	c.room.Owner, c.room.Call = c.staff, c.Pool.call
 	c.Pool.attach(env, func() *worker.Worker { return worker.New(c.staff) })
 }

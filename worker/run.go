@@ -29,9 +29,10 @@ type Run struct {
 
 	stage    *Stage
 	instance Instance
-	trial    *Rollout // the canary's trial in which it was begun, nil if there was none
-	side     int      // whose it is in that
+	trial    *Rollout         // the canary's trial in which it was begun, nil if there was none
+	side     int              // whose it is in that
 	envelope command.Envelope // as it was given out
+	number   uint64           // among the stage's, if somebody sets the actors' pace
 	task     *coro.Task
 	owner    *Worker // who runs it; nil between two workers, and if its end is seen to by nobody's worker
 
@@ -60,7 +61,9 @@ type thrown struct {
 // Suspends has the stage's handlers run on coroutines. It is said before the stage starts.
 func (s *Stage) Suspends() {
 	s.Room.Suspends()
-	s.Runs = coro.New(coro.Config{Idle: keptIdle, Ready: s.ready, Left: s.setOff, Ended: s.ended})
+	s.Runs = coro.New(coro.Config{
+		Idle: keptIdle, Ready: s.ready, Apart: s.apart, Left: s.setOff, Ended: s.ended,
+	})
 }
 
 // handleRuns begins the commands of a batch, or goes on with them.
@@ -98,6 +101,9 @@ func (w *Worker) hold(e *command.Envelope) *Run {
 		run.instance, run.trial, run.side = w.both.parts[w.both.side], w.both.rollout, w.both.side
 	}
 	run.envelope = *e
+	if w.stage.Apart != nil {
+		run.number = w.stage.begun.Add(1)
+	}
 	return run
 }
 
@@ -222,6 +228,16 @@ func (s *Stage) ready(t *coro.Task) {
 		return
 	}
 	s.Room.Wake(command.Envelope{Cmd: run})
+}
+
+// apart is ready for a run that was woken by a timer, or by what it awaited. Who sets the pace of the actors
+// decides when it is queued.
+func (s *Stage) apart(t *coro.Task) {
+	if s.Apart == nil {
+		s.ready(t)
+		return
+	}
+	s.Apart(s.Room.Name(), t.Tag.(*Run).number, func() { s.ready(t) })
 }
 
 // ended is told of a run that has ended, by who ran it.

@@ -123,18 +123,10 @@ func (w *Worker) abandon() {
 	w.lose()
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
 	err := fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout)
-	w.settleCrash(&thrown{err, newSite(nil, stack), w.version()})
+	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashed().Version()})
 	w.leaveCrew()
 	w.part()                          // though its instance is not stopped: the stage is to stay at strength
 	act.Abandon(system, parent, self) // it may have ended by itself; then this says nothing new
-}
-
-// version is that of the handler that the worker runs.
-func (w *Worker) version() string {
-	if run := w.running.Load(); run != nil {
-		return run.instance.Version()
-	}
-	return w.instance.Version()
 }
 
 // comeBack is what a goroutine does whose worker was given up while it was stuck: it

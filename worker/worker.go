@@ -48,6 +48,11 @@ type Stage struct {
 	// Runs has the coroutines of handlers that may suspend; nil if the stage has no such.
 	Runs *coro.Host
 
+	// Apart decides when a command goes on that was woken from beside the actors; nil: at once.
+	// It is given the stage's name and the command's number.
+	Apart func(stage string, number uint64, goOn func())
+
+	begun   atomic.Uint64 // commands that have a number
 	present atomic.Pointer[Version]
 	moving  atomic.Int32 // above 0 while there may be instances that are not of the present version
 }

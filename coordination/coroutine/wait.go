@@ -21,7 +21,11 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 		err   error
 	}
 	got.err = ErrGoexit // unless f comes to say otherwise
-	err := c.Suspend(func(wake func()) {
+	suspend := c.Suspend
+	if t, ok := c.(*coro.Task); ok {
+		suspend = t.SuspendApart
+	}
+	err := suspend(func(wake func()) {
 		go func() {
 			defer wake()
 			got.value, got.err = call(ctx, f)

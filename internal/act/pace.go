@@ -11,6 +11,10 @@ type Pace interface {
 	// Ready is told, by any goroutine, that a mailbox has a message. It is told again
 	// only when [Mailbox.Step] has been called.
 	Ready(m *Mailbox)
+	// Apart is told, by any goroutine, that a command whose handler was suspended was woken by a
+	// timer, or by what it awaited: by something that has no place in the order of messages. It is
+	// the command of that number at a stage, and goes on when goOn is called.
+	Apart(stage string, number uint64, goOn func())
 }
 
 var paces = extensions.NextExtensionID()
@@ -22,6 +26,14 @@ func (paced) ExtensionID() extensions.ExtensionID { return paces }
 
 // SetPace sets the pace of a system's actors. It is called before the first is spawned.
 func SetPace(s *System, p Pace) { s.Extensions.Register(paced{p}) }
+
+// Apart is that of a system's [Pace], nil if it has none.
+func Apart(s *System) func(stage string, number uint64, goOn func()) {
+	if p := paceOf(s); p != nil {
+		return p.Apart
+	}
+	return nil
+}
 
 func paceOf(s *System) Pace {
 	if p, ok := s.Extensions.Get(paces).(paced); ok {

@@ -24,6 +24,11 @@ type Config struct {
 	// resumed all the same; nothing happens then.
 	Ready func(*Task)
 
+	// Apart, if set, is called instead of Ready for a task that was woken by what goes on beside its host:
+	// by the end of a Sleep, or of what it awaits, or by Stop. Such wake-ups have no order among them,
+	// and who has to have one may give it to them.
+	Apart func(*Task)
+
 	// Left, if set, is called with each task that has been set aside, or has ended, by
 	// the goroutine that ran it, before anybody else can have it.
 	Left func(*Task)
@@ -71,12 +76,15 @@ func New(cfg Config) *Host {
 	if cfg.Ready == nil {
 		cfg.Ready = func(*Task) {}
 	}
+	if cfg.Apart == nil {
+		cfg.Apart = cfg.Ready
+	}
 	if cfg.Ended == nil {
 		cfg.Ended = func(*Task) {}
 	}
 	if cfg.After == nil {
 		cfg.After = func(d time.Duration, w Waker) func() {
-			timer := time.AfterFunc(d, func() { w.Wake() })
+			timer := time.AfterFunc(d, w.WakeApart)
 			return func() { timer.Stop() }
 		}
 	}
@@ -163,9 +171,18 @@ func (h *Host) settle(t *Task) {
 	default:
 		if !t.move(parking, parked) {
 			t.move(woken, ready)
-			h.cfg.Ready(t)
+			h.again(t)
 		}
 	}
+}
+
+// again hands over a task that was woken on its way out, as whoever woke it would have.
+func (h *Host) again(t *Task) {
+	if t.apart {
+		h.cfg.Apart(t)
+		return
+	}
+	h.cfg.Ready(t)
 }
 
 // admit gives a new task its coroutine and its place among the live, unless the host

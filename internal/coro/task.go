@@ -44,6 +44,7 @@ type Task struct {
 	stopped  atomic.Bool
 	returned bool // the function has returned or panicked; belongs to who runs the task
 	blocked  bool // likewise
+	apart    bool // likewise: its suspension is ended from beside the tasks
 	fault    error
 
 	mu     sync.Mutex // guards what follows
@@ -78,7 +79,7 @@ func (t *Task) Blocked() bool { return t.blocked }
 // is made ready.
 func (t *Task) Stop(cause error) {
 	if t.interrupt(cause) {
-		t.host.cfg.Ready(t)
+		t.host.cfg.Apart(t)
 	}
 }
 
@@ -89,19 +90,37 @@ func (t *Task) Suspend(start func(wake func())) error {
 	if err != nil {
 		return err
 	}
-	t.begin(w, start)
+	t.begin(w, func() { start(w.Wake) })
 	return t.Park()
 }
 
+// SuspendApart is Suspend for a wake-up by a goroutine that runs beside the tasks; see [Config.Apart].
+func (t *Task) SuspendApart(start func(wake func())) error {
+	w, err := t.Prepare()
+	if err != nil {
+		return err
+	}
+	t.begin(w, func() { start(w.WakeApart) })
+	return t.parkApart()
+}
+
+// parkApart is Park for who is woken with WakeApart.
+func (t *Task) parkApart() error {
+	t.apart = true
+	err := t.Park()
+	t.apart = false
+	return err
+}
+
 // begin calls start. If that panics, the task is no longer about to suspend.
-func (t *Task) begin(w Waker, start func(wake func())) {
+func (t *Task) begin(w Waker, start func()) {
 	done := false
 	defer func() {
 		if !done {
 			t.withdraw(w)
 		}
 	}()
-	start(func() { w.Wake() })
+	start()
 	done = true
 }
 
@@ -128,7 +147,7 @@ func (t *Task) Sleep(d time.Duration) error {
 		return err
 	}
 	cancel := t.host.cfg.After(d, w)
-	if err := t.Park(); err != nil {
+	if err := t.parkApart(); err != nil {
 		cancel()
 		return err
 	}
@@ -174,6 +193,13 @@ func (t *Task) Block() error {
 func (w Waker) Wake() {
 	if w.Claim() {
 		w.task.host.cfg.Ready(w.task)
+	}
+}
+
+// WakeApart is Wake by what goes on beside the tasks; see [Config.Apart].
+func (w Waker) WakeApart() {
+	if w.Claim() {
+		w.task.host.cfg.Apart(w.task)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/ring"
 )
 
@@ -189,7 +190,11 @@ func Until(ctx context.Context, closed <-chan struct{}) error {
 			return context.Cause(ctx)
 		}
 	}
-	err := c.Suspend(func(wake func()) {
+	suspend := c.Suspend
+	if t, ok := c.(*coro.Task); ok {
+		suspend = t.SuspendApart
+	}
+	err := suspend(func(wake func()) {
 		done := c.Done()
 		go func() {
 			defer wake()

@@ -23,21 +23,23 @@ import (
 // A Stepper is made by [Explore], [Orders] or [Replay], in a synctest bubble whose
 // goroutines are at rest before each step. So all that happens, restarts and timers
 // included, follows from the choices, if the handlers do nothing that depends on chance:
-// no map order, no select with several ways, no retry with jitter.
+// no map order, no select with several ways, no retry with jitter. When a handler that sleeps or
+// awaits goes on is a choice, too; but one that suspends by itself (coroutine.Context.Suspend), and
+// is woken by a goroutine of its own, goes on when that says so.
 type Stepper struct {
 	system *act.System
 	choose func(among int) int
 
 	mu    sync.Mutex // guards all below
-	fresh []*act.Mailbox
-	ready []*act.Mailbox
+	fresh []turn
+	ready []turn
 	news  chan struct{} // has room for one
 
 	trace []Choice
 }
 
 // Choice is one step: which actor was chosen, by its place among those that had a message,
-// and how many those were.
+// and how many those were. A suspended command that was woken counts as one of them.
 type Choice struct {
 	Place, Among int
 	Actor        string
@@ -78,7 +80,8 @@ func (f *OrderError) Unwrap() error { return f.Err }
 // Orders runs a test in many orders: first in that in which messages come, then in random
 // ones, whose seeds are 1, 2, 3 and so on. It fails with the [OrderError] of the first order in
 // which the test returns an error. The test makes its pipeline with pipeline.System(s.System()),
-// and calls what waits for the pipeline in [Stepper.Do].
+// and calls what waits for the pipeline in [Stepper.Do]. If it returns early its pipeline is stopped. A
+// test that fails by itself, with t.Fatal or require, ends all, and nobody hears of the seed.
 //
 //	stagetest.Orders(t, 1000, func(s *stagetest.Stepper) error {
 //		p, err := pipeline.New("p", parts, pipeline.System(s.System()))
@@ -141,11 +144,22 @@ func step(t *testing.T, choose func(int) int, test func(s *Stepper) error) (orde
 	synctest.Test(t, func(*testing.T) {
 		s := &Stepper{system: act.NewSystem(slog.New(slog.DiscardHandler)), choose: choose, news: make(chan struct{}, 1)}
 		act.SetPace(s.system, pace{s})
+		defer s.leave()
 		err = test(s)
 		order = slices.Clone(s.trace)
-		s.Do(func() { time.Sleep(time.Minute) }) // what is left of timers has to end
 	})
 	return order, err
+}
+
+// leave sees to it that nothing is left in the bubble. A test that fails need not have stopped its
+// pipeline: that ends when its first actor is stopped.
+func (s *Stepper) leave() {
+	for _, name := range act.Processes(s.system, "golda/") {
+		if strings.Count(name, "/") == 1 {
+			act.Stop(s.system, act.Local(s.system, name))
+		}
+	}
+	s.Do(func() { time.Sleep(time.Minute) }) // what is left of timers has to end
 }
 
 // shrink puts as many steps back in line as it can, by halves and quarters, then one by one.
@@ -170,13 +184,38 @@ func shrink(t *testing.T, order Steps, err error, test func(s *Stepper) error) (
 	return order, err
 }
 
+// turn is one thing that may be done next.
+type turn interface {
+	Name() string
+	Step()
+}
+
+// woken is a command that was woken by a timer, or by what it awaited. In the world it may come to its
+// worker before other messages or after them, so when it does is a step, too.
+type woken struct {
+	stage  string
+	number uint64
+	goOn   func()
+}
+
+func (w *woken) Name() string {
+	return fmt.Sprintf("command %06d of stage %q, woken", w.number, w.stage)
+}
+
+func (w *woken) Step() { w.goOn() }
+
 // pace is the stepper as the actors' mailboxes see it.
 type pace struct{ *Stepper }
 
 // Ready notes that a mailbox has a message.
-func (p pace) Ready(m *act.Mailbox) {
+func (p pace) Ready(m *act.Mailbox) { p.add(m) }
+
+// Apart notes that a command which waited may go on.
+func (p pace) Apart(stage string, number uint64, goOn func()) { p.add(&woken{stage, number, goOn}) }
+
+func (p pace) add(t turn) {
 	p.mu.Lock()
-	p.fresh = append(p.fresh, m)
+	p.fresh = append(p.fresh, t)
 	p.mu.Unlock()
 	select {
 	case p.news <- struct{}{}:
@@ -226,21 +265,21 @@ func (s *Stepper) Settle() {
 // all goroutines are at rest.
 func (s *Stepper) Step() bool {
 	synctest.Wait()
-	m := s.pick()
-	if m == nil {
+	next := s.pick()
+	if next == nil {
 		return false
 	}
-	go m.Step() // it may block, or end its goroutine
+	go next.Step() // it may block, or end its goroutine
 	synctest.Wait()
 	return true
 }
 
 // pick chooses among the mailboxes that have a message.
-func (s *Stepper) pick() *act.Mailbox {
+func (s *Stepper) pick() turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Several goroutines may have spoken since the last step, in whatever order.
-	slices.SortStableFunc(s.fresh, func(a, b *act.Mailbox) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.SortStableFunc(s.fresh, func(a, b turn) int { return cmp.Compare(a.Name(), b.Name()) })
 	s.ready = append(s.ready, s.fresh...)
 	s.fresh = s.fresh[:0]
 	if len(s.ready) == 0 {

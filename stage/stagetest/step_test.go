@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
@@ -87,6 +89,82 @@ func TestAPlantedErrorOfOrderIsFoundAndItsSeedFindsItAgain(t *testing.T) {
 
 func TestOneWorkerKeepsTheOrderWhateverTheOrderOfSteps(t *testing.T) {
 	stagetest.Orders(t, 100, planted(1))
+}
+
+// awaiting is a pipeline with the same error in other words: its author thinks that one worker keeps the
+// order, but its handlers wait.
+func awaiting(wait func(c coroutine.Context) error) func(s *stagetest.Stepper) error {
+	return func(s *stagetest.Stepper) error {
+		var came []int
+		st := stage.Coroutine("s", func(c coroutine.Context, cmd int) behaviour.Outcome {
+			if err := wait(c); err != nil {
+				return behaviour.Error(err)
+			}
+			came = append(came, cmd)
+			return behaviour.OK(nil)
+		}, stage.Workers(1, 1))
+		err := through(s, func() bool { return slices.IsSorted(came) && len(came) == 6 }, st)
+		if errors.Is(err, errOrder) {
+			return fmt.Errorf("%w: %v", err, came)
+		}
+		return err
+	}
+}
+
+func TestHandlersThatWaitGoOnInAnOrderThatTheSeedSays(t *testing.T) {
+	waits := map[string]func(c coroutine.Context) error{
+		"sleeping": func(c coroutine.Context) error { return coroutine.Sleep(c, time.Second) },
+		"awaiting what comes at once": func(c coroutine.Context) error {
+			_, err := coroutine.Await(c, func(context.Context) (int, error) { return 0, nil })
+			return err
+		},
+		"awaiting what takes time": func(c coroutine.Context) error {
+			_, err := coroutine.Await(c, func(context.Context) (int, error) { time.Sleep(time.Second); return 0, nil })
+			return err
+		},
+	}
+	for name, wait := range waits {
+		t.Run(name, func(t *testing.T) {
+			found := stagetest.Explore(t, 1000, awaiting(wait))
+			require.NotNil(t, found, "within 1000 orders")
+			require.ErrorIs(t, found, errOrder)
+			require.NotZero(t, found.Seed, "first come, first served is in order")
+			order, first := stagetest.Replay(t, found.Seed, awaiting(wait))
+			require.ErrorIs(t, first, errOrder)
+			for range 10 {
+				again, err := stagetest.Replay(t, found.Seed, awaiting(wait))
+				require.Equal(t, order, again, "the same seed is the same order")
+				require.EqualError(t, err, first.Error(), "to the last command")
+			}
+		})
+	}
+}
+
+func TestWhoYieldsKeepsHisPlaceWhateverTheOrderOfSteps(t *testing.T) {
+	stagetest.Orders(t, 50, awaiting(coroutine.Yield))
+}
+
+func TestATestThatFailsNeedNotStopItsPipeline(t *testing.T) {
+	failed := errors.New("failed")
+	found := stagetest.Explore(t, 3, func(s *stagetest.Stepper) error {
+		st := stage.Coroutine("s", func(c coroutine.Context, _ int) behaviour.Outcome {
+			return behaviour.Error(coroutine.Sleep(c, time.Hour))
+		})
+		p, err := pipeline.New("p", st, pipeline.System(s.System()))
+		if err != nil {
+			return err
+		}
+		if s.Do(func() { err = p.Start(context.Background()) }); err != nil {
+			return err
+		}
+		if err := st.Submit(context.Background(), 1); err != nil {
+			return err
+		}
+		s.Settle()
+		return failed
+	})
+	require.NotNil(t, found)
+	require.Equal(t, failed, found.Err)
 }
 
 // Crashes and restarts, and the retries' pauses, are steps like any other.
