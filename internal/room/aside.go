@@ -6,7 +6,6 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/ring"
 )
 
@@ -178,6 +177,12 @@ func (r *Room) Begun() int {
 	return r.suspended() + r.going()
 }
 
+// aparter is what a task of internal/coro offers beside: to be woken by a goroutine that runs beside the
+// tasks, which a test that steps through a pipeline tells from the others.
+type aparter interface {
+	SuspendApart(start func(wake func())) error
+}
+
 // Until waits until a channel is closed, or ctx ends and that is the error. A handler that may
 // suspend does so, and holds no worker: such waits are rare enough for a goroutine.
 func Until(ctx context.Context, closed <-chan struct{}) error {
@@ -191,7 +196,7 @@ func Until(ctx context.Context, closed <-chan struct{}) error {
 		}
 	}
 	suspend := c.Suspend
-	if t, ok := c.(*coro.Task); ok {
+	if t, ok := c.(aparter); ok {
 		suspend = t.SuspendApart
 	}
 	err := suspend(func(wake func()) {
