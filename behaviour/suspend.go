@@ -22,7 +22,8 @@ type Suspender interface {
 	// meanwhile; wake may then not have been called, or not yet, and start may not have been.
 	//
 	// It is for the handler alone, on the goroutine on which it was called, and
-	// must not be called while that holds runtime.LockOSThread. It starts no goroutine.
+	// must not be called while that holds runtime.LockOSThread, nor may the handler return
+	// with it: that ends the process. It starts no goroutine.
 	Suspend(start func(wake func())) error
 }
 

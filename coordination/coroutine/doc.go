@@ -52,8 +52,8 @@
 //     Config.Check is set finds out at each suspension, for some microseconds, and the
 //     call is refused with ErrNotRunning. Have your tests set it.
 //   - A handler that suspends while it holds [runtime.LockOSThread], or inside a
-//     callback from C, ends the process: the runtime can switch coroutines only between
-//     equally locked goroutines, and says so. Set Config.Threads of the scheduler for such handlers.
+//     callback from C, or that returns without having unlocked, ends the process: the runtime
+//     can switch coroutines only between equally locked goroutines, and says so. Set Config.Threads of the scheduler for such handlers.
 //   - A handler that blocks without [Await] holds up all others of its worker.
 //
 // # Looking in, and testing

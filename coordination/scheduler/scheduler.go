@@ -68,8 +68,8 @@ type Config struct {
 	// suspending: all others wait for it meanwhile.
 	Patience time.Duration
 
-	// Threads lets handlers suspend while they hold runtime.LockOSThread. A switch then costs
-	// several times as much.
+	// Threads lets handlers suspend, or end, while they hold runtime.LockOSThread, and lets who steps lock
+	// its thread now and not then: without it either ends the process. A switch then costs several times as much.
 	Threads bool
 
 	// Check refuses a suspension by a goroutine that is not the handler's own, with

@@ -48,7 +48,7 @@
 // apart cheaply: [Config.Check] does so at some microseconds for each suspension.
 //
 // With the engine [Pull] a task must be at the same count of [runtime.LockOSThread] at each
-// suspension as the goroutine that made its coroutine, and as the one that runs it. If
+// suspension, and at its end, as the goroutine that made its coroutine, and as the one that runs it. If
 // not, the runtime ends the process; nobody can recover from that. Tasks that must
 // hold on to their thread run on a host with the engine [Baton].
 //

@@ -1,6 +1,7 @@
 package coro_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"runtime"
@@ -47,23 +48,39 @@ func TestWithPullALockThatIsGivenBackBeforeTheSuspensionIsFine(t *testing.T) {
 
 // What the package comment says cannot be helped: this is how the runtime ends such a
 // process. If a later Go does better, this test tells.
-func TestWithPullATaskThatSuspendsWithItsThreadLockedEndsTheProcess(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "GOLDA_CORO_CHILD=locked")
-	out, err := cmd.CombinedOutput()
-	require.Error(t, err)
-	assert.Contains(t, string(out), "OS thread locking must match")
+func TestWithPullThreadsThatAreLockedOtherwiseThanBeforeEndTheProcess(t *testing.T) {
+	for name := range children {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), "GOLDA_CORO_CHILD="+name)
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			assert.Contains(t, string(out), "OS thread locking must match")
+		})
+	}
 }
 
-// child is the process of the test above.
-func child() {
-	if os.Getenv("GOLDA_CORO_CHILD") == "" {
-		return
-	}
-	d := newDesk(coro.Config{})
-	_, _ = d.Start(nil, nil, func(c *coro.Task) { //nolint:staticcheck // it has no use for a context
+// children are what the processes of the test above do.
+var children = map[string]func(d *desk){
+	"a task suspends": func(d *desk) {
+		_, _ = d.Start(context.Background(), nil, func(c *coro.Task) {
+			runtime.LockOSThread()
+			_ = c.Yield()
+		})
+	},
+	"a task ends": func(d *desk) {
+		_, _ = d.Start(context.Background(), nil, func(*coro.Task) { runtime.LockOSThread() })
+	},
+	"who runs it": func(d *desk) {
+		_, _ = d.Start(context.Background(), nil, func(c *coro.Task) { _ = c.Yield() })
 		runtime.LockOSThread()
-		_ = c.Yield()
-	})
-	os.Exit(0)
+		d.drain()
+	},
+}
+
+func child() {
+	if f := children[os.Getenv("GOLDA_CORO_CHILD")]; f != nil {
+		f(newDesk(coro.Config{}))
+		os.Exit(0)
+	}
 }
