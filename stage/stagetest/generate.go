@@ -85,6 +85,9 @@ func drawLine(t *rapid.T) Graph {
 			Batch:    rapid.SampledFrom([]int{0, 1, 2, 8}).Draw(t, "batch"),
 			Faults:   Faults{Panic: odds(t, "panic"), Goexit: odds(t, "goexit"), Error: odds(t, "error"), Delay: odds(t, "delay")},
 		}
+		if n.Suspends = seldom(t, 3, "suspends"); n.Suspends {
+			n.Each = false
+		}
 		if i > 0 {
 			g.Nodes[i-1].Next = []int{i}
 		}
@@ -134,6 +137,10 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 		n.Timeout = time.Duration(rapid.IntRange(2, 6).Draw(t, "timeout")) * time.Millisecond
 		n.Grace = time.Duration(rapid.IntRange(2, 6).Draw(t, "grace")) * time.Millisecond
 		n.Faults.Hang, n.Faults.Stuck = odds(t, "hang")/4, odds(t, "stuck")/4
+	}
+	if seldom(t, 3, "suspends") {
+		n.Suspends, n.Each, n.Batcher = true, false, false
+		n.Calls = rapid.Bool().Draw(t, "calls")
 	}
 	return n
 }

@@ -46,7 +46,10 @@ type Node struct {
 	Ports   bool  // its ways are declared, and known before the start
 	Each    bool  // it has an instance for each worker
 	Batcher bool
-	Group   int // in Graph.Groups, counted from one; 0: it has workers of its own
+	// Suspends has its handlers wait without their worker, here and there; it is neither Each nor Batcher then.
+	Suspends bool
+	Calls    bool // they wait for answers of nodes with higher numbers, too
+	Group    int  // in Graph.Groups, counted from one; 0: it has workers of its own
 
 	Workers    Span
 	Instances  int
@@ -100,6 +103,8 @@ func (n Node) String() string {
 	say(n.Ports, "ports")
 	say(n.Each, "each")
 	say(n.Batcher, "batcher")
+	say(n.Suspends, "suspends")
+	say(n.Calls, "calls")
 	say(n.Group > 0, "group=%d", n.Group)
 	say(n.Workers != Span{}, "workers=%d..%d", n.Workers.Fewest, n.Workers.Most)
 	say(n.Instances > 0, "instances=%d", n.Instances)
@@ -175,8 +180,11 @@ func (s *site) make() {
 	s.stage = s.shape(opts)
 }
 
-// shape makes a stage of one of the four kinds.
+// shape makes a stage of one of the five kinds.
 func (s *site) shape(opts []stage.Option) *stage.Stage[Command] {
+	if s.Suspends {
+		return stage.New(name(s.index), behaviour.Behaviour[Command](&stationOfWaits{station{site: s}}), opts...)
+	}
 	fresh := func() behaviour.Behaviour[Command] {
 		if s.Batcher {
 			return Wrap[Command](s.injector, &stationOfMany{station{site: s}})

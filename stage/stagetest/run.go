@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -50,6 +51,7 @@ type run struct {
 	mu      sync.Mutex // guards all below
 	letters map[Command]int
 	written int // letters
+	calls   []*asked
 	broken  VerdictError
 }
 
@@ -297,7 +299,10 @@ func (r *run) judge() {
 	if err := r.pipe.Err(); err != nil && !r.plan.Fragile {
 		r.breachf(Survival, "%v", err)
 	}
-	for _, a := range r.waiting {
+	r.mu.Lock()
+	calls := r.calls
+	r.mu.Unlock()
+	for _, a := range append(r.waiting, calls...) {
 		r.answer(a)
 	}
 	if n := s.Shed + s.DeadLettered; uint64(r.written) != n {
@@ -373,7 +378,7 @@ func (r *run) answer(a *asked) {
 	_, injected := errors.AsType[*InjectedError](err)
 	switch {
 	case crashed && foreseen(crash), injected:
-	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout):
+	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout, coroutine.ErrStopped):
 	default:
 		r.breachf(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
 	}

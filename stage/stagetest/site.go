@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
@@ -115,9 +114,7 @@ func (s *stationOfMany) HandleBatch(ctx context.Context, cmds []Command) []behav
 // handle works, and sends the command on along the way that its key says.
 func (s *site) handle(ctx context.Context, cmd Command) behaviour.Outcome {
 	s.note(cmd)
-	if s.Work > 0 {
-		time.Sleep(s.Work)
-	}
+	s.work(ctx)
 	if cmd.Hops == 0 || len(s.Next) == 0 {
 		s.oks.Add(1)
 		return behaviour.OK(cmd.ID)

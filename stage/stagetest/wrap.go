@@ -6,16 +6,20 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
 )
 
 // Wrap puts an injector before a behaviour: for each command either a fault happens or the
 // behaviour is asked. What else the behaviour is (a Starter, a Stopper, a Batcher,
-// Versioned) it stays.
+// Versioned, Suspending) it stays. What delays or hangs a handler that may suspend suspends it.
 func Wrap[C any](in *Injector, b behaviour.Behaviour[C]) behaviour.Behaviour[C] {
 	if b == nil {
 		return nil // the stage says so better
 	}
 	w := wrapped[C]{in, b}
+	if s, ok := b.(behaviour.Suspending[C]); ok {
+		return wrappedSuspending[C]{w, s}
+	}
 	if many, ok := b.(behaviour.Batcher[C]); ok {
 		return wrappedBatcher[C]{w, many}
 	}
@@ -101,6 +105,20 @@ func (w wrappedBatcher[C]) HandleBatch(ctx context.Context, cmds []C) []behaviou
 	return outcomes
 }
 
+// wrappedSuspending is a wrapped behaviour whose handler may suspend.
+type wrappedSuspending[C any] struct {
+	wrapped[C]
+	suspending behaviour.Suspending[C]
+}
+
+// HandleSuspending injects a fault or asks the behaviour.
+func (w wrappedSuspending[C]) HandleSuspending(c behaviour.Suspender, cmd C) behaviour.Outcome {
+	if err := w.in.strike(c, cmd); err != nil {
+		return behaviour.Error(err)
+	}
+	return w.suspending.HandleSuspending(c, cmd)
+}
+
 // strike does what is to become of a try. An error is the command's answer, nil means that
 // the behaviour is to be asked.
 func (in *Injector) strike(ctx context.Context, cmd any) error {
@@ -117,12 +135,8 @@ func (in *Injector) strike(ctx context.Context, cmd any) error {
 	case Delay:
 		in.wait(ctx, delay)
 	case Hang:
-		select {
-		case <-ctx.Done():
-			return &InjectedError{f, attempt, context.Cause(ctx)}
-		case <-in.let:
-			return &InjectedError{Fault: f, Attempt: attempt}
-		}
+		in.hang(ctx)
+		return &InjectedError{f, attempt, context.Cause(ctx)}
 	case Stuck:
 		<-in.let
 		return &InjectedError{Fault: f, Attempt: attempt}
@@ -131,8 +145,28 @@ func (in *Injector) strike(ctx context.Context, cmd any) error {
 	return nil
 }
 
+// hang waits until the context or the test is over.
+func (in *Injector) hang(ctx context.Context) {
+	over := func(ctx context.Context) (none struct{}, err error) {
+		select {
+		case <-ctx.Done():
+		case <-in.let:
+		}
+		return none, nil
+	}
+	if c, ok := ctx.(behaviour.Suspender); ok {
+		_, _ = coroutine.Await(c, over)
+		return
+	}
+	_, _ = over(ctx)
+}
+
 // wait waits, but not longer than the context or the test.
 func (in *Injector) wait(ctx context.Context, d time.Duration) {
+	if c, ok := ctx.(behaviour.Suspender); ok {
+		_ = coroutine.Sleep(c, d) // the behaviour will find that it was stopped
+		return
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

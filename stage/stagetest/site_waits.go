@@ -1,0 +1,94 @@
+package stagetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
+)
+
+// stationOfWaits is a station whose handler suspends: before its fate befalls it, while it works, and for
+// what it calls.
+type stationOfWaits struct{ station }
+
+// HandleSuspending waits, works, calls, and sends the command on.
+func (s *stationOfWaits) HandleSuspending(c behaviour.Suspender, cmd Command) behaviour.Outcome {
+	leave := s.enter()
+	defer leave()
+	if err := s.site.doze(c, cmd); err != nil {
+		return behaviour.Error(err)
+	}
+	if err := s.site.injector.strike(c, cmd); err != nil {
+		return behaviour.Error(err)
+	}
+	if err := s.site.call(c, cmd); err != nil {
+		return behaviour.Error(err)
+	}
+	return s.site.handle(c, cmd)
+}
+
+// doze suspends in one of the ways that there are, or not at all.
+func (s *site) doze(c behaviour.Suspender, cmd Command) error {
+	switch mix(cmd.key()+1) % 5 {
+	case 0:
+		return coroutine.Yield(c)
+	case 1:
+		return coroutine.Sleep(c, time.Duration(cmd.key()%200)*time.Microsecond)
+	case 2:
+		_, err := coroutine.Await(c, func(context.Context) (int, error) { return 0, nil })
+		return err
+	case 3:
+		return c.Suspend(func(wake func()) { wake(); wake() })
+	default:
+		return nil
+	}
+}
+
+// work takes as long as the node says.
+func (s *site) work(ctx context.Context) {
+	if s.Work == 0 {
+		return
+	}
+	if c, ok := ctx.(behaviour.Suspender); ok {
+		_ = coroutine.Sleep(c, s.Work) // it is done even if it was stopped
+		return
+	}
+	time.Sleep(s.Work)
+}
+
+// call waits for the answer of a node that comes later, to a command of its own that goes no further: so nobody
+// waits for one who waits for him. An error tells that the caller was stopped; what else becomes of the call is
+// its own affair.
+func (s *site) call(c behaviour.Suspender, cmd Command) error {
+	later := len(s.run.sites) - s.index - 1
+	if !s.Calls || later == 0 || mix(cmd.key()+2)%4 > 0 {
+		return nil
+	}
+	to := s.run.sites[s.index+1+int(mix(cmd.key()+3)%uint64(later))].stage
+	called := Command{ID: s.run.ids.Add(1)}
+	ticket, err := to.Ask(c, called)
+	switch {
+	case errors.Is(err, coroutine.ErrStopped):
+		return err
+	case err != nil:
+		if !refusal(err) {
+			s.run.breachf(OneEnd, "a call of stage %s by %s was refused for no reason that is known: %v", to.Name(), name(s.index), err)
+		}
+		return nil
+	}
+	s.run.noteCall(&asked{called.ID, ticket})
+	if _, err := ticket.Wait(c); errors.Is(err, coroutine.ErrStopped) {
+		return err
+	}
+	return nil
+}
+
+// noteCall notes a command that a handler submitted.
+func (r *run) noteCall(a *asked) {
+	r.accepted.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, a)
+}

@@ -1,0 +1,96 @@
+package stagetest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
+)
+
+func TestAWrappedBehaviourThatSuspendsIsDelayedWithoutItsWorker(t *testing.T) {
+	for name, row := range map[string]struct {
+		faults stagetest.Faults
+		takes  time.Duration
+	}{
+		"delayed": {stagetest.Faults{Delay: 1, Longest: time.Second}, time.Second},
+		"hanging": {stagetest.Faults{Hang: 1}, time.Minute},
+		"neither": {stagetest.Faults{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := stagetest.Inject(t, 1, row.faults)
+				b := stagetest.Wrap[int](in, behaviour.Coroutine[int](func(_ coroutine.Context, n int) behaviour.Outcome { return behaviour.OK(n) }))
+				s := stage.New("s", b, stage.Workers(1, 1), stage.Batch(1), stage.Timeout(time.Minute), stage.Grace(time.Second))
+				p, err := pipeline.New("p", s, pipeline.Control(policy.Fixed{}))
+				require.NoError(t, err)
+				require.NoError(t, p.Start(t.Context()))
+				begin := time.Now()
+				var tickets []*stage.Ticket
+				for n := range 10 {
+					ticket, err := s.Ask(t.Context(), n)
+					require.NoError(t, err)
+					tickets = append(tickets, ticket)
+				}
+				for n, ticket := range tickets {
+					got, err := ticket.Wait(t.Context())
+					if name == "hanging" {
+						require.ErrorIs(t, err, stage.ErrTimeout)
+						continue
+					}
+					require.NoError(t, err)
+					require.Equal(t, n, got)
+				}
+				require.LessOrEqual(t, time.Since(begin), row.takes, "they wait side by side")
+				if row.takes > 0 {
+					require.Greater(t, time.Since(begin), row.takes/2)
+				}
+				require.NoError(t, p.Stop(t.Context()))
+			})
+		})
+	}
+}
+
+// What its handlers await they await outside of their workers: there is one of these.
+func TestAPlansHandlersSuspendAndCallOneAnother(t *testing.T) {
+	p := line(func(p *stagetest.Plan) {
+		for i := range p.Graph.Nodes {
+			n := &p.Graph.Nodes[i]
+			n.Suspends, n.Calls, n.Work = true, true, time.Millisecond
+			n.Faults = stagetest.Faults{Panic: 0.05, Goexit: 0.05, Error: 0.05, Delay: 0.1}
+		}
+	})
+	begin := time.Now()
+	report, err := p.Run()
+	require.NoError(t, err)
+	require.Greater(t, report.Asked, uint64(p.Commands), "handlers asked, too")
+	require.Positive(t, report.Crashes)
+	t.Logf("%v\n%v", time.Since(begin), report)
+
+	require.Contains(t, p.String(), "suspends calls")
+}
+
+func TestCommandsStayInOrderInALineWhoseHandlersSuspendOneAtATime(t *testing.T) {
+	p := line(func(p *stagetest.Plan) {
+		p.Ordered = true
+		for i := range p.Graph.Nodes {
+			n := &p.Graph.Nodes[i]
+			n.Suspends, n.Instances = true, 1
+		}
+	})
+	_, err := p.Run()
+	require.NoError(t, err)
+
+	p.Graph.Nodes[1].Instances = 8
+	_, err = p.Run()
+	var v stagetest.VerdictError
+	require.ErrorAs(t, err, &v, "or else they overtake one another")
+	require.Equal(t, "order", v.Promises())
+}
