@@ -236,6 +236,7 @@ func (s *Scheduler) Close() {
 		r.end(ErrClosed)
 	}
 	s.host.Close()
+	s.blocked = 0
 	for s.ready.Len() > 0 {
 		s.forget(s.ready.Pop())
 	}

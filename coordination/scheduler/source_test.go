@@ -270,8 +270,10 @@ func TestCloseReachesWhoWaitsForTheNextEvent(t *testing.T) {
 		var err error
 		b.Go(func(c coroutine.Context) { _, err = r.Next(c) })
 		b.untilFalse()
+		assert.Equal(t, 1, b.Snapshot().Blocked)
 		b.Close()
-		assert.ErrorIs(t, err, coroutine.ErrStopped)
+		require.ErrorIs(t, err, coroutine.ErrStopped)
+		assert.Zero(t, b.Snapshot().Blocked)
 	})
 }
 
