@@ -43,7 +43,7 @@ func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 	if inlet == nil {
 		return ErrUnwired
 	}
-	e, ok := ctx.Value(EmitterKey{}).(Emitter)
+	e, ok := engine(ctx).(Emitter)
 	if !ok {
 		return ErrNoWorker
 	}
@@ -54,7 +54,7 @@ func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 // counted from one: 2 means that it was tried before and crashed or failed. It
 // returns 0 outside a handler. For a [Batcher] it is the first command's.
 func Attempt(ctx context.Context) int {
-	e, ok := ctx.Value(EmitterKey{}).(Emitter)
+	e, ok := engine(ctx).(Emitter)
 	if !ok {
 		return 0
 	}
@@ -65,9 +65,17 @@ func Attempt(ctx context.Context) int {
 // stage under load, and a handler that can do with less looks here. Outside a handler
 // it is 1.
 func Quality(ctx context.Context) float64 {
-	q, ok := ctx.Value(EmitterKey{}).(interface{ Quality() float64 })
+	q, ok := engine(ctx).(interface{ Quality() float64 })
 	if !ok {
 		return 1
 	}
 	return q.Quality()
+}
+
+// engine is what the engine put into a handler's context, nil if ctx is nobody's, or nil.
+func engine(ctx context.Context) any {
+	if ctx == nil {
+		return nil
+	}
+	return ctx.Value(EmitterKey{})
 }

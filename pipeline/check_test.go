@@ -43,6 +43,7 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"a nil factory":      {func() []pipeline.Part { return []pipeline.Part{stage.Each[int]("s", nil)} }, []string{`stage "s": Each: the factory is nil`}},
 		"two of one name":    {func() []pipeline.Part { return []pipeline.Part{stage.New("s", ok), stage.New("s", ok)} }, []string{`stage "s": there is another stage of that name`}},
 		"a stage twice":      {func() []pipeline.Part { s := stage.New("s", ok); return []pipeline.Part{s, s} }, []string{`stage "s": is given twice`}},
+		"a nil option":       {opt(nil), []string{`stage "s": option 1: is nil`}},
 		"no capacity":        {opt(stage.Capacity(0)), []string{`stage "s": Capacity(0): must be at least 1`}},
 		"no batch":           {opt(stage.Batch(0)), []string{`stage "s": Batch(0): must be at least 1`}},
 		"a batch too large":  {opt(stage.Batch(1 << 30)), []string{`Batch(1073741824): must be at most 65536`}},

@@ -47,6 +47,12 @@
 // stage's queue. [Pipeline.Drain] empties stages, and keeps them so until [Pipeline.Reopen]; those before
 // them wait. [Pipeline.Add] and [Pipeline.Remove] change which stages there are.
 //
+// # Contexts
+//
+// A context must not be nil: what is given one panics at once, here and in packages stage and
+// supervisor, says which call it was, and has done nothing. It is a mistake in the program
+// that calls, and no command's fate. Who has none gives [context.Background].
+//
 // # Parts
 //
 // [Join] makes several parts one, so that a function can return a sub-graph. The four

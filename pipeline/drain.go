@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/room"
 )
 
@@ -36,6 +37,7 @@ var ErrReopened = errors.New("pipeline: reopened while it was drained")
 // may drain at once. Before the start there is nothing to drain, and nothing is closed. Drain
 // must not be called by a handler of these stages, for which it would wait.
 func (p *Pipeline) Drain(ctx context.Context, parts ...Part) error {
+	need.Context(ctx, "pipeline: Drain")
 	d := &drain{p: p, whole: len(parts) == 0}
 	if err := d.choose(parts); err != nil {
 		return err

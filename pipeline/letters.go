@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -224,12 +225,14 @@ func (l *Letters) Groups() []LetterGroup {
 // error is [ErrNoLetter], [ErrRetrying], [ErrNoSuchStage], a [*stage.TypeError], or why
 // the stage refused.
 func (l *Letters) Retry(ctx context.Context, id uint64) error {
+	need.Context(ctx, "pipeline: Retry")
 	return l.retry(ctx, id, nil)
 }
 
 // RetryAs is [Letters.Retry] with another command in the place of the letter's own: the
 // same one, mended.
 func (l *Letters) RetryAs(ctx context.Context, id uint64, cmd any) error {
+	need.Context(ctx, "pipeline: RetryAs")
 	return l.retry(ctx, id, &cmd)
 }
 
@@ -248,6 +251,7 @@ func (l *Letters) retry(ctx context.Context, id uint64, instead *any) error {
 // the first refusal of each stage. It ends early if ctx does, and says so. Letters that
 // come meanwhile are not retried.
 func (l *Letters) RetryAll(ctx context.Context, f LetterFilter) (n int, err error) {
+	need.Context(ctx, "pipeline: RetryAll")
 	f.OldestFirst = true
 	var errs []error
 	refused := map[string]bool{}

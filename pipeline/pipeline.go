@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -131,6 +132,7 @@ func (p *Pipeline) Mapping() map[string]string {
 // are stopped and the error says why. Once the pipeline has started ctx no longer
 // matters, but for its values, which handlers' contexts carry.
 func (p *Pipeline) Start(ctx context.Context) error {
+	need.Context(ctx, "pipeline: Start")
 	if ctx.Err() != nil {
 		return fmt.Errorf("pipeline %q: start: %w", p.name, context.Cause(ctx))
 	}
@@ -306,6 +308,7 @@ func (p *Pipeline) fail(err error) {
 // as [DrainTimeout] softly. It returns nil if all ended well; an error from the
 // start; the reason, if the pipeline gave up; or a [*StopError].
 func (p *Pipeline) Run(ctx context.Context) error {
+	need.Context(ctx, "pipeline: Run")
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
@@ -328,6 +331,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // first, and end its patience with their own. It must not be called by a handler,
 // which it would wait for.
 func (p *Pipeline) Stop(ctx context.Context) error {
+	need.Context(ctx, "pipeline: Stop")
 	if p.begin() {
 		go p.end() //nolint:gosec,contextcheck // the end belongs to the pipeline; a caller's ctx only hastens it
 	}

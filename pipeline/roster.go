@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 )
@@ -161,6 +162,7 @@ func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) erro
 // [New] all faults are told at once, and then nothing has changed. If a stage cannot
 // start it is taken out again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
+	need.Context(ctx, "pipeline: Add")
 	p.growing.Lock()
 	defer p.growing.Unlock()
 	plan := &plan{name: p.name, set: p.set, house: p.roster().stages}
@@ -228,6 +230,7 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 // Its accounts stay in those of the pipeline, and take some kilobytes until that stops. If
 // ctx ends first, or the pipeline stops, the stage stays, closed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
+	need.Context(ctx, "pipeline: Remove")
 	p.growing.Lock()
 	defer p.growing.Unlock()
 	c, err := p.find(part)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/golda-dev/golda/internal/need"
 )
 
 // SignalError is why a pipeline did not start, or why it stopped hard: a signal told it to.
@@ -32,6 +34,7 @@ func (e *SignalError) Error() string { return fmt.Sprintf("signal: %v", e.Signal
 // feed the pipeline are told of the end by [stage.ErrDraining]. It is for one pipeline of a
 // process: several, each run so, are all stopped at once, not one after the other.
 func (p *Pipeline) RunUntilSignal(ctx context.Context) error {
+	need.Context(ctx, "pipeline: RunUntilSignal")
 	signals := make(chan os.Signal, 2) // two may come at once
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

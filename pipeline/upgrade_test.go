@@ -139,6 +139,9 @@ func TestWhatDoesNotStandItsTrialChangesNothing(t *testing.T) {
 		"no trial":             {opts: []stage.UpgradeOption{stage.Canary(1), stage.PromoteAfter(0, 0)}, want: "asks for no trial"},
 		"a trial in the past":  {opts: []stage.UpgradeOption{stage.Canary(1), stage.PromoteAfter(0, -1)}, want: "must not be negative"},
 		"a key of other types": {opts: []stage.UpgradeOption{stage.Canary(1), stage.By(func(string) string { return "" })}, want: "not a key of the stage's commands, int"},
+		"two canaries":         {opts: []stage.UpgradeOption{stage.Canary(0.1), stage.Canary(0.2)}, want: `stage "s": Canary: is given twice`},
+		"two of another":       {opts: []stage.UpgradeOption{stage.Canary(1), stage.MaxCrashes(1), stage.MaxCrashes(2)}, want: "MaxCrashes: is given twice"},
+		"a nil option":         {opts: []stage.UpgradeOption{stage.Canary(1), nil}, want: `stage "s": Upgrade: option 2: is nil`},
 		"a nil key":            {opts: []stage.UpgradeOption{stage.Canary(1), stage.By[int](nil)}, want: "the key is nil"},
 	}
 	for name, test := range tests {
@@ -348,12 +351,12 @@ func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
 	tests := map[string]struct {
 		do    func(ctx context.Context, b *being, n int) behaviour.Outcome
 		start error
-		by    stage.UpgradeOption
+		opts  []stage.UpgradeOption
 	}{
 		"panic":           {do: crash},
 		"goexit":          {do: exit},
-		"key that panics": {by: stage.By(func(int) string { panic("no key") })},
-		"key that ends":   {by: stage.By(func(int) string { runtime.Goexit(); return "" })},
+		"key that panics": {opts: []stage.UpgradeOption{stage.By(func(int) string { panic("no key") })}},
+		"key that ends":   {opts: []stage.UpgradeOption{stage.By(func(int) string { runtime.Goexit(); return "" })}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -361,7 +364,7 @@ func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
 				var out bytes.Buffer
 				st := s(stage.Workers(1, 1))
 				p := bubble(t, st, way, pipeline.Logger(slog.New(slog.NewTextHandler(&out, nil))))
-				up, err := st.Upgrade(t.Context(), r.next("v2", test.do), stage.Canary(0.5), test.by)
+				up, err := st.Upgrade(t.Context(), r.next("v2", test.do), append(test.opts, stage.Canary(0.5))...)
 				require.NoError(t, err)
 				var tickets []*stage.Ticket
 				for n := range 10 {

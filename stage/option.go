@@ -10,8 +10,9 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// Option sets one property of a stage. Options are checked when a pipeline is
-// made of the stage; whatever is wrong with any of them is then told at once.
+// Option sets one property of a stage; of two that set the same one the later counts. Options
+// are checked when a pipeline is made of the stage; whatever is wrong with any of them, such
+// as that it is nil, is then told at once.
 type Option func(*settings)
 
 // The defaults.
@@ -134,7 +135,7 @@ func Instances(n int) Option {
 	return func(s *settings) { s.room.Instances, s.instances = n, true }
 }
 
-// suspending says that the behaviour is, and comes before all that users say.
+// suspending says that the behaviour is, and comes behind all that users say.
 func suspending(s *settings) { s.suspends = true }
 
 // Blocking says that the stage's handlers wait (for a disk, a peer, another stage)
@@ -224,6 +225,7 @@ type settings struct {
 	retry       RetryPolicy
 	restart     RestartPolicy
 	outs        []behaviour.Outlet
+	nils        []int // which options are nil, counted from one
 }
 
 func newSettings(name string, opts []Option) settings {
@@ -232,10 +234,12 @@ func newSettings(name string, opts []Option) settings {
 		min:  1,
 		max:  4 * runtime.GOMAXPROCS(0),
 	}
-	for _, o := range opts {
-		if o != nil {
-			o(&s)
+	for i, o := range opts {
+		if o == nil {
+			s.nils = append(s.nils, i+1)
+			continue
 		}
+		o(&s)
 	}
 	if missing(s.room.Discipline) {
 		s.anarchic, s.room.Discipline = s.disciplined, queue.FIFO{}
@@ -274,6 +278,9 @@ func (s *settings) faults() (all []error) {
 		if !ok {
 			all = append(all, &Fault{s.room.Name, fmt.Sprintf(option, args...), problem})
 		}
+	}
+	for _, i := range s.nils {
+		check(false, "is nil", "option %d", i)
 	}
 	check(s.room.Name != "", "a stage needs a name", "New(%q)", s.room.Name)
 	check(s.room.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.room.Capacity)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/worker"
@@ -81,7 +83,7 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	}
 	_, suspends := b.(behaviour.Suspending[C])
 	if suspends {
-		opts = append([]Option{suspending}, opts...)
+		opts = append(slices.Clip(opts), suspending)
 	}
 	c := newCore(name, opts)
 	first := c.staff.NewVersion(nil, true)
@@ -185,6 +187,7 @@ func (s *Stage[C]) Part(part.Seal) {}
 // ended or did while Submit waited for room. How an accepted command ends is not told;
 // errors are logged, and see [DeadLetter].
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
+	need.Context(ctx, "stage: Submit")
 	return s.room.Submit(ctx, &command.Envelope{Cmd: cmd})
 }
 
@@ -193,6 +196,7 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 // were accepted: all of them, and no error, or those before the first that was not, and the
 // error that it was refused with.
 func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err error) {
+	need.Context(ctx, "stage: SubmitAll")
 	return s.room.SubmitAll(ctx, len(cmds), func(i int) any { return cmds[i] })
 }
 
@@ -200,6 +204,7 @@ func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err 
 // why it was not accepted, as [Stage.Submit] does. The context only bounds the
 // wait for room.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
+	need.Context(ctx, "stage: Ask")
 	t := command.NewTicket(nil)
 	if err := s.core.room.Submit(ctx, &command.Envelope{Cmd: cmd, Ticket: t}); err != nil {
 		return nil, err
@@ -214,6 +219,7 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // circle. If ctx is a coroutine.Context the handler is suspended while it waits, and holds
 // no worker; one that was derived from it holds the worker.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
+	need.Context(ctx, "stage: Call")
 	got, err := s.call(ctx, cmd)
 	if err != nil || got == nil {
 		return result, err
@@ -275,6 +281,7 @@ func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
 // If ctx ends first it returns the context's error, and the command goes on. If ctx is a
 // coroutine.Context the handler is suspended while it waits; [Call] does so without a goroutine.
 func (t *Ticket) Wait(ctx context.Context) (any, error) {
+	need.Context(ctx, "stage: Ticket.Wait")
 	if c, ok := ctx.(behaviour.Suspender); ok {
 		if err := room.Until(c, t.t.Done()); err != nil { //nolint:contextcheck // c is ctx
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -48,6 +49,7 @@ var (
 // drained. It is refused with [ErrUpgrading] while another upgrade is under way, with
 // [ErrEnded] when the stage has stopped, and with [*Fault]s for options that make no sense.
 func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C], opts ...UpgradeOption) (*Rollout, error) {
+	need.Context(ctx, "stage: Upgrade")
 	c := s.core
 	plan := newPlan[C](c.Name(), opts)
 	plan.check(factory != nil, "the factory is nil", "Upgrade")

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/worker"
@@ -16,7 +17,8 @@ const (
 	DefaultLeast = 100
 )
 
-// UpgradeOption sets how an upgrade goes. Options are checked by [Stage.Upgrade].
+// UpgradeOption sets how an upgrade goes. Options are checked by [Stage.Upgrade]; each may be
+// given once, and none may be nil.
 type UpgradeOption func(*plan)
 
 // Canary has only a part of the commands, above 0 and at most 1, go to the new version:
@@ -36,6 +38,7 @@ type UpgradeOption func(*plan)
 // instance cannot be made, by [Rollout.Rollback], or when the stage ends.
 func Canary(fraction float64) UpgradeOption {
 	return func(p *plan) {
+		p.once("Canary")
 		p.canary, p.law.Fraction = true, fraction
 		p.check(fraction > 0 && fraction <= 1, "must be above 0 and at most 1", "Canary(%v)", fraction)
 	}
@@ -47,7 +50,8 @@ func Canary(fraction float64) UpgradeOption {
 // called by several workers at once. If it panics that is a crash of the new version.
 func By[C any](key func(cmd C) string) UpgradeOption {
 	return func(p *plan) {
-		p.tuned, p.key = true, key
+		p.once("By")
+		p.key = key
 		p.check(key != nil, "the key is nil", "By")
 	}
 }
@@ -59,7 +63,8 @@ func By[C any](key func(cmd C) string) UpgradeOption {
 // nothing is taken for one without errors. The default is [DefaultMargin] and [DefaultLeast].
 func MaxErrors(margin float64, least int) UpgradeOption {
 	return func(p *plan) {
-		p.tuned, p.law.Margin, p.law.Least = true, margin, uint64(max(least, 0))
+		p.once("MaxErrors")
+		p.law.Margin, p.law.Least = margin, uint64(max(least, 0))
 		p.check(margin >= 0 && margin <= 1, "the margin must be from 0 to 1", "MaxErrors(%v, %d)", margin, least)
 		p.check(least >= 1, "must ask for at least 1 command", "MaxErrors(%v, %d)", margin, least)
 	}
@@ -68,7 +73,8 @@ func MaxErrors(margin float64, least int) UpgradeOption {
 // MaxCrashes sets how many crashes of a [Canary] are endured. The default is none.
 func MaxCrashes(n int) UpgradeOption {
 	return func(p *plan) {
-		p.tuned, p.law.Crashes = true, uint64(max(n, 0))
+		p.once("MaxCrashes")
+		p.law.Crashes = uint64(max(n, 0))
 		p.check(n >= 0, "must not be negative", "MaxCrashes(%d)", n)
 	}
 }
@@ -78,7 +84,8 @@ func MaxCrashes(n int) UpgradeOption {
 // for [Rollout.Promote].
 func PromoteAfter(commands int, lasting time.Duration) UpgradeOption {
 	return func(p *plan) {
-		p.tuned, p.law.Promote = true, true
+		p.once("PromoteAfter")
+		p.law.Promote = true
 		p.law.Commands, p.law.Lasting = uint64(max(commands, 0)), lasting
 		p.check(commands >= 0 && lasting >= 0, "must not be negative", "PromoteAfter(%d, %v)", commands, lasting)
 		p.check(commands != 0 || lasting != 0, "asks for no trial", "PromoteAfter(%d, %v)", commands, lasting)
@@ -89,7 +96,7 @@ func PromoteAfter(commands int, lasting time.Duration) UpgradeOption {
 type plan struct {
 	stage  string
 	canary bool
-	tuned  bool // options that are a canary's were given
+	given  []string // the options' names
 	law    worker.Law
 	key    any // func(C) string
 	faults []error
@@ -97,12 +104,14 @@ type plan struct {
 
 func newPlan[C any](stage string, opts []UpgradeOption) *plan {
 	p := &plan{stage: stage, law: worker.Law{Margin: DefaultMargin, Least: DefaultLeast}}
-	for _, o := range opts {
-		if o != nil {
-			o(p)
+	for i, o := range opts {
+		if o == nil {
+			p.check(false, "is nil", "Upgrade: option %d", i+1)
+			continue
 		}
+		o(p)
 	}
-	p.check(p.canary || !p.tuned, "By, MaxErrors, MaxCrashes and PromoteAfter mean nothing without a Canary", "Upgrade")
+	p.check(p.canary || len(p.given) == 0, "By, MaxErrors, MaxCrashes and PromoteAfter mean nothing without a Canary", "Upgrade")
 	switch key := p.key.(type) {
 	case nil:
 	case func(C) string:
@@ -115,6 +124,12 @@ func newPlan[C any](stage string, opts []UpgradeOption) *plan {
 		p.check(false, fmt.Sprintf("is not a key of the stage's commands, %s", fmt.Sprintf("%T", c)[1:]), "By(%T)", p.key)
 	}
 	return p
+}
+
+// once notes that an option is given: two of a kind would say two things.
+func (p *plan) once(option string) {
+	p.check(!slices.Contains(p.given, option), "is given twice", "%s", option)
+	p.given = append(p.given, option)
 }
 
 func (p *plan) check(ok bool, problem, option string, args ...any) {

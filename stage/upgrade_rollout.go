@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -60,7 +61,10 @@ func sideOf(v *worker.Version, s worker.Side) RolloutSide {
 // version that lost has been stopped. The error is nil if it was promoted; [ErrRolledBack]
 // if somebody rolled it back; [ErrCanary], wrapped around the reason, if it came back by
 // itself; [ErrEnded] if the stage stopped first; or why ctx ended.
-func (r *Rollout) Wait(ctx context.Context) error { return r.told(r.way.Wait(ctx)) }
+func (r *Rollout) Wait(ctx context.Context) error {
+	need.Context(ctx, "stage: Rollout.Wait")
+	return r.told(r.way.Wait(ctx))
+}
 
 // Promote ends the trial: all commands go to the new version from now on. It does not wait,
 // see [Rollout.Wait]. The error tells why the upgrade was rolled back before.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/need"
 )
 
 // Tree is a running supervisor.
@@ -32,6 +33,7 @@ type Tree struct {
 // The system is where the actors live that the supervisor and its children are; if it
 // is nil the supervisor has one of its own.
 func Start(ctx context.Context, system *System, spec Spec) (*Tree, error) {
+	need.Context(ctx, "supervisor: Start")
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
@@ -71,6 +73,7 @@ func Start(ctx context.Context, system *System, spec Spec) (*Tree, error) {
 // stops it. It returns nil if all ended well, even if that was before all had started,
 // and otherwise what Start or [Tree.Wait] say.
 func Run(ctx context.Context, spec Spec) error {
+	need.Context(ctx, "supervisor: Run")
 	t, err := Start(ctx, nil, spec)
 	switch {
 	case err == nil:
@@ -126,6 +129,7 @@ func (t *Tree) stop(m stop) []string {
 // is as if it had never been. A child of that name makes it [ErrAlreadyStarted] if it
 // runs, and [ErrAlreadyPresent] if not.
 func (t *Tree) Add(ctx context.Context, child Child) (id string, err error) {
+	need.Context(ctx, "supervisor: Add")
 	return t.ask(ctx, &request{do: add, child: child})
 }
 
@@ -142,6 +146,7 @@ func (t *Tree) Terminate(id string) error {
 // Restart is OTP's restart_child: it starts a child that was terminated, or has
 // ended well. If that fails the child stays down.
 func (t *Tree) Restart(ctx context.Context, id string) error {
+	need.Context(ctx, "supervisor: Restart")
 	_, err := t.ask(ctx, &request{do: restart, id: id})
 	return err
 }

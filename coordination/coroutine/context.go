@@ -6,6 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/need"
 )
 
 var (
@@ -33,7 +34,10 @@ type Context = behaviour.Suspender
 // Blocking returns a Context for code that is no handler, such as main or a test: it
 // suspends by blocking the goroutine that calls it. When ctx is done a suspension
 // returns ErrStopped with the cause. It may be used by several goroutines.
-func Blocking(ctx context.Context) Context { return blocking{ctx} }
+func Blocking(ctx context.Context) Context {
+	need.Context(ctx, "coroutine: Blocking")
+	return blocking{ctx}
+}
 
 type blocking struct{ context.Context }
 

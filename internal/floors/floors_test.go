@@ -20,6 +20,7 @@ import (
 // docs/decisions.
 const floors = `
 -- ground: pure. No go, no lock, no clock.
+internal/need:
 internal/plain:
 behaviour:
 controller:         internal/plain
@@ -41,18 +42,18 @@ internal/room:      behaviour controller stage/queue
 
 -- first
 worker:             behaviour internal/act internal/command internal/coro internal/plain internal/room
-coordination/coroutine: behaviour internal/coro
+coordination/coroutine: behaviour internal/coro internal/need
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 
 -- second: strangers to each other.
-supervisor:         internal/act internal/plain
+supervisor:         internal/act internal/need internal/plain
 stage:              behaviour stage/queue worker
-                    internal/act internal/command internal/histogram internal/part internal/plain internal/room
+                    internal/act internal/command internal/histogram internal/need internal/part internal/plain internal/room
 
 -- third
 pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
-                    internal/act internal/command internal/histogram internal/part internal/plain internal/room
+                    internal/act internal/command internal/histogram internal/need internal/part internal/plain internal/room
 
 -- top: where guests are welcome.
 stage/stagetest:    *
