@@ -4,6 +4,8 @@ package worker_test
 
 import (
 	"log/slog"
+	"os"
+	"os/exec"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -24,35 +26,50 @@ func held() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse + m.StackInuse)
+	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// The race detector makes stacks and heap larger, so it is left out.
+// The race detector makes stacks and heap larger, so it is left out. The runtime begins a stack
+// with as much as the average goroutine had at the last collection, so what other tests left
+// would count: it is measured in a process of its own, where some commands are suspended already.
 func TestOneWorkerHoldsAHundredThousandSuspendedCommandsAtFourKilobytesEach(t *testing.T) {
-	const n, most = 100_000, 4096
-	var wakers [n]func()
+	const alone = "GOLDA_ALONE"
+	if os.Getenv(alone) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), alone+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		t.Logf("%s", out)
+		return
+	}
+	const few, n, most = 1000, 100_000, 4096
+	var wakers [few + n]func()
 	var waiting atomic.Int32
 	s := stage.Coroutine("wait", func(c coroutine.Context, i int) behaviour.Outcome {
 		return behaviour.OK(c.Suspend(func(wake func()) {
 			wakers[i] = wake
 			waiting.Add(1)
 		}))
-	}, stage.Workers(1, 1), stage.Instances(n))
+	}, stage.Workers(1, 1), stage.Instances(few+n))
 	p, err := pipeline.New("memory", s, pipeline.Control(policy.Fixed{}), pipeline.System(system), pipeline.Logger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
-	before := held()
-	for i := range n {
-		require.NoError(t, s.Submit(t.Context(), i))
+	suspend := func(from, to int) {
+		for i := from; i < to; i++ {
+			require.NoError(t, s.Submit(t.Context(), i))
+		}
+		require.Eventually(t, func() bool { return s.Snapshot().Suspended == to }, time.Minute, time.Millisecond)
 	}
-	require.Eventually(t, func() bool { return s.Snapshot().Suspended == n }, time.Minute, time.Millisecond)
+	suspend(0, few)
+	before := held()
+	suspend(few, few+n)
 	each := (held() - before) / n
 	t.Logf("%d suspended commands, one worker: %d bytes each", n, each)
-	require.LessOrEqual(t, each, int64(most))
-	require.EqualValues(t, n, waiting.Load())
+	require.EqualValues(t, few+n, waiting.Load())
 	for _, wake := range wakers {
 		wake()
 	}
 	stop(t, p)
-	require.EqualValues(t, n, p.Snapshot().Replied)
+	require.EqualValues(t, few+n, p.Snapshot().Replied)
+	require.LessOrEqual(t, each, int64(most))
 }
