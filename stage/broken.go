@@ -49,7 +49,7 @@ func (e *BrokenError) Unwrap() []error {
 func (e *BrokenError) Story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "stage %q gave up after %d crashes in a row without a completed command\n", e.Stage, e.Crashes)
-	fmt.Fprintf(&b, "tried: a fresh worker after each, %d times after a pause, %v of pauses in all\n",
+	fmt.Fprintf(&b, "tried: to start a fresh worker after each, %d times after a pause, %v of pauses in all\n",
 		e.Pauses, e.Paused.Round(time.Millisecond))
 	if e.First != nil {
 		b.WriteString("the first:\n")

@@ -18,7 +18,7 @@ var facts = map[string][]string{
 	"crash": {
 		`100 / 4 = 25\n    100 / 0 crashed: runtime error: integer divide by zero \(at crash\.go:\d+\)\n    100 / 2 = 50`,
 		`accepted 5 = replied 4 \+ failed 0 \+ shed 0 \+ dead-lettered 1 \+ in flight 0  balanced`,
-		`stage "divide": crashes 1, workers started afresh 1, further tries 0`,
+		`stage "divide": crashes 1, workers that took a crashed one's place 1, further tries 0`,
 	},
 	"restart": {
 		`bread  sold at till 1, at attempt 1\n    cheese sold at till 2, at attempt 2`,
@@ -37,7 +37,7 @@ var facts = map[string][]string{
 		`2 letters of stage "pack", fingerprint [0-9a-f]{12}, at quarantine\.go:\d+`,
 		`1\. 40 "" in 4 boxes, crash at attempt 3: runtime error: index out of range`,
 		`accepted 30 = replied 25 .* dead-lettered 5 \+ in flight 0  balanced`,
-		`crashes 15, workers started afresh \d+, further tries 10`,
+		`crashes 15, workers that took a crashed one's place \d+, further tries 10`,
 	},
 	"mend": {
 		`letter 4 is out of quarantine; left: 4`,
@@ -51,11 +51,12 @@ var facts = map[string][]string{
 		`├── ask: running`,
 		`├── ask: down.*connection refused`,
 		`stage "ask" gave up after \d+ crashes in a row without a completed command`,
-		`tried: a fresh worker after each, 10 times after a pause`,
+		`tried: to start a fresh worker after each, 10 times after a pause`,
 		`the server has hung up\n.*HandleCommand`,
 		`escalation\.go:\d+`,
 		`connection refused; one restart too many`,
 		`in flight 0  balanced`,
+		`stage "ask": crashes \d+, workers that took a crashed one's place 0,`,
 		`Letters in quarantine: 1; among the other dead letters: \d+`,
 	},
 }
