@@ -182,19 +182,10 @@ func (s *site) make() {
 
 // shape makes a stage of one of the five kinds.
 func (s *site) shape(opts []stage.Option) *stage.Stage[Command] {
-	if s.Suspends {
-		return stage.New(name(s.index), behaviour.Behaviour[Command](&stationOfWaits{station{site: s}}), opts...)
-	}
-	fresh := func() behaviour.Behaviour[Command] {
-		if s.Batcher {
-			return Wrap[Command](s.injector, &stationOfMany{station{site: s}})
-		}
-		return Wrap[Command](s.injector, &station{site: s})
-	}
 	if s.Each {
-		return stage.Each(name(s.index), fresh, opts...)
+		return stage.Each(name(s.index), s.fresh, opts...)
 	}
-	return stage.New(name(s.index), fresh(), opts...)
+	return stage.New(name(s.index), s.fresh(), opts...)
 }
 
 // target is where the site's n-th way leads.

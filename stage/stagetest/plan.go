@@ -27,12 +27,18 @@ const (
 	RemoveStage             // take the stage that was added first out again
 	TryLetters              // try the letters in quarantine again
 	Drain                   // close the doors and wait until all has ended
+	Upgrade                 // have a stage run another version of its behaviour
+	Canary                  // have a part of a stage's commands go to another version, on trial
+	EndTrial                // promote the last canary, or roll it back
+	DrainStage              // empty one stage, until the next Reopen
+	Reopen                  // open again what was emptied
 	deeds
 )
 
 var deedNames = [deeds]string{
 	"kill worker", "kill keeper", "kill clerk", "kill pools", "kill pool", "swap", "rescale",
 	"pause", "resume", "add stage", "remove stage", "try letters", "drain",
+	"upgrade", "canary", "end trial", "drain stage", "reopen",
 }
 
 // String returns the deed in words.
@@ -56,8 +62,8 @@ func (b Blow) String() string {
 	switch b.Deed {
 	case Swap:
 		return fmt.Sprintf("%d%%: swap to %s", b.At, b.Policy)
-	case Pause:
-		return fmt.Sprintf("%d%%: pause %s", b.At, name(b.Stage))
+	case Pause, Upgrade, Canary, DrainStage:
+		return fmt.Sprintf("%d%%: %s %s", b.At, b.Deed, name(b.Stage))
 	default:
 		return fmt.Sprintf("%d%%: %s", b.At, b.Deed)
 	}

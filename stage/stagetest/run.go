@@ -43,6 +43,8 @@ type run struct {
 	sites    []*site
 	guests   []*stage.Stage[Command] // stages that were added, and not taken out again
 	changed  bool                    // stages were taken out, whose accounts no row shows
+	rollouts []*stage.Rollout
+	drained  []*site // until they are opened again
 	deeds    map[string]uint64
 	ids      atomic.Uint64
 	accepted atomic.Uint64
@@ -192,9 +194,15 @@ func (r *run) work() {
 // submit is one submitter.
 func (r *run) submit(rnd *rand.Rand) (list []*asked) {
 	entries := r.plan.Graph.Entries
-	for range r.plan.Commands / r.plan.Submitters {
-		cmd := Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+	for left := r.plan.Commands / r.plan.Submitters; left > 0; left-- {
 		to := r.sites[entries[rnd.IntN(len(entries))]].stage
+		if r.plan.Quiet && rnd.IntN(8) == 0 {
+			n := 1 + rnd.IntN(min(left, 32))
+			r.handAll(rnd, to, n)
+			left -= n - 1
+			continue
+		}
+		cmd := Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
 		if a := r.hand(rnd, to, cmd); a != nil {
 			list = append(list, a)
 		}
@@ -204,10 +212,7 @@ func (r *run) submit(rnd *rand.Rand) (list []*asked) {
 
 // hand hands a command in, in one of the ways that there are.
 func (r *run) hand(rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *asked {
-	ctx, cancel := context.Background(), context.CancelFunc(func() {})
-	if r.plan.Hasty && rnd.IntN(4) == 0 {
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(1+rnd.IntN(5))*time.Millisecond)
-	}
+	ctx, cancel := r.haste(rnd)
 	defer cancel()
 	var ticket *stage.Ticket
 	var err error
@@ -227,6 +232,14 @@ func (r *run) hand(rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *asked
 		return nil
 	}
 	return &asked{cmd.ID, ticket}
+}
+
+// haste is how long a submitter waits for room.
+func (r *run) haste(rnd *rand.Rand) (context.Context, context.CancelFunc) {
+	if r.plan.Hasty && rnd.IntN(4) == 0 {
+		return context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(5))*time.Millisecond)
+	}
+	return context.Background(), func() {}
 }
 
 // refusal reports whether an error is one of those with which a command may be refused.

@@ -15,7 +15,7 @@ import (
 )
 
 // storm does to the pipeline what the plan says, one deed after the other, while others
-// submit. In the end nothing is paused any more.
+// submit. In the end nothing is paused, or closed, any more.
 func (r *run) storm() {
 	rnd := rand.New(rand.NewPCG(r.plan.Seed, 77))
 	for _, blow := range r.plan.Storm {
@@ -25,6 +25,7 @@ func (r *run) storm() {
 		}
 	}
 	r.await(100)
+	r.reopen()
 	r.resume()
 }
 
@@ -74,6 +75,14 @@ func (r *run) do(b Blow, rnd *rand.Rand) bool {
 	case Drain:
 		go func() { _ = r.pipe.Drain(context.Background()) }()
 		return true
+	case Upgrade, Canary:
+		return r.upgrade(r.sites[b.Stage], rnd, b.Deed == Canary)
+	case EndTrial:
+		return r.endTrial(rnd)
+	case DrainStage:
+		return r.drainStage(r.sites[b.Stage])
+	case Reopen:
+		return r.reopen()
 	default:
 		return false
 	}

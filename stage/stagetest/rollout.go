@@ -1,0 +1,108 @@
+package stagetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// upgrade has a site's stage run another version of the same behaviour, or be on trial with it.
+func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
+	var opts []stage.UpgradeOption
+	if canary && !(r.plan.Ordered && s.Batcher) { // of a batch a canary has its part first
+		opts = canaries(rnd)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	way, err := s.stage.Upgrade(ctx, s.fresh, opts...)
+	if _, faulty := errors.AsType[*stage.Fault](err); faulty { // not every stage may have one
+		way, err = s.stage.Upgrade(ctx, s.fresh)
+	}
+	if err != nil {
+		if !isAny(err, stage.ErrUpgrading, stage.ErrEnded, pipeline.ErrStopped, context.DeadlineExceeded) {
+			r.breachf(Progress, "stage %s was not upgraded: %v", name(s.index), err)
+		}
+		return false
+	}
+	r.rollouts = append(r.rollouts, way)
+	return true
+}
+
+// canaries draws how a trial is to go.
+func canaries(rnd *rand.Rand) []stage.UpgradeOption {
+	opts := []stage.UpgradeOption{stage.Canary(1 - rnd.Float64()), stage.MaxCrashes(rnd.IntN(4))}
+	if rnd.IntN(2) == 0 {
+		opts = append(opts, stage.PromoteAfter(1+rnd.IntN(50), 0))
+	}
+	if rnd.IntN(2) == 0 {
+		opts = append(opts, stage.By(func(cmd Command) string { return string(rune('a' + cmd.ID%26)) }))
+	}
+	return opts
+}
+
+// endTrial ends the last trial, one way or the other; it may have ended by itself.
+func (r *run) endTrial(rnd *rand.Rand) bool {
+	if len(r.rollouts) == 0 {
+		return false
+	}
+	way, end := r.rollouts[len(r.rollouts)-1], (*stage.Rollout).Promote
+	if rnd.IntN(2) == 0 {
+		end = (*stage.Rollout).Rollback
+	}
+	err := end(way)
+	if err != nil && !isAny(err, stage.ErrPromoted, stage.ErrRolledBack, stage.ErrCanary, stage.ErrEnded) {
+		r.breachf(Progress, "a trial did not end: %v", err)
+	}
+	return err == nil
+}
+
+// drainStage empties one stage and keeps it so, until the next Reopen.
+func (r *run) drainStage(s *site) bool {
+	r.drained = append(r.drained, s)
+	go func() { _ = r.pipe.Drain(context.Background(), s.stage) }()
+	return true
+}
+
+// reopen ends what drainStage began.
+func (r *run) reopen() bool {
+	for _, s := range r.drained {
+		r.carriedOut(r.pipe.Reopen(s.stage))
+	}
+	done := len(r.drained) > 0
+	r.drained = nil
+	return done
+}
+
+// handAll hands in several commands at once, with nobody to wait for the answers.
+func (r *run) handAll(rnd *rand.Rand, to *stage.Stage[Command], n int) {
+	cmds := make([]Command, n)
+	for i := range cmds {
+		cmds[i] = Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+	}
+	ctx, cancel := r.haste(rnd)
+	defer cancel()
+	accepted, err := to.SubmitAll(ctx, cmds...)
+	r.accepted.Add(uint64(accepted))
+	switch {
+	case (err == nil) != (accepted == n):
+		r.breachf(OneEnd, "of %d commands %d were accepted, with the error %v", n, accepted, err)
+	case err != nil && !refusal(err):
+		r.breachf(OneEnd, "of %d commands the one behind %d was refused for no reason that is known: %v", n, accepted, err)
+	}
+}
+
+// fresh makes an instance of the site's behaviour.
+func (s *site) fresh() behaviour.Behaviour[Command] {
+	if s.Suspends {
+		return &stationOfWaits{station{site: s}}
+	}
+	if s.Batcher {
+		return Wrap[Command](s.injector, &stationOfMany{station{site: s}})
+	}
+	return Wrap[Command](s.injector, &station{site: s})
+}
