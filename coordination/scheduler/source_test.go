@@ -153,7 +153,7 @@ func TestASourceThatIsHeldBackMayStillEnd(t *testing.T) {
 		b.Go(func(c coroutine.Context) {
 			b.ok(coroutine.Sleep(c, time.Millisecond)) // the handler has the event
 			_, err := r.Next(c)
-			assert.ErrorIs(t, err, scheduler.ErrEnded)
+			require.ErrorIs(t, err, scheduler.ErrEnded)
 			sem.Release()
 		})
 		b.loop()
