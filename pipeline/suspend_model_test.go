@@ -75,6 +75,8 @@ func (a *actors) perform(c coroutine.Context, s *script) behaviour.Outcome {
 		panic("as the script says")
 	case "goexit":
 		runtime.Goexit()
+	case "late":
+		return behaviour.Error(coroutine.Sleep(c, 24*time.Hour))
 	case "hang":
 		for !s.hang.Load() {
 			time.Sleep(time.Millisecond)

@@ -1,0 +1,134 @@
+package pipeline_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// callers are two stages, each of which calls the other, n times in all, and answers n.
+func callers(opts ...stage.Option) (ping, pong *stage.Stage[int]) {
+	calls := func(other **stage.Stage[int]) func(c coroutine.Context, n int) behaviour.Outcome {
+		return func(c coroutine.Context, n int) behaviour.Outcome {
+			if n == 0 {
+				return behaviour.OK(0)
+			}
+			got, err := stage.Call[int](c, *other, n-1)
+			if err != nil {
+				return behaviour.Error(err)
+			}
+			return behaviour.OK(got + 1)
+		}
+	}
+	ping = stage.Coroutine("ping", calls(&pong), opts...)
+	pong = stage.Coroutine("pong", calls(&ping), opts...)
+	return ping, pong
+}
+
+// A worker never waits for a call, so stages that wait for one another need one worker each, or one for both,
+// however deep it goes: what is needed are instances.
+func TestStagesThatCallOneAnotherWaitForNoWorker(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		ping, pong := callers(stage.Workers(1, 1))
+		p := bubble(t, ping, pong, way)
+		begin := time.Now()
+		var tickets []*stage.Ticket
+		for n := range 50 {
+			ticket, err := []*stage.Stage[int]{ping, pong}[n%2].Ask(t.Context(), n)
+			require.NoError(t, err)
+			tickets = append(tickets, ticket)
+		}
+		for n, ticket := range tickets {
+			got, err := ticket.Wait(soon(t))
+			require.NoError(t, err)
+			require.Equal(t, n, got)
+		}
+		require.Zero(t, time.Since(begin))
+		require.NoError(t, p.Stop(t.Context()))
+		atRest(t, p)
+	})
+}
+
+func TestAStageThatCallsItselfWaitsForNoWorker(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		var fib *stage.Stage[int]
+		fib = stage.Coroutine("fib", func(c coroutine.Context, n int) behaviour.Outcome {
+			if n < 2 {
+				return behaviour.OK(n)
+			}
+			sum := 0
+			for _, less := range []int{1, 2} {
+				got, err := stage.Call[int](c, fib, n-less)
+				if err != nil {
+					return behaviour.Error(err)
+				}
+				sum += got
+			}
+			return behaviour.OK(sum)
+		}, stage.Workers(1, 1))
+		p := bubble(t, fib, way)
+		got, err := stage.Call[int](t.Context(), fib, 12)
+		require.NoError(t, err)
+		require.Equal(t, 144, got)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
+// One of the two ways between them leads back, and a handler does not wait for room there: if the queue is full its
+// call is refused, for else they could wait for one another's room.
+func TestACallOnAWayBackIsRefusedIfThereIsNoRoom(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		ping, pong := callers(stage.Workers(1, 1), stage.Capacity(1))
+		p := bubble(t, ping, pong, way)
+		var tickets []*stage.Ticket
+		for n := range 50 {
+			ticket, err := []*stage.Stage[int]{ping, pong}[n%2].Ask(t.Context(), n)
+			require.NoError(t, err)
+			tickets = append(tickets, ticket)
+		}
+		refused := 0
+		for n, ticket := range tickets {
+			got, err := ticket.Wait(soon(t))
+			if err != nil {
+				require.ErrorIs(t, err, stage.ErrFull)
+				refused++
+				continue
+			}
+			require.Equal(t, n, got)
+		}
+		require.Positive(t, refused)
+		require.NoError(t, p.Stop(t.Context()))
+		atRest(t, p)
+	})
+}
+
+// When all instances of stages wait for one another nobody can go on. That is a deadlock as among any
+// who wait in a circle; the time limit is what ends it: the oldest gives up, and the others go on.
+func TestACircleThatRunsOutOfInstancesEndsWithItsTimeLimit(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		ping, pong := callers(stage.Workers(1, 1), stage.Instances(3), stage.Timeout(time.Minute))
+		p := bubble(t, ping, pong, way)
+		deep, err := ping.Ask(t.Context(), 20)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []int{3, 3}, []int{ping.Snapshot().Suspended, pong.Snapshot().Suspended}, "as many as there may be")
+		require.Equal(t, 1, ping.Snapshot().Queued, "and the one that all wait for")
+		next, err := pong.Ask(t.Context(), 2)
+		require.NoError(t, err)
+		_, err = deep.Wait(t.Context())
+		require.ErrorIs(t, err, stage.ErrTimeout)
+		got, err := next.Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2, got)
+		require.NoError(t, p.Stop(t.Context()))
+		atRest(t, p)
+	})
+}
