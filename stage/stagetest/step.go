@@ -20,7 +20,7 @@ import (
 // worker's message is a batch. While an actor handles its message, others wait for their
 // turn, unless it blocks.
 //
-// A Stepper is made by [Explore], [Orders] or [Replay], in a synctest bubble whose
+// A Stepper is made by [Explore], [Orders], [Replay] or [ReplayOrder], in a synctest bubble whose
 // goroutines are at rest before each step. So all that happens, restarts and timers
 // included, follows from the choices, if the handlers do nothing that depends on chance:
 // no map order, no select with several ways, no retry with jitter. When a handler that sleeps or
@@ -38,30 +38,6 @@ type Stepper struct {
 	trace []Choice
 }
 
-// Choice is one step: which actor was chosen, by its place among those that had a message,
-// and how many those were. A suspended command that was woken counts as one of them.
-type Choice struct {
-	Place, Among int
-	Actor        string
-}
-
-// Steps are what was chosen, step by step. A place of 0 is the actor whose message came first.
-type Steps []Choice
-
-// String is a line for each step that was not the first in line.
-func (o Steps) String() string {
-	var b strings.Builder
-	for i, c := range o {
-		if c.Place > 0 {
-			fmt.Fprintf(&b, "step %d: %s, before %d others\n", i+1, c.Actor, c.Place)
-		}
-	}
-	if b.Len() == 0 {
-		return "each step was the first in line\n"
-	}
-	return b.String()
-}
-
 // OrderError is an order in which a test failed.
 type OrderError struct {
 	Seed  uint64 // the seed that found it; [Replay] does the same again
@@ -69,9 +45,10 @@ type OrderError struct {
 	Err   error  // how the test failed in Order
 }
 
-// Error tells how to see it again.
+// Error tells how to see it again: as it was found, and with as little as was found to do.
 func (f *OrderError) Error() string {
-	return fmt.Sprintf("order %d: %v\nthe least that was found to do it:\n%s", f.Seed, f.Err, f.Order)
+	return fmt.Sprintf("order %d: %v\nto see it again: stagetest.Replay(t, %d, test)\n"+
+		"the least that was found to do it: stagetest.ReplayOrder(t, %q, test)\n%s", f.Seed, f.Err, f.Seed, f.Order.Text(), f.Order)
 }
 
 // Unwrap returns the test's error.
@@ -125,17 +102,6 @@ func bySeed(seed uint64) func(int) int {
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
 	return r.IntN
-}
-
-// byOrder chooses as it was chosen, as far as it was.
-func byOrder(o Steps) func(int) int {
-	i := -1
-	return func(among int) int {
-		if i++; i >= len(o) {
-			return 0
-		}
-		return o[i].Place % among
-	}
 }
 
 // step runs a test in a bubble of its own.
