@@ -34,11 +34,11 @@ func TestAGroupOfStagesThatSuspendAndOthersKeepsItsWord(t *testing.T) {
 
 // saga is one run of a group.
 type saga struct {
+	actors
+
 	t       *testing.T
 	rnd     *rand.Rand
 	workers int
-
-	actors
 	plain   *stage.Stage[*script] // plays no script, but hands them on
 	pipe    *pipeline.Pipeline
 	scripts []*script

@@ -1,6 +1,7 @@
 package stagetest
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -68,7 +69,7 @@ func ParseSteps(text string) (Steps, error) {
 func parseStep(word string) (number, place int, err error) {
 	before, behind, ok := strings.Cut(word, ":")
 	if !ok {
-		return 0, 0, fmt.Errorf("not of the form step:place")
+		return 0, 0, errors.New("not of the form step:place")
 	}
 	if number, err = parseCount(before); err != nil {
 		return 0, 0, err

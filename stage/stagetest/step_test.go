@@ -182,3 +182,24 @@ func TestAStageThatCrashesIsRestartedStepByStep(t *testing.T) {
 		return through(s, func() bool { return crashed == 6 && done == 6 }, st)
 	})
 }
+
+// Suspended commands are steps like any other, too, and the stages that they wait for.
+func TestHandlersThatSuspendAreSteppedLikeAnyOther(t *testing.T) {
+	stagetest.Orders(t, 50, func(s *stagetest.Stepper) error {
+		done := 0
+		twice := stage.Coroutine("twice", func(c coroutine.Context, cmd int) behaviour.Outcome {
+			if err := coroutine.Sleep(c, time.Second); err != nil {
+				return behaviour.Error(err)
+			}
+			return behaviour.OK(2 * cmd)
+		}, stage.Workers(1, 1))
+		first := stage.Coroutine("first", func(c coroutine.Context, cmd int) behaviour.Outcome {
+			got, err := stage.Call[int](c, twice, cmd)
+			if err == nil && coroutine.Yield(c) == nil && got == 2*cmd {
+				done++
+			}
+			return behaviour.OK(err)
+		}, stage.Workers(1, 1))
+		return through(s, func() bool { return done == 6 }, first, twice)
+	})
+}
