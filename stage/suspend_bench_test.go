@@ -2,6 +2,7 @@ package stage_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -36,6 +37,40 @@ func BenchmarkHandler(b *testing.B) {
 			}, one)
 		})
 	})
+}
+
+// What a resume costs in a stage with one worker, with its line of what may go on, until the handler yields again:
+// if there is one command, and so a batch for each resume, or if there are a hundred.
+func BenchmarkResume(b *testing.B) {
+	for _, commands := range []int{1, 100} {
+		b.Run(fmt.Sprintf("commands=%d", commands), func(b *testing.B) { benchResume(b, commands) })
+	}
+}
+
+func benchResume(b *testing.B, commands int) {
+	s := stage.Coroutine("s", func(c coroutine.Context, yields int) behaviour.Outcome {
+		for range yields {
+			_ = coroutine.Yield(c)
+		}
+		return behaviour.OK(nil)
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("bench", s, pipeline.Control(policy.Fixed{}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range commands {
+		if err := s.Submit(b.Context(), b.N/commands); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := p.Stop(context.Background()); err != nil { // it waits for them
+		b.Fatal(err)
+	}
 }
 
 func benchHandler(b *testing.B, build func(end func()) *stage.Stage[*parcel]) {
