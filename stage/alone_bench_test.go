@@ -1,0 +1,106 @@
+package stage_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// One command at a time through three stages, and its answer back: what a hop costs when there
+// is nobody to share a wake-up with. With a gap all have come to rest before, and the caches are
+// cold. Without, the calls follow one another so fast that a worker is still there for the next.
+//
+//	go test -run '^$' -bench Alone -count 10 ./stage
+func BenchmarkAlone(b *testing.B) {
+	for _, gap := range []time.Duration{0, 100 * time.Microsecond} {
+		b.Run(fmt.Sprintf("by=golda/gap=%v", gap), func(b *testing.B) { aloneInStages(b, gap) })
+		b.Run(fmt.Sprintf("by=chan/gap=%v", gap), func(b *testing.B) { aloneInChannels(b, gap) })
+	}
+}
+
+const aloneHops = 3
+
+func aloneInStages(b *testing.B, gap time.Duration) {
+	next := stage.Func("end", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.OK(p) }, stage.Workers(1, 1))
+	parts := []pipeline.Part{next}
+	for i := range aloneHops - 1 {
+		to := next
+		next = stage.Func(strconv.Itoa(i), func(_ context.Context, p *parcel) behaviour.Outcome {
+			return behaviour.Forward(to, p)
+		}, stage.Workers(1, 1))
+		parts = append(parts, next)
+	}
+	p, err := pipeline.New("line", parts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	alone(b, gap, func(p *parcel) {
+		if _, err := stage.Call[*parcel](context.Background(), next, p); err != nil {
+			b.Fatal(err)
+		}
+	})
+	if err := p.Stop(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func aloneInChannels(b *testing.B, gap time.Duration) {
+	type request struct {
+		cmd    *parcel
+		answer chan *parcel
+	}
+	in := make(chan request, stage.DefaultCapacity)
+	next := in
+	for i := range aloneHops {
+		from, to := next, make(chan request, stage.DefaultCapacity)
+		next = to
+		go func() {
+			for r := range from {
+				if i < aloneHops-1 {
+					to <- r
+					continue
+				}
+				r.answer <- r.cmd
+			}
+			close(to)
+		}()
+	}
+	alone(b, gap, func(p *parcel) {
+		r := request{p, make(chan *parcel, 1)}
+		in <- r
+		<-r.answer
+	})
+	close(in)
+}
+
+func alone(b *testing.B, gap time.Duration, ask func(*parcel)) {
+	cmd := &parcel{}
+	took := make([]time.Duration, 0, b.N)
+	ask(cmd)
+	b.ReportAllocs()
+	b.ResetTimer()
+	c := cpu()
+	for range b.N {
+		if gap > 0 {
+			time.Sleep(gap)
+		}
+		begin := time.Now()
+		ask(cmd)
+		took = append(took, time.Since(begin))
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(cpu()-c)/float64(b.N), "cpu-ns/op")
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/5]), "p20-ns")
+	b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
+}
