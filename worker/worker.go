@@ -124,6 +124,7 @@ func newSlot(host *room.Host, ctx Context) *Worker {
 	w := &Worker{host: host, lane: noLane}
 	w.over = make(chan struct{})
 	w.handling = handling{ctx, w}
+	w.Seat.Owner = w
 	w.Seat.Wake = func() {
 		if box := w.box.Load(); box != nil {
 			box.Wake()
@@ -324,21 +325,16 @@ func (w *Worker) serve() {
 	defer w.stale() // the next batch may begin much later
 	box := w.box.Load()
 	for range turns {
-		if !w.deliver(true) || box.Pressing() {
+		if !w.handOn(box) || box.Pressing() {
+			w.follow(box)
 			return
 		}
-		n := w.turn(false)
+		n := w.next()
 		if n == 0 {
-			// Who forwards to us may be about to: parking and waking cost
-			// more than one look around.
-			w.mark = 0
-			runtime.Gosched()
-			n = w.turn(true)
-		}
-		if n == 0 {
-			w.rest()
+			w.rest(box)
 			return
 		}
+		w.rouse()
 		if n < 0 {
 			w.left = true
 			w.self.Stop(w.self.Self())
@@ -350,11 +346,29 @@ func (w *Worker) serve() {
 	}
 }
 
+// next is the worker's next turn. If there is nothing to do it is parked, but looks around once
+// more before: who forwards or calls may be about to do so again, and parking and waking
+// cost more than that. With somebody to follow it does not: he would wait for it.
+func (w *Worker) next() int {
+	if w.Seat.Called != nil {
+		return w.turn(true)
+	}
+	n := w.turn(false)
+	if n == 0 {
+		w.mark = 0
+		runtime.Gosched()
+		n = w.turn(true)
+	}
+	return n
+}
+
 // rest is for a worker that is parked.
-func (w *Worker) rest() {
-	if w.crew == nil {
+func (w *Worker) rest(box *act.Mailbox) {
+	if w.crew == nil && w.stage.moving.Load() > 0 {
+		w.rouse() // to renew an instance may take any time
 		w.refresh()
 	}
+	w.follow(box)
 }
 
 func (w *Worker) stale() {

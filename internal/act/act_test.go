@@ -253,11 +253,17 @@ func TestAMailboxGoesOnAfterAHandlerEndedItsGoroutine(t *testing.T) {
 // family spawns a parent and its child, and returns their PIDs.
 func family(t *testing.T, h *heard, child on) (mother, kid *PID) {
 	t.Helper()
+	return familyOf(t, h, NewMailbox(nil), child)
+}
+
+// familyOf is family with the child's mailbox.
+func familyOf(t *testing.T, h *heard, box *Mailbox, child on) (mother, kid *PID) {
+	t.Helper()
 	p := &parent{failed: func(_ *PID, reason any) { h.note(reason) }}
 	p.on = func(ctx Context) {
 		switch m := ctx.Message().(type) {
 		case *Started:
-			kid, _ = Spawn(ctx, Unique(system, "kid"), NewMailbox(nil), func() Actor { return child })
+			kid, _ = Spawn(ctx, Unique(system, "kid"), box, func() Actor { return child })
 		case *Terminated:
 			h.note("gone " + m.Who.Id)
 		case *Stopped:

@@ -40,9 +40,10 @@ type Mailbox struct {
 	suspended, stopped bool // only touched by the goroutine that runs the mailbox
 	invoker            actor.MessageInvoker
 	dispatcher         actor.Dispatcher
-	pace               Pace   // nil: as fast as it can
-	name               string // the actor's, for who steps
-	loop               func() // process, made a value once: each wake would make another
+	follower           *Mailbox // see Follow
+	pace               Pace     // nil: as fast as it can
+	name               string   // the actor's, for who steps
+	loop               func()   // process, made a value once: each wake would make another
 }
 
 // NewMailbox returns a mailbox; feed may be nil.
@@ -96,10 +97,13 @@ func (m *Mailbox) Pressing() bool { return m.system.len() > 0 }
 
 // Wake runs the mailbox if it does not run already. It does not block.
 func (m *Mailbox) Wake() {
-	if m.ready.Load() && m.running.CompareAndSwap(false, true) {
+	if m.claim() {
 		m.schedule()
 	}
 }
+
+// claim reports whether the mailbox is now the caller's to run: nobody else runs it.
+func (m *Mailbox) claim() bool { return m.ready.Load() && m.running.CompareAndSwap(false, true) }
 
 // schedule has the mailbox run, or, if somebody sets its pace, tells him.
 func (m *Mailbox) schedule() {
@@ -110,9 +114,17 @@ func (m *Mailbox) schedule() {
 	m.dispatcher.Schedule(m.loop)
 }
 
-// process runs the mailbox until it is empty. If a handler ends its goroutine
-// (runtime.Goexit) another one takes over.
+// process runs the mailbox until it is empty, and then who follows it, if anybody does.
 func (m *Mailbox) process() {
+	for m != nil {
+		m = m.empty()
+	}
+}
+
+// empty runs the mailbox until it is empty, and returns the one that the caller is to run
+// next, nil if there is none. If a handler ends its goroutine (runtime.Goexit) another
+// one takes over.
+func (m *Mailbox) empty() (next *Mailbox) {
 	exited := true
 	defer func() {
 		if exited {
@@ -122,6 +134,7 @@ func (m *Mailbox) process() {
 	}()
 	for {
 		m.run()
+		next, m.follower = m.follower, nil
 		suspended, stopped := m.suspended, m.stopped
 		m.running.Store(false)
 		// A message may have come after the last look and before running
@@ -133,8 +146,15 @@ func (m *Mailbox) process() {
 			m.schedule()
 			break
 		}
+		if next != nil {
+			next.Wake()
+		}
 	}
 	exited = false
+	if next == nil || !next.claim() {
+		return nil
+	}
+	return next
 }
 
 // pending reports whether there is anything to do.
@@ -178,6 +198,7 @@ func (m *Mailbox) run() {
 // deliver delivers one message, which it tells. It reports false if there is none.
 func (m *Mailbox) deliver(message *any) bool {
 	if *message = m.system.take(); *message != nil {
+		m.release()
 		m.obey(*message)
 		return true
 	}
@@ -190,6 +211,7 @@ func (m *Mailbox) deliver(message *any) bool {
 		}
 		*message = turn
 	}
+	m.release()
 	m.invoker.InvokeUserMessage(*message)
 	return true
 }

@@ -349,9 +349,10 @@ func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) 
 	r.brimming()
 	idle := r.rouse()
 	r.mu.Unlock()
-	if idle != nil {
-		idle.Wake()
+	if len(victims) > 0 {
+		s = nil // nobody waits until they are let go: that may take its time
 	}
+	s.call(idle)
 	for _, v := range victims {
 		r.let(v)
 	}

@@ -112,3 +112,40 @@ func TestAWorkerThatGetsNoInstanceSendsOneThatHasOne(t *testing.T) {
 	require.Equal(t, []int{1, 1}, d.woken)
 	require.Equal(t, 1, d.Turn(d.seats[0], &tally, true))
 }
+
+// deferring is a worker of another room that wants to wake itself whom it calls.
+func deferring() *Seat { return &Seat{home: New(Config{Name: "before", Capacity: 1}), Defers: true} }
+
+func TestWhomAHandOverCallsIsLeftToTheWorkerThatWantsToWakeHim(t *testing.T) {
+	d := newStaffed(1, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
+	e := newStaffed(1, Config{Name: "e", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
+	var tally Tally
+	require.Zero(t, d.Turn(d.seats[0], &tally, true))
+	require.Zero(t, e.Turn(e.seats[0], &tally, true))
+	from := deferring()
+	require.Equal(t, 1, d.Hand(from, []command.Envelope{{Cmd: 1}}, false, false))
+	require.Same(t, d.seats[0], from.Called)
+	require.Equal(t, []int{0}, d.woken)
+	require.True(t, d.seats[0].Ready(), "he may come by himself")
+	require.Equal(t, 1, d.Hand(from, []command.Envelope{{Cmd: 2}}, false, false))
+	require.Same(t, d.seats[0], from.Called, "he is on his way: nobody else is called")
+	require.Equal(t, 1, e.Hand(from, []command.Envelope{{Cmd: 1}}, false, false))
+	require.Same(t, e.seats[0], from.Called)
+	require.Equal(t, []int{1}, d.woken, "only the last is left to it")
+	require.Equal(t, []int{0}, e.woken)
+}
+
+func TestWhomAHandOverCallsIsWokenBeforeVictimsAreLetGo(t *testing.T) {
+	d := newStaffed(1, Config{Name: "r", Capacity: 1, Batch: 1, Overflow: DropNewest, StreakEnds: time.Minute})
+	var tally Tally
+	require.Zero(t, d.Turn(d.seats[0], &tally, true))
+	told := 0
+	d.Host().Ended = func(End) {
+		told++
+		require.Equal(t, []int{1}, d.woken)
+	}
+	from := deferring()
+	require.Equal(t, 2, d.Hand(from, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, false, false))
+	require.Equal(t, 1, told)
+	require.Nil(t, from.Called)
+}

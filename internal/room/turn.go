@@ -22,6 +22,12 @@ type Seat struct {
 	Instance any
 	// Surplus is an instance that is to be stopped by the worker.
 	Surplus any
+	// Owner is whose seat it is, nil if there is nobody yet; set once.
+	Owner any
+	// Defers has an idle worker whom a hand-over of this one calls not be woken but left in
+	// Called, for this one to wake. Only the worker touches the two.
+	Defers bool
+	Called *Seat
 
 	home  *Room       // whose own worker it is, nil if it is one of a crew; set once
 	ready atomic.Bool // whether there may be a turn to take
@@ -40,6 +46,17 @@ type Seat struct {
 // Ready reports whether the worker should come for a turn. Parking makes it
 // false, waking makes it true.
 func (s *Seat) Ready() bool { return s.ready.Load() }
+
+// call wakes an idle worker, if there is one, or leaves that to the worker at s if it asked for it.
+// Of several the last is left to it. A nil seat asks for nothing.
+func (s *Seat) call(idle *Seat) {
+	if s != nil && s.Defers && idle != nil {
+		s.Called, idle = idle, s.Called
+	}
+	if idle != nil {
+		idle.Wake()
+	}
+}
 
 // Tally is what a worker has done since it last told its room. Only the worker
 // touches it until it passes it on.
