@@ -116,6 +116,7 @@ func (m *Mailbox) schedule() {
 
 // process runs the mailbox until it is empty, and then who follows it, if anybody does.
 func (m *Mailbox) process() {
+	roomy(false)
 	for m != nil {
 		m = m.empty()
 	}
