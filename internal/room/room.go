@@ -187,6 +187,7 @@ type Room struct {
 	delayed  delayed
 	timer    *time.Timer
 	lingers  *time.Timer
+	alone    alone
 	limit    int // commands a worker may take at once, by measured service time
 	service  time.Duration
 	stamp    int // commands to come before the clock is read again
@@ -356,9 +357,19 @@ func (r *Room) rouse() *Seat {
 		r.note()
 		return nil
 	}
-	if len(r.idle)+r.dozers.dozing == 0 || r.waking > 0 || r.out >= r.knobs.Instances || r.due() == 0 {
+	if !r.rousable() || r.left() {
 		return nil
 	}
+	return r.summonOne()
+}
+
+// rousable reports whether a worker of the room's own may be called.
+func (r *Room) rousable() bool {
+	return r.crew == nil && len(r.idle)+r.dozers.dozing > 0 && r.waking == 0 && r.out < r.knobs.Instances && r.due() > 0
+}
+
+// summonOne picks an idle worker to be woken, nil if there is none.
+func (r *Room) summonOne() *Seat {
 	s := r.call(r.fit)
 	if s == nil && r.dozers.dozing > 0 {
 		s = r.rouseDozer()

@@ -302,8 +302,11 @@ func (r *Room) share(n int) int {
 		return min(n, r.knobs.Batch) // they are to be done together
 	}
 	hands := r.live
-	if r.crew != nil {
+	switch {
+	case r.crew != nil:
 		hands = r.crew.hands()
+	case r.little(n):
+		hands = 1
 	}
 	hands = max(min(hands, r.knobs.Instances), 1)
 	return min(max((n+hands-1)/hands, 1), r.limit, r.knobs.Batch)

@@ -1,0 +1,121 @@
+package room
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// newBrisk is a room with two workers, both idle, whose handlers are known to take a microsecond.
+func newBrisk(t *testing.T) *staffed {
+	t.Helper()
+	d := newStaffed(2, Config{Name: "r", Capacity: 100, Batch: 100, StreakEnds: time.Minute})
+	d.limit, d.service = 100, time.Microsecond
+	for _, s := range d.seats {
+		require.Zero(t, d.Turn(s, new(Tally), true))
+	}
+	return d
+}
+
+// calls is how often each worker has been called. The lock is for those whom the watch calls.
+func (d *staffed) calls() []int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.woken)
+}
+
+func (d *staffed) submit(t *testing.T, n int) {
+	t.Helper()
+	for cmd := range n {
+		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+	}
+}
+
+// begin has the last worker that was parked take what one command brought.
+func (d *staffed) begin(t *testing.T) {
+	t.Helper()
+	d.submit(t, 1)
+	require.Equal(t, []int{0, 1}, d.calls(), "nobody is at work, so one is called")
+	require.Equal(t, 1, d.Turn(d.seats[1], new(Tally), true))
+}
+
+func TestAQueueThatIsSoonDoneIsLeftToWhoIsAtWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBrisk(t)
+		d.begin(t)
+		d.submit(t, int(soon/time.Microsecond))
+		require.Equal(t, []int{0, 1}, d.calls())
+		d.submit(t, 1)
+		require.Equal(t, []int{1, 1}, d.calls(), "one more is one too many")
+	})
+}
+
+func TestWhoIsLeftAloneTakesAllThereIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBrisk(t)
+		d.begin(t)
+		d.submit(t, 10)
+		require.Equal(t, 10, d.Turn(d.seats[1], &Tally{OK: 1}, true))
+		d.submit(t, 30)
+		require.Equal(t, 15, d.Turn(d.seats[1], &Tally{OK: 10}, true), "that is work for two")
+		require.Equal(t, []int{1, 1}, d.calls())
+	})
+}
+
+func TestWhoIsLeftAloneAndNotHeardOfIsHelped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBrisk(t)
+		d.begin(t)
+		d.submit(t, 3)
+		time.Sleep(stillness - 1)
+		synctest.Wait()
+		require.Equal(t, []int{0, 1}, d.calls())
+		time.Sleep(1)
+		synctest.Wait()
+		require.Equal(t, []int{1, 1}, d.calls())
+		require.Equal(t, 3, d.Turn(d.seats[0], new(Tally), true))
+	})
+}
+
+func TestWhoIsLeftAloneAndGetsOnIsNotHelped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBrisk(t)
+		d.begin(t)
+		d.submit(t, 1)
+		for range 20 {
+			time.Sleep(stillness / 2)
+			require.Equal(t, 1, d.Turn(d.seats[1], &Tally{OK: 1}, true))
+			d.submit(t, 1)
+		}
+		require.Equal(t, []int{0, 1}, d.calls())
+		time.Sleep(2 * stillness) // and now it does not
+		synctest.Wait()
+		require.Equal(t, []int{1, 1}, d.calls())
+	})
+}
+
+// What it has handed in is booked, so it is not at work, though it still holds its place.
+func TestAQueueIsNotLeftToWhoWaitsForRoomElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBrisk(t)
+		d.begin(t)
+		d.Book(d.seats[1], &Tally{Forwarded: 1})
+		d.submit(t, 1)
+		require.Equal(t, []int{1, 1}, d.calls())
+	})
+}
+
+func TestAQueueWhoseWorkIsNotKnownIsNotLeftToOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBrisk(t)
+		d.service = 0
+		d.begin(t)
+		d.submit(t, 1)
+		require.Equal(t, []int{1, 1}, d.calls())
+	})
+}
