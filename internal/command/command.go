@@ -24,7 +24,7 @@ type Envelope struct {
 	// Pack is how many commands, this one and those right behind it, are to be handled
 	// in one batch and apart from all others, because the batch they were in crashed; 0
 	// if it does not matter.
-	Pack uint16
+	Pack uint8
 	// Proven marks a command with which a canary crashed, or is at work: if it comes
 	// back, it is for the version before.
 	Proven bool

@@ -15,10 +15,10 @@ import (
 func Narrow(batch []command.Envelope) {
 	size := 1
 	if n := len(batch); batch[0].Pack == 0 && n > 2 {
-		size = min(int(math.Ceil(math.Sqrt(float64(n)))), math.MaxUint16)
+		size = min(int(math.Ceil(math.Sqrt(float64(n)))), math.MaxUint8)
 	}
 	for i := range batch {
-		batch[i].Pack = uint16(min(size-i%size, len(batch)-i))
+		batch[i].Pack = uint8(min(size-i%size, len(batch)-i))
 	}
 }
 
