@@ -19,6 +19,22 @@ type alone struct {
 	timer   *time.Timer
 	watched bool
 	done    uint64 // how many commands had ended when the watch last looked
+	over    bool   // the watch has seen that the queue is not to be left to one
+
+	looking int // workers who found nothing, and are about to look once more
+}
+
+// look notes whether a worker is about to look once more. It is as good as at work.
+func (a *alone) look(s *Seat, looks bool) {
+	if s.looks == looks {
+		return
+	}
+	s.looks = looks
+	if looks {
+		a.looking++
+	} else {
+		a.looking--
+	}
 }
 
 // little reports whether n commands are soon done, as far as is known.
@@ -28,7 +44,7 @@ func (r *Room) little(n int) bool {
 
 // left reports whether the queue is left to who is at work.
 func (r *Room) left() bool {
-	if r.c.busy == 0 || !r.little(r.due()) {
+	if r.c.busy+r.alone.looking == 0 || r.alone.over || !r.little(r.due()) {
 		return false
 	}
 	if !r.alone.watched {
@@ -50,12 +66,9 @@ func (r *Room) watchOver() {
 func (r *Room) lookAfter() {
 	r.mu.Lock()
 	r.alone.watched = false
-	var next *Seat
-	if r.completed() != r.alone.done {
-		next = r.rouse()
-	} else if r.rousable() {
-		next = r.summonOne()
-	}
+	r.alone.over = r.completed() == r.alone.done
+	next := r.rouse()
+	r.alone.over = false
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()

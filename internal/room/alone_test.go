@@ -119,3 +119,18 @@ func TestAQueueWhoseWorkIsNotKnownIsNotLeftToOne(t *testing.T) {
 		require.Equal(t, []int{1, 1}, d.calls())
 	})
 }
+
+func TestAQueueIsLeftToWhoIsAboutToLookOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBrisk(t)
+		d.begin(t)
+		require.Zero(t, d.Turn(d.seats[1], &Tally{OK: 1}, false))
+		d.submit(t, 2)
+		require.Equal(t, []int{0, 1}, d.calls())
+		require.Equal(t, 2, d.Turn(d.seats[1], new(Tally), true))
+		require.Zero(t, d.Turn(d.seats[1], &Tally{OK: 2}, false))
+		d.Leave(d.seats[1])
+		d.submit(t, 1)
+		require.Equal(t, []int{1, 1}, d.calls(), "it has left")
+	})
+}

@@ -357,19 +357,9 @@ func (r *Room) rouse() *Seat {
 		r.note()
 		return nil
 	}
-	if !r.rousable() || r.left() {
+	if len(r.idle)+r.dozers.dozing == 0 || r.waking > 0 || r.out >= r.knobs.Instances || r.due() == 0 || r.left() {
 		return nil
 	}
-	return r.summonOne()
-}
-
-// rousable reports whether a worker of the room's own may be called.
-func (r *Room) rousable() bool {
-	return r.crew == nil && len(r.idle)+r.dozers.dozing > 0 && r.waking == 0 && r.out < r.knobs.Instances && r.due() > 0
-}
-
-// summonOne picks an idle worker to be woken, nil if there is none.
-func (r *Room) summonOne() *Seat {
 	s := r.call(r.fit)
 	if s == nil && r.dozers.dozing > 0 {
 		s = r.rouseDozer()

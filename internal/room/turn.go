@@ -36,6 +36,7 @@ type Seat struct {
 	joined  bool
 	waking  bool // woken from idle, has not come yet
 	retired bool // is to leave at its next turn
+	looks   bool // found nothing and did not park: it looks once more
 
 	// Guarded by the lock of the room that it is in.
 	hand  int  // commands in hand
@@ -167,6 +168,7 @@ func (r *Room) Leave(s *Seat) {
 
 func (r *Room) leave(s *Seat) {
 	r.part(s)
+	r.alone.look(s, false)
 	if r.crew != nil && s.Instance != nil {
 		r.shelve(s)
 	}
@@ -232,6 +234,7 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	r.book(s, t)
 	r.yield(s)
 	r.come(s)
+	r.alone.look(s, false)
 	n := -1
 	if !r.dismissed(s) {
 		n = r.take(s, 0)
@@ -246,6 +249,8 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	default:
 		if park {
 			r.park(s)
+		} else {
+			r.alone.look(s, true)
 		}
 		if !r.fit(s) {
 			next = r.rouse() // who has an instance may have gone to rest, since this one was called
