@@ -12,7 +12,8 @@
 //
 //   - Workers with nothing to do are parked in idle, last in first out. One is
 //     woken when there is work and no other is already on its way; a worker
-//     that leaves commands behind wakes the next.
+//     that leaves commands behind wakes the next. A queue that is soon done is left to
+//     who is at work; see alone.go.
 //   - Workers of other rooms that found this one full are parked in blocked,
 //     first come first served. When half of the room is free they are promised
 //     seats and woken, so that nobody spins, no goroutine blocks, and nobody who
