@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,17 @@ func TestEveryCommandOfEveryWorkIsAnsweredByEveryImplementation(t *testing.T) {
 		assert.Equal(t, s.Commands, s.Answered)
 		assert.Positive(t, s.NsPerHop)
 	})
+}
+
+func TestAProfileIsWrittenWhereItIsWanted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "w1.pprof")
+	_, err := sendOnce(t.Context(), order{Work: "W1", Impl: golda.name, Moment: true, Profile: file})
+	require.NoError(t, err)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Positive(t, info.Size())
+	_, err = sendOnce(t.Context(), order{Work: "W1", Impl: golda.name, Moment: true, Profile: filepath.Join(file, "nowhere")})
+	require.ErrorContains(t, err, "nowhere")
 }
 
 // What the table says of a crash is what happens.
