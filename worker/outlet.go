@@ -127,7 +127,9 @@ func (w *Worker) deliver(park bool) bool {
 	if w.loaded == 0 || !park {
 		return w.loaded == 0
 	}
-	w.stage.Room.Book(&w.Seat, &w.tally) // it is at work no more: what comes is for others
+	if w.crew == nil {
+		w.stage.Room.Away(&w.Seat)
+	}
 	for _, out := range w.outs {
 		if !w.handOver(out, true) {
 			return false

@@ -22,6 +22,31 @@ type alone struct {
 	over    bool   // the watch has seen that the queue is not to be left to one
 
 	looking int // workers who found nothing, and are about to look once more
+	away    int // workers with commands in hand that wait for room elsewhere
+}
+
+// Away notes that a worker of the room's own has handled its commands and waits for room
+// elsewhere, until its next turn. It is not at work: what comes meanwhile is for others.
+func (r *Room) Away(s *Seat) {
+	r.mu.Lock()
+	if !s.away {
+		s.away = true
+		r.alone.away++
+	}
+	next := r.rouse()
+	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
+}
+
+// back notes that a worker has come for its turn, or leaves.
+func (a *alone) back(s *Seat) {
+	a.look(s, false)
+	if s.away {
+		s.away = false
+		a.away--
+	}
 }
 
 // look notes whether a worker is about to look once more. It is as good as at work.
@@ -44,7 +69,7 @@ func (r *Room) little(n int) bool {
 
 // left reports whether the queue is left to who is at work.
 func (r *Room) left() bool {
-	if r.c.busy+r.alone.looking == 0 || r.alone.over || !r.little(r.due()) {
+	if r.c.busy-r.alone.away+r.alone.looking <= 0 || r.alone.over || !r.little(r.due()) {
 		return false
 	}
 	if !r.alone.watched {

@@ -99,14 +99,24 @@ func TestWhoIsLeftAloneAndGetsOnIsNotHelped(t *testing.T) {
 	})
 }
 
-// What it has handed in is booked, so it is not at work, though it still holds its place.
+// It is not at work, though its commands are still in its hand.
 func TestAQueueIsNotLeftToWhoWaitsForRoomElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBrisk(t)
 		d.begin(t)
-		d.Book(d.seats[1], &Tally{Forwarded: 1})
 		d.submit(t, 1)
-		require.Equal(t, []int{1, 1}, d.calls())
+		require.Equal(t, []int{0, 1}, d.calls())
+		d.Away(d.seats[1])
+		require.Equal(t, []int{1, 1}, d.calls(), "another comes at once for what was left to it")
+		require.Equal(t, 1, d.Turn(d.seats[0], new(Tally), true))
+		require.Zero(t, d.Turn(d.seats[0], &Tally{OK: 1}, true))
+		d.Away(d.seats[1])
+		d.submit(t, 1)
+		require.Equal(t, []int{2, 1}, d.calls(), "it is still away")
+		require.Equal(t, 1, d.Turn(d.seats[1], &Tally{Forwarded: 1}, true))
+		require.Zero(t, d.Turn(d.seats[0], new(Tally), true))
+		d.submit(t, 1)
+		require.Equal(t, []int{2, 1}, d.calls(), "it is back at work")
 	})
 }
 

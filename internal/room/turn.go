@@ -37,6 +37,7 @@ type Seat struct {
 	waking  bool // woken from idle, has not come yet
 	retired bool // is to leave at its next turn
 	looks   bool // found nothing and did not park: it looks once more
+	away    bool // waits for room elsewhere
 
 	// Guarded by the lock of the room that it is in.
 	hand  int  // commands in hand
@@ -168,7 +169,7 @@ func (r *Room) Leave(s *Seat) {
 
 func (r *Room) leave(s *Seat) {
 	r.part(s)
-	r.alone.look(s, false)
+	r.alone.back(s)
 	if r.crew != nil && s.Instance != nil {
 		r.shelve(s)
 	}
@@ -234,7 +235,7 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	r.book(s, t)
 	r.yield(s)
 	r.come(s)
-	r.alone.look(s, false)
+	r.alone.back(s)
 	n := -1
 	if !r.dismissed(s) {
 		n = r.take(s, 0)
