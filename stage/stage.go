@@ -205,11 +205,12 @@ func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err 
 // wait for room.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	need.Context(ctx, "stage: Ask")
-	t := command.NewTicket(nil)
-	if err := s.core.room.Submit(ctx, &command.Envelope{Cmd: cmd, Ticket: t}); err != nil {
+	t := new(Ticket)
+	t.t.Open()
+	if err := s.room.Submit(ctx, &command.Envelope{Cmd: cmd, Ticket: &t.t}); err != nil {
 		return nil, err
 	}
-	return &Ticket{t}, nil
+	return t, nil
 }
 
 // Call hands in a command and waits for its end, wherever in the pipeline that
@@ -239,7 +240,7 @@ func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.Wait(ctx)
+	return t.t.Wait(ctx)
 }
 
 // callAside calls for a handler that may suspend: who ends the command wakes it.
@@ -272,7 +273,7 @@ func (s *Stage[C]) Snapshot() Snapshot {
 
 // Ticket is the right to learn the end of one command, and of all that was
 // emitted on its way. It may be used by several goroutines.
-type Ticket struct{ t *command.Ticket }
+type Ticket struct{ t command.Ticket }
 
 // Done is closed when the command has ended.
 func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
@@ -288,12 +289,7 @@ func (t *Ticket) Wait(ctx context.Context) (any, error) {
 		}
 		return t.t.Result(), t.t.Err()
 	}
-	select {
-	case <-t.t.Done():
-		return t.t.Result(), t.t.Err()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return t.t.Wait(ctx)
 }
 
 // Result returns the command's result, nil if it has none or has not ended.

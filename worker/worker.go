@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/yield"
 )
 
 // Context is a handler's context.
@@ -356,7 +356,7 @@ func (w *Worker) next() int {
 	n := w.turn(false)
 	if n == 0 {
 		w.mark = 0
-		runtime.Gosched()
+		yield.Once()
 		n = w.turn(true)
 	}
 	return n

@@ -287,6 +287,8 @@ type paceOfTest struct{ ready []*Mailbox }
 
 func (p *paceOfTest) Ready(m *Mailbox) { p.ready = append(p.ready, m) }
 
+func (p *paceOfTest) Apart(string, uint64, func()) {}
+
 func (p *paceOfTest) step() bool {
 	if len(p.ready) == 0 {
 		return false

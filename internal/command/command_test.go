@@ -1,7 +1,9 @@
 package command
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -121,5 +123,59 @@ func TestAWaiterSeesTheResultAndOneErrorForGood(t *testing.T) {
 		wg.Go(func() { ticket.Settle(true, nil, errors.New("a")) })
 		wg.Go(func() { ticket.Settle(false, nil, errors.New("b")) })
 		wg.Wait()
+	}
+}
+
+// Some come to listen before the end, some while it is told, some after, and all hear it.
+func TestWhoeverComesToListenHearsTheEnd(t *testing.T) {
+	for round := range 3000 {
+		var ticket Ticket
+		ticket.Open()
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				for range (round + i) % 4 {
+					runtime.Gosched()
+				}
+				if i%2 == 0 {
+					<-ticket.Done()
+					<-ticket.Done()
+				}
+				result, err := ticket.Wait(context.Background())
+				if result != round || err != nil || ticket.Result() != round {
+					t.Error(round, result, err)
+				}
+			})
+		}
+		ticket.Settle(false, round, nil)
+		wg.Wait()
+	}
+}
+
+func TestWaitingEndsWithItsContextAndTheTicketGoesOn(t *testing.T) {
+	ticket := NewTicket(nil)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(enough)
+	result, err := ticket.Wait(ctx)
+	require.Nil(t, result)
+	require.Same(t, enough, err)
+	ticket.Settle(false, 7, nil)
+	result, err = ticket.Wait(ctx)
+	require.NoError(t, err, "what has ended is told to whoever asks")
+	require.Equal(t, 7, result)
+}
+
+func TestATicketThatEndsTwicePanics(t *testing.T) {
+	for name, listen := range map[string]func(*Ticket){
+		"heard":   func(t *Ticket) { t.Done() },
+		"unheard": func(*Ticket) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ticket := NewTicket(nil)
+			listen(ticket)
+			ticket.Settle(false, 1, nil)
+			require.Panics(t, func() { ticket.Settle(false, 2, nil) })
+		})
 	}
 }

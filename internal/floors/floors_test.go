@@ -34,14 +34,15 @@ stage/queue:
 -- cellar: what the engine stands on.
 internal/floors:
 internal/act:       internal/plain
-internal/command:
+internal/yield:
+internal/command:   internal/yield
 internal/coro:
 internal/coro/handoff:
 internal/room:      behaviour controller stage/queue
                     internal/command internal/histogram internal/plain internal/ring
 
 -- first
-worker:             behaviour internal/act internal/command internal/coro internal/plain internal/room
+worker:             behaviour internal/act internal/command internal/coro internal/plain internal/room internal/yield
 coordination/coroutine: behaviour internal/coro internal/need
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
