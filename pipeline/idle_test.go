@@ -53,6 +53,7 @@ var idle = map[string]func(name string) pipeline.Part{
 const (
 	mostMade    = 2500
 	mostRunning = 4900
+	mostWorked  = 4800 // more than before the first command
 )
 
 // An idle stage costs memory and nothing else. How much, at ten thousand:
@@ -105,4 +106,47 @@ func profile(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, pprof.WriteHeapProfile(f))
 	require.NoError(t, f.Close())
+}
+
+// A stage that has worked has a worker, its actor, and small queues and histograms; with
+// ports and wires, which the test above does without.
+//
+//	go test -v -run StageThatHasWorked ./pipeline -long
+func TestAStageThatHasWorkedCostsFewBytesAndNoGoroutine(t *testing.T) {
+	n := 2000
+	if *long {
+		n = 10_000
+	}
+	own := pipeline.System(act.NewSystem(slog.New(slog.DiscardHandler)))
+	before := memoryHeld()
+	parts := []pipeline.Part{own, quiet}
+	last := stage.Func("last", fn(echo[int]), stage.Workers(1, 1))
+	first := last
+	parts = append(parts, last)
+	for i := range n - 1 {
+		out := behaviour.NewPort[int]("out")
+		s := stage.Func(fmt.Sprintf("stage-%d", i), fn(func(_ context.Context, v int) behaviour.Outcome {
+			return behaviour.Forward(out, v)
+		}), stage.Workers(1, 1), stage.Out(out))
+		parts = append(parts, s, pipeline.Wire(out, first))
+		first = s
+	}
+	p, err := pipeline.New("idle", parts...)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(context.Background()))
+	fresh, _ := memoryHeld().since(before, n)
+	for round := range 2 {
+		got, err := stage.Call[int](context.Background(), first, 7)
+		require.NoError(t, err)
+		require.Equal(t, 7, got)
+		worked, goroutines := memoryHeld().since(before, n)
+		t.Logf("%d stages: fresh %d B each, after command %d %d B each; %d goroutines", n, fresh, round+1, worked, goroutines)
+		if !raced {
+			require.LessOrEqual(t, worked-fresh, mostWorked)
+		}
+		require.LessOrEqual(t, goroutines, 4)
+	}
+	profile(t)
+	require.NoError(t, p.Stop(soon(t)))
+	runtime.KeepAlive(parts)
 }

@@ -1,5 +1,5 @@
 // Package histogram counts durations in buckets that grow with the value, so
-// that a quantile over any number of samples costs a fixed two kilobytes and a
+// that a quantile over any number of samples costs two kilobytes at most and a
 // known error.
 //
 // Eight buckets to each doubling: a quantile is at most 12.5 % above the true
@@ -10,6 +10,7 @@ package histogram
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -19,20 +20,37 @@ const (
 	buckets = (top - sub + 1) << sub
 )
 
-// Histogram holds the counts. The zero Histogram is empty and ready, and takes
-// its two kilobytes with the first sample.
+// Histogram holds the counts. The zero Histogram is empty and ready. It has the buckets of
+// the doublings between its shortest and its longest sample: most stages know few.
 type Histogram struct {
-	counts *[buckets]uint64
+	counts []uint64
+	first  int // the bucket of counts[0]
 	total  uint64
 }
 
 // Record counts a duration n times. A negative one counts as zero.
 func (h *Histogram) Record(d time.Duration, n uint64) {
-	if h.counts == nil {
-		h.counts = new([buckets]uint64)
+	i := bucket(d)
+	if uint(i-h.first) >= uint(len(h.counts)) {
+		h.widen(i)
 	}
-	h.counts[bucket(d)] += n
+	h.counts[i-h.first] += n
 	h.total += n
+}
+
+// widen makes room for a bucket, and all of its doubling.
+func (h *Histogram) widen(i int) {
+	const doubling = 1 << sub
+	from := i &^ (doubling - 1)
+	to := from + doubling
+	if h.counts != nil {
+		from, to = min(from, h.first), max(to, h.first+len(h.counts))
+	}
+	counts := make([]uint64, to-from)
+	if h.counts != nil {
+		copy(counts[h.first-from:], h.counts)
+	}
+	h.counts, h.first = counts, from
 }
 
 // Count returns how many samples were recorded.
@@ -40,11 +58,8 @@ func (h *Histogram) Count() uint64 { return h.total }
 
 // Clone returns a copy that no longer changes.
 func (h *Histogram) Clone() Histogram {
-	c := Histogram{total: h.total}
-	if h.counts != nil {
-		c.counts = new([buckets]uint64)
-		*c.counts = *h.counts
-	}
+	c := *h
+	c.counts = slices.Clone(h.counts)
 	return c
 }
 
@@ -59,7 +74,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	for i, n := range h.counts {
 		seen += n
 		if seen >= rank {
-			return edge(i)
+			return edge(h.first + i)
 		}
 	}
 	return edge(buckets - 1)

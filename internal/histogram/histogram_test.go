@@ -1,6 +1,7 @@
 package histogram_test
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -49,4 +50,51 @@ func TestACloneNoLongerChanges(t *testing.T) {
 	h.Record(time.Hour, 100)
 	require.EqualValues(t, 3, c.Count())
 	require.Less(t, c.Quantile(1), 2*time.Second)
+}
+
+func TestAHistogramThatKnowsFewDurationsIsSmall(t *testing.T) {
+	tests := map[string]struct {
+		samples []time.Duration
+		most    int // bytes
+	}{
+		"none":                     {nil, 0},
+		"one":                      {[]time.Duration{1234}, 64},
+		"one, again and again":     {[]time.Duration{70, 80, 70, 127}, 64},
+		"a microsecond and twenty": {[]time.Duration{1000, 20_000}, 1000},
+		"the shortest and longest": {[]time.Duration{0, 1<<63 - 1}, 3000},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			const n = 1000
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range n {
+				var h histogram.Histogram
+				for _, s := range tt.samples {
+					h.Record(s, 1)
+				}
+			}
+			runtime.ReadMemStats(&after)
+			bytes := int(after.TotalAlloc-before.TotalAlloc) / n
+			require.LessOrEqual(t, bytes, tt.most)
+		})
+	}
+}
+
+// However the samples come, all are counted, and what is asked is answered as by a sorted list.
+func TestSamplesInAnyOrderAreCountedOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		samples := rapid.SliceOfN(rapid.Int64Range(-5, int64(20*time.Minute)), 1, 50).Draw(t, "samples")
+		var one, other histogram.Histogram
+		for i := range samples {
+			one.Record(time.Duration(samples[i]), 2)
+			other.Record(time.Duration(samples[len(samples)-1-i]), 2)
+		}
+		require.EqualValues(t, 2*len(samples), one.Count())
+		for _, q := range []float64{0.01, 0.5, 0.99, 1} {
+			require.Equal(t, one.Quantile(q), other.Quantile(q))
+		}
+		clone := one.Clone()
+		require.Equal(t, one.Quantile(0.5), clone.Quantile(0.5))
+	})
 }

@@ -6,8 +6,9 @@
 // cleared, so that the ring holds on to nothing it no longer has.
 package ring
 
-// first is the number of slots a ring gets when the first value comes.
-const first = 16
+// first is the number of slots a ring gets when the first value comes: a stage that has
+// seen few commands has few.
+const first = 2
 
 // Ring is the queue. The zero Ring is empty and ready.
 type Ring[T any] struct {

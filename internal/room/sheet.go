@@ -38,7 +38,7 @@ func Snapshot(rooms []*Room) []Sheet {
 	})
 }
 
-// Counts is [Snapshot] without Wait and Work, which stay empty. They are two kilobytes each, and
+// Counts is [Snapshot] without Wait and Work, which stay empty. They may be two kilobytes each, and
 // whoever looks often, as controllers do, has no use for them.
 func Counts(rooms []*Room) []Sheet { return snapshot(rooms, (*Room).sheet) }
 
