@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,4 +132,57 @@ func TestACircleThatRunsOutOfInstancesEndsWithItsTimeLimit(t *testing.T) {
 		require.NoError(t, p.Stop(t.Context()))
 		atRest(t, p)
 	})
+}
+
+// Two wait for room in the same stage: a suspended handler that submits there, and its stage's only worker, who has to leave there
+// what another handler forwarded. A seat that were kept for the handler would be kept from the worker, whom the handler
+// needs to go on.
+func TestASuspendedHandlerDoesNotKeepASeatFromTheWorkerThatItNeeds(t *testing.T) {
+	for name, submit := range map[string]func(c coroutine.Context, to *stage.Stage[int], n int) error{
+		"submit": func(c coroutine.Context, to *stage.Stage[int], n int) error { return to.Submit(c, n) },
+		"call": func(c coroutine.Context, to *stage.Stage[int], n int) error {
+			_, err := stage.Call[int](c, to, n)
+			return err
+		},
+		"emit": func(c coroutine.Context, to *stage.Stage[int], n int) error {
+			for range 100 { // beyond what is held
+				if err := behaviour.Emit(c, to, n); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, way pipeline.Part) {
+				slow := stage.Func("slow", func(_ context.Context, n int) behaviour.Outcome {
+					time.Sleep(time.Millisecond)
+					return behaviour.OK(n)
+				}, stage.Workers(1, 1), stage.Capacity(2), stage.Batch(1))
+				s := stage.Coroutine("s", func(c coroutine.Context, n int) behaviour.Outcome {
+					if n%2 == 0 {
+						return behaviour.Forward(slow, n)
+					}
+					if err := submit(c, slow, n); err != nil {
+						return behaviour.Error(err)
+					}
+					return behaviour.OK(n)
+				}, stage.Workers(1, 1), stage.Batch(1))
+				p := bubble(t, s, slow, way)
+				var tickets []*stage.Ticket
+				for n := range 20 {
+					ticket, err := s.Ask(t.Context(), n)
+					require.NoError(t, err)
+					tickets = append(tickets, ticket)
+				}
+				for n, ticket := range tickets {
+					got, err := ticket.Wait(soon(t))
+					require.NoError(t, err)
+					require.Equal(t, n, got)
+				}
+				require.NoError(t, p.Stop(t.Context()))
+				atRest(t, p)
+			})
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package room
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +14,13 @@ import (
 // errDismissed tells a waiter that the room was closed before a seat came free.
 var errDismissed = errors.New("stage: dismissed")
 
-// waiter is someone in line for a seat.
+// waiter is someone in line for a seat. One who suspends is told that there is one, and has none until he comes: he
+// needs a worker for that, who may have to leave commands here before.
 type waiter struct {
-	ready   chan struct{}
-	granted bool // guarded by the room's lock; false when dismissed
+	ready    chan struct{}
+	suspends bool
+	granted  bool // guarded by the room's lock, as is all below; false when dismissed
+	lined    bool // still in line
 }
 
 // Submit takes a command from outside. It is accepted if and only if the error
@@ -232,26 +236,67 @@ func (r *Room) shut() error {
 // called with the lock, gives it up while it waits and returns with it. If the
 // error is nil a seat is reserved for the caller.
 func (r *Room) await(ctx context.Context, first bool) error {
-	w := &waiter{ready: make(chan struct{})}
+	for {
+		w, place := r.lineUp(suspends(ctx), first)
+		r.mu.Unlock()
+		gaveUp := Until(ctx, w.ready)
+		r.mu.Lock()
+		if w.granted && w.suspends {
+			r.told--
+		}
+		switch {
+		case gaveUp == nil && !w.granted:
+			return errDismissed
+		case gaveUp == nil && (!w.suspends || r.sit()):
+			return nil
+		case gaveUp == nil && !r.open:
+			return errDismissed // nobody would dismiss him again
+		case gaveUp == nil:
+			first = true // somebody else has taken it meanwhile
+			continue
+		case w.lined:
+			r.unline(place)
+		case w.granted: // too late for us: the next in line may have it
+			if !w.suspends {
+				r.reserved--
+			}
+			wakeAll(r.release())
+		}
+		return gaveUp
+	}
+}
+
+// lineUp puts somebody into the line for a seat.
+func (r *Room) lineUp(suspends, first bool) (*waiter, *list.Element) {
+	w := &waiter{ready: make(chan struct{}), suspends: suspends, lined: true}
 	place := r.waiters.PushBack(w)
 	if first {
 		r.waiters.MoveToFront(place)
 	}
-	r.mu.Unlock()
-	gaveUp := Until(ctx, w.ready)
-	r.mu.Lock()
-	switch {
-	case gaveUp == nil && w.granted:
-		return nil
-	case gaveUp == nil:
-		return errDismissed
-	case w.granted: // too late for us: the next in line may have it
-		r.reserved--
-		wakeAll(r.release())
-	default:
-		r.waiters.Remove(place)
+	if suspends {
+		r.sleepers++
 	}
-	return gaveUp
+	return w, place
+}
+
+// unline takes somebody out of the line.
+func (r *Room) unline(place *list.Element) *waiter {
+	w := r.waiters.Remove(place).(*waiter)
+	w.lined = false
+	if w.suspends {
+		r.sleepers--
+	}
+	return w
+}
+
+// sit reserves a seat for one who was told of it, if it is still there. Of a room that takes nothing it does
+// so too: he will be told.
+func (r *Room) sit() bool {
+	if r.free() <= 0 && !r.knobs.Disabled {
+		return false
+	}
+	r.reserved++
+	return true
 }
 
 // Mistyped counts a message that is no command for this room.

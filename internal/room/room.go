@@ -184,6 +184,8 @@ type Room struct {
 	lifted   chan struct{} // closed when who may not hand over may be to; nil if nobody listens
 	outside  bool          // the next free seat is for a waiter, not for a parked worker
 	waiters  list.List     // of *waiter, first come first served
+	sleepers int           // of those, who suspend
+	told     int           // who suspend, were told of a seat, and have not come yet
 	delayed  delayed
 	timer    *time.Timer
 	lingers  *time.Timer
@@ -386,11 +388,14 @@ func (r *Room) release() (woken []*Seat) {
 	if len(r.blocked) > 0 && free < (r.size()+1)/2 {
 		return nil
 	}
-	for free > 0 && len(r.blocked)+r.waiters.Len() > 0 {
-		if len(r.blocked) == 0 || r.outside && r.waiters.Len() > 0 {
-			r.grant()
-			free--
+	for free > 0 {
+		next := r.next(free)
+		if next != nil && (len(r.blocked) == 0 || r.outside) {
+			free -= r.grant(next)
 			continue
+		}
+		if len(r.blocked) == 0 {
+			break
 		}
 		n := min(free, r.blocked[0].n)
 		woken = append(woken, r.promise(n))
@@ -399,13 +404,36 @@ func (r *Room) release() (woken []*Seat) {
 	return woken
 }
 
-// grant promises a seat to the first in line outside.
-func (r *Room) grant() {
-	w := r.waiters.Remove(r.waiters.Front()).(*waiter)
+// next is the first in line outside who may hear of one of so many free seats, nil if there is none. Of those who
+// suspend no more are told than there are seats; if these are many, others need not wait for them to come.
+func (r *Room) next(free int) *list.Element {
+	if free > r.told {
+		return r.waiters.Front()
+	}
+	if r.waiters.Len() == r.sleepers {
+		return nil
+	}
+	place := r.waiters.Front()
+	for place.Value.(*waiter).suspends {
+		place = place.Next()
+	}
+	return place
+}
+
+// grant promises a seat to somebody in line outside, and returns how many are promised: none to one who suspends, who is
+// told of it.
+func (r *Room) grant(place *list.Element) (promised int) {
+	w := r.unline(place)
 	w.granted = true
-	r.reserved++
 	r.outside = false
+	if w.suspends {
+		r.told++
+	} else {
+		r.reserved++
+		promised = 1
+	}
 	close(w.ready)
+	return promised
 }
 
 // promise promises n seats to the worker that has been parked for longest.
@@ -462,7 +490,7 @@ func (r *Room) takeBlocked() (woken []*Seat) {
 // dismissWaiters sends all who wait for a seat away; they find the room closed.
 func (r *Room) dismissWaiters() {
 	for e := r.waiters.Front(); e != nil; e = r.waiters.Front() {
-		close(r.waiters.Remove(e).(*waiter).ready)
+		close(r.unline(e).ready)
 	}
 }
 
