@@ -96,10 +96,15 @@ func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 	if t.ended() {
 		return t.end()
 	}
+	ends := ctx.Done()
+	if ends == nil { // a select takes more of the stack, which a goroutine that has just begun would have to grow
+		<-t.Done()
+		return t.end()
+	}
 	select {
 	case <-t.Done():
 		return t.end()
-	case <-ctx.Done():
+	case <-ends:
 		return nil, context.Cause(ctx)
 	}
 }
@@ -121,7 +126,7 @@ func (t *Ticket) Result() any {
 	return t.result
 }
 
-func (t *Ticket) ended() bool { return t.done.Load() == any(over) }
+func (t *Ticket) ended() bool { return t.pending.Load() == 0 }
 
 // end is how it ended.
 func (t *Ticket) end() (result any, err error) {
