@@ -82,7 +82,7 @@ func TestWithoutAGraceAStuckHandlerHasItsTimeLimitOnceMoreAndAtLeastAMoment(t *t
 	for limit, want := range map[time.Duration]time.Duration{
 		3 * time.Second: 6 * time.Second, time.Millisecond: 101 * time.Millisecond,
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubbled(t, func(t *testing.T) {
 			let := make(chan struct{})
 			s := stage.Func("s", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(nil) }, stage.Timeout(limit))
 			p := bubble(t, s)

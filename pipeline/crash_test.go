@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -220,7 +219,7 @@ func TestOnePoisonCommandWithManyTriesNeverTakesAStageDown(t *testing.T) {
 
 // A stage that has little to do may meet one bad command a day, and nothing else.
 func TestCrashesFarApartNeverBreakAStage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Within: time.Hour}))
 		p := bubble(t, s)
 		for range 20 {

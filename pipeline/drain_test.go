@@ -312,7 +312,7 @@ func TestLoopsAreDrainedWholeOrInPart(t *testing.T) {
 }
 
 func TestADrainWaitsForRetriesAndForAPauseToEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		s := stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome {
 			if behaviour.Attempt(ctx) == 1 {
 				return behaviour.Error(errNo)

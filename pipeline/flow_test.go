@@ -252,7 +252,7 @@ func TestATryThatDoesNotSucceedEmitsNothing(t *testing.T) {
 // Ten workers with one command each find the next room full, again and again. Who
 // has waited for longest is served first.
 func TestAParkedWorkersCommandIsNotOvertakenByHundreds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var order []int
 		back := stage.New("back", fn(func(_ context.Context, n int) behaviour.Outcome {
@@ -451,7 +451,7 @@ func TestForwardingOutOfTheHouseIsAnError(t *testing.T) {
 }
 
 func TestATimeLimitEndsTheHandlersContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
 			if cmd == 0 {
 				return behaviour.OK("in time")
@@ -482,7 +482,7 @@ func bubble(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 }
 
 func TestRetriesWaitTwiceAsLongEachTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		var at []time.Duration
 		begin := time.Now()
 		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
@@ -499,7 +499,7 @@ func TestRetriesWaitTwiceAsLongEachTime(t *testing.T) {
 }
 
 func TestERLDAScalesAStageUpAndDownInItsOwnTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
 			time.Sleep(10 * time.Second)
 			return behaviour.OK(nil)
@@ -540,7 +540,7 @@ func (s shy) Control(_ controller.Event, _ *controller.Snapshot, d *controller.D
 }
 
 func TestAPolicyThatPanicsAtTheStartIsAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		var asked atomic.Int64
 		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(shy{&asked}))
 		time.Sleep(2 * time.Second)
@@ -550,7 +550,7 @@ func TestAPolicyThatPanicsAtTheStartIsAskedAgain(t *testing.T) {
 }
 
 func TestAPolicyThatPanicsChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		var asked atomic.Int64
 		s := stage.New("s", fn(echo[int]), stage.Workers(2, 8))
 		p := bubble(t, s, pipeline.Control(rules{time.Second, func(_ *controller.Snapshot, d *controller.Decisions) {
@@ -729,7 +729,7 @@ func TestAHandlerMayEmitAndForward(t *testing.T) {
 }
 
 func TestNoMoreCommandsWaitForARetryThanThereIsRoomFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) }),
 			stage.Capacity(10), stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: time.Minute}))
 		p := bubble(t, s)
@@ -757,7 +757,7 @@ func (e eventful) Control(ev controller.Event, _ *controller.Snapshot, d *contro
 }
 
 func TestAPolicyHearsOfTheStartTheTicksAndTheStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		e := eventful{make(chan controller.EventKind, 100)}
 		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(e))
 		time.Sleep(2*time.Second + time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -136,6 +137,42 @@ func TestABehaviourThatAGroupSharesIsNotStoppedUnderItsHands(t *testing.T) {
 	require.Zero(t, b.misuse.Load())
 	require.EqualValues(t, 1, b.starts.Load())
 	require.False(t, b.alive.Load(), "in the end it is")
+}
+
+// laggard is sole, and takes its time to start for the second time.
+type laggard struct {
+	sole
+	begins   chan struct{}
+	complete chan struct{}
+}
+
+func (s *laggard) Start(ctx context.Context) error {
+	if s.starts.Load() == 1 {
+		close(s.begins)
+		<-s.complete
+	}
+	return s.sole.Start(ctx)
+}
+
+// A shared worker does not ask whether the stage's own keeper is back.
+func TestWorkersThatComeBeforeTheKeeperIsBackFindTheBehaviourStarted(t *testing.T) {
+	b := &laggard{begins: make(chan struct{}), complete: make(chan struct{})}
+	s, other := stage.New("s", b), stage.Func("other", echo[int])
+	p := start(t, s, other, pipeline.Supervise(supervisor.OneForOne), pipeline.Intensity(10, time.Second))
+	require.Equal(t, 1, stop("s$"))
+	<-b.begins
+	require.NoError(t, p.Use(shared{controller.SharedFIFO, 2, nil}))
+	ticket, err := s.Ask(t.Context(), 1)
+	require.NoError(t, err)
+	_, err = stage.Call[int](t.Context(), other, 1)
+	require.NoError(t, err, "the others go on")
+	close(b.complete)
+	_, err = ticket.Wait(soon(t))
+	require.NoError(t, err)
+	require.Zero(t, b.misuse.Load())
+	require.EqualValues(t, 2, b.starts.Load(), "each start was once")
+	require.NoError(t, p.Stop(soon(t)))
+	require.False(t, b.alive.Load())
 }
 
 // Nobody is above the tree, so its end is the pipeline's.

@@ -370,7 +370,7 @@ func TestAHardStopDoesNotWaitForASubscriberThatDoesNotListen(t *testing.T) {
 }
 
 func TestAllStuckStagesTogetherHaveOneGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		free := make(chan struct{})
 		var parts []pipeline.Part
 		var stages []*stage.Stage[int]

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +33,7 @@ func (r *rows) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
 
 func TestABatchLingersUntilItIsFullOrItsFirstCommandHasWaited(t *testing.T) {
 	for _, way := range []pipeline.Part{pipeline.Join(), pipeline.Control(ways(2)["fifo"]), pipeline.Control(ways(2)["exhaustive"])} {
-		synctest.Test(t, func(t *testing.T) {
+		bubbled(t, func(t *testing.T) {
 			r := &rows{begin: time.Now()}
 			s := stage.New("insert", r, stage.Batch(4), stage.Linger(10*time.Millisecond), stage.Workers(1, 2))
 			p := bubble(t, s, way)

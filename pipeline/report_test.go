@@ -111,7 +111,7 @@ func TestAHardStopTellsWhereWhoWouldNotStopIsStuck(t *testing.T) {
 func TestADrainNamesTheStageThatIsPausedAndCountsWhoWaits(t *testing.T) {
 	for name, order := range map[string]stage.Option{"fifo": stage.Batch(8), "lifo": stage.Discipline(queue.LIFO{}), "deadline": stage.Discipline(queue.Deadline{})} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
 				s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) },
 					order, stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: time.Hour, Max: time.Hour}))
 				p := bubble(t, s)

@@ -41,7 +41,7 @@ func eachWay(t *testing.T, check func(t *testing.T, way pipeline.Part)) {
 	for name, way := range map[string]pipeline.Part{
 		"own workers": pipeline.Join(), "shared": pipeline.Control(ways(1)["fifo"]), "polled": pipeline.Control(ways(1)["exhaustive"]),
 	} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { check(t, way) }) })
+		t.Run(name, func(t *testing.T) { bubbled(t, func(t *testing.T) { check(t, way) }) })
 	}
 }
 

@@ -49,7 +49,7 @@ func TestManyCommandsAreTakenAsIfOneByOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// done is what was done, in which order, and what was said of the last command.
 			done := func(submit func(context.Context, *stage.Stage[smallFirst]) (int, error)) (done []smallFirst, snap stage.Snapshot, accepted int, err error) {
-				synctest.Test(t, func(t *testing.T) {
+				bubbled(t, func(t *testing.T) {
 					s := stage.Func("s", func(_ context.Context, cmd smallFirst) behaviour.Outcome {
 						done = append(done, cmd)
 						return behaviour.OK(nil)
@@ -105,7 +105,7 @@ func TestManyCommandsAreRefusedBeforeTheStartAndAfterTheEnd(t *testing.T) {
 
 // Who waits for a seat is not overtaken by many.
 func TestManyCommandsDoNotOvertakeOneThatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		var done []smallFirst
 		s := stage.Func("s", func(_ context.Context, cmd smallFirst) behaviour.Outcome {
 			done = append(done, cmd)

@@ -25,7 +25,7 @@ func TestAGroupOfStagesThatSuspendAndOthersKeepsItsWord(t *testing.T) {
 		for name := range ways(n) {
 			t.Run(fmt.Sprintf("%s with %d", name, n), func(t *testing.T) {
 				for seed := range uint64(8) {
-					synctest.Test(t, func(t *testing.T) { (&saga{t: t, rnd: rand.New(rand.NewPCG(seed, 7)), workers: n}).tell(name) })
+					bubbled(t, func(t *testing.T) { (&saga{t: t, rnd: rand.New(rand.NewPCG(seed, 7)), workers: n}).tell(name) })
 				}
 			})
 		}

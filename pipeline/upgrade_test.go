@@ -184,7 +184,7 @@ func beginning(begin func(context.Context) error) func(r *registry) behaviour.Fa
 }
 
 func TestOnlyOneUpgradeIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
 		r := newRegistry()
 		st := stage.Each("s", r.factory("v1", nil))
 		p := bubble(t, st)

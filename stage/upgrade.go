@@ -167,8 +167,9 @@ func (c *Core) lower() {
 	suspended := c.unwind()
 	c.EndTrial()
 	c.stopAll(c.room.Unshelve())
-	if !suspended && c.room.Crew() == nil { // else others may still work for the stage
-		c.staff.Present().Halt()
+	visited := func() bool { return c.room.Crew() != nil }
+	if !suspended && !visited() { // else others may still work for the stage
+		c.staff.Present().Lower(visited)
 	}
 }
 

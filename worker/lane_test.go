@@ -91,7 +91,7 @@ func TestEachCommandOfABatchGoesItsWayInOrderAndItsTicketHearsOfIt(t *testing.T)
 		for i, fate := range rapid.SliceOfN(rapid.SampledFrom(fates), 1, 40).Draw(rt, "fates") {
 			cmds = append(cmds, fmt.Sprintf("%d %s", i, fate))
 		}
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			var atA, atB seen
 			end := func(name string, log *seen) *stage.Stage[string] {
 				return stage.Func(name, func(ctx context.Context, cmd string) behaviour.Outcome {

@@ -20,6 +20,8 @@ type Version struct {
 	shares  bool     // all workers share the first instance
 	rollout *Rollout // of a version that is two: its instances are Boths
 
+	starting sync.Mutex // held while first is being started
+
 	mu      sync.Mutex // guards all below
 	name    string
 	many    bool
@@ -138,6 +140,8 @@ func (v *Version) Begin(ctx context.Context) error {
 }
 
 func (v *Version) begin(start func(Instance) error) error {
+	v.starting.Lock()
+	defer v.starting.Unlock()
 	v.mu.Lock()
 	inst, begun := v.first, v.begun
 	v.mu.Unlock()
@@ -195,10 +199,14 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 
 // Halt stops the first instance, if it was started. Nobody has it. It can be started
 // again if it is shared; if not, it was the only one of its kind.
-func (v *Version) Halt() {
+func (v *Version) Halt() { v.Lower(func() bool { return false }) }
+
+// Lower is Halt for a stage whose own workers have ended. If others visit it by then, who has
+// the shared instance keeps it.
+func (v *Version) Lower(visited func() bool) {
 	v.mu.Lock()
-	inst, begun := v.first, v.begun
-	v.begun = false
+	inst, begun := v.first, v.begun && (v.live == 0 || !visited())
+	v.begun = v.begun && !begun
 	if !v.shares {
 		v.first = nil
 	}
@@ -217,6 +225,12 @@ func (v *Version) start(ctx Context) (Instance, error) {
 	switch {
 	case !ok:
 		return nil, errRetired
+	case v.shares && !begun: // a shared worker came before the stage's keeper
+		if err := v.Raise(); err != nil {
+			v.left()
+			return nil, err
+		}
+		return lent{first}, nil
 	case v.shares:
 		return lent{first}, nil
 	case begun:

@@ -26,6 +26,7 @@ func TestAWrappedBehaviourThatSuspendsIsDelayedWithoutItsWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(func() { time.Sleep(time.Second) }) // protoactor's throttle of dead letters has to wake up and go
 				in := stagetest.Inject(t, 1, row.faults)
 				b := stagetest.Wrap[int](in, behaviour.Coroutine[int](func(_ coroutine.Context, n int) behaviour.Outcome { return behaviour.OK(n) }))
 				s := stage.New("s", b, stage.Workers(1, 1), stage.Batch(1), stage.Timeout(time.Minute), stage.Grace(time.Second))
