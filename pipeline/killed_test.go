@@ -11,6 +11,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -172,6 +173,48 @@ func TestWorkersThatComeBeforeTheKeeperIsBackFindTheBehaviourStarted(t *testing.
 	require.Zero(t, b.misuse.Load())
 	require.EqualValues(t, 2, b.starts.Load(), "each start was once")
 	require.NoError(t, p.Stop(soon(t)))
+	require.False(t, b.alive.Load())
+}
+
+// busy is sole, with a handler that waits, and knows whether it was stopped meanwhile.
+type busy struct {
+	sole
+	gate   chan struct{}
+	inside atomic.Int64
+}
+
+func (b *busy) Stop() {
+	b.misuse.Add(b.inside.Load())
+	b.sole.Stop()
+}
+
+func (b *busy) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
+	b.inside.Add(1)
+	defer b.inside.Add(-1)
+	<-b.gate
+	return b.sole.HandleCommand(ctx, n)
+}
+
+// A stage that was given back to its own workers may still have a guest.
+func TestABehaviourIsNotStoppedUnderASharedWorkerThatIsStillThere(t *testing.T) {
+	b := &busy{gate: make(chan struct{})}
+	s := stage.New("s", b)
+	p := start(t, s, pipeline.Control(shared{controller.SharedFIFO, 2, nil}), pipeline.Supervise(supervisor.OneForOne), pipeline.Intensity(10, time.Second))
+	ticket, err := s.Ask(t.Context(), 1)
+	require.NoError(t, err)
+	eventually(t, "it is at work", func() bool { return b.inside.Load() == 1 })
+	require.NoError(t, p.Use(policy.Fixed{}))
+	require.Equal(t, 1, stop("s$"))
+	second, err := s.Ask(t.Context(), 2)
+	require.NoError(t, err)
+	eventually(t, "a worker of the stage's own is at work, too", func() bool { return b.inside.Load() == 2 })
+	close(b.gate)
+	for _, t2 := range []*stage.Ticket{ticket, second} {
+		_, err = t2.Wait(soon(t))
+		require.NoError(t, err)
+	}
+	require.NoError(t, p.Stop(soon(t)))
+	require.Zero(t, b.misuse.Load())
 	require.False(t, b.alive.Load())
 }
 

@@ -110,7 +110,7 @@ func (c *Core) Adjust(change func(*room.Knobs)) { c.stopAll(c.room.Adjust(change
 // all have ended: a keeper may have been killed before those who used them.
 func (c *Core) Clear() {
 	c.stopAll(c.room.Unshelve())
-	c.staff.Present().Halt()
+	c.staff.Present().Close()
 }
 
 // stopAll gives instances their last word.

@@ -167,9 +167,8 @@ func (c *Core) lower() {
 	suspended := c.unwind()
 	c.EndTrial()
 	c.stopAll(c.room.Unshelve())
-	visited := func() bool { return c.room.Crew() != nil }
-	if !suspended && !visited() { // else others may still work for the stage
-		c.staff.Present().Lower(visited)
+	if !suspended && c.room.Crew() == nil { // else others still work for the stage
+		c.staff.Present().Lower()
 	}
 }
 

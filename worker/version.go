@@ -20,7 +20,7 @@ type Version struct {
 	shares  bool     // all workers share the first instance
 	rollout *Rollout // of a version that is two: its instances are Boths
 
-	starting sync.Mutex // held while first is being started
+	turning sync.Mutex // held while first is being started or stopped; before mu
 
 	mu      sync.Mutex // guards all below
 	name    string
@@ -29,6 +29,8 @@ type Version struct {
 	begun   bool     // first has been started
 	live    int
 	release context.CancelCauseFunc // ends the context that first was started with
+	lowered bool                    // first is to be stopped when nobody has it
+	closed  bool                    // nobody will come any more
 	retired bool
 	over    bool
 	ended   bool          // over, and all is told
@@ -140,10 +142,24 @@ func (v *Version) Begin(ctx context.Context) error {
 }
 
 func (v *Version) begin(start func(Instance) error) error {
-	v.starting.Lock()
-	defer v.starting.Unlock()
+	if err := v.beginOnce(start); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	late := v.closed
+	v.mu.Unlock()
+	if late {
+		v.halt(func() bool { return true })
+	}
+	return nil
+}
+
+func (v *Version) beginOnce(start func(Instance) error) error {
+	v.turning.Lock()
+	defer v.turning.Unlock()
 	v.mu.Lock()
 	inst, begun := v.first, v.begun
+	v.lowered = false
 	v.mu.Unlock()
 	if inst == nil || begun {
 		return nil
@@ -199,13 +215,43 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 
 // Halt stops the first instance, if it was started. Nobody has it. It can be started
 // again if it is shared; if not, it was the only one of its kind.
-func (v *Version) Halt() { v.Lower(func() bool { return false }) }
+func (v *Version) Halt() { v.halt(func() bool { return true }) }
 
-// Lower is Halt for a stage whose own workers have ended. If others visit it by then, who has
-// the shared instance keeps it.
-func (v *Version) Lower(visited func() bool) {
+// Lower is Halt for a stage whose keeper goes: the shared instance is stopped when nobody has it
+// any more, unless it is raised again before.
+func (v *Version) Lower() {
 	v.mu.Lock()
-	inst, begun := v.first, v.begun && (v.live == 0 || !visited())
+	v.lowered = true
+	v.mu.Unlock()
+	v.halt(v.idle)
+}
+
+// idle reports whether a version that was lowered is used by nobody. Its caller holds mu.
+func (v *Version) idle() bool { return v.lowered && v.live == 0 }
+
+// Close is Halt for good. It waits for nobody who is starting the instance, or stopping it: who
+// comes too late with a start stops it.
+func (v *Version) Close() {
+	v.mu.Lock()
+	v.closed = true
+	v.mu.Unlock()
+	if v.turning.TryLock() {
+		defer v.turning.Unlock()
+		v.stop(func() bool { return true })
+	}
+}
+
+// halt stops the first instance if it is so then.
+func (v *Version) halt(then func() bool) {
+	v.turning.Lock()
+	defer v.turning.Unlock()
+	v.stop(then)
+}
+
+// stop is halt; its caller holds turning.
+func (v *Version) stop(then func() bool) {
+	v.mu.Lock()
+	inst, begun := v.first, v.begun && then()
 	v.begun = v.begun && !begun
 	if !v.shares {
 		v.first = nil
@@ -290,10 +336,13 @@ func (v *Version) left() {
 	v.live--
 	over := v.retired && v.live == 0 && !v.over
 	v.over = v.over || over
-	begun, release := v.begun, v.release
+	begun, release, idle := v.begun, v.release, v.idle()
 	v.begun = v.begun && !over
 	v.mu.Unlock()
 	if !over {
+		if idle {
+			v.halt(v.idle)
+		}
 		return
 	}
 	if begun {
