@@ -77,9 +77,8 @@ func BenchmarkSwitch(b *testing.B) {
 var speed = flag.Bool("speed", false, "hold what is promised about speed, which a busy machine may break")
 
 // The promise, in one run: to resume and to yield costs at most a quarter of a hand-off over
-// channels and back. They are measured in turns; again, if the machine had too much other work.
-// What the switch costs is the runtime's: it was 0.22 to 0.31 of a hand-off on one machine within an
-// hour, by how lucky the channels were. What a host adds to it is logged.
+// channels and back, median by median. It is measured again if the machine had too much other work: what
+// the switch costs is the runtime's, and it was 0.23 to 0.26 of a hand-off. What a host adds to it is logged.
 //
 //	go test -v -run QuarterOfAChannel ./internal/coro -speed
 func TestToResumeAndYieldCostsAQuarterOfAChannelHandOff(t *testing.T) {
