@@ -12,6 +12,7 @@ func (s *suite) writeReport(file string, all []*result) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, pageTop, s.method())
 	s.targetTable().markdown(&out, "##")
+	fmt.Fprint(&out, "[speed.md](speed.md) tells where the time goes, and why a target that is not met is not.\n\n")
 	tellFailures(&out, all)
 	s.promises().markdown(&out, "##")
 	fmt.Fprint(&out, pageFigures)

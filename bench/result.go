@@ -107,7 +107,7 @@ func (r *result) row() row {
 		Commands:      r.commands(), Answered: r.answered(), Hops: r.work.hops, Rounds: len(r.samples),
 		P50: r.median(median50), P99: r.median(p99), Died: r.died(),
 		BytesPerStage:      r.median(func(s sample) float64 { return s.BytesPerStage }),
-		FreshBytesPerStage: r.median(func(s sample) float64 { return s.FreshBytesPerStage }),
+		FreshBytesPerStage: r.median(freshBytes),
 		GoroutinesPerStage: r.median(goroutinesPerStage),
 	}
 }
@@ -115,6 +115,8 @@ func (r *result) row() row {
 func cpuPerCommand(s sample) float64      { return s.CPUPerCommand }
 func p99(s sample) float64                { return s.P99 }
 func goroutinesPerStage(s sample) float64 { return s.GoroutinesPerStage }
+
+func freshBytes(s sample) float64 { return s.FreshBytesPerStage }
 
 // printJSON prints one object for each result, a line each.
 func (s *suite) printJSON(w io.Writer) error {

@@ -152,7 +152,7 @@ func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 		"W4 golda": ns(101), "W4 chan": ns(100),
 		"W5 golda": {{P50: 110, P99: 1200}}, "W5 chan": {{P50: 100, P99: 999}},
 		"W6 golda":  {{Commands: 100, Answered: 100}, {Commands: 100, Answered: 99}},
-		"W7 golda":  {{BytesPerStage: 5000}},
+		"W7 golda":  {{FreshBytesPerStage: 5000, BytesPerStage: 5001}},
 		"W11 golda": ns(160), "W11 chan": ns(100),
 	}
 	var got []string
@@ -161,7 +161,7 @@ func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"W1 0.30 yes", "W1 3.03 no", "W3 0.95 yes", "W4 0.99 no", "W5 1.10 yes", "W5 1.20 no",
-		"W6 199 of 200 no", "W7 5,000 yes", "W7 0 yes", "W1 1.03 no", "W11 1.60 no",
+		"W6 199 of 200 no", "W7 5,000 yes", "W7 5,001 no", "W7 0 yes", "W1 1.03 no", "W11 1.60 no",
 	}, got, "what was not measured is not told")
 }
 

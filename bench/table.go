@@ -64,7 +64,7 @@ func (s *suite) cells(r *result) []string {
 		}
 	case "W7":
 		return append(s.compared(r, 1), number(r.median(goroutinesPerStage)),
-			number(r.median(func(s sample) float64 { return s.FreshBytesPerStage })))
+			number(r.median(freshBytes)))
 	case "W5":
 		return append(s.compared(r, 1000), number(r.median(p99)/1000), number(r.median(cpuPerCommand)),
 			number(r.row().AllocsPerHop*3), r.impl.promise.bound, r.impl.promise.order)
