@@ -46,8 +46,9 @@ bench-report: ROUNDS = 5
 bench-report:
 	$(GO) run -C bench . -rounds $(ROUNDS) -report ../docs/performance.md
 
-## bench-smoke: the benchmark suite for a moment, so that none of it rots
+## bench-smoke: the benchmark suite, and each package's benchmarks, for a moment, so that none of them rots
 bench-smoke:
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./... >/dev/null
 	$(GO) -C bench vet ./...
 	$(GO) -C bench test -timeout 5m ./...
 	$(GO) -C bench test -race -run GoldaRaces -timeout 5m ./...
