@@ -58,7 +58,8 @@ func (s *story) accounts(p *pipeline.Pipeline) {
 	s.didf("The accounts:")
 	s.sawf("%s", show.Law(snapshot))
 	for _, st := range snapshot.Stages {
-		s.sawf("stage %q: crashes %d, workers that took a crashed one's place %d, further tries %d", st.Name, st.Crashes, st.Restarts, st.Retries)
+		s.sawf("stage %q: crashes %d, workers that took a crashed one's place %d, further tries %d",
+			st.Name, st.Crashes, st.Restarts, st.Retries)
 	}
 }
 
