@@ -38,10 +38,14 @@ func TestBadFlagsAreToldInOneLine(t *testing.T) {
 		{[]string{"-strange"}, "bench: flag provided but not defined: -strange\n"},
 		{[]string{"W1"}, "bench: stray argument \"W1\"; all there is to say is said with flags, see -help\n"},
 		{[]string{"-moment", "-report", "x.md"}, "bench: -moment and -report: figures of a moment are no figures\n"},
-		{[]string{"-moment", "-cpuprofile", "x", "-work", "W1", "-impl", "golda"},
-			"bench: -moment and -cpuprofile: a moment is too short for a profile\n"},
-		{[]string{"-cpuprofile", "x", "-work", "W1"},
-			"bench: -cpuprofile: of one work on one implementation; say which with -work and -impl\n"},
+		{
+			[]string{"-moment", "-cpuprofile", "x", "-work", "W1", "-impl", "golda"},
+			"bench: -moment and -cpuprofile: a moment is too short for a profile\n",
+		},
+		{
+			[]string{"-cpuprofile", "x", "-work", "W1"},
+			"bench: -cpuprofile: of one work on one implementation; say which with -work and -impl\n",
+		},
 		{[]string{"-work", "W5", "-impl", "chanbatch"}, "bench: none of these implementations takes part in any of these works\n"},
 	}
 	for _, row := range rows {
