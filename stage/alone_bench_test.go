@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -28,22 +26,7 @@ func BenchmarkAlone(b *testing.B) {
 const aloneHops = 3
 
 func aloneInStages(b *testing.B, gap time.Duration) {
-	next := stage.Func("end", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.OK(p) }, stage.Workers(1, 1))
-	parts := []pipeline.Part{next}
-	for i := range aloneHops - 1 {
-		to := next
-		next = stage.Func(strconv.Itoa(i), func(_ context.Context, p *parcel) behaviour.Outcome {
-			return behaviour.Forward(to, p)
-		}, stage.Workers(1, 1))
-		parts = append(parts, next)
-	}
-	p, err := pipeline.New("line", parts...)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := p.Start(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	next, p := lineOf(b, aloneHops, func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.OK(p) })
 	alone(b, gap, func(p *parcel) {
 		if _, err := stage.Call[*parcel](context.Background(), next, p); err != nil {
 			b.Fatal(err)

@@ -26,25 +26,10 @@ func BenchmarkDepth(b *testing.B) {
 
 func deepStages(b *testing.B, n int) {
 	var all sync.WaitGroup
-	next := stage.Func("end", func(context.Context, *parcel) behaviour.Outcome {
+	next, p := lineOf(b, n, func(context.Context, *parcel) behaviour.Outcome {
 		all.Done()
 		return behaviour.OK(nil)
-	}, stage.Workers(1, 1))
-	parts := []pipeline.Part{next}
-	for i := range n - 1 {
-		to := next
-		next = stage.Func(strconv.Itoa(i), func(_ context.Context, p *parcel) behaviour.Outcome {
-			return behaviour.Forward(to, p)
-		}, stage.Workers(1, 1))
-		parts = append(parts, next)
-	}
-	p, err := pipeline.New("line", parts...)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := p.Start(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	})
 	deepRun(b, n, &all, func(p *parcel) {
 		if err := next.Submit(context.Background(), p); err != nil {
 			b.Fatal(err)
@@ -101,4 +86,26 @@ func cpu() int64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// lineOf starts n stages of one worker each, which hand commands on to the last.
+func lineOf(b *testing.B, n int, end func(context.Context, *parcel) behaviour.Outcome) (entry *stage.Stage[*parcel], p *pipeline.Pipeline) {
+	b.Helper()
+	entry = stage.Func("end", end, stage.Workers(1, 1))
+	parts := []pipeline.Part{entry}
+	for i := range n - 1 {
+		to := entry
+		entry = stage.Func(strconv.Itoa(i), func(_ context.Context, p *parcel) behaviour.Outcome {
+			return behaviour.Forward(to, p)
+		}, stage.Workers(1, 1))
+		parts = append(parts, entry)
+	}
+	p, err := pipeline.New("line", parts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return entry, p
 }

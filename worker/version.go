@@ -149,7 +149,7 @@ func (v *Version) begin(start func(Instance) error) error {
 	late := v.closed
 	v.mu.Unlock()
 	if late {
-		v.halt(func() bool { return true })
+		v.Halt()
 	}
 	return nil
 }
@@ -215,11 +215,17 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 
 // Halt stops the first instance, if it was started. Nobody has it. It can be started
 // again if it is shared; if not, it was the only one of its kind.
-func (v *Version) Halt() { v.halt(func() bool { return true }) }
+func (v *Version) Halt() { v.halt(always) }
+
+func always() bool { return true }
 
 // Lower is Halt for a stage whose keeper goes: the shared instance is stopped when nobody has it
 // any more, unless it is raised again before.
 func (v *Version) Lower() {
+	if !v.shares {
+		v.Halt()
+		return
+	}
 	v.mu.Lock()
 	v.lowered = true
 	v.mu.Unlock()
@@ -237,7 +243,7 @@ func (v *Version) Close() {
 	v.mu.Unlock()
 	if v.turning.TryLock() {
 		defer v.turning.Unlock()
-		v.stop(func() bool { return true })
+		v.stop(always)
 	}
 }
 
@@ -271,13 +277,13 @@ func (v *Version) start(ctx Context) (Instance, error) {
 	switch {
 	case !ok:
 		return nil, errRetired
-	case v.shares && !begun: // a shared worker came before the stage's keeper
-		if err := v.Raise(); err != nil {
-			v.left()
-			return nil, err
-		}
-		return lent{first}, nil
 	case v.shares:
+		if !begun { // a shared worker came before the stage's keeper
+			if err := v.Raise(); err != nil {
+				v.left()
+				return nil, err
+			}
+		}
 		return lent{first}, nil
 	case begun:
 		return first, nil
