@@ -397,6 +397,7 @@ func TestFlagsAndSpecsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		"invalid_strategy":                {supervisor.Spec{Strategy: 9}, "no such strategy"},
 		"invalid_intensity":               {supervisor.Spec{Intensity: supervisor.Intensity{Restarts: -1}}, "fewer restarts than none"},
 		"invalid_period":                  {supervisor.Spec{Intensity: supervisor.Intensity{Within: -1}}, "a period before it begins"},
+		"restarts, and no period":         {supervisor.Spec{Intensity: supervisor.Intensity{Restarts: 3}}, "3 restarts within no time"},
 		"invalid_auto_shutdown":           {supervisor.Spec{AutoShutdown: 9}, "no such auto-shutdown"},
 		"duplicate_child_name":            {supervisor.Spec{Children: []supervisor.Child{ok, ok}}, "two of that name"},
 		"missing_id":                      {with(func(c *supervisor.Child) { c.Name = "" }), "has no name"},

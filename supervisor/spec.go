@@ -218,6 +218,8 @@ func (s *Spec) check() error {
 	fault(s.AutoShutdown > AllSignificant, "no such auto-shutdown: %d", s.AutoShutdown)
 	fault(s.Intensity.Restarts < 0, "fewer restarts than none: %d", s.Intensity.Restarts)
 	fault(s.Intensity.Within < 0, "a period before it begins: %v", s.Intensity.Within)
+	// Within no time there is never one restart too many: it would go on for ever.
+	fault(s.Intensity.Restarts > 0 && s.Intensity.Within == 0, "%d restarts within no time: needs a period", s.Intensity.Restarts)
 	simple := s.Strategy == SimpleOneForOne
 	fault(simple && s.AutoShutdown != Never, "simple_one_for_one has no auto-shutdown")
 	fault(simple && len(s.Children) > 0, "simple_one_for_one begins without children")

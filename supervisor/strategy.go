@@ -57,7 +57,8 @@ func (s Strategy) affected(i, n int) (from, to int) {
 func (s Strategy) independent() bool { return s == OneForOne || s == SimpleOneForOne }
 
 // Intensity is how many restarts a supervisor makes within a period before it
-// gives up. The zero Intensity makes none: the first failure is the last.
+// gives up. The zero Intensity makes none: the first failure is the last. Some restarts
+// within no time are a [Fault], as in OTP.
 type Intensity struct {
 	Restarts int
 	Within   time.Duration
