@@ -83,7 +83,8 @@ func (k *keeper) judge(c *kid, reason error, starting bool) {
 	switch {
 	case directive == DoEscalate:
 		f.Tried = "the decider escalated"
-		k.giveUp(c, f)
+		k.restarts = k.spec.Intensity.recent(k.restarts, f.At)
+		k.giveUp(c, f, len(k.restarts))
 	case directive == DoStop, directive == AsDeclared && !again:
 		k.leave(c)
 		k.autoShutdown(c, reason)
@@ -101,6 +102,9 @@ func (k *keeper) decide(c *kid, reason error) (d Directive, err error) {
 		d = k.spec.Decide(c.id, reason)
 		return nil
 	})
+	if err == nil && d > DoEscalate {
+		err = fmt.Errorf("decider: no such directive: %v", d)
+	}
 	if err != nil {
 		return DoEscalate, err
 	}
@@ -113,7 +117,7 @@ func (k *keeper) restart(c *kid, f Failure) {
 	var many bool
 	if k.restarts, many = k.spec.Intensity.add(k.restarts, now); many {
 		f.Tried = "one restart too many"
-		k.giveUp(c, f)
+		k.giveUp(c, f, len(k.restarts)-1)
 		return
 	}
 	if f.Up >= k.spec.Backoff.calm() {
@@ -158,11 +162,12 @@ func (k *keeper) affect(c *kid) {
 	}
 }
 
-// giveUp ends the supervisor because of a child, or has the user do so.
-func (k *keeper) giveUp(c *kid, f Failure) {
+// giveUp ends the supervisor because of a child, or has the user do so. So many restarts
+// were made within the period before.
+func (k *keeper) giveUp(c *kid, f Failure, made int) {
 	k.story = remember(k.story, f)
 	e := &EscalationError{
-		Supervisor: k.spec.Name, Child: c.id, Restarts: max(len(k.restarts)-1, 0), Within: k.spec.Intensity.Within,
+		Supervisor: k.spec.Name, Child: c.id, Restarts: made, Within: k.spec.Intensity.Within,
 		Reason: f.Reason, Strategy: k.spec.Strategy, Failures: k.story,
 	}
 	if !k.up {

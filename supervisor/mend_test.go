@@ -31,6 +31,7 @@ func TestADeciderGoesBeforeTheRestartType(t *testing.T) {
 		"restart, temporary":     {supervisor.DoRestart, supervisor.Temporary, "running", false},
 		"stop, permanent":        {supervisor.DoStop, supervisor.Permanent, "down", false},
 		"escalate":               {supervisor.DoEscalate, supervisor.Permanent, "down", true},
+		"none that there is":     {supervisor.DoEscalate + 1, supervisor.Temporary, "down", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -49,6 +50,40 @@ func TestADeciderGoesBeforeTheRestartType(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestADirectiveThatThereIsNotEscalatesAndIsNamed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForOne, long, named("a")...)
+		c.spec.Decide = func(string, error) supervisor.Directive { return 99 }
+		tree := c.start(t)
+		c.tell("a", boomed)
+		require.ErrorIs(t, tree.Wait(), errBoom)
+		require.ErrorContains(t, tree.Wait(), "no such directive: Directive(99)")
+	})
+}
+
+// Who escalates by himself has not asked for one restart more.
+func TestAStoryCountsTheRestartsThatWereMadeWhoeverEscalates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCrew(supervisor.OneForOne, supervisor.Intensity{Restarts: 9, Within: time.Minute}, named("a")...)
+		errBad := errors.New("bad")
+		c.spec.Decide = func(_ string, reason error) supervisor.Directive {
+			if errors.Is(reason, errBad) {
+				return supervisor.DoEscalate
+			}
+			return supervisor.AsDeclared
+		}
+		tree := c.start(t)
+		c.tell("a", boomed)
+		time.Sleep(2 * time.Minute)
+		c.tell("a", boomed)
+		c.tell("a", boomed)
+		c.tell("a", func() error { return errBad })
+		e, ok := errors.AsType[*supervisor.EscalationError](tree.Wait())
+		require.True(t, ok)
+		require.Equal(t, 2, e.Restarts, "the first was more than a period ago")
+	})
 }
 
 func TestADeciderOrAHookThatCrashesEndsNothingButTheDecision(t *testing.T) {

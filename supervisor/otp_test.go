@@ -361,6 +361,28 @@ func TestTerminatingASignificantChildIsNoAutoShutdown(t *testing.T) {
 	})
 }
 
+// Nor is one that goes with a sibling, though a temporary one does not come back.
+func TestASignificantChildThatIsTerminatedForASiblingIsNoAutoShutdown(t *testing.T) {
+	held(t)
+	for _, auto := range []supervisor.AutoShutdown{supervisor.AnySignificant, supervisor.AllSignificant} {
+		for _, strategy := range []supervisor.Strategy{supervisor.RestForOne, supervisor.OneForAll} {
+			t.Run(strategy.String()+", "+auto.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					c := newCrew(strategy, long, supervisor.Child{Name: "a"},
+						supervisor.Child{Name: "b", Restart: supervisor.Temporary, Significant: true},
+						supervisor.Child{Name: "c", Restart: supervisor.Transient, Significant: true})
+					c.spec.AutoShutdown = auto
+					tree := c.start(t)
+					c.tell("a", boomed)
+					require.Equal(t, []string{"a", "c"}, names(tree))
+					require.Equal(t, "running", state(tree, "c"))
+					tree.Stop()
+				})
+			})
+		}
+	}
+}
+
 func TestASignificantChildThatEndsDuringTheStartEndsTheSupervisorAfterIt(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
@@ -401,6 +423,9 @@ func TestFlagsAndSpecsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		"invalid_auto_shutdown":           {supervisor.Spec{AutoShutdown: 9}, "no such auto-shutdown"},
 		"duplicate_child_name":            {supervisor.Spec{Children: []supervisor.Child{ok, ok}}, "two of that name"},
 		"missing_id":                      {with(func(c *supervisor.Child) { c.Name = "" }), "has no name"},
+		"missing_id, of several":          {supervisor.Spec{Name: "h", Children: []supervisor.Child{ok, {Run: run}}}, `supervisor "h": child 2: has no name`},
+		"nobody has a name":               {with(func(c *supervisor.Child) { c.Name = "" }), "supervisor: child 1: has no name"},
+		"two of no name":                  {supervisor.Spec{Children: []supervisor.Child{{Run: run}, {Run: run}}}, "child 2: has no name"},
 		"missing_start":                   {with(func(c *supervisor.Child) { c.Run = nil }), "is not one of"},
 		"two starts":                      {with(func(c *supervisor.Child) { c.Supervisor = &supervisor.Spec{} }), "is not one of"},
 		"invalid_restart_type":            {with(func(c *supervisor.Child) { c.Restart = 9 }), "no such restart type"},

@@ -148,7 +148,7 @@ func (k *keeper) follow(r *request) error {
 
 // add takes a child in.
 func (k *keeper) add(r *request) error {
-	if err := k.spec.checkChild(&r.child); err != nil {
+	if err := k.spec.checkChild(&r.child, "the child to add"); err != nil {
 		return err
 	}
 	child := r.child

@@ -95,6 +95,22 @@ const (
 	DoEscalate
 )
 
+// String returns the directive in a word or two.
+func (d Directive) String() string {
+	switch d {
+	case AsDeclared:
+		return "as declared"
+	case DoRestart:
+		return "restart"
+	case DoStop:
+		return "stop"
+	case DoEscalate:
+		return "escalate"
+	default:
+		return fmt.Sprintf("Directive(%d)", uint8(d))
+	}
+}
+
 // How long a child may take to stop.
 const (
 	// DefaultPatience is a child's, if it says nothing.
@@ -175,8 +191,8 @@ type Spec struct {
 	// Most is how many children there may be at once; zero is as many as come.
 	Most int
 	// Decide is asked what to do about a crash; nil is [AsDeclared]. Like all hooks it is
-	// called by the supervisor, holds it up, and must not call its [Tree]. If it panics
-	// the answer is [DoEscalate].
+	// called by the supervisor, holds it up, and must not call its [Tree]. If it panics, or
+	// says what is none of the directives, the answer is [DoEscalate].
 	Decide func(child string, reason error) Directive
 	// Restarted is told of each restart of a child, before it happens.
 	Restarted func(child string, reason error)
@@ -200,10 +216,14 @@ type Fault struct {
 
 // Error tells where and what.
 func (f *Fault) Error() string {
-	if f.Child == "" {
-		return fmt.Sprintf("supervisor %q: %s", f.Supervisor, f.Problem)
+	who := "supervisor"
+	if f.Supervisor != "" {
+		who += fmt.Sprintf(" %q", f.Supervisor)
 	}
-	return fmt.Sprintf("supervisor %q: child %q: %s", f.Supervisor, f.Child, f.Problem)
+	if f.Child != "" {
+		who += fmt.Sprintf(": child %q", f.Child)
+	}
+	return who + ": " + f.Problem
 }
 
 // check returns all that is wrong, nested supervisors included.
@@ -233,20 +253,23 @@ func (s *Spec) check() error {
 	seen := map[string]bool{}
 	for i := range s.Children {
 		name := s.Children[i].Name
-		if seen[name] {
+		if seen[name] && name != "" {
 			faults = append(faults, &Fault{s.Name, name, "there are two of that name"})
 		}
 		seen[name] = true
-		faults = append(faults, s.checkChild(&s.Children[i]))
+		faults = append(faults, s.checkChild(&s.Children[i], fmt.Sprintf("child %d", i+1)))
 	}
 	return errors.Join(faults...)
 }
 
-// checkChild returns all that is wrong with one child.
-func (s *Spec) checkChild(c *Child) error {
+// checkChild returns all that is wrong with one child, which is called so if it has no name.
+func (s *Spec) checkChild(c *Child, nameless string) error {
 	var faults []error
 	fault := func(wrong bool, problem string) {
 		if wrong {
+			if c.Name == "" {
+				problem = nameless + ": " + problem
+			}
 			faults = append(faults, &Fault{s.Name, c.Name, problem})
 		}
 	}

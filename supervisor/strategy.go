@@ -71,14 +71,19 @@ var DefaultIntensity = Intensity{Restarts: 1, Within: 5 * time.Second}
 // add is supervisor.erl's add_restart: it notes a restart, forgets those that
 // are older than the period, and reports whether there are too many now.
 func (in Intensity) add(restarts []time.Time, now time.Time) ([]time.Time, bool) {
+	kept := append(in.recent(restarts, now), now)
+	return kept, len(kept) > in.Restarts
+}
+
+// recent are the restarts that are not older than the period.
+func (in Intensity) recent(restarts []time.Time, now time.Time) []time.Time {
 	kept := restarts[:0:0]
 	for _, at := range restarts {
 		if now.Sub(at) <= in.Within {
 			kept = append(kept, at)
 		}
 	}
-	kept = append(kept, now)
-	return kept, len(kept) > in.Restarts
+	return kept
 }
 
 // Backoff is how long a child waits before it is started afresh. The first
