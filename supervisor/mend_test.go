@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -586,4 +587,53 @@ func TestStatesAndTypesHaveTheirNames(t *testing.T) {
 	} {
 		require.Equal(t, want, got.String())
 	}
+}
+
+// heavy is an actor with something to hold.
+type heavy struct{ held [1 << 16]byte }
+
+func (h *heavy) Receive(ctx act.Context) {
+	if _, ok := ctx.Message().(boom); ok {
+		h.held[0]++
+		panic(errBoom)
+	}
+}
+
+// A PID of protoactor's holds the process that it was used for last, and with it all of a
+// dead actor. Nobody here keeps one.
+func TestNothingIsKeptOfAnIncarnationThatHasEnded(t *testing.T) {
+	held(t)
+	const crashes = 5
+	var born []weak.Pointer[heavy]
+	up := make(chan *act.PID, 1)
+	tree, err := supervisor.Start(t.Context(), system, supervisor.Spec{
+		Name: act.Unique(system, "light"), Intensity: supervisor.Intensity{Restarts: crashes, Within: time.Hour},
+		Children: []supervisor.Child{{Name: "a", Spawn: func(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
+			pid, err := act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
+				h := &heavy{}
+				born = append(born, weak.Make(h))
+				return h
+			})
+			ready(err)
+			up <- pid
+			return pid, err
+		}}},
+	})
+	require.NoError(t, err)
+	defer tree.Stop()
+	for range crashes {
+		system.Root.Send(<-up, boom{})
+	}
+	<-up
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		left := 0
+		for _, h := range born {
+			if h.Value() != nil {
+				left++
+			}
+		}
+		return left == 1
+	}, 20*time.Second, time.Millisecond)
+	require.Equal(t, "running", state(tree, "a"))
 }
