@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -344,4 +345,28 @@ func TestWhatIsInQuarantineIsAnsweredByTheVersionThatMendsIt(t *testing.T) {
 			r.quit(t)
 		})
 	}
+}
+
+// Whoever should have heard of them has not, so the log does; of a flood, ten lines a second.
+func TestTheLogHearsOfTheLettersWhoseSubscriberCrashes(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		log := &scribe{lines: map[string]int{}}
+		s := stage.New("s", fn(poison), stage.Restart(stage.RestartPolicy{Limit: 1000}))
+		p := bubble(t, s, pipeline.Logger(slog.New(log)), pipeline.KeepLetters(0),
+			pipeline.DeadLetters(func(stage.DeadLetter) { panic("subscriber") }))
+		for range 100 {
+			_, err := stage.Call[int](t.Context(), s, -1)
+			require.True(t, stage.Crashed(err))
+			_, err = stage.Call[int](t.Context(), s, 1)
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		for _, line := range []string{"dead letter", "dead-letter subscriber crashed"} {
+			lines, _ := log.told(line)
+			require.Equal(t, 10, lines, line)
+		}
+		require.NoError(t, p.Stop(t.Context()))
+		_, left := log.told("")
+		require.EqualValues(t, 3*90, left, "of these two, and of the crashes")
+	})
 }

@@ -75,7 +75,8 @@ func Logger(l *slog.Logger) Part { return option(func(s *settings) { s.log = l }
 
 // DeadLetters sets who is told of every command that ended without an answer.
 // It is called by workers, several at once, and holds them up: it should be
-// quick. A panic in it is logged. With no subscriber, dead letters are logged.
+// quick. If it panics that is logged, and so is the letter. With no subscriber, dead
+// letters are logged.
 func DeadLetters(f func(stage.DeadLetter)) Part {
 	return option(func(s *settings) {
 		if f != nil {

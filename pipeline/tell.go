@@ -47,12 +47,15 @@ func (p *Pipeline) ended(end room.End) {
 }
 
 // deliver calls a subscriber, who may crash for all the pipeline cares. A hard stop
-// does not wait for one who does not listen: then the letter is logged.
+// does not wait for one who does not listen. Either way the letter is logged.
 func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
 	select {
 	case err := <-worker.Try(letter.Stage, func() error { f(letter); return nil }):
 		if err != nil {
-			p.set.log.Error("dead-letter subscriber crashed", "error", err)
+			p.hush.log(p.set.log, slog.LevelError, "dead-letter subscriber crashed", letter.Stage, letter.Reason, func() []any {
+				return []any{"error", err}
+			})
+			p.write(letter)
 		}
 	case <-p.deaf:
 		p.unheard.Add(1)
