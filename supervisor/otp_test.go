@@ -439,6 +439,7 @@ func TestFlagsAndSpecsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		"fewer than none may be":          {supervisor.Spec{Most: -1}, "fewer children than none may be: -1"},
 		"a pause below zero":              {supervisor.Spec{Backoff: supervisor.Backoff{First: -1}}, "a time below zero: First -1ns"},
 		"a longest pause below zero":      {supervisor.Spec{Backoff: supervisor.Backoff{Max: -1}}, "a time below zero: Max -1ns"},
+		"a first pause above the longest": {supervisor.Spec{Backoff: supervisor.Backoff{First: 2, Max: 1}}, "Max 1ns must not be less than First 2ns"},
 		"a calm below zero":               {supervisor.Spec{Backoff: supervisor.Backoff{Calm: -1}}, "a time below zero: Calm -1ns"},
 		"a share of chance above all":     {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: 1.5}}, "no such jitter: 1.5"},
 		"a share of chance below none":    {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: -0.5}}, "no such jitter: -0.5"},

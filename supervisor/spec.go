@@ -246,6 +246,7 @@ func (s *Spec) check() error {
 	fault(s.Backoff.First < 0, "backoff: a time below zero: First %v", s.Backoff.First)
 	fault(s.Backoff.Max < 0, "backoff: a time below zero: Max %v", s.Backoff.Max)
 	fault(s.Backoff.Calm < 0, "backoff: a time below zero: Calm %v", s.Backoff.Calm)
+	fault(s.Backoff.Max > 0 && s.Backoff.Max < s.Backoff.First, "backoff: Max %v must not be less than First %v", s.Backoff.Max, s.Backoff.First)
 	jitter := s.Backoff.Jitter
 	fault(!(jitter >= 0 && jitter <= 1) && jitter != NoJitter, "backoff: no such jitter: %v; it is from 0 to 1, or NoJitter", jitter)
 	fault(s.Most < 0, "fewer children than none may be: %d", s.Most)
