@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -19,8 +20,10 @@ import (
 // Its methods may be called by anybody, at any time.
 type Trial struct {
 	*pipeline.Pipeline
-	name string
-	dog  *Watchdog
+	name   string
+	tb     testing.TB
+	dog    *Watchdog
+	stages []pipeline.Part // those that can be paused
 
 	storms sync.WaitGroup
 	calm   context.Context // ends when the storms are to
@@ -29,6 +32,8 @@ type Trial struct {
 	mu      sync.Mutex // guards all below
 	awaited []*stage.Ticket
 	killed  map[string]uint64
+	done    map[string]uint64 // by storms
+	seeds   []uint64          // of storms
 }
 
 // Start makes a pipeline of the parts, starts it, and when the test is over stops it and
@@ -42,7 +47,7 @@ type Trial struct {
 func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Helper()
 	before := goleak.IgnoreCurrent()
-	t := &Trial{name: fmt.Sprintf("trial-%d", runs.Add(1)), killed: map[string]uint64{}}
+	t := &Trial{name: fmt.Sprintf("trial-%d", runs.Add(1)), tb: tb, stages: stagesOf(parts), killed: map[string]uint64{}, done: map[string]uint64{}}
 	p, err := pipeline.New(t.name, append([]pipeline.Part{
 		pipeline.System(system()), pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.Intensity(1000, time.Second),
 	}, parts...)...)
@@ -58,8 +63,27 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 		for _, b := range t.end(before) {
 			tb.Error(b)
 		}
+		if len(t.seeds) > 0 && tb.Failed() {
+			tb.Logf("stagetest: seeds of the storms: %v; done: %v", t.seeds, t.done)
+		}
 	})
 	return t
+}
+
+// stagesOf are the stages among parts, those in a pipeline.Join included.
+func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
+	for _, p := range parts {
+		if _, is := p.(interface{ Core() *stage.Core }); is {
+			all = append(all, p)
+		} else if v := reflect.ValueOf(p); v.IsValid() && v.Kind() == reflect.Slice {
+			for i := range v.Len() {
+				if inner, is := v.Index(i).Interface().(pipeline.Part); is {
+					all = append(all, stagesOf([]pipeline.Part{inner})...)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // Await has the trial see to it that each of these has an answer when the test is over.
@@ -90,27 +114,6 @@ func (t *Trial) Killed() map[string]uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return sum(nil, t.killed)
-}
-
-// Storm kills one of the victims every now and then, on average once in the given time,
-// until the test is over. Of which kind, and when, depends on the seed.
-func (t *Trial) Storm(seed uint64, every time.Duration, victims ...Victim) {
-	if len(victims) == 0 || every <= 0 {
-		return
-	}
-	t.storms.Go(func() {
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		for {
-			pause := time.NewTimer(time.Duration(rnd.Float64() * 2 * float64(every)))
-			select {
-			case <-t.calm.Done():
-				pause.Stop()
-				return
-			case <-pause.C:
-				t.kill(victims[rnd.IntN(len(victims))], rnd)
-			}
-		}
-	})
 }
 
 // drainWithin is how long a trial's pipeline may take to drain.

@@ -40,6 +40,52 @@ func TestAPipelineOfOnesOwnIsTried(t *testing.T) {
 	require.Eventually(t, func() bool { return len(trial.Killed()) == 3 }, 20*time.Second, time.Millisecond)
 }
 
+// Whatever may be done to any pipeline can be done to one's own.
+func TestAStormIsMoreThanKilling(t *testing.T) {
+	troubles := []stagetest.Deed{
+		stagetest.KillWorker, stagetest.KillKeeper, stagetest.KillClerk, stagetest.Swap, stagetest.Rescale, stagetest.Pause, stagetest.TryLetters,
+	}
+	faults := stagetest.Inject(t, 7, stagetest.Faults{Panic: 0.1})
+	end := stage.Func("end", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
+	begin := stage.Func("begin", stagetest.WrapFunc(faults, func(_ context.Context, n int) behaviour.Outcome {
+		return behaviour.Forward(end, n)
+	}))
+	trial := stagetest.Start(t, pipeline.Join(begin, pipeline.Join(end)))
+	for _, d := range troubles {
+		trial.Storm(uint64(d), 4*time.Millisecond, d)
+	}
+	trial.Storm(99, time.Millisecond, stagetest.Worker, stagetest.Pause, stagetest.Resume)
+	missing := func() (left []string) {
+		done := trial.Deeds()
+		for _, d := range troubles {
+			if done[d.String()] == 0 {
+				left = append(left, d.String())
+			}
+		}
+		return left
+	}
+	for began := time.Now(); len(missing()) > 0; {
+		require.Less(t, time.Since(began), 20*time.Second, missing())
+		ticket, err := begin.Ask(t.Context(), 1)
+		require.NoError(t, err)
+		trial.Await(ticket)
+	}
+}
+
+func TestAStormTellsItsSeedIfTheTestFailsAndRefusesWhatNobodyCanDo(t *testing.T) {
+	w := &witness{TB: t}
+	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
+	trial := stagetest.Start(w, s)
+	trial.Storm(4711, time.Hour, stagetest.Worker)
+	for _, odd := range []stagetest.Trouble{stagetest.Upgrade, stagetest.Deed(99), stagetest.Victim(99)} {
+		require.Panics(t, func() { trial.Storm(1, time.Hour, odd) })
+	}
+	w.end()
+	require.Len(t, w.said, 4)
+	require.Equal(t, "stagetest: Storm: upgrade is nothing that a trial can do", w.said[0])
+	require.Contains(t, w.said[3], "seeds of the storms: [4711]")
+}
+
 // witness is a test that notes what it is told, and whose end can be brought about.
 type witness struct {
 	testing.TB
