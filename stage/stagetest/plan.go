@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -84,12 +85,23 @@ const (
 
 var endingNames = [endings]string{"softly", "drained", "hard", "soon", "twice at once"}
 
+// String returns the ending in a word or two.
+func (e Ending) String() string {
+	if e < endings {
+		return endingNames[e]
+	}
+	return fmt.Sprintf("ending(%d)", uint8(e))
+}
+
 // Plan is a pipeline, the work it is given and all that is done to it, as a value.
 // [Plans] draws them by chance; [Plan.Run] runs them.
 type Plan struct {
-	Seed       uint64 // of handlers' fates and of the ways that commands take
-	Graph      Graph
-	Policy     string
+	Seed   uint64 // of handlers' fates and of the ways that commands take
+	Graph  Graph
+	Policy string
+	// Control is a policy of your own, which takes the place of the one that Policy names. A
+	// Swap to its name comes back to it.
+	Control    controller.Policy
 	Strategy   supervisor.Strategy
 	Commands   int
 	Submitters int
@@ -110,7 +122,11 @@ type Plan struct {
 // String writes the plan out, for people.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, policy %s, %s, %d commands by %d submitters", p.Seed, p.Policy, p.Strategy, p.Commands, p.Submitters)
+	law := p.Policy
+	if p.Control != nil {
+		law = p.Control.Name()
+	}
+	fmt.Fprintf(&b, "seed %d, policy %s, %s, %d commands by %d submitters", p.Seed, law, p.Strategy, p.Commands, p.Submitters)
 	for _, flag := range []struct {
 		is   bool
 		name string
@@ -123,7 +139,7 @@ func (p Plan) String() string {
 	for _, blow := range p.Storm {
 		fmt.Fprintf(&b, " [%s]", blow)
 	}
-	fmt.Fprintf(&b, " [end %s]", endingNames[p.End])
+	fmt.Fprintf(&b, " [end %s]", p.End)
 	return b.String()
 }
 

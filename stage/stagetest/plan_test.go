@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
@@ -62,6 +64,52 @@ func TestAPlanThatBreaksAPromiseIsToldSo(t *testing.T) {
 			require.Equal(t, row.says, v.Promises())
 		})
 	}
+}
+
+func TestAPlanThatMeansNothingIsRefusedWithReasonsAndNothingRuns(t *testing.T) {
+	for want, spoil := range map[string]func(p *stagetest.Plan){
+		"unknown policy":                         func(p *stagetest.Plan) { p.Policy = "luck" },
+		"fewer commands than none: -1":           func(p *stagetest.Plan) { p.Commands = -1 },
+		"0 submitters, for 100 commands":         func(p *stagetest.Plan) { p.Submitters = 0 },
+		"no such ending: 77":                     func(p *stagetest.Plan) { p.End = 77 },
+		"256 hops":                               func(p *stagetest.Plan) { p.Graph.Hops = 256 },
+		"the graph has no entry":                 func(p *stagetest.Plan) { p.Graph.Entries = nil },
+		"entry 9: there are 3 nodes":             func(p *stagetest.Plan) { p.Graph.Entries = []int{9} },
+		"node s1: forwards to -1":                func(p *stagetest.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
+		"node s1: group 1: there are 0":          func(p *stagetest.Plan) { p.Graph.Nodes[1].Group = 1 },
+		"node s1: queue":                         func(p *stagetest.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
+		"node s1: stagetest: Faults: panic: 2":   func(p *stagetest.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
+		"deed 1 of the storm: there is none of":  func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: 99}} },
+		"deed 1 of the storm: pause: stage 9":    func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: stagetest.Pause, Stage: 9}} },
+		"deed 1 of the storm: policy: unknown p": func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: stagetest.Swap}} },
+	} {
+		t.Run(want, func(t *testing.T) {
+			plan := line(spoil)
+			require.ErrorContains(t, plan.Check(), want)
+			report, err := plan.Run()
+			var v stagetest.VerdictError
+			require.ErrorAs(t, err, &v)
+			require.Equal(t, "checks", v.Promises())
+			require.Zero(t, report.Accepted)
+			_ = plan.String()
+		})
+	}
+}
+
+// ones is a policy of a user's own, under a name that nobody else knows.
+type ones struct{ controller.Policy }
+
+func (ones) Name() string { return "ones own" }
+
+func TestAPlanIsRunByAPolicyOfOnesOwn(t *testing.T) {
+	plan := line(func(p *stagetest.Plan) {
+		p.Control = ones{policy.SRPT{}}
+		p.Storm = []stagetest.Blow{{At: 20, Deed: stagetest.Swap, Policy: "cohort"}, {At: 50, Deed: stagetest.Swap, Policy: "ones own"}}
+	})
+	require.Contains(t, plan.String(), "policy ones own,")
+	report, err := plan.Run()
+	require.NoError(t, err)
+	require.EqualValues(t, 2, report.Deeds["swap"])
 }
 
 func TestAPlanReadsAsText(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
@@ -131,7 +130,11 @@ func (r *run) close(report Report) (Report, error) {
 
 // start makes and starts the pipeline.
 func (r *run) start() bool {
-	law, err := policy.ByName(r.plan.Policy)
+	if err := r.plan.Check(); err != nil {
+		r.breachf(Checks, "the plan means nothing: %v", err)
+		return false
+	}
+	law, err := r.plan.first()
 	if err != nil {
 		r.breachf(Checks, "%v", err)
 		return false

@@ -9,7 +9,6 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
-	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -103,7 +102,7 @@ func (r *run) resume() {
 }
 
 func (r *run) swap(name string) bool {
-	law, err := policy.ByName(name)
+	law, err := r.plan.law(name)
 	if err != nil {
 		r.breachf(Checks, "%v", err)
 		return false

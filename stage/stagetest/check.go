@@ -1,0 +1,80 @@
+package stagetest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// faulty gathers what is wrong with a plan.
+type faulty []error
+
+func (f *faulty) unless(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
+// Check tells all that is wrong with a plan that somebody wrote by hand; [Plan.Run] asks it
+// first. What a pipeline would refuse by itself is left to that.
+func (p Plan) Check() error {
+	var f faulty
+	nodes := len(p.Graph.Nodes)
+	_, err := p.law(p.Policy)
+	f.unless(err == nil || p.Control != nil, "%v", err)
+	f.unless(p.Commands >= 0, "fewer commands than none: %d", p.Commands)
+	f.unless(p.Submitters > 0 || p.Commands == 0, "%d submitters, for %d commands", p.Submitters, p.Commands)
+	f.unless(p.End < endings, "no such ending: %d", p.End)
+	f.unless(p.Graph.Hops >= 0 && p.Graph.Hops <= math.MaxUint8, "%d hops; there may be from 0 to %d", p.Graph.Hops, math.MaxUint8)
+	f.unless(len(p.Graph.Entries) > 0, "the graph has no entry")
+	for _, e := range p.Graph.Entries {
+		f.unless(e >= 0 && e < nodes, "entry %d: there are %d nodes", e, nodes)
+	}
+	for i, n := range p.Graph.Nodes {
+		p.checkNode(&f, name(i), n)
+	}
+	for i, b := range p.Storm {
+		f.unless(b.Deed < deeds, "deed %d of the storm: there is none of number %d", i+1, b.Deed)
+		switch b.Deed {
+		case Pause, Upgrade, Canary, DrainStage:
+			f.unless(b.Stage >= 0 && b.Stage < nodes, "deed %d of the storm: %s: stage %d: there are %d nodes", i+1, b.Deed, b.Stage, nodes)
+		case Swap:
+			_, err := p.law(b.Policy)
+			f.unless(err == nil, "deed %d of the storm: %v", i+1, err)
+		}
+	}
+	return errors.Join(f...)
+}
+
+func (p Plan) checkNode(f *faulty, name string, n Node) {
+	for _, to := range n.Next {
+		f.unless(to >= 0 && to < len(p.Graph.Nodes), "node %s: forwards to %d: there are %d nodes", name, to, len(p.Graph.Nodes))
+	}
+	f.unless(n.Group >= 0 && n.Group <= len(p.Graph.Groups), "node %s: group %d: there are %d", name, n.Group, len(p.Graph.Groups))
+	if n.Discipline != "" {
+		_, err := queue.ByName(n.Discipline)
+		f.unless(err == nil, "node %s: %v", name, err)
+	}
+	err := n.Faults.Check()
+	f.unless(err == nil, "node %s: %v", name, err)
+}
+
+// law is the policy of that name.
+func (p Plan) law(name string) (controller.Policy, error) {
+	if p.Control != nil && name == p.Control.Name() {
+		return p.Control, nil
+	}
+	return policy.ByName(name)
+}
+
+// first is the policy that the plan begins with.
+func (p Plan) first() (controller.Policy, error) {
+	if p.Control != nil {
+		return p.Control, nil
+	}
+	return policy.ByName(p.Policy)
+}
