@@ -7,9 +7,10 @@
 // [Inject] makes faults, with a seed; [Wrap], [WrapFunc] and [WrapFactory] put them before
 // a behaviour. [Start] starts a pipeline, and when the test is over stops it and looks
 // whether the accounts were balanced in every snapshot, whether it drained, and whether any
-// goroutine is left. [Trial.Storm] kills workers, keepers and controllers meanwhile, and
-// [Trial.Await] sees to it that tickets are answered. [Watch], [Balanced], [AtRest] and
-// [Diagnose] are the parts of the oracle, to be used alone.
+// goroutine is left. [Trial.Storm] kills workers, keepers and controllers meanwhile, has other
+// policies run the pipeline, rescales and pauses it; [Trial.Await] sees to it that tickets are
+// answered. [Watch], [Balanced], [AtRest] and [Diagnose] are the parts of the oracle, to be used
+// alone.
 //
 // # Random pipelines
 //

@@ -22,12 +22,13 @@ func TestThePageOnTestingTellsTheTruth(t *testing.T) {
 		require.True(t, has(t, m[1], m[2]), "%s has no %s", m[1], m[2])
 	}
 
-	source, err := os.ReadFile("example_trial_test.go")
-	require.NoError(t, err)
-	_, shown, _ := strings.Cut(string(text), "```go\n")
-	shown, _, _ = strings.Cut(shown, "```")
-	require.NotEmpty(t, shown)
-	require.Contains(t, string(source), shown, "what the page shows is what runs")
+	sources := regexp.MustCompile("(?s)<!-- source: stage/stagetest/(\\S+) -->\n\n```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	require.Len(t, sources, 2)
+	for _, m := range sources {
+		source, err := os.ReadFile(m[1])
+		require.NoError(t, err)
+		require.Contains(t, string(source), m[2], "what the page shows is what runs")
+	}
 }
 
 // has reports whether a package has a test.
