@@ -498,6 +498,29 @@ func TestRetriesWaitTwiceAsLongEachTime(t *testing.T) {
 	})
 }
 
+// Unless it is told otherwise, no pause is longer than a minute, or than the first.
+func TestWithoutALongestPauseNoRetryWaitsLongerThanAMinuteOrThanTheFirst(t *testing.T) {
+	for first, want := range map[time.Duration][]time.Duration{
+		25 * time.Second: {25 * time.Second, 50 * time.Second, time.Minute, time.Minute},
+		time.Hour:        {time.Hour, time.Hour, time.Hour, time.Hour},
+	} {
+		bubbled(t, func(t *testing.T) {
+			var pauses []time.Duration
+			last := time.Now()
+			s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
+				pauses = append(pauses, time.Since(last))
+				last = time.Now()
+				return behaviour.Error(errNo)
+			}), stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: first}))
+			p := bubble(t, s)
+			_, err := stage.Call[int](t.Context(), s, 1)
+			require.ErrorIs(t, err, errNo)
+			require.Equal(t, want, pauses[1:])
+			require.NoError(t, p.Stop(t.Context()))
+		})
+	}
+}
+
 func TestERLDAScalesAStageUpAndDownInItsOwnTime(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {

@@ -280,6 +280,33 @@ func TestAnActorThatCrashesWhileItStopsHoldsUpNobody(t *testing.T) {
 	}
 }
 
+func TestAStopWithALimitHasItForAllChildrenTogetherAndAMomentForEach(t *testing.T) {
+	for name, row := range map[string]struct{ within, want time.Duration }{
+		"one limit for all":            {time.Second, time.Second + 2*100*time.Millisecond},
+		"no time at all":               {0, 3 * 100 * time.Millisecond},
+		"a limit in the past":          {-time.Hour, 3 * 100 * time.Millisecond},
+		"longer than their own limits": {24 * time.Hour, 3 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				free := make(chan struct{})
+				c := newCrew(supervisor.OneForOne, long)
+				for _, name := range []string{"a", "b", "c"} {
+					c.spec.Children = append(c.spec.Children, supervisor.Child{Name: name, Patience: time.Hour, Run: func(context.Context) error {
+						<-free
+						return nil
+					}})
+				}
+				tree := c.start(t)
+				begun := time.Now()
+				require.Equal(t, []string{"c", "b", "a"}, tree.StopWithin(row.within))
+				require.Equal(t, row.want, time.Since(begun))
+				close(free)
+			})
+		})
+	}
+}
+
 func TestASupervisorThatIsKilledWaitsNoLongerForAStuckChildThanItsPatience(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
