@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"time"
 
@@ -79,6 +80,60 @@ func ExampleTree_Add() {
 	//  pool: "conn-3": supervisor: no room for another child
 	// <nil>
 	// {Specs:1 Active:1 Supervisors:0 Workers:1}
+}
+
+// What is to be done about a crash depends on the error: a lost connection is worth another
+// try, after a pause; a full disk is somebody else's affair.
+func ExampleSpec_decide() {
+	errLost, errFull := errors.New("connection lost"), errors.New("disk full")
+	tries := 0
+	err := supervisor.Run(context.Background(), supervisor.Spec{
+		Name:      "house",
+		Intensity: supervisor.Intensity{Restarts: 100, Within: time.Minute},
+		Backoff:   supervisor.Backoff{First: time.Millisecond, Max: time.Second, Jitter: 0.5},
+		Decide: func(_ string, reason error) supervisor.Directive {
+			if errors.Is(reason, errFull) {
+				return supervisor.DoEscalate
+			}
+			return supervisor.AsDeclared
+		},
+		Log: quiet,
+		Children: []supervisor.Child{supervisor.Service("copy", func(context.Context) error {
+			if tries++; tries < 3 {
+				return errLost
+			}
+			return errFull
+		})},
+	})
+	fmt.Println(err)
+	// Output: house: "copy" failed after 2 restarts within 1m0s: disk full
+}
+
+// A tree at one instant, as text.
+func ExampleTree_Info() {
+	idle := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	tree, err := supervisor.Start(context.Background(), nil, supervisor.Spec{
+		Name: "house", Intensity: supervisor.DefaultIntensity, Log: quiet,
+		Children: []supervisor.Child{
+			supervisor.Service("door", idle),
+			supervisor.Nested(supervisor.Spec{
+				Name: "cellar", Strategy: supervisor.OneForOne, Children: []supervisor.Child{supervisor.Service("heating", idle)},
+			}),
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = tree.Terminate("door")
+	text := tree.Info().String()
+	fmt.Print(regexp.MustCompile(" for [0-9][^ \n]*").ReplaceAllString(text, "")) // for how long
+	tree.Stop()
+	// Output:
+	// house (rest_for_one, 0 of 1 restarts in 5s)
+	// ├── door: down
+	// └── cellar: running (one_for_one, 0 of 0 restarts in 0s)
+	//     └── heating: running
 }
 
 // A supervisor that cannot help tells the whole story: its own, and that of the one below.

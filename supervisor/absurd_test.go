@@ -1,0 +1,97 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// Whatever is given is refused before anything runs, each fault with a name or a place, or it
+// runs, tells of itself, and stops.
+func TestWhateverSpecIsGivenIsRefusedWithReasonsOrRuns(t *testing.T) {
+	held(t)
+	rapid.Check(t, func(t *rapid.T) {
+		spec := oddSpec(t, 2)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		tree, err := supervisor.Start(ctx, system, spec)
+		if err != nil {
+			fault, ok := errors.AsType[*supervisor.Fault](err)
+			require.True(t, ok, "%v", err)
+			require.NotEmpty(t, fault.Problem)
+			return
+		}
+		require.NotEmpty(t, tree.Info().String())
+		require.NotEmpty(t, tree.Info().Mermaid())
+		require.Empty(t, tree.Stop())
+		require.NoError(t, tree.Wait())
+	})
+}
+
+// oddSpec draws a spec that nobody should give, now and then.
+func oddSpec(t *rapid.T, deep int) (s supervisor.Spec) {
+	few := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 5, 9, math.MaxInt, -1})
+	s.Name = oddName(t)
+	s.Strategy = supervisor.Strategy(rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2, 2, 3, 4, 255}).Draw(t, "strategy"))
+	s.AutoShutdown = supervisor.AutoShutdown(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 3}).Draw(t, "auto-shutdown"))
+	s.Intensity = supervisor.Intensity{Restarts: few.Draw(t, "restarts"), Within: oddTime(t, "within")}
+	if rapid.Bool().Draw(t, "backs off") {
+		s.Backoff = supervisor.Backoff{
+			First: oddTime(t, "first"), Max: oddTime(t, "max"), Calm: oddTime(t, "calm"),
+			Jitter: rapid.SampledFrom([]float64{0, 0.5, 1, supervisor.NoJitter, 2, math.NaN(), math.Inf(-1)}).Draw(t, "jitter"),
+		}
+	}
+	s.Most = few.Draw(t, "most")
+	for range rapid.IntRange(0, 3).Draw(t, "children") {
+		s.Children = append(s.Children, oddChild(t, deep))
+	}
+	return s
+}
+
+func oddChild(t *rapid.T, deep int) supervisor.Child {
+	c := supervisor.Child{
+		Name:        oddName(t),
+		Restart:     supervisor.Restart(rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2, 2, 3}).Draw(t, "restart")),
+		Significant: rapid.IntRange(0, 9).Draw(t, "significant") == 9,
+		Patience:    oddTime(t, "patience"),
+		StartLimit:  rapid.SampledFrom([]time.Duration{0, 0, -1, time.Hour, math.MaxInt64}).Draw(t, "start limit"),
+	}
+	// Bits: a function, one that says when it is ready, a supervisor.
+	kinds := rapid.SampledFrom([]int{1, 1, 1, 1, 2, 2, 2, 4, 4, 4, 0, 3}).Draw(t, "kinds")
+	if kinds&1 != 0 {
+		c.Run = func(ctx context.Context) error { <-ctx.Done(); return nil }
+	}
+	if kinds&2 != 0 {
+		c.Serve = func(ctx context.Context, ready func()) error { ready(); ready(); <-ctx.Done(); return nil }
+	}
+	if kinds&4 != 0 && deep > 0 {
+		below := oddSpec(t, deep-1)
+		c.Supervisor = &below
+	}
+	return c
+}
+
+func oddName(t *rapid.T) string {
+	if often(t) {
+		return rapid.StringMatching("[a-z]{4}").Draw(t, "name")
+	}
+	return rapid.SampledFrom([]string{"", "a", "a/b", "a\nb", "$1", "(pools)", "\xff", `"|<&>`}).Draw(t, "odd name")
+}
+
+// oddTime draws a time that children who end at once have, or one that means nothing.
+func oddTime(t *rapid.T, what string) time.Duration {
+	if often(t) {
+		return time.Minute
+	}
+	return rapid.SampledFrom([]time.Duration{0, time.Hour, math.MaxInt64, -1, math.MinInt64}).Draw(t, what)
+}
+
+// often is nine times in ten: of many values that may mean nothing, most should not.
+func often(t *rapid.T) bool { return rapid.IntRange(0, 9).Draw(t, "odd") < 9 }
