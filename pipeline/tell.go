@@ -53,7 +53,7 @@ func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
 	case err := <-worker.Try(letter.Stage, func() error { f(letter); return nil }):
 		if err != nil {
 			p.hush.log(p.set.log, slog.LevelError, "dead-letter subscriber crashed", letter.Stage, letter.Reason, func() []any {
-				return []any{"error", err}
+				return []any{slog.Any("error", err)}
 			})
 			p.write(letter)
 		}

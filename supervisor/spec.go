@@ -246,7 +246,8 @@ func (s *Spec) check() error {
 	fault(s.Backoff.First < 0, "backoff: a time below zero: First %v", s.Backoff.First)
 	fault(s.Backoff.Max < 0, "backoff: a time below zero: Max %v", s.Backoff.Max)
 	fault(s.Backoff.Calm < 0, "backoff: a time below zero: Calm %v", s.Backoff.Calm)
-	fault(s.Backoff.Max > 0 && s.Backoff.Max < s.Backoff.First, "backoff: Max %v must not be less than First %v", s.Backoff.Max, s.Backoff.First)
+	first, longest := s.Backoff.First, s.Backoff.Max
+	fault(longest > 0 && longest < first, "backoff: Max %v must not be less than First %v", longest, first)
 	jitter := s.Backoff.Jitter
 	fault(!(jitter >= 0 && jitter <= 1) && jitter != NoJitter, "backoff: no such jitter: %v; it is from 0 to 1, or NoJitter", jitter)
 	fault(s.Most < 0, "fewer children than none may be: %d", s.Most)

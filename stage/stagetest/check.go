@@ -13,7 +13,7 @@ import (
 // faulty gathers what is wrong with a plan.
 type faulty []error
 
-func (f *faulty) unless(ok bool, format string, args ...any) {
+func (f *faulty) unlessf(ok bool, format string, args ...any) {
 	if !ok {
 		*f = append(*f, fmt.Errorf(format, args...))
 	}
@@ -25,26 +25,28 @@ func (p Plan) Check() error {
 	var f faulty
 	nodes := len(p.Graph.Nodes)
 	_, err := p.law(p.Policy)
-	f.unless(err == nil || p.Control != nil, "%v", err)
-	f.unless(p.Commands >= 0, "fewer commands than none: %d", p.Commands)
-	f.unless(p.Submitters > 0 || p.Commands == 0, "%d submitters, for %d commands", p.Submitters, p.Commands)
-	f.unless(p.End < endings, "no such ending: %d", p.End)
-	f.unless(p.Graph.Hops >= 0 && p.Graph.Hops <= math.MaxUint8, "%d hops; there may be from 0 to %d", p.Graph.Hops, math.MaxUint8)
-	f.unless(len(p.Graph.Entries) > 0, "the graph has no entry")
+	f.unlessf(err == nil || p.Control != nil, "%v", err)
+	f.unlessf(p.Commands >= 0, "fewer commands than none: %d", p.Commands)
+	f.unlessf(p.Submitters > 0 || p.Commands == 0, "%d submitters, for %d commands", p.Submitters, p.Commands)
+	f.unlessf(p.End < endings, "no such ending: %d", p.End)
+	f.unlessf(p.Graph.Hops >= 0 && p.Graph.Hops <= math.MaxUint8, "%d hops; there may be from 0 to %d", p.Graph.Hops, math.MaxUint8)
+	f.unlessf(len(p.Graph.Entries) > 0, "the graph has no entry")
 	for _, e := range p.Graph.Entries {
-		f.unless(e >= 0 && e < nodes, "entry %d: there are %d nodes", e, nodes)
+		f.unlessf(e >= 0 && e < nodes, "entry %d: there are %d nodes", e, nodes)
 	}
 	for i, n := range p.Graph.Nodes {
 		p.checkNode(&f, name(i), n)
 	}
 	for i, b := range p.Storm {
-		f.unless(b.Deed < deeds, "deed %d of the storm: there is none of number %d", i+1, b.Deed)
+		f.unlessf(b.Deed < deeds, "deed %d of the storm: there is none of number %d", i+1, b.Deed)
 		switch b.Deed {
 		case Pause, Upgrade, Canary, DrainStage:
-			f.unless(b.Stage >= 0 && b.Stage < nodes, "deed %d of the storm: %s: stage %d: there are %d nodes", i+1, b.Deed, b.Stage, nodes)
+			f.unlessf(b.Stage >= 0 && b.Stage < nodes,
+				"deed %d of the storm: %s: stage %d: there are %d nodes", i+1, b.Deed, b.Stage, nodes)
 		case Swap:
 			_, err := p.law(b.Policy)
-			f.unless(err == nil, "deed %d of the storm: %v", i+1, err)
+			f.unlessf(err == nil, "deed %d of the storm: %v", i+1, err)
+		default:
 		}
 	}
 	return errors.Join(f...)
@@ -52,15 +54,15 @@ func (p Plan) Check() error {
 
 func (p Plan) checkNode(f *faulty, name string, n Node) {
 	for _, to := range n.Next {
-		f.unless(to >= 0 && to < len(p.Graph.Nodes), "node %s: forwards to %d: there are %d nodes", name, to, len(p.Graph.Nodes))
+		f.unlessf(to >= 0 && to < len(p.Graph.Nodes), "node %s: forwards to %d: there are %d nodes", name, to, len(p.Graph.Nodes))
 	}
-	f.unless(n.Group >= 0 && n.Group <= len(p.Graph.Groups), "node %s: group %d: there are %d", name, n.Group, len(p.Graph.Groups))
+	f.unlessf(n.Group >= 0 && n.Group <= len(p.Graph.Groups), "node %s: group %d: there are %d", name, n.Group, len(p.Graph.Groups))
 	if n.Discipline != "" {
 		_, err := queue.ByName(n.Discipline)
-		f.unless(err == nil, "node %s: %v", name, err)
+		f.unlessf(err == nil, "node %s: %v", name, err)
 	}
 	err := n.Faults.Check()
-	f.unless(err == nil, "node %s: %v", name, err)
+	f.unlessf(err == nil, "node %s: %v", name, err)
 }
 
 // law is the policy of that name.

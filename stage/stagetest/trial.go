@@ -47,7 +47,10 @@ type Trial struct {
 func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Helper()
 	before := goleak.IgnoreCurrent()
-	t := &Trial{name: fmt.Sprintf("trial-%d", runs.Add(1)), tb: tb, stages: stagesOf(parts), killed: map[string]uint64{}, done: map[string]uint64{}}
+	t := &Trial{
+		name: fmt.Sprintf("trial-%d", runs.Add(1)), tb: tb, stages: stagesOf(parts),
+		killed: map[string]uint64{}, done: map[string]uint64{},
+	}
 	p, err := pipeline.New(t.name, append([]pipeline.Part{
 		pipeline.System(system()), pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.Intensity(1000, time.Second),
 	}, parts...)...)
@@ -77,7 +80,7 @@ func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
 			all = append(all, p)
 		} else if v := reflect.ValueOf(p); v.IsValid() && v.Kind() == reflect.Slice {
 			for i := range v.Len() {
-				if inner, is := v.Index(i).Interface().(pipeline.Part); is {
+				if inner, is := reflect.TypeAssert[pipeline.Part](v.Index(i)); is {
 					all = append(all, stagesOf([]pipeline.Part{inner})...)
 				}
 			}

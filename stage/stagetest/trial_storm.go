@@ -2,7 +2,6 @@ package stagetest
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -31,11 +30,11 @@ func (d Deed) deed() (Deed, bool) { return d, d <= Resume || d == TryLetters }
 // something else.
 func (t *Trial) Storm(seed uint64, every time.Duration, troubles ...Trouble) {
 	t.tb.Helper()
-	var deeds []Deed
+	deeds := make([]Deed, 0, len(troubles))
 	for _, x := range troubles {
 		d, ok := x.deed()
 		if !ok {
-			t.tb.Fatal(fmt.Sprintf("stagetest: Storm: %v is nothing that a trial can do", x))
+			t.tb.Fatalf("stagetest: Storm: %v is nothing that a trial can do", x)
 		}
 		deeds = append(deeds, d)
 	}
@@ -67,14 +66,11 @@ func (t *Trial) storm(seed uint64, every time.Duration, deeds []Deed) {
 		case <-pause.C:
 		}
 		resume()
-		deed, done := deeds[rnd.IntN(len(deeds))], false
+		deed := deeds[rnd.IntN(len(deeds))]
 		if deed == Pause && len(t.stages) > 0 {
 			paused = t.stages[rnd.IntN(len(t.stages))]
-			done = t.Pause(paused) == nil
-		} else {
-			done = t.trouble(deed, rnd)
 		}
-		if done {
+		if t.trouble(deed, paused, rnd) {
 			t.mu.Lock()
 			t.done[deed.String()]++
 			t.mu.Unlock()
@@ -83,8 +79,10 @@ func (t *Trial) storm(seed uint64, every time.Duration, deeds []Deed) {
 }
 
 // trouble does one deed, and reports whether there was anything to do.
-func (t *Trial) trouble(d Deed, rnd *rand.Rand) bool {
+func (t *Trial) trouble(d Deed, to pipeline.Part, rnd *rand.Rand) bool {
 	switch d {
+	case Pause:
+		return to != nil && t.Pause(to) == nil
 	case KillWorker, KillKeeper, KillClerk, KillPools, KillPool:
 		return t.kill(Victim(d-KillWorker), rnd)
 	case Swap:

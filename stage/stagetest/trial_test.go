@@ -101,8 +101,9 @@ func (w *witness) Errorf(format string, a ...any) { w.said = append(w.said, fmt.
 func (w *witness) Logf(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
-func (w *witness) Fatal(args ...any) { w.Error(args...); panic(w) }
-func (w *witness) Failed() bool      { return len(w.said) > 0 }
+func (w *witness) Fatal(args ...any)              { w.Error(args...); panic(w) }
+func (w *witness) Fatalf(format string, a ...any) { w.Errorf(format, a...); panic(w) }
+func (w *witness) Failed() bool                   { return len(w.said) > 0 }
 
 func (w *witness) end() {
 	for _, f := range slices.Backward(w.last) {
