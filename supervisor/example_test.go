@@ -109,6 +109,42 @@ func ExampleSpec_decide() {
 	// Output: house: "copy" failed after 2 restarts within 1m0s: disk full
 }
 
+// counter is an actor that ends by itself.
+type counter struct{ left int }
+
+func (c *counter) Receive(ctx supervisor.Context) {
+	if _, ok := ctx.Message().(string); !ok {
+		return // of its own life, such as that it has been started
+	}
+	if c.left--; c.left == 0 {
+		supervisor.Fail(ctx, supervisor.ErrNormal)
+	}
+}
+
+// An actor of protoactor's as a child. It has come to its end after two messages.
+func ExampleSpawnActor() {
+	ended := supervisor.Child{
+		Name: "counter", Restart: supervisor.Transient, Significant: true,
+		Spawn: func(by supervisor.Spawner, name string, ready func(error)) (*supervisor.PID, error) {
+			pid, err := supervisor.SpawnActor(by, name, func() supervisor.Actor { return &counter{left: 2} })
+			ready(err)
+			return pid, err
+		},
+	}
+	tree, err := supervisor.Start(context.Background(), system, supervisor.Spec{
+		AutoShutdown: supervisor.AnySignificant, Log: quiet, Children: []supervisor.Child{ended},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pid := tree.Children()[0].PID
+	system.Root.Send(pid, "one")
+	system.Root.Send(pid, "two")
+	fmt.Println(tree.Wait())
+	// Output: <nil>
+}
+
 // A tree at one instant, as text.
 func ExampleTree_Info() {
 	idle := func(ctx context.Context) error { <-ctx.Done(); return nil }

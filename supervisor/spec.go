@@ -136,8 +136,9 @@ type Child struct {
 	// before could not start; with [ErrIgnore] it did not want to.
 	Serve func(ctx context.Context, ready func()) error
 	// Spawn starts an incarnation of an actor under a name of its own. Ready is
-	// called once, by anybody, when it is ready or cannot be. The actor fails by
-	// a panic or act.Fail, with [ErrNormal] if it has simply come to its end.
+	// called once, by anybody, when it is ready or cannot be. The actor is started by
+	// [SpawnActor]. It fails by a panic or [Fail], with [ErrNormal] if it has simply come
+	// to its end.
 	Spawn func(by Spawner, name string, ready func(error)) (*PID, error)
 	// Supervisor is a supervisor of its own. Without a name it has the child's.
 	Supervisor *Spec
