@@ -90,6 +90,7 @@ func (p *Pipeline) Snapshot() Snapshot {
 		s.Shed += room.Sum(sheet.Shed)
 		s.DeadLettered += room.Sum(sheet.Dead)
 	}
+	s.Stages = make([]stage.Snapshot, 0, len(r.stages))
 	for i, c := range r.stages {
 		s.Stages = append(s.Stages, c.Snapshot(*r.of(sheets, i)))
 	}

@@ -171,6 +171,39 @@ func TestANameThatIsNotUTF8FailsTheScrapeAndNotTheProgram(t *testing.T) {
 	require.ErrorContains(t, registry.Register(goldaprom.NewCollector(s)), "UTF-8")
 }
 
+// The samples of a stage have labels in common: whoever adds one must not add it for all.
+func TestARegistererMayAddLabels(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	outer := prometheus.WrapRegistererWith(prometheus.Labels{"host": "a", "zone": "b"}, registry)
+	require.NoError(t, outer.Register(goldaprom.NewCollector(written())))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			added := 0
+			for _, l := range m.GetLabel() {
+				if name := l.GetName(); name == "host" || name == "zone" {
+					added++
+				}
+			}
+			assert.Equal(t, 2, added, "%s: %s", family.GetName(), m)
+		}
+	}
+}
+
+func TestAStageIsCollectedWithFewAllocations(t *testing.T) {
+	p := written()
+	c := goldaprom.NewCollector(p)
+	out := make(chan prometheus.Metric, 1000)
+	allocs := testing.AllocsPerRun(100, func() {
+		c.Collect(out)
+		for len(out) > 0 {
+			<-out
+		}
+	})
+	assert.Less(t, allocs/float64(len(p.Stages)), 40.0, "of a stage")
+}
+
 func TestThePageNamesEveryMetricAndNoOther(t *testing.T) {
 	page, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
@@ -182,16 +215,4 @@ func TestThePageNamesEveryMetricAndNoOther(t *testing.T) {
 		shown[family.GetName()] = strings.ToLower(family.GetType().String())
 	}
 	assert.Equal(t, shown, told)
-}
-
-func BenchmarkScrape(b *testing.B) {
-	c := goldaprom.NewCollector(written())
-	out := make(chan prometheus.Metric, 1000)
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Collect(out)
-		for len(out) > 0 {
-			<-out
-		}
-	}
 }

@@ -21,8 +21,14 @@
 //
 // Nothing is added to the way of a command: the accounts are kept anyway, and
 // are read only when somebody scrapes. A scrape costs one snapshot, which holds
-// the locks of all stages for as long as it takes to copy some five kilobytes
-// for each. The collector starts no goroutine and remembers nothing, so it needs no stop.
+// the locks of all stages for as long as it takes to copy a kilobyte or two for
+// each: about a microsecond. No worker is woken, stopped or asked for anything. All
+// else, which is a hundred times that, is done by the goroutine that scrapes: a registry
+// checks and writes some forty series of each stage. Where the time goes is said by
+//
+//	go test -run '^$' -bench Scrape -benchmem ./adapter/prometheus
+//
+// The collector starts no goroutine and remembers nothing, so it needs no stop.
 //
 // # Several pipelines
 //
