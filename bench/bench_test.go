@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,11 +175,23 @@ func TestPhotosAreTheSameWhoeverMakesThem(t *testing.T) {
 	}
 }
 
+func TestAScrapeIsAnsweredAndZipped(t *testing.T) {
+	l, p, err := goldaPipeline(shape[*parcel]{steps: nothings[*parcel](5, 1), capacity: capacity, end: func(*parcel) {}})
+	require.NoError(t, err)
+	defer l.stop()
+	metrics, err := metricsOf(p)
+	require.NoError(t, err)
+	answer := scrape(metrics)
+	assert.Equal(t, http.StatusOK, answer.status)
+	assert.Equal(t, "gzip", answer.header.Get("Content-Encoding"))
+	assert.Greater(t, answer.bytes, 1000)
+}
+
 // Golda alone, for the race detector, which makes the others' libraries slow and finds
 // races that are not ours to mend: go test -race -run GoldaRaces.
 func TestGoldaRaces(t *testing.T) {
 	for _, w := range works() {
-		for _, i := range []implementation{golda, goldaMetrics} {
+		for _, i := range []implementation{golda, goldaMetrics, goldaMetricsOften} {
 			if _, ok := w.takes(i); ok {
 				t.Run("work="+w.name+"/by="+i.name, func(t *testing.T) {
 					s, err := measure(order{Work: w.name, Impl: i.name, Spin: 10, Moment: true})

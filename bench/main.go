@@ -14,9 +14,10 @@
 // submitter, who stands outside. All commands are counted at the end, in the same way. A
 // figure of commands that never ended is no figure: the run fails.
 //
-// The implementations take turns: a round measures each work on each, and each round begins
-// with another, so that nobody has the better hour. Each measurement has a process of its own. What
-// is compared are medians over the rounds.
+// The implementations take turns: a round measures each work on each, every time in another
+// order, so that nobody has the better hour. Each measurement has a process of its own. The tables compare
+// medians over the rounds. Those that a target compares are measured several times a round, one right after the
+// other, and the target's figure is the median of the ratios of such neighbours, with the span in which it lies.
 //
 // # An implementation of your own
 //

@@ -26,7 +26,7 @@ func (s *suite) writeReport(file string, all []*result) error {
 func tellFailures(w *strings.Builder, all []*result) {
 	for _, r := range all {
 		if n := len(r.failures); n > 0 {
-			fmt.Fprintf(w, "- In %d of %d rounds there is no figure. %v.\n", n, n+len(r.samples), r.failures[n-1])
+			fmt.Fprintf(w, "- In %d of %d measurements there is no figure. %v.\n", n, n+len(r.samples), r.failures[n-1])
 		}
 	}
 	fmt.Fprintln(w)
@@ -47,11 +47,19 @@ code is in [bench](../bench).
   and W6 each request has a goroutine of its own that waits for the answer.
 - **All commands count.** They are counted as they leave the last stage, in the same way for all. If one is missing the
   run fails; in W6 the missing ones are the figure. There no handler has a recover of its own.
-- **Turns.** A round measures each work on each implementation; each round begins with another. Each measurement has
+- **Turns.** A round measures each work on each implementation, each time in another order. Each measurement has
   a process of its own, is warmed up with a tenth of the commands, and collects its garbage before the clock starts. The fast ones
-  repeat the commands until 0.3 s have passed, Golda 1 s, so that a scrape falls into it.
-- **Ratios.** A figure is the median over the rounds, with the least and the most beside it. A ratio is that of two medians.
-  Less is better everywhere. Absolute figures are this machine's, on this day, with whatever else it did.
+  repeat the commands until 0.3 s have passed, Golda and channels 1 s. Those that a target compares are measured several times
+  a round, one right after the other.
+- **Ratios.** A figure is the median of all measurements, with the least and the most beside it. A ratio in a table of
+  figures is that of two medians; among the targets it is the median of the ratios of measurements that followed one
+  another, for what else the machine does slows both. *between* is where the true median of such ratios lies in 19 of
+  20 cases, by the order of the ratios alone; of fewer than six it is the least and the most. A limit that lies there
+  may be met or missed by chance. Less is better everywhere. Absolute figures are this machine's, on this day, with
+  whatever else it did.
+- **Metrics** are read as Prometheus reads them, zipped, by a handler in the same process; the network, and what
+  Prometheus does with them, is not in it. One scrape in a second costs less than two measurements of the same thing
+  differ by. So there is a line that is read fifty times a second, too: a fiftieth of the difference is what one costs.
 - **Golda as it comes.** All defaults: policy, accounts, crash handling, dead letters. Only the numbers of workers are given.
 - **W5** counts from when a request should have been sent, so that a wait for the sender counts too. If more than one
   in a hundred is sent more than 10 ms late the run fails: the generator missed its schedule.

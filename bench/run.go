@@ -56,34 +56,38 @@ func newSuite(c config, progress io.Writer) *suite {
 // measure makes all measurements, round by round, until ctx ends. One that fails is kept in
 // mind, and the others go on: they have taken minutes.
 func (s *suite) measure(ctx context.Context) {
-	total, done := s.rounds*len(s.results), 0
+	total, done := 0, 0
+	for _, w := range s.works {
+		total += s.rounds * len(s.turns(w, 0))
+	}
 	for round := range s.rounds {
 		for _, w := range s.works {
-			for _, r := range s.turn(w, round) {
+			for _, t := range s.turns(w, round) {
 				if ctx.Err() != nil {
 					return
 				}
 				done++
-				_, _ = fmt.Fprintf(s.progress, "%3d of %d  round %d  %-4s %-14s %s\n",
-					done, total, round+1, w.name, r.impl.name, s.one(ctx, r))
+				_, _ = fmt.Fprintf(s.progress, "%3d of %d  round %d  %-4s %-15s %s\n",
+					done, total, round+1, w.name, t.impl.name, s.one(ctx, t))
 			}
 		}
 	}
 }
 
 // one makes one measurement and says what came of it.
-func (s *suite) one(ctx context.Context, r *result) string {
+func (s *suite) one(ctx context.Context, t turn) string {
 	begin := time.Now()
 	found, err := send(ctx, order{
-		Work: r.work.name, Impl: r.impl.name, Spin: s.spin, Moment: s.moment, Profile: s.cpuprofile,
+		Work: t.work.name, Impl: t.impl.name, Spin: s.spin, Moment: s.moment, Profile: s.cpuprofile,
 	})
 	if err != nil {
 		s.failures = append(s.failures, err)
-		r.failures = append(r.failures, err)
+		t.failures = append(t.failures, err)
 		return "failed: " + err.Error()
 	}
-	r.samples = append(r.samples, found)
-	return fmt.Sprintf("%s (%.1fs)", r.brief(found), time.Since(begin).Seconds())
+	found.turn = t.number
+	t.samples = append(t.samples, found)
+	return fmt.Sprintf("%s (%.1fs)", t.brief(found), time.Since(begin).Seconds())
 }
 
 // verdict says what failed, a line each, and returns the status.
@@ -95,15 +99,68 @@ func (s *suite) verdict(stderr io.Writer) int {
 	return status
 }
 
-// turn is the order in which a round measures a work: each round begins with another
-// implementation, so that nobody always comes after the same one.
-func (s *suite) turn(w work, round int) []*result {
-	all := s.of(w)
+// turn is one measurement that is to be made.
+type turn struct {
+	*result
+
+	number int // the same for those that follow one another to be compared
+}
+
+// turns are the measurements of a work in a round: first of the rivals, those that a target
+// compares, several times one after the other, then of all others. What a machine is busy with beside
+// changes within seconds, and by far more than what is to be seen; so the ratio that counts is
+// that of two measurements that follow one another, and many such ratios are better than few
+// long measurements.
+func (s *suite) turns(w work, round int) (all []turn) {
+	var rivals, others []*result
+	for _, r := range s.of(w) {
+		if s.rival(r) {
+			rivals = append(rivals, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	each := max(1, w.turns)
+	if s.moment {
+		each = 1
+	}
+	for n := round * each; n < (round+1)*each; n++ {
+		for _, r := range ordered(rivals, n) {
+			all = append(all, turn{r, n})
+		}
+	}
+	for _, r := range ordered(others, round) {
+		all = append(all, turn{r, round})
+	}
+	return all
+}
+
+// ordered is another order for each n, so that nobody always comes after the same one: one from
+// front to back, then one from back to front, then the next begins.
+func ordered(all []*result, n int) []*result {
 	if len(all) == 0 {
 		return nil
 	}
-	k := round % len(all)
-	return append(append([]*result(nil), all[k:]...), all[:k]...)
+	k := n / 2 % len(all)
+	turned := slices.Concat(all[k:], all[:k])
+	if n%2 == 1 {
+		slices.Reverse(turned)
+	}
+	return turned
+}
+
+// rival reports whether a target compares a result with another that is to be had.
+func (s *suite) rival(r *result) bool {
+	return slices.ContainsFunc(targets(), func(t target) bool {
+		d := t.duel
+		return d.work == r.work.name && (d.impl == r.impl.name || d.to == r.impl.name) &&
+			s.has(d.work, d.impl) && s.has(d.work, d.to)
+	})
+}
+
+// has reports whether an implementation is to be measured at a work.
+func (s *suite) has(work, impl string) bool {
+	return slices.ContainsFunc(s.results, func(r *result) bool { return r.work.name == work && r.impl.name == impl })
 }
 
 // of are the results of a work.

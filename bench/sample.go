@@ -17,4 +17,6 @@ type sample struct {
 	BytesPerStage      float64 `json:"bytes_per_stage,omitempty"` // W7
 	FreshBytesPerStage float64 `json:"fresh_bytes_per_stage,omitempty"`
 	GoroutinesPerStage float64 `json:"goroutines_per_stage,omitempty"`
+
+	turn int // what was found in the same turn was found one right after the other
 }

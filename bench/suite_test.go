@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +35,7 @@ func TestBadFlagsAreToldInOneLine(t *testing.T) {
 		{[]string{"-work", "W99"}, "bench: -work W99: there is no such work; see -help\n"},
 		{[]string{"-work", "W1,"}, "bench: -work : there is no such work; see -help\n"},
 		{[]string{"-impl", "erlang"}, "bench: -impl erlang: there is no such implementation; known are " +
-			"golda, golda+metrics, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
+			"golda, golda+metrics, golda+metrics50, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
 		{[]string{"-rounds", "0"}, "bench: -rounds 0: at least 1 round\n"},
 		{[]string{"-rounds", "many"}, "bench: invalid value \"many\" for flag -rounds: parse error\n"},
 		{[]string{"-strange"}, "bench: flag provided but not defined: -strange\n"},
@@ -102,14 +105,76 @@ func TestJSONIsOneObjectForEachWorkAndImplementation(t *testing.T) {
 }
 
 func TestRoundsTakeTurns(t *testing.T) {
-	c, err := parse([]string{"-work", "W1", "-impl", "golda,direct,chan"}, nil)
+	c, err := parse([]string{"-work", "W8", "-impl", "golda,direct,chan"}, nil)
 	require.NoError(t, err)
 	s := newSuite(c, nil)
-	first := make([]string, 4)
-	for round := range first {
-		first[round] = s.turn(c.works[0], round)[0].impl.name
+	rounds := make([]string, 7)
+	for round := range rounds {
+		rounds[round] = strings.Join(names(s.turns(c.works[0], round)), " ")
 	}
-	assert.Equal(t, []string{"golda", "direct", "chan", "golda"}, first)
+	assert.Equal(t, []string{
+		"golda direct chan", "chan direct golda", "direct chan golda", "golda chan direct",
+		"chan golda direct", "direct golda chan", "golda direct chan",
+	}, rounds)
+}
+
+func TestRivalsAreMeasuredSeveralTimesOneAfterTheOther(t *testing.T) {
+	c, err := parse([]string{"-work", "W4", "-impl", "golda,chan,pond,protoactor"}, nil)
+	require.NoError(t, err)
+	s := newSuite(c, nil)
+	second := s.turns(c.works[0], 1)
+	assert.Equal(t, []string{
+		"golda", "chan", "chan", "golda", "chan", "golda", "golda", "chan", "pond", "protoactor",
+	}, names(second))
+	var numbers []int
+	for _, t := range second[:8] {
+		numbers = append(numbers, t.number)
+	}
+	assert.Equal(t, []int{4, 4, 5, 5, 6, 6, 7, 7}, numbers)
+
+	c, err = parse([]string{"-work", "W4", "-impl", "golda,pond"}, nil)
+	require.NoError(t, err)
+	s = newSuite(c, nil)
+	assert.Len(t, s.turns(c.works[0], 0), 2, "who has no rival is measured once")
+}
+
+func names(all []turn) (names []string) {
+	for _, t := range all {
+		names = append(names, t.impl.name)
+	}
+	return names
+}
+
+// Among 10,000 draws of n values the true median is in the span at least as often as is said.
+func TestTheMedianIsInTheSpanInNineteenOfTwentyCases(t *testing.T) {
+	for _, n := range []int{6, 7, 12, 16, 20, 60} {
+		dice, in := rand.New(rand.NewPCG(1, uint64(n))), 0
+		const draws = 10_000
+		for range draws {
+			values := make([]float64, n)
+			for i := range values {
+				values[i] = dice.ExpFloat64() // its median is ln 2
+			}
+			slices.Sort(values)
+			if least, most := span(values); least <= math.Ln2 && math.Ln2 <= most {
+				in++
+			}
+		}
+		assert.GreaterOrEqual(t, in, draws*94/100, "%d values", n) // 95, and chance
+	}
+	least, most := span([]float64{1, 2, 3, 4, 5})
+	assert.InDelta(t, 1, least, 0)
+	assert.InDelta(t, 5, most, 0, "of five nothing can be left out")
+	least, most = span([]float64{7})
+	assert.InDelta(t, 7, least, 0)
+	assert.InDelta(t, 7, most, 0)
+}
+
+// A machine that is three times slower in some turns says nothing of the ratio.
+func TestATargetComparesWhatWasFoundInTheSameTurn(t *testing.T) {
+	s := made(t, map[string][]sample{"W4 golda": ns(100, 300, 100, 300), "W4 chan": ns(110, 330, 110, 330)})
+	s.find("W4", "chan").samples = s.find("W4", "chan").samples[1:] // one failed
+	assert.Equal(t, []string{"W4: at least the throughput of channels", "1.10", "-", "yes"}, s.targetTable().rows[0])
 }
 
 // made is a suite with figures that are known.
@@ -121,6 +186,9 @@ func made(t *testing.T, figures map[string][]sample) *suite {
 	for _, w := range works() {
 		for _, i := range implementations() {
 			if samples, ok := figures[w.name+" "+i.name]; ok {
+				for turn := range samples {
+					samples[turn].turn = turn
+				}
 				s.results = append(s.results, &result{work: w, impl: i, samples: samples})
 			}
 		}
@@ -151,9 +219,10 @@ func TestRatiosAreThoseOfMedians(t *testing.T) {
 
 func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 	figures := map[string][]sample{
-		"W1 golda": ns(30), "W1 chan": ns(100), "W1 direct": ns(9.9), "W1 golda+metrics": ns(31),
+		"W1 golda": {{NsPerHop: 30, CPUPerCommand: 100}}, "W1 chan": ns(100), "W1 direct": ns(9.9),
+		"W1 golda+metrics": {{NsPerHop: 31, CPUPerCommand: 102}}, "W1 golda+metrics50": ns(60),
 		"W3 golda": ns(100), "W3 direct-all": ns(95),
-		"W4 golda": ns(101), "W4 chan": ns(100),
+		"W4 golda": ns(101, 90, 120), "W4 chan": ns(100, 100, 100),
 		"W5 golda": {{P50: 110, P99: 1200}}, "W5 chan": {{P50: 100, P99: 999}},
 		"W6 golda":  {{Commands: 100, Answered: 100}, {Commands: 100, Answered: 99}},
 		"W7 golda":  {{FreshBytesPerStage: 5000, BytesPerStage: 5001}},
@@ -164,8 +233,9 @@ func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 		got = append(got, strings.Join(append([]string{strings.SplitN(row[0], ":", 2)[0]}, row[1:]...), " "))
 	}
 	assert.Equal(t, []string{
-		"W1 0.30 yes", "W1 3.03 no", "W3 0.95 yes", "W4 0.99 no", "W5 1.10 yes", "W5 1.20 no",
-		"W6 199 of 200 no", "W7 5,000 yes", "W7 5,001 no", "W7 0 yes", "W1 1.03 no", "W11 1.60 no",
+		"W1 0.30 - yes", "W1 3.03 - no", "W3 0.95 - yes", "W4 0.99 0.83-1.11 no", "W5 1.10 - yes", "W5 1.20 - no",
+		"W6 199 of 200 - no", "W7 5,000 - yes", "W7 5,001 - no", "W7 0 - yes",
+		"W1 1.03 - no", "W1 1.02 - yes", "W1 1.02 - yes", "W11 1.60 - no",
 	}, got, "what was not measured is not told")
 }
 
@@ -190,9 +260,9 @@ func TestTheReportHasTheSameFormWhateverTheFigures(t *testing.T) {
 	}
 	one := page(30)
 	assert.Equal(t, digits(one), digits(page(77)))
-	assert.Contains(t, one, "| W1: a hop costs at most 0.30 of channels | 0.50 | no |")
+	assert.Contains(t, one, "| W1: a hop costs at most 0.30 of channels | 0.50 | - | no |")
 	assert.Contains(t, one, "### W1: five stages that do nothing, one worker each\n\n| implementation | ns per hop | min-max |")
-	assert.Contains(t, one, "\n- In 1 of 1 rounds there is no figure. W5 of pond: too late.\n\n")
+	assert.Contains(t, one, "\n- In 1 of 1 measurements there is no figure. W5 of pond: too late.\n\n")
 	assert.Contains(t, one, "2026-11-21")
 	for _, i := range implementations() {
 		assert.Contains(t, one, "| "+i.name+" | "+i.what+" | "+i.promise.bound)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,6 +12,7 @@ type work struct {
 	title string
 	unit  string // of the figure
 	hops  int    // stages that a command passes
+	turns int    // of the rivals, in each round; 0 is 1
 	// figure is what implementations are compared by: less is better.
 	figure func(sample) float64
 	run    func(implementation, order) (sample, error)
@@ -41,8 +43,8 @@ func (o order) time() time.Duration {
 		return 0
 	case o.Profile != "":
 		return 5 * time.Second // a profile looks a hundred times a second
-	case o.Impl == golda.name || o.Impl == goldaMetrics.name:
-		return time.Second // so that one second's scrape falls into it
+	case strings.HasPrefix(o.Impl, golda.name) || o.Impl == channel.name:
+		return time.Second // so that one second's scrape falls into it; who is compared most is measured as long
 	default:
 		return 300 * time.Millisecond
 	}
@@ -63,19 +65,19 @@ func perCommand(hops int) func(sample) float64 {
 // works are all that there are.
 func works() []work {
 	return []work{
-		{"W1", "five stages that do nothing, one worker each", nsPerHop, 5, perHop, flowOf(plainSteps(5, 1), 20_000)},
-		{"W2", "five stages that do nothing, four workers each", nsPerHop, 5, perHop, flowOf(plainSteps(5, 4), 20_000)},
-		{"W3", "five stages of about 2 µs of CPU, one worker each", nsPerCommand, 5, perCommand(5), flowOf(spinSteps, 20_000)},
-		{"W4", "one stage that sleeps 5 ms, 64 workers", nsPerCommand, 1, perHop, flowOf(sleepSteps, 5_120)},
-		{"W5", "requests at 10,000 a second through three stages", "ns, median, from the intended time", 3, median50, openLoop},
-		{"W6", "one command in a hundred panics in the second of three stages", "share without an answer", 3, unanswered, crashes},
-		{"W7", "10,000 idle stages", "bytes per stage", idleStages, func(s sample) float64 { return s.BytesPerStage }, idle},
-		{"W8", "one stage, four side by side, one stage", nsPerHop, 3, perHop, flowOf(fanSteps, 20_000)},
-		{"W9p", "five stages that do nothing, one worker each; a kilobyte by pointer", nsPerHop, 5, perHop, boxFlow},
-		{"W9v", "five stages that do nothing, one worker each; a kilobyte by value", nsPerHop, 5, perHop, blockFlow},
-		{"W10", "the image pipeline: decode, five filters, encode", nsPerCommand, 7, perCommand(7), photoFlow},
-		{"W11", "calls, one after another, of one stage that answers with the command", "ns per call", 1, perHop, calls},
-		{"W12", "as W1, but 500 stages", nsPerHop, deepStages, perHop, flowOf(plainSteps(deepStages, 1), 10_000)},
+		{"W1", "five stages that do nothing, one worker each", nsPerHop, 5, 4, perHop, flowOf(plainSteps(5, 1), 20_000)},
+		{"W2", "five stages that do nothing, four workers each", nsPerHop, 5, 2, perHop, flowOf(plainSteps(5, 4), 20_000)},
+		{"W3", "five stages of about 2 µs of CPU, one worker each", nsPerCommand, 5, 2, perCommand(5), flowOf(spinSteps, 20_000)},
+		{"W4", "one stage that sleeps 5 ms, 64 workers", nsPerCommand, 1, 4, perHop, flowOf(sleepSteps, 5_120)},
+		{"W5", "requests at 10,000 a second through three stages", "ns, median, from the intended time", 3, 5, median50, openLoop},
+		{"W6", "one command in a hundred panics in the second of three stages", "share without an answer", 3, 0, unanswered, crashes},
+		{"W7", "10,000 idle stages", "bytes per stage", idleStages, 0, func(s sample) float64 { return s.BytesPerStage }, idle},
+		{"W8", "one stage, four side by side, one stage", nsPerHop, 3, 0, perHop, flowOf(fanSteps, 20_000)},
+		{"W9p", "five stages that do nothing, one worker each; a kilobyte by pointer", nsPerHop, 5, 0, perHop, boxFlow},
+		{"W9v", "five stages that do nothing, one worker each; a kilobyte by value", nsPerHop, 5, 0, perHop, blockFlow},
+		{"W10", "the image pipeline: decode, five filters, encode", nsPerCommand, 7, 0, perCommand(7), photoFlow},
+		{"W11", "calls, one after another, of one stage that answers with the command", "ns per call", 1, 4, perHop, calls},
+		{"W12", "as W1, but 500 stages", nsPerHop, deepStages, 0, perHop, flowOf(plainSteps(deepStages, 1), 10_000)},
 	}
 }
 
