@@ -48,9 +48,9 @@ code is in [bench](../bench).
 - **All commands count.** They are counted as they leave the last stage, in the same way for all. If one is missing the
   run fails; in W6 the missing ones are the figure. There no handler has a recover of its own.
 - **Turns.** A round measures each work on each implementation, each time in another order. Each measurement has
-  a process of its own, is warmed up with a tenth of the commands, and collects its garbage before the clock starts. The fast ones
-  repeat the commands until 0.3 s have passed, Golda and channels 1 s. Those that a target compares are measured several times
-  a round, one right after the other.
+  a process of its own, is warmed up with a tenth of the commands, and collects its garbage before the clock starts. The
+  fast ones repeat the commands until 0.3 s have passed, Golda and channels 0.5 s, Golda 1 s in works in which its
+  metrics are read. Those that a target compares are measured several times a round, one right after the other.
 - **Ratios.** A figure is the median of all measurements, with the least and the most beside it. A ratio in a table of
   figures is that of two medians; among the targets it is the median of the ratios of measurements that followed one
   another, for what else the machine does slows both. *between* is where the true median of such ratios lies in 19 of
