@@ -184,27 +184,27 @@ func metricsOf(p *pipeline.Pipeline) (http.Handler, error) {
 
 // scrape asks for the metrics as Prometheus does, zipped. The user's process pays for all of that
 // but the network; that Prometheus unzips and reads the answer is paid for elsewhere, and not here.
-func scrape(metrics http.Handler) *wire {
+func scrape(metrics http.Handler) *reply {
 	ask := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil)
 	ask.Header.Set("Accept-Encoding", "gzip")
 	ask.Header.Set("Accept", "text/plain;version=0.0.4;q=0.5,*/*;q=0.1")
-	answer := &wire{header: http.Header{}, status: http.StatusOK}
+	answer := &reply{header: http.Header{}, status: http.StatusOK}
 	metrics.ServeHTTP(answer, ask)
 	return answer
 }
 
-// wire is where an answer goes.
-type wire struct {
+// reply counts what would go over the network.
+type reply struct {
 	header http.Header
 	status int
 	bytes  int
 }
 
-func (w *wire) Header() http.Header    { return w.header }
-func (w *wire) WriteHeader(status int) { w.status = status }
+func (r *reply) Header() http.Header    { return r.header }
+func (r *reply) WriteHeader(status int) { r.status = status }
 
-func (w *wire) Write(b []byte) (int, error) {
-	w.bytes += len(b)
+func (r *reply) Write(b []byte) (int, error) {
+	r.bytes += len(b)
 	return len(b), nil
 }
 

@@ -41,7 +41,7 @@ func targets() []target {
 		atMost("W1: metrics, read once a second, cost at most 3 % of time", beside("W1", "golda+metrics", "golda"), 1.03),
 		atMost("W1: and at most 3 % of CPU", beside("W1", "golda+metrics", "golda").by(cpuPerCommand), 1.03),
 		atMost("W1: a fiftieth of what they cost in time, read fifty times a second",
-			beside("W1", "golda+metrics50", "golda").part(often), 1.03),
+			beside("W1", "golda+metrics50", "golda").share(often), 1.03),
 		atMost("W11: a call costs at most 1.5 of a reply by channel", beside("W11", "golda", "chan"), 1.5),
 		atMost("W12: a hop of 500 stages costs at most 1.2 of one of five", ratioOf("W12", "golda", "W1", "golda"), 1.2),
 	}
@@ -106,13 +106,13 @@ func (f finding) by(of func(sample) float64) finding {
 	return f
 }
 
-// part is what of a ratio is left if what makes the difference is divided by n.
-func (f finding) part(n float64) finding {
+// share is what of a ratio is left if what makes the difference is done n times less often.
+func (f finding) share(n float64) finding {
 	find := f.find
 	f.find = func(s *suite) (estimate, bool) {
 		e, known := find(s)
-		part := func(x float64) float64 { return 1 + (x-1)/n }
-		return estimate{part(e.x), part(e.least), part(e.most)}, known
+		share := func(x float64) float64 { return 1 + (x-1)/n }
+		return estimate{share(e.x), share(e.least), share(e.most)}, known
 	}
 	return f
 }
