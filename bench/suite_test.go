@@ -235,7 +235,7 @@ func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 	assert.Equal(t, []string{
 		"W1 0.30 - yes", "W1 3.03 - no", "W3 0.95 - yes", "W4 0.99 0.83-1.11 no", "W5 1.10 - yes", "W5 1.20 - no",
 		"W6 199 of 200 - no", "W7 5,000 - yes", "W7 5,001 - no", "W7 0 - yes",
-		"W1 1.03 - no", "W1 1.02 - yes", "W1 1.02 - yes", "W11 1.60 - no",
+		"W1 1.03 - no", "W1 1.02 - yes", "W1 1.0200 - yes", "W11 1.60 - no",
 	}, got, "what was not measured is not told")
 }
 

@@ -53,17 +53,20 @@ type finding struct {
 	find func(*suite) (e estimate, known bool)
 }
 
-// estimate is a number that was measured.
-type estimate struct{ x, least, most float64 }
+// estimate is a number that was measured, and how it is written.
+type estimate struct {
+	x, least, most float64
+	written        func(float64) string
+}
 
 // exactly is an estimate of which no more is known.
-func exactly(x float64) estimate { return estimate{x, x, x} }
+func exactly(x float64) estimate { return estimate{x, x, x, number} }
 
 func (e estimate) between() string {
 	if e.least == e.most {
 		return "-"
 	}
-	return number(e.least) + "-" + number(e.most)
+	return e.written(e.least) + "-" + e.written(e.most)
 }
 
 func atMost(what string, f finding, most float64) target {
@@ -77,7 +80,10 @@ func atLeast(what string, f finding, least float64) target {
 func judged(what string, f finding, met func(x float64) bool) target {
 	return target{what, f.duel, func(s *suite) (verdict, bool) {
 		e, known := f.find(s)
-		return verdict{number(e.x), e.between(), met(e.x)}, known
+		if !known {
+			return verdict{}, false
+		}
+		return verdict{e.written(e.x), e.between(), met(e.x)}, true
 	}}
 }
 
@@ -101,7 +107,7 @@ func (f finding) by(of func(sample) float64) finding {
 			return estimate{}, false
 		}
 		least, most := span(ratios)
-		return estimate{middle(ratios), least, most}, true
+		return estimate{middle(ratios), least, most, number}, true
 	}
 	return f
 }
@@ -112,10 +118,13 @@ func (f finding) share(n float64) finding {
 	f.find = func(s *suite) (estimate, bool) {
 		e, known := find(s)
 		share := func(x float64) float64 { return 1 + (x-1)/n }
-		return estimate{share(e.x), share(e.least), share(e.most)}, known
+		return estimate{share(e.x), share(e.least), share(e.most), finely}, known
 	}
 	return f
 }
+
+// finely writes a ratio that is close to one.
+func finely(x float64) string { return fmt.Sprintf("%.4f", x) }
 
 // ratios are those of what two results have found in the same turn, in order of size.
 func ratios(a, b *result, of func(sample) float64) (all []float64) {
