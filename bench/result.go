@@ -90,6 +90,8 @@ type row struct {
 	Rounds             int     `json:"rounds"`
 	P50                float64 `json:"p50_ns,omitempty"`
 	P99                float64 `json:"p99_ns,omitempty"`
+	SentP50            float64 `json:"sent_p50_ns,omitempty"`
+	SentP99            float64 `json:"sent_p99_ns,omitempty"`
 	Died               string  `json:"died,omitempty"`
 	BytesPerStage      float64 `json:"bytes_per_stage,omitempty"`
 	FreshBytesPerStage float64 `json:"fresh_bytes_per_stage,omitempty"`
@@ -106,6 +108,7 @@ func (r *result) row() row {
 		CPUPerCommand: r.median(cpuPerCommand),
 		Commands:      r.commands(), Answered: r.answered(), Hops: r.work.hops, Rounds: len(r.samples),
 		P50: r.median(median50), P99: r.median(p99), Died: r.died(),
+		SentP50: r.median(sentP50), SentP99: r.median(sentP99),
 		BytesPerStage:      r.median(func(s sample) float64 { return s.BytesPerStage }),
 		FreshBytesPerStage: r.median(freshBytes),
 		GoroutinesPerStage: r.median(goroutinesPerStage),
@@ -114,6 +117,8 @@ func (r *result) row() row {
 
 func cpuPerCommand(s sample) float64      { return s.CPUPerCommand }
 func p99(s sample) float64                { return s.P99 }
+func sentP50(s sample) float64            { return s.SentP50 }
+func sentP99(s sample) float64            { return s.SentP99 }
 func goroutinesPerStage(s sample) float64 { return s.GoroutinesPerStage }
 
 func freshBytes(s sample) float64 { return s.FreshBytesPerStage }

@@ -297,6 +297,10 @@ func TestRequestsAreSentInTimeThoughAnswersAreSlow(t *testing.T) {
 		assert.GreaterOrEqual(t, latency, 100*time.Millisecond)
 		assert.GreaterOrEqual(t, r.lateness[i], time.Duration(0))
 	}
+	for i, sent := range r.sinceSent() {
+		assert.GreaterOrEqual(t, sent, 100*time.Millisecond)
+		assert.Equal(t, r.latency[i], r.lateness[i]+sent)
+	}
 	_, err = schedule(3, time.Millisecond, func(i int) error {
 		if i == 1 {
 			return errors.New("no")

@@ -48,7 +48,7 @@ func (s *suite) head(w work) []string {
 		return []string{"implementation", w.unit, "min-max", "/ golda", "/ chan", "goroutines per stage", "bytes before the first command"}
 	case "W5":
 		return []string{
-			"implementation", "p50 µs", "min-max", "/ golda", "/ chan", "p99 µs",
+			"implementation", "p50 µs", "min-max", "/ golda", "/ chan", "p99 µs", "p50 once sent", "p99 once sent",
 			"CPU ns per command", "allocs per command", "bound", "order",
 		}
 	default:
@@ -66,7 +66,8 @@ func (s *suite) cells(r *result) []string {
 		return append(s.compared(r, 1), number(r.median(goroutinesPerStage)),
 			number(r.median(freshBytes)))
 	case "W5":
-		return append(s.compared(r, 1000), number(r.median(p99)/1000), number(r.median(cpuPerCommand)),
+		return append(s.compared(r, 1000), number(r.median(p99)/1000),
+			number(r.median(sentP50)/1000), number(r.median(sentP99)/1000), number(r.median(cpuPerCommand)),
 			number(r.row().AllocsPerHop*3), r.impl.promise.bound, r.impl.promise.order)
 	default:
 		return append(s.compared(r, 1), number(r.median(cpuPerCommand)), number(r.row().AllocsPerHop),
