@@ -187,6 +187,9 @@ func (a *absurd) options() (parts []pipeline.Part) {
 		func() pipeline.Part { return pipeline.KeepLetters(a.number("letters", 0, 1, 100)) },
 		func() pipeline.Part { return pipeline.Supervise(supervisor.Strategy(a.number("strategy", 0, 1, 2))) },
 		func() pipeline.Part { return pipeline.Intensity(a.number("restarts", 0, 1), a.span("within")) },
+		func() pipeline.Part {
+			return pipeline.Backoff(supervisor.Backoff{First: a.span("first"), Max: a.span("longest"), Jitter: float64(a.number("jitter", 0, 1))})
+		},
 		func() pipeline.Part { return pipeline.DrainTimeout(a.span("drain")) },
 		func() pipeline.Part { return pipeline.Grace(a.span("grace")) },
 		func() pipeline.Part { return pipeline.Map(a.name("process", "here"), a.name("mapped", "s0")) },

@@ -174,6 +174,9 @@ func (p *plan) checkOptions() {
 	if in.Restarts < 0 || in.Within < 0 || in.Restarts > 0 && in.Within == 0 {
 		p.faultf("Intensity", "%d restarts within %v: needs a number and a period, neither negative", in.Restarts, in.Within)
 	}
+	if err := p.set.backoff.Check(); err != nil {
+		p.faultf("Backoff", "%v", err)
+	}
 	if p.set.drain < 0 {
 		p.faultf("DrainTimeout", "%v must not be negative", p.set.drain)
 	}

@@ -85,11 +85,14 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 			s := stage.New("s", ok, stage.Out(p))
 			return []pipeline.Part{s, pipeline.Wire(p, s), pipeline.Wire(p, s)}
 		}, []string{`port "out": is wired twice`}},
-		"no policy":            {with(pipeline.Control(nil)), []string{"Control: the policy is nil"}},
-		"a wrong policy":       {with(pipeline.Control(wrong{})), []string{"Control: no"}},
-		"no logger":            {with(pipeline.Logger(nil)), []string{"Logger: the logger is nil"}},
-		"a strange strategy":   {with(pipeline.Supervise(supervisor.Strategy(9))), []string{"Supervise: no such strategy: 9"}},
-		"intensity for ever":   {with(pipeline.Intensity(3, 0)), []string{"Intensity: 3 restarts within 0s"}},
+		"no policy":          {with(pipeline.Control(nil)), []string{"Control: the policy is nil"}},
+		"a wrong policy":     {with(pipeline.Control(wrong{})), []string{"Control: no"}},
+		"no logger":          {with(pipeline.Logger(nil)), []string{"Logger: the logger is nil"}},
+		"a strange strategy": {with(pipeline.Supervise(supervisor.Strategy(9))), []string{"Supervise: no such strategy: 9"}},
+		"intensity for ever": {with(pipeline.Intensity(3, 0)), []string{"Intensity: 3 restarts within 0s"}},
+		"a backoff that shrinks": {with(pipeline.Backoff(supervisor.Backoff{First: 2, Max: 1, Jitter: 7})), []string{
+			"Backoff: Max 1ns must not be less than First 2ns; no such jitter: 7",
+		}},
 		"a negative drain":     {with(pipeline.DrainTimeout(-1)), []string{"DrainTimeout: -1ns must not be negative"}},
 		"a negative grace":     {with(pipeline.Grace(-1)), []string{"Grace: -1ns must not be negative"}},
 		"a stage made by hand": {func() []pipeline.Part { return []pipeline.Part{&stage.Stage[int]{}} }, []string{"part 1: is a stage that was not made with stage.New or stage.Each"}},

@@ -244,6 +244,28 @@ func TestAPipelinesIntensityForgetsWhatIsOlderThanItsPeriod(t *testing.T) {
 	}
 }
 
+func TestAPipelineWaitsLongerAndLongerBeforeItRestartsAStage(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
+		p := bubble(t, s, pipeline.Intensity(4, time.Hour), pipeline.Backoff(supervisor.Backoff{
+			First: time.Second, Max: 3 * time.Second, Jitter: supervisor.NoJitter, Calm: time.Minute,
+		}))
+		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, time.Second} {
+			for range 2 { // one for the worker, and one too many
+				_, _ = stage.Call[int](t.Context(), s, -1)
+			}
+			begin := time.Now()
+			_, err := stage.Call[int](t.Context(), s, 1)
+			require.NoError(t, err, "what is queued waits")
+			require.Equal(t, pause, time.Since(begin).Round(100*time.Millisecond))
+			if pause == 3*time.Second {
+				time.Sleep(time.Minute) // calm
+			}
+		}
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
 // scribe notes the lines of a log that begin so, with the number of those left out.
 type scribe struct {
 	slog.Handler

@@ -37,6 +37,7 @@ type settings struct {
 	system    *act.System
 	strategy  supervisor.Strategy
 	intensity supervisor.Intensity
+	backoff   supervisor.Backoff
 	drain     time.Duration
 	grace     time.Duration
 	keep      int
@@ -101,11 +102,19 @@ func Supervise(s supervisor.Strategy) Part { return option(func(set *settings) {
 
 // Intensity sets how many restarts of stages a pipeline makes within a period
 // before it gives up. The default is none: a stage has started its workers
-// afresh many times, with growing pauses, before it gives up.
+// afresh many times, with growing pauses, before it gives up. How long it pauses before
+// each of these restarts is [Backoff]'s.
 func Intensity(restarts int, within time.Duration) Part {
 	return option(func(set *settings) {
 		set.intensity = supervisor.Intensity{Restarts: restarts, Within: within}
 	})
+}
+
+// Backoff sets how long a pipeline waits before it restarts a stage that gave up, longer and longer;
+// the default is not at all, as OTP. What is queued meanwhile waits. It only matters with an [Intensity],
+// whose period it has to fit: a pause that is longer than the period lets restarts go on for ever.
+func Backoff(b supervisor.Backoff) Part {
+	return option(func(set *settings) { set.backoff = b })
 }
 
 // DrainTimeout sets how long [Pipeline.Run] lets the pipeline drain before it

@@ -243,7 +243,7 @@ const (
 // controllers after all.
 func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 	spec := supervisor.Spec{
-		Name: env.Name, Strategy: p.set.strategy, Intensity: p.set.intensity,
+		Name: env.Name, Strategy: p.set.strategy, Intensity: p.set.intensity, Backoff: p.set.backoff,
 		Restarted: func(child string, reason error) {
 			env.Log.Error("restarting", "child", child, "strategy", p.set.strategy, "reason", reason)
 		},

@@ -244,13 +244,9 @@ func (s *Spec) check() error {
 	simple := s.Strategy == SimpleOneForOne
 	fault(simple && s.AutoShutdown != Never, "simple_one_for_one has no auto-shutdown")
 	fault(simple && len(s.Children) > 0, "simple_one_for_one begins without children")
-	fault(s.Backoff.First < 0, "backoff: a time below zero: First %v", s.Backoff.First)
-	fault(s.Backoff.Max < 0, "backoff: a time below zero: Max %v", s.Backoff.Max)
-	fault(s.Backoff.Calm < 0, "backoff: a time below zero: Calm %v", s.Backoff.Calm)
-	first, longest := s.Backoff.First, s.Backoff.Max
-	fault(longest > 0 && longest < first, "backoff: Max %v must not be less than First %v", longest, first)
-	jitter := s.Backoff.Jitter
-	fault(!(jitter >= 0 && jitter <= 1) && jitter != NoJitter, "backoff: no such jitter: %v; it is from 0 to 1, or NoJitter", jitter)
+	for _, problem := range s.Backoff.problems() {
+		fault(true, "backoff: %s", problem)
+	}
 	fault(s.Most < 0, "fewer children than none may be: %d", s.Most)
 	fault(s.Most > 0 && len(s.Children) > s.Most, "%d children, where %d may be", len(s.Children), s.Most)
 	seen := map[string]bool{}

@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -109,6 +111,28 @@ const (
 	defaultJitter = 0.5
 	defaultMax    = time.Minute
 )
+
+// Check tells what is wrong with it, nil if nothing is. A [Spec] with a wrong one does not start.
+func (b Backoff) Check() error {
+	if problems := b.problems(); len(problems) > 0 {
+		return errors.New(strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+func (b Backoff) problems() (all []string) {
+	wrong := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	wrong(b.First < 0, "a time below zero: First %v", b.First)
+	wrong(b.Max < 0, "a time below zero: Max %v", b.Max)
+	wrong(b.Calm < 0, "a time below zero: Calm %v", b.Calm)
+	wrong(b.Max > 0 && b.Max < b.First, "Max %v must not be less than First %v", b.Max, b.First)
+	wrong(!(b.Jitter >= 0 && b.Jitter <= 1) && b.Jitter != NoJitter, "no such jitter: %v; it is from 0 to 1, or NoJitter", b.Jitter)
+	return all
+}
 
 func (b Backoff) longest() time.Duration {
 	if b.Max > 0 {
