@@ -1,7 +1,7 @@
 package pipeline
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"sync"
 
@@ -21,11 +21,34 @@ type graph struct {
 	mu    sync.Mutex // guards all
 	index map[*room.Room]int
 	rooms []*room.Room // by place; nil for a stage that is gone
-	// A stage's maps are nil as long as it leads nowhere.
-	declared []map[int]string // declared[a][b]: the name of a's port that leads to b
-	ways     []map[int]bool   // ways[a][b]: there is a way from a to b, true if it leads back
-	led      []bool           // a way ahead leads there
-	shape    *shape           // nil if a way has come or gone since it was found
+	ways  []ways       // by the place that they lead from
+	led   []bool       // a way ahead leads there
+	shape *shape       // nil if a way has come or gone since it was found
+}
+
+// way is a way from one stage to another.
+type way struct {
+	to       int
+	back     bool
+	declared bool   // else a handler took it
+	port     string // the name of the port that leads there, if it is declared
+}
+
+// ways are those from one stage, by the place that they lead to: a few, for which a map would be
+// ten times as large.
+type ways []way
+
+// find is the way to a place, or where it would be.
+func (ws ways) find(to int) (int, bool) {
+	return slices.BinarySearchFunc(ws, to, func(w way, to int) int { return cmp.Compare(w.to, to) })
+}
+
+// without is the ways but that to a place.
+func (ws ways) without(to int) ways {
+	if i, ok := ws.find(to); ok {
+		return slices.Delete(ws, i, i+1)
+	}
+	return ws
 }
 
 func newGraph(stages []*stage.Core) *graph {
@@ -47,7 +70,6 @@ func (g *graph) add(r *room.Room) {
 	g.index[r] = r.Place
 	g.rooms = append(g.rooms, r)
 	g.ways = append(g.ways, nil)
-	g.declared = append(g.declared, nil)
 	g.led = append(g.led, false)
 	g.shape = nil
 }
@@ -62,10 +84,9 @@ func (g *graph) remove(r *room.Room) {
 	}
 	delete(g.index, r)
 	g.rooms[i] = nil
-	g.ways[i], g.declared[i] = nil, nil
+	g.ways[i] = nil
 	for from := range g.ways {
-		delete(g.ways[from], i)
-		delete(g.declared[from], i)
+		g.ways[from] = g.ways[from].without(i)
 	}
 	g.again()
 }
@@ -75,12 +96,13 @@ func (g *graph) remove(r *room.Room) {
 func (g *graph) again() {
 	old := g.ways
 	clear(g.led)
-	g.ways = make([]map[int]bool, len(old))
+	g.ways = make([]ways, len(old))
 	for _, declared := range []bool{true, false} {
-		for from, ways := range old {
-			for _, to := range slices.Sorted(maps.Keys(ways)) {
-				if _, is := g.declared[from][to]; is == declared {
-					g.way(from, to)
+		for from, ws := range old {
+			for _, w := range ws {
+				if w.declared == declared {
+					at := g.way(from, w.to)
+					at.declared, at.port = declared, w.port
 				}
 			}
 		}
@@ -99,11 +121,8 @@ func (g *graph) declare(c *stage.Core) {
 			continue
 		}
 		if j, ok := g.index[r]; ok {
-			g.way(i, j)
-			if g.declared[i] == nil {
-				g.declared[i] = map[int]string{}
-			}
-			g.declared[i][j] = port.Name()
+			w := g.way(i, j)
+			w.declared, w.port = true, port.Name()
 		}
 	}
 }
@@ -118,28 +137,24 @@ func (g *graph) reach(from, to *room.Room) (back, ok bool) {
 	if !known || !ours {
 		return false, false
 	}
-	return g.way(i, j), true
+	return g.way(i, j).back, true
 }
 
-// way notes a way and reports whether it leads back. One ahead is told to the room it
-// starts from.
-func (g *graph) way(from, to int) (back bool) {
-	back, known := g.ways[from][to]
+// way notes a way, and returns it. One ahead is told to the room it starts from.
+func (g *graph) way(from, to int) *way {
+	i, known := g.ways[from].find(to)
 	if known {
-		return back
+		return &g.ways[from][i]
 	}
 	// To where no way ahead leads none can lead back; so a line is made in one go from either end.
-	back = from == to || g.led[from] && g.leads(to, from, map[int]bool{})
-	if g.ways[from] == nil {
-		g.ways[from] = map[int]bool{}
-	}
-	g.ways[from][to] = back
+	back := from == to || g.led[from] && g.leads(to, from, map[int]bool{})
+	g.ways[from] = slices.Insert(g.ways[from], i, way{to: to, back: back})
 	g.shape = nil
 	if !back {
 		g.led[to] = true
 		g.rooms[from].Ahead(g.rooms[to])
 	}
-	return back
+	return &g.ways[from][i]
 }
 
 // edge is a way as a drawing shows it.
@@ -153,9 +168,9 @@ type edge struct {
 func (g *graph) edges() (all []edge) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for from, ways := range g.ways {
-		for _, to := range slices.Sorted(maps.Keys(ways)) {
-			all = append(all, edge{from, to, g.declared[from][to], ways[to]})
+	for from, ws := range g.ways {
+		for _, w := range ws {
+			all = append(all, edge{from, w.to, w.port, w.back})
 		}
 	}
 	return all
@@ -168,8 +183,8 @@ func (g *graph) leads(from, to int, seen map[int]bool) bool {
 		return true
 	}
 	seen[from] = true
-	for next, back := range g.ways[from] {
-		if !back && !seen[next] && g.leads(next, to, seen) {
+	for _, w := range g.ways[from] {
+		if !w.back && !seen[w.to] && g.leads(w.to, to, seen) {
 			return true
 		}
 	}
@@ -197,10 +212,10 @@ func (g *graph) form() *shape {
 func (g *graph) measure() *shape {
 	n := len(g.ways)
 	s := &shape{rank: make([]int, n), cyclic: make([]bool, n), next: make([][]int, n)}
-	for from, ways := range g.ways {
-		for _, to := range slices.Sorted(maps.Keys(ways)) {
-			if !ways[to] {
-				s.next[from] = append(s.next[from], to)
+	for from, ws := range g.ways {
+		for _, w := range ws {
+			if !w.back {
+				s.next[from] = append(s.next[from], w.to)
 			}
 		}
 	}
@@ -250,7 +265,7 @@ func (g *graph) findLoops(s *shape) [][]int {
 }
 
 type tarjan struct {
-	ways  []map[int]bool
+	ways  []ways
 	shape *shape
 	parts [][]int // the components, each before all that lead to it
 	count int
@@ -264,13 +279,13 @@ func (t *tarjan) visit(at int) {
 	t.count++
 	t.seen[at], t.low[at], t.on[at] = t.count, t.count, true
 	t.stack = append(t.stack, at)
-	for to := range t.ways[at] {
+	for _, w := range t.ways[at] {
 		switch {
-		case t.seen[to] == 0:
-			t.visit(to)
-			t.low[at] = min(t.low[at], t.low[to])
-		case t.on[to]:
-			t.low[at] = min(t.low[at], t.seen[to])
+		case t.seen[w.to] == 0:
+			t.visit(w.to)
+			t.low[at] = min(t.low[at], t.low[w.to])
+		case t.on[w.to]:
+			t.low[at] = min(t.low[at], t.seen[w.to])
 		}
 	}
 	if t.low[at] == t.seen[at] {
@@ -282,7 +297,7 @@ func (t *tarjan) visit(at int) {
 func (t *tarjan) close(first int) {
 	i := slices.Index(t.stack, first)
 	part := t.stack[i:]
-	_, itself := t.ways[first][first]
+	_, itself := t.ways[first].find(first)
 	for _, at := range part {
 		t.on[at] = false
 		t.shape.cyclic[at] = len(part) > 1 || itself
