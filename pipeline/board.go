@@ -1,9 +1,6 @@
 package pipeline
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
@@ -46,16 +43,20 @@ type poolState struct {
 	followed     *controller.VisitPlan // what its workers were told
 }
 
-// newBoard is how the pipeline itself has the knobs.
+// newBoard is how the pipeline itself has the knobs. Stages of groups may have been removed since.
 func newBoard(stages []*stage.Core, groups []grouping) *board {
-	s := &board{stages: map[string]*stageState{}, pools: map[string]*poolState{}, hosts: map[string]*poolState{}}
+	s := &board{
+		stages: make(map[string]*stageState, len(stages)), pools: map[string]*poolState{}, hosts: map[string]*poolState{},
+	}
 	for _, c := range stages {
 		s.add(c)
 	}
 	for _, g := range groups {
 		s.addPool(&poolState{name: g.name, group: true, fewest: g.fewest, most: g.most, workers: g.fewest})
 		for _, c := range g.stages {
-			s.stages[c.Name()].pool = g.name
+			if st := s.stages[c.Name()]; st != nil && st.core == c {
+				st.pool = g.name
+			}
 		}
 	}
 	return s
@@ -80,34 +81,19 @@ func (s *board) remove(name string) { delete(s.stages, name) }
 // own reports whether a stage has its own workers.
 func (st *stageState) own() bool { return st.pool == st.core.Name() }
 
-// copy is a state of its own; the pools' workers are the same.
-func (s *board) copy() *board {
-	c := &board{
-		entry: s.entry, stages: maps.Clone(s.stages), pools: maps.Clone(s.pools), order: slices.Clone(s.order),
-		hosts: maps.Clone(s.hosts),
-	}
-	for name, st := range c.stages {
-		clone := *st
-		c.stages[name] = &clone
-	}
-	for name, p := range c.pools {
-		clone := *p
-		c.pools[name] = &clone
-	}
-	return c
-}
-
 // reset is the pipeline's own state, with what has happened since: stages that are
 // paused stay so, pools that were made are there still, and numbers of workers are
-// handed over where the pool stays.
-func (s *board) reset(own *board) *board {
-	fresh := own.copy()
+// handed over where the pool stays. It is found anew, from the options, since a pipeline that
+// kept it would have two states of each stage to keep.
+func (s *board) reset(groups []grouping) *board {
+	stages := make([]*stage.Core, 0, len(s.stages))
+	for _, st := range s.stages {
+		stages = append(stages, st.core)
+	}
+	fresh := newBoard(stages, groups)
 	fresh.hosts = s.hosts
 	for name, st := range fresh.stages {
 		now := s.stages[name]
-		if now == nil {
-			continue
-		}
 		st.paused, st.knobs.Paused, st.ordered = now.paused, now.paused, now.ordered
 		if st.own() && now.own() {
 			st.workers = now.workers

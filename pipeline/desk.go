@@ -30,8 +30,7 @@ type desk struct {
 	brisk  bell                    // of what a visit order is made anew by
 	first  *clerk                  // who has asked the policies before the start; then nil
 
-	own *board // how the pipeline itself has the knobs; the clerk's, once he works
-	now *board // how they are turned; the clerk's, too
+	now *board // how the knobs are turned; the clerk's, once he works
 
 	mu       sync.Mutex // guards all below
 	policies []controller.Policy
@@ -39,11 +38,11 @@ type desk struct {
 	orders   []any // for the clerk, whoever he will be
 }
 
-func (d *desk) open(p *Pipeline, own *board) {
+func (d *desk) open(p *Pipeline, now *board) {
 	d.p = p
 	d.policies = p.set.policies
 	d.journal = controller.NewJournal(0)
-	d.own, d.now = own, own.copy()
+	d.now = now
 	d.calm = bell{desk: d, pause: 100 * time.Millisecond, heard: map[news]bool{}}
 	d.brisk = bell{desk: d, pause: controller.MinInterval, heard: map[news]bool{}}
 }
@@ -376,7 +375,7 @@ func (c *clerk) use(policies []controller.Policy) error {
 	d.policies = policies
 	d.mu.Unlock()
 	d.visits.Store(0)
-	d.now = d.now.reset(d.own)
+	d.now = d.now.reset(d.p.groups)
 	c.write(controller.Change{
 		At: time.Duration(d.p.host.Now()), Policy: after, Stage: controller.Entry,
 		What: knobPolicy, Before: before, After: after, Why: "told to use it",
@@ -394,7 +393,6 @@ const knobPolicy controller.Knob = "policy"
 // reform changes the state of the knobs beside all policies, and tells them.
 func (c *clerk) reform(m reform) {
 	d := c.desk
-	m.do(d.own)
 	m.do(d.now)
 	c.each(controller.Event{Kind: controller.EventTopology, Stage: controller.NoStage})
 	d.p.follow(true)

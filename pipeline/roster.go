@@ -108,10 +108,7 @@ func (p *Pipeline) pause(part Part, on bool) error {
 func (p *Pipeline) reform(do func(*board)) error {
 	m := reform{do, make(chan error, 1)}
 	// Also while it stops: a pause may be ended while a stop waits for it.
-	return p.order(m, m.done, stopping, func() {
-		do(p.desk.own)
-		do(p.desk.now)
-	})
+	return p.order(m, m.done, stopping, func() { do(p.desk.now) })
 }
 
 // order gives the clerk an order and waits until it is carried out; before the start,
