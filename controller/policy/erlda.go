@@ -151,6 +151,7 @@ func (c *erlda) Control(ev controller.Event, s *controller.Snapshot, d *controll
 			c.look(&us[i], s.At, d)
 		}
 		c.watched.forgetUnits(us)
+		c.units.done()
 	default: // the end asks for nothing, and what comes later is not known here
 	}
 }

@@ -177,6 +177,7 @@ func (c *seda) Control(ev controller.Event, s *controller.Snapshot, d *controlle
 			c.look(&us[i], s.At, d)
 		}
 		c.pools.forgetUnits(us)
+		c.units.done()
 	default: // the end asks for nothing, and what comes later is not known here
 	}
 }

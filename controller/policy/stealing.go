@@ -150,6 +150,7 @@ func (c *stealing) Control(ev controller.Event, s *controller.Snapshot, d *contr
 		return // the end asks for nothing, and what comes later is not known here
 	}
 	us := c.units.of(s)
+	defer c.done()
 	c.gather(us)
 	c.skipPaused(s)
 	c.seen.forget(s)
@@ -164,6 +165,12 @@ func (c *stealing) Control(ev controller.Event, s *controller.Snapshot, d *contr
 	default:
 		c.look(us, d)
 	}
+}
+
+// done lets go of what was seen.
+func (c *stealing) done() {
+	c.units.done()
+	clear(c.candidates)
 }
 
 // gather finds out what happened since the last look. That is not the stages'

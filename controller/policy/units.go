@@ -78,10 +78,24 @@ func (u *unit) restore(d *controller.Decisions) bool {
 }
 
 // units lists what there is to scale. It is kept from look to look so that looking
-// allocates nothing; what it returns is good until the next time.
+// allocates nothing; what it returns is good until the look is done.
 type units struct {
 	list   []unit
 	stages []*controller.StageStats
+}
+
+// mostKept is for how many units the list is kept from look to look. One for more is larger than what
+// the making of it costs beside so long a look.
+const mostKept = 256
+
+// done ends a look. It lets go of what was seen, which may be megabytes.
+func (us *units) done() {
+	if len(us.list) > mostKept || len(us.stages) > mostKept {
+		*us = units{}
+		return
+	}
+	clear(us.list)
+	clear(us.stages)
 }
 
 // of lists first the stages with a pool of their own, in the order of the pipeline,
