@@ -57,7 +57,7 @@ func (p *Pipeline) followPool(want *poolState, used, atOnce bool) {
 		if workers == 0 {
 			return
 		}
-		want.pool = stage.NewPool(want.name, p.env, want.fewest, want.most)
+		want.pool = stage.NewPool(want.name, &p.env, want.fewest, want.most)
 		want.pool.Begin(workers)
 		p.pools.Add(want.pool)
 	}

@@ -143,9 +143,9 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	env := p.lend(ctx)
 	p.env, p.system = env, env.System
 	for _, c := range p.roster().stages {
-		c.Attach(env)
+		c.Attach(&p.env)
 	}
-	p.pools.Attach(env)
+	p.pools.Attach(&p.env)
 	err := p.desk.prepare() //nolint:contextcheck // a log line has no context
 	if err == nil {
 		err = p.launch(ctx, env)

@@ -185,7 +185,7 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 	all := slices.Clone(was.all)
 	for _, c := range stages {
 		p.graph.add(c.Room())
-		c.Attach(p.env)
+		c.Attach(&p.env)
 		all = append(all, c.Room())
 	}
 	for _, c := range stages {

@@ -21,9 +21,7 @@ type Core struct {
 	room   *room.Room
 	flaws  []error
 	shares bool // the workers share one instance
-	takes  func(message any) bool
-	kind   string // the command type, for messages
-	nilly  bool   // nil is a command
+	kind   kind // of command
 
 	staff   *worker.Stage
 	step    doorstep
@@ -45,7 +43,8 @@ type Env struct {
 
 func newCore(name string, opts []Option) *Core {
 	set := newSettings(name, opts)
-	c := &Core{set: set, room: room.New(set.room)}
+	c := &Core{set: set, room: room.New(*set.room)}
+	c.set.room = c.room.Config()
 	c.Pool = &Pool{core: c, gang: c.room, least: set.min, most: set.max}
 	c.staff = &worker.Stage{Room: c.room}
 	c.staff.Install(c.staff.NewVersion(func(*worker.Version) worker.Instance { return nil }, false))
@@ -82,15 +81,15 @@ func (c *Core) Discipline() queue.Discipline { return c.set.room.Discipline }
 
 // Attach lends the pipeline's things to the stage. It is called once, before the stage is
 // started.
-func (c *Core) Attach(env Env) {
+func (c *Core) Attach(env *Env) {
 	c.upgrade.mu.Lock() // somebody may want to upgrade it already
 	defer c.upgrade.mu.Unlock()
-	restart, s := c.set.restart.orDefault(), c.staff
+	s := c.staff
 	s.Timeout, s.Grace, s.RetryIf = c.set.timeout, c.set.patience(), c.set.retry.If
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
-	s.Endures, s.Pause, s.Apart = restart.Limit, restart.pause, act.Apart(env.System)
+	s.Endures, s.Pause, s.Apart = c.set.restart.orDefault().Limit, c.set.room.Rest, act.Apart(env.System)
 	c.room.Owner, c.room.Call = c.staff, c.Pool.call
-	c.Pool.attach(env, func() *worker.Worker { return worker.New(c.staff) })
+	c.Pool.attach(env)
 }
 
 // Bind has the workers of a shared pool visit the stage; nil leaves it to its own. The

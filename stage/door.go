@@ -95,9 +95,9 @@ func (c *Core) knock(message any, sender *act.PID) {
 	if sender != nil {
 		e.Ticket = command.NewTicket(func(result any, err error) { c.answer(sender, result, err) })
 	}
-	if !c.takes(message) {
+	if !c.kind.takes(message) {
 		c.room.Mistyped()
-		err := &TypeError{c.Name(), c.kind, fmt.Sprintf("%T", message)}
+		err := &TypeError{c.Name(), c.kind.name(), fmt.Sprintf("%T", message)}
 		c.turnAway(sender, message, room.ReasonType, err)
 		return
 	}
@@ -111,9 +111,9 @@ func (c *Core) knock(message any, sender *act.PID) {
 // Resubmit is a Submit for those who do not know the type of a command: one of the
 // wrong type is refused with a [*TypeError].
 func (c *Core) Resubmit(ctx context.Context, cmd any) error {
-	if !c.takes(cmd) && (cmd != nil || !c.nilly) {
+	if !c.kind.takes(cmd) && (cmd != nil || !c.kind.nilly()) {
 		c.room.Mistyped()
-		return &TypeError{c.Name(), c.kind, fmt.Sprintf("%T", cmd)}
+		return &TypeError{c.Name(), c.kind.name(), fmt.Sprintf("%T", cmd)}
 	}
 	return c.room.Submit(ctx, &command.Envelope{Cmd: cmd})
 }

@@ -100,6 +100,9 @@ type RestartPolicy struct {
 	Within time.Duration
 }
 
+// defaultPause is one value for the stages that say nothing.
+var defaultPause = RestartPolicy{}.orDefault().pause
+
 func (p RestartPolicy) orDefault() RestartPolicy {
 	if p.Limit == 0 {
 		p.Limit = 15
@@ -213,7 +216,7 @@ func (f *Fault) Error() string {
 
 // settings are a stage's properties.
 type settings struct {
-	room        room.Config
+	room        *room.Config // the room's own, once there is one
 	min, max    int
 	instances   bool // were given
 	suspends    bool // handlers may suspend
@@ -230,7 +233,7 @@ type settings struct {
 
 func newSettings(name string, opts []Option) settings {
 	s := settings{
-		room: room.Config{Name: name, Capacity: DefaultCapacity, Batch: DefaultBatch},
+		room: &room.Config{Name: name, Capacity: DefaultCapacity, Batch: DefaultBatch},
 		min:  1,
 		max:  4 * runtime.GOMAXPROCS(0),
 	}
@@ -257,7 +260,10 @@ func newSettings(name string, opts []Option) settings {
 	}
 	s.room.Retry = room.Retry{Attempts: retry.Attempts, Backoff: retry.Backoff, Max: retry.Max, Jitter: retry.Jitter}
 	s.room.StreakEnds = s.restart.orDefault().Within
-	s.room.Rest = s.restart.orDefault().pause
+	s.room.Rest = defaultPause
+	if s.restart != (RestartPolicy{}) {
+		s.room.Rest = s.restart.orDefault().pause
+	}
 	return s
 }
 

@@ -22,8 +22,7 @@ type Pool struct {
 
 	least, most int // bounds of the number of workers
 
-	env    Env
-	fresh  func() *worker.Worker // makes a slot
+	env    *Env
 	keeper atomic.Pointer[act.PID]
 	want   atomic.Int64 // how many workers there should be
 	hires  atomic.Int64 // how many actors there have been; makes their names unique
@@ -42,16 +41,24 @@ type gang interface {
 }
 
 // NewPool makes a pool that stages can share, with bounds for its workers.
-func NewPool(name string, env Env, least, most int) *Pool {
+func NewPool(name string, env *Env, least, most int) *Pool {
 	crew := room.NewCrew(name, env.Host)
 	p := &Pool{crew: crew, gang: crew, least: least, most: most}
-	p.attach(env, func() *worker.Worker { return worker.NewShared(crew, env.Host, env.Context) })
+	p.attach(env)
 	return p
 }
 
-func (p *Pool) attach(env Env, fresh func() *worker.Worker) {
-	p.env, p.fresh = env, fresh
+func (p *Pool) attach(env *Env) {
+	p.env = env
 	p.want.Store(int64(p.least))
+}
+
+// fresh makes a slot.
+func (p *Pool) fresh() *worker.Worker {
+	if p.core != nil {
+		return worker.New(p.core.staff)
+	}
+	return worker.NewShared(p.crew, p.env.Host, p.env.Context)
 }
 
 // name is the pool's, or the stage's whose own it is.
@@ -170,11 +177,11 @@ type Pools struct {
 	mu   sync.Mutex // guards all
 	all  []*Pool
 	host *act.PID
-	env  Env
+	env  *Env
 }
 
 // Attach lends the pipeline's things to the pools.
-func (h *Pools) Attach(env Env) { h.env = env }
+func (h *Pools) Attach(env *Env) { h.env = env }
 
 // Add takes a pool in, and starts it if the others have been.
 func (h *Pools) Add(p *Pool) {

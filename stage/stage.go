@@ -139,10 +139,22 @@ func maker[C any](factory behaviour.Factory[C]) func(of *worker.Version) worker.
 	}
 }
 
+// kind is what a stage without its type knows of it.
+type kind interface {
+	takes(message any) bool
+	name() string // for messages
+	nilly() bool  // nil is a command
+}
+
+// kindOf takes no room of its own, so a stage has it for nothing.
+type kindOf[C any] struct{}
+
+func (kindOf[C]) takes(message any) bool { _, ok := message.(C); return ok }
+func (kindOf[C]) name() string           { return reflect.TypeFor[C]().String() }
+func (kindOf[C]) nilly() bool            { return reflect.TypeFor[C]().Kind() == reflect.Interface }
+
 func typed[C any](c *Core) *Stage[C] {
-	c.takes = func(message any) bool { _, ok := message.(C); return ok }
-	c.kind = reflect.TypeFor[C]().String()
-	c.nilly = reflect.TypeFor[C]().Kind() == reflect.Interface
+	c.kind = kindOf[C]{}
 	return &Stage[C]{core: c, room: c.room, inlet: c.room.Inlet()}
 }
 

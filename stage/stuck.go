@@ -62,4 +62,4 @@ func (p *Pool) busy(of map[*worker.Worker]time.Duration) {
 }
 
 // Takes is the type of the stage's commands, in words.
-func (c *Core) Takes() string { return c.kind }
+func (c *Core) Takes() string { return c.kind.name() }

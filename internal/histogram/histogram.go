@@ -25,7 +25,6 @@ const (
 type Histogram struct {
 	counts []uint64
 	first  int // the bucket of counts[0]
-	total  uint64
 }
 
 // Record counts a duration n times. A negative one counts as zero.
@@ -35,7 +34,6 @@ func (h *Histogram) Record(d time.Duration, n uint64) {
 		h.widen(i)
 	}
 	h.counts[i-h.first] += n
-	h.total += n
 }
 
 // widen makes room for a bucket, and all of its doubling.
@@ -54,7 +52,12 @@ func (h *Histogram) widen(i int) {
 }
 
 // Count returns how many samples were recorded.
-func (h *Histogram) Count() uint64 { return h.total }
+func (h *Histogram) Count() (total uint64) {
+	for _, n := range h.counts {
+		total += n
+	}
+	return total
+}
 
 // Clone returns a copy that no longer changes.
 func (h *Histogram) Clone() Histogram {
@@ -66,10 +69,11 @@ func (h *Histogram) Clone() Histogram {
 // Quantile returns the upper edge of the bucket that holds the sample at q of
 // the way, 0 < q <= 1. An empty histogram answers 0.
 func (h *Histogram) Quantile(q float64) time.Duration {
-	if h.total == 0 {
+	total := h.Count()
+	if total == 0 {
 		return 0
 	}
-	rank := max(1, uint64(q*float64(h.total)+0.5))
+	rank := max(1, uint64(q*float64(total)+0.5))
 	var seen uint64
 	for i, n := range h.counts {
 		seen += n

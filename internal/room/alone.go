@@ -18,8 +18,8 @@ const (
 type alone struct {
 	timer   *time.Timer
 	watched bool
-	done    uint64 // how many commands had ended when the watch last looked
 	over    bool   // the watch has seen that the queue is not to be left to one
+	done    uint64 // how many commands had ended when the watch last looked
 
 	looking int // workers who found nothing, and are about to look once more
 	away    int // workers with commands in hand that wait for room elsewhere

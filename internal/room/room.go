@@ -138,7 +138,7 @@ func (h *Host) Lost(e End) {
 type Room struct {
 	gang // its own workers; guarded by mu
 
-	cfg   Config
+	cfg   *Config // not changed
 	inlet *behaviour.Inlet
 	// Call brings a worker that dozes; set before one does. It is called as [Seat].Wake is.
 	Call func()
@@ -146,8 +146,8 @@ type Room struct {
 	host    atomic.Pointer[Host]    // nil until the pipeline opens the room
 	ahead   atomic.Pointer[[]*Room] // where its ways ahead lead, as far as is known
 	tokens  atomic.Int32            // in the crew's hands; written with mu
-	empties atomic.Uint64           // visits that found nothing to do
 	phase   atomic.Int32            // of its drain; written with mu
+	empties atomic.Uint64           // visits that found nothing to do
 
 	// Owner is what the stage wants to find again; set before the room is opened.
 	Owner any
@@ -161,28 +161,28 @@ type Room struct {
 	open     bool // commands from outside are taken
 	opened   bool // it was open once
 	halted   bool // nothing is taken or given out any more
-	ceiling  int  // commands that may be here at once, queued or not; 0: any number
 	brim     bool // it was full, and the host knows
+	noted    bool // the token is one that only tells there is work
+	stalled  bool // a room ahead is full, and has been asked to say when it is not
+	resting  bool // its handlers crash; it is left alone for a moment
+	outside  bool // the next free seat is for a waiter, not for a parked worker
+	ceiling  int  // commands that may be here at once, queued or not; 0: any number
 	queue    waiting
 	packed   int    // queued commands that belong to a pack
 	reserved int    // seats promised, to waiters and to parked workers
 	crew     *Crew  // the pool that visits the room; nil: it has workers of its own
 	era      uint64 // grows when all tokens are taken back: older ones are void
-	noted    bool   // the token is one that only tells there is work
 	out      int    // workers that are here, each with an instance
 	made     int    // instances that there are
 	shelf    []any  // those that nobody uses
-	stalled  bool   // a room ahead is full, and has been asked to say when it is not
-	resting  bool   // its handlers crash; it is left alone for a moment
-	rested   int64  // until when
+	rested   int64  // until when it is left alone
 	rests    *time.Timer
-	spell    Spell
+	spell    *Spell        // nil: no handler has crashed yet
 	behind   []*Room       // rooms that asked to be told when there is room here
 	blocked  []parked      // first come first served
 	promises []parked      // woken from blocked, with seats of their own
 	held     []parked      // may hand nothing over, whether there are seats or not
 	lifted   chan struct{} // closed when who may not hand over may be to; nil if nobody listens
-	outside  bool          // the next free seat is for a waiter, not for a parked worker
 	waiters  list.List     // of *waiter, first come first served
 	sleepers int           // of those, who suspend
 	told     int           // who suspend, were told of a seat, and have not come yet
@@ -199,7 +199,7 @@ type Room struct {
 
 // New returns a closed room.
 func New(cfg Config) *Room {
-	r := &Room{cfg: cfg, limit: 1}
+	r := &Room{cfg: &cfg, limit: 1}
 	r.knobs = cfg.knobs()
 	r.queue.order(cfg.Discipline)
 	r.inlet = behaviour.NewInlet(cfg.Name, r)
@@ -236,8 +236,8 @@ func (r *Room) IsOpen() bool {
 	return r.open
 }
 
-// Config returns what the room was made with.
-func (r *Room) Config() Config { return r.cfg }
+// Config returns what the room was made with. It is not to be changed.
+func (r *Room) Config() *Config { return r.cfg }
 
 // Host returns the house the room was opened in, nil if it was not.
 func (r *Room) Host() *Host { return r.host.Load() }

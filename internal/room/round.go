@@ -379,8 +379,9 @@ func (r *Room) rest(pause time.Duration) {
 	if until <= r.rested {
 		return
 	}
-	r.spell.Rests++
-	r.spell.Rested += time.Duration(until - max(now, r.rested))
+	spell := r.spelled()
+	spell.Rests++
+	spell.Rested += time.Duration(until - max(now, r.rested))
 	r.rested, r.resting = until, true
 	r.void()
 	if r.rests == nil {

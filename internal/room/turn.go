@@ -458,7 +458,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	r.book(s, t)
 	r.crash(row)
 	if row && r.c.streak == 1 {
-		r.spell.First = err
+		r.spelled().First = err
 	}
 	if r.halted {
 		rest = r.sideline(s, rest)
@@ -552,7 +552,8 @@ func (r *Room) crash(row bool) {
 	r.c.crashes++
 	if row {
 		if r.c.streak == 0 {
-			r.spell = Spell{Number: r.spell.Number + 1}
+			spell := r.spelled()
+			*spell = Spell{Number: spell.Number + 1}
 		}
 		r.c.streak++
 	}
@@ -566,11 +567,19 @@ type Spell struct {
 	Rested time.Duration // for how long in all
 }
 
+// spelled is what is known of the present streak, or the last, to be changed. The room's lock is held.
+func (r *Room) spelled() *Spell {
+	if r.spell == nil {
+		r.spell = new(Spell)
+	}
+	return r.spell
+}
+
 // Spell returns the present streak, or the last if there is none.
 func (r *Room) Spell() Spell {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.spell
+	s := *r.spelled()
 	if left := r.rested - r.Host().Now(); r.resting && left > 0 {
 		s.Rests = max(s.Rests-1, 0)
 		s.Rested = max(s.Rested-time.Duration(left), 0)
