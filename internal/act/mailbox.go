@@ -35,14 +35,12 @@ type Mailbox struct {
 	system  letters
 	own     letters
 	running atomic.Bool
-	ready   atomic.Bool // invoker and dispatcher are set
+	ready   atomic.Bool // the invoker is set
 
 	suspended, stopped bool // only touched by the goroutine that runs the mailbox
 	invoker            actor.MessageInvoker
-	dispatcher         actor.Dispatcher
 	follower           *Mailbox // see Follow
 	pace               Pace     // nil: as fast as it can
-	name               string   // the actor's, for who steps
 	loop               func()   // process, made a value once: each wake would make another
 }
 
@@ -69,11 +67,12 @@ func (m *Mailbox) PostSystemMessage(message any) {
 	m.Wake()
 }
 
-// RegisterHandlers is called once, by the spawner.
-func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
-	m.invoker, m.dispatcher = invoker, dispatcher
+// RegisterHandlers is called once, by the spawner. The house has but one kind of dispatcher, which
+// gives each run a goroutine; so it is not kept.
+func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) {
+	m.invoker = invoker
 	if ctx, ok := invoker.(Context); ok {
-		m.name, m.pace = ctx.Self().Id, paceOf(ctx.ActorSystem())
+		m.pace = paceOf(ctx.ActorSystem())
 	}
 	m.ready.Store(true)
 }
@@ -111,7 +110,7 @@ func (m *Mailbox) schedule() {
 		m.pace.Ready(m)
 		return
 	}
-	m.dispatcher.Schedule(m.loop)
+	go m.loop()
 }
 
 // process runs the mailbox until it is empty, and then who follows it, if anybody does.

@@ -47,7 +47,12 @@ func paceOf(s *System) Pace {
 func (m *Mailbox) Step() { m.process() }
 
 // Name is the name of the actor whose mailbox it is, empty before it is spawned.
-func (m *Mailbox) Name() string { return m.name }
+func (m *Mailbox) Name() string {
+	if ctx, ok := m.invoker.(Context); ok {
+		return ctx.Self().Id
+	}
+	return ""
+}
 
 // Stepped reports whether somebody decides about each message, so that a turn should be
 // short.
