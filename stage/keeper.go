@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/internal/act"
@@ -30,9 +31,15 @@ type keeper struct {
 	hired   int  // workers there should be, as far as the keeper has seen to it
 
 	// Each is made when there is something to put into it: most keepers have nothing to do.
-	workers map[string]*worker.Worker // by the id of their actor
-	pauses  map[*rehire]*time.Timer   // workers to come
+	workers []hired                 // a few, most often: a map of one is ten times as large
+	pauses  map[*rehire]*time.Timer // workers to come
 	ails    map[*worker.Stage]*ailment
+}
+
+// hired is a worker and its actor.
+type hired struct {
+	pid *act.PID
+	w   *worker.Worker
 }
 
 // scale asks the keeper to see to the number of workers that is wanted.
@@ -151,7 +158,7 @@ func (k *keeper) prepare() error {
 // begun tells that all workers are up.
 func (k *keeper) begun(ctx act.Context) {
 	k.started = true
-	k.ready(nil)
+	k.tell(nil)
 	k.scale(ctx) // the wish may have changed meanwhile
 }
 
@@ -159,8 +166,14 @@ func (k *keeper) begun(ctx act.Context) {
 func (k *keeper) fail(err error) {
 	if !k.doomed && !k.started {
 		k.doomed = true
-		k.ready(err)
+		k.tell(err)
 	}
+}
+
+// tell tells, once, whether all could start.
+func (k *keeper) tell(err error) {
+	k.ready(err)
+	k.ready = nil
 }
 
 // up hears whether a worker could start.
@@ -185,10 +198,7 @@ func (k *keeper) hire(ctx act.Context, w *worker.Worker, again bool) {
 		act.Fail(ctx, err)
 		return
 	}
-	if k.workers == nil {
-		k.workers = map[string]*worker.Worker{}
-	}
-	k.workers[pid.Id] = w
+	k.workers = append(k.workers, hired{pid, w})
 }
 
 // scale hires or dismisses workers until there are as many as are wanted.
@@ -210,11 +220,12 @@ func (k *keeper) scale(ctx act.Context) {
 
 // gone hears that a worker's actor has ended.
 func (k *keeper) gone(ctx act.Context, who *act.PID) {
-	w := k.workers[who.Id]
-	if w == nil {
+	i := slices.IndexFunc(k.workers, func(h hired) bool { return h.pid.Id == who.Id })
+	if i < 0 {
 		return
 	}
-	delete(k.workers, who.Id)
+	w := k.workers[i].w
+	k.workers = slices.Delete(k.workers, i, i+1)
 	if w.Lost() {
 		w = k.pool.renew(w)
 	}
