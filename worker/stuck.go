@@ -24,12 +24,13 @@ var ErrStuck = errors.New("worker: handler is stuck")
 // So who owns the worker's affairs is settled by one word: the worker notes that a
 // handler runs, and notes that it has returned, if the watch has not taken the word
 // meanwhile. Whoever loses touches nothing more.
+//
+// Most workers have no time limit, so one has it from its first watched call on.
 type guarded struct {
 	word  atomic.Uint64 // twice the number of the present call, and 1 while it runs
 	call  uint64        // the word of the present call, 0 between calls; the worker's own
 	due   atomic.Int64  // when the handler is to be given up
 	alarm *time.Timer
-	lost  atomic.Bool   // the worker was given up
 	over  chan struct{} // closed when a worker that was given up has been settled
 	mine  []byte        // "goroutine 7 ", to find the stack of the one that is stuck
 }
@@ -42,6 +43,7 @@ type abandoned struct{}
 
 // watched runs a handler's call under the watch.
 func (w *Worker) watched(call func()) {
+	w.arm()
 	if w.mine == nil {
 		w.mine = goroutine()
 	}
@@ -52,25 +54,31 @@ func (w *Worker) watched(call func()) {
 	}
 }
 
+// arm makes what the watch needs.
+func (w *Worker) arm() {
+	if w.guarded == nil {
+		w.guarded = &guarded{over: make(chan struct{})}
+		w.alarm = time.AfterFunc(math.MaxInt64, w.look)
+	}
+}
+
 // watch begins a call that may take so long, and is watched meanwhile.
 func (w *Worker) watch(limit time.Duration) {
+	w.arm()
 	w.due.Store(w.host.Now() + int64(limit))
 	word := w.word.Load() + 3 // the next number, and running
 	w.call = word
 	w.word.Store(word)
-	if w.alarm == nil {
-		w.alarm = time.AfterFunc(math.MaxInt64, w.look)
-	}
 	w.alarm.Reset(limit)
 }
 
 // returned notes that a handler has ended, or was set aside, if it is watched. It reports
 // false if the worker was given up before.
 func (w *Worker) returned() bool {
-	word := w.call
-	if word == 0 {
+	if w.guarded == nil || w.call == 0 {
 		return true
 	}
+	word := w.call
 	if !w.word.CompareAndSwap(word, word-1) {
 		return false
 	}

@@ -64,7 +64,7 @@ type Stage struct {
 // stage, and at each is what one of the stage's own would be.
 type Worker struct {
 	room.Seat
-	guarded
+	*guarded // nil: never yet
 
 	host     *room.Host
 	crew     *room.Crew // nil: it is a stage's own
@@ -74,9 +74,13 @@ type Worker struct {
 	seen     atomic.Pointer[Stage] // stage, for those who ask
 	since    atomic.Int64          // when the present batch began; 0 between batches
 	claimed  atomic.Bool           // the slot is taken, or about to be
+	lost     atomic.Bool           // it was given up, its handler being stuck
+	ended    bool                  // the command that it ran has ended, whose handler may suspend
+	left     bool                  // the actor left because it was asked to
+	again    bool                  // the actor takes the place of one that crashed
+	told     bool                  // some of the commands in outs are waited for, or emitted: book before handing over
 
 	running atomic.Pointer[Run] // what it runs, if it is a command whose handler may suspend
-	ended   bool                // that has ended
 	blame   *Run                // the one that crashed, while that is settled
 
 	self     act.Context
@@ -84,8 +88,6 @@ type Worker struct {
 	both     *Both    // the instance, if it is two, while it handles a batch
 	kept     Instance // what did not crash of one that was two
 	failure  error    // why the actor failed, nil if it did not
-	left     bool     // the actor left because it was asked to
-	again    bool     // the actor takes the place of one that crashed
 
 	n, cur int // the batch's size, 0 between batches, and the place of the command in hand
 	cancel context.CancelFunc
@@ -100,8 +102,7 @@ type Worker struct {
 	outs   []*outlet   // those of the present stage
 	last   *outlet     // the one that was used last
 	lane   lane
-	loaded int  // commands in outs
-	told   bool // some of them are waited for, or emitted: book before handing over
+	loaded int // commands in outs
 }
 
 // New returns an empty slot for a worker of the stage's own.
@@ -122,7 +123,6 @@ func NewShared(crew *room.Crew, host *room.Host, ctx Context) *Worker {
 
 func newSlot(host *room.Host, ctx Context) *Worker {
 	w := &Worker{host: host, lane: noLane}
-	w.over = make(chan struct{})
 	w.handling = handling{ctx, w}
 	w.Seat.Owner = w
 	w.Seat.Wake = func() {
@@ -320,7 +320,9 @@ func (w *Worker) serve() {
 	if w.lost.Load() {
 		return
 	}
-	w.mine = nil
+	if w.guarded != nil {
+		w.mine = nil
+	}
 	w.label()
 	defer w.stale() // the next batch may begin much later
 	box := w.box.Load()
