@@ -81,7 +81,7 @@ func (k *keeper) Receive(ctx act.Context) {
 	case *act.Terminated:
 		k.gone(ctx, m.Who)
 	case *act.Stopping:
-		k.stop()
+		k.stop(ctx)
 	case *act.Stopped:
 		k.stopped()
 	}
@@ -308,9 +308,12 @@ func (k *keeper) fill(ctx act.Context, w *worker.Worker) {
 	k.hire(ctx, w, true)
 }
 
-// stop hears that the stage is to end; its workers have been told.
-func (k *keeper) stop() {
+// stop hears that the stage is to end. Its workers are told next, and awaited.
+func (k *keeper) stop(ctx act.Context) {
 	k.doomed = true
+	for _, h := range k.workers {
+		act.Adopt(ctx, h.pid)
+	}
 	for m, pause := range k.pauses {
 		pause.Stop()
 		m.w.Unclaim()

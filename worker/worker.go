@@ -142,13 +142,13 @@ type Up struct {
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (Up) IgnoreDeadLetterLogging() {}
 
-// Spawn fills the slot with a fresh actor, a child of the spawner. With again
-// it takes the place of one that crashed.
-func (w *Worker) Spawn(by act.Spawner, name string, again bool) (*act.PID, error) {
+// Spawn fills the slot with a fresh actor, which the keeper whose context it is has hired: see
+// [act.Hire]. With again it takes the place of one that crashed.
+func (w *Worker) Spawn(keeper act.Context, name string, again bool) (*act.PID, error) {
 	w.failure, w.left, w.again = nil, false, again
 	box := act.NewMailbox((*feed)(w))
 	w.box.Store(box)
-	return act.Spawn(by, name, box, func() act.Actor { return (*hand)(w) })
+	return act.Hire(keeper, name, box, func() act.Actor { return (*hand)(w) })
 }
 
 // Failure returns why the last actor failed, nil if it did not. It is for the
