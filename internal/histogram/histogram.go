@@ -20,20 +20,78 @@ const (
 	buckets = (top - sub + 1) << sub
 )
 
-// Histogram holds the counts. The zero Histogram is empty and ready. It has the buckets of
-// the doublings between its shortest and its longest sample: most stages know few.
+// Histogram holds the counts. The zero Histogram is empty and ready. A few buckets are a list, with
+// one word for each that was hit: that is all of a stage that has seen few commands. More have their places:
+// all those of the doublings between the shortest and the longest sample, for most stages know few.
 type Histogram struct {
 	counts []uint64
-	first  int // the bucket of counts[0]
+	first  int // the bucket of counts[0], or listed
 }
+
+const (
+	listed   = buckets // as first: counts is a list, by bucket; a bucket's place is never in it
+	mostList = 8
+	mark     = 55 // in a list, the bucket stands above the count
+)
 
 // Record counts a duration n times. A negative one counts as zero.
 func (h *Histogram) Record(d time.Duration, n uint64) {
 	i := bucket(d)
 	if uint(i-h.first) >= uint(len(h.counts)) {
+		if h.list(i, n) {
+			return
+		}
 		h.widen(i)
 	}
 	h.counts[i-h.first] += n
+}
+
+// list counts in the list. It reports false if there is none, or no longer.
+func (h *Histogram) list(i int, n uint64) bool {
+	if h.counts == nil {
+		h.first = listed
+	}
+	if h.first != listed {
+		return false
+	}
+	at := 0
+	for at < len(h.counts) && int(h.counts[at]>>mark) < i {
+		at++
+	}
+	switch {
+	case at < len(h.counts) && int(h.counts[at]>>mark) == i:
+		h.counts[at] += n
+	case len(h.counts) < mostList:
+		h.counts = slices.Insert(h.counts, at, uint64(i)<<mark|n)
+	default:
+		h.unlist()
+		return false
+	}
+	return true
+}
+
+// unlist gives the buckets of the list their places.
+func (h *Histogram) unlist() {
+	list := h.counts
+	h.counts = nil
+	h.widen(int(list[0] >> mark))
+	h.widen(int(list[len(list)-1] >> mark))
+	for _, c := range list {
+		h.counts[int(c>>mark)-h.first] = c & (1<<mark - 1)
+	}
+}
+
+// all goes through the buckets, from the shortest duration, and how many samples are in each.
+func (h *Histogram) all(yield func(i int, n uint64) bool) {
+	for i, n := range h.counts {
+		i += h.first
+		if h.first == listed {
+			i, n = int(n>>mark), n&(1<<mark-1)
+		}
+		if !yield(i, n) {
+			return
+		}
+	}
 }
 
 // widen makes room for a bucket, and all of its doubling.
@@ -44,6 +102,9 @@ func (h *Histogram) widen(i int) {
 	if h.counts != nil {
 		from, to = min(from, h.first), max(to, h.first+len(h.counts))
 	}
+	if to-from == len(h.counts) {
+		return // it is there
+	}
 	counts := make([]uint64, to-from)
 	if h.counts != nil {
 		copy(counts[h.first-from:], h.counts)
@@ -53,7 +114,7 @@ func (h *Histogram) widen(i int) {
 
 // Count returns how many samples were recorded.
 func (h *Histogram) Count() (total uint64) {
-	for _, n := range h.counts {
+	for _, n := range h.all {
 		total += n
 	}
 	return total
@@ -75,10 +136,10 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	}
 	rank := max(1, uint64(q*float64(total)+0.5))
 	var seen uint64
-	for i, n := range h.counts {
+	for i, n := range h.all {
 		seen += n
 		if seen >= rank {
-			return edge(h.first + i)
+			return edge(i)
 		}
 	}
 	return edge(buckets - 1)

@@ -229,13 +229,13 @@ func (c *Crew) Join(s *Seat) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.join(s)
-	s.visit = visit{}
+	s.visit = new(visit)
 }
 
 // Leave takes a worker off its seat, and ends its visit if it is at one. If there is
 // something to do, another worker is called for it.
 func (c *Crew) Leave(s *Seat, t *Tally) {
-	if s.at != nil {
+	if s.visit != nil && s.at != nil {
 		c.stay(s.at, s, t, true)
 	}
 	c.mu.Lock()

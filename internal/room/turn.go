@@ -9,7 +9,7 @@ import (
 
 // Seat is a worker as its room sees it. It outlives the worker's actor.
 type Seat struct {
-	visit // only the worker touches it
+	*visit // of one of a crew; only the worker touches it
 
 	// Wake makes the worker come for its turn. It is called without the lock
 	// or with it, by anybody, and must not block.
@@ -468,7 +468,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	}
 	r.lay(s, s.hand)
 	s.Instance = nil // it is of no use any more
-	if s.at == nil {
+	if s.visit == nil || s.at == nil {
 		r.leave(s) // it takes no further command, so it is no worker any more
 	} else {
 		s.at = nil
