@@ -26,9 +26,9 @@ type stageState struct {
 	dispatch   controller.Dispatch // of its own pool; with one stage it means nothing
 	plan       *controller.VisitPlan
 	discipline string
-	ordered    string // what the queue was told
-	admission  controller.Admission
-	paused     bool // by the user, not by a policy
+	ordered    string                // what the queue was told
+	admission  *controller.Admission // nil: all are let in
+	paused     bool                  // by the user, not by a policy
 }
 
 // poolState is how the knobs of a shared pool are turned.
@@ -77,6 +77,14 @@ func (s *board) addPool(p *poolState) {
 
 // remove lets a stage go.
 func (s *board) remove(name string) { delete(s.stages, name) }
+
+// admits is who is let in to the stage.
+func (st *stageState) admits() controller.Admission {
+	if st.admission == nil {
+		return controller.Admission{}
+	}
+	return *st.admission
+}
 
 // own reports whether a stage has its own workers.
 func (st *stageState) own() bool { return st.pool == st.core.Name() }
@@ -151,7 +159,10 @@ func (s *board) apply(ch controller.Change) {
 	case controller.KnobQuality:
 		st.knobs.Quality = ch.After.(float64)
 	default:
-		admit(&st.admission, ch)
+		if st.admission == nil {
+			st.admission = new(controller.Admission)
+		}
+		admit(st.admission, ch)
 	}
 }
 

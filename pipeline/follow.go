@@ -142,7 +142,7 @@ func (p *Pipeline) followStage(s *board, want *stageState) {
 	if c.Room().Knobs() != want.knobs {
 		c.Adjust(func(k *room.Knobs) { *k = want.knobs })
 	}
-	c.Room().Admit(want.admission)
+	c.Room().Admit(want.admits())
 	followDiscipline(want)
 	pool := s.pools[want.pool]
 	if pool == nil {

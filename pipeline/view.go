@@ -42,7 +42,7 @@ func statsOf(c *stage.Core, st *stageState, sheet *room.Sheet) controller.StageS
 		Priority: st.knobs.Priority, Discipline: st.discipline,
 		Batch:   controller.Batch{Max: st.knobs.Batch, Linger: st.knobs.Linger},
 		Enabled: !st.knobs.Disabled, Paused: st.knobs.Paused, Blocking: c.Blocking(),
-		Quality: st.knobs.Quality, Admission: st.admission,
+		Quality: st.knobs.Quality, Admission: st.admits(),
 		Total: countersOf(sheet),
 	}
 	if c.Suspends() {

@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -87,7 +88,7 @@ func (c *Core) Attach(env *Env) {
 	s := c.staff
 	s.Timeout, s.Grace, s.RetryIf = c.set.timeout, c.set.patience(), c.set.retry.If
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
-	s.Endures, s.Pause, s.Apart = c.set.restart.orDefault().Limit, c.set.room.Rest, act.Apart(env.System)
+	s.Endures, s.Pause, s.Apart = int32(min(c.set.restart.orDefault().Limit, math.MaxInt32)), c.set.room.Rest, act.Apart(env.System)
 	c.room.Owner, c.room.Call = c.staff, c.Pool.call
 	c.Pool.attach(env)
 }

@@ -255,7 +255,7 @@ func (k *keeper) replace(ctx act.Context, w *worker.Worker) {
 	ail := k.ailment(staff)
 	ail.note(err)
 	switch {
-	case beyond > staff.Endures || staff.Room.StillStuck() > mostAbandoned:
+	case beyond > int(staff.Endures) || staff.Room.StillStuck() > mostAbandoned:
 		w.Unclaim()
 		k.giveUp(ctx, ail.broken(staff.Room, streak))
 	case beyond > 0 && k.pool.crew == nil:

@@ -20,6 +20,9 @@ func (k *keeper) settled() {
 	}
 }
 
+// fine is the word of all children that are ready.
+var fine = new(word)
+
 // launch starts a child.
 func (k *keeper) launch(ctx act.Context, c *kid) {
 	b := &birth{kid: c}
@@ -32,7 +35,11 @@ func (k *keeper) launch(ctx act.Context, c *kid) {
 		c.limit = time.AfterFunc(c.child.StartLimit, func() { root.Send(self, late{b}) })
 	}
 	ready := func(err error) {
-		if b.said.CompareAndSwap(nil, &word{err}) {
+		said := fine
+		if err != nil {
+			said = &word{err}
+		}
+		if b.said.CompareAndSwap(nil, said) {
 			root.Send(self, b)
 		}
 	}

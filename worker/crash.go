@@ -212,7 +212,7 @@ func Try(stage string, f func() error) <-chan error {
 
 // start makes the instance and starts it.
 func (w *Worker) start() error {
-	inst, err := w.stage.start(w.handling)
+	inst, err := w.stage.start(w.handling())
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
@@ -202,17 +203,25 @@ func (w *Worker) recall() {
 
 // handling is a handler's context: it ends when the pipeline stops hard, and it
 // knows the worker.
-type handling struct {
-	context.Context
-	w *Worker
-}
+type handling Worker
+
+func (w *Worker) handling() Context { return (*handling)(w) }
+
+// Deadline is that of the stage's context.
+func (h *handling) Deadline() (deadline time.Time, ok bool) { return h.base.Deadline() }
+
+// Done is closed when the pipeline stops hard.
+func (h *handling) Done() <-chan struct{} { return h.base.Done() }
+
+// Err is why it has ended.
+func (h *handling) Err() error { return h.base.Err() }
 
 // Value knows the worker as the emitter, and what the pipeline's context knows.
-func (h handling) Value(key any) any {
+func (h *handling) Value(key any) any {
 	if _, ok := key.(behaviour.EmitterKey); ok {
-		return (*emitter)(h.w)
+		return (*emitter)(h)
 	}
-	return h.Context.Value(key)
+	return h.base.Value(key)
 }
 
 // emitter is the worker as a handler sees it.

@@ -99,7 +99,7 @@ func (w *Worker) fit() error {
 		if !ok {
 			return nil
 		}
-		err := b.complete(w.handling)
+		err := b.complete(w.handling())
 		if err == nil {
 			w.both = b
 		}
@@ -179,7 +179,7 @@ func (w *Worker) one(inst Instance, e *command.Envelope) behaviour.Outcome {
 	if w.stage.Timeout > 0 {
 		return w.limited(e)
 	}
-	return inst.Handle(w.handling, e.Cmd)
+	return inst.Handle(w.handling(), e.Cmd)
 }
 
 // spare keeps what of the worker's instance did not crash, for those who come after. The

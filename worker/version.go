@@ -17,20 +17,20 @@ var errRetired = errors.New("worker: the version is retired")
 type Version struct {
 	stage   *Stage
 	make    func(of *Version) Instance
-	shares  bool     // all workers share the first instance
 	rollout *Rollout // of a version that is two: its instances are Boths
 
 	turning sync.Mutex // held while first is being started or stopped; before mu
 
+	shares  bool       // all workers share the first instance
 	mu      sync.Mutex // guards all below
 	name    string
-	many    bool
 	first   Instance // made, and used by nobody yet; the only one, if it is shared
-	begun   bool     // first has been started
 	live    int
 	release context.CancelCauseFunc // ends the context that first was started with
-	lowered bool                    // first is to be stopped when nobody has it
-	closed  bool                    // nobody will come any more
+	many    bool
+	begun   bool // first has been started
+	lowered bool // first is to be stopped when nobody has it
+	closed  bool // nobody will come any more
 	retired bool
 	over    bool
 	ended   bool          // over, and all is told

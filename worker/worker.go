@@ -43,7 +43,7 @@ type Stage struct {
 	Context context.Context
 	// Endures is how many crashes beyond one for each worker the stage endures, and
 	// Pause how long it is left alone after so many.
-	Endures int
+	Endures int32
 	Pause   func(beyond int) time.Duration
 	// Runs has the coroutines of handlers that may suspend; nil if the stage has no such.
 	Runs *coro.Host
@@ -66,19 +66,19 @@ type Worker struct {
 	room.Seat
 	*guarded // nil: never yet
 
-	host     *room.Host
-	crew     *room.Crew // nil: it is a stage's own
-	stage    *Stage     // where it is; for one of a crew nil at first
-	handling Context
-	box      atomic.Pointer[act.Mailbox]
-	seen     atomic.Pointer[Stage] // stage, for those who ask
-	since    atomic.Int64          // when the present batch began; 0 between batches
-	claimed  atomic.Bool           // the slot is taken, or about to be
-	lost     atomic.Bool           // it was given up, its handler being stuck
-	ended    bool                  // the command that it ran has ended, whose handler may suspend
-	left     bool                  // the actor left because it was asked to
-	again    bool                  // the actor takes the place of one that crashed
-	told     bool                  // some of the commands in outs are waited for, or emitted: book before handing over
+	host    *room.Host
+	crew    *room.Crew // nil: it is a stage's own
+	stage   *Stage     // where it is; for one of a crew nil at first
+	base    Context    // handlers' contexts end with it
+	box     atomic.Pointer[act.Mailbox]
+	seen    atomic.Pointer[Stage] // stage, for those who ask
+	since   atomic.Int64          // when the present batch began; 0 between batches
+	claimed atomic.Bool           // the slot is taken, or about to be
+	lost    atomic.Bool           // it was given up, its handler being stuck
+	ended   bool                  // the command that it ran has ended, whose handler may suspend
+	left    bool                  // the actor left because it was asked to
+	again   bool                  // the actor takes the place of one that crashed
+	told    bool                  // some of the commands in outs are waited for, or emitted: book before handing over
 
 	running atomic.Pointer[Run] // what it runs, if it is a command whose handler may suspend
 	blame   *Run                // the one that crashed, while that is settled
@@ -123,7 +123,7 @@ func NewShared(crew *room.Crew, host *room.Host, ctx Context) *Worker {
 
 func newSlot(host *room.Host, ctx Context) *Worker {
 	w := &Worker{host: host, lane: noLane}
-	w.handling = handling{ctx, w}
+	w.base = ctx
 	w.Seat.Owner = w
 	w.Seat.Wake = func() {
 		if box := w.box.Load(); box != nil {
@@ -516,7 +516,7 @@ func (w *Worker) clock(n int) {
 // handleEach runs the behaviour on one command of the batch after the other.
 func (w *Worker) handleEach(batch []command.Envelope) {
 	if w.stage.Timeout == 0 {
-		w.instance.HandleEach(w.handling, w, batch)
+		w.instance.HandleEach(w.handling(), w, batch)
 		return
 	}
 	for n := range batch {
@@ -526,10 +526,10 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 
 // limited runs the behaviour within the stage's time limit.
 func (w *Worker) limited(e *command.Envelope) behaviour.Outcome {
-	ctx, cancel := context.WithTimeoutCause(w.handling, w.stage.Timeout, ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(w.handling(), w.stage.Timeout, ErrTimeout)
 	w.cancel = cancel
 	o := w.limitedCall(ctx, e.Cmd)
-	late := ctx.Err() != nil && w.handling.Err() == nil
+	late := ctx.Err() != nil && w.handling().Err() == nil
 	cancel()
 	w.cancel = nil
 	if err := o.Err(); late && err != nil && !errors.Is(err, ErrTimeout) {
@@ -549,9 +549,9 @@ func (w *Worker) handleMany(batch []command.Envelope) {
 // outcome for each command.
 func (w *Worker) many(inst Instance, batch []command.Envelope) (outcomes []behaviour.Outcome) {
 	if w.stage.Timeout == 0 {
-		return checked(inst.HandleMany(w.handling, batch), len(batch))
+		return checked(inst.HandleMany(w.handling(), batch), len(batch))
 	}
-	ctx, cancel := context.WithTimeoutCause(w.handling, w.stage.Timeout, ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(w.handling(), w.stage.Timeout, ErrTimeout)
 	w.cancel = cancel
 	given := slices.Clone(batch) // the batch is the watch's, if that gives the worker up
 	w.watched(func() { outcomes = inst.HandleMany(ctx, given) })

@@ -12,7 +12,7 @@ package act
 // grow, however long the chain.
 func (m *Mailbox) Follow(next *Mailbox) {
 	m.release()
-	if m.pace != nil {
+	if m.paced {
 		next.Wake() // who steps wants to choose
 		return
 	}

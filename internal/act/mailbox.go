@@ -38,9 +38,9 @@ type Mailbox struct {
 	ready   atomic.Bool // the invoker is set
 
 	suspended, stopped bool // only touched by the goroutine that runs the mailbox
+	paced              bool // somebody decides when it handles messages, else it is as fast as it can
 	invoker            actor.MessageInvoker
 	follower           *Mailbox // see Follow
-	pace               Pace     // nil: as fast as it can
 	loop               func()   // process, made a value once: each wake would make another
 }
 
@@ -72,7 +72,7 @@ func (m *Mailbox) PostSystemMessage(message any) {
 func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) {
 	m.invoker = invoker
 	if ctx, ok := invoker.(Context); ok {
-		m.pace = paceOf(ctx.ActorSystem())
+		m.paced = paceOf(ctx.ActorSystem()) != nil
 	}
 	m.ready.Store(true)
 }
@@ -106,8 +106,8 @@ func (m *Mailbox) claim() bool { return m.ready.Load() && m.running.CompareAndSw
 
 // schedule has the mailbox run, or, if somebody sets its pace, tells him.
 func (m *Mailbox) schedule() {
-	if m.pace != nil {
-		m.pace.Ready(m)
+	if m.paced {
+		paceOf(m.invoker.(Context).ActorSystem()).Ready(m)
 		return
 	}
 	go m.loop()
@@ -142,7 +142,7 @@ func (m *Mailbox) empty() (next *Mailbox) {
 		if !m.pending(suspended, stopped) || !m.running.CompareAndSwap(false, true) {
 			break
 		}
-		if m.pace != nil {
+		if m.paced {
 			m.schedule()
 			break
 		}
@@ -189,7 +189,7 @@ func (m *Mailbox) run() {
 		}
 	}()
 	for {
-		if !m.deliver(&message) || m.pace != nil {
+		if !m.deliver(&message) || m.paced {
 			return
 		}
 	}

@@ -56,4 +56,4 @@ func (m *Mailbox) Name() string {
 
 // Stepped reports whether somebody decides about each message, so that a turn should be
 // short.
-func (m *Mailbox) Stepped() bool { return m.pace != nil }
+func (m *Mailbox) Stepped() bool { return m.paced }

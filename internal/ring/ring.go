@@ -8,7 +8,7 @@ package ring
 
 // first is the number of slots a ring gets when the first value comes: a stage that has
 // seen few commands has few.
-const first = 2
+const first = 1
 
 // Ring is the queue. The zero Ring is empty and ready.
 type Ring[T any] struct {
