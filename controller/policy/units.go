@@ -82,6 +82,7 @@ func (u *unit) restore(d *controller.Decisions) bool {
 type units struct {
 	list   []unit
 	stages []*controller.StageStats
+	guests bool // some stage is bound to a pool not its own: who they are takes a look at all
 }
 
 // mostKept is for how many units the list is kept from look to look. One for more is larger than what
@@ -103,6 +104,10 @@ func (us *units) done() {
 // bound to has nothing to do and is left alone.
 func (us *units) of(s *controller.Snapshot) []unit {
 	us.list, us.stages = us.list[:0], us.stages[:0]
+	us.guests = false
+	for i := range s.Stages {
+		us.guests = us.guests || !own(&s.Stages[i])
+	}
 	for i := range s.Stages {
 		if st := &s.Stages[i]; own(st) {
 			us.add(unit{
@@ -113,7 +118,10 @@ func (us *units) of(s *controller.Snapshot) []unit {
 	}
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		if awake, bound := us.bound(s, p.Name); bound && !p.Own {
+		if p.Own {
+			continue
+		}
+		if awake, bound := us.bound(s, p.Name); bound {
 			us.add(unit{
 				name: p.Name, stage: controller.NoStage,
 				workers: p.Workers, least: p.MinWorkers, most: p.MaxWorkers, busy: p.Busy,
@@ -148,6 +156,9 @@ func (us *units) at(s *controller.Snapshot, st *controller.StageStats) (awake []
 // paused, and whether there are any such stages at all.
 func (us *units) bound(s *controller.Snapshot, pool string) (awake []*controller.StageStats, bound bool) {
 	from := len(us.stages)
+	if !us.guests {
+		return nil, false
+	}
 	for i := range s.Stages {
 		st := &s.Stages[i]
 		if own(st) || st.Pool != pool {

@@ -201,7 +201,7 @@ func suspends(ctx context.Context) bool {
 
 // refuse counts a command that is not accepted and lets go of the lock.
 func (r *Room) refuse(why int, err error) error {
-	r.c.rejected[why]++
+	r.c.losses().rejected[why]++
 	r.mu.Unlock()
 	return err
 }
@@ -332,13 +332,13 @@ type victim struct {
 // drop makes room for e, or lets e go, as the overflow rule says.
 func (r *Room) drop(e command.Envelope, at place) victim {
 	if r.cfg.Overflow == DropNewest || r.queue.fresh() == 0 {
-		r.c.shed[shedNewest]++
+		r.c.losses().shed[shedNewest]++
 		return victim{e, ReasonNewest, ErrShed}
 	}
 	oldest := r.queue.drop()
 	r.unpack([]command.Envelope{oldest})
 	r.push(&e, at)
-	r.c.shed[shedOldest]++
+	r.c.losses().shed[shedOldest]++
 	return victim{oldest, ReasonOldest, ErrShed}
 }
 
@@ -408,7 +408,7 @@ func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) 
 // lock and lets go of it.
 func (r *Room) turnAway(es []command.Envelope) int {
 	r.c.received += uint64(len(es))
-	r.c.dead[deadStopped] += uint64(len(es))
+	r.c.losses().dead[deadStopped] += uint64(len(es))
 	r.mu.Unlock()
 	r.bury(es, ReasonStopped, r.stopped())
 	return len(es)
@@ -421,7 +421,7 @@ func (r *Room) stopped() error { return fmt.Errorf("stage %q: %w", r.cfg.Name, E
 // lock and lets go of it.
 func (r *Room) turnDown(es []command.Envelope) int {
 	r.c.received += uint64(len(es))
-	r.c.shed[shedDisabled] += uint64(len(es))
+	r.c.losses().shed[shedDisabled] += uint64(len(es))
 	r.settled()
 	r.mu.Unlock()
 	for _, e := range es {
@@ -437,7 +437,7 @@ func (r *Room) dropAll(es []command.Envelope, at places) []victim {
 	r.c.received += uint64(len(es))
 	for i, e := range es {
 		if r.cfg.Overflow == Reject {
-			r.c.shed[shedFull]++
+			r.c.losses().shed[shedFull]++
 			victims = append(victims, victim{e, ReasonFull, ErrFull})
 			continue
 		}

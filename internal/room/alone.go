@@ -17,12 +17,12 @@ const (
 // alone watches over queues that are left to one worker.
 type alone struct {
 	timer   *time.Timer
-	watched bool
-	over    bool   // the watch has seen that the queue is not to be left to one
 	done    uint64 // how many commands had ended when the watch last looked
+	watched bool
+	over    bool // the watch has seen that the queue is not to be left to one
 
-	looking int // workers who found nothing, and are about to look once more
-	away    int // workers with commands in hand that wait for room elsewhere
+	looking int32 // workers who found nothing, and are about to look once more
+	away    int32 // workers with commands in hand that wait for room elsewhere
 }
 
 // Away notes that a worker of the room's own has handled its commands and waits for room
@@ -69,7 +69,7 @@ func (r *Room) little(n int) bool {
 
 // left reports whether the queue is left to who is at work.
 func (r *Room) left() bool {
-	if r.c.busy-r.alone.away+r.alone.looking <= 0 || r.alone.over || !r.little(r.due()) {
+	if r.c.busy+int(r.alone.looking-r.alone.away) <= 0 || r.alone.over || !r.little(r.due()) {
 		return false
 	}
 	if !r.alone.watched {

@@ -4,16 +4,16 @@ package room
 // neither a seat nor an actor of them until they are called. They come after those that are
 // idle.
 type dozers struct {
-	dozing int // not called yet
-	called int // called, and not fetched yet
-	coming int // fetched; the next who join are they
+	dozing int32 // not called yet
+	called int32 // called, and not fetched yet
+	coming int32 // fetched; the next who join are they
 }
 
 // Doze counts n workers as joined who come when they are called, and not before. Call is
 // called for each, and then [Room.Fetch] tells whether it was in vain.
 func (r *Room) Doze(n int) {
 	r.mu.Lock()
-	r.dozers.dozing += n
+	r.dozers.dozing += int32(n)
 	r.live += n
 	r.most = max(r.most, r.live)
 	next := r.rouse()
@@ -51,8 +51,9 @@ func (r *Room) Miss() {
 func (r *Room) Dismiss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.live -= r.dozers.dozing + r.dozers.called + r.dozers.coming
-	r.waking -= r.dozers.called + r.dozers.coming
+	come := int(r.dozers.called + r.dozers.coming)
+	r.live -= int(r.dozers.dozing) + come
+	r.waking -= come
 	r.dozers = dozers{}
 }
 
@@ -81,8 +82,8 @@ func (d *dozers) arrive(s *Seat) bool {
 
 // oversleep has up to n of those who doze leave, and returns how many.
 func (r *Room) oversleep(n int) int {
-	n = min(n, r.dozers.dozing)
-	r.dozers.dozing -= n
+	n = min(n, int(r.dozers.dozing))
+	r.dozers.dozing -= int32(n)
 	r.live -= n
 	return n
 }

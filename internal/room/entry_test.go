@@ -208,7 +208,7 @@ func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {
 	require.ErrorContains(t, bring(inside{r: st.rooms[1]}.ctx(t), st.rooms[0], 1), "on a way back")
 	require.ErrorContains(t, bring(inside{st.rooms[0], true}.ctx(t), st.rooms[1], 1), "whose worker is shared")
 	for _, r := range st.rooms {
-		require.EqualValues(t, 1, r.c.rejected[rejectedFull])
+		require.EqualValues(t, 1, r.c.losses().rejected[rejectedFull])
 	}
 	st.Admit(controller.Admission{Limit: 1})
 	st.rooms[1].Adjust(func(k *Knobs) { k.Capacity = 9 })

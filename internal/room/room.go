@@ -184,8 +184,8 @@ type Room struct {
 	held     []parked      // may hand nothing over, whether there are seats or not
 	lifted   chan struct{} // closed when who may not hand over may be to; nil if nobody listens
 	waiters  list.List     // of *waiter, first come first served
-	sleepers int           // of those, who suspend
-	told     int           // who suspend, were told of a seat, and have not come yet
+	sleepers int32         // of those, who suspend
+	told     int32         // who suspend, were told of a seat, and have not come yet
 	delayed  delayed
 	timer    *time.Timer
 	lingers  *time.Timer
@@ -285,7 +285,7 @@ func (r *Room) Halt() (tell func()) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	r.c.dead[deadStopped] += uint64(len(left))
+	r.c.losses().dead[deadStopped] += uint64(len(left))
 	r.dismissWaiters()
 	woken := append(r.takeBlocked(), r.takeIdle()...)
 	r.void()
@@ -359,7 +359,7 @@ func (r *Room) rouse() *Seat {
 		r.note()
 		return nil
 	}
-	if len(r.idle)+r.dozers.dozing == 0 || r.waking > 0 || r.out >= r.knobs.Instances || r.due() == 0 || r.left() {
+	if len(r.idle)+int(r.dozers.dozing) == 0 || r.waking > 0 || r.out >= r.knobs.Instances || r.due() == 0 || r.left() {
 		return nil
 	}
 	s := r.call(r.fit)
@@ -407,10 +407,10 @@ func (r *Room) release() (woken []*Seat) {
 // next is the first in line outside who may hear of one of so many free seats, nil if there is none. Of those who
 // suspend no more are told than there are seats; if these are many, others need not wait for them to come.
 func (r *Room) next(free int) *list.Element {
-	if free > r.told {
+	if free > int(r.told) {
 		return r.waiters.Front()
 	}
-	if r.waiters.Len() == r.sleepers {
+	if r.waiters.Len() == int(r.sleepers) {
 		return nil
 	}
 	place := r.waiters.Front()
@@ -528,19 +528,32 @@ func wakeAll(seats []*Seat) {
 	}
 }
 
+// losses are the accounts of what was not taken, or had no answer.
+type losses struct {
+	rejected [rejectedReasons]uint64
+	shed     [shedReasons]uint64
+	dead     [deadReasons]uint64
+}
+
+// losses are those that are counted, to be changed: many a stage has none.
+func (c *counts) losses() *losses {
+	if c.lost == nil {
+		c.lost = new(losses)
+	}
+	return c.lost
+}
+
 // counts are the accounts. All but the gauges only grow.
 type counts struct {
 	submitted, received            uint64
 	ok, forwarded, emitted, errors uint64
-	rejected                       [rejectedReasons]uint64
-	shed                           [shedReasons]uint64
-	dead                           [deadReasons]uint64
+	lost                           *losses // nil: none yet
 	crashes, retries, restarts     uint64
-	streak                         int   // crashes since a command was last completed
-	crashed                        int64 // when a handler crashed last
-	visits                         uint64
+	crashed                        int64  // when a handler crashed last
+	streak                         int32  // crashes since a command was last completed
+	abandoned                      int32  // handlers that were given up and still run
 	stuck                          uint64 // handlers that were given up
-	abandoned                      int    // those that still run
+	visits                         uint64
 	inHand, busy, mostOut          int
 	aside                          int // of those in hand, in nobody's; below 0 while a worker has not told yet
 	busyTime                       time.Duration

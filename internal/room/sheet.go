@@ -56,20 +56,27 @@ func snapshot(rooms []*Room, sheet func(*Room) Sheet) []Sheet {
 	return sheets
 }
 
+// noLosses are those of a room that has none. They are not changed.
+var noLosses losses
+
 // sheet copies all but the histograms.
 func (r *Room) sheet() Sheet {
+	lost := r.c.lost
+	if lost == nil {
+		lost = &noLosses
+	}
 	return Sheet{
 		Submitted: r.c.submitted, Received: r.c.received,
 		OK: r.c.ok, Forwarded: r.c.forwarded, Emitted: r.c.emitted, Errors: r.c.errors,
-		Rejected: byReason(r.c.rejected[:], rejectedNames[:]),
-		Shed:     byReason(r.c.shed[:], shedNames[:]),
-		Dead:     byReason(r.c.dead[:], deadNames[:]),
+		Rejected: byReason(lost.rejected[:], rejectedNames[:]),
+		Shed:     byReason(lost.shed[:], shedNames[:]),
+		Dead:     byReason(lost.dead[:], deadNames[:]),
 		Crashes:  r.c.crashes, Retries: r.c.retries, Restarts: r.c.restarts,
 		Queued: r.queue.fresh(), InHand: r.c.inHand + r.going(), Delayed: r.delayed.Len(),
 		Suspended: r.suspended(), Held: max(r.c.inHand-r.suspended(), 0), Due: r.demand(),
 		Live: r.live, Busy: r.c.busy, Most: max(r.most, r.c.mostOut), Out: r.out,
 		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(),
-		Stuck: r.c.stuck, Abandoned: r.c.abandoned,
+		Stuck: r.c.stuck, Abandoned: int(r.c.abandoned),
 		Crew: r.crew, Knobs: r.knobs.Knobs,
 		BusyTime: r.c.busyTime,
 		Open:     r.open, Halted: r.halted,

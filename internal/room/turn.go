@@ -462,7 +462,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	}
 	if r.halted {
 		rest = r.sideline(s, rest)
-		r.c.dead[deadStopped] += uint64(len(rest))
+		r.c.losses().dead[deadStopped] += uint64(len(rest))
 	} else {
 		r.giveBack(rest)
 	}
@@ -477,7 +477,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	}
 	dies := culprit != nil && !(retry && r.postpone(*culprit, at))
 	if dies {
-		r.c.dead[deadCrash]++
+		r.c.losses().dead[deadCrash]++
 	}
 	halted := r.halted
 	next := r.rouse()
@@ -504,7 +504,7 @@ func (r *Room) tire() {
 	if r.crew == nil || r.cfg.Rest == nil {
 		return
 	}
-	if beyond := r.c.streak - r.crew.hands(); beyond > 0 {
+	if beyond := int(r.c.streak) - r.crew.hands(); beyond > 0 {
 		r.rest(r.cfg.Rest(beyond))
 	}
 }
@@ -527,7 +527,7 @@ func (r *Room) CrashIdle() {
 func (r *Room) Abandoned(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.c.abandoned += n
+	r.c.abandoned += int32(n)
 	if n > 0 {
 		r.c.stuck += uint64(n)
 	}
@@ -537,7 +537,7 @@ func (r *Room) Abandoned(n int) {
 func (r *Room) StillStuck() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.c.abandoned
+	return int(r.c.abandoned)
 }
 
 // crash counts a crash, as one of a row or not. Further tries of the same command do
@@ -592,7 +592,7 @@ func (r *Room) Spell() Spell {
 func (r *Room) Streak() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.c.streak
+	return int(r.c.streak)
 }
 
 // Muster forgets what the workers of a stage that broke had still to do and had
