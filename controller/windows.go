@@ -10,7 +10,7 @@ import "maps"
 // The zero Windows is ready: its first window reaches back to the start of the
 // pipeline. Windows is not safe for concurrent use.
 type Windows struct {
-	seen map[string]Counters
+	seen map[string]*Counters // pointers, since a map that grows has room for twice as many
 }
 
 // Fill sets the Window of each stage in s from its Total, and remembers the
@@ -19,17 +19,25 @@ type Windows struct {
 // happened take no room.
 func (w *Windows) Fill(s *Snapshot) {
 	if w.seen == nil {
-		w.seen = map[string]Counters{}
+		w.seen = map[string]*Counters{}
 	}
 	active := 0
 	for i := range s.Stages {
 		st := &s.Stages[i]
-		st.Window = st.Total.Sub(w.seen[st.Name])
+		st.Window = st.Total
+		last := w.seen[st.Name]
+		if last != nil {
+			st.Window = st.Total.Sub(*last)
+		}
 		if st.Total == (Counters{}) {
 			delete(w.seen, st.Name)
 			continue
 		}
-		w.seen[st.Name] = st.Total
+		if last == nil {
+			last = new(Counters)
+			w.seen[st.Name] = last
+		}
+		*last = st.Total
 		active++
 	}
 	if len(w.seen) > active {
@@ -44,5 +52,5 @@ func (w *Windows) forget(s *Snapshot) {
 	for i := range s.Stages {
 		here[s.Stages[i].Name] = true
 	}
-	maps.DeleteFunc(w.seen, func(name string, _ Counters) bool { return !here[name] })
+	maps.DeleteFunc(w.seen, func(name string, _ *Counters) bool { return !here[name] })
 }

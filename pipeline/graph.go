@@ -18,8 +18,8 @@ import (
 // ways form a graph without loops. Workers wait for room along those only, so
 // they cannot wait for one another in a circle.
 type graph struct {
-	mu    sync.Mutex // guards all
-	index map[*room.Room]int
+	host  *room.Host
+	mu    sync.Mutex   // guards all below, and the places of the host's rooms
 	rooms []*room.Room // by place; nil for a stage that is gone
 	ways  []ways       // by the place that they lead from
 	led   []bool       // a way ahead leads there
@@ -51,8 +51,8 @@ func (ws ways) without(to int) ways {
 	return ws
 }
 
-func newGraph(stages []*stage.Core) *graph {
-	g := &graph{index: make(map[*room.Room]int, len(stages))}
+func newGraph(host *room.Host, stages []*stage.Core) *graph {
+	g := &graph{host: host}
 	for _, c := range stages {
 		g.add(c.Room())
 	}
@@ -67,22 +67,29 @@ func (g *graph) add(r *room.Room) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.Place = len(g.rooms)
-	g.index[r] = r.Place
 	g.rooms = append(g.rooms, r)
 	g.ways = append(g.ways, nil)
 	g.led = append(g.led, false)
 	g.shape = nil
 }
 
+// place is where a room is, if it is here. Those of other hosts have places too, and may be given
+// them just now.
+func (g *graph) place(r *room.Room) (int, bool) {
+	if r.Host() != g.host {
+		return 0, false
+	}
+	return r.Place, r.Place < len(g.rooms) && g.rooms[r.Place] == r
+}
+
 // remove lets a stage go, with all ways from and to it.
 func (g *graph) remove(r *room.Room) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i, ok := g.index[r]
+	i, ok := g.place(r)
 	if !ok {
 		return
 	}
-	delete(g.index, r)
 	g.rooms[i] = nil
 	g.ways[i] = nil
 	for from := range g.ways {
@@ -114,13 +121,13 @@ func (g *graph) again() {
 func (g *graph) declare(c *stage.Core) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := g.index[c.Room()]
+	i := c.Room().Place
 	for _, port := range c.Outs() {
 		r, ok := port.Inlet().Room().(*room.Room)
 		if !ok {
 			continue
 		}
-		if j, ok := g.index[r]; ok {
+		if j, ok := g.place(r); ok {
 			w := g.way(i, j)
 			w.declared, w.port = true, port.Name()
 		}
@@ -132,8 +139,8 @@ func (g *graph) declare(c *stage.Core) {
 func (g *graph) reach(from, to *room.Room) (back, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i, known := g.index[from]
-	j, ours := g.index[to]
+	i, known := g.place(from)
+	j, ours := g.place(to)
 	if !known || !ours {
 		return false, false
 	}

@@ -100,7 +100,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	if err := plan.adopt(p.host); err != nil {
 		return nil, err
 	}
-	p.graph = newGraph(plan.stages)
+	p.graph = newGraph(p.host, plan.stages)
 	p.groups, p.maps = plan.groups, plan.maps
 	p.host.Reach = p.graph.reach
 	var rooms []*room.Room

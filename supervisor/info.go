@@ -134,7 +134,7 @@ func (k *keeper) info() Info {
 	for _, c := range k.kids {
 		info.Children = append(info.Children, ChildInfo{
 			Name: c.id, State: c.state(), Restart: c.child.Restart, Significant: c.child.Significant,
-			Since: c.since, Restarts: max(c.births-1, 0), Until: c.after, Last: c.last, PID: c.pid,
+			Since: c.since, Restarts: int(max(c.births-1, 0)), Until: c.after, Last: c.last, PID: c.pid,
 			tree: c.tree, worker: c.child.Supervisor == nil,
 		})
 	}

@@ -124,7 +124,7 @@ func (k *keeper) restart(c *kid, f Failure) {
 		c.streak = 0
 	}
 	c.streak++
-	pause := k.spec.Backoff.pause(c.streak, rand.Float64())
+	pause := k.spec.Backoff.pause(int(c.streak), rand.Float64())
 	f.Tried = "restarted at once"
 	if pause > 0 {
 		f.Tried = fmt.Sprintf("restarted after %v", pause)

@@ -67,15 +67,15 @@ type kid struct {
 	limit  *time.Timer // of its start or stop
 	pause  *time.Timer // wakes the supervisor when it may be started
 	after  time.Time   // not to be started before
-	streak int         // failures in a row
+	streak int32       // failures in a row
+	births int32
 
 	waits   *request // who waits for it to be started
 	parts   *request // who waits for it to be stopped
 	partErr error    // what he is told then
 
-	births int
-	since  time.Time // when its state changed
-	last   error     // why it ended last
+	since time.Time // when its state changed
+	last  error     // why it ended last
 }
 
 // keeper is the supervisor's actor. It takes one step at a time, starting or

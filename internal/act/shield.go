@@ -15,14 +15,16 @@ import (
 type shield struct{ Actor }
 
 // keeper is a shield of an actor that hears of its children's failures.
-type keeper struct {
-	shield
-	actor.SupervisorStrategy
+type keeper struct{ shield }
+
+// HandleFailure hands a failure on.
+func (k keeper) HandleFailure(s *System, by Supervisor, child *PID, rs *RestartStatistics, reason, message any) {
+	k.Actor.(actor.SupervisorStrategy).HandleFailure(s, by, child, rs, reason, message)
 }
 
 func shielded(a Actor) Actor {
-	if s, ok := a.(actor.SupervisorStrategy); ok {
-		return keeper{shield{a}, s}
+	if _, ok := a.(actor.SupervisorStrategy); ok {
+		return keeper{shield{a}}
 	}
 	return shield{a}
 }
