@@ -189,7 +189,7 @@ func (d *drain) order() (all [][]*room.Room) {
 	for _, r := range d.all() {
 		byPlace[r.Place] = r
 	}
-	for _, places := range d.p.graph.form().flow {
+	for _, places := range d.p.graph.flow() {
 		var loop []*room.Room
 		for _, place := range places {
 			if r := byPlace[place]; r != nil {

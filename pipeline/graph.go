@@ -200,10 +200,18 @@ func (g *graph) leads(from, to int, seen map[int]bool) bool {
 
 // shape is what policies are told of the graph, by place.
 type shape struct {
-	rank   []int   // the most ways ahead that lead to the stage
-	cyclic []bool  // it is in a loop
-	next   [][]int // where its ways ahead lead
-	flow   [][]int // all stages as commands pass them; those of a loop of loops are together
+	rank   []int  // the most ways ahead that lead to the stage
+	cyclic []bool // it is in a loop
+	leads  []int  // where ways ahead lead, those from the first place first
+	upTo   []int  // how many of those are from a place and all before it
+}
+
+// next is where a stage's ways ahead lead.
+func (s *shape) next(place int) []int {
+	if place == 0 {
+		return s.leads[:s.upTo[0]]
+	}
+	return s.leads[s.upTo[place-1]:s.upTo[place]]
 }
 
 // form returns the shape of the graph as it is now; it is not changed any more.
@@ -218,27 +226,35 @@ func (g *graph) form() *shape {
 
 func (g *graph) measure() *shape {
 	n := len(g.ways)
-	s := &shape{rank: make([]int, n), cyclic: make([]bool, n), next: make([][]int, n)}
+	s := &shape{rank: make([]int, n), cyclic: make([]bool, n), leads: make([]int, 0, n), upTo: make([]int, n)}
 	for from, ws := range g.ways {
 		for _, w := range ws {
 			if !w.back {
-				s.next[from] = append(s.next[from], w.to)
+				s.leads = append(s.leads, w.to)
 			}
 		}
+		s.upTo[from] = len(s.leads)
 	}
 	s.findRanks()
-	s.flow = g.findLoops(s)
-	slices.Reverse(s.flow)
+	g.findLoops(s)
 	return s
+}
+
+// flow is all stages as commands pass them; those of a loop of loops are together. It is asked for by a
+// drain, so it is not kept.
+func (g *graph) flow() [][]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	parts := g.findLoops(&shape{cyclic: make([]bool, len(g.ways))})
+	slices.Reverse(parts)
+	return parts
 }
 
 // findRanks gives each stage one more than the highest rank before it, sources first.
 func (s *shape) findRanks() {
-	before := make([]int, len(s.next)) // ways that were not gone yet
-	for _, next := range s.next {
-		for _, to := range next {
-			before[to]++
-		}
+	before := make([]int, len(s.rank)) // ways that were not gone yet
+	for _, to := range s.leads {
+		before[to]++
 	}
 	var ready []int
 	for i, n := range before {
@@ -249,7 +265,7 @@ func (s *shape) findRanks() {
 	for len(ready) > 0 {
 		from := ready[0]
 		ready = ready[1:]
-		for _, to := range s.next[from] {
+		for _, to := range s.next(from) {
 			s.rank[to] = max(s.rank[to], s.rank[from]+1)
 			if before[to]--; before[to] == 0 {
 				ready = append(ready, to)

@@ -77,7 +77,7 @@ func situate(stages []controller.StageStats, r *roster, shape *shape) {
 			continue
 		}
 		st.Rank, st.Cyclic = shape.rank[place], shape.cyclic[place]
-		for _, to := range shape.next[place] {
+		for _, to := range shape.next(place) {
 			if id, ok := ids[to]; ok {
 				st.Next = append(st.Next, id)
 			}

@@ -118,18 +118,16 @@ func (a *ailment) broken(r *room.Room, streak int) *BrokenError {
 // nothing.
 func (k *keeper) ailment(s *worker.Stage) *ailment {
 	spell := s.Room.Spell().Number
-	if a := k.ails[s]; a != nil && a.spell == spell {
+	ails := k.sick().ails
+	if a := ails[s]; a != nil && a.spell == spell {
 		return a
 	}
-	for o := range k.ails { // those that are well, or gone: of a few stages at most
+	for o := range ails { // those that are well, or gone: of a few stages at most
 		if o.Room.Streak() == 0 {
-			delete(k.ails, o)
+			delete(ails, o)
 		}
 	}
 	a := &ailment{spell: spell}
-	if k.ails == nil {
-		k.ails = map[*worker.Stage]*ailment{}
-	}
-	k.ails[s] = a
+	ails[s] = a
 	return a
 }

@@ -30,10 +30,14 @@ type keeper struct {
 	awaited int  // workers that have not told whether they could start
 	hired   int  // workers there should be, as far as the keeper has seen to it
 
-	// Each is made when there is something to put into it: most keepers have nothing to do.
-	workers []hired                 // a few, most often: a map of one is ten times as large
-	pauses  map[*rehire]*time.Timer // workers to come
-	ails    map[*worker.Stage]*ailment
+	workers []hired // a few, most often: a map of one is ten times as large
+	ills    *ills   // nil: most keepers never see a crash
+}
+
+// ills are what crashes have left behind.
+type ills struct {
+	pauses map[*rehire]*time.Timer // workers to come
+	ails   map[*worker.Stage]*ailment
 }
 
 // hired is a worker and its actor.
@@ -76,7 +80,7 @@ func (k *keeper) Receive(ctx act.Context) {
 	case called:
 		k.come(ctx)
 	case *rehire:
-		delete(k.pauses, m)
+		delete(k.ills.pauses, m)
 		k.fill(ctx, m.w)
 	case *act.Terminated:
 		k.gone(ctx, m.Who)
@@ -293,10 +297,15 @@ func (p RestartPolicy) pause(beyond int) time.Duration {
 func (k *keeper) later(ctx act.Context, w *worker.Worker, pause time.Duration) {
 	system, self := ctx.ActorSystem(), ctx.Self()
 	m := &rehire{w}
-	if k.pauses == nil {
-		k.pauses = map[*rehire]*time.Timer{}
+	k.sick().pauses[m] = time.AfterFunc(pause, func() { act.Tell(system, self, m) })
+}
+
+// sick is what crashes have left behind, to be changed.
+func (k *keeper) sick() *ills {
+	if k.ills == nil {
+		k.ills = &ills{map[*rehire]*time.Timer{}, map[*worker.Stage]*ailment{}}
 	}
-	k.pauses[m] = time.AfterFunc(pause, func() { act.Tell(system, self, m) })
+	return k.ills
 }
 
 // fill fills the slot of a worker that crashed, unless one less is wanted now.
@@ -314,11 +323,13 @@ func (k *keeper) stop(ctx act.Context) {
 	for _, h := range k.workers {
 		act.Adopt(ctx, h.pid)
 	}
-	for m, pause := range k.pauses {
-		pause.Stop()
-		m.w.Unclaim()
+	if k.ills != nil {
+		for m, pause := range k.ills.pauses {
+			pause.Stop()
+			m.w.Unclaim()
+		}
+		clear(k.ills.pauses)
 	}
-	clear(k.pauses)
 	if c := k.pool.core; c != nil {
 		c.room.Dismiss()
 	}
