@@ -51,9 +51,9 @@ var idle = map[string]func(name string) pipeline.Part{
 
 // The bounds, in bytes, have a tenth to spare.
 const (
-	mostMade    = 2500
-	mostRunning = 4900
-	mostWorked  = 4800 // more than before the first command
+	mostMade    = 2050
+	mostRunning = 3700
+	mostWorked  = 1850 // more than before the first command
 )
 
 // An idle stage costs memory and nothing else. How much, at ten thousand:

@@ -3,6 +3,7 @@ package act
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 
@@ -59,7 +60,7 @@ func TestWhoIsHiredFailsAndEndsTowardsItsParentAndIsWaitedForWhenThatStops(t *te
 		pid, err := Spawn(system.Root, Unique(system, "employer"), NewMailbox(nil), func() Actor { return e })
 		require.NoError(t, err)
 		for n := range 3 {
-			system.Root.Send(pid, fmt.Sprint(n))
+			system.Root.Send(pid, strconv.Itoa(n))
 		}
 		synctest.Wait()
 		name := func(n int) string { return fmt.Sprintf("%s/%d", pid.Id, n) }
