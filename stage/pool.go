@@ -22,7 +22,7 @@ type Pool struct {
 
 	least, most int // bounds of the number of workers
 
-	env    *Env
+	env    *Env // nil before the start
 	keeper atomic.Pointer[act.PID]
 	want   atomic.Int64 // how many workers there should be
 	hires  atomic.Int64 // how many actors there have been; makes their names unique

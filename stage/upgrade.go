@@ -145,7 +145,7 @@ func (c *Core) begin(ctx context.Context, to *worker.Version, p *plan) (*worker.
 // hasEnded reports whether the stage will not run any more.
 func (c *Core) hasEnded() bool {
 	closed, halted := c.room.Ended()
-	gone := c.env.Context != nil && c.env.Context.Err() != nil
+	gone := c.env != nil && c.env.Context.Err() != nil
 	return halted || !c.upgrade.running && (gone || closed)
 }
 
@@ -186,11 +186,12 @@ func (c *Core) EndTrial() {
 // told writes down how a rollout ended.
 func (c *Core) told(r *worker.Rollout) {
 	c.upgrade.mu.Lock()
-	log := c.env.Log
+	env := c.env
 	c.upgrade.mu.Unlock()
-	if log == nil {
+	if env == nil {
 		return // it has not been started
 	}
+	log := env.Log
 	old, fresh := r.Versions()
 	args := []any{"stage", c.Name(), "old", old.Name(), "new", fresh.Name()}
 	if why := r.Why(); why != nil {
