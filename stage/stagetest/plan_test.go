@@ -161,3 +161,31 @@ func TestGraphsAreWithinTheirBounds(t *testing.T) {
 		}
 	})
 }
+
+// narrow is a policy that lets in a few commands at a time.
+type narrow struct{ ones }
+
+func (n narrow) New() controller.Controller { return n }
+
+func (narrow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+	d.Limit(controller.Entry, 4, "narrow")
+}
+
+// What the storm submits must not wait for a stage that the storm itself has paused.
+func TestAStormDoesNotWaitForWhatItHasPaused(t *testing.T) {
+	plan := line(func(p *stagetest.Plan) {
+		p.Control, p.Commands = narrow{ones{policy.SRPT{}}}, 3000
+		p.Storm = []stagetest.Blow{{At: 10, Deed: stagetest.Pause}, {At: 100, Deed: stagetest.AddStage}}
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := plan.Run()
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("the storm waits for itself")
+	}
+}

@@ -206,17 +206,17 @@ func (r *run) submit(rnd *rand.Rand) (list []*asked) {
 			continue
 		}
 		cmd := Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
-		if a := r.hand(rnd, to, cmd); a != nil {
+		ctx, cancel := r.haste(rnd)
+		if a := r.hand(ctx, rnd, to, cmd); a != nil {
 			list = append(list, a)
 		}
+		cancel()
 	}
 	return list
 }
 
 // hand hands a command in, in one of the ways that there are.
-func (r *run) hand(rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *asked {
-	ctx, cancel := r.haste(rnd)
-	defer cancel()
+func (r *run) hand(ctx context.Context, rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *asked {
 	var ticket *stage.Ticket
 	var err error
 	if r.plan.Quiet && rnd.IntN(3) == 0 {

@@ -122,8 +122,11 @@ func (r *run) add(rnd *rand.Rand) bool {
 		return ctx.Err() == nil && r.carriedOut(err)
 	}
 	r.guests = append(r.guests, guest)
+	// It does not wait for ever: if a stage is paused, only this storm resumes it.
+	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
 	for range 3 {
-		if a := r.hand(rnd, guest, Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); a != nil {
+		if a := r.hand(ctx, rnd, guest, Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); a != nil {
 			r.waiting = append(r.waiting, a)
 		}
 	}
