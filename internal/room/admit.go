@@ -1,7 +1,6 @@
 package room
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -13,15 +12,6 @@ import (
 
 // errDismissed tells a waiter that the room was closed before a seat came free.
 var errDismissed = errors.New("stage: dismissed")
-
-// waiter is someone in line for a seat. One who suspends is told that there is one, and has none until he comes: he
-// needs a worker for that, who may have to leave commands here before.
-type waiter struct {
-	ready    chan struct{}
-	suspends bool
-	granted  bool // guarded by the room's lock, as is all below; false when dismissed
-	lined    bool // still in line
-}
 
 // Submit takes a command from outside. It is accepted if and only if the error
 // is nil; a room that drops accepts a command even if it is the one dropped.
@@ -237,56 +227,58 @@ func (r *Room) shut() error {
 // error is nil a seat is reserved for the caller.
 func (r *Room) await(ctx context.Context, first bool) error {
 	for {
-		w, place := r.lineUp(suspends(ctx), first)
+		w := r.lineUp(suspends(ctx), first)
 		r.mu.Unlock()
 		gaveUp := Until(ctx, w.ready)
 		r.mu.Lock()
-		if w.granted && w.suspends {
-			r.told--
+		again, err := r.heard(w, gaveUp)
+		r.waiters.done(w)
+		if !again {
+			return err
 		}
-		switch {
-		case gaveUp == nil && !w.granted:
-			return errDismissed
-		case gaveUp == nil && (!w.suspends || r.sit()):
-			return nil
-		case gaveUp == nil && !r.open:
-			return errDismissed // nobody would dismiss him again
-		case gaveUp == nil:
-			first = true // somebody else has taken it meanwhile
-			continue
-		case w.lined:
-			r.unline(place)
-		case w.granted: // too late for us: the next in line may have it
-			if !w.suspends {
-				r.reserved--
-			}
-			wakeAll(r.release())
-		}
-		return gaveUp
+		first = true
 	}
+}
+
+// heard is what becomes of one who has waited: he has a seat, or an error, or is to wait again.
+func (r *Room) heard(w *waiter, gaveUp error) (again bool, err error) {
+	if w.granted && w.suspends {
+		r.told--
+	}
+	switch {
+	case gaveUp == nil && !w.granted:
+		return false, errDismissed
+	case gaveUp == nil && (!w.suspends || r.sit()):
+		return false, nil
+	case gaveUp == nil && !r.open:
+		return false, errDismissed // nobody would dismiss him again
+	case gaveUp == nil:
+		return true, nil // somebody else has taken it meanwhile
+	case w.lined:
+		r.unline(w)
+	case w.granted: // too late for us: the next in line may have it
+		if !w.suspends {
+			r.reserved--
+		}
+		wakeAll(r.release())
+	}
+	return false, gaveUp
 }
 
 // lineUp puts somebody into the line for a seat.
-func (r *Room) lineUp(suspends, first bool) (*waiter, *list.Element) {
-	w := &waiter{ready: make(chan struct{}), suspends: suspends, lined: true}
-	place := r.waiters.PushBack(w)
-	if first {
-		r.waiters.MoveToFront(place)
-	}
+func (r *Room) lineUp(suspends, first bool) *waiter {
 	if suspends {
 		r.sleepers++
 	}
-	return w, place
+	return r.waiters.join(suspends, first)
 }
 
 // unline takes somebody out of the line.
-func (r *Room) unline(place *list.Element) *waiter {
-	w := r.waiters.Remove(place).(*waiter)
-	w.lined = false
+func (r *Room) unline(w *waiter) {
+	r.waiters.leave(w)
 	if w.suspends {
 		r.sleepers--
 	}
-	return w
 }
 
 // sit reserves a seat for one who was told of it, if it is still there. Of a room that takes nothing it does

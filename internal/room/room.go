@@ -1,7 +1,6 @@
 package room
 
 import (
-	"container/list"
 	"errors"
 	"fmt"
 	"slices"
@@ -183,9 +182,9 @@ type Room struct {
 	promises []parked      // woken from blocked, with seats of their own
 	held     []parked      // may hand nothing over, whether there are seats or not
 	lifted   chan struct{} // closed when who may not hand over may be to; nil if nobody listens
-	waiters  list.List     // of *waiter, first come first served
-	sleepers int32         // of those, who suspend
-	told     int32         // who suspend, were told of a seat, and have not come yet
+	waiters  line
+	sleepers int32 // of those, who suspend
+	told     int32 // who suspend, were told of a seat, and have not come yet
 	delayed  delayed
 	timer    *time.Timer
 	lingers  *time.Timer
@@ -406,24 +405,24 @@ func (r *Room) release() (woken []*Seat) {
 
 // next is the first in line outside who may hear of one of so many free seats, nil if there is none. Of those who
 // suspend no more are told than there are seats; if these are many, others need not wait for them to come.
-func (r *Room) next(free int) *list.Element {
+func (r *Room) next(free int) *waiter {
+	w := r.waiters.first
 	if free > int(r.told) {
-		return r.waiters.Front()
+		return w
 	}
 	if r.waiters.Len() == int(r.sleepers) {
 		return nil
 	}
-	place := r.waiters.Front()
-	for place.Value.(*waiter).suspends {
-		place = place.Next()
+	for w.suspends {
+		w = w.after
 	}
-	return place
+	return w
 }
 
 // grant promises a seat to somebody in line outside, and returns how many are promised: none to one who suspends, who is
 // told of it.
-func (r *Room) grant(place *list.Element) (promised int) {
-	w := r.unline(place)
+func (r *Room) grant(w *waiter) (promised int) {
+	r.unline(w)
 	w.granted = true
 	r.outside = false
 	if w.suspends {
@@ -432,7 +431,7 @@ func (r *Room) grant(place *list.Element) (promised int) {
 		r.reserved++
 		promised = 1
 	}
-	close(w.ready)
+	w.tell()
 	return promised
 }
 
@@ -489,8 +488,9 @@ func (r *Room) takeBlocked() (woken []*Seat) {
 
 // dismissWaiters sends all who wait for a seat away; they find the room closed.
 func (r *Room) dismissWaiters() {
-	for e := r.waiters.Front(); e != nil; e = r.waiters.Front() {
-		close(r.unline(e).ready)
+	for w := r.waiters.first; w != nil; w = r.waiters.first {
+		r.unline(w)
+		w.tell()
 	}
 }
 
