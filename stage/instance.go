@@ -78,6 +78,9 @@ func (i *instance[C]) Handle(ctx context.Context, cmd any) behaviour.Outcome {
 func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []command.Envelope) {
 	call := i.call
 	for n := range batch {
+		if w.Halted() {
+			return
+		}
 		c, _ := batch[n].Cmd.(C)
 		w.Settle(call(ctx, c))
 	}

@@ -143,29 +143,36 @@ func (w *Worker) handleBoth(b *Both, n int) {
 // the other has not begun. Each part is watched by itself, so that whose turn it is does not
 // change under the watch: a worker that was given up comes no further than its handler.
 func (w *Worker) handleParts(b *Both, batch []command.Envelope) {
-	outcomes := make([]behaviour.Outcome, len(batch))
+	outcomes, begun := make([]behaviour.Outcome, len(batch)), make([]bool, len(batch))
 	for _, side := range []int{after, before} {
 		b.side = side
 		part := b.part(side, batch)
-		if len(part) == 0 {
+		if len(part) == 0 || w.Halted() {
 			continue
 		}
 		got := w.many(b.parts[side], part)
 		for i := range batch {
 			if b.picks[i] == (side == after) {
 				b.rollout.note(side, got[0].Err() != nil)
-				outcomes[i], got = got[0], got[1:]
+				outcomes[i], begun[i], got = got[0], true, got[1:]
 			}
 		}
 	}
-	for _, o := range outcomes {
-		w.Settle(o)
+	for i, o := range outcomes {
+		if begun[i] {
+			w.Settle(o)
+		} else {
+			w.forgo(w.cur + 1)
+		}
 	}
 }
 
 // handleEither runs one version or the other on one command after the other.
 func (w *Worker) handleEither(b *Both, batch []command.Envelope) {
 	for i := range batch {
+		if w.Halted() {
+			break
+		}
 		e := &batch[i]
 		b.aim(e)
 		o := w.one(b, e)

@@ -69,6 +69,9 @@ func (s *Stage) Suspends() {
 // handleRuns begins the commands of a batch, or goes on with them.
 func (w *Worker) handleRuns(batch []command.Envelope) {
 	for i := range batch {
+		if w.Halted() {
+			break
+		}
 		run := w.hold(&batch[i])
 		w.running.Store(run)
 		ended := w.goOn(run)

@@ -484,9 +484,24 @@ func (w *Worker) work(n int) (ok bool) {
 		w.handleEach(w.Hand[:n])
 	}
 	w.n = 0
-	w.clock(n)
+	w.clock(w.cur)
+	w.forgo(n)
 	clear(w.Hand[w.lane.n:n])
 	return true
+}
+
+// Halted reports whether the worker is to begin no further command. It is for an [Instance], which asks
+// before each.
+func (w *Worker) Halted() bool { return w.stage.Room.Halted() }
+
+// forgo ends those of the batch, up to the one at the given place, that were not begun because the
+// room is halted.
+func (w *Worker) forgo(to int) {
+	if w.cur == to {
+		return
+	}
+	w.stage.Room.End(&w.Seat, &w.tally, w.Hand[w.cur:to])
+	w.cur = to
 }
 
 // idle notes that no handler runs any more: a context that was kept is of no use.
@@ -520,6 +535,9 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 		return
 	}
 	for n := range batch {
+		if w.Halted() {
+			return
+		}
 		w.Settle(w.limited(&batch[n]))
 	}
 }
@@ -540,6 +558,9 @@ func (w *Worker) limited(e *command.Envelope) behaviour.Outcome {
 
 // handleMany runs the behaviour on a whole batch.
 func (w *Worker) handleMany(batch []command.Envelope) {
+	if w.Halted() {
+		return
+	}
 	for _, o := range w.many(w.instance, batch) {
 		w.Settle(o)
 	}

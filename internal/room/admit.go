@@ -216,7 +216,7 @@ func (r *Room) shut() error {
 	if !r.opened {
 		return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrNotRunning)
 	}
-	if !r.InUse() && !r.halted {
+	if !r.InUse() && !r.halted.Load() {
 		return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDraining)
 	}
 	return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrClosed)
@@ -353,7 +353,7 @@ func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
 
 // hand is Hand, called with the lock, which it lets go of.
 func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) int {
-	if r.halted {
+	if r.halted.Load() {
 		return r.turnAway(es)
 	}
 	if s != nil && r.bars(s.home, back) && !r.knobs.Disabled {
@@ -448,7 +448,7 @@ func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
 	if err := r.awaitUse(ctx, back, shared); err != nil {
 		return err
 	}
-	for r.cfg.Overflow == Wait && !r.halted && !r.knobs.Disabled {
+	for r.cfg.Overflow == Wait && !r.halted.Load() && !r.knobs.Disabled {
 		if r.free() > 0 || shared && !back {
 			break
 		}

@@ -67,7 +67,7 @@ func (r *Room) due() int {
 
 func (r *Room) dueWoken() int {
 	switch {
-	case r.halted:
+	case r.halted.Load():
 		return 0
 	case r.knobs.Paused:
 		return r.going()
@@ -110,7 +110,7 @@ func (r *Room) going() int {
 // yet that it was. In a halted room it stays aside until it is [Room.Resumed].
 func (r *Room) Wake(e command.Envelope) {
 	r.mu.Lock()
-	if r.halted {
+	if r.halted.Load() {
 		r.mu.Unlock()
 		return
 	}

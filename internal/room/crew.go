@@ -400,7 +400,7 @@ func (r *Room) note() {
 
 // servable reports whether a worker of the crew would find something to do here.
 func (r *Room) servable() bool {
-	return r.due() > 0 && !r.stalled && !r.resting && !r.halted &&
+	return r.due() > 0 && !r.stalled && !r.resting && !r.halted.Load() &&
 		r.out < r.knobs.Instances && r.equippable() && !r.lingering()
 }
 

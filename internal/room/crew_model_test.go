@@ -950,7 +950,7 @@ func (r *place1) lingers1() bool {
 }
 
 func (r *place1) hasWork() bool {
-	return r.Room.queue.Len() > 0 && !r.knobs.Paused && !r.halted && r.out < r.knobs.Instances && !r.lingers1()
+	return r.Room.queue.Len() > 0 && !r.knobs.Paused && !r.halted.Load() && r.out < r.knobs.Instances && !r.lingers1()
 }
 
 // tokens: a room with work that can be done has told its crew so.

@@ -57,7 +57,7 @@ func (d *delayed) clear() []command.Envelope {
 // there is no pause. It reports false if no more may wait. The caller has the
 // lock and has checked that the command may be tried again.
 func (r *Room) postpone(e command.Envelope, at place) bool {
-	if r.halted || r.delayed.Len() >= max(delayedRoom, r.knobs.Capacity) {
+	if r.halted.Load() || r.delayed.Len() >= max(delayedRoom, r.knobs.Capacity) {
 		return false
 	}
 	r.c.retries++

@@ -151,7 +151,7 @@ func (r *Room) awaitUse(ctx context.Context, back, shared bool) error {
 	if from == nil || shared {
 		return nil
 	}
-	for r.bars(from.Room(), back) && !r.halted {
+	for r.bars(from.Room(), back) && !r.halted.Load() {
 		if back {
 			return fmt.Errorf("stage %q: on a way back: %w", r.cfg.Name, ErrDraining)
 		}
@@ -186,14 +186,14 @@ func emitterOf(ctx context.Context) emitter {
 // of rooms that are drained with it. It is called with the lock, which it lets go of for a
 // moment.
 func (r *Room) admitsHandler(ctx context.Context) bool {
-	if r.halted || r.InUse() {
+	if r.halted.Load() || r.InUse() {
 		return false
 	}
 	r.mu.Unlock()
 	from := emitterOf(ctx)
 	works := from != nil && from.Attempt() > 0
 	r.mu.Lock()
-	return r.open || works && !r.halted && !r.InUse() && !from.Room().InUse()
+	return r.open || works && !r.halted.Load() && !r.InUse() && !from.Room().InUse()
 }
 
 // tellHost tells those who wait at the house's door.

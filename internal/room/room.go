@@ -147,6 +147,7 @@ type Room struct {
 	tokens  atomic.Int32            // in the crew's hands; written with mu
 	phase   atomic.Int32            // of its drain; written with mu
 	empties atomic.Uint64           // visits that found nothing to do
+	halted  atomic.Bool             // nothing is taken or given out any more; written with mu
 
 	// Owner is what the stage wants to find again; set before the room is opened.
 	Owner any
@@ -159,7 +160,6 @@ type Room struct {
 	knobs    knobs
 	open     bool // commands from outside are taken
 	opened   bool // it was open once
-	halted   bool // nothing is taken or given out any more
 	brim     bool // it was full, and the host knows
 	noted    bool // the token is one that only tells there is work
 	stalled  bool // a room ahead is full, and has been asked to say when it is not
@@ -250,7 +250,7 @@ func (r *Room) Release(h *Host) { r.host.CompareAndSwap(h, nil) }
 // Open lets commands in, and ends the room's drain if there was one.
 func (r *Room) Open() {
 	r.mu.Lock()
-	r.open, r.opened = !r.halted, true
+	r.open, r.opened = !r.halted.Load(), true
 	r.readmit(inUse)
 }
 
@@ -271,11 +271,13 @@ func (r *Room) Close() {
 }
 
 // Halt ends everything that is queued or waits to be retried: it will not be
-// done. Commands in hand are finished by their workers; those that were set aside stay so. It
-// returns what tells those who wait; that may take its time.
+// done. What is in a worker's hand is for the worker, who finishes the command that it has begun and
+// ends the others: see [Room.Halted]. Those that were set aside stay so. It returns what tells those
+// who wait; that may take its time.
 func (r *Room) Halt() (tell func()) {
 	r.mu.Lock()
-	r.open, r.halted = false, true
+	r.open = false
+	r.halted.Store(true)
 	r.sidelineQueued()
 	left := make([]command.Envelope, r.queue.Len(), r.queue.Len()+r.delayed.Len())
 	r.queue.popInto(left)
@@ -297,6 +299,23 @@ func (r *Room) Halt() (tell func()) {
 		h.ended()
 	}
 	return func() { r.bury(left, ReasonStopped, r.stopped()) }
+}
+
+// Halted reports whether the room is halted. A worker asks before each command, so it asks without the
+// lock: one atomic load is all that a hop can bear.
+func (r *Room) Halted() bool { return r.halted.Load() }
+
+// End ends the commands at the end of a worker's batch that were not begun when the room was halted, as
+// [Room.Halt] ends those that are queued.
+func (r *Room) End(s *Seat, t *Tally, rest []command.Envelope) {
+	r.mu.Lock()
+	r.book(s, t)
+	rest = r.sideline(s, rest)
+	r.lay(s, len(rest))
+	r.c.losses().dead[deadStopped] += uint64(len(rest))
+	r.settled()
+	r.mu.Unlock()
+	r.bury(rest, ReasonStopped, r.stopped())
 }
 
 // free is how many more commands may come in. It is below zero when retries,

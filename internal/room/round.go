@@ -310,14 +310,14 @@ func (r *Room) hindered() bool {
 func (r *Room) hinders(behind *Room) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.filled() || r.bars(behind, false) && !r.halted
+	return r.filled() || r.bars(behind, false) && !r.halted.Load()
 }
 
 // filled reports whether the queue alone fills the room, and is waited for. Seats that
 // are promised do not count: nobody would tell when they come free.
 func (r *Room) filled() bool {
 	full := r.queue.fresh() >= r.knobs.Capacity || r.ceiling > 0 && r.load() >= r.ceiling
-	return full && r.cfg.Overflow == Wait && !r.halted
+	return full && r.cfg.Overflow == Wait && !r.halted.Load()
 }
 
 // waitFor stalls the room until there is room in x. It reports false if there is
@@ -327,7 +327,7 @@ func (r *Room) waitFor(x *Room) bool {
 	r.stalled = true // before x is asked, so that x cannot answer too early
 	r.mu.Unlock()
 	x.mu.Lock()
-	waits := x.filled() || x.bars(r, false) && !x.halted
+	waits := x.filled() || x.bars(r, false) && !x.halted.Load()
 	if waits && !slices.Contains(x.behind, r) {
 		x.behind = append(x.behind, r)
 	}

@@ -79,7 +79,7 @@ func (r *Room) sheet() Sheet {
 		Stuck: r.c.stuck, Abandoned: int(r.c.abandoned),
 		Crew: r.crew, Knobs: r.knobs.Knobs,
 		BusyTime: r.c.busyTime,
-		Open:     r.open, Halted: r.halted,
+		Open:     r.open, Halted: r.halted.Load(),
 		Draining: !r.InUse(), Drained: r.phase.Load() == drained && r.load() == 0,
 	}
 }

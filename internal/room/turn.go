@@ -460,7 +460,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	if row && r.c.streak == 1 {
 		r.spelled().First = err
 	}
-	if r.halted {
+	if r.halted.Load() {
 		rest = r.sideline(s, rest)
 		r.c.losses().dead[deadStopped] += uint64(len(rest))
 	} else {
@@ -479,7 +479,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	if dies {
 		r.c.losses().dead[deadCrash]++
 	}
-	halted := r.halted
+	halted := r.halted.Load()
 	next := r.rouse()
 	woken, rooms := r.release(), r.relieve()
 	r.settled()

@@ -38,5 +38,5 @@ func (r *Room) Stir() {
 func (r *Room) Ended() (closed, halted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.opened && !r.open, r.halted
+	return r.opened && !r.open, r.halted.Load()
 }
