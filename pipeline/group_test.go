@@ -244,10 +244,13 @@ func TestAHardStopNamesTheHandlerOfAGroupThatWouldNotStop(t *testing.T) {
 	require.ErrorContains(t, err, `a worker of stage "stuck" is still at its command`)
 	_, err = queued.Wait(soon(t))
 	require.ErrorIs(t, err, stage.ErrStopped)
-	close(release)
 	_, err = held.Wait(soon(t))
-	require.NoError(t, err)
-	eventually(t, "all ended", func() bool { return p.Snapshot().InFlight == 0 })
+	require.ErrorIs(t, err, stage.ErrStopped)
+	require.ErrorIs(t, err, stage.ErrStuck)
+	atRest(t, p)
+	close(release)
+	eventually(t, "it has come back", func() bool { return p.Snapshot().Stages[0].Abandoned == 0 })
+	atRest(t, p)
 }
 
 func TestADrainAndAStopOfAGroupFinishAllThatIsThere(t *testing.T) {

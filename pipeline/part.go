@@ -123,7 +123,10 @@ func DrainTimeout(d time.Duration) Part { return option(func(s *settings) { s.dr
 
 // Grace sets how long workers may take to end when the pipeline stops hard and
 // their contexts have ended. Who takes longer is named in the [*StopError] and
-// abandoned. The default is [DefaultGrace]; less than 100 ms is taken for 100 ms,
+// abandoned, and what it holds is dead-lettered: the command that it is at, those of its batch
+// that it has not begun, and those that it has done and nobody waited for, if it has not come to
+// tell of them. What it does later is ignored. Only commands of handlers that suspend ([behaviour.Suspending])
+// are in flight until their handlers return. The default is [DefaultGrace]; less than 100 ms is taken for 100 ms,
 // since even idle workers need a moment.
 func Grace(d time.Duration) Part { return option(func(s *settings) { s.grace = d }) }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
+	"github.com/golda-dev/golda/worker"
 )
 
 // What a pipeline may answer to an order that comes at the wrong time.
@@ -324,7 +325,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 
 // Stop drains the pipeline and ends it. If ctx ends before it is drained it stops
 // hard: handlers' contexts end, what is queued is dead-lettered, and workers get
-// [Grace] to finish what they hold. Then the error is a [*StopError] that tells
+// [Grace] to finish the commands that they have begun; they begin no others. Then the error is a [*StopError] that tells
 // what was not done and who would not stop.
 //
 // Stop may be called before Start, and more than once: later calls wait for the
@@ -376,7 +377,9 @@ func (p *Pipeline) begin() bool {
 // end drains, stops and tells the result.
 func (p *Pipeline) end() {
 	err := p.empty(context.Background())
+	var patience time.Time // the end of the grace of a hard stop
 	if err != nil {
+		patience = time.Now().Add(p.grace())
 		defer p.halt()()
 	}
 	left := p.tree.StopWithin(p.grace())
@@ -390,6 +393,9 @@ func (p *Pipeline) end() {
 		if err != nil {
 			c.Sweep()
 		}
+	}
+	if err != nil {
+		p.forsake(patience)
 	}
 	left = append(left, p.release(left)...)
 	p.cancel(ErrStopped)
@@ -432,6 +438,32 @@ func (p *Pipeline) halt() (over func()) {
 		f()
 	}
 	return func() { deaf.Stop() }
+}
+
+// lastMoment is how long a hard stop waits, when the grace is over, for workers that are no handler's any more
+// but about to hand over.
+const lastMoment = time.Second
+
+// forsake gives up what workers hold whose handlers do not return within the grace of a hard stop, and waits for
+// others to hand over what they have: the accounts are to say how each command ended.
+func (p *Pipeline) forsake(patience time.Time) {
+	rooms := p.roster().all
+	for busy(rooms) && time.Now().Before(patience) {
+		time.Sleep(time.Millisecond)
+	}
+	for late := time.Now().Add(lastMoment); ; time.Sleep(time.Millisecond) {
+		for _, r := range rooms {
+			worker.Forsake(r)
+		}
+		if !busy(rooms) && !underWay(room.Counts(rooms)) || time.Now().After(late) {
+			return
+		}
+	}
+}
+
+// busy reports whether a worker has commands in hand.
+func busy(rooms []*room.Room) bool {
+	return slices.ContainsFunc(rooms, func(r *room.Room) bool { return len(r.Holders()) > 0 })
 }
 
 // finish notes the result and tells all who wait.

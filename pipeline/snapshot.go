@@ -111,6 +111,15 @@ func inFlight(sheets []room.Sheet) uint64 {
 	return uint64(n)
 }
 
+// underWay reports whether a command has left one room and not come to the next.
+func underWay(sheets []room.Sheet) bool {
+	var n int64
+	for _, s := range sheets {
+		n += int64(s.Forwarded+s.Emitted) - int64(s.Received)
+	}
+	return n != 0
+}
+
 // load adds up what is in all rooms, one after the other.
 func (p *Pipeline) load() (n int) {
 	for _, r := range p.roster().all {

@@ -48,7 +48,18 @@ func (p *Pipeline) ended(end room.End) {
 
 // deliver calls a subscriber, who may crash for all the pipeline cares. A hard stop
 // does not wait for one who does not listen. Either way the letter is logged.
+//
+// What is given up when the grace is over is told, too, to one who has listened so far.
 func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
+	deaf := p.deaf
+	select {
+	case <-deaf:
+		if p.unheard.Load() == 0 {
+			deaf = make(chan struct{})
+			defer time.AfterFunc(lastMoment, func() { close(deaf) }).Stop()
+		}
+	default:
+	}
 	select {
 	case err := <-worker.Try(letter.Stage, func() error { f(letter); return nil }):
 		if err != nil {
@@ -57,7 +68,7 @@ func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
 			})
 			p.write(letter)
 		}
-	case <-p.deaf:
+	case <-deaf:
 		p.unheard.Add(1)
 		p.write(letter)
 	}

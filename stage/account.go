@@ -81,7 +81,7 @@ type Snapshot struct {
 
 	Crashes  uint64 // handlers that crashed
 	Retries  uint64 // further tries of a command
-	Stuck    uint64 // crashes in which the handler did not return, and its worker was given up
+	Stuck    uint64 // handlers that did not return, so that their workers were given up: crashes, but at a hard stop
 	Restarts uint64 // workers that took the place of one that crashed
 
 	Abandoned   int // handlers that were given up and have not returned yet

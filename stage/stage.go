@@ -38,12 +38,13 @@ var (
 	// the stage take nothing.
 	ErrDisabled = room.ErrDisabled
 	// ErrStopped ends an accepted command: the pipeline stopped hard before
-	// it was done.
+	// it was done, or was known to be.
 	ErrStopped = room.ErrStopped
 	// ErrTimeout is the cause with which a handler's context ends at the
 	// stage's time limit.
 	ErrTimeout = worker.ErrTimeout
-	// ErrStuck is the value of a [CrashError] whose handler did not return.
+	// ErrStuck is the value of a [CrashError] whose handler did not return. It is told beside
+	// ErrStopped of what a worker held that did not come back within the grace of a hard stop.
 	ErrStuck = worker.ErrStuck
 	// ErrForeign ends a command that was forwarded to a stage outside the
 	// pipeline.

@@ -72,6 +72,9 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 		return
 	}
 	value := recover()
+	if _, gone := value.(abandoned); gone {
+		return
+	}
 	exits := value == nil
 	if exits {
 		value = ErrGoexit
@@ -80,7 +83,9 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	if !known {
 		how = &thrown{value, sites.here(), w.instance.Version()}
 	}
-	w.settleCrash(how)
+	if !w.settleCrash(how) {
+		return
+	}
 	if *goesOn = !exits && w.isolated() && w.mend(); !*goesOn {
 		w.quit(w.failure)
 	}
@@ -108,13 +113,16 @@ func (w *Worker) mend() bool {
 	return true
 }
 
-// settleCrash settles the accounts of a batch in which a handler crashed.
-func (w *Worker) settleCrash(how *thrown) {
+// settleCrash settles the accounts of a batch in which a handler crashed. It reports false if the worker
+// was forsaken.
+func (w *Worker) settleCrash(how *thrown) bool {
 	if w.cancel != nil {
 		w.cancel()
 		w.cancel = nil
 	}
-	w.recall()
+	if !w.recall() {
+		return false
+	}
 	w.clock(w.cur)
 	w.spill()
 	batch := w.Hand[:w.n]
@@ -130,7 +138,10 @@ func (w *Worker) settleCrash(how *thrown) {
 	}
 	retry := culprit != nil && crash.Attempts < w.stage.Room.Config().Retry.Attempts && w.retries(crash)
 	w.spare(crash)
-	w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash)
+	if !w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash) {
+		return false
+	}
+	w.redeem()
 	again := retry || culprit == nil
 	clear(batch)
 	w.stage.Crashed(crash, again)
@@ -139,6 +150,7 @@ func (w *Worker) settleCrash(how *thrown) {
 		w.stage.Room.Yield(&w.Seat)
 	}
 	w.failure = crash
+	return true
 }
 
 // charge finds the command that is to blame. When a batch handler crashes it

@@ -34,13 +34,19 @@
 // is the slot that outlives its actors, so what the last one left behind is
 // known to the next.
 //
+// # A hard stop
+//
+// When its room is halted a worker finishes the command in hand and begins no other. If it does not within the grace it is
+// forsaken: see [Forsake].
+//
 // # Handlers that suspend
 //
 // Of a stage whose handlers may suspend each command is a [Run], on a coroutine of the stage's. When it
 // suspends it is set aside; when it is woken the room gives it out again, to any worker, which puts
 // the command back into its hand as it was and goes on with it. A crash on the coroutine is noted there, and thrown
 // again by the worker in whose hand the command is. The one word that says whether a worker was given up
-// says so, too, whether a run was set aside in time.
+// says so, too, whether a run was set aside in time. Workers at such a stage are not forsaken: what
+// they have set aside has an end of its own.
 //
 // This package is for the stages of this house; users meet it in a [CrashError].
 package worker

@@ -25,12 +25,14 @@ type outlet struct {
 	room  *room.Room
 	back  bool // the way there closes a loop
 	items []command.Envelope
+	shown int // so many of them are pledged
 }
 
 // emission is a command that leaves when its handler has returned.
 type emission struct {
-	to  *outlet
-	cmd any
+	to     *outlet
+	cmd    any
+	ticket *command.Ticket // that waits for it
 }
 
 // outlet returns the outlet that leads to an inlet, making it if this is the
@@ -76,7 +78,7 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
 		w.send()
 	}
 	if !w.carries() {
-		w.lane = lane{to, w.last, 0}
+		w.lane = lane{inlet: to, out: w.last}
 		w.pass(e, cmd)
 		return
 	}
@@ -183,15 +185,23 @@ func (w *Worker) send() {
 	w.told = true
 	clear(w.emits)
 	w.emits = w.emits[:0]
+	if ticket != nil { // it waits for them, whatever becomes of this worker
+		w.stage.Room.Book(&w.Seat, &w.tally)
+		w.pledge()
+	}
 }
 
-// recall takes back what a try that did not succeed has emitted.
-func (w *Worker) recall() {
+// recall takes back what a try that did not succeed has emitted. It reports false if the worker was forsaken:
+// then that is done.
+func (w *Worker) recall() bool {
 	if len(w.emits) == 0 {
-		return
+		return true
 	}
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
+	if w.forsaken {
+		return false
+	}
 	if ticket := w.Hand[w.cur].Ticket; ticket != nil {
 		for range w.emits {
 			ticket.Settle(true, nil, nil)
@@ -199,6 +209,7 @@ func (w *Worker) recall() {
 	}
 	clear(w.emits)
 	w.emits = w.emits[:0]
+	return true
 }
 
 // handling is a handler's context: it ends when the pipeline stops hard, and it
@@ -240,7 +251,7 @@ func (m *emitter) Quality() float64 { return m.stage.Room.Quality() }
 func (m *emitter) Attempt() int {
 	m.emitting.Lock() // so that the worker is not given up meanwhile
 	defer m.emitting.Unlock()
-	if m.since.Load() == 0 {
+	if m.since.Load() == 0 || m.forsaken {
 		return 0
 	}
 	return int(m.Hand[m.cur].Tries) + 1
@@ -252,7 +263,7 @@ func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	w := (*Worker)(m)
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
-	if w.since.Load() == 0 {
+	if w.since.Load() == 0 || w.forsaken {
 		return behaviour.ErrNoWorker // the context was kept, and its time is over
 	}
 	if w.instance.Many() {
@@ -265,21 +276,22 @@ func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	if out.back && out.room.Full() {
 		return fmt.Errorf("stage %q: on a way back: %w", to.Name(), room.ErrFull)
 	}
-	w.Hand[w.cur].Ticket.Join()
+	ticket := w.Hand[w.cur].Ticket
+	ticket.Join()
 	if len(w.emits) < held {
-		w.emits = append(w.emits, emission{out, cmd})
+		w.emits = append(w.emits, emission{out, cmd, ticket})
 		return nil
 	}
-	if err := w.sendNow(ctx, out, cmd); err != nil {
-		w.Hand[w.cur].Ticket.Settle(true, nil, nil)
+	if err := w.sendNow(ctx, emission{out, cmd, ticket}); err != nil {
+		ticket.Settle(true, nil, nil)
 		return err
 	}
 	return nil
 }
 
 // sendNow sends what is held, and then one command more.
-func (w *Worker) sendNow(ctx context.Context, out *outlet, cmd any) error {
-	if err := w.clear(ctx, out); err != nil {
+func (w *Worker) sendNow(ctx context.Context, more emission) error {
+	if err := w.clear(ctx, more.to); err != nil {
 		return err
 	}
 	for i, m := range w.emits {
@@ -290,13 +302,16 @@ func (w *Worker) sendNow(ctx context.Context, out *outlet, cmd any) error {
 	}
 	clear(w.emits)
 	w.emits = w.emits[:0]
-	return w.sendOne(ctx, emission{out, cmd})
+	return w.sendOne(ctx, more)
 }
 
 // clear waits until what earlier commands of the batch forwarded the same way has
 // gone: what is emitted now must not overtake it.
 func (w *Worker) clear(ctx context.Context, out *outlet) error {
+	w.told = true // this is in the middle of a batch: what has left is to be booked
 	w.deliver(false)
+	defer w.pledge()
+	w.redeem()
 	for len(out.items) > 0 {
 		if err := out.room.Reserve(ctx, out.back, w.crew != nil); err != nil {
 			return err
@@ -315,7 +330,7 @@ func (w *Worker) sendOne(ctx context.Context, m emission) error {
 	}
 	w.tally.Emitted++
 	w.stage.Room.Book(&w.Seat, &w.tally)
-	m.to.room.Take(command.Envelope{Cmd: m.cmd, Ticket: w.Hand[w.cur].Ticket, Child: true})
+	m.to.room.Take(command.Envelope{Cmd: m.cmd, Ticket: m.ticket, Child: true})
 	return nil
 }
 

@@ -312,7 +312,7 @@ func (w *Worker) adopt(emits []emission) {
 			ticket.Settle(true, nil, err)
 			continue
 		}
-		w.emits = append(w.emits, emission{out, m.cmd})
+		w.emits = append(w.emits, emission{out, m.cmd, m.ticket})
 	}
 }
 

@@ -48,7 +48,7 @@ func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 		return fmt.Errorf("stage %q: on a way back: %w", to.Name(), room.ErrFull)
 	}
 	run.envelope.Ticket.Join()
-	run.emits = append(run.emits, emission{out, cmd})
+	run.emits = append(run.emits, emission{out, cmd, run.envelope.Ticket})
 	if len(run.emits) <= held {
 		return nil
 	}

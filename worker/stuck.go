@@ -103,6 +103,10 @@ func (w *Worker) look() {
 		w.alarm.Reset(lookAgain)
 		return
 	}
+	if w.lost.Load() { // a hard stop was faster
+		w.emitting.Unlock()
+		return
+	}
 	run := w.running.Load()
 	if !run.still() {
 		w.emitting.Unlock()
@@ -151,7 +155,12 @@ func (w *Worker) Lost() bool { return w.lost.Load() }
 
 // Inherit takes over what a worker that was given up had still to hand over. It waits for
 // the moment that it takes to settle its accounts.
+//
+// One that was forsaken has nothing any more.
 func (w *Worker) Inherit(from *Worker) {
+	if from.isForsaken() {
+		return
+	}
 	<-from.over
 	w.stage, w.failure = from.stage, from.failure
 	w.ways, w.outs, w.loaded, w.told = from.ways, from.outs, from.loaded, from.told

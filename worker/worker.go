@@ -96,7 +96,9 @@ type Worker struct {
 	tally  room.Tally
 	emits  []emission
 
-	emitting sync.Mutex // guards emits, while a handler runs that has others emit for it
+	emitting sync.Mutex // guards emits, while a handler runs that has others emit for it; and all below
+	forsaken bool       // it was given up in a hard stop
+	pledged  []debt     // what was booked as gone on, in the middle of a batch, and is still here
 
 	ways   [][]*outlet // by the place of the stage they lead from
 	outs   []*outlet   // those of the present stage
@@ -441,7 +443,10 @@ func (w *Worker) ready(n int) bool {
 		return true
 	}
 	w.failure = err
-	w.stage.Room.Unmade(&w.Seat, &w.tally, w.Hand[:n], err)
+	if !w.stage.Room.Unmade(&w.Seat, &w.tally, w.Hand[:n], err) {
+		w.comeToo(w.instance)
+		return false
+	}
 	clear(w.Hand[:n])
 	if w.crew == nil {
 		w.stage.Room.Yield(&w.Seat)
@@ -468,7 +473,7 @@ func (w *Worker) work(n int) (ok bool) {
 	w.n, w.cur = n, 0
 	w.began = w.now()
 	w.since.Store(max(w.began, 1)) // 0 is between batches
-	defer w.idle()
+	defer w.idle(w.instance, &ok)
 	defer w.rescue(w.instance, &ok)
 	if since := w.Hand[0].Since; since > 0 {
 		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
@@ -483,9 +488,9 @@ func (w *Worker) work(n int) (ok bool) {
 	default:
 		w.handleEach(w.Hand[:n])
 	}
-	w.n = 0
 	w.clock(w.cur)
 	w.forgo(n)
+	w.n = 0
 	clear(w.Hand[w.lane.n:n])
 	return true
 }
@@ -500,15 +505,27 @@ func (w *Worker) forgo(to int) {
 	if w.cur == to {
 		return
 	}
-	w.stage.Room.End(&w.Seat, &w.tally, w.Hand[w.cur:to])
+	if !w.stage.Room.End(&w.Seat, &w.tally, w.Hand[w.cur:to]) {
+		panic(abandoned{})
+	}
 	w.cur = to
 }
 
-// idle notes that no handler runs any more: a context that was kept is of no use.
-func (w *Worker) idle() {
+// idle notes that no handler runs any more: a context that was kept is of no use. From now on the worker
+// will not be forsaken, unless it was.
+func (w *Worker) idle(inst Instance, goesOn *bool) {
 	w.emitting.Lock()
 	w.since.Store(0)
+	if !w.lost.Load() {
+		w.Seat.Delivers = true
+		w.redeem()
+	}
+	forsaken := w.forsaken
 	w.emitting.Unlock()
+	if forsaken {
+		*goesOn = false
+		w.comeToo(inst)
+	}
 }
 
 // now reads the clock, or returns the last reading if nothing has happened
@@ -606,7 +623,7 @@ func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
 		w.tally.OK++
 		if e.Ticket != nil {
 			// Whoever hears of the end may look at the accounts next.
-			w.stage.Room.Book(&w.Seat, &w.tally)
+			w.book()
 			e.Ticket.Settle(e.Child, value, nil)
 		}
 	default:
@@ -616,16 +633,23 @@ func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
 
 // fail ends a command with an error, or has it tried again.
 func (w *Worker) fail(e *command.Envelope, err error) {
-	w.recall()
+	if !w.recall() {
+		panic(abandoned{})
+	}
 	e.Tries++
-	if w.retries(err) && w.stage.Room.Again(&w.Seat, &w.tally, *e) {
-		return
+	if w.retries(err) {
+		if w.carries() {
+			w.book() // it would be booked with this one
+		}
+		if w.stage.Room.Again(&w.Seat, &w.tally, *e) {
+			return
+		}
 	}
 	w.tally.Errors++
 	if e.Ticket == nil {
 		w.host.Failed(w.stage.Room, e.Cmd, err)
 		return
 	}
-	w.stage.Room.Book(&w.Seat, &w.tally)
+	w.book()
 	e.Ticket.Settle(e.Child, nil, fmt.Errorf("stage %q: %w", w.stage.Room.Name(), err))
 }

@@ -194,6 +194,7 @@ type Room struct {
 	stamp    int // commands to come before the clock is read again
 	c        counts
 	dozers   dozers
+	inHands  *Seat // the first of the workers with commands in hand; see forsake.go
 }
 
 // New returns a closed room.
@@ -304,19 +305,6 @@ func (r *Room) Halt() (tell func()) {
 // Halted reports whether the room is halted. A worker asks before each command, so it asks without the
 // lock: one atomic load is all that a hop can bear.
 func (r *Room) Halted() bool { return r.halted.Load() }
-
-// End ends the commands at the end of a worker's batch that were not begun when the room was halted, as
-// [Room.Halt] ends those that are queued.
-func (r *Room) End(s *Seat, t *Tally, rest []command.Envelope) {
-	r.mu.Lock()
-	r.book(s, t)
-	rest = r.sideline(s, rest)
-	r.lay(s, len(rest))
-	r.c.losses().dead[deadStopped] += uint64(len(rest))
-	r.settled()
-	r.mu.Unlock()
-	r.bury(rest, ReasonStopped, r.stopped())
-}
 
 // free is how many more commands may come in. It is below zero when retries,
 // crashes or ways back have overfilled the room.

@@ -28,6 +28,10 @@ type Seat struct {
 	// Called, for this one to wake. Only the worker touches the two.
 	Defers bool
 	Called *Seat
+	// Delivers is whether the worker has done with its hand, and is about to hand over what came of it and
+	// to take its next turn. It says so with a lock of its own, and the room unsays it with the room's. So who
+	// has both may ask.
+	Delivers bool
 
 	home  *Room       // whose own worker it is, nil if it is one of a crew; set once
 	ready atomic.Bool // whether there may be a turn to take
@@ -43,6 +47,11 @@ type Seat struct {
 	hand  int  // commands in hand
 	holds bool // counts in the room's out
 	owns  bool // counts in the room's made
+
+	kept           []command.Envelope // what it was given last
+	before, behind *Seat              // neighbours among those with commands in hand
+	listed         bool               // it is one of them
+	forsaken       bool               // it was given up
 }
 
 // Ready reports whether the worker should come for a turn. Parking makes it
@@ -168,6 +177,7 @@ func (r *Room) Leave(s *Seat) {
 }
 
 func (r *Room) leave(s *Seat) {
+	s.drop()
 	r.part(s)
 	r.alone.back(s)
 	if r.crew != nil && s.Instance != nil {
@@ -249,6 +259,7 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 		r.settled()
 	default:
 		if park {
+			s.drop()
 			r.park(s)
 		} else {
 			r.alone.look(s, true)
@@ -297,6 +308,7 @@ func (r *Room) take(s *Seat, most int) int {
 	r.hold(s)
 	r.c.inHand += n
 	s.hand = n
+	r.retain(s, n)
 	r.c.busy++
 	return n
 }
@@ -361,12 +373,16 @@ func (r *Room) ripen() {
 }
 
 // Book books what a worker did in the middle of its batch: before somebody
-// hears of it who might look at the accounts.
-func (r *Room) Book(s *Seat, t *Tally) {
+// hears of it who might look at the accounts. It reports false, and books nothing, if the worker was forsaken.
+func (r *Room) Book(s *Seat, t *Tally) bool {
 	r.mu.Lock()
-	r.book(s, t)
-	r.settled()
+	ours := !s.forsaken
+	if ours {
+		r.book(s, t)
+		r.settled()
+	}
 	r.mu.Unlock()
+	return ours
 }
 
 func (r *Room) book(s *Seat, t *Tally) {
@@ -394,6 +410,7 @@ func (r *Room) lay(s *Seat, n int) {
 	s.hand -= n
 	if n > 0 && s.hand == 0 {
 		r.c.busy--
+		r.unlist(s)
 	}
 }
 
@@ -411,13 +428,17 @@ func (r *Room) time(t *Tally) {
 
 // Again takes back the command in hand, whose try ended in an error, to be
 // tried once more. It reports false if the command has been tried often enough,
-// and then leaves it in the worker's hand.
+// and then leaves it in the worker's hand, or if the worker was forsaken.
 func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 	if int(e.Tries) >= r.cfg.Retry.Attempts {
 		return false
 	}
 	at := r.queue.place(e.Cmd)
 	r.mu.Lock()
+	if s.forsaken {
+		r.mu.Unlock()
+		return false
+	}
 	r.book(s, t)
 	e.Pack = 0
 	ok := r.postpone(e, at)
@@ -437,24 +458,29 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 // Crash books the end of a worker's batch that did not end well: the culprit,
 // if one is known, is charged, and with retry tried again; the rest goes
 // back to the front of the queue, in order. A crash whose culprit is still looked for is
-// not one of a row: it will be when the culprit is found. See [Narrow].
-func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) {
-	r.fell(s, t, culprit, rest, retry, culprit != nil && culprit.Tries <= 1, err)
+// not one of a row: it will be when the culprit is found. See [Narrow]. It reports false if the worker was
+// forsaken.
+func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
+	return r.fell(s, t, culprit, rest, retry, culprit != nil && culprit.Tries <= 1, err)
 }
 
 // Unmade books the end of a batch for which no instance could be made: nobody is to
-// blame.
-func (r *Room) Unmade(s *Seat, t *Tally, batch []command.Envelope, err error) {
-	r.fell(s, t, nil, batch, false, true, err)
+// blame. It reports false if the worker was forsaken.
+func (r *Room) Unmade(s *Seat, t *Tally, batch []command.Envelope, err error) bool {
+	return r.fell(s, t, nil, batch, false, true, err)
 }
 
 // fell is [Room.Crash] and [Room.Unmade]; row says whether the crash is one of a row.
-func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry, row bool, err error) {
+func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry, row bool, err error) bool {
 	var at place
 	if retry {
 		at = r.queue.place(culprit.Cmd)
 	}
 	r.mu.Lock()
+	if s.forsaken {
+		r.mu.Unlock()
+		return false
+	}
 	r.book(s, t)
 	r.crash(row)
 	if row && r.c.streak == 1 {
@@ -496,6 +522,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	if halted {
 		r.bury(rest, ReasonStopped, r.stopped())
 	}
+	return true
 }
 
 // tire lets the room rest if its handlers have crashed more often, one after another,
