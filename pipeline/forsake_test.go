@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -348,7 +349,7 @@ func TestWhateverTheTimingAHardStopEndsEachCommandOnce(t *testing.T) {
 	seed := rand.Uint64()
 	for round := range rounds {
 		w := &squall{seed: seed + uint64(round), let: make(chan struct{})}
-		if !t.Run(fmt.Sprint(w.seed), w.blow) {
+		if !t.Run(strconv.FormatUint(w.seed, 10), w.blow) {
 			return
 		}
 	}

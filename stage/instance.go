@@ -76,9 +76,9 @@ func (i *instance[C]) Handle(ctx context.Context, cmd any) behaviour.Outcome {
 
 // HandleEach handles the commands of a batch, one after the other.
 func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []command.Envelope) {
-	call := i.call
+	call, halted := i.call, w.Halts()
 	for n := range batch {
-		if w.Halted() {
+		if halted.Load() {
 			return
 		}
 		c, _ := batch[n].Cmd.(C)

@@ -136,8 +136,9 @@ func (b *Both) Handle(ctx Context, cmd any) behaviour.Outcome {
 
 // HandleEach is for an instance that is one; the worker aims a Both before each command.
 func (b *Both) HandleEach(ctx Context, w *Worker, batch []command.Envelope) {
+	halted := w.Halts()
 	for i := range batch {
-		if w.Halted() {
+		if halted.Load() {
 			return
 		}
 		w.Settle(b.Handle(ctx, batch[i].Cmd))

@@ -276,7 +276,7 @@ type Instance interface {
 	// Handle handles one command.
 	Handle(ctx Context, cmd any) behaviour.Outcome
 	// HandleEach handles the commands of a batch, one after the other, and tells the
-	// worker what became of each: [Worker.Settle]; or those before it was [Worker.Halted]. The loop is the instance's so that a
+	// worker what became of each: [Worker.Settle]; or those before [Worker.Halts] was true. The loop is the instance's so that a
 	// command costs one call of a function that nobody can foresee, not two.
 	HandleEach(ctx Context, w *Worker, batch []command.Envelope)
 	// HandleMany handles the commands of a batch.

@@ -495,9 +495,11 @@ func (w *Worker) work(n int) (ok bool) {
 	return true
 }
 
-// Halted reports whether the worker is to begin no further command. It is for an [Instance], which asks
-// before each.
+// Halted reports whether the worker is to begin no further command. It asks before each.
 func (w *Worker) Halted() bool { return w.stage.Room.Halted() }
+
+// Halts is where an [Instance] looks before each command of a batch whether it is to begin it.
+func (w *Worker) Halts() *atomic.Bool { return w.stage.Room.Halts() }
 
 // forgo ends those of the batch, up to the one at the given place, that were not begun because the
 // room is halted.

@@ -29,7 +29,9 @@ func (r *Room) retain(s *Seat, n int) {
 	}
 	s.kept = append(s.kept[:0], s.Hand[:n]...)
 	s.Delivers = false
-	r.inHands = s.link(r.inHands)
+	if !s.listed {
+		r.inHands = s.link(r.inHands)
+	}
 }
 
 // drop forgets what a worker was given, when it may be long until it is given more.
@@ -38,7 +40,8 @@ func (s *Seat) drop() {
 	s.kept = s.kept[:0]
 }
 
-// link puts a seat before those that have commands in hand.
+// link puts a seat before those that have been given something. It stays there until the worker leaves the
+// room: to put it there for each batch is more than a hop can bear.
 func (s *Seat) link(first *Seat) *Seat {
 	s.listed, s.before, s.behind = true, nil, first
 	if first != nil {
@@ -47,7 +50,7 @@ func (s *Seat) link(first *Seat) *Seat {
 	return s
 }
 
-// unlist takes a seat out of those that have commands in hand.
+// unlist takes a seat out of those.
 func (r *Room) unlist(s *Seat) {
 	if !s.listed {
 		return
@@ -68,7 +71,9 @@ func (r *Room) Holders() (held []*Seat) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := r.inHands; s != nil; s = s.behind {
-		held = append(held, s)
+		if s.hand > 0 {
+			held = append(held, s)
+		}
 	}
 	return held
 }
@@ -84,6 +89,7 @@ func (r *Room) Forsake(s *Seat, err error) (tell func()) {
 	}
 	s.forsaken = true
 	left := slices.Clone(s.kept[len(s.kept)-s.hand:])
+	r.unlist(s)
 	s.drop()
 	r.lay(s, len(left))
 	r.yield(s)
@@ -102,7 +108,7 @@ func (r *Room) Forsake(s *Seat, err error) (tell func()) {
 func (r *Room) holds(s *Seat) bool {
 	for o := r.inHands; o != nil; o = o.behind {
 		if o == s {
-			return true
+			return s.hand > 0
 		}
 	}
 	return false

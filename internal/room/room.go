@@ -194,7 +194,7 @@ type Room struct {
 	stamp    int // commands to come before the clock is read again
 	c        counts
 	dozers   dozers
-	inHands  *Seat // the first of the workers with commands in hand; see forsake.go
+	inHands  *Seat // the first of the workers that have been given something in this visit; see forsake.go
 }
 
 // New returns a closed room.
@@ -305,6 +305,9 @@ func (r *Room) Halt() (tell func()) {
 // Halted reports whether the room is halted. A worker asks before each command, so it asks without the
 // lock: one atomic load is all that a hop can bear.
 func (r *Room) Halted() bool { return r.halted.Load() }
+
+// Halts is where a worker looks whether the room is halted, for as long as it is here.
+func (r *Room) Halts() *atomic.Bool { return &r.halted }
 
 // free is how many more commands may come in. It is below zero when retries,
 // crashes or ways back have overfilled the room.

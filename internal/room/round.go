@@ -226,6 +226,7 @@ func (c *Crew) stay(r *Room, s *Seat, t *Tally, gone bool) int {
 		s.handled += n
 	} else {
 		s.at = nil
+		r.unlist(s)
 		s.drop()
 		r.shelve(s)
 	}

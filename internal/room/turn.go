@@ -49,7 +49,7 @@ type Seat struct {
 	owns  bool // counts in the room's made
 
 	kept           []command.Envelope // what it was given last
-	before, behind *Seat              // neighbours among those with commands in hand
+	before, behind *Seat              // neighbours among those who have been given something in this visit
 	listed         bool               // it is one of them
 	forsaken       bool               // it was given up
 }
@@ -177,6 +177,7 @@ func (r *Room) Leave(s *Seat) {
 }
 
 func (r *Room) leave(s *Seat) {
+	r.unlist(s)
 	s.drop()
 	r.part(s)
 	r.alone.back(s)
@@ -410,7 +411,6 @@ func (r *Room) lay(s *Seat, n int) {
 	s.hand -= n
 	if n > 0 && s.hand == 0 {
 		r.c.busy--
-		r.unlist(s)
 	}
 }
 
@@ -498,6 +498,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 		r.leave(s) // it takes no further command, so it is no worker any more
 	} else {
 		s.at = nil
+		r.unlist(s)
 		r.c.restarts++ // a crew knows no rooms, so its next worker is counted here
 		r.tire()
 	}
