@@ -399,6 +399,7 @@ func (p *Pipeline) end() {
 	}
 	left = append(left, p.release(left)...)
 	p.cancel(ErrStopped)
+	p.nameStrays()
 	p.hush.rest(p.set.log)
 	p.box.rest()
 	if err == nil && len(left) == 0 {
@@ -408,6 +409,16 @@ func (p *Pipeline) end() {
 	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: int(p.unheard.Load())}
 	errors.As(err, &report.Drain)
 	p.finish(report)
+}
+
+// nameStrays logs which stages have handlers that were given up and still run: a pipeline may have stopped well and
+// leave goroutines behind all the same.
+func (p *Pipeline) nameStrays() {
+	for _, st := range p.Snapshot().Stages {
+		if st.Abandoned > 0 {
+			p.set.log.Warn("stopped, but handlers that were given up still run", "stage", st.Name, "handlers", st.Abandoned)
+		}
+	}
 }
 
 // release lets go of the stages' coroutines, and names the stages that have handlers which were

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -83,6 +84,21 @@ func TestAStuckHandlerCostsItsCommandAndNoMore(t *testing.T) {
 		require.EqualValues(t, 2, made.Load())
 		require.EqualValues(t, 2, d.stopped.Load())
 		require.True(t, p.Snapshot().Balanced())
+	})
+}
+
+func TestAPipelineThatStopsTellsOfHandlersThatWereGivenUpAndStillRun(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}
+		log := &scribe{lines: map[string]int{}}
+		s := stage.New("s", d, stage.Timeout(time.Second), stage.Grace(time.Second))
+		p := bubble(t, s, pipeline.Logger(slog.New(log)))
+		_, err := stage.Call[int](t.Context(), s, 0)
+		require.ErrorIs(t, err, stage.ErrStuck)
+		require.NoError(t, p.Stop(t.Context()))
+		lines, _ := log.told("stopped, but handlers that were given up still run")
+		require.Equal(t, 1, lines)
+		close(d.let)
 	})
 }
 
