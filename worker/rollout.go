@@ -230,9 +230,10 @@ func (r *Rollout) note(side int, failed bool) {
 	}
 }
 
-// judge ends the trial, if it has been long enough or there are too many errors.
+// judge ends the trial, if it has been long enough or there are too many errors. What commands answer
+// whose stage was stopped hard says nothing of a version.
 func (r *Rollout) judge() {
-	if !r.OnTrial() {
+	if !r.OnTrial() || r.stage.Room.Halted() {
 		return
 	}
 	old, fresh := r.Sides()
