@@ -8,8 +8,8 @@ import (
 // lane is the way that the first command of a batch takes which is forwarded, and with it
 // most often all others. They need not be gathered in an outlet: they stay in the
 // worker's hand, and move to the front there, over those that were handled and went
-// nowhere. So a command is copied twice for a hop, from the queue to the hand and from
-// the hand to the next queue.
+// nowhere. So a command is copied three times for a hop: from the queue to the hand, for the room that
+// may have to end it in a hard stop, since what is in the hand is written over here, and from the hand to the next queue.
 type lane struct {
 	inlet *behaviour.Inlet
 	out   *outlet

@@ -607,7 +607,10 @@ func (r *Room) spelled() *Spell {
 func (r *Room) Spell() Spell {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := *r.spelled()
+	var s Spell
+	if r.spell != nil {
+		s = *r.spell
+	}
 	if left := r.rested - r.Host().Now(); r.resting && left > 0 {
 		s.Rests = max(s.Rests-1, 0)
 		s.Rested = max(s.Rested-time.Duration(left), 0)
