@@ -33,6 +33,40 @@ var golda = implementation{
 	boxes:    goldaLine[*block],
 }
 
+// goldaBatch is the same, but who submits has 64 commands at hand and hands them in at once, as chanbatch's does.
+var goldaBatch = implementation{
+	name:     "goldabatch",
+	what:     "the same, handed in 64 at a time with SubmitAll",
+	promise:  goldaPromise,
+	pointers: goldaBatches[*parcel],
+	only:     []string{"W1", "W2"},
+}
+
+func goldaBatches[C any](s shape[C]) (line[C], error) {
+	stages, parts := goldaStages(s)
+	p, err := goldaStarted(parts)
+	if err != nil {
+		return line[C]{}, err
+	}
+	ctx, batch := context.Background(), make([]C, 0, batchSize)
+	flush := func() error {
+		_, err := stages[0][0].SubmitAll(ctx, batch...)
+		clear(batch)
+		batch = batch[:0]
+		return err
+	}
+	return line[C]{
+		submit: func(c C) error {
+			if batch = append(batch, c); len(batch) < cap(batch) {
+				return nil
+			}
+			return flush()
+		},
+		flush: func() { _ = flush() },
+		stop:  func() { _ = p.Stop(ctx) },
+	}, nil
+}
+
 // goldaMetrics is the same with the adapter for Prometheus registered, and scraped once
 // a second.
 var goldaMetrics = implementation{
@@ -68,16 +102,11 @@ func goldaLine[C any](s shape[C]) (line[C], error) {
 
 func goldaPipeline[C any](s shape[C]) (line[C], *pipeline.Pipeline, error) {
 	stages, parts := goldaStages(s)
-	p, err := pipeline.New("bench", append(parts,
-		pipeline.Logger(slog.New(slog.DiscardHandler)))...) // W6 crashes on purpose
+	p, err := goldaStarted(parts)
 	if err != nil {
 		return line[C]{}, nil, err
 	}
-	ctx := context.Background()
-	if err := p.Start(ctx); err != nil {
-		return line[C]{}, nil, err
-	}
-	entry := stages[0][0]
+	ctx, entry := context.Background(), stages[0][0]
 	return line[C]{
 		submit: func(c C) error { return entry.Submit(ctx, c) },
 		call: func(ctx context.Context, c C) error {
@@ -86,6 +115,15 @@ func goldaPipeline[C any](s shape[C]) (line[C], *pipeline.Pipeline, error) {
 		},
 		stop: func() { _ = p.Stop(ctx) },
 	}, p, nil
+}
+
+func goldaStarted(parts []pipeline.Part) (*pipeline.Pipeline, error) {
+	p, err := pipeline.New("bench", append(parts,
+		pipeline.Logger(slog.New(slog.DiscardHandler)))...) // W6 crashes on purpose
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Start(context.Background())
 }
 
 // goldaStages makes the stages of all steps and the wires between them.
