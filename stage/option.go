@@ -62,7 +62,7 @@ const (
 // queued then. At most 1024 commands of a stage, or its capacity if that is
 // more, wait so; what does not fit is not tried again.
 type RetryPolicy struct {
-	// Attempts is the most tries of one command, the first included. 0 and 1
+	// Attempts is the most tries of one command, the first included; more than 65,535 is any number. 0 and 1
 	// mean no retry.
 	Attempts int
 	// Backoff is the pause before the second try; it doubles with each

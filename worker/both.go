@@ -64,12 +64,14 @@ func (b *Both) complete(ctx Context) error {
 // the canary's affair: a key that panics, too.
 func (b *Both) aim(e *command.Envelope) {
 	b.side = before
-	if e.Proven || !b.rollout.OnTrial() {
+	if e.Proven() || !b.rollout.OnTrial() {
 		return
 	}
-	b.side, e.Proven = after, true
+	b.side = after
+	e.Prove(true)
 	if !b.rollout.picks(e.Cmd) || !b.ready() {
-		b.side, e.Proven = before, false
+		b.side = before
+		e.Prove(false)
 	}
 }
 

@@ -131,8 +131,8 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	crash := &CrashError{Stage: w.stage.Room.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
 	culprit, rest := w.charge(batch)
 	if culprit != nil {
-		culprit.Tries++
-		crash.Attempts = int(culprit.Tries)
+		culprit.Failed()
+		crash.Attempts = culprit.Tries()
 	} else {
 		crash.Attempts = 1
 	}
@@ -169,7 +169,7 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 		room.Narrow(batch)
 		return nil, batch
 	}
-	batch[0].Pack = 1
+	batch[0].SetPack(1)
 	return &batch[0], nil
 }
 

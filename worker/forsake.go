@@ -91,7 +91,7 @@ func (w *Worker) forsake(r *room.Room) {
 		m.ticket.Settle(true, nil, nil)
 	}
 	for _, d := range pledged {
-		d.to.Hand(nil, []command.Envelope{d.e}, true, false)
+		d.to.Hand(nil, []command.Envelope{d.e}, 0, true, false)
 	}
 }
 

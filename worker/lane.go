@@ -23,10 +23,7 @@ var noLane = lane{inlet: new(behaviour.Inlet)}
 // pass puts a command on the lane.
 func (w *Worker) pass(e *command.Envelope, cmd any) {
 	slot := &w.Hand[w.lane.n]
-	slot.Cmd, slot.Tries, slot.Pack, slot.Proven = cmd, 0, 0, false
-	if slot != e {
-		slot.Ticket, slot.Child = e.Ticket, e.Child
-	}
+	slot.Carry(cmd, e)
 	if slot.Ticket != nil {
 		w.told = true
 	}
@@ -41,11 +38,7 @@ func (w *Worker) leave() {
 	if len(run) == 0 {
 		return
 	}
-	now := w.now()
-	for i := range run {
-		run[i].Since = now
-	}
-	gone := out.room.Hand(&w.Seat, run, w.letIn(out), false)
+	gone := out.room.Hand(&w.Seat, run, w.now(), w.letIn(out), false)
 	w.take(run[gone:])
 	clear(run)
 }

@@ -83,23 +83,22 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
 		return
 	}
 	w.tally.Forwarded++
-	w.load(w.last, cmd, e.Ticket, e.Child)
+	w.load(w.last, e.Ticket).Carry(cmd, e)
 }
 
-// load fills the next place in an outlet. It writes field by field: to build
-// an envelope and copy it costs more than the rest of a hop.
-func (w *Worker) load(out *outlet, cmd any, ticket *command.Ticket, child bool) {
+// load adds a place to an outlet and returns it, to be filled with a command that a ticket waits
+// for, if it is not nil.
+func (w *Worker) load(out *outlet, ticket *command.Ticket) *command.Envelope {
 	n := len(out.items)
 	if n == cap(out.items) {
 		out.items = slices.Grow(out.items, max(n, 8))
 	}
 	out.items = out.items[:n+1]
-	e := &out.items[n]
-	e.Cmd, e.Ticket, e.Child = cmd, ticket, child
 	w.loaded++
 	if ticket != nil {
 		w.told = true
 	}
+	return &out.items[n]
 }
 
 // carries reports whether there is anything to hand over.
@@ -123,7 +122,6 @@ func (w *Worker) deliver(park bool) bool {
 	if w.loaded == 0 {
 		return true
 	}
-	w.stampOuts()
 	for _, out := range w.outs {
 		w.handOver(out, false)
 	}
@@ -141,23 +139,13 @@ func (w *Worker) deliver(park bool) bool {
 	return true
 }
 
-// stampOuts notes when the commands left.
-func (w *Worker) stampOuts() {
-	now := w.now()
-	for _, out := range w.outs {
-		for i := range out.items {
-			out.items[i].Since = now
-		}
-	}
-}
-
 // handOver leaves as many commands as the target takes and reports whether
 // that was all.
 func (w *Worker) handOver(out *outlet, park bool) bool {
 	if len(out.items) == 0 {
 		return true
 	}
-	w.shift(out, out.room.Hand(&w.Seat, out.items, w.letIn(out), park))
+	w.shift(out, out.room.Hand(&w.Seat, out.items, w.now(), w.letIn(out), park))
 	return len(out.items) == 0
 }
 
@@ -179,7 +167,7 @@ func (w *Worker) send() {
 	w.spill()
 	ticket := w.Hand[w.cur].Ticket
 	for _, m := range w.emits {
-		w.load(m.to, m.cmd, ticket, true)
+		*w.load(m.to, ticket) = command.Emitted(m.cmd, ticket)
 	}
 	w.tally.Emitted += len(w.emits)
 	w.told = true
@@ -254,7 +242,7 @@ func (m *emitter) Attempt() int {
 	if m.since.Load() == 0 || m.forsaken {
 		return 0
 	}
-	return int(m.Hand[m.cur].Tries) + 1
+	return m.Hand[m.cur].Tries() + 1
 }
 
 // Emit holds a command until its handler returns, or, beyond a number, sends it
@@ -330,7 +318,7 @@ func (w *Worker) sendOne(ctx context.Context, m emission) error {
 	}
 	w.tally.Emitted++
 	w.stage.Room.Book(&w.Seat, &w.tally)
-	m.to.room.Take(command.Envelope{Cmd: m.cmd, Ticket: m.ticket, Child: true})
+	m.to.room.Take(command.Emitted(m.cmd, m.ticket))
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (w *Worker) handleRuns(batch []command.Envelope) {
 // hand as it was when it was begun.
 func (w *Worker) hold(e *command.Envelope) *Run {
 	var run *Run
-	if e.Woken {
+	if e.Woken() {
 		run = e.Cmd.(*Run)
 		*e = run.envelope
 		return run

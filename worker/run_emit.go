@@ -28,7 +28,7 @@ func (m *runEmitter) Attempt() int {
 	if m.over {
 		return 0
 	}
-	return int(m.envelope.Tries) + 1
+	return m.envelope.Tries() + 1
 }
 
 // Emit holds a command until the run has succeeded, or, beyond a number, sends all that is
@@ -80,6 +80,6 @@ func (run *Run) sendOne(ctx context.Context, m emission) error {
 		return err
 	}
 	run.stage.Room.Book(&room.Seat{}, &room.Tally{Emitted: 1})
-	m.to.room.Take(command.Envelope{Cmd: m.cmd, Ticket: run.envelope.Ticket, Child: true})
+	m.to.room.Take(command.Emitted(m.cmd, run.envelope.Ticket))
 	return nil
 }

@@ -475,8 +475,8 @@ func (w *Worker) work(n int) (ok bool) {
 	w.since.Store(max(w.began, 1)) // 0 is between batches
 	defer w.idle(w.instance, &ok)
 	defer w.rescue(w.instance, &ok)
-	if since := w.Hand[0].Since; since > 0 {
-		w.tally.Waited, w.tally.Wait = n, time.Duration(w.began-since)
+	if waited, known := command.Waited(w.Hand[:n], w.began); known {
+		w.tally.Waited, w.tally.Wait = n, waited
 	}
 	switch {
 	case w.stage.Runs != nil:
@@ -626,7 +626,7 @@ func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
 		if e.Ticket != nil {
 			// Whoever hears of the end may look at the accounts next.
 			w.book()
-			e.Ticket.Settle(e.Child, value, nil)
+			e.Ticket.Settle(e.Child(), value, nil)
 		}
 	default:
 		w.fail(e, o.Err())
@@ -638,7 +638,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	if !w.recall() {
 		panic(abandoned{})
 	}
-	e.Tries++
+	e.Failed()
 	if w.retries(err) {
 		if w.carries() {
 			w.book() // it would be booked with this one
@@ -653,5 +653,5 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		return
 	}
 	w.book()
-	e.Ticket.Settle(e.Child, nil, fmt.Errorf("stage %q: %w", w.stage.Room.Name(), err))
+	e.Ticket.Settle(e.Child(), nil, fmt.Errorf("stage %q: %w", w.stage.Room.Name(), err))
 }

@@ -28,7 +28,7 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 // error. As many as find room are taken at once.
 func (r *Room) SubmitAll(ctx context.Context, n int, cmd func(i int) any) (int, error) {
 	for i := 0; i < n; i++ {
-		i += r.pour(ctx, n-i, func(k int) any { return cmd(i + k) })
+		i += r.pour(ctx, i, n, cmd)
 		if i == n {
 			break
 		}
@@ -39,9 +39,9 @@ func (r *Room) SubmitAll(ctx context.Context, n int, cmd func(i int) any) (int, 
 	return n, nil
 }
 
-// pour takes as many of n commands as find room, unless there is anything to ask, to
-// wait for, or to refuse: one that is submitted alone hears of it.
-func (r *Room) pour(ctx context.Context, n int, cmd func(i int) any) int {
+// pour takes as many of the commands from one number to before another as find room, and returns how many,
+// unless there is anything to ask, to wait for, or to refuse: one that is submitted alone hears of it.
+func (r *Room) pour(ctx context.Context, from, to int, cmd func(i int) any) int {
 	if r.asks() || ended(ctx) {
 		return 0
 	}
@@ -50,9 +50,9 @@ func (r *Room) pour(ctx context.Context, n int, cmd func(i int) any) int {
 		r.mu.Unlock()
 		return 0
 	}
-	n = max(min(n, r.free()), 0)
+	n := max(min(to-from, r.free()), 0)
 	for i := range n {
-		r.push(&command.Envelope{Cmd: cmd(i)}, place{})
+		r.push(&command.Envelope{Cmd: cmd(from + i)}, place{})
 	}
 	r.c.submitted += uint64(n)
 	r.brimming()
@@ -345,14 +345,16 @@ func (r *Room) let(v victim) {
 // house already, and the entry is where it is kept from filling up. With park,
 // a worker that cannot leave all its commands is parked behind those that are
 // already, and woken when there are seats for it.
-func (r *Room) Hand(s *Seat, es []command.Envelope, back, park bool) int {
+//
+// Now is the present reading of the host's clock, 0 if nobody has read it.
+func (r *Room) Hand(s *Seat, es []command.Envelope, now int64, back, park bool) int {
 	at := r.queue.places(es)
 	r.mu.Lock()
-	return r.hand(s, es, at, back, park)
+	return r.hand(s, es, at, now, back, park)
 }
 
 // hand is Hand, called with the lock, which it lets go of.
-func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) int {
+func (r *Room) hand(s *Seat, es []command.Envelope, at places, now int64, back, park bool) int {
 	if r.halted.Load() {
 		return r.turnAway(es)
 	}
@@ -373,6 +375,7 @@ func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) 
 		taken = min(taken, max(r.free(), 0))
 	}
 	r.c.received += uint64(taken)
+	r.clock(es[:taken], now)
 	r.queue.pushAll(es[:taken], at)
 	var victims []victim
 	if taken < len(es) && r.cfg.Overflow != Wait {
@@ -394,6 +397,22 @@ func (r *Room) hand(s *Seat, es []command.Envelope, at places, back, park bool) 
 		r.let(v)
 	}
 	return taken
+}
+
+// clock notes when commands of another room came: all of them, if each may soon be the oldest or a batch's first,
+// else one in so many.
+func (r *Room) clock(es []command.Envelope, now int64) {
+	if now == 0 {
+		return
+	}
+	every := min(max(r.limit/command.Seen, 1), command.Seen)
+	if r.knobs.Linger > 0 || r.queue.line != nil {
+		every = 1
+	}
+	m := command.At(now)
+	for i := 0; i < len(es); i += every {
+		es[i].Enter(m)
+	}
 }
 
 // turnAway ends commands that come to a halted room. It is called with the
@@ -475,5 +494,5 @@ func (r *Room) Take(e command.Envelope) {
 	r.mu.Lock()
 	r.reserved--
 	// The seat is ours by right; only a room that drops may find itself full.
-	r.hand(nil, es, at, r.cfg.Overflow == Wait, false)
+	r.hand(nil, es, at, 0, r.cfg.Overflow == Wait, false)
 }

@@ -39,7 +39,7 @@ func (q *woken) pop(es []command.Envelope, fresh bool) int {
 func (q *woken) back(es []command.Envelope) (rest []command.Envelope) {
 	var mine []command.Envelope
 	for i := range es {
-		if es[i].Woken {
+		if es[i].Woken() {
 			mine = append(mine, es[i])
 		} else {
 			rest = append(rest, es[i])
@@ -116,7 +116,7 @@ func (r *Room) Wake(e command.Envelope) {
 	}
 	r.c.inHand--
 	r.c.aside--
-	e.Woken = true
+	e.Wake()
 	r.queue.woken.Push(e)
 	next := r.rouse()
 	r.mu.Unlock()
@@ -151,7 +151,7 @@ func (r *Room) setAside(s *Seat, n int) {
 // what comes back from a worker's hand. It returns the rest.
 func (r *Room) sideline(s *Seat, es []command.Envelope) (rest []command.Envelope) {
 	for i := range es {
-		if es[i].Woken {
+		if es[i].Woken() {
 			r.setAside(s, 1)
 		} else {
 			rest = append(rest, es[i])

@@ -118,7 +118,7 @@ func (m *suspending) turn(t *rapid.T) {
 	require.LessOrEqual(t, n, min(due, m.cfg.Batch))
 	took := 0
 	for _, e := range s.Hand[:n] {
-		if e.Woken {
+		if e.Woken() {
 			cmd := *e.Cmd.(*int)
 			require.Equal(t, m.woken[0], cmd)
 			m.woken, took = m.woken[1:], took+1
@@ -196,7 +196,8 @@ func (m *suspending) crash(t *rapid.T) {
 		last++
 	}
 	rest := s.Hand[last-len(hand)+1 : last]
-	culprit := command.Envelope{Cmd: hand[0], Tries: 1}
+	culprit := command.Envelope{Cmd: hand[0]}
+	culprit.Failed()
 	var fresh, begun []int
 	for _, e := range rest {
 		if run, ok := e.Cmd.(*int); ok {

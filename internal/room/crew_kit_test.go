@@ -178,13 +178,13 @@ func (v *visitor) forward(to *Room, park bool) int {
 	v.tally.Forwarded += v.n
 	es := slices.Clone(v.Hand[:v.n])
 	v.n = 0
-	return to.Hand(&v.Seat, es, v.crew != nil && to.Waits(), park)
+	return to.Hand(&v.Seat, es, 0, v.crew != nil && to.Waits(), park)
 }
 
 // crash has the handler of the first command in hand crash.
 func (v *visitor) crash(retry bool) {
 	batch := slices.Clone(v.Hand[:v.n])
-	batch[0].Tries++
+	batch[0].Failed()
 	v.at2.Crash(&v.Seat, &v.tally, &batch[0], batch[1:], retry, ErrStopped)
 	v.n = 0
 	if v.crew != nil {

@@ -463,7 +463,7 @@ func (w *town) finish(t *rapid.T, p *pawn) {
 		x := to[how%len(to)]
 		p.tally.Forwarded++
 		p.room.forwarded++
-		p.outs[x] = append(p.outs[x], command.Envelope{Cmd: e.Cmd, Since: w.host.Now()})
+		p.outs[x] = append(p.outs[x], command.Envelope{Cmd: e.Cmd})
 	case how < 0:
 		p.tally.Errors++
 		p.room.errors++
@@ -496,7 +496,7 @@ func (w *town) handOver(t *rapid.T, p *pawn, park bool) bool {
 			continue
 		}
 		w.hear(t, x)
-		n := x.Hand(&p.Seat, es, p.crew != nil, park)
+		n := x.Hand(&p.Seat, es, w.host.Now(), p.crew != nil, park)
 		if p.crew != nil && n < len(es) {
 			t.Fatalf("a shared worker is to wait at %s", x.Name())
 		}
@@ -519,11 +519,11 @@ func (w *town) handOver(t *rapid.T, p *pawn, park bool) bool {
 func (w *town) again(t *rapid.T) {
 	p := w.holder(t)
 	e := p.hand[0]
-	e.Tries++
+	e.Failed()
 	w.hear(t, p.room)
 	ok := p.room.Again(&p.Seat, &p.tally, e)
-	if ok != (e.Tries < 3) {
-		t.Fatalf("again is %v after %d tries", ok, e.Tries)
+	if ok != (e.Tries() < 3) {
+		t.Fatalf("again is %v after %d tries", ok, e.Tries())
 	}
 	p.hand = p.hand[1:]
 	if ok {
@@ -550,11 +550,11 @@ func (w *town) crash(t *rapid.T) {
 	rest := p.hand
 	if len(rest) == 1 || rapid.Bool().Draw(t, "one") {
 		culprit, rest = &p.hand[0], p.hand[1:]
-		culprit.Tries++
+		culprit.Failed()
 	} else {
 		Narrow(rest)
 	}
-	retry := culprit != nil && culprit.Tries < 3 && rapid.Bool().Draw(t, "retry")
+	retry := culprit != nil && culprit.Tries() < 3 && rapid.Bool().Draw(t, "retry")
 	w.crashed(t, p, rest, culprit, retry, func() {
 		p.room.Crash(&p.Seat, &p.tally, culprit, rest, retry, ErrStopped)
 	})
@@ -945,8 +945,12 @@ func (r *place1) lingers1() bool {
 	if k.Linger <= 0 || r.Room.queue.Len() >= k.Batch || r.Room.queue.Len() >= k.Capacity || r.Room.queue.Len() == 0 {
 		return false
 	}
-	since := r.Room.queue.oldest().Since
-	return since > 0 && since+int64(k.Linger) > r.Host().Now()
+	first := r.Room.queue.oldest()
+	waited, known := first.Waited(r.Host().Now())
+	if first.Tries() > 0 {
+		waited -= 8 * time.Microsecond // it tells the time to 4, and the clock may be set later by as many
+	}
+	return known && waited < k.Linger
 }
 
 func (r *place1) hasWork() bool {

@@ -182,7 +182,7 @@ func (h *millhand) deliver(park bool) bool {
 		if len(es) == 0 {
 			continue
 		}
-		n := h.m.rooms[i].Hand(&h.Seat, es, h.crew != nil, park)
+		n := h.m.rooms[i].Hand(&h.Seat, es, 0, h.crew != nil, park)
 		h.outs[i] = slices.Clone(es[n:])
 		if len(h.outs[i]) > 0 {
 			return false
@@ -219,8 +219,8 @@ func (h *millhand) handle(r *Room, n int) {
 func (h *millhand) crash(r *Room, i, n int) {
 	batch := slices.Clone(h.Hand[:n])
 	culprit := &batch[i]
-	culprit.Tries++
-	r.Crash(&h.Seat, &h.tally, culprit, batch[i+1:], int(culprit.Tries) < r.cfg.Retry.Attempts, ErrStopped)
+	culprit.Failed()
+	r.Crash(&h.Seat, &h.tally, culprit, batch[i+1:], culprit.Tries() < r.cfg.Retry.Attempts, ErrStopped)
 	all := h.deliver(false)
 	if h.crew != nil {
 		h.crew.Leave(&h.Seat, &h.tally)

@@ -38,7 +38,7 @@ func TestAParkedWorkerIsLetIntoARoomWithASmallLimit(t *testing.T) {
 	r.Admit(controller.Admission{Limit: 2})
 	up, down := st.employ(st.rooms[0]), st.employ(r)
 	st.many(1, 2)
-	require.Zero(t, r.Hand(&up.Seat, []command.Envelope{{Cmd: 1}}, false, true))
+	require.Zero(t, r.Hand(&up.Seat, []command.Envelope{{Cmd: 1}}, 0, false, true))
 	for range 3 {
 		down.turn(true)
 	}
@@ -129,7 +129,7 @@ func TestTokensThatAreGivenWhileTheModeChangesAreTakenBackToo(t *testing.T) {
 		}
 	}
 	es := []command.Envelope{{Cmd: 1}, {Cmd: 2}, {Cmd: 3}}
-	require.Equal(t, 3, st.rooms[0].Hand(&Seat{}, es, false, false))
+	require.Equal(t, 3, st.rooms[0].Hand(&Seat{}, es, 0, false, false))
 	<-changed
 	require.EqualValues(t, 1, st.crew.noted.Load(), "one room has work")
 }
@@ -209,11 +209,11 @@ func TestAWorkerThatCrashedKeepsItsPlaceUntilItHasHandedOver(t *testing.T) {
 	batch := v.Hand[:v.n]
 	done := []command.Envelope{batch[0]}
 	v.tally.Forwarded = 1
-	batch[1].Tries++
+	batch[1].Failed()
 	st.rooms[0].Crash(&v.Seat, &v.tally, &batch[1], batch[2:], false, ErrStopped)
 	_, cmds = w.turn(true)
 	require.Empty(t, cmds, "%v overtakes %v", cmds, done[0].Cmd)
-	require.Equal(t, 1, st.rooms[1].Hand(&v.Seat, done, true, false))
+	require.Equal(t, 1, st.rooms[1].Hand(&v.Seat, done, 0, true, false))
 	st.crew.Leave(&v.Seat, &v.tally)
 	st.rooms[0].Quit(&v.Seat)
 	_, cmds = w.turn(true)

@@ -61,8 +61,9 @@ func (r *Room) postpone(e command.Envelope, at place) bool {
 		return false
 	}
 	r.c.retries++
-	e.Since, e.Pack, e.Proven = 0, min(e.Pack, 1), false // it was one of a pack
-	pause := r.cfg.Retry.pause(int(e.Tries), rand.Float64())
+	e.SetPack(min(e.Pack(), 1)) // it was one of a pack
+	e.Prove(false)
+	pause := r.cfg.Retry.pause(e.Tries(), rand.Float64())
 	if pause <= 0 {
 		r.push(&e, at)
 		return true

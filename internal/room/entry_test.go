@@ -336,14 +336,14 @@ func TestWhatOneRoomHandsToAnotherIsNotAskedAtTheDoor(t *testing.T) {
 	a := controller.Admission{Rate: controller.Rate{PerSecond: 1, Burst: 1}, Shed: controller.Shed{Probability: 1}}
 	st.Admit(a)
 	st.rooms[0].Admit(a)
-	require.Equal(t, 2, st.rooms[0].Hand(&Seat{}, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, false, false))
+	require.Equal(t, 2, st.rooms[0].Hand(&Seat{}, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, false))
 }
 
 func TestADisabledRoomTakesNothingAndTheHouseIsTold(t *testing.T) {
 	st := newStreet(t, 2)
 	st.rooms[1].Adjust(func(k *Knobs) { k.Disabled = true })
 	require.ErrorIs(t, bring(t.Context(), st.rooms[1], 1), ErrDisabled)
-	require.Equal(t, 2, st.rooms[1].Hand(&Seat{}, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, false, true))
+	require.Equal(t, 2, st.rooms[1].Hand(&Seat{}, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, true))
 	require.Len(t, st.ends, 2)
 	require.Equal(t, ReasonDisabled, st.ends[0].Reason)
 	require.NoError(t, st.rooms[1].Reserve(t.Context(), false, false))
@@ -362,12 +362,12 @@ func TestALimitHoldsForWhatIsHandedOver(t *testing.T) {
 	v, up := st.employ(r), &visitor{st: st}
 	up.Wake = func() { up.woken++ }
 	es := []command.Envelope{{Cmd: 1}, {Cmd: 2}, {Cmd: 3}, {Cmd: 4}, {Cmd: 5}}
-	require.Equal(t, 3, r.Hand(&up.Seat, es, false, true))
+	require.Equal(t, 3, r.Hand(&up.Seat, es, 0, false, true))
 	v.turn(false)
 	require.Zero(t, up.woken)
 	v.turn(false)
 	require.Zero(t, up.woken, "one place is free, less than half of the room")
 	v.turn(false)
 	require.Equal(t, 1, up.woken)
-	require.Equal(t, 2, r.Hand(&up.Seat, es[3:], false, true))
+	require.Equal(t, 2, r.Hand(&up.Seat, es[3:], 0, false, true))
 }

@@ -51,7 +51,7 @@ type model struct {
 	queue   []int // ids, the front first
 	delayed []int
 	packs   packs
-	tries   map[int]uint32
+	tries   map[int]int
 	open    bool
 	halted  bool
 	excess  int
@@ -96,7 +96,7 @@ type modelWaiter struct {
 func newModel(t *rapid.T, rule Overflow, capacity int) *model {
 	m := &model{
 		rule: rule, cap: capacity, open: true,
-		packs: packs{}, tries: map[int]uint32{}, ends: map[int]int{},
+		packs: packs{}, tries: map[int]int{}, ends: map[int]int{},
 	}
 	m.r = New(Config{
 		Name: "r", Capacity: capacity, Batch: 4, Overflow: rule, StreakEnds: time.Minute,
@@ -315,7 +315,7 @@ func (m *model) bring(t *rapid.T, u *modelUp, back, park bool) {
 		space = 0 // others were here before
 	}
 	u.woken.Store(false)
-	n := m.r.Hand(&u.Seat, u.items, back, park)
+	n := m.r.Hand(&u.Seat, u.items, 0, back, park)
 	m.handed(t, u.items, n, space, back)
 	u.items = slices.Clone(u.items[n:])
 	u.parked = park && len(u.items) > 0
@@ -440,8 +440,8 @@ func (m *model) given(t *rapid.T, s *modelSeat, batch []command.Envelope) {
 		if e.Cmd.(int) != m.queue[i] {
 			t.Fatalf("given %v at place %d, want %d", e.Cmd, i, m.queue[i])
 		}
-		if e.Tries != m.tries[m.queue[i]] {
-			t.Fatalf("%v has %d tries, want %d", e.Cmd, e.Tries, m.tries[m.queue[i]])
+		if e.Tries() != m.tries[m.queue[i]] {
+			t.Fatalf("%v has %d tries, want %d", e.Cmd, e.Tries(), m.tries[m.queue[i]])
 		}
 	}
 	m.packs.given(t, batch, true)
@@ -491,13 +491,13 @@ func (m *model) book(t *rapid.T) {
 func (m *model) again(t *rapid.T) {
 	s := m.holder(t)
 	e := &s.hand[0]
-	e.Tries++
+	e.Failed()
 	id := e.Cmd.(int)
-	m.tries[id] = e.Tries
+	m.tries[id] = e.Tries()
 	ok := m.r.Again(&s.Seat, &s.tally, *e)
-	want := e.Tries < 3 && !m.halted
+	want := e.Tries() < 3 && !m.halted
 	if ok != want {
-		t.Fatalf("again is %v after %d tries", ok, e.Tries)
+		t.Fatalf("again is %v after %d tries", ok, e.Tries())
 	}
 	if ok {
 		s.hand = s.hand[1:]
@@ -516,12 +516,12 @@ func (m *model) crash(t *rapid.T) {
 	rest := s.hand
 	if len(s.hand) == 1 || rapid.Bool().Draw(t, "one") {
 		culprit, rest = &s.hand[0], s.hand[1:]
-		culprit.Tries++
-		m.tries[culprit.Cmd.(int)] = culprit.Tries
+		culprit.Failed()
+		m.tries[culprit.Cmd.(int)] = culprit.Tries()
 	} else {
 		Narrow(rest)
 	}
-	retry = retry && culprit != nil && culprit.Tries < 3
+	retry = retry && culprit != nil && culprit.Tries() < 3
 	m.r.Crash(&s.Seat, &s.tally, culprit, rest, retry, ErrStopped)
 	if retry && !m.halted {
 		m.packs.again(*culprit)

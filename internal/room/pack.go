@@ -14,18 +14,18 @@ import (
 // to go on one by one at once would cost the whole batch what a batch is for.
 func Narrow(batch []command.Envelope) {
 	size := 1
-	if n := len(batch); batch[0].Pack == 0 && n > 2 {
-		size = min(int(math.Ceil(math.Sqrt(float64(n)))), math.MaxUint8)
+	if n := len(batch); batch[0].Pack() == 0 && n > 2 {
+		size = min(int(math.Ceil(math.Sqrt(float64(n)))), command.MaxPack)
 	}
 	for i := range batch {
-		batch[i].Pack = uint8(min(size-i%size, len(batch)-i))
+		batch[i].SetPack(min(size-i%size, len(batch)-i))
 	}
 }
 
 // pack notes that commands have been queued, packs among them perhaps.
 func (r *Room) pack(es []command.Envelope) {
 	for i := range es {
-		if es[i].Pack > 0 {
+		if es[i].Pack() > 0 {
 			r.packed++
 		}
 	}
@@ -34,7 +34,7 @@ func (r *Room) pack(es []command.Envelope) {
 // unpack notes that commands have left the queue.
 func (r *Room) unpack(es []command.Envelope) {
 	for i := range es {
-		if es[i].Pack > 0 {
+		if es[i].Pack() > 0 {
 			r.packed--
 		}
 	}
@@ -44,15 +44,15 @@ func (r *Room) unpack(es []command.Envelope) {
 // comes later. A discipline that does not know yet what comes later may let a
 // command that is tried again come among others; packs that were given back are known.
 func (r *Room) apart(n int) int {
-	if first := r.queue.at(0); first.Pack > 0 {
-		return min(n, int(first.Pack))
+	if first := r.queue.at(0); first.Pack() > 0 {
+		return min(n, first.Pack())
 	}
 	for i := 1; i < n; i++ {
 		e := r.queue.at(i)
 		if e == nil {
 			break
 		}
-		if e.Pack > 0 {
+		if e.Pack() > 0 {
 			return i
 		}
 	}

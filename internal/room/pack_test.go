@@ -15,8 +15,8 @@ import (
 type packs map[int]int
 
 func (p packs) add(e command.Envelope) {
-	if e.Pack > 0 {
-		p[e.Cmd.(int)] = int(e.Pack)
+	if e.Pack() > 0 {
+		p[e.Cmd.(int)] = e.Pack()
 	}
 }
 
@@ -26,7 +26,7 @@ const retried = -1
 
 // again is for a command that crashed and is to be tried again.
 func (p packs) again(e command.Envelope) {
-	if e.Pack > 0 {
+	if e.Pack() > 0 {
 		p[e.Cmd.(int)] = retried
 	}
 }
@@ -55,8 +55,8 @@ func (p packs) given(t *rapid.T, batch []command.Envelope, knows bool) {
 
 // sizes tells the packs that a narrowed batch was cut into.
 func sizes(batch []command.Envelope) (sizes []int) {
-	for i := 0; i < len(batch); i += int(batch[i].Pack) {
-		sizes = append(sizes, int(batch[i].Pack))
+	for i := 0; i < len(batch); i += batch[i].Pack() {
+		sizes = append(sizes, batch[i].Pack())
 	}
 	return sizes
 }
@@ -69,11 +69,11 @@ func TestABatchThatCrashedIsCutIntoPacksAndAPackIntoSingleCommands(t *testing.T)
 		batch := make([]command.Envelope, n)
 		Narrow(batch)
 		require.Equal(t, want, sizes(batch), "of %d", n)
-		pack := batch[:batch[0].Pack]
+		pack := batch[:batch[0].Pack()]
 		if len(pack) > 1 {
 			Narrow(pack)
 			for _, e := range pack {
-				require.EqualValues(t, 1, e.Pack, "of a pack of %d", len(pack))
+				require.Equal(t, 1, e.Pack(), "of a pack of %d", len(pack))
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func TestToLookForACulpritIsNoRowOfCrashes(t *testing.T) {
 	}
 	_, cmds := v.turn(false)
 	require.Len(t, cmds, 1)
-	v.Hand[0].Tries++
+	v.Hand[0].Failed()
 	crash(&v.Hand[0])
 	require.Equal(t, 1, st.rooms[0].Streak())
 	require.EqualValues(t, 3, Snapshot([]*Room{st.rooms[0]})[0].Crashes)

@@ -24,14 +24,14 @@ func TestAParkedWorkerThatIsFollowedByAnotherOnItsSeatIsPromisedItsSeatsOnce(t *
 		here.Wake, up.Wake = func() {}, func() {}
 		r.Join(&here, false)
 		require.NoError(t, r.Submit(t.Context(), &command.Envelope{Cmd: 0}))
-		require.Zero(t, r.Hand(&up, load, false, true))
-		require.Zero(t, r.Hand(&up, load, false, false), "its last word")
+		require.Zero(t, r.Hand(&up, load, 0, false, true))
+		require.Zero(t, r.Hand(&up, load, 0, false, false), "its last word")
 		up.ready.Store(true) // the next one joins
-		require.Zero(t, r.Hand(&up, load, false, true))
+		require.Zero(t, r.Hand(&up, load, 0, false, true))
 		var tally Tally
 		require.Equal(t, 1, r.Turn(&here, &tally, true))
 		require.True(t, up.Ready())
-		require.Equal(t, 1, r.Hand(&up, load, false, true))
+		require.Equal(t, 1, r.Hand(&up, load, 0, false, true))
 		tally.OK = 1
 		require.Equal(t, 1, r.Turn(&here, &tally, true))
 		tally.OK = 1

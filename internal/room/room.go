@@ -330,22 +330,18 @@ func (r *Room) size() int {
 // push queues a command, reading the clock for one in so many, or for each if it
 // matters how long they have waited.
 func (r *Room) push(e *command.Envelope, p place) {
-	var since int64
 	if r.stamp--; r.stamp < 0 || r.knobs.Linger > 0 {
 		r.stamp = r.limit - 1
-		since = max(r.Host().Now(), 1) // 0 means that nobody looked
+		e.Enter(command.At(r.Host().Now()))
 	}
-	if e.Pack > 0 {
+	if e.Pack() > 0 {
 		r.packed++
 	}
 	if r.queue.line != nil {
-		e.Since = since
 		r.queue.push(*e, p)
 		return
 	}
-	slot := r.queue.next()
-	slot.Cmd, slot.Ticket, slot.Since = e.Cmd, e.Ticket, since
-	slot.Tries, slot.Child, slot.Pack = e.Tries, e.Child, e.Pack
+	*r.queue.next() = *e
 }
 
 // brimming tells the host when the room has become full. The host neither blocks nor
@@ -521,11 +517,11 @@ func (r *Room) bury(es []command.Envelope, why Reason, err error) {
 	}
 	h, now := r.Host(), time.Now()
 	end := func(e *command.Envelope) End {
-		return End{Room: r, Cmd: e.Cmd, Reason: why, Err: err, Tries: int(e.Tries), At: now}
+		return End{Room: r, Cmd: e.Cmd, Reason: why, Err: err, Tries: e.Tries(), At: now}
 	}
 	for i := range es {
 		h.keep(end(&es[i]))
-		es[i].Ticket.Settle(es[i].Child, nil, err)
+		es[i].Ticket.Settle(es[i].Child(), nil, err)
 	}
 	for i := range es {
 		h.Ended(end(&es[i]))

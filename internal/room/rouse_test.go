@@ -57,7 +57,7 @@ func TestAnIdleWorkerIsSentToWhatACrashGaveBack(t *testing.T) {
 	tally.OK = 1
 	require.Zero(t, d.Turn(d.seats[1], &tally, true), "idle")
 	batch := d.seats[0].Hand
-	batch[0].Tries++
+	batch[0].Failed()
 	d.Crash(d.seats[0], &tally, &batch[0], batch[1:n], false, ErrStopped)
 	require.Equal(t, []int{0, 1}, d.woken)
 	require.Equal(t, 1, d.Turn(d.seats[1], &tally, true))
@@ -123,13 +123,13 @@ func TestWhomAHandOverCallsIsLeftToTheWorkerThatWantsToWakeHim(t *testing.T) {
 	require.Zero(t, d.Turn(d.seats[0], &tally, true))
 	require.Zero(t, e.Turn(e.seats[0], &tally, true))
 	from := deferring()
-	require.Equal(t, 1, d.Hand(from, []command.Envelope{{Cmd: 1}}, false, false))
+	require.Equal(t, 1, d.Hand(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
 	require.Same(t, d.seats[0], from.Called)
 	require.Equal(t, []int{0}, d.woken)
 	require.True(t, d.seats[0].Ready(), "he may come by himself")
-	require.Equal(t, 1, d.Hand(from, []command.Envelope{{Cmd: 2}}, false, false))
+	require.Equal(t, 1, d.Hand(from, []command.Envelope{{Cmd: 2}}, 0, false, false))
 	require.Same(t, d.seats[0], from.Called, "he is on his way: nobody else is called")
-	require.Equal(t, 1, e.Hand(from, []command.Envelope{{Cmd: 1}}, false, false))
+	require.Equal(t, 1, e.Hand(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
 	require.Same(t, e.seats[0], from.Called)
 	require.Equal(t, []int{1}, d.woken, "only the last is left to it")
 	require.Equal(t, []int{0}, e.woken)
@@ -145,7 +145,7 @@ func TestWhomAHandOverCallsIsWokenBeforeVictimsAreLetGo(t *testing.T) {
 		require.Equal(t, []int{1}, d.woken)
 	}
 	from := deferring()
-	require.Equal(t, 2, d.Hand(from, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, false, false))
+	require.Equal(t, 2, d.Hand(from, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, false))
 	require.Equal(t, 1, told)
 	require.Nil(t, from.Called)
 }

@@ -89,11 +89,7 @@ func (r *Room) oldest() time.Duration {
 	if r.queue.fresh() == 0 {
 		return 0
 	}
-	since := r.queue.oldest().Since
-	if since == 0 {
-		return 0
-	}
-	return time.Duration(r.Host().Now() - since)
+	return r.queue.waited(r.Host().Now())
 }
 
 // byReason names the counts that are not zero.

@@ -55,7 +55,7 @@ func (g *goer) work() {
 			<-g.bell
 		}
 		if len(g.load) > 0 {
-			n := g.out.Hand(&g.Seat, g.load, false, true)
+			n := g.out.Hand(&g.Seat, g.load, 0, false, true)
 			g.load = g.load[:copy(g.load, g.load[n:])]
 			if len(g.load) > 0 {
 				continue

@@ -347,18 +347,14 @@ func (r *Room) lingering() bool {
 	if r.host.Load().Draining.Load() || !r.InUse() {
 		return false
 	}
-	since := r.queue.oldest().Since
-	if since == 0 {
-		return false
-	}
-	left := since + int64(linger) - r.Host().Now()
-	if left <= 0 {
+	waited, known := r.queue.oldest().Waited(r.Host().Now())
+	if !known || waited >= linger {
 		return false
 	}
 	if r.lingers == nil {
-		r.lingers = time.AfterFunc(time.Duration(left), r.ripen)
+		r.lingers = time.AfterFunc(linger-waited, r.ripen)
 	} else {
-		r.lingers.Reset(time.Duration(left))
+		r.lingers.Reset(linger - waited)
 	}
 	return true
 }
@@ -430,7 +426,7 @@ func (r *Room) time(t *Tally) {
 // tried once more. It reports false if the command has been tried often enough,
 // and then leaves it in the worker's hand, or if the worker was forsaken.
 func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
-	if int(e.Tries) >= r.cfg.Retry.Attempts {
+	if e.Tries() >= r.cfg.Retry.Attempts {
 		return false
 	}
 	at := r.queue.place(e.Cmd)
@@ -440,7 +436,7 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 		return false
 	}
 	r.book(s, t)
-	e.Pack = 0
+	e.SetPack(0)
 	ok := r.postpone(e, at)
 	var next *Seat
 	if ok {
@@ -461,7 +457,7 @@ func (r *Room) Again(s *Seat, t *Tally, e command.Envelope) bool {
 // not one of a row: it will be when the culprit is found. See [Narrow]. It reports false if the worker was
 // forsaken.
 func (r *Room) Crash(s *Seat, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
-	return r.fell(s, t, culprit, rest, retry, culprit != nil && culprit.Tries <= 1, err)
+	return r.fell(s, t, culprit, rest, retry, culprit != nil && culprit.Tries() <= 1, err)
 }
 
 // Unmade books the end of a batch for which no instance could be made: nobody is to

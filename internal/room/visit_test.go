@@ -503,7 +503,7 @@ func TestACrewsWorkerWaitsForNoSeat(t *testing.T) {
 	own.Wake = func() { own.woken++ }
 	st.many(0, 1)
 	st.many(1, 2)
-	require.Zero(t, st.rooms[1].Hand(&own.Seat, []command.Envelope{{Cmd: 9}}, false, true))
+	require.Zero(t, st.rooms[1].Hand(&own.Seat, []command.Envelope{{Cmd: 9}}, 0, false, true))
 	v.next(false)
 	require.Equal(t, 1, v.forward(st.rooms[1], true))
 	require.True(t, v.Ready())

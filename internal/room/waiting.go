@@ -2,6 +2,7 @@ package room
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/ring"
@@ -166,6 +167,20 @@ func (q *waiting) oldest() *command.Envelope {
 	return q.ring.At(0)
 }
 
+// waited is how long the oldest has waited, or those right behind it, if it does not tell; 0 if they do not either.
+func (q *waiting) waited(now int64) time.Duration {
+	if q.line != nil {
+		d, _ := q.line.Oldest().Waited(now)
+		return d
+	}
+	for i := range min(q.ring.Len(), command.Seen) {
+		if d, known := q.ring.At(i).Waited(now); known {
+			return d
+		}
+	}
+	return 0
+}
+
 // count returns how many commands are so.
 func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
 	if q.line != nil {
@@ -210,7 +225,7 @@ func (q *waiting) order(d queue.Discipline) {
 // givenBack is how many commands at the front were given back after a crash, in
 // packs: they stay before all others in any order.
 func givenBack(es []command.Envelope) (n int) {
-	for n < len(es) && es[n].Pack > 0 {
+	for n < len(es) && es[n].Pack() > 0 {
 		n++
 	}
 	return n

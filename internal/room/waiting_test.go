@@ -96,12 +96,12 @@ func TestADisciplineOrdersWhatIsSubmittedAndWhatIsHandedOver(t *testing.T) {
 				st.submit(0, e.Cmd)
 			}
 			require.Equal(t, test.want, names(v), "submitted")
-			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			require.Equal(t, test.want, names(v), "handed over")
 			require.NoError(t, st.rooms[0].Reserve(t.Context(), false, false))
-			require.Equal(t, 2, st.rooms[0].Hand(&Seat{}, fiveJobs[:2], false, false))
+			require.Equal(t, 2, st.rooms[0].Hand(&Seat{}, fiveJobs[:2], 0, false, false))
 			st.rooms[0].Take(fiveJobs[3])
-			require.Equal(t, 1, st.rooms[0].Hand(&Seat{}, fiveJobs[2:3], false, false))
+			require.Equal(t, 1, st.rooms[0].Hand(&Seat{}, fiveJobs[2:3], 0, false, false))
 			require.Len(t, strings.Fields(names(v)), 4, "and seated")
 		})
 	}
@@ -112,7 +112,7 @@ func TestARoomThatDropsTheOldestDropsWhatCameFirstWhateverTheDiscipline(t *testi
 		for _, handed := range []bool{false, true} {
 			st, v := newOrdered(t, test.d, func(c *Config) { c.Capacity, c.Overflow = 3, DropOldest })
 			if handed {
-				require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+				require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			} else {
 				for _, e := range fiveJobs {
 					st.submit(0, e.Cmd)
@@ -134,7 +134,7 @@ func TestWhatACrashGivesBackComesFirstWhateverTheDiscipline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 2 })
 			st.rooms[0].limit = 2
-			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			_, cmds := v.turn(false)
 			require.Len(t, cmds, 2)
 			v.crash(false)
@@ -143,7 +143,7 @@ func TestWhatACrashGivesBackComesFirstWhateverTheDiscipline(t *testing.T) {
 			require.Equal(t, fmt.Sprint(cmds[1]), strings.Fields(names(v))[0])
 			require.Equal(t, fmt.Sprint(cmds[0]), fmt.Sprint(st.ends[0].Cmd))
 
-			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			_, cmds = v.turn(false)
 			v.crash(false)
 			v = st.employ(st.rooms[0])
@@ -156,18 +156,18 @@ func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
 			st, v := newOrdered(t, nil)
-			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			_, first := v.turn(false)
 			require.Equal(t, "a", fmt.Sprint(first[0]))
 			st.rooms[0].Order(test.d)
 			require.Equal(t, test.switched, names(v))
 
-			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			st.rooms[0].Order(queue.LIFO{})
 			st.rooms[0].Order(test.d)
 			require.Equal(t, test.want, names(v), "by way of another")
 
-			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			st.rooms[0].Order(nil)
 			require.Equal(t, test.switchedBack, names(v))
 			require.Nil(t, st.rooms[0].queue.line, "a plain room has a plain ring")
@@ -182,7 +182,7 @@ func TestWhatWasGivenBackStaysFirstWhenTheDisciplineChanges(t *testing.T) {
 		}
 		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
 		st.rooms[0].limit = 3
-		require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+		require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 		_, cmds := v.turn(false)
 		v.crash(false)
 		v = st.employ(st.rooms[0])
@@ -217,17 +217,17 @@ func TestACommandThatPanicsWhenItIsAskedAsksForNothing(t *testing.T) {
 			}
 			require.Equal(t, test.want, names(v), "submitted")
 			es := append(append([]command.Envelope{fiveJobs[0]}, command.Envelope{Cmd: bad}), fiveJobs[1:]...)
-			require.Equal(t, 6, st.rooms[0].Hand(&Seat{}, es, false, false))
+			require.Equal(t, 6, st.rooms[0].Hand(&Seat{}, es, 0, false, false))
 			require.Equal(t, test.want, names(v), "handed over")
 			st.rooms[0].Order(nil)
-			require.Equal(t, 6, st.rooms[0].Hand(&Seat{}, es, false, false))
+			require.Equal(t, 6, st.rooms[0].Hand(&Seat{}, es, 0, false, false))
 			st.rooms[0].Order(test.d)
 			require.Equal(t, test.want, names(v), "by another order")
 
 			st.submit(0, bad)
 			v.turn(false)
 			e := v.Hand[0]
-			e.Tries++
+			e.Failed()
 			require.True(t, st.rooms[0].Again(&v.Seat, &v.tally, e), "a retry asks it too")
 			v.n = 0
 			v.turn(false)
@@ -262,7 +262,7 @@ func TestAPlaceThatWasAskedForByAnotherDisciplineCountsForNothing(t *testing.T) 
 			}
 			st.submit(0, late)
 			es := []command.Envelope{{Cmd: turncoat{job{name: "turncoat", prio: math.MaxInt}, st.rooms[0], to}}}
-			require.Equal(t, 1, st.rooms[0].Hand(&Seat{}, es, false, false))
+			require.Equal(t, 1, st.rooms[0].Hand(&Seat{}, es, 0, false, false))
 			want := "late turncoat"
 			if name == "LIFO" {
 				want = "turncoat first"
@@ -281,7 +281,7 @@ func TestARetryTakesItsPlaceInTheOrder(t *testing.T) {
 			st.submit(0, job{name: "dear", prio: 5}, job{name: "cheap"}, job{name: "middling", prio: 2})
 			v.turn(false)
 			e := v.Hand[0]
-			e.Tries++
+			e.Failed()
 			require.True(t, st.rooms[0].Again(&v.Seat, &v.tally, e))
 			v.n = 0
 			st.pass(backoff)
@@ -373,10 +373,58 @@ func TestADrainWaitsNoLongerThanABatchLingers(t *testing.T) {
 		require.Equal(t, []string{"A"}, v.trail(1))
 		v.turn(true)
 		require.Len(t, st.Quiet, 1)
-		st.rooms[0].Hand(&Seat{}, []command.Envelope{{Cmd: 1, Since: st.Now()}}, false, false)
+		st.rooms[0].Hand(&Seat{}, []command.Envelope{{Cmd: 1}}, st.Now(), false, false)
 		require.Equal(t, 2, v.woken)
 		require.Equal(t, []string{"A"}, v.trail(1))
 	})
+}
+
+func TestOfCommandsThatComeTogetherSomeTellWhenTheyCame(t *testing.T) {
+	tests := map[string]struct {
+		limit int
+		knobs func(*Knobs)
+		order queue.Discipline
+		want  int // tell, of 100
+	}{
+		"each, if a worker takes few at once":     {limit: 31, want: 100},
+		"every other, if it takes more":           {limit: 32, want: 50},
+		"one in sixteen, if it takes many":        {limit: 256, want: 7},
+		"one in sixteen, if it takes very many":   {limit: 10_000, want: 7},
+		"each, if batches linger":                 {limit: 256, knobs: func(k *Knobs) { k.Linger = time.Second }, want: 100},
+		"each, if they are not done as they came": {limit: 256, order: queue.LIFO{}, want: 100},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			st := newStreet(t, 1, func(c *Config) { c.Discipline, c.Capacity = test.order, 128 })
+			r := st.rooms[0]
+			r.limit = test.limit
+			if test.knobs != nil {
+				r.Adjust(test.knobs)
+			}
+			es := make([]command.Envelope, 100)
+			require.Equal(t, 100, r.Hand(&Seat{}, es, 1000, false, false))
+			told := 0
+			r.queue.count(func(e *command.Envelope) bool {
+				if d, known := e.Waited(1500); known {
+					told++
+					require.EqualValues(t, 500, d)
+				}
+				return false
+			})
+			require.Equal(t, test.want, told)
+			require.EqualValues(t, 500, r.queue.waited(1500))
+			r.queue.drop() // the oldest, who told
+			require.EqualValues(t, 500, r.queue.waited(1500), "one of those behind it tells")
+			r.queue.popInto(es)
+			require.Zero(t, r.queue.fresh())
+		})
+	}
+}
+
+func TestNobodyTellsWhenHeCameWhoCameWithoutAClock(t *testing.T) {
+	r := newStreet(t, 1, func(*Config) {}).rooms[0]
+	require.Equal(t, 3, r.Hand(&Seat{}, make([]command.Envelope, 3), 0, false, false))
+	require.Zero(t, r.queue.waited(1500))
 }
 
 // The clock goes on for the command that waits, not for the batch it was in.
@@ -392,14 +440,37 @@ func TestWhatIsGivenBackDoesNotLingerAgain(t *testing.T) {
 	})
 }
 
+// Else one that fails again and again would have all others done in batches of a few.
+func TestWhatIsTriedAgainLingersLikeAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, v := newLingering(t, false, controller.SharedFIFO)
+		st.rooms[0].cfg.Retry.Attempts = 2
+		st.many(0, 4)
+		_, cmds := v.turn(false)
+		require.Len(t, cmds, 4)
+		v.Hand[0].Failed()
+		require.True(t, st.rooms[0].Again(&v.Seat, &v.tally, v.Hand[0]))
+		v.tally.OK = 3
+		_, cmds = v.turn(true)
+		require.Empty(t, cmds)
+		st.pass(10*time.Millisecond - 10*time.Microsecond)
+		require.Zero(t, v.woken)
+		st.pass(20 * time.Microsecond)
+		require.Equal(t, 1, v.woken)
+		_, cmds = v.turn(true)
+		require.Len(t, cmds, 1)
+		require.Equal(t, 1, v.Hand[0].Tries())
+	})
+}
+
 func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
 	for name, test := range disciplines {
 		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
 		st.rooms[0].limit = 3
-		require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+		require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 		v.turn(false)
 		for i := range v.Hand[:v.n] {
-			v.Hand[i].Pack = 1
+			v.Hand[i].SetPack(1)
 		}
 		st.rooms[0].Crash(&v.Seat, &v.tally, nil, append([]command.Envelope(nil), v.Hand[:v.n]...), false, ErrStopped)
 		st.rooms[0].Yield(&v.Seat)
@@ -427,11 +498,11 @@ func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st, v := newOrdered(t, nil, func(c *Config) { c.Batch = 3 })
 			st.rooms[0].limit = 3
-			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, false, false))
+			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			_, cmds := v.turn(false)
 			require.Len(t, cmds, 3)
 			for i := range v.Hand[:v.n] {
-				v.Hand[i].Pack = 1
+				v.Hand[i].SetPack(1)
 			}
 			st.rooms[0].Crash(&v.Seat, &v.tally, nil, append([]command.Envelope(nil), v.Hand[:v.n]...), false, ErrStopped)
 			st.rooms[0].Yield(&v.Seat)
@@ -444,7 +515,7 @@ func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
 					break
 				}
 				for i := range cmds {
-					require.False(t, len(cmds) > 1 && v.Hand[i].Pack > 0, "%v are done together", cmds)
+					require.False(t, len(cmds) > 1 && v.Hand[i].Pack() > 0, "%v are done together", cmds)
 				}
 			}
 			require.Zero(t, st.rooms[0].packed)

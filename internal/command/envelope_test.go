@@ -1,0 +1,124 @@
+package command
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestAnEnvelopeIsHalfALineOfTheCache(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(Envelope{}), uintptr(32))
+}
+
+// What is noted of a command shares one word. Here each has its own, and no way of changing one changes another.
+func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const (
+			longest, exactly      = 26 * 24 * time.Hour, time.Nanosecond
+			longestTried, roughly = 38 * time.Hour, 2 << 12
+		)
+		var (
+			e                          Envelope
+			isChild, isProven, isWoken bool
+			packed, tries              int
+			entered                    bool
+			when                       int64
+		)
+		if rapid.Bool().Draw(t, "emitted") {
+			e, isChild = Emitted("command", nil), true
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"enter": func(t *rapid.T) {
+				when = rapid.Int64Range(int64(longest), 1<<62).Draw(t, "now")
+				e.Enter(At(when))
+				entered = true
+			},
+			"fail":  func(*rapid.T) { e.Failed(); tries, entered = tries+1, false },
+			"pack":  func(t *rapid.T) { packed = rapid.IntRange(0, MaxPack).Draw(t, "pack"); e.SetPack(packed) },
+			"prove": func(t *rapid.T) { isProven = rapid.Bool().Draw(t, "proven"); e.Prove(isProven) },
+			"wake":  func(*rapid.T) { e.Wake(); isWoken = true },
+			"carry": func(t *rapid.T) {
+				to := &e
+				if rapid.Bool().Draw(t, "elsewhere") {
+					to = &Envelope{}
+					to.SetPack(rapid.IntRange(0, MaxPack).Draw(t, "was"))
+				}
+				to.Carry("another", &e)
+				e = *to
+				isProven, isWoken, entered, packed, tries = false, false, false, 0, 0
+			},
+			"": func(t *rapid.T) {
+				assert.Equal(t, isChild, e.Child())
+				assert.Equal(t, isProven, e.Proven())
+				assert.Equal(t, isWoken, e.Woken())
+				assert.Equal(t, packed, e.Pack())
+				assert.Equal(t, tries, e.Tries())
+				most, within := longest, exactly
+				if tries > 0 {
+					most, within = longestTried, roughly
+				}
+				later := rapid.Int64Range(0, int64(most)).Draw(t, "later")
+				waited, known := e.Waited(when + later)
+				require.Equal(t, entered, known)
+				if known {
+					require.InDelta(t, later, int64(waited), float64(within))
+					none, _ := e.Waited(when - later)
+					require.LessOrEqual(t, none, within, "the clock was read before it came")
+				} else {
+					require.Zero(t, waited)
+				}
+			},
+		})
+	})
+}
+
+func TestTriesAreCountedAsFarAsTheyAreCounted(t *testing.T) {
+	var e Envelope
+	for range MaxTries + 2 {
+		e.Failed()
+	}
+	require.Equal(t, MaxTries, e.Tries())
+	_, known := e.Waited(1)
+	require.False(t, known)
+}
+
+func TestNobodyWasEnteredWhoWasNotEntered(t *testing.T) {
+	var e Envelope
+	_, known := e.Waited(1)
+	require.False(t, known)
+	e.Enter(At(0))
+	waited, known := e.Waited(int64(time.Second))
+	require.True(t, known)
+	require.InDelta(t, time.Second, waited, 1)
+}
+
+func TestACommandThatIsCarriedOnKeepsItsTicketAndWhoseChildItIs(t *testing.T) {
+	ticket := NewTicket(nil)
+	from := Emitted("command", ticket)
+	from.Failed()
+	var to Envelope
+	to.Carry("another", &from)
+	require.Equal(t, Emitted("another", ticket), to)
+	from.Carry("another", &from)
+	require.Equal(t, to, from)
+}
+
+func TestTheFirstOfABatchWhoTellsSaysHowLongItHasWaited(t *testing.T) {
+	es := make([]Envelope, 2*Seen)
+	_, known := Waited(nil, 1000)
+	require.False(t, known)
+	es[Seen].Enter(At(1))
+	_, known = Waited(es, 1000)
+	require.False(t, known, "that is too far back")
+	es[Seen-1].Enter(At(400))
+	waited, known := Waited(es, 1000)
+	require.True(t, known)
+	require.EqualValues(t, 600, waited)
+	es[0].Enter(At(300))
+	waited, _ = Waited(es, 1000)
+	require.EqualValues(t, 700, waited)
+}
