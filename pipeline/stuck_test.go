@@ -87,6 +87,25 @@ func TestAStuckHandlerCostsItsCommandAndNoMore(t *testing.T) {
 	})
 }
 
+// The watch settles the accounts of a batch of which some is done, when the worker's own clock stands already.
+func TestTheTimeOfABatchThatGotStuckIsCountedFromWhenItBegan(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}
+		s := stage.New("s", d, stage.Workers(1, 1), stage.Timeout(2*time.Second), stage.Grace(time.Second))
+		p := bubble(t, s)
+		time.Sleep(time.Hour)
+		n, err := s.SubmitAll(t.Context(), 1, 2, 3, 4, 0) // one, two, and then the last two together
+		require.NoError(t, err)
+		require.Equal(t, 5, n)
+		time.Sleep(4 * time.Second)
+		st := p.Snapshot().Stages[0]
+		require.EqualValues(t, 1, st.Stuck)
+		require.Equal(t, 3*time.Second, st.BusyTime.Round(time.Millisecond))
+		close(d.let)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
+
 func TestAPipelineThatStopsTellsOfHandlersThatWereGivenUpAndStillRun(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}

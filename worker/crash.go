@@ -116,10 +116,7 @@ func (w *Worker) mend() bool {
 // settleCrash settles the accounts of a batch in which a handler crashed. It reports false if the worker
 // was forsaken.
 func (w *Worker) settleCrash(how *thrown) bool {
-	if w.cancel != nil {
-		w.cancel()
-		w.cancel = nil
-	}
+	w.unlimit()
 	if !w.recall() {
 		return false
 	}

@@ -97,13 +97,10 @@ func (w *Worker) forsake(r *room.Room) {
 
 // comeToo is what a worker does that was forsaken and is back: it gives its instance the last word and goes.
 func (w *Worker) comeToo(inst Instance) {
-	if w.cancel != nil {
-		w.cancel()
-		w.cancel = nil
-	}
+	w.unlimit()
 	clear(w.Hand)
 	w.n, w.tally, w.lane, w.both = 0, room.Tally{}, noLane, nil
-	w.ways, w.outs, w.last, w.loaded, w.told = nil, nil, nil, 0, false
+	w.tour, w.outs, w.loaded, w.told = nil, nil, 0, false
 	w.stage.Room.Abandoned(-1)
 	w.stage.Log.Info("a handler that was given up has returned", "stage", w.stage.Room.Name())
 	for _, i := range []Instance{inst, w.kept} {

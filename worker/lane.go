@@ -13,8 +13,8 @@ import (
 type lane struct {
 	inlet *behaviour.Inlet
 	out   *outlet
-	n     int // the first n of the hand are on the lane
-	shown int // so many of them are pledged
+	n     int32 // the first n of the hand are on the lane
+	shown int32 // so many of them are pledged
 }
 
 // noLane leads through a door that nobody forwards to.
@@ -54,7 +54,7 @@ func (w *Worker) spill() {
 func (w *Worker) take(left []command.Envelope) {
 	if len(left) > 0 {
 		w.lane.out.items = append(w.lane.out.items, left...)
-		w.lane.out.shown = w.lane.shown
+		w.lane.out.shown = int(w.lane.shown)
 		w.loaded += len(left)
 	}
 	w.lane = noLane

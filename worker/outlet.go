@@ -21,11 +21,28 @@ const held = 256
 
 // outlet gathers what goes to one room.
 type outlet struct {
-	inlet *behaviour.Inlet
 	room  *room.Room
-	back  bool // the way there closes a loop
 	items []command.Envelope
-	shown int // so many of them are pledged
+	shown int  // so many of them are pledged
+	back  bool // the way there closes a loop
+}
+
+// tour has the outlets of a worker that goes from stage to stage, by the place of the stage they lead from.
+type tour [][]*outlet
+
+// from are those that lead from a place; the worker may never have been there, or anywhere.
+func (t *tour) from(place int) []*outlet {
+	if t == nil || place >= len(*t) {
+		return nil
+	}
+	return (*t)[place]
+}
+
+func (t *tour) put(place int, outs []*outlet) {
+	for len(*t) <= place {
+		*t = append(*t, nil)
+	}
+	(*t)[place] = outs
 }
 
 // emission is a command that leaves when its handler has returned.
@@ -39,7 +56,7 @@ type emission struct {
 // first time. A stage has few ways out, so a walk beats a map.
 func (w *Worker) outlet(to *behaviour.Inlet) (*outlet, error) {
 	for _, out := range w.outs {
-		if out.inlet == to {
+		if to.Room() == any(out.room) {
 			return out, nil
 		}
 	}
@@ -60,30 +77,27 @@ func (s *Stage) wayTo(to *behaviour.Inlet) (*outlet, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
-	return &outlet{inlet: to, room: next, back: back}, nil
+	return &outlet{room: next, back: back}, nil
 }
 
 // forward puts a command on its way; it leaves at the end of the batch. Most
-// commands take the way that the last one took.
+// commands take the lane instead.
 func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
-	if w.last == nil || w.last.inlet != to {
-		out, err := w.outlet(to)
-		if err != nil {
-			w.fail(e, err)
-			return
-		}
-		w.last = out
+	out, err := w.outlet(to)
+	if err != nil {
+		w.fail(e, err)
+		return
 	}
 	if len(w.emits) > 0 {
 		w.send()
 	}
 	if !w.carries() {
-		w.lane = lane{inlet: to, out: w.last}
+		w.lane = lane{inlet: to, out: out}
 		w.pass(e, cmd)
 		return
 	}
 	w.tally.Forwarded++
-	w.load(w.last, e.Ticket).Carry(cmd, e)
+	w.load(out, e.Ticket).Carry(cmd, e)
 }
 
 // load adds a place to an outlet and returns it, to be filled with a command that a ticket waits
@@ -102,7 +116,7 @@ func (w *Worker) load(out *outlet, ticket *command.Ticket) *command.Envelope {
 }
 
 // carries reports whether there is anything to hand over.
-func (w *Worker) carries() bool { return w.loaded+w.lane.n > 0 }
+func (w *Worker) carries() bool { return w.loaded > 0 || w.lane.n > 0 }
 
 // deliver hands over what was gathered. A room that is full keeps the rest
 // waiting: with park, the worker is parked there and deliver reports false.

@@ -307,7 +307,7 @@ func (run *Run) limited(err error) bool { return !errors.Is(err, coro.ErrStopped
 func (w *Worker) adopt(emits []emission) {
 	ticket := w.Hand[w.cur].Ticket
 	for _, m := range emits {
-		out, err := w.outlet(m.to.inlet)
+		out, err := w.outlet(m.to.room.Inlet())
 		if err != nil { // it was a stage of the house when it was emitted
 			ticket.Settle(true, nil, err)
 			continue

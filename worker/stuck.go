@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -33,6 +34,8 @@ type guarded struct {
 	alarm *time.Timer
 	over  chan struct{} // closed when a worker that was given up has been settled
 	mine  []byte        // "goroutine 7 ", to find the stack of the one that is stuck
+
+	cancel context.CancelFunc // ends the present call's context; nil between calls, and if handlers suspend
 }
 
 // lookAgain is how soon the watch looks again at a handler that emits.
@@ -40,6 +43,21 @@ const lookAgain = 10 * time.Millisecond
 
 // abandoned unwinds a goroutine that has come back too late.
 type abandoned struct{}
+
+// limit returns a context for the next call, which ends with the stage's time limit or at [Worker.unlimit].
+func (w *Worker) limit() (ctx Context) {
+	w.arm()
+	ctx, w.cancel = context.WithTimeoutCause(w.handling(), w.stage.Timeout, ErrTimeout)
+	return ctx
+}
+
+// unlimit lets go of the context of the last call, if it had one of its own.
+func (w *Worker) unlimit() {
+	if w.guarded != nil && w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+}
 
 // watched runs a handler's call under the watch.
 func (w *Worker) watched(call func()) {
@@ -163,8 +181,8 @@ func (w *Worker) Inherit(from *Worker) {
 	}
 	<-from.over
 	w.stage, w.failure = from.stage, from.failure
-	w.ways, w.outs, w.loaded, w.told = from.ways, from.outs, from.loaded, from.told
-	from.ways, from.outs, from.loaded = nil, nil, 0
+	w.tour, w.outs, w.loaded, w.told = from.tour, from.outs, from.loaded, from.told
+	from.tour, from.outs, from.loaded = nil, nil, 0
 	w.stage.Room.Succeed(&from.Seat, &w.Seat)
 }
 

@@ -80,6 +80,8 @@ type Worker struct {
 	again   bool                  // the actor takes the place of one that crashed
 	told    bool                  // some of the commands in outs are waited for, or emitted: book before handing over
 
+	forsaken bool // it was given up in a hard stop; guarded by emitting
+
 	running atomic.Pointer[Run] // what it runs, if it is a command whose handler may suspend
 	blame   *Run                // the one that crashed, while that is settled
 
@@ -89,20 +91,17 @@ type Worker struct {
 	kept     Instance // what did not crash of one that was two
 	failure  error    // why the actor failed, nil if it did not
 
-	n, cur int // the batch's size, 0 between batches, and the place of the command in hand
-	cancel context.CancelFunc
+	n, cur int   // the batch's size, 0 between batches, and the place of the command in hand
 	began  int64 // when the batch began
 	mark   int64 // the last reading of the clock, 0 if it is stale
 	tally  room.Tally
 	emits  []emission
 
 	emitting sync.Mutex // guards emits, while a handler runs that has others emit for it; and all below
-	forsaken bool       // it was given up in a hard stop
 	pledged  []debt     // what was booked as gone on, in the middle of a batch, and is still here
 
-	ways   [][]*outlet // by the place of the stage they lead from
-	outs   []*outlet   // those of the present stage
-	last   *outlet     // the one that was used last
+	tour   *tour     // nil: it never left a stage
+	outs   []*outlet // those of the present stage
 	lane   lane
 	loaded int // commands in outs
 }
@@ -404,9 +403,7 @@ func (w *Worker) visit(r *room.Room) {
 		w.stow()
 		w.stage = r.Owner.(*Stage)
 		w.seen.Store(w.stage)
-		if p := r.Place; p < len(w.ways) {
-			w.outs = w.ways[p]
-		}
+		w.outs = w.tour.from(r.Place)
 		w.label()
 	}
 	w.instance, _ = w.Seat.Instance.(Instance)
@@ -415,13 +412,12 @@ func (w *Worker) visit(r *room.Room) {
 // stow puts the outlets of the present stage away, for when the worker comes again.
 func (w *Worker) stow() {
 	if w.stage != nil {
-		p := w.stage.Room.Place
-		for len(w.ways) <= p {
-			w.ways = append(w.ways, nil)
+		if w.tour == nil {
+			w.tour = new(tour)
 		}
-		w.ways[p] = w.outs
+		w.tour.put(w.stage.Room.Place, w.outs)
 	}
-	w.outs, w.last = nil, nil
+	w.outs = nil
 }
 
 // discard stops an instance that is one too many.
@@ -563,12 +559,10 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 
 // limited runs the behaviour within the stage's time limit.
 func (w *Worker) limited(e *command.Envelope) behaviour.Outcome {
-	ctx, cancel := context.WithTimeoutCause(w.handling(), w.stage.Timeout, ErrTimeout)
-	w.cancel = cancel
+	ctx := w.limit()
 	o := w.limitedCall(ctx, e.Cmd)
 	late := ctx.Err() != nil && w.handling().Err() == nil
-	cancel()
-	w.cancel = nil
+	w.unlimit()
 	if err := o.Err(); late && err != nil && !errors.Is(err, ErrTimeout) {
 		return behaviour.Error(fmt.Errorf("%w (%v): %w", ErrTimeout, w.stage.Timeout, err))
 	}
@@ -591,12 +585,10 @@ func (w *Worker) many(inst Instance, batch []command.Envelope) (outcomes []behav
 	if w.stage.Timeout == 0 {
 		return checked(inst.HandleMany(w.handling(), batch), len(batch))
 	}
-	ctx, cancel := context.WithTimeoutCause(w.handling(), w.stage.Timeout, ErrTimeout)
-	w.cancel = cancel
+	ctx := w.limit()
 	given := slices.Clone(batch) // the batch is the watch's, if that gives the worker up
 	w.watched(func() { outcomes = inst.HandleMany(ctx, given) })
-	cancel()
-	w.cancel = nil
+	w.unlimit()
 	return checked(outcomes, len(batch))
 }
 

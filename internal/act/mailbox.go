@@ -233,18 +233,30 @@ func (m *Mailbox) obey(message any) {
 	}
 }
 
-// letters is a small queue for what is seldom sent.
+// letters is a small queue for what is seldom sent. It is a list: every idle stage has two mailboxes with two
+// of these, and a slice is larger.
 type letters struct {
-	mu   sync.Mutex // guards all
-	all  []any
-	many atomic.Int32 // the length, to be read without the lock
+	mu          sync.Mutex // guards first and last
+	first, last *letter
+	many        atomic.Int32 // the length, to be read without the lock
+}
+
+type letter struct {
+	message any
+	next    *letter
 }
 
 func (l *letters) post(message any) {
+	fresh := &letter{message: message}
 	l.mu.Lock()
-	l.all = append(l.all, message)
-	l.many.Store(int32(len(l.all)))
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	if l.last == nil {
+		l.first = fresh
+	} else {
+		l.last.next = fresh
+	}
+	l.last = fresh
+	l.many.Add(1)
 }
 
 func (l *letters) take() any {
@@ -253,13 +265,11 @@ func (l *letters) take() any {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	message := l.all[0]
-	l.all[0] = nil
-	l.all = l.all[1:]
-	if len(l.all) == 0 {
-		l.all = nil
+	message := l.first.message
+	if l.first = l.first.next; l.first == nil {
+		l.last = nil
 	}
-	l.many.Store(int32(len(l.all)))
+	l.many.Add(-1)
 	return message
 }
 

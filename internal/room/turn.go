@@ -24,17 +24,22 @@ type Seat struct {
 	Surplus any
 	// Owner is whose seat it is, nil if there is nobody yet; set once.
 	Owner any
-	// Defers has an idle worker whom a hand-over of this one calls not be woken but left in
-	// Called, for this one to wake. Only the worker touches the two.
-	Defers bool
+	// Called is an idle worker whom a hand-over of this one has called with [Seat.Defers], for this one to wake.
+	// Only the worker touches the two.
 	Called *Seat
+
+	home *Room // whose own worker it is, nil if it is one of a crew; set once
+
+	// What follows up to forsaken lies side by side: a seat is kept for every idle stage that has worked.
+
+	ready atomic.Bool // whether there may be a turn to take
+
+	// Defers has an idle worker whom a hand-over calls not be woken but left in Called.
+	Defers bool
 	// Delivers is whether the worker has done with its hand, and is about to hand over what came of it and
 	// to take its next turn. It says so with a lock of its own, and the room unsays it with the room's. So who
 	// has both may ask.
 	Delivers bool
-
-	home  *Room       // whose own worker it is, nil if it is one of a crew; set once
-	ready atomic.Bool // whether there may be a turn to take
 
 	// Guarded by the lock of the room or crew that the worker has joined.
 	joined  bool
@@ -44,14 +49,14 @@ type Seat struct {
 	away    bool // waits for room elsewhere
 
 	// Guarded by the lock of the room that it is in.
-	hand  int  // commands in hand
-	holds bool // counts in the room's out
-	owns  bool // counts in the room's made
+	holds    bool // counts in the room's out
+	owns     bool // counts in the room's made
+	listed   bool // is one of those that have been given something in this visit
+	forsaken bool // was given up
 
+	hand           int                // commands in hand
 	kept           []command.Envelope // what it was given last
-	before, behind *Seat              // neighbours among those who have been given something in this visit
-	listed         bool               // it is one of them
-	forsaken       bool               // it was given up
+	before, behind *Seat              // neighbours among those that are listed
 }
 
 // Ready reports whether the worker should come for a turn. Parking makes it
