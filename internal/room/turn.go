@@ -30,7 +30,7 @@ type Seat struct {
 
 	home *Room // whose own worker it is, nil if it is one of a crew; set once
 
-	// What follows up to forsaken lies side by side: a seat is kept for every idle stage that has worked.
+	// From here to forsaken it is a few bytes side by side: a stage that rests keeps the seats of its workers.
 
 	ready atomic.Bool // whether there may be a turn to take
 
