@@ -59,18 +59,23 @@ func (t *Ticket) Settle(child bool, result any, err error) {
 	} else if !child {
 		t.result = result
 	}
-	if t.pending.Add(-1) > 0 {
+	switch left := t.pending.Add(-1); {
+	case left > 0:
 		return
+	case left < 0:
+		panic("command: a ticket has ended twice")
 	}
-	t.tell()
+	if t.done.Load() != nil { // most often nobody listens, and to look costs less than to tell
+		t.tell()
+	}
 	if t.then != nil {
 		t.then(t.end())
 	}
 }
 
-// tell wakes those who listen. A ticket that ends twice panics: over is closed.
+// tell wakes those who listen, once, however often it is called.
 func (t *Ticket) tell() {
-	if done, listens := t.done.Swap(over).(chan struct{}); listens {
+	if done := t.done.Swap(over).(chan struct{}); done != over {
 		close(done)
 	}
 }
@@ -78,8 +83,8 @@ func (t *Ticket) tell() {
 // Done is closed when the command and its children have ended. It is made when it is first
 // asked for: most who hold a ticket wait for it in one place, or never.
 func (t *Ticket) Done() <-chan struct{} {
-	if t.done.Load() == nil {
-		t.done.CompareAndSwap(nil, make(chan struct{}))
+	if t.done.Load() == nil && t.done.CompareAndSwap(nil, make(chan struct{})) && t.ended() {
+		t.tell() // whoever ended it may have looked before
 	}
 	return t.done.Load().(chan struct{})
 }

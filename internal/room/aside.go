@@ -183,17 +183,27 @@ type aparter interface {
 	SuspendApart(start func(wake func())) error
 }
 
+// wait waits until a channel is closed or has something, or ctx ends and that is the error.
+func wait(ctx context.Context, ready <-chan struct{}) error {
+	done := ctx.Done()
+	if done == nil { // it never ends; to wait for one thing is quicker than for one of two
+		<-ready
+		return nil
+	}
+	select {
+	case <-ready:
+		return nil
+	case <-done:
+		return context.Cause(ctx)
+	}
+}
+
 // Until waits until a channel is closed, or ctx ends and that is the error. A handler that may
 // suspend does so, and holds no worker: such waits are rare enough for a goroutine.
 func Until(ctx context.Context, closed <-chan struct{}) error {
 	c, ok := ctx.(behaviour.Suspender)
 	if !ok {
-		select {
-		case <-closed:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return wait(ctx, closed)
 	}
 	suspend := c.Suspend
 	if t, ok := c.(aparter); ok {
