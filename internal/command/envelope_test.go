@@ -68,6 +68,7 @@ func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
 					require.InDelta(t, later, int64(waited), float64(within))
 					none, _ := e.Waited(when - later)
 					require.LessOrEqual(t, none, within, "the clock was read before it came")
+					require.GreaterOrEqual(t, none, time.Duration(0), "nobody has waited for less than no time")
 				} else {
 					require.Zero(t, waited)
 				}
