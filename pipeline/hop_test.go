@@ -78,7 +78,7 @@ func hoppers() map[string]controller.Policy {
 
 // Of a thousand commands over five hops at most twenty allocations are let pass: a
 // queue that grows, a goroutine that starts.
-func TestAHopThroughSharedStagesAllocatesNothing(t *testing.T) {
+func TestAllocsPerRunOfAHopThroughSharedStagesAreNone(t *testing.T) {
 	for name, law := range hoppers() {
 		t.Run(name, func(t *testing.T) {
 			h, cmd := newHopping(t, law), &parcel{}
@@ -93,7 +93,7 @@ func TestAHopThroughSharedStagesAllocatesNothing(t *testing.T) {
 }
 
 // One command at a time is a visit for each hop.
-func TestAVisitOfASharedWorkerAllocatesNothing(t *testing.T) {
+func TestAllocsPerRunOfAVisitOfASharedWorkerAreNone(t *testing.T) {
 	for name, law := range hoppers() {
 		t.Run(name, func(t *testing.T) {
 			h, cmd := newHopping(t, law), &parcel{}

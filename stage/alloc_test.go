@@ -2,6 +2,7 @@ package stage_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,30 +18,66 @@ import (
 // that grows, a goroutine that starts.
 func TestAllocsPerRunOfAThousandCommandsOverThreeHopsAreNone(t *testing.T) {
 	const n = 1000
-	ended := make(chan struct{})
-	left := 0
-	c := stage.Func("c", func(context.Context, *parcel) behaviour.Outcome {
-		if left--; left == 0 {
-			ended <- struct{}{}
-		}
-		return behaviour.OK(nil)
-	}, stage.Workers(1, 1))
-	b := stage.Func("b", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.Forward(c, p) }, stage.Workers(1, 1))
-	a := stage.Func("a", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.Forward(b, p) }, stage.Workers(1, 1))
-	p, err := pipeline.New("alloc", a, b, c, pipeline.Control(policy.Fixed{}))
-	require.NoError(t, err)
-	require.NoError(t, p.Start(t.Context()))
-	cmd, ctx := &parcel{}, t.Context()
-	pass := func() {
-		left = n
-		for range n {
-			if err := a.Submit(ctx, cmd); err != nil {
-				t.Error(err)
+	cmds := make([]*parcel, n)
+	for i := range cmds {
+		cmds[i] = new(parcel)
+	}
+	oneByOne := func(first *stage.Stage[*parcel]) error {
+		for _, cmd := range cmds {
+			if err := first.Submit(t.Context(), cmd); err != nil {
+				return err
 			}
 		}
-		<-ended
+		return nil
 	}
-	pass() // the queues grow, the workers make their batches
-	require.LessOrEqual(t, testing.AllocsPerRun(20, pass), float64(n)/50)
-	require.NoError(t, p.Stop(context.Background()))
+	together := func(first *stage.Stage[*parcel]) error {
+		_, err := first.SubmitAll(t.Context(), cmds...)
+		return err
+	}
+	tests := map[string]struct {
+		workers int
+		grouped bool
+		submit  func(first *stage.Stage[*parcel]) error
+	}{
+		"one worker each":                       {1, false, oneByOne},
+		"one worker each, handed in together":   {1, false, together},
+		"four workers each":                     {4, false, oneByOne},
+		"four workers each, handed in together": {4, false, together},
+		"a group of one worker":                 {1, true, oneByOne},
+		"a group of four, handed in together":   {4, true, together},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan struct{})
+			var left atomic.Int32
+			workers := stage.Workers(test.workers, test.workers)
+			c := stage.Func("c", func(context.Context, *parcel) behaviour.Outcome {
+				if left.Add(-1) == 0 {
+					ended <- struct{}{}
+				}
+				return behaviour.OK(nil)
+			}, workers)
+			b := stage.Func("b", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.Forward(c, p) }, workers)
+			a := stage.Func("a", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.Forward(b, p) }, workers)
+			parts := []pipeline.Part{a, b, c, pipeline.Control(policy.Fixed{})}
+			if test.grouped {
+				parts = append(parts, pipeline.Group("abc", test.workers, test.workers, a, b, c))
+			}
+			p, err := pipeline.New("alloc", parts...)
+			require.NoError(t, err)
+			require.NoError(t, p.Start(t.Context()))
+			pass := func() {
+				left.Store(n)
+				if err := test.submit(a); err != nil {
+					t.Error(err)
+				}
+				<-ended
+			}
+			for range 5 { // the queues grow, the workers make their batches
+				pass()
+			}
+			require.LessOrEqual(t, testing.AllocsPerRun(20, pass), float64(n)/50)
+			require.NoError(t, p.Stop(context.Background()))
+		})
+	}
 }
