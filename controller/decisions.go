@@ -65,7 +65,7 @@ func (m Dispatch) String() string {
 }
 
 // Batch bounds what a worker takes from a stage at once: at most Max commands, and,
-// if fewer are there, only when one of them has waited for Linger.
+// if fewer are there, only when one of them has waited for Linger, or for a day.
 type Batch struct {
 	Max    int
 	Linger time.Duration

@@ -170,7 +170,7 @@ func Overflow(rule OverflowRule) Option {
 func Batch(n int) Option { return func(s *settings) { s.room.Batch = n } }
 
 // Linger has a batch that is not full wait for more commands, until the first of them
-// has waited for d. It is for a [behaviour.Batcher] that is so much better at many that
+// has waited for d, or for a day if that is less. It is for a [behaviour.Batcher] that is so much better at many that
 // it is worth the wait, such as an insertion of many rows. A stage that lingers takes as many
 // commands at once as [Batch] says, however long they take. The default is not to wait.
 func Linger(d time.Duration) Option { return func(s *settings) { s.room.Linger = d } }

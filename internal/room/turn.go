@@ -343,9 +343,13 @@ func (s *Seat) grow(n, most int) {
 	}
 }
 
+// mostLinger is for how long a batch lingers at most: envelopes do not know for how long they have waited when it is
+// more than a day and a half.
+const mostLinger = 24 * time.Hour
+
 // lingering reports whether the queue is to fill up before anybody takes of it.
 func (r *Room) lingering() bool {
-	linger := r.knobs.Linger
+	linger := min(r.knobs.Linger, mostLinger)
 	if linger <= 0 || r.queue.Len() >= min(r.knobs.Batch, r.knobs.Capacity) || r.going() > 0 {
 		return false
 	}

@@ -463,6 +463,38 @@ func TestWhatIsTriedAgainLingersLikeAnother(t *testing.T) {
 	})
 }
 
+// What an envelope knows of the time comes round.
+func TestNobodyLingersForEver(t *testing.T) {
+	for name, tried := range map[string]bool{"what is tried again": true, "what is new": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st, v := newLingering(t, false, controller.SharedFIFO)
+				st.rooms[0].cfg.Retry.Attempts = 2
+				st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 30 * 24 * time.Hour })
+				st.many(0, 4)
+				_, cmds := v.turn(false)
+				require.Len(t, cmds, 4)
+				if tried {
+					v.Hand[0].Failed()
+					require.True(t, st.rooms[0].Again(&v.Seat, &v.tally, v.Hand[0]))
+					v.tally.OK = 3
+				} else {
+					v.tally.OK = 4
+					st.many(0, 1)
+				}
+				_, cmds = v.turn(true)
+				require.Empty(t, cmds)
+				st.pass(mostLinger - 10*time.Microsecond)
+				require.Zero(t, v.woken)
+				st.pass(20 * time.Microsecond)
+				require.Equal(t, 1, v.woken)
+				_, cmds = v.turn(true)
+				require.Len(t, cmds, 1)
+			})
+		})
+	}
+}
+
 func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
 	for name, test := range disciplines {
 		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
