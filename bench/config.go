@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -44,7 +46,15 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	var unknown, strange error
 	c.works, unknown = chosenWorks(names)
 	c.impls, strange = chosenImplementations(impls)
-	return c, errors.Join(unknown, strange, c.check(f))
+	return c, errors.Join(unknown, strange, c.check(f), within("-report", c.report), within("-cpuprofile", c.cpuprofile))
+}
+
+// within sees to it that the directory of a file is there, before minutes are spent on what goes into it.
+func within(name, file string) error {
+	if _, err := os.Stat(filepath.Dir(file)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 func (c config) check(f *flag.FlagSet) error {
@@ -87,7 +97,7 @@ func help(f *flag.FlagSet, w io.Writer) {
 	}
 	_, _ = fmt.Fprintln(w, "Implementations:")
 	for _, one := range implementations() {
-		_, _ = fmt.Fprintf(w, "  %-14s %s\n", one.name, one.what)
+		_, _ = fmt.Fprintf(w, "  %-15s %s\n", one.name, one.what)
 	}
 }
 

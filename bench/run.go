@@ -177,13 +177,13 @@ func (s *suite) of(w work) (all []*result) {
 func (s *suite) tell(stdout io.Writer) error {
 	all := s.results
 	s.results = slices.DeleteFunc(slices.Clone(all), func(r *result) bool { return len(r.samples) == 0 })
-	if s.report != "" {
-		if err := s.writeReport(s.report, all); err != nil {
-			return err
-		}
-	}
+	tell := s.print
 	if s.json {
-		return s.printJSON(stdout)
+		tell = s.printJSON
 	}
-	return s.print(stdout)
+	err := tell(stdout)
+	if s.report != "" {
+		err = errors.Join(err, s.writeReport(s.report, all))
+	}
+	return err
 }

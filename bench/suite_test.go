@@ -49,6 +49,14 @@ func TestBadFlagsAreToldInOneLine(t *testing.T) {
 			[]string{"-cpuprofile", "x", "-work", "W1"},
 			"bench: -cpuprofile: of one work on one implementation; say which with -work and -impl\n",
 		},
+		{
+			[]string{"-report", "nowhere/x.md"},
+			"bench: -report: stat nowhere: no such file or directory\n",
+		},
+		{
+			[]string{"-cpuprofile", "nowhere/x", "-work", "W1", "-impl", "golda"},
+			"bench: -cpuprofile: stat nowhere: no such file or directory\n",
+		},
 		{[]string{"-work", "W5", "-impl", "chanbatch"}, "bench: none of these implementations takes part in any of these works\n"},
 	}
 	for _, row := range rows {
@@ -71,6 +79,16 @@ func TestHelpTellsTheWorksAndTheImplementations(t *testing.T) {
 	for _, i := range implementations() {
 		assert.Contains(t, stdout, i.what)
 	}
+}
+
+func TestFiguresAreToldEvenIfTheirPageCannotBeWritten(t *testing.T) {
+	c, err := parse([]string{"-work", "W1", "-impl", "golda", "-report", t.TempDir(), "-json"}, nil) // it is no file
+	require.NoError(t, err)
+	s := newSuite(c, io.Discard)
+	s.results[0].samples = []sample{{Commands: 1, Answered: 1, NsPerHop: 7}}
+	var out bytes.Buffer
+	require.Error(t, s.tell(&out))
+	assert.Contains(t, out.String(), `"ns_per_hop":7`)
 }
 
 func TestANameWithoutItsLetterStandsForBoth(t *testing.T) {
