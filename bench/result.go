@@ -103,7 +103,7 @@ func (r *result) row() row {
 	return row{
 		Work: r.work.name, Impl: r.impl.name,
 		NsPerHop: middle(times), Min: times[0], Max: times[len(times)-1],
-		AllocsPerHop:  r.median(func(s sample) float64 { return s.AllocsPerHop }),
+		AllocsPerHop:  r.median(allocsPerHop),
 		BytesPerHop:   r.median(func(s sample) float64 { return s.BytesPerHop }),
 		CPUPerCommand: r.median(cpuPerCommand),
 		Commands:      r.commands(), Answered: r.answered(), Hops: r.work.hops, Rounds: len(r.samples),
@@ -119,6 +119,7 @@ func cpuPerCommand(s sample) float64      { return s.CPUPerCommand }
 func p99(s sample) float64                { return s.P99 }
 func sentP50(s sample) float64            { return s.SentP50 }
 func sentP99(s sample) float64            { return s.SentP99 }
+func allocsPerHop(s sample) float64       { return s.AllocsPerHop }
 func goroutinesPerStage(s sample) float64 { return s.GoroutinesPerStage }
 
 func freshBytes(s sample) float64 { return s.FreshBytesPerStage }

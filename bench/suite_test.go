@@ -237,7 +237,7 @@ func TestRatiosAreThoseOfMedians(t *testing.T) {
 
 func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 	figures := map[string][]sample{
-		"W1 golda": {{NsPerHop: 30, CPUPerCommand: 100}}, "W1 chan": ns(100), "W1 direct": ns(9.9),
+		"W1 golda": {{NsPerHop: 30, CPUPerCommand: 100, AllocsPerHop: 0.004}}, "W2 golda": {{AllocsPerHop: 0.01}}, "W1 chan": ns(100), "W1 direct": ns(9.9),
 		"W1 golda+metrics": {{NsPerHop: 31, CPUPerCommand: 102}}, "W1 golda+metrics50": ns(60),
 		"W3 golda": ns(100), "W3 direct-all": ns(95),
 		"W4 golda": ns(101, 90, 120), "W4 chan": ns(100, 100, 100),
@@ -251,7 +251,7 @@ func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 		got = append(got, strings.Join(append([]string{strings.SplitN(row[0], ":", 2)[0]}, row[1:]...), " "))
 	}
 	assert.Equal(t, []string{
-		"W1 0.30 - yes", "W1 3.03 - no", "W3 0.95 - yes", "W4 0.99 0.83-1.11 no", "W5 1.10 - yes", "W5 1.20 - no",
+		"W1 0.30 - yes", "W1 3.03 - no", "W1 0 - yes", "W2 0.01 - no", "W3 0.95 - yes", "W4 0.99 0.83-1.11 no", "W5 1.10 - yes", "W5 1.20 - no",
 		"W6 199 of 200 - no", "W7 5,000 - yes", "W7 5,001 - no", "W7 0 - yes",
 		"W1 1.03 - no", "W1 1.02 - yes", "W1 1.0200 - yes", "W11 1.60 - no",
 	}, got, "what was not measured is not told")
