@@ -421,6 +421,17 @@ func TestOfCommandsThatComeTogetherSomeTellWhenTheyCame(t *testing.T) {
 	}
 }
 
+// Else it would tell that when it comes at last.
+func TestWhatFindsNoSeatHasNotCome(t *testing.T) {
+	st := newStreet(t, 1, func(c *Config) { c.Capacity = 3 })
+	es := make([]command.Envelope, 6)
+	require.Equal(t, 3, st.rooms[0].Hand(&Seat{}, es, 1000, false, false))
+	for i := range es {
+		_, known := es[i].Waited(1500)
+		require.Equal(t, i < 3, known, "of command %d", i)
+	}
+}
+
 func TestNobodyTellsWhenHeCameWhoCameWithoutAClock(t *testing.T) {
 	r := newStreet(t, 1, func(*Config) {}).rooms[0]
 	require.Equal(t, 3, r.Hand(&Seat{}, make([]command.Envelope, 3), 0, false, false))
