@@ -2,6 +2,7 @@ package room
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -128,4 +129,47 @@ func TestToLookForACulpritIsNoRowOfCrashes(t *testing.T) {
 	require.Equal(t, 1, st.rooms[0].Streak())
 	require.EqualValues(t, 3, Snapshot([]*Room{st.rooms[0]})[0].Crashes)
 	require.Equal(t, 8, st.rooms[0].packed, "the two of the small pack, and two packs of three")
+}
+
+// A pack of three would have two take part that came by chance, and a canary may answer at another try.
+func TestWhatIsTriedAgainIsOfNoPackAndForNoVersion(t *testing.T) {
+	tests := map[string]struct {
+		again func(r *Room, v *visitor, e command.Envelope)
+		pack  int
+	}{
+		"after an error": {func(r *Room, v *visitor, e command.Envelope) {
+			require.True(t, r.Again(&v.Seat, &v.tally, e))
+			v.tally.OK = v.n - 1
+		}, 0},
+		"after a crash": {func(r *Room, v *visitor, e command.Envelope) {
+			rest := slices.Clone(v.Hand[1:v.n])
+			require.True(t, r.Crash(&v.Seat, &v.tally, &e, rest, true, ErrStopped))
+		}, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			st := newStreet(t, 1, func(c *Config) { c.Batch = 4 })
+			r := st.rooms[0]
+			r.cfg.Retry, r.limit = Retry{Attempts: 2}, 4
+			v := st.employ(r)
+			st.many(0, 3)
+			_, cmds := v.turn(false)
+			require.Len(t, cmds, 3)
+			e := v.Hand[0]
+			e.SetPack(3)
+			e.Prove(true)
+			e.Failed()
+			test.again(r, v, e)
+			tried := 0
+			r.queue.count(func(e *command.Envelope) bool {
+				if e.Tries() > 0 {
+					tried++
+					require.Equal(t, test.pack, e.Pack())
+					require.False(t, e.Proven())
+				}
+				return false
+			})
+			require.Equal(t, 1, tried)
+		})
+	}
 }
