@@ -471,9 +471,7 @@ func (w *Worker) work(n int) (ok bool) {
 	w.since.Store(max(w.began, 1)) // 0 is between batches
 	defer w.idle(w.instance, &ok)
 	defer w.rescue(w.instance, &ok)
-	if waited, known := command.Waited(w.Hand[:n], w.began); known {
-		w.tally.Waited, w.tally.Wait = n, waited
-	}
+	w.tally.Wait, w.tally.Waited = command.Waited(w.Hand[:n], w.began)
 	switch {
 	case w.stage.Runs != nil:
 		w.handleRuns(w.Hand[:n])

@@ -9,7 +9,7 @@ import "time"
 //
 // It is half a line of the cache. Most of what a hop costs is that another processor wrote the
 // envelope, so what is seldom of use shares one word: with a field for each it was a
-// quarter larger, and a hop took 6 % longer.
+// quarter larger, and a hop took some 5 % longer.
 type Envelope struct {
 	// Cmd is the command itself.
 	Cmd any
@@ -95,15 +95,15 @@ func (e *Envelope) Waited(now int64) (waited time.Duration, known bool) {
 // when it came.
 const Seen = 16
 
-// Waited is for how long the first commands of several have been in the queue, and false if none of
-// those that are [Seen] tells.
-func Waited(es []Envelope, now int64) (waited time.Duration, known bool) {
+// Waited is for how long the first of several commands that tells has been in the queue, and for how many that may
+// stand: it, and those behind it; none, if of those that are [Seen] none tells.
+func Waited(es []Envelope, now int64) (waited time.Duration, many int) {
 	for i := range es[:min(len(es), Seen)] {
-		if waited, known = es[i].Waited(now); known {
-			break
+		if waited, known := es[i].Waited(now); known {
+			return waited, len(es) - i
 		}
 	}
-	return waited, known
+	return 0, 0
 }
 
 func sinceThen(ago time.Duration, then note) (waited time.Duration, known bool) {

@@ -410,7 +410,7 @@ func (r *Room) clock(es []command.Envelope, now int64) {
 		every = 1
 	}
 	m := command.At(now)
-	for i := 0; i < len(es); i += every {
+	for i := (len(es) - 1) % every; i >= 0 && i < len(es); i += every { // the last too: it stands for those before it
 		es[i].Enter(m)
 	}
 }

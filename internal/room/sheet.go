@@ -89,7 +89,7 @@ func (r *Room) oldest() time.Duration {
 	if r.queue.fresh() == 0 {
 		return 0
 	}
-	return r.queue.waited(r.Host().Now())
+	return r.queue.waited(r.Host().Now(), r.knobs.Batch) // of so many that are submitted one tells
 }
 
 // byReason names the counts that are not zero.

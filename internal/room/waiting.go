@@ -167,13 +167,14 @@ func (q *waiting) oldest() *command.Envelope {
 	return q.ring.At(0)
 }
 
-// waited is how long the oldest has waited, or those right behind it, if it does not tell; 0 if they do not either.
-func (q *waiting) waited(now int64) time.Duration {
+// waited is how long the oldest has waited, or the next of so many that tells; 0 if none does. Of commands that came
+// together the last tells, so that is right; of what was submitted it is at least so long.
+func (q *waiting) waited(now int64, many int) time.Duration {
 	if q.line != nil {
 		d, _ := q.line.Oldest().Waited(now)
 		return d
 	}
-	for i := range min(q.ring.Len(), command.Seen) {
+	for i := range min(q.ring.Len(), many) {
 		if d, known := q.ring.At(i).Waited(now); known {
 			return d
 		}

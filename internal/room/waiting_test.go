@@ -412,9 +412,9 @@ func TestOfCommandsThatComeTogetherSomeTellWhenTheyCame(t *testing.T) {
 				return false
 			})
 			require.Equal(t, test.want, told)
-			require.EqualValues(t, 500, r.queue.waited(1500))
+			require.EqualValues(t, 500, r.queue.waited(1500, 256))
 			r.queue.drop() // the oldest, who told
-			require.EqualValues(t, 500, r.queue.waited(1500), "one of those behind it tells")
+			require.EqualValues(t, 500, r.queue.waited(1500, 256), "one of those behind it tells")
 			r.queue.popInto(es)
 			require.Zero(t, r.queue.fresh())
 		})
@@ -432,10 +432,44 @@ func TestWhatFindsNoSeatHasNotCome(t *testing.T) {
 	}
 }
 
+func TestTheOldestHasWaitedAsLongAsThoseThatCameWithIt(t *testing.T) {
+	for _, limit := range []int{1, 32, 256} {
+		r := newStreet(t, 1, func(c *Config) { c.Capacity = 128 }).rooms[0]
+		r.limit = limit
+		const n = 20
+		for _, now := range []int64{1000, 5000} {
+			require.Equal(t, n, r.Hand(&Seat{}, make([]command.Envelope, n), now, false, false))
+		}
+		for i := range 2 * n {
+			want := 5000
+			if i >= n {
+				want = 1000
+			}
+			require.EqualValues(t, want, r.queue.waited(6000, 256), "of command %d, limit %d", i, limit)
+			r.queue.drop()
+		}
+	}
+}
+
+func TestTheOldestHasWaitedAtLeastAsLongAsTheNextThatTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStreet(t, 1, func(c *Config) { c.Capacity, c.Batch = 1024, 256 })
+		r := st.rooms[0]
+		r.limit = 256
+		st.many(0, 100)
+		time.Sleep(time.Second)
+		st.many(0, 200)
+		time.Sleep(time.Second)
+		require.Equal(t, 2*time.Second, Snapshot([]*Room{r})[0].Oldest)
+		r.queue.drop() // who told
+		require.Equal(t, time.Second, Snapshot([]*Room{r})[0].Oldest)
+	})
+}
+
 func TestNobodyTellsWhenHeCameWhoCameWithoutAClock(t *testing.T) {
 	r := newStreet(t, 1, func(*Config) {}).rooms[0]
 	require.Equal(t, 3, r.Hand(&Seat{}, make([]command.Envelope, 3), 0, false, false))
-	require.Zero(t, r.queue.waited(1500))
+	require.Zero(t, r.queue.waited(1500, 256))
 }
 
 // The clock goes on for the command that waits, not for the batch it was in.
