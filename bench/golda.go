@@ -89,6 +89,17 @@ var goldaMetricsOften = implementation{
 
 const often = 50
 
+// goldaRegistered has the adapter registered, and nobody reads it.
+var goldaRegistered = implementation{
+	name:     "golda+registered",
+	what:     "the same, registered with Prometheus and never scraped",
+	promise:  goldaPromise,
+	pointers: goldaScraped(never),
+	only:     []string{"W1"},
+}
+
+const never time.Duration = 0
+
 var goldaPromise = promise{
 	bound: "bounded: who submits waits",
 	order: oneWorker,
@@ -208,7 +219,9 @@ func goldaScraped(pause time.Duration) func(shape[*parcel]) (line[*parcel], erro
 			return l, err
 		}
 		metrics, err := metricsOf(p)
-		l.watch = func() (done func()) { return every(pause, func() { scrape(metrics) }) }
+		if pause != never {
+			l.watch = func() (done func()) { return every(pause, func() { scrape(metrics) }) }
+		}
 		return l, err
 	}
 }

@@ -36,7 +36,7 @@ func (i implementation) takes(work string) (why string, ok bool) {
 // implementations are all that there are, the house's own first.
 func implementations() []implementation {
 	return []implementation{
-		golda, goldaBatch, goldaMetrics, goldaMetricsOften, direct, directAll, channel, channelBatch,
+		golda, goldaBatch, goldaRegistered, goldaMetrics, goldaMetricsOften, direct, directAll, channel, channelBatch,
 		protoactor, watermillGoChannel, pondPools, antsPools, concStreams,
 	}
 }

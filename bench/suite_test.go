@@ -36,7 +36,7 @@ func TestBadFlagsAreToldInOneLine(t *testing.T) {
 		{[]string{"-work", "W99"}, "bench: -work W99: there is no such work; see -help\n"},
 		{[]string{"-work", "W1,"}, "bench: -work : there is no such work; see -help\n"},
 		{[]string{"-impl", "erlang"}, "bench: -impl erlang: there is no such implementation; known are " +
-			"golda, goldabatch, golda+metrics, golda+metrics50, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
+			"golda, goldabatch, golda+registered, golda+metrics, golda+metrics50, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
 		{[]string{"-rounds", "0"}, "bench: -rounds 0: at least 1 round\n"},
 		{[]string{"-rounds", "many"}, "bench: invalid value \"many\" for flag -rounds: parse error\n"},
 		{[]string{"-strange"}, "bench: flag provided but not defined: -strange\n"},
