@@ -54,9 +54,9 @@ bench-smoke:
 	$(GO) -C bench test -race -run GoldaRaces -timeout 5m ./...
 	$(GO) run -C bench . -moment -rounds 1 >/dev/null
 
-## microbench: the packages' benchmarks, in the form that benchstat reads (BENCH=regexp COUNT=10)
+## microbench: the benchmarks of stage and behaviour, in the form that benchstat reads (BENCH=regexp COUNT=10)
 microbench:
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m ./stage/...
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m ./stage/... ./behaviour/...
 
 ## bench-web: the web server beside plain net/http, loaded by wrk (ROUNDS=3 SECONDS=5)
 bench-web:
