@@ -108,7 +108,10 @@ func chosenWorks(list string) ([]work, error) {
 	if list == "" {
 		return all, nil
 	}
-	wanted := split(list)
+	wanted, err := split("-work", list)
+	if err != nil {
+		return nil, err
+	}
 	means := func(name string, w work) bool { return w.name == name || strings.TrimRight(w.name, "pv") == name }
 	for _, name := range wanted {
 		if !slices.ContainsFunc(all, func(w work) bool { return means(name, w) }) {
@@ -125,7 +128,10 @@ func chosenImplementations(list string) ([]implementation, error) {
 	if list == "" {
 		return all, nil
 	}
-	wanted := split(list)
+	wanted, err := split("-impl", list)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range wanted {
 		if !slices.Contains(implementationNames(), name) {
 			return nil, fmt.Errorf("-impl %s: there is no such implementation; known are %s",
@@ -135,10 +141,14 @@ func chosenImplementations(list string) ([]implementation, error) {
 	return slices.DeleteFunc(all, func(i implementation) bool { return !slices.Contains(wanted, i.name) }), nil
 }
 
-func split(list string) []string {
+// split takes the list of a flag apart. A comma too many is refused: it may be a name too few.
+func split(name, list string) ([]string, error) {
 	parts := strings.Split(list, ",")
 	for i := range parts {
 		parts[i] = strings.TrimSpace(parts[i])
+		if parts[i] == "" {
+			return nil, fmt.Errorf("%s %q: there is an empty name in it", name, list)
+		}
 	}
-	return parts
+	return parts, nil
 }

@@ -80,9 +80,17 @@ const pageFigures = `## Figures
 
 // method says what was run, where and when.
 func (s *suite) method() string {
-	return fmt.Sprintf("%d rounds on %s, %s, %d processors, %s, %s/%s; begun at %s.",
-		s.rounds, s.begin.UTC().Format("2006-01-02"), processor(), runtime.GOMAXPROCS(0), runtime.Version(),
-		runtime.GOOS, runtime.GOARCH, s.begin.UTC().Format("15:04 UTC"))
+	return fmt.Sprintf("%s on %s, %s, %s, %s, %s/%s; begun at %s.",
+		plural(s.rounds, "round"), s.begin.UTC().Format("2006-01-02"), processor(), plural(runtime.GOMAXPROCS(0), "processor"),
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, s.begin.UTC().Format("15:04 UTC"))
+}
+
+// plural is so many of something; one of it is none.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // promises is the table of what the implementations guarantee.

@@ -34,7 +34,8 @@ func TestBadFlagsAreToldInOneLine(t *testing.T) {
 		want string
 	}{
 		{[]string{"-work", "W99"}, "bench: -work W99: there is no such work; see -help\n"},
-		{[]string{"-work", "W1,"}, "bench: -work : there is no such work; see -help\n"},
+		{[]string{"-work", "W1,"}, "bench: -work \"W1,\": there is an empty name in it\n"},
+		{[]string{"-impl", "golda, ,chan"}, "bench: -impl \"golda, ,chan\": there is an empty name in it\n"},
 		{[]string{"-impl", "erlang"}, "bench: -impl erlang: there is no such implementation; known are " +
 			"golda, goldabatch, golda+registered, golda+metrics, golda+metrics50, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
 		{[]string{"-rounds", "0"}, "bench: -rounds 0: at least 1 round\n"},
@@ -285,6 +286,13 @@ func TestTheReportHasTheSameFormWhateverTheFigures(t *testing.T) {
 	assert.Contains(t, one, "2026-11-21")
 	for _, i := range implementations() {
 		assert.Contains(t, one, "| "+i.name+" | "+i.what+" | "+i.promise.bound)
+	}
+}
+
+func TestOneRoundIsNotToldAsSeveral(t *testing.T) {
+	for rounds, want := range map[int]string{1: "1 round on ", 2: "2 rounds on "} {
+		s := &suite{config: config{rounds: rounds}}
+		assert.True(t, strings.HasPrefix(s.method(), want), s.method())
 	}
 }
 
