@@ -17,7 +17,7 @@ type EmitterKey struct{}
 type Emitter interface {
 	// Emit takes a further command on its way to an inlet.
 	Emit(ctx context.Context, to *Inlet, cmd any) error
-	// Attempt is the number of the present try, counted from one.
+	// Attempt is the number of the present try, see [Attempt].
 	Attempt() int
 }
 
@@ -51,7 +51,8 @@ func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 }
 
 // Attempt returns the number of the present try of the command in hand,
-// counted from one: 2 means that it was tried before and crashed or failed. It
+// counted from one: 2 means that it was tried before and crashed or failed. What is
+// behind a command is counted to 65,535 tries, so any further try is the 65,536th. It
 // returns 0 outside a handler. For a [Batcher] it is the first command's.
 func Attempt(ctx context.Context) int {
 	e, ok := engine(ctx).(Emitter)

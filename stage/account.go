@@ -34,7 +34,7 @@ type DeadLetter struct {
 	Command  any
 	Reason   Reason
 	Err      error     // what a ticket is told; for a crash, a *CrashError
-	Attempts int       // how often it was tried in this stage
+	Attempts int       // how often it was tried in this stage, counted to 65,535
 	Stack    []byte    // where its handler crashed last, nil if it did not
 	At       time.Time // when it ended
 }

@@ -26,7 +26,7 @@ type CrashError struct {
 	// call, share it, so nobody should change it; the number of the goroutine, and the
 	// arguments, may be those of an earlier one.
 	Stack []byte
-	// Attempts is how often the command had been tried, this try included; 0
+	// Attempts is how often the command had been tried, this try included, counted to 65,535; 0
 	// if there was no command: the crash was in Start, Stop or a condition.
 	Attempts int
 	// Version is what the behaviour calls itself, if it is a
