@@ -179,3 +179,37 @@ func TestATicketThatEndsTwicePanics(t *testing.T) {
 		})
 	}
 }
+
+// It is a mistake, but not of those who come to wait only then.
+func TestATicketThatEndedTwiceHasEnded(t *testing.T) {
+	ticket := NewTicket(nil)
+	first := errors.New("first")
+	ticket.Settle(false, nil, first)
+	require.Panics(t, func() { ticket.Settle(false, nil, errors.New("second")) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // else it would wait for ever
+	_, err := ticket.Wait(ctx)
+	require.Same(t, first, err)
+	require.Same(t, first, ticket.Err())
+	select {
+	case <-ticket.Done():
+	default:
+		require.Fail(t, "who listens now hears nothing")
+	}
+}
+
+// What is called then may take its time, or panic.
+func TestWhoListensHearsTheEndBeforeAnybodyIsCalled(t *testing.T) {
+	var done <-chan struct{}
+	heard := false
+	ticket := NewTicket(func(any, error) {
+		select {
+		case <-done:
+			heard = true
+		default:
+		}
+	})
+	done = ticket.Done()
+	ticket.Settle(false, 1, nil)
+	require.True(t, heard)
+}

@@ -131,7 +131,8 @@ func (t *Ticket) Result() any {
 	return t.result
 }
 
-func (t *Ticket) ended() bool { return t.pending.Load() == 0 }
+// ended is true also of one that has ended twice: it has ended.
+func (t *Ticket) ended() bool { return t.pending.Load() <= 0 }
 
 // end is how it ended.
 func (t *Ticket) end() (result any, err error) {
