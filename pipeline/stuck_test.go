@@ -262,3 +262,24 @@ func TestAHandlerThatCrashesAtTheVeryMomentItIsGivenUpEndsItsCommandOnce(t *test
 		})
 	}
 }
+
+// A shared worker that takes the place of one that was given up begins where that one was.
+func TestWhoHangsInTheWorkerThatTookAnothersPlaceIsToldOfToo(t *testing.T) {
+	eachWay(t, func(t *testing.T, way pipeline.Part) {
+		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}
+		s := stage.New("s", d, stage.Workers(1, 1), stage.Timeout(2*time.Second), stage.Grace(time.Second))
+		p := bubble(t, s, way)
+		_, err := stage.Call[int](t.Context(), s, 0)
+		require.ErrorIs(t, err, stage.ErrStuck)
+		require.NoError(t, s.Submit(t.Context(), 0))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var report *pipeline.DrainError
+		require.ErrorAs(t, p.Drain(ctx), &report)
+		require.Len(t, report.Where, 1)
+		require.Len(t, report.Where[0].Handlers, 1)
+		require.Equal(t, "s", report.Where[0].Handlers[0].Stage)
+		close(d.let)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}

@@ -181,6 +181,7 @@ func (w *Worker) Inherit(from *Worker) {
 	}
 	<-from.over
 	w.stage, w.failure = from.stage, from.failure
+	w.seen.Store(w.stage)
 	w.tour, w.outs, w.loaded, w.told = from.tour, from.outs, from.loaded, from.told
 	from.tour, from.outs, from.loaded = nil, nil, 0
 	w.stage.Room.Succeed(&from.Seat, &w.Seat)
