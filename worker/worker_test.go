@@ -327,6 +327,40 @@ func TestATimeLimitEndsTheHandlersContext(t *testing.T) {
 	})
 }
 
+// Else its timer, and what hangs on it, would wait for the time limit.
+func TestTheContextOfACallWithATimeLimitEndsWithTheCall(t *testing.T) {
+	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("now") }, "exits": exit} {
+		for _, batches := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/batches=%v", name, batches), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					var kept context.Context
+					handle := func(ctx context.Context) {
+						kept = ctx //nolint:fatcontext // that is what is looked at
+						end()
+					}
+					each := func(ctx context.Context, _ string) behaviour.Outcome {
+						handle(ctx)
+						return behaviour.OK(nil)
+					}
+					b := behaviour.Behaviour[string](behaviour.Func[string](each))
+					if batches {
+						b = &many{batch: func(ctx context.Context, _ []string) []behaviour.Outcome {
+							handle(ctx)
+							return []behaviour.Outcome{behaviour.OK(nil)}
+						}}
+					}
+					s := stage.New("s", b, one(stage.Timeout(time.Hour))...)
+					p := run(t, s)
+					require.NoError(t, s.Submit(t.Context(), "x"))
+					synctest.Wait()
+					require.ErrorIs(t, context.Cause(kept), context.Canceled)
+					stop(t, p)
+				})
+			})
+		}
+	}
+}
+
 func TestARetryConditionThatPanicsIsANo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var tries atomic.Int32
