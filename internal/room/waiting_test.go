@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/controller"
@@ -598,4 +599,28 @@ func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
 			require.Zero(t, st.rooms[0].packed)
 		})
 	}
+}
+
+// The first wait for no room, one waits for it, and the last are taken together again.
+func TestManyThatAreMoreThanFindRoomComeEachOnceAndInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStreet(t, 1, func(c *Config) { c.Capacity, c.Batch = 4, 4 })
+		r := st.rooms[0]
+		r.limit = 4
+		v := st.employ(r)
+		const n = 7
+		go func() {
+			taken, err := r.SubmitAll(t.Context(), n, func(i int) any { return i })
+			assert.NoError(t, err)
+			assert.Equal(t, n, taken)
+		}()
+		synctest.Wait()
+		_, first := v.turn(false)
+		require.Equal(t, []any{0, 1, 2, 3}, first)
+		synctest.Wait() // there is room for one more than are left
+		_, rest := v.turn(false)
+		require.Equal(t, []any{4, 5, 6}, rest)
+		require.Zero(t, r.Len())
+		v.turn(true)
+	})
 }
