@@ -104,6 +104,7 @@ func TestWhatWasForwardedBeforeAHandlerHangsHasAnEndToo(t *testing.T) {
 	for _, script := range [][]string{
 		{"forward", "answer", "hang", "answer"},
 		{"forward", "emit", "hang", "answer"},
+		{"forward", "answer", "emit", "hang"},
 		{"emit", "forward", "emit and forward", "hang"},
 		{"answer", "forward", "fail", "hang"},
 		{"forward", "emit many", "forward", "hang"},
