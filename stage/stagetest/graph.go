@@ -2,6 +2,7 @@ package stagetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ type Node struct {
 	Batcher bool
 	// Suspends has its handlers wait without their worker, here and there; it is neither Each nor Batcher then.
 	Suspends bool
-	Calls    bool // they wait for answers of nodes with higher numbers, too
+	Calls    bool // they wait for answers of nodes with higher numbers, too, if no way leads back from there
 	Group    int  // in Graph.Groups, counted from one; 0: it has workers of its own
 
 	Workers    Span
@@ -63,6 +64,36 @@ type Node struct {
 	Retry      stage.RetryPolicy
 	Work       time.Duration // how long a handler takes
 	Faults     Faults
+}
+
+// callable are the nodes whose answers a handler of node i may wait for: those with higher numbers from which no way
+// leads back to it, be it by commands or by calls. Of a way by calls the pipeline knows nothing, so it would not let in what comes
+// back: the node called would wait for room where all handlers wait for it.
+func (g Graph) callable(i int) (to []int) {
+	for j := i + 1; j < len(g.Nodes); j++ {
+		if !g.leads(j, i, map[int]bool{}) {
+			to = append(to, j)
+		}
+	}
+	return to
+}
+
+// leads reports whether a way leads from one node to another that does not pass those that were seen.
+func (g Graph) leads(from, to int, seen map[int]bool) bool {
+	if from == to {
+		return true
+	}
+	if seen[from] {
+		return false
+	}
+	seen[from] = true
+	next := g.Nodes[from].Next
+	if g.Nodes[from].Calls {
+		for j := from + 1; j < len(g.Nodes); j++ {
+			next = append(slices.Clone(next), j)
+		}
+	}
+	return slices.ContainsFunc(next, func(n int) bool { return g.leads(n, to, seen) })
 }
 
 // name is a node's stage's.

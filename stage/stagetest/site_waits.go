@@ -58,15 +58,18 @@ func (s *site) work(ctx context.Context) {
 	time.Sleep(s.Work)
 }
 
-// call waits for the answer of a node that comes later, to a command of its own that goes no further: so nobody
-// waits for one who waits for him. An error tells that the caller was stopped; what else becomes of the call is
+// call waits for the answer of a node that comes later, to a command of its own that goes no further: and no way leads
+// back from there, so nobody waits for one who waits for him. An error tells that the caller was stopped; what else becomes of the call is
 // its own affair.
 func (s *site) call(c behaviour.Suspender, cmd Command) error {
-	later := len(s.run.sites) - s.index - 1
-	if !s.Calls || later == 0 || mix(cmd.key()+2)%4 > 0 {
+	if !s.Calls || mix(cmd.key()+2)%4 > 0 {
 		return nil
 	}
-	to := s.run.sites[s.index+1+int(mix(cmd.key()+3)%uint64(later))].stage
+	later := s.run.plan.Graph.callable(s.index)
+	if len(later) == 0 {
+		return nil
+	}
+	to := s.run.sites[later[mix(cmd.key()+3)%uint64(len(later))]].stage
 	called := Command{ID: s.run.ids.Add(1)}
 	ticket, err := to.Ask(c, called)
 	switch {

@@ -95,3 +95,16 @@ func TestCommandsStayInOrderInALineWhoseHandlersSuspendOneAtATime(t *testing.T) 
 	require.ErrorAs(t, err, &v, "or else they overtake one another")
 	require.Equal(t, "order", v.Promises())
 }
+
+// A node called that leads back would wait for room where all handlers wait for it, and nobody could help.
+func TestNobodyCallsWhoLeadsBackToHim(t *testing.T) {
+	plan := stagetest.Plan{
+		Seed: 2877944, Policy: "batching", Commands: 100, Submitters: 2, Quiet: true, Patience: 2 * time.Second,
+		Graph: stagetest.Graph{Entries: []int{0, 1}, Hops: 5, Nodes: []stagetest.Node{
+			{Spread: true, Ports: true, Suspends: true, Calls: true, Instances: 3, Capacity: 2, Batch: 5},
+			{Next: []int{0}, Ports: true, Workers: stagetest.Span{Fewest: 1, Most: 2}},
+		}},
+	}
+	_, err := plan.Run()
+	require.NoError(t, err)
+}
