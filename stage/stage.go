@@ -230,8 +230,9 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // is. The result is what some stage gave to [behaviour.OK]; one of another type
 // than R is an error. If ctx ends first the command goes on, unheard. A handler that
 // calls its own stage may wait for itself, and so may stages that call one another in a
-// circle. If ctx is a coroutine.Context the handler is suspended while it waits, and holds
-// no worker; one that was derived from it holds the worker.
+// circle, and one that calls a stage which forwards to it: the pipeline does not know of ways by calls, so
+// that stage waits for room where all handlers may be waiting for it. If ctx is a coroutine.Context
+// the handler is suspended while it waits, and holds no worker; one that was derived from it holds the worker.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
 	need.Context(ctx, "stage: Call")
 	got, err := s.call(ctx, cmd)

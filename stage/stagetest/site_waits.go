@@ -58,8 +58,8 @@ func (s *site) work(ctx context.Context) {
 	time.Sleep(s.Work)
 }
 
-// call waits for the answer of a node that comes later, to a command of its own that goes no further: and no way leads
-// back from there, so nobody waits for one who waits for him. An error tells that the caller was stopped; what else becomes of the call is
+// call waits for the answer of a later node from which no way leads back, to a command of its own that goes no further: so
+// nobody waits for one who waits for him. An error tells that the caller was stopped; what else becomes of the call is
 // its own affair.
 func (s *site) call(c behaviour.Suspender, cmd Command) error {
 	if !s.Calls || mix(cmd.key()+2)%4 > 0 {
