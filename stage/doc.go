@@ -5,6 +5,28 @@
 // with [Each], which has an instance for every worker that is at it. It runs once a
 // pipeline is made of it; see package pipeline.
 //
+// # What runs in parallel, and what is ordered
+//
+// A stage has GOMAXPROCS workers from the start, and up to four times as many as the pipeline's policy sees
+// fit; [Workers] sets both bounds. Each worker runs one handler at a time, so by default handlers of one stage
+// run in parallel, and commands may overtake one another. With one worker they are handled and forwarded in
+// the order in which the queue gives them out. A pipeline keeps the order of its commands from end to end if each of its
+// stages has one worker.
+//
+// Which kind of stage a handler needs:
+//
+//	the handler …                                    use                              handlers at once
+//	keeps no state, or state that is safe to share   Func or New                      one for each worker
+//	has buffers, a decoder, a connection of its own  Each                             one for each worker and instance
+//	updates a map, appends to a file, counts: needs  Func, New or Each,               one; commands stay in order
+//	  every command, one at a time                     with Workers(1, 1)
+//	waits for a disk or a peer                       Func, New or Each, with          one for each worker
+//	                                                   Blocking() and more Workers
+//	waits for other stages, timers or many peers     Coroutine                        GOMAXPROCS, while up to
+//	                                                                                    1024 others wait
+//	is better at many commands than at one           New or Each with a Batcher,      one batch for each worker
+//	                                                   and perhaps Linger
+//
 // # Ownership
 //
 // The queue belongs to the stage and outlives every worker. A crash of a
@@ -19,7 +41,7 @@
 // # Order
 //
 // Commands leave the queue first in, first out, or as its [Discipline] says. With
-// one worker, or one instance, they are handled and forwarded in that order; with more
+// one worker, or one instance, they are handled and forwarded in that order; with more, as by default,
 // they may overtake one another. A command that is tried again goes to the end of the
 // queue; what a crash gave back comes before all others.
 //

@@ -120,11 +120,13 @@ func (p RestartPolicy) orDefault() RestartPolicy {
 	return p
 }
 
-// Workers sets the fewest and the most workers. The pipeline's controller moves
-// between them; equal bounds fix the number. The default is 1 and four times
-// GOMAXPROCS.
+// Workers sets the fewest and the most workers. A stage starts with the fewest, and the pipeline's
+// controller moves between the bounds; equal bounds fix the number. Each worker runs one handler at a time, so
+// Workers(1, 1) handles one command after the other, in the order of the queue. The default is GOMAXPROCS
+// and four times that: the handlers of a new stage run in parallel from its second command on. A stage that is given
+// fewer [Instances] than GOMAXPROCS, and no Workers, starts with one worker for each instance.
 func Workers(fewest, most int) Option {
-	return func(s *settings) { s.min, s.max = fewest, most }
+	return func(s *settings) { s.min, s.max, s.workers = fewest, most, true }
 }
 
 // Instances sets how many workers may be at the stage at once, whatever their number;
@@ -218,6 +220,7 @@ func (f *Fault) Error() string {
 type settings struct {
 	room        *room.Config // the room's own, once there is one
 	min, max    int
+	workers     bool // were given
 	instances   bool // were given
 	suspends    bool // handlers may suspend
 	blocking    bool
@@ -234,7 +237,7 @@ type settings struct {
 func newSettings(name string, opts []Option) settings {
 	s := settings{
 		room: &room.Config{Name: name, Capacity: DefaultCapacity, Batch: DefaultBatch},
-		min:  1,
+		min:  runtime.GOMAXPROCS(0),
 		max:  4 * runtime.GOMAXPROCS(0),
 	}
 	for i, o := range opts {
@@ -246,6 +249,9 @@ func newSettings(name string, opts []Option) settings {
 	}
 	if missing(s.room.Discipline) {
 		s.anarchic, s.room.Discipline = s.disciplined, queue.FIFO{}
+	}
+	if s.instances && !s.suspends && !s.workers {
+		s.min = max(min(s.min, s.room.Instances), 1) // a further worker would have no instance to use
 	}
 	switch {
 	case s.instances:

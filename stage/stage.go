@@ -69,9 +69,11 @@ type Stage[C any] struct {
 	inlet *behaviour.Inlet // its own: each is looked up for every command
 }
 
-// New makes a stage around one behaviour that all its workers share, so the
-// behaviour must be safe for use by several goroutines at once. A crash of a
-// worker leaves it as it is. If it is [behaviour.Suspending], its handlers may wait without
+// New makes a stage around one behaviour that all its workers share. The workers call it in parallel,
+// GOMAXPROCS at once by default, so the behaviour must be safe for use by several goroutines, and commands may
+// overtake one another; with [Workers](1, 1) it is called for one command after the other, in order. The package
+// documentation has a table of which kind of stage to use. A crash of a
+// worker leaves the behaviour as it is. If it is [behaviour.Suspending], its handlers may wait without
 // holding a worker. If it has a Start it is called once, before the
 // first worker; its Stop after the last. Should the stage break and be restarted,
 // it is stopped and started again, unless workers that other stages share are at work with
@@ -102,7 +104,7 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 }
 
 // Coroutine makes a stage around a function whose handlers may wait without holding a worker:
-// [New] with a [behaviour.Coroutine]. The function is given a coroutine.Context, with which it
+// [New] with a [behaviour.Coroutine]. As with New, handlers run in parallel and commands may overtake one another. The function is given a coroutine.Context, with which it
 // awaits, sleeps, yields, and calls other stages; see package coordination/coroutine. Up to
 // [Instances] commands are under way at once, [DefaultInstances] if that is not given, whatever
 // the number of workers.
@@ -110,13 +112,18 @@ func Coroutine[C any](name string, f func(c behaviour.Suspender, cmd C) behaviou
 	return New(name, behaviour.Coroutine[C](f), opts...)
 }
 
-// Func makes a stage around a function: [New] with a [behaviour.Func].
+// Func makes a stage around a function: [New] with a [behaviour.Func]. Several workers call the function in
+// parallel, GOMAXPROCS by default, and commands may overtake one another. So a variable that the function captures
+// needs a lock, or the stage needs [Workers](1, 1), which handles one command after the other, in order.
 func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outcome, opts ...Option) *Stage[C] {
 	return New(name, behaviour.Func[C](f), opts...)
 }
 
 // Each makes a stage with an instance for every worker that is at it, made by the factory
-// when it is first needed, and a fresh one after each crash. A worker of the stage's own
+// when it is first needed, and a fresh one after each crash. The instances work in parallel, GOMAXPROCS by default, and
+// commands may overtake one another, but one instance handles one command at a time: its own fields need no lock,
+// what it shares with other instances does. With [Workers](1, 1) there is one instance, which sees all commands in
+// order. A worker of the stage's own
 // keeps its instance; one that other stages share gives it back when it leaves, and the
 // next may get it. No instance is ever used by two workers at once.
 func Each[C any](name string, factory behaviour.Factory[C], opts ...Option) *Stage[C] {
