@@ -54,6 +54,14 @@ var (
 // CrashError is the end of a command that crashed its handler.
 type CrashError = worker.CrashError
 
+// MostErrors is how many errors of failed commands [Errors] keeps.
+const MostErrors = command.MostErrors
+
+// Errors is the error of a [Ticket], or of a [Call], of which several commands failed: the command itself, or
+// commands that were emitted on its way. It keeps the first [MostErrors] errors and counts the others.
+// [errors.Is] and [errors.As] look at all that are kept.
+type Errors = command.Errors
+
 // Crashed reports whether an error is, or wraps, a crash. As [RetryPolicy].If it
 // has crashes tried again, but not errors.
 func Crashed(err error) bool {
@@ -235,7 +243,8 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 
 // Call hands in a command and waits for its end, wherever in the pipeline that
 // is. The result is what some stage gave to [behaviour.OK]; one of another type
-// than R is an error. If ctx ends first the command goes on, unheard. A handler that
+// than R is an error. If commands that were emitted on its way failed, so does the call, with the error of the
+// one that failed or [*Errors] if several did. If ctx ends first the command goes on, unheard. A handler that
 // calls its own stage may wait for itself, and so may stages that call one another in a
 // circle, and one that calls a stage which forwards to it: the pipeline does not know of ways by calls, so
 // that stage waits for room where all handlers may be waiting for it. If ctx is a coroutine.Context
@@ -316,6 +325,6 @@ func (t *Ticket) Wait(ctx context.Context) (any, error) {
 // Result returns the command's result, nil if it has none or has not ended.
 func (t *Ticket) Result() any { return t.t.Result() }
 
-// Err returns the command's error, or the first error of a command that was
-// emitted on its way; nil if there is none or it has not ended.
+// Err returns the error of the command, or of one that was emitted on its way; [*Errors] if several of
+// them failed; nil if none did or they have not all ended.
 func (t *Ticket) Err() error { return t.t.Err() }

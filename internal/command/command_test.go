@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -40,14 +42,40 @@ func TestATicketTellsNothingBeforeTheEnd(t *testing.T) {
 	require.EqualError(t, ticket.Err(), "child")
 }
 
-func TestTheFirstErrorIsTheTickets(t *testing.T) {
+func TestATicketTellsTheErrorsOfAllItsCommands(t *testing.T) {
 	ticket := NewTicket(nil)
 	ticket.Join()
 	ticket.Join()
-	ticket.Settle(true, nil, errors.New("first"))
-	ticket.Settle(false, nil, errors.New("second"))
-	ticket.Settle(true, nil, errors.New("third"))
-	require.EqualError(t, ticket.Err(), "first")
+	own := &os.PathError{Op: "open", Path: "a", Err: os.ErrNotExist}
+	second, third := errors.New("second"), errors.New("third")
+	ticket.Settle(true, nil, fmt.Errorf("first: %w", own))
+	ticket.Settle(false, nil, second)
+	ticket.Settle(true, nil, third)
+	err := ticket.Err()
+	require.EqualError(t, err, "3 commands failed: first: open a: file does not exist; second; third")
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, err, third)
+	var path *os.PathError
+	require.ErrorAs(t, err, &path)
+	require.Same(t, own, path)
+}
+
+func TestATicketKeepsSoManyErrorsAndCountsTheOthers(t *testing.T) {
+	const children = 1000
+	ticket := NewTicket(nil)
+	for i := range children {
+		ticket.Join()
+		ticket.Settle(true, nil, fmt.Errorf("child %d", i))
+	}
+	ticket.Settle(false, "done", nil)
+	var all *Errors
+	require.ErrorAs(t, ticket.Err(), &all)
+	require.Equal(t, children, all.Count)
+	require.Len(t, all.Errs, MostErrors)
+	require.EqualError(t, all.Errs[0], "child 0")
+	require.Contains(t, all.Error(), "1000 commands failed: child 0; child 1;")
+	require.Contains(t, all.Error(), fmt.Sprintf("; and %d more", children-MostErrors))
+	require.Equal(t, "done", ticket.Result(), "the command itself has succeeded")
 }
 
 func TestNobodysTicketMayBeSettledAndJoined(t *testing.T) {
@@ -97,8 +125,10 @@ func TestATicketOfManyChildrenEndsOnceHoweverTheyCross(t *testing.T) {
 		require.EqualValues(t, 1, told.Load())
 		require.Equal(t, round, result)
 		if fails {
-			require.Same(t, boom, failure)
-			require.Same(t, boom, ticket.Err())
+			var all *Errors
+			require.ErrorAs(t, failure, &all)
+			require.Equal(t, Errors{3, []error{boom, boom, boom}}, *all)
+			require.Same(t, failure, ticket.Err())
 		} else {
 			require.NoError(t, failure)
 			require.NoError(t, ticket.Err())

@@ -12,15 +12,13 @@ import (
 // end that came twice by a mistake would be told to a stranger.
 type Ticket struct {
 	pending atomic.Int32
-	result  any // written by the root's end, before pending drops
-	failure atomic.Pointer[failure]
+	result  any                      // written by the root's end, before pending drops
+	failed  atomic.Pointer[failures] // nil while no command has failed
 	then    func(result any, err error)
 	// done is the chan struct{} that those who wait listen to, if there are any; at the end it
 	// is over.
 	done atomic.Value
 }
-
-type failure struct{ err error }
 
 // over is Done of all tickets that have ended.
 var over = func() chan struct{} {
@@ -48,14 +46,14 @@ func (t *Ticket) Join() {
 	}
 }
 
-// Settle tells the end of the command in e. The first error of any of the
-// ticket's commands is the ticket's error.
+// Settle tells the end of one of the ticket's commands. The errors of all of them are the
+// ticket's error: one as it is, several as [*Errors].
 func (t *Ticket) Settle(child bool, result any, err error) {
 	if t == nil {
 		return
 	}
 	if err != nil {
-		t.failure.CompareAndSwap(nil, &failure{err})
+		t.fail(err)
 	} else if !child {
 		t.result = result
 	}
@@ -114,7 +112,7 @@ func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 	}
 }
 
-// Err returns the first error, nil before the end.
+// Err returns the error of the one command that failed, or [*Errors] if several did; nil before the end.
 func (t *Ticket) Err() error {
 	if !t.ended() {
 		return nil
@@ -136,8 +134,8 @@ func (t *Ticket) ended() bool { return t.pending.Load() <= 0 }
 
 // end is how it ended.
 func (t *Ticket) end() (result any, err error) {
-	if f := t.failure.Load(); f != nil {
-		err = f.err
+	if f := t.failed.Load(); f != nil {
+		err = f.err()
 	}
 	return t.result, err
 }

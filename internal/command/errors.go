@@ -1,0 +1,80 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// MostErrors is how many errors a ticket keeps. It counts the others.
+const MostErrors = 16
+
+// Errors is the error of a ticket of which several commands failed: the command itself, or commands that
+// were emitted on its way. [errors.Is] and [errors.As] look at all errors that are kept.
+type Errors struct {
+	// Count is how many commands failed.
+	Count int
+	// Errs are the errors of the first of them, [MostErrors] at most, in the order in which the commands
+	// ended. Nobody should change them.
+	Errs []error
+}
+
+// Error returns the number of failed commands and the texts of the errors that are kept.
+func (e *Errors) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d commands failed: ", e.Count)
+	for i, err := range e.Errs {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(err.Error())
+	}
+	if more := e.Count - len(e.Errs); more > 0 {
+		fmt.Fprintf(&b, "; and %d more", more)
+	}
+	return b.String()
+}
+
+// Unwrap returns the errors that are kept.
+func (e *Errors) Unwrap() []error { return e.Errs }
+
+// failures are the errors of a ticket's commands.
+type failures struct {
+	first error // not changed
+
+	mu    sync.Mutex // guards all below
+	more  []error    // those after the first, MostErrors-1 at most
+	count int        // how many came after the first
+	all   *Errors    // what err has returned
+}
+
+// fail notes the error of a command that has not been counted as ended yet. It ignores the error of a
+// ticket that has ended, which is a mistake of the caller.
+func (t *Ticket) fail(err error) {
+	if t.ended() || t.failed.Load() == nil && t.failed.CompareAndSwap(nil, &failures{first: err}) {
+		return
+	}
+	t.failed.Load().add(err)
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count++
+	if len(f.more) < MostErrors-1 {
+		f.more = append(f.more, err)
+	}
+}
+
+// err returns the same error whenever it is called.
+func (f *failures) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all == nil {
+		if f.count == 0 {
+			return f.first
+		}
+		f.all = &Errors{Count: f.count + 1, Errs: append([]error{f.first}, f.more...)}
+	}
+	return f.all
+}
