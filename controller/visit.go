@@ -38,8 +38,9 @@ type VisitPlan struct {
 	// bound is followed by the next place. So a stage with work without end does not
 	// keep the workers to itself and what is before it.
 	Advance bool
-	// Now has workers turn to this plan at their next visit; without it they first
-	// finish their round.
+	// Now makes workers adopt this plan at their next visit. Without it a worker
+	// adopts it at the end of its round, or when a successful visit sends it back to
+	// RestartAt. Either way it begins with the first place of this plan.
 	Now bool
 }
 
@@ -79,6 +80,12 @@ func (p *VisitPlan) BoundOf(s StageID) int {
 		return max(n, 1)
 	}
 	return max(p.Bound, 1)
+}
+
+// Restarts reports whether a visit sends the worker back to RestartAt. Handled is how
+// many commands the visit handled, bounded whether it ended because of its bound.
+func (p *VisitPlan) Restarts(handled int, bounded bool) bool {
+	return p != nil && p.Restart && handled > 0 && (!bounded || !p.Advance)
 }
 
 // Equal reports whether two plans say the same. No plan is equal to no other.
@@ -159,10 +166,10 @@ func (w *Walk) At(n int) int {
 
 // Leave goes on from the present place, in an order of n places. Handled is how many
 // commands the visit handled, bounded whether it ended because of its bound. It
-// reports whether the walk went past the end: a round is over, and if there is a
-// newer plan, the next place is that plan's first.
+// reports whether the walk went past the end. If it did, or if [VisitPlan.Restarts],
+// the worker adopts a newer plan if there is one: see [Walk.Restart].
 func (w *Walk) Leave(p *VisitPlan, n, handled int, bounded bool) (round bool) {
-	if p != nil && p.Restart && handled > 0 && (!bounded || !p.Advance) {
+	if p.Restarts(handled, bounded) {
 		w.at = max(0, min(p.RestartAt, n-1))
 		return false
 	}

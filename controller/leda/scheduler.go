@@ -24,7 +24,8 @@ type SchedulerGroup struct {
 // VisitOrder (A.4.1) is the order in which workers visit stages, once UsePrivateQueues
 // was said. Stages may be named more than once; those that are left out are visited
 // once at the end, so that none is forgotten. An empty order is that of the pipeline.
-// Workers turn to it when they have come to the end of the order before.
+// A worker adopts the order when it comes to the end of the one before, or restarts
+// (see RestartAtIndex), and begins with the first stage of the list.
 //
 // In LStage the empty order was a crash, every order leaked the one before (L5), and
 // one of more than about forty places ran over the stack (L18).

@@ -113,25 +113,35 @@ func (c *Crew) leave(s *Seat, handled int, bounded bool) {
 	if handled > 0 {
 		s.empty = 0
 	}
-	rt := s.route
+	rt, fresh := s.route, c.route.Load()
+	restarts := rt.plan.Restarts(handled, bounded)
 	round := s.walk.Leave(rt.plan, len(rt.order), handled, bounded)
-	fresh := c.route.Load()
-	switch {
-	case round:
-		c.rounds.Add(1)
-		s.route = fresh
-		if !rt.ended.Swap(true) && c.host.RoundEnd != nil {
-			c.host.RoundEnd(c)
-		}
-	default:
+	if round || restarts {
+		c.adopt(s, fresh)
+	} else {
 		c.turnTo(s, fresh)
+	}
+	if !round {
+		return
+	}
+	c.rounds.Add(1)
+	if !rt.ended.Swap(true) && c.host.RoundEnd != nil {
+		c.host.RoundEnd(c)
 	}
 }
 
-// turnTo has a worker leave its route in the middle, if the fresh one is of the same plan
+// turnTo makes a worker leave its route in the middle, if the fresh one is of the same plan
 // for other members, or of one for now.
 func (c *Crew) turnTo(s *Seat, fresh *route) {
-	if fresh != s.route && (fresh.plan == s.route.plan || fresh.plan != nil && fresh.plan.Now) {
+	if fresh.plan == s.route.plan || fresh.plan != nil && fresh.plan.Now {
+		c.adopt(s, fresh)
+	}
+}
+
+// adopt makes a worker follow the fresh route from its first place, unless it follows it
+// already.
+func (c *Crew) adopt(s *Seat, fresh *route) {
+	if fresh != s.route {
 		s.route = fresh
 		s.walk.Restart()
 	}

@@ -216,6 +216,38 @@ func TestANewPlanIsFollowedAfterTheRoundOrNow(t *testing.T) {
 	}
 }
 
+// A, B and C have work without end, so that no worker ever comes past the end of the plan.
+func TestANewPlanIsAdoptedWhenAWalkRestarts(t *testing.T) {
+	order := []controller.StageID{2, 1, 0}
+	for name, tt := range map[string]struct {
+		before, after controller.VisitPlan
+		want          string
+	}{
+		"at the first place": {controller.VisitPlan{Restart: true}, controller.VisitPlan{Order: order, Restart: true}, "A C C C"},
+		"at the first place of the new order, wherever that restarts": {
+			controller.VisitPlan{Restart: true, RestartAt: 1}, controller.VisitPlan{Order: order, Restart: true, RestartAt: 1}, "A C B B",
+		},
+		"even if the new plan does not restart": {controller.VisitPlan{Restart: true}, controller.VisitPlan{Order: order}, "A C B A"},
+		"not by a visit that goes on to the next place": {
+			controller.VisitPlan{Restart: true, Advance: true}, controller.VisitPlan{Order: order, Restart: true}, "A B C C",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.before.Gating, tt.after.Gating = controller.Bounded, controller.Bounded
+			st := newStreet(t, 3)
+			st.polled(&tt.before)
+			v := st.hire()
+			for i := range st.rooms {
+				st.many(i, 5)
+			}
+			trail := v.trail(1)
+			st.crew.Follow(&tt.after)
+			trail = append(trail, v.trail(3)...)
+			require.Equal(t, tt.want, strings.Join(trail, " "))
+		})
+	}
+}
+
 func TestAWorkerComesToARoomThatIsNewToTheCrew(t *testing.T) {
 	st := newStreet(t, 3)
 	st.rooms[1].Bind(nil)
