@@ -58,10 +58,11 @@ const (
 	EventTick
 	// EventStop comes last. What is wanted now comes to nothing.
 	EventStop
-	// EventRoundEnd tells that a worker of a polled pool has come to the end of
-	// the visit plan, for the first time since that plan was made. It is told to
-	// who asked for it, see [Decisions.OnRoundEnd], and not more often than each
-	// [MinInterval].
+	// EventRoundEnd reports that a worker of a polled pool has ended a round: it has
+	// visited the last place of the visit plan, or, if the plan has
+	// [VisitPlan.FullRounds], gone past it. Each plan has one such event, at its first
+	// round. Controllers that asked for it with [Decisions.OnRoundEnd] get it, at most
+	// once in each [MinInterval].
 	EventRoundEnd
 	// EventVisits tells that the workers of the shared pools have made as many
 	// visits as was asked for, see [Decisions.OnVisits].

@@ -36,6 +36,7 @@ func anyPlan() *rapid.Generator[*controller.VisitPlan] {
 			Quantum: time.Duration(anyInt().Draw(t, "quantum")),
 			Restart: rapid.Bool().Draw(t, "restart"), RestartAt: anyInt().Draw(t, "restart at"),
 			Advance: rapid.Bool().Draw(t, "advance"), Now: rapid.Bool().Draw(t, "now"),
+			FullRounds: rapid.Bool().Draw(t, "full rounds"),
 		}
 		for _, s := range rapid.SliceOfN(anyInt(), 0, 4).Draw(t, "order") {
 			p.Order = append(p.Order, controller.StageID(s))

@@ -150,9 +150,9 @@ type PoolStats struct {
 	Workers, MinWorkers, MaxWorkers int
 	// Busy is how many of them have a command in hand.
 	Busy int
-	// Rounds, Visits and EmptyVisits count since the pipeline started: how
-	// often a worker came to the end of the plan, went to a stage, and found
-	// nothing to do there.
+	// Rounds, Visits and EmptyVisits count since the pipeline started: how often a
+	// worker ended a round of the plan (see [EventRoundEnd]), went to a stage, and
+	// found nothing to do there.
 	Rounds, Visits, EmptyVisits uint64
 }
 

@@ -38,6 +38,10 @@ type VisitPlan struct {
 	// bound is followed by the next place. So a stage with work without end does not
 	// keep the workers to itself and what is before it.
 	Advance bool
+	// FullRounds makes a round end only when a worker goes past the last place. Without
+	// it each visit to the last place ends a round, even if the worker then goes back
+	// to RestartAt. It makes no difference without Restart.
+	FullRounds bool
 	// Now makes workers adopt this plan at their next visit. Without it a worker
 	// adopts it at the end of its round, or when a successful visit sends it back to
 	// RestartAt. Either way it begins with the first place of this plan.
@@ -95,7 +99,7 @@ func (p *VisitPlan) Equal(q *VisitPlan) bool {
 	}
 	return slices.Equal(p.Order, q.Order) && p.Gating == q.Gating && p.Bound == q.Bound && p.Quantum == q.Quantum &&
 		sameBounds(p.Bounds, q.Bounds) && p.Restart == q.Restart && p.RestartAt == q.RestartAt &&
-		p.Advance == q.Advance && p.Now == q.Now
+		p.Advance == q.Advance && p.FullRounds == q.FullRounds && p.Now == q.Now
 }
 
 func sameBounds(a, b map[StageID]int) bool {
@@ -143,6 +147,9 @@ func (p *VisitPlan) String() string {
 			b.WriteString(" unless bounded")
 		}
 	}
+	if p.FullRounds {
+		b.WriteString(", full rounds")
+	}
 	if p.Now {
 		b.WriteString(", now")
 	}
@@ -162,6 +169,13 @@ func (w *Walk) At(n int) int {
 		w.at = 0
 	}
 	return w.at
+}
+
+// EndsRound reports whether the visit to the present place, in an order of n places, ends
+// a round: that place is the last, and the walk does not restart in a plan of
+// [VisitPlan.FullRounds]. Handled and bounded are as for Leave, which comes afterwards.
+func (w *Walk) EndsRound(p *VisitPlan, n, handled int, bounded bool) bool {
+	return w.At(n) == n-1 && !(p.Restarts(handled, bounded) && p.FullRounds)
 }
 
 // Leave goes on from the present place, in an order of n places. Handled is how many

@@ -28,6 +28,7 @@ func TestAVisitPlanReadsAsALine(t *testing.T) {
 		"in order, unknown":                                {Gating: 9},
 		"in order, exhaustive, restart at 1":               {Restart: true},
 		"in order, bounded 1, restart at 2 unless bounded": {Gating: controller.Bounded, Restart: true, RestartAt: 1, Advance: true},
+		"in order, exhaustive, restart at 1, full rounds":  {Restart: true, FullRounds: true},
 		"in order, exhaustive, now":                        {Now: true, Advance: true, RestartAt: 3},
 	}
 	for want, p := range tests {
@@ -135,6 +136,37 @@ func TestAWalkGoesAsThePlanSays(t *testing.T) {
 			}
 			require.Equal(t, tt.want, places)
 			require.Equal(t, tt.rounds, rounds)
+		})
+	}
+}
+
+func TestARoundEndsAtTheLastPlaceUnlessRoundsAreToBeFull(t *testing.T) {
+	back, full := &controller.VisitPlan{Restart: true}, &controller.VisitPlan{Restart: true, FullRounds: true}
+	for name, tt := range map[string]struct {
+		plan     *controller.VisitPlan
+		handled  int
+		at, want bool // at the last place; a round ends
+	}{
+		"success at the last place":                {back, 1, true, true},
+		"success before":                           {back, 1, false, false},
+		"nothing at the last place":                {back, 0, true, true},
+		"full rounds: success at the last place":   {full, 1, true, false},
+		"full rounds: nothing at the last place":   {full, 0, true, true},
+		"full rounds: nothing before":              {full, 0, false, false},
+		"no plan: success at the last place":       {nil, 1, true, true},
+		"no restart: success at the last place":    {&controller.VisitPlan{FullRounds: true}, 1, true, true},
+		"no restart: success before the last one":  {&controller.VisitPlan{}, 1, false, false},
+		"no restart: nothing before the last one":  {&controller.VisitPlan{}, 0, false, false},
+		"no restart: nothing at the very last one": {&controller.VisitPlan{}, 0, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w controller.Walk
+			w.Leave(nil, 3, 0, false)
+			if tt.at {
+				w.Leave(nil, 3, 0, false)
+			}
+			require.Equal(t, tt.want, w.EndsRound(tt.plan, 3, tt.handled, false))
+			require.Equal(t, map[bool]int{false: 1, true: 2}[tt.at], w.At(3), "EndsRound moves nothing")
 		})
 	}
 }

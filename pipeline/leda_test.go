@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,59 +14,83 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// overloaded starts a line of three stages under a script, and submits so much that the one
-// worker has work all the time: a command needs 3 ms of it, and one comes every 2 ms. The
-// caller's function runs when a second of it is over.
-func overloaded(t *testing.T, script func(l *leda.Leda), then func(t *testing.T, p *pipeline.Pipeline, more func(time.Duration))) {
+// relay has a script run a ring of three stages with one worker and one command, which
+// spends a millisecond at each. So every walk through the visit order finds work. After
+// half a second it calls the function, which may let more time pass.
+func relay(t *testing.T, script func(l *leda.Leda), then func(t *testing.T, p *pipeline.Pipeline)) {
 	t.Helper()
 	bubbled(t, func(t *testing.T) {
-		s3 := stage.New("s3", fn(func(context.Context, int) behaviour.Outcome {
-			time.Sleep(time.Millisecond)
-			return behaviour.OK(nil)
-		}))
-		s2 := stage.New("s2", fn(func(_ context.Context, n int) behaviour.Outcome {
-			time.Sleep(time.Millisecond)
-			return behaviour.Forward(s3, n)
-		}))
-		s1 := stage.New("s1", fn(func(_ context.Context, n int) behaviour.Outcome {
-			time.Sleep(time.Millisecond)
-			return behaviour.Forward(s2, n)
-		}))
-		p := bubble(t, s1, s2, s3)
-		submit(t, s1, 0)
-		require.NoError(t, p.Use(leda.New("script", script)))
-		more := func(d time.Duration) {
-			for range d / (2 * time.Millisecond) {
-				submit(t, s1, 0)
-				time.Sleep(2 * time.Millisecond)
-			}
+		var over atomic.Bool
+		stages := make([]*stage.Stage[int], 3)
+		parts := make([]pipeline.Part, 3)
+		for i, name := range []string{"s1", "s2", "s3"} {
+			stages[i] = stage.New(name, fn(func(_ context.Context, n int) behaviour.Outcome {
+				time.Sleep(time.Millisecond)
+				if over.Load() {
+					return behaviour.OK(n)
+				}
+				return behaviour.Forward(stages[(i+1)%3], n)
+			}))
+			parts[i] = stages[i]
 		}
-		more(time.Second)
-		then(t, p, more)
+		p := bubble(t, parts...)
+		require.NoError(t, p.Use(leda.New("script", script)))
+		submit(t, stages[0], 0)
+		time.Sleep(500*time.Millisecond + 500*time.Microsecond) // not when a handler ends
+		then(t, p)
+		over.Store(true)
 		end(t, p)
 	})
 }
 
-// empties are the empty visits of each stage.
-func empties(p *pipeline.Pipeline) (n []uint64) {
-	for _, st := range p.Snapshot().Stages {
-		n = append(n, st.EmptyVisits)
+// empties are the empty visits of each stage while d passes.
+func empties(p *pipeline.Pipeline, d time.Duration) (n [3]uint64) {
+	before := p.Snapshot().Stages
+	time.Sleep(d)
+	for i, st := range p.Snapshot().Stages {
+		n[i] = st.EmptyVisits - before[i].EmptyVisits
 	}
 	return n
 }
 
 // Section 4.3 of the dissertation: after the configuration all threads begin with the
-// first stage of the list.
+// first stage of the list. Each round of the command is three restarts of the walk.
 func TestAVisitOrderOfAScriptIsFollowedUnderLoad(t *testing.T) {
-	overloaded(t, func(l *leda.Leda) {
+	relay(t, func(l *leda.Leda) {
 		l.UsePrivateQueues()
 		_ = l.Scheduler.RestartAtIndex(1)
-		_ = l.Monitoring.AddTimer(func() { _ = l.Scheduler.VisitOrder([]leda.Stage{"s3", "s2", "s1"}) }, 500*time.Millisecond)
-	}, func(t *testing.T, p *pipeline.Pipeline, more func(time.Duration)) {
-		before := empties(p)
-		more(time.Second)
-		after := empties(p)
-		require.Greater(t, after[2]-before[2], after[0]-before[0], "s3 comes first, and is found empty more often than s1")
-		require.Equal(t, before[0], after[0], "s1 comes last, and is never empty")
+		_ = l.Monitoring.AddTimer(func() {
+			_ = l.Scheduler.VisitOrder([]leda.Stage{"s3", "s2", "s1"})
+		}, 1500*time.Millisecond)
+	}, func(t *testing.T, p *pipeline.Pipeline) {
+		require.Equal(t, [3]uint64{200, 100, 0}, empties(p, 300*time.Millisecond))
+		time.Sleep(time.Second)
+		require.Equal(t, [3]uint64{0, 100, 200}, empties(p, 300*time.Millisecond))
 	})
+}
+
+// Appendix A.3.8: the function is called when the last stage of the visit order is
+// visited. Here each visit to it handles a command.
+func TestTheLastStagesVisitsAreReportedWhileAllOfThemSucceed(t *testing.T) {
+	for name, changes := range map[string]bool{"an order that stays": false, "an order that is new each time": true} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int64
+			relay(t, func(l *leda.Leda) {
+				stages := l.Stages()
+				l.UsePrivateQueues()
+				_ = l.Scheduler.RestartAtIndex(1)
+				_ = l.Monitoring.FireLastFocused(func() {
+					calls.Add(1)
+					if changes {
+						stages[0], stages[1] = stages[1], stages[0]
+						_ = l.Scheduler.VisitOrder(stages)
+					}
+				})
+			}, func(t *testing.T, p *pipeline.Pipeline) {
+				before := calls.Load()
+				require.Zero(t, empties(p, time.Second)[2], "all visits to the last stage succeed")
+				require.GreaterOrEqual(t, calls.Load()-before, int64(9), "ten times a second")
+			})
+		})
+	}
 }

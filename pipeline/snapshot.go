@@ -36,7 +36,7 @@ type Pool struct {
 	Workers  int    // there now
 	Most     int    // the most there ever were
 
-	Rounds      uint64 // how often a worker came to the end of the plan
+	Rounds      uint64 // how often a worker ended a round: visited the last place of the plan
 	Visits      uint64 // of workers to stages
 	EmptyVisits uint64 // those that found nothing to do
 }

@@ -194,7 +194,7 @@ var poolMetrics = []metric[pipeline.Pool]{
 		gauge, func(p *pipeline.Pool) float64 { return float64(len(p.Stages)) },
 	},
 	{
-		"golda_pool_rounds_total", "Times that a worker came to the end of the visit plan.",
+		"golda_pool_rounds_total", "Times that a worker visited the last place of the visit plan.",
 		counter, func(p *pipeline.Pool) float64 { return float64(p.Rounds) },
 	},
 	{

@@ -102,13 +102,16 @@ func (g *MonitoringGroup) statistics(st Stage) controller.Counters {
 	return read(g.l, st, func(s *controller.StageStats) controller.Counters { return s.Total.Sub(g.zero[st]) })
 }
 
-// FireLastFocused (A.3.8) has a function called when the first worker has come to the
-// end of the visit order. There is one such function; the later wins.
+// FireLastFocused (A.3.8) has a function called when the first worker has visited the
+// last stage of the visit order, whether or not it handled something there. There is
+// one such function; the later wins.
 //
 // LStage called it from a worker's thread, on a state that it shared with others, while
 // all that came to the end waited, and counted a fast thread twice (L4). Here it is
 // called as everything is, one at a time. It is called once for each order, and, while
-// the order stays, when workers have come to its end again, some ten times a second.
+// the order stays, when workers have visited its last stage again, some ten times a
+// second. LStage called it only where a worker went past the end of the order, which
+// none does while the last stage's visits succeed and RestartAtIndex is set.
 func (g *MonitoringGroup) FireLastFocused(f func()) error {
 	if f == nil {
 		return nothing("monitoring.fireLastFocused")

@@ -48,9 +48,11 @@ const NoRope = -1
 // idle stages are first; visits have no bound; there is no rope. [Gordon] is
 // DBRVisitPolicy of Yield: rates as here, the first stage twice after each success, the
 // last stage never moved, no bound, no rope. (Both have the service times of this
-// house, means and not percentiles.) Both make a new order at the end of a round
-// only. They are for comparison: under overload the slowest stage is never empty and
-// keeps all workers.
+// house, means and not percentiles.) A new order is made only at the end of a round:
+// with Cruz after a visit to the last stage, with Gordon after a pass in which no visit
+// handled anything. A worker adopts it when it next goes back to the first stage. They
+// are for comparison: under overload the slowest stage is never empty and keeps all
+// workers.
 //
 //	            Workers      Rate          Bound    Buffer            Interval
 //	no preset   one per CPU  ByService     4        half of the room  100 ms
@@ -151,6 +153,7 @@ func (c *dbr) route(v *view, p *controller.VisitPlan) bool {
 	bounded(v, p, c.law.Bound)
 	p.Restart, p.Advance = !slices.ContainsFunc(v.members, v.starves), true
 	p.Now = c.law.Preset == ""
+	p.FullRounds = c.law.Preset == Gordon
 	knows := c.measure(v)
 	if knows {
 		c.sort(v)

@@ -61,6 +61,19 @@ func TestAWorkerGoesBackAfterASuccessUnlessTheVisitWasBounded(t *testing.T) {
 	require.False(t, original.plan().Now)
 }
 
+// Yield sorts again after a pass without success, the listing of section 4.5 after any visit
+// to the last stage.
+func TestOnlyGordonWaitsForAPassWithoutSuccess(t *testing.T) {
+	for preset, full := range map[policy.Preset]bool{"": false, policy.Cruz: false, policy.Gordon: true} {
+		h := newHouse(policy.DBR{Preset: preset}, line(3)...)
+		require.Equal(t, full, h.plan().FullRounds, preset)
+		var walk controller.Walk
+		walk.Leave(nil, 3, 0, false)
+		walk.Leave(nil, 3, 0, false)
+		require.Equal(t, !full, walk.EndsRound(h.plan(), 3, 1, false), preset)
+	}
+}
+
 func TestTheRopeHoldsTheEntryToTheBufferAndTheDrumsHands(t *testing.T) {
 	tests := map[string]struct {
 		law       policy.DBR

@@ -73,7 +73,7 @@ type visit struct {
 type route struct {
 	plan  *controller.VisitPlan
 	order []*Room
-	ended *atomic.Bool // somebody came to its end; shared by all routes of one plan
+	ended *atomic.Bool // a worker ended a round; shared by all routes of one plan
 }
 
 // newRoute follows a plan through the members of a crew. Whom the plan leaves out

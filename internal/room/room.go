@@ -83,8 +83,8 @@ type Host struct {
 	Failed func(r *Room, cmd any, err error)
 	// Full is told when a room has become full, once until it is not.
 	Full func(*Room)
-	// RoundEnd is told that the first worker has come to the end of a plan, and
-	// Visited that as many visits were made as a crew was asked to tell of.
+	// RoundEnd is called when the first worker has ended a round of a plan, and
+	// Visited when as many visits were made as a crew was asked to tell of.
 	RoundEnd, Visited func(*Crew)
 	// Draining tells that the whole house is being drained. A room that comes to rest rings
 	// Quiet then, and also while it is drained by itself.

@@ -115,8 +115,9 @@ func (c *Crew) leave(s *Seat, handled int, bounded bool) {
 	}
 	rt, fresh := s.route, c.route.Load()
 	restarts := rt.plan.Restarts(handled, bounded)
-	round := s.walk.Leave(rt.plan, len(rt.order), handled, bounded)
-	if round || restarts {
+	round := s.walk.EndsRound(rt.plan, len(rt.order), handled, bounded)
+	past := s.walk.Leave(rt.plan, len(rt.order), handled, bounded)
+	if past || restarts {
 		c.adopt(s, fresh)
 	} else {
 		c.turnTo(s, fresh)

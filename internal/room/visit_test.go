@@ -201,6 +201,21 @@ func TestTheEndOfAPlanIsToldOnce(t *testing.T) {
 	require.Equal(t, 2, st.rounds, "another plan")
 }
 
+// B, the last place, has work at each visit, so that the worker always goes back to A.
+func TestARoundEndsAtTheLastPlaceEvenIfItsVisitsSucceed(t *testing.T) {
+	for full, want := range map[bool]int{false: 1, true: 0} {
+		st := newStreet(t, 2)
+		st.polled(&controller.VisitPlan{Gating: controller.Bounded, Restart: true, FullRounds: full})
+		v := st.hire()
+		st.many(1, 5)
+		require.Equal(t, []string{"B", "B", "B", "B"}, v.trail(4))
+		require.Equal(t, want, st.rounds, "full rounds: %v", full)
+		require.EqualValues(t, 3*want, st.crew.Sheet().Rounds, "full rounds: %v", full)
+		v.trail(3)
+		require.Equal(t, 1, st.rounds, "a pass without success ends any round")
+	}
+}
+
 func TestANewPlanIsFollowedAfterTheRoundOrNow(t *testing.T) {
 	for now, want := range map[bool]string{false: "A B C C B A", true: "A C B A C B"} {
 		st := newStreet(t, 3)
