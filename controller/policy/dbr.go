@@ -43,11 +43,12 @@ const NoRope = -1
 //
 // # Presets
 //
-// [Cruz] is the listing: the rate is 100 · ended / arrived since the last order, which
-// is near 100 for whatever stage keeps up, and zero where nothing came, so that
-// idle stages are first; visits have no bound; there is no rope. [Gordon] is
-// DBRVisitPolicy of Yield: rates as here, the first stage twice after each success, the
-// last stage never moved, no bound, no rope. (Both have the service times of this
+// [Cruz] is the listing: the rate is 100 · answered / arrived since the last order, which
+// is near 100 for whatever stage keeps up, and zero where nothing came, even if a backlog
+// was worked off, so that such stages are first; visits have no bound; there is no rope.
+// [Gordon] is DBRVisitPolicy of Yield: rates as here, the first stage twice after each
+// success, no bound, no rope. Yield has places for 64 stages and leaves the last of those
+// places out when it sorts, so a 64th stage never moves. (Both have the service times of this
 // house, means and not percentiles.) A new order is made only at the end of a round:
 // with Cruz after a visit to the last stage, with Gordon after a pass in which no visit
 // handled anything. A worker adopts it when it next goes back to the first stage. They
@@ -174,7 +175,7 @@ func (c *dbr) measure(v *view) bool {
 		window, _ := m.note(st, v.At)
 		m.idle = window.Accepted == 0 && window.Handled() == 0 && st.QueueLen <= 0 && st.InHand <= 0
 		if c.law.Rate == ByCompletion {
-			m.rate = completion(window)
+			m.rate = c.completion(window)
 		} else {
 			m.rate = perSecond(m.service.follow(mean(st, window)))
 		}
@@ -184,13 +185,14 @@ func (c *dbr) measure(v *view) bool {
 	return busy
 }
 
-// completion is how many commands ended of a hundred that arrived. Where none arrived
-// it is zero, as in the listing, but for a stage that works off what it had.
-func completion(window controller.Counters) float64 {
+// completion is how many commands handlers answered of a hundred that arrived. Where
+// none arrived it is zero, as in the listing; without a preset a stage that works off
+// what it had is faster than any other.
+func (c *dbr) completion(window controller.Counters) float64 {
 	switch {
 	case window.Accepted > 0:
 		return 100 * float64(window.Handled()) / float64(window.Accepted)
-	case window.Handled() > 0:
+	case window.Handled() > 0 && c.law.Preset != Cruz:
 		return math.Inf(1)
 	default:
 		return 0
@@ -206,11 +208,15 @@ func perSecond(service time.Duration) float64 {
 	return float64(time.Second) / float64(service)
 }
 
+// yieldSorts is how many stages Yield sorts: all but the last of the 64 that a group may
+// have.
+const yieldSorts = 63
+
 // sort puts the slowest stage first.
 func (c *dbr) sort(v *view) {
 	stages := v.members
 	if c.law.Preset == Gordon {
-		stages = stages[:len(stages)-1]
+		stages = stages[:min(len(stages), yieldSorts)]
 	}
 	slices.SortStableFunc(stages, func(a, b controller.StageID) int {
 		m, n := c.stages.of(v.stage(a).Name), c.stages.of(v.stage(b).Name)

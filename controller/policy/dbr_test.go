@@ -24,17 +24,19 @@ func TestT08_TheSlowestStageComesFirst(t *testing.T) {
 		stages []stage
 		want   string
 	}{
-		"by completion":                         {policy.DBR{Rate: policy.ByCompletion}, ratios, "2 3 1"},
-		"by completion, idle last":              {policy.DBR{Rate: policy.ByCompletion}, append(ratios, stage{}), "2 3 1 4"},
-		"the original":                          {policy.DBR{Preset: policy.Cruz}, ratios, "2 3 1"},
-		"the original, idle first":              {policy.DBR{Preset: policy.Cruz}, append(ratios, stage{}), "4 2 3 1"},
-		"by service":                            {policy.DBR{}, times, "2 3 1"},
-		"by service, idle last":                 {policy.DBR{}, append(times, stage{}), "2 3 1 4"},
-		"gordon: the first twice, the last put": {policy.DBR{Preset: policy.Gordon}, times, "2 2 1 3"},
-		"never measured, but in demand":         {policy.DBR{}, append(times, stage{accepted: 5}), "4 2 3 1"},
-		"working off a backlog is fast":         {policy.DBR{Rate: policy.ByCompletion}, []stage{{0, 9, ms}, {10, 9, ms}}, "2 1"},
-		"one stage":                             {policy.DBR{}, times[:1], "1"},
-		"nothing to do":                         {policy.DBR{}, make([]stage, 3), "1 2 3"},
+		"by completion":                      {policy.DBR{Rate: policy.ByCompletion}, ratios, "2 3 1"},
+		"by completion, idle last":           {policy.DBR{Rate: policy.ByCompletion}, append(ratios, stage{}), "2 3 1 4"},
+		"the original":                       {policy.DBR{Preset: policy.Cruz}, ratios, "2 3 1"},
+		"the original, idle first":           {policy.DBR{Preset: policy.Cruz}, append(ratios, stage{}), "4 2 3 1"},
+		"by service":                         {policy.DBR{}, times, "2 3 1"},
+		"by service, idle last":              {policy.DBR{}, append(times, stage{}), "2 3 1 4"},
+		"the original, a backlog is no rate": {policy.DBR{Preset: policy.Cruz}, []stage{{10, 9, ms}, {0, 5, ms}}, "2 1"},
+		"gordon: the first twice":            {policy.DBR{Preset: policy.Gordon}, times, "2 2 3 1"},
+		"gordon: the last one may be first":  {policy.DBR{Preset: policy.Gordon}, []stage{{9, 9, ms}, {9, 9, 2 * ms}, {9, 9, 3 * ms}}, "3 3 2 1"},
+		"never measured, but in demand":      {policy.DBR{}, append(times, stage{accepted: 5}), "4 2 3 1"},
+		"working off a backlog is fast":      {policy.DBR{Rate: policy.ByCompletion}, []stage{{0, 9, ms}, {10, 9, ms}}, "2 1"},
+		"one stage":                          {policy.DBR{}, times[:1], "1"},
+		"nothing to do":                      {policy.DBR{}, make([]stage, 3), "1 2 3"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,6 +50,20 @@ func TestT08_TheSlowestStageComesFirst(t *testing.T) {
 		})
 	}
 	newHouse(policy.DBR{}).sound(t) // no stage at all
+}
+
+// Yield has 64 places for stages, and sorts the first 63 of them.
+func TestGordonLeavesTheSixtyFourthStageWhereItIs(t *testing.T) {
+	for stages, want := range map[int][2]string{63: {"63 63 62", "2 1"}, 64: {"63 63 62", "1 64"}} {
+		h := newHouse(policy.DBR{Preset: policy.Gordon}, line(stages)...)
+		for i := range stages {
+			h.handled(i+1, 1, 1, time.Duration(i+1)*time.Millisecond)
+		}
+		h.round(time.Second, policy.SharedPool)
+		h.sound(t)
+		require.Equal(t, want[0], h.order()[:len(want[0])])
+		require.Equal(t, want[1], h.order()[len(h.order())-len(want[1]):])
+	}
 }
 
 // Five commands at the first, a bound of four: the visit that leaves one behind goes on, and the others go back.

@@ -125,6 +125,8 @@ func plus(a, b controller.Counters) controller.Counters {
 	a.OK += b.OK
 	a.Forwarded += b.Forwarded
 	a.Errors += b.Errors
+	a.Shed += b.Shed
+	a.DeadLettered += b.DeadLettered
 	return a
 }
 

@@ -23,12 +23,14 @@ import (
 //	frequency   = sqrt(rho · (1 - rho)) / the sum of that over all stages
 //	occurrences = max(1, floor(frequency · Size))
 //
-// The occurrences of the most frequent stage go to the first places of the table in
-// the order of the golden ratio, those of the next stage to the next places, and so
-// on; the places that are left are the most frequent stage's too. So the visits of
-// each are spread as evenly as can be, for any numbers, best if Size is a
-// Fibonacci number. There are at least as many places as stages. A stage is wanted most with a rho of a half: one that is nearly
-// always busy need not be looked for often.
+// The occurrences of the first stage of the pipeline go to the first places of the table
+// in the order of the golden ratio, those of the next stage to the next places, and so
+// on; the places that are left are the most frequent stage's. So the visits of each are
+// spread as evenly as can be, for any numbers, best if Size is a Fibonacci number. There
+// are at least as many places as stages. If the occurrences are more than the places, a
+// stage takes places from one that occurs as often or more often, never from a rarer one.
+// A stage occurs most often with a rho of a half: one that is nearly always busy need not
+// be looked for often.
 //
 // A new table is made when a worker has come to the end of the present one, but not
 // before it is Interval old (and in any case after ten intervals). Where nothing arrived the present one stays. At first
@@ -93,8 +95,10 @@ type mg1 struct {
 
 	// Of one look.
 	ranks  []int
-	cells  []cell
-	places []int // in the order of the golden ratio
+	cells  []cell // of the stages, in the order of the pipeline
+	most   int    // the most frequent of the cells
+	places []int  // in the order of the golden ratio
+	table  []int  // the cell of each place
 	knows  bool
 }
 
@@ -117,7 +121,10 @@ func (c *mg1) route(v *view, p *controller.VisitPlan) bool {
 	if len(c.places) != size {
 		c.places = golden(size)
 	}
-	p.Order = spread(p.Order, c.cells, c.places)
+	c.spread()
+	for _, i := range c.table {
+		p.Order = append(p.Order, c.cells[i].stage)
+	}
 	return true
 }
 
@@ -147,7 +154,8 @@ func (b *busyness) mix(rho float64) {
 	b.rho = freshRho*min(max(rho, leastRho), mostRho) + (1-freshRho)*b.rho
 }
 
-// divide gives each stage its occurrences in a table, the most frequent stage first.
+// divide gives each stage its occurrences in a table, and finds the most frequent stage:
+// the first of several.
 func (c *mg1) divide(v *view, size int) {
 	c.cells = c.cells[:0]
 	sum := 0.0
@@ -157,7 +165,13 @@ func (c *mg1) divide(v *view, size int) {
 	for _, id := range v.members {
 		c.cells = append(c.cells, cell{stage: id, visits: max(1, int(c.root(v, id)/sum*float64(size)))})
 	}
-	slices.SortStableFunc(c.cells, func(a, b cell) int { return cmp.Compare(b.visits, a.visits) })
+	slices.SortFunc(c.cells, func(a, b cell) int { return cmp.Compare(a.stage, b.stage) })
+	c.most = 0
+	for i := range c.cells {
+		if c.cells[i].visits > c.cells[c.most].visits {
+			c.most = i
+		}
+	}
 }
 
 func (c *mg1) root(v *view, id controller.StageID) float64 {
@@ -185,21 +199,23 @@ func golden(size int) []int {
 	return places
 }
 
-// spread fills a table with the first stage and writes the others, less and less
-// frequent ones, over it. Where the occurrences are more than the places a less
-// frequent stage takes one from a more frequent one, never the other way.
-func spread(to []controller.StageID, cells []cell, places []int) []controller.StageID {
-	for range places {
-		to = append(to, cells[0].stage)
+// spread fills the table with the most frequent stage and writes the others over it, one
+// after the other. A stage takes no place from one that is less frequent.
+func (c *mg1) spread() {
+	c.table = c.table[:0]
+	for range c.places {
+		c.table = append(c.table, c.most)
 	}
-	k := cells[0].visits
-	for _, other := range cells[1:] {
-		for range other.visits {
-			to[places[k%len(places)]] = other.stage
+	k := 0
+	for i := range c.cells {
+		for range c.cells[i].visits {
+			at := &c.table[c.places[k%len(c.places)]]
+			if c.cells[*at].visits >= c.cells[i].visits {
+				*at = i
+			}
 			k++
 		}
 	}
-	return to
 }
 
 func (c *mg1) why(v *view) string {
@@ -209,7 +225,7 @@ func (c *mg1) why(v *view) string {
 	if len(v.members) == 1 {
 		return fmt.Sprintf("%s, %s", stagesIn(v), boundText(c.law.Bound))
 	}
-	most := c.cells[0]
+	most := c.cells[c.most]
 	return fmt.Sprintf("%s by the root of rho, the most at %q: %d visits, rho %.2f", stagesIn(v),
 		v.stage(most.stage).Name, most.visits, c.stages.of(v.stage(most.stage).Name).rho)
 }

@@ -46,7 +46,8 @@ import (
 // # Presets
 //
 // [Cruz] is the rule of section 4.8. Every ten seconds the stages are put in the
-// order of their service rates, 100 · ended / accepted since the last look. The
+// order of their service rates, 100 · answered / accepted since the last look: what was
+// shed or dead-lettered was not processed. The
 // first steals one from the last, the second one from the last but one, if that has
 // more than MinVictim and the thief has instances for one more; here
 // StageStats.MaxWorkers stands for its instances. Samples means nothing to it, and a
@@ -133,8 +134,8 @@ type mood struct {
 // candidate is a unit with what happened at its stages since the last look.
 type candidate struct {
 	*unit
-	accepted, ended uint64
-	hungry          *controller.StageStats // the hungriest of its stages, nil if none is
+	accepted, processed uint64
+	hungry              *controller.StageStats // the hungriest of its stages, nil if none is
 }
 
 // rival is a candidate in an order: its place, and what it is ordered by, from
@@ -185,7 +186,7 @@ func (c *stealing) gather(us []unit) {
 			since := st.Total.Sub(*seen)
 			*seen = st.Total
 			u.accepted += since.Accepted
-			u.ended += ended(since)
+			u.processed += since.Handled()
 			if u.hungers(st, since) && (u.hungry == nil || st.QueueLen > u.hungry.QueueLen) {
 				u.hungry = st
 			}
@@ -289,13 +290,13 @@ func (c *stealing) byRate() {
 	}
 }
 
-// rate is 100 times what ended for what came. Where nothing came and nothing
+// rate is 100 times what handlers answered for what came. Where nothing came and nothing
 // waits it is without bound: such a pool keeps up with everything. The
 // listing has zero there, as for a stage that does not keep up at all.
 func (u *candidate) rate() float64 {
 	switch {
 	case u.accepted > 0:
-		return 100 * float64(u.ended) / float64(u.accepted)
+		return 100 * float64(u.processed) / float64(u.accepted)
 	case u.empty():
 		return math.Inf(1)
 	default:

@@ -118,6 +118,21 @@ func TestCruzLetsNoIdleStageSteal(t *testing.T) {
 	}
 }
 
+// Section 4.8 counts processed events. Commands that were shed or dead-lettered ended
+// without being processed.
+func TestCruzCountsOnlyWhatHandlersAnswered(t *testing.T) {
+	lost := pool(2, 1, 10)
+	lost.Window = controller.Counters{Accepted: 100, OK: 20, Shed: 50, DeadLettered: 30}
+	answered := pool(2, 1, 10)
+	answered.Window = controller.Counters{Accepted: 100, OK: 20, Forwarded: 20, Errors: 10}
+	plan, after := plan(t, policy.Stealing{Preset: policy.Cruz}, answered, lost)
+	require.Equal(t, []string{
+		`room 1 +1: steals from "room 0": rate 20%, there 50%`,
+		`room 0 -1: gives to "room 1": rate 50%, there 20%`,
+	}, plan)
+	require.Equal(t, []int{1, 3}, after)
+}
+
 // The stages of the tests below: one has too much to do, one nothing, one just
 // enough.
 func swamped() controller.StageStats {
