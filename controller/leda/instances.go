@@ -47,9 +47,18 @@ func (g *InstancesGroup) GetInstanceCount(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int { return s.Instances })
 }
 
-// GetFreeInstancesCount (A.5.4) tells how many more workers may be at a stage than are.
+// GetFreeInstancesCount (A.5.4) returns how many instances of a stage are combined with
+// no command: no worker uses them, and no command waits for a worker with one of them.
+// It is 0 if GetQueueSize is more.
 //
 // The appendix declares it void and then says what it returns.
 func (g *InstancesGroup) GetFreeInstancesCount(st Stage) int {
-	return read(g.l, st, func(s *controller.StageStats) int { return max(s.FreeInstances, 0) })
+	return read(g.l, st, func(s *controller.StageStats) int {
+		return max(s.FreeInstances, 0) - combined(s)
+	})
+}
+
+// combined is how many waiting commands LEDA would have combined with a free instance.
+func combined(s *controller.StageStats) int {
+	return max(0, min(s.QueueLen, s.FreeInstances))
 }

@@ -179,7 +179,13 @@ var proofs = map[string]func(t *testing.T){
 		w.push(2, 7)
 		w.run(func(l *leda.Leda) {
 			require.Zero(t, l.Monitoring.GetQueueSize("s1"))
-			require.Equal(t, 7, l.Monitoring.GetQueueSize("s2"))
+			require.Zero(t, l.Monitoring.GetQueueSize("s2"), "each has one of ten instances")
+		})
+		w.push(2, 8)
+		w.run(func(l *leda.Leda) {
+			require.Equal(t, 5, l.Monitoring.GetQueueSize("s2"))
+			require.NoError(t, l.Instances.Add("s2", 2))
+			require.Equal(t, 3, l.Monitoring.GetQueueSize("s2"), "new instances are combined, too")
 		})
 	},
 	"leda.monitoring.getProcessedCount": func(t *testing.T) {

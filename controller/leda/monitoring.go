@@ -63,10 +63,19 @@ func (g *MonitoringGroup) GetCpuUsage() int { //nolint:revive // the appendix wr
 	return int(math.Round(100 * min(max(share, 0), 1)))
 }
 
-// GetQueueSize (A.3.4) tells how many commands wait in a stage's queue, those in hand
-// not counted.
+// GetQueueSize (A.3.4) returns how many commands wait in a stage's queue without an
+// instance.
+//
+// In LEDA an event that comes to a stage with a free instance is combined with it at
+// once, and leaves the queue before a thread handles it (section 4.1). So of the commands that
+// wait ([controller.StageStats.QueueLen]) as many are left out here as there are free
+// instances, and GetFreeInstancesCount leaves those instances out. The sum of
+// section 4.2, GetQueueSize + GetInstanceCount - GetFreeInstancesCount, is the number
+// of commands that wait and of instances at work.
 func (g *MonitoringGroup) GetQueueSize(st Stage) int {
-	return read(g.l, st, func(s *controller.StageStats) int { return s.QueueLen })
+	return read(g.l, st, func(s *controller.StageStats) int {
+		return max(s.QueueLen, 0) - combined(s)
+	})
 }
 
 // GetProcessedCount (A.3.5) tells how many commands a stage's handlers have answered,

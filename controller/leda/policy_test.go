@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/leda"
@@ -386,4 +387,22 @@ func TestStagesThatAreGoneAreForgotten(t *testing.T) {
 		w.tick(time.Second)
 	}
 	require.Equal(t, 1, leda.Remembered(w.c))
+}
+
+// Section 4.1: an event waits in the stage's queue only while there is no free instance.
+// Section 4.2: a free instance is one that is not combined with an event.
+func TestAStageHasNoFreeInstancesWhileCommandsWaitInItsQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		instances, waiting := rapid.IntRange(1, 20).Draw(t, "instances"), rapid.IntRange(0, 40).Draw(t, "waiting")
+		working := rapid.IntRange(0, instances).Draw(t, "working")
+		w := newWorld(t, 1)
+		st := w.stage(1)
+		st.QueueLen, st.Instances, st.FreeInstances = waiting, instances, instances-working
+		w.run(func(l *leda.Leda) {
+			queue, free := l.Monitoring.GetQueueSize("s1"), l.Instances.GetFreeInstancesCount("s1")
+			require.Zero(t, min(queue, free))
+			require.Equal(t, max(waiting+working-instances, 0), queue)
+			require.Equal(t, waiting+working, queue+l.Instances.GetInstanceCount("s1")-free, "the sum of section 4.2")
+		})
+	})
 }
