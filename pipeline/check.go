@@ -183,6 +183,9 @@ func (p *plan) checkOptions() {
 	if p.set.grace < 0 {
 		p.faultf("Grace", "%v must not be negative", p.set.grace)
 	}
+	if p.set.inFlight < 1 {
+		p.faultf("MaxInFlight", "%d must be at least 1", p.set.inFlight)
+	}
 	if p.set.keep < 0 {
 		p.faultf("KeepLetters", "%d must not be negative", p.set.keep)
 	}

@@ -12,7 +12,7 @@ import (
 // Mermaid draws the pipeline as a Mermaid flowchart, which many pages show as a
 // picture. A declared port is a solid arrow with the port's name; a way that a
 // handler took without declaring it is dashed, and known only once it was taken; a
-// way back, one that closes a loop, is marked as such. Stages that share workers are
+// way back, one that closes a loop, is marked with [MaxInFlight], its only bound. Stages that share workers are
 // drawn in one frame.
 func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
@@ -116,7 +116,7 @@ func (p *Pipeline) frameOf(c *stage.Core) string {
 // label is what a drawing writes on a way.
 func (e edge) label() string {
 	if e.back {
-		return strings.TrimSpace(e.port + " (back)")
+		return strings.TrimSpace(e.port + " (back, MaxInFlight)")
 	}
 	return e.port
 }

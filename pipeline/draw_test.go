@@ -49,7 +49,7 @@ func TestADrawingShowsWhatIsDeclaredWhatWasTakenAndWhatLeadsBack(t *testing.T) {
     s0["a"]
     s1["b #quot;quoted#quot; #35;1"]
     s0 -->|"out"| s1
-    s1 -.->|"(back)"| s0
+    s1 -.->|"(back, MaxInFlight)"| s0
 `, p.Mermaid())
 	require.Equal(t, `digraph "test" {
     rankdir=LR
@@ -57,7 +57,7 @@ func TestADrawingShowsWhatIsDeclaredWhatWasTakenAndWhatLeadsBack(t *testing.T) {
     s0 [label="a"]
     s1 [label="b \"quoted\" #1"]
     s0 -> s1 [style=solid, label="out"]
-    s1 -> s0 [style=dashed, label="(back)"]
+    s1 -> s0 [style=dashed, label="(back, MaxInFlight)"]
 }
 `, p.DOT())
 }

@@ -23,6 +23,7 @@ type graph struct {
 	rooms []*room.Room // by place; nil for a stage that is gone
 	ways  []ways       // by the place that they lead from
 	led   []bool       // a way ahead leads there
+	loops bool         // there has been a way back
 	shape *shape       // nil if a way has come or gone since it was found
 }
 
@@ -71,6 +72,22 @@ func (g *graph) add(r *room.Room) {
 	g.ways = append(g.ways, nil)
 	g.led = append(g.led, false)
 	g.shape = nil
+	g.boundEntries()
+}
+
+// boundEntries has the host bound what comes from outside, if there are loops. It goes by the
+// capacities that stages were made with.
+func (g *graph) boundEntries() {
+	if !g.loops {
+		return
+	}
+	capacity := 0
+	for _, r := range g.rooms {
+		if r != nil {
+			capacity += r.Config().Capacity
+		}
+	}
+	g.host.BoundEntries(capacity)
 }
 
 // place is where a room is, if it is here. Those of other hosts have places too, and may be given
@@ -157,7 +174,10 @@ func (g *graph) way(from, to int) *way {
 	back := from == to || g.led[from] && g.leads(to, from, map[int]bool{})
 	g.ways[from] = slices.Insert(g.ways[from], i, way{to: to, back: back})
 	g.shape = nil
-	if !back {
+	if back {
+		g.loops = true
+		g.boundEntries()
+	} else {
 		g.led[to] = true
 		g.rooms[from].Ahead(g.rooms[to])
 	}

@@ -189,7 +189,7 @@ func TestADrawingShowsWhatIsThereNow(t *testing.T) {
     s2["c"]
     s0 -->|"ab"| s1
     s1 -->|"bc"| s2
-    s2 -->|"ca (back)"| s0
+    s2 -->|"ca (back, MaxInFlight)"| s0
 `, p.Mermaid())
 	require.NoError(t, p.Remove(soon(t), stages["b"]))
 	require.NoError(t, p.Add(soon(t), stage.New("d", fn(echo[int]))))

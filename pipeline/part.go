@@ -26,7 +26,9 @@ const (
 	// DefaultGrace is how long workers may take to end when their contexts
 	// have ended.
 	DefaultGrace = time.Second
-	leastGrace   = 100 * time.Millisecond
+	// DefaultMaxInFlight bounds the commands in flight that loops may add to.
+	DefaultMaxInFlight = 1 << 20
+	leastGrace         = 100 * time.Millisecond
 )
 
 // settings are a pipeline's options.
@@ -41,6 +43,7 @@ type settings struct {
 	drain     time.Duration
 	grace     time.Duration
 	keep      int
+	inFlight  int
 }
 
 func defaults() settings {
@@ -50,6 +53,7 @@ func defaults() settings {
 		drain:    DefaultDrainTimeout,
 		grace:    DefaultGrace,
 		keep:     DefaultLetters,
+		inFlight: DefaultMaxInFlight,
 	}
 }
 
@@ -90,6 +94,22 @@ func DeadLetters(f func(stage.DeadLetter)) Part {
 // [Pipeline.Quarantine] each; the default is [DefaultLetters], 0 means none. A letter
 // holds its command, so where commands are large there should be few.
 func KeepLetters(n int) Part { return option(func(s *settings) { s.keep = n }) }
+
+// MaxInFlight bounds the commands in flight that loops may add to; the default is
+// [DefaultMaxInFlight]. What a stage forwards or emits along a way that closes a loop is taken
+// beyond the capacity of the next stage, because stages of a loop that waited for one another
+// would wait for ever. [Capacity] bounds what comes along all other ways, and what comes from
+// outside waits while a stage of the loop is beyond its capacity.
+//
+// At the bound Emit returns an error that is [stage.ErrMaxInFlight], and a command that is
+// forwarded is shed. Each leaves a letter, see [Pipeline.DeadLetters], and the log has a line with
+// their number at most once a second. Where the capacities of the stages add up to more than half
+// of the bound, commands from outside wait while half of it is in flight, so that loops have the
+// other half. Handlers may hold up to 256 emitted commands each that are not counted yet.
+//
+// A command in a queue takes 32 to 64 bytes beside what it points to, and half as much more while
+// the queue grows: [DefaultMaxInFlight] commands take 32 to 96 MiB. A queue does not shrink again.
+func MaxInFlight(n int) Part { return option(func(s *settings) { s.inFlight = n }) }
 
 // System runs the pipeline in a protoactor system that is there already, so
 // that its actors can reach the stages. The default is a system of its own.

@@ -94,7 +94,8 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.halting, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
-		Keep: p.keep, Ended: p.ended, Failed: p.failed, Full: p.filled, InFlight: p.load,
+		Keep: p.keep, Ended: p.ended, Failed: p.failed, Full: p.filled,
+		InFlight: p.load, MaxInFlight: plan.set.inFlight,
 		RoundEnd: func(c *room.Crew) { p.desk.raise(news{kind: controller.EventRoundEnd, pool: c.Name()}) },
 		Visited:  func(c *room.Crew) { p.desk.raise(news{kind: controller.EventVisits, pool: c.Name()}) },
 	}

@@ -37,7 +37,10 @@ func (p *Pipeline) keep(end room.End) {
 // ended is told of the same, after the ticket.
 func (p *Pipeline) ended(end room.End) {
 	letter, _, _ := p.letter(end)
-	if len(p.set.letters) == 0 {
+	if end.Reason == room.ReasonMaxInFlight {
+		p.hush.log(p.set.log, slog.LevelError, "commands refused: as many are in flight as pipeline.MaxInFlight allows",
+			letter.Stage, letter.Reason, func() []any { return []any{"limit", p.host.MaxInFlight} })
+	} else if len(p.set.letters) == 0 {
 		p.write(letter)
 		return
 	}
@@ -173,6 +176,14 @@ type kind struct {
 	reason         stage.Reason
 }
 
+// loud is how many lines of the kind are logged in a second.
+func (k kind) loud() int {
+	if k.reason == stage.ReasonMaxInFlight {
+		return 1
+	}
+	return loud
+}
+
 type flood struct {
 	since   time.Time
 	lines   int
@@ -215,7 +226,7 @@ func (h *hush) allow(k kind, now time.Time) (ok bool, missed int) {
 	if now.Sub(f.since) >= time.Second {
 		f.since, f.lines = now, 0
 	}
-	if f.lines >= loud {
+	if f.lines >= k.loud() {
 		f.silence++
 		return false, 0
 	}

@@ -24,6 +24,8 @@ const (
 	ReasonDisabled  = Reason(room.ReasonDisabled)  // a policy has the stage take nothing
 	ReasonRate      = Reason(room.ReasonRate)      // beyond the rate at which commands are let in
 	ReasonPolicy    = Reason(room.ReasonPolicy)    // turned away by a policy's shedding or its gate
+	// ReasonMaxInFlight is that of a command on a way that closes a loop, for which the pipeline had no place.
+	ReasonMaxInFlight = Reason(room.ReasonMaxInFlight)
 )
 
 // DeadLetter is a command that ended without an answer, or one that an actor

@@ -37,6 +37,10 @@ var (
 	// ErrDisabled refuses a command, or ends one that was forwarded: a policy has
 	// the stage take nothing.
 	ErrDisabled = room.ErrDisabled
+	// ErrMaxInFlight refuses a command that a handler emits along a way that closes a loop, and
+	// sheds one that it forwards there: the pipeline holds as many commands as
+	// pipeline.MaxInFlight says. Either leaves a dead letter.
+	ErrMaxInFlight = room.ErrMaxInFlight
 	// ErrStopped ends an accepted command: the pipeline stopped hard before
 	// it was done, or was known to be.
 	ErrStopped = room.ErrStopped

@@ -34,7 +34,7 @@ func (w *Worker) pledge() {
 		w.pledged = append(w.pledged, debt{l.out.room, w.Hand[l.shown]})
 	}
 	for _, out := range w.outs {
-		for ; out.shown < len(out.items); out.shown++ {
+		for ; int(out.shown) < len(out.items); out.shown++ {
 			w.pledged = append(w.pledged, debt{out.room, out.items[out.shown]})
 		}
 	}

@@ -38,7 +38,7 @@ func (w *Worker) leave() {
 	if len(run) == 0 {
 		return
 	}
-	gone := out.room.Hand(&w.Seat, run, w.now(), w.letIn(out), false)
+	gone := w.hand(out, run, false)
 	w.take(run[gone:])
 	clear(run)
 }
@@ -54,7 +54,7 @@ func (w *Worker) spill() {
 func (w *Worker) take(left []command.Envelope) {
 	if len(left) > 0 {
 		w.lane.out.items = append(w.lane.out.items, left...)
-		w.lane.out.shown = int(w.lane.shown)
+		w.lane.out.shown = w.lane.shown
 		w.loaded += len(left)
 	}
 	w.lane = noLane

@@ -23,8 +23,22 @@ const held = 256
 type outlet struct {
 	room  *room.Room
 	items []command.Envelope
-	shown int  // so many of them are pledged
-	back  bool // the way there closes a loop
+	shown int32 // so many of them are pledged
+	paid  int32 // of the items on a way back, those that are off the host's allowance
+	back  bool  // the way there closes a loop
+}
+
+// crowded takes a command off the host's allowance if the way closes a loop. It reports true if
+// nothing is left of that.
+func (out *outlet) crowded() bool { return out.back && out.room.Host().Allow(1) == 0 }
+
+// noted is the result of Emit. A command that the pipeline had no place for leaves a letter; its
+// subscribers are a user's code, so the handler's lock is not held.
+func noted(err error, to *behaviour.Inlet, cmd any) error {
+	if errors.Is(err, room.ErrMaxInFlight) {
+		to.Room().(*room.Room).RefuseNew(cmd, err)
+	}
+	return err
 }
 
 // tour has the outlets of a worker that goes from stage to stage, by the place of the stage they lead from.
@@ -159,12 +173,35 @@ func (w *Worker) handOver(out *outlet, park bool) bool {
 	if len(out.items) == 0 {
 		return true
 	}
-	w.shift(out, out.room.Hand(&w.Seat, out.items, w.now(), w.letIn(out), park))
+	w.shift(out, w.hand(out, out.items, park))
 	return len(out.items) == 0
 }
 
-// letIn reports whether what goes a way out is taken even if there is no room.
-func (w *Worker) letIn(out *outlet) bool { return out.back || w.crew != nil && out.room.Waits() }
+// hand hands commands to the outlet's room and returns how many have gone.
+func (w *Worker) hand(out *outlet, es []command.Envelope, park bool) int {
+	if out.back {
+		return w.handBack(out, es, park)
+	}
+	shared := w.crew != nil && out.room.Waits() // a shared worker waits for no seat
+	return out.room.Hand(&w.Seat, es, w.now(), shared, park)
+}
+
+// handBack hands commands over along a way that closes a loop. The room takes them however full
+// it is; those for which the pipeline has no place are shed.
+func (w *Worker) handBack(out *outlet, es []command.Envelope, park bool) int {
+	n := min(int(out.paid), len(es))
+	n += w.host.Allow(len(es) - n)
+	gone := 0
+	if n > 0 {
+		gone = out.room.Hand(&w.Seat, es[:n], w.now(), true, park)
+	}
+	out.paid = int32(n - gone)
+	if gone == n && n < len(es) {
+		out.room.Refuse(es[n:])
+		gone = len(es)
+	}
+	return gone
+}
 
 // shift takes the first n commands, which have gone, out of an outlet.
 func (w *Worker) shift(out *outlet, n int) {
@@ -182,6 +219,9 @@ func (w *Worker) send() {
 	ticket := w.Hand[w.cur].Ticket
 	for _, m := range w.emits {
 		*w.load(m.to, ticket) = command.Emitted(m.cmd, ticket)
+		if m.to.back {
+			m.to.paid++
+		}
 	}
 	w.tally.Emitted += len(w.emits)
 	w.told = true
@@ -262,6 +302,10 @@ func (m *emitter) Attempt() int {
 // Emit holds a command until its handler returns, or, beyond a number, sends it
 // on at once and waits for room.
 func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
+	return noted(m.emit(ctx, to, cmd), to, cmd)
+}
+
+func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
 	w := (*Worker)(m)
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
@@ -275,8 +319,8 @@ func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	if err != nil {
 		return err
 	}
-	if out.back && out.room.Full() {
-		return fmt.Errorf("stage %q: on a way back: %w", to.Name(), room.ErrFull)
+	if out.crowded() {
+		return out.room.Crowded()
 	}
 	ticket := w.Hand[w.cur].Ticket
 	ticket.Join()
@@ -318,7 +362,7 @@ func (w *Worker) clear(ctx context.Context, out *outlet) error {
 		if err := out.room.Reserve(ctx, out.back, w.crew != nil); err != nil {
 			return err
 		}
-		out.room.Take(out.items[0])
+		out.room.Take(out.items[0], out.back)
 		w.shift(out, 1)
 	}
 	return nil
@@ -332,7 +376,7 @@ func (w *Worker) sendOne(ctx context.Context, m emission) error {
 	}
 	w.tally.Emitted++
 	w.stage.Room.Book(&w.Seat, &w.tally)
-	m.to.room.Take(command.Emitted(m.cmd, m.ticket))
+	m.to.room.Take(command.Emitted(m.cmd, m.ticket), m.to.back)
 	return nil
 }
 

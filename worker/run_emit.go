@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
@@ -34,6 +33,10 @@ func (m *runEmitter) Attempt() int {
 // Emit holds a command until the run has succeeded, or, beyond a number, sends all that is
 // held on at once and waits for room.
 func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
+	return noted(m.emit(ctx, to, cmd), to, cmd)
+}
+
+func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
 	run := (*Run)(m)
 	run.emitting.Lock()
 	defer run.emitting.Unlock()
@@ -44,8 +47,8 @@ func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 	if err != nil {
 		return err
 	}
-	if out.back && out.room.Full() {
-		return fmt.Errorf("stage %q: on a way back: %w", to.Name(), room.ErrFull)
+	if out.crowded() {
+		return out.room.Crowded()
 	}
 	run.envelope.Ticket.Join()
 	run.emits = append(run.emits, emission{out, cmd, run.envelope.Ticket})
@@ -80,6 +83,6 @@ func (run *Run) sendOne(ctx context.Context, m emission) error {
 		return err
 	}
 	run.stage.Room.Book(&room.Seat{}, &room.Tally{Emitted: 1})
-	m.to.room.Take(command.Emitted(m.cmd, run.envelope.Ticket))
+	m.to.room.Take(command.Emitted(m.cmd, run.envelope.Ticket), m.to.back)
 	return nil
 }

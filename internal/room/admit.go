@@ -64,11 +64,11 @@ func (r *Room) pour(ctx context.Context, from, to int, cmd func(i int) any) int 
 	return n
 }
 
-// asks reports whether anybody is to be asked about a command before it is taken: the
-// doors, or a discipline. Most rooms ask nobody.
+// asks reports whether anything is to be asked about a command before it is taken: the
+// doors, the bound of the entries, or a discipline. Most rooms ask nothing.
 func (r *Room) asks() bool {
 	h := r.Host()
-	return r.queue.keyed.Load() != nil || h != nil && (r.door.set.Load() != nil || h.door.set.Load() != nil)
+	return r.queue.keyed.Load() != nil || h != nil && (r.door.set.Load() != nil || h.door.set.Load() != nil || h.bound.Load() > 0)
 }
 
 // submitAsked is Submit where somebody is to be asked.
@@ -457,10 +457,10 @@ func (r *Room) dropAll(es []command.Envelope, at places) []victim {
 	return victims
 }
 
-// Reserve waits until ctx ends for a seat that [Room.Seat] will fill, before
+// Reserve waits until ctx ends for a seat that [Room.Take] will fill, before
 // all who wait outside. It is for emitted commands, which are counted between
-// the two. On a way back it does not wait: it fails with [ErrFull]. For a shared
-// worker, who may be the only one to make room, there is always a seat.
+// the two. On a way back, and for a shared worker, which may be the only one to make
+// room, there is always a seat.
 func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -468,11 +468,8 @@ func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
 		return err
 	}
 	for r.cfg.Overflow == Wait && !r.halted.Load() && !r.knobs.Disabled {
-		if r.free() > 0 || shared && !back {
+		if r.free() > 0 || shared || back {
 			break
-		}
-		if back {
-			return fmt.Errorf("stage %q: on a way back: %w", r.cfg.Name, ErrFull)
 		}
 		err := r.await(ctx, true)
 		if err == nil {
@@ -487,12 +484,12 @@ func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
 	return nil
 }
 
-// Take fills a seat that was reserved.
-func (r *Room) Take(e command.Envelope) {
+// Take fills a seat that was reserved for a command that comes along a way back, or not.
+func (r *Room) Take(e command.Envelope, back bool) {
 	es := []command.Envelope{e}
 	at := r.queue.places(es)
 	r.mu.Lock()
 	r.reserved--
 	// The seat is ours by right; only a room that drops may find itself full.
-	r.hand(nil, es, at, 0, r.cfg.Overflow == Wait, false)
+	r.hand(nil, es, at, 0, back || r.cfg.Overflow == Wait, false)
 }

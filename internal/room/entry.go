@@ -63,12 +63,14 @@ func (w *doorway) inherit(old *doorway) {
 	w.saved = min(old.saved/old.price(), float64(w.Rate.Burst)) * w.price()
 }
 
-// limit is how many commands may be in flight behind the door, 0 for any number.
-func (d *Door) limit() int {
-	if w := d.set.Load(); w != nil {
-		return w.Limit
+// limit is how many commands may be in flight in the house before those from outside wait, 0 for
+// any number.
+func (h *Host) limit() int {
+	limit := int(h.bound.Load())
+	if w := h.door.set.Load(); w != nil && w.Limit > 0 && (limit == 0 || w.Limit < limit) {
+		limit = w.Limit
 	}
-	return 0
+	return limit
 }
 
 // ask asks whether a command may come in, and why not.
@@ -202,7 +204,7 @@ func (c *crowd) next() <-chan struct{} {
 // for memory and for time, and may be missed by what is just on its way.
 func (r *Room) enter(ctx context.Context) (why int, entered bool, err error) {
 	h := r.Host()
-	if h.door.limit() == 0 {
+	if h.limit() == 0 {
 		return 0, false, nil
 	}
 	if h.step() {
@@ -234,7 +236,7 @@ func (r *Room) enter(ctx context.Context) (why int, entered bool, err error) {
 func (h *Host) step() bool {
 	h.crowd.mu.Lock()
 	defer h.crowd.mu.Unlock()
-	limit := h.door.limit()
+	limit := h.limit()
 	if limit > 0 && h.InFlight()+h.crowd.entering >= limit {
 		return false
 	}

@@ -347,7 +347,7 @@ func TestADisabledRoomTakesNothingAndTheHouseIsTold(t *testing.T) {
 	require.Len(t, st.ends, 2)
 	require.Equal(t, ReasonDisabled, st.ends[0].Reason)
 	require.NoError(t, st.rooms[1].Reserve(t.Context(), false, false))
-	st.rooms[1].Take(command.Envelope{Cmd: 3})
+	st.rooms[1].Take(command.Envelope{Cmd: 3}, false)
 	require.Len(t, st.ends, 3)
 	require.Zero(t, st.rooms[1].reserved)
 	require.Zero(t, st.rooms[1].Load())

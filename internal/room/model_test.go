@@ -609,12 +609,10 @@ func (m *model) reserve(t *rapid.T) {
 	}
 	select {
 	case err := <-w.result:
-		if (err != nil) != (waits && back) {
+		if err != nil {
 			t.Fatalf("reserve: %v with %d free", err, m.free())
 		}
-		if err == nil {
-			m.held++
-		}
+		m.held++
 	default:
 		t.Fatalf("reserve waits, and should not")
 	}
@@ -628,7 +626,7 @@ func (m *model) take(t *rapid.T) {
 	e := m.envelope()
 	m.held--
 	space := max(m.free(), 0)
-	m.r.Take(e)
+	m.r.Take(e, false)
 	m.handed(t, []command.Envelope{e}, 1, space, m.rule == Wait)
 	m.mayOverfill = true
 	synctest.Wait()

@@ -17,6 +17,8 @@ const (
 	ReasonDisabled  Reason = "disabled"       // a policy has the stage take nothing
 	ReasonRate      Reason = "rate"           // beyond the rate at which commands are let in
 	ReasonPolicy    Reason = "policy"         // turned away by a policy's shedding or its gate
+	// ReasonMaxInFlight is that of a command on a way back which the pipeline had no place for.
+	ReasonMaxInFlight Reason = "max_in_flight"
 )
 
 const (
@@ -35,6 +37,7 @@ const (
 	shedNewest
 	shedOldest
 	shedDisabled
+	shedMaxInFlight
 	shedReasons
 )
 
@@ -46,6 +49,6 @@ const (
 
 var (
 	rejectedNames = [rejectedReasons]Reason{ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy}
-	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled}
+	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonMaxInFlight}
 	deadNames     = [deadReasons]Reason{ReasonCrash, ReasonStopped}
 )

@@ -93,7 +93,11 @@ type Host struct {
 	Quiet chan struct{}
 	// InFlight adds up how many commands are in all rooms.
 	InFlight func() int
+	// MaxInFlight bounds the commands in flight that ways back may add to; 0: not at all.
+	MaxInFlight int
 
+	loops allowance
+	bound atomic.Int64 // commands in flight up to which commands from outside are let in; 0: any number
 	door  Door
 	crowd crowd
 }

@@ -50,6 +50,10 @@ func drawPlan(t *rapid.T) Plan {
 		p.Graph = drawGraph(t, mostStages)
 	}
 	p.Storm = drawStorm(t, p)
+	if p.Fans = seldom(t, 3, "fans"); p.Fans {
+		p.Commands = min(p.Commands, 100) // each may become hundreds
+		p.MaxInFlight = rapid.SampledFrom([]int{0, 0, 0, 50, 500}).Draw(t, "inFlight")
+	}
 	return p
 }
 

@@ -114,6 +114,10 @@ type Plan struct {
 	Fragile bool
 	// Ordered says that the graph is a line in which commands must stay in order.
 	Ordered bool
+	// Fans has commands that were emitted be emitted again, so that loops fan out.
+	Fans bool
+	// MaxInFlight is the pipeline's bound on the commands in flight; 0 means its default.
+	MaxInFlight int
 	// Patience is how long nothing may happen while something is in flight; 0 means
 	// 20 s. A machine that has much else to do is no deadlock.
 	Patience time.Duration
@@ -130,10 +134,13 @@ func (p Plan) String() string {
 	for _, flag := range []struct {
 		is   bool
 		name string
-	}{{p.Hasty, "hasty"}, {p.Quiet, "quiet"}, {p.Fragile, "fragile"}, {p.Ordered, "ordered"}} {
+	}{{p.Hasty, "hasty"}, {p.Quiet, "quiet"}, {p.Fragile, "fragile"}, {p.Ordered, "ordered"}, {p.Fans, "fans"}} {
 		if flag.is {
 			b.WriteString(", " + flag.name)
 		}
+	}
+	if p.MaxInFlight > 0 {
+		fmt.Fprintf(&b, ", at most %d in flight", p.MaxInFlight)
 	}
 	fmt.Fprintf(&b, "\n%s\nstorm:", p.Graph)
 	for _, blow := range p.Storm {

@@ -52,6 +52,7 @@ type run struct {
 	mu      sync.Mutex // guards all below
 	letters map[Command]int
 	written int // letters
+	refused int // emitted commands for which the pipeline had no place: they are in no account, but have a letter
 	calls   []*asked
 	broken  VerdictError
 }
@@ -142,7 +143,7 @@ func (r *run) start() bool {
 	parts := append(r.build(),
 		pipeline.System(system()), pipeline.Control(law), pipeline.Logger(slog.New(ear{run: r})),
 		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(r.plan.intensity(), time.Second), pipeline.Grace(2*time.Second),
-		pipeline.DeadLetters(r.letter))
+		pipeline.DeadLetters(r.letter), pipeline.MaxInFlight(cmp.Or(r.plan.MaxInFlight, pipeline.DefaultMaxInFlight)))
 	if r.pipe, err = pipeline.New(r.name, parts...); err != nil {
 		r.breachf(Checks, "New refused: %v", err)
 		return false
@@ -166,7 +167,7 @@ func (r *run) letter(l stage.DeadLetter) {
 	r.letters[Command{ID: cmd.ID, Part: cmd.Part}]++
 	n := r.letters[Command{ID: cmd.ID, Part: cmd.Part}]
 	r.mu.Unlock()
-	if n > 1 {
+	if n > 1 && l.Reason != stage.ReasonMaxInFlight { // a try that emitted it in vain may be made again
 		r.breachf(OneEnd, "command %d, part %d, has %d letters: %v", cmd.ID, cmd.Part, n, l.Err)
 	}
 	if crash, ok := errors.AsType[*stage.CrashError](l.Err); ok && !foreseen(crash) {
@@ -235,6 +236,18 @@ func (r *run) hand(ctx context.Context, rnd *rand.Rand, to *stage.Stage[Command]
 		return nil
 	}
 	return &asked{cmd.ID, ticket}
+}
+
+// emitted looks at what became of a command that was emitted.
+func (r *run) emitted(to string, err error) {
+	switch {
+	case errors.Is(err, stage.ErrMaxInFlight):
+		r.mu.Lock()
+		r.refused++
+		r.mu.Unlock()
+	case errors.Is(err, stage.ErrFull):
+		r.breachf(OneEnd, "stage %s refused an emitted command: %v", to, err)
+	}
 }
 
 // haste is how long a submitter waits for room.
@@ -321,8 +334,8 @@ func (r *run) judge() {
 	for _, a := range append(r.waiting, calls...) {
 		r.answer(a)
 	}
-	if n := s.Shed + s.DeadLettered; uint64(r.written) != n {
-		r.breachf(OneEnd, "%d letters were written for %d commands that were shed or dead-lettered", r.written, n)
+	if n := s.Shed + s.DeadLettered + uint64(r.refused); uint64(r.written) != n {
+		r.breachf(OneEnd, "%d letters were written for %d commands that were shed, dead-lettered or refused", r.written, n)
 	}
 	submitted := uint64(0)
 	for i := range s.Stages {
@@ -394,7 +407,7 @@ func (r *run) answer(a *asked) {
 	_, injected := errors.AsType[*InjectedError](err)
 	switch {
 	case crashed && foreseen(crash), injected:
-	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout, coroutine.ErrStopped):
+	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrMaxInFlight, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout, coroutine.ErrStopped):
 	default:
 		r.breachf(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
 	}

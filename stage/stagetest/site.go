@@ -122,21 +122,22 @@ func (s *site) handle(ctx context.Context, cmd Command) behaviour.Outcome {
 	way := int(mix(cmd.key()^s.run.plan.Seed) % uint64(len(s.Next)))
 	next := cmd
 	next.Hops--
-	if s.Spread && cmd.Part == 0 {
+	next.Part <<= 3
+	if s.Spread && (cmd.Part == 0 || s.run.plan.Fans) {
 		s.spread(ctx, next, way)
 	}
 	s.forwards.Add(1)
 	return behaviour.Forward(s.target(way), next)
 }
 
-// spread emits a part of the command along each way but one. A way back that is full
-// refuses, which is its right.
+// spread emits a part of the command along each way but one. No way refuses it for want of room,
+// unless the plan has a bound of its own for that.
 func (s *site) spread(ctx context.Context, next Command, but int) {
 	for n := range s.Next {
 		if n != but {
 			part := next
-			part.Part = uint32(next.Hops)<<8 | uint32(n+1)
-			_ = behaviour.Emit(ctx, s.target(n), part)
+			part.Part |= uint32(n + 1)
+			s.run.emitted(name(n), behaviour.Emit(ctx, s.target(n), part))
 		}
 	}
 }

@@ -1,0 +1,189 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// tree is a loop of two stages, a → b → a, in which b sends two commands back for each that is
+// less deep than the tree: one command becomes 2^(depth+1) - 1.
+type tree struct {
+	p     *pipeline.Pipeline
+	a, b  *stage.Stage[int]
+	depth int
+	back  func(tr *tree, ctx context.Context, depth int) behaviour.Outcome
+
+	nodes   atomic.Int64 // commands that b handled
+	refused atomic.Int64 // calls of Emit that returned an error
+
+	mu  sync.Mutex // guards err
+	err error      // the last error of Emit
+}
+
+// emit is b's way back by Emit.
+func (tr *tree) emit(ctx context.Context, depth int) {
+	if err := behaviour.Emit(ctx, tr.a, depth); err != nil {
+		tr.refused.Add(1)
+		tr.mu.Lock()
+		tr.err = err
+		tr.mu.Unlock()
+	}
+}
+
+func byEmit(tr *tree, ctx context.Context, depth int) behaviour.Outcome {
+	tr.emit(ctx, depth+1)
+	tr.emit(ctx, depth+1)
+	return behaviour.OK(nil)
+}
+
+func byForward(tr *tree, ctx context.Context, depth int) behaviour.Outcome {
+	tr.emit(ctx, depth+1)
+	return behaviour.Forward(tr.a, depth+1)
+}
+
+func (tr *tree) grow(ctx context.Context, depth int) behaviour.Outcome {
+	tr.nodes.Add(1)
+	if depth == tr.depth {
+		return behaviour.OK(nil)
+	}
+	return tr.back(tr, ctx, depth)
+}
+
+// start makes the stages, a with the options, and starts the pipeline.
+func (tr *tree) start(t *testing.T, opts []stage.Option, parts ...pipeline.Part) {
+	t.Helper()
+	tr.b = stage.Func("b", tr.grow, stage.Capacity(16))
+	tr.a = stage.Func("a", func(_ context.Context, depth int) behaviour.Outcome {
+		return behaviour.Forward(tr.b, depth)
+	}, opts...)
+	tr.p = start(t, append([]pipeline.Part{tr.a, tr.b}, parts...)...)
+}
+
+func TestALoopThatFansOutLosesNoCommand(t *testing.T) {
+	ways := map[string]func(*tree, context.Context, int) behaviour.Outcome{
+		"emitted": byEmit, "emitted and forwarded": byForward,
+	}
+	rules := map[string]stage.OverflowRule{
+		"wait": stage.Wait, "reject": stage.Reject, "drop newest": stage.DropNewest, "drop oldest": stage.DropOldest,
+	}
+	policies := map[string]controller.Policy{"own workers": policy.Fixed{}, "shared workers": policy.SRPT{}}
+	for wayName, way := range ways {
+		for ruleName, rule := range rules {
+			for policyName, law := range policies {
+				t.Run(wayName+", "+ruleName+", "+policyName, func(t *testing.T) {
+					tr := &tree{depth: 14, back: way}
+					tr.start(t, []stage.Option{stage.Capacity(16), stage.Overflow(rule)}, pipeline.Control(law))
+					require.NoError(t, tr.a.Submit(t.Context(), 0))
+					require.NoError(t, tr.p.Stop(soon(t)))
+					atRest(t, tr.p)
+					sn := tr.p.Snapshot()
+					require.Zero(t, tr.refused.Load(), "%v", tr.err)
+					require.EqualValues(t, 1<<15-1, tr.nodes.Load(), sn.Law())
+					require.Zero(t, sn.Failed+sn.Shed+sn.DeadLettered, sn.Law())
+				})
+			}
+		}
+	}
+}
+
+// inLog gathers what a pipeline logs.
+type inLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *inLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *inLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A command that the bound refuses is either in an error of Emit or shed, and each leaves a letter.
+func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) {
+	for name, way := range map[string]func(*tree, context.Context, int) behaviour.Outcome{
+		"emitted": byEmit, "emitted and forwarded": byForward,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log inLog
+				var heard atomic.Int64
+				tr := &tree{depth: 12, back: way}
+				tr.start(t, []stage.Option{stage.Capacity(16)}, pipeline.System(nil), pipeline.MaxInFlight(200),
+					pipeline.KeepLetters(1<<16), pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))),
+					pipeline.DeadLetters(func(stage.DeadLetter) { heard.Add(1) }))
+				require.NoError(t, tr.a.Submit(t.Context(), 0))
+				require.NoError(t, tr.p.Stop(t.Context()))
+				atRest(t, tr.p)
+				sn := tr.p.Snapshot()
+
+				require.ErrorIs(t, tr.err, stage.ErrMaxInFlight)
+				require.ErrorContains(t, tr.err, "pipeline.MaxInFlight (200)")
+				require.ErrorContains(t, tr.err, `stage "a"`)
+				letters := tr.p.DeadLetters().List(pipeline.LetterFilter{Reason: stage.ReasonMaxInFlight})
+				require.EqualValues(t, len(letters), uint64(tr.refused.Load())+sn.Shed, sn.Law())
+				require.EqualValues(t, len(letters), heard.Load())
+				lost := 0 // the commands of the trees below those that were refused
+				for _, l := range letters {
+					lost += 1<<(tr.depth-l.Command.(int)+1) - 1
+				}
+				require.EqualValues(t, 1<<(tr.depth+1)-1, int(tr.nodes.Load())+lost, "each command was handled or is below a letter")
+				require.Equal(t, 2, strings.Count(log.String(), "msg=\"commands refused"), "one line in a second, and one at the end")
+				require.Regexp(t, fmt.Sprintf("left_out=%d", len(letters)-1), log.String())
+			})
+		})
+	}
+}
+
+func TestAMaxInFlightBelowOneIsRefused(t *testing.T) {
+	_, err := pipeline.New("p", stage.New("a", fn(echo[int])), pipeline.MaxInFlight(0))
+	require.ErrorContains(t, err, "MaxInFlight: 0 must be at least 1")
+}
+
+func TestCommandsFromOutsideLeaveHalfOfMaxInFlightToLoops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var tr tree
+		tr.back = func(*tree, context.Context, int) behaviour.Outcome { <-gate; return behaviour.OK(nil) }
+		out := behaviour.NewPort[int]("again")
+		tr.b = stage.Func("b", func(ctx context.Context, n int) behaviour.Outcome { return tr.back(&tr, ctx, n) }, stage.Out(out))
+		tr.a = stage.Func("a", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(tr.b, n) })
+		p := start(t, tr.a, tr.b, pipeline.Wire(out, tr.a), pipeline.System(nil), pipeline.MaxInFlight(20), pipeline.Control(policy.Fixed{}))
+		require.NoError(t, tr.b.Submit(t.Context(), -1))
+		accepted := 0
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			err := tr.a.Submit(ctx, accepted)
+			cancel()
+			if err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				break
+			}
+			accepted++
+			synctest.Wait()
+		}
+		require.Equal(t, 9, accepted, "and the one that b has")
+		close(gate)
+		require.NoError(t, p.Stop(t.Context()))
+	})
+}
