@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +184,7 @@ func (run *Run) rescue() {
 	}
 	value := recover()
 	if value == nil {
-		value = ErrGoexit
+		value = cmp.Or(run.task.Fault(), ErrGoexit)
 	}
 	run.crash = &thrown{value, sites.here(), run.instance.Version()}
 }

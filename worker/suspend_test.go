@@ -213,6 +213,24 @@ func TestASuspendedHandlersTimeLimitEndsItsWait(t *testing.T) {
 	})
 }
 
+func TestAHandlerThatIgnoresItsTimeLimitAndGoesOnSuspendingIsEndedAsACrash(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := stage.Coroutine("deaf", func(c coroutine.Context, _ int) behaviour.Outcome {
+			for {
+				_ = coroutine.Sleep(c, time.Hour)
+			}
+		}, one(stage.Timeout(time.Second))...)
+		p := run(t, s)
+		begin := time.Now()
+		_, err := ask(t, s, 1).Wait(t.Context())
+		var crash *stage.CrashError
+		require.ErrorAs(t, err, &crash)
+		require.Equal(t, coroutine.ErrIgnoredStop, crash.Value)
+		require.Equal(t, time.Second, time.Since(begin))
+		stop(t, p)
+	})
+}
+
 func TestARunThatIsStuckIsGivenUpAndEndsAsAStray(t *testing.T) {
 	for name, back := range map[string]func(c coroutine.Context){
 		"returns": func(coroutine.Context) {},

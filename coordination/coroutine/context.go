@@ -21,6 +21,10 @@ var (
 	// ErrGoexit tells that a handler, or a function given to Await, called
 	// runtime.Goexit, as a failing test helper does.
 	ErrGoexit = coro.ErrGoexit
+
+	// ErrIgnoredStop tells that a handler was stopped and went on suspending instead of returning, so that
+	// its server ended it, as runtime.Goexit does.
+	ErrIgnoredStop = coro.ErrIgnoredStop
 )
 
 // PanicError is the error of a handler, or of a function given to Await, that panicked:

@@ -40,6 +40,9 @@
 // A handler whose server closes gets [ErrStopped] from the suspension it is in, and from
 // any later one at once; its context is done. It should return. Its deferred calls run.
 //
+// A stopped handler that suspends 100,000 times more, as "for { coroutine.Yield(c) }" does, is ended as [runtime.Goexit] would end
+// it: its deferred calls run. Its server reports [ErrIgnoredStop]; in a stage it is a crash of the handler.
+//
 // # What can go wrong
 //
 //   - In a stage a crash is one as of any handler: see behaviour, and stage.CrashError. In a

@@ -14,6 +14,12 @@ import (
 // without waiting for f, whose result is dropped. If f panics, Await returns a
 // *PanicError; if it calls runtime.Goexit, ErrGoexit.
 func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) {
+	if t, ok := c.(*coro.Task); ok {
+		if err := t.Refused(); err != nil {
+			var none T
+			return none, err
+		}
+	}
 	ctx, cancel := context.WithCancel(c)
 	defer cancel()
 	var got struct {

@@ -133,6 +133,17 @@ func (s *Scheduler) watch(j *job) (done func()) {
 	return func() { timer.Stop() }
 }
 
+// closing watches a handler or task that Close has stopped: when the grace is over Error receives its name, and its
+// next suspension ends it.
+func (s *Scheduler) closing(t *coro.Task) (done func()) {
+	timer := time.AfterFunc(s.cfg.Grace, func() {
+		s.cfg.Error(fmt.Errorf("scheduler: %s has not returned within %v of being stopped; Close waits for it, "+
+			"and its next suspension ends it", t.Tag.(*job).name(), s.cfg.Grace))
+		t.Hurry()
+	})
+	return func() { timer.Stop() }
+}
+
 // name says whose fault something is.
 func (j *job) name() string {
 	if j.reg != nil {

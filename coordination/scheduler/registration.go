@@ -99,6 +99,9 @@ func (r *Registration) Next(c coroutine.Context) (event any, err error) {
 	if !ok || t.Host() != r.s.host {
 		return nil, errors.New("scheduler: Next: the context is not that of a handler or task of this scheduler")
 	}
+	if err := t.Refused(); err != nil {
+		return nil, err
+	}
 	if r.over != nil {
 		return nil, r.over
 	}

@@ -48,7 +48,8 @@ type Config struct {
 	// at; 0 means 10 ms.
 	PollBudget time.Duration
 
-	// Grace is how long Close waits for the sources to return; 0 means 1 s.
+	// Grace is how long Close waits for the sources to return, and how long a stopped handler or task may go on
+	// before Error hears of it and its next suspension ends it; 0 means 1 s.
 	Grace time.Duration
 
 	// Rand, if set, has each Step take any of what is ready instead of what has been so for the longest
@@ -124,12 +125,13 @@ func New(cfg Config) *Scheduler {
 		engine = coro.Baton
 	}
 	s.host = coro.New(coro.Config{
-		Idle:   cfg.MaxPool,
-		Engine: engine,
-		Ready:  func(t *coro.Task) { s.inbox.put(entry{task: t}) },
-		Ended:  s.ended,
-		After:  s.after,
-		Check:  cfg.Check,
+		Idle:    cfg.MaxPool,
+		Engine:  engine,
+		Ready:   func(t *coro.Task) { s.inbox.put(entry{task: t}) },
+		Ended:   s.ended,
+		Closing: s.closing,
+		After:   s.after,
+		Check:   cfg.Check,
 	})
 	return s
 }
@@ -213,8 +215,12 @@ func (s *Scheduler) Stop() {
 }
 
 // Close stops the sources, and all handlers and tasks that are suspended, the youngest
-// first: their suspensions return coroutine.ErrStopped and their deferred calls run. Events
-// that were not handled are dropped. It waits until the sources have returned, but no longer than
+// first: their suspensions return coroutine.ErrStopped and their deferred calls run. A handler that
+// goes on suspending instead of returning is ended, at the latest when Config.Grace is over, as runtime.Goexit would end it: its deferred
+// calls run, and Error receives its name with coroutine.ErrIgnoredStop. Close waits for a handler that neither
+// returns nor suspends; Error receives its name when Config.Grace is over.
+//
+// Events that were not handled are dropped. Close waits until the sources have returned, but no longer than
 // Config.Grace; Error hears of those that have not. To close twice is fine. A
 // handler must not call it: it calls Stop, and who called Loop closes.
 func (s *Scheduler) Close() {

@@ -38,17 +38,21 @@ func (q *waiters) call() bool {
 func (q *waiters) wait(c coroutine.Context) (called bool, err error) {
 	w := &waiter{}
 	joined := false
+	defer func() {
+		if !joined { // the wait did not begin; block may even have ended the goroutine
+			q.mu.Unlock()
+		}
+	}()
 	err = block(c, func(wake func()) {
 		w.wake = wake
 		q.line = append(q.line, w)
 		joined = true
 		q.mu.Unlock()
 	})
-	if !joined { // it was stopped before
-		q.mu.Unlock()
+	switch {
+	case !joined:
 		return false, err
-	}
-	if err == nil {
+	case err == nil:
 		return true, nil
 	}
 	q.mu.Lock()
@@ -65,6 +69,9 @@ func block(c coroutine.Context, start func(wake func())) error {
 	t, ok := c.(*coro.Task)
 	if !ok {
 		return c.Suspend(start)
+	}
+	if err := t.Refused(); err != nil {
+		return err
 	}
 	w, err := t.Prepare()
 	if err != nil {

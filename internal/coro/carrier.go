@@ -58,7 +58,7 @@ func (t *Task) end() {
 		if v := recover(); v != nil {
 			t.returned = true
 			t.fault = &PanicError{Value: v, Stack: debug.Stack()}
-		} else {
+		} else if t.fault == nil {
 			t.fault = ErrGoexit
 		}
 	}

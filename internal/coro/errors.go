@@ -19,6 +19,11 @@ var (
 	// failing test helper does.
 	ErrGoexit = errors.New("coroutine: called runtime.Goexit")
 
+	// ErrIgnoredStop is the fault of a task that was stopped and, instead of returning, suspended
+	// itself again and again; see [Task.Refused].
+	ErrIgnoredStop = errors.New("coroutine: stopped, but went on suspending, and was ended: " +
+		"a handler returns when a suspension returns ErrStopped")
+
 	// ErrClosed is the answer to who starts a task on a host that is closed.
 	ErrClosed = errors.New("coroutine: host closed")
 )

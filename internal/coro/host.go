@@ -37,6 +37,10 @@ type Config struct {
 	// it, after its coroutine is free again.
 	Ended func(*Task)
 
+	// Closing, if set, is called with each task before Close goes on with it; what it returns is called when the
+	// task has ended, or has not been the host's to go on with.
+	Closing func(*Task) (done func())
+
 	// After, if set, wakes a sleeping task when a time has passed, instead of
 	// [time.AfterFunc]. Cancel is called by a sleeper that was stopped.
 	After func(d time.Duration, w Waker) (cancel func())
@@ -81,6 +85,9 @@ func New(cfg Config) *Host {
 	}
 	if cfg.Ended == nil {
 		cfg.Ended = func(*Task) {}
+	}
+	if cfg.Closing == nil {
+		cfg.Closing = func(*Task) func() { return func() {} }
 	}
 	if cfg.After == nil {
 		cfg.After = func(d time.Duration, w Waker) func() {
@@ -128,8 +135,8 @@ func (h *Host) GoOn(t *Task) {
 // Close stops all tasks and runs those that are suspended to their ends, the youngest first: their
 // suspensions return ErrStopped, and their deferred calls run. A task that another
 // goroutine runs, or that called Close itself, is stopped at its next suspension.
-// From then on no task is started. Close waits for what it runs: a task that goes on
-// for ever after it was stopped holds it up for ever. It may be called again, by another
+// From then on no task is started. Close waits for what it runs. A task that goes on suspending is
+// ended (see [Task.Refused]); one that neither returns nor suspends holds it up for ever. It may be called again, by another
 // goroutine meanwhile: that one sees to the tasks which are still suspended.
 func (h *Host) Close() { h.CloseFor(nil) }
 
@@ -141,7 +148,9 @@ func (h *Host) CloseFor(cause error) {
 	}
 	for _, t := range tasks {
 		t.interrupt(cause)
+		done := h.cfg.Closing(t)
 		h.Resume(t)
+		done()
 	}
 }
 

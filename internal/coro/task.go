@@ -2,6 +2,7 @@ package coro
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,10 @@ const (
 	ready                 // woken; somebody shall resume it
 	ended
 )
+
+// mostRefusals is how many suspensions a stopped task is refused before it is ended: more than
+// a loop that ends by itself makes in good faith, and soon over for one that does not.
+const mostRefusals = 100_000
 
 // A word holds a state in its low bits and the number of the suspension above, so that
 // wake-ups for an earlier one find nothing.
@@ -52,6 +57,9 @@ type Task struct {
 	cancel context.CancelCauseFunc
 	over   bool // stopped or ended
 	cause  error
+
+	refusals int  // suspensions refused since it was stopped
+	hurried  bool // no further one is
 }
 
 // Waker wakes a task from one suspension. It is a value, to be copied at will.
@@ -83,9 +91,40 @@ func (t *Task) Stop(cause error) {
 	}
 }
 
+// Hurry ends the task, if it has been stopped, at its next suspension; see [Task.Refused].
+func (t *Task) Hurry() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hurried = true
+}
+
+// Refused returns why the task may not suspend, nil unless it runs and was stopped. A task that has been refused 100,000 times,
+// or was told to hurry, is one that ignores its stop: Refused then ends its goroutine with [runtime.Goexit], so deferred calls
+// run, and the task's fault is ErrIgnoredStop.
+//
+// The function of the task calls it, or what suspends on its behalf. Suspend, Yield and Sleep have called it. Prepare has not, nor has
+// SuspendApart: their callers may have something to put right first.
+func (t *Task) Refused() error {
+	if !t.stopped.Load() || !t.runs() {
+		return nil
+	}
+	t.mu.Lock()
+	t.refusals++
+	ignored, err := t.hurried || t.refusals > mostRefusals, t.cause
+	t.mu.Unlock()
+	if ignored {
+		t.fault = ErrIgnoredStop
+		runtime.Goexit()
+	}
+	return err
+}
+
 // Suspend parks the task until wake has been called, from any goroutine, possibly
 // before start returns. Further calls of wake do nothing.
 func (t *Task) Suspend(start func(wake func())) error {
+	if err := t.Refused(); err != nil {
+		return err
+	}
 	w, err := t.Prepare()
 	if err != nil {
 		return err
@@ -131,7 +170,7 @@ func (t *Task) Yield() error {
 		return ErrNotRunning
 	}
 	if t.stopped.Load() {
-		return t.stopError()
+		return t.Refused()
 	}
 	t.carrier.yield(struct{}{}) // what Park does, in one call less: see Host.settle
 	if t.stopped.Load() {
@@ -142,6 +181,9 @@ func (t *Task) Yield() error {
 
 // Sleep suspends the task for at least d. Less than nothing is nothing: it then yields.
 func (t *Task) Sleep(d time.Duration) error {
+	if err := t.Refused(); err != nil {
+		return err
+	}
 	w, err := t.Prepare()
 	if err != nil {
 		return err
