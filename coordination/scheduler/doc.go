@@ -31,7 +31,8 @@
 //
 // What is ready is handled first come, first served: events, beginnings of tasks and those that
 // were woken stand in one line. Only when that is empty are the sources looked at
-// again. Who yields goes to its end. With Config.Rand any of what is ready may be next; but the
+// again. Timers that are due, and the handlers that they wake, have a line of their own and
+// every second turn until it is empty. Who yields goes to the end of the first line. With Config.Rand any of what is ready may be next; but the
 // events of one source stay in order.
 //
 // A source stays registered after a handler of it has ended: each event begins a new run. A
@@ -40,7 +41,8 @@
 //
 // # Time
 //
-// A timer is never early. It is late when a handler holds up the scheduler: it is not preempted.
+// A timer is never early. It is late when a handler holds up the scheduler, which is not preempted, or when other
+// timers are due before it; a source with many events does not delay it.
 // Handlers that have something long to do give it to coroutine.Await, or yield. Config.Patience
 // tells of those that do not.
 //

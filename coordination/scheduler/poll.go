@@ -51,11 +51,11 @@ func (s *Scheduler) ask(r *Registration, limit time.Duration) {
 	event, ok, err := pollSafely(r.source.(Poller), limit)
 	if ok {
 		r.room <- struct{}{}
-		s.ready.Push(entry{reg: r, event: event})
+		s.ready.line.Push(entry{reg: r, event: event})
 	}
 	if err != nil {
 		s.removePoller(r)
-		s.ready.Push(entry{reg: r, end: &ending{err}})
+		s.ready.line.Push(entry{reg: r, end: &ending{err}})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/internal/coro"
-	"github.com/golda-dev/golda/internal/ring"
 )
 
 var (
@@ -93,7 +92,7 @@ type Scheduler struct {
 	quit atomic.Bool // Stop was called and Loop has not yet returned for it
 
 	// What follows belongs to whoever steps.
-	ready   ring.Ring[entry]
+	ready   queue
 	timers  timers
 	open    list.List // registrations that have not ended
 	pollers []*Registration
@@ -106,7 +105,7 @@ type Scheduler struct {
 
 // Snapshot is what a scheduler has at one moment.
 type Snapshot struct {
-	Waits      int // how often sources were looked at, because nothing was ready
+	Waits      int // how often sources were looked at, because no more than timers was ready
 	Ready      int // events and tasks that were ready when they were last looked at, and still are
 	Sources    int // registrations that have not ended
 	Tasks      int // handlers and tasks that have begun and not ended
@@ -230,7 +229,7 @@ func (s *Scheduler) Close() {
 		return
 	}
 	s.closed = true
-	s.inbox.close(&s.ready)
+	s.inbox.close(&s.ready.line)
 	if s.alarm != nil {
 		s.alarm.Stop()
 	}

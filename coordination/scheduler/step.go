@@ -35,9 +35,10 @@ func (p patience) left() time.Duration {
 // forever is a wait that has no end of its own.
 const forever time.Duration = math.MaxInt64
 
-// step does one thing that is ready, if there is one within its patience.
+// step does one thing that is ready, if there is one within its patience. It looks at the sources when the line is
+// empty, even if timers are due: those may be so all the time.
 func (s *Scheduler) step(p patience) bool {
-	for s.ready.Len() > 0 || s.observe(p) {
+	for s.ready.line.Len() > 0 || s.observe(p) {
 		if s.do(s.take()) {
 			return true
 		}
@@ -70,12 +71,10 @@ func (s *Scheduler) observe(p patience) bool {
 	}
 }
 
-// collect makes ready what has come in, and the timers that are due.
+// collect makes ready the timers that are due and what has come in.
 func (s *Scheduler) collect() {
-	s.inbox.empty(&s.ready)
-	if s.timers.Len() > 0 {
-		s.fire(time.Now())
-	}
+	s.fire()
+	s.inbox.empty(&s.ready.line)
 }
 
 // wait waits for the bell, the next timer, or the time given.
@@ -121,21 +120,25 @@ func (s *Scheduler) idle() bool {
 	return true
 }
 
-// take takes what has been ready for the longest time, or any, if chance shall say.
+// take takes what is next, or any of what is ready, if chance shall say.
 func (s *Scheduler) take() entry {
 	if s.cfg.Rand == nil {
+		s.fire() // a timer does not wait until the line is empty
 		return s.ready.Pop()
 	}
 	s.collect() // or what is woken now could never come before what was ready already
+	for s.ready.due.Len() > 0 {
+		s.ready.line.Push(s.ready.due.Pop()) // chance knows one line
+	}
 	return s.takeAt(s.first(s.cfg.Rand.IntN(s.ready.Len())))
 }
 
 // first returns the place of the oldest entry of the same source, for its events keep
 // their order.
 func (s *Scheduler) first(i int) int {
-	if r := s.ready.At(i).reg; r != nil {
+	if r := s.ready.line.At(i).reg; r != nil {
 		for j := range i {
-			if s.ready.At(j).reg == r {
+			if s.ready.line.At(j).reg == r {
 				return j
 			}
 		}
@@ -145,10 +148,10 @@ func (s *Scheduler) first(i int) int {
 
 // takeAt takes the entry at place i; the others keep their order.
 func (s *Scheduler) takeAt(i int) entry {
-	e := *s.ready.At(i)
+	e := *s.ready.line.At(i)
 	for ; i > 0; i-- {
-		*s.ready.At(i) = *s.ready.At(i - 1)
+		*s.ready.line.At(i) = *s.ready.line.At(i - 1)
 	}
-	s.ready.Pop()
+	s.ready.line.Pop()
 	return e
 }

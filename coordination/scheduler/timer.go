@@ -59,15 +59,18 @@ func (s *Scheduler) after(d time.Duration, w coro.Waker) (cancel func()) {
 	return func() { s.timers.remove(t) }
 }
 
-// fire makes ready what was to happen by now.
-func (s *Scheduler) fire(now time.Time) {
-	for s.timers.Len() > 0 && !s.timers.next().After(now) {
+// fire makes ready the timers that are due.
+func (s *Scheduler) fire() {
+	if s.timers.Len() == 0 {
+		return
+	}
+	for now := time.Now(); s.timers.Len() > 0 && !s.timers.next().After(now); {
 		t := heap.Pop(&s.timers.heap).(*timer)
 		switch {
 		case t.reg != nil:
 			s.tick(t, now)
 		case t.wake.Claim():
-			s.ready.Push(entry{task: t.wake.Task()})
+			s.ready.due.Push(entry{task: t.wake.Task()})
 		}
 	}
 }
@@ -77,11 +80,11 @@ func (s *Scheduler) tick(t *timer, now time.Time) {
 	r := t.reg
 	if !r.full() {
 		r.room <- struct{}{}
-		s.ready.Push(entry{reg: r, event: now})
+		s.ready.due.Push(entry{reg: r, event: now})
 	}
 	at, again := r.source.(ticker).next(t.at, now)
 	if !again {
-		s.ready.Push(entry{reg: r, end: &ending{}})
+		s.ready.due.Push(entry{reg: r, end: &ending{}})
 		return
 	}
 	t.at = at
