@@ -3,8 +3,11 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"runtime"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +212,8 @@ func TestWhatCannotBeRegisteredIsRefused(t *testing.T) {
 			func() { b.Register(scheduler.After(0), nil) })
 		assert.PanicsWithValue(t, "scheduler: Go without a task", func() { b.Go(nil) })
 		assert.PanicsWithValue(t, "scheduler: Every(0s): not positive", func() { scheduler.Every(0) })
+		assert.PanicsWithValue(t, "scheduler: Accept without a listener", func() { scheduler.Accept(nil) })
+		assert.PanicsWithValue(t, "scheduler: NewBinarySemaphore(2): neither 0 nor 1", func() { scheduler.NewBinarySemaphore(2) })
 		assert.PanicsWithValue(t, "scheduler: NewSemaphore(-1): negative", func() { scheduler.NewSemaphore(-1) })
 		assert.Panics(t, func() { scheduler.New(scheduler.Config{Backlog: -1}) })
 		assert.Zero(t, b.Snapshot().Sources)
@@ -268,6 +273,49 @@ func TestAHandlerThatCrashesLeavesTheOthersAlone(t *testing.T) {
 		require.ErrorContains(t, faults[0], "scheduler: handler github.com/golda-dev/golda/coordination/scheduler_test.TestAHandlerThatCrashes")
 		require.ErrorContains(t, faults[0], "panic: boom")
 		assert.ErrorIs(t, faults[1], coroutine.ErrGoexit)
+	})
+}
+
+// bad is a source whose Drop and String panic.
+type bad struct{ scheduler.SourceFunc }
+
+func (bad) Drop(event any) { panic(fmt.Sprint("dropped ", event)) }
+func (bad) String() string { panic("no name") }
+
+func TestADropOrANameThatPanicsIsReportedAndStopsNothing(t *testing.T) {
+	inBubble(t, scheduler.Config{}, func(b *bubble) {
+		r := b.Register(bad{func(ctx context.Context, notify func(any)) error {
+			notify(1)
+			notify(2)
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			notify(3) // dropped on the source's goroutine
+			return io.ErrUnexpectedEOF
+		}}, func(coroutine.Context, any) { t.Error("handled") })
+		synctest.Wait()
+		r.Close()
+		b.Go(func(coroutine.Context) { b.say("other") })
+		assert.NotPanics(t, func() { b.untilFalse() })
+		assert.Equal(t, "other", b.said())
+		time.Sleep(2 * time.Second)
+		faults := b.told()
+		require.Len(t, faults, 3)
+		for i, n := range []int{1, 2, 3} {
+			var p *coroutine.PanicError
+			require.ErrorAs(t, faults[i], &p)
+			require.Equal(t, fmt.Sprint("dropped ", n), p.Value)
+			assert.ErrorContains(t, faults[i], "scheduler_test.bad: Drop: coroutine: panic: dropped")
+		}
+	})
+}
+
+func TestAListenerThatIsATypedNilIsAnErrorOfItsSource(t *testing.T) {
+	inBubble(t, scheduler.Config{}, func(b *bubble) {
+		b.Register(scheduler.Accept((*net.TCPListener)(nil)), nothing)
+		b.loop()
+		faults := b.told()
+		require.Len(t, faults, 1)
+		assert.ErrorIs(t, faults[0], syscall.EINVAL)
 	})
 }
 

@@ -178,11 +178,18 @@ func (r *Registration) notify(event any) {
 	r.drop(event)
 }
 
-// drop gives an event back that nobody will handle.
+// drop returns an event that will not be handled to its source, if that wants it. A panic of the source is reported.
 func (r *Registration) drop(event any) {
-	if d, ok := r.source.(Dropper); ok {
-		d.Drop(event)
+	d, ok := r.source.(Dropper)
+	if !ok {
+		return
 	}
+	defer func() {
+		if v := recover(); v != nil {
+			r.s.cfg.Error(fmt.Errorf("scheduler: %s: Drop: %w", r.name(), &coroutine.PanicError{Value: v, Stack: debug.Stack()}))
+		}
+	}()
+	d.Drop(event)
 }
 
 // observe runs a source to its end, on a goroutine of its own.
@@ -226,13 +233,15 @@ func (r *Registration) end(why error) {
 	r.waiting = nil
 }
 
-// name says which source it is.
-func (r *Registration) name() string {
-	if n, ok := r.source.(fmt.Stringer); ok {
-		return n.String()
+// name says which source it is: by its String method, or if that panics or there is none, by its type.
+func (r *Registration) name() (name string) {
+	name = fmt.Sprintf("source %T", r.source)
+	defer func() { _ = recover() }()
+	switch src := r.source.(type) {
+	case fmt.Stringer:
+		name = src.String()
+	case SourceFunc:
+		name = "source " + function(src)
 	}
-	if f, ok := r.source.(SourceFunc); ok {
-		return "source " + function(f)
-	}
-	return fmt.Sprintf("source %T", r.source)
+	return name
 }

@@ -16,16 +16,27 @@ import (
 type Semaphore struct {
 	waiters
 
-	free int // guarded by mu; nobody waits while it is positive
+	binary bool
+	free   int // guarded by mu; nobody waits while it is positive
 }
 
-// NewSemaphore returns a semaphore with n units; with one it is binary. It panics if n
-// is negative.
+// NewSemaphore returns a semaphore with n units. It counts: each Release for which nothing waits adds a unit, beyond n too, so one
+// that begins with none may count what producers have made. With one unit it lets one in at a time as long as only what was
+// acquired is released; [NewBinarySemaphore] does in any case. It panics if n is negative.
 func NewSemaphore(n int) *Semaphore {
 	if n < 0 {
 		panic(fmt.Sprintf("scheduler: NewSemaphore(%d): negative", n))
 	}
 	return &Semaphore{free: n}
+}
+
+// NewBinarySemaphore returns a semaphore that never has more than one unit: a Release while it is free changes
+// nothing, since it sets the value (figure A.3) and does not count. It begins with n units, 0 or 1, and panics on any other number.
+func NewBinarySemaphore(n int) *Semaphore {
+	if n != 0 && n != 1 {
+		panic(fmt.Sprintf("scheduler: NewBinarySemaphore(%d): neither 0 nor 1", n))
+	}
+	return &Semaphore{free: n, binary: true}
 }
 
 // Acquire takes a unit, waiting until there is one (P). It does not suspend if there is one.
@@ -44,11 +55,15 @@ func (m *Semaphore) Acquire(c coroutine.Context) error {
 	return err
 }
 
-// Release gives a unit back (V). It never suspends.
+// Release gives a unit back (V): to the handler that has waited for it longest, if one waits. It never suspends.
 func (m *Semaphore) Release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.call() {
+	switch {
+	case m.call():
+	case m.binary:
+		m.free = 1
+	default:
 		m.free++
 	}
 }

@@ -24,7 +24,8 @@ type Source interface {
 }
 
 // Dropper is a Source or Poller that wants those of its events back that will not be
-// handled, since its registration was closed. Any goroutine may call it.
+// handled, since its registration was closed. Any goroutine may call it. Config.Error receives
+// its panics.
 type Dropper interface {
 	Drop(event any)
 }
@@ -125,8 +126,13 @@ func (ch channel[T]) String() string { return fmt.Sprintf("Chan of %T", *new(T))
 // Accept is a source with an event, the net.Conn, for each connection accepted on l, which it
 // owns from then on: it is closed when the registration is. Connections that nobody will
 // handle are closed, too. When the process has no file left for a
-// connection, Accept tries again after a while.
-func Accept(l net.Listener) Source { return acceptor{l} }
+// connection, Accept tries again after a while. It panics if l is nil.
+func Accept(l net.Listener) Source {
+	if l == nil {
+		panic("scheduler: Accept without a listener")
+	}
+	return acceptor{l}
+}
 
 type acceptor struct{ net.Listener }
 

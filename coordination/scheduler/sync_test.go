@@ -99,6 +99,46 @@ func TestWhoIsNoHandlerWaitsAsWell(t *testing.T) {
 	})
 }
 
+func TestASecondReleaseOfABinarySemaphoreLetsNoSecondTaskIn(t *testing.T) {
+	inBubble(t, scheduler.Config{}, func(b *bubble) {
+		sem := scheduler.NewBinarySemaphore(0)
+		sem.Release()
+		sem.Release() // it is free already
+		inside, most := 0, 0
+		for range 3 {
+			b.Go(func(c coroutine.Context) {
+				b.ok(sem.Acquire(c))
+				inside++
+				most = max(most, inside)
+				b.ok(coroutine.Yield(c))
+				inside--
+				sem.Release()
+			})
+		}
+		b.loop()
+		sem.Release()
+		assert.Equal(t, 1, most)
+	})
+}
+
+func TestACountingSemaphoreCountsEachRelease(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3} {
+		inBubble(t, scheduler.Config{}, func(b *bubble) {
+			sem := scheduler.NewSemaphore(n)
+			sem.Release()
+			sem.Release()
+			got := 0
+			b.Go(func(c coroutine.Context) {
+				for sem.Acquire(c) == nil {
+					got++
+				}
+			})
+			b.untilFalse()
+			assert.Equal(t, n+2, got)
+		})
+	}
+}
+
 func TestStopBeforeLoopIsNotForgotten(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		b.Stop()
