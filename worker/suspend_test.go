@@ -213,6 +213,34 @@ func TestASuspendedHandlersTimeLimitEndsItsWait(t *testing.T) {
 	})
 }
 
+func TestACallWithAContextOfItsOwnEndsWithItAndHoldsNoWorker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		slow := stage.Coroutine("slow", func(c coroutine.Context, _ int) behaviour.Outcome {
+			_ = coroutine.Sleep(c, time.Hour)
+			return behaviour.OK(1)
+		}, one()...)
+		s := stage.Coroutine("caller", func(c coroutine.Context, n int) behaviour.Outcome {
+			if n == 0 {
+				return behaviour.OK(0)
+			}
+			ctx, cancel := context.WithTimeout(c, time.Second)
+			defer cancel()
+			_, err := stage.Call[int](coroutine.WithContext(ctx, c), slow, n)
+			return behaviour.Error(err)
+		}, one()...)
+		p := run(t, slow, s)
+		begin := time.Now()
+		bound := ask(t, s, 1)
+		_, err := stage.Call[int](t.Context(), s, 0)
+		require.NoError(t, err)
+		require.Zero(t, time.Since(begin), "the only worker was free")
+		_, err = bound.Wait(t.Context())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(begin))
+		stop(t, p)
+	})
+}
+
 func TestAHandlerThatIgnoresItsTimeLimitAndGoesOnSuspendingIsEndedAsACrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := stage.Coroutine("deaf", func(c coroutine.Context, _ int) behaviour.Outcome {

@@ -43,6 +43,21 @@ func Blocking(ctx context.Context) Context {
 	return blocking{ctx}
 }
 
+// WithContext returns a Context that suspends as c does, and whose suspensions also end when ctx does: with its error and
+// its cause. So every wait may have an end of its own:
+//
+//	ctx, cancel := context.WithTimeout(c, time.Second)
+//	defer cancel()
+//	err := sem.Acquire(coroutine.WithContext(ctx, c))
+//
+// As a [context.Context] it is ctx. Derive ctx from c, as here, so that what it is given to ends with the handler; a suspension does in any
+// case. Like c it is for the handler alone. A wait that ctx may end is no part of a deadlock that a scheduler reports.
+func WithContext(ctx context.Context, c Context) Context {
+	need.Context(ctx, "coroutine: WithContext")
+	need.Context(c, "coroutine: WithContext")
+	return coro.NewBound(ctx, c)
+}
+
 type blocking struct{ context.Context }
 
 func (b blocking) Suspend(start func(wake func())) error {

@@ -24,6 +24,15 @@
 // (stage.Coroutine, or a behaviour.Suspending given to stage.New). Whoever serves them owns their coroutines, keeps
 // idle ones for reuse, and unwinds those that are suspended when it closes.
 //
+// # A limit for one wait
+//
+// [WithContext] binds a handler's waits to a context, such as one with a time limit: each ends with that context at the
+// latest, and the handler goes on.
+//
+//	ctx, cancel := context.WithTimeout(c, time.Second)
+//	defer cancel()
+//	err := sem.Acquire(coroutine.WithContext(ctx, c))
+//
 // # Order and concurrency
 //
 // Between two suspensions no other handler of the same scheduler runs, so what they

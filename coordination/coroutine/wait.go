@@ -10,11 +10,12 @@ import (
 
 // Await runs the blocking function f on a goroutine of its own and suspends the handler
 // until f returns; it returns what f does. The context given to f is derived from c
-// and is cancelled when Await returns. If the handler is stopped, Await returns ErrStopped
+// and is cancelled when Await returns. If the handler is stopped, Await returns ErrStopped, and if c is bound to
+// a context that ends ([WithContext]) its error,
 // without waiting for f, whose result is dropped. If f panics, Await returns a
 // *PanicError; if it calls runtime.Goexit, ErrGoexit.
 func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) {
-	if t, ok := c.(*coro.Task); ok {
+	if t, ok := coro.TaskOf(c); ok {
 		if err := t.Refused(); err != nil {
 			var none T
 			return none, err
@@ -28,8 +29,8 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 	}
 	got.err = ErrGoexit // unless f comes to say otherwise
 	suspend := c.Suspend
-	if t, ok := c.(*coro.Task); ok {
-		suspend = t.SuspendApart
+	if a, ok := c.(aparter); ok {
+		suspend = a.SuspendApart
 	}
 	err := suspend(func(wake func()) {
 		go func() {
@@ -42,6 +43,11 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 		return none, err
 	}
 	return got.value, got.err
+}
+
+// aparter is a context whose suspension a goroutine beside the handlers ends.
+type aparter interface {
+	SuspendApart(start func(wake func())) error
 }
 
 // call calls f, and makes an error of its panic.

@@ -10,7 +10,8 @@ import "github.com/golda-dev/golda/coordination/coroutine"
 type Cond struct{ waiters }
 
 // Wait waits for a signal. When it returns, others may have run since the signal, so the
-// condition is tested again.
+// condition is tested again. If it returns an error, coroutine.ErrStopped or that of the context that ended the wait
+// (coroutine.WithContext), a signal that was meant for it has woken the next.
 func (d *Cond) Wait(c coroutine.Context) error {
 	d.mu.Lock()
 	called, err := d.wait(c)

@@ -13,7 +13,8 @@ import (
 
 // job is one run of a handler, or a task.
 type job struct {
-	f     func(c coroutine.Context) // a task
+	f     func(c coroutine.Context) // a task's
+	task  *Task                     // likewise
 	reg   *Registration             // or whose handler
 	event any
 	holds bool // the room of an event that it is at
@@ -56,6 +57,8 @@ func (s *Scheduler) do(e entry) bool {
 // forget drops an entry that nobody will do.
 func (s *Scheduler) forget(e entry) {
 	switch {
+	case e.job != nil:
+		e.job.task.end(ErrClosed)
 	case e.end != nil:
 		e.reg.finish(e.end.err)
 	case e.reg != nil:
@@ -118,6 +121,9 @@ func (s *Scheduler) ended(t *coro.Task) {
 	s.live--
 	if err := t.Fault(); err != nil {
 		s.cfg.Error(fmt.Errorf("scheduler: %s: %w", j.name(), err))
+	}
+	if j.task != nil {
+		j.task.end(t.Fault())
 	}
 }
 

@@ -52,13 +52,19 @@
 // wait, and those that handlers are at. Beyond that its notify blocks, so an
 // acceptor stops accepting and a channel fills up. Nothing bounds [Scheduler.Go]: it is the program's own.
 //
+// # Waiting for tasks, and not for ever
+//
+// [Scheduler.Go] returns the task, for whose end others wait with [Task.Join]. Each wait, of a semaphore, a condition, the next event or a
+// task, ends with a context if it is given one: see coroutine.WithContext. [Semaphore.TryAcquire] does not wait at all.
+//
 // # What can go wrong
 //
 // A handler or task that panics or calls [runtime.Goexit] ends alone: Config.Error hears of it, and all
 // others go on. So does a source that panics or fails, and its registration ends. A call of Step, Loop or Close by
 // a handler panics. Package coroutine says what a handler must not do with its context.
 //
-// When all that are left wait for one another, Loop returns [ErrDeadlock].
+// When all that are left wait for one another, Loop returns [ErrDeadlock]. A wait that a context may end is
+// none of these.
 //
 // # Looking in
 //

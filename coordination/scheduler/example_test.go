@@ -103,6 +103,48 @@ func ExampleSemaphore() {
 	// 2 leaves
 }
 
+// A task that waits for the end of others.
+func ExampleTask_Join() {
+	s := scheduler.New(scheduler.Config{})
+	defer s.Close()
+	sum := 0
+	var parts []*scheduler.Task
+	for i := range 3 {
+		parts = append(parts, s.Go(func(coroutine.Context) { sum += i }))
+	}
+	s.Go(func(c coroutine.Context) {
+		for _, p := range parts {
+			if err := p.Join(c); err != nil {
+				fmt.Println(err)
+			}
+		}
+		fmt.Println(sum)
+	})
+	if err := s.Loop(); err != nil {
+		panic(err)
+	}
+	// Output: 3
+}
+
+// A wait with a time limit: any wait takes the bound context.
+func ExampleSemaphore_Acquire() {
+	s := scheduler.New(scheduler.Config{})
+	defer s.Close()
+	sem := scheduler.NewSemaphore(0)
+	s.Go(func(c coroutine.Context) {
+		ctx, cancel := context.WithTimeout(c, time.Millisecond)
+		defer cancel()
+		fmt.Println(sem.Acquire(coroutine.WithContext(ctx, c)))
+		fmt.Println(sem.TryAcquire())
+	})
+	if err := s.Loop(); err != nil {
+		panic(err)
+	}
+	// Output:
+	// coroutine: the wait ended with its context: context deadline exceeded
+	// false
+}
+
 // A source that blocks is a function; it ends with io.EOF or when its context does.
 func ExampleSourceFunc() {
 	s := scheduler.New(scheduler.Config{})

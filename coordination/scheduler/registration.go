@@ -39,10 +39,22 @@ type Registration struct {
 
 // next is a handler that waits for the next event.
 type next struct {
-	wake  coro.Waker
-	job   *job // if it is a run of the same registration
-	event any
-	err   error
+	task   *coro.Task
+	wake   coro.Waker
+	rouse  func() // instead of wake, if the end of a context may be first
+	job    *job   // if it is a run of the same registration
+	served bool   // it has the event
+	event  any
+	err    error
+}
+
+// claim reports whether the caller must have the handler go on, for which it waits no more.
+func (n *next) claim() bool {
+	if n.rouse == nil {
+		return n.wake.Claim()
+	}
+	n.rouse()
+	return true
 }
 
 // Register ties a source, which is a Source or a Poller, to its handler. For each event
@@ -92,10 +104,11 @@ func (r *Registration) Close() { r.end(ErrClosed) }
 
 // Next suspends the handler until the next event of the source, which is then not given to a
 // new run. Several that wait are served in the order in which they came. The error is
-// ErrClosed or ErrEnded if there will be no more events, or coroutine.ErrStopped. The
+// ErrClosed or ErrEnded if there will be no more events, coroutine.ErrStopped, or that of the context that ended
+// the wait (coroutine.WithContext): an event is then left to the next that waits, or to a new run. The
 // context must be that of a handler or task of the same scheduler.
 func (r *Registration) Next(c coroutine.Context) (event any, err error) {
-	t, ok := c.(*coro.Task)
+	t, ok := coro.TaskOf(c)
 	if !ok || t.Host() != r.s.host {
 		return nil, errors.New("scheduler: Next: the context is not that of a handler or task of this scheduler")
 	}
@@ -105,24 +118,41 @@ func (r *Registration) Next(c coroutine.Context) (event any, err error) {
 	if r.over != nil {
 		return nil, r.over
 	}
-	w, err := t.Prepare()
-	if err != nil {
-		return nil, err
+	n := &next{task: t}
+	if c == coroutine.Context(t) {
+		err = r.block(n)
+	} else {
+		err = c.Suspend(func(wake func()) {
+			n.rouse = wake
+			r.join(n)
+		})
 	}
-	n := &next{wake: w}
-	if j := t.Tag.(*job); j.reg == r {
-		j.release() // it is done with its last event
-		n.job = j
-	}
-	r.waiting = append(r.waiting, n)
-	if err := t.Block(); err != nil {
+	if err != nil && !n.served {
 		r.leave(n)
 		return nil, err
 	}
 	return n.event, n.err
 }
 
-// leave takes a handler that was stopped out of the line.
+// block suspends a handler that only an event, or the end of its source, will wake.
+func (r *Registration) block(n *next) (err error) {
+	if n.wake, err = n.task.Prepare(); err != nil {
+		return err
+	}
+	r.join(n)
+	return n.task.Block()
+}
+
+// join puts a handler into the line for the next event.
+func (r *Registration) join(n *next) {
+	if j := n.task.Tag.(*job); j.reg == r {
+		j.release() // it is done with its last event
+		n.job = j
+	}
+	r.waiting = append(r.waiting, n)
+}
+
+// leave takes a handler out of the line that does not wait any more.
 func (r *Registration) leave(n *next) {
 	for i, other := range r.waiting {
 		if other == n {
@@ -138,14 +168,14 @@ func (r *Registration) wake(event any) bool {
 	for len(r.waiting) > 0 {
 		n := r.waiting[0]
 		r.waiting = r.waiting[1:]
-		if n.wake.Claim() { // if not, it was stopped
-			n.event = event
+		if n.claim() { // if not, it was stopped
+			n.event, n.served = event, true
 			if n.job != nil {
 				n.job.hold()
 			} else {
 				r.settle()
 			}
-			return r.s.resume(n.wake.Task())
+			return r.s.resume(n.task)
 		}
 	}
 	return false
@@ -228,7 +258,11 @@ func (r *Registration) end(why error) {
 	r.s.removePoller(r)
 	for _, n := range r.waiting {
 		n.err = why
-		n.wake.Wake()
+		if n.rouse != nil {
+			n.rouse()
+		} else {
+			n.wake.Wake()
+		}
 	}
 	r.waiting = nil
 }

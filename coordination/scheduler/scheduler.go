@@ -162,15 +162,19 @@ func (c Config) complete() Config {
 	return c
 }
 
-// Go creates a task. It first runs in a later Step; if the scheduler is closed before
-// that, it never does. Any goroutine may call it.
-func (s *Scheduler) Go(task func(c coroutine.Context)) {
+// Go creates a task, and returns it: others may wait for its end with [Task.Join]. It first runs in a later Step; if
+// the scheduler is closed before that, it never does, and has ended with ErrClosed. Any goroutine may call it.
+func (s *Scheduler) Go(task func(c coroutine.Context)) *Task {
 	if task == nil {
 		panic("scheduler: Go without a task")
 	}
-	if !s.inbox.put(entry{job: &job{f: task}}) {
+	t := &Task{s: s, job: job{f: task}}
+	t.job.task = t
+	if !s.inbox.put(entry{job: &t.job}) {
 		s.cfg.Error(fmt.Errorf("scheduler: Go: %w", ErrClosed))
+		t.end(ErrClosed)
 	}
+	return t
 }
 
 // Step handles at most one event, which may be the beginning or the going on of a task, and

@@ -40,7 +40,8 @@ func NewBinarySemaphore(n int) *Semaphore {
 }
 
 // Acquire takes a unit, waiting until there is one (P). It does not suspend if there is one.
-// If it returns an error, coroutine.ErrStopped, it has taken none.
+// If it returns an error it has taken none: coroutine.ErrStopped, or that of the context that ended
+// the wait (coroutine.WithContext).
 func (m *Semaphore) Acquire(c coroutine.Context) error {
 	m.mu.Lock()
 	if m.free > 0 {
@@ -53,6 +54,17 @@ func (m *Semaphore) Acquire(c coroutine.Context) error {
 		m.Release()
 	}
 	return err
+}
+
+// TryAcquire takes a unit if there is one, and reports whether it did. It never suspends.
+func (m *Semaphore) TryAcquire() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.free == 0 {
+		return false
+	}
+	m.free--
+	return true
 }
 
 // Release gives a unit back (V): to the handler that has waited for it longest, if one waits. It never suspends.

@@ -35,15 +35,18 @@ func (q *waiters) call() bool {
 // wait joins the line and waits to be called. The lock is held when it is called, and not
 // any more when it returns. If the waiter was stopped it reports whether it had
 // been called all the same, so that what it was given can go to somebody else.
-func (q *waiters) wait(c coroutine.Context) (called bool, err error) {
+func (q *waiters) wait(c coroutine.Context) (called bool, err error) { return q.waitWith(c, block) }
+
+// waitWith is wait with another way to suspend.
+func (q *waiters) waitWith(c coroutine.Context, by func(c coroutine.Context, start func(wake func())) error) (called bool, err error) {
 	w := &waiter{}
 	joined := false
 	defer func() {
-		if !joined { // the wait did not begin; block may even have ended the goroutine
+		if !joined { // the wait did not begin; that may even have ended the goroutine
 			q.mu.Unlock()
 		}
 	}()
-	err = block(c, func(wake func()) {
+	err = by(c, func(wake func()) {
 		w.wake = wake
 		q.line = append(q.line, w)
 		joined = true
@@ -63,12 +66,15 @@ func (q *waiters) wait(c coroutine.Context) (called bool, err error) {
 	return w.called, err
 }
 
+// suspend is c.Suspend as a function.
+func suspend(c coroutine.Context, start func(wake func())) error { return c.Suspend(start) }
+
 // block suspends as c.Suspend does, and lets the scheduler know that only its own
 // handlers and tasks will wake this one.
 func block(c coroutine.Context, start func(wake func())) error {
 	t, ok := c.(*coro.Task)
 	if !ok {
-		return c.Suspend(start)
+		return suspend(c, start) // the end of a context may wake it, too
 	}
 	if err := t.Refused(); err != nil {
 		return err

@@ -1,0 +1,81 @@
+package scheduler
+
+import (
+	"errors"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/internal/coro"
+)
+
+// Task is a task that Go has created. Its methods may be called from any goroutine.
+type Task struct {
+	job job
+	s   *Scheduler
+
+	ends waiters // its lock guards what follows
+	over bool
+	err  error
+	done chan struct{} // made when it is asked for
+}
+
+// errOwnEnd is the answer to a task that waits for itself.
+var errOwnEnd = errors.New("scheduler: Join: a task waits for its own end")
+
+// Join suspends the caller until the task has ended, and returns how that was, as [Task.Err] does. If the caller is stopped
+// first, or the context of its wait ends (coroutine.WithContext), it returns that error, and the task goes on. A task
+// that joins itself gets an error at once. Any number of handlers and tasks may join, of other schedulers too, and a
+// goroutine with coroutine.Blocking.
+//
+// The error tells what ended first only if these do not look alike; ask [Task.Done] if that matters.
+func (t *Task) Join(c coroutine.Context) error {
+	caller, ok := coro.TaskOf(c)
+	if ok && caller.Tag == &t.job {
+		return errOwnEnd
+	}
+	t.ends.mu.Lock()
+	if t.over {
+		defer t.ends.mu.Unlock()
+		return t.err
+	}
+	wait := block
+	if ok && caller.Host() != t.s.host {
+		wait = suspend // its own scheduler cannot tell whether it will be woken
+	}
+	if _, err := t.ends.waitWith(c, wait); err != nil {
+		return err
+	}
+	return t.Err()
+}
+
+// Done returns a channel that is closed when the task has ended.
+func (t *Task) Done() <-chan struct{} {
+	t.ends.mu.Lock()
+	defer t.ends.mu.Unlock()
+	if t.done == nil {
+		t.done = make(chan struct{})
+		if t.over {
+			close(t.done)
+		}
+	}
+	return t.done
+}
+
+// Err returns how the task has ended: nil if it returned, or has not ended, a *coroutine.PanicError, coroutine.ErrGoexit,
+// coroutine.ErrIgnoredStop, or ErrClosed if the scheduler was closed before the task began.
+func (t *Task) Err() error {
+	t.ends.mu.Lock()
+	defer t.ends.mu.Unlock()
+	return t.err
+}
+
+// end notes how the task has ended and wakes all that wait for it, in the order in which they came.
+func (t *Task) end(err error) {
+	t.ends.mu.Lock()
+	defer t.ends.mu.Unlock()
+	t.over, t.err = true, err
+	if t.done != nil {
+		close(t.done)
+	}
+	for t.ends.call() { //nolint:revive // until none is left
+	}
+}
