@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -282,4 +284,111 @@ func TestWhoHangsInTheWorkerThatTookAnothersPlaceIsToldOfToo(t *testing.T) {
 		close(d.let)
 		require.NoError(t, p.Stop(t.Context()))
 	})
+}
+
+// lateBatch is a Batcher that waits for the end of its context.
+type lateBatch struct{ note func(ctx context.Context) }
+
+func (lateBatch) HandleCommand(context.Context, int) behaviour.Outcome {
+	panic("a Batcher is given batches")
+}
+
+func (b lateBatch) HandleBatch(ctx context.Context, cmds []int) []behaviour.Outcome {
+	b.note(ctx)
+	outcomes := make([]behaviour.Outcome, len(cmds))
+	for i := range outcomes {
+		outcomes[i] = behaviour.OK(nil)
+	}
+	return outcomes
+}
+
+// With a grace of a nanosecond the watch's timer and the context's are due at once.
+func TestTheContextOfAHandlerPastItsTimeLimitEndsWithErrTimeoutHoweverShortItsGrace(t *testing.T) {
+	for name, build := range map[string]func(note func(context.Context), opts ...stage.Option) *stage.Stage[int]{
+		"plain": func(note func(context.Context), opts ...stage.Option) *stage.Stage[int] {
+			return stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { note(ctx); return behaviour.OK(nil) }, opts...)
+		},
+		"batch": func(note func(context.Context), opts ...stage.Option) *stage.Stage[int] {
+			return stage.New("s", lateBatch{note}, opts...)
+		},
+		"coroutine": func(note func(context.Context), opts ...stage.Option) *stage.Stage[int] {
+			return stage.Coroutine("s", func(c coroutine.Context, _ int) behaviour.Outcome { note(c); return behaviour.OK(nil) }, opts...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			causes := map[error]int{}
+			s := build(func(ctx context.Context) {
+				<-ctx.Done()
+				mu.Lock()
+				defer mu.Unlock()
+				causes[context.Cause(ctx)]++
+			}, stage.Workers(4, 4), stage.Timeout(time.Millisecond), stage.Grace(1),
+				stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Backoff: 1, Max: 1}))
+			p, err := pipeline.New("p", s, pipeline.Logger(slog.New(slog.DiscardHandler)))
+			require.NoError(t, err)
+			require.NoError(t, p.Start(t.Context()))
+			for range 500 {
+				require.NoError(t, s.Submit(t.Context(), 0))
+			}
+			require.NoError(t, p.Drain(t.Context()))
+			require.NoError(t, p.Stop(t.Context()))
+			mu.Lock()
+			defer mu.Unlock()
+			require.NotEmpty(t, causes)
+			for cause, n := range causes {
+				require.ErrorIs(t, cause, stage.ErrTimeout, "%d times", n)
+			}
+		})
+	}
+}
+
+func TestAnEmitThatOutlastsItsHandlersContextEndsWithTheGrace(t *testing.T) {
+	for name, build := range map[string]func(handle func(context.Context) behaviour.Outcome, opts ...stage.Option) *stage.Stage[int]{
+		"plain": func(handle func(context.Context) behaviour.Outcome, opts ...stage.Option) *stage.Stage[int] {
+			return stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { return handle(ctx) }, opts...)
+		},
+		"coroutine": func(handle func(context.Context) behaviour.Outcome, opts ...stage.Option) *stage.Stage[int] {
+			return stage.Coroutine("s", func(c coroutine.Context, _ int) behaviour.Outcome { return handle(c) }, opts...)
+		},
+	} {
+		for after, end := range map[string]struct {
+			handle func(err error, let chan struct{}) behaviour.Outcome
+			want   error
+		}{
+			"it answers": {func(err error, _ chan struct{}) behaviour.Outcome { return behaviour.Error(err) }, stage.ErrTimeout},
+			"it hangs":   {func(_ error, let chan struct{}) behaviour.Outcome { <-let; return behaviour.OK(nil) }, stage.ErrStuck},
+		} {
+			t.Run(name+", "+after, func(t *testing.T) {
+				bubbled(t, func(t *testing.T) {
+					gate, let := make(chan struct{}), make(chan struct{})
+					full := stage.Func("full", func(context.Context, int) behaviour.Outcome {
+						<-gate
+						return behaviour.OK(nil)
+					}, stage.Workers(1, 1), stage.Capacity(1))
+					s := build(func(ctx context.Context) behaviour.Outcome {
+						for range 300 {
+							if err := behaviour.Emit(context.WithoutCancel(ctx), full, 1); err != nil {
+								return end.handle(err, let)
+							}
+						}
+						return behaviour.OK(nil)
+					}, stage.Workers(1, 1), stage.Timeout(40*time.Millisecond), stage.Grace(40*time.Millisecond))
+					p := bubble(t, s, full)
+					defer func() { _ = p.Stop(context.Background()) }()
+					ticket, err := s.Ask(t.Context(), 1)
+					require.NoError(t, err)
+					time.Sleep(100 * time.Millisecond)
+					free := s.Snapshot().Busy == 0
+					close(gate) // the ticket waits for what was emitted, too
+					close(let)
+					_, err = ticket.Wait(t.Context())
+					require.True(t, free, "the worker takes the next command")
+					require.ErrorIs(t, err, end.want)
+					require.NoError(t, p.Stop(t.Context()))
+					require.True(t, p.Snapshot().Balanced(), p.Snapshot().Law())
+				})
+			})
+		}
+	}
 }

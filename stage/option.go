@@ -188,8 +188,9 @@ func Linger(d time.Duration) Option { return func(s *settings) { s.room.Linger =
 // it comes back is ignored.
 func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
-// Grace sets how long past its [Timeout] a handler may go on before its worker is given
-// up. The default is as long as the time limit itself, and at least 100 ms.
+// Grace sets how long a handler may go on, after its context has ended at its [Timeout], before its worker is given
+// up. The default is as long as the time limit itself, and at least 100 ms. A [behaviour.Emit] that still waits when
+// the grace is over fails with [ErrTimeout], whatever context it was given.
 func Grace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
 
 // Retry sets when commands are tried again. By default they are not.

@@ -58,8 +58,8 @@ func (w *Worker) redeem() {
 // they do from now on is nobody's. It is no crash: nobody takes their place.
 //
 // Who has the worker's lock and finds that it does not deliver may do so, see [room.Room.Forsake].
-// The worker sees it when it comes to the end of its batch, or meets its room before. The word of guarded
-// is not asked: it costs an exchange for each command, and only stages with a time limit have it.
+// The worker sees it when it comes to the end of its batch, or meets its room before. The flag of guarded
+// is not asked: it costs a lock for each command, and only stages with a time limit have it.
 func Forsake(r *room.Room) {
 	for _, s := range r.Holders() {
 		if w, ok := s.Owner.(*Worker); ok {

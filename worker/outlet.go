@@ -328,6 +328,11 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 		w.emits = append(w.emits, emission{out, cmd, ticket})
 		return nil
 	}
+	if w.guarded != nil {
+		var release func()
+		ctx, release = w.wait.begin(ctx)
+		defer release()
+	}
 	if err := w.sendNow(ctx, emission{out, cmd, ticket}); err != nil {
 		ticket.Settle(true, nil, nil)
 		return err

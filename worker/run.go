@@ -46,6 +46,7 @@ type Run struct {
 	late   atomic.Bool // the time limit has passed
 	lost   atomic.Bool // its worker was given up: the command has been charged, and what else comes is nobody's
 	shared atomic.Bool // who runs it is of a crew
+	wait   emitWait
 
 	emitting sync.Mutex // guards all below
 	emits    []emission
@@ -136,28 +137,24 @@ func (w *Worker) goOn(run *Run) (ended bool) {
 func (w *Worker) own(run *Run) {
 	run.owner = w
 	run.shared.Store(w.crew != nil)
-	run.watch(w)
+	if run.task != nil {
+		run.watch()
+	}
 }
 
-// watch has the worker watched while it runs the handler: until its time limit and grace are
-// over, or if the limit has passed and the handler was told, for the grace.
-func (run *Run) watch(w *Worker) {
+// watch has the worker watched while it runs the handler, if there is a time limit: until that has passed, then for the
+// grace.
+func (run *Run) watch() {
 	limit := run.stage.Timeout
 	if limit == 0 {
 		return
 	}
-	left := limit
-	if !run.began.IsZero() {
-		left = max(limit-time.Since(run.began), 0)
-	}
-	w.watch(left + run.stage.Grace)
+	run.wait.renew()
+	run.owner.watch(run.task, max(limit-time.Since(run.began), 0))
 }
 
 // refused ends a run that could not begin: the stage has come to its end.
 func (run *Run) refused() {
-	if run.stage.Timeout > 0 {
-		run.owner.returned()
-	}
 	run.outcome, run.returned = behaviour.Error(room.ErrStopped), true
 	run.instance.Of().left()
 }
@@ -170,6 +167,7 @@ func (run *Run) serve(t *coro.Task) {
 	if limit := run.stage.Timeout; limit > 0 {
 		run.began = time.Now()
 		run.alarm = time.AfterFunc(limit, run.expire)
+		run.watch()
 	}
 	defer run.rescue()
 	run.outcome = run.instance.Handle(t, run.envelope.Cmd)

@@ -55,6 +55,8 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 	if len(run.emits) <= held {
 		return nil
 	}
+	ctx, release := run.wait.begin(ctx)
+	defer release()
 	if err := run.sendNow(ctx); err != nil {
 		run.emits = run.emits[:len(run.emits)-1] // this one was not taken
 		run.envelope.Ticket.Settle(true, nil, nil)

@@ -8,7 +8,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -21,21 +21,24 @@ var ErrStuck = errors.New("worker: handler is stuck")
 
 // guarded is a worker that is watched while it handles a command with a time limit.
 //
-// A stuck handler cannot be ended: its goroutine goes on, and may come back at any time.
-// So who owns the worker's affairs is settled by one word: the worker notes that a
-// handler runs, and notes that it has returned, if the watch has not taken the word
-// meanwhile. Whoever loses touches nothing more.
+// A stuck handler cannot be ended: its goroutine goes on, and may come back at any time. So calling says who owns
+// the worker's affairs: the worker clears it when its handler has returned, the watch when it gives the worker up.
+// The one that comes second touches nothing more.
 //
 // Most workers have no time limit, so one has it from its first watched call on.
 type guarded struct {
-	word  atomic.Uint64 // twice the number of the present call, and 1 while it runs
-	call  uint64        // the word of the present call, 0 between calls; the worker's own
-	due   atomic.Int64  // when the handler is to be given up
 	alarm *time.Timer
 	over  chan struct{} // closed when a worker that was given up has been settled
 	mine  []byte        // "goroutine 7 ", to find the stack of the one that is stuck
+	wait  emitWait      // of a handler that does not suspend
 
 	cancel context.CancelFunc // ends the present call's context; nil between calls, and if handlers suspend
+
+	watching sync.Mutex // guards all below
+	calling  bool       // a handler runs
+	taken    bool       // the watch has given the worker up
+	due      int64      // when the watch looks at the call
+	ctx      Context    // the call's context; nil once the grace has begun
 }
 
 // lookAgain is how soon the watch looks again at a handler that emits.
@@ -59,13 +62,12 @@ func (w *Worker) unlimit() {
 	}
 }
 
-// watched runs a handler's call under the watch.
-func (w *Worker) watched(call func()) {
-	w.arm()
+// watched runs a handler's call under the watch. Its context is one that limit made.
+func (w *Worker) watched(ctx Context, call func()) {
 	if w.mine == nil {
 		w.mine = goroutine()
 	}
-	w.watch(w.stage.Timeout + w.stage.Grace)
+	w.watch(ctx, w.stage.Timeout)
 	call()
 	if !w.returned() {
 		panic(abandoned{})
@@ -80,68 +82,89 @@ func (w *Worker) arm() {
 	}
 }
 
-// watch begins a call that may take so long, and is watched meanwhile.
-func (w *Worker) watch(limit time.Duration) {
+// watch begins a call whose context ends after so long; the grace begins then. On a busy machine that is late, and
+// of two timers that are due either may run first: so the watch does not take the limit for the end.
+func (w *Worker) watch(ctx Context, limit time.Duration) {
 	w.arm()
-	w.due.Store(w.host.Now() + int64(limit))
-	word := w.word.Load() + 3 // the next number, and running
-	w.call = word
-	w.word.Store(word)
+	w.wait.renew()
+	w.watching.Lock()
+	defer w.watching.Unlock()
+	w.calling, w.ctx, w.due = true, ctx, w.host.Now()+int64(limit)
 	w.alarm.Reset(limit)
 }
 
 // returned notes that a handler has ended, or was set aside, if it is watched. It reports
 // false if the worker was given up before.
 func (w *Worker) returned() bool {
-	if w.guarded == nil || w.call == 0 {
+	if w.guarded == nil {
 		return true
 	}
-	word := w.call
-	if !w.word.CompareAndSwap(word, word-1) {
-		return false
+	w.watching.Lock()
+	defer w.watching.Unlock()
+	if w.calling {
+		w.calling, w.ctx = false, nil
+		w.alarm.Stop()
 	}
-	w.call = 0
-	w.alarm.Stop()
-	return true
+	return !w.taken
 }
 
-// look is the watch's: it gives the worker up if its time is over.
+// look is the watch's: it gives the worker up if its handler's grace is over.
 func (w *Worker) look() {
-	word := w.word.Load()
-	if word&1 == 0 {
+	ended, over := w.late()
+	if ended != nil {
+		<-ended
+		w.look()
 		return
 	}
-	if left := w.due.Load() - w.host.Now(); left > 0 {
+	if over {
+		w.abandon()
+	}
+}
+
+// late reports whether the handler's grace is over: then the worker is the caller's. If the time limit has passed and the
+// context has not ended, late returns the channel that is closed when it has.
+func (w *Worker) late() (ended <-chan struct{}, over bool) {
+	w.watching.Lock()
+	defer w.watching.Unlock()
+	if !w.calling {
+		return nil, false
+	}
+	left := w.due - w.host.Now()
+	switch {
+	case left > 0:
 		w.alarm.Reset(time.Duration(left))
-		return
+	case w.ctx == nil:
+		return nil, w.giveUp()
+	case w.ctx.Err() == nil:
+		return w.ctx.Done(), false
+	default:
+		w.ctx, w.due = nil, w.host.Now()+int64(w.stage.Grace)
+		w.alarm.Reset(w.stage.Grace)
 	}
-	// While the handler emits, its affairs are not at rest. Its context has ended, so
-	// it does not for long.
+	return nil, false
+}
+
+// giveUp makes the caller the owner of a worker whose handler is stuck. It reports false if that cannot be now.
+func (w *Worker) giveUp() bool {
+	// While the handler emits, its affairs are not at rest. If Emit waits for a place it has waited for long enough.
 	if !w.emitting.TryLock() {
+		w.wait.end()
 		w.alarm.Reset(lookAgain)
-		return
+		return false
 	}
+	defer w.emitting.Unlock()
 	if w.lost.Load() { // a hard stop was faster
-		w.emitting.Unlock()
-		return
+		return false
 	}
-	run := w.running.Load()
-	if !run.still() {
-		w.emitting.Unlock()
+	if run := w.running.Load(); !run.still() {
+		run.wait.end()
 		w.alarm.Reset(lookAgain)
-		return
+		return false
 	}
-	taken := w.word.CompareAndSwap(word, word+1)
-	if taken {
-		w.lost.Store(true)
-		w.since.Store(0) // what it emits from now on is nobody's
-	}
-	w.emitting.Unlock()
-	if !taken {
-		run.stir()
-		return
-	}
-	w.abandon()
+	w.calling, w.taken = false, true
+	w.lost.Store(true)
+	w.since.Store(0) // what it emits from now on is nobody's
+	return true
 }
 
 // abandon settles the accounts of a worker whose handler is stuck, and has the keeper
@@ -190,7 +213,7 @@ func (w *Worker) Inherit(from *Worker) {
 // limitedCall runs the behaviour on one command under the watch.
 func (w *Worker) limitedCall(ctx Context, cmd any) (o behaviour.Outcome) {
 	instance := w.instance
-	w.watched(func() { o = instance.Handle(ctx, cmd) })
+	w.watched(ctx, func() { o = instance.Handle(ctx, cmd) })
 	return o
 }
 

@@ -585,7 +585,7 @@ func (w *Worker) many(inst Instance, batch []command.Envelope) (outcomes []behav
 	}
 	ctx := w.limit()
 	given := slices.Clone(batch) // the batch is the watch's, if that gives the worker up
-	w.watched(func() { outcomes = inst.HandleMany(ctx, given) })
+	w.watched(ctx, func() { outcomes = inst.HandleMany(ctx, given) })
 	w.unlimit()
 	return checked(outcomes, len(batch))
 }
