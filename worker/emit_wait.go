@@ -14,7 +14,9 @@ var errGrace = fmt.Errorf("%w, and its grace", ErrTimeout)
 // emitWait ends a wait of Emit with the grace of its handler. Emit waits until the context that it is given ends, but
 // that need not be the handler's, and as long as Emit waits the watch cannot give the handler up. Only one Emit of a
 // handler waits at a time.
-type emitWait struct{ cancel atomic.Pointer[context.CancelCauseFunc] }
+type emitWait struct {
+	cancel atomic.Pointer[context.CancelCauseFunc]
+}
 
 // noMore stands for the handler whose grace is over.
 var noMore context.CancelCauseFunc = func(error) {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -217,6 +218,7 @@ func motion(t *testing.T, rule Overflow) {
 			case <-over:
 				return
 			default:
+				runtime.Gosched() // or the others wait for their processor for 10 ms
 			}
 		}
 	})
@@ -293,6 +295,7 @@ func TestASeatThatComesTooLateGoesToTheNextInLine(t *testing.T) {
 			case <-finished:
 				over = true
 			default:
+				runtime.Gosched() // as above
 			}
 			n := r.Turn(&s, &tally, false)
 			tally.OK = n
