@@ -2,8 +2,11 @@ package pipeline_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,6 +60,39 @@ func TestABatchLingersUntilItIsFullOrItsFirstCommandHasWaited(t *testing.T) {
 			require.Equal(t, []time.Duration{10 * ms, 20 * ms, 30 * ms, 40 * ms}, r.at[:4])
 			require.LessOrEqual(t, r.at[4], 60*ms, "a drain does not wait for longer than the linger time")
 			require.NoError(t, p.Stop(t.Context()))
+		})
+	}
+}
+
+// A timer holds all that its function can reach until it fires.
+func TestAStoppedPipelineIsNotHeldByATimer(t *testing.T) {
+	type heavy struct{ rows }
+	for name, hard := range map[string]bool{"soft": false, "hard": true} {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				held := func() weak.Pointer[heavy] {
+					h := &heavy{rows{begin: time.Now()}}
+					s := stage.New("insert", h, stage.Batch(2), stage.Linger(time.Hour), stage.Workers(1, 1))
+					p := bubble(t, s)
+					require.NoError(t, s.Submit(t.Context(), 1))
+					synctest.Wait() // the batch lingers
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					if hard {
+						cancel()
+						require.Error(t, p.Stop(ctx))
+						return weak.Make(h)
+					}
+					require.NoError(t, s.Submit(t.Context(), 1))
+					require.NoError(t, p.Stop(ctx))
+					return weak.Make(h)
+				}()
+				time.Sleep(time.Minute) // what ends on its own
+				for i := 0; i < 100 && held.Value() != nil; i++ {
+					runtime.GC()
+				}
+				require.Nil(t, held.Value())
+			})
 		})
 	}
 }

@@ -391,6 +391,7 @@ func (p *Pipeline) end() {
 	for _, c := range p.roster().stages {
 		c.ShutDoor()
 		c.Clear()
+		c.Room().StopTimers()
 		if err != nil {
 			c.Sweep()
 		}

@@ -80,11 +80,7 @@ func (r *Room) left() bool {
 
 func (r *Room) watchOver() {
 	r.alone.watched, r.alone.done = true, r.completed()
-	if r.alone.timer == nil {
-		r.alone.timer = time.AfterFunc(stillness, r.lookAfter)
-		return
-	}
-	r.alone.timer.Reset(stillness)
+	r.set(&r.alone.timer, stillness, (*Room).lookAfter)
 }
 
 // lookAfter calls another worker if the one who was left alone has not been heard of.

@@ -88,13 +88,7 @@ func (p Retry) pause(tries int, die float64) time.Duration {
 }
 
 // alarm sets the clock for the next retry.
-func (r *Room) alarm(in time.Duration) {
-	if r.timer == nil {
-		r.timer = time.AfterFunc(in, r.resume)
-		return
-	}
-	r.timer.Reset(in)
-}
+func (r *Room) alarm(in time.Duration) { r.set(&r.timer, in, (*Room).resume) }
 
 // resume queues the commands whose time has come.
 func (r *Room) resume() {

@@ -288,9 +288,7 @@ func (r *Room) Halt() (tell func()) {
 	r.queue.popInto(left)
 	r.packed = 0
 	left = append(left, r.delayed.clear()...)
-	if r.timer != nil {
-		r.timer.Stop()
-	}
+	r.stopTimers()
 	r.c.losses().dead[deadStopped] += uint64(len(left))
 	r.dismissWaiters()
 	woken := append(r.takeBlocked(), r.takeIdle()...)

@@ -397,18 +397,14 @@ func (r *Room) rest(pause time.Duration) {
 	spell.Rested += time.Duration(until - max(now, r.rested))
 	r.rested, r.resting = until, true
 	r.void()
-	if r.rests == nil {
-		r.rests = time.AfterFunc(pause, r.wakeUp)
-		return
-	}
-	r.rests.Reset(pause)
+	r.set(&r.rests, pause, (*Room).wakeUp)
 }
 
 // wakeUp ends a rest, if it is over.
 func (r *Room) wakeUp() {
 	r.mu.Lock()
 	if left := r.rested - r.Host().Now(); left > 0 {
-		r.rests.Reset(time.Duration(left))
+		r.set(&r.rests, time.Duration(left), (*Room).wakeUp)
 		r.mu.Unlock()
 		return
 	}

@@ -360,11 +360,7 @@ func (r *Room) lingering() bool {
 	if !known || waited >= linger {
 		return false
 	}
-	if r.lingers == nil {
-		r.lingers = time.AfterFunc(linger-waited, r.ripen)
-	} else {
-		r.lingers.Reset(linger - waited)
-	}
+	r.set(&r.lingers, linger-waited, (*Room).ripen)
 	return true
 }
 
