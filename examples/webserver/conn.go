@@ -22,7 +22,7 @@ const (
 // Whoever has taken it (see signals) may touch its fields. They are used again for the next
 // client.
 type conn struct {
-	slot     int
+	tag      tag // of its events; only the source changes and reads the generation
 	signals  signals
 	deadline atomic.Int64 // on the server's clock; anybody may read it
 
@@ -39,8 +39,9 @@ type conn struct {
 	ans  answer
 }
 
-// open makes the connection one of a new client.
+// open makes the connection one of a new client. Events of the clients before no longer reach it.
 func (c *conn) open(s socket, excess bool, deadline time.Duration) {
+	c.tag.generation++
 	c.sock, c.excess, c.state = s, excess, reading
 	c.begun, c.in, c.body, c.thrown = false, nil, 0, 0
 	c.forget()

@@ -13,7 +13,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +25,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 )
 
@@ -31,10 +33,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // house is a server under test.
 type house struct {
 	*server
-	t    testing.TB
-	addr string
-	root string
-	end  func() // drains it, and looks whether all is in order; done at the end of the test anyway
+	t     testing.TB
+	addr  string
+	root  string
+	looks *atomic.Int64 // how often startLate's source has looked
+	end   func()        // drains it, and looks whether all is in order; done at the end of the test anyway
 }
 
 // testLimits are those of the program, but for a quicker look at the clock.
@@ -59,22 +62,35 @@ func openHouse(t *testing.T, l limits) *house {
 
 func openAt(t testing.TB, l limits, site fs.FS) *house {
 	t.Helper()
-	return openWith(t, l, site, policy.ERLDA{})
+	return openWith(t, l, site, staff{policy.ERLDA{}, 4})
 }
 
-func openWith(t testing.TB, l limits, site fs.FS, p controller.Policy) *house {
+func openWith(t testing.TB, l limits, site fs.FS, crew staff) *house {
+	t.Helper()
+	h := prepareWith(t, l, site, crew)
+	h.start()
+	return h
+}
+
+// prepareWith makes a server whose stages run and whose source does not: start starts it.
+func prepareWith(t testing.TB, l limits, site fs.FS, crew staff) *house {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var log bytes.Buffer
 	s := newServer(l, site, defaultCache)
-	require.NoError(t, s.plan(staff{p, 4}, &log))
+	require.NoError(t, s.plan(crew, &log))
 	require.NoError(t, s.open(listener))
 	require.NoError(t, s.line.Start(context.Background()))
+	return &house{server: s, t: t, addr: listener.Addr().String(), looks: new(atomic.Int64)}
+}
+
+// start starts the source, and sees to its end.
+func (h *house) start() {
+	t, s := h.t, h.server
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.serveUntil(ctx) }()
-	h := &house{server: s, t: t, addr: listener.Addr().String()}
 	ended := false
 	h.end = func() {
 		if ended {
@@ -90,7 +106,34 @@ func openWith(t testing.TB, l limits, site fs.FS, p controller.Policy) *house {
 		assert.Len(t, s.free, len(s.slots), "no connection is left")
 	}
 	t.Cleanup(h.end)
-	return h
+}
+
+// startLate starts a source that is late: between the moment when it takes events from the poller and the moment when it
+// heeds them, the stages finish what they have, and so may close connections that the events are about. After stop, start
+// starts the usual source.
+func (h *house) startLate() (stop func()) {
+	var over atomic.Bool
+	var source sync.WaitGroup
+	source.Go(func() {
+		for !over.Load() {
+			assert.NoError(h.t, h.poller.until(time.Now().Add(h.limits.tick)))
+			n, _ := h.poller.wait()
+			for range 100 { // a stage that never finishes is for the clients to find
+				if h.line.Snapshot().InFlight == 0 {
+					break
+				}
+				runtime.Gosched()
+			}
+			for i := range n {
+				h.heed(h.poller.event(i))
+			}
+			h.looks.Add(1)
+		}
+	})
+	return func() {
+		over.Store(true)
+		source.Wait()
+	}
 }
 
 // testSite is a directory with all that a path may lead to, and beside it a secret.
@@ -141,6 +184,12 @@ func (h *house) dial() *client {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
 	require.NoError(h.t, err)
+	return h.meet(conn)
+}
+
+// meet makes a client of a connection.
+func (h *house) meet(conn net.Conn) *client {
+	h.t.Helper()
 	h.t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(h.t, conn.SetDeadline(time.Now().Add(20*time.Second))) // a test that hangs should say where
 	return &client{conn.(*net.TCPConn), h.t, bufio.NewReader(conn)}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -108,6 +109,87 @@ func (trap) Open(name string) (fs.File, error) {
 	return nil, fs.ErrNotExist
 }
 
+func TestAnEventOfAClosedConnectionDoesNotReachTheNextOneInItsSlot(t *testing.T) {
+	h := prepareWith(t, testLimits(), os.DirFS(testSite(t)), staff{policy.Fixed{}, 1})
+	look := func() (n int) {
+		require.NoError(t, h.poller.until(time.Now().Add(20*time.Second)))
+		n, err := h.poller.wait()
+		require.NoError(t, err)
+		return n
+	}
+	first := h.dial()
+	for h.crowd() == 0 {
+		for i := range look() {
+			h.heed(h.poller.event(i))
+		}
+	}
+	for old := h.slots[0]; !old.signals.raise(0); { // until the stages have parked it; now the test owns it
+		runtime.Gosched()
+	}
+	require.NoError(t, first.SetLinger(0))
+	require.NoError(t, first.Close())
+	for ended := false; !ended; { // the events are in the poller's buffer, and wait there to be heeded
+		for i := range look() {
+			_, what := h.poller.event(i)
+			ended = ended || what&hungUp != 0
+		}
+	}
+	stale := h.poller.n
+	h.close(h.slots[0])
+	second := h.dial()
+	h.welcome()
+	require.Len(t, h.slots, 1, "the second connection has the slot of the first")
+	for i := range stale {
+		h.heed(h.poller.event(i))
+	}
+	assert.False(t, h.slots[0].signals.has(hungUp|taken), "it belongs to the connection that was there before")
+	h.start()
+	second.say(get)
+	assert.Equal(t, 200, second.hear("GET").StatusCode)
+}
+
+func TestClientsThatCloseOrResetDoNotHoldUpIdleOnes(t *testing.T) {
+	const (
+		crowds = 32
+		each   = 100 // clients of a crowd, one after another
+		idle   = 4   // of so many clients one stays
+	)
+	l := testLimits()
+	l.connections = crowds * each
+	h := prepareWith(t, l, os.DirFS(testSite(t)), staff{policy.Fixed{}, 1}) // a single worker that loops for one client stops all
+	stop := h.startLate()
+	var all sync.WaitGroup
+	for range crowds {
+		all.Go(func() {
+			var stay []*client
+			for i := range each {
+				c := h.dial()
+				switch {
+				case i%idle == 0: // which also keeps the crowd from running ahead of the server
+					c.say(get)
+					assert.Equal(t, "0123456789", c.hear("GET").body)
+					stay = append(stay, c)
+					continue
+				case i%idle == 1: // resets the connection
+					_ = c.SetLinger(0)
+				}
+				c.say("GET /work?n=1000 HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
+				for n := h.looks.Load(); h.looks.Load() == n; { // until the server has it
+					runtime.Gosched()
+				}
+				_ = c.Close()
+			}
+			for _, c := range stay {
+				c.say(get)
+				assert.Equal(t, "0123456789", c.hear("GET").body)
+			}
+		})
+	}
+	all.Wait()
+	stop()
+	h.start()
+}
+
 func TestWhatNetHTTPsClientGetsIsWhatNetHTTPsServerGives(t *testing.T) {
 	h := openHouse(t, testLimits())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -165,7 +247,7 @@ func TestManyClientsAtOnceAreServedByEveryPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, err := policy.ByName(name)
 			require.NoError(t, err)
-			h := openWith(t, testLimits(), os.DirFS(testSite(t)), p)
+			h := openWith(t, testLimits(), os.DirFS(testSite(t)), staff{p, 4})
 			transport := &http.Transport{MaxIdleConnsPerHost: 50}
 			defer transport.CloseIdleConnections()
 			var crowd sync.WaitGroup

@@ -111,16 +111,17 @@ func (p *parse) frame(c *conn) {
 	c.ans.keep = !req.ProtoAtLeast(1, 1)
 }
 
-// fill reads more, behind the bytes at hand.
+// fill reads more, behind the bytes at hand. It takes the signals before it reads, and puts them back only if it has
+// read something and more may be there: so a signal that has nothing behind it costs one read.
 func (p *parse) fill(c *conn) error {
-	if !c.signals.has(readable | hungUp) {
+	woken := c.signals.take(readable | hungUp)
+	if woken == 0 {
 		return errAgain
 	}
-	c.signals.drop(readable)
 	have := copy(p.buf, p.data)
 	n, err := c.sock.read(p.buf[have:])
-	if have+n == len(p.buf) { // there may be more
-		c.signals.raise(readable)
+	if n > 0 && (have+n == len(p.buf) || woken&hungUp != 0) { // there may be more, or the end is still to be read
+		c.signals.raise(woken)
 	}
 	p.data = p.buf[:have+n]
 	return err

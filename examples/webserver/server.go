@@ -68,8 +68,13 @@ func (s *server) drain(patience time.Duration) {
 	s.stop.Store(true)
 }
 
-// doorTag is the tag of the door; those of connections are their slots.
-const doorTag = -1
+// tag names what an event is about: a connection, by its slot and by which of the connections that had the slot one
+// after another it is. The generation is needed because events come in batches: when the source reads an event, a stage
+// may have closed its connection, and an event before it in the batch may have brought a new one into the slot.
+type tag struct{ slot, generation int32 }
+
+// doorTag is the tag of the door.
+func doorTag() tag { return tag{slot: -1} }
 
 // open makes ready to serve at a listener.
 func (s *server) open(l net.Listener) (err error) {
@@ -79,7 +84,7 @@ func (s *server) open(l net.Listener) (err error) {
 	if s.poller, err = newPoller(); err != nil {
 		return err
 	}
-	if err := s.poller.addDoor(s.door, doorTag); err != nil {
+	if err := s.poller.addDoor(s.door, doorTag()); err != nil {
 		s.poller.close()
 		return err
 	}
@@ -111,13 +116,13 @@ func (s *server) serve() error {
 	}
 }
 
-// heed does what an event asks for.
-func (s *server) heed(tag int, what sign) {
-	if tag == doorTag {
+// heed does what an event asks for. It ignores an event of a connection that has left its slot to another.
+func (s *server) heed(of tag, what sign) {
+	if of == doorTag() {
 		s.welcome()
 		return
 	}
-	if c := s.slots[tag]; c.signals.raise(what) {
+	if c := s.slots[of.slot]; c.tag == of && c.signals.raise(what) {
 		s.send(c)
 	}
 }
@@ -175,7 +180,7 @@ func (s *server) admit(sock socket) {
 		return
 	}
 	c.open(sock, excess, s.now()+patience)
-	if s.poller.add(sock, c.slot) != nil {
+	if s.poller.add(sock, c.tag) != nil {
 		s.close(c)
 	}
 }
@@ -195,7 +200,7 @@ func (s *server) slot() (c *conn, excess bool) {
 	if len(s.slots) == cap(s.slots) {
 		return nil, true
 	}
-	c = &conn{slot: len(s.slots)}
+	c = &conn{tag: tag{slot: int32(len(s.slots))}} //nolint:gosec // there are fewer than files
 	s.slots = append(s.slots, c)
 	return c, excess
 }
@@ -207,7 +212,7 @@ func (s *server) close(c *conn) {
 	c.sock.close()
 	c.signals.end()
 	s.mu.Lock()
-	s.free = append(s.free, c.slot)
+	s.free = append(s.free, int(c.tag.slot))
 	s.mu.Unlock()
 }
 

@@ -30,6 +30,9 @@ func (s *signals) raise(some sign) (mine bool) {
 // is raised in between means something new.
 func (s *signals) drop(some sign) { s.bits.And(^uint32(some)) }
 
+// take takes signals back, as drop does, and returns those that were set.
+func (s *signals) take(some sign) sign { return sign(s.bits.And(^uint32(some))) & some }
+
 // has reports whether any of some is set.
 func (s *signals) has(some sign) bool { return sign(s.bits.Load())&some != 0 }
 

@@ -120,19 +120,19 @@ func newPoller() (*poller, error) {
 	return p, err
 }
 
-// add begins to watch a socket. What happens to it is told with the tag.
-func (p *poller) add(s socket, tag int) error {
+// add begins to watch a socket. Each event of it carries the tag.
+func (p *poller) add(s socket, tag tag) error {
 	return p.watch(int(s), unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET, tag)
 }
 
 // addDoor begins to watch a door.
-func (p *poller) addDoor(d door, tag int) error {
+func (p *poller) addDoor(d door, tag tag) error {
 	return p.watch(d.socket, unix.EPOLLIN|unix.EPOLLET, tag)
 }
 
-func (p *poller) watch(fd int, events uint32, tag int) (err error) {
+func (p *poller) watch(fd int, events uint32, tag tag) (err error) {
 	ctl := func(epoll uintptr) {
-		err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(tag)})
+		err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: tag.slot, Pad: tag.generation})
 	}
 	if closed := p.raw.Control(ctl); closed != nil {
 		return closed
@@ -161,8 +161,8 @@ func (p *poller) lookOnce(fd uintptr) bool {
 	return p.n > 0 || p.fault != nil
 }
 
-// event tells the tag and the signals of what happened i-th.
-func (p *poller) event(i int) (tag int, what sign) {
+// event returns the tag of the i-th event, and its signals.
+func (p *poller) event(i int) (of tag, what sign) {
 	e := p.events[i]
 	if e.Events&unix.EPOLLIN != 0 {
 		what |= readable
@@ -176,7 +176,7 @@ func (p *poller) event(i int) (tag int, what sign) {
 	if e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		what |= readable | writable | hungUp
 	}
-	return int(e.Fd), what
+	return tag{slot: e.Fd, generation: e.Pad}, what
 }
 
 func (p *poller) close() { _ = p.file.Close() }

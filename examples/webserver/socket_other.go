@@ -31,11 +31,11 @@ func (socket) close()                      {}
 
 func (door) accept() (socket, error) { return 0, errLinux }
 
-func (*poller) add(socket, int) error   { return errLinux }
-func (*poller) addDoor(door, int) error { return errLinux }
+func (*poller) add(socket, tag) error   { return errLinux }
+func (*poller) addDoor(door, tag) error { return errLinux }
 func (*poller) until(time.Time) error   { return errLinux }
 func (*poller) wait() (int, error)      { return 0, errLinux }
-func (*poller) event(int) (int, sign)   { return 0, 0 }
+func (*poller) event(int) (tag, sign)   { return tag{}, 0 }
 func (*poller) close()                  {}
 
 func openFiles() (int, error) { return math.MaxInt32, nil }
