@@ -115,18 +115,19 @@ func (g *graph) remove(r *room.Room) {
 	g.again()
 }
 
-// again finds out anew which ways lead back: a loop may be gone. Declared ways come
-// first, as at the start.
+// again finds out anew which ways lead back: a loop may be gone. Ways ahead come first and stay
+// so: workers wait for room along them already, and two ways of a loop along which workers wait
+// would be a deadlock.
 func (g *graph) again() {
 	old := g.ways
 	clear(g.led)
 	g.ways = make([]ways, len(old))
-	for _, declared := range []bool{true, false} {
+	for _, back := range []bool{false, true} {
 		for from, ws := range old {
 			for _, w := range ws {
-				if w.declared == declared {
+				if w.back == back {
 					at := g.way(from, w.to)
-					at.declared, at.port = declared, w.port
+					at.declared, at.port = w.declared, w.port
 				}
 			}
 		}

@@ -148,6 +148,47 @@ func TestAWayBackIsAWayAheadWhenItsLoopIsGone(t *testing.T) {
 	})
 }
 
+// Workers know a way as they first met it, so a removal must not turn a way ahead into a way back:
+// stages of the loop could wait for one another.
+func TestARemovalTurnsNoWayAround(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		stages := map[string]*stage.Stage[int]{}
+		node := func(name, next string) *stage.Stage[int] {
+			return stage.Func(name, func(_ context.Context, hops int) behaviour.Outcome {
+				if hops < 0 {
+					<-gate
+				}
+				if hops <= 0 {
+					return behaviour.OK(hops)
+				}
+				return behaviour.Forward(stages[next], hops-1)
+			}, stage.Capacity(1))
+		}
+		stages["a"], stages["b"], stages["c"] = node("a", "b"), node("b", "a"), node("c", "c")
+		p := bubble(t, stages["a"], stages["b"], stages["c"], pipeline.Group("loop", 1, 1, stages["a"], stages["b"]))
+		_, err := stage.Call[int](t.Context(), stages["b"], 1) // b → a is known first, so a → b is the way back
+		require.NoError(t, err)
+		_, err = stage.Call[int](t.Context(), stages["a"], 1)
+		require.NoError(t, err)
+		require.NoError(t, p.Remove(t.Context(), stages["c"]))
+		require.Equal(t, []string{"a1*", "b0*a"}, look(t, p))
+
+		require.NoError(t, stages["a"].Submit(t.Context(), -1))
+		synctest.Wait()
+		first, err := stages["a"].Ask(t.Context(), 3)
+		require.NoError(t, err)
+		second, err := stages["b"].Ask(t.Context(), 3)
+		require.NoError(t, err)
+		close(gate)
+		_, err = first.Wait(t.Context())
+		require.NoError(t, err)
+		_, err = second.Wait(t.Context())
+		require.NoError(t, err)
+		end(t, p)
+	})
+}
+
 // The pools are in the order of the stages, then the groups, then those that policies
 // made; all are there.
 func TestAPolicySeesThePools(t *testing.T) {
