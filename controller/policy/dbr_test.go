@@ -149,6 +149,42 @@ func TestAnOrderIsMadeAnewAfterARoundOrTenIntervals(t *testing.T) {
 	require.Equal(t, "2 1", original.order())
 }
 
+// The rates of the listing are those of whole rounds. A round after which the order stays
+// is followed by another, which shows in the pool's count only.
+func TestAnOrderThatStaysIsLookedAtAgainAfterTheNextRound(t *testing.T) {
+	for name, law := range map[string]controller.Policy{
+		"dbr:cruz": policy.DBR{Preset: policy.Cruz}, "dbr:gordon": policy.DBR{Preset: policy.Gordon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(law, line(2)...)
+			before := h.plan()
+			h.round(time.Second, policy.SharedPool)
+			h.handled(1, 10, 10, 9*time.Millisecond)
+			h.handled(2, 40, 10, 10*time.Millisecond)
+			h.tick(time.Second)
+			require.Same(t, before, h.plan(), "no further round has ended")
+			h.Pool(policy.SharedPool).Rounds++
+			h.tick(time.Second)
+			require.NotEqual(t, before.Order, h.plan().Order)
+			h.sound(t)
+		})
+	}
+}
+
+// A plan that stays when a stage comes, goes or rests has told its end already.
+func TestAnOrderThatOutlivesAChangeOfStagesIsLookedAtAgain(t *testing.T) {
+	h := newHouse(policy.DBR{Preset: policy.Cruz}, line(2)...)
+	before := h.plan()
+	h.ask(controller.EventTopology)
+	require.Same(t, before, h.plan())
+	h.handled(1, 10, 10, time.Millisecond)
+	h.handled(2, 10, 5, time.Millisecond)
+	h.Pool(policy.SharedPool).Rounds++
+	h.tick(time.Second)
+	require.Equal(t, "2 1", h.order())
+	h.sound(t)
+}
+
 func TestANoiseInTheRatesChangesNoOrder(t *testing.T) {
 	h := newHouse(policy.DBR{}, line(2)...)
 	for _, each := range []time.Duration{90, 110, 95, 105} {

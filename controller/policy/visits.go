@@ -129,8 +129,10 @@ type visits struct {
 
 // turn is what is remembered of a pool.
 type turn struct {
-	ended bool          // somebody came to the end of the plan
-	drawn time.Duration // when that was
+	ended  bool          // a round of the plan has ended
+	stayed bool          // it had at the last look, too, and the plan stayed: that is told once
+	rounds uint64        // of the pool, at the last look
+	drawn  time.Duration // when that was
 }
 
 func newVisits(g gathering, r rhythm, law router) *visits {
@@ -176,11 +178,21 @@ func (c *visits) begin(s *controller.Snapshot, d *controller.Decisions) {
 	c.pools = poolsOf(c.pools[:0], s, c.shared)
 	clear(c.turns)
 	for _, pool := range c.pools {
-		c.turns[pool] = &turn{drawn: s.At}
 		v, _ := c.draw(pool, s)
+		c.turns[pool] = c.firstTurn(s, pool)
 		d.Visit(pool, frozen(&c.draft), c.why(v))
 	}
 	c.rest(s, true, d)
+}
+
+// firstTurn returns what there is to remember of a pool at the beginning. If the draft is
+// the plan that the pool has, the end of its first round may have been told before.
+func (c *visits) firstTurn(s *controller.Snapshot, pool string) *turn {
+	t := &turn{drawn: s.At}
+	if is := s.Pool(pool); is != nil && c.patience == 0 {
+		t.stayed, t.rounds = c.draft.Equal(is.Plan), is.Rounds
+	}
+	return t
 }
 
 // look draws the plans for which it is time, or all of them, and says which differ
@@ -192,24 +204,29 @@ func (c *visits) look(s *controller.Snapshot, now bool, d *controller.Decisions)
 	looked := false
 	c.pools = poolsOf(c.pools[:0], s, c.shared)
 	for _, pool := range c.pools {
-		if t := c.turns[pool]; t != nil && (now || c.due(t, s.At)) && s.Pool(pool) != nil {
-			t.drawn, looked = s.At, true
-			t.ended = !c.plan(pool, s, now, d) && t.ended
+		t, is := c.turns[pool], s.Pool(pool)
+		if t == nil || is == nil || !now && !c.due(t, is, s.At) {
+			continue
 		}
+		t.stayed = !c.plan(pool, s, now, d) && (t.ended || t.stayed)
+		t.ended = false
+		t.rounds, t.drawn, looked = is.Rounds, s.At, true
 	}
 	if looked {
 		c.rest(s, false, d)
 	}
 }
 
-// due tells whether a plan is to be drawn anew.
-func (c *visits) due(t *turn, now time.Duration) bool {
+// due reports whether a plan is to be drawn anew. After a look that came to the same plan
+// that is so at the next tick; with a rhythm of rounds alone, after the next round.
+func (c *visits) due(t *turn, p *controller.PoolStats, now time.Duration) bool {
 	if !c.rounds {
 		return true
 	}
 	age := now - t.drawn
 	late := c.patience > 0 && age >= time.Duration(c.patience)*c.interval
-	return age >= c.interval && (t.ended || late)
+	again := t.stayed && (c.patience > 0 || p.Rounds > t.rounds)
+	return age >= c.interval && (t.ended || again || late)
 }
 
 // help goes to a stage that starves at once.
