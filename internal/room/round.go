@@ -126,7 +126,7 @@ func (c *Crew) leave(s *Seat, handled int, bounded bool) {
 		return
 	}
 	c.rounds.Add(1)
-	if !rt.ended.Swap(true) && c.host.RoundEnd != nil {
+	if !rt.ended.Load() && !rt.ended.Swap(true) && c.host.RoundEnd != nil {
 		c.host.RoundEnd(c)
 	}
 }
