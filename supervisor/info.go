@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,7 +118,9 @@ func (t *Tree) Count() (n Counts) {
 func (t *Tree) look() Info {
 	r := &request{do: look}
 	if _, err := t.ask(context.Background(), r); err != nil {
-		return t.last
+		last := t.last
+		last.Children = slices.Clone(last.Children) // for the caller alone
+		return last
 	}
 	return r.info
 }

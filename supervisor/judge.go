@@ -26,8 +26,11 @@ func (k *keeper) parted(c *kid) {
 	err := c.partErr
 	c.partErr = nil
 	k.reply(&c.parts, c.id, err)
-	if c.drop && !k.ending {
-		k.reply(&c.waits, c.id, ErrShutdown) // it went with another before it was up
+	if k.ending {
+		return
+	}
+	k.reply(&c.waits, c.id, ErrShutdown) // it went before it was up
+	if c.drop {
 		k.kids = slices.DeleteFunc(k.kids, func(o *kid) bool { return o == c })
 	}
 }
@@ -144,7 +147,7 @@ func (k *keeper) restart(c *kid, f Failure) {
 }
 
 // affect marks those who are stopped and started with a child. Temporary ones are
-// not started again.
+// not started again, nor is one that is being terminated: that it is down was asked for.
 func (k *keeper) affect(c *kid) {
 	from, to := k.spec.Strategy.affected(slices.Index(k.kids, c), len(k.kids))
 	for _, o := range slices.Clone(k.kids[from:to]) {
@@ -158,7 +161,7 @@ func (k *keeper) affect(c *kid) {
 			continue
 		}
 		o.going = o.pid != nil
-		o.due = true
+		o.due = o.parts == nil
 	}
 }
 

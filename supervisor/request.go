@@ -94,10 +94,16 @@ func (k *keeper) cancelled(ctx act.Context, m cancel) {
 		k.reply(&m.r, "", m.cause)
 		return
 	}
-	if c := k.starting; c != nil && c.waits == m.r {
-		k.answered(c, m.cause)
-		k.step(ctx)
+	i := slices.IndexFunc(k.kids, func(c *kid) bool { return c.waits == m.r })
+	if i < 0 {
+		return // it has been answered, or is being seen to and cannot be taken back
 	}
+	if c := k.kids[i]; c == k.starting {
+		k.answered(c, m.cause)
+	} else { // it is held up by others
+		k.cannot(c, m.cause)
+	}
+	k.step(ctx)
 }
 
 // serve follows the next request and reports whether there was one.

@@ -137,14 +137,15 @@ func (t *Tree) Add(ctx context.Context, child Child) (id string, err error) {
 // patience's. The child is kept, and may be started again by [Tree.Restart] or on
 // behalf of another, unless it is temporary or the strategy is [SimpleOneForOne]. To
 // terminate a child that does not run is no error; one that did not stop in time is down,
-// and the error a [*LeftError].
+// and the error a [*LeftError]. If a sibling crashes before the child has stopped, the child is not started
+// on its behalf.
 func (t *Tree) Terminate(id string) error {
 	_, err := t.ask(context.Background(), &request{do: terminate, id: id})
 	return err
 }
 
 // Restart is OTP's restart_child: it starts a child that was terminated, or has
-// ended well. If that fails the child stays down.
+// ended well. If that fails, or ctx ends first, the child stays down; if ctx has ended already it is not started at all.
 func (t *Tree) Restart(ctx context.Context, id string) error {
 	need.Context(ctx, "supervisor: Restart")
 	_, err := t.ask(ctx, &request{do: restart, id: id})
@@ -184,6 +185,9 @@ func (t *Tree) Sub(id string) (*Tree, bool) {
 // ask has the supervisor do something, and waits for its answer. What ctx ends
 // is not done.
 func (t *Tree) ask(ctx context.Context, r *request) (string, error) {
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: %w", t.name, context.Cause(ctx))
+	}
 	r.answer = make(chan answer, 1)
 	t.system.Root.Send(t.pid, r)
 	select {
