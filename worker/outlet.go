@@ -364,25 +364,18 @@ func (w *Worker) clear(ctx context.Context, out *outlet) error {
 	defer w.pledge()
 	w.redeem()
 	for len(out.items) > 0 {
-		if err := out.room.Reserve(ctx, out.back, w.crew != nil); err != nil {
+		if err := out.room.Send(ctx, out.items[0], nil, out.back, w.crew != nil); err != nil {
 			return err
 		}
-		out.room.Take(out.items[0], out.back)
 		w.shift(out, 1)
 	}
 	return nil
 }
 
-// sendOne waits for a seat, counts the command as emitted and seats it. In
-// this order, it can neither end before it is counted nor be counted in vain.
+// sendOne sends one emitted command on and waits until it is queued. The room that queues it counts it, so it can
+// neither end before it is counted nor be counted in vain.
 func (w *Worker) sendOne(ctx context.Context, m emission) error {
-	if err := m.to.room.Reserve(ctx, m.to.back, w.crew != nil); err != nil {
-		return err
-	}
-	w.tally.Emitted++
-	w.stage.Room.Book(&w.Seat, &w.tally)
-	m.to.room.Take(command.Emitted(m.cmd, m.ticket), m.to.back)
-	return nil
+	return m.to.room.Send(ctx, command.Emitted(m.cmd, m.ticket), w.stage.Room, m.to.back, w.crew != nil)
 }
 
 // ErrBatchEmit tells that a batch handler tried to emit: the command that a

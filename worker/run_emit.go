@@ -78,13 +78,9 @@ func (run *Run) sendNow(ctx context.Context) error {
 	return nil
 }
 
-// sendOne waits for a seat, counts the command as emitted and seats it.
+// sendOne sends one emitted command on and waits until it is queued.
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
-	if err := m.to.room.Reserve(ctx, m.to.back, run.shared.Load() && !suspends); err != nil {
-		return err
-	}
-	run.stage.Room.Book(&room.Seat{}, &room.Tally{Emitted: 1})
-	m.to.room.Take(command.Emitted(m.cmd, run.envelope.Ticket), m.to.back)
-	return nil
+	e := command.Emitted(m.cmd, run.envelope.Ticket)
+	return m.to.room.Send(ctx, e, run.stage.Room, m.to.back, run.shared.Load() && !suspends)
 }

@@ -100,9 +100,7 @@ func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why in
 		if r.cfg.Overflow != Wait {
 			return r.overflow(e, at)
 		}
-		if why, err := r.queueUp(ctx); err != nil {
-			return r.refuse(why, err)
-		}
+		return r.queueUp(ctx, e, at)
 	}
 	r.c.submitted++
 	r.push(e, at)
@@ -117,30 +115,21 @@ func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why in
 	return nil
 }
 
-// queueUp waits for a seat for what ctx submits, which is to take it at once, or tells why
-// there is none for it. It is called with the lock and returns with it.
-func (r *Room) queueUp(ctx context.Context) (why int, err error) {
+// queueUp submits a command that has to wait for a free slot. It is called with the lock and lets go of it.
+func (r *Room) queueUp(ctx context.Context, e *command.Envelope, at place) error {
 	if why := r.mayNotWait(ctx); why != "" {
-		return rejectedFull, fmt.Errorf("stage %q: submitted by a handler %s: %w", r.cfg.Name, why, ErrFull)
+		return r.refuse(rejectedFull, fmt.Errorf("stage %q: submitted by a handler %s: %w", r.cfg.Name, why, ErrFull))
 	}
-	err = r.await(ctx, false)
-	for errors.Is(err, errDismissed) && r.admitsHandler(ctx) {
-		err = r.await(ctx, false)
-	}
-	if err != nil {
-		return reasonOf(err), r.waited(err)
-	}
-	r.reserved--
+	err := r.await(ctx, entrant{e: *e, at: at}, false)
 	switch {
-	case !r.open && !r.admitsHandler(ctx):
-		why, err = rejectedClosed, r.shut()
-	case r.knobs.Disabled:
-		why, err = rejectedDisabled, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrDisabled)
+	case err == nil:
+		return nil
+	case errors.Is(err, errDismissed):
+		return r.submit(ctx, e, at, 0, nil) // the room may refuse it now, or may have free slots
 	default:
-		return 0, nil
+		r.mu.Lock()
+		return r.refuse(rejectedCancelled, r.waited(err))
 	}
-	wakeAll(r.release()) // the seat may be another's
-	return why, err
 }
 
 // knock asks the doors of the house and of the room, if there is anything to ask.
@@ -196,17 +185,7 @@ func (r *Room) refuse(why int, err error) error {
 	return err
 }
 
-func reasonOf(err error) int {
-	if errors.Is(err, errDismissed) {
-		return rejectedClosed
-	}
-	return rejectedCancelled
-}
-
 func (r *Room) waited(err error) error {
-	if errors.Is(err, errDismissed) {
-		return r.shut()
-	}
 	return fmt.Errorf("stage %q: not submitted: %w", r.cfg.Name, err)
 }
 
@@ -222,73 +201,25 @@ func (r *Room) shut() error {
 	return fmt.Errorf("stage %q: %w", r.cfg.Name, ErrClosed)
 }
 
-// await stands in line for a seat, at the head of the line if first. It is
-// called with the lock, gives it up while it waits and returns with it. If the
-// error is nil a seat is reserved for the caller.
-func (r *Room) await(ctx context.Context, first bool) error {
-	for {
-		w := r.lineUp(suspends(ctx), first)
-		r.mu.Unlock()
-		gaveUp := Until(ctx, w.ready)
-		r.mu.Lock()
-		again, err := r.heard(w, gaveUp)
-		r.waiters.done(w)
-		if !again {
-			return err
-		}
-		first = true
-	}
-}
-
-// heard is what becomes of one who has waited: he has a seat, or an error, or is to wait again.
-func (r *Room) heard(w *waiter, gaveUp error) (again bool, err error) {
-	if w.granted && w.suspends {
-		r.told--
-	}
+// await waits until the room has queued a command, which waits in line for a free slot, at the head of the
+// line if first. It returns an error if the command was not queued: errDismissed if the room has changed so that
+// the caller has to look again, or that of ctx. It is called with the lock and lets go of it.
+func (r *Room) await(ctx context.Context, x entrant, first bool) error {
+	w := r.waiters.join(x, suspends(ctx), first)
+	r.mu.Unlock()
+	gaveUp := Until(ctx, w.ready)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.waiters.done(w)
 	switch {
-	case gaveUp == nil && !w.granted:
-		return false, errDismissed
-	case gaveUp == nil && (!w.suspends || r.sit()):
-		return false, nil
-	case gaveUp == nil && !r.open:
-		return false, errDismissed // nobody would dismiss him again
-	case gaveUp == nil:
-		return true, nil // somebody else has taken it meanwhile
+	case w.queued: // even if ctx has ended meanwhile: a worker may have the command already
+		return nil
 	case w.lined:
-		r.unline(w)
-	case w.granted: // too late for us: the next in line may have it
-		if !w.suspends {
-			r.reserved--
-		}
-		wakeAll(r.release())
+		r.waiters.leave(w)
+		return gaveUp
+	default:
+		return errDismissed
 	}
-	return false, gaveUp
-}
-
-// lineUp puts somebody into the line for a seat.
-func (r *Room) lineUp(suspends, first bool) *waiter {
-	if suspends {
-		r.sleepers++
-	}
-	return r.waiters.join(suspends, first)
-}
-
-// unline takes somebody out of the line.
-func (r *Room) unline(w *waiter) {
-	r.waiters.leave(w)
-	if w.suspends {
-		r.sleepers--
-	}
-}
-
-// sit reserves a seat for one who was told of it, if it is still there. Of a room that takes nothing it does
-// so too: he will be told.
-func (r *Room) sit() bool {
-	if r.free() <= 0 && !r.knobs.Disabled {
-		return false
-	}
-	r.reserved++
-	return true
 }
 
 // Mistyped counts a message that is no command for this room.
@@ -457,39 +388,41 @@ func (r *Room) dropAll(es []command.Envelope, at places) []victim {
 	return victims
 }
 
-// Reserve waits until ctx ends for a seat that [Room.Take] will fill, before
-// all who wait outside. It is for emitted commands, which are counted between
-// the two. On a way back, and for a shared worker, which may be the only one to make
-// room, there is always a seat.
-func (r *Room) Reserve(ctx context.Context, back, shared bool) error {
+// Send queues a command that a handler of the same pipeline emits or forwards, and waits until ctx ends for
+// a free slot, before all commands that wait outside. A command that is emitted is counted for the emitter, the
+// room of the handler, at the instant at which it is queued. Emitter is nil if the command is counted already.
+// On a way back, and for a shared worker, which may be the only one to make room, there is always a slot.
+func (r *Room) Send(ctx context.Context, e command.Envelope, emitter *Room, back, shared bool) error {
+	es := []command.Envelope{e}
+	at := r.queue.places(es)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err := r.awaitUse(ctx, back, shared); err != nil {
+		r.mu.Unlock()
 		return err
 	}
 	for r.cfg.Overflow == Wait && !r.halted.Load() && !r.knobs.Disabled {
 		if r.free() > 0 || shared || back {
 			break
 		}
-		err := r.await(ctx, true)
+		err := r.await(ctx, entrant{e: e, at: at.at(0), inside: true, emitter: emitter}, true)
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, errDismissed) {
 			return r.waited(err)
 		}
-		// Dismissed, because the room closed to those outside; we are inside.
+		r.mu.Lock() // dismissed, because the room closed to those outside; this one is inside
 	}
-	r.reserved++
+	emitter.emits()
+	// A room that waits takes the command in any case; one that drops may find itself full.
+	r.hand(nil, es, at, 0, back || r.cfg.Overflow == Wait, false)
 	return nil
 }
 
-// Take fills a seat that was reserved for a command that comes along a way back, or not.
-func (r *Room) Take(e command.Envelope, back bool) {
-	es := []command.Envelope{e}
-	at := r.queue.places(es)
-	r.mu.Lock()
-	r.reserved--
-	// The seat is ours by right; only a room that drops may find itself full.
-	r.hand(nil, es, at, 0, back || r.cfg.Overflow == Wait, false)
+// emits counts a command that a handler of the room emits, at the instant at which another room queues it: the
+// caller has the lock of that one. Nil counts nothing.
+func (r *Room) emits() {
+	if r != nil {
+		r.sent.Add(1)
+	}
 }

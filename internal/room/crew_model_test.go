@@ -1043,7 +1043,7 @@ func (w *town) stalls(t *rapid.T, r *place1) {
 	if len(r.blocked) > 0 && r.free() >= (r.knobs.Capacity+1)/2 {
 		t.Fatalf("%s has %d free, and %d workers wait", r.Name(), r.free(), len(r.blocked))
 	}
-	if len(r.waiters) > 0 && r.free() > 0 && len(r.blocked) == 0 {
+	if len(r.waiters) > 0 && r.free() > 0 && len(r.blocked) == 0 && len(r.behind) == 0 {
 		t.Fatalf("%s has %d free, and %d submitters wait", r.Name(), r.free(), len(r.waiters))
 	}
 }

@@ -101,8 +101,8 @@ func (r *Room) readmit(in int32) {
 	r.held = held
 	r.blocked = append(ahead, r.blocked...)
 	next := r.rouse()
-	woken = append(woken, r.release()...)
 	rooms := r.relieve()
+	woken = append(woken, r.release()...)
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()

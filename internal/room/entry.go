@@ -152,7 +152,7 @@ func (r *Room) Admit(a controller.Admission) {
 	r.mu.Lock()
 	r.ceiling = a.Limit
 	next := r.rouse()
-	woken, rooms := r.release(), r.relieve()
+	rooms, woken := r.relieve(), r.release()
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()

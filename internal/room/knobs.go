@@ -60,8 +60,11 @@ func (r *Room) Adjust(change func(*Knobs)) (surplus []any) {
 	if before.Priority != r.knobs.Priority {
 		r.void()
 	}
+	if r.knobs.Disabled {
+		r.dismissWaiters()
+	}
 	next := r.rouse()
-	woken, rooms := r.release(), r.relieve()
+	rooms, woken := r.relieve(), r.release()
 	surplus = r.surplus()
 	r.mu.Unlock()
 	if next != nil {

@@ -1,34 +1,49 @@
 package room
 
-// waiter is someone in line for a seat. One who suspends is told that there is one, and has none until he comes: he
-// needs a worker for that, who may have to leave commands here before.
+import "github.com/golda-dev/golda/internal/command"
+
+// waiter is a command that waits in line for a free slot. When one comes free the room queues the command
+// itself and notifies the goroutine that brought it, so a slot is never held for a goroutine or a
+// handler that has still to run.
 type waiter struct {
-	ready         chan struct{} // has room for one word
-	suspends      bool
-	granted       bool // guarded by the room's lock, as is all below; false when dismissed
-	lined         bool // still in line
+	entrant
+	ready         chan struct{} // has capacity for one signal
+	suspends      bool          // the goroutine is a handler that suspends, so ready is closed instead
+	queued        bool          // guarded by the room's lock, as is all below; false if dismissed
+	lined         bool          // still in line
 	before, after *waiter
 }
 
-// line is who waits outside for a seat, first come first served. Where a queue is always full each command
-// waits, most often that of the one submitter; so what the last one waited with is kept for the next. It is not kept
-// in a pool for all: a channel of one bubble of testing/synctest must not come to another.
+// entrant is a command that is to be queued, and how it is accounted for.
+type entrant struct {
+	e  command.Envelope
+	at place
+	// inside reports whether the command comes from a handler of the same pipeline, which has sent it on its way: it
+	// is received, not submitted.
+	inside bool
+	// emitter is the room whose handler emitted the command, nil if the command was accepted before.
+	emitter *Room
+}
+
+// line holds the commands that wait for a free slot, first come first served. Where a queue is always full each
+// command waits, most often that of the one submitter; so the line keeps the last waiter for the next command. It is
+// not kept in a pool for all: a channel of one bubble of testing/synctest must not come to another.
 type line struct {
 	first, last *waiter
 	n           int
 	spare       *waiter
 }
 
-// Len is how many wait.
+// Len returns how many commands wait.
 func (l *line) Len() int { return l.n }
 
-// join puts somebody into the line, at its head if first.
-func (l *line) join(suspends, first bool) *waiter {
+// join puts a command into the line, at its head if first.
+func (l *line) join(x entrant, suspends, first bool) *waiter {
 	w := l.spare
 	if l.spare = nil; w == nil {
 		w = &waiter{ready: make(chan struct{}, 1)}
 	}
-	w.suspends, w.granted, w.lined = suspends, false, true
+	w.entrant, w.suspends, w.queued, w.lined = x, suspends, false, true
 	switch {
 	case l.n == 0:
 		l.first, l.last = w, w
@@ -43,7 +58,7 @@ func (l *line) join(suspends, first bool) *waiter {
 	return w
 }
 
-// leave takes somebody out of the line.
+// leave takes a command out of the line.
 func (l *line) leave(w *waiter) {
 	if w.before == nil {
 		l.first = w.after
@@ -59,8 +74,9 @@ func (l *line) leave(w *waiter) {
 	l.n--
 }
 
-// tell has one who was taken out of the line go on. One who suspends may look again, in another goroutine.
-func (w *waiter) tell() {
+// notify has the goroutine that brought the command go on. A handler that suspends may look again, in another goroutine.
+func (w *waiter) notify() {
+	w.entrant = entrant{}
 	if w.suspends {
 		close(w.ready)
 		return
@@ -68,14 +84,15 @@ func (w *waiter) tell() {
 	w.ready <- struct{}{}
 }
 
-// done is for one who has been told, or has left, and does not wait any more.
+// done takes back the waiter of a command that is not in line any more.
 func (l *line) done(w *waiter) {
 	if w.suspends {
 		return
 	}
 	select {
-	case <-w.ready: // he was told and left all the same
+	case <-w.ready: // it was notified after its context had ended
 	default:
 	}
+	w.entrant = entrant{}
 	l.spare = w
 }

@@ -65,7 +65,6 @@ type model struct {
 	seats                           []*modelSeat
 	ups                             []*modelUp
 	waiters                         []*modelWaiter
-	held                            int // reservations to be taken
 	byRoom                          atomic.Int64
 }
 
@@ -87,7 +86,8 @@ type modelUp struct {
 }
 
 type modelWaiter struct {
-	id     int // -1 for a reservation
+	id     int
+	inside bool // from a handler
 	cancel context.CancelFunc
 	given  bool // cancelled by us
 	result chan error
@@ -143,7 +143,7 @@ func (m *model) free() int { return m.cap - len(m.queue) - m.reserved() }
 // reserved is how many seats are promised. To whom the room promises them is its
 // own affair; they are redeemed, or the walk does not come to rest.
 func (m *model) reserved() int {
-	n := m.held
+	n := 0
 	for _, p := range m.r.promises {
 		n += p.n
 	}
@@ -191,8 +191,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"leave":     m.leave,
 		"shrink":    m.shrink,
 		"keep":      m.keep,
-		"reserve":   m.reserve,
-		"take":      m.take,
+		"send":      m.send,
 		"tick":      m.tick,
 		"close":     m.seldom(m.close),
 		"halt":      m.seldom(m.halt),
@@ -596,12 +595,15 @@ func (m *model) keep(t *rapid.T) {
 	m.excess -= kept
 }
 
-func (m *model) reserve(t *rapid.T) {
+func (m *model) send(t *rapid.T) {
 	back := rapid.IntRange(0, 3).Draw(t, "back") == 0
+	e := m.envelope()
+	id := e.Cmd.(int)
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &modelWaiter{id: -1, cancel: cancel, result: make(chan error, 1)}
+	w := &modelWaiter{id: id, inside: true, cancel: cancel, result: make(chan error, 1)}
 	waits := m.rule == Wait && !m.halted && m.free() <= 0
-	go func() { w.result <- m.r.Reserve(ctx, back, false) }()
+	space := max(m.free(), 0)
+	go func() { w.result <- m.r.Send(ctx, e, nil, back, false) }()
 	synctest.Wait()
 	if waits && !back {
 		m.waiters = append(m.waiters, w)
@@ -610,26 +612,12 @@ func (m *model) reserve(t *rapid.T) {
 	select {
 	case err := <-w.result:
 		if err != nil {
-			t.Fatalf("reserve: %v with %d free", err, m.free())
+			t.Fatalf("send: %v with %d free", err, m.free())
 		}
-		m.held++
+		m.handed(t, []command.Envelope{e}, 1, space, back || m.rule == Wait)
 	default:
-		t.Fatalf("reserve waits, and should not")
+		t.Fatalf("send waits, and should not")
 	}
-	m.mayOverfill = true // a room that drops promises more than it has
-}
-
-func (m *model) take(t *rapid.T) {
-	if m.held == 0 {
-		t.Skip()
-	}
-	e := m.envelope()
-	m.held--
-	space := max(m.free(), 0)
-	m.r.Take(e, false)
-	m.handed(t, []command.Envelope{e}, 1, space, m.rule == Wait)
-	m.mayOverfill = true
-	synctest.Wait()
 }
 
 func (m *model) tick(*rapid.T) {
@@ -657,12 +645,7 @@ func (m *model) halt(*rapid.T) {
 // hear asks the waiters how it went.
 func (m *model) hear(t *rapid.T) {
 	var granted []int
-	defer func() {
-		inside := slices.ContainsFunc(m.waiters, func(w *modelWaiter) bool { return w.id < 0 })
-		if len(granted) > 0 && inside {
-			t.Fatalf("%v came in before one who is inside", granted)
-		}
-	}()
+	outside := 0
 	m.waiters = slices.DeleteFunc(m.waiters, func(w *modelWaiter) bool {
 		var err error
 		select {
@@ -671,29 +654,32 @@ func (m *model) hear(t *rapid.T) {
 			if w.given {
 				t.Fatalf("a waiter that gave up still waits")
 			}
-			if !m.open && w.id >= 0 {
+			if !m.open && !w.inside {
 				t.Fatalf("a submitter waits at a closed door")
 			}
 			return false
 		}
 		switch {
-		case err == nil && w.id < 0:
-			m.held++
+		case err == nil && m.halted && w.inside:
+			m.accepted++ // it has ended already
 		case err == nil:
 			m.accepted++
 			granted = append(granted, w.id)
-		case w.id < 0:
-			if !w.given {
-				t.Fatalf("a reservation was refused: %v", err)
+			if !w.inside {
+				outside++
 			}
+		case !w.given && (m.open || w.inside):
+			t.Fatalf("a waiter was refused for no reason: %v", err)
+		case w.inside:
+			m.ends[w.id]++
 		default:
-			if !w.given && m.open {
-				t.Fatalf("a waiter was refused for no reason: %v", err)
-			}
 			m.refused(t, w.id, err)
 		}
 		return true
 	})
+	if outside > 0 && slices.ContainsFunc(m.waiters, func(w *modelWaiter) bool { return w.inside }) {
+		t.Fatalf("%v came in before one who is inside", granted)
+	}
 	// What is behind what we know has come from those who waited, and from the
 	// retries whose time has come; in which order is not ours to say.
 	have := m.ids()
@@ -737,7 +723,7 @@ func (m *model) check(t *rapid.T) {
 	if r.reserved != m.reserved() || r.excess != m.excess || r.live != m.live() {
 		t.Fatalf("reserved %d, excess %d, live %d; want %d, %d, %d", r.reserved, r.excess, r.live, m.reserved(), m.excess, m.live())
 	}
-	if r.packed != m.packed() {
+	if int(r.packed) != m.packed() {
 		t.Fatalf("%d in packs, want %d", r.packed, m.packed())
 	}
 	if r.queue.Len() > 0 && r.waking == 0 && len(r.idle) > 0 {
@@ -832,10 +818,6 @@ func (m *model) settle(t *rapid.T) {
 
 // move makes one move that is due, if there is one.
 func (m *model) move(t *rapid.T) bool {
-	if m.held > 0 {
-		m.take(t)
-		return true
-	}
 	if m.live() == 0 {
 		m.seat(m.seats[0])
 		return true

@@ -152,6 +152,7 @@ type Room struct {
 	phase   atomic.Int32            // of its drain; written with mu
 	empties atomic.Uint64           // visits that found nothing to do
 	halted  atomic.Bool             // nothing is taken or given out any more; written with mu
+	sent    atomic.Uint64           // commands emitted one by one; written with the lock of the room that takes the command
 
 	// Owner is what the stage wants to find again; set before the room is opened.
 	Owner any
@@ -168,11 +169,12 @@ type Room struct {
 	noted    bool // the token is one that only tells there is work
 	stalled  bool // a room ahead is full, and has been asked to say when it is not
 	resting  bool // its handlers crash; it is left alone for a moment
-	outside  bool // the next free seat is for a waiter, not for a parked worker
+	outside  bool // the next free slot is for a waiter, not for a parked worker
 	ceiling  int  // commands that may be here at once, queued or not; 0: any number
 	queue    waiting
-	packed   int    // queued commands that belong to a pack
-	reserved int    // seats promised, to waiters and to parked workers
+	packed   int32  // queued commands that belong to a pack
+	stamp    int32  // commands to come before the clock is read again
+	reserved int    // seats promised to parked workers
 	crew     *Crew  // the pool that visits the room; nil: it has workers of its own
 	era      uint64 // grows when all tokens are taken back: older ones are void
 	out      int    // workers that are here, each with an instance
@@ -182,20 +184,18 @@ type Room struct {
 	rests    *time.Timer
 	spell    *Spell        // nil: no handler has crashed yet
 	behind   []*Room       // rooms that asked to be told when there is room here
+	passes   *[]*Room      // rooms behind that may be visited once, though this one is full again; nil: none ever were
 	blocked  []parked      // first come first served
 	promises []parked      // woken from blocked, with seats of their own
 	held     []parked      // may hand nothing over, whether there are seats or not
 	lifted   chan struct{} // closed when who may not hand over may be to; nil if nobody listens
 	waiters  line
-	sleepers int32 // of those, who suspend
-	told     int32 // who suspend, were told of a seat, and have not come yet
 	delayed  delayed
 	timer    *time.Timer
 	lingers  *time.Timer
 	alone    alone
 	limit    int // commands a worker may take at once, by measured service time
 	service  time.Duration
-	stamp    int // commands to come before the clock is read again
 	c        counts
 	dozers   dozers
 	inHands  *Seat // the first of the workers that have been given something in this visit; see forsake.go
@@ -333,7 +333,7 @@ func (r *Room) size() int {
 // matters how long they have waited.
 func (r *Room) push(e *command.Envelope, p place) {
 	if r.stamp--; r.stamp < 0 || r.knobs.Linger > 0 {
-		r.stamp = r.limit - 1
+		r.stamp = int32(r.limit) - 1
 		e.Enter(command.At(r.Host().Now()))
 	}
 	if e.Pack() > 0 {
@@ -387,18 +387,22 @@ type parked struct {
 	back bool // it comes along a way back
 }
 
-// release promises the seats that have come free. Parked workers wait until half
+// release gives the slots away that have come free. Parked workers wait until half
 // of the room is free, so that each waking moves many commands. If others wait
-// outside, the two take turns: neither can starve the other.
+// outside, the two take turns: neither can starve the other. So do rooms behind: see relieve, which is called before.
+//
+// A command that waits outside is queued at once. A worker for it is among those that are to be woken.
 func (r *Room) release() (woken []*Seat) {
 	free := r.free()
-	if len(r.blocked) > 0 && free < (r.size()+1)/2 {
+	if len(r.blocked)+len(r.behind) > 0 && free < (r.size()+1)/2 {
 		return nil
 	}
+	entered := false
 	for free > 0 {
-		next := r.next(free)
-		if next != nil && (len(r.blocked) == 0 || r.outside) {
-			free -= r.grant(next)
+		if r.waiters.first != nil && (len(r.blocked) == 0 || r.outside) {
+			r.enterFirst()
+			entered = true
+			free--
 			continue
 		}
 		if len(r.blocked) == 0 {
@@ -408,39 +412,29 @@ func (r *Room) release() (woken []*Seat) {
 		woken = append(woken, r.promise(n))
 		free -= n
 	}
+	if entered {
+		r.brimming()
+		if s := r.rouse(); s != nil {
+			woken = append(woken, s)
+		}
+	}
 	return woken
 }
 
-// next is the first in line outside who may hear of one of so many free seats, nil if there is none. Of those who
-// suspend no more are told than there are seats; if these are many, others need not wait for them to come.
-func (r *Room) next(free int) *waiter {
+// enterFirst queues the first command that waits outside.
+func (r *Room) enterFirst() {
 	w := r.waiters.first
-	if free > int(r.told) {
-		return w
-	}
-	if r.waiters.Len() == int(r.sleepers) {
-		return nil
-	}
-	for w.suspends {
-		w = w.after
-	}
-	return w
-}
-
-// grant promises a seat to somebody in line outside, and returns how many are promised: none to one who suspends, who is
-// told of it.
-func (r *Room) grant(w *waiter) (promised int) {
-	r.unline(w)
-	w.granted = true
+	r.waiters.leave(w)
 	r.outside = false
-	if w.suspends {
-		r.told++
+	w.queued = true
+	if w.inside {
+		r.c.received++
+		w.emitter.emits()
 	} else {
-		r.reserved++
-		promised = 1
+		r.c.submitted++
 	}
-	w.tell()
-	return promised
+	r.push(&w.e, w.at)
+	w.notify()
 }
 
 // promise promises n seats to the worker that has been parked for longest.
@@ -494,11 +488,11 @@ func (r *Room) takeBlocked() (woken []*Seat) {
 	return woken
 }
 
-// dismissWaiters sends all who wait for a seat away; they find the room closed.
+// dismissWaiters sends all away that wait for a slot; they look again what the room does with them.
 func (r *Room) dismissWaiters() {
 	for w := r.waiters.first; w != nil; w = r.waiters.first {
-		r.unline(w)
-		w.tell()
+		r.waiters.leave(w)
+		w.notify()
 	}
 }
 

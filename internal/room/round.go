@@ -206,7 +206,7 @@ func (r *Room) claimToken(c *Crew, era uint64, walked bool) bool {
 // become possible.
 func (c *Crew) goOn(r *Room) {
 	next := r.rouse()
-	woken, rooms := r.release(), r.relieve()
+	rooms, woken := r.relieve(), r.release()
 	r.settled()
 	r.mu.Unlock()
 	if next != nil { // the room has been given back to its own workers
@@ -319,11 +319,30 @@ func (r *Room) hindered() bool {
 	return false
 }
 
-// hinders reports whether a room behind is to wait.
+// hinders reports whether a room behind is to wait. One that has waited has a pass for one visit, for commands from outside
+// may have filled the room again meanwhile.
 func (r *Room) hinders(behind *Room) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.filled() || r.bars(behind, false) && !r.halted.Load()
+	if r.bars(behind, false) && !r.halted.Load() {
+		return true
+	}
+	if !r.filled() {
+		return false
+	}
+	return !r.pass(behind)
+}
+
+// pass uses up the pass of a room behind. It reports false if that has none.
+func (r *Room) pass(behind *Room) bool {
+	if r.passes == nil {
+		return false
+	}
+	i := slices.Index(*r.passes, behind)
+	if i >= 0 {
+		*r.passes = slices.Delete(*r.passes, i, i+1)
+	}
+	return i >= 0
 }
 
 // filled reports whether the queue alone fills the room, and is waited for. Seats that
@@ -359,6 +378,10 @@ func (r *Room) relieve() []*Room {
 	r.brim = false
 	rooms := r.behind
 	r.behind = nil
+	if r.waiters.Len() > 0 {
+		passes := slices.Clone(rooms)
+		r.passes = &passes
+	}
 	if r.phase.Load() < turned {
 		return rooms
 	}

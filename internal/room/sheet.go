@@ -67,7 +67,7 @@ func (r *Room) sheet() Sheet {
 	}
 	return Sheet{
 		Submitted: r.c.submitted, Received: r.c.received,
-		OK: r.c.ok, Forwarded: r.c.forwarded, Emitted: r.c.emitted, Errors: r.c.errors,
+		OK: r.c.ok, Forwarded: r.c.forwarded, Emitted: r.c.emitted + r.sent.Load(), Errors: r.c.errors,
 		Rejected: byReason(lost.rejected[:], rejectedNames[:]),
 		Shed:     byReason(lost.shed[:], shedNames[:]),
 		Dead:     byReason(lost.dead[:], deadNames[:]),

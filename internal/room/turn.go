@@ -275,7 +275,7 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 		}
 		r.settled()
 	}
-	woken, rooms := r.release(), r.relieve()
+	rooms, woken := r.relieve(), r.release()
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()
@@ -509,7 +509,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	}
 	halted := r.halted.Load()
 	next := r.rouse()
-	woken, rooms := r.release(), r.relieve()
+	rooms, woken := r.relieve(), r.release()
 	r.settled()
 	r.mu.Unlock()
 	if next != nil {

@@ -555,8 +555,7 @@ func TestACrewsWorkerWaitsForNoSeat(t *testing.T) {
 	require.Equal(t, 1, v.forward(st.rooms[1], true))
 	require.True(t, v.Ready())
 	require.Equal(t, 3, st.rooms[1].Len())
-	require.NoError(t, st.rooms[1].Reserve(t.Context(), false, true))
-	st.rooms[1].Take(command.Envelope{Cmd: 10}, false)
+	require.NoError(t, st.rooms[1].Send(t.Context(), command.Envelope{Cmd: 10}, nil, false, true))
 	require.Equal(t, []string{"B", "B"}, v.trail(2))
 	require.Zero(t, own.woken)
 	require.Equal(t, []string{"B"}, v.trail(1))
@@ -573,4 +572,35 @@ func TestARoomThatFindsRoomAheadAfterAllIsNotStalled(t *testing.T) {
 	require.False(t, st.rooms[0].stalled)
 	require.Empty(t, st.rooms[1].behind)
 	require.Equal(t, []string{"A"}, v.trail(1))
+}
+
+// Commands from outside fill the room ahead again as soon as a slot is free. The room behind has its turn all the same.
+func TestCommandsFromOutsideDoNotStarveARoomBehind(t *testing.T) {
+	for _, mode := range []controller.Dispatch{controller.SharedFIFO, controller.Polled} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStreet(t, 2, func(c *Config) { c.Capacity = 8 })
+			st.rooms[0].Ahead(st.rooms[1])
+			st.crew.Choose(mode)
+			st.crew.Follow(&controller.VisitPlan{Gating: controller.Gated})
+			st.many(1, 8)
+			for i := range 100 {
+				go func() { _ = bring(t.Context(), st.rooms[1], i) }()
+			}
+			synctest.Wait()
+			v := st.hire()
+			st.many(0, 3)
+			seen := 0
+			for turn := range 60 {
+				r, _ := v.turn(false)
+				synctest.Wait()
+				if r == st.rooms[0] {
+					seen++
+					require.Equal(t, 1, v.forward(st.rooms[1], false), "turn %d", turn)
+				}
+				require.LessOrEqual(t, st.rooms[1].Len(), 8+seen)
+			}
+			require.Equal(t, 3, seen, mode)
+			st.rooms[1].Halt()()
+		})
+	}
 }

@@ -99,11 +99,10 @@ func TestADisciplineOrdersWhatIsSubmittedAndWhatIsHandedOver(t *testing.T) {
 			require.Equal(t, test.want, names(v), "submitted")
 			require.Equal(t, 5, st.rooms[0].Hand(&Seat{}, fiveJobs, 0, false, false))
 			require.Equal(t, test.want, names(v), "handed over")
-			require.NoError(t, st.rooms[0].Reserve(t.Context(), false, false))
 			require.Equal(t, 2, st.rooms[0].Hand(&Seat{}, fiveJobs[:2], 0, false, false))
-			st.rooms[0].Take(fiveJobs[3], false)
+			require.NoError(t, st.rooms[0].Send(t.Context(), fiveJobs[3], nil, false, false))
 			require.Equal(t, 1, st.rooms[0].Hand(&Seat{}, fiveJobs[2:3], 0, false, false))
-			require.Len(t, strings.Fields(names(v)), 4, "and seated")
+			require.Len(t, strings.Fields(names(v)), 4, "and sent")
 		})
 	}
 }

@@ -1,0 +1,123 @@
+package pipeline_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// diamond is a pipeline of three stages whose handlers suspend: a forwards to b, and both call leaf. A leaf command waits
+// until open is closed. A number above 0 is forwarded by a; 0 is for a call to leaf.
+type diamond struct {
+	a, b, leaf *stage.Stage[int]
+	open       chan struct{}
+}
+
+func newDiamond() *diamond {
+	d := &diamond{open: make(chan struct{})}
+	one := []stage.Option{stage.Workers(1, 1), stage.Capacity(1)}
+	d.leaf = stage.Func("leaf", func(_ context.Context, n int) behaviour.Outcome {
+		<-d.open
+		return behaviour.OK(n)
+	}, one...)
+	calls := func(c coroutine.Context, n int) behaviour.Outcome {
+		got, err := stage.Call[int](c, d.leaf, n)
+		if err != nil {
+			return behaviour.Error(err)
+		}
+		return behaviour.OK(got)
+	}
+	d.b = stage.Coroutine("b", calls, append(one, stage.Instances(1))...)
+	d.a = stage.Coroutine("a", func(c coroutine.Context, n int) behaviour.Outcome {
+		if n > 0 {
+			return behaviour.Forward(d.b, n)
+		}
+		return calls(c, n)
+	}, stage.Workers(1, 1))
+	return d
+}
+
+// The slot of leaf that comes free goes to the call of a's handler, whose only worker waits for a slot of b, whose only handler
+// waits for a slot of leaf.
+func TestASlotIsNeverHeldByAHandlerThatCannotRun(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		d := newDiamond()
+		p := bubble(t, pipeline.Join(d.a, d.b, d.leaf))
+		var tickets []*stage.Ticket
+		ask := func(s *stage.Stage[int], n int) {
+			ticket, err := s.Ask(t.Context(), n)
+			require.NoError(t, err)
+			tickets = append(tickets, ticket)
+			synctest.Wait()
+		}
+		ask(d.leaf, 0) // in hand
+		ask(d.leaf, 0) // takes the slot
+		ask(d.a, 0)    // calls leaf, and waits for a slot
+		ask(d.b, 0)    // calls leaf, and waits behind it, in b's only instance
+		ask(d.b, 0)    // takes the slot of b
+		ask(d.a, 1)    // is forwarded to b: the worker of a waits for a slot
+		close(d.open)
+		for i, ticket := range tickets {
+			_, err := ticket.Wait(soon(t))
+			require.NoError(t, err, "command %d", i)
+		}
+		require.NoError(t, p.Stop(t.Context()))
+		atRest(t, p)
+	})
+}
+
+// While the pipeline drains, the handlers that were dismissed from the line at leaf come to it again when leaf is empty already: no
+// worker of leaf will make room for them, and they need none.
+func TestADrainEndsThoughHandlersWaitAtAFullStage(t *testing.T) {
+	for name, end := range map[string]func(*pipeline.Pipeline, context.Context) error{
+		"Stop":  func(p *pipeline.Pipeline, ctx context.Context) error { return p.Stop(ctx) },
+		"Drain": func(p *pipeline.Pipeline, ctx context.Context) error { return p.Drain(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				d := newDiamond()
+				hold := make(chan struct{})
+				d.a = stage.Coroutine("a", func(c coroutine.Context, n int) behaviour.Outcome {
+					if n > 0 {
+						<-hold // holds the worker
+						return behaviour.OK(n)
+					}
+					got, err := stage.Call[int](c, d.leaf, n)
+					if err != nil {
+						return behaviour.Error(err)
+					}
+					return behaviour.OK(got)
+				}, stage.Workers(1, 1))
+				p := bubble(t, pipeline.Join(d.a, d.leaf))
+				var tickets []*stage.Ticket
+				for i, n := range []int{0, 0, 0, 0, 1} { // one in hand, one in the slot, two wait, and one holds the worker
+					ticket, err := d.a.Ask(t.Context(), n)
+					require.NoError(t, err, i)
+					tickets = append(tickets, ticket)
+					synctest.Wait()
+				}
+				stopped := make(chan error, 1)
+				ctx := soon(t)
+				go func() { stopped <- end(p, ctx) }()
+				synctest.Wait()
+				close(d.open)
+				synctest.Wait()
+				close(hold)
+				require.NoError(t, <-stopped)
+				for i, ticket := range tickets {
+					_, err := ticket.Wait(soon(t))
+					require.NoError(t, err, "command %d", i)
+				}
+				require.NoError(t, p.Stop(soon(t)))
+				atRest(t, p)
+			})
+		})
+	}
+}
