@@ -78,10 +78,18 @@ func Control(p controller.Policy, more ...controller.Policy) Part {
 // silence. A slog.DiscardHandler keeps it quiet.
 func Logger(l *slog.Logger) Part { return option(func(s *settings) { s.log = l }) }
 
-// DeadLetters sets who is told of every command that ended without an answer.
-// It is called by workers, several at once, and holds them up: it should be
-// quick. If it panics that is logged, and so is the letter. With no subscriber, dead
-// letters are logged.
+// DeadLetters sets a function that is called for every command that ended without an answer. With no such
+// function dead letters are logged. If it is given more than once, each function is called.
+//
+// A function is called for one letter at a time, in the order in which the commands ended, on a goroutine of its own; up to
+// 1,024 letters wait for it. If more would, whoever ends the next command waits for the function to return: a slow one holds
+// the pipeline back, and loses nothing. But one that does not return for 5 s while a letter waits for room is not waited for
+// until it returns: letters that find the queue full are logged instead. A panic in it, or runtime.Goexit, is logged with
+// the letter, and the next letter is told.
+//
+// [Pipeline.Stop] returns when all letters were told. It gives up a function that does not return for 5 s, or within the
+// [Grace] when the stop is a hard one; what it was not told is logged and counted in [StopError]'s Unheard.
+// [Pipeline.DeadLetters] and [Pipeline.Quarantine] keep the letters in any case.
 func DeadLetters(f func(stage.DeadLetter)) Part {
 	return option(func(s *settings) {
 		if f != nil {

@@ -61,8 +61,7 @@ type Pipeline struct {
 	rush    sync.Once     // closes hurry
 	haste   error         // why; written before hurry is closed
 	stopped chan struct{} // closed when all is over
-	deaf    chan struct{} // closed when a hard stop waits for subscribers no longer
-	unheard atomic.Int64  // dead letters that were not taken by then
+	hearers []*subscriber // of dead letters
 }
 
 type state uint8
@@ -87,10 +86,13 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		name: name, set: plan.set,
-		hurry: make(chan struct{}), stopped: make(chan struct{}), deaf: make(chan struct{}),
+		hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
 	p.box = newLetterbox(p.set.keep, p.set.log, p.resubmit)
+	for _, f := range p.set.letters {
+		p.hearers = append(p.hearers, p.hear(f))
+	}
 	p.halting, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
@@ -158,6 +160,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		for _, c := range p.roster().stages {
 			c.Clear()
 		}
+		p.dismiss(false)
 		p.finish(nil)
 		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
 	}
@@ -379,9 +382,10 @@ func (p *Pipeline) begin() bool {
 func (p *Pipeline) end() {
 	err := p.empty(context.Background())
 	var patience time.Time // the end of the grace of a hard stop
+	over := func() {}
 	if err != nil {
 		patience = time.Now().Add(p.grace())
-		defer p.halt()()
+		over = p.halt()
 	}
 	left := p.tree.StopWithin(p.grace())
 	var stuck []stage.Stuck
@@ -401,14 +405,17 @@ func (p *Pipeline) end() {
 	}
 	left = append(left, p.release(left)...)
 	p.cancel(ErrStopped)
+	p.hearOut(err != nil, patience)
+	over()
 	p.nameStrays()
 	p.hush.rest(p.set.log)
 	p.box.rest()
-	if err == nil && len(left) == 0 {
+	unheard := p.unheard()
+	if err == nil && len(left) == 0 && unheard == 0 {
 		p.finish(nil)
 		return
 	}
-	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: int(p.unheard.Load())}
+	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: unheard}
 	errors.As(err, &report.Drain)
 	p.finish(report)
 }
@@ -446,11 +453,16 @@ func (p *Pipeline) halt() (over func()) {
 		tell[i] = r.Halt()
 	}
 	p.cancel(ErrStopped)
-	deaf := time.AfterFunc(p.grace(), func() { close(p.deaf) })
+	dismissed := make(chan struct{})
+	grace := time.AfterFunc(p.grace(), func() { p.dismiss(true); close(dismissed) })
 	for _, f := range tell {
 		f()
 	}
-	return func() { deaf.Stop() }
+	return func() {
+		if !grace.Stop() {
+			<-dismissed
+		}
+	}
 }
 
 // lastMoment is how long a hard stop waits, when the grace is over, for workers that are no handler's any more

@@ -121,15 +121,15 @@ type StopError struct {
 	// Stuck are their handlers that had not returned. A stage that is left with none
 	// was held up by something else, such as an instance's Stop.
 	Stuck []stage.Stuck
-	// Unheard is how many dead letters a subscriber did not take within the
-	// grace; they have been logged instead.
+	// Unheard is how many letters subscribers were not told of, because they did not return in time. They
+	// have been logged instead, and were kept: see [Pipeline.DeadLetters].
 	Unheard int
 }
 
 // Error tells all of it, but for the stacks.
 func (e *StopError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pipeline %q: stopped hard", e.Pipeline)
+	fmt.Fprintf(&b, "pipeline %q: %s", e.Pipeline, e.how())
 	if e.Drain != nil {
 		fmt.Fprintf(&b, ": %v", e.Drain)
 	}
@@ -140,13 +140,21 @@ func (e *StopError) Error() string {
 	return b.String()
 }
 
+// how tells whether the stop was a hard one.
+func (e *StopError) how() string {
+	if e.Drain == nil && len(e.Left) == 0 {
+		return "stopped"
+	}
+	return "stopped hard"
+}
+
 // tell tells who would not stop and who would not listen.
 func (e *StopError) tell(b *strings.Builder, before string) {
 	for _, name := range e.Left {
 		fmt.Fprintf(b, "%s%q would not stop and was abandoned", before, name)
 	}
 	if e.Unheard > 0 {
-		fmt.Fprintf(b, "%sa subscriber did not take %d dead letters", before, e.Unheard)
+		fmt.Fprintf(b, "%sa subscriber did not take %d letters", before, e.Unheard)
 	}
 }
 
@@ -158,7 +166,7 @@ func (e *StopError) Report() string {
 		e.Drain.write(&b)
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "pipeline %q: stopped hard", e.Pipeline)
+	fmt.Fprintf(&b, "pipeline %q: %s", e.Pipeline, e.how())
 	e.tell(&b, "\n")
 	b.WriteByte('\n')
 	writeStuck(&b, e.Stuck)

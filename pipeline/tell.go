@@ -40,41 +40,72 @@ func (p *Pipeline) ended(end room.End) {
 	if end.Reason == room.ReasonMaxInFlight {
 		p.hush.log(p.set.log, slog.LevelError, "commands refused: as many are in flight as pipeline.MaxInFlight allows",
 			letter.Stage, letter.Reason, func() []any { return []any{"limit", p.host.MaxInFlight} })
-	} else if len(p.set.letters) == 0 {
+	} else if len(p.hearers) == 0 {
 		p.write(letter)
-		return
 	}
-	for _, f := range p.set.letters {
-		p.deliver(f, letter)
+	for _, s := range p.hearers {
+		if !s.tell(letter) {
+			p.write(letter)
+		}
 	}
 }
 
-// deliver calls a subscriber, who may crash for all the pipeline cares. A hard stop
-// does not wait for one who does not listen. Either way the letter is logged.
-//
-// What is given up when the grace is over is told, too, to one who has listened so far.
-func (p *Pipeline) deliver(f func(stage.DeadLetter), letter stage.DeadLetter) {
-	deaf := p.deaf
-	select {
-	case <-deaf:
-		if p.unheard.Load() == 0 {
-			deaf = make(chan struct{})
-			defer time.AfterFunc(lastMoment, func() { close(deaf) }).Stop()
+// hear makes the subscriber that calls a function of the user's.
+func (p *Pipeline) hear(f func(stage.DeadLetter)) *subscriber {
+	return newSubscriber(f, func(letter stage.DeadLetter, err error) {
+		if crash, ok := errors.AsType[*stage.CrashError](err); ok {
+			crash.Stage = letter.Stage
 		}
-	default:
+		p.hush.log(p.set.log, slog.LevelError, "dead-letter subscriber crashed", letter.Stage, letter.Reason, func() []any {
+			return []any{slog.Any("error", err)}
+		})
+		p.write(letter)
+	}, func(letter stage.DeadLetter) {
+		p.hush.log(p.set.log, slog.LevelError, "dead-letter subscriber does not return", letter.Stage, letter.Reason, func() []any {
+			return []any{"for", patience, "waiting", mostUntold}
+		})
+	})
+}
+
+// hearOut waits until the subscribers have been told of all letters, and ends them. What they do not take in time is
+// logged. After a soft stop they have time until the stop's patience ends, and then the grace; after a hard one, until the
+// end of its grace, or for a moment, if they were not behind then.
+func (p *Pipeline) hearOut(hard bool, grace time.Time) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if hard {
+		defer time.AfterFunc(max(time.Until(grace), lastMoment), cancel).Stop()
+	} else {
+		go func() {
+			select {
+			case <-p.hurry:
+				defer time.AfterFunc(p.grace(), cancel).Stop()
+				<-ctx.Done()
+			case <-ctx.Done():
+			}
+		}()
 	}
-	select {
-	case err := <-worker.Try(letter.Stage, func() error { f(letter); return nil }):
-		if err != nil {
-			p.hush.log(p.set.log, slog.LevelError, "dead-letter subscriber crashed", letter.Stage, letter.Reason, func() []any {
-				return []any{slog.Any("error", err)}
-			})
+	for _, s := range p.hearers {
+		s.rest(ctx)
+	}
+	p.dismiss(false)
+}
+
+// dismiss ends the subscribers; if behind, only those that have not been told of all letters.
+func (p *Pipeline) dismiss(behind bool) {
+	for _, s := range p.hearers {
+		for _, letter := range s.close(behind) {
 			p.write(letter)
 		}
-	case <-deaf:
-		p.unheard.Add(1)
-		p.write(letter)
 	}
+}
+
+// unheard returns how many letters subscribers were not told of.
+func (p *Pipeline) unheard() (n int) {
+	for _, s := range p.hearers {
+		n += s.unheard()
+	}
+	return n
 }
 
 // write logs a dead letter.

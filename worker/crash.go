@@ -199,6 +199,12 @@ func Guard(stage string, f func() error) error { return <-Try(stage, f) }
 // Try is [Guard] for those who may not want to wait for the end.
 func Try(stage string, f func() error) <-chan error {
 	ended := make(chan error, 1)
+	Go(stage, f, func(err error) { ended <- err })
+	return ended
+}
+
+// Go is [Guard] for those who do not wait: then is called with the error, as the last act of the goroutine.
+func Go(stage string, f func() error, then func(error)) {
 	go func() {
 		done := false
 		defer func() {
@@ -210,13 +216,12 @@ func Try(stage string, f func() error) <-chan error {
 				value = ErrGoexit
 			}
 			at := sites.here()
-			ended <- &CrashError{Stage: stage, Value: value, Stack: at.stack, site: at}
+			then(&CrashError{Stage: stage, Value: value, Stack: at.stack, site: at})
 		}()
 		err := f()
 		done = true
-		ended <- err
+		then(err)
 	}()
-	return ended
 }
 
 // start makes the instance and starts it.
