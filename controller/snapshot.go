@@ -19,10 +19,12 @@ type Snapshot struct {
 	// At is the time since the pipeline started. It never goes back.
 	// Zero is a time like any other, not "never".
 	At time.Duration
-	// CPUs is how many threads can run at the same time.
+	// CPUs is how many threads of the process can run at the same time: GOMAXPROCS, which may be less than the
+	// machine has.
 	CPUs int
-	// CPUUsage is the share of the CPUs, from 0 to 1, that the process used
-	// since the previous call of this controller; 0 if that is not known.
+	// CPUUsage is the share of these CPUs, from 0 to 1, that this process used, other
+	// processes of the machine aside: during the last second, or since a controller was last called if that
+	// is longer ago. All controllers of a pipeline see the same. It is 0 if it is not known, as in the first call.
 	CPUUsage float64
 	// InFlight commands have been accepted and have not ended.
 	InFlight int

@@ -3,23 +3,15 @@
 package pipeline
 
 import (
-	"runtime"
 	"syscall"
 	"time"
 )
 
-// usage is from 0 to 1; 0 the first time.
-func (c *cpuClock) usage() float64 {
+// processTime returns how much CPU time the process has used, of the user's and the system's.
+func processTime() (used time.Duration, known bool) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
+		return 0, false
 	}
-	used, at := time.Duration(u.Utime.Nano()+u.Stime.Nano()), time.Now()
-	spent, span := used-c.used, at.Sub(c.at)
-	first := c.at.IsZero()
-	c.used, c.at = used, at
-	if first || span <= 0 {
-		return 0
-	}
-	return min(float64(spent)/float64(span)/float64(runtime.NumCPU()), 1)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), true
 }

@@ -30,7 +30,8 @@ type desk struct {
 	brisk  bell                    // of what a visit order is made anew by
 	first  *clerk                  // who has asked the policies before the start; then nil
 
-	now *board // how the knobs are turned; the clerk's, once he works
+	now *board   // how the knobs are turned; the clerk's, once he works
+	cpu cpuMeter // the clerk's, for all policies
 
 	mu       sync.Mutex // guards all below
 	policies []controller.Policy
@@ -227,7 +228,6 @@ type office struct {
 	claims     []controller.Knob // nil: all
 	windows    controller.Windows
 	decisions  controller.Decisions
-	cpu        cpuClock
 	every      time.Duration
 	next       *time.Timer
 	rounds     bool
@@ -496,7 +496,7 @@ func (c *clerk) awake(o *office) {
 
 // view is the pipeline as the policy sees it now.
 func (o *office) view(p *Pipeline) *controller.Snapshot {
-	s := p.view(&o.cpu)
+	s := p.view()
 	o.windows.Fill(s)
 	return s
 }

@@ -187,7 +187,7 @@ func TestHostile06APoolWithoutWorkers(t *testing.T) {
 		})},
 		"leda kills all": {leda.New("kill", func(l *leda.Leda) { // A pool has one worker at least, says New
 			_ = l.Pool.SetPool(l.Pool.New(2), l.Stages()[0])
-			_ = l.Monitoring.AddTimer(func() { _ = l.Pool.Kill(l.Pool.GetPool(l.Stages()[0]), 1) }, time.Millisecond)
+			_ = l.Monitoring.AddTimer(func() { _ = l.Pool.Kill(l.Pool.GetPool(l.Stages()[0]), 1) }, leda.MinTimer)
 		})},
 	} {
 		t.Run(name, func(t *testing.T) {

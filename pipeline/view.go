@@ -11,12 +11,13 @@ import (
 
 // view is the pipeline as a policy sees it: its accounts as they are, its knobs as
 // they are meant to be.
-func (p *Pipeline) view(cpu *cpuClock) *controller.Snapshot {
+func (p *Pipeline) view() *controller.Snapshot {
 	r, sheets := p.look(room.Counts)
 	shape := p.graph.form()
 	d := &p.desk
+	cpus := runtime.GOMAXPROCS(0)
 	s := &controller.Snapshot{
-		At: time.Duration(p.host.Now()), CPUs: runtime.GOMAXPROCS(0), CPUUsage: cpu.usage(),
+		At: time.Duration(p.host.Now()), CPUs: cpus, CPUUsage: d.cpu.usage(cpus),
 		InFlight: int(inFlight(sheets)), Entry: d.now.entry,
 		Stages: make([]controller.StageStats, 0, len(r.stages)),
 	}

@@ -13,6 +13,9 @@ import (
 // MostTimers is how many timers a script may have.
 const MostTimers = 1 << 10
 
+// MinTimer is the shortest period of a timer.
+const MinTimer = 5 * time.Millisecond
+
 // MonitoringGroup are the methods that look, and those that say when to be called.
 type MonitoringGroup struct {
 	l      *Leda
@@ -31,8 +34,8 @@ type timer struct {
 }
 
 // AddTimer (A.3.1) has a function called again and again, for the first time after one
-// interval, which is at least [controller.MinInterval]. Several timers may have several
-// intervals. One that was missed is not made up for.
+// interval. Several timers may have several intervals. One that was missed is not made up for. An interval
+// of less than [MinTimer] is refused with ErrNumber: mostly it is a number of seconds that lacks its unit.
 //
 // The appendix counts whole seconds and, by a slip, says that the number of the
 // pool's threads is returned.
@@ -42,17 +45,20 @@ func (g *MonitoringGroup) AddTimer(f func(), every time.Duration) error {
 		return nothing("monitoring.addTimer")
 	case len(g.timers) >= MostTimers:
 		return fmt.Errorf("leda: monitoring.addTimer: there are %d timers already: %w", MostTimers, ErrNumber)
+	case every < MinTimer:
+		return fmt.Errorf("leda: monitoring.addTimer: %v: %w: a period is a time.Duration of at least %v; "+
+			"for seconds, as in the appendix, multiply by time.Second", every, ErrNumber, MinTimer)
 	}
-	every = max(every, controller.MinInterval)
 	g.timers = append(g.timers, &timer{f, every, later(g.l.now.At, every)})
 	return nil
 }
 
-// GetCpusCount (A.3.2) tells how many threads of the machine can run at the same time.
+// GetCpusCount (A.3.2) tells how many threads of the process can run at the same time: GOMAXPROCS.
 func (g *MonitoringGroup) GetCpusCount() int { return g.l.now.CPUs }
 
-// GetCpuUsage (A.3.3) tells the share of the CPUs that the process used since the
-// controller was called before, from 0 to 100.
+// GetCpuUsage (A.3.3) tells the share of the CPUs that GetCpusCount counts which this process used, from 0 to 100;
+// what other processes of the machine used is not in it. It is of the last second, or of the time since a controller of the pipeline
+// was last called if that is longer; how many ask, and how often, does not change it.
 //
 // LStage told the mean since the start of the process, and so history, not load (L16).
 func (g *MonitoringGroup) GetCpuUsage() int { //nolint:revive // the appendix writes it so

@@ -302,15 +302,17 @@ func TestNothingIsDecidedOutsideOfACall(t *testing.T) {
 func TestAnErrorSaysWhatAndWhy(t *testing.T) {
 	start(t, 2, func(l *leda.Leda) {
 		for text, tt := range map[string]struct{ err, is error }{
-			`leda: setQueueCapacity: stage "ghost": there is no such thing`:                         {l.SetQueueCapacity("ghost", 1), leda.ErrUnknown},
-			`leda: disableQueue: stage "ghost": there is no such thing`:                             {l.DisableQueue("ghost"), leda.ErrUnknown},
-			`leda: enableQueue: stage "ghost": there is no such thing`:                              {l.EnableQueue("ghost"), leda.ErrUnknown},
-			`leda: pool.setPool: stage "ghost": there is no such thing`:                             {l.Pool.SetPool(leda.Global, "ghost"), leda.ErrUnknown},
-			`leda: pool.setPool: pool "ghost": there is no such thing`:                              {l.Pool.SetPool("ghost", "s1"), leda.ErrUnknown},
-			`leda: pool.add: pool "ghost": there is no such thing`:                                  {l.Pool.Add("ghost", 1), leda.ErrUnknown},
-			`leda: pool.kill: -1: not a number for this: it is less than none`:                      {l.Pool.Kill("s1", -1), leda.ErrNumber},
-			`leda: monitoring.resetStatistics: stage "ghost": there is no such thing`:               {l.Monitoring.ResetStatistics("ghost"), leda.ErrUnknown},
-			`leda: monitoring.addTimer: no function to call`:                                        {l.Monitoring.AddTimer(nil, 1), leda.ErrNoFunction},
+			`leda: setQueueCapacity: stage "ghost": there is no such thing`:           {l.SetQueueCapacity("ghost", 1), leda.ErrUnknown},
+			`leda: disableQueue: stage "ghost": there is no such thing`:               {l.DisableQueue("ghost"), leda.ErrUnknown},
+			`leda: enableQueue: stage "ghost": there is no such thing`:                {l.EnableQueue("ghost"), leda.ErrUnknown},
+			`leda: pool.setPool: stage "ghost": there is no such thing`:               {l.Pool.SetPool(leda.Global, "ghost"), leda.ErrUnknown},
+			`leda: pool.setPool: pool "ghost": there is no such thing`:                {l.Pool.SetPool("ghost", "s1"), leda.ErrUnknown},
+			`leda: pool.add: pool "ghost": there is no such thing`:                    {l.Pool.Add("ghost", 1), leda.ErrUnknown},
+			`leda: pool.kill: -1: not a number for this: it is less than none`:        {l.Pool.Kill("s1", -1), leda.ErrNumber},
+			`leda: monitoring.resetStatistics: stage "ghost": there is no such thing`: {l.Monitoring.ResetStatistics("ghost"), leda.ErrUnknown},
+			`leda: monitoring.addTimer: no function to call`:                          {l.Monitoring.AddTimer(nil, 1), leda.ErrNoFunction},
+			`leda: monitoring.addTimer: 1ns: not a number for this: a period is a time.Duration of at least 5ms; ` +
+				`for seconds, as in the appendix, multiply by time.Second`: {l.Monitoring.AddTimer(func() {}, 1), leda.ErrNumber},
 			`leda: monitoring.fireLastFocused: no function to call`:                                 {l.Monitoring.FireLastFocused(nil), leda.ErrNoFunction},
 			`leda: scheduler.visitOrder: stage "ghost": there is no such thing`:                     {l.Scheduler.VisitOrder([]leda.Stage{"s1", "ghost"}), leda.ErrUnknown},
 			`leda: scheduler.maxVisits: no function to call`:                                        {l.Scheduler.MaxVisits(1, nil), leda.ErrNoFunction},
@@ -340,6 +342,12 @@ func TestAScriptHasBounds(t *testing.T) {
 			require.NoError(t, l.Monitoring.AddTimer(func() {}, time.Hour))
 		}
 		require.ErrorIs(t, l.Monitoring.AddTimer(func() {}, time.Hour), leda.ErrNumber)
+	})
+	start(t, 1, func(l *leda.Leda) {
+		for _, short := range []time.Duration{math.MinInt64, -1, 0, 1, leda.MinTimer - 1} {
+			require.ErrorIs(t, l.Monitoring.AddTimer(func() { t.Error("called") }, short), leda.ErrNumber)
+		}
+		require.NoError(t, l.Monitoring.AddTimer(func() {}, leda.MinTimer))
 	})
 }
 

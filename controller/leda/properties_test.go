@@ -64,7 +64,7 @@ func anyStep(t *rapid.T, depth int) step {
 			return func() { f(l) }
 		}
 		steps = append(steps,
-			func(l *leda.Leda) { _ = l.Monitoring.AddTimer(bind(l), time.Duration(n)) },
+			func(l *leda.Leda) { _ = l.Monitoring.AddTimer(bind(l), time.Duration(n)*time.Millisecond) },
 			func(l *leda.Leda) { _ = l.Monitoring.FireLastFocused(bind(l)) },
 			func(l *leda.Leda) { _ = l.Scheduler.MaxVisits(n, bind(l)) },
 		)
