@@ -35,31 +35,34 @@ func TestT07_TheGoldenTableOfTwentyOnePlaces(t *testing.T) {
 // equals the first fills the table and the last writes over it.
 func TestGoldenPlacesGoByTheNumberOfTheStage(t *testing.T) {
 	for name, tt := range map[string]struct {
-		size       int
 		rho        []float64
 		cold, warm string
 	}{
 		"the second is the most frequent": {
-			21, []float64{.2, .5, .3},
-			"1 3 2 3 2 1 3 2 2 2 1 3 2 1 3 2 2 2 1 3 2", "1 3 1 3 2 1 3 2 2 2 1 3 2 1 3 2 3 2 1 3 2",
+			rho:  []float64{.2, .5, .3},
+			cold: "1 3 2 3 2 1 3 2 2 2 1 3 2 1 3 2 2 2 1 3 2",
+			warm: "1 3 1 3 2 1 3 2 2 2 1 3 2 1 3 2 3 2 1 3 2",
 		},
 		"the last is the most frequent": {
-			21, []float64{.2, .3, .5},
-			"1 3 2 3 2 1 3 2 3 3 1 3 2 1 3 2 3 3 1 3 2", "1 3 1 3 2 1 3 2 2 2 1 3 2 1 3 2 3 2 1 3 2",
+			rho:  []float64{.2, .3, .5},
+			cold: "1 3 2 3 2 1 3 2 3 3 1 3 2 1 3 2 3 3 1 3 2",
+			warm: "1 3 1 3 2 1 3 2 2 2 1 3 2 1 3 2 3 2 1 3 2",
 		},
 		"all are the same": {
-			21, []float64{.3, .3, .3},
-			"1 2 1 3 2 1 3 2 3 2 1 3 2 1 3 1 3 2 1 3 2", "1 2 1 3 2 1 3 2 3 2 1 3 2 1 3 1 3 2 1 3 2",
+			rho:  []float64{.3, .3, .3},
+			cold: "1 2 1 3 2 1 3 2 3 2 1 3 2 1 3 1 3 2 1 3 2",
+			warm: "1 2 1 3 2 1 3 2 3 2 1 3 2 1 3 1 3 2 1 3 2",
 		},
 		"rho beyond its borders": {
-			21, []float64{.001, .5, 1.5},
-			"1 3 2 3 2 2 3 2 2 3 2 3 2 2 3 2 3 3 2 3 2", "1 2 2 3 2 2 2 2 2 2 2 3 2 1 2 2 3 2 2 2 2",
+			rho:  []float64{.001, .5, 1.5},
+			cold: "1 3 2 3 2 2 3 2 2 3 2 3 2 2 3 2 3 3 2 3 2",
+			warm: "1 2 2 3 2 2 2 2 2 2 2 3 2 1 2 2 3 2 2 2 2",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stages := line(3)
 			stages[0].Rank, stages[2].Rank = 2, 0 // the number counts, not the rank
-			h := newHouse(policy.MG1{Size: tt.size}, stages...)
+			h := newHouse(policy.MG1{Size: 21}, stages...)
 			busy(h, tt.rho...)
 			require.Equal(t, tt.cold, h.order(), "cold")
 			for range 12 {
