@@ -390,7 +390,7 @@ func (p *Pipeline) end() {
 	left := p.tree.StopWithin(p.grace())
 	var stuck []stage.Stuck
 	if len(left) > 0 {
-		stuck = p.handlers()
+		stuck = p.handlers(stage.AtWork)
 	}
 	for _, c := range p.roster().stages {
 		c.ShutDoor()

@@ -92,10 +92,14 @@ func (u *Undrained) String() string {
 
 // doing tells where a handler is and since when.
 func doing(s stage.Stuck) string {
-	if s.At == "" {
-		return fmt.Sprintf("at its command for %v", s.For.Round(time.Millisecond))
+	text := fmt.Sprintf("at its command for %v", s.For.Round(time.Millisecond))
+	if s.At != "" {
+		text += " in " + s.At
 	}
-	return fmt.Sprintf("at its command for %v in %s", s.For.Round(time.Millisecond), s.At)
+	if s.Waits != "" {
+		text += ", where it waits for " + s.Waits
+	}
+	return text
 }
 
 func writeStuck(b *strings.Builder, all []stage.Stuck) {
@@ -185,7 +189,7 @@ func (e *StopError) Unwrap() error {
 func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *DrainError {
 	s := p.Snapshot()
 	e := &DrainError{Pipeline: p.name, InFlight: s.InFlight, Cause: cause}
-	handlers := p.handlers()
+	handlers := p.handlers(stage.AtWork)
 	for _, st := range s.Stages {
 		if !concerns(st.Name) {
 			continue
@@ -206,8 +210,12 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 	return e
 }
 
-// handlers are all that run now.
-func (p *Pipeline) handlers() []stage.Stuck {
+// Handlers returns the handlers that run or are suspended now, those that have run for longest first, with what each waits
+// for; then the workers that are in no handler and hold commands for a stage that is full. It stops the world to find their
+// stacks, so it is for a report.
+func (p *Pipeline) Handlers() []stage.Stuck { return p.handlers(stage.UnderWay) }
+
+func (p *Pipeline) handlers(find func([]*stage.Pool, []*stage.Core) []stage.Stuck) []stage.Stuck {
 	stages := p.roster().stages
 	kinds := make(map[string]string, len(stages))
 	pools := p.pools.All()
@@ -217,7 +225,7 @@ func (p *Pipeline) handlers() []stage.Stuck {
 			pools = append(pools, c.Pool)
 		}
 	}
-	all := stage.AtWork(pools)
+	all := find(pools, stages)
 	for i := range all {
 		all[i].Command = kinds[all[i].Stage]
 	}

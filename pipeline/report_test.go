@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -139,4 +140,39 @@ func TestADrainNamesTheStageThatIsPausedAndCountsWhoWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAReportSaysForWhichStageAHandlerWaits(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		let := make(chan struct{})
+		leaf := stage.Func("leaf", func(_ context.Context, n int) behaviour.Outcome { <-let; return behaviour.OK(n) }, stage.Workers(1, 1))
+		call := func(ctx context.Context, n int) behaviour.Outcome {
+			got, err := stage.Call[int](ctx, leaf, n)
+			if err != nil {
+				return behaviour.Error(err)
+			}
+			return behaviour.OK(got)
+		}
+		plain := stage.Func("plain", call, stage.Workers(1, 1))
+		aside := stage.Coroutine("aside", func(c coroutine.Context, n int) behaviour.Outcome { return call(c, n) }, stage.Workers(1, 1))
+		p := bubble(t, plain, aside, leaf)
+		require.NoError(t, plain.Submit(t.Context(), 1))
+		require.NoError(t, aside.Submit(t.Context(), 1))
+		synctest.Wait()
+		waits := map[string]string{}
+		for _, h := range p.Handlers() {
+			require.Equal(t, h.Stage == "aside", h.Suspended, h.Stage)
+			waits[h.Stage] = h.Waits
+		}
+		require.Equal(t, map[string]string{
+			"plain": `the answer to a command at stage "leaf"`, "aside": `the answer to a command at stage "leaf"`, "leaf": "",
+		}, waits)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := p.Drain(ctx)
+		require.ErrorContains(t, err, `where it waits for the answer to a command at stage "leaf"`)
+		close(let)
+		require.NoError(t, p.Drain(t.Context()))
+		require.NoError(t, p.Stop(t.Context()))
+	})
 }

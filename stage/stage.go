@@ -284,6 +284,13 @@ func (s *Stage[C]) callAside(c behaviour.Suspender, cmd C) (any, error) {
 	if err := s.room.Submit(c, &command.Envelope{Cmd: cmd, Ticket: t}); err != nil {
 		return nil, err
 	}
+	return waitAside(t, c, &bell)
+}
+
+// waitAside waits for a ticket that rings the bell. [worker.Awaits] finds it by its name, and the ticket by its place.
+//
+//go:noinline
+func waitAside(t *command.Ticket, c behaviour.Suspender, bell *chime) (any, error) {
 	if err := bell.await(c); err != nil {
 		return nil, err
 	}

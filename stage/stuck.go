@@ -2,6 +2,8 @@ package stage
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,38 +19,84 @@ type Stuck struct {
 	// At is the innermost call of the user's code, see [worker.Place]: there it is stuck, or
 	// just happens to be. It is empty if the stack was not found.
 	At string
+	// Suspended reports that the handler is suspended: it holds no worker.
+	Suspended bool
+	// Waits says what the handler waits for, if that is a stage: a free slot, or the answer to a command.
+	Waits string
+	// Awaited is the name of that stage.
+	Awaited string
 	// Stack is the stack of its goroutine.
 	Stack []byte
 }
 
 // AtWork returns the handlers that run now in workers of the pools, those that have run for
 // longest first. If there are any it stops the world to find their stacks, so it is for a
-// report.
-func AtWork(pools []*Pool) []Stuck {
+// report. Stages are those for which they may wait.
+func AtWork(pools []*Pool, stages []*Core) []Stuck { return atWork(pools, stages, nil) }
+
+// UnderWay returns those, the handlers of the stages that are suspended, and the workers that are in no handler and hold
+// commands for a stage that is full.
+func UnderWay(pools []*Pool, stages []*Core) []Stuck {
+	staffs := make([]*worker.Stage, len(stages))
+	for i, c := range stages {
+		staffs[i] = c.staff
+	}
+	all := atWork(pools, stages, staffs)
+	for _, c := range stages {
+		for _, seat := range c.room.Parked() {
+			if w, ok := seat.Owner.(*worker.Worker); ok {
+				all = append(all, Stuck{Stage: w.At(), Waits: slotIn(c), Awaited: c.Name()})
+			}
+		}
+	}
+	return all
+}
+
+func atWork(pools []*Pool, stages []*Core, staffs []*worker.Stage) []Stuck {
 	busy := map[*worker.Worker]time.Duration{}
 	for _, p := range pools {
 		p.busy(busy)
 	}
-	if len(busy) == 0 {
+	if len(busy) == 0 && staffs == nil {
 		return nil
 	}
-	workers := make([]*worker.Worker, 0, len(busy))
-	for w := range busy {
-		workers = append(workers, w)
-	}
-	stacks := worker.Stacks(workers)
-	all := make([]Stuck, 0, len(busy))
+	workers := slices.Collect(maps.Keys(busy))
+	running, suspended := worker.Handlers(workers, staffs)
+	all := make([]Stuck, 0, len(busy)+len(suspended))
 	for w, d := range busy {
 		if w.Busy() == 0 {
 			continue // it has returned meanwhile
 		}
-		all = append(all, Stuck{Stage: w.At(), For: d, Stack: stacks[w], At: worker.Place(stacks[w])})
+		all = append(all, found(Stuck{Stage: w.At(), For: d, Stack: running[w]}, stages))
+	}
+	for run, stack := range suspended {
+		all = append(all, found(Stuck{Stage: run.Stage(), Suspended: true, Stack: stack}, stages))
 	}
 	slices.SortFunc(all, func(a, b Stuck) int {
 		return cmp.Or(cmp.Compare(b.For, a.For), cmp.Compare(a.Stage, b.Stage))
 	})
 	return all
 }
+
+// found completes what is known of a handler by its stack.
+func found(h Stuck, stages []*Core) Stuck {
+	h.At = worker.Place(h.Stack)
+	what, address := worker.Awaits(h.Stack)
+	if what == worker.Answer {
+		h.Waits = "the answer to a command that is at no stage"
+	}
+	for _, c := range stages {
+		switch {
+		case what == worker.Slot && c.staff.IsAt(address):
+			h.Waits, h.Awaited = slotIn(c), c.Name()
+		case what == worker.Answer && c.staff.Holds(address):
+			h.Waits, h.Awaited = fmt.Sprintf("the answer to a command at stage %q", c.Name()), c.Name()
+		}
+	}
+	return h
+}
+
+func slotIn(c *Core) string { return fmt.Sprintf("a free slot in stage %q", c.Name()) }
 
 // busy notes which workers are at a batch, and for how long they have been.
 func (p *Pool) busy(of map[*worker.Worker]time.Duration) {

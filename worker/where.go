@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -20,26 +19,35 @@ import (
 // stack. So nothing need be noted while it works, as a goroutine's number or label
 // would have to be.
 func Stacks(workers []*Worker) map[*Worker][]byte {
+	found, _ := find(workers, nil)
+	return found
+}
+
+// find finds the stacks of workers, and of runs that no worker runs.
+func find(workers []*Worker, runs map[uint64]*Run) (found map[*Worker][]byte, aside map[*Run][]byte) {
 	by := make(map[uint64]*Worker, len(workers))
-	runs := make(map[uint64]*Worker)
+	owners := make(map[uint64]*Worker)
 	for _, w := range workers {
-		by[uint64(reflect.ValueOf(w).Pointer())] = w
+		by[address(w)] = w
 		if run := w.running.Load(); run != nil {
-			runs[uint64(reflect.ValueOf(run).Pointer())] = w
+			owners[address(run)] = w
 		}
 	}
-	found := make(map[*Worker][]byte, len(workers))
+	found, aside = make(map[*Worker][]byte, len(workers)), make(map[*Run][]byte)
 	on := make(map[*Worker][]byte)
 	for stack := range bytes.SplitSeq(everyStack(), []byte("\n\n")) {
 		if w := by[receiver(stack, method)]; w != nil {
 			found[w] = bytes.Clone(stack)
 		}
-		if w := runs[receiver(stack, serves)]; w != nil {
+		at := receiver(stack, serves)
+		if w := owners[at]; w != nil {
 			on[w] = bytes.Clone(stack)
+		} else if run := runs[at]; run != nil {
+			aside[run] = bytes.Clone(stack)
 		}
 	}
 	maps.Copy(found, on) // who runs a coroutine only waits for it
-	return found
+	return found, aside
 }
 
 // How the lines of a worker's method, and of a run on its coroutine, begin in a stack.
@@ -58,13 +66,24 @@ func receiver(stack, method []byte) (address uint64) {
 		}
 		line := stack[i+len(method):]
 		stack = stack[:i]
-		if _, args, ok := bytes.Cut(line, []byte("(0x")); ok {
-			digits := args[:len(args)-len(bytes.TrimLeft(args, "0123456789abcdef"))]
-			if address, err := strconv.ParseUint(string(digits), 16, 64); err == nil {
-				return address
-			}
+		if address := firstArgument(line); address != 0 {
+			return address
 		}
 	}
+}
+
+// firstArgument is the first argument of the call that a line of a stack begins with, 0 if it is no address.
+func firstArgument(line []byte) uint64 {
+	_, args, ok := bytes.Cut(line, []byte("(0x"))
+	if !ok {
+		return 0
+	}
+	digits := args[:len(args)-len(bytes.TrimLeft(args, "0123456789abcdef"))]
+	address, err := strconv.ParseUint(string(digits), 16, 64)
+	if err != nil {
+		return 0
+	}
+	return address
 }
 
 // everyStack is the stacks of all goroutines, or as many as there is room for.

@@ -154,6 +154,15 @@ func (h *Host) CloseFor(cause error) {
 	}
 }
 
+// Each calls f with each task that has not ended. F must neither block nor call the host.
+func (h *Host) Each(f func(*Task)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := h.tasks; t != nil; t = t.older {
+		f(t)
+	}
+}
+
 // Stats counts coroutines and tasks.
 func (h *Host) Stats() Stats {
 	h.mu.Lock()

@@ -9,7 +9,8 @@
 // whether the accounts were balanced in every snapshot, whether it drained, and whether any
 // goroutine is left. [Trial.Storm] kills workers, keepers and controllers meanwhile, has other
 // policies run the pipeline, rescales and pauses it; [Trial.Await] sees to it that tickets are
-// answered. [Watch], [Balanced], [AtRest] and [Diagnose] are the parts of the oracle, to be used
+// answered. A test that hangs fails at once, with which handler waits for which stage, and its pipeline is stopped hard.
+// [Watch], [Balanced], [AtRest] and [Diagnose] are the parts of the oracle, to be used
 // alone.
 //
 // # Random pipelines

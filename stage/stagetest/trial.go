@@ -25,6 +25,10 @@ type Trial struct {
 	dog    *Watchdog
 	stages []pipeline.Part // those that can be paused
 
+	over   chan struct{} // closed when the test has ended
+	bitten chan struct{} // closed when what the watchdog found has been reported
+	hung   bool          // there was something; set before bitten is closed
+
 	storms sync.WaitGroup
 	calm   context.Context // ends when the storms are to
 	still  context.CancelFunc
@@ -41,6 +45,11 @@ type Trial struct {
 // motion and at rest; something happens as long as anything is in flight; the pipeline
 // drains within half a minute; those who await an answer have it; and no goroutine is left.
 //
+// If the accounts are wrong, or nothing happens for 20 seconds ([Patience]) though something is in flight, the test
+// fails at once, also while it is blocked: what was found is written to standard error, with which handler waits for which
+// stage, and the pipeline is stopped hard, so that Call, Submit and Wait return an error. A test that is still not over
+// 20 seconds later, since it waits for something else, panics with the report.
+//
 // Unless the parts say otherwise it logs nothing, and restarts stages as often as they are
 // killed. Tests with a trial must not run in parallel with others, whose goroutines would
 // be taken for its own.
@@ -50,7 +59,9 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	t := &Trial{
 		name: fmt.Sprintf("trial-%d", runs.Add(1)), tb: tb, stages: stagesOf(parts),
 		killed: map[string]uint64{}, done: map[string]uint64{},
+		over: make(chan struct{}), bitten: make(chan struct{}),
 	}
+	parts, within := patienceOf(parts)
 	p, err := pipeline.New(t.name, append([]pipeline.Part{
 		pipeline.System(system()), pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.Intensity(1000, time.Second),
 	}, parts...)...)
@@ -60,7 +71,8 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	if err := p.Start(context.WithoutCancel(tb.Context())); err != nil {
 		tb.Fatal(err)
 	}
-	t.Pipeline, t.dog = p, Watch(p, patience)
+	t.Pipeline, t.dog = p, Watch(p, within)
+	go t.heed(within)
 	t.calm, t.still = context.WithCancel(context.Background())
 	tb.Cleanup(func() {
 		for _, b := range t.end(before) {
@@ -129,6 +141,10 @@ func (t *Trial) end(before goleak.Option) (broken VerdictError) {
 	}
 	t.still()
 	t.storms.Wait()
+	close(t.over)
+	if <-t.bitten; t.hung {
+		return nil // the test has failed already, and its pipeline was stopped hard
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
 	defer cancel()
 	if err := t.Stop(ctx); err != nil && t.Err() == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,21 +90,31 @@ func TestAStormTellsItsSeedIfTheTestFailsAndRefusesWhatNobodyCanDo(t *testing.T)
 // witness is a test that notes what it is told, and whose end can be brought about.
 type witness struct {
 	testing.TB
-	said []string
 	last []func()
+
+	mu   sync.Mutex // guards said
+	said []string
 }
 
-func (w *witness) Helper()                        {}
-func (w *witness) Cleanup(f func())               { w.last = append(w.last, f) }
-func (w *witness) Error(args ...any)              { w.said = append(w.said, fmt.Sprint(args...)) }
-func (w *witness) Errorf(format string, a ...any) { w.said = append(w.said, fmt.Sprintf(format, a...)) }
+func (w *witness) Helper()                         {}
+func (w *witness) Cleanup(f func())                { w.last = append(w.last, f) }
+func (w *witness) Error(args ...any)               { w.say(fmt.Sprint(args...)) }
+func (w *witness) Errorf(format string, a ...any)  { w.say(fmt.Sprintf(format, a...)) }
+func (w *witness) Logf(format string, args ...any) { w.say(fmt.Sprintf(format, args...)) }
+func (w *witness) Fatal(args ...any)               { w.Error(args...); panic(w) }
+func (w *witness) Fatalf(format string, a ...any)  { w.Errorf(format, a...); panic(w) }
 
-func (w *witness) Logf(format string, args ...any) {
-	w.said = append(w.said, fmt.Sprintf(format, args...))
+func (w *witness) Failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.said) > 0
 }
-func (w *witness) Fatal(args ...any)              { w.Error(args...); panic(w) }
-func (w *witness) Fatalf(format string, a ...any) { w.Errorf(format, a...); panic(w) }
-func (w *witness) Failed() bool                   { return len(w.said) > 0 }
+
+func (w *witness) say(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
 
 func (w *witness) end() {
 	for _, f := range slices.Backward(w.last) {

@@ -13,7 +13,7 @@ import (
 
 // Watchdog looks at a pipeline again and again while it runs. Every snapshot must be
 // balanced and none may go back; and as long as anything is in flight and no stage is
-// paused, something must happen within its patience.
+// paused, something must happen within its patience. It looks while the test is blocked, too: Bitten is closed at once.
 type Watchdog struct {
 	p        *pipeline.Pipeline
 	patience time.Duration
@@ -53,24 +53,33 @@ func (w *Watchdog) Looks() int {
 	return w.looks
 }
 
-// lookEvery is the pause between two looks.
-const lookEvery = time.Millisecond
+const (
+	// lookEvery is the pause between two looks.
+	lookEvery = time.Millisecond
+	// longestLook is how much of the time between two looks counts: if it was much longer the whole process stood
+	// still, as it does in a debugger.
+	longestLook = 100 * time.Millisecond
+)
 
 func (w *Watchdog) watch() {
 	defer close(w.rest)
 	var last pipeline.Snapshot
-	moved := time.Now()
+	var still time.Duration // nothing has happened for
+	before := time.Now()
 	pause := time.NewTicker(lookEvery)
 	defer pause.Stop()
 	for {
 		s := w.p.Snapshot()
 		w.looks++
+		now := time.Now()
+		still += min(now.Sub(before), longestLook)
+		before = now
 		if s.InFlight == 0 || pausedAnywhere(s) || progress(s) != progress(last) {
-			moved = time.Now()
+			still = 0
 		}
 		b := compare(last, s)
-		if b == nil && time.Since(moved) > w.patience {
-			b = &BreachError{Progress, (&StallError{For: time.Since(moved), Snapshot: s, Goroutines: dump()}).Error()}
+		if b == nil && still > w.patience {
+			b = &BreachError{Progress, (&StallError{For: still, Snapshot: s, Waits: waits(w.p.Handlers()), Goroutines: dump()}).Error()}
 		}
 		if b != nil {
 			w.broken = append(w.broken, b)
@@ -123,13 +132,14 @@ func progress(s pipeline.Snapshot) (sum uint64) {
 type StallError struct {
 	For        time.Duration
 	Snapshot   pipeline.Snapshot
+	Waits      string // which handlers wait for which stages, a line for each place where they do
 	Goroutines string // what all goroutines were doing
 }
 
-// Error tells for how long, which stages hold commands, and what all goroutines do.
+// Error tells for how long, which stages hold commands, which handlers wait for which stages, and what all goroutines do.
 func (e *StallError) Error() string {
-	return fmt.Sprintf("nothing has happened for %v with %d commands in flight\n%s\n%s",
-		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Goroutines)
+	return fmt.Sprintf("nothing has happened for %v with %d commands in flight\n%s\n%s\n%s",
+		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Waits, e.Goroutines)
 }
 
 // Diagnose says in words where a pipeline's commands are, and what may hold them: a line

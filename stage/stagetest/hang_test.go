@@ -1,0 +1,129 @@
+package stagetest_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
+)
+
+// A scene hangs when a command has been given to its first stage.
+func scenes() map[string]struct {
+	build func() (first *stage.Stage[int], parts []pipeline.Part)
+	says  []string
+} {
+	deaf := func(ctx context.Context, n int) behaviour.Outcome { <-ctx.Done(); return behaviour.OK(n) }
+	one := func(more ...stage.Option) []stage.Option { return append([]stage.Option{stage.Workers(1, 1)}, more...) }
+	type row = struct {
+		build func() (first *stage.Stage[int], parts []pipeline.Part)
+		says  []string
+	}
+	return map[string]row{
+		"calls in a circle": {func() (*stage.Stage[int], []pipeline.Part) {
+			var a, b *stage.Stage[int]
+			call := func(ctx context.Context, s *stage.Stage[int], n int) behaviour.Outcome {
+				got, err := stage.Call[int](ctx, s, n)
+				if err != nil {
+					return behaviour.Error(err)
+				}
+				return behaviour.OK(got)
+			}
+			a = stage.Func("a", func(ctx context.Context, n int) behaviour.Outcome { return call(ctx, b, n) }, one()...)
+			b = stage.Func("b", func(ctx context.Context, n int) behaviour.Outcome { return call(ctx, a, n) }, one()...)
+			return a, []pipeline.Part{a, b}
+		}, []string{
+			`stage "a": 1 handler in `, `waiting for the answer to a command at stage "b"`,
+			`stage "b": 1 handler in `, `waiting for the answer to a command at stage "a"`,
+			"they wait in a circle: ",
+		}},
+		"suspended handlers call in a circle": {func() (*stage.Stage[int], []pipeline.Part) {
+			var a, b *stage.Stage[int]
+			call := func(c coroutine.Context, s *stage.Stage[int], n int) behaviour.Outcome {
+				got, err := stage.Call[int](c, s, n)
+				if err != nil {
+					return behaviour.Error(err)
+				}
+				return behaviour.OK(got)
+			}
+			a = stage.Coroutine("a", func(c coroutine.Context, n int) behaviour.Outcome { return call(c, b, n) }, one(stage.Instances(1))...)
+			b = stage.Coroutine("b", func(c coroutine.Context, n int) behaviour.Outcome { return call(c, a, n) }, one(stage.Instances(1))...)
+			return a, []pipeline.Part{a, b}
+		}, []string{
+			`stage "a": 1 suspended handler in `, `waiting for the answer to a command at stage "b"`,
+			`stage "b": 1 suspended handler in `, `waiting for the answer to a command at stage "a"`,
+		}},
+		"a handler submits to a stage that is full": {func() (*stage.Stage[int], []pipeline.Part) {
+			full := stage.Func("full", deaf, one(stage.Capacity(1))...)
+			a := stage.Func("a", func(ctx context.Context, n int) behaviour.Outcome {
+				for {
+					if err := full.Submit(ctx, n); err != nil {
+						return behaviour.Error(err)
+					}
+				}
+			}, one()...)
+			return a, []pipeline.Part{a, full}
+		}, []string{
+			`stage "a": 1 handler in `, `waiting for a free slot in stage "full"`,
+			`stage "full": 1 handler in `, "waiting for no stage that is known",
+		}},
+		"a worker holds commands for a stage that is full": {func() (*stage.Stage[int], []pipeline.Part) {
+			full := stage.Func("full", deaf, one(stage.Capacity(1))...)
+			a := stage.Func("a", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(full, n) }, one()...)
+			first := stage.Func("first", func(ctx context.Context, n int) behaviour.Outcome {
+				for range 3 {
+					if err := behaviour.Emit(ctx, a, n); err != nil {
+						return behaviour.Error(err)
+					}
+				}
+				return behaviour.OK(n)
+			}, one()...)
+			return first, []pipeline.Part{first, a, full}
+		}, []string{`stage "a": 1 worker with commands to hand over, waiting for a free slot in stage "full"`}},
+	}
+}
+
+func TestATrialThatHangsFailsAtOnceAndSaysWhichHandlerWaitsForWhichStage(t *testing.T) {
+	for name, scene := range scenes() {
+		t.Run(name, func(t *testing.T) {
+			w := &witness{TB: t}
+			first, parts := scene.build()
+			stagetest.Start(w, append(parts, stagetest.Patience(200*time.Millisecond), pipeline.Grace(time.Second))...)
+			_, err := stage.Call[int](context.Background(), first, 1) // blocked for good, but for the watchdog
+			require.Error(t, err)
+			w.end()
+			said := strings.Join(w.said, "\n")
+			require.Len(t, w.said, 1, "it is reported once: %s", said)
+			for _, says := range scene.says {
+				require.Contains(t, said, says)
+			}
+		})
+	}
+}
+
+// The test below runs itself as another process, which cannot end but by a panic.
+func TestATestThatDoesNotEndThoughItsPipelineWasStoppedPanicsWithTheReport(t *testing.T) {
+	const child = "GOLDA_TEST_HANGS"
+	if os.Getenv(child) != "" {
+		stagetest.EndsWithin(time.Millisecond)
+		s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome { <-ctx.Done(); return behaviour.OK(n) })
+		stagetest.Start(t, s, stagetest.Patience(50*time.Millisecond))
+		require.NoError(t, s.Submit(t.Context(), 1))
+		select {}
+	}
+	run := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	run.Env = append(os.Environ(), child+"=1")
+	out, err := run.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "panic: stagetest: the pipeline was stopped hard, but the test has not ended: "+t.Name())
+	require.Contains(t, string(out), `stage "s": 1 handler in `)
+}
