@@ -26,6 +26,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -132,15 +133,10 @@ func (c config) fetchAll(ctx context.Context, fetch *stage.Stage[string]) (most,
 
 func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags := flag.NewFlagSet("await", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.IntVar(&c.fetches, "fetches", 10_000, "how many pages are fetched")
-	flags.IntVar(&c.instances, "instances", 10_000, "how many fetches may be under way at once")
-	flags.DurationVar(&c.each, "each", time.Second, "how long the origin takes for each")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			flags.SetOutput(help)
-			flags.Usage()
-		}
+	flags.IntVar(&c.fetches, "fetches", 10_000, "`number` of pages that are fetched")
+	flags.IntVar(&c.instances, "instances", 10_000, "`number` of fetches that may be under way at once")
+	flags.DurationVar(&c.each, "each", time.Second, "`duration` that the origin takes for each")
+	if err := show.Parse(flags, args, "await has one worker with ten thousand fetches under way: a handler that waits holds no worker.", help); err != nil {
 		return c, err
 	}
 	return c, c.check(flags.Args())

@@ -44,7 +44,7 @@ func TestAHundredAtOnceTakeAHundredTimesAsLong(t *testing.T) {
 
 func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	cases := map[string]struct{ args, want string }{
-		"an unknown flag": {"-no", "await: flag provided but not defined: -no\n"},
+		"an unknown flag": {"-no", "await: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
 			"-fetches 0 -instances 0 -each -1s x",
 			"await: stray argument \"x\"; all there is to say is said with flags, see -help; -fetches 0: at least 1; " +
@@ -64,6 +64,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 func TestHelpIsAnAnswer(t *testing.T) {
 	status, stdout, stderr, _ := await(t, "-help")
 	assert.Equal(t, statusOK, status)
-	assert.Contains(t, stdout, "-fetches")
+	assert.True(t, strings.HasPrefix(stdout, "await has one worker"), stdout)
+	assert.Contains(t, stdout, "-fetches number")
 	assert.Empty(t, stderr)
 }

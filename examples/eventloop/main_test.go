@@ -121,7 +121,7 @@ func TestItEndsThoughSomebodyIsConnected(t *testing.T) {
 
 func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	cases := map[string]struct{ args, want string }{
-		"an unknown flag":   {"-no", "eventloop: flag provided but not defined: -no\n"},
+		"an unknown flag":   {"-no", "eventloop: flag provided but not defined: -no; see -help\n"},
 		"a value too small": {"-every 0s", "eventloop: -every 0s: must be positive\n"},
 		"all at once": {
 			"-every -1s -connections 0 x",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/coordination/scheduler"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 const (
@@ -51,16 +52,10 @@ func run(stop scheduler.Source, args []string, stdout, stderr io.Writer) int {
 // parseFlags turns arguments into a config, or says what is wrong with them, all of it.
 func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("eventloop", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is told in one line, by the caller
 	f.StringVar(&c.addr, "addr", "127.0.0.1:7777", "listen at this `address`; 127.0.0.1 is heard on this machine only")
 	f.DurationVar(&c.every, "every", time.Second, "print the status line every such `duration`")
 	f.IntVar(&c.connections, "connections", 1024, "serve up to so many `connections` at once")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			_, _ = fmt.Fprintln(stdout, "eventloop sends back what is sent to it.")
-			f.SetOutput(stdout)
-			f.PrintDefaults()
-		}
+	if err := show.Parse(f, args, "eventloop sends back what is sent to it.", stdout); err != nil {
 		return config{}, err
 	}
 	return c, errors.Join(

@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/examples/images/captcha"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 const defaultDrawn = 200 // captchas that are drawn when there is neither -in nor -n
@@ -40,7 +41,6 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	c := config{n: defaultDrawn}
 	var size, law, laws string
 	f := flag.NewFlagSet("images", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is told in one line, by the caller
 	f.StringVar(&c.in, "in", "", "take the JPEG, PNG and GIF files in this `directory`; without it, captchas are drawn")
 	f.StringVar(&c.out, "out", filepath.Join("out", "images"), "write PNG files into this `directory`")
 	f.StringVar(&c.captchas, "captchas", filepath.Join("out", "captchas"), "draw captchas into this `directory` (without -in)")
@@ -53,10 +53,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.Float64Var(&c.crash, "crash", 0, "let this `fraction` of the images crash a handler at its first attempt, 0 to 1")
 	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the table; with -policies one for each, a line each")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			help(f, stdout)
-		}
+	if err := show.Parse(f, args, about, stdout); err != nil {
 		return config{}, err
 	}
 	if c.in != "" && !given(f, "n") {
@@ -99,11 +96,8 @@ func contradictions(f *flag.FlagSet) error {
 	)
 }
 
-func help(f *flag.FlagSet, w io.Writer) {
-	_, _ = fmt.Fprintln(w, "images sends captchas through the seven stages of LEDA's image application.")
-	f.SetOutput(w)
-	f.PrintDefaults()
-}
+// about is the first line of the help.
+const about = "images sends captchas through the seven stages of LEDA's image application."
 
 func given(f *flag.FlagSet, name string) (found bool) {
 	f.Visit(func(set *flag.Flag) { found = found || set.Name == name })

@@ -58,7 +58,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		{"-in " + dir + " -out " + dir, "the same directory"},
 		{"-metrics " + taken.Addr().String(), "in use"},
 		{"-metrics nowhere", "-metrics"},
-		{"-unknown", "unknown"},
+		{"-unknown", "not defined: -unknown; see -help"},
 		{"stray", `"stray"`},
 	}
 	for _, row := range rows {

@@ -17,6 +17,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 // chapter is a part of the story.
@@ -75,18 +77,12 @@ func parse(args []string, stdout io.Writer) ([]chapter, error) {
 		names = append(names, c.name)
 	}
 	f := flag.NewFlagSet("supervision", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is told in one line, by the caller
 	name := f.String("chapter", "", "tell this `chapter` only: "+strings.Join(names, ", "))
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			_, _ = fmt.Fprintln(stdout, "supervision tells in six chapters what Golda does when code crashes.")
-			f.SetOutput(stdout)
-			f.PrintDefaults()
-		}
+	if err := show.Parse(f, args, "supervision tells in six chapters what Golda does when code crashes.", stdout); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("stray argument %q", f.Arg(0))
+		return nil, fmt.Errorf("stray argument %q; all there is to say is said with flags, see -help", f.Arg(0))
 	}
 	if *name == "" {
 		return chapters, nil

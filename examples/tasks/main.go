@@ -5,9 +5,13 @@
 //	go run ./examples/tasks -producers 3 -items 4 -places 1
 //	go run ./examples/tasks -seed 7        # another order, the same each time
 //
-// No task is interrupted between two suspensions, so the buffer itself needs no lock.
-// The consumer prints what it takes: producer and item. If -take says that it shall take more than there will be, all wait for
-// ever, and the program says so.
+// No task is interrupted between two suspensions, so the buffer itself needs no lock. Each line says what a task does, and shows
+// the buffer then: which item of which producer is in each place. A task that has to wait says for what.
+//
+//	go run ./examples/tasks -take 3        # a deadlock, as intended
+//
+// If -take says that the consumer takes fewer items than leave a place for the rest, the producers wait for ever; if it says more
+// than are made, the consumer does. The scheduler notices, and the program says which tasks wait, and why.
 package main
 
 import (
@@ -17,10 +21,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/scheduler"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -62,11 +68,11 @@ func (c config) work(stdout io.Writer) error {
 	}
 	s := scheduler.New(cfg)
 	defer s.Close()
-	b := newBuffer(c.places)
+	b := newBuffer(c.places, stdout)
 	for p := range c.producers {
 		s.Go(func(task coroutine.Context) {
 			for i := range c.items {
-				if b.put(task, fmt.Sprintf("producer %d, item %d", p, i)) != nil {
+				if b.put(task, item{p, i}) != nil {
 					return // the program ends
 				}
 			}
@@ -74,65 +80,114 @@ func (c config) work(stdout io.Writer) error {
 	}
 	s.Go(func(task coroutine.Context) {
 		for range c.take {
-			item, err := b.get(task)
-			if err != nil {
+			if b.get(task) != nil {
 				return
 			}
-			_, _ = fmt.Fprintln(stdout, item)
 		}
 	})
-	return s.Loop()
+	err := s.Loop()
+	if errors.Is(err, scheduler.ErrDeadlock) {
+		return fmt.Errorf("%w; %s; this is intended: %s", err, strings.Join(b.waiting, ", "), c.cause())
+	}
+	return err
 }
+
+// cause says which flags have the tasks wait for ever.
+func (c config) cause() string {
+	made := c.producers * c.items
+	if c.take > made {
+		return fmt.Sprintf("-take %d is more than the %d that are made", c.take, made)
+	}
+	return fmt.Sprintf("-take %d of %d leaves %d for -places %d", c.take, made, made-c.take, c.places)
+}
+
+// item is what a producer makes.
+type item struct{ producer, number int }
+
+func (i item) String() string { return fmt.Sprintf("%d.%d", i.producer, i.number) }
 
 // buffer has a bounded number of places.
 type buffer struct {
 	free, used *scheduler.Semaphore
-	items      []string
+	items      []item
+	places     int
+	out        io.Writer // where it is shown
+	waiting    []string  // tasks, and for what
 }
 
-func newBuffer(places int) *buffer {
-	return &buffer{free: scheduler.NewSemaphore(places), used: scheduler.NewSemaphore(0)}
+func newBuffer(places int, out io.Writer) *buffer {
+	return &buffer{free: scheduler.NewSemaphore(places), used: scheduler.NewSemaphore(0), places: places, out: out}
 }
 
 // put waits for a free place.
-func (b *buffer) put(c coroutine.Context, item string) error {
-	if err := b.free.Acquire(c); err != nil {
+func (b *buffer) put(c coroutine.Context, it item) error {
+	who := fmt.Sprintf("producer %d", it.producer)
+	if err := b.acquire(c, b.free, who, "a free place"); err != nil {
 		return err
 	}
-	b.items = append(b.items, item)
+	b.items = append(b.items, it)
+	b.show("%s puts item %d", who, it.number)
 	b.used.Release()
 	return nil
 }
 
 // get waits for a used place.
-func (b *buffer) get(c coroutine.Context) (string, error) {
-	if err := b.used.Acquire(c); err != nil {
-		return "", err
+func (b *buffer) get(c coroutine.Context) error {
+	if err := b.acquire(c, b.used, "consumer", "an item"); err != nil {
+		return err
 	}
-	item := b.items[0]
+	it := b.items[0]
 	b.items = b.items[1:]
+	b.show("consumer takes producer %d, item %d", it.producer, it.number)
 	b.free.Release()
-	return item, nil
+	return nil
+}
+
+// acquire takes a unit, and says so if the task has to wait for it.
+func (b *buffer) acquire(c coroutine.Context, units *scheduler.Semaphore, who, what string) error {
+	if units.TryAcquire() {
+		return nil
+	}
+	waits := who + " waits for " + what
+	b.show("%s", waits)
+	b.waiting = append(b.waiting, waits)
+	err := units.Acquire(c)
+	b.waiting = slices.DeleteFunc(b.waiting, func(w string) bool { return w == waits })
+	return err
+}
+
+// widest is the most places that are drawn.
+const widest = 16
+
+// show prints what a task does, and the buffer.
+func (b *buffer) show(format string, args ...any) {
+	picture := fmt.Sprintf("%d of %d places used", len(b.items), b.places)
+	if b.places <= widest {
+		cells := make([]string, b.places)
+		for i := range cells {
+			cells[i] = "---"
+			if i < len(b.items) {
+				cells[i] = b.items[i].String()
+			}
+		}
+		picture = strings.Join(cells, " ")
+	}
+	_, _ = fmt.Fprintf(b.out, "%-36s [%s]\n", fmt.Sprintf(format, args...), picture)
 }
 
 // parseFlags turns arguments into a config, or says what is wrong with them, all of it.
 func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("tasks", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is told in one line, by the caller
 	f.IntVar(&c.producers, "producers", 2, "`number` of producers")
 	f.IntVar(&c.items, "items", 5, "`number` of items that each makes")
 	f.IntVar(&c.places, "places", 3, "`number` of places in the buffer")
-	f.IntVar(&c.take, "take", -1, "`number` of items that the consumer takes; -1: as many as there are")
+	f.IntVar(&c.take, "take", -1, "`number` of items that the consumer takes; -1: as many as are made; others may end in a deadlock, which is reported")
 	f.Uint64Var(&c.seed, "seed", 0, "run in the order that this `seed` gives; 0: first come, first served")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			_, _ = fmt.Fprintln(stdout, "tasks has producers and a consumer share a bounded buffer.")
-			f.SetOutput(stdout)
-			f.PrintDefaults()
-		}
+	if err := show.Parse(f, args, "tasks has producers and a consumer share a bounded buffer.", stdout); err != nil {
 		return config{}, err
 	}
-	if c.take == -1 {
+	take := c.take
+	if take == -1 {
 		c.take = c.producers * c.items
 	}
 	return c, errors.Join(
@@ -140,7 +195,7 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 		fault(c.producers < 0, "-producers %d: at least 0", c.producers),
 		fault(c.items < 0, "-items %d: at least 0", c.items),
 		fault(c.places < 1, "-places %d: at least 1", c.places),
-		fault(c.take < -1, "-take %d: at least 0, or -1 for all", c.take),
+		fault(take < -1, "-take %d: at least 0, or -1 for all", take),
 	)
 }
 

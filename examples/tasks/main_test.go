@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"sort"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
@@ -24,7 +26,7 @@ func TestTheConsumerGetsAllInOrder(t *testing.T) {
 	status, stdout, stderr := tasks("")
 	assert.Equal(t, statusOK, status)
 	assert.Empty(t, stderr)
-	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	lines := taken(stdout)
 	assert.Len(t, lines, 10)
 	for p := range 2 {
 		var own []string
@@ -41,6 +43,39 @@ func TestTheConsumerGetsAllInOrder(t *testing.T) {
 	}, lines[:3], "the first to come fills the buffer")
 }
 
+// taken are the items that the consumer took.
+func taken(stdout string) (items []string) {
+	for line := range strings.Lines(stdout) {
+		if rest, ok := strings.CutPrefix(line, "consumer takes "); ok {
+			items = append(items, strings.TrimSpace(rest[:strings.Index(rest, "[")]))
+		}
+	}
+	return items
+}
+
+func TestEachLineShowsTheBufferAndWhoWaits(t *testing.T) {
+	_, stdout, _ := tasks("-producers 1 -items 2 -places 1")
+	assert.Equal(t, strings.Join([]string{
+		"producer 0 puts item 0               [0.0]",
+		"producer 0 waits for a free place    [0.0]",
+		"consumer takes producer 0, item 0    [---]",
+		"consumer waits for an item           [---]",
+		"producer 0 puts item 1               [0.1]",
+		"consumer takes producer 0, item 1    [---]",
+		"",
+	}, "\n"), stdout)
+	_, stdout, _ = tasks("-producers 1 -items 1 -places 17")
+	assert.Contains(t, stdout, "[1 of 17 places used]\n")
+}
+
+func TestTheReadmeShowsWhatTheProgramPrints(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	status, stdout, stderr := tasks("-take 3")
+	assert.Equal(t, statusFailed, status)
+	assert.Contains(t, string(readme), "\n"+stdout+stderr)
+}
+
 func TestASeedGivesAnotherOrderAndTheSameAgain(t *testing.T) {
 	_, usual, _ := tasks("")
 	others := 0
@@ -53,7 +88,7 @@ func TestASeedGivesAnotherOrderAndTheSameAgain(t *testing.T) {
 		if stdout != usual {
 			others++
 		}
-		assert.ElementsMatch(t, strings.Split(usual, "\n"), strings.Split(stdout, "\n"))
+		assert.ElementsMatch(t, taken(usual), taken(stdout))
 	}
 	assert.Positive(t, others)
 }
@@ -61,14 +96,26 @@ func TestASeedGivesAnotherOrderAndTheSameAgain(t *testing.T) {
 func TestTooMuchToTakeIsADeadlock(t *testing.T) {
 	status, stdout, stderr := tasks("-producers 1 -items 1 -take 2")
 	assert.Equal(t, statusFailed, status)
-	assert.Equal(t, "producer 0, item 0\n", stdout)
-	assert.Equal(t, "tasks: scheduler: deadlock: 1 of 1 tasks are blocked, and nothing is left that could wake them\n", stderr)
+	assert.Equal(t, []string{"producer 0, item 0"}, taken(stdout))
+	assert.Equal(t, "tasks: scheduler: deadlock: 1 of 1 tasks are blocked, and nothing is left that could wake them; "+
+		"consumer waits for an item; this is intended: -take 2 is more than the 1 that are made\n", stderr)
+}
+
+func TestTooLittleToTakeIsADeadlockOfTheProducers(t *testing.T) {
+	status, _, stderr := tasks("-producers 3 -items 1 -places 1 -take 0")
+	assert.Equal(t, statusFailed, status)
+	assert.Contains(t, stderr, "; producer 1 waits for a free place, producer 2 waits for a free place; "+
+		"this is intended: -take 0 of 3 leaves 3 for -places 1\n")
+	status, _, stderr = tasks("-producers 3 -items 1 -places 1 -take 2")
+	assert.Equal(t, statusOK, status, "the rest has a place")
+	assert.Empty(t, stderr)
 }
 
 func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	cases := map[string]struct{ args, want string }{
-		"an unknown flag": {"-no", "tasks: flag provided but not defined: -no\n"},
-		"no number":       {"-items x", "tasks: invalid value \"x\" for flag -items: parse error\n"},
+		"an unknown flag":     {"-no", "tasks: flag provided but not defined: -no; see -help\n"},
+		"no number":           {"-items x", "tasks: invalid value \"x\" for flag -items: parse error\n"},
+		"only what was given": {"-items -1", "tasks: -items -1: at least 0\n"},
 		"all at once": {
 			"-producers -1 -items -1 -places 0 -take -2 x",
 			"tasks: stray argument \"x\"; all there is to say is said with flags, see -help; -producers -1: at least 0; " +
@@ -88,6 +135,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 func TestHelpIsAnAnswer(t *testing.T) {
 	status, stdout, stderr := tasks("-help")
 	assert.Equal(t, statusOK, status)
+	assert.True(t, strings.HasPrefix(stdout, "tasks has producers and a consumer"), stdout)
 	assert.Contains(t, stdout, "-producers")
 	assert.Empty(t, stderr)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 const defaultCache = 64 << 20 // bytes
@@ -33,7 +34,6 @@ func parseFlags(args []string, stdout io.Writer) (config, error) {
 	var c config
 	var law string
 	f := flag.NewFlagSet("webserver", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // an error is told in one line, by the caller
 	f.StringVar(&c.addr, "addr", "127.0.0.1:8080", "serve at this `address`; 127.0.0.1 is heard on this machine only")
 	f.StringVar(&c.root, "root", "", "serve the files below this `directory`; without it, a site within the program")
 	f.StringVar(&law, "policy", policy.ERLDA{}.Name(), "the `policy` that sets the number of workers: "+strings.Join(policy.Names(), ", "))
@@ -42,10 +42,7 @@ func parseFlags(args []string, stdout io.Writer) (config, error) {
 	f.IntVar(&c.connections, "connections", defaultLimits().connections, "serve up to so many `connections` at once")
 	f.BoolVar(&c.json, "json", false, "in the end, print one JSON object instead of the table")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			help(f, stdout)
-		}
+	if err := show.Parse(f, args, about, stdout); err != nil {
 		return config{}, err
 	}
 	var err error
@@ -53,11 +50,8 @@ func parseFlags(args []string, stdout io.Writer) (config, error) {
 	return c, errors.Join(strays(f), err, c.check())
 }
 
-func help(f *flag.FlagSet, w io.Writer) {
-	_, _ = fmt.Fprintln(w, "webserver serves files, and one page that is computed, through five stages.")
-	f.SetOutput(w)
-	f.PrintDefaults()
-}
+// about is the first line of the help.
+const about = "webserver serves files, and one page that is computed, through five stages."
 
 func strays(f *flag.FlagSet) error {
 	return fault(f.NArg() > 0, "stray argument %q; all there is to say is said with flags, see -help", f.Arg(0))

@@ -379,7 +379,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		{"-addr nowhere", "-addr"},
 		{"-metrics " + taken.Addr().String(), "in use"},
 		{"-metrics nowhere", "-metrics"},
-		{"-unknown", "unknown"},
+		{"-unknown", "not defined: -unknown; see -help"},
 		{"stray", `"stray"`},
 	}
 	for _, row := range rows {
