@@ -6,9 +6,9 @@ import "context"
 //
 // HandleCommand is called by one worker at a time for an instance made by a
 // [Factory], and by many workers at once for a shared one. The context ends
-// when the command's time limit passes or the pipeline stops hard; a handler
-// that may take long watches it. The context is valid until HandleCommand
-// returns, and no longer.
+// when the command's time limit passes, the pipeline stops hard, or the context that the command was
+// asked for with ends (stage.Ask, stage.Call); a handler that may take long watches it. It has the values of the context that
+// the command was submitted with. The context is valid until HandleCommand returns, and no longer: it may end then.
 type Behaviour[C any] interface {
 	HandleCommand(ctx context.Context, cmd C) Outcome
 }
@@ -58,6 +58,9 @@ type Versioned interface {
 // crashes, its commands are given to HandleBatch again, about √n at a time, and
 // those of a batch that crashes then one by one, so that only the culprit is charged. So
 // HandleBatch may be given a command that crashes nothing up to three times.
+//
+// The context is the batch's: it has no values of the contexts that the commands were submitted with, and does not end
+// with them. A command whose caller's context ended before the batch began is not given to HandleBatch.
 type Batcher[C any] interface {
 	HandleBatch(ctx context.Context, cmds []C) []Outcome
 }

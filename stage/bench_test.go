@@ -22,8 +22,16 @@ const hops = 5
 type parcel struct{ _ int }
 
 func BenchmarkLine(b *testing.B) {
-	b.Run("by=golda", func(b *testing.B) { benchStages(b, 1) })
-	b.Run("by=golda64", func(b *testing.B) { benchStages(b, 64) }) // SubmitAll, 64 at a time
+	b.Run("by=golda", func(b *testing.B) { benchStages(b, b.Context, 1) })
+	b.Run("by=golda64", func(b *testing.B) { benchStages(b, b.Context, 64) }) // SubmitAll, 64 at a time
+	valued := func(ctx context.Context) context.Context { return context.WithValue(ctx, parcel{}, 1) }
+	b.Run("by=values", func(b *testing.B) { // of one context for all commands
+		ctx := valued(b.Context())
+		benchStages(b, func() context.Context { return ctx }, 1)
+	})
+	b.Run("by=request", func(b *testing.B) { // of a context for each
+		benchStages(b, func() context.Context { return valued(b.Context()) }, 1)
+	})
 	b.Run("by=chan", benchChannels)
 	b.Run("by=direct", benchCalls)
 }
@@ -41,7 +49,7 @@ func (l *last) HandleCommand(context.Context, *parcel) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-func benchStages(b *testing.B, many int) {
+func benchStages(b *testing.B, ctx func() context.Context, many int) {
 	end := &last{left: b.N, done: make(chan struct{})}
 	next := stage.New("5", end, stage.Workers(1, 1))
 	parts := []pipeline.Part{next, pipeline.Control(policy.Fixed{})}
@@ -68,9 +76,9 @@ func benchStages(b *testing.B, many int) {
 	for left := b.N; left > 0; left -= many {
 		var err error
 		if many == 1 {
-			err = first.Submit(b.Context(), cmd)
+			err = first.Submit(ctx(), cmd)
 		} else {
-			_, err = first.SubmitAll(b.Context(), cmds[:min(many, left)]...)
+			_, err = first.SubmitAll(ctx(), cmds[:min(many, left)]...)
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -18,23 +18,34 @@ import (
 )
 
 // A call costs one allocation, its ticket, if the answer is there when the caller has let
-// others run; else one more, to listen.
+// others run; else one more, to listen. If its context can end, or has values, the handler's is another one.
 func TestAllocsPerRunOfACallAreOne(t *testing.T) {
 	s := stage.Func("echo", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.OK(p) }, stage.Workers(1, 1))
 	p, err := pipeline.New("call", s, pipeline.Control(policy.Fixed{}))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(context.Background()))
-	cmd, ctx := &parcel{}, t.Context()
-	calls := func() {
-		for range 1000 {
-			if got, err := stage.Call[*parcel](ctx, s, cmd); err != nil || got != cmd {
-				t.Error(got, err)
+	cmd := &parcel{}
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		most float64
+	}{
+		{"a context without values and end", context.Background(), 1},
+		{"a context with values", context.WithValue(context.Background(), parcel{}, 1), 2},
+		{"a context that can end", t.Context(), 2},
+		{"a context that can end, with values", context.WithValue(t.Context(), parcel{}, 1), 2},
+	} {
+		calls := func() {
+			for range 1000 {
+				if got, err := stage.Call[*parcel](test.ctx, s, cmd); err != nil || got != cmd {
+					t.Error(got, err)
+				}
 			}
 		}
+		calls() // the worker comes
+		// A tenth is for answers that are late and goroutines that start; the machine may be busy.
+		require.LessOrEqual(t, leastAllocs(calls), (test.most+0.1)*1000, test.name)
 	}
-	calls() // the worker comes
-	// A tenth is for answers that are late and goroutines that start; the machine may be busy.
-	require.LessOrEqual(t, leastAllocs(calls), 1.1*1000)
 	require.NoError(t, p.Stop(context.Background()))
 }
 
@@ -48,7 +59,7 @@ func leastAllocs(f func()) float64 {
 }
 
 // Callers give up while their answers are on the way. Each hears of its own command or of
-// nothing, and all commands end once, heard or not.
+// nothing, and all commands end once, heard or not; one that was not begun by then never is.
 func TestCallersThatGiveUpHearNoneOfEachOthersAnswers(t *testing.T) {
 	const callers = 8
 	rounds := 300
@@ -98,7 +109,8 @@ func TestCallersThatGiveUpHearNoneOfEachOthersAnswers(t *testing.T) {
 	require.True(t, end.Balanced())
 	require.Zero(t, end.InFlight)
 	require.Equal(t, end.Accepted, end.Replied+end.Failed)
-	require.Equal(t, end.Accepted, handled.Load())
+	require.GreaterOrEqual(t, end.Accepted, handled.Load())
+	require.GreaterOrEqual(t, handled.Load(), end.Replied)
 }
 
 var errOdd = errors.New("odd")

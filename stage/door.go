@@ -93,7 +93,7 @@ func (c *Core) hang() *act.Door {
 func (c *Core) knock(message any, sender *act.PID) {
 	e := command.Envelope{Cmd: message}
 	if sender != nil {
-		e.Ticket = command.NewTicket(func(result any, err error) { c.answer(sender, result, err) })
+		e.From = command.NewTicket(func(result any, err error) { c.answer(sender, result, err) }).Origin()
 	}
 	if !c.kind.takes(message) {
 		c.room.Mistyped()
@@ -115,7 +115,7 @@ func (c *Core) Resubmit(ctx context.Context, cmd any) error {
 		c.room.Mistyped()
 		return &TypeError{c.Name(), c.kind.name(), fmt.Sprintf("%T", cmd)}
 	}
-	return c.room.Submit(ctx, &command.Envelope{Cmd: cmd})
+	return c.room.Submit(ctx, &command.Envelope{Cmd: cmd, From: command.Submitted(ctx, c.room.Host())})
 }
 
 // why tells why the door did not let a command in.

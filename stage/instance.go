@@ -81,9 +81,27 @@ func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []
 		if halted.Load() {
 			return
 		}
+		if batch[n].From != nil {
+			i.handleFrom(w, &batch[n])
+			continue
+		}
 		c, _ := batch[n].Cmd.(C)
 		w.Settle(call(ctx, c))
 	}
+}
+
+// handleFrom handles a command that may have its caller's context. It stands apart, so that the loop is for the others.
+//
+//go:noinline
+func (i *instance[C]) handleFrom(w *worker.Worker, e *command.Envelope) {
+	ctx := w.Begin(e)
+	if ctx == nil {
+		return
+	}
+	c, _ := e.Cmd.(C)
+	o := i.call(ctx, c)
+	w.End()
+	w.Settle(o)
 }
 
 // HandleMany handles a batch. The slice is made for each batch: the behaviour

@@ -79,6 +79,7 @@ type Stage[C any] struct {
 	core  *Core
 	room  *room.Room       // the core's, and
 	inlet *behaviour.Inlet // its own: each is looked up for every command
+	last  last             // what was found out about the context that was submitted with last
 }
 
 // New makes a stage around one behaviour that all its workers share. The workers call it in parallel,
@@ -218,28 +219,42 @@ func (s *Stage[C]) Part(part.Seal) {}
 // [ErrFull], [ErrClosed], [ErrNotRunning], or the context's error if it had
 // ended or did while Submit waited for room. How an accepted command ends is not told;
 // errors are logged, and see [DeadLetter].
+//
+// The handlers of the command, and of all commands that come of it, see the values of ctx. The end of ctx does not
+// reach them: once the command is accepted it goes on. The stage holds on to ctx until it is given another one.
+//
+// A handler may submit with its own context, or one that it made of that: the values travel on. A pipeline that feeds
+// itself in this way for ever keeps what its handlers added to the context over 256 submissions; then it keeps the values
+// that the first command was submitted with.
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 	need.Context(ctx, "stage: Submit")
-	return s.room.Submit(ctx, &command.Envelope{Cmd: cmd})
+	e := command.Envelope{Cmd: cmd}
+	if ctx != context.Background() {
+		e.From = s.last.origin(ctx, s.room)
+	}
+	return s.room.Submit(ctx, &e)
 }
 
 // SubmitAll hands in many commands, in order, as if each were given to [Stage.Submit],
 // but as many as find room at once for the price of one. It returns how many
 // were accepted: all of them, and no error, or those before the first that was not, and the
-// error that it was refused with.
+// error that it was refused with. Their handlers see the values of ctx, as those of Submit do.
 func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err error) {
 	need.Context(ctx, "stage: SubmitAll")
-	return s.room.SubmitAll(ctx, len(cmds), func(i int) any { return cmds[i] })
+	return s.room.SubmitAll(ctx, s.last.origin(ctx, s.room), len(cmds), func(i int) any { return cmds[i] })
 }
 
 // Ask hands in a command and returns a ticket to learn its end, or the reason
-// why it was not accepted, as [Stage.Submit] does. The context only bounds the
-// wait for room.
+// why it was not accepted, as [Stage.Submit] does.
+//
+// The command has the values of ctx, as with Submit, and ends with it. When ctx ends the context of a handler that runs
+// ends, with the same cause. A command that is queued, or waits for its next try, fails with the context's error and its
+// cause when its turn comes, and its handler is not called. It is not tried again. The commands that come of it end in the
+// same way. To keep a command going when ctx ends, pass context.WithoutCancel(ctx).
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	need.Context(ctx, "stage: Ask")
 	t := new(Ticket)
-	t.t.Open()
-	if err := s.room.Submit(ctx, &command.Envelope{Cmd: cmd, Ticket: &t.t}); err != nil {
+	if err := s.room.Submit(ctx, &command.Envelope{Cmd: cmd, From: t.t.Asked(ctx, s.room.Host())}); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -248,7 +263,8 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // Call hands in a command and waits for its end, wherever in the pipeline that
 // is. The result is what some stage gave to [behaviour.OK]; one of another type
 // than R is an error. If commands that were emitted on its way failed, so does the call, with the error of the
-// one that failed or [*Errors] if several did. If ctx ends first the command goes on, unheard. A handler that
+// one that failed or [*Errors] if several did. If ctx ends first Call returns its cause at once, and the command ends with ctx, as with
+// [Stage.Ask]. A handler that
 // calls its own stage may wait for itself, and so may stages that call one another in a
 // circle, and one that calls a stage which forwards to it: the pipeline does not know of ways by calls, so
 // that stage waits for room where all handlers may be waiting for it. If ctx is a coroutine.Context
@@ -281,7 +297,7 @@ func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
 func (s *Stage[C]) callAside(c behaviour.Suspender, cmd C) (any, error) {
 	var bell chime
 	t := command.NewTicket(bell.ring)
-	if err := s.room.Submit(c, &command.Envelope{Cmd: cmd, Ticket: t}); err != nil {
+	if err := s.room.Submit(c, &command.Envelope{Cmd: cmd, From: t.Asked(c, s.room.Host())}); err != nil {
 		return nil, err
 	}
 	return waitAside(t, c, &bell)

@@ -120,7 +120,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	if !w.recall() {
 		return false
 	}
-	w.clock(w.cur)
+	w.clock()
 	w.spill()
 	batch := w.Hand[:w.n]
 	w.n = 0
@@ -133,7 +133,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	} else {
 		crash.Attempts = 1
 	}
-	retry := culprit != nil && crash.Attempts < w.stage.Room.Config().Retry.Attempts && w.retries(crash)
+	retry := culprit != nil && crash.Attempts < w.stage.Room.Config().Retry.Attempts && w.triesAgain(culprit, crash)
 	w.spare(crash)
 	if !w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash) {
 		return false
@@ -168,6 +168,12 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 	}
 	batch[0].SetPack(1)
 	return &batch[0], nil
+}
+
+// triesAgain reports whether a command is to be tried again after an error. It is not if it has ended with its caller's
+// context.
+func (w *Worker) triesAgain(e *command.Envelope, err error) bool {
+	return e.From.Ended() == nil && w.retries(err)
 }
 
 // retries asks the stage's policy whether an error is worth another try. The

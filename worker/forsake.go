@@ -88,7 +88,7 @@ func (w *Worker) forsake(r *room.Room) {
 	}
 	tell()
 	for _, m := range emits {
-		m.ticket.Settle(true, nil, nil)
+		m.from.Ticket().Settle(true, nil, nil)
 	}
 	for _, d := range pledged {
 		d.to.Hand(nil, []command.Envelope{d.e}, 0, true, false)

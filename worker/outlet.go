@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
@@ -61,9 +60,9 @@ func (t *tour) put(place int, outs []*outlet) {
 
 // emission is a command that leaves when its handler has returned.
 type emission struct {
-	to     *outlet
-	cmd    any
-	ticket *command.Ticket // that waits for it
+	to   *outlet
+	cmd  any
+	from *command.Origin
 }
 
 // outlet returns the outlet that leads to an inlet, making it if this is the
@@ -111,7 +110,7 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
 		return
 	}
 	w.tally.Forwarded++
-	w.load(out, e.Ticket).Carry(cmd, e)
+	w.load(out, e.Ticket()).Carry(cmd, e)
 }
 
 // load adds a place to an outlet and returns it, to be filled with a command that a ticket waits
@@ -216,9 +215,10 @@ func (w *Worker) send() {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
 	w.spill()
-	ticket := w.Hand[w.cur].Ticket
+	from := w.Hand[w.cur].From
+	ticket := from.Ticket()
 	for _, m := range w.emits {
-		*w.load(m.to, ticket) = command.Emitted(m.cmd, ticket)
+		*w.load(m.to, ticket) = command.Emitted(m.cmd, from)
 		if m.to.back {
 			m.to.paid++
 		}
@@ -244,7 +244,7 @@ func (w *Worker) recall() bool {
 	if w.forsaken {
 		return false
 	}
-	if ticket := w.Hand[w.cur].Ticket; ticket != nil {
+	if ticket := w.Hand[w.cur].Ticket(); ticket != nil {
 		for range w.emits {
 			ticket.Settle(true, nil, nil)
 		}
@@ -252,29 +252,6 @@ func (w *Worker) recall() bool {
 	clear(w.emits)
 	w.emits = w.emits[:0]
 	return true
-}
-
-// handling is a handler's context: it ends when the pipeline stops hard, and it
-// knows the worker.
-type handling Worker
-
-func (w *Worker) handling() Context { return (*handling)(w) }
-
-// Deadline is that of the stage's context.
-func (h *handling) Deadline() (deadline time.Time, ok bool) { return h.base.Deadline() }
-
-// Done is closed when the pipeline stops hard.
-func (h *handling) Done() <-chan struct{} { return h.base.Done() }
-
-// Err is why it has ended.
-func (h *handling) Err() error { return h.base.Err() }
-
-// Value knows the worker as the emitter, and what the pipeline's context knows.
-func (h *handling) Value(key any) any {
-	if _, ok := key.(behaviour.EmitterKey); ok {
-		return (*emitter)(h)
-	}
-	return h.base.Value(key)
 }
 
 // emitter is the worker as a handler sees it.
@@ -322,10 +299,10 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	if out.crowded() {
 		return out.room.Crowded()
 	}
-	ticket := w.Hand[w.cur].Ticket
-	ticket.Join()
+	from := w.Hand[w.cur].From
+	from.Ticket().Join()
 	if len(w.emits) < held {
-		w.emits = append(w.emits, emission{out, cmd, ticket})
+		w.emits = append(w.emits, emission{out, cmd, from})
 		return nil
 	}
 	if w.guarded != nil {
@@ -333,8 +310,8 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 		ctx, release = w.wait.begin(ctx)
 		defer release()
 	}
-	if err := w.sendNow(ctx, emission{out, cmd, ticket}); err != nil {
-		ticket.Settle(true, nil, nil)
+	if err := w.sendNow(ctx, emission{out, cmd, from}); err != nil {
+		from.Ticket().Settle(true, nil, nil)
 		return err
 	}
 	return nil
@@ -375,7 +352,7 @@ func (w *Worker) clear(ctx context.Context, out *outlet) error {
 // sendOne sends one emitted command on and waits until it is queued. The room that queues it counts it, so it can
 // neither end before it is counted nor be counted in vain.
 func (w *Worker) sendOne(ctx context.Context, m emission) error {
-	return m.to.room.Send(ctx, command.Emitted(m.cmd, m.ticket), w.stage.Room, m.to.back, w.crew != nil)
+	return m.to.room.Send(ctx, command.Emitted(m.cmd, m.from), w.stage.Room, m.to.back, w.crew != nil)
 }
 
 // ErrBatchEmit tells that a batch handler tried to emit: the command that a

@@ -131,6 +131,7 @@ func (w *Worker) refresh() {
 func (w *Worker) handleBoth(b *Both, n int) {
 	batch := w.Hand[:n]
 	if b.Many() {
+		batch = w.sift(batch)
 		b.aimAll(batch)
 		w.handleParts(b, batch)
 	} else {
@@ -174,19 +175,25 @@ func (w *Worker) handleEither(b *Both, batch []command.Envelope) {
 			break
 		}
 		e := &batch[i]
+		ctx := w.Begin(e)
+		if ctx == nil {
+			continue
+		}
 		b.aim(e)
-		o := w.one(b, e)
+		o := w.one(ctx, b, e)
 		b.rollout.note(b.side, o.Err() != nil)
 		w.Settle(o)
 	}
 }
 
 // one runs an instance on one command.
-func (w *Worker) one(inst Instance, e *command.Envelope) behaviour.Outcome {
+func (w *Worker) one(ctx Context, inst Instance, e *command.Envelope) behaviour.Outcome {
 	if w.stage.Timeout > 0 {
-		return w.limited(e)
+		return w.limited(ctx, e)
 	}
-	return inst.Handle(w.handling(), e.Cmd)
+	o := inst.Handle(ctx, e.Cmd)
+	w.End()
+	return o
 }
 
 // spare keeps what of the worker's instance did not crash, for those who come after. The

@@ -43,6 +43,7 @@ type Run struct {
 
 	began  time.Time   // if there is a time limit
 	alarm  *time.Timer // likewise
+	unhook func() bool // lets go of the caller's context; nil if the run does not end with that
 	late   atomic.Bool // the time limit has passed
 	lost   atomic.Bool // its worker was given up: the command has been charged, and what else comes is nobody's
 	shared atomic.Bool // who runs it is of a crew
@@ -73,6 +74,9 @@ func (w *Worker) handleRuns(batch []command.Envelope) {
 	for i := range batch {
 		if w.Halted() {
 			break
+		}
+		if e := &batch[i]; !e.Woken() && e.Caller() && w.unbegun(e) {
+			continue
 		}
 		run := w.hold(&batch[i])
 		w.running.Store(run)
@@ -169,6 +173,9 @@ func (run *Run) serve(t *coro.Task) {
 		run.alarm = time.AfterFunc(limit, run.expire)
 		run.watch()
 	}
+	if from := run.envelope.From; from.Ends() {
+		run.unhook = context.AfterFunc(from.Context(), func() { t.Stop(from.Ended()) })
+	}
 	defer run.rescue()
 	run.outcome = run.instance.Handle(t, run.envelope.Cmd)
 	run.returned = true
@@ -193,21 +200,44 @@ func (run *Run) expire() {
 	run.task.Stop(ErrTimeout)
 }
 
-// Deadline is that of the stage's time limit.
-func (run *Run) Deadline() (time.Time, bool) {
-	if run.stage.Timeout == 0 {
-		return run.Context.Deadline()
+// Deadline is that of the stage's time limit, or of the caller's context, whichever is earlier.
+func (run *Run) Deadline() (deadline time.Time, ok bool) {
+	deadline, ok = run.Context.Deadline()
+	if run.stage.Timeout > 0 {
+		deadline, ok = run.began.Add(run.stage.Timeout), true
 	}
-	return run.began.Add(run.stage.Timeout), true
+	if from := run.envelope.From; from.Ends() {
+		if theirs, limited := from.Context().Deadline(); limited && (!ok || theirs.Before(deadline)) {
+			return theirs, true
+		}
+	}
+	return deadline, ok
 }
 
-// Value knows the run as the emitter, and what the stage's context knows.
+// Value knows the run as the emitter, then what the caller's context knows, and then what the stage's does.
 func (run *Run) Value(key any) any {
-	if _, ok := key.(behaviour.EmitterKey); ok {
+	switch key.(type) {
+	case behaviour.EmitterKey:
 		return (*runEmitter)(run)
+	case command.OriginKey:
+		return run.Origin()
+	}
+	if key != profileKey {
+		if value := run.envelope.From.Value(key); value != nil {
+			return value
+		}
 	}
 	return run.Context.Value(key)
 }
+
+// Origin returns the origin of the command, nil if there is none.
+func (run *Run) Origin() *command.Origin { return run.envelope.From }
+
+// House returns the stage's pipeline.
+func (run *Run) House() any { return run.stage.Room.Host() }
+
+// Lasts returns false: the context ends with the handler.
+func (run *Run) Lasts() bool { return false }
 
 // setOff is told of a run that has suspended or ended, by who ran it, before anybody else can
 // have it. If its worker was given up meanwhile the run is a stray; its time limit has told it to
@@ -247,6 +277,9 @@ func (s *Stage) ended(t *coro.Task) {
 	run := t.Tag.(*Run)
 	if run.alarm != nil {
 		run.alarm.Stop()
+	}
+	if run.unhook != nil {
+		run.unhook()
 	}
 	defer run.instance.Of().left()
 	switch {
@@ -304,14 +337,14 @@ func (run *Run) limited(err error) bool { return !errors.Is(err, coro.ErrStopped
 
 // adopt takes over what a run has emitted.
 func (w *Worker) adopt(emits []emission) {
-	ticket := w.Hand[w.cur].Ticket
+	ticket := w.Hand[w.cur].Ticket()
 	for _, m := range emits {
 		out, err := w.outlet(m.to.room.Inlet())
 		if err != nil { // it was a stage of the house when it was emitted
 			ticket.Settle(true, nil, err)
 			continue
 		}
-		w.emits = append(w.emits, emission{out, m.cmd, m.ticket})
+		w.emits = append(w.emits, emission{out, m.cmd, m.from})
 	}
 }
 

@@ -50,8 +50,8 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 	if out.crowded() {
 		return out.room.Crowded()
 	}
-	run.envelope.Ticket.Join()
-	run.emits = append(run.emits, emission{out, cmd, run.envelope.Ticket})
+	run.envelope.Ticket().Join()
+	run.emits = append(run.emits, emission{out, cmd, run.envelope.From})
 	if len(run.emits) <= held {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 	defer release()
 	if err := run.sendNow(ctx); err != nil {
 		run.emits = run.emits[:len(run.emits)-1] // this one was not taken
-		run.envelope.Ticket.Settle(true, nil, nil)
+		run.envelope.Ticket().Settle(true, nil, nil)
 		return err
 	}
 	return nil
@@ -81,6 +81,6 @@ func (run *Run) sendNow(ctx context.Context) error {
 // sendOne sends one emitted command on and waits until it is queued.
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
-	e := command.Emitted(m.cmd, run.envelope.Ticket)
+	e := command.Emitted(m.cmd, run.envelope.From)
 	return m.to.room.Send(ctx, e, run.stage.Room, m.to.back, run.shared.Load() && !suspends)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/command"
 )
 
 // ErrStuck is the value of a crash in which a handler did not return when its context
@@ -47,15 +48,18 @@ const lookAgain = 10 * time.Millisecond
 // abandoned unwinds a goroutine that has come back too late.
 type abandoned struct{}
 
-// limit returns a context for the next call, which ends with the stage's time limit or at [Worker.unlimit].
-func (w *Worker) limit() (ctx Context) {
+// limit returns a context for the next call, which ends with the stage's time limit or at [Worker.unlimit]. Without
+// them it would be the given one.
+func (w *Worker) limit(within Context, from *command.Origin) Context {
 	w.arm()
-	ctx, w.cancel = context.WithTimeoutCause(w.handling(), w.stage.Timeout, ErrTimeout)
-	return ctx
+	ctx, cancel := context.WithTimeoutCause(within, w.stage.Timeout, ErrTimeout)
+	w.cancel = cancel
+	return &timed{ctx, from, w.host}
 }
 
 // unlimit lets go of the context of the last call, if it had one of its own.
 func (w *Worker) unlimit() {
+	w.End()
 	if w.guarded != nil && w.cancel != nil {
 		w.cancel()
 		w.cancel = nil

@@ -68,7 +68,7 @@ func address[T any](at *T) uint64 { return uint64(reflect.ValueOf(at).Pointer())
 
 // Holds reports whether a command of the ticket at an address is at the stage.
 func (s *Stage) Holds(ticket uint64) (held bool) {
-	of := func(e *command.Envelope) bool { return e.Ticket != nil && address(e.Ticket) == ticket }
+	of := func(e *command.Envelope) bool { return e.Ticket() != nil && address(e.Ticket()) == ticket }
 	s.eachRun(func(run *Run) { held = held || of(&run.envelope) })
 	return held || s.Room.Has(of)
 }

@@ -65,6 +65,7 @@ type Stage struct {
 type Worker struct {
 	room.Seat
 	*guarded // nil: never yet
+	*called  // nil: no command has had its caller's context yet
 
 	host    *room.Host
 	crew    *room.Crew // nil: it is a stage's own
@@ -91,7 +92,7 @@ type Worker struct {
 	kept     Instance // what did not crash of one that was two
 	failure  error    // why the actor failed, nil if it did not
 
-	n, cur int   // the batch's size, 0 between batches, and the place of the command in hand
+	n, cur int32 // the batch's size, 0 between batches, and the place of the command in hand
 	began  int64 // when the batch began
 	mark   int64 // the last reading of the clock, 0 if it is stale
 	tally  room.Tally
@@ -466,7 +467,10 @@ func (w *Worker) leaveCrew() {
 // work handles the batch in hand. It reports false if a handler crashed and the actor with
 // it.
 func (w *Worker) work(n int) (ok bool) {
-	w.n, w.cur = n, 0
+	w.n, w.cur = int32(n), 0
+	if w.called != nil {
+		w.skipped = 0
+	}
 	w.began = w.now()
 	w.since.Store(max(w.began, 1)) // 0 is between batches
 	defer w.idle(w.instance, &ok)
@@ -482,8 +486,8 @@ func (w *Worker) work(n int) (ok bool) {
 	default:
 		w.handleEach(w.Hand[:n])
 	}
-	w.clock(w.cur)
-	w.forgo(n)
+	w.clock()
+	w.forgo(w.n)
 	w.n = 0
 	clear(w.Hand[w.lane.n:n])
 	return true
@@ -497,7 +501,7 @@ func (w *Worker) Halts() *atomic.Bool { return w.stage.Room.Halts() }
 
 // forgo ends those of the batch, up to the one at the given place, that were not begun because the
 // room is halted.
-func (w *Worker) forgo(to int) {
+func (w *Worker) forgo(to int32) {
 	if w.cur == to {
 		return
 	}
@@ -533,8 +537,12 @@ func (w *Worker) now() int64 {
 	return w.mark
 }
 
-// clock notes how long the first n commands of the batch took.
-func (w *Worker) clock(n int) {
+// clock notes how long the commands of the batch took that were handled.
+func (w *Worker) clock() {
+	n := int(w.cur)
+	if w.called != nil {
+		n -= int(w.skipped)
+	}
 	if n > 0 {
 		w.mark = 0
 		w.tally.Timed, w.tally.Busy = n, time.Duration(w.now()-w.began)
@@ -551,15 +559,18 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 		if w.Halted() {
 			return
 		}
-		w.Settle(w.limited(&batch[n]))
+		e := &batch[n]
+		if ctx := w.Begin(e); ctx != nil {
+			w.Settle(w.limited(ctx, e))
+		}
 	}
 }
 
 // limited runs the behaviour within the stage's time limit.
-func (w *Worker) limited(e *command.Envelope) behaviour.Outcome {
-	ctx := w.limit()
+func (w *Worker) limited(within Context, e *command.Envelope) behaviour.Outcome {
+	ctx := w.limit(within, e.From)
 	o := w.limitedCall(ctx, e.Cmd)
-	late := ctx.Err() != nil && w.handling().Err() == nil
+	late := ctx.Err() != nil && within.Err() == nil
 	w.unlimit()
 	if err := o.Err(); late && err != nil && !errors.Is(err, ErrTimeout) {
 		return behaviour.Error(fmt.Errorf("%w (%v): %w", ErrTimeout, w.stage.Timeout, err))
@@ -570,6 +581,9 @@ func (w *Worker) limited(e *command.Envelope) behaviour.Outcome {
 // handleMany runs the behaviour on a whole batch.
 func (w *Worker) handleMany(batch []command.Envelope) {
 	if w.Halted() {
+		return
+	}
+	if batch = w.sift(batch); len(batch) == 0 {
 		return
 	}
 	for _, o := range w.many(w.instance, batch) {
@@ -583,7 +597,7 @@ func (w *Worker) many(inst Instance, batch []command.Envelope) (outcomes []behav
 	if w.stage.Timeout == 0 {
 		return checked(inst.HandleMany(w.handling(), batch), len(batch))
 	}
-	ctx := w.limit()
+	ctx := w.limit(w.handling(), nil)
 	given := slices.Clone(batch) // the batch is the watch's, if that gives the worker up
 	w.watched(ctx, func() { outcomes = inst.HandleMany(ctx, given) })
 	w.unlimit()
@@ -613,10 +627,10 @@ func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
 			w.send()
 		}
 		w.tally.OK++
-		if e.Ticket != nil {
+		if t := e.Ticket(); t != nil {
 			// Whoever hears of the end may look at the accounts next.
 			w.book()
-			e.Ticket.Settle(e.Child(), value, nil)
+			t.Settle(e.Child(), value, nil)
 		}
 	default:
 		w.fail(e, o.Err())
@@ -629,7 +643,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		panic(abandoned{})
 	}
 	e.Failed()
-	if w.retries(err) {
+	if w.triesAgain(e, err) {
 		if w.carries() {
 			w.book() // it would be booked with this one
 		}
@@ -638,10 +652,15 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		}
 	}
 	w.tally.Errors++
-	if e.Ticket == nil {
+	if e.Ticket() == nil {
 		w.host.Failed(w.stage.Room, e.Cmd, err)
 		return
 	}
 	w.book()
-	e.Ticket.Settle(e.Child(), nil, fmt.Errorf("stage %q: %w", w.stage.Room.Name(), err))
+	w.refuse(e, err)
+}
+
+// refuse tells the ticket that the command has failed.
+func (w *Worker) refuse(e *command.Envelope, err error) {
+	e.Ticket().Settle(e.Child(), nil, fmt.Errorf("stage %q: %w", w.stage.Room.Name(), err))
 }

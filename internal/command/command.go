@@ -13,8 +13,9 @@ import "time"
 type Envelope struct {
 	// Cmd is the command itself.
 	Cmd any
-	// Ticket is told how the command ends; nil if nobody waits.
-	Ticket *Ticket
+	// From is what the command has in common with all that come of the same submission: its ticket, and its
+	// caller's context. It is nil if there is neither.
+	From *Origin
 
 	note note
 }
@@ -43,20 +44,26 @@ const (
 	MaxTries = 1<<16 - 1
 )
 
-// Emitted returns the envelope of a command that a handler emitted: the ticket waits for it, but
+// Emitted returns the envelope of a command that a handler emitted: the ticket of its origin waits for it, but
 // its result is not the ticket's result.
-func Emitted(cmd any, ticket *Ticket) Envelope {
-	return Envelope{Cmd: cmd, Ticket: ticket, note: child}
+func Emitted(cmd any, from *Origin) Envelope {
+	return Envelope{Cmd: cmd, From: from, note: child}
 }
+
+// Ticket returns the ticket that is told how the command ends, nil if nobody waits.
+func (e *Envelope) Ticket() *Ticket { return e.From.Ticket() }
+
+// Caller reports whether the command has its caller's context.
+func (e *Envelope) Caller() bool { return e.From != nil && e.From.ctx != nil }
 
 // Child reports whether the command was emitted, see [Emitted].
 func (e *Envelope) Child() bool { return e.note&child != 0 }
 
-// Carry makes it the envelope in which a command goes on that came of another: the same ticket waits for it.
+// Carry makes it the envelope in which a command goes on that came of another: its origin is the same.
 // The two may be one.
 func (e *Envelope) Carry(cmd any, from *Envelope) {
 	if e != from {
-		e.Ticket = from.Ticket
+		e.From = from.From
 	}
 	e.Cmd, e.note = cmd, from.note&child
 }

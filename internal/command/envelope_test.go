@@ -99,11 +99,11 @@ func TestNobodyWasEnteredWhoWasNotEntered(t *testing.T) {
 
 func TestACommandThatIsCarriedOnKeepsItsTicketAndWhoseChildItIs(t *testing.T) {
 	ticket := NewTicket(nil)
-	from := Emitted("command", ticket)
+	from := Emitted("command", ticket.Origin())
 	from.Failed()
 	var to Envelope
 	to.Carry("another", &from)
-	require.Equal(t, Emitted("another", ticket), to)
+	require.Equal(t, Emitted("another", ticket.Origin()), to)
 	from.Carry("another", &from)
 	require.Equal(t, to, from)
 }

@@ -11,6 +11,7 @@ import (
 // opened once, by [NewTicket] or [Ticket.Open], and serves one command: were it used again, an
 // end that came twice by a mistake would be told to a stranger.
 type Ticket struct {
+	origin  Origin // of the commands that it waits for
 	pending atomic.Int32
 	result  any                      // written by the root's end, before pending drops
 	failed  atomic.Pointer[failures] // nil while no command has failed
@@ -36,7 +37,18 @@ func NewTicket(then func(result any, err error)) *Ticket {
 }
 
 // Open makes a zero Ticket one for one command. It is for who has a place for it.
-func (t *Ticket) Open() { t.pending.Store(1) }
+func (t *Ticket) Open() {
+	t.origin.ticket = t
+	t.pending.Store(1)
+}
+
+// Origin returns the origin of the commands that the ticket waits for, nil if there is no ticket.
+func (t *Ticket) Origin() *Origin {
+	if t == nil {
+		return nil
+	}
+	return &t.origin
+}
 
 // Join adds an emitted command to those the ticket waits for. It may only be
 // called while another one is still on its way.

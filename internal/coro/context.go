@@ -18,18 +18,38 @@ func (t *Task) Deadline() (time.Time, bool) { return t.parent.Deadline() }
 func (t *Task) Done() <-chan struct{} { return t.proper().Done() }
 
 // Err tells whether Done is closed.
-func (t *Task) Err() error { return t.proper().Err() }
+func (t *Task) Err() error {
+	t.mu.Lock()
+	ctx, over := t.ctx, t.over
+	t.mu.Unlock()
+	switch {
+	case ctx != nil:
+		return ctx.Err()
+	case over:
+		return context.Canceled
+	default:
+		return t.parent.Err()
+	}
+}
 
-// Value returns what the context given to Start has under that key.
+// Value returns what the context given to Start has under that key. Package context asks so for the context that
+// ends, and with what cause, which is the proper one.
 func (t *Task) Value(key any) any {
 	t.mu.Lock()
 	ctx := t.ctx
 	t.mu.Unlock()
-	if ctx == nil {
-		ctx = t.parent
+	if ctx != nil {
+		return ctx.Value(key)
 	}
-	return ctx.Value(key)
+	v := t.parent.Value(key)
+	if _, suspect := v.(context.Context); suspect {
+		return t.proper().Value(key)
+	}
+	return v
 }
+
+// Parent returns the context that was given to Start.
+func (t *Task) Parent() context.Context { return t.parent }
 
 func (t *Task) proper() context.Context {
 	t.mu.Lock()

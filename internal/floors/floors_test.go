@@ -35,9 +35,9 @@ stage/queue:
 internal/floors:
 internal/act:       internal/plain
 internal/yield:
-internal/command:   internal/yield
 internal/coro:
 internal/coro/handoff:
+internal/command:   internal/coro internal/yield
 internal/room:      behaviour controller stage/queue
                     internal/command internal/histogram internal/plain internal/ring
 

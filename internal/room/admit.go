@@ -25,14 +25,14 @@ func (r *Room) Submit(ctx context.Context, e *command.Envelope) error {
 
 // SubmitAll takes n commands from outside, in order, as if each were submitted, and
 // returns how many were accepted: all, or those before the one that was refused with the
-// error. As many as find room are taken at once.
-func (r *Room) SubmitAll(ctx context.Context, n int, cmd func(i int) any) (int, error) {
+// error. As many as find room are taken at once. They have the same origin.
+func (r *Room) SubmitAll(ctx context.Context, from *command.Origin, n int, cmd func(i int) any) (int, error) {
 	for i := 0; i < n; i++ {
-		i += r.pour(ctx, i, n, cmd)
+		i += r.pour(ctx, from, i, n, cmd)
 		if i == n {
 			break
 		}
-		if err := r.Submit(ctx, &command.Envelope{Cmd: cmd(i)}); err != nil {
+		if err := r.Submit(ctx, &command.Envelope{Cmd: cmd(i), From: from}); err != nil {
 			return i, err
 		}
 	}
@@ -41,7 +41,7 @@ func (r *Room) SubmitAll(ctx context.Context, n int, cmd func(i int) any) (int, 
 
 // pour takes as many of the commands from one number to before another as find room, and returns how many,
 // unless there is anything to ask, to wait for, or to refuse: one that is submitted alone hears of it.
-func (r *Room) pour(ctx context.Context, from, to int, cmd func(i int) any) int {
+func (r *Room) pour(ctx context.Context, origin *command.Origin, from, to int, cmd func(i int) any) int {
 	if r.asks() || ended(ctx) {
 		return 0
 	}
@@ -52,7 +52,7 @@ func (r *Room) pour(ctx context.Context, from, to int, cmd func(i int) any) int 
 	}
 	n := max(min(to-from, r.free()), 0)
 	for i := range n {
-		r.push(&command.Envelope{Cmd: cmd(from + i)}, place{})
+		r.push(&command.Envelope{Cmd: cmd(from + i), From: origin}, place{})
 	}
 	r.c.submitted += uint64(n)
 	r.brimming()

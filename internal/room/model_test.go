@@ -135,7 +135,7 @@ func (m *model) end() {
 func (m *model) envelope() command.Envelope {
 	id := m.next
 	m.next++
-	return command.Envelope{Cmd: id, Ticket: command.NewTicket(func(any, error) { m.ends[id]++ })}
+	return command.Envelope{Cmd: id, From: command.NewTicket(func(any, error) { m.ends[id]++ }).Origin()}
 }
 
 func (m *model) free() int { return m.cap - len(m.queue) - m.reserved() }
@@ -479,7 +479,7 @@ func (m *model) finish(s *modelSeat, how int) {
 		s.tally.Errors++
 		m.errors++
 	}
-	e.Ticket.Settle(false, nil, nil)
+	e.Ticket().Settle(false, nil, nil)
 }
 
 func (m *model) book(t *rapid.T) {

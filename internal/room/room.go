@@ -517,7 +517,7 @@ func (r *Room) bury(es []command.Envelope, why Reason, err error) {
 	}
 	for i := range es {
 		h.keep(end(&es[i]))
-		es[i].Ticket.Settle(es[i].Child(), nil, err)
+		es[i].Ticket().Settle(es[i].Child(), nil, err)
 	}
 	for i := range es {
 		h.Ended(end(&es[i]))

@@ -12,7 +12,7 @@ import (
 func (r *Room) Tickets() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.count(func(e *command.Envelope) bool { return e.Ticket != nil })
+	return r.count(func(e *command.Envelope) bool { return e.Ticket() != nil })
 }
 
 // count counts the queued and delayed commands that are so.

@@ -387,6 +387,24 @@ func (r *Room) Book(s *Seat, t *Tally) bool {
 	return ours
 }
 
+// Unbegun books commands of a worker's hand as failed that are not begun, because their callers' contexts have ended.
+// Rest are those that are left, if these were not the next ones. It reports false if the worker was forsaken.
+func (r *Room) Unbegun(s *Seat, t *Tally, n int, rest []command.Envelope) bool {
+	r.mu.Lock()
+	ours := !s.forsaken
+	if ours {
+		r.book(s, t)
+		r.c.errors += uint64(n)
+		r.lay(s, n)
+		if rest != nil {
+			s.kept = append(s.kept[:0], rest...)
+		}
+		r.settled()
+	}
+	r.mu.Unlock()
+	return ours
+}
+
 func (r *Room) book(s *Seat, t *Tally) {
 	if done := t.completed(); done > 0 {
 		r.c.ok += uint64(t.OK)

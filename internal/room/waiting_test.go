@@ -609,7 +609,7 @@ func TestManyThatAreMoreThanFindRoomComeEachOnceAndInOrder(t *testing.T) {
 		v := st.employ(r)
 		const n = 7
 		go func() {
-			taken, err := r.SubmitAll(t.Context(), n, func(i int) any { return i })
+			taken, err := r.SubmitAll(t.Context(), nil, n, func(i int) any { return i })
 			assert.NoError(t, err)
 			assert.Equal(t, n, taken)
 		}()

@@ -61,6 +61,7 @@ type run struct {
 type asked struct {
 	id     uint64
 	ticket *stage.Ticket
+	within context.Context // the command may end with this one
 }
 
 // breach notes that a promise was broken. The first few are enough.
@@ -211,7 +212,11 @@ func (r *run) submit(rnd *rand.Rand) (list []*asked) {
 		if a := r.hand(ctx, rnd, to, cmd); a != nil {
 			list = append(list, a)
 		}
-		cancel()
+		if rnd.IntN(2) == 0 {
+			cancel()
+		} else {
+			defer cancel() // it ends by itself, a little later
+		}
 	}
 	return list
 }
@@ -235,7 +240,7 @@ func (r *run) hand(ctx context.Context, rnd *rand.Rand, to *stage.Stage[Command]
 	if ticket == nil {
 		return nil
 	}
-	return &asked{cmd.ID, ticket}
+	return &asked{cmd.ID, ticket, ctx}
 }
 
 // emitted looks at what became of a command that was emitted.
@@ -250,7 +255,7 @@ func (r *run) emitted(to string, err error) {
 	}
 }
 
-// haste is how long a submitter waits for room.
+// haste is how long a submitter waits for room, and for the answer.
 func (r *run) haste(rnd *rand.Rand) (context.Context, context.CancelFunc) {
 	if r.plan.Hasty && rnd.IntN(4) == 0 {
 		return context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(5))*time.Millisecond)
@@ -408,6 +413,7 @@ func (r *run) answer(a *asked) {
 	switch {
 	case crashed && foreseen(crash), injected:
 	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrMaxInFlight, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout, coroutine.ErrStopped):
+	case a.within.Err() != nil && errors.Is(err, a.within.Err()):
 	default:
 		r.breachf(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
 	}

@@ -81,7 +81,7 @@ func (s *site) call(c behaviour.Suspender, cmd Command) error {
 		}
 		return nil
 	}
-	s.run.noteCall(&asked{called.ID, ticket})
+	s.run.noteCall(&asked{called.ID, ticket, c})
 	if _, err := ticket.Wait(c); errors.Is(err, coroutine.ErrStopped) {
 		return err
 	}

@@ -1,0 +1,73 @@
+package command
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/golda-dev/golda/internal/coro"
+)
+
+// bare takes off a context the layers that add no values: those of a task, and of WithCancel, WithTimeout and
+// WithDeadline, which package context does not let anybody take off but by reflection. A layer that is not known is
+// thought to have values. That costs something for each command, and nothing else.
+func bare(ctx context.Context) context.Context {
+	for {
+		inner := inside(ctx)
+		if inner == nil {
+			return ctx
+		}
+		ctx = inner
+	}
+}
+
+func inside(ctx context.Context) context.Context {
+	if t, ok := ctx.(*coro.Task); ok {
+		return t.Parent()
+	}
+	t := reflect.TypeOf(ctx)
+	for _, l := range layers {
+		if t == l.of {
+			inner, _ := reflect.ValueOf(ctx).Elem().FieldByIndex(l.parent).Interface().(context.Context)
+			return inner
+		}
+	}
+	return nil
+}
+
+// layer is a type of contexts without values, and the field that is the parent.
+type layer struct {
+	of     reflect.Type
+	parent []int
+}
+
+// layers are those of package context.
+var layers = func() (known []layer) {
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	timed, cancel := context.WithTimeout(context.Background(), time.Hour)
+	cancel()
+	for _, ctx := range []context.Context{canceled, timed} {
+		if l, ok := layerOf(ctx); ok {
+			known = append(known, l)
+		}
+	}
+	return known
+}()
+
+// layerOf finds the parent of a context, which is to be the background.
+func layerOf(ctx context.Context) (l layer, ok bool) {
+	t := reflect.TypeOf(ctx)
+	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return layer{}, false
+	}
+	f, ok := t.Elem().FieldByName("Context")
+	if !ok {
+		return layer{}, false
+	}
+	v := reflect.ValueOf(ctx).Elem().FieldByIndex(f.Index)
+	if !v.CanInterface() || v.Interface() != any(context.Background()) {
+		return layer{}, false
+	}
+	return layer{t, f.Index}, true
+}

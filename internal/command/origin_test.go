@@ -1,0 +1,72 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type someKey struct{}
+
+// If this fails after a change of package context, contexts that only end cost as much as those with values.
+func TestAContextWithoutValuesHasNoOrigin(t *testing.T) {
+	canceled, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	timed, cancel := context.WithTimeoutCause(canceled, time.Hour, errors.New("late"))
+	defer cancel()
+	caused, stop := context.WithCancelCause(timed)
+	defer stop(nil)
+	for _, ctx := range []context.Context{context.Background(), context.TODO(), canceled, timed, caused, t.Context()} {
+		require.Nil(t, Submitted(ctx, nil), "%v", ctx)
+	}
+	require.NotNil(t, Submitted(context.WithValue(caused, someKey{}, 1), nil))
+	require.NotNil(t, Submitted(mine{caused}, nil), "nobody knows what it does")
+}
+
+// mine is a context that has a context of package context, and is none.
+type mine struct{ context.Context }
+
+func TestAnOriginHasTheValuesOfItsContextAndNotItsEnd(t *testing.T) {
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), someKey{}, 7))
+	o := Submitted(ctx, nil)
+	cancel(cause)
+	require.Equal(t, 7, o.Value(someKey{}))
+	require.NoError(t, o.Ended())
+	require.False(t, o.Ends())
+	// Derived from the origin's values, a context is not derived from the one that has ended.
+	derived, stop := context.WithCancel(values{context.Background(), o})
+	defer stop()
+	require.NoError(t, derived.Err())
+	require.NoError(t, context.Cause(values{context.Background(), o}))
+}
+
+// values is a context with the values of an origin.
+type values struct {
+	context.Context
+	o *Origin
+}
+
+func (v values) Value(key any) any { return v.o.Value(key) }
+
+func TestATicketEndsWithItsContextAndTellsBothErrors(t *testing.T) {
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var ticket Ticket
+	o := ticket.Asked(ctx, nil)
+	require.Same(t, &ticket, o.Ticket())
+	require.NoError(t, o.Ended())
+	cancel(cause)
+	require.ErrorIs(t, o.Ended(), cause)
+	require.ErrorIs(t, o.Ended(), context.Canceled)
+
+	var other Ticket
+	require.NoError(t, other.Asked(context.WithoutCancel(ctx), nil).Ended())
+	var none *Origin
+	require.NoError(t, none.Ended())
+	require.Nil(t, none.Value(someKey{}))
+	require.Nil(t, none.Ticket())
+}
