@@ -267,7 +267,7 @@ func (d *drain) rested(sheets []room.Sheet) bool {
 	if len(sheets) == len(d.p.roster().all) {
 		return rested(sheets)
 	}
-	return !slices.ContainsFunc(sheets, func(s room.Sheet) bool { return loaded(s) || s.Out > 0 })
+	return !slices.ContainsFunc(sheets, func(s room.Sheet) bool { return loaded(s) || s.Out+s.Carried > 0 })
 }
 
 func loaded(s room.Sheet) bool { return s.Queued+s.InHand+s.Delayed > 0 }

@@ -339,7 +339,7 @@ func TestAStageMayForwardToItself(t *testing.T) {
 	require.Equal(t, "bottom", got)
 }
 
-func TestEmittingAlongALoopThatIsFullFailsInsteadOfWaiting(t *testing.T) {
+func TestEmittingAlongALoopFailsAtMaxInFlight(t *testing.T) {
 	var s *stage.Stage[int]
 	s = stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
 		if cmd > 0 {
@@ -351,10 +351,10 @@ func TestEmittingAlongALoopThatIsFullFailsInsteadOfWaiting(t *testing.T) {
 			}
 		}
 	}), stage.Capacity(8), stage.Workers(1, 1))
-	run(t, s)
+	run(t, s, pipeline.MaxInFlight(1000))
 	err, failed := stage.Call[error](soon(t), s, 0)
 	require.NoError(t, failed)
-	require.ErrorIs(t, err, stage.ErrFull)
+	require.ErrorIs(t, err, stage.ErrMaxInFlight)
 }
 
 func TestSubmittingToItsOwnFullStageFailsInsteadOfWaitingForItself(t *testing.T) {
@@ -375,7 +375,7 @@ func TestSubmittingToItsOwnFullStageFailsInsteadOfWaitingForItself(t *testing.T)
 	require.ErrorIs(t, err, stage.ErrFull)
 }
 
-func TestAHandlerThatEmitsToItselfCannotFloodItsStage(t *testing.T) {
+func TestAHandlerThatEmitsToItselfCannotFloodThePipeline(t *testing.T) {
 	var s *stage.Stage[int]
 	s = stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
 		for range 2 { // each begets two, if there is room
@@ -385,7 +385,7 @@ func TestAHandlerThatEmitsToItselfCannotFloodItsStage(t *testing.T) {
 		}
 		return behaviour.OK(nil)
 	}), stage.Capacity(100), stage.Workers(2, 2))
-	p := run(t, s)
+	p := run(t, s, pipeline.MaxInFlight(300))
 	require.NoError(t, s.Submit(t.Context(), 0))
 	most := 0
 	drained := make(chan struct{})
@@ -394,7 +394,7 @@ func TestAHandlerThatEmitsToItselfCannotFloodItsStage(t *testing.T) {
 		assert.NoError(t, p.Drain(soon(t)))
 	}()
 	until(drained, func() { most = max(most, p.Snapshot().Stages[0].Queued) })
-	require.LessOrEqual(t, most, 100+2*64*2, "the queue, and what two batches may emit while there is room")
+	require.LessOrEqual(t, most, 300+2*64*2, "the bound, and what two batches hold")
 }
 
 func TestGoroutinesThatAHandlerWaitsForMayEmit(t *testing.T) {

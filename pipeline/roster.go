@@ -254,7 +254,7 @@ func (p *Pipeline) await(ctx context.Context, c *stage.Core) error {
 	defer look.Stop()
 	for {
 		s := room.Counts([]*room.Room{c.Room()})[0]
-		if s.Queued+s.InHand+s.Delayed == 0 && s.Out == 0 { // nor is a worker here that could not hand over
+		if s.Queued+s.InHand+s.Delayed == 0 && s.Out+s.Carried == 0 { // nor is a worker here that could not hand over
 			return nil
 		}
 		select {

@@ -168,7 +168,9 @@ func Overflow(rule OverflowRule) Option {
 // and no more than a fair share of the queue, or than its capacity. What a batch
 // comes to leaves when the batch is done. So 1 is for handlers of which now and then
 // one takes very long, or waits for what earlier ones forwarded: all other commands
-// of its batch, those before it too, would wait for it.
+// of its batch, those before it too, would wait for it. With more than 1, a worker of a stage that
+// forwards to several others goes on when one of them is full and keeps what is for that one, up to
+// the stage's [Capacity].
 func Batch(n int) Option { return func(s *settings) { s.room.Batch = n } }
 
 // Linger has a batch that is not full wait for more commands, until the first of them

@@ -40,6 +40,15 @@ func (w *Worker) pledge() {
 	}
 }
 
+// goOnLoaded prepares a worker with commands that it could not hand over for its next batch: they are booked, so
+// that a worker that is given up in the batch must leave copies.
+func (w *Worker) goOnLoaded() {
+	w.withdraw()
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	w.pledge()
+}
+
 // redeem forgets what was pledged: it has left, or the worker is about to see to it.
 func (w *Worker) redeem() {
 	if len(w.pledged) == 0 {

@@ -155,15 +155,63 @@ func (w *Worker) deliver(park bool) bool {
 	if w.loaded == 0 || !park {
 		return w.loaded == 0
 	}
+	if w.goesOn() {
+		return true
+	}
 	if w.crew == nil {
 		w.stage.Room.Away(&w.Seat)
 	}
+	if w.Seat.Carried > 0 {
+		w.stage.Room.Carry(&w.Seat, w.loaded)
+	}
+	return w.parkLoaded()
+}
+
+// goesOn reports whether the worker takes further commands though a stage that it forwards to is full:
+// if there is another one to which they may lead, up to as many commands as its own stage has slots. One
+// that takes its commands one by one does not: a handler may wait for what an earlier one forwarded.
+func (w *Worker) goesOn() bool {
+	own := w.stage.Room
+	return w.crew == nil && own.Forks() && own.Config().Batch > 1 && w.loaded < own.Config().Capacity
+}
+
+// parkLoaded parks the worker at each stage that does not take what it has for it. It reports
+// true if all has gone after all.
+func (w *Worker) parkLoaded() bool {
 	for _, out := range w.outs {
-		if !w.handOver(out, true) {
-			return false
+		w.handOver(out, true)
+	}
+	w.parked = w.loaded > 0
+	for _, out := range w.outs { // one may have woken the worker before it was parked at another
+		if len(out.items) > 0 && !out.room.InLine(&w.Seat) {
+			w.Seat.Call()
 		}
 	}
-	return true
+	return w.loaded == 0
+}
+
+// restLoaded parks a worker that has nothing to do, which its own stage knows already, at the stages that
+// do not take what it has for them. Any of them may wake it.
+func (w *Worker) restLoaded() {
+	gone := w.parkLoaded()
+	if !w.stage.Room.Carry(&w.Seat, w.loaded) {
+		w.Seat.Call()
+	}
+	w.parked = !gone
+}
+
+// withdraw gives up the worker's places in the lines of full stages. What is promised to it there could
+// not be used before its next batch is done, so others are to have it.
+func (w *Worker) withdraw() {
+	if !w.parked {
+		return
+	}
+	w.parked = false
+	for _, out := range w.outs {
+		if len(out.items) > 0 {
+			out.room.Withdraw(&w.Seat)
+		}
+	}
 }
 
 // handOver leaves as many commands as the target takes and reports whether

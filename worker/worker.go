@@ -79,6 +79,7 @@ type Worker struct {
 	ended   bool                  // the command that it ran has ended, whose handler may suspend
 	left    bool                  // the actor left because it was asked to
 	again   bool                  // the actor takes the place of one that crashed
+	parked  bool                  // it may stand in line at stages that were full
 	told    bool                  // some of the commands in outs are waited for, or emitted: book before handing over
 
 	forsaken bool // it was given up in a hard stop; guarded by emitting
@@ -335,8 +336,14 @@ func (w *Worker) serve() {
 		}
 		n := w.next()
 		if n == 0 {
+			if w.loaded > 0 {
+				w.restLoaded()
+			}
 			w.rest(box)
 			return
+		}
+		if w.loaded > 0 {
+			w.goOnLoaded()
 		}
 		w.rouse()
 		if n < 0 {
@@ -384,6 +391,9 @@ func (w *Worker) stale() {
 // turn books the last batch and takes the next.
 func (w *Worker) turn(park bool) int {
 	if w.crew == nil {
+		if w.loaded != int(w.Seat.Carried) {
+			w.stage.Room.Carry(&w.Seat, w.loaded)
+		}
 		return w.stage.Room.Turn(&w.Seat, &w.tally, park)
 	}
 	left := w.stage

@@ -14,7 +14,8 @@
 //     woken when there is work and no other is already on its way; a worker
 //     that leaves commands behind wakes the next. A queue that is soon done is left to
 //     who is at work; see alone.go.
-//   - Workers of other rooms that found this one full are parked in blocked,
+//   - Workers of other rooms that found this one full, and cannot go on with commands for
+//     other rooms, are parked in blocked,
 //     first come first served. When half of the room is free they are promised
 //     seats and woken, so that nobody spins, no goroutine blocks, and nobody who
 //     comes later takes their place.

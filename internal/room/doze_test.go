@@ -93,7 +93,7 @@ func TestNoWorkerThatDozesIsLostOrCountedTwice(t *testing.T) {
 				if !s.Ready() {
 					t.Skip("it sleeps")
 				}
-				tally.OK = s.hand
+				tally.OK = int(s.hand)
 				if d.Turn(s, &tally, true) >= 0 {
 					return
 				}
@@ -110,7 +110,7 @@ func TestNoWorkerThatDozesIsLostOrCountedTwice(t *testing.T) {
 			"the keeper goes": func(*rapid.T) {
 				d.Dismiss()
 				for _, s := range seats {
-					tally.OK = s.hand
+					tally.OK = int(s.hand)
 					d.Book(s, &tally)
 					d.Yield(s)
 					d.Leave(s)

@@ -88,7 +88,7 @@ func (r *Room) Forsake(s *Seat, err error) (tell func()) {
 		return nil
 	}
 	s.forsaken = true
-	left := slices.Clone(s.kept[len(s.kept)-s.hand:])
+	left := slices.Clone(s.kept[len(s.kept)-int(s.hand):])
 	r.unlist(s)
 	s.drop()
 	r.lay(s, len(left))

@@ -28,7 +28,6 @@ func (g *gang) part(s *Seat) bool {
 	s.joined = false
 	g.live--
 	g.come(s)
-	g.idle = slices.DeleteFunc(g.idle, func(o *Seat) bool { return o == s })
 	return true
 }
 
@@ -47,22 +46,27 @@ func (g *gang) call(fit func(*Seat) bool) *Seat {
 
 // summon marks a worker that was idle as on its way.
 func (g *gang) summon(s *Seat) {
-	s.waking = true
+	s.idle, s.waking = false, true
 	g.waking++
 	s.ready.Store(true)
 }
 
-// come notes that a worker which was woken is here.
+// come notes that a worker is here: it was woken, or it was idle and something else has woken it.
 func (g *gang) come(s *Seat) {
 	if s.waking {
 		s.waking = false
 		g.waking--
+	}
+	if s.idle {
+		s.idle = false
+		g.idle = slices.DeleteFunc(g.idle, func(o *Seat) bool { return o == s })
 	}
 }
 
 // park lets a worker rest until it is called.
 func (g *gang) park(s *Seat) {
 	s.ready.Store(false)
+	s.idle = true
 	g.idle = append(g.idle, s)
 }
 

@@ -720,7 +720,7 @@ func (m *model) check(t *rapid.T) {
 	}
 	m.was, m.mayOverfill = len(m.queue)+m.reserved(), false
 	r := m.r
-	if r.reserved != m.reserved() || r.excess != m.excess || r.live != m.live() {
+	if int(r.reserved) != m.reserved() || r.excess != m.excess || r.live != m.live() {
 		t.Fatalf("reserved %d, excess %d, live %d; want %d, %d, %d", r.reserved, r.excess, r.live, m.reserved(), m.excess, m.live())
 	}
 	if int(r.packed) != m.packed() {

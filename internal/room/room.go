@@ -174,7 +174,8 @@ type Room struct {
 	queue    waiting
 	packed   int32  // queued commands that belong to a pack
 	stamp    int32  // commands to come before the clock is read again
-	reserved int    // seats promised to parked workers
+	carried  int32  // commands that its workers could not hand over and that keep their seats
+	reserved int32  // seats promised to parked workers
 	crew     *Crew  // the pool that visits the room; nil: it has workers of its own
 	era      uint64 // grows when all tokens are taken back: older ones are void
 	out      int    // workers that are here, each with an instance
@@ -318,7 +319,7 @@ func (r *Room) free() int {
 	if r.ceiling > 0 {
 		free = min(free, r.ceiling-r.load())
 	}
-	return free - r.reserved
+	return free - int(r.reserved) - int(r.carried)
 }
 
 // size is how many commands may be here.
@@ -442,7 +443,7 @@ func (r *Room) promise(n int) *Seat {
 	s := r.blocked[0].seat
 	r.blocked = slices.Delete(r.blocked, 0, 1)
 	r.promises = append(r.promises, parked{seat: s, n: n})
-	r.reserved += n
+	r.reserved += int32(n)
 	r.outside = true
 	s.ready.Store(true)
 	return s
@@ -456,7 +457,7 @@ func (r *Room) promise(n int) *Seat {
 func (r *Room) unpark(s *Seat) (place int, known bool) {
 	is := func(p parked) bool { return p.seat == s }
 	if i := slices.IndexFunc(r.promises, is); i >= 0 {
-		r.reserved -= r.promises[i].n
+		r.reserved -= int32(r.promises[i].n)
 		r.promises = slices.Delete(r.promises, i, i+1)
 		return 0, true
 	}
@@ -471,6 +472,24 @@ func (r *Room) unpark(s *Seat) (place int, known bool) {
 	return len(r.blocked), false
 }
 
+// InLine reports whether a worker waits here for seats.
+func (r *Room) InLine(s *Seat) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is := func(p parked) bool { return p.seat == s }
+	return slices.ContainsFunc(r.blocked, is) || slices.ContainsFunc(r.held, is)
+}
+
+// Withdraw takes a worker that goes on with other work out of the line for seats, and lets others have those
+// that it was promised.
+func (r *Room) Withdraw(s *Seat) {
+	r.mu.Lock()
+	r.unpark(s)
+	woken := r.release()
+	r.mu.Unlock()
+	wakeAll(woken)
+}
+
 // takeBlocked sends all parked workers on their way; the room is halted.
 func (r *Room) takeBlocked() (woken []*Seat) {
 	for _, p := range slices.Concat(r.held, r.blocked) {
@@ -478,7 +497,7 @@ func (r *Room) takeBlocked() (woken []*Seat) {
 		woken = append(woken, p.seat)
 	}
 	for _, p := range r.promises {
-		r.reserved -= p.n
+		r.reserved -= int32(p.n)
 	}
 	r.held, r.blocked, r.promises = nil, nil, nil
 	if r.lifted != nil {

@@ -304,6 +304,12 @@ func (r *Room) Ahead(to *Room) {
 	}
 }
 
+// Forks reports whether ways ahead lead to several rooms, as far as is known.
+func (r *Room) Forks() bool {
+	rooms := r.ahead.Load()
+	return rooms != nil && len(*rooms) > 1
+}
+
 // hindered reports whether a room ahead is full, or takes nothing from this one, so that no
 // crew is to take from this one. If so, that room will say when it is not.
 func (r *Room) hindered() bool {

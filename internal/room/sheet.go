@@ -14,6 +14,7 @@ type Sheet struct {
 	Crashes, Retries, Restarts     uint64
 	Queued, InHand, Delayed        int
 	Suspended                      int // of those in hand, set aside
+	Carried                        int // handled, and not handed over because the next room is full
 	Held                           int // in workers' hands
 	Due                            int // what could be given out, were it not paused and were there workers enough
 	Live, Busy, Most, Out          int
@@ -73,7 +74,7 @@ func (r *Room) sheet() Sheet {
 		Dead:     byReason(lost.dead[:], deadNames[:]),
 		Crashes:  r.c.crashes, Retries: r.c.retries, Restarts: r.c.restarts,
 		Queued: r.queue.fresh(), InHand: r.c.inHand + r.going(), Delayed: r.delayed.Len(),
-		Suspended: r.suspended(), Held: max(r.c.inHand-r.suspended(), 0), Due: r.demand(),
+		Suspended: r.suspended(), Carried: int(r.carried), Held: max(r.c.inHand-r.suspended(), 0), Due: r.demand(),
 		Live: r.live, Busy: r.c.busy, Most: max(r.most, r.c.mostOut), Out: r.out,
 		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(),
 		Stuck: r.c.stuck, Abandoned: int(r.c.abandoned),

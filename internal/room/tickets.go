@@ -35,7 +35,7 @@ func (r *Room) Has(so func(*command.Envelope) bool) bool {
 		return true
 	}
 	for s := r.inHands; s != nil; s = s.behind {
-		for i := max(len(s.kept)-s.hand, 0); i < len(s.kept); i++ {
+		for i := max(len(s.kept)-int(s.hand), 0); i < len(s.kept); i++ {
 			if so(&s.kept[i]) {
 				return true
 			}

@@ -43,6 +43,7 @@ type Seat struct {
 
 	// Guarded by the lock of the room or crew that the worker has joined.
 	joined  bool
+	idle    bool // is among the idle
 	waking  bool // woken from idle, has not come yet
 	retired bool // is to leave at its next turn
 	looks   bool // found nothing and did not park: it looks once more
@@ -54,7 +55,10 @@ type Seat struct {
 	listed   bool // is one of those that have been given something in this visit
 	forsaken bool // was given up
 
-	hand           int                // commands in hand
+	// Carried is how many commands the worker has not been able to hand over, as the room knows it; see
+	// [Room.Carry]. Only the worker changes it.
+	Carried        int32
+	hand           int32              // commands in hand
 	kept           []command.Envelope // what it was given last
 	before, behind *Seat              // neighbours among those that are listed
 }
@@ -62,6 +66,9 @@ type Seat struct {
 // Ready reports whether the worker should come for a turn. Parking makes it
 // false, waking makes it true.
 func (s *Seat) Ready() bool { return s.ready.Load() }
+
+// Call makes the worker ready for a turn though it is parked somewhere.
+func (s *Seat) Call() { s.ready.Store(true) }
 
 // call wakes an idle worker, if there is one, or leaves that to the worker at s if it asked for it.
 // Of several the last is left to it. A nil seat asks for nothing.
@@ -184,6 +191,7 @@ func (r *Room) Leave(s *Seat) {
 func (r *Room) leave(s *Seat) {
 	r.unlist(s)
 	s.drop()
+	r.carry(s, 0)
 	r.part(s)
 	r.alone.back(s)
 	if r.crew != nil && s.Instance != nil {
@@ -243,9 +251,9 @@ func (r *Room) yield(s *Seat) {
 }
 
 // Turn books what a worker of the room's own did and moves the next commands to its
-// hand. All that came of the last ones has been handed over. It returns how many: 0
-// if there is nothing to do, and then, with park, the worker is parked until it is
-// woken; -1 if the worker is to leave.
+// hand. All that came of the last ones has been handed over, or the worker [Room.Carry]s it. It
+// returns how many: 0 if there is nothing to do, and then, with park, the worker is parked until it is
+// woken; -1 if the worker is to leave, which it need not while it carries something.
 func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	r.mu.Lock()
 	r.book(s, t)
@@ -253,7 +261,7 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	r.come(s)
 	r.alone.back(s)
 	n := -1
-	if !r.dismissed(s) {
+	if s.Carried > 0 || !r.dismissed(s) {
 		n = r.take(s, 0)
 	}
 	var next *Seat
@@ -286,6 +294,30 @@ func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	return n
 }
 
+// carry notes how many commands a worker carries.
+func (r *Room) carry(s *Seat, n int32) {
+	r.carried += n - s.Carried
+	s.Carried = n
+}
+
+// Carry notes how many commands a worker carries because the rooms that they are for were full. They keep
+// their slots here, so that they are bounded by the capacity. It reports whether the worker is among the idle.
+func (r *Room) Carry(s *Seat, n int) (idle bool) {
+	r.mu.Lock()
+	r.carry(s, int32(n))
+	idle = s.idle
+	next := r.rouse()
+	woken, rooms := r.release(), r.relieve()
+	r.settled()
+	r.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
+	wakeAll(woken)
+	unstall(rooms)
+	return idle
+}
+
 // take moves up to a fair share of the queue into a worker's hand, and no more than
 // most, if that is not 0.
 func (r *Room) take(s *Seat, most int) int {
@@ -313,7 +345,7 @@ func (r *Room) take(s *Seat, most int) int {
 	}
 	r.hold(s)
 	r.c.inHand += n
-	s.hand = n
+	s.hand = int32(n)
 	r.retain(s, n)
 	r.c.busy++
 	return n
@@ -427,7 +459,7 @@ func (r *Room) book(s *Seat, t *Tally) {
 // lay notes that n commands have left a worker's hand.
 func (r *Room) lay(s *Seat, n int) {
 	r.c.inHand -= n
-	s.hand -= n
+	s.hand -= int32(n)
 	if n > 0 && s.hand == 0 {
 		r.c.busy--
 	}
@@ -511,7 +543,7 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 	} else {
 		r.giveBack(rest)
 	}
-	r.lay(s, s.hand)
+	r.lay(s, int(s.hand))
 	s.Instance = nil // it is of no use any more
 	if s.visit == nil || s.at == nil {
 		r.leave(s) // it takes no further command, so it is no worker any more
