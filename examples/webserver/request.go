@@ -40,7 +40,7 @@ func malformed(why string) *refusal {
 }
 
 // parser turns bytes into requests. The work is done by net/http's own parser; what is here
-// decides where a request ends and what of it this server takes.
+// decides where a request ends and what of it this server takes. It takes no request that net/http's server refuses.
 type parser struct {
 	limits limits
 	bytes  bytes.Reader
@@ -109,19 +109,22 @@ func (p *parser) parse(head []byte) (*http.Request, *refusal) {
 	p.bytes.Reset(head)
 	p.reader.Reset(&p.bytes)
 	req, err := http.ReadRequest(p.reader)
-	if err != nil {
+	if err != nil || p.bytes.Len()+p.reader.Buffered() > 0 {
 		return nil, malformed("malformed request")
 	}
-	return req, p.check(req)
+	return req, p.check(head, req)
 }
 
-// check refuses what net/http's parser lets pass and this server does not serve.
-func (p *parser) check(req *http.Request) *refusal {
-	switch {
-	case req.ProtoMajor != 1:
+// check refuses what net/http's parser lets pass and its server or this one does not serve.
+func (p *parser) check(head []byte, req *http.Request) *refusal {
+	if req.ProtoMajor != 1 {
 		return &refusal{status: http.StatusHTTPVersionNotSupported, words: "HTTP/1.1 is spoken here", final: true}
-	case req.ProtoAtLeast(1, 1) && req.Host == "":
-		return malformed("the Host header is missing")
+	}
+	f := readFields(head)
+	if fault := f.fault(req); fault != "" {
+		return malformed(fault)
+	}
+	switch {
 	case len(req.TransferEncoding) > 0:
 		return &refusal{status: http.StatusLengthRequired, words: "a body needs a Content-Length", final: true}
 	case req.ContentLength > p.limits.body:
@@ -129,7 +132,7 @@ func (p *parser) check(req *http.Request) *refusal {
 			status: http.StatusRequestEntityTooLarge, final: true,
 			words: fmt.Sprintf("a body may have %d bytes", p.limits.body),
 		}
-	case expects(req) && !strings.EqualFold(req.Header.Get("Expect"), "100-continue"):
+	case req.Header.Get("Expect") != "" && !strings.EqualFold(req.Header.Get("Expect"), "100-continue"):
 		return &refusal{status: http.StatusExpectationFailed, words: "only 100-continue can be expected", final: true}
 	default:
 		return nil
