@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // answer is what a client is told, and how much of it has been written.
@@ -19,11 +20,12 @@ type answer struct {
 	head []byte // what is left of the head, once it has been begun
 	text []byte // what is left of a body in memory
 
-	file  bodyFile // a body on the disk, nil if it is none
-	off   int64    // how far the file has been sent
-	left  int64    // how much of it is still to be sent
-	begun bool     // its head is made
-	moved bool     // some of it has been written since the connection was parked
+	file  bodyFile      // a body on the disk, nil if it is none
+	off   int64         // how far the file has been sent
+	left  int64         // how much of it is still to be sent
+	begun bool          // its head is made
+	moved bool          // some of it has been written since the connection was parked
+	taken time.Duration // when the client is known to have taken some of it last, on the server's clock
 }
 
 // bodyFile is a file that is sent piece by piece.

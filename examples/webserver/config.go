@@ -39,7 +39,8 @@ func parseFlags(args []string, stdout io.Writer) (config, error) {
 	f.StringVar(&law, "policy", policy.ERLDA{}.Name(), "the `policy` that sets the number of workers: "+strings.Join(policy.Names(), ", "))
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
 	f.Int64Var(&c.cache, "cache", defaultCache, "keep up to so many `bytes` of files in memory; 0: none")
-	f.IntVar(&c.connections, "connections", defaultLimits().connections, "serve up to so many `connections` at once")
+	f.IntVar(&c.connections, "connections", defaultConnections(), fmt.Sprintf(
+		"serve up to so many `connections` at once; by default %d, or what the limit of open files allows", defaultLimits().connections))
 	f.BoolVar(&c.json, "json", false, "in the end, print one JSON object instead of the table")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
 	if err := show.Parse(f, args, about, stdout); err != nil {
@@ -74,8 +75,24 @@ func (c config) checkFiles() error {
 	if err != nil {
 		return err
 	}
-	most := (files - spareFiles) / 2
-	return fault(c.connections > most, "-connections %d: at most %d, since this process may have %d files open", c.connections, most, files)
+	most := mostConnections(files)
+	if most < 1 {
+		return fmt.Errorf("this process may have %d files open, and a server needs %d; see ulimit -n", files, spareFiles+2)
+	}
+	return fault(c.connections > most, "-connections %d: at most %d, since this process may have %d files open; see ulimit -n", c.connections, most, files)
+}
+
+// mostConnections returns how many connections there may be if there may be so many files.
+func mostConnections(files int) int { return (files - spareFiles) / 2 }
+
+// defaultConnections returns how many connections there may be unless the flag says otherwise: at least 1, so that where
+// there can be none, checkFiles has one thing to say of it.
+func defaultConnections() int {
+	files, err := openFiles()
+	if err != nil { // which checkFiles reports
+		return defaultLimits().connections
+	}
+	return max(1, min(defaultLimits().connections, mostConnections(files)))
 }
 
 // spareFiles are for the connections that are refused, the listener, the standard streams and so on.

@@ -15,6 +15,37 @@ const (
 	lingering              // answered for the last time: what still comes is thrown away
 )
 
+// awaited is what a connection that reads waits for. Each has a time limit of its own, from the moment when it begins.
+type awaited uint8
+
+const (
+	nextRequest awaited = iota // nothing of it is here but empty lines, perhaps
+	restOfHead
+	restOfBody
+)
+
+// awaited returns what the connection waits for, when all that it has sent is in c.in.
+func (c *conn) awaited() awaited {
+	switch {
+	case c.body > 0:
+		return restOfBody
+	case len(c.in) > 0 && string(c.in) != "\r": // which may become an empty line
+		return restOfHead
+	default:
+		return nextRequest
+	}
+}
+
+// await has the connection wait for something else, under its limit.
+func (c *conn) await(what awaited, l limits, now time.Duration) {
+	c.awaits = what
+	if what == nextRequest {
+		c.expires(now + l.idle)
+	} else {
+		c.expires(now + l.request)
+	}
+}
+
 // conn is a connection, and the command that travels through the stages: it carries one
 // request and its answer at a time. The next request is parsed when the answer to the one before
 // is written, which keeps the answers in order and bounds what a connection can hold.
@@ -28,11 +59,11 @@ type conn struct {
 
 	sock   socket
 	state  state
-	excess bool   // one too many: its first request is answered with 503
-	begun  bool   // some of a request is here, and the deadline is the request's
-	in     []byte // read, and not parsed yet
-	body   int64  // bytes of the last request's body that are still to be skipped
-	thrown int    // bytes thrown away since the last answer
+	excess bool    // one too many: its first request is answered with 503
+	awaits awaited // if the state is reading; the deadline is its limit
+	in     []byte  // read, and not parsed yet
+	body   int64   // bytes of the last request's body that are still to be skipped
+	thrown int     // bytes thrown away since the last answer
 
 	req  *http.Request
 	path string // of the request, clean
@@ -43,7 +74,7 @@ type conn struct {
 func (c *conn) open(s socket, excess bool, deadline time.Duration) {
 	c.tag.generation++
 	c.sock, c.excess, c.state = s, excess, reading
-	c.begun, c.in, c.body, c.thrown = false, nil, 0, 0
+	c.awaits, c.in, c.body, c.thrown = nextRequest, nil, 0, 0
 	c.forget()
 	c.expires(deadline)
 	c.signals.begin()

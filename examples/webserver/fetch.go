@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -56,7 +57,7 @@ func (f fetch) HandleCommand(_ context.Context, c *conn) behaviour.Outcome {
 func (f fetch) serve(c *conn, got found) answer {
 	body, random := got.file.(bodyFile)
 	if got.info.Size() > f.limits.cached && random {
-		a := newFile(got.name, got.info, nil).answer(c.req)
+		a := newFile(got.name, got.info, nil, body).answer(c.req)
 		if a.text == nil && a.left > 0 {
 			a.file = body
 			return a
@@ -71,7 +72,7 @@ func (f fetch) serve(c *conn, got found) answer {
 		if err != nil {
 			return excuse(err)
 		}
-		known = newFile(got.name, got.info, data)
+		known = newFile(got.name, got.info, data, bytes.NewReader(data))
 		f.cache.put(c.path, known, f.now())
 	}
 	return known.answer(c.req)

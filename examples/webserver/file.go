@@ -18,6 +18,7 @@ import (
 // file is what the server knows of a file. It does not change, so that many answers can share it.
 type file struct {
 	modTime time.Time
+	stamp   stamp // of the version on the disk
 	size    int64
 	etag    string
 	lines   []byte // header lines for an answer with the file, or part of it
@@ -27,46 +28,56 @@ type file struct {
 	checked atomic.Int64 // when it last was as on the disk, on the server's clock
 }
 
-// newFile describes a file. The data may be nil.
-func newFile(name string, info fs.FileInfo, data []byte) *file {
-	f := &file{modTime: info.ModTime(), size: info.Size(), data: data}
+// newFile describes a file. The data is nil if it stays on the disk; the content is looked at in either case, if the name does
+// not say what the file is.
+func newFile(name string, info fs.FileInfo, data []byte, content io.ReaderAt) *file {
+	f := &file{modTime: info.ModTime(), stamp: stampOf(info), size: info.Size(), data: data}
 	if data != nil {
 		f.size = int64(len(data)) // it may have grown since
 	}
-	f.etag = etag(f.modTime, f.size, data)
+	f.etag = f.tag()
 	kept := "ETag: " + f.etag + "\r\n"
 	if !f.modTime.IsZero() {
 		kept += "Last-Modified: " + f.modTime.UTC().Format(http.TimeFormat) + "\r\n"
 	}
-	lines := "Content-Type: " + contentType(name, data) + "\r\nAccept-Ranges: bytes\r\n"
+	lines := "Content-Type: " + contentType(name, content) + "\r\nAccept-Ranges: bytes\r\n"
 	f.lines = []byte(lines + kept)
 	f.kept = f.lines[len(lines):]
 	return f
 }
 
-// etag names a version of a file: by the time and size of it, or, for files within the program, which
-// have no time, by the bytes.
-func etag(modTime time.Time, size int64, data []byte) string {
-	if modTime.IsZero() {
-		sum := sha256.Sum256(data)
-		return fmt.Sprintf(`"%x"`, sum[:12])
-	}
-	return fmt.Sprintf(`"%x-%x"`, modTime.UnixNano(), size)
+// stamp is what changes when a file does, even if its size and its time of modification are as they were before.
+type stamp struct {
+	modified int64  // nanoseconds
+	changed  int64  // nanoseconds: the system sets it at each change and lets nobody set it otherwise
+	inode    uint64 // another one if the file was put in the place of an older one
 }
 
-func contentType(name string, data []byte) string {
+// tag names a version of a file: by its times and its size, or, for files within the program, which
+// have no time, by the bytes.
+func (f *file) tag() string {
+	if f.modTime.IsZero() {
+		sum := sha256.Sum256(f.data)
+		return fmt.Sprintf(`"%x"`, sum[:12])
+	}
+	return fmt.Sprintf(`"%x-%x-%x"`, f.stamp.modified, f.stamp.changed, f.size)
+}
+
+// sniffed is how many bytes net/http looks at to find out what a file is.
+const sniffed = 512
+
+func contentType(name string, content io.ReaderAt) string {
 	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
 		return t
 	}
-	if data == nil { // too large to be looked at for this
-		return "application/octet-stream"
-	}
-	return http.DetectContentType(data)
+	head := make([]byte, sniffed)
+	n, _ := content.ReadAt(head, 0) // a file that can't be read is found out when it is sent
+	return http.DetectContentType(head[:n])
 }
 
 // same reports whether a file on the disk is still the one that is known.
 func (f *file) same(info fs.FileInfo) bool {
-	return f.modTime.Equal(info.ModTime()) && f.size == info.Size()
+	return f.stamp == stampOf(info) && f.size == info.Size()
 }
 
 // answer answers a request with the file. The body is not set if the file is not in memory.

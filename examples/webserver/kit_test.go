@@ -151,6 +151,7 @@ func testSite(t *testing.T) string {
 		"sub/index.html":   "<h1>sub</h1>",
 		"bare/readme.txt":  "a directory without index",
 		"large.bin":        large(),
+		"large":            large(),
 		"..hidden/dots.md": "two dots begin this name",
 		"../secret.txt":    "secret",
 	} {

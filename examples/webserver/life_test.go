@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/golda-dev/golda/controller/policy"
 )
@@ -214,7 +215,7 @@ func TestWhatNetHTTPsClientGetsIsWhatNetHTTPsServerGives(t *testing.T) {
 		return r.StatusCode, string(body), r.Header
 	}
 	for _, method := range []string{"GET", "HEAD"} {
-		for _, path := range []string{"/", "/digits.txt", "/large.bin", "/sub/", "/none", "/empty.txt", "/style.css", "/a%20b%25.txt", "/noext", "/inside.txt"} {
+		for _, path := range []string{"/", "/digits.txt", "/large.bin", "/large", "/sub/", "/none", "/empty.txt", "/style.css", "/a%20b%25.txt", "/noext", "/inside.txt"} {
 			for _, condition := range []string{
 				"", "Range: bytes=1-3", "Range: bytes=-2", "If-Modified-Since: Mon, 02 Jan 2040 15:04:05 GMT",
 				"If-Unmodified-Since: Mon, 02 Jan 2006 15:04:05 GMT", "Accept: */*",
@@ -234,7 +235,7 @@ func TestWhatNetHTTPsClientGetsIsWhatNetHTTPsServerGives(t *testing.T) {
 				for _, same := range []string{"Last-Modified", "Content-Length", "Content-Range", "Accept-Ranges"} {
 					require.Equal(t, wantHeaders.Get(same), headers.Get(same), "%s: %s", name, same)
 				}
-				if path != "/large.bin" && path != "/inside.txt" { // it looks into the first, and forgets the second's name
+				if path != "/inside.txt" { // it forgets the name
 					require.Equal(t, wantHeaders.Get("Content-Type"), headers.Get("Content-Type"), name)
 				}
 			}
@@ -392,6 +393,34 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 			assert.True(t, strings.HasPrefix(stderr.String(), "webserver: "), stderr.String())
 			assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), "one line: %q", stderr.String())
 		})
+	}
+}
+
+func TestTheDefaultOfConnectionsFollowsTheLimitOfOpenFiles(t *testing.T) {
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old)) }()
+	rows := []struct {
+		files       uint64
+		args        []string
+		connections int
+		says        string
+	}{
+		{8192, nil, 4032, ""},
+		{130, nil, 1, ""},
+		{1024, []string{"-connections", "449"}, 449, "-connections 449: at most 448, since this process may have 1024 files open; see ulimit -n"},
+		{64, nil, 1, "this process may have 64 files open, and a server needs 130; see ulimit -n"},
+	}
+	for _, row := range rows {
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: row.files, Max: old.Max}))
+		c, err := parseFlags(row.args, io.Discard)
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+		assert.Equal(t, row.connections, c.connections)
+		if row.says == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.EqualError(t, err, row.says)
+		}
 	}
 }
 

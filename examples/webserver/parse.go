@@ -66,7 +66,6 @@ func (p *parse) take(c *conn) (out behaviour.Outcome, done bool) {
 		return out, false
 	}
 	c.keep(p.data)
-	c.begun = false
 	return p.send(c, req, err), true
 }
 
@@ -132,15 +131,13 @@ func (p *parse) fill(c *conn) error {
 func (p *parse) wait(c *conn) (out behaviour.Outcome, done bool) {
 	c.keep(p.data)
 	p.data = c.in
-	partial := len(c.in) > 0 || c.body > 0
-	if partial && !c.begun {
-		c.begun = true
-		c.expires(p.now() + p.limits.request)
+	if what := c.awaited(); what != c.awaits {
+		c.await(what, p.limits, p.now())
 	}
 	if c.signals.has(late) {
 		c.signals.drop(late)
-		if p.over(c, partial) {
-			return p.giveUp(c, partial), true
+		if p.over(c) {
+			return p.giveUp(c), true
 		}
 	}
 	if c.signals.park(readable | hungUp | late) {
@@ -150,13 +147,13 @@ func (p *parse) wait(c *conn) (out behaviour.Outcome, done bool) {
 }
 
 // over reports whether a connection is not waited for any longer.
-func (p *parse) over(c *conn, partial bool) bool {
-	return c.expired(p.now()) || p.stopping(partial)
+func (p *parse) over(c *conn) bool {
+	return c.expired(p.now()) || p.stopping(c.awaits != nextRequest)
 }
 
 // giveUp ends a connection that was waited for in vain.
-func (p *parse) giveUp(c *conn, partial bool) behaviour.Outcome {
-	if !partial || c.body > 0 { // nothing was asked
+func (p *parse) giveUp(c *conn) behaviour.Outcome {
+	if c.awaits != restOfHead { // nothing was asked
 		return p.hangUp(c)
 	}
 	return p.send(c, nil, &refusal{status: http.StatusRequestTimeout, words: "the request took too long", final: true})

@@ -5,7 +5,10 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -172,7 +175,7 @@ func TestPathsLeadToFilesAndNowhereElse(t *testing.T) {
 		{"/noext", 200, "<html>what am I?", "text/html; charset=utf-8"},
 		{"/a%20b%25.txt", 200, "odd name", "text/plain; charset=utf-8"},
 		{"/empty.txt", 200, "", ""},
-		{"/large.bin", 200, large(), "application/octet-stream"},
+		{"/large", 200, large(), "text/plain; charset=utf-8"},
 		{"/inside.txt", 200, "0123456789", ""},
 		{"/..hidden/dots.md", 200, "two dots begin this name", ""},
 
@@ -227,6 +230,26 @@ func TestADirectoryIsAskedForWithASlash(t *testing.T) {
 		assert.Equal(t, 301, got.StatusCode)
 		assert.Equal(t, row.location, got.Header.Get("Location"))
 	}
+}
+
+func TestAFileThatChangesToTheSameSizeAndTimeIsSeen(t *testing.T) {
+	h := openHouse(t, testLimits())
+	before := h.ask("GET", "/digits.txt")
+	name := filepath.Join(h.root, "digits.txt")
+	old, err := os.Stat(name)
+	require.NoError(t, err)
+	for {
+		h.write("digits.txt", "9876543210")
+		require.NoError(t, os.Chtimes(name, old.ModTime(), old.ModTime()))
+		now, err := os.Stat(name)
+		require.NoError(t, err)
+		if now.Sys().(*syscall.Stat_t).Ctim != old.Sys().(*syscall.Stat_t).Ctim { // its clock has ticked
+			break
+		}
+	}
+	after := h.ask("GET", "/digits.txt", "If-None-Match: "+before.Header.Get("ETag"))
+	assert.Equal(t, 200, after.StatusCode)
+	assert.Equal(t, "9876543210", after.body)
 }
 
 func TestAFileThatChangesIsSeen(t *testing.T) {
@@ -448,6 +471,78 @@ func TestPatienceHasAnEnd(t *testing.T) {
 			}
 			c.ends()
 		})
+	}
+}
+
+func TestEachWaitHasItsOwnLimitFromItsOwnBeginning(t *testing.T) {
+	const body = "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\n"
+	l := testLimits()
+	rows := []struct {
+		name  string
+		says  []string // with a second between them
+		limit time.Duration
+		from  int // the words with which the wait begins
+	}{
+		{"for a request", []string{get}, l.idle, 0},
+		{"for a request after an empty line", []string{get + "\r\n"}, l.idle, 0},
+		{"for a request after an empty line that came later", []string{get, "\r\n"}, l.idle, 0},
+		{"for the rest of an empty line", []string{get, "\r"}, l.idle, 0},
+		{"for a request after an empty line in two parts", []string{get, "\r", "\n"}, l.idle, 0},
+		{"for the rest of a head", []string{get, "GET", " /"}, l.request, 1},
+		{"for the rest of a head that came with a request", []string{get + "GET"}, l.request, 0},
+		{"for a body", []string{body}, l.request, 0},
+		{"for a body of which a byte came with the head", []string{body + "x"}, l.request, 0},
+		{"for the rest of a body", []string{body, "x", "x"}, l.request, 0},
+		{"for a request after a body", []string{body, "12345"}, l.idle, 1},
+		{"for the rest of a head after a body", []string{body, "12345GET"}, l.request, 1},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			h := newHand(t, l)
+			var began time.Duration
+			for i, words := range row.says {
+				h.pass(time.Second)
+				if i == row.from {
+					began = h.now()
+				}
+				h.say(words)
+			}
+			assert.InDelta(t, (began + row.limit).Seconds(), time.Duration(h.conn.deadline.Load()).Seconds(), 0.5)
+		})
+	}
+}
+
+func TestAClientThatTakesNothingMoreIsGivenUpAfterThatTimeAndNotTwice(t *testing.T) {
+	l := testLimits()
+	h := newHand(t, l)
+	h.answer = text(200, large())
+	h.say(get)
+	began := h.now()
+	h.hear(64 << 10) // makes a little room, too little for a signal
+	for !h.closed() {
+		h.pass(time.Second)
+		if h.conn.expired(h.now()) {
+			h.raise(late)
+		}
+	}
+	ended := (h.now() - began).Seconds()
+	assert.GreaterOrEqual(t, ended, l.write.Seconds())
+	assert.Less(t, ended, 1.2*l.write.Seconds())
+}
+
+func TestAClientThatTakesALittleNowAndThenIsNotGivenUp(t *testing.T) {
+	h := newHand(t, testLimits())
+	h.answer = text(200, large())
+	h.say(get)
+	for range 15 { // takes 64 KiB in 20 seconds
+		for range 20 {
+			h.pass(time.Second)
+			if h.conn.expired(h.now()) {
+				h.raise(late)
+			}
+		}
+		require.False(t, h.closed())
+		h.hear(64 << 10)
 	}
 }
 

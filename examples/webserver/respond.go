@@ -65,7 +65,8 @@ func (r *respond) begin(c *conn) {
 		c.ans.bare()
 	}
 	c.ans.begun = true
-	c.expires(r.now() + r.limits.write)
+	c.ans.taken = r.now()
+	c.expires(c.ans.taken + r.limits.write)
 	r.head = c.ans.appendHead(r.head[:0], r.date1123())
 	c.ans.head = r.head
 	c.state = writing
@@ -136,16 +137,22 @@ func (a *answer) advance(n int) {
 	a.left -= int64(n)
 }
 
+// looks is how often, in the time in which a client may take nothing, a parked answer is tried again. The system signals
+// that there is room only when there is a good deal of it: what a client took before shows in a try.
+const looks = 16
+
 // wait parks the connection until there is room to write, or ends it if the client takes nothing.
 func (r *respond) wait(c *conn) (out behaviour.Outcome, done bool) {
 	c.ans.head = bytes.Clone(c.ans.head) // the worker needs its buffer for others
+	now := r.now()
 	if c.ans.moved {
-		c.ans.moved = false
-		c.expires(r.now() + r.limits.write)
+		c.ans.moved, c.ans.taken = false, now
 	}
+	end := c.ans.taken + r.limits.write
+	c.expires(min(end, now+r.limits.write/looks))
 	if c.signals.has(late) {
 		c.signals.drop(late)
-		if c.expired(r.now()) || r.cutting() {
+		if now >= end || r.cutting() {
 			return r.hangUp(c), true
 		}
 	}
@@ -164,14 +171,14 @@ func (r *respond) finish(c *conn) behaviour.Outcome {
 	if last {
 		return r.end(c, unsure)
 	}
-	c.state, c.begun = reading, c.body > 0
+	c.state = reading
+	if c.body > 0 {
+		c.await(restOfBody, r.limits, r.now())
+	} else {
+		c.await(nextRequest, r.limits, r.now())
+	}
 	if len(c.in) > 0 {
 		return behaviour.Forward(r.next, c)
-	}
-	if c.begun {
-		c.expires(r.now() + r.limits.request)
-	} else {
-		c.expires(r.now() + r.limits.idle)
 	}
 	if c.signals.park(readable | hungUp | late) {
 		return behaviour.OK(nil)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"math"
 	"net"
 	"os"
@@ -188,4 +189,13 @@ func openFiles() (int, error) {
 		return 0, os.NewSyscallError("getrlimit", err)
 	}
 	return int(min(r.Cur, math.MaxInt32)), nil
+}
+
+// stampOf returns the stamp of a file. A file within the program has none.
+func stampOf(info fs.FileInfo) stamp {
+	on, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return stamp{}
+	}
+	return stamp{modified: on.Mtim.Nano(), changed: on.Ctim.Nano(), inode: on.Ino}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"math"
 	"net"
 	"time"
@@ -39,3 +40,5 @@ func (*poller) event(int) (tag, sign)   { return tag{}, 0 }
 func (*poller) close()                  {}
 
 func openFiles() (int, error) { return math.MaxInt32, nil }
+
+func stampOf(info fs.FileInfo) stamp { return stamp{modified: info.ModTime().UnixNano()} }
