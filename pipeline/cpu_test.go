@@ -21,7 +21,7 @@ func TestTheUsageIsAShareOfTheCPUsThatTheSnapshotCounts(t *testing.T) {
 	assert.Equal(t, []float64{0, 0}, metered(&cpuMeter{}, 1, 0, time.Millisecond), "too short to know")
 }
 
-func TestThoseWhoAskForTheUsageDoNotShortenEachOthersWindow(t *testing.T) {
+func TestCallersDoNotShortenEachOthersWindowOfTheUsage(t *testing.T) {
 	busy := func(from, to, at time.Duration) cpuSample { // a process that uses one CPU from then to then
 		return cpuSample{time.Unix(0, 0).Add(at), min(max(at-from, 0), to-from)}
 	}
@@ -42,14 +42,14 @@ func TestThoseWhoAskForTheUsageDoNotShortenEachOthersWindow(t *testing.T) {
 	}
 }
 
-func TestWhoSeldomAsksForTheUsageIsToldOfAllTheTimeSince(t *testing.T) {
+func TestAUsageThatIsSeldomReadCoversAllTheTimeSince(t *testing.T) {
 	assert.Equal(t, []float64{0, 1, 1}, metered(&cpuMeter{}, 1, 0, time.Minute, time.Hour))
 	m := &cpuMeter{}
 	m.share(cpuSample{time.Unix(0, 0), 0}, 1)
 	assert.InDelta(t, 0.5, m.share(cpuSample{time.Unix(60, 0), 30 * time.Second}, 1), 0.001)
 }
 
-func TestTheUsageIsTheSameForAllThatAskAtOnce(t *testing.T) {
+func TestTheUsageIsTheSameForAllThatReadItAtOnce(t *testing.T) {
 	m := &cpuMeter{}
 	m.usage(1)
 	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; { //nolint:revive // busy on purpose

@@ -89,8 +89,9 @@ func TestARestartThatIsGivenUpReturnsThoughASiblingCrashesMeanwhile(t *testing.T
 }
 
 // heldUp is a tree whose child b is to be restarted by hand, but waits for its sibling a, which pauses for a minute.
-func heldUp(ctx context.Context, t *testing.T) (tree *supervisor.Tree, restarted <-chan error) {
+func heldUp(t *testing.T) (tree *supervisor.Tree, restarted <-chan error, cancel func()) {
 	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	c := newCrew(supervisor.RestForOne, long, named("a")...)
 	births := 0
 	c.spec.Backoff = supervisor.Backoff{First: time.Minute, Jitter: supervisor.NoJitter}
@@ -106,13 +107,12 @@ func heldUp(ctx context.Context, t *testing.T) (tree *supervisor.Tree, restarted
 	restarted = later(func() error { return tree.Restart(ctx, "b") })
 	c.tell("a", boomed)
 	require.Equal(t, "restarting", state(tree, "b"))
-	return tree, restarted
+	return tree, restarted, cancel
 }
 
 func TestARestartThatIsHeldUpEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		tree, restarted := heldUp(ctx, t)
+		tree, restarted, cancel := heldUp(t)
 		begin := time.Now()
 		cancel()
 		require.ErrorIs(t, <-restarted, context.Canceled)
@@ -126,7 +126,8 @@ func TestARestartThatIsHeldUpEndsWithItsContext(t *testing.T) {
 
 func TestARestartThatIsHeldUpEndsWhenItsChildIsTerminated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tree, restarted := heldUp(t.Context(), t)
+		tree, restarted, cancel := heldUp(t)
+		defer cancel()
 		require.NoError(t, tree.Terminate("b"))
 		require.ErrorIs(t, <-restarted, supervisor.ErrShutdown)
 		time.Sleep(2 * time.Minute)

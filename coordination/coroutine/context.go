@@ -54,7 +54,7 @@ func Blocking(ctx context.Context) Context {
 // case. Like c it is for the handler alone. A wait that ctx may end is no part of a deadlock that a scheduler reports.
 func WithContext(ctx context.Context, c Context) Context {
 	need.Context(ctx, "coroutine: WithContext")
-	need.Context(c, "coroutine: WithContext")
+	need.Context(c, "coroutine: WithContext") //nolint:contextcheck // both are given
 	return coro.NewBound(ctx, c)
 }
 

@@ -103,7 +103,7 @@ func TestCloseEndsATaskThatIgnoresItsStopAndNamesIt(t *testing.T) {
 				faults := b.told()
 				require.Len(t, faults, 2)
 				require.ErrorIs(t, faults[0], coroutine.ErrIgnoredStop)
-				assert.ErrorContains(t, faults[0], "scheduler: task github.com/golda-dev/golda/coordination/scheduler_test.TestCloseEndsATask")
+				require.ErrorContains(t, faults[0], "scheduler: task github.com/golda-dev/golda/coordination/scheduler_test.TestCloseEndsATask")
 				assert.Zero(t, b.now())
 			})
 		})

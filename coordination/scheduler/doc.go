@@ -32,8 +32,8 @@
 // What is ready is handled first come, first served: events, beginnings of tasks and those that
 // were woken stand in one line. Only when that is empty are the sources looked at
 // again. Timers that are due, and the handlers that they wake, have a line of their own and
-// every second turn until it is empty. Who yields goes to the end of the first line. With Config.Rand any of what is ready may be next; but the
-// events of one source stay in order.
+// every second turn until it is empty. Who yields goes to the end of the first line. With Config.Rand any of what is
+// ready may be next; but the events of one source stay in order.
 //
 // A source stays registered after a handler of it has ended: each event begins a new run. A
 // handler may ask for the next event itself ([Registration.Next], the completion token);

@@ -105,7 +105,7 @@ type Scheduler struct {
 
 // Snapshot is what a scheduler has at one moment.
 type Snapshot struct {
-	Waits      int // how often sources were looked at, because no more than timers was ready
+	Waits      int // how often sources were looked at, because nothing but timers was ready
 	Ready      int // events and tasks that were ready when they were last looked at, and still are
 	Sources    int // registrations that have not ended
 	Tasks      int // handlers and tasks that have begun and not ended

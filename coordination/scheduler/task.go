@@ -26,7 +26,7 @@ var errOwnEnd = errors.New("scheduler: Join: a task waits for its own end")
 // that joins itself gets an error at once. Any number of handlers and tasks may join, of other schedulers too, and a
 // goroutine with coroutine.Blocking.
 //
-// The error tells what ended first only if these do not look alike; ask [Task.Done] if that matters.
+// Done tells whether the task has ended, if the error alone may be of either.
 func (t *Task) Join(c coroutine.Context) error {
 	caller, ok := coro.TaskOf(c)
 	if ok && caller.Tag == &t.job {
@@ -76,6 +76,6 @@ func (t *Task) end(err error) {
 	if t.done != nil {
 		close(t.done)
 	}
-	for t.ends.call() { //nolint:revive // until none is left
+	for t.ends.call() {
 	}
 }

@@ -79,7 +79,7 @@ func TestTasksThatJoinOneAnotherAreADeadlock(t *testing.T) {
 	})
 }
 
-func TestATaskThatJoinsItselfIsTold(t *testing.T) {
+func TestATaskThatJoinsItselfGetsAnError(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		var self *scheduler.Task
 		self = b.Go(func(c coroutine.Context) {

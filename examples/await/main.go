@@ -136,7 +136,8 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags.IntVar(&c.fetches, "fetches", 10_000, "`number` of pages that are fetched")
 	flags.IntVar(&c.instances, "instances", 10_000, "`number` of fetches that may be under way at once")
 	flags.DurationVar(&c.each, "each", time.Second, "`duration` that the origin takes for each")
-	if err := show.Parse(flags, args, "await has one worker with ten thousand fetches under way: a handler that waits holds no worker.", help); err != nil {
+	const about = "await has one worker with ten thousand fetches under way: a handler that waits holds no worker."
+	if err := show.Parse(flags, args, about, help); err != nil {
 		return c, err
 	}
 	return c, c.check(flags.Args())

@@ -126,7 +126,7 @@ func (b *buffer) put(c coroutine.Context, it item) error {
 		return err
 	}
 	b.items = append(b.items, it)
-	b.show("%s puts item %d", who, it.number)
+	b.showf("%s puts item %d", who, it.number)
 	b.used.Release()
 	return nil
 }
@@ -138,7 +138,7 @@ func (b *buffer) get(c coroutine.Context) error {
 	}
 	it := b.items[0]
 	b.items = b.items[1:]
-	b.show("consumer takes producer %d, item %d", it.producer, it.number)
+	b.showf("consumer takes producer %d, item %d", it.producer, it.number)
 	b.free.Release()
 	return nil
 }
@@ -149,7 +149,7 @@ func (b *buffer) acquire(c coroutine.Context, units *scheduler.Semaphore, who, w
 		return nil
 	}
 	waits := who + " waits for " + what
-	b.show("%s", waits)
+	b.showf("%s", waits)
 	b.waiting = append(b.waiting, waits)
 	err := units.Acquire(c)
 	b.waiting = slices.DeleteFunc(b.waiting, func(w string) bool { return w == waits })
@@ -159,8 +159,8 @@ func (b *buffer) acquire(c coroutine.Context, units *scheduler.Semaphore, who, w
 // widest is the most places that are drawn.
 const widest = 16
 
-// show prints what a task does, and the buffer.
-func (b *buffer) show(format string, args ...any) {
+// showf prints what a task does, and the buffer.
+func (b *buffer) showf(format string, args ...any) {
 	picture := fmt.Sprintf("%d of %d places used", len(b.items), b.places)
 	if b.places <= widest {
 		cells := make([]string, b.places)
@@ -181,7 +181,8 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f.IntVar(&c.producers, "producers", 2, "`number` of producers")
 	f.IntVar(&c.items, "items", 5, "`number` of items that each makes")
 	f.IntVar(&c.places, "places", 3, "`number` of places in the buffer")
-	f.IntVar(&c.take, "take", -1, "`number` of items that the consumer takes; -1: as many as are made; others may end in a deadlock, which is reported")
+	f.IntVar(&c.take, "take", -1, "`number` of items that the consumer takes; -1: as many as are made; "+
+		"others may end in a deadlock, which is reported")
 	f.Uint64Var(&c.seed, "seed", 0, "run in the order that this `seed` gives; 0: first come, first served")
 	if err := show.Parse(f, args, "tasks has producers and a consumer share a bounded buffer.", stdout); err != nil {
 		return config{}, err

@@ -47,13 +47,14 @@ func TestTheConsumerGetsAllInOrder(t *testing.T) {
 func taken(stdout string) (items []string) {
 	for line := range strings.Lines(stdout) {
 		if rest, ok := strings.CutPrefix(line, "consumer takes "); ok {
-			items = append(items, strings.TrimSpace(rest[:strings.Index(rest, "[")]))
+			item, _, _ := strings.Cut(rest, "[")
+			items = append(items, strings.TrimSpace(item))
 		}
 	}
 	return items
 }
 
-func TestEachLineShowsTheBufferAndWhoWaits(t *testing.T) {
+func TestEachLineShowsTheBufferAndEachTaskThatWaits(t *testing.T) {
 	_, stdout, _ := tasks("-producers 1 -items 2 -places 1")
 	assert.Equal(t, strings.Join([]string{
 		"producer 0 puts item 0               [0.0]",
