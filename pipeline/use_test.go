@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -127,4 +129,18 @@ func TestUseRefusesWhatControlWouldRefuse(t *testing.T) {
 	require.Equal(t, "fixed", p.Snapshot().Policy)
 	require.NoError(t, p.Stop(soon(t)))
 	require.ErrorIs(t, p.Use(policy.ERLDA{}), pipeline.ErrStopped)
+}
+
+func TestUseInATightLoopLeavesNoPoolBehind(t *testing.T) {
+	_, parts := line(3, nil)
+	p := run(t, parts...)
+	for range 300 {
+		require.NoError(t, p.Use(policy.SRPT{}))
+		require.NoError(t, p.Use(policy.ERLDA{}))
+	}
+	var left []string
+	eventually(t, "the pools that SRPT made are gone", func() bool {
+		left = slices.DeleteFunc(act.Processes(system(), "golda/test"), func(name string) bool { return !strings.Contains(name, "/pool-") })
+		return len(left) == 0
+	})
 }

@@ -220,8 +220,8 @@ func (h *Pools) Stop(p *Pool) {
 	defer h.mu.Unlock()
 	before := len(h.all)
 	h.all = slices.DeleteFunc(h.all, func(o *Pool) bool { return o == p })
-	if pid := p.keeper.Load(); len(h.all) < before && pid != nil {
-		act.Stop(h.env.System, pid)
+	if len(h.all) < before && h.host != nil {
+		act.Tell(h.env.System, h.host, release{p})
 	}
 }
 
@@ -264,6 +264,13 @@ type admit struct {
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (admit) IgnoreDeadLetterLogging() {}
 
+// release asks the host to stop a pool's keeper. The host handles it after the admit of the same pool, so it finds the keeper,
+// however soon the pool is let go again.
+type release struct{ p *Pool }
+
+// IgnoreDeadLetterLogging marks a message that may come too late.
+func (release) IgnoreDeadLetterLogging() {}
+
 // settled tells that a pool's workers have started, or why not.
 type settled struct{ err error }
 
@@ -289,6 +296,8 @@ func (a *poolsHost) Receive(ctx act.Context) {
 		a.start(ctx)
 	case admit:
 		a.spawn(ctx, m.p, m.ready)
+	case release:
+		a.release(ctx, m.p)
 	case settled:
 		a.settled(m.err)
 	case *act.Terminated:
@@ -336,6 +345,10 @@ func (a *poolsHost) start(ctx act.Context) {
 }
 
 func (a *poolsHost) spawn(ctx act.Context, p *Pool, ready func(error)) {
+	if !a.pools.has(p) { // it was let go again before it began
+		ready(nil)
+		return
+	}
 	a.spawned++
 	pid, err := p.Spawn(ctx, fmt.Sprintf("pool-%d", a.spawned), ready)
 	if err != nil {
@@ -343,6 +356,15 @@ func (a *poolsHost) spawn(ctx act.Context, p *Pool, ready func(error)) {
 		return
 	}
 	a.kept[pid.Id] = admit{p, ready}
+}
+
+// release stops the keeper of a pool.
+func (a *poolsHost) release(ctx act.Context, p *Pool) {
+	for id, k := range a.kept {
+		if k.p == p {
+			act.Stop(ctx.ActorSystem(), act.Local(ctx.ActorSystem(), id))
+		}
+	}
 }
 
 func (a *poolsHost) settled(err error) {
