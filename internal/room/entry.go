@@ -223,10 +223,8 @@ func (r *Room) enter(ctx context.Context) (why int, entered bool, err error) {
 		if !r.IsOpen() {
 			return rejectedClosed, false, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrClosed)
 		}
-		select {
-		case <-bell:
-		case <-ctx.Done():
-			return rejectedCancelled, false, r.waited(context.Cause(ctx))
+		if err := Until(ctx, bell); err != nil {
+			return rejectedCancelled, false, r.waited(err)
 		}
 	}
 }

@@ -370,3 +370,40 @@ func TestALimitHoldsForWhatIsHandedOver(t *testing.T) {
 	require.Equal(t, 1, up.woken)
 	require.Equal(t, 2, r.Hand(&up.Seat, es[3:], 0, false, true))
 }
+
+// suspender is the context of a task that may suspend, outside all stages.
+type suspender struct {
+	context.Context
+
+	suspended int
+}
+
+func (s *suspender) Suspend(start func(wake func())) error {
+	s.suspended++
+	woken := make(chan struct{})
+	start(func() { close(woken) })
+	<-woken
+	return context.Cause(s)
+}
+
+func TestATaskThatWaitsForTheHouseSuspends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStreet(t, 1)
+		st.Admit(controller.Admission{Limit: 1})
+		st.submit(0, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		task := &suspender{Context: ctx}
+		result := make(chan error, 1)
+		go func() { result <- bring(task, st.rooms[0], 2) }()
+		synctest.Wait()
+		require.Equal(t, 1, task.suspended, "a coroutine that blocks holds up all others of its scheduler")
+		st.hire().trail(2)
+		require.NoError(t, <-result)
+
+		go func() { result <- bring(task, st.rooms[0], 3) }()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		require.Equal(t, 1, st.rooms[0].Len())
+	})
+}
