@@ -751,23 +751,6 @@ func TestAHandlerMayEmitAndForward(t *testing.T) {
 	require.EqualValues(t, 6, p.Snapshot().Stages[1].OK)
 }
 
-func TestNoMoreCommandsWaitForARetryThanThereIsRoomFor(t *testing.T) {
-	bubbled(t, func(t *testing.T) {
-		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) }),
-			stage.Capacity(10), stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: time.Minute}))
-		p := bubble(t, s)
-		for i := range 1500 {
-			require.NoError(t, s.Submit(t.Context(), i))
-		}
-		synctest.Wait()
-		snap := p.Snapshot().Stages[0]
-		require.Equal(t, 1024, snap.Delayed)
-		require.EqualValues(t, 1500-1024, snap.Errors, "what did not fit is not tried again")
-		require.NoError(t, p.Stop(t.Context()))
-		require.EqualValues(t, 1500, p.Snapshot().Failed)
-	})
-}
-
 // eventful is a policy that notes when it is asked.
 type eventful struct{ kinds chan controller.EventKind }
 

@@ -24,6 +24,8 @@ const (
 	// DefaultInstances is how many commands of a stage whose handlers may suspend are under
 	// way at once.
 	DefaultInstances = 1024
+	// DefaultRetryBackoff is the pause before the second try of a command.
+	DefaultRetryBackoff = time.Millisecond
 	// DefaultRetryMax is the longest pause between two tries.
 	DefaultRetryMax = time.Minute
 )
@@ -57,16 +59,18 @@ const (
 // RetryPolicy says whether a command whose try did not succeed is tried again.
 // The zero policy never does.
 //
-// A command that waits for its next try stands aside: it neither holds a
-// worker nor a seat in the queue, and comes back behind the commands that are
-// queued then. At most 1024 commands of a stage, or its capacity if that is
-// more, wait so; what does not fit is not tried again.
+// A command that waits for its next try holds no worker, but it keeps its slot and counts against the
+// stage's [Capacity]: a stage that is full of retries waits, refuses or drops at its entry as its [Overflow] rule says,
+// and no retry is ever refused. (DropOldest drops no command that waits for its next try.) When the time has come it
+// goes behind the commands that are queued, and behind those that wait for a slot: then it gives its own slot to the
+// first of them, so that commands which fail again and again keep no other from its first try. At most 1024 commands
+// of a stage, or its capacity if that is more, have given up their slot at once; beyond that they keep it.
 type RetryPolicy struct {
 	// Attempts is the most tries of one command, the first included; more than 65,535 is any number. 0 and 1
 	// mean no retry.
 	Attempts int
 	// Backoff is the pause before the second try; it doubles with each
-	// further one. 0 means none.
+	// further one. 0 means [DefaultRetryBackoff], or Max if that is shorter.
 	Backoff time.Duration
 	// Max is the longest pause. 0 means [DefaultRetryMax].
 	Max time.Duration
@@ -266,6 +270,9 @@ func newSettings(name string, opts []Option) settings {
 	retry := s.retry
 	if retry.Max == 0 {
 		retry.Max = max(DefaultRetryMax, retry.Backoff)
+	}
+	if retry.Backoff == 0 {
+		retry.Backoff = min(DefaultRetryBackoff, retry.Max)
 	}
 	s.room.Retry = room.Retry{Attempts: retry.Attempts, Backoff: retry.Backoff, Max: retry.Max, Jitter: retry.Jitter}
 	s.room.StreakEnds = s.restart.orDefault().Within

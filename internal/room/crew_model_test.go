@@ -536,13 +536,8 @@ func (w *town) again(t *rapid.T) {
 	synctest.Wait()
 }
 
-func (w *town) postponed(r *place1, id int) {
-	if r.cfg.Retry.Backoff == 0 {
-		r.queue = append(r.queue, id)
-		return
-	}
-	r.delayed = append(r.delayed, id)
-}
+// postponed notes that a command is to be tried again. It is in the queue already if there is no pause and nobody waits for a slot.
+func (w *town) postponed(r *place1, id int) { r.delayed = append(r.delayed, id) }
 
 func (w *town) crash(t *rapid.T) {
 	p := w.holder(t)
@@ -827,7 +822,7 @@ func (w *town) hear(t *rapid.T, r *place1) {
 	granted = slices.DeleteFunc(granted, dropped)
 	if r.Room.queue.line != nil {
 		r.queue = append(r.queue, granted...)
-		if have := r.Room.queue.Len() + r.Room.delayed.Len(); have != len(r.queue)+len(r.delayed) {
+		if have := r.Room.queue.Len() + r.Room.postponed(); have != len(r.queue)+len(r.delayed) {
 			t.Fatalf("%s: %d queued or delayed, want %v and %v", r.Name(), have, r.queue, r.delayed)
 		}
 		return

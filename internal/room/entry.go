@@ -151,6 +151,9 @@ func (r *Room) Admit(a controller.Admission) {
 	r.door.Set(a, r.Host().Now())
 	r.mu.Lock()
 	r.ceiling = a.Limit
+	if a.Limit > 0 {
+		r.recall()
+	}
 	next := r.rouse()
 	rooms, woken := r.relieve(), r.release()
 	r.mu.Unlock()
@@ -251,7 +254,7 @@ func (h *Host) in() {
 }
 
 // load is how many commands are in the room.
-func (r *Room) load() int { return r.queue.Len() + r.c.inHand + r.delayed.Len() }
+func (r *Room) load() int { return r.queue.Len() + r.c.inHand + r.postponed() }
 
 // Load is how many commands are in the room.
 func (r *Room) Load() int {

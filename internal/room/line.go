@@ -23,6 +23,8 @@ type entrant struct {
 	inside bool
 	// emitter is the room whose handler emitted the command, nil if the command was accepted before.
 	emitter *Room
+	// retry reports whether the command is in the room already and waits for its next try: no goroutine waits with it.
+	retry bool
 }
 
 // line holds the commands that wait for a free slot, first come first served. Where a queue is always full each
@@ -30,17 +32,23 @@ type entrant struct {
 // not kept in a pool for all: a channel of one bubble of testing/synctest must not come to another.
 type line struct {
 	first, last *waiter
-	n           int
+	n, retries  int32 // commands in line, and those of them that wait for their next try
 	spare       *waiter
 }
 
 // Len returns how many commands wait.
-func (l *line) Len() int { return l.n }
+func (l *line) Len() int { return int(l.n) }
 
 // join puts a command into the line, at its head if first.
 func (l *line) join(x entrant, suspends, first bool) *waiter {
-	w := l.spare
-	if l.spare = nil; w == nil {
+	var w *waiter
+	switch {
+	case x.retry:
+		w = new(waiter)
+		l.retries++
+	case l.spare != nil:
+		w, l.spare = l.spare, nil
+	default:
 		w = &waiter{ready: make(chan struct{}, 1)}
 	}
 	w.entrant, w.suspends, w.queued, w.lined = x, suspends, false, true
@@ -72,6 +80,9 @@ func (l *line) leave(w *waiter) {
 	}
 	w.before, w.after, w.lined = nil, nil, false
 	l.n--
+	if w.retry {
+		l.retries--
+	}
 }
 
 // notify has the goroutine that brought the command go on. A handler that suspends may look again, in another goroutine.

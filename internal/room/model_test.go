@@ -138,7 +138,8 @@ func (m *model) envelope() command.Envelope {
 	return command.Envelope{Cmd: id, From: command.NewTicket(func(any, error) { m.ends[id]++ }).Origin()}
 }
 
-func (m *model) free() int { return m.cap - len(m.queue) - m.reserved() }
+// free is how many slots are. Which of the commands that wait for a retry have given theirs up is the room's affair.
+func (m *model) free() int { return m.cap - len(m.queue) - m.r.delayed.Len() - m.reserved() }
 
 // reserved is how many seats are promised. To whom the room promises them is its
 // own affair; they are redeemed, or the walk does not come to rest.
@@ -629,6 +630,7 @@ func (m *model) tick(*rapid.T) {
 }
 
 func (m *model) close(*rapid.T) {
+	m.mayOverfill = true // retries that waited behind submitters are queued
 	m.open = false
 	m.r.Close()
 	synctest.Wait()

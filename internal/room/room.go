@@ -284,6 +284,7 @@ func (r *Room) Halt() (tell func()) {
 	r.mu.Lock()
 	r.open = false
 	r.halted.Store(true)
+	r.dismissWaiters() // before the queue is emptied: it may fill it
 	r.sidelineQueued()
 	left := make([]command.Envelope, r.queue.Len(), r.queue.Len()+r.delayed.Len())
 	r.queue.popInto(left)
@@ -291,7 +292,6 @@ func (r *Room) Halt() (tell func()) {
 	left = append(left, r.delayed.clear()...)
 	r.stopTimers()
 	r.c.losses().dead[deadStopped] += uint64(len(left))
-	r.dismissWaiters()
 	woken := append(r.takeBlocked(), r.takeIdle()...)
 	r.void()
 	behind := r.behind
@@ -312,22 +312,27 @@ func (r *Room) Halted() bool { return r.halted.Load() }
 // Halts is where a worker looks whether the room is halted, for as long as it is here.
 func (r *Room) Halts() *atomic.Bool { return &r.halted }
 
+// slots is how many commands hold a slot: those that are queued, and those that wait for the time of their next try.
+func (r *Room) slots() int { return r.queue.fresh() + r.delayed.Len() }
+
 // free is how many more commands may come in. It is below zero when retries,
 // crashes or ways back have overfilled the room.
 func (r *Room) free() int {
-	free := r.knobs.Capacity - r.queue.fresh()
+	free := r.knobs.Capacity - r.slots()
 	if r.ceiling > 0 {
 		free = min(free, r.ceiling-r.load())
 	}
 	return free - int(r.reserved) - int(r.carried)
 }
 
-// size is how many commands may be here.
-func (r *Room) size() int {
+// half is how many free slots are worth to wake those for that wait for many: half of those that commands which wait for
+// their next try leave to others.
+func (r *Room) half() int {
+	size := r.knobs.Capacity
 	if r.ceiling > 0 {
-		return min(r.ceiling, r.knobs.Capacity)
+		size = min(r.ceiling, size)
 	}
-	return r.knobs.Capacity
+	return (max(size-r.delayed.Len(), 1) + 1) / 2
 }
 
 // push queues a command, reading the clock for one in so many, or for each if it
@@ -350,7 +355,7 @@ func (r *Room) push(e *command.Envelope, p place) {
 // brimming tells the host when the room has become full. The host neither blocks nor
 // asks the room for anything.
 func (r *Room) brimming() {
-	if r.brim || r.queue.fresh() < r.knobs.Capacity {
+	if r.brim || r.slots() < r.knobs.Capacity {
 		return
 	}
 	r.brim = true
@@ -395,13 +400,14 @@ type parked struct {
 // A command that waits outside is queued at once. A worker for it is among those that are to be woken.
 func (r *Room) release() (woken []*Seat) {
 	free := r.free()
-	if len(r.blocked)+len(r.behind) > 0 && free < (r.size()+1)/2 {
+	if len(r.blocked)+len(r.behind) > 0 && free < r.half() {
 		return nil
 	}
 	entered := false
 	for free > 0 {
 		if r.waiters.first != nil && (len(r.blocked) == 0 || r.outside) {
-			r.enterFirst()
+			r.enqueue(r.waiters.first)
+			r.outside = false
 			entered = true
 			free--
 			continue
@@ -422,19 +428,20 @@ func (r *Room) release() (woken []*Seat) {
 	return woken
 }
 
-// enterFirst queues the first command that waits outside.
-func (r *Room) enterFirst() {
-	w := r.waiters.first
+// enqueue queues a command that waits in line.
+func (r *Room) enqueue(w *waiter) {
 	r.waiters.leave(w)
-	r.outside = false
+	r.push(&w.e, w.at)
 	w.queued = true
-	if w.inside {
+	switch {
+	case w.retry:
+		return
+	case w.inside:
 		r.c.received++
 		w.emitter.emits()
-	} else {
+	default:
 		r.c.submitted++
 	}
-	r.push(&w.e, w.at)
 	w.notify()
 }
 
@@ -507,8 +514,10 @@ func (r *Room) takeBlocked() (woken []*Seat) {
 	return woken
 }
 
-// dismissWaiters sends all away that wait for a slot; they look again what the room does with them.
+// dismissWaiters sends all away that wait for a slot; they look again what the room does with them. Commands that
+// wait there for their next try are queued.
 func (r *Room) dismissWaiters() {
+	r.recall()
 	for w := r.waiters.first; w != nil; w = r.waiters.first {
 		r.waiters.leave(w)
 		w.notify()

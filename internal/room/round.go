@@ -351,10 +351,10 @@ func (r *Room) pass(behind *Room) bool {
 	return i >= 0
 }
 
-// filled reports whether the queue alone fills the room, and is waited for. Seats that
+// filled reports whether commands hold all slots of the room, and it is waited for. Seats that
 // are promised do not count: nobody would tell when they come free.
 func (r *Room) filled() bool {
-	full := r.queue.fresh() >= r.knobs.Capacity || r.ceiling > 0 && r.load() >= r.ceiling
+	full := r.slots() >= r.knobs.Capacity || r.ceiling > 0 && r.load() >= r.ceiling
 	return full && r.cfg.Overflow == Wait && !r.halted.Load()
 }
 
@@ -378,7 +378,7 @@ func (r *Room) waitFor(x *Room) bool {
 
 // relieve returns the rooms behind that wait for room here, if half of it is free.
 func (r *Room) relieve() []*Room {
-	if !r.brim && len(r.behind) == 0 || r.queue.fresh() > r.knobs.Capacity/2 || r.filled() {
+	if !r.brim && len(r.behind) == 0 || r.queue.fresh() > max(r.knobs.Capacity-r.delayed.Len(), 0)/2 || r.filled() {
 		return nil
 	}
 	r.brim = false

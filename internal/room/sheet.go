@@ -73,7 +73,7 @@ func (r *Room) sheet() Sheet {
 		Shed:     byReason(lost.shed[:], shedNames[:]),
 		Dead:     byReason(lost.dead[:], deadNames[:]),
 		Crashes:  r.c.crashes, Retries: r.c.retries, Restarts: r.c.restarts,
-		Queued: r.queue.fresh(), InHand: r.c.inHand + r.going(), Delayed: r.delayed.Len(),
+		Queued: r.queue.fresh(), InHand: r.c.inHand + r.going(), Delayed: r.postponed(),
 		Suspended: r.suspended(), Carried: int(r.carried), Held: max(r.c.inHand-r.suspended(), 0), Due: r.demand(),
 		Live: r.live, Busy: r.c.busy, Most: max(r.most, r.c.mostOut), Out: r.out,
 		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(),

@@ -23,6 +23,11 @@ func (r *Room) count(so func(*command.Envelope) bool) int {
 			n++
 		}
 	}
+	for w := r.waiters.first; w != nil; w = w.after {
+		if w.retry && so(&w.e) {
+			n++
+		}
+	}
 	return n
 }
 

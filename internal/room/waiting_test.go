@@ -1,6 +1,7 @@
 package room
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -622,4 +623,48 @@ func TestManyThatAreMoreThanFindRoomComeEachOnceAndInOrder(t *testing.T) {
 		require.Zero(t, r.Len())
 		v.turn(true)
 	})
+}
+
+// The pause is found at once, however often a command was tried.
+func TestThePauseOfARetryDoublesUpToItsMaximum(t *testing.T) {
+	p := Retry{Backoff: time.Second, Max: time.Minute}
+	for tries, want := range map[int]time.Duration{
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, math.MaxInt: time.Minute,
+	} {
+		require.Equal(t, want, p.pause(tries, .5), tries)
+	}
+	require.Zero(t, Retry{Max: time.Minute}.pause(math.MaxInt, .5), "no backoff")
+	longest := Retry{Backoff: 1, Max: math.MaxInt64}
+	require.EqualValues(t, 1<<61, longest.pause(62, .5))
+	require.EqualValues(t, math.MaxInt64, longest.pause(64, .5))
+	require.Equal(t, 2*time.Second, Retry{Backoff: time.Hour, Max: 2 * time.Second}.pause(1, .5))
+}
+
+func TestACommandThatWaitsForItsRetryKeepsItsSlot(t *testing.T) {
+	for rule, want := range map[Overflow]string{Reject: "d", DropNewest: "d", DropOldest: "e"} {
+		synctest.Test(t, func(t *testing.T) {
+			st, v := newOrdered(t, nil, func(c *Config) {
+				c.Capacity, c.Overflow, c.Retry = 3, rule, Retry{Attempts: 2, Backoff: time.Second, Max: time.Second}
+			})
+			r := st.rooms[0]
+			for _, name := range []string{"a", "b"} {
+				st.submit(0, name)
+				v.turn(false)
+				e := v.Hand[0]
+				e.Failed()
+				require.True(t, r.Again(&v.Seat, &v.tally, e))
+				v.n = 0
+			}
+			st.submit(0, "c")
+			v.turn(false)
+			require.False(t, r.Full())
+			st.submit(0, "d")
+			require.True(t, r.Full())
+			err := bring(t.Context(), r, "e")
+			require.Equal(t, rule == Reject, errors.Is(err, ErrFull), err)
+			st.pass(2 * time.Second)
+			require.Equal(t, want+" a b", names(v), "%v: what waits for its retry is not dropped", rule)
+			require.Zero(t, r.Load())
+		})
+	}
 }
