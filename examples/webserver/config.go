@@ -79,7 +79,8 @@ func (c config) checkFiles() error {
 	if most < 1 {
 		return fmt.Errorf("this process may have %d files open, and a server needs %d; see ulimit -n", files, spareFiles+2)
 	}
-	return fault(c.connections > most, "-connections %d: at most %d, since this process may have %d files open; see ulimit -n", c.connections, most, files)
+	return fault(c.connections > most, "-connections %d: at most %d, since this process may have %d files open; see ulimit -n",
+		c.connections, most, files)
 }
 
 // mostConnections returns how many connections there may be if there may be so many files.

@@ -200,7 +200,7 @@ func (s *server) slot() (c *conn, excess bool) {
 	if len(s.slots) == cap(s.slots) {
 		return nil, true
 	}
-	c = &conn{tag: tag{slot: int32(len(s.slots))}} //nolint:gosec // there are fewer than files
+	c = &conn{tag: tag{slot: int32(len(s.slots))}}
 	s.slots = append(s.slots, c)
 	return c, excess
 }
