@@ -1,14 +1,22 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -36,4 +44,241 @@ func TestACallTellsTheErrorsOfAllCommandsThatItsHandlerEmitted(t *testing.T) {
 
 	_, err = stage.Call[int](soon(t), site, 1)
 	require.EqualError(t, err, `stage "page": page 0: even`)
+}
+
+// fetch is a command of a crawler.
+type fetch struct {
+	Page  int
+	Token string
+}
+
+var errGone = errors.New("gone")
+
+// crawl is a site of so many pages, of which a handler emits one command each. Those of odd number fail.
+func crawl() (site *stage.Stage[int], page *stage.Stage[*fetch]) {
+	page = stage.Func("page", func(_ context.Context, f *fetch) behaviour.Outcome {
+		if f.Page%2 == 1 {
+			return behaviour.Error(fmt.Errorf("page %d: %w", f.Page, errGone))
+		}
+		return behaviour.OK(nil)
+	})
+	site = stage.Func("site", func(ctx context.Context, pages int) behaviour.Outcome {
+		for n := range pages {
+			if err := behaviour.Emit(ctx, page, &fetch{Page: n}); err != nil {
+				return behaviour.Error(err)
+			}
+		}
+		return behaviour.OK(pages)
+	})
+	return site, page
+}
+
+func TestACommandThatFailsUnheardLeavesALetter(t *testing.T) {
+	for name, submit := range map[string]func(site *stage.Stage[int]){
+		"submitted": func(site *stage.Stage[int]) { require.NoError(t, site.Submit(soon(t), 40)) },
+		"called": func(site *stage.Stage[int]) {
+			_, err := stage.Call[int](soon(t), site, 40)
+			require.ErrorIs(t, err, errGone, "the caller hears of the errors, but not of the commands")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site, page := crawl()
+			p := run(t, site, page)
+			submit(site)
+			require.NoError(t, p.Drain(soon(t)))
+			snap := p.Snapshot()
+			require.EqualValues(t, 20, snap.Failed)
+			letters := p.Failures().List(pipeline.LetterFilter{Stage: "page"})
+			require.Len(t, letters, 20)
+			seen := map[int]bool{}
+			for _, l := range letters {
+				f := l.Command.(*fetch)
+				require.False(t, seen[f.Page])
+				seen[f.Page] = true
+				require.EqualError(t, l.Err, fmt.Sprintf("page %d: gone", f.Page))
+				require.ErrorIs(t, l.Err, errGone)
+				require.Equal(t, stage.ReasonError, l.Reason)
+				require.Equal(t, 1, l.Attempts)
+				require.Equal(t, "test", l.Pipeline)
+				require.NotZero(t, l.At)
+			}
+			groups := p.Failures().Groups()
+			require.Len(t, groups, 1)
+			require.Equal(t, "page #: gone", groups[0].Fingerprint)
+			require.EqualValues(t, 20, groups[0].Seen)
+			require.Zero(t, p.DeadLetters().Len()+p.Quarantine().Len())
+		})
+	}
+}
+
+func TestAFailureLeavesALetterUnlessItsCallerHasTheCommandAndTheError(t *testing.T) {
+	s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) })
+	retried := stage.Func("retried", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) },
+		stage.Retry(stage.RetryPolicy{Attempts: 3}))
+	picky := stage.Func("picky", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) },
+		stage.Retry(stage.RetryPolicy{Attempts: 3, If: func(error) bool { return false }}))
+	p := run(t, s, retried, picky)
+	for i, called := range []*stage.Stage[int]{s, picky, retried} {
+		_, err := stage.Call[int](soon(t), called, i)
+		require.ErrorIs(t, err, errNo)
+	}
+	letters := p.Failures().List(pipeline.LetterFilter{})
+	require.Len(t, letters, 1, "before the caller hears of the end")
+	require.Equal(t, "retried", letters[0].Stage, "it was tried as often as it may be")
+	require.Equal(t, 3, letters[0].Attempts)
+}
+
+func TestWhatACallerHasGivenUpLeavesNoLetter(t *testing.T) {
+	begun := make(chan struct{})
+	page := stage.Func("page", func(ctx context.Context, _ int) behaviour.Outcome {
+		close(begun)
+		<-ctx.Done()
+		return behaviour.Error(ctx.Err())
+	}, stage.Workers(1, 1))
+	site := stage.Func("site", func(ctx context.Context, pages int) behaviour.Outcome {
+		for n := range pages {
+			if err := behaviour.Emit(ctx, page, n); err != nil {
+				return behaviour.Error(err)
+			}
+		}
+		return behaviour.OK(pages)
+	})
+	p := run(t, site, page)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	_, err := stage.Call[int](ctx, site, 10)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, p.Drain(soon(t)))
+	require.EqualValues(t, 10, p.Snapshot().Failed)
+	require.Zero(t, p.Failures().Len())
+}
+
+func TestAFailureMayBeRetriedMendedAndExported(t *testing.T) {
+	site, page := crawl()
+	p := run(t, site, page)
+	require.NoError(t, site.Submit(soon(t), 10))
+	require.NoError(t, p.Drain(soon(t)))
+	require.NoError(t, p.Reopen())
+	failures := p.Failures()
+	var out bytes.Buffer
+	require.NoError(t, failures.Export(&out))
+	require.Equal(t, 5, strings.Count(out.String(), `"reason":"error"`))
+	require.Contains(t, out.String(), `"command":{"Page":1,"Token":""}`)
+	for _, l := range failures.List(pipeline.LetterFilter{}) {
+		if l.Command.(*fetch).Page == 1 {
+			require.NoError(t, failures.Retry(soon(t), l.ID))
+			continue
+		}
+		require.NoError(t, failures.RetryAs(soon(t), l.ID, &fetch{Page: 2}))
+	}
+	require.NoError(t, p.Drain(soon(t)))
+	letters := failures.List(pipeline.LetterFilter{})
+	require.Len(t, letters, 1, "the one that was not mended has failed again")
+	require.Equal(t, 1, letters[0].Command.(*fetch).Page)
+	require.EqualValues(t, 6, letters[0].Seen)
+	require.True(t, failures.Drop(letters[0].ID))
+	require.Zero(t, failures.Len())
+}
+
+func TestAFunctionIsCalledForEachFailureAndNothingIsLogged(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		log := &scribe{lines: map[string]int{}}
+		var failed, dead atomic.Int64
+		site, page := crawl()
+		p := bubble(t, site, page, pipeline.Logger(slog.New(log)),
+			pipeline.DeadLetters(func(stage.DeadLetter) { dead.Add(1) }),
+			pipeline.Failures(func(l stage.DeadLetter) {
+				require.Equal(t, 1, l.Command.(*fetch).Page%2)
+				failed.Add(1)
+				if l.Command.(*fetch).Page == 3 {
+					panic("no")
+				}
+			}))
+		require.NoError(t, site.Submit(t.Context(), 5000))
+		require.NoError(t, p.Stop(t.Context()))
+		require.EqualValues(t, 2500, failed.Load())
+		require.Zero(t, dead.Load())
+		lines, _ := log.told("command failed")
+		require.Equal(t, 1, lines, "of the one for which it panicked")
+		lines, _ = log.told("failure subscriber crashed")
+		require.Equal(t, 1, lines)
+	})
+}
+
+// logged are the lines that a pipeline logs whose commands are of several kinds and all fail.
+func logged(t *testing.T, cmd any, parts ...pipeline.Part) string {
+	t.Helper()
+	var out string
+	bubbled(t, func(t *testing.T) {
+		var b bytes.Buffer
+		lines := guarded{new(sync.Mutex), &b}
+		s := stage.Func("s", func(context.Context, any) behaviour.Outcome { return behaviour.Error(errNo) },
+			stage.Retry(stage.RetryPolicy{Attempts: 2}))
+		p := bubble(t, append(parts, s, pipeline.Logger(slog.New(slog.NewTextHandler(lines, nil))))...)
+		require.NoError(t, s.Submit(t.Context(), cmd))
+		synctest.Wait()
+		require.NoError(t, p.Stop(t.Context()))
+		out = b.String()
+	})
+	return out
+}
+
+type (
+	secret  struct{ Name, Password string }
+	logs    struct{ v slog.Value }
+	says    func() string
+	selfish struct{ self any }
+)
+
+func (s secret) LogValue() slog.Value   { return slog.GroupValue(slog.String("name", s.Name)) }
+func (l logs) LogValue() slog.Value     { return l.v }
+func (s says) String() string           { return s() }
+func (s *selfish) LogValue() slog.Value { return slog.AnyValue(s) }
+
+func TestTheLogNamesTheCommandThatFailed(t *testing.T) {
+	long := strings.Repeat("long ", 1000)
+	deep := slog.StringValue("deep")
+	for range 100 {
+		deep = slog.GroupValue(slog.Attr{Key: "k", Value: deep})
+	}
+	circle := map[string]any{}
+	circle["self"] = circle
+	for name, c := range map[string]struct {
+		cmd  any
+		want string
+	}{
+		"plain":             {&fetch{Page: 7, Token: "t"}, `command="&{Page:7 Token:t}"`},
+		"nil":               {nil, "command=<nil>"},
+		"its own words":     {says(func() string { return "words" }), "command=words"},
+		"its own log value": {secret{"ann", "hunter2"}, "command.name=ann"},
+		"long":              {long, `command="long long`},
+		"a long log value":  {logs{slog.GroupValue(slog.String("a", long), slog.String("b", long))}, `command.a="long long`},
+		"a deep log value":  {logs{deep}, "command.k.k.k.k="},
+		"a circle":          {circle, "command="},
+		"is itself":         {&selfish{}, "command="},
+		"panics":            {says(func() string { panic("no") }), "command="},
+		"panics in the log": {(*secret)(nil), "command="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := logged(t, c.cmd)
+			require.Contains(t, line, `msg="command failed"`)
+			require.Contains(t, line, "stage=s")
+			require.Contains(t, line, "attempts=2")
+			require.Contains(t, line, "error=no")
+			require.Contains(t, line, c.want)
+			require.NotContains(t, line, "hunter2")
+			require.Less(t, len(line), 1000)
+		})
+	}
+	line := logged(t, says(func() string { runtime.Goexit(); return "" }))
+	require.Contains(t, line, `msg="command failed"`)
+	require.Contains(t, line, "unreadable=")
+}
+
+func TestTheLogHidesCommandsIfItIsTold(t *testing.T) {
+	line := logged(t, &fetch{Token: "hunter2"}, pipeline.HideCommands())
+	require.Contains(t, line, `command=*pipeline_test.fetch`)
+	require.NotContains(t, line, "hunter2")
+	line = logged(t, secret{"ann", "hunter2"}, pipeline.HideCommands())
+	require.NotContains(t, line, "ann")
 }

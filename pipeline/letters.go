@@ -15,7 +15,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// DefaultLetters is how many letters each of a pipeline's two stores keeps.
+// DefaultLetters is how many letters each of a pipeline's three stores keeps.
 const DefaultLetters = 1024
 
 // Why a letter is not retried.
@@ -26,7 +26,7 @@ var (
 	ErrRetrying = errors.New("pipeline: the letter is being retried")
 )
 
-// Letter is a dead letter that is kept. It is a copy, but for the command and the stack,
+// Letter is a letter that is kept: of a command that ended without an answer, or that failed. It is a copy, but for the command and the stack,
 // which are the ones that are kept.
 type Letter struct {
 	stage.DeadLetter
@@ -34,8 +34,11 @@ type Letter struct {
 	ID uint64
 	// Version is what the behaviour that crashed calls itself; empty if it does not.
 	Version string
-	// Fingerprint says where the handler crashed; see [github.com/golda-dev/golda/worker.Fingerprint]. It is
-	// empty if none did.
+	// Fingerprint tells causes apart. For a crash it says where the handler crashed; see
+	// [github.com/golda-dev/golda/worker.Fingerprint]. For a failure it is the kind of its error: the types of the error
+	// and of those that it wraps, and their texts with a # in the place of quotations and of words with a digit or a slash,
+	// such as "page #: no such page" or "*url.Error: *net.OpError: …". No method of the error is called for it, so of an error
+	// type with no text in a field it has the type only. For other letters it is empty.
 	Fingerprint string
 	// Seen is how many letters of the same stage, reason and fingerprint there have
 	// been, whatever has become of them, First and Last when.
@@ -44,7 +47,7 @@ type Letter struct {
 }
 
 // LetterGroup sums up the letters that have stage, reason and fingerprint in common: for
-// crashes, those of one cause.
+// crashes and failures, those of one cause.
 type LetterGroup struct {
 	Stage       string
 	Reason      stage.Reason
@@ -71,16 +74,16 @@ func (f LetterFilter) takes(s *slot) bool {
 		(f.Fingerprint == "" || f.Fingerprint == o.fingerprint)
 }
 
-// Letters is a store of dead letters. A letter stays, and its command with it, until it
+// Letters is a store of letters: dead letters, those in quarantine, or failures. A letter stays, and its command with it, until it
 // is retried, dropped, or in the way: the store has a bound. When it is full, the oldest
 // letter of the group that has the most gives way to a new one, so that a flood from
 // one cause leaves the letters of others where they are. That is counted, see
 // [Letters.Dropped], and logged.
 //
 // To retry a letter is to submit its command to its stage again. The letter's own command
-// has ended and stays counted as dead-lettered or shed; a retry is a new command, counted
+// has ended and stays counted as dead-lettered, shed or failed; a retry is a new command, counted
 // as accepted anew, so the law holds. Nobody has a ticket for it. If it ends without an
-// answer again it is a new letter.
+// answer, or fails, again it is a new letter.
 //
 // The methods may be called by anybody, at any time, also when the pipeline has
 // stopped; only nothing can be retried then. They read commands as they are: nobody else
@@ -362,26 +365,35 @@ func (l *Letters) Export(w io.Writer) error {
 	return nil
 }
 
-// letterbox is where a pipeline keeps its dead letters.
+// letterbox is where a pipeline keeps its letters.
 type letterbox struct {
-	dead, quarantine *Letters
+	dead, quarantine, failures *Letters
 }
 
 func newLetterbox(bound int, log *slog.Logger, again func(context.Context, string, any) error) letterbox {
-	return letterbox{newLetters("dead letters", bound, log, again), newLetters("quarantine", bound, log, again)}
+	store := func(name string) *Letters { return newLetters(name, bound, log, again) }
+	return letterbox{store("dead letters"), store("quarantine"), store("failures")}
 }
 
-// keep puts a letter where it belongs.
-func (b *letterbox) keep(d *stage.DeadLetter, version, fingerprint string) {
-	if d.Reason == stage.ReasonCrash {
-		b.quarantine.put(d, version, fingerprint)
-		return
+// keep puts a letter where it belongs. The crash is that of its command; nil if it did not.
+func (b *letterbox) keep(d *stage.DeadLetter, crash *stage.CrashError) {
+	var version, where string
+	if crash != nil {
+		version, where = crash.Version, crash.Fingerprint()
 	}
-	b.dead.put(d, version, "")
+	switch d.Reason {
+	case stage.ReasonError:
+		b.failures.put(d, "", kindOf(d.Err))
+	case stage.ReasonCrash:
+		b.quarantine.put(d, version, where)
+	default:
+		b.dead.put(d, version, "")
+	}
 }
 
 // rest tells the log what it has not heard of.
 func (b *letterbox) rest() {
 	b.dead.rest()
 	b.quarantine.rest()
+	b.failures.rest()
 }

@@ -693,17 +693,19 @@ func TestAnExportEndsWhenNobodyTakesIt(t *testing.T) {
 	require.NoError(t, l.Export(&full{3}))
 }
 
-func TestACrashGoesToQuarantineAndAllElseToTheDeadLetters(t *testing.T) {
-	for reason, quarantined := range map[stage.Reason]bool{
-		stage.ReasonCrash: true, stage.ReasonStopped: false, stage.ReasonNewest: false, stage.ReasonOldest: false,
-		stage.ReasonFull: false, stage.ReasonDisabled: false, stage.ReasonType: false, stage.ReasonClosed: false,
+func TestACrashGoesToQuarantineAFailureToTheFailuresAndAllElseToTheDeadLetters(t *testing.T) {
+	box := newLetterbox(9, slog.New(slog.DiscardHandler), taken)
+	for reason, store := range map[stage.Reason]*Letters{
+		stage.ReasonCrash: box.quarantine, stage.ReasonError: box.failures,
+		stage.ReasonStopped: box.dead, stage.ReasonNewest: box.dead, stage.ReasonOldest: box.dead, stage.ReasonFull: box.dead,
+		stage.ReasonDisabled: box.dead, stage.ReasonType: box.dead, stage.ReasonClosed: box.dead, stage.ReasonMaxInFlight: box.dead,
 	} {
-		box := newLetterbox(9, slog.New(slog.DiscardHandler), taken)
-		box.keep(&stage.DeadLetter{Stage: "s", Reason: reason}, "", "")
-		require.Equal(t, quarantined, box.quarantine.Len() == 1, reason)
-		require.Equal(t, !quarantined, box.dead.Len() == 1, reason)
-		box.rest()
+		before := store.Len()
+		box.keep(&stage.DeadLetter{Stage: "s", Reason: reason}, nil)
+		require.Equal(t, before+1, store.Len(), reason)
 	}
+	require.Equal(t, 10, box.quarantine.Len()+box.failures.Len()+box.dead.Len())
+	box.rest()
 }
 
 // What a letter adds to the cost of a command that is shed at full speed.

@@ -36,6 +36,8 @@ type settings struct {
 	policies  []controller.Policy
 	log       *slog.Logger
 	letters   []func(stage.DeadLetter)
+	failures  []func(stage.DeadLetter)
+	hide      bool
 	system    *act.System
 	strategy  supervisor.Strategy
 	intensity supervisor.Intensity
@@ -72,7 +74,7 @@ func Control(p controller.Policy, more ...controller.Policy) Part {
 }
 
 // Logger sets where the pipeline tells of crashes, restarts, changes of the
-// controller, and of dead letters and errors that nobody listens to; of each kind
+// controller, and of dead letters and failures that no function is set for; of each kind
 // at most ten lines a second, with the number that was left out. By default,
 // warnings and worse go to the standard error, since nothing may be lost in
 // silence. A slog.DiscardHandler keeps it quiet.
@@ -98,8 +100,25 @@ func DeadLetters(f func(stage.DeadLetter)) Part {
 	})
 }
 
-// KeepLetters sets how many letters are kept, by [Pipeline.DeadLetters] and by
-// [Pipeline.Quarantine] each; the default is [DefaultLetters], 0 means none. A letter
+// Failures sets a function that is called for every command that failed and leaves a letter: see
+// [Pipeline.Failures]. The letter's reason is [stage.ReasonError], and its error what the handler answered. With no such
+// function these failures are logged. How it is called, and what if it is slow, panics or does not return, is as with
+// [DeadLetters].
+func Failures(f func(stage.DeadLetter)) Part {
+	return option(func(s *settings) {
+		if f != nil {
+			s.failures = append(s.failures, f)
+		}
+	})
+}
+
+// HideCommands has the log show of commands only their types. By default the log lines of failures and of dead letters have the
+// command: what its LogValue method returns if it is a [slog.LogValuer], else its text as %+v writes it, 512 bytes at
+// most. Errors, panics, and what [Letters.Export] writes may still tell what is in a command.
+func HideCommands() Part { return option(func(s *settings) { s.hide = true }) }
+
+// KeepLetters sets how many letters are kept, by [Pipeline.DeadLetters], [Pipeline.Quarantine] and
+// [Pipeline.Failures] each; the default is [DefaultLetters], 0 means none. A letter
 // holds its command, so where commands are large there should be few.
 func KeepLetters(n int) Part { return option(func(s *settings) { s.keep = n }) }
 

@@ -62,6 +62,8 @@ type Pipeline struct {
 	haste   error         // why; written before hurry is closed
 	stopped chan struct{} // closed when all is over
 	hearers []*subscriber // of dead letters
+
+	failureHearers []*subscriber
 }
 
 type state uint8
@@ -90,13 +92,11 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	}
 	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
 	p.box = newLetterbox(p.set.keep, p.set.log, p.resubmit)
-	for _, f := range p.set.letters {
-		p.hearers = append(p.hearers, p.hear(f))
-	}
+	p.hearers, p.failureHearers = p.hear("dead-letter", p.set.letters), p.hear("failure", p.set.failures)
 	p.halting, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &room.Host{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
-		Keep: p.keep, Ended: p.ended, Failed: p.failed, Full: p.filled,
+		Keep: p.keep, Ended: p.ended, Full: p.filled,
 		InFlight: p.load, MaxInFlight: plan.set.inFlight,
 		RoundEnd: func(c *room.Crew) { p.desk.raise(news{kind: controller.EventRoundEnd, pool: c.Name()}) },
 		Visited:  func(c *room.Crew) { p.desk.raise(news{kind: controller.EventVisits, pool: c.Name()}) },
@@ -538,3 +538,10 @@ func (p *Pipeline) DeadLetters() *Letters { return p.box.dead }
 // Quarantine returns the store of commands that crashed their handlers as often as they
 // might be tried.
 func (p *Pipeline) Quarantine() *Letters { return p.box.quarantine }
+
+// Failures returns the store of commands that failed, that is, whose handlers answered with an error, and whom nobody else
+// can name: those that were submitted without a ticket; those that handlers emitted, whether a ticket waits for them or
+// not, since it tells their errors only; and those that failed as often as they may be tried, if that is more than once. A
+// command whose caller's context has ended is not among them, nor is what comes of it.
+// Its groups are by kind of error: see [Letter]'s Fingerprint. [Failures], the option, has a function told of them all.
+func (p *Pipeline) Failures() *Letters { return p.box.failures }

@@ -30,14 +30,15 @@ type subscriber struct {
 
 	mu      sync.Mutex // guards all below
 	queue   ring.Ring[stage.DeadLetter]
-	filled  sync.Cond         // signalled when a letter is queued, and at the end
-	changed chan struct{}     // closed when f returns, and at the end; nil if nobody listens
-	current *stage.DeadLetter // the one that f is at; nil if it is at none
-	returns uint64            // of f
-	missed  int               // letters that f is not told of
-	begun   bool              // the goroutine was started
-	silent  bool              // f has been at current for too long
-	closed  bool              // f is called no more
+	filled  sync.Cond        // signalled when a letter is queued, and at the end
+	changed chan struct{}    // closed when f returns, and at the end; nil if nobody listens
+	current stage.DeadLetter // the one that f is at, if calling
+	calling bool
+	returns uint64 // of f
+	missed  int    // letters that f is not told of
+	begun   bool   // the goroutine was started
+	silent  bool   // f has been at current for too long
+	closed  bool   // f is called no more
 }
 
 func newSubscriber(f func(stage.DeadLetter), crashed func(stage.DeadLetter, error), stuck func(stage.DeadLetter)) *subscriber {
@@ -110,7 +111,7 @@ func (s *subscriber) begin(at string) {
 			return
 		}
 		s.mu.Lock()
-		letter, closed := *s.current, s.closed
+		letter, closed := s.current, s.closed
 		s.mu.Unlock()
 		if !closed { // else close has returned the letter
 			s.crashed(letter, err)
@@ -147,19 +148,19 @@ func (s *subscriber) next() (letter stage.DeadLetter, ok bool) {
 		return letter, false
 	}
 	letter = s.queue.Pop()
-	s.current = &letter
+	s.current, s.calling = letter, true
 	return letter, true
 }
 
 // returned notes that f has returned. The caller has the lock.
 func (s *subscriber) returned() {
-	s.current, s.silent = nil, false
+	s.current, s.calling, s.silent = stage.DeadLetter{}, false, false
 	s.returns++
 	s.change()
 }
 
 // idle reports whether f has been told of all letters and has returned. The caller has the lock.
-func (s *subscriber) idle() bool { return s.current == nil && s.queue.Len() == 0 }
+func (s *subscriber) idle() bool { return !s.calling && s.queue.Len() == 0 }
 
 // rest waits until f has been told of all letters and has returned. It gives up when ctx ends, or if f does not return for
 // [patience].
@@ -179,8 +180,8 @@ func (s *subscriber) close(busy bool) (untold []stage.DeadLetter) {
 		return nil
 	}
 	s.closed = true
-	if s.current != nil {
-		untold = append(untold, *s.current)
+	if s.calling {
+		untold = append(untold, s.current)
 	}
 	for s.queue.Len() > 0 {
 		untold = append(untold, s.queue.Pop())

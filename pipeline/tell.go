@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,57 +16,76 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// letter is what is told of a command that ended without an answer.
-func (p *Pipeline) letter(end room.End) (letter stage.DeadLetter, version, fingerprint string) {
-	letter = stage.DeadLetter{
+// letter is what is told of a command that ended without an answer, or with an error that leaves a letter.
+func (p *Pipeline) letter(end room.End) stage.DeadLetter {
+	return stage.DeadLetter{
 		Pipeline: p.name, Stage: end.Room.Name(), Command: end.Cmd, Reason: stage.Reason(end.Reason),
 		Err: end.Err, Attempts: end.Tries, At: end.At,
 	}
-	if crash, ok := errors.AsType[*stage.CrashError](end.Err); ok {
-		letter.Stack, version, fingerprint = crash.Stack, crash.Version, crash.Fingerprint()
-	}
-	return letter, version, fingerprint
 }
 
-// keep is told by the rooms of every command that ended without an answer, before its
-// ticket is.
+// addStack adds the stack to the letter of a command that crashed its handler, and returns the crash.
+func addStack(letter *stage.DeadLetter) *stage.CrashError {
+	if letter.Reason == stage.ReasonError {
+		return nil // the error is the handler's, and its methods a user's code
+	}
+	crash, ok := errors.AsType[*stage.CrashError](letter.Err)
+	if ok {
+		letter.Stack = crash.Stack
+	}
+	return crash
+}
+
+// keep is told by the rooms of every command that leaves a letter, before its ticket is.
 func (p *Pipeline) keep(end room.End) {
-	letter, version, fingerprint := p.letter(end)
-	p.box.keep(&letter, version, fingerprint)
+	letter := p.letter(end)
+	crash := addStack(&letter)
+	p.box.keep(&letter, crash)
 }
 
 // ended is told of the same, after the ticket.
 func (p *Pipeline) ended(end room.End) {
-	letter, _, _ := p.letter(end)
+	letter := p.letter(end)
+	addStack(&letter)
+	hearers := p.hearers
+	if end.Reason == room.ReasonError {
+		hearers = p.failureHearers
+	}
 	if end.Reason == room.ReasonMaxInFlight {
 		p.hush.log(p.set.log, slog.LevelError, "commands refused: as many are in flight as pipeline.MaxInFlight allows",
 			letter.Stage, letter.Reason, func() []any { return []any{"limit", p.host.MaxInFlight} })
-	} else if len(p.hearers) == 0 {
-		p.write(letter)
+	} else if len(hearers) == 0 {
+		p.write(&letter)
 	}
-	for _, s := range p.hearers {
+	for _, s := range hearers {
 		if !s.tell(letter) {
-			p.write(letter)
+			p.write(&letter)
 		}
 	}
 }
 
-// hear makes the subscriber that calls a function of the user's.
-func (p *Pipeline) hear(f func(stage.DeadLetter)) *subscriber {
-	return newSubscriber(f, func(letter stage.DeadLetter, err error) {
-		if crash, ok := errors.AsType[*stage.CrashError](err); ok {
-			crash.Stage = letter.Stage
-		}
-		p.hush.log(p.set.log, slog.LevelError, "dead-letter subscriber crashed", letter.Stage, letter.Reason, func() []any {
-			return []any{slog.Any("error", err)}
-		})
-		p.write(letter)
-	}, func(letter stage.DeadLetter) {
-		p.hush.log(p.set.log, slog.LevelError, "dead-letter subscriber does not return", letter.Stage, letter.Reason, func() []any {
-			return []any{"for", patience, "waiting", mostUntold}
-		})
-	})
+// hear makes the subscribers that call functions of the user's.
+func (p *Pipeline) hear(what string, fs []func(stage.DeadLetter)) (all []*subscriber) {
+	for _, f := range fs {
+		all = append(all, newSubscriber(f, func(letter stage.DeadLetter, err error) {
+			if crash, ok := errors.AsType[*stage.CrashError](err); ok {
+				crash.Stage = letter.Stage
+			}
+			p.hush.log(p.set.log, slog.LevelError, what+" subscriber crashed", letter.Stage, letter.Reason, func() []any {
+				return []any{slog.Any("error", err)}
+			})
+			p.write(&letter)
+		}, func(letter stage.DeadLetter) {
+			p.hush.log(p.set.log, slog.LevelError, what+" subscriber does not return", letter.Stage, letter.Reason, func() []any {
+				return []any{"for", patience, "waiting", mostUntold}
+			})
+		}))
+	}
+	return all
 }
+
+// subscribers returns those of dead letters and those of failures.
+func (p *Pipeline) subscribers() []*subscriber { return slices.Concat(p.hearers, p.failureHearers) }
 
 // hearOut waits until the subscribers have been told of all letters, and ends them. What they do not take in time is
 // logged. After a soft stop they have time until the stop's patience ends, and then the grace; after a hard one, until the
@@ -85,7 +105,7 @@ func (p *Pipeline) hearOut(hard bool, grace time.Time) {
 			}
 		}()
 	}
-	for _, s := range p.hearers {
+	for _, s := range p.subscribers() {
 		s.rest(ctx)
 	}
 	p.dismiss(false)
@@ -93,31 +113,45 @@ func (p *Pipeline) hearOut(hard bool, grace time.Time) {
 
 // dismiss ends the subscribers; if behind, only those that have not been told of all letters.
 func (p *Pipeline) dismiss(behind bool) {
-	for _, s := range p.hearers {
+	for _, s := range p.subscribers() {
 		for _, letter := range s.close(behind) {
-			p.write(letter)
+			p.write(&letter)
 		}
 	}
 }
 
 // unheard returns how many letters subscribers were not told of.
 func (p *Pipeline) unheard() (n int) {
-	for _, s := range p.hearers {
+	for _, s := range p.subscribers() {
 		n += s.unheard()
 	}
 	return n
 }
 
-// write logs a dead letter.
-func (p *Pipeline) write(letter stage.DeadLetter) {
-	p.hush.log(p.set.log, slog.LevelWarn, "dead letter", letter.Stage, letter.Reason, func() []any {
-		return []any{"reason", letter.Reason, "attempts", letter.Attempts, "error", letter.Err}
+// write logs a letter.
+func (p *Pipeline) write(letter *stage.DeadLetter) {
+	message := "dead letter"
+	if letter.Reason == stage.ReasonError {
+		message = "command failed"
+	}
+	k := kind{slog.LevelWarn, message, letter.Stage, letter.Reason}
+	missed, ok := p.hush.turn(p.set.log, k)
+	if !ok { // as most are not of a flood
+		return
+	}
+	l := *letter
+	writeLine(p.set.log, k, missed, func() []any {
+		return []any{"reason", l.Reason, "attempts", l.Attempts, "error", l.Err, "command", p.payload(&l)}
 	})
 }
 
-// failed is told by the rooms of every error that no ticket waits for.
-func (p *Pipeline) failed(r *room.Room, _ any, err error) {
-	p.hush.log(p.set.log, slog.LevelWarn, "command failed", r.Name(), "error", func() []any { return []any{"error", err} })
+// payload is the command of a letter as the log shows it. A command whose handler has not returned may be written to
+// while it is read: of that only the type is shown.
+func (p *Pipeline) payload(letter *stage.DeadLetter) any {
+	if p.set.hide || letter.Reason != stage.ReasonError && errors.Is(letter.Err, stage.ErrStuck) {
+		return fmt.Sprintf("%T", letter.Command)
+	}
+	return shown(letter.Command)
 }
 
 // filled is told by the rooms that they have become full. Their locks are held.
@@ -221,24 +255,39 @@ type flood struct {
 	silence int // lines left out
 }
 
-// log writes a line, unless there were too many like it. What it says is only worked out
-// then, and in a goroutine of its own: the methods of errors are a user's code.
+// log writes a line, unless there were too many like it; see [writeLine].
 func (h *hush) log(log *slog.Logger, level slog.Level, message, name string, reason stage.Reason, says func() []any) {
-	if !log.Enabled(context.Background(), level) {
-		return
+	k := kind{level, message, name, reason}
+	if missed, ok := h.turn(log, k); ok {
+		writeLine(log, k, missed, says)
 	}
-	ok, missed := h.allow(kind{level, message, name, reason}, time.Now())
-	if !ok {
-		return
+}
+
+// turn reports whether a line of a kind is to be written now, and how many were not since the last one that was.
+func (h *hush) turn(log *slog.Logger, k kind) (missed int, ok bool) {
+	if !log.Enabled(context.Background(), k.level) {
+		return 0, false
 	}
-	_ = worker.Guard(name, func() error { // a crash cannot be told: it is what we tell with
-		args := append([]any{"stage", name}, says()...)
+	ok, missed = h.allow(k, time.Now())
+	return missed, ok
+}
+
+// writeLine writes a line. What it says is only worked out now, and in a goroutine of its own: the methods of errors and commands
+// are a user's code. If they end that goroutine, the line says so instead.
+func writeLine(log *slog.Logger, k kind, missed int, says func() []any) {
+	write := func(args ...any) error {
+		args = append([]any{"stage", k.stage}, args...)
 		if missed > 0 {
 			args = append(args, "left_out_before", missed)
 		}
-		log.Log(context.Background(), level, message, args...)
+		log.Log(context.Background(), k.level, k.message, args...)
 		return nil
-	})
+	}
+	if crash := worker.Guard(k.stage, func() error { return write(says()...) }); crash != nil {
+		_ = worker.Guard(k.stage, func() error { // another crash cannot be told: it is what we tell with
+			return write("reason", k.reason, "unreadable", crash.Error())
+		})
+	}
 }
 
 // allow reports whether a line of this kind may be written now, and how many

@@ -26,16 +26,17 @@ const (
 	ReasonPolicy    = Reason(room.ReasonPolicy)    // turned away by a policy's shedding or its gate
 	// ReasonMaxInFlight is that of a command on a way that closes a loop, for which the pipeline had no place.
 	ReasonMaxInFlight = Reason(room.ReasonMaxInFlight)
+	ReasonError       = Reason(room.ReasonError) // its handler answered with an error; the law counts it as failed
 )
 
-// DeadLetter is a command that ended without an answer, or one that an actor
-// sent and nobody took.
+// DeadLetter is a command that ended without an answer, one that an actor sent and nobody took, or, with
+// [ReasonError], one that failed.
 type DeadLetter struct {
 	Pipeline string
 	Stage    string
 	Command  any
 	Reason   Reason
-	Err      error     // what a ticket is told; for a crash, a *CrashError
+	Err      error     // why; for a crash, a *CrashError, and for a failure what the handler answered
 	Attempts int       // how often it was tried in this stage, counted to 65,535
 	Stack    []byte    // where its handler crashed last, nil if it did not
 	At       time.Time // when it ended

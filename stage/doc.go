@@ -74,8 +74,8 @@
 // Error outcome), shed (dropped by the overflow rule, or forwarded
 // to a stage that a policy has disabled) or dead-lettered (its
 // handler crashed as often as it may be tried, or the pipeline stopped hard).
-// Shed and dead-lettered commands are told to the pipeline's subscriber as
-// [DeadLetter]s, and logged if there is none.
+// Shed and dead-lettered commands, and failed ones of which nobody else has both the command and the error, leave
+// letters: the pipeline keeps them, and calls the functions that are set for them, or logs them.
 //
 // # Actors
 //

@@ -218,7 +218,7 @@ func (s *Stage[C]) Part(part.Seal) {}
 // was accepted, and will end exactly once; any other means that it was not:
 // [ErrFull], [ErrClosed], [ErrNotRunning], or the context's error if it had
 // ended or did while Submit waited for room. How an accepted command ends is not told;
-// errors are logged, and see [DeadLetter].
+// if it fails or has no answer it leaves a letter with its pipeline, see [DeadLetter].
 //
 // The handlers of the command, and of all commands that come of it, see the values of ctx. The end of ctx does not
 // reach them: once the command is accepted it goes on. The stage holds on to ctx until it is given another one.

@@ -662,15 +662,11 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		}
 	}
 	w.tally.Errors++
-	if e.Ticket() == nil {
-		w.host.Failed(w.stage.Room, e.Cmd, err)
-		return
-	}
-	w.book()
-	w.refuse(e, err)
+	w.book() // whoever is told may look at the accounts next
+	w.stage.Room.Fail(e, err)
 }
 
 // refuse tells the ticket that the command has failed.
 func (w *Worker) refuse(e *command.Envelope, err error) {
-	e.Ticket().Settle(e.Child(), nil, fmt.Errorf("stage %q: %w", w.stage.Room.Name(), err))
+	w.stage.Room.Answer(e, err)
 }

@@ -31,8 +31,11 @@ const (
 // does, and any other value as %+v does; so it goes on inside of a value. If a method
 // panics, the value's type and shape are written instead. It may be called by
 // anybody at any time, and ends after [Most] bytes.
-func Text(v any) string {
-	d := description{most: Most, asks: true}
+func Text(v any) string { return Brief(v, Most) }
+
+// Brief is [Text] that ends after so many bytes.
+func Brief(v any, most int) string {
+	d := description{most: most, asks: true}
 	d.top(v)
 	if d.cut {
 		return strings.ToValidUTF8(string(d.text), "") + more

@@ -19,6 +19,8 @@ const (
 	ReasonPolicy    Reason = "policy"         // turned away by a policy's shedding or its gate
 	// ReasonMaxInFlight is that of a command on a way back which the pipeline had no place for.
 	ReasonMaxInFlight Reason = "max_in_flight"
+	// ReasonError is that of a command whose handler answered with an error. It is counted as such, and not by reason.
+	ReasonError Reason = "error"
 )
 
 const (

@@ -74,13 +74,11 @@ type Host struct {
 	// Reach tells how one room leads to another: whether the way closes a
 	// loop, and false if the other is not of this house.
 	Reach func(from, to *Room) (back, ok bool)
-	// Keep is told of every command that ended without an answer, before its ticket is:
-	// who hears of the end may look for what is kept of it. It does not block. May be nil.
+	// Keep is told of every command that ended without an answer, or with an error that leaves a letter, before its
+	// ticket is: who hears of the end may look for what is kept of it. It does not block. May be nil.
 	Keep func(End)
 	// Ended is told of the same, after the ticket: it may take its time.
 	Ended func(End)
-	// Failed is told of every error outcome that no ticket waits for.
-	Failed func(r *Room, cmd any, err error)
 	// Full is told when a room has become full, once until it is not.
 	Full func(*Room)
 	// RoundEnd is called when the first worker has ended a round of a plan, and
@@ -113,7 +111,7 @@ func (h *Host) Ring() {
 	}
 }
 
-// End tells of a command that ended without an answer.
+// End tells of a command that ended without an answer, or, with ReasonError, with an error that leaves a letter.
 type End struct {
 	Room   *Room
 	Cmd    any
@@ -550,6 +548,34 @@ func (r *Room) bury(es []command.Envelope, why Reason, err error) {
 	for i := range es {
 		h.Ended(end(&es[i]))
 	}
+}
+
+// Answer tells the ticket of a command that ended with an error, if there is one.
+func (r *Room) Answer(e *command.Envelope, err error) {
+	if t := e.Ticket(); t != nil {
+		t.Settle(e.Child(), nil, fmt.Errorf("stage %q: %w", r.cfg.Name, err))
+	}
+}
+
+// Fail tells the end of a command that ended with an error and is booked as such. It leaves a letter unless somebody has
+// both the command and the error: whoever submitted it with a ticket, if it was not tried again in vain. Nor does it if
+// the caller's context has ended: the caller has given up the command, and all that comes of it.
+func (r *Room) Fail(e *command.Envelope, err error) {
+	if e.Ticket() != nil && (!e.Child() && !r.usedUp(e) || e.From.Ended() != nil) {
+		r.Answer(e, err)
+		return
+	}
+	h := r.Host()
+	end := End{Room: r, Cmd: e.Cmd, Reason: ReasonError, Err: err, Tries: e.Tries(), At: time.Now()}
+	h.keep(end)
+	r.Answer(e, err)
+	h.Ended(end)
+}
+
+// usedUp reports whether a command was tried again, and as often as it may be.
+func (r *Room) usedUp(e *command.Envelope) bool {
+	most := r.cfg.Retry.Attempts
+	return most > 1 && e.Tries() >= most
 }
 
 func wakeAll(seats []*Seat) {
