@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/golda-dev/golda/internal/ring"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
 )
@@ -29,7 +28,7 @@ type subscriber struct {
 	stuck   func(letter stage.DeadLetter)            // f does not return
 
 	mu      sync.Mutex // guards all below
-	queue   ring.Ring[stage.DeadLetter]
+	queue   letterQueue
 	filled  sync.Cond        // signalled when a letter is queued, and at the end
 	changed chan struct{}    // closed when f returns, and at the end; nil if nobody listens
 	current stage.DeadLetter // the one that f is at, if calling
@@ -60,15 +59,15 @@ func (s *subscriber) tell(letter stage.DeadLetter) bool {
 func (s *subscriber) push(letter stage.DeadLetter) (ok, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && !s.silent && s.queue.Len() >= mostUntold {
+	for !s.closed && !s.silent && s.queue.len() >= mostUntold {
 		late = !s.wait(nil)
 		s.silent = s.silent || late
 	}
-	if s.closed || s.queue.Len() >= mostUntold {
+	if s.closed || s.queue.len() >= mostUntold {
 		s.missed++
 		return false, late
 	}
-	s.queue.Push(letter)
+	s.queue.push(letter)
 	s.filled.Signal()
 	if !s.begun {
 		s.begun = true
@@ -141,13 +140,13 @@ func (s *subscriber) serve() error {
 func (s *subscriber) next() (letter stage.DeadLetter, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && s.queue.Len() == 0 {
+	for !s.closed && s.queue.len() == 0 {
 		s.filled.Wait()
 	}
 	if s.closed {
 		return letter, false
 	}
-	letter = s.queue.Pop()
+	letter = s.queue.pop()
 	s.current, s.calling = letter, true
 	return letter, true
 }
@@ -160,7 +159,7 @@ func (s *subscriber) returned() {
 }
 
 // idle reports whether f has been told of all letters and has returned. The caller has the lock.
-func (s *subscriber) idle() bool { return !s.calling && s.queue.Len() == 0 }
+func (s *subscriber) idle() bool { return !s.calling && s.queue.len() == 0 }
 
 // rest waits until f has been told of all letters and has returned. It gives up when ctx ends, or if f does not return for
 // [patience].
@@ -183,8 +182,8 @@ func (s *subscriber) close(busy bool) (untold []stage.DeadLetter) {
 	if s.calling {
 		untold = append(untold, s.current)
 	}
-	for s.queue.Len() > 0 {
-		untold = append(untold, s.queue.Pop())
+	for s.queue.len() > 0 {
+		untold = append(untold, s.queue.pop())
 	}
 	s.missed += len(untold)
 	s.filled.Broadcast()
@@ -197,4 +196,30 @@ func (s *subscriber) unheard() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.missed
+}
+
+// letterQueue is a first-in-first-out queue of letters.
+type letterQueue struct {
+	letters []stage.DeadLetter
+	first   int // those before it are gone
+}
+
+func (q *letterQueue) len() int { return len(q.letters) - q.first }
+
+func (q *letterQueue) push(letter stage.DeadLetter) {
+	if len(q.letters) == cap(q.letters) && q.first >= q.len() {
+		rest := copy(q.letters, q.letters[q.first:])
+		clear(q.letters[rest:])
+		q.letters, q.first = q.letters[:rest], 0
+	}
+	q.letters = append(q.letters, letter)
+}
+
+func (q *letterQueue) pop() stage.DeadLetter {
+	letter := q.letters[q.first]
+	q.letters[q.first] = stage.DeadLetter{}
+	if q.first++; q.first == len(q.letters) {
+		q.letters, q.first = q.letters[:0], 0
+	}
+	return letter
 }
