@@ -125,8 +125,8 @@ func KeepLetters(n int) Part { return option(func(s *settings) { s.keep = n }) }
 // MaxInFlight bounds the commands in flight that loops may add to; the default is
 // [DefaultMaxInFlight]. What a stage forwards or emits along a way that closes a loop is taken
 // beyond the capacity of the next stage, because stages of a loop that waited for one another
-// would wait for ever. [Capacity] bounds what comes along all other ways, and what comes from
-// outside waits while a stage of the loop is beyond its capacity.
+// would wait for ever. [stage.Capacity] bounds what comes along all other ways and from outside: a
+// stage that is beyond its capacity takes none of that.
 //
 // At the bound Emit returns an error that is [stage.ErrMaxInFlight], and a command that is
 // forwarded is shed. Each leaves a letter, see [Pipeline.DeadLetters], and the log has a line with

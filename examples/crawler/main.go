@@ -1,0 +1,256 @@
+// Crawler follows the links of a web site of its own making until no page is left: a loop that fans
+// out, with retries, a time limit, slow pages and pages that fail.
+//
+//	go run ./examples/crawler
+//	go run ./examples/crawler -pages 20000 -links 10
+//	go run ./examples/crawler -slow 0.2 -flaky 0.2 -broken 0.1
+//
+// Every page that can be read is read once; every page that cannot is in the pipeline's Failures, with
+// its error. In the end both are compared with a plain search of the site; the exit status is 1 if
+// they differ.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/pipeline"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+const (
+	statusOK = iota
+	statusFailed
+	statusUsage
+)
+
+// config is what the flags say.
+type config struct {
+	pages, links int
+	seed         uint64
+	share        shares
+	delay, limit time.Duration
+	quiet        bool
+}
+
+// run is the program, from its arguments to its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c, err := parseFlags(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return statusOK
+	case err != nil:
+		_, _ = fmt.Fprintln(stderr, "crawler:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return statusUsage
+	}
+	if err := c.work(ctx, stdout, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, "crawler:", err)
+		return statusFailed
+	}
+	return statusOK
+}
+
+// work serves the site, crawls it and reports what came of it.
+func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
+	s := &site{pages: c.pages, links: c.links, seed: c.seed, share: c.share, delay: c.delay}
+	base, closeSite, err := serve(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer closeSite()
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	defer transport.CloseIdleConnections()
+
+	seen := &visits{count: map[string]int{}}
+	crawl := newCrawler(&http.Client{Transport: transport}, c.limit, seen.add)
+	p, err := pipeline.New("crawler", crawl.parts(), pipeline.KeepLetters(c.pages),
+		pipeline.Logger(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))))
+	if err != nil {
+		return err
+	}
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if !c.quiet {
+		defer progress(p, seen, stderr)()
+	}
+	err = crawl.crawl(ctx, base.JoinPath(path(0)))
+	if stopped := p.Stop(ctx); err == nil {
+		err = stopped
+	}
+	if err != nil {
+		return err
+	}
+	return report(stdout, s, base, seen, p, crawl.links.Load(), time.Since(begin))
+}
+
+// serve serves the site on a free port of this machine.
+func serve(ctx context.Context, s *site) (base *url.URL, stop func(), err error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(l) // it ends by Close
+	}()
+	stop = func() {
+		_ = server.Close()
+		<-ended
+	}
+	return &url.URL{Scheme: "http", Host: l.Addr().String()}, stop, nil
+}
+
+// visits counts how often each page was read.
+type visits struct {
+	mu    sync.Mutex // guards count
+	count map[string]int
+}
+
+func (v *visits) add(address *url.URL) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.count[address.String()]++
+}
+
+func (v *visits) pages() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.count)
+}
+
+// progress writes a line every second until the function that it returns is called.
+func progress(p *pipeline.Pipeline, seen *visits, w io.Writer) (stop func()) {
+	tick := time.NewTicker(time.Second)
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-tick.C:
+				_, _ = fmt.Fprintf(w, "read %d pages, %d failed, %d commands in flight\n",
+					seen.pages(), p.Failures().Len(), p.Snapshot().InFlight)
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		tick.Stop()
+		close(quit)
+		<-ended
+	}
+}
+
+// report writes what came of the crawl, and returns an error if it is not what a plain search of the
+// site finds.
+func report(w io.Writer, s *site, base *url.URL, seen *visits, p *pipeline.Pipeline, links int64, took time.Duration) error {
+	readable, failing := s.reachable()
+	failed := map[string]int{}
+	for _, letter := range p.Failures().List(pipeline.LetterFilter{}) {
+		failed[letter.Command.(*url.URL).String()]++
+	}
+	sn := p.Snapshot()
+	_, _ = fmt.Fprintf(w, "pages found: %d, links followed: %d\nread: %d\nfailed: %d\n",
+		len(readable)+len(failing), links, len(seen.count), len(failed))
+	for _, g := range p.Failures().Groups() {
+		_, _ = fmt.Fprintf(w, "  %d: %v\n", g.Seen, g.Example.Err)
+	}
+	_, _ = fmt.Fprintf(w, "retries: %d\ntook: %s\nlaw: %s\n", sn.Stages[1].Retries, show.Brief(took), show.Law(sn))
+	return errors.Join(
+		compare("read", base, readable, seen.count),
+		compare("in Failures", base, failing, failed))
+}
+
+// compare returns an error if a page was not met once, or one was met that should not have been.
+func compare(how string, base *url.URL, want []int, met map[string]int) error {
+	var missing, twice []string
+	for _, page := range want {
+		switch address := base.JoinPath(path(page)).String(); met[address] {
+		case 0:
+			missing = append(missing, address)
+		case 1:
+		default:
+			twice = append(twice, address)
+		}
+	}
+	if len(missing)+len(twice) == 0 && len(met) == len(want) {
+		return nil
+	}
+	return fmt.Errorf("%d pages should be %s once, %d are: missing %q, more than once %q", len(want), how, len(met), missing, twice)
+}
+
+func parseFlags(args []string, help io.Writer) (c config, err error) {
+	flags := flag.NewFlagSet("crawler", flag.ContinueOnError)
+	flags.IntVar(&c.pages, "pages", 5000, "`number` of pages of the site")
+	flags.IntVar(&c.links, "links", 40, "`number` of links on each page")
+	flags.Uint64Var(&c.seed, "seed", 1, "`number` that the links and the faults of the site come from")
+	flags.Float64Var(&c.share.slow, "slow", 0.02, "`part` of the pages that answer late")
+	flags.Float64Var(&c.share.flaky, "flaky", 0.05, "`part` of the pages whose first answer is 503")
+	flags.Float64Var(&c.share.broken, "broken", 0.02, "`part` of the pages whose answer is 404")
+	flags.Float64Var(&c.share.hanging, "hanging", 0.001, "`part` of the pages that do not answer")
+	flags.DurationVar(&c.delay, "delay", 100*time.Millisecond, "`duration` that a slow page takes")
+	flags.DurationVar(&c.limit, "limit", time.Second, "`duration` after which a try to fetch a page is given up")
+	flags.BoolVar(&c.quiet, "quiet", false, "no line of progress every second")
+	const about = "crawler follows the links of a web site of its own making: a loop that fans out, with retries and failures."
+	if err := show.Parse(flags, args, about, help); err != nil {
+		return c, err
+	}
+	return c, c.check(flags.Args())
+}
+
+func (c config) check(stray []string) error {
+	var all []error
+	for _, arg := range stray {
+		all = append(all, fmt.Errorf("stray argument %q; all there is to say is said with flags, see -help", arg))
+	}
+	if c.pages < 1 {
+		all = append(all, fmt.Errorf("-pages %d: at least 1", c.pages))
+	}
+	if c.links < 2 {
+		all = append(all, fmt.Errorf("-links %d: at least 2", c.links))
+	}
+	sum := 0.0
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"slow", c.share.slow}, {"flaky", c.share.flaky}, {"broken", c.share.broken}, {"hanging", c.share.hanging}} {
+		if f.value < 0 || f.value > 1 {
+			all = append(all, fmt.Errorf("-%s %v: from 0 to 1", f.name, f.value))
+		}
+		sum += f.value
+	}
+	if sum > 1 {
+		all = append(all, fmt.Errorf("-slow, -flaky, -broken and -hanging: %.3f in all, at most 1", sum))
+	}
+	if c.delay < 0 {
+		all = append(all, fmt.Errorf("-delay %v: not below 0", c.delay))
+	}
+	if c.limit <= 0 {
+		all = append(all, fmt.Errorf("-limit %v: above 0", c.limit))
+	}
+	return errors.Join(all...)
+}
