@@ -82,8 +82,8 @@ func (f LetterFilter) takes(s *slot) bool {
 //
 // To retry a letter is to submit its command to its stage again. The letter's own command
 // has ended and stays counted as dead-lettered, shed or failed; a retry is a new command, counted
-// as accepted anew, so the law holds. Nobody has a ticket for it. If it ends without an
-// answer, or fails, again it is a new letter.
+// as accepted anew, so the law holds. Nobody has a ticket for it. A letter keeps no context: handlers see the values of the
+// one that is given to Retry. If the command ends without an answer, or fails, again it is a new letter.
 //
 // The methods may be called by anybody, at any time, also when the pipeline has
 // stopped; only nothing can be retried then. They read commands as they are: nobody else

@@ -22,6 +22,7 @@ const (
 	ReasonCrash     = Reason(room.ReasonCrash)     // crashed its handler as often as it may be tried
 	ReasonStopped   = Reason(room.ReasonStopped)   // not done when the pipeline stopped hard
 	ReasonDisabled  = Reason(room.ReasonDisabled)  // a policy has the stage take nothing
+	ReasonExpired   = Reason(room.ReasonExpired)   // its time to live was over before its handler was called
 	ReasonRate      = Reason(room.ReasonRate)      // beyond the rate at which commands are let in
 	ReasonPolicy    = Reason(room.ReasonPolicy)    // turned away by a policy's shedding or its gate
 	// ReasonMaxInFlight is that of a command on a way that closes a loop, for which the pipeline had no place.
@@ -67,7 +68,7 @@ type Snapshot struct {
 	OK           uint64 // ended here with a result
 	Forwarded    uint64 // went on to another stage
 	Errors       uint64 // ended here with an error
-	Shed         uint64 // dropped for want of room
+	Shed         uint64 // dropped for want of room, expired, or turned away by a policy; see ShedBy
 	DeadLettered uint64 // ended here without an answer
 	Emitted      uint64 // further commands that handlers sent out
 

@@ -2,8 +2,10 @@ package stage
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -52,6 +54,18 @@ func newCore(name string, opts []Option) *Core {
 	return c
 }
 
+// checkExpiry notes a flaw if the function of ExpiresAt can never be called with a command of the stage.
+func (c *Core) checkExpiry(cmd reflect.Type) {
+	of := c.set.expiring
+	abstract := func(t reflect.Type) bool { return t.Kind() == reflect.Interface }
+	switch {
+	case of == nil, of == cmd, abstract(of) && abstract(cmd):
+	case abstract(of) && cmd.Implements(of), abstract(cmd) && of.Implements(cmd):
+	default:
+		c.flaw("ExpiresAt", fmt.Sprintf("takes %v, and the stage's commands are %v", of, cmd))
+	}
+}
+
 func (c *Core) flaw(option, problem string) {
 	c.flaws = append(c.flaws, &Fault{c.set.room.Name, option, problem})
 }
@@ -86,6 +100,7 @@ func (c *Core) Attach(env *Env) {
 	c.upgrade.mu.Lock() // somebody may want to upgrade it already
 	defer c.upgrade.mu.Unlock()
 	s := c.staff
+	s.TTL, s.ExpiresAt = c.set.room.TTL, c.set.expiresAt
 	s.Timeout, s.Grace, s.RetryIf = c.set.timeout, c.set.patience(), c.set.retry.If
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
 	s.Endures, s.Pause, s.Apart = int32(min(c.set.restart.orDefault().Limit, math.MaxInt32)), c.set.room.Rest, act.Apart(env.System)

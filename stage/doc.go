@@ -71,11 +71,18 @@
 // # The end of a command
 //
 // Every accepted command ends exactly once: replied (an OK outcome), failed (an
-// Error outcome), shed (dropped by the overflow rule, or forwarded
+// Error outcome), shed (dropped by the overflow rule, expired in the queue, or forwarded
 // to a stage that a policy has disabled) or dead-lettered (its
 // handler crashed as often as it may be tried, or the pipeline stopped hard).
 // Shed and dead-lettered commands, and failed ones of which nobody else has both the command and the error, leave
 // letters: the pipeline keeps them, and calls the functions that are set for them, or logs them.
+//
+// # The caller's context
+//
+// A handler's context has the values of the context that its command was submitted with, and so have those of all commands
+// that come of it. With [Stage.Ask] and [Call] the command also ends with that context: a handler's context ends, and what
+// waits in a queue fails without being begun. With [Stage.Submit] it goes on. See docs/speed.md for what that costs, and
+// [TTL] and [ExpiresAt] for commands that are worth nothing after some time.
 //
 // # Actors
 //

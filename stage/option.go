@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"time"
 
@@ -35,6 +36,7 @@ const (
 	maxCapacity = 1 << 30
 	maxBatch    = 1 << 16
 	maxWorkers  = 1 << 16
+	maxTTL      = 24 * time.Hour // for longer an envelope does not know when it came
 )
 
 // OverflowRule says what a full stage does with one more command.
@@ -183,6 +185,40 @@ func Batch(n int) Option { return func(s *settings) { s.room.Batch = n } }
 // commands at once as [Batch] says, however long they take. The default is not to wait.
 func Linger(d time.Duration) Option { return func(s *settings) { s.room.Linger = d } }
 
+// TTL sets a time to live: a command that has waited in the stage's queue for longer than d when its turn comes is shed,
+// with [ReasonExpired] and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a
+// day.
+//
+// The time counts from when the command came into the queue of this stage, and anew when it comes for another try; the
+// pause before a try does not count. A command that has expired keeps its slot until its turn comes. One that was suspended
+// has been begun and does not expire. See [ExpiresAt] for a time to live that each command has of its own, and
+// [Stage.Ask] for commands that end with their callers' contexts.
+func TTL(d time.Duration) Option { return func(s *settings) { s.room.TTL = d } }
+
+// ExpiresAt has a function say when a command expires: one whose turn comes later is shed as with [TTL]. The zero time is
+// never. So that a command has one time to live for its whole way, give the option to each stage on it. C is the type of
+// the stage's commands, or an interface: commands of other types never expire.
+//
+//	stage.New("send", sender, stage.ExpiresAt(Mail.Deadline))
+//
+// The function is called once for each try, by several workers at once, and the clock is read for it. If it panics that is
+// a crash of the handler.
+func ExpiresAt[C any](f func(cmd C) time.Time) Option {
+	return func(s *settings) {
+		s.expiring = reflect.TypeFor[C]()
+		s.expiresAt = nil
+		if f != nil {
+			s.expiresAt = func(cmd any) time.Time {
+				c, ok := cmd.(C)
+				if !ok {
+					return time.Time{}
+				}
+				return f(c)
+			}
+		}
+	}
+}
+
 // Timeout sets a time limit for each command: its handler's context ends then,
 // with the cause [ErrTimeout]. A [behaviour.Batcher] has it once for each batch. The default
 // is no limit.
@@ -231,8 +267,10 @@ type settings struct {
 	instances   bool // were given
 	suspends    bool // handlers may suspend
 	blocking    bool
-	disciplined bool // a discipline was given
-	anarchic    bool // and it is nil
+	disciplined bool         // a discipline was given
+	anarchic    bool         // and it is nil
+	expiring    reflect.Type // what ExpiresAt was given a function of; nil if it was not
+	expiresAt   func(cmd any) time.Time
 	timeout     time.Duration
 	grace       time.Duration
 	retry       RetryPolicy
@@ -317,6 +355,11 @@ func (s *settings) faults() (all []error) {
 	check(s.grace >= 0, "must not be negative", "Grace(%v)", s.grace)
 	check(s.grace == 0 || s.timeout > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
 	check(s.room.Linger >= 0, "must not be negative", "Linger(%v)", s.room.Linger)
+	check(s.room.TTL >= 0, "must not be negative", "TTL(%v)", s.room.TTL)
+	check(s.room.TTL <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", s.room.TTL)
+	check(s.room.TTL == 0 || s.room.TTL > s.room.Linger, "must be more than Linger: each batch that is not full would expire",
+		"TTL(%v)", s.room.TTL)
+	check(s.expiring == nil || s.expiresAt != nil, "the function is nil", "ExpiresAt")
 	check(s.timeout >= 0, "must not be negative", "Timeout(%v)", s.timeout)
 	s.checkDiscipline(check)
 	s.checkRetry(check)

@@ -41,6 +41,9 @@ var (
 	// sheds one that it forwards there: the pipeline holds as many commands as
 	// pipeline.MaxInFlight says. Either leaves a dead letter.
 	ErrMaxInFlight = room.ErrMaxInFlight
+	// ErrExpired ends an accepted command: its time to live was over before its handler was called; see [TTL] and
+	// [ExpiresAt].
+	ErrExpired = room.ErrExpired
 	// ErrStopped ends an accepted command: the pipeline stopped hard before
 	// it was done, or was known to be.
 	ErrStopped = room.ErrStopped
@@ -176,6 +179,7 @@ func (kindOf[C]) nilly() bool            { return reflect.TypeFor[C]().Kind() ==
 
 func typed[C any](c *Core) *Stage[C] {
 	c.kind = kindOf[C]{}
+	c.checkExpiry(reflect.TypeFor[C]())
 	return &Stage[C]{core: c, room: c.room, inlet: c.room.Inlet()}
 }
 

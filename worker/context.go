@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"runtime/pprof"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,14 +31,15 @@ func (w *Worker) calls() *called {
 	return w.called
 }
 
-// Begin returns the context for the handler of the command in hand. If the command has ended with its caller's context
-// Begin settles it, goes on to the next one and returns nil. [Worker.End] must follow when the handler has returned.
+// Begin returns the context for the handler of the command in hand. If the command has ended with its caller's context, or
+// has expired, Begin settles it, goes on to the next one and returns nil. [Worker.End] must follow when the handler has
+// returned.
 func (w *Worker) Begin(e *command.Envelope) Context {
-	if !e.Caller() {
-		return w.handling()
-	}
 	if w.unbegun(e) {
 		return nil
+	}
+	if !e.Caller() {
+		return w.handling()
 	}
 	c := w.calls()
 	if e.From.Ends() {
@@ -58,48 +60,111 @@ func (w *Worker) End() {
 	}
 }
 
-// unbegun ends the command in hand if its caller's context has ended.
+// unbegun ends the command in hand if its caller's context has ended, or if it has expired.
 func (w *Worker) unbegun(e *command.Envelope) bool {
-	err := e.From.Ended()
+	err := w.verdict(e)
 	if err == nil {
 		return false
 	}
 	if w.carries() {
 		w.book() // it would be booked with this one
 	}
-	if !w.stage.Room.Unbegun(&w.Seat, &w.tally, 1, nil) {
-		panic(abandoned{})
-	}
-	w.cur++
 	w.calls().skipped++
-	w.refuse(e, err)
+	w.cur++
+	if es := []command.Envelope{*e}; err == room.ErrExpired { //nolint:errorlint // it is that very one
+		w.shed(es, nil)
+	} else {
+		w.fails(es, []error{err}, nil)
+	}
 	return true
 }
 
-// sift ends those of a batch whose callers' contexts have ended, and returns the rest.
+// verdict returns nil if a command may be begun, and [room.ErrExpired] if it has expired, or why its caller's context has
+// ended.
+func (w *Worker) verdict(e *command.Envelope) error {
+	if err := e.From.Ended(); err != nil {
+		return err
+	}
+	if w.stage.perishes() && w.expired(e) {
+		return room.ErrExpired
+	}
+	return nil
+}
+
+// sift ends those of a batch whose callers' contexts have ended, and those that have expired, and returns the rest.
 func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
-	var dead []command.Envelope
+	var verdicts []error // before anything is moved: the user's code may crash
+	for i := range batch {
+		err := w.verdict(&batch[i])
+		if err != nil && verdicts == nil {
+			verdicts = make([]error, len(batch))
+		}
+		if err != nil {
+			verdicts[i] = err
+		}
+	}
+	if verdicts == nil {
+		return batch
+	}
+	var failed, expired []command.Envelope
 	var errs []error
 	live := batch[:0]
-	for _, e := range batch {
-		if err := e.From.Ended(); err != nil {
-			dead, errs = append(dead, e), append(errs, err)
-			continue
+	for i, e := range batch {
+		switch err := verdicts[i]; err {
+		case nil:
+			live = append(live, e)
+		case room.ErrExpired: //nolint:errorlint // it is that very one
+			expired = append(expired, e)
+		default:
+			failed, errs = append(failed, e), append(errs, err)
 		}
-		live = append(live, e)
-	}
-	if len(dead) == 0 {
-		return batch
 	}
 	clear(batch[len(live):])
 	w.n = int32(len(live))
-	if !w.stage.Room.Unbegun(&w.Seat, &w.tally, len(dead), live) {
-		panic(abandoned{})
+	if len(failed) > 0 {
+		w.fails(failed, errs, slices.Concat(expired, live))
 	}
-	for i := range dead {
-		w.refuse(&dead[i], errs[i])
+	if len(expired) > 0 {
+		w.shed(expired, live)
 	}
 	return live
+}
+
+// fails ends commands that are not begun with an error each. Rest are those that are left of the batch, if these were
+// not the next ones.
+func (w *Worker) fails(es []command.Envelope, errs []error, rest []command.Envelope) {
+	if !w.stage.Room.Unbegun(&w.Seat, &w.tally, len(es), rest) {
+		panic(abandoned{})
+	}
+	for i := range es {
+		w.refuse(&es[i], errs[i])
+	}
+}
+
+// shed ends commands that have expired. Rest are those that are left of the batch, if these were not the next ones.
+func (w *Worker) shed(es, rest []command.Envelope) {
+	if !w.stage.Room.Expire(&w.Seat, &w.tally, es, rest) {
+		panic(abandoned{})
+	}
+	w.mark = 0 // that may have taken its time
+}
+
+// perishes reports whether commands of the stage may expire.
+func (s *Stage) perishes() bool { return s.TTL > 0 || s.ExpiresAt != nil }
+
+// expired reports whether the command's time to live is over. It may call the user's code: if that crashes, the command
+// has.
+func (w *Worker) expired(e *command.Envelope) bool {
+	if w.stage.TTL > 0 {
+		if waited, known := e.Waited(w.host.Now()); known && waited > w.stage.TTL {
+			return true
+		}
+	}
+	if w.stage.ExpiresAt == nil {
+		return false
+	}
+	at := w.stage.ExpiresAt(e.Cmd)
+	return !at.IsZero() && time.Now().After(at)
 }
 
 // handling is the context of a handler whose command has no caller's: it ends when the pipeline stops hard, and it

@@ -75,7 +75,7 @@ func (w *Worker) handleRuns(batch []command.Envelope) {
 		if w.Halted() {
 			break
 		}
-		if e := &batch[i]; !e.Woken() && e.Caller() && w.unbegun(e) {
+		if e := &batch[i]; !e.Woken() && w.unbegun(e) {
 			continue
 		}
 		run := w.hold(&batch[i])

@@ -35,7 +35,10 @@ type Stage struct {
 	Timeout time.Duration
 	Grace   time.Duration // how long past Timeout a handler may go on
 	RetryIf func(error) bool
-	Log     *slog.Logger
+	// TTL is how long a command may wait in the queue, and ExpiresAt, if it is not nil, when it expires by itself.
+	TTL       time.Duration
+	ExpiresAt func(cmd any) time.Time
+	Log       *slog.Logger
 	// Crashed is told of every crash of a handler, and whether the command is
 	// to be tried again.
 	Crashed func(crash *CrashError, again bool)
@@ -561,7 +564,7 @@ func (w *Worker) clock() {
 
 // handleEach runs the behaviour on one command of the batch after the other.
 func (w *Worker) handleEach(batch []command.Envelope) {
-	if w.stage.Timeout == 0 {
+	if w.stage.Timeout == 0 && !w.stage.perishes() {
 		w.instance.HandleEach(w.handling(), w, batch)
 		return
 	}
@@ -571,7 +574,7 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 		}
 		e := &batch[n]
 		if ctx := w.Begin(e); ctx != nil {
-			w.Settle(w.limited(ctx, e))
+			w.Settle(w.one(ctx, w.instance, e))
 		}
 	}
 }

@@ -233,8 +233,8 @@ var reasonMetrics = []reasonMetric{
 		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.RejectedBy },
 	},
 	{
-		"golda_stage_shed_total", "Commands that were accepted and dropped for want of room, by reason.",
-		[]stage.Reason{stage.ReasonFull, stage.ReasonNewest, stage.ReasonOldest, stage.ReasonDisabled},
+		"golda_stage_shed_total", "Commands that were accepted and dropped, by reason.",
+		[]stage.Reason{stage.ReasonFull, stage.ReasonNewest, stage.ReasonOldest, stage.ReasonDisabled, stage.ReasonExpired},
 		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.ShedBy },
 	},
 	{

@@ -70,7 +70,8 @@ func (s *source) hand(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil { // a stage with room takes a command of a context that has ended
 		return err
 	}
-	ticket, err := s.entry.Ask(ctx, j)
+	// An image that was begun is finished, even if ctx ends. The wait for a slot is short: the window bounds what is open.
+	ticket, err := s.entry.Ask(context.WithoutCancel(ctx), j)
 	if err != nil {
 		return err
 	}

@@ -334,10 +334,13 @@ func (r *Room) hand(s *Seat, es []command.Envelope, at places, now int64, back, 
 // else one in so many.
 func (r *Room) clock(es []command.Envelope, now int64) {
 	if now == 0 {
-		return
+		if r.cfg.TTL == 0 {
+			return
+		}
+		now = r.Host().Now()
 	}
 	every := min(max(r.limit/command.Seen, 1), command.Seen)
-	if r.knobs.Linger > 0 || r.queue.line != nil {
+	if r.knobs.Linger > 0 || r.cfg.TTL > 0 || r.queue.line != nil {
 		every = 1
 	}
 	m := command.At(now)

@@ -15,6 +15,7 @@ const (
 	ReasonCrash     Reason = "crash"          // its handler crashed, as often as it may be tried
 	ReasonStopped   Reason = "stopped"        // the pipeline stopped hard before it was done
 	ReasonDisabled  Reason = "disabled"       // a policy has the stage take nothing
+	ReasonExpired   Reason = "expired"        // its time to live was over before its handler was called
 	ReasonRate      Reason = "rate"           // beyond the rate at which commands are let in
 	ReasonPolicy    Reason = "policy"         // turned away by a policy's shedding or its gate
 	// ReasonMaxInFlight is that of a command on a way back which the pipeline had no place for.
@@ -39,6 +40,7 @@ const (
 	shedNewest
 	shedOldest
 	shedDisabled
+	shedExpired
 	shedMaxInFlight
 	shedReasons
 )
@@ -51,6 +53,6 @@ const (
 
 var (
 	rejectedNames = [rejectedReasons]Reason{ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy}
-	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonMaxInFlight}
+	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonExpired, ReasonMaxInFlight}
 	deadNames     = [deadReasons]Reason{ReasonCrash, ReasonStopped}
 )

@@ -24,6 +24,7 @@ var (
 	ErrShed       = errors.New("stage: command dropped to make room")
 	ErrStopped    = errors.New("stage: stopped before the command was done")
 	ErrDisabled   = errors.New("stage: disabled")
+	ErrExpired    = errors.New("stage: command expired in the queue")
 )
 
 // Overflow says what a full room does with one more command.
@@ -43,6 +44,8 @@ type Config struct {
 	Capacity int
 	Batch    int
 	Linger   time.Duration
+	// TTL is how long a command may wait in the queue; 0 is for ever.
+	TTL      time.Duration
 	Overflow Overflow
 	Retry    Retry
 	// Instances is how many workers may be here at once.
@@ -336,7 +339,7 @@ func (r *Room) half() int {
 // push queues a command, reading the clock for one in so many, or for each if it
 // matters how long they have waited.
 func (r *Room) push(e *command.Envelope, p place) {
-	if r.stamp--; r.stamp < 0 || r.knobs.Linger > 0 {
+	if r.stamp--; r.stamp < 0 || r.knobs.Linger > 0 || r.cfg.TTL > 0 {
 		r.stamp = int32(r.limit) - 1
 		e.Enter(command.At(r.Host().Now()))
 	}

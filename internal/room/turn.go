@@ -1,6 +1,7 @@
 package room
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -422,11 +423,26 @@ func (r *Room) Book(s *Seat, t *Tally) bool {
 // Unbegun books commands of a worker's hand as failed that are not begun, because their callers' contexts have ended.
 // Rest are those that are left, if these were not the next ones. It reports false if the worker was forsaken.
 func (r *Room) Unbegun(s *Seat, t *Tally, n int, rest []command.Envelope) bool {
+	return r.skip(s, t, n, rest, func() { r.c.errors += uint64(n) })
+}
+
+// Expire sheds commands of a worker's hand that are not begun, because their time to live is over. Rest and the result are
+// as for [Room.Unbegun].
+func (r *Room) Expire(s *Seat, t *Tally, es, rest []command.Envelope) bool {
+	ours := r.skip(s, t, len(es), rest, func() { r.c.losses().shed[shedExpired] += uint64(len(es)) })
+	if ours {
+		r.bury(es, ReasonExpired, fmt.Errorf("stage %q: %w", r.cfg.Name, ErrExpired))
+	}
+	return ours
+}
+
+// skip takes n commands out of a worker's hand that are not begun, and counts them.
+func (r *Room) skip(s *Seat, t *Tally, n int, rest []command.Envelope, count func()) bool {
 	r.mu.Lock()
 	ours := !s.forsaken
 	if ours {
 		r.book(s, t)
-		r.c.errors += uint64(n)
+		count()
 		r.lay(s, n)
 		if rest != nil {
 			s.kept = append(s.kept[:0], rest...)
@@ -434,6 +450,9 @@ func (r *Room) Unbegun(s *Seat, t *Tally, n int, rest []command.Envelope) bool {
 		r.settled()
 	}
 	r.mu.Unlock()
+	if ours {
+		r.Host().ended()
+	}
 	return ours
 }
 

@@ -19,7 +19,7 @@ type Dated interface {
 // order, it meets them in this one.
 //
 // Those without a deadline come after all that have one. A deadline that has passed is
-// still a deadline, and the most urgent: no command is let go.
+// still a deadline, and the most urgent: no command is let go. To shed what is too late, give the stage stage.ExpiresAt too.
 //
 // A command tells its deadline by [Dated]; one that does not has none. For commands
 // that cannot have methods see [DeadlineOf].
