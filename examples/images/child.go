@@ -33,7 +33,7 @@ func child(ctx context.Context, cancel context.CancelFunc, box *outbox) int {
 		box.abandon()
 		os.Exit(statusInterrupted)
 	})
-	r := &runner{box: box, stdout: os.Stdout, stderr: os.Stderr, compared: true}
+	r := &runner{box: box, stdout: os.Stdout, stderr: os.Stderr, compared: true, limit: limitMemory}
 	return r.main(ctx, os.Args[1:])
 }
 
@@ -103,6 +103,7 @@ func (r *runner) args(law controller.Policy) []string {
 		"-json", "-policy", law.Name(), "-out", r.outOf(law),
 		"-size", string(r.size), "-seed", strconv.FormatUint(r.seed, 10),
 		"-workers", strconv.Itoa(r.workers), "-crash", fmt.Sprint(r.crash), "-metrics", r.metrics,
+		"-max-pixels", strconv.Itoa(r.maxPixels),
 	}
 	if r.n > 0 {
 		args = append(args, "-n", strconv.Itoa(r.n))

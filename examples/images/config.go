@@ -31,8 +31,10 @@ type config struct {
 	policy   controller.Policy
 	policies []controller.Policy // to be compared; nil: one policy is run
 	crash    float64
-	json     bool
-	metrics  string // address to serve metrics at; "": nowhere
+	// maxPixels is how many pixels an image may have.
+	maxPixels int
+	json      bool
+	metrics   string // address to serve metrics at; "": nowhere
 }
 
 // parse turns arguments into a config, or says what is wrong with them, all of it.
@@ -50,6 +52,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
 	f.StringVar(&law, "policy", policy.ERLDA{}.Name(), "the `policy` that sets the number of workers: "+strings.Join(policy.Names(), ", "))
 	f.StringVar(&laws, "policies", "", "compare these `policies`, as in seda,erlda; each has its own process, and directory in -out")
+	f.IntVar(&c.maxPixels, "max-pixels", maxPixels, "refuse images that have, or claim, more `pixels` than this")
 	f.Float64Var(&c.crash, "crash", 0, "let this `fraction` of the images crash a handler at its first attempt, 0 to 1")
 	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the table; with -policies one for each, a line each")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
@@ -111,6 +114,7 @@ func strays(f *flag.FlagSet) error {
 func (c config) check(countGiven bool) error {
 	return errors.Join(
 		fault(countGiven && c.n < 1, "-n %d: at least 1 image", c.n),
+		fault(c.maxPixels < 1 || c.maxPixels > 1<<30, "-max-pixels %d: 1 to %d pixels", c.maxPixels, 1<<30),
 		fault(c.workers < 1, "-workers %d: at least 1 worker", c.workers),
 		fault(!slices.Contains(captcha.All, c.size), "-size %q: known are small and uniform", c.size),
 		fault(!(c.crash >= 0 && c.crash <= 1), "-crash %v: a fraction from 0 to 1", c.crash), // not a number is no fraction

@@ -22,7 +22,7 @@ type corpus struct {
 
 // draw draws the captchas, as many at a time as there are processors, of which each
 // has one in memory. It ends early, with the reason, when ctx ends.
-func (c corpus) draw(ctx context.Context, box *outbox, p progress) error {
+func (c corpus) draw(ctx context.Context, box *outbox, drawn *atomic.Int64) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
 	for range min(c.n, runtime.GOMAXPROCS(0)) {
@@ -35,7 +35,7 @@ func (c corpus) draw(ctx context.Context, box *outbox, p progress) error {
 				if err := c.one(ctx, artist, box, i); err != nil {
 					return err
 				}
-				p.step()
+				drawn.Add(1)
 			}
 			return nil
 		})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,12 +17,6 @@ import (
 	"github.com/golda-dev/golda/examples/images/picture"
 )
 
-// silence is a progress that nobody watches.
-type silence struct{}
-
-func (silence) step() {}
-func (silence) done() {}
-
 func TestTheSameSeedDrawsTheSameBytes(t *testing.T) {
 	for _, set := range captcha.All {
 		t.Run(string(set), func(t *testing.T) {
@@ -29,7 +24,7 @@ func TestTheSameSeedDrawsTheSameBytes(t *testing.T) {
 			two := corpus{t.TempDir(), 3, set, 5}
 			other := corpus{t.TempDir(), 1, set, 6}
 			for _, c := range []corpus{one, two, other} {
-				require.NoError(t, c.draw(t.Context(), &outbox{}, silence{}))
+				require.NoError(t, c.draw(t.Context(), &outbox{}, new(atomic.Int64)))
 			}
 			for _, name := range two.names() {
 				assert.True(t, bytes.Equal(read(t, one, name), read(t, two, name)), name)
@@ -72,6 +67,6 @@ func TestDrawingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := corpus{t.TempDir(), 1000, captcha.Small, 1}
-	require.ErrorIs(t, c.draw(ctx, &outbox{}, silence{}), context.Canceled)
+	require.ErrorIs(t, c.draw(ctx, &outbox{}, new(atomic.Int64)), context.Canceled)
 	assert.Empty(t, names(t, c.dir))
 }

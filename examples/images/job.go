@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
 	_ "image/gif"  // a format that load takes
 	_ "image/jpeg" // another
 	"io"
@@ -55,8 +56,9 @@ func (j *job) copied() *picture.Canvas {
 // port is the way from one stage to the next.
 type port = behaviour.Port[*job]
 
-// load reads the file and decodes it.
+// load reads the file and decodes it, if it has no more pixels than most.
 type load struct {
+	most  int
 	alive *census
 	next  *port
 }
@@ -64,7 +66,7 @@ type load struct {
 // HandleCommand answers an error if the file is no image.
 func (l load) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
 	j.strike(ctx, "load")
-	img, err := decode(j.path)
+	img, err := decode(j.path, l.most)
 	if err != nil {
 		return j.fail(err)
 	}
@@ -115,19 +117,19 @@ func (s save) save(j *job) behaviour.Outcome {
 	return behaviour.OK(j.out)
 }
 
-// maxPixels bounds the size of an image: a file of a few bytes may claim to
+// maxPixels is how many pixels an image may have by default: a file of a few bytes may claim to
 // unfold to gigabytes. It lets 32 million pixels pass, eight times the largest image of
 // the dissertation, or 128 MiB.
 const maxPixels = 32 << 20
 
 // decode reads an image, the first one if a GIF holds several.
-func decode(path string) (*picture.Canvas, error) {
+func decode(path string, most int) (*picture.Canvas, error) {
 	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if _, err := claimed(f); err != nil {
+	if _, err := claimed(f, most); err != nil {
 		return nil, err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -159,30 +161,44 @@ func openRegular(path string) (*os.File, error) {
 	return f, bare(err)
 }
 
-// weigh tells how many pixels load will make of a file: none if it will refuse it.
-func weigh(path string) int {
+// weigh tells how many bytes of memory an image takes on its way: none if load will refuse the file.
+func weigh(path string, most int) int {
 	f, err := openRegular(path)
 	if err != nil {
 		return 0
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	n, err := claimed(f)
+	head, err := claimed(f, most)
 	if err != nil {
 		return 0 // load finds the same, and tells it
 	}
-	return n
+	return head.Width * head.Height * bytesPerPixel(head.ColorModel)
 }
 
-// claimed reads from its header how many pixels an image says that it has.
-func claimed(f io.Reader) (int, error) {
+// bytesPerPixel is how much memory a pixel takes: of the canvas and the spare one, or of the canvas and what the decoder
+// made, if that is more.
+func bytesPerPixel(decoded color.Model) int {
+	switch decoded {
+	case color.RGBA64Model, color.NRGBA64Model:
+		return canvas + 8
+	default:
+		return canvas + canvas
+	}
+}
+
+// canvas is how many bytes a pixel takes in a canvas.
+const canvas = 4
+
+// claimed reads from its header how large an image says that it is.
+func claimed(f io.Reader, most int) (image.Config, error) {
 	head, _, err := image.DecodeConfig(f)
 	if err != nil {
-		return 0, fromImage(err)
+		return head, fromImage(err)
 	}
-	if head.Height > 0 && head.Width > maxPixels/head.Height {
-		return 0, fmt.Errorf("image: %d×%d pixels are too many, at most %d are taken", head.Width, head.Height, maxPixels)
+	if head.Height > 0 && head.Width > most/head.Height {
+		return head, fmt.Errorf("image: %d×%d pixels are too many, at most %d are taken; see -max-pixels", head.Width, head.Height, most)
 	}
-	return head.Width * head.Height, nil
+	return head, nil
 }
 
 // fromImage says what an end of file amid an image means.

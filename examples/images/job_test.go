@@ -7,6 +7,8 @@ import (
 	"errors"
 	"hash/crc32"
 	"image"
+	"image/png"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -85,9 +87,20 @@ the stack
 }
 
 func TestDecodeTakesNoDirectoryAndNoMissingFile(t *testing.T) {
-	_, err := decode(t.TempDir())
+	_, err := decode(t.TempDir(), maxPixels)
 	require.EqualError(t, err, "not a regular file")
-	_, err = decode(t.TempDir() + "/none")
+	_, err = decode(t.TempDir()+"/none", maxPixels)
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "none", "the job names the file")
+}
+
+func TestAnImageWeighsWhatItTakesInMemory(t *testing.T) {
+	p := newPlace(t)
+	var deep bytes.Buffer
+	require.NoError(t, png.Encode(&deep, image.NewNRGBA64(image.Rect(0, 0, 10, 10))))
+	p.fill(t, map[string][]byte{"gray.png": blank(t, 10), "deep.png": deep.Bytes(), "none.txt": []byte("no image")})
+	require.Equal(t, 100*(4+4), weigh(filepath.Join(p.in, "gray.png"), maxPixels), "two canvases")
+	require.Equal(t, 100*(8+4), weigh(filepath.Join(p.in, "deep.png"), maxPixels), "what was decoded, and a canvas")
+	require.Zero(t, weigh(filepath.Join(p.in, "none.txt"), maxPixels))
+	require.Zero(t, weigh(filepath.Join(p.in, "gray.png"), 99), "it is refused")
 }

@@ -14,8 +14,12 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -25,8 +29,23 @@ func main() {
 	if isChild() {
 		os.Exit(child(ctx, cancel, box))
 	}
-	go interrupts(caught(), cancel, box)
-	os.Exit(run(ctx, os.Args[1:], box, os.Stdout, os.Stderr))
+	go interrupts(caught(), os.Stderr, cancel, func() {
+		box.abandon()
+		os.Exit(statusInterrupted)
+	})
+	r := &runner{box: box, stdout: os.Stdout, stderr: os.Stderr, limit: limitMemory}
+	os.Exit(r.main(ctx, os.Args[1:]))
+}
+
+// besides is how much memory a run may take beside the images that are under way.
+const besides = 64 << 20
+
+// limitMemory has the garbage collector keep the process below so many bytes, if it can, unless GOMEMLIMIT has set
+// another limit. Without one the heap grows to twice of what is in use.
+func limitMemory(bytes int64) {
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(bytes)
+	}
 }
 
 // caught returns where signals come to. Once it has, none is lost.
@@ -38,10 +57,10 @@ func caught() chan os.Signal {
 
 // interrupts ends the run in good order at the first signal and at once at the
 // second, yet without leaving half a file. It lives as long as the process.
-func interrupts(signals <-chan os.Signal, cancel context.CancelFunc, box *outbox) {
+func interrupts(signals <-chan os.Signal, stderr io.Writer, finish, abandon func()) {
 	<-signals
-	cancel()
+	_, _ = fmt.Fprint(stderr, "\nimages: interrupted; the images under way are finished; Ctrl-C once more ends at once\n")
+	finish()
 	<-signals
-	box.abandon()
-	os.Exit(statusInterrupted)
+	abandon()
 }

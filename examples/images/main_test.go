@@ -113,3 +113,23 @@ func drawn(t *testing.T, i int) []byte {
 	require.NoError(t, err)
 	return file
 }
+
+func TestTheFirstSignalIsAnsweredWithALine(t *testing.T) {
+	var stderr bytes.Buffer
+	signals, finish, abandon := make(chan os.Signal), make(chan struct{}), make(chan struct{})
+	go interrupts(signals, &stderr, func() { close(finish) }, func() { close(abandon) })
+	signals <- os.Interrupt
+	<-finish
+	signals <- os.Interrupt
+	<-abandon
+	require.Equal(t, "\nimages: interrupted; the images under way are finished; Ctrl-C once more ends at once\n", stderr.String())
+}
+
+func TestAnImageWithMorePixelsThanAreTakenIsRefusedAndTheOptionNamed(t *testing.T) {
+	p := newPlace(t)
+	p.fill(t, map[string][]byte{"small.png": blank(t, 10), "large.png": blank(t, 11)})
+	done := p.run(t.Context(), "-in", p.in, "-max-pixels", "100")
+	require.Equal(t, statusFailed, done.status)
+	require.Contains(t, done.stderr, "large.png: image: 11×11 pixels are too many, at most 100 are taken; see -max-pixels")
+	require.Equal(t, []string{"small.png"}, names(t, p.out))
+}

@@ -26,7 +26,7 @@ var again = stage.RetryPolicy{Attempts: 3, Backoff: 5 * time.Millisecond, Jitter
 // images in it.
 func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pipeline, *stage.Stage[*job], error) {
 	line := newLine(c)
-	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{alive: alive, next: next} })
+	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{most: c.maxPixels, alive: alive, next: next} })
 	for _, f := range picture.Filters() {
 		line.add(f.Stage, func(next *port) behaviour.Behaviour[*job] { return filtering{filter: f, next: next} })
 	}

@@ -4,86 +4,138 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
+	"strings"
 	"time"
+	"unicode/utf8"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
-// progress is told of each piece of work that is done, by any goroutine, and in
-// the end that there will be no more.
-type progress interface {
-	step()
-	done()
+// progress shows how far a piece of work has come: a bar on a terminal, else a plain line now and then. It asks
+// how much is done, so that the work knows nothing of it.
+type progress struct {
+	w      io.Writer
+	title  string
+	total  int
+	count  func() int // how much is done
+	width  func() int // of the terminal; nil: it is none
+	begin  time.Time
+	shown  int
+	finish chan struct{}
+	over   chan struct{}
 }
 
-// newProgress shows how far a piece of work has come: a bar on a terminal, else
-// a plain line now and then.
-func newProgress(w io.Writer, title string, total int) progress {
-	if isTerminal(w) {
-		return newBar(w, title, total)
+// startProgress shows it until [progress.done].
+func startProgress(w io.Writer, title string, total int, count func() int) *progress {
+	p := newProgress(w, title, total, count)
+	every := time.Second
+	if p.width != nil {
+		every = 100 * time.Millisecond
 	}
-	return &lines{w: w, title: title, total: total, every: time.Second, last: time.Now()}
+	go p.run(every)
+	return p
 }
 
-func isTerminal(w io.Writer) bool {
+func newProgress(w io.Writer, title string, total int, count func() int) *progress {
+	return &progress{
+		w: w, title: title, total: total, count: count, width: widthOf(w), begin: time.Now(),
+		finish: make(chan struct{}), over: make(chan struct{}),
+	}
+}
+
+// widthOf asks how many columns a terminal has, each time anew; nil if it is none.
+func widthOf(w io.Writer) func() int {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-type bar struct{ *progressbar.ProgressBar }
-
-func newBar(w io.Writer, title string, total int) bar {
-	return bar{progressbar.NewOptions(total,
-		progressbar.OptionSetWriter(w),
-		progressbar.OptionSetDescription(title),
-		progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(),
-		progressbar.OptionSetItsString("images"),
-		progressbar.OptionThrottle(65*time.Millisecond),
-		progressbar.OptionFullWidth(),
-		progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(w) }),
-	)}
-}
-
-func (b bar) step() { _ = b.Add(1) } // a bar that can't be drawn is no reason to fail
-
-// done leaves the bar as it is, so that one that was interrupted shows how far it came.
-func (b bar) done() {
-	if !b.IsFinished() {
-		_ = b.Exit()
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 40
+		}
+		return width
 	}
 }
 
-// lines writes a line at most once in a while.
-type lines struct {
-	w     io.Writer
-	title string
-	total int
-	every time.Duration
-
-	mu   sync.Mutex // guards what follows
-	n    int
-	last time.Time
-}
-
-func (l *lines) step() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.n++
-	if now := time.Now(); now.Sub(l.last) >= l.every && l.n < l.total {
-		l.last = now
-		l.print()
+func (p *progress) run(every time.Duration) {
+	defer close(p.over)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.show(false)
+		case <-p.finish:
+			p.show(true)
+			return
+		}
 	}
 }
 
-func (l *lines) done() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.print()
+// done shows how far the work came. There is no more.
+func (p *progress) done() {
+	close(p.finish)
+	<-p.over
 }
 
-func (l *lines) print() {
-	_, _ = fmt.Fprintf(l.w, "%s %d of %d\n", l.title, l.n, l.total)
+// show shows what is done, if there is more of it than was shown, or if it is for the last time.
+func (p *progress) show(last bool) {
+	n := p.count()
+	if n == p.shown && !last {
+		return
+	}
+	p.shown = n
+	if p.width == nil {
+		if last || n < p.total { // the end is shown once
+			_, _ = fmt.Fprintf(p.w, "%s %d of %d\n", p.title, n, p.total) // if it can't be shown, that is no reason to fail
+		}
+		return
+	}
+	end := ""
+	if last {
+		end = "\n"
+	}
+	_, _ = fmt.Fprint(p.w, "\r", barOf(p.title, n, p.total, time.Since(p.begin), p.width()-1), end)
+}
+
+func perSecond(rate float64) string {
+	if rate < 10 {
+		return fmt.Sprintf("%.1f/s", rate)
+	}
+	return fmt.Sprintf("%.0f/s", rate)
+}
+
+const (
+	// rateAfter is when a rate begins to mean something.
+	rateAfter = time.Second
+	// mostBar is how many columns a bar takes at most.
+	mostBar = 120
+)
+
+// barOf draws a bar of exactly so many columns. What there is no place for is left out: the bar first, then the title, then
+// the rate.
+func barOf(title string, n, total int, since time.Duration, columns int) string {
+	columns = max(min(columns, mostBar), 0)
+	count := fmt.Sprintf("%d/%d", n, total)
+	rate := ""
+	if since >= rateAfter && n > 0 {
+		rate = " " + perSecond(float64(n)/since.Seconds())
+	}
+	text := title + " " + count + rate
+	const least = len(" [====]")
+	switch room := columns - utf8.RuneCountInString(text); {
+	case room >= least:
+		cells := room - len(" []")
+		full := cells * min(n, total) / max(total, 1)
+		text += " [" + strings.Repeat("=", full) + strings.Repeat(" ", cells-full) + "]"
+	case room >= 0:
+	case len(count+rate) <= columns:
+		text = count + rate
+	case len(count) <= columns:
+		text = count
+	default:
+		text = ""
+	}
+	return text + strings.Repeat(" ", columns-utf8.RuneCountInString(text)) // over what was there
 }

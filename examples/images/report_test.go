@@ -75,11 +75,7 @@ func TestALawThatIsBrokenIsShouted(t *testing.T) {
 
 func TestProgressWithoutATerminalIsAFewLines(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, "drawing", 1000)
-	for range 1000 {
-		p.step()
-	}
-	p.done()
+	startProgress(&out, "drawing", 1000, func() int { return 1000 }).done()
 	assert.Equal(t, "drawing 1000 of 1000\n", out.String())
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/examples/internal/show"
@@ -68,7 +69,8 @@ type runner struct {
 	config
 	box            *outbox
 	stdout, stderr io.Writer
-	compared       bool // it is one run of a comparison: the captchas are drawn, and the images are to be summed up
+	limit          func(bytes int64) // limits the process's memory; nil: not
+	compared       bool              // it is one run of a comparison: the captchas are drawn, and the images are to be summed up
 
 	files    []string // names within in or captchas
 	listener net.Listener
@@ -117,9 +119,10 @@ func (r *runner) draw(ctx context.Context) error {
 	if r.compared {
 		return nil
 	}
-	bar := newProgress(r.stderr, "drawing captchas", r.n)
+	var drawn atomic.Int64
+	bar := startProgress(r.stderr, "drawing captchas", r.n, func() int { return int(drawn.Load()) })
 	defer bar.done()
-	return wanted.draw(ctx, r.box, bar)
+	return wanted.draw(ctx, r.box, &drawn)
 }
 
 // process sends the images through the pipeline.
@@ -127,8 +130,11 @@ func (r *runner) process(ctx context.Context, p *pipeline.Pipeline, entry *stage
 	if err := p.Start(context.WithoutCancel(ctx)); err != nil {
 		return result{end: p.Snapshot()}, err
 	}
-	bar := newProgress(r.stderr, "processing images", len(r.files))
-	src := &source{entry: entry, window: window(r.config), budget: pixelBudget, progress: bar}
+	if r.limit != nil {
+		r.limit(int64(max(byteBudget, 2*canvas*r.maxPixels)) + besides)
+	}
+	bar := startProgress(r.stderr, "processing images", len(r.files), func() int { return finished(p) })
+	src := &source{entry: entry, window: window(r.config), budget: byteBudget, most: r.maxPixels}
 	clock := startClock()
 	refused := src.run(ctx, r.jobs())
 	wall, cpu := clock.stop()
@@ -143,6 +149,12 @@ func (r *runner) process(ctx context.Context, p *pipeline.Pipeline, entry *stage
 		err = cmp.Or(err, unread)
 	}
 	return done, cmp.Or(err, refused)
+}
+
+// finished is how many images have come to their end.
+func finished(p *pipeline.Pipeline) int {
+	s := p.Snapshot()
+	return int(s.Replied + s.Failed + s.Shed + s.DeadLettered)
 }
 
 // jobs makes the commands, each when its turn comes.

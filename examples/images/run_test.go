@@ -78,12 +78,12 @@ func TestThePipelineDoesWhatTheFiltersDoInARow(t *testing.T) {
 	p.fill(t, map[string][]byte{"c.jpg": drawn(t, 7)})
 	require.Equal(t, statusOK, p.run(t.Context(), "-in", p.in).status)
 
-	want, err := decode(filepath.Join(p.in, "c.jpg"))
+	want, err := decode(filepath.Join(p.in, "c.jpg"), maxPixels)
 	require.NoError(t, err)
 	for _, f := range picture.Filters() {
 		f.Apply(want)
 	}
-	got, err := decode(filepath.Join(p.out, "c.png"))
+	got, err := decode(filepath.Join(p.out, "c.png"), maxPixels)
 	require.NoError(t, err)
 	assert.Equal(t, sha256.Sum256(want.Pix), sha256.Sum256(got.Pix))
 	assert.Equal(t, want.Rect, got.Rect)
@@ -197,7 +197,7 @@ func TestImagesOfOneBaseNameAreBothKept(t *testing.T) {
 	require.Equal(t, statusOK, done.status, done.stderr)
 	assert.EqualValues(t, 3, done.report(t).OK)
 	assert.Equal(t, []string{"a.gif.png", "a.jpg.png", "b.png"}, names(t, p.out))
-	img, err := decode(filepath.Join(p.out, "a.gif.png"))
+	img, err := decode(filepath.Join(p.out, "a.gif.png"), maxPixels)
 	require.NoError(t, err)
 	assert.Equal(t, image.Pt(3, 2), img.Rect.Size())
 }

@@ -9,20 +9,20 @@ import (
 )
 
 // source hands jobs to the first stage, and holds no more than window of them
-// open, with no more than budget pixels together: to hand in another it waits for the
+// open, with no more than budget bytes of pixels together: to hand in another it waits for the
 // oldest. This keeps the memory of a run about the same for 500 images and for
 // 5,000, and for small ones and large ones.
 //
 // It is the source that waits and not a handler: a worker that several stages share
 // might be the only one who could end the image that it waits for.
 type source struct {
-	entry    *stage.Stage[*job]
-	window   int
-	budget   int
-	progress progress
+	entry  *stage.Stage[*job]
+	window int
+	budget int
+	most   int // pixels of an image
 
 	open     []pending
-	pixels   int // of those that are open
+	bytes    int // of those that are open
 	begun    int // how many were handed in
 	failures failures
 }
@@ -30,7 +30,7 @@ type source struct {
 // pending is a job that was accepted and has not ended.
 type pending struct {
 	path   string
-	pixels int
+	bytes  int
 	ticket *stage.Ticket
 }
 
@@ -38,9 +38,9 @@ type pending struct {
 // stage may have.
 func window(c config) int { return capacity + c.workers }
 
-// pixelBudget is how many pixels may be under way, 128 MiB for each of an image's two
-// canvases: the largest image that is taken alone, or a window of smaller ones.
-const pixelBudget = maxPixels
+// byteBudget is how many bytes of pixels may be under way: 256 MiB, two wallpapers of 16 million pixels or a window of
+// smaller images. An image that is larger passes alone.
+const byteBudget = 256 << 20
 
 // run hands in all jobs, or as many as it can before ctx ends, and waits for the end
 // of each that was accepted. The error says why the pipeline took no more; that ctx
@@ -63,8 +63,8 @@ func (s *source) run(ctx context.Context, jobs iter.Seq[*job]) (refused error) {
 // hand hands in a job when there is room for it. What is larger than the budget is
 // under way alone.
 func (s *source) hand(ctx context.Context, j *job) error {
-	size := weigh(j.path)
-	for len(s.open) > 0 && (len(s.open) == s.window || s.pixels+size > s.budget) {
+	size := weigh(j.path, s.most)
+	for len(s.open) > 0 && (len(s.open) == s.window || s.bytes+size > s.budget) {
 		s.collect()
 	}
 	if err := ctx.Err(); err != nil { // a stage with room takes a command of a context that has ended
@@ -76,7 +76,7 @@ func (s *source) hand(ctx context.Context, j *job) error {
 		return err
 	}
 	s.begun++
-	s.pixels += size
+	s.bytes += size
 	s.open = append(s.open, pending{j.path, size, ticket})
 	return nil
 }
@@ -90,6 +90,5 @@ func (s *source) collect() {
 	if err := first.ticket.Err(); err != nil {
 		s.failures.add(first.path, err)
 	}
-	s.pixels -= first.pixels
-	s.progress.step()
+	s.bytes -= first.bytes
 }

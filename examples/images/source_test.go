@@ -41,14 +41,14 @@ func (s *scale) add(pixels, images int) {
 
 // HandleCommand takes its time, so that all that may be under way is.
 func (s *scale) HandleCommand(_ context.Context, j *job) behaviour.Outcome {
-	size := weigh(j.path)
+	size := weigh(j.path, maxPixels)
 	s.add(size, 1)
 	time.Sleep(time.Millisecond)
 	s.add(-size, -1)
 	return behaviour.OK(nil)
 }
 
-func TestNoMorePixelsThanTheBudgetAreUnderWay(t *testing.T) {
+func TestNoMoreBytesOfPixelsThanTheBudgetAreUnderWay(t *testing.T) {
 	p := newPlace(t)
 	files := map[string][]byte{"0.png": nil, "1.png": []byte("no image"), "2.png": bomb(t)}
 	for i := range 40 {
@@ -62,7 +62,7 @@ func TestNoMorePixelsThanTheBudgetAreUnderWay(t *testing.T) {
 	line, err := pipeline.New("images", entry)
 	require.NoError(t, err)
 	require.NoError(t, line.Start(t.Context()))
-	src := &source{entry: entry, window: 8, budget: 350, progress: silence{}}
+	src := &source{entry: entry, window: 8, budget: 8 * 350, most: maxPixels}
 	var jobs []*job
 	for _, name := range names(t, p.in) {
 		jobs = append(jobs, &job{path: filepath.Join(p.in, name)})
@@ -71,8 +71,8 @@ func TestNoMorePixelsThanTheBudgetAreUnderWay(t *testing.T) {
 	require.NoError(t, line.Stop(t.Context()))
 
 	assert.Equal(t, 43, src.begun, "the one that is larger than the budget passes alone, and what is no image weighs nothing")
-	assert.Zero(t, src.pixels)
-	assert.Equal(t, 300, seen.heaviest)
+	assert.Zero(t, src.bytes)
+	assert.Equal(t, 8*300, seen.heaviest)
 }
 
 // blank is a PNG file of an image with sides of that length.
@@ -90,11 +90,11 @@ func TestNoPolicyWaitsForPixelsThatItHoldsItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			law, err := policy.ByName(name)
 			require.NoError(t, err)
-			r := &runner{config: config{in: p.in, out: t.TempDir(), workers: 1, policy: law}, files: names(t, p.in)}
+			r := &runner{config: config{in: p.in, out: t.TempDir(), workers: 1, maxPixels: maxPixels, policy: law}, files: names(t, p.in)}
 			line, entry, err := plan(r.config, &outbox{}, &r.alive, io.Discard)
 			require.NoError(t, err)
 			require.NoError(t, line.Start(t.Context()))
-			src := &source{entry: entry, window: 8, budget: 1, progress: silence{}}
+			src := &source{entry: entry, window: 8, budget: 1, most: maxPixels}
 			require.NoError(t, src.run(t.Context(), r.jobs()))
 			require.NoError(t, line.Stop(t.Context()))
 			assert.Equal(t, 1, r.alive.most(), "one at a time")
@@ -106,15 +106,15 @@ func TestNoPolicyWaitsForPixelsThatItHoldsItself(t *testing.T) {
 func TestImagesThatNeverComeToSaveAreNotAlive(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"a.png": blank(t, 4), "b.png": blank(t, 5), "c.txt": []byte("no image")})
-	r := &runner{config: config{in: p.in, out: p.out, workers: 1, policy: policy.Fixed{}}, files: names(t, p.in)}
+	r := &runner{config: config{in: p.in, out: p.out, workers: 1, maxPixels: maxPixels, policy: policy.Fixed{}}, files: names(t, p.in)}
 	row := newLine(r.config)
-	entry := row.add("load", func(next *port) behaviour.Behaviour[*job] { return load{alive: &r.alive, next: next} })
+	entry := row.add("load", func(next *port) behaviour.Behaviour[*job] { return load{most: maxPixels, alive: &r.alive, next: next} })
 	row.end("broken", behaviour.Func[*job](func(context.Context, *job) behaviour.Outcome { panic("always") }))
 	line, err := pipeline.New("images", append(row.parts,
 		pipeline.DeadLetters(r.alive.bury), pipeline.Logger(disasters(io.Discard)))...)
 	require.NoError(t, err)
 	require.NoError(t, line.Start(t.Context()))
-	src := &source{entry: entry, window: 8, budget: pixelBudget, progress: silence{}}
+	src := &source{entry: entry, window: 8, budget: byteBudget, most: maxPixels}
 	require.NoError(t, src.run(t.Context(), r.jobs()))
 	require.NoError(t, line.Stop(t.Context()))
 	assert.Len(t, src.failures.lines, 3)
