@@ -80,7 +80,7 @@ func TestAStoppedPipelineIsNotHeldByATimer(t *testing.T) {
 					defer cancel()
 					if hard {
 						cancel()
-						require.Error(t, p.Stop(ctx))
+						_ = p.Stop(ctx) // it may be in time all the same, as a drain does not linger
 						return weak.Make(h)
 					}
 					require.NoError(t, s.Submit(t.Context(), 1))
