@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -648,6 +649,75 @@ func TestWhatAStuckCanaryAnswersToItsPartOfABatchIsIgnored(t *testing.T) {
 		require.NoError(t, p.Stop(t.Context()))
 		r.quit(t)
 	})
+}
+
+// The canary handles its part of the batch 0 to 3, commands 1 and 3. Then the old version ends badly at command 0, once. It
+// is out of question which of the old version's commands is to blame, and which are not: the canary's.
+func TestWhatACanaryHasAnsweredOfABatchIsNotHandledAgainIfTheOldVersionCrashes(t *testing.T) {
+	for name, end := range map[string]func(context.Context){
+		"panic":  func(context.Context) { panic("on purpose") },
+		"goexit": func(context.Context) { runtime.Goexit() },
+		"stuck":  func(ctx context.Context) { <-ctx.Done(); time.Sleep(time.Minute); runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, way pipeline.Part) {
+				r := newRegistry()
+				var mu sync.Mutex
+				succeeded, failed, crashed := map[int]int{}, map[int]int{}, false
+				do := func(ctx context.Context, b *being, n int) behaviour.Outcome {
+					mu.Lock()
+					first := n == 0 && !crashed
+					crashed = crashed || first
+					mu.Unlock()
+					if first {
+						end(ctx)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if n == 3 && failed[n] == 0 {
+						failed[n]++
+						return behaviour.Error(errBad)
+					}
+					if n < 100 {
+						succeeded[n]++
+					}
+					return answer(ctx, b, n)
+				}
+				st := stage.Each("s", r.herds("v1", do), stage.Workers(1, 1), stage.Batch(16),
+					stage.Retry(stage.RetryPolicy{Attempts: 3}), stage.Timeout(time.Second), stage.Grace(time.Second))
+				p := bubble(t, st, way)
+				for range 8 {
+					asked(t, st, 100) // batches become larger as their commands turn out to be quick
+				}
+				up, err := st.Upgrade(t.Context(), r.herds("v2", do), stage.Canary(0.5), stage.MaxErrors(1, 1000))
+				require.NoError(t, err)
+				require.NoError(t, p.Pause(st))
+				var tickets []*stage.Ticket
+				for n := range 4 {
+					if n == 1 { // nobody waits for this one
+						require.NoError(t, st.Submit(t.Context(), n))
+						continue
+					}
+					ticket, err := st.Ask(t.Context(), n)
+					require.NoError(t, err)
+					tickets = append(tickets, ticket)
+				}
+				require.NoError(t, p.Resume(st))
+				for _, ticket := range tickets {
+					_, err := ticket.Wait(soon(t))
+					require.NoError(t, err)
+				}
+				require.NoError(t, up.Rollback())
+				require.ErrorIs(t, up.Wait(soon(t)), stage.ErrRolledBack)
+				require.NoError(t, p.Stop(t.Context()))
+				time.Sleep(time.Minute) // what was stuck comes back
+				require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1, 3: 1}, succeeded)
+				require.Equal(t, map[int]int{3: 1}, failed)
+				atRest(t, p)
+				r.quit(t)
+			})
+		})
+	}
 }
 
 func TestACanaryThatCannotStartASecondInstanceComesBack(t *testing.T) {

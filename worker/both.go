@@ -21,6 +21,13 @@ type Both struct {
 	parts   [2]Instance // that of the canary is made when it is first needed
 	side    int         // whose turn it is
 	picks   []bool      // of a batch, what the canary gets
+	answers []answer    // of the same batch, while its parts are handled
+}
+
+// answer is what a version returned for one command of a batch.
+type answer struct {
+	outcome behaviour.Outcome
+	given   bool
 }
 
 // keep takes the part of a version out; all others are stopped. It returns nil if there is
@@ -160,6 +167,33 @@ func (b *Both) part(side int, batch []command.Envelope) (part []command.Envelope
 		}
 	}
 	return part
+}
+
+// note keeps the outcomes of one side's part of a batch until the other part has been handled too.
+func (b *Both) note(side int, outcomes []behaviour.Outcome) {
+	for i := range b.answers {
+		if b.picks[i] == (side == after) {
+			b.rollout.note(side, outcomes[0].Err() != nil)
+			b.answers[i], outcomes = answer{outcomes[0], true}, outcomes[1:]
+		}
+	}
+}
+
+// given returns the outcomes that are there, and moves their commands to the front of the batch. The order within
+// either group stays.
+func (b *Both) given(batch []command.Envelope) (outcomes []behaviour.Outcome) {
+	var rest []command.Envelope
+	for i, a := range b.answers {
+		if a.given {
+			batch[len(outcomes)] = batch[i]
+			outcomes = append(outcomes, a.outcome)
+		} else {
+			rest = append(rest, batch[i])
+		}
+	}
+	copy(batch[len(outcomes):], rest)
+	b.answers = nil
+	return outcomes
 }
 
 // checked panics if a Batcher has not returned an outcome for each command.

@@ -117,7 +117,7 @@ func (w *Worker) mend() bool {
 // was forsaken.
 func (w *Worker) settleCrash(how *thrown) bool {
 	w.unlimit()
-	if !w.recall() {
+	if !w.recall() || !w.settleGiven() {
 		return false
 	}
 	w.clock()
@@ -162,12 +162,12 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 	if !w.instance.Many() {
 		return &batch[w.cur], batch[w.cur+1:]
 	}
-	if len(batch) > 1 {
-		room.Narrow(batch)
-		return nil, batch
+	if rest = batch[w.cur:]; len(rest) > 1 {
+		room.Narrow(rest)
+		return nil, rest
 	}
-	batch[0].SetPack(1)
-	return &batch[0], nil
+	rest[0].SetPack(1)
+	return &rest[0], nil
 }
 
 // triesAgain reports whether a command is to be tried again after an error. It is not if it has ended with its caller's

@@ -141,31 +141,56 @@ func (w *Worker) handleBoth(b *Both, n int) {
 }
 
 // handleParts has each version handle its part of the batch, the canary first: if it crashes
-// the other has not begun. Each part is watched by itself, so that whose turn it is does not
-// change under the watch: a worker that was given up comes no further than its handler.
+// the other has not begun. If the other crashes, [Worker.settleGiven] settles what the canary has answered. Each part
+// is watched by itself, so that whose turn it is does not change under the watch: a worker that was given up comes no
+// further than its handler.
 func (w *Worker) handleParts(b *Both, batch []command.Envelope) {
-	outcomes, begun := make([]behaviour.Outcome, len(batch)), make([]bool, len(batch))
+	b.answers = make([]answer, len(batch))
 	for _, side := range []int{after, before} {
 		b.side = side
 		part := b.part(side, batch)
 		if len(part) == 0 || w.Halted() {
 			continue
 		}
-		got := w.many(b.parts[side], part)
-		for i := range batch {
-			if b.picks[i] == (side == after) {
-				b.rollout.note(side, got[0].Err() != nil)
-				outcomes[i], begun[i], got = got[0], true, got[1:]
-			}
-		}
+		b.note(side, w.many(b.parts[side], part))
 	}
-	for i, o := range outcomes {
-		if begun[i] {
-			w.Settle(o)
+	answers := b.answers
+	b.answers = nil
+	for _, a := range answers {
+		if a.given {
+			w.Settle(a.outcome)
 		} else {
 			w.forgo(w.cur + 1)
 		}
 	}
+}
+
+// settleGiven settles the commands of a batch that the canary has answered before the old version crashed with its part
+// of the batch. What remains from the present command on is that part. It reports false if the worker was forsaken.
+func (w *Worker) settleGiven() (ours bool) {
+	b := w.both
+	if b == nil || b.answers == nil {
+		return true
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			if _, gone := v.(abandoned); !gone {
+				panic(v)
+			}
+		}
+	}()
+	batch := w.Hand[:w.n]
+	outcomes := b.given(batch)
+	if len(outcomes) == 0 {
+		return true
+	}
+	if !w.stage.Room.Unbegun(&w.Seat, &w.tally, 0, batch) {
+		return false
+	}
+	for _, o := range outcomes {
+		w.Settle(o)
+	}
+	return true
 }
 
 // handleEither runs one version or the other on one command after the other.

@@ -421,7 +421,8 @@ func (r *Room) Book(s *Seat, t *Tally) bool {
 }
 
 // Unbegun books commands of a worker's hand as failed that are not begun, because their callers' contexts have ended.
-// Rest are those that are left, if these were not the next ones. It reports false if the worker was forsaken.
+// Rest, unless it is nil, are the commands that remain in the hand, in the worker's order: n may be 0 if only the order
+// has changed. It reports false if the worker was forsaken.
 func (r *Room) Unbegun(s *Seat, t *Tally, n int, rest []command.Envelope) bool {
 	return r.skip(s, t, n, rest, func() { r.c.errors += uint64(n) })
 }
