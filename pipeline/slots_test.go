@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -116,6 +117,58 @@ func TestADrainEndsThoughHandlersWaitAtAFullStage(t *testing.T) {
 					require.NoError(t, err, "command %d", i)
 				}
 				require.NoError(t, p.Stop(soon(t)))
+				atRest(t, p)
+			})
+		})
+	}
+}
+
+// The only worker of a holds as many commands for b as it may, and b takes none. A handler of a that was suspended meanwhile needs
+// the worker for a moment, and gets it; commands that have not begun wait.
+func TestASuspendedHandlerGoesOnThoughItsWorkerWaitsForASlot(t *testing.T) {
+	for name, batch := range map[string]int{"one by one": 1, "in batches": 16} {
+		t.Run(name, func(t *testing.T) {
+			bubbled(t, func(t *testing.T) {
+				open := make(chan struct{})
+				b := stage.Func("b", func(_ context.Context, n int) behaviour.Outcome {
+					<-open
+					return behaviour.OK(n)
+				}, stage.Workers(1, 1), stage.Capacity(1))
+				begun := 0
+				a := stage.Coroutine("a", func(c coroutine.Context, n int) behaviour.Outcome {
+					begun++
+					if n > 0 {
+						return behaviour.Forward(b, n)
+					}
+					for range 3 {
+						if err := coroutine.Sleep(c, time.Second); err != nil {
+							return behaviour.Error(err)
+						}
+					}
+					return behaviour.OK(n)
+				}, stage.Workers(1, 1), stage.Capacity(4), stage.Batch(batch))
+				p := bubble(t, pipeline.Join(a, b))
+				begin := time.Now()
+				sleeps, err := a.Ask(t.Context(), 0)
+				require.NoError(t, err)
+				answered := make(chan error, 30)
+				for n := range 30 {
+					go func() {
+						_, err := stage.Call[int](t.Context(), a, n+1)
+						answered <- err
+					}()
+				}
+				got, err := sleeps.Wait(soon(t))
+				require.NoError(t, err)
+				require.Equal(t, 0, got)
+				require.Equal(t, 3*time.Second, time.Since(begin))
+				require.Less(t, begun, 20, "what a holds for b is bounded")
+				require.Empty(t, answered)
+				close(open)
+				for range 30 {
+					require.NoError(t, <-answered)
+				}
+				require.NoError(t, p.Stop(t.Context()))
 				atRest(t, p)
 			})
 		})

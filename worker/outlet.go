@@ -170,8 +170,14 @@ func (w *Worker) deliver(park bool) bool {
 // goesOn reports whether the worker takes further commands though a stage that it forwards to is full:
 // if there is another one to which they may lead, up to as many commands as its own stage has slots. One
 // that takes its commands one by one does not: a handler may wait for what an earlier one forwarded.
+//
+// If the stage's handlers suspend it goes on in any case: those that have been woken need a worker, and what they
+// do may be what the full stage waits for. With as many commands as its stage has slots it begins no others.
 func (w *Worker) goesOn() bool {
 	own := w.stage.Room
+	if w.stage.Runs != nil {
+		return w.crew == nil
+	}
 	return w.crew == nil && own.Forks() && own.Config().Batch > 1 && w.loaded < own.Config().Capacity
 }
 

@@ -86,12 +86,18 @@ func (r *Room) demand() int {
 	return going + max(min(r.queue.fresh(), free), 0)
 }
 
-// give moves commands that are due to a worker's hand.
-func (r *Room) give(hand []command.Envelope) int {
+// laden reports whether a worker of a room whose handlers suspend carries as many commands as it may, because the rooms that
+// they are for are full. It goes on with commands that were begun, for nobody else may be there to do so, and begins none.
+func (r *Room) laden(s *Seat) bool {
+	return r.queue.woken != nil && int(s.Carried) >= r.knobs.Capacity
+}
+
+// give moves commands that are due to a worker's hand. Fresh says whether some of them have not been begun.
+func (r *Room) give(hand []command.Envelope, fresh bool) int {
 	if r.queue.woken == nil {
 		return r.queue.popInto(hand)
 	}
-	n := r.queue.woken.pop(hand, r.due() > r.going())
+	n := r.queue.woken.pop(hand, fresh)
 	return n + r.queue.popInto(hand[n:])
 }
 

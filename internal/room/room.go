@@ -326,14 +326,14 @@ func (r *Room) free() int {
 	return free - int(r.reserved) - int(r.carried)
 }
 
-// half is how many free slots are worth to wake those for that wait for many: half of those that commands which wait for
-// their next try leave to others.
+// half is how many free slots are worth to wake those for that wait for many: half of those that are left by commands which
+// wait for their next try, and by those that its workers carry.
 func (r *Room) half() int {
 	size := r.knobs.Capacity
 	if r.ceiling > 0 {
 		size = min(r.ceiling, size)
 	}
-	return (max(size-r.delayed.Len(), 1) + 1) / 2
+	return (max(size-r.delayed.Len()-int(r.carried), 1) + 1) / 2
 }
 
 // push queues a command, reading the clock for one in so many, or for each if it
@@ -383,8 +383,10 @@ func (r *Room) rouse() *Seat {
 	return s
 }
 
-// fit reports whether a worker that comes has an instance, or will get one.
-func (r *Room) fit(s *Seat) bool { return s.owns || r.equippable() }
+// fit reports whether a worker that comes finds something to do: it has an instance, or will get one, and may take what is due.
+func (r *Room) fit(s *Seat) bool {
+	return (s.owns || r.equippable()) && (!r.laden(s) || r.going() > 0)
+}
 
 // parked is a worker of another room that could not leave all its commands
 // here, and how many those are, or how many seats it was promised.

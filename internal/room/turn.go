@@ -308,7 +308,7 @@ func (r *Room) Carry(s *Seat, n int) (idle bool) {
 	r.carry(s, int32(n))
 	idle = s.idle
 	next := r.rouse()
-	woken, rooms := r.release(), r.relieve()
+	rooms, woken := r.relieve(), r.release()
 	r.settled()
 	r.mu.Unlock()
 	if next != nil {
@@ -322,7 +322,10 @@ func (r *Room) Carry(s *Seat, n int) (idle bool) {
 // take moves up to a fair share of the queue into a worker's hand, and no more than
 // most, if that is not 0.
 func (r *Room) take(s *Seat, most int) int {
-	n := r.due()
+	n, laden := r.due(), r.laden(s)
+	if laden {
+		n = min(n, r.going())
+	}
 	if n == 0 || r.out >= r.knobs.Instances {
 		return 0
 	}
@@ -337,7 +340,7 @@ func (r *Room) take(s *Seat, most int) int {
 		n = r.apart(n)
 	}
 	s.grow(n+1, r.knobs.Batch+1) // when the last has been handled, the one in hand is none
-	n = r.give(s.Hand[:n])
+	n = r.give(s.Hand[:n], !laden && r.due() > r.going())
 	if r.packed > 0 {
 		r.unpack(s.Hand[:n])
 	}
