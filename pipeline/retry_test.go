@@ -136,6 +136,7 @@ func TestARetryGoesBehindSubmittersThatWait(t *testing.T) {
 		}
 		close(goOn)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Equal(t, []string{"x", "a", "b", "c", "x"}, order)
 		require.NoError(t, p.Stop(t.Context()))
 	})
