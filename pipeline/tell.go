@@ -52,7 +52,7 @@ func (p *Pipeline) ended(end room.End) {
 		hearers = p.failureHearers
 	}
 	if end.Reason == room.ReasonMaxInFlight {
-		p.hush.log(p.set.log, slog.LevelError, "commands refused: as many are in flight as pipeline.MaxInFlight allows",
+		p.hush.log(p.set.log, slog.LevelWarn, "commands refused: as many are in flight as pipeline.MaxInFlight allows",
 			letter.Stage, letter.Reason, func() []any { return []any{"limit", p.host.MaxInFlight} })
 	} else if len(hearers) == 0 {
 		p.write(&letter)
@@ -105,10 +105,30 @@ func (p *Pipeline) hearOut(hard bool, grace time.Time) {
 			}
 		}()
 	}
-	for _, s := range p.subscribers() {
-		s.rest(ctx)
+	var late time.Time
+	for {
+		for _, s := range p.subscribers() {
+			s.rest(ctx)
+		}
+		if late.IsZero() {
+			late = time.Now().Add(lastMoment)
+		}
+		if p.allTold() || ctx.Err() != nil || time.Now().After(late) {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
 	p.dismiss(false)
+}
+
+// allTold reports whether all commands that ended unanswered have been told. They are booked before, and some by goroutines
+// that a stop does not wait for, those of submitters.
+func (p *Pipeline) allTold() bool {
+	var ended uint64
+	for _, sheet := range room.Counts(p.roster().all) {
+		ended += room.Sum(sheet.Shed) + room.Sum(sheet.Dead)
+	}
+	return p.host.Buried() >= ended
 }
 
 // dismiss ends the subscribers; if behind, only those that have not been told of all letters.

@@ -97,6 +97,8 @@ type Host struct {
 	// MaxInFlight bounds the commands in flight that ways back may add to; 0: not at all.
 	MaxInFlight int
 
+	buried atomic.Uint64
+
 	loops allowance
 	bound atomic.Int64 // commands in flight up to which commands from outside are let in; 0: any number
 	door  Door
@@ -553,7 +555,11 @@ func (r *Room) bury(es []command.Envelope, why Reason, err error) {
 	for i := range es {
 		h.Ended(end(&es[i]))
 	}
+	h.buried.Add(uint64(len(es)))
 }
+
+// Buried returns how many commands that the accounts have as shed or dead-lettered the host was told of.
+func (h *Host) Buried() uint64 { return h.buried.Load() }
 
 // Answer tells the ticket of a command that ended with an error, if there is one.
 func (r *Room) Answer(e *command.Envelope, err error) {
