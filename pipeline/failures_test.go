@@ -101,6 +101,7 @@ func TestACommandThatFailsUnheardLeavesALetter(t *testing.T) {
 				require.Equal(t, 1, l.Attempts)
 				require.Equal(t, "test", l.Pipeline)
 				require.NotZero(t, l.At)
+				require.Equal(t, "site", l.EmittedBy)
 			}
 			groups := p.Failures().Groups()
 			require.Len(t, groups, 1)
@@ -126,6 +127,7 @@ func TestAFailureLeavesALetterUnlessItsCallerHasTheCommandAndTheError(t *testing
 	require.Len(t, letters, 1, "before the caller hears of the end")
 	require.Equal(t, "retried", letters[0].Stage, "it was tried as often as it may be")
 	require.Equal(t, 3, letters[0].Attempts)
+	require.Empty(t, letters[0].EmittedBy)
 }
 
 func TestWhatACallerHasGivenUpLeavesNoLetter(t *testing.T) {
@@ -164,6 +166,7 @@ func TestAFailureMayBeRetriedMendedAndExported(t *testing.T) {
 	require.NoError(t, failures.Export(&out))
 	require.Equal(t, 5, strings.Count(out.String(), `"reason":"error"`))
 	require.Contains(t, out.String(), `"command":{"Page":1,"Token":""}`)
+	require.Contains(t, out.String(), `"emitted_by":"site"`)
 	for _, l := range failures.List(pipeline.LetterFilter{}) {
 		if l.Command.(*fetch).Page == 1 {
 			require.NoError(t, failures.Retry(soon(t), l.ID))

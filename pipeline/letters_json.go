@@ -28,6 +28,7 @@ type line struct {
 	Error       string          `json:"error,omitempty"`
 	Attempts    int             `json:"attempts"`
 	At          time.Time       `json:"at"`
+	EmittedBy   string          `json:"emitted_by,omitempty"`
 	Version     string          `json:"version,omitempty"`
 	Fingerprint string          `json:"fingerprint,omitempty"`
 	Seen        uint64          `json:"seen"`
@@ -46,7 +47,7 @@ type line struct {
 func (l Letter) MarshalJSON() ([]byte, error) {
 	out := line{
 		ID: l.ID, Pipeline: l.Pipeline, Stage: l.Stage, Reason: l.Reason, Attempts: l.Attempts,
-		At: l.At, Version: l.Version, Fingerprint: l.Fingerprint, Seen: l.Seen, First: l.First, Last: l.Last,
+		At: l.At, EmittedBy: l.EmittedBy, Version: l.Version, Fingerprint: l.Fingerprint, Seen: l.Seen, First: l.First, Last: l.Last,
 		Type: fmt.Sprintf("%T", l.Command), Stack: string(l.Stack[:min(len(l.Stack), mostStack)]),
 	}
 	// The methods of errors and of commands are a user's code, and may panic.

@@ -18,10 +18,14 @@ import (
 
 // letter is what is told of a command that ended without an answer, or with an error that leaves a letter.
 func (p *Pipeline) letter(end room.End) stage.DeadLetter {
-	return stage.DeadLetter{
+	letter := stage.DeadLetter{
 		Pipeline: p.name, Stage: end.Room.Name(), Command: end.Cmd, Reason: stage.Reason(end.Reason),
 		Err: end.Err, Attempts: end.Tries, At: end.At,
 	}
+	if end.From > 0 {
+		letter.EmittedBy = p.roster().all[end.From-1].Name()
+	}
+	return letter
 }
 
 // addStack adds the stack to the letter of a command that crashed its handler, and returns the crash.
@@ -161,7 +165,11 @@ func (p *Pipeline) write(letter *stage.DeadLetter) {
 	}
 	l := *letter
 	writeLine(p.set.log, k, missed, func() []any {
-		return []any{"reason", l.Reason, "attempts", l.Attempts, "error", l.Err, "command", p.payload(&l)}
+		args := []any{"reason", l.Reason, "attempts", l.Attempts, "error", l.Err, "command", p.payload(&l)}
+		if l.EmittedBy != "" {
+			args = append(args, "emitted_by", l.EmittedBy)
+		}
+		return args
 	})
 }
 

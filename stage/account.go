@@ -41,6 +41,10 @@ type DeadLetter struct {
 	Attempts int       // how often it was tried in this stage, counted to 65,535
 	Stack    []byte    // where its handler crashed last, nil if it did not
 	At       time.Time // when it ended
+	// EmittedBy is the stage whose handler emitted the command, or the one that it came of by being forwarded. It is empty
+	// if none did: the command was submitted. Of a pipeline's stages only the first 255 are
+	// remembered, and of a command whose batch crashed none is.
+	EmittedBy string
 }
 
 // Quantiles sums up many durations. P50 and P99 are at most an eighth above the

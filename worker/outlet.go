@@ -272,7 +272,7 @@ func (w *Worker) send() {
 	from := w.Hand[w.cur].From
 	ticket := from.Ticket()
 	for _, m := range w.emits {
-		*w.load(m.to, ticket) = command.Emitted(m.cmd, from)
+		*w.load(m.to, ticket) = command.Emitted(m.cmd, from, w.stage.Room.Place)
 		if m.to.back {
 			m.to.paid++
 		}
@@ -406,7 +406,7 @@ func (w *Worker) clear(ctx context.Context, out *outlet) error {
 // sendOne sends one emitted command on and waits until it is queued. The room that queues it counts it, so it can
 // neither end before it is counted nor be counted in vain.
 func (w *Worker) sendOne(ctx context.Context, m emission) error {
-	return m.to.room.Send(ctx, command.Emitted(m.cmd, m.from), w.stage.Room, m.to.back, w.crew != nil)
+	return m.to.room.Send(ctx, command.Emitted(m.cmd, m.from, w.stage.Room.Place), w.stage.Room, m.to.back, w.crew != nil)
 }
 
 // ErrBatchEmit tells that a batch handler tried to emit: the command that a

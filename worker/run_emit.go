@@ -81,6 +81,6 @@ func (run *Run) sendNow(ctx context.Context) error {
 // sendOne sends one emitted command on and waits until it is queued.
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
-	e := command.Emitted(m.cmd, run.envelope.From)
+	e := command.Emitted(m.cmd, run.envelope.From, run.stage.Room.Place)
 	return m.to.room.Send(ctx, e, run.stage.Room, m.to.back, run.shared.Load() && !suspends)
 }

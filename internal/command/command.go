@@ -20,8 +20,8 @@ type Envelope struct {
 	note note
 }
 
-// note is what else is known of a command. From the lowest bit: four flags, the pack in eight bits, and when it
-// came. Of one that was tried, how often, and less exactly when it came.
+// note is what else is known of a command. From the lowest bit: five flags; in eight bits the pack, or if there is none
+// the stage that emitted it; and when it came. Of one that was tried, how often, and less exactly when it came.
 type note uint64
 
 const (
@@ -29,13 +29,14 @@ const (
 	proven
 	woken
 	tried
+	packed
 
-	packAt  = 4
-	pack    = note(MaxPack) << packAt
-	sinceAt = 12                        // when it came, in nanoseconds; or
+	packAt  = 5
+	pack    = note(MaxPack) << packAt   // the pack if it is packed; else the emitter's place plus one, 0 if there is none
+	sinceAt = 13                        // when it came, in nanoseconds; or
 	tries   = note(MaxTries) << sinceAt // how often it was tried,
 	laterAt = sinceAt + 16              // and when it came,
-	coarse  = 12                        // in 2 to the power of so many nanoseconds
+	coarse  = 13                        // in 2 to the power of so many nanoseconds
 )
 
 // MaxPack is the largest pack, and MaxTries is as far as tries are counted.
@@ -44,10 +45,26 @@ const (
 	MaxTries = 1<<16 - 1
 )
 
-// Emitted returns the envelope of a command that a handler emitted: the ticket of its origin waits for it, but
-// its result is not the ticket's result.
-func Emitted(cmd any, from *Origin) Envelope {
-	return Envelope{Cmd: cmd, From: from, note: child}
+// Emitters is how many stages, the first of a pipeline, are remembered as those that emitted a command.
+const Emitters = 255
+
+// Emitted returns the envelope of a command that a handler of the stage at a place emitted: the ticket of its origin
+// waits for it, but its result is not the ticket's result.
+func Emitted(cmd any, from *Origin, place int) Envelope {
+	e := Envelope{Cmd: cmd, From: from, note: child}
+	if place < Emitters {
+		e.note |= note(place+1) << packAt
+	}
+	return e
+}
+
+// Emitter returns the place of the stage whose handler emitted the command, or the one that the command came of; -1 if none
+// did, or if it is not known: the stage is not one of the first [Emitters], or the command was in a pack.
+func (e *Envelope) Emitter() int {
+	if e.note&packed != 0 {
+		return -1
+	}
+	return int(e.note&pack>>packAt) - 1
 }
 
 // Ticket returns the ticket that is told how the command ends, nil if nobody waits.
@@ -65,17 +82,21 @@ func (e *Envelope) Carry(cmd any, from *Envelope) {
 	if e != from {
 		e.From = from.From
 	}
-	e.Cmd, e.note = cmd, from.note&child
+	keeps := child | pack
+	if from.note&packed != 0 {
+		keeps = child
+	}
+	e.Cmd, e.note = cmd, from.note&keeps
 }
 
 // Moment is an instant of the host's clock as envelopes keep it. The zero Moment is none.
 type Moment uint64
 
-// At is the moment of a reading of the host's clock, in nanoseconds. It comes again after 52 days: what has waited
+// At is the moment of a reading of the host's clock, in nanoseconds. It comes again after 26 days: what has waited
 // for more than half of that is thought to have come just now.
 func At(now int64) Moment { return max(Moment(now)<<sinceAt, 1<<sinceAt) }
 
-// later is the moment as one that was tried keeps it: to 4 µs. It comes again after 78 hours.
+// later is the moment as one that was tried keeps it: to 8 µs. It comes again after 78 hours.
 func (m Moment) later() note { return max(note(m)>>(sinceAt+coarse)<<laterAt, 1<<laterAt) }
 
 // Enter notes when the command entered the queue of the room where it is.
@@ -137,10 +158,22 @@ func (e *Envelope) Failed() {
 // Pack is how many commands, this one and those right behind it, are to be handled
 // in one batch and apart from all others, because the batch they were in crashed; 0
 // if it does not matter.
-func (e *Envelope) Pack() int { return int(e.note & pack >> packAt) }
+func (e *Envelope) Pack() int {
+	if e.note&packed == 0 {
+		return 0
+	}
+	return int(e.note & pack >> packAt)
+}
 
-// SetPack sets the pack, which is [MaxPack] at most.
-func (e *Envelope) SetPack(n int) { e.note = e.note&^pack | note(n)<<packAt }
+// SetPack sets the pack, which is [MaxPack] at most. The command's emitter is forgotten if there is one.
+func (e *Envelope) SetPack(n int) {
+	switch {
+	case n > 0:
+		e.note = e.note&^pack | packed | note(n)<<packAt
+	case e.note&packed != 0:
+		e.note &^= pack | packed
+	}
+}
 
 // Proven reports whether a canary crashed with the command, or is at work at it: if it comes
 // back, it is for the version before.

@@ -18,8 +18,8 @@ func TestAnEnvelopeIsHalfALineOfTheCache(t *testing.T) {
 func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const (
-			longest, exactly      = 26 * 24 * time.Hour, time.Nanosecond
-			longestTried, roughly = 38 * time.Hour, 2 << 12
+			longest, exactly      = 13 * 24 * time.Hour, time.Nanosecond
+			longestTried, roughly = 38 * time.Hour, 2 << 13
 		)
 		var (
 			e                          Envelope
@@ -27,9 +27,14 @@ func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
 			packed, tries              int
 			entered                    bool
 			when                       int64
+			place                      = -1
 		)
 		if rapid.Bool().Draw(t, "emitted") {
-			e, isChild = Emitted("command", nil), true
+			place = rapid.IntRange(0, Emitters).Draw(t, "place")
+			e, isChild = Emitted("command", nil, place), true
+			if place == Emitters {
+				place = -1 // one too many
+			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"enter": func(t *rapid.T) {
@@ -37,8 +42,14 @@ func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
 				e.Enter(At(when))
 				entered = true
 			},
-			"fail":  func(*rapid.T) { e.Failed(); tries, entered = tries+1, false },
-			"pack":  func(t *rapid.T) { packed = rapid.IntRange(0, MaxPack).Draw(t, "pack"); e.SetPack(packed) },
+			"fail": func(*rapid.T) { e.Failed(); tries, entered = tries+1, false },
+			"pack": func(t *rapid.T) {
+				packed = rapid.IntRange(0, MaxPack).Draw(t, "pack")
+				e.SetPack(packed)
+				if packed > 0 {
+					place = -1
+				}
+			},
 			"prove": func(t *rapid.T) { isProven = rapid.Bool().Draw(t, "proven"); e.Prove(isProven) },
 			"wake":  func(*rapid.T) { e.Wake(); isWoken = true },
 			"carry": func(t *rapid.T) {
@@ -53,6 +64,7 @@ func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				assert.Equal(t, isChild, e.Child())
+				assert.Equal(t, place, e.Emitter())
 				assert.Equal(t, isProven, e.Proven())
 				assert.Equal(t, isWoken, e.Woken())
 				assert.Equal(t, packed, e.Pack())
@@ -99,11 +111,11 @@ func TestNobodyWasEnteredWhoWasNotEntered(t *testing.T) {
 
 func TestACommandThatIsCarriedOnKeepsItsTicketAndWhoseChildItIs(t *testing.T) {
 	ticket := NewTicket(nil)
-	from := Emitted("command", ticket.Origin())
+	from := Emitted("command", ticket.Origin(), 7)
 	from.Failed()
 	var to Envelope
 	to.Carry("another", &from)
-	require.Equal(t, Emitted("another", ticket.Origin()), to)
+	require.Equal(t, Emitted("another", ticket.Origin(), 7), to)
 	from.Carry("another", &from)
 	require.Equal(t, to, from)
 }

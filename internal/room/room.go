@@ -124,6 +124,7 @@ type End struct {
 	Err    error
 	Tries  int
 	At     time.Time
+	From   int // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
 }
 
 // keep has the host keep what ended.
@@ -546,7 +547,7 @@ func (r *Room) bury(es []command.Envelope, why Reason, err error) {
 	}
 	h, now := r.Host(), time.Now()
 	end := func(e *command.Envelope) End {
-		return End{Room: r, Cmd: e.Cmd, Reason: why, Err: err, Tries: e.Tries(), At: now}
+		return End{Room: r, Cmd: e.Cmd, Reason: why, Err: err, Tries: e.Tries(), At: now, From: 1 + e.Emitter()}
 	}
 	for i := range es {
 		h.keep(end(&es[i]))
@@ -577,7 +578,7 @@ func (r *Room) Fail(e *command.Envelope, err error) {
 		return
 	}
 	h := r.Host()
-	end := End{Room: r, Cmd: e.Cmd, Reason: ReasonError, Err: err, Tries: e.Tries(), At: time.Now()}
+	end := End{Room: r, Cmd: e.Cmd, Reason: ReasonError, Err: err, Tries: e.Tries(), At: time.Now(), From: 1 + e.Emitter()}
 	h.keep(end)
 	r.Answer(e, err)
 	h.Ended(end)
