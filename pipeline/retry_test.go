@@ -147,7 +147,7 @@ func TestARetryWithoutABackoffWaitsForTheDefault(t *testing.T) {
 		policy stage.RetryPolicy
 		want   []time.Duration
 	}{
-		"none":             {stage.RetryPolicy{Attempts: 4}, []time.Duration{0, 1, 3, 7}},
+		"none":             {stage.RetryPolicy{Attempts: 7}, []time.Duration{0, 1, 3, 7, 15, 25, 35}},
 		"a longest of 2ms": {stage.RetryPolicy{Attempts: 4, Max: 2 * time.Millisecond}, []time.Duration{0, 1, 3, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {

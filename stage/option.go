@@ -74,7 +74,8 @@ type RetryPolicy struct {
 	// Backoff is the pause before the second try; it doubles with each
 	// further one. 0 means [DefaultRetryBackoff], or Max if that is shorter.
 	Backoff time.Duration
-	// Max is the longest pause. 0 means [DefaultRetryMax].
+	// Max is the longest pause. 0 means [DefaultRetryMax], or ten times [DefaultRetryBackoff] if Backoff is 0
+	// as well: a policy that asks for no pauses gets short ones.
 	Max time.Duration
 	// Jitter is the part of the pause, from 0 to 1, by which chance may make
 	// it longer or shorter.
@@ -306,7 +307,10 @@ func newSettings(name string, opts []Option) settings {
 		s.room.Instances = s.max
 	}
 	retry := s.retry
-	if retry.Max == 0 {
+	switch {
+	case retry.Max == 0 && retry.Backoff == 0:
+		retry.Max = 10 * DefaultRetryBackoff
+	case retry.Max == 0:
 		retry.Max = max(DefaultRetryMax, retry.Backoff)
 	}
 	if retry.Backoff == 0 {
