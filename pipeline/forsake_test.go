@@ -168,6 +168,58 @@ func TestWhatWasForwardedBeforeAHandlerHangsHasAnEndToo(t *testing.T) {
 	}
 }
 
+// The command 0 or 1 has emitted two others when a later command of the batch hangs and the pipeline stops. Either the
+// command has left, and they with it, or it ends here, and then they were never sent.
+func TestEmittedCommandsNeverOutliveACommandThatEndsWhereItEmittedThem(t *testing.T) {
+	for _, script := range [][]string{
+		{"emit and forward", "hang", "answer", "answer"},
+		{"answer", "emit and forward", "hang", "answer"},
+		{"forward", "emit and forward", "hang", "answer"},
+		{"emit and forward", "emit and forward", "answer", "hang"},
+		{"emit", "emit and forward", "hang", "answer"},
+		{"emit", "hang", "answer", "answer"},
+		{"emit and hang", "answer", "answer", "answer"},
+		{"emit and forward", "emit, hang and fail", "answer", "answer"},
+	} {
+		for mask := range 16 {
+			t.Run(fmt.Sprintf("%v %04b", script, mask), func(t *testing.T) {
+				eachWay(t, func(t *testing.T, way pipeline.Part) {
+					let := make(chan struct{})
+					next, other := stage.Func("next", echo[string]), stage.Func("other", echo[string])
+					s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome {
+						return perform(ctx, n, script[n], next, other, let)
+					}, four()...)
+					p := bubble(t, s, next, other, way)
+					require.NoError(t, p.Pause(next))
+					require.NoError(t, p.Pause(other))
+					for i := range 4 {
+						if mask&(1<<i) == 0 {
+							require.NoError(t, s.Submit(t.Context(), i))
+							continue
+						}
+						_, err := s.Ask(t.Context(), i)
+						require.NoError(t, err)
+					}
+					synctest.Wait()
+					require.Error(t, p.Stop(gone()))
+					close(let)
+					synctest.Wait()
+					atRest(t, p)
+					ended := map[string]bool{}
+					for _, l := range p.DeadLetters().List(pipeline.LetterFilter{}) {
+						ended[fmt.Sprint(l.Stage, " ", l.Command)] = true
+					}
+					for n, act := range script {
+						if ended[fmt.Sprint("s ", n)] {
+							require.NotContains(t, ended, fmt.Sprint("next ", act, n, " ", 0), "emitted by %d", n)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
 func perform(ctx context.Context, n int, act string, next, other behaviour.Target[string], let chan struct{}) behaviour.Outcome {
 	emit := func(times int) {
 		for i := range times {

@@ -97,20 +97,18 @@ func (s *Stage) wayTo(to *behaviour.Inlet) (*outlet, error) {
 // commands take the lane instead.
 func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
 	out, err := w.outlet(to)
-	if err != nil {
+	switch {
+	case err != nil:
 		w.fail(e, err)
-		return
-	}
-	if len(w.emits) > 0 {
-		w.send()
-	}
-	if !w.carries() {
+	case len(w.emits) > 0:
+		w.send(e, out, cmd)
+	case w.carries():
+		w.load(out, e.Ticket()).Carry(cmd, e)
+		w.tally.Forwarded++
+	default:
 		w.lane = lane{inlet: to, out: out}
 		w.pass(e, cmd)
-		return
 	}
-	w.tally.Forwarded++
-	w.load(out, e.Ticket()).Carry(cmd, e)
 }
 
 // load adds a place to an outlet and returns it, to be filled with a command that a ticket waits
@@ -264,15 +262,16 @@ func (w *Worker) shift(out *outlet, n int) {
 	out.items = out.items[:rest]
 }
 
-// send puts the emitted commands of a successful try on their way.
-func (w *Worker) send() {
+// send puts the emitted commands of a successful try on their way, and behind them what its command is forwarded as, if
+// out is not nil. If a ticket waits for them they are booked together with the end of the try, so that a worker that is
+// forsaken has sent all of them or none.
+func (w *Worker) send(e *command.Envelope, out *outlet, cmd any) {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
 	w.spill()
-	from := w.Hand[w.cur].From
-	ticket := from.Ticket()
+	ticket := e.Ticket()
 	for _, m := range w.emits {
-		*w.load(m.to, ticket) = command.Emitted(m.cmd, from, w.stage.Room.Place)
+		*w.load(m.to, ticket) = command.Emitted(m.cmd, e.From, w.stage.Room.Place)
 		if m.to.back {
 			m.to.paid++
 		}
@@ -281,8 +280,16 @@ func (w *Worker) send() {
 	w.told = true
 	clear(w.emits)
 	w.emits = w.emits[:0]
+	if out == nil {
+		w.tally.OK++
+	} else {
+		w.tally.Forwarded++
+		w.load(out, ticket).Carry(cmd, e)
+	}
 	if ticket != nil { // it waits for them, whatever becomes of this worker
-		w.stage.Room.Book(&w.Seat, &w.tally)
+		if !w.stage.Room.Book(&w.Seat, &w.tally) {
+			panic(abandoned{})
+		}
 		w.pledge()
 	}
 }

@@ -636,13 +636,13 @@ func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
 	case behaviour.KindForward:
 		w.forward(e, next, value)
 	case behaviour.KindOK:
+		t := e.Ticket()
 		if len(w.emits) > 0 {
-			w.send()
+			w.send(e, nil, nil)
+		} else if w.tally.OK++; t != nil {
+			w.book() // whoever hears of the end may look at the accounts next
 		}
-		w.tally.OK++
-		if t := e.Ticket(); t != nil {
-			// Whoever hears of the end may look at the accounts next.
-			w.book()
+		if t != nil {
 			t.Settle(e.Child(), value, nil)
 		}
 	default:
