@@ -230,7 +230,7 @@ type (
 	secret  struct{ Name, Password string }
 	logs    struct{ v slog.Value }
 	says    func() string
-	selfish struct{ self any }
+	selfish []int
 )
 
 func (s secret) LogValue() slog.Value   { return slog.GroupValue(slog.String("name", s.Name)) }
@@ -258,7 +258,7 @@ func TestTheLogNamesTheCommandThatFailed(t *testing.T) {
 		"a long log value":  {logs{slog.GroupValue(slog.String("a", long), slog.String("b", long))}, `command.a="long long`},
 		"a deep log value":  {logs{deep}, "command.k.k.k.k="},
 		"a circle":          {circle, "command="},
-		"is itself":         {&selfish{}, "command="},
+		"is itself":         {&selfish{1}, "command="},
 		"panics":            {says(func() string { panic("no") }), "command="},
 		"panics in the log": {(*secret)(nil), "command="},
 	} {

@@ -175,6 +175,7 @@ func word(s string) (n int, varies bool) {
 		return 1, false
 	case parts, equals:
 		return 1, false
+	default:
 	}
 	path := false
 	for n < len(s) {

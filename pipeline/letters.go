@@ -26,7 +26,8 @@ var (
 	ErrRetrying = errors.New("pipeline: the letter is being retried")
 )
 
-// Letter is a letter that is kept: of a command that ended without an answer, or that failed. It is a copy, but for the command and the stack,
+// Letter is a letter that is kept: of a command that ended without an answer, or that failed. It is a copy, but for the
+// command and the stack,
 // which are the ones that are kept.
 type Letter struct {
 	stage.DeadLetter

@@ -166,7 +166,9 @@ func (s *subscriber) idle() bool { return !s.calling && s.queue.len() == 0 }
 func (s *subscriber) rest(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && !s.idle() && ctx.Err() == nil && s.wait(ctx.Done()) {
+	returns := true
+	for returns && !s.closed && !s.idle() && ctx.Err() == nil {
+		returns = s.wait(ctx.Done())
 	}
 }
 

@@ -50,7 +50,7 @@ func (p *Pipeline) keep(end room.End) {
 // ended is told of the same, after the ticket.
 func (p *Pipeline) ended(end room.End) {
 	letter := p.letter(end)
-	addStack(&letter)
+	_ = addStack(&letter)
 	hearers := p.hearers
 	if end.Reason == room.ReasonError {
 		hearers = p.failureHearers
@@ -303,17 +303,17 @@ func (h *hush) turn(log *slog.Logger, k kind) (missed int, ok bool) {
 // writeLine writes a line. What it says is only worked out now, and in a goroutine of its own: the methods of errors and commands
 // are a user's code. If they end that goroutine, the line says so instead.
 func writeLine(log *slog.Logger, k kind, missed int, says func() []any) {
-	write := func(args ...any) error {
+	write := func(args ...any) {
 		args = append([]any{"stage", k.stage}, args...)
 		if missed > 0 {
 			args = append(args, "left_out_before", missed)
 		}
 		log.Log(context.Background(), k.level, k.message, args...)
-		return nil
 	}
-	if crash := worker.Guard(k.stage, func() error { return write(says()...) }); crash != nil {
+	if crash := worker.Guard(k.stage, func() error { write(says()...); return nil }); crash != nil {
 		_ = worker.Guard(k.stage, func() error { // another crash cannot be told: it is what we tell with
-			return write("reason", k.reason, "unreadable", crash.Error())
+			write("reason", k.reason, "unreadable", crash.Error())
+			return nil
 		})
 	}
 }

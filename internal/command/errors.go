@@ -11,7 +11,7 @@ const MostErrors = 16
 
 // Errors is the error of a ticket of which several commands failed: the command itself, or commands that
 // were emitted on its way. [errors.Is] and [errors.As] look at all errors that are kept.
-type Errors struct {
+type Errors struct { //nolint:errname // it is several
 	// Count is how many commands failed.
 	Count int
 	// Errs are the errors of the first of them, [MostErrors] at most, in the order in which the commands
