@@ -74,7 +74,7 @@ func TestTheValuesOfTheCallersContextAreSeenByAllHandlersOnTheCommandsPath(t *te
 				seen := newSightings()
 				see := func(name string, then behaviour.Func[any]) behaviour.Func[any] {
 					return func(ctx context.Context, cmd any) behaviour.Outcome {
-						seen.add(cmd, "%s: %v, %v", name, traceOf(ctx), ctx.Value(ownKey{}))
+						seen.addf(cmd, "%s: %v, %v", name, traceOf(ctx), ctx.Value(ownKey{}))
 						return then(ctx, cmd)
 					}
 				}
@@ -124,7 +124,7 @@ type sightings struct {
 
 func newSightings() *sightings { return &sightings{lines: map[any][]string{}} }
 
-func (l *sightings) add(cmd any, format string, args ...any) {
+func (l *sightings) addf(cmd any, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines[cmd] = append(l.lines[cmd], fmt.Sprintf(format, args...))
@@ -337,10 +337,10 @@ func TestAHandlersOwnContextTravelsOnWithWhatItSubmits(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			seen := newSightings()
 			next := make("next", func(ctx context.Context, cmd any) behaviour.Outcome {
-				seen.add(cmd, "%v %v %v", traceOf(ctx), ctx.Value(spanKey{}), ctx.Err())
+				seen.addf(cmd, "%v %v %v", traceOf(ctx), ctx.Value(spanKey{}), ctx.Err())
 				return behaviour.OK(nil)
 			})
-			first := make("first", func(ctx context.Context, cmd any) behaviour.Outcome {
+			first := make("first", func(ctx context.Context, _ any) behaviour.Outcome {
 				limited, cancel := context.WithTimeout(ctx, time.Hour)
 				defer cancel()
 				if err := errors.Join(
@@ -394,7 +394,7 @@ func TestAPipelineThatFeedsItselfDoesNotHoldTheContextsOfAllItsCommands(t *testi
 func TestAContextThatCannotBeComparedTravels(t *testing.T) {
 	seen := newSightings()
 	s := stage.Func("sees", func(ctx context.Context, cmd int) behaviour.Outcome {
-		seen.add(cmd, "%v", traceOf(ctx))
+		seen.addf(cmd, "%v", traceOf(ctx))
 		return behaviour.OK(nil)
 	})
 	p := run(t, s)
@@ -414,7 +414,7 @@ type uncomparable struct {
 
 // A handler that profiles with the context of a caller who is a handler leaves the labels of its own stage behind.
 func TestAHandlersProfileLabelsAreItsStagesWhoeverCalled(t *testing.T) {
-	label := func(ctx context.Context, cmd any) behaviour.Outcome {
+	label := func(ctx context.Context, _ any) behaviour.Outcome {
 		name, _ := pprof.Label(ctx, "stage")
 		return behaviour.OK(name)
 	}

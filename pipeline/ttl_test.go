@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,9 +34,7 @@ func perishing() map[string]func(name string, f behaviour.Func[any], opts ...sta
 			return stage.New[any](name, together{f}, opts...)
 		},
 	}
-	for kind, make := range everyKind {
-		kinds[kind] = make
-	}
+	maps.Copy(kinds, everyKind)
 	return kinds
 }
 

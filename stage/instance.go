@@ -82,7 +82,7 @@ func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []
 			return
 		}
 		if batch[n].From != nil {
-			i.handleFrom(w, &batch[n])
+			i.handleFrom(w, &batch[n]) //nolint:contextcheck // the command has a context of its own
 			continue
 		}
 		c, _ := batch[n].Cmd.(C)

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"sync/atomic"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/room"
 )
@@ -26,11 +27,15 @@ func (l *last) origin(ctx context.Context, to *room.Room) *command.Origin {
 	return l.look(ctx, to)
 }
 
-// look finds the origin of a context that is not the last one. A handler's own context is quickly looked at, and not
-// remembered: it is seldom submitted with twice. Nor is one that cannot be compared.
+// look finds the origin of a context that is not the last one. It does not remember a handler's own context, which is
+// looked at quickly and seldom submitted with twice, or one that cannot be compared.
 func (l *last) look(ctx context.Context, to *room.Room) *command.Origin {
 	origin := command.Submitted(ctx, to.Host())
-	if _, handling := ctx.(command.Handling); !handling && reflect.ValueOf(ctx).Comparable() {
+	switch ctx.(type) {
+	case command.Handling, behaviour.Suspender:
+		return origin
+	}
+	if reflect.ValueOf(ctx).Comparable() {
 		l.seen.Store(&sighting{ctx, origin})
 	}
 	return origin

@@ -254,7 +254,8 @@ func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err 
 // The command has the values of ctx, as with Submit, and ends with it. When ctx ends the context of a handler that runs
 // ends, with the same cause. A command that is queued, or waits for its next try, fails with the context's error and its
 // cause when its turn comes, and its handler is not called. It is not tried again. The commands that come of it end in the
-// same way. To keep a command going when ctx ends, pass context.WithoutCancel(ctx).
+// same way. To keep a command going when ctx ends, pass context.WithoutCancel(ctx); so does a handler that asks another stage
+// and does not wait, for its own context may end when it returns.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	need.Context(ctx, "stage: Ask")
 	t := new(Ticket)

@@ -12,13 +12,10 @@ import (
 // WithDeadline, which package context does not let anybody take off but by reflection. A layer that is not known is
 // thought to have values. That costs something for each command, and nothing else.
 func bare(ctx context.Context) context.Context {
-	for {
-		inner := inside(ctx)
-		if inner == nil {
-			return ctx
-		}
-		ctx = inner
+	if inner := inside(ctx); inner != nil {
+		return bare(inner)
 	}
+	return ctx
 }
 
 func inside(ctx context.Context) context.Context {
@@ -28,7 +25,7 @@ func inside(ctx context.Context) context.Context {
 	t := reflect.TypeOf(ctx)
 	for _, l := range layers {
 		if t == l.of {
-			inner, _ := reflect.ValueOf(ctx).Elem().FieldByIndex(l.parent).Interface().(context.Context)
+			inner, _ := reflect.TypeAssert[context.Context](reflect.ValueOf(ctx).Elem().FieldByIndex(l.parent))
 			return inner
 		}
 	}

@@ -102,7 +102,7 @@ func (t *Ticket) Asked(ctx context.Context, house any) *Origin {
 	h, handling := ctx.(Handling)
 	lasts := handling && h.Lasts() && h.House() == house // it ends with the pipeline, and so does the command
 	if !lasts && ends(ctx) {
-		t.origin.ctx = ctx
+		t.origin.ctx = ctx //nolint:fatcontext // it is the caller's, for one command
 		return &t.origin
 	}
 	values, _ := valuesOf(ctx, house)
