@@ -311,7 +311,7 @@ func TestAContextThatAHandlerKeptTellsTheValuesOfItsCommand(t *testing.T) {
 				})
 				return behaviour.OK(nil)
 			}, stage.Workers(2, 2))
-			run(t, s)
+			p := run(t, s)
 			for i := range commands {
 				ctx, cancel := context.WithCancel(traced(context.Background(), i))
 				if i%3 == 0 {
@@ -322,9 +322,7 @@ func TestAContextThatAHandlerKeptTellsTheValuesOfItsCommand(t *testing.T) {
 				}
 				cancel()
 			}
-			ticket, err := s.Ask(traced(context.Background(), "last"), "last")
-			require.NoError(t, err)
-			<-ticket.Done()
+			require.NoError(t, p.Drain(soon(t)))
 			readers.Wait()
 		})
 	}
