@@ -33,7 +33,9 @@ type Pool struct {
 	Stages   []string // those that are bound to it now
 	Dispatch controller.Dispatch
 	Plan     string // the visit plan in words, if it is polled
-	Workers  int    // there now
+	Workers  int    // there now: Busy and Idle
+	Busy     int    // at a stage, and run a handler there or are about to
+	Idle     int    // the others
 	Most     int    // the most there ever were
 
 	Rounds      uint64 // how often a worker ended a round: visited the last place of the plan
@@ -57,8 +59,10 @@ func poolOf(p *stage.Pool, stages []stage.Snapshot) Pool {
 	for _, st := range stages {
 		if st.Pool == pool.Name {
 			pool.Stages = append(pool.Stages, st.Name)
+			pool.Busy += st.Busy
 		}
 	}
+	pool.Idle = max(pool.Workers-pool.Busy, 0)
 	return pool
 }
 

@@ -92,9 +92,14 @@ type Snapshot struct {
 	Stuck    uint64 // handlers that did not return, so that their workers were given up: crashes, but at a hard stop
 	Restarts uint64 // workers that took the place of one that crashed
 
-	Abandoned   int // handlers that were given up and have not returned yet
-	Workers     int // there now
-	Busy        int // handling a batch now
+	Abandoned int // handlers that were given up and have not returned yet
+	// Workers of the stage's own are there now, busy, blocked or idle: Workers = Busy + Blocked + Idle. While a
+	// shared pool visits the stage, Busy counts the pool's workers that are here, and the stage has none of its own.
+	Workers int
+	Busy    int // run a handler, or are about to
+	Blocked int // have handled their batch, and wait until a stage ahead has room for what came of it
+	Idle    int // have nothing to do
+
 	WorkersMin  int // the fewest there may be
 	WorkersMax  int // the most there may be
 	WorkersMost int // the most there ever were, of its own or of a shared pool
@@ -110,9 +115,14 @@ type Snapshot struct {
 	Visits      uint64 // by workers of shared pools
 	EmptyVisits uint64 // those that found nothing to do
 
-	BusyTime time.Duration // spent in handlers, by all workers
-	Wait     Quantiles     // time of a command in the queue, sampled
-	Service  Quantiles     // time of a command in its handler, a batch at a time
+	// The time of the stage's own workers, which is all busy, blocked or idle. BusyTime has that of shared pools' workers
+	// here, too. A handler that has not returned counts up to now.
+	BusyTime    time.Duration // in handlers
+	BlockedTime time.Duration // waiting until a stage ahead had room
+	IdleTime    time.Duration // without work
+
+	Wait    Quantiles // time of a command in the queue, sampled
+	Service Quantiles // time of a command in its handler, a batch at a time
 }
 
 // Balanced reports whether the stage's law holds.
@@ -133,13 +143,14 @@ func (c *Core) Snapshot(s room.Sheet) Snapshot {
 		RejectedBy: byReason(s.Rejected), ShedBy: byReason(s.Shed), DeadLetteredBy: byReason(s.Dead),
 		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
-		Workers: s.Live, Busy: s.Busy, WorkersMost: s.Most,
+		Workers: s.Live, Busy: s.Busy, Blocked: s.Blocked, Idle: s.Idle, WorkersMost: s.Most,
 		WorkersMin: c.set.min, WorkersMax: c.set.max,
 		Version: c.version(), Rollout: c.onTrial(),
 		Pool: c.poolName(s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
 		Draining: s.Draining, Drained: s.Drained,
 		Visits: s.Visits, EmptyVisits: s.Empties,
-		BusyTime: s.BusyTime, Wait: quantiles(&s.Wait), Service: quantiles(&s.Work),
+		BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime,
+		Wait: quantiles(&s.Wait), Service: quantiles(&s.Work),
 	}
 }
 

@@ -157,7 +157,7 @@ func (w *Worker) deliver(park bool) bool {
 		return true
 	}
 	if w.crew == nil {
-		w.stage.Room.Away(&w.Seat)
+		w.stage.Room.Away(&w.Seat, &w.tally, w.now())
 	}
 	if w.Seat.Carried > 0 {
 		w.stage.Room.Carry(&w.Seat, w.loaded)
@@ -331,7 +331,7 @@ func (m *emitter) Quality() float64 { return m.stage.Room.Quality() }
 func (m *emitter) Attempt() int {
 	m.emitting.Lock() // so that the worker is not given up meanwhile
 	defer m.emitting.Unlock()
-	if m.since.Load() == 0 || m.forsaken {
+	if m.Since.Load() <= 0 || m.forsaken {
 		return 0
 	}
 	return m.Hand[m.cur].Tries() + 1
@@ -347,7 +347,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	w := (*Worker)(m)
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
-	if w.since.Load() == 0 || w.forsaken {
+	if w.Since.Load() <= 0 || w.forsaken {
 		return behaviour.ErrNoWorker // the context was kept, and its time is over
 	}
 	if w.instance.Many() {

@@ -167,7 +167,7 @@ func (w *Worker) giveUp() bool {
 	}
 	w.calling, w.taken = false, true
 	w.lost.Store(true)
-	w.since.Store(0) // what it emits from now on is nobody's
+	w.Since.Store(-w.started()) // what it emits from now on is nobody's
 	return true
 }
 

@@ -76,7 +76,6 @@ type Worker struct {
 	base    Context    // handlers' contexts end with it
 	box     atomic.Pointer[act.Mailbox]
 	seen    atomic.Pointer[Stage] // stage, for those who ask
-	since   atomic.Int64          // when the present batch began; 0 between batches
 	claimed atomic.Bool           // the slot is taken, or about to be
 	lost    atomic.Bool           // it was given up, its handler being stuck
 	ended   bool                  // the command that it ran has ended, whose handler may suspend
@@ -97,7 +96,6 @@ type Worker struct {
 	failure  error    // why the actor failed, nil if it did not
 
 	n, cur int32 // the batch's size, 0 between batches, and the place of the command in hand
-	began  int64 // when the batch began
 	mark   int64 // the last reading of the clock, 0 if it is stale
 	tally  room.Tally
 	emits  []emission
@@ -183,8 +181,8 @@ func (w *Worker) Unload() { w.deliver(false) }
 // Busy returns how long the worker has been at its present batch, 0 if it has
 // none. Anybody may ask.
 func (w *Worker) Busy() time.Duration {
-	since := w.since.Load()
-	if since == 0 {
+	since := w.Since.Load()
+	if since <= 0 {
 		return 0
 	}
 	return time.Duration(max(w.host.Now()-since, 1))
@@ -484,11 +482,12 @@ func (w *Worker) work(n int) (ok bool) {
 	if w.called != nil {
 		w.skipped = 0
 	}
-	w.began = w.now()
-	w.since.Store(max(w.began, 1)) // 0 is between batches
+	began := max(w.now(), 1)
+	w.Since.Store(began)
 	defer w.idle(w.instance, &ok)
 	defer w.rescue(w.instance, &ok)
-	w.tally.Wait, w.tally.Waited = command.Waited(w.Hand[:n], w.began)
+	wait, waited := command.Waited(w.Hand[:n], began)
+	w.tally.Wait, w.tally.Waited = wait, int32(waited)
 	switch {
 	case w.stage.Runs != nil:
 		w.handleRuns(w.Hand[:n])
@@ -528,7 +527,7 @@ func (w *Worker) forgo(to int32) {
 // will not be forsaken, unless it was.
 func (w *Worker) idle(inst Instance, goesOn *bool) {
 	w.emitting.Lock()
-	w.since.Store(0)
+	w.Since.Store(-w.started())
 	if !w.lost.Load() {
 		w.Seat.Delivers = true
 		w.redeem()
@@ -558,8 +557,14 @@ func (w *Worker) clock() {
 	}
 	if n > 0 {
 		w.mark = 0
-		w.tally.Timed, w.tally.Busy = n, time.Duration(w.now()-w.began)
+		w.tally.Timed, w.tally.Busy = int32(n), time.Duration(max(w.now()-w.started(), 0))
 	}
+}
+
+// started is when the last batch began.
+func (w *Worker) started() int64 {
+	began := w.Since.Load()
+	return max(began, -began)
 }
 
 // handleEach runs the behaviour on one command of the batch after the other.

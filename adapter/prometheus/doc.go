@@ -72,12 +72,16 @@
 //	golda_stage_restarts_total           counter
 //	golda_stage_workers                  gauge
 //	golda_stage_workers_busy             gauge
+//	golda_stage_workers_blocked          gauge      wait for room in a stage ahead
+//	golda_stage_workers_idle             gauge      with busy and blocked they are all of workers
 //	golda_stage_workers_min              gauge
 //	golda_stage_workers_max              gauge
 //	golda_stage_instances                gauge
 //	golda_stage_visits_total             counter    by workers of shared pools
 //	golda_stage_empty_visits_total       counter
-//	golda_stage_busy_seconds_total       counter
+//	golda_stage_busy_seconds_total       counter    a handler that runs counts up to now
+//	golda_stage_blocked_seconds_total    counter
+//	golda_stage_idle_seconds_total       counter
 //	golda_stage_service_samples_total    counter
 //	golda_stage_service_p50_seconds      gauge
 //	golda_stage_service_p99_seconds      gauge

@@ -127,8 +127,16 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers) },
 	},
 	{
-		"golda_stage_workers_busy", "Workers that have commands in hand.",
+		"golda_stage_workers_busy", "Workers that run a handler, or are about to.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Busy) },
+	},
+	{
+		"golda_stage_workers_blocked", "Workers that wait until a stage ahead has room.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Blocked) },
+	},
+	{
+		"golda_stage_workers_idle", "Workers that have nothing to do.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Idle) },
 	},
 	{
 		"golda_stage_workers_min", "The fewest workers that the stage may have.",
@@ -156,6 +164,14 @@ var stageMetrics = []metric[stage.Snapshot]{
 	{
 		"golda_stage_busy_seconds_total", "Time that all workers spent in handlers.",
 		counter, func(s *stage.Snapshot) float64 { return s.BusyTime.Seconds() },
+	},
+	{
+		"golda_stage_blocked_seconds_total", "Time that the stage's workers waited until a stage ahead had room.",
+		counter, func(s *stage.Snapshot) float64 { return s.BlockedTime.Seconds() },
+	},
+	{
+		"golda_stage_idle_seconds_total", "Time that the stage's workers had nothing to do.",
+		counter, func(s *stage.Snapshot) float64 { return s.IdleTime.Seconds() },
 	},
 	{
 		"golda_stage_service_samples_total", "Attempts whose time in the handler was measured.",

@@ -22,30 +22,20 @@ type alone struct {
 	over    bool // the watch has seen that the queue is not to be left to one
 
 	looking int32 // workers who found nothing, and are about to look once more
-	away    int32 // workers with commands in hand that wait for room elsewhere
+	away    int32 // workers that are blocked
 }
 
-// Away notes that a worker of the room's own has handled its commands and waits for room
-// elsewhere, until its next turn. It is not at work: what comes meanwhile is for others.
-func (r *Room) Away(s *Seat) {
+// Away notes that a worker of the room's own has handled its batch and is blocked: it waits until a stage ahead has
+// room, and is not at work until its next turn. Now is the host's clock. Away books how long the batch took, since
+// the worker may wait for longer than that.
+func (r *Room) Away(s *Seat, t *Tally, now int64) {
 	r.mu.Lock()
-	if !s.away {
-		s.away = true
-		r.alone.away++
-	}
+	r.clocked(s, t)
+	r.block(s, now)
 	next := r.rouse()
 	r.mu.Unlock()
 	if next != nil {
 		next.Wake()
-	}
-}
-
-// back notes that a worker has come for its turn, or leaves.
-func (a *alone) back(s *Seat) {
-	a.look(s, false)
-	if s.away {
-		s.away = false
-		a.away--
 	}
 }
 
@@ -69,7 +59,7 @@ func (r *Room) little(n int) bool {
 
 // left reports whether the queue is left to who is at work.
 func (r *Room) left() bool {
-	if r.c.busy+int(r.alone.looking-r.alone.away) <= 0 || r.alone.over || !r.little(r.due()) {
+	if r.c.busy+int(r.alone.looking) <= 0 || r.alone.over || !r.little(r.due()) {
 		return false
 	}
 	if !r.alone.watched {

@@ -14,6 +14,7 @@ type dozers struct {
 func (r *Room) Doze(n int) {
 	r.mu.Lock()
 	r.dozers.dozing += int32(n)
+	r.staff(n)
 	r.live += n
 	r.most = max(r.most, r.live)
 	next := r.rouse()
@@ -43,6 +44,7 @@ func (r *Room) Miss() {
 	if r.dozers.coming > 0 {
 		r.dozers.coming--
 		r.waking--
+		r.staff(-1)
 		r.live--
 	}
 }
@@ -52,6 +54,7 @@ func (r *Room) Dismiss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	come := int(r.dozers.called + r.dozers.coming)
+	r.staff(-int(r.dozers.dozing) - come)
 	r.live -= int(r.dozers.dozing) + come
 	r.waking -= come
 	r.dozers = dozers{}
@@ -84,6 +87,7 @@ func (d *dozers) arrive(s *Seat) bool {
 func (r *Room) oversleep(n int) int {
 	n = min(n, int(r.dozers.dozing))
 	r.dozers.dozing -= int32(n)
+	r.staff(-n)
 	r.live -= n
 	return n
 }

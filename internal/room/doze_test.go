@@ -17,7 +17,7 @@ func TestOneWhoDozesIsCalledForTheFirstCommandAndNoOtherMeanwhile(t *testing.T) 
 	d.Call = func() { calls++ }
 	d.Doze(2)
 	require.Zero(t, calls)
-	require.Equal(t, 2, d.sheet().Live)
+	require.Equal(t, 2, d.sheet(0).Live)
 	for cmd := range 2 {
 		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
 		require.Equal(t, 1, calls, "one is on the way")
@@ -27,7 +27,7 @@ func TestOneWhoDozesIsCalledForTheFirstCommandAndNoOtherMeanwhile(t *testing.T) 
 	var s Seat
 	var tally Tally
 	d.Join(&s, false)
-	require.Equal(t, 2, d.sheet().Live)
+	require.Equal(t, 2, d.sheet(0).Live)
 	require.Equal(t, 1, d.Turn(&s, &tally, true), "a fair share")
 	require.Equal(t, 2, calls, "it sends for the other")
 }

@@ -21,6 +21,9 @@ import (
 // retain notes what a worker was given. Of commands that suspend the room does not: who was set aside is not
 // in the worker's hand, and has an end of its own.
 func (r *Room) retain(s *Seat, n int) {
+	if !s.listed {
+		r.inHands = s.link(r.inHands)
+	}
 	if r.queue.woken != nil {
 		return
 	}
@@ -29,9 +32,6 @@ func (r *Room) retain(s *Seat, n int) {
 	}
 	s.kept = append(s.kept[:0], s.Hand[:n]...)
 	s.Delivers = false
-	if !s.listed {
-		r.inHands = s.link(r.inHands)
-	}
 }
 
 // drop forgets what a worker was given, when it may be long until it is given more.
@@ -70,6 +70,9 @@ func (r *Room) unlist(s *Seat) {
 func (r *Room) Holders() (held []*Seat) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.queue.woken != nil {
+		return nil
+	}
 	for s := r.inHands; s != nil; s = s.behind {
 		if s.hand > 0 {
 			held = append(held, s)
@@ -93,9 +96,10 @@ func (r *Room) Forsake(s *Seat, err error) (tell func()) {
 	s.drop()
 	r.lay(s, len(left))
 	r.yield(s)
+	r.credit(s, r.Host().Now())
 	if s.home == r {
+		r.back(s)
 		r.part(s)
-		r.alone.back(s)
 	}
 	r.c.losses().dead[deadStopped] += uint64(len(left))
 	r.c.abandoned++
@@ -106,6 +110,9 @@ func (r *Room) Forsake(s *Seat, err error) (tell func()) {
 // holds reports whether a worker has commands of this room in hand. Its seat is not asked: it may be in
 // another room.
 func (r *Room) holds(s *Seat) bool {
+	if r.queue.woken != nil {
+		return false
+	}
 	for o := r.inHands; o != nil; o = o.behind {
 		if o == s {
 			return s.hand > 0

@@ -185,7 +185,6 @@ type Room struct {
 	out      int    // workers that are here, each with an instance
 	made     int    // instances that there are
 	shelf    []any  // those that nobody uses
-	rested   int64  // until when it is left alone
 	rests    *time.Timer
 	spell    *Spell        // nil: no handler has crashed yet
 	behind   []*Room       // rooms that asked to be told when there is room here
@@ -199,6 +198,7 @@ type Room struct {
 	timer    *time.Timer
 	lingers  *time.Timer
 	alone    alone
+	spent    spent
 	limit    int // commands a worker may take at once, by measured service time
 	service  time.Duration
 	c        counts
@@ -617,13 +617,11 @@ type counts struct {
 	ok, forwarded, emitted, errors uint64
 	lost                           *losses // nil: none yet
 	crashes, retries, restarts     uint64
-	crashed                        int64  // when a handler crashed last
 	streak                         int32  // crashes since a command was last completed
 	abandoned                      int32  // handlers that were given up and still run
 	stuck                          uint64 // handlers that were given up
 	visits                         uint64
 	inHand, busy, mostOut          int
 	aside                          int // of those in hand, in nobody's; below 0 while a worker has not told yet
-	busyTime                       time.Duration
 	wait, work                     histogram.Histogram
 }

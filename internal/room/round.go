@@ -224,6 +224,7 @@ func (c *Crew) stay(r *Room, s *Seat, t *Tally, gone bool) int {
 	hindered := polled && r.hindered()
 	r.mu.Lock()
 	r.book(s, t)
+	s.settle()
 	r.yield(s)
 	n, bounded := 0, false
 	if polled && r.crew == c && !hindered && !gone && !r.resting {
@@ -418,13 +419,13 @@ func unstall(rooms []*Room) {
 func (r *Room) rest(pause time.Duration) {
 	now := r.Host().Now()
 	until := now + int64(pause)
-	if until <= r.rested {
+	spell := r.spelled()
+	if until <= spell.rested {
 		return
 	}
-	spell := r.spelled()
 	spell.Rests++
-	spell.Rested += time.Duration(until - max(now, r.rested))
-	r.rested, r.resting = until, true
+	spell.Rested += time.Duration(until - max(now, spell.rested))
+	spell.rested, r.resting = until, true
 	r.void()
 	r.set(&r.rests, pause, (*Room).wakeUp)
 }
@@ -432,7 +433,7 @@ func (r *Room) rest(pause time.Duration) {
 // wakeUp ends a rest, if it is over.
 func (r *Room) wakeUp() {
 	r.mu.Lock()
-	if left := r.rested - r.Host().Now(); left > 0 {
+	if left := r.spell.rested - r.Host().Now(); left > 0 {
 		r.set(&r.rests, time.Duration(left), (*Room).wakeUp)
 		r.mu.Unlock()
 		return

@@ -18,12 +18,15 @@ type Sheet struct {
 	Held                           int // in workers' hands
 	Due                            int // what could be given out, were it not paused and were there workers enough
 	Live, Busy, Most, Out          int
+	Blocked, Idle                  int  // workers of the room's own; with Busy they are all there are
+	Stalled                        bool // crews take nothing, because a room ahead is full
 	Visits, Empties, Stuck         uint64
 	Abandoned                      int
 	Oldest                         time.Duration // how long the next command has waited; 0 if that is not known
 	Crew                           *Crew
 	Knobs                          Knobs
 	BusyTime                       time.Duration
+	BlockedTime, IdleTime          time.Duration
 	Wait, Work                     histogram.Histogram
 	Open, Halted                   bool
 	Draining, Drained              bool // it is being drained, or has been; and nothing is here
@@ -32,8 +35,8 @@ type Sheet struct {
 // Snapshot copies the accounts of the rooms of one house, all at the same
 // instant: it holds all their locks, taken in order. Nobody else holds two.
 func Snapshot(rooms []*Room) []Sheet {
-	return snapshot(rooms, func(r *Room) Sheet {
-		s := r.sheet()
+	return snapshot(rooms, func(r *Room, now int64) Sheet {
+		s := r.sheet(now)
 		s.Wait, s.Work = r.c.wait.Clone(), r.c.work.Clone()
 		return s
 	})
@@ -43,13 +46,17 @@ func Snapshot(rooms []*Room) []Sheet {
 // whoever looks often, as controllers do, has no use for them.
 func Counts(rooms []*Room) []Sheet { return snapshot(rooms, (*Room).sheet) }
 
-func snapshot(rooms []*Room, sheet func(*Room) Sheet) []Sheet {
+func snapshot(rooms []*Room, sheet func(r *Room, now int64) Sheet) []Sheet {
 	sheets := make([]Sheet, len(rooms))
 	for _, r := range rooms {
 		r.mu.Lock()
 	}
+	var now int64
 	for i, r := range rooms {
-		sheets[i] = sheet(r)
+		if h := r.Host(); now == 0 && h != nil { // with all locks: it is one instant
+			now = h.Now()
+		}
+		sheets[i] = sheet(r, now)
 	}
 	for _, r := range rooms {
 		r.mu.Unlock()
@@ -61,7 +68,8 @@ func snapshot(rooms []*Room, sheet func(*Room) Sheet) []Sheet {
 var noLosses losses
 
 // sheet copies all but the histograms.
-func (r *Room) sheet() Sheet {
+func (r *Room) sheet(now int64) Sheet {
+	busy, blocked, idle := r.times(now)
 	lost := r.c.lost
 	if lost == nil {
 		lost = &noLosses
@@ -79,8 +87,9 @@ func (r *Room) sheet() Sheet {
 		Visits: r.c.visits, Empties: r.empties.Load(), Oldest: r.oldest(),
 		Stuck: r.c.stuck, Abandoned: int(r.c.abandoned),
 		Crew: r.crew, Knobs: r.knobs.Knobs,
-		BusyTime: r.c.busyTime,
-		Open:     r.open, Halted: r.halted.Load(),
+		Blocked: int(r.alone.away), Idle: max(r.live-r.c.busy-int(r.alone.away), 0), Stalled: r.stalled,
+		BusyTime: busy, BlockedTime: blocked, IdleTime: idle,
+		Open: r.open, Halted: r.halted.Load(),
 		Draining: !r.InUse(), Drained: r.phase.Load() == drained && r.load() == 0,
 	}
 }

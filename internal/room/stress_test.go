@@ -66,7 +66,7 @@ func (g *goer) work() {
 		if n < 0 {
 			return
 		}
-		g.tally.Timed = n
+		g.tally.Timed = int32(n)
 		if g.out != nil {
 			g.load = append(g.load, g.Seat.Hand[:n]...)
 			g.tally.Forwarded = n

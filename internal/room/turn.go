@@ -25,6 +25,9 @@ type Seat struct {
 	Surplus any
 	// Owner is whose seat it is, nil if there is nobody yet; set once.
 	Owner any
+	// Since is when the present batch began, by the host's clock; the same below zero when it is done, and 0 before the
+	// first. The worker sets it; anybody may look.
+	Since atomic.Int64
 	// Called is an idle worker whom a hand-over of this one has called with [Seat.Defers], for this one to wake.
 	// Only the worker touches the two.
 	Called *Seat
@@ -48,7 +51,7 @@ type Seat struct {
 	waking  bool // woken from idle, has not come yet
 	retired bool // is to leave at its next turn
 	looks   bool // found nothing and did not park: it looks once more
-	away    bool // waits for room elsewhere
+	away    bool // is blocked: a stage ahead is full
 
 	// Guarded by the lock of the room that it is in.
 	holds    bool // counts in the room's out
@@ -60,6 +63,8 @@ type Seat struct {
 	// [Room.Carry]. Only the worker changes it.
 	Carried        int32
 	hand           int32              // commands in hand
+	timed          uint32             // when the last batch began whose time has been counted; the low half of it is enough
+	credited       time.Duration      // so much of the present batch's time has been counted
 	kept           []command.Envelope // what it was given last
 	before, behind *Seat              // neighbours among those that are listed
 }
@@ -87,9 +92,9 @@ func (s *Seat) call(idle *Seat) {
 type Tally struct {
 	OK, Forwarded, Emitted, Errors int
 	Suspended                      int           // commands that were set aside
-	Timed                          int           // commands that Busy covers
+	Waited                         int32         // commands that Wait stands for
+	Timed                          int32         // commands that Busy covers
 	Busy                           time.Duration // time in handlers
-	Waited                         int           // commands that Wait stands for
 	Wait                           time.Duration // time in the queue
 }
 
@@ -163,7 +168,7 @@ func (r *Room) Join(s *Seat, again bool) {
 		s.home = r
 	}
 	r.mu.Lock()
-	if !r.dozers.arrive(s) {
+	if !r.dozers.arrive(s) { // one that dozed counts already
 		r.join(s)
 	}
 	if again {
@@ -193,8 +198,8 @@ func (r *Room) leave(s *Seat) {
 	r.unlist(s)
 	s.drop()
 	r.carry(s, 0)
+	r.back(s)
 	r.part(s)
-	r.alone.back(s)
 	if r.crew != nil && s.Instance != nil {
 		r.shelve(s)
 	}
@@ -258,9 +263,10 @@ func (r *Room) yield(s *Seat) {
 func (r *Room) Turn(s *Seat, t *Tally, park bool) int {
 	r.mu.Lock()
 	r.book(s, t)
+	s.settle()
 	r.yield(s)
 	r.come(s)
-	r.alone.back(s)
+	r.back(s)
 	n := -1
 	if s.Carried > 0 || !r.dismissed(s) {
 		n = r.take(s, 0)
@@ -473,9 +479,7 @@ func (r *Room) book(s *Seat, t *Tally) {
 	if t.Waited > 0 {
 		r.c.wait.Record(t.Wait, uint64(t.Waited))
 	}
-	if t.Timed > 0 {
-		r.time(t)
-	}
+	r.clocked(s, t)
 	*t = Tally{}
 }
 
@@ -483,7 +487,7 @@ func (r *Room) book(s *Seat, t *Tally) {
 func (r *Room) lay(s *Seat, n int) {
 	r.c.inHand -= n
 	s.hand -= int32(n)
-	if n > 0 && s.hand == 0 {
+	if n > 0 && s.hand == 0 && !s.away {
 		r.c.busy--
 	}
 }
@@ -493,7 +497,6 @@ func (r *Room) lay(s *Seat, n int) {
 // chance is not given too many of the dear ones.
 func (r *Room) time(t *Tally) {
 	each := t.Busy / time.Duration(t.Timed)
-	r.c.busyTime += t.Busy
 	r.c.work.Record(each, uint64(t.Timed))
 	r.service = (3*r.service + each) / 4
 	fit := int(quantum / max(r.service, 1))
@@ -556,6 +559,8 @@ func (r *Room) fell(s *Seat, t *Tally, culprit *command.Envelope, rest []command
 		return false
 	}
 	r.book(s, t)
+	r.credit(s, r.Host().Now())
+	s.settle()
 	r.crash(row)
 	if row && r.c.streak == 1 {
 		r.spelled().First = err
@@ -647,15 +652,15 @@ func (r *Room) StillStuck() int {
 // does a crash long ago.
 func (r *Room) crash(row bool) {
 	now := r.Host().Now()
-	if r.c.streak > 0 && now-r.c.crashed > int64(r.cfg.StreakEnds) {
+	spell := r.spelled()
+	if r.c.streak > 0 && now-spell.crashed > int64(r.cfg.StreakEnds) {
 		r.c.streak = 0
 	}
-	r.c.crashed = now
+	spell.crashed = now
 	r.c.crashes++
 	if row {
 		if r.c.streak == 0 {
-			spell := r.spelled()
-			*spell = Spell{Number: spell.Number + 1}
+			*spell = Spell{Number: spell.Number + 1, crashed: now, rested: spell.rested}
 		}
 		r.c.streak++
 	}
@@ -667,6 +672,9 @@ type Spell struct {
 	First  error         // how it began
 	Rests  int           // how often crews have left the room alone; those that are over
 	Rested time.Duration // for how long in all
+
+	crashed int64 // when a handler crashed last
+	rested  int64 // until when the room is left alone
 }
 
 // spelled is what is known of the present streak, or the last, to be changed. The room's lock is held.
@@ -685,7 +693,7 @@ func (r *Room) Spell() Spell {
 	if r.spell != nil {
 		s = *r.spell
 	}
-	if left := r.rested - r.Host().Now(); r.resting && left > 0 {
+	if left := s.rested - r.Host().Now(); r.resting && left > 0 {
 		s.Rests = max(s.Rests-1, 0)
 		s.Rested = max(s.Rested-time.Duration(left), 0)
 	}
