@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Change is one knob that is to be turned: who wants it, what, and why.
+// Change is one knob that is to be turned: who wants it, what, and why. A journal may also hold a number of workers
+// that stays as it is for a reason, with equal Before and After; see [Decisions.Keep].
 type Change struct {
 	At     time.Duration // since the pipeline started
 	Policy string
@@ -23,6 +24,12 @@ type Change struct {
 // String returns the change as a line of a log.
 func (c Change) String() string {
 	of := "stage"
+	if n, ok := c.After.(int); ok && c.Before == c.After {
+		if c.Stage == NoStage {
+			of = "pool"
+		}
+		return fmt.Sprintf("%v %s: %s %q: %s stay %d: %s", c.At, c.Policy, of, c.StageName, c.What, n, c.Why)
+	}
 	switch c.Stage {
 	case NoStage:
 		of = "pool"

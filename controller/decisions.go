@@ -136,6 +136,7 @@ type Decisions struct {
 	visits   said[int]
 	made     []string // pools that are wanted
 	wishes   []wish   // one for each knob, in the order first spoken of
+	kept     []wish   // knobs that stay as they are, for a reason
 	place    map[target]int
 	words    int // how often something was wished
 }
@@ -195,6 +196,17 @@ func (d *Decisions) Pool(name string, workers int, why string) {
 		d.made = append(d.made, name)
 	}
 	d.wish(ofPool(KnobWorkers, name), workers, why)
+}
+
+// Keep leaves the number of workers of a stage's own pool, or of a shared pool if s is [NoStage], as it is, and says
+// why: it is for the journal only, see [Kept]. A controller says it when something begins to hold it back, and not at
+// every look. For the same reason it does not undo a wish.
+func (d *Decisions) Keep(s StageID, pool string, why string) {
+	t := ofStage(KnobWorkers, s)
+	if s == NoStage {
+		t = ofPool(KnobWorkers, pool)
+	}
+	d.kept = append(d.kept, wish{target: t, why: why})
 }
 
 // Bind says which pool's workers visit a stage: one that there is, or that this
@@ -351,7 +363,8 @@ func (d *Decisions) Pools() []string { return d.made }
 // Reset forgets all that was said.
 func (d *Decisions) Reset() {
 	clear(d.wishes) // let go of the values and reasons
+	clear(d.kept)
 	clear(d.made)
 	clear(d.place)
-	*d = Decisions{made: d.made[:0], wishes: d.wishes[:0], place: d.place}
+	*d = Decisions{made: d.made[:0], wishes: d.wishes[:0], kept: d.kept[:0], place: d.place}
 }

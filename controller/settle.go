@@ -35,6 +35,22 @@ func Settle(policy string, s *Snapshot, d *Decisions) (changes []Change, faults 
 	return t.changes, t.faults
 }
 
+// Kept returns what the controller said about numbers of workers that stay as they are, in the order in which it said so, as
+// changes that change nothing: Before and After are equal. What was said of stages and pools that are not there is left out.
+func Kept(policy string, s *Snapshot, d *Decisions) (notes []Change) {
+	t := settling{policy: policy, s: s, d: d}
+	for _, w := range d.kept {
+		switch p := s.Pool(w.pool); {
+		case w.ofPool && p != nil:
+			t.note(w, p.Name, p.Workers, p.Workers)
+		case !w.ofPool && t.known(w.stage):
+			st := &s.Stages[w.stage]
+			t.note(w, st.Name, st.Workers, st.Workers)
+		}
+	}
+	return t.changes
+}
+
 // MostWorkers is the most workers of a pool that a policy makes.
 const MostWorkers = 1 << 12
 

@@ -81,8 +81,15 @@ type StageStats struct {
 	// to it. MinWorkers and MaxWorkers are the bounds, both of them allowed. While
 	// the stage is bound to another pool all three are 0.
 	Workers, MinWorkers, MaxWorkers int
-	// Busy is how many workers have a command in hand.
-	Busy int
+	// Busy workers run a handler, or are about to. Blocked ones have done so and wait until a stage ahead has room
+	// for what came of it; more workers would only join them. The others are idle; see [StageStats.Idle].
+	Busy, Blocked int
+	// Stalled tells that a shared pool takes nothing from the stage, because a stage ahead is full.
+	Stalled bool
+	// Bound tells that stages ahead, and not the workers of this one, bound what the stage gets done, so that another worker
+	// would be of no use: its workers were blocked for a tenth or more of the time that they had something in hand, or it
+	// is stalled; and since then the queue of a stage ahead has always been half full or more. See [Windows.Fill].
+	Bound bool
 
 	// Pool is the name of the pool whose workers visit the stage: its own, which
 	// has the stage's name, or a shared one.
@@ -113,6 +120,9 @@ type StageStats struct {
 	// part of it since the previous call of this controller.
 	Total, Window Counters
 }
+
+// Idle is how many of the stage's own workers have nothing to do.
+func (st *StageStats) Idle() int { return max(st.Workers-max(st.Busy, 0)-max(st.Blocked, 0), 0) }
 
 // Service is the mean time of a command in its handler, in the window if any was
 // handled in it, else since the start; 0 if none ever was.
@@ -150,8 +160,8 @@ type PoolStats struct {
 	// Workers is how many workers the pool is set to have; MinWorkers and
 	// MaxWorkers are the bounds.
 	Workers, MinWorkers, MaxWorkers int
-	// Busy is how many of them have a command in hand.
-	Busy int
+	// Busy and Blocked are how many of them are so, see [StageStats]. Workers of shared pools are never blocked.
+	Busy, Blocked int
 	// Rounds, Visits and EmptyVisits count since the pipeline started: how often a
 	// worker ended a round of the plan (see [EventRoundEnd]), went to a stage, and
 	// found nothing to do there.
@@ -170,12 +180,21 @@ type Counters struct {
 	Rejected     uint64 // never taken in
 
 	Busy        time.Duration // time in handlers, of all workers together
+	Blocked     time.Duration // time that the stage's own workers waited for room in a stage ahead
+	Idle        time.Duration // time that they had nothing to do; with Busy and Blocked it is all their time
 	Visits      uint64        // by workers of shared pools
 	EmptyVisits uint64        // the visits that found nothing to do
 }
 
 // Handled is how many commands handlers have answered.
 func (c Counters) Handled() uint64 { return c.OK + c.Forwarded + c.Errors }
+
+// blocked reports whether workers that had something in hand waited for room in a stage ahead for a tenth of that time or
+// more.
+func (c Counters) blocked() bool { return c.Blocked > 0 && c.Blocked >= c.Busy/busyForBlocked }
+
+// busyForBlocked is how many times longer than blocked workers have to be busy so that they do not count as blocked.
+const busyForBlocked = 9
 
 // Sub returns what was counted since earlier. A counter that is less than
 // it was has started afresh, a stage made anew under its old name; all that it
@@ -191,6 +210,8 @@ func (c Counters) Sub(earlier Counters) Counters {
 		DeadLettered: since(c.DeadLettered, earlier.DeadLettered),
 		Rejected:     since(c.Rejected, earlier.Rejected),
 		Busy:         since(c.Busy, earlier.Busy),
+		Blocked:      since(c.Blocked, earlier.Blocked),
+		Idle:         since(c.Idle, earlier.Idle),
 		Visits:       since(c.Visits, earlier.Visits),
 		EmptyVisits:  since(c.EmptyVisits, earlier.EmptyVisits),
 	}

@@ -10,16 +10,24 @@ import "maps"
 // The zero Windows is ready: its first window reaches back to the start of the
 // pipeline. Windows is not safe for concurrent use.
 type Windows struct {
-	seen map[string]*Counters // pointers, since a map that grows has room for twice as many
+	seen map[string]*window // pointers, since a map that grows has room for twice as many
+}
+
+// window is what is remembered of a stage.
+type window struct {
+	total Counters
+	bound bool
 }
 
 // Fill sets the Window of each stage in s from its Total, and remembers the
-// totals for the next time. Stages are known by name: one that is new has its
+// totals for the next time. It sets Bound, too: workers that stages ahead block go on when half of the queue there is free, and
+// fill it again at once, so a stage stays bound until a window shows no blocked worker and no queue ahead is half
+// full. Stages are known by name: one that is new has its
 // whole total as window, one that is gone is forgotten. Those to which nothing has ever
 // happened take no room.
 func (w *Windows) Fill(s *Snapshot) {
 	if w.seen == nil {
-		w.seen = map[string]*Counters{}
+		w.seen = map[string]*window{}
 	}
 	active := 0
 	for i := range s.Stages {
@@ -27,22 +35,36 @@ func (w *Windows) Fill(s *Snapshot) {
 		st.Window = st.Total
 		last := w.seen[st.Name]
 		if last != nil {
-			st.Window = st.Total.Sub(*last)
+			st.Window = st.Total.Sub(last.total)
 		}
+		st.Bound = st.Stalled || st.Window.blocked() || last != nil && last.bound && s.busyAhead(st)
 		if st.Total == (Counters{}) {
 			delete(w.seen, st.Name)
 			continue
 		}
 		if last == nil {
-			last = new(Counters)
+			last = new(window)
 			w.seen[st.Name] = last
 		}
-		*last = st.Total
+		last.total, last.bound = st.Total, st.Bound
 		active++
 	}
 	if len(w.seen) > active {
 		w.forget(s)
 	}
+}
+
+// busyAhead reports whether the queue of a stage ahead is half full or more.
+func (s *Snapshot) busyAhead(st *StageStats) bool {
+	for _, id := range st.Next {
+		if id < 0 || int(id) >= len(s.Stages) {
+			continue
+		}
+		if next := &s.Stages[id]; next.QueueCap > 0 && next.QueueLen >= next.QueueCap-next.QueueCap/2 {
+			return true
+		}
+	}
+	return false
 }
 
 // forget drops the stages that are not in s, so that a pipeline whose stages
@@ -52,5 +74,5 @@ func (w *Windows) forget(s *Snapshot) {
 	for i := range s.Stages {
 		here[s.Stages[i].Name] = true
 	}
-	maps.DeleteFunc(w.seen, func(name string, _ *Counters) bool { return !here[name] })
+	maps.DeleteFunc(w.seen, func(name string, _ *window) bool { return !here[name] })
 }

@@ -534,6 +534,9 @@ func (c *clerk) consult(o *office, ev controller.Event, s *controller.Snapshot) 
 	for _, err := range faults {
 		p.set.log.Error("policy made a decision that means nothing", "error", err)
 	}
+	for _, ch := range controller.Kept(o.policy.Name(), s, &o.decisions) {
+		c.write(ch)
+	}
 	return c.note(o, changes)
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -58,7 +59,7 @@ func (p *Pipeline) followPool(want *poolState, used, atOnce bool) {
 			return
 		}
 		want.pool = stage.NewPool(want.name, &p.env, want.fewest, want.most)
-		want.pool.Begin(workers)
+		want.pool.Begin(part.Seal{}, workers)
 		p.pools.Add(want.pool)
 	}
 	crew := want.pool.Crew()
@@ -68,7 +69,7 @@ func (p *Pipeline) followPool(want *poolState, used, atOnce bool) {
 		want.followed = want.plan
 	}
 	if want.pool.Want() != workers {
-		want.pool.Scale(workers)
+		want.pool.Scale(part.Seal{}, workers)
 	}
 }
 
@@ -151,7 +152,7 @@ func (p *Pipeline) followStage(s *board, want *stageState) {
 	if want.own() && pool == nil {
 		c.Bind(nil)
 		if c.Want() != want.workers {
-			c.Scale(want.workers)
+			c.Scale(part.Seal{}, want.workers)
 		}
 		return
 	}
@@ -160,7 +161,7 @@ func (p *Pipeline) followStage(s *board, want *stageState) {
 	}
 	c.Bind(pool.pool)
 	if c.Want() != 0 {
-		c.Scale(0)
+		c.Scale(part.Seal{}, 0)
 	}
 }
 

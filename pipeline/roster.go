@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 )
@@ -278,7 +279,7 @@ func (p *Pipeline) forget(c *stage.Core) {
 	p.graph.remove(c.Room())
 	_ = p.reform(func(s *board) { s.remove(c.Name()) })
 	c.Bind(nil)
-	c.Scale(0)
+	c.Scale(part.Seal{}, 0)
 	p.pools.Stop(c.Pool)
 	c.ShutDoor()
 }

@@ -38,7 +38,7 @@ func statsOf(c *stage.Core, st *stageState, sheet *room.Sheet) controller.StageS
 	s := controller.StageStats{
 		Name:     c.Name(),
 		QueueLen: sheet.Due, QueueCap: st.knobs.Capacity, OldestWait: sheet.Oldest,
-		InHand: sheet.Held, Busy: sheet.Busy,
+		InHand: sheet.Held, Busy: sheet.Busy, Blocked: sheet.Blocked, Stalled: sheet.Crew != nil && sheet.Stalled,
 		Pool: st.pool, Instances: st.knobs.Instances, FreeInstances: max(st.knobs.Instances-sheet.Out, 0),
 		Priority: st.knobs.Priority, Discipline: st.discipline,
 		Batch:   controller.Batch{Max: st.knobs.Batch, Linger: st.knobs.Linger},
@@ -61,7 +61,8 @@ func countersOf(sheet *room.Sheet) controller.Counters {
 		Accepted: sheet.Submitted + sheet.Received, OK: sheet.OK, Forwarded: sheet.Forwarded,
 		Errors: sheet.Errors, Crashes: sheet.Crashes, Shed: room.Sum(sheet.Shed),
 		DeadLettered: room.Sum(sheet.Dead), Rejected: room.Sum(sheet.Rejected),
-		Busy: sheet.BusyTime, Visits: sheet.Visits, EmptyVisits: sheet.Empties,
+		Busy: sheet.BusyTime, Blocked: sheet.BlockedTime, Idle: sheet.IdleTime,
+		Visits: sheet.Visits, EmptyVisits: sheet.Empties,
 	}
 }
 
@@ -106,7 +107,7 @@ func (s *board) poolStats(seen *controller.Snapshot) []controller.PoolStats {
 			own.Dispatch, own.Plan = known.dispatch, known.plan
 		}
 		if len(own.Stages) > 0 {
-			own.Busy = st.Busy
+			own.Busy, own.Blocked = st.Busy, st.Blocked
 		}
 		pools = append(pools, own)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/worker"
 )
@@ -79,7 +80,7 @@ func (p *Pool) Bounds() (fewest, most int) { return p.least, p.most }
 func (p *Pool) Want() int { return int(p.want.Load()) }
 
 // Begin sets how many workers there should be at the start.
-func (p *Pool) Begin(n int) { p.want.Store(int64(n)) }
+func (p *Pool) Begin(_ part.Seal, n int) { p.want.Store(int64(n)) }
 
 // Spawn starts the pool's keeper as a child of the spawner. Ready is called
 // once, when all workers have started or one of them could not.
@@ -88,8 +89,9 @@ func (p *Pool) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, 
 }
 
 // Scale sets how many workers there should be. It returns at once; workers
-// that are to leave finish what they hold.
-func (p *Pool) Scale(n int) {
+// that are to leave finish what they hold. The seal keeps it for the pipeline's controller: a caller who changed the number
+// behind its back would see the change undone, or not, and no journal would say why.
+func (p *Pool) Scale(_ part.Seal, n int) {
 	p.want.Store(int64(n))
 	if pid := p.keeper.Load(); pid != nil {
 		act.Tell(p.env.System, pid, scale{})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -92,14 +93,14 @@ func TestARestartedStageHasAsManyWorkersAsAreWanted(t *testing.T) {
 			return behaviour.OK(nil)
 		}), stage.Workers(1, 4), stage.Restart(stage.RestartPolicy{Limit: -1}))
 		p := run(t, s, pipeline.Intensity(5, time.Hour), pipeline.Grace(time.Hour))
-		s.Core().Scale(4)
+		s.Core().Scale(part.Seal{}, 4)
 		synctest.Wait()
 		for _, cmd := range []string{"hold", "hold", "crash", "crash"} {
 			require.NoError(t, s.Submit(t.Context(), cmd))
 			synctest.Wait()
 		}
 		require.Equal(t, 4, s.Snapshot().Busy)
-		s.Core().Scale(1)
+		s.Core().Scale(part.Seal{}, 1)
 		synctest.Wait()
 		close(crash)
 		synctest.Wait()
@@ -132,7 +133,7 @@ func TestCommandsInTheOutletsOfMoreWorkersThanAreWantedAfterARestartAreNotForgot
 			return behaviour.Forward(full, cmd)
 		}), stage.Workers(1, 8), stage.Restart(stage.RestartPolicy{Limit: -1}))
 		p := run(t, full, first, pipeline.Intensity(5, time.Hour), pipeline.Grace(time.Hour), pipeline.Supervise(supervisor.OneForOne))
-		first.Core().Scale(6)
+		first.Core().Scale(part.Seal{}, 6)
 		synctest.Wait()
 		var tickets []*stage.Ticket
 		for i := range 6 { // one is in hand, one is queued, four are held by workers
@@ -143,7 +144,7 @@ func TestCommandsInTheOutletsOfMoreWorkersThanAreWantedAfterARestartAreNotForgot
 			require.NoError(t, first.Submit(t.Context(), "crash"))
 			synctest.Wait()
 		}
-		first.Core().Scale(1)
+		first.Core().Scale(part.Seal{}, 1)
 		synctest.Wait()
 		close(crash)
 		synctest.Wait()

@@ -55,6 +55,11 @@ const NoCooldown time.Duration = -1
 // short burst at the moment of a tick buys a worker. With Samples: 3 the
 // same load gives 10, 10, 11, 11, 11, 12, and a burst must last.
 //
+// # Stages ahead
+//
+// A stage is not hot while stages ahead bound it: another worker would only wait with the others. The journal says so
+// when that begins; see [controller.StageStats]. The original had no bounded queue between stages.
+//
 // # Outside the bounds
 //
 // A stage whose number of workers is outside of its bounds is brought back
@@ -138,6 +143,7 @@ type watch struct {
 	hot, cold int           // samples in a row
 	acted     bool          // false: never; last says nothing yet
 	last      time.Duration // when it was acted upon
+	held      held
 }
 
 // Control asks for ticks at the start and looks at every unit on each of them.
@@ -165,15 +171,20 @@ func (c *erlda) look(u *unit, now time.Duration, d *controller.Decisions) {
 		w.count(false, false)
 		return
 	}
-	hottest, leastCold := u.longest(waiting, c.law.up), u.longest(waiting, c.law.down)
-	up, down := c.law.up(hottest), c.law.down(leastCold)
-	w.count(hottest.QueueLen > up, leastCold.QueueLen < down)
+	hottest, bound := u.hottest(waiting, c.law.up)
+	leastCold := u.longest(waiting, c.law.down)
+	down := c.law.down(leastCold)
+	hot := hottest != nil && hottest.QueueLen > c.law.up(hottest)
+	w.count(hot, leastCold.QueueLen < down)
+	if !hot && bound != nil && bound.QueueLen > c.law.up(bound) && u.workers < u.most {
+		u.keep(&w.held, now, d, bound, "queue", bound.QueueLen)
+	}
 	if !w.rested(now, c.law.Cooldown) {
 		return
 	}
 	switch {
 	case w.hot >= c.law.Samples && u.workers < u.most:
-		u.scale(d, u.workers+1, why("queue", hottest.QueueLen, ">", up, w.hot))
+		u.scale(d, u.workers+1, why("queue", hottest.QueueLen, ">", c.law.up(hottest), w.hot))
 		w.act(now)
 	case w.cold >= c.law.Samples && u.workers > u.least:
 		u.scale(d, u.workers-1, why("queue", leastCold.QueueLen, "<", down, w.cold))
@@ -206,5 +217,5 @@ func (w *watch) rested(now, cooldown time.Duration) bool {
 }
 
 func (w *watch) act(now time.Duration) {
-	*w = watch{acted: true, last: now}
+	*w = watch{acted: true, last: now, held: w.held}
 }

@@ -14,6 +14,7 @@ type floor struct {
 	now     time.Duration
 	stages  []controller.StageStats
 	pools   []controller.PoolStats // those that are shared
+	usage   float64                // of the CPUs; 0: not known
 	c       controller.Controller
 	journal *controller.Journal
 	err     error // the first that went wrong
@@ -58,7 +59,7 @@ func (f *floor) ask(kind controller.EventKind) {
 			f.stages[i].Total = plus(f.stages[i].Total, f.stages[i].Window)
 		}
 	}
-	s := &controller.Snapshot{At: f.now, CPUs: 2, Stages: slices.Clone(f.stages), Pools: slices.Clone(f.pools)}
+	s := &controller.Snapshot{At: f.now, CPUs: 2, CPUUsage: f.usage, Stages: slices.Clone(f.stages), Pools: slices.Clone(f.pools)}
 	var d controller.Decisions
 	if err := controller.Ask(f.c, controller.Event{Kind: kind}, s, &d); err != nil && f.err == nil {
 		f.err = err
@@ -127,6 +128,9 @@ func plus(a, b controller.Counters) controller.Counters {
 	a.Errors += b.Errors
 	a.Shed += b.Shed
 	a.DeadLettered += b.DeadLettered
+	a.Busy += b.Busy
+	a.Blocked += b.Blocked
+	a.Idle += b.Idle
 	return a
 }
 

@@ -36,6 +36,9 @@ import (
 // act: Threshold counts as half of the stage's capacity, rounded up, where it is
 // more than that. A full queue is hot at any capacity.
 //
+// A stage is not hot while stages ahead bound it, with whatever preset: another worker would only wait with the others.
+// The journal says so when that begins; see [controller.StageStats].
+//
 // # Presets
 //
 // [Cruz] is the listing in section 4.2 of the dissertation of Cruz (2015). Every two
@@ -163,6 +166,7 @@ type pool struct {
 	since time.Duration // when it was first seen idle, or lost a worker for it
 	acted bool          // false: never; last says nothing yet
 	last  time.Duration // when it was acted upon
+	held  held
 }
 
 // Control asks for ticks at the start and looks at every unit on each of them.
@@ -191,10 +195,16 @@ func (c *seda) look(u *unit, now time.Duration, d *controller.Decisions) {
 		p.hot, p.idle = 0, false
 		return
 	}
-	hottest := u.longest(c.law.load, c.law.threshold)
-	load, threshold := c.law.load(hottest), c.law.threshold(hottest)
+	hottest, bound := u.hottest(c.law.load, c.law.threshold)
+	load, threshold := c.above(hottest)
 	p.hot = streak(p.hot, load >= threshold)
 	p.rest(now, u.empty() && u.free() > 0)
+	if waiting, most := c.above(bound); p.hot == 0 && waiting >= most {
+		if u.workers < u.most {
+			u.keep(&p.held, now, d, bound, c.law.what(), waiting)
+		}
+		return // it is not cold either
+	}
 	if p.acted && now-p.last < c.law.Cooldown {
 		return
 	}
@@ -211,6 +221,14 @@ func (c *seda) look(u *unit, now time.Duration, d *controller.Decisions) {
 		return
 	}
 	p.act(now)
+}
+
+// above returns a stage's load and the threshold that it is held against; of no stage a load below it.
+func (c *seda) above(st *controller.StageStats) (load, threshold int) {
+	if st == nil {
+		return 0, 1
+	}
+	return c.law.load(st), c.law.threshold(st)
 }
 
 // adds tells whether a stage may get one more, for all that the law knows of it.

@@ -29,6 +29,10 @@ import (
 // workers, if that is less. And a queue that is more than half full need not grow:
 // back-pressure lets none grow for ever.
 //
+// A stage that stages ahead bound is never hungry, and never steals by the rule of the preset: another worker would
+// only wait with the others. A worker that is blocked is not free, either. See
+// [controller.StageStats].
+//
 // # The total
 //
 // At the start all stages get equal shares of Workers, as far as their bounds
@@ -129,6 +133,7 @@ type stealing struct {
 // mood is what is remembered of a unit: looks in a row.
 type mood struct {
 	hungry, replete int
+	held            held
 }
 
 // candidate is a unit with what happened at its stages since the last look.
@@ -136,6 +141,7 @@ type candidate struct {
 	*unit
 	accepted, processed uint64
 	hungry              *controller.StageStats // the hungriest of its stages, nil if none is
+	bound               *controller.StageStats // the one that would be, if stages ahead did not bound it
 }
 
 // rival is a candidate in an order: its place, and what it is ordered by, from
@@ -164,7 +170,7 @@ func (c *stealing) Control(ev controller.Event, s *controller.Snapshot, d *contr
 		clear(c.moods)
 		shareOut(us, budget, d)
 	default:
-		c.look(us, d)
+		c.look(us, s.At, d)
 	}
 }
 
@@ -187,7 +193,10 @@ func (c *stealing) gather(us []unit) {
 			*seen = st.Total
 			u.accepted += since.Accepted
 			u.processed += since.Handled()
-			if u.hungers(st, since) && (u.hungry == nil || st.QueueLen > u.hungry.QueueLen) {
+			switch hungers := u.hungers(st, since); {
+			case hungers && st.Bound:
+				u.bound = st
+			case hungers && (u.hungry == nil || st.QueueLen > u.hungry.QueueLen):
 				u.hungry = st
 			}
 		}
@@ -219,7 +228,7 @@ func (u *unit) replete() bool {
 			return false
 		}
 	}
-	return !u.paused() && u.busy < u.workers
+	return !u.paused() && u.free() > 0
 }
 
 // bearable is how many commands may wait at a stage: one for each worker, and no
@@ -236,12 +245,12 @@ func (Stealing) mayTake(u *unit) bool { return u.workers < u.most }
 
 func (p Stealing) mayGive(u *unit) bool { return u.workers > max(p.MinVictim, u.least) }
 
-func (c *stealing) look(us []unit, d *controller.Decisions) {
+func (c *stealing) look(us []unit, now time.Duration, d *controller.Decisions) {
 	c.thieves, c.victims = c.thieves[:0], c.victims[:0]
 	if c.law.Preset == Cruz {
-		c.byRate()
+		c.byRate(now, d)
 	} else {
-		c.byBacklog()
+		c.byBacklog(now, d)
 	}
 	for i := range min(c.law.Pairs, len(c.thieves), len(c.victims)) {
 		thief, victim := &c.candidates[c.thieves[i].place], &c.candidates[c.victims[i].place]
@@ -255,11 +264,14 @@ func (c *stealing) look(us []unit, d *controller.Decisions) {
 }
 
 // byBacklog finds who steals and who is stolen from. Nobody is both.
-func (c *stealing) byBacklog() {
+func (c *stealing) byBacklog(now time.Duration, d *controller.Decisions) {
 	for i := range c.candidates {
 		u := &c.candidates[i]
 		m := c.moods.of(u.name)
 		m.hungry, m.replete = streak(m.hungry, u.hungry != nil), streak(m.replete, u.replete())
+		if u.hungry == nil && u.bound != nil && c.law.mayTake(u.unit) {
+			u.keep(&m.held, now, d, u.bound, "queue", u.bound.QueueLen)
+		}
 		switch {
 		case m.hungry >= c.law.Samples && c.law.mayTake(u.unit):
 			c.thieves = append(c.thieves, rival{i, -float64(u.hungry.QueueLen) / float64(max(1, u.workers))})
@@ -273,7 +285,7 @@ func (c *stealing) byBacklog() {
 
 // byRate pairs the first with the last, the second with the last but one, and so
 // on until they meet. A pair that may not is left out, and none takes its place.
-func (c *stealing) byRate() {
+func (c *stealing) byRate(now time.Duration, d *controller.Decisions) {
 	c.order = c.order[:0]
 	for i := range c.candidates {
 		if u := &c.candidates[i]; !u.paused() {
@@ -284,6 +296,12 @@ func (c *stealing) byRate() {
 	for first := range min(c.law.Pairs, len(c.order)/2) {
 		thief, victim := c.order[first], c.order[len(c.order)-1-first]
 		idle := math.IsInf(thief.rank, 1)
+		if u := &c.candidates[thief.place]; u.bound != nil && u.hungry == nil {
+			if !idle && c.law.mayTake(u.unit) {
+				u.keep(&c.moods.of(u.name).held, now, d, u.bound, "queue", u.bound.QueueLen)
+			}
+			continue
+		}
 		if !idle && c.law.mayTake(c.candidates[thief.place].unit) && c.law.mayGive(c.candidates[victim.place].unit) {
 			c.thieves, c.victims = append(c.thieves, thief), append(c.victims, victim)
 		}

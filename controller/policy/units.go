@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/golda-dev/golda/controller"
 )
@@ -23,12 +24,55 @@ type unit struct {
 	stage  controller.StageID       // whose own pool it is, or NoStage
 	stages []*controller.StageStats // those that are not paused, in the order of the pipeline
 
-	workers, least, most, busy int
+	workers, least, most, busy, blocked int
 }
 
 // paused tells that no worker may visit any of the unit's stages. Its bounds are
 // closed around what it has: policies neither add nor take.
 func (u *unit) paused() bool { return len(u.stages) == 0 }
+
+// hottest returns the stage that is furthest above its threshold of those that another worker could help, nil if there is
+// none, and likewise of those that stages ahead bound: no worker can help these.
+func (u *unit) hottest(load, threshold func(*controller.StageStats) int) (hottest, bound *controller.StageStats) {
+	above, beyond := 0, 0
+	for _, st := range u.stages {
+		switch a := load(st) - threshold(st); {
+		case st.Bound:
+			if bound == nil || a > beyond {
+				bound, beyond = st, a
+			}
+		case hottest == nil || a > above:
+			hottest, above = st, a
+		}
+	}
+	return hottest, bound
+}
+
+// held is what is remembered of a unit that would have one more worker if stages ahead did not bound it.
+type held struct {
+	on   bool
+	last time.Duration // when that was seen last
+}
+
+// heldAnew is for how long a unit must not have been held back so that the journal says it again.
+const heldAnew = 10 * time.Second
+
+// begins notes that a unit is held back, and reports whether the journal is to say so.
+func (h *held) begins(now time.Duration) bool {
+	anew := !h.on || now-h.last >= heldAnew
+	h.on, h.last = true, now
+	return anew
+}
+
+// keep has the journal say why a unit gets no worker more, if it did not lately.
+func (u *unit) keep(h *held, now time.Duration, d *controller.Decisions, st *controller.StageStats, what string, load int) {
+	if !h.begins(now) {
+		return
+	}
+	w := st.Window
+	d.Keep(u.stage, u.name, fmt.Sprintf("%s %d of %q, but a stage ahead bounds it: %d workers blocked, for %v of %v that they had work",
+		what, load, st.Name, st.Blocked, w.Blocked.Round(time.Millisecond), (w.Busy+w.Blocked).Round(time.Millisecond)))
+}
 
 // longest returns the stage that is furthest above its threshold, the first of
 // equals, and nil if all are paused.
@@ -52,8 +96,8 @@ func (u *unit) empty() bool {
 	return true
 }
 
-// free is how many workers have nothing in hand.
-func (u *unit) free() int { return u.workers - u.busy }
+// free is how many workers have nothing to do.
+func (u *unit) free() int { return u.workers - u.busy - u.blocked }
 
 // scale says how many workers the unit should have.
 func (u *unit) scale(d *controller.Decisions, n int, why string) {
@@ -112,7 +156,7 @@ func (us *units) of(s *controller.Snapshot) []unit {
 		if st := &s.Stages[i]; own(st) {
 			us.add(unit{
 				name: st.Name, stage: controller.StageID(i),
-				workers: st.Workers, least: st.MinWorkers, most: st.MaxWorkers, busy: st.Busy,
+				workers: st.Workers, least: st.MinWorkers, most: st.MaxWorkers, busy: st.Busy, blocked: st.Blocked,
 			}, us.at(s, st))
 		}
 	}
@@ -124,7 +168,7 @@ func (us *units) of(s *controller.Snapshot) []unit {
 		if awake, bound := us.bound(s, p.Name); bound {
 			us.add(unit{
 				name: p.Name, stage: controller.NoStage,
-				workers: p.Workers, least: p.MinWorkers, most: p.MaxWorkers, busy: p.Busy,
+				workers: p.Workers, least: p.MinWorkers, most: p.MaxWorkers, busy: p.Busy, blocked: p.Blocked,
 			}, awake)
 		}
 	}
