@@ -30,7 +30,7 @@ func fill(ctx context.Context, s *stage.Stage[int]) {
 // The first stage forwards to one that is slow and has one worker: to add workers to the first is of no use.
 func TestNoPolicyAddsWorkersToAStageThatIsBlockedDownstream(t *testing.T) {
 	for name, law := range map[string]controller.Policy{
-		"erlda": policy.ERLDA{}, "seda": policy.SEDA{}, "stealing": policy.Stealing{Workers: 9},
+		"backlog": policy.Backlog{}, "erlda": policy.ERLDA{}, "seda": policy.SEDA{}, "stealing": policy.Stealing{Workers: 9},
 		"seda:cruz": policy.SEDA{Preset: policy.Cruz}, "seda:welsh": policy.SEDA{Preset: policy.Welsh},
 		"stealing:cruz": policy.Stealing{Workers: 9, Preset: policy.Cruz},
 	} {

@@ -33,7 +33,7 @@
 //
 // # Who runs the stages
 //
-// A policy, by default [policy.ERLDA], is shown all stages again and again and says how
+// A policy, by default [policy.Backlog], is shown all stages again and again and says how
 // they should be run: how many workers each has, or that several share workers and in
 // which order those go from stage to stage. [Pipeline.Use] has another policy take over
 // while the pipeline runs. What a policy changes is kept in [Pipeline.Journal].

@@ -50,7 +50,7 @@ type settings struct {
 
 func defaults() settings {
 	return settings{
-		policies: []controller.Policy{policy.ERLDA{}},
+		policies: []controller.Policy{policy.Backlog{}},
 		log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		drain:    DefaultDrainTimeout,
 		grace:    DefaultGrace,
@@ -66,7 +66,7 @@ type option func(*settings)
 func (option) Part(part.Seal) {}
 
 // Control sets the policy by which the pipeline is run. The default is
-// [policy.ERLDA] with its own defaults. Several policies may share the work if each
+// [policy.Backlog] with its own defaults. Several policies may share the work if each
 // is a [controller.Claimer] and no two claim the same knob. [Pipeline.Use] changes the
 // policies of a pipeline that runs.
 func Control(p controller.Policy, more ...controller.Policy) Part {

@@ -42,6 +42,7 @@ func Names() []string {
 // all lists the policies by name. It is a function so that nobody can change it.
 func all() []controller.Policy {
 	return []controller.Policy{
+		Backlog{},
 		Batching{},
 		Batching{Preset: Welsh},
 		Cohort{},

@@ -13,7 +13,7 @@ import (
 )
 
 // The names of the house, which stand in flags and configuration files.
-const names = "batching, batching:welsh, cohort, cohort:cruz, cohort:gordon, color, dbr, dbr:cruz, " +
+const names = "backlog, batching, batching:welsh, cohort, cohort:cruz, cohort:gordon, color, dbr, dbr:cruz, " +
 	"dbr:gordon, erlda, fixed, lrb, lrb:cruz, mg1, seda, seda:cruz, seda:welsh, srpt, " +
 	"srpt-polled, srpt-polled:cruz, srpt:cruz, stealing, stealing:cruz"
 

@@ -3,6 +3,7 @@
 // A policy is a value: write it down and hand it to pipeline.Control before the
 // start. The zero value of each has its stated defaults.
 //
+//	policy.Backlog{}                // as many workers as drain the queue in a tenth of a second: the default
 //	policy.Batching{}               // the smallest batch that gets as much done as a large one
 //	policy.Cohort{}                 // shared workers go up the stages and down again
 //	policy.Color{}                  // shared workers take what came first

@@ -35,7 +35,7 @@ func TestARunWritesEveryCaptchaAndBalances(t *testing.T) {
 	assert.EqualValues(t, 40, got.OK)
 	assert.Zero(t, got.Failed+got.DeadLettered+got.Crashes)
 	assert.True(t, got.Balanced)
-	assert.Equal(t, "erlda", got.Policy)
+	assert.Equal(t, "backlog", got.Policy)
 	assert.Positive(t, got.PeakRSSBytes)
 	assert.Positive(t, got.ImagesPerS)
 	require.NotNil(t, got.CPUMS)
