@@ -182,28 +182,30 @@ func TestALoggerThatPanicsHurtsNobody(t *testing.T) {
 	require.EqualValues(t, 10, p.Snapshot().Replied)
 }
 
+// It keeps its slot, so there is another one.
 func TestAWaitingRetryDoesNotHoldUpTheCommandsBehindIt(t *testing.T) {
-	release := make(chan struct{})
-	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
-		if cmd == 0 && behaviour.Attempt(ctx) == 1 {
-			return behaviour.Error(errNo)
-		}
-		if cmd == 0 {
-			<-release
-		}
-		return behaviour.OK(cmd)
-	}), stage.Workers(1, 1), stage.Capacity(1), stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: 20 * time.Millisecond}))
-	run(t, s)
-	slow, err := s.Ask(t.Context(), 0)
-	require.NoError(t, err)
-	for i := 1; i <= 20; i++ { // long before the pause is over, and through a queue for one
-		n, err := stage.Call[int](soon(t), s, i)
+	bubbled(t, func(t *testing.T) {
+		s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
+			if cmd == 0 && behaviour.Attempt(ctx) == 1 {
+				return behaviour.Error(errNo)
+			}
+			return behaviour.OK(cmd)
+		}), stage.Workers(1, 1), stage.Capacity(2), stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: time.Hour}))
+		p := bubble(t, s)
+		begin := time.Now()
+		slow, err := s.Ask(t.Context(), 0)
 		require.NoError(t, err)
-		require.Equal(t, i, n)
-	}
-	close(release)
-	_, err = slow.Wait(soon(t))
-	require.NoError(t, err)
+		for i := 1; i <= 20; i++ {
+			n, err := stage.Call[int](t.Context(), s, i)
+			require.NoError(t, err)
+			require.Equal(t, i, n)
+		}
+		require.Zero(t, time.Since(begin))
+		_, err = slow.Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, time.Hour, time.Since(begin))
+		require.NoError(t, p.Stop(t.Context()))
+	})
 }
 
 func TestOnePoisonCommandWithManyTriesNeverTakesAStageDown(t *testing.T) {
