@@ -14,6 +14,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/goid"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
@@ -32,6 +33,8 @@ type desk struct {
 
 	now *board   // how the knobs are turned; the clerk's, once he works
 	cpu cpuMeter // the clerk's, for all policies
+
+	asking atomic.Uint64 // the goroutine that calls a policy, by its number; 0: none does
 
 	mu       sync.Mutex // guards all below
 	policies []controller.Policy
@@ -299,7 +302,7 @@ func (c *clerk) begin(ctx act.Context) {
 
 // hire asks policies for the first time, and does what they decide all at once.
 func (c *clerk) hire(policies []controller.Policy, swap bool) error {
-	offices, err := openAll(policies)
+	offices, err := c.desk.hireAll(policies)
 	if err != nil {
 		return err
 	}
@@ -307,10 +310,10 @@ func (c *clerk) hire(policies []controller.Policy, swap bool) error {
 	return nil
 }
 
-// openAll puts policies to work, all or none.
-func openAll(policies []controller.Policy) (offices []*office, err error) {
+// hireAll puts policies to work, all or none.
+func (d *desk) hireAll(policies []controller.Policy) (offices []*office, err error) {
 	for _, law := range policies {
-		o, err := open(law)
+		o, err := d.hire(law)
 		if err != nil {
 			return nil, err
 		}
@@ -328,10 +331,10 @@ func (c *clerk) install(offices []*office, swap bool) {
 	c.desk.p.follow(swap)
 }
 
-// open puts a policy to work.
-func open(law controller.Policy) (*office, error) {
+// hire puts a policy to work.
+func (d *desk) hire(law controller.Policy) (*office, error) {
 	o := &office{policy: law}
-	err := worker.Guard("controller", func() error { o.controller = law.New(); return nil })
+	err := d.guard(func() error { o.controller = law.New(); return nil })
 	if err == nil && o.controller == nil {
 		err = errors.New("its New returned nil")
 	}
@@ -341,6 +344,16 @@ func open(law controller.Policy) (*office, error) {
 	return o, nil
 }
 
+// guard calls a policy's code, in a goroutine of its own, so that one that ends its goroutine ends none of ours. Meanwhile
+// the desk knows the goroutine, see [Pipeline.uncontrolled].
+func (d *desk) guard(f func() error) error {
+	return worker.Guard("controller", func() error {
+		d.asking.Store(goid.ID())
+		defer d.asking.Store(0)
+		return f()
+	})
+}
+
 // dismiss ends the policies at work.
 func (c *clerk) dismiss() {
 	for _, o := range c.offices {
@@ -348,7 +361,7 @@ func (c *clerk) dismiss() {
 			o.next.Stop()
 		}
 		ev := controller.Event{Kind: controller.EventStop, Stage: controller.NoStage}
-		_ = o.answer(ev, o.view(c.desk.p)) // it comes to nothing
+		_ = c.desk.answer(o, ev, o.view(c.desk.p)) // it comes to nothing
 	}
 	c.offices = nil
 }
@@ -364,7 +377,7 @@ func (c *clerk) end() {
 // cannot begin, all is as before.
 func (c *clerk) use(policies []controller.Policy) error {
 	d := c.desk
-	offices, err := openAll(policies)
+	offices, err := d.hireAll(policies)
 	if err != nil {
 		return err
 	}
@@ -501,11 +514,9 @@ func (o *office) view(p *Pipeline) *controller.Snapshot {
 	return s
 }
 
-// answer shows a policy the state of the pipeline and has it answer into its decisions. It
-// does so in a goroutine of its own, so that a policy that ends its goroutine ends none of
-// ours.
-func (o *office) answer(ev controller.Event, s *controller.Snapshot) error {
-	err := worker.Guard("controller", func() error { return controller.Ask(o.controller, ev, s, &o.decisions) })
+// answer shows a policy the state of the pipeline and has it answer into its decisions.
+func (d *desk) answer(o *office, ev controller.Event, s *controller.Snapshot) error {
+	err := d.guard(func() error { return controller.Ask(o.controller, ev, s, &o.decisions) })
 	if err != nil {
 		o.decisions.Reset()
 	}
@@ -516,7 +527,7 @@ func (o *office) answer(ev controller.Event, s *controller.Snapshot) error {
 // anything. A policy that panics is logged, and what it decided last stays in force.
 func (c *clerk) consult(o *office, ev controller.Event, s *controller.Snapshot) (changed bool) {
 	p := c.desk.p
-	if err := o.answer(ev, s); err != nil {
+	if err := c.desk.answer(o, ev, s); err != nil {
 		p.set.log.Error("policy panicked; its last decisions stay", "policy", o.policy.Name(), "error", err)
 		o.every = cmp.Or(o.every, afterPanic)
 		return false

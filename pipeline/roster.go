@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/goid"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/internal/room"
@@ -116,6 +117,9 @@ func (p *Pipeline) reform(do func(*board)) error {
 // when there is no clerk, early does what he would do. It is refused in a later state than
 // the latest.
 func (p *Pipeline) order(m any, done <-chan error, latest state, early func()) error {
+	if err := p.uncontrolled(); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	st := p.state
 	if st == made {
@@ -139,12 +143,26 @@ func (p *Pipeline) order(m any, done <-chan error, latest state, early func()) e
 	}
 }
 
+// ErrFromPolicy refuses what a policy asked of its own pipeline from within a call of its Control or New: the pipeline would
+// wait for that call to return, and the call for the pipeline.
+var ErrFromPolicy = errors.New("pipeline: called by a policy from within its Control or New, " +
+	"which the pipeline waits for; decide with controller.Decisions, or call it in another goroutine")
+
+// uncontrolled returns [ErrFromPolicy] if the caller is a policy of the pipeline that is being asked now.
+func (p *Pipeline) uncontrolled() error {
+	if asking := p.desk.asking.Load(); asking != 0 && asking == goid.ID() {
+		return fmt.Errorf("pipeline %q: %w", p.name, ErrFromPolicy)
+	}
+	return nil
+}
+
 // Use has the pipeline run by another policy, or by several, from now on; see
 // [Control]. No command is lost and none is reordered for it: queues stay where they
 // are, only who comes to them changes. The new policies begin with the pipeline's own
 // settings, but for the numbers of workers, which they take over where a pool stays;
 // what the old ones had changed otherwise is set back. An error says what is wrong with
-// the policies, and nothing has changed then.
+// the policies, and nothing has changed then. A policy that calls Use, Pause, Resume, Add or Remove of its own pipeline
+// from within its Control or New gets [ErrFromPolicy].
 func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) error {
 	policies := append([]controller.Policy{policy}, more...)
 	if faults := checkPolicies(policies); len(faults) > 0 {
@@ -161,6 +179,9 @@ func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) erro
 // start it is taken out again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	need.Context(ctx, "pipeline: Add")
+	if err := p.uncontrolled(); err != nil {
+		return err
+	}
 	p.growing.Lock()
 	defer p.growing.Unlock()
 	plan := &plan{name: p.name, set: p.set, house: p.roster().stages}
@@ -229,6 +250,9 @@ func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
 // ctx ends first, or the pipeline stops, the stage stays, closed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	need.Context(ctx, "pipeline: Remove")
+	if err := p.uncontrolled(); err != nil {
+		return err
+	}
 	p.growing.Lock()
 	defer p.growing.Unlock()
 	c, err := p.find(part)

@@ -144,3 +144,49 @@ func TestUseInATightLoopLeavesNoPoolBehind(t *testing.T) {
 		return len(left) == 0
 	})
 }
+
+// onStart calls a function when it is asked for the first time.
+type onStart func()
+
+func (onStart) Name() string                 { return "on start" }
+func (onStart) Check() error                 { return nil }
+func (f onStart) New() controller.Controller { return f }
+
+func (f onStart) Control(ev controller.Event, _ *controller.Snapshot, _ *controller.Decisions) {
+	if ev.Kind == controller.EventStart {
+		f()
+	}
+}
+
+func TestAPolicyThatCallsItsOwnPipelineGetsAnErrorAtOnce(t *testing.T) {
+	entry, parts := line(2, nil)
+	p := run(t, parts...)
+	other := run(t, stage.Func("other", echo[int]))
+	for name, call := range map[string]func() error{
+		"Use":    func() error { return p.Use(policy.ERLDA{}) },
+		"Pause":  func() error { return p.Pause(entry) },
+		"Resume": func() error { return p.Resume(entry) },
+		"Add":    func() error { return p.Add(context.Background(), stage.Func("more", echo[int])) },
+		"Remove": func() error { return p.Remove(context.Background(), entry) },
+	} {
+		var err, ofOther error
+		called, swapped := make(chan struct{}), make(chan error, 1)
+		go func() {
+			swapped <- p.Use(onStart(func() {
+				defer close(called)
+				err = call()
+				ofOther = other.Use(policy.Fixed{})
+			}))
+		}()
+		select {
+		case <-called:
+		case <-soon(t).Done():
+			require.Fail(t, name+" in Control hangs")
+		}
+		require.ErrorIs(t, err, pipeline.ErrFromPolicy, name)
+		require.NoError(t, <-swapped, name)
+		require.NoError(t, ofOther, "another pipeline is as good as any")
+	}
+	require.NoError(t, p.Use(policy.Fixed{}))
+	require.Len(t, p.Snapshot().Stages, 2)
+}

@@ -1,6 +1,10 @@
 package coro
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+
+	"github.com/golda-dev/golda/internal/goid"
+)
 
 // carrier is a coroutine: a stack that carries tasks, one after another.
 type carrier struct {
@@ -25,7 +29,7 @@ func newCarrier(cfg Config) *carrier {
 // somebody else lets the coroutine end (unwind).
 func (c *carrier) body(yield func(struct{}) bool) {
 	if c.check {
-		c.id = goroutineID()
+		c.id = goid.ID()
 	}
 	c.yield = yield
 	defer c.survive()

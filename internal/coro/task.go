@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/golda-dev/golda/internal/goid"
 )
 
 // The states of a task. Whoever moves it from ready to running runs it.
@@ -295,5 +297,5 @@ func (t *Task) withdraw(w Waker) { t.word.Store(w.turn << stateBits) }
 // runs reports whether the task runs, and, if that is checked, whether the caller is on its
 // goroutine.
 func (t *Task) runs() bool {
-	return t.word.Load()&stateMask == running && (!t.carrier.check || t.carrier.id == goroutineID())
+	return t.word.Load()&stateMask == running && (!t.carrier.check || t.carrier.id == goid.ID())
 }

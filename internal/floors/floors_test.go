@@ -34,8 +34,9 @@ stage/queue:
 -- cellar: what the engine stands on.
 internal/floors:
 internal/act:       internal/plain
+internal/goid:
 internal/yield:
-internal/coro:
+internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/yield
 internal/room:      behaviour controller stage/queue
@@ -54,7 +55,7 @@ stage:              behaviour stage/queue worker
 
 -- third
 pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
-                    internal/act internal/command internal/histogram internal/need internal/part internal/plain internal/room
+                    internal/act internal/command internal/goid internal/histogram internal/need internal/part internal/plain internal/ring internal/room
 
 -- top: where guests are welcome.
 stage/stagetest:    *
