@@ -10,6 +10,7 @@ import (
 type Change struct {
 	At     time.Duration // since the pipeline started
 	Policy string
+	Group  string // whose controller it is, if a group's; empty: the pipeline's
 	// Stage is whose knob it is: a stage's, the [Entry]'s, or [NoStage] for a pool
 	// that is not a stage's own. StageName is the stage's or the pool's name, or
 	// "entry".
@@ -23,22 +24,25 @@ type Change struct {
 
 // String returns the change as a line of a log.
 func (c Change) String() string {
-	of := "stage"
+	of, policy := "stage", c.Policy
+	if c.Group != "" {
+		policy = fmt.Sprintf("%s for group %q", c.Policy, c.Group)
+	}
 	if n, ok := c.After.(int); ok && c.Before == c.After {
 		if c.Stage == NoStage {
 			of = "pool"
 		}
-		return fmt.Sprintf("%v %s: %s %q: %s stay %d: %s", c.At, c.Policy, of, c.StageName, c.What, n, c.Why)
+		return fmt.Sprintf("%v %s: %s %q: %s stay %d: %s", c.At, policy, of, c.StageName, c.What, n, c.Why)
 	}
 	switch c.Stage {
 	case NoStage:
 		of = "pool"
 	case Entry:
-		return fmt.Sprintf("%v %s: entry: %s %v to %v: %s", c.At, c.Policy, c.What, c.Before, c.After, c.Why)
+		return fmt.Sprintf("%v %s: entry: %s %v to %v: %s", c.At, policy, c.What, c.Before, c.After, c.Why)
 	default:
 	}
 	return fmt.Sprintf("%v %s: %s %q: %s %v to %v: %s",
-		c.At, c.Policy, of, c.StageName, c.What, c.Before, c.After, c.Why)
+		c.At, policy, of, c.StageName, c.What, c.Before, c.After, c.Why)
 }
 
 // UnknownStageError is the fault of a policy that wanted something of a stage

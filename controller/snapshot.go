@@ -26,9 +26,14 @@ type Snapshot struct {
 	// processes of the machine aside: during the last second, or since a controller was last called if that
 	// is longer ago. All controllers of a pipeline see the same. It is 0 if it is not known, as in the first call.
 	CPUUsage float64
-	// InFlight commands have been accepted and have not ended.
+	// Group is the name of the group that the controller governs, empty for the controller of a pipeline. A group's controller
+	// sees the stages of the group, their own pools and the group's pool, and no others; the controller of a pipeline
+	// sees all but those of groups that have a controller of their own. Decisions about anything else are refused.
+	Group string
+	// InFlight commands have been accepted and have not ended. A group's controller sees how many wait or are in hand in the group.
 	InFlight int
-	// Entry is how the pipeline admits what is submitted from outside.
+	// Entry is how the pipeline admits what is submitted from outside. A group's controller cannot change that, and sees the zero
+	// Admission.
 	Entry Admission
 	// Stages are in the order in which the pipeline was put together.
 	Stages []StageStats
@@ -37,6 +42,9 @@ type Snapshot struct {
 	// declares, then those that policies have made. All of them are there even if
 	// no stage is bound to them.
 	Pools []PoolStats
+	// Taken are the names of pools that other controllers govern. A policy that makes a pool gives it a name that is neither here
+	// nor in Pools.
+	Taken []string
 }
 
 // Pool returns the pool of that name, nil if there is none.
@@ -61,7 +69,8 @@ type StageStats struct {
 	// Cyclic tells that commands may come back to the stage.
 	Cyclic bool
 	// Next are the stages that its declared or known ways ahead lead to; ways
-	// back are left out, so that following Next comes to an end.
+	// back are left out, so that following Next comes to an end. A way past stages that the controller does not see leads to
+	// the next one that it sees.
 	Next []StageID
 
 	// QueueLen commands wait in a queue with room for QueueCap; a QueueCap of

@@ -14,12 +14,14 @@ type board struct {
 	stages map[string]*stageState
 	pools  map[string]*poolState // the shared ones
 	order  []string              // of pools, as they were made
+	visits map[string]int        // how many the policies of each controller want to hear of at once, by its group
 	hosts  map[string]*poolState // own pools of stages that others are bound to, too
 }
 
 // stageState is how the knobs of a stage are turned, and those of its own pool.
 type stageState struct {
 	core       *stage.Core
+	group      string // that declares it, "" if none does
 	pool       string // whose workers visit it; its own name for its own
 	workers    int    // of its own, if they do
 	knobs      room.Knobs
@@ -47,6 +49,7 @@ type poolState struct {
 func newBoard(stages []*stage.Core, groups []grouping) *board {
 	s := &board{
 		stages: make(map[string]*stageState, len(stages)), pools: map[string]*poolState{}, hosts: map[string]*poolState{},
+		visits: map[string]int{},
 	}
 	for _, c := range stages {
 		s.add(c)
@@ -55,7 +58,7 @@ func newBoard(stages []*stage.Core, groups []grouping) *board {
 		s.addPool(&poolState{name: g.name, group: true, fewest: g.fewest, most: g.most, workers: g.fewest})
 		for _, c := range g.stages {
 			if st := s.stages[c.Name()]; st != nil && st.core == c {
-				st.pool = g.name
+				st.pool, st.group = g.name, g.name
 			}
 		}
 	}
@@ -92,16 +95,24 @@ func (st *stageState) own() bool { return st.pool == st.core.Name() }
 // reset is the pipeline's own state, with what has happened since: stages that are
 // paused stay so, pools that were made are there still, and numbers of workers are
 // handed over where the pool stays. It is found anew, from the options, since a pipeline that
-// kept it would have two states of each stage to keep.
-func (s *board) reset(groups []grouping) *board {
+// kept it would have two states of each stage to keep. What covers and coversPool do not report stays as it is, and so does the
+// entry unless it is asked for; but a stage that is bound to a pool that is reset is reset, too.
+func (s *board) reset(groups []grouping, entry bool, covers, coversPool func(name string) bool) *board {
 	stages := make([]*stage.Core, 0, len(s.stages))
 	for _, st := range s.stages {
 		stages = append(stages, st.core)
 	}
 	fresh := newBoard(stages, groups)
-	fresh.hosts = s.hosts
+	fresh.hosts, fresh.visits = s.hosts, s.visits
+	if !entry {
+		fresh.entry = s.entry
+	}
 	for name, st := range fresh.stages {
 		now := s.stages[name]
+		if !covers(name) && !coversPool(now.pool) {
+			fresh.stages[name] = now
+			continue
+		}
 		st.paused, st.knobs.Paused, st.ordered = now.paused, now.paused, now.ordered
 		if st.own() && now.own() {
 			st.workers = now.workers
@@ -109,6 +120,13 @@ func (s *board) reset(groups []grouping) *board {
 	}
 	for _, name := range s.order {
 		now := s.pools[name]
+		if !coversPool(name) {
+			if fresh.pools[name] == nil {
+				fresh.order = append(fresh.order, name)
+			}
+			fresh.pools[name] = now
+			continue
+		}
 		if p := fresh.pools[name]; p != nil {
 			p.pool, p.followed, p.workers = now.pool, now.followed, now.workers
 			continue

@@ -164,6 +164,7 @@ func (p *plan) checkOptions() {
 	for _, err := range checkPolicies(p.set.policies) {
 		p.faultf("Control", "%v", err)
 	}
+	p.checkControllers()
 	if p.set.log == nil {
 		p.faultf("Logger", "the logger is nil")
 	}
@@ -188,6 +189,24 @@ func (p *plan) checkOptions() {
 	}
 	if p.set.keep < 0 {
 		p.faultf("KeepLetters", "%d must not be negative", p.set.keep)
+	}
+}
+
+// checkControllers finds what is wrong with the controllers of groups.
+func (p *plan) checkControllers() {
+	known := map[string]bool{}
+	for _, own := range p.set.groups {
+		part := fmt.Sprintf("ControlFor(%q)", own.group)
+		if !hasGroup(p.groups, own.group) {
+			p.faultf(part, "there is no group of that name; declare it with pipeline.Group")
+		}
+		if known[own.group] {
+			p.faultf(part, "the group has a controller already")
+		}
+		known[own.group] = true
+		for _, err := range checkPolicies(own.policies) {
+			p.faultf(part, "%v", err)
+		}
 	}
 }
 

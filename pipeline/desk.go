@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,11 +26,10 @@ import (
 type desk struct {
 	p *Pipeline
 
-	clerk  atomic.Pointer[act.PID] // nil until it works
-	visits atomic.Int64            // how many the policies want to hear of at once
-	calm   bell                    // of what can wait
-	brisk  bell                    // of what a visit order is made anew by
-	first  *clerk                  // who has asked the policies before the start; then nil
+	clerk atomic.Pointer[act.PID] // nil until it works
+	calm  bell                    // of what can wait
+	brisk bell                    // of what a visit order is made anew by
+	first *clerk                  // who has asked the policies before the start; then nil
 
 	now *board   // how the knobs are turned; the clerk's, once he works
 	cpu cpuMeter // the clerk's, for all policies
@@ -38,13 +38,17 @@ type desk struct {
 
 	mu       sync.Mutex // guards all below
 	policies []controller.Policy
+	groups   groupPolicies // of the groups that have a controller of their own
 	journal  *controller.Journal
 	orders   []any // for the clerk, whoever he will be
 }
 
 func (d *desk) open(p *Pipeline, now *board) {
 	d.p = p
-	d.policies = p.set.policies
+	d.policies, d.groups = p.set.policies, groupPolicies{}
+	for _, own := range p.set.groups {
+		d.groups[own.group] = own.policies
+	}
 	d.journal = controller.NewJournal(0)
 	d.now = now
 	d.calm = bell{desk: d, pause: 100 * time.Millisecond, heard: map[news]bool{}}
@@ -57,11 +61,31 @@ func (d *desk) entries() []controller.Change {
 	return d.journal.Entries()
 }
 
-// names are the names of the policies at work.
-func (d *desk) names() string {
+// names are the names of the policies of the pipeline's controller, or of a group's own.
+func (d *desk) names(group string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return policyNames(d.policies)
+	return policyNames(d.of(group))
+}
+
+// of returns the policies of a controller. The caller holds the lock.
+func (d *desk) of(group string) []controller.Policy {
+	if group == "" {
+		return d.policies
+	}
+	return d.groups[group]
+}
+
+// put notes the policies of a controller; a group's has none if it is to be governed by the pipeline's. The caller holds the lock.
+func (d *desk) put(group string, policies []controller.Policy) {
+	switch {
+	case group == "":
+		d.policies = policies
+	case len(policies) == 0:
+		delete(d.groups, group)
+	default:
+		d.groups[group] = policies
+	}
 }
 
 func policyNames(policies []controller.Policy) string {
@@ -77,7 +101,7 @@ func policyNames(policies []controller.Policy) string {
 func (d *desk) prepare() error {
 	c := &clerk{desk: d}
 	d.first = c
-	return c.hire(d.policies, false)
+	return c.hire(false)
 }
 
 func (d *desk) spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
@@ -185,8 +209,9 @@ type orders struct{}
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (orders) IgnoreDeadLetterLogging() {}
 
-// use is the order to replace the policies.
+// use is the order to replace the policies of the pipeline's controller, or of a group's.
 type use struct {
+	group    string
 	policies []controller.Policy
 	done     chan error // has room for one
 }
@@ -216,7 +241,7 @@ func (c *clerk) obey() {
 	for _, m := range list {
 		switch m := m.(type) {
 		case use:
-			m.done <- c.use(m.policies)
+			m.done <- c.use(m.group, m.policies)
 		case reform:
 			c.reform(m)
 			m.done <- nil
@@ -226,10 +251,12 @@ func (c *clerk) obey() {
 
 // office is one policy at work.
 type office struct {
+	group      string // whose controller the policy is of, "" for the pipeline's
 	policy     controller.Policy
 	controller controller.Controller
 	claims     []controller.Knob // nil: all
 	windows    controller.Windows
+	ids        []controller.StageID // which stages the last snapshot showed; nil: all
 	decisions  controller.Decisions
 	every      time.Duration
 	next       *time.Timer
@@ -284,10 +311,7 @@ func (c *clerk) begin(ctx act.Context) {
 	d.clerk.Store(ctx.Self())
 	var err error
 	if c.offices == nil {
-		d.mu.Lock()
-		policies := d.policies
-		d.mu.Unlock()
-		err = c.hire(policies, true)
+		err = c.hire(true)
 	}
 	c.ready(err)
 	for _, o := range c.offices {
@@ -300,20 +324,30 @@ func (c *clerk) begin(ctx act.Context) {
 	d.brisk.again()
 }
 
-// hire asks policies for the first time, and does what they decide all at once.
-func (c *clerk) hire(policies []controller.Policy, swap bool) error {
-	offices, err := c.desk.hireAll(policies)
-	if err != nil {
-		return err
+// hire asks the policies of all controllers for the first time, and does what they decide all at once.
+func (c *clerk) hire(swap bool) error {
+	d := c.desk
+	d.mu.Lock()
+	groups := maps.Clone(d.groups)
+	groups[""] = d.policies
+	d.mu.Unlock()
+	var all []*office
+	for _, group := range groups.order() {
+		offices, err := d.hireAll(group, groups[group])
+		if err != nil {
+			return err
+		}
+		all = append(all, offices...)
 	}
-	c.install(offices, swap)
+	c.install(all)
+	d.p.follow(swap)
 	return nil
 }
 
 // hireAll puts policies to work, all or none.
-func (d *desk) hireAll(policies []controller.Policy) (offices []*office, err error) {
+func (d *desk) hireAll(group string, policies []controller.Policy) (offices []*office, err error) {
 	for _, law := range policies {
-		o, err := d.hire(law)
+		o, err := d.hire(group, law)
 		if err != nil {
 			return nil, err
 		}
@@ -325,23 +359,32 @@ func (d *desk) hireAll(policies []controller.Policy) (offices []*office, err err
 	return offices, nil
 }
 
-func (c *clerk) install(offices []*office, swap bool) {
-	c.offices = offices
-	c.each(controller.Event{Kind: controller.EventStart, Stage: controller.NoStage})
-	c.desk.p.follow(swap)
+// install asks policies for the first time, beside those that are at work.
+func (c *clerk) install(offices []*office) {
+	c.offices = append(c.offices, offices...)
+	for _, o := range offices {
+		c.desk.now.visits[o.group] = 0
+	}
+	for _, o := range offices {
+		c.consult(o, controller.Event{Kind: controller.EventStart, Stage: controller.NoStage}, c.view(o))
+	}
 }
 
 // hire puts a policy to work.
-func (d *desk) hire(law controller.Policy) (*office, error) {
-	o := &office{policy: law}
+func (d *desk) hire(group string, law controller.Policy) (*office, error) {
+	o := &office{group: group, policy: law}
 	err := d.guard(func() error { o.controller = law.New(); return nil })
 	if err == nil && o.controller == nil {
 		err = errors.New("its New returned nil")
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return o, nil
+	case group == "":
 		return nil, fmt.Errorf("policy %q: %w", law.Name(), err)
+	default:
+		return nil, fmt.Errorf("group %q: policy %q: %w", group, law.Name(), err)
 	}
-	return o, nil
 }
 
 // guard calls a policy's code, in a goroutine of its own, so that one that ends its goroutine ends none of ours. Meanwhile
@@ -354,50 +397,92 @@ func (d *desk) guard(f func() error) error {
 	})
 }
 
-// dismiss ends the policies at work.
-func (c *clerk) dismiss() {
+// dismiss ends the policies at work that leave.
+func (c *clerk) dismiss(leaves func(*office) bool) {
+	var stay []*office
 	for _, o := range c.offices {
+		if !leaves(o) {
+			stay = append(stay, o)
+			continue
+		}
 		if o.next != nil {
 			o.next.Stop()
 		}
 		ev := controller.Event{Kind: controller.EventStop, Stage: controller.NoStage}
-		_ = c.desk.answer(o, ev, o.view(c.desk.p)) // it comes to nothing
+		_ = c.desk.answer(o, ev, c.view(o)) // it comes to nothing
 	}
-	c.offices = nil
+	c.offices = stay
 }
 
 func (c *clerk) end() {
 	if c.watch != nil {
 		c.watch.Stop()
 	}
-	c.dismiss()
+	c.dismiss(func(*office) bool { return true })
 }
 
-// use puts other policies to work. They begin with the pipeline's own settings. If one
-// cannot begin, all is as before.
-func (c *clerk) use(policies []controller.Policy) error {
+// use has other policies govern what a controller governs. They begin with the pipeline's own settings. If one
+// cannot begin, all is as before. A group's controller without policies is none: the pipeline's governs the group then.
+func (c *clerk) use(group string, policies []controller.Policy) error {
 	d := c.desk
-	offices, err := d.hireAll(policies)
+	offices, err := d.hireAll(group, policies)
 	if err != nil {
 		return err
 	}
-	c.dismiss()
+	governed := c.governs(group)
+	c.dismiss(func(o *office) bool { return o.group == group })
 	after := policyNames(policies)
 	d.mu.Lock()
-	before := policyNames(d.policies)
-	d.policies = policies
+	before := policyNames(d.of(group))
+	d.put(group, policies)
 	d.mu.Unlock()
-	d.visits.Store(0)
-	d.now = d.now.reset(d.p.groups)
-	c.write(controller.Change{
-		At: time.Duration(d.p.host.Now()), Policy: after, Stage: controller.Entry,
-		What: knobPolicy, Before: before, After: after, Why: "told to use it",
-	})
-	c.install(offices, true)
-	for _, o := range c.offices {
+	c.reset(group)
+	c.write(swapped(group, before, after, time.Duration(d.p.host.Now())))
+	c.install(offices)
+	if group != "" && governed != c.governs(group) { // the pipeline's controller sees other stages than before
+		for _, o := range c.offices {
+			if o.group == "" {
+				c.consult(o, controller.Event{Kind: controller.EventTopology, Stage: controller.NoStage}, c.view(o))
+				c.awake(o)
+			}
+		}
+	}
+	d.p.follow(true)
+	for _, o := range offices {
 		c.sleep(o)
 	}
 	return nil
+}
+
+// swapped is the journal's entry for policies that were replaced.
+func swapped(group, before, after string, at time.Duration) controller.Change {
+	ch := controller.Change{
+		At: at, Policy: after, Stage: controller.Entry, What: knobPolicy, Before: before, After: after, Why: "told to use it",
+	}
+	if group != "" {
+		ch.Group, ch.Stage, ch.StageName = group, controller.NoStage, group
+		ch.Policy, ch.Before, ch.After = cmp.Or(after, before), cmp.Or(before, noPolicy), cmp.Or(after, noPolicy)
+	}
+	return ch
+}
+
+// noPolicy stands for the policies of a group that has no controller of its own.
+const noPolicy = "the pipeline's"
+
+// reset sets the knobs back of what a controller governs, and of a group that had one until now.
+func (c *clerk) reset(group string) {
+	d := c.desk
+	stage := func(name string) bool { return c.governor(name) == "" }
+	pool := func(name string) bool { return c.governorOf(name) == "" }
+	if group != "" {
+		stage = func(name string) bool { st := d.now.stages[name]; return st != nil && st.group == group }
+		pool = func(name string) bool {
+			p := d.now.pools[name]
+			return p != nil && p.group && name == group || p == nil && stage(name)
+		}
+	}
+	d.now = d.now.reset(d.p.groups, group == "", stage, pool)
+	delete(d.now.visits, group)
 }
 
 // knobPolicy is what a journal calls the policy itself.
@@ -417,7 +502,7 @@ func (c *clerk) reform(m reform) {
 // each asks all policies.
 func (c *clerk) each(ev controller.Event) {
 	for _, o := range c.offices {
-		c.consult(o, ev, o.view(c.desk.p))
+		c.consult(o, ev, c.view(o))
 	}
 }
 
@@ -431,13 +516,15 @@ func (c *clerk) heed(list []news) {
 			if n.kind == controller.EventRoundEnd && !o.rounds || n.kind == controller.EventVisits && o.visits == 0 {
 				continue
 			}
-			ev := controller.Event{Kind: n.kind, Stage: c.desk.p.roster().id(n.room), Pool: n.pool}
-			if s := seen[o]; s == nil {
-				seen[o] = o.view(c.desk.p)
-			} else {
-				o.windows.Fill(s) // nothing was counted since
+			if !c.concerns(o, n) {
+				continue
 			}
-			if c.askOf(o, ev, seen[o]) {
+			if seen[o] == nil {
+				seen[o] = c.desk.p.view()
+			}
+			s := c.narrow(o, seen[o]) // if it was shown before, nothing was counted since
+			ev := controller.Event{Kind: n.kind, Stage: o.place(c.desk.p.roster().id(n.room)), Pool: n.pool}
+			if c.askOf(o, ev, s) {
 				clear(seen)
 			}
 		}
@@ -466,7 +553,10 @@ func (c *clerk) look() {
 		starves := known && before.visits == sheet.Visits
 		if starves && !before.starved {
 			for _, o := range c.offices {
-				c.ask(o, controller.Event{Kind: controller.EventStarved, Stage: controller.StageID(i)})
+				if c.governor(name) == o.group {
+					s := c.view(o)
+					c.askOf(o, controller.Event{Kind: controller.EventStarved, Stage: o.place(controller.StageID(i))}, s)
+				}
 			}
 		}
 		c.waiting[name] = waits{sheet.Visits, starves}
@@ -489,7 +579,7 @@ func (c *clerk) sleep(o *office) {
 }
 
 // ask shows a policy the state of the pipeline and does what it decides.
-func (c *clerk) ask(o *office, ev controller.Event) { c.askOf(o, ev, o.view(c.desk.p)) }
+func (c *clerk) ask(o *office, ev controller.Event) { c.askOf(o, ev, c.view(o)) }
 
 // askOf is ask with what is shown; it reports whether the policy decided anything.
 func (c *clerk) askOf(o *office, ev controller.Event, s *controller.Snapshot) (changed bool) {
@@ -507,13 +597,6 @@ func (c *clerk) awake(o *office) {
 	}
 }
 
-// view is the pipeline as the policy sees it now.
-func (o *office) view(p *Pipeline) *controller.Snapshot {
-	s := p.view()
-	o.windows.Fill(s)
-	return s
-}
-
 // answer shows a policy the state of the pipeline and has it answer into its decisions.
 func (d *desk) answer(o *office, ev controller.Event, s *controller.Snapshot) error {
 	err := d.guard(func() error { return controller.Ask(o.controller, ev, s, &o.decisions) })
@@ -528,7 +611,7 @@ func (d *desk) answer(o *office, ev controller.Event, s *controller.Snapshot) er
 func (c *clerk) consult(o *office, ev controller.Event, s *controller.Snapshot) (changed bool) {
 	p := c.desk.p
 	if err := c.desk.answer(o, ev, s); err != nil {
-		p.set.log.Error("policy panicked; its last decisions stay", "policy", o.policy.Name(), "error", err)
+		o.log(p).Error("policy panicked; its last decisions stay", "policy", o.policy.Name(), "error", err)
 		o.every = cmp.Or(o.every, afterPanic)
 		return false
 	}
@@ -538,33 +621,38 @@ func (c *clerk) consult(o *office, ev controller.Event, s *controller.Snapshot) 
 	}
 	if n, ok := o.decisions.WantsVisits(); ok {
 		o.visits = max(n, 0)
-		c.desk.visits.Store(int64(o.visits)) // several who ask hear of the last one's
-		p.watchVisits(c.desk.now)
+		c.desk.now.visits[o.group] = o.visits // several who ask hear of the last one's
+		watchVisits(c.desk.now)
 	}
 	changes, faults := controller.Settle(o.policy.Name(), s, &o.decisions)
 	for _, err := range faults {
-		p.set.log.Error("policy made a decision that means nothing", "error", err)
+		o.log(p).Error("policy made a decision that means nothing", "error", err)
 	}
 	for _, ch := range controller.Kept(o.policy.Name(), s, &o.decisions) {
-		c.write(ch)
+		c.write(o.widen(ch))
 	}
-	return c.note(o, changes)
+	return c.note(o, s, changes)
 }
 
 // note notes the changes that the policy may make.
-func (c *clerk) note(o *office, changes []controller.Change) (changed bool) {
+func (c *clerk) note(o *office, s *controller.Snapshot, changes []controller.Change) (changed bool) {
 	d := c.desk
 	for _, ch := range changes {
 		if o.claims != nil && !slices.Contains(o.claims, ch.What) {
-			d.p.set.log.Error("policy turned a knob that it did not claim", "policy", ch.Policy, "knob", ch.What)
+			o.log(d.p).Error("policy turned a knob that it did not claim", "policy", ch.Policy, "knob", ch.What)
 			continue
 		}
 		if name, ok := ch.After.(string); ok && ch.What == controller.KnobDiscipline {
 			if _, err := queue.ByName(name); err != nil {
-				d.p.set.log.Error("policy made a decision that means nothing", "policy", ch.Policy, "error", err)
+				o.log(d.p).Error("policy made a decision that means nothing", "policy", ch.Policy, "error", err)
 				continue
 			}
 		}
+		if whose := o.foreign(s, ch); whose != "" {
+			c.refuse(o, ch, whose)
+			continue
+		}
+		ch = o.widen(ch)
 		d.now.apply(ch)
 		c.write(ch)
 		changed = true

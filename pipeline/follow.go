@@ -30,7 +30,7 @@ func (p *Pipeline) follow(atOnce bool) {
 		p.dropPools(s, used)
 	}
 	p.host.Admit(s.entry)
-	p.watchVisits(s)
+	watchVisits(s)
 }
 
 // usage is which pools have stages, and which stages' own pools have those of others.
@@ -118,23 +118,13 @@ func (p *Pipeline) placed(plan *controller.VisitPlan, atOnce bool) *controller.V
 		return nil
 	}
 	stages := p.roster().stages
-	copied := *plan
+	places := make([]controller.StageID, len(stages))
+	for i, c := range stages {
+		places[i] = controller.StageID(c.Room().Place)
+	}
+	copied := renumbered(plan, places)
 	copied.Now = plan.Now || atOnce
-	copied.Order, copied.Bounds = nil, nil
-	for _, id := range plan.Order {
-		if id >= 0 && int(id) < len(stages) {
-			copied.Order = append(copied.Order, controller.StageID(stages[id].Room().Place))
-		}
-	}
-	for id, n := range plan.Bounds {
-		if id >= 0 && int(id) < len(stages) {
-			if copied.Bounds == nil {
-				copied.Bounds = map[controller.StageID]int{}
-			}
-			copied.Bounds[controller.StageID(stages[id].Room().Place)] = n
-		}
-	}
-	return &copied
+	return copied
 }
 
 // followStage makes a stage as it should be.
@@ -185,11 +175,15 @@ func followDiscipline(want *stageState) {
 	}
 }
 
-// watchVisits has the crews tell of as many visits as a policy wants to hear of.
-func (p *Pipeline) watchVisits(s *board) {
+// watchVisits has the crews tell of as many visits as a policy of their controller wants to hear of.
+func watchVisits(s *board) {
 	for _, name := range s.order {
+		visits, own := s.visits[name]
+		if p := s.pools[name]; !own || !p.group {
+			visits = s.visits[""]
+		}
 		if pool := s.pools[name].pool; pool != nil {
-			pool.Crew().Tell(int(p.desk.visits.Load()))
+			pool.Crew().Tell(visits)
 		}
 	}
 }

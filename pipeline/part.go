@@ -34,6 +34,7 @@ const (
 // settings are a pipeline's options.
 type settings struct {
 	policies  []controller.Policy
+	groups    []groupControl
 	log       *slog.Logger
 	letters   []func(stage.DeadLetter)
 	failures  []func(stage.DeadLetter)
@@ -71,6 +72,23 @@ func (option) Part(part.Seal) {}
 // policies of a pipeline that runs.
 func Control(p controller.Policy, more ...controller.Policy) Part {
 	return option(func(s *settings) { s.policies = append([]controller.Policy{p}, more...) })
+}
+
+// groupControl are the policies of a group's own controller.
+type groupControl struct {
+	group    string
+	policies []controller.Policy
+}
+
+// ControlFor gives a [Group] a controller of its own, with a policy, or several that share the work as in [Control]; LEDA: "cada
+// aglomerado possui seu próprio controlador". That controller sees the stages of the group only, and changes nothing else: its policies
+// cannot move a stage to another pool than the group's or a stage's own, make pools, or limit what enters the pipeline. The policy of
+// Control governs all other stages, and does not see those of the group. [Pipeline.UseFor] changes the policies of a
+// pipeline that runs.
+func ControlFor(group string, p controller.Policy, more ...controller.Policy) Part {
+	return option(func(s *settings) {
+		s.groups = append(s.groups, groupControl{group, append([]controller.Policy{p}, more...)})
+	})
 }
 
 // Logger sets where the pipeline tells of crashes, restarts, changes of the
@@ -201,7 +219,7 @@ func (*group) Part(part.Seal) {}
 // fewest to most, as the policy says, instead of workers for each. The stages need not
 // be given to [New] again; parts that are not stages are as if given there. How the
 // workers choose among the stages is the policy's affair, too; by default whose work
-// came first is served first. [stage.Instances] bounds how many of them may be at one
+// came first is served first. [ControlFor] gives the group a policy of its own. [stage.Instances] bounds how many of them may be at one
 // stage at once.
 //
 // A shared worker never waits for room: what a handler forwards, and what it emits, is

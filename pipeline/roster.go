@@ -163,13 +163,29 @@ func (p *Pipeline) uncontrolled() error {
 // what the old ones had changed otherwise is set back. An error says what is wrong with
 // the policies, and nothing has changed then. A policy that calls Use, Pause, Resume, Add or Remove of its own pipeline
 // from within its Control or New gets [ErrFromPolicy].
+//
+// Groups that have a controller of their own keep it, see [Pipeline.UseFor].
 func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) error {
-	policies := append([]controller.Policy{policy}, more...)
-	if faults := checkPolicies(policies); len(faults) > 0 {
-		return fmt.Errorf("pipeline %q: use: %w", p.name, errors.Join(faults...))
+	return p.use("use", "", append([]controller.Policy{policy}, more...))
+}
+
+// UseFor has a [Group] run by a policy of its own, or by several, from now on, as [Pipeline.Use] does for the rest of the pipeline; see
+// [ControlFor]. Nothing changes for other stages. Without a policy the group has no controller of its own any more, and the
+// pipeline's governs it. The error is [ErrNoSuchGroup] if the pipeline was made without a group of that name.
+func (p *Pipeline) UseFor(group string, policies ...controller.Policy) error {
+	what := fmt.Sprintf("use for group %q", group)
+	if !hasGroup(p.groups, group) {
+		return fmt.Errorf("pipeline %q: %s: %w", p.name, what, ErrNoSuchGroup)
 	}
-	m := use{policies, make(chan error, 1)}
-	return p.order(m, m.done, running, func() { p.desk.policies = policies })
+	return p.use(what, group, slices.Clone(policies))
+}
+
+func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
+	if faults := checkPolicies(policies); len(faults) > 0 {
+		return fmt.Errorf("pipeline %q: %s: %w", p.name, what, errors.Join(faults...))
+	}
+	m := use{group, policies, make(chan error, 1)}
+	return p.order(m, m.done, running, func() { p.desk.put(group, policies) })
 }
 
 // Add takes further stages, with their wires, into a pipeline that runs. Wires of

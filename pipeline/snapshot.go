@@ -13,7 +13,7 @@ import (
 // read together.
 type Snapshot struct {
 	Pipeline string
-	Policy   string
+	Policy   string // of the pipeline's controller
 	At       time.Time
 
 	Accepted     uint64 // submitted from outside, and emitted by handlers
@@ -30,6 +30,7 @@ type Snapshot struct {
 // Pool is the state of a pool of workers that stages share. Its counts only grow.
 type Pool struct {
 	Name     string
+	Policy   string   // of the group's own controller; empty if the pipeline's governs it
 	Stages   []string // those that are bound to it now
 	Dispatch controller.Dispatch
 	Plan     string // the visit plan in words, if it is polled
@@ -85,7 +86,7 @@ func (s Snapshot) Law() string {
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
 	r, sheets := p.look(room.Snapshot)
-	s := Snapshot{Pipeline: p.name, Policy: p.desk.names(), At: time.Now()}
+	s := Snapshot{Pipeline: p.name, Policy: p.desk.names(""), At: time.Now()}
 	for i := range sheets {
 		sheet := &sheets[i]
 		s.Accepted += sheet.Submitted + sheet.Emitted
@@ -98,7 +99,13 @@ func (p *Pipeline) Snapshot() Snapshot {
 	for i, c := range r.stages {
 		s.Stages = append(s.Stages, c.Snapshot(*r.of(sheets, i)))
 	}
-	p.pools.Each(func(pool *stage.Pool) { s.Pools = append(s.Pools, poolOf(pool, s.Stages)) })
+	p.pools.Each(func(pool *stage.Pool) {
+		of := poolOf(pool, s.Stages)
+		if hasGroup(p.groups, of.Name) {
+			of.Policy = p.desk.names(of.Name)
+		}
+		s.Pools = append(s.Pools, of)
+	})
 	s.InFlight = inFlight(sheets)
 	return s
 }

@@ -45,7 +45,7 @@ func (l *Leda) govern(ev controller.Event) {
 func (l *Leda) house() {
 	for i := range l.now.Stages {
 		st := &l.now.Stages[i]
-		if !l.homeless(st) || l.ready("", Global) != nil || poolOf(st) == Global {
+		if !l.homeless(st) || l.ready("", Global) != nil || poolOf(st) == l.real(Global) {
 			continue
 		}
 		_ = l.bind(controller.StageID(i), Global, "the script gives it no pool") // we are in a call

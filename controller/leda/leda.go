@@ -15,7 +15,8 @@ const All Stage = "*"
 // name, and a group that the pipeline declares is a pool, too.
 type Pool string
 
-// Global is the pool of all stages that were given no other.
+// Global is the pool of all stages that were given no other. In a script that governs a group (pipeline.ControlFor) it is the group's
+// pool: each of LEDA's aglomerados has a controller and a global pool of its own.
 const Global Pool = "leda"
 
 // Leda is the handle of a script, and the first of the five groups: methods about

@@ -3,6 +3,7 @@ package leda
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/golda-dev/golda/controller"
 )
@@ -19,13 +20,13 @@ type PoolGroup struct {
 
 // New (A.2.1) makes a pool with that many workers: "leda-1", "leda-2" and so on, less
 // the names that stages and groups have. A pool has one worker at least, for what is
-// bound to one without any waits for ever. Past [MostPools], and outside of a call,
-// there is no pool: "".
+// bound to one without any waits for ever. Past [MostPools], outside of a call, and in a script
+// that governs a group, which has no other pool than its own, there is no pool: "".
 //
 // The dissertation's listings call it without a number and then add two; that is
 // New(2) here. LStage made a hidden worker of its own besides (L10); here there is none.
 func (g *PoolGroup) New(numThreads int) Pool {
-	if g.made >= MostPools {
+	if g.made >= MostPools || g.l.now.Group != "" {
 		return ""
 	}
 	p := g.free()
@@ -42,7 +43,7 @@ func (g *PoolGroup) free() Pool {
 		g.last++
 		p := Pool(fmt.Sprintf("leda-%d", g.last))
 		is := g.l.now.Pool(string(p))
-		if g.l.at(Stage(p)) < 0 && (is == nil || !is.Own && !is.Group) {
+		if g.l.at(Stage(p)) < 0 && (is == nil || !is.Own && !is.Group) && !slices.Contains(g.l.now.Taken, string(p)) {
 			return p
 		}
 	}
@@ -108,6 +109,7 @@ type crew struct{ workers, least, most int }
 
 // crew tells it of a pool. The global one is known before it is made.
 func (l *Leda) crew(p Pool) (c crew, ok bool) {
+	p = l.real(p)
 	if is := l.now.Pool(string(p)); is != nil {
 		return crew{is.Workers, is.MinWorkers, is.MaxWorkers}, true
 	}
@@ -131,20 +133,30 @@ func (l *Leda) ready(method string, p Pool) error {
 }
 
 // exists tells it of a pool. A snapshot may show stages without their pools.
-func (l *Leda) exists(p Pool) bool { return l.now.Pool(string(p)) != nil || l.at(Stage(p)) >= 0 }
+func (l *Leda) exists(p Pool) bool {
+	return l.now.Pool(string(l.real(p))) != nil || l.at(Stage(p)) >= 0
+}
 
 func (l *Leda) resize(p Pool, n int, why string) error {
-	return l.decide(func(d *controller.Decisions) { d.Pool(string(p), n, why) })
+	return l.decide(func(d *controller.Decisions) { d.Pool(string(l.real(p)), n, why) })
 }
 
 func (l *Leda) bind(id controller.StageID, p Pool, why string) error {
-	return l.decide(func(d *controller.Decisions) { d.Bind(id, string(p), why) })
+	return l.decide(func(d *controller.Decisions) { d.Bind(id, string(l.real(p)), why) })
+}
+
+// real returns the pool that a script means: to one that governs a group, the group's pool is the global one.
+func (l *Leda) real(p Pool) Pool {
+	if p == Global && l.now.Group != "" {
+		return Pool(l.now.Group)
+	}
+	return p
 }
 
 // poolOf is where a stage is, or will be at the end of the call.
 func (l *Leda) poolOf(st *controller.StageStats) Pool {
 	if l.homeless(st) {
-		return Global
+		return l.real(Global)
 	}
 	return poolOf(st)
 }

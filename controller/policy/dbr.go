@@ -260,10 +260,10 @@ func (c *dbr) drum(v *view) (slowest *controller.StageStats) {
 	return slowest
 }
 
-// more lays the rope.
+// more lays the rope, unless the policy governs a group, which has no entry of its own.
 func (c *dbr) more(v *view, all bool, d *controller.Decisions) {
 	drum := c.drum(v)
-	if c.law.Buffer == NoRope || drum == nil {
+	if c.law.Buffer == NoRope || drum == nil || v.Group != "" {
 		return
 	}
 	buffer, inHand := c.buffer(drum), inHand(v, drum)

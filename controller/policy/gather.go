@@ -101,7 +101,7 @@ func freeName(s *controller.Snapshot) string {
 }
 
 func taken(s *controller.Snapshot, name string) bool {
-	if p := s.Pool(name); p != nil && (p.Own || p.Group) {
+	if p := s.Pool(name); p != nil && (p.Own || p.Group) || slices.Contains(s.Taken, name) {
 		return true
 	}
 	return slices.ContainsFunc(s.Stages, func(st controller.StageStats) bool { return st.Name == name })

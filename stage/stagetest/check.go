@@ -37,6 +37,11 @@ func (p Plan) Check() error {
 	for i, n := range p.Graph.Nodes {
 		p.checkNode(&f, name(i), n)
 	}
+	f.unlessf(len(p.GroupPolicies) <= len(p.Graph.Groups), "%d policies for %d groups", len(p.GroupPolicies), len(p.Graph.Groups))
+	for i, name := range p.GroupPolicies {
+		_, err := p.law(name)
+		f.unlessf(err == nil || name == "", "group %d: %v", i+1, err)
+	}
 	for i, b := range p.Storm {
 		f.unlessf(b.Deed < deeds, "deed %d of the storm: there is none of number %d", i+1, b.Deed)
 		switch b.Deed {
@@ -46,6 +51,8 @@ func (p Plan) Check() error {
 		case Swap:
 			_, err := p.law(b.Policy)
 			f.unlessf(err == nil, "deed %d of the storm: %v", i+1, err)
+			f.unlessf(b.Group >= 0 && b.Group <= len(p.Graph.Groups),
+				"deed %d of the storm: %s: group %d: there are %d", i+1, b.Deed, b.Group, len(p.Graph.Groups))
 		default:
 		}
 	}

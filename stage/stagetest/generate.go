@@ -49,6 +49,9 @@ func drawPlan(t *rapid.T) Plan {
 	} else {
 		p.Graph = drawGraph(t, mostStages)
 	}
+	for range p.Graph.Groups { // some are governed by the pipeline's controller
+		p.GroupPolicies = append(p.GroupPolicies, rapid.SampledFrom(append([]string{"", "", ""}, policy.Names()...)).Draw(t, "groupPolicy"))
+	}
 	p.Storm = drawStorm(t, p)
 	if p.Fans = seldom(t, 3, "fans"); p.Fans {
 		p.Commands = min(p.Commands, 100) // each may become hundreds
@@ -175,6 +178,7 @@ func drawStorm(t *rapid.T, p Plan) []Blow {
 			Deed:   Deed(rapid.IntRange(0, int(deeds)-1).Draw(t, "deed")),
 			Stage:  rapid.IntRange(0, len(p.Graph.Nodes)-1).Draw(t, "stage"),
 			Policy: rapid.SampledFrom(policy.Names()).Draw(t, "policy"),
+			Group:  rapid.IntRange(0, len(p.Graph.Groups)).Draw(t, "group"),
 		}
 	}), 0, 8).Draw(t, "storm")
 	var storm []Blow

@@ -166,6 +166,14 @@ func (g Graph) String() string {
 	return b.String()
 }
 
+// groupName is the name of a group, counted from one.
+func groupName(group int) string { return fmt.Sprintf("g%d", group) }
+
+// inhabited reports whether a group, counted from one, has stages: one without any is left out of the pipeline.
+func (g Graph) inhabited(group int) bool {
+	return slices.ContainsFunc(g.Nodes, func(n Node) bool { return n.Group == group })
+}
+
 // build makes stages of the nodes, and the parts of a pipeline.
 func (r *run) build() (parts []pipeline.Part) {
 	g := r.plan.Graph
@@ -186,7 +194,7 @@ func (r *run) build() (parts []pipeline.Part) {
 	}
 	for i, members := range groups {
 		if len(members) > 0 {
-			parts = append(parts, pipeline.Group(fmt.Sprintf("g%d", i+1), g.Groups[i].Fewest, g.Groups[i].Most, members...))
+			parts = append(parts, pipeline.Group(groupName(i+1), g.Groups[i].Fewest, g.Groups[i].Most, members...))
 		}
 	}
 	for _, s := range r.sites {

@@ -56,12 +56,16 @@ type Blow struct {
 	Deed   Deed   // what is done
 	Stage  int    // to which stage, if it is done to one
 	Policy string // for Swap, the policy's name
+	Group  int    // for Swap, whose controller: in Graph.Groups, counted from one; 0: the pipeline's
 }
 
 // String writes the blow out.
 func (b Blow) String() string {
 	switch b.Deed {
 	case Swap:
+		if b.Group > 0 {
+			return fmt.Sprintf("%d%%: swap %s to %s", b.At, groupName(b.Group), b.Policy)
+		}
 		return fmt.Sprintf("%d%%: swap to %s", b.At, b.Policy)
 	case Pause, Upgrade, Canary, DrainStage:
 		return fmt.Sprintf("%d%%: %s %s", b.At, b.Deed, name(b.Stage))
@@ -101,14 +105,17 @@ type Plan struct {
 	Policy string
 	// Control is a policy of your own, which takes the place of the one that Policy names. A
 	// Swap to its name comes back to it.
-	Control    controller.Policy
-	Strategy   supervisor.Strategy
-	Commands   int
-	Submitters int
-	Hasty      bool // some submitters wait for room a few milliseconds only
-	Quiet      bool // some commands are submitted with nobody to wait for the answer
-	Storm      []Blow
-	End        Ending
+	Control controller.Policy
+	// GroupPolicies are the names of the policies that groups begin with, by their places in Graph.Groups; a group without
+	// one, or with an empty one, is governed by the pipeline's controller.
+	GroupPolicies []string
+	Strategy      supervisor.Strategy
+	Commands      int
+	Submitters    int
+	Hasty         bool // some submitters wait for room a few milliseconds only
+	Quiet         bool // some commands are submitted with nobody to wait for the answer
+	Storm         []Blow
+	End           Ending
 	// Fragile has stages give up after a few crashes in a row, and the pipeline with
 	// them; otherwise it must survive the plan.
 	Fragile bool
@@ -137,6 +144,11 @@ func (p Plan) String() string {
 	}{{p.Hasty, "hasty"}, {p.Quiet, "quiet"}, {p.Fragile, "fragile"}, {p.Ordered, "ordered"}, {p.Fans, "fans"}} {
 		if flag.is {
 			b.WriteString(", " + flag.name)
+		}
+	}
+	for i, name := range p.GroupPolicies {
+		if name != "" {
+			fmt.Fprintf(&b, ", policy %s for %s", name, groupName(i+1))
 		}
 	}
 	if p.MaxInFlight > 0 {

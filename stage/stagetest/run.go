@@ -145,6 +145,11 @@ func (r *run) start() bool {
 		pipeline.System(system()), pipeline.Control(law), pipeline.Logger(slog.New(ear{run: r})),
 		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(r.plan.intensity(), time.Second), pipeline.Grace(2*time.Second),
 		pipeline.DeadLetters(r.letter), pipeline.MaxInFlight(cmp.Or(r.plan.MaxInFlight, pipeline.DefaultMaxInFlight)))
+	for i, name := range r.plan.GroupPolicies {
+		if law, err := r.plan.law(name); err == nil && r.plan.Graph.inhabited(i+1) {
+			parts = append(parts, pipeline.ControlFor(groupName(i+1), law))
+		}
+	}
 	if r.pipe, err = pipeline.New(r.name, parts...); err != nil {
 		r.breachf(Checks, "New refused: %v", err)
 		return false

@@ -57,7 +57,7 @@ func (r *run) do(b Blow, rnd *rand.Rand) bool {
 	case KillPool:
 		return kill(system(), r.prefix(), PoolsOwn, rnd)
 	case Swap:
-		return r.swap(b.Policy)
+		return r.swap(b.Policy, b.Group)
 	case Rescale:
 		return r.carriedOut(r.pipe.Use(shaken{r.plan.Seed, r.plan.Ordered}))
 	case Pause:
@@ -101,11 +101,14 @@ func (r *run) resume() {
 	}
 }
 
-func (r *run) swap(name string) bool {
+func (r *run) swap(name string, group int) bool {
 	law, err := r.plan.law(name)
 	if err != nil {
 		r.breachf(Checks, "%v", err)
 		return false
+	}
+	if group > 0 && r.plan.Graph.inhabited(group) {
+		return r.carriedOut(r.pipe.UseFor(groupName(group), law))
 	}
 	return r.carriedOut(r.pipe.Use(law))
 }
