@@ -176,14 +176,24 @@ func (a *absurd) anyStage() *stage.Stage[int] {
 // options are those of the pipeline.
 func (a *absurd) options() (parts []pipeline.Part) {
 	for _, option := range []func() pipeline.Part{
-		func() pipeline.Part { return pipeline.Control(a.policy()) },
+		func() pipeline.Part {
+			switch {
+			case a.mad():
+				return pipeline.Join(pipeline.Control(a.policy()), pipeline.Control(a.policy()))
+			case a.mad():
+				return pipeline.Control(a.policy(), a.policy())
+			case a.maybe():
+				return pipeline.Control(a.policy(), policy.Batching{})
+			default:
+				return pipeline.Control(a.policy())
+			}
+		},
 		func() pipeline.Part {
 			if a.mad() {
-				return pipeline.Control(a.policy(), a.policy())
+				return pipeline.Join(pipeline.DeadLetters(nil), pipeline.Failures(nil), pipeline.System(nil), pipeline.Logger(nil))
 			}
-			return pipeline.Control(a.policy(), policy.Batching{})
+			return pipeline.DeadLetters(func(stage.DeadLetter) {})
 		},
-		func() pipeline.Part { return pipeline.DeadLetters(nil) },
 		func() pipeline.Part { return pipeline.KeepLetters(a.number("letters", 0, 1, 100)) },
 		func() pipeline.Part { return pipeline.Supervise(supervisor.Strategy(a.number("strategy", 0, 1, 2))) },
 		func() pipeline.Part { return pipeline.Intensity(a.number("restarts", 0, 1), a.span("within")) },
@@ -195,8 +205,11 @@ func (a *absurd) options() (parts []pipeline.Part) {
 		func() pipeline.Part { return pipeline.Map(a.name("process", "here"), a.name("mapped", "s0")) },
 		func() pipeline.Part { return pipeline.Join() },
 		func() pipeline.Part {
-			if len(a.stages) == 0 {
+			if a.mad() {
 				return pipeline.Entry()
+			}
+			if len(a.stages) == 0 {
+				return pipeline.Join()
 			}
 			var parts []pipeline.Part
 			for _, s := range a.stages {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
@@ -97,7 +98,12 @@ func (p *plan) place(name string, x Part) {
 	case mapping:
 		p.maps = append(p.maps, x)
 	case entries:
-		p.entry = append(p.entry, p.members(name+", Entry", x.parts)...)
+		faults := len(p.faults)
+		stages := p.members(name+", Entry", x.parts)
+		if len(stages) == 0 && len(p.faults) == faults {
+			p.faultf("Entry", "names no stage")
+		}
+		p.entry = append(p.entry, stages...)
 	case cored:
 		if c := x.Core(); c != nil {
 			p.add(c)
@@ -150,6 +156,7 @@ func (p *plan) check() error {
 	if p.name == "" {
 		p.faultf("New", "a pipeline needs a name")
 	}
+	p.checkName("New", p.name)
 	p.find()
 	p.checkOptions()
 	p.checkStages()
@@ -160,14 +167,24 @@ func (p *plan) check() error {
 	return errors.Join(p.faults...)
 }
 
+// checkName checks that a name can be shown: logs, metrics, and pictures are UTF-8.
+func (p *plan) checkName(part, name string) {
+	if !utf8.ValidString(name) {
+		p.faultf(part, "the name is not UTF-8")
+	}
+}
+
 func (p *plan) checkOptions() {
+	for _, f := range p.set.flaws {
+		p.faultf(f.option, "%s", f.problem)
+	}
+	if p.set.controls > 1 {
+		p.faultf("Control", "is given %d times; give all policies to one Control", p.set.controls)
+	}
 	for _, err := range checkPolicies(p.set.policies) {
 		p.faultf("Control", "%v", err)
 	}
 	p.checkControllers()
-	if p.set.log == nil {
-		p.faultf("Logger", "the logger is nil")
-	}
 	if p.set.strategy > supervisor.OneForAll {
 		p.faultf("Supervise", "no such strategy: %d", p.set.strategy)
 	}
@@ -309,6 +326,7 @@ func (p *plan) checkGroups() {
 			p.faultf(part, "there is a stage of that name")
 		}
 		names[g.name] = true
+		p.checkName(part, g.name)
 		if len(g.stages) == 0 {
 			p.faultf(part, "has no stages")
 		}
@@ -335,6 +353,7 @@ func (p *plan) checkMaps() {
 		if m.process == "" {
 			p.faultf(part, "a process needs a name")
 		}
+		p.checkName(part, m.process)
 		for _, name := range m.names {
 			if other, ok := of[name]; ok {
 				p.faultf(part, "%q is mapped to %q already", name, other)

@@ -2,6 +2,8 @@ package pipeline_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -85,9 +88,31 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 			s := stage.New("s", ok, stage.Out(p))
 			return []pipeline.Part{s, pipeline.Wire(p, s), pipeline.Wire(p, s)}
 		}, []string{`port "out": is wired twice`}},
-		"no policy":          {with(pipeline.Control(nil)), []string{"Control: the policy is nil"}},
-		"a wrong policy":     {with(pipeline.Control(wrong{})), []string{"Control: no"}},
-		"no logger":          {with(pipeline.Logger(nil)), []string{"Logger: the logger is nil"}},
+		"no policy":                {with(pipeline.Control(nil)), []string{"Control: the policy is nil"}},
+		"a wrong policy":           {with(pipeline.Control(wrong{})), []string{"Control: no"}},
+		"two policies apart":       {with(pipeline.Control(policy.Fixed{}), pipeline.Control(policy.SEDA{})), []string{"Control: is given 2 times; give all policies to one Control"}},
+		"no logger":                {with(pipeline.Logger(nil)), []string{"Logger: the logger is nil"}},
+		"no logger, then one":      {with(pipeline.Logger(nil), quiet), []string{"Logger: the logger is nil"}},
+		"an empty logger":          {with(pipeline.Logger(&slog.Logger{})), []string{"Logger: the logger has no handler; see slog.New"}},
+		"no function for letters":  {with(pipeline.DeadLetters(nil)), []string{"DeadLetters: the function is nil"}},
+		"no function for failures": {with(pipeline.Failures(nil)), []string{"Failures: the function is nil"}},
+		"no system":                {with(pipeline.System(nil)), []string{"System: the system is nil; without System the pipeline has one of its own"}},
+		"no entry":                 {with(pipeline.Entry()), []string{"Entry: names no stage"}},
+		"an entry of wires":        {with(pipeline.Entry(pipeline.Join())), []string{"Entry: names no stage"}},
+		"a priority of strings": {opt(stage.Discipline(queue.PriorityOf(func(string) int { return 0 }))), []string{
+			`stage "s": Discipline(priority): its function takes string, which no command of type int can be`,
+		}},
+		"a deadline of methods": {opt(stage.Discipline(queue.DeadlineOf(func(fmt.Stringer) time.Time { return time.Time{} }))), []string{
+			`stage "s": Discipline(deadline): its function takes fmt.Stringer, which no command of type int can be`,
+		}},
+		"a stage's odd name": {func() []pipeline.Part { return []pipeline.Part{stage.New("s\xff", ok)} }, []string{`stage "s\xff": New("s\xff"): the name is not UTF-8`}},
+		"a group's odd name": {func() []pipeline.Part {
+			return []pipeline.Part{pipeline.Group("g\xff", 1, 1, stage.New("s", ok))}
+		}, []string{`group "g\xff": the name is not UTF-8`}},
+		"a port's odd name": {opt(stage.Out(behaviour.NewPort[int]("out\xff"))), []string{`stage "s": Out("out\xff"): the name is not UTF-8`}},
+		"a process's odd name": {func() []pipeline.Part {
+			return []pipeline.Part{stage.New("s", ok), pipeline.Map("far\xff", "s")}
+		}, []string{`Map("far\xff"): the name is not UTF-8`}},
 		"a strange strategy": {with(pipeline.Supervise(supervisor.Strategy(9))), []string{"Supervise: no such strategy: 9"}},
 		"intensity for ever": {with(pipeline.Intensity(3, 0)), []string{"Intensity: 3 restarts within 0s"}},
 		"a backoff that shrinks": {with(pipeline.Backoff(supervisor.Backoff{First: 2, Max: 1, Jitter: 7})), []string{
@@ -111,6 +136,23 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 func TestAPipelineNeedsAName(t *testing.T) {
 	_, err := pipeline.New("", stage.New("s", fn(echo[int])))
 	require.ErrorContains(t, err, "a pipeline needs a name")
+}
+
+func TestAPipelinesNameIsUTF8(t *testing.T) {
+	_, err := pipeline.New("p\xff", stage.New("s", fn(echo[int])))
+	require.ErrorContains(t, err, `pipeline "p\xff": New: the name is not UTF-8`)
+}
+
+func TestAPriorityOfSomeCommandsOfAStageIsNoFault(t *testing.T) {
+	for name, s := range map[string]pipeline.Part{
+		"the same type":       stage.New("s", fn(echo[int]), stage.Discipline(queue.PriorityOf(func(int) int { return 0 }))),
+		"one type of several": stage.New("s", fn(echo[any]), stage.Discipline(queue.PriorityOf(func(int) int { return 0 }))),
+		"an interface of it":  stage.New("s", fn(echo[time.Duration]), stage.Discipline(queue.PriorityOf(func(fmt.Stringer) int { return 0 }))),
+		"two interfaces":      stage.New("s", fn(echo[error]), stage.Discipline(queue.DeadlineOf(func(fmt.Stringer) time.Time { return time.Time{} }))),
+	} {
+		_, err := pipeline.New("p", s)
+		require.NoError(t, err, name)
+	}
 }
 
 func TestAllFaultsAreToldAtOnce(t *testing.T) {

@@ -2,6 +2,13 @@ package pipeline
 
 import "github.com/golda-dev/golda/worker"
 
+// Controlled reports whether a [Control] is among the parts.
+func Controlled(parts []Part) bool {
+	p := plan{}
+	p.sort(parts)
+	return p.set.controls > 0
+}
+
 // Forsake gives up whoever has something in hand in a halted room, as a hard stop does when its grace is over: for tests,
 // at once, so that it comes at any instant of a worker's life.
 func (p *Pipeline) Forsake() {

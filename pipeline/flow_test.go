@@ -475,7 +475,7 @@ func TestATimeLimitEndsTheHandlersContext(t *testing.T) {
 // bubble starts a pipeline inside a synctest bubble, with a system of its own.
 func bubble(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
-	p, err := pipeline.New("bubble", append([]pipeline.Part{pipeline.Control(policy.Fixed{}), quiet}, parts...)...)
+	p, err := pipeline.New("bubble", unscaled(parts)...)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	return p

@@ -67,10 +67,17 @@ func run(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	return p
 }
 
-// start makes and starts a pipeline that the test stops itself.
+// start makes and starts a pipeline that the test stops itself. Nothing scales it unless the parts say so.
 func start(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
-	parts = append([]pipeline.Part{pipeline.System(system()), pipeline.Control(policy.Fixed{}), quiet}, parts...)
+	return startAlone(t, append([]pipeline.Part{pipeline.System(system())}, parts...)...)
+}
+
+// startAlone is start with a system of the pipeline's own, or that the parts name: for bubbles, which the goroutines of
+// the shared one do not belong to.
+func startAlone(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
+	t.Helper()
+	parts = unscaled(parts)
 	if testing.Verbose() && os.Getenv("GOLDA_LOG") != "" {
 		parts = append(parts, pipeline.Logger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
 	}
@@ -78,6 +85,15 @@ func start(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	require.NoError(t, err)
 	require.NoError(t, p.Start(context.Background()))
 	return p
+}
+
+// unscaled adds the options of most tests: nothing is logged or scaled, unless the parts say otherwise.
+func unscaled(parts []pipeline.Part) []pipeline.Part {
+	parts = append([]pipeline.Part{quiet}, parts...)
+	if !pipeline.Controlled(parts) {
+		parts = append(parts, pipeline.Control(policy.Fixed{}))
+	}
+	return parts
 }
 
 // soon is a context that outlives any test that is not stuck.

@@ -71,7 +71,7 @@ func (tr *tree) start(t *testing.T, opts []stage.Option, parts ...pipeline.Part)
 	tr.a = stage.Func("a", func(_ context.Context, depth int) behaviour.Outcome {
 		return behaviour.Forward(tr.b, depth)
 	}, opts...)
-	tr.p = start(t, append([]pipeline.Part{tr.a, tr.b}, parts...)...)
+	tr.p = startAlone(t, append([]pipeline.Part{tr.a, tr.b}, parts...)...)
 }
 
 func TestALoopThatFansOutLosesNoCommand(t *testing.T) {
@@ -87,7 +87,7 @@ func TestALoopThatFansOutLosesNoCommand(t *testing.T) {
 			for policyName, law := range policies {
 				t.Run(wayName+", "+ruleName+", "+policyName, func(t *testing.T) {
 					tr := &tree{depth: 14, back: way}
-					tr.start(t, []stage.Option{stage.Capacity(16), stage.Overflow(rule)}, pipeline.Control(law))
+					tr.start(t, []stage.Option{stage.Capacity(16), stage.Overflow(rule)}, pipeline.System(system()), pipeline.Control(law))
 					require.NoError(t, tr.a.Submit(t.Context(), 0))
 					require.NoError(t, tr.p.Stop(soon(t)))
 					atRest(t, tr.p)
@@ -129,7 +129,7 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 				var log inLog
 				var heard atomic.Int64
 				tr := &tree{depth: 12, back: way}
-				tr.start(t, []stage.Option{stage.Capacity(16)}, pipeline.System(nil), pipeline.MaxInFlight(200),
+				tr.start(t, []stage.Option{stage.Capacity(16)}, pipeline.MaxInFlight(200),
 					pipeline.KeepLetters(1<<16), pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))),
 					pipeline.DeadLetters(func(stage.DeadLetter) { heard.Add(1) }))
 				require.NoError(t, tr.a.Submit(t.Context(), 0))
@@ -168,7 +168,7 @@ func TestCommandsFromOutsideLeaveHalfOfMaxInFlightToLoops(t *testing.T) {
 		out := behaviour.NewPort[int]("again")
 		tr.b = stage.Func("b", func(ctx context.Context, n int) behaviour.Outcome { return tr.back(&tr, ctx, n) }, stage.Out(out))
 		tr.a = stage.Func("a", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(tr.b, n) })
-		p := start(t, tr.a, tr.b, pipeline.Wire(out, tr.a), pipeline.System(nil), pipeline.MaxInFlight(20), pipeline.Control(policy.Fixed{}))
+		p := startAlone(t, tr.a, tr.b, pipeline.Wire(out, tr.a), pipeline.MaxInFlight(20), pipeline.Control(policy.Fixed{}))
 		require.NoError(t, tr.b.Submit(t.Context(), -1))
 		accepted := 0
 		for {

@@ -47,7 +47,14 @@ type settings struct {
 	grace     time.Duration
 	keep      int
 	inFlight  int
+	controls  int    // how often Control was given
+	flaws     []flaw // of options, whatever a later one sets
 }
+
+// flaw is one thing that is wrong with an option.
+type flaw struct{ option, problem string }
+
+func (s *settings) flaw(option, problem string) { s.flaws = append(s.flaws, flaw{option, problem}) }
 
 func defaults() settings {
 	return settings{
@@ -68,10 +75,13 @@ func (option) Part(part.Seal) {}
 
 // Control sets the policy by which the pipeline is run. The default is
 // [policy.Backlog] with its own defaults. Several policies may share the work if each
-// is a [controller.Claimer] and no two claim the same knob. [Pipeline.Use] changes the
-// policies of a pipeline that runs.
+// is a [controller.Claimer] and no two claim the same knob; they are given to one Control, a second is a fault.
+// [Pipeline.Use] changes the policies of a pipeline that runs.
 func Control(p controller.Policy, more ...controller.Policy) Part {
-	return option(func(s *settings) { s.policies = append([]controller.Policy{p}, more...) })
+	return option(func(s *settings) {
+		s.controls++
+		s.policies = append([]controller.Policy{p}, more...)
+	})
 }
 
 // groupControl are the policies of a group's own controller.
@@ -96,7 +106,17 @@ func ControlFor(group string, p controller.Policy, more ...controller.Policy) Pa
 // at most ten lines a second, with the number that was left out. By default,
 // warnings and worse go to the standard error, since nothing may be lost in
 // silence. A slog.DiscardHandler keeps it quiet.
-func Logger(l *slog.Logger) Part { return option(func(s *settings) { s.log = l }) }
+func Logger(l *slog.Logger) Part {
+	return option(func(s *settings) {
+		switch {
+		case l == nil:
+			s.flaw("Logger", "the logger is nil")
+		case l.Handler() == nil:
+			s.flaw("Logger", "the logger has no handler; see slog.New")
+		}
+		s.log = l
+	})
+}
 
 // DeadLetters sets a function that is called for every command that ended without an answer. With no such
 // function dead letters are logged. If it is given more than once, each function is called.
@@ -112,9 +132,10 @@ func Logger(l *slog.Logger) Part { return option(func(s *settings) { s.log = l }
 // [Pipeline.DeadLetters] and [Pipeline.Quarantine] keep the letters in any case.
 func DeadLetters(f func(stage.DeadLetter)) Part {
 	return option(func(s *settings) {
-		if f != nil {
-			s.letters = append(s.letters, f)
+		if f == nil {
+			s.flaw("DeadLetters", "the function is nil")
 		}
+		s.letters = append(s.letters, f)
 	})
 }
 
@@ -124,9 +145,10 @@ func DeadLetters(f func(stage.DeadLetter)) Part {
 // [DeadLetters].
 func Failures(f func(stage.DeadLetter)) Part {
 	return option(func(s *settings) {
-		if f != nil {
-			s.failures = append(s.failures, f)
+		if f == nil {
+			s.flaw("Failures", "the function is nil")
 		}
+		s.failures = append(s.failures, f)
 	})
 }
 
@@ -158,7 +180,14 @@ func MaxInFlight(n int) Part { return option(func(s *settings) { s.inFlight = n 
 
 // System runs the pipeline in a protoactor system that is there already, so
 // that its actors can reach the stages. The default is a system of its own.
-func System(s *act.System) Part { return option(func(set *settings) { set.system = s }) }
+func System(s *act.System) Part {
+	return option(func(set *settings) {
+		if s == nil {
+			set.flaw("System", "the system is nil; without System the pipeline has one of its own")
+		}
+		set.system = s
+	})
+}
 
 // Supervise sets which stages are restarted with one that gave up. The default
 // is [supervisor.RestForOne]: stages nearer to the source go with it. It only
@@ -253,7 +282,7 @@ func (entries) Part(part.Seal) {}
 
 // Entry says to which stages commands are submitted from outside, so that [New] can
 // find those that no declared way leads to. Without it every stage may be an entry.
-// The stages need not be given to New again.
+// The stages need not be given to New again. An Entry without stages is a fault.
 func Entry(stages ...Part) Part { return entries{stages} }
 
 // wire is a part that leads a port to a stage.

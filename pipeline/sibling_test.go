@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -47,8 +46,8 @@ func newFork(t *testing.T, opts []stage.Option, parts ...pipeline.Part) *fork {
 		}
 		return behaviour.Forward(f.sound, n)
 	}, append([]stage.Option{stage.Workers(1, 1)}, opts...)...)
-	parts = append([]pipeline.Part{f.split, f.stuck, f.sound, pipeline.System(nil), pipeline.Control(policy.Fixed{})}, parts...)
-	f.p = start(t, parts...)
+	parts = append([]pipeline.Part{f.split, f.stuck, f.sound}, parts...)
+	f.p = startAlone(t, parts...)
 	return f
 }
 

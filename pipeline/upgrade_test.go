@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -86,7 +85,7 @@ func TestAnUpgradeComesAtAnyTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 				st := s(stage.Workers(2, 2))
-				p, err := pipeline.New("life", st, pipeline.Control(policy.Fixed{}), quiet, way)
+				p, err := pipeline.New("life", unscaled([]pipeline.Part{st, way})...)
 				require.NoError(t, err)
 				test(&life{t, p, st, func() error {
 					up, err := st.Upgrade(t.Context(), r.next("v2", nil))
@@ -286,7 +285,7 @@ func TestACanaryGetsItsFractionToTheCommand(t *testing.T) {
 func TestATrialBegunBeforeTheStartGoesOnAfterIt(t *testing.T) {
 	everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 		st := s(stage.Workers(2, 2))
-		p, err := pipeline.New("early", st, pipeline.Control(policy.Fixed{}), quiet, way)
+		p, err := pipeline.New("early", unscaled([]pipeline.Part{st, way})...)
 		require.NoError(t, err)
 		up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5), stage.PromoteAfter(5, 0))
 		require.NoError(t, err)

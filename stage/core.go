@@ -74,7 +74,29 @@ func (c *Core) flaw(option, problem string) {
 func (c *Core) Name() string { return c.set.room.Name }
 
 // Faults returns all that is wrong with the stage.
-func (c *Core) Faults() []error { return append(slices.Clone(c.flaws), c.set.faults()...) }
+func (c *Core) Faults() []error {
+	all := append(slices.Clone(c.flaws), c.set.faults()...)
+	if d := c.set.room.Discipline; !canBe(c.kind.of(), queue.CommandType(d)) {
+		all = append(all, &Fault{c.Name(), fmt.Sprintf("Discipline(%s)", d.Name()), fmt.Sprintf(
+			"its function takes %v, which no command of type %v can be", queue.CommandType(d), c.kind.of())})
+	}
+	return all
+}
+
+// canBe reports whether a value of one type can be one of the other at run time: that a type assertion from the first
+// to the second may succeed. A nil type is any.
+func canBe(value, other reflect.Type) bool {
+	switch {
+	case value == nil || other == nil || value == other:
+		return true
+	case value.Kind() != reflect.Interface:
+		return other.Kind() == reflect.Interface && value.Implements(other)
+	case other.Kind() != reflect.Interface:
+		return other.Implements(value)
+	default:
+		return true // some type may implement both
+	}
+}
 
 // Outs returns the ports that the stage declares. Those that are nil are left out; they are
 // among the faults.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"runtime"
 	"time"
+	"unicode/utf8"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/room"
@@ -347,6 +348,7 @@ func (s *settings) faults() (all []error) {
 		check(false, "is nil", "option %d", i)
 	}
 	check(s.room.Name != "", "a stage needs a name", "New(%q)", s.room.Name)
+	check(utf8.ValidString(s.room.Name), "the name is not UTF-8", "New(%q)", s.room.Name)
 	check(s.room.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.room.Capacity)
 	check(!s.instances || s.room.Instances >= 1, "must be at least 1", "Instances(%d)", s.room.Instances)
 	check(s.room.Batch >= 1, "must be at least 1", "Batch(%d)", s.room.Batch)
@@ -415,6 +417,7 @@ func (s *settings) checkOuts(check checker) {
 			continue
 		}
 		check(!names[p.Name()], "declared twice", "Out(%q)", p.Name())
+		check(utf8.ValidString(p.Name()), "the name is not UTF-8", "Out(%q)", p.Name())
 		names[p.Name()] = true
 	}
 }

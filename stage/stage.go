@@ -166,6 +166,7 @@ func maker[C any](factory behaviour.Factory[C]) func(of *worker.Version) worker.
 // kind is what a stage without its type knows of it.
 type kind interface {
 	takes(message any) bool
+	of() reflect.Type
 	name() string // for messages
 	nilly() bool  // nil is a command
 }
@@ -174,6 +175,7 @@ type kind interface {
 type kindOf[C any] struct{}
 
 func (kindOf[C]) takes(message any) bool { _, ok := message.(C); return ok }
+func (kindOf[C]) of() reflect.Type       { return reflect.TypeFor[C]() }
 func (kindOf[C]) name() string           { return reflect.TypeFor[C]().String() }
 func (kindOf[C]) nilly() bool            { return reflect.TypeFor[C]().Kind() == reflect.Interface }
 

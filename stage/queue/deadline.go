@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"reflect"
 	"time"
 )
 
@@ -24,13 +25,15 @@ type Dated interface {
 // A command tells its deadline by [Dated]; one that does not has none. For commands
 // that cannot have methods see [DeadlineOf].
 type Deadline struct {
-	of func(cmd any) time.Time // nil: the command is asked
+	of    func(cmd any) time.Time // nil: the command is asked
+	takes reflect.Type            // what of takes
 }
 
 // DeadlineOf is a [Deadline] for which f says by when a command is to be done. It is called
-// once for each, by several goroutines at once.
+// once for each, by several goroutines at once. A command that is no C has no deadline; a stage
+// none of whose commands can be one is refused by pipeline.New.
 func DeadlineOf[C any](f func(cmd C) time.Time) Deadline {
-	return Deadline{of: func(cmd any) time.Time {
+	return Deadline{takes: reflect.TypeFor[C](), of: func(cmd any) time.Time {
 		c, ok := cmd.(C)
 		if !ok {
 			return time.Time{}
@@ -55,6 +58,8 @@ func (d Deadline) Key(cmd any) Key {
 	}
 	return 0
 }
+
+func (d Deadline) typed() reflect.Type { return d.takes }
 
 func (Deadline) plan() plan { return plan{build: ranked} }
 

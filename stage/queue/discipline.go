@@ -1,6 +1,9 @@
 package queue
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+)
 
 // Discipline says how waiting commands are ordered. It is a value that is never
 // changed and may be shared by stages. The disciplines are those of this package; an
@@ -25,6 +28,20 @@ type Keyed interface {
 	// Key is asked once for each command, before it is pushed. It calls the user's
 	// code, so it is to be called without a lock; a panic there goes through it.
 	Key(cmd any) Key
+}
+
+// typed is a discipline that may hold a function of one type of commands.
+type typed interface {
+	typed() reflect.Type // nil if it does not
+}
+
+// CommandType returns the type of commands that the function of a discipline takes, see [PriorityOf]
+// and [DeadlineOf], or nil if the discipline has no function.
+func CommandType(d Discipline) reflect.Type {
+	if t, ok := d.(typed); ok {
+		return t.typed()
+	}
+	return nil
 }
 
 // Key is a command's place among others: the smaller the sooner, and equal ones as

@@ -1,6 +1,9 @@
 package queue
 
-import "math"
+import (
+	"math"
+	"reflect"
+)
 
 // Prioritized is a command that knows how important it is.
 type Prioritized interface {
@@ -20,13 +23,15 @@ type Prioritized interface {
 // Nobody grows more important by waiting: what matters little waits for as long as
 // what matters more keeps coming.
 type Priority struct {
-	of func(cmd any) int // nil: the command is asked
+	of    func(cmd any) int // nil: the command is asked
+	takes reflect.Type      // what of takes
 }
 
 // PriorityOf is a [Priority] for which f says how important a command is. It is called
-// once for each, by several goroutines at once.
+// once for each, by several goroutines at once. A command that is no C has priority 0; a stage
+// none of whose commands can be one is refused by pipeline.New.
 func PriorityOf[C any](f func(cmd C) int) Priority {
-	return Priority{of: func(cmd any) int {
+	return Priority{takes: reflect.TypeFor[C](), of: func(cmd any) int {
 		c, ok := cmd.(C)
 		if !ok {
 			return 0
@@ -51,6 +56,8 @@ func (d Priority) Key(cmd any) Key {
 	}
 	return 0
 }
+
+func (d Priority) typed() reflect.Type { return d.takes }
 
 func (Priority) plan() plan { return plan{build: ranked} }
 
