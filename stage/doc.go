@@ -61,6 +61,8 @@
 // a stage while one ahead of it is full. So such a queue holds no more than its capacity
 // and a batch for each worker.
 //
+// [Overloaded] is the one question whether an error means that there is too much to do, with a hint when to try again.
+//
 // # Handlers that wait
 //
 // A handler that blocks holds its worker. One of a [Coroutine], or of a [behaviour.Suspending], suspends

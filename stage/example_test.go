@@ -214,3 +214,23 @@ func ExampleCoroutine() {
 	fmt.Println(stage.Call[int](context.Background(), shop, []string{"tea", "bread", "milk"}))
 	// Output: 12 <nil>
 }
+
+// One question tells a server that a command is sound and comes too early: it answers 503 with Retry-After.
+func ExampleOverloaded() {
+	release := make(chan struct{})
+	resize := stage.Func("resize", func(context.Context, string) behaviour.Outcome {
+		<-release
+		return behaviour.OK(nil)
+	}, stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.Reject))
+	defer must(resize)()
+	defer close(release)
+
+	for {
+		err := resize.Submit(context.Background(), "a.jpg")
+		if o, overloaded := stage.Overloaded(err); overloaded {
+			fmt.Printf("503, Retry-After: %.0f, because %s\n", o.RetryAfter.Seconds(), o.Reason)
+			return
+		}
+	}
+	// Output: 503, Retry-After: 1, because full
+}

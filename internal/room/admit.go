@@ -88,7 +88,7 @@ func (r *Room) submit(ctx context.Context, e *command.Envelope, at place, why in
 		return r.refuse(rejectedClosed, r.shut())
 	}
 	if gone {
-		return r.refuse(rejectedCancelled, r.waited(context.Cause(ctx)))
+		return r.refuse(rejectedCancelled, fmt.Errorf("stage %q: not submitted: %w", r.cfg.Name, context.Cause(ctx)))
 	}
 	if no != nil {
 		return r.refuse(why, no)
@@ -185,9 +185,19 @@ func (r *Room) refuse(why int, err error) error {
 	return err
 }
 
-func (r *Room) waited(err error) error {
-	return fmt.Errorf("stage %q: not submitted: %w", r.cfg.Name, err)
+func (r *Room) waited(err error) error { return &WaitError{Stage: r.cfg.Name, Err: err} }
+
+// WaitError is why a command was not accepted whose submitter's context ended before the room had a free slot.
+type WaitError struct {
+	Stage string
+	Err   error
 }
+
+// Error says which stage, and why the context ended.
+func (e *WaitError) Error() string { return fmt.Sprintf("stage %q: not submitted: %v", e.Stage, e.Err) }
+
+// Unwrap returns why the context ended.
+func (e *WaitError) Unwrap() error { return e.Err }
 
 // shut tells a closed room from one that never ran, and from one that drains and may be
 // open again some day. The caller has the lock.

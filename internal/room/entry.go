@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
@@ -88,11 +90,22 @@ func (d *Door) ask(h *Host, cmd any, look func() (queued, capacity int)) (why in
 	if w.sheds(cmd) {
 		return rejectedPolicy, ErrPolicy
 	}
-	if w.Rate.PerSecond > 0 && !w.pay(h.Now()) {
-		return rejectedRate, ErrRate
+	if w.Rate.PerSecond > 0 {
+		if short := w.pay(h.Now()); short > 0 {
+			return rejectedRate, &RateError{After: short}
+		}
 	}
 	return 0, nil
 }
+
+// RateError is an ErrRate that says when the rate lets in the next command.
+type RateError struct{ After time.Duration }
+
+// Error is the text of ErrRate.
+func (*RateError) Error() string { return ErrRate.Error() }
+
+// Unwrap returns ErrRate.
+func (*RateError) Unwrap() error { return ErrRate }
 
 // errGate is why a gate that panicked refuses.
 var errGate = errors.New("its gate panicked")
@@ -127,8 +140,9 @@ func priorityOf(p queue.Prioritized) (n int) {
 	return p.Priority()
 }
 
-// pay pays for a command, if enough was saved.
-func (w *doorway) pay(now int64) bool {
+// pay pays for a command if enough was saved, and returns 0. Otherwise it returns how long it takes until there is
+// enough.
+func (w *doorway) pay(now int64) (short time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	price := w.price()
@@ -137,10 +151,10 @@ func (w *doorway) pay(now int64) bool {
 		w.last = now
 	}
 	if w.saved < price {
-		return false
+		return time.Duration(math.Ceil(price - w.saved))
 	}
 	w.saved -= price
-	return true
+	return 0
 }
 
 // Admit says how the room lets in what is submitted to it.

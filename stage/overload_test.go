@@ -1,0 +1,101 @@
+package stage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+func TestOneQuestionFindsEveryOverload(t *testing.T) {
+	for err, reason := range map[error]stage.Reason{
+		stage.ErrFull: stage.ReasonFull, stage.ErrRate: stage.ReasonRate, stage.ErrPolicy: stage.ReasonPolicy,
+		stage.ErrDisabled: stage.ReasonDisabled, stage.ErrMaxInFlight: stage.ReasonMaxInFlight, stage.ErrShed: stage.ReasonOldest,
+		stage.ErrExpired: stage.ReasonExpired, stage.ErrClosed: stage.ReasonClosed, stage.ErrDraining: stage.ReasonClosed,
+	} {
+		o, ok := stage.Overloaded(fmt.Errorf("job 7: %w", err))
+		require.True(t, ok, err)
+		require.Equal(t, stage.Overload{Reason: reason, RetryAfter: stage.DefaultRetryAfter}, o, err)
+	}
+	for _, err := range []error{
+		nil, stage.ErrNotRunning, stage.ErrStopped, stage.ErrTimeout, stage.ErrForeign, context.Canceled, context.DeadlineExceeded, errors.New("no"),
+	} {
+		_, ok := stage.Overloaded(err)
+		require.False(t, ok, err)
+	}
+}
+
+// slow is a policy that lets in two commands a second.
+type slow struct{}
+
+func (slow) Name() string                 { return "slow" }
+func (slow) Check() error                 { return nil }
+func (s slow) New() controller.Controller { return s }
+func (slow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+	d.Rate(controller.Entry, 2, 1, "test")
+}
+
+func TestAnOverloadSaysWhenARateLetsInTheNextCommand(t *testing.T) {
+	overloadBubble(t, slow{}, func(t *testing.T, s *stage.Stage[int], _ *pipeline.Pipeline) {
+		require.NoError(t, s.Submit(t.Context(), 1))
+		time.Sleep(200 * time.Millisecond)
+		o, ok := stage.Overloaded(s.Submit(t.Context(), 2))
+		require.True(t, ok)
+		require.Equal(t, stage.Overload{Reason: stage.ReasonRate, RetryAfter: 300 * time.Millisecond}, o)
+		time.Sleep(o.RetryAfter)
+		require.NoError(t, s.Submit(t.Context(), 2))
+	})
+}
+
+func TestADeadlineWhileWaitingForASlotIsAnOverloadAndACancellationIsNot(t *testing.T) {
+	overloadBubble(t, policy.Fixed{}, func(t *testing.T, s *stage.Stage[int], _ *pipeline.Pipeline) {
+		for n := range 2 {
+			require.NoError(t, s.Submit(t.Context(), n))
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := s.Submit(ctx, 3)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		o, ok := stage.Overloaded(err)
+		require.True(t, ok)
+		require.Equal(t, stage.ReasonFull, o.Reason)
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		err = s.Submit(ctx, 3)
+		require.ErrorIs(t, err, context.Canceled)
+		_, ok = stage.Overloaded(err)
+		require.False(t, ok)
+	})
+}
+
+// overloadBubble runs a pipeline of one stage with one worker and one slot, whose commands take an hour.
+func overloadBubble(t *testing.T, law controller.Policy, f func(t *testing.T, s *stage.Stage[int], p *pipeline.Pipeline)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome {
+			select {
+			case <-time.After(time.Hour):
+			case <-ctx.Done():
+			}
+			return behaviour.OK(n)
+		}, stage.Workers(1, 1), stage.Capacity(1))
+		p, err := pipeline.New("busy", s, pipeline.Control(law), pipeline.DeadLetters(func(stage.DeadLetter) {}))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		synctest.Wait()
+		f(t, s, p)
+		require.NoError(t, p.Stop(context.Background()))
+		time.Sleep(time.Minute) // the system's own timers end
+	})
+}
