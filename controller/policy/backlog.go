@@ -368,7 +368,7 @@ func (c *backlog) grow(u *unit, t *tide, l *unitLook, wanted int, d *controller.
 		t.proven, t.rate, t.began = u.workers, t.speed(), l.now
 	}
 	t.changed(l.now)
-	u.scale(d, n, fmt.Sprintf("%s: %d workers wanted", c.reason(l), wanted))
+	u.scale(d, n, fmt.Sprintf("%s: %d workers wanted", c.reason(l, u.workers), wanted))
 	return true
 }
 
@@ -384,8 +384,8 @@ func (c *backlog) bound(u *unit, t *tide, l *unitLook, d *controller.Decisions) 
 }
 
 // reason tells what waits.
-func (c *backlog) reason(l *unitLook) string {
-	if l.work/c.law.Target.Seconds() >= l.fill {
+func (c *backlog) reason(l *unitLook, workers int) string {
+	if l.work/c.law.Target.Seconds() >= l.fill*float64(workers) {
 		return fmt.Sprintf("queue %d, work for %v, target %v", l.waiting, seconds(l.work), c.law.Target)
 	}
 	return fmt.Sprintf("queue %d, %.0f%% of its capacity", l.waiting, 50*l.fill)

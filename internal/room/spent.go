@@ -35,12 +35,12 @@ func (r *Room) join(s *Seat) {
 	r.gang.join(s)
 }
 
-// part takes a worker of the room's own off its seat. It reports false if it had none.
-func (r *Room) part(s *Seat) bool {
+// part takes a worker of the room's own off its seat, if it has one.
+func (r *Room) part(s *Seat) {
 	if s.joined {
 		r.staff(-1)
 	}
-	return r.gang.part(s)
+	r.gang.part(s)
 }
 
 // block notes that a worker waits for room in a stage ahead.
