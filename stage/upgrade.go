@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -59,7 +60,7 @@ func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C], op
 	to := c.staff.NewVersion(maker(factory), c.shares)
 	r, err := c.roll(ctx, to, plan)
 	if err != nil {
-		return nil, fmt.Errorf("stage %q: upgrade: %w", c.Name(), err)
+		return nil, plain.Wrap(fmt.Sprintf("stage %q: upgrade", c.Name()), err)
 	}
 	return &Rollout{c, r}, nil
 }
@@ -195,7 +196,10 @@ func (c *Core) told(r *worker.Rollout) {
 	old, fresh := r.Versions()
 	args := []any{"stage", c.Name(), "old", old.Name(), "new", fresh.Name()}
 	if why := r.Why(); why != nil {
-		log.Warn("upgrade rolled back", append(args, "reason", why)...)
+		_ = worker.Guard(c.Name(), func() error { // the reason may hold an error of the user's
+			log.Warn("upgrade rolled back", append(args, "reason", why)...)
+			return nil
+		})
 		return
 	}
 	log.Info("upgraded", args...)

@@ -186,10 +186,18 @@ func (w *Worker) retries(err error) (yes bool) {
 		return true
 	}
 	if crash := w.guard(func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
-		w.stage.Log.Error("retry condition crashed", "stage", w.stage.Room.Name(), "error", crash)
+		w.stage.complain("retry condition crashed", crash)
 		return false
 	}
 	return yes
+}
+
+// complain logs an error of a user's code. The log asks the error for its text, which may end the goroutine.
+func (s *Stage) complain(message string, err error) {
+	_ = Guard(s.Room.Name(), func() error { // a crash of the log cannot be logged
+		s.Log.Error(message, "stage", s.Room.Name(), "error", err)
+		return nil
+	})
 }
 
 // guard runs a piece of a user's code that is not a handler: Start, Stop, a

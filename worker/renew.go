@@ -69,7 +69,7 @@ func StopInstance(s *Stage, inst Instance) {
 
 func (s *Stage) lastWord(inst Instance) {
 	if err := Guard(s.Room.Name(), func() error { inst.Stop(); return nil }); err != nil {
-		s.Log.Error("instance did not stop well", "stage", s.Room.Name(), "error", err)
+		s.complain("instance did not stop well", err)
 	}
 }
 

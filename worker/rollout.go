@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // ErrCanary is why a rollout was rolled back that nobody rolled back: the new version
@@ -250,14 +252,14 @@ func (r *Rollout) judge() {
 // crashed counts a crash.
 func (r *Rollout) crashed(side int, crash error) {
 	if n := r.sides[side].crashes.Add(1); side == after && n > r.law.Crashes {
-		r.Decide(RolledBack, fmt.Errorf("%w: %w", ErrCanary, crash))
+		r.Decide(RolledBack, plain.Because(ErrCanary, "", crash))
 	}
 }
 
 // failed hears that an instance of the new version could not be made.
 func (r *Rollout) failed(err error) {
 	if !errors.Is(err, errRetired) {
-		r.Decide(RolledBack, fmt.Errorf("%w: %w", ErrCanary, err))
+		r.Decide(RolledBack, plain.Because(ErrCanary, "", err))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/internal/room"
 )
 
@@ -328,7 +329,7 @@ func (run *Run) answer() behaviour.Outcome {
 	if err == nil || !run.late.Load() || errors.Is(err, ErrTimeout) && run.limited(err) {
 		return run.outcome
 	}
-	return behaviour.Error(fmt.Errorf("%w (%v): %w", ErrTimeout, run.stage.Timeout, err))
+	return behaviour.Error(plain.Because(ErrTimeout, fmt.Sprintf(" (%v)", run.stage.Timeout), err))
 }
 
 // limited reports whether an error tells the time limit by itself, and not only as the reason why

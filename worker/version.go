@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // errRetired tells that a version makes no instances any more. Who hears it finds that
@@ -129,7 +131,7 @@ func (v *Version) Raise() error {
 	return v.begin(func(inst Instance) error {
 		err := Guard(v.stage.Room.Name(), func() error { return inst.Start(v.stage.Context) })
 		if err != nil {
-			return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), err)
+			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), err)
 		}
 		return nil
 	})
@@ -195,17 +197,17 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 	case err = <-ended:
 	case <-ctx.Done():
 		if told.CompareAndSwap(false, true) {
-			return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), context.Cause(ctx))
+			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), context.Cause(ctx))
 		}
 		err = <-ended
 	}
 	switch hooked := unhook(); {
 	case err != nil:
 		cancel(err)
-		return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), err)
+		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), err)
 	case !hooked: // it has started, with a context that is over
 		v.stage.lastWord(inst)
-		return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), context.Cause(ctx))
+		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), context.Cause(ctx))
 	}
 	v.mu.Lock()
 	v.release = cancel
@@ -305,7 +307,7 @@ func (v *Version) startFresh(ctx Context, inst Instance) (Instance, error) {
 			}
 		}
 		if err := inst.Start(ctx); err != nil {
-			return fmt.Errorf("stage %q: start: %w", v.stage.Room.Name(), err)
+			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), err)
 		}
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/internal/yield"
 )
@@ -591,7 +592,7 @@ func (w *Worker) limited(within Context, e *command.Envelope) behaviour.Outcome 
 	late := ctx.Err() != nil && within.Err() == nil
 	w.unlimit()
 	if err := o.Err(); late && err != nil && !errors.Is(err, ErrTimeout) {
-		return behaviour.Error(fmt.Errorf("%w (%v): %w", ErrTimeout, w.stage.Timeout, err))
+		return behaviour.Error(plain.Because(ErrTimeout, fmt.Sprintf(" (%v)", w.stage.Timeout), err))
 	}
 	return o
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/plain"
 )
 
 // errDismissed tells a waiter that the room was closed before a seat came free.
@@ -140,10 +141,10 @@ func (r *Room) knock(ctx context.Context, cmd any) (why int, entered bool, no er
 	}
 	look := func() (queued, capacity int) { return r.Len(), r.Knobs().Capacity }
 	if why, err := h.door.ask(h, cmd, look); err != nil {
-		return why, false, fmt.Errorf("stage %q: %w", r.cfg.Name, err)
+		return why, false, plain.Wrap(fmt.Sprintf("stage %q", r.cfg.Name), err)
 	}
 	if why, err := r.door.ask(h, cmd, look); err != nil {
-		return why, false, fmt.Errorf("stage %q: %w", r.cfg.Name, err)
+		return why, false, plain.Wrap(fmt.Sprintf("stage %q", r.cfg.Name), err)
 	}
 	return r.enter(ctx)
 }
@@ -277,7 +278,7 @@ func (r *Room) drop(e command.Envelope, at place) victim {
 
 // let tells of a victim, without the lock.
 func (r *Room) let(v victim) {
-	r.bury([]command.Envelope{v.e}, v.why, fmt.Errorf("stage %q: %w", r.cfg.Name, v.err))
+	r.bury([]command.Envelope{v.e}, v.why, plain.Wrap(fmt.Sprintf("stage %q", r.cfg.Name), v.err))
 }
 
 // Hand takes commands that the worker at s brings from a room of the same

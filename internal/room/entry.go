@@ -84,7 +84,7 @@ func (d *Door) ask(h *Host, cmd any, look func() (queued, capacity int)) (why in
 	if w.Gate != nil {
 		queued, capacity := look()
 		if err := admitted(w.Gate, cmd, queued, capacity); err != nil {
-			return rejectedPolicy, fmt.Errorf("%w: %w", ErrPolicy, err)
+			return rejectedPolicy, plain.Because(ErrPolicy, "", err)
 		}
 	}
 	if w.sheds(cmd) {

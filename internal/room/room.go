@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/histogram"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -565,7 +566,7 @@ func (h *Host) Buried() uint64 { return h.buried.Load() }
 // Answer tells the ticket of a command that ended with an error, if there is one.
 func (r *Room) Answer(e *command.Envelope, err error) {
 	if t := e.Ticket(); t != nil {
-		t.Settle(e.Child(), nil, fmt.Errorf("stage %q: %w", r.cfg.Name, err))
+		t.Settle(e.Child(), nil, plain.Wrap(fmt.Sprintf("stage %q", r.cfg.Name), err))
 	}
 }
 

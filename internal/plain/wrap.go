@@ -1,0 +1,30 @@
+package plain
+
+import "fmt"
+
+// Wrap returns an error that wraps err and reads "prefix: " and err's text.
+//
+// Unlike fmt.Errorf, Wrap and [Because] do not ask err for its text: Error does. So whoever wraps an error runs none of
+// its methods, which may panic or end the goroutine. An engine's goroutine wraps strangers' errors so.
+func Wrap(prefix string, err error) error { return &wrapped{prefix, err} }
+
+// Because returns an error that wraps two, and reads as the text of kind, note and ": " and err's text. Kind is one of the
+// engine's own errors.
+func Because(kind error, note string, err error) error { return &because{kind, note, err} }
+
+type wrapped struct {
+	prefix string
+	err    error
+}
+
+func (w *wrapped) Error() string { return w.prefix + ": " + Text(w.err) }
+func (w *wrapped) Unwrap() error { return w.err }
+
+type because struct {
+	kind error
+	note string
+	err  error
+}
+
+func (b *because) Error() string   { return fmt.Sprintf("%v%s: %s", b.kind, b.note, Text(b.err)) }
+func (b *because) Unwrap() []error { return []error{b.kind, b.err} }
