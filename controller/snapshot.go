@@ -100,6 +100,11 @@ type StageStats struct {
 	// is stalled; and since then the queue of a stage ahead has always been half full or more. See [Windows.Fill].
 	Bound bool
 
+	// Needs is how many workers the stage's options ask for at the least, whatever pool it is bound to: the first number of
+	// stage.Workers, or its instances if they are fewer. It is 0 if the options leave the number to the default. Policies that
+	// share workers leave a stage its own that needs more than the shared pool has.
+	Needs int
+
 	// Pool is the name of the pool whose workers visit the stage: its own, which
 	// has the stage's name, or a shared one.
 	Pool string

@@ -110,6 +110,14 @@ func (c *Core) Room() *room.Room { return c.room }
 // Blocking reports whether the stage's handlers wait rather than compute.
 func (c *Core) Blocking() bool { return c.set.blocking }
 
+// Asked is the fewest workers that the stage's options ask for, 0 if they leave that to the default.
+func (c *Core) Asked() int {
+	if !c.set.workers {
+		return 0
+	}
+	return c.set.min
+}
+
 // Preset is how the stage's options have the knobs of its room.
 func (c *Core) Preset() room.Knobs { return c.set.room.Knobs() }
 

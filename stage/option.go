@@ -130,7 +130,8 @@ func (p RestartPolicy) orDefault() RestartPolicy {
 
 // Workers sets the fewest and the most workers. A stage starts with the fewest, and the pipeline's
 // controller moves between the bounds; equal bounds fix the number. Each worker runs one handler at a time, so
-// Workers(1, 1) handles one command after the other, in the order of the queue. The default is GOMAXPROCS
+// Workers(1, 1) handles one command after the other, in the order of the queue. A policy that has stages share
+// workers leaves a stage its own if it asks for more than the shared pool has. The default is GOMAXPROCS
 // and four times that: the handlers of a new stage run in parallel from its second command on. A stage that is given
 // fewer [Instances] than GOMAXPROCS, and no Workers, starts with one worker for each instance.
 func Workers(fewest, most int) Option {

@@ -45,11 +45,23 @@ func (l *Leda) govern(ev controller.Event) {
 func (l *Leda) house() {
 	for i := range l.now.Stages {
 		st := &l.now.Stages[i]
+		l.explain(controller.StageID(i))
 		if !l.homeless(st) || l.ready("", Global) != nil || poolOf(st) == l.real(Global) {
 			continue
 		}
 		_ = l.bind(controller.StageID(i), Global, "the script gives it no pool") // we are in a call
 	}
+}
+
+// explain says once why a stage keeps its own workers though the script gives it no pool.
+func (l *Leda) explain(id controller.StageID) {
+	st := &l.now.Stages[id]
+	if _, said := l.apart[nameOf(st)]; said || l.placed[nameOf(st)] || poolOf(st) != Pool(st.Name) || !l.tooFew(st) || st.Blocking || st.Paused {
+		return
+	}
+	l.apart[nameOf(st)] = true
+	c, _ := l.crew(Global)
+	l.d.Keep(id, "", because("it keeps its own, as its options ask for at least %d and pool %q has %d", st.Needs, l.real(Global), max(c.workers, 1)))
 }
 
 // shared are the pools that visit a stage that is not their owner.

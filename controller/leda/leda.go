@@ -35,10 +35,11 @@ type Leda struct {
 	// Of the run.
 	private bool           // polled instead of shared
 	placed  map[Stage]bool // by SetPool
+	apart   map[Stage]bool // kept out of the global pool because it has too few workers, and said so
 }
 
 func newLeda() *Leda {
-	l := &Leda{placed: make(map[Stage]bool)}
+	l := &Leda{placed: make(map[Stage]bool), apart: make(map[Stage]bool)}
 	l.Pool = &PoolGroup{l: l}
 	l.Monitoring = &MonitoringGroup{l: l, zero: make(map[Stage]controller.Counters), ended: make(map[Pool]uint64)}
 	l.Scheduler = &SchedulerGroup{l: l, bounds: make(map[Stage]int)}

@@ -51,11 +51,12 @@ func (l *Leda) take(s *controller.Snapshot, d *controller.Decisions) {
 
 // forget drops the stages that are gone. One that comes back is a new one.
 func (l *Leda) forget(ev controller.Event) {
-	known := max(len(l.placed), len(l.Monitoring.zero), len(l.Scheduler.bounds))
+	known := max(len(l.placed), len(l.apart), len(l.Monitoring.zero), len(l.Scheduler.bounds))
 	if ev.Kind != controller.EventTopology && known <= len(l.now.Stages) {
 		return
 	}
 	keep(l, l.placed)
+	keep(l, l.apart)
 	keep(l, l.Monitoring.zero)
 	keep(l, l.Scheduler.bounds)
 }

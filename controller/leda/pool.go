@@ -163,11 +163,17 @@ func (l *Leda) poolOf(st *controller.StageStats) Pool {
 
 // homeless tells whether a stage belongs in the global pool.
 func (l *Leda) homeless(st *controller.StageStats) bool {
-	if l.placed[nameOf(st)] || st.Blocking || st.Paused {
+	if l.placed[nameOf(st)] || st.Blocking || st.Paused || l.tooFew(st) {
 		return false
 	}
 	p := l.now.Pool(string(poolOf(st)))
 	return p == nil || !p.Group
+}
+
+// tooFew reports whether a stage that is not in the global pool asks for more workers than that has.
+func (l *Leda) tooFew(st *controller.StageStats) bool {
+	c, _ := l.crew(Global)
+	return st.Needs > max(c.workers, 1) && poolOf(st) != l.real(Global)
 }
 
 // add adds as far as there are numbers.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,20 +19,32 @@ const SharedPool = "shared"
 // Every stage goes to the one shared pool, but for those that keep what they have: a
 // stage of a declared group stays with the group, which is served by the same law; a
 // stage whose handlers wait keeps its own workers, for it would hold those of all
-// others; and a paused one is left out until it is resumed.
+// others; a stage whose options ask for more workers than the shared pool has keeps its own, for
+// it would be slower by the difference; and a paused one is left out until it is resumed.
 type gathering struct {
 	dispatch controller.Dispatch
 	workers  int // as was asked for, of every pool; 0: nothing was
 	usual    int // of the shared pool if nothing was asked for; 0: one for each CPU
 }
 
+// commons is the shared pool.
+type commons struct {
+	name    string
+	workers int
+}
+
+// commons is the shared pool as it is to be.
+func (g gathering) commons(s *controller.Snapshot) commons {
+	return commons{freeName(s), cmp.Or(g.workers, g.usual, max(1, s.CPUs))}
+}
+
 // gather says whose workers visit each stage, and how those choose.
-func (g gathering) gather(s *controller.Snapshot, shared string, d *controller.Decisions) {
+func (g gathering) gather(s *controller.Snapshot, shared commons, d *controller.Decisions) {
 	for _, pool := range poolsOf(nil, s, shared) {
 		stages := stagesOf(nil, s, pool, shared)
 		g.staff(s, pool, shared, d)
 		d.Dispatch(pool, g.dispatch, fmt.Sprintf("for all %d stages there", len(stages)))
-		if pool != shared {
+		if pool != shared.name {
 			continue // its stages are there already
 		}
 		for _, id := range stages {
@@ -42,11 +55,11 @@ func (g gathering) gather(s *controller.Snapshot, shared string, d *controller.D
 
 // staff says how many workers a pool has. A group has its own number, unless one was
 // asked for.
-func (g gathering) staff(s *controller.Snapshot, pool, shared string, d *controller.Decisions) {
+func (g gathering) staff(s *controller.Snapshot, pool string, shared commons, d *controller.Decisions) {
 	switch {
 	case g.workers > 0:
 		d.Pool(pool, g.workers, fmt.Sprintf("%d workers were asked for", g.workers))
-	case pool != shared:
+	case pool != shared.name:
 		return
 	case g.usual > 0:
 		d.Pool(pool, g.usual, fmt.Sprintf("%d workers, as the preset has", g.usual))
@@ -57,7 +70,7 @@ func (g gathering) staff(s *controller.Snapshot, pool, shared string, d *control
 
 // home is the pool whose workers are to visit a stage, and empty for a stage that the
 // policies of visits leave alone.
-func home(s *controller.Snapshot, stage int, shared string) string {
+func home(s *controller.Snapshot, stage int, shared commons) string {
 	st := &s.Stages[stage]
 	if st.Paused {
 		return ""
@@ -65,14 +78,33 @@ func home(s *controller.Snapshot, stage int, shared string) string {
 	if p := s.Pool(st.Pool); p != nil && p.Group {
 		return p.Name
 	}
-	if st.Blocking {
+	if st.Blocking || shared.tooSmall(st) {
 		return ""
 	}
-	return shared
+	return shared.name
+}
+
+// tooSmall reports whether a stage that is not in the shared pool asks for more workers than that has. One that is there
+// stays until stages are gathered anew.
+func (c commons) tooSmall(st *controller.StageStats) bool {
+	return st.Pool != c.name && st.Needs > c.workers
+}
+
+// explain says once for each stage why it keeps its own workers though others share.
+func (c *visits) explain(s *controller.Snapshot, d *controller.Decisions) {
+	for i := range s.Stages {
+		st := &s.Stages[i]
+		if home(s, i, c.shared) != "" || st.Paused || st.Blocking || slices.Contains(c.apart, st.Name) {
+			continue
+		}
+		c.apart = append(c.apart, st.Name)
+		d.Keep(controller.StageID(i), "", fmt.Sprintf("it keeps its own, as its options ask for at least %d and pool %q has %d",
+			st.Needs, c.shared.name, c.shared.workers))
+	}
 }
 
 // poolsOf appends the pools that stages have for a home.
-func poolsOf(to []string, s *controller.Snapshot, shared string) []string {
+func poolsOf(to []string, s *controller.Snapshot, shared commons) []string {
 	for i := range s.Stages {
 		if pool := home(s, i, shared); pool != "" && !slices.Contains(to, pool) {
 			to = append(to, pool)
@@ -82,7 +114,7 @@ func poolsOf(to []string, s *controller.Snapshot, shared string) []string {
 }
 
 // stagesOf appends the stages whose home a pool is.
-func stagesOf(to []controller.StageID, s *controller.Snapshot, pool, shared string) []controller.StageID {
+func stagesOf(to []controller.StageID, s *controller.Snapshot, pool string, shared commons) []controller.StageID {
 	for i := range s.Stages {
 		if home(s, i, shared) == pool {
 			to = append(to, controller.StageID(i))

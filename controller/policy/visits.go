@@ -82,7 +82,7 @@ type view struct {
 
 	members []controller.StageID // the stages of the pool, in the order of the pipeline
 	late    []string             // the stages that starve, by name
-	shared  string               // the name of the shared pool
+	shared  commons              // the shared pool
 }
 
 func (v *view) stage(id controller.StageID) *controller.StageStats { return &v.Stages[id] }
@@ -117,8 +117,9 @@ type visits struct {
 	rhythm
 	router
 
-	shared string
+	shared commons
 	late   []string // by name
+	apart  []string // stages that keep their own workers because the shared pool has too few
 	turns  map[string]*turn
 
 	// Of one look. They are kept so that looking allocates nothing.
@@ -173,8 +174,9 @@ func (c *visits) listen(d *controller.Decisions) {
 
 // begin says all that is wanted, whatever there is.
 func (c *visits) begin(s *controller.Snapshot, d *controller.Decisions) {
-	c.shared = freeName(s)
+	c.shared = c.commons(s)
 	c.gather(s, c.shared, d)
+	c.explain(s, d)
 	c.pools = poolsOf(c.pools[:0], s, c.shared)
 	clear(c.turns)
 	for _, pool := range c.pools {
