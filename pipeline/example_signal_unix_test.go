@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
@@ -33,8 +32,10 @@ func ExamplePipeline_RunUntilSignal() {
 		return
 	}
 	go func() { // a source; it begins when the stage runs
-		for errors.Is(serve.Submit(context.Background(), "first"), stage.ErrNotRunning) {
-			runtime.Gosched()
+		select {
+		case <-p.Started():
+			_ = serve.Submit(context.Background(), "first")
+		case <-p.Done():
 		}
 	}()
 	status := 0

@@ -60,6 +60,7 @@ type Pipeline struct {
 	hurry   chan struct{} // closed when draining is to end
 	rush    sync.Once     // closes hurry
 	haste   error         // why; written before hurry is closed
+	started chan struct{} // closed when the doors are open
 	stopped chan struct{} // closed when all is over
 	hearers []*subscriber // of dead letters
 
@@ -88,7 +89,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		name: name, set: plan.set,
-		hurry: make(chan struct{}), stopped: make(chan struct{}),
+		hurry: make(chan struct{}), started: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
 	p.box = newLetterbox(p.set.keep, p.set.log, p.resubmit)
@@ -280,6 +281,7 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 		c.OpenDoor()
 		c.Room().Open()
 	}
+	close(p.started)
 	return true
 }
 
@@ -498,6 +500,16 @@ func (p *Pipeline) finish(result error) {
 	p.state, p.result = stopped, result
 	close(p.stopped)
 }
+
+// Started is closed when the pipeline has started: all stages take commands. It stays open if the pipeline never starts, so a source
+// that waits for it waits for [Pipeline.Done] or a context, too:
+//
+//	select {
+//	case <-p.Started():
+//		feed(p)
+//	case <-p.Done():
+//	}
+func (p *Pipeline) Started() <-chan struct{} { return p.started }
 
 // Done is closed when the pipeline has stopped, for whatever reason.
 func (p *Pipeline) Done() <-chan struct{} { return p.stopped }
