@@ -11,7 +11,7 @@ var ErrNoReason = errors.New("behaviour: error without a reason")
 
 // ErrUnwired is the reason of a command that was forwarded to a port no stage
 // is wired to, or to nothing at all.
-var ErrUnwired = errors.New("behaviour: forwarded to a port that is not wired")
+var ErrUnwired = errors.New("behaviour: forwarded to a port that is not wired; declare it with stage.Out and wire it with pipeline.Wire")
 
 // Kind tells the three outcomes apart.
 type Kind uint8
@@ -61,7 +61,7 @@ func OK(result any) Outcome {
 // take does not compile.
 //
 // Forwarding to a port that is not wired, or to nil, ends the command with
-// [ErrUnwired].
+// [ErrUnwired]. A port that the stage declares with stage.Out is checked before the start.
 func Forward[C any](next Target[C], cmd C) (o Outcome) {
 	// So written it is just small enough to be inlined, which spares a quarter of it.
 	if next != nil {

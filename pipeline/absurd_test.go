@@ -301,7 +301,7 @@ func (a *absurd) stage(i int) *stage.Stage[int] {
 	}
 	name := a.name("stage", fmt.Sprintf("s%d", i))
 	if a.mad() {
-		return stage.Each[int](name, nil, opts...)
+		return stage.Each(name, behaviour.Factory[int](nil), opts...)
 	}
 	return stage.New(name, behaviour.Behaviour[int](fn(echo[int])), opts...)
 }

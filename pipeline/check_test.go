@@ -43,7 +43,7 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"a nameless stage":   {func() []pipeline.Part { return []pipeline.Part{stage.New("", ok)} }, []string{"a stage needs a name"}},
 		"a nil behaviour":    {func() []pipeline.Part { return []pipeline.Part{stage.New[int]("s", nil)} }, []string{`stage "s": New: the behaviour is nil`}},
 		"a nil func":         {func() []pipeline.Part { return []pipeline.Part{stage.New("s", fn[int](nil))} }, []string{`stage "s": New: the behaviour is nil`}},
-		"a nil factory":      {func() []pipeline.Part { return []pipeline.Part{stage.Each[int]("s", nil)} }, []string{`stage "s": Each: the factory is nil`}},
+		"a nil factory":      {func() []pipeline.Part { return []pipeline.Part{stage.Each("s", behaviour.Factory[int](nil))} }, []string{`stage "s": Each: the factory is nil`}},
 		"two of one name":    {func() []pipeline.Part { return []pipeline.Part{stage.New("s", ok), stage.New("s", ok)} }, []string{`stage "s": there is another stage of that name`}},
 		"a stage twice":      {func() []pipeline.Part { s := stage.New("s", ok); return []pipeline.Part{s, s} }, []string{`stage "s": is given twice`}},
 		"a nil option":       {opt(nil), []string{`stage "s": option 1: is nil`}},

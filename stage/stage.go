@@ -142,12 +142,15 @@ func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outco
 // order. A worker of the stage's own
 // keeps its instance; one that other stages share gives it back when it leaves, and the
 // next may get it. No instance is ever used by two workers at once.
-func Each[C any](name string, factory behaviour.Factory[C], opts ...Option) *Stage[C] {
+//
+// The factory may return any type that has HandleCommand: the type of the commands follows from that method, and is not
+// spelled out. A [behaviour.Factory] is one, too.
+func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts ...Option) *Stage[C] {
 	c := newCore(name, opts)
 	if factory == nil {
 		c.flaw("Each", "the factory is nil")
 	} else {
-		c.staff.Install(c.staff.NewVersion(maker(factory), false))
+		c.staff.Install(c.staff.NewVersion(maker(func() behaviour.Behaviour[C] { return factory() }), false))
 	}
 	return typed[C](c)
 }
@@ -269,7 +272,7 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 
 // Call hands in a command and waits for its end, wherever in the pipeline that
 // is. The result is what some stage gave to [behaviour.OK]; one of another type
-// than R is an error. If commands that were emitted on its way failed, so does the call, with the error of the
+// than R is a [*ResultError]. If commands that were emitted on its way failed, so does the call, with the error of the
 // one that failed or [*Errors] if several did. If ctx ends first Call returns its cause at once, and the command ends with ctx, as with
 // [Stage.Ask]. A handler that
 // calls its own stage may wait for itself, and so may stages that call one another in a
@@ -284,9 +287,22 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 	}
 	result, ok := got.(R)
 	if !ok {
-		return result, fmt.Errorf("stage %q: called for a result of type %T and got %T", s.Name(), result, got)
+		return result, &ResultError{Stage: s.Name(), Want: reflect.TypeFor[R](), Got: reflect.TypeOf(got)}
 	}
 	return result, nil
+}
+
+// ResultError is why a [Call] has no result: the command succeeded, and what was given to [behaviour.OK], at the stage that was
+// called or at one that it forwards to, is not of the type that was called for.
+type ResultError struct {
+	Stage string       // the stage that was called
+	Want  reflect.Type // called for
+	Got   reflect.Type // given to OK
+}
+
+// Error names the stage, both types, and what to do.
+func (e *ResultError) Error() string {
+	return fmt.Sprintf("stage %q: called for a result of type %v and got %v; use stage.Call[%v]", e.Stage, e.Want, e.Got, e.Got)
 }
 
 func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
