@@ -155,7 +155,7 @@ func TestAGroupsControllerTurnsNoKnobOfOthers(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var log bytes.Buffer
 		_, parts := fourStages()
-		greedy := once(func(s *controller.Snapshot, d *controller.Decisions) {
+		greedy := once(func(_ *controller.Snapshot, d *controller.Decisions) {
 			d.Limit(controller.Entry, 1, "test")
 			d.Pool("more", 3, "test")
 			d.Bind(0, "more", "test")
@@ -202,7 +202,7 @@ func TestAnEventIsToldToTheControllerThatGovernsItsStage(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		told := map[string][]string{}
 		hear := func(name string) controller.Policy {
-			return asking{name, func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+			return asking{name, func(ev controller.Event, s *controller.Snapshot, _ *controller.Decisions) {
 				if ev.Kind == controller.EventQueueFull || ev.Kind == controller.EventWorkerDied {
 					told[name] = append(told[name], s.Stages[ev.Stage].Name)
 				}

@@ -56,12 +56,13 @@ func (l *Leda) house() {
 // explain says once why a stage keeps its own workers though the script gives it no pool.
 func (l *Leda) explain(id controller.StageID) {
 	st := &l.now.Stages[id]
-	if _, said := l.apart[nameOf(st)]; said || l.placed[nameOf(st)] || poolOf(st) != Pool(st.Name) || !l.tooFew(st) || st.Blocking || st.Paused {
+	if l.apart[nameOf(st)] || l.placed[nameOf(st)] || st.Blocking || st.Paused || poolOf(st) != Pool(st.Name) || !l.tooFew(st) {
 		return
 	}
 	l.apart[nameOf(st)] = true
 	c, _ := l.crew(Global)
-	l.d.Keep(id, "", because("it keeps its own, as its options ask for at least %d and pool %q has %d", st.Needs, l.real(Global), max(c.workers, 1)))
+	l.d.Keep(id, "", because("it keeps its own, as its options ask for at least %d and pool %q has %d",
+		st.Needs, l.real(Global), max(c.workers, 1)))
 }
 
 // shared are the pools that visit a stage that is not their owner.
