@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,10 +52,11 @@ type Pipeline struct {
 	halting context.Context // ends when the pipeline stops hard
 	cancel  context.CancelCauseFunc
 
-	mu      sync.Mutex // guards state, tree, failure and result
+	mu      sync.Mutex // guards state, tree, failure, signal and result
 	state   state
 	tree    *supervisor.Tree
 	failure error // why it gave up
+	signal  os.Signal
 	result  error // what Stop returns
 
 	hurry   chan struct{} // closed when draining is to end
@@ -313,7 +315,7 @@ func (p *Pipeline) fail(err error) {
 
 // Run starts the pipeline, lets it run until ctx ends, and stops it, for as long
 // as [DrainTimeout] softly. It returns nil if all ended well; an error from the
-// start; the reason, if the pipeline gave up; or a [*StopError].
+// start; the reason, if the pipeline gave up; or a [*StopError]. [Pipeline.Ending] says what ended it.
 func (p *Pipeline) Run(ctx context.Context) error {
 	need.Context(ctx, "pipeline: Run")
 	if err := p.Start(ctx); err != nil {

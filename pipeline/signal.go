@@ -27,8 +27,8 @@ func (e *SignalError) Error() string { return fmt.Sprintf("signal: %v", e.Signal
 // [*StopError], whose Report is to be written down. The exit status of a program that serves
 // until it is told to stop should be 0 if the error is nil, and else 1. One that should have come
 // to an end by itself and did not, because of a signal, should exit with 128 and the signal's
-// number even so, as shells expect; to know that it can have itself told, too, by
-// [signal.Notify].
+// number even so, as shells expect: [Pipeline.Ending] is [Interrupted] then, and [Finished] if the program stopped the pipeline
+// itself.
 //
 // A signal before the stages have started ends the start with a [*SignalError]. Sources that
 // feed the pipeline are told of the end by [stage.ErrDraining]. It is for one pipeline of a
@@ -56,6 +56,7 @@ func (p *Pipeline) heed(ctx context.Context, signals chan os.Signal, over <-chan
 	select {
 	case s := <-signals:
 		p.set.log.Info("draining", "signal", s, "within", p.set.drain)
+		p.interrupt(s, false)
 		tell(&SignalError{s})
 	case <-ctx.Done(): // it drains already
 	case <-over:
@@ -65,6 +66,7 @@ func (p *Pipeline) heed(ctx context.Context, signals chan os.Signal, over <-chan
 	case s := <-signals:
 		signal.Stop(signals)
 		p.set.log.Warn("stopping hard", "signal", s, "within", p.grace())
+		p.interrupt(s, true)
 		p.hasten(&SignalError{s})
 	case <-over:
 	}
