@@ -59,7 +59,7 @@ func TestWorkersThatWereNeverCalledLeaveWhenOthersTakeTheirPlace(t *testing.T) {
 	s := stage.Func("s", fn(echo[int]), stage.Workers(3, 3))
 	p := run(t, s)
 	for range 20 {
-		require.NoError(t, p.Use(policy.SRPT{}))
+		require.NoError(t, p.Use(policy.SRPT{Workers: 3})) // in a smaller pool it would keep its own
 		eventually(t, "its own workers have left", func() bool { return s.Snapshot().Workers == 0 || s.Snapshot().Pool != "s" })
 		_, err := stage.Call[int](soon(t), s, 1)
 		require.NoError(t, err)

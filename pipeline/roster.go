@@ -200,13 +200,13 @@ func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	}
 	p.growing.Lock()
 	defer p.growing.Unlock()
+	if !p.in(running) { // before the parts are looked at: stages that a stop kept out may still have their names
+		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
+	}
 	plan := &plan{name: p.name, set: p.set, house: p.roster().stages}
 	plan.sort(parts)
 	if err := plan.checkMore(); err != nil {
 		return err
-	}
-	if !p.in(running) {
-		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
 	}
 	if err := plan.adopt(p.host); err != nil {
 		return err
