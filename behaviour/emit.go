@@ -29,7 +29,8 @@ type Emitter interface {
 // that crashes or answers [Error] emits nothing, so that a retry does not emit
 // twice. The exception is a handler that emits more than 256 commands in one
 // try: they begin to leave, in order, before it has returned, and Emit waits
-// for room until ctx ends, or the time limit of the handler's stage and its grace are over. On a wire that closes a loop Emit never waits: if the
+// for room until ctx ends, or the time limit of the handler's stage and its grace are over. On a wire that
+// closes a loop Emit never waits: if the
 // room is full it fails with the stage's full error.
 //
 // Emit may be called by goroutines that the handler has started and waits for. In

@@ -180,7 +180,7 @@ func (a *absurd) options() (parts []pipeline.Part) {
 			switch {
 			case a.mad():
 				return pipeline.Join(pipeline.Control(a.policy()), pipeline.Control(a.policy()))
-			case a.mad():
+			case a.mad(): //nolint:gocritic // another throw of the dice
 				return pipeline.Control(a.policy(), a.policy())
 			case a.maybe():
 				return pipeline.Control(a.policy(), policy.Batching{})

@@ -22,7 +22,7 @@ import (
 // fill keeps a stage's queue full until the context ends.
 func fill(ctx context.Context, s *stage.Stage[int]) {
 	go func() {
-		for s.Submit(ctx, 1) == nil {
+		for s.Submit(ctx, 1) == nil { //nolint:revive // until the context ends
 		}
 	}()
 }

@@ -37,7 +37,7 @@ func TestACallTellsTheErrorsOfAllCommandsThatItsHandlerEmitted(t *testing.T) {
 	_, err := stage.Call[int](soon(t), site, 40)
 	require.ErrorIs(t, err, even)
 	require.ErrorIs(t, err, odd, "the error of the first page is not all that there is to tell")
-	var all *stage.Errors
+	var all *stage.JoinedError
 	require.ErrorAs(t, err, &all)
 	require.Equal(t, 40, all.Count)
 	require.Len(t, all.Errs, stage.MostErrors)

@@ -26,7 +26,7 @@ type tree struct {
 	p     *pipeline.Pipeline
 	a, b  *stage.Stage[int]
 	depth int
-	back  func(tr *tree, ctx context.Context, depth int) behaviour.Outcome
+	back  func(ctx context.Context, tr *tree, depth int) behaviour.Outcome
 
 	nodes   atomic.Int64 // commands that b handled
 	refused atomic.Int64 // calls of Emit that returned an error
@@ -45,13 +45,13 @@ func (tr *tree) emit(ctx context.Context, depth int) {
 	}
 }
 
-func byEmit(tr *tree, ctx context.Context, depth int) behaviour.Outcome {
+func byEmit(ctx context.Context, tr *tree, depth int) behaviour.Outcome {
 	tr.emit(ctx, depth+1)
 	tr.emit(ctx, depth+1)
 	return behaviour.OK(nil)
 }
 
-func byForward(tr *tree, ctx context.Context, depth int) behaviour.Outcome {
+func byForward(ctx context.Context, tr *tree, depth int) behaviour.Outcome {
 	tr.emit(ctx, depth+1)
 	return behaviour.Forward(tr.a, depth+1)
 }
@@ -61,7 +61,7 @@ func (tr *tree) grow(ctx context.Context, depth int) behaviour.Outcome {
 	if depth == tr.depth {
 		return behaviour.OK(nil)
 	}
-	return tr.back(tr, ctx, depth)
+	return tr.back(ctx, tr, depth)
 }
 
 // start makes the stages, a with the options, and starts the pipeline.
@@ -75,7 +75,7 @@ func (tr *tree) start(t *testing.T, opts []stage.Option, parts ...pipeline.Part)
 }
 
 func TestALoopThatFansOutLosesNoCommand(t *testing.T) {
-	ways := map[string]func(*tree, context.Context, int) behaviour.Outcome{
+	ways := map[string]func(context.Context, *tree, int) behaviour.Outcome{
 		"emitted": byEmit, "emitted and forwarded": byForward,
 	}
 	rules := map[string]stage.OverflowRule{
@@ -121,7 +121,7 @@ func (l *inLog) String() string {
 
 // A command that the bound refuses is either in an error of Emit or shed, and each leaves a letter.
 func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) {
-	for name, way := range map[string]func(*tree, context.Context, int) behaviour.Outcome{
+	for name, way := range map[string]func(context.Context, *tree, int) behaviour.Outcome{
 		"emitted": byEmit, "emitted and forwarded": byForward,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 				for _, l := range letters {
 					lost += 1<<(tr.depth-l.Command.(int)+1) - 1
 				}
-				require.EqualValues(t, 1<<(tr.depth+1)-1, int(tr.nodes.Load())+lost, "each command was handled or is below a letter")
+				require.Equal(t, 1<<(tr.depth+1)-1, int(tr.nodes.Load())+lost, "each command was handled or is below a letter")
 				require.Equal(t, 2, strings.Count(log.String(), "msg=\"commands refused"), "one line in a second, and one at the end")
 				require.Regexp(t, fmt.Sprintf("left_out=%d", len(letters)-1), log.String())
 			})
@@ -164,9 +164,9 @@ func TestCommandsFromOutsideLeaveHalfOfMaxInFlightToLoops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		var tr tree
-		tr.back = func(*tree, context.Context, int) behaviour.Outcome { <-gate; return behaviour.OK(nil) }
+		tr.back = func(context.Context, *tree, int) behaviour.Outcome { <-gate; return behaviour.OK(nil) }
 		out := behaviour.NewPort[int]("again")
-		tr.b = stage.Func("b", func(ctx context.Context, n int) behaviour.Outcome { return tr.back(&tr, ctx, n) }, stage.Out(out))
+		tr.b = stage.Func("b", func(ctx context.Context, n int) behaviour.Outcome { return tr.back(ctx, &tr, n) }, stage.Out(out))
 		tr.a = stage.Func("a", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(tr.b, n) })
 		p := startAlone(t, tr.a, tr.b, pipeline.Wire(out, tr.a), pipeline.MaxInFlight(20), pipeline.Control(policy.Fixed{}))
 		require.NoError(t, tr.b.Submit(t.Context(), -1))

@@ -253,6 +253,9 @@ func (h shielded) WithAttrs(as []slog.Attr) slog.Handler { return shielded{h.Han
 // WithGroup keeps the shield.
 func (h shielded) WithGroup(name string) slog.Handler { return shielded{h.Handler.WithGroup(name)} }
 
+// noCaller is the context of lines that belong to no caller.
+var noCaller = context.Background()
+
 // loud is how many lines of one kind are logged in a second; the next second
 // begins with how many were left out.
 const loud = 10
@@ -293,7 +296,7 @@ func (h *hush) log(log *slog.Logger, level slog.Level, message, name string, rea
 
 // turn reports whether a line of a kind is to be written now, and how many were not since the last one that was.
 func (h *hush) turn(log *slog.Logger, k kind) (missed int, ok bool) {
-	if !log.Enabled(context.Background(), k.level) {
+	if !log.Enabled(noCaller, k.level) {
 		return 0, false
 	}
 	ok, missed = h.allow(k, time.Now())
@@ -308,7 +311,7 @@ func writeLine(log *slog.Logger, k kind, missed int, says func() []any) {
 		if missed > 0 {
 			args = append(args, "left_out_before", missed)
 		}
-		log.Log(context.Background(), k.level, k.message, args...)
+		log.Log(noCaller, k.level, k.message, args...)
 	}
 	if crash := worker.Guard(k.stage, func() error { write(says()...); return nil }); crash != nil {
 		_ = worker.Guard(k.stage, func() error { // another crash cannot be told: it is what we tell with
@@ -349,7 +352,7 @@ func (h *hush) rest(log *slog.Logger) {
 	defer h.mu.Unlock()
 	for k, f := range h.kinds {
 		if f.silence > 0 {
-			log.Log(context.Background(), k.level, k.message, "stage", k.stage, "reason", k.reason, "left_out", f.silence)
+			log.Log(noCaller, k.level, k.message, "stage", k.stage, "reason", k.reason, "left_out", f.silence)
 		}
 	}
 }

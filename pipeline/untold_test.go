@@ -83,7 +83,7 @@ func TestACommandEndsOnceWhateverTheTextOfAnErrorDoes(t *testing.T) {
 						}
 					}
 					s := stage.Each("s", make(c.old), append(c.opts, stage.Workers(1, 1))...)
-					p := bubble(t, s, way, pipeline.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+					p := bubble(t, s, way, pipeline.Logger(slog.New(slog.NewTextHandler(io.Discard, nil)))) //nolint:sloglint // it writes the texts out
 					if c.fresh != nil {
 						_, err := s.Upgrade(t.Context(), make(c.fresh), append(c.upgrade, stage.Canary(0.5))...)
 						require.Equal(t, c.name == "canary does not start", err != nil)

@@ -61,13 +61,13 @@ var (
 // CrashError is the end of a command that crashed its handler.
 type CrashError = worker.CrashError
 
-// MostErrors is how many errors of failed commands [Errors] keeps.
+// MostErrors is how many errors of failed commands [JoinedError] keeps.
 const MostErrors = command.MostErrors
 
-// Errors is the error of a [Ticket], or of a [Call], of which several commands failed: the command itself, or
+// JoinedError is the error of a [Ticket], or of a [Call], of which several commands failed: the command itself, or
 // commands that were emitted on its way. It keeps the first [MostErrors] errors and counts the others.
 // [errors.Is] and [errors.As] look at all that are kept.
-type Errors = command.Errors
+type JoinedError = command.JoinedError
 
 // Crashed reports whether an error is, or wraps, a crash. As [RetryPolicy].If it
 // has crashes tried again, but not errors.
@@ -120,7 +120,8 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 }
 
 // Coroutine makes a stage around a function whose handlers may wait without holding a worker:
-// [New] with a [behaviour.Coroutine]. As with New, handlers run in parallel and commands may overtake one another. The function is given a coroutine.Context, with which it
+// [New] with a [behaviour.Coroutine]. As with New, handlers run in parallel and commands may overtake one
+// another. The function is given a coroutine.Context, with which it
 // awaits, sleeps, yields, and calls other stages; see package coordination/coroutine. Up to
 // [Instances] commands are under way at once, [DefaultInstances] if that is not given, whatever
 // the number of workers.
@@ -273,7 +274,8 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // Call hands in a command and waits for its end, wherever in the pipeline that
 // is. The result is what some stage gave to [behaviour.OK]; one of another type
 // than R is a [*ResultError]. If commands that were emitted on its way failed, so does the call, with the error of the
-// one that failed or [*Errors] if several did. If ctx ends first Call returns its cause at once, and the command ends with ctx, as with
+// one that failed or [*JoinedError] if several did. If ctx ends first Call returns its cause at once, and
+// the command ends with ctx, as with
 // [Stage.Ask]. A handler that
 // calls its own stage may wait for itself, and so may stages that call one another in a
 // circle, and one that calls a stage which forwards to it: the pipeline does not know of ways by calls, so
@@ -375,6 +377,6 @@ func (t *Ticket) Wait(ctx context.Context) (any, error) {
 // Result returns the command's result, nil if it has none or has not ended.
 func (t *Ticket) Result() any { return t.t.Result() }
 
-// Err returns the error of the command, or of one that was emitted on its way; [*Errors] if several of
+// Err returns the error of the command, or of one that was emitted on its way; [*JoinedError] if several of
 // them failed; nil if none did or they have not all ended.
 func (t *Ticket) Err() error { return t.t.Err() }

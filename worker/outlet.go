@@ -218,14 +218,11 @@ func (w *Worker) withdraw() {
 	}
 }
 
-// handOver leaves as many commands as the target takes and reports whether
-// that was all.
-func (w *Worker) handOver(out *outlet, park bool) bool {
-	if len(out.items) == 0 {
-		return true
+// handOver leaves as many commands as the target takes.
+func (w *Worker) handOver(out *outlet, park bool) {
+	if len(out.items) > 0 {
+		w.shift(out, w.hand(out, out.items, park))
 	}
-	w.shift(out, w.hand(out, out.items, park))
-	return len(out.items) == 0
 }
 
 // hand hands commands to the outlet's room and returns how many have gone.

@@ -50,7 +50,8 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	f.StringVar(&size, "size", string(captcha.Small), "draw captchas of this `size`: small (256×80) or uniform (up to 2560×1600)")
 	f.Uint64Var(&c.seed, "seed", 1, "`seed` of the captchas and of the crashes: the same seed, the same run")
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
-	f.StringVar(&law, "policy", policy.Backlog{}.Name(), "the `policy` that sets the number of workers: "+strings.Join(policy.Names(), ", "))
+	f.StringVar(&law, "policy", policy.Backlog{}.Name(), "the `policy` that sets the number of workers: "+
+		strings.Join(policy.Names(), ", "))
 	f.StringVar(&laws, "policies", "", "compare these `policies`, as in seda,erlda; each has its own process, and directory in -out")
 	f.IntVar(&c.maxPixels, "max-pixels", maxPixels, "refuse images that have, or claim, more `pixels` than this")
 	f.Float64Var(&c.crash, "crash", 0, "let this `fraction` of the images crash a handler at its first attempt, 0 to 1")

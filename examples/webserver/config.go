@@ -36,7 +36,8 @@ func parseFlags(args []string, stdout io.Writer) (config, error) {
 	f := flag.NewFlagSet("webserver", flag.ContinueOnError)
 	f.StringVar(&c.addr, "addr", "127.0.0.1:8080", "serve at this `address`; 127.0.0.1 is heard on this machine only")
 	f.StringVar(&c.root, "root", "", "serve the files below this `directory`; without it, a site within the program")
-	f.StringVar(&law, "policy", policy.Backlog{}.Name(), "the `policy` that sets the number of workers: "+strings.Join(policy.Names(), ", "))
+	f.StringVar(&law, "policy", policy.Backlog{}.Name(), "the `policy` that sets the number of workers: "+
+		strings.Join(policy.Names(), ", "))
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
 	f.Int64Var(&c.cache, "cache", defaultCache, "keep up to so many `bytes` of files in memory; 0: none")
 	f.IntVar(&c.connections, "connections", defaultConnections(), fmt.Sprintf(

@@ -68,7 +68,7 @@ func TestATicketKeepsSoManyErrorsAndCountsTheOthers(t *testing.T) {
 		ticket.Settle(true, nil, fmt.Errorf("child %d", i))
 	}
 	ticket.Settle(false, "done", nil)
-	var all *Errors
+	var all *JoinedError
 	require.ErrorAs(t, ticket.Err(), &all)
 	require.Equal(t, children, all.Count)
 	require.Len(t, all.Errs, MostErrors)
@@ -125,9 +125,9 @@ func TestATicketOfManyChildrenEndsOnceHoweverTheyCross(t *testing.T) {
 		require.EqualValues(t, 1, told.Load())
 		require.Equal(t, round, result)
 		if fails {
-			var all *Errors
+			var all *JoinedError
 			require.ErrorAs(t, failure, &all)
-			require.Equal(t, Errors{3, []error{boom, boom, boom}}, *all)
+			require.Equal(t, JoinedError{3, []error{boom, boom, boom}}, *all)
 			require.Same(t, failure, ticket.Err())
 		} else {
 			require.NoError(t, failure)

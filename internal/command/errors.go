@@ -9,9 +9,9 @@ import (
 // MostErrors is how many errors a ticket keeps. It counts the others.
 const MostErrors = 16
 
-// Errors is the error of a ticket of which several commands failed: the command itself, or commands that
+// JoinedError is the error of a ticket of which several commands failed: the command itself, or commands that
 // were emitted on its way. [errors.Is] and [errors.As] look at all errors that are kept.
-type Errors struct { //nolint:errname // it is several
+type JoinedError struct {
 	// Count is how many commands failed.
 	Count int
 	// Errs are the errors of the first of them, [MostErrors] at most, in the order in which the commands
@@ -20,7 +20,7 @@ type Errors struct { //nolint:errname // it is several
 }
 
 // Error returns the number of failed commands and the texts of the errors that are kept.
-func (e *Errors) Error() string {
+func (e *JoinedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d commands failed: ", e.Count)
 	for i, err := range e.Errs {
@@ -36,16 +36,16 @@ func (e *Errors) Error() string {
 }
 
 // Unwrap returns the errors that are kept.
-func (e *Errors) Unwrap() []error { return e.Errs }
+func (e *JoinedError) Unwrap() []error { return e.Errs }
 
 // failures are the errors of a ticket's commands.
 type failures struct {
 	first error // not changed
 
-	mu    sync.Mutex // guards all below
-	more  []error    // those after the first, MostErrors-1 at most
-	count int        // how many came after the first
-	all   *Errors    // what err has returned
+	mu    sync.Mutex   // guards all below
+	more  []error      // those after the first, MostErrors-1 at most
+	count int          // how many came after the first
+	all   *JoinedError // what err has returned
 }
 
 // fail notes the error of a command that has not been counted as ended yet. It ignores the error of a
@@ -74,7 +74,7 @@ func (f *failures) err() error {
 		if f.count == 0 {
 			return f.first
 		}
-		f.all = &Errors{Count: f.count + 1, Errs: append([]error{f.first}, f.more...)}
+		f.all = &JoinedError{Count: f.count + 1, Errs: append([]error{f.first}, f.more...)}
 	}
 	return f.all
 }

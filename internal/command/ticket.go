@@ -59,7 +59,7 @@ func (t *Ticket) Join() {
 }
 
 // Settle tells the end of one of the ticket's commands. The errors of all of them are the
-// ticket's error: one as it is, several as [*Errors].
+// ticket's error: one as it is, several as [*JoinedError].
 func (t *Ticket) Settle(child bool, result any, err error) {
 	if t == nil {
 		return
@@ -124,7 +124,7 @@ func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 	}
 }
 
-// Err returns the error of the one command that failed, or [*Errors] if several did; nil before the end.
+// Err returns the error of the one command that failed, or [*JoinedError] if several did; nil before the end.
 func (t *Ticket) Err() error {
 	if !t.ended() {
 		return nil

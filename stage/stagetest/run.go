@@ -417,7 +417,8 @@ func (r *run) answer(a *asked) {
 	_, injected := errors.AsType[*InjectedError](err)
 	switch {
 	case crashed && foreseen(crash), injected:
-	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrMaxInFlight, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout, coroutine.ErrStopped):
+	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrMaxInFlight, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout,
+		coroutine.ErrStopped):
 	case a.within.Err() != nil && errors.Is(err, a.within.Err()):
 	default:
 		r.breachf(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
