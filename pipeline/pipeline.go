@@ -342,7 +342,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 func (p *Pipeline) Stop(ctx context.Context) error {
 	need.Context(ctx, "pipeline: Stop")
 	if p.begin() {
-		go p.end() //nolint:gosec,contextcheck // the end belongs to the pipeline; a caller's ctx only hastens it
+		go p.end() //nolint:gosec // the end belongs to the pipeline; a caller's ctx only hastens it
 	}
 	select {
 	case <-p.stopped:
