@@ -126,6 +126,9 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	if seldom(t, 6, "lingers") {
 		n.Linger = time.Duration(1+rapid.IntRange(0, 2).Draw(t, "linger")) * time.Millisecond
 	}
+	if seldom(t, 6, "expires") {
+		n.TTL = n.Linger + time.Duration(1+rapid.IntRange(0, 9).Draw(t, "ttl"))*time.Millisecond
+	}
 	if seldom(t, 3, "retries") {
 		n.Retry = stage.RetryPolicy{
 			Attempts: rapid.IntRange(2, 4).Draw(t, "attempts"),

@@ -59,6 +59,7 @@ type Node struct {
 	Overflow   stage.OverflowRule
 	Discipline string // by its name; empty: first in, first out
 	Linger     time.Duration
+	TTL        time.Duration // above Linger
 	Timeout    time.Duration
 	Grace      time.Duration
 	Retry      stage.RetryPolicy
@@ -112,6 +113,7 @@ func (n Node) options() (opts []stage.Option) {
 	add(n.Batch > 0, stage.Batch(n.Batch))
 	add(n.Overflow > 0, stage.Overflow(n.Overflow))
 	add(n.Linger > 0, stage.Linger(n.Linger))
+	add(n.TTL > 0, stage.TTL(n.TTL))
 	add(n.Timeout > 0, stage.Timeout(n.Timeout))
 	add(n.Grace > 0, stage.Grace(n.Grace))
 	add(n.Retry.Attempts > 1, stage.Retry(n.Retry))
@@ -144,6 +146,7 @@ func (n Node) String() string {
 	say(n.Overflow > 0, "overflow=%s", [...]string{"wait", "reject", "drop-newest", "drop-oldest"}[n.Overflow])
 	say(n.Discipline != "", "discipline=%s", n.Discipline)
 	say(n.Linger > 0, "linger=%v", n.Linger)
+	say(n.TTL > 0, "ttl=%v", n.TTL)
 	say(n.Timeout > 0, "timeout=%v+%v", n.Timeout, n.Grace)
 	say(n.Retry.Attempts > 1, "retry=%d after %v (jitter %v)", n.Retry.Attempts, n.Retry.Backoff, n.Retry.Jitter)
 	say(n.Work > 0, "work=%v", n.Work)

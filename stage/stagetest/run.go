@@ -418,7 +418,7 @@ func (r *run) answer(a *asked) {
 	switch {
 	case crashed && foreseen(crash), injected:
 	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrMaxInFlight, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout,
-		coroutine.ErrStopped):
+		stage.ErrExpired, coroutine.ErrStopped):
 	case a.within.Err() != nil && errors.Is(err, a.within.Err()):
 	default:
 		r.breachf(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
