@@ -61,6 +61,12 @@ func (i *instance[C]) Stop() {
 	}
 }
 
+// Stops reports whether the behaviour has a Stop.
+func (i *instance[C]) Stops() bool {
+	_, ok := i.one.(behaviour.Stopper)
+	return ok
+}
+
 // Suspends reports whether the behaviour is Suspending.
 func (i *instance[C]) Suspends() bool { return i.suspends }
 

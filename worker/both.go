@@ -122,6 +122,9 @@ func (b *Both) Stop() {
 	}
 }
 
+// Stops returns true: the parts leave their versions when they are stopped.
+func (b *Both) Stops() bool { return true }
+
 // Version is that of the part whose turn it is.
 func (b *Both) Version() string { return b.rollout.versions[b.side].Name() }
 

@@ -22,9 +22,9 @@ type CrashError struct {
 	Stage string
 	// Value is what was given to panic, or [ErrGoexit].
 	Value any
-	// Stack is the goroutine's stack at the crash. Crashes that came the same way, call by
-	// call, share it, so nobody should change it; the number of the goroutine, and the
-	// arguments, may be those of an earlier one.
+	// Stack is the goroutine's stack at the crash. Crashes that came the same way through the
+	// handler, call by call, share it, so nobody should change it; the number of the goroutine, the
+	// arguments, and the calls outside of the handler, may be those of an earlier one.
 	Stack []byte
 	// Attempts is how often the command had been tried, this try included, counted to 65,535; 0
 	// if there was no command: the crash was in Start, Stop or a condition.
@@ -81,7 +81,7 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	}
 	how, known := value.(*thrown)
 	if !known {
-		how = &thrown{value, sites.here(), w.instance.Version()}
+		how = &thrown{value, sites.here(&w.stage.crashSite), w.instance.Version()}
 	}
 	if !w.settleCrash(how) {
 		return
@@ -229,7 +229,7 @@ func Go(stage string, f func() error, then func(error)) {
 			if value == nil {
 				value = ErrGoexit
 			}
-			at := sites.here()
+			at := sites.here(nil)
 			then(&CrashError{Stage: stage, Value: value, Stack: at.stack, site: at})
 		}()
 		err := f()
@@ -281,6 +281,8 @@ type Instance interface {
 	Start(ctx Context) error
 	// Stop is the behaviour's Stop, if it has one.
 	Stop()
+	// Stops reports whether Stop calls the behaviour's code.
+	Stops() bool
 	// Of is the version that made it.
 	Of() *Version
 	// Version is what the behaviour says that it is, empty if it tells none.

@@ -67,7 +67,11 @@ func StopInstance(s *Stage, inst Instance) {
 	inst.Of().left()
 }
 
+// lastWord stops an instance. One without code of the user's needs no goroutine to run that in.
 func (s *Stage) lastWord(inst Instance) {
+	if !inst.Stops() {
+		return
+	}
 	if err := Guard(s.Room.Name(), func() error { inst.Stop(); return nil }); err != nil {
 		s.complain("instance did not stop well", err)
 	}
@@ -79,6 +83,7 @@ type lent struct{ Instance }
 
 func (lent) Start(Context) error { return nil }
 func (lent) Stop()               {}
+func (lent) Stops() bool         { return false }
 
 // fit sees to it that the worker has an instance of the present version. It stops what is
 // not of it before it makes what is.

@@ -192,7 +192,7 @@ func (run *Run) rescue() {
 	if value == nil {
 		value = cmp.Or(run.task.Fault(), ErrGoexit)
 	}
-	run.crash = &thrown{value, sites.here(), run.instance.Version()}
+	run.crash = &thrown{value, sites.here(&run.stage.crashSite), run.instance.Version()}
 }
 
 // expire ends the handler's context at its time limit, and the suspension that it is in.

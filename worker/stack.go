@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // site is a way on which a crash has come, and its stack in words. To write a stack down
@@ -14,12 +15,28 @@ import (
 // the first.
 type site struct {
 	way         []uintptr
+	inner       int // how many calls of way, from the innermost on, include all of the handler's; 0 if unknown
 	stack       []byte
 	fingerprint func() string
 }
 
 func newSite(way []uintptr, stack []byte) *site {
-	return &site{way: way, stack: stack, fingerprint: sync.OnceValue(func() string { return Fingerprint(stack) })}
+	return &site{way: way, inner: inner(way), stack: stack,
+		fingerprint: sync.OnceValue(func() string { return Fingerprint(stack) })}
+}
+
+// handlerCallers are the functions of the engine between whose call and a crash all calls of a handler are.
+var handlerCallers = []string{house + "worker.(*Worker).work", house + "worker.(*Run).serve"}
+
+// inner returns how many calls there are from a crash to the outermost of handlerCallers, both included, or 0 if there
+// is none. What lies outside of that is the actor that runs the worker, and is the same for all crashes.
+func inner(way []uintptr) int {
+	for i, pc := range slices.Backward(way) {
+		if f := runtime.FuncForPC(pc - 1); f != nil && slices.Contains(handlerCallers, f.Name()) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 const (
@@ -43,11 +60,28 @@ var sites = atlas{on: map[uint64]*site{}}
 // ways are kept for reuse. On the stack, one would make that of each worker's goroutine grow.
 var ways = sync.Pool{New: func() any { return new([longestWay]uintptr) }}
 
-// here is the site of a crash; it is called by the function that has recovered from it.
-func (a *atlas) here() *site {
+// here is the site of a crash; it is called by the function that has recovered from it. A
+// crash that follows the same calls of the handler as the last one has its site. Only those calls
+// are read then, which are the smaller part of a stack. A nil last is for a crash outside of handlers.
+func (a *atlas) here(last *atomic.Pointer[site]) *site {
 	calls := ways.Get().(*[longestWay]uintptr)
 	defer ways.Put(calls)
-	way := calls[:runtime.Callers(2, calls[:])]
+	if last == nil {
+		return a.find(calls[:runtime.Callers(2, calls[:])])
+	}
+	before := last.Load()
+	if before != nil && slices.Equal(before.way[:before.inner], calls[:runtime.Callers(2, calls[:before.inner])]) {
+		return before
+	}
+	s := a.find(calls[:runtime.Callers(2, calls[:])])
+	if s.inner > 0 {
+		last.Store(s)
+	}
+	return s
+}
+
+// find returns the site of a crash that came a given way.
+func (a *atlas) find(way []uintptr) *site {
 	if len(way) == longestWay {
 		return newSite(nil, debug.Stack())
 	}

@@ -1,17 +1,23 @@
 package worker
 
 import (
+	"reflect"
+	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 // crashed is the site of a crash of f.
-func crashed(a *atlas, f func()) (at *site) {
+func crashed(a *atlas, f func()) *site { return crashedAfter(a, nil, f) }
+
+// crashedAfter is the site of a crash of f that follows the one in last.
+func crashedAfter(a *atlas, last *atomic.Pointer[site], f func()) (at *site) {
 	defer func() {
 		_ = recover()
-		at = a.here()
+		at = a.here(last)
 	}()
 	f()
 	return nil
@@ -53,6 +59,32 @@ func TestCrashesThatCameAnotherWayHaveAnotherStack(t *testing.T) {
 	require.NotEqual(t, string(all[0].stack), string(all[1].stack))
 }
 
+// nameOf is the name of a function as stacks have it.
+func nameOf(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
+
+func TestTheFunctionsThatCallHandlersAreKnownByName(t *testing.T) {
+	require.Equal(t, []string{nameOf((*Worker).work), nameOf((*Run).serve)}, handlerCallers)
+}
+
+func TestACrashLikeTheLastSharesItsStackWhateverCalledTheWorker(t *testing.T) {
+	known := handlerCallers
+	t.Cleanup(func() { handlerCallers = known })
+	handlerCallers = []string{nameOf(crashedAfter)}
+	a, last := newAtlas(), new(atomic.Pointer[site])
+	handler := func() { boom(1) }
+	first := crashedAfter(a, last, handler)
+	again := crashedAfter(a, last, handler)
+	require.Same(t, first, again)
+	deeper := crashedAfter(a, last, func() { handler() })
+	require.NotSame(t, first, deeper)
+	elsewhere := crashedAfter(a, last, func() { deep(3) })
+	require.Contains(t, string(elsewhere.stack), "worker.deep")
+	require.NotContains(t, string(elsewhere.stack), "worker.boom")
+	long := crashedAfter(a, last, func() { deep(1000) })
+	require.Contains(t, string(long.stack), "worker.deep")
+	require.Same(t, elsewhere, last.Load(), "one that is too long is written down each time")
+}
+
 func TestWaysThatAreTooLongOrTooManyAreWrittenDownAndForgotten(t *testing.T) {
 	a := newAtlas()
 	long := crashed(a, func() { deep(1000) })
@@ -72,7 +104,7 @@ func TestWaysThatAreTooLongOrTooManyAreWrittenDownAndForgotten(t *testing.T) {
 // What it costs to note where a handler crashed, beside what it cost to write it down.
 func BenchmarkWhere(b *testing.B) {
 	for name, where := range map[string]func(){
-		"by=way":  func() { sites.here() },
+		"by=way":  func() { sites.here(nil) },
 		"by=text": func() { Fingerprint(debug.Stack()) },
 	} {
 		b.Run(name, func(b *testing.B) {

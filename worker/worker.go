@@ -59,6 +59,8 @@ type Stage struct {
 	begun   atomic.Uint64 // commands that have a number
 	present atomic.Pointer[Version]
 	moving  atomic.Int32 // above 0 while there may be instances that are not of the present version
+
+	crashSite atomic.Pointer[site] // where a handler crashed last; nil if none has
 }
 
 // Worker is one worker's slot. It outlives the actors that fill it, one after
