@@ -327,6 +327,40 @@ func TestAWorkerThatIsKilledIsReplacedAndAStageWhoseWorkersVanishGivesUp(t *test
 	atRest(t, p)
 }
 
+func TestAnIsolatedCrashKeepsItsActorHoweverTheHandlerEnds(t *testing.T) {
+	for name, crash := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			var made atomic.Int64
+			s := stage.Each("s", func() behaviour.Behaviour[int] {
+				made.Add(1)
+				return fn(func(_ context.Context, cmd int) behaviour.Outcome {
+					if cmd < 0 {
+						crash()
+					}
+					return behaviour.OK(cmd)
+				})
+			}, stage.Workers(1, 1))
+			p := start(t, s)
+			call := func(cmd int) error {
+				_, err := stage.Call[int](soon(t), s, cmd)
+				return err
+			}
+			require.NoError(t, call(1))
+			actors := processes("worker-")
+			require.Len(t, actors, 1)
+			for n := range 20 {
+				require.True(t, stage.Crashed(call(-1)))
+				require.NoError(t, call(1))
+				require.EqualValues(t, n+2, made.Load(), "each crash costs the instance")
+			}
+			require.Equal(t, actors, processes("worker-"), "and not the actor")
+			require.EqualValues(t, 20, p.Snapshot().Stages[0].Restarts)
+			require.NoError(t, p.Stop(soon(t)))
+			atRest(t, p)
+		})
+	}
+}
+
 // processes lists the processes of the tests' system by a part of their name.
 func processes(part string) (ids []string) {
 	for _, bucket := range system().ProcessRegistry.LocalPIDs.LocalPIDs {

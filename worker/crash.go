@@ -61,7 +61,8 @@ func (e *CrashError) Unwrap() error {
 
 // rescue is deferred by a batch and does nothing if the batch ended well. If the
 // worker was given up while its handler was stuck, its affairs are settled. It says
-// whether the worker may go on.
+// whether the worker may go on. If the handler ended its goroutine, the worker goes on in another one, which its
+// mailbox starts.
 func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	if !w.returned() { // before anything of it is touched
 		_ = recover()
@@ -75,8 +76,7 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	if _, gone := value.(abandoned); gone {
 		return
 	}
-	exits := value == nil
-	if exits {
+	if value == nil {
 		value = ErrGoexit
 	}
 	how, known := value.(*thrown)
@@ -86,7 +86,7 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	if !w.settleCrash(how) {
 		return
 	}
-	if *goesOn = !exits && w.isolated() && w.mend(); !*goesOn {
+	if *goesOn = w.isolated() && w.mend(); !*goesOn {
 		w.quit(w.failure)
 	}
 }
