@@ -12,6 +12,14 @@
 // last room first, so that whoever forwards finds the next room ready, and stop
 // in reverse. A pipeline runs once: what has stopped is not started again.
 //
+// [Pipeline.Started] is closed when all stages take commands, and [Pipeline.Done] when the pipeline has stopped. Then
+// [Pipeline.Ending] says what ended it: the program ([Finished]), a signal ([Interrupted]) or a failure ([GaveUp]).
+//
+// A source that must stop before its pipeline, such as an HTTP server, begins when Started is closed. At the end it stops
+// first, while the pipeline still completes what the source waits for; Stop is called after it. Such a program calls Run in a
+// goroutine, with a context that the signal does not end, instead of RunUntilSignal. The server stops as well when Done is closed,
+// because the pipeline may give up. The program examples/ingest shows this.
+//
 // # Failure
 //
 // A crash of a handler is the stage's affair: the command is charged, the worker

@@ -1,0 +1,150 @@
+// Ingest is an HTTP server that feeds a pipeline and loses no job when it is stopped: the server stops first, then the pipeline
+// drains.
+//
+//	go run ./examples/ingest                     # two seconds of requests by eight clients of its own
+//	go run ./examples/ingest -clients 32 -capacity 4
+//	go run ./examples/ingest -clients 0 -for 0 -listen 127.0.0.1:8080   # serves until SIGTERM
+//
+// POST /jobs queues the job in the request's body and answers 202. POST /jobs?wait answers 200 when the job is done. When the
+// pipeline is full both answer 503 with Retry-After. The clients note each answer. At the end ingest compares the answers with the jobs
+// that were done; the exit status is 1 if a job that was answered 200 or 202 was not done exactly once.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/pipeline"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+const (
+	statusOK = iota
+	statusFailed
+	statusUsage
+)
+
+// config is what the flags say.
+type config struct {
+	listen            string
+	clients, capacity int
+	each, length      time.Duration
+	patience          time.Duration
+}
+
+// run is the program, from its arguments to its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c, err := parseFlags(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return statusOK
+	case err != nil:
+		_, _ = fmt.Fprintln(stderr, "ingest:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return statusUsage
+	}
+	if err := c.work(ctx, stdout, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, "ingest:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return statusFailed
+	}
+	return statusOK
+}
+
+// work serves until ctx or the time of -for ends, and reports what was done.
+func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
+	l, err := show.Listen(ctx, "-listen", c.listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // for the case that the server was not reached; it closes the listener itself
+	if c.length > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.length)
+		defer cancel()
+	}
+	clients := newLoad(l.Addr().String())
+	store := func(job string) {
+		time.Sleep(c.each)
+		clients.done(job)
+	}
+	if c.clients == 0 {
+		_, _ = fmt.Fprintf(stdout, "listening: %s\n", l.Addr())
+		store = func(string) { time.Sleep(c.each) } // there are no answers to compare it with
+	}
+	s, err := newService(c, store,
+		pipeline.Logger(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))))
+	if err != nil {
+		return err
+	}
+	join := clients.start(ctx, c.clients)
+	err = s.run(ctx, l)
+	join()
+	if c.clients > 0 {
+		err = errors.Join(err, clients.report(stdout))
+	}
+	return errors.Join(err, s.report(stdout))
+}
+
+// report writes how the pipeline ended, and returns an error if a command is not accounted for.
+func (s *service) report(w io.Writer) error {
+	sn := s.p.Snapshot()
+	_, _ = fmt.Fprintf(w, "ended: %s\nlaw: %s\n", s.p.Ending(), show.Law(sn))
+	if !sn.Balanced() || sn.InFlight > 0 {
+		return fmt.Errorf("the accounts do not add up: %s", sn.Law())
+	}
+	return nil
+}
+
+func parseFlags(args []string, help io.Writer) (c config, err error) {
+	flags := flag.NewFlagSet("ingest", flag.ContinueOnError)
+	flags.StringVar(&c.listen, "listen", "127.0.0.1:0", "`address` that the server listens at; port 0 is any free one")
+	flags.IntVar(&c.clients, "clients", 8, "`number` of clients in this process; every second one waits for its jobs to be done")
+	flags.IntVar(&c.capacity, "capacity", 8, "`number` of jobs that each of the two stages queues")
+	flags.DurationVar(&c.each, "each", 5*time.Millisecond, "`duration` that a job takes")
+	flags.DurationVar(&c.length, "for", 2*time.Second, "`duration` after which the server stops; 0 is when SIGTERM or SIGINT comes")
+	flags.DurationVar(&c.patience, "patience", 20*time.Second, "`duration` that the stop of server and pipeline may take")
+	const about = "ingest is an HTTP server that feeds a pipeline: when it stops, the server stops first and the pipeline drains then."
+	if err := show.Parse(flags, args, about, help); err != nil {
+		return c, err
+	}
+	return c, c.check(flags.Args())
+}
+
+func (c config) check(stray []string) error {
+	var all []error
+	for _, arg := range stray {
+		all = append(all, fmt.Errorf("stray argument %q; everything is set with flags, see -help", arg))
+	}
+	if c.clients < 0 {
+		all = append(all, fmt.Errorf("-clients %d: at least 0", c.clients))
+	}
+	if c.capacity < 1 {
+		all = append(all, fmt.Errorf("-capacity %d: at least 1", c.capacity))
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"each", c.each}, {"for", c.length}} {
+		if f.value < 0 {
+			all = append(all, fmt.Errorf("-%s %v: at least 0", f.name, f.value))
+		}
+	}
+	if c.patience <= 0 {
+		all = append(all, fmt.Errorf("-patience %v: above 0", c.patience))
+	}
+	return errors.Join(all...)
+}
