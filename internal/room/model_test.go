@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,7 @@ type model struct {
 	accepted                        int
 	ok, forwarded, errors, rejected int
 	next                            int
+	ended                           sync.Mutex  // guards ends: those who wait end by themselves
 	ends                            map[int]int // how often each ended, by us or by the room
 	was                             int         // len+reserved after the last step
 	mayOverfill                     bool        // this step
@@ -132,10 +134,17 @@ func (m *model) end() {
 	synctest.Wait()
 }
 
+// endOf counts an end of one command.
+func (m *model) endOf(id int) {
+	m.ended.Lock()
+	defer m.ended.Unlock()
+	m.ends[id]++
+}
+
 func (m *model) envelope() command.Envelope {
 	id := m.next
 	m.next++
-	return command.Envelope{Cmd: id, From: command.NewTicket(func(any, error) { m.ends[id]++ }).Origin()}
+	return command.Envelope{Cmd: id, From: command.NewTicket(func(any, error) { m.endOf(id) }).Origin()}
 }
 
 // free is how many slots are. Which of the commands that wait for a retry have given theirs up is the room's affair.
@@ -261,7 +270,7 @@ func (m *model) refused(t *rapid.T, id int, err error) {
 		t.Fatalf("accepted %d, and should not", id)
 	}
 	m.rejected++
-	m.ends[id]++ // it never was
+	m.endOf(id) // it never was
 }
 
 func (m *model) drop(id int) {
@@ -673,7 +682,7 @@ func (m *model) hear(t *rapid.T) {
 		case !w.given && (m.open || w.inside):
 			t.Fatalf("a waiter was refused for no reason: %v", err)
 		case w.inside:
-			m.ends[w.id]++
+			m.endOf(w.id)
 		default:
 			m.refused(t, w.id, err)
 		}

@@ -15,7 +15,7 @@ import (
 // Command is what travels through a [Graph].
 type Command struct {
 	ID   uint64 // of the command that was submitted
-	Part uint32 // 0 for that one; others were emitted on its way, and this is where: three bits for each hop
+	Part uint32 // 0 for that one; others were emitted on its way, and this is where: see site.part
 	Hops uint8  // how many stages it still passes after this one
 }
 

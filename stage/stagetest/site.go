@@ -122,7 +122,7 @@ func (s *site) handle(ctx context.Context, cmd Command) behaviour.Outcome {
 	way := int(mix(cmd.key()^s.run.plan.Seed) % uint64(len(s.Next)))
 	next := cmd
 	next.Hops--
-	next.Part <<= 3
+	next.Part <<= 4
 	if s.Spread && (cmd.Part == 0 || s.run.plan.Fans) {
 		s.spread(ctx, next, way)
 	}
@@ -136,10 +136,19 @@ func (s *site) spread(ctx context.Context, next Command, but int) {
 	for n := range s.Next {
 		if n != but {
 			part := next
-			part.Part |= uint32(n + 1)
+			part.Part = s.part(next, n)
 			s.run.emitted(name(n), behaviour.Emit(ctx, s.target(n), part))
 		}
 	}
+}
+
+// part is where a command was emitted: the hops that were left then, and for each hop from there on the way that
+// it was emitted along, from one, or 0 if it was forwarded; four bits each.
+func (s *site) part(next Command, way int) uint32 {
+	if next.Part == 0 {
+		return uint32(next.Hops+1)<<4 | uint32(way+1)
+	}
+	return next.Part | uint32(way+1)
 }
 
 // note notes a handler's run: how often a command was handled here, and in what order.
