@@ -148,8 +148,21 @@ func (e *EscalationError) Error() string {
 		e.Supervisor, e.Child, e.Restarts, e.Within, plain.Text(e.Reason))
 }
 
-// Unwrap returns why the child failed.
-func (e *EscalationError) Unwrap() error { return e.Reason }
+// Unwrap returns why the child failed. If that was a restart that failed, it returns what the restart was for
+// as well, which may be the failure of a sibling.
+func (e *EscalationError) Unwrap() []error {
+	reasons := []error{e.Reason}
+	starting := false
+	for _, f := range slices.Backward(e.Failures) {
+		if starting && !f.Starting {
+			reasons = append(reasons, f.Reason)
+		}
+		if starting = f.Starting; !starting {
+			break
+		}
+	}
+	return reasons
+}
 
 // Story tells who failed, how often and when, what was tried, and where each crash
 // happened, with the stories of those below: supervisors, and other reasons that have a
