@@ -14,8 +14,9 @@ import (
 // A command that crashes its handler waits in quarantine until somebody has looked at
 // it: then it is tried again, perhaps mended, or dropped.
 func ExamplePipeline_Quarantine() {
+	quotient := 0
 	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
-		fmt.Println("100 /", n, "=", 100/n)
+		quotient = 100 / n
 		return behaviour.OK(nil)
 	}, stage.Workers(1, 1), stage.Retry(stage.RetryPolicy{Attempts: 3}))
 	came := make(chan struct{}, 1)
@@ -37,6 +38,7 @@ func ExamplePipeline_Quarantine() {
 		fmt.Println(quarantine.RetryAs(ctx, letter.ID, 5))
 	}
 	_ = p.Stop(ctx)
+	fmt.Println("100 / 5 =", quotient)
 	fmt.Println(quarantine.Len(), "left")
 	fmt.Println(p.Snapshot().Law())
 	// Output:
