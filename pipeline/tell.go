@@ -115,7 +115,7 @@ func (p *Pipeline) hearOut(hard bool, grace time.Time) {
 			s.rest(ctx)
 		}
 		if late.IsZero() {
-			late = time.Now().Add(lastMoment)
+			late = time.Now().Add(patience)
 		}
 		if p.allTold() || ctx.Err() != nil || time.Now().After(late) {
 			break
