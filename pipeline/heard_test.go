@@ -16,13 +16,13 @@ import (
 // A command is booked as ended before its letter is told, by whichever goroutine ended it: that of
 // a submitter, for one. Stop waits for these goroutines.
 func TestAfterStopASubscriberHasHeardOfAllThatEndedUnanswered(t *testing.T) {
-	for range 30 {
+	for range 300 {
 		var heard atomic.Uint64
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) },
 			stage.Capacity(1), stage.Overflow(stage.DropOldest))
 		p := start(t, s, pipeline.DeadLetters(func(stage.DeadLetter) { heard.Add(1) }))
 		var submitters sync.WaitGroup
-		for range 2 {
+		for range 4 {
 			submitters.Go(func() {
 				for s.Submit(context.Background(), 1) == nil { //nolint:revive // until it is closed
 				}

@@ -111,13 +111,14 @@ func (p *Pipeline) hearOut(hard bool, grace time.Time) {
 	}
 	var late time.Time
 	for {
+		told := p.allTold() // asked first: what is told now is in the queues, and rest waits for it
 		for _, s := range p.subscribers() {
 			s.rest(ctx)
 		}
 		if late.IsZero() {
-			late = time.Now().Add(patience)
+			late = time.Now().Add(lastMoment)
 		}
-		if p.allTold() || ctx.Err() != nil || time.Now().After(late) {
+		if told || ctx.Err() != nil || time.Now().After(late) {
 			break
 		}
 		time.Sleep(time.Millisecond)
