@@ -33,6 +33,7 @@ stage/queue:
 
 -- cellar: what the engine stands on.
 internal/floors:
+internal/prose:
 internal/act:       internal/plain
 internal/goid:
 internal/yield:
