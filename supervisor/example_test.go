@@ -14,7 +14,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// Two plain services. One crashes once and is started afresh; the other does not notice.
+// Two plain services. One crashes once and is restarted; the other is not affected.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	tries := 0
@@ -34,7 +34,7 @@ func Example() {
 		return nil
 	}
 	err := supervisor.Run(ctx, supervisor.Spec{
-		Name:      "house",
+		Name:      "building",
 		Strategy:  supervisor.OneForOne,
 		Intensity: supervisor.Intensity{Restarts: 3, Within: time.Minute},
 		Log:       quiet,
@@ -51,7 +51,7 @@ func Example() {
 	// error: <nil>
 }
 
-// A pool of connections that come and go.
+// A pool of connections that are added and removed.
 func ExampleTree_Add() {
 	ctx := context.Background()
 	pool, err := supervisor.Start(ctx, nil, supervisor.Spec{
@@ -77,18 +77,18 @@ func ExampleTree_Add() {
 	// Output:
 	// conn-1 <nil>
 	// conn-2 <nil>
-	//  pool: "conn-3": supervisor: no room for another child
+	//  pool: "conn-3": supervisor: too many children; see Spec.Most
 	// <nil>
 	// {Specs:1 Active:1 Supervisors:0 Workers:1}
 }
 
-// What is to be done about a crash depends on the error: a lost connection is worth another
-// try, after a pause; a full disk is somebody else's affair.
+// The right directive depends on the error: after a lost connection a restart may help, if a pause comes first; after a
+// full disk it cannot.
 func ExampleSpec_decide() {
 	errLost, errFull := errors.New("connection lost"), errors.New("disk full")
 	tries := 0
 	err := supervisor.Run(context.Background(), supervisor.Spec{
-		Name:      "house",
+		Name:      "building",
 		Intensity: supervisor.Intensity{Restarts: 100, Within: time.Minute},
 		Backoff:   supervisor.Backoff{First: time.Millisecond, Max: time.Second, Jitter: 0.5},
 		Decide: func(_ string, reason error) supervisor.Directive {
@@ -106,7 +106,7 @@ func ExampleSpec_decide() {
 		})},
 	})
 	fmt.Println(err)
-	// Output: house: "copy" failed after 2 restarts within 1m0s: disk full
+	// Output: building: "copy" failed after 2 restarts within 1m0s: disk full
 }
 
 // counter is an actor that ends by itself.
@@ -114,14 +114,14 @@ type counter struct{ left int }
 
 func (c *counter) Receive(ctx supervisor.Context) {
 	if _, ok := ctx.Message().(string); !ok {
-		return // of its own life, such as that it has been started
+		return // lifecycle messages, such as *actor.Started
 	}
 	if c.left--; c.left == 0 {
 		supervisor.Fail(ctx, supervisor.ErrNormal)
 	}
 }
 
-// An actor of protoactor's as a child. It has come to its end after two messages.
+// A protoactor actor as a child. It has finished its work after two messages.
 func ExampleSpawnActor() {
 	ended := supervisor.Child{
 		Name: "counter", Restart: supervisor.Transient, Significant: true,
@@ -145,11 +145,11 @@ func ExampleSpawnActor() {
 	// Output: <nil>
 }
 
-// A tree at one instant, as text.
+// A snapshot of a tree, as text.
 func ExampleTree_Info() {
 	idle := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	tree, err := supervisor.Start(context.Background(), nil, supervisor.Spec{
-		Name: "house", Intensity: supervisor.DefaultIntensity, Log: quiet,
+		Name: "building", Intensity: supervisor.DefaultIntensity, Log: quiet,
 		Children: []supervisor.Child{
 			supervisor.Service("door", idle),
 			supervisor.Nested(supervisor.Spec{
@@ -163,20 +163,20 @@ func ExampleTree_Info() {
 	}
 	_ = tree.Terminate("door")
 	text := tree.Info().String()
-	fmt.Print(regexp.MustCompile(" for [0-9][^ \n]*").ReplaceAllString(text, "")) // for how long
+	fmt.Print(regexp.MustCompile(" for [0-9][^ \n]*").ReplaceAllString(text, "")) // remove the durations
 	tree.Stop()
 	// Output:
-	// house (rest_for_one, 0 of 1 restarts in 5s)
+	// building (rest_for_one, 0 of 1 restarts in 5s)
 	// ├── door: down
 	// └── cellar: running (one_for_one, 0 of 0 restarts in 0s)
 	//     └── heating: running
 }
 
-// A supervisor that cannot help tells the whole story: its own, and that of the one below.
+// A supervisor that gives up returns its whole story, including that of the nested supervisor.
 func ExampleEscalationError_Story() {
 	disk := supervisor.Service("disk", func(context.Context) error { return errors.New("no space left") })
 	err := supervisor.Run(context.Background(), supervisor.Spec{
-		Name: "house", Log: quiet,
+		Name: "building", Log: quiet,
 		Children: []supervisor.Child{supervisor.Nested(supervisor.Spec{
 			Name: "cellar", Intensity: supervisor.Intensity{Restarts: 1, Within: time.Minute},
 			Children: []supervisor.Child{disk},
@@ -188,14 +188,14 @@ func ExampleEscalationError_Story() {
 		}
 	}
 	// Output:
-	// supervisor "house" (rest_for_one) gave up on "cellar" after 0 restarts within 0s
-	//   1. "cellar" failed: house/cellar: "disk" failed after 1 restarts within 1m0s: no space left; one restart too many
-	//      supervisor "house/cellar" (rest_for_one) gave up on "disk" after 1 restarts within 1m0s
+	// supervisor "building" (rest_for_one) gave up on "cellar" after 0 restarts within 0s
+	//   1. "cellar" failed: building/cellar: "disk" failed after 1 restarts within 1m0s: no space left; one restart too many
+	//      supervisor "building/cellar" (rest_for_one) gave up on "disk" after 1 restarts within 1m0s
 	//        1. "disk" failed: no space left; restarted at once
 	//        2. "disk" failed: no space left; one restart too many
 }
 
-// timeless takes the times out of a line of a story.
+// timeless removes the times from a line of a story.
 func timeless(line string) string {
 	for _, cut := range [][2]string{{" +", ` "`}, {" failed after ", ": "}} {
 		head, tail, ok := strings.Cut(line, cut[0])

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Ran are the tests of the table in docs/supervision.md that ran.
+// Ran holds the names of the tests that ran and are named in docs/supervision.md.
 var Ran sync.Map
 
 func held(t *testing.T) { Ran.Store(t.Name(), true) }

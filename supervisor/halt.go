@@ -9,20 +9,20 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 )
 
-// moment is how long a child has to stop when the time for all is used up.
+// moment is how long a child still has to stop when the common time limit has passed.
 const moment = 100 * time.Millisecond
 
-// tell tells a child to stop.
-func (k *keeper) tell(ctx act.Context, c *kid) {
-	k.telling++
-	c.told = true
+// sendStop asks a child to stop and starts its time limit.
+func (s *supervisor) sendStop(ctx act.Context, c *childState) {
+	s.stopsPending++
+	c.stopSent = true
 	c.since = time.Now()
-	patience := k.patience(c)
+	patience := s.patience(c)
 	if c.tree != nil && !c.dead {
-		m := stop{parent: true, by: k.by}
+		m := stop{parent: true, by: s.by}
 		if patience != Infinity {
 			m.by = time.Now().Add(max(patience, 0))
-			patience += 10 * moment // it gives up its own children by then
+			patience += 10 * moment // by then it abandons its own children
 		}
 		ctx.Send(c.pid, m)
 	} else {
@@ -32,87 +32,87 @@ func (k *keeper) tell(ctx act.Context, c *kid) {
 	case c.child.Patience == BrutalKill:
 		act.Abandon(ctx.ActorSystem(), ctx.Self(), c.pid)
 	case patience != Infinity:
-		b, self, root := c.birth, ctx.Self(), ctx.ActorSystem().Root
-		c.limit = time.AfterFunc(patience, func() { root.Send(self, late{b}) })
+		b, self, root := c.incarnation, ctx.Self(), ctx.ActorSystem().Root
+		c.limit = time.AfterFunc(patience, func() { root.Send(self, limitPassed{b}) })
 	}
 }
 
-// patience is how long a child may take to stop.
-func (k *keeper) patience(c *kid) time.Duration {
+// patience returns how long a child may take to stop.
+func (s *supervisor) patience(c *childState) time.Duration {
 	d := c.child.patience()
-	if k.by.IsZero() {
+	if s.by.IsZero() {
 		return d
 	}
-	return min(d, max(time.Until(k.by), moment))
+	return min(d, max(time.Until(s.by), moment))
 }
 
-// late gives up waiting for a child.
-func (k *keeper) late(ctx act.Context, b *birth) {
-	c := b.kid
+// handleLimit stops waiting for a child whose time limit has passed.
+func (s *supervisor) handleLimit(ctx act.Context, b *incarnation) {
+	c := b.childState
 	switch {
-	case c.birth != b:
-	case c == k.starting && b.said.Load() == nil:
-		k.answered(c, ErrSlow)
-		k.step(ctx)
-	case c.told && c.pid != nil:
-		b.lost.Store(true)
+	case c.incarnation != b:
+	case c == s.starting && b.startReport.Load() == nil:
+		s.noteStart(c, ErrSlow)
+		s.step(ctx)
+	case c.stopSent && c.pid != nil:
+		b.abandoned.Store(true)
 		act.Abandon(ctx.ActorSystem(), ctx.Self(), c.pid)
 	}
 }
 
-// gone hears that a child's actor has ended.
-func (k *keeper) gone(ctx act.Context, who *act.PID) {
-	c := k.byPID[who.Id]
+// handleTerminated handles the end of a child's actor.
+func (s *supervisor) handleTerminated(ctx act.Context, pid *act.PID) {
+	c := s.byPID[pid.Id]
 	if c == nil {
 		return
 	}
-	delete(k.byPID, who.Id)
+	delete(s.byPID, pid.Id)
 	c.pid = nil
-	k.settle(c)
-	if !c.going {
-		k.failed(c, ErrKilled)
-		k.step(ctx)
+	s.noteStopped(c)
+	if !c.toStop {
+		s.failed(c, ErrKilled)
+		s.step(ctx)
 		return
 	}
 	c.stopLimit()
-	c.going = false
+	c.toStop = false
 	c.since = time.Now()
-	if c.told {
-		c.told = false
-		k.telling--
+	if c.stopSent {
+		c.stopSent = false
+		s.stopsPending--
 	}
-	if !c.due || c.drop {
-		k.parted(c)
+	if !c.toStart || c.toForget {
+		s.forgetOrKeep(c)
 	}
-	k.step(ctx)
+	s.step(ctx)
 }
 
-// settle notes how a child ended that was told to.
-func (k *keeper) settle(c *kid) {
-	if c.birth.lost.Load() {
-		c.tree = nil // nobody answers there
-		k.leaves(c.id)
-		if c.parts != nil && c.partErr == nil {
-			c.partErr = &LeftError{Supervisor: k.spec.Name, Left: []string{c.id}}
+// noteStopped records how a child ended.
+func (s *supervisor) noteStopped(c *childState) {
+	if c.incarnation.abandoned.Load() {
+		c.tree = nil // an abandoned supervisor does not answer
+		s.addLeft(c.id)
+		if c.stopRequest != nil && c.stopErr == nil {
+			c.stopErr = &LeftError{Supervisor: s.spec.Name, Left: []string{c.id}}
 		}
-		k.log.Warn("a child did not stop in time and was abandoned", "supervisor", k.spec.Name, "child", c.id)
+		s.log.Warn("a child did not stop in time and was abandoned", "supervisor", s.spec.Name, "child", c.id)
 		return
 	}
 	if c.tree != nil && isClosed(c.tree.stopped) {
 		for _, name := range c.tree.left {
-			k.leaves(c.id + "/" + name)
+			s.addLeft(c.id + "/" + name)
 		}
 	}
-	if p := c.birth.parting.Load(); p != nil && !endedWell(p.err, false) {
+	if p := c.incarnation.stopReport.Load(); p != nil && !endedWell(p.err, false) {
 		c.last = p.err
-		k.log.Warn("a child crashed when it stopped", "supervisor", k.spec.Name, "child", c.id, "reason", p.err)
+		s.log.Warn("a child crashed when it stopped", "supervisor", s.spec.Name, "child", c.id, "reason", p.err)
 	}
 }
 
-// leaves notes who did not stop.
-func (k *keeper) leaves(name string) {
-	if !slices.Contains(k.tree.left, name) {
-		k.tree.left = append(k.tree.left, name)
+// addLeft records the name of a child that did not stop.
+func (s *supervisor) addLeft(name string) {
+	if !slices.Contains(s.tree.left, name) {
+		s.tree.left = append(s.tree.left, name)
 	}
 }
 
@@ -125,107 +125,107 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// stop ends the supervisor, or hastens its end.
-func (k *keeper) stop(ctx act.Context, m stop) {
-	k.ordered = k.ordered || m.parent
-	if sooner := !m.by.IsZero() && (k.by.IsZero() || m.by.Before(k.by)); sooner {
-		k.by = m.by
-		for _, c := range k.kids {
-			k.hasten(ctx, c)
+// handleStop ends the supervisor, or shortens the time for its end.
+func (s *supervisor) handleStop(ctx act.Context, m stop) {
+	s.stopFromAbove = s.stopFromAbove || m.parent
+	if sooner := !m.by.IsZero() && (s.by.IsZero() || m.by.Before(s.by)); sooner {
+		s.by = m.by
+		for _, c := range s.children {
+			s.hasten(ctx, c)
 		}
 	}
-	k.finish()
-	k.step(ctx)
+	s.finish()
+	s.step(ctx)
 }
 
-// hasten shortens the patience with a child that was told to stop before.
-func (k *keeper) hasten(ctx act.Context, c *kid) {
-	if !c.told || c.child.Patience == BrutalKill {
+// hasten shortens the time limit of a child that was asked to stop before.
+func (s *supervisor) hasten(ctx act.Context, c *childState) {
+	if !c.stopSent || c.child.Patience == BrutalKill {
 		return
 	}
-	b, self, root := c.birth, ctx.Self(), ctx.ActorSystem().Root
-	patience := k.patience(c)
+	b, self, root := c.incarnation, ctx.Self(), ctx.ActorSystem().Root
+	patience := s.patience(c)
 	if c.tree != nil && !c.dead {
-		ctx.Send(c.pid, stop{parent: true, by: k.by})
+		ctx.Send(c.pid, stop{parent: true, by: s.by})
 		patience += 10 * moment
 	}
 	c.stopLimit()
-	c.limit = time.AfterFunc(patience, func() { root.Send(self, late{b}) })
+	c.limit = time.AfterFunc(patience, func() { root.Send(self, limitPassed{b}) })
 }
 
 // finish has all children stopped, and then the supervisor.
-func (k *keeper) finish() {
-	if k.ending {
+func (s *supervisor) finish() {
+	if s.ending {
 		return
 	}
-	k.ending = true
-	if c := k.starting; c != nil { // it is stopped without an answer
+	s.ending = true
+	if c := s.starting; c != nil { // stop it without waiting for its report
 		c.stopLimit()
-		k.starting = nil
+		s.starting = nil
 	}
-	for _, c := range k.kids {
-		c.due = false
-		c.going = c.pid != nil
+	for _, c := range s.children {
+		c.toStart = false
+		c.toStop = c.pid != nil
 		c.stopPause()
 	}
-	k.refuse(ErrStopped)
+	s.refuseAll(ErrStopped)
 }
 
 // end ends the supervisor's actor: all children are gone.
-func (k *keeper) end(ctx act.Context) {
-	k.ended = true
-	if k.nested && !k.ordered && k.broken == nil {
-		act.Fail(ctx, cmp.Or(k.result, ErrShutdown)) // the supervisor above lets us go
+func (s *supervisor) end(ctx act.Context) {
+	s.ended = true
+	if s.nested && !s.stopFromAbove && s.broken == nil {
+		act.Fail(ctx, cmp.Or(s.result, ErrShutdown)) // the supervisor above stops it
 		return
 	}
 	ctx.Stop(ctx.Self())
 }
 
-// stopping hears that the actor is stopped: by itself when all is done; or from
-// outside, and then all its children are, too, all at once.
-func (k *keeper) stopping(ctx act.Context) {
-	if k.ended {
+// handleStopping handles the stop of the supervisor's own actor. After a normal end there is nothing to do. If the
+// actor is stopped from outside, all children are stopped at once.
+func (s *supervisor) handleStopping(ctx act.Context) {
+	if s.ended {
 		return
 	}
-	k.result = cmp.Or(k.result, ErrKilled)
-	k.finish()
-	k.ended = true
+	s.result = cmp.Or(s.result, ErrKilled)
+	s.finish()
+	s.ended = true
 	system, self := ctx.ActorSystem(), ctx.Self()
-	for _, c := range k.kids {
-		if c.pid == nil || c.birth.lost.Load() {
+	for _, c := range s.children {
+		if c.pid == nil || c.incarnation.abandoned.Load() {
 			continue
 		}
 		c.stopLimit()
-		c.going = true
-		pid, b := c.pid, c.birth
-		switch patience := k.patience(c); patience {
+		c.toStop = true
+		pid, b := c.pid, c.incarnation
+		switch patience := s.patience(c); patience {
 		case Infinity:
 		case BrutalKill:
 			act.Abandon(system, self, pid)
-		default: // messages are read no more, but ends of children are
+		default: // the actor handles no more messages except the ends of its children
 			c.limit = time.AfterFunc(patience, func() {
-				b.lost.Store(true)
+				b.abandoned.Store(true)
 				act.Abandon(system, self, pid)
 			})
 		}
 	}
 }
 
-// close tells all who wait that it is over.
-func (k *keeper) close() {
-	for _, c := range k.kids {
+// close completes the tree: it answers all waiting requests and publishes the result.
+func (s *supervisor) close() {
+	for _, c := range s.children {
 		c.stopLimit()
 		c.stopPause()
 	}
-	t := k.tree
-	if !k.up {
-		k.started(cmp.Or(k.broken, ErrKilled))
+	t := s.tree
+	if !s.up {
+		s.started(cmp.Or(s.broken, ErrKilled))
 	}
-	t.result = k.result
+	t.result = s.result
 	if len(t.left) > 0 {
-		t.result = errors.Join(t.result, &LeftError{Supervisor: k.spec.Name, Left: slices.Clone(t.left)})
+		t.result = errors.Join(t.result, &LeftError{Supervisor: s.spec.Name, Left: slices.Clone(t.left)})
 	}
-	k.refuse(ErrStopped)
-	t.last = k.info()
+	s.refuseAll(ErrStopped)
+	t.last = s.info()
 	close(t.stopped)
 }

@@ -21,10 +21,10 @@ import (
 
 const table = "../docs/supervision.md"
 
-// held says that a test holds a row of the table.
+// held marks a test as one that the table names.
 func held(t *testing.T) { supervisor.Ran.Store(t.Name(), true) }
 
-// audited runs the tests, and then sees whether all that the table names have run.
+// audited runs the tests, and then checks that every test that the table names has run.
 type audited struct{ m *testing.M }
 
 func (a audited) Run() int {
@@ -39,7 +39,7 @@ func (a audited) Run() int {
 		return 1
 	}
 	for _, r := range rows {
-		if _, ok := supervisor.Ran.Load(r.test); !ok && r.room == "" {
+		if _, ok := supervisor.Ran.Load(r.test); !ok && r.pkg == "" {
 			fmt.Fprintf(os.Stderr, "%s: %s did not run\n", table, r.test)
 			code = 1
 		}
@@ -49,12 +49,12 @@ func (a audited) Run() int {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(audited{m}) }
 
-// row is a test that the table names; room is the package that it is in, if not here.
-type row struct{ test, room string }
+// row is a test that the table names; pkg is its package, empty for this one.
+type row struct{ test, pkg string }
 
 var testName = regexp.MustCompile("`(?:([a-z/]+): )?(Test[A-Za-z0-9]+)`")
 
-// rowsOf reads the tests beside the rows of a table. A row without one is an error.
+// rowsOf returns the tests that the rows of a table name. A row that names no test is an error.
 func rowsOf(file string) (rows []row, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -77,13 +77,13 @@ func rowsOf(file string) (rows []row, err error) {
 			return nil, fmt.Errorf("%s: a row without a test: %s", file, line)
 		}
 		for _, m := range found {
-			rows = append(rows, row{room: m[1], test: m[2]})
+			rows = append(rows, row{pkg: m[1], test: m[2]})
 		}
 	}
 	return rows, nil
 }
 
-// testsIn are the names of a package's tests.
+// testsIn returns the names of a package's tests.
 func testsIn(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -101,19 +101,19 @@ func testsIn(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
-func TestEveryRowOfTheTableNamesATestThatThereIs(t *testing.T) {
+func TestEveryRowOfTheTableNamesAnExistingTest(t *testing.T) {
 	rows, err := rowsOf(table)
 	require.NoError(t, err)
 	require.Greater(t, len(rows), 50)
-	rooms := map[string]map[string]bool{}
+	tests := map[string]map[string]bool{}
 	for _, r := range rows {
-		if rooms[r.room] == nil {
+		if tests[r.pkg] == nil {
 			dir := "."
-			if r.room != "" {
-				dir = filepath.Join("..", r.room)
+			if r.pkg != "" {
+				dir = filepath.Join("..", r.pkg)
 			}
-			rooms[r.room] = testsIn(t, dir)
+			tests[r.pkg] = testsIn(t, dir)
 		}
-		assert.True(t, rooms[r.room][r.test], "%s: %s", r.room, r.test)
+		assert.True(t, tests[r.pkg][r.test], "%s: %s", r.pkg, r.test)
 	}
 }

@@ -10,23 +10,20 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// State is what a child is about.
+// State is the lifecycle state of a child.
 type State uint8
 
 // The states.
 const (
-	// Down children have ended, were terminated, or were never needed. OTP's
-	// undefined.
+	// Down children have ended, were terminated, or were never needed. OTP calls this undefined.
 	Down State = iota
-	// Starting children have not said yet that they are ready, or wait for those
-	// before them.
+	// Starting children have not yet reported that they are ready, or wait for the children before them.
 	Starting
 	// Running children are up.
 	Running
-	// Stopping children were told to stop.
+	// Stopping children were asked to stop.
 	Stopping
-	// Restarting children have failed, or were stopped on behalf of one that has, and
-	// wait for their next start.
+	// Restarting children have failed, or were stopped on behalf of one that has, and wait for their next start.
 	Restarting
 )
 
@@ -48,24 +45,24 @@ func (s State) String() string {
 	}
 }
 
-// ChildInfo is a child at one instant.
+// ChildInfo is a snapshot of a child.
 type ChildInfo struct {
 	Name        string
 	State       State
 	Restart     Restart
 	Significant bool
-	Since       time.Time // when it came to that state
+	Since       time.Time // when it entered that state
 	Restarts    int       // how often it was started again
 	Until       time.Time // when it may be started, if it pauses
-	Last        error     // why it ended last, nil if it never has
+	Last        error     // why it ended last; nil if it never ended
 	PID         *PID      // nil if it has no incarnation
-	Supervisor  *Info     // what it supervises, if it is a supervisor
+	Supervisor  *Info     // the nested supervisor, if the child is one
 
-	tree   *Tree // nil if there is none to ask
+	tree   *Tree // nil if there is none to query
 	worker bool
 }
 
-// Info is a supervisor at one instant.
+// Info is a snapshot of a supervisor.
 type Info struct {
 	Name      string
 	Strategy  Strategy
@@ -74,7 +71,7 @@ type Info struct {
 	Children  []ChildInfo
 }
 
-// Counts is how many children there are: OTP's count_children.
+// Counts is the numbers of children: OTP's count_children.
 type Counts struct {
 	Specs       int // all
 	Active      int // with an incarnation
@@ -82,10 +79,10 @@ type Counts struct {
 	Workers     int
 }
 
-// Info returns a picture of the supervisor and of those below. After its end it is
-// the last one.
+// Info returns a snapshot of the supervisor and of the supervisors below it. After the supervisor's end it returns the
+// last snapshot.
 func (t *Tree) Info() Info {
-	info := t.look()
+	info := t.inspect()
 	for i := range info.Children {
 		if c := &info.Children[i]; c.tree != nil {
 			below := c.tree.Info()
@@ -95,12 +92,12 @@ func (t *Tree) Info() Info {
 	return info
 }
 
-// Children is OTP's which_children, the first that was started first.
+// Children is OTP's which_children. The children are in the order of their start.
 func (t *Tree) Children() []ChildInfo { return t.Info().Children }
 
 // Count is OTP's count_children.
 func (t *Tree) Count() (n Counts) {
-	for _, c := range t.look().Children {
+	for _, c := range t.inspect().Children {
 		n.Specs++
 		if c.PID != nil {
 			n.Active++
@@ -114,39 +111,39 @@ func (t *Tree) Count() (n Counts) {
 	return n
 }
 
-// look asks the supervisor for its picture, without those below.
-func (t *Tree) look() Info {
-	r := &request{do: look}
-	if _, err := t.ask(context.Background(), r); err != nil {
+// inspect returns a snapshot of the supervisor, without those below.
+func (t *Tree) inspect() Info {
+	r := &request{do: inspect}
+	if _, err := t.do(context.Background(), r); err != nil {
 		last := t.last
-		last.Children = slices.Clone(last.Children) // for the caller alone
+		last.Children = slices.Clone(last.Children) // the caller may change it
 		return last
 	}
 	return r.info
 }
 
-// info is the supervisor as it sees itself.
-func (k *keeper) info() Info {
+// info takes a snapshot of the supervisor.
+func (s *supervisor) info() Info {
 	now := time.Now()
-	info := Info{Name: k.spec.Name, Strategy: k.spec.Strategy, Intensity: k.spec.Intensity}
-	for _, at := range k.restarts {
-		if now.Sub(at) <= k.spec.Intensity.Within {
+	info := Info{Name: s.spec.Name, Strategy: s.spec.Strategy, Intensity: s.spec.Intensity}
+	for _, at := range s.restarts {
+		if now.Sub(at) <= s.spec.Intensity.Within {
 			info.Used++
 		}
 	}
-	for _, c := range k.kids {
+	for _, c := range s.children {
 		info.Children = append(info.Children, ChildInfo{
 			Name: c.id, State: c.state(), Restart: c.child.Restart, Significant: c.child.Significant,
-			Since: c.since, Restarts: int(max(c.births-1, 0)), Until: c.after, Last: c.last, PID: c.pid,
+			Since: c.since, Restarts: int(max(c.starts-1, 0)), Until: c.after, Last: c.last, PID: c.pid,
 			tree: c.tree, worker: c.child.Supervisor == nil,
 		})
 	}
 	return info
 }
 
-func (c *kid) state() State {
+func (c *childState) state() State {
 	switch {
-	case c.going:
+	case c.toStop:
 		return Stopping
 	case c.pid != nil && c.dead:
 		return Down
@@ -154,9 +151,9 @@ func (c *kid) state() State {
 		return Running
 	case c.pid != nil:
 		return Starting
-	case c.due && c.births == 0:
+	case c.toStart && c.starts == 0:
 		return Starting
-	case c.due:
+	case c.toStart:
 		return Restarting
 	default:
 		return Down
@@ -171,7 +168,7 @@ func (i Info) String() string {
 	return b.String()
 }
 
-// terms tells how the supervisor supervises.
+// terms returns the strategy and the intensity as text.
 func (i Info) terms() string {
 	return fmt.Sprintf("(%v, %d of %d restarts in %v)", i.Strategy, i.Used, i.Intensity.Restarts, i.Intensity.Within)
 }
@@ -189,7 +186,7 @@ func (i Info) draw(b *strings.Builder, indent string, now time.Time) {
 	}
 }
 
-// line tells of a child in a line.
+// line describes the child in one line.
 func (c ChildInfo) line(now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %v for %v", c.Name, c.State, now.Sub(c.Since).Round(time.Millisecond))
@@ -223,7 +220,7 @@ func (i Info) Mermaid() string {
 	return b.String()
 }
 
-// mermaid draws a supervisor and those below, and returns its node.
+// mermaid draws the supervisor and those below, and returns its node.
 func (i Info) mermaid(b *strings.Builder, next *int, name string) string {
 	node := fmt.Sprintf("n%d", *next)
 	*next++
@@ -242,7 +239,7 @@ func (i Info) mermaid(b *strings.Builder, next *int, name string) string {
 	return node
 }
 
-// label makes a name safe to be drawn.
+// label escapes a name for Mermaid.
 func label(s string) string {
 	return strings.NewReplacer(`"`, "#quot;", "<", "&lt;", ">", "&gt;").Replace(s)
 }

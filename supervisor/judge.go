@@ -8,63 +8,63 @@ import (
 	"time"
 )
 
-// leave lets a child be down.
-func (k *keeper) leave(c *kid) {
-	c.due = false
-	c.drop = c.drop || c.child.Restart == Temporary || k.spec.Strategy == SimpleOneForOne
+// stayDown stops a child, or leaves it down, and does not start it again.
+func (s *supervisor) stayDown(c *childState) {
+	c.toStart = false
+	c.toForget = c.toForget || c.child.Restart == Temporary || s.spec.Strategy == SimpleOneForOne
 	c.stopPause()
 	if c.pid != nil {
-		c.going = true
+		c.toStop = true
 		return
 	}
-	k.parted(c)
+	s.forgetOrKeep(c)
 }
 
-// parted settles what waited for a child to be gone.
-func (k *keeper) parted(c *kid) {
+// forgetOrKeep answers the requests that waited for a child's end, and forgets the child if it is not to be kept.
+func (s *supervisor) forgetOrKeep(c *childState) {
 	c.since = time.Now()
-	err := c.partErr
-	c.partErr = nil
-	k.reply(&c.parts, c.id, err)
-	if k.ending {
+	err := c.stopErr
+	c.stopErr = nil
+	s.reply(&c.stopRequest, c.id, err)
+	if s.ending {
 		return
 	}
-	k.reply(&c.waits, c.id, ErrShutdown) // it went before it was up
-	if c.drop {
-		k.kids = slices.DeleteFunc(k.kids, func(o *kid) bool { return o == c })
+	s.reply(&c.startRequest, c.id, ErrShutdown) // it ended before it was ready
+	if c.toForget {
+		s.children = slices.DeleteFunc(s.children, func(o *childState) bool { return o == c })
 	}
 }
 
-// failed hears that a child has ended or failed by itself.
-func (k *keeper) failed(c *kid, reason error) {
-	if c.going || k.ending { // it is stopped anyway
-		c.going = c.pid != nil
+// failed handles a child that has ended or failed by itself.
+func (s *supervisor) failed(c *childState, reason error) {
+	if c.toStop || s.ending { // it is to be stopped anyway
+		c.toStop = c.pid != nil
 		if !endedWell(reason, c.tree != nil) {
 			c.last = reason
-			k.log.Warn("a child failed while it was to stop", "supervisor", k.spec.Name, "child", c.id, "reason", reason)
+			s.log.Warn("a child failed before it was stopped", "supervisor", s.spec.Name, "child", c.id, "reason", reason)
 		}
 		return
 	}
-	if k.gaveUp {
+	if s.gaveUp {
 		c.dead, c.last = true, reason
 		return
 	}
-	if k.starting == c {
-		if said := c.birth.said.Load(); said != nil { // its word is on its way
-			k.answered(c, said.err)
-			if said.err != nil || c.going || k.ending {
+	if s.starting == c {
+		if r := c.incarnation.startReport.Load(); r != nil { // it has reported, but the message is not yet handled
+			s.noteStart(c, r.err)
+			if r.err != nil || c.toStop || s.ending {
 				return
 			}
 		} else {
-			k.answered(c, reason)
+			s.noteStart(c, reason)
 			return
 		}
 	}
-	k.judge(c, reason, false)
+	s.judge(c, reason, false)
 }
 
 // judge decides what follows from a child's end.
-func (k *keeper) judge(c *kid, reason error, starting bool) {
+func (s *supervisor) judge(c *childState, reason error, starting bool) {
 	well := !starting && endedWell(reason, c.tree != nil)
 	f := Failure{Child: c.id, At: time.Now(), Starting: starting, Reason: reason}
 	if !starting {
@@ -73,11 +73,11 @@ func (k *keeper) judge(c *kid, reason error, starting bool) {
 	c.last, c.since, c.up = reason, time.Now(), false
 	directive := AsDeclared
 	if !well || c.child.Restart == Permanent {
-		k.log.Error("a child ended", "supervisor", k.spec.Name, "child", c.id, "restart", c.child.Restart, "reason", reason)
+		s.log.Error("a child ended", "supervisor", s.spec.Name, "child", c.id, "restart", c.child.Restart, "reason", reason)
 	}
 	if !endedWell(reason, false) {
 		var err error
-		if directive, err = k.decide(c, reason); err != nil {
+		if directive, err = s.decide(c, reason); err != nil {
 			reason = errors.Join(reason, err)
 			f.Reason = reason
 		}
@@ -86,23 +86,23 @@ func (k *keeper) judge(c *kid, reason error, starting bool) {
 	switch {
 	case directive == DoEscalate:
 		f.Tried = "the decider escalated"
-		k.restarts = k.spec.Intensity.recent(k.restarts, f.At)
-		k.giveUp(c, f, len(k.restarts))
+		s.restarts = s.spec.Intensity.recent(s.restarts, f.At)
+		s.giveUp(c, f, len(s.restarts))
 	case directive == DoStop, directive == AsDeclared && !again:
-		k.leave(c)
-		k.autoShutdown(c, reason)
+		s.stayDown(c)
+		s.autoShutdown(c, reason)
 	default:
-		k.restart(c, f)
+		s.restartChild(c, f)
 	}
 }
 
-// decide asks the decider.
-func (k *keeper) decide(c *kid, reason error) (d Directive, err error) {
-	if k.spec.Decide == nil {
+// decide calls the decider.
+func (s *supervisor) decide(c *childState, reason error) (d Directive, err error) {
+	if s.spec.Decide == nil {
 		return AsDeclared, nil
 	}
 	err = guarded("decider", func() error {
-		d = k.spec.Decide(c.id, reason)
+		d = s.spec.Decide(c.id, reason)
 		return nil
 	})
 	if err == nil && d > DoEscalate {
@@ -114,118 +114,118 @@ func (k *keeper) decide(c *kid, reason error) (d Directive, err error) {
 	return d, nil
 }
 
-// restart starts a child afresh, with those that the strategy says, or gives up.
-func (k *keeper) restart(c *kid, f Failure) {
+// restartChild restarts a child, with those that the strategy says, or gives up.
+func (s *supervisor) restartChild(c *childState, f Failure) {
 	now := time.Now()
 	var many bool
-	if k.restarts, many = k.spec.Intensity.add(k.restarts, now); many {
+	if s.restarts, many = s.spec.Intensity.add(s.restarts, now); many {
 		f.Tried = "one restart too many"
-		k.giveUp(c, f, len(k.restarts)-1)
+		s.giveUp(c, f, len(s.restarts)-1)
 		return
 	}
-	if f.Up >= k.spec.Backoff.calm() {
+	if f.Up >= s.spec.Backoff.calm() {
 		c.streak = 0
 	}
 	c.streak++
-	pause := k.spec.Backoff.pause(int(c.streak), rand.Float64())
+	pause := s.spec.Backoff.pause(int(c.streak), rand.Float64())
 	f.Tried = "restarted at once"
 	if pause > 0 {
 		f.Tried = fmt.Sprintf("restarted after %v", pause)
 	}
-	k.story = remember(k.story, f)
-	k.notify(func() {
-		if k.spec.Restarted != nil {
-			k.spec.Restarted(c.id, f.Reason)
+	s.story = remember(s.story, f)
+	s.notify(func() {
+		if s.spec.Restarted != nil {
+			s.spec.Restarted(c.id, f.Reason)
 		}
 	})
-	k.affect(c)
+	s.markAffected(c)
 	if pause > 0 {
 		c.after = now.Add(pause)
-		self, root := k.self, k.tree.system.Root
+		self, root := s.self, s.tree.system.Root
 		c.pause = time.AfterFunc(pause, func() { root.Send(self, wake{}) })
 	}
 }
 
-// affect marks those who are stopped and started with a child. Temporary ones are
-// not started again, nor is one that is being terminated: that it is down was asked for.
-func (k *keeper) affect(c *kid) {
-	from, to := k.spec.Strategy.affected(slices.Index(k.kids, c), len(k.kids))
-	for _, o := range slices.Clone(k.kids[from:to]) {
-		if k.starting == o { // whatever it says now
-			k.starting = nil
+// markAffected marks the children that are stopped and started together with c. Temporary children are not started
+// again. Neither is a child that is being terminated, because a caller asked for it to be down.
+func (s *supervisor) markAffected(c *childState) {
+	from, to := s.spec.Strategy.affected(slices.Index(s.children, c), len(s.children))
+	for _, o := range slices.Clone(s.children[from:to]) {
+		if s.starting == o { // its answer no longer matters
+			s.starting = nil
 			o.stopLimit()
 			o.held = true
 		}
 		if o != c && o.child.Restart == Temporary {
-			k.leave(o)
+			s.stayDown(o)
 			continue
 		}
-		o.going = o.pid != nil
-		o.due = o.parts == nil
+		o.toStop = o.pid != nil
+		o.toStart = o.stopRequest == nil
 	}
 }
 
-// giveUp ends the supervisor because of a child, or has the user do so. So many restarts
-// were made within the period before.
-func (k *keeper) giveUp(c *kid, f Failure, made int) {
-	k.story = remember(k.story, f)
+// giveUp ends the supervisor because of a child's failure, or leaves that to the user if there is a GaveUp hook. The
+// supervisor made that many restarts within the period before.
+func (s *supervisor) giveUp(c *childState, f Failure, made int) {
+	s.story = remember(s.story, f)
 	e := &EscalationError{
-		Supervisor: k.spec.Name, Child: c.id, Restarts: made, Within: k.spec.Intensity.Within,
-		Reason: f.Reason, Strategy: k.spec.Strategy, Failures: k.story,
+		Supervisor: s.spec.Name, Child: c.id, Restarts: made, Within: s.spec.Intensity.Within,
+		Reason: f.Reason, Strategy: s.spec.Strategy, Failures: s.story,
 	}
-	if !k.up {
-		k.broken = e
-		k.result = e
-		k.finish()
+	if !s.up {
+		s.broken = e
+		s.result = e
+		s.finish()
 		return
 	}
-	k.log.Error("a supervisor gave up", "supervisor", k.spec.Name, "child", c.id, "reason", e)
-	k.result = e
-	k.gaveUp = true
+	s.log.Error("a supervisor gave up", "supervisor", s.spec.Name, "child", c.id, "reason", e)
+	s.result = e
+	s.gaveUp = true
 	c.dead = true
-	k.notify(func() {
-		if k.spec.GaveUp != nil {
-			k.spec.GaveUp(e)
+	s.notify(func() {
+		if s.spec.GaveUp != nil {
+			s.spec.GaveUp(e)
 		}
 	})
-	if k.spec.GaveUp == nil || k.nested {
-		k.finish()
+	if s.spec.GaveUp == nil || s.nested {
+		s.finish()
 		return
 	}
-	for _, o := range k.kids {
-		o.due = false
+	for _, o := range s.children {
+		o.toStart = false
 		o.stopPause()
 	}
-	k.refuse(ErrStopped)
+	s.refuseAll(ErrStopped)
 }
 
-// notify tells a hook, whose crash is no affair of the children's.
-func (k *keeper) notify(hook func()) {
+// notify calls a hook. A crash of the hook does not affect the children.
+func (s *supervisor) notify(hook func()) {
 	err := guarded("hook", func() error {
 		hook()
 		return nil
 	})
 	if err != nil {
-		k.log.Error("a hook crashed", "supervisor", k.spec.Name, "reason", err)
+		s.log.Error("a hook crashed", "supervisor", s.spec.Name, "reason", err)
 	}
 }
 
-// autoShutdown ends the supervisor if the last significant child has ended.
-func (k *keeper) autoShutdown(c *kid, reason error) {
-	if !c.child.Significant || k.spec.AutoShutdown == Never {
+// autoShutdown ends the supervisor if c is significant and the AutoShutdown says so.
+func (s *supervisor) autoShutdown(c *childState, reason error) {
+	if !c.child.Significant || s.spec.AutoShutdown == Never {
 		return
 	}
-	if k.spec.AutoShutdown == AllSignificant && slices.ContainsFunc(k.kids, func(o *kid) bool {
-		return o != c && o.child.Significant && (o.due || o.pid != nil && !o.going)
+	if s.spec.AutoShutdown == AllSignificant && slices.ContainsFunc(s.children, func(o *childState) bool {
+		return o != c && o.child.Significant && (o.toStart || o.pid != nil && !o.toStop)
 	}) {
 		return
 	}
-	if k.nested || !endedWell(reason, c.tree != nil) {
-		k.result = &ShutdownError{Supervisor: k.spec.Name, Child: c.id, Reason: reason}
+	if s.nested || !endedWell(reason, c.tree != nil) {
+		s.result = &ShutdownError{Supervisor: s.spec.Name, Child: c.id, Reason: reason}
 	}
-	if k.up {
-		k.finish()
+	if s.up {
+		s.finish()
 	} else {
-		k.doomed = true // once all have been started
+		s.doomed = true // once all have been started
 	}
 }

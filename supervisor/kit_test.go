@@ -12,12 +12,12 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// system is made once: it is dear.
+// system is made once because it is expensive.
 var system = act.NewSystem(slog.New(slog.DiscardHandler))
 
 var errBoom = errors.New("boom")
 
-// diary is what happened, in order.
+// diary records what happened, in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -29,7 +29,7 @@ func (d *diary) write(line string) {
 	d.lines = append(d.lines, line)
 }
 
-// read returns what was written since it was read last.
+// read returns what was written since the last read.
 func (d *diary) read() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,35 +49,34 @@ func (d *diary) count(line string) (n int) {
 	return n
 }
 
-// script says how the incarnations of a child behave; the last line goes for
-// all that follow.
+// script says how an incarnation of a child behaves; the last script also applies to all later incarnations.
 type script struct {
-	startTakes time.Duration // until it is ready, in its own time
+	startTakes time.Duration // until it is ready
 	startFails error
 	spawnFails error
-	mute       bool          // never says that it is ready
-	dies       bool          // panics in Started, and says nothing
-	stopTakes  time.Duration // it is held up for so long when it stops
-	stuck      chan struct{} // it is held up until this is closed when it stops
+	mute       bool          // it never reports that it is ready
+	dies       bool          // it panics in Started and reports nothing
+	stopTakes  time.Duration // how long its stop takes
+	stuck      chan struct{} // its stop blocks until this is closed
 }
 
-// child is a tiny actor that writes to the diary, and its recipe.
+// child is a small actor that writes to the diary, with the scripts of its incarnations.
 type child struct {
 	name     string
 	book     *diary
 	patience time.Duration
 	scripts  []script
 
-	mu   sync.Mutex
-	born int
-	pid  *act.PID
+	mu     sync.Mutex
+	starts int
+	pid    *act.PID
 }
 
 func (c *child) script() script {
 	if len(c.scripts) == 0 {
 		return script{}
 	}
-	return c.scripts[min(c.born, len(c.scripts))-1]
+	return c.scripts[min(c.starts, len(c.scripts))-1]
 }
 
 func (c *child) spec() supervisor.Child {
@@ -91,7 +90,7 @@ func (c *child) spec() supervisor.Child {
 func (c *child) spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.born++
+	c.starts++
 	s := c.script()
 	if s.spawnFails != nil {
 		c.book.write("cannot spawn " + c.name)
@@ -170,19 +169,19 @@ func (a *tiny) answer() {
 	a.ready(a.script.startFails)
 }
 
-// house is a tree under test.
-type house struct {
-	book diary
-	kids []*child
-	spec supervisor.Spec
+// actorTree is a tree of actors under test.
+type actorTree struct {
+	book     diary
+	children []*child
+	spec     supervisor.Spec
 
 	mu     sync.Mutex
 	gaveUp []*supervisor.EscalationError
 }
 
-func newHouse(strategy supervisor.Strategy, in supervisor.Intensity, names ...string) *house {
-	h := &house{spec: supervisor.Spec{
-		Name: act.Unique(system, "house"), Strategy: strategy, Intensity: in,
+func newActorTree(strategy supervisor.Strategy, in supervisor.Intensity, names ...string) *actorTree {
+	h := &actorTree{spec: supervisor.Spec{
+		Name: act.Unique(system, "tree"), Strategy: strategy, Intensity: in,
 	}}
 	h.spec.Restarted = func(child string, reason error) {
 		switch {
@@ -201,20 +200,20 @@ func newHouse(strategy supervisor.Strategy, in supervisor.Intensity, names ...st
 		h.gaveUp = append(h.gaveUp, e)
 	}
 	for _, name := range names {
-		h.kids = append(h.kids, &child{name: name, book: &h.book})
+		h.children = append(h.children, &child{name: name, book: &h.book})
 	}
 	return h
 }
 
-func (h *house) start(ctx context.Context) (*supervisor.Tree, error) {
+func (h *actorTree) start(ctx context.Context) (*supervisor.Tree, error) {
 	h.spec.Children = nil
-	for _, c := range h.kids {
+	for _, c := range h.children {
 		h.spec.Children = append(h.spec.Children, c.spec())
 	}
 	return supervisor.Start(ctx, system, h.spec)
 }
 
-func (h *house) escalations() []*supervisor.EscalationError {
+func (h *actorTree) escalations() []*supervisor.EscalationError {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.gaveUp)

@@ -8,52 +8,52 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 )
 
-// settled notes that all children have been started once.
-func (k *keeper) settled() {
-	if k.up || k.broken != nil || slices.ContainsFunc(k.kids, func(c *kid) bool { return !c.seen }) {
+// noteAllUp marks the supervisor as started when every child has been ready once.
+func (s *supervisor) noteAllUp() {
+	if s.up || s.broken != nil || slices.ContainsFunc(s.children, func(c *childState) bool { return !c.wasUp }) {
 		return
 	}
-	k.up = true
-	k.started(nil)
-	if k.doomed {
-		k.finish()
+	s.up = true
+	s.started(nil)
+	if s.doomed {
+		s.finish()
 	}
 }
 
-// fine is the word of all children that are ready.
-var fine = new(word)
+// isReady is the report of every incarnation that is ready.
+var isReady = new(report)
 
 // launch starts a child.
-func (k *keeper) launch(ctx act.Context, c *kid) {
-	b := &birth{kid: c}
-	c.due, c.dead, c.held, c.up = false, false, false, false
-	c.birth, c.since, c.after = b, time.Now(), time.Time{}
-	c.births++
-	k.starting = c
+func (s *supervisor) launch(ctx act.Context, c *childState) {
+	b := &incarnation{childState: c}
+	c.toStart, c.dead, c.held, c.up = false, false, false, false
+	c.incarnation, c.since, c.after = b, time.Now(), time.Time{}
+	c.starts++
+	s.starting = c
 	self, root := ctx.Self(), ctx.ActorSystem().Root
 	if c.child.StartLimit > 0 {
-		c.limit = time.AfterFunc(c.child.StartLimit, func() { root.Send(self, late{b}) })
+		c.limit = time.AfterFunc(c.child.StartLimit, func() { root.Send(self, limitPassed{b}) })
 	}
 	ready := func(err error) {
-		said := fine
+		startReport := isReady
 		if err != nil {
-			said = &word{err}
+			startReport = &report{err}
 		}
-		if b.said.CompareAndSwap(nil, said) {
+		if b.startReport.CompareAndSwap(nil, startReport) {
 			root.Send(self, b)
 		}
 	}
 	name := act.Unique(ctx.ActorSystem(), c.child.Name)
 	c.tree = nil
 	err := guarded(c.id, func() (err error) {
-		c.pid, err = k.spawn(ctx, c, name, ready)
+		c.pid, err = s.spawn(ctx, c, name, ready)
 		return err
 	})
 	if err == nil && c.pid == nil {
 		err = errNoPID
 	}
 	if c.pid != nil {
-		k.byPID[c.pid.Id] = c
+		s.byPID[c.pid.Id] = c
 	}
 	if err != nil {
 		ready(err)
@@ -62,18 +62,18 @@ func (k *keeper) launch(ctx act.Context, c *kid) {
 
 var errNoPID = errors.New("spawn returned neither a PID nor an error")
 
-// spawn makes an actor of a child, whatever it is.
-func (k *keeper) spawn(ctx act.Context, c *kid, name string, ready func(error)) (*act.PID, error) {
+// spawn starts the actor of a child of any kind.
+func (s *supervisor) spawn(ctx act.Context, c *childState, name string, ready func(error)) (*act.PID, error) {
 	switch {
 	case c.child.Spawn != nil:
 		return c.child.Spawn(ctx, name, ready)
 	case c.child.Supervisor != nil:
 		spec := *c.child.nested()
-		spec.Name = k.spec.Name + "/" + spec.Name
+		spec.Name = s.spec.Name + "/" + spec.Name
 		if spec.Log == nil {
-			spec.Log = k.spec.Log
+			spec.Log = s.spec.Log
 		}
-		below := newKeeper(ctx.ActorSystem(), spec, k.base)
+		below := newSupervisor(ctx.ActorSystem(), spec, s.base)
 		below.nested, below.started = true, ready
 		pid, err := act.Spawn(ctx, name, act.NewMailbox(nil), func() act.Actor { return below })
 		if err == nil {
@@ -81,51 +81,51 @@ func (k *keeper) spawn(ctx act.Context, c *kid, name string, ready func(error)) 
 		}
 		return pid, err
 	default:
-		s := newService(c, k.base, ready)
-		return act.Spawn(ctx, name, act.NewMailbox(nil), func() act.Actor { return s })
+		svc := newService(c, s.base, ready)
+		return act.Spawn(ctx, name, act.NewMailbox(nil), func() act.Actor { return svc })
 	}
 }
 
-// heard hears whether the child that was started last is ready.
-func (k *keeper) heard(ctx act.Context, b *birth) {
-	if c := b.kid; k.starting == c && c.birth == b {
-		k.answered(c, b.said.Load().err)
-		k.step(ctx)
+// handleReady handles the start report of an incarnation. A report of a child that is no longer starting is ignored.
+func (s *supervisor) handleReady(ctx act.Context, b *incarnation) {
+	if c := b.childState; s.starting == c && c.incarnation == b {
+		s.noteStart(c, b.startReport.Load().err)
+		s.step(ctx)
 	}
 }
 
-// answered notes a child's answer.
-func (k *keeper) answered(c *kid, err error) {
-	k.starting = nil
+// noteStart records the result of a start.
+func (s *supervisor) noteStart(c *childState, err error) {
+	s.starting = nil
 	c.stopLimit()
 	if err != nil {
-		k.cannot(c, err)
+		s.startFailed(c, err)
 		return
 	}
-	c.up, c.seen, c.since = true, true, time.Now()
-	k.reply(&c.waits, c.id, nil)
-	k.settled()
+	c.up, c.wasUp, c.since = true, true, time.Now()
+	s.reply(&c.startRequest, c.id, nil)
+	s.noteAllUp()
 }
 
-// cannot decides what becomes of a child that could not start.
-func (k *keeper) cannot(c *kid, reason error) {
+// startFailed decides what follows when a child could not start.
+func (s *supervisor) startFailed(c *childState, reason error) {
 	c.last = reason
 	err := &StartError{Child: c.id, Reason: reason}
 	switch {
 	case errors.Is(reason, ErrIgnore):
-		c.seen = true
-		w := c.waits
-		c.waits = nil
-		k.leave(c)
-		k.reply(&w, c.id, nil)
-	case c.waits != nil: // started by hand: it stays down, or was never there
-		c.drop = c.waits.do == add
-		c.parts, c.partErr, c.waits = c.waits, err, nil
-		k.leave(c)
-	case !k.up && !c.seen:
-		k.broken = err
-		k.finish()
+		c.wasUp = true
+		w := c.startRequest
+		c.startRequest = nil
+		s.stayDown(c)
+		s.reply(&w, c.id, nil)
+	case c.startRequest != nil: // started by a request: it stays down, or is forgotten if it was added
+		c.toForget = c.startRequest.do == add
+		c.stopRequest, c.stopErr, c.startRequest = c.startRequest, err, nil
+		s.stayDown(c)
+	case !s.up && !c.wasUp:
+		s.broken = err
+		s.finish()
 	default:
-		k.judge(c, reason, true)
+		s.judge(c, reason, true)
 	}
 }

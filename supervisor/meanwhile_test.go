@@ -12,10 +12,10 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// What becomes of a request if a sibling crashes, or its context ends, meanwhile.
+// Tests of requests that are interrupted by the crash of a sibling or the end of their context.
 
 // slow is a child that takes ten seconds to stop.
-func (c *crew) slow(name string) supervisor.Child {
+func (c *services) slow(name string) supervisor.Child {
 	run := c.run(name)
 	return supervisor.Child{Name: name, Patience: time.Minute, Run: func(ctx context.Context) error {
 		err := run(ctx)
@@ -24,7 +24,7 @@ func (c *crew) slow(name string) supervisor.Child {
 	}}
 }
 
-// later calls f on a goroutine of its own, and returns when all has come to rest.
+// later calls f on a goroutine of its own, and returns when all goroutines are blocked.
 func later(f func() error) (answer <-chan error) {
 	all := make(chan error, 1)
 	go func() { all <- f() }()
@@ -37,15 +37,15 @@ func TestTerminateReturnsAndTheChildStaysDownIfASiblingCrashesMeanwhile(t *testi
 	for _, strategy := range []supervisor.Strategy{supervisor.RestForOne, supervisor.OneForAll, supervisor.OneForOne} {
 		t.Run(strategy.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(strategy, long, named("a")...)
+				c := newServices(strategy, long, named("a")...)
 				c.spec.Children = append(c.spec.Children, c.slow("slow"))
 				tree := c.start(t)
 				terminated := later(func() error { return tree.Terminate("slow") })
 				require.Equal(t, "stopping", state(tree, "slow"))
-				c.tell("a", boomed)
-				begin := time.Now()
+				c.order("a", boomed)
+				start := time.Now()
 				require.NoError(t, <-terminated)
-				assert.LessOrEqual(t, time.Since(begin), 10*time.Second)
+				assert.LessOrEqual(t, time.Since(start), 10*time.Second)
 				synctest.Wait()
 				assert.Equal(t, "down", state(tree, "slow"))
 				assert.Equal(t, "running", state(tree, "a"))
@@ -58,13 +58,13 @@ func TestTerminateReturnsAndTheChildStaysDownIfASiblingCrashesMeanwhile(t *testi
 	}
 }
 
-func TestARestartThatIsGivenUpReturnsThoughASiblingCrashesMeanwhile(t *testing.T) {
+func TestACancelledRestartReturnsAlthoughASiblingCrashesMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.RestForOne, long, named("a")...)
-		births := 0
+		c := newServices(supervisor.RestForOne, long, named("a")...)
+		starts := 0
 		c.spec.Children = append(c.spec.Children, supervisor.Child{
 			Name: "b", Patience: time.Minute, Serve: func(ctx context.Context, ready func()) error {
-				if births++; births == 1 {
+				if starts++; starts == 1 {
 					ready()
 				}
 				<-ctx.Done()
@@ -79,24 +79,25 @@ func TestARestartThatIsGivenUpReturnsThoughASiblingCrashesMeanwhile(t *testing.T
 		cancel()
 		synctest.Wait()
 		require.Equal(t, "stopping", state(tree, "b"))
-		c.tell("a", boomed)
+		c.order("a", boomed)
 		require.ErrorIs(t, <-restarted, context.Canceled)
 		synctest.Wait()
 		assert.Equal(t, "down", state(tree, "b"))
-		assert.Equal(t, 2, births)
+		assert.Equal(t, 2, starts)
 		tree.Stop()
 	})
 }
 
-// heldUp is a tree whose child b is to be restarted by hand, but waits for its sibling a, which pauses for a minute.
-func heldUp(t *testing.T) (tree *supervisor.Tree, restarted <-chan error, cancel func()) {
+// waitingRestart returns a tree whose child b is to be restarted by a request, but waits for its sibling a, which
+// pauses for a minute.
+func waitingRestart(t *testing.T) (tree *supervisor.Tree, restarted <-chan error, cancel func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	c := newCrew(supervisor.RestForOne, long, named("a")...)
-	births := 0
+	c := newServices(supervisor.RestForOne, long, named("a")...)
+	starts := 0
 	c.spec.Backoff = supervisor.Backoff{First: time.Minute, Jitter: supervisor.NoJitter}
 	c.spec.Children = append(c.spec.Children, supervisor.Child{Name: "b", Serve: func(ctx context.Context, ready func()) error {
-		if births++; births != 2 {
+		if starts++; starts != 2 {
 			ready()
 		}
 		<-ctx.Done()
@@ -105,18 +106,18 @@ func heldUp(t *testing.T) (tree *supervisor.Tree, restarted <-chan error, cancel
 	tree = c.start(t)
 	require.NoError(t, tree.Terminate("b"))
 	restarted = later(func() error { return tree.Restart(ctx, "b") })
-	c.tell("a", boomed)
+	c.order("a", boomed)
 	require.Equal(t, "restarting", state(tree, "b"))
 	return tree, restarted, cancel
 }
 
 func TestARestartThatIsHeldUpEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tree, restarted, cancel := heldUp(t)
-		begin := time.Now()
+		tree, restarted, cancel := waitingRestart(t)
+		start := time.Now()
 		cancel()
 		require.ErrorIs(t, <-restarted, context.Canceled)
-		assert.Zero(t, time.Since(begin))
+		assert.Zero(t, time.Since(start))
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, "running", state(tree, "a"))
 		assert.Equal(t, "down", state(tree, "b"))
@@ -126,7 +127,7 @@ func TestARestartThatIsHeldUpEndsWithItsContext(t *testing.T) {
 
 func TestARestartThatIsHeldUpEndsWhenItsChildIsTerminated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tree, restarted, cancel := heldUp(t)
+		tree, restarted, cancel := waitingRestart(t)
 		defer cancel()
 		require.NoError(t, tree.Terminate("b"))
 		require.ErrorIs(t, <-restarted, supervisor.ErrShutdown)
@@ -139,7 +140,7 @@ func TestARestartThatIsHeldUpEndsWhenItsChildIsTerminated(t *testing.T) {
 func TestAnEndedContextRestartsAndAddsNothing(t *testing.T) {
 	for range 100 {
 		bubble(t, func(t *testing.T) {
-			c := newCrew(supervisor.RestForOne, long, named("a")...)
+			c := newServices(supervisor.RestForOne, long, named("a")...)
 			tree := c.start(t)
 			require.NoError(t, tree.Terminate("a"))
 			c.book.read()
@@ -156,10 +157,10 @@ func TestAnEndedContextRestartsAndAddsNothing(t *testing.T) {
 	}
 }
 
-func TestInfoMayBeAskedForAfterTheEndByMany(t *testing.T) {
+func TestInfoMayBeCalledConcurrentlyAfterTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long)
-		below := newCrew(supervisor.OneForOne, long, named("x", "y")...)
+		c := newServices(supervisor.OneForOne, long)
+		below := newServices(supervisor.OneForOne, long, named("x", "y")...)
 		below.spec.Name = "below"
 		c.spec.Children = append(c.spec.Children, supervisor.Nested(below.spec))
 		tree := c.start(t)

@@ -14,15 +14,15 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// model is OTP's supervisor in a few lines: no time but what it is told, no goroutine,
-// every step done before the next.
+// model is a sequential model of OTP's supervisor: its only clock is a number, it has no goroutine, and every step is
+// complete before the next.
 type model struct {
 	strategy  supervisor.Strategy
 	intensity supervisor.Intensity
 	auto      supervisor.AutoShutdown
 	list      []*modelled
-	bad       map[string][]int // which births of a child fail
-	births    map[string]int
+	bad       map[string][]int // which starts of a child fail
+	starts    map[string]int
 	restarts  []time.Duration
 	now       time.Duration
 	over      bool
@@ -42,8 +42,8 @@ func (m *model) find(name string) int {
 
 // start is do_start_child.
 func (m *model) start(c *modelled) bool {
-	m.births[c.name]++
-	if slices.Contains(m.bad[c.name], m.births[c.name]) {
+	m.starts[c.name]++
+	if slices.Contains(m.bad[c.name], m.starts[c.name]) {
 		m.trace = append(m.trace, "!"+c.name)
 		return false
 	}
@@ -131,7 +131,7 @@ func (m *model) again(c *modelled) *modelled {
 	return nil
 }
 
-// The answers of the four calls.
+// The model of the four calls.
 
 func (m *model) add(c *modelled) error {
 	if i := m.find(c.name); i >= 0 {
@@ -183,7 +183,7 @@ func (m *model) remove(name string) error {
 	return nil
 }
 
-// event is what happens to a tree.
+// event is one thing that happens to a tree.
 type event struct {
 	what    string
 	name    string
@@ -191,7 +191,7 @@ type event struct {
 	wait    time.Duration
 }
 
-// life is a random tree and its fate.
+// life is a random tree and the events that happen to it.
 type life struct {
 	strategy  supervisor.Strategy
 	intensity supervisor.Intensity
@@ -222,7 +222,7 @@ func drawLife(t *rapid.T) *life {
 		l.children = append(l.children, modelled{name: name, restart: r, significant: l.significant(r, rapid.Bool().Draw(t, "significant"))})
 	}
 	for _, name := range letters {
-		l.bad[name] = rapid.SliceOfN(rapid.IntRange(2, 6), 0, 3).Draw(t, "bad births of "+name)
+		l.bad[name] = rapid.SliceOfN(rapid.IntRange(2, 6), 0, 3).Draw(t, "bad starts of "+name)
 	}
 	kinds := []string{"crash", "crash", "crash", "normal", "shutdown", "add", "terminate", "restart", "delete", "wait", "wait", "wait"}
 	l.events = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event {
@@ -236,7 +236,7 @@ func drawLife(t *rapid.T) *life {
 	return l
 }
 
-// step is what an event leads to.
+// step is the result of an event.
 type step struct {
 	err   error
 	trace []string
@@ -248,9 +248,9 @@ func (s step) String() string {
 	return fmt.Sprintf("%v %v list %v over %v", s.err, s.trace, s.list, s.over)
 }
 
-// predict lives a life in the model.
+// predict runs a life in the model.
 func (l *life) predict() (all []step) {
-	m := &model{strategy: l.strategy, intensity: l.intensity, auto: l.auto, bad: l.bad, births: map[string]int{}}
+	m := &model{strategy: l.strategy, intensity: l.intensity, auto: l.auto, bad: l.bad, starts: map[string]int{}}
 	for _, c := range l.children {
 		m.list = append(m.list, &c)
 		m.start(&c)
@@ -277,7 +277,7 @@ func (l *life) predict() (all []step) {
 		}
 		s := step{err: err, trace: slices.Clone(m.trace), over: m.over}
 		for _, c := range m.list {
-			if m.over { // the pictures of what is left after the end differ, and matter to nobody
+			if m.over { // after the end the lists differ, which does not matter
 				break
 			}
 			s.list = append(s.list, fmt.Sprintf("%s %v", c.name, c.up))
@@ -287,21 +287,21 @@ func (l *life) predict() (all []step) {
 	return all
 }
 
-// live lives a life in a real tree.
+// live runs a life in a real tree.
 func (l *life) live(t *testing.T) (all []step) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(l.strategy, l.intensity)
-		births := map[string]int{}
+		c := newServices(l.strategy, l.intensity)
+		starts := map[string]int{}
 		child := func(name string, r supervisor.Restart, significant bool) supervisor.Child {
 			return supervisor.Child{Name: name, Restart: r, Significant: significant, Serve: func(ctx context.Context, ready func()) error {
-				if births[name]++; slices.Contains(l.bad[name], births[name]) {
+				if starts[name]++; slices.Contains(l.bad[name], starts[name]) {
 					c.book.write("!" + name)
 					return errBoom
 				}
 				c.book.write("+" + name)
 				ready()
 				select {
-				case do := <-c.ear(name):
+				case do := <-c.channel(name):
 					return do()
 				case <-ctx.Done():
 					c.book.write("-" + name)
@@ -331,7 +331,7 @@ func (l *life) live(t *testing.T) (all []step) {
 			case e.what == "wait":
 				time.Sleep(e.wait)
 			case state(tree, e.name) == "running":
-				c.tell(e.name, map[string]func() error{"crash": boomed, "normal": normal, "shutdown": shutdown}[e.what])
+				c.order(e.name, map[string]func() error{"crash": boomed, "normal": normal, "shutdown": shutdown}[e.what])
 			}
 			synctest.Wait()
 			s := step{err: err, trace: c.book.read(), over: closed(tree.Done())}

@@ -20,7 +20,7 @@ import (
 func TestServicesStartInOrderAndStopInReverse(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, named("a", "b", "c")...)
+		c := newServices(supervisor.OneForOne, long, named("a", "b", "c")...)
 		tree := c.start(t)
 		require.ElementsMatch(t, []string{"+a", "+b", "+c"}, c.book.read())
 		require.Empty(t, tree.Stop())
@@ -32,7 +32,7 @@ func TestServicesStartInOrderAndStopInReverse(t *testing.T) {
 func TestAServiceIsReadyWhenItSaysSoAndTheNextWaitsForIt(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long)
+		c := newServices(supervisor.OneForOne, long)
 		slow := supervisor.ReadyService("slow", func(ctx context.Context, ready func()) error {
 			time.Sleep(time.Second)
 			c.book.write("slow is up")
@@ -57,7 +57,7 @@ func TestAServiceThatCannotStartStopsThoseBeforeIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(supervisor.OneForOne, long, named("a", "b")...)
+				c := newServices(supervisor.OneForOne, long, named("a", "b")...)
 				c.spec.Children = append(c.spec.Children, supervisor.ReadyService("bad", serve), c.child("never", supervisor.Permanent))
 				tree, err := supervisor.Start(t.Context(), system, c.spec)
 				require.Nil(t, tree)
@@ -99,9 +99,9 @@ func TestRestartTypesDecideByTheReasonOfTheEnd(t *testing.T) {
 		for name, end := range reasons {
 			t.Run(row.restart.String()+" "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: row.restart})
+					c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: row.restart})
 					tree := c.start(t)
-					c.tell("a", end)
+					c.order("a", end)
 					want := row.crashed
 					if name == "normal" || name == "shutdown" || name == "{shutdown,_}" {
 						want = row.well
@@ -120,27 +120,27 @@ func TestACrashOfAServiceHasAStack(t *testing.T) {
 	for name, end := range map[string]func() error{"panic": panicked, "Goexit": exited} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(supervisor.OneForOne, supervisor.Intensity{}, named("a")...)
+				c := newServices(supervisor.OneForOne, supervisor.Intensity{}, named("a")...)
 				tree := c.start(t)
-				c.tell("a", end)
+				c.order("a", end)
 				err := tree.Wait()
 				var crash *supervisor.CrashError
 				require.ErrorAs(t, err, &crash)
-				require.Contains(t, string(crash.Stack), "crew_test.go")
+				require.Contains(t, string(crash.Stack), "services_test.go")
 				var story *supervisor.EscalationError
 				require.ErrorAs(t, err, &story)
-				require.Contains(t, story.Story(), "crew_test.go")
+				require.Contains(t, story.Story(), "services_test.go")
 			})
 		})
 	}
 }
 
-func TestAPanicWithAShutdownIsACrashAllTheSame(t *testing.T) {
+func TestAPanicWithErrShutdownIsACrash(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: supervisor.Transient})
+		c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: supervisor.Transient})
 		tree := c.start(t)
-		c.tell("a", func() error { panic(supervisor.ErrShutdown) })
+		c.order("a", func() error { panic(supervisor.ErrShutdown) })
 		require.Equal(t, "running", state(tree, "a"))
 		tree.Stop()
 	})
@@ -159,15 +159,15 @@ func TestTemporarySiblingsAreForgottenAndOthersStartedAgain(t *testing.T) {
 	} {
 		t.Run(row.strategy.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(row.strategy, long, supervisor.Child{Name: "a"}, supervisor.Child{Name: "b"},
+				c := newServices(row.strategy, long, supervisor.Child{Name: "a"}, supervisor.Child{Name: "b"},
 					supervisor.Child{Name: "temp", Restart: supervisor.Temporary}, supervisor.Child{Name: "d"})
 				tree := c.start(t)
 				c.book.read()
-				c.tell("b", boomed)
+				c.order("b", boomed)
 				lines := c.book.read()
 				require.ElementsMatch(t, row.want, lines)
 				stops := len(row.want) - countPlus(row.want)
-				require.Equal(t, row.want[:stops], lines[:stops], "in reverse order, before anybody starts")
+				require.Equal(t, row.want[:stops], lines[:stops], "in reverse order, before any child starts")
 				require.Equal(t, row.left, names(tree))
 				tree.Stop()
 			})
@@ -184,18 +184,18 @@ func countPlus(lines []string) (n int) {
 	return n
 }
 
-// As in OTP, whose restart_multiple_children starts all that are in the list.
+// As in OTP, where restart_multiple_children starts all children in the list.
 func TestChildrenThatAreDownAreStartedAgainOnBehalfOfAnother(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.RestForOne, long, supervisor.Child{Name: "a"},
+		c := newServices(supervisor.RestForOne, long, supervisor.Child{Name: "a"},
 			supervisor.Child{Name: "ended", Restart: supervisor.Transient}, supervisor.Child{Name: "terminated"})
 		tree := c.start(t)
-		c.tell("ended", normal)
+		c.order("ended", normal)
 		require.NoError(t, tree.Terminate("terminated"))
 		require.Equal(t, "down", state(tree, "ended"))
 		require.Equal(t, "down", state(tree, "terminated"))
-		c.tell("a", boomed)
+		c.order("a", boomed)
 		require.Equal(t, "running", state(tree, "ended"))
 		require.Equal(t, "running", state(tree, "terminated"))
 		tree.Stop()
@@ -205,12 +205,12 @@ func TestChildrenThatAreDownAreStartedAgainOnBehalfOfAnother(t *testing.T) {
 func TestOneRestartTooManyStopsAllInReverseAndTheSupervisor(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: 5 * time.Second}, named("a", "b", "c")...)
+		c := newServices(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: 5 * time.Second}, named("a", "b", "c")...)
 		tree := c.start(t)
-		c.tell("b", boomed)
-		c.tell("a", normal) // it counts, too
+		c.order("b", boomed)
+		c.order("a", normal) // it counts, too
 		c.book.read()
-		c.tell("b", boomed)
+		c.order("b", boomed)
 		<-tree.Done()
 		require.Equal(t, []string{"-c", "-a"}, c.book.read())
 		var story *supervisor.EscalationError
@@ -221,7 +221,7 @@ func TestOneRestartTooManyStopsAllInReverseAndTheSupervisor(t *testing.T) {
 		require.Contains(t, story.Story(), "one restart too many")
 		require.Equal(t, "down", state(tree, "a"))
 		_, err := tree.Add(t.Context(), c.child("d", supervisor.Permanent))
-		require.ErrorIs(t, err, errBoom, "it says why it is not there any more")
+		require.ErrorIs(t, err, errBoom, "the error says why the supervisor ended")
 	})
 }
 
@@ -230,14 +230,14 @@ func TestARestartAtTheEdgeOfThePeriodStillCounts(t *testing.T) {
 	for name, row := range map[string]struct {
 		gap  time.Duration
 		many bool
-	}{"at the edge": {5 * time.Second, true}, "beyond it": {5*time.Second + 1, false}} {
+	}{"at the end": {5 * time.Second, true}, "after it": {5*time.Second + 1, false}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(supervisor.OneForOne, supervisor.DefaultIntensity, named("a")...)
+				c := newServices(supervisor.OneForOne, supervisor.DefaultIntensity, named("a")...)
 				tree := c.start(t)
-				c.tell("a", boomed)
+				c.order("a", boomed)
 				time.Sleep(row.gap)
-				c.tell("a", boomed)
+				c.order("a", boomed)
 				select {
 				case <-tree.Done():
 					require.True(t, row.many)
@@ -254,19 +254,19 @@ func TestAFailureToStartInARestartCountsAsAnotherRestart(t *testing.T) {
 	held(t)
 	for _, restart := range []supervisor.Restart{supervisor.Permanent, supervisor.Transient} {
 		bubble(t, func(t *testing.T) {
-			born := 0
+			starts := 0
 			child := supervisor.Child{Name: "a", Restart: restart, Serve: func(ctx context.Context, ready func()) error {
-				if born++; born == 1 {
+				if starts++; starts == 1 {
 					ready()
 					time.Sleep(time.Second)
 				}
 				return errBoom
 			}}
-			c := newCrew(supervisor.OneForOne, supervisor.Intensity{Restarts: 3, Within: time.Hour}, child)
+			c := newServices(supervisor.OneForOne, supervisor.Intensity{Restarts: 3, Within: time.Hour}, child)
 			tree := c.start(t)
 			var story *supervisor.EscalationError
 			require.ErrorAs(t, tree.Wait(), &story)
-			require.Equal(t, 4, born)
+			require.Equal(t, 4, starts)
 			require.Len(t, story.Failures, 4)
 			require.True(t, story.Failures[3].Starting)
 		})
@@ -279,15 +279,15 @@ func TestShutdownValues(t *testing.T) {
 		patience, takes, want time.Duration
 		left                  bool
 	}{
-		"by default five seconds":             {0, time.Hour, 5 * time.Second, true},
-		"a limit that is kept":                {time.Minute, time.Second, time.Second, false},
-		"a limit that is not":                 {time.Minute, time.Hour, time.Minute, true},
-		"infinity":                            {supervisor.Infinity, time.Hour, time.Hour, false},
-		"brutal kill, which nobody waits for": {supervisor.BrutalKill, time.Hour, 0, false},
+		"by default five seconds":          {0, time.Hour, 5 * time.Second, true},
+		"a limit that is kept":             {time.Minute, time.Second, time.Second, false},
+		"a limit that is not":              {time.Minute, time.Hour, time.Minute, true},
+		"infinity":                         {supervisor.Infinity, time.Hour, time.Hour, false},
+		"brutal kill, which does not wait": {supervisor.BrutalKill, time.Hour, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a", Patience: row.patience, Run: func(ctx context.Context) error {
+				c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "a", Patience: row.patience, Run: func(ctx context.Context) error {
 					<-ctx.Done()
 					if !errors.Is(context.Cause(ctx), supervisor.ErrShutdown) {
 						t.Error(context.Cause(ctx))
@@ -329,11 +329,11 @@ func TestAutoShutdown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(supervisor.OneForOne, long, row.children...)
+				c := newServices(supervisor.OneForOne, long, row.children...)
 				c.spec.AutoShutdown = row.auto
 				tree := c.start(t)
 				for name, end := range row.ends {
-					c.tell(name, end)
+					c.order(name, end)
 				}
 				select {
 				case <-tree.Done():
@@ -351,7 +351,7 @@ func TestAutoShutdown(t *testing.T) {
 func TestTerminatingASignificantChildIsNoAutoShutdown(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: supervisor.Temporary, Significant: true})
+		c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: supervisor.Temporary, Significant: true})
 		c.spec.AutoShutdown = supervisor.AnySignificant
 		tree := c.start(t)
 		require.NoError(t, tree.Terminate("a"))
@@ -361,19 +361,20 @@ func TestTerminatingASignificantChildIsNoAutoShutdown(t *testing.T) {
 	})
 }
 
-// Nor is one that goes with a sibling, though a temporary one does not come back.
+// A child that is terminated together with a sibling causes no auto-shutdown either, even if it is temporary and is not
+// restarted.
 func TestASignificantChildThatIsTerminatedForASiblingIsNoAutoShutdown(t *testing.T) {
 	held(t)
 	for _, auto := range []supervisor.AutoShutdown{supervisor.AnySignificant, supervisor.AllSignificant} {
 		for _, strategy := range []supervisor.Strategy{supervisor.RestForOne, supervisor.OneForAll} {
 			t.Run(strategy.String()+", "+auto.String(), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					c := newCrew(strategy, long, supervisor.Child{Name: "a"},
+					c := newServices(strategy, long, supervisor.Child{Name: "a"},
 						supervisor.Child{Name: "b", Restart: supervisor.Temporary, Significant: true},
 						supervisor.Child{Name: "c", Restart: supervisor.Transient, Significant: true})
 					c.spec.AutoShutdown = auto
 					tree := c.start(t)
-					c.tell("a", boomed)
+					c.order("a", boomed)
 					require.Equal(t, []string{"a", "c"}, names(tree))
 					require.Equal(t, "running", state(tree, "c"))
 					tree.Stop()
@@ -386,7 +387,7 @@ func TestASignificantChildThatIsTerminatedForASiblingIsNoAutoShutdown(t *testing
 func TestASignificantChildThatEndsDuringTheStartEndsTheSupervisorAfterIt(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long)
+		c := newServices(supervisor.OneForOne, long)
 		c.spec.AutoShutdown = supervisor.AnySignificant
 		c.spec.Children = []supervisor.Child{
 			{Name: "short", Restart: supervisor.Transient, Significant: true, Run: func(context.Context) error { return nil }},
@@ -417,33 +418,33 @@ func TestFlagsAndSpecsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		want string
 	}{
 		"invalid_strategy":                {supervisor.Spec{Strategy: 9}, "no such strategy"},
-		"invalid_intensity":               {supervisor.Spec{Intensity: supervisor.Intensity{Restarts: -1}}, "fewer restarts than none"},
-		"invalid_period":                  {supervisor.Spec{Intensity: supervisor.Intensity{Within: -1}}, "a period before it begins"},
-		"restarts, and no period":         {supervisor.Spec{Intensity: supervisor.Intensity{Restarts: 3}}, "3 restarts within no time"},
+		"invalid_intensity":               {supervisor.Spec{Intensity: supervisor.Intensity{Restarts: -1}}, "Restarts is negative"},
+		"invalid_period":                  {supervisor.Spec{Intensity: supervisor.Intensity{Within: -1}}, "Within is negative"},
+		"restarts, and no period":         {supervisor.Spec{Intensity: supervisor.Intensity{Restarts: 3}}, "Restarts is 3 and Within is zero"},
 		"invalid_auto_shutdown":           {supervisor.Spec{AutoShutdown: 9}, "no such auto-shutdown"},
-		"duplicate_child_name":            {supervisor.Spec{Children: []supervisor.Child{ok, ok}}, "two of that name"},
+		"duplicate_child_name":            {supervisor.Spec{Children: []supervisor.Child{ok, ok}}, "the name is used twice"},
 		"missing_id":                      {with(func(c *supervisor.Child) { c.Name = "" }), "has no name"},
 		"missing_id, of several":          {supervisor.Spec{Name: "h", Children: []supervisor.Child{ok, {Run: run}}}, `supervisor "h": child 2: has no name`},
-		"nobody has a name":               {with(func(c *supervisor.Child) { c.Name = "" }), "supervisor: child 1: has no name"},
+		"no child has a name":             {with(func(c *supervisor.Child) { c.Name = "" }), "supervisor: child 1: has no name"},
 		"two of no name":                  {supervisor.Spec{Children: []supervisor.Child{{Run: run}, {Run: run}}}, "child 2: has no name"},
-		"missing_start":                   {with(func(c *supervisor.Child) { c.Run = nil }), "is not one of"},
-		"two starts":                      {with(func(c *supervisor.Child) { c.Supervisor = &supervisor.Spec{} }), "is not one of"},
+		"missing_start":                   {with(func(c *supervisor.Child) { c.Run = nil }), "needs exactly one of"},
+		"two starts":                      {with(func(c *supervisor.Child) { c.Supervisor = &supervisor.Spec{} }), "needs exactly one of"},
 		"invalid_restart_type":            {with(func(c *supervisor.Child) { c.Restart = 9 }), "no such restart type"},
 		"invalid_shutdown":                {with(func(c *supervisor.Child) { c.Patience = -2 }), "no such patience"},
 		"a start limit below zero":        {with(func(c *supervisor.Child) { c.StartLimit = -2 }), "no such limit"},
-		"significant with never":          {with(func(c *supervisor.Child) { c.Significant, c.Restart = true, supervisor.Transient }), "nothing depends on it"},
+		"significant with never":          {with(func(c *supervisor.Child) { c.Significant, c.Restart = true, supervisor.Transient }), "AutoShutdown is never"},
 		"significant and permanent":       {with(func(c *supervisor.Child) { c.Significant = true }), "cannot be permanent"},
-		"simple_one_for_one and children": {supervisor.Spec{Strategy: supervisor.SimpleOneForOne, Children: []supervisor.Child{ok}}, "begins without children"},
+		"simple_one_for_one and children": {supervisor.Spec{Strategy: supervisor.SimpleOneForOne, Children: []supervisor.Child{ok}}, "starts without children"},
 		"simple_one_for_one and auto":     {supervisor.Spec{Strategy: supervisor.SimpleOneForOne, AutoShutdown: supervisor.AnySignificant}, "has no auto-shutdown"},
-		"more than may be":                {supervisor.Spec{Most: 1, Children: []supervisor.Child{ok, {Name: "b", Run: run}}}, "2 children, where 1 may be"},
-		"fewer than none may be":          {supervisor.Spec{Most: -1}, "fewer children than none may be: -1"},
-		"a pause below zero":              {supervisor.Spec{Backoff: supervisor.Backoff{First: -1}}, "a time below zero: First -1ns"},
-		"a longest pause below zero":      {supervisor.Spec{Backoff: supervisor.Backoff{Max: -1}}, "a time below zero: Max -1ns"},
+		"more than may be":                {supervisor.Spec{Most: 1, Children: []supervisor.Child{ok, {Name: "b", Run: run}}}, "2 children, but Most is 1"},
+		"Most below zero":                 {supervisor.Spec{Most: -1}, "Most is negative: -1"},
+		"a pause below zero":              {supervisor.Spec{Backoff: supervisor.Backoff{First: -1}}, "First is negative: -1ns"},
+		"a longest pause below zero":      {supervisor.Spec{Backoff: supervisor.Backoff{Max: -1}}, "Max is negative: -1ns"},
 		"a first pause above the longest": {supervisor.Spec{Backoff: supervisor.Backoff{First: 2, Max: 1}}, "Max 1ns must not be less than First 2ns"},
-		"a calm below zero":               {supervisor.Spec{Backoff: supervisor.Backoff{Calm: -1}}, "a time below zero: Calm -1ns"},
-		"a share of chance above all":     {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: 1.5}}, "no such jitter: 1.5"},
-		"a share of chance below none":    {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: -0.5}}, "no such jitter: -0.5"},
-		"a share of chance, no number":    {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: math.NaN()}}, "no such jitter: NaN"},
+		"a calm below zero":               {supervisor.Spec{Backoff: supervisor.Backoff{Calm: -1}}, "Calm is negative: -1ns"},
+		"jitter above one":                {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: 1.5}}, "Jitter is 1.5"},
+		"jitter below zero":               {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: -0.5}}, "Jitter is -0.5"},
+		"jitter is not a number":          {supervisor.Spec{Backoff: supervisor.Backoff{Jitter: math.NaN()}}, "Jitter is NaN"},
 		"a fault below":                   {supervisor.Spec{Children: []supervisor.Child{supervisor.Nested(supervisor.Spec{Name: "sub", Strategy: 9})}}, "no such strategy"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -460,9 +461,9 @@ func TestStartChild(t *testing.T) {
 	for _, strategy := range []supervisor.Strategy{supervisor.OneForOne, supervisor.RestForOne, supervisor.OneForAll} {
 		t.Run(strategy.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(strategy, long, supervisor.Child{Name: "a"}, supervisor.Child{Name: "down", Restart: supervisor.Transient})
+				c := newServices(strategy, long, supervisor.Child{Name: "a"}, supervisor.Child{Name: "down", Restart: supervisor.Transient})
 				tree := c.start(t)
-				c.tell("down", normal)
+				c.order("down", normal)
 				add := func(child supervisor.Child) error {
 					_, err := tree.Add(t.Context(), child)
 					return err
@@ -477,7 +478,7 @@ func TestStartChild(t *testing.T) {
 				bad := supervisor.ReadyService("bad", func(context.Context, func()) error { return errBoom })
 				require.ErrorIs(t, add(bad), errBoom)
 				ignored := supervisor.ReadyService("ignored", func(context.Context, func()) error { return supervisor.ErrIgnore })
-				require.NoError(t, add(ignored), "OTP's ignore: it is kept, but does not run")
+				require.NoError(t, add(ignored), "OTP's ignore: the child is kept, but does not run")
 				ignored.Name, ignored.Restart = "ignored temporary", supervisor.Temporary
 				require.NoError(t, add(ignored), "a temporary one is not even kept")
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -485,7 +486,7 @@ func TestStartChild(t *testing.T) {
 				mute := supervisor.ReadyService("mute", func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil })
 				_, err = tree.Add(ctx, mute)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.Equal(t, []string{"a", "down", "b", "ignored"}, names(tree), "what could not start was never there")
+				require.Equal(t, []string{"a", "down", "b", "ignored"}, names(tree), "a child that could not start is not added")
 				require.Equal(t, "down", state(tree, "ignored"))
 				tree.Stop()
 				require.ErrorIs(t, add(c.child("late", supervisor.Permanent)), supervisor.ErrStopped)
@@ -497,7 +498,7 @@ func TestStartChild(t *testing.T) {
 func TestTerminateRestartAndDeleteChild(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a"}, supervisor.Child{Name: "temp", Restart: supervisor.Temporary})
+		c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "a"}, supervisor.Child{Name: "temp", Restart: supervisor.Temporary})
 		tree := c.start(t)
 		ctx := t.Context()
 		require.ErrorIs(t, tree.Terminate("x"), supervisor.ErrNotFound)
@@ -526,9 +527,9 @@ func TestTerminateRestartAndDeleteChild(t *testing.T) {
 func TestARestartByHandThatFailsLeavesTheChildDown(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		born := 0
-		c := newCrew(supervisor.OneForOne, supervisor.Intensity{}, supervisor.Child{Name: "a", Serve: func(ctx context.Context, ready func()) error {
-			if born++; born == 2 {
+		starts := 0
+		c := newServices(supervisor.OneForOne, supervisor.Intensity{}, supervisor.Child{Name: "a", Serve: func(ctx context.Context, ready func()) error {
+			if starts++; starts == 2 {
 				return errBoom
 			}
 			ready()
@@ -547,10 +548,10 @@ func TestARestartByHandThatFailsLeavesTheChildDown(t *testing.T) {
 func TestAChildThatIsBeingRestartedIsNeitherRestartedNorDeletedButTerminated(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, named("a")...)
+		c := newServices(supervisor.OneForOne, long, named("a")...)
 		c.spec.Backoff = supervisor.Backoff{First: time.Minute}
 		tree := c.start(t)
-		c.tell("a", boomed)
+		c.order("a", boomed)
 		require.Equal(t, "restarting", state(tree, "a"))
 		require.ErrorIs(t, tree.Restart(t.Context(), "a"), supervisor.ErrRestarting)
 		require.ErrorIs(t, tree.Delete("a"), supervisor.ErrRestarting)
@@ -559,7 +560,7 @@ func TestAChildThatIsBeingRestartedIsNeitherRestartedNorDeletedButTerminated(t *
 		require.NoError(t, tree.Terminate("a"))
 		c.book.read()
 		time.Sleep(time.Hour)
-		require.Empty(t, c.book.read(), "the pause was for nothing")
+		require.Empty(t, c.book.read(), "the child was not started after the pause")
 		require.Equal(t, "down", state(tree, "a"))
 		tree.Stop()
 	})
@@ -568,10 +569,10 @@ func TestAChildThatIsBeingRestartedIsNeitherRestartedNorDeletedButTerminated(t *
 func TestWhichChildrenAndCountChildren(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a"}, supervisor.Child{Name: "b", Restart: supervisor.Transient})
+		c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "a"}, supervisor.Child{Name: "b", Restart: supervisor.Transient})
 		c.spec.Children = append(c.spec.Children, supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{c.child("deep", supervisor.Permanent)}}))
 		tree := c.start(t)
-		c.tell("b", normal)
+		c.order("b", normal)
 		require.Equal(t, supervisor.Counts{Specs: 3, Active: 2, Supervisors: 1, Workers: 2}, tree.Count())
 		all := tree.Children()
 		require.Equal(t, []string{"a", "b", "sub"}, names(tree), "in the order of their start")
@@ -593,19 +594,19 @@ func TestWhichChildrenAndCountChildren(t *testing.T) {
 			"  n3[\"sub<br/>rest_for_one\"]\n"+
 			"  n4([\"deep<br/>running, restarts: 0\"])\n  n3 --> n4\n  n0 --> n3\n", tree.Info().Mermaid())
 		tree.Stop()
-		require.Equal(t, "down", state(tree, "a"), "there is a last picture")
+		require.Equal(t, "down", state(tree, "a"), "there is a last snapshot")
 	})
 }
 
 func TestSimpleOneForOne(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.SimpleOneForOne, long)
+		c := newServices(supervisor.SimpleOneForOne, long)
 		c.spec.Most = 3
 		tree := c.start(t)
 		slow := supervisor.Child{Name: "conn", Restart: supervisor.Transient, Run: func(ctx context.Context) error {
 			select {
-			case do := <-c.ear("conn"):
+			case do := <-c.channel("conn"):
 				return do()
 			case <-ctx.Done():
 				time.Sleep(time.Second)
@@ -623,9 +624,9 @@ func TestSimpleOneForOne(t *testing.T) {
 		require.ErrorIs(t, tree.Delete("conn-1"), supervisor.ErrSimple)
 		require.NoError(t, tree.Terminate("conn-1"))
 		require.ErrorIs(t, tree.Terminate("conn-1"), supervisor.ErrNotFound)
-		c.tell("conn", boomed)
+		c.order("conn", boomed)
 		require.Len(t, tree.Children(), 2, "one that crashed is restarted")
-		c.tell("conn", normal)
+		c.order("conn", normal)
 		require.Len(t, tree.Children(), 1, "one that ended well is forgotten")
 		for range 2 {
 			_, err = tree.Add(t.Context(), slow)
@@ -640,7 +641,7 @@ func TestSimpleOneForOne(t *testing.T) {
 func TestANestedSupervisorStopsItsChildrenInReverseWhenItIsStopped(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long)
+		c := newServices(supervisor.OneForOne, long)
 		c.spec.Children = []supervisor.Child{
 			c.child("a", supervisor.Permanent),
 			supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{c.child("b", supervisor.Permanent), c.child("c", supervisor.Permanent)}}),
@@ -653,10 +654,10 @@ func TestANestedSupervisorStopsItsChildrenInReverseWhenItIsStopped(t *testing.T)
 	})
 }
 
-func TestASupervisorThatGivesUpFailsTowardsItsOwnWhichTellsTheWholeStory(t *testing.T) {
+func TestASupervisorThatGivesUpFailsTowardsTheOneAboveWhoseStoryIncludesIt(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, supervisor.Intensity{Restarts: 1, Within: time.Hour})
+		c := newServices(supervisor.OneForOne, supervisor.Intensity{Restarts: 1, Within: time.Hour})
 		c.spec.Children = []supervisor.Child{supervisor.Nested(supervisor.Spec{
 			Name: "sub", Intensity: supervisor.Intensity{Restarts: 1, Within: time.Hour},
 			Children: []supervisor.Child{c.child("x", supervisor.Permanent), c.child("y", supervisor.Permanent)},
@@ -664,14 +665,14 @@ func TestASupervisorThatGivesUpFailsTowardsItsOwnWhichTellsTheWholeStory(t *test
 		tree := c.start(t)
 		before, there := tree.Sub("sub")
 		require.True(t, there)
-		c.tell("x", boomed)
-		c.tell("x", panicked) // sub gives up, and is restarted
+		c.order("x", boomed)
+		c.order("x", panicked) // sub gives up, and is restarted
 		after, _ := tree.Sub("sub")
 		require.NotSame(t, before, after)
 		require.Equal(t, 1, tree.Children()[0].Restarts)
 		require.Error(t, before.Wait())
-		c.tell("x", boomed)
-		c.tell("x", exited)
+		c.order("x", boomed)
+		c.order("x", exited)
 		err := tree.Wait()
 		var top *supervisor.EscalationError
 		require.ErrorAs(t, err, &top)
@@ -681,22 +682,22 @@ func TestASupervisorThatGivesUpFailsTowardsItsOwnWhichTellsTheWholeStory(t *test
 		require.Equal(t, "x", below.Child)
 		require.ErrorIs(t, err, supervisor.ErrGoexit)
 		story := top.Story()
-		for _, part := range []string{`gave up on "sub"`, `gave up on "x"`, "boom", "crew_test.go", "restarted at once", "runtime.Goexit"} {
+		for _, part := range []string{`gave up on "sub"`, `gave up on "x"`, "boom", "services_test.go", "restarted at once", "runtime.Goexit"} {
 			require.Contains(t, story, part)
 		}
 	})
 }
 
-// OTP's trap: the exit reason of a supervisor that gives up is shutdown.
+// In OTP, too, the exit reason of a supervisor that gives up is shutdown.
 func TestATransientSupervisorThatGivesUpIsNotRestarted(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long)
+		c := newServices(supervisor.OneForOne, long)
 		sub := supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{c.child("x", supervisor.Permanent)}})
 		sub.Restart = supervisor.Transient
 		c.spec.Children = []supervisor.Child{sub}
 		tree := c.start(t)
-		c.tell("x", boomed)
+		c.order("x", boomed)
 		require.Equal(t, "down", state(tree, "sub"))
 		require.ErrorIs(t, tree.Children()[0].Last, errBoom)
 		tree.Stop()
@@ -710,14 +711,14 @@ func TestANestedAutoShutdownIsAShutdownForTheSupervisorAbove(t *testing.T) {
 		want    string
 	}{{supervisor.Permanent, "running"}, {supervisor.Transient, "down"}, {supervisor.Temporary, "forgotten"}} {
 		bubble(t, func(t *testing.T) {
-			c := newCrew(supervisor.OneForOne, long)
+			c := newServices(supervisor.OneForOne, long)
 			x := c.child("x", supervisor.Transient)
 			x.Significant = true
 			sub := supervisor.Nested(supervisor.Spec{Name: "sub", AutoShutdown: supervisor.AnySignificant, Children: []supervisor.Child{x}})
 			sub.Restart = row.restart
 			c.spec.Children = []supervisor.Child{sub}
 			tree := c.start(t)
-			c.tell("x", normal)
+			c.order("x", normal)
 			require.Equal(t, row.want, state(tree, "sub"))
 			tree.Stop()
 		})
@@ -727,7 +728,7 @@ func TestANestedAutoShutdownIsAShutdownForTheSupervisorAbove(t *testing.T) {
 func TestANestedSupervisorThatCannotStartFailsTheStart(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, named("a")...)
+		c := newServices(supervisor.OneForOne, long, named("a")...)
 		bad := supervisor.ReadyService("bad", func(context.Context, func()) error { return errBoom })
 		c.spec.Children = append(c.spec.Children, supervisor.Nested(supervisor.Spec{
 			Name: "sub", Children: []supervisor.Child{c.child("x", supervisor.Permanent), bad},
@@ -741,9 +742,9 @@ func TestANestedSupervisorThatCannotStartFailsTheStart(t *testing.T) {
 func TestAChildThatWasUpAndFailsDuringTheStartIsRestarted(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, named("a")...)
+		c := newServices(supervisor.OneForOne, long, named("a")...)
 		c.spec.Children = append(c.spec.Children, supervisor.ReadyService("slow", func(ctx context.Context, ready func()) error {
-			c.ear("a") <- boomed
+			c.channel("a") <- boomed
 			time.Sleep(time.Second)
 			ready()
 			<-ctx.Done()
@@ -756,11 +757,11 @@ func TestAChildThatWasUpAndFailsDuringTheStartIsRestarted(t *testing.T) {
 	})
 }
 
-func TestAnActorMayEndWellAndATransientOneIsThenLeftAlone(t *testing.T) {
+func TestATransientActorThatEndsWellIsNotRestarted(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
 		var pid *act.PID
-		c := newCrew(supervisor.OneForOne, long, supervisor.Child{
+		c := newServices(supervisor.OneForOne, long, supervisor.Child{
 			Name: "a", Restart: supervisor.Transient,
 			Spawn: func(by supervisor.Spawner, name string, ready func(error)) (*supervisor.PID, error) {
 				ready(nil)

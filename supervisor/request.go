@@ -8,7 +8,7 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 )
 
-// order is what somebody wants of a supervisor.
+// order is the kind of a request.
 type order uint8
 
 const (
@@ -16,14 +16,14 @@ const (
 	terminate
 	restart
 	remove
-	look
+	inspect
 )
 
 // request asks a supervisor to do something, and for its answer.
 type request struct {
 	do     order
-	child  Child  // to add
-	id     string // of the others
+	child  Child  // the child to add
+	id     string // the child of all other orders
 	answer chan answer
 	info   Info
 }
@@ -33,7 +33,7 @@ type answer struct {
 	err error
 }
 
-// cancel tells that nobody waits for a request any more.
+// cancel notifies the supervisor that the caller no longer waits for a request.
 type cancel struct {
 	r     *request
 	cause error
@@ -46,131 +46,131 @@ func (*request) IgnoreDeadLetterLogging() {}
 func (cancel) IgnoreDeadLetterLogging() {}
 
 // reply answers a request once, if there is one.
-func (k *keeper) reply(r **request, id string, err error) {
+func (s *supervisor) reply(r **request, id string, err error) {
 	if *r == nil {
 		return
 	}
 	if err != nil {
 		id = ""
-		err = fmt.Errorf("%s: %w", k.spec.Name, err)
+		err = fmt.Errorf("%s: %w", s.spec.Name, err)
 	}
 	(*r).answer <- answer{id, err}
 	*r = nil
 }
 
-// asked hears a request. What changes the children waits until nobody is being
-// started or stopped.
-func (k *keeper) asked(ctx act.Context, r *request) {
+// handleRequest handles a request. Requests that change the children are queued until no child is being started or
+// stopped.
+func (s *supervisor) handleRequest(ctx act.Context, r *request) {
 	switch {
-	case r.do == look:
-		r.info = k.info()
+	case r.do == inspect:
+		r.info = s.info()
 		r.answer <- answer{}
-	case k.ending || k.gaveUp:
-		k.reply(&r, "", ErrStopped)
+	case s.ending || s.gaveUp:
+		s.reply(&r, "", ErrStopped)
 	default:
-		k.queue = append(k.queue, r)
-		k.step(ctx)
+		s.queue = append(s.queue, r)
+		s.step(ctx)
 	}
 }
 
-// refuse answers all requests that will not be followed.
-func (k *keeper) refuse(err error) {
-	for _, r := range k.queue {
-		k.reply(&r, "", err)
+// refuseAll answers all waiting requests with an error.
+func (s *supervisor) refuseAll(err error) {
+	for _, r := range s.queue {
+		s.reply(&r, "", err)
 	}
-	k.queue = nil
-	for _, c := range k.kids {
-		k.reply(&c.waits, c.id, err)
-		if c.pid == nil || !c.going {
-			k.reply(&c.parts, c.id, err)
+	s.queue = nil
+	for _, c := range s.children {
+		s.reply(&c.startRequest, c.id, err)
+		if c.pid == nil || !c.toStop {
+			s.reply(&c.stopRequest, c.id, err)
 		}
 	}
 }
 
-// cancelled forgets a request, whatever has become of it.
-func (k *keeper) cancelled(ctx act.Context, m cancel) {
-	if i := slices.Index(k.queue, m.r); i >= 0 {
-		k.queue = slices.Delete(k.queue, i, i+1)
-		k.reply(&m.r, "", m.cause)
+// handleCancel takes a request back if it has not been completed.
+func (s *supervisor) handleCancel(ctx act.Context, m cancel) {
+	if i := slices.Index(s.queue, m.r); i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+		s.reply(&m.r, "", m.cause)
 		return
 	}
-	i := slices.IndexFunc(k.kids, func(c *kid) bool { return c.waits == m.r })
+	i := slices.IndexFunc(s.children, func(c *childState) bool { return c.startRequest == m.r })
 	if i < 0 {
-		return // it has been answered, or is being seen to and cannot be taken back
+		return // it has been answered, or is being performed and cannot be taken back
 	}
-	if c := k.kids[i]; c == k.starting {
-		k.answered(c, m.cause)
-	} else { // it is held up by others
-		k.cannot(c, m.cause)
+	if c := s.children[i]; c == s.starting {
+		s.noteStart(c, m.cause)
+	} else { // its start waits for other children
+		s.startFailed(c, m.cause)
 	}
-	k.step(ctx)
+	s.step(ctx)
 }
 
-// serve follows the next request and reports whether there was one.
-func (k *keeper) serve() bool {
-	if len(k.queue) == 0 {
+// performNext performs the next request and reports whether there was one.
+func (s *supervisor) performNext() bool {
+	if len(s.queue) == 0 {
 		return false
 	}
-	r := k.queue[0]
-	k.queue = slices.Delete(k.queue, 0, 1)
-	if err := k.follow(r); err != nil {
-		k.reply(&r, "", err)
+	r := s.queue[0]
+	s.queue = slices.Delete(s.queue, 0, 1)
+	if err := s.perform(r); err != nil {
+		s.reply(&r, "", err)
 	}
 	return true
 }
 
-// follow begins to do what is asked for.
-func (k *keeper) follow(r *request) error {
+// perform starts the work that a request asks for.
+func (s *supervisor) perform(r *request) error {
 	if r.do == add {
-		return k.add(r)
+		return s.add(r)
 	}
-	simple := k.spec.Strategy == SimpleOneForOne
+	simple := s.spec.Strategy == SimpleOneForOne
 	if simple && r.do != terminate {
 		return fmt.Errorf("%q: %w", r.id, ErrSimple)
 	}
-	i := slices.IndexFunc(k.kids, func(c *kid) bool { return c.id == r.id })
+	i := slices.IndexFunc(s.children, func(c *childState) bool { return c.id == r.id })
 	if i < 0 {
 		return fmt.Errorf("%q: %w", r.id, ErrNotFound)
 	}
-	c := k.kids[i]
+	c := s.children[i]
 	if r.do == terminate {
-		c.parts = r
-		k.leave(c)
+		c.stopRequest = r
+		s.stayDown(c)
 		return nil
 	}
 	switch {
 	case c.pid != nil:
 		return fmt.Errorf("%q: %w", r.id, ErrRunning)
-	case c.due:
+	case c.toStart:
 		return fmt.Errorf("%q: %w", r.id, ErrRestarting)
 	case r.do == restart:
-		c.due, c.waits, c.since = true, r, time.Now()
+		c.toStart, c.startRequest, c.since = true, r, time.Now()
 	default:
-		c.drop, c.parts = true, r
-		k.parted(c)
+		c.toForget, c.stopRequest = true, r
+		s.forgetOrKeep(c)
 	}
 	return nil
 }
 
-// add takes a child in.
-func (k *keeper) add(r *request) error {
-	if err := k.spec.checkChild(&r.child, "the child to add"); err != nil {
+// add adds a child.
+func (s *supervisor) add(r *request) error {
+	if err := s.spec.checkChild(&r.child, "the child to add"); err != nil {
 		return err
 	}
 	child := r.child
-	c := &kid{child: &child, id: child.Name, due: true, waits: r, since: time.Now()}
-	if k.spec.Strategy == SimpleOneForOne {
-		k.hired++
-		c.id = fmt.Sprintf("%s-%d", c.child.Name, k.hired)
-	} else if i := slices.IndexFunc(k.kids, func(o *kid) bool { return o.id == c.id }); i >= 0 {
-		if k.kids[i].pid != nil {
+	c := &childState{child: &child, id: child.Name, toStart: true, startRequest: r, since: time.Now()}
+	if s.spec.Strategy == SimpleOneForOne {
+		s.numbered++
+		c.id = fmt.Sprintf("%s-%d", c.child.Name, s.numbered)
+	} else if i := slices.IndexFunc(s.children, func(o *childState) bool { return o.id == c.id }); i >= 0 {
+		if s.children[i].pid != nil {
 			return fmt.Errorf("%q: %w", c.id, ErrAlreadyStarted)
 		}
 		return fmt.Errorf("%q: %w", c.id, ErrAlreadyPresent)
 	}
-	if k.spec.Most > 0 && len(k.kids) >= k.spec.Most {
+	if s.spec.Most > 0 && len(s.children) >= s.spec.Most {
 		return fmt.Errorf("%q: %w", c.id, ErrFull)
 	}
-	k.kids = append(k.kids, c)
+	s.children = append(s.children, c)
 	return nil
 }

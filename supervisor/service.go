@@ -6,26 +6,25 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 )
 
-// service is the actor of a child that is a function. The function has a goroutine of
-// its own; when it returns the actor fails, and when the actor stops the
-// function's context ends and the actor waits for it.
+// service is the actor of a child that is a function. The function has a goroutine of its own. When the function
+// returns, the actor fails; when the actor stops, it ends the function's context and waits for the function.
 type service struct {
-	child  *Child
-	birth  *birth
-	base   context.Context
-	ready  func(error)
-	cancel context.CancelCauseFunc
-	over   chan struct{}
+	child       *Child
+	incarnation *incarnation
+	base        context.Context
+	ready       func(error)
+	cancel      context.CancelCauseFunc
+	over        chan struct{}
 }
 
-// over tells a service's actor that its function has returned.
+// over notifies a service's actor that its function has returned.
 type over struct{ reason error }
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (over) IgnoreDeadLetterLogging() {}
 
-func newService(c *kid, base context.Context, ready func(error)) *service { //nolint:revive // base is kept, not obeyed
-	return &service{child: c.child, birth: c.birth, base: base, ready: ready, over: make(chan struct{})}
+func newService(c *childState, base context.Context, ready func(error)) *service { //nolint:revive // base is kept, not obeyed
+	return &service{child: c.child, incarnation: c.incarnation, base: base, ready: ready, over: make(chan struct{})}
 }
 
 // Receive handles a message to the service's actor.
@@ -50,15 +49,15 @@ func (s *service) start(ctx act.Context) {
 	}
 	ended := func(err error) {
 		if endedWell(err, false) {
-			s.ready(nil) // if it has not said so: it was, or it would not have come to its end
+			s.ready(nil) // a function that ended well counts as ready
 		} else {
 			s.ready(err)
 		}
-		if s.birth.said.Load().err != nil {
-			return // it could not start, which says it all
+		if s.incarnation.startReport.Load().err != nil {
+			return // the start report says why it could not start
 		}
 		if running.Err() != nil {
-			s.birth.parting.Store(&word{s.asTold(err)})
+			s.incarnation.stopReport.Store(&report{s.afterStop(err)})
 			return
 		}
 		if err == nil {
@@ -79,10 +78,10 @@ func (s *service) serve(ctx context.Context) error {
 	return s.child.Serve(ctx, func() { s.ready(nil) })
 }
 
-// asTold takes what a service returns after its context has ended, but a crash, for
-// the end that was asked for.
-func (s *service) asTold(err error) error {
-	if _, crashed := err.(*CrashError); crashed { //nolint:errorlint // a crash of another's, wrapped, is none of ours
+// afterStop returns the error of a service whose context had ended: a crash is kept, anything else counts as the stop
+// that was asked for.
+func (s *service) afterStop(err error) error {
+	if _, crashed := err.(*CrashError); crashed { //nolint:errorlint // a wrapped crash is another child's
 		return err
 	}
 	return nil

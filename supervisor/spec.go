@@ -11,10 +11,9 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 )
 
-// The names of protoactor that a child made of an actor needs. Whoever does not
-// know protoactor needs none of them.
+// The names of protoactor that a child made of an actor needs. Programs that do not use protoactor need none of them.
 type (
-	// System is the home of actors.
+	// System runs actors.
 	System = act.System
 	// PID is an actor's address.
 	PID = act.PID
@@ -22,18 +21,17 @@ type (
 	Spawner = act.Spawner
 )
 
-// Restart is a child's restart type: whether it is started afresh when it has
-// ended by itself.
+// Restart is a child's restart type: whether the child is restarted after it has ended by itself.
 type Restart uint8
 
 // The restart types, as in OTP.
 const (
-	// Permanent children are always restarted. It is the default.
+	// Permanent children are always restarted. Permanent is the default.
 	Permanent Restart = iota
-	// Transient children are restarted if they crashed, not if they ended well.
+	// Transient children are restarted if they crashed, but not if they ended well.
 	Transient
-	// Temporary children are never restarted, and forgotten when they end, even if
-	// that is on behalf of another child.
+	// Temporary children are never restarted. The supervisor forgets them when they end, even if it stopped them on
+	// behalf of another child.
 	Temporary
 )
 
@@ -51,17 +49,16 @@ func (r Restart) String() string {
 	}
 }
 
-// AutoShutdown says whether a supervisor ends when its significant children have.
+// AutoShutdown says whether a supervisor ends when its significant children have ended.
 type AutoShutdown uint8
 
 // The kinds of auto-shutdown, as in OTP.
 const (
 	// Never is the default.
 	Never AutoShutdown = iota
-	// AnySignificant ends the supervisor when one significant child has ended by
-	// itself and is not restarted.
+	// AnySignificant ends the supervisor when a significant child has ended by itself and is not restarted.
 	AnySignificant
-	// AllSignificant ends it when the last of them has.
+	// AllSignificant ends the supervisor when its last significant child has ended.
 	AllSignificant
 )
 
@@ -79,19 +76,18 @@ func (a AutoShutdown) String() string {
 	}
 }
 
-// Directive is a decider's answer to a crash. There is none that goes on with the
-// crashed instance; see the package's comment.
+// Directive is a decider's answer to a crash. No directive resumes the crashed incarnation; see the package comment.
 type Directive uint8
 
-// The directives. All but the first go before the restart type.
+// The directives. All but the first override the restart type.
 const (
-	// AsDeclared does what the restart type says.
+	// AsDeclared follows the restart type.
 	AsDeclared Directive = iota
-	// DoRestart starts the child afresh, even a temporary one. It counts.
+	// DoRestart restarts the child, even a temporary one. The restart counts against the [Intensity].
 	DoRestart
-	// DoStop leaves the child down, as if it had ended well.
+	// DoStop leaves the child stopped, as if it had ended well.
 	DoStop
-	// DoEscalate gives up at once, whatever the intensity has left.
+	// DoEscalate gives up at once, however many restarts the intensity still allows.
 	DoEscalate
 )
 
@@ -111,46 +107,41 @@ func (d Directive) String() string {
 	}
 }
 
-// How long a child may take to stop.
+// Limits for the time that a child may take to stop.
 const (
-	// DefaultPatience is a child's, if it says nothing.
+	// DefaultPatience is the limit of a child without one of its own.
 	DefaultPatience = 5 * time.Second
-	// Infinity waits as long as it takes. A supervisor that is a child has it by
-	// default.
+	// Infinity waits as long as it takes. It is the default of a child that is a supervisor.
 	Infinity time.Duration = math.MaxInt64
-	// BrutalKill waits not at all: the child is told to stop, and abandoned.
+	// BrutalKill does not wait: the child is asked to stop and abandoned at once.
 	BrutalKill time.Duration = -1
 )
 
-// Child describes one child of a [Tree]. It has a Name and one of Run, Serve,
-// Spawn and Supervisor.
+// Child describes one child of a [Tree]. It needs a Name and exactly one of Run, Serve, Spawn and Supervisor.
 type Child struct {
 	Name string
 
-	// Run is a service that is ready at once. It should return when ctx ends,
-	// with whatever it likes. If it returns before, it has ended well (nil, or an
-	// error that wraps [ErrShutdown]) or crashed (another error, a panic, a
-	// runtime.Goexit).
+	// Run is a service that is ready at once. It should return when ctx ends; what it returns then does not matter. If
+	// it returns earlier, it has ended well (nil, or an error that wraps [ErrShutdown]) or crashed (another error, a
+	// panic, a runtime.Goexit).
 	Run func(ctx context.Context) error
-	// Serve is a service that says when it is ready. One that returns an error
-	// before could not start; with [ErrIgnore] it did not want to.
+	// Serve is a service that calls ready when it is ready. If it returns an error before, it could not start; if that
+	// error is [ErrIgnore], the child is not needed.
 	Serve func(ctx context.Context, ready func()) error
-	// Spawn starts an incarnation of an actor under a name of its own. Ready is
-	// called once, by anybody, when it is ready or cannot be. The actor is started by
-	// [SpawnActor]. It fails by a panic or [Fail], with [ErrNormal] if it has simply come
-	// to its end.
+	// Spawn starts an incarnation of an actor under the given name. Any goroutine may call ready, once, with nil when
+	// the actor is ready or with an error if it cannot start. [SpawnActor] starts the actor. The actor fails by a panic
+	// or by [Fail]; it ends well with Fail and [ErrNormal].
 	Spawn func(by Spawner, name string, ready func(error)) (*PID, error)
-	// Supervisor is a supervisor of its own. Without a name it has the child's.
+	// Supervisor makes the child a supervisor. If the spec has no name, it takes the child's.
 	Supervisor *Spec
 
-	// Restart is when it is started afresh; Permanent by default.
+	// Restart is the restart type; Permanent by default.
 	Restart Restart
-	// Significant marks a child that an [AutoShutdown] looks at.
+	// Significant marks a child that an [AutoShutdown] counts.
 	Significant bool
-	// Patience is how long the child may take to stop: by default
-	// [DefaultPatience], and [Infinity] for a supervisor.
+	// Patience is how long the child may take to stop: by default [DefaultPatience], and [Infinity] for a supervisor.
 	Patience time.Duration
-	// StartLimit is how long it may take to be ready; zero is as long as it takes.
+	// StartLimit is how long the child may take to be ready; zero is no limit.
 	StartLimit time.Duration
 }
 
@@ -159,8 +150,7 @@ func Service(name string, run func(ctx context.Context) error) Child {
 	return Child{Name: name, Run: run}
 }
 
-// ReadyService returns a child that is a function and says when it is ready. See
-// [Child.Serve].
+// ReadyService returns a child that is a function and reports when it is ready. See [Child.Serve].
 func ReadyService(name string, serve func(ctx context.Context, ready func()) error) Child {
 	return Child{Name: name, Serve: serve}
 }
@@ -168,7 +158,7 @@ func ReadyService(name string, serve func(ctx context.Context, ready func()) err
 // Nested returns a child that is a supervisor.
 func Nested(spec Spec) Child { return Child{Name: spec.Name, Supervisor: &spec} }
 
-// patience is the child's, with the defaults.
+// patience returns the child's Patience, with the defaults applied.
 func (c *Child) patience() time.Duration {
 	switch {
 	case c.Patience != 0:
@@ -189,22 +179,21 @@ type Spec struct {
 	// AutoShutdown ends the supervisor when significant children have ended.
 	AutoShutdown AutoShutdown
 	Children     []Child // in the order of their start
-	// Most is how many children there may be at once; zero is as many as come.
+	// Most is how many children there may be at once; zero is no limit.
 	Most int
-	// Decide is asked what to do about a crash; nil is [AsDeclared]. Like all hooks it is
-	// called by the supervisor, holds it up, and must not call its [Tree]. If it panics, or
-	// says what is none of the directives, the answer is [DoEscalate].
+	// Decide says what to do about a crash; nil is [AsDeclared]. Like all hooks it is called by the supervisor, blocks
+	// it, and must not call its [Tree]. If it panics or returns an unknown directive, the supervisor takes
+	// [DoEscalate].
 	Decide func(child string, reason error) Directive
-	// Restarted is told of each restart of a child, before it happens.
+	// Restarted is called before each restart of a child.
 	Restarted func(child string, reason error)
-	// GaveUp is told once that the supervisor will restart nobody any more. Who
-	// sets it has the last word: the children still live, until Stop ends them.
-	// Without it they are stopped at once. A supervisor that is a child never
-	// waits.
+	// GaveUp is called once when the supervisor has decided to restart no further child. With a GaveUp hook the
+	// children keep running until Stop ends them; without it the supervisor stops them at once. A supervisor that is a
+	// child stops them at once in either case.
 	GaveUp func(*EscalationError)
-	// Log is told of crashes, of children that do not stop, and of giving up. A
-	// supervisor with a system of its own has slog.Default(), others none; one that
-	// is a child has its supervisor's.
+	// Log receives crashes, children that do not stop, and giving up. If Log is nil, a supervisor with a system of its
+	// own logs to slog.Default(), a child logs to the Log of the supervisor above it, and any other supervisor does not
+	// log.
 	Log *slog.Logger
 }
 
@@ -215,19 +204,19 @@ type Fault struct {
 	Problem    string
 }
 
-// Error tells where and what.
+// Error returns the place and the problem.
 func (f *Fault) Error() string {
-	who := "supervisor"
+	where := "supervisor"
 	if f.Supervisor != "" {
-		who += fmt.Sprintf(" %q", f.Supervisor)
+		where += fmt.Sprintf(" %q", f.Supervisor)
 	}
 	if f.Child != "" {
-		who += fmt.Sprintf(": child %q", f.Child)
+		where += fmt.Sprintf(": child %q", f.Child)
 	}
-	return who + ": " + f.Problem
+	return where + ": " + f.Problem
 }
 
-// check returns all that is wrong, nested supervisors included.
+// check returns all faults, including those of nested supervisors.
 func (s *Spec) check() error {
 	var faults []error
 	fault := func(wrong bool, format string, args ...any) {
@@ -237,23 +226,23 @@ func (s *Spec) check() error {
 	}
 	fault(s.Strategy > SimpleOneForOne, "no such strategy: %d", s.Strategy)
 	fault(s.AutoShutdown > AllSignificant, "no such auto-shutdown: %d", s.AutoShutdown)
-	fault(s.Intensity.Restarts < 0, "fewer restarts than none: %d", s.Intensity.Restarts)
-	fault(s.Intensity.Within < 0, "a period before it begins: %v", s.Intensity.Within)
-	// Within no time there is never one restart too many: it would go on for ever.
-	fault(s.Intensity.Restarts > 0 && s.Intensity.Within == 0, "%d restarts within no time: needs a period", s.Intensity.Restarts)
+	fault(s.Intensity.Restarts < 0, "Restarts is negative: %d", s.Intensity.Restarts)
+	fault(s.Intensity.Within < 0, "Within is negative: %v", s.Intensity.Within)
+	// With a period of zero there would never be one restart too many: restarts would go on for ever.
+	fault(s.Intensity.Restarts > 0 && s.Intensity.Within == 0, "Restarts is %d and Within is zero: set a period", s.Intensity.Restarts)
 	simple := s.Strategy == SimpleOneForOne
 	fault(simple && s.AutoShutdown != Never, "simple_one_for_one has no auto-shutdown")
-	fault(simple && len(s.Children) > 0, "simple_one_for_one begins without children")
+	fault(simple && len(s.Children) > 0, "simple_one_for_one starts without children: add them later")
 	for _, problem := range s.Backoff.problems() {
 		fault(true, "backoff: %s", problem)
 	}
-	fault(s.Most < 0, "fewer children than none may be: %d", s.Most)
-	fault(s.Most > 0 && len(s.Children) > s.Most, "%d children, where %d may be", len(s.Children), s.Most)
+	fault(s.Most < 0, "Most is negative: %d", s.Most)
+	fault(s.Most > 0 && len(s.Children) > s.Most, "%d children, but Most is %d", len(s.Children), s.Most)
 	seen := map[string]bool{}
 	for i := range s.Children {
 		name := s.Children[i].Name
 		if seen[name] && name != "" {
-			faults = append(faults, &Fault{s.Name, name, "there are two of that name"})
+			faults = append(faults, &Fault{s.Name, name, "the name is used twice"})
 		}
 		seen[name] = true
 		faults = append(faults, s.checkChild(&s.Children[i], fmt.Sprintf("child %d", i+1)))
@@ -261,7 +250,7 @@ func (s *Spec) check() error {
 	return errors.Join(faults...)
 }
 
-// checkChild returns all that is wrong with one child, which is called so if it has no name.
+// checkChild returns all faults of one child. A child without a name is described by the given words.
 func (s *Spec) checkChild(c *Child, nameless string) error {
 	var faults []error
 	fault := func(wrong bool, problem string) {
@@ -279,19 +268,19 @@ func (s *Spec) checkChild(c *Child, nameless string) error {
 		}
 	}
 	fault(c.Name == "", "has no name")
-	fault(kinds != 1, "is not one of Run, Serve, Spawn and Supervisor")
+	fault(kinds != 1, "needs exactly one of Run, Serve, Spawn and Supervisor")
 	fault(c.Restart > Temporary, fmt.Sprintf("no such restart type: %d", c.Restart))
 	fault(c.Patience < BrutalKill, fmt.Sprintf("no such patience: %v", c.Patience))
 	fault(c.StartLimit < 0, fmt.Sprintf("no such limit for the start: %v", c.StartLimit))
 	fault(c.Significant && c.Restart == Permanent, "a significant child cannot be permanent")
-	fault(c.Significant && s.AutoShutdown == Never, "is significant, where nothing depends on it")
+	fault(c.Significant && s.AutoShutdown == Never, "is significant, but AutoShutdown is never")
 	if c.Supervisor != nil {
 		faults = append(faults, c.nested().check())
 	}
 	return errors.Join(faults...)
 }
 
-// nested is the child's own supervisor, with its name.
+// nested returns the spec of a child that is a supervisor, with its name.
 func (c *Child) nested() *Spec {
 	spec := *c.Supervisor
 	if spec.Name == "" {

@@ -11,30 +11,27 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// Why a child may have ended, and how a start may go.
+// The reasons for which a child may end or not start.
 var (
-	// ErrNormal is the reason of a child that came to its end.
+	// ErrNormal is the reason of a child that finished its work.
 	ErrNormal = errors.New("supervisor: ended normally")
-	// ErrShutdown is the reason of a child that was told to stop, and the cause with
-	// which a service's context ends. A service may return an error that wraps it
-	// to end well by itself.
+	// ErrShutdown is the reason of a child that was asked to stop, and the cause with which a service's context ends. A
+	// service may return an error that wraps it to end well by itself.
 	ErrShutdown = errors.New("supervisor: shutdown")
-	// ErrKilled is the reason of a child that ended without a word: somebody
-	// stopped it who should not have.
+	// ErrKilled is the reason of a child whose actor was stopped from outside, not by its supervisor.
 	ErrKilled = errors.New("supervisor: child ended without being told to")
 	// ErrGoexit is the value of a [CrashError] if a goroutine was ended by
 	// runtime.Goexit.
 	ErrGoexit = errors.New("supervisor: runtime.Goexit")
-	// ErrIgnore is said by a child, instead of being ready, that is not needed: the
-	// start goes on without it.
+	// ErrIgnore is returned, instead of being ready, by a child that is not needed: the start continues without it.
 	ErrIgnore = errors.New("supervisor: child is not needed")
 	// ErrSlow is the reason of a start that took longer than its limit.
 	ErrSlow = errors.New("supervisor: child was not ready in time")
 )
 
-// What a tree may answer to those who want to change its children.
+// The errors of the methods that change the children of a tree.
 var (
-	// ErrStopped refuses because the supervisor has stopped, or is about to.
+	// ErrStopped means that the supervisor has stopped, or is stopping.
 	ErrStopped = errors.New("supervisor: stopped")
 	// ErrNotFound is OTP's not_found.
 	ErrNotFound = errors.New("supervisor: no such child")
@@ -48,23 +45,21 @@ var (
 	ErrRunning = errors.New("supervisor: child is running")
 	// ErrRestarting is OTP's restarting.
 	ErrRestarting = errors.New("supervisor: child is being restarted")
-	// ErrSimple is OTP's simple_one_for_one: such children cannot be restarted or
-	// deleted by hand.
+	// ErrSimple is OTP's simple_one_for_one: children of such a supervisor cannot be restarted or deleted by a call.
 	ErrSimple = errors.New("supervisor: not with simple_one_for_one")
-	// ErrFull refuses one child more than there may be.
-	ErrFull = errors.New("supervisor: no room for another child")
+	// ErrFull means that the supervisor has Most children already.
+	ErrFull = errors.New("supervisor: too many children; see Spec.Most")
 )
 
-// CrashError tells that a service, or other foreign code, panicked or ended its
-// goroutine.
+// CrashError means that a service, or other foreign code, panicked or ended its goroutine.
 type CrashError struct {
 	Child string
-	Value any // what was given to panic, or ErrGoexit
+	Value any // the argument of panic, or ErrGoexit
 	Stack []byte
 }
 
-// Error tells where and what, whatever the value is: it may hold itself, and only so much
-// of it is told. The stack is apart.
+// Error returns the place and the value. The value may be of any kind, even one that contains itself; a long text is
+// cut off. The text does not include the stack.
 func (e *CrashError) Error() string {
 	return fmt.Sprintf("%s: crash: %s", e.Child, plain.Text(e.Value))
 }
@@ -75,27 +70,26 @@ func (e *CrashError) Unwrap() error {
 	return err
 }
 
-// StartError tells which child could not start, and why.
+// StartError means that a child could not start, and holds why.
 type StartError struct {
 	Child  string
 	Reason error
 }
 
-// Error tells both.
+// Error returns the child and the reason.
 func (e *StartError) Error() string { return fmt.Sprintf("%s: %s", e.Child, plain.Text(e.Reason)) }
 
-// Unwrap returns why.
+// Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Reason }
 
-// ShutdownError tells that a supervisor ended because a significant child had
-// crashed and was not to be restarted.
+// ShutdownError means that a supervisor ended because a significant child had crashed and was not to be restarted.
 type ShutdownError struct {
 	Supervisor string
 	Child      string
 	Reason     error
 }
 
-// Error tells all three.
+// Error returns the supervisor, the child and the reason.
 func (e *ShutdownError) Error() string {
 	return fmt.Sprintf("%s: ended with its significant child %q: %s", e.Supervisor, e.Child, plain.Text(e.Reason))
 }
@@ -103,18 +97,18 @@ func (e *ShutdownError) Error() string {
 // Unwrap returns why the child ended.
 func (e *ShutdownError) Unwrap() error { return e.Reason }
 
-// LeftError tells who did not stop in time and was abandoned.
+// LeftError names the children that did not stop in time and were abandoned.
 type LeftError struct {
 	Supervisor string
 	Left       []string
 }
 
-// Error names them.
+// Error returns the names.
 func (e *LeftError) Error() string {
 	return fmt.Sprintf("%s: would not stop and were abandoned: %q", e.Supervisor, e.Left)
 }
 
-// Failure is one child's end in the story of an escalation.
+// Failure is one failure of a child before an escalation.
 type Failure struct {
 	Child    string
 	At       time.Time
@@ -124,22 +118,22 @@ type Failure struct {
 	Tried    string // what the supervisor did about it
 }
 
-// most is how many failures a story tells of.
-const most = 16
+// maxFailures is how many failures an EscalationError keeps.
+const maxFailures = 16
 
-// EscalationError tells that a supervisor gave up.
+// EscalationError means that a supervisor gave up.
 type EscalationError struct {
 	Supervisor string
-	Child      string // whose failure was one too many
-	Restarts   int    // made within the period before that
+	Child      string // the child whose failure was one too many
+	Restarts   int    // made within the period before that failure
 	Within     time.Duration
 	Reason     error // why the child failed; another EscalationError if it is a supervisor
 
 	Strategy Strategy
-	Failures []Failure // the last, the newest at the end
+	Failures []Failure // the last failures, the newest at the end
 }
 
-// Error tells the whole story in a line.
+// Error returns a summary in one line.
 func (e *EscalationError) Error() string {
 	if e.Restarts == 0 {
 		return fmt.Sprintf("%s: %q failed: %s", e.Supervisor, e.Child, plain.Text(e.Reason))
@@ -148,8 +142,8 @@ func (e *EscalationError) Error() string {
 		e.Supervisor, e.Child, e.Restarts, e.Within, plain.Text(e.Reason))
 }
 
-// Unwrap returns why the child failed. If that was a restart that failed, it returns what the restart was for
-// as well, which may be the failure of a sibling.
+// Unwrap returns why the child failed. If the failure was a failed restart, it also returns the reason for that
+// restart, which may be the failure of a sibling.
 func (e *EscalationError) Unwrap() []error {
 	reasons := []error{e.Reason}
 	starting := false
@@ -164,9 +158,9 @@ func (e *EscalationError) Unwrap() []error {
 	return reasons
 }
 
-// Story tells who failed, how often and when, what was tried, and where each crash
-// happened, with the stories of those below: supervisors, and other reasons that have a
-// method Story.
+// Story returns a report of several lines: which children failed, how often and when, what the supervisor did, and
+// where each crash happened. It includes the stories of nested supervisors, and of other reasons that have a method
+// Story.
 func (e *EscalationError) Story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "supervisor %q (%v) gave up on %q after %d restarts within %v\n",
@@ -180,23 +174,23 @@ func (e *EscalationError) Story() string {
 			fmt.Fprintf(&b, "failed after %v", f.Up.Round(time.Microsecond))
 		}
 		fmt.Fprintf(&b, ": %s; %s\n", plain.Text(f.Reason), f.Tried)
-		for line := range strings.Lines(more(f.Reason)) {
+		for line := range strings.Lines(details(f.Reason)) {
 			b.WriteString("     " + strings.TrimSuffix(line, "\n") + "\n")
 		}
 	}
 	return b.String()
 }
 
-// teller is a reason with a story of its own: that of a supervisor below, or of another
-// kind of child that kept others, such as a stage.
-type teller interface {
+// storied is a reason with a story of its own: that of a nested supervisor, or of another kind of child that had
+// children, such as a stage.
+type storied interface {
 	error
 	Story() string
 }
 
-// more is a reason's own story, or its stack.
-func more(reason error) string {
-	if below, ok := errors.AsType[teller](reason); ok {
+// details returns a reason's own story, or its stack.
+func details(reason error) string {
+	if below, ok := errors.AsType[storied](reason); ok {
 		return below.Story()
 	}
 	if crash, ok := errors.AsType[*CrashError](reason); ok {
@@ -205,17 +199,16 @@ func more(reason error) string {
 	return ""
 }
 
-// remember adds a failure to a story and keeps the last few.
+// remember adds a failure to a story and keeps the last maxFailures.
 func remember(story []Failure, f Failure) []Failure {
-	if len(story) >= most {
-		story = slices.Delete(story, 0, len(story)-most+1)
+	if len(story) >= maxFailures {
+		story = slices.Delete(story, 0, len(story)-maxFailures+1)
 	}
 	return append(story, f)
 }
 
-// endedWell reports whether a reason is one after which a transient child is left
-// alone: normal, shutdown, {shutdown, _}. A nested supervisor that gives up ends with
-// shutdown, as in OTP.
+// endedWell reports whether a reason is one after which a transient child is not restarted: normal, shutdown,
+// {shutdown, _}. A nested supervisor that gives up ends with shutdown, as in OTP.
 func endedWell(reason error, nested bool) bool {
 	if nested {
 		_, gaveUp := errors.AsType[*EscalationError](reason)
@@ -225,29 +218,28 @@ func endedWell(reason error, nested bool) bool {
 		}
 	}
 	if _, crashed := errors.AsType[*CrashError](reason); crashed {
-		return false // whatever was given to panic
+		return false // a panic is a crash, whatever its value is
 	}
 	return reason == nil || errors.Is(reason, ErrNormal) || errors.Is(reason, ErrShutdown)
 }
 
-// guarded calls foreign code and returns its panic, or its end by runtime.Goexit, as
-// an error.
-func guarded(who string, f func() error) error {
+// guarded calls foreign code and returns its panic, or its end by runtime.Goexit, as an error.
+func guarded(name string, f func() error) error {
 	over := make(chan error, 1)
-	go func() { over <- caught(who, f, func(err error) { over <- err }) }()
+	go func() { over <- caught(name, f, func(err error) { over <- err }) }()
 	return <-over
 }
 
-// caught calls f and returns its crash as an error. If f ends its goroutine nobody
-// returns, so the error is given to exited.
-func caught(who string, f func() error, exited func(error)) (err error) {
+// caught calls f and returns its crash as an error. If f ends its goroutine, caught does not return, and passes the
+// error to exited.
+func caught(name string, f func() error, exited func(error)) (err error) {
 	ended := false
 	defer func() {
 		if ended {
 			return
 		}
 		value := recover()
-		crash := &CrashError{Child: who, Value: value, Stack: debug.Stack()}
+		crash := &CrashError{Child: name, Value: value, Stack: debug.Stack()}
 		if value == nil {
 			crash.Value = ErrGoexit
 			exited(crash)

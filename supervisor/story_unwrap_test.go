@@ -13,7 +13,7 @@ var (
 	errOld     = errors.New("an old failure")
 )
 
-// A child that fails and then cannot be started again has failed for both reasons.
+// The error of a child that fails and then cannot be started again holds both reasons.
 func TestAnEscalationAfterAFailedRestartHoldsWhatTheRestartWasFor(t *testing.T) {
 	e := &EscalationError{Child: "c", Reason: errStarted, Failures: []Failure{
 		{Child: "c", Reason: errOld},

@@ -7,22 +7,20 @@ import (
 	"time"
 )
 
-// Strategy says which children are started afresh when one fails.
+// Strategy says which children are restarted when one fails.
 type Strategy uint8
 
 // The strategies, under their OTP names.
 const (
-	// RestForOne restarts the child that failed and those started after it.
-	// It is the default.
+	// RestForOne restarts the child that failed and those started after it. It is the default.
 	RestForOne Strategy = iota
 	// OneForOne restarts only the child that failed.
 	OneForOne
 	// OneForAll restarts all children.
 	OneForAll
-	// SimpleOneForOne is for a changing crowd of children that have nothing to do
-	// with one another: it begins with none, [Tree.Add] numbers their names, one
-	// that ends is forgotten unless it is restarted, and all are stopped at once.
-	// It is what Elixir calls a DynamicSupervisor.
+	// SimpleOneForOne is for a changing set of children that are independent of one another. It starts with none;
+	// [Tree.Add] numbers their names; a child that ends is forgotten unless it is restarted; and all are stopped at
+	// once. Elixir calls it a DynamicSupervisor.
 	SimpleOneForOne
 )
 
@@ -42,8 +40,7 @@ func (s Strategy) String() string {
 	}
 }
 
-// affected returns the range of children that are restarted when child i of n
-// fails.
+// affected returns the range of children that are restarted when child i of n fails.
 func (s Strategy) affected(i, n int) (from, to int) {
 	switch s {
 	case OneForAll:
@@ -55,29 +52,28 @@ func (s Strategy) affected(i, n int) (from, to int) {
 	}
 }
 
-// independent reports whether a child may be started while one before it waits.
+// independent reports whether a child may be started while a child before it pauses.
 func (s Strategy) independent() bool { return s == OneForOne || s == SimpleOneForOne }
 
-// Intensity is how many restarts a supervisor makes within a period before it
-// gives up. The zero Intensity makes none: the first failure is the last. Some restarts
-// within no time are a [Fault], as in OTP.
+// Intensity is how many restarts a supervisor makes within a period before it gives up. The zero Intensity allows none:
+// the supervisor gives up at the first failure. A positive Restarts with a zero Within is a [Fault], as in OTP.
 type Intensity struct {
 	Restarts int
 	Within   time.Duration
 }
 
-// DefaultIntensity is what OTP takes if it is given none: one restart in five
-// seconds. Here none is none, so it has to be asked for.
+// DefaultIntensity is OTP's default: one restart in five seconds. Here the zero Intensity means no restarts, so a
+// caller has to set DefaultIntensity explicitly.
 var DefaultIntensity = Intensity{Restarts: 1, Within: 5 * time.Second}
 
-// add is supervisor.erl's add_restart: it notes a restart, forgets those that
-// are older than the period, and reports whether there are too many now.
+// add is supervisor.erl's add_restart: it records a restart, drops those that are older than the period, and reports
+// whether there are too many now.
 func (in Intensity) add(restarts []time.Time, now time.Time) ([]time.Time, bool) {
 	kept := append(in.recent(restarts, now), now)
 	return kept, len(kept) > in.Restarts
 }
 
-// recent are the restarts that are not older than the period.
+// recent returns the restarts that are not older than the period.
 func (in Intensity) recent(restarts []time.Time, now time.Time) []time.Time {
 	kept := restarts[:0:0]
 	for _, at := range restarts {
@@ -88,23 +84,21 @@ func (in Intensity) recent(restarts []time.Time, now time.Time) []time.Time {
 	return kept
 }
 
-// Backoff is how long a child waits before it is started afresh. The first
-// failure costs it First, each that follows twice as much, up to Max. The zero
-// Backoff waits not at all, as OTP.
+// Backoff is how long a child pauses before it is restarted. The first failure in a row costs First, each further one
+// twice as much, up to Max. The zero Backoff makes no pause, as OTP.
 type Backoff struct {
 	First time.Duration
 	// Max is the longest pause; zero is a minute.
 	Max time.Duration
-	// Jitter is the share of each pause that is left to chance, so that children
-	// who failed together do not come back together: with 0.5 a pause is between
-	// half of its length and all of it. Zero is 0.5; [NoJitter] is none.
+	// Jitter is the random share of each pause, so that children that failed together are not restarted together: with
+	// 0.5 a pause takes between half of its length and all of it. Zero is 0.5; [NoJitter] is none.
 	Jitter float64
 	// Calm is how long a child must have been up for its failures to be forgotten;
 	// zero is Max.
 	Calm time.Duration
 }
 
-// NoJitter leaves nothing to chance.
+// NoJitter makes pauses exact.
 const NoJitter = -1
 
 const (
@@ -112,7 +106,7 @@ const (
 	defaultMax    = time.Minute
 )
 
-// Check tells what is wrong with it, nil if nothing is. A [Spec] with a wrong one does not start.
+// Check returns the problems of b, or nil if there are none. A [Spec] with an invalid Backoff does not start.
 func (b Backoff) Check() error {
 	if problems := b.problems(); len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))
@@ -126,11 +120,11 @@ func (b Backoff) problems() (all []string) {
 			all = append(all, fmt.Sprintf(format, args...))
 		}
 	}
-	wrong(b.First < 0, "a time below zero: First %v", b.First)
-	wrong(b.Max < 0, "a time below zero: Max %v", b.Max)
-	wrong(b.Calm < 0, "a time below zero: Calm %v", b.Calm)
+	wrong(b.First < 0, "First is negative: %v", b.First)
+	wrong(b.Max < 0, "Max is negative: %v", b.Max)
+	wrong(b.Calm < 0, "Calm is negative: %v", b.Calm)
 	wrong(b.Max > 0 && b.Max < b.First, "Max %v must not be less than First %v", b.Max, b.First)
-	wrong(!(b.Jitter >= 0 && b.Jitter <= 1) && b.Jitter != NoJitter, "no such jitter: %v; it is from 0 to 1, or NoJitter", b.Jitter)
+	wrong(!(b.Jitter >= 0 && b.Jitter <= 1) && b.Jitter != NoJitter, "Jitter is %v; it must be from 0 to 1, or NoJitter", b.Jitter)
 	return all
 }
 
@@ -148,15 +142,14 @@ func (b Backoff) calm() time.Duration {
 	return b.longest()
 }
 
-// pause is how long a child waits after so many failures in a row; chance is
-// in [0, 1).
+// pause returns how long a child waits after streak failures in a row; chance is in [0, 1).
 func (b Backoff) pause(streak int, chance float64) time.Duration {
 	if b.First <= 0 || streak < 1 {
 		return 0
 	}
 	d, longest := b.First, b.longest()
 	for i := 1; i < streak && d < longest; i++ {
-		if d *= 2; d <= 0 { // so long that it cannot be said
+		if d *= 2; d <= 0 { // overflow
 			d = longest
 		}
 	}

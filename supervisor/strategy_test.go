@@ -45,16 +45,16 @@ func TestIntensityCountsRestartsWithinItsPeriod(t *testing.T) {
 		at   []time.Duration // of the failures
 		many []bool
 	}{
-		"the zero intensity makes none":                 {Intensity{}, []time.Duration{0}, []bool{true}},
-		"one restart, and the second is too many":       {Intensity{1, 5}, []time.Duration{0, 1}, []bool{false, true}},
-		"one at the very edge of the period counts":     {Intensity{1, 5}, []time.Duration{0, 5}, []bool{false, true}},
-		"one just beyond the edge is forgotten":         {Intensity{1, 5}, []time.Duration{0, 6}, []bool{false, false}},
-		"the window slides":                             {Intensity{2, 5}, []time.Duration{0, 3, 6, 7}, []bool{false, false, false, true}},
-		"failures at one instant all count":             {Intensity{2, 5}, []time.Duration{0, 0, 0}, []bool{false, false, true}},
-		"for ever slow means never too many":            {Intensity{1, 5}, []time.Duration{0, 10, 20, 30, 40}, make([]bool, 5)},
-		"no restarts within a period is still the zero": {Intensity{0, 5}, []time.Duration{0}, []bool{true}},
-		"restarts within no time count if at one time":  {Intensity{1, 0}, []time.Duration{0, 0}, []bool{false, true}},
-		"restarts within no time do not if not":         {Intensity{1, 0}, []time.Duration{0, 1}, []bool{false, false}},
+		"the zero intensity makes none":                   {Intensity{}, []time.Duration{0}, []bool{true}},
+		"one restart, and the second is too many":         {Intensity{1, 5}, []time.Duration{0, 1}, []bool{false, true}},
+		"one at the very end of the period counts":        {Intensity{1, 5}, []time.Duration{0, 5}, []bool{false, true}},
+		"one just after the period is forgotten":          {Intensity{1, 5}, []time.Duration{0, 6}, []bool{false, false}},
+		"the window slides":                               {Intensity{2, 5}, []time.Duration{0, 3, 6, 7}, []bool{false, false, false, true}},
+		"failures at one instant all count":               {Intensity{2, 5}, []time.Duration{0, 0, 0}, []bool{false, false, true}},
+		"failures that are far apart never count":         {Intensity{1, 5}, []time.Duration{0, 10, 20, 30, 40}, make([]bool, 5)},
+		"no restarts within a period, as the zero value":  {Intensity{0, 5}, []time.Duration{0}, []bool{true}},
+		"within zero time, failures at one instant count": {Intensity{1, 0}, []time.Duration{0, 0}, []bool{false, true}},
+		"within zero time, others do not count":           {Intensity{1, 0}, []time.Duration{0, 1}, []bool{false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var restarts []time.Time
@@ -98,16 +98,16 @@ func TestIntensityIsTheArithmeticOfAddRestartAndKeepsNoMoreThanAPeriod(t *testin
 	})
 }
 
-func TestAnEscalationTellsItsStory(t *testing.T) {
+func TestAnEscalationHasAStory(t *testing.T) {
 	cause := errors.New("boom")
-	first := &EscalationError{Supervisor: "house", Child: "b", Reason: cause}
-	require.EqualError(t, first, `house: "b" failed: boom`)
-	later := &EscalationError{Supervisor: "house", Child: "b", Restarts: 3, Within: time.Minute, Reason: cause}
-	require.EqualError(t, later, `house: "b" failed after 3 restarts within 1m0s: boom`)
+	first := &EscalationError{Supervisor: "building", Child: "b", Reason: cause}
+	require.EqualError(t, first, `building: "b" failed: boom`)
+	later := &EscalationError{Supervisor: "building", Child: "b", Restarts: 3, Within: time.Minute, Reason: cause}
+	require.EqualError(t, later, `building: "b" failed after 3 restarts within 1m0s: boom`)
 	require.ErrorIs(t, later, cause)
 }
 
-func TestAPauseDoublesUpToItsLimitAndOnlyItsShareIsLeftToChance(t *testing.T) {
+func TestAPauseDoublesUpToItsLimitAndOnlyTheJitterIsRandom(t *testing.T) {
 	held(t)
 	rapid.Check(t, func(t *rapid.T) {
 		b := Backoff{

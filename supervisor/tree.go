@@ -25,13 +25,12 @@ type Tree struct {
 	last   Info
 }
 
-// Start starts the children in order and returns when the last is ready. If one
-// cannot start, or ctx ends first, those that were begun are stopped in reverse
-// order and the error is returned. Once the supervisor has started ctx no longer
-// matters, but for its values, which services' contexts carry.
+// Start starts the children in order and returns when the last is ready. If a child cannot start, or ctx ends first,
+// Start stops the children that were started, in reverse order, and returns the error. Once the supervisor has started,
+// the end of ctx no longer matters; the contexts of services carry its values.
 //
-// The system is where the actors live that the supervisor and its children are; if it
-// is nil the supervisor has one of its own.
+// The supervisor and its children are actors of the given system. If system is nil, the supervisor has a system of its
+// own.
 func Start(ctx context.Context, system *System, spec Spec) (*Tree, error) {
 	need.Context(ctx, "supervisor: Start")
 	if err := spec.check(); err != nil {
@@ -47,13 +46,13 @@ func Start(ctx context.Context, system *System, spec Spec) (*Tree, error) {
 		spec.Name = act.Unique(system, "supervisor")
 	}
 	started := make(chan error, 1)
-	k := newKeeper(system, spec, context.WithoutCancel(ctx))
-	k.started = func(err error) { started <- err }
-	pid, err := act.Spawn(system.Root, spec.Name, act.NewMailbox(nil), func() act.Actor { return k })
+	s := newSupervisor(system, spec, context.WithoutCancel(ctx))
+	s.started = func(err error) { started <- err }
+	pid, err := act.Spawn(system.Root, spec.Name, act.NewMailbox(nil), func() act.Actor { return s })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Name, err)
 	}
-	t := k.tree
+	t := s.tree
 	t.pid = pid
 	select {
 	case err = <-started:
@@ -69,15 +68,14 @@ func Start(ctx context.Context, system *System, spec Spec) (*Tree, error) {
 	return t, nil
 }
 
-// Run starts a supervisor, lets it run until ctx ends or it ends by itself, and
-// stops it. It returns nil if all ended well, even if that was before all had started,
-// and otherwise what Start or [Tree.Wait] say.
+// Run starts a supervisor, lets it run until ctx ends or the supervisor ends by itself, and stops it. It returns nil if
+// all ended well, even if ctx ended before all had started, and otherwise the error of Start or [Tree.Wait].
 func Run(ctx context.Context, spec Spec) error {
 	need.Context(ctx, "supervisor: Run")
 	t, err := Start(ctx, nil, spec)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil && err == context.Cause(ctx): //nolint:errorlint // if there were more to tell it would be wrapped
+	case ctx.Err() != nil && err == context.Cause(ctx): //nolint:errorlint // a further problem would wrap it
 		return nil
 	default:
 		return err
@@ -90,29 +88,29 @@ func Run(ctx context.Context, spec Spec) error {
 	return t.Wait()
 }
 
-// Name is the supervisor's name, behind those of the supervisors above.
+// Name returns the supervisor's name, prefixed with the names of the supervisors above.
 func (t *Tree) Name() string { return t.name }
 
-// PID is the supervisor's address.
+// PID returns the supervisor's address.
 func (t *Tree) PID() *PID { return t.pid }
 
-// Done is closed when the supervisor and its children have ended.
+// Done returns a channel that is closed when the supervisor and its children have ended.
 func (t *Tree) Done() <-chan struct{} { return t.stopped }
 
-// Wait waits until the supervisor and its children have ended. It returns nil if that
-// was asked for, by Stop or by an [AutoShutdown] after children that ended well;
-// an [*EscalationError]; a [*ShutdownError]; a [*LeftError]; or [ErrKilled].
+// Wait waits until the supervisor and its children have ended. It returns nil if the end was asked for, by Stop or by
+// an [AutoShutdown] after children that ended well. Otherwise it returns an [*EscalationError], a [*ShutdownError], a
+// [*LeftError] or [ErrKilled].
 func (t *Tree) Wait() error {
 	<-t.stopped
 	return t.result
 }
 
-// Stop stops the children in reverse order, awaits each, and returns the names
-// of those that did not stop in time. It may be called more than once.
+// Stop stops the children in reverse order, waits for each, and returns the names of those that did not stop in time.
+// It may be called more than once.
 func (t *Tree) Stop() (left []string) { return t.stop(stop{}) }
 
-// StopWithin is Stop with a limit for all children together, beside their own: a
-// child whose turn comes later has what is left, and a moment at least.
+// StopWithin is Stop with a limit for all children together, in addition to their own limits. A child that is stopped
+// later has the time that is left, but at least a moment (100ms).
 func (t *Tree) StopWithin(d time.Duration) (left []string) {
 	return t.stop(stop{by: time.Now().Add(d)})
 }
@@ -123,38 +121,36 @@ func (t *Tree) stop(m stop) []string {
 	return t.left
 }
 
-// Add is OTP's start_child: it starts a further child, after all others, and
-// returns when it is ready. The child's id is its name, with a number if the strategy
-// is [SimpleOneForOne]. If it cannot start, with a [*StartError], or ctx ends first, it
-// is as if it had never been. A child of that name makes it [ErrAlreadyStarted] if it
-// runs, and [ErrAlreadyPresent] if not.
+// Add is OTP's start_child: it starts a further child, after all others, and returns when the child is ready. The
+// child's id is its name, with a number if the strategy is [SimpleOneForOne]. If the child cannot start (the error is a
+// [*StartError]), or ctx ends first, the child is not added. If there is a child of that name, the error is
+// [ErrAlreadyStarted] if it runs, and [ErrAlreadyPresent] if not.
 func (t *Tree) Add(ctx context.Context, child Child) (id string, err error) {
 	need.Context(ctx, "supervisor: Add")
-	return t.ask(ctx, &request{do: add, child: child})
+	return t.do(ctx, &request{do: add, child: child})
 }
 
-// Terminate is OTP's terminate_child: it stops a child and awaits its end, or its
-// patience's. The child is kept, and may be started again by [Tree.Restart] or on
-// behalf of another, unless it is temporary or the strategy is [SimpleOneForOne]. To
-// terminate a child that does not run is no error; one that did not stop in time is down,
-// and the error a [*LeftError]. If a sibling crashes before the child has stopped, the child is not started
+// Terminate is OTP's terminate_child: it stops a child and waits for its end, at most for its patience. The child is
+// kept and may be started again, by [Tree.Restart] or on behalf of another child, unless it is temporary or the
+// strategy is [SimpleOneForOne]. Terminating a child that does not run is no error. A child that did not stop in time
+// is down, and the error is a [*LeftError]. If a sibling crashes before the child has stopped, the child is not started
 // on its behalf.
 func (t *Tree) Terminate(id string) error {
-	_, err := t.ask(context.Background(), &request{do: terminate, id: id})
+	_, err := t.do(context.Background(), &request{do: terminate, id: id})
 	return err
 }
 
-// Restart is OTP's restart_child: it starts a child that was terminated, or has
-// ended well. If that fails, or ctx ends first, the child stays down; if ctx has ended already it is not started at all.
+// Restart is OTP's restart_child: it starts a child that was terminated or has ended well. If the start fails, or ctx
+// ends first, the child stays down. If ctx has already ended, the child is not started at all.
 func (t *Tree) Restart(ctx context.Context, id string) error {
 	need.Context(ctx, "supervisor: Restart")
-	_, err := t.ask(ctx, &request{do: restart, id: id})
+	_, err := t.do(ctx, &request{do: restart, id: id})
 	return err
 }
 
 // Delete is OTP's delete_child: it forgets a child that does not run.
 func (t *Tree) Delete(id string) error {
-	_, err := t.ask(context.Background(), &request{do: remove, id: id})
+	_, err := t.do(context.Background(), &request{do: remove, id: id})
 	return err
 }
 
@@ -171,10 +167,9 @@ func (t *Tree) Remove(id string) error {
 	return cmp.Or(err, gone)
 }
 
-// Sub returns the supervisor that is the child of that name at present. After a
-// restart it is another one.
+// Sub returns the supervisor that is currently the child of that name. After a restart it is another one.
 func (t *Tree) Sub(id string) (*Tree, bool) {
-	for _, c := range t.look().Children {
+	for _, c := range t.inspect().Children {
 		if c.Name == id && c.tree != nil {
 			return c.tree, true
 		}
@@ -182,9 +177,8 @@ func (t *Tree) Sub(id string) (*Tree, bool) {
 	return nil, false
 }
 
-// ask has the supervisor do something, and waits for its answer. What ctx ends
-// is not done.
-func (t *Tree) ask(ctx context.Context, r *request) (string, error) {
+// do sends a request to the supervisor and waits for the answer. If ctx ends first, the request is cancelled.
+func (t *Tree) do(ctx context.Context, r *request) (string, error) {
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("%s: %w", t.name, context.Cause(ctx))
 	}
@@ -194,7 +188,7 @@ func (t *Tree) ask(ctx context.Context, r *request) (string, error) {
 	case a := <-r.answer:
 		return a.id, a.err
 	case <-t.stopped:
-		return t.answered(r)
+		return t.lastAnswer(r)
 	case <-ctx.Done():
 	}
 	t.system.Root.Send(t.pid, cancel{r, context.Cause(ctx)})
@@ -202,12 +196,12 @@ func (t *Tree) ask(ctx context.Context, r *request) (string, error) {
 	case a := <-r.answer:
 		return a.id, a.err
 	case <-t.stopped:
-		return t.answered(r)
+		return t.lastAnswer(r)
 	}
 }
 
-// answered is the answer of a supervisor that has stopped; it may have given one before.
-func (t *Tree) answered(r *request) (string, error) {
+// lastAnswer returns the answer of a supervisor that has stopped: the one that it sent before its end, or an error.
+func (t *Tree) lastAnswer(r *request) (string, error) {
 	select {
 	case a := <-r.answer:
 		return a.id, a.err

@@ -14,13 +14,13 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// In a bubble a tree that waits for ever is found at once: all are asleep.
+// In a bubble a tree that waits for ever is found at once, because all goroutines are blocked.
 
 func TestChildrenStartInOrderEachWaitingForTheOneBeforeAndStopInReverse(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
-		for _, c := range h.kids {
+		h := newActorTree(supervisor.RestForOne, long, "a", "b", "c")
+		for _, c := range h.children {
 			c.scripts = []script{{startTakes: time.Second, stopTakes: time.Second}}
 		}
 		begun := time.Now()
@@ -34,7 +34,7 @@ func TestChildrenStartInOrderEachWaitingForTheOneBeforeAndStopInReverse(t *testi
 	})
 }
 
-func TestAStrategySaysWhoIsStoppedAndStartedInWhichOrder(t *testing.T) {
+func TestAStrategySaysWhichChildrenAreStoppedAndStartedInWhichOrder(t *testing.T) {
 	held(t)
 	for _, row := range []struct {
 		strategy supervisor.Strategy
@@ -56,16 +56,16 @@ func TestAStrategySaysWhoIsStoppedAndStartedInWhichOrder(t *testing.T) {
 		for how, hurt := range map[string]func(*child){"panics": (*child).panics, "fails": (*child).fails} {
 			t.Run(row.strategy.String()+"/"+"abc"[row.fails:row.fails+1]+" "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h := newHouse(row.strategy, long, "a", "b", "c")
-					for _, c := range h.kids {
+					h := newActorTree(row.strategy, long, "a", "b", "c")
+					for _, c := range h.children {
 						c.scripts = []script{{startTakes: time.Second, stopTakes: time.Second}}
 					}
 					tree, err := h.start(t.Context())
 					require.NoError(t, err)
 					h.book.read()
-					hurt(h.kids[row.fails])
+					hurt(h.children[row.fails])
 					time.Sleep(time.Minute)
-					want := append([]string{"restart " + h.kids[row.fails].name + ": boom"}, row.want...)
+					want := append([]string{"restart " + h.children[row.fails].name + ": boom"}, row.want...)
 					require.Equal(t, want, h.book.read())
 					require.Empty(t, tree.Stop())
 				})
@@ -89,11 +89,11 @@ func TestAChildThatIsKilledFromOutsideIsRestarted(t *testing.T) {
 	} {
 		t.Run(row.strategy.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(row.strategy, long, "a", "b", "c")
+				h := newActorTree(row.strategy, long, "a", "b", "c")
 				tree, err := h.start(t.Context())
 				require.NoError(t, err)
 				h.book.read()
-				h.kids[1].isKilled()
+				h.children[1].isKilled()
 				synctest.Wait()
 				want := append([]string{"stop b", "b is gone", "restart b: killed"}, row.want...)
 				require.Equal(t, want, h.book.read())
@@ -103,18 +103,18 @@ func TestAChildThatIsKilledFromOutsideIsRestarted(t *testing.T) {
 	}
 }
 
-func TestAnIncarnationIsNeverRevivedAndItsNameIsNeverUsedAgain(t *testing.T) {
+func TestAnIncarnationIsNeverResumedAndItsNameIsNeverUsedAgain(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.OneForOne, long, "a")
+		h := newActorTree(supervisor.OneForOne, long, "a")
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		seen := map[string]bool{}
 		for range 50 {
-			id := h.kids[0].PID().Id
+			id := h.children[0].PID().Id
 			require.False(t, seen[id])
 			seen[id] = true
-			h.kids[0].panics()
+			h.children[0].panics()
 			synctest.Wait()
 		}
 		require.Empty(t, tree.Stop())
@@ -123,19 +123,19 @@ func TestAnIncarnationIsNeverRevivedAndItsNameIsNeverUsedAgain(t *testing.T) {
 
 func TestTooManyFailuresEscalateOnceAndTheChildrenLiveUntilStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: time.Minute}, "a", "b", "c")
+		h := newActorTree(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: time.Minute}, "a", "b", "c")
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		for range 2 {
-			h.kids[1].panics()
+			h.children[1].panics()
 			synctest.Wait()
 		}
 		h.book.read()
-		h.kids[1].panics()
+		h.children[1].panics()
 		synctest.Wait()
 		require.Equal(t, []string{"gave up on b"}, h.book.read())
-		h.kids[0].panics() // nobody cares any more
-		h.kids[2].isKilled()
+		h.children[0].panics() // c is not restarted
+		h.children[2].isKilled()
 		synctest.Wait()
 		require.Equal(t, []string{"stop c", "c is gone"}, h.book.read())
 		es := h.escalations()
@@ -150,10 +150,10 @@ func TestTooManyFailuresEscalateOnceAndTheChildrenLiveUntilStop(t *testing.T) {
 
 func TestTheStoryOfAnActorThatPanickedShowsWhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.OneForOne, supervisor.Intensity{}, "a")
+		h := newActorTree(supervisor.OneForOne, supervisor.Intensity{}, "a")
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
-		h.kids[0].panics()
+		h.children[0].panics()
 		synctest.Wait()
 		es := h.escalations()
 		require.Len(t, es, 1)
@@ -170,16 +170,16 @@ func TestTheStoryOfAnActorThatPanickedShowsWhere(t *testing.T) {
 func TestFailuresOfAllChildrenCountAgainstOneIntensityAndOldOnesAreForgotten(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.OneForOne, supervisor.Intensity{Restarts: 1, Within: time.Minute}, "a", "b")
+		h := newActorTree(supervisor.OneForOne, supervisor.Intensity{Restarts: 1, Within: time.Minute}, "a", "b")
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
-		h.kids[0].panics()
+		h.children[0].panics()
 		time.Sleep(time.Minute + 1)
-		h.kids[1].panics()
+		h.children[1].panics()
 		synctest.Wait()
 		require.Empty(t, h.escalations())
 		time.Sleep(time.Minute)
-		h.kids[0].panics()
+		h.children[0].panics()
 		synctest.Wait()
 		require.Len(t, h.escalations(), 1)
 		require.Empty(t, tree.Stop())
@@ -195,8 +195,8 @@ func TestAChildThatCannotStartStopsThoseBeforeItAndItsReasonIsReturned(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
-				h.kids[1].scripts = []script{s}
+				h := newActorTree(supervisor.RestForOne, long, "a", "b", "c")
+				h.children[1].scripts = []script{s}
 				tree, err := h.start(t.Context())
 				require.Nil(t, tree)
 				require.ErrorIs(t, err, errBoom)
@@ -210,14 +210,14 @@ func TestAChildThatCannotStartStopsThoseBeforeItAndItsReasonIsReturned(t *testin
 }
 
 func TestAChildThatIsKilledDuringTheStartFailsTheStart(t *testing.T) {
-	for i, name := range []string{"one that is up, if it may not be restarted", "the one that is starting"} {
+	for i, name := range []string{"a child that is up, if it may not be restarted", "the child that is starting"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(supervisor.RestForOne, supervisor.Intensity{}, "a", "b", "c")
-				h.kids[1].scripts = []script{{mute: true}}
+				h := newActorTree(supervisor.RestForOne, supervisor.Intensity{}, "a", "b", "c")
+				h.children[1].scripts = []script{{mute: true}}
 				go func() {
 					synctest.Wait()
-					h.kids[i].isKilled()
+					h.children[i].isKilled()
 				}()
 				tree, err := h.start(t.Context())
 				require.Nil(t, tree)
@@ -229,26 +229,26 @@ func TestAChildThatIsKilledDuringTheStartFailsTheStart(t *testing.T) {
 	}
 }
 
-func (h *house) count(line string) int { return h.book.count(line) }
+func (h *actorTree) count(line string) int { return h.book.count(line) }
 
 func TestAChildThatPanicsWhileItStartsFailsTheStart(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
-		h.kids[1].scripts = []script{{dies: true}}
+		h := newActorTree(supervisor.RestForOne, long, "a", "b", "c")
+		h.children[1].scripts = []script{{dies: true}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		tree, err := h.start(ctx)
 		require.Nil(t, tree)
-		require.ErrorIs(t, err, errBoom, "Start has to hear of it from the failure, not to wait for its context")
+		require.ErrorIs(t, err, errBoom, "Start must return because of the failure, not wait for its context")
 	})
 }
 
 func TestAStartEndsWithItsContext(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
-		h.kids[1].scripts = []script{{mute: true}}
+		h := newActorTree(supervisor.RestForOne, long, "a", "b", "c")
+		h.children[1].scripts = []script{{mute: true}}
 		cause := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
 		defer cancel()
@@ -259,15 +259,14 @@ func TestAStartEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The supervisor comes up and the context ends at the same moment: Start may
-// return either way, but return it must.
+// The supervisor comes up and the context ends at the same moment: Start must return, with either result.
 func TestAStartWhoseContextEndsAsTheLastChildComesUpReturns(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(supervisor.RestForOne, long, "a", "b")
+			h := newActorTree(supervisor.RestForOne, long, "a", "b")
 			ctx, cancel := context.WithCancel(t.Context())
-			h.spec.Name = act.Unique(system, "house")
-			up := h.kids[1]
+			h.spec.Name = act.Unique(system, "tree")
+			up := h.children[1]
 			up.scripts = []script{{startTakes: time.Second}}
 			time.AfterFunc(time.Second, cancel)
 			tree, err := h.start(ctx)
@@ -280,7 +279,7 @@ func TestAStartWhoseContextEndsAsTheLastChildComesUpReturns(t *testing.T) {
 
 func TestATreeWithoutChildrenStartsAndStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long)
+		h := newActorTree(supervisor.RestForOne, long)
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, tree.Stop())
@@ -290,7 +289,7 @@ func TestATreeWithoutChildrenStartsAndStops(t *testing.T) {
 func TestAnEndedContextStartsNothingAndReturns(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(supervisor.RestForOne, long)
+			h := newActorTree(supervisor.RestForOne, long)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			if tree, err := h.start(ctx); err == nil {
@@ -300,11 +299,11 @@ func TestAnEndedContextStartsNothingAndReturns(t *testing.T) {
 	}
 }
 
-// Stop comes while the word of a child that was not even spawned is still on
-// its way: both are letters to the supervisor, and Stop's is read first.
+// Stop arrives before the report of a child that was not even spawned: both are messages to the supervisor, and it
+// handles Stop's first.
 func TestAStartWhoseContextEndsAsAChildIsNotSpawnedReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long, "a")
+		h := newActorTree(supervisor.RestForOne, long, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		h.spec.Children = []supervisor.Child{{
 			Name: "a", Patience: time.Second,
@@ -324,9 +323,9 @@ func TestAStuckChildIsAbandonedAfterItsPatienceAndNamed(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
-		h.kids[1].scripts = []script{{stuck: free}}
-		h.kids[1].patience = time.Second
+		h := newActorTree(supervisor.RestForOne, long, "a", "b", "c")
+		h.children[1].scripts = []script{{stuck: free}}
+		h.children[1].patience = time.Second
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		h.book.read()
@@ -334,11 +333,11 @@ func TestAStuckChildIsAbandonedAfterItsPatienceAndNamed(t *testing.T) {
 		require.Equal(t, []string{"b"}, tree.Stop())
 		require.Equal(t, time.Second, time.Since(begun))
 		require.Equal(t, []string{"stop c", "c is gone", "stop b", "stop a", "a is gone"}, h.book.read())
-		close(free) // its late end harms nobody
+		close(free) // its late end affects no other child
 		synctest.Wait()
 		require.Equal(t, []string{"b is gone"}, h.book.read())
 		require.Equal(t, []string{"b"}, tree.Stop())
-		time.Sleep(time.Minute) // protoactor's throttle of dead letters has to wake up and go
+		time.Sleep(time.Minute) // protoactor's throttle of dead letters has to wake up and end
 	})
 }
 
@@ -346,19 +345,19 @@ func TestAStuckChildIsAbandonedInARestartToo(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		h := newHouse(supervisor.OneForOne, long, "a", "b")
-		h.kids[0].scripts = []script{{stuck: free}, {}}
-		h.kids[0].patience = time.Second
+		h := newActorTree(supervisor.OneForOne, long, "a", "b")
+		h.children[0].scripts = []script{{stuck: free}, {}}
+		h.children[0].patience = time.Second
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		h.book.read()
-		h.kids[0].fails()
+		h.children[0].fails()
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"restart a: boom", "stop a", "start a", "a is up"}, h.book.read())
 		close(free)
 		synctest.Wait()
-		require.Equal(t, []string{"a is gone"}, h.book.read(), "the late end of the first is not taken for the second's")
-		h.kids[0].fails()
+		require.Equal(t, []string{"a is gone"}, h.book.read(), "the late end of the first incarnation is not taken for the second's")
+		h.children[0].fails()
 		synctest.Wait()
 		require.Equal(t, []string{"restart a: boom", "stop a", "a is gone", "start a", "a is up"}, h.book.read())
 		require.Equal(t, []string{"a"}, tree.Stop())
@@ -368,16 +367,16 @@ func TestAStuckChildIsAbandonedInARestartToo(t *testing.T) {
 func TestAFailureDuringARestartWidensIt(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
-		for _, c := range h.kids {
+		h := newActorTree(supervisor.RestForOne, long, "a", "b", "c")
+		for _, c := range h.children {
 			c.scripts = []script{{stopTakes: time.Second}}
 		}
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		h.book.read()
-		h.kids[2].fails()
+		h.children[2].fails()
 		time.Sleep(time.Second / 2) // c is being stopped
-		h.kids[0].fails()
+		h.children[0].fails()
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{
 			"restart c: boom", "stop c", "restart a: boom", "c is gone",
@@ -390,14 +389,14 @@ func TestAFailureDuringARestartWidensIt(t *testing.T) {
 
 func TestAChildThatFailsWhileItIsToBeStoppedAnywayCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.OneForAll, supervisor.Intensity{Restarts: 1, Within: time.Hour}, "a", "b", "c")
-		h.kids[2].scripts = []script{{stopTakes: time.Second}}
+		h := newActorTree(supervisor.OneForAll, supervisor.Intensity{Restarts: 1, Within: time.Hour}, "a", "b", "c")
+		h.children[2].scripts = []script{{stopTakes: time.Second}}
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		h.book.read()
-		h.kids[0].fails()
+		h.children[0].fails()
 		synctest.Wait()
-		h.kids[1].fails()
+		h.children[1].fails()
 		time.Sleep(time.Minute)
 		require.Empty(t, h.escalations())
 		require.Equal(t, []string{
@@ -411,12 +410,12 @@ func TestAChildThatFailsWhileItIsToBeStoppedAnywayCountsOnce(t *testing.T) {
 func TestAChildThatCannotBeRestartedIsTriedAgainUntilTheIntensityIsUsedUp(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: time.Hour}, "a", "b")
-		h.kids[1].scripts = []script{{}, {startFails: errBoom}}
+		h := newActorTree(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: time.Hour}, "a", "b")
+		h.children[1].scripts = []script{{}, {startFails: errBoom}}
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		h.book.read()
-		h.kids[1].fails()
+		h.children[1].fails()
 		synctest.Wait()
 		require.Equal(t, []string{
 			"restart b: boom", "stop b", "b is gone", "start b", "b cannot",
@@ -430,12 +429,12 @@ func TestAChildThatCannotBeRestartedIsTriedAgainUntilTheIntensityIsUsedUp(t *tes
 
 func TestAChildThatIsNotSpawnedAgainIsTriedAgainToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: time.Hour}, "a", "b")
-		h.kids[1].scripts = []script{{}, {spawnFails: errBoom}, {}}
+		h := newActorTree(supervisor.OneForOne, supervisor.Intensity{Restarts: 2, Within: time.Hour}, "a", "b")
+		h.children[1].scripts = []script{{}, {spawnFails: errBoom}, {}}
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		h.book.read()
-		h.kids[1].fails()
+		h.children[1].fails()
 		synctest.Wait()
 		require.Equal(t, []string{
 			"restart b: boom", "stop b", "b is gone", "cannot spawn b", "restart b: boom", "start b", "b is up",
@@ -444,16 +443,15 @@ func TestAChildThatIsNotSpawnedAgainIsTriedAgainToo(t *testing.T) {
 	})
 }
 
-// It said that it will restart nobody any more, so c, which was stopped because
-// of b, stays down when b is given up.
-func TestWhoGaveUpStartsNobodyAnyMore(t *testing.T) {
+// A supervisor that gave up restarts no child, so c, which was stopped because of b, stays down.
+func TestASupervisorThatGaveUpStartsNoChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, supervisor.Intensity{Restarts: 1, Within: time.Hour}, "a", "b", "c")
-		h.kids[1].scripts = []script{{}, {startFails: errBoom}}
+		h := newActorTree(supervisor.RestForOne, supervisor.Intensity{Restarts: 1, Within: time.Hour}, "a", "b", "c")
+		h.children[1].scripts = []script{{}, {startFails: errBoom}}
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		h.book.read()
-		h.kids[1].fails()
+		h.children[1].fails()
 		synctest.Wait()
 		require.Equal(t, []string{
 			"restart b: boom", "stop c", "c is gone", "stop b", "b is gone", "start b", "b cannot",
@@ -473,16 +471,16 @@ func TestStopDuringARestartEndsIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(supervisor.RestForOne, long, "a", "b", "c")
-				for _, c := range h.kids {
+				h := newActorTree(supervisor.RestForOne, long, "a", "b", "c")
+				for _, c := range h.children {
 					c.scripts = []script{{startTakes: time.Second, stopTakes: time.Second}}
 				}
 				tree, err := h.start(t.Context())
 				require.NoError(t, err)
-				h.kids[1].fails()
+				h.children[1].fails()
 				time.Sleep(wait)
 				require.Empty(t, tree.Stop())
-				for _, c := range h.kids {
+				for _, c := range h.children {
 					require.Equal(t, h.count("start "+c.name), h.count(c.name+" is gone"), c.name)
 					require.Equal(t, h.count("start "+c.name), h.count("stop "+c.name), c.name)
 				}
@@ -493,11 +491,11 @@ func TestStopDuringARestartEndsIt(t *testing.T) {
 	}
 }
 
-func TestStopTwiceIsFineAndAtOnceToo(t *testing.T) {
+func TestStopMayBeCalledTwiceAndConcurrently(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long, "a", "b")
-		h.kids[0].scripts = []script{{stopTakes: time.Second}}
+		h := newActorTree(supervisor.RestForOne, long, "a", "b")
+		h.children[0].scripts = []script{{stopTakes: time.Second}}
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		var wg sync.WaitGroup
@@ -511,10 +509,10 @@ func TestStopTwiceIsFineAndAtOnceToo(t *testing.T) {
 	})
 }
 
-func TestASupervisorThatIsKilledFromOutsideTakesItsChildrenWithIt(t *testing.T) {
+func TestASupervisorThatIsKilledFromOutsideStopsItsChildren(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long, "a", "b")
+		h := newActorTree(supervisor.RestForOne, long, "a", "b")
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
 		system.Root.Stop(tree.PID())
@@ -527,7 +525,7 @@ func TestASupervisorThatIsKilledFromOutsideTakesItsChildrenWithIt(t *testing.T) 
 func TestAChildThatPanicsInSpawnFailsTheStart(t *testing.T) {
 	held(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(supervisor.RestForOne, long)
+		h := newActorTree(supervisor.RestForOne, long)
 		h.spec.Children = []supervisor.Child{{
 			Name: "a", Patience: time.Second,
 			Spawn: func(act.Spawner, string, func(error)) (*act.PID, error) { panic(errBoom) },
@@ -540,7 +538,7 @@ func TestAChildThatPanicsInSpawnFailsTheStart(t *testing.T) {
 	})
 }
 
-func TestAThousandStopsThatCrossFailuresLeaveNobodyBehind(t *testing.T) {
+func TestAThousandStopsDuringFailuresLeaveNoChildRunning(t *testing.T) {
 	held(t)
 	rounds := 1000
 	if testing.Short() {
@@ -548,14 +546,14 @@ func TestAThousandStopsThatCrossFailuresLeaveNobodyBehind(t *testing.T) {
 	}
 	strategies := []supervisor.Strategy{supervisor.OneForOne, supervisor.RestForOne, supervisor.OneForAll}
 	for i := range rounds {
-		h := newHouse(strategies[i%3], supervisor.Intensity{Restarts: i % 7, Within: time.Hour}, "a", "b", "c")
+		h := newActorTree(strategies[i%3], supervisor.Intensity{Restarts: i % 7, Within: time.Hour}, "a", "b", "c")
 		tree, err := h.start(t.Context())
 		require.NoError(t, err)
-		begin := make(chan struct{})
+		start := make(chan struct{})
 		var wg sync.WaitGroup
-		for j, c := range h.kids {
+		for j, c := range h.children {
 			wg.Go(func() {
-				<-begin
+				<-start
 				for k := range 5 {
 					switch (i + j + k) % 3 {
 					case 0:
@@ -568,12 +566,12 @@ func TestAThousandStopsThatCrossFailuresLeaveNobodyBehind(t *testing.T) {
 				}
 			})
 		}
-		wg.Go(func() { <-begin; tree.Stop() })
-		close(begin)
+		wg.Go(func() { <-start; tree.Stop() })
+		close(start)
 		wg.Wait()
 		require.Empty(t, tree.Stop())
 		require.LessOrEqual(t, len(h.escalations()), 1)
-		for _, c := range h.kids {
+		for _, c := range h.children {
 			require.Equal(t, h.count("start "+c.name), h.count(c.name+" is gone"), "round %d, %s", i, c.name)
 		}
 	}

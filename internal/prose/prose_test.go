@@ -54,7 +54,6 @@ examples
 internal
 pipeline
 stage
-supervisor
 worker
 `
 

@@ -18,7 +18,7 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-func TestADeciderGoesBeforeTheRestartType(t *testing.T) {
+func TestADeciderOverridesTheRestartType(t *testing.T) {
 	held(t)
 	errBad := errors.New("bad")
 	for name, row := range map[string]struct {
@@ -32,11 +32,11 @@ func TestADeciderGoesBeforeTheRestartType(t *testing.T) {
 		"restart, temporary":     {supervisor.DoRestart, supervisor.Temporary, "running", false},
 		"stop, permanent":        {supervisor.DoStop, supervisor.Permanent, "down", false},
 		"escalate":               {supervisor.DoEscalate, supervisor.Permanent, "down", true},
-		"none that there is":     {supervisor.DoEscalate + 1, supervisor.Temporary, "down", true},
+		"unknown directive":      {supervisor.DoEscalate + 1, supervisor.Temporary, "down", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: row.restart})
+				c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "a", Restart: row.restart})
 				c.spec.Decide = func(_ string, reason error) supervisor.Directive {
 					if errors.Is(reason, errBad) {
 						return row.directive
@@ -44,7 +44,7 @@ func TestADeciderGoesBeforeTheRestartType(t *testing.T) {
 					return supervisor.AsDeclared
 				}
 				tree := c.start(t)
-				c.tell("a", func() error { return errBad })
+				c.order("a", func() error { return errBad })
 				require.Equal(t, row.want, state(tree, "a"))
 				require.Equal(t, row.over, closed(tree.Done()))
 				tree.Stop()
@@ -53,21 +53,21 @@ func TestADeciderGoesBeforeTheRestartType(t *testing.T) {
 	}
 }
 
-func TestADirectiveThatThereIsNotEscalatesAndIsNamed(t *testing.T) {
+func TestAnUnknownDirectiveEscalatesAndIsNamed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, named("a")...)
+		c := newServices(supervisor.OneForOne, long, named("a")...)
 		c.spec.Decide = func(string, error) supervisor.Directive { return 99 }
 		tree := c.start(t)
-		c.tell("a", boomed)
+		c.order("a", boomed)
 		require.ErrorIs(t, tree.Wait(), errBoom)
 		require.ErrorContains(t, tree.Wait(), "no such directive: Directive(99)")
 	})
 }
 
-// Who escalates by himself has not asked for one restart more.
-func TestAStoryCountsTheRestartsThatWereMadeWhoeverEscalates(t *testing.T) {
+// An escalation by the decider does not count as a restart.
+func TestAStoryCountsTheRestartsMadeAlsoIfTheDeciderEscalates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, supervisor.Intensity{Restarts: 9, Within: time.Minute}, named("a")...)
+		c := newServices(supervisor.OneForOne, supervisor.Intensity{Restarts: 9, Within: time.Minute}, named("a")...)
 		errBad := errors.New("bad")
 		c.spec.Decide = func(_ string, reason error) supervisor.Directive {
 			if errors.Is(reason, errBad) {
@@ -76,47 +76,47 @@ func TestAStoryCountsTheRestartsThatWereMadeWhoeverEscalates(t *testing.T) {
 			return supervisor.AsDeclared
 		}
 		tree := c.start(t)
-		c.tell("a", boomed)
+		c.order("a", boomed)
 		time.Sleep(2 * time.Minute)
-		c.tell("a", boomed)
-		c.tell("a", boomed)
-		c.tell("a", func() error { return errBad })
+		c.order("a", boomed)
+		c.order("a", boomed)
+		c.order("a", func() error { return errBad })
 		e, ok := errors.AsType[*supervisor.EscalationError](tree.Wait())
 		require.True(t, ok)
 		require.Equal(t, 2, e.Restarts, "the first was more than a period ago")
 	})
 }
 
-func TestADeciderOrAHookThatCrashesEndsNothingButTheDecision(t *testing.T) {
+func TestACrashOfADeciderEscalatesAndACrashOfAHookChangesNothing(t *testing.T) {
 	held(t)
 	for name, crash := range map[string]func(){"panic": func() { panic(errBoom) }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(supervisor.OneForOne, long, named("a")...)
+				c := newServices(supervisor.OneForOne, long, named("a")...)
 				c.spec.Restarted = func(string, error) { crash() }
 				tree := c.start(t)
-				c.tell("a", boomed)
-				require.Equal(t, "running", state(tree, "a"), "a hook only hears")
+				c.order("a", boomed)
+				require.Equal(t, "running", state(tree, "a"), "a crash of the hook changes nothing")
 				tree.Stop()
 				c.spec.Name += "'"
 				c.spec.Decide = func(string, error) supervisor.Directive { crash(); return supervisor.AsDeclared }
 				tree = c.start(t)
-				c.tell("a", boomed)
-				require.Error(t, tree.Wait(), "who cannot decide escalates")
+				c.order("a", boomed)
+				require.Error(t, tree.Wait(), "a crash of the decider escalates")
 			})
 		})
 	}
 }
 
-func TestAChildPausesLongerAndLongerUpToALimitUntilItIsCalm(t *testing.T) {
+func TestPausesGrowUpToALimitAndAreResetAfterACalmPeriod(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, named("a", "b")...)
+		c := newServices(supervisor.OneForOne, long, named("a", "b")...)
 		c.spec.Backoff = supervisor.Backoff{First: time.Second, Max: 5 * time.Second, Jitter: supervisor.NoJitter, Calm: time.Minute}
 		tree := c.start(t)
 		for _, want := range []int{1, 2, 4, 5, 5} {
 			c.book.read()
-			c.tell("a", boomed)
+			c.order("a", boomed)
 			require.Equal(t, "restarting", state(tree, "a"))
 			require.Equal(t, "running", state(tree, "b"))
 			require.Contains(t, tree.Info().String(), "a: restarting for 0s")
@@ -128,25 +128,25 @@ func TestAChildPausesLongerAndLongerUpToALimitUntilItIsCalm(t *testing.T) {
 			require.Equal(t, []string{"+a"}, c.book.read())
 		}
 		time.Sleep(time.Minute)
-		c.tell("a", boomed)
+		c.order("a", boomed)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, "running", state(tree, "a"), "what it did long ago is forgotten")
+		require.Equal(t, "running", state(tree, "a"), "failures before a calm period do not count")
 		tree.Stop()
 	})
 }
 
-func TestThoseThatDependOnAPausingChildWaitForIt(t *testing.T) {
+func TestDependentsOfAPausingChildWaitForIt(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.RestForOne, long, named("a", "b", "c")...)
+		c := newServices(supervisor.RestForOne, long, named("a", "b", "c")...)
 		c.spec.Backoff = supervisor.Backoff{First: time.Second, Jitter: supervisor.NoJitter}
 		tree := c.start(t)
 		c.book.read()
-		c.tell("b", boomed)
+		c.order("b", boomed)
 		require.Equal(t, []string{"-c"}, c.book.read())
 		_, err := tree.Add(t.Context(), c.child("d", supervisor.Permanent))
-		require.NoError(t, err, "a supervisor in a pause does what it is told")
+		require.NoError(t, err, "a supervisor in a pause performs requests")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.ElementsMatch(t, []string{"+d", "+b", "+c"}, c.book.read())
@@ -157,10 +157,10 @@ func TestThoseThatDependOnAPausingChildWaitForIt(t *testing.T) {
 func TestStopEndsAPause(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, named("a")...)
+		c := newServices(supervisor.OneForOne, long, named("a")...)
 		c.spec.Backoff = supervisor.Backoff{First: time.Hour}
 		tree := c.start(t)
-		c.tell("a", boomed)
+		c.order("a", boomed)
 		begun := time.Now()
 		require.Empty(t, tree.Stop())
 		require.Zero(t, time.Since(begun))
@@ -169,7 +169,7 @@ func TestStopEndsAPause(t *testing.T) {
 
 func TestRunEndsWellWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, named("a", "b")...)
+		c := newServices(supervisor.OneForOne, long, named("a", "b")...)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.NoError(t, supervisor.Run(ctx, c.spec))
@@ -207,10 +207,10 @@ func TestAServicesContextHasTheValuesOfTheStartAndNotItsEnd(t *testing.T) {
 	})
 }
 
-func TestAServiceThatCrashesWhenItIsToldToStopIsNotRestarted(t *testing.T) {
+func TestAServiceThatCrashesWhenItIsAskedToStopIsNotRestarted(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "a", Run: func(ctx context.Context) error {
+		c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "a", Run: func(ctx context.Context) error {
 			<-ctx.Done()
 			panic(errBoom)
 		}})
@@ -222,7 +222,7 @@ func TestAServiceThatCrashesWhenItIsToldToStopIsNotRestarted(t *testing.T) {
 	})
 }
 
-// mortal is an actor that crashes when it is told of its end.
+// mortal is an actor that crashes while it handles its stop.
 type mortal struct {
 	stopped bool
 	crash   func()
@@ -246,7 +246,7 @@ func (a *mortal) Receive(ctx act.Context) {
 	}
 }
 
-func TestAnActorThatCrashesWhileItStopsHoldsUpNobody(t *testing.T) {
+func TestAnActorThatCrashesWhileItStopsBlocksNothing(t *testing.T) {
 	held(t)
 	for name, crash := range map[string]func(){"panic": func() { panic(errBoom) }, "Goexit": runtime.Goexit} {
 		for at, stopped := range map[string]bool{"stopping": false, "stopped": true} {
@@ -266,7 +266,7 @@ func TestAnActorThatCrashesWhileItStopsHoldsUpNobody(t *testing.T) {
 					first := pid
 					system.Root.Send(pid, boom{})
 					synctest.Wait()
-					require.NotEqual(t, first.Id, pid.Id, "a crash, and a crash in its end: it is replaced")
+					require.NotEqual(t, first.Id, pid.Id, "replaced after a crash, and a crash while it stopped")
 					require.Equal(t, 1, tree.Children()[0].Restarts)
 					second := pid
 					system.Root.Stop(pid)
@@ -280,7 +280,7 @@ func TestAnActorThatCrashesWhileItStopsHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func TestAStopWithALimitHasItForAllChildrenTogetherAndAMomentForEach(t *testing.T) {
+func TestStopWithinLimitsAllChildrenTogetherAndLeavesEachAMoment(t *testing.T) {
 	for name, row := range map[string]struct{ within, want time.Duration }{
 		"one limit for all":            {time.Second, time.Second + 2*100*time.Millisecond},
 		"no time at all":               {0, 3 * 100 * time.Millisecond},
@@ -290,7 +290,7 @@ func TestAStopWithALimitHasItForAllChildrenTogetherAndAMomentForEach(t *testing.
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				free := make(chan struct{})
-				c := newCrew(supervisor.OneForOne, long)
+				c := newServices(supervisor.OneForOne, long)
 				for _, name := range []string{"a", "b", "c"} {
 					c.spec.Children = append(c.spec.Children, supervisor.Child{Name: name, Patience: time.Hour, Run: func(context.Context) error {
 						<-free
@@ -311,7 +311,7 @@ func TestASupervisorThatIsKilledWaitsNoLongerForAStuckChildThanItsPatience(t *te
 	held(t)
 	bubble(t, func(t *testing.T) {
 		free := make(chan struct{})
-		c := newCrew(supervisor.OneForOne, long, supervisor.Child{Name: "stuck", Patience: time.Second, Run: func(context.Context) error {
+		c := newServices(supervisor.OneForOne, long, supervisor.Child{Name: "stuck", Patience: time.Second, Run: func(context.Context) error {
 			<-free
 			return nil
 		}}, supervisor.Child{Name: "b"})
@@ -334,7 +334,7 @@ func TestANestedSupervisorWithAStuckChildNamesIt(t *testing.T) {
 		free := make(chan struct{})
 		stuck := supervisor.Service("stuck", func(context.Context) error { <-free; return nil })
 		stuck.Patience = supervisor.Infinity
-		c := newCrew(supervisor.OneForOne, long, supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{stuck}}))
+		c := newServices(supervisor.OneForOne, long, supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{stuck}}))
 		tree := c.start(t)
 		go func() {
 			time.Sleep(time.Second)
@@ -347,9 +347,9 @@ func TestANestedSupervisorWithAStuckChildNamesIt(t *testing.T) {
 	})
 }
 
-func TestARequestGoesWithItsSupervisor(t *testing.T) {
+func TestARequestEndsWithItsSupervisor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, long)
+		c := newServices(supervisor.OneForOne, long)
 		tree := c.start(t)
 		var wg sync.WaitGroup
 		mute := supervisor.ReadyService("mute", func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil })
@@ -375,11 +375,11 @@ func TestARequestGoesWithItsSupervisor(t *testing.T) {
 func TestAnAddedChildThatIsInterruptedByASiblingsFailureComesAfterIt(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForAll, long, named("a")...)
+		c := newServices(supervisor.OneForAll, long, named("a")...)
 		tree := c.start(t)
-		born := 0
+		starts := 0
 		slow := supervisor.ReadyService("slow", func(ctx context.Context, ready func()) error {
-			if born++; born > 1 {
+			if starts++; starts > 1 {
 				ready()
 			}
 			<-ctx.Done()
@@ -387,11 +387,11 @@ func TestAnAddedChildThatIsInterruptedByASiblingsFailureComesAfterIt(t *testing.
 		})
 		go func() {
 			synctest.Wait()
-			c.ear("a") <- boomed
+			c.channel("a") <- boomed
 		}()
 		_, err := tree.Add(t.Context(), slow)
 		require.NoError(t, err)
-		require.Equal(t, 2, born)
+		require.Equal(t, 2, starts)
 		require.Equal(t, []string{"a", "slow"}, names(tree))
 		tree.Stop()
 	})
@@ -401,10 +401,10 @@ func TestTwoChildrenThatFailAtOnceAreBothRestarted(t *testing.T) {
 	held(t)
 	for _, strategy := range []supervisor.Strategy{supervisor.OneForOne, supervisor.RestForOne, supervisor.OneForAll} {
 		bubble(t, func(t *testing.T) {
-			c := newCrew(strategy, long, named("a", "b", "c")...)
+			c := newServices(strategy, long, named("a", "b", "c")...)
 			tree := c.start(t)
-			c.ear("a") <- boomed
-			c.ear("c") <- boomed
+			c.channel("a") <- boomed
+			c.channel("c") <- boomed
 			synctest.Wait()
 			for _, k := range tree.Children() {
 				require.Equal(t, supervisor.Running, k.State)
@@ -414,7 +414,7 @@ func TestTwoChildrenThatFailAtOnceAreBothRestarted(t *testing.T) {
 	}
 }
 
-func TestAStormOfFailuresDoesNotKeepStopOut(t *testing.T) {
+func TestManyFailuresDoNotBlockStop(t *testing.T) {
 	held(t)
 	crash := func(context.Context) error { return errBoom }
 	for _, strategy := range []supervisor.Strategy{supervisor.OneForOne, supervisor.RestForOne, supervisor.OneForAll} {
@@ -428,8 +428,8 @@ func TestAStormOfFailuresDoesNotKeepStopOut(t *testing.T) {
 	}
 }
 
-// Stops, failures and changes of the children cross one another, by the thousand.
-func TestNobodyIsLeftWhenEverythingHappensAtOnce(t *testing.T) {
+// Stops, failures and changes of the children interleave, thousands of times.
+func TestNoChildIsLeftRunningWhenEverythingHappensAtOnce(t *testing.T) {
 	held(t)
 	rounds := 300
 	if testing.Short() {
@@ -464,7 +464,7 @@ func TestNobodyIsLeftWhenEverythingHappensAtOnce(t *testing.T) {
 		}
 		tree, err := supervisor.Start(t.Context(), system, spec)
 		if err != nil {
-			require.ErrorIs(t, err, errBoom) // it was over before it had begun
+			require.ErrorIs(t, err, errBoom) // it ended before all were started
 			require.Zero(t, alive.Load())
 			continue
 		}
@@ -492,13 +492,13 @@ func TestNobodyIsLeftWhenEverythingHappensAtOnce(t *testing.T) {
 	}
 }
 
-func TestAStoryIsNoLongerThanItsLastFailures(t *testing.T) {
+func TestAStoryKeepsOnlyTheLastFailures(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		c := newCrew(supervisor.OneForOne, supervisor.Intensity{Restarts: 100, Within: time.Hour}, named("a")...)
+		c := newServices(supervisor.OneForOne, supervisor.Intensity{Restarts: 100, Within: time.Hour}, named("a")...)
 		tree := c.start(t)
 		for range 101 {
-			c.tell("a", boomed)
+			c.order("a", boomed)
 		}
 		var story *supervisor.EscalationError
 		require.ErrorAs(t, tree.Wait(), &story)
@@ -508,18 +508,18 @@ func TestAStoryIsNoLongerThanItsLastFailures(t *testing.T) {
 	})
 }
 
-func TestWhoSetsGaveUpHasTheLastWordButBelowItIsOnlyTold(t *testing.T) {
+func TestGaveUpKeepsTheChildrenRunningOnlyInTheTopSupervisor(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		var told []string
-		c := newCrew(supervisor.OneForOne, supervisor.Intensity{}, named("a")...)
-		c.spec.GaveUp = func(e *supervisor.EscalationError) { told = append(told, e.Child) }
+		var gaveUp []string
+		c := newServices(supervisor.OneForOne, supervisor.Intensity{}, named("a")...)
+		c.spec.GaveUp = func(e *supervisor.EscalationError) { gaveUp = append(gaveUp, e.Child) }
 		c.spec.Children = append(c.spec.Children, supervisor.Nested(supervisor.Spec{
 			Name: "sub", GaveUp: c.spec.GaveUp, Children: []supervisor.Child{c.child("x", supervisor.Permanent)},
 		}))
 		tree := c.start(t)
-		c.tell("x", boomed)
-		require.Equal(t, []string{"x", "sub"}, told)
+		c.order("x", boomed)
+		require.Equal(t, []string{"x", "sub"}, gaveUp)
 		require.Equal(t, "running", state(tree, "a"))
 		require.Equal(t, "forgotten", state(tree, "x"))
 		_, err := tree.Add(t.Context(), c.child("late", supervisor.Permanent))
@@ -529,24 +529,24 @@ func TestWhoSetsGaveUpHasTheLastWordButBelowItIsOnlyTold(t *testing.T) {
 	})
 }
 
-func TestTerminatingAStuckChildSaysSoAndGoesOn(t *testing.T) {
+func TestTerminatingAStuckChildReturnsLeftErrorAndAbandonsIt(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
 		free := make(chan struct{})
 		stuck := supervisor.Child{Name: "stuck", Patience: time.Second, Run: func(context.Context) error { <-free; return nil }}
-		c := newCrew(supervisor.OneForOne, long, stuck)
+		c := newServices(supervisor.OneForOne, long, stuck)
 		tree := c.start(t)
 		var left *supervisor.LeftError
 		require.ErrorAs(t, tree.Terminate("stuck"), &left)
-		require.NoError(t, tree.Restart(t.Context(), "stuck"), "a new one, under a new name")
+		require.NoError(t, tree.Restart(t.Context(), "stuck"), "a new incarnation, under a new name")
 		require.ErrorAs(t, tree.Remove("stuck"), &left)
 		require.Empty(t, tree.Children())
-		require.Equal(t, []string{"stuck"}, tree.Stop(), "once")
+		require.Equal(t, []string{"stuck"}, tree.Stop(), "named once")
 		close(free)
 	})
 }
 
-func TestANestedSupervisorThatWasAbandonedIsAskedNoMore(t *testing.T) {
+func TestAnAbandonedNestedSupervisorIsNotQueried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		free := make(chan struct{})
 		hangs := supervisor.Child{Name: "hangs", Spawn: func(supervisor.Spawner, string, func(error)) (*supervisor.PID, error) {
@@ -555,7 +555,7 @@ func TestANestedSupervisorThatWasAbandonedIsAskedNoMore(t *testing.T) {
 		}}
 		sub := supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{hangs}})
 		sub.Patience = time.Second
-		c := newCrew(supervisor.OneForOne, long)
+		c := newServices(supervisor.OneForOne, long)
 		tree := c.start(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -568,7 +568,7 @@ func TestANestedSupervisorThatWasAbandonedIsAskedNoMore(t *testing.T) {
 	})
 }
 
-func TestANestedSupervisorThatSomebodyEndsIsRestartedAsItsTypeSays(t *testing.T) {
+func TestANestedSupervisorThatIsEndedFromOutsideIsRestartedAsItsTypeSays(t *testing.T) {
 	held(t)
 	for name, row := range map[string]struct {
 		restart supervisor.Restart
@@ -583,7 +583,7 @@ func TestANestedSupervisorThatSomebodyEndsIsRestartedAsItsTypeSays(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := newCrew(supervisor.OneForOne, long)
+				c := newServices(supervisor.OneForOne, long)
 				sub := supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{c.child("x", supervisor.Permanent)}})
 				sub.Restart = row.restart
 				c.spec.Children = []supervisor.Child{sub}
@@ -595,11 +595,11 @@ func TestANestedSupervisorThatSomebodyEndsIsRestartedAsItsTypeSays(t *testing.T)
 				synctest.Wait()
 				require.True(t, closed(below.Done()))
 				require.Equal(t, row.want, state(tree, "sub"))
-				_, ok = tree.Sub("nobody")
+				_, ok = tree.Sub("missing")
 				require.False(t, ok)
 				require.Empty(t, tree.Stop())
 				lines := c.book.read()
-				require.Len(t, lines, 2*countPlus(lines), "whoever started has stopped")
+				require.Len(t, lines, 2*countPlus(lines), "every child that started has stopped")
 			})
 		})
 	}
@@ -626,19 +626,19 @@ func (h *heavy) Receive(ctx act.Context) {
 	}
 }
 
-// A PID of protoactor's holds the process that it was used for last, and with it all of a
-// dead actor. Nobody here keeps one.
+// A PID of protoactor's keeps the process that it was last used for, and with it all of a dead actor. The supervisor
+// must not keep such a PID.
 func TestNothingIsKeptOfAnIncarnationThatHasEnded(t *testing.T) {
 	held(t)
 	const crashes = 5
-	var born []weak.Pointer[heavy]
+	var starts []weak.Pointer[heavy]
 	up := make(chan *act.PID, 1)
 	tree, err := supervisor.Start(t.Context(), system, supervisor.Spec{
 		Name: act.Unique(system, "light"), Intensity: supervisor.Intensity{Restarts: crashes, Within: time.Hour},
 		Children: []supervisor.Child{{Name: "a", Spawn: func(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
 			pid, err := act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
 				h := &heavy{}
-				born = append(born, weak.Make(h))
+				starts = append(starts, weak.Make(h))
 				return h
 			})
 			ready(err)
@@ -655,7 +655,7 @@ func TestNothingIsKeptOfAnIncarnationThatHasEnded(t *testing.T) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		left := 0
-		for _, h := range born {
+		for _, h := range starts {
 			if h.Value() != nil {
 				left++
 			}

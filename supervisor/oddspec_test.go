@@ -13,9 +13,9 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Whatever is given is refused before anything runs, each fault with a name or a place, or it
-// runs, tells of itself, and stops.
-func TestWhateverSpecIsGivenIsRefusedWithReasonsOrRuns(t *testing.T) {
+// Start refuses a spec before anything runs, and names the place of each fault; or the tree runs, describes itself, and
+// stops.
+func TestAnySpecIsRefusedWithReasonsOrRuns(t *testing.T) {
 	held(t)
 	rapid.Check(t, func(t *rapid.T) {
 		spec := oddSpec(t, 2)
@@ -35,7 +35,7 @@ func TestWhateverSpecIsGivenIsRefusedWithReasonsOrRuns(t *testing.T) {
 	})
 }
 
-// oddSpec draws a spec that nobody should give, now and then.
+// oddSpec draws a spec that may be invalid.
 func oddSpec(t *rapid.T, deep int) (s supervisor.Spec) {
 	few := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 5, 9, math.MaxInt, -1})
 	s.Name = oddName(t)
@@ -63,7 +63,7 @@ func oddChild(t *rapid.T, deep int) supervisor.Child {
 		Patience:    oddTime(t, "patience"),
 		StartLimit:  rapid.SampledFrom([]time.Duration{0, 0, -1, time.Hour, math.MaxInt64}).Draw(t, "start limit"),
 	}
-	// Bits: a function, one that says when it is ready, a supervisor.
+	// Bits: a function, a function that reports when it is ready, a supervisor.
 	kinds := rapid.SampledFrom([]int{1, 1, 1, 1, 2, 2, 2, 4, 4, 4, 0, 3}).Draw(t, "kinds")
 	if kinds&1 != 0 {
 		c.Run = func(ctx context.Context) error { <-ctx.Done(); return nil }
@@ -85,7 +85,7 @@ func oddName(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"", "a", "a/b", "a\nb", "$1", "(pools)", "\xff", `"|<&>`}).Draw(t, "odd name")
 }
 
-// oddTime draws a time that children who end at once have, or one that means nothing.
+// oddTime draws a time that suits children that end at once, or an odd one.
 func oddTime(t *rapid.T, what string) time.Duration {
 	if often(t) {
 		return time.Minute
@@ -93,5 +93,5 @@ func oddTime(t *rapid.T, what string) time.Duration {
 	return rapid.SampledFrom([]time.Duration{0, time.Hour, math.MaxInt64, -1, math.MinInt64}).Draw(t, what)
 }
 
-// often is nine times in ten: of many values that may mean nothing, most should not.
+// often is true nine times in ten, so that most specs are valid although they hold many odd values.
 func often(t *rapid.T) bool { return rapid.IntRange(0, 9).Draw(t, "odd") < 9 }

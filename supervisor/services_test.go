@@ -15,8 +15,8 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// crew are services that do as they are told, and a diary of what they did.
-type crew struct {
+// services is a supervisor of services that do what the test orders, and a diary of what they did.
+type services struct {
 	book diary
 	spec supervisor.Spec
 
@@ -24,9 +24,9 @@ type crew struct {
 	orders map[string]chan func() error
 }
 
-func newCrew(strategy supervisor.Strategy, in supervisor.Intensity, children ...supervisor.Child) *crew {
-	c := &crew{orders: map[string]chan func() error{}}
-	c.spec = supervisor.Spec{Name: act.Unique(system, "crew"), Strategy: strategy, Intensity: in, Children: children}
+func newServices(strategy supervisor.Strategy, in supervisor.Intensity, children ...supervisor.Child) *services {
+	c := &services{orders: map[string]chan func() error{}}
+	c.spec = supervisor.Spec{Name: act.Unique(system, "services"), Strategy: strategy, Intensity: in, Children: children}
 	for i := range c.spec.Children {
 		if k := &c.spec.Children[i]; k.Run == nil && k.Serve == nil && k.Spawn == nil && k.Supervisor == nil {
 			k.Run = c.run(k.Name)
@@ -35,7 +35,7 @@ func newCrew(strategy supervisor.Strategy, in supervisor.Intensity, children ...
 	return c
 }
 
-func (c *crew) start(t *testing.T) *supervisor.Tree {
+func (c *services) start(t *testing.T) *supervisor.Tree {
 	t.Helper()
 	tree, err := supervisor.Start(t.Context(), system, c.spec)
 	require.NoError(t, err)
@@ -43,8 +43,8 @@ func (c *crew) start(t *testing.T) *supervisor.Tree {
 	return tree
 }
 
-// ear is where the incarnations of a service hear what to do.
-func (c *crew) ear(name string) chan func() error {
+// channel returns the channel from which the incarnations of a service receive orders.
+func (c *services) channel(name string) chan func() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.orders[name] == nil {
@@ -53,12 +53,12 @@ func (c *crew) ear(name string) chan func() error {
 	return c.orders[name]
 }
 
-func (c *crew) run(name string) func(context.Context) error {
-	ear := c.ear(name)
+func (c *services) run(name string) func(context.Context) error {
+	channel := c.channel(name)
 	return func(ctx context.Context) error {
 		c.book.write("+" + name)
 		select {
-		case do := <-ear:
+		case do := <-channel:
 			return do()
 		case <-ctx.Done():
 			c.book.write("-" + name)
@@ -67,14 +67,14 @@ func (c *crew) run(name string) func(context.Context) error {
 	}
 }
 
-// child is one more service.
-func (c *crew) child(name string, r supervisor.Restart) supervisor.Child {
+// child returns one more service.
+func (c *services) child(name string, r supervisor.Restart) supervisor.Child {
 	return supervisor.Child{Name: name, Run: c.run(name), Restart: r}
 }
 
-// tell has a service do something, and waits for all that follows.
-func (c *crew) tell(name string, do func() error) {
-	c.ear(name) <- do
+// order has a service do something, and waits until everything that follows is done.
+func (c *services) order(name string, do func() error) {
+	c.channel(name) <- do
 	synctest.Wait()
 }
 
@@ -89,12 +89,12 @@ func exited() error {
 func shutdown() error        { return supervisor.ErrShutdown }
 func wrappedShutdown() error { return fmt.Errorf("enough: %w", supervisor.ErrShutdown) }
 
-// bubble is a test in virtual time.
+// bubble runs a test in virtual time.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f(t)
-		time.Sleep(time.Minute) // protoactor's throttle of dead letters has to wake up and go
+		time.Sleep(time.Minute) // protoactor's throttle of dead letters has to wake up and end
 	})
 }
 
