@@ -1,9 +1,10 @@
-// Quickstart is a pipeline of one's own in fifteen lines: two stages joined by a
-// wire, a call through both, and a clean stop.
+// Quickstart is a pipeline in fifteen lines: two stages joined by a wire, a call
+// through both, and a clean stop.
 //
 //	go run ./examples/quickstart
 //
-// What happens when a handler crashes is shown by ./examples/quickstart/crash.
+// The program in ./examples/quickstart/crash shows what happens when a handler
+// crashes.
 package main
 
 import (
@@ -16,8 +17,6 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
-
-// quickstart:begin
 
 func main() {
 	ctx := context.Background()
@@ -36,9 +35,7 @@ func main() {
 	check(p.Stop(ctx))
 }
 
-// quickstart:end
-
-// check ends the program if something is wrong.
+// check ends the program if err is not nil.
 func check(err error) {
 	if err != nil {
 		log.Fatal(err)

@@ -1,5 +1,5 @@
-// Crash shows what a panic in a handler costs: the command in hand, and nothing
-// else.
+// Crash shows what a panic in a handler costs: the command that was being
+// handled, and nothing else.
 //
 //	go run ./examples/quickstart/crash
 package main
@@ -29,7 +29,7 @@ func main() {
 	_, err = stage.Call[int](ctx, divide, 0)
 	fmt.Println("call:", err)
 	if crash, ok := errors.AsType[*stage.CrashError](err); ok {
-		fmt.Println("panic:", crash.Value) // crash.Stack tells where
+		fmt.Println("panic:", crash.Value) // crash.Stack says where
 	}
 	n, err := stage.Call[int](ctx, divide, 25)
 	fmt.Println("next call:", n, err)
@@ -39,7 +39,7 @@ func main() {
 
 // quickstart:end
 
-// check ends the program if something is wrong.
+// check ends the program if err is not nil.
 func check(err error) {
 	if err != nil {
 		log.Fatal(err)
