@@ -48,7 +48,7 @@ var rows = []row{
 		breaks:  "got [10]",
 	},
 	{
-		promise: "E3 a stage that is full gets more workers, however small its room",
+		promise: "E3 a stage that is full gets more workers, however small its capacity",
 		run: func(w world) error {
 			return workersUnderLoad(w, 7, "[11 11 12 12 13 13 14]", stage.Capacity(50))
 		},
@@ -86,7 +86,7 @@ var rows = []row{
 		breaks: "workers: want 10, got 9",
 	},
 	{
-		promise: "E6 a crashed worker is not taken for an idle one",
+		promise: "E6 a crashed worker does not count as idle",
 		run: func(w world) error {
 			s, crashed, err := beginCounted(w)
 			if err != nil {
@@ -111,12 +111,12 @@ var rows = []row{
 		port:   portWorld{watched: true}, // the 'DOWN' that never came (E5) comes
 	},
 	{
-		promise: "E8 whoever sent a command that crashed its handler is told so",
+		promise: "E8 the caller of a command that crashes its handler gets an error",
 		run:     func(w world) error { return told(w, job{verb: poison}, "poison") },
 		breaks:  "got no answer",
 	},
 	{
-		promise: "E8 a return value that means nothing is an error, not a silence",
+		promise: "E8 an invalid return value is an error",
 		run:     func(w world) error { return told(w, job{verb: mute}, "no outcome") },
 		breaks:  "got no answer",
 	},
@@ -155,7 +155,7 @@ var rows = []row{
 		breaks: "answers: want 1000, got 510", // ten workers, 50 waiting and one in hand each
 	},
 	{
-		promise: "E10 what waits at a stage is bounded",
+		promise: "E10 the number of commands that wait at a stage is bounded",
 		run: func(w world) error {
 			s, c, err := begin(w, one("s"))
 			if err != nil {
@@ -174,7 +174,7 @@ var rows = []row{
 		breaks:  "answers: want 100, got",
 	},
 	{
-		promise: "E13 a command that comes after the stop is refused, and hurts nobody",
+		promise: "E13 a command that comes after the stop is refused, and has no other effect",
 		run: func(w world) error {
 			s, c, err := begin(w, one("s"))
 			if err != nil {
@@ -188,7 +188,7 @@ var rows = []row{
 		breaks: "the program lives: want true, got false",
 	},
 	{
-		promise: "E14 a stop finishes what was begun, and leaves no worker behind",
+		promise: "E14 a stop finishes accepted commands, and leaves no worker behind",
 		run: func(w world) error {
 			s, c, err := begin(w, one("s"))
 			if err != nil {
@@ -200,7 +200,7 @@ var rows = []row{
 		breaks: "workers: want 0, got 10",
 	},
 	{
-		promise: "E15 a controller that crashes takes nobody with it",
+		promise: "E15 a controller that crashes stops nothing else",
 		run: func(w world) error {
 			s, _, err := begin(w, one("s"))
 			if err != nil {
@@ -212,7 +212,7 @@ var rows = []row{
 		breaks: "the program lives: want true, got false",
 	},
 	{
-		promise: "E15 a stage that gives up is started afresh by a supervisor",
+		promise: "E15 a stage that gives up is restarted by a supervisor",
 		run: func(w world) error {
 			s, c, err := begin(w, brittle())
 			if err != nil {
@@ -257,7 +257,7 @@ var rows = []row{
 		breaks: "workers: want 12, got 11",
 	},
 	{
-		promise: "E18 a worker that leaves takes no command with it",
+		promise: "E18 no command is lost with a worker that leaves",
 		run: func(w world) error {
 			s, c, err := begin(w, steady())
 			if err != nil {
@@ -274,7 +274,7 @@ var rows = []row{
 		breaks: "answers: want 90, got",
 	},
 	{
-		promise: "E19 there is one least number of workers, whoever takes one away",
+		promise: "E19 a stage has one minimum of workers, for every part that removes one",
 		run: func(w world) error {
 			s, _, err := begin(w, steady())
 			if err != nil {
@@ -301,7 +301,7 @@ var rows = []row{
 		breaks: "answers: want 100, got",
 	},
 	{
-		promise: "E20 a pipeline outlives whoever started it",
+		promise: "E20 a pipeline outlives the goroutine that started it",
 		run: func(w world) error {
 			s, _, err := begin(w, one("s"))
 			if err != nil {
@@ -313,7 +313,7 @@ var rows = []row{
 		breaks: "answers: want 10, got 0",
 	},
 	{
-		promise: "E21 an answer that comes late is not taken for the answer to the next question",
+		promise: "E21 a late answer is not used as the answer to the next question",
 		run: func(w world) error {
 			_, c, err := begin(w, one("s"))
 			if err != nil {
@@ -326,7 +326,7 @@ var rows = []row{
 		breaks: "second answer: want 2, got 1",
 	},
 	{
-		promise: "E22 a policy of one's own is asked",
+		promise: "E22 a user's policy is called",
 		run: func(w world) error {
 			var asked atomic.Int64
 			l := one("s")
@@ -360,7 +360,7 @@ var rows = []row{
 		breaks: "an error, and at once: want true, got false",
 	},
 	{
-		promise: "E25 what became of every command can be read",
+		promise: "E25 the counts say what became of every command",
 		run: func(w world) error {
 			s, c, err := begin(w, one("s"))
 			if err != nil {
