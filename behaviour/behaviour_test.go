@@ -10,13 +10,13 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// sink is a target that keeps nothing: a stand-in for a stage.
-type sink[C any] struct{ door *behaviour.Inlet }
+// sink is a target that keeps nothing: it stands in for a stage.
+type sink[C any] struct{ inlet *behaviour.Inlet }
 
 func newSink[C any](name string) sink[C] { return sink[C]{behaviour.NewInlet(name, nil)} }
 
 func (s sink[C]) Submit(context.Context, C) error { return nil }
-func (s sink[C]) Inlet() *behaviour.Inlet         { return s.door }
+func (s sink[C]) Inlet() *behaviour.Inlet         { return s.inlet }
 
 func TestAnOutcomeIsOneOfThree(t *testing.T) {
 	reason := errors.New("no")
@@ -32,7 +32,7 @@ func TestAnOutcomeIsOneOfThree(t *testing.T) {
 	}{
 		"ok carries a result":              {behaviour.OK(7), behaviour.KindOK, "ok", 7, nil, nil, nil},
 		"ok may carry nothing":             {behaviour.OK(nil), behaviour.KindOK, "ok", nil, nil, nil, nil},
-		"forward carries a command":        {behaviour.Forward(save, "a"), behaviour.KindForward, "forward", nil, "a", save.door, nil},
+		"forward carries a command":        {behaviour.Forward(save, "a"), behaviour.KindForward, "forward", nil, "a", save.inlet, nil},
 		"error carries a reason":           {behaviour.Error(reason), behaviour.KindError, "error", nil, nil, nil, reason},
 		"an error without a reason is one": {behaviour.Error(nil), behaviour.KindError, "error", nil, nil, nil, behaviour.ErrNoReason},
 		"the zero outcome is an error":     {behaviour.Outcome{}, behaviour.KindNone, "none", nil, nil, nil, behaviour.ErrNoOutcome},
@@ -49,7 +49,7 @@ func TestAnOutcomeIsOneOfThree(t *testing.T) {
 	}
 }
 
-func TestForwardingNowhereIsAClearError(t *testing.T) {
+func TestForwardingToNothingIsAClearError(t *testing.T) {
 	var noTarget behaviour.Target[string]
 	var noPort *behaviour.Port[string]
 	for name, o := range map[string]behaviour.Outcome{
@@ -61,7 +61,7 @@ func TestForwardingNowhereIsAClearError(t *testing.T) {
 	}
 }
 
-func TestAPortLeadsWhereItIsWiredOnce(t *testing.T) {
+func TestAPortIsWiredOnce(t *testing.T) {
 	port := behaviour.NewPort[string]("out")
 	require.False(t, port.Wired())
 	require.ErrorIs(t, port.Submit(t.Context(), "a"), behaviour.ErrUnwired)
@@ -71,14 +71,14 @@ func TestAPortLeadsWhereItIsWiredOnce(t *testing.T) {
 	require.NoError(t, port.Connect(save))
 	require.True(t, port.Wired())
 	require.NoError(t, port.Submit(t.Context(), "a"))
-	require.Same(t, save.door, behaviour.Forward(port, "a").Next())
+	require.Same(t, save.inlet, behaviour.Forward(port, "a").Next())
 
 	err := port.Connect(newSink[string]("other"))
 	require.ErrorIs(t, err, behaviour.ErrWired)
 	require.ErrorContains(t, err, `port "out" leads to "save"`)
 }
 
-func TestEmitKnowsItsHandler(t *testing.T) {
+func TestEmitFindsItsHandlerInTheContext(t *testing.T) {
 	save := newSink[int]("save")
 	require.ErrorIs(t, behaviour.Emit(t.Context(), save, 1), behaviour.ErrNoWorker)
 	require.ErrorIs(t, behaviour.Emit[int](t.Context(), nil, 1), behaviour.ErrUnwired)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program is a behaviour that forwards WHAT to a stage that takes strings.
+// program is a behaviour that forwards WHAT to a stage for strings.
 const program = `package main
 
 import (
@@ -29,12 +29,12 @@ func main() {
 }
 `
 
-// The compiler is run on programs that differ in one line.
+// Each row compiles the program with another line in place of WHAT.
 func TestForwardingAWrongTypeDoesNotCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the compiler")
 	}
-	rows := map[string]struct{ line, complaint string }{
+	rows := map[string]struct{ line, message string }{
 		"a string to a stage compiles":     {`_ = behaviour.Forward(save, "a")`, ""},
 		"a string to a port compiles":      {`_ = behaviour.Forward(port, "a")`, ""},
 		"a number to a stage does not":     {`_ = behaviour.Forward(save, 1)`, "cannot use"},
@@ -46,26 +46,26 @@ func TestForwardingAWrongTypeDoesNotCompile(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			said, err := compile(t, strings.Replace(program, "WHAT", row.line, 1))
-			if row.complaint == "" {
-				require.NoError(t, err, said)
+			output, err := compile(t, strings.Replace(program, "WHAT", row.line, 1))
+			if row.message == "" {
+				require.NoError(t, err, output)
 				return
 			}
 			require.Error(t, err)
-			require.Contains(t, said, row.complaint)
-			require.Contains(t, said, "main.go:15", "the complaint is about the line in question")
+			require.Contains(t, output, row.message)
+			require.Contains(t, output, "main.go:15", "the message names the line of the row")
 		})
 	}
 }
 
-// compile builds a program that lies outside the module but is built from
-// inside it, so that it sees the module's packages and needs no network.
+// compile builds a program that lies outside the module. The build runs inside the module, so that it finds the
+// module's packages and needs no network.
 func compile(t *testing.T, source string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
 	cmd := exec.Command("go", "build", "-o", os.DevNull, file)
-	said, err := cmd.CombinedOutput()
-	return string(said), err
+	output, err := cmd.CombinedOutput()
+	return string(output), err
 }

@@ -5,37 +5,33 @@ import (
 	"errors"
 )
 
-// ErrNoWorker is the reason why [Emit] and [Attempt] know nothing: the context
-// is not one that a worker gave to a handler.
-var ErrNoWorker = errors.New("behaviour: not in a handler; pass on the context that HandleCommand was given")
+// ErrNoWorker is returned by [Emit] if its context is not one that a worker gave to a handler.
+var ErrNoWorker = errors.New("behaviour: not in a handler; pass the context that HandleCommand received")
 
-// EmitterKey is the key under which the context of a handler holds its
-// [Emitter]. It is for engines and test doubles; handlers call [Emit].
+// EmitterKey is the key under which the context of a handler holds its [Emitter]. It is for engines and test doubles;
+// handlers call [Emit].
 type EmitterKey struct{}
 
-// Emitter is what an engine offers to handlers through their context.
+// Emitter is what an engine offers to a handler through the handler's context.
 type Emitter interface {
-	// Emit takes a further command on its way to an inlet.
+	// Emit sends a further command to an inlet.
 	Emit(ctx context.Context, to *Inlet, cmd any) error
-	// Attempt is the number of the present try, see [Attempt].
+	// Attempt returns the number of the current try, see [Attempt].
 	Attempt() int
 }
 
-// Emit sends an extra command, one to many: a handler may emit any number of
-// commands beside the outcome it returns. Each is a command of its own in the
-// accounts, and a ticket on the command in hand waits for all of them.
+// Emit sends an extra command to next. A handler may emit any number of commands besides the outcome it returns. The
+// accounts count each of them as a command of its own, and a ticket for the command that the handler has waits for all
+// of them.
 //
-// What a handler emits leaves when it has returned [OK] or [Forward]; a try
-// that crashes or answers [Error] emits nothing, so that a retry does not emit
-// twice. The exception is a handler that emits more than 256 commands in one
-// try: they begin to leave, in order, before it has returned, and Emit waits
-// for room until ctx ends, or the time limit of the handler's stage and its grace are over. On a wire that
-// closes a loop Emit never waits: if the
-// room is full it fails with the stage's full error.
+// The emitted commands are sent when the handler has returned [OK] or [Forward]; a try that crashes or returns [Error]
+// emits nothing, so that a retry does not emit twice. The exception is a handler that emits more than 256 commands in
+// one try: the engine starts to send them, in order, before the handler has returned. Then Emit waits for a free slot
+// until ctx ends, or until the time limit of the handler's stage and its grace have passed. On a wire that closes a
+// loop Emit never waits: if the inbox is full, it returns the stage's full error.
 //
-// Emit may be called by goroutines that the handler has started and waits for. In
-// any other it fails with [ErrNoWorker], or, if the worker is at another command by
-// then, is taken for that one's.
+// Emit may be called by goroutines that the handler has started and waits for. In any other goroutine it fails with
+// [ErrNoWorker]; or, if the worker handles another command by then, the emitted command counts as emitted by that one.
 func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 	if next == nil {
 		return ErrUnwired
@@ -51,10 +47,9 @@ func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 	return e.Emit(ctx, inlet, cmd)
 }
 
-// Attempt returns the number of the present try of the command in hand,
-// counted from one: 2 means that it was tried before and crashed or failed. What is
-// behind a command is counted to 65,535 tries, so any further try is the 65,536th. It
-// returns 0 outside a handler. For a [Batcher] it is the first command's.
+// Attempt returns the number of the current try of the handler's command, counted from one: 2 means that one earlier
+// try crashed or failed. Tries are counted up to 65,535, so any later try is reported as 65,536. Attempt returns 0
+// outside a handler. For a [Batcher] it is the number for the first command.
 func Attempt(ctx context.Context) int {
 	e, ok := engine(ctx).(Emitter)
 	if !ok {
@@ -63,9 +58,8 @@ func Attempt(ctx context.Context) int {
 	return e.Attempt()
 }
 
-// Quality is what the handler is asked for, from 1, all, to 0: a policy may degrade a
-// stage under load, and a handler that can do with less looks here. Outside a handler
-// it is 1.
+// Quality returns the quality that the stage asks of the handler, from 1 (full) to 0: a policy may degrade a stage
+// under load, and a handler that can do less work reads it here. Outside a handler it returns 1.
 func Quality(ctx context.Context) float64 {
 	q, ok := engine(ctx).(interface{ Quality() float64 })
 	if !ok {
@@ -74,7 +68,8 @@ func Quality(ctx context.Context) float64 {
 	return q.Quality()
 }
 
-// engine is what the engine put into a handler's context, nil if ctx is nobody's, or nil.
+// engine returns what the engine put into a handler's context. It returns nil for a nil context and for one that no
+// handler got.
 func engine(ctx context.Context) any {
 	if ctx == nil {
 		return nil

@@ -9,14 +9,13 @@ var ErrNoOutcome = errors.New("behaviour: handler returned no outcome; return OK
 // ErrNoReason stands in for a nil reason given to [Error].
 var ErrNoReason = errors.New("behaviour: error without a reason")
 
-// ErrUnwired is the reason of a command that was forwarded to a port no stage
-// is wired to, or to nothing at all.
+// ErrUnwired is the reason of a command that was forwarded to nil, or to a port that is not wired to a stage.
 var ErrUnwired = errors.New("behaviour: forwarded to a port that is not wired; declare it with stage.Out and wire it with pipeline.Wire")
 
-// Kind tells the three outcomes apart.
+// Kind distinguishes the three outcomes.
 type Kind uint8
 
-// The zero Kind is no outcome at all; see [ErrNoOutcome].
+// KindNone, the zero Kind, is the kind of the zero [Outcome]; see [ErrNoOutcome].
 const (
 	KindNone Kind = iota
 	KindOK
@@ -24,7 +23,7 @@ const (
 	KindError
 )
 
-// String returns the kind in a word.
+// String returns the kind as one word.
 func (k Kind) String() string {
 	switch k {
 	case KindOK:
@@ -38,32 +37,29 @@ func (k Kind) String() string {
 	}
 }
 
-// Outcome is what became of one command. It is made by [OK], [Forward] and
-// [Error]; the zero Outcome is an error (see [ErrNoOutcome]).
+// Outcome is the result of handling one command. It is made by [OK], [Forward] and [Error]; the zero Outcome is an
+// error (see [ErrNoOutcome]).
 type Outcome struct {
-	// Three words, so that an outcome travels in registers: with a field for
-	// the kind a hop took twice as long. So two doors that lead nowhere stand
-	// for OK and Error.
+	// An outcome is three words long, so that it is passed in registers: with a separate field for the kind a hop took
+	// twice as long. Two inlets that lead to no stage stand for OK and Error.
 	next  *Inlet
-	value any // the result, the command that goes on, or the reason
+	value any // the result, the forwarded command, or the reason
 }
 
 var done, failed Inlet
 
-// OK says that the command is done. The result, which may be nil, goes to
-// whoever waits for it.
+// OK returns the outcome of a command that is done. The result, which may be nil, goes to the caller that waits for it.
 func OK(result any) Outcome {
 	return Outcome{next: &done, value: result}
 }
 
-// Forward passes a command on to a stage, or to a port wired to one. It may be
-// the command that came in or another. A command of a type that next does not
-// take does not compile.
+// Forward passes a command on to a stage, or to a port wired to one. It may be the command that the handler received or
+// another one. A command of a type that next does not take does not compile.
 //
 // Forwarding to a port that is not wired, or to nil, ends the command with
 // [ErrUnwired]. A port that the stage declares with stage.Out is checked before the start.
 func Forward[C any](next Target[C], cmd C) (o Outcome) {
-	// So written it is just small enough to be inlined, which spares a quarter of it.
+	// Written in this way, Forward is just small enough to be inlined, which saves a quarter of its time.
 	if next != nil {
 		o = Outcome{next: next.Inlet(), value: cmd}
 	}
@@ -75,9 +71,8 @@ func Forward[C any](next Target[C], cmd C) (o Outcome) {
 
 var unwired = Error(ErrUnwired)
 
-// Error answers the command with a reason. It is an answer like any other:
-// nothing crashes and nothing is restarted. Whoever waits gets the reason wrapped
-// with the stage's name, so the reason need not say where it happened.
+// Error answers the command with a reason. It is an answer like any other: nothing crashes and nothing is restarted. A
+// waiting caller gets the reason wrapped with the stage's name, so the reason need not say where the error happened.
 func Error(reason error) Outcome {
 	if reason == nil {
 		reason = ErrNoReason
@@ -85,7 +80,7 @@ func Error(reason error) Outcome {
 	return Outcome{next: &failed, value: reason}
 }
 
-// Kind tells which outcome it is.
+// Kind returns which of the outcomes o is.
 func (o Outcome) Kind() Kind {
 	switch o.next {
 	case nil:
@@ -115,7 +110,7 @@ func (o Outcome) Command() any {
 	return o.value
 }
 
-// Next returns the door that [Forward] goes to, and nil for other outcomes.
+// Next returns the inlet given to [Forward], and nil for other outcomes.
 func (o Outcome) Next() *Inlet {
 	if o.Kind() != KindForward {
 		return nil
@@ -123,16 +118,14 @@ func (o Outcome) Next() *Inlet {
 	return o.next
 }
 
-// Open takes the outcome apart: the door of a [Forward], and what any of the
-// three carries. It is for engines; [Outcome.Result], [Outcome.Command],
-// [Outcome.Next] and [Outcome.Err] read better.
+// Open returns the parts of the outcome: the inlet of a [Forward], and the value that any of the three carries. It is
+// for engines; other code should use [Outcome.Result], [Outcome.Command], [Outcome.Next] and [Outcome.Err].
 func (o Outcome) Open() (kind Kind, next *Inlet, value any) {
 	return o.Kind(), o.next, o.value
 }
 
-// Way is the door of a [Forward] with the command that goes through it. Of other outcomes
-// it is a door that is nobody's, or nil. It is for engines that know the door they
-// expect.
+// Way returns the inlet of a [Forward] and the forwarded command. For other outcomes the inlet is one that belongs to
+// no stage, or nil. It is for engines that know which inlet they expect.
 func (o Outcome) Way() (next *Inlet, cmd any) { return o.next, o.value }
 
 // Err returns the reason given to [Error], [ErrNoOutcome] for the zero

@@ -5,35 +5,33 @@ import (
 	"errors"
 )
 
-// ErrCannotSuspend is the reason of a command whose handler may suspend, and was called with a
-// context that cannot.
-var ErrCannotSuspend = errors.New("behaviour: a handler that suspends was called with a context that cannot; " +
-	"outside a stage, give it coroutine.Blocking(ctx)")
+// ErrCannotSuspend is the reason of a command whose handler may suspend but got a context that does not support it.
+var ErrCannotSuspend = errors.New("behaviour: a suspending handler was called with a context that cannot suspend; " +
+	"outside a stage, pass coroutine.Blocking(ctx)")
 
-// Suspender is the context of a handler that may suspend: it waits, and meanwhile its worker handles
-// other commands. coordination/coroutine has what is built on it, such as Await and Sleep, and calls
-// it coroutine.Context.
+// Suspender is the context of a handler that may suspend: while the handler waits, its worker handles other commands.
+// Package coordination/coroutine builds on it, for example with Await and Sleep, and calls it coroutine.Context.
 type Suspender interface {
 	context.Context
 
-	// Suspend calls start, and parks the handler until wake has been called once, by any
-	// goroutine, possibly before start returns. Further calls of wake do nothing. It
-	// returns an error, which is coroutine.ErrStopped, if the handler was stopped, before or
-	// meanwhile; wake may then not have been called, or not yet, and start may not have been.
+	// Suspend calls start and parks the handler until wake has been called once, by any goroutine, possibly before
+	// start returns. Further calls of wake do nothing. Suspend returns an error, coroutine.ErrStopped, if the handler
+	// was stopped before or during the wait. In that case start may not have been called, and wake may not have been
+	// called yet or at all.
 	//
-	// It is for the handler alone, on the goroutine on which it was called, and
-	// must not be called while that holds runtime.LockOSThread, nor may the handler return
-	// with it: that ends the process. It starts no goroutine.
+	// Only the handler may call Suspend, on the goroutine on which the handler was called. That goroutine must not hold
+	// runtime.LockOSThread when Suspend is called or when the handler returns: this ends the process. Suspend starts no
+	// goroutine.
 	Suspend(start func(wake func())) error
 }
 
-// Suspending is for a behaviour whose handler may wait without holding its worker. If a
-// behaviour is Suspending its stage calls HandleSuspending instead of HandleCommand, each time
-// on a coroutine. Only a behaviour that all workers share may be so (stage.New, stage.Coroutine), and
-// no Batcher: what a handler keeps over a suspension it keeps in its local variables.
+// Suspending is implemented by a behaviour whose handler may wait without holding its worker. The stage of such a
+// behaviour calls HandleSuspending instead of HandleCommand, each time on a coroutine. Only a behaviour shared by all
+// workers may be Suspending (stage.New, stage.Coroutine), and it must not be a Batcher: a handler keeps its state over
+// a suspension in local variables.
 //
-// HandleSuspending is called by many workers at once, and any of them goes on with it when it
-// was suspended. The context ends as that of HandleCommand does; a suspension ends with it.
+// HandleSuspending is called by many workers at once, and any of them may resume it after a suspension. Its context
+// ends as that of HandleCommand does; a suspension ends with it.
 type Suspending[C any] interface {
 	Behaviour[C]
 	HandleSuspending(c Suspender, cmd C) Outcome
@@ -45,8 +43,7 @@ type Coroutine[C any] func(c Suspender, cmd C) Outcome
 // HandleSuspending calls f.
 func (f Coroutine[C]) HandleSuspending(c Suspender, cmd C) Outcome { return f(c, cmd) }
 
-// HandleCommand calls f if ctx is a [Suspender], as a test's may be; else it answers
-// [ErrCannotSuspend].
+// HandleCommand calls f if ctx is a [Suspender], as a test's context may be; otherwise it returns [ErrCannotSuspend].
 func (f Coroutine[C]) HandleCommand(ctx context.Context, cmd C) Outcome {
 	c, ok := ctx.(Suspender)
 	if !ok {

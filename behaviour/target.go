@@ -7,58 +7,54 @@ import (
 	"sync/atomic"
 )
 
-// ErrWired is the reason why a port cannot be connected: it already is.
+// ErrWired is returned when a port that is already wired is connected again.
 var ErrWired = errors.New("behaviour: port is already wired")
 
-// Target is where a command of type C may go: a stage (*stage.Stage) or a
-// [Port] wired to one.
+// Target is where a command of type C can be sent: a stage (*stage.Stage) or a [Port] wired to one.
 type Target[C any] interface {
-	// Submit hands in a command from outside, and waits for room until ctx
-	// ends if the stage's overflow rule says so.
+	// Submit submits a command from outside. If the stage's overflow rule is to wait, it waits for a free slot until
+	// ctx ends.
 	Submit(ctx context.Context, cmd C) error
-	// Inlet is the door behind the target, nil if there is none.
+	// Inlet returns the inlet of the target's stage, or nil if there is none.
 	Inlet() *Inlet
 }
 
-// Inlet is the untyped door of a stage, as the engine sees it: each stage has
-// one. Two inlets are the same door if the pointers are equal.
+// Inlet is the untyped input of a stage, as the engine sees it. Each stage has exactly one, so two inlets are the same
+// if the pointers are equal.
 type Inlet struct {
 	name string
 	room any
 }
 
-// NewInlet makes a door to a room. It is for engines and test doubles; a stage
-// brings its own.
+// NewInlet makes the inlet of an inbox. It is for engines and test doubles; a stage has its own.
 func NewInlet(name string, room any) *Inlet { return &Inlet{name: name, room: room} }
 
-// Name is the stage's name.
+// Name returns the stage's name.
 func (in *Inlet) Name() string { return in.name }
 
-// Room is what the engine has behind the door.
+// Room returns the engine's inbox behind the inlet.
 func (in *Inlet) Room() any { return in.room }
 
-// Outlet is the untyped face of a port: what a stage declares with stage.Out
-// and a pipeline checks before it starts.
+// Outlet is the untyped view of a port: a stage declares it with stage.Out, and a pipeline checks it before it starts.
 type Outlet interface {
-	// Name is the port's name.
+	// Name returns the port's name.
 	Name() string
-	// Wired reports whether the port leads anywhere.
+	// Wired reports whether the port is wired to a target.
 	Wired() bool
-	// Inlet is the door the port leads to, nil if it is not wired.
+	// Inlet returns the inlet that the port is wired to, or nil if it is not wired.
 	Inlet() *Inlet
 }
 
-// Port is a named way out of a stage for commands of type C. The stage's code
-// names the port; which stage it leads to is said elsewhere, when the pipeline
-// is put together (LEDA's wiring apart from logic). Make one with [NewPort].
+// Port is a named output of a stage for commands of type C. The stage's code names the port; the pipeline decides, when
+// it is put together, which stage the port leads to (as LEDA separates wiring from logic). Make a port with [NewPort].
 // A port is safe for use by several goroutines.
 type Port[C any] struct {
 	name string
 	to   atomic.Pointer[lead[C]]
 }
 
-// lead is where a port leads to, with the door there: it is looked up for every command that is
-// forwarded, and to ask the target for it again cost a tenth of a hop.
+// lead holds the target of a port and the target's inlet. The inlet is read for every forwarded command, and calling
+// the target's Inlet method each time cost a tenth of a hop.
 type lead[C any] struct {
 	Target[C]
 
@@ -73,9 +69,8 @@ func NewPort[C any](name string) *Port[C] {
 // Name returns the port's name.
 func (p *Port[C]) Name() string { return p.name }
 
-// Connect wires the port to a target, once. It is what pipeline.Wire does; a
-// test may call it to see what leaves a behaviour. A second call is [ErrWired],
-// no target is [ErrUnwired].
+// Connect wires the port to a target, once. pipeline.Wire calls it; a test may call it to capture what leaves a
+// behaviour. A second call returns [ErrWired], and a nil target [ErrUnwired].
 func (p *Port[C]) Connect(to Target[C]) error {
 	if to == nil || to.Inlet() == nil {
 		return fmt.Errorf("port %q: %w", p.name, ErrUnwired)
@@ -86,10 +81,10 @@ func (p *Port[C]) Connect(to Target[C]) error {
 	return nil
 }
 
-// Wired reports whether the port leads anywhere.
+// Wired reports whether the port is wired to a target.
 func (p *Port[C]) Wired() bool { return p != nil && p.to.Load() != nil }
 
-// Inlet returns the door the port leads to, nil if it is not wired.
+// Inlet returns the inlet that the port is wired to, or nil if it is not wired.
 func (p *Port[C]) Inlet() *Inlet {
 	if p == nil {
 		return nil
@@ -101,8 +96,7 @@ func (p *Port[C]) Inlet() *Inlet {
 	return to.inlet
 }
 
-// Submit hands a command to the target behind the port, or fails with
-// [ErrUnwired].
+// Submit submits a command to the target of the port, or fails with [ErrUnwired].
 func (p *Port[C]) Submit(ctx context.Context, cmd C) error {
 	if !p.Wired() {
 		return fmt.Errorf("port %q: %w", p.Name(), ErrUnwired)

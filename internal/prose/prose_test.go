@@ -44,7 +44,6 @@ thrice whence hitherto heretofore:            plain English
 const unwritten = `
 CHANGELOG.md
 adapter
-behaviour
 bench
 controller
 coordination
