@@ -46,8 +46,8 @@ func (t *settling) shed(w wish, name string, is *Admission) {
 	turn(t, w, name, is.Shed, x)
 }
 
-// same tells whether two gates are one. To compare what cannot be compared, a
-// function or what holds one, is a panic in Go; here it is another gate.
+// same reports whether two gates are equal. In Go, comparing values that cannot be compared (a function, or a value
+// that holds one) panics; same reports them as different.
 func same(a, b Gate) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -57,9 +57,9 @@ func same(a, b Gate) bool {
 
 func canCompare(g Gate) bool {
 	switch of := reflect.TypeOf(g); of.Kind() {
-	case reflect.Struct, reflect.Array: // it depends on what is in there
+	case reflect.Struct, reflect.Array: // whether it can be compared depends on its fields
 		return reflect.ValueOf(g).Comparable()
-	default: // most gates are pointers, for which nothing need be allocated
+	default: // most gates are pointers, and this path allocates nothing
 		return of.Comparable()
 	}
 }

@@ -8,11 +8,11 @@ import (
 
 // PanicError is the error of a controller that panicked.
 type PanicError struct {
-	Value any    // what it panicked with
-	Stack []byte // where
+	Value any    // the value that the controller panicked with
+	Stack []byte // the stack of the panic
 }
 
-// Error tells the value, not the stack.
+// Error includes the value, but not the stack.
 func (e *PanicError) Error() string {
 	return "controller: panicked: " + plain.Text(e.Value)
 }
@@ -23,12 +23,11 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Ask resets d and lets c answer into it. If c panics, the error is a
-// [*PanicError] and d is empty: half an answer is none, and what was decided
-// before stays in force. The controller may be asked again.
+// Ask resets d, calls c and lets it write its answer into d. If c panics, Ask returns a [*PanicError] and d is empty:
+// Ask drops an incomplete answer, and earlier decisions stay in force. The controller may be called again.
 //
-// This is the one recover beside the worker's. A controller is user code, too, and
-// a pipeline does not stop working because nobody watches its queues.
+// This is the only recover besides the worker's. A controller is user code, too, and a pipeline must not stop because
+// its controller failed.
 func Ask(c Controller, ev Event, s *Snapshot, d *Decisions) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

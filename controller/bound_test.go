@@ -23,19 +23,19 @@ func TestAStageIsBoundFromABlockedWorkerUntilNoQueueAheadIsHalfFull(t *testing.T
 		require.False(t, s.Stages[1].Bound)
 		return s.Stages[0].Bound
 	}
-	require.False(t, look(900, 0, false, 11), "what is ahead is full, and nobody was blocked")
+	require.False(t, look(900, 0, false, 11), "the queue ahead is full, but no worker was blocked")
 	require.False(t, look(900, 99, false, 11), "less than a tenth of the time")
 	require.True(t, look(900, 100, false, 6))
-	require.True(t, look(900, 0, false, 6), "more than half is full: they have just gone on")
+	require.True(t, look(900, 0, false, 6), "the queue ahead is more than half full: blocked workers have just resumed")
 	require.True(t, look(0, 0, false, 6))
 	require.False(t, look(900, 0, false, 5))
-	require.False(t, look(900, 0, false, 11), "it takes a blocked worker anew")
-	require.True(t, look(0, 0, true, 0), "a shared pool may take nothing")
+	require.False(t, look(900, 0, false, 11), "a blocked worker is needed to make it bound again")
+	require.True(t, look(0, 0, true, 0), "a stalled stage is bound")
 	require.False(t, look(0, 0, false, 0))
 	require.True(t, look(0, 1, false, 0))
 }
 
-func TestANumberThatStaysIsANoteAndNoChange(t *testing.T) {
+func TestKeepMakesANoteAndNoChange(t *testing.T) {
 	s := &controller.Snapshot{
 		At:     time.Second,
 		Stages: []controller.StageStats{{Name: "a", Workers: 3, MinWorkers: 1, MaxWorkers: 9}},

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// Change is one knob that is to be turned: who wants it, what, and why. A journal may also hold a number of workers
-// that stays as it is for a reason, with equal Before and After; see [Decisions.Keep].
+// Change is the change of one knob: which policy wants it, what it changes, and why. A journal may also hold a Change
+// with equal Before and After: a number of workers that stays the same for a reason; see [Decisions.Keep].
 type Change struct {
 	At     time.Duration // since the pipeline started
 	Policy string
-	Group  string // whose controller it is, if a group's; empty: the pipeline's
-	// Stage is whose knob it is: a stage's, the [Entry]'s, or [NoStage] for a pool
-	// that is not a stage's own. StageName is the stage's or the pool's name, or
-	// "entry".
+	Group  string // the group of the controller that decided; empty for the controller of the pipeline
+	// Stage is the owner of the knob: a stage, the [Entry], or [NoStage] for a pool that is not a stage's own.
+	// StageName is the name of the stage or pool, or "entry".
 	Stage     StageID
 	StageName string
 	What      Knob
-	// Before and After are of the type that the knob's values have, see [Knob].
+	// Before and After have the type of the knob's values, see [Knob].
 	Before, After any
 	Why           string
 }
 
-// String returns the change as a line of a log.
+// String returns the change as one line of a log.
 func (c Change) String() string {
 	of, policy := "stage", c.Policy
 	if c.Group != "" {
@@ -45,8 +44,7 @@ func (c Change) String() string {
 		c.At, policy, of, c.StageName, c.What, c.Before, c.After, c.Why)
 }
 
-// UnknownStageError is the fault of a policy that wanted something of a stage
-// that is not in the snapshot.
+// UnknownStageError is the fault of a policy that made a decision about a stage that is not in the snapshot.
 type UnknownStageError struct {
 	Policy string
 	Stage  StageID
@@ -57,8 +55,8 @@ func (e *UnknownStageError) Error() string {
 	return fmt.Sprintf("controller: policy %q: decision for unknown stage %d", e.Policy, e.Stage)
 }
 
-// UnknownPoolError is the fault of a policy that wanted something of a pool that
-// is not in the snapshot and that it did not make.
+// UnknownPoolError is the fault of a policy that made a decision about a pool that is not in the snapshot and that the
+// policy did not make.
 type UnknownPoolError struct {
 	Policy string
 	Pool   string
@@ -69,7 +67,7 @@ func (e *UnknownPoolError) Error() string {
 	return fmt.Sprintf("controller: policy %q: decision for unknown pool %q", e.Policy, e.Pool)
 }
 
-// ValueError is the fault of a policy that wanted what a knob cannot be turned to.
+// ValueError is the fault of a policy that decided on a value that a knob cannot have.
 type ValueError struct {
 	Policy  string
 	Knob    Knob
@@ -77,7 +75,7 @@ type ValueError struct {
 	Problem string
 }
 
-// Error names all four.
+// Error names the policy, the knob, the stage or pool, and the problem.
 func (e *ValueError) Error() string {
 	return fmt.Sprintf("controller: policy %q: %s of %q: %s", e.Policy, e.Knob, e.Name, e.Problem)
 }

@@ -1,80 +1,73 @@
 package controller
 
-// Policy is a law with its parameters: a plain value that may be copied,
-// compared and written to a file. The zero value of a policy is the policy with
-// its stated defaults.
+// Policy is a control law with its parameters: a plain value that may be copied, compared and written to a file. The
+// zero value of a policy is the policy with its documented defaults.
 type Policy interface {
-	// Name is the policy's name, such as "erlda", with the preset if it has one:
-	// "seda:cruz". Parameters do not change it. The journal and the metrics show it.
+	// Name returns the policy's name, such as "erlda", followed by the preset if it has one: "seda:cruz". Parameters do
+	// not change it. The journal and the metrics show it.
 	Name() string
-	// Check returns all faults of the parameters at once, or nil. It is called
-	// before New, when a pipeline is made or given another policy.
+	// Check returns all faults of the parameters at once, or nil. It is called before New, when a pipeline is made or
+	// gets another policy.
 	Check() error
-	// New returns a controller with a fresh memory, for one run of a pipeline.
-	// It must not return nil.
+	// New returns a controller with an empty memory, for one run of a pipeline. It must not return nil.
 	New() Controller
 }
 
-// Claimer is a policy that says which knobs it turns. A pipeline that is given
-// several policies asks each for its claims and refuses two claims on one knob; a
-// decision about a knob that was not claimed is then a fault and changes
-// nothing. A policy alone owns all knobs and need not say.
+// Claimer is implemented by a policy that declares which knobs it changes. A pipeline with several policies asks each
+// of them for its claims and refuses two claims on one knob; a decision about an unclaimed knob is then a fault and
+// changes nothing. A single policy owns all knobs and need not be a Claimer.
 type Claimer interface {
 	Claims() []Knob
 }
 
 // Controller applies a policy to one run of a pipeline.
 //
-// Control is called serially. It looks at the snapshot and says into d what it
-// wants changed; to want nothing is an answer too, and leaves everything as it
-// is. It must return soon: no timer ticks while it thinks. It keeps neither s nor d,
-// and does not change s.
+// Control is called serially. It reads the snapshot and writes into d what it wants changed; an empty d leaves
+// everything as it is. Control must return soon: no timer ticks while it runs. It must not keep s or d, and must not
+// change s.
 type Controller interface {
 	Control(ev Event, s *Snapshot, d *Decisions)
 }
 
-// Event is why a controller is being asked.
+// Event is the reason why a controller is called.
 type Event struct {
 	Kind EventKind
-	// Stage is where it happened, for EventQueueFull, EventStarved and
-	// EventWorkerDied; [NoStage] otherwise.
+	// Stage is the stage that EventQueueFull, EventStarved or EventWorkerDied is about; [NoStage] otherwise.
 	Stage StageID
-	// Pool is whose workers it happened to, for EventRoundEnd, EventVisits and
-	// EventWorkerDied.
+	// Pool is the pool of the workers that EventRoundEnd, EventVisits or EventWorkerDied is about.
 	Pool string
 }
 
-// EventKind tells the events apart. More kinds will come; a controller ignores
-// those that it does not know.
+// EventKind distinguishes the events. Later versions may add kinds; a controller ignores the kinds that it does not
+// know.
 type EventKind uint8
 
-// The zero EventKind is no event.
+// The zero EventKind is not an event.
 const (
 	_ EventKind = iota
-	// EventStart comes first, once. The counters may already run, if the policy
-	// took over from another.
+	// EventStart is the first event and comes once. The counters may already have counted, if the policy replaced
+	// another one.
 	EventStart
-	// EventTick comes again and again, see [Decisions.Every].
+	// EventTick comes periodically, see [Decisions.Every].
 	EventTick
-	// EventStop comes last. What is wanted now comes to nothing.
+	// EventStop is the last event. Decisions made now have no effect.
 	EventStop
-	// EventRoundEnd reports that a worker of a polled pool has ended a round: it has
-	// visited the last place of the visit plan, or, if the plan has
-	// [VisitPlan.FullRounds], gone past it. Each plan has one such event, at its first
-	// round. Controllers that asked for it with [Decisions.OnRoundEnd] get it, at most
-	// once in each [MinInterval].
+	// EventRoundEnd reports that a worker of a polled pool has ended a round: it has visited the last place of the
+	// visit plan, or, if the plan has [VisitPlan.FullRounds], gone past it. Each plan has one such event, at the end of
+	// its first round. Only controllers that asked for it with [Decisions.OnRoundEnd] get it, at most once in each
+	// [MinInterval].
 	EventRoundEnd
-	// EventVisits tells that the workers of the shared pools have made as many
-	// visits as was asked for, see [Decisions.OnVisits].
+	// EventVisits reports that the workers of the shared pools have made as many visits as the controller asked for,
+	// see [Decisions.OnVisits].
 	EventVisits
-	// EventTopology tells that a stage came, went, was paused or resumed.
+	// EventTopology reports that a stage was added, removed, paused or resumed.
 	EventTopology
-	// EventQueueFull tells that a queue is full, once until it is not.
+	// EventQueueFull reports that a queue is full. It comes once until the queue is no longer full.
 	EventQueueFull
-	// EventStarved tells that a stage has work that nobody has looked at for
-	// [StarvedAfter], once until somebody does.
+	// EventStarved reports that a stage has had work for [StarvedAfter] that no worker has taken. It comes once until a
+	// worker takes some.
 	EventStarved
-	// EventWorkerDied tells that a worker crashed. It is being replaced.
+	// EventWorkerDied reports that a worker crashed. The worker is being replaced.
 	EventWorkerDied
 )
 
@@ -82,7 +75,7 @@ var kinds = [...]string{
 	"none", "start", "tick", "stop", "round end", "visits", "topology", "queue full", "starved", "worker died",
 }
 
-// String returns the kind in a word or two.
+// String returns the kind as one or two words.
 func (k EventKind) String() string {
 	if int(k) >= len(kinds) {
 		return kinds[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// law makes a controller of a function.
+// law makes a function a controller.
 type law func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions)
 
 func (f law) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
@@ -62,7 +62,7 @@ func TestTheLaterOfTwoWishesWins(t *testing.T) {
 
 func TestTheLastIntervalWinsAndIsNeverShorterThanTheShortest(t *testing.T) {
 	var d controller.Decisions
-	require.Zero(t, d.Interval(), "nothing was said")
+	require.Zero(t, d.Interval(), "no interval was set")
 	d.Every(time.Hour)
 	d.Every(time.Second)
 	require.Equal(t, time.Second, d.Interval())
@@ -72,9 +72,9 @@ func TestTheLastIntervalWinsAndIsNeverShorterThanTheShortest(t *testing.T) {
 	}
 }
 
-func TestResetForgetsAllThatWasSaid(t *testing.T) {
+func TestResetRemovesAllWishes(t *testing.T) {
 	var d controller.Decisions
-	d.Reset() // of a zero value: fine
+	d.Reset() // works on the zero value
 	d.Every(time.Second)
 	d.Workers(0, 5, "busy")
 	d.Reset()
@@ -103,7 +103,7 @@ func TestDecidingAgainAndAgainAllocatesNothing(t *testing.T) {
 	require.Zero(t, allocs)
 }
 
-func TestSettleHoldsWishesToTheBoundsAndSaysSo(t *testing.T) {
+func TestSettleLimitsWishesToTheBoundsAndSaysSo(t *testing.T) {
 	tests := map[string]struct {
 		stage controller.StageID
 		want  int
@@ -111,12 +111,12 @@ func TestSettleHoldsWishesToTheBoundsAndSaysSo(t *testing.T) {
 		after int // zero: no change
 		says  string
 	}{
-		"within the bounds":        {0, 5, "queue 9 > 8", 5, "queue 9 > 8"},
-		"above the most":           {0, 99, "queue 9 > 8", 8, "queue 9 > 8 (wanted 99, held to the most, 8)"},
-		"below the least":          {0, -1, "queue 0 < 1", 2, "queue 0 < 1 (wanted -1, held to the least, 2)"},
-		"without a reason":         {0, 5, "", 5, "no reason given"},
-		"what is already":          {0, 4, "stay", 0, ""},
-		"what the bounds leave as": {1, 7, "more", 0, ""},
+		"within the bounds":          {0, 5, "queue 9 > 8", 5, "queue 9 > 8"},
+		"above the most":             {0, 99, "queue 9 > 8", 8, "queue 9 > 8 (wanted 99, limited to the maximum, 8)"},
+		"below the least":            {0, -1, "queue 0 < 1", 2, "queue 0 < 1 (wanted -1, limited to the minimum, 2)"},
+		"without a reason":           {0, 5, "", 5, "no reason given"},
+		"the current value":          {0, 4, "stay", 0, ""},
+		"limited to the current one": {1, 7, "more", 0, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestSettleHoldsWishesToTheBoundsAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestAWishForAnUnknownStageIsAFaultAndTheOthersStand(t *testing.T) {
+func TestAWishForAnUnknownStageIsAFaultAndOtherWishesCount(t *testing.T) {
 	var d controller.Decisions
 	d.Workers(7, 3, "ghost")
 	d.Workers(0, 5, "busy")
@@ -150,10 +150,10 @@ func TestAWishForAnUnknownStageIsAFaultAndTheOthersStand(t *testing.T) {
 	require.EqualError(t, faults[1], `controller: policy "mine": decision for unknown stage -1`)
 }
 
-func TestASnapshotKnowsItsPoolsByName(t *testing.T) {
+func TestASnapshotFindsItsPoolsByName(t *testing.T) {
 	s := fourStages()
 	require.Equal(t, 3, s.Pool("both").Workers)
-	require.Same(t, &s.Pools[0], s.Pool("parse"), "the pool itself, no copy")
+	require.Same(t, &s.Pools[0], s.Pool("parse"), "the pool itself, not a copy")
 	require.Nil(t, s.Pool("ghost"))
 	require.Nil(t, s.Pool(""))
 	require.Nil(t, (&controller.Snapshot{}).Pool("parse"))
@@ -169,8 +169,8 @@ func TestTheServiceTimeIsThatOfTheWindowIfAnythingWasHandledInIt(t *testing.T) {
 		"in the window":           {total, controller.Counters{Errors: 2, Busy: time.Second}, 500 * time.Millisecond},
 		"not in the window":       {total, controller.Counters{}, time.Second},
 		"crashes only":            {controller.Counters{Crashes: 3, Busy: time.Second}, controller.Counters{}, 0},
-		"quicker than the clock":  {total, controller.Counters{OK: 5}, time.Second},
-		"a clock that stands":     {controller.Counters{OK: 5}, controller.Counters{OK: 5}, 0},
+		"faster than the clock":   {total, controller.Counters{OK: 5}, time.Second},
+		"a clock that stops":      {controller.Counters{OK: 5}, controller.Counters{OK: 5}, 0},
 		"busy, but with the next": {total, controller.Counters{Busy: time.Second}, time.Second},
 	}
 	for name, tt := range tests {
@@ -190,7 +190,7 @@ func TestNoStagesAtAllAreLegal(t *testing.T) {
 	w.Fill(&controller.Snapshot{})
 }
 
-func TestAChangeReadsAsALineOfALog(t *testing.T) {
+func TestAChangePrintsAsOneLine(t *testing.T) {
 	c := controller.Change{
 		At: 62 * time.Second, Policy: "erlda", StageName: "parse", What: controller.KnobWorkers,
 		Before: 10, After: 11, Why: "queue 120 > 100 for 1 sample",
@@ -198,11 +198,11 @@ func TestAChangeReadsAsALineOfALog(t *testing.T) {
 	require.Equal(t, `1m2s erlda: stage "parse": workers 10 to 11: queue 120 > 100 for 1 sample`, c.String())
 }
 
-func TestAskStartsWithACleanSheet(t *testing.T) {
+func TestAskResetsTheDecisions(t *testing.T) {
 	var d controller.Decisions
-	d.Workers(0, 5, "of the last time")
+	d.Workers(0, 5, "from the last call")
 	err := controller.Ask(law(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
-		d.Workers(1, 2, "of this time")
+		d.Workers(1, 2, "from this call")
 	}), tick, twoStages(), &d)
 	require.NoError(t, err)
 	_, _, ok := d.Wants(0)
@@ -216,7 +216,7 @@ func TestAPanicKeepsTheLastDecisionsInForce(t *testing.T) {
 	var calls int
 	c := law(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
 		calls++
-		d.Workers(0, 5, "half an answer")
+		d.Workers(0, 5, "an incomplete answer")
 		d.Every(time.Hour)
 		if calls == 1 {
 			panic(boom)
@@ -235,7 +235,7 @@ func TestAPanicKeepsTheLastDecisionsInForce(t *testing.T) {
 	require.Empty(t, changes)
 	require.Empty(t, faults)
 
-	require.NoError(t, controller.Ask(c, tick, twoStages(), &d), "it may be asked again")
+	require.NoError(t, controller.Ask(c, tick, twoStages(), &d), "the controller may be called again")
 	require.Equal(t, time.Hour, d.Interval())
 }
 

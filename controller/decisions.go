@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// MinInterval is the shortest time between two ticks, and between two ends of a
-// round. A controller that asks for less gets this: a slip in a parameter must not
-// make a pipeline spin.
+// MinInterval is the shortest time between two ticks, and between two round ends. A controller that asks for a shorter
+// interval gets this one: a wrong parameter must not make a pipeline spin.
 const MinInterval = time.Millisecond
 
-// StarvedAfter is how long a stage has to wait with work before [EventStarved].
+// StarvedAfter is how long a stage with work must wait for a worker before [EventStarved].
 const StarvedAfter = time.Second
 
-// Knob is one thing that can be turned. Each has one owner at a time.
+// Knob names one setting that a policy can change. Each knob has one owner at a time.
 type Knob string
 
 // The knobs, each with the type of its values in a [Change].
@@ -37,26 +36,24 @@ const (
 	KnobGate       Knob = "gate"       // of a stage or the entry: Gate
 )
 
-// Dispatch is how the workers of a pool choose among its stages. For a pool with
-// one stage all come to the same.
+// Dispatch is how the workers of a pool choose among its stages. For a pool with one stage all dispatches are the same.
 type Dispatch uint8
 
-// The three ways to share workers. That each stage has workers of its own
-// (SEDA) is no fourth: then each is alone in its own pool.
+// There are three ways to share workers. A stage with workers of its own (SEDA) needs no fourth one: it is the only
+// stage of its own pool.
 const (
-	// SharedFIFO is one queue for all stages: the stage whose work came first is
-	// served first, with no more of a stage in the queue than it has free instances.
+	// SharedFIFO uses one queue for all stages: the stage with the oldest request for a worker is served first. A stage
+	// has no more entries in the queue than it has free instances.
 	SharedFIFO Dispatch = iota
-	// SharedPriority is SharedFIFO, but for stages of higher priority first.
+	// SharedPriority is like SharedFIFO, but serves stages of higher priority first.
 	SharedPriority
-	// Polled has each worker go from stage to stage as the [VisitPlan] says
-	// (LEDA's private queues).
+	// Polled makes each worker go from stage to stage in the order of the [VisitPlan] (LEDA's private queues).
 	Polled
 )
 
 var dispatches = [...]string{"shared FIFO", "shared priority", "polled"}
 
-// String returns the way in a word or two.
+// String returns the dispatch as one or two words.
 func (m Dispatch) String() string {
 	if int(m) >= len(dispatches) {
 		return "unknown"
@@ -64,14 +61,14 @@ func (m Dispatch) String() string {
 	return dispatches[m]
 }
 
-// Batch bounds what a worker takes from a stage at once: at most Max commands, and,
-// if fewer are there, only when one of them has waited for Linger, or for a day.
+// Batch bounds what a worker takes from a stage at once. A worker takes at most Max commands. It takes fewer only when
+// one of them has waited for Linger, or for a day.
 type Batch struct {
 	Max    int
 	Linger time.Duration
 }
 
-// String is "64", or "64 or 10ms" if there is a time to linger.
+// String returns, for example, "64", or "64 or 10ms" if Linger is set.
 func (b Batch) String() string {
 	if b.Linger == 0 {
 		return strconv.Itoa(b.Max)
@@ -79,14 +76,13 @@ func (b Batch) String() string {
 	return fmt.Sprintf("%d or %v", b.Max, b.Linger)
 }
 
-// Rate lets PerSecond commands in, and up to Burst at once after a silence. The
-// zero Rate is no limit.
+// Rate admits PerSecond commands a second, and up to Burst at once after an idle time. The zero Rate is no limit.
 type Rate struct {
 	PerSecond float64
 	Burst     int
 }
 
-// String is "100/s, 10 at once", or "no limit".
+// String returns, for example, "100/s, 10 at once", or "no limit".
 func (r Rate) String() string {
 	if r == (Rate{}) {
 		return "no limit"
@@ -94,15 +90,15 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%g/s, %d at once", r.PerSecond, r.Burst)
 }
 
-// Shed turns commands away at the door: each whose priority is less than Below,
-// and of the others each with this Probability. The zero Shed turns none away but
-// those of negative priority, of which there are none unless a command says so.
+// Shed refuses commands at admission: each command with a priority below Below, and each other command with this
+// Probability. The zero Shed refuses only commands of negative priority; commands have one only if the submitter sets
+// it.
 type Shed struct {
 	Below       int
 	Probability float64
 }
 
-// String is "below 3 and 25%", or "none".
+// String returns, for example, "below 3 and 25%", or "none".
 func (x Shed) String() string {
 	if x == (Shed{}) {
 		return "none"
@@ -110,39 +106,37 @@ func (x Shed) String() string {
 	return fmt.Sprintf("below %d and %g%%", x.Below, 100*x.Probability)
 }
 
-// Gate decides on each command at a door. It is called by submitters, many at
-// once, so it is the one part of a policy that is not called serially: it must be
-// safe for concurrent use, quick, and must not block.
+// Gate decides on each command at admission. Gates are the one part of a policy that is not called serially: many
+// submitters call Admit at once, so it must be safe for concurrent use, quick, and must not block.
 type Gate interface {
-	// Admit is asked at the door, before the command is accepted; an error refuses
-	// it and is told to the submitter. A gate that panics refuses.
+	// Admit is called before a command is accepted. If it returns an error, the command is refused and the submitter
+	// gets the error. A gate that panics refuses the command.
 	Admit(cmd any, queued, capacity int) error
 }
 
-// Decisions is where a controller says what it wants. The zero value is ready
-// and wants nothing; Reset makes a used one so again and keeps its memory.
+// Decisions is where a controller writes what it wants. The zero value is ready and holds no wish; Reset empties a used
+// one and keeps its memory.
 //
-// Every method sets and none adds, and of two wishes for one knob the later wins.
-// So a decision that is applied twice does no harm. Steal alone speaks of a
-// difference: to the numbers in the snapshot that the controller was shown.
+// Every method sets a value and none adds to one, and the later of two wishes for one knob wins. So it does no harm to
+// apply a decision twice. Only Steal states a difference: it is relative to the numbers in the snapshot that the
+// controller got.
 //
-// Each wish comes with a reason: a few words for the journal, with numbers, such
-// as "queue 120 > 100 for 3 samples".
+// Each wish has a reason: a few words for the journal, with numbers, such as "queue 120 > 100 for 3 samples".
 //
 // Decisions is not safe for concurrent use.
 type Decisions struct {
-	interval time.Duration // zero: nothing was said
-	rounds   said[bool]
-	visits   said[int]
-	made     []string // pools that are wanted
-	wishes   []wish   // one for each knob, in the order first spoken of
-	kept     []wish   // knobs that stay as they are, for a reason
+	interval time.Duration // zero: not set
+	rounds   option[bool]
+	visits   option[int]
+	made     []string // names given to Pool
+	wishes   []wish   // one for each knob, in the order of the first wish for it
+	kept     []wish   // knobs that stay as they are, each with a reason
 	place    map[target]int
-	words    int // how often something was wished
+	count    int // how many wishes were made since Reset
 }
 
-// said is what was last said, if anything was.
-type said[T any] struct {
+// option holds the last value that was set; ok is false if no value was set.
+type option[T any] struct {
 	value T
 	ok    bool
 }
@@ -150,9 +144,9 @@ type said[T any] struct {
 // target is one knob of one stage, of the entry, or of one pool.
 type target struct {
 	knob   Knob
-	stage  StageID // NoStage if it is a pool's
+	stage  StageID // NoStage for the knob of a pool
 	pool   string
-	ofPool bool    // for whoever asks for something of NoStage, or of the pool ""
+	ofPool bool    // distinguishes wishes for NoStage and for the pool "" from each other
 	victim StageID // of a theft
 }
 
@@ -166,31 +160,29 @@ type wish struct {
 	target
 	value any
 	why   string
-	word  int // the later of two wishes has more
+	seq   int // the later of two wishes has the higher number
 }
 
-// Every says how long after this call the controller wants to be asked again,
-// and so on from there until it says otherwise. A controller that never says
-// is never asked by the clock. Less than [MinInterval] counts as MinInterval.
+// Every sets the time from this call to the next tick, and from then on between ticks, until Every is called again. A
+// controller that never calls Every gets no ticks. Less than [MinInterval] counts as MinInterval.
 func (d *Decisions) Every(interval time.Duration) {
 	d.interval = max(interval, MinInterval)
 }
 
-// OnRoundEnd says whether the controller wants to hear of [EventRoundEnd].
-func (d *Decisions) OnRoundEnd(on bool) { d.rounds = said[bool]{on, true} }
+// OnRoundEnd sets whether the controller gets [EventRoundEnd].
+func (d *Decisions) OnRoundEnd(on bool) { d.rounds = option[bool]{on, true} }
 
-// OnVisits says after how many visits the controller wants to hear of
-// [EventVisits], again and again; 0 and less mean never.
-func (d *Decisions) OnVisits(n int) { d.visits = said[int]{n, true} }
+// OnVisits sets the number of visits after which the controller gets [EventVisits], repeatedly; 0 and less mean never.
+func (d *Decisions) OnVisits(n int) { d.visits = option[int]{n, true} }
 
-// Workers says how many workers the stage's own pool should have.
+// Workers sets the number of workers of the stage's own pool.
 func (d *Decisions) Workers(s StageID, n int, why string) {
 	d.wish(ofStage(KnobWorkers, s), n, why)
 }
 
-// Pool says that there should be a pool of that name, and how many workers it
-// should have. If there is none it is made, with at least one worker and at most
-// [MostWorkers]. A stage's name means its own pool: then it is the same as Workers.
+// Pool asks for a pool of that name with that number of workers. If the pool does not exist it is made, with at least
+// one worker and at most [MostWorkers]. The name of a stage means the stage's own pool: then Pool is the same as
+// Workers.
 func (d *Decisions) Pool(name string, workers int, why string) {
 	if !slices.Contains(d.made, name) {
 		d.made = append(d.made, name)
@@ -198,9 +190,9 @@ func (d *Decisions) Pool(name string, workers int, why string) {
 	d.wish(ofPool(KnobWorkers, name), workers, why)
 }
 
-// Keep leaves the number of workers of a stage's own pool, or of a shared pool if s is [NoStage], as it is, and says
-// why: it is for the journal only, see [Kept]. A controller says it when something begins to hold it back, and not at
-// every look. For the same reason it does not undo a wish.
+// Keep leaves the number of workers of a stage's own pool (or of a shared pool, if s is [NoStage]) as it is, and states
+// why. It is for the journal only, see [Kept]. A controller calls it when something starts to hold the number back, and
+// not on every call of Control. As it is only a note, it does not undo a wish.
 func (d *Decisions) Keep(s StageID, pool string, why string) {
 	t := ofStage(KnobWorkers, s)
 	if s == NoStage {
@@ -209,43 +201,40 @@ func (d *Decisions) Keep(s StageID, pool string, why string) {
 	d.kept = append(d.kept, wish{target: t, why: why})
 }
 
-// Bind says which pool's workers visit a stage: one that there is, or that this
-// decision makes. The stage's own name, or the empty one, is its own pool. How
-// many workers that has can be decided once the snapshot shows it again: while the stage
-// is elsewhere, its bounds are 0.
+// Bind sets which pool's workers visit a stage: an existing pool, or one that this decision makes. The stage's own
+// name, or the empty one, means its own pool. The number of workers of the own pool can be decided only once a snapshot
+// shows the stage there again: while the stage is bound to another pool, the bounds of its own are 0.
 func (d *Decisions) Bind(s StageID, pool, why string) {
 	d.wish(ofStage(KnobPool, s), pool, why)
 }
 
-// Dispatch says how the workers of a pool choose among its stages.
+// Dispatch sets how the workers of a pool choose among its stages.
 func (d *Decisions) Dispatch(pool string, m Dispatch, why string) {
 	d.wish(ofPool(KnobDispatch, pool), m, why)
 }
 
-// Visit gives a pool a new visit plan, which is not changed any more. Each plan
-// has one [EventRoundEnd]; a plan that is equal to the present one changes nothing,
-// so there is no further one for it.
+// Visit gives a pool a new visit plan, which must not be changed any more. Each plan has one [EventRoundEnd]. A plan
+// that is equal to the current one changes nothing and has no further event.
 func (d *Decisions) Visit(pool string, p *VisitPlan, why string) {
 	d.wish(ofPool(KnobVisit, pool), p, why)
 }
 
-// Steal moves n workers from the victim's own pool to the thief's, fewer if the
-// bounds of either do not allow as many: their sum stays. Thefts come after all that
-// is wanted with Workers, one after the other, so that none takes what another has
-// taken. One pair of stages has one theft, and the later one counts.
+// Steal moves n workers from the victim's own pool to the thief's; fewer if the bounds of either pool do not allow n.
+// Their sum stays the same. Steals are applied after all wishes of Workers, one after the other, so that no steal takes
+// workers that another one has taken. For each pair of stages only the last Steal counts.
 func (d *Decisions) Steal(thief, victim StageID, n int, why string) {
 	d.wish(target{knob: knobSteal, stage: thief, victim: victim}, n, why)
 }
 
-// knobSteal is no knob: a theft comes to two changes of [KnobWorkers].
+// knobSteal marks a Steal and is not a real knob: Settle turns it into two changes of [KnobWorkers].
 const knobSteal Knob = "steal"
 
-// Instances says how many workers may be at a stage at once.
+// Instances sets how many workers may be at a stage at once.
 func (d *Decisions) Instances(s StageID, n int, why string) {
 	d.wish(ofStage(KnobInstances, s), n, why)
 }
 
-// Priority says how a stage stands among those of a [SharedPriority] pool.
+// Priority sets the priority of a stage among the stages of a [SharedPriority] pool.
 func (d *Decisions) Priority(s StageID, p int, why string) {
 	d.wish(ofStage(KnobPriority, s), p, why)
 }
@@ -255,55 +244,54 @@ func (d *Decisions) Batch(s StageID, n int, linger time.Duration, why string) {
 	d.wish(ofStage(KnobBatch, s), Batch{n, linger}, why)
 }
 
-// Capacity says how many commands a stage's queue has room for. What it holds
-// beyond that stays.
+// Capacity sets how many commands a stage's queue may hold. Commands that it already holds beyond that stay.
 func (d *Decisions) Capacity(s StageID, n int, why string) {
 	d.wish(ofStage(KnobCapacity, s), n, why)
 }
 
-// Enable says whether a stage's queue takes commands. One that does not refuses
-// what is submitted and sheds what is forwarded to it; what it holds is done.
+// Enable sets whether a stage's queue takes commands. A disabled stage refuses what is submitted to it and sheds what
+// is forwarded to it; the commands in its queue are still handled.
 func (d *Decisions) Enable(s StageID, on bool, why string) {
 	d.wish(ofStage(KnobEnabled, s), on, why)
 }
 
-// Discipline says in which order a stage's queue gives its commands out: a name
-// that stage/queue knows. What waits is put in that order.
+// Discipline sets the order in which a stage's queue gives out its commands: a name that stage/queue knows. The
+// commands that already wait are put in that order.
 func (d *Decisions) Discipline(s StageID, name, why string) {
 	d.wish(ofStage(KnobDiscipline, s), name, why)
 }
 
-// Degrade asks the handlers of a stage for less, from 1, all, to 0. They read it
-// with behaviour.Quality; those that do not are not concerned.
+// Degrade asks the handlers of a stage for a lower quality, from 1 (full) to 0. Handlers read it with
+// behaviour.Quality; those that do not read it are not affected.
 func (d *Decisions) Degrade(s StageID, quality float64, why string) {
 	d.wish(ofStage(KnobQuality, s), quality, why)
 }
 
-// Rate bounds how many commands a second are let in, at a stage or at the [Entry].
+// Rate bounds how many commands a second are admitted, at a stage or at the [Entry].
 func (d *Decisions) Rate(scope StageID, perSecond float64, burst int, why string) {
 	d.wish(ofStage(KnobRate, scope), Rate{perSecond, burst}, why)
 }
 
-// Limit bounds how many commands may be in flight, in a stage or in all the
-// pipeline ([Entry]); 0 is no limit. What is beyond is as if there were no room.
+// Limit bounds how many commands may be in flight, in a stage or in the whole pipeline ([Entry]); 0 is no limit.
+// Commands beyond the limit are treated as if the queue were full.
 func (d *Decisions) Limit(scope StageID, inFlight int, why string) {
 	d.wish(ofStage(KnobLimit, scope), inFlight, why)
 }
 
-// Shed turns some of the commands away, at a stage or at the [Entry].
+// Shed refuses some of the commands, at a stage or at the [Entry].
 func (d *Decisions) Shed(scope StageID, below int, probability float64, why string) {
 	d.wish(ofStage(KnobShed, scope), Shed{below, probability}, why)
 }
 
-// Gate puts a gate at a stage or at the [Entry]; nil takes it away. A gate that
-// cannot be compared, such as a function, counts as another one each time.
+// Gate sets the gate of a stage or of the [Entry]; nil removes it. A gate that cannot be compared, such as a function,
+// counts as a new one each time.
 func (d *Decisions) Gate(scope StageID, g Gate, why string) {
 	d.wish(ofStage(KnobGate, scope), g, why)
 }
 
 func (d *Decisions) wish(t target, value any, why string) {
-	d.words++
-	w := wish{t, value, why, d.words}
+	d.count++
+	w := wish{t, value, why, d.count}
 	if i, ok := d.place[t]; ok {
 		d.wishes[i] = w
 		return
@@ -315,41 +303,39 @@ func (d *Decisions) wish(t target, value any, why string) {
 	d.wishes = append(d.wishes, w)
 }
 
-// Interval is what was last said with Every, and zero if nothing was: the
-// interval in force stays.
+// Interval returns the last interval set with Every, or zero if none was set: then the interval in force stays.
 func (d *Decisions) Interval() time.Duration { return d.interval }
 
-// WantsRoundEnd is what was last said with OnRoundEnd; ok is false if nothing was.
+// WantsRoundEnd returns the last value set with OnRoundEnd; ok is false if none was set.
 func (d *Decisions) WantsRoundEnd() (on, ok bool) { return d.rounds.value, d.rounds.ok }
 
-// WantsVisits is what was last said with OnVisits; ok is false if nothing was.
+// WantsVisits returns the last value set with OnVisits; ok is false if none was set.
 func (d *Decisions) WantsVisits() (n int, ok bool) { return d.visits.value, d.visits.ok }
 
-// Wants tells how many workers were wanted for a stage's own pool, and why; ok is
-// false if nothing was said about it. The number is as it was said, not yet held to
-// the stage's bounds.
+// Wants returns how many workers the controller wants for a stage's own pool, and why; ok is false if there is no wish
+// for it. The number is the one that the controller gave, not yet held to the stage's bounds.
 func (d *Decisions) Wants(s StageID) (n int, why string, ok bool) {
 	v, why, ok := d.Wish(KnobWorkers, s)
 	n, _ = v.(int)
 	return n, why, ok
 }
 
-// Wish tells what was wanted of a stage's knob, as it was said.
+// Wish returns the wish for a stage's knob, as the controller gave it.
 func (d *Decisions) Wish(k Knob, s StageID) (value any, why string, ok bool) {
 	return d.find(ofStage(k, s))
 }
 
-// PoolWish tells what was wanted of a pool's knob, as it was said.
+// PoolWish returns the wish for a pool's knob, as the controller gave it.
 func (d *Decisions) PoolWish(k Knob, pool string) (value any, why string, ok bool) {
 	return d.find(ofPool(k, pool))
 }
 
 func (d *Decisions) find(t target) (value any, why string, ok bool) {
-	w, ok := d.spoken(t)
+	w, ok := d.lookup(t)
 	return w.value, w.why, ok
 }
 
-func (d *Decisions) spoken(t target) (w wish, ok bool) {
+func (d *Decisions) lookup(t target) (w wish, ok bool) {
 	i, ok := d.place[t]
 	if !ok {
 		return wish{}, false
@@ -357,12 +343,12 @@ func (d *Decisions) spoken(t target) (w wish, ok bool) {
 	return d.wishes[i], true
 }
 
-// Pools are the names that were given to Pool, in that order, each once.
+// Pools returns the names that were given to Pool, in that order, each once.
 func (d *Decisions) Pools() []string { return d.made }
 
-// Reset forgets all that was said.
+// Reset removes all wishes and settings.
 func (d *Decisions) Reset() {
-	clear(d.wishes) // let go of the values and reasons
+	clear(d.wishes) // release the values and reasons
 	clear(d.kept)
 	clear(d.made)
 	clear(d.place)

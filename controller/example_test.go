@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Share gives each stage one worker for every PerWorker commands that wait.
+// Share gives each stage one worker for every PerWorker waiting commands.
 type Share struct {
 	PerWorker int
 }
@@ -24,8 +24,8 @@ func (p Share) Check() error {
 	return nil
 }
 
-// New returns the policy itself: it remembers nothing. One that does returns a
-// pointer to a fresh memory.
+// New returns the policy itself, since it remembers nothing. A policy that does remember returns a pointer to fresh
+// memory.
 func (p Share) New() controller.Controller { return p }
 
 func (p Share) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
@@ -37,8 +37,8 @@ func (p Share) Control(ev controller.Event, s *controller.Snapshot, d *controlle
 	}
 }
 
-// A policy of one's own is three methods for the parameters and one for the
-// law. To try it, write down what it sees; no pipeline is needed.
+// A custom policy is three methods for the parameters and one for the law. To try it, write down what it sees; no
+// pipeline is needed.
 func Example() {
 	policy := Share{PerWorker: 50}
 	see := &controller.Snapshot{At: 3 * time.Second, Stages: []controller.StageStats{
@@ -57,18 +57,17 @@ func Example() {
 	// Output:
 	// <nil> []
 	// 3s share: stage "parse": workers 2 to 4: 200 waiting
-	// 3s share: stage "save": workers 3 to 1: 10 waiting (wanted 0, held to the least, 1)
+	// 3s share: stage "save": workers 3 to 1: 10 waiting (wanted 0, limited to the minimum, 1)
 }
 
-// LongestFirst sends the workers of each shared pool to the stage with the longest
-// queue first.
+// LongestFirst sends the workers of each shared pool to the stage with the longest queue first.
 type LongestFirst struct{}
 
 func (LongestFirst) Name() string                 { return "longest-first" }
 func (LongestFirst) Check() error                 { return nil }
 func (p LongestFirst) New() controller.Controller { return p }
 
-// Claims leaves the number of workers to whatever policy stands beside it.
+// Claims leaves the number of workers to another policy.
 func (LongestFirst) Claims() []controller.Knob {
 	return []controller.Knob{controller.KnobDispatch, controller.KnobVisit}
 }
@@ -92,8 +91,7 @@ func (LongestFirst) Control(ev controller.Event, s *controller.Snapshot, d *cont
 	}
 }
 
-// A policy decides on more than workers: here on the order in which those of a
-// group go from stage to stage.
+// A policy can decide on more than workers: here it decides on the order in which the workers of a group visit stages.
 func Example_visitOrder() {
 	see := &controller.Snapshot{
 		At: time.Second,

@@ -1,17 +1,15 @@
 package controller
 
-// DefaultJournal is how many changes a journal holds if nobody says otherwise.
+// DefaultJournal is how many changes a journal holds by default.
 const DefaultJournal = 256
 
-// Journal remembers the last changes, a fixed number of them. The zero Journal
-// is ready and holds [DefaultJournal].
+// Journal holds the most recent changes, a fixed number of them. The zero Journal is ready and holds [DefaultJournal].
 //
-// A journal is not safe for concurrent use: whoever owns it locks, or copies
-// Entries out.
+// A journal is not safe for concurrent use: its owner locks it, or copies the Entries.
 type Journal struct {
 	ring     []Change
 	capacity int
-	oldest   int // place of the oldest entry once the ring is full
+	oldest   int // index of the oldest entry once the ring is full
 	dropped  uint64
 }
 
@@ -21,17 +19,16 @@ func NewJournal(capacity int) *Journal {
 	return &Journal{capacity: capacity}
 }
 
-// Add writes changes down, in place of the oldest ones if there is no room.
+// Add records changes. If the journal is full they overwrite the oldest ones.
 func (j *Journal) Add(changes ...Change) {
 	for _, c := range changes {
 		j.add(c)
 	}
 }
 
-// Amend writes a change down in place of the newest one, if that is of the same knob, of
-// the same stage or pool, and by the same policy; the entry then says what was before
-// both. Otherwise it is Add. It is for knobs that are turned again and again, such as a
-// visit plan each round, which would crowd out all others.
+// Amend records a change in place of the newest one, if that is of the same knob, of the same stage or pool, and by the
+// same policy; the entry then has the Before of the replaced one. Otherwise Amend is Add. It is for knobs that change
+// again and again, such as a visit plan in each round, which would push all other entries out.
 func (j *Journal) Amend(c Change) {
 	last := j.newest()
 	if last == nil || last.What != c.What || last.StageName != c.StageName || last.Policy != c.Policy {
@@ -49,9 +46,9 @@ func (j *Journal) newest() *Change {
 	return &j.ring[(j.oldest+len(j.ring)-1)%len(j.ring)]
 }
 
-// The ring grows as it fills: most pipelines change little.
+// add lets the ring grow as it fills, since most pipelines change little.
 func (j *Journal) add(c Change) {
-	if len(j.ring) < j.room() {
+	if len(j.ring) < j.size() {
 		j.ring = append(j.ring, c)
 		return
 	}
@@ -60,19 +57,19 @@ func (j *Journal) add(c Change) {
 	j.dropped++
 }
 
-func (j *Journal) room() int {
+func (j *Journal) size() int {
 	if j.capacity < 1 {
 		return DefaultJournal
 	}
 	return j.capacity
 }
 
-// Entries returns a copy of what is remembered, oldest first.
+// Entries returns a copy of the recorded changes, oldest first.
 func (j *Journal) Entries() []Change {
 	entries := make([]Change, 0, len(j.ring))
 	entries = append(entries, j.ring[j.oldest:]...)
 	return append(entries, j.ring[:j.oldest]...)
 }
 
-// Dropped is how many changes were written over.
+// Dropped returns how many changes were overwritten.
 func (j *Journal) Dropped() uint64 { return j.dropped }

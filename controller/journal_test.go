@@ -26,7 +26,7 @@ func TestAJournalRemembersTheLastChangesInOrder(t *testing.T) {
 		"just full":                  {3, 3, 0},
 		"one too many":               {3, 4, 1},
 		"many too many":              {3, 100, 97},
-		"room for one":               {1, 5, 4},
+		"capacity of one":            {1, 5, 4},
 		"zero means the default":     {0, 257, 1},
 		"negative means the default": {-5, 300, 44},
 	}
@@ -55,7 +55,7 @@ func TestEntriesAreACopy(t *testing.T) {
 	require.Equal(t, numbered(0, 2), j.Entries())
 }
 
-func TestAJournalIsTheTailOfAllThatWasAdded(t *testing.T) {
+func TestAJournalHoldsTheLastOfTheAddedChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(1, 9).Draw(t, "capacity")
 		j, n := controller.NewJournal(capacity), 0
@@ -81,7 +81,7 @@ func afters(j *controller.Journal) []int {
 	return ns
 }
 
-func TestAmendingKeepsOneEntryForAKnobThatIsTurnedAgainAndAgain(t *testing.T) {
+func TestAmendKeepsOneEntryForAKnobThatChangesOften(t *testing.T) {
 	j := controller.NewJournal(2)
 	plan := func(before, after string) controller.Change {
 		return controller.Change{Policy: "lrb", StageName: "shared", What: controller.KnobVisit, Before: before, After: after}
@@ -94,7 +94,7 @@ func TestAmendingKeepsOneEntryForAKnobThatIsTurnedAgainAndAgain(t *testing.T) {
 	j.Amend(workers)
 	j.Amend(plan("c", "d"))
 	j.Amend(plan("d", "e"))
-	require.Equal(t, []controller.Change{workers, plan("c", "e")}, j.Entries(), "the newest also where the ring has come round")
+	require.Equal(t, []controller.Change{workers, plan("c", "e")}, j.Entries(), "the newest entry is also found when the ring has wrapped around")
 	require.EqualValues(t, 1, j.Dropped())
 	other := plan("x", "y")
 	other.StageName = "elsewhere"

@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// anyInt draws small numbers, where the borders are, and the greatest there are.
+// anyInt draws small numbers, where the bounds are, and the greatest integers.
 func anyInt() *rapid.Generator[int] {
 	return rapid.OneOf(rapid.IntRange(-3, 12), rapid.SampledFrom([]int{math.MinInt, math.MaxInt}))
 }
@@ -20,7 +20,7 @@ func anyFloat() *rapid.Generator[float64] {
 	return rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, 1}))
 }
 
-// anyName is a stage's, a pool's, nobody's, or none.
+// anyName draws the name of a stage, of a pool, of neither, or the empty one.
 func anyName() *rapid.Generator[string] {
 	return rapid.SampledFrom([]string{"", "stage 0", "stage 1", "stage 2", "group", "made", "ghost"})
 }
@@ -76,7 +76,7 @@ func anySnapshot(t *rapid.T) *controller.Snapshot {
 	return s
 }
 
-// wishes are all that can be wanted, but for thefts.
+// wishes are all kinds of wishes except steals.
 var wishes = []func(t *rapid.T, d *controller.Decisions, s controller.StageID, pool, why string){
 	func(t *rapid.T, d *controller.Decisions, s controller.StageID, _, why string) {
 		d.Workers(s, anyInt().Draw(t, "n"), why)
@@ -137,7 +137,7 @@ func anyDecisions(t *rapid.T) *controller.Decisions {
 	return &d
 }
 
-// turn makes a change as an engine would, in a snapshot.
+// turn applies a change to a snapshot, as an engine would.
 func turn(t *rapid.T, s *controller.Snapshot, c controller.Change) {
 	if c.Stage == controller.Entry {
 		admit(&s.Entry, c)
@@ -150,7 +150,7 @@ func turn(t *rapid.T, s *controller.Snapshot, c controller.Change) {
 	turnStage(&s.Stages[c.Stage], c)
 }
 
-// pool is the pool of a change, made if it has to be; nil for what a stage has.
+// pool returns the pool of a change and makes it if necessary; nil for a change of a stage.
 func pool(s *controller.Snapshot, c controller.Change) *controller.PoolStats {
 	ofPool := c.What == controller.KnobDispatch || c.What == controller.KnobVisit
 	if !ofPool && c.Stage != controller.NoStage {
@@ -227,7 +227,7 @@ func requireEachKnobOnce(t *rapid.T, changes []controller.Change) {
 	turned := map[knob]bool{}
 	for _, c := range changes {
 		k := knob{c.What, c.Stage, c.StageName}
-		require.False(t, turned[k], "a knob is turned once: %v", c)
+		require.False(t, turned[k], "a knob changes only once: %v", c)
 		turned[k] = true
 	}
 }
@@ -246,7 +246,7 @@ func TestSettleOfAnythingIsWithinTheBoundsAndIdempotent(t *testing.T) {
 		s, d := anySnapshot(t), anyDecisions(t)
 		changes, faults := controller.Settle("any", s, d)
 		again, faultsAgain := controller.Settle("any", s, d)
-		require.Equal(t, changes, again, "it only tells")
+		require.Equal(t, changes, again, "Settle changes nothing itself")
 		require.Equal(t, faults, faultsAgain)
 
 		requireEachKnobOnce(t, changes)
@@ -259,13 +259,13 @@ func TestSettleOfAnythingIsWithinTheBoundsAndIdempotent(t *testing.T) {
 			turn(t, s, c)
 		}
 		changes, faultsAgain = controller.Settle("any", s, d)
-		require.Empty(t, changes, "what is done is done")
+		require.Empty(t, changes, "settling again after the changes changes nothing")
 		require.Equal(t, faults, faultsAgain)
 	})
 }
 
-// Thefts of anything from anything, with all the rest.
-func TestSettleTakesAnyTheft(t *testing.T) {
+// Any stage steals from any other, with all other wishes.
+func TestSettleTakesAnySteal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, d := anySnapshot(t), anyDecisions(t)
 		for range rapid.IntRange(1, 6).Draw(t, "thefts") {

@@ -7,19 +7,16 @@ import (
 	"slices"
 )
 
-// Settle holds what a controller wants against what is, and returns what is to
-// change, in the order in which it was first spoken of, thefts last. It only tells;
-// whoever calls it turns the knobs.
+// Settle compares what a controller wants with the current state and returns the changes to make, in the order in which
+// the controller first named the knobs, with steals last. It changes nothing itself; its caller applies the changes.
 //
-// A wish beyond a knob's bounds is held to them, and the change says so. A wish
-// for what already is changes nothing. A wish for a stage or pool that there is not
-// is an [*UnknownStageError] or [*UnknownPoolError], one for an impossible value a
-// [*ValueError]; the other wishes stand.
+// A wish beyond a knob's bounds is limited to them, and the change says so. A wish for the current value changes
+// nothing. A wish for a missing stage or pool is an [*UnknownStageError] or [*UnknownPoolError], one for an impossible
+// value a [*ValueError]; the other wishes still count.
 //
-// Each knob is turned once, however often and by whatever names it was spoken of.
-// Settle changes neither s nor d, so asking twice gives the same answer, and asking
-// again once the changes are made gives none, but for thefts and for gates that
-// cannot be compared.
+// Each knob changes at most once, however often and by whatever names the controller named it. Settle modifies neither
+// s nor d, so calling it twice gives the same answer, and calling it after the changes were applied gives none, except
+// for steals and for gates that cannot be compared.
 func Settle(policy string, s *Snapshot, d *Decisions) (changes []Change, faults []error) {
 	t := settling{policy: policy, s: s, d: d}
 	for _, w := range d.wishes {
@@ -35,8 +32,8 @@ func Settle(policy string, s *Snapshot, d *Decisions) (changes []Change, faults 
 	return t.changes, t.faults
 }
 
-// Kept returns what the controller said about numbers of workers that stay as they are, in the order in which it said so, as
-// changes that change nothing: Before and After are equal. What was said of stages and pools that are not there is left out.
+// Kept returns what the controller stated with Keep, in the same order, as changes that change nothing: Before and
+// After are equal. Statements about missing stages and pools are left out.
 func Kept(policy string, s *Snapshot, d *Decisions) (notes []Change) {
 	t := settling{policy: policy, s: s, d: d}
 	for _, w := range d.kept {
@@ -51,10 +48,10 @@ func Kept(policy string, s *Snapshot, d *Decisions) (notes []Change) {
 	return t.changes
 }
 
-// MostWorkers is the most workers of a pool that a policy makes.
+// MostWorkers is the highest number of workers of a pool that a policy makes.
 const MostWorkers = 1 << 12
 
-// The most that other knobs can be turned to.
+// The highest values of other knobs.
 const (
 	mostInstances = math.MaxInt32
 	mostBatch     = 1 << 16
@@ -85,8 +82,8 @@ func (t *settling) settle(w wish) {
 
 func (t *settling) known(s StageID) bool { return s >= 0 && int(s) < len(t.s.Stages) }
 
-// turn notes a change, if it is one. It is no method, for the sake of its types:
-// nothing goes into an interface, and so on the heap, unless it has changed.
+// turn notes a change if the value differs. It is a generic function, not a method, so that a value is put into an
+// interface, and thus on the heap, only if it has changed.
 func turn[T comparable](t *settling, w wish, name string, before, after T) {
 	if before != after {
 		t.note(w, name, before, after)
@@ -100,7 +97,7 @@ func (t *settling) note(w wish, name string, before, after any) {
 	})
 }
 
-// number turns a knob that has bounds.
+// number changes a knob that has bounds.
 func (t *settling) number(w wish, name string, before, least, most int) {
 	wanted := w.value.(int)
 	if after := hold(wanted, least, most); after != before {
@@ -108,19 +105,18 @@ func (t *settling) number(w wish, name string, before, least, most int) {
 	}
 }
 
-// hold returns the nearest number that the bounds allow. Where the bounds contradict
-// each other the lower one wins: a stage with too many workers is slow, one with
-// none is dead.
+// hold returns the nearest number within the bounds. If the bounds contradict each other the lower one wins: a stage
+// with too many workers is slow, one with none is dead.
 func hold(wanted, least, most int) int { return max(min(wanted, most), least) }
 
-// held is the wish with the reason why it was not wholly granted, if it was not.
+// held returns the wish with a reason that mentions the bound, if the bound changed the number.
 func (w wish) held(wanted, got int) wish {
 	why := cmp.Or(w.why, "no reason given")
 	switch {
 	case got < wanted:
-		w.why = fmt.Sprintf("%s (wanted %d, held to the most, %d)", why, wanted, got)
+		w.why = fmt.Sprintf("%s (wanted %d, limited to the maximum, %d)", why, wanted, got)
 	case got > wanted:
-		w.why = fmt.Sprintf("%s (wanted %d, held to the least, %d)", why, wanted, got)
+		w.why = fmt.Sprintf("%s (wanted %d, limited to the minimum, %d)", why, wanted, got)
 	}
 	return w
 }
@@ -132,7 +128,7 @@ func (t *settling) faultf(w wish, name, format string, args ...any) {
 func (t *settling) ofPool(w wish) {
 	i, own := t.own(w.pool)
 	if own {
-		w.stage = i // so that it reads the same, however it was said
+		w.stage = i // so that the change reads the same for both names
 	}
 	if own && w.knob == KnobWorkers {
 		t.ofStage(w, &t.s.Stages[i])
@@ -151,8 +147,7 @@ func (t *settling) ofPool(w wish) {
 	}
 }
 
-// own tells whose own pool it is, if anybody's. A policy may be shown stages
-// without pools, as in a test.
+// own returns the stage with this own pool, if there is one. The snapshot may have stages without pools, as in a test.
 func (t *settling) own(pool string) (StageID, bool) {
 	if p := t.s.Pool(pool); p != nil && !p.Own {
 		return NoStage, false
@@ -165,8 +160,8 @@ func (t *settling) own(pool string) (StageID, bool) {
 	return NoStage, false
 }
 
-// pool is the pool as it is, or as it will be if it is made now: with a worker at
-// least, since what is bound to a pool without any waits for ever.
+// pool returns the pool as it is, or as it will be if this decision makes it: with at least one worker, since the
+// commands of a stage wait for ever if its pool has none.
 func (t *settling) pool(name string, own bool) *PoolStats {
 	p := t.s.Pool(name)
 	if p == nil && name != "" && (own || slices.Contains(t.d.made, name)) {
@@ -178,7 +173,7 @@ func (t *settling) pool(name string, own bool) *PoolStats {
 func (t *settling) dispatch(w wish, p *PoolStats) {
 	m := w.value.(Dispatch)
 	if int(m) >= len(dispatches) {
-		t.faultf(w, p.Name, "no such way: %d", m)
+		t.faultf(w, p.Name, "unknown dispatch: %d", m)
 		return
 	}
 	turn(t, w, p.Name, p.Dispatch, m)
@@ -187,7 +182,7 @@ func (t *settling) dispatch(w wish, p *PoolStats) {
 func (t *settling) ofStage(w wish, st *StageStats) {
 	switch w.knob {
 	case KnobWorkers:
-		if !t.outdone(w, st) {
+		if !t.overridden(w, st) {
 			t.number(w, st.Name, st.Workers, st.MinWorkers, st.MaxWorkers)
 		}
 	case knobSteal:
@@ -213,18 +208,18 @@ func (t *settling) ofStage(w wish, st *StageStats) {
 	}
 }
 
-// outdone tells whether the number of workers was spoken of later by the other
-// name that it has: the stage's, or its pool's.
-func (t *settling) outdone(w wish, st *StageStats) bool {
+// overridden reports whether a later wish sets the same number of workers under its other name: the stage's, or its
+// pool's.
+func (t *settling) overridden(w wish, st *StageStats) bool {
 	other := ofPool(KnobWorkers, st.Name)
 	if w.ofPool {
 		other = ofStage(KnobWorkers, w.stage)
 	}
-	o, ok := t.d.spoken(other)
-	return ok && o.word > w.word && (w.ofPool || t.means(st.Name, w.stage))
+	o, ok := t.d.lookup(other)
+	return ok && o.seq > w.seq && (w.ofPool || t.means(st.Name, w.stage))
 }
 
-// means tells whether a pool's name means that stage's own pool.
+// means reports whether a pool's name means that stage's own pool.
 func (t *settling) means(pool string, s StageID) bool {
 	i, own := t.own(pool)
 	return own && i == s

@@ -12,8 +12,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// The stages of the snapshot below: two with workers of their own, two that
-// share those of the group "both".
+// The stages of the snapshot below: two with workers of their own, and two that share the pool of the group "both".
 const (
 	parse controller.StageID = iota
 	save
@@ -49,7 +48,7 @@ func fourStages() *controller.Snapshot {
 	}
 }
 
-// closed is a gate that can be compared, shut is one that cannot.
+// closed is a gate that can be compared; shut is one that cannot.
 type (
 	closed struct{ why string }
 	shut   func() error
@@ -60,7 +59,7 @@ func (g shut) Admit(any, int, int) error   { return g() }
 
 type wish = func(d *controller.Decisions)
 
-func TestEachKnobIsTurnedToWhatIsWantedWithinItsBounds(t *testing.T) {
+func TestEachKnobChangesToTheWishWithinItsBounds(t *testing.T) {
 	type tests = map[string]struct {
 		wish          wish
 		before, after any // nil: no change
@@ -144,8 +143,8 @@ func TestEachKnobIsTurnedToWhatIsWantedWithinItsBounds(t *testing.T) {
 	}
 }
 
-// Of a stage and of the entry, with the same words.
-func TestEachKnobOfAdmissionIsTurnedToWhatIsWanted(t *testing.T) {
+// The same wishes work for a stage and for the entry.
+func TestEachKnobOfAdmissionChangesToTheWish(t *testing.T) {
 	for scope, name := range map[controller.StageID]string{parse: "parse", controller.Entry: "entry"} {
 		tests := map[string]struct {
 			knob          controller.Knob
@@ -190,7 +189,7 @@ func requireChange(t *testing.T, knob controller.Knob, w wish, before, after any
 	require.Contains(t, c.Why, "x")
 }
 
-func TestWhatCannotBeIsAFaultAndTheOthersStand(t *testing.T) {
+func TestAnImpossibleWishIsAFaultAndOtherWishesCount(t *testing.T) {
 	tests := map[string]struct {
 		wish wish
 		says string
@@ -203,8 +202,8 @@ func TestWhatCannotBeIsAFaultAndTheOthersStand(t *testing.T) {
 		"no such pool":        {func(d *controller.Decisions) { d.Dispatch("ghost", controller.Polled, "") }, `decision for unknown pool "ghost"`},
 		"no pool":             {func(d *controller.Decisions) { d.Visit("", nil, "") }, `decision for unknown pool ""`},
 		"a pool without name": {func(d *controller.Decisions) { d.Pool("", 3, "") }, `decision for unknown pool ""`},
-		"bound to nowhere":    {func(d *controller.Decisions) { d.Bind(parse, "ghost", "") }, `decision for unknown pool "ghost"`},
-		"no such dispatch":    {func(d *controller.Decisions) { d.Dispatch("both", 9, "") }, `dispatch of "both": no such way: 9`},
+		"bound to no pool":    {func(d *controller.Decisions) { d.Bind(parse, "ghost", "") }, `decision for unknown pool "ghost"`},
+		"no such dispatch":    {func(d *controller.Decisions) { d.Dispatch("both", 9, "") }, `dispatch of "both": unknown dispatch: 9`},
 		"quality":             {func(d *controller.Decisions) { d.Degrade(parse, math.NaN(), "") }, `quality of "parse": not a number`},
 		"a rate of nothing":   {func(d *controller.Decisions) { d.Rate(parse, math.NaN(), 1, "") }, `rate of "parse": NaN a second`},
 		"a negative rate":     {func(d *controller.Decisions) { d.Rate(controller.Entry, -1, 1, "") }, `rate of "entry": -1 a second`},
@@ -218,7 +217,7 @@ func TestWhatCannotBeIsAFaultAndTheOthersStand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var d controller.Decisions
 			tt.wish(&d)
-			d.Workers(save, 5, "this one stands")
+			d.Workers(save, 5, "this one counts")
 			changes, faults := controller.Settle("mine", fourStages(), &d)
 			require.Len(t, faults, 1)
 			require.EqualError(t, faults[0], `controller: policy "mine": `+tt.says)
@@ -228,17 +227,17 @@ func TestWhatCannotBeIsAFaultAndTheOthersStand(t *testing.T) {
 	}
 }
 
-func TestAPoolThatADecisionMakesIsKnownToIt(t *testing.T) {
+func TestADecisionCanUseAPoolThatItMakes(t *testing.T) {
 	var d controller.Decisions
-	d.Bind(parse, "new", "to a pool that is spoken of later")
+	d.Bind(parse, "new", "to a pool that is made later")
 	d.Pool("new", 2, "made here")
-	d.Pool("new", 3, "and said again")
+	d.Pool("new", 3, "and set again")
 	d.Dispatch("new", controller.Polled, "made here")
 	d.Visit("new", &controller.VisitPlan{Gating: controller.Gated}, "made here")
 	require.Equal(t, []string{"new"}, d.Pools())
 	require.Equal(t, []string{
-		`3s mine: stage "parse": pool parse to new: to a pool that is spoken of later`,
-		`3s mine: pool "new": workers 0 to 3: and said again`,
+		`3s mine: stage "parse": pool parse to new: to a pool that is made later`,
+		`3s mine: pool "new": workers 0 to 3: and set again`,
 		`3s mine: pool "new": dispatch shared FIFO to polled: made here`,
 		`3s mine: pool "new": visit no plan to in order, gated: made here`,
 	}, settled(t, &d))
@@ -255,8 +254,8 @@ func settled(t *testing.T, d *controller.Decisions) []string {
 	return lines
 }
 
-// A stage's own pool has its name. Whoever speaks of both speaks of one.
-func TestAStageAndItsOwnPoolAreOne(t *testing.T) {
+// A stage's own pool has the stage's name, so wishes for either name set the same knob.
+func TestAStageAndItsOwnPoolShareAKnob(t *testing.T) {
 	tests := map[string]struct {
 		wish wish
 		want []string
@@ -272,8 +271,8 @@ func TestAStageAndItsOwnPoolAreOne(t *testing.T) {
 		}, []string{`3s mine: stage "parse": workers 4 to 7: z`}},
 		"last as it is":         {func(d *controller.Decisions) { d.Workers(parse, 5, "x"); d.Pool("parse", 4, "y") }, []string{}},
 		"dispatch of own":       {func(d *controller.Decisions) { d.Dispatch("parse", controller.Polled, "x") }, []string{`3s mine: stage "parse": dispatch shared FIFO to polled: x`}},
-		"a group is no stage":   {func(d *controller.Decisions) { d.Pool("both", 5, "x"); d.Workers(mail, 5, "y") }, []string{`3s mine: pool "both": workers 3 to 5: x`}},
-		"two stages are not":    {func(d *controller.Decisions) { d.Workers(parse, 5, "x"); d.Pool("save", 6, "y") }, []string{`3s mine: stage "parse": workers 4 to 5: x`, `3s mine: stage "save": workers 4 to 6: y`}},
+		"a group and a stage":   {func(d *controller.Decisions) { d.Pool("both", 5, "x"); d.Workers(mail, 5, "y") }, []string{`3s mine: pool "both": workers 3 to 5: x`}},
+		"two stages":            {func(d *controller.Decisions) { d.Workers(parse, 5, "x"); d.Pool("save", 6, "y") }, []string{`3s mine: stage "parse": workers 4 to 5: x`, `3s mine: stage "save": workers 4 to 6: y`}},
 		"bound by name and not": {func(d *controller.Decisions) { d.Bind(mail, "mail", "x"); d.Bind(mail, "", "y") }, []string{`3s mine: stage "mail": pool both to mail: y`}},
 	}
 	for name, tt := range tests {
@@ -296,7 +295,7 @@ func TestAGroupWithTheNameOfAStageIsTheGroup(t *testing.T) {
 	require.Equal(t, controller.NoStage, changes[0].Stage)
 }
 
-func TestASnapshotWithoutPoolsStillHasThoseOfTheStages(t *testing.T) {
+func TestStagesHaveOwnPoolsInASnapshotWithoutPools(t *testing.T) {
 	s := fourStages()
 	s.Pools = nil
 	var d controller.Decisions
@@ -308,23 +307,23 @@ func TestASnapshotWithoutPoolsStillHasThoseOfTheStages(t *testing.T) {
 	require.Equal(t, 4, changes[0].Before)
 }
 
-func TestATheftMovesWorkersAndKeepsTheirSum(t *testing.T) {
+func TestStealMovesWorkersAndKeepsTheirSum(t *testing.T) {
 	tests := map[string]struct {
 		wish wish
 		want []string
 	}{
-		"one":                      {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x") }, []string{`3s mine: stage "parse": workers 4 to 5: x`, `3s mine: stage "save": workers 4 to 3: x`}},
-		"no more than the victim":  {func(d *controller.Decisions) { d.Steal(parse, save, math.MaxInt, "x") }, []string{`3s mine: stage "parse": workers 4 to 7: x (wanted 9223372036854775807, the bounds allow 3)`, `3s mine: stage "save": workers 4 to 1: x (wanted 9223372036854775807, the bounds allow 3)`}},
-		"none":                     {func(d *controller.Decisions) { d.Steal(parse, save, 0, "x") }, []string{}},
-		"less than none":           {func(d *controller.Decisions) { d.Steal(parse, save, -1, "x") }, []string{}},
-		"from itself":              {func(d *controller.Decisions) { d.Steal(parse, parse, 1, "x") }, []string{}},
-		"from who has none":        {func(d *controller.Decisions) { d.Steal(parse, mail, 1, "x") }, []string{}},
-		"for who may have none":    {func(d *controller.Decisions) { d.Steal(mail, parse, 1, "x") }, []string{}},
-		"the later of a pair":      {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Steal(parse, save, 2, "y") }, []string{`3s mine: stage "parse": workers 4 to 6: y`, `3s mine: stage "save": workers 4 to 2: y`}},
-		"there and back":           {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Steal(save, parse, 1, "y") }, []string{}},
-		"there and half back":      {func(d *controller.Decisions) { d.Steal(parse, save, 2, "x"); d.Steal(save, parse, 1, "y") }, []string{`3s mine: stage "parse": workers 4 to 5: x; y`, `3s mine: stage "save": workers 4 to 3: x; y`}},
-		"after what was wanted":    {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Workers(save, 6, "y") }, []string{`3s mine: stage "save": workers 4 to 5: y; x`, `3s mine: stage "parse": workers 4 to 5: x`}},
-		"within what is left then": {func(d *controller.Decisions) { d.Workers(save, 1, "y"); d.Steal(parse, save, 1, "x") }, []string{`3s mine: stage "save": workers 4 to 1: y`}},
+		"one":                       {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x") }, []string{`3s mine: stage "parse": workers 4 to 5: x`, `3s mine: stage "save": workers 4 to 3: x`}},
+		"no more than the victim":   {func(d *controller.Decisions) { d.Steal(parse, save, math.MaxInt, "x") }, []string{`3s mine: stage "parse": workers 4 to 7: x (wanted 9223372036854775807, the bounds allow 3)`, `3s mine: stage "save": workers 4 to 1: x (wanted 9223372036854775807, the bounds allow 3)`}},
+		"none":                      {func(d *controller.Decisions) { d.Steal(parse, save, 0, "x") }, []string{}},
+		"less than none":            {func(d *controller.Decisions) { d.Steal(parse, save, -1, "x") }, []string{}},
+		"from itself":               {func(d *controller.Decisions) { d.Steal(parse, parse, 1, "x") }, []string{}},
+		"from one with none":        {func(d *controller.Decisions) { d.Steal(parse, mail, 1, "x") }, []string{}},
+		"for one limited to none":   {func(d *controller.Decisions) { d.Steal(mail, parse, 1, "x") }, []string{}},
+		"the later of a pair":       {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Steal(parse, save, 2, "y") }, []string{`3s mine: stage "parse": workers 4 to 6: y`, `3s mine: stage "save": workers 4 to 2: y`}},
+		"there and back":            {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Steal(save, parse, 1, "y") }, []string{}},
+		"there and half back":       {func(d *controller.Decisions) { d.Steal(parse, save, 2, "x"); d.Steal(save, parse, 1, "y") }, []string{`3s mine: stage "parse": workers 4 to 5: x; y`, `3s mine: stage "save": workers 4 to 3: x; y`}},
+		"after a wish for workers":  {func(d *controller.Decisions) { d.Steal(parse, save, 1, "x"); d.Workers(save, 6, "y") }, []string{`3s mine: stage "save": workers 4 to 5: y; x`, `3s mine: stage "parse": workers 4 to 5: x`}},
+		"within what a wish leaves": {func(d *controller.Decisions) { d.Workers(save, 1, "y"); d.Steal(parse, save, 1, "x") }, []string{`3s mine: stage "save": workers 4 to 1: y`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -335,8 +334,8 @@ func TestATheftMovesWorkersAndKeepsTheirSum(t *testing.T) {
 	}
 }
 
-// One that is robbed twice loses what two thieves get, and no more than it may.
-func TestNoTheftTakesWhatAnotherHasTaken(t *testing.T) {
+// A victim of two steals loses what the two thieves get, and not more than its bounds allow.
+func TestNoStealTakesWhatAnotherHasTaken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &controller.Snapshot{}
 		for i := range rapid.IntRange(1, 5).Draw(t, "stages") {
@@ -365,8 +364,8 @@ func TestNoTheftTakesWhatAnotherHasTaken(t *testing.T) {
 	})
 }
 
-// A stage with the greatest numbers that there are robs and is robbed.
-func TestTheftsOfAsManyAsThereAreNumbersDoNotOverflow(t *testing.T) {
+// Stages with the greatest numbers of workers steal from each other.
+func TestStealsOfMaxIntDoNotOverflow(t *testing.T) {
 	s := &controller.Snapshot{Stages: []controller.StageStats{
 		{ID: 0, Workers: math.MaxInt, MinWorkers: math.MinInt, MaxWorkers: math.MaxInt},
 		{ID: 1, Workers: math.MinInt, MinWorkers: math.MinInt, MaxWorkers: math.MaxInt},
@@ -384,26 +383,26 @@ func TestTheftsOfAsManyAsThereAreNumbersDoNotOverflow(t *testing.T) {
 	require.Equal(t, 0, changes[1].After)
 }
 
-func TestAGateThatCannotBeComparedIsAnotherOneEachTime(t *testing.T) {
+func TestAGateThatCannotBeComparedIsANewOneEachTime(t *testing.T) {
 	no := shut(func() error { return errors.New("no") })
 	pointer := &closed{"no"}
 	tests := map[string]struct {
 		is, wanted controller.Gate
 		changes    int
 	}{
-		"a function again":            {no, no, 1},
-		"one that holds a function":   {holder{no}, holder{no}, 1},
-		"one that holds none":         {holder{1}, holder{1}, 0},
-		"a function after a value":    {closed{"no"}, no, 1},
-		"a value after a function":    {no, closed{"no"}, 1},
-		"a function taken away":       {no, nil, 1},
-		"a function put up":           {nil, no, 1},
-		"the same value":              {closed{"no"}, closed{"no"}, 0},
-		"another value":               {closed{"no"}, closed{"never"}, 1},
-		"the same pointer":            {pointer, pointer, 0},
-		"another pointer":             {pointer, &closed{"no"}, 1},
-		"none as before":              {nil, nil, 0},
-		"a pointer and what it is of": {pointer, *pointer, 1},
+		"a function again":          {no, no, 1},
+		"one that holds a function": {holder{no}, holder{no}, 1},
+		"one that holds none":       {holder{1}, holder{1}, 0},
+		"a function after a value":  {closed{"no"}, no, 1},
+		"a value after a function":  {no, closed{"no"}, 1},
+		"a function removed":        {no, nil, 1},
+		"a function set":            {nil, no, 1},
+		"the same value":            {closed{"no"}, closed{"no"}, 0},
+		"another value":             {closed{"no"}, closed{"never"}, 1},
+		"the same pointer":          {pointer, pointer, 0},
+		"another pointer":           {pointer, &closed{"no"}, 1},
+		"none as before":            {nil, nil, 0},
+		"a pointer and its value":   {pointer, *pointer, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -420,15 +419,15 @@ func TestAGateThatCannotBeComparedIsAnotherOneEachTime(t *testing.T) {
 	}
 }
 
-// holder can be compared if what it holds can.
+// holder is comparable if the value that it holds is.
 type holder struct{ what any }
 
 func (holder) Admit(any, int, int) error { return nil }
 
-func TestWhatWasSaidOfEventsIsTold(t *testing.T) {
+func TestDecisionsReturnTheEventSettings(t *testing.T) {
 	var d controller.Decisions
 	_, ok := d.WantsRoundEnd()
-	require.False(t, ok, "nothing was said")
+	require.False(t, ok, "nothing was set")
 	_, ok = d.WantsVisits()
 	require.False(t, ok)
 	d.OnRoundEnd(true)
@@ -447,16 +446,16 @@ func TestWhatWasSaidOfEventsIsTold(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestAWishIsToldAsItWasSaid(t *testing.T) {
+func TestWishReturnsTheValueThatWasSet(t *testing.T) {
 	var d controller.Decisions
 	_, _, ok := d.Wish(controller.KnobBatch, parse)
 	require.False(t, ok)
-	d.Batch(parse, -4, -1, "said")
+	d.Batch(parse, -4, -1, "set")
 	v, why, ok := d.Wish(controller.KnobBatch, parse)
 	require.True(t, ok)
 	require.Equal(t, controller.Batch{Max: -4, Linger: -1}, v)
-	require.Equal(t, "said", why)
-	d.Pool("new", -4, "said")
+	require.Equal(t, "set", why)
+	d.Pool("new", -4, "set")
 	v, _, ok = d.PoolWish(controller.KnobWorkers, "new")
 	require.True(t, ok)
 	require.Equal(t, -4, v)
@@ -468,7 +467,7 @@ func TestAWishIsToldAsItWasSaid(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestSettlingWhatIsAlreadySoAllocatesNothing(t *testing.T) {
+func TestSettlingCurrentValuesAllocatesNothing(t *testing.T) {
 	s := fourStages()
 	s.Entry.Gate = &closed{"no"}
 	s.Entry.Rate = controller.Rate{PerSecond: 5, Burst: 5}
@@ -496,7 +495,7 @@ func TestSettlingWhatIsAlreadySoAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = controller.Settle("mine", s, &d) }))
 }
 
-func TestValuesReadWellInAJournal(t *testing.T) {
+func TestValuesPrintShortInAJournal(t *testing.T) {
 	for want, v := range map[string]interface{ String() string }{
 		"64":               controller.Batch{Max: 64},
 		"64 or 10ms":       controller.Batch{Max: 64, Linger: 10 * time.Millisecond},

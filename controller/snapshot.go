@@ -2,52 +2,53 @@ package controller
 
 import "time"
 
-// StageID is the place of a stage in [Snapshot.Stages]. It holds for one
-// snapshot only; to remember a stage, remember its name.
+// StageID is the index of a stage in [Snapshot.Stages]. It is valid for one snapshot only; to remember a stage,
+// remember its name.
 type StageID int
 
 const (
 	// NoStage is no stage.
 	NoStage StageID = -1
-	// Entry stands for the door of the whole pipeline, as the scope of a
-	// decision on admission: what is submitted from outside, to whatever stage.
+	// Entry stands for the whole pipeline as the scope of an admission decision: for everything that is submitted from
+	// outside, to any stage.
 	Entry StageID = -2
 )
 
 // Snapshot is what a controller sees of a pipeline.
 type Snapshot struct {
-	// At is the time since the pipeline started. It never goes back.
-	// Zero is a time like any other, not "never".
+	// At is the time since the pipeline started. It never goes back. Zero is an ordinary time and does not mean
+	// "never".
 	At time.Duration
-	// CPUs is how many threads of the process can run at the same time: GOMAXPROCS, which may be less than the
-	// machine has.
+	// CPUs is how many threads of the process can run at the same time: GOMAXPROCS, which may be less than the number
+	// of CPUs of the machine.
 	CPUs int
-	// CPUUsage is the share of these CPUs, from 0 to 1, that this process used, other
-	// processes of the machine aside: during the last second, or since a controller was last called if that
-	// is longer ago. All controllers of a pipeline see the same. It is 0 if it is not known, as in the first call.
+	// CPUUsage is the share of these CPUs, from 0 to 1, that this process used, not counting other processes of the
+	// machine: during the last second, or since the last call of a controller if that is longer ago. All controllers of
+	// a pipeline see the same value. It is 0 if it is not known, as in the first call.
 	CPUUsage float64
-	// Group is the name of the group that the controller governs, empty for the controller of a pipeline. A group's controller
-	// sees the stages of the group, their own pools and the group's pool, and no others; the controller of a pipeline
-	// sees all but those of groups that have a controller of their own. Decisions about anything else are refused.
+	// Group is the name of the group that the controller governs, empty for the controller of a pipeline. A group's
+	// controller sees only the stages of the group, their own pools and the group's pool; the controller of a pipeline
+	// sees all stages and pools except those of groups that have a controller of their own. Decisions about anything
+	// else are refused.
 	Group string
-	// InFlight commands have been accepted and have not ended. A group's controller sees how many wait or are in hand in the group.
+	// InFlight is the number of commands that have been accepted and have not ended. A group's controller sees how many
+	// are queued or in hand in the group.
 	InFlight int
-	// Entry is how the pipeline admits what is submitted from outside. A group's controller cannot change that, and sees the zero
-	// Admission.
+	// Entry is how the pipeline admits what is submitted from outside. A group's controller cannot change it and sees
+	// the zero Admission.
 	Entry Admission
 	// Stages are in the order in which the pipeline was put together.
 	Stages []StageStats
-	// Pools are the pools of workers: first each stage's own, in the order of
-	// the stages and under their names, then the groups that the pipeline
-	// declares, then those that policies have made. All of them are there even if
-	// no stage is bound to them.
+	// Pools lists the pools of workers: first each stage's own, in the order of the stages and under their names, then
+	// the groups that the pipeline declares, then those that policies have made. It includes pools to which no stage is
+	// bound.
 	Pools []PoolStats
-	// Taken are the names of pools that other controllers govern. A policy that makes a pool gives it a name that is neither here
-	// nor in Pools.
+	// Taken lists the names of pools that other controllers govern. A policy that makes a pool must give it a name that
+	// is neither in Taken nor in Pools.
 	Taken []string
 }
 
-// Pool returns the pool of that name, nil if there is none.
+// Pool returns the pool of that name, or nil if there is none.
 func (s *Snapshot) Pool(name string) *PoolStats {
 	for i := range s.Pools {
 		if s.Pools[i].Name == name {
@@ -62,55 +63,52 @@ type StageStats struct {
 	ID   StageID
 	Name string
 
-	// Rank is how far from the sources the stage is: the most ways ahead that
-	// lead to it, 0 for a source. Stages of one loop may have any ranks, and are
-	// Cyclic.
+	// Rank is the distance of the stage from the sources: the length of the longest path of forward edges that leads to
+	// it, 0 for a source. Stages of a loop may have any rank, and are Cyclic.
 	Rank int
-	// Cyclic tells that commands may come back to the stage.
+	// Cyclic reports that commands may come back to the stage.
 	Cyclic bool
-	// Next are the stages that its declared or known ways ahead lead to; ways
-	// back are left out, so that following Next comes to an end. A way past stages that the controller does not see leads to
-	// the next one that it sees.
+	// Next lists the stages that the declared or known forward edges lead to. Back edges are left out, so that
+	// following Next comes to an end. An edge to a stage that the controller does not see is replaced by edges to the
+	// next stages that it sees.
 	Next []StageID
 
-	// QueueLen commands wait in a queue with room for QueueCap; a QueueCap of
-	// zero or less means that no room is stated. Of a stage whose handlers suspend
-	// only those are counted that a further worker could handle now: those that were woken, and
-	// others as far as Instances allows. So workers are added only when workers are short.
+	// QueueLen is the number of queued commands and QueueCap the capacity of the queue; a QueueCap of zero or less
+	// means that no capacity is stated. For a stage whose handlers suspend, QueueLen counts only the commands that a
+	// further worker could handle now: those that were woken, and others as far as Instances allows. So a policy adds
+	// workers only when workers are short.
 	QueueLen, QueueCap int
-	// OldestWait is how long the next command has waited, as far as is known:
-	// the clock is not read for every command.
+	// OldestWait is how long the next command has waited. It is approximate: the clock is not read for every command.
 	OldestWait time.Duration
-	// InHand commands have been taken from the queue and have not ended; those that
-	// are suspended, and hold no worker, are not counted.
+	// InHand is the number of commands that have been taken from the queue and have not ended, not counting suspended
+	// ones, which hold no worker.
 	InHand int
 
-	// Workers is how many workers the stage's own pool is set to have: one that
-	// crashed and is being started afresh still counts, for its supervisor sees
-	// to it. MinWorkers and MaxWorkers are the bounds, both of them allowed. While
-	// the stage is bound to another pool all three are 0.
+	// Workers is the set number of workers of the stage's own pool: one that crashed and is being restarted still
+	// counts, since its supervisor replaces it. MinWorkers and MaxWorkers are the inclusive bounds. While the stage is
+	// bound to another pool all three are 0.
 	Workers, MinWorkers, MaxWorkers int
-	// Busy workers run a handler, or are about to. Blocked ones have done so and wait until a stage ahead has room
-	// for what came of it; more workers would only join them. The others are idle; see [StageStats.Idle].
+	// Busy is the number of workers that run a handler or are about to. Blocked is the number of workers that have run
+	// one and wait for a free slot in a stage ahead; more workers would only wait there, too. The other workers are
+	// idle; see [StageStats.Idle].
 	Busy, Blocked int
-	// Stalled tells that a shared pool takes nothing from the stage, because a stage ahead is full.
+	// Stalled reports that a shared pool takes nothing from the stage, because a stage ahead is full.
 	Stalled bool
-	// Bound tells that stages ahead, and not the workers of this one, bound what the stage gets done, so that another worker
-	// would be of no use: its workers were blocked for a tenth or more of the time that they had something in hand, or it
-	// is stalled; and since then the queue of a stage ahead has always been half full or more. See [Windows.Fill].
+	// Bound reports that stages ahead, and not the workers of this one, limit the throughput of the stage, so that
+	// another worker would be of no use. A stage becomes bound when its workers were blocked for a tenth or more of the
+	// time in which they had commands, or when it is stalled; it stays bound as long as the queue of a stage ahead is
+	// half full or more. See [Windows.Fill].
 	Bound bool
 
-	// Needs is how many workers the stage's options ask for at the least, whatever pool it is bound to: the first number of
-	// stage.Workers, or its instances if they are fewer. It is 0 if the options leave the number to the default. Policies that
-	// share workers leave a stage its own that needs more than the shared pool has.
+	// Needs is the least number of workers that the stage's options ask for, in whatever pool: the first number of
+	// stage.Workers, or its instances if they are fewer. It is 0 if the options leave the number to the default. A
+	// policy that shares workers should leave a stage that needs more than the shared pool has in its own pool.
 	Needs int
 
-	// Pool is the name of the pool whose workers visit the stage: its own, which
-	// has the stage's name, or a shared one.
+	// Pool is the name of the pool whose workers visit the stage: its own, which has the stage's name, or a shared one.
 	Pool string
-	// Instances is how many workers may be at the stage at once, FreeInstances
-	// how many more than are. Of a stage whose handlers suspend it is how many commands may be
-	// under way.
+	// Instances is how many workers may be at the stage at once, and FreeInstances how many more may come now. For a
+	// stage whose handlers suspend, Instances is how many commands may be under way.
 	Instances, FreeInstances int
 	// Priority orders the stages of a [SharedPriority] pool, higher first.
 	Priority int
@@ -118,28 +116,28 @@ type StageStats struct {
 	Discipline string
 	// Batch bounds what a worker takes at once.
 	Batch Batch
-	// Enabled tells that the queue takes commands.
+	// Enabled reports that the queue takes commands.
 	Enabled bool
-	// Paused tells that no worker may visit the stage. Policies leave it out.
+	// Paused reports that no worker may visit the stage. Policies leave such a stage alone.
 	Paused bool
-	// Blocking tells that its handlers wait rather than compute. Policies that
-	// share workers leave such a stage its own.
+	// Blocking reports that the stage's handlers wait rather than compute. Policies that share workers leave such a
+	// stage in its own pool.
 	Blocking bool
-	// Quality is what handlers are asked for, from 0 to 1; see [Decisions.Degrade].
+	// Quality is the quality that the handlers are asked for, from 0 to 1; see [Decisions.Degrade].
 	Quality float64
 	// Admission is how the stage admits what is submitted to it.
 	Admission Admission
 
-	// Total counts since the pipeline started and only grows. Window is the
-	// part of it since the previous call of this controller.
+	// Total counts since the pipeline started and only grows. Window is the part of Total that was counted since the
+	// previous call of this controller.
 	Total, Window Counters
 }
 
-// Idle is how many of the stage's own workers have nothing to do.
+// Idle returns how many of the stage's own workers have nothing to do.
 func (st *StageStats) Idle() int { return max(st.Workers-max(st.Busy, 0)-max(st.Blocked, 0), 0) }
 
-// Service is the mean time of a command in its handler, in the window if any was
-// handled in it, else since the start; 0 if none ever was.
+// Service returns the mean time of a command in its handler: in the window if any command was handled in it, else since
+// the start; 0 if none was ever handled.
 func (st *StageStats) Service() time.Duration {
 	for _, c := range []Counters{st.Window, st.Total} {
 		if n := c.Handled(); n > 0 && c.Busy > 0 {
@@ -149,11 +147,10 @@ func (st *StageStats) Service() time.Duration {
 	return 0
 }
 
-// Admission is how commands are let in. The zero Admission lets all in for which
-// there is room.
+// Admission is how commands are admitted. The zero Admission admits all commands as long as the queue has a free slot.
 type Admission struct {
 	Rate  Rate
-	Limit int // commands in flight behind the door; 0: no limit
+	Limit int // commands in flight; 0: no limit
 	Shed  Shed
 	Gate  Gate // nil: none
 }
@@ -161,58 +158,55 @@ type Admission struct {
 // PoolStats is what a controller sees of a pool of workers.
 type PoolStats struct {
 	Name string
-	// Own tells that it is a stage's own pool.
+	// Own reports that it is a stage's own pool.
 	Own bool
-	// Group tells that the pipeline declares it.
+	// Group reports that the pipeline declares the pool.
 	Group bool
-	// Stages are bound to the pool, in the order of the pipeline.
+	// Stages lists the stages that are bound to the pool, in the order of the pipeline.
 	Stages []StageID
 	// Dispatch is how the workers choose among several stages.
 	Dispatch Dispatch
-	// Plan is what was last decided with [Decisions.Visit], nil if nothing was.
+	// Plan is the plan last set with [Decisions.Visit], or nil.
 	Plan *VisitPlan
-	// Workers is how many workers the pool is set to have; MinWorkers and
-	// MaxWorkers are the bounds.
+	// Workers is the set number of workers of the pool; MinWorkers and MaxWorkers are the bounds.
 	Workers, MinWorkers, MaxWorkers int
-	// Busy and Blocked are how many of them are so, see [StageStats]. Workers of shared pools are never blocked.
+	// Busy and Blocked count busy and blocked workers, see [StageStats]. Workers of shared pools are never blocked.
 	Busy, Blocked int
-	// Rounds, Visits and EmptyVisits count since the pipeline started: how often a
-	// worker ended a round of the plan (see [EventRoundEnd]), went to a stage, and
-	// found nothing to do there.
+	// Rounds, Visits and EmptyVisits count since the pipeline started how often a worker ended a round of the plan (see
+	// [EventRoundEnd]), visited a stage, and found nothing to do there.
 	Rounds, Visits, EmptyVisits uint64
 }
 
-// Counters count commands. Each only grows.
+// Counters count commands. Each counter only grows.
 type Counters struct {
-	Accepted     uint64 // taken in, from outside and from other stages
+	Accepted     uint64 // accepted, from outside and from other stages
 	OK           uint64 // ended with a result
-	Forwarded    uint64 // passed on
+	Forwarded    uint64 // passed on to a stage
 	Errors       uint64 // answered with a reason
 	Crashes      uint64 // tries that crashed the handler; one command may crash several times
 	Shed         uint64 // refused after acceptance
 	DeadLettered uint64 // ended without an answer
-	Rejected     uint64 // never taken in
+	Rejected     uint64 // never accepted
 
 	Busy        time.Duration // time in handlers, of all workers together
-	Blocked     time.Duration // time that the stage's own workers waited for room in a stage ahead
-	Idle        time.Duration // time that they had nothing to do; with Busy and Blocked it is all their time
+	Blocked     time.Duration // time that the stage's own workers waited for a free slot in a stage ahead
+	Idle        time.Duration // time that the stage's own workers had nothing to do; Busy, Blocked and Idle add up to all their time
 	Visits      uint64        // by workers of shared pools
 	EmptyVisits uint64        // the visits that found nothing to do
 }
 
-// Handled is how many commands handlers have answered.
+// Handled returns how many commands handlers have answered.
 func (c Counters) Handled() uint64 { return c.OK + c.Forwarded + c.Errors }
 
-// blocked reports whether workers that had something in hand waited for room in a stage ahead for a tenth of that time or
-// more.
+// blocked reports whether workers waited for a free slot in a stage ahead for a tenth or more of the time in which they
+// had commands.
 func (c Counters) blocked() bool { return c.Blocked > 0 && c.Blocked >= c.Busy/busyForBlocked }
 
-// busyForBlocked is how many times longer than blocked workers have to be busy so that they do not count as blocked.
+// busyForBlocked is the ratio of busy to blocked time above which workers do not count as blocked.
 const busyForBlocked = 9
 
-// Sub returns what was counted since earlier. A counter that is less than
-// it was has started afresh, a stage made anew under its old name; all that it
-// shows was counted since.
+// Sub returns what was counted since earlier. A counter that is lower than before was restarted, because a new stage
+// has the name of an old one; then everything it shows was counted since.
 func (c Counters) Sub(earlier Counters) Counters {
 	return Counters{
 		Accepted:     since(c.Accepted, earlier.Accepted),

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// steal makes two changes of workers of one theft.
+// steal turns one Steal into two changes of KnobWorkers.
 func (t *settling) steal(w wish, thief *StageStats) {
 	if !t.known(w.victim) {
 		t.faults = append(t.faults, &UnknownStageError{t.policy, w.victim})
@@ -27,8 +27,7 @@ func (t *settling) steal(w wish, thief *StageStats) {
 	t.move(w, victim, -n)
 }
 
-// span is how far it is up to a number, and zero if it is down; as far as there are
-// numbers.
+// span returns the distance from a number up to another, limited to math.MaxInt, or zero if the other is not greater.
 func span(from, to int) int {
 	switch {
 	case to <= from:
@@ -40,24 +39,22 @@ func span(from, to int) int {
 	}
 }
 
-// workers is how many a stage will have with the changes so far.
+// workers returns how many workers a stage will have after the changes so far.
 func (t *settling) workers(s StageID) int {
-	if i := t.turned(s); i >= 0 {
+	if i := t.workersChange(s); i >= 0 {
 		return t.changes[i].After.(int)
 	}
 	return t.s.Stages[s].Workers
 }
 
-// turned is the place of the change of a stage's workers, less than zero if there
-// is none.
-func (t *settling) turned(s StageID) int {
+// workersChange returns the index of the change of a stage's workers, or a negative number if there is none.
+func (t *settling) workersChange(s StageID) int {
 	return slices.IndexFunc(t.changes, func(c Change) bool { return c.Stage == s && c.What == KnobWorkers })
 }
 
-// move adds to a change of workers, or makes one; and one that comes to nothing
-// in the end is none.
+// move adds n to the change of a stage's workers, or makes one. It removes a change that changes nothing in the end.
 func (t *settling) move(w wish, st *StageStats, n int) {
-	i := t.turned(w.stage)
+	i := t.workersChange(w.stage)
 	if i < 0 {
 		t.note(w, st.Name, st.Workers, st.Workers+n)
 		return

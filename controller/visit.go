@@ -8,66 +8,62 @@ import (
 	"time"
 )
 
-// VisitPlan is the order in which each worker of a polled pool goes from stage to
-// stage, and when it leaves one. A plan is not changed once it was given to
-// [Decisions.Visit]. The zero plan visits the stages of the pool in the order of the
-// pipeline, one visit each, and stays at each until its queue is empty.
+// VisitPlan is the order in which each worker of a polled pool visits stages, and when a visit ends. A plan must not be
+// changed after it was given to [Decisions.Visit]. The zero plan visits the stages of the pool in the order of the
+// pipeline, once each, and stays at each stage until its queue is empty.
 //
-// In a pool that shares one queue only the bounds count: how many commands a worker
-// takes before it looks at the queue again.
+// In a pool that shares one queue only the bounds count: how many commands a worker takes before it goes back to the
+// queue.
 //
-// A visit is *successful* if something was handled.
+// A visit is *successful* if at least one command was handled.
 type VisitPlan struct {
-	// Order names the stages in the order of visits; a stage may be named more
-	// than once. Stages of the pool that it leaves out are visited once at its end,
-	// so that no plan can starve one; stages of other pools are skipped.
+	// Order lists the stages in the order of visits; it may list a stage more than once. Stages of the pool that it
+	// leaves out are visited once at its end, so that no plan can starve a stage; stages of other pools are skipped.
 	Order []StageID
 	// Gating says when a visit ends.
 	Gating Gating
-	// Bound is the most commands of one visit, if Gating is Bounded; Bounds has
-	// what differs for single stages. Less than 1 is 1.
+	// Bound is the maximum number of commands of one visit, if Gating is Bounded; Bounds overrides it for single
+	// stages. Less than 1 counts as 1.
 	Bound  int
 	Bounds map[StageID]int
-	// Quantum is the longest time of one visit, if Gating is TimeBounded.
+	// Quantum is the maximum time of one visit, if Gating is TimeBounded.
 	Quantum time.Duration
-	// Restart sends a worker after a successful visit to the place RestartAt of
-	// Order; without it the worker goes on to the next place.
+	// Restart sends a worker after a successful visit to the place RestartAt of Order; without it the worker goes on to
+	// the next place.
 	Restart   bool
 	RestartAt int
-	// Advance makes an exception to Restart: a visit that ended because of its
-	// bound is followed by the next place. So a stage with work without end does not
-	// keep the workers to itself and what is before it.
+	// Advance makes an exception to Restart: after a visit that ended because of its bound, the worker goes on to the
+	// next place. So a stage with endless work does not keep the workers at itself and the stages before it.
 	Advance bool
-	// FullRounds makes a round end only when a worker goes past the last place. Without
-	// it each visit to the last place ends a round, even if the worker then goes back
-	// to RestartAt. It makes no difference without Restart.
+	// FullRounds makes a round end only when a worker goes past the last place. Without it each visit to the last place
+	// ends a round, even if the worker then goes back to RestartAt. Without Restart it makes no difference.
 	FullRounds bool
-	// Now makes workers adopt this plan at their next visit. Without it a worker
-	// adopts it at the end of its round, or when a successful visit sends it back to
-	// RestartAt. Either way it begins with the first place of this plan.
+	// Now makes workers adopt this plan at their next visit. Without it a worker adopts the plan at the end of its
+	// round, or when a successful visit sends it back to RestartAt. In both cases it starts with the first place of
+	// this plan.
 	Now bool
 }
 
-// Gating says when a visit ends; the names are those of Harizopoulos and Ailamaki
-// (CMU-CS-02-113, 2002) where they have one.
+// Gating says when a visit ends. The names are those of Harizopoulos and Ailamaki (CMU-CS-02-113, 2002), as far as they
+// have one.
 type Gating uint8
 
-// The four ways.
+// The four gatings.
 const (
 	// Exhaustive visits end when the queue is empty, new arrivals included
 	// (non-gated).
 	Exhaustive Gating = iota
-	// Gated visits end when what was queued at their beginning is done (D-gated).
+	// Gated visits end when the commands that were queued at the start of the visit are done (D-gated).
 	Gated
-	// Bounded visits end at the latest after so many commands (cutoff).
+	// Bounded visits end at the latest after a number of commands (cutoff).
 	Bounded
-	// TimeBounded visits end with the batch in which their time is over.
+	// TimeBounded visits end with the batch during which their time runs out.
 	TimeBounded
 )
 
 var gatings = [...]string{"exhaustive", "gated", "bounded", "time-bounded"}
 
-// String returns the way in a word.
+// String returns the gating as one word.
 func (g Gating) String() string {
 	if int(g) >= len(gatings) {
 		return "unknown"
@@ -75,7 +71,7 @@ func (g Gating) String() string {
 	return gatings[g]
 }
 
-// BoundOf is the most commands of one visit to a stage, 0 if the plan sets none.
+// BoundOf returns the maximum number of commands of one visit to a stage, or 0 if the plan sets none.
 func (p *VisitPlan) BoundOf(s StageID) int {
 	if p == nil || p.Gating != Bounded {
 		return 0
@@ -86,13 +82,13 @@ func (p *VisitPlan) BoundOf(s StageID) int {
 	return max(p.Bound, 1)
 }
 
-// Restarts reports whether a visit sends the worker back to RestartAt. Handled is how
-// many commands the visit handled, bounded whether it ended because of its bound.
+// Restarts reports whether a visit sends the worker back to RestartAt. Handled is how many commands the visit handled;
+// bounded says whether the visit ended because of its bound.
 func (p *VisitPlan) Restarts(handled int, bounded bool) bool {
 	return p != nil && p.Restart && handled > 0 && (!bounded || !p.Advance)
 }
 
-// Equal reports whether two plans say the same. No plan is equal to no other.
+// Equal reports whether two plans are the same. A nil plan equals only a nil plan.
 func (p *VisitPlan) Equal(q *VisitPlan) bool {
 	if p == nil || q == nil {
 		return p == q
@@ -114,8 +110,8 @@ func sameBounds(a, b map[StageID]int) bool {
 	return true
 }
 
-// String is the plan in a line: "1 2 3 2, bounded 8, 4 at 3, restart at 1". Stages are
-// numbered from one, as people do, and so are the places of the order.
+// String returns the plan as one line, such as "1 2 3 2, bounded 8, 4 at 3, restart at 1". Stages and places of the
+// order are numbered from one.
 func (p *VisitPlan) String() string {
 	if p == nil {
 		return "no plan"
@@ -156,14 +152,13 @@ func (p *VisitPlan) String() string {
 	return b.String()
 }
 
-// Walk is one worker's way through a visit plan: which place comes next. It is
-// what the engine walks by, and a simulator or a test can. The zero Walk is at the
-// first place. A Walk is not safe for concurrent use.
+// Walk is one worker's way through a visit plan: it says which place comes next. The engine uses it, and so can a
+// simulator or a test. The zero Walk is at the first place. A Walk is not safe for concurrent use.
 type Walk struct {
 	at int
 }
 
-// At is the present place in an order of n places; n must be more than zero.
+// At returns the current place in an order of n places; n must be greater than zero.
 func (w *Walk) At(n int) int {
 	if w.at >= n {
 		w.at = 0
@@ -171,17 +166,16 @@ func (w *Walk) At(n int) int {
 	return w.at
 }
 
-// EndsRound reports whether the visit to the present place, in an order of n places, ends
-// a round: that place is the last, and the walk does not restart in a plan of
-// [VisitPlan.FullRounds]. Handled and bounded are as for Leave, which comes afterwards.
+// EndsRound reports whether the visit to the current place, in an order of n places, ends a round: the place is the
+// last one, and it is not the case that the plan has [VisitPlan.FullRounds] and the walk restarts. Handled and bounded
+// are as for Leave, which is called after EndsRound.
 func (w *Walk) EndsRound(p *VisitPlan, n, handled int, bounded bool) bool {
 	return w.At(n) == n-1 && !(p.Restarts(handled, bounded) && p.FullRounds)
 }
 
-// Leave goes on from the present place, in an order of n places. Handled is how many
-// commands the visit handled, bounded whether it ended because of its bound. It
-// reports whether the walk went past the end. If it did, or if [VisitPlan.Restarts],
-// the worker adopts a newer plan if there is one: see [Walk.Restart].
+// Leave moves on from the current place, in an order of n places. Handled is how many commands the visit handled;
+// bounded says whether the visit ended because of its bound. Leave reports whether the walk went past the end. If it
+// did, or if [VisitPlan.Restarts] reports true, the worker adopts a newer plan if there is one: see [Walk.Restart].
 func (w *Walk) Leave(p *VisitPlan, n, handled int, bounded bool) (round bool) {
 	if p.Restarts(handled, bounded) {
 		w.at = max(0, min(p.RestartAt, n-1))
@@ -194,5 +188,5 @@ func (w *Walk) Leave(p *VisitPlan, n, handled int, bounded bool) (round bool) {
 	return true
 }
 
-// Restart goes back to the first place, as for a new plan.
+// Restart goes back to the first place, as a worker does for a new plan.
 func (w *Walk) Restart() { w.at = 0 }

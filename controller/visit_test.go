@@ -12,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-func TestAVisitPlanReadsAsALine(t *testing.T) {
+func TestAVisitPlanPrintsAsOneLine(t *testing.T) {
 	order := []controller.StageID{0, 1, 2, 1}
 	tests := map[string]*controller.VisitPlan{
 		"no plan":                     nil,
@@ -43,23 +43,23 @@ func TestTheBoundOfAVisit(t *testing.T) {
 		stage controller.StageID
 		want  int
 	}{
-		"no plan":                   {nil, 0, 0},
-		"not bounded":               {&controller.VisitPlan{Bound: 8, Bounds: bounds}, 1, 0},
-		"time is another bound":     {&controller.VisitPlan{Gating: controller.TimeBounded, Bound: 8}, 1, 0},
-		"of all":                    {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 0, 8},
-		"of the stage":              {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 1, 3},
-		"none is one":               {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 2, 1},
-		"less than none is one":     {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 3, 1},
-		"nothing said is one":       {&controller.VisitPlan{Gating: controller.Bounded}, 3, 1},
-		"a stage that there is not": {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8}, -77, 8},
-		"as many as there are":      {&controller.VisitPlan{Gating: controller.Bounded, Bound: math.MaxInt}, 0, math.MaxInt},
+		"no plan":               {nil, 0, 0},
+		"not bounded":           {&controller.VisitPlan{Bound: 8, Bounds: bounds}, 1, 0},
+		"time-bounded":          {&controller.VisitPlan{Gating: controller.TimeBounded, Bound: 8}, 1, 0},
+		"of all":                {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 0, 8},
+		"of the stage":          {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 1, 3},
+		"none is one":           {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 2, 1},
+		"less than none is one": {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8, Bounds: bounds}, 3, 1},
+		"no bound is one":       {&controller.VisitPlan{Gating: controller.Bounded}, 3, 1},
+		"an unknown stage":      {&controller.VisitPlan{Gating: controller.Bounded, Bound: 8}, -77, 8},
+		"the greatest int":      {&controller.VisitPlan{Gating: controller.Bounded, Bound: math.MaxInt}, 0, math.MaxInt},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tt.want, tt.plan.BoundOf(tt.stage)) })
 	}
 }
 
-func TestPlansThatSayTheSameAreEqual(t *testing.T) {
+func TestPlansWithTheSameFieldsAreEqual(t *testing.T) {
 	plan := func(change func(p *controller.VisitPlan)) *controller.VisitPlan {
 		p := &controller.VisitPlan{
 			Order: []controller.StageID{0, 1}, Gating: controller.Bounded, Bound: 8,
@@ -101,7 +101,7 @@ type left struct {
 	bounded bool
 }
 
-func TestAWalkGoesAsThePlanSays(t *testing.T) {
+func TestAWalkFollowsThePlan(t *testing.T) {
 	var (
 		nothing = left{0, false}
 		some    = left{3, false}
@@ -117,7 +117,7 @@ func TestAWalkGoesAsThePlanSays(t *testing.T) {
 		"without a restart":          {&controller.VisitPlan{}, []left{some, nothing, bound, some}, []int{0, 1, 2, 0, 1}, 1},
 		"with one":                   {&controller.VisitPlan{Restart: true}, []left{nothing, some, nothing, nothing, some}, []int{0, 1, 0, 1, 2, 0}, 0},
 		"with one, after a bound":    {&controller.VisitPlan{Restart: true}, []left{nothing, bound, nothing}, []int{0, 1, 0, 1}, 0},
-		"but to advance":             {&controller.VisitPlan{Restart: true, Advance: true}, []left{nothing, bound, some, bound, bound, bound}, []int{0, 1, 2, 0, 1, 2, 0}, 1},
+		"with one, to advance":       {&controller.VisitPlan{Restart: true, Advance: true}, []left{nothing, bound, some, bound, bound, bound}, []int{0, 1, 2, 0, 1, 2, 0}, 1},
 		"in the middle":              {&controller.VisitPlan{Restart: true, RestartAt: 1}, []left{nothing, nothing, some, nothing, nothing}, []int{0, 1, 2, 1, 2, 0}, 1},
 		"beyond the end":             {&controller.VisitPlan{Restart: true, RestartAt: 9}, []left{some, nothing}, []int{0, 2, 0}, 1},
 		"before the beginning":       {&controller.VisitPlan{Restart: true, RestartAt: -9}, []left{nothing, some}, []int{0, 1, 0}, 0},
@@ -140,7 +140,7 @@ func TestAWalkGoesAsThePlanSays(t *testing.T) {
 	}
 }
 
-func TestARoundEndsAtTheLastPlaceUnlessRoundsAreToBeFull(t *testing.T) {
+func TestARoundEndsAtTheLastPlaceUnlessThePlanHasFullRounds(t *testing.T) {
 	back, full := &controller.VisitPlan{Restart: true}, &controller.VisitPlan{Restart: true, FullRounds: true}
 	for name, tt := range map[string]struct {
 		plan     *controller.VisitPlan
@@ -166,12 +166,12 @@ func TestARoundEndsAtTheLastPlaceUnlessRoundsAreToBeFull(t *testing.T) {
 				w.Leave(nil, 3, 0, false)
 			}
 			require.Equal(t, tt.want, w.EndsRound(tt.plan, 3, tt.handled, false))
-			require.Equal(t, map[bool]int{false: 1, true: 2}[tt.at], w.At(3), "EndsRound moves nothing")
+			require.Equal(t, map[bool]int{false: 1, true: 2}[tt.at], w.At(3), "EndsRound does not move the walk")
 		})
 	}
 }
 
-func TestAWalkBeginsAnewWithANewPlan(t *testing.T) {
+func TestAWalkRestartsWithANewPlan(t *testing.T) {
 	var w controller.Walk
 	w.Leave(nil, 3, 0, false)
 	w.Leave(nil, 3, 0, false)
@@ -182,7 +182,7 @@ func TestAWalkBeginsAnewWithANewPlan(t *testing.T) {
 	require.Equal(t, 0, w.At(3))
 }
 
-// Whatever the plan: a worker that finds nothing looks everywhere within one round.
+// With any plan, a worker that finds nothing to do visits every place within one round.
 func TestWithoutSuccessAWalkPassesEveryPlaceInOneRound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plan, n := anyPlan().Draw(t, "plan"), rapid.IntRange(1, 9).Draw(t, "places")
@@ -198,7 +198,7 @@ func TestWithoutSuccessAWalkPassesEveryPlaceInOneRound(t *testing.T) {
 	})
 }
 
-// wander goes anywhere.
+// wander moves a walk to an arbitrary place.
 func wander(t *rapid.T, w *controller.Walk, plan *controller.VisitPlan, n int) {
 	for range rapid.IntRange(0, 20).Draw(t, "visits before") {
 		w.Leave(plan, n, rapid.IntRange(0, 9).Draw(t, "handled"), rapid.Bool().Draw(t, "bounded"))
@@ -208,8 +208,8 @@ func wander(t *rapid.T, w *controller.Walk, plan *controller.VisitPlan, n int) {
 	}
 }
 
-// Some places have work without end, so that each visit ends at its bound; at the others there is
-// none. However the walk restarts, each place has its turn in each round.
+// Some places have endless work, so that each visit ends at its bound; the others have none. However the walk restarts,
+// each place has its turn in each round.
 func TestNoPlaceStarvesBehindBoundedOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		busy := rapid.SliceOfN(rapid.Bool(), 1, 9).Draw(t, "busy")
@@ -228,9 +228,8 @@ func TestNoPlaceStarvesBehindBoundedOnes(t *testing.T) {
 	})
 }
 
-// Without Advance the first place with work without end keeps all the workers: the
-// option is there for a reason.
-func TestWithoutAdvanceABusyPlaceStarvesThoseBehindIt(t *testing.T) {
+// Without Advance, the first place with endless work keeps all the workers. This is why the option exists.
+func TestWithoutAdvanceABusyPlaceStarvesThePlacesBehindIt(t *testing.T) {
 	var w controller.Walk
 	plan := &controller.VisitPlan{Gating: controller.Bounded, Restart: true}
 	for range 100 {
@@ -251,10 +250,10 @@ func TestAWalkThroughNoPlacesStaysAtTheFirst(t *testing.T) {
 	})
 }
 
-func TestAnyPlanCanBeReadAndCompared(t *testing.T) {
+func TestAnyPlanCanBePrintedAndCompared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, q := anyPlan().Draw(t, "p"), anyPlan().Draw(t, "q")
-		require.True(t, p.Equal(p)) //nolint:gocritic // that is the question
+		require.True(t, p.Equal(p)) //nolint:gocritic // the test is about comparing a plan with itself
 		require.Equal(t, p.Equal(q), q.Equal(p))
 		require.NotEmpty(t, p.String())
 		require.GreaterOrEqual(t, p.BoundOf(controller.StageID(anyInt().Draw(t, "stage"))), 0)

@@ -2,29 +2,27 @@ package controller
 
 import "maps"
 
-// Windows remembers the totals that a controller saw last and so can tell what
-// was counted since. Each controller has its own; nothing is reset, so two
-// controllers do not disturb each other, as they did in LEDA, where reading the
-// statistics cleared them for all.
+// Windows remembers the totals that a controller saw last, and so computes what was counted since. Each controller has
+// its own Windows. No counter is reset, so two controllers do not disturb each other; in LEDA, reading the statistics
+// cleared them for all.
 //
 // The zero Windows is ready: its first window reaches back to the start of the
 // pipeline. Windows is not safe for concurrent use.
 type Windows struct {
-	seen map[string]*window // pointers, since a map that grows has room for twice as many
+	seen map[string]*window // pointers, since a growing map allocates space for twice as many entries
 }
 
-// window is what is remembered of a stage.
+// window is what Windows remembers of one stage.
 type window struct {
 	total Counters
 	bound bool
 }
 
-// Fill sets the Window of each stage in s from its Total, and remembers the
-// totals for the next time. It sets Bound, too: workers that stages ahead block go on when half of the queue there is free, and
-// fill it again at once, so a stage stays bound until a window shows no blocked worker and no queue ahead is half
-// full. Stages are known by name: one that is new has its
-// whole total as window, one that is gone is forgotten. Those to which nothing has ever
-// happened take no room.
+// Fill sets the Window of each stage in s from its Total, and remembers the totals for the next call. It sets Bound,
+// too. Workers that are blocked by stages ahead resume when half of the queue there is free, and fill it again at once;
+// so a stage stays bound until a window shows no blocked worker and no queue ahead is half full. Stages are identified
+// by name: the window of a new stage is its whole total, and a stage that is gone is forgotten. A stage for which
+// nothing was ever counted takes no memory.
 func (w *Windows) Fill(s *Snapshot) {
 	if w.seen == nil {
 		w.seen = map[string]*window{}
@@ -67,8 +65,7 @@ func (s *Snapshot) busyAhead(st *StageStats) bool {
 	return false
 }
 
-// forget drops the stages that are not in s, so that a pipeline whose stages
-// come and go does not fill the memory.
+// forget drops the stages that are not in s, so that a pipeline that adds and removes stages does not leak memory.
 func (w *Windows) forget(s *Snapshot) {
 	here := make(map[string]bool, len(s.Stages))
 	for i := range s.Stages {

@@ -37,12 +37,12 @@ func TestAWindowIsWhatWasCountedSinceThePreviousCall(t *testing.T) {
 		want   []uint64
 	}{
 		{"the first reaches back to the start", totals{"a": 5, "b": 7}, []string{"a", "b"}, []uint64{5, 7}},
-		{"then only what is new", totals{"a": 6, "b": 7}, []string{"a", "b"}, []uint64{1, 0}},
-		{"stages are known by name, not by place", totals{"a": 8, "b": 10}, []string{"b", "a"}, []uint64{3, 2}},
+		{"then only new counts", totals{"a": 6, "b": 7}, []string{"a", "b"}, []uint64{1, 0}},
+		{"stages are identified by name, not by place", totals{"a": 8, "b": 10}, []string{"b", "a"}, []uint64{3, 2}},
 		{"a new stage shows its total", totals{"a": 8, "b": 10, "c": 4}, []string{"a", "b", "c"}, []uint64{0, 0, 4}},
-		{"a stage may go", totals{"a": 9}, []string{"a"}, []uint64{1}},
+		{"a stage may be removed", totals{"a": 9}, []string{"a"}, []uint64{1}},
 		{"and come back as a new one", totals{"a": 9, "b": 12}, []string{"a", "b"}, []uint64{0, 12}},
-		{"one that started afresh shows its total", totals{"a": 2, "b": 12}, []string{"a", "b"}, []uint64{2, 0}},
+		{"a restarted one shows its total", totals{"a": 2, "b": 12}, []string{"a", "b"}, []uint64{2, 0}},
 	}
 	var w controller.Windows
 	for _, step := range steps {
@@ -52,7 +52,7 @@ func TestAWindowIsWhatWasCountedSinceThePreviousCall(t *testing.T) {
 	}
 }
 
-// The times and visits of shared pools have windows like all that is counted.
+// The times and visits of shared pools have windows like all other counters.
 func TestEveryCounterHasAWindow(t *testing.T) {
 	var w controller.Windows
 	first := controller.Counters{OK: 1, Busy: 5 * time.Second, Visits: 7, EmptyVisits: 2}
@@ -77,7 +77,7 @@ func TestTwoControllersDoNotDisturbEachOthersWindows(t *testing.T) {
 	require.Equal(t, []uint64{9}, windows(s))
 }
 
-// A counter that is added to the struct and forgotten in Sub fails here.
+// A counter that is added to the struct but forgotten in Sub fails here.
 func TestSubTakesEveryCounterIntoAccount(t *testing.T) {
 	var now, earlier controller.Counters
 	fill := func(c *controller.Counters, n uint64) {

@@ -151,7 +151,7 @@ func TestWorkersAreHeldToTheBoundsAndHandedOverToTheNextPolicy(t *testing.T) {
 		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 100, "test") })))
 		synctest.Wait()
 		require.Equal(t, 8, workers(p, 0))
-		require.Equal(t, "test (wanted 100, held to the most, 8)", noted(t, p, controller.KnobWorkers).Why)
+		require.Equal(t, "test (wanted 100, limited to the maximum, 8)", noted(t, p, controller.KnobWorkers).Why)
 		end(t, p)
 	})
 }
