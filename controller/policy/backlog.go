@@ -10,73 +10,74 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Backlog gives a stage as many workers as drain its queue within Target at the measured service time, and is
-// the default policy of a pipeline. The law is the target tracking of queue workers that cloud autoscalers call the
-// acceptable backlog for each worker ("Scaling based on Amazon SQS", AWS, 2018), with a bound on growth that
-// does not pay.
+// Backlog gives a stage as many workers as drain its queue within Target at the measured service time. It is the
+// default policy of a pipeline. The law is the target tracking of queue workers that cloud autoscalers call the
+// acceptable backlog for each worker ("Scaling based on Amazon SQS", AWS, 2018), with a limit on growth that does not
+// pay.
 //
 // # Up
 //
-// At each look, every Interval while something waits, a stage wants
+// At each tick, every Interval while commands wait, a stage wants
 //
 //	wanted = max(queue · service / Target, workers · queue / (capacity / 2))
 //
-// workers, rounded up. The second term is for queues that are short beside the commands that wait before them: a queue that
-// is more than half full asks for more, a full one for twice as many. Service is the mean time of the last commands in their
-// handlers, and includes how long those that have not returned have been there; while it is not known the stage
-// keeps its workers. The stage gets what it wants at
-// once, but no more than twice the workers it has, and no more than its bounds and instances allow.
+// workers, rounded up. The second term is for queues whose capacity is small compared with the load: a queue that is
+// more than half full asks for more workers, and a full one for twice as many. Service is the mean handler time of the
+// last commands, and includes the time so far of those that have not returned. While it is not known the stage keeps
+// its workers. The stage gets what it wants at once, but not more than twice the workers it has, and not more than its
+// bounds and instances allow.
 //
-// A stage that stages ahead bound wants no more: another worker would only wait with the others. The journal says so
-// when that begins; see [controller.StageStats].
+// A stage that is bound by stages ahead wants no more workers: another worker would only wait with the others. The
+// journal says so when this starts; see [controller.StageStats].
 //
 // # Growth that does not pay
 //
-// Workers that compete for a CPU, a lock or a connection get no more done by being more. So Backlog measures what the
-// stage gets done while all its workers are at work, before and after it grows. If a growth to f times the workers gained less
-// than a quarter of what f promises, it is taken back, and the stage does not grow beyond that for 10 s, and for
-// twice as long each further time, up to ten minutes. While the process uses 90 % of the CPUs or more, each growth
-// is judged before the next; otherwise, when workers evidently wait rather than compute, growth goes on meanwhile. Where
-// it is not known how much of the CPUs is in use, growth beyond one worker for each CPU is judged step by step.
+// Workers that compete for a CPU, a lock or a connection do not get more done when there are more of them. So Backlog
+// measures the throughput of the stage while all its workers are busy, before and after it grows. If a growth to f
+// times the workers gained less than a quarter of what f promises, it is undone, and the stage does not grow beyond the
+// old number for 10 s, and for twice as long each further time, up to ten minutes. While the process uses 90 % of the
+// CPUs or more, each growth is judged before the next one. Otherwise the workers evidently wait rather than compute,
+// and growth continues meanwhile. Where the CPU usage is not known, growth beyond one worker for each CPU is judged
+// step by step.
 //
 // # Down
 //
-// A worker goes when fewer were needed for as long as Idle:
+// A stage loses workers when fewer were needed for as long as Idle:
 //
 //	needed = max(wanted, busy workers / Utilization)
 //
-// where busy workers is an average over a second. Then the stage goes down to the most that was needed in that time, but
-// gives away no more than a quarter of its workers, and the time begins anew. So what is busy for 70 % of its time
-// keeps its workers however its queue plays: under steady load the number comes to rest, and the policy changes it at most twice a
-// minute on its way down.
+// where busy workers is an average over a second. Then the stage goes down to the highest number that was needed in
+// that time, but loses no more than a quarter of its workers, and the time starts again. So a stage that is busy for 70
+// % of its time keeps its workers however its queue varies: under steady load the number becomes stable, and the policy
+// reduces it at most twice a minute.
 //
 // # Groups
 //
-// Stages that share a pool are judged together: what waits for the pool is the sum of their queues, each with its own
-// service time. A stage that is paused is left out.
+// Stages that share a pool are judged together: the backlog of the pool is the sum of their queues, each with its own
+// service time. A paused stage is left out.
 type Backlog struct {
-	Interval    time.Duration // between two looks while something waits; default 100 ms, three times that while nothing does
-	Target      time.Duration // for how long a queue may take to drain; default 100 ms
-	Idle        time.Duration // for how long fewer workers must have been enough; default 30 s
-	Utilization float64       // how busy the workers that stay may be, above 0 and at most 1; default 0.7
+	Interval    time.Duration // between two ticks while commands wait; default 100 ms; three times that while none wait
+	Target      time.Duration // how long a queue may take to drain; default 100 ms
+	Idle        time.Duration // how long fewer workers must have been enough; default 30 s
+	Utilization float64       // how busy the remaining workers may be, above 0 and at most 1; default 0.7
 }
 
 // The constants of the law.
 const (
-	calmly        = 3   // a look at a pipeline with empty queues stands for so many
-	worthwhile    = 4   // a growth pays that gains at least the fourth part of what it promises
-	plainly       = 2   // and is known at once to pay if it gains the half
-	enoughLooks   = 3   // looks after which the gain is known
-	enoughDone    = 8   // commands that have to be done in a measured time
-	shareOfCPUs   = 0.9 // of the CPUs in use, above which workers may compete for them
-	serviceWindow = 32  // commands whose time in the handler makes the service time
+	idleFactor    = 3   // how many intervals pass between ticks while all queues are empty
+	worthwhile    = 4   // a growth pays if it gains at least this part (1/n) of what it promises
+	plainly       = 2   // and is known at once to pay if it gains this part (1/n)
+	enoughTicks   = 3   // ticks after which the gain is known
+	enoughDone    = 8   // commands that must be done in a measured time
+	shareOfCPUs   = 0.9 // CPU usage above which workers may compete for the CPUs
+	serviceWindow = 32  // number of last commands whose handler time makes the service time
 	loadOver      = time.Second
 	leastRefusal  = 10 * time.Second
 	mostRefusal   = 10 * time.Minute
-	trialEnds     = 10 * time.Second // what a growth is held against is forgotten after that
+	trialEnds     = 10 * time.Second // the measure of an earlier number of workers expires after that time
 )
 
-// Name is "backlog".
+// Name returns "backlog".
 func (Backlog) Name() string { return "backlog" }
 
 // Check returns all faults of the parameters.
@@ -92,9 +93,9 @@ func (p Backlog) Check() error {
 // Claims returns the number of workers, which is all that Backlog decides.
 func (Backlog) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p Backlog) New() controller.Controller {
-	return &backlog{law: p.withDefaults(), flows: make(memory[flow]), tides: make(memory[tide])}
+	return &backlog{law: p.withDefaults(), flows: make(memory[flow]), trends: make(memory[trend])}
 }
 
 func (p Backlog) withDefaults() Backlog {
@@ -108,29 +109,29 @@ func (p Backlog) withDefaults() Backlog {
 
 // backlog is Backlog's memory of one run.
 type backlog struct {
-	law   Backlog
-	every time.Duration // what was last asked for
-	flows memory[flow]
-	tides memory[tide]
-	units units
+	law    Backlog
+	every  time.Duration // the interval that was set last
+	flows  memory[flow]
+	trends memory[trend]
+	units  units
 }
 
 // flow is what is remembered of a stage.
 type flow struct {
-	busySeen time.Duration // the totals at the last look
+	busySeen time.Duration // the totals at the last tick
 	doneSeen uint64
-	busy     time.Duration // in handlers, of the last commands
-	handled  float64       // these
+	busy     time.Duration // handler time of the last commands
+	handled  float64       // the number of these commands
 }
 
-// service is the mean time of a command in its handler, in seconds; 0 if it is not known.
+// service returns the mean time of a command in its handler, in seconds; 0 if it is not known.
 func (f *flow) service() float64 { return f.busy.Seconds() / max(f.handled, 1) }
 
-// since returns the time in handlers and the commands that were handled since the last look, and learns the service time
-// from them.
+// since returns the handler time and the number of commands since the last tick, and updates the service time with
+// them.
 func (f *flow) since(st *controller.StageStats) (busy time.Duration, done uint64) {
 	busy, done = st.Total.Busy-f.busySeen, st.Total.Handled()-f.doneSeen
-	if busy < 0 || st.Total.Handled() < f.doneSeen { // a stage made anew under its old name
+	if busy < 0 || st.Total.Handled() < f.doneSeen { // a new stage has the name of an old one
 		busy, done = max(st.Total.Busy, 0), st.Total.Handled()
 	}
 	f.busySeen, f.doneSeen = st.Total.Busy, st.Total.Handled()
@@ -143,23 +144,23 @@ func (f *flow) since(st *controller.StageStats) (busy time.Duration, done uint64
 	return busy, done
 }
 
-// tide is what is remembered of a unit.
-type tide struct {
+// trend is what is remembered of a unit.
+type trend struct {
 	seen  bool
-	last  time.Duration // when it was last looked at
-	busy  float64       // workers, on average
+	last  time.Duration // time of the last tick
+	busy  float64       // busy workers, on average
 	held  held
-	needs struct { // since the number of workers was last known to be needed
+	needs struct { // since the number of workers was last needed or changed
 		since time.Duration
 		most  int
 	}
 
-	// What the present number of workers gets done, in a row of looks at which all of them were at work.
-	looks int
+	// The throughput of the current number of workers, over consecutive ticks at which all of them were busy.
+	ticks int
 	span  time.Duration
 	done  uint64
 
-	// What fewer workers got done, against which the present number is held; 0 workers: nothing is on trial.
+	// The throughput of fewer workers, with which the current number is compared; 0 workers: no growth is on trial.
 	proven  int
 	rate    float64 // commands a second
 	began   time.Duration
@@ -168,64 +169,64 @@ type tide struct {
 	refusal time.Duration
 }
 
-// unitLook is what one look at a unit shows.
-type unitLook struct {
+// observation is what one tick shows of a unit.
+type observation struct {
 	now      time.Duration
-	passed   time.Duration // since the last look; 0 if there was none
+	passed   time.Duration // since the last tick; 0 if there was none
 	crowded  bool          // workers may compete for the CPUs
 	busy     time.Duration
 	done     uint64
-	work     float64 // seconds of it in the queues
+	work     float64 // seconds of work in the queues
 	fill     float64 // of the fullest queue: 1 is half of its capacity
 	waiting  int
-	unknown  bool                   // something waits whose service time is not known
-	bound    *controller.StageStats // the longest queue of a stage that stages ahead bound
-	capacity int                    // workers that find instances
+	unknown  bool                   // commands wait whose service time is not known
+	bound    *controller.StageStats // the longest queue among the stages that are bound by stages ahead
+	capacity int                    // number of workers for which there are instances
 }
 
-// Control asks for looks at the start, and looks at every unit on each of them.
+// Control sets the interval at the start and inspects every unit at each tick.
 func (c *backlog) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	switch ev.Kind {
 	case controller.EventStart:
-		c.wake(c.law.Interval, d)
+		c.setInterval(c.law.Interval, d)
 	case controller.EventQueueFull:
-		c.wake(c.law.Interval, d)
+		c.setInterval(c.law.Interval, d)
 	case controller.EventTick:
 		us := c.units.of(s)
 		waits := false
 		for i := range us {
-			waits = c.look(&us[i], s, d) || waits
+			waits = c.inspect(&us[i], s, d) || waits
 		}
 		c.flows.forget(s)
-		c.tides.forgetUnits(us)
+		c.trends.forgetUnits(us)
 		c.units.done()
 		if waits {
-			c.wake(c.law.Interval, d)
+			c.setInterval(c.law.Interval, d)
 		} else {
-			c.wake(calmly*c.law.Interval, d)
+			c.setInterval(idleFactor*c.law.Interval, d)
 		}
-	default: // the end asks for nothing, and what comes later is not known here
+	default: // other events change nothing: after EventStop decisions have no effect, and later kinds are not known here
 	}
 }
 
-// wake asks for looks at that interval.
-func (c *backlog) wake(every time.Duration, d *controller.Decisions) {
+// setInterval sets the time between two ticks.
+func (c *backlog) setInterval(every time.Duration, d *controller.Decisions) {
 	if c.every != every {
 		c.every = every
 		d.Every(every)
 	}
 }
 
-// look sees to a unit, and reports whether something waits there.
-func (c *backlog) look(u *unit, s *controller.Snapshot, d *controller.Decisions) (waits bool) {
-	t := c.tides[u.name]
-	l := c.see(u, t, s)
+// inspect observes and scales a unit, and reports whether commands wait there.
+func (c *backlog) inspect(u *unit, s *controller.Snapshot, d *controller.Decisions) (waits bool) {
+	t := c.trends[u.name]
+	l := c.observe(u, t, s)
 	switch rests := l.waiting == 0 && l.bound == nil && u.workers == u.least; {
 	case rests && (t == nil || l.now >= t.until):
-		delete(c.tides, u.name) // it has nothing to do, and no worker to lose
+		delete(c.trends, u.name) // it has no work, and no worker to lose
 		return false
 	case t == nil:
-		t = c.tides.of(u.name)
+		t = c.trends.of(u.name)
 		t.needs.since = l.now
 	}
 	t.last, t.seen = l.now, true
@@ -244,9 +245,9 @@ func (c *backlog) look(u *unit, s *controller.Snapshot, d *controller.Decisions)
 	return waits
 }
 
-// see gathers what happened at the stages of a unit.
-func (c *backlog) see(u *unit, t *tide, s *controller.Snapshot) unitLook {
-	l := unitLook{now: s.At, capacity: math.MaxInt}
+// observe gathers what happened at the stages of a unit.
+func (c *backlog) observe(u *unit, t *trend, s *controller.Snapshot) observation {
+	l := observation{now: s.At, capacity: math.MaxInt}
 	l.crowded = s.CPUUsage >= shareOfCPUs || s.CPUUsage <= 0 && u.workers >= s.CPUs // 0: it is not known
 	if t != nil && t.seen && s.At > t.last {
 		l.passed = s.At - t.last
@@ -280,32 +281,32 @@ func (c *backlog) see(u *unit, t *tide, s *controller.Snapshot) unitLook {
 	return l
 }
 
-// measure adds a look to what is known of the present number of workers.
-func (t *tide) measure(l *unitLook, workers int) {
+// measure adds an observation to the measured throughput of the current number of workers.
+func (t *trend) measure(l *observation, workers int) {
 	if l.passed == 0 {
 		return
 	}
 	busy := l.busy.Seconds() / l.passed.Seconds()
 	t.busy += (busy - t.busy) * min(1, l.passed.Seconds()/loadOver.Seconds())
 	if busy < 0.75*float64(workers) || l.waiting == 0 {
-		t.looks, t.span, t.done = 0, 0, 0
+		t.ticks, t.span, t.done = 0, 0, 0
 		return
 	}
-	t.looks++
+	t.ticks++
 	t.span += l.passed
 	t.done += l.done
 }
 
-// measured reports whether what the present number gets done is known.
-func (t *tide) measured(workers int) bool {
+// measured reports whether the throughput of the current number of workers is known.
+func (t *trend) measured(workers int) bool {
 	return t.span > 0 && t.done >= uint64(max(enoughDone, 2*workers))
 }
 
-// speed is how many commands a second the present number gets done.
-func (t *tide) speed() float64 { return float64(t.done) / t.span.Seconds() }
+// speed returns the throughput of the current number of workers, in commands a second.
+func (t *trend) speed() float64 { return float64(t.done) / t.span.Seconds() }
 
-// wanted is how many workers the queues ask for.
-func (c *backlog) wanted(l *unitLook, workers int) int {
+// wanted returns how many workers the queues ask for.
+func (c *backlog) wanted(l *observation, workers int) int {
 	n := max(l.work/c.law.Target.Seconds(), l.fill*float64(workers))
 	if l.unknown {
 		n = max(n, float64(workers))
@@ -313,13 +314,13 @@ func (c *backlog) wanted(l *unitLook, workers int) int {
 	return int(math.Ceil(min(max(n, 0), math.MaxInt32)))
 }
 
-// judge holds the present number of workers against the one before, if it grew, and reports whether it takes the
-// growth back.
-func (c *backlog) judge(u *unit, t *tide, l *unitLook, d *controller.Decisions) bool {
+// judge compares the throughput of the current number of workers with that of the number before the growth, and reports
+// whether it undoes the growth.
+func (c *backlog) judge(u *unit, t *trend, l *observation, d *controller.Decisions) bool {
 	switch {
 	case t.proven == 0:
 		return false
-	case t.proven >= u.workers || l.now-t.began >= trialEnds: // somebody else changed it, or it cannot be told
+	case t.proven >= u.workers || l.now-t.began >= trialEnds: // another controller changed the number, or the trial took too long
 		t.proven = 0
 		return false
 	case !t.measured(u.workers):
@@ -328,23 +329,23 @@ func (c *backlog) judge(u *unit, t *tide, l *unitLook, d *controller.Decisions) 
 	promised := float64(u.workers)/float64(t.proven) - 1
 	gained := t.speed()/t.rate - 1
 	switch {
-	case gained >= promised/plainly || t.looks >= enoughLooks && gained >= promised/worthwhile:
+	case gained >= promised/plainly || t.ticks >= enoughTicks && gained >= promised/worthwhile:
 		t.proven, t.refusal, t.ceiling = 0, 0, 0
 		return false
-	case t.looks < enoughLooks:
+	case t.ticks < enoughTicks:
 		return false
 	}
 	before := max(t.proven, u.least)
 	t.refusal = min(max(2*t.refusal, leastRefusal), mostRefusal)
 	t.ceiling, t.until, t.proven = before, l.now+t.refusal, 0
 	t.changed(l.now)
-	u.scale(d, before, fmt.Sprintf("%d workers got %.0f%% more done than %d: no more than that for %v",
+	u.scale(d, before, fmt.Sprintf("%d workers got %.0f%% more done than %d: not more than %[3]d for %[4]v",
 		u.workers, 100*gained, before, t.refusal))
 	return true
 }
 
 // grow gives the unit the workers that its queues ask for, and reports whether it did.
-func (c *backlog) grow(u *unit, t *tide, l *unitLook, wanted int, d *controller.Decisions) bool {
+func (c *backlog) grow(u *unit, t *trend, l *observation, wanted int, d *controller.Decisions) bool {
 	most := min(u.most, l.capacity)
 	if t.ceiling > 0 && l.now < t.until {
 		most = min(most, t.ceiling)
@@ -358,7 +359,7 @@ func (c *backlog) grow(u *unit, t *tide, l *unitLook, wanted int, d *controller.
 	}
 	known := t.measured(u.workers)
 	if l.crowded && (t.proven > 0 || !known) {
-		return false // first see what the last growth was good for, or what there is to gain on
+		return false // wait for the result of the last growth, or for a throughput to compare with
 	}
 	n := min(wanted, most)
 	if n-u.workers > u.workers {
@@ -372,32 +373,32 @@ func (c *backlog) grow(u *unit, t *tide, l *unitLook, wanted int, d *controller.
 	return true
 }
 
-// bound has the journal say that the unit would grow if stages ahead did not bound it.
-func (c *backlog) bound(u *unit, t *tide, l *unitLook, d *controller.Decisions) {
+// bound notes in the journal that the unit would grow if it were not bound by stages ahead.
+func (c *backlog) bound(u *unit, t *trend, l *observation, d *controller.Decisions) {
 	if st := l.bound; st != nil {
 		f := c.flows.of(st.Name)
-		b := unitLook{work: float64(st.QueueLen) * f.service(), fill: 2 * float64(st.QueueLen) / float64(max(st.QueueCap, 1))}
+		b := observation{work: float64(st.QueueLen) * f.service(), fill: 2 * float64(st.QueueLen) / float64(max(st.QueueCap, 1))}
 		if c.wanted(&b, u.workers) > u.workers {
 			u.keep(&t.held, l.now, d, st, "queue", st.QueueLen)
 		}
 	}
 }
 
-// reason tells what waits.
-func (c *backlog) reason(l *unitLook, workers int) string {
+// reason says what waits.
+func (c *backlog) reason(l *observation, workers int) string {
 	if l.work/c.law.Target.Seconds() >= l.fill*float64(workers) {
 		return fmt.Sprintf("queue %d, work for %v, target %v", l.waiting, seconds(l.work), c.law.Target)
 	}
 	return fmt.Sprintf("queue %d, %.0f%% of its capacity", l.waiting, 50*l.fill)
 }
 
-// seconds is a duration that reads well.
+// seconds returns a duration rounded for messages.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s, math.MaxInt32) * float64(time.Second)).Round(time.Millisecond)
 }
 
-// shrink takes workers that were not needed for long.
-func (c *backlog) shrink(u *unit, t *tide, l *unitLook, wanted int, d *controller.Decisions) {
+// shrink removes workers that were not needed for a long time.
+func (c *backlog) shrink(u *unit, t *trend, l *observation, wanted int, d *controller.Decisions) {
 	needed := max(wanted, int(math.Ceil(min(t.busy/c.law.Utilization, math.MaxInt32))), 1)
 	if needed >= u.workers {
 		t.needs.since, t.needs.most = l.now, 0
@@ -416,8 +417,8 @@ func (c *backlog) shrink(u *unit, t *tide, l *unitLook, wanted int, d *controlle
 	t.changed(l.now)
 }
 
-// changed begins to measure anew: the number of workers is another one from now on.
-func (t *tide) changed(now time.Duration) {
-	t.looks, t.span, t.done = 0, 0, 0
+// changed restarts the measurements, since the number of workers has changed.
+func (t *trend) changed(now time.Duration) {
+	t.ticks, t.span, t.done = 0, 0, 0
 	t.needs.since, t.needs.most = now, 0
 }

@@ -8,25 +8,25 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// sim is one stage in virtual time under a controller: arrivals by chance or a queue that is always full, workers that each
-// handle one command at a time, and CPUs for which they may compete. It goes on in steps of a millisecond.
+// sim is one stage in virtual time under a controller: random arrivals or a queue that is always full, workers that
+// each handle one command at a time, and CPUs for which they may compete. It advances in steps of a millisecond.
 type sim struct {
 	rate     float64       // arrivals a second; below zero: the queue is always full
 	service  time.Duration // of one command that has a CPU to itself, if it computes
-	random   bool          // the service time is exponential, with that mean
+	random   bool          // the service time is exponential with that mean
 	cores    float64       // how many commands compute at full speed together; 0: they wait rather than compute
-	blind    bool          // the controller is not told how much of the CPUs is in use
+	blind    bool          // the controller does not know the CPU usage
 	capacity int
 
 	chance *rand.Rand
 	c      controller.Controller
 	stage  controller.StageStats
 	now    time.Duration
-	next   time.Duration // when the controller is asked
+	next   time.Duration // time of the next tick
 	every  time.Duration
 	seen   controller.Counters
 	left   []time.Duration // of work, for each busy worker
-	used   float64         // of the CPUs, since the controller was asked, in steps
+	used   float64         // of the CPUs, since the last tick, in steps
 	steps  float64
 
 	journal []controller.Change
@@ -44,7 +44,7 @@ func (s *sim) start(law controller.Policy, least, most int) *sim {
 	return s
 }
 
-// run lets time pass.
+// run advances the time.
 func (s *sim) run(d time.Duration) *sim {
 	for end := s.now + d; s.now < end; {
 		s.arrive()
@@ -136,7 +136,7 @@ func (s *sim) ask(kind controller.EventKind) {
 	s.journal = append(s.journal, changes...)
 }
 
-// most is the most changes within any minute after a time.
+// most returns the maximum number of changes within any minute after a time.
 func (s *sim) mostChanges(after time.Duration) (most int) {
 	for i, first := range s.journal {
 		if first.At < after {

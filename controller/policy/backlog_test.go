@@ -22,7 +22,7 @@ func TestBacklogBringsASleepingHandlerToItsFullRateWithinASecond(t *testing.T) {
 	before := s.stage.Total.OK
 	s.run(10 * time.Second)
 	require.GreaterOrEqual(t, s.stage.Total.OK-before, uint64(31_500), "of 32,000 in ten seconds")
-	require.Equal(t, 32, s.stage.Workers, "and stays there: %v", s.journal)
+	require.Equal(t, 32, s.stage.Workers, "the number stays there: %v", s.journal)
 }
 
 func TestBacklogReachesTheFullRateWhateverTheServiceTime(t *testing.T) {
@@ -38,9 +38,9 @@ func TestBacklogReachesTheFullRateWhateverTheServiceTime(t *testing.T) {
 	}
 }
 
-// Two cores do the work of two workers, whatever their number.
-func TestBacklogDoesNotLeaveWorkersToCompeteForTheCPUs(t *testing.T) {
-	for name, blind := range map[string]bool{"the use of the CPUs is known": false, "it is not": true} {
+// Two cores do the work of two workers, however many there are.
+func TestBacklogRemovesWorkersThatCompeteForTheCPUs(t *testing.T) {
+	for name, blind := range map[string]bool{"the CPU usage is known": false, "the CPU usage is not known": true} {
 		for _, service := range []time.Duration{3 * ms, 10 * ms, 80 * ms, time.Second} {
 			for _, least := range []int{1, 2} {
 				t.Run(fmt.Sprint(name, service, least), func(t *testing.T) {
@@ -74,14 +74,14 @@ func TestBacklogChangesAtMostTwiceAMinuteUnderPoissonLoadAtSeventyPercent(t *tes
 					s.chance = rand.New(rand.NewPCG(seed, 1))
 					s.run(12 * time.Minute)
 					require.LessOrEqual(t, s.mostChanges(2*time.Minute), 2, "%v", s.journal)
-					require.Less(t, s.stage.QueueLen, 200, "and it keeps up")
+					require.Less(t, s.stage.QueueLen, 200, "the stage keeps up")
 				})
 			}
 		}
 	}
 }
 
-func TestBacklogComesDownSlowlyWhenALoadIsOver(t *testing.T) {
+func TestBacklogRemovesWorkersSlowlyWhenALoadIsOver(t *testing.T) {
 	s := (&sim{rate: -1, service: 10 * ms, capacity: 1024}).start(policy.Backlog{}, 1, 32).run(2 * time.Second)
 	s.rate = 0
 	was := len(s.journal)
@@ -95,7 +95,7 @@ func TestBacklogComesDownSlowlyWhenALoadIsOver(t *testing.T) {
 	require.Equal(t, []int{26, 20, 15, 12, 9, 7, 6, 5, 4, 3, 2, 1}, got)
 }
 
-// The law in numbers: queue, capacity and service time to the workers that are wanted, of ten with up to 200.
+// The rows give queue, capacity and service time, and the workers that the law wants for a stage with ten of up to 200.
 func TestBacklogWantsWhatDrainsTheQueueWithinItsTarget(t *testing.T) {
 	for name, row := range map[string]struct {
 		law      policy.Backlog
@@ -114,13 +114,13 @@ func TestBacklogWantsWhatDrainsTheQueueWithinItsTarget(t *testing.T) {
 		"a queue that is half full wants none":   {queue: 20, capacity: 40, service: ms, want: 10},
 		"one that is three quarters full does":   {queue: 30, capacity: 40, service: ms, want: 15},
 		"a full one wants twice as many":         {queue: 40, capacity: 40, service: ms, want: 20},
-		"a full one of one":                      {queue: 1, capacity: 1, service: ms, want: 20},
+		"a full queue of capacity one":           {queue: 1, capacity: 1, service: ms, want: 20},
 		"a service time that is not known":       {queue: 500, want: 10},
 		"a service time that is not known, full": {queue: 1024, want: 20},
 		"no capacity is stated":                  {queue: 150, capacity: -1, service: 10 * ms, want: 15},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFloor(row.law.New(), controller.StageStats{QueueCap: row.capacity})
+			f := newRow(row.law.New(), controller.StageStats{QueueCap: row.capacity})
 			f.stages[0].QueueLen, f.stages[0].Busy, f.usage = row.queue, 10, 0.1
 			if row.service > 0 {
 				f.stages[0].Window = controller.Counters{OK: 100, Busy: 100 * row.service}
@@ -133,17 +133,17 @@ func TestBacklogWantsWhatDrainsTheQueueWithinItsTarget(t *testing.T) {
 	}
 }
 
-func TestBacklogAsksForNoMoreWorkersThanFindInstances(t *testing.T) {
-	f := newFloor(policy.Backlog{}.New(), controller.StageStats{Instances: 13})
+func TestBacklogAsksForNoMoreWorkersThanInstances(t *testing.T) {
+	f := newRow(policy.Backlog{}.New(), controller.StageStats{Instances: 13})
 	f.usage = 0.1
 	f.run(1024, 1024)
 	require.Equal(t, 13, f.stages[0].Workers)
 }
 
-// The stages of a group share their workers, so it is the sum of the work that counts.
+// The stages of a group share their workers, so the sum of their work counts.
 func TestBacklogJudgesAGroupByAllItsStages(t *testing.T) {
-	group := func(queues ...int) *floor {
-		f := newFloor(policy.Backlog{}.New(), controller.StageStats{Pool: "g"}, controller.StageStats{Pool: "g"})
+	group := func(queues ...int) *row {
+		f := newRow(policy.Backlog{}.New(), controller.StageStats{Pool: "g"}, controller.StageStats{Pool: "g"})
 		f.pools = []controller.PoolStats{{Name: "g", Group: true, Workers: 4, MinWorkers: 1, MaxWorkers: 40}}
 		for i, n := range queues {
 			f.stages[i].QueueLen, f.stages[i].Window = n, controller.Counters{OK: 40, Busy: 400 * ms}
@@ -158,8 +158,8 @@ func TestBacklogJudgesAGroupByAllItsStages(t *testing.T) {
 	require.Equal(t, 4, group(30, 0).pools[0].Workers)
 }
 
-// An idle pipeline is looked at three times a second; a full queue makes it ten, at once.
-func TestBacklogLooksLessOftenWhileNothingWaits(t *testing.T) {
+// An idle pipeline is inspected three times a second; a full queue raises this to ten times at once.
+func TestBacklogTicksLessOftenWhileNothingWaits(t *testing.T) {
 	c := policy.Backlog{}.New()
 	s := &controller.Snapshot{Stages: []controller.StageStats{{Name: "s", Workers: 1, MinWorkers: 1, MaxWorkers: 9}}}
 	var d controller.Decisions

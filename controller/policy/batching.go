@@ -9,49 +9,43 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Batching looks for the smallest batch with which a stage gets as much done as with
-// a large one: the batching controller of Welsh, Culler and Brewer, "SEDA: An
-// Architecture for Well-Conditioned, Scalable Internet Services" (SOSP 2001), as
-// their program has it (Sandstorm, AggThrottle). Large batches make for throughput,
-// small ones for short waits.
+// Batching finds the smallest batch with which a stage gets as much done as with a large one: the batching controller
+// of Welsh, Culler and Brewer, "SEDA: An Architecture for Well-Conditioned, Scalable Internet Services" (SOSP 2001), as
+// implemented in their program (Sandstorm, AggThrottle). Large batches improve throughput, small ones shorten waits.
 //
-// Each stage begins with the largest batch, Max. At every look the throughput,
-// commands handled in a second, is smoothed: 0.7 of what it was and 0.3 of what
-// it is. At every Act-th look a step is made. While batches shrink, each step
-// divides by 1.2, until the throughput is down to 90 % of the best or less; then
-// they grow, each step multiplying by 1.2, until it is back at 98 %, and they
-// shrink again. Who has grown to Max without getting there has another best
-// now: the present throughput. And a load that is quite another, less than 20 % of the
-// best, or twice as much, makes the stage begin again with Max.
+// Each stage starts with the largest batch, Max. At every tick the throughput, in commands handled a second, is
+// smoothed: 0.7 of the old value and 0.3 of the new one. At every Act-th tick the law makes one step. While batches
+// shrink, each step divides by 1.2, until the throughput is 90 % of the best or less. Then batches grow, each step
+// multiplying by 1.2, until the throughput is back at 98 %, and they shrink again. A batch that has grown to Max
+// without reaching 98 % gets a new best: the current throughput. And when the load changes a lot, to less than 20 % of
+// the best or to twice the best, the stage starts again with Max.
 //
-// A batch is never less than Min nor more than Max. What the stage lingers for is
-// left as it is, and a stage that is paused is left alone. Batching claims nothing but
-// the batches, so it may stand beside a policy of workers:
+// A batch is never less than Min nor more than Max. Batching does not change a stage's linger, and it leaves a paused
+// stage alone. It claims only the batches, so it can be combined with a policy for workers:
 //
 //	pipeline.Control(policy.SEDA{}, policy.Batching{})
 //
 // # Rounding
 //
-// A batch is a whole number. Growing is rounded up here, so a batch of one grows to
-// two. Sandstorm cuts off: 4 · 1.2 is 4, and a batch that has shrunk to four or
-// fewer never grows again.
+// A batch is a whole number. Here growth is rounded up, so a batch of one grows to two. Sandstorm rounds down: 4 · 1.2
+// is 4, and a batch that has shrunk to four or fewer never grows again.
 //
 // # Presets
 //
-// [Welsh] is Sandstorm with its defaults, and it cuts off. With its least batch, 8,
-// that does no harm; with a smaller Min it shows.
+// [Welsh] is Sandstorm with its defaults, and rounds down. With its least batch, 8, this does no harm; with a smaller
+// Min it shows.
 //
 //	            Interval  Act  Min                  Max
 //	no preset        1 s    5    1  as the stage has it
 //	Welsh            1 s    5    8                 1000
 type Batching struct {
-	Preset   Preset        // [Welsh] or none; the rest defaults to the line above
-	Interval time.Duration // between two looks
-	Act      int           // a step is made at every so-manieth look
+	Preset   Preset        // [Welsh] or none; sets the defaults of the other fields as listed above
+	Interval time.Duration // between two ticks
+	Act      int           // the law makes a step at every Act-th tick
 	Min, Max int           // the least and the most commands of a batch
 }
 
-// The shares of the best throughput at which Batching turns.
+// The shares of the best throughput at which Batching changes direction.
 const (
 	lowWater      = 0.90
 	highWater     = 0.98
@@ -59,13 +53,13 @@ const (
 	veryHighWater = 2.00
 )
 
-// smoothed is how much of a throughput that was shows in that which is.
+// smoothed is the weight of the old throughput in the smoothed one.
 const smoothed = 0.7
 
-// mostBatch is the largest batch that a stage takes.
+// mostBatch is the largest batch of a stage.
 const mostBatch = 1 << 16
 
-// Name is "batching", with the preset if there is one: "batching:welsh".
+// Name returns "batching", with the preset if there is one: "batching:welsh".
 func (p Batching) Name() string { return p.Preset.name("batching") }
 
 // Check returns all faults of the parameters.
@@ -85,7 +79,7 @@ func (p Batching) Check() error {
 // Claims returns the batches, which are all that Batching decides.
 func (Batching) Claims() []controller.Knob { return []controller.Knob{controller.KnobBatch} }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p Batching) New() controller.Controller {
 	return &batching{law: p.withDefaults(), throttles: make(memory[throttle])}
 }
@@ -107,57 +101,56 @@ func (p Batching) withDefaults() Batching {
 // batching is Batching's memory of one run.
 type batching struct {
 	law       Batching
-	last      time.Duration // when it looked
+	last      time.Duration // time of the last tick
 	throttles memory[throttle]
 }
 
 // throttle is what is remembered of a stage.
 type throttle struct {
-	most       int // zero: the stage was not seen before
+	most       int // zero: the stage is new
 	seen       controller.Counters
-	looks      int
+	ticks      int
 	throughput float64 // smoothed, in commands a second
 	best       float64
 	grows      bool // else it shrinks
 }
 
-// Control gives every stage its largest batch at the start and looks at each on
-// every tick.
+// Control gives every stage its largest batch at the start and inspects each stage at every tick.
 func (c *batching) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	if ev.Kind != controller.EventStart && ev.Kind != controller.EventTick {
-		return // the end asks for nothing, and what comes later is not known here
+		return // other events change nothing: after EventStop decisions have no effect, and later kinds are not known here
 	}
 	if ev.Kind == controller.EventStart {
 		d.Every(c.law.Interval)
 	}
 	for i := range s.Stages {
-		c.look(&s.Stages[i], s.At-c.last, d)
+		c.inspect(&s.Stages[i], s.At-c.last, d)
 	}
 	c.last = s.At
 	c.throttles.forget(s)
 }
 
-func (c *batching) look(st *controller.StageStats, passed time.Duration, d *controller.Decisions) {
+func (c *batching) inspect(st *controller.StageStats, passed time.Duration, d *controller.Decisions) {
 	t := c.throttles.of(st.Name)
 	since := st.Total.Sub(t.seen)
 	t.seen = st.Total
 	switch {
 	case st.Paused:
 	case t.most == 0:
-		c.begin(st, t, d)
+		c.start(st, t, d)
 	case passed > 0:
 		t.smooth(float64(since.Handled()) / passed.Seconds())
-		if t.looks++; t.looks%c.law.Act == 0 {
+		if t.ticks++; t.ticks%c.law.Act == 0 {
 			c.act(st, t, d)
 		}
 	}
 }
 
-// begin gives a stage the largest batch, if it is known.
-func (c *batching) begin(st *controller.StageStats, t *throttle, d *controller.Decisions) {
+// start gives a stage the largest batch, if it is known.
+func (c *batching) start(st *controller.StageStats, t *throttle, d *controller.Decisions) {
 	if most := cmp.Or(c.law.Max, st.Batch.Max); most > 0 {
 		t.most = min(max(most, c.law.Min), mostBatch)
-		c.set(st, t.most, "begins with the largest", d)
+		c.set(st, t.most, "starts with the largest", d)
 	}
 }
 
@@ -171,7 +164,7 @@ func (t *throttle) smooth(throughput float64) {
 	t.throughput = smoothed*t.throughput + (1-smoothed)*throughput
 }
 
-// act makes one step. What it is measured by is said as it was before the step.
+// act makes one step. Its reason shows the best throughput as it was before the step.
 func (c *batching) act(st *controller.StageStats, t *throttle, d *controller.Decisions) {
 	best := t.best
 	batch, because := c.law.step(t, st.Batch.Max)
@@ -180,20 +173,20 @@ func (c *batching) act(st *controller.StageStats, t *throttle, d *controller.Dec
 	}
 }
 
-// water is where the throughput stands.
+// water is a threshold that the throughput has crossed.
 type water struct {
 	sign  string
 	share float64
 }
 
-// String is "<= 90%".
+// String returns, for example, "<= 90%".
 func (w water) String() string { return fmt.Sprintf("%s %.0f%%", w.sign, 100*w.share) }
 
 // step returns the next batch after this one.
 func (p Batching) step(t *throttle, batch int) (next int, because water) {
 	batch = max(min(batch, t.most), p.Min)
-	because, anew := t.anew()
-	if anew {
+	because, changed := t.loadChanged()
+	if changed {
 		batch, t.grows = t.most, false
 	}
 	if t.grows {
@@ -204,8 +197,8 @@ func (p Batching) step(t *throttle, batch int) (next int, because water) {
 	return next, cmp.Or(because, w)
 }
 
-// anew tells whether the load is quite another.
-func (t *throttle) anew() (because water, anew bool) {
+// loadChanged reports whether the load has changed a lot.
+func (t *throttle) loadChanged() (because water, changed bool) {
 	switch {
 	case t.throughput < veryLowWater*t.best:
 		return water{"<", veryLowWater}, true
@@ -238,7 +231,7 @@ func (p Batching) growing(t *throttle, batch int) (next int, because water) {
 	return min(next, t.most), water{"<", highWater}
 }
 
-// grown is 1.2 times a batch, rounded up, or cut off as it was in Sandstorm.
+// grown returns 1.2 times a batch, rounded up, or rounded down as in Sandstorm.
 func (p Batching) grown(batch int) int {
 	if p.Preset == Welsh {
 		return batch + batch/5
@@ -246,5 +239,5 @@ func (p Batching) grown(batch int) int {
 	return batch + (batch+4)/5
 }
 
-// shrunk is a batch divided by 1.2, cut off.
+// shrunk returns a batch divided by 1.2, rounded down.
 func shrunk(batch int) int { return batch - (batch+5)/6 }

@@ -12,9 +12,8 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// batches lets a second pass for each number of handled commands, and returns the
-// batch of the first stage after each.
-func (f *floor) batches(handled ...int) []int {
+// batches lets a second pass for each number of handled commands, and returns the batch of the first stage after each.
+func (f *row) batches(handled ...int) []int {
 	batches := make([]int, 0, len(handled))
 	for _, n := range handled {
 		f.now += time.Second
@@ -25,42 +24,41 @@ func (f *floor) batches(handled ...int) []int {
 	return batches
 }
 
-// The vector was made by hand. A hundred commands a second are smoothed to 30,
-// 51, 65.7, 76.0, 83.2, 88.2, 91.8, 94.2: each is the best so far, so the batch is
-// divided by 1.2 from 10 down to 1. At 60 a second that is 84.0, less than 90 % of
-// 94.2, and 76.8: it grows. At a hundred again that is 83.7, 88.6, 92.0, still less
-// than 98 % of 94.2, and then 94.4 and 96.1: it shrinks.
+// The vector was made by hand. A hundred commands a second are smoothed to 30, 51, 65.7, 76.0, 83.2, 88.2, 91.8, 94.2:
+// each is the best so far, so the batch is divided by 1.2 from 10 down to 1. At 60 a second the smoothed values are
+// 84.0, less than 90 % of 94.2, and 76.8: the batch grows. At a hundred again they are 83.7, 88.6, 92.0, still less
+// than 98 % of 94.2, and then 94.4 and 96.1: the batch shrinks.
 func TestBatchingFindsTheSmallestBatchThatGetsAsMuchDone(t *testing.T) {
 	handled := append(during(8, 100), append(during(2, 60), during(5, 100)...)...)
 	tests := map[string]struct {
 		law  policy.Batching
 		want []int
 	}{
-		"rounded up":       {policy.Batching{Act: 1, Max: 10}, []int{8, 6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5, 6, 5, 4}},
-		"at least three":   {policy.Batching{Act: 1, Max: 10, Min: 3}, []int{8, 6, 5, 4, 3, 3, 3, 3, 4, 5, 6, 8, 10, 8, 6}},
-		"welsh: cut off":   {policy.Batching{Preset: policy.Welsh, Act: 1, Max: 10, Min: 1}, []int{8, 6, 5, 4, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
-		"as the stage has": {policy.Batching{Act: 1}, []int{53, 44, 36, 30, 25, 20, 16, 13, 16, 20, 24, 29, 35, 29, 24}},
+		"rounded up":          {policy.Batching{Act: 1, Max: 10}, []int{8, 6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5, 6, 5, 4}},
+		"at least three":      {policy.Batching{Act: 1, Max: 10, Min: 3}, []int{8, 6, 5, 4, 3, 3, 3, 3, 4, 5, 6, 8, 10, 8, 6}},
+		"welsh: rounded down": {policy.Batching{Preset: policy.Welsh, Act: 1, Max: 10, Min: 1}, []int{8, 6, 5, 4, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+		"as the stage has":    {policy.Batching{Act: 1}, []int{53, 44, 36, 30, 25, 20, 16, 13, 16, 20, 24, 29, 35, 29, 24}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, tt.law.Check())
-			f := newFloor(tt.law.New(), pool(1, 1, 1))
+			f := newRow(tt.law.New(), pool(1, 1, 1))
 			require.Equal(t, tt.want, f.batches(handled...))
 			require.NoError(t, f.err)
 		})
 	}
 }
 
-func TestBatchingActsAtEveryFifthLook(t *testing.T) {
-	f := newFloor(policy.Batching{}.New(), pool(1, 1, 1))
+func TestBatchingActsAtEveryFifthTick(t *testing.T) {
+	f := newRow(policy.Batching{}.New(), pool(1, 1, 1))
 	require.Equal(t, []int{64, 64, 64, 64, 53, 53, 53, 53, 53, 44}, f.batches(during(10, 100)...))
-	welsh := newFloor(policy.Batching{Preset: policy.Welsh}.New(), pool(1, 1, 1))
-	require.Equal(t, 1000, welsh.stages[0].Batch.Max, "it begins with the largest")
+	welsh := newRow(policy.Batching{Preset: policy.Welsh}.New(), pool(1, 1, 1))
+	require.Equal(t, 1000, welsh.stages[0].Batch.Max, "it starts with the largest")
 	require.Equal(t, []int{1000, 1000, 1000, 1000, 833}, welsh.batches(during(5, 100)...))
 	require.Equal(t, 8, welsh.batches(during(500, 100)...)[499])
 }
 
-func TestBatchingBeginsAnewWhenTheLoadIsQuiteAnother(t *testing.T) {
+func TestBatchingRestartsWhenTheLoadChangesALot(t *testing.T) {
 	tests := map[string]struct {
 		then int
 		want []int
@@ -69,54 +67,54 @@ func TestBatchingBeginsAnewWhenTheLoadIsQuiteAnother(t *testing.T) {
 		"much more": {500, []int{53, 44, 36}},
 		// 69.8, 48.8, 34.2, 23.9 make it grow, and 16.7 is less than 20 %: the largest at once.
 		"nothing": {0, []int{2, 3, 4, 5, 64}},
-		// 0.7 · 99.7 + 0.3 · 90 is 96.8, more than 90 %: not another load.
+		// 0.7 · 99.7 + 0.3 · 90 is 96.8, more than 90 %: not a large change.
 		"a bit less": {90, []int{1, 1, 1}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFloor(policy.Batching{Act: 1}.New(), pool(1, 1, 1))
+			f := newRow(policy.Batching{Act: 1}.New(), pool(1, 1, 1))
 			require.Equal(t, 1, f.batches(during(25, 100)...)[24])
 			require.Equal(t, tt.want, f.batches(during(len(tt.want), tt.then)...))
 		})
 	}
 }
 
-// At half the load it grows to the largest without getting back to the best, takes
-// what it gets for the best, and shrinks again.
-func TestBatchingLearnsAnotherBestAtTheLargest(t *testing.T) {
-	f := newFloor(policy.Batching{Act: 1, Max: 4}.New(), pool(1, 1, 1))
+// At half the load the batch grows to the largest without getting back to the best; the law then takes the current
+// throughput as the best, and shrinks again.
+func TestBatchingLearnsANewBestAtTheLargest(t *testing.T) {
+	f := newRow(policy.Batching{Act: 1, Max: 4}.New(), pool(1, 1, 1))
 	f.batches(during(40, 100)...)
 	batches := f.batches(during(60, 50)...)
 	require.Equal(t, []int{2, 3, 4, 4, 3, 2}, batches[:6])
 	require.Equal(t, []int{1, 1, 1}, batches[57:])
 }
 
-func TestBatchingSaysWhy(t *testing.T) {
-	f := newFloor(policy.Batching{Act: 1, Max: 3}.New(), pool(1, 1, 1))
+func TestBatchingStatesItsReasons(t *testing.T) {
+	f := newRow(policy.Batching{Act: 1, Max: 3}.New(), pool(1, 1, 1))
 	f.batches(100, 100, 100, 0, 0)
 	lines := make([]string, 0, 5)
 	for _, c := range f.journal.Entries() {
 		lines = append(lines, c.String())
 	}
 	require.Equal(t, []string{
-		`0s test: stage "room 0": batch 64 to 3: begins with the largest`,
-		`1s test: stage "room 0": batch 3 to 2: throughput 30.0/s >= 200% of 0.0/s, the best`,
-		`2s test: stage "room 0": batch 2 to 1: throughput 51.0/s > 90% of 30.0/s, the best`,
-		`4s test: stage "room 0": batch 1 to 2: throughput 46.0/s <= 90% of 65.7/s, the best`,
-		`5s test: stage "room 0": batch 2 to 3: throughput 32.2/s < 98% of 65.7/s, the best`,
+		`0s test: stage "stage 0": batch 64 to 3: starts with the largest`,
+		`1s test: stage "stage 0": batch 3 to 2: throughput 30.0/s >= 200% of 0.0/s, the best`,
+		`2s test: stage "stage 0": batch 2 to 1: throughput 51.0/s > 90% of 30.0/s, the best`,
+		`4s test: stage "stage 0": batch 1 to 2: throughput 46.0/s <= 90% of 65.7/s, the best`,
+		`5s test: stage "stage 0": batch 2 to 3: throughput 32.2/s < 98% of 65.7/s, the best`,
 	}, lines)
 }
 
-func TestBatchingLeavesAloneWhatIsNotItsOwn(t *testing.T) {
-	t.Run("what the stage lingers for", func(t *testing.T) {
+func TestBatchingChangesOnlyTheBatchOfAKnownStage(t *testing.T) {
+	t.Run("the linger of the stage stays", func(t *testing.T) {
 		st := pool(1, 1, 1)
 		st.Batch = controller.Batch{Max: 6, Linger: time.Minute}
-		f := newFloor(policy.Batching{Act: 1}.New(), st)
+		f := newRow(policy.Batching{Act: 1}.New(), st)
 		f.batches(100)
 		require.Equal(t, controller.Batch{Max: 5, Linger: time.Minute}, f.stages[0].Batch)
 	})
-	t.Run("a stage whose batch nobody knows", func(t *testing.T) {
-		f := newFloor(policy.Batching{Act: 1}.New(), pool(1, 1, 1))
+	t.Run("a stage whose batch is not known stays", func(t *testing.T) {
+		f := newRow(policy.Batching{Act: 1}.New(), pool(1, 1, 1))
 		f.stages = append(f.stages, controller.StageStats{ID: 1, Name: "new"})
 		f.batches(100, 100)
 		require.Zero(t, f.stages[1].Batch)
@@ -124,20 +122,20 @@ func TestBatchingLeavesAloneWhatIsNotItsOwn(t *testing.T) {
 		f.batches(100, 100)
 		require.Less(t, f.stages[1].Batch.Max, 13)
 	})
-	t.Run("but for batches below the least", func(t *testing.T) {
-		f := newFloor(policy.Batching{Min: 100}.New(), pool(1, 1, 1))
+	t.Run("except batches below the minimum", func(t *testing.T) {
+		f := newRow(policy.Batching{Min: 100}.New(), pool(1, 1, 1))
 		require.Equal(t, 100, f.stages[0].Batch.Max)
 	})
-	t.Run("two looks at one time", func(t *testing.T) {
-		f := newFloor(policy.Batching{Act: 1}.New(), pool(1, 1, 1))
+	t.Run("two ticks at one time", func(t *testing.T) {
+		f := newRow(policy.Batching{Act: 1}.New(), pool(1, 1, 1))
 		f.ask(controller.EventTick)
 		f.ask(controller.EventTick)
 		require.Empty(t, f.journal.Entries())
 	})
 }
 
-func TestAStageThatComesBeginsWithTheLargestBatch(t *testing.T) {
-	f := newFloor(policy.Batching{Act: 1, Max: 30}.New(), pool(1, 1, 1))
+func TestANewStageStartsWithTheLargestBatch(t *testing.T) {
+	f := newRow(policy.Batching{Act: 1, Max: 30}.New(), pool(1, 1, 1))
 	f.batches(during(9, 100)...)
 	f.stages = append(f.stages, furnished(controller.StageStats{Total: controller.Counters{OK: 9999}}, 1))
 	f.batches(100)
@@ -152,7 +150,7 @@ func TestBatchingAsksForTicksAtTheStartAndOnlyThen(t *testing.T) {
 	}
 }
 
-func TestCheckTellsAllFaultsOfBatching(t *testing.T) {
+func TestCheckReturnsAllFaultsOfBatching(t *testing.T) {
 	tests := map[string]struct {
 		law  policy.Batching
 		want []string
@@ -187,7 +185,7 @@ func anyBatching(t *rapid.T) policy.Batching {
 func TestABatchStaysBetweenMinAndMaxUnderAnyLoad(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		law := anyBatching(t)
-		f := newFloor(law.New(), pool(1, 1, 1))
+		f := newRow(law.New(), pool(1, 1, 1))
 		for range rapid.IntRange(1, 80).Draw(t, "looks") {
 			f.now += time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond
 			f.stages[0].Window.OK = rapid.SampledFrom([]uint64{0, 1, 90, 100, 1e6}).Draw(t, "handled")
@@ -202,10 +200,9 @@ func TestABatchStaysBetweenMinAndMaxUnderAnyLoad(t *testing.T) {
 	})
 }
 
-// needs lets steps pass with a load of 1000 commands a second that a stage gets
-// done if its batches are large enough, and tells after each whether they nearly are:
-// 90 % of the best, itself smoothed, is good enough for the law.
-func (f *floor) needs(need, steps int) (enough []bool) {
+// needs lets steps pass with a load of 1000 commands a second that a stage handles if its batches are large enough. It
+// returns for each step whether they nearly are: the law accepts 90 % of the best, which is itself smoothed.
+func (f *row) needs(need, steps int) (enough []bool) {
 	for range steps {
 		for range 5 {
 			f.batches(1000 * min(need, f.stages[0].Batch.Max) / need)
@@ -215,15 +212,15 @@ func (f *floor) needs(need, steps int) (enough []bool) {
 	return enough
 }
 
-// A batch that is too small grows until it is large enough. Sandstorm's did not.
+// A batch that is too small grows until it is large enough. Sandstorm's did not grow.
 func TestABatchNeverStaysTooSmall(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := newFloor(policy.Batching{}.New(), pool(1, 1, 1))
+		f := newRow(policy.Batching{}.New(), pool(1, 1, 1))
 		enough := f.needs(rapid.IntRange(2, 60).Draw(t, "commands that it needs"), 60)
 		for from := range 48 {
 			require.Contains(t, enough[from:from+12], true, "within a dozen steps")
 		}
 	})
-	f := newFloor(policy.Batching{Preset: policy.Welsh, Min: 1, Max: 64}.New(), pool(1, 1, 1))
+	f := newRow(policy.Batching{Preset: policy.Welsh, Min: 1, Max: 64}.New(), pool(1, 1, 1))
 	require.NotContains(t, f.needs(4, 60)[30:], true)
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// Two stages are full for ten minutes; a stage ahead bounds the first.
+// Two stages are full for ten minutes; the first is bound by a stage ahead.
 func TestNoPolicyGivesAWorkerToAStageThatIsBound(t *testing.T) {
 	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
-		f := newFloor(law.New(), pool(5, 1, 9), pool(5, 1, 9), pool(5, 1, 9))
+		f := newRow(law.New(), pool(5, 1, 9), pool(5, 1, 9), pool(5, 1, 9))
 		f.usage = 0.1
-		had := f.stages[0].Workers // stealing shares them out at the start
+		had := f.stages[0].Workers // Stealing shares workers out at the start
 		for range 600 {
 			for i := range f.stages[:2] {
 				st := &f.stages[i]
@@ -27,9 +27,9 @@ func TestNoPolicyGivesAWorkerToAStageThatIsBound(t *testing.T) {
 			require.NoError(t, f.err)
 			require.LessOrEqual(t, f.stages[0].Workers, had, "%v", f.journal.Entries())
 		}
-		orderOnly := law == (policy.Stealing{Preset: policy.Cruz}) // its thief is the first in order, and no other
+		orderOnly := law == (policy.Stealing{Preset: policy.Cruz}) // only the first in the order can be its thief
 		if !orderOnly && claims(law, controller.KnobWorkers) {
-			require.Greater(t, f.stages[1].Workers, had, "and the other one gets them: %v", f.journal.Entries())
+			require.Greater(t, f.stages[1].Workers, had, "the other stage gets them: %v", f.journal.Entries())
 		}
 	})
 }

@@ -7,19 +7,18 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// UnknownError is the error of a name that no policy here has.
+// UnknownError is the error for a name that no policy of this package has.
 type UnknownError struct {
 	Name string
 }
 
-// Error names the policies that there are.
+// Error lists the names of all policies.
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("policy: unknown policy %q; known are %s", e.Name, strings.Join(Names(), ", "))
 }
 
-// ByName returns the policy of that name with its defaults; a preset stands
-// behind a colon, as in "seda:cruz". An unknown name, or a preset that the policy
-// does not have, is an [*UnknownError], which lists the known names.
+// ByName returns the policy of that name with its defaults; a preset follows a colon, as in "seda:cruz". An unknown
+// name, or a preset that the policy does not have, is an [*UnknownError], which lists the known names.
 func ByName(name string) (controller.Policy, error) {
 	for _, p := range all() {
 		if p.Name() == name {
@@ -39,7 +38,7 @@ func Names() []string {
 	return names
 }
 
-// all lists the policies by name. It is a function so that nobody can change it.
+// all lists the policies by name. It is a function so that no code can change the list.
 func all() []controller.Policy {
 	return []controller.Policy{
 		Backlog{},

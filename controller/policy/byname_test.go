@@ -12,12 +12,12 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// The names of the house, which stand in flags and configuration files.
+// The names of this package's policies, which appear in flags and configuration files.
 const names = "backlog, batching, batching:welsh, cohort, cohort:cruz, cohort:gordon, color, dbr, dbr:cruz, " +
 	"dbr:gordon, erlda, fixed, lrb, lrb:cruz, mg1, seda, seda:cruz, seda:welsh, srpt, " +
 	"srpt-polled, srpt-polled:cruz, srpt:cruz, stealing, stealing:cruz"
 
-func TestEveryNameIsThatOfASoundPolicy(t *testing.T) {
+func TestEveryNameIsThatOfAValidPolicy(t *testing.T) {
 	require.Equal(t, strings.Split(names, ", "), policy.Names())
 	require.True(t, slices.IsSorted(policy.Names()))
 	for _, name := range policy.Names() {
@@ -40,7 +40,7 @@ func TestAnUnknownNameIsAnErrorThatListsTheKnownOnes(t *testing.T) {
 }
 
 func TestFixedNeverChangesAnythingAndAsksForNoTicks(t *testing.T) {
-	f := newFloor(policy.Fixed{}.New(), controller.StageStats{Workers: 3, MinWorkers: 1, MaxWorkers: 9})
+	f := newRow(policy.Fixed{}.New(), controller.StageStats{Workers: 3, MinWorkers: 1, MaxWorkers: 9})
 	require.Equal(t, []int{3, 3, 3, 3}, f.run(1024, 1024, 0, 0))
 	require.Empty(t, f.journal.Entries())
 

@@ -10,15 +10,13 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Cohort sends all workers up the stages and down again, and has them do at each
-// what there is: wavefront order, after Larus and Parkes, "Using Cohort Scheduling to
-// Enhance Server Performance" (USENIX 2002), as in sections 3.2 and 4.3 of the dissertation
-// of Cruz (2015).
+// Cohort sends all workers up the stages and down again, and has them do at each stage what work there is: wavefront
+// order, after Larus and Parkes, "Using Cohort Scheduling to Enhance Server Performance" (USENIX 2002), as in sections
+// 3.2 and 4.3 of the dissertation of Cruz (2015).
 //
-// The order is 1 2 … N … 2, by rank and then as in the pipeline. Commands move
-// ahead with the wave, and what a handler needs in the processor's cache stays there
-// for a cohort of them. The best that was ever published for that is a fifth
-// more throughput; visits that batch work (behaviour.Batcher) gain more.
+// The order is 1 2 … N … 2, by rank and then by the order of the pipeline. Commands move ahead with the wave, and the
+// data that a handler needs in the processor's cache stays there for a cohort of commands. The best published gain of
+// this order is a fifth more throughput; visits that batch work (behaviour.Batcher) gain more.
 //
 // # When a visit ends
 //
@@ -26,12 +24,10 @@ import (
 //
 //	bound = ceil(Quantum / mean service time), from 1 to 64
 //
-// and 8 as long as nothing was measured. It is measured anew at each Interval and
-// followed when it differs by more than a quarter. Bound sets one number for all
-// stages. Gating has the other ways, with the names of Harizopoulos and Ailamaki
-// (CMU-CS-02-113, 2002). [Exhaustive] visits are for who is sure that no queue is
-// always full: where the first one is, nobody ever comes to the others. A stage to
-// which commands may come back is bounded even then.
+// and by 8 as long as nothing was measured. The bound is computed at each Interval and changed when it differs by more
+// than a quarter. Bound sets one number for all stages. Gating selects another way, with the names of Harizopoulos and
+// Ailamaki (CMU-CS-02-113, 2002). Use [Exhaustive] visits only if no queue is always full: if one is, no worker ever
+// leaves that stage for the others. A stage to which commands may come back is bounded even then.
 //
 // # Presets
 //
@@ -44,15 +40,15 @@ import (
 //	Cruz        2            exhaustive  by Quantum  100 µs   1 s
 //	Gordon      one per CPU  exhaustive  by Quantum  100 µs   1 s
 type Cohort struct {
-	Preset   Preset        // [Cruz], [Gordon] or none; the rest defaults to the line above
+	Preset   Preset        // [Cruz], [Gordon] or none; sets the defaults of the other fields as listed above
 	Workers  int           // of the shared pool, and of each group if it is set
 	Gating   Gating        // when a visit ends
-	Bound    int           // the most commands of a visit, if it is bounded
-	Quantum  time.Duration // what a visit should take, if it is bounded by number or by time
-	Interval time.Duration // between two looks at what a command takes, and at the ranks
+	Bound    int           // the maximum number of commands of a visit, if it is bounded
+	Quantum  time.Duration // how long a visit should take, if it is bounded by number or by time
+	Interval time.Duration // between two ticks that read service times and ranks
 }
 
-// Name is "cohort", with the preset if there is one: "cohort:cruz".
+// Name returns "cohort", with the preset if there is one: "cohort:cruz".
 func (p Cohort) Name() string { return p.Preset.name("cohort") }
 
 // Check returns all faults of the parameters.
@@ -64,17 +60,17 @@ func (p Cohort) Check() error {
 		workersFault("cohort", p.Workers),
 		fault("cohort", !slices.Contains([]Gating{Exhaustive, Gated, Bounded, TimeBounded}, l.Gating),
 			"unknown Gating %q; known are %s, %s, %s, %s", p.Gating, Exhaustive, Gated, Bounded, TimeBounded),
-		fault("cohort", p.Bound < 0, "Bound %d is negative; for none say Gating: Exhaustive", p.Bound),
-		fault("cohort", p.Bound > 0 && l.Gating != Bounded, "Bound %d means nothing to %s visits", p.Bound, l.Gating),
+		fault("cohort", p.Bound < 0, "Bound %d is negative; use Gating: Exhaustive for none", p.Bound),
+		fault("cohort", p.Bound > 0 && l.Gating != Bounded, "Bound %d has no effect on %s visits", p.Bound, l.Gating),
 		fault("cohort", p.Quantum < 0, "Quantum %v is negative", p.Quantum),
 		fault("cohort", p.Interval < 0, "Interval %v is negative", p.Interval),
 	)
 }
 
-// Claims are the knobs of shared workers and their visits.
+// Claims returns the knobs of shared workers and their visits.
 func (Cohort) Claims() []controller.Knob { return sharing() }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p Cohort) New() controller.Controller {
 	l := p.withDefaults()
 	var r rhythm
@@ -99,7 +95,7 @@ func (p Cohort) withDefaults() Cohort {
 	return p
 }
 
-// measures tells whether bounds depend on what a command takes.
+// measures reports whether bounds depend on the service time.
 func (p Cohort) measures() bool { return p.Gating == Bounded && p.Bound == 0 }
 
 // cohort is Cohort's memory of one run.
@@ -122,7 +118,7 @@ func (c *cohort) route(v *view, p *controller.VisitPlan) bool {
 	return true
 }
 
-// wave is up and down: 1 2 3 4 3 2.
+// wave appends the order up and down: 1 2 3 4 3 2.
 func wave(to, stages []controller.StageID) []controller.StageID {
 	to = append(to, stages...)
 	for i := len(stages) - 2; i > 0; i-- {
@@ -131,7 +127,7 @@ func wave(to, stages []controller.StageID) []controller.StageID {
 	return to
 }
 
-// turning is up and down with both ends twice, from the second: 2 3 4 4 3 2 1 1.
+// turning appends the order up and down with both ends twice, from the second: 2 3 4 4 3 2 1 1.
 func turning(to, stages []controller.StageID) []controller.StageID {
 	to = append(to, stages[1:]...)
 	for _, id := range slices.Backward(stages) {
@@ -140,7 +136,7 @@ func turning(to, stages []controller.StageID) []controller.StageID {
 	return append(to, stages[0])
 }
 
-// gate says when visits end.
+// gate sets when visits end.
 func (c *cohort) gate(v *view, p *controller.VisitPlan) {
 	switch {
 	case c.law.Gating == Exhaustive:
@@ -156,7 +152,7 @@ func (c *cohort) gate(v *view, p *controller.VisitPlan) {
 	}
 }
 
-// measure bounds each stage's visits by what a command takes there.
+// measure bounds each stage's visits by the service time there.
 func (c *cohort) measure(v *view, p *controller.VisitPlan) {
 	bounded(v, p, usualBound)
 	for _, id := range v.members {
@@ -168,7 +164,7 @@ func (c *cohort) measure(v *view, p *controller.VisitPlan) {
 	c.services.forget(v.Snapshot)
 }
 
-// fitting is how many commands fit into a quantum, and the one more that ends it.
+// fitting returns how many commands fit into a quantum, rounded up.
 func fitting(quantum, service time.Duration) int {
 	n := quantum / service
 	if quantum%service > 0 {

@@ -23,11 +23,11 @@ func TestT01_ACohortGoesUpAndDown(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			law := policy.Cohort{Preset: tt.preset}
-			nobody := newHouse(law)
+			nobody := newFake(law)
 			nobody.sound(t)
-			require.Empty(t, nobody.Pools, "no stages need no pool")
+			require.Empty(t, nobody.Pools, "a pipeline without stages needs no pool")
 			for i, order := range tt.orders {
-				h := newHouse(law, line(i+1)...)
+				h := newFake(law, line(i+1)...)
 				h.sound(t)
 				require.Equal(t, order, h.order())
 			}
@@ -59,7 +59,7 @@ func TestT02_ACohortStaysUntilTheQueueIsEmptyOrTheBoundIsReached(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(tt.law, line(4)...)
+			h := newFake(tt.law, line(4)...)
 			require.Equal(t, tt.want, trace(h.plan(), 4, tt.waiting, 2))
 		})
 	}
@@ -77,7 +77,7 @@ func TestACohortsBoundIsWhatFitsIntoAQuantum(t *testing.T) {
 		"one at least":              {policy.Cohort{}, time.Second, "1"},
 		"64 at most":                {policy.Cohort{}, time.Nanosecond, "64"},
 		"a quantum of its own":      {policy.Cohort{Quantum: time.Millisecond}, 50 * time.Microsecond, "20"},
-		"a bound counts for more":   {policy.Cohort{Bound: 5}, 50 * time.Microsecond, "5"},
+		"a bound has precedence":    {policy.Cohort{Bound: 5}, 50 * time.Microsecond, "5"},
 		"exhaustive":                {policy.Cohort{Gating: policy.Exhaustive}, time.Second, "0"},
 		"gated":                     {policy.Cohort{Gating: policy.Gated}, time.Second, "0"},
 		"bounded by time":           {policy.Cohort{Gating: policy.TimeBounded}, time.Second, "0"},
@@ -85,7 +85,7 @@ func TestACohortsBoundIsWhatFitsIntoAQuantum(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(tt.law, line(1)...)
+			h := newFake(tt.law, line(1)...)
 			h.handled(1, 10, 10, tt.service)
 			h.tick(time.Second)
 			h.sound(t)
@@ -94,8 +94,8 @@ func TestACohortsBoundIsWhatFitsIntoAQuantum(t *testing.T) {
 	}
 }
 
-func TestACohortMeasuresEachStageAndFollowsWhatDiffersByMoreThanAQuarter(t *testing.T) {
-	h := newHouse(policy.Cohort{}, line(2)...)
+func TestACohortChangesABoundOnlyForADifferenceOfMoreThanAQuarter(t *testing.T) {
+	h := newFake(policy.Cohort{}, line(2)...)
 	h.handled(1, 1, 1, 10*time.Microsecond)
 	h.handled(2, 1, 1, 100*time.Microsecond)
 	h.tick(time.Second)
@@ -115,36 +115,37 @@ func TestACohortsPlansSayWhenVisitsEnd(t *testing.T) {
 		policy.Bounded: controller.Bounded, policy.TimeBounded: controller.TimeBounded, "": controller.Bounded,
 	}
 	for gating, want := range tests {
-		h := newHouse(policy.Cohort{Gating: gating}, line(3)...)
+		h := newFake(policy.Cohort{Gating: gating}, line(3)...)
 		require.Equal(t, want, h.plan().Gating, gating)
 		require.Equal(t, want == controller.TimeBounded, h.plan().Quantum == 100*time.Microsecond)
 	}
 }
 
-func TestNoVisitOfALoopIsWithoutABound(t *testing.T) {
-	h := newHouse(policy.Cohort{Gating: policy.Exhaustive}, loop(line(4), 2, 3)...)
+func TestEachVisitOfALoopHasABound(t *testing.T) {
+	h := newFake(policy.Cohort{Gating: policy.Exhaustive}, loop(line(4), 2, 3)...)
 	h.sound(t)
 	require.Equal(t, "2147483647 64 64 2147483647", h.bounds())
 }
 
-func TestACohortGoesByRank(t *testing.T) {
+func TestACohortVisitsByRank(t *testing.T) {
 	stages := line(4)
 	for i, rank := range []int{3, 0, 2, 1} {
 		stages[i].Rank, stages[i].Next = rank, nil
 	}
-	require.Equal(t, "2 4 3 1 3 4", newHouse(policy.Cohort{}, stages...).order())
-	require.Equal(t, "1 2 3 4 3 2", newHouse(policy.Cohort{Preset: policy.Cruz}, stages...).order(), "the original goes as listed")
+	require.Equal(t, "2 4 3 1 3 4", newFake(policy.Cohort{}, stages...).order())
+	require.Equal(t, "1 2 3 4 3 2", newFake(policy.Cohort{Preset: policy.Cruz}, stages...).order(), "the original uses the order of the pipeline")
 }
 
-// 1 > 3 > 2 > 4 with a way back from 2 to 3: the two of the loop share a rank, and stand as in the pipeline.
+// 1 > 3 > 2 > 4 with a back edge from 2 to 3: the two stages of the loop share a rank, and keep the order of the
+// pipeline.
 func TestTheStagesOfALoopShareARank(t *testing.T) {
 	stages := loop(line(4), 2, 3)
 	stages[0].Next, stages[2].Next, stages[1].Next = []controller.StageID{2}, []controller.StageID{1}, []controller.StageID{3}
 	stages[2].Rank, stages[1].Rank = 1, 2
-	require.Equal(t, "1 2 3 4 3 2", newHouse(policy.Cohort{}, stages...).order())
+	require.Equal(t, "1 2 3 4 3 2", newFake(policy.Cohort{}, stages...).order())
 }
 
-func TestCohortTellsAllFaultsAtOnce(t *testing.T) {
+func TestCohortReturnsAllFaultsAtOnce(t *testing.T) {
 	tests := map[string]struct {
 		law  policy.Cohort
 		want string // empty: sound
@@ -156,13 +157,13 @@ func TestCohortTellsAllFaultsAtOnce(t *testing.T) {
 			"policy: cohort: unknown Preset \"welsh\"; known are cruz, gordon\n" +
 				"policy: cohort: Workers -1 is negative\n" +
 				"policy: cohort: unknown Gating \"open\"; known are exhaustive, gated, bounded, time-bounded\n" +
-				"policy: cohort: Bound -2 is negative; for none say Gating: Exhaustive\n" +
+				"policy: cohort: Bound -2 is negative; use Gating: Exhaustive for none\n" +
 				"policy: cohort: Quantum -1ns is negative\n" +
 				"policy: cohort: Interval -1ns is negative",
 		},
-		"a bound for nothing": {
+		"a bound without effect": {
 			policy.Cohort{Preset: policy.Cruz, Bound: 4},
-			"policy: cohort: Bound 4 means nothing to exhaustive visits",
+			"policy: cohort: Bound 4 has no effect on exhaustive visits",
 		},
 		"too many workers": {policy.Cohort{Workers: 5000}, "policy: cohort: Workers 5000 is more than 4096"},
 	}
@@ -177,24 +178,24 @@ func TestCohortTellsAllFaultsAtOnce(t *testing.T) {
 	}
 }
 
-// What a policy of visits says at the start: one pool, its workers, who shares them, and the plan.
+// At the start a policy of visits decides on one pool, its workers, the stages that share them, and the plan.
 func ExampleCohort() {
-	h := newHouse(policy.Cohort{Workers: 4, Bound: 16}, line(3)...)
+	h := newFake(policy.Cohort{Workers: 4, Bound: 16}, line(3)...)
 	for _, change := range h.journal {
 		fmt.Println(change)
 	}
 	// Output:
-	// 0s cohort: pool "shared": workers 0 to 4: 4 workers were asked for
-	// 0s cohort: pool "shared": dispatch shared FIFO to polled: for all 3 stages there
+	// 0s cohort: pool "shared": workers 0 to 4: 4 workers are configured
+	// 0s cohort: pool "shared": dispatch shared FIFO to polled: for its 3 stages
 	// 0s cohort: stage "1": pool 1 to shared: one of 3 stages that share workers
 	// 0s cohort: stage "2": pool 2 to shared: one of 3 stages that share workers
 	// 0s cohort: stage "3": pool 3 to shared: one of 3 stages that share workers
 	// 0s cohort: pool "shared": visit no plan to 1 2 3 2, bounded 16: a wave over 3 stages, bound 16
 }
 
-// Ways that nobody declared are known when something went along them.
+// Edges that were not declared are known when a command went along them.
 func TestACohortLearnsItsOrder(t *testing.T) {
-	h := newHouse(policy.Cohort{Bound: 4}, make([]controller.StageStats, 3)...)
+	h := newFake(policy.Cohort{Bound: 4}, make([]controller.StageStats, 3)...)
 	require.Equal(t, "1 2 3 2", h.order())
 	h.Stages[0].Rank = 2
 	h.tick(time.Second)

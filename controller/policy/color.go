@@ -8,37 +8,34 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Color has all workers serve one queue, first come first served: the single queue of
-// sections 3.6 and 4.7 of the dissertation of Cruz (2015), after the colors of Zeldovich,
-// Yip, Dabek, Morris, Mazières and Kaashoek, "Multiprocessor Support for
-// Event-Driven Programs" (USENIX 2003).
+// Color has all workers serve one queue, first come first served: the single queue of sections 3.6 and 4.7 of the
+// dissertation of Cruz (2015), after the colors of Zeldovich, Yip, Dabek, Morris, Mazières and Kaashoek,
+// "Multiprocessor Support for Event-Driven Programs" (USENIX 2003).
 //
-// Each command carries its stage as its color. A worker takes the next command,
-// handles it with its stage's behaviour, and looks at the queue again. The order is
-// breadth first: what arrived earlier goes one stage ahead before what arrived later.
+// Each command carries its stage as its color. A worker takes the next command, handles it with its stage's behaviour,
+// and goes back to the queue. The order is breadth first: commands that arrived earlier go one stage ahead before
+// commands that arrived later.
 //
-// A stage has no more commands in the shared queue than it has free instances
-// (StageStats.Instances, the workers that may be there at once); the others wait in
-// the stage's own queue. That is no option to drop. Without it each step of a
-// command waits behind all that arrived meanwhile, and under overload everything takes
-// twice as long. A stage with one instance is serial, one color at a time.
+// A stage has no more commands in the shared queue than it has free instances (StageStats.Instances, the workers that
+// may be there at once); the others wait in the stage's own queue. This rule is not optional: without it each step of a
+// command waits behind everything that arrived meanwhile, and under overload everything takes twice as long. A stage
+// with one instance is serial, one color at a time.
 //
-// (In the seed's own program the queue was a heap with equal keys, in which those
-// in the middle starve. Here it is first come first served indeed.)
+// (In the dissertation's program the queue was a heap with equal keys, in which elements in the middle starve. Here the
+// queue really is first come first served.)
 //
-// A worker takes a batch, as many commands as take about 100 µs: slow ones one at a
-// time, and of cheap ones so many that the shared queue costs little. With a Bound of 1
-// it is the seed's order to the letter, at twenty times the cost for handlers that do
-// nothing.
+// A worker takes a batch, as many commands as take about 100 µs: slow commands one at a time, and enough cheap ones to
+// make the cost of the shared queue small. With a Bound of 1 the order is exactly that of the dissertation, at twenty
+// times the cost for handlers that do nothing.
 //
 //	Workers      Bound
 //	one per CPU  NoBound
 type Color struct {
 	Workers int // of the shared pool, and of each group if it is set
-	Bound   int // the most commands of one stage that a worker takes before it looks at the queue again, or [NoBound]
+	Bound   int // the maximum number of commands of one stage that a worker takes before it goes back to the queue, or [NoBound]
 }
 
-// Name is "color".
+// Name returns "color".
 func (Color) Name() string { return "color" }
 
 // Check returns all faults of the parameters.
@@ -49,10 +46,10 @@ func (p Color) Check() error {
 	)
 }
 
-// Claims are the knobs of shared workers and their visits.
+// Claims returns the knobs of shared workers and their visits.
 func (Color) Claims() []controller.Knob { return sharing() }
 
-// New returns a controller; it has nothing to remember.
+// New returns a controller; it has no memory.
 func (p Color) New() controller.Controller {
 	return newVisits(
 		gathering{dispatch: controller.SharedFIFO, workers: p.Workers},

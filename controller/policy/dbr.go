@@ -11,64 +11,55 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// NoRope is the Buffer of a [DBR] that admits all. It has a name because zero means the
-// default.
+// NoRope is the Buffer of a [DBR] without a limit on admission. It has a name because zero means the default.
 const NoRope = -1
 
-// DBR has the workers look after the slowest stage first: drum, buffer and rope, by
-// Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010),
-// after Goldratt, "What is This Thing Called Theory of Constraints" (1990), as in
-// sections 3.4 and 4.5 of the dissertation of Cruz (2015).
+// DBR has the workers serve the slowest stage first: drum, buffer and rope, by Gordon, "Stage scheduling for
+// CPU-intensive servers" (UCAM-CL-TR-781, 2010), after Goldratt, "What is This Thing Called Theory of Constraints"
+// (1990), as in sections 3.4 and 4.5 of the dissertation of Cruz (2015).
 //
-// The slowest stage is the drum that sets the pace for all. The stages are ordered by
-// how many commands a second a worker handles there, the slowest first, and a
-// worker that handled something goes back to the first. Stages with nothing to do come
-// last. The order is made anew when a worker has come to its end, but not before it
-// is Interval old, and in any case after ten intervals: where there is always work
-// nobody comes to the end. It holds from the next visit.
+// The slowest stage is the drum that sets the pace for all. The stages are ordered by how many commands a second a
+// worker handles there, the slowest first, and a worker that handled something goes back to the first stage. Stages
+// without work come last. The order is computed again when a worker has come to its end, but not before the order is
+// Interval old, and in any case after ten intervals: where there is always work no worker comes to the end. A new order
+// takes effect at the next visit.
 //
-// A visit has a bound, always, and one that ends there with work left is followed by
-// the next stage and not by the first: otherwise, under overload, the drum has work
-// for ever and what it made is never taken further. And when a stage starves all the
-// same, no worker goes back until the next look.
+// A visit always has a bound, and after a visit that ended at its bound with work left the worker goes on to the next
+// stage and not back to the first one: otherwise, under overload, the drum has endless work and its output is never
+// handled. And when a stage starves all the same, no worker goes back until the next tick.
 //
 // # The rope
 //
-// What the drum cannot keep up with is not let in: the pipeline's limit
-// (Decisions.Limit) is Buffer commands and those that the drum may have in hand, one
-// for each worker that may be there. Whoever submits then waits at the door, and not in
-// a queue. The rope takes the place of a limit that the pipeline has; it is laid when
-// the drum is known. The default of Buffer is half of what the drum's queue has room
-// for. [NoRope] admits all.
+// Commands that the drum cannot keep up with are not admitted: the pipeline's limit (Decisions.Limit) is Buffer
+// commands plus those that the drum may have in hand, one for each worker that may be there. Submitters then wait for
+// admission, and not in a queue. The rope replaces the limit that the pipeline has; it is set when the drum is known.
+// By default Buffer is half of the capacity of the drum's queue. With [NoRope] there is no limit.
 //
 // # Presets
 //
-// [Cruz] is the listing: the rate is 100 · answered / arrived since the last order, which
-// is near 100 for whatever stage keeps up, and zero where nothing came, even if a backlog
-// was worked off, so that such stages are first; visits have no bound; there is no rope.
-// [Gordon] is DBRVisitPolicy of Yield: rates as here, the first stage twice after each
-// success, no bound, no rope. Yield has places for 64 stages and leaves the last of those
-// places out when it sorts, so a 64th stage never moves. (Both have the service times of this
-// house, means and not percentiles.) A new order is made only at the end of a round:
-// with Cruz after a visit to the last stage, with Gordon after a pass in which no visit
-// handled anything. A worker adopts it when it next goes back to the first stage. They
-// are for comparison: under overload the slowest stage is never empty and keeps all
-// workers.
+// [Cruz] is the listing. The rate is 100 · answered / arrived since the last order. It is near 100 for every stage that
+// keeps up, and zero where nothing came, even if a backlog was worked off, so that such stages are first. Visits have
+// no bound; there is no rope. [Gordon] is DBRVisitPolicy of Yield: rates as here, the first stage twice after each
+// success, no bound, no rope. Yield has places for 64 stages and leaves the last of those places out when it sorts, so
+// a 64th stage never moves. (Both presets use the service times of this project, means and not percentiles.) A new
+// order is computed only at the end of a round: with Cruz after a visit to the last stage, with Gordon after a pass in
+// which no visit handled anything. A worker adopts it when it next goes back to the first stage. Both presets are for
+// comparison: under overload the slowest stage is never empty and keeps all workers.
 //
-//	            Workers      Rate          Bound    Buffer            Interval
-//	no preset   one per CPU  ByService     4        half of the room  100 ms
-//	Cruz        2            ByCompletion  NoBound  NoRope            1 ms
-//	Gordon      one per CPU  ByService     NoBound  NoRope            1 ms
+//	            Workers      Rate          Bound    Buffer             Interval
+//	no preset   one per CPU  ByService     4        half the capacity  100 ms
+//	Cruz        2            ByCompletion  NoBound  NoRope             1 ms
+//	Gordon      one per CPU  ByService     NoBound  NoRope             1 ms
 type DBR struct {
-	Preset   Preset        // [Cruz], [Gordon] or none; the rest defaults to the line above
+	Preset   Preset        // [Cruz], [Gordon] or none; sets the defaults of the other fields as listed above
 	Workers  int           // of the shared pool, and of each group if it is set
 	Rate     Key           // [ByService] or [ByCompletion]
-	Bound    int           // the most commands of a visit
+	Bound    int           // the maximum number of commands of a visit
 	Buffer   int           // how many commands the rope lets wait, or [NoRope]
-	Interval time.Duration // the least time between two orders
+	Interval time.Duration // the minimum time between two orders
 }
 
-// Name is "dbr", with the preset if there is one: "dbr:cruz".
+// Name returns "dbr", with the preset if there is one: "dbr:cruz".
 func (p DBR) Name() string { return p.Preset.name("dbr") }
 
 // Check returns all faults of the parameters.
@@ -81,13 +72,12 @@ func (p DBR) Check() error {
 		fault("dbr", l.Rate != ByService && l.Rate != ByCompletion,
 			"unknown Rate %q; known are %s, %s", p.Rate, ByService, ByCompletion),
 		fault("dbr", p.Bound < 0, "Bound %d is negative; without one the slowest stage keeps all workers", p.Bound),
-		fault("dbr", p.Buffer < 0 && p.Buffer != NoRope, "Buffer %d is negative; for none say NoRope", p.Buffer),
+		fault("dbr", p.Buffer < 0 && p.Buffer != NoRope, "Buffer %d is negative; use NoRope for none", p.Buffer),
 		fault("dbr", p.Interval < 0, "Interval %v is negative", p.Interval),
 	)
 }
 
-// Claims are the knobs of shared workers and their visits, and the limit if there
-// is a rope.
+// Claims returns the knobs of shared workers and their visits, and the limit if there is a rope.
 func (p DBR) Claims() []controller.Knob {
 	if p.withDefaults().Buffer == NoRope {
 		return sharing()
@@ -95,7 +85,7 @@ func (p DBR) Claims() []controller.Knob {
 	return sharing(controller.KnobLimit)
 }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p DBR) New() controller.Controller {
 	l := p.withDefaults()
 	r := rhythm{interval: l.Interval, rounds: true}
@@ -143,7 +133,7 @@ type dbr struct {
 type pace struct {
 	since
 	service steady
-	rate    float64 // commands a second, or of a hundred
+	rate    float64 // commands a second, or percent
 	idle    bool    // it had nothing to do
 }
 
@@ -166,7 +156,7 @@ func (c *dbr) route(v *view, p *controller.VisitPlan) bool {
 	return knows
 }
 
-// measure takes down how fast each stage is, and tells whether any had anything to do.
+// measure records how fast each stage is, and reports whether any stage had work.
 func (c *dbr) measure(v *view) bool {
 	busy := false
 	for _, id := range v.members {
@@ -185,9 +175,8 @@ func (c *dbr) measure(v *view) bool {
 	return busy
 }
 
-// completion is how many commands handlers answered of a hundred that arrived. Where
-// none arrived it is zero, as in the listing; without a preset a stage that works off
-// what it had is faster than any other.
+// completion returns how many commands handlers answered for each hundred that arrived. Where none arrived it is zero,
+// as in the listing; without a preset, a stage that only works off its backlog is faster than any other.
 func (c *dbr) completion(window controller.Counters) float64 {
 	switch {
 	case window.Accepted > 0:
@@ -199,8 +188,8 @@ func (c *dbr) completion(window controller.Counters) float64 {
 	}
 }
 
-// perSecond is how many commands a worker handles in a second. Zero is a stage that never
-// handled one: it comes first and is measured soon.
+// perSecond returns how many commands a worker handles in a second. It is zero for a stage that never handled one: such
+// a stage comes first and is measured soon.
 func perSecond(service time.Duration) float64 {
 	if service <= 0 {
 		return 0
@@ -208,8 +197,7 @@ func perSecond(service time.Duration) float64 {
 	return float64(time.Second) / float64(service)
 }
 
-// yieldSorts is how many stages Yield sorts: all but the last of the 64 that a group may
-// have.
+// yieldSorts is how many stages Yield sorts: all but the last of the 64 that a group may have.
 const yieldSorts = 63
 
 // sort puts the slowest stage first.
@@ -246,8 +234,7 @@ func (c *dbr) why(v *view) string {
 	}
 }
 
-// drum is the slowest stage of all that had something to do and are measured, nil if
-// none is.
+// drum returns the slowest of all stages that had work and are measured, or nil if there is none.
 func (c *dbr) drum(v *view) (slowest *controller.StageStats) {
 	least := math.Inf(1)
 	for i := range v.Stages {
@@ -260,7 +247,7 @@ func (c *dbr) drum(v *view) (slowest *controller.StageStats) {
 	return slowest
 }
 
-// more lays the rope, unless the policy governs a group, which has no entry of its own.
+// more sets the rope, unless the policy governs a group, which has no entry of its own.
 func (c *dbr) more(v *view, all bool, d *controller.Decisions) {
 	drum := c.drum(v)
 	if c.law.Buffer == NoRope || drum == nil || v.Group != "" {
@@ -268,26 +255,25 @@ func (c *dbr) more(v *view, all bool, d *controller.Decisions) {
 	}
 	buffer, inHand := c.buffer(drum), inHand(v, drum)
 	if limit := buffer + inHand; all || limit != v.Entry.Limit {
-		d.Limit(controller.Entry, limit, fmt.Sprintf("%d for the buffer of %q, the drum, and %d in its hands", buffer, drum.Name, inHand))
+		d.Limit(controller.Entry, limit, fmt.Sprintf("%d for the buffer of %q, the drum, and %d in hand there", buffer, drum.Name, inHand))
 	}
 }
 
-// unstatedRoom is what half of a queue has room for that does not say.
-const unstatedRoom = 512
+// unknownBuffer is the default buffer if the capacity of the drum's queue is not known.
+const unknownBuffer = 512
 
 func (c *dbr) buffer(drum *controller.StageStats) int {
 	switch {
 	case c.law.Buffer > 0:
 		return c.law.Buffer
 	case drum.QueueCap <= 0:
-		return unstatedRoom
+		return unknownBuffer
 	default:
 		return max(1, drum.QueueCap/2)
 	}
 }
 
-// inHand is how many commands a stage may have in hand, one for each worker that may be
-// there.
+// inHand returns how many commands a stage may have in hand, one for each worker that may be there.
 func inHand(v *view, st *controller.StageStats) int {
 	n := st.Instances
 	if p := v.Pool(st.Pool); p != nil && p.Workers > 0 && (n <= 0 || p.Workers < n) {

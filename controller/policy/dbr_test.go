@@ -40,7 +40,7 @@ func TestT08_TheSlowestStageComesFirst(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(tt.law, line(len(tt.stages))...)
+			h := newFake(tt.law, line(len(tt.stages))...)
 			for i, st := range tt.stages {
 				h.handled(i+1, st.accepted, st.handled, st.each)
 			}
@@ -49,13 +49,13 @@ func TestT08_TheSlowestStageComesFirst(t *testing.T) {
 			require.Equal(t, tt.want, h.order())
 		})
 	}
-	newHouse(policy.DBR{}).sound(t) // no stage at all
+	newFake(policy.DBR{}).sound(t) // no stages
 }
 
 // Yield has 64 places for stages, and sorts the first 63 of them.
 func TestGordonLeavesTheSixtyFourthStageWhereItIs(t *testing.T) {
 	for stages, want := range map[int][2]string{63: {"63 63 62", "2 1"}, 64: {"63 63 62", "1 64"}} {
-		h := newHouse(policy.DBR{Preset: policy.Gordon}, line(stages)...)
+		h := newFake(policy.DBR{Preset: policy.Gordon}, line(stages)...)
 		for i := range stages {
 			h.handled(i+1, 1, 1, time.Duration(i+1)*time.Millisecond)
 		}
@@ -66,22 +66,22 @@ func TestGordonLeavesTheSixtyFourthStageWhereItIs(t *testing.T) {
 	}
 }
 
-// Five commands at the first, a bound of four: the visit that leaves one behind goes on, and the others go back.
+// There are five commands at the first stage and a bound of four: after the visit that leaves one behind the worker
+// goes on, after the others it goes back.
 func TestAWorkerGoesBackAfterASuccessUnlessTheVisitWasBounded(t *testing.T) {
-	h := newHouse(policy.DBR{}, line(3)...)
+	h := newFake(policy.DBR{}, line(3)...)
 	require.Equal(t, "1(4) 2(4) 1(1) 1(0) 2(1) 1(0) 2(0) 3(4) | 1(0) 2(0) 3(1) 1(0) 2(0) 3(0) |", trace(h.plan(), 3, 5, 2))
-	require.True(t, h.plan().Now, "where workers go back, rounds may never end")
+	require.True(t, h.plan().Now, "where workers go back to the first place, rounds may never end")
 
-	original := newHouse(policy.DBR{Preset: policy.Cruz}, line(3)...)
+	original := newFake(policy.DBR{Preset: policy.Cruz}, line(3)...)
 	require.Equal(t, "1(5) 1(0) 2(5) 1(0) 2(0) 3(5) 1(0) 2(0) 3(0) |", trace(original.plan(), 3, 5, 1))
 	require.False(t, original.plan().Now)
 }
 
-// Yield sorts again after a pass without success, the listing of section 4.5 after any visit
-// to the last stage.
+// Yield sorts again after a pass without success; the listing of section 4.5 sorts after any visit to the last stage.
 func TestOnlyGordonWaitsForAPassWithoutSuccess(t *testing.T) {
 	for preset, full := range map[policy.Preset]bool{"": false, policy.Cruz: false, policy.Gordon: true} {
-		h := newHouse(policy.DBR{Preset: preset}, line(3)...)
+		h := newFake(policy.DBR{Preset: preset}, line(3)...)
 		require.Equal(t, full, h.plan().FullRounds, preset)
 		var walk controller.Walk
 		walk.Leave(nil, 3, 0, false)
@@ -90,27 +90,27 @@ func TestOnlyGordonWaitsForAPassWithoutSuccess(t *testing.T) {
 	}
 }
 
-func TestTheRopeHoldsTheEntryToTheBufferAndTheDrumsHands(t *testing.T) {
+func TestTheRopeLimitsTheEntryToTheBufferAndTheDrumsWorkers(t *testing.T) {
 	tests := map[string]struct {
 		law       policy.DBR
 		capacity  int
 		instances int
 		want      int
 	}{
-		"half of the room":      {policy.DBR{}, 100, 1, 51},
-		"a hand for each":       {policy.DBR{}, 100, 9, 52}, // there are two workers
-		"the least of rooms":    {policy.DBR{}, 1, 1, 2},
-		"a room that is unsaid": {policy.DBR{}, 0, 0, 514},
-		"a buffer":              {policy.DBR{Buffer: 7}, 100, 2, 9},
-		"none":                  {policy.DBR{Buffer: policy.NoRope}, 100, 1, 0},
-		"none in cruz":          {policy.DBR{Preset: policy.Cruz}, 100, 1, 0},
-		"one in cruz":           {policy.DBR{Preset: policy.Cruz, Buffer: 7}, 100, 1, 8},
+		"half of the capacity": {policy.DBR{}, 100, 1, 51},
+		"one for each worker":  {policy.DBR{}, 100, 9, 52}, // there are two workers
+		"the least capacity":   {policy.DBR{}, 1, 1, 2},
+		"an unknown capacity":  {policy.DBR{}, 0, 0, 514},
+		"a buffer":             {policy.DBR{Buffer: 7}, 100, 2, 9},
+		"none":                 {policy.DBR{Buffer: policy.NoRope}, 100, 1, 0},
+		"none in cruz":         {policy.DBR{Preset: policy.Cruz}, 100, 1, 0},
+		"one in cruz":          {policy.DBR{Preset: policy.Cruz, Buffer: 7}, 100, 1, 8},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			stages := line(2)
 			stages[1].QueueCap, stages[1].Instances = tt.capacity, tt.instances
-			h := newHouse(tt.law, stages...)
+			h := newFake(tt.law, stages...)
 			require.Zero(t, h.Entry.Limit, "the drum is not known")
 			h.handled(1, 10, 10, time.Millisecond)
 			h.handled(2, 10, 5, 9*time.Millisecond)
@@ -127,8 +127,8 @@ func TestOnlyADBRWithARopeClaimsTheLimit(t *testing.T) {
 	require.False(t, claims(policy.DBR{Preset: policy.Gordon}, controller.KnobLimit))
 }
 
-func TestAnOrderIsMadeAnewAfterARoundOrTenIntervals(t *testing.T) {
-	h := newHouse(policy.DBR{}, line(2)...)
+func TestAnOrderIsComputedAgainAfterARoundOrTenIntervals(t *testing.T) {
+	h := newFake(policy.DBR{}, line(2)...)
 	h.handled(2, 10, 10, time.Second)
 	h.round(99*time.Millisecond, policy.SharedPool)
 	require.Equal(t, "1 2", h.order(), "too young")
@@ -141,7 +141,7 @@ func TestAnOrderIsMadeAnewAfterARoundOrTenIntervals(t *testing.T) {
 	require.Equal(t, "1 2", h.order())
 	h.sound(t)
 
-	original := newHouse(policy.DBR{Preset: policy.Cruz}, line(2)...)
+	original := newFake(policy.DBR{Preset: policy.Cruz}, line(2)...)
 	original.handled(1, 10, 10, time.Second)
 	original.tick(time.Hour)
 	require.Equal(t, "1 2", original.order(), "a round must end")
@@ -149,14 +149,14 @@ func TestAnOrderIsMadeAnewAfterARoundOrTenIntervals(t *testing.T) {
 	require.Equal(t, "2 1", original.order())
 }
 
-// The rates of the listing are those of whole rounds. A round after which the order stays
-// is followed by another, which shows in the pool's count only.
-func TestAnOrderThatStaysIsLookedAtAgainAfterTheNextRound(t *testing.T) {
+// The rates of the listing are those of whole rounds. A round after which the order stays is followed by another one,
+// which shows only in the pool's count.
+func TestAnOrderThatStaysIsCheckedAgainAfterTheNextRound(t *testing.T) {
 	for name, law := range map[string]controller.Policy{
 		"dbr:cruz": policy.DBR{Preset: policy.Cruz}, "dbr:gordon": policy.DBR{Preset: policy.Gordon},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(law, line(2)...)
+			h := newFake(law, line(2)...)
 			before := h.plan()
 			h.round(time.Second, policy.SharedPool)
 			h.handled(1, 10, 10, 9*time.Millisecond)
@@ -171,9 +171,9 @@ func TestAnOrderThatStaysIsLookedAtAgainAfterTheNextRound(t *testing.T) {
 	}
 }
 
-// A plan that stays when a stage comes, goes or rests has told its end already.
-func TestAnOrderThatOutlivesAChangeOfStagesIsLookedAtAgain(t *testing.T) {
-	h := newHouse(policy.DBR{Preset: policy.Cruz}, line(2)...)
+// The end of a plan that stays when a stage is added, removed or paused has been reported already.
+func TestAnOrderThatStaysAfterATopologyChangeIsCheckedAgain(t *testing.T) {
+	h := newFake(policy.DBR{Preset: policy.Cruz}, line(2)...)
 	before := h.plan()
 	h.ask(controller.EventTopology)
 	require.Same(t, before, h.plan())
@@ -185,8 +185,8 @@ func TestAnOrderThatOutlivesAChangeOfStagesIsLookedAtAgain(t *testing.T) {
 	h.sound(t)
 }
 
-func TestANoiseInTheRatesChangesNoOrder(t *testing.T) {
-	h := newHouse(policy.DBR{}, line(2)...)
+func TestNoiseInTheRatesDoesNotChangeTheOrder(t *testing.T) {
+	h := newFake(policy.DBR{}, line(2)...)
 	for _, each := range []time.Duration{90, 110, 95, 105} {
 		h.handled(1, 10, 10, 100)
 		h.handled(2, 10, 10, each)
@@ -196,8 +196,8 @@ func TestANoiseInTheRatesChangesNoOrder(t *testing.T) {
 	require.Equal(t, "1 2", h.order())
 }
 
-func TestNobodyGoesBackWhileAStageStarves(t *testing.T) {
-	h := newHouse(policy.DBR{}, line(3)...)
+func TestNoWorkerGoesBackWhileAStageStarves(t *testing.T) {
+	h := newFake(policy.DBR{}, line(3)...)
 	require.True(t, h.plan().Restart)
 	h.handled(1, 10, 10, time.Millisecond)
 	h.tell(controller.Event{Kind: controller.EventStarved, Stage: 2})
@@ -207,7 +207,7 @@ func TestNobodyGoesBackWhileAStageStarves(t *testing.T) {
 	h.sound(t)
 }
 
-func TestDBRTellsAllFaultsAtOnce(t *testing.T) {
+func TestDBRReturnsAllFaultsAtOnce(t *testing.T) {
 	require.NoError(t, policy.DBR{Preset: policy.Gordon, Bound: 9, Buffer: policy.NoRope}.Check())
 	require.EqualError(t, policy.DBR{
 		Preset: "welsh", Workers: -1, Rate: policy.ByWork, Bound: policy.NoBound, Buffer: -2, Interval: -1,
@@ -216,13 +216,13 @@ func TestDBRTellsAllFaultsAtOnce(t *testing.T) {
 			"policy: dbr: Workers -1 is negative\n"+
 			"policy: dbr: unknown Rate \"work\"; known are service, completion\n"+
 			"policy: dbr: Bound -1 is negative; without one the slowest stage keeps all workers\n"+
-			"policy: dbr: Buffer -2 is negative; for none say NoRope\n"+
+			"policy: dbr: Buffer -2 is negative; use NoRope for none\n"+
 			"policy: dbr: Interval -1ns is negative")
 }
 
-// The slowest stage first, and no more let in than it can keep up with.
+// The slowest stage comes first, and no more commands are admitted than it can keep up with.
 func ExampleDBR() {
-	h := newHouse(policy.DBR{Buffer: 32}, line(3)...)
+	h := newFake(policy.DBR{Buffer: 32}, line(3)...)
 	h.journal = nil
 	h.handled(1, 100, 100, time.Millisecond)
 	h.handled(2, 100, 60, 8*time.Millisecond)
@@ -233,5 +233,5 @@ func ExampleDBR() {
 	}
 	// Output:
 	// 1s dbr: pool "shared": visit 1 2 3, bounded 4, restart at 1 unless bounded, now to 2 3 1, bounded 4, restart at 1 unless bounded, now: 3 stages, the slowest is "2": 125.0 commands a second
-	// 1s dbr: entry: limit 0 to 34: 32 for the buffer of "2", the drum, and 2 in its hands
+	// 1s dbr: entry: limit 0 to 34: 32 for the buffer of "2", the drum, and 2 in hand there
 }

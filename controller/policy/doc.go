@@ -1,50 +1,47 @@
-// Package policy holds the laws by which a pipeline adapts itself.
+// Package policy contains the laws by which a pipeline adapts itself to its load.
 //
-// A policy is a value: write it down and hand it to pipeline.Control before the
-// start. The zero value of each has its stated defaults.
+// A policy is a value: pass it to pipeline.Control before the start. The zero value of each policy has documented
+// defaults.
 //
 //	policy.Backlog{}                // as many workers as drain the queue in a tenth of a second: the default
 //	policy.Batching{}               // the smallest batch that gets as much done as a large one
 //	policy.Cohort{}                 // shared workers go up the stages and down again
-//	policy.Color{}                  // shared workers take what came first
-//	policy.DBR{}                    // shared workers look after the slowest stage first
+//	policy.Color{}                  // shared workers take the oldest work first
+//	policy.DBR{}                    // shared workers serve the slowest stage first
 //	policy.ERLDA{}                  // one worker more, one worker less, by the length of the queue
 //	policy.ERLDA{Up: 50, Samples: 3}
 //	policy.Fixed{}                  // constant pools
-//	policy.LRB{}                    // shared workers go where the work arrives
-//	policy.MG1{}                    // the same, by the root of how busy each stage is
+//	policy.LRB{}                    // shared workers visit stages as often as work arrives
+//	policy.MG1{}                    // the same, by the square root of how busy each stage is
 //	policy.SEDA{}                   // one more by the length of the queue, one less by idleness
 //	policy.SEDA{Preset: policy.Cruz}
-//	policy.SRPT{}                   // shared workers finish what is nearest to its end
+//	policy.SRPT{}                   // shared workers finish first what has the least work left
 //	policy.Stealing{Workers: 12}    // a constant number for all, moved to where the work is
 //
-// [ByName] finds a policy by its name, for flags and configuration files: "seda",
-// "seda:cruz". docs/policies.md has them all in one table.
+// [ByName] finds a policy by its name, for flags and configuration files: "seda", "seda:cruz". docs/policies.md lists
+// all policies in one table.
 //
-// A [Preset] is a policy as a known system had it, for comparison: it gives what
-// that system did, and what it did badly too. The default is the one to use.
+// A [Preset] is a policy as a known system implemented it, for comparison: it repeats what that system did, including
+// its mistakes. The default is the one to use.
 //
 // # Promise
 //
-// A policy never asks for a worker outside of a stage's bounds, never remembers
-// more than the stages that it sees, and gives a reason with its numbers for all that it
-// wants. It is deterministic: the same snapshots give the same decisions.
+// A policy never asks for a number of workers outside a stage's bounds, never remembers more than the stages that it
+// sees, and gives each decision a reason with numbers. It is deterministic: the same snapshots give the same decisions.
 //
 // # Order and ownership
 //
-// A policy is never changed and may be shared; its controllers have a memory, belong
-// to one run each and are called serially. See package controller.
+// A policy is never changed and may be shared. Each of its controllers has a memory, belongs to one run and is called
+// serially. See package controller.
 //
 // # Testing
 //
-// No policy starts a goroutine, reads a clock or holds a lock, so a test writes
-// snapshots down and looks at the answers; an hour takes no time. A policy of
-// your own is a type with the three methods of [controller.Policy].
+// No policy starts a goroutine, reads a clock or holds a lock, so a test writes down snapshots and checks the
+// decisions; an hour takes no time. A custom policy is a type with the three methods of [controller.Policy].
 //
 // # A new policy here
 //
-// A file with its paper named at the top, a line in [ByName], a table test with a
-// fixed vector, and the properties in properties_test.go, or, if it shares workers, in
-// visits_test.go. One that orders visits is a router (visits.go): it draws plans, and
-// gathering the stages and knowing when to draw is done for it.
+// Add a file with the paper named at its top, a line in [ByName], a table test with a fixed vector, and the properties
+// in properties_test.go, or in visits_test.go if the policy shares workers. A policy that orders visits is a router
+// (visits.go): it draws plans; the code around it gathers the stages and decides when to draw.
 package policy

@@ -17,63 +17,55 @@ const (
 	DefaultSamples  = 1
 )
 
-// NoCooldown is the Cooldown of a policy that never rests: it may act on every
-// tick. It has a name because zero means the default.
+// NoCooldown is the Cooldown of a policy without pauses: it may act on every tick. It has a name because zero means the
+// default.
 const NoCooldown time.Duration = -1
 
-// ERLDA adds a worker to a stage whose queue is long and takes one from a stage
-// whose queue is short: the controller of Areias and Neto (2025), section 3.3,
-// as it was meant.
+// ERLDA adds a worker to a stage whose queue is long and removes one from a stage whose queue is short: the controller
+// of Areias and Neto (2025), section 3.3, as it was intended.
 //
-// A stage is hot when more than Up commands have been waiting for Samples ticks in
-// a row, and cold when fewer than Down have. A hot stage gets one worker more, a
-// cold one gets one less, within the stage's bounds and not before Cooldown has
-// passed since the last time; then the counting of samples begins again. Each
-// stage is judged for itself, but for those that share a pool: it is the pool that
-// gets one worker more or one less, and it is hot when any of its stages is, and cold
-// when all are. A stage that is paused is left alone.
+// A stage is hot when more than Up commands have been waiting for Samples consecutive ticks, and cold when fewer than
+// Down have. A hot stage gets one worker more and a cold one gets one less, within the stage's bounds and not before
+// Cooldown has passed since the last change; then the counting of samples starts again. Each stage is judged by itself,
+// except for stages that share a pool: then the pool gets one worker more or one less, and it is hot when any of its
+// stages is hot, and cold when all are cold. A paused stage is left alone.
 //
 // # Thresholds and capacity
 //
-// A threshold that a queue cannot reach is a policy that cannot act. The
-// original refused commands at 50 waiting and wanted more workers at 100. Here
-// Up counts as half of the stage's capacity where it is more than that, and Down as
-// no more than that Up, but at least one:
+// A threshold that a queue cannot reach would disable the policy. The original refused commands at 50 waiting and added
+// workers at 100. Here Up is limited to half of the stage's capacity, and Down to that Up, but to no less than one:
 //
 //	up   = min(Up, capacity/2)
 //	down = min(Down, max(1, up))
 //
-// So a stage with room for a single command is hot when it is there and cold when
-// it is not, a full queue is hot at any capacity, an empty one is cold, and no length is
-// both.
+// So a stage with a capacity of one command is hot when the command is there and cold when it is not. A full queue is
+// hot at any capacity, an empty one is cold, and no length is both.
 //
 // # Samples
 //
-// One sample is the default, as in the code of ERLDA: under a constant queue of
-// 120, ticks of one second and a start at ten workers, the workers are 11, 11, 12, 12,
-// 13 and so on, the cooldown alone setting the pace. The price is that one
-// short burst at the moment of a tick buys a worker. With Samples: 3 the
-// same load gives 10, 10, 11, 11, 11, 12, and a burst must last.
+// One sample is the default, as in the code of ERLDA: under a constant queue of 120, ticks of one second and a start at
+// ten workers, the workers are 11, 11, 12, 12, 13 and so on, and only the cooldown sets the pace. The price is that one
+// short burst at the moment of a tick adds a worker. With Samples: 3 the same load gives 10, 10, 11, 11, 11, 12, and a
+// burst must last.
 //
 // # Stages ahead
 //
-// A stage is not hot while stages ahead bound it: another worker would only wait with the others. The journal says so
-// when that begins; see [controller.StageStats]. The original had no bounded queue between stages.
+// A stage is not hot while it is bound by stages ahead: another worker would only wait with the others. The journal
+// says so when this starts; see [controller.StageStats]. The original had no bounded queue between stages.
 //
 // # Outside the bounds
 //
-// A stage whose number of workers is outside of its bounds is brought back
-// at once, cooldown or not: that is no reaction to load. The least number of
-// workers is the stage's own; the policy has no other. (In the original it was 10
-// where workers were counted and 1 where they were removed.)
+// A stage whose number of workers is outside its bounds is brought back at once, even during a cooldown, since this is
+// not a reaction to load. The minimum number of workers is the stage's own; the policy has no other. (In the original
+// it was 10 where workers were counted and 1 where they were removed.)
 type ERLDA struct {
-	Interval time.Duration // between two looks; default 1 s (the article has 5 s, its code 1 s)
+	Interval time.Duration // between two ticks; default 1 s (the article has 5 s, its code 1 s)
 	Cooldown time.Duration // between two actions on one stage; default 2 s, or [NoCooldown]
 	Up, Down int           // more waiting than Up is hot, fewer than Down is cold; default 100 and 10
-	Samples  int           // how many looks in a row must agree; default 1
+	Samples  int           // how many consecutive ticks must agree; default 1
 }
 
-// Name is "erlda".
+// Name returns "erlda".
 func (ERLDA) Name() string { return "erlda" }
 
 // Check returns all faults of the parameters.
@@ -82,7 +74,7 @@ func (p ERLDA) Check() error {
 	return errors.Join(
 		fault("erlda", l.Interval < 0, "Interval %v is negative", l.Interval),
 		fault("erlda", l.Cooldown < 0 && l.Cooldown != NoCooldown,
-			"Cooldown %v is negative; for none say NoCooldown", l.Cooldown),
+			"Cooldown %v is negative; use NoCooldown for none", l.Cooldown),
 		fault("erlda", l.Up < 0, "Up %d is negative", l.Up),
 		fault("erlda", l.Down < 0, "Down %d is negative", l.Down),
 		fault("erlda", l.Up <= l.Down, "Up %d is not more than Down %d%s", l.Up, l.Down, p.ofDefaults()),
@@ -93,7 +85,7 @@ func (p ERLDA) Check() error {
 // Claims returns the number of workers, which is all that ERLDA decides.
 func (ERLDA) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p ERLDA) New() controller.Controller {
 	return &erlda{law: p.withDefaults(), watched: make(memory[watch])}
 }
@@ -108,8 +100,7 @@ func (p ERLDA) withDefaults() ERLDA {
 	}
 }
 
-// ofDefaults tells who set only one of the two thresholds where the other came
-// from.
+// ofDefaults says which of the two thresholds is the default, if only the other one was set.
 func (p ERLDA) ofDefaults() string {
 	switch {
 	case p.Up == 0:
@@ -121,8 +112,7 @@ func (p ERLDA) ofDefaults() string {
 	}
 }
 
-// thresholds returns the law's thresholds for a stage with the given capacity:
-// hot is more than up, cold is less than down.
+// thresholds returns the thresholds for a stage with the given capacity: more than up is hot, less than down is cold.
 func (p ERLDA) thresholds(capacity int) (up, down int) {
 	up = p.Up
 	if capacity > 0 {
@@ -140,13 +130,13 @@ type erlda struct {
 
 // watch is what is remembered of a unit.
 type watch struct {
-	hot, cold int           // samples in a row
-	acted     bool          // false: never; last says nothing yet
-	last      time.Duration // when it was acted upon
+	hot, cold int           // consecutive samples
+	acted     bool          // false: never, and last is not set
+	last      time.Duration // time of the last change
 	held      held
 }
 
-// Control asks for ticks at the start and looks at every unit on each of them.
+// Control asks for ticks at the start and inspects every unit at each of them.
 func (c *erlda) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	switch ev.Kind {
 	case controller.EventStart:
@@ -154,15 +144,15 @@ func (c *erlda) Control(ev controller.Event, s *controller.Snapshot, d *controll
 	case controller.EventTick:
 		us := c.units.of(s)
 		for i := range us {
-			c.look(&us[i], s.At, d)
+			c.inspect(&us[i], s.At, d)
 		}
 		c.watched.forgetUnits(us)
 		c.units.done()
-	default: // the end asks for nothing, and what comes later is not known here
+	default: // other events change nothing: after EventStop decisions have no effect, and later kinds are not known here
 	}
 }
 
-func (c *erlda) look(u *unit, now time.Duration, d *controller.Decisions) {
+func (c *erlda) inspect(u *unit, now time.Duration, d *controller.Decisions) {
 	w := c.watched.of(u.name)
 	if u.restore(d) {
 		return
@@ -209,9 +199,9 @@ func (w *watch) count(hot, cold bool) {
 	w.cold = streak(w.cold, cold)
 }
 
-// rested tells whether the cooldown is over. It is if nothing was ever done:
-// a zero "last" in place of that flag would be a time like any other, and on a
-// clock that starts far below zero, as Erlang's does, it would never be over.
+// rested reports whether the cooldown is over. It is over if the number was never changed. The flag is needed: a zero
+// last is an ordinary time, and on a clock that starts far below zero, as Erlang's does, a cooldown from it would never
+// be over.
 func (w *watch) rested(now, cooldown time.Duration) bool {
 	return !w.acted || now-w.last >= cooldown
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// A burst and its end, as ERLDA sees it: one worker more, a rest, one more, and
-// back when the queue is empty.
+// ERLDA sees a burst and its end: it adds one worker, waits for the cooldown, adds one more, and removes both when the
+// queue is empty.
 func ExampleERLDA() {
 	law := policy.ERLDA{Up: 50, Down: 5}
 	parse := controller.StageStats{Name: "parse", QueueCap: 1024, Workers: 1, MinWorkers: 1, MaxWorkers: 4}
@@ -39,8 +39,8 @@ func ExampleERLDA() {
 	// 6s erlda: stage "parse": workers 2 to 1: queue 0 < 5 for 2 samples
 }
 
-// A burst, a trickle that keeps the workers, and then nothing: after five seconds
-// without work one of them goes.
+// SEDA sees a burst, a trickle that keeps the workers, and then no load: after five seconds without work it removes a
+// worker.
 func ExampleSEDA() {
 	law := policy.SEDA{}
 	parse := controller.StageStats{Name: "parse", QueueCap: 1024, Workers: 1, MinWorkers: 1, MaxWorkers: 4}
@@ -68,7 +68,7 @@ func ExampleSEDA() {
 	// 10s seda: stage "parse": workers 2 to 1: 2 of 2 workers idle for 5s
 }
 
-// Six workers for two stages, one of which has nothing to do.
+// Stealing divides six workers between two stages, one of which has no work.
 func ExampleStealing() {
 	law := policy.Stealing{Workers: 6}
 	stages := []controller.StageStats{
@@ -103,8 +103,7 @@ func ExampleStealing() {
 	// 2s stealing: stage "parse": workers 3 to 2: gives to "save": 3 of 3 workers free for 2 samples
 }
 
-// A policy as the dissertation of Cruz had it, and one that does not come in
-// that way.
+// A preset is a policy as a known system, here the dissertation of Cruz, had it. Not every policy has every preset.
 func ExamplePreset() {
 	p, err := policy.ByName("seda:cruz")
 	fmt.Println(p == policy.SEDA{Preset: policy.Cruz}, err)
@@ -114,7 +113,7 @@ func ExamplePreset() {
 	// policy: stealing: unknown Preset "welsh"; known is cruz
 }
 
-// All faults of the parameters are told at once.
+// Check returns all faults of the parameters at once.
 func ExampleERLDA_Check() {
 	fmt.Println(policy.ERLDA{Up: 5, Samples: -1}.Check())
 	// Output:
@@ -122,7 +121,7 @@ func ExampleERLDA_Check() {
 	// policy: erlda: Samples -1 is negative
 }
 
-// A policy by its name, from a flag or a configuration file.
+// ByName finds a policy by its name, from a flag or a configuration file.
 func ExampleByName() {
 	p, err := policy.ByName("fixed")
 	fmt.Println(p.Name(), err)

@@ -10,21 +10,20 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// SharedPool is the name of the pool that the policies of visits make; where a stage
-// or a group has that name, it is "shared 2", or the next that is free.
+// SharedPool is the name of the pool that the policies of visits make. If a stage or a group has that name, the pool is
+// "shared 2", or the next free name.
 const SharedPool = "shared"
 
-// gathering says how the stages of a pipeline come to share workers.
+// gathering decides how the stages of a pipeline share workers.
 //
-// Every stage goes to the one shared pool, but for those that keep what they have: a
-// stage of a declared group stays with the group, which is served by the same law; a
-// stage whose handlers wait keeps its own workers, for it would hold those of all
-// others; a stage whose options ask for more workers than the shared pool has keeps its own, for
-// it would be slower by the difference; and a paused one is left out until it is resumed.
+// Every stage goes to the one shared pool, with four exceptions. A stage of a declared group stays with the group,
+// which is served by the same law. A stage whose handlers wait keeps its own workers, since it would hold those of all
+// other stages. A stage whose options ask for more workers than the shared pool has keeps its own, since it would be
+// slower by the difference. And a paused stage is left out until it is resumed.
 type gathering struct {
 	dispatch controller.Dispatch
-	workers  int // as was asked for, of every pool; 0: nothing was
-	usual    int // of the shared pool if nothing was asked for; 0: one for each CPU
+	workers  int // the configured number, of every pool; 0: not configured
+	usual    int // number of workers of the shared pool if none is configured; 0: one for each CPU
 }
 
 // commons is the shared pool.
@@ -33,17 +32,17 @@ type commons struct {
 	workers int
 }
 
-// commons is the shared pool as it is to be.
+// commons returns the shared pool as it should be.
 func (g gathering) commons(s *controller.Snapshot) commons {
 	return commons{freeName(s), cmp.Or(g.workers, g.usual, max(1, s.CPUs))}
 }
 
-// gather says whose workers visit each stage, and how those choose.
+// gather decides which pool's workers visit each stage, and how they choose.
 func (g gathering) gather(s *controller.Snapshot, shared commons, d *controller.Decisions) {
 	for _, pool := range poolsOf(nil, s, shared) {
 		stages := stagesOf(nil, s, pool, shared)
 		g.staff(s, pool, shared, d)
-		d.Dispatch(pool, g.dispatch, fmt.Sprintf("for all %d stages there", len(stages)))
+		d.Dispatch(pool, g.dispatch, fmt.Sprintf("for its %d stages", len(stages)))
 		if pool != shared.name {
 			continue // its stages are there already
 		}
@@ -53,23 +52,21 @@ func (g gathering) gather(s *controller.Snapshot, shared commons, d *controller.
 	}
 }
 
-// staff says how many workers a pool has. A group has its own number, unless one was
-// asked for.
+// staff sets the number of workers of a pool. A group keeps its own number, unless one is configured.
 func (g gathering) staff(s *controller.Snapshot, pool string, shared commons, d *controller.Decisions) {
 	switch {
 	case g.workers > 0:
-		d.Pool(pool, g.workers, fmt.Sprintf("%d workers were asked for", g.workers))
+		d.Pool(pool, g.workers, fmt.Sprintf("%d workers are configured", g.workers))
 	case pool != shared.name:
 		return
 	case g.usual > 0:
-		d.Pool(pool, g.usual, fmt.Sprintf("%d workers, as the preset has", g.usual))
+		d.Pool(pool, g.usual, fmt.Sprintf("%d workers, as in the preset", g.usual))
 	default:
 		d.Pool(pool, max(1, s.CPUs), fmt.Sprintf("one for each of %d CPUs", s.CPUs))
 	}
 }
 
-// home is the pool whose workers are to visit a stage, and empty for a stage that the
-// policies of visits leave alone.
+// home returns the pool whose workers should visit a stage, or "" for a stage that the policies of visits leave alone.
 func home(s *controller.Snapshot, stage int, shared commons) string {
 	st := &s.Stages[stage]
 	if st.Paused {
@@ -84,13 +81,13 @@ func home(s *controller.Snapshot, stage int, shared commons) string {
 	return shared.name
 }
 
-// tooSmall reports whether a stage that is not in the shared pool asks for more workers than that has. One that is there
-// stays until stages are gathered anew.
+// tooSmall reports whether a stage outside the shared pool asks for more workers than that pool has. A stage that is
+// already in the pool stays there until the stages are gathered again.
 func (c commons) tooSmall(st *controller.StageStats) bool {
 	return st.Pool != c.name && st.Needs > c.workers
 }
 
-// explain says once for each stage why it keeps its own workers though others share.
+// explain notes, once for each stage, why it keeps its own workers although others share.
 func (c *visits) explain(s *controller.Snapshot, d *controller.Decisions) {
 	for i := range s.Stages {
 		st := &s.Stages[i]
@@ -103,7 +100,7 @@ func (c *visits) explain(s *controller.Snapshot, d *controller.Decisions) {
 	}
 }
 
-// poolsOf appends the pools that stages have for a home.
+// poolsOf appends the pools that are the home of a stage.
 func poolsOf(to []string, s *controller.Snapshot, shared commons) []string {
 	for i := range s.Stages {
 		if pool := home(s, i, shared); pool != "" && !slices.Contains(to, pool) {
@@ -113,7 +110,7 @@ func poolsOf(to []string, s *controller.Snapshot, shared commons) []string {
 	return to
 }
 
-// stagesOf appends the stages whose home a pool is.
+// stagesOf appends the stages whose home is the pool.
 func stagesOf(to []controller.StageID, s *controller.Snapshot, pool string, shared commons) []controller.StageID {
 	for i := range s.Stages {
 		if home(s, i, shared) == pool {
@@ -123,7 +120,7 @@ func stagesOf(to []controller.StageID, s *controller.Snapshot, pool string, shar
 	return to
 }
 
-// freeName is SharedPool, or the first variation of it that nobody else has.
+// freeName returns SharedPool, or the first variation of it that is not taken.
 func freeName(s *controller.Snapshot) string {
 	name := SharedPool
 	for n := 2; taken(s, name); n++ {
@@ -139,8 +136,8 @@ func taken(s *controller.Snapshot, name string) bool {
 	return slices.ContainsFunc(s.Stages, func(st controller.StageStats) bool { return st.Name == name })
 }
 
-// levels appends the rank of each stage, with one rank for all the stages of a loop:
-// the least of theirs. In a loop nobody is behind the others.
+// levels appends the rank of each stage, with one rank for all the stages of a loop: the lowest of theirs. In a loop no
+// stage is behind the others.
 func levels(to []int, s *controller.Snapshot) []int {
 	for i := range s.Stages {
 		to = append(to, s.Stages[i].Rank)
@@ -149,9 +146,8 @@ func levels(to []int, s *controller.Snapshot) []int {
 	return to
 }
 
-// even gives the stages of each loop the same value, choosing from two at a time.
-// Which stages are of one loop is not told, but cyclic ones that follow each other
-// are, or lie in loops that touch.
+// even gives the stages of each loop the same value, by applying choose to two at a time. The snapshot does not say
+// which stages form a loop, but cyclic stages that follow each other are of one loop, or of loops that touch.
 func even[N int | time.Duration](s *controller.Snapshot, values []N, choose func(a, b N) N) {
 	for changed := true; changed; {
 		changed = false
@@ -171,7 +167,7 @@ func isStage(s *controller.Snapshot, id controller.StageID) bool {
 	return id >= 0 && int(id) < len(s.Stages)
 }
 
-// frozen is a copy of a draft that may be given away.
+// frozen returns a copy of a draft that may be given away.
 func frozen(draft *controller.VisitPlan) *controller.VisitPlan {
 	p := *draft
 	p.Order = slices.Clone(draft.Order)

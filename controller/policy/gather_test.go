@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-func homes(h *house) []string {
+func homes(h *fake) []string {
 	all := make([]string, 0, len(h.Stages))
 	for i := range h.Stages {
 		all = append(all, h.Stages[i].Pool)
@@ -18,17 +18,17 @@ func homes(h *house) []string {
 	return all
 }
 
-func TestAllStagesShareOnePoolButThoseThatKeepTheirs(t *testing.T) {
+func TestAllStagesShareOnePoolExceptThoseThatKeepTheirOwn(t *testing.T) {
 	tests := map[string]struct {
 		change func(stages []controller.StageStats)
 		want   []string
 		order  string
 	}{
-		"all":                      {func([]controller.StageStats) {}, []string{"shared", "shared", "shared"}, "1 2 3 2"},
-		"a paused one stays away":  {func(s []controller.StageStats) { s[1].Paused = true }, []string{"shared", "2", "shared"}, "1 3"},
-		"one that waits keeps its": {func(s []controller.StageStats) { s[0].Blocking = true }, []string{"1", "shared", "shared"}, "2 3"},
-		"a group stays together":   {func(s []controller.StageStats) { s[0].Pool = "disk" }, []string{"disk", "shared", "shared"}, "2 3"},
-		"even if it waits": {
+		"all":                       {func([]controller.StageStats) {}, []string{"shared", "shared", "shared"}, "1 2 3 2"},
+		"a paused one is left out":  {func(s []controller.StageStats) { s[1].Paused = true }, []string{"shared", "2", "shared"}, "1 3"},
+		"one that blocks keeps its": {func(s []controller.StageStats) { s[0].Blocking = true }, []string{"1", "shared", "shared"}, "2 3"},
+		"a group stays together":    {func(s []controller.StageStats) { s[0].Pool = "disk" }, []string{"disk", "shared", "shared"}, "2 3"},
+		"even if it blocks": {
 			func(s []controller.StageStats) { s[0].Pool, s[0].Blocking = "disk", true },
 			[]string{"disk", "shared", "shared"},
 			"2 3",
@@ -38,7 +38,7 @@ func TestAllStagesShareOnePoolButThoseThatKeepTheirs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stages := line(3)
 			tt.change(stages)
-			h := newHouse(policy.Cohort{}, stages...)
+			h := newFake(policy.Cohort{}, stages...)
 			h.sound(t)
 			require.Equal(t, tt.want, homes(h))
 			require.Equal(t, tt.order, h.order())
@@ -49,22 +49,22 @@ func TestAllStagesShareOnePoolButThoseThatKeepTheirs(t *testing.T) {
 func TestEachGroupHasAPlanOfItsOwn(t *testing.T) {
 	stages := line(4)
 	stages[1].Pool, stages[3].Pool = "disk", "disk"
-	h := newHouse(policy.Cohort{}, stages...)
+	h := newFake(policy.Cohort{}, stages...)
 	h.sound(t)
 	disk := h.Pool("disk")
 	require.Equal(t, "1 3", h.order())
 	require.Equal(t, "2 4", orderOf(disk.Plan))
 	require.Equal(t, controller.Polled, disk.Dispatch)
-	require.Equal(t, 3, disk.Workers, "its number is its own")
+	require.Equal(t, 3, disk.Workers, "the group keeps its own number")
 }
 
-func TestTheWorkersAreOnePerCPUOrAsManyAsWereAskedFor(t *testing.T) {
+func TestThereIsOneWorkerPerCPUOrTheConfiguredNumber(t *testing.T) {
 	tests := map[string]struct {
 		law          controller.Policy
 		shared, disk int
 	}{
 		"one per CPU":    {policy.Cohort{}, 2, 3},
-		"asked for":      {policy.Cohort{Workers: 5}, 5, 5},
+		"configured":     {policy.Cohort{Workers: 5}, 5, 5},
 		"one queue":      {policy.Color{Workers: 4}, 4, 4},
 		"the original's": {policy.Cohort{Preset: policy.Cruz}, 2, 3},
 	}
@@ -72,7 +72,7 @@ func TestTheWorkersAreOnePerCPUOrAsManyAsWereAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stages := line(2)
 			stages[1].Pool = "disk"
-			h := newHouse(tt.law, stages...)
+			h := newFake(tt.law, stages...)
 			h.sound(t)
 			require.Equal(t, tt.shared, h.Pool(policy.SharedPool).Workers)
 			require.Equal(t, tt.disk, h.Pool("disk").Workers)
@@ -80,26 +80,26 @@ func TestTheWorkersAreOnePerCPUOrAsManyAsWereAskedFor(t *testing.T) {
 	}
 }
 
-func TestTheSharedPoolTakesNobodysName(t *testing.T) {
+func TestTheSharedPoolTakesAFreeName(t *testing.T) {
 	stages := line(3)
 	stages[0].Name, stages[1].Pool = "shared", "shared 2"
-	h := newHouse(policy.Color{}, stages...)
+	h := newFake(policy.Color{}, stages...)
 	h.sound(t)
 	require.Equal(t, []string{"shared 3", "shared 2", "shared 3"}, homes(h))
 }
 
-func TestWhereNobodySharesThereIsNoPool(t *testing.T) {
+func TestWithoutSharingStagesThereIsNoPool(t *testing.T) {
 	stages := line(2)
 	stages[0].Blocking, stages[1].Blocking = true, true
-	h := newHouse(policy.Cohort{}, stages...)
+	h := newFake(policy.Cohort{}, stages...)
 	h.sound(t)
 	require.Empty(t, h.journal)
 }
 
-func TestAStageThatComesOrWakesUpIsGatheredIn(t *testing.T) {
+func TestANewOrResumedStageIsGathered(t *testing.T) {
 	stages := line(3)
 	stages[2].Paused = true
-	h := newHouse(policy.Cohort{}, stages...)
+	h := newFake(policy.Cohort{}, stages...)
 	require.Equal(t, "1 2", h.order())
 	h.Stages[2].Paused = false
 	h.ask(controller.EventTopology)
@@ -113,10 +113,10 @@ func TestAStageThatComesOrWakesUpIsGatheredIn(t *testing.T) {
 	require.Equal(t, "2 3", h.order())
 }
 
-// The runtime goes back to its own settings wherever a policy that takes over says nothing.
-func TestAPolicyOfVisitsSaysAllItWantsAtTheStartAndWheneverStagesComeAndGo(t *testing.T) {
+// The engine goes back to its own settings for every knob on which a policy that takes over does not decide.
+func TestAPolicyOfVisitsDecidesOnAllItsKnobsAtTheStartAndWhenTheTopologyChanges(t *testing.T) {
 	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
-		h := newHouse(law, line(3)...)
+		h := newFake(law, line(3)...)
 		for _, kind := range []controller.EventKind{controller.EventStart, controller.EventTopology} {
 			h.c = law.New()
 			h.ask(kind)
@@ -133,9 +133,9 @@ func TestAPolicyOfVisitsSaysAllItWantsAtTheStartAndWheneverStagesComeAndGo(t *te
 	})
 }
 
-func TestEventsThatMeanNothingToAPolicyOfVisitsChangeNothing(t *testing.T) {
+func TestOtherEventsDoNotChangeAPolicyOfVisits(t *testing.T) {
 	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
-		h := newHouse(law, line(3)...)
+		h := newFake(law, line(3)...)
 		h.journal = nil
 		h.At += time.Minute
 		for _, ev := range []controller.Event{

@@ -14,61 +14,56 @@ import (
 // Spacing names how the visits of a table are spread.
 type Spacing string
 
-// The two ways.
+// The two spacings.
 const (
 	// Smooth spreads the visits of each stage evenly over the table: smooth weighted
 	// round robin.
 	Smooth Spacing = "smooth"
-	// Interleaved is the way of the dissertation: the stage with the most visits, then
-	// one of the next, and again, until that has no more.
+	// Interleaved is the order of the dissertation: the stage with the most visits, then one of the next, and again,
+	// until the first has no more.
 	Interleaved Spacing = "interleaved"
 )
 
-// LRB visits the stages as often as each is in demand: load rate based visits, sections
-// 3.3 and 4.4 of the dissertation of Cruz (2015), after a policy of Gordon's that
-// is here as [MG1].
+// LRB visits each stage in proportion to the demand for it: load rate based visits, sections 3.3 and 4.4 of the
+// dissertation of Cruz (2015), after a policy of Gordon's that is available here as [MG1].
 //
-// The demand of a stage is the work that came to it since the table was made: how many
-// commands arrived, times the mean service time. (Of a stage that never handled
-// one, the mean of all.) With [ByArrivals] it is the number of arrivals alone, as
-// in the original, which visits a stage ten times slower no more often for that. The
-// table has Size places, and each stage gets its share of them:
+// The demand of a stage is the work that arrived since the table was made: the number of commands that arrived, times
+// the mean service time. (For a stage that never handled a command, the mean of all stages.) With [ByArrivals] it is
+// only the number of arrivals, as in the original, which does not visit a stage more often for being ten times slower.
+// The table has Size places, and each stage gets its share of them:
 //
 //	visits = max(1, ceil(demand · Size / demand of all))
 //
-// so the table is a little longer than Size. A new one is made when a worker has come to
-// the end of the present one, but not before it is Interval old (and in any case after
-// ten intervals). Where nothing arrived the present one stays. At first each stage
-// is visited once, in their order by rank.
+// so the table is a little longer than Size. A new one is made when a worker has come to the end of the current one,
+// but not before that is Interval old (and in any case after ten intervals). Where nothing arrived the current one
+// stays. At first each stage is visited once, in the order of the ranks.
 //
 // # Presets
 //
-// [Cruz] is the listing: demand by arrivals, interleaved, exhaustive visits, two
-// workers, the order of the pipeline. For demands of 50, 30 and 20 and nine
-// places it gives 1 2 1 2 1 2 1 3 1 3. Three things are mended. A stage without
-// demand has one visit: the original forgot it, and when all other work was done and
-// all demand was its own, took equal demands for a reason to change nothing, and
-// stood still for ever. The walk ends when all visits are given out: the original
-// ended it with the first and the last, and lost others. And the ceiling is taken
-// in whole numbers, where the original's fractions gave a visit too many.
+// [Cruz] is the listing: demand by arrivals, interleaved, exhaustive visits, two workers, the order of the pipeline.
+// For demands of 50, 30 and 20 and nine places it gives 1 2 1 2 1 2 1 3 1 3. Three defects are fixed. A stage without
+// demand has one visit: the original forgot such a stage, and when all other work was done and all demand was at that
+// stage, it took equal demands for a reason to change nothing, and stopped for ever. The walk ends when all visits are
+// given out: the original ended it with the first and the last stage, and lost others. And the ceiling is computed in
+// whole numbers, where the original's fractions gave a visit too many.
 //
 //	            Workers      Demand       Spacing      Size         Bound    Interval
 //	no preset   one per CPU  ByWork       Smooth       3 per stage  8        10 ms
 //	Cruz        2            ByArrivals   Interleaved  3 per stage  NoBound  10 ms
 type LRB struct {
-	Preset   Preset        // [Cruz] or none; the rest defaults to the line above
+	Preset   Preset        // [Cruz] or none; sets the defaults of the other fields as listed above
 	Workers  int           // of the shared pool, and of each group if it is set
 	Demand   Key           // [ByWork] or [ByArrivals]
 	Spacing  Spacing       // how the visits are spread
 	Size     int           // how many places the table has
-	Bound    int           // the most commands of a visit, or [NoBound]
-	Interval time.Duration // the least time between two tables
+	Bound    int           // the maximum number of commands of a visit, or [NoBound]
+	Interval time.Duration // the minimum time between two tables
 }
 
 // sizePerStage is the default of [LRB.Size], for each stage.
 const sizePerStage = 3
 
-// Name is "lrb", with the preset if there is one: "lrb:cruz".
+// Name returns "lrb", with the preset if there is one: "lrb:cruz".
 func (p LRB) Name() string { return p.Preset.name("lrb") }
 
 // Check returns all faults of the parameters.
@@ -87,10 +82,10 @@ func (p LRB) Check() error {
 	)
 }
 
-// Claims are the knobs of shared workers and their visits.
+// Claims returns the knobs of shared workers and their visits.
 func (LRB) Claims() []controller.Knob { return sharing() }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p LRB) New() controller.Controller {
 	l := p.withDefaults()
 	return newVisits(
@@ -120,9 +115,9 @@ func (p LRB) withDefaults() LRB {
 type lrb struct {
 	law     LRB
 	counted memory[since]
-	total   uint64 // the demand of all at the last look
+	total   uint64 // the demand of all stages at the last tick
 
-	// Of one look.
+	// Scratch memory of one tick.
 	ranks []int
 	cells []cell
 }
@@ -157,7 +152,7 @@ func (c *lrb) route(v *view, p *controller.VisitPlan) bool {
 	return true
 }
 
-// measure takes down what each stage was in demand of.
+// measure records the demand of each stage.
 func (c *lrb) measure(v *view) {
 	c.cells, c.total = c.cells[:0], 0
 	usual := usualService(v)
@@ -174,8 +169,8 @@ func (c *lrb) measure(v *view) {
 	c.counted.forget(v.Snapshot)
 }
 
-// mostDemand is what a demand is held to, so that no sum and no product of it
-// overflows: in nanoseconds, thirteen days of work.
+// mostDemand limits a demand, so that no sum and no product of it overflows: in nanoseconds, it is thirteen days of
+// work.
 const mostDemand = 1 << 50
 
 func work(arrivals uint64, service time.Duration) uint64 {
@@ -186,7 +181,7 @@ func work(arrivals uint64, service time.Duration) uint64 {
 	return min(low, mostDemand)
 }
 
-// usualService is the mean service time of all stages, and not zero.
+// usualService returns the mean service time of all stages; it is never zero.
 func usualService(v *view) time.Duration {
 	var all controller.Counters
 	for _, id := range v.members {
@@ -197,13 +192,13 @@ func usualService(v *view) time.Duration {
 	return max(1, mean(&controller.StageStats{Total: all}, all))
 }
 
-// share is a demand's part of a table's places, rounded up.
+// share returns a demand's share of the places of a table, rounded up.
 func share(demand, total uint64, size int) int {
 	return int((demand*uint64(size) + total - 1) / total)
 }
 
-// smooth spreads visits evenly: at each place every stage gets as much credit as it has
-// visits, and the one with the most credit is visited and pays for all.
+// smooth spreads visits evenly: at each place every stage gets as much credit as it has visits, and the stage with the
+// most credit is visited and pays for all.
 func smooth(to []controller.StageID, cells []cell) []controller.StageID {
 	all := 0
 	for i := range cells {
@@ -223,9 +218,9 @@ func smooth(to []controller.StageID, cells []cell) []controller.StageID {
 	return to
 }
 
-// interleave is the walk of the dissertation: the stages stand by their visits, and
-// after each visit the walk goes back to the first of them, or on to the second if it
-// is there; where one has none left it goes on to the next.
+// interleave is the walk of the dissertation: the stages are sorted by their visits. After each visit the walk goes
+// back to the first stage, or on to the second if it was at the first. If a stage has no visits left, the walk goes on
+// to the next.
 func interleave(to []controller.StageID, cells []cell) []controller.StageID {
 	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(b.visits, a.visits) })
 	left := 0

@@ -10,9 +10,9 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// afterLoads is a house in which so many commands arrived at each stage, and a round ended then.
-func afterLoads(law policy.LRB, loads ...int) *house {
-	h := newHouse(law, line(len(loads))...)
+// afterLoads returns a pipeline in which so many commands arrived at each stage before a round ended.
+func afterLoads(law policy.LRB, loads ...int) *fake {
+	h := newFake(law, line(len(loads))...)
 	for i, n := range loads {
 		h.handled(i+1, n, 0, 0)
 	}
@@ -51,8 +51,8 @@ func TestT04_VisitsAreSpreadSmoothly(t *testing.T) {
 	}
 }
 
-// The original lost stages in each of these but the first, or never came to an end.
-func TestT05_NoStageIsLostWhateverTheLoads(t *testing.T) {
+// In each of these rows except the first, the original lost stages or never ended.
+func TestT05_NoStageIsLostUnderAnyLoads(t *testing.T) {
 	tests := map[string]struct {
 		size  int
 		loads []int
@@ -77,15 +77,15 @@ func TestT05_NoStageIsLostWhateverTheLoads(t *testing.T) {
 			require.Equal(t, tt.want, h.order())
 		})
 	}
-	newHouse(policy.LRB{Preset: policy.Cruz}).sound(t) // no stage at all
+	newFake(policy.LRB{Preset: policy.Cruz}).sound(t) // no stages
 }
 
-// Two workers, four stages, a hundred commands: at the third table the original had the third stage alone, took the
-// loads (0, 0, 0, 100) for equal, and left them at the fourth for ever.
+// Two workers, four stages, a hundred commands: at the third table the original had only the third stage, took the
+// loads (0, 0, 0, 100) for equal, and left them at the fourth stage for ever.
 func TestT06_TheRecipeForAStallDoesNotStall(t *testing.T) {
 	for _, law := range []policy.LRB{{}, {Preset: policy.Cruz}} {
 		t.Run(law.Name(), func(t *testing.T) {
-			h := newHouse(law, line(4)...)
+			h := newFake(law, line(4)...)
 			for _, loads := range [][]int{{100, 100, 60, 0}, {0, 0, 40, 0}, {0, 0, 0, 100}} {
 				for i, n := range loads {
 					h.handled(i+1, n, n, time.Millisecond)
@@ -105,14 +105,14 @@ func TestT06_TheRecipeForAStallDoesNotStall(t *testing.T) {
 	}
 }
 
-// A stage ten times slower, with the same arrivals.
-func TestDemandIsWorkUnlessItIsSaidToBeArrivals(t *testing.T) {
+// One stage is ten times slower, with the same arrivals.
+func TestDemandIsWorkUnlessItIsSetToArrivals(t *testing.T) {
 	tests := map[policy.Key]string{
 		policy.ByArrivals: "1 2 1 2 1 2",
 		policy.ByWork:     "2 2 2 1 2 2 2",
 	}
 	for demand, want := range tests {
-		h := newHouse(policy.LRB{Demand: demand}, line(2)...)
+		h := newFake(policy.LRB{Demand: demand}, line(2)...)
 		h.handled(1, 10, 10, time.Millisecond)
 		h.handled(2, 10, 10, 10*time.Millisecond)
 		h.round(time.Second, policy.SharedPool)
@@ -121,9 +121,9 @@ func TestDemandIsWorkUnlessItIsSaidToBeArrivals(t *testing.T) {
 	}
 }
 
-// 100 commands at each, of 2 ms where it is known.
+// 100 commands arrived at each stage; they take 2 ms where this is known.
 func TestAStageThatNeverHandledACommandCountsAsTheMeanOfAll(t *testing.T) {
-	h := newHouse(policy.LRB{}, line(2)...)
+	h := newFake(policy.LRB{}, line(2)...)
 	h.handled(1, 100, 50, 2*time.Millisecond)
 	h.handled(2, 100, 0, 0)
 	h.round(time.Second, policy.SharedPool)
@@ -132,7 +132,7 @@ func TestAStageThatNeverHandledACommandCountsAsTheMeanOfAll(t *testing.T) {
 }
 
 func TestANewTableWaitsForTheEndOfARoundAndForItsInterval(t *testing.T) {
-	h := newHouse(policy.LRB{Demand: policy.ByArrivals, Interval: 10 * time.Millisecond}, line(2)...)
+	h := newFake(policy.LRB{Demand: policy.ByArrivals, Interval: 10 * time.Millisecond}, line(2)...)
 	first := h.plan()
 	h.handled(1, 100, 0, 0)
 	h.tick(20 * time.Millisecond)
@@ -143,7 +143,7 @@ func TestANewTableWaitsForTheEndOfARoundAndForItsInterval(t *testing.T) {
 
 	h.handled(2, 100, 0, 0)
 	h.round(5*time.Millisecond, policy.SharedPool)
-	require.Same(t, second, h.plan(), "it is too young")
+	require.Same(t, second, h.plan(), "the plan is not Interval old yet")
 	h.tick(5 * time.Millisecond)
 	third := h.plan()
 	require.NotSame(t, second, third, "the end of the round is remembered")
@@ -156,8 +156,8 @@ func TestANewTableWaitsForTheEndOfARoundAndForItsInterval(t *testing.T) {
 	h.sound(t)
 }
 
-// Where a look came to the same plan there will be no further end of a round for it.
-func TestALookThatChangedNothingIsRepeatedAtTheNextTick(t *testing.T) {
+// After a round end that gave the same plan there is no further round end for that plan.
+func TestARoundEndThatChangedNothingIsRepeatedAtTheNextTick(t *testing.T) {
 	h := afterLoads(policy.LRB{Demand: policy.ByArrivals}, 10, 10)
 	same := h.plan()
 	h.handled(1, 10, 0, 0)
@@ -171,15 +171,15 @@ func TestALookThatChangedNothingIsRepeatedAtTheNextTick(t *testing.T) {
 }
 
 func TestLRBAsksForTicksAndForTheEndsOfRounds(t *testing.T) {
-	h := newHouse(policy.LRB{}, line(2)...)
+	h := newFake(policy.LRB{}, line(2)...)
 	on, ok := h.d.WantsRoundEnd()
 	require.True(t, on && ok)
 	require.Equal(t, 10*time.Millisecond, h.d.Interval())
 	require.Equal(t, "8 8", h.bounds())
 }
 
-func TestAVeryLargeDemandOverflowsNothing(t *testing.T) {
-	h := newHouse(policy.LRB{}, line(3)...)
+func TestAVeryLargeDemandDoesNotOverflow(t *testing.T) {
+	h := newFake(policy.LRB{}, line(3)...)
 	h.Stages[0].Total = controller.Counters{Accepted: 1 << 63, OK: 1, Busy: time.Hour}
 	h.Stages[1].Total = controller.Counters{Accepted: 1 << 63, OK: 1, Busy: time.Hour}
 	h.round(time.Second, policy.SharedPool)
@@ -187,7 +187,7 @@ func TestAVeryLargeDemandOverflowsNothing(t *testing.T) {
 	require.Equal(t, "1 2 1 2 3 1 2 1 2 1 2", h.order())
 }
 
-func TestLRBTellsAllFaultsAtOnce(t *testing.T) {
+func TestLRBReturnsAllFaultsAtOnce(t *testing.T) {
 	require.NoError(t, policy.LRB{Preset: policy.Cruz, Bound: policy.NoBound, Size: 4096}.Check())
 	require.EqualError(t, policy.LRB{
 		Preset: "gordon", Workers: -1, Demand: policy.ByRank, Spacing: "golden", Size: 5000, Bound: -2, Interval: -1,
@@ -197,7 +197,7 @@ func TestLRBTellsAllFaultsAtOnce(t *testing.T) {
 			"policy: lrb: unknown Demand \"rank\"; known are work, arrivals\n"+
 			"policy: lrb: unknown Spacing \"golden\"; known are smooth, interleaved\n"+
 			"policy: lrb: Size 5000 is more than 4096\n"+
-			"policy: lrb: Bound -2 is negative; for none say NoBound\n"+
+			"policy: lrb: Bound -2 is negative; use NoBound for none\n"+
 			"policy: lrb: Interval -1ns is negative")
 	require.EqualError(t, policy.LRB{Size: -1}.Check(), "policy: lrb: Size -1 is negative")
 }

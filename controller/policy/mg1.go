@@ -11,51 +11,48 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// MG1 visits the stages as often as an optimal server of several queues would: the
-// policy of that name in Yield, the library behind Gordon, "Stage scheduling for
-// CPU-intensive servers" (UCAM-CL-TR-781, 2010), after Boxma, Levy and Weststrate,
-// "Efficient visit orders for polling systems" (Performance Evaluation 18, 1993).
+// MG1 visits the stages as often as an optimal server of several queues would: the policy of that name in Yield, the
+// library behind Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), after Boxma, Levy and
+// Weststrate, "Efficient visit orders for polling systems" (Performance Evaluation 18, 1993).
 //
-// For each stage rho is the part of the time that a worker would be busy with what arrives
-// there: arrivals a second, times the mean service time. It is held to 0.005 to
-// 0.99 and mixed with what it was before, 7 parts to 3. Then
+// For each stage rho is the part of the time that one worker would be busy with what arrives there: arrivals a second,
+// times the mean service time. It is limited to 0.005 to 0.99 and mixed with its earlier value, 7 parts new to 3 parts
+// old. Then
 //
 //	frequency   = sqrt(rho · (1 - rho)) / the sum of that over all stages
 //	occurrences = max(1, floor(frequency · Size))
 //
-// The occurrences of the first stage of the pipeline go to the first places of the table
-// in the order of the golden ratio, those of the next stage to the next places, and so
-// on; the places that are left are the most frequent stage's. So the visits of each are
-// spread as evenly as can be, for any numbers, best if Size is a Fibonacci number. There
-// are at least as many places as stages. If the occurrences are more than the places, a
-// stage takes places from one that occurs as often or more often, never from a rarer one.
-// A stage occurs most often with a rho of a half: one that is nearly always busy need not
-// be looked for often.
+// The occurrences of the first stage of the pipeline go to the first places of the table in the order of the golden
+// ratio, those of the next stage to the next places, and so on; the remaining places go to the most frequent stage. So
+// the visits of each stage are spread as evenly as possible, for any numbers, and best if Size is a Fibonacci number.
+// There are at least as many places as stages. If the occurrences are more than the places, a stage takes places from
+// one that occurs as often or more often, never from a rarer one. A stage occurs most often with a rho of a half: a
+// stage that is nearly always busy need not be visited often to find work.
 //
-// A new table is made when a worker has come to the end of the present one, but not
-// before it is Interval old (and in any case after ten intervals). Where nothing arrived the present one stays. At first
-// each stage is visited once, in their order by rank.
+// A new table is made when a worker has come to the end of the current one, but not before that is Interval old (and in
+// any case after ten intervals). Where nothing arrived the current one stays. At first each stage is visited once, in
+// the order of the ranks.
 //
-// The law is for visits that last until the queue is empty. Here they have a bound
-// by default, which they do not reach as long as the stages keep up; say [NoBound] for
-// the original's. Its service times were 95th percentiles, and these are means.
+// The law is for visits that last until the queue is empty. Here visits have a bound by default, which they do not
+// reach as long as the stages keep up; use [NoBound] for those of the original. The original's service times were 95th
+// percentiles, and these are means.
 //
 //	Workers      Size  Bound  Interval
 //	one per CPU  144   64     5 s
 type MG1 struct {
 	Workers  int           // of the shared pool, and of each group if it is set
 	Size     int           // how many places the table has
-	Bound    int           // the most commands of a visit, or [NoBound]
-	Interval time.Duration // the least time between two tables
+	Bound    int           // the maximum number of commands of a visit, or [NoBound]
+	Interval time.Duration // the minimum time between two tables
 }
 
-// What rho is held to, and how much of a new one counts.
+// The limits of rho, and the weight of a new one.
 const (
 	leastRho, mostRho = 0.005, 0.99
 	freshRho          = 0.7
 )
 
-// Name is "mg1".
+// Name returns "mg1".
 func (MG1) Name() string { return "mg1" }
 
 // Check returns all faults of the parameters.
@@ -68,10 +65,10 @@ func (p MG1) Check() error {
 	)
 }
 
-// Claims are the knobs of shared workers and their visits.
+// Claims returns the knobs of shared workers and their visits.
 func (MG1) Claims() []controller.Knob { return sharing() }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p MG1) New() controller.Controller {
 	l := p.withDefaults()
 	return newVisits(
@@ -93,10 +90,10 @@ type mg1 struct {
 	law    MG1
 	stages memory[busyness]
 
-	// Of one look.
+	// Scratch memory of one tick.
 	ranks  []int
-	cells  []cell // of the stages, in the order of the pipeline
-	most   int    // the most frequent of the cells
+	cells  []cell // one for each stage, in the order of the pipeline
+	most   int    // index of the most frequent cell
 	places []int  // in the order of the golden ratio
 	table  []int  // the cell of each place
 	knows  bool
@@ -105,7 +102,7 @@ type mg1 struct {
 // busyness is what is remembered of a stage.
 type busyness struct {
 	since
-	rho float64 // mixed
+	rho float64 // the mixed value
 }
 
 func (c *mg1) route(v *view, p *controller.VisitPlan) bool {
@@ -128,8 +125,7 @@ func (c *mg1) route(v *view, p *controller.VisitPlan) bool {
 	return true
 }
 
-// measure mixes what each stage was busy with into what is remembered, and tells
-// whether anything arrived.
+// measure updates rho of each stage, and reports whether anything arrived.
 func (c *mg1) measure(v *view) bool {
 	arrived := false
 	for _, id := range v.members {
@@ -154,8 +150,7 @@ func (b *busyness) mix(rho float64) {
 	b.rho = freshRho*min(max(rho, leastRho), mostRho) + (1-freshRho)*b.rho
 }
 
-// divide gives each stage its occurrences in a table, and finds the most frequent stage:
-// the first of several.
+// divide computes the occurrences of each stage in a table, and finds the most frequent stage (the first of several).
 func (c *mg1) divide(v *view, size int) {
 	c.cells = c.cells[:0]
 	sum := 0.0
@@ -179,9 +174,8 @@ func (c *mg1) root(v *view, id controller.StageID) float64 {
 	return math.Sqrt(rho * (1 - rho))
 }
 
-// golden lists the places of a table in the order of the golden ratio: the k-th is
-// as far from the beginning as the fraction of k times the ratio is among those of
-// all.
+// golden lists the places of a table in the order of the golden ratio: the position of the k-th is the position of the
+// fraction of k times the ratio among all such fractions.
 func golden(size int) []int {
 	fraction := func(k int) float64 {
 		_, f := math.Modf(float64(k) * (math.Phi - 1))
@@ -199,8 +193,8 @@ func golden(size int) []int {
 	return places
 }
 
-// spread fills the table with the most frequent stage and writes the others over it, one
-// after the other. A stage takes no place from one that is less frequent.
+// spread fills the table with the most frequent stage and writes the others over it, one after the other. A stage takes
+// no place from a less frequent one.
 func (c *mg1) spread() {
 	c.table = c.table[:0]
 	for range c.places {
@@ -226,6 +220,6 @@ func (c *mg1) why(v *view) string {
 		return fmt.Sprintf("%s, %s", stagesIn(v), boundText(c.law.Bound))
 	}
 	most := c.cells[c.most]
-	return fmt.Sprintf("%s by the root of rho, the most at %q: %d visits, rho %.2f", stagesIn(v),
+	return fmt.Sprintf("%s by the square root of rho, the most at %q: %d visits, rho %.2f", stagesIn(v),
 		v.stage(most.stage).Name, most.visits, c.stages.of(v.stage(most.stage).Name).rho)
 }

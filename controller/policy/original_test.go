@@ -7,29 +7,28 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// defects says which of the defects of ERLDA's controller a port of it has. The
-// numbers are those of the list in the project's notes on policies.
+// defects says which of the defects of ERLDA's controller a port of it has. The numbers are those of the list in the
+// project's notes on policies.
 type defects struct {
 	e1  bool // the new state is discarded: check_stage_balance ends in "State."
 	e2  bool // last_action_ms is 0 on a clock that starts far below zero
-	e3  bool // workers refuse at 50 waiting, a further one needs more than 100
-	e4  bool // the least is the constant 10, where every stage starts
-	e19 bool // remove_worker keeps 1, the controller 10, and nobody adds up
-	e22 bool // no policy can be given: the numbers are in the code
+	e3  bool // workers refuse at 50 waiting, but adding one needs more than 100
+	e4  bool // the minimum is the constant 10, where every stage starts
+	e19 bool // remove_worker keeps 1, the controller 10; nothing restores 10
+	e22 bool // the policy is fixed: the numbers are in the code
 }
 
 var allDefects = defects{e1: true, e2: true, e3: true, e4: true, e19: true, e22: true}
 
-// original is a port of check_stage_balance with the defects it is told to have.
-// With all of them it is the published program; with one it shows that the
-// scenario for that defect looks at nothing else; with none it is the law.
+// original is a port of check_stage_balance with the given defects. With all of them it is the published program; with
+// one it shows that the scenario for that defect tests nothing else; with none it is the law.
 type original struct {
 	has   defects
 	law   policy.ERLDA
 	state map[string]balance
 }
 
-// balance is what check_stage_balance was given and should have returned anew.
+// balance holds what check_stage_balance got and should have returned changed.
 type balance struct {
 	hot, cold    int
 	acted        bool
@@ -43,7 +42,7 @@ func newOriginal(law policy.ERLDA, has defects) controller.Controller {
 	return &original{has: has, law: spelledOut(law), state: make(map[string]balance)}
 }
 
-// spelledOut writes ERLDA's constants in: ?UP, ?DOWN, ?K, ?COOLDOWN_MS.
+// spelledOut returns ERLDA's constants: ?UP, ?DOWN, ?K, ?COOLDOWN_MS.
 func spelledOut(law policy.ERLDA) policy.ERLDA {
 	if law.Up == 0 {
 		law.Up, law.Down = 100, 10
@@ -73,7 +72,7 @@ func (o *original) Control(ev controller.Event, s *controller.Snapshot, d *contr
 	}
 }
 
-// monotonicMS is erlang:monotonic_time(millisecond) as it was seen on OTP 25.
+// monotonicMS returns erlang:monotonic_time(millisecond) as it was seen on OTP 25.
 func monotonicMS(at time.Duration) int64 { return -576460751799 + at.Milliseconds() }
 
 func (o *original) checkStageBalance(
@@ -81,7 +80,7 @@ func (o *original) checkStageBalance(
 ) balance {
 	least, most := o.bounds(st)
 	if !o.has.e19 && st.Workers < least {
-		d.Workers(st.ID, least, "below the least")
+		d.Workers(st.ID, least, "below the minimum")
 		return b
 	}
 	queue, up, down := o.sample(st)
@@ -104,8 +103,8 @@ func (o *original) bounds(st *controller.StageStats) (least, most int) {
 	return st.MinWorkers, st.MaxWorkers
 }
 
-// sample is the longest of the workers' mailboxes, none of which takes more than
-// 50, against thresholds that know nothing of it.
+// sample returns the longest of the workers' mailboxes, none of which takes more than 50; the thresholds do not take
+// this limit into account.
 func (o *original) sample(st *controller.StageStats) (queue, up, down int) {
 	if o.has.e3 {
 		return min(st.QueueLen, 50), o.law.Up, o.law.Down

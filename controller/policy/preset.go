@@ -1,13 +1,12 @@
 package policy
 
-// Preset names a policy as a known system had it. What a preset changes is said
-// where the policy is; parameters that are given count for more than the
-// preset's. The zero Preset is the policy with its own defaults.
+// Preset names a policy as a known system implemented it. The documentation of each policy says what its presets
+// change; parameters that are set override those of the preset. The zero Preset is the policy with its own defaults.
 type Preset string
 
-// The presets that there are. Not every policy has every one of them.
+// The presets. Not every policy has all of them.
 const (
-	// Cruz is the controller of the dissertation of Cruz (2015), to the letter.
+	// Cruz is the controller of the dissertation of Cruz (2015), exactly as listed.
 	Cruz Preset = "cruz"
 	// Welsh is Sandstorm, the program of Welsh (2001), with its defaults.
 	Welsh Preset = "welsh"
@@ -16,7 +15,7 @@ const (
 	Gordon Preset = "gordon"
 )
 
-// name is a policy's name, with the preset if there is one: "seda:cruz".
+// name returns a policy's name, with the preset if there is one: "seda:cruz".
 func (p Preset) name(policy string) string {
 	if p == "" {
 		return policy

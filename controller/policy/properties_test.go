@@ -37,12 +37,12 @@ func anyStage(t *rapid.T) controller.StageStats {
 	}
 }
 
-// A walk through any lengths at any times: the promises of the law, whatever comes.
+// The test walks through any lengths at any times and checks the promises of the law.
 func TestERLDAKeepsItsPromisesUnderAnyLoad(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		law := anyERLDA(t)
 		stages := rapid.SliceOfN(rapid.Custom(anyStage), 0, 3).Draw(t, "stages")
-		f := newFloor(law.New(), append(stages, anyStage(t))...)
+		f := newRow(law.New(), append(stages, anyStage(t))...)
 		last := map[controller.StageID]time.Duration{}
 		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
 			f.now += time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond
@@ -60,24 +60,24 @@ func TestERLDAKeepsItsPromisesUnderAnyLoad(t *testing.T) {
 }
 
 func requireALawfulStep(
-	t *rapid.T, law policy.ERLDA, f *floor, c controller.Change, last map[controller.StageID]time.Duration,
+	t *rapid.T, law policy.ERLDA, f *row, c controller.Change, last map[controller.StageID]time.Duration,
 ) {
 	st := f.stages[c.Stage]
 	require.GreaterOrEqual(t, c.After, st.MinWorkers)
 	require.LessOrEqual(t, c.After, st.MaxWorkers)
 	require.Contains(t, []int{1, -1}, by(c), "one step")
-	require.NotContains(t, c.Why, "held", "the law keeps the bounds by itself")
+	require.NotContains(t, c.Why, "limited to the", "the law stays within the bounds by itself")
 	if at, ok := last[c.Stage]; ok {
 		require.GreaterOrEqual(t, c.At-at, law.Cooldown)
 	}
 	last[c.Stage] = c.At
 	if by(c) > 0 {
-		require.Positive(t, st.QueueLen, "nobody is hired for nothing")
+		require.Positive(t, st.QueueLen, "a worker is added only when commands wait")
 	}
 }
 
-// Whatever the shell shows, each law answers without a panic and within bounds.
-func TestEveryPolicyTakesAnySnapshot(t *testing.T) {
+// For any snapshot, each law decides without a panic and within bounds.
+func TestEveryPolicyAcceptsAnySnapshot(t *testing.T) {
 	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
 			c := law.New()
@@ -102,7 +102,7 @@ func TestEveryPolicyTakesAnySnapshot(t *testing.T) {
 	})
 }
 
-// requireLawful looks at what any policy promises of each change.
+// requireLawful checks what any policy promises of each change.
 func requireLawful(t *rapid.T, law controller.Policy, s *controller.Snapshot, c controller.Change) {
 	require.NotContains(t, []string{"", "no reason given"}, c.Why)
 	if claimer, ok := law.(controller.Claimer); ok {
@@ -156,18 +156,17 @@ func forEveryPolicy(t *testing.T, check func(t *testing.T, law controller.Policy
 		law, err := policy.ByName(name)
 		require.NoError(t, err)
 		if claims(law, controller.KnobVisit) {
-			continue // those that share workers have a kit of their own, and forEveryVisitor
+			continue // policies that share workers have forEveryVisitor
 		}
 		t.Run(name, func(t *testing.T) { check(t, law) })
 	}
 }
 
-// Work for ever at one stage, anything at the others: it keeps a worker, and all it has
-// if the law looks at what waits.
-func TestNoPolicyStarvesAStageWithWorkForEver(t *testing.T) {
+// One stage has endless work, the others any: the stage keeps a worker, and all it has if the law reads the queue.
+func TestNoPolicyStarvesAStageWithEndlessWork(t *testing.T) {
 	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
-			f := newFloor(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 5).Draw(t, "stages")...)
+			f := newRow(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 5).Draw(t, "stages")...)
 			for range rapid.IntRange(1, 60).Draw(t, "ticks") {
 				f.now += time.Second
 				for i := range f.stages {
@@ -182,17 +181,17 @@ func TestNoPolicyStarvesAStageWithWorkForEver(t *testing.T) {
 				f.ask(controller.EventTick)
 				require.NoError(t, f.err)
 				require.GreaterOrEqual(t, f.stages[0].Workers, max(1, f.stages[0].MinWorkers))
-				if law.Name() != "stealing:cruz" && law.Name() != "seda:cruz" { // they look at rates and at 50 alone
-					require.GreaterOrEqual(t, f.stages[0].Workers, had, "a full stage loses nobody")
+				if law.Name() != "stealing:cruz" && law.Name() != "seda:cruz" { // they read only rates and the threshold of 50
+					require.GreaterOrEqual(t, f.stages[0].Workers, had, "a full stage loses no worker")
 				}
 			}
 		})
 	})
 }
 
-func TestEveryPolicyLooksWithoutAllocating(t *testing.T) {
+func TestEveryPolicyTicksWithoutAllocating(t *testing.T) {
 	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
-		f := newFloor(law.New(), pool(2, 2, 9), pool(2, 2, 9), pool(2, 2, 9))
+		f := newRow(law.New(), pool(2, 2, 9), pool(2, 2, 9), pool(2, 2, 9))
 		for i := range f.stages {
 			f.stages[i].QueueLen, f.stages[i].Busy = 50, f.stages[i].Workers
 		}
@@ -210,11 +209,11 @@ func TestEveryPolicyLooksWithoutAllocating(t *testing.T) {
 	})
 }
 
-func TestEveryPolicyIsDeterministicAndSharesNothing(t *testing.T) {
+func TestEveryPolicyIsDeterministicAndSharesNoMemory(t *testing.T) {
 	forEveryPolicy(t, func(t *testing.T, law controller.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
-			once := newFloor(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 5).Draw(t, "stages")...)
-			again := newFloor(law.New(), slices.Clone(once.stages)...)
+			once := newRow(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 5).Draw(t, "stages")...)
+			again := newRow(law.New(), slices.Clone(once.stages)...)
 			again.stages = slices.Clone(once.stages)
 			for range rapid.IntRange(1, 40).Draw(t, "ticks") {
 				once.now += time.Second

@@ -9,71 +9,61 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// SEDA adds a worker to a stage whose queue is long and retires one from a stage
-// that has nothing to do: the thread pool controller of Welsh, Culler and Brewer,
-// "SEDA: An Architecture for Well-Conditioned, Scalable Internet Services" (SOSP
-// 2001).
+// SEDA adds a worker to a stage whose queue is long and removes one from a stage that is idle: the thread pool
+// controller of Welsh, Culler and Brewer, "SEDA: An Architecture for Well-Conditioned, Scalable Internet Services"
+// (SOSP 2001).
 //
-// A stage is hot when at least Threshold commands have been waiting at Samples
-// looks in a row: it gets one worker more. It is idle when its queue was empty and
-// a worker was free at every look for as long as Idle: it gets one less, and the
-// time is measured anew. Both stay within the stage's bounds, and at least Cooldown
-// passes between two actions on one stage. Each stage is judged for itself, but for
-// those that share a pool: it is the pool that gets one worker more or one less, and
-// it is hot when any of its stages is, and idle when nothing waits at any. A stage that
-// is paused is left alone.
+// A stage is hot when at least Threshold commands have been waiting at Samples consecutive ticks: it gets one worker
+// more. It is idle when its queue was empty and a worker was free at every tick for as long as Idle: it gets one less,
+// and the time is measured again from then. Both stay within the stage's bounds, and at least Cooldown passes between
+// two changes of one stage. Each stage is judged by itself, except for stages that share a pool: then the pool gets one
+// worker more or one less, and it is hot when any of its stages is hot, and idle when all their queues are empty. A
+// paused stage is left alone.
 //
-// How many commands a worker takes at once is the other half of the paper:
-// [Batching].
+// The other half of the paper, how many commands a worker takes at once, is [Batching].
 //
-// What waits is not idle, and what is idle is not hot: between the two the law
-// leaves a stage alone. A load that plays around the threshold adds workers
-// until it no longer does, and never takes one away.
+// A stage with waiting commands is not idle, and an idle one is not hot; in between the law leaves a stage alone. A
+// load that varies around the threshold adds workers until it no longer reaches the threshold, and never removes one.
 //
 // # Threshold and capacity
 //
-// As with [ERLDA], a threshold that a queue cannot reach is a policy that cannot
-// act: Threshold counts as half of the stage's capacity, rounded up, where it is
-// more than that. A full queue is hot at any capacity.
+// As with [ERLDA], a threshold that a queue cannot reach would disable the policy: Threshold is limited to half of the
+// stage's capacity, rounded up. A full queue is hot at any capacity.
 //
-// A stage is not hot while stages ahead bound it, with whatever preset: another worker would only wait with the others.
-// The journal says so when that begins; see [controller.StageStats].
+// With any preset, a stage is not hot while it is bound by stages ahead: another worker would only wait with the
+// others. The journal says so when this starts; see [controller.StageStats].
 //
 // # Presets
 //
-// [Cruz] is the listing in section 4.2 of the dissertation of Cruz (2015). Every two
-// seconds, where more than 50 commands wait or are in hand, there is one worker more,
-// and in any other case one less. Nothing is counted and nothing rests, so a load
-// around 50 makes it swing, and 49 commands that wait for a worker cost one. Idle
-// means nothing to it. The listing's stages have stage.Workers(2, 10) and
-// stage.Capacity(100).
+// [Cruz] is the listing in section 4.2 of the dissertation of Cruz (2015). Every two seconds a stage with more than 50
+// commands waiting or in hand gets one worker more, and any other stage gets one less. It counts no samples and has no
+// cooldown, so a load around 50 makes it oscillate, and a stage with 49 waiting commands loses a worker. It ignores
+// Idle. The listing's stages have stage.Workers(2, 10) and stage.Capacity(100).
 //
-// [Welsh] is Sandstorm, the program of the paper, with its defaults: it looks
-// every two seconds, adds one for 1000 waiting, but at every fourth look only, and
-// retires after one second of idleness. There a thread measures its own idleness; here
-// the stage's is measured, one step for each look. Sandstorm's stages have
+// [Welsh] is Sandstorm, the program of the paper, with its defaults: it samples every two seconds, adds one worker for
+// 1000 waiting commands, but only at every fourth tick, and removes one after one second of idleness. In Sandstorm a
+// thread measures its own idleness; here the stage's is measured, in steps of one tick. Sandstorm's stages have
 // stage.Workers(1, 20).
 //
-// A preset keeps its threshold wherever a queue can reach it, that is, up to the
-// whole capacity.
+// A preset keeps its threshold as long as the queue can reach it, that is, up to the full capacity.
 //
 //	            Threshold  Samples  Interval  Cooldown  Idle
 //	no preset          64        2       1 s       2 s   5 s
 //	Cruz               51        1       2 s      none     -
 //	Welsh            1000        1       2 s      none   1 s
 type SEDA struct {
-	Preset    Preset        // [Cruz], [Welsh] or none; the rest defaults to the line above
-	Threshold int           // this many waiting are hot
-	Samples   int           // how many looks in a row must agree that it is hot
-	Interval  time.Duration // between two looks
-	Cooldown  time.Duration // between two actions on one stage, or [NoCooldown]
-	Idle      time.Duration // with nothing to do for that long, a worker goes
+	Preset    Preset        // [Cruz], [Welsh] or none; sets the defaults of the other fields as listed above
+	Threshold int           // a stage with this many waiting commands is hot
+	Samples   int           // how many consecutive ticks must agree that it is hot
+	Interval  time.Duration // between two ticks
+	Cooldown  time.Duration // between two changes of one stage, or [NoCooldown]
+	Idle      time.Duration // a stage that is idle for that long loses a worker
 }
 
-// welshAdds is at which looks Sandstorm adds threads: every fourth.
+// welshAdds is the number of ticks between which Sandstorm adds threads.
 const welshAdds = 4
 
-// Name is "seda", with the preset if there is one: "seda:cruz".
+// Name returns "seda", with the preset if there is one: "seda:cruz".
 func (p SEDA) Name() string { return p.Preset.name("seda") }
 
 // Check returns all faults of the parameters.
@@ -85,17 +75,17 @@ func (p SEDA) Check() error {
 		fault("seda", p.Samples < 0, "Samples %d is negative", p.Samples),
 		fault("seda", p.Interval < 0, "Interval %v is negative", p.Interval),
 		fault("seda", p.Cooldown < 0 && p.Cooldown != NoCooldown,
-			"Cooldown %v is negative; for none say NoCooldown", p.Cooldown),
+			"Cooldown %v is negative; use NoCooldown for none", p.Cooldown),
 		fault("seda", p.Idle < 0, "Idle %v is negative", p.Idle),
 		fault("seda", p.Idle > 0 && p.Preset == Cruz,
-			"Idle %v means nothing to the preset cruz, which retires by the threshold", p.Idle),
+			"Idle %v has no effect with the preset cruz, which removes workers by the threshold", p.Idle),
 	)
 }
 
 // Claims returns the number of workers, which is all that SEDA decides.
 func (SEDA) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p SEDA) New() controller.Controller {
 	return &seda{law: p.withDefaults(), pools: make(memory[pool])}
 }
@@ -123,7 +113,7 @@ func (p SEDA) defaults() SEDA {
 	}
 }
 
-// threshold returns the law's threshold for a stage: hot is that much or more.
+// threshold returns the threshold for a stage: that much or more is hot.
 func (p SEDA) threshold(st *controller.StageStats) int {
 	switch capacity := st.QueueCap; {
 	case capacity <= 0:
@@ -135,7 +125,7 @@ func (p SEDA) threshold(st *controller.StageStats) int {
 	}
 }
 
-// load is what is held against the threshold.
+// load returns what is compared with the threshold.
 func (p SEDA) load(st *controller.StageStats) int {
 	if p.Preset == Cruz {
 		return st.QueueLen + st.InHand // the instances that are not free
@@ -143,7 +133,7 @@ func (p SEDA) load(st *controller.StageStats) int {
 	return st.QueueLen
 }
 
-// what is the name of the load.
+// what returns the name of the load.
 func (p SEDA) what() string {
 	if p.Preset == Cruz {
 		return "events"
@@ -154,39 +144,39 @@ func (p SEDA) what() string {
 // seda is SEDA's memory of one run.
 type seda struct {
 	law   SEDA
-	looks int
+	ticks int
 	pools memory[pool]
 	units units
 }
 
 // pool is what is remembered of a unit.
 type pool struct {
-	hot   int // samples in a row
+	hot   int // consecutive samples
 	idle  bool
-	since time.Duration // when it was first seen idle, or lost a worker for it
-	acted bool          // false: never; last says nothing yet
-	last  time.Duration // when it was acted upon
+	since time.Duration // when it was first seen idle, or last lost a worker for being idle
+	acted bool          // false: never, and last is not set
+	last  time.Duration // time of the last change
 	held  held
 }
 
-// Control asks for ticks at the start and looks at every unit on each of them.
+// Control asks for ticks at the start and inspects every unit at each of them.
 func (c *seda) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	switch ev.Kind {
 	case controller.EventStart:
 		d.Every(c.law.Interval)
 	case controller.EventTick:
-		c.looks++
+		c.ticks++
 		us := c.units.of(s)
 		for i := range us {
-			c.look(&us[i], s.At, d)
+			c.inspect(&us[i], s.At, d)
 		}
 		c.pools.forgetUnits(us)
 		c.units.done()
-	default: // the end asks for nothing, and what comes later is not known here
+	default: // other events change nothing: after EventStop decisions have no effect, and later kinds are not known here
 	}
 }
 
-func (c *seda) look(u *unit, now time.Duration, d *controller.Decisions) {
+func (c *seda) inspect(u *unit, now time.Duration, d *controller.Decisions) {
 	p := c.pools.of(u.name)
 	if u.restore(d) {
 		return
@@ -203,7 +193,7 @@ func (c *seda) look(u *unit, now time.Duration, d *controller.Decisions) {
 		if u.workers < u.most {
 			u.keep(&p.held, now, d, bound, c.law.what(), waiting)
 		}
-		return // it is not cold either
+		return // nor is it cold
 	}
 	if p.acted && now-p.last < c.law.Cooldown {
 		return
@@ -223,7 +213,7 @@ func (c *seda) look(u *unit, now time.Duration, d *controller.Decisions) {
 	p.act(now)
 }
 
-// above returns a stage's load and the threshold that it is held against; of no stage a load below it.
+// above returns a stage's load and its threshold; for a nil stage it returns a load below the threshold.
 func (c *seda) above(st *controller.StageStats) (load, threshold int) {
 	if st == nil {
 		return 0, 1
@@ -231,12 +221,12 @@ func (c *seda) above(st *controller.StageStats) (load, threshold int) {
 	return c.law.load(st), c.law.threshold(st)
 }
 
-// adds tells whether a stage may get one more, for all that the law knows of it.
+// adds reports whether a stage may get one worker more by its samples and ticks.
 func (c *seda) adds(p *pool) bool {
-	return p.hot >= c.law.Samples && (c.law.Preset != Welsh || c.looks%welshAdds == 0)
+	return p.hot >= c.law.Samples && (c.law.Preset != Welsh || c.ticks%welshAdds == 0)
 }
 
-// rest notes whether the stage has nothing to do, and since when.
+// rest records whether the stage is idle, and since when.
 func (p *pool) rest(now time.Duration, idle bool) {
 	if idle && !p.idle {
 		p.since = now

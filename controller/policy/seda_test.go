@@ -13,12 +13,12 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// pool is a stage with so many workers, within so many, all of them free.
+// pool returns a stage with that many workers, within those bounds, all of them free.
 func pool(workers, least, most int) controller.StageStats {
 	return controller.StageStats{Workers: workers, MinWorkers: least, MaxWorkers: most}
 }
 
-// The listing's stage: 2 to 10 threads, room for 100 events, a look every 2 s.
+// The listing's stage has 2 to 10 threads, a capacity of 100 events, and a tick every 2 s.
 func TestT12_TheListingOfCruzGivesItsThreads(t *testing.T) {
 	events := []int{0, 60, 60, 60, 60, 60, 60, 60, 60, 60, 50, 51}
 	want := []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 9, 10}
@@ -32,7 +32,7 @@ func TestT12_TheListingOfCruzGivesItsThreads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := pool(2, 2, 10)
 			st.QueueCap = 100
-			f := newFloor(policy.SEDA{Preset: policy.Cruz}.New(), st)
+			f := newRow(policy.SEDA{Preset: policy.Cruz}.New(), st)
 			threads := make([]int, 0, len(events))
 			for _, n := range events {
 				f.now += 2 * time.Second
@@ -61,50 +61,50 @@ func TestSEDAFollowsTheQueue(t *testing.T) {
 		queue []int
 		want  []int
 	}{
-		"two looks in a row, then two seconds of rest": {policy.SEDA{}, pool(4, 1, 9), during(7, 64), []int{4, 5, 5, 6, 6, 7, 7}},
-		"below the threshold it waits":                 {policy.SEDA{}, pool(4, 1, 9), during(7, 63), during(7, 4)},
-		"one look is a burst":                          {policy.SEDA{}, pool(4, 1, 9), []int{900, 0, 900, 0, 900}, during(5, 4)},
-		"it stops at the most":                         {restless, pool(8, 1, 9), during(3, 900), []int{9, 9, 9}},
-		"five seconds without work cost one worker":    {policy.SEDA{}, pool(4, 1, 9), during(12, 0), []int{4, 4, 4, 4, 4, 3, 3, 3, 3, 3, 2, 2}},
-		"one that waits is work":                       {policy.SEDA{}, pool(4, 1, 9), []int{0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, []int{4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3}},
-		"it stops at the least":                        {policy.SEDA{Idle: time.Second}, pool(4, 3, 9), during(9, 0), []int{4, 3, 3, 3, 3, 3, 3, 3, 3}},
-		"the cooldown holds for retiring, too":         {policy.SEDA{Idle: time.Second, Cooldown: 3 * time.Second}, pool(9, 1, 9), during(8, 0), []int{9, 8, 8, 8, 7, 7, 7, 6}},
-		"a room for one":                               {restless, small(1), []int{1, 0}, []int{5, 5}},
-		"half of a small room, rounded up":             {restless, small(5), []int{2, 3}, []int{4, 5}},
-		"no room is stated":                            {restless, small(-1), []int{0, 0}, []int{4, 4}},
-		"a fixed pool is left alone":                   {restless, pool(4, 4, 4), append(during(3, 900), during(9, 0)...), during(12, 4)},
-		"below the least it is brought back at once":   {policy.SEDA{}, pool(2, 5, 9), []int{9, 9}, []int{5, 5}},
-		"above the most it is brought back at once":    {policy.SEDA{}, pool(12, 5, 9), []int{900, 9}, []int{9, 9}},
-		"nobody goes below one":                        {policy.SEDA{Idle: 1}, pool(2, 0, 9), during(5, 0), []int{2, 1, 1, 1, 1}},
+		"two ticks in a row, then two seconds of cooldown": {policy.SEDA{}, pool(4, 1, 9), during(7, 64), []int{4, 5, 5, 6, 6, 7, 7}},
+		"below the threshold it waits":                     {policy.SEDA{}, pool(4, 1, 9), during(7, 63), during(7, 4)},
+		"one tick is a burst":                              {policy.SEDA{}, pool(4, 1, 9), []int{900, 0, 900, 0, 900}, during(5, 4)},
+		"it stops at the maximum":                          {restless, pool(8, 1, 9), during(3, 900), []int{9, 9, 9}},
+		"five seconds without work cost one worker":        {policy.SEDA{}, pool(4, 1, 9), during(12, 0), []int{4, 4, 4, 4, 4, 3, 3, 3, 3, 3, 2, 2}},
+		"one waiting command is work":                      {policy.SEDA{}, pool(4, 1, 9), []int{0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, []int{4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 3}},
+		"it stops at the minimum":                          {policy.SEDA{Idle: time.Second}, pool(4, 3, 9), during(9, 0), []int{4, 3, 3, 3, 3, 3, 3, 3, 3}},
+		"the cooldown applies to removing, too":            {policy.SEDA{Idle: time.Second, Cooldown: 3 * time.Second}, pool(9, 1, 9), during(8, 0), []int{9, 8, 8, 8, 7, 7, 7, 6}},
+		"capacity of one":                                  {restless, small(1), []int{1, 0}, []int{5, 5}},
+		"half of a small capacity, rounded up":             {restless, small(5), []int{2, 3}, []int{4, 5}},
+		"no capacity is stated":                            {restless, small(-1), []int{0, 0}, []int{4, 4}},
+		"a fixed pool is left alone":                       {restless, pool(4, 4, 4), append(during(3, 900), during(9, 0)...), during(12, 4)},
+		"below the minimum it is brought back at once":     {policy.SEDA{}, pool(2, 5, 9), []int{9, 9}, []int{5, 5}},
+		"above the maximum it is brought back at once":     {policy.SEDA{}, pool(12, 5, 9), []int{900, 9}, []int{9, 9}},
+		"it never goes below one":                          {policy.SEDA{Idle: 1}, pool(2, 0, 9), during(5, 0), []int{2, 1, 1, 1, 1}},
 
-		"cruz: 49 that wait cost a worker":       {policy.SEDA{Preset: policy.Cruz}, pool(5, 2, 10), during(5, 49), []int{4, 3, 2, 2, 2}},
-		"cruz: a threshold of one's own":         {policy.SEDA{Preset: policy.Cruz, Threshold: 10}, pool(5, 2, 10), []int{10, 9}, []int{6, 5}},
-		"cruz: samples of one's own":             {policy.SEDA{Preset: policy.Cruz, Samples: 2}, pool(5, 2, 10), []int{60, 60, 60}, []int{5, 6, 6}},
-		"cruz: a full room is hot":               {policy.SEDA{Preset: policy.Cruz}, small(20), []int{20, 19}, []int{5, 4}},
-		"welsh: adds at each fourth look":        {policy.SEDA{Preset: policy.Welsh}, pool(4, 1, 20), during(9, 1000), []int{4, 4, 4, 5, 5, 5, 5, 6, 6}},
-		"welsh: 999 are not enough":              {policy.SEDA{Preset: policy.Welsh}, pool(4, 1, 20), during(8, 999), during(8, 4)},
-		"welsh: retires at each look":            {policy.SEDA{Preset: policy.Welsh}, pool(4, 1, 20), during(6, 0), []int{4, 3, 2, 1, 1, 1}},
-		"welsh: a full room is hot, half is not": {policy.SEDA{Preset: policy.Welsh}, small(50), []int{49, 49, 49, 49, 50, 50, 50, 50}, []int{4, 4, 4, 4, 4, 4, 4, 5}},
+		"cruz: 49 waiting cost a worker":          {policy.SEDA{Preset: policy.Cruz}, pool(5, 2, 10), during(5, 49), []int{4, 3, 2, 2, 2}},
+		"cruz: a custom threshold":                {policy.SEDA{Preset: policy.Cruz, Threshold: 10}, pool(5, 2, 10), []int{10, 9}, []int{6, 5}},
+		"cruz: custom samples":                    {policy.SEDA{Preset: policy.Cruz, Samples: 2}, pool(5, 2, 10), []int{60, 60, 60}, []int{5, 6, 6}},
+		"cruz: a full queue is hot":               {policy.SEDA{Preset: policy.Cruz}, small(20), []int{20, 19}, []int{5, 4}},
+		"welsh: adds at each fourth tick":         {policy.SEDA{Preset: policy.Welsh}, pool(4, 1, 20), during(9, 1000), []int{4, 4, 4, 5, 5, 5, 5, 6, 6}},
+		"welsh: 999 are not enough":               {policy.SEDA{Preset: policy.Welsh}, pool(4, 1, 20), during(8, 999), during(8, 4)},
+		"welsh: removes at each tick":             {policy.SEDA{Preset: policy.Welsh}, pool(4, 1, 20), during(6, 0), []int{4, 3, 2, 1, 1, 1}},
+		"welsh: a full queue is hot, half is not": {policy.SEDA{Preset: policy.Welsh}, small(50), []int{49, 49, 49, 49, 50, 50, 50, 50}, []int{4, 4, 4, 4, 4, 4, 4, 5}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, tt.law.Check())
-			f := newFloor(tt.law.New(), tt.stage)
+			f := newRow(tt.law.New(), tt.stage)
 			require.Equal(t, tt.want, f.run(tt.queue...))
 			require.NoError(t, f.err)
 		})
 	}
 }
 
-func TestSEDARetiresNobodyWhileAllAreBusy(t *testing.T) {
-	f := newFloor(policy.SEDA{}.New(), pool(4, 1, 9))
+func TestSEDARemovesNoWorkerWhileAllAreBusy(t *testing.T) {
+	f := newRow(policy.SEDA{}.New(), pool(4, 1, 9))
 	f.stages[0].Busy = 4
 	require.Equal(t, during(9, 4), f.run(during(9, 0)...))
 	f.stages[0].Busy = 3
-	require.Equal(t, []int{4, 4, 4, 4, 4, 3}, f.run(during(6, 0)...), "the time counts from the first look at which one is free")
+	require.Equal(t, []int{4, 4, 4, 4, 4, 3}, f.run(during(6, 0)...), "the time counts from the first tick at which one is free")
 }
 
-func TestSEDASaysWhy(t *testing.T) {
+func TestSEDAStatesItsReasons(t *testing.T) {
 	tests := map[string]struct {
 		law   policy.SEDA
 		queue []int
@@ -118,7 +118,7 @@ func TestSEDASaysWhy(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFloor(tt.law.New(), pool(10, 5, 20))
+			f := newRow(tt.law.New(), pool(10, 5, 20))
 			f.run(tt.queue...)
 			require.Len(t, f.journal.Entries(), 1)
 			require.Equal(t, tt.want, f.journal.Entries()[0].Why)
@@ -153,28 +153,28 @@ func requireTicksFromTheStart(t *testing.T, law controller.Policy, want time.Dur
 	}
 }
 
-func TestSEDAKnowsStagesByNameAndForgetsThoseThatAreGone(t *testing.T) {
-	f := newFloor(policy.SEDA{}.New(), rooms(1024, 1024)...)
+func TestSEDAIdentifiesStagesByNameAndForgetsRemovedOnes(t *testing.T) {
+	f := newRow(policy.SEDA{}.New(), rooms(1024, 1024)...)
 	f.run(900)
 	f.stages = f.stages[1:]
 	f.stages[0].ID = 0
-	require.Equal(t, []int{11}, f.run(900), "it moved to the first place, and this is its second look")
+	require.Equal(t, []int{11}, f.run(900), "it moved to the first place, and this is its second tick")
 	f.stages = []controller.StageStats{furnished(controller.StageStats{}, 0)}
-	require.Equal(t, []int{10, 11}, f.run(900, 900), "the name is back, the stage is new")
+	require.Equal(t, []int{10, 11}, f.run(900, 900), "a new stage has the name of an old one")
 }
 
-func TestCheckTellsAllFaultsOfSEDA(t *testing.T) {
+func TestCheckReturnsAllFaultsOfSEDA(t *testing.T) {
 	tests := map[string]struct {
 		law  policy.SEDA
 		want []string
 	}{
-		"the defaults are fine":   {policy.SEDA{}, nil},
-		"cruz is fine":            {policy.SEDA{Preset: policy.Cruz}, nil},
-		"welsh is fine":           {policy.SEDA{Preset: policy.Welsh, Idle: time.Hour}, nil},
-		"no cooldown is fine":     {policy.SEDA{Cooldown: policy.NoCooldown}, nil},
-		"the greatest are fine":   {policy.SEDA{Threshold: math.MaxInt, Samples: math.MaxInt, Interval: math.MaxInt64, Cooldown: math.MaxInt64, Idle: math.MaxInt64}, nil},
-		"an unknown preset":       {policy.SEDA{Preset: "crux"}, []string{`unknown Preset "crux"; known are cruz, welsh`}},
-		"idle means nothing here": {policy.SEDA{Preset: policy.Cruz, Idle: time.Second}, []string{"Idle 1s means nothing to the preset cruz"}},
+		"the defaults are fine": {policy.SEDA{}, nil},
+		"cruz is fine":          {policy.SEDA{Preset: policy.Cruz}, nil},
+		"welsh is fine":         {policy.SEDA{Preset: policy.Welsh, Idle: time.Hour}, nil},
+		"no cooldown is fine":   {policy.SEDA{Cooldown: policy.NoCooldown}, nil},
+		"the greatest are fine": {policy.SEDA{Threshold: math.MaxInt, Samples: math.MaxInt, Interval: math.MaxInt64, Cooldown: math.MaxInt64, Idle: math.MaxInt64}, nil},
+		"an unknown preset":     {policy.SEDA{Preset: "crux"}, []string{`unknown Preset "crux"; known are cruz, welsh`}},
+		"idle has no effect":    {policy.SEDA{Preset: policy.Cruz, Idle: time.Second}, []string{"Idle 1s has no effect with the preset cruz"}},
 		"all at once": {
 			policy.SEDA{Threshold: -1, Samples: -2, Interval: -3, Cooldown: -4, Idle: -5},
 			[]string{"Threshold -1", "Samples -2", "Interval -3ns", "Cooldown -4ns", "Idle -5ns"},
@@ -198,13 +198,12 @@ func requireFaults(t *testing.T, law controller.Policy, prefix string, want []st
 	require.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), len(want))
 }
 
-// The dissertation's criticism, seen: around its threshold the listing takes back at
-// one look what it gave at the last. Ours leaves such a load alone, and one
-// that comes and goes faster than Idle costs nobody.
+// This shows the dissertation's criticism: around its threshold the listing undoes at one tick what it did at the last.
+// The default law leaves such a load alone, and a load that comes and goes faster than Idle costs no worker.
 func TestSEDADoesNotSwingWhereTheListingOfCruzDoes(t *testing.T) {
 	ours, theirs := policy.SEDA{}, policy.SEDA{Preset: policy.Cruz}
 	tests := map[string]struct {
-		around func(law policy.SEDA) []int // 40 looks
+		around func(law policy.SEDA) []int // 40 ticks
 		ours   int                         // how often the direction changes
 	}{
 		"a command more, a command less": {func(law policy.SEDA) []int {
@@ -218,13 +217,13 @@ func TestSEDADoesNotSwingWhereTheListingOfCruzDoes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tt.ours, turns(newFloor(ours.New(), pool(5, 1, 10)).run(tt.around(ours)...)), "ours")
-			require.GreaterOrEqual(t, turns(newFloor(theirs.New(), pool(5, 1, 10)).run(tt.around(theirs)...)), 9, "the listing")
+			require.Equal(t, tt.ours, turns(newRow(ours.New(), pool(5, 1, 10)).run(tt.around(ours)...)), "ours")
+			require.GreaterOrEqual(t, turns(newRow(theirs.New(), pool(5, 1, 10)).run(tt.around(theirs)...)), 9, "the listing")
 		})
 	}
 }
 
-// turns counts how often a number that rose falls, or the other way round.
+// turns counts the changes of direction.
 func turns(ns []int) (n int) {
 	last := 0
 	for i := 1; i < len(ns); i++ {
@@ -256,7 +255,7 @@ func anySEDA(t *rapid.T) policy.SEDA {
 func TestSEDAKeepsItsPromisesUnderAnyLoad(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		law := anySEDA(t)
-		f := newFloor(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 4).Draw(t, "stages")...)
+		f := newRow(law.New(), rapid.SliceOfN(rapid.Custom(anyStage), 1, 4).Draw(t, "stages")...)
 		last := map[controller.StageID]time.Duration{}
 		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
 			f.now += time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond
@@ -268,7 +267,7 @@ func TestSEDAKeepsItsPromisesUnderAnyLoad(t *testing.T) {
 			require.NoError(t, f.err)
 			turned := map[controller.StageID]bool{}
 			for _, c := range f.journal.Entries()[before:] {
-				require.False(t, turned[c.Stage], "one step for each stage at each look")
+				require.False(t, turned[c.Stage], "one step for each stage at each tick")
 				turned[c.Stage] = true
 				requireAStep(t, f, c)
 				requireSEDAsReason(t, law, f.stages[c.Stage], c)
@@ -281,8 +280,8 @@ func TestSEDAKeepsItsPromisesUnderAnyLoad(t *testing.T) {
 	})
 }
 
-// anyLoad lets anything happen to a stage that can happen between two looks.
-func (f *floor) anyLoad(t *rapid.T, stage int) {
+// anyLoad draws anything that can happen to a stage between two ticks.
+func (f *row) anyLoad(t *rapid.T, stage int) {
 	st := &f.stages[stage]
 	st.QueueLen = rapid.SampledFrom([]int{0, 0, 0, 1, 10, 60, 64, 120}).Draw(t, "queue")
 	st.Busy = rapid.IntRange(0, st.Workers).Draw(t, "busy")
@@ -292,29 +291,29 @@ func (f *floor) anyLoad(t *rapid.T, stage int) {
 	}
 }
 
-func requireAStep(t *rapid.T, f *floor, c controller.Change) {
+func requireAStep(t *rapid.T, f *row, c controller.Change) {
 	st := f.stages[c.Stage]
 	require.GreaterOrEqual(t, c.After, max(1, st.MinWorkers))
 	require.LessOrEqual(t, c.After, st.MaxWorkers)
 	require.Contains(t, []int{1, -1}, by(c), "one step")
-	require.NotContains(t, c.Why, "held", "the law keeps the bounds by itself")
+	require.NotContains(t, c.Why, "limited to the", "the law stays within the bounds by itself")
 }
 
 func requireSEDAsReason(t *rapid.T, law policy.SEDA, st controller.StageStats, c controller.Change) {
 	switch {
 	case by(c) > 0:
-		require.Positive(t, st.QueueLen+st.InHand, "nobody is hired for nothing")
+		require.Positive(t, st.QueueLen+st.InHand, "a worker is added only when there are commands")
 	case law.Preset != policy.Cruz:
-		require.Zero(t, st.QueueLen, "nobody goes while commands wait")
+		require.Zero(t, st.QueueLen, "no worker is removed while commands wait")
 		require.Less(t, st.Busy, c.Before)
 	}
 }
 
-// In the default, who has been hired stays for at least as long as Idle.
-func TestSEDANeverFiresWhoItHasJustHired(t *testing.T) {
+// By default, a worker that was added stays for at least as long as Idle.
+func TestSEDANeverRemovesAWorkerThatItHasJustAdded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		law := policy.SEDA{}
-		f := newFloor(law.New(), pool(3, 1, 9))
+		f := newRow(law.New(), pool(3, 1, 9))
 		f.run(rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 0, 63, 64}), 1, 80).Draw(t, "queue")...)
 		hired := -time.Hour
 		for _, c := range f.journal.Entries() {

@@ -7,15 +7,14 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// shares says how a number of workers is shared out among units: all get the
-// same, level, as far as their bounds allow, and the first ones that may have it
-// get one of those that are left over.
+// shares says how a number of workers is divided among units: each unit gets level workers, as far as its bounds allow,
+// and the first units that may have one more get the rest, one each.
 type shares struct {
 	level, over int
 }
 
-// divide finds the shares that use up the budget. Where that cannot be, because the
-// units' bounds ask for more or allow less, it comes as near as they let it.
+// divide computes the shares that use up the budget. If the units' bounds ask for more or allow less, the sum comes as
+// near to the budget as the bounds allow.
 func divide(us []unit, budget int) shares {
 	highest := 0
 	for i := range us {
@@ -25,23 +24,22 @@ func divide(us []unit, budget int) shares {
 	return shares{level: level, over: max(0, rest(us, budget, level))}
 }
 
-// rest is what is left of the budget at this level, and negative if that costs
-// more.
+// rest returns what is left of the budget at this level. It is negative if the level costs more.
 func rest(us []unit, budget, level int) int {
 	for i := range us {
 		budget -= max(0, us[i].within(level))
 		if budget < 0 {
-			break // enough, and no sum overflows
+			break // stopping here prevents an overflow of the sum
 		}
 	}
 	return budget
 }
 
-// within is the nearest number that the unit's bounds allow; where they
-// contradict each other the lower one wins, as in [controller.Settle].
+// within returns the nearest number within the unit's bounds; if they contradict each other the lower one wins, as in
+// [controller.Settle].
 func (u *unit) within(n int) int { return max(min(n, u.most), u.least) }
 
-// next is the share of one unit after the other.
+// next returns the share of the next unit.
 func (h *shares) next(u *unit) int {
 	n := u.within(h.level)
 	if h.over > 0 && n == h.level && n < u.most {
@@ -61,8 +59,8 @@ func shareOut(us []unit, budget int, d *controller.Decisions) {
 	}
 }
 
-// shared tells whether the units have as many workers together as they would if
-// all were shared out now, and each within its bounds.
+// shared reports whether the units together have as many workers as they would have after sharing out now, and each is
+// within its bounds.
 func shared(us []unit, budget int) bool {
 	h, difference := divide(us, budget), 0
 	for i := range us {

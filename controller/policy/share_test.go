@@ -25,34 +25,33 @@ func dealt(us []unit, budget int) []int {
 	return ns
 }
 
-func TestAllGetTheSameAsFarAsTheirBoundsAllow(t *testing.T) {
+func TestAllUnitsGetTheSameAsFarAsTheirBoundsAllow(t *testing.T) {
 	wide := [2]int{1, 10}
 	tests := map[string]struct {
 		pools  []unit
 		budget int
 		want   []int
 	}{
-		"no pools":                          {bounds(), 10, []int{}},
-		"one takes all":                     {bounds(wide), 7, []int{7}},
-		"one takes all it may":              {bounds(wide), 70, []int{10}},
-		"equal shares":                      {bounds(wide, wide, wide), 6, []int{2, 2, 2}},
-		"what is left over goes from first": {bounds(wide, wide, wide), 8, []int{3, 3, 2}},
-		"what one may not have others get":  {bounds([2]int{1, 1}, wide, wide), 8, []int{1, 4, 3}},
-		"what one must have others lack":    {bounds([2]int{6, 9}, wide, wide), 8, []int{6, 1, 1}},
-		"too few for the least":             {bounds([2]int{4, 9}, [2]int{3, 9}), 2, []int{4, 3}},
-		"too many for the most":             {bounds([2]int{1, 4}, [2]int{1, 3}), 99, []int{4, 3}},
-		"none":                              {bounds(wide, wide), 0, []int{1, 1}},
-		"as many as there are numbers":      {bounds(wide, [2]int{1, math.MaxInt}), math.MaxInt, []int{10, math.MaxInt - 10}},
-		"the lower bound wins":              {bounds([2]int{5, 3}, wide), 8, []int{5, 3}},
+		"no pools":                         {bounds(), 10, []int{}},
+		"one takes all":                    {bounds(wide), 7, []int{7}},
+		"one takes all it may":             {bounds(wide), 70, []int{10}},
+		"equal shares":                     {bounds(wide, wide, wide), 6, []int{2, 2, 2}},
+		"the rest goes to the first ones":  {bounds(wide, wide, wide), 8, []int{3, 3, 2}},
+		"others get what one may not have": {bounds([2]int{1, 1}, wide, wide), 8, []int{1, 4, 3}},
+		"others lack what one must have":   {bounds([2]int{6, 9}, wide, wide), 8, []int{6, 1, 1}},
+		"too few for the minimum":          {bounds([2]int{4, 9}, [2]int{3, 9}), 2, []int{4, 3}},
+		"too many for the maximum":         {bounds([2]int{1, 4}, [2]int{1, 3}), 99, []int{4, 3}},
+		"none":                             {bounds(wide, wide), 0, []int{1, 1}},
+		"the greatest int":                 {bounds(wide, [2]int{1, math.MaxInt}), math.MaxInt, []int{10, math.MaxInt - 10}},
+		"the lower bound wins":             {bounds([2]int{5, 3}, wide), 8, []int{5, 3}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tt.want, dealt(tt.pools, tt.budget)) })
 	}
 }
 
-// The simple way as the model: one worker after the other, to the first of those that have
-// the fewest.
-func TestSharesAreThoseOfDealingOneByOne(t *testing.T) {
+// The model is the simple way: deal out one worker after the other, each to the first of the units with the fewest.
+func TestSharesEqualDealingOneByOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var us []unit
 		for range rapid.IntRange(1, 6).Draw(t, "pools") {

@@ -10,54 +10,47 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Form names one of the two ways of [SRPT].
+// Form names one of the two forms of [SRPT].
 type Form string
 
-// The two ways.
+// The two forms.
 const (
 	// Global is one queue for all stages, ordered by their priorities.
 	Global Form = "global"
-	// Polled is a queue for each stage, and workers that begin with the last stage and go
-	// back to it after each success.
+	// Polled uses one queue for each stage; workers start with the last stage and go back to it after each success.
 	Polled Form = "polled"
 )
 
-// SRPT has the workers finish what is nearest to its end: shortest remaining
-// processing time, after Schrage and Miller, "The Queue M/G/1 with the Shortest
-// Remaining Processing Time Discipline" (Operations Research 14, 1966), by Gordon,
-// "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), as in sections
-// 3.5 and 4.6 of the dissertation of Cruz (2015).
+// SRPT has the workers finish first what has the least work left: shortest remaining processing time, after Schrage and
+// Miller, "The Queue M/G/1 with the Shortest Remaining Processing Time Discipline" (Operations Research 14, 1966), by
+// Gordon, "Stage scheduling for CPU-intensive servers" (UCAM-CL-TR-781, 2010), as in sections 3.5 and 4.6 of the
+// dissertation of Cruz (2015).
 //
-// It is depth first: no more commands are past the first stage than there are workers, so
-// it is what to take where commands are large, as images are. A stage comes the earlier
-// the less work is left for a command there:
+// It is depth first: no more commands are past the first stage than there are workers, so it suits large commands, such
+// as images. The less work is left for a command at a stage, the earlier the stage is served:
 //
 //	remaining = mean service time + the most that remains at a stage that comes next
 //
-// The most, because which way a command will go is not known, and so a stage never
-// comes before those that it feeds. Stages of a loop are all as far from the end as
-// the one that is farthest. Where
-// nothing is measured, or two remain equal, the rank decides, and with [ByRank] it
-// alone: the farther from the sources, the earlier. As long as no way is known it is
-// the place in the pipeline. Service times are followed when they differ by more than
-// a quarter.
+// It is the maximum because the path of a command is not known in advance, and so that a stage is never served before
+// those that it feeds. All stages of a loop are as far from the end as the farthest of them. Where nothing is measured,
+// or two stages have the same work left, the rank decides, and with [ByRank] only the rank: the farther from the
+// sources, the earlier. As long as no edge is known the position in the pipeline decides. A new service time is used
+// when it differs by more than a quarter.
 //
-// In the [Global] form the stages' priorities say so, from 1. In the [Polled]
-// form, whose name is "srpt-polled", it is the order of visits. For more than eight
-// stages the global one is the better: it does not look at queues that are empty.
+// In the [Global] form the order is set by the stages' priorities, from 1. In the [Polled] form, whose name is
+// "srpt-polled", it is the order of visits. For more than eight stages the global form is better: it does not visit
+// empty queues.
 //
 // # Ageing
 //
-// A stage with much to do may keep the workers from those before it as long as it likes.
-// When a stage starves (EventStarved) it comes before all others until the next look.
-// What ages is a stage and not a command: how often a command went round a loop, a
-// policy cannot see.
+// A stage with much work may keep the workers from the stages before it for any time. When a stage starves
+// (EventStarved) it is served before all others until the next tick. Ageing applies to a stage and not to a command: a
+// policy cannot see how often a command went round a loop.
 //
 // # Presets
 //
-// [Cruz] has the place in the pipeline for a rank, and neither measures nor ages. Its
-// polled form stays at a stage until the queue is empty, as the seed's program did,
-// and so is much like [Cohort].
+// [Cruz] uses the position in the pipeline as the rank, and neither measures nor ages. Its polled form stays at a stage
+// until the queue is empty, as the dissertation's program did, and so resembles [Cohort].
 //
 //	                 Workers      Key     Bound    Interval
 //	no preset        one per CPU  ByWork  NoBound  100 ms
@@ -65,16 +58,16 @@ const (
 //	Cruz, global     2            -       1        -
 //	Cruz, polled     2            -       NoBound  -
 type SRPT struct {
-	Preset   Preset        // [Cruz] or none; the rest defaults to the line above
+	Preset   Preset        // [Cruz] or none; sets the defaults of the other fields as listed above
 	Form     Form          // [Global], the default, or [Polled]
 	Workers  int           // of the shared pool, and of each group if it is set
 	Key      Key           // [ByWork] or [ByRank]
-	Bound    int           // the most commands of a visit, or [NoBound]
-	NoAgeing bool          // leaves a stage that starves where it is
-	Interval time.Duration // between two looks
+	Bound    int           // the maximum number of commands of a visit, or [NoBound]
+	NoAgeing bool          // disables ageing
+	Interval time.Duration // between two ticks
 }
 
-// Name is "srpt" or "srpt-polled", with the preset if there is one: "srpt:cruz".
+// Name returns "srpt" or "srpt-polled", with the preset if there is one: "srpt:cruz".
 func (p SRPT) Name() string {
 	if p.Form == Polled {
 		return p.Preset.name("srpt-polled")
@@ -91,16 +84,15 @@ func (p SRPT) Check() error {
 		workersFault("srpt", p.Workers),
 		fault("srpt", l.Key != ByWork && l.Key != ByRank, "unknown Key %q; known are %s, %s", p.Key, ByWork, ByRank),
 		fault("srpt", p.Key != "" && p.Preset == Cruz,
-			"Key %q means nothing to the preset cruz, which goes by the place in the pipeline", p.Key),
+			"Key %q has no effect with the preset cruz, which uses the position in the pipeline", p.Key),
 		boundFault("srpt", p.Bound),
 		fault("srpt", p.Interval < 0, "Interval %v is negative", p.Interval),
 		fault("srpt", p.Interval > 0 && p.Preset == Cruz,
-			"Interval %v means nothing to the preset cruz, which looks once", p.Interval),
+			"Interval %v has no effect with the preset cruz, which orders the stages once", p.Interval),
 	)
 }
 
-// Claims are the knobs of shared workers and their visits, and priorities in the
-// global form.
+// Claims returns the knobs of shared workers and their visits, and priorities in the global form.
 func (p SRPT) Claims() []controller.Knob {
 	if p.Form == Polled {
 		return sharing()
@@ -108,7 +100,7 @@ func (p SRPT) Claims() []controller.Knob {
 	return sharing(controller.KnobPriority)
 }
 
-// New returns a controller that has seen nothing yet.
+// New returns a controller with an empty memory.
 func (p SRPT) New() controller.Controller {
 	l := p.withDefaults()
 	dispatch := controller.SharedPriority
@@ -144,7 +136,7 @@ type srpt struct {
 	law      SRPT
 	services memory[steady]
 
-	// Of one look, for each stage of the snapshot.
+	// Scratch memory of one tick, for each stage of the snapshot.
 	ranks      []int
 	places     []int // in the pipeline, -1 in a loop
 	remaining  []time.Duration
@@ -159,14 +151,14 @@ func (c *srpt) route(v *view, p *controller.VisitPlan) bool {
 	}
 	c.prioritize(v)
 	p.Restart = true
-	p.Now = c.law.Preset == "" // where workers go back, rounds may never end
+	p.Now = c.law.Preset == "" // where workers go back to the first place, rounds may never end
 	slices.Reverse(v.members)
 	slices.SortStableFunc(v.members, func(a, b controller.StageID) int { return cmp.Compare(c.priorities[b], c.priorities[a]) })
 	p.Order = append(p.Order, v.members...)
 	return true
 }
 
-// more says the priorities, in the global form.
+// more sets the priorities, in the global form.
 func (c *srpt) more(v *view, all bool, d *controller.Decisions) {
 	if c.law.Form == Polled {
 		return
@@ -180,7 +172,7 @@ func (c *srpt) more(v *view, all bool, d *controller.Decisions) {
 	}
 }
 
-// prioritize gives each stage its priority, from 1; the same to the stages of a loop.
+// prioritize gives each stage its priority, from 1. The stages of a loop get the same.
 func (c *srpt) prioritize(v *view) {
 	c.priorities, c.order = c.priorities[:0], c.order[:0]
 	for i := range v.Stages {
@@ -198,7 +190,7 @@ func (c *srpt) prioritize(v *view) {
 	}
 }
 
-// number gives the stages their priorities by their order.
+// number sets the priorities by the order of the stages.
 func (c *srpt) number() {
 	priority := 1
 	for i, id := range c.order {
@@ -209,9 +201,8 @@ func (c *srpt) number() {
 	}
 }
 
-// compare puts those with the most left to do first, then those nearest to the
-// sources, then those of loops, who are equal, and then those who are first in the
-// pipeline.
+// compare orders stages by descending work left, then by rank, then stages of loops (which are equal) before others,
+// and then by position in the pipeline.
 func (c *srpt) compare(a, b controller.StageID) int {
 	if c.law.Key == ByWork && c.remaining[a] != c.remaining[b] {
 		return cmp.Compare(c.remaining[b], c.remaining[a])
@@ -219,7 +210,7 @@ func (c *srpt) compare(a, b controller.StageID) int {
 	return cmp.Or(cmp.Compare(c.ranks[a], c.ranks[b]), cmp.Compare(c.places[a], c.places[b]))
 }
 
-// measure finds how far each stage is from the sources, and from the end.
+// measure computes the distance of each stage from the sources, and from the end.
 func (c *srpt) measure(v *view) {
 	c.ranks, c.places = levels(c.ranks[:0], v.Snapshot), c.places[:0]
 	for i := range v.Stages {
@@ -238,7 +229,7 @@ func (c *srpt) measure(v *view) {
 		c.services.of(st.Name).follow(st.Service())
 		c.remaining = append(c.remaining, 0)
 	}
-	for range v.Stages { // the longest way has no more steps than there are stages
+	for range v.Stages { // the longest path has no more steps than there are stages
 		if !c.step(v) {
 			break
 		}
@@ -247,7 +238,7 @@ func (c *srpt) measure(v *view) {
 	c.services.forget(v.Snapshot)
 }
 
-// step carries what remains one stage back, and tells whether anything changed.
+// step propagates the remaining work one stage back, and reports whether anything changed.
 func (c *srpt) step(v *view) (changed bool) {
 	for i := len(v.Stages) - 1; i >= 0; i-- {
 		left := time.Duration(*c.services.of(v.Stages[i].Name)) + c.after(v, v.Stages[i].Next)
@@ -257,7 +248,7 @@ func (c *srpt) step(v *view) (changed bool) {
 	return changed
 }
 
-// after is the most that remains at a stage that comes next.
+// after returns the maximum of the remaining work at the next stages.
 func (c *srpt) after(v *view, next []controller.StageID) (most time.Duration) {
 	for _, id := range next {
 		if isStage(v.Snapshot, id) {

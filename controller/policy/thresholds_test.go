@@ -7,21 +7,21 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestThresholdsBendToTheCapacity(t *testing.T) {
+func TestThresholdsAreLimitedByTheCapacity(t *testing.T) {
 	tests := map[string]struct {
 		capacity, up, down int
 	}{
-		"room for one":       {1, 0, 1},
-		"room for two":       {2, 1, 1},
-		"room for three":     {3, 1, 1},
-		"a small room":       {16, 8, 8},
-		"down is itself":     {20, 10, 10},
-		"ERLDA's mailbox":    {50, 25, 10},
-		"one below twice up": {199, 99, 10},
-		"twice up":           {200, 100, 10},
-		"the usual":          {1024, 100, 10},
-		"no room is stated":  {0, 100, 10},
-		"nor a negative one": {-1, 100, 10},
+		"capacity of one":       {1, 0, 1},
+		"capacity of two":       {2, 1, 1},
+		"capacity of three":     {3, 1, 1},
+		"a small capacity":      {16, 8, 8},
+		"down is itself":        {20, 10, 10},
+		"ERLDA's mailbox":       {50, 25, 10},
+		"one below twice up":    {199, 99, 10},
+		"twice up":              {200, 100, 10},
+		"the usual":             {1024, 100, 10},
+		"no capacity is stated": {0, 100, 10},
+		"a negative capacity":   {-1, 100, 10},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -7,32 +7,29 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// unit is what a policy of workers scales: a pool, and the stages that its workers
-// visit. A stage with workers of its own is a unit with itself; the stages of a
-// group are one unit together, since there is one number of workers for them all.
+// unit is what a policy of workers scales: a pool, and the stages that its workers visit. A stage with workers of its
+// own is a unit; the stages of a group are one unit together, since they have one number of workers.
 //
-// What a unit has to do is what the stage with the longest queue has to do. The
-// sum would not do: ten stages with five commands each are no backlog, for the
-// workers get round to all of them soon, and a threshold would mean something else
-// in each group. Nor would the mean: one stage that is stuck would hide behind nine
-// that have nothing to do. A worker of the pool can go to whatever stage has need of
-// it, so the stage that has most need speaks for all, and a threshold means the
-// same for a stage with its own workers and for a group. As queues have
-// different room, the longest is the one that is furthest above its own threshold.
+// The load of a unit is that of the stage with the longest queue. The sum would be wrong: ten stages with five commands
+// each are not a backlog, since the workers reach all of them soon, and a threshold would mean something else in each
+// group. The mean would be wrong, too: one stuck stage would hide behind nine idle ones. A worker of the pool can visit
+// any stage, so the stage with the greatest need represents all, and a threshold means the same for a stage with its
+// own workers and for a group. As queues have different capacities, the longest queue is the one that is furthest above
+// its own threshold.
 type unit struct {
 	name   string
-	stage  controller.StageID       // whose own pool it is, or NoStage
-	stages []*controller.StageStats // those that are not paused, in the order of the pipeline
+	stage  controller.StageID       // the stage whose own pool it is, or NoStage
+	stages []*controller.StageStats // the stages that are not paused, in the order of the pipeline
 
 	workers, least, most, busy, blocked int
 }
 
-// paused tells that no worker may visit any of the unit's stages. Its bounds are
-// closed around what it has: policies neither add nor take.
+// paused reports that no worker may visit any of the unit's stages. The bounds of such a unit are set to its number of
+// workers, so that policies neither add nor remove any.
 func (u *unit) paused() bool { return len(u.stages) == 0 }
 
-// hottest returns the stage that is furthest above its threshold of those that another worker could help, nil if there is
-// none, and likewise of those that stages ahead bound: no worker can help these.
+// hottest returns the stage that is furthest above its threshold among those that another worker could help, or nil;
+// and likewise among those that are bound by stages ahead, which no worker can help.
 func (u *unit) hottest(load, threshold func(*controller.StageStats) int) (hottest, bound *controller.StageStats) {
 	above, beyond := 0, 0
 	for _, st := range u.stages {
@@ -48,34 +45,33 @@ func (u *unit) hottest(load, threshold func(*controller.StageStats) int) (hottes
 	return hottest, bound
 }
 
-// held is what is remembered of a unit that would have one more worker if stages ahead did not bound it.
+// held is what is remembered of a unit that would get one more worker if it were not bound by stages ahead.
 type held struct {
 	on   bool
-	last time.Duration // when that was seen last
+	last time.Duration // when the unit was last seen held back
 }
 
-// heldAnew is for how long a unit must not have been held back so that the journal says it again.
-const heldAnew = 10 * time.Second
+// heldAgain is how long a unit must not have been held back before the journal reports it again.
+const heldAgain = 10 * time.Second
 
-// begins notes that a unit is held back, and reports whether the journal is to say so.
-func (h *held) begins(now time.Duration) bool {
-	anew := !h.on || now-h.last >= heldAnew
+// report records that a unit is held back, and reports whether the journal should say so.
+func (h *held) report(now time.Duration) bool {
+	anew := !h.on || now-h.last >= heldAgain
 	h.on, h.last = true, now
 	return anew
 }
 
-// keep has the journal say why a unit gets no worker more, if it did not lately.
+// keep notes in the journal why a unit gets no more workers, if it did not do so recently.
 func (u *unit) keep(h *held, now time.Duration, d *controller.Decisions, st *controller.StageStats, what string, load int) {
-	if !h.begins(now) {
+	if !h.report(now) {
 		return
 	}
 	w := st.Window
-	d.Keep(u.stage, u.name, fmt.Sprintf("%s %d of %q, but a stage ahead bounds it: %d workers blocked, for %v of %v that they had work",
+	d.Keep(u.stage, u.name, fmt.Sprintf("%s %d of %q, but it is bound by a stage ahead: %d workers blocked, for %v of the %v in which they had work",
 		what, load, st.Name, st.Blocked, w.Blocked.Round(time.Millisecond), (w.Busy+w.Blocked).Round(time.Millisecond)))
 }
 
-// longest returns the stage that is furthest above its threshold, the first of
-// equals, and nil if all are paused.
+// longest returns the stage that is furthest above its threshold, the first of equals, or nil if all are paused.
 func (u *unit) longest(load, threshold func(*controller.StageStats) int) (longest *controller.StageStats) {
 	above := 0
 	for _, st := range u.stages {
@@ -86,7 +82,7 @@ func (u *unit) longest(load, threshold func(*controller.StageStats) int) (longes
 	return longest
 }
 
-// empty tells that nothing waits at any stage.
+// empty reports whether the queues of all stages are empty.
 func (u *unit) empty() bool {
 	for _, st := range u.stages {
 		if st.QueueLen > 0 {
@@ -96,10 +92,10 @@ func (u *unit) empty() bool {
 	return true
 }
 
-// free is how many workers have nothing to do.
+// free returns how many workers are idle.
 func (u *unit) free() int { return u.workers - u.busy - u.blocked }
 
-// scale says how many workers the unit should have.
+// scale sets the number of workers of the unit.
 func (u *unit) scale(d *controller.Decisions, n int, why string) {
 	if u.stage == controller.NoStage {
 		d.Pool(u.name, n, why)
@@ -108,32 +104,32 @@ func (u *unit) scale(d *controller.Decisions, n int, why string) {
 	d.Workers(u.stage, n, why)
 }
 
-// restore brings a unit back between its bounds, and tells whether it had to.
+// restore brings a unit back within its bounds, and reports whether it had to.
 func (u *unit) restore(d *controller.Decisions) bool {
 	switch {
 	case u.workers < u.least:
-		u.scale(d, u.least, fmt.Sprintf("workers %d < %d, the least", u.workers, u.least))
+		u.scale(d, u.least, fmt.Sprintf("workers %d < %d, the minimum", u.workers, u.least))
 	case u.workers > u.most:
-		u.scale(d, u.most, fmt.Sprintf("workers %d > %d, the most", u.workers, u.most))
+		u.scale(d, u.most, fmt.Sprintf("workers %d > %d, the maximum", u.workers, u.most))
 	default:
 		return false
 	}
 	return true
 }
 
-// units lists what there is to scale. It is kept from look to look so that looking
-// allocates nothing; what it returns is good until the look is done.
+// units lists the units to scale. It is kept from tick to tick so that listing allocates nothing; a list is valid until
+// the tick is done.
 type units struct {
 	list   []unit
 	stages []*controller.StageStats
-	guests bool // some stage is bound to a pool not its own: who they are takes a look at all
+	shared bool // some stage is bound to a pool that is not its own
 }
 
-// mostKept is for how many units the list is kept from look to look. One for more is larger than what
-// the making of it costs beside so long a look.
+// mostKept is the number of units up to which the list is kept from tick to tick. A list for more takes much memory,
+// and making it again costs little compared with so long a tick.
 const mostKept = 256
 
-// done ends a look. It lets go of what was seen, which may be megabytes.
+// done ends a tick. It releases the snapshot, which may be megabytes.
 func (us *units) done() {
 	if len(us.list) > mostKept || len(us.stages) > mostKept {
 		*us = units{}
@@ -143,14 +139,13 @@ func (us *units) done() {
 	clear(us.stages)
 }
 
-// of lists first the stages with a pool of their own, in the order of the pipeline,
-// then the shared pools that a stage is bound to. A pool that nobody is
-// bound to has nothing to do and is left alone.
+// of lists first the stages with a pool of their own, in the order of the pipeline, then the shared pools that a stage
+// is bound to. A pool to which no stage is bound has no work and is left alone.
 func (us *units) of(s *controller.Snapshot) []unit {
 	us.list, us.stages = us.list[:0], us.stages[:0]
-	us.guests = false
+	us.shared = false
 	for i := range s.Stages {
-		us.guests = us.guests || !own(&s.Stages[i])
+		us.shared = us.shared || !own(&s.Stages[i])
 	}
 	for i := range s.Stages {
 		if st := &s.Stages[i]; own(st) {
@@ -185,8 +180,8 @@ func (us *units) add(u unit, awake []*controller.StageStats) {
 	us.list = append(us.list, u)
 }
 
-// at returns the stages at a stage's own pool that are not paused: itself, and those
-// that are guests there.
+// at returns the stages that the workers of a stage's own pool visit and that are not paused: the stage itself, and
+// other stages that are bound to its pool.
 func (us *units) at(s *controller.Snapshot, st *controller.StageStats) (awake []*controller.StageStats) {
 	from := len(us.stages)
 	if !st.Paused {
@@ -196,11 +191,11 @@ func (us *units) at(s *controller.Snapshot, st *controller.StageStats) (awake []
 	return us.stages[from:]
 }
 
-// bound returns the stages that are bound to a pool not their own and are not
-// paused, and whether there are any such stages at all.
+// bound returns the stages that are bound to a pool other than their own and are not paused, and reports whether there
+// are any such stages, paused or not.
 func (us *units) bound(s *controller.Snapshot, pool string) (awake []*controller.StageStats, bound bool) {
 	from := len(us.stages)
-	if !us.guests {
+	if !us.shared {
 		return nil, false
 	}
 	for i := range s.Stages {

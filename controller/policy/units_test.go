@@ -11,19 +11,19 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// group is a shared pool with so many workers, within so many.
+// group returns a shared pool with that many workers, within those bounds.
 func group(name string, workers, least, most int) controller.PoolStats {
 	return controller.PoolStats{Name: name, Group: true, Workers: workers, MinWorkers: least, MaxWorkers: most}
 }
 
-// of is a stage with room for so many that is bound to a pool.
+// of returns a stage of that capacity that is bound to a pool.
 func of(pool string, capacity int) controller.StageStats {
 	return controller.StageStats{Pool: pool, QueueCap: capacity}
 }
 
-// newGroups is newFloor with pools that stages share.
-func newGroups(c controller.Controller, pools []controller.PoolStats, stages ...controller.StageStats) *floor {
-	f := &floor{c: c, stages: stages, pools: pools, journal: controller.NewJournal(4096)}
+// newGroups is like newRow, with pools that stages share.
+func newGroups(c controller.Controller, pools []controller.PoolStats, stages ...controller.StageStats) *row {
+	f := &row{c: c, stages: stages, pools: pools, journal: controller.NewJournal(4096)}
 	for i := range stages {
 		stages[i] = furnished(stages[i], i)
 		if st := &stages[i]; st.Pool != "" {
@@ -34,9 +34,8 @@ func newGroups(c controller.Controller, pools []controller.PoolStats, stages ...
 	return f
 }
 
-// looks lets a second pass for each row of queue lengths, and returns the workers
-// of the first pool that is shared after each.
-func (f *floor) looks(rows ...[]int) []int {
+// looks lets a second pass for each row of queue lengths, and returns the workers of the first shared pool after each.
+func (f *row) looks(rows ...[]int) []int {
 	workers := make([]int, 0, len(rows))
 	for _, row := range rows {
 		f.now += time.Second
@@ -62,14 +61,14 @@ func TestAGroupIsScaledAsOneByItsLongestQueue(t *testing.T) {
 		rows   [][]int
 		want   []int
 	}{
-		"erlda: one long queue is enough, wherever": {erlda, three, [][]int{{101, 0, 0}, {0, 0, 101}}, []int{5, 6}},
-		"erlda: many short ones are no long one":    {erlda, three, [][]int{{60, 60, 60}, {100, 100, 100}}, []int{4, 4}},
-		"erlda: it is cold when all are":            {erlda, three, [][]int{{0, 10, 0}, {9, 9, 9}}, []int{4, 3}},
-		"erlda: full is hot though another is long": {erlda, small, [][]int{{10, 90, 0}}, []int{5}},
-		"erlda: it keeps the pool's bounds":         {erlda, three, [][]int{{200, 0, 0}, {200, 0, 0}, {200, 0, 0}}, []int{5, 6, 6}},
+		"erlda: one long queue is enough, wherever":     {erlda, three, [][]int{{101, 0, 0}, {0, 0, 101}}, []int{5, 6}},
+		"erlda: many short ones are not a long one":     {erlda, three, [][]int{{60, 60, 60}, {100, 100, 100}}, []int{4, 4}},
+		"erlda: it is cold when all are":                {erlda, three, [][]int{{0, 10, 0}, {9, 9, 9}}, []int{4, 3}},
+		"erlda: full is hot although another is longer": {erlda, small, [][]int{{10, 90, 0}}, []int{5}},
+		"erlda: it keeps the pool's bounds":             {erlda, three, [][]int{{200, 0, 0}, {200, 0, 0}, {200, 0, 0}}, []int{5, 6, 6}},
 
 		"seda: one long queue is enough, wherever": {seda, three, [][]int{{64, 0, 0}, {0, 0, 64}}, []int{5, 6}},
-		"seda: many short ones are no long one":    {seda, three, [][]int{{60, 60, 60}, {63, 63, 63}}, []int{4, 4}},
+		"seda: many short ones are not a long one": {seda, three, [][]int{{60, 60, 60}, {63, 63, 63}}, []int{4, 4}},
 		"seda: what waits anywhere is work":        {seda, three, [][]int{{0, 0, 1}, {0, 0, 1}, {0, 0, 1}}, []int{4, 4, 4}},
 		"seda: idle when all are":                  {seda, three, [][]int{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, []int{4, 3, 2}},
 		"cruz: one long queue is enough":           {policy.SEDA{Preset: policy.Cruz}, three, [][]int{{0, 51, 0}, {50, 50, 50}}, []int{5, 4}},
@@ -88,7 +87,7 @@ func TestAGroupIsScaledAsOneByItsLongestQueue(t *testing.T) {
 	}
 }
 
-func TestAGroupSaysWhichQueueWasTheLongest(t *testing.T) {
+func TestAGroupStatesWhichQueueWasTheLongest(t *testing.T) {
 	f := newGroups(policy.ERLDA{}.New(), []controller.PoolStats{group("g", 4, 2, 6)}, of("g", 1024), of("g", 1024))
 	f.looks([]int{120, 300})
 	require.Len(t, f.journal.Entries(), 1)
@@ -105,9 +104,9 @@ func TestAGroupIsBroughtBackBetweenItsBounds(t *testing.T) {
 	}
 }
 
-// Seven for a stage of its own, a group of two stages, and a group of none.
+// Seven workers for a stage of its own, a group of two stages, and a group of none.
 func TestGroupsStealAndAreStolenFromAsOne(t *testing.T) {
-	newThree := func() *floor {
+	newThree := func() *row {
 		return newGroups(policy.Stealing{Workers: 7, Samples: 1}.New(),
 			[]controller.PoolStats{group("g", 1, 1, 8), group("empty", 5, 1, 8)},
 			pool(1, 1, 8), of("g", 1024), of("g", 1024))
@@ -116,7 +115,7 @@ func TestGroupsStealAndAreStolenFromAsOne(t *testing.T) {
 		f := newThree()
 		require.Equal(t, 4, f.stages[0].Workers)
 		require.Equal(t, 3, f.pools[0].Workers)
-		require.Equal(t, 5, f.pools[1].Workers, "where nobody is bound nothing is to do")
+		require.Equal(t, 5, f.pools[1].Workers, "a pool without stages is left alone")
 		require.Equal(t, "its share of 7 workers for 2 pools", f.journal.Entries()[1].Why)
 	})
 	t.Run("the group steals", func(t *testing.T) {
@@ -124,7 +123,7 @@ func TestGroupsStealAndAreStolenFromAsOne(t *testing.T) {
 		f.stages[2].Window.Accepted = 90
 		require.Equal(t, []int{4}, f.looks([]int{0, 0, 80}))
 		require.Equal(t, 3, f.stages[0].Workers)
-		require.Equal(t, `steals from "room 0": queue 80 > 3 for 1 sample`, f.journal.Entries()[2].Why)
+		require.Equal(t, `steals from "stage 0": queue 80 > 3 for 1 sample`, f.journal.Entries()[2].Why)
 		require.Equal(t, `gives to "g": 4 of 4 workers free for 1 sample`, f.journal.Entries()[3].Why)
 	})
 	t.Run("the group is stolen from", func(t *testing.T) {
@@ -150,7 +149,7 @@ func TestGroupsStealAndAreStolenFromAsOne(t *testing.T) {
 		f.stages[1].Window = controller.Counters{Accepted: 100, OK: 10}
 		f.stages[2].Window = controller.Counters{Accepted: 300, OK: 270}
 		require.Equal(t, []int{2}, f.looks([]int{0, 0, 0}))
-		require.Equal(t, `gives to "room 0": rate 70%, there 60%`, f.journal.Entries()[1].Why)
+		require.Equal(t, `gives to "stage 0": rate 70%, there 60%`, f.journal.Entries()[1].Why)
 	})
 }
 
@@ -165,10 +164,10 @@ func TestAPausedStageIsLeftAlone(t *testing.T) {
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {
-			f := newFloor(law.New(), pool(4, 1, 8), pool(4, 1, 8))
+			f := newRow(law.New(), pool(4, 1, 8), pool(4, 1, 8))
 			before := len(f.journal.Entries())
 			f.stages[0].Paused = true
-			f.stages[0].MinWorkers = 5 // though that is out of bounds
+			f.stages[0].MinWorkers = 5 // so that the number is out of bounds
 			for range 3 {
 				f.stages[0].Window, f.stages[1].Window = controller.Counters{Accepted: 100, OK: 10}, controller.Counters{Accepted: 100, OK: 90}
 				f.looks([]int{900, 0})
@@ -181,36 +180,36 @@ func TestAPausedStageIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A policy of the user's may have sent a stage to the workers of another.
-func TestAGuestCountsWhereItIs(t *testing.T) {
-	host, guest := pool(4, 2, 6), of("room 0", 1024)
+// A custom policy may have bound a stage to the own pool of another stage.
+func TestABoundStageCountsAtItsPool(t *testing.T) {
+	host, bound := pool(4, 2, 6), of("stage 0", 1024)
 	f := newGroups(policy.ERLDA{Cooldown: policy.NoCooldown}.New(),
-		[]controller.PoolStats{{Name: "room 0", Own: true, Workers: 4, MinWorkers: 2, MaxWorkers: 6}}, host, guest)
+		[]controller.PoolStats{{Name: "stage 0", Own: true, Workers: 4, MinWorkers: 2, MaxWorkers: 6}}, host, bound)
 	f.looks([]int{50, 101}, []int{0, 50})
 	require.NoError(t, f.err)
 	require.Equal(t, 5, f.stages[0].Workers)
 	require.Len(t, f.journal.Entries(), 1, "there is one pool")
 }
 
-func TestAThiefSaysWhichOfItsQueuesIsTheLongest(t *testing.T) {
+func TestAThiefStatesWhichOfItsQueuesIsTheLongest(t *testing.T) {
 	f := newGroups(policy.Stealing{Workers: 6, Samples: 1}.New(),
 		[]controller.PoolStats{group("g", 3, 1, 8)}, pool(3, 1, 8), of("g", 1024), of("g", 1024), of("g", 1024))
 	for i := range f.stages {
 		f.stages[i].Window.Accepted = 90
 	}
 	f.looks([]int{0, 10, 80, 20})
-	require.Equal(t, `steals from "room 0": queue 80 > 3 for 1 sample`, f.journal.Entries()[0].Why)
+	require.Equal(t, `steals from "stage 0": queue 80 > 3 for 1 sample`, f.journal.Entries()[0].Why)
 }
 
-func TestAPausedStageStandsInNobodysWay(t *testing.T) {
-	f := newFloor(policy.Stealing{Preset: policy.Cruz, Pairs: 1}.New(), at(10, 2, 8), at(90, 2, 8), at(95, 2, 8))
+func TestAPausedStageDoesNotAffectOthers(t *testing.T) {
+	f := newRow(policy.Stealing{Preset: policy.Cruz, Pairs: 1}.New(), at(10, 2, 8), at(90, 2, 8), at(95, 2, 8))
 	f.stages[2].Paused = true
 	f.ask(controller.EventTick)
 	require.Equal(t, []int{3, 1, 2}, f.workers())
 }
 
-func TestNobodyIsRepleteForHavingBeenPaused(t *testing.T) {
-	f := newFloor(policy.Stealing{}.New(), swamped(), quiet())
+func TestAPausedStageIsNotReplete(t *testing.T) {
+	f := newRow(policy.Stealing{}.New(), swamped(), quiet())
 	f.stages[1].Paused = true
 	f.ask(controller.EventTick)
 	f.ask(controller.EventTick)
@@ -229,15 +228,15 @@ func TestAPausedStageOfAGroupDoesNotCount(t *testing.T) {
 	require.Equal(t, []int{3, 3}, f.looks([]int{500, 500}, []int{0, 0}), "all are paused")
 }
 
-func TestAPauseBreaksTheRowOfSamplesAndTheIdleTime(t *testing.T) {
-	hot := newFloor(policy.ERLDA{Samples: 2}.New())
+func TestAPauseRestartsTheSamplesAndTheIdleTime(t *testing.T) {
+	hot := newRow(policy.ERLDA{Samples: 2}.New())
 	hot.run(120)
 	hot.stages[0].Paused = true
 	hot.run(120)
 	hot.stages[0].Paused = false
 	require.Equal(t, []int{10, 11}, hot.run(120, 120))
 
-	idle := newFloor(policy.SEDA{}.New(), pool(4, 1, 9))
+	idle := newRow(policy.SEDA{}.New(), pool(4, 1, 9))
 	idle.run(during(5, 0)...)
 	idle.stages[0].Paused = true
 	idle.run(0)
@@ -245,9 +244,9 @@ func TestAPauseBreaksTheRowOfSamplesAndTheIdleTime(t *testing.T) {
 	require.Equal(t, []int{4, 4, 4, 4, 4, 3}, idle.run(during(6, 0)...))
 }
 
-// What comes in during a pause is no news when it is over.
-func TestAPauseIsNoBacklogThatGrows(t *testing.T) {
-	f := newFloor(policy.Stealing{Samples: 1}.New(), quiet(), quiet())
+// Commands that arrive during a pause do not count when it is over.
+func TestAPauseIsNotAGrowingBacklog(t *testing.T) {
+	f := newRow(policy.Stealing{Samples: 1}.New(), quiet(), quiet())
 	f.stages[0].Paused = true
 	f.stages[0].QueueLen, f.stages[0].Window.Accepted = 50, 50
 	f.ask(controller.EventTick)
@@ -259,10 +258,9 @@ func TestAPauseIsNoBacklogThatGrows(t *testing.T) {
 	require.Equal(t, []int{3, 1}, f.workers())
 }
 
-// Other events end a window, too; what a look sees is what happened since the last
-// look all the same.
-func TestStealingLooksAtWhatHappenedSinceItsLastLook(t *testing.T) {
-	f := newFloor(policy.Stealing{Preset: policy.Cruz}.New(), at(10, 2, 8), at(90, 2, 8))
+// Other events end a window, too; a tick still sees everything that happened since the last tick.
+func TestStealingCountsFromItsLastTick(t *testing.T) {
+	f := newRow(policy.Stealing{Preset: policy.Cruz}.New(), at(10, 2, 8), at(90, 2, 8))
 	for i := range f.stages {
 		f.stages[i].Total = f.stages[i].Window
 	}
@@ -274,7 +272,7 @@ func TestStealingLooksAtWhatHappenedSinceItsLastLook(t *testing.T) {
 	require.Equal(t, []int{3, 1}, f.workers())
 }
 
-func TestWhatAPolicyClaimsIsWhatItDecides(t *testing.T) {
+func TestAPolicyDecidesOnWhatItClaims(t *testing.T) {
 	for name, want := range map[string][]controller.Knob{
 		"erlda": {controller.KnobWorkers}, "seda": {controller.KnobWorkers}, "seda:cruz": {controller.KnobWorkers},
 		"seda:welsh": {controller.KnobWorkers}, "stealing": {controller.KnobWorkers}, "stealing:cruz": {controller.KnobWorkers},
@@ -287,15 +285,15 @@ func TestWhatAPolicyClaimsIsWhatItDecides(t *testing.T) {
 	}
 }
 
-// The simple way as the model: a group with one stage goes as the stage alone would.
-func TestAGroupOfOneGoesAsTheStageWould(t *testing.T) {
+// The model is the simple way: a group with one stage behaves as the stage alone would.
+func TestAGroupOfOneBehavesLikeTheStage(t *testing.T) {
 	for _, name := range []string{"erlda", "seda", "seda:cruz", "seda:welsh"} {
 		law, err := policy.ByName(name)
 		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				capacity := rapid.IntRange(1, 200).Draw(t, "capacity")
-				alone := newFloor(law.New(), controller.StageStats{QueueCap: capacity, Workers: 4, MinWorkers: 2, MaxWorkers: 9})
+				alone := newRow(law.New(), controller.StageStats{QueueCap: capacity, Workers: 4, MinWorkers: 2, MaxWorkers: 9})
 				shared := newGroups(law.New(), []controller.PoolStats{group("g", 4, 2, 9)}, of("g", capacity))
 				for range rapid.IntRange(1, 40).Draw(t, "looks") {
 					n := rapid.IntRange(0, capacity).Draw(t, "queue")
@@ -308,7 +306,7 @@ func TestAGroupOfOneGoesAsTheStageWould(t *testing.T) {
 	}
 }
 
-func TestLookingAtGroupsAllocatesNothing(t *testing.T) {
+func TestTicksOverGroupsAllocateNothing(t *testing.T) {
 	for _, name := range []string{"erlda", "seda", "seda:cruz", "stealing", "stealing:cruz"} {
 		t.Run(name, func(t *testing.T) {
 			law, err := policy.ByName(name)

@@ -10,119 +10,114 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// NoBound is the Bound of visits that last until the queue is empty. It has a name
-// because zero means the default.
+// NoBound is the Bound of visits that last until the queue is empty. It has a name because zero means the default.
 //
-// A stage to which commands may come back has a bound all the same, of 64: its
-// queue may never be empty.
+// A stage to which commands may come back has a bound of 64 all the same: its queue may never be empty.
 const NoBound = -1
 
 const (
-	mostBound  = 64 // the most that a bound is by itself
-	usualBound = 8  // where there is nothing to go by
+	mostBound  = 64 // the largest bound that is chosen automatically
+	usualBound = 8  // the bound if nothing is measured
 )
 
-// mostSize is the most places of a table of visits.
+// mostSize is the maximum number of places of a table of visits.
 const mostSize = 1 << 12
 
-// Gating names when a visit ends, as [controller.Gating] has it. The empty Gating is
-// the policy's default.
+// Gating names when a visit ends, like [controller.Gating]. The empty Gating is the policy's default.
 type Gating string
 
-// The four ways.
+// The four gatings.
 const (
 	// Exhaustive visits end when the queue is empty.
 	Exhaustive Gating = "exhaustive"
-	// Gated visits end when what was queued at their beginning is done.
+	// Gated visits end when the commands that were queued at their start are done.
 	Gated Gating = "gated"
-	// Bounded visits end at the latest after so many commands.
+	// Bounded visits end at the latest after a number of commands.
 	Bounded Gating = "bounded"
 	// TimeBounded visits end when their time is over.
 	TimeBounded Gating = "time-bounded"
 )
 
-// Key names what a policy goes by. Not every policy knows every one of them; the
-// empty Key is the policy's default.
+// Key names the measure by which a policy orders or weighs stages. Not every policy supports all keys; the empty Key is
+// the policy's default.
 type Key string
 
-// The keys that there are.
+// The keys.
 const (
-	// ByWork goes by the time that handlers need: for what arrives ([LRB]), or for
-	// all that is still before a command ([SRPT]).
+	// ByWork uses the time that handlers need: for what arrives ([LRB]), or for all the work that a command still needs
+	// ([SRPT]).
 	ByWork Key = "work"
-	// ByArrivals goes by how many commands arrive, whatever they cost.
+	// ByArrivals uses the number of commands that arrive, whatever they cost.
 	ByArrivals Key = "arrivals"
-	// ByRank goes by how far from the sources a stage is.
+	// ByRank uses the distance of a stage from the sources.
 	ByRank Key = "rank"
-	// ByService goes by how many commands a second a worker handles.
+	// ByService uses how many commands a second a worker handles.
 	ByService Key = "service"
-	// ByCompletion goes by how many commands end of a hundred that arrive.
+	// ByCompletion uses how many commands end for each hundred that arrive.
 	ByCompletion Key = "completion"
 )
 
-// router is a law of visits: what the policies that share workers differ in.
+// router is a law of visits: the part in which the policies that share workers differ.
 type router interface {
-	// route draws a plan for the stages of one pool, into an empty one. It reports
-	// whether it knows enough for it: if not, what it drew is for a beginning, and
-	// a plan that is there stays.
+	// route draws a plan for the stages of one pool into an empty plan. It reports whether it knows enough for a plan:
+	// if not, the drawn plan is used only at the start, and an existing plan stays.
 	route(v *view, p *controller.VisitPlan) bool
-	// why is the reason for what was drawn last.
+	// why returns the reason for the plan that was drawn last.
 	why(v *view) string
 }
 
-// extra is a router that wants more than plans. It is asked after all plans.
+// extra is a router that decides more than plans. It is called after all plans.
 type extra interface {
-	// more says the rest: all of it, or only what differs from what is.
+	// more makes the further decisions: all of them, or only those that differ from the current state.
 	more(v *view, all bool, d *controller.Decisions)
 }
 
-// view is what a router looks at.
+// view is what a router sees.
 type view struct {
 	*controller.Snapshot
 
 	members []controller.StageID // the stages of the pool, in the order of the pipeline
-	late    []string             // the stages that starve, by name
+	late    []string             // names of the stages that starve
 	shared  commons              // the shared pool
 }
 
 func (v *view) stage(id controller.StageID) *controller.StageStats { return &v.Stages[id] }
 
-// starves tells whether a stage is to be helped.
+// starves reports whether a stage starves and should be served first.
 func (v *view) starves(id controller.StageID) bool { return slices.Contains(v.late, v.Stages[id].Name) }
 
-// byLevel puts the stages in their order by rank, and then as in the pipeline. It
-// returns the levels, whose memory it is given.
+// byLevel sorts the stages by rank, and then by the order of the pipeline. It returns the levels, in the memory of
+// ranks.
 func byLevel(ranks []int, v *view) []int {
 	ranks = levels(ranks[:0], v.Snapshot)
 	slices.SortStableFunc(v.members, func(a, b controller.StageID) int { return cmp.Compare(ranks[a], ranks[b]) })
 	return ranks
 }
 
-// rhythm is when a plan is drawn anew.
+// rhythm says when a plan is drawn again.
 type rhythm struct {
-	interval time.Duration // not before it is that old; 0: never, but when stages come and go
-	rounds   bool          // and not before somebody came to its end,
-	patience int           // but in any case when it is so many intervals old; 0: in no case
-	relief   bool          // at once when a stage starves, and again at the next look
+	interval time.Duration // when it is that old; 0: only when the topology changes
+	rounds   bool          // not before a worker came to its end,
+	patience int           // but in any case when it is so many intervals old; 0: never without a round end
+	relief   bool          // at once when a stage starves, and again at the next tick
 }
 
-// usualPatience is how many intervals a policy waits for the end of a round: where
-// workers go back to the first place after each success, nobody may ever come to
-// the last one.
+// usualPatience is how many intervals a policy waits for the end of a round: where workers go back to the first place
+// after each success, no worker may ever come to the last one.
 const usualPatience = 10
 
-// visits is the controller of every policy of visits. The policy is its router.
+// visits is the controller of every policy of visits. Its router implements the policy.
 type visits struct {
 	gathering
 	rhythm
 	router
 
 	shared commons
-	late   []string // by name
+	late   []string // names of the stages that starve
 	apart  []string // stages that keep their own workers because the shared pool has too few
 	turns  map[string]*turn
 
-	// Of one look. They are kept so that looking allocates nothing.
+	// Scratch memory of one tick. It is kept so that a tick allocates nothing.
 	pools []string
 	seen  view
 	draft controller.VisitPlan
@@ -131,40 +126,40 @@ type visits struct {
 // turn is what is remembered of a pool.
 type turn struct {
 	ended  bool          // a round of the plan has ended
-	stayed bool          // it had at the last look, too, and the plan stayed: that is told once
-	rounds uint64        // of the pool, at the last look
-	drawn  time.Duration // when that was
+	stayed bool          // a round had ended at the last tick, too, but the plan stayed; there is only one EventRoundEnd for it
+	rounds uint64        // Rounds of the pool at the last tick
+	drawn  time.Duration // time of the last tick
 }
 
 func newVisits(g gathering, r rhythm, law router) *visits {
 	return &visits{gathering: g, rhythm: r, router: law, turns: make(map[string]*turn)}
 }
 
-// Control shares the workers out at the start and whenever stages come and go, and
-// has the plans drawn anew when it is time.
+// Control shares the workers out at the start and whenever the topology changes, and has the plans drawn again when it
+// is time.
 func (c *visits) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	switch ev.Kind {
 	case controller.EventStart:
 		c.listen(d)
-		c.begin(s, d)
+		c.start(s, d)
 	case controller.EventTopology:
-		c.begin(s, d)
+		c.start(s, d)
 	case controller.EventTick:
 		relieved := len(c.late) > 0
 		c.late = c.late[:0]
-		c.look(s, relieved, d)
+		c.update(s, relieved, d)
 	case controller.EventRoundEnd:
 		if t := c.turns[ev.Pool]; t != nil {
 			t.ended = true
 		}
-		c.look(s, false, d)
+		c.update(s, false, d)
 	case controller.EventStarved:
 		c.help(ev.Stage, s, d)
-	default: // the end asks for nothing, and what comes later is not known here
+	default: // other events change nothing: after EventStop decisions have no effect, and later kinds are not known here
 	}
 }
 
-// listen asks for what the rhythm needs.
+// listen asks for the events that the rhythm needs.
 func (c *visits) listen(d *controller.Decisions) {
 	if c.interval > 0 {
 		d.Every(c.interval)
@@ -172,8 +167,8 @@ func (c *visits) listen(d *controller.Decisions) {
 	d.OnRoundEnd(c.rounds)
 }
 
-// begin says all that is wanted, whatever there is.
-func (c *visits) begin(s *controller.Snapshot, d *controller.Decisions) {
+// start makes all decisions, whatever the current state is.
+func (c *visits) start(s *controller.Snapshot, d *controller.Decisions) {
 	c.shared = c.commons(s)
 	c.gather(s, c.shared, d)
 	c.explain(s, d)
@@ -187,8 +182,8 @@ func (c *visits) begin(s *controller.Snapshot, d *controller.Decisions) {
 	c.rest(s, true, d)
 }
 
-// firstTurn returns what there is to remember of a pool at the beginning. If the draft is
-// the plan that the pool has, the end of its first round may have been told before.
+// firstTurn returns the initial memory of a pool. If the draft is equal to the plan that the pool has, the
+// EventRoundEnd of that plan may have come already.
 func (c *visits) firstTurn(s *controller.Snapshot, pool string) *turn {
 	t := &turn{drawn: s.At}
 	if is := s.Pool(pool); is != nil && c.patience == 0 {
@@ -197,13 +192,13 @@ func (c *visits) firstTurn(s *controller.Snapshot, pool string) *turn {
 	return t
 }
 
-// look draws the plans for which it is time, or all of them, and says which differ
-// from what is.
-func (c *visits) look(s *controller.Snapshot, now bool, d *controller.Decisions) {
+// update draws the plans for which it is time, or all of them if now is set, and decides on those that differ from the
+// current ones.
+func (c *visits) update(s *controller.Snapshot, now bool, d *controller.Decisions) {
 	if c.interval == 0 {
 		return
 	}
-	looked := false
+	updated := false
 	c.pools = poolsOf(c.pools[:0], s, c.shared)
 	for _, pool := range c.pools {
 		t, is := c.turns[pool], s.Pool(pool)
@@ -212,15 +207,15 @@ func (c *visits) look(s *controller.Snapshot, now bool, d *controller.Decisions)
 		}
 		t.stayed = !c.plan(pool, s, now, d) && (t.ended || t.stayed)
 		t.ended = false
-		t.rounds, t.drawn, looked = is.Rounds, s.At, true
+		t.rounds, t.drawn, updated = is.Rounds, s.At, true
 	}
-	if looked {
+	if updated {
 		c.rest(s, false, d)
 	}
 }
 
-// due reports whether a plan is to be drawn anew. After a look that came to the same plan
-// that is so at the next tick; with a rhythm of rounds alone, after the next round.
+// due reports whether a plan should be drawn again. After a tick that gave the same plan it is due at the next tick,
+// or, with a rhythm of rounds alone, after the next round.
 func (c *visits) due(t *turn, p *controller.PoolStats, now time.Duration) bool {
 	if !c.rounds {
 		return true
@@ -231,17 +226,17 @@ func (c *visits) due(t *turn, p *controller.PoolStats, now time.Duration) bool {
 	return age >= c.interval && (t.ended || again || late)
 }
 
-// help goes to a stage that starves at once.
+// help serves a starving stage at once.
 func (c *visits) help(id controller.StageID, s *controller.Snapshot, d *controller.Decisions) {
 	if !c.relief || !isStage(s, id) || slices.Contains(c.late, s.Stages[id].Name) {
 		return
 	}
 	c.late = append(c.late, s.Stages[id].Name)
-	c.look(s, true, d)
+	c.update(s, true, d)
 }
 
-// plan draws the plan of a pool, and says it if it is a new one: one that is drawn for
-// good reasons, or that has to be. It reports whether it did.
+// plan draws the plan of a pool, and decides on it if it differs from the current one and either the router knew enough
+// or the plan must be drawn. It reports whether it decided.
 func (c *visits) plan(pool string, s *controller.Snapshot, must bool, d *controller.Decisions) bool {
 	v, knows := c.draw(pool, s)
 	if !(knows || must) || c.draft.Equal(s.Pool(pool).Plan) {
@@ -272,14 +267,14 @@ func (c *visits) view(s *controller.Snapshot) *view {
 	return &c.seen
 }
 
-// blank makes the draft the zero plan, with the memory that it has.
+// blank makes the draft the zero plan, but keeps its memory.
 func (c *visits) blank() {
 	clear(c.draft.Bounds)
 	c.draft = controller.VisitPlan{Order: c.draft.Order[:0], Bounds: c.draft.Bounds}
 }
 
-// complete appends the stages that an order leaves out. The runtime visits them
-// anyhow; so that also shows. An empty order stays empty: it means all.
+// complete appends the stages that an order leaves out. The engine visits them anyway; so the plan shows this. An empty
+// order stays empty: it means all.
 func complete(order, stages []controller.StageID) []controller.StageID {
 	if len(order) == 0 {
 		return order
@@ -301,13 +296,12 @@ func bounded(v *view, p *controller.VisitPlan, bound int) {
 	p.Gating, p.Bound = controller.Bounded, bound
 }
 
-// exhaust has visits last until the queue is empty, but for those of stages to which
-// commands may come back.
+// exhaust makes visits last until the queue is empty, except those of stages to which commands may come back.
 func exhaust(v *view, p *controller.VisitPlan) {
 	p.Gating = controller.Exhaustive
 	for _, id := range v.members {
 		if v.stage(id).Cyclic {
-			p.Gating, p.Bound = controller.Bounded, math.MaxInt32 // as good as none
+			p.Gating, p.Bound = controller.Bounded, math.MaxInt32 // practically no bound
 			boundOf(p, id, mostBound)
 		}
 	}
@@ -320,7 +314,7 @@ func boundOf(p *controller.VisitPlan, id controller.StageID, n int) {
 	p.Bounds[id] = n
 }
 
-// boundText says the bound of a plan for a reason.
+// boundText formats the bound of a plan for a reason.
 func boundText(bound int) string {
 	if bound == NoBound {
 		return "no bound"
@@ -328,28 +322,27 @@ func boundText(bound int) string {
 	return fmt.Sprintf("bound %d", bound)
 }
 
-// since is what was counted at a stage after the last time that it was noted.
+// since holds the counters of a stage at the last call of note.
 type since struct {
 	at    time.Duration
 	total controller.Counters
 }
 
-// note returns what was counted, and how long that took, and begins anew.
+// note returns what was counted since the last call, and how much time passed, and starts again.
 func (n *since) note(st *controller.StageStats, now time.Duration) (controller.Counters, time.Duration) {
 	window, took := st.Total.Sub(n.total), now-n.at
 	n.at, n.total = now, st.Total
 	return window, took
 }
 
-// mean is the mean service time in a window, and if nothing was handled in it, since
-// the start.
+// mean returns the mean service time in a window, or, if nothing was handled in it, since the start.
 func mean(st *controller.StageStats, window controller.Counters) time.Duration {
 	windowed := controller.StageStats{Window: window, Total: st.Total}
 	return windowed.Service()
 }
 
-// steady is a measure that follows only what differs from it by more than a
-// quarter, so that a little noise decides nothing.
+// steady is a measure that changes only when a new value differs from it by more than a quarter, so that a little noise
+// decides nothing.
 type steady time.Duration
 
 func (m *steady) follow(measured time.Duration) time.Duration {
@@ -361,14 +354,14 @@ func (m *steady) follow(measured time.Duration) time.Duration {
 	return now
 }
 
-// sharing are the knobs that every policy of visits turns.
+// sharing returns the knobs that every policy of visits changes.
 func sharing(more ...controller.Knob) []controller.Knob {
 	return append([]controller.Knob{
 		controller.KnobWorkers, controller.KnobPool, controller.KnobDispatch, controller.KnobVisit,
 	}, more...)
 }
 
-// workersFault is the fault of a number of workers that no pool can have.
+// workersFault returns the fault of a number of workers that no pool can have.
 func workersFault(policy string, workers int) error {
 	if workers < 0 {
 		return fault(policy, true, "Workers %d is negative", workers)
@@ -376,7 +369,7 @@ func workersFault(policy string, workers int) error {
 	return fault(policy, workers > controller.MostWorkers, "Workers %d is more than %d", workers, controller.MostWorkers)
 }
 
-// stagesIn says how many stages a plan is for.
+// stagesIn returns how many stages a plan is for, in words.
 func stagesIn(v *view) string {
 	if len(v.members) == 1 {
 		return "1 stage"
@@ -384,7 +377,7 @@ func stagesIn(v *view) string {
 	return fmt.Sprintf("%d stages", len(v.members))
 }
 
-// sizeFault is the fault of a table that is too large.
+// sizeFault returns the fault of a table that is too large.
 func sizeFault(policy string, size int) error {
 	if size < 0 {
 		return fault(policy, true, "Size %d is negative", size)
@@ -392,13 +385,13 @@ func sizeFault(policy string, size int) error {
 	return fault(policy, size > mostSize, "Size %d is more than %d", size, mostSize)
 }
 
-// boundFault is the fault of a bound that is neither one nor none.
+// boundFault returns the fault of a bound that is negative and not NoBound.
 func boundFault(policy string, bound int) error {
-	return fault(policy, bound < 0 && bound != NoBound, "Bound %d is negative; for none say NoBound", bound)
+	return fault(policy, bound < 0 && bound != NoBound, "Bound %d is negative; use NoBound for none", bound)
 }
 
-// originalWorkers is how many workers the listings of the dissertation have, and
-// zero for a policy that is not one of them.
+// originalWorkers returns how many workers the listings of the dissertation have, and zero for a policy that is not one
+// of them.
 func originalWorkers(preset Preset) int {
 	if preset == Cruz {
 		return 2

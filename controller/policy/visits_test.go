@@ -39,7 +39,7 @@ func forEveryVisitor(t *testing.T, check func(t *testing.T, law controller.Polic
 	}
 }
 
-// claims tells whether a policy says that it turns a knob.
+// claims reports whether a policy claims a knob.
 func claims(law controller.Policy, knob controller.Knob) bool {
 	c, ok := law.(controller.Claimer)
 	return ok && slices.Contains(c.Claims(), knob)
@@ -60,7 +60,7 @@ func TestEveryPolicyOfVisitsIsAmongTheVisitors(t *testing.T) {
 	require.Equal(t, found, have)
 }
 
-// anyLine is a pipeline with groups, loops, and stages that wait or rest.
+// anyLine draws a pipeline with groups, loops, and blocking or paused stages.
 func anyLine(t *rapid.T) []controller.StageStats {
 	stages := line(rapid.IntRange(0, 7).Draw(t, "stages"))
 	for i := range stages {
@@ -75,8 +75,8 @@ func anyLine(t *rapid.T) []controller.StageStats {
 	return stages
 }
 
-// anyDay lets anything happen once.
-func (h *house) anyDay(t *rapid.T) {
+// anyDay draws one arbitrary change of the load and the stages.
+func (h *fake) anyDay(t *rapid.T) {
 	h.At += time.Duration(rapid.IntRange(0, 20_000).Draw(t, "ms")) * time.Millisecond
 	for i := range h.Stages {
 		accepted := rapid.IntRange(0, 50).Draw(t, "accepted")
@@ -99,9 +99,9 @@ var anyEvent = rapid.Custom(func(t *rapid.T) controller.Event {
 	}
 })
 
-// Whatever happened: who shares workers is in their plan, or in their queue, and has a bound that lets it be
-// served; and what may go round for ever has one.
-func (h *house) starvesNobody(t *rapid.T) {
+// After any events, each stage that shares workers is in their plan or in their queue, with a bound under which it is
+// served; and each cyclic stage has a bound.
+func (h *fake) starvesNobody(t *rapid.T) {
 	for i := range h.Pools {
 		p := &h.Pools[i]
 		if p.Own || len(p.Stages) == 0 {
@@ -128,11 +128,11 @@ func (h *house) starvesNobody(t *rapid.T) {
 func TestNoPolicyOfVisitsStarvesAStage(t *testing.T) {
 	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
-			h := newHouse(law, anyLine(t)...)
+			h := newFake(law, anyLine(t)...)
 			for range rapid.IntRange(1, 12).Draw(t, "days") {
 				h.anyDay(t)
 				h.tell(anyEvent.Draw(t, "event"))
-				h.ask(controller.EventTopology) // who rests or wakes up is told
+				h.ask(controller.EventTopology) // for the stages that were paused or resumed
 				h.sound(t)
 				h.starvesNobody(t)
 			}
@@ -140,7 +140,7 @@ func TestNoPolicyOfVisitsStarvesAStage(t *testing.T) {
 	})
 }
 
-func TestEveryPolicyOfVisitsTakesAnySnapshot(t *testing.T) {
+func TestEveryPolicyOfVisitsAcceptsAnySnapshot(t *testing.T) {
 	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
 			c := law.New()
@@ -165,10 +165,10 @@ func TestEveryPolicyOfVisitsTakesAnySnapshot(t *testing.T) {
 	})
 }
 
-// anyMember is a stage with any numbers.
+// anyMember draws a stage with any numbers.
 func anyMember(t *rapid.T, i int) controller.StageStats {
 	st := anyStats(t, i)
-	st.Pool = rapid.SampledFrom([]string{"", "a", "shared", "disk", "nobody's"}).Draw(t, "bound to")
+	st.Pool = rapid.SampledFrom([]string{"", "a", "shared", "disk", "unknown"}).Draw(t, "bound to")
 	st.Rank, st.Cyclic = rapid.Int().Draw(t, "rank"), rapid.Bool().Draw(t, "cyclic")
 	st.Blocking, st.Paused = rapid.Bool().Draw(t, "blocking"), rapid.Bool().Draw(t, "paused")
 	for range rapid.IntRange(0, 3).Draw(t, "ways") {
@@ -180,11 +180,11 @@ func anyMember(t *rapid.T, i int) controller.StageStats {
 	return st
 }
 
-func TestEveryPolicyOfVisitsIsDeterministicAndSharesNothing(t *testing.T) {
+func TestEveryPolicyOfVisitsIsDeterministicAndSharesNoMemory(t *testing.T) {
 	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
 			stages := anyLine(t)
-			once, again := newHouse(law, slices.Clone(stages)...), newHouse(law, slices.Clone(stages)...)
+			once, again := newFake(law, slices.Clone(stages)...), newFake(law, slices.Clone(stages)...)
 			for range rapid.IntRange(1, 12).Draw(t, "days") {
 				once.anyDay(t)
 				again.At = once.At
@@ -202,17 +202,17 @@ func TestEveryPolicyOfVisitsIsDeterministicAndSharesNothing(t *testing.T) {
 	})
 }
 
-func TestEveryPolicyOfVisitsLooksWithoutAllocating(t *testing.T) {
+func TestEveryPolicyOfVisitsTicksWithoutAllocating(t *testing.T) {
 	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
 		stages := append(loop(line(6), 2, 3), controller.StageStats{Pool: "disk"}, controller.StageStats{Pool: "disk"})
-		h := newHouse(law, stages...)
+		h := newFake(law, stages...)
 		later := func() {
 			h.At += 10 * time.Second
 			for i := range h.Stages {
 				h.handled(i+1, 100, 100, time.Duration(i+1)*time.Millisecond)
 			}
 		}
-		for range 60 { // until all that is mixed with what was is warm
+		for range 60 { // until all smoothed values are stable
 			later()
 			h.round(0, policy.SharedPool)
 			h.round(0, "disk")
@@ -232,10 +232,10 @@ func TestEveryPolicyOfVisitsLooksWithoutAllocating(t *testing.T) {
 	})
 }
 
-// A worker that died is being started afresh: nobody wants more for it, or fewer.
-func TestT14_CrashesChangeNothingThatAPolicyWants(t *testing.T) {
+// A worker that died is being restarted: no policy wants more or fewer workers because of it.
+func TestT14_CrashesDoNotChangeThePolicysDecisions(t *testing.T) {
 	forEveryVisitor(t, func(t *testing.T, law controller.Policy) {
-		h := newHouse(law, line(3)...)
+		h := newFake(law, line(3)...)
 		h.journal = nil
 		for range 10 {
 			h.Stages[1].Total.Crashes++

@@ -8,25 +8,25 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// floor is a row of stages under a controller, as far as a controller can
-// tell: what the shell does between two ticks, without the shell.
-type floor struct {
+// row is a row of stages under a controller. It does what the engine does between two ticks, as far as a controller
+// can see it.
+type row struct {
 	now     time.Duration
 	stages  []controller.StageStats
-	pools   []controller.PoolStats // those that are shared
+	pools   []controller.PoolStats // the shared ones
 	usage   float64                // of the CPUs; 0: not known
 	c       controller.Controller
 	journal *controller.Journal
-	err     error // the first that went wrong
+	err     error // the first error
 }
 
-// newFloor starts a controller over stages with room for 1024 commands and 10 to
-// 200 workers, ten of them at work, in batches of up to 64, unless they say otherwise.
-func newFloor(c controller.Controller, stages ...controller.StageStats) *floor {
+// newRow starts a controller over stages with a capacity of 1024 commands, 10 to 200 workers, ten running, and
+// batches of up to 64, unless the given stats say otherwise.
+func newRow(c controller.Controller, stages ...controller.StageStats) *row {
 	if len(stages) == 0 {
 		stages = []controller.StageStats{{}}
 	}
-	f := &floor{c: c, stages: stages, journal: controller.NewJournal(4096)}
+	f := &row{c: c, stages: stages, journal: controller.NewJournal(4096)}
 	for i := range stages {
 		stages[i] = furnished(stages[i], i)
 	}
@@ -35,7 +35,7 @@ func newFloor(c controller.Controller, stages ...controller.StageStats) *floor {
 }
 
 func furnished(st controller.StageStats, i int) controller.StageStats {
-	st.ID, st.Name = controller.StageID(i), fmt.Sprintf("room %d", i)
+	st.ID, st.Name = controller.StageID(i), fmt.Sprintf("stage %d", i)
 	if st.QueueCap == 0 {
 		st.QueueCap = 1024
 	}
@@ -51,9 +51,9 @@ func furnished(st controller.StageStats, i int) controller.StageStats {
 	return st
 }
 
-// ask puts one question and makes the changes. What a stage's window shows at a tick
-// happened just before, and is part of the total from then on.
-func (f *floor) ask(kind controller.EventKind) {
+// ask calls the controller and applies the changes. The window of a stage at a tick shows what happened just before,
+// and is part of the total from then on.
+func (f *row) ask(kind controller.EventKind) {
 	if kind == controller.EventTick {
 		for i := range f.stages {
 			f.stages[i].Total = plus(f.stages[i].Total, f.stages[i].Window)
@@ -74,8 +74,8 @@ func (f *floor) ask(kind controller.EventKind) {
 	f.journal.Add(changes...)
 }
 
-// turn makes a change of workers, of a stage or of a group.
-func (f *floor) turn(c controller.Change) {
+// turn applies a change of workers, of a stage or of a group.
+func (f *row) turn(c controller.Change) {
 	if c.Stage == controller.NoStage {
 		s := controller.Snapshot{Pools: f.pools}
 		s.Pool(c.StageName).Workers = c.After.(int)
@@ -90,9 +90,9 @@ func (f *floor) turn(c controller.Change) {
 	}
 }
 
-// run lets a second pass for each queue length, which all stages have, and
-// returns the workers of the first stage after each.
-func (f *floor) run(queue ...int) []int {
+// run lets a second pass for each queue length, which all stages have, and returns the workers of the first stage after
+// each.
+func (f *row) run(queue ...int) []int {
 	workers := make([]int, 0, len(queue))
 	for _, n := range queue {
 		f.now += time.Second
@@ -110,8 +110,8 @@ func during(seconds, queue int) []int {
 	return slices.Repeat([]int{queue}, seconds)
 }
 
-// expect is the end of a scenario: an error if it went otherwise than it should.
-func (f *floor) expect(promise string, want, got any) error {
+// expect ends a scenario: it returns an error if the result differs from what is expected.
+func (f *row) expect(promise string, want, got any) error {
 	if f.err != nil {
 		return f.err
 	}
@@ -134,5 +134,5 @@ func plus(a, b controller.Counters) controller.Counters {
 	return a
 }
 
-// by is how many workers a change makes more.
+// by returns how many workers a change adds.
 func by(c controller.Change) int { return c.After.(int) - c.Before.(int) }

@@ -14,32 +14,31 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 )
 
-// The kit of the policies of visits: a house is what a controller sees of a pipeline
-// with pools, and makes its changes; a trace is the way of one worker by a plan.
+// The test kit of the policies of visits. A fake is a pipeline with pools as a controller sees it, which applies the
+// controller's changes; a trace is the way of one worker through a plan.
 
-// house is a pipeline as far as a controller can tell: what the runtime does between
-// two events, without the runtime.
-type house struct {
+// fake is a pipeline as far as a controller can see it. It does what the engine does between two events.
+type fake struct {
 	controller.Snapshot
 
 	law     controller.Policy
 	c       controller.Controller
-	d       controller.Decisions // of the last question
+	d       controller.Decisions // of the last call
 	journal []controller.Change
 	faults  []error
 }
 
-// newHouse starts a policy over stages in a line, on two CPUs.
-func newHouse(law controller.Policy, stages ...controller.StageStats) *house {
-	h := houseOf(stages...)
+// newFake starts a policy over stages in a line, on two CPUs.
+func newFake(law controller.Policy, stages ...controller.StageStats) *fake {
+	h := fakeOf(stages...)
 	h.law, h.c = law, law.New()
 	h.ask(controller.EventStart)
 	return h
 }
 
-// houseOf is a house without a policy. A stage that names a pool is in a group of that name.
-func houseOf(stages ...controller.StageStats) *house {
-	h := &house{Snapshot: controller.Snapshot{CPUs: 2}}
+// fakeOf returns a fake without a policy. A stage that names a pool is in a group of that name.
+func fakeOf(stages ...controller.StageStats) *fake {
+	h := &fake{Snapshot: controller.Snapshot{CPUs: 2}}
 	for i, st := range stages {
 		st.ID = controller.StageID(i)
 		if st.Name == "" {
@@ -61,7 +60,7 @@ func houseOf(stages ...controller.StageStats) *house {
 	return h
 }
 
-// line is n stages, one behind the other.
+// line returns n stages, one behind the other.
 func line(n int) []controller.StageStats {
 	stages := make([]controller.StageStats, n)
 	for i := range stages {
@@ -73,7 +72,7 @@ func line(n int) []controller.StageStats {
 	return stages
 }
 
-// loop says that commands may come back to the stages of these numbers.
+// loop marks the stages with these numbers as cyclic.
 func loop(stages []controller.StageStats, numbers ...int) []controller.StageStats {
 	for _, n := range numbers {
 		stages[n-1].Cyclic = true
@@ -81,24 +80,24 @@ func loop(stages []controller.StageStats, numbers ...int) []controller.StageStat
 	return stages
 }
 
-// ask tells an event and makes the changes.
-func (h *house) ask(kind controller.EventKind) {
+// ask calls the controller with an event and applies the changes.
+func (h *fake) ask(kind controller.EventKind) {
 	h.tell(controller.Event{Kind: kind, Stage: controller.NoStage})
 }
 
-// tick lets time pass and asks.
-func (h *house) tick(after time.Duration) {
+// tick lets time pass and makes a tick.
+func (h *fake) tick(after time.Duration) {
 	h.At += after
 	h.ask(controller.EventTick)
 }
 
-// round lets time pass, and then a worker of the pool comes to the end of its plan.
-func (h *house) round(after time.Duration, pool string) {
+// round lets time pass, after which a worker of the pool comes to the end of its plan.
+func (h *fake) round(after time.Duration, pool string) {
 	h.At += after
 	h.tell(controller.Event{Kind: controller.EventRoundEnd, Stage: controller.NoStage, Pool: pool})
 }
 
-func (h *house) tell(ev controller.Event) {
+func (h *fake) tell(ev controller.Event) {
 	if err := controller.Ask(h.c, ev, &h.Snapshot, &h.d); err != nil {
 		h.faults = append(h.faults, err)
 	}
@@ -116,7 +115,7 @@ func (h *house) tell(ev controller.Event) {
 	h.journal = append(h.journal, changes...)
 }
 
-func (h *house) make(c controller.Change) {
+func (h *fake) make(c controller.Change) {
 	switch c.What {
 	case controller.KnobWorkers:
 		h.Pool(c.StageName).Workers = c.After.(int)
@@ -131,12 +130,12 @@ func (h *house) make(c controller.Change) {
 	case controller.KnobLimit:
 		h.Entry.Limit = c.After.(int)
 	default:
-		panic(fmt.Sprintf("the house has no knob %q", c.What))
+		panic(fmt.Sprintf("the fake pipeline has no knob %q", c.What))
 	}
 }
 
-// bind has each pool list its stages.
-func (h *house) bind() {
+// bind lists the stages of each pool.
+func (h *fake) bind() {
 	for i := range h.Pools {
 		h.Pools[i].Stages = nil
 	}
@@ -146,8 +145,8 @@ func (h *house) bind() {
 	}
 }
 
-// handled has a stage take commands in, of which it has handled some for so long each.
-func (h *house) handled(number, accepted, handled int, each time.Duration) {
+// handled lets a stage accept commands, of which it has handled the given number, each in the given time.
+func (h *fake) handled(number, accepted, handled int, each time.Duration) {
 	st := &h.Stages[number-1]
 	n := controller.Counters{Accepted: uint64(accepted), OK: uint64(handled), Busy: time.Duration(handled) * each}
 	st.Window = n
@@ -156,11 +155,11 @@ func (h *house) handled(number, accepted, handled int, each time.Duration) {
 	st.Total.Busy += n.Busy
 }
 
-// plan is the plan of the shared pool.
-func (h *house) plan() *controller.VisitPlan { return h.Pool(policy.SharedPool).Plan }
+// plan returns the plan of the shared pool.
+func (h *fake) plan() *controller.VisitPlan { return h.Pool(policy.SharedPool).Plan }
 
-// order is the order of the shared pool: "1 2 3 2".
-func (h *house) order() string { return orderOf(h.plan()) }
+// order returns the order of the shared pool: "1 2 3 2".
+func (h *fake) order() string { return orderOf(h.plan()) }
 
 func orderOf(p *controller.VisitPlan) string {
 	names := make([]string, 0, len(p.Order))
@@ -170,8 +169,8 @@ func orderOf(p *controller.VisitPlan) string {
 	return strings.Join(names, " ")
 }
 
-// bounds are the bounds of the stages in the shared pool's plan: "8 8 64"; 0 is none.
-func (h *house) bounds() string {
+// bounds returns the bounds of the stages in the shared pool's plan: "8 8 64"; 0 is no bound.
+func (h *fake) bounds() string {
 	all := make([]string, 0, len(h.Stages))
 	for i := range h.Stages {
 		all = append(all, strconv.Itoa(h.plan().BoundOf(controller.StageID(i))))
@@ -179,16 +178,16 @@ func (h *house) bounds() string {
 	return strings.Join(all, " ")
 }
 
-// sound is the end of a scenario.
-func (h *house) sound(t require.TestingT) {
+// sound ends a scenario and checks the changes.
+func (h *fake) sound(t require.TestingT) {
 	require.Empty(t, h.faults)
 	for _, c := range h.journal {
 		require.NotEqual(t, "no reason given", c.Why, c.String())
 	}
 }
 
-// trace is the way of one worker through stages in a line, by a plan: "1(2) 2(0) |", that is the stage, how
-// many commands it handled there, and the end of a round.
+// trace returns the way of one worker through stages in a line by a plan, such as "1(2) 2(0) |": each stage with the
+// number of commands handled there, and a bar at the end of a round.
 func trace(plan *controller.VisitPlan, stages, waiting, rounds int) string {
 	queue := make([]int, stages+1) // one more for what has left
 	queue[0] = waiting
@@ -218,9 +217,9 @@ type queued struct {
 	stage   int
 }
 
-// shared is what workers do that share one queue, in steps of one command each:
-// "A1 B1, A2 B2". Each takes the first of those with the highest priority.
-func shared(h *house, workers int, commands ...string) string {
+// shared returns what workers of one queue do, in steps of one command each: "A1 B1, A2 B2". Each worker takes the
+// first command of those with the highest priority.
+func shared(h *fake, workers int, commands ...string) string {
 	var queue []queued
 	for _, c := range commands {
 		queue = append(queue, queued{c, 0})
@@ -250,7 +249,7 @@ func shared(h *house, workers int, commands ...string) string {
 	return strings.Join(steps, ", ")
 }
 
-func TestTheKitTracesAsTheSeedsDo(t *testing.T) {
+func TestTheKitTracesLikeTheDissertation(t *testing.T) {
 	inOrder := &controller.VisitPlan{Order: []controller.StageID{0, 1}}
 	require.Equal(t, "1(2) 2(2) | 1(0) 2(0) |", trace(inOrder, 2, 2, 2))
 }
