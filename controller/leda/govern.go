@@ -6,9 +6,9 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// call calls what is due.
+// call calls the callbacks that are due.
 func (l *Leda) call(ev controller.Event) {
-	l.Monitoring.ring(l.now.At)
+	l.Monitoring.fire(l.now.At)
 	if l.Monitoring.roundIsOver(ev) {
 		l.Monitoring.lastFocused()
 	}
@@ -17,12 +17,12 @@ func (l *Leda) call(ev controller.Event) {
 	}
 }
 
-// govern says what follows from all that the script said so far. It says it anew in
-// every call: [controller.Settle] knows what is so already, stages change their
-// places, and what was said in a call that panicked was lost.
+// govern makes the decisions that follow from everything that the script has set so far. It repeats them in every call:
+// [controller.Settle] drops those that are already in force, stages change their indexes, and the decisions of a call
+// that panicked were lost.
 func (l *Leda) govern(ev controller.Event) {
 	l.forget(ev)
-	l.house()
+	l.gather()
 	pools := l.shared()
 	for _, p := range pools {
 		how, why := l.dispatch(p)
@@ -41,31 +41,31 @@ func (l *Leda) govern(ev controller.Event) {
 	}
 }
 
-// house puts the stages that have no pool into the global one.
-func (l *Leda) house() {
+// gather puts the stages that have no pool into the global one.
+func (l *Leda) gather() {
 	for i := range l.now.Stages {
 		st := &l.now.Stages[i]
 		l.explain(controller.StageID(i))
 		if !l.homeless(st) || l.ready("", Global) != nil || poolOf(st) == l.real(Global) {
 			continue
 		}
-		_ = l.bind(controller.StageID(i), Global, "the script gives it no pool") // we are in a call
+		_ = l.bind(controller.StageID(i), Global, "the script gives it no pool") // cannot fail during a call
 	}
 }
 
-// explain says once why a stage keeps its own workers though the script gives it no pool.
+// explain notes, once for each stage, why it keeps its own workers although the script gives it no pool.
 func (l *Leda) explain(id controller.StageID) {
 	st := &l.now.Stages[id]
 	if l.apart[nameOf(st)] || l.placed[nameOf(st)] || st.Blocking || st.Paused || poolOf(st) != Pool(st.Name) || !l.tooFew(st) {
 		return
 	}
 	l.apart[nameOf(st)] = true
-	c, _ := l.crew(Global)
+	c, _ := l.sizeOf(Global)
 	l.d.Keep(id, "", because("it keeps its own, as its options ask for at least %d and pool %q has %d",
 		st.Needs, l.real(Global), max(c.workers, 1)))
 }
 
-// shared are the pools that visit a stage that is not their owner.
+// shared returns the pools that visit a stage other than their owner.
 func (l *Leda) shared() []Pool {
 	var pools []Pool
 	for i := range l.now.Stages {
@@ -78,7 +78,7 @@ func (l *Leda) shared() []Pool {
 	return pools
 }
 
-// dispatch is how the workers of a pool choose: by priority where there is any.
+// dispatch returns how the workers of a pool choose: by priority if priorities differ.
 func (l *Leda) dispatch(p Pool) (how controller.Dispatch, why string) {
 	switch {
 	case l.private:
@@ -90,7 +90,7 @@ func (l *Leda) dispatch(p Pool) (how controller.Dispatch, why string) {
 	}
 }
 
-// differ tells whether the stages of a pool have different priorities.
+// differ reports whether the stages of a pool have different priorities.
 func (l *Leda) differ(p Pool) bool {
 	var seen []int
 	for i := range l.now.Stages {
@@ -101,14 +101,14 @@ func (l *Leda) differ(p Pool) bool {
 	return len(slices.Compact(seen)) > 1
 }
 
-// listen says which events are wanted, if that has changed: to say it again and again
-// might have the engine count its visits anew.
+// listen asks for events only if the set of wanted events has changed: asking again might make the engine restart its
+// count of visits.
 func (l *Leda) listen() {
-	if l.Monitoring.unsaid {
+	if l.Monitoring.changed {
 		l.d.OnRoundEnd(l.Monitoring.lastFocused != nil)
 	}
-	if l.Scheduler.unsaid {
+	if l.Scheduler.changed {
 		l.d.OnVisits(l.Scheduler.visits)
 	}
-	l.Monitoring.unsaid, l.Scheduler.unsaid = false, false
+	l.Monitoring.changed, l.Scheduler.changed = false, false
 }

@@ -4,22 +4,20 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// InstancesGroup are the methods about instances: how many workers may be at a stage at
-// once.
+// InstancesGroup has the methods about instances: how many workers may be at a stage at once.
 type InstancesGroup struct {
 	l *Leda
 }
 
 // Add (A.5.1) allows more workers at a stage at once.
 //
-// In the seed a stage begins without instances. Here the pipeline makes the stages,
-// each with some, so the listings' addInstances(stage, 10) is Add or Kill until there
-// are ten.
+// In the appendix a stage starts without instances. Here the pipeline makes the stages, each with some, so
+// addInstances(stage, 10) of the listings means Add or Kill until there are ten.
 func (g *InstancesGroup) Add(st Stage, instances int) error {
 	return g.change("instances.add", st, instances, 1)
 }
 
-// Kill (A.5.2) allows fewer workers at a stage at once, but one at least.
+// Kill (A.5.2) allows fewer workers at a stage at once, but at least one.
 //
 // In LStage it crashed, or held a lock for ever (L15).
 func (g *InstancesGroup) Kill(st Stage, instances int) error {
@@ -39,17 +37,16 @@ func (g *InstancesGroup) change(method string, st Stage, n, sign int) error {
 	return g.l.decide(func(d *controller.Decisions) { d.Instances(id, add(now, sign*n), why) })
 }
 
-// GetInstanceCount (A.5.3) tells how many workers may be at a stage at once.
+// GetInstanceCount (A.5.3) returns how many workers may be at a stage at once.
 //
-// The listings call it getInstancesCount. LStage told the room for idle instances, and
-// -1 where there was no bound (L14).
+// The listings call it getInstancesCount. LStage returned the number of idle instances that it could hold, and -1 where
+// there was no bound (L14).
 func (g *InstancesGroup) GetInstanceCount(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int { return s.Instances })
 }
 
-// GetFreeInstancesCount (A.5.4) returns how many instances of a stage are combined with
-// no command: no worker uses them, and no command waits for a worker with one of them.
-// It is 0 if GetQueueSize is more.
+// GetFreeInstancesCount (A.5.4) returns how many instances of a stage are combined with no command: no worker uses
+// them, and no command waits for a worker with one of them. It is 0 if GetQueueSize is greater than 0.
 //
 // The appendix declares it void and then says what it returns.
 func (g *InstancesGroup) GetFreeInstancesCount(st Stage) int {
@@ -58,7 +55,7 @@ func (g *InstancesGroup) GetFreeInstancesCount(st Stage) int {
 	})
 }
 
-// combined is how many waiting commands LEDA would have combined with a free instance.
+// combined returns how many waiting commands LEDA would have combined with a free instance.
 func combined(s *controller.StageStats) int {
 	return max(0, min(s.QueueLen, s.FreeInstances))
 }

@@ -14,25 +14,23 @@ import (
 	"github.com/golda-dev/golda/controller/leda"
 )
 
-// The listings of chapter 4 of the dissertation, as scripts. They show that the interface
-// carries every policy of that chapter; where the text could not have run, it is mended,
-// and the mend is named. To use these policies, rather than to read them, take those of
-// package policy.
+// The listings of chapter 4 of the dissertation, as scripts. They show that the interface supports every policy of that
+// chapter; where a listing could not have run, it is fixed, and the fix is named. These scripts are for reading; for
+// use, take the policies of package policy.
 //
-// All listings are mended in three places. The pipeline makes the stages, so
-// leda.stage becomes l.Stages. A stage has instances from the start, so
-// addInstances(stage, n) becomes instances(l, stage, n). And what the listings call
-// addInstances, getInstancesCount and lstage is add, getInstanceCount and leda.
+// All listings are fixed in three places. The pipeline makes the stages, so leda.stage becomes l.Stages. A stage has
+// instances from the start, so addInstances(stage, n) becomes instances(l, stage, n). And addInstances,
+// getInstancesCount and lstage of the listings become add, getInstanceCount and leda.
 
-// instances is addInstances: so many in all.
+// instances is addInstances: it sets the total number.
 func instances(l *leda.Leda, st leda.Stage, n int) {
 	has := l.Instances.GetInstanceCount(st)
 	_ = l.Instances.Add(st, max(n-has, 0))
 	_ = l.Instances.Kill(st, max(has-n, 0))
 }
 
-// pools gives each stage a pool of two. Mended: pool.new() and pool.add(pool, 2) are
-// pool.new(2), and setPool(stage, pool) is setPool(pool, stage), as in the appendix.
+// pools gives each stage a pool of two. Fixed: pool.new() and pool.add(pool, 2) are pool.new(2), and setPool(stage,
+// pool) is setPool(pool, stage), as in the appendix.
 func pools(l *leda.Leda) {
 	for _, st := range l.Stages() {
 		instances(l, st, 10)
@@ -40,8 +38,7 @@ func pools(l *leda.Leda) {
 	}
 }
 
-// oneForAll is how the listings begin that visit: two workers in the global pool.
-// Mended: pool.add(2) says which pool.
+// oneForAll is how the listings with visits start: two workers in the global pool. Fixed: pool.add(2) names the pool.
 func oneForAll(l *leda.Leda, order []leda.Stage) {
 	l.UsePrivateQueues()
 	_ = l.Pool.Add(leda.Global, 2)
@@ -74,8 +71,8 @@ func sedaListing(l *leda.Leda) {
 	}, 2*time.Second)
 }
 
-// cohortListing is section 4.3. Mended: the helper's order is a new list, where the
-// program's appended to the list of stages.
+// cohortListing is section 4.3. Fixed: the helper's order is a new list, where the program appended to the list of
+// stages.
 func cohortListing(l *leda.Leda) {
 	stages := l.Stages()
 	order := slices.Clone(stages)
@@ -85,9 +82,9 @@ func cohortListing(l *leda.Leda) {
 	oneForAll(l, order)
 }
 
-// lrbListing is section 4.4. Mended: where nothing arrived, the shares would be divided
-// by zero, and the order stays; one stage alone is no table; and visits are counted in
-// integers, for in Lua's numbers a third of fifteen, rounded up, is six.
+// lrbListing is section 4.4. Fixed: where nothing arrived, the listing would divide by zero, and here the order stays;
+// a single stage has no table; and visits are counted in integers, since in Lua's numbers a third of fifteen, rounded
+// up, is six.
 func lrbListing(l *leda.Leda) {
 	oneForAll(l, l.Stages())
 	_ = l.Monitoring.FireLastFocused(func() {
@@ -115,10 +112,10 @@ type visited struct {
 	load, visits int
 }
 
-// lrbOrder is the helper of the listing, LRB: a walk over the table, by the example of
-// section 3.3 and the program. After each visit it is the first stage's turn again, or,
-// after a visit to the first, the second's; a stage that has had its visits is passed
-// over. It ends when the first and the last have had theirs, so stages in between may be
+// lrbOrder is the helper of the listing, LRB: a walk over the table, by the example of section 3.3 and the program.
+// After each visit it is the first stage's turn again, or, after a visit to the first, the second's; a stage without
+// visits left is skipped. The walk ends when the first and the last stage have had their visits, so it may leave out
+// stages in between; here they are visited at the end of the order all the same.
 // left out; here they are visited at the end of the order all the same.
 func lrbOrder(table []visited) []leda.Stage {
 	var order []leda.Stage
@@ -139,8 +136,8 @@ func lrbOrder(table []visited) []leda.Stage {
 	return order
 }
 
-// dbrListing is section 4.5. Mended: the rates are read before the stages are sorted, so
-// that they cannot change meanwhile, and equal ones keep their order.
+// dbrListing is section 4.5. Fixed: the rates are read before the stages are sorted, so that they cannot change
+// meanwhile, and equal ones keep their order.
 func dbrListing(l *leda.Leda) {
 	stages := l.Stages()
 	oneForAll(l, stages)
@@ -154,8 +151,8 @@ func dbrListing(l *leda.Leda) {
 	})
 }
 
-// byRate orders stages by the listings' rate of service: how many of a hundred commands
-// were processed. One without input has the rate 0, and comes first.
+// byRate orders stages by the listings' rate of service: how many of a hundred commands were processed. A stage without
+// input has the rate 0, and comes first.
 func byRate(l *leda.Leda) []leda.Stage {
 	stages := l.Stages()
 	rates := make(map[leda.Stage]float64)
@@ -185,14 +182,13 @@ func srptPrivateListing(l *leda.Leda) {
 	_ = l.Scheduler.RestartAtIndex(1)
 }
 
-// colorListing is section 4.7, which has no listing: the one queue is what there is
-// anyway. Two workers, as the other listings have.
+// colorListing is section 4.7, which has no listing: a single queue is the default. It has two workers, like the other
+// listings.
 func colorListing(l *leda.Leda) { _ = l.Pool.Add(leda.Global, 2) }
 
-// stealingListing is section 4.8. Mended: the thief comes before the victim in the
-// order, or with three stages one would steal from itself, and with two the second
-// theft would undo the first; and the comment says descending, the text and the
-// code ascending.
+// stealingListing is section 4.8. Fixed: the thief comes before the victim in the order; otherwise one of three stages
+// would steal from itself, and with two stages the second steal would undo the first. And the comment says descending,
+// the text and the code ascending.
 func stealingListing(l *leda.Leda) {
 	pools(l)
 	_ = l.Monitoring.AddTimer(func() {
@@ -211,7 +207,7 @@ func stealingListing(l *leda.Leda) {
 	}, 10*time.Second)
 }
 
-// load is what a stage took in and processed meanwhile.
+// load lets a stage take in and process that many commands.
 func (w *world) load(accepted, processed []int) {
 	for i := range w.Stages {
 		w.Stages[i].Total.Accepted += uint64(accepted[i])
@@ -223,8 +219,8 @@ func TestTheListingOfSEDAGivesItsThreads(t *testing.T) {
 	tests := map[string]struct {
 		queued, inHand int // from the second tick to the tenth, then 50 in all, then 51
 	}{
-		"what waits":                  {60, 0},
-		"what is in hand counts, too": {51, 9},
+		"queued":             {60, 0},
+		"queued and in hand": {51, 9},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +249,7 @@ func TestTheListingOfSEDAGivesItsThreads(t *testing.T) {
 }
 
 func TestTheListingOfCohortGoesUpAndDown(t *testing.T) {
-	require.Empty(t, start(t, 0, cohortListing).Stages, "no stages at all are legal")
+	require.Empty(t, start(t, 0, cohortListing).Stages, "having no stages is legal")
 	for i, order := range []string{"1", "1 2", "1 2 3 2", "1 2 3 4 3 2"} {
 		stages := i + 1
 		w := start(t, stages, cohortListing)
@@ -265,7 +261,7 @@ func TestTheListingOfCohortGoesUpAndDown(t *testing.T) {
 	require.Equal(t, "1(3) 2(3) 3(3) 4(3) 3(0) 2(0) | 1(0) 2(0) 3(0) 4(0) 3(0) 2(0) |", start(t, 4, cohortListing).ways(3, 2))
 }
 
-func TestTheListingOfLRBVisitsByWhatArrives(t *testing.T) {
+func TestTheListingOfLRBVisitsByArrivals(t *testing.T) {
 	tests := map[string]struct {
 		arrived []int
 		order   string
@@ -289,7 +285,7 @@ func TestTheListingOfLRBVisitsByWhatArrives(t *testing.T) {
 	}
 }
 
-func TestTheListingOfLRBLooksAtWhatArrivedSince(t *testing.T) {
+func TestTheListingOfLRBCountsArrivalsSinceTheLastRound(t *testing.T) {
 	w := start(t, 3, lrbListing)
 	w.load([]int{900, 0, 0}, []int{0, 0, 0})
 	w.inTurn(time.Second)
@@ -304,10 +300,10 @@ func TestTheListingOfDBRVisitsTheSlowestFirst(t *testing.T) {
 		accepted, processed []int
 		order               string
 	}{
-		"by what was processed":           {[]int{10, 10, 10}, []int{10, 4, 7}, "2 3 1"},
-		"an idle stage comes before all":  {[]int{10, 10, 10, 0}, []int{10, 4, 7, 0}, "4 2 3 1"},
-		"a rate is no number of commands": {[]int{1000, 10}, []int{990, 10}, "1 2"},
-		"nothing arrived":                 {[]int{0, 0, 0}, []int{0, 0, 0}, "1 2 3"},
+		"by what was processed":              {[]int{10, 10, 10}, []int{10, 4, 7}, "2 3 1"},
+		"an idle stage comes before all":     {[]int{10, 10, 10, 0}, []int{10, 4, 7, 0}, "4 2 3 1"},
+		"a rate is not a number of commands": {[]int{1000, 10}, []int{990, 10}, "1 2"},
+		"nothing arrived":                    {[]int{0, 0, 0}, []int{0, 0, 0}, "1 2 3"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -321,9 +317,8 @@ func TestTheListingOfDBRVisitsTheSlowestFirst(t *testing.T) {
 	}
 }
 
-// The order is often as it was. Then the plan stays, and has no further event; the
-// listing goes on all the same.
-func TestTheListingOfDBRGoesOnWhereTheOrderStays(t *testing.T) {
+// The order often stays the same. Then the plan stays, and has no further event; the listing continues all the same.
+func TestTheListingOfDBRContinuesWhereTheOrderStays(t *testing.T) {
 	w := start(t, 3, dbrListing)
 	w.inTurn(time.Second)
 	require.Equal(t, "1 2 3", w.order())
@@ -331,7 +326,7 @@ func TestTheListingOfDBRGoesOnWhereTheOrderStays(t *testing.T) {
 
 	w.load([]int{10, 10, 10}, []int{10, 4, 7})
 	w.tick(w.every)
-	require.Equal(t, "1 2 3", w.order(), "nobody has come to the end again")
+	require.Equal(t, "1 2 3", w.order(), "no worker has come to the end again")
 	w.Pool("leda").Rounds++
 	w.tick(w.every)
 	require.Equal(t, "2 3 1", w.order())
@@ -365,7 +360,7 @@ func TestTheListingOfStealingMovesWorkers(t *testing.T) {
 		"no instances for more":                {[]int{90, 40, 100, 70, 120}, 2, "leda-1:2 leda-2:2 leda-3:2 leda-4:2 leda-5:2"},
 		"three stages make one pair":           {[]int{90, 40, 100}, 10, "leda-1:2 leda-2:3 leda-3:1"},
 		"with two the first is not undone":     {[]int{90, 40}, 10, "leda-1:1 leda-2:3"},
-		"one stage steals from nobody":         {[]int{90}, 10, "leda-1:2"},
+		"one stage cannot steal":               {[]int{90}, 10, "leda-1:2"},
 		"a stage without input counts as slow": {[]int{90, 0}, 10, "leda-1:1 leda-2:3"},
 	}
 	for name, tt := range tests {
@@ -386,7 +381,7 @@ func TestTheListingOfStealingMovesWorkers(t *testing.T) {
 	}
 }
 
-// A script reads as the dissertation's: this one is its listing of SEDA, for one stage.
+// A script reads like those of the dissertation: this one is its listing of SEDA, for one stage.
 func Example() {
 	seda := leda.New("seda", func(l *leda.Leda) {
 		pool := l.Pool.New(2)

@@ -13,7 +13,7 @@ import (
 	"github.com/golda-dev/golda/controller/leda"
 )
 
-// appendixA are the names of the 33 methods, as the appendix has them.
+// appendixA lists the names of the 33 methods, as in the appendix.
 var appendixA = []string{
 	"A.1.1 leda.usePrivateQueues",
 	"A.1.2 leda.setQueueCapacity",
@@ -50,8 +50,8 @@ var appendixA = []string{
 	"A.5.4 leda.instances.getFreeInstancesCount",
 }
 
-// proofs show what each method comes to: the decision that it makes, settled and made
-// in a small world, or the value that it reads there.
+// proofs show the effect of each method: the decision that it makes, settled and applied in a small fake pipeline, or
+// the value that it reads there.
 var proofs = map[string]func(t *testing.T){
 	"leda.usePrivateQueues": func(t *testing.T) {
 		w := start(t, 3, func(*leda.Leda) {})
@@ -69,7 +69,7 @@ var proofs = map[string]func(t *testing.T){
 		start(t, 2, func(l *leda.Leda) {
 			require.Equal(t, 100, l.GetQueueCapacity("s1"))
 			require.NoError(t, l.SetQueueCapacity("s1", -1))
-			require.Equal(t, 1, l.GetQueueCapacity("s1"), "there is room for one at least")
+			require.Equal(t, 1, l.GetQueueCapacity("s1"), "the capacity is at least one")
 			require.Zero(t, l.GetQueueCapacity("ghost"))
 		})
 	},
@@ -77,8 +77,8 @@ var proofs = map[string]func(t *testing.T){
 		w := newWorld(t, 2)
 		w.push(1, 2)
 		w.run(func(l *leda.Leda) { require.NoError(t, l.DisableQueue("s1")) })
-		require.Zero(t, w.push(1, 1), "nothing is taken in")
-		require.Equal(t, 2, w.stage(1).QueueLen, "what waits is done")
+		require.Zero(t, w.push(1, 1), "no command is accepted")
+		require.Equal(t, 2, w.stage(1).QueueLen, "waiting commands are handled")
 		require.Equal(t, 1, w.push(2, 1))
 	},
 	"leda.enableQueue": func(t *testing.T) {
@@ -102,7 +102,7 @@ var proofs = map[string]func(t *testing.T){
 			require.Equal(t, leda.Pool("leda-2"), l.Pool.New(0))
 		})
 		require.Equal(t, 3, w.Pool("leda-1").Workers)
-		require.Equal(t, 1, w.Pool("leda-2").Workers, "none at all would wait for ever")
+		require.Equal(t, 1, w.Pool("leda-2").Workers, "with no workers commands would wait for ever")
 	},
 	"leda.pool.setPool": func(t *testing.T) {
 		w := start(t, 3, func(l *leda.Leda) {
@@ -116,14 +116,14 @@ var proofs = map[string]func(t *testing.T){
 		w := start(t, 2, func(l *leda.Leda) {
 			pool = l.Pool.New(2)
 			require.NoError(t, l.Pool.SetPool(pool, "s1"))
-			require.NoError(t, l.Pool.Add(leda.Global, 2), "two, and no hidden third")
+			require.NoError(t, l.Pool.Add(leda.Global, 2), "two workers, and no hidden third")
 			require.NoError(t, l.Monitoring.AddTimer(func() { require.NoError(t, l.Pool.Add(pool, 3)) }, time.Second))
 		})
 		require.Equal(t, "leda-1:2 leda:2", w.pools())
 		w.tick(time.Second)
 		require.Equal(t, "leda-1:5 leda:2", w.pools())
 		changes, _ := controller.Settle("again", &w.Snapshot, &w.d)
-		require.Empty(t, changes, "it sets: what is applied twice does no harm")
+		require.Empty(t, changes, "the decision sets the number, so applying it twice does no harm")
 	},
 	"leda.pool.kill": func(t *testing.T) {
 		w := start(t, 2, func(l *leda.Leda) {
@@ -134,11 +134,11 @@ var proofs = map[string]func(t *testing.T){
 			require.NoError(t, l.Pool.Kill("s1", 1))
 			require.NoError(t, l.Pool.Kill("s2", 99))
 		})
-		require.Equal(t, "s1:4 s2:1", w.pools(), "one stays")
+		require.Equal(t, "s1:4 s2:1", w.pools(), "one remains")
 	},
 	"leda.pool.getPool": func(t *testing.T) {
 		start(t, 2, func(l *leda.Leda) {
-			require.Equal(t, leda.Global, l.Pool.GetPool("s1"), "nobody has said otherwise yet")
+			require.Equal(t, leda.Global, l.Pool.GetPool("s1"), "the script has set no other pool yet")
 			pool := l.Pool.New(1)
 			require.NoError(t, l.Pool.SetPool(pool, "s1"))
 			require.Equal(t, pool, l.Pool.GetPool("s1"))
@@ -160,7 +160,7 @@ var proofs = map[string]func(t *testing.T){
 			require.NoError(t, l.Monitoring.AddTimer(func() { calls = append(calls, "three") }, 3*time.Second))
 			require.NoError(t, l.Monitoring.AddTimer(func() { calls = append(calls, "two") }, 2*time.Second))
 		})
-		for range 4 { // whenever it asks to be called: after 2, 3, 4 and 6 seconds
+		for range 4 { // the script asks for calls after 2, 3, 4 and 6 seconds
 			calls = append(calls, (w.At + w.every).String())
 			w.tick(w.every)
 		}
@@ -191,13 +191,15 @@ var proofs = map[string]func(t *testing.T){
 	"leda.monitoring.getProcessedCount": func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.stage(1).Total = controller.Counters{Accepted: 20, OK: 3, Forwarded: 4, Errors: 2, Crashes: 5, Shed: 6}
-		w.run(func(l *leda.Leda) { require.Equal(t, 9, l.Monitoring.GetProcessedCount("s1"), "a crash is no answer") })
+		w.run(func(l *leda.Leda) {
+			require.Equal(t, 9, l.Monitoring.GetProcessedCount("s1"), "a crash is not an answer")
+		})
 	},
 	"leda.monitoring.getInputCount": func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.stage(1).Total = controller.Counters{Accepted: 20, OK: 3, Rejected: 100}
 		w.run(func(l *leda.Leda) {
-			require.Equal(t, 20, l.Monitoring.GetInputCount("s1"), "what is refused is no input")
+			require.Equal(t, 20, l.Monitoring.GetInputCount("s1"), "a refused command is not input")
 		})
 	},
 	"leda.monitoring.resetStatistics": func(t *testing.T) {
@@ -212,7 +214,7 @@ var proofs = map[string]func(t *testing.T){
 				one, two = l.Monitoring.GetInputCount("s1"), l.Monitoring.GetInputCount("s2")
 			}, time.Second))
 		})
-		require.EqualValues(t, 8, w.stage(1).Total.Accepted, "nobody else's counters are touched")
+		require.EqualValues(t, 8, w.stage(1).Total.Accepted, "the stage's counters are not changed")
 		w.push(1, 3)
 		w.tick(time.Second)
 		require.Equal(t, []int{3, 5}, []int{one, two})
@@ -224,7 +226,7 @@ var proofs = map[string]func(t *testing.T){
 			l.UsePrivateQueues()
 			require.NoError(t, l.Monitoring.FireLastFocused(func() { rounds++ }))
 		})
-		require.True(t, w.rounds, "it is asked for")
+		require.True(t, w.rounds, "the event is requested")
 		require.Zero(t, rounds)
 		w.inTurn(time.Second)
 		require.Equal(t, 1, rounds)
@@ -239,7 +241,7 @@ var proofs = map[string]func(t *testing.T){
 			}))
 		})
 		w.inTurn(time.Second)
-		require.False(t, w.rounds, "it is asked for no more")
+		require.False(t, w.rounds, "the event is no longer requested")
 		w.inTurn(time.Second)
 		require.Equal(t, 1, rounds)
 	},
@@ -259,7 +261,7 @@ var proofs = map[string]func(t *testing.T){
 				}
 			}))
 		})
-		require.Equal(t, 50, w.visits, "it is asked for")
+		require.Equal(t, 50, w.visits, "the event is requested")
 		for range 3 {
 			w.tell(controller.Event{Kind: controller.EventVisits, Stage: controller.NoStage})
 		}
@@ -272,7 +274,7 @@ var proofs = map[string]func(t *testing.T){
 			require.NoError(t, l.Scheduler.VisitOrder([]leda.Stage{"s3", "s2", "s1"}))
 			require.NoError(t, l.Scheduler.RestartAtIndex(2))
 		})
-		require.Equal(t, 1, w.plan().RestartAt, "from zero on, here")
+		require.Equal(t, 1, w.plan().RestartAt, "counted from zero here")
 		require.Equal(t, "3(0) 2(0) 1(1) 2(1) 2(0) 1(0) |", w.ways(1, 1))
 	},
 	"leda.scheduler.doNotRestart": func(t *testing.T) {
@@ -295,7 +297,7 @@ var proofs = map[string]func(t *testing.T){
 			require.NoError(t, l.Scheduler.Steal("s4", "s3", 99))
 			require.NoError(t, l.Scheduler.Steal("s3", "s3", 1), "from itself")
 		})
-		require.Equal(t, "leda-1:7 leda-2:1 leda-3:1 s4:5", w.pools(), "the sum is what it was")
+		require.Equal(t, "leda-1:7 leda-2:1 leda-3:1 s4:5", w.pools(), "the sum stays the same")
 	},
 	"leda.scheduler.setPriority": func(t *testing.T) {
 		w := start(t, 3, func(l *leda.Leda) { require.NoError(t, l.Scheduler.SetPriority("s3", 1)) })
@@ -319,7 +321,7 @@ var proofs = map[string]func(t *testing.T){
 		}
 		require.Equal(t, "1(2) 2(2) | 1(2) 2(2) |", bounds(func(g *leda.SchedulerGroup) {
 			require.NoError(t, g.MaxEventsWhenFocused(leda.All, 2))
-		}), "two are two")
+		}), "exactly two")
 		require.Equal(t, "1(5) 2(1) | 1(0) 2(1) |", bounds(func(g *leda.SchedulerGroup) {
 			require.NoError(t, g.MaxEventsWhenFocused("s2", 1))
 		}), "the other stage has no bound")
@@ -330,7 +332,7 @@ var proofs = map[string]func(t *testing.T){
 		require.Equal(t, "1(5) 2(5) | 1(0) 2(0) |", bounds(func(g *leda.SchedulerGroup) {
 			require.NoError(t, g.MaxEventsWhenFocused("s1", 4))
 			require.NoError(t, g.MaxEventsWhenFocused(leda.All, 0))
-		}), "no bound for all is none for anyone")
+		}), "no bound for All removes all bounds")
 	},
 	"leda.instances.add": func(t *testing.T) {
 		w := start(t, 2, func(l *leda.Leda) { require.NoError(t, l.Instances.Add("s2", 5)) })
@@ -341,7 +343,7 @@ var proofs = map[string]func(t *testing.T){
 			require.NoError(t, l.Instances.Kill("s1", 8))
 			require.NoError(t, l.Instances.Kill("s2", 99))
 		})
-		require.Equal(t, []int{2, 1}, []int{w.stage(1).Instances, w.stage(2).Instances}, "one stays")
+		require.Equal(t, []int{2, 1}, []int{w.stage(1).Instances, w.stage(2).Instances}, "one remains")
 	},
 	"leda.instances.getInstanceCount": func(t *testing.T) {
 		start(t, 1, func(l *leda.Leda) {
@@ -359,7 +361,7 @@ var proofs = map[string]func(t *testing.T){
 			require.NoError(t, l.Instances.Add("s1", 2))
 			require.Equal(t, 5, l.Instances.GetFreeInstancesCount("s1"), "the new ones are free")
 			require.NoError(t, l.Instances.Kill("s1", 9))
-			require.Zero(t, l.Instances.GetFreeInstancesCount("s1"), "those that work are not")
+			require.Zero(t, l.Instances.GetFreeInstancesCount("s1"), "busy ones are not")
 		})
 	},
 }
@@ -383,13 +385,12 @@ var groups = map[string]reflect.Type{
 	"leda.instances":  reflect.TypeFor[*leda.InstancesGroup](),
 }
 
-// beside are methods that are not of the 33, on purpose.
+// beside lists methods that are deliberately not among the 33.
 var beside = []string{
-	"leda.stages", // the seed's script makes its stages; ours is told them
+	"leda.stages", // in the appendix the script makes the stages; here it lists them
 }
 
-// The walk: the methods of the five groups are exactly those of the appendix, and each
-// has its proof.
+// The methods of the five groups are exactly those of the appendix, and each has its proof.
 func TestT20_TheInterfaceHasExactlyThe33MethodsOfAppendixA(t *testing.T) {
 	require.Len(t, appendixA, 33)
 	require.Len(t, proofs, 33)
@@ -407,7 +408,7 @@ func TestT20_TheInterfaceHasExactlyThe33MethodsOfAppendixA(t *testing.T) {
 		}
 	}
 	assert.ElementsMatch(t, want, have)
-	for name, is := range groups { // each group hangs where the appendix has it
+	for name, is := range groups { // each group is where the appendix has it
 		if _, field, ok := strings.Cut(name, "."); ok {
 			f, found := reflect.TypeFor[leda.Leda]().FieldByName(strings.ToUpper(field[:1]) + field[1:])
 			require.True(t, found, name)

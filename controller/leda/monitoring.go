@@ -16,29 +16,28 @@ const MostTimers = 1 << 10
 // MinTimer is the shortest period of a timer.
 const MinTimer = 5 * time.Millisecond
 
-// MonitoringGroup are the methods that look, and those that say when to be called.
+// MonitoringGroup has the methods that measure, and those that register callbacks.
 type MonitoringGroup struct {
 	l      *Leda
 	timers []*timer
-	zero   map[Stage]controller.Counters // where a stage's statistics begin
+	zero   map[Stage]controller.Counters // the totals at the last ResetStatistics
 
 	lastFocused func()
-	unsaid      bool            // whether there is such a function
+	changed     bool            // lastFocused was set or removed, and listen has not run since
 	ended       map[Pool]uint64 // see round.go
 }
 
-// timer is a function and when it is due next.
+// timer is a function with its period and its next due time.
 type timer struct {
 	f          func()
 	every, due time.Duration
 }
 
-// AddTimer (A.3.1) has a function called again and again, for the first time after one
-// interval. Several timers may have several intervals. One that was missed is not made up for. An interval
-// of less than [MinTimer] is refused with ErrNumber: mostly it is a number of seconds that lacks its unit.
+// AddTimer (A.3.1) calls a function periodically, for the first time after one interval. Each timer has an interval of
+// its own. Missed calls are not made up for. An interval of less than [MinTimer] is refused with ErrNumber: in most
+// cases it is a number of seconds without its unit.
 //
-// The appendix counts whole seconds and, by a slip, says that the number of the
-// pool's threads is returned.
+// The appendix counts whole seconds and says, by mistake, that the number of the pool's threads is returned.
 func (g *MonitoringGroup) AddTimer(f func(), every time.Duration) error {
 	switch {
 	case f == nil:
@@ -53,14 +52,14 @@ func (g *MonitoringGroup) AddTimer(f func(), every time.Duration) error {
 	return nil
 }
 
-// GetCpusCount (A.3.2) tells how many threads of the process can run at the same time: GOMAXPROCS.
+// GetCpusCount (A.3.2) returns how many threads of the process can run at the same time: GOMAXPROCS.
 func (g *MonitoringGroup) GetCpusCount() int { return g.l.now.CPUs }
 
-// GetCpuUsage (A.3.3) tells the share of the CPUs that GetCpusCount counts which this process used, from 0 to 100;
-// what other processes of the machine used is not in it. It is of the last second, or of the time since a controller of the pipeline
-// was last called if that is longer; how many ask, and how often, does not change it.
+// GetCpuUsage (A.3.3) returns the share of the CPUs that GetCpusCount counts which this process used, from 0 to 100,
+// without what other processes of the machine used. It is that of the last second, or of the time since a controller of
+// the pipeline was last called if that is longer; it does not depend on how many controllers ask, or how often.
 //
-// LStage told the mean since the start of the process, and so history, not load (L16).
+// LStage returned the mean since the start of the process, which is history, not load (L16).
 func (g *MonitoringGroup) GetCpuUsage() int { //nolint:revive // the appendix writes it so
 	share := g.l.now.CPUUsage
 	if math.IsNaN(share) {
@@ -72,38 +71,36 @@ func (g *MonitoringGroup) GetCpuUsage() int { //nolint:revive // the appendix wr
 // GetQueueSize (A.3.4) returns how many commands wait in a stage's queue without an
 // instance.
 //
-// In LEDA an event that comes to a stage with a free instance is combined with it at
-// once, and leaves the queue before a thread handles it (section 4.1). So of the commands that
-// wait ([controller.StageStats.QueueLen]) as many are left out here as there are free
-// instances, and GetFreeInstancesCount leaves those instances out. The sum of
-// section 4.2, GetQueueSize + GetInstanceCount - GetFreeInstancesCount, is the number
-// of commands that wait and of instances at work.
+// In LEDA an event that arrives at a stage with a free instance is combined with it at once, and leaves the queue
+// before a thread handles it (section 4.1). So GetQueueSize subtracts the number of free instances from the number of
+// waiting commands ([controller.StageStats.QueueLen]), and GetFreeInstancesCount leaves those instances out, too. The
+// sum of section 4.2, GetQueueSize + GetInstanceCount - GetFreeInstancesCount, is the number of waiting commands and
+// busy instances.
 func (g *MonitoringGroup) GetQueueSize(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int {
 		return max(s.QueueLen, 0) - combined(s)
 	})
 }
 
-// GetProcessedCount (A.3.5) tells how many commands a stage's handlers have answered,
-// since the start or the last ResetStatistics.
+// GetProcessedCount (A.3.5) returns how many commands a stage's handlers have answered, since the start or the last
+// ResetStatistics.
 //
-// LStage counted before the handler ran, and so crashes, too (L11).
+// LStage counted before the handler ran, and so counted crashes, too (L11).
 func (g *MonitoringGroup) GetProcessedCount(st Stage) int {
 	return number(g.statistics(st).Handled())
 }
 
-// GetInputCount (A.3.6) tells how many commands a stage has accepted, since the start
-// or the last ResetStatistics.
+// GetInputCount (A.3.6) returns how many commands a stage has accepted, since the start or the last ResetStatistics.
 //
-// LStage counted those that it then refused, too (L11).
+// LStage also counted commands that it then refused (L11).
 func (g *MonitoringGroup) GetInputCount(st Stage) int {
 	return number(g.statistics(st).Accepted)
 }
 
-// ResetStatistics (A.3.7) has GetProcessedCount and GetInputCount count from here.
+// ResetStatistics (A.3.7) makes GetProcessedCount and GetInputCount count from now.
 //
-// The seed sets the stage's only counters to 0, for all who look (L12). Here the
-// counters go on, and this controller alone remembers where it began.
+// The appendix sets the stage's only counters to 0, for all readers (L12). Here the counters are not changed; only this
+// controller remembers their values.
 func (g *MonitoringGroup) ResetStatistics(st Stage) error {
 	id, err := g.l.find("monitoring.resetStatistics", st)
 	if err != nil {
@@ -117,32 +114,30 @@ func (g *MonitoringGroup) statistics(st Stage) controller.Counters {
 	return read(g.l, st, func(s *controller.StageStats) controller.Counters { return s.Total.Sub(g.zero[st]) })
 }
 
-// FireLastFocused (A.3.8) has a function called when the first worker has visited the
-// last stage of the visit order, whether or not it handled something there. There is
-// one such function; the later wins.
+// FireLastFocused (A.3.8) registers a function that is called when the first worker has visited the last stage of the
+// visit order, whether or not it handled a command there. There is one such function; a later call replaces it.
 //
-// LStage called it from a worker's thread, on a state that it shared with others, while
-// all that came to the end waited, and counted a fast thread twice (L4). Here it is
-// called as everything is, one at a time. It is called once for each order, and, while
-// the order stays, when workers have visited its last stage again, some ten times a
-// second. LStage called it only where a worker went past the end of the order, which
-// none does while the last stage's visits succeed and RestartAtIndex is set.
+// LStage called it from a worker's thread, on state that was shared with other threads, while all threads that came to
+// the end waited, and counted a fast thread twice (L4). Here it is called like all callbacks, one at a time. It is
+// called once for each order, and, while the order stays the same, when workers have visited its last stage again,
+// about ten times a second. LStage called it only when a worker went past the end of the order, which no worker does
+// while the visits of the last stage succeed and RestartAtIndex is set.
 func (g *MonitoringGroup) FireLastFocused(f func()) error {
 	if f == nil {
 		return nothing("monitoring.fireLastFocused")
 	}
-	g.lastFocused, g.unsaid = f, true
+	g.lastFocused, g.changed = f, true
 	return nil
 }
 
-// DoNotFireLastFocused (A.3.9) has no function called for that.
+// DoNotFireLastFocused (A.3.9) removes the function of FireLastFocused.
 func (g *MonitoringGroup) DoNotFireLastFocused() {
-	g.lastFocused, g.unsaid = nil, true
+	g.lastFocused, g.changed = nil, true
 	clear(g.ended)
 }
 
-// ring calls the timers that are due, the longest due first.
-func (g *MonitoringGroup) ring(now time.Duration) {
+// fire calls the timers that are due, the longest due first.
+func (g *MonitoringGroup) fire(now time.Duration) {
 	var due []*timer
 	for _, t := range g.timers {
 		if t.due <= now {
@@ -156,14 +151,14 @@ func (g *MonitoringGroup) ring(now time.Duration) {
 	}
 }
 
-// advance keeps the beat, unless whole intervals were missed: then it begins anew.
+// advance keeps the timer's beat, unless whole intervals were missed: then a new beat starts now.
 func (t *timer) advance(now time.Duration) {
 	if t.due = later(t.due, t.every); t.due <= now {
 		t.due = later(now, t.every)
 	}
 }
 
-// later adds as far as there are times.
+// later adds two times and saturates at the maximum.
 func later(at, by time.Duration) time.Duration {
 	if at > math.MaxInt64-by {
 		return math.MaxInt64
@@ -171,5 +166,5 @@ func later(at, by time.Duration) time.Duration {
 	return at + by
 }
 
-// number is a counter as the seed's methods return it.
+// number returns a counter as the type of the appendix's methods.
 func number(n uint64) int { return int(min(n, math.MaxInt)) }

@@ -9,17 +9,17 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// Why a method decided nothing. Errors are wrapped with the method and what was asked
-// for; compare with errors.Is.
+// The reasons why a method decided nothing. Errors are wrapped with the method and its argument; compare with
+// errors.Is.
 var (
-	// ErrUnknown is of a stage or a pool that is not there.
-	ErrUnknown = errors.New("there is no such thing")
-	// ErrNumber is of a number that the method cannot do anything with.
-	ErrNumber = errors.New("not a number for this")
-	// ErrNoFunction is of a nil function.
-	ErrNoFunction = errors.New("no function to call")
-	// ErrOutside is of a method that was called when no event was being answered.
-	ErrOutside = errors.New("leda: nothing can be decided outside of a call")
+	// ErrUnknown reports a missing stage or pool.
+	ErrUnknown = errors.New("no such stage or pool")
+	// ErrNumber reports a number that the method does not accept.
+	ErrNumber = errors.New("number out of range")
+	// ErrNoFunction reports a nil function.
+	ErrNoFunction = errors.New("nil function")
+	// ErrOutside is returned by a method that is called when no event is being handled.
+	ErrOutside = errors.New("leda: a script can decide only during a call")
 )
 
 func unknownStage(method string, st Stage) error {
@@ -30,7 +30,7 @@ func unknownPool(method string, p Pool) error {
 	return fmt.Errorf("leda: %s: pool %q: %w", method, string(p), ErrUnknown)
 }
 
-func negative(method string, n int) error { return wrong(method, n, "it is less than none") }
+func negative(method string, n int) error { return wrong(method, n, "negative") }
 
 func wrong(method string, n int, why string) error {
 	return fmt.Errorf("leda: %s: %d: %w: %s", method, n, ErrNumber, why)
@@ -38,10 +38,10 @@ func wrong(method string, n int, why string) error {
 
 func nothing(method string) error { return fmt.Errorf("leda: %s: %w", method, ErrNoFunction) }
 
-// because is a reason for the journal.
+// because formats a reason for the journal.
 func because(format string, args ...any) string { return "script: " + fmt.Sprintf(format, args...) }
 
-// take begins a call. The snapshot is lent, and gets changed here; so it is copied.
+// take starts a call. It copies the snapshot, because the snapshot belongs to the caller and is changed here.
 func (l *Leda) take(s *controller.Snapshot, d *controller.Decisions) {
 	stages, pools := l.now.Stages[:0], l.now.Pools[:0]
 	stages, pools = append(stages, s.Stages...), append(pools, s.Pools...)
@@ -49,7 +49,7 @@ func (l *Leda) take(s *controller.Snapshot, d *controller.Decisions) {
 	l.now.Stages, l.now.Pools = stages, pools
 }
 
-// forget drops the stages that are gone. One that comes back is a new one.
+// forget drops the data of stages that are gone. A stage that comes back counts as new.
 func (l *Leda) forget(ev controller.Event) {
 	known := max(len(l.placed), len(l.apart), len(l.Monitoring.zero), len(l.Scheduler.bounds))
 	if ev.Kind != controller.EventTopology && known <= len(l.now.Stages) {
@@ -65,7 +65,7 @@ func keep[V any](l *Leda, m map[Stage]V) {
 	maps.DeleteFunc(m, func(st Stage, _ V) bool { return l.at(st) < 0 })
 }
 
-// release ends a call and lets go of all that was lent. The memory is kept.
+// release ends a call and drops all references to its arguments. It keeps the memory.
 func (l *Leda) release() {
 	clear(l.now.Stages)
 	clear(l.now.Pools)
@@ -73,16 +73,15 @@ func (l *Leda) release() {
 	l.d = nil
 }
 
-// decide says something into the decisions, and does it to the snapshot: by itself, as
-// every wish sets and none adds. What is read next is what [controller.Settle] will
-// make of it.
-func (l *Leda) decide(say func(d *controller.Decisions)) error {
+// decide makes a decision and applies it to the copy of the snapshot. It can apply it alone, since every wish sets and
+// none adds. So the next read returns the value that [controller.Settle] will give.
+func (l *Leda) decide(set func(d *controller.Decisions)) error {
 	if l.d == nil {
 		return ErrOutside
 	}
-	say(l.d)
+	set(l.d)
 	l.scratch.Reset()
-	say(&l.scratch)
+	set(&l.scratch)
 	changes, _ := controller.Settle("", &l.now, &l.scratch)
 	for _, c := range changes {
 		l.apply(c)
@@ -101,7 +100,7 @@ func (l *Leda) apply(c controller.Change) {
 	case controller.KnobPool:
 		st.Pool = c.After.(string)
 	case controller.KnobInstances:
-		st.FreeInstances += c.After.(int) - c.Before.(int) // less than none, if some that work are to go
+		st.FreeInstances += c.After.(int) - c.Before.(int) // negative if busy instances are removed
 		st.Instances = c.After.(int)
 	case controller.KnobPriority:
 		st.Priority = c.After.(int)
@@ -109,11 +108,11 @@ func (l *Leda) apply(c controller.Change) {
 		st.QueueCap = c.After.(int)
 	case controller.KnobEnabled:
 		st.Enabled = c.After.(bool)
-	default: // nobody reads it back
+	default: // no method reads the others
 	}
 }
 
-// staff gives a pool its workers. A pool that is not there is made.
+// staff sets the workers of a pool. It makes a pool that is missing.
 func (l *Leda) staff(c controller.Change) {
 	n := c.After.(int)
 	if c.Stage >= 0 {
@@ -126,16 +125,16 @@ func (l *Leda) staff(c controller.Change) {
 		l.now.Pools = append(l.now.Pools, controller.PoolStats{
 			Name: c.StageName, Workers: n, MinWorkers: 1, MaxWorkers: controller.MostWorkers,
 		})
-	default: // a snapshot without pools
+	default: // the snapshot has no pools
 	}
 }
 
 func nameOf(st *controller.StageStats) Stage { return Stage(st.Name) }
 
-// poolOf is where a stage is.
+// poolOf returns the pool of a stage.
 func poolOf(st *controller.StageStats) Pool { return Pool(cmp.Or(st.Pool, st.Name)) }
 
-// at is the place of a stage, [controller.NoStage] if it has none.
+// at returns the index of a stage, or [controller.NoStage] if it is missing.
 func (l *Leda) at(st Stage) controller.StageID {
 	for i := range l.now.Stages {
 		if nameOf(&l.now.Stages[i]) == st {
@@ -153,8 +152,8 @@ func (l *Leda) find(method string, st Stage) (controller.StageID, error) {
 	return id, nil
 }
 
-// read tells something of a stage, and nothing of one that is not there. It is no
-// method, for the sake of its types.
+// read returns a value of a stage, or the zero value if the stage is missing. It is a function and not a method because
+// it has a type parameter.
 func read[T any](l *Leda, st Stage, what func(*controller.StageStats) T) (none T) {
 	if id := l.at(st); id >= 0 {
 		return what(&l.now.Stages[id])

@@ -6,12 +6,11 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// New makes a policy of a script. The name is the policy's, for the journal.
+// New makes a script a policy. The name is the policy's, for the journal.
 //
-// The script is called once for each run, with a handle of its own; what it
-// registers there is called later.
+// The script is called once for each run, with a handle of its own; the functions that it registers are called later.
 func New(name string, script func(l *Leda)) controller.Policy {
-	// A pointer, for policies are compared and functions cannot be.
+	// A pointer, because policies are compared and functions are not comparable.
 	return &policy{name, script}
 }
 
@@ -35,8 +34,8 @@ func (p *policy) Check() error {
 
 func (p *policy) New() controller.Controller { return &run{script: p.script} }
 
-// Claims are the knobs that the 33 methods turn. The others, such as the gate and the
-// rate at the entry, are left to whatever policy stands beside.
+// Claims returns the knobs that the 33 methods change. The others, such as the gate and the rate at the entry, are left
+// to other policies.
 func (p *policy) Claims() []controller.Knob {
 	return []controller.Knob{
 		controller.KnobWorkers, controller.KnobPool, controller.KnobDispatch, controller.KnobVisit,
@@ -44,15 +43,14 @@ func (p *policy) Claims() []controller.Knob {
 	}
 }
 
-// run is the controller.
+// run is the controller of one run.
 type run struct {
 	script func(l *Leda)
-	l      *Leda // nil until the script was called to its end
+	l      *Leda // nil until the script has returned
 }
 
-// Control calls whatever is due. A script that panics leaves nothing behind, so that
-// it can be called again; a callback that panics leaves what it registered, and
-// all that was decided is said anew in the next call.
+// Control calls all that is due. The state of a script that panics is dropped, so that the script can be called again.
+// A callback that panics leaves its registrations, and all decisions are repeated in the next call.
 func (r *run) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	if ev.Kind == controller.EventStop {
 		return

@@ -18,16 +18,16 @@ func TestAScriptIsAPolicy(t *testing.T) {
 	p := leda.New("mine", func(*leda.Leda) {})
 	require.Equal(t, "mine", p.Name())
 	require.NoError(t, p.Check())
-	require.NotPanics(t, func() { _ = p == leda.New("mine", nil) }, "policies are compared, and functions cannot be")
+	require.NotPanics(t, func() { _ = p == leda.New("mine", nil) }, "policies are compared, and functions are not comparable")
 	err := leda.New("", nil).Check()
 	require.ErrorContains(t, err, "a policy needs a name")
 	require.ErrorContains(t, err, "a policy needs a script")
 }
 
-func TestAScriptClaimsWhatItsMethodsTurn(t *testing.T) {
+func TestAScriptClaimsTheKnobsOfItsMethods(t *testing.T) {
 	claims := leda.New("mine", nil).(controller.Claimer).Claims()
 	require.Contains(t, claims, controller.KnobVisit)
-	require.NotContains(t, claims, controller.KnobGate, "a gate may stand beside")
+	require.NotContains(t, claims, controller.KnobGate, "another policy may set a gate")
 	for _, listing := range []func(*leda.Leda){
 		sedaListing, cohortListing, lrbListing, dbrListing, srptListing, srptPrivateListing, colorListing, stealingListing,
 	} {
@@ -37,7 +37,7 @@ func TestAScriptClaimsWhatItsMethodsTurn(t *testing.T) {
 	}
 }
 
-func TestTwoRunsOfOnePolicyShareNothing(t *testing.T) {
+func TestTwoRunsOfOnePolicyShareNoState(t *testing.T) {
 	p := leda.New("mine", func(l *leda.Leda) {
 		require.Equal(t, leda.Pool("leda-1"), l.Pool.New(2))
 		require.NoError(t, l.Monitoring.ResetStatistics("s1"))
@@ -51,19 +51,19 @@ func TestTwoRunsOfOnePolicyShareNothing(t *testing.T) {
 
 func TestAStageWithoutAPoolIsInTheGlobalOne(t *testing.T) {
 	tests := map[string]struct {
-		stage  controller.StageStats // what s2 is instead
+		stage  controller.StageStats // replaces s2
 		script func(l *leda.Leda)
 		pools  string
 	}{
 		"an empty script":                   {script: func(*leda.Leda) {}, pools: "leda:1 leda:1 leda:1"},
 		"as many workers as are added":      {script: func(l *leda.Leda) { _ = l.Pool.Add(leda.Global, 6) }, pools: "leda:6 leda:6 leda:6"},
 		"not the stages that have one":      {script: func(l *leda.Leda) { _ = l.Pool.SetPool(l.Pool.New(2), "s1") }, pools: "leda-1:2 leda:1 leda:1"},
-		"not a stage whose handlers wait":   {stage: controller.StageStats{Blocking: true}, script: func(*leda.Leda) {}, pools: "leda:1 s2:2 leda:1"},
-		"unless the script says so":         {stage: controller.StageStats{Blocking: true}, script: func(l *leda.Leda) { _ = l.Pool.SetPool(leda.Global, "s2") }, pools: "leda:1 leda:1 leda:1"},
+		"not a stage whose handlers block":  {stage: controller.StageStats{Blocking: true}, script: func(*leda.Leda) {}, pools: "leda:1 s2:2 leda:1"},
+		"unless the script moves it":        {stage: controller.StageStats{Blocking: true}, script: func(l *leda.Leda) { _ = l.Pool.SetPool(leda.Global, "s2") }, pools: "leda:1 leda:1 leda:1"},
 		"not one that is paused":            {stage: controller.StageStats{Paused: true}, script: func(*leda.Leda) {}, pools: "leda:1 s2:2 leda:1"},
 		"not one of a declared group":       {stage: controller.StageStats{Pool: "group"}, script: func(*leda.Leda) {}, pools: "leda:1 group:5 leda:1"},
-		"but one that another policy moved": {stage: controller.StageStats{Pool: "theirs"}, script: func(*leda.Leda) {}, pools: "leda:1 leda:1 leda:1"},
-		"and one in a pool that is taken over": {stage: controller.StageStats{Pool: "leda-1"}, script: func(l *leda.Leda) {
+		"a stage that another policy moved": {stage: controller.StageStats{Pool: "theirs"}, script: func(*leda.Leda) {}, pools: "leda:1 leda:1 leda:1"},
+		"a stage in a pool that is taken over": {stage: controller.StageStats{Pool: "leda-1"}, script: func(l *leda.Leda) {
 			_ = l.Pool.SetPool(l.Pool.New(3), "s1")
 		}, pools: "leda-1:3 leda:1 leda:1"},
 	}
@@ -81,17 +81,17 @@ func TestAStageWithoutAPoolIsInTheGlobalOne(t *testing.T) {
 			w.run(tt.script)
 			require.Equal(t, tt.pools, w.pools())
 			w.tick(time.Second)
-			require.Empty(t, w.changes, "that is that")
+			require.Empty(t, w.changes, "the second call changes nothing")
 		})
 	}
 }
 
-func TestNobodyMakesAGlobalPoolThatNobodyNeeds(t *testing.T) {
+func TestAGlobalPoolIsMadeOnlyIfAStageNeedsIt(t *testing.T) {
 	w := start(t, 3, sedaListing)
 	require.Nil(t, w.Pool("leda"))
 }
 
-func TestAStageThatComesLaterFindsItsPlace(t *testing.T) {
+func TestAStageThatIsAddedLaterIsGathered(t *testing.T) {
 	w := start(t, 2, cohortListing)
 	w.add("s3")
 	w.tell(controller.Event{Kind: controller.EventTopology, Stage: controller.NoStage})
@@ -99,7 +99,7 @@ func TestAStageThatComesLaterFindsItsPlace(t *testing.T) {
 	require.Equal(t, "1 2", w.order(), "the engine visits it at the end")
 }
 
-func TestAnOrderIsOfNamesNotOfPlaces(t *testing.T) {
+func TestAnOrderListsNamesNotIndexes(t *testing.T) {
 	w := start(t, 3, func(l *leda.Leda) {
 		l.UsePrivateQueues()
 		_ = l.Scheduler.VisitOrder([]leda.Stage{"s3", "s1", "s2"})
@@ -107,7 +107,7 @@ func TestAnOrderIsOfNamesNotOfPlaces(t *testing.T) {
 		_ = l.Scheduler.RestartAtIndex(2)
 	})
 	require.Equal(t, "3 1 2, bounded 2147483647, 7 at 3, restart at 2 unless bounded", w.plan().String())
-	w.Stages = w.Stages[1:] // s1 goes
+	w.Stages = w.Stages[1:] // s1 is removed
 	w.tell(controller.Event{Kind: controller.EventTopology, Stage: controller.NoStage})
 	require.Equal(t, "2 1, bounded 2147483647, 7 at 2, restart at 2 unless bounded", w.plan().String())
 }
@@ -125,7 +125,7 @@ func TestEachPoolHasItsPartOfTheOrder(t *testing.T) {
 	require.Equal(t, "4 2, exhaustive, restart at 2", w.Pool("leda-1").Plan.String())
 }
 
-func TestATimerThatWasMissedIsNotMadeUpFor(t *testing.T) {
+func TestMissedCallsOfATimerAreNotMadeUpFor(t *testing.T) {
 	var calls int
 	w := start(t, 1, func(l *leda.Leda) {
 		_ = l.Monitoring.AddTimer(func() { calls++ }, 2*time.Second)
@@ -135,9 +135,9 @@ func TestATimerThatWasMissedIsNotMadeUpFor(t *testing.T) {
 		calls int
 		every time.Duration
 	}{
-		{time.Second, 0, time.Second}, // asked too early, for whatever reason
+		{time.Second, 0, time.Second}, // called too early
 		{1500 * time.Millisecond, 1, 1500 * time.Millisecond},
-		{1500 * time.Millisecond, 2, 2 * time.Second}, // the beat is kept
+		{1500 * time.Millisecond, 2, 2 * time.Second}, // the timer keeps its beat
 		{time.Hour, 3, 2 * time.Second},
 	} {
 		w.tick(step.after)
@@ -156,7 +156,7 @@ func TestTheTimerThatIsLongestDueIsCalledFirst(t *testing.T) {
 	require.Equal(t, []string{"two", "three"}, calls)
 }
 
-func TestATimerIsDueWhateverTheEvent(t *testing.T) {
+func TestATimerIsDueAtAnyEvent(t *testing.T) {
 	var calls int
 	w := start(t, 1, func(l *leda.Leda) {
 		_ = l.Monitoring.AddTimer(func() { calls++ }, time.Second)
@@ -166,7 +166,7 @@ func TestATimerIsDueWhateverTheEvent(t *testing.T) {
 	require.Equal(t, 1, calls)
 	w.At = time.Hour
 	w.tell(controller.Event{Kind: controller.EventStop})
-	require.Equal(t, 1, calls, "the end is the end")
+	require.Equal(t, 1, calls, "no calls after EventStop")
 }
 
 func TestACallbackMayRegisterMore(t *testing.T) {
@@ -183,8 +183,8 @@ func TestACallbackMayRegisterMore(t *testing.T) {
 	require.Equal(t, []string{"round", "timer"}, calls)
 }
 
-// The plan was there before, so its one event may be over.
-func TestWhoeverListensLateHearsOfTheNextRound(t *testing.T) {
+// The plan existed before, so its one event may be over.
+func TestAFunctionThatIsRegisteredLateIsCalledForTheNextRound(t *testing.T) {
 	var rounds int
 	w := start(t, 2, func(l *leda.Leda) {
 		l.UsePrivateQueues()
@@ -199,7 +199,7 @@ func TestWhoeverListensLateHearsOfTheNextRound(t *testing.T) {
 	require.Equal(t, 1, rounds)
 }
 
-func TestTheRoundsOfAPoolThatIsOutOfUseCountNoMore(t *testing.T) {
+func TestTheRoundsOfAnUnusedPoolDoNotCount(t *testing.T) {
 	var rounds int
 	w := start(t, 1, func(l *leda.Leda) {
 		l.UsePrivateQueues()
@@ -214,7 +214,7 @@ func TestTheRoundsOfAPoolThatIsOutOfUseCountNoMore(t *testing.T) {
 	require.Equal(t, 1, rounds)
 }
 
-func TestAPausedStageIsInNoOrder(t *testing.T) {
+func TestAPausedStageIsNotInTheOrder(t *testing.T) {
 	w := newWorld(t, 3)
 	w.run(func(l *leda.Leda) { l.UsePrivateQueues() })
 	w.stage(2).Paused = true
@@ -225,7 +225,7 @@ func TestAPausedStageIsInNoOrder(t *testing.T) {
 	require.Equal(t, "1 2 3", w.order())
 }
 
-func TestAThiefTakesNoMoreThanItMayHave(t *testing.T) {
+func TestAThiefTakesNoMoreThanItsBoundsAllow(t *testing.T) {
 	w := start(t, 2, func(l *leda.Leda) {
 		_ = l.Pool.SetPool("s1", "s1")
 		_ = l.Pool.SetPool(l.Pool.New(20), "s2")
@@ -234,7 +234,7 @@ func TestAThiefTakesNoMoreThanItMayHave(t *testing.T) {
 	require.Equal(t, "s1:8 leda-1:14", w.pools())
 }
 
-func TestRoundsAndVisitsAreAskedForOnce(t *testing.T) {
+func TestRoundsAndVisitsAreRequestedOnce(t *testing.T) {
 	w := start(t, 1, func(l *leda.Leda) {
 		l.UsePrivateQueues()
 		_ = l.Monitoring.FireLastFocused(func() {})
@@ -242,7 +242,7 @@ func TestRoundsAndVisitsAreAskedForOnce(t *testing.T) {
 	})
 	w.tick(time.Second)
 	_, ok := w.d.WantsVisits()
-	require.False(t, ok, "or the engine might count anew each time")
+	require.False(t, ok, "the engine might restart its count each time")
 	_, ok = w.d.WantsRoundEnd()
 	require.False(t, ok)
 }
@@ -260,14 +260,14 @@ func TestAScriptThatPanicsIsCalledAgainFromTheBeginning(t *testing.T) {
 		}
 	}).New()
 	require.ErrorIs(t, w.ask(controller.Event{Kind: controller.EventStart}), boom)
-	require.Equal(t, "s1:2", w.pools(), "half an answer is none")
+	require.Equal(t, "s1:2", w.pools(), "decisions before the panic are dropped")
 	w.tell(controller.Event{Kind: controller.EventStarved})
 	require.Equal(t, "leda-1:3", w.pools())
 	w.tell(controller.Event{Kind: controller.EventStarved})
 	require.Equal(t, 2, calls)
 }
 
-func TestACallbackThatPanicsLosesNothingThatIsSaidOfVisits(t *testing.T) {
+func TestACallbackThatPanicsKeepsTheSettingsOfVisits(t *testing.T) {
 	boom := errors.New("boom")
 	var calls int
 	w := start(t, 2, func(l *leda.Leda) {
@@ -290,40 +290,40 @@ func TestACallbackThatPanicsLosesNothingThatIsSaidOfVisits(t *testing.T) {
 	require.Equal(t, 2, calls)
 }
 
-func TestNothingIsDecidedOutsideOfACall(t *testing.T) {
+func TestAScriptCannotDecideOutsideOfACall(t *testing.T) {
 	var handle *leda.Leda
 	start(t, 1, func(l *leda.Leda) { handle = l })
 	require.Empty(t, handle.Stages())
 	require.Empty(t, handle.Pool.New(2))
 	require.ErrorIs(t, handle.Pool.Add(leda.Global, 2), leda.ErrOutside)
-	require.ErrorIs(t, handle.SetQueueCapacity("s1", 2), leda.ErrUnknown, "nothing can be seen, either")
+	require.ErrorIs(t, handle.SetQueueCapacity("s1", 2), leda.ErrUnknown, "no stage is known, either")
 }
 
-func TestAnErrorSaysWhatAndWhy(t *testing.T) {
+func TestAnErrorNamesTheArgumentAndTheReason(t *testing.T) {
 	start(t, 2, func(l *leda.Leda) {
 		for text, tt := range map[string]struct{ err, is error }{
-			`leda: setQueueCapacity: stage "ghost": there is no such thing`:           {l.SetQueueCapacity("ghost", 1), leda.ErrUnknown},
-			`leda: disableQueue: stage "ghost": there is no such thing`:               {l.DisableQueue("ghost"), leda.ErrUnknown},
-			`leda: enableQueue: stage "ghost": there is no such thing`:                {l.EnableQueue("ghost"), leda.ErrUnknown},
-			`leda: pool.setPool: stage "ghost": there is no such thing`:               {l.Pool.SetPool(leda.Global, "ghost"), leda.ErrUnknown},
-			`leda: pool.setPool: pool "ghost": there is no such thing`:                {l.Pool.SetPool("ghost", "s1"), leda.ErrUnknown},
-			`leda: pool.add: pool "ghost": there is no such thing`:                    {l.Pool.Add("ghost", 1), leda.ErrUnknown},
-			`leda: pool.kill: -1: not a number for this: it is less than none`:        {l.Pool.Kill("s1", -1), leda.ErrNumber},
-			`leda: monitoring.resetStatistics: stage "ghost": there is no such thing`: {l.Monitoring.ResetStatistics("ghost"), leda.ErrUnknown},
-			`leda: monitoring.addTimer: no function to call`:                          {l.Monitoring.AddTimer(nil, 1), leda.ErrNoFunction},
-			`leda: monitoring.addTimer: 1ns: not a number for this: a period is a time.Duration of at least 5ms; ` +
+			`leda: setQueueCapacity: stage "ghost": no such stage or pool`:           {l.SetQueueCapacity("ghost", 1), leda.ErrUnknown},
+			`leda: disableQueue: stage "ghost": no such stage or pool`:               {l.DisableQueue("ghost"), leda.ErrUnknown},
+			`leda: enableQueue: stage "ghost": no such stage or pool`:                {l.EnableQueue("ghost"), leda.ErrUnknown},
+			`leda: pool.setPool: stage "ghost": no such stage or pool`:               {l.Pool.SetPool(leda.Global, "ghost"), leda.ErrUnknown},
+			`leda: pool.setPool: pool "ghost": no such stage or pool`:                {l.Pool.SetPool("ghost", "s1"), leda.ErrUnknown},
+			`leda: pool.add: pool "ghost": no such stage or pool`:                    {l.Pool.Add("ghost", 1), leda.ErrUnknown},
+			`leda: pool.kill: -1: number out of range: negative`:                     {l.Pool.Kill("s1", -1), leda.ErrNumber},
+			`leda: monitoring.resetStatistics: stage "ghost": no such stage or pool`: {l.Monitoring.ResetStatistics("ghost"), leda.ErrUnknown},
+			`leda: monitoring.addTimer: nil function`:                                {l.Monitoring.AddTimer(nil, 1), leda.ErrNoFunction},
+			`leda: monitoring.addTimer: 1ns: number out of range: a period is a time.Duration of at least 5ms; ` +
 				`for seconds, as in the appendix, multiply by time.Second`: {l.Monitoring.AddTimer(func() {}, 1), leda.ErrNumber},
-			`leda: monitoring.fireLastFocused: no function to call`:                                 {l.Monitoring.FireLastFocused(nil), leda.ErrNoFunction},
-			`leda: scheduler.visitOrder: stage "ghost": there is no such thing`:                     {l.Scheduler.VisitOrder([]leda.Stage{"s1", "ghost"}), leda.ErrUnknown},
-			`leda: scheduler.maxVisits: no function to call`:                                        {l.Scheduler.MaxVisits(1, nil), leda.ErrNoFunction},
-			`leda: scheduler.restartAtIndex: 0: not a number for this: places are counted from one`: {l.Scheduler.RestartAtIndex(0), leda.ErrNumber},
-			`leda: scheduler.steal: stage "thief": there is no such thing`:                          {l.Scheduler.Steal("thief", "s1", 1), leda.ErrUnknown},
-			`leda: scheduler.steal: stage "victim": there is no such thing`:                         {l.Scheduler.Steal("s1", "victim", 1), leda.ErrUnknown},
-			`leda: scheduler.steal: -2: not a number for this: it is less than none`:                {l.Scheduler.Steal("s1", "s2", -2), leda.ErrNumber},
-			`leda: scheduler.setPriority: stage "ghost": there is no such thing`:                    {l.Scheduler.SetPriority("ghost", 1), leda.ErrUnknown},
-			`leda: scheduler.maxEventsWhenFocused: stage "ghost": there is no such thing`:           {l.Scheduler.MaxEventsWhenFocused("ghost", 1), leda.ErrUnknown},
-			`leda: instances.add: stage "ghost": there is no such thing`:                            {l.Instances.Add("ghost", 1), leda.ErrUnknown},
-			`leda: instances.kill: -1: not a number for this: it is less than none`:                 {l.Instances.Kill("s1", -1), leda.ErrNumber},
+			`leda: monitoring.fireLastFocused: nil function`:                                      {l.Monitoring.FireLastFocused(nil), leda.ErrNoFunction},
+			`leda: scheduler.visitOrder: stage "ghost": no such stage or pool`:                    {l.Scheduler.VisitOrder([]leda.Stage{"s1", "ghost"}), leda.ErrUnknown},
+			`leda: scheduler.maxVisits: nil function`:                                             {l.Scheduler.MaxVisits(1, nil), leda.ErrNoFunction},
+			`leda: scheduler.restartAtIndex: 0: number out of range: places are counted from one`: {l.Scheduler.RestartAtIndex(0), leda.ErrNumber},
+			`leda: scheduler.steal: stage "thief": no such stage or pool`:                         {l.Scheduler.Steal("thief", "s1", 1), leda.ErrUnknown},
+			`leda: scheduler.steal: stage "victim": no such stage or pool`:                        {l.Scheduler.Steal("s1", "victim", 1), leda.ErrUnknown},
+			`leda: scheduler.steal: -2: number out of range: negative`:                            {l.Scheduler.Steal("s1", "s2", -2), leda.ErrNumber},
+			`leda: scheduler.setPriority: stage "ghost": no such stage or pool`:                   {l.Scheduler.SetPriority("ghost", 1), leda.ErrUnknown},
+			`leda: scheduler.maxEventsWhenFocused: stage "ghost": no such stage or pool`:          {l.Scheduler.MaxEventsWhenFocused("ghost", 1), leda.ErrUnknown},
+			`leda: instances.add: stage "ghost": no such stage or pool`:                           {l.Instances.Add("ghost", 1), leda.ErrUnknown},
+			`leda: instances.kill: -1: number out of range: negative`:                             {l.Instances.Kill("s1", -1), leda.ErrNumber},
 		} {
 			require.EqualError(t, tt.err, text)
 			require.ErrorIs(t, tt.err, tt.is)
@@ -351,7 +351,7 @@ func TestAScriptHasBounds(t *testing.T) {
 	})
 }
 
-func TestAPoolTakesNoNameThatIsTaken(t *testing.T) {
+func TestAPoolGetsAFreeName(t *testing.T) {
 	w := newWorld(t, 0)
 	w.add("leda-1")
 	w.Pools = append(w.Pools, controller.PoolStats{Name: "leda-2", Group: true, MaxWorkers: 9})
@@ -361,7 +361,7 @@ func TestAPoolTakesNoNameThatIsTaken(t *testing.T) {
 	})
 }
 
-func TestNumbersEndWhereTheyEnd(t *testing.T) {
+func TestNumbersSaturateAtTheirLimits(t *testing.T) {
 	w := newWorld(t, 2)
 	w.stage(1).Total.Accepted = math.MaxUint64
 	w.At, w.CPUUsage = time.Hour, math.NaN()
@@ -377,8 +377,8 @@ func TestNumbersEndWhereTheyEnd(t *testing.T) {
 	require.Equal(t, math.MaxInt64-time.Hour, w.every, "until the end of time")
 }
 
-// What comes and goes is forgotten: a thousand stages, one after the other.
-func TestStagesThatAreGoneAreForgotten(t *testing.T) {
+// Data about stages that are added and removed is dropped: a thousand stages, one after the other.
+func TestRemovedStagesAreForgotten(t *testing.T) {
 	w := newWorld(t, 0)
 	w.run(func(l *leda.Leda) {
 		_ = l.Monitoring.AddTimer(func() {

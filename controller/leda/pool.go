@@ -11,20 +11,20 @@ import (
 // MostPools is how many pools a script may make.
 const MostPools = 1 << 10
 
-// PoolGroup are the methods about pools of threads, which are workers here.
+// PoolGroup has the methods about pools of threads, which are workers here.
 type PoolGroup struct {
 	l    *Leda
-	made int // how many
-	last int // the number in the last one's name
+	made int // number of pools made
+	last int // the number in the last pool's name
 }
 
-// New (A.2.1) makes a pool with that many workers: "leda-1", "leda-2" and so on, less
-// the names that stages and groups have. A pool has one worker at least, for what is
-// bound to one without any waits for ever. Past [MostPools], outside of a call, and in a script
-// that governs a group, which has no other pool than its own, there is no pool: "".
+// New (A.2.1) makes a pool with that many workers: "leda-1", "leda-2" and so on, skipping the names of stages and
+// groups. A pool has at least one worker, because the commands of a stage wait for ever if its pool has none. New
+// returns "" after [MostPools] pools, outside of a call, and in a script that governs a group, which has only its own
+// pool.
 //
-// The dissertation's listings call it without a number and then add two; that is
-// New(2) here. LStage made a hidden worker of its own besides (L10); here there is none.
+// The dissertation's listings call it without a number and then add two; here that is New(2). LStage made a hidden
+// worker of its own besides (L10); here there is none.
 func (g *PoolGroup) New(numThreads int) Pool {
 	if g.made >= MostPools || g.l.now.Group != "" {
 		return ""
@@ -37,7 +37,7 @@ func (g *PoolGroup) New(numThreads int) Pool {
 	return p
 }
 
-// free is the next name. One that a policy before this one has left is taken over.
+// free returns the next free name. A pool of that name that an earlier policy has left is taken over.
 func (g *PoolGroup) free() Pool {
 	for {
 		g.last++
@@ -49,12 +49,10 @@ func (g *PoolGroup) free() Pool {
 	}
 }
 
-// SetPool (A.2.2) says whose workers visit a stage. A stage gets its own pool back by
-// its name: SetPool(Pool(st), st).
+// SetPool (A.2.2) sets whose workers visit a stage. The stage's name gives it back its own pool: SetPool(Pool(st), st).
 //
-// The appendix names the pool first, the listings the stage; here the compiler
-// knows. In LStage commands that waited stayed with the old pool (L10); here a queue
-// belongs to its stage and goes along.
+// The appendix names the pool first, the listings the stage; here the compiler checks the order. In LStage waiting
+// commands stayed with the old pool (L10); here a queue belongs to its stage and moves with it.
 func (g *PoolGroup) SetPool(p Pool, st Stage) error {
 	id, err := g.l.find("pool.setPool", st)
 	if err != nil {
@@ -69,13 +67,12 @@ func (g *PoolGroup) SetPool(p Pool, st Stage) error {
 
 // Add (A.2.3) makes a pool larger, as far as its bounds allow.
 //
-// A listing calls it without a pool, for the global one: that is [Global] here.
+// A listing calls it without a pool, meaning the global one: that is [Global] here.
 func (g *PoolGroup) Add(p Pool, numThreads int) error {
 	return g.change("pool.add", p, numThreads, 1)
 }
 
-// Kill (A.2.4) makes a pool smaller, as far as its bounds allow. Workers that are to
-// leave finish what they have in hand.
+// Kill (A.2.4) makes a pool smaller, as far as its bounds allow. Workers that are removed finish their batch first.
 //
 // It never worked in LStage: no thread ever ended, and it could crash (L8).
 func (g *PoolGroup) Kill(p Pool, numThreads int) error {
@@ -83,7 +80,7 @@ func (g *PoolGroup) Kill(p Pool, numThreads int) error {
 }
 
 func (g *PoolGroup) change(method string, p Pool, n, sign int) error {
-	c, ok := g.l.crew(p)
+	c, ok := g.l.sizeOf(p)
 	if !ok {
 		return unknownPool(method, p)
 	}
@@ -93,36 +90,36 @@ func (g *PoolGroup) change(method string, p Pool, n, sign int) error {
 	return g.l.resize(p, add(c.workers, sign*n), because("%s(%d) with %d", method, n, c.workers))
 }
 
-// GetPool (A.2.5) tells whose workers visit a stage.
+// GetPool (A.2.5) returns the pool whose workers visit a stage.
 func (g *PoolGroup) GetPool(st Stage) Pool { return read(g.l, st, g.l.poolOf) }
 
-// GetThreadsCount (A.2.6) tells how many workers a pool is set to have, busy or not.
+// GetThreadsCount (A.2.6) returns the set number of workers of a pool, busy or not.
 //
 // In LStage the number never fell (L8).
 func (g *PoolGroup) GetThreadsCount(p Pool) int {
-	c, _ := g.l.crew(p)
+	c, _ := g.l.sizeOf(p)
 	return c.workers
 }
 
-// crew is how many workers a pool has and may have.
-type crew struct{ workers, least, most int }
+// size is how many workers a pool has, and its bounds.
+type size struct{ workers, least, most int }
 
-// crew tells it of a pool. The global one is known before it is made.
-func (l *Leda) crew(p Pool) (c crew, ok bool) {
+// sizeOf returns the size of a pool. The global pool has a size before it is made.
+func (l *Leda) sizeOf(p Pool) (c size, ok bool) {
 	p = l.real(p)
 	if is := l.now.Pool(string(p)); is != nil {
-		return crew{is.Workers, is.MinWorkers, is.MaxWorkers}, true
+		return size{is.Workers, is.MinWorkers, is.MaxWorkers}, true
 	}
-	if i := l.at(Stage(p)); i >= 0 { // a snapshot without pools
+	if i := l.at(Stage(p)); i >= 0 { // the snapshot has no pools
 		st := &l.now.Stages[i]
-		return crew{st.Workers, st.MinWorkers, st.MaxWorkers}, true
+		return size{st.Workers, st.MinWorkers, st.MaxWorkers}, true
 	}
-	return crew{0, 1, controller.MostWorkers}, p == Global
+	return size{0, 1, controller.MostWorkers}, p == Global
 }
 
-// ready sees to it that there is a pool to bind a stage to.
+// ready makes sure that a pool exists before a stage is bound to it.
 func (l *Leda) ready(method string, p Pool) error {
-	switch _, ok := l.crew(p); {
+	switch _, ok := l.sizeOf(p); {
 	case !ok || p == "":
 		return unknownPool(method, p)
 	case !l.exists(p):
@@ -132,7 +129,7 @@ func (l *Leda) ready(method string, p Pool) error {
 	}
 }
 
-// exists tells it of a pool. A snapshot may show stages without their pools.
+// exists reports whether a pool exists. A snapshot may have stages without their pools.
 func (l *Leda) exists(p Pool) bool {
 	return l.now.Pool(string(l.real(p))) != nil || l.at(Stage(p)) >= 0
 }
@@ -145,7 +142,7 @@ func (l *Leda) bind(id controller.StageID, p Pool, why string) error {
 	return l.decide(func(d *controller.Decisions) { d.Bind(id, string(l.real(p)), why) })
 }
 
-// real returns the pool that a script means: to one that governs a group, the group's pool is the global one.
+// real returns the pool that a script means: in a script that governs a group, Global is the group's pool.
 func (l *Leda) real(p Pool) Pool {
 	if p == Global && l.now.Group != "" {
 		return Pool(l.now.Group)
@@ -153,7 +150,7 @@ func (l *Leda) real(p Pool) Pool {
 	return p
 }
 
-// poolOf is where a stage is, or will be at the end of the call.
+// poolOf returns the pool of a stage, now or at the end of the call.
 func (l *Leda) poolOf(st *controller.StageStats) Pool {
 	if l.homeless(st) {
 		return l.real(Global)
@@ -161,7 +158,7 @@ func (l *Leda) poolOf(st *controller.StageStats) Pool {
 	return poolOf(st)
 }
 
-// homeless tells whether a stage belongs in the global pool.
+// homeless reports whether a stage belongs in the global pool.
 func (l *Leda) homeless(st *controller.StageStats) bool {
 	if l.placed[nameOf(st)] || st.Blocking || st.Paused || l.tooFew(st) {
 		return false
@@ -170,13 +167,13 @@ func (l *Leda) homeless(st *controller.StageStats) bool {
 	return p == nil || !p.Group
 }
 
-// tooFew reports whether a stage that is not in the global pool asks for more workers than that has.
+// tooFew reports whether a stage outside the global pool asks for more workers than that pool has.
 func (l *Leda) tooFew(st *controller.StageStats) bool {
-	c, _ := l.crew(Global)
+	c, _ := l.sizeOf(Global)
 	return st.Needs > max(c.workers, 1) && poolOf(st) != l.real(Global)
 }
 
-// add adds as far as there are numbers.
+// add adds two numbers and saturates at the limits of int.
 func add(a, b int) int {
 	switch c := a + b; {
 	case b > 0 && c < a:

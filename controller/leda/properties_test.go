@@ -14,10 +14,10 @@ import (
 	"github.com/golda-dev/golda/controller/leda"
 )
 
-// step is a call of some method with some arguments.
+// step is a call of a method with some arguments.
 type step func(l *leda.Leda)
 
-// names are those of stages and pools, and of what is not there.
+// names are those of stages and pools, and of missing ones.
 var names = []string{"s1", "s2", "s3", "leda", "leda-1", "leda-2", "group", "ghost", "*", ""}
 
 func anyInt() *rapid.Generator[int] {
@@ -84,16 +84,16 @@ func anySteps(t *rapid.T, depth int) step {
 	}
 }
 
-// look reads all that a script can read of what it can decide.
+// look returns as text all that a script can read of the state that it can change.
 func look(l *leda.Leda) string {
 	text := []string{fmt.Sprint(l.Monitoring.GetCpusCount(), l.Monitoring.GetCpuUsage(), l.GetQueueCapacity("ghost"))}
 	for _, st := range l.Stages() {
 		pool := l.Pool.GetPool(st)
 		threads := l.Pool.GetThreadsCount(pool)
 		if pool == leda.Global {
-			threads = max(threads, 1) // it may be made only at the end of the call
+			threads = max(threads, 1) // the pool may be made only at the end of the call
 		}
-		text = append(text, fmt.Sprintf("%s in %s with %d: room %d %v, instances %d, %d free, priority %d", st, pool, threads,
+		text = append(text, fmt.Sprintf("%s in %s with %d: capacity %d %v, instances %d, %d free, priority %d", st, pool, threads,
 			l.GetQueueCapacity(st), l.QueueIsEnabled(st),
 			l.Instances.GetInstanceCount(st), l.Instances.GetFreeInstancesCount(st), l.Scheduler.GetPriority(st)))
 		_, _, _ = l.Monitoring.GetQueueSize(st), l.Monitoring.GetInputCount(st), l.Monitoring.GetProcessedCount(st)
@@ -106,7 +106,7 @@ var anyKind = rapid.SampledFrom([]controller.EventKind{
 	controller.EventTopology, controller.EventQueueFull, controller.EventStop, 77,
 })
 
-// anySnapshot is one that no pipeline would show.
+// anySnapshot draws a snapshot that no real pipeline would have.
 func anySnapshot(t *rapid.T) *controller.Snapshot {
 	s := &controller.Snapshot{
 		At: time.Duration(rapid.Int64().Draw(t, "at")), CPUs: anyInt().Draw(t, "CPUs"), CPUUsage: rapid.Float64().Draw(t, "usage"),
@@ -162,7 +162,7 @@ func anyWorld(t *rapid.T) *world {
 	return w
 }
 
-// What a script reads after it decided is what it reads in the next call, when that was done.
+// What a script reads after a decision is what it reads in the next call, after the decision was applied.
 func TestAScriptReadsWhatBecomesOfItsDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := anyWorld(t)
@@ -186,8 +186,8 @@ func TestAScriptReadsWhatBecomesOfItsDecisions(t *testing.T) {
 	})
 }
 
-// Whoever steals, and from whom: no worker is made and none is lost.
-func TestThievesKeepTheSum(t *testing.T) {
+// For any thief and victim, no worker is made and none is lost.
+func TestStealsKeepTheSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, 4)
 		sum := func() (n int) {

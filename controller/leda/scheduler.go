@@ -7,28 +7,27 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// SchedulerGroup are the methods that say which work comes first.
+// SchedulerGroup has the methods that decide which work comes first.
 type SchedulerGroup struct {
 	l *Leda
 
 	order   []Stage
-	restart int // counted from one; 0: do not
+	restart int // counted from one; 0: no restart
 	bound   int // of every visit; 0: none
 	bounds  map[Stage]int
 
 	visits    int
 	afterThem func()
-	unsaid    bool // how many
+	changed   bool // visits was set, and listen has not run since
 }
 
-// VisitOrder (A.4.1) is the order in which workers visit stages, once UsePrivateQueues
-// was said. Stages may be named more than once; those that are left out are visited
-// once at the end, so that none is forgotten. An empty order is that of the pipeline.
-// A worker adopts the order when it comes to the end of the one before, or restarts
-// (see RestartAtIndex), and begins with the first stage of the list.
+// VisitOrder (A.4.1) sets the order in which workers visit stages, once UsePrivateQueues was called. A stage may be
+// listed more than once; stages that are left out are visited once at the end, so that none is forgotten. An empty
+// order is that of the pipeline. A worker adopts the order when it comes to the end of the one before, or restarts (see
+// RestartAtIndex), and starts with the first stage of the list.
 //
-// In LStage the empty order was a crash, every order leaked the one before (L5), and
-// one of more than about forty places ran over the stack (L18).
+// In LStage an empty order crashed, every order leaked the one before (L5), and an order of more than about forty
+// places overflowed the stack (L18).
 func (g *SchedulerGroup) VisitOrder(stages []Stage) error {
 	for _, st := range stages {
 		if _, err := g.l.find("scheduler.visitOrder", st); err != nil {
@@ -39,23 +38,22 @@ func (g *SchedulerGroup) VisitOrder(stages []Stage) error {
 	return nil
 }
 
-// MaxVisits (A.4.2) has a function called each time that the workers of shared pools
-// have made so many visits. Less than one visit means never, and needs no function.
-// There is one such function; the later wins.
+// MaxVisits (A.4.2) registers a function that is called each time the workers of shared pools have made that many
+// visits. Less than one visit means never, and needs no function. There is one such function; a later call replaces it.
 //
-// In LStage the code was commented out, and nothing was ever called (L17).
+// In LStage the code was commented out, and no function was ever called (L17).
 func (g *SchedulerGroup) MaxVisits(maxVisits int, f func()) error {
 	if maxVisits > 0 && f == nil {
 		return nothing("scheduler.maxVisits")
 	}
-	g.visits, g.afterThem, g.unsaid = max(maxVisits, 0), f, true
+	g.visits, g.afterThem, g.changed = max(maxVisits, 0), f, true
 	return nil
 }
 
-// RestartAtIndex (A.4.3) sends a worker that handled something to that place of the
-// visit order, counted from one. An order that is shorter ends there.
+// RestartAtIndex (A.4.3) sends a worker that handled a command to that place of the visit order, counted from one. In a
+// shorter order it means the last place.
 //
-// LStage knew the first place only.
+// LStage supported only the first place.
 func (g *SchedulerGroup) RestartAtIndex(index int) error {
 	if index < 1 {
 		return wrong("scheduler.restartAtIndex", index, "places are counted from one")
@@ -64,16 +62,15 @@ func (g *SchedulerGroup) RestartAtIndex(index int) error {
 	return nil
 }
 
-// DoNotRestart (A.4.4) has workers always go on to the next place.
+// DoNotRestart (A.4.4) makes workers always go on to the next place.
 func (g *SchedulerGroup) DoNotRestart() { g.restart = 0 }
 
-// Steal (A.4.5) moves workers from the pool of the victim to that of the thief, fewer if
-// the bounds of either do not allow as many: their sum stays.
+// Steal (A.4.5) moves workers from the pool of the victim to that of the thief, fewer if the bounds of either do not
+// allow as many: their sum stays the same.
 //
-// The appendix takes stage2 for the number of threads and has no line for numThreads;
-// the listing and the text say what is meant. In LStage more than one never moved,
-// the second theft from a stage hung for ever (L9), and a stage without a stated
-// number of instances could steal nothing (L14).
+// The appendix describes stage2 as the number of threads and does not describe numThreads; the listing and the text
+// show the intended meaning. In LStage it never moved more than one worker, the second steal from a stage hung for ever
+// (L9), and a stage without a stated number of instances could steal nothing (L14).
 func (g *SchedulerGroup) Steal(thief, victim Stage, numThreads int) error {
 	const method = "scheduler.steal"
 	if _, err := g.l.find(method, thief); err != nil {
@@ -88,11 +85,11 @@ func (g *SchedulerGroup) Steal(thief, victim Stage, numThreads int) error {
 	return g.move(g.l.Pool.GetPool(thief), g.l.Pool.GetPool(victim), numThreads)
 }
 
-// move sets both pools, rather than asking for a theft: that one counts from the
-// snapshot, knows the stages' own pools only, and comes after all that is set.
+// move sets both pools, rather than calling Decisions.Steal, which counts from the snapshot, supports only the stages'
+// own pools, and is applied after all other wishes.
 func (g *SchedulerGroup) move(to, from Pool, wanted int) error {
-	t, _ := g.l.crew(to)
-	f, _ := g.l.crew(from)
+	t, _ := g.l.sizeOf(to)
+	f, _ := g.l.sizeOf(from)
 	n := min(wanted, span(f.least, f.workers), span(t.workers, t.most))
 	if n == 0 || to == from {
 		return nil
@@ -104,10 +101,10 @@ func (g *SchedulerGroup) move(to, from Pool, wanted int) error {
 	return g.l.resize(from, f.workers-n, why)
 }
 
-// SetPriority (A.4.6) says how a stage stands in the queue that it shares: higher first,
-// and first come, first served among equals.
+// SetPriority (A.4.6) sets the priority of a stage in the queue that it shares: higher first, and first come, first
+// served among equals.
 //
-// In LStage equals were in no order (L13), and a change left the queue in none.
+// In LStage equals were in no defined order (L13), and a change left the queue unsorted.
 func (g *SchedulerGroup) SetPriority(st Stage, priority int) error {
 	id, err := g.l.find("scheduler.setPriority", st)
 	if err != nil {
@@ -117,18 +114,16 @@ func (g *SchedulerGroup) SetPriority(st Stage, priority int) error {
 	return g.l.decide(func(d *controller.Decisions) { d.Priority(id, priority, why) })
 }
 
-// GetPriority (A.4.7) tells how a stage stands in the queue that it shares.
+// GetPriority (A.4.7) returns the priority of a stage in the queue that it shares.
 func (g *SchedulerGroup) GetPriority(st Stage) int {
 	return read(g.l, st, func(s *controller.StageStats) int { return s.Priority })
 }
 
-// MaxEventsWhenFocused (A.4.8) bounds how many commands a worker handles in one visit
-// to a stage, or to any if it is [All]. Less than one means no bound: for All there is
-// none left, a single stage has that of All again.
+// MaxEventsWhenFocused (A.4.8) bounds how many commands a worker handles in one visit to a stage, or to any stage if it
+// is [All]. Less than one means no bound: for All it removes all bounds, for a single stage it restores that of All.
 //
-// A visit that comes to its bound is followed by the next place, as the appendix says,
-// even where RestartAtIndex was said. LStage did that, too (L3), but handled one
-// command more than it was told (L2).
+// After a visit that reaches its bound the worker goes on to the next place, as the appendix says, even if
+// RestartAtIndex is set. LStage did that, too (L3), but handled one command more than the bound (L2).
 func (g *SchedulerGroup) MaxEventsWhenFocused(st Stage, maxEvents int) error {
 	if st == All {
 		clear(g.bounds)
@@ -144,7 +139,7 @@ func (g *SchedulerGroup) MaxEventsWhenFocused(st Stage, maxEvents int) error {
 	return nil
 }
 
-// plan is what was said of visits, for the stages of one pool.
+// plan returns the visit plan for the stages of one pool.
 func (g *SchedulerGroup) plan(p Pool) *controller.VisitPlan {
 	order := g.order
 	if len(order) == 0 {
@@ -169,7 +164,7 @@ func (g *SchedulerGroup) visited(id controller.StageID, p Pool) bool {
 	return poolOf(st) == p && !st.Paused
 }
 
-// limit bounds the visits of a plan, if any bound was set.
+// limit sets the bounds of a plan's visits, if any bound was set.
 func (g *SchedulerGroup) limit(plan *controller.VisitPlan) {
 	for _, id := range plan.Order {
 		if n, ok := g.bounds[nameOf(&g.l.now.Stages[id])]; ok {
@@ -184,12 +179,11 @@ func (g *SchedulerGroup) limit(plan *controller.VisitPlan) {
 	}
 	plan.Gating, plan.Bound, plan.Advance = controller.Bounded, g.bound, plan.Restart
 	if g.bound == 0 {
-		plan.Bound = math.MaxInt32 // a plan bounds all or none; this is as good as none
+		plan.Bound = math.MaxInt32 // a plan bounds all stages or none; this is practically no bound
 	}
 }
 
-// span is how far it is up to a number, and 0 if it is down; as far as there are
-// numbers.
+// span returns the distance from a number up to another, limited to math.MaxInt, or 0 if the other is not greater.
 func span(from, to int) int {
 	switch {
 	case to <= from:

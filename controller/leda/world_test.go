@@ -13,8 +13,8 @@ import (
 	"github.com/golda-dev/golda/controller/leda"
 )
 
-// world is a pipeline as far as a controller can tell, and makes the changes that
-// are settled: what the engine does between two calls, without the engine.
+// world is a pipeline as far as a controller can see it. It applies the settled changes and does what the engine does
+// between two calls.
 type world struct {
 	controller.Snapshot
 
@@ -27,8 +27,8 @@ type world struct {
 	every   time.Duration
 }
 
-// newWorld has stages s1, s2 and so on in a line, each with two workers of its own of
-// one to eight, ten instances, and room for a hundred commands.
+// newWorld has stages s1, s2 and so on in a line, each with two workers of its own of one to eight, ten instances, and
+// a capacity of a hundred commands.
 func newWorld(t require.TestingT, stages int) *world {
 	w := &world{t: t, Snapshot: controller.Snapshot{CPUs: 4}}
 	for i := range stages {
@@ -46,7 +46,7 @@ func (w *world) add(name string) {
 	w.Pools = append(w.Pools, controller.PoolStats{Name: name, Own: true, Workers: 2, MinWorkers: 1, MaxWorkers: 8})
 }
 
-// start runs a script in a world of its own.
+// start runs a script in a new world.
 func start(t require.TestingT, stages int, script func(l *leda.Leda)) *world {
 	w := newWorld(t, stages)
 	w.run(script)
@@ -123,7 +123,7 @@ func (w *world) turn(st *controller.StageStats, c controller.Change) {
 	}
 }
 
-// move binds a stage. The numbers of its own workers are shown only while it has them.
+// move binds a stage. The numbers of its own workers are shown only while the stage is at its own pool.
 func (w *world) move(st *controller.StageStats, pool string) {
 	st.Pool, st.Workers, st.MinWorkers, st.MaxWorkers = pool, 0, 0, 0
 	if pool == st.Name {
@@ -134,7 +134,7 @@ func (w *world) move(st *controller.StageStats, pool string) {
 
 func (w *world) stage(number int) *controller.StageStats { return &w.Stages[number-1] }
 
-// push submits commands, and reports how many are taken in.
+// push submits commands, and returns how many are accepted.
 func (w *world) push(number, commands int) (taken int) {
 	st := w.stage(number)
 	if st.Enabled {
@@ -145,7 +145,7 @@ func (w *world) push(number, commands int) (taken int) {
 	return taken
 }
 
-// pools are the pools of the stages, and their workers: "s1:2 leda:4 leda:4".
+// pools returns the pools of the stages, and their workers: "s1:2 leda:4 leda:4".
 func (w *world) pools() string {
 	return w.each(func(st *controller.StageStats) string {
 		return fmt.Sprintf("%s:%d", st.Pool, w.Pool(st.Pool).Workers)
@@ -160,7 +160,7 @@ func (w *world) each(tell func(st *controller.StageStats) string) string {
 	return strings.Join(said, " ")
 }
 
-// order is the visit order of the global pool: "1 2 3 2".
+// order returns the visit order of the global pool: "1 2 3 2".
 func (w *world) order() string {
 	before, _, _ := strings.Cut(w.plan().String(), ",")
 	return before
@@ -168,10 +168,10 @@ func (w *world) order() string {
 
 func (w *world) plan() *controller.VisitPlan { return w.Pool(string(leda.Global)).Plan }
 
-// ways is how one worker of the global pool goes, with so many commands in the first
-// queue of a line: "1(2) 2(2) |" are two visits with two commands each, and a round.
+// ways returns the way of one worker of the global pool, with that many commands in the first queue of a line: "1(2)
+// 2(2) |" is two visits with two commands each, and a round.
 func (w *world) ways(waiting, rounds int) string {
-	queue := make([]int, len(w.Stages)+1) // the last is for what has left
+	queue := make([]int, len(w.Stages)+1) // the last is for commands that have left
 	queue[0] = waiting
 	var walk controller.Walk
 	var way []string
@@ -193,9 +193,8 @@ func (w *world) ways(waiting, rounds int) string {
 	return strings.Join(way, " ")
 }
 
-// serve is the order in which the workers of the global pool, that share a queue, take
-// what waits: the numbers of the stages. One command waits at each, and the first
-// stage's came first.
+// serve returns the order in which the workers of the global pool, which share a queue, take the waiting commands, as
+// the numbers of the stages. One command waits at each stage, and the first stage's arrived first.
 func (w *world) serve() string {
 	var served []string
 	left := make([]*controller.StageStats, 0, len(w.Stages))
@@ -216,14 +215,14 @@ func (w *world) serve() string {
 	return strings.Join(served, " ")
 }
 
-// inTurn has a worker of the global pool come to the end of the order.
+// inTurn lets a worker of the global pool come to the end of the order.
 func (w *world) inTurn(after time.Duration) {
 	w.At += after
 	w.Pool(string(leda.Global)).Rounds++
 	w.tell(controller.Event{Kind: controller.EventRoundEnd, Stage: controller.NoStage, Pool: string(leda.Global)})
 }
 
-func TestTheWorldWalksAsTheSeedsDo(t *testing.T) {
+func TestTheWorldWalksLikeTheDissertation(t *testing.T) {
 	w := start(t, 2, (*leda.Leda).UsePrivateQueues)
 	require.Equal(t, "1(2) 2(2) | 1(0) 2(0) |", w.ways(2, 2))
 	require.Equal(t, "s1 s2", w.serve())
