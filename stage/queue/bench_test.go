@@ -8,44 +8,44 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// envelope is as large as what a stage queues.
+// envelope is as large as the items that a stage queues.
 type envelope struct {
-	cmd   any
-	who   *int
-	since int64
-	flags uint64
+	cmd    any
+	caller *int
+	since  int64
+	flags  uint64
 }
 
-// letter is what is queued.
-var letter = envelope{cmd: "a command", who: new(int), since: 1, flags: 1}
+// queued is the item that is queued.
+var queued = envelope{cmd: "a command", caller: new(int), since: 1, flags: 1}
 
-// lengths are how many wait meanwhile.
+// lengths are how many items wait meanwhile.
 var lengths = []int{0, 64, 1000, 100_000}
 
-// BenchmarkPushPop pushes one and pops one: the line keeps its length. The ring is what
-// a stage would use if there were but one discipline.
+// BenchmarkPushPop pushes one item and pops one: the line keeps its length. The ring is what a stage would use if there
+// were only one discipline.
 func BenchmarkPushPop(b *testing.B) {
 	for _, n := range lengths {
 		b.Run(fmt.Sprintf("ring/%d", n), func(b *testing.B) {
 			var r ring.Ring[envelope]
 			for range n {
-				r.Push(letter)
+				r.Push(queued)
 			}
-			hand := make([]envelope, 1)
+			batch := make([]envelope, 1)
 			for b.Loop() {
-				r.Push(letter)
-				r.PopInto(hand)
+				r.Push(queued)
+				r.PopInto(batch)
 			}
 		})
 		for _, name := range queue.Names() {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				line, keys := filled(b, name, n)
-				hand := make([]envelope, 1)
+				batch := make([]envelope, 1)
 				i := 0
 				b.ReportAllocs()
 				for b.Loop() {
-					line.Push(letter, keys[i&1023])
-					line.PopInto(hand)
+					line.Push(queued, keys[i&1023])
+					line.PopInto(batch)
 					i++
 				}
 			})
@@ -53,29 +53,29 @@ func BenchmarkPushPop(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch is a batch of 64 in and out; the time is that of the batch.
+// BenchmarkBatch pushes and pops a batch of 64; the time is that of the batch.
 func BenchmarkBatch(b *testing.B) {
 	for _, n := range lengths {
 		b.Run(fmt.Sprintf("ring/%d", n), func(b *testing.B) {
 			var r ring.Ring[envelope]
 			for range n {
-				r.Push(letter)
+				r.Push(queued)
 			}
-			hand := make([]envelope, 64)
+			batch := make([]envelope, 64)
 			for b.Loop() {
-				r.PushAll(hand)
-				r.PopInto(hand)
+				r.PushAll(batch)
+				r.PopInto(batch)
 			}
 		})
 		for _, name := range queue.Names() {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				line, keys := filled(b, name, n)
-				hand := make([]envelope, 64)
+				batch := make([]envelope, 64)
 				i := 0
 				b.ReportAllocs()
 				for b.Loop() {
-					line.PushAll(hand, keys[i&15*64:][:64])
-					line.PopInto(hand)
+					line.PushAll(batch, keys[i&15*64:][:64])
+					line.PopInto(batch)
 					i++
 				}
 			})
@@ -83,7 +83,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkDrop is a full line that drops its oldest for each that comes.
+// BenchmarkDrop drops the oldest item of a full line for each new one.
 func BenchmarkDrop(b *testing.B) {
 	for _, name := range queue.Names() {
 		b.Run(name, func(b *testing.B) {
@@ -92,14 +92,14 @@ func BenchmarkDrop(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				line.Drop()
-				line.Push(letter, keys[i&1023])
+				line.Push(queued, keys[i&1023])
 				i++
 			}
 		})
 	}
 }
 
-// filled is a line in which n wait, and keys in no order for those to come.
+// filled returns a line in which n items wait, and keys in random order for further items.
 func filled(b *testing.B, name string, n int) (*queue.Line[envelope], []queue.Key) {
 	b.Helper()
 	d, err := queue.ByName(name)
@@ -112,7 +112,7 @@ func filled(b *testing.B, name string, n int) (*queue.Line[envelope], []queue.Ke
 	}
 	line := queue.New[envelope](d)
 	for i := range n {
-		line.Push(letter, keys[i&1023])
+		line.Push(queued, keys[i&1023])
 	}
 	return line, keys
 }

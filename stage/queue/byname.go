@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// UnknownError is the error of a name that no discipline here has.
+// UnknownError means that no discipline has the given name.
 type UnknownError struct {
 	Name string
 }
 
-// Error names the disciplines that there are.
+// Error returns the name and the known names.
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("queue: unknown discipline %q; known are %s", e.Name, strings.Join(Names(), ", "))
 }
@@ -36,7 +36,7 @@ func Names() []string {
 	return names
 }
 
-// all lists the disciplines by name. It is a function so that nobody can change it.
+// all lists the disciplines by name. It is a function so that no code can change the list.
 func all() []Discipline {
 	return []Discipline{
 		Deadline{},

@@ -6,32 +6,30 @@ import (
 	"time"
 )
 
-// Dated is a command that knows by when it is to be done.
+// Dated is a command that knows its deadline.
 type Dated interface {
-	// Deadline is zero for what has all the time in the world. It is asked once,
-	// when the command comes to the queue.
+	// Deadline returns the zero time for a command without a deadline. It is called once, before the command is queued.
 	Deadline() time.Time
 }
 
-// Deadline gives out the command whose deadline is next, and of those that have the
-// same the one that came first: the earliest due date rule of Jackson, "Scheduling a Production
-// Line to Minimize Maximum Tardiness" (UCLA, 1955), which Liu and Layland made known to
-// programmers (J. ACM 20:1, 1973). If one worker can meet all deadlines of what waits in any
-// order, it meets them in this one.
+// Deadline returns the command with the earliest deadline, and of commands with equal deadlines the oldest: the
+// earliest due date rule of Jackson, "Scheduling a Production Line to Minimize Maximum Tardiness" (UCLA, 1955), which
+// Liu and Layland made known to programmers (J. ACM 20:1, 1973). If one worker can meet all deadlines of the waiting
+// commands in any order, it meets them in this one.
 //
-// Those without a deadline come after all that have one. A deadline that has passed is
-// still a deadline, and the most urgent: no command is let go. To shed what is too late, give the stage stage.ExpiresAt too.
+// Commands without a deadline come after all others. A deadline that has passed is still a deadline, and the most
+// urgent: no command is dropped. To drop commands that are too late, also give the stage stage.ExpiresAt.
 //
-// A command tells its deadline by [Dated]; one that does not has none. For commands
-// that cannot have methods see [DeadlineOf].
+// A command reports its deadline by [Dated]; other commands have none. For commands that cannot have methods see
+// [DeadlineOf].
 type Deadline struct {
-	of    func(cmd any) time.Time // nil: the command is asked
-	takes reflect.Type            // what of takes
+	of    func(cmd any) time.Time // nil: call the command's method
+	takes reflect.Type            // the argument type of the function of
 }
 
-// DeadlineOf is a [Deadline] for which f says by when a command is to be done. It is called
-// once for each, by several goroutines at once. A command that is no C has no deadline; a stage
-// none of whose commands can be one is refused by pipeline.New.
+// DeadlineOf returns a [Deadline] for which f returns the deadline of a command. It is called once for each command, by
+// several goroutines at once. A command that is not a C has no deadline. pipeline.New refuses a stage none of whose
+// commands can be a C.
 func DeadlineOf[C any](f func(cmd C) time.Time) Deadline {
 	return Deadline{takes: reflect.TypeFor[C](), of: func(cmd any) time.Time {
 		c, ok := cmd.(C)
@@ -42,13 +40,13 @@ func DeadlineOf[C any](f func(cmd C) time.Time) Deadline {
 	}}
 }
 
-// Name is "deadline".
+// Name returns "deadline".
 func (Deadline) Name() string { return "deadline" }
 
-// Check finds nothing: there are no parameters.
+// Check returns nil: there are no parameters.
 func (Deadline) Check() error { return nil }
 
-// Key asks for the command's deadline.
+// Key returns the key for the command's deadline.
 func (d Deadline) Key(cmd any) Key {
 	if d.of != nil {
 		return until(d.of(cmd))
@@ -63,14 +61,15 @@ func (d Deadline) typed() reflect.Type { return d.takes }
 
 func (Deadline) plan() plan { return plan{build: ranked} }
 
-// The nanoseconds that are told apart, from 1970 to 2262. What is earlier is as urgent
-// as can be, what is later has a deadline all the same.
+// The range in which deadlines differ by nanoseconds: from 1970 to 2262. An earlier deadline counts as the first
+// instant and is the most urgent. A later one counts as the last instant and is still before commands without a
+// deadline.
 var (
 	firstDay = time.Unix(0, 0)
 	lastDay  = time.Unix(0, math.MaxInt64-1)
 )
 
-// until counts a deadline back from the end of days, so that 0 is none.
+// until counts a deadline back from the end of the range, so that 0 means no deadline.
 func until(deadline time.Time) Key {
 	switch {
 	case deadline.IsZero():

@@ -2,25 +2,25 @@ package queue
 
 import "slices"
 
-// deque is a growing circle of slots with two open ends. internal/ring is the same with
-// one way out, and never shrinks; a stack that drops its oldest needs both ways.
-// The zero deque is empty and ready.
+// deque is a growing ring of slots with two open ends. internal/ring is similar but removes items at one end only, and
+// never shrinks; a stack that drops its oldest item removes items at both ends. The zero deque is empty and ready to
+// use.
 type deque[T any] struct {
 	slots []T // the length is a power of two, or zero
 	head  int
 	n     int
 }
 
-// slot is the index of the place i behind the front.
+// slot returns the index of the slot i places behind the front.
 func (q *deque[T]) slot(i int) int { return (q.head + i) & (len(q.slots) - 1) }
 
-// at returns the item i places from the front; there is one.
+// at returns the item i places behind the front; it must exist.
 func (q *deque[T]) at(i int) *T { return &q.slots[q.slot(i)] }
 
-// each shows all items.
-func (q *deque[T]) each(look func(*T)) {
+// each visits all items.
+func (q *deque[T]) each(visit func(*T)) {
 	for i := range q.n {
-		look(q.at(i))
+		visit(q.at(i))
 	}
 }
 
@@ -37,7 +37,7 @@ func (q *deque[T]) pushAll(items []T) {
 	if len(items) == 0 {
 		return
 	}
-	q.makeRoom(len(items))
+	q.reserve(len(items))
 	q.put(q.slot(q.n), items)
 	q.n += len(items)
 }
@@ -47,13 +47,13 @@ func (q *deque[T]) pushFront(items []T) {
 	if len(items) == 0 {
 		return
 	}
-	q.makeRoom(len(items))
+	q.reserve(len(items))
 	q.head = q.slot(-len(items))
 	q.put(q.head, items)
 	q.n += len(items)
 }
 
-// popFront takes the first item; there is one.
+// popFront takes the first item; the deque must not be empty.
 func (q *deque[T]) popFront() T {
 	var none T
 	item := q.slots[q.head]
@@ -77,9 +77,8 @@ func (q *deque[T]) popInto(dst []T) int {
 	return n
 }
 
-// popBackInto moves up to len(dst) items from the back to dst, the last one first,
-// and returns how many. To copy them and then turn them round is faster than to
-// fetch one after the other, but for very few.
+// popBackInto moves up to len(dst) items from the back to dst, the last one first, and returns how many. Copying the
+// items and then reversing them is faster than fetching one after the other, except for very few.
 func (q *deque[T]) popBackInto(dst []T) int {
 	n := min(len(dst), q.n)
 	if n == 0 {
@@ -92,8 +91,7 @@ func (q *deque[T]) popBackInto(dst []T) int {
 	return n
 }
 
-// moveOut moves as many items as fit into dst from the slots from one on, and clears
-// those, so that nothing is held on to.
+// moveOut fills dst with the items from a slot on, and clears those slots, so that they keep no reference.
 func (q *deque[T]) moveOut(slot int, dst []T) {
 	part := q.slots[slot:min(slot+len(dst), len(q.slots))]
 	copy(dst, part)
@@ -104,26 +102,26 @@ func (q *deque[T]) moveOut(slot int, dst []T) {
 	}
 }
 
-// put copies items into the slots from one on, around the end if need be.
+// put copies items into the slots from one on, and continues at the start of the ring if necessary.
 func (q *deque[T]) put(slot int, items []T) {
 	n := copy(q.slots[slot:], items)
 	copy(q.slots, items[n:])
 }
 
-func (q *deque[T]) makeRoom(more int) {
+func (q *deque[T]) reserve(more int) {
 	if need := q.n + more; need > len(q.slots) {
 		q.resize(grown(len(q.slots), need))
 	}
 }
 
-// fit lets go of the room that a burst has left behind.
+// fit releases memory that a burst has left behind.
 func (q *deque[T]) fit() {
 	if size := shrunk(len(q.slots), q.n); size < len(q.slots) {
 		q.resize(size)
 	}
 }
 
-// resize moves the items to as many slots; they fit in.
+// resize moves the items to a store of the given size, in which they fit.
 func (q *deque[T]) resize(size int) {
 	slots := make([]T, size)
 	end := q.head + q.n

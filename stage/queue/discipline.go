@@ -5,28 +5,26 @@ import (
 	"reflect"
 )
 
-// Discipline says how waiting commands are ordered. It is a value that is never
-// changed and may be shared by stages. The disciplines are those of this package; an
-// order of your own is a [PriorityOf].
+// Discipline says how waiting commands are ordered. It is an immutable value and may be shared by stages. The set of
+// disciplines is closed: they are those of this package, and a custom order is a [PriorityOf].
 type Discipline interface {
-	// Name is the one that [ByName] knows. Two disciplines are told apart by it and
-	// not by ==, which panics on one that holds a function.
+	// Name returns the name that [ByName] knows. Disciplines are compared by their names and not by ==, which panics
+	// for one that holds a function.
 	Name() string
 	// Check returns all faults of the parameters.
 	Check() error
 
-	// plan says how to build a line. It is what closes the set: an order is made of
-	// a generic type, which no method can return.
+	// plan says how to build a line. This method closes the set of disciplines: an order is a generic type, which no
+	// method can return.
 	plan() plan
 }
 
-// Keyed is a discipline that asks something of each command. Whoever pushes a command
-// to its line gives the key along.
+// Keyed is a discipline that needs a key for each command. The code that pushes a command to its line passes the key.
 type Keyed interface {
 	Discipline
 
-	// Key is asked once for each command, before it is pushed. It calls the user's
-	// code, so it is to be called without a lock; a panic there goes through it.
+	// Key returns the key of a command. It is called once for each command, before the command is pushed. It calls user
+	// code, so the caller must not hold a lock; a panic of that code is not recovered.
 	Key(cmd any) Key
 }
 
@@ -44,26 +42,26 @@ func CommandType(d Discipline) reflect.Type {
 	return nil
 }
 
-// Key is a command's place among others: the smaller the sooner, and equal ones as
-// they came. The zero Key is that of a command that asks for nothing.
+// Key is a command's rank in the order: smaller keys come out first, and equal keys in the order of arrival. The zero
+// Key is that of a command without a priority or deadline.
 type Key int64
 
 // plan is how the line of a discipline is built.
 type plan struct {
 	build build
-	above int // for turning: how many may wait before the newest goes first
+	above int // for the order adaptive: how many may wait before the newest goes first
 }
 
-// build is the kind of order that a line is made of.
+// build is the kind of order of a line.
 type build uint8
 
 const (
-	inOrder build = iota // a line is that by itself
+	inOrder build = iota // the line needs no order
 	turning
 	ranked
 )
 
-// fault is the error of a broken parameter, nil if it is not broken.
+// fault returns the error of an invalid parameter, or nil if it is valid.
 func fault(discipline string, broken bool, format string, args ...any) error {
 	if !broken {
 		return nil

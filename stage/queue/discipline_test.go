@@ -15,10 +15,10 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// The names of the house, which stand in flags and configuration files.
+// The names of the disciplines, which are used in flags and configuration files.
 const names = "deadline, fifo, lifo, lifo-adaptive, priority"
 
-func TestEveryNameIsThatOfASoundDiscipline(t *testing.T) {
+func TestEveryNameIsThatOfAValidDiscipline(t *testing.T) {
 	require.Equal(t, strings.Split(names, ", "), queue.Names())
 	require.True(t, slices.IsSorted(queue.Names()))
 	for _, name := range queue.Names() {
@@ -45,7 +45,7 @@ func TestANegativeThresholdIsAFault(t *testing.T) {
 	require.NoError(t, queue.AdaptiveLIFO{Above: 1}.Check())
 }
 
-// job tells both.
+// job has a priority and a deadline.
 type job struct {
 	importance int
 	due        time.Time
@@ -54,7 +54,7 @@ type job struct {
 func (j job) Priority() int       { return j.importance }
 func (j job) Deadline() time.Time { return j.due }
 
-func TestOnlyDisciplinesThatLookAtCommandsAreKeyed(t *testing.T) {
+func TestOnlyDisciplinesThatDependOnTheCommandAreKeyed(t *testing.T) {
 	keyed := map[string]bool{"priority": true, "deadline": true}
 	for _, name := range queue.Names() {
 		d, err := queue.ByName(name)
@@ -64,29 +64,29 @@ func TestOnlyDisciplinesThatLookAtCommandsAreKeyed(t *testing.T) {
 	}
 }
 
-func TestACommandThatSaysNothingHasNoKey(t *testing.T) {
+func TestACommandWithoutPriorityOrDeadlineHasTheZeroKey(t *testing.T) {
 	never := time.Time{}
 	for name, c := range map[string]struct {
 		discipline queue.Keyed
 		cmd        any
 	}{
-		"no priority":                  {queue.Priority{}, "a string"},
-		"no command":                   {queue.Priority{}, nil},
-		"a priority of zero":           {queue.Priority{}, job{importance: 0}},
-		"a function's zero":            {queue.PriorityOf(func(string) int { return 0 }), "a string"},
-		"a function of something else": {queue.PriorityOf(func(int) int { return 1 }), "a string"},
-		"no deadline":                  {queue.Deadline{}, "a string"},
-		"no command and no deadline":   {queue.Deadline{}, nil},
-		"a zero deadline":              {queue.Deadline{}, job{due: never}},
-		"a zero deadline elsewhere":    {queue.Deadline{}, job{due: never.In(time.FixedZone("x", 3600))}},
-		"a function's zero time":       {queue.DeadlineOf(func(string) time.Time { return never }), "a string"},
-		"a function of something odd":  {queue.DeadlineOf(func(int) time.Time { return time.Unix(1, 0) }), "a string"},
+		"no priority":                     {queue.Priority{}, "a string"},
+		"no command":                      {queue.Priority{}, nil},
+		"a priority of zero":              {queue.Priority{}, job{importance: 0}},
+		"a function's zero":               {queue.PriorityOf(func(string) int { return 0 }), "a string"},
+		"a function of another type":      {queue.PriorityOf(func(int) int { return 1 }), "a string"},
+		"no deadline":                     {queue.Deadline{}, "a string"},
+		"no command, by deadline":         {queue.Deadline{}, nil},
+		"a zero deadline":                 {queue.Deadline{}, job{due: never}},
+		"a zero deadline elsewhere":       {queue.Deadline{}, job{due: never.In(time.FixedZone("x", 3600))}},
+		"a function's zero time":          {queue.DeadlineOf(func(string) time.Time { return never }), "a string"},
+		"a function of another type, too": {queue.DeadlineOf(func(int) time.Time { return time.Unix(1, 0) }), "a string"},
 	} {
 		assert.Zero(t, c.discipline.Key(c.cmd), name)
 	}
 }
 
-func TestTheMoreImportantHasTheSmallerKey(t *testing.T) {
+func TestAHigherPriorityHasASmallerKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.Int().Draw(t, "a"), rapid.Int().Draw(t, "b")
 		d := queue.PriorityOf(func(n int) int { return n })
@@ -96,11 +96,11 @@ func TestTheMoreImportantHasTheSmallerKey(t *testing.T) {
 		}
 	})
 	lowest, highest := queue.Priority{}.Key(job{importance: math.MinInt}), queue.Priority{}.Key(job{importance: math.MaxInt})
-	require.Positive(t, lowest, "the lowest priority is below none")
+	require.Positive(t, lowest, "the lowest priority comes after no priority")
 	require.Negative(t, highest)
 }
 
-func TestTheEarlierDeadlineHasTheSmallerKey(t *testing.T) {
+func TestAnEarlierDeadlineHasASmallerKey(t *testing.T) {
 	row := []time.Time{
 		time.Unix(0, 0),
 		time.Unix(0, 1),
@@ -120,7 +120,7 @@ func TestTheEarlierDeadlineHasTheSmallerKey(t *testing.T) {
 	require.IsIncreasing(t, keys)
 
 	key := func(at time.Time) queue.Key { return queue.Deadline{}.Key(job{due: at}) }
-	require.Equal(t, keys[0], key(time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)), "long ago is as urgent as can be")
+	require.Equal(t, keys[0], key(time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)), "a date before the range is the most urgent")
 	require.Equal(t, keys[0], key(time.Date(-290000, 1, 1, 0, 0, 0, 0, time.UTC)))
-	require.Equal(t, keys[5], key(time.Date(290000, 1, 1, 0, 0, 0, 0, time.UTC)), "late is not never")
+	require.Equal(t, keys[5], key(time.Date(290000, 1, 1, 0, 0, 0, 0, time.UTC)), "a date after the range is still a deadline")
 }

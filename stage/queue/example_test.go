@@ -9,7 +9,7 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// mail is a command that knows how important it is and by when it is to go out.
+// mail is a command that knows its priority and its deadline.
 type mail struct {
 	text    string
 	urgency int
@@ -20,7 +20,7 @@ func (m mail) Priority() int       { return m.urgency }
 func (m mail) Deadline() time.Time { return m.by }
 func (m mail) String() string      { return m.text }
 
-// fill makes a line as a stage does: the key is asked once, then the command is pushed.
+// fill makes a line as a stage does: it gets the key once, then pushes the command.
 func fill(d queue.Discipline, cmds ...any) *queue.Line[any] {
 	line := queue.New[any](d)
 	for _, cmd := range cmds {
@@ -43,13 +43,13 @@ func ExampleLIFO() {
 	// Output: third second first
 }
 
-// Five wait where three are a queue: the newest go first until it is gone.
+// Five wait where three are the threshold: the newest go first until three are left.
 func ExampleAdaptiveLIFO() {
 	fmt.Println(fill(queue.AdaptiveLIFO{Above: 3}, "a", "b", "c", "d", "e").Drain()...)
 	// Output: e d a b c
 }
 
-// Of two that matter as much the first goes first. Whoever says nothing has priority 0.
+// Of two commands with equal priority the older one goes first. A command without a priority has 0.
 func ExamplePriority() {
 	line := fill(queue.Priority{},
 		mail{text: "newsletter", urgency: -1},
@@ -62,14 +62,14 @@ func ExamplePriority() {
 	// Output: alarm invoice reminder a string newsletter
 }
 
-// Strings have no methods, so a function says what they are worth.
+// Strings have no methods, so a function returns their priority.
 func ExamplePriorityOf() {
 	loud := queue.PriorityOf(func(s string) int { return strings.Count(s, "!") })
 	fmt.Println(fill(loud, "hm", "help!!", "hey!").Drain()...)
 	// Output: help!! hey! hm
 }
 
-// Without a deadline a command comes last.
+// A command without a deadline comes last.
 func ExampleDeadline() {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	line := fill(queue.Deadline{},
@@ -88,7 +88,7 @@ func ExampleDeadlineOf() {
 	// Output: 1s 3s 1m0s
 }
 
-// A discipline by its name, from a flag or a configuration file.
+// A discipline is found by its name, from a flag or a configuration file.
 func ExampleByName() {
 	d, err := queue.ByName("lifo-adaptive")
 	fmt.Println(d.Name(), err)
@@ -100,20 +100,19 @@ func ExampleByName() {
 	// true random
 }
 
-// A worker took three, did one and crashed: the other two come first again, even
-// before what is more important.
+// A worker took three commands, completed one and crashed: the other two come first again, even before a more important
+// one.
 func ExampleLine_PushFront() {
 	line := fill(queue.Priority{}, "a", "b", "c", "d")
-	hand := make([]any, 3)
-	line.PopInto(hand)
+	batch := make([]any, 3)
+	line.PopInto(batch)
 	line.Push("urgent", -1)
-	line.PushFront(hand[1:])
+	line.PushFront(batch[1:])
 	fmt.Println(line.Drain()...)
 	// Output: b c urgent d
 }
 
-// A full stage that drops the oldest lets go of the one that has waited for longest,
-// whatever comes out next.
+// A full stage that drops the oldest drops the command that has waited for longest, whatever comes out next.
 func ExampleLine_Drop() {
 	line := fill(queue.LIFO{}, "a", "b", "c")
 	fmt.Println(line.Drop())
@@ -123,7 +122,7 @@ func ExampleLine_Drop() {
 	// c b
 }
 
-// When there is too much to do, the backlog is turned round.
+// During an overload the stage reverses its backlog.
 func ExampleLine_Switch() {
 	line := fill(queue.FIFO{}, "a", "b", "c")
 	line.Switch(queue.LIFO{}, nil)

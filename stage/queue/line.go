@@ -1,50 +1,48 @@
 package queue
 
-// Line is the queue of one stage. The zero Line is empty, ready, and first in, first
-// out; see [New] for others. It is not safe for concurrent use, and not to be
-// copied once it was used.
+// Line is the queue of one stage. The zero Line is empty, ready to use, and first in, first out; see [New] for other
+// disciplines. It is not safe for concurrent use and must not be copied after first use.
 //
-// What comes out is, first, what was given back, and then what the discipline
-// says. Given back is what was taken by [Line.PopInto] and could not be done, because a
-// worker crashed: [Line.PushFront].
+// Returned items come out first, then all others as the discipline says. Returned items are those that were taken by
+// [Line.PopInto] but could not be processed because a worker crashed, and were put back by [Line.PushFront].
 type Line[T any] struct {
-	given deque[T] // given back, before all others
-	came  deque[T] // all others, if the discipline is first in, first out
-	order order[T] // all others, if it is another; else nil
+	returned deque[T] // put back by PushFront; they come out first
+	arrived  deque[T] // all others, if the discipline is first in, first out
+	order    order[T] // all others, if it is another discipline; else nil
 }
 
 // order keeps the commands of one discipline.
 type order[T any] interface {
 	len() int
 	push(item T, key Key)
-	// pushAll is given as many keys as items, or none.
+	// pushAll takes as many keys as items, or none.
 	pushAll(items []T, keys []Key)
 	// popInto moves up to len(dst) items to dst.
 	popInto(dst []T) int
-	// drop takes the item that came first.
+	// drop takes the item that arrived first.
 	drop() T
-	// next is what popInto takes first, oldest what drop takes. There is one.
+	// next returns the item that popInto takes first, oldest the item that drop takes. The order must not be empty.
 	next() *T
 	oldest() *T
-	// each shows all items, in any order.
-	each(look func(item *T))
-	// empty returns a new order of the kind.
+	// each visits all items, in any order.
+	each(visit func(item *T))
+	// empty returns a new, empty order of the same kind.
 	empty() order[T]
 }
 
-// New returns an empty line of the discipline, which has been checked; nil means FIFO.
+// New returns an empty line of the discipline, which must be valid; nil means FIFO.
 func New[T any](d Discipline) *Line[T] {
-	return &Line[T]{order: lay[T](d)}
+	return &Line[T]{order: newOrder[T](d)}
 }
 
-// lay returns an empty order of the discipline, nil if that is first in, first out.
-func lay[T any](d Discipline) order[T] {
+// newOrder returns an empty order of the discipline, nil if that is first in, first out.
+func newOrder[T any](d Discipline) order[T] {
 	if d == nil {
 		return nil
 	}
 	switch p := d.plan(); p.build {
 	case turning:
-		return &turn[T]{above: p.above}
+		return &adaptive[T]{above: p.above}
 	case ranked:
 		return newRank[T]()
 	default:
@@ -52,77 +50,71 @@ func lay[T any](d Discipline) order[T] {
 	}
 }
 
-// Len returns how many items are queued, those given back included.
+// Len returns how many items are queued, including returned ones.
 func (l *Line[T]) Len() int {
-	n := l.given.n + l.came.n
+	n := l.returned.n + l.arrived.n
 	if l.order != nil {
 		n += l.order.len()
 	}
 	return n
 }
 
-// Push adds an item that came just now, behind all that have equal rights. The key is
-// what [Keyed].Key said of it, and 0 if the discipline is not [Keyed].
+// Push adds an item behind all items of the same rank. The key is the result of [Keyed].Key, or 0 if the discipline is
+// not [Keyed].
 func (l *Line[T]) Push(item T, key Key) {
 	if l.order != nil {
 		l.order.push(item, key)
 		return
 	}
-	l.came.pushBack(item)
+	l.arrived.pushBack(item)
 }
 
-// PushAll adds items that came just now, in order. There are as many keys as items,
-// or none, which stands for keys of 0.
+// PushAll adds items in order. There are as many keys as items, or none, which means keys of 0.
 func (l *Line[T]) PushAll(items []T, keys []Key) {
 	if len(keys) != len(items) && len(keys) > 0 {
 		panic("queue: some items have a key and some have none")
 	}
 	if l.order == nil {
-		l.came.pushAll(items)
+		l.arrived.pushAll(items)
 		return
 	}
 	l.order.pushAll(items, keys)
 }
 
-// PushFront gives items back that were taken. They come out before all others,
-// those that come later included, and in this order, whatever the discipline. What was
-// given back before comes after them.
+// PushFront puts back items that were taken. They come out before all other items, including later ones, and in this
+// order, whatever the discipline. Items that were returned earlier come out after them.
 //
-// Another way would be to put them where they would be had they never been taken. But
-// that place is forgotten, and what crashed once had better come to an end
-// soon: a stack would bury it.
-func (l *Line[T]) PushFront(items []T) { l.given.pushFront(items) }
+// The alternative would be to restore the place that the items had before. But that place is no longer known, and a
+// command that crashed once should be completed soon: a stack would bury it.
+func (l *Line[T]) PushFront(items []T) { l.returned.pushFront(items) }
 
-// PopInto moves up to len(dst) items to dst, in the order in which they are to be
-// done, and returns how many.
+// PopInto moves up to len(dst) items to dst, in the order in which they are to be processed, and returns how many.
 func (l *Line[T]) PopInto(dst []T) int {
 	n := 0
-	if l.given.n > 0 {
-		n = l.given.popInto(dst)
+	if l.returned.n > 0 {
+		n = l.returned.popInto(dst)
 	}
 	if l.order == nil {
-		return n + l.came.popInto(dst[n:])
+		return n + l.arrived.popInto(dst[n:])
 	}
 	return n + l.order.popInto(dst[n:])
 }
 
-// At returns the item that is to come out after i others, without taking it. It is nil
-// if there is none, and also if nobody knows yet which it is: a discipline other than
-// FIFO knows only those that were given back and the one that comes after them. So At(0) is
-// always known, and what is found once among those given back is found again. The
-// pointer is good until the line is next changed. What it points to may be
-// changed, but its key stays.
+// At returns the item that will come out after i others, without taking it. It returns nil if there is no such item,
+// and also if it is not yet known which one that is: a discipline other than FIFO knows only the returned items and the
+// one that comes after them. So At(0) is always known, and the place of a returned item does not change until the line
+// does. The pointer is valid until the next change of the line. The caller may change the item, but its key stays.
 func (l *Line[T]) At(i int) *T {
 	if i < 0 {
 		return nil
 	}
-	if i < l.given.n {
-		return l.given.at(i)
+	if i < l.returned.n {
+		return l.returned.at(i)
 	}
-	i -= l.given.n
+	i -= l.returned.n
 	switch {
-	case l.order == nil && i < l.came.n:
-		return l.came.at(i)
+	case l.order == nil && i < l.arrived.n:
+		return l.arrived.at(i)
 	case l.order != nil && i == 0 && l.order.len() > 0:
 		return l.order.next()
 	default:
@@ -130,78 +122,75 @@ func (l *Line[T]) At(i int) *T {
 	}
 }
 
-// Drop takes the item that has waited for longest, for whoever needs its place. It
-// panics if the line is empty.
+// Drop takes the item that has waited for longest, to free its slot. It panics if the line is empty.
 //
-// What was given back is older than all others if the discipline is FIFO. In other
-// disciplines, where the newest may have been taken first, its age is forgotten, and it is
-// spared: it is taken when there is nothing else.
+// If the discipline is FIFO, returned items are older than all others. In other disciplines, which may have taken the
+// newest first, the age of a returned item is not known. Drop spares those items and takes one only if there are no
+// others.
 func (l *Line[T]) Drop() T {
 	switch {
 	case l.order != nil && l.order.len() > 0:
 		return l.order.drop()
-	case l.given.n > 0:
-		return l.given.popFront()
-	case l.came.n > 0:
-		return l.came.popFront()
+	case l.returned.n > 0:
+		return l.returned.popFront()
+	case l.arrived.n > 0:
+		return l.arrived.popFront()
 	default:
 		panic("queue: drop of an empty line")
 	}
 }
 
-// Oldest returns the item that [Line.Drop] would take, without taking it, and nil if the
-// line is empty. The pointer is good until the line is next changed.
+// Oldest returns the item that [Line.Drop] would take, without taking it, and nil if the line is empty. The pointer is
+// valid until the next change of the line.
 func (l *Line[T]) Oldest() *T {
 	switch {
 	case l.order != nil && l.order.len() > 0:
 		return l.order.oldest()
-	case l.given.n > 0:
-		return l.given.at(0)
-	case l.came.n > 0:
-		return l.came.at(0)
+	case l.returned.n > 0:
+		return l.returned.at(0)
+	case l.arrived.n > 0:
+		return l.arrived.at(0)
 	default:
 		return nil
 	}
 }
 
-// Count returns how many items are so. It looks at each once, in no order that is promised.
-func (l *Line[T]) Count(so func(item *T) bool) (n int) {
-	look := func(item *T) {
-		if so(item) {
+// Count returns how many items satisfy is. It visits each item once, in no particular order.
+func (l *Line[T]) Count(is func(item *T) bool) (n int) {
+	visit := func(item *T) {
+		if is(item) {
 			n++
 		}
 	}
-	l.given.each(look)
-	l.came.each(look)
+	l.returned.each(visit)
+	l.arrived.each(visit)
 	if l.order != nil {
-		l.order.each(look)
+		l.order.each(visit)
 	}
 	return n
 }
 
-// Drain takes everything, in the order in which it would have come out, and lets go
-// of the room that it took.
+// Drain takes all items, in the order in which they would have come out, and releases the memory of the line.
 func (l *Line[T]) Drain() []T {
 	items := make([]T, l.Len())
 	l.PopInto(items)
-	l.given, l.came = deque[T]{}, deque[T]{}
+	l.returned, l.arrived = deque[T]{}, deque[T]{}
 	if l.order != nil {
 		l.order = l.order.empty()
 	}
 	return items
 }
 
-// Switch goes over to another discipline; nil means FIFO. What is queued is ordered as if
-// it had come, in the order in which it did, under the new one; what was
-// given back stays before all others. If key is nil, the keys of what is queued
-// are 0: a new order by priority then begins with the backlog as it came. A key that
-// calls the user's code, as that of [Keyed] does, is called by Switch, perhaps
-// under the owner's lock; an owner who does not want that passes nil.
+// Switch changes the discipline; nil means FIFO. The queued items are reordered as if they had arrived under the new
+// discipline, in the order of their arrival. Returned items still come out first. If key is nil, the keys of the queued
+// items are 0: a new order by priority then starts with the backlog in its order of arrival. If key calls user code, as
+// [Keyed] does, Switch calls that code, perhaps while the owner holds its lock. An owner that must avoid that passes
+// nil.
 func (l *Line[T]) Switch(d Discipline, key func(item *T) Key) {
-	was := Line[T]{came: l.came, order: l.order}
-	l.came, l.order = deque[T]{}, lay[T](d)
+	was := Line[T]{arrived: l.arrived, order: l.order}
+	l.arrived, l.order = deque[T]{}, newOrder[T](d)
 	if was.order == nil && l.order == nil {
-		l.came = was.came
+		l.arrived = was.arrived
 		return
 	}
 	for range was.Len() {

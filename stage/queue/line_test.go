@@ -13,34 +13,34 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// twin is a line and its model, to which the same is done.
-type twin struct {
+// lineAndModel is a line and its model; every operation is done to both.
+type lineAndModel struct {
 	t     require.TestingT
 	line  *queue.Line[int]
 	model model
 	made  int   // items so far; each is its own number
-	taken []int // in a worker's hand
+	taken []int // taken and not yet processed
 }
 
-func newTwin(t require.TestingT, l law) *twin {
-	return &twin{t: t, line: queue.New[int](l.discipline), model: model{law: l}}
+func newLineAndModel(t require.TestingT, l law) *lineAndModel {
+	return &lineAndModel{t: t, line: queue.New[int](l.discipline), model: model{law: l}}
 }
 
-func (w *twin) push(key queue.Key) {
+func (w *lineAndModel) push(key queue.Key) {
 	w.line.Push(w.made, key)
-	w.model.came = append(w.model.came, waiting{w.made, key})
+	w.model.arrived = append(w.model.arrived, waiting{w.made, key})
 	w.made++
 }
 
-// pushAll pushes as many as there are keys, or without keys.
-func (w *twin) pushAll(keys []queue.Key, keyed bool) {
+// pushAll pushes one item for each key, with or without the keys.
+func (w *lineAndModel) pushAll(keys []queue.Key, keyed bool) {
 	items := make([]int, 0, len(keys))
 	for _, key := range keys {
 		if !keyed {
 			key = 0
 		}
 		items = append(items, w.made)
-		w.model.came = append(w.model.came, waiting{w.made, key})
+		w.model.arrived = append(w.model.arrived, waiting{w.made, key})
 		w.made++
 	}
 	if !keyed {
@@ -49,22 +49,22 @@ func (w *twin) pushAll(keys []queue.Key, keyed bool) {
 	w.line.PushAll(items, keys)
 }
 
-// popInto takes up to n into the hand; what was there is done.
-func (w *twin) popInto(n int) {
+// popInto takes up to n items; the items that were taken before count as processed.
+func (w *lineAndModel) popInto(n int) {
 	w.taken = make([]int, n)
 	w.taken = w.taken[:w.line.PopInto(w.taken)]
 	require.Equal(w.t, w.model.popAll(n), w.taken)
 }
 
-// giveBack gives back all that is in the hand but the first n.
-func (w *twin) giveBack(n int) {
+// giveBack puts back all taken items except the first n.
+func (w *lineAndModel) giveBack(n int) {
 	rest := w.taken[min(n, len(w.taken)):]
 	w.line.PushFront(rest)
-	w.model.given = slices.Concat(rest, w.model.given)
+	w.model.returned = slices.Concat(rest, w.model.returned)
 	w.taken = nil
 }
 
-func (w *twin) drop() {
+func (w *lineAndModel) drop() {
 	if w.model.len() == 0 {
 		require.Nil(w.t, w.line.Oldest())
 		require.Panics(w.t, func() { w.line.Drop() })
@@ -75,32 +75,32 @@ func (w *twin) drop() {
 	require.Equal(w.t, want, w.line.Drop())
 }
 
-func (w *twin) drain() {
+func (w *lineAndModel) drain() {
 	require.Equal(w.t, w.model.popAll(w.model.len()), w.line.Drain())
 }
 
-// turn goes over to another law, with keys of its own.
-func (w *twin) turn(l law, salt int) {
+// switchTo changes to another law, with keys of its own.
+func (w *lineAndModel) switchTo(l law, salt int) {
 	key := func(item *int) queue.Key { return queue.Key((*item * salt) % 5) }
 	w.line.Switch(l.discipline, key)
-	w.model.turn(l, key)
+	w.model.switchTo(l, key)
 }
 
-// look compares all that can be seen from outside without changing anything.
-func (w *twin) look() {
+// compare compares everything that can be read without changing the line.
+func (w *lineAndModel) compare() {
 	require.Equal(w.t, w.model.len(), w.line.Len())
 	third := func(item int) bool { return item%3 == 0 }
 	n := 0
-	for _, item := range w.model.given {
+	for _, item := range w.model.returned {
 		n += count(third(item))
 	}
-	for _, c := range w.model.came {
+	for _, c := range w.model.arrived {
 		n += count(third(c.item))
 	}
 	require.Equal(w.t, n, w.line.Count(func(item *int) bool { return third(*item) }))
 	require.Nil(w.t, w.line.At(-1))
 	require.Nil(w.t, w.line.At(w.line.Len()))
-	for i, item := range w.model.given {
+	for i, item := range w.model.returned {
 		if at := *w.line.At(i); at != item { // there may be many, and require is slow
 			require.Equal(w.t, item, at)
 		}
@@ -109,11 +109,11 @@ func (w *twin) look() {
 		require.Nil(w.t, w.line.Oldest())
 		return
 	}
-	if len(w.model.came) > 0 {
-		next := w.model.came[w.model.next(w.model.came)]
-		require.Equal(w.t, next.item, *w.line.At(len(w.model.given)))
+	if len(w.model.arrived) > 0 {
+		next := w.model.arrived[w.model.next(w.model.arrived)]
+		require.Equal(w.t, next.item, *w.line.At(len(w.model.returned)))
 	}
-	m := model{w.model.law, slices.Clone(w.model.given), slices.Clone(w.model.came)}
+	m := model{w.model.law, slices.Clone(w.model.returned), slices.Clone(w.model.arrived)}
 	require.Equal(w.t, m.drop(), *w.line.Oldest())
 }
 
@@ -124,8 +124,8 @@ func count(is bool) int {
 	return 0
 }
 
-// end takes what is left, one at a time, and looks at each before.
-func (w *twin) end() {
+// popRest takes the remaining items one at a time, and compares each with At(0) before.
+func (w *lineAndModel) popRest() {
 	for w.line.Len() > 0 {
 		next := *w.line.At(0)
 		w.popInto(1)
@@ -138,7 +138,7 @@ func TestALineDoesWhatTheModelDoes(t *testing.T) {
 	key := rapid.Map(rapid.IntRange(-3, 3), func(n int) queue.Key { return queue.Key(n) })
 	forEach(t, func(t *testing.T, l law) {
 		rapid.Check(t, func(t *rapid.T) {
-			w := newTwin(t, l)
+			w := newLineAndModel(t, l)
 			t.Repeat(map[string]func(*rapid.T){
 				"push": func(t *rapid.T) { w.push(key.Draw(t, "key")) },
 				"push all": func(t *rapid.T) {
@@ -154,18 +154,17 @@ func TestALineDoesWhatTheModelDoes(t *testing.T) {
 				},
 				"switch": func(t *rapid.T) {
 					if rapid.IntRange(0, 9).Draw(t, "chance") == 0 {
-						w.turn(laws[rapid.SampledFrom(everyLaw).Draw(t, "to")], rapid.IntRange(1, 4).Draw(t, "salt"))
+						w.switchTo(laws[rapid.SampledFrom(everyLaw).Draw(t, "to")], rapid.IntRange(1, 4).Draw(t, "salt"))
 					}
 				},
-				"": func(*rapid.T) { w.look() },
+				"": func(*rapid.T) { w.compare() },
 			})
-			w.end()
+			w.popRest()
 		})
 	})
 }
 
-// The first byte chooses the discipline, each other one a step: what to do, and with
-// how much.
+// The first byte chooses the discipline, each further one a step: what to do, and how much.
 func FuzzALineDoesWhatTheModelDoes(f *testing.F) {
 	for i := range everyLaw {
 		f.Add([]byte{byte(i), 0, 9, 18, 0x3f, 2, 3, 1, 4, 0x7f, 0x0a, 3, 0x32, 4, 5, 0x23, 6, 2})
@@ -174,16 +173,16 @@ func FuzzALineDoesWhatTheModelDoes(f *testing.F) {
 		if len(steps) == 0 {
 			return
 		}
-		w := newTwin(t, laws[everyLaw[int(steps[0])%len(everyLaw)]])
+		w := newLineAndModel(t, laws[everyLaw[int(steps[0])%len(everyLaw)]])
 		for _, step := range steps[1:min(len(steps), 60)] {
 			w.step(int(step%8), int(step/8))
-			w.look()
+			w.compare()
 		}
-		w.end()
+		w.popRest()
 	})
 }
 
-func (w *twin) step(what, much int) {
+func (w *lineAndModel) step(what, much int) {
 	switch what {
 	case 0, 1:
 		w.push(queue.Key(much%7 - 3))
@@ -200,7 +199,7 @@ func (w *twin) step(what, much int) {
 	case 5:
 		w.drop()
 	case 6:
-		w.turn(laws[everyLaw[much%len(everyLaw)]], 1+much)
+		w.switchTo(laws[everyLaw[much%len(everyLaw)]], 1+much)
 	default:
 		if much == 0 {
 			w.drain()
@@ -208,10 +207,10 @@ func (w *twin) step(what, much int) {
 	}
 }
 
-// A burst makes all stores grow around their ends, and shrink.
-func TestNothingIsLostOrDoubledInABurst(t *testing.T) {
+// A burst makes all stores grow, wrap around, and shrink.
+func TestNoItemIsLostOrDuplicatedInABurst(t *testing.T) {
 	forEach(t, func(t *testing.T, l law) {
-		w := newTwin(t, l)
+		w := newLineAndModel(t, l)
 		for i := range 3000 {
 			w.push(queue.Key(i * 7919 % 13))
 			if i%3 == 0 {
@@ -223,14 +222,14 @@ func TestNothingIsLostOrDoubledInABurst(t *testing.T) {
 		for range 500 {
 			w.drop()
 		}
-		w.look()
+		w.compare()
 		w.popInto(1500)
 		w.push(1)
-		w.end()
+		w.popRest()
 	})
 }
 
-func TestWhatIsGivenBackComesOutFirstAndInOrder(t *testing.T) {
+func TestReturnedItemsComeOutFirstAndInOrder(t *testing.T) {
 	forEach(t, func(t *testing.T, l law) {
 		line := queue.New[string](l.discipline)
 		line.PushFront([]string{"c", "d"})
@@ -244,7 +243,7 @@ func TestWhatIsGivenBackComesOutFirstAndInOrder(t *testing.T) {
 	})
 }
 
-func TestWhatWasGivenBackIsDroppedAsItsAgeIsKnown(t *testing.T) {
+func TestReturnedItemsAreDroppedFirstOnlyIfTheirAgeIsKnown(t *testing.T) {
 	forEach(t, func(t *testing.T, l law) {
 		line := queue.New[string](l.discipline)
 		line.PushAll([]string{"old", "new"}, nil)
@@ -258,7 +257,7 @@ func TestWhatWasGivenBackIsDroppedAsItsAgeIsKnown(t *testing.T) {
 	})
 }
 
-func TestDrainGivesWhatPopGives(t *testing.T) {
+func TestDrainReturnsWhatPopReturns(t *testing.T) {
 	forEach(t, func(t *testing.T, l law) {
 		fill := func() *queue.Line[int] {
 			line := queue.New[int](l.discipline)
@@ -297,18 +296,18 @@ func TestTheZeroLineIsFirstInFirstOut(t *testing.T) {
 	assert.Equal(t, []int{2, 1}, line.Drain())
 }
 
-func TestASwitchOrdersTheBacklogAnew(t *testing.T) {
+func TestASwitchReordersTheBacklog(t *testing.T) {
 	urgent := func(item *int) queue.Key { return queue.Key(-*item) }
 	for name, c := range map[string]struct {
 		from, to queue.Discipline
 		key      func(*int) queue.Key
 		want     []int
 	}{
-		"the newest first, once there is too much": {queue.FIFO{}, queue.LIFO{}, nil, []int{0, 5, 4, 3, 2, 1}},
-		"the oldest first, as if nothing had been": {queue.LIFO{}, queue.FIFO{}, nil, []int{0, 1, 2, 3, 4, 5}},
-		"by key, if there are keys":                {queue.FIFO{}, queue.Priority{}, urgent, []int{0, 5, 4, 3, 2, 1}},
-		"as they came, if there are none":          {queue.LIFO{}, queue.Priority{}, nil, []int{0, 1, 2, 3, 4, 5}},
-		"nothing, if it stays what it was":         {queue.FIFO{}, nil, urgent, []int{0, 1, 2, 3, 4, 5}},
+		"FIFO to LIFO, the newest first":            {queue.FIFO{}, queue.LIFO{}, nil, []int{0, 5, 4, 3, 2, 1}},
+		"LIFO to FIFO, the oldest first":            {queue.LIFO{}, queue.FIFO{}, nil, []int{0, 1, 2, 3, 4, 5}},
+		"to Priority with keys, by key":             {queue.FIFO{}, queue.Priority{}, urgent, []int{0, 5, 4, 3, 2, 1}},
+		"to Priority without keys, as they arrived": {queue.LIFO{}, queue.Priority{}, nil, []int{0, 1, 2, 3, 4, 5}},
+		"FIFO to nil, unchanged":                    {queue.FIFO{}, nil, urgent, []int{0, 1, 2, 3, 4, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			line := queue.New[int](c.from)
@@ -320,7 +319,7 @@ func TestASwitchOrdersTheBacklogAnew(t *testing.T) {
 	}
 }
 
-func TestSomeKeysAreABrokenProgram(t *testing.T) {
+func TestPushAllPanicsIfOnlySomeItemsHaveKeys(t *testing.T) {
 	forEach(t, func(t *testing.T, l law) {
 		line := queue.New[int](l.discipline)
 		assert.Panics(t, func() { line.PushAll([]int{1, 2}, []queue.Key{1}) })
@@ -328,7 +327,7 @@ func TestSomeKeysAreABrokenProgram(t *testing.T) {
 	})
 }
 
-func TestALineHoldsOnToNothingThatItGaveOut(t *testing.T) {
+func TestALineKeepsNoReferenceToItemsThatItReturned(t *testing.T) {
 	forEach(t, func(t *testing.T, l law) {
 		line := queue.New[*[16]int](l.discipline)
 		var seen []weak.Pointer[[16]int]
@@ -339,18 +338,18 @@ func TestALineHoldsOnToNothingThatItGaveOut(t *testing.T) {
 				line.Push(item, queue.Key(i%3))
 			}
 		}
-		func() { // whose variables are gone at its end
+		func() { // its variables are unreachable after its end
 			push(100)
-			hand := make([]*[16]int, 10)
-			line.PopInto(hand)
-			line.PushFront(hand)
-			line.PopInto(hand[:5])
-			line.PushFront(hand[:5]) // around the end
+			batch := make([]*[16]int, 10)
+			line.PopInto(batch)
+			line.PushFront(batch)
+			line.PopInto(batch[:5])
+			line.PushFront(batch[:5]) // wraps around
 			for range 20 {
 				line.Drop()
 			}
 			line.PopInto(make([]*[16]int, 40))
-			push(80) // around the end, in the slots of 128
+			push(80) // wraps around, in the 128 slots
 			line.PopInto(make([]*[16]int, 80))
 		}()
 		runtime.GC()

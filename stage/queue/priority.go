@@ -5,31 +5,29 @@ import (
 	"reflect"
 )
 
-// Prioritized is a command that knows how important it is.
+// Prioritized is a command that knows its priority.
 type Prioritized interface {
-	// Priority is higher for what is to come first, and 0 for what is neither
-	// important nor the opposite. It is asked once, when the command comes to the queue.
+	// Priority is higher for commands that are to come out earlier, 0 for ordinary commands, and negative for commands
+	// that may wait. It is called once, before the command is queued.
 	Priority() int
 }
 
-// Priority gives out the command of the highest priority, and of those that have
-// the same the one that came first: the head-of-the-line discipline of Cobham, "Priority
-// Assignment in Waiting Line Problems" (Operations Research 2:1, 1954). A command in a worker's
-// hand is not interrupted, nor is one that was taken in the same batch moved.
+// Priority returns the command of the highest priority, and of commands with equal priority the oldest: the
+// head-of-the-line discipline of Cobham, "Priority Assignment in Waiting Line Problems" (Operations Research 2:1,
+// 1954). It does not interrupt a command that a worker processes, and does not reorder a batch that was already taken.
 //
-// A command tells its priority by [Prioritized]; one that does not has 0. For
-// commands that cannot have methods see [PriorityOf].
+// A command reports its priority by [Prioritized]; other commands have priority 0. For commands that cannot have
+// methods see [PriorityOf].
 //
-// Nobody grows more important by waiting: what matters little waits for as long as
-// what matters more keeps coming.
+// Waiting does not raise a priority: unimportant commands wait for as long as more important ones keep coming.
 type Priority struct {
-	of    func(cmd any) int // nil: the command is asked
-	takes reflect.Type      // what of takes
+	of    func(cmd any) int // nil: call the command's method
+	takes reflect.Type      // the argument type of the function of
 }
 
-// PriorityOf is a [Priority] for which f says how important a command is. It is called
-// once for each, by several goroutines at once. A command that is no C has priority 0; a stage
-// none of whose commands can be one is refused by pipeline.New.
+// PriorityOf returns a [Priority] for which f returns the priority of a command. It is called once for each command, by
+// several goroutines at once. A command that is not a C has priority 0. pipeline.New refuses a stage none of whose
+// commands can be a C.
 func PriorityOf[C any](f func(cmd C) int) Priority {
 	return Priority{takes: reflect.TypeFor[C](), of: func(cmd any) int {
 		c, ok := cmd.(C)
@@ -40,13 +38,13 @@ func PriorityOf[C any](f func(cmd C) int) Priority {
 	}}
 }
 
-// Name is "priority".
+// Name returns "priority".
 func (Priority) Name() string { return "priority" }
 
-// Check finds nothing: there are no parameters.
+// Check returns nil: there are no parameters.
 func (Priority) Check() error { return nil }
 
-// Key asks for the command's priority.
+// Key returns the key for the command's priority.
 func (d Priority) Key(cmd any) Key {
 	if d.of != nil {
 		return sooner(d.of(cmd))
@@ -61,6 +59,5 @@ func (d Priority) typed() reflect.Type { return d.takes }
 
 func (Priority) plan() plan { return plan{build: ranked} }
 
-// sooner turns a priority round. The lowest of all, which has no opposite, is last
-// with the one above it.
+// sooner negates a priority. The lowest int has no opposite, so it gets the same key as the one above it.
 func sooner(priority int) Key { return -Key(max(priority, -math.MaxInt)) }

@@ -1,19 +1,19 @@
 package queue
 
-// rank gives out the item with the smallest key, and of equal ones that which came first.
-// It is a binary heap of small entries; the items themselves stay where they are,
-// in slots, which a list ties together as they came, so that the oldest is at hand.
+// rank returns the item with the smallest key, and of equal keys the one that arrived first. It is a binary heap of
+// small entries. The items themselves stay in slots, which a linked list connects in the order of arrival, so that the
+// oldest is found at once.
 type rank[T any] struct {
 	items []T     // by slot
-	knots []knot  // by slot
-	heap  []entry // no entry comes before its parent, which is the one at half its index
+	nodes []node  // by slot
+	heap  []entry // no entry comes before its parent, which is at about half its index
 	seq   uint64  // of the next item
 
 	first, last int32 // slots of the list, or nowhere
-	free        int32 // the first slot that is free; the knots lead to the others
+	free        int32 // the first free slot; the nodes link the others
 }
 
-// nowhere ends a list.
+// nowhere marks the end of a list.
 const nowhere = -1
 
 // entry is an item in the heap.
@@ -23,13 +23,13 @@ type entry struct {
 	slot int32
 }
 
-// before is the order: by key, then as they came.
+// before reports whether e comes out before other: by key, then by arrival.
 func (e entry) before(other entry) bool {
 	return e.key < other.key || e.key == other.key && e.seq < other.seq
 }
 
-// knot ties a slot to its neighbours in the list and to its entry in the heap.
-type knot struct {
+// node links a slot to its neighbours in the list and to its entry in the heap.
+type node struct {
 	prev, next int32
 	at         int32
 }
@@ -43,9 +43,9 @@ func (o *rank[T]) next() *T        { return &o.items[o.heap[0].slot] }
 func (o *rank[T]) oldest() *T      { return &o.items[o.first] }
 func (o *rank[T]) empty() order[T] { return newRank[T]() }
 
-func (o *rank[T]) each(look func(*T)) {
-	for slot := o.first; slot != nowhere; slot = o.knots[slot].next {
-		look(&o.items[slot])
+func (o *rank[T]) each(visit func(*T)) {
+	for slot := o.first; slot != nowhere; slot = o.nodes[slot].next {
+		visit(&o.items[slot])
 	}
 }
 
@@ -79,7 +79,7 @@ func (o *rank[T]) popInto(dst []T) int {
 }
 
 func (o *rank[T]) drop() T {
-	item := o.remove(int(o.knots[o.first].at))
+	item := o.remove(int(o.nodes[o.first].at))
 	o.fit()
 	return item
 }
@@ -87,45 +87,45 @@ func (o *rank[T]) drop() T {
 // append puts an item into a free slot, at the end of the list.
 func (o *rank[T]) append(item T) (slot int32) {
 	slot = o.free
-	o.free = o.knots[slot].next
+	o.free = o.nodes[slot].next
 	o.items[slot] = item
-	o.knots[slot] = knot{prev: o.last, next: nowhere}
+	o.nodes[slot] = node{prev: o.last, next: nowhere}
 	if o.last == nowhere {
 		o.first = slot
 	} else {
-		o.knots[o.last].next = slot
+		o.nodes[o.last].next = slot
 	}
 	o.last = slot
 	return slot
 }
 
-// release frees a slot and returns what was there.
+// release frees a slot and returns its item.
 func (o *rank[T]) release(slot int32) T {
 	var none T
 	item := o.items[slot]
 	o.items[slot] = none
-	o.untie(o.knots[slot])
-	o.knots[slot].next = o.free
+	o.unlink(o.nodes[slot])
+	o.nodes[slot].next = o.free
 	o.free = slot
 	return item
 }
 
-// untie makes the neighbours of a knot each other's.
-func (o *rank[T]) untie(k knot) {
+// unlink removes a node from the list by linking its neighbours.
+func (o *rank[T]) unlink(k node) {
 	if k.prev == nowhere {
 		o.first = k.next
 	} else {
-		o.knots[k.prev].next = k.next
+		o.nodes[k.prev].next = k.next
 	}
 	if k.next == nowhere {
 		o.last = k.prev
 	} else {
-		o.knots[k.next].prev = k.prev
+		o.nodes[k.next].prev = k.prev
 	}
 }
 
-// remove takes an entry out of the heap and returns its item. The last entry comes
-// in its place, and from there goes wherever it belongs.
+// remove takes an entry out of the heap and returns its item. The last entry takes its place, and rises or sinks from
+// there.
 func (o *rank[T]) remove(at int) T {
 	slot := o.heap[at].slot
 	end := len(o.heap) - 1
@@ -141,7 +141,7 @@ func (o *rank[T]) remove(at int) T {
 	return o.release(slot)
 }
 
-// rise puts an entry at a place or, if those above come after it, above them.
+// rise places an entry at an index, or above it if parents come after the entry.
 func (o *rank[T]) rise(at int, e entry) {
 	for at > 0 {
 		parent := (at - 1) / 2
@@ -154,7 +154,7 @@ func (o *rank[T]) rise(at int, e entry) {
 	o.set(at, e)
 }
 
-// sink puts an entry at a place or, if those below come before it, below them.
+// sink places an entry at an index, or below it if children come before the entry.
 func (o *rank[T]) sink(at int, e entry) {
 	for {
 		child := 2*at + 1
@@ -175,42 +175,42 @@ func (o *rank[T]) sink(at int, e entry) {
 
 func (o *rank[T]) set(at int, e entry) {
 	o.heap[at] = e
-	o.knots[e.slot].at = int32(at)
+	o.nodes[e.slot].at = int32(at)
 }
 
-// fit lets go of the room that a burst has left behind.
+// fit releases memory that a burst has left behind.
 func (o *rank[T]) fit() {
 	if size := shrunk(len(o.items), len(o.heap)); size < len(o.items) {
 		o.resize(size)
 	}
 }
 
-// resize moves the items, as they came, to the first of as many slots; they fit in.
+// resize moves the items, in the order of arrival, to the first slots of a store of the given size, in which they fit.
 func (o *rank[T]) resize(size int) {
-	items, knots := make([]T, size), make([]knot, size)
+	items, nodes := make([]T, size), make([]node, size)
 	heap := append(make([]entry, 0, size), o.heap...)
 	var n int32
-	for slot := o.first; slot != nowhere; slot = o.knots[slot].next {
-		at := o.knots[slot].at
+	for slot := o.first; slot != nowhere; slot = o.nodes[slot].next {
+		at := o.nodes[slot].at
 		heap[at].slot = n
 		items[n] = o.items[slot]
-		knots[n] = knot{prev: n - 1, next: n + 1, at: at}
+		nodes[n] = node{prev: n - 1, next: n + 1, at: at}
 		n++
 	}
-	o.first, o.last = nowhere, n-1 // which is nowhere, if there are none
+	o.first, o.last = nowhere, n-1 // n-1 is nowhere if there are no items
 	if n > 0 {
 		o.first = 0
-		knots[n-1].next = nowhere
+		nodes[n-1].next = nowhere
 	}
-	o.free = chain(knots, n)
-	o.items, o.knots, o.heap = items, knots, heap
+	o.free = chain(nodes, n)
+	o.items, o.nodes, o.heap = items, nodes, heap
 }
 
-// chain ties the slots from one on together as free ones and returns the first.
-func chain(knots []knot, from int32) int32 {
+// chain links the slots from one on as free slots and returns the first.
+func chain(nodes []node, from int32) int32 {
 	free := int32(nowhere)
-	for slot := int32(len(knots)) - 1; slot >= from; slot-- {
-		knots[slot].next = free
+	for slot := int32(len(nodes)) - 1; slot >= from; slot-- {
+		nodes[slot].next = free
 		free = slot
 	}
 	return free

@@ -1,15 +1,15 @@
 package queue
 
-// How much room a store has, in slots; always a power of two, or none.
+// The sizes of a store, in slots; always a power of two, or zero.
 const (
-	// first is what the first item brings.
+	// first is the size after the first item.
 	first = 16
-	// kept is never let go. A stage of the usual capacity fits in, so its queue
-	// allocates nothing however it fills and empties.
+	// kept is the size below which a store never shrinks. It fits a stage of the usual capacity, so that the queue of
+	// such a stage allocates nothing however it fills and empties.
 	kept = 1024
 )
 
-// grown is how many slots a store of that size should have for need items.
+// grown returns how many slots a store of the given size should have for need items.
 func grown(size, need int) int {
 	size = max(first, size)
 	for size < need {
@@ -18,9 +18,9 @@ func grown(size, need int) int {
 	return size
 }
 
-// shrunk is how many slots a store of that size should have when n items are left.
-// It is not less than half full then, and at least so many items must come or go
-// before it is resized again as were moved: that pays for it.
+// shrunk returns how many slots a store of the given size should have when n items are left. A store that shrinks is at
+// least half full afterwards. Before it is resized again, at least as many items must arrive or leave as were moved, so
+// the cost of moving is amortized.
 func shrunk(size, n int) int {
 	if size <= kept || n > size/8 {
 		return size

@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// slots is how much room a line has.
+// slots returns the size of a line's stores.
 func (l *Line[T]) slots() int {
-	n := len(l.given.slots) + len(l.came.slots)
+	n := len(l.returned.slots) + len(l.arrived.slots)
 	switch o := l.order.(type) {
-	case *turn[T]:
+	case *adaptive[T]:
 		n += len(o.items.slots)
 	case *rank[T]:
 		n += len(o.items)
@@ -18,11 +18,11 @@ func (l *Line[T]) slots() int {
 	return n
 }
 
-func TestALineIsAsLargeAsWhatItHolds(t *testing.T) {
+func TestALineIsAboutAsLargeAsItsContent(t *testing.T) {
 	for _, d := range all() {
 		t.Run(d.Name(), func(t *testing.T) {
 			l := New[int](d)
-			assert.Zero(t, l.slots(), "an idle stage costs nothing")
+			assert.Zero(t, l.slots(), "an idle line has no slots")
 			l.Push(0, 0)
 			assert.Equal(t, first, l.slots())
 
@@ -36,7 +36,7 @@ func TestALineIsAsLargeAsWhatItHolds(t *testing.T) {
 			for l.Len() > 1 {
 				l.Drop()
 			}
-			assert.Equal(t, kept, l.slots(), "a usual queue is kept")
+			assert.Equal(t, kept, l.slots(), "a line keeps the usual size")
 
 			l.Drain()
 			assert.Zero(t, l.slots())
@@ -44,13 +44,13 @@ func TestALineIsAsLargeAsWhatItHolds(t *testing.T) {
 	}
 }
 
-func TestSizesPayForTheirMoves(t *testing.T) {
+func TestTheCostOfResizingIsAmortized(t *testing.T) {
 	for _, size := range []int{2 * kept, 16 * kept, 1 << 20} {
 		n := size / 8
 		less := shrunk(size, n)
 		assert.Less(t, less, size)
-		assert.GreaterOrEqual(t, less-n, n, "as many must come as were moved before it grows again")
-		assert.Equal(t, less, shrunk(less, n), "nor does it shrink again")
+		assert.GreaterOrEqual(t, less-n, n, "as many items must arrive as were moved before it grows again")
+		assert.Equal(t, less, shrunk(less, n), "it does not shrink again")
 		assert.Equal(t, size, shrunk(size, n+1))
 	}
 	assert.Equal(t, kept, shrunk(kept, 0))
@@ -59,9 +59,8 @@ func TestSizesPayForTheirMoves(t *testing.T) {
 	assert.Equal(t, 4*first, grown(first, 2*first+1))
 }
 
-// A line whose length swings between two sizes, however wide, moves each item a few
-// times at most.
-func TestASwingIsPaidFor(t *testing.T) {
+// A line that changes its length again and again, by any amount, moves each item a few times at most.
+func TestAChangingLengthMovesEachItemAFewTimesAtMost(t *testing.T) {
 	for _, d := range all() {
 		l := New[int](d)
 		hand := make([]int, 1<<15)

@@ -11,13 +11,12 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// law is a discipline and what it promises, said in the plainest way.
+// law is a discipline and a simple function that predicts its order.
 type law struct {
 	discipline queue.Discipline
-	// next is the place, among those that wait in the order in which they came, of the one
-	// that is to come out.
-	next func(came []waiting) int
-	// forgets is true if a command's age is forgotten when it is taken.
+	// next returns the index of the item that comes out next, among the waiting items in the order of their arrival.
+	next func(arrived []waiting) int
+	// forgets is true if the age of a command is not known after it was taken.
 	forgets bool
 }
 
@@ -27,7 +26,7 @@ type waiting struct {
 	key  queue.Key
 }
 
-// laws are all disciplines, those that [queue.ByName] knows and others.
+// laws are all disciplines: those that [queue.ByName] knows, and others.
 var laws = map[string]law{
 	"no discipline": {nil, oldest, false},
 	"fifo":          {queue.FIFO{}, oldest, false},
@@ -48,7 +47,7 @@ var laws = map[string]law{
 	"deadline by hand ": {queue.DeadlineOf(func(int) time.Time { return time.Time{} }), smallest, true},
 }
 
-// everyLaw are the names of the laws, in order, so that a number means one of them.
+// everyLaw is the sorted names of the laws, so that a number identifies one.
 var everyLaw = slices.Sorted(maps.Keys(laws))
 
 // forEach runs a test for every discipline.
@@ -58,45 +57,45 @@ func forEach(t *testing.T, test func(t *testing.T, l law)) {
 	}
 }
 
-func oldest([]waiting) int      { return 0 }
-func newest(came []waiting) int { return len(came) - 1 }
+func oldest([]waiting) int         { return 0 }
+func newest(arrived []waiting) int { return len(arrived) - 1 }
 
 func newestAbove(above int) func([]waiting) int {
-	return func(came []waiting) int {
-		if len(came) > above {
-			return newest(came)
+	return func(arrived []waiting) int {
+		if len(arrived) > above {
+			return newest(arrived)
 		}
-		return oldest(came)
+		return oldest(arrived)
 	}
 }
 
-// smallest is the first of those that have the smallest key.
-func smallest(came []waiting) int {
-	least := slices.MinFunc(came, func(a, b waiting) int { return cmp.Compare(a.key, b.key) })
-	return slices.IndexFunc(came, func(w waiting) bool { return w.key == least.key })
+// smallest returns the first of those that have the smallest key.
+func smallest(arrived []waiting) int {
+	least := slices.MinFunc(arrived, func(a, b waiting) int { return cmp.Compare(a.key, b.key) })
+	return slices.IndexFunc(arrived, func(w waiting) bool { return w.key == least.key })
 }
 
-// model is a line in slow: two slices, in which the next one is looked for.
+// model is a slow line: two slices that are searched for the next item.
 type model struct {
 	law
-	given []int
-	came  []waiting
+	returned []int
+	arrived  []waiting
 }
 
-func (m *model) len() int { return len(m.given) + len(m.came) }
+func (m *model) len() int { return len(m.returned) + len(m.arrived) }
 
 func (m *model) pop() int {
-	if len(m.given) > 0 {
-		return take(&m.given, 0)
+	if len(m.returned) > 0 {
+		return take(&m.returned, 0)
 	}
-	return take(&m.came, m.next(m.came)).item
+	return take(&m.arrived, m.next(m.arrived)).item
 }
 
 func (m *model) drop() int {
-	if len(m.given) > 0 && (!m.forgets || len(m.came) == 0) {
-		return take(&m.given, 0)
+	if len(m.returned) > 0 && (!m.forgets || len(m.arrived) == 0) {
+		return take(&m.returned, 0)
 	}
-	return take(&m.came, 0).item
+	return take(&m.arrived, 0).item
 }
 
 func (m *model) popAll(n int) []int {
@@ -108,15 +107,15 @@ func (m *model) popAll(n int) []int {
 	return items
 }
 
-// turn goes over to another law.
-func (m *model) turn(l law, key func(item *int) queue.Key) {
+// switchTo changes to another law.
+func (m *model) switchTo(l law, key func(item *int) queue.Key) {
 	m.law = l
-	for i := range m.came {
-		m.came[i].key = key(&m.came[i].item)
+	for i := range m.arrived {
+		m.arrived[i].key = key(&m.arrived[i].item)
 	}
 }
 
-// take removes the element at a place.
+// take removes and returns the element at an index.
 func take[E any](s *[]E, at int) E {
 	e := (*s)[at]
 	*s = slices.Delete(*s, at, at+1)
