@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Promise is one of the things that Golda promises and a trial watches.
+// Promise is one of Golda's promises that a trial checks.
 type Promise string
 
 // The promises.
 const (
-	Law        Promise = "law"        // the accounts add up, in motion and at rest
-	OneEnd     Promise = "one end"    // no command is lost, none ends twice, none with another's answer
-	Order      Promise = "order"      // one worker, first in, first out: commands stay in order
-	Progress   Promise = "progress"   // what is in flight goes on, and orders are carried out
-	Goroutines Promise = "goroutines" // nobody is left after the stop
-	Instances  Promise = "instances"  // started and stopped once, used by one worker at a time
-	Crashes    Promise = "crashes"    // nothing crashes but what was made to
+	Law        Promise = "law"        // the accounts balance, in motion and at rest
+	OneEnd     Promise = "one end"    // no command is lost, ends twice, or gets another's answer
+	Order      Promise = "order"      // with one worker, first in, first out, commands stay in order
+	Progress   Promise = "progress"   // commands in flight go on, and control operations are carried out
+	Goroutines Promise = "goroutines" // no goroutine is left after the stop
+	Instances  Promise = "instances"  // instances are started and stopped once, and used by one worker at a time
+	Crashes    Promise = "crashes"    // nothing crashes except what was made to
 	Survival   Promise = "survival"   // the pipeline does not give up while its limits are kept
-	Checks     Promise = "checks"     // what New takes runs, and what it refuses it names
+	Checks     Promise = "checks"     // New accepts only what runs, and names what it refuses
 )
 
 // BreachError is a promise that was not kept.
@@ -28,13 +28,13 @@ type BreachError struct {
 	Story   string
 }
 
-// Error tells the promise and the story.
+// Error returns the promise and the story.
 func (b *BreachError) Error() string { return fmt.Sprintf("%s: %s", b.Promise, b.Story) }
 
 // VerdictError is all promises that a run did not keep.
 type VerdictError []*BreachError
 
-// Error tells all of them.
+// Error returns all breaches, one a line.
 func (v VerdictError) Error() string {
 	lines := make([]string, len(v))
 	for i, b := range v {
@@ -43,7 +43,7 @@ func (v VerdictError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns the promises that were broken.
+// Unwrap returns the breaches.
 func (v VerdictError) Unwrap() []error {
 	all := make([]error, len(v))
 	for i, b := range v {
@@ -52,7 +52,8 @@ func (v VerdictError) Unwrap() []error {
 	return all
 }
 
-// Promises names them in a line that is the same in two runs that break the same.
+// Promises returns the names of the broken promises in one line, which is the same for two runs that break the same
+// promises.
 func (v VerdictError) Promises() string {
 	names := make([]string, 0, len(v))
 	for _, b := range v {
@@ -62,7 +63,7 @@ func (v VerdictError) Promises() string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// orNil is nil if nothing was broken.
+// orNil returns nil if no promise was broken.
 func (v VerdictError) orNil() error {
 	if len(v) == 0 {
 		return nil

@@ -18,10 +18,10 @@ var (
 	chaosSeed = flag.Uint64("chaos.seed", 1, "the seed of the first round of plans; 0 takes the clock's")
 )
 
-// perRound is how many plans have one seed: a failure is found again by running the round.
+// perRound is how many plans share one seed: running the round again finds a failure again.
 const perRound = 20
 
-// lasting is how long plans are tried.
+// lasting returns how long plans are run.
 func lasting() time.Duration {
 	switch {
 	case *chaosFor > 0:
@@ -52,19 +52,18 @@ func TestNoPlanBreaksAPromise(t *testing.T) {
 	fmt.Fprintf(os.Stderr, "chaos, %v, seeds %d and up: %v\n", time.Since(began).Round(time.Second), seed, &total)
 }
 
-// chaos is a round of plans.
+// chaos runs one round of plans.
 type chaos struct {
 	t     *testing.T
 	seed  uint64
 	total *stagetest.Report
 
-	failed bool // then plans are run several times, as rapid looks for the least that fails
+	failed bool // a plan has failed, so plans are run several times while rapid shrinks the failure
 	plan   stagetest.Plan
 	story  error
 }
 
-// tries is how often a smaller plan is run until it is believed to be fine: a race does
-// not show each time.
+// tries is how often a smaller plan is run before it counts as passing: a race does not show each time.
 const tries = 8
 
 func (c *chaos) round() {
@@ -74,7 +73,7 @@ func (c *chaos) round() {
 	c.t.Run(fmt.Sprintf("seed %d", c.seed), func(t *testing.T) {
 		defer func() {
 			if c.failed {
-				t.Logf("the least plan that failed:\n%v\n\nwhat it broke:\n%v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest -chaos.seed=%d -chaos.for=1s",
+				t.Logf("the smallest plan that failed:\n%v\n\nwhat it broke:\n%v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest -chaos.seed=%d -chaos.for=1s",
 					c.plan, c.story, c.seed)
 			}
 		}()

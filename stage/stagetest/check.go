@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// faulty gathers what is wrong with a plan.
+// faulty collects the faults of a plan.
 type faulty []error
 
 func (f *faulty) unlessf(ok bool, format string, args ...any) {
@@ -19,14 +19,14 @@ func (f *faulty) unlessf(ok bool, format string, args ...any) {
 	}
 }
 
-// Check tells all that is wrong with a plan that somebody wrote by hand; [Plan.Run] asks it
-// first. What a pipeline would refuse by itself is left to that.
+// Check returns all faults of a plan that was written by hand; [Plan.Run] calls it first. Faults that pipeline.New
+// reports are not checked here.
 func (p Plan) Check() error {
 	var f faulty
 	nodes := len(p.Graph.Nodes)
-	_, err := p.law(p.Policy)
+	_, err := p.policyNamed(p.Policy)
 	f.unlessf(err == nil || p.Control != nil, "%v", err)
-	f.unlessf(p.Commands >= 0, "fewer commands than none: %d", p.Commands)
+	f.unlessf(p.Commands >= 0, "Commands is negative: %d", p.Commands)
 	f.unlessf(p.Submitters > 0 || p.Commands == 0, "%d submitters, for %d commands", p.Submitters, p.Commands)
 	f.unlessf(p.End < endings, "no such ending: %d", p.End)
 	f.unlessf(p.Graph.Hops >= 0 && p.Graph.Hops <= math.MaxUint8, "%d hops; there may be from 0 to %d", p.Graph.Hops, math.MaxUint8)
@@ -39,20 +39,20 @@ func (p Plan) Check() error {
 	}
 	f.unlessf(len(p.GroupPolicies) <= len(p.Graph.Groups), "%d policies for %d groups", len(p.GroupPolicies), len(p.Graph.Groups))
 	for i, name := range p.GroupPolicies {
-		_, err := p.law(name)
+		_, err := p.policyNamed(name)
 		f.unlessf(err == nil || name == "", "group %d: %v", i+1, err)
 	}
 	for i, b := range p.Storm {
-		f.unlessf(b.Deed < deeds, "deed %d of the storm: there is none of number %d", i+1, b.Deed)
+		f.unlessf(b.Deed < deeds, "action %d of the storm: there is no Deed %d", i+1, b.Deed)
 		switch b.Deed {
 		case Pause, Upgrade, Canary, DrainStage:
 			f.unlessf(b.Stage >= 0 && b.Stage < nodes,
-				"deed %d of the storm: %s: stage %d: there are %d nodes", i+1, b.Deed, b.Stage, nodes)
+				"action %d of the storm: %s: stage %d: there are %d nodes", i+1, b.Deed, b.Stage, nodes)
 		case Swap:
-			_, err := p.law(b.Policy)
-			f.unlessf(err == nil, "deed %d of the storm: %v", i+1, err)
+			_, err := p.policyNamed(b.Policy)
+			f.unlessf(err == nil, "action %d of the storm: %v", i+1, err)
 			f.unlessf(b.Group >= 0 && b.Group <= len(p.Graph.Groups),
-				"deed %d of the storm: %s: group %d: there are %d", i+1, b.Deed, b.Group, len(p.Graph.Groups))
+				"action %d of the storm: %s: group %d: there are %d", i+1, b.Deed, b.Group, len(p.Graph.Groups))
 		default:
 		}
 	}
@@ -72,16 +72,16 @@ func (p Plan) checkNode(f *faulty, name string, n Node) {
 	f.unlessf(err == nil, "node %s: %v", name, err)
 }
 
-// law is the policy of that name.
-func (p Plan) law(name string) (controller.Policy, error) {
+// policyNamed returns the policy of that name.
+func (p Plan) policyNamed(name string) (controller.Policy, error) {
 	if p.Control != nil && name == p.Control.Name() {
 		return p.Control, nil
 	}
 	return policy.ByName(name)
 }
 
-// first is the policy that the plan begins with.
-func (p Plan) first() (controller.Policy, error) {
+// firstPolicy returns the policy that the plan starts with.
+func (p Plan) firstPolicy() (controller.Policy, error) {
 	if p.Control != nil {
 		return p.Control, nil
 	}

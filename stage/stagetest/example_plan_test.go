@@ -27,8 +27,8 @@ func TestAPolicyIsTriedWithRandomPlans(t *testing.T) {
 	rapid.Check(t, keepsEveryPromise)
 }
 
-// A hundred random pipelines are run by one policy. If one breaks a promise rapid prints its
-// seed, and the least plan that breaks the same.
+// One policy runs a hundred random pipelines. If one breaks a promise, rapid prints its seed and the smallest plan that
+// breaks the same promise.
 func ExamplePlans() {
 	_ = func(t *testing.T) { rapid.Check(t, keepsEveryPromise) }
 	// Output:

@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
-// A test that tries a hundred orders in which the actors may come to their turns.
+// A test that runs a hundred orders in which the actors take their turns.
 func ExampleOrders() {
 	_ = func(t *testing.T) {
 		stagetest.Orders(t, 100, func(s *stagetest.Stepper) (err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
-// With a key that tells commands apart, a command meets the same faults in every run.
+// With a key that identifies commands, a command meets the same faults in every run.
 func ExampleWrapFunc() {
 	faults, err := stagetest.NewInjector(7, stagetest.Faults{
 		Error: 0.5,
@@ -35,7 +35,7 @@ func ExampleWrapFunc() {
 	// map[error:2]
 }
 
-// A plan is a value: it may be written by hand, too.
+// A plan is a value: it may also be written by hand.
 func ExamplePlan_Run() {
 	plan := stagetest.Plan{
 		Seed: 1, Policy: "srpt", Commands: 200, Submitters: 1,
@@ -60,7 +60,7 @@ func ExamplePlan_Run() {
 	// checks
 }
 
-// Diagnose says where the commands of a pipeline are, and what may hold them.
+// Diagnose describes where the commands of a pipeline are, and what may block them.
 func ExampleDiagnose() {
 	s := stage.Func("press", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) }, stage.Workers(1, 1), stage.Capacity(2))
 	p, err := pipeline.New("doc", s)

@@ -15,7 +15,7 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
-func TestFaultsThatMeanNothingAreAllTold(t *testing.T) {
+func TestCheckReturnsAllInvalidFaults(t *testing.T) {
 	err := stagetest.Faults{Panic: -1, Goexit: math.NaN(), Error: 2, Longest: -1}.Check()
 	for _, says := range []string{"panic: -1", "goexit: NaN", "error: 2", "longest: -1ns"} {
 		require.ErrorContains(t, err, says)
@@ -30,7 +30,7 @@ func TestFaultsThatMeanNothingAreAllTold(t *testing.T) {
 	require.Contains(t, w.said[0], "hang: 7")
 }
 
-// fates tells what becomes of so many commands.
+// fates returns the faults of n commands.
 func fates(t *testing.T, seed uint64, f stagetest.Faults, n int) (said []string, in *stagetest.Injector) {
 	t.Helper()
 	in, err := stagetest.NewInjector(seed, f)
@@ -52,7 +52,7 @@ func fate(handle behaviour.Func[int], cmd int) (said string) {
 	return fmt.Sprint(o.Kind(), o.Result(), o.Err())
 }
 
-func TestTheSameSeedGivesACommandTheSameFateInWhateverOrderTheyCome(t *testing.T) {
+func TestTheSameSeedGivesACommandTheSameFaultInAnyOrder(t *testing.T) {
 	f := stagetest.Faults{Panic: 0.2, Error: 0.2, Poison: 0.1, Key: func(cmd any) uint64 { return uint64(cmd.(int)) }}
 	first, _ := fates(t, 7, f, 100)
 	again, _ := fates(t, 7, f, 100)
@@ -68,7 +68,7 @@ func TestTheSameSeedGivesACommandTheSameFateInWhateverOrderTheyCome(t *testing.T
 	}
 }
 
-func TestFaultsComeAsOftenAsTheyShould(t *testing.T) {
+func TestFaultsHaveTheirProbabilities(t *testing.T) {
 	const n = 20_000
 	_, in := fates(t, 3, stagetest.Faults{Panic: 0.1, Error: 0.2, Poison: 0.05}, n)
 	for f, p := range map[stagetest.Fault]float64{
@@ -80,7 +80,7 @@ func TestFaultsComeAsOftenAsTheyShould(t *testing.T) {
 	require.Equal(t, "fault(99)", stagetest.Fault(99).String())
 }
 
-// all is a behaviour that is everything a behaviour can be.
+// all is a behaviour that implements every optional interface.
 type all struct{ story *[]string }
 
 func (a all) tell(what string) { *a.story = append(*a.story, what) }
@@ -98,7 +98,7 @@ func (a all) HandleBatch(_ context.Context, ns []int) []behaviour.Outcome {
 	return out
 }
 
-func TestAWrappedBehaviourIsWhatItWas(t *testing.T) {
+func TestAWrappedBehaviourKeepsItsInterfaces(t *testing.T) {
 	var story []string
 	in := stagetest.Inject(t, 1, stagetest.Faults{})
 	b := stagetest.Wrap[int](in, all{&story})
@@ -109,11 +109,11 @@ func TestAWrappedBehaviourIsWhatItWas(t *testing.T) {
 	require.Equal(t, []string{"start", "[1 2]", "stop"}, story)
 
 	_, many := stagetest.Wrap[int](in, behaviour.Func[int](nil)).(behaviour.Batcher[int])
-	require.False(t, many, "what is no batcher does not become one")
-	require.Nil(t, stagetest.WrapFactory(in, func() behaviour.Behaviour[int] { return nil })(), "the stage is to say so")
+	require.False(t, many, "a behaviour without batches does not become a batcher")
+	require.Nil(t, stagetest.WrapFactory(in, func() behaviour.Behaviour[int] { return nil })(), "the stage reports it")
 }
 
-func TestAnErrorInABatchIsTakenOutOfIt(t *testing.T) {
+func TestAnErrorInABatchIsRemovedFromIt(t *testing.T) {
 	var story []string
 	in := stagetest.Inject(t, 5, stagetest.Faults{Error: 0.5, Key: func(cmd any) uint64 { return uint64(cmd.(int)) }})
 	b := stagetest.Wrap[int](in, all{&story}).(behaviour.Batcher[int])

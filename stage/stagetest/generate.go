@@ -12,18 +12,17 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Plans draws plans: random graphs, options, faults and storms. What is drawn first is
-// what shrinks to the least, so a plan that fails shrinks to few commands, few deeds and
-// few stages without options.
+// Plans draws plans: random graphs, options, faults and storms. Rapid shrinks what is drawn first, so a plan that fails
+// shrinks to few commands, few actions and few stages without options.
 func Plans() *rapid.Generator[Plan] { return rapid.Custom(drawPlan) }
 
-// Graphs draws graphs of at most so many stages: chains, fans, diamonds, loops; stages with
-// workers of their own and groups.
+// Graphs draws graphs of at most that many stages: chains, fans, diamonds, loops; stages with workers of their own and
+// groups.
 func Graphs(most int) *rapid.Generator[Graph] {
 	return rapid.Custom(func(t *rapid.T) Graph { return drawGraph(t, most) })
 }
 
-// mostStages is how many stages the graphs of plans have.
+// mostStages is how many stages a plan's graph may have.
 const mostStages = 7
 
 var (
@@ -49,7 +48,7 @@ func drawPlan(t *rapid.T) Plan {
 	} else {
 		p.Graph = drawGraph(t, mostStages)
 	}
-	for range p.Graph.Groups { // some are governed by the pipeline's controller
+	for range p.Graph.Groups { // the pipeline's controller controls some of them
 		p.GroupPolicies = append(p.GroupPolicies, rapid.SampledFrom(append([]string{"", "", ""}, policy.Names()...)).Draw(t, "groupPolicy"))
 	}
 	p.Storm = drawStorm(t, p)
@@ -60,7 +59,7 @@ func drawPlan(t *rapid.T) Plan {
 	return p
 }
 
-// seldom is true once in so many times.
+// seldom is true once in that many times.
 func seldom(t *rapid.T, in int, label string) bool {
 	return rapid.IntRange(0, in-1).Draw(t, label) == in-1
 }
@@ -80,8 +79,7 @@ func drawGraph(t *rapid.T, most int) Graph {
 	return g
 }
 
-// drawLine draws a line of stages, each with one instance, through which commands must
-// come in order.
+// drawLine draws a line of stages, each with one instance, in which commands must stay in order.
 func drawLine(t *rapid.T) Graph {
 	g := Graph{Entries: []int{0}, Hops: 10}
 	for i := range rapid.IntRange(1, 5).Draw(t, "stages") {
@@ -155,12 +153,12 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	return n
 }
 
-// odds are mostly none.
+// odds draws a probability, mostly zero.
 func odds(t *rapid.T, label string) float64 {
 	return rapid.SampledFrom([]float64{0, 0, 0, 0.01, 0.05, 0.15}).Draw(t, label)
 }
 
-// drawNext draws where a node leads: on, to several that come later, or anywhere.
+// drawNext draws where a node forwards to: the next node, several later ones, or any.
 func drawNext(t *rapid.T, i, stages int, shape string) []int {
 	switch {
 	case shape == "chain" && i+1 < stages:
@@ -188,7 +186,7 @@ func drawStorm(t *rapid.T, p Plan) []Blow {
 	for _, b := range all {
 		switch {
 		case p.Ordered && (b.Deed == AddStage || b.Deed == TryLetters): // they submit, too
-		case b.Deed == Drain && b.At < 50 && p.Commands > 1: // else most plans would do nothing
+		case b.Deed == Drain && b.At < 50 && p.Commands > 1: // otherwise most plans would do nothing
 			b.At = 50 + b.At
 			storm = append(storm, b)
 		default:

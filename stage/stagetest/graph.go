@@ -12,24 +12,23 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// Command is what travels through a [Graph].
+// Command is a command of a [Graph].
 type Command struct {
 	ID   uint64 // of the command that was submitted
-	Part uint32 // 0 for that one; others were emitted on its way, and this is where: see site.part
+	Part uint32 // 0 for that one; for an emitted command where it was emitted: see site.part
 	Hops uint8  // how many stages it still passes after this one
 }
 
-// Priority is a number of small range, for queues that ask.
+// Priority returns a number of a small range, for queues by priority.
 func (c Command) Priority() int { return int(mix(c.ID) % 5) }
 
-// Deadline is some moment, for queues that ask.
+// Deadline returns an arbitrary time, for queues by deadline.
 func (c Command) Deadline() time.Time { return time.Unix(int64(1+mix(c.ID)%1000), 0) }
 
-// key is a number of its own for each command.
+// key returns a number that is different for each command.
 func (c Command) key() uint64 { return mix(c.ID<<16 ^ uint64(c.Part)<<8 ^ uint64(c.Hops)) }
 
-// Graph is stages and the ways between them, as a value: it can be drawn by chance, shrunk
-// and printed.
+// Graph is stages and the connections between them, as a value: it can be drawn at random, shrunk and printed.
 type Graph struct {
 	Nodes   []Node
 	Entries []int // where commands are submitted
@@ -37,27 +36,28 @@ type Graph struct {
 	Groups  []Span
 }
 
-// Span is from how many workers to how many.
+// Span is a range of numbers of workers.
 type Span struct{ Fewest, Most int }
 
-// Node is one stage of a graph. A zero field leaves the stage's default as it is.
+// Node is one stage of a graph. A zero field leaves the stage's default.
 type Node struct {
-	Next    []int // where it forwards to; a number not above its own leads back
-	Spread  bool  // it emits to all of Next but the one that it forwards to
-	Ports   bool  // its ways are declared, and known before the start
+	Next    []int // the nodes that it forwards to; a number not above its own is a back edge
+	Spread  bool  // it emits to all of Next except the one that it forwards to
+	Ports   bool  // its connections are declared as ports, and known before the start
 	Each    bool  // it has an instance for each worker
 	Batcher bool
-	// Suspends has its handlers wait without their worker, here and there; it is neither Each nor Batcher then.
+	// Suspends makes its handlers suspend here and there, without their worker. Such a node is neither Each nor
+	// Batcher.
 	Suspends bool
-	Calls    bool // they wait for answers of nodes with higher numbers, too, if no way leads back from there
-	Group    int  // in Graph.Groups, counted from one; 0: it has workers of its own
+	Calls    bool // they also wait for answers of later nodes from which no path leads back
+	Group    int  // index in Graph.Groups, counted from one; 0: it has workers of its own
 
 	Workers    Span
 	Instances  int
 	Capacity   int
 	Batch      int
 	Overflow   stage.OverflowRule
-	Discipline string // by its name; empty: first in, first out
+	Discipline string // by name; empty: first in, first out
 	Linger     time.Duration
 	TTL        time.Duration // above Linger
 	Timeout    time.Duration
@@ -67,9 +67,10 @@ type Node struct {
 	Faults     Faults
 }
 
-// callable are the nodes whose answers a handler of node i may wait for: those with higher numbers from which no way
-// leads back to it, be it by commands or by calls. Of a way by calls the pipeline knows nothing, so it would not let in what comes
-// back: the node called would wait for room where all handlers wait for it.
+// callable returns the nodes whose answers a handler of node i may wait for: those with higher numbers from which no
+// path leads back to it, be it by commands or by calls. The pipeline does not know calls, so it would not recognize a
+// back edge that includes one: the called node would wait for a free slot in a stage all of whose handlers wait for
+// that node.
 func (g Graph) callable(i int) (to []int) {
 	for j := i + 1; j < len(g.Nodes); j++ {
 		if !g.leads(j, i, map[int]bool{}) {
@@ -79,7 +80,7 @@ func (g Graph) callable(i int) (to []int) {
 	return to
 }
 
-// leads reports whether a way leads from one node to another that does not pass those that were seen.
+// leads reports whether a path leads from one node to another without passing the seen nodes.
 func (g Graph) leads(from, to int, seen map[int]bool) bool {
 	if from == to {
 		return true
@@ -97,10 +98,10 @@ func (g Graph) leads(from, to int, seen map[int]bool) bool {
 	return slices.ContainsFunc(next, func(n int) bool { return g.leads(n, to, seen) })
 }
 
-// name is a node's stage's.
+// name returns the name of a node's stage.
 func name(i int) string { return fmt.Sprintf("s%d", i) }
 
-// options are the stage's options.
+// options returns the stage's options.
 func (n Node) options() (opts []stage.Option) {
 	add := func(given bool, o stage.Option) {
 		if given {
@@ -123,7 +124,7 @@ func (n Node) options() (opts []stage.Option) {
 	return opts
 }
 
-// String writes the node out, what is set of it.
+// String returns the fields that are set, as text.
 func (n Node) String() string {
 	var b strings.Builder
 	say := func(is bool, format string, args ...any) {
@@ -156,7 +157,7 @@ func (n Node) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// String writes the graph out, a line for each stage.
+// String returns the graph as text, with a line for each stage.
 func (g Graph) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "entries %v, %d hops", g.Entries, g.Hops)
@@ -169,15 +170,15 @@ func (g Graph) String() string {
 	return b.String()
 }
 
-// groupName is the name of a group, counted from one.
+// groupName returns the name of a group, counted from one.
 func groupName(group int) string { return fmt.Sprintf("g%d", group) }
 
-// inhabited reports whether a group, counted from one, has stages: one without any is left out of the pipeline.
-func (g Graph) inhabited(group int) bool {
+// hasStages reports whether a group, counted from one, has stages; a group without any is left out of the pipeline.
+func (g Graph) hasStages(group int) bool {
 	return slices.ContainsFunc(g.Nodes, func(n Node) bool { return n.Group == group })
 }
 
-// build makes stages of the nodes, and the parts of a pipeline.
+// build makes stages of the nodes, and returns the parts of a pipeline.
 func (r *run) build() (parts []pipeline.Part) {
 	g := r.plan.Graph
 	r.sites = make([]*site, len(g.Nodes))
@@ -185,7 +186,7 @@ func (r *run) build() (parts []pipeline.Part) {
 		r.sites[i] = newSite(r, i, g.Nodes[i])
 	}
 	for _, s := range r.sites {
-		s.make()
+		s.makeStage()
 	}
 	groups := make([][]pipeline.Part, len(g.Groups))
 	for _, s := range r.sites {
@@ -208,8 +209,8 @@ func (r *run) build() (parts []pipeline.Part) {
 	return parts
 }
 
-// make makes the site's stage and its ports.
-func (s *site) make() {
+// makeStage makes the site's stage and its ports.
+func (s *site) makeStage() {
 	opts := append(s.options(), stage.Restart(s.run.plan.restart()))
 	for range s.Next {
 		if s.Ports {
@@ -222,7 +223,7 @@ func (s *site) make() {
 	s.stage = s.shape(opts)
 }
 
-// shape makes a stage of one of the five kinds.
+// shape makes a stage with one instance for each worker, or with one for all.
 func (s *site) shape(opts []stage.Option) *stage.Stage[Command] {
 	if s.Each {
 		return stage.Each(name(s.index), s.fresh, opts...)
@@ -230,7 +231,7 @@ func (s *site) shape(opts []stage.Option) *stage.Stage[Command] {
 	return stage.New(name(s.index), s.fresh(), opts...)
 }
 
-// target is where the site's n-th way leads.
+// target returns the target of the site's n-th connection.
 func (s *site) target(n int) behaviour.Target[Command] {
 	if s.Ports {
 		return s.ports[n]

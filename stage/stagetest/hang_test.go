@@ -17,7 +17,7 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
-// A scene hangs when a command has been given to its first stage.
+// Each scene hangs after a command has been submitted to its first stage.
 func scenes() map[string]struct {
 	build func() (first *stage.Stage[int], parts []pipeline.Part)
 	says  []string
@@ -74,7 +74,7 @@ func scenes() map[string]struct {
 			return a, []pipeline.Part{a, full}
 		}, []string{
 			`stage "a": 1 handler in `, `waiting for a free slot in stage "full"`,
-			`stage "full": 1 handler in `, "waiting for no stage that is known",
+			`stage "full": 1 handler in `, "waiting for no known stage",
 		}},
 		"a worker holds commands for a stage that is full": {func() (*stage.Stage[int], []pipeline.Part) {
 			full := stage.Func("full", deaf, one(stage.Capacity(1))...)
@@ -92,13 +92,13 @@ func scenes() map[string]struct {
 	}
 }
 
-func TestATrialThatHangsFailsAtOnceAndSaysWhichHandlerWaitsForWhichStage(t *testing.T) {
+func TestATrialThatHangsFailsAtOnceAndReportsWhichHandlerWaitsForWhichStage(t *testing.T) {
 	for name, scene := range scenes() {
 		t.Run(name, func(t *testing.T) {
 			w := &witness{TB: t}
 			first, parts := scene.build()
 			stagetest.Start(w, append(parts, stagetest.Patience(200*time.Millisecond), pipeline.Grace(time.Second))...)
-			_, err := stage.Call[int](context.Background(), first, 1) // blocked for good, but for the watchdog
+			_, err := stage.Call[int](context.Background(), first, 1) // blocked for ever without the watchdog
 			require.Error(t, err)
 			w.end()
 			said := strings.Join(w.said, "\n")
@@ -110,8 +110,8 @@ func TestATrialThatHangsFailsAtOnceAndSaysWhichHandlerWaitsForWhichStage(t *test
 	}
 }
 
-// The test below runs itself as another process, which cannot end but by a panic.
-func TestATestThatDoesNotEndThoughItsPipelineWasStoppedPanicsWithTheReport(t *testing.T) {
+// The test below runs itself in another process, which can only end by a panic.
+func TestATestThatDoesNotEndAlthoughItsPipelineWasStoppedPanicsWithTheReport(t *testing.T) {
 	const child = "GOLDA_TEST_HANGS"
 	if os.Getenv(child) != "" {
 		stagetest.EndsWithin(time.Millisecond)

@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// Choice is one step: which actor was chosen, by its place among those that had a message,
-// and how many those were. A suspended command that was woken counts as one of them.
+// Choice is one step: the actor that was chosen, its place among those that had a message, and how many those were. A
+// suspended command that was woken counts as one of them.
 type Choice struct {
 	Place, Among int
 	Actor        string
 }
 
-// Steps are what was chosen, step by step. A place of 0 is the actor whose message came first.
+// Steps are the choices, step by step. A place of 0 is the actor whose message arrived first.
 type Steps []Choice
 
-// String is a line for each step that was not the first in line.
+// String returns a line for each step that was not the first in line.
 func (o Steps) String() string {
 	var b strings.Builder
 	for i, c := range o {
@@ -32,8 +32,9 @@ func (o Steps) String() string {
 	return b.String()
 }
 
-// Text is the order in short, to be pasted into [ReplayOrder]: for each step that was not the first in line its
-// number, counted from 1, and its place, as in "3:1 17:2". It is empty if there is no such step. [ParseSteps] reads it.
+// Text returns the order in short form, to be pasted into [ReplayOrder]: for each step that was not the first in line
+// its number, counted from 1, and its place, as in "3:1 17:2". It is empty if there is no such step. [ParseSteps]
+// parses it.
 func (o Steps) Text() string {
 	var words []string
 	for i, c := range o {
@@ -44,11 +45,11 @@ func (o Steps) Text() string {
 	return strings.Join(words, " ")
 }
 
-// mostSteps bounds the steps of an order that is read, and their places: a test that takes so many never ends.
+// mostSteps limits the steps of a parsed order, and their places: a test that takes that many steps never ends.
 const mostSteps = 1 << 20
 
-// ParseSteps reads what [Steps.Text] writes. It knows of each step only the place: there is no Among in it and no
-// Actor. An error names the word that is wrong.
+// ParseSteps parses what [Steps.Text] returns. It sets only the place of each step, neither Among nor Actor. An error
+// names the invalid word.
 func ParseSteps(text string) (Steps, error) {
 	var order Steps
 	for word := range strings.FieldsSeq(text) {
@@ -57,7 +58,7 @@ func ParseSteps(text string) (Steps, error) {
 			err = fmt.Errorf("comes after step %d", len(order))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("stagetest: an order has no step %q: %w", word, err)
+			return nil, fmt.Errorf("stagetest: invalid step %q: %w", word, err)
 		}
 		order = append(order, make(Steps, number-len(order))...)
 		order[number-1].Place = place
@@ -65,7 +66,7 @@ func ParseSteps(text string) (Steps, error) {
 	return order, nil
 }
 
-// parseStep reads one step and its place.
+// parseStep parses one step and its place.
 func parseStep(word string) (number, place int, err error) {
 	before, behind, ok := strings.Cut(word, ":")
 	if !ok {
@@ -78,7 +79,7 @@ func parseStep(word string) (number, place int, err error) {
 	return number, place, err
 }
 
-// parseCount reads a number from 1 to mostSteps.
+// parseCount parses a number from 1 to mostSteps.
 func parseCount(digits string) (int, error) {
 	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil {
@@ -90,10 +91,9 @@ func parseCount(digits string) (int, error) {
 	return int(n), nil
 }
 
-// ReplayOrder runs a test in an order that is told step by step, as by [OrderError], and returns its error and
-// the order that it took. It is the same order as long as the test does the same: a step that the text does
-// not have is the first in line, and a place is counted round if there are not so many. A text that is none
-// fails the test.
+// ReplayOrder runs a test in a given order, such as that of an [OrderError], and returns the order that it took and the
+// test's error. The order is the same as long as the test does the same: a step that the text does not name is the
+// first in line, and a place is taken modulo the number of candidates. An invalid text fails the test.
 func ReplayOrder(t *testing.T, order string, test func(s *Stepper) error) (Steps, error) {
 	t.Helper()
 	o, err := ParseSteps(order)
@@ -103,7 +103,7 @@ func ReplayOrder(t *testing.T, order string, test func(s *Stepper) error) (Steps
 	return step(t, byOrder(o), test)
 }
 
-// byOrder chooses as it was chosen, as far as it was.
+// byOrder chooses as o does, and after its end the first in line.
 func byOrder(o Steps) func(int) int {
 	i := -1
 	return func(among int) int {

@@ -10,26 +10,26 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
-func TestTheLeastOrderThatFailsIsReplayedFromItsText(t *testing.T) {
+func TestTheSmallestFailingOrderIsReplayedFromItsText(t *testing.T) {
 	found := stagetest.Explore(t, 1000, planted(2))
 	require.NotNil(t, found, "within 1000 orders")
 	text := found.Order.Text()
 	require.NotEmpty(t, text)
-	require.ErrorContains(t, found, `stagetest.ReplayOrder(t, "`+text+`", test)`, "it is told")
-	require.ErrorContains(t, found, "stagetest.Replay(t, ", "and its seed")
+	require.ErrorContains(t, found, `stagetest.ReplayOrder(t, "`+text+`", test)`, "the order is reported")
+	require.ErrorContains(t, found, "stagetest.Replay(t, ", "the seed is reported")
 	for range 10 {
 		order, err := stagetest.ReplayOrder(t, text, planted(2))
 		require.ErrorIs(t, err, errOrder)
-		require.Equal(t, found.Order, order, "to the step")
+		require.Equal(t, found.Order, order, "in every step")
 	}
 	order, err := stagetest.ReplayOrder(t, "", planted(2))
 	require.NoError(t, err, "first come, first served")
 	require.Empty(t, order.Text())
 	_, err = stagetest.ReplayOrder(t, text, planted(1))
-	require.NoError(t, err, "a test that was mended")
+	require.NoError(t, err, "a test that was fixed")
 }
 
-func TestAnOrderThatCannotBeReadNamesTheWord(t *testing.T) {
+func TestParseStepsNamesTheInvalidWord(t *testing.T) {
 	for text, says := range map[string]string{
 		"3":              `"3": not of the form step:place`,
 		"3:1 4":          `"4"`,
@@ -50,7 +50,7 @@ func TestAnOrderThatCannotBeReadNamesTheWord(t *testing.T) {
 	}
 }
 
-func TestAnOrderIsReadAsItIsWritten(t *testing.T) {
+func TestParseStepsReadsWhatTextWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		order := stagetest.Steps(rapid.SliceOf(rapid.Custom(func(t *rapid.T) stagetest.Choice {
 			return stagetest.Choice{Place: max(rapid.IntRange(-3, 5).Draw(t, "place"), 0), Among: 6, Actor: "a"}
@@ -76,10 +76,10 @@ func FuzzParseSteps(f *testing.F) {
 		order, err := stagetest.ParseSteps(text)
 		if err != nil {
 			require.Nil(t, order)
-			require.ErrorContains(t, err, "stagetest: an order has no step")
+			require.ErrorContains(t, err, "stagetest: invalid step")
 			return
 		}
-		require.Len(t, strings.Fields(order.Text()), len(strings.Fields(text)), "each word is a step")
+		require.Len(t, strings.Fields(order.Text()), len(strings.Fields(text)), "each word is one step")
 		again, err := stagetest.ParseSteps(order.Text())
 		require.NoError(t, err)
 		require.Equal(t, order, again)

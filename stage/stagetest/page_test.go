@@ -12,8 +12,8 @@ import (
 
 const page = "../../docs/testing.md"
 
-// The page names a test for each clock, and shows a test that runs.
-func TestThePageOnTestingTellsTheTruth(t *testing.T) {
+// The page names a test for each clock, and shows the code of tests.
+func TestThePageOnTestingNamesExistingTestsAndCode(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	named := regexp.MustCompile("`([a-z/]+): (Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(text), -1)
@@ -27,14 +27,14 @@ func TestThePageOnTestingTellsTheTruth(t *testing.T) {
 	for _, m := range sources {
 		source, err := os.ReadFile(m[1])
 		require.NoError(t, err)
-		require.Contains(t, string(source), m[2], "what the page shows is what runs")
+		require.Contains(t, string(source), m[2], "the page shows the code that runs")
 	}
 }
 
 // has reports whether a package has a test.
-func has(t *testing.T, room, test string) bool {
+func has(t *testing.T, pkg, test string) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("../..", room, "*_test.go"))
+	files, err := filepath.Glob(filepath.Join("../..", pkg, "*_test.go"))
 	require.NoError(t, err)
 	for _, file := range files {
 		source, err := os.ReadFile(file)

@@ -10,39 +10,39 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Deed is something that is done to a pipeline while it runs.
+// Deed is an action that is done to a pipeline while it runs.
 type Deed uint8
 
-// The deeds.
+// The actions.
 const (
 	KillWorker  Deed = iota // stop a worker's actor from outside
-	KillKeeper              // stop a stage's actor
-	KillClerk               // stop the controllers' actor
+	KillKeeper              // stop the actor of a stage
+	KillClerk               // stop the actor of the control loop
 	KillPools               // stop the supervisor of shared pools
-	KillPool                // stop one pool's keeper
-	Swap                    // have another policy run the pipeline
-	Rescale                 // have numbers of workers, batches and instances change by chance
-	Pause                   // have a stage take nothing, until the next Resume
+	KillPool                // stop the supervisor of one pool
+	Swap                    // run the pipeline by another policy
+	Rescale                 // change numbers of workers, batches and instances at random
+	Pause                   // pause a stage until the next Resume
 	Resume                  // end all pauses
-	AddStage                // take a further stage in, and submit to it
-	RemoveStage             // take the stage that was added first out again
-	TryLetters              // try the letters in quarantine again
-	Drain                   // close the doors and wait until all has ended
-	Upgrade                 // have a stage run another version of its behaviour
-	Canary                  // have a part of a stage's commands go to another version, on trial
+	AddStage                // add a further stage, and submit to it
+	RemoveStage             // remove the oldest added stage
+	TryLetters              // retry the dead letters in quarantine
+	Drain                   // close admission and wait until all commands have ended
+	Upgrade                 // run another version of a stage's behaviour
+	Canary                  // run another version for a part of a stage's commands, on trial
 	EndTrial                // promote the last canary, or roll it back
 	DrainStage              // empty one stage, until the next Reopen
-	Reopen                  // open again what was emptied
+	Reopen                  // reopen the drained stages
 	deeds
 )
 
 var deedNames = [deeds]string{
-	"kill worker", "kill keeper", "kill clerk", "kill pools", "kill pool", "swap", "rescale",
+	"kill worker", "kill stage supervisor", "kill control loop", "kill pools", "kill pool", "swap", "rescale",
 	"pause", "resume", "add stage", "remove stage", "try letters", "drain",
 	"upgrade", "canary", "end trial", "drain stage", "reopen",
 }
 
-// String returns the deed in words.
+// String returns the action in words.
 func (d Deed) String() string {
 	if d < deeds {
 		return deedNames[d]
@@ -50,16 +50,16 @@ func (d Deed) String() string {
 	return fmt.Sprintf("deed(%d)", uint8(d))
 }
 
-// Blow is one deed of a storm.
+// Blow is one action of a storm.
 type Blow struct {
-	At     int    // when so many of a hundred commands have been submitted
-	Deed   Deed   // what is done
-	Stage  int    // to which stage, if it is done to one
+	At     int    // when this percentage of the commands has been submitted
+	Deed   Deed   // the action
+	Stage  int    // the stage that it applies to, if it applies to one
 	Policy string // for Swap, the policy's name
-	Group  int    // for Swap, whose controller: in Graph.Groups, counted from one; 0: the pipeline's
+	Group  int    // for Swap, the index in Graph.Groups, counted from one, of the group that gets the policy; 0 is the pipeline
 }
 
-// String writes the blow out.
+// String returns the blow as text.
 func (b Blow) String() string {
 	switch b.Deed {
 	case Swap:
@@ -79,17 +79,17 @@ type Ending uint8
 
 // The endings.
 const (
-	Softly  Ending = iota // Stop, with all the time that it takes
+	Softly  Ending = iota // Stop without a time limit
 	Drained               // Drain, then Stop
-	Hard                  // Stop, with no time at all
-	Soon                  // Stop, with a few milliseconds
-	Twice                 // several calls of Stop at once
+	Hard                  // Stop with no time at all
+	Soon                  // Stop with a few milliseconds
+	Twice                 // several concurrent calls of Stop
 	endings
 )
 
 var endingNames = [endings]string{"softly", "drained", "hard", "soon", "twice at once"}
 
-// String returns the ending in a word or two.
+// String returns the ending in words.
 func (e Ending) String() string {
 	if e < endings {
 		return endingNames[e]
@@ -97,47 +97,46 @@ func (e Ending) String() string {
 	return fmt.Sprintf("ending(%d)", uint8(e))
 }
 
-// Plan is a pipeline, the work it is given and all that is done to it, as a value.
-// [Plans] draws them by chance; [Plan.Run] runs them.
+// Plan is a pipeline, its load and the actions that are done to it, as a value. [Plans] draws plans at random;
+// [Plan.Run] runs them.
 type Plan struct {
-	Seed   uint64 // of handlers' fates and of the ways that commands take
+	Seed   uint64 // selects the faults of handlers and the paths of commands
 	Graph  Graph
 	Policy string
-	// Control is a policy of your own, which takes the place of the one that Policy names. A
-	// Swap to its name comes back to it.
+	// Control is a custom policy. It replaces the policy that Policy names. A Swap to its name restores it.
 	Control controller.Policy
-	// GroupPolicies are the names of the policies that groups begin with, by their places in Graph.Groups; a group without
-	// one, or with an empty one, is governed by the pipeline's controller.
+	// GroupPolicies are the names of the groups' initial policies, by their index in Graph.Groups. The pipeline's
+	// controller controls a group whose name is missing or empty.
 	GroupPolicies []string
 	Strategy      supervisor.Strategy
 	Commands      int
 	Submitters    int
-	Hasty         bool // some submitters wait for room a few milliseconds only
-	Quiet         bool // some commands are submitted with nobody to wait for the answer
+	Hasty         bool // some submitters wait for a free slot for a few milliseconds only
+	Quiet         bool // some commands are submitted without a ticket
 	Storm         []Blow
 	End           Ending
-	// Fragile has stages give up after a few crashes in a row, and the pipeline with
-	// them; otherwise it must survive the plan.
+	// Fragile makes stages give up after a few crashes in a row, and the pipeline with them. Otherwise the pipeline
+	// must survive the plan.
 	Fragile bool
-	// Ordered says that the graph is a line in which commands must stay in order.
+	// Ordered means that the graph is a line in which commands must stay in order.
 	Ordered bool
-	// Fans has commands that were emitted be emitted again, so that loops fan out.
+	// Fans lets emitted commands be emitted again, so that loops fan out.
 	Fans bool
-	// MaxInFlight is the pipeline's bound on the commands in flight; 0 means its default.
+	// MaxInFlight is the pipeline's limit of commands in flight; 0 means its default.
 	MaxInFlight int
-	// Patience is how long nothing may happen while something is in flight; 0 means
-	// 20 s. A machine that has much else to do is no deadlock.
+	// Patience is how long the pipeline may make no progress while commands are in flight; 0 means 20 s. It is long
+	// because a busy machine is not a deadlock.
 	Patience time.Duration
 }
 
-// String writes the plan out, for people.
+// String returns the plan as text.
 func (p Plan) String() string {
 	var b strings.Builder
-	law := p.Policy
+	pol := p.Policy
 	if p.Control != nil {
-		law = p.Control.Name()
+		pol = p.Control.Name()
 	}
-	fmt.Fprintf(&b, "seed %d, policy %s, %s, %d commands by %d submitters", p.Seed, law, p.Strategy, p.Commands, p.Submitters)
+	fmt.Fprintf(&b, "seed %d, policy %s, %s, %d commands by %d submitters", p.Seed, pol, p.Strategy, p.Commands, p.Submitters)
 	for _, flag := range []struct {
 		is   bool
 		name string
@@ -162,10 +161,10 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// GoString is [Plan.String]: rapid prints it.
+// GoString returns [Plan.String]; rapid prints it.
 func (p Plan) GoString() string { return "\n" + p.String() }
 
-// restart is how the plan's stages go on when they only crash.
+// restart returns the restart policy of the plan's stages.
 func (p Plan) restart() stage.RestartPolicy {
 	if p.Fragile {
 		return stage.RestartPolicy{Limit: 2, Backoff: 10 * time.Microsecond, Max: time.Millisecond}
@@ -173,7 +172,7 @@ func (p Plan) restart() stage.RestartPolicy {
 	return stage.RestartPolicy{Limit: 1 << 20, Backoff: 10 * time.Microsecond, Max: time.Millisecond}
 }
 
-// intensity is how many restarts of stages the plan's pipeline makes in a second.
+// intensity returns how many restarts of stages the plan's pipeline makes in a second.
 func (p Plan) intensity() int {
 	if p.Fragile {
 		return 1

@@ -25,13 +25,13 @@ func line(change func(p *stagetest.Plan)) stagetest.Plan {
 	return p
 }
 
-// An oracle that never says no is none.
-func TestAPlanThatBreaksAPromiseIsToldSo(t *testing.T) {
+// The oracle must report broken promises.
+func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 	for name, row := range map[string]struct {
 		spoil func(p *stagetest.Plan)
 		says  string
 	}{
-		"nothing is wrong": {func(*stagetest.Plan) {}, ""},
+		"nothing broken": {func(*stagetest.Plan) {}, ""},
 		"out of order": {func(p *stagetest.Plan) {
 			p.Ordered = true
 			p.Graph.Nodes[1].Discipline, p.Graph.Nodes[1].Batch = "lifo", 1
@@ -43,14 +43,14 @@ func TestAPlanThatBreaksAPromiseIsToldSo(t *testing.T) {
 			p.Commands = 1
 		}, "progress"},
 		"no such policy": {func(p *stagetest.Plan) { p.Policy = "luck" }, "checks"},
-		"faults that mean nothing": {func(p *stagetest.Plan) {
+		"invalid faults": {func(p *stagetest.Plan) {
 			p.Graph.Nodes[0].Faults.Panic = 7
 		}, "checks"},
 		"a stage that gives up": {func(p *stagetest.Plan) {
 			p.Graph.Nodes[0].Faults.Poison = 1
 			p.Fragile = true
 			p.Commands = 50
-		}, ""}, // it may
+		}, ""}, // it may give up
 	} {
 		t.Run(name, func(t *testing.T) {
 			report, err := line(row.spoil).Run()
@@ -66,22 +66,22 @@ func TestAPlanThatBreaksAPromiseIsToldSo(t *testing.T) {
 	}
 }
 
-func TestAPlanThatMeansNothingIsRefusedWithReasonsAndNothingRuns(t *testing.T) {
+func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 	for want, spoil := range map[string]func(p *stagetest.Plan){
-		"unknown policy":                         func(p *stagetest.Plan) { p.Policy = "luck" },
-		"fewer commands than none: -1":           func(p *stagetest.Plan) { p.Commands = -1 },
-		"0 submitters, for 100 commands":         func(p *stagetest.Plan) { p.Submitters = 0 },
-		"no such ending: 77":                     func(p *stagetest.Plan) { p.End = 77 },
-		"256 hops":                               func(p *stagetest.Plan) { p.Graph.Hops = 256 },
-		"the graph has no entry":                 func(p *stagetest.Plan) { p.Graph.Entries = nil },
-		"entry 9: there are 3 nodes":             func(p *stagetest.Plan) { p.Graph.Entries = []int{9} },
-		"node s1: forwards to -1":                func(p *stagetest.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
-		"node s1: group 1: there are 0":          func(p *stagetest.Plan) { p.Graph.Nodes[1].Group = 1 },
-		"node s1: queue":                         func(p *stagetest.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
-		"node s1: stagetest: Faults: panic: 2":   func(p *stagetest.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
-		"deed 1 of the storm: there is none of":  func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: 99}} },
-		"deed 1 of the storm: pause: stage 9":    func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: stagetest.Pause, Stage: 9}} },
-		"deed 1 of the storm: policy: unknown p": func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: stagetest.Swap}} },
+		"unknown policy":                           func(p *stagetest.Plan) { p.Policy = "luck" },
+		"Commands is negative: -1":                 func(p *stagetest.Plan) { p.Commands = -1 },
+		"0 submitters, for 100 commands":           func(p *stagetest.Plan) { p.Submitters = 0 },
+		"no such ending: 77":                       func(p *stagetest.Plan) { p.End = 77 },
+		"256 hops":                                 func(p *stagetest.Plan) { p.Graph.Hops = 256 },
+		"the graph has no entry":                   func(p *stagetest.Plan) { p.Graph.Entries = nil },
+		"entry 9: there are 3 nodes":               func(p *stagetest.Plan) { p.Graph.Entries = []int{9} },
+		"node s1: forwards to -1":                  func(p *stagetest.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
+		"node s1: group 1: there are 0":            func(p *stagetest.Plan) { p.Graph.Nodes[1].Group = 1 },
+		"node s1: queue":                           func(p *stagetest.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
+		"node s1: stagetest: Faults: panic: 2":     func(p *stagetest.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
+		"action 1 of the storm: there is no Deed":  func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: 99}} },
+		"action 1 of the storm: pause: stage 9":    func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: stagetest.Pause, Stage: 9}} },
+		"action 1 of the storm: policy: unknown p": func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: stagetest.Swap}} },
 	} {
 		t.Run(want, func(t *testing.T) {
 			plan := line(spoil)
@@ -96,23 +96,23 @@ func TestAPlanThatMeansNothingIsRefusedWithReasonsAndNothingRuns(t *testing.T) {
 	}
 }
 
-// ones is a policy of a user's own, under a name that nobody else knows.
-type ones struct{ controller.Policy }
+// custom is a custom policy, under a name of its own.
+type custom struct{ controller.Policy }
 
-func (ones) Name() string { return "ones own" }
+func (custom) Name() string { return "custom" }
 
-func TestAPlanIsRunByAPolicyOfOnesOwn(t *testing.T) {
+func TestAPlanRunsWithACustomPolicy(t *testing.T) {
 	plan := line(func(p *stagetest.Plan) {
-		p.Control = ones{policy.SRPT{}}
-		p.Storm = []stagetest.Blow{{At: 20, Deed: stagetest.Swap, Policy: "cohort"}, {At: 50, Deed: stagetest.Swap, Policy: "ones own"}}
+		p.Control = custom{policy.SRPT{}}
+		p.Storm = []stagetest.Blow{{At: 20, Deed: stagetest.Swap, Policy: "cohort"}, {At: 50, Deed: stagetest.Swap, Policy: "custom"}}
 	})
-	require.Contains(t, plan.String(), "policy ones own,")
+	require.Contains(t, plan.String(), "policy custom,")
 	report, err := plan.Run()
 	require.NoError(t, err)
 	require.EqualValues(t, 2, report.Deeds["swap"])
 }
 
-func TestAPlanReadsAsText(t *testing.T) {
+func TestAPlanHasAText(t *testing.T) {
 	p := line(func(p *stagetest.Plan) {
 		p.Storm = []stagetest.Blow{{At: 10, Deed: stagetest.KillClerk}, {At: 20, Deed: stagetest.Swap, Policy: "srpt"}, {At: 30, Deed: stagetest.Pause, Stage: 2}}
 		p.Hasty = true
@@ -122,7 +122,7 @@ entries [0], 3 hops
   s0: →[1] workers=1..1
   s1: →[2] workers=1..1
   s2: workers=1..1
-storm: [10%: kill clerk] [20%: swap to srpt] [30%: pause s2] [end softly]`, p.String())
+storm: [10%: kill control loop] [20%: swap to srpt] [30%: pause s2] [end softly]`, p.String())
 }
 
 func TestTheSameSeedDrawsTheSamePlan(t *testing.T) {
@@ -152,7 +152,7 @@ func TestGraphsAreWithinTheirBounds(t *testing.T) {
 		for _, n := range g.Nodes {
 			for _, to := range n.Next {
 				if to < 0 || to >= len(g.Nodes) {
-					t.Fatalf("a way to %d of %d", to, len(g.Nodes))
+					t.Fatalf("a connection to %d of %d", to, len(g.Nodes))
 				}
 			}
 			if err := n.Faults.Check(); err != nil {
@@ -162,8 +162,8 @@ func TestGraphsAreWithinTheirBounds(t *testing.T) {
 	})
 }
 
-// narrow is a policy that lets in a few commands at a time.
-type narrow struct{ ones }
+// narrow is a policy that admits a few commands at a time.
+type narrow struct{ custom }
 
 func (n narrow) New() controller.Controller { return n }
 
@@ -172,9 +172,9 @@ func (narrow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.
 }
 
 // What the storm submits must not wait for a stage that the storm itself has paused.
-func TestAStormDoesNotWaitForWhatItHasPaused(t *testing.T) {
+func TestAStormDoesNotWaitForAStageThatItPaused(t *testing.T) {
 	plan := line(func(p *stagetest.Plan) {
-		p.Control, p.Commands = narrow{ones{policy.SRPT{}}}, 3000
+		p.Control, p.Commands = narrow{custom{policy.SRPT{}}}, 3000
 		p.Storm = []stagetest.Blow{{At: 10, Deed: stagetest.Pause}, {At: 100, Deed: stagetest.AddStage}}
 	})
 	ended := make(chan error, 1)

@@ -11,16 +11,16 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// upgrade has a site's stage run another version of the same behaviour, or be on trial with it.
+// upgrade runs another version of the same behaviour at a site's stage, perhaps as a canary.
 func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
 	var opts []stage.UpgradeOption
-	if canary && !(r.plan.Ordered && s.Batcher) { // of a batch a canary has its part first
+	if canary && !(r.plan.Ordered && s.Batcher) { // a canary takes its part of a batch first
 		opts = canaries(rnd)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	way, err := s.stage.Upgrade(ctx, s.fresh, opts...)
-	if _, faulty := errors.AsType[*stage.Fault](err); faulty { // not every stage may have one
+	if _, faulty := errors.AsType[*stage.Fault](err); faulty { // not every stage may have a canary
 		way, err = s.stage.Upgrade(ctx, s.fresh)
 	}
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
 	return true
 }
 
-// canaries draws how a trial is to go.
+// canaries draws the options of a canary.
 func canaries(rnd *rand.Rand) []stage.UpgradeOption {
 	opts := []stage.UpgradeOption{stage.Canary(1 - rnd.Float64()), stage.MaxCrashes(rnd.IntN(4))}
 	if rnd.IntN(2) == 0 {
@@ -45,7 +45,7 @@ func canaries(rnd *rand.Rand) []stage.UpgradeOption {
 	return opts
 }
 
-// endTrial ends the last trial, one way or the other; it may have ended by itself.
+// endTrial ends the last canary in one of the two ways; it may have ended by itself.
 func (r *run) endTrial(rnd *rand.Rand) bool {
 	if len(r.rollouts) == 0 {
 		return false
@@ -61,14 +61,14 @@ func (r *run) endTrial(rnd *rand.Rand) bool {
 	return err == nil
 }
 
-// drainStage empties one stage and keeps it so, until the next Reopen.
+// drainStage drains one stage and keeps it closed until the next Reopen.
 func (r *run) drainStage(s *site) bool {
 	r.drained = append(r.drained, s)
 	go func() { _ = r.pipe.Drain(context.Background(), s.stage) }()
 	return true
 }
 
-// reopen ends what drainStage began.
+// reopen opens the drained stages again.
 func (r *run) reopen() bool {
 	for _, s := range r.drained {
 		r.carriedOut(r.pipe.Reopen(s.stage))
@@ -78,13 +78,13 @@ func (r *run) reopen() bool {
 	return done
 }
 
-// handAll hands in several commands at once, with nobody to wait for the answers.
-func (r *run) handAll(rnd *rand.Rand, to *stage.Stage[Command], n int) {
+// submitMany submits several commands at once, without tickets.
+func (r *run) submitMany(rnd *rand.Rand, to *stage.Stage[Command], n int) {
 	cmds := make([]Command, n)
 	for i := range cmds {
 		cmds[i] = Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
 	}
-	ctx, cancel := r.haste(rnd)
+	ctx, cancel := r.submitContext(rnd)
 	defer cancel()
 	accepted, err := to.SubmitAll(ctx, cmds...)
 	r.accepted.Add(uint64(accepted))
@@ -92,17 +92,17 @@ func (r *run) handAll(rnd *rand.Rand, to *stage.Stage[Command], n int) {
 	case (err == nil) != (accepted == n):
 		r.breachf(OneEnd, "of %d commands %d were accepted, with the error %v", n, accepted, err)
 	case err != nil && !refusal(err):
-		r.breachf(OneEnd, "of %d commands the one behind %d was refused for no reason that is known: %v", n, accepted, err)
+		r.breachf(OneEnd, "of %d commands the one after %d was refused for an unknown reason: %v", n, accepted, err)
 	}
 }
 
 // fresh makes an instance of the site's behaviour.
 func (s *site) fresh() behaviour.Behaviour[Command] {
 	if s.Suspends {
-		return &stationOfWaits{station{site: s}}
+		return &nodeSuspender{nodeBehaviour{site: s}}
 	}
 	if s.Batcher {
-		return Wrap[Command](s.injector, &stationOfMany{station{site: s}})
+		return Wrap[Command](s.injector, &nodeBatcher{nodeBehaviour{site: s}})
 	}
-	return Wrap[Command](s.injector, &station{site: s})
+	return Wrap[Command](s.injector, &nodeBehaviour{site: s})
 }

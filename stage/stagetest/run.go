@@ -21,50 +21,49 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// How long things may take before they are called stuck. They are long: a machine that
-// has much else to do is no deadlock.
+// Time limits after which a plan counts as stuck. They are long because a busy machine is not a deadlock.
 const (
 	patience = 20 * time.Second // without progress
 	limit    = 90 * time.Second // for a whole plan
 )
 
-// system is where all plans' actors live: one costs three megabytes.
+// system runs the actors of all plans, because an actor system costs three megabytes.
 var system = sync.OnceValue(func() *act.System { return act.NewSystem(slog.New(slog.DiscardHandler)) })
 
 // runs makes the names of pipelines unique, so that their actors can be told apart.
 var runs atomic.Uint64
 
-// run is a plan at work.
+// run is a running plan.
 type run struct {
 	plan     Plan
 	name     string
 	pipe     *pipeline.Pipeline
 	sites    []*site
-	guests   []*stage.Stage[Command] // stages that were added, and not taken out again
-	changed  bool                    // stages were taken out, whose accounts no row shows
+	added    []*stage.Stage[Command] // stages that were added and not removed
+	changed  bool                    // stages were removed, so their accounts are missing in snapshots
 	rollouts []*stage.Rollout
-	drained  []*site // until they are opened again
+	drained  []*site // until they are reopened
 	deeds    map[string]uint64
 	ids      atomic.Uint64
 	accepted atomic.Uint64
-	waiting  []*asked
+	waiting  []*pendingAnswer
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards all fields below
 	letters map[Command]int
-	written int // letters
-	refused int // emitted commands for which the pipeline had no place: they are in no account, but have a letter
-	calls   []*asked
+	written int // dead letters
+	refused int // emitted commands that MaxInFlight refused: they are in no account, but have a dead letter
+	calls   []*pendingAnswer
 	broken  VerdictError
 }
 
-// asked is a command whose answer is waited for.
-type asked struct {
+// pendingAnswer is a command whose answer is awaited.
+type pendingAnswer struct {
 	id     uint64
 	ticket *stage.Ticket
-	within context.Context // the command may end with this one
+	within context.Context // the command may end when this context does
 }
 
-// breach notes that a promise was broken. The first few are enough.
+// breachf records a broken promise. It keeps the first few.
 func (r *run) breachf(p Promise, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,10 +72,9 @@ func (r *run) breachf(p Promise, format string, args ...any) {
 	}
 }
 
-// Run makes the plan's pipeline, has the storm happen to it while it works, stops it, and
-// looks whether all promises were kept; the error is a [VerdictError] if they were not. It takes
-// as long as it takes, at most two minutes. Only one may run at a time, with no other tests
-// beside it: their goroutines would be taken for its own.
+// Run makes the plan's pipeline, runs the storm while it works, stops it, and checks whether all promises were kept.
+// The error is a [VerdictError] if they were not. A run takes at most two minutes. Only one plan may run at a time, and
+// no other test beside it: their goroutines would count as leaked.
 func (p Plan) Run() (Report, error) {
 	before := goleak.IgnoreCurrent()
 	r := &run{plan: p, name: fmt.Sprintf("chaos-%d", runs.Add(1)), deeds: map[string]uint64{}, letters: map[Command]int{}}
@@ -102,10 +100,10 @@ func (p Plan) Run() (Report, error) {
 	report.Looks = dog.Looks()
 	r.release()
 	if stuck {
-		r.putDown(over)
+		r.forceStop(over)
 	} else {
 		r.judge()
-		r.left(before)
+		r.checkLeftovers(before)
 	}
 	report.absorb(r.pipe.Snapshot())
 	if r.pipe.Err() != nil {
@@ -114,7 +112,7 @@ func (p Plan) Run() (Report, error) {
 	return r.close(report)
 }
 
-// close sums up.
+// close completes the report.
 func (r *run) close(report Report) (Report, error) {
 	report.Asked, report.Deeds = r.ids.Load(), r.deeds
 	report.Faults = map[string]uint64{}
@@ -133,21 +131,21 @@ func (r *run) close(report Report) (Report, error) {
 // start makes and starts the pipeline.
 func (r *run) start() bool {
 	if err := r.plan.Check(); err != nil {
-		r.breachf(Checks, "the plan means nothing: %v", err)
+		r.breachf(Checks, "the plan is invalid: %v", err)
 		return false
 	}
-	law, err := r.plan.first()
+	pol, err := r.plan.firstPolicy()
 	if err != nil {
 		r.breachf(Checks, "%v", err)
 		return false
 	}
 	parts := append(r.build(),
-		pipeline.System(system()), pipeline.Control(law), pipeline.Logger(slog.New(ear{run: r})),
+		pipeline.System(system()), pipeline.Control(pol), pipeline.Logger(slog.New(errorLog{run: r})),
 		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(r.plan.intensity(), time.Second), pipeline.Grace(2*time.Second),
 		pipeline.DeadLetters(r.letter), pipeline.MaxInFlight(cmp.Or(r.plan.MaxInFlight, pipeline.DefaultMaxInFlight)))
 	for i, name := range r.plan.GroupPolicies {
-		if law, err := r.plan.law(name); err == nil && r.plan.Graph.inhabited(i+1) {
-			parts = append(parts, pipeline.ControlFor(groupName(i+1), law))
+		if pol, err := r.plan.policyNamed(name); err == nil && r.plan.Graph.hasStages(i+1) {
+			parts = append(parts, pipeline.ControlFor(groupName(i+1), pol))
 		}
 	}
 	if r.pipe, err = pipeline.New(r.name, parts...); err != nil {
@@ -161,11 +159,11 @@ func (r *run) start() bool {
 	return true
 }
 
-// letter is told of dead letters.
+// letter handles a dead letter.
 func (r *run) letter(l stage.DeadLetter) {
 	cmd, ok := l.Command.(Command)
 	if !ok {
-		r.breachf(OneEnd, "a letter of a command that nobody sent: %v", l.Command)
+		r.breachf(OneEnd, "a dead letter of a command that was not submitted: %v", l.Command)
 		return
 	}
 	r.mu.Lock()
@@ -173,25 +171,25 @@ func (r *run) letter(l stage.DeadLetter) {
 	r.letters[Command{ID: cmd.ID, Part: cmd.Part}]++
 	n := r.letters[Command{ID: cmd.ID, Part: cmd.Part}]
 	r.mu.Unlock()
-	if n > 1 && l.Reason != stage.ReasonMaxInFlight { // a try that emitted it in vain may be made again
-		r.breachf(OneEnd, "command %d, part %d, has %d letters: %v", cmd.ID, cmd.Part, n, l.Err)
+	if n > 1 && l.Reason != stage.ReasonMaxInFlight { // another attempt may emit it again, also in vain
+		r.breachf(OneEnd, "command %d, part %d, has %d dead letters: %v", cmd.ID, cmd.Part, n, l.Err)
 	}
 	if crash, ok := errors.AsType[*stage.CrashError](l.Err); ok && !foreseen(crash) {
 		r.breachf(Crashes, "%v\n%s", crash, crash.Stack)
 	}
 }
 
-// foreseen reports whether a crash is one that was injected.
+// foreseen reports whether a crash was injected or has a known cause.
 func foreseen(crash *stage.CrashError) bool {
 	_, injected := errors.AsType[*InjectedError](crash)
 	return injected || errors.Is(crash, stage.ErrStuck) || errors.Is(crash, worker.ErrGoexit)
 }
 
-// work submits commands, and has the storm happen meanwhile.
+// work submits commands, and runs the storm meanwhile.
 func (r *run) work() {
 	var all sync.WaitGroup
 	all.Go(r.storm)
-	lists := make([][]*asked, r.plan.Submitters)
+	lists := make([][]*pendingAnswer, r.plan.Submitters)
 	for i := range lists {
 		all.Go(func() { lists[i] = r.submit(rand.New(rand.NewPCG(r.plan.Seed, uint64(i)))) })
 	}
@@ -201,33 +199,33 @@ func (r *run) work() {
 	}
 }
 
-// submit is one submitter.
-func (r *run) submit(rnd *rand.Rand) (list []*asked) {
+// submit runs one submitter.
+func (r *run) submit(rnd *rand.Rand) (list []*pendingAnswer) {
 	entries := r.plan.Graph.Entries
 	for left := r.plan.Commands / r.plan.Submitters; left > 0; left-- {
 		to := r.sites[entries[rnd.IntN(len(entries))]].stage
 		if r.plan.Quiet && rnd.IntN(8) == 0 {
 			n := 1 + rnd.IntN(min(left, 32))
-			r.handAll(rnd, to, n)
+			r.submitMany(rnd, to, n)
 			left -= n - 1
 			continue
 		}
 		cmd := Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
-		ctx, cancel := r.haste(rnd)
-		if a := r.hand(ctx, rnd, to, cmd); a != nil {
+		ctx, cancel := r.submitContext(rnd)
+		if a := r.submitOne(ctx, rnd, to, cmd); a != nil {
 			list = append(list, a)
 		}
 		if rnd.IntN(2) == 0 {
 			cancel()
 		} else {
-			defer cancel() // it ends by itself, a little later
+			defer cancel() // it ends a little later by itself
 		}
 	}
 	return list
 }
 
-// hand hands a command in, in one of the ways that there are.
-func (r *run) hand(ctx context.Context, rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *asked {
+// submitOne submits a command, with or without a ticket.
+func (r *run) submitOne(ctx context.Context, rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *pendingAnswer {
 	var ticket *stage.Ticket
 	var err error
 	if r.plan.Quiet && rnd.IntN(3) == 0 {
@@ -237,7 +235,7 @@ func (r *run) hand(ctx context.Context, rnd *rand.Rand, to *stage.Stage[Command]
 	}
 	if err != nil {
 		if !refusal(err) {
-			r.breachf(OneEnd, "command %d was refused for no reason that is known: %v", cmd.ID, err)
+			r.breachf(OneEnd, "command %d was refused for an unknown reason: %v", cmd.ID, err)
 		}
 		return nil
 	}
@@ -245,10 +243,10 @@ func (r *run) hand(ctx context.Context, rnd *rand.Rand, to *stage.Stage[Command]
 	if ticket == nil {
 		return nil
 	}
-	return &asked{cmd.ID, ticket, ctx}
+	return &pendingAnswer{cmd.ID, ticket, ctx}
 }
 
-// emitted looks at what became of a command that was emitted.
+// emitted checks the error of an emitted command.
 func (r *run) emitted(to string, err error) {
 	switch {
 	case errors.Is(err, stage.ErrMaxInFlight):
@@ -260,21 +258,21 @@ func (r *run) emitted(to string, err error) {
 	}
 }
 
-// haste is how long a submitter waits for room, and for the answer.
-func (r *run) haste(rnd *rand.Rand) (context.Context, context.CancelFunc) {
+// submitContext returns the context that limits how long a submitter waits for a free slot and for the answer.
+func (r *run) submitContext(rnd *rand.Rand) (context.Context, context.CancelFunc) {
 	if r.plan.Hasty && rnd.IntN(4) == 0 {
 		return context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(5))*time.Millisecond)
 	}
 	return context.Background(), func() {}
 }
 
-// refusal reports whether an error is one of those with which a command may be refused.
+// refusal reports whether an error is one that may refuse a command.
 func refusal(err error) bool {
 	return isAny(err, stage.ErrFull, stage.ErrClosed, stage.ErrRate, stage.ErrPolicy, stage.ErrDisabled, stage.ErrStopped,
 		context.DeadlineExceeded)
 }
 
-// isAny is errors.Is for several.
+// isAny is errors.Is for several targets.
 func isAny(err error, known ...error) bool {
 	return slices.ContainsFunc(known, func(k error) bool { return errors.Is(err, k) })
 }
@@ -308,15 +306,15 @@ func (r *run) end() {
 	}
 }
 
-// release lets go of handlers that are stuck.
+// release releases handlers that are stuck.
 func (r *run) release() {
 	for _, s := range r.sites {
 		s.injector.Release()
 	}
 }
 
-// putDown ends a pipeline that is stuck, if it can be.
-func (r *run) putDown(over <-chan struct{}) {
+// forceStop tries to end a pipeline that is stuck.
+func (r *run) forceStop(over <-chan struct{}) {
 	for _, s := range r.sites {
 		_ = r.pipe.Resume(s.stage)
 	}
@@ -329,7 +327,7 @@ func (r *run) putDown(over <-chan struct{}) {
 	}
 }
 
-// judge looks at what is left when all is over.
+// judge checks the promises when everything has ended.
 func (r *run) judge() {
 	s := r.pipe.Snapshot()
 	if b := atRest(s); b != nil {
@@ -345,7 +343,7 @@ func (r *run) judge() {
 		r.answer(a)
 	}
 	if n := s.Shed + s.DeadLettered + uint64(r.refused); uint64(r.written) != n {
-		r.breachf(OneEnd, "%d letters were written for %d commands that were shed, dead-lettered or refused", r.written, n)
+		r.breachf(OneEnd, "there were %d dead letters for %d commands that were shed, dead-lettered or refused", r.written, n)
 	}
 	submitted := uint64(0)
 	for i := range s.Stages {
@@ -357,7 +355,7 @@ func (r *run) judge() {
 	r.judgeSites(s)
 }
 
-// judgeSites compares what handlers have seen with what the engine says.
+// judgeSites compares what handlers have counted with the engine's figures.
 func (r *run) judgeSites(s pipeline.Snapshot) {
 	of := map[string]stage.Snapshot{}
 	for _, st := range s.Stages {
@@ -379,11 +377,11 @@ func (r *run) judgeSites(s pipeline.Snapshot) {
 	}
 }
 
-// mostInstances is the most that a storm may have asked for.
+// mostInstances returns the highest number of instances that the storm may have asked for.
 func (r *run) mostInstances(int) int {
 	for _, b := range r.plan.Storm {
 		if b.Deed == Swap || b.Deed == Rescale {
-			return 1 << 20 // policies may turn the knob
+			return 1 << 20 // policies may change the number
 		}
 	}
 	return 0
@@ -395,8 +393,8 @@ func (r *run) lettersOf(id uint64) int {
 	return r.letters[Command{ID: id}]
 }
 
-// answer sees that a command's answer is there, and its own.
-func (r *run) answer(a *asked) {
+// answer checks that a command has its answer, and not that of another command.
+func (r *run) answer(a *pendingAnswer) {
 	select {
 	case <-a.ticket.Done():
 	default:
@@ -409,7 +407,7 @@ func (r *run) answer(a *asked) {
 			r.breachf(OneEnd, "command %d has the answer of another: %v", a.id, got)
 		}
 		if r.lettersOf(a.id) > 0 {
-			r.breachf(OneEnd, "command %d has an answer and a letter", a.id)
+			r.breachf(OneEnd, "command %d has an answer and a dead letter", a.id)
 		}
 		return
 	}
@@ -421,12 +419,12 @@ func (r *run) answer(a *asked) {
 		stage.ErrExpired, coroutine.ErrStopped):
 	case a.within.Err() != nil && errors.Is(err, a.within.Err()):
 	default:
-		r.breachf(Crashes, "command %d ended with an error that nobody gave: %v", a.id, err)
+		r.breachf(Crashes, "command %d ended with an unknown error: %v", a.id, err)
 	}
 }
 
-// left looks whether any goroutine, or any actor, is left.
-func (r *run) left(before goleak.Option) {
+// checkLeftovers looks for leaked goroutines and actors.
+func (r *run) checkLeftovers(before goleak.Option) {
 	if err := goleak.Find(before); err != nil {
 		r.breachf(Goroutines, "%v", err)
 	}
@@ -435,5 +433,5 @@ func (r *run) left(before goleak.Option) {
 	}
 }
 
-// prefix is how the names of the pipeline's actors begin.
+// prefix returns the prefix of the names of the pipeline's actors.
 func (r *run) prefix() string { return "golda/" + r.name + "$" }

@@ -10,8 +10,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// site is a node of a graph at work: what its handlers see and count by themselves, to be
-// compared with what the engine says.
+// site is a running node of a graph: what its handlers see and count themselves, to be compared with the engine's
+// figures.
 type site struct {
 	Node
 	run      *run
@@ -24,9 +24,9 @@ type site struct {
 	inside, most     atomic.Int64
 	oks, forwards    atomic.Uint64
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards all fields below
 	done   map[Command]int
-	newest uint64 // of those that came first, where order counts
+	newest uint64 // the newest command that arrived, where the order matters
 }
 
 func newSite(r *run, index int, n Node) *site {
@@ -40,19 +40,19 @@ func newSite(r *run, index int, n Node) *site {
 	return &site{Node: n, run: r, index: index, injector: in, done: map[Command]int{}}
 }
 
-// exact reports whether the site's own counts must be the engine's: it handles a command
-// once for each answer, and is never given up.
+// exact reports whether the site's own counts must equal the engine's: it handles a command once for each outcome, and
+// no run of its handler is ever abandoned.
 func (s *site) exact() bool { return !s.Batcher && s.Timeout == 0 }
 
-// station is the behaviour of a node.
-type station struct {
+// nodeBehaviour is the behaviour of a node.
+type nodeBehaviour struct {
 	site  *site
 	alive atomic.Bool
 	busy  atomic.Bool
 }
 
-// Start notes that an instance begins.
-func (s *station) Start(context.Context) error {
+// Start records that an instance starts.
+func (s *nodeBehaviour) Start(context.Context) error {
 	s.site.started.Add(1)
 	if !s.alive.CompareAndSwap(false, true) {
 		s.site.run.breachf(Instances, "stage %s: an instance was started twice", name(s.site.index))
@@ -60,25 +60,25 @@ func (s *station) Start(context.Context) error {
 	return nil
 }
 
-// Stop notes that it ends.
-func (s *station) Stop() {
+// Stop records that the instance ends.
+func (s *nodeBehaviour) Stop() {
 	s.site.stopped.Add(1)
 	if !s.alive.CompareAndSwap(true, false) {
 		s.site.run.breachf(Instances, "stage %s: an instance was stopped that was not started, or twice", name(s.site.index))
 	}
 }
 
-// HandleCommand works, and sends the command on.
-func (s *station) HandleCommand(ctx context.Context, cmd Command) behaviour.Outcome {
+// HandleCommand works and forwards the command.
+func (s *nodeBehaviour) HandleCommand(ctx context.Context, cmd Command) behaviour.Outcome {
 	leave := s.enter()
 	defer leave()
 	return s.site.handle(ctx, cmd)
 }
 
-// enter notes that a handler runs, and sees that it may.
-func (s *station) enter() (leave func()) {
+// enter records that a handler runs, and checks that it may.
+func (s *nodeBehaviour) enter() (leave func()) {
 	where := s.site
-	if !s.alive.Load() && where.Timeout == 0 { // one that was given up may come back at any time
+	if !s.alive.Load() && where.Timeout == 0 { // an abandoned run may return at any time
 		where.run.breachf(Instances, "stage %s: an instance was used before its start or after its stop", name(where.index))
 	}
 	if where.Each && !s.busy.CompareAndSwap(false, true) {
@@ -97,11 +97,11 @@ func (s *station) enter() (leave func()) {
 	}
 }
 
-// stationOfMany is a station that is better at many commands.
-type stationOfMany struct{ station }
+// nodeBatcher is a nodeBehaviour that handles batches.
+type nodeBatcher struct{ nodeBehaviour }
 
 // HandleBatch handles one command after the other.
-func (s *stationOfMany) HandleBatch(ctx context.Context, cmds []Command) []behaviour.Outcome {
+func (s *nodeBatcher) HandleBatch(ctx context.Context, cmds []Command) []behaviour.Outcome {
 	leave := s.enter()
 	defer leave()
 	outcomes := make([]behaviour.Outcome, len(cmds))
@@ -111,7 +111,7 @@ func (s *stationOfMany) HandleBatch(ctx context.Context, cmds []Command) []behav
 	return outcomes
 }
 
-// handle works, and sends the command on along the way that its key says.
+// handle works, and forwards the command to the stage that its key selects.
 func (s *site) handle(ctx context.Context, cmd Command) behaviour.Outcome {
 	s.note(cmd)
 	s.work(ctx)
@@ -130,8 +130,8 @@ func (s *site) handle(ctx context.Context, cmd Command) behaviour.Outcome {
 	return behaviour.Forward(s.target(way), next)
 }
 
-// spread emits a part of the command along each way but one. No way refuses it for want of room,
-// unless the plan has a bound of its own for that.
+// spread emits a part of the command to each next stage except one. None refuses it with ErrFull, but a plan's
+// MaxInFlight may refuse it.
 func (s *site) spread(ctx context.Context, next Command, but int) {
 	for n := range s.Next {
 		if n != but {
@@ -142,8 +142,8 @@ func (s *site) spread(ctx context.Context, next Command, but int) {
 	}
 }
 
-// part is where a command was emitted: the hops that were left then, and for each hop from there on the way that
-// it was emitted along, from one, or 0 if it was forwarded; four bits each.
+// part encodes where a command was emitted: the hops that were left then, and for each hop since then the number of the
+// next stage that it was emitted to, counted from one, or 0 if it was forwarded. Each takes four bits.
 func (s *site) part(next Command, way int) uint32 {
 	if next.Part == 0 {
 		return uint32(next.Hops+1)<<4 | uint32(way+1)
@@ -151,7 +151,7 @@ func (s *site) part(next Command, way int) uint32 {
 	return next.Part | uint32(way+1)
 }
 
-// note notes a handler's run: how often a command was handled here, and in what order.
+// note records a handler's run: how often a command was handled here, and in what order.
 func (s *site) note(cmd Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *site) note(cmd Command) {
 	}
 }
 
-// count compares what the handlers have seen with what the engine says.
+// count compares what the handlers have counted with the engine's figures.
 func (s *site) count(st stage.Snapshot) error {
 	if !s.exact() {
 		return nil

@@ -9,18 +9,18 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 )
 
-// stationOfWaits is a station whose handler suspends: before its fate befalls it, while it works, and for
-// what it calls.
-type stationOfWaits struct{ station }
+// nodeSuspender is a nodeBehaviour whose handler suspends: before its fault, while it works, and while it waits for the
+// stages that it calls.
+type nodeSuspender struct{ nodeBehaviour }
 
-// HandleSuspending waits, works, calls, and sends the command on.
-func (s *stationOfWaits) HandleSuspending(c behaviour.Suspender, cmd Command) behaviour.Outcome {
+// HandleSuspending waits, works, calls, and forwards the command.
+func (s *nodeSuspender) HandleSuspending(c behaviour.Suspender, cmd Command) behaviour.Outcome {
 	leave := s.enter()
 	defer leave()
-	if err := s.site.doze(c, cmd); err != nil {
+	if err := s.site.suspend(c, cmd); err != nil {
 		return behaviour.Error(err)
 	}
-	if err := s.site.injector.strike(c, cmd); err != nil {
+	if err := s.site.injector.inject(c, cmd); err != nil {
 		return behaviour.Error(err)
 	}
 	if err := s.site.call(c, cmd); err != nil {
@@ -29,8 +29,8 @@ func (s *stationOfWaits) HandleSuspending(c behaviour.Suspender, cmd Command) be
 	return s.site.handle(c, cmd)
 }
 
-// doze suspends in one of the ways that there are, or not at all.
-func (s *site) doze(c behaviour.Suspender, cmd Command) error {
+// suspend suspends in one of four ways, or not at all.
+func (s *site) suspend(c behaviour.Suspender, cmd Command) error {
 	switch mix(cmd.key()+1) % 5 {
 	case 0:
 		return coroutine.Yield(c)
@@ -52,15 +52,15 @@ func (s *site) work(ctx context.Context) {
 		return
 	}
 	if c, ok := ctx.(behaviour.Suspender); ok {
-		_ = coroutine.Sleep(c, s.Work) // it is done even if it was stopped
+		_ = coroutine.Sleep(c, s.Work) // the work counts as done even if it was stopped
 		return
 	}
 	time.Sleep(s.Work)
 }
 
-// call waits for the answer of a later node from which no way leads back, to a command of its own that goes no further: so
-// nobody waits for one who waits for him. An error tells that the caller was stopped; what else becomes of the call is
-// its own affair.
+// call submits a command of its own to a later node and waits for the answer. No path leads back from that node, and
+// the command goes no further, so that handlers cannot wait for each other in a circle. An error means that the caller
+// was stopped; the result of the call itself does not matter.
 func (s *site) call(c behaviour.Suspender, cmd Command) error {
 	if !s.Calls || mix(cmd.key()+2)%4 > 0 {
 		return nil
@@ -77,19 +77,19 @@ func (s *site) call(c behaviour.Suspender, cmd Command) error {
 		return err
 	case err != nil:
 		if !refusal(err) {
-			s.run.breachf(OneEnd, "a call of stage %s by %s was refused for no reason that is known: %v", to.Name(), name(s.index), err)
+			s.run.breachf(OneEnd, "a call of stage %s by %s was refused for an unknown reason: %v", to.Name(), name(s.index), err)
 		}
 		return nil
 	}
-	s.run.noteCall(&asked{called.ID, ticket, c})
+	s.run.noteCall(&pendingAnswer{called.ID, ticket, c})
 	if _, err := ticket.Wait(c); errors.Is(err, coroutine.ErrStopped) {
 		return err
 	}
 	return nil
 }
 
-// noteCall notes a command that a handler submitted.
-func (r *run) noteCall(a *asked) {
+// noteCall records a command that a handler submitted.
+func (r *run) noteCall(a *pendingAnswer) {
 	r.accepted.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()

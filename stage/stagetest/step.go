@@ -15,50 +15,48 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 )
 
-// Stepper has the actors of a pipeline handle one message at a time, in an order that it
-// chooses: workers, keepers, supervisors, all that the pipeline is made of. A
-// worker's message is a batch. While an actor handles its message, others wait for their
-// turn, unless it blocks.
+// Stepper lets the actors of a pipeline handle one message at a time, in an order that it chooses: workers, supervisors
+// and every other actor of the pipeline. A worker's message is a batch. While an actor handles its message, the others
+// wait for their turn, unless it blocks.
 //
-// A Stepper is made by [Explore], [Orders], [Replay] or [ReplayOrder], in a synctest bubble whose
-// goroutines are at rest before each step. So all that happens, restarts and timers
-// included, follows from the choices, if the handlers do nothing that depends on chance:
-// no map order, no select with several ways, no retry with jitter. When a handler that sleeps or
-// awaits goes on is a choice, too; but one that suspends by itself (coroutine.Context.Suspend), and
-// is woken by a goroutine of its own, goes on when that says so.
+// [Explore], [Orders], [Replay] and [ReplayOrder] make a Stepper, in a synctest bubble in which all goroutines are
+// blocked before each step. So the choices determine everything that happens, including restarts and timers, if the
+// handlers do nothing random: no iteration over a map, no select with several ready cases, no retry with jitter. The
+// Stepper also chooses when a handler that sleeps or awaits goes on. But a handler that suspends by itself
+// (coroutine.Context.Suspend), and is woken by a goroutine of its own, goes on when that goroutine wakes it.
 type Stepper struct {
 	system *act.System
 	choose func(among int) int
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards all fields below
 	fresh []turn
 	ready []turn
-	news  chan struct{} // has room for one
+	news  chan struct{} // has a capacity of one
 
 	trace []Choice
 }
 
 // OrderError is an order in which a test failed.
 type OrderError struct {
-	Seed  uint64 // the seed that found it; [Replay] does the same again
-	Order Steps  // the same order with as few steps out of line as were found to do
-	Err   error  // how the test failed in Order
+	Seed  uint64 // the seed that found it; [Replay] repeats the order
+	Order Steps  // an order that fails with as few steps out of line as were found
+	Err   error  // the test's error in Order
 }
 
-// Error tells how to see it again: as it was found, and with as little as was found to do.
+// Error says how to reproduce the failure: by the seed that found it, and by the smallest order.
 func (f *OrderError) Error() string {
-	return fmt.Sprintf("order %d: %v\nto see it again: stagetest.Replay(t, %d, test)\n"+
-		"the least that was found to do it: stagetest.ReplayOrder(t, %q, test)\n%s", f.Seed, f.Err, f.Seed, f.Order.Text(), f.Order)
+	return fmt.Sprintf("order %d: %v\nto repeat it: stagetest.Replay(t, %d, test)\n"+
+		"the smallest order that fails: stagetest.ReplayOrder(t, %q, test)\n%s", f.Seed, f.Err, f.Seed, f.Order.Text(), f.Order)
 }
 
 // Unwrap returns the test's error.
 func (f *OrderError) Unwrap() error { return f.Err }
 
-// Orders runs a test in many orders: first in that in which messages come, then in random
-// ones, whose seeds are 1, 2, 3 and so on. It fails with the [OrderError] of the first order in
-// which the test returns an error. The test makes its pipeline with pipeline.System(s.System()),
-// and calls what waits for the pipeline in [Stepper.Do]. If it returns early its pipeline is stopped. A
-// test that fails by itself, with t.Fatal or require, ends all, and nobody hears of the seed.
+// Orders runs a test in n orders: first in the order in which messages arrive, then in random ones, whose seeds are 1,
+// 2, 3 and so on. It fails with the [OrderError] of the first order in which the test returns an error. The test makes
+// its pipeline with pipeline.System(s.System()), and makes calls that wait for the pipeline in [Stepper.Do]. If the
+// test returns early, its pipeline is stopped. A test that fails by itself, with t.Fatal or require, ends the run
+// without a report of the seed.
 //
 //	stagetest.Orders(t, 1000, func(s *stagetest.Stepper) error {
 //		p, err := pipeline.New("p", parts, pipeline.System(s.System()))
@@ -75,8 +73,7 @@ func Orders(t *testing.T, n int, test func(s *Stepper) error) {
 	}
 }
 
-// Explore is [Orders] for those who want to know rather than to fail. It returns nil if the
-// test failed in none of the orders.
+// Explore is [Orders] without failing t: it returns the failure, or nil if the test failed in none of the orders.
 func Explore(t *testing.T, n int, test func(s *Stepper) error) *OrderError {
 	t.Helper()
 	for seed := range uint64(n) {
@@ -89,13 +86,13 @@ func Explore(t *testing.T, n int, test func(s *Stepper) error) *OrderError {
 	return nil
 }
 
-// Replay runs a test in the order of a seed, and returns its error and the order.
+// Replay runs a test in the order of a seed, and returns the order and the test's error.
 func Replay(t *testing.T, seed uint64, test func(s *Stepper) error) (Steps, error) {
 	t.Helper()
 	return step(t, bySeed(seed), test)
 }
 
-// bySeed chooses at random; 0 is first come, first served.
+// bySeed chooses at random; seed 0 is first come, first served.
 func bySeed(seed uint64) func(int) int {
 	if seed == 0 {
 		return func(int) int { return 0 }
@@ -110,25 +107,25 @@ func step(t *testing.T, choose func(int) int, test func(s *Stepper) error) (orde
 	synctest.Test(t, func(*testing.T) {
 		s := &Stepper{system: act.NewSystem(slog.New(slog.DiscardHandler)), choose: choose, news: make(chan struct{}, 1)}
 		act.SetPace(s.system, pace{s})
-		defer s.leave()
+		defer s.cleanUp()
 		err = test(s)
 		order = slices.Clone(s.trace)
 	})
 	return order, err
 }
 
-// leave sees to it that nothing is left in the bubble. A test that fails need not have stopped its
-// pipeline: that ends when its first actor is stopped.
-func (s *Stepper) leave() {
+// cleanUp ends all goroutines of the bubble. A test that fails may return before it has stopped its pipeline; stopping
+// the pipeline's first actor ends it.
+func (s *Stepper) cleanUp() {
 	for _, name := range act.Processes(s.system, "golda/") {
 		if strings.Count(name, "/") == 1 {
 			act.Stop(s.system, act.Local(s.system, name))
 		}
 	}
-	s.Do(func() { time.Sleep(time.Minute) }) // what is left of timers has to end
+	s.Do(func() { time.Sleep(time.Minute) }) // remaining timers have to end
 }
 
-// shrink puts as many steps back in line as it can, by halves and quarters, then one by one.
+// shrink puts as many steps back in line as it can, first in large groups, then one by one.
 func shrink(t *testing.T, order Steps, err error, test func(s *Stepper) error) (Steps, error) {
 	t.Helper()
 	for size := len(order); size > 0; size /= 2 {
@@ -150,14 +147,14 @@ func shrink(t *testing.T, order Steps, err error, test func(s *Stepper) error) (
 	return order, err
 }
 
-// turn is one thing that may be done next.
+// turn is a possible next step.
 type turn interface {
 	Name() string
 	Step()
 }
 
-// woken is a command that was woken by a timer, or by what it awaited. In the world it may come to its
-// worker before other messages or after them, so when it does is a step, too.
+// woken is a command that was woken by a timer, or by what it awaited. In a real run it may reach its worker before or
+// after other messages, so it is a step of its own, too.
 type woken struct {
 	stage  string
 	number uint64
@@ -170,13 +167,13 @@ func (w *woken) Name() string {
 
 func (w *woken) Step() { w.goOn() }
 
-// pace is the stepper as the actors' mailboxes see it.
+// pace is the interface of the stepper for the actors' mailboxes.
 type pace struct{ *Stepper }
 
-// Ready notes that a mailbox has a message.
+// Ready records that a mailbox has a message.
 func (p pace) Ready(m *act.Mailbox) { p.add(m) }
 
-// Apart notes that a command which waited may go on.
+// Apart records that a command that waited may go on.
 func (p pace) Apart(stage string, number uint64, goOn func()) { p.add(&woken{stage, number, goOn}) }
 
 func (p pace) add(t turn) {
@@ -189,14 +186,14 @@ func (p pace) add(t turn) {
 	}
 }
 
-// System is what the pipeline is to be run in.
+// System returns the system that the pipeline must run in.
 func (s *Stepper) System() *act.System { return s.system }
 
-// Steps are what has been chosen so far.
+// Steps returns what has been chosen so far.
 func (s *Stepper) Steps() Steps { return slices.Clone(s.trace) }
 
-// Do calls f on a goroutine of its own, and steps until it has returned. Time goes on, in
-// the bubble's sense, only when no actor has a message.
+// Do calls f on a goroutine of its own, and steps until it has returned. The time of the bubble advances only when no
+// actor has a message.
 func (s *Stepper) Do(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -227,8 +224,8 @@ func (s *Stepper) Settle() {
 	}
 }
 
-// Step has one actor handle one message, and reports false if none has any. When it returns
-// all goroutines are at rest.
+// Step lets one actor handle one message, and reports false if none has any. When it returns, all goroutines are
+// blocked.
 func (s *Stepper) Step() bool {
 	synctest.Wait()
 	next := s.pick()
@@ -244,7 +241,7 @@ func (s *Stepper) Step() bool {
 func (s *Stepper) pick() turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Several goroutines may have spoken since the last step, in whatever order.
+	// Several goroutines may have sent since the last step, in any order.
 	slices.SortStableFunc(s.fresh, func(a, b turn) int { return cmp.Compare(a.Name(), b.Name()) })
 	s.ready = append(s.ready, s.fresh...)
 	s.fresh = s.fresh[:0]

@@ -20,8 +20,8 @@ import (
 
 var errOrder = errors.New("the commands came out of order")
 
-// planted is a pipeline of three stages with an error: its author thinks that commands
-// keep their order, but the stage in the middle has two workers.
+// planted is a pipeline of three stages with a planted error: it assumes that commands keep their order, but the stage
+// in the middle has several workers.
 func planted(workers int) func(s *stagetest.Stepper) error {
 	return func(s *stagetest.Stepper) error {
 		var came []int
@@ -39,7 +39,7 @@ func planted(workers int) func(s *stagetest.Stepper) error {
 	}
 }
 
-// through hands six commands to the first stage and checks what came of them.
+// through submits six commands to the first stage and checks the results.
 func through(s *stagetest.Stepper, good func() bool, first *stage.Stage[int], more ...pipeline.Part) (err error) {
 	ctx := context.Background()
 	p, err := pipeline.New("p", append(more, first, pipeline.Control(policy.Fixed{}), pipeline.System(s.System()))...)
@@ -84,15 +84,14 @@ func TestAPlantedErrorOfOrderIsFoundAndItsSeedFindsItAgain(t *testing.T) {
 			moved++
 		}
 	}
-	require.LessOrEqual(t, moved, 3, "and few steps out of line do it")
+	require.LessOrEqual(t, moved, 3, "a few steps out of line are enough")
 }
 
-func TestOneWorkerKeepsTheOrderWhateverTheOrderOfSteps(t *testing.T) {
+func TestOneWorkerKeepsTheOrderInEveryOrderOfSteps(t *testing.T) {
 	stagetest.Orders(t, 100, planted(1))
 }
 
-// awaiting is a pipeline with the same error in other words: its author thinks that one worker keeps the
-// order, but its handlers wait.
+// awaiting is a pipeline with a similar error: it assumes that one worker keeps the order, but its handlers wait.
 func awaiting(wait func(c coroutine.Context) error) func(s *stagetest.Stepper) error {
 	return func(s *stagetest.Stepper) error {
 		var came []int
@@ -111,14 +110,14 @@ func awaiting(wait func(c coroutine.Context) error) func(s *stagetest.Stepper) e
 	}
 }
 
-func TestHandlersThatWaitGoOnInAnOrderThatTheSeedSays(t *testing.T) {
+func TestHandlersThatWaitGoOnInAnOrderThatTheSeedDetermines(t *testing.T) {
 	waits := map[string]func(c coroutine.Context) error{
 		"sleeping": func(c coroutine.Context) error { return coroutine.Sleep(c, time.Second) },
-		"awaiting what comes at once": func(c coroutine.Context) error {
+		"awaiting an immediate result": func(c coroutine.Context) error {
 			_, err := coroutine.Await(c, func(context.Context) (int, error) { return 0, nil })
 			return err
 		},
-		"awaiting what takes time": func(c coroutine.Context) error {
+		"awaiting a later result": func(c coroutine.Context) error {
 			_, err := coroutine.Await(c, func(context.Context) (int, error) { time.Sleep(time.Second); return 0, nil })
 			return err
 		},
@@ -133,14 +132,14 @@ func TestHandlersThatWaitGoOnInAnOrderThatTheSeedSays(t *testing.T) {
 			require.ErrorIs(t, first, errOrder)
 			for range 10 {
 				again, err := stagetest.Replay(t, found.Seed, awaiting(wait))
-				require.Equal(t, order, again, "the same seed is the same order")
-				require.EqualError(t, err, first.Error(), "to the last command")
+				require.Equal(t, order, again, "the same seed gives the same order")
+				require.EqualError(t, err, first.Error(), "in every command")
 			}
 		})
 	}
 }
 
-func TestWhoYieldsKeepsHisPlaceWhateverTheOrderOfSteps(t *testing.T) {
+func TestAHandlerThatYieldsKeepsItsPlaceInEveryOrderOfSteps(t *testing.T) {
 	stagetest.Orders(t, 50, awaiting(coroutine.Yield))
 }
 
@@ -167,7 +166,7 @@ func TestATestThatFailsNeedNotStopItsPipeline(t *testing.T) {
 	require.Equal(t, failed, found.Err)
 }
 
-// Crashes and restarts, and the retries' pauses, are steps like any other.
+// Crashes, restarts and the pauses of retries are steps like any other.
 func TestAStageThatCrashesIsRestartedStepByStep(t *testing.T) {
 	stagetest.Orders(t, 50, func(s *stagetest.Stepper) error {
 		crashed, done := 0, 0
@@ -183,7 +182,7 @@ func TestAStageThatCrashesIsRestartedStepByStep(t *testing.T) {
 	})
 }
 
-// Suspended commands are steps like any other, too, and the stages that they wait for.
+// Suspended commands, and the stages that they wait for, are steps like any other.
 func TestHandlersThatSuspendAreSteppedLikeAnyOther(t *testing.T) {
 	stagetest.Orders(t, 50, func(s *stagetest.Stepper) error {
 		done := 0

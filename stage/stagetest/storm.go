@@ -13,8 +13,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// storm does to the pipeline what the plan says, one deed after the other, while others
-// submit. In the end nothing is paused, or closed, any more.
+// storm does the plan's actions to the pipeline, one after the other, while submitters submit. At the end it resumes
+// and reopens all stages.
 func (r *run) storm() {
 	rnd := rand.New(rand.NewPCG(r.plan.Seed, 77))
 	for _, blow := range r.plan.Storm {
@@ -28,8 +28,7 @@ func (r *run) storm() {
 	r.resume()
 }
 
-// await waits until so many of a hundred commands have been handed in, or until nobody
-// seems to be able to.
+// await waits until that percentage of the commands has been submitted, or until no submitter makes progress.
 func (r *run) await(percent int) {
 	for before, still := r.ids.Load(), 0; still < 20; still++ {
 		now := r.ids.Load()
@@ -43,7 +42,7 @@ func (r *run) await(percent int) {
 	}
 }
 
-// do does one deed, and reports whether there was anything to do.
+// do does one action, and reports whether there was anything to do.
 func (r *run) do(b Blow, rnd *rand.Rand) bool {
 	switch b.Deed {
 	case KillWorker:
@@ -87,10 +86,10 @@ func (r *run) do(b Blow, rnd *rand.Rand) bool {
 	}
 }
 
-// carriedOut reports whether an order was; one may be refused if the pipeline has ended.
+// carriedOut reports whether a control operation succeeded; it may be refused if the pipeline has ended.
 func (r *run) carriedOut(err error) bool {
 	if err != nil && !errors.Is(err, pipeline.ErrStopped) && !errors.Is(err, pipeline.ErrNotRunning) {
-		r.breachf(Progress, "an order was not carried out: %v", err)
+		r.breachf(Progress, "a control operation was not carried out: %v", err)
 	}
 	return err == nil
 }
@@ -102,55 +101,55 @@ func (r *run) resume() {
 }
 
 func (r *run) swap(name string, group int) bool {
-	law, err := r.plan.law(name)
+	pol, err := r.plan.policyNamed(name)
 	if err != nil {
 		r.breachf(Checks, "%v", err)
 		return false
 	}
-	if group > 0 && r.plan.Graph.inhabited(group) {
-		return r.carriedOut(r.pipe.UseFor(groupName(group), law))
+	if group > 0 && r.plan.Graph.hasStages(group) {
+		return r.carriedOut(r.pipe.UseFor(groupName(group), pol))
 	}
-	return r.carriedOut(r.pipe.Use(law))
+	return r.carriedOut(r.pipe.Use(pol))
 }
 
-// add takes a further stage in, which forwards to the first, and has it do something.
+// add adds a further stage, which forwards to the first entry, and submits to it.
 func (r *run) add(rnd *rand.Rand) bool {
 	first := r.sites[r.plan.Graph.Entries[0]].stage
-	guest := stage.Func(fmt.Sprintf("guest%d", len(r.guests)+int(r.ids.Load())), func(_ context.Context, cmd Command) behaviour.Outcome {
+	extra := stage.Func(fmt.Sprintf("added%d", len(r.added)+int(r.ids.Load())), func(_ context.Context, cmd Command) behaviour.Outcome {
 		return behaviour.Forward(first, cmd)
 	}, stage.Workers(1, 2))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := r.pipe.Add(ctx, guest); err != nil {
+	if err := r.pipe.Add(ctx, extra); err != nil {
 		return ctx.Err() == nil && r.carriedOut(err)
 	}
-	r.guests = append(r.guests, guest)
-	// It does not wait for ever: if a stage is paused, only this storm resumes it.
+	r.added = append(r.added, extra)
+	// The context ends soon: if a stage is paused, only this storm resumes it.
 	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	for range 3 {
-		if a := r.hand(ctx, rnd, guest, Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); a != nil {
+		if a := r.submitOne(ctx, rnd, extra, Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); a != nil {
 			r.waiting = append(r.waiting, a)
 		}
 	}
 	return true
 }
 
-// remove takes the oldest guest out again, or one that has just come.
+// remove removes the oldest added stage, or adds one first if there is none.
 func (r *run) remove(rnd *rand.Rand) bool {
-	if len(r.guests) == 0 && (r.plan.Ordered || !r.add(rnd) || len(r.guests) == 0) {
+	if len(r.added) == 0 && (r.plan.Ordered || !r.add(rnd) || len(r.added) == 0) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := r.pipe.Remove(ctx, r.guests[0]); err != nil { // it may be waiting for one that is paused
+	if err := r.pipe.Remove(ctx, r.added[0]); err != nil { // the stage may wait for one that is paused
 		return ctx.Err() == nil && r.carriedOut(err)
 	}
-	r.guests, r.changed = r.guests[1:], true
+	r.added, r.changed = r.added[1:], true
 	return true
 }
 
-// tryLetters tries the letters of commands that crashed again, each as a new command.
+// tryLetters retries commands whose dead letters are in quarantine, each as a new command.
 func (r *run) tryLetters() bool {
 	store := r.pipe.Quarantine()
 	done := false
@@ -170,19 +169,19 @@ func (r *run) tryLetters() bool {
 	return done
 }
 
-// shaken is a policy that turns what may be turned, by chance.
+// shaken is a policy that changes all settings at random.
 type shaken struct {
 	seed    uint64
 	ordered bool
 }
 
-// Name is the policy's name.
+// Name returns the policy's name.
 func (shaken) Name() string { return "shaken" }
 
-// Check finds nothing wrong.
+// Check returns nil.
 func (shaken) Check() error { return nil }
 
-// New returns a controller with its own chance.
+// New returns a controller with its own random numbers.
 func (s shaken) New() controller.Controller {
 	return &shaker{rand.New(rand.NewPCG(s.seed, 99)), s.ordered}
 }
@@ -192,7 +191,7 @@ type shaker struct {
 	ordered bool
 }
 
-// Control turns the knobs of all stages.
+// Control changes the settings of all stages.
 func (s *shaker) Control(ev controller.Event, snap *controller.Snapshot, d *controller.Decisions) {
 	d.Every(controller.MinInterval)
 	if ev.Kind == controller.EventStop {

@@ -16,43 +16,40 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Trial is a pipeline of yours in a test that watches whether it keeps Golda's promises.
-// Its methods may be called by anybody, at any time.
+// Trial is a pipeline in a test that checks whether it keeps Golda's promises. Its methods are safe for concurrent use.
 type Trial struct {
 	*pipeline.Pipeline
 	name   string
 	tb     testing.TB
 	dog    *Watchdog
-	stages []pipeline.Part // those that can be paused
+	stages []pipeline.Part // the stages that can be paused
 
 	over   chan struct{} // closed when the test has ended
-	bitten chan struct{} // closed when what the watchdog found has been reported
-	hung   bool          // there was something; set before bitten is closed
+	bitten chan struct{} // closed when the watchdog's finding has been reported
+	hung   bool          // the watchdog found a breach; set before bitten is closed
 
-	storms sync.WaitGroup
-	calm   context.Context // ends when the storms are to
-	still  context.CancelFunc
+	storms     sync.WaitGroup
+	stormsEnd  context.Context // ends when the storms must end
+	stopStorms context.CancelFunc
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards all fields below
 	awaited []*stage.Ticket
 	killed  map[string]uint64
 	done    map[string]uint64 // by storms
 	seeds   []uint64          // of storms
 }
 
-// Start makes a pipeline of the parts, starts it, and when the test is over stops it and
-// looks whether every promise was kept: the accounts are balanced in all snapshots, in
-// motion and at rest; something happens as long as anything is in flight; the pipeline
-// drains within half a minute; those who await an answer have it; and no goroutine is left.
+// Start makes a pipeline of the parts and starts it. When the test is over, it stops the pipeline and checks every
+// promise: the accounts are balanced in all snapshots, in motion and at rest; the pipeline makes progress as long as
+// commands are in flight; it drains within half a minute; awaited tickets have answers; and no goroutine is left.
 //
-// If the accounts are wrong, or nothing happens for 20 seconds ([Patience]) though something is in flight, the test
-// fails at once, also while it is blocked: what was found is written to standard error, with which handler waits for which
-// stage, and the pipeline is stopped hard, so that Call, Submit and Wait return an error. A test that is still not over
-// 20 seconds later, since it waits for something else, panics with the report.
+// If the accounts are wrong, or nothing happens for 20 seconds ([Patience]) although commands are in flight, the test
+// fails at once, even while it is blocked. The finding is written to standard error, with a report of which handler
+// waits for which stage, and the pipeline is stopped hard, so that Call, Submit and Wait return an error. If the test
+// is still not over 20 seconds later, because it waits for something else, it panics with the report.
 //
-// Unless the parts say otherwise it logs nothing, and restarts stages as often as they are
-// killed. Tests with a trial must not run in parallel with others, whose goroutines would
-// be taken for its own.
+// Unless the parts say otherwise, the pipeline logs nothing, and restarts stages as often as they are killed. Tests
+// with a trial must not run in parallel with others, whose goroutines would count as leaked.
 func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Helper()
 	before := goleak.IgnoreCurrent()
@@ -72,8 +69,8 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 		tb.Fatal(err)
 	}
 	t.Pipeline, t.dog = p, Watch(p, within)
-	go t.heed(within)
-	t.calm, t.still = context.WithCancel(context.Background())
+	go t.reportBreach(within)
+	t.stormsEnd, t.stopStorms = context.WithCancel(context.Background())
 	tb.Cleanup(func() {
 		for _, b := range t.end(before) {
 			tb.Error(b)
@@ -85,7 +82,7 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	return t
 }
 
-// stagesOf are the stages among parts, those in a pipeline.Join included.
+// stagesOf returns the stages among parts, including those in a pipeline.Join.
 func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
 	for _, p := range parts {
 		if _, is := p.(interface{ Core() *stage.Core }); is {
@@ -101,15 +98,14 @@ func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
 	return all
 }
 
-// Await has the trial see to it that each of these has an answer when the test is over.
+// Await makes the trial check that each of the tickets has an answer when the test is over.
 func (t *Trial) Await(tickets ...*stage.Ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.awaited = append(t.awaited, tickets...)
 }
 
-// Kill stops one actor of a kind from outside, which one is left to chance. It reports
-// false if there is none now.
+// Kill stops a random actor of a kind from outside. It reports false if there is none now.
 func (t *Trial) Kill(v Victim) bool {
 	return t.kill(v, rand.New(rand.NewPCG(rand.Uint64(), 0)))
 }
@@ -134,12 +130,12 @@ func (t *Trial) Killed() map[string]uint64 {
 // drainWithin is how long a trial's pipeline may take to drain.
 const drainWithin = 30 * time.Second
 
-// end stops the pipeline and tells which promises were broken.
+// end stops the pipeline and returns the broken promises.
 func (t *Trial) end(before goleak.Option) (broken VerdictError) {
 	breachf := func(p Promise, format string, args ...any) {
 		broken = append(broken, &BreachError{p, fmt.Sprintf(format, args...)})
 	}
-	t.still()
+	t.stopStorms()
 	t.storms.Wait()
 	close(t.over)
 	if <-t.bitten; t.hung {
@@ -180,7 +176,7 @@ func (t *Trial) unanswered() (n int) {
 	return n
 }
 
-// atRest finds what is wrong with the accounts of a pipeline in which nothing should be.
+// atRest returns what is wrong with the accounts of a pipeline that should be empty.
 func atRest(s pipeline.Snapshot) *BreachError {
 	switch {
 	case !s.Balanced():
@@ -192,7 +188,7 @@ func atRest(s pipeline.Snapshot) *BreachError {
 	}
 }
 
-// Balanced fails the test unless the law holds in a pipeline, now.
+// Balanced fails the test unless the law holds in the pipeline now.
 func Balanced(tb testing.TB, p *pipeline.Pipeline) {
 	tb.Helper()
 	if s := p.Snapshot(); !s.Balanced() {

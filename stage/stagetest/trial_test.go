@@ -17,8 +17,8 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest"
 )
 
-// A user's own stages, with faults in them and their actors killed meanwhile.
-func TestAPipelineOfOnesOwnIsTried(t *testing.T) {
+// A trial of user stages, with faults in them, while their actors are killed.
+func TestATrialOfAPipelineWithFaultsAndKills(t *testing.T) {
 	faults := stagetest.Inject(t, 42, stagetest.Faults{Panic: 0.02, Goexit: 0.01, Error: 0.05, Delay: 0.1})
 	save := stage.Func("save", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	parse := stage.Func("parse", stagetest.WrapFunc(faults, func(_ context.Context, n int) behaviour.Outcome {
@@ -41,8 +41,8 @@ func TestAPipelineOfOnesOwnIsTried(t *testing.T) {
 	require.Eventually(t, func() bool { return len(trial.Killed()) == 3 }, 20*time.Second, time.Millisecond)
 }
 
-// Whatever may be done to any pipeline can be done to one's own.
-func TestAStormIsMoreThanKilling(t *testing.T) {
+// Every trouble can be done to a user's pipeline.
+func TestAStormDoesEveryTrouble(t *testing.T) {
 	troubles := []stagetest.Deed{
 		stagetest.KillWorker, stagetest.KillKeeper, stagetest.KillClerk, stagetest.Swap, stagetest.Rescale, stagetest.Pause, stagetest.TryLetters,
 	}
@@ -73,7 +73,7 @@ func TestAStormIsMoreThanKilling(t *testing.T) {
 	}
 }
 
-func TestAStormTellsItsSeedIfTheTestFailsAndRefusesWhatNobodyCanDo(t *testing.T) {
+func TestAStormLogsItsSeedIfTheTestFailsAndRefusesWhatATrialCannotDo(t *testing.T) {
 	w := &witness{TB: t}
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	trial := stagetest.Start(w, s)
@@ -83,11 +83,11 @@ func TestAStormTellsItsSeedIfTheTestFailsAndRefusesWhatNobodyCanDo(t *testing.T)
 	}
 	w.end()
 	require.Len(t, w.said, 4)
-	require.Equal(t, "stagetest: Storm: upgrade is nothing that a trial can do", w.said[0])
+	require.Equal(t, `stagetest: Storm: a trial cannot do "upgrade"`, w.said[0])
 	require.Contains(t, w.said[3], "seeds of the storms: [4711]")
 }
 
-// witness is a test that notes what it is told, and whose end can be brought about.
+// witness is a testing.TB that records its calls, and whose end can be triggered.
 type witness struct {
 	testing.TB
 	last []func()
@@ -122,7 +122,7 @@ func (w *witness) end() {
 	}
 }
 
-func TestATrialTellsWhichPromiseWasBroken(t *testing.T) {
+func TestATrialReportsWhichPromiseWasBroken(t *testing.T) {
 	ok := func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) }
 	for name, row := range map[string]struct {
 		spoil func(t *testing.T, trial *stagetest.Trial, s *stage.Stage[int])
@@ -157,7 +157,7 @@ func TestATrialTellsWhichPromiseWasBroken(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNeverComesIsMissed(t *testing.T) {
+func TestAMissingAnswerIsReported(t *testing.T) {
 	let := make(chan struct{})
 	stray := stage.Func("stray", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(1) })
 	other := stagetest.Start(t, stray)
@@ -165,14 +165,14 @@ func TestAnAnswerThatNeverComesIsMissed(t *testing.T) {
 	require.NoError(t, err)
 	w := &witness{TB: t}
 	trial := stagetest.Start(w, stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(1) }))
-	trial.Await(ticket) // of another pipeline, which is slower
+	trial.Await(ticket) // its pipeline is another, slower one
 	w.end()
 	close(let)
 	require.Contains(t, w.said[0], "one end: 1 awaited commands have no answer")
 	require.NoError(t, other.Drain(t.Context()))
 }
 
-func TestAWatchdogBitesWhenNothingHappensAndSaysWhere(t *testing.T) {
+func TestAWatchdogReportsAStallAndWhere(t *testing.T) {
 	in, let := make(chan struct{}, 3), make(chan struct{})
 	s := stage.Func("slow", func(context.Context, int) behaviour.Outcome { in <- struct{}{}; <-let; return behaviour.OK(1) }, stage.Workers(1, 1))
 	trial := stagetest.Start(t, s)
@@ -190,11 +190,11 @@ func TestAWatchdogBitesWhenNothingHappensAndSaysWhere(t *testing.T) {
 	require.Contains(t, broken.Story, `with 3 commands in flight`)
 	require.Contains(t, broken.Story, `stage "slow": `)
 	require.Contains(t, broken.Story, "all workers are in handlers")
-	require.Contains(t, broken.Story, "TestAWatchdogBites", "the goroutines are told")
+	require.Contains(t, broken.Story, "TestAWatchdogReports", "the goroutines are reported")
 	require.Equal(t, "progress", broken.Error()[:len("progress")])
 }
 
-func TestAWatchdogIsPatientWithAPause(t *testing.T) {
+func TestAWatchdogDoesNotReportAPause(t *testing.T) {
 	s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(1) })
 	trial := stagetest.Start(t, s)
 	require.NoError(t, trial.Pause(s))
@@ -206,12 +206,12 @@ func TestAWatchdogIsPatientWithAPause(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	require.NoError(t, dog.Stop())
-	require.NoError(t, dog.Stop(), "twice is fine")
+	require.NoError(t, dog.Stop(), "Stop may be called twice")
 	require.Positive(t, dog.Looks())
 	require.NoError(t, trial.Resume(s))
 }
 
-func TestEachVictimIsFoundAndComesBack(t *testing.T) {
+func TestEachVictimIsFoundAndRestarted(t *testing.T) {
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	g := stage.Func("g", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	trial := stagetest.Start(t, s, pipeline.Group("group", 1, 1, g))
@@ -224,11 +224,11 @@ func TestEachVictimIsFoundAndComesBack(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, 7, n)
 				}
-				require.NoError(t, trial.Pause(s), "somebody is at the desk")
+				require.NoError(t, trial.Pause(s), "the control loop is running")
 				require.NoError(t, trial.Resume(s))
 			}
 		})
 	}
 	require.False(t, trial.Kill(stagetest.Victim(99)))
-	require.Equal(t, map[string]uint64{"worker": 3, "keeper": 3, "clerk": 3, "pools": 3, "pool's keeper": 3}, trial.Killed())
+	require.Equal(t, map[string]uint64{"worker": 3, "stage supervisor": 3, "control loop": 3, "pools": 3, "pool supervisor": 3}, trial.Killed())
 }

@@ -2,5 +2,5 @@
 
 package stagetest_test
 
-// raced says that the race detector is at work.
+// raced reports whether the race detector is on.
 const raced = false

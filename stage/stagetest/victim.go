@@ -7,31 +7,31 @@ import (
 	"github.com/golda-dev/golda/internal/act"
 )
 
-// Victim is a kind of actor that a trial can kill. Killing stops the actor from outside,
-// without its supervisor's knowledge, as a bug in somebody's actor might.
+// Victim is a kind of actor that a trial can kill. A kill stops the actor from outside, without its supervisor's
+// knowledge, as a bug in the code of an actor might.
 type Victim uint8
 
 // The victims.
 const (
-	Worker   Victim = iota // one that runs handlers
+	Worker   Victim = iota // runs handlers
 	Keeper                 // the actor of a stage: the supervisor of its workers
-	Clerk                  // the controllers' actor
+	Clerk                  // the actor of the control loop
 	Pools                  // the supervisor of shared pools, and of stages that were added
-	PoolsOwn               // one pool's keeper below that
+	PoolsOwn               // the supervisor of one pool
 	victims
 )
 
-var victimNames = [victims]string{"worker", "keeper", "clerk", "pools", "pool's keeper"}
+var victimNames = [victims]string{"worker", "stage supervisor", "control loop", "pools", "pool supervisor"}
 
-// String returns the victim in a word or two.
+// String returns the kind in words.
 func (v Victim) String() string {
 	if v < victims {
 		return victimNames[v]
 	}
-	return "nobody"
+	return "unknown"
 }
 
-// is reports whether an actor is a victim of a kind, by its name below the pipeline's.
+// is reports whether an actor is of the kind, by its name below the pipeline's.
 func (v Victim) is(name string) bool {
 	parts := strings.Split(name, "/")
 	last := parts[len(parts)-1]
@@ -52,8 +52,7 @@ func (v Victim) is(name string) bool {
 	}
 }
 
-// kill stops one actor of a kind below a prefix, which one is left to chance. It reports
-// false if there is none.
+// kill stops a random actor of a kind below a prefix. It reports false if there is none.
 func kill(system *act.System, prefix string, v Victim, rnd *rand.Rand) bool {
 	var found []string
 	for _, name := range act.Processes(system, prefix) {

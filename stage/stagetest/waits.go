@@ -10,8 +10,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// waits says which handlers wait for which stages, a line for each place in the code where they do, and whether they wait
-// in a circle.
+// waits reports which handlers wait for which stages, in one line for each place in the code where they wait, and
+// whether they wait in a circle.
 func waits(handlers []stage.Stuck) string {
 	if len(handlers) == 0 {
 		return "  no handler runs"
@@ -19,7 +19,7 @@ func waits(handlers []stage.Stuck) string {
 	type place struct {
 		stage, at, waits string
 		suspended        bool
-		carries          bool // it is a worker that is in no handler
+		carries          bool // a worker that runs no handler
 	}
 	many := map[place]int{}
 	longest := map[place]time.Duration{}
@@ -45,7 +45,7 @@ func waits(handlers []stage.Stuck) string {
 		if d := longest[p]; d > 0 {
 			fmt.Fprintf(&b, ", for %v", d.Round(time.Millisecond))
 		}
-		b.WriteString(", waiting for " + cmp.Or(p.waits, "no stage that is known"))
+		b.WriteString(", waiting for " + cmp.Or(p.waits, "no known stage"))
 		lines = append(lines, b.String())
 	}
 	slices.Sort(lines)
@@ -62,7 +62,8 @@ func count(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// circle finds stages of which each waits for the next, the first one again at the end; nil if there are none.
+// circle returns stages each of which waits for the next, with the first one again at the end, or nil if there are
+// none.
 func circle(handlers []stage.Stuck) []string {
 	next := map[string][]string{}
 	for _, h := range handlers {
@@ -88,7 +89,7 @@ func circle(handlers []stage.Stuck) []string {
 		}
 		return nil
 	}
-	for _, h := range handlers { // in the order in which they are told
+	for _, h := range handlers { // in the order of the report
 		if c := walk([]string{h.Stage}); c != nil {
 			return c
 		}

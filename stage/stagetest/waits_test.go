@@ -26,7 +26,7 @@ func TestAWrappedBehaviourThatSuspendsIsDelayedWithoutItsWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { time.Sleep(time.Second) }) // protoactor's throttle of dead letters has to wake up and go
+				t.Cleanup(func() { time.Sleep(time.Second) }) // protoactor's throttle of dead letters has to wake up and end
 				in := stagetest.Inject(t, 1, row.faults)
 				b := stagetest.Wrap[int](in, behaviour.Coroutine[int](func(_ coroutine.Context, n int) behaviour.Outcome { return behaviour.OK(n) }))
 				s := stage.New("s", b, stage.Workers(1, 1), stage.Batch(1), stage.Timeout(time.Minute), stage.Grace(time.Second))
@@ -49,7 +49,7 @@ func TestAWrappedBehaviourThatSuspendsIsDelayedWithoutItsWorker(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, n, got)
 				}
-				require.LessOrEqual(t, time.Since(begin), row.takes, "they wait side by side")
+				require.LessOrEqual(t, time.Since(begin), row.takes, "they wait concurrently")
 				if row.takes > 0 {
 					require.Greater(t, time.Since(begin), row.takes/2)
 				}
@@ -59,7 +59,7 @@ func TestAWrappedBehaviourThatSuspendsIsDelayedWithoutItsWorker(t *testing.T) {
 	}
 }
 
-// What its handlers await they await outside of their workers: there is one of these.
+// The handlers of the only worker wait without that worker.
 func TestAPlansHandlersSuspendAndCallOneAnother(t *testing.T) {
 	p := line(func(p *stagetest.Plan) {
 		for i := range p.Graph.Nodes {
@@ -71,7 +71,7 @@ func TestAPlansHandlersSuspendAndCallOneAnother(t *testing.T) {
 	begin := time.Now()
 	report, err := p.Run()
 	require.NoError(t, err)
-	require.Greater(t, report.Asked, uint64(p.Commands), "handlers asked, too")
+	require.Greater(t, report.Asked, uint64(p.Commands), "handlers submitted commands, too")
 	require.Positive(t, report.Crashes)
 	t.Logf("%v\n%v", time.Since(begin), report)
 
@@ -92,12 +92,13 @@ func TestCommandsStayInOrderInALineWhoseHandlersSuspendOneAtATime(t *testing.T) 
 	p.Graph.Nodes[1].Instances = 8
 	_, err = p.Run()
 	var v stagetest.VerdictError
-	require.ErrorAs(t, err, &v, "or else they overtake one another")
+	require.ErrorAs(t, err, &v, "with several instances they overtake one another")
 	require.Equal(t, "order", v.Promises())
 }
 
-// A node called that leads back would wait for room where all handlers wait for it, and nobody could help.
-func TestNobodyCallsWhoLeadsBackToHim(t *testing.T) {
+// If the called node led back to its caller, it would wait for a free slot in a stage all of whose handlers wait for
+// that node: a deadlock.
+func TestNoNodeCallsANodeThatLeadsBackToIt(t *testing.T) {
 	plan := stagetest.Plan{
 		Seed: 2877944, Policy: "batching", Commands: 100, Submitters: 2, Quiet: true, Patience: 2 * time.Second,
 		Graph: stagetest.Graph{Entries: []int{0, 1}, Hops: 5, Nodes: []stagetest.Node{

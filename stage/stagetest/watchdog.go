@@ -11,9 +11,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Watchdog looks at a pipeline again and again while it runs. Every snapshot must be
-// balanced and none may go back; and as long as anything is in flight and no stage is
-// paused, something must happen within its patience. It looks while the test is blocked, too: Bitten is closed at once.
+// Watchdog takes snapshots of a pipeline again and again while it runs. Every snapshot must be balanced and no count
+// may go back. As long as commands are in flight and no stage is paused, the pipeline must make progress within the
+// patience. The watchdog works while the test is blocked, too: Bitten is closed at once.
 type Watchdog struct {
 	p        *pipeline.Pipeline
 	patience time.Duration
@@ -25,8 +25,7 @@ type Watchdog struct {
 	broken   VerdictError
 }
 
-// Watch sets a watchdog on a pipeline that has been started. [Watchdog.Stop] must be
-// called.
+// Watch starts a watchdog for a running pipeline. The caller must call [Watchdog.Stop].
 func Watch(p *pipeline.Pipeline, patience time.Duration) *Watchdog {
 	w := &Watchdog{
 		p: p, patience: patience,
@@ -36,35 +35,35 @@ func Watch(p *pipeline.Pipeline, patience time.Duration) *Watchdog {
 	return w
 }
 
-// Bitten is closed when a promise was broken; [Watchdog.Stop] tells which.
+// Bitten returns a channel that is closed when a promise was broken; [Watchdog.Stop] returns which.
 func (w *Watchdog) Bitten() <-chan struct{} { return w.bitten }
 
-// Stop ends the watch and returns what was broken, a [VerdictError], nil if nothing was. It
-// may be called more than once.
+// Stop ends the watch and returns the breaches, a [VerdictError], or nil if there were none. It may be called more than
+// once.
 func (w *Watchdog) Stop() error {
 	w.once.Do(func() { close(w.over) })
 	<-w.rest
 	return w.broken.orNil()
 }
 
-// Looks returns how many snapshots were looked at, after the watch.
+// Looks waits for the end of the watch and returns how many snapshots were checked.
 func (w *Watchdog) Looks() int {
 	<-w.rest
 	return w.looks
 }
 
 const (
-	// lookEvery is the pause between two looks.
+	// lookEvery is the pause between two snapshots.
 	lookEvery = time.Millisecond
-	// longestLook is how much of the time between two looks counts: if it was much longer the whole process stood
-	// still, as it does in a debugger.
+	// longestLook limits how much of the time between two snapshots counts: if it was much longer, the whole process
+	// was stopped, for example in a debugger.
 	longestLook = 100 * time.Millisecond
 )
 
 func (w *Watchdog) watch() {
 	defer close(w.rest)
 	var last pipeline.Snapshot
-	var still time.Duration // nothing has happened for
+	var still time.Duration // time without progress
 	before := time.Now()
 	pause := time.NewTicker(lookEvery)
 	defer pause.Stop()
@@ -95,7 +94,7 @@ func (w *Watchdog) watch() {
 	}
 }
 
-// compare finds what is wrong with a snapshot and the one before it.
+// compare returns what is wrong with a snapshot and its predecessor.
 func compare(last, s pipeline.Snapshot) *BreachError {
 	switch {
 	case !s.Balanced():
@@ -118,8 +117,8 @@ func pausedAnywhere(s pipeline.Snapshot) bool {
 	return false
 }
 
-// progress changes whenever a command does. Visits are left out: a worker that only
-// looks gets nowhere.
+// progress changes whenever a command makes progress. Visits are left out: a worker that finds nothing makes no
+// progress.
 func progress(s pipeline.Snapshot) (sum uint64) {
 	sum = s.Accepted + s.Replied + s.Failed + s.Shed + s.DeadLettered
 	for _, st := range s.Stages {
@@ -128,22 +127,23 @@ func progress(s pipeline.Snapshot) (sum uint64) {
 	return sum
 }
 
-// StallError tells that nothing happened though something was in flight.
+// StallError means that nothing happened although commands were in flight.
 type StallError struct {
 	For        time.Duration
 	Snapshot   pipeline.Snapshot
 	Waits      string // which handlers wait for which stages, a line for each place where they do
-	Goroutines string // what all goroutines were doing
+	Goroutines string // the stacks of all goroutines
 }
 
-// Error tells for how long, which stages hold commands, which handlers wait for which stages, and what all goroutines do.
+// Error returns for how long, which stages hold commands, which handlers wait for which stages, and the stacks of all
+// goroutines.
 func (e *StallError) Error() string {
 	return fmt.Sprintf("nothing has happened for %v with %d commands in flight\n%s\n%s\n%s",
 		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Waits, e.Goroutines)
 }
 
-// Diagnose says in words where a pipeline's commands are, and what may hold them: a line
-// for each stage that has any, and one for what is between the stages.
+// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any, and
+// one for commands between the stages.
 func Diagnose(s pipeline.Snapshot) string {
 	var lines []string
 	here := 0
@@ -174,9 +174,9 @@ func diagnose(st stage.Snapshot) string {
 	}{
 		{st.Paused, "paused"},
 		{st.Queued >= st.Capacity, "full"},
-		{st.Queued > 0 && st.Workers == 0, "nobody is there to take them"},
+		{st.Queued > 0 && st.Workers == 0, "no worker takes them"},
 		{st.Busy > 0 && st.Busy == st.Workers, "all workers are in handlers"},
-		{st.Abandoned > 0, fmt.Sprintf("%d handlers given up", st.Abandoned)},
+		{st.Abandoned > 0, fmt.Sprintf("%d handlers abandoned", st.Abandoned)},
 		{!st.Balanced(), "its accounts do not add up"},
 	} {
 		if note.is {
@@ -186,10 +186,10 @@ func diagnose(st stage.Snapshot) string {
 	return line.String()
 }
 
-// mostDump bounds a dump of all goroutines.
+// mostDump limits a dump of all goroutines.
 const mostDump = 4 << 20
 
-// dump is what all goroutines are doing.
+// dump returns the stacks of all goroutines.
 func dump() string {
 	buf := make([]byte, mostDump)
 	return string(buf[:runtime.Stack(buf, true)])

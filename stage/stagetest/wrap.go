@@ -9,12 +9,12 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 )
 
-// Wrap puts an injector before a behaviour: for each command either a fault happens or the
-// behaviour is asked. What else the behaviour is (a Starter, a Stopper, a Batcher,
-// Versioned, Suspending) it stays. What delays or hangs a handler that may suspend suspends it.
+// Wrap puts an injector before a behaviour: for each command either a fault happens or the behaviour handles it. The
+// result has the behaviour's other interfaces, too (Starter, Stopper, Batcher, Versioned, Suspending). A handler that
+// may suspend is suspended while a fault delays or hangs it.
 func Wrap[C any](in *Injector, b behaviour.Behaviour[C]) behaviour.Behaviour[C] {
 	if b == nil {
-		return nil // the stage says so better
+		return nil // the stage has a better message
 	}
 	w := wrapped[C]{in, b}
 	if s, ok := b.(behaviour.Suspending[C]); ok {
@@ -42,15 +42,15 @@ type wrapped[C any] struct {
 	of behaviour.Behaviour[C]
 }
 
-// HandleCommand injects a fault or asks the behaviour.
+// HandleCommand injects a fault or calls the behaviour.
 func (w wrapped[C]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
-	if err := w.in.strike(ctx, cmd); err != nil {
+	if err := w.in.inject(ctx, cmd); err != nil {
 		return behaviour.Error(err)
 	}
 	return w.of.HandleCommand(ctx, cmd)
 }
 
-// Start is the behaviour's, if it has one.
+// Start calls the behaviour's Start, if it has one.
 func (w wrapped[C]) Start(ctx context.Context) error {
 	if s, ok := w.of.(behaviour.Starter); ok {
 		return s.Start(ctx)
@@ -58,14 +58,14 @@ func (w wrapped[C]) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop is the behaviour's, if it has one.
+// Stop calls the behaviour's Stop, if it has one.
 func (w wrapped[C]) Stop() {
 	if s, ok := w.of.(behaviour.Stopper); ok {
 		s.Stop()
 	}
 }
 
-// Version is the behaviour's, if it has one.
+// Version calls the behaviour's Version, if it has one.
 func (w wrapped[C]) Version() string {
 	if v, ok := w.of.(behaviour.Versioned); ok {
 		return v.Version()
@@ -73,20 +73,20 @@ func (w wrapped[C]) Version() string {
 	return ""
 }
 
-// wrappedBatcher is a wrapped behaviour that is better at many commands.
+// wrappedBatcher is a wrapped behaviour that handles batches.
 type wrappedBatcher[C any] struct {
 	wrapped[C]
 	many behaviour.Batcher[C]
 }
 
-// HandleBatch takes out the commands that are to end with an error and asks the behaviour
-// for the others; any other fault of one of them befalls the batch.
+// HandleBatch removes the commands that are to end with an error and calls the behaviour for the others. Any other
+// fault of one command affects the whole batch.
 func (w wrappedBatcher[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
 	outcomes := make([]behaviour.Outcome, len(cmds))
 	var rest []C
 	var at []int
 	for i, cmd := range cmds {
-		if err := w.in.strike(ctx, cmd); err != nil {
+		if err := w.in.inject(ctx, cmd); err != nil {
 			outcomes[i] = behaviour.Error(err)
 			continue
 		}
@@ -97,7 +97,7 @@ func (w wrappedBatcher[C]) HandleBatch(ctx context.Context, cmds []C) []behaviou
 	}
 	done := w.many.HandleBatch(ctx, rest)
 	if len(done) != len(rest) {
-		return done // let the engine say so
+		return done // the engine reports it
 	}
 	for i, o := range done {
 		outcomes[at[i]] = o
@@ -111,20 +111,20 @@ type wrappedSuspending[C any] struct {
 	suspending behaviour.Suspending[C]
 }
 
-// HandleSuspending injects a fault or asks the behaviour.
+// HandleSuspending injects a fault or calls the behaviour.
 func (w wrappedSuspending[C]) HandleSuspending(c behaviour.Suspender, cmd C) behaviour.Outcome {
-	if err := w.in.strike(c, cmd); err != nil {
+	if err := w.in.inject(c, cmd); err != nil {
 		return behaviour.Error(err)
 	}
 	return w.suspending.HandleSuspending(c, cmd)
 }
 
-// strike does what is to become of a try. An error is the command's answer, nil means that
-// the behaviour is to be asked.
-func (in *Injector) strike(ctx context.Context, cmd any) error {
+// inject injects the fault of an attempt. An error is the command's answer; nil means that the behaviour is to be
+// called.
+func (in *Injector) inject(ctx context.Context, cmd any) error {
 	attempt := behaviour.Attempt(ctx)
-	f, delay := in.fate(cmd, attempt)
-	in.did[f].Add(1)
+	f, delay := in.draw(cmd, attempt)
+	in.injected[f].Add(1)
 	switch f {
 	case Panic, Poison:
 		panic(&InjectedError{Fault: f, Attempt: attempt})
@@ -138,19 +138,19 @@ func (in *Injector) strike(ctx context.Context, cmd any) error {
 		in.hang(ctx)
 		return &InjectedError{f, attempt, context.Cause(ctx)}
 	case Stuck:
-		<-in.let
+		<-in.released
 		return &InjectedError{Fault: f, Attempt: attempt}
 	default: // none
 	}
 	return nil
 }
 
-// hang waits until the context or the test is over.
+// hang waits until the context ends or the injector is released.
 func (in *Injector) hang(ctx context.Context) {
 	over := func(ctx context.Context) (none struct{}, err error) {
 		select {
 		case <-ctx.Done():
-		case <-in.let:
+		case <-in.released:
 		}
 		return none, nil
 	}
@@ -161,10 +161,10 @@ func (in *Injector) hang(ctx context.Context) {
 	_, _ = over(ctx)
 }
 
-// wait waits, but not longer than the context or the test.
+// wait waits, but not beyond the end of the context or the release.
 func (in *Injector) wait(ctx context.Context, d time.Duration) {
 	if c, ok := ctx.(behaviour.Suspender); ok {
-		_ = coroutine.Sleep(c, d) // the behaviour will find that it was stopped
+		_ = coroutine.Sleep(c, d) // the behaviour will notice that it was stopped
 		return
 	}
 	t := time.NewTimer(d)
@@ -172,6 +172,6 @@ func (in *Injector) wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-t.C:
 	case <-ctx.Done():
-	case <-in.let:
+	case <-in.released:
 	}
 }
