@@ -1,14 +1,11 @@
-// Package act is the only door to protoactor. It takes of it what holds up
-// under test (processes with a PID, the registry, parents and children, watch,
-// plug-in mailboxes) and adds what a pipeline needs: a mailbox that is fed from
-// a shared queue, and processes that live outside any actor.
+// Package act is the only package that imports protoactor. It uses the parts that hold up under test (processes with a
+// PID, the registry, parents and children, watch, plug-in mailboxes) and adds what a pipeline needs: a mailbox that
+// takes work from a shared queue, and processes without an actor.
 //
-// What is never used, because it loses messages, spins or cannot be stopped:
-// bounded mailboxes, routers, the built-in metrics, stash, guardians, shared
-// futures, ActorSystem.Shutdown and the strategies that come with it. An actor
-// that fails is never restarted in place either: its supervisor stops it and
-// starts a new one under a new name, so that an incarnation has one straight
-// life and no Stop can cross a Restart.
+// These parts of protoactor are never used, because they lose messages, spin or cannot be stopped: bounded mailboxes,
+// routers, the built-in metrics, stash, guardians, shared futures, ActorSystem.Shutdown and the built-in strategies. An
+// actor that fails is never restarted in place either: its supervisor stops it and starts a new one under a new name.
+// So an incarnation has one straight life, and no Stop can cross a Restart.
 package act
 
 import (
@@ -20,38 +17,37 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// The names of protoactor that the house uses.
+// The names of protoactor that the project uses.
 type (
-	// System is the home of actors.
+	// System runs actors.
 	System = actor.ActorSystem
 	// PID names a process.
 	PID = actor.PID
-	// Context is what an actor knows while it handles a message.
+	// Context is what an actor can use while it handles a message.
 	Context = actor.Context
 	// Actor handles messages one at a time.
 	Actor = actor.Actor
-	// Supervisor is a parent, as a failure handler sees it.
+	// Supervisor is the interface of a parent for a failure handler.
 	Supervisor = actor.Supervisor
-	// RestartStatistics comes with a failure; the house keeps its own.
+	// RestartStatistics comes with a failure; the project keeps its own.
 	RestartStatistics = actor.RestartStatistics
 	// Envelope carries a message with its sender.
 	Envelope = actor.MessageEnvelope
 	// Started is an actor's first message.
 	Started = actor.Started
-	// Stopping is an actor's last message but for its children's ends.
+	// Stopping is an actor's last message except for the ends of its children.
 	Stopping = actor.Stopping
 	// Stopped is an actor's last message.
 	Stopped = actor.Stopped
-	// Terminated tells a parent that a child is gone.
+	// Terminated notifies a parent that a child has ended.
 	Terminated = actor.Terminated
 )
 
-// NewSystem returns a system that logs only warnings and worse: what happens
-// to actors is told by the house itself, in its own words.
+// NewSystem returns a system that logs only warnings and worse. The project itself reports what happens to actors.
 func NewSystem(log *slog.Logger) *System {
 	s := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return Quiet(log) }),
-		// The throttle of the log leaves a goroutine behind for so long.
+		// The throttle of the log keeps a goroutine for this long.
 		actor.WithDeadLetterThrottleInterval(10*time.Millisecond),
 	)
 	thin(s.ProcessRegistry)
@@ -61,15 +57,14 @@ func NewSystem(log *slog.Logger) *System {
 // buckets is how many of its registry's 1,024 buckets a system keeps.
 const buckets = 8
 
-// thin makes the registry of a new system smaller. Each bucket is 32 maps with locks: all of them
-// take 2.8 MB when they are empty, and ten thousand actors would each have a map to themselves, of
-// 290 bytes. In 256 maps they take 60 each. Only who spawns, ends or is told by name meets these
-// locks: a PID that was used once knows its process.
+// thin makes the registry of a new system smaller. Each bucket is 32 maps with locks: all of them take 2.8 MB when they
+// are empty, and each of ten thousand actors would have a map to itself, of 290 bytes. In 256 maps an actor takes 60
+// bytes. Only spawning, ending and sending by name take these locks: a PID that was used once knows its process.
 func thin(r *actor.ProcessRegistryValue) {
 	r.LocalPIDs.LocalPIDs = slices.Clone(r.LocalPIDs.LocalPIDs[:buckets])
 }
 
-// Quiet lets only warnings and worse through.
+// Quiet returns a logger that logs only warnings and worse.
 func Quiet(log *slog.Logger) *slog.Logger { return slog.New(warnings{log.Handler()}) }
 
 type warnings struct{ slog.Handler }
@@ -87,9 +82,9 @@ type Spawner interface {
 	SpawnNamed(props *actor.Props, name string) (*PID, error)
 }
 
-// Spawn starts an actor as a child of the spawner, or as a root. Its mailbox is
-// box. The name must be new for each incarnation: a stuck one that ends late
-// takes its name out of the registry, whoever has it by then.
+// Spawn starts an actor as a child of the spawner, or as a root. Its mailbox is box. The name must be new for each
+// incarnation: a stuck incarnation that ends late removes its name from the registry, even if another actor has it by
+// then.
 func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, error) {
 	a := shielded(make())
 	cradle.mu.Lock()
@@ -105,24 +100,23 @@ func Unique(s *System, name string) string { return name + s.ProcessRegistry.Nex
 // Local returns the PID of a process of this system by its name.
 func Local(s *System, name string) *PID { return s.NewLocalPID(name) }
 
-// Stop tells an actor to stop, if it is still there. Told by its PID, one that is
-// not would leave a dead letter, and that a goroutine for the log's throttle.
+// Stop asks an actor to stop, if it still exists. Sending to the PID of one that has ended would leave a dead letter,
+// and that a goroutine for the log's throttle.
 func Stop(s *System, pid *PID) {
 	if p, ok := s.ProcessRegistry.GetLocal(pid.Id); ok {
 		p.Stop(pid)
 	}
 }
 
-// Tell sends an actor a message, if it is still there, as [Stop] does.
+// Tell sends a message to an actor, if it still exists, as [Stop] does.
 func Tell(s *System, pid *PID, message any) {
 	if p, ok := s.ProcessRegistry.GetLocal(pid.Id); ok {
 		p.SendUserMessage(pid, message)
 	}
 }
 
-// Abandon makes a parent forget a child that does not end: it is told that the
-// child has terminated, and the child's name is free. The child's goroutine
-// may go on; nobody listens to it any more.
+// Abandon makes a parent forget a child that does not end: the parent is notified that the child has terminated, and
+// the child's name is free. The child's goroutine may continue, but its parent no longer listens to it.
 func Abandon(s *System, parent, child *PID) {
 	if p, ok := s.ProcessRegistry.GetLocal(parent.Id); ok {
 		p.SendSystemMessage(parent, &actor.Terminated{Who: child})
@@ -130,6 +124,6 @@ func Abandon(s *System, parent, child *PID) {
 	s.ProcessRegistry.Remove(child)
 }
 
-// Fail tells the parent of the actor whose context it is that the actor
-// cannot go on. Its mailbox is suspended; the parent decides.
+// Fail notifies the parent of the actor that ctx belongs to that the actor has failed. The actor's mailbox is
+// suspended; the parent decides.
 func Fail(ctx Context, reason error) { ctx.(Supervisor).EscalateFailure(reason, nil) }

@@ -16,23 +16,23 @@ import (
 	"go.uber.org/goleak"
 )
 
-// system is made once: it is dear.
+// system is made once because it is expensive.
 var system = NewSystem(slog.New(slog.DiscardHandler))
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errBoom = errors.New("boom")
 
-// bubble runs a test in which a wait for ever is found at once.
+// bubble runs a test in which an endless wait is found at once.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f(t)
-		time.Sleep(time.Minute) // protoactor's throttle of dead letters has to wake up and go
+		time.Sleep(time.Minute) // protoactor's throttle of dead letters has to wake up and end
 	})
 }
 
-// heard is what an actor was given, in order.
+// heard records what an actor received, in order.
 type heard struct {
 	mu  sync.Mutex
 	all []any
@@ -57,7 +57,7 @@ type on func(ctx Context)
 
 func (f on) Receive(ctx Context) { f(ctx) }
 
-// parent is an actor that spawns one child and hears of its failures.
+// parent is an actor that spawns one child and handles its failures.
 type parent struct {
 	on
 	failed func(child *PID, reason any)
@@ -75,13 +75,13 @@ func spawn(t *testing.T, box *Mailbox, f on) *PID {
 	return pid
 }
 
-// kill stops an actor. In a bubble it is gone when Wait returns.
+// kill stops an actor. In a bubble it has ended when Wait returns.
 func kill(pid *PID) {
 	Stop(system, pid)
 	synctest.Wait()
 }
 
-func TestANilMessageIsDroppedAndTheMailboxGoesOn(t *testing.T) {
+func TestANilMessageIsDroppedAndTheMailboxContinues(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
 		box := NewMailbox(nil)
@@ -99,7 +99,7 @@ func TestANilMessageIsDroppedAndTheMailboxGoesOn(t *testing.T) {
 	})
 }
 
-// invoker is what a mailbox delivers to, without an actor.
+// invoker receives what a mailbox delivers, without an actor.
 type invoker struct {
 	heard
 	user func(any)
@@ -114,7 +114,7 @@ func (i *invoker) InvokeUserMessage(m any) {
 }
 func (i *invoker) EscalateFailure(reason, _ any) { i.note(reason) }
 
-func TestWhatIsPostedBeforeTheMailboxIsReadyIsDeliveredAfterSystemMessagesFirst(t *testing.T) {
+func TestMessagesPostedBeforeTheMailboxIsReadyAreDeliveredAfterSystemMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var i invoker
 		box := NewMailbox(nil)
@@ -122,7 +122,7 @@ func TestWhatIsPostedBeforeTheMailboxIsReadyIsDeliveredAfterSystemMessagesFirst(
 		box.PostUserMessage("b")
 		box.PostSystemMessage(&actor.Started{})
 		box.Start()
-		require.Empty(t, i.take(), "nobody to deliver to yet")
+		require.Empty(t, i.take(), "there is no invoker yet")
 		box.RegisterHandlers(&i, actor.NewDefaultDispatcher(1))
 		box.Start()
 		synctest.Wait()
@@ -153,7 +153,7 @@ func TestSystemMessagesComeFirst(t *testing.T) {
 	})
 }
 
-func TestASuspendedMailboxHoldsUserMessagesAndFollowsSystemMessages(t *testing.T) {
+func TestASuspendedMailboxHoldsUserMessagesAndHandlesSystemMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var i invoker
 		box := NewMailbox(nil)
@@ -170,7 +170,7 @@ func TestASuspendedMailboxHoldsUserMessagesAndFollowsSystemMessages(t *testing.T
 	})
 }
 
-func TestNothingIsDeliveredAfterStopButTheEndsOfChildren(t *testing.T) {
+func TestOnlyTheEndsOfChildrenAreDeliveredAfterStop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var i invoker
 		f := &fed{}
@@ -226,7 +226,7 @@ func TestTurnsComeAfterTheActorsOwnMessagesAndEndWhenTheFeedIsNotReady(t *testin
 	})
 }
 
-func TestAMailboxGoesOnAfterAHandlerEndedItsGoroutine(t *testing.T) {
+func TestAMailboxContinuesAfterAHandlerEndedItsGoroutine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
 		pid := spawn(t, NewMailbox(nil), func(ctx Context) {
@@ -297,14 +297,14 @@ func TestAPanicInReceiveIsTheFailureOfTheActor(t *testing.T) {
 		require.True(t, ok, "%T", failed[0])
 		require.Equal(t, errBoom, reason.Value)
 		require.EqualError(t, reason, "panic: boom")
-		require.Contains(t, string(reason.Stack), "TestAPanicInReceiveIsTheFailureOfTheActor", "it shows where")
+		require.Contains(t, string(reason.Stack), "TestAPanicInReceiveIsTheFailureOfTheActor", "the stack shows where")
 		require.Equal(t, "gone "+kid.Id, failed[1])
 		kill(mother)
 		require.Equal(t, []any{"parent stopped"}, h.take())
 	})
 }
 
-func TestFailTellsTheParentAndSuspendsTheActor(t *testing.T) {
+func TestFailNotifiesTheParentAndSuspendsTheActor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h, k heard
 		mother, kid := family(t, &h, func(ctx Context) {
@@ -322,7 +322,7 @@ func TestFailTellsTheParentAndSuspendsTheActor(t *testing.T) {
 	})
 }
 
-func TestAParentOfAnAbandonedChildCanStopAndItsLateEndHarmsNobody(t *testing.T) {
+func TestAParentOfAnAbandonedChildCanStopAndTheChildsLateEndAffectsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
 		free := make(chan struct{})
@@ -338,7 +338,7 @@ func TestAParentOfAnAbandonedChildCanStopAndItsLateEndHarmsNobody(t *testing.T) 
 		system.Root.Send(kid, "stuck")
 		synctest.Wait()
 		kill(mother)
-		require.Empty(t, h.take(), "it waits for its child")
+		require.Empty(t, h.take(), "the parent waits for its child")
 		Abandon(system, mother, kid)
 		synctest.Wait()
 		require.Equal(t, []any{"gone " + kid.Id, "parent stopped"}, h.take())
@@ -351,7 +351,7 @@ func TestAParentOfAnAbandonedChildCanStopAndItsLateEndHarmsNobody(t *testing.T) 
 	})
 }
 
-func TestTheLateEndOfAnAbandonedChildIsHeardByALivingParentAndHarmsNoOther(t *testing.T) {
+func TestTheLateEndOfAnAbandonedChildReachesALivingParentAndAffectsNoOtherActor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
 		free := make(chan struct{})
@@ -369,13 +369,13 @@ func TestTheLateEndOfAnAbandonedChildIsHeardByALivingParentAndHarmsNoOther(t *te
 		synctest.Wait()
 		system.Root.Send(mother, "hello")
 		synctest.Wait()
-		require.Equal(t, []any{"hello"}, h.take(), "it was not told to stop, and lives on unheard")
+		require.Equal(t, []any{"hello"}, h.take(), "it was not asked to stop, and continues unnoticed")
 		kill(mother)
 		require.Equal(t, []any{"parent stopped"}, h.take())
 	})
 }
 
-func TestAHundredThousandMessagesFromAllSidesAreAllDeliveredInEachSendersOrder(t *testing.T) {
+func TestConcurrentMessagesAreAllDeliveredInEachSendersOrder(t *testing.T) {
 	senders, each := 8, 12_500
 	if testing.Short() {
 		each = 1000
@@ -429,7 +429,7 @@ func TestAPingPongOfSingleMessagesNeverLosesAWakeUp(t *testing.T) {
 	Stop(system, pid)
 }
 
-func TestADoorHandsInWhatIsSentWithItsSender(t *testing.T) {
+func TestADoorPassesAMessageWithItsSender(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
 		var door *Door
@@ -463,9 +463,9 @@ func TestADoorsNameMayBeTaken(t *testing.T) {
 	door.Shut()
 }
 
-func TestADoorAnswersATouchByItself(t *testing.T) {
+func TestADoorAnswersATouch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		door, _ := OpenDoor(system, Unique(system, "door"), func(any, *PID) { t.Error("not for us") })
+		door, _ := OpenDoor(system, Unique(system, "door"), func(any, *PID) { t.Error("the function must not see it") })
 		answer, err := system.Root.RequestFuture(door.PID(), &actor.Touch{}, time.Hour).Result()
 		require.NoError(t, err)
 		require.Equal(t, door.PID().Id, answer.(*actor.Touched).Who.Id)
@@ -486,7 +486,7 @@ func TestADoorIsNotStoppedByItsSenders(t *testing.T) {
 	})
 }
 
-func TestWhoWatchesADoorHearsOfItsEndOnce(t *testing.T) {
+func TestAWatcherOfADoorIsNotifiedOfItsEndOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
 		door, _ := OpenDoor(system, Unique(system, "door"), func(any, *PID) {})
@@ -508,14 +508,14 @@ func TestWhoWatchesADoorHearsOfItsEndOnce(t *testing.T) {
 		door.Shut()
 		synctest.Wait()
 		require.Equal(t, []any{door.PID().Id}, h.take())
-		system.Root.Send(watcher, "watch") // too late: told at once
+		system.Root.Send(watcher, "watch") // too late: notified at once
 		synctest.Wait()
 		require.Contains(t, h.take(), door.PID().Id)
 		kill(watcher)
 	})
 }
 
-func TestAWatchThatCrossesTheShuttingOfADoorIsAnswered(t *testing.T) {
+func TestAWatchDuringTheShutOfADoorIsAnswered(t *testing.T) {
 	rounds := 2000
 	if testing.Short() {
 		rounds = 100
@@ -542,7 +542,7 @@ func TestOnlyWarningsAndWorseAreLogged(t *testing.T) {
 	require.False(t, log.Enabled(context.Background(), slog.LevelInfo))
 }
 
-func TestAnActorThatCrashesWhenItIsToldOfItsEndEndsAllTheSameWithItsChildren(t *testing.T) {
+func TestAnActorThatCrashesWhileItStopsEndsWithItsChildren(t *testing.T) {
 	for name, crash := range map[string]func(){"by a panic": func() { panic(errBoom) }, "by Goexit": runtime.Goexit} {
 		for _, stopped := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

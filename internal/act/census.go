@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Processes lists the names of a system's processes that begin with a prefix, sorted. It
-// looks at all of them, so it is for tests and for people, not for the road of a command.
+// Processes returns the sorted names of a system's processes that begin with a prefix. It visits all processes, so it
+// is for tests and debugging, not for the path of a command.
 func Processes(s *System, prefix string) []string {
 	var names []string
 	for _, bucket := range s.ProcessRegistry.LocalPIDs.LocalPIDs {

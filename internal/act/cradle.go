@@ -6,10 +6,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// cradle holds what is being spawned. An actor keeps the props that it was made by for all
-// its life, and asks them for an actor and a mailbox once; so they are the same for all,
-// and whom they make lies here for that moment. Props of its own would cost each actor
-// some 250 bytes.
+// cradle holds the actor that is being spawned. An actor keeps its props for all its life, and uses them only once, to
+// make an actor and a mailbox. So all actors share the same props, which take the actor and the mailbox from the
+// cradle. Props of its own would cost each actor some 250 bytes.
 var cradle = func() *crib {
 	c := &crib{}
 	c.props = actor.PropsFromProducer(func() Actor { return c.actor },
@@ -20,7 +19,7 @@ var cradle = func() *crib {
 type crib struct {
 	props *actor.Props
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards all fields below
 	actor Actor
 	box   *Mailbox
 }

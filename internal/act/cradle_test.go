@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestManyWhoSpawnAtOnceEachGetTheirOwnActorAndMailbox(t *testing.T) {
+func TestConcurrentSpawnsEachGetTheirOwnActorAndMailbox(t *testing.T) {
 	const many = 200
 	var wg sync.WaitGroup
 	for n := range many {
@@ -22,7 +22,7 @@ func TestManyWhoSpawnAtOnceEachGetTheirOwnActorAndMailbox(t *testing.T) {
 			})
 			require.NoError(t, err)
 			system.Root.Send(pid, 2*n)
-			require.Equal(t, n, <-heard, "the message, as the actor that was meant changes it")
+			require.Equal(t, n, <-heard, "the message, as the right actor changes it")
 			Stop(system, pid)
 		})
 	}
@@ -30,7 +30,7 @@ func TestManyWhoSpawnAtOnceEachGetTheirOwnActorAndMailbox(t *testing.T) {
 	require.Nil(t, cradle.actor, "the cradle is empty")
 }
 
-func TestANameThatIsTakenLeavesNobodyInTheCradle(t *testing.T) {
+func TestAFailedSpawnLeavesNoActorInTheCradle(t *testing.T) {
 	pid := spawn(t, NewMailbox(nil), func(Context) {})
 	_, err := Spawn(system.Root, pid.Id, NewMailbox(nil), func() Actor { return on(func(Context) {}) })
 	require.Error(t, err)

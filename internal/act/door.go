@@ -6,9 +6,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// Door is a process without an actor: whatever is sent to its PID is handed,
-// in the sender's goroutine, to a function. The PID stays the same however
-// often the actors behind it are started afresh.
+// Door is a process without an actor: a message to its PID is passed to a function, in the sender's goroutine. The PID
+// stays the same however often the actors behind it are restarted.
 type Door struct {
 	system *System
 	pid    *PID
@@ -29,24 +28,24 @@ func OpenDoor(s *System, name string, in func(message any, sender *PID)) (*Door,
 	return d, ok
 }
 
-// PID is the door's address.
+// PID returns the door's address.
 func (d *Door) PID() *PID { return d.pid }
 
-// SendUserMessage passes a message in.
+// SendUserMessage passes a message to the door's function.
 func (d *Door) SendUserMessage(_ *PID, message any) {
 	_, msg, sender := actor.UnwrapEnvelope(message)
 	switch m := msg.(type) {
-	case actor.AutoRespond: // protoactor's own "are you there?"
+	case actor.AutoRespond: // protoactor's own request whether the process exists
 		if sender != nil {
 			d.Reply(sender, m.GetAutoResponse(autoContext{pid: d.pid}))
 		}
-	case *actor.PoisonPill: // a stage is ended by its pipeline, not by its senders
+	case *actor.PoisonPill: // a pipeline ends its stages, senders must not
 	default:
 		d.in(msg, sender)
 	}
 }
 
-// SendSystemMessage keeps the list of those who watch the door.
+// SendSystemMessage maintains the list of watchers.
 func (d *Door) SendSystemMessage(_ *PID, message any) {
 	switch m := message.(type) {
 	case *actor.Watch:
@@ -66,10 +65,10 @@ func (d *Door) SendSystemMessage(_ *PID, message any) {
 	}
 }
 
-// Stop does nothing: a stage is ended by its pipeline, not by its senders.
+// Stop does nothing: a pipeline ends its stages, senders must not.
 func (d *Door) Stop(*PID) {}
 
-// Shut takes the door out of the registry and tells those who watch it.
+// Shut removes the door from the registry and notifies its watchers.
 func (d *Door) Shut() {
 	d.mu.Lock()
 	watchers := d.watchers
@@ -90,7 +89,7 @@ func (d *Door) farewell(watcher *PID) {
 // Reply answers a request.
 func (d *Door) Reply(to *PID, message any) { d.system.Root.Send(to, message) }
 
-// autoContext is as much of a context as an automatic response asks for.
+// autoContext is the part of a context that an automatic response uses.
 type autoContext struct {
 	actor.Context
 	pid *PID

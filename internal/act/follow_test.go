@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goroutine is a name for the calling goroutine, which no two have at once.
+// goroutine returns an identifier of the calling goroutine, which is unique among running goroutines.
 func goroutine() string {
 	buf := make([]byte, 64)
 	return string(buf[:runtime.Stack(buf, false)][:len("goroutine 1234567")])
 }
 
-// link is an actor that does something for each turn, and whose feed has so many.
+// link is an actor that calls a function for each turn, and whose feed has a number of turns.
 type link struct {
 	box  *Mailbox
 	pid  *PID
@@ -44,7 +44,7 @@ func (l *link) Receive(ctx Context) {
 	}
 }
 
-// links spawns n of them, who do nothing yet.
+// links spawns n links, which do nothing yet.
 func links(t *testing.T, s *System, n int) []*link {
 	t.Helper()
 	all := make([]*link, n)
@@ -58,20 +58,19 @@ func links(t *testing.T, s *System, n int) []*link {
 	return all
 }
 
-// handOn makes another have a turn, and follow.
+// handOn gives another link a turn, and lets it follow.
 func (l *link) handOn(next *link) {
 	next.left.Add(1)
 	l.box.Follow(next.box)
 }
 
-// wake gives it a turn.
+// wake gives the link a turn.
 func (l *link) wake() {
 	l.left.Add(1)
 	l.box.Wake()
 }
 
-// pair is two links in a bubble; the first, when it has a turn, does what it is to do and has the
-// second follow.
+// pair makes two links in a bubble; the first, when it has a turn, calls a function and lets the second follow.
 func pair(t *testing.T, test func(t *testing.T, a, b *link, h *heard)) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
@@ -92,7 +91,7 @@ func pair(t *testing.T, test func(t *testing.T, a, b *link, h *heard)) {
 	})
 }
 
-func TestWhoFollowsRunsOnTheSameGoroutineWhenTheFirstIsAtRest(t *testing.T) {
+func TestAFollowerRunsOnTheSameGoroutineWhenTheFirstMailboxIsEmpty(t *testing.T) {
 	pair(t, func(t *testing.T, a, b *link, h *heard) {
 		var on []string
 		a.turn = func() {
@@ -106,14 +105,14 @@ func TestWhoFollowsRunsOnTheSameGoroutineWhenTheFirstIsAtRest(t *testing.T) {
 		for range 3 {
 			a.wake()
 			synctest.Wait()
-			require.Equal(t, []any{false}, h.take(), "once, and the first is at rest")
+			require.Equal(t, []any{false}, h.take(), "once, and the first mailbox is empty")
 			require.Equal(t, on[0], on[1])
 			on = nil
 		}
 	})
 }
 
-func TestWhoFollowsHoldsUpNobodyThoughItBlocks(t *testing.T) {
+func TestAFollowerThatBlocksDelaysNoOtherMailbox(t *testing.T) {
 	pair(t, func(t *testing.T, a, b *link, h *heard) {
 		stuck := make(chan struct{})
 		b.turn = func() { <-stuck }
@@ -123,13 +122,13 @@ func TestWhoFollowsHoldsUpNobodyThoughItBlocks(t *testing.T) {
 		h.take()
 		a.box.PostUserMessage("more")
 		synctest.Wait()
-		require.Equal(t, []any{"more"}, h.take(), "the first is free, though the second sits on its goroutine")
+		require.Equal(t, []any{"more"}, h.take(), "the first is free, although the second blocks its goroutine")
 		close(stuck)
 		synctest.Wait()
 	})
 }
 
-func TestWhoIsToFollowDoesNotWaitForWhatElseTheFirstHasToDo(t *testing.T) {
+func TestAFollowerDoesNotWaitForOtherWorkOfTheFirstMailbox(t *testing.T) {
 	for what, more := range map[string]func(a *link, wait func()){
 		"a message to itself": func(a *link, wait func()) {
 			a.told = func(string) { wait() }
@@ -161,7 +160,7 @@ func TestWhoIsToFollowDoesNotWaitForWhatElseTheFirstHasToDo(t *testing.T) {
 	}
 }
 
-func TestOfSeveralTheLastFollowsAndNoneIsForgotten(t *testing.T) {
+func TestTheLastOfSeveralFollowsAndTheOthersAreWoken(t *testing.T) {
 	pair(t, func(t *testing.T, a, b *link, h *heard) {
 		c := links(t, system, 1)[0]
 		synctest.Wait()
@@ -180,7 +179,7 @@ func TestOfSeveralTheLastFollowsAndNoneIsForgotten(t *testing.T) {
 	})
 }
 
-func TestWhoIsToFollowIsWokenThoughTheFirstDoesNotEndWell(t *testing.T) {
+func TestAFollowerIsWokenAlthoughTheFirstHandlerCrashes(t *testing.T) {
 	for name, how := range map[string]func(){"Goexit": runtime.Goexit, "panic": func() { panic(errBoom) }} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -206,7 +205,7 @@ func TestWhoIsToFollowIsWokenThoughTheFirstDoesNotEndWell(t *testing.T) {
 	}
 }
 
-func TestWhatBefallsWhoFollowsConcernsItsOwnActorOnly(t *testing.T) {
+func TestACrashOfAFollowerAffectsItsOwnActorOnly(t *testing.T) {
 	for name, how := range map[string]func(){"Goexit": runtime.Goexit, "panic": func() { panic(errBoom) }} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -228,8 +227,8 @@ func TestWhatBefallsWhoFollowsConcernsItsOwnActorOnly(t *testing.T) {
 				synctest.Wait()
 				first.PostUserMessage("two")
 				synctest.Wait()
-				require.Equal(t, []any{"one", "two"}, h.take(), "it goes on")
-				require.Empty(t, firsts.take(), "its keeper hears of nothing")
+				require.Equal(t, []any{"one", "two"}, h.take(), "it continues")
+				require.Empty(t, firsts.take(), "its parent is not notified")
 				if failed := seconds.take(); name == "panic" {
 					require.Len(t, failed, 2)
 					require.Equal(t, errBoom, failed[0].(*Panic).Value)
@@ -244,7 +243,7 @@ func TestWhatBefallsWhoFollowsConcernsItsOwnActorOnly(t *testing.T) {
 	}
 }
 
-func TestWhoHasBeenStoppedMeanwhileIsGivenNothing(t *testing.T) {
+func TestAFollowerThatWasStoppedMeanwhileGetsNothing(t *testing.T) {
 	pair(t, func(t *testing.T, a, b *link, h *heard) {
 		a.turn = func() {
 			a.handOn(b)
@@ -256,7 +255,7 @@ func TestWhoHasBeenStoppedMeanwhileIsGivenNothing(t *testing.T) {
 	})
 }
 
-func TestWhoStepsIsToldOfWhoFollowsAtOnce(t *testing.T) {
+func TestAPaceIsNotifiedOfAFollowerAtOnce(t *testing.T) {
 	s := NewSystem(slog.New(slog.DiscardHandler))
 	var p paceOfTest
 	SetPace(s, &p)
@@ -273,7 +272,7 @@ func TestWhoStepsIsToldOfWhoFollowsAtOnce(t *testing.T) {
 	}
 	a.wake()
 	require.True(t, p.step())
-	require.True(t, b.Ready(), "it is stepped by itself")
+	require.True(t, b.Ready(), "it gets a step of its own")
 	require.True(t, p.step())
 	require.False(t, b.Ready())
 	for _, l := range all {
@@ -299,8 +298,8 @@ func (p *paceOfTest) step() bool {
 	return true
 }
 
-// Two that follow each other for ever: their goroutine never ends.
-func TestAChainWithoutAnEndGrowsNoStackAndLetsOthersHaveTheirTurn(t *testing.T) {
+// Two links follow each other for ever: their goroutine never ends.
+func TestAnEndlessChainGrowsNoStackAndLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	all := links(t, system, 3)
 	a, b, other := all[0], all[1], all[2]
@@ -335,8 +334,8 @@ func TestAChainWithoutAnEndGrowsNoStackAndLetsOthersHaveTheirTurn(t *testing.T) 
 	}
 }
 
-// Commands wander from one to another, which follows, or is woken by others at the same time.
-func TestNoTurnIsLostAndNobodyHasTwoAtOnceHoweverTheyFollow(t *testing.T) {
+// Commands move from one link to another, which follows, or is woken by others at the same time.
+func TestNoTurnIsLostOrConcurrentHoweverMailboxesFollow(t *testing.T) {
 	const mailboxes, commands, steps = 5, 8, 2000
 	all := links(t, system, mailboxes)
 	var left sync.WaitGroup
@@ -366,7 +365,7 @@ func TestNoTurnIsLostAndNobodyHasTwoAtOnceHoweverTheyFollow(t *testing.T) {
 		turn := l.turn
 		l.turn = func() {
 			if last.Add(-1) < 0 {
-				return // the way is long enough
+				return // the path is long enough
 			}
 			turn()
 		}

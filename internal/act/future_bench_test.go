@@ -17,8 +17,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// One asks another and waits for the answer: a handler that is suspended meanwhile calls a stage, and who
-// waits for protoactor's future asks an actor. One call is under way at a time, or 64 of them.
+// A handler that calls a stage and is suspended meanwhile is compared with a caller that waits for protoactor's future
+// of an actor. One call is under way at a time, or 64.
 //
 //	go test -run '^$' -bench Call -count 10 ./internal/act | tee call.txt && benchstat -col /by call.txt
 func BenchmarkCall(b *testing.B) {
@@ -64,7 +64,7 @@ func benchSuspended(b *testing.B, callers int) {
 	}
 }
 
-// share is what each of some callers has to do of n calls.
+// share is the part of n calls that one of several callers makes.
 func share(n, callers, i int) int { return (n + callers - 1 - i) / callers }
 
 func benchFuture(b *testing.B, callers int) {

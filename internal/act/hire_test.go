@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// employer hires workers and has the list of them.
+// employer hires workers and keeps the list of them.
 type employer struct {
 	heard
 
 	workers []*PID
 }
 
-// Receive handles a message to the actor: hire is a name, the end is that of all.
+// Receive handles a message to the actor: hire a worker of a name, or end them all.
 func (e *employer) Receive(ctx Context) {
 	switch m := ctx.Message().(type) {
 	case string:
@@ -37,7 +37,7 @@ func (e *employer) Receive(ctx Context) {
 		}
 		e.workers = append(e.workers, pid)
 	case *Terminated:
-		e.note("heard that " + m.Who.Id + " is over")
+		e.note("notified that " + m.Who.Id + " is over")
 		e.workers = slices.DeleteFunc(e.workers, func(pid *PID) bool { return pid.Id == m.Who.Id })
 	case *Stopping:
 		for _, pid := range e.workers {
@@ -48,13 +48,13 @@ func (e *employer) Receive(ctx Context) {
 	}
 }
 
-// HandleFailure hears that a worker has failed.
+// HandleFailure handles the failure of a worker.
 func (e *employer) HandleFailure(system *System, _ Supervisor, child *PID, _ *RestartStatistics, reason, _ any) {
 	e.note(reason)
 	Stop(system, child)
 }
 
-func TestWhoIsHiredFailsAndEndsTowardsItsParentAndIsWaitedForWhenThatStops(t *testing.T) {
+func TestAHiredActorFailsTowardsItsParentAndIsAwaitedWhenTheParentStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := &employer{}
 		pid, err := Spawn(system.Root, Unique(system, "employer"), NewMailbox(nil), func() Actor { return e })
@@ -73,21 +73,21 @@ func TestWhoIsHiredFailsAndEndsTowardsItsParentAndIsWaitedForWhenThatStops(t *te
 
 		system.Root.Send(e.workers[1], errBoom)
 		synctest.Wait()
-		require.Equal(t, []any{errBoom, name(1) + " is over", "heard that " + name(1) + " is over"}, e.take())
+		require.Equal(t, []any{errBoom, name(1) + " is over", "notified that " + name(1) + " is over"}, e.take())
 
 		kill(pid)
 		all := e.take()
 		require.ElementsMatch(t, []any{
-			name(0) + " is over", "heard that " + name(0) + " is over",
-			name(2) + " is over", "heard that " + name(2) + " is over", "over",
+			name(0) + " is over", "notified that " + name(0) + " is over",
+			name(2) + " is over", "notified that " + name(2) + " is over", "over",
 		}, all)
 		require.Equal(t, "over", all[len(all)-1], "the last of all")
 		require.Empty(t, Processes(system, pid.Id))
 	})
 }
 
-// A worker may end in the very moment in which its parent is told to stop.
-func TestAParentThatAdoptsOneWhoHasJustEndedComesToItsEnd(t *testing.T) {
+// A worker may end at the very moment in which its parent is asked to stop.
+func TestAParentThatAdoptsAnActorThatHasJustEndedEnds(t *testing.T) {
 	for range 300 {
 		e := &employer{}
 		pid, err := Spawn(system.Root, Unique(system, "employer"), NewMailbox(nil), func() Actor { return e })

@@ -15,21 +15,19 @@ type Turn struct{}
 
 var turn = &Turn{}
 
-// Feed is where a mailbox takes its work from when it is not its own: a worker's
-// is the queue of its stage.
+// Feed is a source of work outside a mailbox: the feed of a worker's mailbox is the queue of its stage.
 type Feed interface {
 	// Ready reports whether the actor should be given a [Turn].
 	Ready() bool
-	// Len is the length of the queue, which is the length of the mailbox.
+	// Len returns the length of the queue, which counts as the length of the mailbox.
 	Len() int
 }
 
-// Mailbox is the mailbox of the house's actors. System messages come first,
-// then messages to the actor itself, then turns at the feed.
+// Mailbox is the mailbox of the project's actors. It delivers system messages first, then messages to the actor itself,
+// then turns for the feed.
 //
-// It differs from protoactor's own in that it may be written to before it is
-// ready, survives runtime.Goexit in a handler, and gives nothing out between
-// Stop and the end.
+// Unlike protoactor's own mailbox, it may be written to before it is ready, survives runtime.Goexit in a handler, and
+// delivers nothing between Stop and the end except the ends of children.
 type Mailbox struct {
 	feed    Feed
 	system  letters
@@ -37,11 +35,11 @@ type Mailbox struct {
 	running atomic.Bool
 	ready   atomic.Bool // the invoker is set
 
-	suspended, stopped bool // only touched by the goroutine that runs the mailbox
-	paced              bool // somebody decides when it handles messages, else it is as fast as it can
+	suspended, stopped bool // only accessed by the goroutine that runs the mailbox
+	paced              bool // a Pace decides when it handles messages; otherwise it runs as fast as it can
 	invoker            actor.MessageInvoker
 	follower           *Mailbox // see Follow
-	loop               func()   // process, made a value once: each wake would make another
+	loop               func()   // process as a value; making it at each wake would allocate
 }
 
 // NewMailbox returns a mailbox; feed may be nil.
@@ -51,8 +49,8 @@ func NewMailbox(feed Feed) *Mailbox {
 	return m
 }
 
-// PostUserMessage queues a message to the actor itself. A nil message, which
-// protoactor's mailbox would spin on for ever, is dropped.
+// PostUserMessage queues a message to the actor itself. It drops a nil message, on which protoactor's mailbox would
+// spin for ever.
 func (m *Mailbox) PostUserMessage(message any) {
 	if message == nil {
 		return
@@ -61,14 +59,14 @@ func (m *Mailbox) PostUserMessage(message any) {
 	m.Wake()
 }
 
-// PostSystemMessage queues a message that comes before all others.
+// PostSystemMessage queues a message that is delivered before all others.
 func (m *Mailbox) PostSystemMessage(message any) {
 	m.system.post(message)
 	m.Wake()
 }
 
-// RegisterHandlers is called once, by the spawner. The house has but one kind of dispatcher, which
-// gives each run a goroutine; so it is not kept.
+// RegisterHandlers is called once, by the spawner. The dispatcher is not kept: the project has only one kind, which
+// gives each run a goroutine.
 func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) {
 	m.invoker = invoker
 	if ctx, ok := invoker.(Context); ok {
@@ -77,11 +75,10 @@ func (m *Mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatc
 	m.ready.Store(true)
 }
 
-// Start looks after what was posted before the mailbox was ready.
+// Start delivers messages that were posted before the mailbox was ready.
 func (m *Mailbox) Start() { m.Wake() }
 
-// UserMessageCount is the length of the queue behind the mailbox, and of what
-// was sent to the actor itself.
+// UserMessageCount returns the length of the feed's queue plus the number of messages to the actor itself.
 func (m *Mailbox) UserMessageCount() int {
 	n := m.own.len()
 	if m.feed != nil {
@@ -90,8 +87,7 @@ func (m *Mailbox) UserMessageCount() int {
 	return n
 }
 
-// Pressing reports whether a system message waits. An actor in a long turn
-// looks at it between two pieces of work.
+// Pressing reports whether a system message waits. An actor checks it between two commands of a long turn.
 func (m *Mailbox) Pressing() bool { return m.system.len() > 0 }
 
 // Wake runs the mailbox if it does not run already. It does not block.
@@ -101,10 +97,10 @@ func (m *Mailbox) Wake() {
 	}
 }
 
-// claim reports whether the mailbox is now the caller's to run: nobody else runs it.
+// claim reports whether the caller may run the mailbox: it is ready and no other goroutine runs it.
 func (m *Mailbox) claim() bool { return m.ready.Load() && m.running.CompareAndSwap(false, true) }
 
-// schedule has the mailbox run, or, if somebody sets its pace, tells him.
+// schedule starts the mailbox, or notifies the Pace if there is one.
 func (m *Mailbox) schedule() {
 	if m.paced {
 		paceOf(m.invoker.(Context).ActorSystem()).Ready(m)
@@ -113,7 +109,7 @@ func (m *Mailbox) schedule() {
 	go m.loop()
 }
 
-// process runs the mailbox until it is empty, and then who follows it, if anybody does.
+// process runs the mailbox until it is empty, and then the mailboxes that follow it.
 func (m *Mailbox) process() {
 	roomy(false)
 	for m != nil {
@@ -121,9 +117,8 @@ func (m *Mailbox) process() {
 	}
 }
 
-// empty runs the mailbox until it is empty, and returns the one that the caller is to run
-// next, nil if there is none. If a handler ends its goroutine (runtime.Goexit) another
-// one takes over.
+// empty runs the mailbox until it is empty, and returns the mailbox that the caller must run next, or nil if there is
+// none. If a handler ends its goroutine (runtime.Goexit), another goroutine takes over.
 func (m *Mailbox) empty() (next *Mailbox) {
 	exited := true
 	defer func() {
@@ -137,8 +132,8 @@ func (m *Mailbox) empty() (next *Mailbox) {
 		next, m.follower = m.follower, nil
 		suspended, stopped := m.suspended, m.stopped
 		m.running.Store(false)
-		// A message may have come after the last look and before running
-		// was false; whoever posted it could not schedule us.
+		// A message may have arrived after the last check and before running was set to false; its sender could not
+		// schedule the mailbox.
 		if !m.pending(suspended, stopped) || !m.running.CompareAndSwap(false, true) {
 			break
 		}
@@ -157,7 +152,7 @@ func (m *Mailbox) empty() (next *Mailbox) {
 	return next
 }
 
-// pending reports whether there is anything to do.
+// pending reports whether there is a message or a turn to deliver.
 func (m *Mailbox) pending(suspended, stopped bool) bool {
 	switch {
 	case m.system.len() > 0:
@@ -170,17 +165,16 @@ func (m *Mailbox) pending(suspended, stopped bool) bool {
 }
 
 // Panic is the reason with which an actor fails that panicked.
-type Panic struct { //nolint:errname // what it is
-	Value any    // what was given to panic
-	Stack []byte // where
+type Panic struct { //nolint:errname // it is not only an error
+	Value any    // the argument of panic
+	Stack []byte // where it happened
 }
 
-// Error tells what; the stack is apart.
+// Error returns the value as text, without the stack.
 func (p *Panic) Error() string { return "panic: " + plain.Text(p.Value) }
 
-// run delivers messages until there are none. A panic that comes this far is
-// none of a user's handler, whose worker has caught it, but it must not end
-// the process either: it fails the actor, with a [*Panic].
+// run delivers messages until there are none. A panic that reaches run does not come from a user's handler, because the
+// worker recovers those. It must not end the process either: it fails the actor, with a [*Panic].
 func (m *Mailbox) run() {
 	var message any
 	defer func() {
@@ -195,7 +189,7 @@ func (m *Mailbox) run() {
 	}
 }
 
-// deliver delivers one message, which it tells. It reports false if there is none.
+// deliver delivers one message and stores it in message. It reports false if there is none.
 func (m *Mailbox) deliver(message *any) bool {
 	if *message = m.system.take(); *message != nil {
 		m.release()
@@ -216,8 +210,8 @@ func (m *Mailbox) deliver(message *any) bool {
 	return true
 }
 
-// obey follows a system message. After Stop nothing but the ends of children
-// is delivered, and a Restart is not followed: nobody in the house sends one.
+// obey handles a system message. After Stop only the ends of children are delivered. A Restart is ignored: the project
+// never sends one.
 func (m *Mailbox) obey(message any) {
 	switch message.(type) {
 	case *actor.SuspendMailbox:
@@ -233,12 +227,12 @@ func (m *Mailbox) obey(message any) {
 	}
 }
 
-// letters is a small queue for what is seldom sent. It is a list: every idle stage has two mailboxes with two
-// of these, and a slice is larger.
+// letters is a small queue of rare messages. It is a list because every idle stage has two mailboxes with two of these,
+// and a slice is larger.
 type letters struct {
 	mu          sync.Mutex // guards first and last
 	first, last *letter
-	many        atomic.Int32 // the length, to be read without the lock
+	many        atomic.Int32 // the length, readable without the lock
 }
 
 type letter struct {

@@ -9,15 +9,14 @@ import (
 	"github.com/golda-dev/golda/internal/plain"
 )
 
-// shield lets an actor come to its end though it panics, or ends its goroutine, when
-// it is told of it. Without, protoactor would neither stop its children nor tell its
-// parent, which then waits for ever.
+// shield lets an actor end although it panics, or ends its goroutine, while it handles its stop. Without the shield,
+// protoactor would neither stop the actor's children nor notify its parent, which would then wait for ever.
 type shield struct{ Actor }
 
-// keeper is a shield of an actor that hears of its children's failures.
+// keeper is a shield of an actor that handles the failures of its children.
 type keeper struct{ shield }
 
-// HandleFailure hands a failure on.
+// HandleFailure passes a failure on.
 func (k keeper) HandleFailure(s *System, by Supervisor, child *PID, rs *RestartStatistics, reason, message any) {
 	k.Actor.(actor.SupervisorStrategy).HandleFailure(s, by, child, rs, reason, message)
 }
@@ -29,8 +28,8 @@ func shielded(a Actor) Actor {
 	return shield{a}
 }
 
-// Receive hands a message on. The last two are handled apart, in a goroutine of their
-// own; a crash there is told to the parent as a failure, and goes no further.
+// Receive passes a message on. The last two messages are handled in a goroutine of their own; a crash there becomes a
+// failure that the parent is notified of.
 func (s shield) Receive(ctx Context) {
 	switch ctx.Message().(type) {
 	case *Stopping, *Stopped:

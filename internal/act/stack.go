@@ -1,20 +1,19 @@
 package act
 
-// ample is how much stack a mailbox's goroutine is given at once.
+// ample is the size of the stack that a mailbox's goroutine gets at its start.
 const ample = 4 << 10
 
-// roomy sees to it that the goroutine's stack has room for most handlers. A goroutine begins with
-// 2 KB, and keeps half of that in reserve; the way to a handler is longer. When the rest
-// does not do, the stack is copied, and each call on it is looked up to mend its pointers: with the
-// ten calls that lead to a worker this takes longer than all else about a lone command. At
-// the very beginning there is one call to be mended.
+// roomy makes the goroutine's stack large enough for most handlers. A goroutine starts with 2 KB, and keeps half of
+// that in reserve; the path to a handler is longer. When a stack is too small, it is copied, and the pointers of each
+// call on it are adjusted. With the ten calls that lead to a worker this takes longer than everything else about a
+// single command. At the start of the goroutine there is only one call to adjust.
 //
-// Goroutines that rest between two commands, their stacks with them, would be as fast. But somebody
-// would have to end them, and a stage at rest is to hold none.
+// The alternative would be goroutines that rest between two commands and keep their stacks; they would be as fast. But
+// they would have to be ended, and an idle stage is to hold no goroutine.
 //
 //go:noinline
 func roomy(use bool) byte {
-	if !use { // the frame is there, and nobody clears it
+	if !use { // the frame is allocated, but not cleared
 		return 0
 	}
 	var frame [ample]byte

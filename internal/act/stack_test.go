@@ -18,8 +18,7 @@ func hungry(n int) byte {
 	return fill(frame[:])
 }
 
-// copied reports whether the stack was copied to a larger one meanwhile: then what lies there
-// has another address.
+// copied reports whether the stack was copied to a larger one meanwhile: then a local variable has another address.
 func copied(f func()) bool {
 	var here byte
 	before := uintptr(unsafe.Pointer(&here))
@@ -27,8 +26,8 @@ func copied(f func()) bool {
 	return before != uintptr(unsafe.Pointer(&here))
 }
 
-func TestAHandlerHasRoomOnTheStack(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it makes stacks smaller that are not used
+func TestAHandlerHasEnoughStack(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection shrinks stacks that are not used
 	bubble(t, func(t *testing.T) {
 		var h heard
 		l := links(t, system, 1)[0]
