@@ -16,9 +16,9 @@ func yields(c coroutine.Context) {
 	}
 }
 
-// A handler that yields, from one turn of it to the next: served by nothing but a host, and by a scheduler,
-// which has a line of all that are ready. The ratio is to a hand-off over channels to a goroutine and
-// back, which is measured in turns with it. What the switch alone costs is in internal/coro.
+// BenchmarkSwitch measures a handler that yields, from one turn to the next: served by a bare host, and by a scheduler,
+// which has a queue of all that are ready. The ratio is to a hand-off over channels to a goroutine and back, which is
+// measured in turns with it. The cost of the switch alone is measured in internal/coro.
 func BenchmarkSwitch(b *testing.B) {
 	h := coro.New(coro.Config{})
 	defer h.Close()

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// everywhere runs a test as a handler and as code that is none, in virtual time.
+// everywhere runs a test as a handler and as code that is not a handler, in virtual time.
 func everywhere(t *testing.T, test func(t *testing.T, c coroutine.Context)) {
 	t.Helper()
 	t.Run("handler", func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestTheContextOfAnAwaitedFunctionEndsWithIt(t *testing.T) {
 	})
 }
 
-func TestHowAnAwaitedFunctionCrashesIsToldAsAnError(t *testing.T) {
+func TestAwaitReturnsACrashOfItsFunctionAsAnError(t *testing.T) {
 	everywhere(t, func(t *testing.T, c coroutine.Context) {
 		_, err := coroutine.Await(c, boom)
 		var p *coroutine.PanicError
@@ -101,7 +101,7 @@ func TestAnyGoroutineMayWakeMoreThanOnce(t *testing.T) {
 	})
 }
 
-func TestAStoppedHandlerWaitsForNothing(t *testing.T) {
+func TestAStoppedHandlerDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduler.New(scheduler.Config{})
 		var ended atomic.Bool
@@ -109,7 +109,7 @@ func TestAStoppedHandlerWaitsForNothing(t *testing.T) {
 		s.Go(func(c coroutine.Context) {
 			defer func() { unwound = true }()
 			got, err := coroutine.Await(c, func(ctx context.Context) (int, error) {
-				<-ctx.Done() // it is told
+				<-ctx.Done() // its context ends
 				time.Sleep(time.Minute)
 				ended.Store(true)
 				return 42, nil

@@ -10,13 +10,13 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// A handler awaits what blocks. Meanwhile others run, on the same goroutine.
+// A handler awaits a blocking call. Meanwhile others run, on the same goroutine.
 func ExampleAwait() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
 	s.Go(func(c coroutine.Context) {
 		word, err := coroutine.Await(c, func(context.Context) (string, error) {
-			time.Sleep(10 * time.Millisecond) // or read a file, or ask somebody
+			time.Sleep(10 * time.Millisecond) // or read a file, or call a service
 			return "an answer", nil
 		})
 		fmt.Println(word, err)
@@ -30,7 +30,7 @@ func ExampleAwait() {
 	// an answer <nil>
 }
 
-// What is built on Suspend: the callback of somebody else's library becomes a wait.
+// Suspend turns the callback of a third-party library into a wait.
 func ExampleContext() {
 	upper := func(s string, done func(string)) { go done(strings.ToUpper(s)) } // the library
 
@@ -50,14 +50,14 @@ func ExampleContext() {
 	// Output: HELLO <nil>
 }
 
-// A function that takes a Context can be called where there is no handler.
+// A function that takes a Context can be called outside a handler.
 func ExampleBlocking() {
 	c := coroutine.Blocking(context.Background())
 	fmt.Println(coroutine.Sleep(c, time.Millisecond))
 	// Output: <nil>
 }
 
-// Each lets the other run.
+// Each handler lets the other run.
 func ExampleYield() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()

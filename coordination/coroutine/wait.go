@@ -8,12 +8,11 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Await runs the blocking function f on a goroutine of its own and suspends the handler
-// until f returns; it returns what f does. The context given to f is derived from c
-// and is cancelled when Await returns. If the handler is stopped, Await returns ErrStopped, and if c is bound to
-// a context that ends ([WithContext]) its error,
-// without waiting for f, whose result is dropped. If f panics, Await returns a
-// *PanicError; if it calls runtime.Goexit, ErrGoexit.
+// Await runs the blocking function f on a goroutine of its own and suspends the handler until f returns; it returns the
+// results of f. The context given to f is derived from c and is cancelled when Await returns. If the handler is
+// stopped, Await returns ErrStopped, and if c is bound to a context that ends ([WithContext]), that context's error; in
+// both cases it does not wait for f and drops its result. If f panics, Await returns a *PanicError; if it calls
+// runtime.Goexit, ErrGoexit.
 func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) {
 	if t, ok := coro.TaskOf(c); ok {
 		if err := t.Refused(); err != nil {
@@ -27,7 +26,7 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 		value T
 		err   error
 	}
-	got.err = ErrGoexit // unless f comes to say otherwise
+	got.err = ErrGoexit // stays if f ends by Goexit
 	suspend := c.Suspend
 	if a, ok := c.(aparter); ok {
 		suspend = a.SuspendApart
@@ -38,19 +37,19 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 			got.value, got.err = call(ctx, f)
 		}()
 	})
-	if err != nil { // f may still be at it, so got is not looked at
+	if err != nil { // f may still be running, so got must not be read
 		var none T
 		return none, err
 	}
 	return got.value, got.err
 }
 
-// aparter is a context whose suspension a goroutine beside the handlers ends.
+// aparter is a context that distinguishes a wake-up by a goroutine outside the tasks; see coro.Config.Apart.
 type aparter interface {
 	SuspendApart(start func(wake func())) error
 }
 
-// call calls f, and makes an error of its panic.
+// call calls f, and turns a panic of f into an error.
 func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (value T, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -60,7 +59,7 @@ func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (v
 	return f(ctx)
 }
 
-// Sleep suspends the handler for at least d. If d is not positive it is Yield.
+// Sleep suspends the handler for at least d. If d is not positive, Sleep is the same as Yield.
 func Sleep(c Context, d time.Duration) error {
 	if t, ok := c.(*coro.Task); ok {
 		return t.Sleep(d)
@@ -73,7 +72,7 @@ func Sleep(c Context, d time.Duration) error {
 	return err
 }
 
-// Yield lets every handler that is ready run before c goes on.
+// Yield lets every ready handler run before c continues.
 func Yield(c Context) error {
 	if t, ok := c.(*coro.Task); ok {
 		return t.Yield()

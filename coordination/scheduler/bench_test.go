@@ -8,8 +8,8 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// An event from its notification to the end of its handler, which does nothing, or
-// yields once; and the same through a channel to a goroutine, as the measure.
+// BenchmarkEvent measures an event from its notification to the end of its handler, which does nothing, or yields once.
+// The same through a channel to a goroutine is measured for comparison.
 func BenchmarkEvent(b *testing.B) {
 	handlers := map[string]scheduler.Handler{
 		"ends":   func(coroutine.Context, any) {},
@@ -49,7 +49,7 @@ func BenchmarkEvent(b *testing.B) {
 	})
 }
 
-// Tasks that pass the word to one another, one turn of one of them.
+// BenchmarkYield measures one turn of one of several tasks that yield to one another.
 func BenchmarkYield(b *testing.B) {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
@@ -65,7 +65,7 @@ func BenchmarkYield(b *testing.B) {
 	}
 }
 
-// A unit that goes to and fro between two tasks.
+// BenchmarkSemaphore measures a unit that is passed back and forth between two tasks.
 func BenchmarkSemaphore(b *testing.B) {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()

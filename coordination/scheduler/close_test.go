@@ -13,7 +13,7 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// yieldsForEver is a task that ignores that it is stopped, as are its siblings below.
+// yieldsForEver is a task that ignores that it is stopped, like the other tasks below.
 func yieldsForEver(c coroutine.Context) {
 	for {
 		_ = coroutine.Yield(c)
@@ -89,7 +89,7 @@ func TestCloseEndsATaskThatIgnoresItsStopAndNamesIt(t *testing.T) {
 			inBubble(t, scheduler.Config{}, func(b *bubble) {
 				unwound := 0
 				ignores := make(b)
-				for range 2 { // both engines' coroutines, and the one after it
+				for range 2 { // the second task shows that Close continues after the first
 					b.Go(func(c coroutine.Context) {
 						defer func() { unwound++ }()
 						ignores(c)
@@ -100,7 +100,7 @@ func TestCloseEndsATaskThatIgnoresItsStopAndNamesIt(t *testing.T) {
 				}
 				b.Close()
 				assert.Equal(t, 2, unwound, "deferred calls run")
-				faults := b.told()
+				faults := b.takeFaults()
 				require.Len(t, faults, 2)
 				require.ErrorIs(t, faults[0], coroutine.ErrIgnoredStop)
 				require.ErrorContains(t, faults[0], "scheduler: task github.com/golda-dev/golda/coordination/scheduler_test.TestCloseEndsATask")
@@ -132,7 +132,7 @@ func TestCloseNamesATaskThatDoesNotReturnAndEndsItWhenItSuspends(t *testing.T) {
 		b.untilFalse()
 		b.Close()
 		assert.Equal(t, 1200*time.Millisecond, b.now(), "the third turn is the first after the grace")
-		faults := b.told()
+		faults := b.takeFaults()
 		require.Len(t, faults, 2)
 		require.ErrorContains(t, faults[0], "scheduler_test.lingers has not returned within 1s of being stopped")
 		require.ErrorContains(t, faults[1], "scheduler_test.lingers")

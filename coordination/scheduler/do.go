@@ -13,14 +13,14 @@ import (
 
 // job is one run of a handler, or a task.
 type job struct {
-	f     func(c coroutine.Context) // a task's
-	task  *Task                     // likewise
-	reg   *Registration             // or whose handler
+	f     func(c coroutine.Context) // the function of a task
+	task  *Task                     // the task; nil for a handler
+	reg   *Registration             // the registration of a handler; nil for a task
 	event any
-	holds bool // the room of an event that it is at
+	holds bool // it occupies a slot of its registration, for the event that it handles
 }
 
-// hold and release say whether a run of a handler is at an event.
+// hold and release record whether a run of a handler is handling an event.
 func (j *job) hold() {
 	j.holds = true
 	j.reg.held++
@@ -34,13 +34,13 @@ func (j *job) release() {
 	}
 }
 
-// do does what an entry says, and reports whether that was an event.
+// do processes an entry, and reports whether that counts as an event.
 func (s *Scheduler) do(e entry) bool {
 	switch {
 	case e.task != nil:
 		return s.resume(e.task)
 	case e.job != nil:
-		return s.begin(e.job)
+		return s.start(e.job)
 	case e.end != nil:
 		e.reg.finish(e.end.err)
 		return false
@@ -50,11 +50,11 @@ func (s *Scheduler) do(e entry) bool {
 	case e.reg.wake(e.event):
 		return true
 	default:
-		return s.begin(&job{reg: e.reg, event: e.event})
+		return s.start(&job{reg: e.reg, event: e.event})
 	}
 }
 
-// forget drops an entry that nobody will do.
+// forget drops an entry that will not be processed.
 func (s *Scheduler) forget(e entry) {
 	switch {
 	case e.job != nil:
@@ -67,8 +67,8 @@ func (s *Scheduler) forget(e entry) {
 	}
 }
 
-// begin runs a job until it suspends or ends.
-func (s *Scheduler) begin(j *job) bool {
+// start runs a job until it suspends or ends.
+func (s *Scheduler) start(j *job) bool {
 	defer s.watch(j)()
 	s.live++
 	if j.reg != nil {
@@ -76,13 +76,13 @@ func (s *Scheduler) begin(j *job) bool {
 	}
 	t, err := s.host.Start(context.Background(), j, run)
 	if err != nil {
-		panic(err) // a closed scheduler does not come here
+		panic(err) // not reached on a closed scheduler
 	}
 	s.count(t)
 	return true
 }
 
-// resume goes on with a task, unless that has been done.
+// resume continues a task, unless it has been resumed already.
 func (s *Scheduler) resume(t *coro.Task) bool {
 	defer s.watch(t.Tag.(*job))()
 	was := t.Blocked()
@@ -96,8 +96,8 @@ func (s *Scheduler) resume(t *coro.Task) bool {
 	return true
 }
 
-// count counts a task that has become blocked. It runs on this goroutine alone, so
-// the task is still where it was left.
+// count counts a task that has become blocked. Tasks run only on this goroutine, so the task has not moved since it
+// suspended.
 func (s *Scheduler) count(t *coro.Task) {
 	if !t.Ended() && t.Blocked() {
 		s.blocked++
@@ -115,7 +115,7 @@ func run(t *coro.Task) {
 	j.reg.handler(t, j.event)
 }
 
-// ended is told by the host of each task that has.
+// ended is called by the host for each task that has ended.
 func (s *Scheduler) ended(t *coro.Task) {
 	j := t.Tag.(*job)
 	s.live--
@@ -127,7 +127,7 @@ func (s *Scheduler) ended(t *coro.Task) {
 	}
 }
 
-// watch has Error hear of a job that does not suspend in time.
+// watch reports to Error a job that does not suspend in time.
 func (s *Scheduler) watch(j *job) (done func()) {
 	if s.cfg.Patience == 0 {
 		return func() {}
@@ -139,8 +139,8 @@ func (s *Scheduler) watch(j *job) (done func()) {
 	return func() { timer.Stop() }
 }
 
-// closing watches a handler or task that Close has stopped: when the grace is over Error receives its name, and its
-// next suspension ends it.
+// closing watches a handler or task that Close has stopped: when the grace is over it reports the name of the job to
+// Error, and makes its next suspension end it.
 func (s *Scheduler) closing(t *coro.Task) (done func()) {
 	timer := time.AfterFunc(s.cfg.Grace, func() {
 		s.cfg.Error(fmt.Errorf("scheduler: %s has not returned within %v of being stopped; Close waits for it, "+
@@ -150,7 +150,7 @@ func (s *Scheduler) closing(t *coro.Task) (done func()) {
 	return func() { timer.Stop() }
 }
 
-// name says whose fault something is.
+// name returns the name of the job for messages.
 func (j *job) name() string {
 	if j.reg != nil {
 		return "handler " + function(j.reg.handler) + " of " + j.reg.name()

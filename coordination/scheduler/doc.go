@@ -12,67 +12,63 @@
 //	s.Go(task)
 //	err := s.Loop()
 //
-// It unites two models. One is an event scheduler between Reactor and Proactor, with an
-// observer of sources, a queue of what is ready, and handlers that are stackful
-// coroutines; its step handles at most one event, its loop goes on until it is
-// stopped. The other is the cooperative management of tasks on asymmetric coroutines, with a pool,
-// semaphores and conditions, of Moura's thesis (PUC-Rio 2004, chapter 6 and appendix A).
-// docs/coordination.md tells where their figures err, and which test shows what is done here.
+// It combines two models. One is an event scheduler between Reactor and Proactor, with an observer of sources, a queue
+// of ready events, and handlers that are stackful coroutines; its step handles at most one event, and its loop runs
+// until it is stopped. The other is cooperative task management on asymmetric coroutines, with a pool, semaphores and
+// conditions, of Moura's thesis (PUC-Rio 2004, chapter 6 and appendix A). docs/coordination.md lists the errors in the
+// figures of these texts, and which test shows what this package does instead.
 //
 // # Ownership
 //
-// A [Scheduler] belongs to the goroutine that calls [Scheduler.Step] or [Scheduler.Loop], and this one runs all
-// handlers and tasks. So what they share needs no lock. A [Source] has a
-// goroutine of its own, unless it is a timer; a [Poller] is asked by the scheduler. A
-// function given to coroutine.Await has a goroutine of its own, too. Close ends them all but
-// those that do not listen to their contexts.
+// A [Scheduler] belongs to the goroutine that calls [Scheduler.Step] or [Scheduler.Loop], and that goroutine runs all
+// handlers and tasks. So data that they share needs no lock. A [Source] has a goroutine of its own, unless it is a
+// timer; a [Poller] is called by the scheduler. A function given to coroutine.Await has a goroutine of its own, too.
+// Close ends all of them except those that ignore their contexts.
 //
 // # Order
 //
-// What is ready is handled first come, first served: events, beginnings of tasks and those that
-// were woken stand in one line. Only when that is empty are the sources looked at
-// again. Timers that are due, and the handlers that they wake, have a line of their own and
-// every second turn until it is empty. Who yields goes to the end of the first line. With Config.Rand any of what is
-// ready may be next; but the events of one source stay in order.
+// Ready entries are processed first come, first served: events, new tasks and woken handlers are in one queue. Only
+// when that queue is empty are the sources checked again. Timers that are due, and the handlers that they wake, have a
+// queue of their own, which gets every second turn until it is empty. A handler that yields goes to the end of the
+// first queue. With Config.Rand any ready entry may be next; but the events of one source stay in order.
 //
-// A source stays registered after a handler of it has ended: each event begins a new run. A
-// handler may ask for the next event itself ([Registration.Next], the completion token);
-// it then gets it, and no new run is begun.
+// A source stays registered after one of its handlers has ended: each event starts a new run. A handler may ask for the
+// next event itself ([Registration.Next], the completion token); it then gets the event, and no new run is started.
 //
 // # Time
 //
-// A timer is never early. It is late when a handler holds up the scheduler, which is not preempted, or when other
-// timers are due before it; a source with many events does not delay it.
-// Handlers that have something long to do give it to coroutine.Await, or yield. Config.Patience
-// tells of those that do not.
+// A timer is never early. It is late when a handler holds up the scheduler, which is not preemptive, or when other
+// timers are due before it; a source with many events does not delay it. Handlers with long computations should pass
+// them to coroutine.Await, or yield. Config.Patience reports handlers that do neither.
 //
 // # Back-pressure
 //
-// A source may have Config.Backlog events that have not been dealt with: those that
-// wait, and those that handlers are at. Beyond that its notify blocks, so an
-// acceptor stops accepting and a channel fills up. Nothing bounds [Scheduler.Go]: it is the program's own.
+// A source may have Config.Backlog open events: those that wait, and those that handlers are handling. Beyond that its
+// notify blocks, so an acceptor stops accepting and a channel fills up. [Scheduler.Go] is not bounded: the program
+// decides how many tasks it starts.
 //
-// # Waiting for tasks, and not for ever
+// # Waiting for tasks, and limits of waits
 //
-// [Scheduler.Go] returns the task, for whose end others wait with [Task.Join]. Each wait, of a semaphore, a condition, the next event or a
-// task, ends with a context if it is given one: see coroutine.WithContext. [Semaphore.TryAcquire] does not wait at all.
+// [Scheduler.Go] returns the task; [Task.Join] waits for its end. Each wait, for a semaphore, a condition, the next
+// event or a task, can be bound to a context and ends with it: see coroutine.WithContext. [Semaphore.TryAcquire] does
+// not wait at all.
 //
 // # What can go wrong
 //
-// A handler or task that panics or calls [runtime.Goexit] ends alone: Config.Error hears of it, and all
-// others go on. So does a source that panics or fails, and its registration ends. A call of Step, Loop or Close by
-// a handler panics. Package coroutine says what a handler must not do with its context.
+// A handler or task that panics or calls [runtime.Goexit] ends alone: Config.Error gets the error, and all others
+// continue. The same holds for a source that panics or fails; its registration ends. A handler that calls Step, Loop or
+// Close panics. Package coroutine says what a handler must not do with its context.
 //
-// When all that are left wait for one another, Loop returns [ErrDeadlock]. A wait that a context may end is
-// none of these.
+// When all remaining handlers and tasks wait for one another, Loop returns [ErrDeadlock]. A wait that a context may end
+// does not count as such.
 //
-// # Looking in
+// # Inspection
 //
-// [Scheduler.Snapshot] tells what is there. Errors name the handler's function and the source.
+// [Scheduler.Snapshot] returns the current state. Errors name the handler's function and the source.
 //
 // # Testing
 //
-// In a synctest bubble times are exact and take no time, and "for s.Step(0) {}" handles
-// what is there. A seeded Config.Rand walks through other orders, the same ones for
-// the same seed. A scheduler belongs to the bubble in which it first runs.
+// In a synctest bubble times are exact and take no time, and "for s.Step(0) {}" handles everything that is ready. A
+// seeded Config.Rand tries other orders, the same ones for the same seed. A scheduler belongs to the bubble in which it
+// first runs.
 package scheduler

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheDocumentNamesTestsThatAreThere(t *testing.T) {
+func TestTheDocumentNamesExistingTests(t *testing.T) {
 	page, err := os.ReadFile("../../docs/coordination.md")
 	require.NoError(t, err)
 	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1)

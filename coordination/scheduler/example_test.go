@@ -12,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// An event loop: a timer that ends it, and a channel.
+// An event loop with a timer that ends it, and a channel.
 func Example() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
@@ -33,7 +33,7 @@ func Example() {
 	// three
 }
 
-// Step by step: each handles at most one event, and none is waited for.
+// Each Step handles at most one event, and waits for none.
 func ExampleScheduler_Step() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
@@ -50,7 +50,7 @@ func ExampleScheduler_Step() {
 	// false
 }
 
-// A handler that takes two events at a time: it asks for the second by itself.
+// A handler takes two events at a time: it asks for the second itself.
 func ExampleRegistration_Next() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
@@ -75,7 +75,7 @@ func ExampleRegistration_Next() {
 	// 2 and 3
 }
 
-// Two units for three tasks.
+// Two units are shared by three tasks.
 func ExampleSemaphore() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
@@ -103,7 +103,7 @@ func ExampleSemaphore() {
 	// 2 leaves
 }
 
-// A task that waits for the end of others.
+// A task waits for the end of others.
 func ExampleTask_Join() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
@@ -126,7 +126,7 @@ func ExampleTask_Join() {
 	// Output: 3
 }
 
-// A wait with a time limit: any wait takes the bound context.
+// A wait has a time limit: any wait accepts the bound context.
 func ExampleSemaphore_Acquire() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
@@ -145,13 +145,13 @@ func ExampleSemaphore_Acquire() {
 	// false
 }
 
-// A source that blocks is a function; it ends with io.EOF or when its context does.
+// A source that blocks can be a function; it ends with io.EOF or when its context ends.
 func ExampleSourceFunc() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
 	s.Register(scheduler.SourceFunc(func(_ context.Context, notify func(any)) error {
 		for i := range 2 {
-			notify(i) // what a blocking read has returned
+			notify(i) // the result of a blocking read
 		}
 		return io.EOF
 	}), func(_ coroutine.Context, ev any) { fmt.Println(ev) })
@@ -163,7 +163,7 @@ func ExampleSourceFunc() {
 	// 1
 }
 
-// Each waits for the other; Loop tells.
+// Each task waits for the other; Loop reports it.
 func ExampleErrDeadlock() {
 	s := scheduler.New(scheduler.Config{})
 	defer s.Close()
@@ -185,7 +185,7 @@ func ExampleErrDeadlock() {
 	// scheduler: deadlock: 2 of 2 tasks are blocked, and nothing is left that could wake them
 }
 
-// With a seed the order is any, yet the same each time: a test walks through many.
+// With a seed the order is random, but the same each time: a test can try many.
 func ExampleConfig_rand() {
 	lost := 0
 	for seed := range uint64(100) {
@@ -194,7 +194,7 @@ func ExampleConfig_rand() {
 		for range 2 {
 			s.Go(func(c coroutine.Context) {
 				old := n
-				_ = coroutine.Yield(c) // after this n may be another, which is forgotten here
+				_ = coroutine.Yield(c) // after this n may have changed, and the task ignores that
 				n = old + 1
 			})
 		}

@@ -7,31 +7,29 @@ import (
 	"github.com/golda-dev/golda/internal/ring"
 )
 
-// entry is one thing that a Step may do, or learn on its way. One of its fields is set,
-// but for an event, which has its registration.
+// entry is one thing that a Step processes. One of its fields is set, except that an event also has its registration.
 type entry struct {
-	task  *coro.Task    // go on with it
-	job   *job          // begin it
-	reg   *Registration // its event, or its end
+	task  *coro.Task    // resume it
+	job   *job          // start it
+	reg   *Registration // the registration of the event or of the end
 	event any
 	end   *ending
 }
 
-// ending tells that a source has no more events, and why.
+// ending reports that a source has no more events, and why.
 type ending struct{ err error }
 
-// inbox is where entries come in, from any goroutine, until they are looked at. What
-// is in it is bounded by what it comes from: each source by Config.Backlog, and each
-// task is there once.
+// inbox collects entries from any goroutine until the scheduler takes them. Its size is bounded by its origins: each
+// source by Config.Backlog, and each task is there at most once.
 type inbox struct {
-	bell chan struct{} // has room for one ring
+	wakeup chan struct{} // notification channel of capacity one
 
 	mu      sync.Mutex // guards what follows
 	entries []entry
 	closed  bool
 }
 
-// put adds an entry and rings, unless the inbox is closed.
+// put adds an entry and notifies the scheduler, unless the inbox is closed.
 func (b *inbox) put(e entry) bool {
 	b.mu.Lock()
 	if b.closed {
@@ -40,14 +38,14 @@ func (b *inbox) put(e entry) bool {
 	}
 	b.entries = append(b.entries, e)
 	b.mu.Unlock()
-	b.ring()
+	b.notify()
 	return true
 }
 
-func (b *inbox) ring() {
+func (b *inbox) notify() {
 	select {
-	case b.bell <- struct{}{}:
-	default: // somebody will look anyway
+	case b.wakeup <- struct{}{}:
+	default: // a notification is pending already
 	}
 }
 
@@ -66,7 +64,7 @@ func (b *inbox) isEmpty() bool {
 	return len(b.entries) == 0
 }
 
-// close is the last time that it is emptied.
+// close moves the last entries to the queue and refuses further ones.
 func (b *inbox) close(queue *ring.Ring[entry]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bubble runs a test on a scheduler in virtual time, which is closed at the end. Faults are
-// those that the scheduler told; a test that expects some empties them.
+// bubble runs a test on a scheduler in virtual time, which is closed at the end. Faults are those that the scheduler
+// reported; a test that expects some takes them with takeFaults.
 type bubble struct {
 	*scheduler.Scheduler
 
@@ -37,7 +37,7 @@ func inBubble(t *testing.T, cfg scheduler.Config, test func(b *bubble)) {
 		b.Scheduler = scheduler.New(cfg)
 		test(b)
 		b.Close()
-		assert.Empty(t, b.told())
+		assert.Empty(t, b.takeFaults())
 	})
 }
 
@@ -47,8 +47,8 @@ func (b *bubble) fault(err error) {
 	b.faults = append(b.faults, err)
 }
 
-// told returns the faults and forgets them.
-func (b *bubble) told() []error {
+// takeFaults returns the faults and clears them.
+func (b *bubble) takeFaults() []error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	faults := b.faults
@@ -58,10 +58,10 @@ func (b *bubble) told() []error {
 
 func (b *bubble) say(word string) { b.log = append(b.log, word) }
 
-// now is the time since the beginning of the test.
+// now is the time since the start of the test.
 func (b *bubble) now() time.Duration { return time.Since(b.begin) }
 
-// untilFalse handles all that is there, and returns in how many steps.
+// untilFalse handles everything that is ready, and returns the number of steps.
 func (b *bubble) untilFalse() (steps int) {
 	for b.Step(0) {
 		steps++
@@ -69,14 +69,13 @@ func (b *bubble) untilFalse() (steps int) {
 	return steps
 }
 
-// loop expects Loop to end well.
+// loop expects Loop to return nil.
 func (b *bubble) loop() {
 	b.t.Helper()
 	assert.NoError(b.t, b.Loop())
 }
 
-// source registers an asynchronous source: what it returns is called back for each event,
-// until the registration is closed.
+// source registers an asynchronous source: the returned function notifies an event, until the registration is closed.
 func (b *bubble) source(h scheduler.Handler) (notify func(events ...any), r *scheduler.Registration) {
 	b.t.Helper()
 	var put func(event any)
@@ -93,13 +92,13 @@ func (b *bubble) source(h scheduler.Handler) (notify func(events ...any), r *sch
 	}, r
 }
 
-// ok is for calls that cannot be stopped in the test.
+// ok checks calls that cannot be stopped in the test.
 func (b *bubble) ok(err error) {
 	b.t.Helper()
 	assert.NoError(b.t, err)
 }
 
-// task is Go, for tasks that are only called by their names.
+// task calls Go for tasks that only print their names.
 func (b *bubble) tasks(all ...func(c coroutine.Context)) {
 	for _, f := range all {
 		b.Go(f)

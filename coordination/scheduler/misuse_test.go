@@ -19,11 +19,11 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// What becomes of handlers and sources that do what they must not.
+// These tests show what happens to handlers and sources that do what they must not do.
 
 func nothing(coroutine.Context, any) {}
 
-func TestAHandlerThatStepsLoopsOrClosesIsTold(t *testing.T) {
+func TestAHandlerThatStepsLoopsOrClosesPanics(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		calls := map[string]func(){
 			"Step":  func() { b.Step(0) },
@@ -33,7 +33,7 @@ func TestAHandlerThatStepsLoopsOrClosesIsTold(t *testing.T) {
 		for method, call := range calls {
 			b.Go(func(coroutine.Context) { call() })
 			b.loop()
-			faults := b.told()
+			faults := b.takeFaults()
 			require.Len(t, faults, 1)
 			assert.ErrorContains(t, faults[0], "scheduler: "+method+" called by a handler")
 		}
@@ -49,10 +49,10 @@ func TestAHandlerThatBlocksHoldsUpAllAndIsNamed(t *testing.T) {
 			}
 		})
 		b.Go(blocks)
-		b.Go(func(c coroutine.Context) { _ = coroutine.Sleep(c, time.Hour) }) // suspended, so nobody minds
+		b.Go(func(c coroutine.Context) { _ = coroutine.Sleep(c, time.Hour) }) // suspended, so it does not hold up others
 		b.loop()
 		assert.Equal(t, []time.Duration{2500 * time.Millisecond, 3 * time.Second, 4 * time.Second}, at)
-		faults := b.told()
+		faults := b.takeFaults()
 		require.Len(t, faults, 1)
 		assert.ErrorContains(t, faults[0], "scheduler_test.blocks has run for 1s without suspending")
 	})
@@ -65,7 +65,7 @@ func TestAGoroutineOfAHandlerCannotSuspendInItsPlace(t *testing.T) {
 		b.Go(func(c coroutine.Context) {
 			foreign := make(chan error)
 			go func() { foreign <- coroutine.Sleep(c, time.Second) }()
-			assert.ErrorIs(t, <-foreign, coroutine.ErrNotRunning, "while the handler runs: only if it is checked")
+			assert.ErrorIs(t, <-foreign, coroutine.ErrNotRunning, "while the handler runs: only with Config.Check")
 		})
 		b.loop()
 		assert.Zero(t, b.now())
@@ -83,7 +83,7 @@ func TestAGoroutineOfAHandlerCannotSuspendInItsPlace(t *testing.T) {
 	})
 }
 
-func TestAContextThatWasKeptIsOfNoUse(t *testing.T) {
+func TestAContextCannotSuspendAfterItsHandlerReturned(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		var kept coroutine.Context
 		b.Go(func(c coroutine.Context) { kept = c })
@@ -111,7 +111,7 @@ func TestASourceThatFailsEndsAlone(t *testing.T) {
 		"panics":           {func() error { panic(broken) }, broken, "panic: broken"},
 		"calls Goexit":     {func() error { runtime.Goexit(); return nil }, coroutine.ErrGoexit, "Goexit"},
 		"returns":          {func() error { return nil }, nil, ""},
-		"is at its end":    {func() error { return io.EOF }, nil, ""},
+		"reaches its end":  {func() error { return io.EOF }, nil, ""},
 	}
 	for name, c := range sources {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestASourceThatFailsEndsAlone(t *testing.T) {
 				})
 				b.loop()
 				assert.Equal(t, "first next last other", b.said())
-				faults := b.told()
+				faults := b.takeFaults()
 				if c.want == nil {
 					assert.Empty(t, faults)
 					return
@@ -164,7 +164,7 @@ func TestAPollerThatFailsEndsAlone(t *testing.T) {
 		"returns an error":               {func() (any, bool, error) { return nil, false, broken }, broken, "1 2"},
 		"returns an event, and an error": {func() (any, bool, error) { return "3", true, broken }, broken, "1 2 3"},
 		"panics":                         {func() (any, bool, error) { panic(broken) }, broken, "1 2"},
-		"is at its end":                  {func() (any, bool, error) { return nil, false, io.EOF }, nil, "1 2"},
+		"reaches its end":                {func() (any, bool, error) { return nil, false, io.EOF }, nil, "1 2"},
 	}
 	for name, c := range pollers {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAPollerThatFailsEndsAlone(t *testing.T) {
 				}), func(_ coroutine.Context, ev any) { b.say(ev.(string)) })
 				b.loop()
 				assert.Equal(t, c.last, b.said())
-				faults := b.told()
+				faults := b.takeFaults()
 				if c.want != nil {
 					require.Len(t, faults, 1)
 					require.ErrorIs(t, faults[0], c.want)
@@ -194,7 +194,7 @@ func TestAPollerThatFailsEndsAlone(t *testing.T) {
 	}
 }
 
-func TestAPollerThatIsInAHurryDoesNotSpin(t *testing.T) {
+func TestAPollerThatReturnsEarlyDoesNotSpin(t *testing.T) {
 	inBubble(t, scheduler.Config{PollBudget: 10 * time.Millisecond}, func(b *bubble) {
 		polls := 0
 		b.Register(pollFunc(func(time.Duration) (any, bool, error) { polls++; return nil, false, nil }), nothing)
@@ -204,7 +204,7 @@ func TestAPollerThatIsInAHurryDoesNotSpin(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeRegisteredIsRefused(t *testing.T) {
+func TestInvalidRegistrationsPanic(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		assert.PanicsWithValue(t, "scheduler: Register: string is neither a Source nor a Poller",
 			func() { b.Register("a source", nothing) })
@@ -222,13 +222,13 @@ func TestWhatCannotBeRegisteredIsRefused(t *testing.T) {
 
 func TestAClosedSchedulerRefuses(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
-		b.Go(func(coroutine.Context) { t.Error("ran") }) // never begins
+		b.Go(func(coroutine.Context) { t.Error("ran") }) // never starts
 		b.Close()
 		b.Close()
 		b.Go(func(coroutine.Context) { t.Error("ran") })
 		r := b.Register(scheduler.After(0), func(coroutine.Context, any) { t.Error("ran") })
 		r.Close()
-		faults := b.told()
+		faults := b.takeFaults()
 		require.Len(t, faults, 2)
 		require.EqualError(t, faults[0], "scheduler: Go: scheduler: closed")
 		require.EqualError(t, faults[1], "scheduler: Register: scheduler: closed")
@@ -268,7 +268,7 @@ func TestAHandlerThatCrashesLeavesTheOthersAlone(t *testing.T) {
 		r.Close()
 		b.loop()
 		assert.Equal(t, 101, answers)
-		faults := b.told()
+		faults := b.takeFaults()
 		require.Len(t, faults, 2)
 		require.ErrorContains(t, faults[0], "scheduler: handler github.com/golda-dev/golda/coordination/scheduler_test.TestAHandlerThatCrashes")
 		require.ErrorContains(t, faults[0], "panic: boom")
@@ -282,7 +282,7 @@ type bad struct{ scheduler.SourceFunc }
 func (bad) Drop(event any) { panic(fmt.Sprint("dropped ", event)) }
 func (bad) String() string { panic("no name") }
 
-func TestADropOrANameThatPanicsIsReportedAndStopsNothing(t *testing.T) {
+func TestADropOrANameThatPanicsIsReportedAndTheRestContinues(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		r := b.Register(bad{func(ctx context.Context, notify func(any)) error {
 			notify(1)
@@ -298,7 +298,7 @@ func TestADropOrANameThatPanicsIsReportedAndStopsNothing(t *testing.T) {
 		assert.NotPanics(t, func() { b.untilFalse() })
 		assert.Equal(t, "other", b.said())
 		time.Sleep(2 * time.Second)
-		faults := b.told()
+		faults := b.takeFaults()
 		require.Len(t, faults, 3)
 		for i, n := range []int{1, 2, 3} {
 			var p *coroutine.PanicError
@@ -313,13 +313,13 @@ func TestAListenerThatIsATypedNilIsAnErrorOfItsSource(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		b.Register(scheduler.Accept((*net.TCPListener)(nil)), nothing)
 		b.loop()
-		faults := b.told()
+		faults := b.takeFaults()
 		require.Len(t, faults, 1)
 		assert.ErrorIs(t, faults[0], syscall.EINVAL)
 	})
 }
 
-func TestAHandlerMayHoldItsThreadIfTheSchedulerLetsIt(t *testing.T) {
+func TestAHandlerMayHoldItsThreadWithConfigThreads(t *testing.T) {
 	inBubble(t, scheduler.Config{Threads: true}, func(b *bubble) {
 		n := 0
 		for range 3 {
@@ -335,7 +335,7 @@ func TestAHandlerMayHoldItsThreadIfTheSchedulerLetsIt(t *testing.T) {
 	})
 }
 
-func TestErrorsAreLoggedIfNobodyHearsThem(t *testing.T) {
+func TestErrorsAreLoggedWithoutAnErrorFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newLog()
 		s := scheduler.New(scheduler.Config{Logger: log.logger})

@@ -17,7 +17,7 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// interleaving is the order in which three tasks and two sources come to run under a seed.
+// interleaving is the order in which three tasks and two sources run under a seed.
 func interleaving(t *testing.T, seed uint64) (order string) {
 	inBubble(t, scheduler.Config{Rand: rand.New(rand.NewPCG(seed, 0))}, func(b *bubble) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -52,21 +52,21 @@ func TestASeedGivesTheSameRunAgain(t *testing.T) {
 func TestTheEventsOfOneSourceStayInOrder(t *testing.T) {
 	for seed := range uint64(100) {
 		order := interleaving(t, seed)
-		for _, who := range "abcxy" {
+		for _, source := range "abcxy" {
 			var own []string
 			for word := range strings.FieldsSeq(order) {
-				if strings.HasPrefix(word, string(who)) {
+				if strings.HasPrefix(word, string(source)) {
 					own = append(own, word[1:])
 				}
 			}
-			assert.Equal(t, []string{"0", "1", "2"}, own, "%c under seed %d", who, seed)
+			assert.Equal(t, []string{"0", "1", "2"}, own, "%c under seed %d", source, seed)
 		}
 	}
 }
 
-// A task that may be overtaken only if another runs several times in a row: first come, first
-// served never shows it, chance does.
-func TestChanceFindsWhatTheUsualOrderHides(t *testing.T) {
+// A task can be overtaken only if another one runs several times in a row: first come, first served never shows this, a
+// random order does.
+func TestARandomOrderFindsWhatTheUsualOrderHides(t *testing.T) {
 	overtaken := func(cfg scheduler.Config) (bad bool) {
 		inBubble(t, cfg, func(b *bubble) {
 			written := false
@@ -90,8 +90,8 @@ func TestChanceFindsWhatTheUsualOrderHides(t *testing.T) {
 	assert.Greater(t, found, 10)
 }
 
-// Whatever tasks do with semaphores: never more units are out than there are, they are given
-// in the order in which they were asked for, and Loop says truly whether all came to an end.
+// Whatever tasks do with semaphores: never more units are out than exist, they are given in the order of the requests,
+// and Loop reports correctly whether all tasks ended.
 func TestSemaphoresKeepTheirPromisesInAnyProgram(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		units := rapid.SliceOfN(rapid.IntRange(0, 3), 1, 3).Draw(r, "units")
@@ -145,9 +145,9 @@ func TestSemaphoresKeepTheirPromisesInAnyProgram(t *testing.T) {
 			}
 			for i := range sems {
 				if waiting > 0 && len(asked[i]) > len(given[i]) {
-					assert.Zero(r, free[i], "somebody waits for a unit that is there")
+					assert.Zero(r, free[i], "a task waits for a unit that is free")
 				}
-				// Who was given his unit may be resumed late, but of those who waited none was passed over.
+				// A task may be resumed late after it got its unit, but no waiting task was passed over.
 				assert.ElementsMatch(r, asked[i][:len(given[i])], given[i])
 			}
 			s.Close()
@@ -155,9 +155,9 @@ func TestSemaphoresKeepTheirPromisesInAnyProgram(t *testing.T) {
 	})
 }
 
-// Whatever sources tell and handlers do: each event is dealt with once, in the order of its source, by a new run
-// or by one that asked for it; and no more are at events of a source than its backlog.
-func TestEachEventIsDealtWithOnceInAnyProgram(t *testing.T) {
+// Whatever sources notify and handlers do: each event is handled once, in the order of its source, by a new run or by
+// one that asked for it; and no more events of a source are being handled than its backlog.
+func TestEachEventIsHandledOnceInAnyProgram(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		backlog := rapid.IntRange(1, 3).Draw(r, "backlog")
 		lengths := rapid.SliceOfN(rapid.IntRange(0, 12), 1, 3).Draw(r, "events")

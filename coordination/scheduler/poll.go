@@ -8,18 +8,17 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 )
 
-// Poller is a source that can only be asked, for a limited time. It is asked by
-// whoever steps, so nothing else happens meanwhile: a Poll that exceeds its limit holds
-// up all. It should wait for as long as the limit, or until it has an event. A
-// limit of 0 asks what is there now.
+// Poller is a source that must be polled, for a limited time. The goroutine that runs Step or Loop polls it, so nothing
+// else runs meanwhile: a Poll that exceeds its limit holds up everything. Poll should wait until it has an event or the
+// limit has passed. A limit of 0 asks only for what is there now.
 type Poller interface {
-	// Poll returns an event and true, or false if there was none. An error ends the
-	// registration; io.EOF means that there is no more.
+	// Poll returns an event and true, or false if there was none. An error ends the registration; io.EOF means that
+	// there are no more events.
 	Poll(limit time.Duration) (event any, ok bool, err error)
 }
 
-// poll asks the pollers, one after the other, within the budget in all. Time that
-// they leave is waited for the others.
+// poll polls all pollers, one after the other, within the budget in total. It spends the remaining time waiting for
+// other sources.
 func (s *Scheduler) poll(budget time.Duration) {
 	if len(s.pollers) == 0 {
 		return
@@ -28,13 +27,13 @@ func (s *Scheduler) poll(budget time.Duration) {
 	if budget > 0 {
 		end = time.Now().Add(budget)
 	}
-	asked := slices.Clone(s.pollers) // one that fails leaves
+	asked := slices.Clone(s.pollers) // a poller that fails is removed from s.pollers
 	for i, r := range asked {
 		share := time.Duration(0)
 		if budget > 0 {
 			share = max(0, time.Until(end)) / time.Duration(len(asked)-i)
 		}
-		s.ask(r, share)
+		s.pollOne(r, share)
 	}
 	if budget > 0 && s.ready.Len() == 0 {
 		if rest := time.Until(end); rest > 0 {
@@ -43,14 +42,14 @@ func (s *Scheduler) poll(budget time.Duration) {
 	}
 }
 
-// ask asks one poller that is not at its bound.
-func (s *Scheduler) ask(r *Registration, limit time.Duration) {
+// pollOne polls one poller, unless that has reached its backlog.
+func (s *Scheduler) pollOne(r *Registration, limit time.Duration) {
 	if r.full() {
 		return
 	}
 	event, ok, err := pollSafely(r.source.(Poller), limit)
 	if ok {
-		r.room <- struct{}{}
+		r.slots <- struct{}{}
 		s.ready.line.Push(entry{reg: r, event: event})
 	}
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *Scheduler) ask(r *Registration, limit time.Duration) {
 	}
 }
 
-// pollSafely makes an error of a panic.
+// pollSafely turns a panic of the poller into an error.
 func pollSafely(p Poller, limit time.Duration) (event any, ok bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -13,27 +13,27 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Handler handles one event. It runs as a coroutine, so it may suspend; other
-// handlers run meanwhile, further runs of the same one too.
+// Handler handles one event. It runs as a coroutine, so it may suspend; meanwhile other handlers run, including further
+// runs of the same one.
 type Handler func(c coroutine.Context, event any)
 
-// Registration ties a source to its handler. Its methods are for handlers and tasks of
-// its scheduler, and for who steps when no handler runs.
+// Registration ties a source to its handler. Its methods may be called by handlers and tasks of its scheduler, and,
+// when no handler runs, by the goroutine that runs the scheduler.
 type Registration struct {
 	s       *Scheduler
 	source  any
 	handler Handler
-	place   *list.Element // among the open ones
+	place   *list.Element // in the list of open registrations
 
-	ctx      context.Context // the source's
+	ctx      context.Context // the context of the source
 	cancel   context.CancelFunc
-	room     chan struct{} // as many as there are events that have not been dealt with
-	returned chan struct{} // closed when the source's goroutine has ended, or if there is none
+	slots    chan struct{} // one element for each open event; its capacity is the backlog
+	returned chan struct{} // closed when the source's goroutine has ended, or at once if it has none
 
 	polled  bool    // the source is a Poller
-	held    int     // of the room, by runs of the handler
-	timer   *timer  // of After and Every
-	waiting []*next // those who want the next events, first come first served
+	held    int     // slots that runs of the handler occupy
+	timer   *timer  // the timer of an After or Every source
+	waiting []*next // handlers that wait for the next events, first come, first served
 	over    error   // why there will be no more events; nil while there may be
 }
 
@@ -41,14 +41,14 @@ type Registration struct {
 type next struct {
 	task   *coro.Task
 	wake   coro.Waker
-	rouse  func() // instead of wake, if the end of a context may be first
-	job    *job   // if it is a run of the same registration
-	served bool   // it has the event
+	rouse  func() // replaces wake if the end of a context may end the wait
+	job    *job   // set if the handler is a run of the same registration
+	served bool   // it got the event
 	event  any
 	err    error
 }
 
-// claim reports whether the caller must have the handler go on, for which it waits no more.
+// claim ends the wait and reports whether the caller must resume the handler.
 func (n *next) claim() bool {
 	if n.rouse == nil {
 		return n.wake.Claim()
@@ -57,21 +57,20 @@ func (n *next) claim() bool {
 	return true
 }
 
-// Register ties a source, which is a Source or a Poller, to its handler. For each event
-// of the source a run of the handler is begun, unless a handler has asked for it with
-// Next. It panics if src is neither, or h is nil. On a closed scheduler the
-// registration is closed at once: a Source is called, and told to end, so that it lets go of what
-// it owns.
+// Register ties a source, which is a Source or a Poller, to its handler. Each event of the source starts a run of the
+// handler, unless a handler has asked for the event with Next. Register panics if src is neither a Source nor a Poller,
+// or if h is nil. On a closed scheduler the registration is closed at once: Observe of a Source is called with a
+// context that ends, so that the source releases what it owns.
 func (s *Scheduler) Register(src any, h Handler) *Registration {
 	if h == nil {
 		panic("scheduler: Register without a handler")
 	}
 	r := &Registration{
 		s: s, source: src, handler: h,
-		room: make(chan struct{}, s.cfg.Backlog), returned: make(chan struct{}),
+		slots: make(chan struct{}, s.cfg.Backlog), returned: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.begin()
+	r.start()
 	if s.closed {
 		r.end(ErrClosed)
 		s.cfg.Error(fmt.Errorf("scheduler: Register: %w", ErrClosed))
@@ -79,8 +78,8 @@ func (s *Scheduler) Register(src any, h Handler) *Registration {
 	return r
 }
 
-// begin puts the source to work.
-func (r *Registration) begin() {
+// start starts the source.
+func (r *Registration) start() {
 	switch src := r.source.(type) {
 	case ticker: // needs no goroutine
 		close(r.returned)
@@ -97,16 +96,15 @@ func (r *Registration) begin() {
 	r.place = r.s.open.PushBack(r)
 }
 
-// Close ends the registration: the source is told to stop, and events of it that have
-// not been handled are dropped. Handlers that run go on; those that wait in Next get ErrClosed. To
-// close twice is fine.
+// Close ends the registration: it stops the source and drops those of its events that have not been handled. Running
+// handlers continue; those that wait in Next get ErrClosed. Close may be called twice.
 func (r *Registration) Close() { r.end(ErrClosed) }
 
-// Next suspends the handler until the next event of the source, which is then not given to a
-// new run. Several that wait are served in the order in which they came. The error is
-// ErrClosed or ErrEnded if there will be no more events, coroutine.ErrStopped, or that of the context that ended
-// the wait (coroutine.WithContext): an event is then left to the next that waits, or to a new run. The
-// context must be that of a handler or task of the same scheduler.
+// Next suspends the handler until the next event of the source, which then does not start a new run. Several waiting
+// handlers are served in the order in which they came. The error is ErrClosed or ErrEnded if there will be no more
+// events, coroutine.ErrStopped, or that of the context that ended the wait (coroutine.WithContext): then an event is
+// left to the next waiting handler, or to a new run. The context must be that of a handler or task of the same
+// scheduler.
 func (r *Registration) Next(c coroutine.Context) (event any, err error) {
 	t, ok := coro.TaskOf(c)
 	if !ok || t.Host() != r.s.host {
@@ -134,7 +132,7 @@ func (r *Registration) Next(c coroutine.Context) (event any, err error) {
 	return n.event, n.err
 }
 
-// block suspends a handler that only an event, or the end of its source, will wake.
+// block suspends a handler that can be woken only by an event, or by the end of its source.
 func (r *Registration) block(n *next) (err error) {
 	if n.wake, err = n.task.Prepare(); err != nil {
 		return err
@@ -143,16 +141,16 @@ func (r *Registration) block(n *next) (err error) {
 	return n.task.Block()
 }
 
-// join puts a handler into the line for the next event.
+// join adds a handler to the handlers that wait for the next event.
 func (r *Registration) join(n *next) {
 	if j := n.task.Tag.(*job); j.reg == r {
-		j.release() // it is done with its last event
+		j.release() // the handler has finished its last event
 		n.job = j
 	}
 	r.waiting = append(r.waiting, n)
 }
 
-// leave takes a handler out of the line that does not wait any more.
+// leave removes a handler that no longer waits.
 func (r *Registration) leave(n *next) {
 	for i, other := range r.waiting {
 		if other == n {
@@ -162,13 +160,13 @@ func (r *Registration) leave(n *next) {
 	}
 }
 
-// wake gives an event to the handler that has waited for it longest, if one has, and goes
-// on with that.
+// wake gives an event to the handler that has waited longest for it and resumes that handler. It returns false if no
+// handler waits.
 func (r *Registration) wake(event any) bool {
 	for len(r.waiting) > 0 {
 		n := r.waiting[0]
 		r.waiting = r.waiting[1:]
-		if n.claim() { // if not, it was stopped
+		if n.claim() { // not claimed: it was stopped
 			n.event, n.served = event, true
 			if n.job != nil {
 				n.job.hold()
@@ -181,24 +179,23 @@ func (r *Registration) wake(event any) bool {
 	return false
 }
 
-// settle makes room for a further event, one having been dealt with.
-func (r *Registration) settle() { <-r.room }
+// settle frees a slot, after an event has been handled or dropped.
+func (r *Registration) settle() { <-r.slots }
 
-// full reports whether the source is held back, or will be when events have come in that
-// are on their way.
-func (r *Registration) full() bool { return len(r.room) == cap(r.room) }
+// full reports whether all slots are taken, so that the source is held back.
+func (r *Registration) full() bool { return len(r.slots) == cap(r.slots) }
 
-// hopeless reports whether the source is held back until a run of its handler ends or asks for more, and
-// nothing of it is on its way: no event, nor its end if somebody waits for that. A poller that is held
-// back is not asked, so it does not end either.
-func (r *Registration) hopeless() bool {
-	return r.held == cap(r.room) && (len(r.waiting) == 0 || r.polled)
+// stalled reports whether the source is held back until a run of its handler ends or asks for more, and nothing from it
+// is on its way: no event, and no end for which a handler waits. A poller that is held back is not polled, so it does
+// not end either.
+func (r *Registration) stalled() bool {
+	return r.held == cap(r.slots) && (len(r.waiting) == 0 || r.polled)
 }
 
-// notify takes an event from the source's goroutines. It waits while the source is at its bound.
+// notify accepts an event from the source's goroutines. It waits while the source has reached its backlog.
 func (r *Registration) notify(event any) {
 	select {
-	case r.room <- struct{}{}:
+	case r.slots <- struct{}{}:
 		if r.ctx.Err() == nil && r.s.inbox.put(entry{reg: r, event: event}) {
 			return
 		}
@@ -208,7 +205,8 @@ func (r *Registration) notify(event any) {
 	r.drop(event)
 }
 
-// drop returns an event that will not be handled to its source, if that wants it. A panic of the source is reported.
+// drop returns an event that will not be handled to its source, if the source is a Dropper. A panic of the source is
+// reported.
 func (r *Registration) drop(event any) {
 	d, ok := r.source.(Dropper)
 	if !ok {
@@ -225,7 +223,7 @@ func (r *Registration) drop(event any) {
 // observe runs a source to its end, on a goroutine of its own.
 func (r *Registration) observe(src Source) {
 	defer close(r.returned)
-	err := coroutine.ErrGoexit // unless it returns or panics
+	err := coroutine.ErrGoexit // stays if Observe calls Goexit
 	defer func() {
 		if v := recover(); v != nil {
 			err = &coroutine.PanicError{Value: v, Stack: debug.Stack()}
@@ -246,7 +244,7 @@ func (r *Registration) finish(err error) {
 	r.end(ErrEnded)
 }
 
-// end stops the source, for the reason given, and wakes who waits for it.
+// end stops the source for the given reason and wakes the handlers that wait for it.
 func (r *Registration) end(why error) {
 	if r.over != nil {
 		return
@@ -267,7 +265,8 @@ func (r *Registration) end(why error) {
 	r.waiting = nil
 }
 
-// name says which source it is: by its String method, or if that panics or there is none, by its type.
+// name returns the name of the source: its String method's result, or its type if it has no such method or the method
+// panics.
 func (r *Registration) name() (name string) {
 	name = fmt.Sprintf("source %T", r.source)
 	defer func() { _ = recover() }()

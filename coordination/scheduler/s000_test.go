@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// What the text on the event scheduler says, point by point (docs/coordination.md).
+// The statements of the text on the event scheduler, point by point (docs/coordination.md).
 
 func TestS000_01_StepHandlesAtMostOneEvent(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
@@ -92,7 +92,7 @@ func TestS000_05_SynchronousSourceOnItsOwnThread(t *testing.T) {
 		begin := time.Now()
 		never := make(chan struct{})
 		s.Register(scheduler.SourceFunc(func(context.Context, func(any)) error {
-			<-never // it does not even listen to its context
+			<-never // it even ignores its context
 			return nil
 		}), func(coroutine.Context, any) { t.Error("an event") })
 		n := 0
@@ -105,7 +105,7 @@ func TestS000_05_SynchronousSourceOnItsOwnThread(t *testing.T) {
 		assert.Equal(t, 3*time.Second, time.Since(begin))
 		assert.Equal(t, 3, n)
 
-		s.Close() // names it, and does not wait for ever
+		s.Close() // reports it, and does not wait for ever
 		assert.Equal(t, 4*time.Second, time.Since(begin))
 		require.Len(t, faults, 1)
 		require.ErrorContains(t, faults[0], "TestS000_05")

@@ -14,8 +14,7 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// What Moura's appendix A says of cooperative tasks, figure by figure, with the errata of
-// docs/coordination.md.
+// The statements of Moura's appendix A on cooperative tasks, figure by figure, with the errata of docs/coordination.md.
 
 func (b *bubble) said() string { return strings.Join(b.log, " ") }
 
@@ -59,14 +58,14 @@ func TestS001_03_PooledCoroutineAfterPanic(t *testing.T) {
 		b.tasks(goesBoom, func(coroutine.Context) { runtime.Goexit() }, func(coroutine.Context) { n++ })
 		b.loop()
 		assert.Equal(t, 1, n)
-		faults := b.told()
+		faults := b.takeFaults()
 		require.Len(t, faults, 2)
 		var p *coroutine.PanicError
 		require.ErrorAs(t, faults[0], &p)
 		assert.Equal(t, "boom", p.Value)
 		assert.Contains(t, string(p.Stack), "scheduler_test.goesBoom")
 		assert.ErrorIs(t, faults[1], coroutine.ErrGoexit)
-	}) // a goroutine that was left would fail the bubble
+	}) // a leaked goroutine would fail the bubble
 }
 
 func goesBoom(coroutine.Context) { panic("boom") }
@@ -175,7 +174,7 @@ func TestS001_08_CountingSemaphore(t *testing.T) {
 func TestS001_09_Condition(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		var cond scheduler.Cond
-		b.Go(func(coroutine.Context) { cond.Signal() }) // nobody waits: it is lost
+		b.Go(func(coroutine.Context) { cond.Signal() }) // no task waits: the signal is lost
 		for _, name := range []string{"1", "2", "3", "4"} {
 			b.Go(func(c coroutine.Context) {
 				b.ok(cond.Wait(c))

@@ -15,83 +15,82 @@ import (
 )
 
 var (
-	// ErrDeadlock is returned by Loop when tasks or handlers are blocked and nothing can
-	// wake them: all wait for one another, and there is neither a source nor a timer.
+	// ErrDeadlock is returned by Loop when tasks or handlers are blocked and nothing can wake them: all wait for one
+	// another, and there is neither a source nor a timer.
 	ErrDeadlock = errors.New("scheduler: deadlock")
 
-	// ErrClosed is the answer of a scheduler, or of a registration, that is closed.
+	// ErrClosed is returned by a scheduler, or a registration, that is closed.
 	ErrClosed = errors.New("scheduler: closed")
 
-	// ErrEnded is the answer of Next when the source has no more events.
+	// ErrEnded is returned by Next when the source has no more events.
 	ErrEnded = errors.New("scheduler: the source has ended")
 )
 
-// What a Config means if it does not say otherwise.
+// The defaults of a Config.
 const (
 	defaultBacklog    = 1024
 	defaultPollBudget = 10 * time.Millisecond
 	defaultGrace      = time.Second
 )
 
-// Config says how a Scheduler works. Its zero value is ready for use.
+// Config configures a Scheduler. Its zero value is ready for use.
 type Config struct {
-	// MaxPool is how many idle coroutines are kept for reuse; 0 means 64, negative none.
+	// MaxPool is how many idle coroutines are kept for reuse; 0 means 64, and a negative number none.
 	MaxPool int
 
-	// Backlog is how many events of one source may be there at once: those that wait, and
-	// those that handlers are at, which is until they end or ask for the next. A source that is at this bound
-	// is held back; a tick of Every is left out. 0 means 1024.
+	// Backlog is the maximum number of open events of one source: those that wait, and those that handlers are
+	// handling, that is, until the handlers end or ask for the next event. A source that has reached its backlog is
+	// held back; a tick of Every is skipped. 0 means 1024.
 	Backlog int
 
-	// PollBudget is the longest time spent in pollers before other sources are looked
-	// at; 0 means 10 ms.
+	// PollBudget is the longest time spent in pollers before other sources are checked; 0 means 10 ms.
 	PollBudget time.Duration
 
-	// Grace is how long Close waits for the sources to return, and how long a stopped handler or task may go on
-	// before Error hears of it and its next suspension ends it; 0 means 1 s.
+	// Grace is how long Close waits for the sources to return, and how long a stopped handler or task may continue
+	// before its name is reported to Error and its next suspension ends it; 0 means 1 s.
 	Grace time.Duration
 
-	// Rand, if set, has each Step take any of what is ready instead of what has been so for the longest
-	// time. The events of one source keep their order. The same seed gives the
-	// same run, if the events come the same.
+	// Rand, if set, makes each Step take a random ready entry instead of the oldest. The events of one source keep
+	// their order. The same seed gives the same run, if the events arrive in the same way.
 	Rand *rand.Rand
 
-	// Error hears of handlers and tasks that panicked or called runtime.Goexit, of
-	// sources that failed, and of handlers past their Patience. It may be called by any
-	// goroutine, and may call only Stop and Go. If nil, Logger hears of them.
+	// Error is called for handlers and tasks that panicked or called runtime.Goexit, for sources that failed, and for
+	// handlers past their Patience. It may be called by any goroutine, and may call only Stop and Go. If it is nil, the
+	// errors are logged with Logger.
 	Error func(err error)
 
-	// Logger is told what Error would be. If nil it is slog.Default().
+	// Logger logs the errors if Error is nil. If Logger is nil it is slog.Default().
 	Logger *slog.Logger
 
-	// Patience, if positive, has Error hear of a handler that has run for so long without
-	// suspending: all others wait for it meanwhile.
+	// Patience, if positive, is the time after which a handler that runs without suspending is reported to Error: all
+	// others wait for it meanwhile.
 	Patience time.Duration
 
-	// Threads lets handlers suspend, or end, while they hold runtime.LockOSThread, and lets who steps lock
-	// its thread now and not then: without it either ends the process. A switch then costs several times as much.
+	// Threads lets handlers suspend, or end, while they hold runtime.LockOSThread, and lets the goroutine that runs the
+	// scheduler lock its thread at some times and not at others: without Threads either ends the process. A switch then
+	// costs several times as much.
 	Threads bool
 
-	// Check refuses a suspension by a goroutine that is not the handler's own, with
-	// coroutine.ErrNotRunning. It costs some microseconds each; it is for tests.
+	// Check makes a suspension by a goroutine other than the handler's own fail with coroutine.ErrNotRunning. It costs
+	// some microseconds for each suspension; it is for tests.
 	Check bool
 }
 
-// Scheduler waits for events of its sources and runs a handler for each, one at a
-// time, and cooperative tasks among them. New makes one.
+// Scheduler waits for events of its sources and runs a handler for each, one at a time, and cooperative tasks among
+// them. New makes one.
 //
-// Go, Stop and whatever wakes a handler may be called from any goroutine. The other methods
-// are for one goroutine at a time; Register, Snapshot and the methods of registrations also for
-// handlers and tasks, since these run while that goroutine is in Step or Loop.
+// Go, Stop and the functions that wake a handler may be called from any goroutine. The other methods are for one
+// goroutine at a time. Register, Snapshot and the methods of registrations may also be called by handlers and tasks,
+// since these run while that goroutine is in Step or Loop.
 type Scheduler struct {
 	cfg   Config
 	host  *coro.Host
 	inbox inbox
 
-	busy atomic.Bool // somebody is in Step, Loop or Close
-	quit atomic.Bool // Stop was called and Loop has not yet returned for it
+	busy atomic.Bool // a goroutine is in Step, Loop or Close
+	quit atomic.Bool // Stop was called, and Loop has not yet returned because of it
 
-	// What follows belongs to whoever steps.
+	// The fields below belong to the goroutine that runs the scheduler.
 	ready   queue
 	timers  timers
 	open    list.List // registrations that have not ended
@@ -100,25 +99,25 @@ type Scheduler struct {
 	closed  bool
 	waits   int
 	live    int // tasks that have not ended
-	blocked int // those of them that only others of them can wake
+	blocked int // tasks that only other tasks of this scheduler can wake
 }
 
-// Snapshot is what a scheduler has at one moment.
+// Snapshot is the state of a scheduler at one moment.
 type Snapshot struct {
-	Waits      int // how often sources were looked at, because nothing but timers was ready
-	Ready      int // events and tasks that were ready when they were last looked at, and still are
+	Waits      int // how often the sources were checked because at most timers were ready
+	Ready      int // events and tasks that were ready at the last check, and still are
 	Sources    int // registrations that have not ended
-	Tasks      int // handlers and tasks that have begun and not ended
+	Tasks      int // handlers and tasks that have started and not ended
 	Blocked    int // those of them that wait for others of them
-	Coroutines int // coroutines made since the beginning
+	Coroutines int // coroutines made since the start
 	Idle       int // coroutines kept for reuse
 }
 
-// New returns a scheduler. It starts nothing; a scheduler on which nothing was
-// registered or started need not be closed. It panics if a number in cfg but MaxPool is negative.
+// New returns a scheduler. It starts no goroutine; a scheduler on which nothing was registered or started need not be
+// closed. New panics if a number in cfg other than MaxPool is negative.
 func New(cfg Config) *Scheduler {
 	s := &Scheduler{cfg: cfg.complete()}
-	s.inbox.bell = make(chan struct{}, 1)
+	s.inbox.wakeup = make(chan struct{}, 1)
 	engine := coro.Pull
 	if cfg.Threads {
 		engine = coro.Baton
@@ -135,7 +134,7 @@ func New(cfg Config) *Scheduler {
 	return s
 }
 
-// complete checks the numbers and puts the defaults in.
+// complete checks the numbers and fills in the defaults.
 func (c Config) complete() Config {
 	if c.Backlog < 0 || c.PollBudget < 0 || c.Grace < 0 || c.Patience < 0 {
 		panic(fmt.Sprintf("scheduler: negative number in Config: Backlog %d, PollBudget %v, Grace %v, Patience %v",
@@ -162,8 +161,8 @@ func (c Config) complete() Config {
 	return c
 }
 
-// Go creates a task, and returns it: others may wait for its end with [Task.Join]. It first runs in a later Step; if
-// the scheduler is closed before that, it never does, and has ended with ErrClosed. Any goroutine may call it.
+// Go creates a task and returns it; [Task.Join] waits for its end. The task first runs in a later Step. If the
+// scheduler is closed before that, the task never runs and ends with ErrClosed. Any goroutine may call Go.
 func (s *Scheduler) Go(task func(c coroutine.Context)) *Task {
 	if task == nil {
 		panic("scheduler: Go without a task")
@@ -177,18 +176,17 @@ func (s *Scheduler) Go(task func(c coroutine.Context)) *Task {
 	return t
 }
 
-// Step handles at most one event, which may be the beginning or the going on of a task, and
-// reports whether it did. Only if nothing is ready does it look for new events, and waits
-// for them at most as long as the limit. On a closed scheduler it does nothing.
+// Step handles at most one event, which may also be the start or the resumption of a task, and reports whether it did.
+// Only if nothing is ready does it check for new events, and waits for them at most until the limit. On a closed
+// scheduler it does nothing.
 func (s *Scheduler) Step(limit time.Duration) bool {
 	s.enter("Step")
 	defer s.leave()
 	return s.step(newPatience(limit))
 }
 
-// Loop handles events until Stop is called, or there is no source, task or event left,
-// and returns nil; or until all tasks that are left are blocked, and returns ErrDeadlock.
-// It may be called again.
+// Loop handles events until Stop is called, or until there is no source, task or event left; then it returns nil. If
+// all remaining tasks are blocked it returns ErrDeadlock. It may be called again.
 func (s *Scheduler) Loop() error {
 	s.enter("Loop")
 	defer s.leave()
@@ -209,23 +207,22 @@ func (s *Scheduler) Loop() error {
 	}
 }
 
-// Stop makes Loop return nil once the present handler has suspended or ended; what is
-// ready stays ready. If no Loop runs, the next one returns at once. Any
-// goroutine may call it, and handlers.
+// Stop makes Loop return nil once the current handler has suspended or ended; ready entries stay ready. If no Loop
+// runs, the next one returns at once. Any goroutine and any handler may call Stop.
 func (s *Scheduler) Stop() {
 	s.quit.Store(true)
-	s.inbox.ring()
+	s.inbox.notify()
 }
 
-// Close stops the sources, and all handlers and tasks that are suspended, the youngest
-// first: their suspensions return coroutine.ErrStopped and their deferred calls run. A handler that
-// goes on suspending instead of returning is ended, at the latest when Config.Grace is over, as runtime.Goexit would end it: its deferred
-// calls run, and Error receives its name with coroutine.ErrIgnoredStop. Close waits for a handler that neither
-// returns nor suspends; Error receives its name when Config.Grace is over.
+// Close stops the sources, and all suspended handlers and tasks, the youngest first: their suspensions return
+// coroutine.ErrStopped and their deferred calls run. A handler that continues to suspend instead of returning is ended,
+// at the latest when Config.Grace is over, as by runtime.Goexit: its deferred calls run, and Error gets its name with
+// coroutine.ErrIgnoredStop. Close waits for a handler that neither returns nor suspends; Error gets its name when
+// Config.Grace is over.
 //
-// Events that were not handled are dropped. Close waits until the sources have returned, but no longer than
-// Config.Grace; Error hears of those that have not. To close twice is fine. A
-// handler must not call it: it calls Stop, and who called Loop closes.
+// Events that were not handled are dropped. Close waits until the sources have returned, but not longer than
+// Config.Grace; those that have not are reported to Error. Close may be called twice. A handler must not call it: it
+// should call Stop, and the caller of Loop closes.
 func (s *Scheduler) Close() {
 	s.enter("Close")
 	defer s.leave()
@@ -252,7 +249,7 @@ func (s *Scheduler) Close() {
 	s.await(sources)
 }
 
-// Snapshot tells what the scheduler has now. It is for who steps, and for handlers.
+// Snapshot returns the current state. It may be called by the goroutine that runs the scheduler, and by handlers.
 func (s *Scheduler) Snapshot() Snapshot {
 	h := s.host.Stats()
 	return Snapshot{
@@ -266,8 +263,7 @@ func (s *Scheduler) Snapshot() Snapshot {
 	}
 }
 
-// enter refuses to be called by two at once. That one of them is a handler is by far
-// the likeliest.
+// enter panics if two goroutines use the scheduler at once. The likeliest cause by far is a call by a handler.
 func (s *Scheduler) enter(method string) {
 	if !s.busy.CompareAndSwap(false, true) {
 		panic("scheduler: " + method + " called by a handler, or while another goroutine is in Step, Loop or Close")
@@ -276,7 +272,7 @@ func (s *Scheduler) enter(method string) {
 
 func (s *Scheduler) leave() { s.busy.Store(false) }
 
-// await waits for the goroutines of sources that were told to end.
+// await waits for the goroutines of sources whose contexts have ended.
 func (s *Scheduler) await(sources []*Registration) {
 	if len(sources) == 0 {
 		return

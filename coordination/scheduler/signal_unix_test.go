@@ -22,7 +22,7 @@ func TestASignalIsAnEvent(t *testing.T) {
 		got = ev.(os.Signal)
 		s.Stop()
 	})
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) // before the source was begun
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) // before the source was started
 	assert.NoError(t, s.Loop())
 	assert.Equal(t, syscall.SIGUSR1, got)
 }

@@ -10,22 +10,19 @@ import (
 	"time"
 )
 
-// Source is an origin of events that come by themselves: one that calls back, or one
-// whose call blocks until there is an event.
+// Source produces events by itself: by callbacks, or by calls that block until there is an event.
 type Source interface {
-	// Observe is called once for each registration, on a goroutine of its own, so it may block. It calls
-	// notify for every event, from any goroutine, and returns when ctx is done or
-	// there will be no more events, with an error if it failed; io.EOF is none.
+	// Observe is called once for each registration, on a goroutine of its own, so it may block. It calls notify for
+	// every event, from any goroutine, and returns when ctx is done or when there will be no more events, with an error
+	// if it failed; io.EOF does not count as an error.
 	//
-	// notify blocks while there are Config.Backlog events of this source that have not
-	// been dealt with, so a handler must not call it. Its order is kept. An event for which it was
-	// called after ctx was done, or after Observe returned, may be dropped.
+	// notify blocks while this source has Config.Backlog open events, so a handler must not call it. The order of the
+	// calls is kept. An event that is notified after ctx was done, or after Observe returned, may be dropped.
 	Observe(ctx context.Context, notify func(event any)) error
 }
 
-// Dropper is a Source or Poller that wants those of its events back that will not be
-// handled, since its registration was closed. Any goroutine may call it. Config.Error receives
-// its panics.
+// Dropper is a Source or Poller that gets back those of its events that will not be handled, because its registration
+// was closed. Any goroutine may call Drop. Its panics are reported to Config.Error.
 type Dropper interface {
 	Drop(event any)
 }
@@ -38,16 +35,16 @@ func (f SourceFunc) Observe(ctx context.Context, notify func(event any)) error {
 	return f(ctx, notify)
 }
 
-// ticker is a source that is nothing but times, which the scheduler keeps itself.
+// ticker is a source that consists only of times, which the scheduler keeps itself.
 type ticker interface {
 	Source
 	first() time.Duration
-	// next says when to fire after a time that was due and is over.
+	// next returns when to fire after a due time has passed.
 	next(due, now time.Time) (at time.Time, again bool)
 }
 
-// After is a source with one event, the time.Time at which it was found due, not before
-// d has passed since it was registered. It comes later if a handler holds up the scheduler.
+// After is a source with one event, the time.Time at which the scheduler found it due: at least d after it was
+// registered, and later if a handler holds up the scheduler.
 func After(d time.Duration) Source { return after(d) }
 
 type after time.Duration
@@ -56,14 +53,13 @@ func (a after) first() time.Duration                                 { return ti
 func (a after) next(time.Time, time.Time) (at time.Time, again bool) { return time.Time{}, false }
 func (a after) String() string                                       { return fmt.Sprintf("After(%v)", time.Duration(a)) }
 
-// Observe is for who uses the source without a scheduler.
+// Observe implements Source for use without a scheduler.
 func (a after) Observe(ctx context.Context, notify func(event any)) error {
 	return observeTicks(ctx, a, notify)
 }
 
-// Every is a source with an event, the time.Time at which it was found due, every d
-// since it was registered, which must be positive. One that is late does not delay those
-// after it, and those that are due by then, too, are left out.
+// Every is a source with an event every d since it was registered: the time.Time at which the scheduler found it due. d
+// must be positive. A late event does not delay those after it; further events that are due by then are skipped.
 func Every(d time.Duration) Source {
 	if d <= 0 {
 		panic(fmt.Sprintf("scheduler: Every(%v): not positive", d))
@@ -81,7 +77,7 @@ func (e every) next(due, now time.Time) (at time.Time, again bool) {
 	return due.Add(now.Sub(due).Truncate(d) + d), true
 }
 
-// Observe is for who uses the source without a scheduler.
+// Observe implements Source for use without a scheduler.
 func (e every) Observe(ctx context.Context, notify func(event any)) error {
 	return observeTicks(ctx, e, notify)
 }
@@ -101,8 +97,8 @@ func observeTicks(ctx context.Context, t ticker, notify func(event any)) error {
 	return nil
 }
 
-// Chan is a source with an event for each value received from ch. It ends when ch is closed.
-// A value that was received and not handled when the registration is closed is lost.
+// Chan is a source with an event for each value received from ch. It ends when ch is closed. A value that was received
+// but not handled when the registration is closed is lost.
 func Chan[T any](ch <-chan T) Source { return channel[T](ch) }
 
 type channel[T any] <-chan T
@@ -123,10 +119,9 @@ func (ch channel[T]) Observe(ctx context.Context, notify func(event any)) error 
 
 func (ch channel[T]) String() string { return fmt.Sprintf("Chan of %T", *new(T)) }
 
-// Accept is a source with an event, the net.Conn, for each connection accepted on l, which it
-// owns from then on: it is closed when the registration is. Connections that nobody will
-// handle are closed, too. When the process has no file left for a
-// connection, Accept tries again after a while. It panics if l is nil.
+// Accept is a source with an event, the net.Conn, for each connection accepted on l. It owns l: l is closed when the
+// registration is closed. Connections that will not be handled are closed, too. When the process has no file descriptor
+// left for a connection, Accept tries again after a pause. It panics if l is nil.
 func Accept(l net.Listener) Source {
 	if l == nil {
 		panic("scheduler: Accept without a listener")
@@ -165,23 +160,22 @@ const (
 	lastPause  = time.Second
 )
 
-// temporary reports whether an error of Accept may go by, as net/http sees it.
+// temporary reports whether an error of Accept may be temporary, as net/http judges it.
 func temporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return errors.As(err, &t) && t.Temporary()
 }
 
-// Drop closes a connection that nobody will handle.
+// Drop closes a connection that will not be handled.
 func (a acceptor) Drop(event any) { _ = event.(net.Conn).Close() }
 
 func (a acceptor) String() string { return "Accept on " + a.Addr().String() }
 
-// Signal is a source with an event, the os.Signal, for each of the signals that comes
-// in, or of any, as in signal.Notify. It catches them from this call on, so none is
-// lost before it is registered; register it once, for only the end of the
-// registration gives them back.
+// Signal is a source with an event, the os.Signal, for each of the given signals that arrives, or for any signal, as in
+// signal.Notify. It catches them from this call on, so none is lost before it is registered; register it once, since
+// only the end of the registration restores the default handling.
 func Signal(signals ...os.Signal) Source {
-	const pending = 16 // as many as may come at once; the runtime drops more
+	const pending = 16 // how many may arrive at once; the runtime drops more
 	ch := make(chan os.Signal, pending)
 	signal.Notify(ch, signals...)
 	return caught(ch)

@@ -68,7 +68,7 @@ func TestASourceFasterThanItsHandlersIsHeldBack(t *testing.T) {
 			running--
 		})
 		synctest.Wait()
-		assert.Equal(t, 4, sent, "three that wait, and one in the hand of the source")
+		assert.Equal(t, 4, sent, "three that wait, and one that the source is notifying")
 		b.untilFalse()
 		assert.Equal(t, 4, sent, "three whose handlers have not ended")
 		b.loop()
@@ -78,7 +78,7 @@ func TestASourceFasterThanItsHandlersIsHeldBack(t *testing.T) {
 	})
 }
 
-func TestAnEventThatWasAskedForMakesRoomForTheNext(t *testing.T) {
+func TestANextEventFreesASlot(t *testing.T) {
 	inBubble(t, scheduler.Config{Backlog: 1}, func(b *bubble) {
 		ch := make(chan int, 10)
 		for i := range 10 {
@@ -96,7 +96,7 @@ func TestAnEventThatWasAskedForMakesRoomForTheNext(t *testing.T) {
 	})
 }
 
-func TestAPollerIsNotAskedWhileItsEventsWait(t *testing.T) {
+func TestAPollerIsNotPolledWhileItsEventsWait(t *testing.T) {
 	inBubble(t, scheduler.Config{Backlog: 2}, func(b *bubble) {
 		b.Register(pollFunc(func(time.Duration) (any, bool, error) { return b.now(), true, nil }),
 			func(c coroutine.Context, ev any) {
@@ -122,7 +122,7 @@ func TestATimerIsHeldBackAsWell(t *testing.T) {
 	})
 }
 
-func TestSourcesThatWaitForHandlersThatWaitForEachOtherAreADeadlock(t *testing.T) {
+func TestSourcesOfHandlersThatWaitForEachOtherAreADeadlock(t *testing.T) {
 	inBubble(t, scheduler.Config{Backlog: 1}, func(b *bubble) {
 		notify, _ := b.source(func(c coroutine.Context, _ any) { _ = scheduler.NewSemaphore(0).Acquire(c) })
 		notify(1)
@@ -177,14 +177,14 @@ func TestAPollerThatIsHeldBackDoesNotEnd(t *testing.T) {
 	})
 }
 
-func TestLateTicksAreLeftOut(t *testing.T) {
+func TestLateTicksAreSkipped(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		b.Register(scheduler.Every(time.Second), func(_ coroutine.Context, ev any) {
 			b.say(b.now().String())
 			assert.Zero(t, time.Since(ev.(time.Time)))
 			switch len(b.log) {
 			case 2:
-				time.Sleep(2500 * time.Millisecond) // over the third and the fourth
+				time.Sleep(2500 * time.Millisecond) // past the third and the fourth tick
 			case 4:
 				b.Stop()
 			}
@@ -208,7 +208,7 @@ func TestTimersForTheSameTimeKeepTheirOrder(t *testing.T) {
 				b.ok(coroutine.Sleep(c, time.Second))
 				b.say(name)
 			})
-			b.Step(0) // so that it sleeps
+			b.Step(0) // so that the task sleeps
 		}
 		b.loop()
 		assert.Equal(t, want, b.log)
@@ -246,7 +246,7 @@ func TestAClosedRegistrationHandlesNothingMore(t *testing.T) {
 	})
 }
 
-func TestThoseWhoWaitForTheNextEventAreServedInOrder(t *testing.T) {
+func TestHandlersThatWaitForTheNextEventAreServedInOrder(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		notify, r := b.source(func(_ coroutine.Context, ev any) { b.say(fmt.Sprint("new:", ev)) })
 		for _, name := range []string{"a", "b", "c"} {
@@ -264,7 +264,7 @@ func TestThoseWhoWaitForTheNextEventAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestCloseReachesWhoWaitsForTheNextEvent(t *testing.T) {
+func TestCloseWakesHandlersThatWaitForTheNextEvent(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		_, r := b.source(nothing)
 		var err error
@@ -277,7 +277,7 @@ func TestCloseReachesWhoWaitsForTheNextEvent(t *testing.T) {
 	})
 }
 
-// returns is a source that wants back what nobody handles.
+// returns is a source that gets back the events that are not handled.
 type returns struct {
 	scheduler.SourceFunc
 
@@ -291,7 +291,7 @@ func (r *returns) Drop(event any) {
 	r.back = append(r.back, event)
 }
 
-func TestASourceGetsBackWhatNobodyHandles(t *testing.T) {
+func TestASourceGetsBackUnhandledEvents(t *testing.T) {
 	closings := map[string]func(b *bubble, r *scheduler.Registration){
 		"registration": func(_ *bubble, r *scheduler.Registration) { r.Close() },
 		"scheduler":    func(b *bubble, _ *scheduler.Registration) { b.Close() },
@@ -358,10 +358,10 @@ func TestAcceptServesConnections(t *testing.T) {
 	s.Close()
 	assert.Len(t, lines, 3)
 	_, err = l.Accept()
-	assert.ErrorIs(t, err, net.ErrClosed, "the listener was the source's")
+	assert.ErrorIs(t, err, net.ErrClosed, "the source closed the listener")
 }
 
-func TestAcceptClosesConnectionsThatNobodyHandles(t *testing.T) {
+func TestAcceptClosesUnhandledConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := scheduler.New(scheduler.Config{})
@@ -376,7 +376,7 @@ func TestAcceptClosesConnectionsThatNobodyHandles(t *testing.T) {
 	assert.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection was left open")
 }
 
-// listener is one that fails as it is told, before it accepts.
+// listener fails with the given errors before it accepts.
 type listener struct {
 	net.Listener
 
@@ -414,8 +414,8 @@ func TestAcceptTriesAgainWhenFilesAreShort(t *testing.T) {
 		l := &listener{errs: []error{io.ErrUnexpectedEOF}}
 		b.Register(scheduler.Accept(l), nothing)
 		b.loop()
-		assert.True(t, l.closed, "it is the source's")
-		faults := b.told()
+		assert.True(t, l.closed, "the source closes it")
+		faults := b.takeFaults()
 		require.Len(t, faults, 1)
 		assert.EqualError(t, faults[0], "scheduler: Accept on :0: unexpected EOF")
 	})

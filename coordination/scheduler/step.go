@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// patience says how long a step may wait for something to do: not at all, until a time,
-// or, as Loop does, until it learns that it need not.
+// patience says how long a step may wait for an entry: not at all, until a time, or, as Loop does, until a condition
+// holds.
 type patience struct {
 	deadline time.Time
 	until    func() bool
 }
 
-// newPatience is for what a user says, who may mean for ever.
+// newPatience converts a limit of the user, which may be as long as for ever.
 func newPatience(limit time.Duration) patience {
 	if limit <= 0 {
 		return patience{}
@@ -20,7 +20,7 @@ func newPatience(limit time.Duration) patience {
 	return patience{deadline: time.Now().Add(min(limit, math.MaxInt64/2))}
 }
 
-// left returns how long may still be waited.
+// left returns the remaining waiting time.
 func (p patience) left() time.Duration {
 	switch {
 	case p.until != nil && !p.until():
@@ -32,11 +32,11 @@ func (p patience) left() time.Duration {
 	}
 }
 
-// forever is a wait that has no end of its own.
+// forever is a wait without a limit of its own.
 const forever time.Duration = math.MaxInt64
 
-// step does one thing that is ready, if there is one within its patience. It looks at the sources when the line is
-// empty, even if timers are due: those may be so all the time.
+// step processes one ready entry, if there is one within its patience. It checks the sources when the line is empty,
+// even if timers are due, since timers may be due all the time.
 func (s *Scheduler) step(p patience) bool {
 	for s.ready.line.Len() > 0 || s.observe(p) {
 		if s.do(s.take()) {
@@ -46,8 +46,7 @@ func (s *Scheduler) step(p patience) bool {
 	return false
 }
 
-// observe looks for new events until there are some. It is the only place where the
-// scheduler waits.
+// observe checks for new entries until there are some. It is the only place where the scheduler waits.
 func (s *Scheduler) observe(p patience) bool {
 	if s.closed {
 		return false
@@ -71,70 +70,68 @@ func (s *Scheduler) observe(p patience) bool {
 	}
 }
 
-// collect makes ready the timers that are due and what has come in.
+// collect makes due timers and the entries of the inbox ready.
 func (s *Scheduler) collect() {
 	s.fire()
 	s.inbox.empty(&s.ready.line)
 }
 
-// wait waits for the bell, the next timer, or the time given.
+// wait waits for a notification, the next timer, or the given time.
 func (s *Scheduler) wait(left time.Duration) {
 	if s.timers.Len() > 0 {
 		left = min(left, time.Until(s.timers.next()))
 	}
-	var rings <-chan time.Time
+	var alarm <-chan time.Time
 	if left < forever {
-		rings = s.wakeUpCall(left)
+		alarm = s.setAlarm(left)
 	}
 	select {
-	case <-s.inbox.bell:
-	case <-rings:
+	case <-s.inbox.wakeup:
+	case <-alarm:
 	}
 }
 
-// wakeUpCall sets the one timer that a scheduler has.
-func (s *Scheduler) wakeUpCall(d time.Duration) <-chan time.Time {
+// setAlarm sets the one timer that a scheduler has.
+func (s *Scheduler) setAlarm(d time.Duration) <-chan time.Time {
 	if s.alarm == nil {
 		s.alarm = time.NewTimer(d)
 	} else {
-		s.alarm.Reset(d) // since Go 1.23 no old ring is left behind
+		s.alarm.Reset(d) // since Go 1.23 Reset drops an old tick
 	}
 	return s.alarm.C
 }
 
-// atRest tells a waiting Loop that it need not wait.
+// atRest reports to a waiting Loop that it need not wait.
 func (s *Scheduler) atRest() bool { return s.quit.Load() || s.idle() }
 
-// idle reports that nothing is ready and nothing can become so: no source but those that
-// are held back by their own events, no timer, and no task that waits for
-// anything but another.
+// idle reports whether nothing is ready and nothing can become ready: every source is held back by its own events,
+// there is no timer, and each task waits for another one.
 func (s *Scheduler) idle() bool {
 	if s.ready.Len() > 0 || s.timers.Len() > 0 || s.live > s.blocked || !s.inbox.isEmpty() {
 		return false
 	}
 	for e := s.open.Front(); e != nil; e = e.Next() {
-		if !e.Value.(*Registration).hopeless() {
+		if !e.Value.(*Registration).stalled() {
 			return false
 		}
 	}
 	return true
 }
 
-// take takes what is next, or any of what is ready, if chance shall say.
+// take removes the next entry, or with Rand a random one.
 func (s *Scheduler) take() entry {
 	if s.cfg.Rand == nil {
-		s.fire() // a timer does not wait until the line is empty
+		s.fire() // so that a timer does not wait until the line is empty
 		return s.ready.Pop()
 	}
-	s.collect() // or what is woken now could never come before what was ready already
+	s.collect() // otherwise an entry that is woken now could never come before older ones
 	for s.ready.due.Len() > 0 {
-		s.ready.line.Push(s.ready.due.Pop()) // chance knows one line
+		s.ready.line.Push(s.ready.due.Pop()) // the random choice uses one line
 	}
 	return s.takeAt(s.first(s.cfg.Rand.IntN(s.ready.Len())))
 }
 
-// first returns the place of the oldest entry of the same source, for its events keep
-// their order.
+// first returns the index of the oldest entry of the same source, so that its events keep their order.
 func (s *Scheduler) first(i int) int {
 	if r := s.ready.line.At(i).reg; r != nil {
 		for j := range i {
@@ -146,7 +143,7 @@ func (s *Scheduler) first(i int) int {
 	return i
 }
 
-// takeAt takes the entry at place i; the others keep their order.
+// takeAt removes the entry at index i; the others keep their order.
 func (s *Scheduler) takeAt(i int) entry {
 	e := *s.ready.line.At(i)
 	for ; i > 0; i-- {

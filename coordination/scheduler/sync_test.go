@@ -19,19 +19,19 @@ func TestAUnitGivenToAStoppedTaskIsNotLost(t *testing.T) {
 		var err error
 		b.Go(func(c coroutine.Context) { err = sem.Acquire(c) })
 		b.untilFalse()
-		sem.Release() // it is the task's from now on
+		sem.Release() // from now on the task owns the unit
 		b.Close()
 		require.ErrorIs(t, err, coroutine.ErrStopped)
 		assert.NoError(t, sem.Acquire(coroutine.Blocking(b.t.Context())), "it was given back")
 	})
 }
 
-func TestATaskThatWasStoppedWhileItWaitedGetsNoUnit(t *testing.T) {
+func TestATaskThatIsStoppedWhileItWaitsGetsNoUnit(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		sem := scheduler.NewSemaphore(0)
 		b.Go(func(c coroutine.Context) {
 			require.ErrorIs(t, sem.Acquire(c), coroutine.ErrStopped)
-			assert.ErrorIs(t, sem.Acquire(c), coroutine.ErrStopped, "and does not wait again")
+			assert.ErrorIs(t, sem.Acquire(c), coroutine.ErrStopped, "it does not wait again")
 		})
 		b.untilFalse()
 		b.Close()
@@ -74,7 +74,7 @@ func TestAFunctionThatIsAwaitedMayRelease(t *testing.T) {
 	})
 }
 
-func TestWhoWasBlockedAndNowAwaitsIsNoDeadlock(t *testing.T) {
+func TestATaskThatAwaitsAfterBeingBlockedIsNotADeadlock(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		sem := scheduler.NewSemaphore(0)
 		b.tasks(func(c coroutine.Context) {
@@ -87,7 +87,7 @@ func TestWhoWasBlockedAndNowAwaitsIsNoDeadlock(t *testing.T) {
 	})
 }
 
-func TestWhoIsNoHandlerWaitsAsWell(t *testing.T) {
+func TestCodeOutsideAHandlerCanWait(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		sem := scheduler.NewSemaphore(0)
 		got := make(chan error)
@@ -99,7 +99,7 @@ func TestWhoIsNoHandlerWaitsAsWell(t *testing.T) {
 	})
 }
 
-func TestASecondReleaseOfABinarySemaphoreLetsNoSecondTaskIn(t *testing.T) {
+func TestASecondReleaseOfABinarySemaphoreDoesNotAdmitASecondTask(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		sem := scheduler.NewBinarySemaphore(0)
 		sem.Release()
@@ -139,7 +139,7 @@ func TestACountingSemaphoreCountsEachRelease(t *testing.T) {
 	}
 }
 
-func TestStopBeforeLoopIsNotForgotten(t *testing.T) {
+func TestStopBeforeLoopTakesEffect(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		b.Stop()
 		b.Go(func(coroutine.Context) { b.say("ran") })
@@ -172,7 +172,7 @@ func TestATaskMayBeStartedFromAnywhere(t *testing.T) {
 	})
 }
 
-func TestTheSnapshotTellsWhatIsThere(t *testing.T) {
+func TestTheSnapshotShowsTheState(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		notify, _ := b.source(nothing)
 		b.Go(func(c coroutine.Context) { _ = scheduler.NewSemaphore(0).Acquire(c) })

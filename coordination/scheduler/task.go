@@ -12,21 +12,21 @@ type Task struct {
 	job job
 	s   *Scheduler
 
-	ends waiters // its lock guards what follows
+	ends waiters // its lock guards the fields below
 	over bool
 	err  error
-	done chan struct{} // made when it is asked for
+	done chan struct{} // made on the first call of Done
 }
 
-// errOwnEnd is the answer to a task that waits for itself.
+// errOwnEnd is returned to a task that waits for itself.
 var errOwnEnd = errors.New("scheduler: Join: a task waits for its own end")
 
-// Join suspends the caller until the task has ended, and returns how that was, as [Task.Err] does. If the caller is stopped
-// first, or the context of its wait ends (coroutine.WithContext), it returns that error, and the task goes on. A task
-// that joins itself gets an error at once. Any number of handlers and tasks may join, of other schedulers too, and a
-// goroutine with coroutine.Blocking.
+// Join suspends the caller until the task has ended, and returns how it ended, like [Task.Err]. If the caller is
+// stopped first, or the context of its wait ends (coroutine.WithContext), Join returns that error, and the task
+// continues. A task that joins itself gets an error at once. Any number of handlers and tasks may join, also those of
+// other schedulers, and a goroutine with coroutine.Blocking.
 //
-// Done tells whether the task has ended, if the error alone may be of either.
+// If the error could be that of the wait or that of the task, use Done to find out whether the task has ended.
 func (t *Task) Join(c coroutine.Context) error {
 	caller, ok := coro.TaskOf(c)
 	if ok && caller.Tag == &t.job {
@@ -39,7 +39,7 @@ func (t *Task) Join(c coroutine.Context) error {
 	}
 	wait := block
 	if ok && caller.Host() != t.s.host {
-		wait = suspend // its own scheduler cannot tell whether it will be woken
+		wait = suspend // its own scheduler does not know whether it will be woken
 	}
 	if _, err := t.ends.waitWith(c, wait); err != nil {
 		return err
@@ -60,15 +60,15 @@ func (t *Task) Done() <-chan struct{} {
 	return t.done
 }
 
-// Err returns how the task has ended: nil if it returned, or has not ended, a *coroutine.PanicError, coroutine.ErrGoexit,
-// coroutine.ErrIgnoredStop, or ErrClosed if the scheduler was closed before the task began.
+// Err returns how the task has ended: nil if it returned, or has not ended; a *coroutine.PanicError;
+// coroutine.ErrGoexit; coroutine.ErrIgnoredStop; or ErrClosed if the scheduler was closed before the task started.
 func (t *Task) Err() error {
 	t.ends.mu.Lock()
 	defer t.ends.mu.Unlock()
 	return t.err
 }
 
-// end notes how the task has ended and wakes all that wait for it, in the order in which they came.
+// end records how the task has ended and wakes all waiters, in the order in which they came.
 func (t *Task) end(err error) {
 	t.ends.mu.Lock()
 	defer t.ends.mu.Unlock()
@@ -76,6 +76,6 @@ func (t *Task) end(err error) {
 	if t.done != nil {
 		close(t.done)
 	}
-	for t.ends.call() {
+	for t.ends.wakeFirstLocked() {
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-func TestJoinWaitsForATaskAndTellsHowItEnded(t *testing.T) {
+func TestJoinWaitsForATaskAndReturnsHowItEnded(t *testing.T) {
 	ends := map[string]struct {
 		end  func()
 		want error
@@ -62,7 +62,7 @@ func TestJoinWaitsForATaskAndTellsHowItEnded(t *testing.T) {
 				check(task.Err())
 				check(task.Join(coroutine.Blocking(b.t.Context())))
 				assert.Equal(t, "0@1s 1@1s 2@1s", b.said())
-				b.told()
+				b.takeFaults()
 			})
 		})
 	}
@@ -89,7 +89,7 @@ func TestATaskThatJoinsItselfGetsAnError(t *testing.T) {
 	})
 }
 
-func TestATaskThatNeverBeganHasEndedWithItsScheduler(t *testing.T) {
+func TestATaskThatNeverStartedEndsWithItsScheduler(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		task := b.Go(func(coroutine.Context) { t.Error("ran") })
 		joined := make(chan error, 1)
@@ -101,7 +101,7 @@ func TestATaskThatNeverBeganHasEndedWithItsScheduler(t *testing.T) {
 		late := b.Go(func(coroutine.Context) { t.Error("ran") })
 		<-late.Done()
 		require.ErrorIs(t, late.Err(), scheduler.ErrClosed)
-		b.told()
+		b.takeFaults()
 	})
 }
 
@@ -115,7 +115,7 @@ func TestATaskOfAnotherSchedulerMayBeJoined(t *testing.T) {
 			b.ok(task.Join(c))
 			b.say(b.now().String())
 		})
-		b.loop() // no deadlock: the other scheduler goes on
+		b.loop() // no deadlock: the other scheduler continues
 		assert.Equal(t, "1s", b.said())
 		synctest.Wait()
 	})
@@ -130,7 +130,7 @@ func TestTryAcquireTakesAUnitOnlyIfThereIsOne(t *testing.T) {
 	assert.True(t, sem.TryAcquire())
 }
 
-// Every wait there is, by a name.
+// waits are all kinds of waits, by name.
 func waits(b *bubble) map[string]func(c coroutine.Context) error {
 	sem, cond := scheduler.NewSemaphore(0), &scheduler.Cond{}
 	_, r := b.source(nothing)
@@ -145,7 +145,7 @@ func waits(b *bubble) map[string]func(c coroutine.Context) error {
 		"Await": func(c coroutine.Context) error {
 			_, err := coroutine.Await(c, func(ctx context.Context) (int, error) {
 				<-ctx.Done()
-				time.Sleep(time.Millisecond) // it is not waited for
+				time.Sleep(time.Millisecond) // the wait does not wait for it
 				return 0, nil
 			})
 			return err
@@ -184,11 +184,11 @@ func TestEveryWaitEndsWithTheContextItIsBoundTo(t *testing.T) {
 				require.ErrorIs(t, err, gone, name)
 				require.ErrorIs(t, err, context.Canceled, name)
 				require.Equal(t, 2*time.Second, time.Since(begin), name)
-				require.NoError(t, coroutine.Yield(c), "%s: the handler goes on", name)
+				require.NoError(t, coroutine.Yield(c), "%s: the handler continues", name)
 			})
 		}
 		b.loop()
-		time.Sleep(time.Second) // what was awaited returns
+		time.Sleep(time.Second) // the awaited function returns
 		assert.Zero(t, left)
 	})
 }
@@ -209,9 +209,9 @@ func TestABoundWaitEndsWhenItsHandlerIsStopped(t *testing.T) {
 		}
 		b.untilFalse()
 		b.Close()
-		time.Sleep(time.Second) // what was awaited returns
+		time.Sleep(time.Second) // the awaited function returns
 		assert.Equal(t, 7, ended)
-		faults := b.told()
+		faults := b.takeFaults()
 		require.Len(t, faults, 7)
 		for _, f := range faults {
 			assert.ErrorIs(t, f, coroutine.ErrIgnoredStop)

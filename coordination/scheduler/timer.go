@@ -10,24 +10,23 @@ import (
 // timer is a time for which a sleeping task or a registration waits.
 type timer struct {
 	at    time.Time
-	seq   uint64 // of two for the same time, who was first
-	place int    // in the heap, -1 if it is not there
+	seq   uint64 // orders timers for the same time by when they were set
+	place int    // index in the heap, -1 if it is not there
 	wake  coro.Waker
 	reg   *Registration
 }
 
-// timers are ordered by time. A scheduler keeps them itself, rather than with the
-// runtime, so that those for the same time come in the order in which they were set, in
-// every run; and a thousand of them need no goroutine.
+// timers orders timers by time. A scheduler keeps them itself, and not in the runtime, so that timers for the same time
+// fire in the order in which they were set, in every run; and a thousand of them need no goroutine.
 type timers struct {
 	heap timerHeap
 	seq  uint64
 }
 
-// Len returns how many are set.
+// Len returns how many timers are set.
 func (q *timers) Len() int { return q.heap.Len() }
 
-// next returns the time of the next one.
+// next returns the time of the next timer.
 func (q *timers) next() time.Time { return q.heap[0].at }
 
 func (q *timers) add(at time.Time, w coro.Waker, r *Registration) *timer {
@@ -42,14 +41,14 @@ func (q *timers) set(t *timer) {
 	heap.Push(&q.heap, t)
 }
 
-// remove takes a timer out, if it is there.
+// remove removes a timer, if it is set.
 func (q *timers) remove(t *timer) {
 	if t != nil && t.place >= 0 {
 		heap.Remove(&q.heap, t.place)
 	}
 }
 
-// after has a task sleep. It is called by the task, so by who steps.
+// after makes a task sleep. It is called by the task, so it runs on the scheduler's goroutine.
 func (s *Scheduler) after(d time.Duration, w coro.Waker) (cancel func()) {
 	if d <= 0 {
 		w.Wake()
@@ -59,7 +58,7 @@ func (s *Scheduler) after(d time.Duration, w coro.Waker) (cancel func()) {
 	return func() { s.timers.remove(t) }
 }
 
-// fire makes ready the timers that are due.
+// fire makes the due timers ready.
 func (s *Scheduler) fire() {
 	if s.timers.Len() == 0 {
 		return
@@ -75,11 +74,11 @@ func (s *Scheduler) fire() {
 	}
 }
 
-// tick makes an event of a registration's timer and sets it again.
+// tick turns a registration's timer into an event and sets the timer again.
 func (s *Scheduler) tick(t *timer, now time.Time) {
 	r := t.reg
 	if !r.full() {
-		r.room <- struct{}{}
+		r.slots <- struct{}{}
 		s.ready.due.Push(entry{reg: r, event: now})
 	}
 	at, again := r.source.(ticker).next(t.at, now)
@@ -91,7 +90,7 @@ func (s *Scheduler) tick(t *timer, now time.Time) {
 	s.timers.set(t)
 }
 
-// timerHeap is what container/heap asks for.
+// timerHeap implements heap.Interface.
 type timerHeap []*timer
 
 func (h *timerHeap) Len() int { return len(*h) }
@@ -117,7 +116,7 @@ func (h *timerHeap) Push(x any) {
 	*h = append(*h, t)
 }
 
-// Pop takes the one at the end.
+// Pop removes the last one.
 func (h *timerHeap) Pop() any {
 	last := len(*h) - 1
 	t := (*h)[last]

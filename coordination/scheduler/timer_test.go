@@ -13,7 +13,7 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// flood registers a source that always has a further event, each of which takes 100 µs.
+// flood registers a source that always has a further event; each takes 100 µs.
 func (b *bubble) flood() (handled *int) {
 	b.t.Helper()
 	handled = new(int)
@@ -30,10 +30,10 @@ func (b *bubble) flood() (handled *int) {
 	return handled
 }
 
-func TestTimersKeepTimeBesideASourceThatFloods(t *testing.T) {
+func TestTimersKeepTimeDespiteASourceThatFloods(t *testing.T) {
 	for name, cfg := range map[string]scheduler.Config{
 		"first come, first served": {},
-		"by chance":                {Rand: rand.New(rand.NewPCG(1, 2))},
+		"random order":             {Rand: rand.New(rand.NewPCG(1, 2))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, cfg, func(b *bubble) {
@@ -58,7 +58,7 @@ func TestTimersKeepTimeBesideASourceThatFloods(t *testing.T) {
 	}
 }
 
-func TestASleeperIsWokenInTimeBesideASourceThatFloods(t *testing.T) {
+func TestASleepingTaskIsWokenInTimeDespiteASourceThatFloods(t *testing.T) {
 	inBubble(t, scheduler.Config{}, func(b *bubble) {
 		b.flood()
 		turns := 0

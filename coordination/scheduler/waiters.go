@@ -8,9 +8,9 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// waiters is a line of those who wait, first come first served.
+// waiters is a queue of waiting handlers, first come, first served.
 type waiters struct {
-	mu   sync.Mutex // guards line, and what the owner of the waiters guards with it
+	mu   sync.Mutex // guards line, and fields of the owner of the waiters
 	line []*waiter
 }
 
@@ -19,8 +19,8 @@ type waiter struct {
 	called bool // guarded by the line's mu
 }
 
-// call wakes the first in the line, if there is one. The lock is held.
-func (q *waiters) call() bool {
+// wakeFirstLocked wakes the first waiter, if there is one, and reports whether it did. The caller holds the lock.
+func (q *waiters) wakeFirstLocked() bool {
 	if len(q.line) == 0 {
 		return false
 	}
@@ -32,9 +32,8 @@ func (q *waiters) call() bool {
 	return true
 }
 
-// wait joins the line and waits to be called. The lock is held when it is called, and not
-// any more when it returns. If the waiter was stopped it reports whether it had
-// been called all the same, so that what it was given can go to somebody else.
+// wait joins the queue and waits to be woken. The caller holds the lock; wait releases it. If the wait ended with an
+// error, wait reports whether the waiter had been woken all the same, so that the caller can pass on what it was given.
 func (q *waiters) wait(c coroutine.Context) (called bool, err error) { return q.waitWith(c, block) }
 
 // waitWith is wait with another way to suspend.
@@ -42,7 +41,7 @@ func (q *waiters) waitWith(c coroutine.Context, by func(c coroutine.Context, sta
 	w := &waiter{}
 	joined := false
 	defer func() {
-		if !joined { // the wait did not begin; that may even have ended the goroutine
+		if !joined { // the wait did not start; the goroutine may even be exiting
 			q.mu.Unlock()
 		}
 	}()
@@ -66,11 +65,10 @@ func (q *waiters) waitWith(c coroutine.Context, by func(c coroutine.Context, sta
 	return w.called, err
 }
 
-// suspend is c.Suspend as a function.
+// suspend calls c.Suspend.
 func suspend(c coroutine.Context, start func(wake func())) error { return c.Suspend(start) }
 
-// block suspends as c.Suspend does, and lets the scheduler know that only its own
-// handlers and tasks will wake this one.
+// block suspends like c.Suspend, and marks the task as one that only handlers and tasks of its own scheduler can wake.
 func block(c coroutine.Context, start func(wake func())) error {
 	t, ok := c.(*coro.Task)
 	if !ok {

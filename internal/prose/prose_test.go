@@ -45,7 +45,6 @@ const unwritten = `
 CHANGELOG.md
 adapter
 bench
-coordination
 docs
 examples
 internal
