@@ -9,18 +9,18 @@
 //
 // # Ownership
 //
-// [Watch] takes a watcher of the system, which the registration of the source gives back when it
-// ends. So a source is registered once, and one that is not registered is closed ([Source.Close]).
+// [Watch] takes a watcher of the operating system, which is released when the registration of the source ends. So
+// register a source only once, and close one that is never registered ([Source.Close]).
 //
 // # Order and back-pressure
 //
-// Changes come in the order in which the system tells them, from the call of Watch on. While the
-// scheduler's backlog is full they pile up in the system's queue; what that has no room for is
-// lost, and the event is then an error that wraps fsnotify.ErrEventOverflow: look at all files again.
+// Changes arrive in the order in which the system reports them, from the call of Watch on. While the scheduler's
+// backlog is full they collect in the system's queue. When that queue overflows, changes are lost, and the event is
+// then an error that wraps fsnotify.ErrEventOverflow: check all files again.
 //
 // # What is watched
 //
-// Directories, with the files directly in them, or single files. A file that an editor replaces
-// is gone, and so is its watch; watch its directory. What else depends on the system is told at
+// Directories, with the files directly in them, or single files. When an editor replaces a file, the old file is gone,
+// and so is its watch; watch its directory instead. What else depends on the operating system is described at
 // https://pkg.go.dev/github.com/fsnotify/fsnotify.
 package fsnotify

@@ -19,7 +19,7 @@ type Source struct {
 
 var _ scheduler.Source = (*Source)(nil)
 
-// Watch begins to watch the directories or files. If one of them cannot be watched, none is.
+// Watch starts to watch directories or files. If one of them cannot be watched, none is.
 func Watch(paths ...string) (*Source, error) {
 	w, err := notify.NewWatcher()
 	if err != nil {
@@ -33,10 +33,10 @@ func Watch(paths ...string) (*Source, error) {
 	return &Source{w, paths}, nil
 }
 
-// Observe notifies of changes until ctx is done or the source is closed. It closes it. An
-// error that the system tells is an event, too.
+// Observe notifies of changes until ctx is done or the source is closed; then it closes the source. An error that the
+// system reports is an event, too.
 func (s *Source) Observe(ctx context.Context, notify func(event any)) error {
-	defer s.Close() //nolint:errcheck // nothing can be done, and nobody waits for it
+	defer s.Close() //nolint:errcheck // there is no caller to return it to
 	for {
 		select {
 		case change, ok := <-s.watcher.Events:
@@ -55,8 +55,8 @@ func (s *Source) Observe(ctx context.Context, notify func(event any)) error {
 	}
 }
 
-// Close ends the watch. To close twice is fine. Who has registered the source need not.
+// Close ends the watch. It may be called twice. It is not needed for a registered source.
 func (s *Source) Close() error { return s.watcher.Close() }
 
-// String names what is watched, for messages.
+// String names the watched paths, for messages.
 func (s *Source) String() string { return "fsnotify of " + strings.Join(s.paths, ", ") }

@@ -33,7 +33,7 @@ func TestAChangeOfAFileIsAnEvent(t *testing.T) {
 			s.Stop()
 		}
 	})
-	require.NoError(t, os.WriteFile(name, []byte("one"), 0o600)) // before it runs: nothing is lost
+	require.NoError(t, os.WriteFile(name, []byte("one"), 0o600)) // before the loop runs: the change is not lost
 	require.NoError(t, os.Remove(name))
 	s.Register(scheduler.After(time.Minute), func(coroutine.Context, any) { t.Error("no event came"); s.Stop() })
 	require.NoError(t, s.Loop())
@@ -50,7 +50,7 @@ func TestAClosedSourceEnds(t *testing.T) {
 	require.NoError(t, s.Loop())
 }
 
-func TestWhatIsNotThereCannotBeWatched(t *testing.T) {
+func TestAMissingFileCannotBeWatched(t *testing.T) {
 	_, err := fsnotify.Watch(t.TempDir(), filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	assert.ErrorContains(t, err, "none")

@@ -11,15 +11,14 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Source is what a [Collector] looks at: a [*pipeline.Pipeline], or a test double.
-// Snapshot may be called by several goroutines at once.
+// Source is what a [Collector] reads: a [*pipeline.Pipeline], or a test double. Snapshot may be called by several
+// goroutines at once.
 type Source interface {
 	Snapshot() pipeline.Snapshot
 }
 
-// Collector shows one pipeline's snapshot to Prometheus. It holds no state but
-// the descriptions of its metrics, and may be used by several registries and
-// several scrapes at once.
+// Collector exports one pipeline's snapshot to Prometheus. It holds no state but the descriptions of its metrics, and
+// may be used by several registries and several scrapes at once.
 type Collector struct {
 	source Source
 	ofAll  []series[pipeline.Snapshot]
@@ -28,11 +27,9 @@ type Collector struct {
 	byWhy  []reasons
 }
 
-// NewCollector makes a collector for a pipeline, which need not run yet. The
-// pipeline's name is read once, here, and becomes a constant label of all
-// metrics: so the collectors of several pipelines live in one registry, a second
-// one of the same name is refused when it is registered, and one whose pipeline
-// has stopped can be unregistered.
+// NewCollector returns a collector for a pipeline, which need not run yet. NewCollector reads the pipeline's name once;
+// it becomes a constant label of all metrics. So one registry can hold the collectors of several pipelines, it refuses
+// a second one of the same name, and the collector of a stopped pipeline can be unregistered.
 func NewCollector(p Source) *Collector {
 	labels := prometheus.Labels{"pipeline": p.Snapshot().Pipeline}
 	return &Collector{
@@ -44,7 +41,7 @@ func NewCollector(p Source) *Collector {
 	}
 }
 
-// Describe tells all metrics that Collect may send.
+// Describe sends the descriptions of all metrics that Collect may send.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, s := range c.ofAll {
 		out <- s.desc
@@ -60,8 +57,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect takes one snapshot and sends all that is in it, so that the numbers of
-// a scrape belong together.
+// Collect takes one snapshot and sends all its numbers, so that the numbers of a scrape are consistent.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s := c.source.Snapshot()
 	send(out, c.ofAll, &s)
@@ -78,7 +74,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// series is a metric that has been described for one pipeline.
+// series is a metric with its description for one pipeline.
 type series[S any] struct {
 	metric[S]
 	desc *prometheus.Desc
@@ -92,16 +88,15 @@ func describe[S any](metrics []metric[S], constant prometheus.Labels, labels ...
 	return all
 }
 
-// send reads each series out of a snapshot; what has never been measured is
-// left out. It returns the labels, which all have in common. If there can be none, for a
-// name that is not UTF-8, it fails the scrape and not the program.
+// send reads each series from a snapshot; a series that was never measured is left out. It returns the labels that all
+// of them share. If there are no valid labels, because a name is not UTF-8, only the scrape fails, not the program.
 func send[S any](out chan<- prometheus.Metric, all []series[S], from *S, name ...string) (own []*dto.LabelPair) {
 	own, err := labels(all[0].desc, name)
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(all[0].desc, err)
 		return nil
 	}
-	samples := make([]sample, len(all)) // in one piece
+	samples := make([]sample, len(all)) // in one allocation
 	for i, s := range all {
 		if v := s.read(from); !math.IsNaN(v) {
 			samples[i] = sample{s.desc, s.kind, v, own}
@@ -111,7 +106,7 @@ func send[S any](out chan<- prometheus.Metric, all []series[S], from *S, name ..
 	return own
 }
 
-// labels are those that client_golang would give a metric, in its order.
+// labels returns the labels that client_golang would give a metric, in its order.
 func labels(desc *prometheus.Desc, values []string) ([]*dto.LabelPair, error) {
 	m, err := prometheus.NewConstMetric(desc, prometheus.UntypedValue, 0, values...)
 	if err != nil {
@@ -119,17 +114,15 @@ func labels(desc *prometheus.Desc, values []string) ([]*dto.LabelPair, error) {
 	}
 	var written dto.Metric
 	err = m.Write(&written)
-	// Whoever adds labels of his own, as a wrapping registerer does, appends and sorts: that must
-	// be to a copy.
+	// Clip, because code that adds labels, such as a wrapping registerer, appends and sorts: it must do so on a copy.
 	return slices.Clip(written.GetLabel()), err
 }
 
-// reasons is a counter of a stage that has been described for one pipeline, and
-// is told by reason.
+// reasons is a counter of a stage by reason, with its description for one pipeline.
 type reasons struct {
 	reasonMetric
 	desc   *prometheus.Desc
-	labels []*dto.LabelPair // of the known reasons
+	labels []*dto.LabelPair // one for each known reason
 }
 
 func describeReasons(constant prometheus.Labels) []reasons {
@@ -147,12 +140,11 @@ func reason(why stage.Reason) *dto.LabelPair {
 	return &dto.LabelPair{Name: new("reason"), Value: new(string(why))}
 }
 
-// send counts the known reasons from zero on, so that the first event is a rise
-// and not a series out of nowhere. A reason that is not known is sent as well:
-// the sum over all reasons is always the whole.
+// send counts the known reasons from zero on, so that the first event is an increase and not a new series. It sends an
+// unknown reason as well: the sum over all reasons is always complete.
 func (r reasons) send(out chan<- prometheus.Metric, st *stage.Snapshot, own []*dto.LabelPair) {
 	by := r.read(st)
-	samples := make([]sample, len(r.known)) // in one piece
+	samples := make([]sample, len(r.known)) // in one allocation
 	for i, why := range r.known {
 		samples[i] = r.sample(by[why], own, r.labels[i])
 		out <- &samples[i]
@@ -165,24 +157,24 @@ func (r reasons) send(out chan<- prometheus.Metric, st *stage.Snapshot, own []*d
 	}
 }
 
-// sample has the stage's labels, and the reason between them: pipeline, reason, stage.
+// sample returns a sample with the labels pipeline, reason and stage, in this order.
 func (r reasons) sample(n uint64, own []*dto.LabelPair, why *dto.LabelPair) sample {
 	return sample{r.desc, prometheus.CounterValue, float64(n), []*dto.LabelPair{own[0], why, own[1]}}
 }
 
-// sample is one number of a snapshot. It does what a metric of NewConstMetric does, which
-// makes labels of its own and sorts them: that was two thirds of the work of a scrape.
+// sample is one number of a snapshot. It works like a metric of NewConstMetric, which makes and sorts labels of its
+// own: that was two thirds of the work of a scrape.
 type sample struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
 	value  float64
-	labels []*dto.LabelPair // in order; of other samples, too
+	labels []*dto.LabelPair // in order; shared with other samples
 }
 
 // Desc describes the metric.
 func (s *sample) Desc() *prometheus.Desc { return s.desc }
 
-// Write tells the number.
+// Write writes the number and the labels.
 func (s *sample) Write(out *dto.Metric) error {
 	out.Label = s.labels
 	switch s.kind {

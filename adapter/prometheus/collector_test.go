@@ -19,15 +19,14 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/scrape.txt afresh")
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata/scrape.txt")
 
 // still is a source whose snapshot never changes.
 type still pipeline.Snapshot
 
 func (s still) Snapshot() pipeline.Snapshot { return pipeline.Snapshot(s) }
 
-// written is a snapshot in which every number is another one, so that none can
-// be mistaken for its neighbour.
+// written is a snapshot in which all numbers differ, so that none can be mistaken for another.
 func written() still {
 	return still{
 		Pipeline: "images",
@@ -56,7 +55,7 @@ func written() still {
 	}
 }
 
-// The text is written afresh by go test ./adapter/prometheus -rewrite.
+// Run go test ./adapter/prometheus -rewrite to rewrite the text.
 func TestAScrapeShowsTheWholeSnapshot(t *testing.T) {
 	const file = "testdata/scrape.txt"
 	c := goldaprom.NewCollector(written())
@@ -74,7 +73,7 @@ func TestAScrapeShowsTheWholeSnapshot(t *testing.T) {
 	require.NoError(t, testutil.CollectAndCompare(c, want))
 }
 
-func TestTheNamesAreThoseOfThePrometheusConventions(t *testing.T) {
+func TestTheNamesFollowThePrometheusConventions(t *testing.T) {
 	problems, err := testutil.CollectAndLint(goldaprom.NewCollector(written()))
 	require.NoError(t, err)
 	assert.Empty(t, problems)
@@ -91,7 +90,7 @@ func TestAQuantileOfNoSamplesIsAbsent(t *testing.T) {
 	}
 }
 
-func TestNoLabelButPipelineStagePoolAndReason(t *testing.T) {
+func TestTheOnlyLabelsArePipelineStagePoolAndReason(t *testing.T) {
 	for _, family := range gather(t, goldaprom.NewCollector(written())) {
 		for _, m := range family.GetMetric() {
 			for _, l := range m.GetLabel() {
@@ -129,7 +128,7 @@ func TestSeveralPipelinesShareARegistry(t *testing.T) {
 	require.NoError(t, registry.Register(goldaprom.NewCollector(second)))
 
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP golda_pipeline_accepted_total Commands that the pipeline took in or that its handlers emitted.
+# HELP golda_pipeline_accepted_total Commands that the pipeline accepted or that its handlers emitted.
 # TYPE golda_pipeline_accepted_total counter
 golda_pipeline_accepted_total{pipeline="images"} 1001
 golda_pipeline_accepted_total{pipeline="letters"} 1001
@@ -143,7 +142,7 @@ func TestASecondPipelineOfTheSameNameIsRefusedAtOnce(t *testing.T) {
 	assert.ErrorAs(t, err, new(prometheus.AlreadyRegisteredError))
 }
 
-func TestAPipelineMadeAnewTakesThePlaceOfTheOldOne(t *testing.T) {
+func TestANewPipelineCanReplaceOneOfTheSameName(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	old := goldaprom.NewCollector(written())
 	require.NoError(t, registry.Register(old))
@@ -153,7 +152,7 @@ func TestAPipelineMadeAnewTakesThePlaceOfTheOldOne(t *testing.T) {
 	fresh.Accepted = 1
 	require.NoError(t, registry.Register(goldaprom.NewCollector(fresh)))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP golda_pipeline_accepted_total Commands that the pipeline took in or that its handlers emitted.
+# HELP golda_pipeline_accepted_total Commands that the pipeline accepted or that its handlers emitted.
 # TYPE golda_pipeline_accepted_total counter
 golda_pipeline_accepted_total{pipeline="images"} 1
 `), "golda_pipeline_accepted_total"))
@@ -171,7 +170,7 @@ func TestANameThatIsNotUTF8FailsTheScrapeAndNotTheProgram(t *testing.T) {
 	require.ErrorContains(t, registry.Register(goldaprom.NewCollector(s)), "UTF-8")
 }
 
-// The samples of a stage have labels in common: whoever adds one must not add it for all.
+// The samples of a stage share labels: code that adds a label to one must not add it to all.
 func TestARegistererMayAddLabels(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	outer := prometheus.WrapRegistererWith(prometheus.Labels{"host": "a", "zone": "b"}, registry)
@@ -201,18 +200,18 @@ func TestAStageIsCollectedWithFewAllocations(t *testing.T) {
 			<-out
 		}
 	})
-	assert.Less(t, allocs/float64(len(p.Stages)), 40.0, "of a stage")
+	assert.Less(t, allocs/float64(len(p.Stages)), 40.0, "allocations for each stage")
 }
 
-func TestThePageNamesEveryMetricAndNoOther(t *testing.T) {
+func TestTheDocumentNamesExactlyTheMetrics(t *testing.T) {
 	page, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
-	told, shown := map[string]string{}, map[string]string{}
+	named, exported := map[string]string{}, map[string]string{}
 	for _, line := range regexp.MustCompile(`(?m)^//\t(golda_\w+) +(counter|gauge)`).FindAllStringSubmatch(string(page), -1) {
-		told[line[1]] = line[2]
+		named[line[1]] = line[2]
 	}
 	for _, family := range gather(t, goldaprom.NewCollector(written())) {
-		shown[family.GetName()] = strings.ToLower(family.GetType().String())
+		exported[family.GetName()] = strings.ToLower(family.GetType().String())
 	}
-	assert.Equal(t, shown, told)
+	assert.Equal(t, exported, named)
 }

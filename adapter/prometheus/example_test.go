@@ -36,7 +36,7 @@ func Example() {
 	fmt.Println(stage.Call[int](ctx, count, "what a fine day"))
 	fmt.Println(p.Stop(ctx))
 
-	// A server would have http.Handle("GET /metrics", metrics).
+	// A server would call http.Handle("GET /metrics", metrics).
 	answer := httptest.NewRecorder()
 	metrics.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text, _ := io.ReadAll(answer.Body)

@@ -19,8 +19,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Three stages in which everything happens: results, errors, crashes, retries,
-// emitted commands, and a full room that drops what is oldest.
+// The pipeline has three stages with all kinds of outcomes: results, errors, crashes, retries, emitted commands, and a
+// full queue that drops the oldest command.
 func TestTheLawHoldsInEveryScrapeOfARunningPipeline(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	p, entry := busy(t)
@@ -63,7 +63,7 @@ func TestTheLawHoldsInEveryScrapeOfARunningPipeline(t *testing.T) {
 	end := sums(families, "")
 	assert.Zero(t, end["golda_pipeline_in_flight"])
 	for _, term := range []string{"replied", "failed", "shed", "dead_lettered"} {
-		assert.Positive(t, end["golda_pipeline_"+term+"_total"], "nothing was %s: the test shows less than it says", term)
+		assert.Positive(t, end["golda_pipeline_"+term+"_total"], "no command was %s: the test covers less than it should", term)
 	}
 	first := sums(families, "first")
 	assert.InDelta(t, producers*commands, first["golda_stage_submitted_total"], 0)
@@ -72,7 +72,7 @@ func TestTheLawHoldsInEveryScrapeOfARunningPipeline(t *testing.T) {
 	assert.Positive(t, first["golda_stage_emitted_total"])
 }
 
-// assertLaw adds the terms of a scrape up.
+// assertLaw checks the sums of the terms of a scrape.
 func assertLaw(t *testing.T, families []*dto.MetricFamily) {
 	t.Helper()
 	all := sums(families, "")

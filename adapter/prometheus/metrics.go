@@ -15,8 +15,8 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-// metric is one number of a snapshot: its name, what it means, and where it is
-// read. NaN means that it was never measured.
+// metric is one number of a snapshot: its name, its help text, and how to read it. NaN means that it was never
+// measured.
 type metric[S any] struct {
 	name string
 	help string
@@ -24,10 +24,10 @@ type metric[S any] struct {
 	read func(*S) float64
 }
 
-// pipelineMetrics are the terms of the law.
+// pipelineMetrics are the terms of the accounting law.
 var pipelineMetrics = []metric[pipeline.Snapshot]{
 	{
-		"golda_pipeline_accepted_total", "Commands that the pipeline took in or that its handlers emitted.",
+		"golda_pipeline_accepted_total", "Commands that the pipeline accepted or that its handlers emitted.",
 		counter, func(s *pipeline.Snapshot) float64 { return float64(s.Accepted) },
 	},
 	{
@@ -39,7 +39,7 @@ var pipelineMetrics = []metric[pipeline.Snapshot]{
 		counter, func(s *pipeline.Snapshot) float64 { return float64(s.Failed) },
 	},
 	{
-		"golda_pipeline_shed_total", "Commands that were accepted and dropped for want of room.",
+		"golda_pipeline_shed_total", "Commands that were accepted and then dropped.",
 		counter, func(s *pipeline.Snapshot) float64 { return float64(s.Shed) },
 	},
 	{
@@ -55,7 +55,7 @@ var pipelineMetrics = []metric[pipeline.Snapshot]{
 var stageMetrics = []metric[stage.Snapshot]{
 	// What came in.
 	{
-		"golda_stage_accepted_total", "Commands that the stage took in: submitted and received.",
+		"golda_stage_accepted_total", "Commands that the stage accepted: submitted and received.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Accepted) },
 	},
 	{
@@ -67,7 +67,7 @@ var stageMetrics = []metric[stage.Snapshot]{
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Received) },
 	},
 
-	// What became of it; shed and dead-lettered are told by reason.
+	// The outcomes; shed and dead-lettered are in reasonMetrics.
 	{
 		"golda_stage_ok_total", "Commands that ended in the stage with a result.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.OK) },
@@ -85,13 +85,13 @@ var stageMetrics = []metric[stage.Snapshot]{
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Emitted) },
 	},
 
-	// What is here now.
+	// The current state.
 	{
 		"golda_stage_queue_length", "Commands in the queue.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Queued) },
 	},
 	{
-		"golda_stage_queue_capacity", "Commands that the queue has room for.",
+		"golda_stage_queue_capacity", "Commands that the queue can hold.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Capacity) },
 	},
 	{
@@ -107,7 +107,7 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Delayed) },
 	},
 
-	// What went wrong on the way.
+	// Faults and retries.
 	{
 		"golda_stage_crashes_total", "Attempts that crashed the handler.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Crashes) },
@@ -117,13 +117,13 @@ var stageMetrics = []metric[stage.Snapshot]{
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Retries) },
 	},
 	{
-		"golda_stage_restarts_total", "Workers that took the place of one that crashed.",
+		"golda_stage_restarts_total", "Workers that replaced a crashed one.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Restarts) },
 	},
 
 	// The workers.
 	{
-		"golda_stage_workers", "Workers that are there.",
+		"golda_stage_workers", "Current number of workers.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Workers) },
 	},
 	{
@@ -131,7 +131,7 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Busy) },
 	},
 	{
-		"golda_stage_workers_blocked", "Workers that wait until a stage ahead has room.",
+		"golda_stage_workers_blocked", "Workers that wait for a free slot in a stage ahead.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Blocked) },
 	},
 	{
@@ -166,7 +166,7 @@ var stageMetrics = []metric[stage.Snapshot]{
 		counter, func(s *stage.Snapshot) float64 { return s.BusyTime.Seconds() },
 	},
 	{
-		"golda_stage_blocked_seconds_total", "Time that the stage's workers waited until a stage ahead had room.",
+		"golda_stage_blocked_seconds_total", "Time that the stage's workers waited for a free slot in a stage ahead.",
 		counter, func(s *stage.Snapshot) float64 { return s.BlockedTime.Seconds() },
 	},
 	{
@@ -186,7 +186,7 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return ever(s.Service, s.Service.P99) },
 	},
 	{
-		"golda_stage_wait_samples_total", "Commands that the sampled times in the queue stand for.",
+		"golda_stage_wait_samples_total", "Commands that the sampled times in the queue represent.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Wait.Count) },
 	},
 	{
@@ -199,10 +199,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 	},
 }
 
-// poolMetrics are those of a pool of workers that stages share.
+// poolMetrics are the metrics of a pool of workers that stages share.
 var poolMetrics = []metric[pipeline.Pool]{
 	{
-		"golda_pool_workers", "Workers that are there.",
+		"golda_pool_workers", "Current number of workers.",
 		gauge, func(p *pipeline.Pool) float64 { return float64(p.Workers) },
 	},
 	{
@@ -223,7 +223,7 @@ var poolMetrics = []metric[pipeline.Pool]{
 	},
 }
 
-// ever is a quantile in seconds. One of no samples is not zero but absent.
+// ever returns a quantile in seconds, or NaN if there are no samples, so that it is absent and not zero.
 func ever(q stage.Quantiles, d time.Duration) float64 {
 	if q.Count == 0 {
 		return math.NaN()
@@ -231,11 +231,11 @@ func ever(q stage.Quantiles, d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// reasonMetric is a counter that a snapshot tells by reason.
+// reasonMetric is a counter that a snapshot splits by reason.
 type reasonMetric struct {
 	name  string
 	help  string
-	known []stage.Reason // shown from the start, as zero
+	known []stage.Reason // exported from the start, as zero
 	read  func(*stage.Snapshot) map[stage.Reason]uint64
 }
 

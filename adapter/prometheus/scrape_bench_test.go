@@ -21,9 +21,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// What one scrape costs, and which part of it: the snapshot, that the numbers are made samples
-// of, that the registry gathers and checks these, and that they are written, plain or, as
-// Prometheus asks for it, zipped.
+// BenchmarkScrape measures one scrape and its parts: taking the snapshot, making samples of the numbers, gathering and
+// checking them in the registry, and writing them, plain or, as Prometheus asks for it, compressed.
 //
 //	go test -run '^$' -bench Scrape -benchmem ./adapter/prometheus
 func BenchmarkScrape(b *testing.B) {
@@ -54,9 +53,9 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// collected takes all samples and throws them away.
+// collected collects all samples and drops them.
 func collected(c prometheus.Collector) (n int) {
-	samples := make(chan prometheus.Metric, 1000) // as many as a registry takes
+	samples := make(chan prometheus.Metric, 1000) // the capacity that a registry uses
 	go func() {
 		c.Collect(samples)
 		close(samples)
@@ -75,7 +74,7 @@ func scraped(metrics http.Handler, encoding string) *bytes.Buffer {
 	return answer.Body
 }
 
-// line starts n stages in a row, through which commands have gone.
+// line starts n stages in a row, which have handled commands.
 func line(tb testing.TB, n int) *pipeline.Pipeline {
 	tb.Helper()
 	var parts []pipeline.Part

@@ -31,9 +31,8 @@ import (
 //
 // # Presets
 //
-// [Cruz] is the listing of the dissertation: exhaustive visits, in the order of
-// the pipeline, by two workers. [Gordon] is WavefrontVisitPolicy of his library
-// Yield (2010): it turns at both ends by visiting them twice, 2 3 4 4 3 2 1 1.
+// [Cruz] is the listing of the dissertation: exhaustive visits, in the order of the pipeline, by two workers. [Gordon]
+// is WavefrontVisitPolicy of the library Yield (2010): it turns at both ends by visiting them twice, 2 3 4 4 3 2 1 1.
 //
 //	            Workers      Gating      Bound       Quantum  Interval
 //	no preset   one per CPU  bounded     by Quantum  100 µs   1 s

@@ -1,4 +1,4 @@
-// Package goid tells goroutines apart, for the few checks that name a caller who waits for itself.
+// Package goid identifies goroutines, for the few checks that detect a caller that waits for itself.
 package goid
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// ID returns the number of the calling goroutine. It takes about a microsecond: the runtime tells the number only in the
-// first line of a stack, "goroutine 7 [running]:".
+// ID returns the number of the calling goroutine. It takes about a microsecond: the runtime shows the number only in
+// the first line of a stack, "goroutine 7 [running]:".
 func ID() uint64 {
 	var line [64]byte
 	words := bytes.Fields(line[:runtime.Stack(line[:], false)])

@@ -2,10 +2,9 @@
 // that a quantile over any number of samples costs two kilobytes at most and a
 // known error.
 //
-// Eight buckets to each doubling: a quantile is at most 12.5 % above the true
-// value and never below it. From 0 to 7 ns buckets are exact; all that is
-// longer than 18 minutes falls into the last one. It is not safe for
-// concurrent use; a room guards its histograms with its own lock.
+// There are eight buckets for each doubling: a quantile is at most 12.5 % above the true value and never below it. From
+// 0 to 7 ns buckets are exact; all durations longer than 18 minutes are in the last one. A Histogram is not safe for
+// concurrent use; an inbox guards its histograms with its own lock.
 package histogram
 
 import (
@@ -15,23 +14,24 @@ import (
 )
 
 const (
-	sub     = 3 // log2 of the buckets to a doubling
+	sub     = 3 // log2 of the buckets for each doubling
 	top     = 40
 	buckets = (top - sub + 1) << sub
 )
 
-// Histogram holds the counts. The zero Histogram is empty and ready. A few buckets are a list, with
-// one word for each that was hit: that is all of a stage that has seen few commands. More have their places:
-// all those of the doublings between the shortest and the longest sample, for most stages know few.
+// Histogram holds the counts. The zero Histogram is empty and ready. A histogram with few buckets in use is a list,
+// with one word for each such bucket: this is enough for a stage that has seen few commands. A histogram with more is
+// an array of all buckets of the doublings between the shortest and the longest sample, since most stages see few
+// doublings.
 type Histogram struct {
 	counts []uint64
 	first  int // the bucket of counts[0], or listed
 }
 
 const (
-	listed   = buckets // as first: counts is a list, by bucket; a bucket's place is never in it
+	listed   = buckets // value of first if counts is a list, sorted by bucket; never the number of a bucket
 	mostList = 8
-	mark     = 55 // in a list, the bucket stands above the count
+	mark     = 55 // in a list element, the bucket number is above this bit and the count below
 )
 
 // Record counts a duration n times. A negative one counts as zero.
@@ -46,7 +46,7 @@ func (h *Histogram) Record(d time.Duration, n uint64) {
 	h.counts[i-h.first] += n
 }
 
-// list counts in the list. It reports false if there is none, or no longer.
+// list counts in the list. It returns false if counts is not a list, or no longer one.
 func (h *Histogram) list(i int, n uint64) bool {
 	if h.counts == nil {
 		h.first = listed
@@ -70,7 +70,7 @@ func (h *Histogram) list(i int, n uint64) bool {
 	return true
 }
 
-// unlist gives the buckets of the list their places.
+// unlist turns the list into an array.
 func (h *Histogram) unlist() {
 	list := h.counts
 	h.counts = nil
@@ -81,7 +81,7 @@ func (h *Histogram) unlist() {
 	}
 }
 
-// all goes through the buckets, from the shortest duration, and how many samples are in each.
+// all iterates over the buckets, from the shortest duration, with the number of samples in each.
 func (h *Histogram) all(yield func(i int, n uint64) bool) {
 	for i, n := range h.counts {
 		i += h.first
@@ -94,7 +94,7 @@ func (h *Histogram) all(yield func(i int, n uint64) bool) {
 	}
 }
 
-// widen makes room for a bucket, and all of its doubling.
+// widen extends the array by a bucket and all buckets of its doubling.
 func (h *Histogram) widen(i int) {
 	const doubling = 1 << sub
 	from := i &^ (doubling - 1)
@@ -103,7 +103,7 @@ func (h *Histogram) widen(i int) {
 		from, to = min(from, h.first), max(to, h.first+len(h.counts))
 	}
 	if to-from == len(h.counts) {
-		return // it is there
+		return // the bucket is in the array already
 	}
 	counts := make([]uint64, to-from)
 	if h.counts != nil {
@@ -120,15 +120,15 @@ func (h *Histogram) Count() (total uint64) {
 	return total
 }
 
-// Clone returns a copy that no longer changes.
+// Clone returns an independent copy.
 func (h *Histogram) Clone() Histogram {
 	c := *h
 	c.counts = slices.Clone(h.counts)
 	return c
 }
 
-// Quantile returns the upper edge of the bucket that holds the sample at q of
-// the way, 0 < q <= 1. An empty histogram answers 0.
+// Quantile returns the upper bound of the bucket that contains the sample at quantile q, 0 < q <= 1. For an empty
+// histogram it returns 0.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {
@@ -145,8 +145,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return edge(buckets - 1)
 }
 
-// bucket finds the place of a duration: the position of its highest bit, and
-// the three bits below that.
+// bucket returns the bucket of a duration: the position of its highest bit, and the three bits below that.
 func bucket(d time.Duration) int {
 	if d < 1<<sub {
 		return int(max(d, 0))
@@ -156,7 +155,7 @@ func bucket(d time.Duration) int {
 	return min((high-sub+1)<<sub+low, buckets-1)
 }
 
-// edge is the largest duration of a bucket.
+// edge returns the largest duration of a bucket.
 func edge(i int) time.Duration {
 	if i < 1<<sub {
 		return time.Duration(i)

@@ -1,15 +1,13 @@
-// Package plain writes strangers' values down in plain words, whatever they are: what was
-// given to panic, errors, commands.
+// Package plain formats untrusted values safely, whatever they are: values given to panic, errors, commands.
 //
-// Package fmt cannot be asked to. It follows a map or a slice that holds itself until the
-// stack overflows, which no recover stops and which ends the process; it writes as much
-// as there is; and it lets a panic through if the Error method of a value panics with a
-// value whose Error method panics. Here a value may hold itself, may be of any size, and
-// its methods may panic.
+// Package fmt cannot do this. It follows a map or a slice that contains itself until the stack overflows, which no
+// recover stops and which ends the process; it has no limit on the output; and it lets a panic through if the Error
+// method of a value panics with a value whose Error method panics. Here a value may contain itself, may be of any size,
+// and its methods may panic.
 //
-// What cannot be helped: a method that never returns is waited for, one that ends its
-// goroutine (runtime.Goexit) ends the caller's, one that calls itself for ever overflows the
-// stack, and a map that somebody else writes to meanwhile may end the process, as with fmt.
+// Some things cannot be prevented, as with fmt: if a method never returns, neither does the caller; if it ends its
+// goroutine (runtime.Goexit), it ends the caller's; if it calls itself for ever, it overflows the stack; and a map that
+// another goroutine writes to meanwhile may end the process.
 package plain
 
 import (
@@ -19,21 +17,20 @@ import (
 	"strings"
 )
 
-// Most is how many bytes [Text] writes of a value, a word that there is more aside.
+// Most is how many bytes of a value [Text] writes, not counting the mark for a cut.
 const Most = 16 << 10
 
 const (
-	deepest = 32 // values within values; more may be a circle
+	deepest = 32 // depth of nested values; more may be a cycle
 	more    = "... (cut)"
 )
 
-// Text writes an error as its Error method does, a [fmt.Stringer] as its String method
-// does, and any other value as %+v does; so it goes on inside of a value. If a method
-// panics, the value's type and shape are written instead. It may be called by
-// anybody at any time, and ends after [Most] bytes.
+// Text writes an error as its Error method does, a [fmt.Stringer] as its String method does, and any other value as %+v
+// does; the same holds for values inside the value. If a method panics, Text writes the value's type and shape instead.
+// It may be called by any goroutine at any time, and ends after [Most] bytes.
 func Text(v any) string { return Brief(v, Most) }
 
-// Brief is [Text] that ends after so many bytes.
+// Brief is like [Text], but ends after the given number of bytes.
 func Brief(v any, most int) string {
 	d := description{most: most, asks: true}
 	d.top(v)
@@ -43,8 +40,8 @@ func Brief(v any, most int) string {
 	return string(d.text)
 }
 
-// Shape writes a value as %+v does, but calls none of its methods and writes at most so
-// many bytes; it reports whether there is more.
+// Shape writes a value as %+v does, but calls none of its methods and writes at most the given number of bytes; it
+// reports whether the value was cut.
 func Shape(v any, most int) (text string, cut bool) {
 	d := description{most: most}
 	d.top(v)
@@ -53,22 +50,22 @@ func Shape(v any, most int) (text string, cut bool) {
 
 type description struct {
 	most int
-	asks bool // the methods of values
+	asks bool // call the Error and String methods of values
 	text []byte
 	cut  bool
 }
 
 func (d *description) write(s string) {
-	if room := d.most - len(d.text); len(s) > room {
-		s, d.cut = s[:room], true
+	if left := d.most - len(d.text); len(s) > left {
+		s, d.cut = s[:left], true
 	}
 	d.text = append(d.text, s...)
 }
 
-// top writes a whole value. Only here a pointer is followed, as fmt does.
+// top writes a whole value. As in fmt, only a pointer at the top is followed.
 func (d *description) top(v any) {
 	r := reflect.ValueOf(v)
-	if d.said(r) {
+	if d.byMethod(r) {
 		return
 	}
 	if r.Kind() == reflect.Pointer && !r.IsNil() {
@@ -88,7 +85,7 @@ func (d *description) value(v reflect.Value, depth int) {
 		d.cut = true
 		return
 	}
-	if depth > 0 && d.said(v) {
+	if depth > 0 && d.byMethod(v) {
 		return
 	}
 	switch v.Kind() {
@@ -117,7 +114,7 @@ func (d *description) value(v reflect.Value, depth int) {
 	}
 }
 
-// list writes values with spaces between them, as long as there is room.
+// list writes values with spaces between them, until the limit is reached.
 func (d *description) list(open string, n int, end string, write func(i int)) {
 	d.write(open)
 	for i := 0; i < n && len(d.text) < d.most; i++ {
@@ -129,7 +126,7 @@ func (d *description) list(open string, n int, end string, write func(i int)) {
 	d.write(end)
 }
 
-// atom writes a value that holds no others, or leads to them.
+// atom writes a value that contains no others and does not point to any.
 func atom(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.Bool:
@@ -145,12 +142,12 @@ func atom(v reflect.Value) string {
 	case v.IsNil():
 		return "<nil>"
 	default:
-		return "(" + v.Type().String() + ")" // an address says nothing
+		return "(" + v.Type().String() + ")" // an address would be of no use
 	}
 }
 
-// said writes a value by its own method, and reports whether it has one that answered.
-func (d *description) said(v reflect.Value) bool {
+// said writes a value with its own method, and reports whether it has one that returned.
+func (d *description) byMethod(v reflect.Value) bool {
 	if !d.asks || !v.IsValid() || !v.CanInterface() || len(d.text) >= d.most {
 		return false
 	}
@@ -158,15 +155,15 @@ func (d *description) said(v reflect.Value) bool {
 	if say == nil {
 		return false
 	}
-	text, ok := ask(say)
+	text, ok := call(say)
 	if !ok {
-		text = v.Type().String() + " " // and then its shape
+		text = v.Type().String() + " " // the shape follows
 	}
 	d.write(text)
 	return ok
 }
 
-// method is how a value writes itself; nil if it does not.
+// method returns the method with which a value formats itself, or nil.
 func method(v any) func() string {
 	switch v := v.(type) {
 	case error:
@@ -178,10 +175,10 @@ func method(v any) func() string {
 	}
 }
 
-// ask calls a method of a stranger. It could do so in a goroutine of its own, so as to
-// survive runtime.Goexit; but then it would be no place for the ground floor, whose errors
-// hold strangers' values, too. Where an engine's goroutine writes, the caller guards it.
-func ask(say func() string) (text string, ok bool) {
+// ask calls a method of an untrusted value. It could do so in a goroutine of its own, to survive runtime.Goexit; but
+// then this package could not be on the lowest layer, whose errors contain untrusted values, too. Where a goroutine of
+// the engine formats a value, the caller guards the call.
+func call(say func() string) (text string, ok bool) {
 	defer func() { _ = recover() }()
 	return say(), true
 }

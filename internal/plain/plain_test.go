@@ -24,14 +24,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// circle is a value that holds itself.
+// circle returns a value that contains itself.
 func circle() any {
 	m := map[string]any{}
 	m["me"] = m
 	return m
 }
 
-// bad is an error whose method does as it likes.
+// bad is an error whose method is the given function.
 type bad struct{ say func() string }
 
 func (b bad) Error() string { return b.say() }
@@ -61,7 +61,7 @@ func TestTextWritesWhatFmtWould(t *testing.T) {
 	}
 }
 
-func TestTextOfAnyTreeIsWhatFmtWouldWrite(t *testing.T) {
+func TestTextOfAnyTreeEqualsFmt(t *testing.T) {
 	var tree func(depth int) *rapid.Generator[any]
 	tree = func(depth int) *rapid.Generator[any] {
 		leaf := rapid.OneOf(rapid.Int().AsAny(), rapid.String().AsAny(), rapid.Bool().AsAny(), rapid.Float64().AsAny())
@@ -78,7 +78,7 @@ func TestTextOfAnyTreeIsWhatFmtWouldWrite(t *testing.T) {
 	})
 }
 
-func TestTextEndsWhateverTheValue(t *testing.T) {
+func TestTextEndsForAnyValue(t *testing.T) {
 	slice := make([]any, 1)
 	slice[0] = slice
 	type node struct{ Next any }
@@ -88,16 +88,16 @@ func TestTextEndsWhateverTheValue(t *testing.T) {
 		value any
 		says  string
 	}{
-		"a map that holds itself":                   {circle(), "map[me:map[me:"},
-		"a slice that holds itself":                 {slice, "[[[["},
-		"a pointer that leads to itself":            {ring, "&{Next:("},
-		"an Error that panics":                      {bad{func() string { panic("no") }}, "plain_test.bad {say:(func() string)}"},
-		"an Error that panics with its like":        {bad{func() string { panic(bad{func() string { panic(1) }}) }}, "plain_test.bad {say:"},
-		"an Error of a nil pointer":                 {(*nilly)(nil), "*plain_test.nilly <nil>"},
-		"a value that is too long":                  {strings.Repeat("x", 1<<20), strings.Repeat("x", 100)},
-		"an error that is too long":                 {errors.New(strings.Repeat("x", 1<<20)), strings.Repeat("x", 100)},
-		"a slice that is too long":                  {make([]int, 1<<20), "[0 0"},
-		"a long text cut in the middle of a letter": {strings.Repeat("€", 1<<20), "€€"},
+		"a map that contains itself":                     {circle(), "map[me:map[me:"},
+		"a slice that contains itself":                   {slice, "[[[["},
+		"a pointer that points to itself":                {ring, "&{Next:("},
+		"an Error that panics":                           {bad{func() string { panic("no") }}, "plain_test.bad {say:(func() string)}"},
+		"an Error that panics with an Error that panics": {bad{func() string { panic(bad{func() string { panic(1) }}) }}, "plain_test.bad {say:"},
+		"an Error of a nil pointer":                      {(*nilly)(nil), "*plain_test.nilly <nil>"},
+		"a value that is too long":                       {strings.Repeat("x", 1<<20), strings.Repeat("x", 100)},
+		"an error that is too long":                      {errors.New(strings.Repeat("x", 1<<20)), strings.Repeat("x", 100)},
+		"a slice that is too long":                       {make([]int, 1<<20), "[0 0"},
+		"a long text cut in the middle of a letter":      {strings.Repeat("€", 1<<20), "€€"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := plain.Text(c.value)
@@ -108,7 +108,7 @@ func TestTextEndsWhateverTheValue(t *testing.T) {
 	}
 }
 
-// nilly has a method that reads what a nil pointer does not have.
+// nilly has a method that dereferences a nil pointer.
 type nilly struct{ text string }
 
 func (n *nilly) Error() string { return n.text }
@@ -122,8 +122,8 @@ func TestShapeCallsNoMethod(t *testing.T) {
 	require.True(t, cut)
 }
 
-// If fmt learns to stop, this package is no longer needed.
-func TestFmtDoesNotEndForAValueThatHoldsItself(t *testing.T) {
+// If fmt handles such values one day, this package is no longer needed.
+func TestFmtOverflowsTheStackForAValueThatContainsItself(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills a stack of a gigabyte")
 	}

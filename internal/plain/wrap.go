@@ -4,12 +4,13 @@ import "fmt"
 
 // Wrap returns an error that wraps err and reads "prefix: " and err's text.
 //
-// Unlike fmt.Errorf, Wrap and [Because] do not ask err for its text: Error does. So whoever wraps an error runs none of
-// its methods, which may panic or end the goroutine. An engine's goroutine wraps strangers' errors so.
+// Unlike fmt.Errorf, Wrap and [Because] do not format err; only the Error method of the result does. So wrapping an
+// error runs none of its methods, which may panic or end the goroutine. Goroutines of the engine wrap untrusted errors
+// in this way.
 func Wrap(prefix string, err error) error { return &wrapped{prefix, err} }
 
-// Because returns an error that wraps two, and reads as the text of kind, note and ": " and err's text. Kind is one of the
-// engine's own errors.
+// Because returns an error that wraps two errors. Its text is that of kind, note, ": " and the text of err. Kind is one
+// of the engine's own errors.
 func Because(kind error, note string, err error) error { return &because{kind, note, err} }
 
 type wrapped struct {

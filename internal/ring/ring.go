@@ -1,13 +1,12 @@
 // Package ring is a first-in-first-out queue in a growing circle of slots.
 //
-// It begins small and doubles, so that an idle stage costs little, and it never
-// refuses: its owner decides when it is full. It is not safe for concurrent
-// use; a room guards its ring with its own lock. A slot that is given out is
-// cleared, so that the ring holds on to nothing it no longer has.
+// It starts small and doubles, so that an idle stage costs little, and it is never full: its owner decides on a limit.
+// It is not safe for concurrent use; an inbox guards its ring with its own lock. A slot is cleared when its value is
+// taken, so that the ring keeps no reference to it.
 package ring
 
-// first is the number of slots a ring gets when the first value comes: a stage that has
-// seen few commands has few.
+// first is the number of slots that a ring gets with the first value: the ring of a stage that has seen few commands
+// stays small.
 const first = 1
 
 // Ring is the queue. The zero Ring is empty and ready.
@@ -29,8 +28,8 @@ func (r *Ring[T]) Push(v T) {
 	r.n++
 }
 
-// Next adds an empty place at the back and returns it to be filled. A large
-// value is written faster there than it is copied to there.
+// Next adds an empty slot at the back and returns it to be filled. Writing a large value there is faster than copying
+// it.
 func (r *Ring[T]) Next() *T {
 	if r.n == len(r.slots) {
 		r.grow(r.n + 1)
@@ -75,8 +74,7 @@ func (r *Ring[T]) Pop() T {
 	return v
 }
 
-// PopInto moves up to len(dst) values from the front to dst and returns how
-// many.
+// PopInto moves up to len(dst) values from the front to dst and returns how many it moved.
 func (r *Ring[T]) PopInto(dst []T) int {
 	n := min(len(dst), r.n)
 	if n == 0 {
@@ -94,22 +92,21 @@ func (r *Ring[T]) PopInto(dst []T) int {
 	return n
 }
 
-// At returns the value i places from the front, without taking it. It panics
-// if there are not that many.
+// At returns the value at index i from the front, without removing it. It panics if there are not that many values.
 func (r *Ring[T]) At(i int) *T {
 	if i < 0 || i >= r.n {
-		panic("ring: look beyond the end")
+		panic("ring: index out of range")
 	}
 	return &r.slots[(r.head+i)&(len(r.slots)-1)]
 }
 
-// put copies vs into the slots from place at on, around the end if need be.
+// put copies vs into the slots from index at on, wrapping around if necessary.
 func (r *Ring[T]) put(at int, vs []T) {
 	n := copy(r.slots[at:], vs)
 	copy(r.slots, vs[n:])
 }
 
-// grow makes room for need values and moves the queue to the first slot.
+// grow makes space for need values and moves the queue to the first slot.
 func (r *Ring[T]) grow(need int) {
 	size := max(first, len(r.slots))
 	for size < need {

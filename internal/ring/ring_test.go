@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/internal/ring"
 )
 
-// The model is a plain slice: whatever the ring does, the slice does simply.
+// The model is a plain slice.
 func TestRingBehavesLikeASlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r ring.Ring[int]
@@ -61,7 +61,7 @@ func TestRingBehavesLikeASlice(t *testing.T) {
 	})
 }
 
-func TestRingForgetsWhatItGaveOut(t *testing.T) {
+func TestRingKeepsNoReferenceToTakenValues(t *testing.T) {
 	var r ring.Ring[*int]
 	for range 20 {
 		r.Push(new(int))

@@ -1,10 +1,9 @@
 // Package yield lets other goroutines run, as long as that is quick.
 //
-// Who looks around once more before it goes to sleep, or before it has itself woken, spares both
-// sides a parking and a waking. But runtime.Gosched goes to the end of the line of the whole
-// program: where the processors have more to do than they can, it may take a second, with a command
-// waiting for the worker that yielded. So some yields are timed, and after one that took long
-// nobody yields for a while.
+// A goroutine that checks for work once more before it parks, or before it is woken, can save both sides a park and a
+// wake. But runtime.Gosched goes to the end of the run queue of the whole program: on overloaded processors it may take
+// a second, while a command waits for the worker that yielded. So some yields are timed, and after a slow one no
+// goroutine yields for a while.
 package yield
 
 import (
@@ -15,32 +14,31 @@ import (
 )
 
 const (
-	// long is half of what the runtime lets a goroutine run while others wait: it takes
-	// longer only behind one that does so. That of a thousand callers who are served, one after
-	// another, before it is one's turn again, is shorter.
+	// long is half of the time for which the runtime lets a goroutine run while others wait: a yield takes longer only
+	// behind a goroutine that runs for that time. Waiting behind a thousand callers that are served one after another
+	// takes less.
 	long = 5 * time.Millisecond
-	// few and many are how often at least and at most nobody yields after one that took long.
+	// few and many are the least and the greatest number of yields that are skipped after a slow one.
 	few, many = 16, 512
-	// timed is in how many yields one is timed, as long as none took long: the clock costs
-	// as much as the yield.
+	// One yield in timed is timed, as long as none was slow: reading the clock costs as much as the yield.
 	timed = 8
 )
 
 var base = time.Now()
 
-// yielding is how the program yields. All goroutines wait in one line, so there is one for all.
+// yielding is the state of the whole program. There is only one, because all goroutines wait in one run queue.
 var yielding = courtesy{yield: runtime.Gosched, dice: rand.Uint32}
 
-// Once lets others run, once, unless that took too long lately. Anybody may call it.
+// Once yields once, unless a recent yield was slow. Any goroutine may call it.
 func Once() { yielding.once() }
 
-// courtesy is how those who yield remember how long it took.
+// courtesy decides whether to yield, from how long recent yields took.
 type courtesy struct {
 	yield func()
 	dice  func() uint32
 
-	left  atomic.Int32 // so many more times it is not done
-	skips atomic.Int32 // how many times it was not done after the last that took long; 0: forgotten
+	left  atomic.Int32 // how many further yields are skipped
+	skips atomic.Int32 // how many yields were skipped after the last slow one; 0: no recent slow one
 }
 
 func (c *courtesy) once() {
