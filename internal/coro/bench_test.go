@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/internal/coro/handoff"
 )
 
-// turner runs one task that yields for ever, and goes on with it turn by turn.
+// turner runs one task that yields for ever, and resumes it turn by turn.
 type turner struct {
 	host *coro.Host
 	task *coro.Task
@@ -47,9 +47,8 @@ func newBare(e coro.Engine) bare {
 
 func (b bare) turn() { b.next() }
 
-// To go on with something until it yields again: by the engine alone, and with all that a
-// host does for a task. The ratio is to a hand-off over channels to a goroutine and back, which is
-// measured in turns with it.
+// BenchmarkSwitch measures resuming until the next yield: with the engine alone, and with all that a host does for a
+// task. The ratio is to a hand-off over channels to a goroutine and back, which is measured in turns with it.
 //
 //	go test -run '^$' -bench Switch ./internal/coro ./coordination/coroutine
 func BenchmarkSwitch(b *testing.B) {
@@ -74,16 +73,16 @@ func BenchmarkSwitch(b *testing.B) {
 	}
 }
 
-var speed = flag.Bool("speed", false, "hold what is promised about speed, which a busy machine may break")
+var speed = flag.Bool("speed", false, "check the promises about speed, which can fail on a busy machine")
 
-// The promise, in one run: to resume and to yield costs at most a quarter of a hand-off over
-// channels and back, median by median. It is measured again if the machine had too much other work: what
-// the switch costs is the runtime's, and it was 0.23 to 0.26 of a hand-off. What a host adds to it is logged.
+// The promise, in one run: to resume and to yield costs at most a quarter of a hand-off over channels and back, median
+// by median. It is measured again if the machine was too busy: the cost of the switch is the runtime's, and it was 0.23
+// to 0.26 of a hand-off. What a host adds to it is logged.
 //
 //	go test -v -run QuarterOfAChannel ./internal/coro -speed
-func TestToResumeAndYieldCostsAQuarterOfAChannelHandOff(t *testing.T) {
+func TestResumeAndYieldCostAQuarterOfAChannelHandOff(t *testing.T) {
 	if !*speed || raceDetector {
-		t.Skip("speed is measured when asked for, without the race detector")
+		t.Skip("needs the flag -speed, and no race detector")
 	}
 	engine, task := newBare(coro.Pull), newTurner(coro.Pull)
 	defer engine.stop()
@@ -98,7 +97,7 @@ func TestToResumeAndYieldCostsAQuarterOfAChannelHandOff(t *testing.T) {
 	assert.LessOrEqual(t, ratio, 0.25)
 }
 
-func TestToResumeDoesNotAllocate(t *testing.T) {
+func TestResumeDoesNotAllocate(t *testing.T) {
 	for name, e := range engines {
 		s := newTurner(e)
 		assert.Zero(t, testing.AllocsPerRun(1000, s.turn), name)
@@ -106,7 +105,7 @@ func TestToResumeDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A task on a coroutine of the pool, from its start to its end.
+// BenchmarkStart measures a task on a pooled coroutine, from its start to its end.
 func BenchmarkStart(b *testing.B) {
 	run := map[string]func(*coro.Task){
 		"ends":     func(*coro.Task) {},
@@ -125,13 +124,12 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// What a suspended task holds. The runtime begins a stack with as much as the average goroutine of the
-// program uses: 2 KB, or 4 KB if that is deeper than some 1.1 KB. In a program with many
-// suspended tasks the average is theirs, in a test it is that of the test's few goroutines; so some
-// tasks are there before it is measured.
+// The test measures the memory of a suspended task. The runtime starts a stack with as much as the average goroutine of
+// the program uses: 2 KB, or 4 KB if that is deeper than about 1.1 KB. In a program with many suspended tasks these
+// make the average, in a test its few goroutines do; so the test starts some tasks before it measures.
 func TestAHundredThousandSuspendedTasksHoldAtMostFourKilobytesEach(t *testing.T) {
 	if testing.Short() || raceDetector {
-		t.Skip("the race detector has memory of its own")
+		t.Skip("the race detector uses additional memory")
 	}
 	const few, n = 1000, 100_000
 	h := coro.New(coro.Config{})

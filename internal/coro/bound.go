@@ -6,25 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// suspender is behaviour.Suspender, of which this package knows nothing.
+// suspender is behaviour.Suspender, which this package does not import.
 type suspender interface {
 	context.Context
 	Suspend(start func(wake func())) error
 }
 
-// Bound is a context that suspends as another does, and whose suspensions also end when a context ends.
+// Bound is a context that suspends like another one, and whose suspensions also end when a context ends.
 type Bound struct {
-	context.Context // that ends them
+	context.Context // the context that ends the suspensions
 	c               suspender
 }
 
-// NewBound returns the context of c whose suspensions end when ctx does.
+// NewBound returns a context that suspends like c, and whose suspensions end when ctx ends.
 func NewBound(ctx context.Context, c suspender) *Bound { return &Bound{ctx, c} }
 
-// Suspend suspends c until it has been woken, or the context ends and that is the error.
+// Suspend suspends c until it is woken, or until the context ends; then it returns the context's error.
 func (b *Bound) Suspend(start func(wake func())) error { return b.wait(start, b.c.Suspend) }
 
-// SuspendApart is Suspend for a wake-up by a goroutine that runs beside the tasks; see [Config.Apart].
+// SuspendApart is Suspend for a wake-up by a goroutine outside the tasks; see [Config.Apart].
 func (b *Bound) SuspendApart(start func(wake func())) error {
 	if a, ok := b.c.(interface {
 		SuspendApart(start func(wake func())) error
@@ -34,7 +34,7 @@ func (b *Bound) SuspendApart(start func(wake func())) error {
 	return b.wait(start, b.c.Suspend)
 }
 
-// wait ends with the first of two: the wake-up, or the end of the context.
+// wait ends with the first of two events: the wake-up, or the end of the context.
 func (b *Bound) wait(start func(wake func()), suspend func(start func(wake func())) error) error {
 	if err := b.Ended(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (b *Bound) wait(start func(wake func()), suspend func(start func(wake func(
 	return err
 }
 
-// Ended returns why nothing suspends any more, nil if that may be: the task was stopped, or the context has ended.
+// Ended returns why suspensions fail now, or nil if they do not: the task was stopped, or the context has ended.
 func (b *Bound) Ended() error {
 	if b.Err() == nil {
 		return nil
@@ -72,13 +72,13 @@ func (b *Bound) Ended() error {
 		}
 	}
 	cause := context.Cause(b.Context)
-	if cause != b.Err() { //nolint:errorlint // one and the same is said once
+	if cause != b.Err() { //nolint:errorlint // do not print the same error twice
 		return fmt.Errorf("coroutine: the wait ended with its context: %w: %w", b.Err(), cause)
 	}
 	return fmt.Errorf("coroutine: the wait ended with its context: %w", cause)
 }
 
-// TaskOf returns the task that suspends with a context, if it is one's, or bound to one's.
+// TaskOf returns the task whose context c is, or to whose context c is bound.
 func TaskOf(c any) (*Task, bool) {
 	for {
 		switch of := c.(type) {

@@ -6,15 +6,15 @@ import (
 	"github.com/golda-dev/golda/internal/goid"
 )
 
-// carrier is a coroutine: a stack that carries tasks, one after another.
+// carrier is a coroutine: a stack that runs tasks, one after another.
 type carrier struct {
-	next  func() (struct{}, bool) // called by who runs the task
+	next  func() (struct{}, bool) // called by the goroutine that runs the task
 	stop  func()
 	yield func(struct{}) bool // called by the task
 	task  *Task
-	id    uint64 // its goroutine, if the host checks
+	id    uint64 // the number of its goroutine, if the host checks
 	check bool
-	lost  bool // it is held in the midst of runtime.Goexit
+	lost  bool // it is suspended during runtime.Goexit and cannot be reused
 }
 
 func newCarrier(cfg Config) *carrier {
@@ -23,10 +23,9 @@ func newCarrier(cfg Config) *carrier {
 	return c
 }
 
-// body serves tasks until it is stopped. A task that calls runtime.Goexit takes the
-// coroutine along, and with the engine Pull whoever runs it, too. So the last
-// deferred call yields once more: who runs the task is told that it has ended, and
-// somebody else lets the coroutine end (unwind).
+// body runs tasks until it is stopped. A task that calls runtime.Goexit ends the coroutine, too, and with the engine
+// Pull also the goroutine that runs it. So the last deferred call yields once more: the goroutine that runs the task
+// learns that the task has ended, and another goroutine lets the coroutine end (unwind).
 func (c *carrier) body(yield func(struct{}) bool) {
 	if c.check {
 		c.id = goid.ID()
@@ -41,7 +40,7 @@ func (c *carrier) body(yield func(struct{}) bool) {
 	}
 }
 
-// serve runs one task. This is the one place where panics are caught.
+// serve runs one task. Panics are caught only here.
 func (c *carrier) serve() {
 	t := c.task
 	defer t.end()
@@ -56,7 +55,7 @@ func (c *carrier) survive() {
 	}
 }
 
-// end settles what became of the task's function.
+// end records how the task's function ended.
 func (t *Task) end() {
 	if !t.returned {
 		if v := recover(); v != nil {

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// A task is a context, but most tasks are never asked for one. So the context proper is
-// made when it is first needed, and those that the standard library derives from the
-// task hang on to it, without a goroutine for each.
+// A task is a context, but most tasks are never used as one. So the real context is made when it is first needed. The
+// contexts that the standard library derives from the task are then children of it, without a goroutine for each.
 
-// Deadline returns that of the context given to Start.
+// Deadline returns the deadline of the context given to Start.
 func (t *Task) Deadline() (time.Time, bool) { return t.parent.Deadline() }
 
-// Done is closed when the task is stopped or has ended, or the context given to Start
-// is done.
-func (t *Task) Done() <-chan struct{} { return t.proper().Done() }
+// Done returns a channel that is closed when the task is stopped or has ended, or when the context given to Start is
+// done.
+func (t *Task) Done() <-chan struct{} { return t.real().Done() }
 
-// Err tells whether Done is closed.
+// Err returns a non-nil error if Done is closed.
 func (t *Task) Err() error {
 	t.mu.Lock()
 	ctx, over := t.ctx, t.over
@@ -32,8 +31,8 @@ func (t *Task) Err() error {
 	}
 }
 
-// Value returns what the context given to Start has under that key. Package context asks so for the context that
-// ends, and with what cause, which is the proper one.
+// Value returns the value of the context given to Start for that key. Package context looks up in this way the context
+// that ends, and its cause; this is the real context.
 func (t *Task) Value(key any) any {
 	t.mu.Lock()
 	ctx := t.ctx
@@ -43,7 +42,7 @@ func (t *Task) Value(key any) any {
 	}
 	v := t.parent.Value(key)
 	if _, suspect := v.(context.Context); suspect {
-		return t.proper().Value(key)
+		return t.real().Value(key)
 	}
 	return v
 }
@@ -51,7 +50,7 @@ func (t *Task) Value(key any) any {
 // Parent returns the context that was given to Start.
 func (t *Task) Parent() context.Context { return t.parent }
 
-func (t *Task) proper() context.Context {
+func (t *Task) real() context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx == nil {
@@ -80,7 +79,7 @@ func (t *Task) stopContext(cause error) {
 	t.stopped.Store(true)
 }
 
-// finish ends the context of a task that has ended, as that of a request does.
+// finish ends the context of a task that has ended, as the context of an HTTP request ends.
 func (t *Task) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,47 +6,45 @@ import (
 	"time"
 )
 
-// idleByDefault is how many idle coroutines a host keeps if it is not told.
+// idleByDefault is how many idle coroutines a host keeps by default.
 const idleByDefault = 64
 
-// Config says how a host runs its tasks. Its zero value is ready for use by who
-// never has a task suspended.
+// Config configures a host. Its zero value is ready for use if no task ever suspends.
 type Config struct {
-	// Idle is how many coroutines are kept for reuse; 0 means 64, negative none.
+	// Idle is how many coroutines are kept for reuse; 0 means 64, and a negative number none.
 	Idle int
 
 	// Engine makes the coroutines; nil means [Pull].
 	Engine Engine
 
-	// Ready is called once for each time that a task is woken, by any goroutine, and
-	// must have somebody call Resume. It must neither block nor resume by itself: who
-	// wakes may be another task. A task that Close has unwound in the meantime may be
-	// resumed all the same; nothing happens then.
+	// Ready is called once for each time that a task is woken, by any goroutine, and must arrange a call of Resume. It
+	// must neither block nor call Resume itself: the waking goroutine may be running another task. If Close has unwound
+	// the task in the meantime, Resume does nothing.
 	Ready func(*Task)
 
-	// Apart, if set, is called instead of Ready for a task that was woken by what goes on beside its host:
-	// by the end of a Sleep, or of what it awaits, or by Stop. Such wake-ups have no order among them,
-	// and who has to have one may give it to them.
+	// Apart, if set, is called instead of Ready for a task that was woken from outside the tasks: by the end of a
+	// Sleep, or of a function that it awaits, or by Stop. Such wake-ups come in no defined order; an owner that needs
+	// an order may define one here.
 	Apart func(*Task)
 
-	// Left, if set, is called with each task that has been set aside, or has ended, by
-	// the goroutine that ran it, before anybody else can have it.
+	// Left, if set, is called with each task that has suspended or ended, by the goroutine that ran it, before any
+	// other goroutine can get the task.
 	Left func(*Task)
 
-	// Ended, if set, is called with each task that has ended, by the goroutine that ran
-	// it, after its coroutine is free again.
+	// Ended, if set, is called with each task that has ended, by the goroutine that ran it, after its coroutine is free
+	// again.
 	Ended func(*Task)
 
-	// Closing, if set, is called with each task before Close goes on with it; what it returns is called when the
-	// task has ended, or has not been the host's to go on with.
+	// Closing, if set, is called with each task before Close resumes it; the returned function is called when the task
+	// has ended, or when Close could not resume it.
 	Closing func(*Task) (done func())
 
-	// After, if set, wakes a sleeping task when a time has passed, instead of
-	// [time.AfterFunc]. Cancel is called by a sleeper that was stopped.
+	// After, if set, wakes a sleeping task when a time has passed, instead of [time.AfterFunc]. A sleeping task that is
+	// stopped calls cancel.
 	After func(d time.Duration, w Waker) (cancel func())
 
-	// Check has each suspension find out whether its goroutine is the task's, and refuse
-	// if not. That costs microseconds; it is meant for tests.
+	// Check makes each suspension find out whether its goroutine is the task's, and fail otherwise. This costs
+	// microseconds; it is meant for tests.
 	Check bool
 }
 
@@ -54,22 +52,22 @@ type Config struct {
 type Host struct {
 	cfg Config
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	idle    []*carrier
-	tasks   *Task // those that have not ended, the youngest first
+	tasks   *Task // tasks that have not ended, the youngest first
 	live    int
 	created int
 	closed  bool
 }
 
-// Stats counts what a host has.
+// Stats counts the coroutines and tasks of a host.
 type Stats struct {
-	Created int // coroutines made since the beginning
+	Created int // coroutines made since the start
 	Idle    int // coroutines kept for reuse
 	Live    int // tasks that have not ended, suspended or not
 }
 
-// New returns a host. It holds nothing until it runs a task.
+// New returns a host. It holds no coroutine until it runs a task.
 func New(cfg Config) *Host {
 	if cfg.Idle == 0 {
 		cfg.Idle = idleByDefault
@@ -98,10 +96,9 @@ func New(cfg Config) *Host {
 	return &Host{cfg: cfg}
 }
 
-// Start runs f as a new task until it suspends itself or ends. The task's values and
-// deadline are those of ctx, and it is done when ctx is; it suspends all the
-// same, until it is stopped. The tag is for the caller, who finds it in the task. The only
-// error is ErrClosed; what becomes of f is told by the task.
+// Start runs f as a new task until it suspends itself or ends. The task's values and deadline are those of ctx, and its
+// context is done when ctx is. This does not end its suspensions; Stop does. The tag is for the caller, which finds it
+// in the task. The only error is ErrClosed; the task holds the outcome of f.
 func (h *Host) Start(ctx context.Context, tag any, f func(*Task)) (*Task, error) {
 	t := &Task{Tag: tag, host: h, parent: ctx, f: f}
 	if !h.admit(t) {
@@ -111,8 +108,8 @@ func (h *Host) Start(ctx context.Context, tag any, f func(*Task)) (*Task, error)
 	return t, nil
 }
 
-// Resume goes on with a task that is ready, until it suspends itself again or ends. It
-// reports false, and does nothing, if the task is not ready: somebody else was first.
+// Resume continues a ready task until it suspends itself again or ends. It returns false, and does nothing, if the task
+// is not ready: another goroutine was first.
 func (h *Host) Resume(t *Task) bool {
 	if !h.Claim(t) {
 		return false
@@ -122,8 +119,7 @@ func (h *Host) Resume(t *Task) bool {
 	return true
 }
 
-// Claim is the first half of Resume: if it reports true, the task is the caller's, who must have
-// it go on.
+// Claim is the first half of Resume: if it returns true, the caller owns the task and must call GoOn.
 func (h *Host) Claim(t *Task) bool { return t.move(ready, running) }
 
 // GoOn is the second half of Resume.
@@ -132,15 +128,14 @@ func (h *Host) GoOn(t *Task) {
 	h.settle(t)
 }
 
-// Close stops all tasks and runs those that are suspended to their ends, the youngest first: their
-// suspensions return ErrStopped, and their deferred calls run. A task that another
-// goroutine runs, or that called Close itself, is stopped at its next suspension.
-// From then on no task is started. Close waits for what it runs. A task that goes on suspending is
-// ended (see [Task.Refused]); one that neither returns nor suspends holds it up for ever. It may be called again, by another
-// goroutine meanwhile: that one sees to the tasks which are still suspended.
+// Close stops all tasks and runs the suspended ones to their ends, the youngest first: their suspensions return
+// ErrStopped, and their deferred calls run. A task that another goroutine runs, or that called Close itself, is stopped
+// at its next suspension. From then on no task can be started. Close waits for the tasks that it runs. A task that
+// continues to suspend is ended (see [Task.Refused]); one that neither returns nor suspends holds Close up for ever.
+// Another goroutine may call Close again meanwhile: that call runs the tasks that are still suspended.
 func (h *Host) Close() { h.CloseFor(nil) }
 
-// CloseFor is Close with a cause, which the tasks are told.
+// CloseFor is Close with a cause for ErrStopped.
 func (h *Host) CloseFor(cause error) {
 	tasks, idle := h.shut()
 	for _, c := range idle {
@@ -154,7 +149,7 @@ func (h *Host) CloseFor(cause error) {
 	}
 }
 
-// Each calls f with each task that has not ended. F must neither block nor call the host.
+// Each calls f with each task that has not ended. f must neither block nor call the host.
 func (h *Host) Each(f func(*Task)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,11 +165,11 @@ func (h *Host) Stats() Stats {
 	return Stats{Created: h.created, Idle: len(h.idle), Live: h.live}
 }
 
-// settle sees to what has become of a task whose coroutine has come back. Once the task is parked or
-// ready it belongs to whoever comes for it, and is not touched any more.
+// settle handles a task whose coroutine has yielded or ended. Once the task is parked or ready, another goroutine may
+// own it, and settle does not touch it any more.
 //
-// It is called beside the switch and not around it: a return from a function that was called before a switch
-// goes where the processor does not expect it, and costs more than all that is done here.
+// settle is called after the switch, and not around it: a return from a function that was called before a switch goes
+// where the processor does not predict it, and costs more than all the work here.
 func (h *Host) settle(t *Task) {
 	if h.cfg.Left != nil {
 		h.cfg.Left(t)
@@ -183,7 +178,7 @@ func (h *Host) settle(t *Task) {
 	case ended:
 		h.release(t)
 		h.cfg.Ended(t)
-	case running: // it yields: nobody else can have moved it
+	case running: // it yields, and no other goroutine can have moved it
 		t.word.Store(word&^stateMask | ready)
 		h.cfg.Ready(t)
 	default:
@@ -194,7 +189,7 @@ func (h *Host) settle(t *Task) {
 	}
 }
 
-// again hands over a task that was woken on its way out, as whoever woke it would have.
+// again passes on a task that was woken before it had parked, as the goroutine that woke it would have done.
 func (h *Host) again(t *Task) {
 	if t.apart {
 		h.cfg.Apart(t)
@@ -203,8 +198,7 @@ func (h *Host) again(t *Task) {
 	h.cfg.Ready(t)
 }
 
-// admit gives a new task its coroutine and its place among the live, unless the host
-// is closed.
+// admit gives a new task a coroutine and adds it to the live tasks, unless the host is closed.
 func (h *Host) admit(t *Task) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,7 +218,7 @@ func (h *Host) admit(t *Task) bool {
 	return true
 }
 
-// release takes the coroutine of a task that has ended.
+// release takes the coroutine back from a task that has ended.
 func (h *Host) release(t *Task) {
 	c := t.carrier
 	c.task = nil
@@ -244,9 +238,9 @@ func (h *Host) release(t *Task) {
 	}
 }
 
-// unwind lets a coroutine end that is held in the midst of runtime.Goexit. The engine
-// hands that on to whoever stops it, so that is a goroutine which has nothing to lose. It is
-// waited for, since it takes no time: all that the task deferred has been done.
+// unwind lets a coroutine end that is suspended during runtime.Goexit. The engine passes the Goexit on to the goroutine
+// that stops it, so unwind uses a new goroutine. It waits for that, since it takes no time: all deferred calls of the
+// task have run already.
 func unwind(c *carrier) {
 	over := make(chan struct{})
 	go func() {
@@ -256,7 +250,7 @@ func unwind(c *carrier) {
 	<-over
 }
 
-// shut closes the host and returns what it had.
+// shut closes the host and returns its tasks and idle coroutines.
 func (h *Host) shut() (tasks []*Task, idle []*carrier) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-func TestATaskRunsUntilItSuspendsAndGoesOnWhereItWas(t *testing.T) {
+func TestATaskRunsUntilItSuspendsAndContinuesFromThere(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		var log []string
 		var wake func()
@@ -42,9 +42,9 @@ func TestATaskRunsUntilItSuspendsAndGoesOnWhereItWas(t *testing.T) {
 	})
 }
 
-func TestItSuspendsFromAnyDepthOfCalls(t *testing.T) {
+func TestATaskSuspendsAtAnyCallDepth(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		var down func(c *coro.Task, n int) int
 		down = func(c *coro.Task, n int) int {
@@ -64,7 +64,7 @@ func TestItSuspendsFromAnyDepthOfCalls(t *testing.T) {
 
 func TestAWakeUpBeforeTheTaskIsParkedIsNotLost(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		n := 0
 		d.start(t, func(c *coro.Task) {
@@ -73,7 +73,7 @@ func TestAWakeUpBeforeTheTaskIsParkedIsNotLost(t *testing.T) {
 				n++
 			}
 		})
-		assert.Zero(t, n, "a suspension is one, even if it was woken at once")
+		assert.Zero(t, n, "a suspension takes place even if it was woken at once")
 		d.drain()
 		assert.Equal(t, 3, n)
 	})
@@ -81,7 +81,7 @@ func TestAWakeUpBeforeTheTaskIsParkedIsNotLost(t *testing.T) {
 
 func TestALateWakeUpDoesNotEndTheNextSuspension(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		var first, second func()
 		task := d.start(t, func(c *coro.Task) {
@@ -96,15 +96,15 @@ func TestALateWakeUpDoesNotEndTheNextSuspension(t *testing.T) {
 		second()
 		d.drain()
 		assert.True(t, task.Ended())
-		second() // nobody is there
+		second() // the task has ended
 		d.drain()
 	})
 }
 
-func TestCoroutinesAreUsedAgain(t *testing.T) {
+func TestCoroutinesAreReused(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		cfg.Idle = 2
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		for range 5 {
 			d.start(t, func(*coro.Task) {})
@@ -119,10 +119,10 @@ func TestCoroutinesAreUsedAgain(t *testing.T) {
 	})
 }
 
-func TestWithoutAPoolNothingIsKept(t *testing.T) {
+func TestWithoutAPoolNoCoroutineIsKept(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		cfg.Idle = -1
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		for range 3 {
 			d.start(t, func(*coro.Task) {})
 		}
@@ -130,10 +130,10 @@ func TestWithoutAPoolNothingIsKept(t *testing.T) {
 	})
 }
 
-// X8 of the conformance tests, as far as it concerns the engine.
-func TestTwoThatCrashLeaveAHundredSuspendedAlone(t *testing.T) {
+// X8 of the conformance tests, as far as it is about the engine.
+func TestTwoCrashesDoNotAffectAHundredSuspendedTasks(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		var wakes []func()
 		answers := 0
@@ -164,7 +164,7 @@ func panics(*coro.Task) { panic("boom") }
 
 func TestACrashAfterASuspensionIsAFaultToo(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		deferred := 0
 		crash := func(how func()) *coro.Task {
@@ -176,15 +176,15 @@ func TestACrashAfterASuspensionIsAFaultToo(t *testing.T) {
 		}
 		panicked, exited := crash(func() { panic(context.Canceled) }), crash(runtime.Goexit)
 		d.drain()
-		require.ErrorIs(t, panicked.Fault(), context.Canceled, "an error that was given to panic is found")
+		require.ErrorIs(t, panicked.Fault(), context.Canceled, "the error given to panic is wrapped")
 		assert.Equal(t, coro.ErrGoexit, exited.Fault())
 		assert.Equal(t, 2, deferred)
 	})
 }
 
-func TestCloseUnwindsAllThatAreSuspended(t *testing.T) {
+func TestCloseUnwindsAllSuspendedTasks(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		var order []string
 		for i := range 3 {
 			d.start(t, func(c *coro.Task) {
@@ -198,7 +198,7 @@ func TestCloseUnwindsAllThatAreSuspended(t *testing.T) {
 		d.start(t, func(c *coro.Task) { _ = c.Yield() }) // this one is ready, not suspended
 		d.Close()
 		d.Close()
-		d.drain() // what was ready has been unwound
+		d.drain() // the ready task has been unwound
 		assert.Len(t, order, 3)
 		assert.Equal(t, "2 coroutine: stopped context canceled", order[0], "the youngest first")
 		assert.Len(t, d.ended, 4)
@@ -208,9 +208,9 @@ func TestCloseUnwindsAllThatAreSuspended(t *testing.T) {
 	})
 }
 
-func TestATaskThatPanicsOrExitsWhileItIsUnwoundIsAFaultOfItsOwn(t *testing.T) {
+func TestATaskThatPanicsOrExitsWhileItIsUnwoundHasAFault(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		a := d.start(t, func(c *coro.Task) { defer runtime.Goexit(); _ = c.Sleep(time.Hour) })
 		b := d.start(t, func(c *coro.Task) { defer panic("late"); _ = c.Sleep(time.Hour) })
 		d.Close()
@@ -242,7 +242,7 @@ func TestAHostMayBeClosedWhileTasksExit(t *testing.T) {
 
 func TestATaskMayCloseItsHost(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		unwound := false
 		d.start(t, func(c *coro.Task) { unwound = c.Sleep(time.Hour) != nil })
 		var err error
@@ -256,9 +256,9 @@ func TestATaskMayCloseItsHost(t *testing.T) {
 	})
 }
 
-func TestStopEndsOneSuspensionAndTellsWhy(t *testing.T) {
+func TestStopEndsOneSuspensionWithItsCause(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		var err error
 		task := d.start(t, func(c *coro.Task) { err = c.Sleep(time.Hour) })
@@ -275,7 +275,7 @@ func TestStopEndsOneSuspensionAndTellsWhy(t *testing.T) {
 
 func TestAStoppedTaskDoesNotSuspend(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		var err error
 		d.start(t, func(c *coro.Task) {
@@ -291,7 +291,7 @@ func TestATaskIsAContext(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		type key struct{}
 		parent, cancel := context.WithCancelCause(context.WithValue(context.Background(), key{}, "v"))
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		var derived <-chan struct{}
 		task, err := d.Start(parent, "tag", func(c *coro.Task) {
 			assert.Equal(t, "v", c.Value(key{}))
@@ -313,7 +313,7 @@ func TestATaskIsAContext(t *testing.T) {
 		cancel(context.DeadlineExceeded)
 		<-task.Done()
 		assert.Equal(t, context.DeadlineExceeded, context.Cause(task))
-		assert.False(t, task.Ended(), "what becomes of a task whose context is done is said by its owner")
+		assert.False(t, task.Ended(), "the end of the context does not end the task; its owner decides")
 		task.Stop(nil)
 		d.drain()
 		<-derived
@@ -323,7 +323,7 @@ func TestATaskIsAContext(t *testing.T) {
 
 func TestTheContextOfATaskThatHasEndedIsDone(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		asked := d.start(t, func(c *coro.Task) { assert.NoError(t, c.Err()) })
 		unasked := d.start(t, func(*coro.Task) {})
@@ -334,7 +334,7 @@ func TestTheContextOfATaskThatHasEndedIsDone(t *testing.T) {
 }
 
 func TestDerivingFromATaskStartsNoGoroutine(t *testing.T) {
-	d := newDesk(coro.Config{})
+	d := newServer(coro.Config{})
 	defer d.Close()
 	before := runtime.NumGoroutine()
 	d.start(t, func(c *coro.Task) {
@@ -347,9 +347,9 @@ func TestDerivingFromATaskStartsNoGoroutine(t *testing.T) {
 	d.drain()
 }
 
-func TestWhoDoesNotRunATaskCannotSuspendIt(t *testing.T) {
+func TestOnlyTheRunningTaskCanBeSuspended(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		var wake func()
 		task := d.start(t, func(c *coro.Task) { _ = c.Suspend(func(w func()) { wake = w }) })
@@ -365,10 +365,10 @@ func TestWhoDoesNotRunATaskCannotSuspendIt(t *testing.T) {
 	})
 }
 
-func TestACheckedHostKnowsAGoroutineThatIsNotTheTasks(t *testing.T) {
+func TestACheckedHostDetectsAForeignGoroutine(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		cfg.Check = true
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		for range 2 { // the second time on a used coroutine
 			task := d.start(t, func(c *coro.Task) {
@@ -383,9 +383,9 @@ func TestACheckedHostKnowsAGoroutineThatIsNotTheTasks(t *testing.T) {
 	})
 }
 
-func TestAStartThatPanicsSuspendsNothing(t *testing.T) {
+func TestAPanicInStartWithdrawsTheSuspension(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		n := 0
 		task := d.start(t, func(c *coro.Task) {
@@ -405,7 +405,7 @@ func TestAStartThatPanicsSuspendsNothing(t *testing.T) {
 func TestSleepIsNeverShort(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(cfg)
+			d := newServer(cfg)
 			begin := time.Now()
 			var took []time.Duration
 			for _, s := range []time.Duration{2 * time.Second, time.Second, 0, -time.Second} {
@@ -421,7 +421,7 @@ func TestSleepIsNeverShort(t *testing.T) {
 	})
 }
 
-func TestASleeperThatIsStoppedTakesItsTimerBack(t *testing.T) {
+func TestAStoppedSleeperCancelsItsTimer(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		cancelled := 0
 		cfg.After = func(d time.Duration, w coro.Waker) func() {
@@ -430,7 +430,7 @@ func TestASleeperThatIsStoppedTakesItsTimerBack(t *testing.T) {
 			}
 			return func() { cancelled++ }
 		}
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		d.start(t, func(c *coro.Task) {
 			require.NoError(t, c.Sleep(0))
 			_ = c.Sleep(time.Hour)
@@ -442,9 +442,9 @@ func TestASleeperThatIsStoppedTakesItsTimerBack(t *testing.T) {
 	})
 }
 
-func TestBlockedTellsWhoWaitsForItsKin(t *testing.T) {
+func TestBlockedReportsATaskThatOtherTasksWake(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
-		d := newDesk(cfg)
+		d := newServer(cfg)
 		defer d.Close()
 		var w coro.Waker
 		task := d.start(t, func(c *coro.Task) {
@@ -458,15 +458,15 @@ func TestBlockedTellsWhoWaitsForItsKin(t *testing.T) {
 		assert.Same(t, task, w.Task())
 		assert.True(t, w.Claim())
 		assert.False(t, w.Claim())
-		assert.Nil(t, d.take(), "who claims a task resumes it")
+		assert.Nil(t, d.take(), "a claimed task is not passed to Ready")
 		assert.True(t, d.Resume(task))
 		assert.False(t, task.Blocked())
 		d.drain()
 	})
 }
 
-// What a stage with several workers does: any of them resumes any task.
-func TestAnyGoroutineMayGoOnWithATask(t *testing.T) {
+// As in a stage with several workers, any of them resumes any task.
+func TestAnyGoroutineMayResumeATask(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		const workers, tasks, turns = 4, 50, 40
 		queue := make(chan *coro.Task, tasks)
@@ -478,7 +478,7 @@ func TestAnyGoroutineMayGoOnWithATask(t *testing.T) {
 		var sum atomic.Int64
 		for range tasks {
 			_, err := h.Start(context.Background(), nil, func(c *coro.Task) {
-				mine := 0 // the race detector sees whether it is handed over
+				mine := 0 // the race detector checks that the variable is handed over
 				for i := range turns {
 					if i%2 == 0 {
 						_ = c.Yield()
@@ -507,7 +507,7 @@ func TestAnyGoroutineMayGoOnWithATask(t *testing.T) {
 	})
 }
 
-// Close meets tasks in every state while others run and wake them: each ends once.
+// Close finds tasks in every state while other goroutines run and wake them: each task ends once.
 func TestCloseAmidstWorkersEndsEachTaskOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		for range 20 {
@@ -555,13 +555,13 @@ func TestCloseAmidstWorkersEndsEachTaskOnce(t *testing.T) {
 	})
 }
 
-// Whatever a host is told to do, it agrees with a model that knows only which tasks there are.
+// After any calls, a host agrees with a model that knows only which tasks there are.
 func TestAHostAgreesWithItsModel(t *testing.T) {
 	onEach(t, func(t *testing.T, cfg coro.Config) {
 		rapid.Check(t, func(r *rapid.T) {
 			cfg.Idle = rapid.IntRange(-1, 3).Draw(r, "idle")
 			most := map[int]int{-1: 0, 0: 64, 1: 1, 2: 2, 3: 3}[cfg.Idle]
-			d := newDesk(cfg)
+			d := newServer(cfg)
 			type one struct {
 				task *coro.Task
 				wake func()

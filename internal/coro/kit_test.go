@@ -13,36 +13,36 @@ import (
 
 func TestMain(m *testing.M) { child(); goleak.VerifyTestMain(m) }
 
-// desk is the smallest owner of a host: a queue of what is ready, and the tasks that ended.
-type desk struct {
+// server is a minimal owner of a host: a queue of ready tasks, and the tasks that ended.
+type server struct {
 	*coro.Host
 
-	mu    sync.Mutex
-	ready []*coro.Task
-	bell  chan struct{}
-	ended []*coro.Task
+	mu     sync.Mutex
+	ready  []*coro.Task
+	wakeup chan struct{}
+	ended  []*coro.Task
 }
 
-func newDesk(cfg coro.Config) *desk {
-	d := &desk{bell: make(chan struct{}, 1)}
+func newServer(cfg coro.Config) *server {
+	d := &server{wakeup: make(chan struct{}, 1)}
 	cfg.Ready = d.put
 	cfg.Ended = func(t *coro.Task) { d.ended = append(d.ended, t) }
 	d.Host = coro.New(cfg)
 	return d
 }
 
-func (d *desk) put(t *coro.Task) {
+func (d *server) put(t *coro.Task) {
 	d.mu.Lock()
 	d.ready = append(d.ready, t)
 	d.mu.Unlock()
 	select {
-	case d.bell <- struct{}{}:
+	case d.wakeup <- struct{}{}:
 	default:
 	}
 }
 
 // take returns the task that became ready first, or nil.
-func (d *desk) take() *coro.Task {
+func (d *server) take() *coro.Task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.ready) == 0 {
@@ -53,25 +53,25 @@ func (d *desk) take() *coro.Task {
 	return t
 }
 
-// drain resumes all that are ready, until none is.
-func (d *desk) drain() {
+// drain resumes all ready tasks, until none is ready.
+func (d *server) drain() {
 	for t := d.take(); t != nil; t = d.take() {
 		d.Resume(t)
 	}
 }
 
-// finish resumes all that become ready, until no task is left.
-func (d *desk) finish() {
+// finish resumes all tasks that become ready, until no task is left.
+func (d *server) finish() {
 	for {
 		d.drain()
 		if d.Stats().Live == 0 {
 			return
 		}
-		<-d.bell
+		<-d.wakeup
 	}
 }
 
-func (d *desk) start(t testing.TB, f func(*coro.Task)) *coro.Task {
+func (d *server) start(t testing.TB, f func(*coro.Task)) *coro.Task {
 	t.Helper()
 	task, err := d.Start(context.Background(), nil, f)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func (d *desk) start(t testing.TB, f func(*coro.Task)) *coro.Task {
 
 var engines = map[string]coro.Engine{"pull": coro.Pull, "baton": coro.Baton}
 
-// onEach runs a test with each engine. They are one thing to their users.
+// onEach runs a test with each engine. Users see no difference between them.
 func onEach(t *testing.T, test func(t *testing.T, cfg coro.Config)) {
 	t.Helper()
 	for name, e := range engines {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestOnABatonATaskMayHoldItsThread(t *testing.T) {
-	d := newDesk(coro.Config{Engine: coro.Baton})
+	d := newServer(coro.Config{Engine: coro.Baton})
 	defer d.Close()
 	n := 0
 	for range 3 {
@@ -34,8 +34,8 @@ func TestOnABatonATaskMayHoldItsThread(t *testing.T) {
 	assert.Equal(t, 15, n)
 }
 
-func TestWithPullALockThatIsGivenBackBeforeTheSuspensionIsFine(t *testing.T) {
-	d := newDesk(coro.Config{})
+func TestWithPullAThreadMayBeLockedBetweenSuspensions(t *testing.T) {
+	d := newServer(coro.Config{})
 	defer d.Close()
 	task := d.start(t, func(c *coro.Task) {
 		runtime.LockOSThread()
@@ -46,9 +46,9 @@ func TestWithPullALockThatIsGivenBackBeforeTheSuspensionIsFine(t *testing.T) {
 	assert.True(t, task.Ended())
 }
 
-// What the package comment says cannot be helped: this is how the runtime ends such a
-// process. If a later Go does better, this test tells.
-func TestWithPullThreadsThatAreLockedOtherwiseThanBeforeEndTheProcess(t *testing.T) {
+// The package comment says that this cannot be recovered: the runtime ends such a process. If a later Go version
+// handles it, this test fails.
+func TestWithPullAThreadLockedAcrossASuspensionEndsTheProcess(t *testing.T) {
 	for name := range children {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -60,18 +60,18 @@ func TestWithPullThreadsThatAreLockedOtherwiseThanBeforeEndTheProcess(t *testing
 	}
 }
 
-// children are what the processes of the test above do.
-var children = map[string]func(d *desk){
-	"a task suspends": func(d *desk) {
+// children are the functions that the child processes of the test above run.
+var children = map[string]func(d *server){
+	"a task suspends": func(d *server) {
 		_, _ = d.Start(context.Background(), nil, func(c *coro.Task) {
 			runtime.LockOSThread()
 			_ = c.Yield()
 		})
 	},
-	"a task ends": func(d *desk) {
+	"a task ends": func(d *server) {
 		_, _ = d.Start(context.Background(), nil, func(*coro.Task) { runtime.LockOSThread() })
 	},
-	"who runs it": func(d *desk) {
+	"the goroutine that runs it": func(d *server) {
 		_, _ = d.Start(context.Background(), nil, func(c *coro.Task) { _ = c.Yield() })
 		runtime.LockOSThread()
 		d.drain()
@@ -80,7 +80,7 @@ var children = map[string]func(d *desk){
 
 func child() {
 	if f := children[os.Getenv("GOLDA_CORO_CHILD")]; f != nil {
-		f(newDesk(coro.Config{}))
+		f(newServer(coro.Config{}))
 		os.Exit(0)
 	}
 }
