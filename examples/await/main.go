@@ -21,7 +21,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -33,12 +32,6 @@ import (
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-const (
-	statusOK = iota
-	statusFailed
-	statusUsage
-)
-
 // config is what the flags say.
 type config struct {
 	fetches, instances int
@@ -48,18 +41,10 @@ type config struct {
 // run is the program, from its arguments to its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return statusOK
-	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "await:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return statusUsage
+	if err != nil {
+		return show.Usage(stderr, "await", err)
 	}
-	if err := c.work(ctx, stdout, stderr); err != nil {
-		_, _ = fmt.Fprintln(stderr, "await:", err)
-		return statusFailed
-	}
-	return statusOK
+	return show.Status(stderr, "await", c.work(ctx, stdout, stderr))
 }
 
 // work fetches everything, and tells how it went.
@@ -140,22 +125,10 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	if err := show.Parse(flags, args, about, help); err != nil {
 		return c, err
 	}
-	return c, c.check(flags.Args())
-}
-
-func (c config) check(stray []string) error {
-	var all []error
-	for _, arg := range stray {
-		all = append(all, fmt.Errorf("stray argument %q; all there is to say is said with flags, see -help", arg))
-	}
-	if c.fetches < 1 {
-		all = append(all, fmt.Errorf("-fetches %d: at least 1", c.fetches))
-	}
-	if c.instances < 1 {
-		all = append(all, fmt.Errorf("-instances %d: at least 1", c.instances))
-	}
-	if c.each < 0 {
-		all = append(all, fmt.Errorf("-each %v: not below 0", c.each))
-	}
-	return errors.Join(all...)
+	return c, errors.Join(
+		show.NoArguments(flags),
+		show.Fault(c.fetches < 1, "-fetches %d: at least 1", c.fetches),
+		show.Fault(c.instances < 1, "-instances %d: at least 1", c.instances),
+		show.Fault(c.each < 0, "-each %v: at least 0", c.each),
+	)
 }

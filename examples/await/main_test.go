@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +30,7 @@ func await(t *testing.T, args string) (status int, stdout, stderr string, took t
 
 func TestOneWorkerHasTenThousandFetchesUnderWay(t *testing.T) {
 	status, stdout, stderr, took := await(t, "")
-	assert.Equal(t, statusOK, status)
+	assert.Equal(t, show.StatusOK, status)
 	assert.Empty(t, stderr)
 	assert.Equal(t, "fetches: 10000, 240000 bytes\nsuspended at most: 10000\ntook: 1s\n"+
 		"law: accepted 20000 = replied 20000 + failed 0 + shed 0 + dead-lettered 0 + in flight 0\n", stdout)
@@ -37,7 +39,7 @@ func TestOneWorkerHasTenThousandFetchesUnderWay(t *testing.T) {
 
 func TestAHundredAtOnceTakeAHundredTimesAsLong(t *testing.T) {
 	status, stdout, _, took := await(t, "-instances 100")
-	assert.Equal(t, statusOK, status)
+	assert.Equal(t, show.StatusOK, status)
 	assert.Contains(t, stdout, "suspended at most: 100\n")
 	assert.Equal(t, 100*time.Second, took)
 }
@@ -47,14 +49,14 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 		"an unknown flag": {"-no", "await: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
 			"-fetches 0 -instances 0 -each -1s x",
-			"await: stray argument \"x\"; all there is to say is said with flags, see -help; -fetches 0: at least 1; " +
-				"-instances 0: at least 1; -each -1s: not below 0\n",
+			"await: stray argument \"x\"; everything is set with flags, see -help; -fetches 0: at least 1; " +
+				"-instances 0: at least 1; -each -1s: at least 0\n",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr, _ := await(t, c.args)
-			assert.Equal(t, statusUsage, status)
+			assert.Equal(t, show.StatusUsage, status)
 			assert.Empty(t, stdout)
 			assert.Equal(t, c.want, stderr)
 		})
@@ -63,7 +65,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 
 func TestHelpIsAnAnswer(t *testing.T) {
 	status, stdout, stderr, _ := await(t, "-help")
-	assert.Equal(t, statusOK, status)
+	assert.Equal(t, show.StatusOK, status)
 	assert.True(t, strings.HasPrefix(stdout, "await has one worker"), stdout)
 	assert.Contains(t, stdout, "-fetches number")
 	assert.Empty(t, stderr)

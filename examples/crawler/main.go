@@ -22,7 +22,6 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -38,12 +37,6 @@ func main() {
 	os.Exit(status)
 }
 
-const (
-	statusOK = iota
-	statusFailed
-	statusUsage
-)
-
 // config is what the flags say.
 type config struct {
 	pages, links int
@@ -56,18 +49,10 @@ type config struct {
 // run is the program, from its arguments to its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return statusOK
-	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "crawler:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return statusUsage
+	if err != nil {
+		return show.Usage(stderr, "crawler", err)
 	}
-	if err := c.work(ctx, stdout, stderr); err != nil {
-		_, _ = fmt.Fprintln(stderr, "crawler:", err)
-		return statusFailed
-	}
-	return statusOK
+	return show.Status(stderr, "crawler", c.work(ctx, stdout, stderr))
 }
 
 // work serves the site, crawls it and reports what came of it.
@@ -219,38 +204,25 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	if err := show.Parse(flags, args, about, help); err != nil {
 		return c, err
 	}
-	return c, c.check(flags.Args())
+	return c, errors.Join(show.NoArguments(flags), c.check())
 }
 
-func (c config) check(stray []string) error {
-	var all []error
-	for _, arg := range stray {
-		all = append(all, fmt.Errorf("stray argument %q; all there is to say is said with flags, see -help", arg))
-	}
-	if c.pages < 1 {
-		all = append(all, fmt.Errorf("-pages %d: at least 1", c.pages))
-	}
-	if c.links < 2 {
-		all = append(all, fmt.Errorf("-links %d: at least 2", c.links))
+func (c config) check() error {
+	faults := []error{
+		show.Fault(c.pages < 1, "-pages %d: at least 1", c.pages),
+		show.Fault(c.links < 2, "-links %d: at least 2", c.links),
 	}
 	sum := 0.0
 	for _, f := range []struct {
 		name  string
 		value float64
 	}{{"slow", c.share.slow}, {"flaky", c.share.flaky}, {"broken", c.share.broken}, {"hanging", c.share.hanging}} {
-		if f.value < 0 || f.value > 1 {
-			all = append(all, fmt.Errorf("-%s %v: from 0 to 1", f.name, f.value))
-		}
+		faults = append(faults, show.Fault(f.value < 0 || f.value > 1, "-%s %v: from 0 to 1", f.name, f.value))
 		sum += f.value
 	}
-	if sum > 1 {
-		all = append(all, fmt.Errorf("-slow, -flaky, -broken and -hanging: %.3f in all, at most 1", sum))
-	}
-	if c.delay < 0 {
-		all = append(all, fmt.Errorf("-delay %v: not below 0", c.delay))
-	}
-	if c.limit <= 0 {
-		all = append(all, fmt.Errorf("-limit %v: above 0", c.limit))
-	}
-	return errors.Join(all...)
+	return errors.Join(append(faults,
+		show.Fault(sum > 1, "-slow, -flaky, -broken and -hanging: %.3f in all, at most 1", sum),
+		show.Fault(c.delay < 0, "-delay %v: at least 0", c.delay),
+		show.Fault(c.limit <= 0, "-limit %v: above 0", c.limit),
+	)...)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,7 +33,7 @@ func TestEveryPageIsReadOnceOrFailsWithItsError(t *testing.T) {
 	for name, args := range cases {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := crawl(t, args)
-			require.Equal(t, statusOK, status, stderr)
+			require.Equal(t, show.StatusOK, status, stderr)
 			assert.Empty(t, stderr)
 			assert.Contains(t, stdout, "balanced")
 			assert.NotContains(t, stdout, "NOT BALANCED")
@@ -55,14 +57,14 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 		"an unknown flag": {"-no", "crawler: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
 			"-pages 0 -links 1 -slow 2 -delay -1s -limit 0 x",
-			"crawler: stray argument \"x\"; all there is to say is said with flags, see -help; -pages 0: at least 1; -links 1: at least 2; " +
-				"-slow 2: from 0 to 1; -slow, -flaky, -broken and -hanging: 2.071 in all, at most 1; -delay -1s: not below 0; -limit 0s: above 0\n",
+			"crawler: stray argument \"x\"; everything is set with flags, see -help; -pages 0: at least 1; -links 1: at least 2; " +
+				"-slow 2: from 0 to 1; -slow, -flaky, -broken and -hanging: 2.071 in all, at most 1; -delay -1s: at least 0; -limit 0s: above 0\n",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := crawl(t, c.args)
-			assert.Equal(t, statusUsage, status)
+			assert.Equal(t, show.StatusUsage, status)
 			assert.Empty(t, stdout)
 			assert.Equal(t, c.want, stderr)
 		})
@@ -71,7 +73,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 
 func TestHelpIsAnAnswer(t *testing.T) {
 	status, stdout, stderr := crawl(t, "-help")
-	assert.Equal(t, statusOK, status)
+	assert.Equal(t, show.StatusOK, status)
 	assert.True(t, strings.HasPrefix(stdout, "crawler follows the links"), stdout)
 	assert.Empty(t, stderr)
 }

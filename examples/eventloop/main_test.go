@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/coordination/scheduler"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,7 +70,7 @@ func (p *program) await(t *testing.T, want string) {
 func (p *program) end(t *testing.T) {
 	t.Helper()
 	p.stop <- struct{}{}
-	assert.Equal(t, statusOK, <-p.status)
+	assert.Equal(t, show.StatusOK, <-p.status)
 	for range p.lines {
 	}
 }
@@ -125,7 +126,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 		"a value too small": {"-every 0s", "eventloop: -every 0s: must be positive\n"},
 		"all at once": {
 			"-every -1s -connections 0 x",
-			"eventloop: stray argument \"x\"; all there is to say is said with flags, see -help; " +
+			"eventloop: stray argument \"x\"; everything is set with flags, see -help; " +
 				"-every -1s: must be positive; -connections 0: at least 1 connection\n",
 		},
 		"no number": {"-connections many", "eventloop: invalid value \"many\" for flag -connections: parse error\n"},
@@ -133,7 +134,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			assert.Equal(t, statusUsage, run(nil, strings.Fields(c.args), &stdout, &stderr))
+			assert.Equal(t, show.StatusUsage, run(nil, strings.Fields(c.args), &stdout, &stderr))
 			assert.Empty(t, stdout.String())
 			assert.Equal(t, c.want, stderr.String())
 		})
@@ -142,7 +143,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 
 func TestHelpIsAnAnswer(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, statusOK, run(nil, []string{"-help"}, &stdout, &stderr))
+	assert.Equal(t, show.StatusOK, run(nil, []string{"-help"}, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), "-every")
 	assert.Empty(t, stderr.String())
 }
@@ -152,7 +153,7 @@ func TestAnAddressThatIsTakenIsAFailure(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, statusFailed, run(nil, []string{"-addr", l.Addr().String()}, &stdout, &stderr))
+	assert.Equal(t, show.StatusFailed, run(nil, []string{"-addr", l.Addr().String()}, &stdout, &stderr))
 	assert.Contains(t, stderr.String(), "address already in use")
 	assert.Equal(t, 1, strings.Count(stderr.String(), "\n"))
 }

@@ -7,17 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/golda-dev/golda/coordination/scheduler"
 	"github.com/golda-dev/golda/examples/internal/show"
-)
-
-const (
-	statusOK = iota
-	statusFailed
-	statusUsage
 )
 
 // config is what the flags say.
@@ -30,12 +23,8 @@ type config struct {
 // run is the program, from its arguments to its exit status.
 func run(stop scheduler.Source, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return statusOK
-	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "eventloop:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return statusUsage
+	if err != nil {
+		return show.Usage(stderr, "eventloop", err)
 	}
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", c.addr)
 	if err == nil {
@@ -44,9 +33,9 @@ func run(stop scheduler.Source, args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "eventloop:", err)
-		return statusFailed
+		return show.StatusFailed
 	}
-	return statusOK
+	return show.StatusOK
 }
 
 // parseFlags turns arguments into a config, or says what is wrong with them, all of it.
@@ -59,15 +48,8 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 		return config{}, err
 	}
 	return c, errors.Join(
-		fault(f.NArg() > 0, "stray argument %q; all there is to say is said with flags, see -help", f.Arg(0)),
-		fault(c.every <= 0, "-every %v: must be positive", c.every),
-		fault(c.connections < 1, "-connections %d: at least 1 connection", c.connections),
+		show.NoArguments(f),
+		show.Fault(c.every <= 0, "-every %v: must be positive", c.every),
+		show.Fault(c.connections < 1, "-connections %d: at least 1 connection", c.connections),
 	)
-}
-
-func fault(wrong bool, format string, args ...any) error {
-	if !wrong {
-		return nil
-	}
-	return fmt.Errorf(format, args...)
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 // A comparison has each policy run in a child: this program once more, with a heap of
@@ -31,7 +32,7 @@ func child(ctx context.Context, cancel context.CancelFunc, box *outbox) int {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM)
 	go obey(os.Stdin, cancel, func() {
 		box.abandon()
-		os.Exit(statusInterrupted)
+		os.Exit(show.StatusInterrupted)
 	})
 	r := &runner{box: box, stdout: os.Stdout, stderr: os.Stderr, compared: true, limit: limitMemory}
 	return r.main(ctx, os.Args[1:])
@@ -57,7 +58,7 @@ type row struct {
 
 // spawn runs one policy in a child, and has it finish what it has begun when ctx ends.
 func (r *runner) spawn(ctx context.Context, law controller.Policy) row {
-	done := row{policy: law.Name(), status: statusFailed}
+	done := row{policy: law.Name(), status: show.StatusFailed}
 	self, err := os.Executable()
 	if err != nil {
 		done.died = err

@@ -18,7 +18,7 @@ import (
 // side by side. When ctx ends the one that runs comes to an end, and no other is begun.
 func (r *runner) compare(ctx context.Context) int {
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
-		return complain(r.stderr, statusFailed, err)
+		return complain(r.stderr, show.StatusFailed, err)
 	}
 	var all comparison
 	var unheard error
@@ -37,13 +37,13 @@ func (r *runner) compare(ctx context.Context) int {
 		unheard = all.print(r.stdout)
 	}
 	if ctx.Err() != nil {
-		return complain(r.stderr, statusInterrupted, errors.Join(
+		return complain(r.stderr, show.StatusInterrupted, errors.Join(
 			fmt.Errorf("interrupted; %d of %d policies ran to their end", len(all.whole()), len(r.policies)), all.faults(), unheard))
 	}
 	if err := errors.Join(all.faults(), unheard); err != nil {
-		return complain(r.stderr, statusFailed, err)
+		return complain(r.stderr, show.StatusFailed, err)
 	}
-	return statusOK
+	return show.StatusOK
 }
 
 // comparison is what became of each policy, in the order in which they ran.
@@ -52,7 +52,7 @@ type comparison []row
 // whole are the runs that came to their end, with whatever result.
 func (c comparison) whole() (runs comparison) {
 	for _, run := range c {
-		if run.report != nil && run.status != statusInterrupted {
+		if run.report != nil && run.status != show.StatusInterrupted {
 			runs = append(runs, run)
 		}
 	}
@@ -76,12 +76,12 @@ func (c comparison) faults() (all error) {
 		switch {
 		case run.died != nil:
 			all = errors.Join(all, fmt.Errorf("policy %s: no report: %w", run.policy, run.died))
-		case run.status != statusOK && run.status != statusInterrupted:
+		case run.status != show.StatusOK && run.status != show.StatusInterrupted:
 			all = errors.Join(all, fmt.Errorf("policy %s: not all is well, status %d", run.policy, run.status))
 		}
 	}
 	different := c.different()
-	return errors.Join(all, fault(len(different) > 0, "not the same images as those of %s: %s",
+	return errors.Join(all, show.Fault(len(different) > 0, "not the same images as those of %s: %s",
 		c.first(), strings.Join(different, ", ")))
 }
 
@@ -127,7 +127,7 @@ func (r row) cells() []string {
 		return append([]string{r.policy + " (died)"}, strings.Fields(strings.Repeat("- ", 8))...)
 	}
 	name, balanced := r.policy, "NO"
-	if r.status == statusInterrupted {
+	if r.status == show.StatusInterrupted {
 		name += " (interrupted)"
 	}
 	if r.report.Balanced {

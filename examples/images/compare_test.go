@@ -14,12 +14,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func TestPoliciesAreComparedSideBySide(t *testing.T) {
 	p := newPlace(t)
 	done := p.run(t.Context(), "-n", "12", "-crash", "0.3", "-policies", "erlda, cohort,seda:cruz")
-	require.Equal(t, statusOK, done.status, done.stderr)
+	require.Equal(t, show.StatusOK, done.status, done.stderr)
 	lines := strings.Split(done.stdout, "\n")
 	require.Len(t, lines, 1+3+1+2, done.stdout)
 	assert.Equal(t, []string{"policy", "wall", "cpu", "images", "alive", "peak", "memory", "rounds", "empty", "visits", "ok/failed", "balanced"},
@@ -40,7 +42,7 @@ func TestPoliciesAreComparedSideBySide(t *testing.T) {
 func TestAComparisonInJSONIsALineForEachPolicy(t *testing.T) {
 	p := newPlace(t)
 	done := p.run(t.Context(), "-n", "12", "-json", "-policies", "lrb,srpt,fixed")
-	require.Equal(t, statusOK, done.status, done.stderr)
+	require.Equal(t, show.StatusOK, done.status, done.stderr)
 	all := done.reports(t)
 	require.Len(t, all, 3)
 	for i, name := range []string{"lrb", "srpt", "fixed"} {
@@ -67,7 +69,7 @@ func TestAComparisonTakesTheFilesOfADirectory(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "b.jpg": drawn(t, 2), "c.txt": []byte("no image")})
 	done := p.run(t.Context(), "-in", p.in, "-json", "-policies", "color,dbr")
-	assert.Equal(t, statusFailed, done.status, "one is no image, for either")
+	assert.Equal(t, show.StatusFailed, done.status, "one is no image, for either")
 	all := done.reports(t)
 	require.Len(t, all, 2)
 	for _, got := range all {
@@ -77,7 +79,7 @@ func TestAComparisonTakesTheFilesOfADirectory(t *testing.T) {
 	}
 	assert.NoDirExists(t, p.captchas)
 	assert.Contains(t, done.stderr, "images: policy color: not all is well")
-	assert.Equal(t, statusOK, p.run(t.Context(), "-in", p.in, "-n", "2", "-policies", "color").status)
+	assert.Equal(t, show.StatusOK, p.run(t.Context(), "-in", p.in, "-n", "2", "-policies", "color").status)
 }
 
 func TestImagesThatDifferAreTold(t *testing.T) {
@@ -85,7 +87,7 @@ func TestImagesThatDifferAreTold(t *testing.T) {
 	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "b.jpg": drawn(t, 2)})
 	require.NoError(t, os.MkdirAll(filepath.Join(p.out, "seda", "a.png", "in the way"), 0o777))
 	done := p.run(t.Context(), "-in", p.in, "-policies", "erlda,seda,cohort")
-	assert.Equal(t, statusFailed, done.status)
+	assert.Equal(t, show.StatusFailed, done.status)
 	assert.Contains(t, done.stdout, "images byte-identical across policies: no, not those of erlda and of seda\n")
 	assert.Contains(t, done.stderr, "images: not the same images as those of erlda: seda\n")
 }
@@ -104,7 +106,7 @@ func TestAnInterruptedComparisonTellsWhatRan(t *testing.T) {
 		}
 	}()
 	done := p.run(ctx, "-n", "300", "-json", "-policies", "srpt,cohort,seda")
-	assert.Equal(t, statusInterrupted, done.status, done.stderr)
+	assert.Equal(t, show.StatusInterrupted, done.status, done.stderr)
 	all := done.reports(t)
 	require.Len(t, all, 2, "seda was not begun")
 	assert.EqualValues(t, 300, all[0].OK)
@@ -120,7 +122,7 @@ func TestInterruptedWhileDrawingAComparisonStillReports(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	done := newPlace(t).run(ctx, "-policies", "erlda,seda")
-	assert.Equal(t, statusInterrupted, done.status)
+	assert.Equal(t, show.StatusInterrupted, done.status)
 	assert.Contains(t, done.stdout, "fewer than two policies ran to their end")
 	assert.Contains(t, done.stderr, "0 of 2 policies")
 }
@@ -130,9 +132,9 @@ func TestTheComparisonOfRunsThatDidNotEndWell(t *testing.T) {
 	cpu := int64(1500)
 	all := comparison{
 		{policy: "erlda", report: &report{WallMS: 2000, CPUMS: &cpu, OK: 3, Balanced: true, PeakLive: 2, PeakRSSBytes: 5 << 20, Digest: "a"}},
-		{policy: "color", report: &report{OK: 1, Failed: 1, DeadLettered: 1, Rounds: 4, EmptyVisits: 5, Digest: "a"}, status: statusFailed},
-		{policy: "seda", died: errors.New("signal: killed"), status: statusFailed},
-		{policy: "mg1", report: &report{Balanced: true, Digest: "b"}, status: statusInterrupted},
+		{policy: "color", report: &report{OK: 1, Failed: 1, DeadLettered: 1, Rounds: 4, EmptyVisits: 5, Digest: "a"}, status: show.StatusFailed},
+		{policy: "seda", died: errors.New("signal: killed"), status: show.StatusFailed},
+		{policy: "mg1", report: &report{Balanced: true, Digest: "b"}, status: show.StatusInterrupted},
 	}
 	require.NoError(t, all.print(&out))
 	assert.Equal(t, strings.TrimPrefix(`
@@ -181,7 +183,7 @@ func TestTheMemoryOfAPolicyIsItsOwn(t *testing.T) {
 		ballast[i] = 1
 	}
 	done := newPlace(t).run(t.Context(), "-n", "3", "-json", "-policies", "fixed")
-	require.Equal(t, statusOK, done.status, done.stderr)
+	require.Equal(t, show.StatusOK, done.status, done.stderr)
 	assert.Less(t, done.report(t).PeakRSSBytes, uint64(len(ballast)))
 	runtime.KeepAlive(ballast)
 }

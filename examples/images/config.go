@@ -70,7 +70,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	} else {
 		c.policy, err = policy.ByName(law)
 	}
-	return c, errors.Join(strays(f), err, contradictions(f), c.check(given(f, "n")))
+	return c, errors.Join(show.NoArguments(f), err, contradictions(f), c.check(given(f, "n")))
 }
 
 // byNames finds several policies, or says what is wrong with each name.
@@ -95,8 +95,8 @@ func byNames(list string) (laws []controller.Policy, err error) {
 // contradictions are what can't be told from the values of the flags alone.
 func contradictions(f *flag.FlagSet) error {
 	return errors.Join(
-		fault(given(f, "policy") && given(f, "policies"), "-policy and -policies: one of the two"),
-		fault(given(f, "in") && f.Lookup("in").Value.String() == "", "-in: a directory is needed"),
+		show.Fault(given(f, "policy") && given(f, "policies"), "-policy and -policies: one of the two"),
+		show.Fault(given(f, "in") && f.Lookup("in").Value.String() == "", "-in: a directory is needed"),
 	)
 }
 
@@ -108,19 +108,15 @@ func given(f *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-func strays(f *flag.FlagSet) error {
-	return fault(f.NArg() > 0, "stray argument %q; all there is to say is said with flags, see -help", f.Arg(0))
-}
-
 func (c config) check(countGiven bool) error {
 	return errors.Join(
-		fault(countGiven && c.n < 1, "-n %d: at least 1 image", c.n),
-		fault(c.maxPixels < 1 || c.maxPixels > 1<<30, "-max-pixels %d: 1 to %d pixels", c.maxPixels, 1<<30),
-		fault(c.workers < 1, "-workers %d: at least 1 worker", c.workers),
-		fault(!slices.Contains(captcha.All, c.size), "-size %q: known are small and uniform", c.size),
-		fault(!(c.crash >= 0 && c.crash <= 1), "-crash %v: a fraction from 0 to 1", c.crash), // not a number is no fraction
-		fault(c.out == "", "-out: a directory is needed"),
-		fault(c.in == "" && c.captchas == "", "-captchas: a directory is needed"),
+		show.Fault(countGiven && c.n < 1, "-n %d: at least 1 image", c.n),
+		show.Fault(c.maxPixels < 1 || c.maxPixels > 1<<30, "-max-pixels %d: 1 to %d pixels", c.maxPixels, 1<<30),
+		show.Fault(c.workers < 1, "-workers %d: at least 1 worker", c.workers),
+		show.Fault(!slices.Contains(captcha.All, c.size), "-size %q: known are small and uniform", c.size),
+		show.Fault(!(c.crash >= 0 && c.crash <= 1), "-crash %v: a fraction from 0 to 1", c.crash), // not a number is no fraction
+		show.Fault(c.out == "", "-out: a directory is needed"),
+		show.Fault(c.in == "" && c.captchas == "", "-captchas: a directory is needed"),
 		c.checkIn(),
 	)
 }
@@ -133,12 +129,5 @@ func (c config) checkIn() error {
 	if err != nil {
 		return fmt.Errorf("-in: %w", err)
 	}
-	return fault(!info.IsDir(), "-in: %s is not a directory", c.in)
-}
-
-func fault(wrong bool, format string, args ...any) error {
-	if !wrong {
-		return nil
-	}
-	return fmt.Errorf(format, args...)
+	return show.Fault(!info.IsDir(), "-in: %s is not a directory", c.in)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
@@ -67,7 +68,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		t.Run(strings.ReplaceAll(row.args, dir, "DIR"), func(t *testing.T) {
 			p := newPlace(t)
 			done := p.run(t.Context(), strings.Fields(row.args)...)
-			assert.Equal(t, statusUsage, done.status)
+			assert.Equal(t, show.StatusUsage, done.status)
 			assert.Empty(t, done.stdout)
 			assert.Contains(t, done.stderr, row.says)
 			assert.True(t, strings.HasPrefix(done.stderr, "images: "), done.stderr)
@@ -81,13 +82,13 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 
 func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	done := newPlace(t).run(t.Context(), "-n", "0", "-workers", "0", "-policy", "nope")
-	assert.Equal(t, statusUsage, done.status)
+	assert.Equal(t, show.StatusUsage, done.status)
 	assert.Equal(t, 3, strings.Count(done.stderr, "\n"), done.stderr)
 }
 
 func TestHelpIsNoError(t *testing.T) {
 	done := newPlace(t).run(t.Context(), "-help")
-	assert.Equal(t, statusOK, done.status)
+	assert.Equal(t, show.StatusOK, done.status)
 	assert.Contains(t, done.stdout, "-crash")
 	assert.Empty(t, done.stderr)
 }
@@ -105,7 +106,7 @@ func TestWhatIsThereStaysWhenAnotherDirectoryIsRefused(t *testing.T) {
 	p, locked := newPlace(t), filepath.Join(t.TempDir(), "locked")
 	require.NoError(t, os.Mkdir(locked, 0o555))
 	require.NoError(t, os.Mkdir(p.captchas, 0o777))
-	assert.Equal(t, statusUsage, p.run(t.Context(), "-out", locked).status)
+	assert.Equal(t, show.StatusUsage, p.run(t.Context(), "-out", locked).status)
 	assert.Empty(t, names(t, p.captchas))
 }
 

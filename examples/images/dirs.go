@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 // prepare makes the directories that are written to, and says so now if that can't
@@ -76,7 +77,7 @@ func (c config) apart(d folder) error {
 		return fmt.Errorf("-in: %w", err)
 	}
 	out, err := os.Stat(d.path)
-	return fault(err == nil && os.SameFile(in, out), "%s: %s is the same directory as -in", d.option, d.path)
+	return show.Fault(err == nil && os.SameFile(in, out), "%s: %s is the same directory as -in", d.option, d.path)
 }
 
 // absent returns a directory and those above it, as far as they are not there.
@@ -116,7 +117,7 @@ func permitted(dir string) error {
 		case err == nil && !info.IsDir():
 			return fmt.Errorf("%s is not a directory", dir)
 		case err == nil:
-			return fault(info.Mode().Perm()&0o222 == 0, "%s is read-only", dir)
+			return show.Fault(info.Mode().Perm()&0o222 == 0, "%s is read-only", dir)
 		case filepath.Dir(dir) == dir:
 			return err
 		}
@@ -142,7 +143,7 @@ func listed(dir string, n int) ([]string, error) {
 	if n > 0 && len(names) > n {
 		names = names[:n]
 	}
-	return names, fault(len(names) == 0, "-in: there are no files in %s", dir)
+	return names, show.Fault(len(names) == 0, "-in: there are no files in %s", dir)
 }
 
 // isDir follows symbolic links.

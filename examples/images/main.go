@@ -21,6 +21,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func main() {
@@ -31,7 +33,7 @@ func main() {
 	}
 	go interrupts(caught(), os.Stderr, cancel, func() {
 		box.abandon()
-		os.Exit(statusInterrupted)
+		os.Exit(show.StatusInterrupted)
 	})
 	r := &runner{box: box, stdout: os.Stdout, stderr: os.Stderr, limit: limitMemory}
 	os.Exit(r.main(ctx, os.Args[1:]))

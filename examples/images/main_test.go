@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/examples/images/captcha"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 // A comparison runs the program that it is part of, so the tests are that program, too.
@@ -129,7 +130,7 @@ func TestAnImageWithMorePixelsThanAreTakenIsRefusedAndTheOptionNamed(t *testing.
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"small.png": blank(t, 10), "large.png": blank(t, 11)})
 	done := p.run(t.Context(), "-in", p.in, "-max-pixels", "100")
-	require.Equal(t, statusFailed, done.status)
+	require.Equal(t, show.StatusFailed, done.status)
 	require.Contains(t, done.stderr, "large.png: image: 11×11 pixels are too many, at most 100 are taken; see -max-pixels")
 	require.Equal(t, []string{"small.png"}, names(t, p.out))
 }

@@ -20,14 +20,6 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// The exit statuses.
-const (
-	statusOK          = 0
-	statusFailed      = 1   // an image was not written, or worse
-	statusUsage       = 2   // nothing was started
-	statusInterrupted = 130 // by Ctrl-C, as shells have it
-)
-
 // drainTime is how long the stages may take to stop when no image is left.
 const drainTime = 10 * time.Second
 
@@ -42,13 +34,13 @@ func (r *runner) main(ctx context.Context, args []string) int {
 	var err error
 	r.config, err = parse(args, r.stdout)
 	if errors.Is(err, flag.ErrHelp) {
-		return statusOK
+		return show.StatusOK
 	}
 	if err != nil {
-		return complain(r.stderr, statusUsage, err)
+		return complain(r.stderr, show.StatusUsage, err)
 	}
 	if err := r.prepare(ctx); err != nil {
-		return complain(r.stderr, statusUsage, err)
+		return complain(r.stderr, show.StatusUsage, err)
 	}
 	if r.policies != nil {
 		return r.compare(ctx)
@@ -99,11 +91,11 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 func (r *runner) run(ctx context.Context) int {
 	p, entry, err := plan(r.config, r.box, &r.alive, r.stderr)
 	if err != nil {
-		return complain(r.stderr, statusFailed, err)
+		return complain(r.stderr, show.StatusFailed, err)
 	}
 	defer show.ServeMetrics(r.listener, p)() //nolint:contextcheck // metrics are served while an interrupted run drains
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
-		return complain(r.stderr, statusFailed, err)
+		return complain(r.stderr, show.StatusFailed, err)
 	} // interrupted, it goes on with no image, so that there is always a report
 	done, err := r.process(ctx, p, entry)
 	return r.verdict(ctx, done, errors.Join(err, r.tell(done)))
@@ -211,15 +203,15 @@ func (r *runner) verdict(ctx context.Context, done result, err error) int {
 	failed := len(done.failures.lines)
 	switch {
 	case ctx.Err() != nil:
-		return complain(r.stderr, statusInterrupted, errors.Join(
+		return complain(r.stderr, show.StatusInterrupted, errors.Join(
 			fmt.Errorf("interrupted; %d of %d images were begun, and have been finished", done.end.Accepted, done.images), err))
 	case err != nil:
-		return complain(r.stderr, statusFailed, err)
+		return complain(r.stderr, show.StatusFailed, err)
 	case !done.end.Balanced():
-		return complain(r.stderr, statusFailed, errors.New("the accounts do not balance"))
+		return complain(r.stderr, show.StatusFailed, errors.New("the accounts do not balance"))
 	case failed > 0:
-		return complain(r.stderr, statusFailed, fmt.Errorf("%d of %d images failed", failed, done.images))
+		return complain(r.stderr, show.StatusFailed, fmt.Errorf("%d of %d images failed", failed, done.images))
 	default:
-		return statusOK
+		return show.StatusOK
 	}
 }

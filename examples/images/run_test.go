@@ -22,6 +22,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/examples/images/picture"
+	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -29,7 +30,7 @@ import (
 func TestARunWritesEveryCaptchaAndBalances(t *testing.T) {
 	p := newPlace(t)
 	done := p.run(t.Context(), "-n", "40", "-json")
-	require.Equal(t, statusOK, done.status, done.stderr)
+	require.Equal(t, show.StatusOK, done.status, done.stderr)
 	got := done.report(t)
 	assert.Equal(t, 40, got.Images)
 	assert.EqualValues(t, 40, got.OK)
@@ -63,7 +64,7 @@ func requireSevenStages(t *testing.T, stages []stageReport, n uint64) {
 
 func TestTheTextEndsWithTheLaw(t *testing.T) {
 	done := newPlace(t).run(t.Context(), "-n", "5")
-	require.Equal(t, statusOK, done.status, done.stderr)
+	require.Equal(t, show.StatusOK, done.status, done.stderr)
 	lines := strings.Split(strings.TrimSpace(done.stdout), "\n")
 	require.Len(t, lines, 1+7+1+2)
 	assert.Equal(t,
@@ -76,7 +77,7 @@ func TestTheTextEndsWithTheLaw(t *testing.T) {
 func TestThePipelineDoesWhatTheFiltersDoInARow(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"c.jpg": drawn(t, 7)})
-	require.Equal(t, statusOK, p.run(t.Context(), "-in", p.in).status)
+	require.Equal(t, show.StatusOK, p.run(t.Context(), "-in", p.in).status)
 
 	want, err := decode(filepath.Join(p.in, "c.jpg"), maxPixels)
 	require.NoError(t, err)
@@ -91,8 +92,8 @@ func TestThePipelineDoesWhatTheFiltersDoInARow(t *testing.T) {
 
 func TestTheSameSeedGivesTheSameFilesWhateverTheWorkersAndCrashes(t *testing.T) {
 	calm, wild := newPlace(t), newPlace(t)
-	require.Equal(t, statusOK, calm.run(t.Context(), "-n", "30", "-workers", "1").status)
-	require.Equal(t, statusOK, wild.run(t.Context(), "-n", "30", "-workers", "8", "-policy", "fixed", "-crash", "0.5").status)
+	require.Equal(t, show.StatusOK, calm.run(t.Context(), "-n", "30", "-workers", "1").status)
+	require.Equal(t, show.StatusOK, wild.run(t.Context(), "-n", "30", "-workers", "8", "-policy", "fixed", "-crash", "0.5").status)
 	for _, name := range names(t, calm.out) {
 		a, err := os.ReadFile(filepath.Join(calm.out, name))
 		require.NoError(t, err)
@@ -111,7 +112,7 @@ func TestCrashesCostNoImage(t *testing.T) {
 			first := p.run(t.Context(), args...).report(t)
 			again := p.run(t.Context(), args...)
 			got := again.report(t)
-			require.Equal(t, statusOK, again.status, again.stderr)
+			require.Equal(t, show.StatusOK, again.status, again.stderr)
 			assert.EqualValues(t, 70, got.OK)
 			assert.Positive(t, got.Crashes)
 			assert.True(t, got.Balanced)
@@ -141,7 +142,7 @@ func TestFilesThatAreNoImagesAreNamedAndTheOthersAreDone(t *testing.T) {
 
 	done := p.run(t.Context(), "-in", p.in, "-json")
 	got := done.report(t)
-	assert.Equal(t, statusFailed, done.status)
+	assert.Equal(t, show.StatusFailed, done.status)
 	assert.Equal(t, 7, got.Images)
 	assert.EqualValues(t, 2, got.OK)
 	assert.EqualValues(t, 5, got.Failed)
@@ -181,7 +182,7 @@ func TestAnImageThatCannotBeWrittenIsAnErrorOfSave(t *testing.T) {
 	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "b.jpg": drawn(t, 2)})
 	require.NoError(t, os.MkdirAll(filepath.Join(p.out, "a.png", "in the way"), 0o777))
 	done := p.run(t.Context(), "-in", p.in)
-	assert.Equal(t, statusFailed, done.status)
+	assert.Equal(t, show.StatusFailed, done.status)
 	assert.Contains(t, done.stderr, `failed: stage "save": `+filepath.Join(p.in, "a.jpg")+": cannot write "+filepath.Join(p.out, "a.png"))
 	assert.Equal(t, []string{"a.png", "b.png"}, names(t, p.out), "no temporary file is left")
 }
@@ -194,7 +195,7 @@ func TestImagesOfOneBaseNameAreBothKept(t *testing.T) {
 	require.NoError(t, png.Encode(&dot, image.NewGray(image.Rect(0, 0, 5, 4))))
 	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "a.gif": animal.Bytes(), "b.png": dot.Bytes()})
 	done := p.run(t.Context(), "-in", p.in, "-json")
-	require.Equal(t, statusOK, done.status, done.stderr)
+	require.Equal(t, show.StatusOK, done.status, done.stderr)
 	assert.EqualValues(t, 3, done.report(t).OK)
 	assert.Equal(t, []string{"a.gif.png", "a.jpg.png", "b.png"}, names(t, p.out))
 	img, err := decode(filepath.Join(p.out, "a.gif.png"), maxPixels)
@@ -205,7 +206,7 @@ func TestImagesOfOneBaseNameAreBothKept(t *testing.T) {
 func TestNTakesTheFirstFilesOfADirectory(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"c.jpg": drawn(t, 1), "a.jpg": drawn(t, 2), "b.jpg": drawn(t, 3)})
-	require.Equal(t, statusOK, p.run(t.Context(), "-in", p.in, "-n", "2").status)
+	require.Equal(t, show.StatusOK, p.run(t.Context(), "-in", p.in, "-n", "2").status)
 	assert.Equal(t, []string{"a.png", "b.png"}, names(t, p.out))
 }
 
@@ -223,7 +224,7 @@ func TestInterruptedARunFinishesWhatWasBegun(t *testing.T) {
 		}
 	}()
 	done := p.run(ctx, "-n", "400", "-json")
-	assert.Equal(t, statusInterrupted, done.status)
+	assert.Equal(t, show.StatusInterrupted, done.status)
 	got := done.report(t)
 	assert.Equal(t, 400, got.Images)
 	assert.Positive(t, got.OK)
@@ -239,7 +240,7 @@ func TestInterruptedWhileDrawingARunStillReports(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	done := p.run(ctx, "-json")
-	assert.Equal(t, statusInterrupted, done.status)
+	assert.Equal(t, show.StatusInterrupted, done.status)
 	assert.Zero(t, done.report(t).OK)
 	assert.Empty(t, names(t, p.out))
 	assert.Empty(t, names(t, p.captchas))
@@ -247,7 +248,7 @@ func TestInterruptedWhileDrawingARunStillReports(t *testing.T) {
 
 func TestWrittenFilesAreReadableByAll(t *testing.T) {
 	p := newPlace(t)
-	require.Equal(t, statusOK, p.run(t.Context(), "-n", "1").status)
+	require.Equal(t, show.StatusOK, p.run(t.Context(), "-n", "1").status)
 	plain := filepath.Join(p.out, "..", "plain")
 	require.NoError(t, os.WriteFile(plain, nil, 0o666)) // what the umask leaves
 	want, err := os.Stat(plain)
@@ -273,7 +274,7 @@ func TestAPipelineThatGivesUpIsReportedWithItsReason(t *testing.T) {
 	require.ErrorContains(t, err, "always")
 	assert.True(t, done.end.Balanced())
 	assert.Positive(t, done.end.DeadLettered)
-	assert.Equal(t, statusFailed, r.verdict(t.Context(), done, err))
+	assert.Equal(t, show.StatusFailed, r.verdict(t.Context(), done, err))
 	assert.Contains(t, stderr.String(), `"broken"`)
 }
 
@@ -282,14 +283,14 @@ func TestAnInterruptedRunStillTellsWhatWentWrong(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := &runner{stderr: &stderr}
-	assert.Equal(t, statusInterrupted, r.verdict(ctx, result{images: 3}, errors.New("no space left")))
+	assert.Equal(t, show.StatusInterrupted, r.verdict(ctx, result{images: 3}, errors.New("no space left")))
 	assert.Equal(t, "images: interrupted; 0 of 3 images were begun, and have been finished\nimages: no space left\n", stderr.String())
 }
 
 func TestARunThatDoesNotBalanceFails(t *testing.T) {
 	r := &runner{stderr: io.Discard}
 	done := result{end: pipeline.Snapshot{Accepted: 1}}
-	assert.Equal(t, statusFailed, r.verdict(t.Context(), done, nil))
+	assert.Equal(t, show.StatusFailed, r.verdict(t.Context(), done, nil))
 }
 
 func TestEveryPolicyWritesEveryImageAndAllTheSame(t *testing.T) {
@@ -309,7 +310,7 @@ func (p place) digest(t *testing.T, args ...string) string {
 	t.Helper()
 	require.NoError(t, os.RemoveAll(p.out))
 	done := p.run(t.Context(), append(args, "-n", "12", "-json")...)
-	require.Equal(t, statusOK, done.status, done.stderr)
+	require.Equal(t, show.StatusOK, done.status, done.stderr)
 	got := done.report(t)
 	assert.EqualValues(t, 12, got.OK)
 	assert.True(t, got.Balanced)

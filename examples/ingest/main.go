@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -33,12 +32,6 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-const (
-	statusOK = iota
-	statusFailed
-	statusUsage
-)
-
 // config is what the flags say.
 type config struct {
 	listen            string
@@ -50,18 +43,10 @@ type config struct {
 // run is the program, from its arguments to its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return statusOK
-	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "ingest:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return statusUsage
+	if err != nil {
+		return show.Usage(stderr, "ingest", err)
 	}
-	if err := c.work(ctx, stdout, stderr); err != nil {
-		_, _ = fmt.Fprintln(stderr, "ingest:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return statusFailed
-	}
-	return statusOK
+	return show.Status(stderr, "ingest", c.work(ctx, stdout, stderr))
 }
 
 // work serves until ctx or the time of -for ends, and reports what was done.
@@ -121,30 +106,12 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	if err := show.Parse(flags, args, about, help); err != nil {
 		return c, err
 	}
-	return c, c.check(flags.Args())
-}
-
-func (c config) check(stray []string) error {
-	var all []error
-	for _, arg := range stray {
-		all = append(all, fmt.Errorf("stray argument %q; everything is set with flags, see -help", arg))
-	}
-	if c.clients < 0 {
-		all = append(all, fmt.Errorf("-clients %d: at least 0", c.clients))
-	}
-	if c.capacity < 1 {
-		all = append(all, fmt.Errorf("-capacity %d: at least 1", c.capacity))
-	}
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{{"each", c.each}, {"for", c.length}} {
-		if f.value < 0 {
-			all = append(all, fmt.Errorf("-%s %v: at least 0", f.name, f.value))
-		}
-	}
-	if c.patience <= 0 {
-		all = append(all, fmt.Errorf("-patience %v: above 0", c.patience))
-	}
-	return errors.Join(all...)
+	return c, errors.Join(
+		show.NoArguments(flags),
+		show.Fault(c.clients < 0, "-clients %d: at least 0", c.clients),
+		show.Fault(c.capacity < 1, "-capacity %d: at least 1", c.capacity),
+		show.Fault(c.each < 0, "-each %v: at least 0", c.each),
+		show.Fault(c.length < 0, "-for %v: at least 0", c.length),
+		show.Fault(c.patience <= 0, "-patience %v: above 0", c.patience),
+	)
 }

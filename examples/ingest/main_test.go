@@ -164,7 +164,7 @@ func TestAStopBeforeTheStartIsNoError(t *testing.T) {
 	cancel()
 	var out, errs bytes.Buffer
 	for range 50 {
-		require.Equal(t, statusOK, run(ctx, strings.Fields("-clients 0"), &out, &errs), errs.String())
+		require.Equal(t, show.StatusOK, run(ctx, strings.Fields("-clients 0"), &out, &errs), errs.String())
 	}
 }
 
@@ -197,7 +197,7 @@ func TestAReportSaysWhichJobsWereNotDoneAsTheyWereAnswered(t *testing.T) {
 
 func TestTheProgramServesItsOwnClientsAndReports(t *testing.T) {
 	var out, errs bytes.Buffer
-	require.Equal(t, statusOK, run(t.Context(), strings.Fields("-for 200ms -each 1ms"), &out, &errs), errs.String())
+	require.Equal(t, show.StatusOK, run(t.Context(), strings.Fields("-for 200ms -each 1ms"), &out, &errs), errs.String())
 	assert.Empty(t, errs.String())
 	assert.Contains(t, out.String(), "ended: finished\n")
 	assert.Contains(t, out.String(), "in flight 0  balanced\n")
@@ -215,7 +215,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			assert.Equal(t, statusUsage, run(t.Context(), strings.Fields(c.args), &out, &errs))
+			assert.Equal(t, show.StatusUsage, run(t.Context(), strings.Fields(c.args), &out, &errs))
 			assert.Empty(t, out.String())
 			assert.Equal(t, c.want, errs.String())
 		})
@@ -224,7 +224,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 
 func TestHelpIsAnAnswer(t *testing.T) {
 	var out, errs bytes.Buffer
-	assert.Equal(t, statusOK, run(t.Context(), []string{"-help"}, &out, &errs))
+	assert.Equal(t, show.StatusOK, run(t.Context(), []string{"-help"}, &out, &errs))
 	assert.True(t, strings.HasPrefix(out.String(), "ingest is an HTTP server"), out.String())
 	assert.Empty(t, errs.String())
 }

@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -43,31 +42,19 @@ func main() {
 	os.Exit(status)
 }
 
-// The exit statuses.
-const (
-	statusOK     = 0
-	statusFailed = 1
-	statusUsage  = 2
-)
-
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	chosen, err := parse(args, stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return statusOK
-	case err != nil:
-		_, _ = fmt.Fprintf(stderr, "supervision: %v; see -help\n", err)
-		return statusUsage
+	if err != nil {
+		return show.Usage(stderr, "supervision", err)
 	}
 	s := &story{out: stdout}
 	for i, c := range chosen {
 		s.title(i+1, c.title)
 		if err := c.tell(ctx, s); err != nil {
-			_, _ = fmt.Fprintf(stderr, "supervision: chapter %s: %v\n", c.name, err)
-			return statusFailed
+			return show.Status(stderr, "supervision", fmt.Errorf("chapter %s: %w", c.name, err))
 		}
 	}
-	return statusOK
+	return show.StatusOK
 }
 
 // parse returns the chapters that are asked for.
@@ -81,8 +68,8 @@ func parse(args []string, stdout io.Writer) ([]chapter, error) {
 	if err := show.Parse(f, args, "supervision tells in six chapters what Golda does when code crashes.", stdout); err != nil {
 		return nil, err
 	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("stray argument %q; all there is to say is said with flags, see -help", f.Arg(0))
+	if err := show.NoArguments(f); err != nil {
+		return nil, err
 	}
 	if *name == "" {
 		return chapters, nil

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,7 +72,7 @@ func tell(t *testing.T, args ...string) (status int, stdout, stderr string) {
 
 func TestTheStoryIsTrue(t *testing.T) {
 	status, story, complaint := tell(t)
-	require.Equal(t, statusOK, status, complaint)
+	require.Equal(t, show.StatusOK, status, complaint)
 	require.Empty(t, complaint)
 	for i, c := range chapters {
 		_, text, ok := strings.Cut(story, "\n"+c.title+"\n")
@@ -93,7 +95,7 @@ func TestTheStoryIsTrue(t *testing.T) {
 
 func TestOneChapterMayBeAskedFor(t *testing.T) {
 	status, story, complaint := tell(t, "-chapter", "crash")
-	require.Equal(t, statusOK, status, complaint)
+	require.Equal(t, show.StatusOK, status, complaint)
 	require.Contains(t, story, "1. "+chapters[0].title)
 	require.NotContains(t, story, chapters[1].title)
 }
@@ -101,7 +103,7 @@ func TestOneChapterMayBeAskedFor(t *testing.T) {
 func TestAWrongFlagIsToldInOneLineWithStatus2(t *testing.T) {
 	for _, args := range [][]string{{"-chapter", "love"}, {"-colour"}, {"crash"}, {"-chapter"}} {
 		status, story, complaint := tell(t, args...)
-		require.Equal(t, statusUsage, status, args)
+		require.Equal(t, show.StatusUsage, status, args)
 		require.Empty(t, story)
 		require.Equal(t, 1, strings.Count(complaint, "\n"), complaint)
 	}
@@ -109,7 +111,7 @@ func TestAWrongFlagIsToldInOneLineWithStatus2(t *testing.T) {
 
 func TestHelpIsNoFault(t *testing.T) {
 	status, story, complaint := tell(t, "-help")
-	require.Equal(t, statusOK, status)
+	require.Equal(t, show.StatusOK, status)
 	require.Contains(t, story, "-chapter")
 	require.Empty(t, complaint)
 }
@@ -120,5 +122,5 @@ func (gone) Write([]byte) (int, error) { return 0, errors.New("the terminal is g
 
 func TestAStoryThatNobodyReadsEnds(t *testing.T) {
 	var complaint bytes.Buffer
-	require.Equal(t, statusOK, run(t.Context(), []string{"-chapter", "crash"}, gone{}, &complaint), complaint.String())
+	require.Equal(t, show.StatusOK, run(t.Context(), []string{"-chapter", "crash"}, gone{}, &complaint), complaint.String())
 }

@@ -31,12 +31,6 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const (
-	statusOK = iota
-	statusFailed
-	statusUsage
-)
-
 // config is what the flags say.
 type config struct {
 	producers, items, places, take int
@@ -46,18 +40,10 @@ type config struct {
 // run is the program, from its arguments to its exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return statusOK
-	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "tasks:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return statusUsage
+	if err != nil {
+		return show.Usage(stderr, "tasks", err)
 	}
-	if err := c.work(stdout); err != nil {
-		_, _ = fmt.Fprintln(stderr, "tasks:", err)
-		return statusFailed
-	}
-	return statusOK
+	return show.Status(stderr, "tasks", c.work(stdout))
 }
 
 // work has producers and a consumer share a buffer.
@@ -192,17 +178,10 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 		c.take = c.producers * c.items
 	}
 	return c, errors.Join(
-		fault(f.NArg() > 0, "stray argument %q; all there is to say is said with flags, see -help", f.Arg(0)),
-		fault(c.producers < 0, "-producers %d: at least 0", c.producers),
-		fault(c.items < 0, "-items %d: at least 0", c.items),
-		fault(c.places < 1, "-places %d: at least 1", c.places),
-		fault(take < -1, "-take %d: at least 0, or -1 for all", take),
+		show.NoArguments(f),
+		show.Fault(c.producers < 0, "-producers %d: at least 0", c.producers),
+		show.Fault(c.items < 0, "-items %d: at least 0", c.items),
+		show.Fault(c.places < 1, "-places %d: at least 1", c.places),
+		show.Fault(take < -1, "-take %d: at least 0, or -1 for all", take),
 	)
-}
-
-func fault(wrong bool, format string, args ...any) error {
-	if !wrong {
-		return nil
-	}
-	return fmt.Errorf(format, args...)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +26,7 @@ func tasks(args string) (status int, stdout, stderr string) {
 
 func TestTheConsumerGetsAllInOrder(t *testing.T) {
 	status, stdout, stderr := tasks("")
-	assert.Equal(t, statusOK, status)
+	assert.Equal(t, show.StatusOK, status)
 	assert.Empty(t, stderr)
 	lines := taken(stdout)
 	assert.Len(t, lines, 10)
@@ -73,7 +75,7 @@ func TestTheReadmeShowsWhatTheProgramPrints(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	status, stdout, stderr := tasks("-take 3")
-	assert.Equal(t, statusFailed, status)
+	assert.Equal(t, show.StatusFailed, status)
 	assert.Contains(t, string(readme), "\n"+stdout+stderr)
 }
 
@@ -84,7 +86,7 @@ func TestASeedGivesAnotherOrderAndTheSameAgain(t *testing.T) {
 		args := fmt.Sprint("-seed ", seed+1)
 		status, stdout, _ := tasks(args)
 		_, again, _ := tasks(args)
-		assert.Equal(t, statusOK, status)
+		assert.Equal(t, show.StatusOK, status)
 		assert.Equal(t, stdout, again)
 		if stdout != usual {
 			others++
@@ -96,7 +98,7 @@ func TestASeedGivesAnotherOrderAndTheSameAgain(t *testing.T) {
 
 func TestTooMuchToTakeIsADeadlock(t *testing.T) {
 	status, stdout, stderr := tasks("-producers 1 -items 1 -take 2")
-	assert.Equal(t, statusFailed, status)
+	assert.Equal(t, show.StatusFailed, status)
 	assert.Equal(t, []string{"producer 0, item 0"}, taken(stdout))
 	assert.Equal(t, "tasks: scheduler: deadlock: 1 of 1 tasks are blocked, and nothing is left that could wake them; "+
 		"consumer waits for an item; this is intended: -take 2 is more than the 1 that are made\n", stderr)
@@ -104,11 +106,11 @@ func TestTooMuchToTakeIsADeadlock(t *testing.T) {
 
 func TestTooLittleToTakeIsADeadlockOfTheProducers(t *testing.T) {
 	status, _, stderr := tasks("-producers 3 -items 1 -places 1 -take 0")
-	assert.Equal(t, statusFailed, status)
+	assert.Equal(t, show.StatusFailed, status)
 	assert.Contains(t, stderr, "; producer 1 waits for a free place, producer 2 waits for a free place; "+
 		"this is intended: -take 0 of 3 leaves 3 for -places 1\n")
 	status, _, stderr = tasks("-producers 3 -items 1 -places 1 -take 2")
-	assert.Equal(t, statusOK, status, "the rest has a place")
+	assert.Equal(t, show.StatusOK, status, "the rest has a place")
 	assert.Empty(t, stderr)
 }
 
@@ -119,14 +121,14 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 		"only what was given": {"-items -1", "tasks: -items -1: at least 0\n"},
 		"all at once": {
 			"-producers -1 -items -1 -places 0 -take -2 x",
-			"tasks: stray argument \"x\"; all there is to say is said with flags, see -help; -producers -1: at least 0; " +
+			"tasks: stray argument \"x\"; everything is set with flags, see -help; -producers -1: at least 0; " +
 				"-items -1: at least 0; -places 0: at least 1; -take -2: at least 0, or -1 for all\n",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := tasks(c.args)
-			assert.Equal(t, statusUsage, status)
+			assert.Equal(t, show.StatusUsage, status)
 			assert.Empty(t, stdout)
 			assert.Equal(t, c.want, stderr)
 		})
@@ -135,7 +137,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 
 func TestHelpIsAnAnswer(t *testing.T) {
 	status, stdout, stderr := tasks("-help")
-	assert.Equal(t, statusOK, status)
+	assert.Equal(t, show.StatusOK, status)
 	assert.True(t, strings.HasPrefix(stdout, "tasks has producers and a consumer"), stdout)
 	assert.Contains(t, stdout, "-producers")
 	assert.Empty(t, stderr)

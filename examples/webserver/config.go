@@ -49,21 +49,17 @@ func parseFlags(args []string, stdout io.Writer) (config, error) {
 	}
 	var err error
 	c.policy, err = policy.ByName(law)
-	return c, errors.Join(strays(f), err, c.check())
+	return c, errors.Join(show.NoArguments(f), err, c.check())
 }
 
 // about is the first line of the help.
 const about = "webserver serves files, and one page that is computed, through five stages."
 
-func strays(f *flag.FlagSet) error {
-	return fault(f.NArg() > 0, "stray argument %q; all there is to say is said with flags, see -help", f.Arg(0))
-}
-
 func (c config) check() error {
 	return errors.Join(
-		fault(c.workers < 1, "-workers %d: at least 1 worker", c.workers),
-		fault(c.cache < 0, "-cache %d: at least 0 bytes", c.cache),
-		fault(c.connections < 1, "-connections %d: at least 1 connection", c.connections),
+		show.Fault(c.workers < 1, "-workers %d: at least 1 worker", c.workers),
+		show.Fault(c.cache < 0, "-cache %d: at least 0 bytes", c.cache),
+		show.Fault(c.connections < 1, "-connections %d: at least 1 connection", c.connections),
 		c.checkFiles(),
 		c.checkRoot(),
 	)
@@ -80,7 +76,7 @@ func (c config) checkFiles() error {
 	if most < 1 {
 		return fmt.Errorf("this process may have %d files open, and a server needs %d; see ulimit -n", files, spareFiles+2)
 	}
-	return fault(c.connections > most, "-connections %d: at most %d, since this process may have %d files open; see ulimit -n",
+	return show.Fault(c.connections > most, "-connections %d: at most %d, since this process may have %d files open; see ulimit -n",
 		c.connections, most, files)
 }
 
@@ -108,12 +104,5 @@ func (c config) checkRoot() error {
 	if err != nil {
 		return fmt.Errorf("-root: %w", err)
 	}
-	return fault(!info.IsDir(), "-root: %s is not a directory", c.root)
-}
-
-func fault(wrong bool, format string, args ...any) error {
-	if !wrong {
-		return nil
-	}
-	return fmt.Errorf(format, args...)
+	return show.Fault(!info.IsDir(), "-root: %s is not a directory", c.root)
 }

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func TestADrainFinishesWhatWasAskedAndEndsWhatWasNot(t *testing.T) {
@@ -323,7 +324,7 @@ func TestStoppedTheProgramReportsAndIsBalanced(t *testing.T) {
 		_ = r.Body.Close()
 	}
 	status, stdout, _ := stop()
-	assert.Equal(t, statusOK, status)
+	assert.Equal(t, show.StatusOK, status)
 	var got report
 	d := json.NewDecoder(strings.NewReader(stdout))
 	d.DisallowUnknownFields()
@@ -340,7 +341,7 @@ func TestStoppedTheProgramReportsAndIsBalanced(t *testing.T) {
 func TestTheTextEndsWithTheLaw(t *testing.T) {
 	_, stop := program(t)
 	status, stdout, stderr := stop()
-	assert.Equal(t, statusOK, status)
+	assert.Equal(t, show.StatusOK, status)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	assert.Equal(t, "accepted 0 = replied 0 + failed 0 + shed 0 + dead-lettered 0 + in flight 0  balanced", lines[len(lines)-1])
 	assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
@@ -387,7 +388,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		t.Run(strings.ReplaceAll(row.args, dir, "DIR"), func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			status := run(t.Context(), append([]string{"-addr", "127.0.0.1:0"}, strings.Fields(row.args)...), &stdout, &stderr)
-			assert.Equal(t, statusUsage, status)
+			assert.Equal(t, show.StatusUsage, status)
 			assert.Empty(t, stdout.String())
 			assert.Contains(t, stderr.String(), row.says)
 			assert.True(t, strings.HasPrefix(stderr.String(), "webserver: "), stderr.String())
@@ -426,13 +427,13 @@ func TestTheDefaultOfConnectionsFollowsTheLimitOfOpenFiles(t *testing.T) {
 
 func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, statusUsage, run(t.Context(), []string{"-workers", "0", "-cache", "-1", "-policy", "nope"}, &stdout, &stderr))
+	assert.Equal(t, show.StatusUsage, run(t.Context(), []string{"-workers", "0", "-cache", "-1", "-policy", "nope"}, &stdout, &stderr))
 	assert.Equal(t, 3, strings.Count(stderr.String(), "\n"), stderr.String())
 }
 
 func TestHelpIsNoError(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	assert.Equal(t, statusOK, run(t.Context(), []string{"-help"}, &stdout, &stderr))
+	assert.Equal(t, show.StatusOK, run(t.Context(), []string{"-help"}, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), "-policy")
 	assert.Empty(t, stderr.String())
 }

@@ -17,6 +17,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/golda-dev/golda/examples/internal/show"
 )
 
 func main() {
@@ -46,5 +48,5 @@ func interrupts(cancel context.CancelFunc) {
 	<-signals
 	cancel()
 	<-signals
-	os.Exit(statusInterrupted)
+	os.Exit(show.StatusInterrupted)
 }

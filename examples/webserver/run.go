@@ -18,14 +18,6 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// The exit statuses.
-const (
-	statusOK          = 0
-	statusFailed      = 1   // it did not end well
-	statusUsage       = 2   // nothing was started
-	statusInterrupted = 130 // by a second Ctrl-C, as shells have it
-)
-
 // stopTime is how long the stages may take to stop when no connection is left.
 const stopTime = 5 * time.Second
 
@@ -34,14 +26,14 @@ const stopTime = 5 * time.Second
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
-		return statusOK
+		return show.StatusOK
 	}
 	if err != nil {
-		return complain(stderr, statusUsage, err)
+		return complain(stderr, show.StatusUsage, err)
 	}
 	r := &runner{config: c, stdout: stdout, stderr: stderr}
 	if err := r.prepare(ctx); err != nil {
-		return complain(stderr, statusUsage, err)
+		return complain(stderr, show.StatusUsage, err)
 	}
 	return r.run(ctx)
 }
@@ -121,7 +113,7 @@ func (r *runner) run(ctx context.Context) int {
 	defer show.ServeMetrics(r.gauges, s.line)() //nolint:contextcheck // metrics are served while an interrupted run drains
 	if err := s.line.Start(context.WithoutCancel(ctx)); err != nil {
 		s.poller.close()
-		return complain(r.stderr, statusFailed, err)
+		return complain(r.stderr, show.StatusFailed, err)
 	}
 	_, _ = fmt.Fprintf(r.stderr, "webserver: serving at http://%s with policy %s; stop with Ctrl-C\n", r.listener.Addr(), r.policy.Name())
 	err := s.serveUntil(ctx)
@@ -129,9 +121,9 @@ func (r *runner) run(ctx context.Context) int {
 	done := result{server: s, end: end, wall: s.now(), peak: show.PeakMemory()}
 	err = errors.Join(cmp.Or(s.line.Err(), err, stopped), done.tell(r.stdout, r.json))
 	if err != nil {
-		return complain(r.stderr, statusFailed, err)
+		return complain(r.stderr, show.StatusFailed, err)
 	}
-	return statusOK
+	return show.StatusOK
 }
 
 // serveUntil serves until ctx ends, or the pipeline does, and all answers are written.
