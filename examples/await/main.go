@@ -1,16 +1,16 @@
-// Await is one worker with ten thousand fetches under way: the handler waits as if it blocked, and
-// holds no worker meanwhile.
+// Await has one worker and ten thousand fetches in progress: the handler waits as if it blocked, but holds no worker
+// meanwhile.
 //
 //	go run ./examples/await
 //	go run ./examples/await -fetches 10000 -instances 10000 -each 1s
 //	go run ./examples/await -instances 100      # at most a hundred at once: takes a hundred times as long
 //
-// There is no server: the stage "origin" stands for one, and answers each call when so much time has
-// passed. The stage "fetch" calls it with [stage.Call], which suspends a handler without a goroutine, and
-// has the page measured with [coroutine.Await], which is for whatever blocks: it takes a goroutine
-// while it does. Both stages have one worker each.
+// There is no server: the stage "origin" stands for one, and answers each call after the time that -each gives. The
+// stage "fetch" calls it with [stage.Call], which suspends a handler without a goroutine, and measures the page with
+// [coroutine.Await], which is for code that blocks and takes a goroutine while it runs. Both stages have one worker
+// each.
 //
-// It prints how many fetches were suspended at most, how long all took, and the law.
+// It prints the largest number of suspended fetches, how long all fetches took, and the law.
 package main
 
 import (
@@ -32,13 +32,13 @@ import (
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	fetches, instances int
 	each               time.Duration
 }
 
-// run is the program, from its arguments to its exit status.
+// run runs the program and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
 	if err != nil {
@@ -47,10 +47,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return show.Status(stderr, "await", c.work(ctx, stdout, stderr))
 }
 
-// work fetches everything, and tells how it went.
+// work fetches all pages and reports the result.
 func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	origin := stage.Coroutine("origin", c.answer, stage.Workers(1, 1), stage.Instances(c.instances))
-	fetch := stage.Coroutine("fetch", func(co coroutine.Context, url string) behaviour.Outcome { //nolint:contextcheck // co is its context
+	fetch := stage.Coroutine("fetch", func(co coroutine.Context, url string) behaviour.Outcome { //nolint:contextcheck // co is the handler's context
 		page, err := stage.Call[string](co, origin, url)
 		if err != nil {
 			return behaviour.Error(err)
@@ -80,7 +80,7 @@ func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// answer is the origin's: it takes its time.
+// answer is the handler of the origin; it answers after a pause.
 func (c config) answer(co coroutine.Context, url string) behaviour.Outcome {
 	if err := coroutine.Sleep(co, c.each); err != nil {
 		return behaviour.Error(err)
@@ -88,8 +88,8 @@ func (c config) answer(co coroutine.Context, url string) behaviour.Outcome {
 	return behaviour.OK("<html>" + url + "</html>")
 }
 
-// fetchAll asks for all pages, and waits for them. It returns how many fetches were suspended at
-// most, as far as it has looked, and how many bytes came.
+// fetchAll requests all pages and waits for them. It returns the largest number of suspended fetches that it saw, and
+// how many bytes arrived.
 func (c config) fetchAll(ctx context.Context, fetch *stage.Stage[string]) (most, size int, err error) {
 	tickets := make([]*stage.Ticket, c.fetches)
 	for i := range tickets {
@@ -119,9 +119,9 @@ func (c config) fetchAll(ctx context.Context, fetch *stage.Stage[string]) (most,
 func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags := flag.NewFlagSet("await", flag.ContinueOnError)
 	flags.IntVar(&c.fetches, "fetches", 10_000, "`number` of pages that are fetched")
-	flags.IntVar(&c.instances, "instances", 10_000, "`number` of fetches that may be under way at once")
-	flags.DurationVar(&c.each, "each", time.Second, "`duration` that the origin takes for each")
-	const about = "await has one worker with ten thousand fetches under way: a handler that waits holds no worker."
+	flags.IntVar(&c.instances, "instances", 10_000, "`number` of fetches that may be in progress at once")
+	flags.DurationVar(&c.each, "each", time.Second, "`duration` that the origin takes for each page")
+	const about = "await has one worker and ten thousand fetches in progress: a handler that waits holds no worker."
 	if err := show.Parse(flags, args, about, help); err != nil {
 		return c, err
 	}

@@ -23,12 +23,12 @@ func await(t *testing.T, args string) (status int, stdout, stderr string, took t
 		begin := time.Now()
 		status = run(t.Context(), strings.Fields(args), &out, &err)
 		stdout, stderr, took = out.String(), err.String(), time.Since(begin)
-		time.Sleep(time.Minute) // the actor system's throttle has to wake up and go
+		time.Sleep(time.Minute) // the actor system's throttle has to wake up and end
 	})
 	return status, stdout, stderr, took
 }
 
-func TestOneWorkerHasTenThousandFetchesUnderWay(t *testing.T) {
+func TestOneWorkerHasTenThousandFetchesInProgress(t *testing.T) {
 	status, stdout, stderr, took := await(t, "")
 	assert.Equal(t, show.StatusOK, status)
 	assert.Empty(t, stderr)
@@ -37,14 +37,14 @@ func TestOneWorkerHasTenThousandFetchesUnderWay(t *testing.T) {
 	assert.Equal(t, time.Second, took)
 }
 
-func TestAHundredAtOnceTakeAHundredTimesAsLong(t *testing.T) {
+func TestAHundredInstancesTakeAHundredTimesAsLong(t *testing.T) {
 	status, stdout, _, took := await(t, "-instances 100")
 	assert.Equal(t, show.StatusOK, status)
 	assert.Contains(t, stdout, "suspended at most: 100\n")
 	assert.Equal(t, 100*time.Second, took)
 }
 
-func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
+func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 	cases := map[string]struct{ args, want string }{
 		"an unknown flag": {"-no", "await: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
@@ -63,7 +63,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	}
 }
 
-func TestHelpIsAnAnswer(t *testing.T) {
+func TestHelpIsNoError(t *testing.T) {
 	status, stdout, stderr, _ := await(t, "-help")
 	assert.Equal(t, show.StatusOK, status)
 	assert.True(t, strings.HasPrefix(stdout, "await has one worker"), stdout)

@@ -29,20 +29,20 @@ type page struct {
 //	    ▲                                │
 //	    └────────────── links ───────────┘
 //
-// The way from extract to frontier closes the loop, so frontier takes what comes along it beyond its
-// capacity; each page brings many links, and none is lost.
+// The connection from extract to frontier closes the loop, so frontier accepts commands from it beyond its capacity.
+// Each page brings many links, and none is lost.
 type crawler struct {
 	client   *http.Client
 	frontier *stage.Stage[*url.URL]
 	fetch    *stage.Stage[*url.URL]
 	extract  *stage.Stage[page]
 
-	seen  map[string]bool // addresses that were sent to be fetched; frontier's one worker has it to itself
-	links atomic.Int64    // links that were followed or found to be known
-	read  func(*url.URL)  // is called for each page that was read, by several workers at once
+	seen  map[string]bool // addresses that were sent to be fetched; only frontier's one worker uses it
+	links atomic.Int64    // links that were followed or already known
+	read  func(*url.URL)  // called for each page that was read, by several workers concurrently
 }
 
-// newCrawler makes the stages. All but what the lesson is about is left at its default.
+// newCrawler makes the stages. Options that the lesson does not need keep their defaults.
 func newCrawler(client *http.Client, patience time.Duration, read func(*url.URL)) *crawler {
 	c := &crawler{client: client, seen: map[string]bool{}, read: read}
 	c.frontier = stage.Func("frontier", c.sift, stage.Workers(1, 1))
@@ -52,8 +52,8 @@ func newCrawler(client *http.Client, patience time.Duration, read func(*url.URL)
 	return c
 }
 
-// parts are the stages as parts of a pipeline, in the order in which commands pass them. The ways
-// between them are found as handlers take them.
+// parts returns the stages as parts of a pipeline, in the order in which commands pass them. The pipeline discovers the
+// connections between them when handlers use them.
 func (c *crawler) parts() pipeline.Part { return pipeline.Join(c.frontier, c.fetch, c.extract) }
 
 // crawl follows all links from an address and returns when no page is left.
@@ -62,7 +62,7 @@ func (c *crawler) crawl(ctx context.Context, from *url.URL) error {
 	if err != nil {
 		return err
 	}
-	select { // the ticket waits for all that was emitted on the way; pages that failed are in Failures
+	select { // the ticket waits for all commands that were emitted on the way; pages that failed are in Failures
 	case <-ticket.Done():
 		return nil
 	case <-ctx.Done():
@@ -70,7 +70,7 @@ func (c *crawler) crawl(ctx context.Context, from *url.URL) error {
 	}
 }
 
-// sift sends an address on if it is new.
+// sift forwards an address if it is new.
 func (c *crawler) sift(_ context.Context, address *url.URL) behaviour.Outcome {
 	c.links.Add(1)
 	key := address.String()
@@ -81,7 +81,7 @@ func (c *crawler) sift(_ context.Context, address *url.URL) behaviour.Outcome {
 	return behaviour.Forward(c.fetch, address)
 }
 
-// get fetches a page. An error is retried and, if it stays, leaves a letter in Failures.
+// get fetches a page. An error is retried; if it remains, the command is in Failures.
 func (c *crawler) get(ctx context.Context, address *url.URL) behaviour.Outcome {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *crawler) get(ctx context.Context, address *url.URL) behaviour.Outcome {
 	return behaviour.Forward(c.extract, page{address, string(body)})
 }
 
-// follow sends all links of a page back to the frontier.
+// follow emits all links of a page to the frontier.
 func (c *crawler) follow(ctx context.Context, p page) behaviour.Outcome {
 	tokens := html.NewTokenizer(strings.NewReader(p.body))
 	for kind := tokens.Next(); kind != html.ErrorToken; kind = tokens.Next() {
@@ -115,7 +115,7 @@ func (c *crawler) follow(ctx context.Context, p page) behaviour.Outcome {
 		}
 		address, err := p.address.Parse(target)
 		if err != nil {
-			continue // a link that is no address leads nowhere
+			continue // an invalid link leads nowhere
 		}
 		if err := behaviour.Emit(ctx, c.frontier, address); err != nil {
 			return behaviour.Error(err)
@@ -125,7 +125,7 @@ func (c *crawler) follow(ctx context.Context, p page) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-// href is the address in an <a> tag.
+// href returns the address in an <a> tag.
 func href(tokens *html.Tokenizer) (address string, ok bool) {
 	name, more := tokens.TagName()
 	if string(name) != "a" {

@@ -1,13 +1,12 @@
-// Crawler follows the links of a web site of its own making until no page is left: a loop that fans
-// out, with retries, a time limit, slow pages and pages that fail.
+// Crawler follows the links of a generated web site until no page is left: a loop that fans out, with retries, a time
+// limit, slow pages and pages that fail.
 //
 //	go run ./examples/crawler
 //	go run ./examples/crawler -pages 20000 -links 10
 //	go run ./examples/crawler -slow 0.2 -flaky 0.2 -broken 0.1
 //
-// Every page that can be read is read once; every page that cannot is in the pipeline's Failures, with
-// its error. In the end both are compared with a plain search of the site; the exit status is 1 if
-// they differ.
+// Every page that can be read is read once. Every page that cannot be read is in the pipeline's Failures, with its
+// error. At the end both are compared with a sequential search of the site; the exit status is 1 if they differ.
 package main
 
 import (
@@ -37,7 +36,7 @@ func main() {
 	os.Exit(status)
 }
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	pages, links int
 	seed         uint64
@@ -46,7 +45,7 @@ type config struct {
 	quiet        bool
 }
 
-// run is the program, from its arguments to its exit status.
+// run runs the program and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
 	if err != nil {
@@ -55,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return show.Status(stderr, "crawler", c.work(ctx, stdout, stderr))
 }
 
-// work serves the site, crawls it and reports what came of it.
+// work serves the site, crawls it and reports the result.
 func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	s := &site{pages: c.pages, links: c.links, seed: c.seed, share: c.share, delay: c.delay}
 	base, closeSite, err := serve(ctx, s)
@@ -100,7 +99,7 @@ func serve(ctx context.Context, s *site) (base *url.URL, stop func(), err error)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(l) // it ends by Close
+		_ = server.Serve(l) // Close ends it
 	}()
 	stop = func() {
 		_ = server.Close()
@@ -150,8 +149,8 @@ func progress(p *pipeline.Pipeline, seen *visits, w io.Writer) (stop func()) {
 	}
 }
 
-// report writes what came of the crawl, and returns an error if it is not what a plain search of the
-// site finds.
+// report writes the result of the crawl, and returns an error if it differs from what a sequential search of the site
+// finds.
 func report(w io.Writer, s *site, base *url.URL, seen *visits, p *pipeline.Pipeline, links int64, took time.Duration) error {
 	readable, failing := s.reachable()
 	failed := map[string]int{}
@@ -170,7 +169,7 @@ func report(w io.Writer, s *site, base *url.URL, seen *visits, p *pipeline.Pipel
 		compare("in Failures", base, failing, failed))
 }
 
-// compare returns an error if a page was not met once, or one was met that should not have been.
+// compare returns an error if a page that was wanted was not met exactly once, or if another page was met.
 func compare(how string, base *url.URL, want []int, met map[string]int) error {
 	var missing, twice []string
 	for _, page := range want {
@@ -192,15 +191,15 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags := flag.NewFlagSet("crawler", flag.ContinueOnError)
 	flags.IntVar(&c.pages, "pages", 5000, "`number` of pages of the site")
 	flags.IntVar(&c.links, "links", 40, "`number` of links on each page")
-	flags.Uint64Var(&c.seed, "seed", 1, "`number` that the links and the faults of the site come from")
+	flags.Uint64Var(&c.seed, "seed", 1, "`number` that generates the links and the faults of the site")
 	flags.Float64Var(&c.share.slow, "slow", 0.02, "`part` of the pages that answer late")
 	flags.Float64Var(&c.share.flaky, "flaky", 0.05, "`part` of the pages whose first answer is 503")
 	flags.Float64Var(&c.share.broken, "broken", 0.02, "`part` of the pages whose answer is 404")
 	flags.Float64Var(&c.share.hanging, "hanging", 0.001, "`part` of the pages that do not answer")
 	flags.DurationVar(&c.delay, "delay", 100*time.Millisecond, "`duration` that a slow page takes")
-	flags.DurationVar(&c.limit, "limit", time.Second, "`duration` after which a try to fetch a page is given up")
+	flags.DurationVar(&c.limit, "limit", time.Second, "`duration` after which an attempt to fetch a page ends")
 	flags.BoolVar(&c.quiet, "quiet", false, "no line of progress every second")
-	const about = "crawler follows the links of a web site of its own making: a loop that fans out, with retries and failures."
+	const about = "crawler follows the links of a generated web site: a loop that fans out, with retries and failures."
 	if err := show.Parse(flags, args, about, help); err != nil {
 		return c, err
 	}

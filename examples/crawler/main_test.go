@@ -41,7 +41,7 @@ func TestEveryPageIsReadOnceOrFailsWithItsError(t *testing.T) {
 	}
 }
 
-func TestThePagesThatAreNotRightAreReported(t *testing.T) {
+func TestMissingAndRepeatedPagesAreReported(t *testing.T) {
 	base, stop, err := serve(t.Context(), &site{pages: 1, links: 2})
 	require.NoError(t, err)
 	stop()
@@ -52,7 +52,7 @@ func TestThePagesThatAreNotRightAreReported(t *testing.T) {
 	require.Error(t, compare("read", base, []int{0}, map[string]int{at(0): 1, at(1): 1}))
 }
 
-func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
+func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 	cases := map[string]struct{ args, want string }{
 		"an unknown flag": {"-no", "crawler: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
@@ -71,7 +71,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	}
 }
 
-func TestHelpIsAnAnswer(t *testing.T) {
+func TestHelpIsNoError(t *testing.T) {
 	status, stdout, stderr := crawl(t, "-help")
 	assert.Equal(t, show.StatusOK, status)
 	assert.True(t, strings.HasPrefix(stdout, "crawler follows the links"), stdout)

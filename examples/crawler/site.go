@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// site is a made-up web site, the same for the same seed. Page 0 is its root. Every page links to
-// others by chance, and to its children in a binary tree, so that all could be found from the root.
+// site is a generated web site, the same for the same seed. Page 0 is its root. Every page links to random pages, and
+// to its children in a binary tree, so that all pages could be found from the root.
 type site struct {
 	pages, links int
 	seed         uint64
@@ -23,10 +23,10 @@ type site struct {
 	asked map[int]uint64 // requests by page
 }
 
-// shares are the parts of the pages, from 0 to 1, that are not as they should be.
+// shares are the parts of the pages, from 0 to 1, that have a fault.
 type shares struct{ slow, flaky, broken, hanging float64 }
 
-// kind is what is the matter with a page.
+// kind is the fault of a page.
 type kind int
 
 const (
@@ -37,7 +37,7 @@ const (
 	hanging      // does not answer
 )
 
-// kindOf says what is the matter with a page. The root is sound.
+// kindOf returns the fault of a page. The root has none.
 func (s *site) kindOf(page int) kind {
 	if page == 0 {
 		return sound
@@ -55,7 +55,7 @@ func (s *site) kindOf(page int) kind {
 	return sound
 }
 
-// linksOf are the pages that a page links to, some of them more than once.
+// linksOf returns the pages that a page links to, some of them more than once.
 func (s *site) linksOf(page int) []int {
 	all := make([]int, 0, s.links)
 	for _, child := range []int{2*page + 1, 2*page + 2} {
@@ -70,8 +70,8 @@ func (s *site) linksOf(page int) []int {
 	return all
 }
 
-// reachable finds all pages that a crawl must find, by a plain search: those that can be read, and
-// those that cannot.
+// reachable returns all pages that a crawl must find, by a sequential search: those that can be read, and those that
+// cannot.
 func (s *site) reachable() (readable, failing []int) {
 	seen := make([]bool, s.pages)
 	seen[0] = true
@@ -94,7 +94,7 @@ func (s *site) reachable() (readable, failing []int) {
 	return readable, failing
 }
 
-// path is where a page is.
+// path returns the path of a page.
 func path(page int) string { return fmt.Sprintf("/page/%d", page) }
 
 // ServeHTTP answers with a page.
@@ -125,7 +125,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, "</html>")
 }
 
-// count counts a request and returns how many there have been for the page.
+// count counts a request and returns the number of requests for the page.
 func (s *site) count(page int) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// program is one that runs. What it says is read at once, or its status line would block it.
+// program is a running program. Its output is read at once, because otherwise its status line would block it.
 type program struct {
 	addr   string
 	stop   chan struct{}
@@ -28,7 +28,7 @@ type program struct {
 	lines  chan string
 }
 
-// start runs the program until it says where it listens.
+// start runs the program until it reports its address.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
 	r, w := io.Pipe()
@@ -44,7 +44,7 @@ func start(t *testing.T, args ...string) *program {
 	return p
 }
 
-// listen keeps the last line that nobody has looked at.
+// listen keeps the last line that has not been read.
 func (p *program) listen(r io.Reader) {
 	defer close(p.lines)
 	for s := bufio.NewScanner(r); s.Scan(); {
@@ -56,7 +56,7 @@ func (p *program) listen(r io.Reader) {
 	}
 }
 
-// await reads status lines until one is as wanted.
+// await reads status lines until the wanted one comes.
 func (p *program) await(t *testing.T, want string) {
 	t.Helper()
 	for line := range p.lines {
@@ -75,7 +75,7 @@ func (p *program) end(t *testing.T) {
 	}
 }
 
-func TestItSendsBackWhatManySend(t *testing.T) {
+func TestItEchoesWhatManyClientsSend(t *testing.T) {
 	p := start(t, "-every", "1ms")
 	const clients, words = 20, 10
 	all := make(chan net.Conn, clients)
@@ -109,7 +109,7 @@ func TestItSendsBackWhatManySend(t *testing.T) {
 	p.end(t)
 }
 
-func TestItEndsThoughSomebodyIsConnected(t *testing.T) {
+func TestItEndsAlthoughAClientIsConnected(t *testing.T) {
 	p := start(t, "-every", "1ms")
 	conn, err := net.Dial("tcp", p.addr)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestItEndsThoughSomebodyIsConnected(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
+func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 	cases := map[string]struct{ args, want string }{
 		"an unknown flag":   {"-no", "eventloop: flag provided but not defined: -no; see -help\n"},
 		"a value too small": {"-every 0s", "eventloop: -every 0s: must be positive\n"},
@@ -129,7 +129,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 			"eventloop: stray argument \"x\"; everything is set with flags, see -help; " +
 				"-every -1s: must be positive; -connections 0: at least 1 connection\n",
 		},
-		"no number": {"-connections many", "eventloop: invalid value \"many\" for flag -connections: parse error\n"},
+		"not a number": {"-connections many", "eventloop: invalid value \"many\" for flag -connections: parse error\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -141,14 +141,14 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	}
 }
 
-func TestHelpIsAnAnswer(t *testing.T) {
+func TestHelpIsNoError(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	assert.Equal(t, show.StatusOK, run(nil, []string{"-help"}, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), "-every")
 	assert.Empty(t, stderr.String())
 }
 
-func TestAnAddressThatIsTakenIsAFailure(t *testing.T) {
+func TestAnAddressInUseIsAFailure(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()

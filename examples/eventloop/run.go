@@ -13,14 +13,14 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	addr        string
 	every       time.Duration
 	connections int
 }
 
-// run is the program, from its arguments to its exit status.
+// run runs the program and returns its exit status.
 func run(stop scheduler.Source, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
 	if err != nil {
@@ -38,13 +38,13 @@ func run(stop scheduler.Source, args []string, stdout, stderr io.Writer) int {
 	return show.StatusOK
 }
 
-// parseFlags turns arguments into a config, or says what is wrong with them, all of it.
+// parseFlags turns arguments into a config, or returns everything that is wrong with them.
 func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("eventloop", flag.ContinueOnError)
-	f.StringVar(&c.addr, "addr", "127.0.0.1:7777", "listen at this `address`; 127.0.0.1 is heard on this machine only")
-	f.DurationVar(&c.every, "every", time.Second, "print the status line every such `duration`")
-	f.IntVar(&c.connections, "connections", 1024, "serve up to so many `connections` at once")
-	if err := show.Parse(f, args, "eventloop sends back what is sent to it.", stdout); err != nil {
+	f.StringVar(&c.addr, "addr", "127.0.0.1:7777", "listen at this `address`; 127.0.0.1 accepts connections from this machine only")
+	f.DurationVar(&c.every, "every", time.Second, "print the status line at intervals of this `duration`")
+	f.IntVar(&c.connections, "connections", 1024, "serve at most this number of `connections` at once")
+	if err := show.Parse(f, args, "eventloop echoes the bytes that clients send.", stdout); err != nil {
 		return config{}, err
 	}
 	return c, errors.Join(

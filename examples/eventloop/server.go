@@ -10,14 +10,14 @@ import (
 	"github.com/golda-dev/golda/coordination/scheduler"
 )
 
-// server is what the handlers share. Only one of them runs at a time.
+// server is the state that the handlers share. Only one of them runs at a time.
 type server struct {
 	stdout      io.Writer
 	connections int
 	bytes       int
 }
 
-// serve handles events until one of stop comes.
+// serve handles events until one of stop arrives.
 func serve(l net.Listener, stop scheduler.Source, c config, stdout io.Writer) error {
 	s := scheduler.New(scheduler.Config{Backlog: c.connections})
 	defer s.Close()
@@ -28,7 +28,7 @@ func serve(l net.Listener, stop scheduler.Source, c config, stdout io.Writer) er
 	return s.Loop()
 }
 
-// echo sends one connection back what comes from it.
+// echo sends the bytes of one connection back.
 func (e *server) echo(c coroutine.Context, ev any) {
 	conn := ev.(net.Conn)
 	defer func() { _ = conn.Close() }()

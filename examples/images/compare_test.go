@@ -82,7 +82,7 @@ func TestAComparisonTakesTheFilesOfADirectory(t *testing.T) {
 	assert.Equal(t, show.StatusOK, p.run(t.Context(), "-in", p.in, "-n", "2", "-policies", "color").status)
 }
 
-func TestImagesThatDifferAreTold(t *testing.T) {
+func TestDifferentImagesAreReported(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "b.jpg": drawn(t, 2)})
 	require.NoError(t, os.MkdirAll(filepath.Join(p.out, "seda", "a.png", "in the way"), 0o777))
@@ -92,7 +92,7 @@ func TestImagesThatDifferAreTold(t *testing.T) {
 	assert.Contains(t, done.stderr, "images: not the same images as those of erlda: seda\n")
 }
 
-func TestAnInterruptedComparisonTellsWhatRan(t *testing.T) {
+func TestAnInterruptedComparisonReportsWhatRan(t *testing.T) {
 	p := newPlace(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -118,7 +118,7 @@ func TestAnInterruptedComparisonTellsWhatRan(t *testing.T) {
 	assert.Empty(t, names(t, filepath.Join(p.out, "seda")))
 }
 
-func TestInterruptedWhileDrawingAComparisonStillReports(t *testing.T) {
+func TestAComparisonThatIsInterruptedWhileDrawingStillReports(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	done := newPlace(t).run(ctx, "-policies", "erlda,seda")
@@ -127,7 +127,7 @@ func TestInterruptedWhileDrawingAComparisonStillReports(t *testing.T) {
 	assert.Contains(t, done.stderr, "0 of 2 policies")
 }
 
-func TestTheComparisonOfRunsThatDidNotEndWell(t *testing.T) {
+func TestTheComparisonOfFailedRuns(t *testing.T) {
 	var out bytes.Buffer
 	cpu := int64(1500)
 	all := comparison{
@@ -149,7 +149,7 @@ images byte-identical across policies: yes
 	assert.EqualError(t, all.faults(), "policy color: not all is well, status 1\npolicy seda: no report: signal: killed")
 }
 
-func TestAReportThatIsNotThereHasAReason(t *testing.T) {
+func TestAMissingReportHasAReason(t *testing.T) {
 	killed := errors.New("signal: killed")
 	rows := []struct {
 		name, stdout string
@@ -188,7 +188,7 @@ func TestTheMemoryOfAPolicyIsItsOwn(t *testing.T) {
 	runtime.KeepAlive(ballast)
 }
 
-func TestAChildObeysItsParent(t *testing.T) {
+func TestAChildFollowsItsParentsOrders(t *testing.T) {
 	in, orders := io.Pipe()
 	heard, ended := make(chan string, 2), make(chan struct{})
 	go func() {

@@ -80,7 +80,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 	}
 }
 
-func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 	done := newPlace(t).run(t.Context(), "-n", "0", "-workers", "0", "-policy", "nope")
 	assert.Equal(t, show.StatusUsage, done.status)
 	assert.Equal(t, 3, strings.Count(done.stderr, "\n"), done.stderr)
@@ -102,7 +102,7 @@ func TestNDefaultsToAllFilesOfADirectory(t *testing.T) {
 	assert.Equal(t, defaultDrawn, c.n)
 }
 
-func TestWhatIsThereStaysWhenAnotherDirectoryIsRefused(t *testing.T) {
+func TestExistingDirectoriesStayWhenAnotherIsRefused(t *testing.T) {
 	p, locked := newPlace(t), filepath.Join(t.TempDir(), "locked")
 	require.NoError(t, os.Mkdir(locked, 0o555))
 	require.NoError(t, os.Mkdir(p.captchas, 0o777))

@@ -36,7 +36,7 @@ type trying struct{ behaviour.Emitter }
 
 func (trying) Attempt() int { return 1 }
 
-func TestATryThatCrashesLeavesTheJobAsItWas(t *testing.T) {
+func TestAnAttemptThatCrashesLeavesTheJobUnchanged(t *testing.T) {
 	j := &job{path: "a.jpg", img: image.NewNRGBA(image.Rect(0, 0, 2, 1))}
 	before := picture.Clone(j.img)
 	f := filtering{filter: picture.Filter{Stage: "half", Apply: func(img *picture.Canvas) {
@@ -47,7 +47,7 @@ func TestATryThatCrashesLeavesTheJobAsItWas(t *testing.T) {
 	assert.Equal(t, before, j.img)
 }
 
-func TestAJobStrikesOnceAndOnlyInItsStage(t *testing.T) {
+func TestAJobCrashesOnceAndOnlyInItsStage(t *testing.T) {
 	first := context.WithValue(t.Context(), behaviour.EmitterKey{}, trying{})
 	j := &job{path: "a.jpg", crashIn: "blur"}
 	assert.Panics(t, func() { j.strike(first, "blur") })
@@ -55,7 +55,7 @@ func TestAJobStrikesOnceAndOnlyInItsStage(t *testing.T) {
 	assert.NotPanics(t, func() { j.strike(t.Context(), "blur") }, "no first attempt")
 }
 
-func TestFaultsHitAboutTheirShareAndEveryStage(t *testing.T) {
+func TestFaultsAffectAboutTheirShareAndEveryStage(t *testing.T) {
 	f := faults{seed: 1, share: 0.3, stages: stageNames()}
 	hits := map[string]int{}
 	c := corpus{n: 10_000, set: captcha.Small, seed: 1}
@@ -71,7 +71,7 @@ func TestFaultsHitAboutTheirShareAndEveryStage(t *testing.T) {
 	assert.Equal(t, f.victim("a/x.jpg"), f.victim("b/x.jpg"), "the directory does not count")
 }
 
-func TestFailuresTellStageFileAndReasonInALine(t *testing.T) {
+func TestFailuresNameStageFileAndReasonInALine(t *testing.T) {
 	var f failures
 	f.add("in/a.jpg", errors.New(`stage "load": in/a.jpg: image: unknown format`))
 	f.add("in/b.jpg", &stage.CrashError{Stage: "blur", Value: "boom", Attempts: 3, Stack: []byte("the stack")})
@@ -86,7 +86,7 @@ the stack
 `, out.String())
 }
 
-func TestDecodeTakesNoDirectoryAndNoMissingFile(t *testing.T) {
+func TestDecodeRefusesADirectoryAndAMissingFile(t *testing.T) {
 	_, err := decode(t.TempDir(), maxPixels)
 	require.EqualError(t, err, "not a regular file")
 	_, err = decode(t.TempDir()+"/none", maxPixels)
@@ -94,7 +94,7 @@ func TestDecodeTakesNoDirectoryAndNoMissingFile(t *testing.T) {
 	assert.NotContains(t, err.Error(), "none", "the job names the file")
 }
 
-func TestAnImageWeighsWhatItTakesInMemory(t *testing.T) {
+func TestTheWeightOfAnImageIsItsMemory(t *testing.T) {
 	p := newPlace(t)
 	var deep bytes.Buffer
 	require.NoError(t, png.Encode(&deep, image.NewNRGBA64(image.Rect(0, 0, 10, 10))))

@@ -115,7 +115,7 @@ func drawn(t *testing.T, i int) []byte {
 	return file
 }
 
-func TestTheFirstSignalIsAnsweredWithALine(t *testing.T) {
+func TestTheFirstSignalPrintsALine(t *testing.T) {
 	var stderr bytes.Buffer
 	signals, finish, abandon := make(chan os.Signal), make(chan struct{}), make(chan struct{})
 	go interrupts(signals, &stderr, func() { close(finish) }, func() { close(abandon) })
@@ -126,7 +126,7 @@ func TestTheFirstSignalIsAnsweredWithALine(t *testing.T) {
 	require.Equal(t, "\nimages: interrupted; the images under way are finished; Ctrl-C once more ends at once\n", stderr.String())
 }
 
-func TestAnImageWithMorePixelsThanAreTakenIsRefusedAndTheOptionNamed(t *testing.T) {
+func TestAnImageWithTooManyPixelsIsRefusedAndTheOptionNamed(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"small.png": blank(t, 10), "large.png": blank(t, 11)})
 	done := p.run(t.Context(), "-in", p.in, "-max-pixels", "100")

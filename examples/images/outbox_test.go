@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPutReplacesAFileAndLeavesNothingElse(t *testing.T) {
+func TestPutReplacesAFileAndLeavesNoOtherFile(t *testing.T) {
 	dir, box := t.TempDir(), &outbox{}
 	path := filepath.Join(dir, "a")
 	require.NoError(t, box.put(path, []byte("old and long")))
@@ -20,7 +20,7 @@ func TestPutReplacesAFileAndLeavesNothingElse(t *testing.T) {
 	assert.Equal(t, []string{"a"}, names(t, dir))
 }
 
-func TestAPutThatFailsLeavesNothing(t *testing.T) {
+func TestAFailedPutLeavesNoFile(t *testing.T) {
 	dir, box := t.TempDir(), &outbox{}
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o777))
 	require.Error(t, box.put(filepath.Join(dir, "a"), []byte("x")))
@@ -28,7 +28,7 @@ func TestAPutThatFailsLeavesNothing(t *testing.T) {
 	require.Error(t, box.put(filepath.Join(dir, "none", "a"), nil))
 }
 
-func TestAnAbandonedOutboxRemovesWhatIsHalfWritten(t *testing.T) {
+func TestAnAbandonedOutboxRemovesPartialFiles(t *testing.T) {
 	dir, box := t.TempDir(), &outbox{}
 	half, err := box.create(dir)
 	require.NoError(t, err)

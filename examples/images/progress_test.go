@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestABarFitsItsColumnsAndHasNoRateBeforeThatMeansSomething(t *testing.T) {
+func TestABarFitsItsColumnsAndHasNoRateAtFirst(t *testing.T) {
 	for _, row := range []struct {
 		n       int
 		since   time.Duration
@@ -35,7 +35,7 @@ func TestABarFitsItsColumnsAndHasNoRateBeforeThatMeansSomething(t *testing.T) {
 }
 
 // The source learns of an image's end when that is the oldest; the bar asks the pipeline.
-func TestABarCountsWhatIsFinished(t *testing.T) {
+func TestABarCountsFinishedImages(t *testing.T) {
 	var out bytes.Buffer
 	n := 0
 	p := newProgress(&out, "images", 3, func() int { return n })

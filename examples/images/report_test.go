@@ -69,7 +69,7 @@ func TestTheObject(t *testing.T) {
 		`"cpu_ms":1500,"peak_live_images":2,"rounds":7,"empty_visits":31}`+"\n", out.String())
 }
 
-func TestALawThatIsBrokenIsShouted(t *testing.T) {
+func TestABrokenLawIsReportedInCapitals(t *testing.T) {
 	assert.Contains(t, show.Law(pipeline.Snapshot{Accepted: 1}), "NOT BALANCED")
 }
 
@@ -98,7 +98,7 @@ func TestMetricsAreServed(t *testing.T) {
 	}
 }
 
-func TestWherePoliciesDoNotCountWorkersAllAreThereFromTheStart(t *testing.T) {
+func TestAllWorkersRunFromTheStartIfThePolicyDoesNotSetTheirNumber(t *testing.T) {
 	rows := []struct {
 		policy controller.Policy
 		want   int
@@ -114,7 +114,7 @@ func TestWherePoliciesDoNotCountWorkersAllAreThereFromTheStart(t *testing.T) {
 	}
 }
 
-func TestTimeThatNobodyKnowsIsNotZero(t *testing.T) {
+func TestAnUnknownTimeIsNotZero(t *testing.T) {
 	unknown := aResult()
 	unknown.cpu = nil
 	var out bytes.Buffer

@@ -74,7 +74,7 @@ func TestTheTextEndsWithTheLaw(t *testing.T) {
 	}
 }
 
-func TestThePipelineDoesWhatTheFiltersDoInARow(t *testing.T) {
+func TestThePipelineHasTheResultOfTheFiltersInALoop(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"c.jpg": drawn(t, 7)})
 	require.Equal(t, show.StatusOK, p.run(t.Context(), "-in", p.in).status)
@@ -90,7 +90,7 @@ func TestThePipelineDoesWhatTheFiltersDoInARow(t *testing.T) {
 	assert.Equal(t, want.Rect, got.Rect)
 }
 
-func TestTheSameSeedGivesTheSameFilesWhateverTheWorkersAndCrashes(t *testing.T) {
+func TestTheSameSeedGivesTheSameFilesForAnyWorkersAndCrashes(t *testing.T) {
 	calm, wild := newPlace(t), newPlace(t)
 	require.Equal(t, show.StatusOK, calm.run(t.Context(), "-n", "30", "-workers", "1").status)
 	require.Equal(t, show.StatusOK, wild.run(t.Context(), "-n", "30", "-workers", "8", "-policy", "fixed", "-crash", "0.5").status)
@@ -125,7 +125,7 @@ func TestCrashesCostNoImage(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNoImagesAreNamedAndTheOthersAreDone(t *testing.T) {
+func TestFilesThatAreNoImagesAreNamedAndTheOthersAreProcessed(t *testing.T) {
 	p := newPlace(t)
 	good := drawn(t, 1)
 	p.fill(t, map[string][]byte{
@@ -210,7 +210,7 @@ func TestNTakesTheFirstFilesOfADirectory(t *testing.T) {
 	assert.Equal(t, []string{"a.png", "b.png"}, names(t, p.out))
 }
 
-func TestInterruptedARunFinishesWhatWasBegun(t *testing.T) {
+func TestAnInterruptedRunFinishesTheImagesInProgress(t *testing.T) {
 	p := newPlace(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -235,7 +235,7 @@ func TestInterruptedARunFinishesWhatWasBegun(t *testing.T) {
 	requireWhole(t, p.out, int(got.OK))
 }
 
-func TestInterruptedWhileDrawingARunStillReports(t *testing.T) {
+func TestARunThatIsInterruptedWhileDrawingStillReports(t *testing.T) {
 	p := newPlace(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -278,7 +278,7 @@ func TestAPipelineThatGivesUpIsReportedWithItsReason(t *testing.T) {
 	assert.Contains(t, stderr.String(), `"broken"`)
 }
 
-func TestAnInterruptedRunStillTellsWhatWentWrong(t *testing.T) {
+func TestAnInterruptedRunStillReportsErrors(t *testing.T) {
 	var stderr bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASignalThatComesAtOnceIsHeard(t *testing.T) {
+func TestASignalThatComesAtOnceIsHandled(t *testing.T) {
 	signals := caught()
 	defer signal.Stop(signals)
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM)) // with nobody to catch it, this is the end

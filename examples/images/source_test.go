@@ -48,7 +48,7 @@ func (s *scale) HandleCommand(_ context.Context, j *job) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-func TestNoMoreBytesOfPixelsThanTheBudgetAreUnderWay(t *testing.T) {
+func TestThePixelsInProgressAreWithinTheBudget(t *testing.T) {
 	p := newPlace(t)
 	files := map[string][]byte{"0.png": nil, "1.png": []byte("no image"), "2.png": bomb(t)}
 	for i := range 40 {
@@ -83,7 +83,7 @@ func blank(t *testing.T, side int) []byte {
 	return b.Bytes()
 }
 
-func TestNoPolicyWaitsForPixelsThatItHoldsItself(t *testing.T) {
+func TestNoPolicyDeadlocksOnThePixelBudget(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"a.png": blank(t, 4), "b.png": blank(t, 5), "c.png": blank(t, 6)})
 	for _, name := range policy.Names() {
@@ -103,7 +103,7 @@ func TestNoPolicyWaitsForPixelsThatItHoldsItself(t *testing.T) {
 	}
 }
 
-func TestImagesThatNeverComeToSaveAreNotAlive(t *testing.T) {
+func TestImagesThatNeverReachSaveAreNotCounted(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"a.png": blank(t, 4), "b.png": blank(t, 5), "c.txt": []byte("no image")})
 	r := &runner{config: config{in: p.in, out: p.out, workers: 1, maxPixels: maxPixels, policy: policy.Fixed{}}, files: names(t, p.in)}

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// load is clients of the server, and their notes on every job: how it was answered, and how often it was done.
+// load is the clients of the server and their records of every job: how it was answered, and how often it was done.
 type load struct {
-	url string // of the jobs
+	url string // the URL of the jobs
 
 	mu     sync.Mutex // guards the rest
 	answer map[string]int
@@ -33,30 +33,30 @@ func newLoad(address string) *load {
 // first request of a connection.
 func newClient() *http.Client { return &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}} }
 
-// done notes that a job was done.
+// done records that a job was done.
 func (l *load) done(job string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.times[job]++
 }
 
-// start has n clients send jobs, one after the other, until ctx has ended and the server no longer answers. The function that it
-// returns waits for them.
+// start starts n clients that send jobs, one after the other, until ctx has ended and the server no longer answers. The
+// function that it returns waits for them.
 func (l *load) start(ctx context.Context, n int) (join func()) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
 			client := newClient()
 			defer client.CloseIdleConnections()
-			for k := 0; l.send(ctx, client, fmt.Sprintf("%d/%d", i, k), i%2 == 0); k++ { //nolint:revive // send does it all
+			for k := 0; l.send(ctx, client, fmt.Sprintf("%d/%d", i, k), i%2 == 0); k++ { //nolint:revive // the loop needs no body
 			}
 		})
 	}
 	return all.Wait
 }
 
-// send posts a job, notes the answer and reports whether the client should go on. A client that is refused waits as long as the
-// server asks for, or until ctx ends.
+// send posts a job, records the answer and reports whether the client should continue. A client that is refused waits
+// as long as the server asks for, or until ctx ends.
 func (l *load) send(ctx context.Context, client *http.Client, job string, wait bool) (more bool) {
 	url := l.url
 	if wait {
@@ -89,7 +89,7 @@ func post(ctx context.Context, client *http.Client, url, job string) (status int
 		return 0, 0, err
 	}
 	defer func() { _ = w.Body.Close() }()
-	_, _ = io.Copy(io.Discard, w.Body) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, w.Body) // so that the connection is reused
 	switch w.StatusCode {
 	case http.StatusOK, http.StatusAccepted:
 		return w.StatusCode, 0, nil
@@ -113,8 +113,8 @@ func (l *load) note(job string, status int, err error) {
 	}
 }
 
-// report writes the counts, and returns an error if the answers do not agree with what was done: a job that was answered 200 or 202 is
-// done once, one that was refused never, and one that was not answered at most once.
+// report writes the counts, and returns an error if the answers do not agree with what was done: a job that was
+// answered 200 or 202 is done once, a refused job never, and an unanswered one at most once.
 func (l *load) report(w io.Writer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,13 +1,14 @@
-// Ingest is an HTTP server that feeds a pipeline and loses no job when it is stopped: the server stops first, then the pipeline
-// drains.
+// Ingest is an HTTP server that feeds a pipeline and loses no job when it is stopped: the server stops first, then the
+// pipeline drains.
 //
 //	go run ./examples/ingest                     # two seconds of requests by eight clients of its own
 //	go run ./examples/ingest -clients 32 -capacity 4
 //	go run ./examples/ingest -clients 0 -for 0 -listen 127.0.0.1:8080   # serves until SIGTERM
 //
-// POST /jobs queues the job in the request's body and answers 202. POST /jobs?wait answers 200 when the job is done. When the
-// pipeline is full both answer 503 with Retry-After. The clients note each answer. At the end ingest compares the answers with the jobs
-// that were done; the exit status is 1 if a job that was answered 200 or 202 was not done exactly once.
+// POST /jobs queues the job in the request's body and answers 202. POST /jobs?wait answers 200 when the job is done.
+// When the pipeline is full, both answer 503 with Retry-After. The clients record each answer. At the end ingest
+// compares the answers with the jobs that were done. The exit status is 1 if a job that was answered 200 or 202 was not
+// done exactly once.
 package main
 
 import (
@@ -32,7 +33,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	listen            string
 	clients, capacity int
@@ -40,7 +41,7 @@ type config struct {
 	patience          time.Duration
 }
 
-// run is the program, from its arguments to its exit status.
+// run runs the program and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
 	if err != nil {
@@ -55,7 +56,7 @@ func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = l.Close() }() // for the case that the server was not reached; it closes the listener itself
+	defer func() { _ = l.Close() }() // closes the listener if the server was not started; the server closes it otherwise
 	if c.length > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.length)
@@ -68,7 +69,7 @@ func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	if c.clients == 0 {
 		_, _ = fmt.Fprintf(stdout, "listening: %s\n", l.Addr())
-		store = func(string) { time.Sleep(c.each) } // there are no answers to compare it with
+		store = func(string) { time.Sleep(c.each) } // there are no answers to compare with
 	}
 	s, err := newService(c, store,
 		pipeline.Logger(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))))
@@ -89,7 +90,7 @@ func (s *service) report(w io.Writer) error {
 	sn := s.p.Snapshot()
 	_, _ = fmt.Fprintf(w, "ended: %s\nlaw: %s\n", s.p.Ending(), show.Law(sn))
 	if !sn.Balanced() || sn.InFlight > 0 {
-		return fmt.Errorf("the accounts do not add up: %s", sn.Law())
+		return fmt.Errorf("the accounts do not balance: %s", sn.Law())
 	}
 	return nil
 }
@@ -99,7 +100,7 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:0", "`address` that the server listens at; port 0 is any free one")
 	flags.IntVar(&c.clients, "clients", 8, "`number` of clients in this process; every second one waits for its jobs to be done")
 	flags.IntVar(&c.capacity, "capacity", 8, "`number` of jobs that each of the two stages queues")
-	flags.DurationVar(&c.each, "each", 5*time.Millisecond, "`duration` that a job takes")
+	flags.DurationVar(&c.each, "each", 5*time.Millisecond, "`duration` of a job")
 	flags.DurationVar(&c.length, "for", 2*time.Second, "`duration` after which the server stops; 0 is when SIGTERM or SIGINT comes")
 	flags.DurationVar(&c.patience, "patience", 20*time.Second, "`duration` that the stop of server and pipeline may take")
 	const about = "ingest is an HTTP server that feeds a pipeline: when it stops, the server stops first and the pipeline drains then."

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// served is a service that runs, and clients of it.
+// served is a running service with its clients.
 type served struct {
 	*service
 	*load
@@ -48,7 +48,7 @@ func serve(ctx context.Context, t *testing.T, capacity int) *served {
 	return s
 }
 
-// post posts a job as a client of its own.
+// post posts a job with a client of its own.
 func (s *served) post(t *testing.T, query, job string) (status int, after time.Duration, err error) {
 	t.Helper()
 	client := newClient()
@@ -56,7 +56,7 @@ func (s *served) post(t *testing.T, query, job string) (status int, after time.D
 	return post(context.Background(), client, s.url+query, job)
 }
 
-// refuses waits until the server takes no more connections.
+// refuses waits until the server accepts no more connections.
 func (s *served) refuses(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -85,7 +85,7 @@ func TestTheServerStopsFirstAndEveryRequestInFlightIsAnswered(t *testing.T) {
 
 	s.stop()
 	s.refuses(t)
-	require.NoError(t, s.check.Submit(t.Context(), "late")) // as a request that was on its way would do: the pipeline still takes it
+	require.NoError(t, s.check.Submit(t.Context(), "late")) // as a request in flight would do: the pipeline still accepts it
 	close(s.gate)
 	for range cap(answers) {
 		require.Equal(t, http.StatusOK, <-answers)
@@ -98,7 +98,7 @@ func TestTheServerStopsFirstAndEveryRequestInFlightIsAnswered(t *testing.T) {
 	require.NoError(t, s.service.report(io.Discard))
 }
 
-func TestAJobThatWasAnsweredIsDoneOnceWhenTheServerStopsInTheMiddle(t *testing.T) {
+func TestAnAnsweredJobIsDoneOnceAlthoughTheServerStops(t *testing.T) {
 	for _, capacity := range []int{1, 8, 1024} {
 		s := serve(context.Background(), t, capacity)
 		ctx, stop := context.WithCancel(t.Context())
@@ -109,7 +109,7 @@ func TestAJobThatWasAnsweredIsDoneOnceWhenTheServerStopsInTheMiddle(t *testing.T
 			defer s.mu.Unlock()
 			return len(s.answer) >= 100
 		}, time.Minute, time.Millisecond)
-		stop() // the clients take errors for the stop from now on, and go on until there is one
+		stop() // from now on the clients take errors for the stop, and continue until there is one
 		s.stop()
 		require.NoError(t, <-s.ran)
 		join()
@@ -134,7 +134,7 @@ func TestAFullPipelineAnswers503WithRetryAfter(t *testing.T) {
 	require.NoError(t, <-s.ran)
 }
 
-func TestAJobThatCannotBeDoneIsNotOverload(t *testing.T) {
+func TestAnInvalidJobIsNotOverload(t *testing.T) {
 	s := serve(t.Context(), t, 1)
 	close(s.gate)
 	for body, want := range map[string]int{" ": http.StatusUnprocessableEntity, strings.Repeat("x", 2000): http.StatusBadRequest} {
@@ -168,7 +168,7 @@ func TestAStopBeforeTheStartIsNoError(t *testing.T) {
 	}
 }
 
-func TestAReportSaysWhichJobsWereNotDoneAsTheyWereAnswered(t *testing.T) {
+func TestAReportNamesJobsThatWereNotDoneAsAnswered(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer, times int
 		wrong         bool
@@ -203,7 +203,7 @@ func TestTheProgramServesItsOwnClientsAndReports(t *testing.T) {
 	assert.Contains(t, out.String(), "in flight 0  balanced\n")
 }
 
-func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
+func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 	cases := map[string]struct{ args, want string }{
 		"an unknown flag": {"-no", "ingest: flag provided but not defined: -no; see -help\n"},
 		"all at once": {
@@ -222,7 +222,7 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	}
 }
 
-func TestHelpIsAnAnswer(t *testing.T) {
+func TestHelpIsNoError(t *testing.T) {
 	var out, errs bytes.Buffer
 	assert.Equal(t, show.StatusOK, run(t.Context(), []string{"-help"}, &out, &errs))
 	assert.True(t, strings.HasPrefix(out.String(), "ingest is an HTTP server"), out.String())

@@ -23,7 +23,8 @@ var errEmpty = errors.New("the job is empty; send its name as the body")
 //
 //	POST /jobs ──▶ check ──▶ store
 //
-// Only check refuses when it is full. store makes check wait instead, so a job that was accepted is not dropped on its way.
+// Only check refuses jobs when it is full. store makes check wait instead, so an accepted job is not dropped on its
+// way.
 type service struct {
 	p        *pipeline.Pipeline
 	check    *stage.Stage[string]
@@ -31,7 +32,7 @@ type service struct {
 	patience time.Duration
 }
 
-// newService makes the service. Workers of the stage store call store with each job, several at once.
+// newService makes the service. Workers of the stage store call store with each job, several concurrently.
 func newService(c config, store func(job string), options ...pipeline.Part) (*service, error) {
 	last := stage.Func("store", func(_ context.Context, job string) behaviour.Outcome {
 		store(job)
@@ -52,16 +53,17 @@ func newService(c config, store func(job string), options ...pipeline.Part) (*se
 	return s, err
 }
 
-// run starts the pipeline, then the server, and stops the server, then the pipeline, when ctx ends or the pipeline gives up. It
-// returns nil if the requests were answered and the pipeline was drained. The stop takes at most the patience and the pipeline's grace.
+// run starts the pipeline, then the server. When ctx ends or the pipeline gives up, it stops the server, then the
+// pipeline. It returns nil if all requests were answered and the pipeline was drained. The stop takes at most the
+// patience plus the pipeline's grace.
 func (s *service) run(ctx context.Context, l net.Listener) error {
 	ran := make(chan error, 1)
-	go func() { ran <- s.p.Run(context.WithoutCancel(ctx)) }() // Stop ends it: the end of ctx is the server's to notice first
+	go func() { ran <- s.p.Run(context.WithoutCancel(ctx)) }() // Stop ends it, because the server must stop before the pipeline
 	var served error
 	var stop time.Time
 	early := false // stopped before it was started
 	select {
-	case <-s.p.Started(): // no request can come too early
+	case <-s.p.Started(): // the pipeline accepts commands now
 		stop, served = s.serve(ctx, l)
 	case <-s.p.Done():
 		stop = time.Now()
@@ -78,8 +80,8 @@ func (s *service) run(ctx context.Context, l net.Listener) error {
 	return errors.Join(served, err)
 }
 
-// serve serves until ctx ends, the pipeline stops or the server fails. Then it takes no more connections, and returns when the
-// requests that it has are answered, or when half of the patience is over: the other half is for the pipeline.
+// serve serves until ctx ends, the pipeline stops or the server fails. Then it accepts no more connections, and returns
+// when the open requests are answered, or after half of the patience: the other half is for the pipeline.
 func (s *service) serve(ctx context.Context, l net.Listener) (stop time.Time, err error) {
 	served := make(chan error, 1)
 	go func() { served <- s.server.Serve(l) }()
@@ -111,9 +113,9 @@ func (s *service) job(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusAccepted
 	if r.URL.Query().Has("wait") {
 		status = http.StatusOK
-		_, err = stage.Call[string](r.Context(), s.check, string(body)) // a job that its client no longer waits for ends
+		_, err = stage.Call[string](r.Context(), s.check, string(body)) // the job ends when its client no longer waits
 	} else {
-		err = s.check.Submit(r.Context(), string(body)) // goes on when the request is answered
+		err = s.check.Submit(r.Context(), string(body)) // the job continues when the request is answered
 	}
 	o, overloaded := stage.Overloaded(err)
 	switch {

@@ -1,10 +1,8 @@
-// Quickstart is a pipeline in fifteen lines: two stages joined by a wire, a call
-// through both, and a clean stop.
+// Quickstart is a pipeline in fifteen lines: two stages connected by a wire, a call through both, and a clean stop.
 //
 //	go run ./examples/quickstart
 //
-// The program in ./examples/quickstart/crash shows what happens when a handler
-// crashes.
+// The program in ./examples/quickstart/crash shows what happens when a handler crashes.
 package main
 
 import (

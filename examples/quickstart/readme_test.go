@@ -45,8 +45,8 @@ func TestTheMainFunctionIsFifteenLines(t *testing.T) {
 
 var block = regexp.MustCompile("(?s)<!-- (source|output): (\\S+) -->\n\n```\\w+\n(.*?)```\n")
 
-// blocks returns the README's code blocks that follow a comment of the given kind, by the file or program that
-// the comment names.
+// blocks returns the README's code blocks that follow a comment of the given kind, by the file or program that the
+// comment names.
 func blocks(t *testing.T, kind string) map[string]string {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
@@ -60,7 +60,7 @@ func blocks(t *testing.T, kind string) map[string]string {
 	return found
 }
 
-// marked returns the part of a file between its marks, or, if it has none, all from the package clause on.
+// marked returns the part of a file between its marks or, without marks, everything from the package clause on.
 func marked(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, file))

@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// printer can be switched off. It notes when somebody tried to print in vain.
+// printer is a behaviour that can be switched off. It records the failed attempts to print.
 type printer struct {
 	on      atomic.Bool
 	printed atomic.Int64
@@ -31,13 +31,13 @@ func (p *printer) HandleCommand(context.Context, string) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-// backoff: a stage of which every command crashes does not spin. Its worker is started afresh
-// at once the first time, then after pauses that double. What waits in the queue stays there.
+// backoff: a stage in which every command crashes does not spin. Its worker is replaced at once the first time, then
+// after pauses that double. The commands in the queue stay there.
 func backoff(ctx context.Context, s *story) error {
 	const pages, off = 40, 1200 * time.Millisecond
 	printer := &printer{}
 	printing := stage.New("print", printer, stage.Workers(1, 1))
-	p, err := begin(ctx, "backoff", printing)
+	p, err := startQuietly(ctx, "backoff", printing)
 	if err != nil {
 		return err
 	}
@@ -67,5 +67,5 @@ func backoff(ctx context.Context, s *story) error {
 		s.sawf("crashed %8s later, after %8s in all", show.Brief(at.Sub(printer.crashed[i-1])), show.Brief(at.Sub(began)))
 	}
 	s.didf("Then %d pages were printed. Each crash cost one: %d are in quarantine.", printer.printed.Load(), p.Snapshot().DeadLettered)
-	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
+	return s.end(p) //nolint:contextcheck // it stops softly although ctx has ended
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// crash: a handler panics in the middle of a queue. The one who sent the command is told; the
-// commands behind it are handled by a fresh worker.
+// crash: a handler panics in the middle of a queue. The caller of that command gets an error; a fresh worker handles
+// the commands after it.
 func crash(ctx context.Context, s *story) error {
 	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
 		return behaviour.OK(100 / n)
 	}, stage.Workers(1, 1))
-	p, err := begin(ctx, "crash", divide)
+	p, err := startQuietly(ctx, "crash", divide)
 	if err != nil {
 		return err
 	}
 
-	s.didf("Five numbers are queued for one worker, who divides 100 by each. One of them is 0.")
+	s.didf("Five numbers are queued for one worker, which divides 100 by each. One of them is 0.")
 	numbers := []int{5, 4, 0, 2, 1}
 	tickets := make([]*stage.Ticket, len(numbers))
 	for i, n := range numbers {
@@ -39,5 +39,5 @@ func crash(ctx context.Context, s *story) error {
 			s.sawf("100 / %d = %v", n, result)
 		}
 	}
-	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
+	return s.end(p) //nolint:contextcheck // it stops softly although ctx has ended
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// asker asks a server over a connection of its own. If that breaks it crashes on purpose: a
-// fresh instance makes a fresh connection, if there still is a server.
+// asker asks a server over a connection of its own. If the connection breaks, it panics on purpose: a fresh instance
+// makes a fresh connection, if there still is a server.
 type asker struct {
 	server string
 	conn   net.Conn
@@ -46,9 +46,8 @@ func (a *asker) HandleCommand(_ context.Context, question string) behaviour.Outc
 	return behaviour.OK(a.lines.Text())
 }
 
-// escalation: the resource of a stage is dead, for good. The stage tries, pauses, tries, and
-// gives up; the pipeline stops, every command that waited is a dead letter, and Run returns an
-// error that knows the whole story.
+// escalation: the resource of a stage is gone for good. The stage tries, pauses, tries again, and gives up. The
+// pipeline stops, every waiting command becomes a dead letter, and Run returns an error that includes the whole story.
 func escalation(ctx context.Context, s *story) error {
 	server, err := newServer(ctx)
 	if err != nil {
@@ -77,12 +76,12 @@ func escalation(ctx context.Context, s *story) error {
 		s.sawf("%q: %q", question, answer)
 	}
 	s.didf("The supervision tree:")
-	s.sawf("%s", p.Tree()) //nolint:contextcheck // a tree is looked at, not waited for
+	s.sawf("%s", p.Tree()) //nolint:contextcheck // a snapshot of a tree needs no context
 
-	s.didf("The server dies. Commands keep coming; they wait in the queue, and at its door.")
+	s.didf("The server dies. Commands keep coming; they wait in the queue, and their callers for a free slot.")
 	server.close()
 	died := time.Now()
-	for ask.Submit(ctx, "anybody?") == nil { //nolint:revive // until the door is closed
+	for ask.Submit(ctx, "still there?") == nil { //nolint:revive // until the stage is closed
 	}
 	err = <-ran
 	s.sawf("%s later Run returned an error:", show.Brief(time.Since(died)))
@@ -94,16 +93,16 @@ func escalation(ctx context.Context, s *story) error {
 		return fmt.Errorf("run returned without a story: %w", err)
 	}
 	s.sawf("%v", broken)
-	s.didf("Its story (the engine's part of the stacks is left out here):")
+	s.didf("Its story (without the engine's part of the stacks):")
 	s.sawf("%s", fold(broken.Story()))
 	s.didf("The tree, afterwards:")
-	s.sawf("%s", p.Tree()) //nolint:contextcheck // a tree is looked at, not waited for
+	s.sawf("%s", p.Tree()) //nolint:contextcheck // a snapshot of a tree needs no context
 	s.accounts(p)
 	s.sawf("Letters in quarantine: %d; among the other dead letters: %d.", p.Quarantine().Len(), p.DeadLetters().Len())
 	return nil
 }
 
-// firstCall asks as soon as the pipeline takes commands: Run has only just been called.
+// firstCall repeats the first call until the pipeline accepts commands, because Run has only just been called.
 func firstCall(ctx context.Context, p *pipeline.Pipeline, ask *stage.Stage[string], question string) (answer string, err error) {
 	for {
 		answer, err = stage.Call[string](ctx, ask, question)
@@ -118,7 +117,7 @@ func firstCall(ctx context.Context, p *pipeline.Pipeline, ask *stage.Stage[strin
 	}
 }
 
-// fold leaves out of each stack what is not of this program.
+// fold removes from each stack the frames of other packages.
 func fold(story string) string {
 	var b strings.Builder
 	lines := strings.SplitAfter(story, "\n")

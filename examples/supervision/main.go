@@ -3,9 +3,8 @@
 //	go run ./examples/supervision                    # all of it, in about five seconds
 //	go run ./examples/supervision -chapter backoff   # one chapter
 //
-// Each chapter is a file of its own, in the order in which they are told: crash.go,
-// restart.go, backoff.go, quarantine.go, mend.go, escalation.go. What the chapters share is
-// in story.go. Every number that is printed comes from the run.
+// Each chapter is a file of its own, in the order of the story: crash.go, restart.go, backoff.go, quarantine.go,
+// fix.go, escalation.go. What the chapters share is in story.go. Every number that is printed comes from the run.
 package main
 
 import (
@@ -23,16 +22,16 @@ import (
 // chapter is a part of the story.
 type chapter struct {
 	name, title string
-	tell        func(ctx context.Context, s *story) error
+	run         func(ctx context.Context, s *story) error
 }
 
 var chapters = []chapter{
 	{"crash", "A crash costs one command", crash},
 	{"restart", "A fresh instance takes over", restart},
-	{"backoff", "What only crashes is left alone for a while", backoff},
+	{"backoff", "A stage that only crashes pauses", backoff},
 	{"quarantine", "Poison goes into quarantine", quarantine},
-	{"mend", "Mended, and tried again from quarantine", mend},
-	{"escalation", "When nothing helps, Run tells the whole story", escalation},
+	{"fix", "Fixed, and retried from quarantine", fix},
+	{"escalation", "When nothing helps, Run returns the whole story", escalation},
 }
 
 func main() {
@@ -50,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s := &story{out: stdout}
 	for i, c := range chosen {
 		s.title(i+1, c.title)
-		if err := c.tell(ctx, s); err != nil {
+		if err := c.run(ctx, s); err != nil {
 			return show.Status(stderr, "supervision", fmt.Errorf("chapter %s: %w", c.name, err))
 		}
 	}
@@ -64,8 +63,8 @@ func parse(args []string, stdout io.Writer) ([]chapter, error) {
 		names = append(names, c.name)
 	}
 	f := flag.NewFlagSet("supervision", flag.ContinueOnError)
-	name := f.String("chapter", "", "tell this `chapter` only: "+strings.Join(names, ", "))
-	if err := show.Parse(f, args, "supervision tells in six chapters what Golda does when code crashes.", stdout); err != nil {
+	name := f.String("chapter", "", "print this `chapter` only: "+strings.Join(names, ", "))
+	if err := show.Parse(f, args, "supervision shows in six chapters what Golda does when code crashes.", stdout); err != nil {
 		return nil, err
 	}
 	if err := show.NoArguments(f); err != nil {
@@ -79,5 +78,5 @@ func parse(args []string, stdout io.Writer) ([]chapter, error) {
 			return []chapter{c}, nil
 		}
 	}
-	return nil, fmt.Errorf("-chapter %q: known are %s", *name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("-chapter %q: the chapters are %s", *name, strings.Join(names, ", "))
 }

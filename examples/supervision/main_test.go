@@ -15,12 +15,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The facts of each chapter; how long things took is no fact.
+// The facts of each chapter, without durations.
 var facts = map[string][]string{
 	"crash": {
 		`100 / 4 = 25\n    100 / 0 crashed: runtime error: integer divide by zero \(at crash\.go:\d+\)\n    100 / 2 = 50`,
 		`accepted 5 = replied 4 \+ failed 0 \+ shed 0 \+ dead-lettered 1 \+ in flight 0  balanced`,
-		`stage "divide": crashes 1, workers that took a crashed one's place 1, further tries 0`,
+		`stage "divide": crashes 1, workers that replaced a crashed one 1, retries 0`,
 	},
 	"restart": {
 		`bread  sold at till 1, at attempt 1\n    cheese sold at till 2, at attempt 2`,
@@ -39,11 +39,11 @@ var facts = map[string][]string{
 		`2 letters of stage "pack", fingerprint [0-9a-f]{12}, at quarantine\.go:\d+`,
 		`1\. 40 "" in 4 boxes, crash at attempt 3: runtime error: index out of range`,
 		`accepted 30 = replied 25 .* dead-lettered 5 \+ in flight 0  balanced`,
-		`crashes 15, workers that took a crashed one's place \d+, further tries 10`,
+		`crashes 15, workers that replaced a crashed one \d+, retries 10`,
 	},
-	"mend": {
+	"fix": {
 		`letter 4 is out of quarantine; left: 4`,
-		`3 letters were tried again; left: 1`,
+		`3 letters were retried; left: 1`,
 		`1 dropped; left: 0`,
 		`accepted 34 = replied 29 .* dead-lettered 5 \+ in flight 0  balanced`,
 	},
@@ -58,7 +58,7 @@ var facts = map[string][]string{
 		`escalation\.go:\d+`,
 		`connection refused; one restart too many`,
 		`in flight 0  balanced`,
-		`stage "ask": crashes \d+, workers that took a crashed one's place 0,`,
+		`stage "ask": crashes \d+, workers that replaced a crashed one 0,`,
 		`Letters in quarantine: 1; among the other dead letters: \d+`,
 	},
 }
@@ -70,7 +70,7 @@ func tell(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), complaint.String()
 }
 
-func TestTheStoryIsTrue(t *testing.T) {
+func TestTheStoryHasItsFacts(t *testing.T) {
 	status, story, complaint := tell(t)
 	require.Equal(t, show.StatusOK, status, complaint)
 	require.Empty(t, complaint)
@@ -79,11 +79,11 @@ func TestTheStoryIsTrue(t *testing.T) {
 		if !ok {
 			_, text, ok = strings.Cut(story, ". "+c.title+"\n")
 		}
-		require.True(t, ok, "chapter %d is not told", i+1)
+		require.True(t, ok, "chapter %d is missing", i+1)
 		if i+1 < len(chapters) {
 			text, _, _ = strings.Cut(text, ". "+chapters[i+1].title+"\n")
 		}
-		require.NotEmpty(t, facts[c.name], "nothing is checked of %q", c.name)
+		require.NotEmpty(t, facts[c.name], "no facts of %q", c.name)
 		for _, fact := range facts[c.name] {
 			assert.Regexp(t, fact, text, c.name)
 		}
@@ -93,14 +93,14 @@ func TestTheStoryIsTrue(t *testing.T) {
 	require.NotContains(t, story, "\x1b", "no colours")
 }
 
-func TestOneChapterMayBeAskedFor(t *testing.T) {
+func TestOneChapterCanBeSelected(t *testing.T) {
 	status, story, complaint := tell(t, "-chapter", "crash")
 	require.Equal(t, show.StatusOK, status, complaint)
 	require.Contains(t, story, "1. "+chapters[0].title)
 	require.NotContains(t, story, chapters[1].title)
 }
 
-func TestAWrongFlagIsToldInOneLineWithStatus2(t *testing.T) {
+func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 	for _, args := range [][]string{{"-chapter", "love"}, {"-colour"}, {"crash"}, {"-chapter"}} {
 		status, story, complaint := tell(t, args...)
 		require.Equal(t, show.StatusUsage, status, args)
@@ -109,7 +109,7 @@ func TestAWrongFlagIsToldInOneLineWithStatus2(t *testing.T) {
 	}
 }
 
-func TestHelpIsNoFault(t *testing.T) {
+func TestHelpIsNoError(t *testing.T) {
 	status, story, complaint := tell(t, "-help")
 	require.Equal(t, show.StatusOK, status)
 	require.Contains(t, story, "-chapter")
@@ -120,7 +120,7 @@ type gone struct{}
 
 func (gone) Write([]byte) (int, error) { return 0, errors.New("the terminal is gone") }
 
-func TestAStoryThatNobodyReadsEnds(t *testing.T) {
+func TestAStoryWithoutATerminalEnds(t *testing.T) {
 	var complaint bytes.Buffer
 	require.Equal(t, show.StatusOK, run(t.Context(), []string{"-chapter", "crash"}, gone{}, &complaint), complaint.String())
 }

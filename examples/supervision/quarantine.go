@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// order is so many pieces of something, and to be packed into so many boxes.
+// order is a number of pieces of an item, and the number of boxes to pack them into.
 type order struct {
 	item          string
 	pieces, boxes int
@@ -19,25 +19,25 @@ type order struct {
 
 func (o order) String() string { return fmt.Sprintf("%d %q in %d boxes", o.pieces, o.item, o.boxes) }
 
-// initial is faulty: not every item has a name.
+// initial is faulty: an item may have no name.
 func initial(item string) byte { return item[0] }
 
-// perBox is faulty, too: not every order has boxes. Once the fault is mended, they have one.
-func perBox(o order, mended bool) int {
-	if mended {
+// perBox is faulty, too: an order may have no boxes. Once the fault is fixed, such an order has one.
+func perBox(o order, fixed bool) int {
+	if fixed {
 		return o.pieces / max(o.boxes, 1)
 	}
 	return o.pieces / o.boxes
 }
 
 // packing is a stage that meets two kinds of poison.
-func packing(mended *atomic.Bool) *stage.Stage[order] {
+func packing(fixed *atomic.Bool) *stage.Stage[order] {
 	return stage.Func("pack", func(_ context.Context, o order) behaviour.Outcome {
-		return behaviour.OK(fmt.Sprintf("%c: %d", initial(o.item), perBox(o, mended.Load())))
+		return behaviour.OK(fmt.Sprintf("%c: %d", initial(o.item), perBox(o, fixed.Load())))
 	}, stage.Workers(2, 2), stage.Retry(stage.RetryPolicy{Attempts: 3}))
 }
 
-// ordersOf are thirty orders, five of them poison.
+// ordersOf returns thirty orders, five of them poison.
 func ordersOf() (all []order) {
 	for i := range 30 {
 		o := order{item: "pen", pieces: 10 * (i + 1), boxes: 1 + i%5}
@@ -52,8 +52,8 @@ func ordersOf() (all []order) {
 	return all
 }
 
-// quarantine: a command that crashes its handler as often as it may be tried is kept, with
-// its stack. Letters of one cause are one group.
+// quarantine: a command that crashes its handler at every attempt is kept, with its stack. Letters with the same cause
+// form one group.
 func quarantine(ctx context.Context, s *story) error {
 	p, err := poisoned(ctx, s, new(atomic.Bool))
 	if err != nil {
@@ -68,19 +68,19 @@ func quarantine(ctx context.Context, s *story) error {
 		_, why, _ := strings.Cut(letter.Err.Error(), ": ")
 		s.sawf("%d. %v, %s", letter.ID, letter.Command, why)
 	}
-	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
+	return s.end(p) //nolint:contextcheck // it stops softly although ctx has ended
 }
 
-// poisoned is a pipeline that has had the thirty orders.
-func poisoned(ctx context.Context, s *story, mended *atomic.Bool) (*pipeline.Pipeline, error) {
-	pack := packing(mended)
+// poisoned returns a pipeline that has processed the thirty orders.
+func poisoned(ctx context.Context, s *story, fixed *atomic.Bool) (*pipeline.Pipeline, error) {
+	pack := packing(fixed)
 	all := ordersOf()
-	letters := make(chan stage.DeadLetter, len(all)) // a subscriber should be quick
-	p, err := begin(ctx, "quarantine", pack, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
+	letters := make(chan stage.DeadLetter, len(all)) // a subscriber must not block
+	p, err := startQuietly(ctx, "quarantine", pack, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
 	if err != nil {
 		return nil, err
 	}
-	s.didf("%d orders are packed; some of them crash whoever packs them, at each of three tries.", len(all))
+	s.didf("%d orders are packed; some of them crash their handler, at each of three attempts.", len(all))
 	bad := 0
 	for _, o := range all {
 		switch _, err := stage.Call[string](ctx, pack, o); {
@@ -90,7 +90,7 @@ func poisoned(ctx context.Context, s *story, mended *atomic.Bool) (*pipeline.Pip
 			return nil, err
 		}
 	}
-	for range bad { // a letter is put away just after its sender is told
+	for range bad { // a letter is stored just after its caller has the error
 		<-letters
 	}
 	s.sawf("%d were packed, %d were not: their senders got an error.", len(all)-bad, bad)

@@ -12,8 +12,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// story is told on a terminal: what was done stands at the margin, what came of it below,
-// further in.
+// story prints to a terminal: actions at the margin, their results indented below.
 type story struct{ out io.Writer }
 
 func (s *story) title(n int, text string) {
@@ -21,21 +20,21 @@ func (s *story) title(n int, text string) {
 	s.printf("\n%s\n%s\n", head, strings.Repeat("-", len(head)))
 }
 
-// didf tells what was done.
+// didf prints an action.
 func (s *story) didf(format string, args ...any) { s.printf("\n"+format+"\n", args...) }
 
-// sawf tells what came of it; a text of several lines is set in as a whole.
+// sawf prints a result; it indents every line of a text of several lines.
 func (s *story) sawf(format string, args ...any) {
 	for line := range strings.Lines(fmt.Sprintf(format, args...)) {
 		s.printf("    %s\n", strings.TrimSuffix(line, "\n"))
 	}
 }
 
-// printf writes to a terminal; if it is gone there is nobody to tell.
+// printf writes to the terminal; if the terminal is gone, the error cannot be reported.
 func (s *story) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
 
-// begin starts a pipeline that does not log its crashes: the story tells of them.
-func begin(ctx context.Context, name string, parts ...pipeline.Part) (*pipeline.Pipeline, error) {
+// startQuietly starts a pipeline that does not log its crashes, because the story reports them.
+func startQuietly(ctx context.Context, name string, parts ...pipeline.Part) (*pipeline.Pipeline, error) {
 	p, err := pipeline.New(name, append(parts, pipeline.Logger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {
 		return nil, err
@@ -52,18 +51,18 @@ func (s *story) end(p *pipeline.Pipeline) error {
 	return err
 }
 
-// accounts shows what became of all commands.
+// accounts prints what happened to all commands.
 func (s *story) accounts(p *pipeline.Pipeline) {
 	snapshot := p.Snapshot()
 	s.didf("The accounts:")
 	s.sawf("%s", show.Law(snapshot))
 	for _, st := range snapshot.Stages {
-		s.sawf("stage %q: crashes %d, workers that took a crashed one's place %d, further tries %d",
+		s.sawf("stage %q: crashes %d, workers that replaced a crashed one %d, retries %d",
 			st.Name, st.Crashes, st.Restarts, st.Retries)
 	}
 }
 
-// place is the line of this program at which a stack begins.
+// place returns the line of this program at which a stack starts.
 func place(stack []byte) string {
 	const here = "/examples/supervision/"
 	for line := range strings.Lines(string(stack)) {

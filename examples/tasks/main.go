@@ -1,17 +1,19 @@
-// Tasks is the bounded buffer, with cooperative tasks and two counting semaphores: producers
-// wait for a free place, the consumer for a used one.
+// Tasks is the bounded buffer, with cooperative tasks and two counting semaphores: producers wait for a free place, the
+// consumer for an item.
 //
 //	go run ./examples/tasks
 //	go run ./examples/tasks -producers 3 -items 4 -places 1
 //	go run ./examples/tasks -seed 7        # another order, the same each time
 //
-// No task is interrupted between two suspensions, so the buffer itself needs no lock. Each line says what a task does, and shows
-// the buffer then: which item of which producer is in each place. A task that has to wait says for what.
+// No task is interrupted between two suspensions, so the buffer needs no lock. Each line reports an action of a task
+// and shows the buffer after it: which item of which producer is in each place. A task that has to wait reports what it
+// waits for.
 //
 //	go run ./examples/tasks -take 3        # a deadlock, as intended
 //
-// If -take says that the consumer takes fewer items than leave a place for the rest, the producers wait for ever; if it says more
-// than are made, the consumer does. The scheduler notices, and the program says which tasks wait, and why.
+// If the consumer takes so few items (-take) that the buffer cannot hold the rest, the producers wait for ever. If it
+// takes more than are made, the consumer waits for ever. The scheduler reports the deadlock, and the program reports
+// which tasks wait, and why.
 package main
 
 import (
@@ -31,13 +33,13 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	producers, items, places, take int
 	seed                           uint64
 }
 
-// run is the program, from its arguments to its exit status.
+// run runs the program and returns its exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
 	if err != nil {
@@ -46,7 +48,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return show.Status(stderr, "tasks", c.work(stdout))
 }
 
-// work has producers and a consumer share a buffer.
+// work lets producers and a consumer share a buffer.
 func (c config) work(stdout io.Writer) error {
 	cfg := scheduler.Config{MaxPool: 8}
 	if c.seed > 0 {
@@ -78,7 +80,7 @@ func (c config) work(stdout io.Writer) error {
 	return err
 }
 
-// cause says which flags have the tasks wait for ever.
+// cause returns which flags make the tasks wait for ever.
 func (c config) cause() string {
 	made := c.producers * c.items
 	if c.take > made {
@@ -97,8 +99,8 @@ type buffer struct {
 	free, used *scheduler.Semaphore
 	items      []item
 	places     int
-	out        io.Writer // where it is shown
-	waiting    []string  // tasks, and for what
+	out        io.Writer // where the buffer is printed
+	waiting    []string  // which tasks wait, and for what
 }
 
 func newBuffer(places int, out io.Writer) *buffer {
@@ -107,17 +109,17 @@ func newBuffer(places int, out io.Writer) *buffer {
 
 // put waits for a free place.
 func (b *buffer) put(c coroutine.Context, it item) error {
-	who := fmt.Sprintf("producer %d", it.producer)
-	if err := b.acquire(c, b.free, who, "a free place"); err != nil {
+	name := fmt.Sprintf("producer %d", it.producer)
+	if err := b.acquire(c, b.free, name, "a free place"); err != nil {
 		return err
 	}
 	b.items = append(b.items, it)
-	b.showf("%s puts item %d", who, it.number)
+	b.showf("%s puts item %d", name, it.number)
 	b.used.Release()
 	return nil
 }
 
-// get waits for a used place.
+// get waits for an item.
 func (b *buffer) get(c coroutine.Context) error {
 	if err := b.acquire(c, b.used, "consumer", "an item"); err != nil {
 		return err
@@ -129,12 +131,12 @@ func (b *buffer) get(c coroutine.Context) error {
 	return nil
 }
 
-// acquire takes a unit, and says so if the task has to wait for it.
-func (b *buffer) acquire(c coroutine.Context, units *scheduler.Semaphore, who, what string) error {
+// acquire takes a unit, and prints a line if the task has to wait for it.
+func (b *buffer) acquire(c coroutine.Context, units *scheduler.Semaphore, task, what string) error {
 	if units.TryAcquire() {
 		return nil
 	}
-	waits := who + " waits for " + what
+	waits := task + " waits for " + what
 	b.showf("%s", waits)
 	b.waiting = append(b.waiting, waits)
 	err := units.Acquire(c)
@@ -142,10 +144,10 @@ func (b *buffer) acquire(c coroutine.Context, units *scheduler.Semaphore, who, w
 	return err
 }
 
-// widest is the most places that are drawn.
+// widest is the largest number of places that are printed one by one.
 const widest = 16
 
-// showf prints what a task does, and the buffer.
+// showf prints an action of a task, and the buffer.
 func (b *buffer) showf(format string, args ...any) {
 	picture := fmt.Sprintf("%d of %d places used", len(b.items), b.places)
 	if b.places <= widest {
@@ -161,16 +163,16 @@ func (b *buffer) showf(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.out, "%-36s [%s]\n", fmt.Sprintf(format, args...), picture)
 }
 
-// parseFlags turns arguments into a config, or says what is wrong with them, all of it.
+// parseFlags turns arguments into a config, or returns everything that is wrong with them.
 func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("tasks", flag.ContinueOnError)
 	f.IntVar(&c.producers, "producers", 2, "`number` of producers")
 	f.IntVar(&c.items, "items", 5, "`number` of items that each makes")
 	f.IntVar(&c.places, "places", 3, "`number` of places in the buffer")
-	f.IntVar(&c.take, "take", -1, "`number` of items that the consumer takes; -1: as many as are made; "+
-		"others may end in a deadlock, which is reported")
-	f.Uint64Var(&c.seed, "seed", 0, "run in the order that this `seed` gives; 0: first come, first served")
-	if err := show.Parse(f, args, "tasks has producers and a consumer share a bounded buffer.", stdout); err != nil {
+	f.IntVar(&c.take, "take", -1, "`number` of items that the consumer takes; -1: all that are made; "+
+		"another number may end in a deadlock, which is reported")
+	f.Uint64Var(&c.seed, "seed", 0, "choose the order of tasks at random with this `seed`; 0: first come, first served")
+	if err := show.Parse(f, args, "tasks lets producers and a consumer share a bounded buffer.", stdout); err != nil {
 		return config{}, err
 	}
 	take := c.take

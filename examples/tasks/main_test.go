@@ -24,7 +24,7 @@ func tasks(args string) (status int, stdout, stderr string) {
 	return status, out.String(), err.String()
 }
 
-func TestTheConsumerGetsAllInOrder(t *testing.T) {
+func TestTheConsumerGetsAllItemsInOrder(t *testing.T) {
 	status, stdout, stderr := tasks("")
 	assert.Equal(t, show.StatusOK, status)
 	assert.Empty(t, stderr)
@@ -42,10 +42,10 @@ func TestTheConsumerGetsAllInOrder(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"producer 0, item 0", "producer 0, item 1", "producer 0, item 2",
-	}, lines[:3], "the first to come fills the buffer")
+	}, lines[:3], "the first producer fills the buffer")
 }
 
-// taken are the items that the consumer took.
+// taken returns the items that the consumer took.
 func taken(stdout string) (items []string) {
 	for line := range strings.Lines(stdout) {
 		if rest, ok := strings.CutPrefix(line, "consumer takes "); ok {
@@ -110,15 +110,15 @@ func TestTooLittleToTakeIsADeadlockOfTheProducers(t *testing.T) {
 	assert.Contains(t, stderr, "; producer 1 waits for a free place, producer 2 waits for a free place; "+
 		"this is intended: -take 0 of 3 leaves 3 for -places 1\n")
 	status, _, stderr = tasks("-producers 3 -items 1 -places 1 -take 2")
-	assert.Equal(t, show.StatusOK, status, "the rest has a place")
+	assert.Equal(t, show.StatusOK, status, "the buffer holds the rest")
 	assert.Empty(t, stderr)
 }
 
-func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
+func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 	cases := map[string]struct{ args, want string }{
-		"an unknown flag":     {"-no", "tasks: flag provided but not defined: -no; see -help\n"},
-		"no number":           {"-items x", "tasks: invalid value \"x\" for flag -items: parse error\n"},
-		"only what was given": {"-items -1", "tasks: -items -1: at least 0\n"},
+		"an unknown flag": {"-no", "tasks: flag provided but not defined: -no; see -help\n"},
+		"not a number":    {"-items x", "tasks: invalid value \"x\" for flag -items: parse error\n"},
+		"only one fault":  {"-items -1", "tasks: -items -1: at least 0\n"},
 		"all at once": {
 			"-producers -1 -items -1 -places 0 -take -2 x",
 			"tasks: stray argument \"x\"; everything is set with flags, see -help; -producers -1: at least 0; " +
@@ -135,10 +135,10 @@ func TestWhatIsWrongWithFlagsIsOneLineAndStatus2(t *testing.T) {
 	}
 }
 
-func TestHelpIsAnAnswer(t *testing.T) {
+func TestHelpIsNoError(t *testing.T) {
 	status, stdout, stderr := tasks("-help")
 	assert.Equal(t, show.StatusOK, status)
-	assert.True(t, strings.HasPrefix(stdout, "tasks has producers and a consumer"), stdout)
+	assert.True(t, strings.HasPrefix(stdout, "tasks lets producers and a consumer"), stdout)
 	assert.Contains(t, stdout, "-producers")
 	assert.Empty(t, stderr)
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-func TestADrainFinishesWhatWasAskedAndEndsWhatWasNot(t *testing.T) {
+func TestADrainAnswersRequestsAndEndsIdleConnections(t *testing.T) {
 	h := openHouse(t, testLimits())
 	idle, asking, slow := h.dial(), h.dial(), h.dial()
 	idle.say(get)
@@ -66,7 +66,7 @@ func TestADrainDoesNotWaitForEver(t *testing.T) {
 	h.end()
 }
 
-func TestWhoIsOneTooManyIsToldSo(t *testing.T) {
+func TestAConnectionTooManyIsAnswered503(t *testing.T) {
 	l := testLimits()
 	l.connections, l.spare = 2, 1
 	l.linger = time.Hour // so that the third is still there when the fourth comes
@@ -90,7 +90,7 @@ func TestWhoIsOneTooManyIsToldSo(t *testing.T) {
 	assert.Equal(t, 200, served[0].hear("GET").StatusCode, "nobody who was served before minds")
 }
 
-func TestTheHouseIsAsGoodAfterACrash(t *testing.T) {
+func TestTheServerWorksAfterACrash(t *testing.T) {
 	h := openAt(t, testLimits(), trap{})
 	for range 3 {
 		c := h.dial()
@@ -150,7 +150,7 @@ func TestAnEventOfAClosedConnectionDoesNotReachTheNextOneInItsSlot(t *testing.T)
 	assert.Equal(t, 200, second.hear("GET").StatusCode)
 }
 
-func TestClientsThatCloseOrResetDoNotHoldUpIdleOnes(t *testing.T) {
+func TestClientsThatCloseOrResetDoNotDelayIdleOnes(t *testing.T) {
 	const (
 		crowds = 32
 		each   = 100 // clients of a crowd, one after another
@@ -192,7 +192,7 @@ func TestClientsThatCloseOrResetDoNotHoldUpIdleOnes(t *testing.T) {
 	h.start()
 }
 
-func TestWhatNetHTTPsClientGetsIsWhatNetHTTPsServerGives(t *testing.T) {
+func TestAnswersAreThoseOfNetHTTPsServer(t *testing.T) {
 	h := openHouse(t, testLimits())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -316,7 +316,7 @@ func program(t *testing.T, args ...string) (addr string, stop func() (status int
 	}
 }
 
-func TestStoppedTheProgramReportsAndIsBalanced(t *testing.T) {
+func TestAStoppedProgramReportsAndIsBalanced(t *testing.T) {
 	addr, stop := program(t, "-json", "-root", testSite(t), "-policy", "fixed", "-workers", "2")
 	for _, path := range []string{"/", "/", "/none", "/work?n=10"} {
 		r, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + addr + path)
@@ -425,7 +425,7 @@ func TestTheDefaultOfConnectionsFollowsTheLimitOfOpenFiles(t *testing.T) {
 	}
 }
 
-func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	assert.Equal(t, show.StatusUsage, run(t.Context(), []string{"-workers", "0", "-cache", "-1", "-policy", "nope"}, &stdout, &stderr))
 	assert.Equal(t, 3, strings.Count(stderr.String(), "\n"), stderr.String())

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheCacheKeepsWhatWasAskedForLast(t *testing.T) {
+func TestTheCacheKeepsTheFilesThatWereRequestedLast(t *testing.T) {
 	c := newCache(3*(overhead+2), time.Second)
 	for _, path := range []string{"/a", "/b", "/c"} {
 		c.put(path, &file{}, 0)
@@ -38,14 +38,14 @@ func TestTheCacheKeepsWhatWasAskedForLast(t *testing.T) {
 	assert.Zero(t, c.byAge.Len())
 }
 
-func TestACacheWithoutRoomKeepsNothing(t *testing.T) {
+func TestACacheOfSizeZeroKeepsNothing(t *testing.T) {
 	c := newCache(0, time.Second)
 	c.put("/a", &file{}, 0)
 	f, _ := c.get("/a", 0)
 	assert.Nil(t, f)
 }
 
-func TestOneOfManyLooksAfterAFileThatIsNotFresh(t *testing.T) {
+func TestOneOfManyRequestsChecksAFileThatIsNotFresh(t *testing.T) {
 	c := newCache(1<<20, time.Second)
 	c.put("/a", &file{}, 0)
 	for _, row := range []struct {
@@ -58,7 +58,7 @@ func TestOneOfManyLooksAfterAFileThatIsNotFresh(t *testing.T) {
 	}
 }
 
-func TestNobodyOwnsAConnectionTogetherAndNoSignalIsMissed(t *testing.T) {
+func TestAConnectionHasOneOwnerAndNoSignalIsMissed(t *testing.T) {
 	const n = 100_000
 	var s signals
 	s.begin()
@@ -92,7 +92,7 @@ func TestNobodyOwnsAConnectionTogetherAndNoSignalIsMissed(t *testing.T) {
 	assert.Positive(t, seen)
 }
 
-func TestTheHeadOfAPlainAnswerIsGarbageFree(t *testing.T) {
+func TestTheHeadOfAPlainAnswerAllocatesNothing(t *testing.T) {
 	a := text(200, "hello")
 	b := make([]byte, 0, 1024)
 	date := []byte("today")

@@ -21,7 +21,7 @@ const (
 	bye = "GET /bye HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n" // answered with 404, and the end
 )
 
-func TestEachRequestIsAnsweredAsItDeserves(t *testing.T) {
+func TestEachRequestHasItsStatus(t *testing.T) {
 	h := openHouse(t, testLimits())
 	rows := []struct {
 		name   string
@@ -124,14 +124,14 @@ func TestEachRequestIsAnsweredAsItDeserves(t *testing.T) {
 	}
 }
 
-func TestAnHTTP10ClientIsToldThatItStays(t *testing.T) {
+func TestAnHTTP10ClientGetsKeepAlive(t *testing.T) {
 	h := openHouse(t, testLimits())
 	c := h.dial()
 	c.say("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
 	assert.Equal(t, "keep-alive", c.hear("GET").Header.Get("Connection"))
 }
 
-func TestRefusalsTellWhatWouldDo(t *testing.T) {
+func TestRefusalsNameTheAlternative(t *testing.T) {
 	h := openHouse(t, testLimits())
 	assert.Equal(t, "GET, HEAD", h.ask("POST", "/").Header.Get("Allow"))
 	assert.Contains(t, h.ask("GET", "/work?n=0").body, "n=1 to")
@@ -220,7 +220,7 @@ func TestPathsLeadToFilesAndNowhereElse(t *testing.T) {
 	}
 }
 
-func TestADirectoryIsAskedForWithASlash(t *testing.T) {
+func TestADirectoryIsRedirectedToItsSlash(t *testing.T) {
 	h := openHouse(t, testLimits())
 	rows := []struct{ path, location string }{
 		{"/sub", "/sub/"}, {"/sub?a=b&c", "/sub/?a=b&c"}, {"//sub", "/sub/"}, {"/./sub", "/sub/"}, {"/%73ub", "/sub/"},
@@ -232,7 +232,7 @@ func TestADirectoryIsAskedForWithASlash(t *testing.T) {
 	}
 }
 
-func TestAFileThatChangesToTheSameSizeAndTimeIsSeen(t *testing.T) {
+func TestAChangeOfAFileWithTheSameSizeAndTimeIsDetected(t *testing.T) {
 	h := openHouse(t, testLimits())
 	before := h.ask("GET", "/digits.txt")
 	name := filepath.Join(h.root, "digits.txt")
@@ -252,7 +252,7 @@ func TestAFileThatChangesToTheSameSizeAndTimeIsSeen(t *testing.T) {
 	assert.Equal(t, "9876543210", after.body)
 }
 
-func TestAFileThatChangesIsSeen(t *testing.T) {
+func TestAChangeOfAFileIsDetected(t *testing.T) {
 	h := openHouse(t, testLimits())
 	before := h.ask("GET", "/digits.txt")
 	h.write("digits.txt", "changed and longer")
@@ -265,7 +265,7 @@ func TestAFileThatChangesIsSeen(t *testing.T) {
 	assert.Equal(t, "back", h.ask("GET", "/digits.txt").body)
 }
 
-func TestConditionsAndRangesAreHeeded(t *testing.T) {
+func TestConditionsAndRangesAreApplied(t *testing.T) {
 	h := openHouse(t, testLimits())
 	for _, name := range []string{"/digits.txt", "/large.bin"} {
 		whole := h.ask("GET", name)
@@ -346,7 +346,7 @@ func TestTheEmbeddedSiteIsServedWithTagsOfItsBytes(t *testing.T) {
 	assert.Equal(t, 404, h.ask("GET", "/index.html/").StatusCode)
 }
 
-func TestTheDynamicPageCostsWhatIsAskedFor(t *testing.T) {
+func TestTheDynamicPageComputesTheRequestedRounds(t *testing.T) {
 	h := openHouse(t, testLimits())
 	rows := []struct {
 		query  string
@@ -415,7 +415,7 @@ func TestAHalfClosedClientIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAClientThatHalfClosesInARequestIsGivenUp(t *testing.T) {
+func TestAClientThatHalfClosesInARequestIsClosed(t *testing.T) {
 	h := openHouse(t, testLimits())
 	c := h.dial()
 	c.say("GET / HTTP/1.1\r\nHost:")
@@ -423,7 +423,7 @@ func TestAClientThatHalfClosesInARequestIsGivenUp(t *testing.T) {
 	c.ends()
 }
 
-func TestAClientThatGoesAwayDoesNoHarm(t *testing.T) {
+func TestAClientThatDisconnectsAffectsNoOther(t *testing.T) {
 	h := openHouse(t, testLimits())
 	for _, words := range []string{"", "GET", get, "GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n", "GET /work?n=200000 HTTP/1.1\r\nHost: t\r\n\r\n"} {
 		for _, linger := range []int{-1, 0} { // 0: it breaks the connection
@@ -436,7 +436,7 @@ func TestAClientThatGoesAwayDoesNoHarm(t *testing.T) {
 	assert.Equal(t, 200, h.ask("GET", "/").StatusCode)
 }
 
-func TestASlowClientHoldsUpNobody(t *testing.T) {
+func TestASlowClientDelaysNoOther(t *testing.T) {
 	h := openHouse(t, testLimits())
 	slow := h.dial()
 	slow.say("GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n" + get)
@@ -447,7 +447,7 @@ func TestASlowClientHoldsUpNobody(t *testing.T) {
 	assert.Equal(t, "0123456789", slow.hear("GET").body)
 }
 
-func TestPatienceHasAnEnd(t *testing.T) {
+func TestEachWaitHasALimit(t *testing.T) {
 	rows := []struct {
 		name   string
 		limit  func(*limits)
@@ -474,7 +474,7 @@ func TestPatienceHasAnEnd(t *testing.T) {
 	}
 }
 
-func TestEachWaitHasItsOwnLimitFromItsOwnBeginning(t *testing.T) {
+func TestEachWaitHasItsOwnLimitFromItsOwnStart(t *testing.T) {
 	const body = "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\n"
 	l := testLimits()
 	rows := []struct {
@@ -512,7 +512,7 @@ func TestEachWaitHasItsOwnLimitFromItsOwnBeginning(t *testing.T) {
 	}
 }
 
-func TestAClientThatTakesNothingMoreIsGivenUpAfterThatTimeAndNotTwice(t *testing.T) {
+func TestAClientThatStopsReadingIsClosedOnceAfterTheLimit(t *testing.T) {
 	l := testLimits()
 	h := newHand(t, l)
 	h.answer = text(200, large())
@@ -530,7 +530,7 @@ func TestAClientThatTakesNothingMoreIsGivenUpAfterThatTimeAndNotTwice(t *testing
 	assert.Less(t, ended, 1.2*l.write.Seconds())
 }
 
-func TestAClientThatTakesALittleNowAndThenIsNotGivenUp(t *testing.T) {
+func TestAClientThatReadsALittleNowAndThenIsNotClosed(t *testing.T) {
 	h := newHand(t, testLimits())
 	h.answer = text(200, large())
 	h.say(get)
@@ -546,7 +546,7 @@ func TestAClientThatTakesALittleNowAndThenIsNotGivenUp(t *testing.T) {
 	}
 }
 
-func TestASlowLorisIsNotWaitedForLongerByEachByte(t *testing.T) {
+func TestASlowLorisDoesNotExtendItsLimitWithEachByte(t *testing.T) {
 	l := testLimits()
 	l.request = 50 * time.Millisecond
 	c := openHouse(t, l).dial()
@@ -562,7 +562,7 @@ func TestASlowLorisIsNotWaitedForLongerByEachByte(t *testing.T) {
 	assert.Equal(t, http.StatusRequestTimeout, c.hear("GET").StatusCode)
 }
 
-func TestAClientThatTakesNothingIsGivenUp(t *testing.T) {
+func TestAClientThatReadsNothingIsClosed(t *testing.T) {
 	l := testLimits()
 	l.write = 20 * time.Millisecond
 	h := openHouse(t, l)

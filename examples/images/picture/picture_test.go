@@ -226,7 +226,7 @@ func TestTheFiveFiltersInARowAgreeWithTheReference(t *testing.T) {
 	})
 }
 
-func TestFromTakesEveryKindOfImage(t *testing.T) {
+func TestFromAcceptsEveryKindOfImage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src := anyCanvas(t)
 		for i := 3; i < len(src.Pix); i += 4 {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Parse parses arguments as f.Parse does. The error of a flag that is not known names -help, which lists those that are; other
-// errors name their flag. Asked for help, it writes a line
-// about the program and all flags to the writer, and returns [flag.ErrHelp]. Nothing else is written.
+// Parse parses arguments as f.Parse does. The error of an unknown flag names -help, which lists the known flags; other
+// errors name their flag. For -help it writes a line about the program and all flags to the writer, and returns
+// [flag.ErrHelp]. It writes nothing else.
 func Parse(f *flag.FlagSet, args []string, about string, help io.Writer) error {
 	f.SetOutput(io.Discard)
 	f.Usage = func() {}
@@ -21,7 +21,7 @@ func Parse(f *flag.FlagSet, args []string, about string, help io.Writer) error {
 		f.SetOutput(help)
 		f.PrintDefaults()
 		return err
-	case err != nil && strings.HasPrefix(err.Error(), "flag provided but not defined"): // package flag has no error for it
+	case err != nil && strings.HasPrefix(err.Error(), "flag provided but not defined"): // package flag has no error value for it
 		return fmt.Errorf("%w; see -help", err)
 	default:
 		return err

@@ -11,15 +11,15 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-func TestAnErrorOfAFlagNamesHelpAndHelpBeginsWithALine(t *testing.T) {
+func TestAnErrorNamesHelpAndHelpStartsWithALine(t *testing.T) {
 	cases := map[string]struct{ args, err, help string }{
-		"none":       {"", "", ""},
-		"a flag":     {"-n 3", "", ""},
-		"unknown":    {"-no", "flag provided but not defined: -no; see -help", ""},
-		"no number":  {"-n x", "invalid value \"x\" for flag -n: parse error", ""},
-		"no value":   {"-n", "flag needs an argument: -n", ""},
-		"help":       {"-help", "flag: help requested", "counts things.\n  -n number\n    \ta number of things (default 1)\n"},
-		"short help": {"-h", "flag: help requested", "counts things.\n  -n number\n    \ta number of things (default 1)\n"},
+		"none":         {"", "", ""},
+		"a flag":       {"-n 3", "", ""},
+		"unknown":      {"-no", "flag provided but not defined: -no; see -help", ""},
+		"not a number": {"-n x", "invalid value \"x\" for flag -n: parse error", ""},
+		"no value":     {"-n", "flag needs an argument: -n", ""},
+		"help":         {"-help", "flag: help requested", "counts things.\n  -n number\n    \ta number of things (default 1)\n"},
+		"short help":   {"-h", "flag: help requested", "counts things.\n  -n number\n    \ta number of things (default 1)\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// PeakMemory is the most memory that the process had at any time, in bytes.
+// PeakMemory returns the peak memory of the process in bytes.
 func PeakMemory() uint64 {
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		if peak, ok := highWater(string(status)); ok {
@@ -17,9 +17,8 @@ func PeakMemory() uint64 {
 	return maxRSS()
 }
 
-// highWater finds the peak in what Linux tells of a process. The other way,
-// getrusage, counts whoever started the process, too: it had that one's memory until it
-// had its own.
+// highWater finds the peak in the status that Linux reports for a process. The alternative, getrusage, also counts the
+// parent process, whose memory the process had until it got its own.
 func highWater(status string) (bytes uint64, ok bool) {
 	for line := range strings.Lines(status) {
 		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
@@ -30,7 +29,7 @@ func highWater(status string) (bytes uint64, ok bool) {
 	return 0, false
 }
 
-// heldMemory is the address space that the Go runtime ever took.
+// heldMemory returns the address space that the Go runtime has reserved.
 func heldMemory() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -6,15 +6,15 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestTheHighWaterOfMemory(t *testing.T) {
+func TestTheHighWaterMarkOfMemory(t *testing.T) {
 	rows := []struct {
 		name, status string
 		want         uint64
 		ok           bool
 	}{
-		{"is told by Linux in kilobytes", "Name:\timages\nVmPeak:\t  9999 kB\nVmHWM:\t    2108 kB\nVmRSS:\t 1 kB\n", 2108 * 1024, true},
-		{"is not there", "Name:\timages\n", 0, false},
-		{"is no number", "VmHWM:\tmuch kB\n", 0, false},
+		{"a status of Linux, in kilobytes", "Name:\timages\nVmPeak:\t  9999 kB\nVmHWM:\t    2108 kB\nVmRSS:\t 1 kB\n", 2108 * 1024, true},
+		{"a status without the line", "Name:\timages\n", 0, false},
+		{"not a number", "VmHWM:\tmuch kB\n", 0, false},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

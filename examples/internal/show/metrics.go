@@ -14,8 +14,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// Listen takes a port, so that one that is taken is told before anything is started, by
-// the name of the flag.
+// Listen opens a port, so that a port in use is reported before anything is started, with the name of the flag.
 func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -24,8 +23,7 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// ServeMetrics serves the pipeline's metrics until stop is called; nowhere, if
-// there is no listener.
+// ServeMetrics serves the pipeline's metrics until stop is called. If the listener is nil, it does nothing.
 func ServeMetrics(l net.Listener, p *pipeline.Pipeline) (stop func()) {
 	if l == nil {
 		return func() {}
@@ -38,7 +36,7 @@ func ServeMetrics(l net.Listener, p *pipeline.Pipeline) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(l) // it ends by Shutdown, and its error says so
+		_ = server.Serve(l) // Shutdown ends it, and its error says so
 	}()
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

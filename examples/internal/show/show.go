@@ -1,5 +1,5 @@
-// Package show is what the larger examples tell of a run, and how: the cells of their
-// tables, the memory and the time they took, and their metrics.
+// Package show has what the larger examples share: flags and exit statuses, the cells of their tables, the memory and
+// time that they used, and their metrics.
 package show
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Workers are the stage's own, or whose pool it is that visits it.
+// Workers returns the number of the stage's own workers, or the name of the shared pool that serves it.
 func Workers(s stage.Snapshot) string {
 	if s.Pool != s.Name {
 		return fmt.Sprintf("of %q", s.Pool)
@@ -18,7 +18,7 @@ func Workers(s stage.Snapshot) string {
 	return fmt.Sprintf("%d/%d", s.Workers, s.WorkersMost)
 }
 
-// Quantiles are the median and the 99th percentile, if anything was measured.
+// Quantiles returns the median and the 99th percentile, if anything was measured.
 func Quantiles(q stage.Quantiles) string {
 	if q.Count == 0 {
 		return "-"
@@ -26,7 +26,7 @@ func Quantiles(q stage.Quantiles) string {
 	return Brief(q.P50) + "/" + Brief(q.P99)
 }
 
-// Law writes the law out with its numbers.
+// Law returns the law with its numbers, and whether it balances.
 func Law(s pipeline.Snapshot) string {
 	if !s.Balanced() {
 		return s.Law() + "  NOT BALANCED"
@@ -34,7 +34,7 @@ func Law(s pipeline.Snapshot) string {
 	return s.Law() + "  balanced"
 }
 
-// Brief writes a time with about three digits.
+// Brief returns a time with about three digits.
 func Brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= 10*unit {

@@ -4,9 +4,9 @@ package show
 
 import "time"
 
-// maxRSS is as near as one comes without getrusage: the runtime gives memory
-// back, but not its addresses.
+// maxRSS returns the best approximation without getrusage: the runtime returns memory to the system, but keeps its
+// addresses.
 func maxRSS() uint64 { return heldMemory() }
 
-// CPUTime is not known here.
+// CPUTime is unknown on this system.
 func CPUTime() (used time.Duration, ok bool) { return 0, false }

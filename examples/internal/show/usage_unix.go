@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxRSS is the most memory that the process had at any time, in bytes.
+// maxRSS returns the peak memory of the process in bytes.
 func maxRSS() uint64 {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
@@ -20,7 +20,7 @@ func maxRSS() uint64 {
 	return uint64(usage.Maxrss) * 1024
 }
 
-// CPUTime is what the process has computed so far, for itself and in the system.
+// CPUTime returns the CPU time of the process so far, in user and system mode.
 func CPUTime() (used time.Duration, ok bool) {
 	var usage syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

@@ -1,5 +1,4 @@
-// Crash shows what a panic in a handler costs: the command that was being
-// handled, and nothing else.
+// Crash shows the cost of a panic in a handler: the command that was being handled, and nothing else.
 //
 //	go run ./examples/quickstart/crash
 package main

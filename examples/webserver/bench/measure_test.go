@@ -21,7 +21,7 @@ const printed = `Running 2s test @ http://127.0.0.1:8080/index.html
   115221 requests in 2.01s, 399.97MB read
 `
 
-func TestWhatWrkPrintsIsRead(t *testing.T) {
+func TestTheOutputOfWrkIsParsed(t *testing.T) {
 	rows := []struct {
 		name, lines string
 		errors      int

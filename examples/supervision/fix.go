@@ -8,12 +8,11 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// mend: what is in quarantine is not lost. A command can be mended by hand and tried again;
-// when the fault in the code is mended, all that it kept back is tried again; the rest is
-// dropped on purpose.
-func mend(ctx context.Context, s *story) error {
-	var mended atomic.Bool
-	p, err := poisoned(ctx, s, &mended)
+// fix: commands in quarantine are not lost. A command can be corrected by hand and retried. When the fault in the code
+// is fixed, all its commands are retried. The rest is dropped on purpose.
+func fix(ctx context.Context, s *story) error {
+	var fixed atomic.Bool
+	p, err := poisoned(ctx, s, &fixed)
 	if err != nil {
 		return err
 	}
@@ -23,27 +22,27 @@ func mend(ctx context.Context, s *story) error {
 	first := nameless[0]
 	o := first.Command.(order)
 	o.item = "paper"
-	s.didf("Somebody looks up what one of the nameless items was, and tries the order again as %v.", o)
+	s.didf("An operator finds out what one of the nameless items was, and retries the order as %v.", o)
 	if err := store.RetryAs(ctx, first.ID, o); err != nil {
 		return err
 	}
 	s.sawf("letter %d is out of quarantine; left: %d.", first.ID, store.Len())
 
 	boxless := fingerprintAt(store, "runtime error: integer divide by zero")
-	s.didf("The division is mended (in life: by Stage.Upgrade), and all letters with its fingerprint, %s, are tried again.", boxless)
-	mended.Store(true)
+	s.didf("The division is fixed (in practice by Stage.Upgrade), and all letters with its fingerprint, %s, are retried.", boxless)
+	fixed.Store(true)
 	n, err := store.RetryAll(ctx, pipeline.LetterFilter{Fingerprint: boxless})
 	if err != nil {
 		return err
 	}
-	s.sawf("%d letters were tried again; left: %d.", n, store.Len())
+	s.sawf("%d letters were retried; left: %d.", n, store.Len())
 
-	s.didf("What is left is nobody's, and is dropped.")
+	s.didf("The rest cannot be fixed, and is dropped.")
 	s.sawf("%d dropped; left: %d.", store.Clear(pipeline.LetterFilter{}), store.Len())
-	return s.end(p) //nolint:contextcheck // it stops softly though ctx has ended
+	return s.end(p) //nolint:contextcheck // it stops softly although ctx has ended
 }
 
-// fingerprintAt finds the group whose crashes say so.
+// fingerprintAt returns the fingerprint of the group whose error contains a text.
 func fingerprintAt(store *pipeline.Letters, says string) string {
 	for _, g := range store.Groups() {
 		if g.Example.Err != nil && strings.Contains(g.Example.Err.Error(), says) {
