@@ -22,18 +22,18 @@ type Target[C any] interface {
 // Inlet is the untyped input of a stage, as the engine sees it. Each stage has exactly one, so two inlets are the same
 // if the pointers are equal.
 type Inlet struct {
-	name string
-	room any
+	name  string
+	inbox any
 }
 
 // NewInlet makes the inlet of an inbox. It is for engines and test doubles; a stage has its own.
-func NewInlet(name string, room any) *Inlet { return &Inlet{name: name, room: room} }
+func NewInlet(name string, inbox any) *Inlet { return &Inlet{name: name, inbox: inbox} }
 
 // Name returns the stage's name.
 func (in *Inlet) Name() string { return in.name }
 
 // Room returns the engine's inbox behind the inlet.
-func (in *Inlet) Room() any { return in.room }
+func (in *Inlet) Inbox() any { return in.inbox }
 
 // Outlet is the untyped view of a port: a stage declares it with stage.Out, and a pipeline checks it before it starts.
 type Outlet interface {

@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -46,7 +46,7 @@ func TestNoPolicyAddsWorkersToAStageThatIsBlockedDownstream(t *testing.T) {
 				}, stage.Workers(1, 8))
 				idle := stage.Func("idle", echo[int], stage.Workers(1, 7)) // for whoever steals
 				p, err := pipeline.New("p", first, slow, idle, quiet, pipeline.Control(law),
-					pipeline.System(act.NewSystem(slog.New(slog.DiscardHandler))))
+					pipeline.System(actor.NewSystem(slog.New(slog.DiscardHandler))))
 				require.NoError(t, err)
 				require.NoError(t, p.Start(t.Context()))
 				ctx, cancel := context.WithCancel(t.Context())

@@ -8,7 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -33,9 +33,9 @@ type plan struct {
 
 // index finds what a plan knows, once all parts are in their places.
 type index struct {
-	stages map[*stage.Core]bool             // those of the house, too
+	stages map[*stage.Core]bool             // those of the pipeline, too
 	owners map[behaviour.Outlet]bool        // the ports that some stage declares
-	places map[*behaviour.Inlet]int         // of which stage it is the door, of those of the house and then the plan's
+	places map[*behaviour.Inlet]int         // of which stage it is the door, of those of the pipeline and then the plan's
 	wired  map[behaviour.Outlet]*stage.Core // where the plan's wires lead, the last if there are several
 }
 
@@ -48,7 +48,7 @@ func (p *plan) find() {
 	}
 	for i, c := range all {
 		p.index.stages[c] = true
-		p.index.places[c.Room().Inlet()] = i
+		p.index.places[c.Inbox().Inlet()] = i
 		for _, port := range c.Outs() {
 			p.index.owners[port] = true
 		}
@@ -388,7 +388,7 @@ func (p *plan) unmappable(name string) string {
 func (p *plan) checkWays() {
 	ways := p.ways()
 	for i, c := range p.stages {
-		if slices.Contains(ways[i], i) && c.Room().Knobs().Capacity == 1 {
+		if slices.Contains(ways[i], i) && c.Inbox().Knobs().Capacity == 1 {
 			p.faultf(stageName(c), "is a loop without slack: it forwards to itself and has room for one command; needs Capacity(2)")
 		}
 	}
@@ -426,7 +426,7 @@ func (p *plan) ways() [][]int {
 			}
 			var door *behaviour.Inlet
 			if to := p.index.wired[port]; to != nil {
-				door = to.Room().Inlet()
+				door = to.Inbox().Inlet()
 			} else if port.Wired() {
 				door = port.Inlet()
 			}
@@ -467,15 +467,15 @@ func checkPolicies(policies []controller.Policy) (faults []error) {
 	return faults
 }
 
-// adopt takes the rooms into the house and connects the wires. It comes last,
+// attach takes the inboxes into the pipeline and connects the wires. It comes last,
 // so that parts of a pipeline that was refused are as they were before.
-func (p *plan) adopt(h *room.Host) error {
+func (p *plan) attach(pl *inbox.Pipeline) error {
 	for i, c := range p.stages {
-		if c.Room().Adopt(h) {
+		if c.Inbox().Attach(pl) {
 			continue
 		}
 		for _, d := range p.stages[:i] {
-			d.Room().Release(h)
+			d.Inbox().Detach(pl)
 		}
 		p.faultf(stageName(c), "is part of another pipeline already")
 		return errors.Join(p.faults...)

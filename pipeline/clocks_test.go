@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -202,19 +202,19 @@ func TestAFullStageHoldsAnActorThatSendsForFiveSeconds(t *testing.T) {
 		let := make(chan struct{})
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(nil) },
 			stage.Workers(1, 1), stage.Capacity(1), stage.Batch(1))
-		sys := act.NewSystem(slog.New(slog.DiscardHandler))
+		sys := actor.NewSystem(slog.New(slog.DiscardHandler))
 		p := bubble(t, s, pipeline.System(sys))
 		require.NoError(t, s.Submit(t.Context(), 1))
 		synctest.Wait()
 		require.NoError(t, s.Submit(t.Context(), 2))
 		replies := make(chan *stage.Reply, 1)
-		door, ok := act.OpenDoor(sys, "asker", func(m any, _ *act.PID) { replies <- m.(*stage.Reply) })
+		door, ok := actor.OpenEndpoint(sys, "asker", func(m any, _ *actor.PID) { replies <- m.(*stage.Reply) })
 		require.True(t, ok)
 		begin := time.Now()
 		sys.Root.RequestWithCustomSender(s.PID(), 3, door.PID())
 		require.ErrorIs(t, (<-replies).Err, stage.ErrFull)
 		require.Equal(t, 5*time.Second, time.Since(begin).Round(time.Millisecond))
-		door.Shut()
+		door.Close()
 		close(let)
 		require.NoError(t, p.Stop(t.Context()))
 	})

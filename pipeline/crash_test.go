@@ -16,7 +16,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -308,7 +308,7 @@ func TestAWorkerThatIsKilledIsReplacedAndAStageWhoseWorkersVanishGivesUp(t *test
 	p := start(t, s)
 	kill := func() {
 		for _, id := range processes("worker-") {
-			system().Root.Stop(act.Local(system(), id))
+			system().Root.Stop(actor.Local(system(), id))
 		}
 	}
 	kill()

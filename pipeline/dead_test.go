@@ -153,7 +153,7 @@ func TestAStageWithADeadResourceBacksOffAndEscalatesAtNextToNoCost(t *testing.T)
 			require.Regexp(t, "(?s)ask: running.*other: running|other: running.*ask: running", p.Tree().String())
 			server.die()
 			used, since := cpuUsed(), time.Now()
-			offered := flood(ask)
+			offered := burst(ask)
 			err = <-ran
 			cpu, took := cpuUsed()-used, time.Since(since)
 			<-offered
@@ -175,8 +175,8 @@ func TestAStageWithADeadResourceBacksOffAndEscalatesAtNextToNoCost(t *testing.T)
 	}
 }
 
-// flood offers commands until the stage refuses them.
-func flood(s *stage.Stage[int]) (done chan struct{}) {
+// burst offers commands until the stage refuses them.
+func burst(s *stage.Stage[int]) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {
 		defer close(done)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -21,7 +21,7 @@ func TestTheDefaultPolicyBringsASleepingHandlerToItsFullRateWithinASecond(t *tes
 			time.Sleep(10 * time.Millisecond)
 			return behaviour.OK(nil)
 		}, stage.Workers(1, 32))
-		p, err := pipeline.New("p", s, quiet, pipeline.System(act.NewSystem(slog.New(slog.DiscardHandler))))
+		p, err := pipeline.New("p", s, quiet, pipeline.System(actor.NewSystem(slog.New(slog.DiscardHandler))))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())

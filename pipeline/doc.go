@@ -37,7 +37,7 @@
 //	Accepted = Replied + Failed + Shed + DeadLettered + InFlight
 //
 // where InFlight is counted from what is really there: queues, hands, retries,
-// and what is on its way between two rooms.
+// and what is on its way between two inboxes.
 //
 // # Who runs the stages
 //

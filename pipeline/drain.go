@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
-	"github.com/golda-dev/golda/internal/room"
 )
 
 // ErrReopened is the cause of a [*DrainError] if a stage was reopened while it was drained.
@@ -24,7 +24,7 @@ var ErrReopened = errors.New("pipeline: reopened while it was drained")
 // is inside goes on to the end. What the drained stages forward or emit to each other is
 // let in, and so is what their handlers submit. Stages that are not drained are held back:
 // what they have for a stage that is waits where it is, so that they fill up as before a
-// full stage, and nothing is refused or lost. Only along a way back, and by shared workers, is
+// full stage, and nothing is refused or lost. Only along a back edge, and by shared workers, is
 // it still let in, until the stage is empty.
 //
 // The order is that of the ways between the stages: a stage holds others back when all before
@@ -65,8 +65,8 @@ func (p *Pipeline) Reopen(parts ...Part) error {
 		return fmt.Errorf("pipeline %q: reopen: %w", p.name, ErrNotRunning)
 	}
 	p.host.Draining.Store(false)
-	for _, r := range d.all() {
-		r.Open()
+	for _, in := range d.all() {
+		in.Open()
 	}
 	p.quiet.ring()
 	return nil
@@ -79,8 +79,8 @@ func (p *Pipeline) empty(ctx context.Context) error {
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	for _, r := range d.all() {
-		r.Shut()
+	for _, in := range d.all() {
+		in.EndDrain()
 	}
 	return d.wait(ctx, d.all) // for what came at the last moment
 }
@@ -89,14 +89,14 @@ func (p *Pipeline) empty(ctx context.Context) error {
 type drain struct {
 	p      *Pipeline
 	whole  bool
-	rooms  []*room.Room        // by place, if it is not the whole pipeline
-	warned map[*room.Room]bool // of those that are paused
+	rooms  []*inbox.Inbox        // by place, if it is not the whole pipeline
+	warned map[*inbox.Inbox]bool // of those that are paused
 }
 
 // all are the stages that are drained. While the whole pipeline is, others may come.
-func (d *drain) all() []*room.Room {
+func (d *drain) all() []*inbox.Inbox {
 	if d.whole {
-		return d.p.roster().all
+		return d.p.stages().all
 	}
 	return d.rooms
 }
@@ -116,10 +116,10 @@ func (d *drain) addAll(parts []Part) error {
 	return errors.Join(faults...)
 }
 
-// inPlace sorts rooms by their places: a snapshot takes their locks in that order.
-func inPlace(rooms []*room.Room) []*room.Room {
-	slices.SortFunc(rooms, func(a, b *room.Room) int { return a.Place - b.Place })
-	return rooms
+// inPlace sorts inboxes by their places: a snapshot takes their locks in that order.
+func inPlace(inboxes []*inbox.Inbox) []*inbox.Inbox {
+	slices.SortFunc(inboxes, func(a, b *inbox.Inbox) int { return a.Place - b.Place })
+	return inboxes
 }
 
 // add finds the stages of one part. Wires and options among the parts of a group mean
@@ -133,8 +133,8 @@ func (d *drain) add(part Part) error {
 		among = part.parts
 	default:
 		c, err := d.p.find(part)
-		if err == nil && !slices.Contains(d.rooms, c.Room()) {
-			d.rooms = append(d.rooms, c.Room())
+		if err == nil && !slices.Contains(d.rooms, c.Inbox()) {
+			d.rooms = append(d.rooms, c.Inbox())
 		}
 		return err
 	}
@@ -152,10 +152,10 @@ func (d *drain) add(part Part) error {
 func (d *drain) run(ctx context.Context) error {
 	d.begin()
 	for _, loop := range d.order() {
-		for _, r := range loop {
-			r.Bar()
+		for _, in := range loop {
+			in.BlockUpstream()
 		}
-		if err := d.wait(ctx, func() []*room.Room { return loop }); err != nil {
+		if err := d.wait(ctx, func() []*inbox.Inbox { return loop }); err != nil {
 			return err
 		}
 		d.p.set.log.Info("drained", "stages", names(loop))
@@ -163,8 +163,8 @@ func (d *drain) run(ctx context.Context) error {
 	if err := d.wait(ctx, d.all); err != nil {
 		return err
 	}
-	for _, r := range d.all() {
-		r.Seal()
+	for _, in := range d.all() {
+		in.BlockBackEdges()
 	}
 	return nil
 }
@@ -175,25 +175,25 @@ func (d *drain) begin() {
 	if d.whole {
 		d.p.host.Draining.Store(true) // before we ask who is there: who comes later sees it
 	}
-	for _, r := range d.all() {
-		r.Drain()
+	for _, in := range d.all() {
+		in.Drain()
 	}
-	for _, r := range d.p.roster().all {
-		r.Readmit()
+	for _, in := range d.p.stages().all {
+		in.UnblockSenders()
 	}
 }
 
 // order is the stages as commands pass them, those of a loop together.
-func (d *drain) order() (all [][]*room.Room) {
-	byPlace := map[int]*room.Room{}
-	for _, r := range d.all() {
-		byPlace[r.Place] = r
+func (d *drain) order() (all [][]*inbox.Inbox) {
+	byPlace := map[int]*inbox.Inbox{}
+	for _, in := range d.all() {
+		byPlace[in.Place] = in
 	}
 	for _, places := range d.p.graph.flow() {
-		var loop []*room.Room
+		var loop []*inbox.Inbox
 		for _, place := range places {
-			if r := byPlace[place]; r != nil {
-				loop = append(loop, r)
+			if in := byPlace[place]; in != nil {
+				loop = append(loop, in)
 			}
 		}
 		if len(loop) > 0 {
@@ -203,29 +203,29 @@ func (d *drain) order() (all [][]*room.Room) {
 	return all
 }
 
-func names(rooms []*room.Room) string {
-	all := make([]string, len(rooms))
-	for i, r := range rooms {
-		all[i] = r.Name()
+func names(inboxes []*inbox.Inbox) string {
+	all := make([]string, len(inboxes))
+	for i, in := range inboxes {
+		all[i] = in.Name()
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
 }
 
 // wait waits until nothing is in some of the stages any more.
-func (d *drain) wait(ctx context.Context, of func() []*room.Room) error {
+func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 	p := d.p
 	for {
 		bell := p.quiet.next() // before we look, so that nothing is missed
-		rooms := of()
-		sheets := room.Counts(rooms)
+		inboxes := of()
+		sheets := inbox.Counts(inboxes)
 		switch {
 		case d.reopened(sheets):
 			return d.unfinished(ErrReopened)
 		case d.rested(sheets):
 			return nil
 		}
-		d.warn(sheets, rooms)
+		d.warn(sheets, inboxes)
 		select {
 		case <-bell:
 		case <-p.host.Quiet:
@@ -243,7 +243,7 @@ func (d *drain) wait(ctx context.Context, of func() []*room.Room) error {
 // afterStop is what a drain comes to when the pipeline has stopped.
 func (d *drain) afterStop() error {
 	switch {
-	case d.rested(room.Counts(d.all())):
+	case d.rested(inbox.Counts(d.all())):
 		return nil
 	case d.p.Err() != nil:
 		return d.p.Err()
@@ -254,43 +254,43 @@ func (d *drain) afterStop() error {
 
 // reopened reports whether one of the stages was reopened. Of the whole pipeline, a stage that
 // has just come is open for a moment.
-func (d *drain) reopened(sheets []room.Sheet) bool {
+func (d *drain) reopened(sheets []inbox.Accounts) bool {
 	if d.whole {
 		return !d.p.host.Draining.Load()
 	}
-	return slices.ContainsFunc(sheets, func(s room.Sheet) bool { return s.Open })
+	return slices.ContainsFunc(sheets, func(s inbox.Accounts) bool { return s.Open })
 }
 
 // rested reports whether nothing is in some stages, nor on its way between two if they are all.
 // Else a worker that has not handed over yet is still at its stage.
-func (d *drain) rested(sheets []room.Sheet) bool {
-	if len(sheets) == len(d.p.roster().all) {
+func (d *drain) rested(sheets []inbox.Accounts) bool {
+	if len(sheets) == len(d.p.stages().all) {
 		return rested(sheets)
 	}
-	return !slices.ContainsFunc(sheets, func(s room.Sheet) bool { return loaded(s) || s.Out+s.Carried > 0 })
+	return !slices.ContainsFunc(sheets, func(s inbox.Accounts) bool { return loaded(s) || s.Out+s.Carried > 0 })
 }
 
-func loaded(s room.Sheet) bool { return s.Queued+s.InHand+s.Delayed > 0 }
+func loaded(s inbox.Accounts) bool { return s.Queued+s.InHand+s.Delayed > 0 }
 
 // warn tells the log, once, of a stage that cannot get empty because it is paused.
-func (d *drain) warn(sheets []room.Sheet, rooms []*room.Room) {
-	for i, r := range rooms {
-		if !sheets[i].Knobs.Paused || sheets[i].Queued+sheets[i].Delayed == 0 || d.warned[r] {
+func (d *drain) warn(sheets []inbox.Accounts, inboxes []*inbox.Inbox) {
+	for i, in := range inboxes {
+		if !sheets[i].Knobs.Paused || sheets[i].Queued+sheets[i].Delayed == 0 || d.warned[in] {
 			continue
 		}
 		if d.warned == nil {
-			d.warned = map[*room.Room]bool{}
+			d.warned = map[*inbox.Inbox]bool{}
 		}
-		d.warned[r] = true
-		d.p.set.log.Warn("a drain waits for a stage that is paused", "stage", r.Name(), "queued", sheets[i].Queued)
+		d.warned[in] = true
+		d.p.set.log.Warn("a drain waits for a stage that is paused", "stage", in.Name(), "queued", sheets[i].Queued)
 	}
 }
 
 // unfinished reports what is left.
 func (d *drain) unfinished(cause error) *DrainError {
 	among := map[string]bool{}
-	for _, r := range d.all() {
-		among[r.Name()] = true
+	for _, in := range d.all() {
+		among[in.Name()] = true
 	}
 	e := d.p.unfinished(cause, func(name string) bool { return among[name] })
 	if d.whole {

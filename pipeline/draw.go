@@ -12,7 +12,7 @@ import (
 // Mermaid draws the pipeline as a Mermaid flowchart, which many pages show as a
 // picture. A declared port is a solid arrow with the port's name; a way that a
 // handler took without declaring it is dashed, and known only once it was taken; a
-// way back, one that closes a loop, is marked with [MaxInFlight], its only bound. Stages that share workers are
+// back edge, one that closes a loop, is marked with [MaxInFlight], its only bound. Stages that share workers are
 // drawn in one frame.
 func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
@@ -22,12 +22,12 @@ func (p *Pipeline) Mermaid() string {
 	for i, f := range frames {
 		fmt.Fprintf(&b, "    subgraph g%d[%s]\n", i, mermaidText(at(f.name, where)))
 		for _, c := range f.stages {
-			fmt.Fprintf(&b, "        s%d[%s]\n", c.Room().Place, mermaidText(c.Name()))
+			fmt.Fprintf(&b, "        s%d[%s]\n", c.Inbox().Place, mermaidText(c.Name()))
 		}
 		b.WriteString("    end\n")
 	}
 	for _, c := range stages {
-		fmt.Fprintf(&b, "    s%d[%s]\n", c.Room().Place, mermaidText(at(c.Name(), where)))
+		fmt.Fprintf(&b, "    s%d[%s]\n", c.Inbox().Place, mermaidText(at(c.Name(), where)))
 	}
 	for _, e := range p.graph.edges() {
 		arrow := "-->"
@@ -48,12 +48,12 @@ func (p *Pipeline) DOT() string {
 	for i, f := range frames {
 		fmt.Fprintf(&b, "    subgraph cluster%d {\n        label=%s\n", i, strconv.Quote(at(f.name, where)))
 		for _, c := range f.stages {
-			fmt.Fprintf(&b, "        s%d [label=%s]\n", c.Room().Place, strconv.Quote(c.Name()))
+			fmt.Fprintf(&b, "        s%d [label=%s]\n", c.Inbox().Place, strconv.Quote(c.Name()))
 		}
 		b.WriteString("    }\n")
 	}
 	for _, c := range stages {
-		fmt.Fprintf(&b, "    s%d [label=%s]\n", c.Room().Place, strconv.Quote(at(c.Name(), where)))
+		fmt.Fprintf(&b, "    s%d [label=%s]\n", c.Inbox().Place, strconv.Quote(at(c.Name(), where)))
 	}
 	for _, e := range p.graph.edges() {
 		style := "solid"
@@ -83,7 +83,7 @@ type frame struct {
 // frames sorts the stages into those that have workers of their own, and those that
 // share them: as it is now or, before the start, as groups were declared.
 func (p *Pipeline) frames() (alone []*stage.Core, frames []frame) {
-	for _, c := range p.roster().stages {
+	for _, c := range p.stages().stages {
 		name := p.frameOf(c)
 		i := slices.IndexFunc(frames, func(f frame) bool { return f.name == name })
 		switch {
@@ -99,8 +99,8 @@ func (p *Pipeline) frames() (alone []*stage.Core, frames []frame) {
 }
 
 func (p *Pipeline) frameOf(c *stage.Core) string {
-	if crew := c.Room().Crew(); crew != nil {
-		return crew.Name()
+	if sp := c.Inbox().Pool(); sp != nil {
+		return sp.Name()
 	}
 	if !p.in(made) {
 		return ""

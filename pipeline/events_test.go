@@ -487,7 +487,7 @@ func TestAStageIsOutThoughThePipelineStopsBeforeThePolicyHearsOfIt(t *testing.T)
 		submit(t, goes, 1)
 		synctest.Wait()
 		go func() { _ = p.Pause(stays) }()
-		synctest.Wait() // the clerk is busy
+		synctest.Wait() // the control loop is busy
 		removed := make(chan error, 1)
 		go func() { removed <- p.Remove(t.Context(), goes) }()
 		synctest.Wait()
@@ -518,7 +518,7 @@ func TestAPolicyHearsOfEventsAfterTheStagesWereRestarted(t *testing.T) {
 		other := stage.New("other", fn(poison))
 		p := bubble(t, other, bad, pipeline.Control(l), pipeline.Intensity(10, time.Minute))
 		go func() { _ = p.Pause(other) }()
-		<-asked // the clerk is busy
+		<-asked // the control loop is busy
 		submit(t, bad, -1)
 		time.Sleep(10 * time.Millisecond)
 		_ = bad.Submit(t.Context(), -1)

@@ -9,10 +9,10 @@ func Controlled(parts []Part) bool {
 	return p.set.controls > 0
 }
 
-// Forsake gives up whoever has something in hand in a halted room, as a hard stop does when its grace is over: for tests,
+// Forsake gives up whoever has something in hand in a halted inbox, as a hard stop does when its grace is over: for tests,
 // at once, so that it comes at any instant of a worker's life.
 func (p *Pipeline) Forsake() {
-	for _, r := range p.roster().all {
-		worker.Forsake(r)
+	for _, in := range p.stages().all {
+		worker.AbandonAll(in)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -275,12 +275,12 @@ func TestAParkedWorkersCommandIsNotOvertakenByHundreds(t *testing.T) {
 			worst = max(worst, i-n)
 		}
 		// A worker may be held up by chance between taking its command and
-		// handing it over, while the others fill the room and ten hands.
+		// handing it over, while the others fill the inbox and ten hands.
 		require.LessOrEqual(t, worst, 150, "one command was overtaken by so many")
 	})
 }
 
-// A loop of small rooms, always full, with a crowd at the door: a quarter of the
+// A loop of small inboxes, always full, with a crowd at the door: a quarter of the
 // commands go round again, up to ten times.
 func TestALoopOfFullRoomsNeverBlocksItself(t *testing.T) {
 	type lap struct{ n, laps int }
@@ -683,9 +683,9 @@ func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
 	require.Equal(t, stage.ReasonType, (<-letters).Reason)
 	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[stage.ReasonType])
 
-	watcher := make(chan *act.PID, 1)
+	watcher := make(chan *actor.PID, 1)
 	pid := s.PID()
-	_, err := act.Spawn(root, act.Unique(system(), "watcher"), act.NewMailbox(nil), func() act.Actor { return watching{pid, watcher} })
+	_, err := actor.Spawn(root, actor.Unique(system(), "watcher"), actor.NewMailbox(nil), func() actor.Actor { return watching{pid, watcher} })
 	require.NoError(t, err)
 	require.NoError(t, p.Drain(soon(t)))
 	require.EqualValues(t, 1002, p.Snapshot().Accepted)
@@ -698,15 +698,15 @@ func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
 
 // watching is an actor that watches a process.
 type watching struct {
-	pid *act.PID
-	out chan *act.PID
+	pid *actor.PID
+	out chan *actor.PID
 }
 
-func (w watching) Receive(ctx act.Context) {
+func (w watching) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *act.Started:
+	case *actor.Started:
 		ctx.Watch(w.pid)
-	case *act.Terminated:
+	case *actor.Terminated:
 		w.out <- m.Who
 		ctx.Stop(ctx.Self())
 	}

@@ -5,26 +5,26 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage"
 )
 
 // graph knows which stage leads to which, and which ways lead back. Stages are known
 // by their place, which stays theirs when others come and go.
 //
-// A way back is one that closes a loop. Which of a loop's ways that is depends on
+// A back edge is one that closes a loop. Which of a loop's ways that is depends on
 // the order in which they become known: declared ports first, stage by stage;
 // then, as commands take them, those that handlers forward to directly. All other
 // ways form a graph without loops. Workers wait for room along those only, so
 // they cannot wait for one another in a circle.
 type graph struct {
-	host  *room.Host
-	mu    sync.Mutex   // guards all below, and the places of the host's rooms
-	rooms []*room.Room // by place; nil for a stage that is gone
-	ways  []ways       // by the place that they lead from
-	led   []bool       // a way ahead leads there
-	loops bool         // there has been a way back
-	shape *shape       // nil if a way has come or gone since it was found
+	host  *inbox.Pipeline
+	mu    sync.Mutex     // guards all below, and the places of the host's inboxes
+	rooms []*inbox.Inbox // by place; nil for a stage that is gone
+	ways  []ways         // by the place that they lead from
+	led   []bool         // a way ahead leads there
+	loops bool           // there has been a back edge
+	shape *shape         // nil if a way has come or gone since it was found
 }
 
 // way is a way from one stage to another.
@@ -52,10 +52,10 @@ func (ws ways) without(to int) ways {
 	return ws
 }
 
-func newGraph(host *room.Host, stages []*stage.Core) *graph {
-	g := &graph{host: host}
+func newGraph(pl *inbox.Pipeline, stages []*stage.Core) *graph {
+	g := &graph{host: pl}
 	for _, c := range stages {
-		g.add(c.Room())
+		g.add(c.Inbox())
 	}
 	for _, c := range stages {
 		g.declare(c)
@@ -64,11 +64,11 @@ func newGraph(host *room.Host, stages []*stage.Core) *graph {
 }
 
 // add takes a stage in and gives it its place.
-func (g *graph) add(r *room.Room) {
+func (g *graph) add(in *inbox.Inbox) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	r.Place = len(g.rooms)
-	g.rooms = append(g.rooms, r)
+	in.Place = len(g.rooms)
+	g.rooms = append(g.rooms, in)
 	g.ways = append(g.ways, nil)
 	g.led = append(g.led, false)
 	g.shape = nil
@@ -82,28 +82,28 @@ func (g *graph) boundEntries() {
 		return
 	}
 	capacity := 0
-	for _, r := range g.rooms {
-		if r != nil {
-			capacity += r.Config().Capacity
+	for _, in := range g.rooms {
+		if in != nil {
+			capacity += in.Config().Capacity
 		}
 	}
 	g.host.BoundEntries(capacity)
 }
 
-// place is where a room is, if it is here. Those of other hosts have places too, and may be given
+// place is where an inbox is, if it is here. Those of other hosts have places too, and may be given
 // them just now.
-func (g *graph) place(r *room.Room) (int, bool) {
-	if r.Host() != g.host {
+func (g *graph) place(in *inbox.Inbox) (int, bool) {
+	if in.Pipeline() != g.host {
 		return 0, false
 	}
-	return r.Place, r.Place < len(g.rooms) && g.rooms[r.Place] == r
+	return in.Place, in.Place < len(g.rooms) && g.rooms[in.Place] == in
 }
 
 // remove lets a stage go, with all ways from and to it.
-func (g *graph) remove(r *room.Room) {
+func (g *graph) remove(in *inbox.Inbox) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i, ok := g.place(r)
+	i, ok := g.place(in)
 	if !ok {
 		return
 	}
@@ -139,22 +139,22 @@ func (g *graph) again() {
 func (g *graph) declare(c *stage.Core) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := c.Room().Place
+	i := c.Inbox().Place
 	for _, port := range c.Outs() {
-		r, ok := port.Inlet().Room().(*room.Room)
+		in, ok := port.Inlet().Inbox().(*inbox.Inbox)
 		if !ok {
 			continue
 		}
-		if j, ok := g.place(r); ok {
+		if j, ok := g.place(in); ok {
 			w := g.way(i, j)
 			w.declared, w.port = true, port.Name()
 		}
 	}
 }
 
-// reach is asked by a worker that is about to forward to a room for the first
+// reach is asked by a worker that is about to forward to an inbox for the first
 // time.
-func (g *graph) reach(from, to *room.Room) (back, ok bool) {
+func (g *graph) reach(from, to *inbox.Inbox) (back, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i, known := g.place(from)
@@ -165,7 +165,7 @@ func (g *graph) reach(from, to *room.Room) (back, ok bool) {
 	return g.way(i, j).back, true
 }
 
-// way notes a way, and returns it. One ahead is told to the room it starts from.
+// way notes a way, and returns it. One ahead is told to the inbox it starts from.
 func (g *graph) way(from, to int) *way {
 	i, known := g.ways[from].find(to)
 	if known {

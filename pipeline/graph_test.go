@@ -92,8 +92,8 @@ func TestAPolicySeesTheGraph(t *testing.T) {
 	}
 }
 
-// look asks what a policy would see now.
-func look(t *testing.T, p *pipeline.Pipeline) (words []string) {
+// reconcileDue asks what a policy would see now.
+func reconcileDue(t *testing.T, p *pipeline.Pipeline) (words []string) {
 	t.Helper()
 	require.NoError(t, p.Use(once(func(s *controller.Snapshot, _ *controller.Decisions) { words = seen(s) })))
 	return words
@@ -110,13 +110,13 @@ func TestAPolicySeesWaysOnceTheyWereTaken(t *testing.T) {
 			return behaviour.Forward(a, n-1)
 		})
 		p := bubble(t, a, b)
-		require.Equal(t, []string{"a0", "b0"}, look(t, p))
+		require.Equal(t, []string{"a0", "b0"}, reconcileDue(t, p))
 		submit(t, a, 0)
 		synctest.Wait()
-		require.Equal(t, []string{"a0b", "b1"}, look(t, p))
+		require.Equal(t, []string{"a0b", "b1"}, reconcileDue(t, p))
 		submit(t, a, 1)
 		synctest.Wait()
-		require.Equal(t, []string{"a0*b", "b1*"}, look(t, p))
+		require.Equal(t, []string{"a0*b", "b1*"}, reconcileDue(t, p))
 		end(t, p)
 	})
 }
@@ -127,28 +127,28 @@ func TestAPolicySeesWhoComesAndGoes(t *testing.T) {
 		p := bubble(t, parts...)
 		out := behaviour.NewPort[int]("out")
 		require.NoError(t, p.Add(t.Context(), stage.New("x", fn(echo[int]), stage.Out(out)), pipeline.Wire(out, stages["b"])))
-		require.Equal(t, []string{"a0b", "b1c", "c2", "x0b"}, look(t, p))
+		require.Equal(t, []string{"a0b", "b1c", "c2", "x0b"}, reconcileDue(t, p))
 		require.NoError(t, p.Remove(t.Context(), stages["a"]))
-		require.Equal(t, []string{"b1c", "c2", "x0b"}, look(t, p), "the ways of those who stay lead to the same stages")
+		require.Equal(t, []string{"b1c", "c2", "x0b"}, reconcileDue(t, p), "the ways of those who stay lead to the same stages")
 		require.NoError(t, p.Remove(t.Context(), stages["b"]))
-		require.Equal(t, []string{"c0", "x0"}, look(t, p))
+		require.Equal(t, []string{"c0", "x0"}, reconcileDue(t, p))
 		end(t, p)
 	})
 }
 
-// A loop that is broken by a removal is none, and what was its way back is a way ahead.
+// A loop that is broken by a removal is none, and what was its back edge is a way ahead.
 func TestAWayBackIsAWayAheadWhenItsLoopIsGone(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		stages, parts := drawn("abc", "ab", "bc", "ca")
 		p := bubble(t, parts...)
-		require.Equal(t, []string{"a0*b", "b1*c", "c2*"}, look(t, p))
+		require.Equal(t, []string{"a0*b", "b1*c", "c2*"}, reconcileDue(t, p))
 		require.NoError(t, p.Remove(t.Context(), stages["b"]))
-		require.Equal(t, []string{"a1", "c0a"}, look(t, p))
+		require.Equal(t, []string{"a1", "c0a"}, reconcileDue(t, p))
 		end(t, p)
 	})
 }
 
-// Workers know a way as they first met it, so a removal must not turn a way ahead into a way back:
+// Workers know a way as they first met it, so a removal must not turn a way ahead into a back edge:
 // stages of the loop could wait for one another.
 func TestARemovalTurnsNoWayAround(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
@@ -167,12 +167,12 @@ func TestARemovalTurnsNoWayAround(t *testing.T) {
 		}
 		stages["a"], stages["b"], stages["c"] = node("a", "b"), node("b", "a"), node("c", "c")
 		p := bubble(t, stages["a"], stages["b"], stages["c"], pipeline.Group("loop", 1, 1, stages["a"], stages["b"]))
-		_, err := stage.Call[int](t.Context(), stages["b"], 1) // b → a is known first, so a → b is the way back
+		_, err := stage.Call[int](t.Context(), stages["b"], 1) // b → a is known first, so a → b is the back edge
 		require.NoError(t, err)
 		_, err = stage.Call[int](t.Context(), stages["a"], 1)
 		require.NoError(t, err)
 		require.NoError(t, p.Remove(t.Context(), stages["c"]))
-		require.Equal(t, []string{"a1*", "b0*a"}, look(t, p))
+		require.Equal(t, []string{"a1*", "b0*a"}, reconcileDue(t, p))
 
 		require.NoError(t, stages["a"].Submit(t.Context(), -1))
 		synctest.Wait()

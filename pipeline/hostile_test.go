@@ -118,7 +118,7 @@ func (m mortal) HandleCommand(_ context.Context, n int) behaviour.Outcome {
 	return behaviour.OK(n)
 }
 
-// 3. A shared worker that leaves stops the instance that it used last, which lies on the shelf or is another's.
+// 3. A shared worker that leaves stops the instance that it used last, which lies among the idle instances or is another's.
 func TestHostile03AnInstanceOnTheShelfIsStopped(t *testing.T) {
 	var made, stops, after atomic.Int64
 	s := stage.Each("s", func() behaviour.Behaviour[int] {
@@ -362,7 +362,7 @@ func TestHostile13AddWhileStopping(t *testing.T) {
 	ends(t, "Add, after Stop", func() { <-done })
 }
 
-// 14. A stage that is added is visited by a crew before its Start has returned.
+// 14. A stage that is added is visited by a shared pool before its Start has returned.
 type late struct{ up, early *atomic.Int64 }
 
 func (l late) Start(context.Context) error {
@@ -457,7 +457,7 @@ func TestHostile17AFreshStartHasNoStreak(t *testing.T) {
 	require.Equal(t, crashes(false), crashes(true))
 }
 
-// 18. A policy that ends its goroutine when it is told to stop took the clerk along: the
+// 18. A policy that ends its goroutine when it is told to stop took the control loop along: the
 // next Use, and then the end of the pipeline, waited for ever.
 func TestHostile18AGoexitInTheLastWordOfAPolicy(t *testing.T) {
 	p := start(t, stage.Func("s", echo[int]), pipeline.Control(told(func(ev controller.Event, _ *controller.Snapshot, _ *controller.Decisions) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -73,7 +73,7 @@ func TestAnIdleStageCostsFewBytesAndNoGoroutine(t *testing.T) {
 	for name, make := range idle {
 		t.Run(name, func(t *testing.T) {
 			alone := memoryHeld()
-			own := pipeline.System(act.NewSystem(slog.New(slog.DiscardHandler)))
+			own := pipeline.System(actor.NewSystem(slog.New(slog.DiscardHandler)))
 			before := memoryHeld()
 			home := before.bytes - alone.bytes // a system has room for many actors from the start
 			parts := []pipeline.Part{own, quiet}
@@ -123,7 +123,7 @@ func TestAStageThatHasWorkedCostsFewBytesAndNoGoroutine(t *testing.T) {
 	if *long {
 		n = 10_000
 	}
-	own := pipeline.System(act.NewSystem(slog.New(slog.DiscardHandler)))
+	own := pipeline.System(actor.NewSystem(slog.New(slog.DiscardHandler)))
 	before := memoryHeld()
 	parts := []pipeline.Part{own, quiet}
 	last := stage.Func("last", fn(echo[int]), stage.Workers(1, 1))

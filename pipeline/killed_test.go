@@ -12,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -21,9 +21,9 @@ import (
 // stop stops, from outside, the actors of the tests' system whose last name begins so, and
 // returns how many there were.
 func stop(name string) (n int) {
-	for _, id := range act.Processes(system(), "golda/") {
+	for _, id := range actor.Processes(system(), "golda/") {
 		if strings.HasPrefix(id[strings.LastIndex(id, "/")+1:], name) {
-			act.Stop(system(), act.Local(system(), id))
+			actor.Stop(system(), actor.Local(system(), id))
 			n++
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 )
 
@@ -42,7 +42,7 @@ func lasting(normal, ifLong time.Duration) time.Duration {
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // system is shared by the tests: one costs three megabytes.
-var system = sync.OnceValue(func() *act.System { return act.NewSystem(slog.New(slog.DiscardHandler)) })
+var system = sync.OnceValue(func() *actor.System { return actor.NewSystem(slog.New(slog.DiscardHandler)) })
 
 // quiet keeps the crashes that a test makes on purpose to itself.
 var quiet = pipeline.Logger(slog.New(slog.DiscardHandler))

@@ -55,9 +55,9 @@ func (l *Letters) put(d *stage.DeadLetter, version, fingerprint string) {
 	if len(l.slots)-len(l.free) > l.bound {
 		l.evict()
 	}
-	lost := l.toTell(d.At)
+	lost := l.lostToReport(d.At)
 	l.mu.Unlock()
-	l.tell(lost)
+	l.reportLost(lost)
 }
 
 // groupOf finds a letter's group and counts the letter.
@@ -161,9 +161,9 @@ func (l *Letters) lose() {
 	l.untold++
 }
 
-// toTell is how many dropped letters the log is to be told of now: of a flood it hears
+// lostToReport is how many dropped letters the log is to be told of now: of a flood it hears
 // once a second.
-func (l *Letters) toTell(now time.Time) (lost uint64) {
+func (l *Letters) lostToReport(now time.Time) (lost uint64) {
 	if l.untold == 0 || !l.told.IsZero() && now.Sub(l.told) < time.Second {
 		return 0
 	}
@@ -178,10 +178,10 @@ func (l *Letters) rest() {
 	lost := l.untold
 	l.untold = 0
 	l.mu.Unlock()
-	l.tell(lost)
+	l.reportLost(lost)
 }
 
-func (l *Letters) tell(lost uint64) {
+func (l *Letters) reportLost(lost uint64) {
 	if lost > 0 {
 		l.log.Warn("letters dropped: the store is full", "store", l.name, "dropped", lost, "keeps", l.bound)
 	}

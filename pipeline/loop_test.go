@@ -35,7 +35,7 @@ type tree struct {
 	err error      // the last error of Emit
 }
 
-// emit is b's way back by Emit.
+// emit is b's back edge by Emit.
 func (tr *tree) emit(ctx context.Context, depth int) {
 	if err := behaviour.Emit(ctx, tr.a, depth); err != nil {
 		tr.refused.Add(1)

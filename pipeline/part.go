@@ -9,7 +9,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -39,7 +39,7 @@ type settings struct {
 	letters   []func(stage.DeadLetter)
 	failures  []func(stage.DeadLetter)
 	hide      bool
-	system    *act.System
+	system    *actor.System
 	strategy  supervisor.Strategy
 	intensity supervisor.Intensity
 	backoff   supervisor.Backoff
@@ -180,7 +180,7 @@ func MaxInFlight(n int) Part { return option(func(s *settings) { s.inFlight = n 
 
 // System runs the pipeline in a protoactor system that is there already, so
 // that its actors can reach the stages. The default is a system of its own.
-func System(s *act.System) Part {
+func System(s *actor.System) Part {
 	return option(func(set *settings) {
 		if s == nil {
 			set.flaw("System", "the system is nil; without System the pipeline has one of its own")

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
-	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 	"github.com/golda-dev/golda/worker"
@@ -32,21 +32,21 @@ var (
 // Pipeline is a checked plan, and then a running one. Its methods may be called
 // by anybody, at any time.
 type Pipeline struct {
-	name   string
-	set    settings
-	host   *room.Host
-	graph  *graph
-	groups []grouping // as they were declared
-	maps   []mapping
-	desk   desk // the controllers'
-	hush   hush
-	box    letterbox
-	pools  stage.Pools
-	env    stage.Env   // from the start on
-	system *act.System // from the start on
+	name    string
+	set     settings
+	host    *inbox.Pipeline
+	graph   *graph
+	groups  []grouping // as they were declared
+	maps    []mapping
+	control controlLoop // the controllers'
+	hush    logLimiter
+	box     letterbox
+	pools   stage.Pools
+	env     stage.Env     // from the start on
+	system  *actor.System // from the start on
 
 	quiet   broadcast // rung when a stage has come to rest that is drained
-	present atomic.Pointer[roster]
+	present atomic.Pointer[stageSet]
 	growing sync.Mutex // one stage comes or goes at a time
 
 	halting context.Context // ends when the pipeline stops hard
@@ -59,14 +59,14 @@ type Pipeline struct {
 	signal  os.Signal
 	result  error // what Stop returns
 
-	hurry   chan struct{} // closed when draining is to end
-	rush    sync.Once     // closes hurry
-	haste   error         // why; written before hurry is closed
-	started chan struct{} // closed when the doors are open
-	stopped chan struct{} // closed when all is over
-	hearers []*subscriber // of dead letters
+	hurry                 chan struct{} // closed when draining is to end
+	rush                  sync.Once     // closes hurry
+	haste                 error         // why; written before hurry is closed
+	started               chan struct{} // closed when the doors are open
+	stopped               chan struct{} // closed when all is over
+	deadLetterSubscribers []*subscriber // of dead letters
 
-	failureHearers []*subscriber
+	failureSubscribers []*subscriber
 }
 
 type state uint8
@@ -95,27 +95,29 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	}
 	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
 	p.box = newLetterbox(p.set.keep, p.set.log, p.resubmit)
-	p.hearers, p.failureHearers = p.hear("dead-letter", p.set.letters), p.hear("failure", p.set.failures)
+	p.deadLetterSubscribers, p.failureSubscribers = p.newSubscribers("dead-letter", p.set.letters), p.newSubscribers("failure", p.set.failures)
 	p.halting, p.cancel = context.WithCancelCause(context.Background())
-	p.host = &room.Host{
+	p.host = &inbox.Pipeline{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
 		Keep: p.keep, Ended: p.ended, Full: p.filled,
 		InFlight: p.load, MaxInFlight: plan.set.inFlight,
-		RoundEnd: func(c *room.Crew) { p.desk.raise(news{kind: controller.EventRoundEnd, pool: c.Name()}) },
-		Visited:  func(c *room.Crew) { p.desk.raise(news{kind: controller.EventVisits, pool: c.Name()}) },
+		RoundEnd: func(sp *inbox.SharedPool) {
+			p.control.notify(loopEvent{kind: controller.EventRoundEnd, pool: sp.Name()})
+		},
+		Visited: func(sp *inbox.SharedPool) { p.control.notify(loopEvent{kind: controller.EventVisits, pool: sp.Name()}) },
 	}
-	if err := plan.adopt(p.host); err != nil {
+	if err := plan.attach(p.host); err != nil {
 		return nil, err
 	}
 	p.graph = newGraph(p.host, plan.stages)
 	p.groups, p.maps = plan.groups, plan.maps
 	p.host.Reach = p.graph.reach
-	var rooms []*room.Room
+	var inboxes []*inbox.Inbox
 	for _, c := range plan.stages {
-		rooms = append(rooms, c.Room())
+		inboxes = append(inboxes, c.Inbox())
 	}
-	p.present.Store(newRoster(plan.stages, rooms))
-	p.desk.open(p, newBoard(plan.stages, plan.groups))
+	p.present.Store(newStageSet(plan.stages, inboxes))
+	p.control.open(p, newDesiredState(plan.stages, plan.groups))
 	return p, nil
 }
 
@@ -147,20 +149,20 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		return err
 	}
 	p.host.Base = time.Now()
-	env := p.lend(ctx)
+	env := p.environment(ctx)
 	p.env, p.system = env, env.System
-	for _, c := range p.roster().stages {
+	for _, c := range p.stages().stages {
 		c.Attach(&p.env)
 	}
 	p.pools.Attach(&p.env)
-	err := p.desk.prepare() //nolint:contextcheck // a log line has no context
+	err := p.control.prepare() //nolint:contextcheck // a log line has no context
 	if err == nil {
 		err = p.launch(ctx, env)
 	}
 	if err != nil {
 		p.cancel(err)
 		p.fail(err)
-		for _, c := range p.roster().stages {
+		for _, c := range p.stages().stages {
 			c.Clear()
 		}
 		p.dismiss(false)
@@ -213,15 +215,15 @@ func (p *Pipeline) in(s state) bool {
 	return p.state == s
 }
 
-// lend is what the stages are lent.
-func (p *Pipeline) lend(ctx context.Context) stage.Env {
+// environment is what the stages are lent.
+func (p *Pipeline) environment(ctx context.Context) stage.Env {
 	system := p.set.system
 	if system == nil {
-		system = act.NewSystem(p.set.log)
+		system = actor.NewSystem(p.set.log)
 	}
 	handling := valued{p.halting, context.WithoutCancel(ctx)}
 	return stage.Env{
-		Host: p.host, System: system, Name: act.Unique(system, "golda/"+p.name),
+		Host: p.host, System: system, Name: actor.Unique(system, "golda/"+p.name),
 		Log: p.set.log, Crashed: p.crashed, Context: handling,
 	}
 }
@@ -247,7 +249,7 @@ const (
 	controllersChild = "(controllers)"
 )
 
-// spec is the supervision tree: the last room first, then the pools that rooms share, the
+// spec is the supervision tree: the last room first, then the pools that inboxes share, the
 // controllers after all.
 func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 	spec := supervisor.Spec{
@@ -258,12 +260,12 @@ func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
 		GaveUp: p.giveUp,
 	}
 	grace := p.grace()
-	for _, c := range slices.Backward(p.roster().stages) {
+	for _, c := range slices.Backward(p.stages().stages) {
 		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: grace})
 	}
 	spec.Children = append(spec.Children,
 		supervisor.Child{Name: poolsChild, Spawn: p.pools.Spawn, Patience: grace},
-		supervisor.Child{Name: controllersChild, Spawn: p.desk.spawn, Patience: grace})
+		supervisor.Child{Name: controllersChild, Spawn: p.control.spawn, Patience: grace})
 	return spec
 }
 
@@ -278,22 +280,22 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 		return false
 	}
 	p.state, p.tree = running, tree
-	go p.mourn(tree)
-	for _, c := range p.roster().stages {
-		c.OpenDoor()
-		c.Room().Open()
+	go p.watchTree(tree)
+	for _, c := range p.stages().stages {
+		c.OpenEndpoint()
+		c.Inbox().Open()
 	}
 	close(p.started)
 	return true
 }
 
-// mourn waits for the end of the supervision tree. If somebody has killed it, which nobody
+// watchTree waits for the end of the supervision tree. If somebody has killed it, which nobody
 // above it is there to tell, the pipeline gives up.
-func (p *Pipeline) mourn(tree *supervisor.Tree) {
+func (p *Pipeline) watchTree(tree *supervisor.Tree) {
 	if err := tree.Wait(); errors.Is(err, supervisor.ErrKilled) && !p.in(stopped) {
 		p.fail(err)
 		p.set.log.Error("pipeline gave up", "reason", err)
-		p.hasten(p.Err())
+		p.endSoftStop(p.Err())
 		_ = p.Stop(p.halting)
 	}
 }
@@ -302,7 +304,7 @@ func (p *Pipeline) mourn(tree *supervisor.Tree) {
 func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 	p.fail(e)
 	p.set.log.Error("pipeline gave up", "reason", e)
-	p.hasten(p.Err())
+	p.endSoftStop(p.Err())
 	go func() { _ = p.Stop(p.halting) }() // whoever asks gets the result from Stop
 }
 
@@ -347,7 +349,7 @@ func (p *Pipeline) Stop(ctx context.Context) error {
 	select {
 	case <-p.stopped:
 	case <-ctx.Done():
-		p.hasten(context.Cause(ctx))
+		p.endSoftStop(context.Cause(ctx))
 		<-p.stopped
 	}
 	p.mu.Lock()
@@ -355,8 +357,8 @@ func (p *Pipeline) Stop(ctx context.Context) error {
 	return p.result
 }
 
-// hasten ends a drain.
-func (p *Pipeline) hasten(why error) {
+// endSoftStop ends a drain.
+func (p *Pipeline) endSoftStop(why error) {
 	p.rush.Do(func() {
 		p.haste = why
 		close(p.hurry)
@@ -396,25 +398,25 @@ func (p *Pipeline) end() {
 	if len(left) > 0 {
 		stuck = p.handlers(stage.AtWork)
 	}
-	for _, c := range p.roster().stages {
-		c.ShutDoor()
+	for _, c := range p.stages().stages {
+		c.CloseEndpoint()
 		c.Clear()
-		c.Room().StopTimers()
+		c.Inbox().StopTimers()
 		if err != nil {
 			c.Sweep()
 		}
 	}
 	if err != nil {
-		p.forsake(patience)
+		p.abandonWorkers(patience)
 	}
 	left = append(left, p.release(left)...)
 	p.cancel(ErrStopped)
-	p.hearOut(err != nil, patience)
+	p.waitForSubscribers(err != nil, patience)
 	over()
-	p.nameStrays()
+	p.logAbandoned()
 	p.hush.rest(p.set.log)
 	p.box.rest()
-	unheard := p.unheard()
+	unheard := p.undelivered()
 	if err == nil && len(left) == 0 && unheard == 0 {
 		p.finish(nil)
 		return
@@ -424,9 +426,9 @@ func (p *Pipeline) end() {
 	p.finish(report)
 }
 
-// nameStrays logs which stages have handlers that were given up and still run: a pipeline may have stopped well and
+// logAbandoned logs which stages have handlers that were given up and still run: a pipeline may have stopped well and
 // leave goroutines behind all the same.
-func (p *Pipeline) nameStrays() {
+func (p *Pipeline) logAbandoned() {
 	for _, st := range p.Snapshot().Stages {
 		if st.Abandoned > 0 {
 			p.set.log.Warn("stopped, but handlers that were given up still run", "stage", st.Name, "handlers", st.Abandoned)
@@ -439,7 +441,7 @@ func (p *Pipeline) nameStrays() {
 func (p *Pipeline) release(already []string) (left []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.grace())
 	defer cancel()
-	for _, c := range p.roster().stages {
+	for _, c := range p.stages().stages {
 		if c.Release(ctx) != nil && !slices.Contains(already, c.Name()) {
 			left = append(left, c.Name())
 		}
@@ -451,10 +453,10 @@ func (p *Pipeline) release(already []string) (left []string) {
 // end, then those are told who wait for what was queued. What it returns is to be
 // called when all is over.
 func (p *Pipeline) halt() (over func()) {
-	rooms := p.roster().all
-	tell := make([]func(), len(rooms))
-	for i, r := range rooms {
-		tell[i] = r.Halt()
+	inboxes := p.stages().all
+	tell := make([]func(), len(inboxes))
+	for i, in := range inboxes {
+		tell[i] = in.Halt()
 	}
 	p.cancel(ErrStopped)
 	dismissed := make(chan struct{})
@@ -473,26 +475,26 @@ func (p *Pipeline) halt() (over func()) {
 // but about to hand over.
 const lastMoment = time.Second
 
-// forsake gives up what workers hold whose handlers do not return within the grace of a hard stop, and waits for
+// abandonWorkers gives up what workers hold whose handlers do not return within the grace of a hard stop, and waits for
 // others to hand over what they have: the accounts are to say how each command ended.
-func (p *Pipeline) forsake(patience time.Time) {
-	rooms := p.roster().all
-	for busy(rooms) && time.Now().Before(patience) {
+func (p *Pipeline) abandonWorkers(patience time.Time) {
+	inboxes := p.stages().all
+	for busy(inboxes) && time.Now().Before(patience) {
 		time.Sleep(time.Millisecond)
 	}
 	for late := time.Now().Add(lastMoment); ; time.Sleep(time.Millisecond) {
-		for _, r := range rooms {
-			worker.Forsake(r)
+		for _, in := range inboxes {
+			worker.AbandonAll(in)
 		}
-		if !busy(rooms) && !underWay(room.Counts(rooms)) || time.Now().After(late) {
+		if !busy(inboxes) && !underWay(inbox.Counts(inboxes)) || time.Now().After(late) {
 			return
 		}
 	}
 }
 
 // busy reports whether a worker has commands in hand.
-func busy(rooms []*room.Room) bool {
-	return slices.ContainsFunc(rooms, func(r *room.Room) bool { return len(r.Holders()) > 0 })
+func busy(inboxes []*inbox.Inbox) bool {
+	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Holders()) > 0 })
 }
 
 // finish notes the result and tells all who wait.
@@ -541,7 +543,7 @@ func (p *Pipeline) Tree() supervisor.Info {
 }
 
 // Journal returns the last changes that the controller made, the oldest first.
-func (p *Pipeline) Journal() []controller.Change { return p.desk.entries() }
+func (p *Pipeline) Journal() []controller.Change { return p.control.entries() }
 
 // DeadLetters returns the store of commands that ended without an answer, but for those
 // that are in quarantine: what was shed, what was not done when the pipeline stopped hard,

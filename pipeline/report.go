@@ -201,8 +201,8 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 			}
 		}
 		if u.load()+len(u.Handlers) > 0 {
-			if r := p.room(st.Name); r != nil { // it may have been removed meanwhile
-				u.Tickets = r.Tickets()
+			if in := p.inbox(st.Name); in != nil { // it may have been removed meanwhile
+				u.Tickets = in.Tickets()
 			}
 			e.Where = append(e.Where, u)
 		}
@@ -216,7 +216,7 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 func (p *Pipeline) Handlers() []stage.Stuck { return p.handlers(stage.UnderWay) }
 
 func (p *Pipeline) handlers(find func([]*stage.Pool, []*stage.Core) []stage.Stuck) []stage.Stuck {
-	stages := p.roster().stages
+	stages := p.stages().stages
 	kinds := make(map[string]string, len(stages))
 	pools := p.pools.All()
 	for _, c := range stages {

@@ -43,7 +43,7 @@ func (p *Pipeline) RunUntilSignal(ctx context.Context) error {
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.heed(ctx, signals, over, tell)
+		p.handleSignals(ctx, signals, over, tell)
 	}()
 	err := p.Run(told)
 	close(over)
@@ -51,8 +51,8 @@ func (p *Pipeline) RunUntilSignal(ctx context.Context) error {
 	return err
 }
 
-// heed does as the signals say until it is over.
-func (p *Pipeline) heed(ctx context.Context, signals chan os.Signal, over <-chan struct{}, tell context.CancelCauseFunc) {
+// handleSignals does as the signals say until it is over.
+func (p *Pipeline) handleSignals(ctx context.Context, signals chan os.Signal, over <-chan struct{}, tell context.CancelCauseFunc) {
 	select {
 	case s := <-signals:
 		p.set.log.Info("draining", "signal", s, "within", p.set.drain)
@@ -67,7 +67,7 @@ func (p *Pipeline) heed(ctx context.Context, signals chan os.Signal, over <-chan
 		signal.Stop(signals)
 		p.set.log.Warn("stopping hard", "signal", s, "within", p.grace())
 		p.interrupt(s, true)
-		p.hasten(&SignalError{s})
+		p.endSoftStop(&SignalError{s})
 	case <-over:
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -45,17 +45,17 @@ type Pool struct {
 }
 
 func poolOf(p *stage.Pool, stages []stage.Snapshot) Pool {
-	crew := p.Crew()
-	if crew == nil {
+	sp := p.Shared()
+	if sp == nil {
 		return Pool{}
 	}
-	sheet := crew.Sheet()
+	sheet := sp.Accounts()
 	pool := Pool{
-		Name: crew.Name(), Dispatch: crew.Dispatch(), Workers: sheet.Live, Most: sheet.Most,
+		Name: sp.Name(), Dispatch: sp.Dispatch(), Workers: sheet.Live, Most: sheet.Most,
 		Rounds: sheet.Rounds, Visits: sheet.Visits, EmptyVisits: sheet.Empties,
 	}
 	if pool.Dispatch == controller.Polled {
-		pool.Plan = crew.Plan().String()
+		pool.Plan = sp.Plan().String()
 	}
 	for _, st := range stages {
 		if st.Pool == pool.Name {
@@ -85,15 +85,15 @@ func (s Snapshot) Law() string {
 
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
-	r, sheets := p.look(room.Snapshot)
-	s := Snapshot{Pipeline: p.name, Policy: p.desk.names(""), At: time.Now()}
+	r, sheets := p.readAccounts(inbox.Snapshot)
+	s := Snapshot{Pipeline: p.name, Policy: p.control.names(""), At: time.Now()}
 	for i := range sheets {
 		sheet := &sheets[i]
 		s.Accepted += sheet.Submitted + sheet.Emitted
 		s.Replied += sheet.OK
 		s.Failed += sheet.Errors
-		s.Shed += room.Sum(sheet.Shed)
-		s.DeadLettered += room.Sum(sheet.Dead)
+		s.Shed += inbox.Sum(sheet.Shed)
+		s.DeadLettered += inbox.Sum(sheet.Dead)
 	}
 	s.Stages = make([]stage.Snapshot, 0, len(r.stages))
 	for i, c := range r.stages {
@@ -102,7 +102,7 @@ func (p *Pipeline) Snapshot() Snapshot {
 	p.pools.Each(func(pool *stage.Pool) {
 		of := poolOf(pool, s.Stages)
 		if hasGroup(p.groups, of.Name) {
-			of.Policy = p.desk.names(of.Name)
+			of.Policy = p.control.names(of.Name)
 		}
 		s.Pools = append(s.Pools, of)
 	})
@@ -110,10 +110,10 @@ func (p *Pipeline) Snapshot() Snapshot {
 	return s
 }
 
-// inFlight counts what has not ended. What has left one room and not yet come
+// inFlight counts what has not ended. What has left one inbox and not yet come
 // to the next, or the other way round for a moment, is the difference of what
 // was sent and what was received.
-func inFlight(sheets []room.Sheet) uint64 {
+func inFlight(sheets []inbox.Accounts) uint64 {
 	var n int64
 	for _, s := range sheets {
 		n += int64(s.Queued + s.InHand + s.Delayed)
@@ -122,8 +122,8 @@ func inFlight(sheets []room.Sheet) uint64 {
 	return uint64(n)
 }
 
-// underWay reports whether a command has left one room and not come to the next.
-func underWay(sheets []room.Sheet) bool {
+// underWay reports whether a command has left one inbox and not come to the next.
+func underWay(sheets []inbox.Accounts) bool {
 	var n int64
 	for _, s := range sheets {
 		n += int64(s.Forwarded+s.Emitted) - int64(s.Received)
@@ -131,16 +131,16 @@ func underWay(sheets []room.Sheet) bool {
 	return n != 0
 }
 
-// load adds up what is in all rooms, one after the other.
+// load adds up what is in all inboxes, one after the other.
 func (p *Pipeline) load() (n int) {
-	for _, r := range p.roster().all {
-		n += r.Load()
+	for _, in := range p.stages().all {
+		n += in.Load()
 	}
 	return n
 }
 
 // rested reports whether nothing is anywhere.
-func rested(sheets []room.Sheet) bool {
+func rested(sheets []inbox.Accounts) bool {
 	for _, s := range sheets {
 		if s.Queued+s.InHand+s.Delayed > 0 {
 			return false

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -27,7 +27,7 @@ func TestBusyBlockedAndIdleAddUpToTheWorkersAndToTheirTime(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return behaviour.Forward(slow, n)
 		}, stage.Workers(3, 3))
-		p := start(t, pipeline.System(act.NewSystem(slog.New(slog.DiscardHandler))), first, slow)
+		p := start(t, pipeline.System(actor.NewSystem(slog.New(slog.DiscardHandler))), first, slow)
 		synctest.Wait()
 		begin := time.Now()
 		look := func(busy, blocked, idle int, busyTime, blockedTime time.Duration) {

@@ -46,8 +46,8 @@ func newSubscriber(f func(stage.DeadLetter), crashed func(stage.DeadLetter, erro
 	return s
 }
 
-// tell queues a letter. It reports false if f will not be told of it.
-func (s *subscriber) tell(letter stage.DeadLetter) bool {
+// notify queues a letter. It reports false if f will not be told of it.
+func (s *subscriber) notify(letter stage.DeadLetter) bool {
 	ok, late := s.push(letter)
 	if late {
 		s.stuck(letter)
@@ -193,8 +193,8 @@ func (s *subscriber) close(busy bool) (untold []stage.DeadLetter) {
 	return untold
 }
 
-// unheard returns how many letters f was not told of, the one that it is still at included.
-func (s *subscriber) unheard() int {
+// undelivered returns how many letters f was not told of, the one that it is still at included.
+func (s *subscriber) undelivered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.missed

@@ -15,7 +15,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -140,7 +140,7 @@ func TestUseInATightLoopLeavesNoPoolBehind(t *testing.T) {
 	}
 	var left []string
 	eventually(t, "the pools that SRPT made are gone", func() bool {
-		left = slices.DeleteFunc(act.Processes(system(), "golda/test"), func(name string) bool { return !strings.Contains(name, "/pool-") })
+		left = slices.DeleteFunc(actor.Processes(system(), "golda/test"), func(name string) bool { return !strings.Contains(name, "/pool-") })
 		return len(left) == 0
 	})
 }

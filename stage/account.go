@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/histogram"
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Reason says in a word why a command was refused or ended without an answer.
@@ -13,21 +13,21 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonFull      = Reason(room.ReasonFull)      // no room, and the stage does not wait
-	ReasonClosed    = Reason(room.ReasonClosed)    // the pipeline was draining or had stopped
-	ReasonCancelled = Reason(room.ReasonCancelled) // the submitter gave up waiting for room
-	ReasonType      = Reason(room.ReasonType)      // sent by PID, and not of the stage's type
-	ReasonNewest    = Reason(room.ReasonNewest)    // dropped on arrival
-	ReasonOldest    = Reason(room.ReasonOldest)    // dropped for one that came later
-	ReasonCrash     = Reason(room.ReasonCrash)     // crashed its handler as often as it may be tried
-	ReasonStopped   = Reason(room.ReasonStopped)   // not done when the pipeline stopped hard
-	ReasonDisabled  = Reason(room.ReasonDisabled)  // a policy has the stage take nothing
-	ReasonExpired   = Reason(room.ReasonExpired)   // its time to live was over before its handler was called
-	ReasonRate      = Reason(room.ReasonRate)      // beyond the rate at which commands are let in
-	ReasonPolicy    = Reason(room.ReasonPolicy)    // turned away by a policy's shedding or its gate
+	ReasonFull      = Reason(inbox.ReasonFull)      // no room, and the stage does not wait
+	ReasonClosed    = Reason(inbox.ReasonClosed)    // the pipeline was draining or had stopped
+	ReasonCancelled = Reason(inbox.ReasonCancelled) // the submitter gave up waiting for room
+	ReasonType      = Reason(inbox.ReasonType)      // sent by PID, and not of the stage's type
+	ReasonNewest    = Reason(inbox.ReasonNewest)    // dropped on arrival
+	ReasonOldest    = Reason(inbox.ReasonOldest)    // dropped for one that came later
+	ReasonCrash     = Reason(inbox.ReasonCrash)     // crashed its handler as often as it may be tried
+	ReasonStopped   = Reason(inbox.ReasonStopped)   // not done when the pipeline stopped hard
+	ReasonDisabled  = Reason(inbox.ReasonDisabled)  // a policy has the stage take nothing
+	ReasonExpired   = Reason(inbox.ReasonExpired)   // its time to live was over before its handler was called
+	ReasonRate      = Reason(inbox.ReasonRate)      // beyond the rate at which commands are let in
+	ReasonPolicy    = Reason(inbox.ReasonPolicy)    // turned away by a policy's shedding or its gate
 	// ReasonMaxInFlight is that of a command on a way that closes a loop, for which the pipeline had no place.
-	ReasonMaxInFlight = Reason(room.ReasonMaxInFlight)
-	ReasonError       = Reason(room.ReasonError) // its handler answered with an error; the law counts it as failed
+	ReasonMaxInFlight = Reason(inbox.ReasonMaxInFlight)
+	ReasonError       = Reason(inbox.ReasonError) // its handler answered with an error; the law counts it as failed
 )
 
 // DeadLetter is a command that ended without an answer, one that an actor sent and nobody took, or, with
@@ -132,14 +132,14 @@ func (s Snapshot) Balanced() bool {
 			uint64(s.Queued+s.InHand+s.Delayed)
 }
 
-// Snapshot makes a snapshot of the room's sheet.
-func (c *Core) Snapshot(s room.Sheet) Snapshot {
+// Snapshot makes a snapshot of the inbox's sheet.
+func (c *Core) Snapshot(s inbox.Accounts) Snapshot {
 	return Snapshot{
 		Name:     c.Name(),
 		Accepted: s.Submitted + s.Received, Submitted: s.Submitted, Received: s.Received,
-		Rejected: room.Sum(s.Rejected),
+		Rejected: inbox.Sum(s.Rejected),
 		OK:       s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Emitted: s.Emitted,
-		Shed: room.Sum(s.Shed), DeadLettered: room.Sum(s.Dead),
+		Shed: inbox.Sum(s.Shed), DeadLettered: inbox.Sum(s.Dead),
 		RejectedBy: byReason(s.Rejected), ShedBy: byReason(s.Shed), DeadLetteredBy: byReason(s.Dead),
 		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
@@ -154,14 +154,14 @@ func (c *Core) Snapshot(s room.Sheet) Snapshot {
 	}
 }
 
-func (c *Core) poolName(s room.Sheet) string {
+func (c *Core) poolName(s inbox.Accounts) string {
 	if s.Crew != nil {
 		return s.Crew.Name()
 	}
 	return c.Name()
 }
 
-func byReason(by map[room.Reason]uint64) map[Reason]uint64 {
+func byReason(by map[inbox.Reason]uint64) map[Reason]uint64 {
 	if by == nil {
 		return nil
 	}

@@ -36,13 +36,13 @@ func BenchmarkLine(b *testing.B) {
 	b.Run("by=direct", benchCalls)
 }
 
-// last counts down to the end.
-type last struct {
+// lastContext counts down to the end.
+type lastContext struct {
 	left int
 	done chan struct{}
 }
 
-func (l *last) HandleCommand(context.Context, *parcel) behaviour.Outcome {
+func (l *lastContext) HandleCommand(context.Context, *parcel) behaviour.Outcome {
 	if l.left--; l.left == 0 {
 		close(l.done)
 	}
@@ -50,7 +50,7 @@ func (l *last) HandleCommand(context.Context, *parcel) behaviour.Outcome {
 }
 
 func benchStages(b *testing.B, ctx func() context.Context, many int) {
-	end := &last{left: b.N, done: make(chan struct{})}
+	end := &lastContext{left: b.N, done: make(chan struct{})}
 	next := stage.New("5", end, stage.Workers(1, 1))
 	parts := []pipeline.Part{next, pipeline.Control(policy.Fixed{})}
 	first := next

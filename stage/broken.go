@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -84,29 +84,29 @@ func tell(b *strings.Builder, err error, before string) (place string) {
 // mostTold is how many of the last crashes a BrokenError tells of.
 const mostTold = 5
 
-// ailment is what a keeper remembers of a stage whose workers crash one after another.
-type ailment struct {
+// crashHistory is what a keeper remembers of a stage whose workers crash one after another.
+type crashHistory struct {
 	spell  uint64 // which streak of crashes it is
 	last   []error
 	pauses int
 	paused time.Duration
 }
 
-func (a *ailment) note(err error) {
+func (a *crashHistory) note(err error) {
 	a.last = append(a.last, err)
 	a.last = a.last[max(0, len(a.last)-mostTold):]
 }
 
-func (a *ailment) pause(d time.Duration) {
+func (a *crashHistory) pause(d time.Duration) {
 	a.pauses++
 	a.paused += d
 }
 
 // broken is what there is to tell of a stage that gives up. It has paused for its own
-// workers here, for those of crews in its room.
-func (a *ailment) broken(r *room.Room, streak int) *BrokenError {
-	spell := r.Spell()
-	e := &BrokenError{Stage: r.Name(), Crashes: streak, Last: a.last}
+// workers here, for those of shared pools in its room.
+func (a *crashHistory) broken(in *inbox.Inbox, streak int) *BrokenError {
+	spell := in.CrashStreak()
+	e := &BrokenError{Stage: in.Name(), Crashes: streak, Last: a.last}
 	if !slices.Contains(a.last, spell.First) {
 		e.First = spell.First
 	}
@@ -114,20 +114,20 @@ func (a *ailment) broken(r *room.Room, streak int) *BrokenError {
 	return e
 }
 
-// ailment is what is remembered of a stage; of one that has completed a command since,
+// crashHistory is what is remembered of a stage; of one that has completed a command since,
 // nothing.
-func (k *keeper) ailment(s *worker.Stage) *ailment {
-	spell := s.Room.Spell().Number
-	ails := k.sick().ails
+func (ps *poolSupervisor) crashHistory(s *worker.Stage) *crashHistory {
+	spell := s.Inbox.CrashStreak().Number
+	ails := ps.crashHistories().ails
 	if a := ails[s]; a != nil && a.spell == spell {
 		return a
 	}
 	for o := range ails { // those that are well, or gone: of a few stages at most
-		if o.Room.Streak() == 0 {
+		if o.Inbox.Streak() == 0 {
 			delete(ails, o)
 		}
 	}
-	a := &ailment{spell: spell}
+	a := &crashHistory{spell: spell}
 	ails[s] = a
 	return a
 }

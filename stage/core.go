@@ -9,32 +9,32 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
 
 // Core is a stage without its command type: what a pipeline checks, starts,
-// scales and stops. It is of no use outside the house; users have a [Stage].
+// scales and stops. It is of no use outside the pipeline; users have a [Stage].
 type Core struct {
 	*Pool // the stage's own workers
 
 	set    settings
-	room   *room.Room
+	inbox  *inbox.Inbox
 	flaws  []error
 	shares bool // the workers share one instance
 	kind   kind // of command
 
-	staff   *worker.Stage
-	step    doorstep
-	upgrade upgrading
+	staff    *worker.Stage
+	endpoint endpoint
+	upgrade  upgrading
 }
 
 // Env is what a pipeline lends to its stages.
 type Env struct {
-	Host   *room.Host
-	System *act.System
+	Host   *inbox.Pipeline
+	System *actor.System
 	Name   string // the pipeline's process name, unique in the system
 	Log    *slog.Logger
 	// Crashed is told of every crash of a handler, and whether the command is
@@ -46,10 +46,10 @@ type Env struct {
 
 func newCore(name string, opts []Option) *Core {
 	set := newSettings(name, opts)
-	c := &Core{set: set, room: room.New(*set.room)}
-	c.set.room = c.room.Config()
-	c.Pool = &Pool{core: c, gang: c.room, least: set.min, most: set.max}
-	c.staff = &worker.Stage{Room: c.room}
+	c := &Core{set: set, inbox: inbox.New(*set.inbox)}
+	c.set.inbox = c.inbox.Config()
+	c.Pool = &Pool{core: c, gang: c.inbox, least: set.min, most: set.max}
+	c.staff = &worker.Stage{Inbox: c.inbox}
 	c.staff.Install(c.staff.NewVersion(func(*worker.Version) worker.Instance { return nil }, false))
 	return c
 }
@@ -67,16 +67,16 @@ func (c *Core) checkExpiry(cmd reflect.Type) {
 }
 
 func (c *Core) flaw(option, problem string) {
-	c.flaws = append(c.flaws, &Fault{c.set.room.Name, option, problem})
+	c.flaws = append(c.flaws, &Fault{c.set.inbox.Name, option, problem})
 }
 
 // Name returns the stage's name.
-func (c *Core) Name() string { return c.set.room.Name }
+func (c *Core) Name() string { return c.set.inbox.Name }
 
 // Faults returns all that is wrong with the stage.
 func (c *Core) Faults() []error {
 	all := append(slices.Clone(c.flaws), c.set.faults()...)
-	if d := c.set.room.Discipline; !canBe(c.kind.of(), queue.CommandType(d)) {
+	if d := c.set.inbox.Discipline; !canBe(c.kind.of(), queue.CommandType(d)) {
 		all = append(all, &Fault{c.Name(), fmt.Sprintf("Discipline(%s)", d.Name()), fmt.Sprintf(
 			"its function takes %v, which no command of type %v can be", queue.CommandType(d), c.kind.of())})
 	}
@@ -104,8 +104,8 @@ func (c *Core) Outs() []behaviour.Outlet {
 	return slices.DeleteFunc(slices.Clone(c.set.outs), func(p behaviour.Outlet) bool { return missing(p) })
 }
 
-// Room returns the stage's room.
-func (c *Core) Room() *room.Room { return c.room }
+// Inbox returns the stage's room.
+func (c *Core) Inbox() *inbox.Inbox { return c.inbox }
 
 // Blocking reports whether the stage's handlers wait rather than compute.
 func (c *Core) Blocking() bool { return c.set.blocking }
@@ -119,10 +119,10 @@ func (c *Core) Asked() int {
 }
 
 // Preset is how the stage's options have the knobs of its room.
-func (c *Core) Preset() room.Knobs { return c.set.room.Knobs() }
+func (c *Core) Preset() inbox.Knobs { return c.set.inbox.Knobs() }
 
 // Discipline is the order that the stage's options give the queue.
-func (c *Core) Discipline() queue.Discipline { return c.set.room.Discipline }
+func (c *Core) Discipline() queue.Discipline { return c.set.inbox.Discipline }
 
 // Attach lends the pipeline's things to the stage. It is called once, before the stage is
 // started.
@@ -130,11 +130,11 @@ func (c *Core) Attach(env *Env) {
 	c.upgrade.mu.Lock() // somebody may want to upgrade it already
 	defer c.upgrade.mu.Unlock()
 	s := c.staff
-	s.TTL, s.ExpiresAt = c.set.room.TTL, c.set.expiresAt
+	s.TTL, s.ExpiresAt = c.set.inbox.TTL, c.set.expiresAt
 	s.Timeout, s.Grace, s.RetryIf = c.set.timeout, c.set.patience(), c.set.retry.If
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
-	s.Endures, s.Pause, s.Apart = int32(min(c.set.restart.orDefault().Limit, math.MaxInt32)), c.set.room.Rest, act.Apart(env.System)
-	c.room.Owner, c.room.Call = c.staff, c.Pool.call
+	s.Endures, s.Pause, s.Apart = int32(min(c.set.restart.orDefault().Limit, math.MaxInt32)), c.set.inbox.Rest, actor.Apart(env.System)
+	c.inbox.Owner, c.inbox.StartWorker = c.staff, c.Pool.call
 	c.Pool.attach(env)
 }
 
@@ -142,19 +142,19 @@ func (c *Core) Attach(env *Env) {
 // stage's own pool is to be scaled to that.
 func (c *Core) Bind(p *Pool) {
 	if p == nil {
-		c.room.Bind(nil)
+		c.inbox.Bind(nil)
 		return
 	}
-	c.room.Bind(p.crew)
+	c.inbox.Bind(p.shared)
 }
 
 // Adjust turns the knobs of the stage's room. Instances that are too many are stopped.
-func (c *Core) Adjust(change func(*room.Knobs)) { c.stopAll(c.room.Adjust(change)) }
+func (c *Core) Adjust(change func(*inbox.Knobs)) { c.stopAll(c.inbox.Adjust(change)) }
 
 // Clear stops all instances that nobody uses, and the shared one. The pipeline calls it when
 // all have ended: a keeper may have been killed before those who used them.
 func (c *Core) Clear() {
-	c.stopAll(c.room.Unshelve())
+	c.stopAll(c.inbox.TakeIdleInstances())
 	c.staff.Present().Close()
 }
 

@@ -1,4 +1,4 @@
-// Package stage is the room of a pipeline: a bounded queue of commands, workers
+// Package stage is the inbox of a pipeline: a bounded queue of commands, workers
 // that run a behaviour on them, and the accounts of what became of each.
 //
 // A stage is made with [New], around one behaviour that all workers share, or
@@ -51,7 +51,7 @@
 // does is its [Overflow] rule: by default submitters wait, and so do workers of
 // the stages before it, up to the source. Waiting holds no goroutine but the
 // submitter's own. A wire that closes a loop is never waited for: what comes
-// back that way is let in beyond the capacity, because it is in the house
+// back that way is let in beyond the capacity, because it is in the pipeline
 // already, and the entries of the loop are kept waiting instead. So a loop
 // cannot block itself, and holds no more than its stages' capacities, the batches
 // in hand with what they emit, and the commands that wait for a retry.

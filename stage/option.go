@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -19,7 +19,7 @@ type Option func(*settings)
 
 // The defaults.
 const (
-	// DefaultCapacity is the room for commands in a stage's queue.
+	// DefaultCapacity is the number of slots in a stage's queue.
 	DefaultCapacity = 1024
 	// DefaultBatch is the most commands that a worker takes at once.
 	DefaultBatch = 256
@@ -48,15 +48,15 @@ type OverflowRule uint8
 const (
 	// Wait lets a submitter wait for room until its context ends, and parks
 	// the workers of stages that forward to this one.
-	Wait = OverflowRule(room.Wait)
+	Wait = OverflowRule(inbox.Wait)
 	// Reject refuses a submitter with [ErrFull]. A command that another stage
 	// forwards is shed.
-	Reject = OverflowRule(room.Reject)
+	Reject = OverflowRule(inbox.Reject)
 	// DropNewest accepts the command and sheds it.
-	DropNewest = OverflowRule(room.DropNewest)
+	DropNewest = OverflowRule(inbox.DropNewest)
 	// DropOldest accepts the command and sheds the one that has been in the
 	// queue for longest.
-	DropOldest = OverflowRule(room.DropOldest)
+	DropOldest = OverflowRule(inbox.DropOldest)
 )
 
 // RetryPolicy says whether a command whose try did not succeed is tried again.
@@ -146,7 +146,7 @@ func Workers(fewest, most int) Option {
 // way at once: those that workers have in hand, and those that are suspended or have been woken. The
 // default is [DefaultInstances]; each that is suspended holds about 3 KB.
 func Instances(n int) Option {
-	return func(s *settings) { s.room.Instances, s.instances = n, true }
+	return func(s *settings) { s.inbox.Instances, s.instances = n, true }
 }
 
 // suspending says that the behaviour is, and comes behind all that users say.
@@ -159,17 +159,17 @@ func Blocking() Option { return func(s *settings) { s.blocking = true } }
 
 // Capacity sets how many commands the queue has room for. The default is
 // [DefaultCapacity].
-func Capacity(n int) Option { return func(s *settings) { s.room.Capacity = n } }
+func Capacity(n int) Option { return func(s *settings) { s.inbox.Capacity = n } }
 
 // Discipline sets the order in which the queue gives its commands out; the default is
 // first in, first out. See stage/queue.
 func Discipline(d queue.Discipline) Option {
-	return func(s *settings) { s.room.Discipline, s.disciplined = d, true }
+	return func(s *settings) { s.inbox.Discipline, s.disciplined = d, true }
 }
 
 // Overflow sets what the stage does when it is full. The default is [Wait].
 func Overflow(rule OverflowRule) Option {
-	return func(s *settings) { s.room.Overflow = room.Overflow(rule) }
+	return func(s *settings) { s.inbox.Overflow = inbox.Overflow(rule) }
 }
 
 // Batch sets the most commands that a worker takes at once, [DefaultBatch] if
@@ -180,13 +180,13 @@ func Overflow(rule OverflowRule) Option {
 // of its batch, those before it too, would wait for it. With more than 1, a worker of a stage that
 // forwards to several others goes on when one of them is full and keeps what is for that one, up to
 // the stage's [Capacity].
-func Batch(n int) Option { return func(s *settings) { s.room.Batch = n } }
+func Batch(n int) Option { return func(s *settings) { s.inbox.Batch = n } }
 
 // Linger has a batch that is not full wait for more commands, until the first of them
 // has waited for d, or for a day if that is less. It is for a [behaviour.Batcher] that is so much better at many that
 // it is worth the wait, such as an insertion of many rows. A stage that lingers takes as many
 // commands at once as [Batch] says, however long they take. The default is not to wait.
-func Linger(d time.Duration) Option { return func(s *settings) { s.room.Linger = d } }
+func Linger(d time.Duration) Option { return func(s *settings) { s.inbox.Linger = d } }
 
 // TTL sets a time to live: a command that has waited in the stage's queue for longer than d when its turn comes is shed,
 // with [ReasonExpired] and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a
@@ -196,7 +196,7 @@ func Linger(d time.Duration) Option { return func(s *settings) { s.room.Linger =
 // pause before a try does not count. A command that has expired keeps its slot until its turn comes. One that was suspended
 // has been begun and does not expire. See [ExpiresAt] for a time to live that each command has of its own, and
 // [Stage.Ask] for commands that end with their callers' contexts.
-func TTL(d time.Duration) Option { return func(s *settings) { s.room.TTL = d } }
+func TTL(d time.Duration) Option { return func(s *settings) { s.inbox.TTL = d } }
 
 // ExpiresAt has a function say when a command expires: one whose turn comes later is shed as with [TTL]. The zero time is
 // never. So that a command has one time to live for its whole way, give the option to each stage on it. C is the type of
@@ -264,7 +264,7 @@ func (f *Fault) Error() string {
 
 // settings are a stage's properties.
 type settings struct {
-	room        *room.Config // the room's own, once there is one
+	inbox       *inbox.Config // the inbox's own, once there is one
 	min, max    int
 	workers     bool // were given
 	instances   bool // were given
@@ -284,9 +284,9 @@ type settings struct {
 
 func newSettings(name string, opts []Option) settings {
 	s := settings{
-		room: &room.Config{Name: name, Capacity: DefaultCapacity, Batch: DefaultBatch},
-		min:  runtime.GOMAXPROCS(0),
-		max:  4 * runtime.GOMAXPROCS(0),
+		inbox: &inbox.Config{Name: name, Capacity: DefaultCapacity, Batch: DefaultBatch},
+		min:   runtime.GOMAXPROCS(0),
+		max:   4 * runtime.GOMAXPROCS(0),
 	}
 	for i, o := range opts {
 		if o == nil {
@@ -295,18 +295,18 @@ func newSettings(name string, opts []Option) settings {
 		}
 		o(&s)
 	}
-	if missing(s.room.Discipline) {
-		s.anarchic, s.room.Discipline = s.disciplined, queue.FIFO{}
+	if missing(s.inbox.Discipline) {
+		s.anarchic, s.inbox.Discipline = s.disciplined, queue.FIFO{}
 	}
 	if s.instances && !s.suspends && !s.workers {
-		s.min = max(min(s.min, s.room.Instances), 1) // a further worker would have no instance to use
+		s.min = max(min(s.min, s.inbox.Instances), 1) // a further worker would have no instance to use
 	}
 	switch {
 	case s.instances:
 	case s.suspends:
-		s.room.Instances = DefaultInstances
+		s.inbox.Instances = DefaultInstances
 	default:
-		s.room.Instances = s.max
+		s.inbox.Instances = s.max
 	}
 	retry := s.retry
 	switch {
@@ -318,11 +318,11 @@ func newSettings(name string, opts []Option) settings {
 	if retry.Backoff == 0 {
 		retry.Backoff = min(DefaultRetryBackoff, retry.Max)
 	}
-	s.room.Retry = room.Retry{Attempts: retry.Attempts, Backoff: retry.Backoff, Max: retry.Max, Jitter: retry.Jitter}
-	s.room.StreakEnds = s.restart.orDefault().Within
-	s.room.Rest = defaultPause
+	s.inbox.Retry = inbox.Retry{Attempts: retry.Attempts, Backoff: retry.Backoff, Max: retry.Max, Jitter: retry.Jitter}
+	s.inbox.StreakEnds = s.restart.orDefault().Within
+	s.inbox.Rest = defaultPause
 	if s.restart != (RestartPolicy{}) {
-		s.room.Rest = s.restart.orDefault().pause
+		s.inbox.Rest = s.restart.orDefault().pause
 	}
 	return s
 }
@@ -342,30 +342,30 @@ func (s *settings) patience() time.Duration {
 func (s *settings) faults() (all []error) {
 	check := func(ok bool, problem, option string, args ...any) {
 		if !ok {
-			all = append(all, &Fault{s.room.Name, fmt.Sprintf(option, args...), problem})
+			all = append(all, &Fault{s.inbox.Name, fmt.Sprintf(option, args...), problem})
 		}
 	}
 	for _, i := range s.nils {
 		check(false, "is nil", "option %d", i)
 	}
-	check(s.room.Name != "", "a stage needs a name", "New(%q)", s.room.Name)
-	check(utf8.ValidString(s.room.Name), "the name is not UTF-8", "New(%q)", s.room.Name)
-	check(s.room.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.room.Capacity)
-	check(!s.instances || s.room.Instances >= 1, "must be at least 1", "Instances(%d)", s.room.Instances)
-	check(s.room.Batch >= 1, "must be at least 1", "Batch(%d)", s.room.Batch)
-	check(s.room.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", s.room.Capacity)
-	check(s.room.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", s.room.Batch)
+	check(s.inbox.Name != "", "a stage needs a name", "New(%q)", s.inbox.Name)
+	check(utf8.ValidString(s.inbox.Name), "the name is not UTF-8", "New(%q)", s.inbox.Name)
+	check(s.inbox.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.inbox.Capacity)
+	check(!s.instances || s.inbox.Instances >= 1, "must be at least 1", "Instances(%d)", s.inbox.Instances)
+	check(s.inbox.Batch >= 1, "must be at least 1", "Batch(%d)", s.inbox.Batch)
+	check(s.inbox.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", s.inbox.Capacity)
+	check(s.inbox.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", s.inbox.Batch)
 	check(s.max <= maxWorkers, fmt.Sprintf("the most workers must be at most %d", maxWorkers), "Workers(%d, %d)", s.min, s.max)
-	check(s.room.Overflow <= room.DropOldest, "no such rule", "Overflow(%d)", s.room.Overflow)
+	check(s.inbox.Overflow <= inbox.DropOldest, "no such rule", "Overflow(%d)", s.inbox.Overflow)
 	check(s.min >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.min, s.max)
 	check(s.min <= s.max, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.min, s.max)
 	check(s.grace >= 0, "must not be negative", "Grace(%v)", s.grace)
 	check(s.grace == 0 || s.timeout > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
-	check(s.room.Linger >= 0, "must not be negative", "Linger(%v)", s.room.Linger)
-	check(s.room.TTL >= 0, "must not be negative", "TTL(%v)", s.room.TTL)
-	check(s.room.TTL <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", s.room.TTL)
-	check(s.room.TTL == 0 || s.room.TTL > s.room.Linger, "must be more than Linger: each batch that is not full would expire",
-		"TTL(%v)", s.room.TTL)
+	check(s.inbox.Linger >= 0, "must not be negative", "Linger(%v)", s.inbox.Linger)
+	check(s.inbox.TTL >= 0, "must not be negative", "TTL(%v)", s.inbox.TTL)
+	check(s.inbox.TTL <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", s.inbox.TTL)
+	check(s.inbox.TTL == 0 || s.inbox.TTL > s.inbox.Linger, "must be more than Linger: each batch that is not full would expire",
+		"TTL(%v)", s.inbox.TTL)
 	check(s.expiring == nil || s.expiresAt != nil, "the function is nil", "ExpiresAt")
 	check(s.timeout >= 0, "must not be negative", "Timeout(%v)", s.timeout)
 	s.checkDiscipline(check)
@@ -378,7 +378,7 @@ func (s *settings) faults() (all []error) {
 type checker func(ok bool, problem, option string, args ...any)
 
 func (s *settings) checkDiscipline(check checker) {
-	d := s.room.Discipline
+	d := s.inbox.Discipline
 	if !s.disciplined {
 		return
 	}

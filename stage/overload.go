@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // DefaultRetryAfter is the hint of an [Overload] for which nothing better is known.
@@ -41,7 +41,7 @@ func Overloaded(err error) (o Overload, ok bool) {
 	if err == nil {
 		return Overload{}, false
 	}
-	if rate, ok := errors.AsType[*room.RateError](err); ok {
+	if rate, ok := errors.AsType[*inbox.RateError](err); ok {
 		return Overload{ReasonRate, rate.After}, true
 	}
 	for _, row := range overloads {
@@ -49,7 +49,7 @@ func Overloaded(err error) (o Overload, ok bool) {
 			return Overload{row.reason, DefaultRetryAfter}, true
 		}
 	}
-	if waited, ok := errors.AsType[*room.WaitError](err); ok && !errors.Is(waited, context.Canceled) {
+	if waited, ok := errors.AsType[*inbox.WaitError](err); ok && !errors.Is(waited, context.Canceled) {
 		return Overload{ReasonFull, DefaultRetryAfter}, true
 	}
 	return Overload{}, false

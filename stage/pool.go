@@ -8,23 +8,23 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
-	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/worker"
 )
 
 // Pool is workers and the slots they are in: a stage's own, or those that several
-// stages share. Like [Core] it is for the house.
+// stages share. Like [Core] it is for the pipeline.
 type Pool struct {
-	core *Core      // whose own it is; nil if it is shared
-	crew *room.Crew // of a shared one
-	gang gang
+	core   *Core             // whose own it is; nil if it is shared
+	shared *inbox.SharedPool // of a shared one
+	gang   workerGroup
 
 	least, most int // bounds of the number of workers
 
 	env    *Env // nil before the start
-	keeper atomic.Pointer[act.PID]
+	keeper atomic.Pointer[actor.PID]
 	want   atomic.Int64 // how many workers there should be
 	hires  atomic.Int64 // how many actors there have been; makes their names unique
 
@@ -32,19 +32,19 @@ type Pool struct {
 	slots []*worker.Worker
 }
 
-// gang is whom the workers join: a room, or a crew that goes from room to room.
-type gang interface {
+// workerGroup is whom the workers join: an inbox, or a shared pool that goes from room to room.
+type workerGroup interface {
 	Shrink(n int)
-	Keep(n int) int
-	Spare() bool
-	Muster()
+	Unshrink(n int) int
+	RetireOne() bool
+	ForgetShrink()
 	CrashIdle()
 }
 
 // NewPool makes a pool that stages can share, with bounds for its workers.
 func NewPool(name string, env *Env, least, most int) *Pool {
-	crew := room.NewCrew(name, env.Host)
-	p := &Pool{crew: crew, gang: crew, least: least, most: most}
+	sp := inbox.NewSharedPool(name, env.Host)
+	p := &Pool{shared: sp, gang: sp, least: least, most: most}
 	p.attach(env)
 	return p
 }
@@ -54,12 +54,12 @@ func (p *Pool) attach(env *Env) {
 	p.want.Store(int64(p.least))
 }
 
-// fresh makes a slot.
-func (p *Pool) fresh() *worker.Worker {
+// newWorker makes a slot.
+func (p *Pool) newWorker() *worker.Worker {
 	if p.core != nil {
 		return worker.New(p.core.staff)
 	}
-	return worker.NewShared(p.crew, p.env.Host, p.env.Context)
+	return worker.NewShared(p.shared, p.env.Host, p.env.Context)
 }
 
 // name is the pool's, or the stage's whose own it is.
@@ -67,11 +67,11 @@ func (p *Pool) name() string {
 	if p.core != nil {
 		return p.core.Name()
 	}
-	return p.crew.Name()
+	return p.shared.Name()
 }
 
-// Crew is what the workers of a shared pool do; nil for a stage's own.
-func (p *Pool) Crew() *room.Crew { return p.crew }
+// Shared is what the workers of a shared pool do; nil for a stage's own.
+func (p *Pool) Shared() *inbox.SharedPool { return p.shared }
 
 // Bounds returns the fewest and the most workers.
 func (p *Pool) Bounds() (fewest, most int) { return p.least, p.most }
@@ -84,8 +84,8 @@ func (p *Pool) Begin(_ part.Seal, n int) { p.want.Store(int64(n)) }
 
 // Spawn starts the pool's keeper as a child of the spawner. Ready is called
 // once, when all workers have started or one of them could not.
-func (p *Pool) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
-	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return newKeeper(p, ready) })
+func (p *Pool) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
+	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor { return newPoolSupervisor(p, ready) })
 }
 
 // Scale sets how many workers there should be. It returns at once; workers
@@ -94,20 +94,20 @@ func (p *Pool) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, 
 func (p *Pool) Scale(_ part.Seal, n int) {
 	p.want.Store(int64(n))
 	if pid := p.keeper.Load(); pid != nil {
-		act.Tell(p.env.System, pid, scale{})
+		actor.Tell(p.env.System, pid, scale{})
 	}
 }
 
 // call has the keeper bring a worker that dozes.
 func (p *Pool) call() {
 	if pid := p.keeper.Load(); pid != nil {
-		act.Tell(p.env.System, pid, called{})
+		actor.Tell(p.env.System, pid, called{})
 	}
 }
 
-// slot returns an empty slot: one that was left with something to hand over, if
+// workerToStart returns an empty slot: one that was left with something to hand over, if
 // there is one, or any, or a new one.
-func (p *Pool) slot() *worker.Worker {
+func (p *Pool) workerToStart() *worker.Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var empty *worker.Worker
@@ -128,7 +128,7 @@ func (p *Pool) slot() *worker.Worker {
 		empty = w
 	}
 	if empty == nil {
-		empty = p.fresh()
+		empty = p.newWorker()
 		empty.Claim()
 		p.slots = append(p.slots, empty)
 	}
@@ -140,7 +140,7 @@ func (p *Pool) slot() *worker.Worker {
 func (p *Pool) renew(lost *worker.Worker) *worker.Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.fresh()
+	w := p.newWorker()
 	w.Claim()
 	w.Inherit(lost)
 	p.slots = append(slices.DeleteFunc(p.slots, func(o *worker.Worker) bool { return o == lost }), w)
@@ -170,7 +170,7 @@ func (p *Pool) loaded() (n int) {
 }
 
 // Sweep hands over what is left in slots that nobody will fill again. It is
-// called when all rooms are halted: they take everything, and end it.
+// called when all inboxes are halted: they take everything, and end it.
 func (p *Pool) Sweep() { p.vacant((*worker.Worker).Unload) }
 
 // Pools keeps the shared pools of a pipeline: it is the parent of their keepers, and
@@ -178,7 +178,7 @@ func (p *Pool) Sweep() { p.vacant((*worker.Worker).Unload) }
 type Pools struct {
 	mu   sync.Mutex // guards all
 	all  []*Pool
-	host *act.PID
+	host *actor.PID
 	env  *Env
 }
 
@@ -223,7 +223,7 @@ func (h *Pools) Stop(p *Pool) {
 	before := len(h.all)
 	h.all = slices.DeleteFunc(h.all, func(o *Pool) bool { return o == p })
 	if len(h.all) < before && h.host != nil {
-		act.Tell(h.env.System, h.host, release{p})
+		actor.Tell(h.env.System, h.host, release{p})
 	}
 }
 
@@ -237,7 +237,7 @@ func (h *Pools) has(p *Pool) bool {
 // Each calls do for each shared pool.
 func (h *Pools) Each(do func(*Pool)) {
 	for _, p := range h.All() {
-		if p.crew != nil {
+		if p.shared != nil {
 			do(p)
 		}
 	}
@@ -251,9 +251,9 @@ func (h *Pools) All() []*Pool {
 }
 
 // Spawn starts the pools.
-func (h *Pools) Spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
-	return act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
-		return &poolsHost{pools: h, ready: ready, kept: map[string]admit{}}
+func (h *Pools) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
+	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor {
+		return &poolsSupervisor{pools: h, ready: ready, kept: map[string]admit{}}
 	})
 }
 
@@ -279,8 +279,8 @@ type settled struct{ err error }
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (settled) IgnoreDeadLetterLogging() {}
 
-// poolsHost is the actor of Pools.
-type poolsHost struct {
+// poolsSupervisor is the actor of Pools.
+type poolsSupervisor struct {
 	pools   *Pools
 	ready   func(error) // nil once it was told
 	awaited int
@@ -292,9 +292,9 @@ type poolsHost struct {
 var errKeeperVanished = errors.New("its keeper ended without being told to")
 
 // Receive handles a message to the host.
-func (a *poolsHost) Receive(ctx act.Context) {
+func (a *poolsSupervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *act.Started:
+	case *actor.Started:
 		a.start(ctx)
 	case admit:
 		a.spawn(ctx, m.p, m.ready)
@@ -302,16 +302,16 @@ func (a *poolsHost) Receive(ctx act.Context) {
 		a.release(ctx, m.p)
 	case settled:
 		a.settled(m.err)
-	case *act.Terminated:
+	case *actor.Terminated:
 		a.gone(ctx, m.Who)
-	case *act.Stopping:
+	case *actor.Stopping:
 		a.ending = true
 	}
 }
 
 // gone hears that a pool's keeper has ended. If nobody told it to, or told of it, that is a
 // failure like any other.
-func (a *poolsHost) gone(ctx act.Context, who *act.PID) {
+func (a *poolsSupervisor) gone(ctx actor.Context, who *actor.PID) {
 	k, ok := a.kept[who.Id]
 	delete(a.kept, who.Id)
 	if !ok || a.ending || !a.pools.has(k.p) {
@@ -320,18 +320,18 @@ func (a *poolsHost) gone(ctx act.Context, who *act.PID) {
 	a.ending = true
 	err := fmt.Errorf("pool %q: %w", k.p.name(), errKeeperVanished)
 	k.ready(err) // if somebody still waits for the start
-	act.Fail(ctx, err)
+	actor.Fail(ctx, err)
 }
 
 // HandleFailure is told that a pool gave up, and gives up with it: what that means is
 // the pipeline's affair.
-func (a *poolsHost) HandleFailure(system *act.System, self act.Supervisor, child *act.PID, _ *act.RestartStatistics, reason, _ any) {
+func (a *poolsSupervisor) HandleFailure(system *actor.System, self actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	a.ending = true
-	act.Stop(system, child)
+	actor.Stop(system, child)
 	self.EscalateFailure(reason, nil)
 }
 
-func (a *poolsHost) start(ctx act.Context) {
+func (a *poolsSupervisor) start(ctx actor.Context) {
 	a.pools.mu.Lock()
 	a.pools.host = ctx.Self()
 	all := slices.Clone(a.pools.all)
@@ -342,11 +342,11 @@ func (a *poolsHost) start(ctx act.Context) {
 		a.spawn(ctx, p, func(err error) { system.Root.Send(self, settled{err}) })
 	}
 	if a.awaited == 0 {
-		a.tell(nil)
+		a.reportReady(nil)
 	}
 }
 
-func (a *poolsHost) spawn(ctx act.Context, p *Pool, ready func(error)) {
+func (a *poolsSupervisor) spawn(ctx actor.Context, p *Pool, ready func(error)) {
 	if !a.pools.has(p) { // it was let go again before it began
 		ready(nil)
 		return
@@ -361,21 +361,21 @@ func (a *poolsHost) spawn(ctx act.Context, p *Pool, ready func(error)) {
 }
 
 // release stops the keeper of a pool.
-func (a *poolsHost) release(ctx act.Context, p *Pool) {
+func (a *poolsSupervisor) release(ctx actor.Context, p *Pool) {
 	for id, k := range a.kept {
 		if k.p == p {
-			act.Stop(ctx.ActorSystem(), act.Local(ctx.ActorSystem(), id))
+			actor.Stop(ctx.ActorSystem(), actor.Local(ctx.ActorSystem(), id))
 		}
 	}
 }
 
-func (a *poolsHost) settled(err error) {
+func (a *poolsSupervisor) settled(err error) {
 	if a.awaited--; err != nil || a.awaited == 0 {
-		a.tell(err)
+		a.reportReady(err)
 	}
 }
 
-func (a *poolsHost) tell(err error) {
+func (a *poolsSupervisor) reportReady(err error) {
 	if a.ready != nil {
 		a.ready(err)
 		a.ready = nil

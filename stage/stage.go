@@ -8,45 +8,45 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/part"
-	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/worker"
 )
 
 // What a submitter may be told, wrapped with the stage's name.
 var (
 	// ErrFull refuses a command: no room, and the stage's rule is not to wait.
-	ErrFull = room.ErrFull
+	ErrFull = inbox.ErrFull
 	// ErrClosed refuses a command: the pipeline is draining or has stopped.
-	ErrClosed = room.ErrClosed
+	ErrClosed = inbox.ErrClosed
 	// ErrDraining refuses a command: the stage is being drained, or has been. It is an
 	// [ErrClosed] that may be over some day.
-	ErrDraining = room.ErrDraining
+	ErrDraining = inbox.ErrDraining
 	// ErrNotRunning refuses a command: the stage is not part of a pipeline
 	// that was started.
-	ErrNotRunning = room.ErrNotRunning
+	ErrNotRunning = inbox.ErrNotRunning
 	// ErrShed ends an accepted command: it was dropped for want of room.
-	ErrShed = room.ErrShed
+	ErrShed = inbox.ErrShed
 	// ErrRate refuses a command: a policy bounds how many are let in.
-	ErrRate = room.ErrRate
+	ErrRate = inbox.ErrRate
 	// ErrPolicy refuses a command: a policy sheds some, or its gate does not let it in.
-	ErrPolicy = room.ErrPolicy
+	ErrPolicy = inbox.ErrPolicy
 	// ErrDisabled refuses a command, or ends one that was forwarded: a policy has
 	// the stage take nothing.
-	ErrDisabled = room.ErrDisabled
+	ErrDisabled = inbox.ErrDisabled
 	// ErrMaxInFlight refuses a command that a handler emits along a way that closes a loop, and
 	// sheds one that it forwards there: the pipeline holds as many commands as
 	// pipeline.MaxInFlight says. Either leaves a dead letter.
-	ErrMaxInFlight = room.ErrMaxInFlight
+	ErrMaxInFlight = inbox.ErrMaxInFlight
 	// ErrExpired ends an accepted command: its time to live was over before its handler was called; see [TTL] and
 	// [ExpiresAt].
-	ErrExpired = room.ErrExpired
+	ErrExpired = inbox.ErrExpired
 	// ErrStopped ends an accepted command: the pipeline stopped hard before
 	// it was done, or was known to be.
-	ErrStopped = room.ErrStopped
+	ErrStopped = inbox.ErrStopped
 	// ErrTimeout is the cause with which a handler's context ends at the
 	// stage's time limit.
 	ErrTimeout = worker.ErrTimeout
@@ -80,9 +80,9 @@ func Crashed(err error) bool {
 // anybody, at any time.
 type Stage[C any] struct {
 	core  *Core
-	room  *room.Room       // the core's, and
+	inbox *inbox.Inbox     // the core's, and
 	inlet *behaviour.Inlet // its own: each is looked up for every command
-	last  last             // what was found out about the context that was submitted with last
+	last  lastContext      // what was found out about the context that was submitted with last
 }
 
 // New makes a stage around one behaviour that all its workers share. The workers call it in parallel,
@@ -186,7 +186,7 @@ func (kindOf[C]) nilly() bool            { return reflect.TypeFor[C]().Kind() ==
 func typed[C any](c *Core) *Stage[C] {
 	c.kind = kindOf[C]{}
 	c.checkExpiry(reflect.TypeFor[C]())
-	return &Stage[C]{core: c, room: c.room, inlet: c.room.Inlet()}
+	return &Stage[C]{core: c, inbox: c.inbox, inlet: c.inbox.Inlet()}
 }
 
 // missing reports whether a value is nil, or an interface around a nil.
@@ -240,9 +240,9 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 	need.Context(ctx, "stage: Submit")
 	e := command.Envelope{Cmd: cmd}
 	if ctx != context.Background() {
-		e.From = s.last.origin(ctx, s.room)
+		e.From = s.last.origin(ctx, s.inbox)
 	}
-	return s.room.Submit(ctx, &e)
+	return s.inbox.Submit(ctx, &e)
 }
 
 // SubmitAll hands in many commands, in order, as if each were given to [Stage.Submit],
@@ -251,7 +251,7 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 // error that it was refused with. Their handlers see the values of ctx, as those of Submit do.
 func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err error) {
 	need.Context(ctx, "stage: SubmitAll")
-	return s.room.SubmitAll(ctx, s.last.origin(ctx, s.room), len(cmds), func(i int) any { return cmds[i] })
+	return s.inbox.SubmitAll(ctx, s.last.origin(ctx, s.inbox), len(cmds), func(i int) any { return cmds[i] })
 }
 
 // Ask hands in a command and returns a ticket to learn its end, or the reason
@@ -265,7 +265,7 @@ func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err 
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	need.Context(ctx, "stage: Ask")
 	t := new(Ticket)
-	if err := s.room.Submit(ctx, &command.Envelope{Cmd: cmd, From: t.t.Asked(ctx, s.room.Host())}); err != nil {
+	if err := s.inbox.Submit(ctx, &command.Envelope{Cmd: cmd, From: t.t.Asked(ctx, s.inbox.Pipeline())}); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -320,9 +320,9 @@ func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
 
 // callAside calls for a handler that may suspend: who ends the command wakes it.
 func (s *Stage[C]) callAside(c behaviour.Suspender, cmd C) (any, error) {
-	var bell chime
+	var bell signal
 	t := command.NewTicket(bell.ring)
-	if err := s.room.Submit(c, &command.Envelope{Cmd: cmd, From: t.Asked(c, s.room.Host())}); err != nil {
+	if err := s.inbox.Submit(c, &command.Envelope{Cmd: cmd, From: t.Asked(c, s.inbox.Pipeline())}); err != nil {
 		return nil, err
 	}
 	return waitAside(t, c, &bell)
@@ -331,7 +331,7 @@ func (s *Stage[C]) callAside(c behaviour.Suspender, cmd C) (any, error) {
 // waitAside waits for a ticket that rings the bell. [worker.Awaits] finds it by its name, and the ticket by its place.
 //
 //go:noinline
-func waitAside(t *command.Ticket, c behaviour.Suspender, bell *chime) (any, error) {
+func waitAside(t *command.Ticket, c behaviour.Suspender, bell *signal) (any, error) {
 	if err := bell.await(c); err != nil {
 		return nil, err
 	}
@@ -346,11 +346,11 @@ func waitAside(t *command.Ticket, c behaviour.Suspender, bell *chime) (any, erro
 // stage that waits holds the sender for at most five seconds. A send that is
 // refused, or of another type than C, becomes a [DeadLetter]; a request is
 // answered with the error.
-func (s *Stage[C]) PID() *act.PID { return s.core.PID() }
+func (s *Stage[C]) PID() *actor.PID { return s.core.PID() }
 
 // Snapshot reads the stage's accounts.
 func (s *Stage[C]) Snapshot() Snapshot {
-	return s.core.Snapshot(room.Snapshot([]*room.Room{s.core.room})[0])
+	return s.core.Snapshot(inbox.Snapshot([]*inbox.Inbox{s.core.inbox})[0])
 }
 
 // Ticket is the right to learn the end of one command, and of all that was
@@ -366,7 +366,7 @@ func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
 func (t *Ticket) Wait(ctx context.Context) (any, error) {
 	need.Context(ctx, "stage: Ticket.Wait")
 	if c, ok := ctx.(behaviour.Suspender); ok {
-		if err := room.Until(c, t.t.Done()); err != nil { //nolint:contextcheck // c is ctx
+		if err := inbox.Until(c, t.t.Done()); err != nil { //nolint:contextcheck // c is ctx
 			return nil, err
 		}
 		return t.t.Result(), t.t.Err()

@@ -43,8 +43,8 @@ func UnderWay(pools []*Pool, stages []*Core) []Stuck {
 	}
 	all := atWork(pools, stages, staffs)
 	for _, c := range stages {
-		for _, seat := range c.room.Parked() {
-			if w, ok := seat.Owner.(*worker.Worker); ok {
+		for _, m := range c.inbox.Parked() {
+			if w, ok := m.Owner.(*worker.Worker); ok {
 				all = append(all, Stuck{Stage: w.At(), Waits: slotIn(c), Awaited: c.Name()})
 			}
 		}

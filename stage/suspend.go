@@ -8,16 +8,16 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// chime is how who ends a command wakes the handler that waits for it, without a goroutine or a
+// signal is how who ends a command wakes the handler that waits for it, without a goroutine or a
 // channel between them. The zero chime is ready.
-type chime struct {
+type signal struct {
 	mu   sync.Mutex // guards all below
 	rung bool
 	wake func()
 }
 
 // ring is for a ticket.
-func (b *chime) ring(any, error) {
+func (b *signal) ring(any, error) {
 	b.mu.Lock()
 	b.rung = true
 	wake := b.wake
@@ -28,7 +28,7 @@ func (b *chime) ring(any, error) {
 }
 
 // await suspends a handler until it has rung. If it has already the handler goes on at once.
-func (b *chime) await(c behaviour.Suspender) error {
+func (b *signal) await(c behaviour.Suspender) error {
 	b.mu.Lock()
 	rung := b.rung
 	b.mu.Unlock()
@@ -55,11 +55,11 @@ func (c *Core) unwind() (suspended bool) {
 	if c.staff.Runs == nil {
 		return false
 	}
-	if _, halted := c.room.Ended(); halted {
+	if _, halted := c.inbox.Stopped(); halted {
 		c.staff.Unwind()
 		return false
 	}
-	return c.room.Begun() > 0
+	return c.inbox.Started() > 0
 }
 
 // errUnwinding tells that a handler did not end when it was stopped.

@@ -145,7 +145,7 @@ func (c *Core) begin(ctx context.Context, to *worker.Version, p *plan) (*worker.
 
 // hasEnded reports whether the stage will not run any more.
 func (c *Core) hasEnded() bool {
-	closed, halted := c.room.Ended()
+	closed, halted := c.inbox.Stopped()
 	gone := c.env != nil && c.env.Context.Err() != nil
 	return halted || !c.upgrade.running && (gone || closed)
 }
@@ -156,7 +156,7 @@ func (c *Core) raise() error {
 	c.upgrade.mu.Lock()
 	c.upgrade.running = true
 	c.upgrade.mu.Unlock()
-	return c.staff.Present().Raise()
+	return c.staff.Present().StartTrial()
 }
 
 // lower stops the instances that nobody uses and those that are shared, when all workers
@@ -167,9 +167,9 @@ func (c *Core) lower() {
 	c.upgrade.mu.Unlock()
 	suspended := c.unwind()
 	c.EndTrial()
-	c.stopAll(c.room.Unshelve())
-	if !suspended && c.room.Crew() == nil { // else others still work for the stage
-		c.staff.Present().Lower()
+	c.stopAll(c.inbox.TakeIdleInstances())
+	if !suspended && c.inbox.Pool() == nil { // else others still work for the stage
+		c.staff.Present().EndTrial()
 	}
 }
 

@@ -97,13 +97,13 @@ type plan struct {
 	stage  string
 	canary bool
 	given  []string // the options' names
-	law    worker.Law
+	law    worker.TrialLimits
 	key    any // func(C) string
 	faults []error
 }
 
 func newPlan[C any](stage string, opts []UpgradeOption) *plan {
-	p := &plan{stage: stage, law: worker.Law{Margin: DefaultMargin, Least: DefaultLeast}}
+	p := &plan{stage: stage, law: worker.TrialLimits{Margin: DefaultMargin, Least: DefaultLeast}}
 	for i, o := range opts {
 		if o == nil {
 			p.check(false, "is nil", "Upgrade: option %d", i+1)

@@ -1,21 +1,21 @@
 package supervisor
 
-import "github.com/golda-dev/golda/internal/act"
+import "github.com/golda-dev/golda/internal/actor"
 
 type (
 	// Actor handles messages one at a time. It is protoactor's interface.
-	Actor = act.Actor
+	Actor = actor.Actor
 	// Context is what an actor can use while it handles a message.
-	Context = act.Context
+	Context = actor.Context
 )
 
 // SpawnActor starts an actor, for [Child.Spawn]. Its mailbox loses no message and never resumes a crashed actor, and a
 // panic while the actor handles its stop is a failure like any other. An actor that is started in another way, with
 // protoactor's own props, and panics there is only given up when its patience ends.
 func SpawnActor(by Spawner, name string, make func() Actor) (*PID, error) {
-	return act.Spawn(by, name, act.NewMailbox(nil), make)
+	return actor.Spawn(by, name, actor.NewMailbox(nil), make)
 }
 
 // Fail ends the actor that ctx belongs to, with a reason: [ErrNormal] if it has finished its work, or an error that
 // does not deserve a panic. The actor's supervisor decides what follows.
-func Fail(ctx Context, reason error) { act.Fail(ctx, reason) }
+func Fail(ctx Context, reason error) { actor.Fail(ctx, reason) }

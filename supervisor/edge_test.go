@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -229,14 +229,14 @@ type mortal struct {
 	book    *diary
 }
 
-func (a *mortal) Receive(ctx act.Context) {
+func (a *mortal) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
-	case *act.Stopping:
+	case *actor.Stopping:
 		a.book.write("stopping")
 		if !a.stopped {
 			a.crash()
 		}
-	case *act.Stopped:
+	case *actor.Stopped:
 		a.book.write("stopped")
 		if a.stopped {
 			a.crash()
@@ -252,13 +252,13 @@ func TestAnActorThatCrashesWhileItStopsBlocksNothing(t *testing.T) {
 		for at, stopped := range map[string]bool{"stopping": false, "stopped": true} {
 			t.Run(name+" when "+at, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					var pid *act.PID
+					var pid *actor.PID
 					var book diary
 					tree, err := supervisor.Start(t.Context(), system, supervisor.Spec{Intensity: long, Children: []supervisor.Child{{
 						Name: "a", Patience: supervisor.Infinity,
-						Spawn: func(by supervisor.Spawner, name string, ready func(error)) (_ *act.PID, err error) {
+						Spawn: func(by supervisor.Spawner, name string, ready func(error)) (_ *actor.PID, err error) {
 							ready(nil)
-							pid, err = act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return &mortal{stopped, crash, &book} })
+							pid, err = actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor { return &mortal{stopped, crash, &book} })
 							return pid, err
 						},
 					}}})
@@ -619,7 +619,7 @@ func TestStatesAndTypesHaveTheirNames(t *testing.T) {
 // heavy is an actor with something to hold.
 type heavy struct{ held [1 << 16]byte }
 
-func (h *heavy) Receive(ctx act.Context) {
+func (h *heavy) Receive(ctx actor.Context) {
 	if _, ok := ctx.Message().(boom); ok {
 		h.held[0]++
 		panic(errBoom)
@@ -632,11 +632,11 @@ func TestNothingIsKeptOfAnIncarnationThatHasEnded(t *testing.T) {
 	held(t)
 	const crashes = 5
 	var starts []weak.Pointer[heavy]
-	up := make(chan *act.PID, 1)
+	up := make(chan *actor.PID, 1)
 	tree, err := supervisor.Start(t.Context(), system, supervisor.Spec{
-		Name: act.Unique(system, "light"), Intensity: supervisor.Intensity{Restarts: crashes, Within: time.Hour},
-		Children: []supervisor.Child{{Name: "a", Spawn: func(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
-			pid, err := act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
+		Name: actor.Unique(system, "light"), Intensity: supervisor.Intensity{Restarts: crashes, Within: time.Hour},
+		Children: []supervisor.Child{{Name: "a", Spawn: func(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
+			pid, err := actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor {
 				h := &heavy{}
 				starts = append(starts, weak.Make(h))
 				return h

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 )
 
 // moment is how long a child still has to stop when the common time limit has passed.
 const moment = 100 * time.Millisecond
 
 // sendStop asks a child to stop and starts its time limit.
-func (s *supervisor) sendStop(ctx act.Context, c *childState) {
+func (s *supervisor) sendStop(ctx actor.Context, c *childState) {
 	s.stopsPending++
 	c.stopSent = true
 	c.since = time.Now()
@@ -26,11 +26,11 @@ func (s *supervisor) sendStop(ctx act.Context, c *childState) {
 		}
 		ctx.Send(c.pid, m)
 	} else {
-		act.Stop(ctx.ActorSystem(), c.pid)
+		actor.Stop(ctx.ActorSystem(), c.pid)
 	}
 	switch {
 	case c.child.Patience == BrutalKill:
-		act.Abandon(ctx.ActorSystem(), ctx.Self(), c.pid)
+		actor.Abandon(ctx.ActorSystem(), ctx.Self(), c.pid)
 	case patience != Infinity:
 		b, self, root := c.incarnation, ctx.Self(), ctx.ActorSystem().Root
 		c.limit = time.AfterFunc(patience, func() { root.Send(self, limitPassed{b}) })
@@ -47,7 +47,7 @@ func (s *supervisor) patience(c *childState) time.Duration {
 }
 
 // handleLimit stops waiting for a child whose time limit has passed.
-func (s *supervisor) handleLimit(ctx act.Context, b *incarnation) {
+func (s *supervisor) handleLimit(ctx actor.Context, b *incarnation) {
 	c := b.childState
 	switch {
 	case c.incarnation != b:
@@ -56,12 +56,12 @@ func (s *supervisor) handleLimit(ctx act.Context, b *incarnation) {
 		s.step(ctx)
 	case c.stopSent && c.pid != nil:
 		b.abandoned.Store(true)
-		act.Abandon(ctx.ActorSystem(), ctx.Self(), c.pid)
+		actor.Abandon(ctx.ActorSystem(), ctx.Self(), c.pid)
 	}
 }
 
 // handleTerminated handles the end of a child's actor.
-func (s *supervisor) handleTerminated(ctx act.Context, pid *act.PID) {
+func (s *supervisor) handleTerminated(ctx actor.Context, pid *actor.PID) {
 	c := s.byPID[pid.Id]
 	if c == nil {
 		return
@@ -126,7 +126,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // handleStop ends the supervisor, or shortens the time for its end.
-func (s *supervisor) handleStop(ctx act.Context, m stop) {
+func (s *supervisor) handleStop(ctx actor.Context, m stop) {
 	s.stopFromAbove = s.stopFromAbove || m.parent
 	if sooner := !m.by.IsZero() && (s.by.IsZero() || m.by.Before(s.by)); sooner {
 		s.by = m.by
@@ -139,7 +139,7 @@ func (s *supervisor) handleStop(ctx act.Context, m stop) {
 }
 
 // hasten shortens the time limit of a child that was asked to stop before.
-func (s *supervisor) hasten(ctx act.Context, c *childState) {
+func (s *supervisor) hasten(ctx actor.Context, c *childState) {
 	if !c.stopSent || c.child.Patience == BrutalKill {
 		return
 	}
@@ -172,10 +172,10 @@ func (s *supervisor) finish() {
 }
 
 // end ends the supervisor's actor: all children are gone.
-func (s *supervisor) end(ctx act.Context) {
+func (s *supervisor) end(ctx actor.Context) {
 	s.ended = true
 	if s.nested && !s.stopFromAbove && s.broken == nil {
-		act.Fail(ctx, cmp.Or(s.result, ErrShutdown)) // the supervisor above stops it
+		actor.Fail(ctx, cmp.Or(s.result, ErrShutdown)) // the supervisor above stops it
 		return
 	}
 	ctx.Stop(ctx.Self())
@@ -183,7 +183,7 @@ func (s *supervisor) end(ctx act.Context) {
 
 // handleStopping handles the stop of the supervisor's own actor. After a normal end there is nothing to do. If the
 // actor is stopped from outside, all children are stopped at once.
-func (s *supervisor) handleStopping(ctx act.Context) {
+func (s *supervisor) handleStopping(ctx actor.Context) {
 	if s.ended {
 		return
 	}
@@ -201,11 +201,11 @@ func (s *supervisor) handleStopping(ctx act.Context) {
 		switch patience := s.patience(c); patience {
 		case Infinity:
 		case BrutalKill:
-			act.Abandon(system, self, pid)
+			actor.Abandon(system, self, pid)
 		default: // the actor handles no more messages except the ends of its children
 			c.limit = time.AfterFunc(patience, func() {
 				b.abandoned.Store(true)
-				act.Abandon(system, self, pid)
+				actor.Abandon(system, self, pid)
 			})
 		}
 	}

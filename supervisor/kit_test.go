@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/supervisor"
 )
 
 // system is made once because it is expensive.
-var system = act.NewSystem(slog.New(slog.DiscardHandler))
+var system = actor.NewSystem(slog.New(slog.DiscardHandler))
 
 var errBoom = errors.New("boom")
 
@@ -69,7 +69,7 @@ type child struct {
 
 	mu     sync.Mutex
 	starts int
-	pid    *act.PID
+	pid    *actor.PID
 }
 
 func (c *child) script() script {
@@ -87,7 +87,7 @@ func (c *child) spec() supervisor.Child {
 	return supervisor.Child{Name: c.name, Spawn: c.spawn, Patience: patience}
 }
 
-func (c *child) spawn(by act.Spawner, name string, ready func(error)) (*act.PID, error) {
+func (c *child) spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.starts++
@@ -96,14 +96,14 @@ func (c *child) spawn(by act.Spawner, name string, ready func(error)) (*act.PID,
 		c.book.write("cannot spawn " + c.name)
 		return nil, s.spawnFails
 	}
-	pid, err := act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor {
+	pid, err := actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor {
 		return &tiny{name: c.name, book: c.book, script: s, ready: ready}
 	})
 	c.pid = pid
 	return pid, err
 }
 
-func (c *child) PID() *act.PID {
+func (c *child) PID() *actor.PID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pid
@@ -128,21 +128,21 @@ type tiny struct {
 	ready  func(error)
 }
 
-func (a *tiny) Receive(ctx act.Context) {
+func (a *tiny) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
-	case *act.Started:
+	case *actor.Started:
 		a.start()
 	case boom:
 		panic(errBoom)
 	case fail:
-		act.Fail(ctx, errBoom)
-	case *act.Stopping:
+		actor.Fail(ctx, errBoom)
+	case *actor.Stopping:
 		a.book.write("stop " + a.name)
 		if a.script.stuck != nil {
 			<-a.script.stuck
 		}
 		time.Sleep(a.script.stopTakes)
-	case *act.Stopped:
+	case *actor.Stopped:
 		a.book.write(a.name + " is gone")
 	}
 }
@@ -181,7 +181,7 @@ type actorTree struct {
 
 func newActorTree(strategy supervisor.Strategy, in supervisor.Intensity, names ...string) *actorTree {
 	h := &actorTree{spec: supervisor.Spec{
-		Name: act.Unique(system, "tree"), Strategy: strategy, Intensity: in,
+		Name: actor.Unique(system, "tree"), Strategy: strategy, Intensity: in,
 	}}
 	h.spec.Restarted = func(child string, reason error) {
 		switch {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 )
 
 // noteAllUp marks the supervisor as started when every child has been ready once.
@@ -24,7 +24,7 @@ func (s *supervisor) noteAllUp() {
 var isReady = new(report)
 
 // launch starts a child.
-func (s *supervisor) launch(ctx act.Context, c *childState) {
+func (s *supervisor) launch(ctx actor.Context, c *childState) {
 	b := &incarnation{childState: c}
 	c.toStart, c.dead, c.held, c.up = false, false, false, false
 	c.incarnation, c.since, c.after = b, time.Now(), time.Time{}
@@ -43,7 +43,7 @@ func (s *supervisor) launch(ctx act.Context, c *childState) {
 			root.Send(self, b)
 		}
 	}
-	name := act.Unique(ctx.ActorSystem(), c.child.Name)
+	name := actor.Unique(ctx.ActorSystem(), c.child.Name)
 	c.tree = nil
 	err := guarded(c.id, func() (err error) {
 		c.pid, err = s.spawn(ctx, c, name, ready)
@@ -63,7 +63,7 @@ func (s *supervisor) launch(ctx act.Context, c *childState) {
 var errNoPID = errors.New("spawn returned neither a PID nor an error")
 
 // spawn starts the actor of a child of any kind.
-func (s *supervisor) spawn(ctx act.Context, c *childState, name string, ready func(error)) (*act.PID, error) {
+func (s *supervisor) spawn(ctx actor.Context, c *childState, name string, ready func(error)) (*actor.PID, error) {
 	switch {
 	case c.child.Spawn != nil:
 		return c.child.Spawn(ctx, name, ready)
@@ -75,19 +75,19 @@ func (s *supervisor) spawn(ctx act.Context, c *childState, name string, ready fu
 		}
 		below := newSupervisor(ctx.ActorSystem(), spec, s.base)
 		below.nested, below.started = true, ready
-		pid, err := act.Spawn(ctx, name, act.NewMailbox(nil), func() act.Actor { return below })
+		pid, err := actor.Spawn(ctx, name, actor.NewMailbox(nil), func() actor.Actor { return below })
 		if err == nil {
 			below.tree.pid, c.tree = pid, below.tree
 		}
 		return pid, err
 	default:
 		svc := newService(c, s.base, ready)
-		return act.Spawn(ctx, name, act.NewMailbox(nil), func() act.Actor { return svc })
+		return actor.Spawn(ctx, name, actor.NewMailbox(nil), func() actor.Actor { return svc })
 	}
 }
 
 // handleReady handles the start report of an incarnation. A report of a child that is no longer starting is ignored.
-func (s *supervisor) handleReady(ctx act.Context, b *incarnation) {
+func (s *supervisor) handleReady(ctx actor.Context, b *incarnation) {
 	if c := b.childState; s.starting == c && c.incarnation == b {
 		s.noteStart(c, b.startReport.Load().err)
 		s.step(ctx)

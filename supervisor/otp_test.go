@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -760,13 +760,13 @@ func TestAChildThatWasUpAndFailsDuringTheStartIsRestarted(t *testing.T) {
 func TestATransientActorThatEndsWellIsNotRestarted(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
-		var pid *act.PID
+		var pid *actor.PID
 		c := newServices(supervisor.OneForOne, long, supervisor.Child{
 			Name: "a", Restart: supervisor.Transient,
 			Spawn: func(by supervisor.Spawner, name string, ready func(error)) (*supervisor.PID, error) {
 				ready(nil)
 				var err error
-				pid, err = act.Spawn(by, name, act.NewMailbox(nil), func() act.Actor { return ender{} })
+				pid, err = actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor { return ender{} })
 				return pid, err
 			},
 		})
@@ -780,8 +780,8 @@ func TestATransientActorThatEndsWellIsNotRestarted(t *testing.T) {
 
 type ender struct{}
 
-func (ender) Receive(ctx act.Context) {
+func (ender) Receive(ctx actor.Context) {
 	if _, ok := ctx.Message().(fail); ok {
-		act.Fail(ctx, supervisor.ErrNormal)
+		actor.Fail(ctx, supervisor.ErrNormal)
 	}
 }

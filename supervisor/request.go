@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 )
 
 // order is the kind of a request.
@@ -60,7 +60,7 @@ func (s *supervisor) reply(r **request, id string, err error) {
 
 // handleRequest handles a request. Requests that change the children are queued until no child is being started or
 // stopped.
-func (s *supervisor) handleRequest(ctx act.Context, r *request) {
+func (s *supervisor) handleRequest(ctx actor.Context, r *request) {
 	switch {
 	case r.do == inspect:
 		r.info = s.info()
@@ -88,7 +88,7 @@ func (s *supervisor) refuseAll(err error) {
 }
 
 // handleCancel takes a request back if it has not been completed.
-func (s *supervisor) handleCancel(ctx act.Context, m cancel) {
+func (s *supervisor) handleCancel(ctx actor.Context, m cancel) {
 	if i := slices.Index(s.queue, m.r); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
 		s.reply(&m.r, "", m.cause)

@@ -3,7 +3,7 @@ package supervisor
 import (
 	"context"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 )
 
 // service is the actor of a child that is a function. The function has a goroutine of its own. When the function
@@ -28,19 +28,19 @@ func newService(c *childState, base context.Context, ready func(error)) *service
 }
 
 // Receive handles a message to the service's actor.
-func (s *service) Receive(ctx act.Context) {
+func (s *service) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *act.Started:
+	case *actor.Started:
 		s.start(ctx)
 	case over:
-		act.Fail(ctx, m.reason)
-	case *act.Stopping:
+		actor.Fail(ctx, m.reason)
+	case *actor.Stopping:
 		s.cancel(ErrShutdown)
 		<-s.over
 	}
 }
 
-func (s *service) start(ctx act.Context) {
+func (s *service) start(ctx actor.Context) {
 	var running context.Context
 	running, s.cancel = context.WithCancelCause(s.base)
 	self, root := ctx.Self(), ctx.ActorSystem().Root

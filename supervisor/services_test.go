@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -26,7 +26,7 @@ type services struct {
 
 func newServices(strategy supervisor.Strategy, in supervisor.Intensity, children ...supervisor.Child) *services {
 	c := &services{orders: map[string]chan func() error{}}
-	c.spec = supervisor.Spec{Name: act.Unique(system, "services"), Strategy: strategy, Intensity: in, Children: children}
+	c.spec = supervisor.Spec{Name: actor.Unique(system, "services"), Strategy: strategy, Intensity: in, Children: children}
 	for i := range c.spec.Children {
 		if k := &c.spec.Children[i]; k.Run == nil && k.Serve == nil && k.Spawn == nil && k.Supervisor == nil {
 			k.Run = c.run(k.Name)

@@ -8,17 +8,17 @@ import (
 	"math"
 	"time"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 )
 
 // The names of protoactor that a child made of an actor needs. Programs that do not use protoactor need none of them.
 type (
 	// System runs actors.
-	System = act.System
+	System = actor.System
 	// PID is an actor's address.
-	PID = act.PID
+	PID = actor.PID
 	// Spawner starts actors.
-	Spawner = act.Spawner
+	Spawner = actor.Spawner
 )
 
 // Restart is a child's restart type: whether the child is restarted after it has ended by itself.

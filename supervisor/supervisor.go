@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
@@ -53,7 +53,7 @@ type childState struct {
 	child *Child
 	id    string
 
-	pid         *act.PID     // nil if there is no incarnation
+	pid         *actor.PID   // nil if there is no incarnation
 	incarnation *incarnation // the last incarnation
 	tree        *Tree        // of the last incarnation, if it is a supervisor
 	up          bool         // it is ready
@@ -83,7 +83,7 @@ type childState struct {
 // the child has answered.
 type supervisor struct {
 	tree    *Tree
-	self    *act.PID
+	self    *actor.PID
 	spec    Spec
 	base    context.Context // carries the values of the services' contexts
 	log     *slog.Logger
@@ -110,7 +110,7 @@ type supervisor struct {
 	stopsPending  int         // children that were asked to stop and have not stopped yet
 }
 
-func newSupervisor(system *act.System, spec Spec, base context.Context) *supervisor { //nolint:revive // base is stored for its values
+func newSupervisor(system *actor.System, spec Spec, base context.Context) *supervisor { //nolint:revive // base is stored for its values
 	spec.Children = slices.Clone(spec.Children) // the caller may change its slice
 	s := &supervisor{
 		tree: &Tree{name: spec.Name, system: system, stopped: make(chan struct{})},
@@ -127,9 +127,9 @@ func newSupervisor(system *act.System, spec Spec, base context.Context) *supervi
 }
 
 // Receive handles a message to the supervisor.
-func (s *supervisor) Receive(ctx act.Context) {
+func (s *supervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
-	case *act.Started:
+	case *actor.Started:
 		s.self = ctx.Self()
 		for _, c := range s.children {
 			c.toStart, c.since = true, time.Now()
@@ -147,24 +147,24 @@ func (s *supervisor) Receive(ctx act.Context) {
 		s.handleRequest(ctx, m)
 	case cancel:
 		s.handleCancel(ctx, m)
-	case *act.Terminated:
+	case *actor.Terminated:
 		s.handleTerminated(ctx, m.Who)
-	case *act.Stopping:
+	case *actor.Stopping:
 		s.handleStopping(ctx)
-	case *act.Stopped:
+	case *actor.Stopped:
 		s.close()
 	}
 }
 
 // HandleFailure handles the failure of a child, which protoactor has suspended.
-func (s *supervisor) HandleFailure(system *act.System, sv act.Supervisor, child *act.PID, _ *act.RestartStatistics, reason, _ any) {
+func (s *supervisor) HandleFailure(system *actor.System, sv actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	c := s.byPID[child.Id]
 	if c == nil {
-		act.Stop(system, child)
+		actor.Stop(system, child)
 		return
 	}
 	err, ok := reason.(error)
-	switch panicked, isPanic := reason.(*act.Panic); {
+	switch panicked, isPanic := reason.(*actor.Panic); {
 	case isPanic:
 		err = &CrashError{Child: c.id, Value: panicked.Value, Stack: panicked.Stack}
 	case !ok:
@@ -173,14 +173,14 @@ func (s *supervisor) HandleFailure(system *act.System, sv act.Supervisor, child 
 	c.dead = c.tree != nil // its children have all ended; it waits to be stopped
 	s.failed(c, err)
 	if c.tree != nil && (c.stopSent || s.gaveUp) {
-		act.Stop(system, child)
+		actor.Stop(system, child)
 	}
-	s.step(sv.(act.Context))
+	s.step(sv.(actor.Context))
 }
 
 // step takes the next steps until it has to wait. It stops the last child that is to be stopped, or else starts the
 // first that is to be started, or else performs the next request.
-func (s *supervisor) step(ctx act.Context) {
+func (s *supervisor) step(ctx actor.Context) {
 	for s.starting == nil && !s.ended {
 		if s.stopsPending == 0 || s.ending && s.spec.Strategy == SimpleOneForOne {
 			if c := s.lastGoing(); c != nil {

@@ -8,15 +8,15 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/need"
 )
 
 // Tree is a running supervisor.
 type Tree struct {
 	name    string
-	system  *act.System
-	pid     *act.PID
+	system  *actor.System
+	pid     *actor.PID
 	stopped chan struct{}
 
 	// Written before stopped is closed.
@@ -40,15 +40,15 @@ func Start(ctx context.Context, system *System, spec Spec) (*Tree, error) {
 		if spec.Log == nil {
 			spec.Log = slog.Default()
 		}
-		system = act.NewSystem(spec.Log)
+		system = actor.NewSystem(spec.Log)
 	}
 	if spec.Name == "" {
-		spec.Name = act.Unique(system, "supervisor")
+		spec.Name = actor.Unique(system, "supervisor")
 	}
 	started := make(chan error, 1)
 	s := newSupervisor(system, spec, context.WithoutCancel(ctx))
 	s.started = func(err error) { started <- err }
-	pid, err := act.Spawn(system.Root, spec.Name, act.NewMailbox(nil), func() act.Actor { return s })
+	pid, err := actor.Spawn(system.Root, spec.Name, actor.NewMailbox(nil), func() actor.Actor { return s })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Name, err)
 	}

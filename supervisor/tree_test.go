@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -265,7 +265,7 @@ func TestAStartWhoseContextEndsAsTheLastChildComesUpReturns(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newActorTree(supervisor.RestForOne, long, "a", "b")
 			ctx, cancel := context.WithCancel(t.Context())
-			h.spec.Name = act.Unique(system, "tree")
+			h.spec.Name = actor.Unique(system, "tree")
 			up := h.children[1]
 			up.scripts = []script{{startTakes: time.Second}}
 			time.AfterFunc(time.Second, cancel)
@@ -307,7 +307,7 @@ func TestAStartWhoseContextEndsAsAChildIsNotSpawnedReturns(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h.spec.Children = []supervisor.Child{{
 			Name: "a", Patience: time.Second,
-			Spawn: func(act.Spawner, string, func(error)) (*act.PID, error) {
+			Spawn: func(actor.Spawner, string, func(error)) (*actor.PID, error) {
 				cancel()
 				time.Sleep(time.Second) // Start asks the supervisor to stop meanwhile
 				return nil, errBoom
@@ -528,7 +528,7 @@ func TestAChildThatPanicsInSpawnFailsTheStart(t *testing.T) {
 		h := newActorTree(supervisor.RestForOne, long)
 		h.spec.Children = []supervisor.Child{{
 			Name: "a", Patience: time.Second,
-			Spawn: func(act.Spawner, string, func(error)) (*act.PID, error) { panic(errBoom) },
+			Spawn: func(actor.Spawner, string, func(error)) (*actor.PID, error) { panic(errBoom) },
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

@@ -76,7 +76,7 @@ func (b *Both) aim(e *command.Envelope) {
 	}
 	b.side = after
 	e.Prove(true)
-	if !b.rollout.picks(e.Cmd) || !b.ready() {
+	if !b.rollout.picksNew(e.Cmd) || !b.ready() {
 		b.side = before
 		e.Prove(false)
 	}

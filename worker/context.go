@@ -9,7 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // The contexts of handlers. A command without a caller's context is handled with its worker's, which is always the same:
@@ -71,7 +71,7 @@ func (w *Worker) unbegun(e *command.Envelope) bool {
 	}
 	w.calls().skipped++
 	w.cur++
-	if es := []command.Envelope{*e}; err == room.ErrExpired { //nolint:errorlint // it is that very one
+	if es := []command.Envelope{*e}; err == inbox.ErrExpired { //nolint:errorlint // it is that very one
 		w.shed(es, nil)
 	} else {
 		w.fails(es, []error{err}, nil)
@@ -79,14 +79,14 @@ func (w *Worker) unbegun(e *command.Envelope) bool {
 	return true
 }
 
-// verdict returns nil if a command may be begun, and [room.ErrExpired] if it has expired, or why its caller's context has
+// verdict returns nil if a command may be begun, and [inbox.ErrExpired] if it has expired, or why its caller's context has
 // ended.
 func (w *Worker) verdict(e *command.Envelope) error {
 	if err := e.From.Ended(); err != nil {
 		return err
 	}
 	if w.stage.perishes() && w.expired(e) {
-		return room.ErrExpired
+		return inbox.ErrExpired
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 		switch err := verdicts[i]; err {
 		case nil:
 			live = append(live, e)
-		case room.ErrExpired: //nolint:errorlint // it is that very one
+		case inbox.ErrExpired: //nolint:errorlint // it is that very one
 			expired = append(expired, e)
 		default:
 			failed, errs = append(failed, e), append(errs, err)
@@ -133,7 +133,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 // fails ends commands that are not begun with an error each. Rest are those that are left of the batch, if these were
 // not the next ones.
 func (w *Worker) fails(es []command.Envelope, errs []error, rest []command.Envelope) {
-	if !w.stage.Room.Unbegun(&w.Seat, &w.tally, len(es), rest) {
+	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, len(es), rest) {
 		panic(abandoned{})
 	}
 	for i := range es {
@@ -143,7 +143,7 @@ func (w *Worker) fails(es []command.Envelope, errs []error, rest []command.Envel
 
 // shed ends commands that have expired. Rest are those that are left of the batch, if these were not the next ones.
 func (w *Worker) shed(es, rest []command.Envelope) {
-	if !w.stage.Room.Expire(&w.Seat, &w.tally, es, rest) {
+	if !w.stage.Inbox.Expire(&w.Member, &w.tally, es, rest) {
 		panic(abandoned{})
 	}
 	w.mark = 0 // that may have taken its time
@@ -156,7 +156,7 @@ func (s *Stage) perishes() bool { return s.TTL > 0 || s.ExpiresAt != nil }
 // has.
 func (w *Worker) expired(e *command.Envelope) bool {
 	if w.stage.TTL > 0 {
-		if waited, known := e.Waited(w.host.Now()); known && waited > w.stage.TTL {
+		if waited, known := e.Waited(w.pipeline.Now()); known && waited > w.stage.TTL {
 			return true
 		}
 	}
@@ -193,8 +193,8 @@ func (h *handling) Value(key any) any {
 // Origin returns nil: there is no caller's context.
 func (h *handling) Origin() *command.Origin { return nil }
 
-// House returns the worker's pipeline.
-func (h *handling) House() any { return h.host }
+// Pipeline returns the worker's pipeline.
+func (h *handling) Pipeline() any { return h.pipeline }
 
 // Lasts returns true: the context ends with the pipeline.
 func (h *handling) Lasts() bool { return true }
@@ -242,8 +242,8 @@ func (v *valued) own(key any) (value any, known bool) {
 // Origin returns the origin of the command.
 func (v *valued) Origin() *command.Origin { return v.from }
 
-// House returns the worker's pipeline.
-func (v *valued) House() any { return v.w.host }
+// Pipeline returns the worker's pipeline.
+func (v *valued) Pipeline() any { return v.w.pipeline }
 
 // Lasts returns true: the context ends with the pipeline.
 func (v *valued) Lasts() bool { return true }
@@ -368,14 +368,14 @@ type timed struct {
 	context.Context // ends with the limit
 
 	from *command.Origin
-	host *room.Host
+	host *inbox.Pipeline
 }
 
 // Origin returns the origin of the command, nil if there is none.
 func (t *timed) Origin() *command.Origin { return t.from }
 
-// House returns the worker's pipeline.
-func (t *timed) House() any { return t.host }
+// Pipeline returns the worker's pipeline.
+func (t *timed) Pipeline() any { return t.host }
 
 // Lasts returns false: the context ends with the limit.
 func (t *timed) Lasts() bool { return false }

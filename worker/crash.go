@@ -6,8 +6,8 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/internal/room"
 )
 
 // ErrGoexit is the value of a crash in which the handler ended its goroutine
@@ -86,7 +86,7 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	if !w.settleCrash(how) {
 		return
 	}
-	if *goesOn = w.isolated() && w.mend(); !*goesOn {
+	if *goesOn = w.isolated() && w.recoverOrFail(); !*goesOn {
 		w.quit(w.failure)
 	}
 }
@@ -94,17 +94,17 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 // isolated reports whether a crash was the first since a command of the stage was
 // completed, and left nothing behind that could not be handed over. Then the keeper has
 // nothing to decide.
-func (w *Worker) isolated() bool { return !w.carries() && w.stage.Room.Streak() <= 1 }
+func (w *Worker) isolated() bool { return !w.carries() && w.stage.Inbox.Streak() <= 1 }
 
-// mend is what the keeper would do after an isolated crash: the instance is stopped, and
+// recoverOrFail is what the keeper would do after an isolated crash: the instance is stopped, and
 // the worker takes its seat again with a fresh one. To end the actor and start another
 // for that costs several times as much. It reports false if there is none to be had;
 // that the keeper has to know.
-func (w *Worker) mend() bool {
+func (w *Worker) recoverOrFail() bool {
 	w.stop()
-	w.part()
-	if w.crew == nil {
-		if err := w.sit(true); err != nil {
+	w.depart()
+	if w.pool == nil {
+		if err := w.join(true); err != nil {
 			w.failure = err
 			return false
 		}
@@ -114,7 +114,7 @@ func (w *Worker) mend() bool {
 }
 
 // settleCrash settles the accounts of a batch in which a handler crashed. It reports false if the worker
-// was forsaken.
+// was abandoned.
 func (w *Worker) settleCrash(how *thrown) bool {
 	w.unlimit()
 	if !w.recall() || !w.settleGiven() {
@@ -122,10 +122,10 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	}
 	w.clock()
 	w.spill()
-	batch := w.Hand[:w.n]
+	batch := w.Batch[:w.n]
 	w.n = 0
 
-	crash := &CrashError{Stage: w.stage.Room.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
+	crash := &CrashError{Stage: w.stage.Inbox.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
 	culprit, rest := w.charge(batch)
 	if culprit != nil {
 		culprit.Failed()
@@ -133,9 +133,9 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	} else {
 		crash.Attempts = 1
 	}
-	retry := culprit != nil && crash.Attempts < w.stage.Room.Config().Retry.Attempts && w.triesAgain(culprit, crash)
+	retry := culprit != nil && crash.Attempts < w.stage.Inbox.Config().Retry.Attempts && w.triesAgain(culprit, crash)
 	w.spare(crash)
-	if !w.stage.Room.Crash(&w.Seat, &w.tally, culprit, rest, retry, crash) {
+	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, crash) {
 		return false
 	}
 	w.redeem()
@@ -143,8 +143,8 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	clear(batch)
 	w.stage.Crashed(crash, again)
 	w.deliver(false)
-	if w.crew == nil && !w.carries() {
-		w.stage.Room.Yield(&w.Seat)
+	if w.pool == nil && !w.carries() {
+		w.stage.Inbox.Yield(&w.Member)
 	}
 	w.failure = crash
 	return true
@@ -163,7 +163,7 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 		return &batch[w.cur], batch[w.cur+1:]
 	}
 	if rest = batch[w.cur:]; len(rest) > 1 {
-		room.Narrow(rest)
+		inbox.Narrow(rest)
 		return nil, rest
 	}
 	rest[0].SetPack(1)
@@ -180,29 +180,29 @@ func (w *Worker) triesAgain(e *command.Envelope, err error) bool {
 // policy is a user's function; if it crashes the answer is no.
 func (w *Worker) retries(err error) (yes bool) {
 	switch {
-	case w.stage.Room.Config().Retry.Attempts < 2:
+	case w.stage.Inbox.Config().Retry.Attempts < 2:
 		return false
 	case w.stage.RetryIf == nil:
 		return true
 	}
 	if crash := w.guard(func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
-		w.stage.complain("retry condition crashed", crash)
+		w.stage.logPanic("retry condition crashed", crash)
 		return false
 	}
 	return yes
 }
 
-// complain logs an error of a user's code. The log asks the error for its text, which may end the goroutine.
-func (s *Stage) complain(message string, err error) {
-	_ = Guard(s.Room.Name(), func() error { // a crash of the log cannot be logged
-		s.Log.Error(message, "stage", s.Room.Name(), "error", err)
+// logPanic logs an error of a user's code. The log asks the error for its text, which may end the goroutine.
+func (s *Stage) logPanic(message string, err error) {
+	_ = Guard(s.Inbox.Name(), func() error { // a crash of the log cannot be logged
+		s.Log.Error(message, "stage", s.Inbox.Name(), "error", err)
 		return nil
 	})
 }
 
 // guard runs a piece of a user's code that is not a handler: Start, Stop, a
 // condition.
-func (w *Worker) guard(f func() error) error { return Guard(w.stage.Room.Name(), f) }
+func (w *Worker) guard(f func() error) error { return Guard(w.stage.Inbox.Name(), f) }
 
 // Guard runs a piece of a user's code in a goroutine of its own, so that nothing it
 // does, not even runtime.Goexit, can hurt the caller, and returns its error, or a
@@ -244,22 +244,22 @@ func (w *Worker) start() error {
 	if err != nil {
 		return err
 	}
-	w.instance, w.Seat.Instance = inst, inst
+	w.instance, w.Member.Instance = inst, inst
 	return nil
 }
 
-// Stock makes one instance for the shelf of a stage's room, unless there is one.
+// Stock makes one instance for the idle instances of a stage's room, unless there is one.
 func Stock(s *Stage) error {
-	var seat room.Seat
-	if !s.Room.Claim(&seat) {
-		s.Room.Restock(&seat)
+	var seat inbox.Member
+	if !s.Inbox.Claim(&seat) {
+		s.Inbox.ReturnInstance(&seat)
 		return nil
 	}
 	inst, err := s.start(s.Context)
 	if err == nil {
 		seat.Instance = inst
 	}
-	s.Room.Restock(&seat)
+	s.Inbox.ReturnInstance(&seat)
 	return err
 }
 
@@ -267,7 +267,7 @@ func Stock(s *Stage) error {
 func (w *Worker) stop() {
 	w.discard()
 	inst := w.instance
-	w.instance, w.Seat.Instance = nil, nil
+	w.instance, w.Member.Instance = nil, nil
 	if inst != nil {
 		w.stopOne(inst)
 	}

@@ -7,9 +7,9 @@
 // worker and cannot be lost with one. System messages come before commands.
 //
 // Before its first command a stage may have workers that are only counted: they doze, and the
-// stage's keeper makes slot and actor of one when the room calls. See [room.Room.Doze].
+// stage's keeper makes slot and actor of one when the inbox calls. See [inbox.Inbox.AddUnstarted].
 //
-// A worker is a stage's own, or one of a crew that goes from stage to stage; then its
+// A worker is a stage's own, or one of a shared pool that goes from stage to stage; then its
 // mailbox is the queues of all of them. It is lent an instance of the stage where it is,
 // and what it hands over is let in everywhere: see package room.
 //
@@ -37,16 +37,16 @@
 // # A hard stop
 //
 // When its room is halted a worker finishes the command in hand and begins no other. If it does not within the grace it is
-// forsaken: see [Forsake].
+// abandoned: see [Forsake].
 //
 // # Handlers that suspend
 //
 // Of a stage whose handlers may suspend each command is a [Run], on a coroutine of the stage's. When it
-// suspends it is set aside; when it is woken the room gives it out again, to any worker, which puts
+// suspends it is suspended; when it is woken the inbox gives it out again, to any worker, which puts
 // the command back into its hand as it was and goes on with it. A crash on the coroutine is noted there, and thrown
 // again by the worker in whose hand the command is. The one word that says whether a worker was given up
-// says so, too, whether a run was set aside in time. Workers at such a stage are not forsaken: what
-// they have set aside has an end of its own.
+// says so, too, whether a run was suspended in time. Workers at such a stage are not abandoned: what
+// they have suspended has an end of its own.
 //
 // This package is for the stages of this house; users meet it in a [CrashError].
 package worker

@@ -15,13 +15,13 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
 
 // system is made once: it is dear.
-var system = act.NewSystem(slog.New(slog.DiscardHandler))
+var system = actor.NewSystem(slog.New(slog.DiscardHandler))
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

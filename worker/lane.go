@@ -8,11 +8,11 @@ import (
 // lane is the way that the first command of a batch takes which is forwarded, and with it
 // most often all others. They need not be gathered in an outlet: they stay in the
 // worker's hand, and move to the front there, over those that were handled and went
-// nowhere. So a command is copied three times for a hop: from the queue to the hand, for the room that
+// nowhere. So a command is copied three times for a hop: from the queue to the hand, for the inbox that
 // may have to end it in a hard stop, since what is in the hand is written over here, and from the hand to the next queue.
 type lane struct {
 	inlet *behaviour.Inlet
-	out   *outlet
+	out   *outbox
 	n     int32 // the first n of the hand are on the lane
 	shown int32 // so many of them are pledged
 }
@@ -22,10 +22,10 @@ var noLane = lane{inlet: new(behaviour.Inlet)}
 
 // pass puts a command on the lane.
 func (w *Worker) pass(e *command.Envelope, cmd any) {
-	slot := &w.Hand[w.lane.n]
+	slot := &w.Batch[w.lane.n]
 	slot.Carry(cmd, e)
 	if slot.From != nil { // whether it has a ticket is not worth a look
-		w.told = true
+		w.mustBook = true
 	}
 	w.lane.n++
 	w.tally.Forwarded++
@@ -34,7 +34,7 @@ func (w *Worker) pass(e *command.Envelope, cmd any) {
 // leave hands the lane's commands over, and moves those to its outlet for which there is
 // no room.
 func (w *Worker) leave() {
-	run, out := w.Hand[:w.lane.n], w.lane.out
+	run, out := w.Batch[:w.lane.n], w.lane.out
 	if len(run) == 0 {
 		return
 	}
@@ -45,7 +45,7 @@ func (w *Worker) leave() {
 
 // spill moves the lane's commands to its outlet, so that others can be put behind them.
 func (w *Worker) spill() {
-	run := w.Hand[:w.lane.n]
+	run := w.Batch[:w.lane.n]
 	w.take(run)
 	clear(run)
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Present is the version of which new instances are.
@@ -40,19 +40,19 @@ func (s *Stage) renew(inst Instance) Instance {
 func (s *Stage) sweep() {
 	stale := func(inst any) bool { return inst.(Instance).Of() != s.Present() }
 	for {
-		var seat room.Seat
-		if !s.Room.Borrow(&seat, stale) {
+		var seat inbox.Member
+		if !s.Inbox.Borrow(&seat, stale) {
 			return
 		}
 		seat.Instance = nilOr(s.renew(seat.Instance.(Instance)))
-		s.Room.Restock(&seat)
+		s.Inbox.ReturnInstance(&seat)
 		if inst, ok := seat.Surplus.(Instance); ok {
 			StopInstance(s, inst)
 		}
 	}
 }
 
-// nilOr is an instance as the room knows it: none is nil.
+// nilOr is an instance as the inbox knows it: none is nil.
 func nilOr(inst Instance) any {
 	if inst == nil {
 		return nil
@@ -72,8 +72,8 @@ func (s *Stage) lastWord(inst Instance) {
 	if !inst.Stops() {
 		return
 	}
-	if err := Guard(s.Room.Name(), func() error { inst.Stop(); return nil }); err != nil {
-		s.complain("instance did not stop well", err)
+	if err := Guard(s.Inbox.Name(), func() error { inst.Stop(); return nil }); err != nil {
+		s.logPanic("instance did not stop well", err)
 	}
 }
 
@@ -89,7 +89,7 @@ func (lent) Stops() bool         { return false }
 // not of it before it makes what is.
 func (w *Worker) fit() error {
 	if w.instance == nil {
-		w.instance, _ = w.Seat.Instance.(Instance)
+		w.instance, _ = w.Member.Instance.(Instance)
 	}
 	for {
 		if w.stage.moving.Load() > 0 {
@@ -117,7 +117,7 @@ func (w *Worker) fit() error {
 // renew has the worker's instance follow the stage's versions.
 func (w *Worker) renew() {
 	w.instance = w.stage.renew(w.instance)
-	w.Seat.Instance = nilOr(w.instance)
+	w.Member.Instance = nilOr(w.instance)
 }
 
 // refresh is for a worker of the stage's own that has nothing to do: it holds on to no
@@ -128,13 +128,13 @@ func (w *Worker) refresh() {
 	}
 	w.renew()
 	if w.instance == nil {
-		w.stage.Room.Restock(&w.Seat)
+		w.stage.Inbox.ReturnInstance(&w.Member)
 	}
 }
 
 // handleBoth runs two versions of the behaviour on the batch.
 func (w *Worker) handleBoth(b *Both, n int) {
-	batch := w.Hand[:n]
+	batch := w.Batch[:n]
 	if b.Many() {
 		batch = w.sift(batch)
 		b.aimAll(batch)
@@ -165,13 +165,13 @@ func (w *Worker) handleParts(b *Both, batch []command.Envelope) {
 		if a.given {
 			w.Settle(a.outcome)
 		} else {
-			w.forgo(w.cur + 1)
+			w.skip(w.cur + 1)
 		}
 	}
 }
 
 // settleGiven settles the commands of a batch that the canary has answered before the old version crashed with its part
-// of the batch. What remains from the present command on is that part. It reports false if the worker was forsaken.
+// of the batch. What remains from the present command on is that part. It reports false if the worker was abandoned.
 func (w *Worker) settleGiven() (ours bool) {
 	b := w.both
 	if b == nil || b.answers == nil {
@@ -184,12 +184,12 @@ func (w *Worker) settleGiven() (ours bool) {
 			}
 		}
 	}()
-	batch := w.Hand[:w.n]
+	batch := w.Batch[:w.n]
 	outcomes := b.given(batch)
 	if len(outcomes) == 0 {
 		return true
 	}
-	if !w.stage.Room.Unbegun(&w.Seat, &w.tally, 0, batch) {
+	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, 0, batch) {
 		return false
 	}
 	for _, o := range outcomes {

@@ -41,8 +41,8 @@ func (s State) String() string {
 	}
 }
 
-// Law says which commands go to a canary, and what ends its trial.
-type Law struct {
+// TrialLimits says which commands go to a canary, and what ends its trial.
+type TrialLimits struct {
 	Fraction float64              // of the commands, from above 0 to 1
 	Key      func(cmd any) string // if not nil, commands with the same key go the same way
 	Margin   float64              // by how much its share of errors may exceed the old version's
@@ -84,7 +84,7 @@ type Rollout struct {
 	stage    *Stage
 	versions [2]*Version
 	of       *Version // the rollout, as the version of a Both
-	law      Law
+	law      TrialLimits
 	tell     func(*Rollout)
 
 	sides   [2]sideTally
@@ -98,7 +98,7 @@ type Rollout struct {
 
 // NewRollout returns the way from the present version to another, not begun. Tell is told
 // how it ended.
-func (s *Stage) NewRollout(to *Version, law Law, tell func(*Rollout)) *Rollout {
+func (s *Stage) NewRollout(to *Version, law TrialLimits, tell func(*Rollout)) *Rollout {
 	r := &Rollout{stage: s, versions: [2]*Version{s.Present(), to}, law: law, tell: tell, settled: make(chan struct{})}
 	r.of = &Version{stage: s, rollout: r, done: make(chan struct{})}
 	r.timer = time.AfterFunc(math.MaxInt64, func() { r.elapsed.Store(true); r.judge() })
@@ -115,12 +115,12 @@ func (r *Rollout) Try() {
 	}
 }
 
-// raise starts the instances that workers share.
-func (r *Rollout) raise() error {
-	if err := r.versions[before].Raise(); err != nil {
+// startTrial starts the instances that workers share.
+func (r *Rollout) startTrial() error {
+	if err := r.versions[before].StartTrial(); err != nil {
 		return err
 	}
-	if err := r.versions[after].Raise(); err != nil {
+	if err := r.versions[after].StartTrial(); err != nil {
 		r.failed(err)
 	}
 	return nil
@@ -199,10 +199,10 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// picks reports whether a command goes to the canary. Of n commands it is the whole part
+// picksNew reports whether a command goes to the canary. Of n commands it is the whole part
 // of n times the fraction, spread evenly; with a key it is a part of all keys, the same
 // in every rollout, and those of a fraction are among those of a larger one.
-func (r *Rollout) picks(cmd any) bool {
+func (r *Rollout) picksNew(cmd any) bool {
 	if r.law.Key != nil {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(r.law.Key(cmd)))
@@ -235,7 +235,7 @@ func (r *Rollout) note(side int, failed bool) {
 // judge ends the trial, if it has been long enough or there are too many errors. What commands answer
 // whose stage was stopped hard says nothing of a version.
 func (r *Rollout) judge() {
-	if !r.OnTrial() || r.stage.Room.Halted() {
+	if !r.OnTrial() || r.stage.Inbox.Halted() {
 		return
 	}
 	old, fresh := r.Sides()
@@ -278,7 +278,7 @@ func (r *Rollout) Decide(how State, why error) bool {
 	r.of.retire()
 	loses.retire()
 	r.stage.sweep()
-	r.stage.Room.Stir()
+	r.stage.Inbox.WakeAll()
 	r.tell(r)
 	close(r.settled)
 	return true

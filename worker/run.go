@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/internal/room"
 )
 
 // keptIdle is how many idle coroutines a stage keeps: as many as a large batch may have begun.
@@ -47,7 +47,7 @@ type Run struct {
 	unhook func() bool // lets go of the caller's context; nil if the run does not end with that
 	late   atomic.Bool // the time limit has passed
 	lost   atomic.Bool // its worker was given up: the command has been charged, and what else comes is nobody's
-	shared atomic.Bool // who runs it is of a crew
+	shared atomic.Bool // who runs it is of a shared pool
 	wait   emitWait
 
 	emitting sync.Mutex // guards all below
@@ -64,9 +64,9 @@ type thrown struct {
 
 // Suspends has the stage's handlers run on coroutines. It is said before the stage starts.
 func (s *Stage) Suspends() {
-	s.Room.Suspends()
+	s.Inbox.SetSuspends()
 	s.Runs = coro.New(coro.Config{
-		Idle: keptIdle, Ready: s.ready, Apart: s.apart, Left: s.setOff, Ended: s.ended,
+		Idle: keptIdle, Ready: s.ready, Apart: s.resumeApart, Left: s.startRun, Ended: s.ended,
 	})
 }
 
@@ -141,7 +141,7 @@ func (w *Worker) goOn(run *Run) (ended bool) {
 // own makes the worker the one who runs it.
 func (w *Worker) own(run *Run) {
 	run.owner = w
-	run.shared.Store(w.crew != nil)
+	run.shared.Store(w.pool != nil)
 	if run.task != nil {
 		run.watch()
 	}
@@ -160,7 +160,7 @@ func (run *Run) watch() {
 
 // refused ends a run that could not begin: the stage has come to its end.
 func (run *Run) refused() {
-	run.outcome, run.returned = behaviour.Error(room.ErrStopped), true
+	run.outcome, run.returned = behaviour.Error(inbox.ErrStopped), true
 	run.instance.Of().left()
 }
 
@@ -234,16 +234,16 @@ func (run *Run) Value(key any) any {
 // Origin returns the origin of the command, nil if there is none.
 func (run *Run) Origin() *command.Origin { return run.envelope.From }
 
-// House returns the stage's pipeline.
-func (run *Run) House() any { return run.stage.Room.Host() }
+// Pipeline returns the stage's pipeline.
+func (run *Run) Pipeline() any { return run.stage.Inbox.Pipeline() }
 
 // Lasts returns false: the context ends with the handler.
 func (run *Run) Lasts() bool { return false }
 
-// setOff is told of a run that has suspended or ended, by who ran it, before anybody else can
+// startRun is told of a run that has suspended or ended, by who ran it, before anybody else can
 // have it. If its worker was given up meanwhile the run is a stray; its time limit has told it to
 // end long ago.
-func (s *Stage) setOff(t *coro.Task) {
+func (s *Stage) startRun(t *coro.Task) {
 	run := t.Tag.(*Run)
 	if w := run.owner; w != nil && s.Timeout > 0 && !w.returned() {
 		<-w.over // until then it is not known to be one
@@ -260,17 +260,17 @@ func (s *Stage) ready(t *coro.Task) {
 		go s.Runs.Resume(t)
 		return
 	}
-	s.Room.Wake(command.Envelope{Cmd: run})
+	s.Inbox.Resume(command.Envelope{Cmd: run})
 }
 
-// apart is ready for a run that was woken by a timer, or by what it awaited. Who sets the pace of the actors
+// resumeApart is ready for a run that was woken by a timer, or by what it awaited. Who sets the pace of the actors
 // decides when it is queued.
-func (s *Stage) apart(t *coro.Task) {
+func (s *Stage) resumeApart(t *coro.Task) {
 	if s.Apart == nil {
 		s.ready(t)
 		return
 	}
-	s.Apart(s.Room.Name(), t.Tag.(*Run).number, func() { s.ready(t) })
+	s.Apart(s.Inbox.Name(), t.Tag.(*Run).number, func() { s.ready(t) })
 }
 
 // ended is told of a run that has ended, by who ran it.
@@ -287,7 +287,7 @@ func (s *Stage) ended(t *coro.Task) {
 	case run.owner != nil:
 		run.owner.ended = true
 	case !run.lost.Load():
-		s.seeOff(run)
+		s.finishRun(run)
 	}
 }
 
@@ -338,10 +338,10 @@ func (run *Run) limited(err error) bool { return !errors.Is(err, coro.ErrStopped
 
 // adopt takes over what a run has emitted.
 func (w *Worker) adopt(emits []emission) {
-	ticket := w.Hand[w.cur].Ticket()
+	ticket := w.Batch[w.cur].Ticket()
 	for _, m := range emits {
-		out, err := w.outlet(m.to.room.Inlet())
-		if err != nil { // it was a stage of the house when it was emitted
+		out, err := w.outboxFor(m.to.room.Inlet())
+		if err != nil { // it was a stage of the pipeline when it was emitted
 			ticket.Settle(true, nil, err)
 			continue
 		}
@@ -349,45 +349,45 @@ func (w *Worker) adopt(emits []emission) {
 	}
 }
 
-// lose makes the run that is stuck, if it is one, a stray. It is called by the watch, who has seen
+// loseRun makes the run that is stuck, if it is one, a stray. It is called by the watch, who has seen
 // to it that it is still.
-func (w *Worker) lose() {
+func (w *Worker) loseRun() {
 	if run := w.running.Load(); run != nil {
 		run.lost.Store(true)
 		w.blame = run
 		w.adopt(run.shut())
-		run.stir()
+		run.endWaits()
 	}
 }
 
-// still sees to it that nobody emits for the run, if there is one: its affairs are at rest until
+// isQuiet sees to it that nobody emits for the run, if there is one: its affairs are at rest until
 // it is lost, or stirred. It reports false if somebody does.
-func (run *Run) still() bool { return run == nil || run.emitting.TryLock() }
+func (run *Run) isQuiet() bool { return run == nil || run.emitting.TryLock() }
 
-// stir ends what still began.
-func (run *Run) stir() {
+// endWaits ends what still began.
+func (run *Run) endWaits() {
 	if run != nil {
 		run.emitting.Unlock()
 	}
 }
 
-// Unwind ends all runs that are set aside: their suspensions return, and what their handlers
+// Unwind ends all runs that are suspended: their suspensions return, and what their handlers
 // then answer counts. It is for a stage that has come to its end, and does not wait for those that
 // somebody still runs. A handler that does not end holds it up.
 func (s *Stage) Unwind() {
 	cause := context.Cause(s.Context)
 	if cause == nil {
-		cause = room.ErrStopped
+		cause = inbox.ErrStopped
 	}
 	s.Runs.CloseFor(cause)
 }
 
-// seeOff settles what became of a run that no worker ran.
-func (s *Stage) seeOff(run *Run) {
+// finishRun settles what became of a run that no worker ran.
+func (s *Stage) finishRun(run *Run) {
 	w := New(s)
-	w.instance, w.Hand = run.instance, make([]command.Envelope, 2)
-	w.Hand[0], w.n = run.envelope, 1
-	s.Room.Resumed(&w.Seat)
+	w.instance, w.Batch = run.instance, make([]command.Envelope, 2)
+	w.Batch[0], w.n = run.envelope, 1
+	s.Inbox.TakeSuspended(&w.Member)
 	w.adopt(run.close())
 	if run.crash != nil {
 		w.blame = run
@@ -396,6 +396,6 @@ func (s *Stage) seeOff(run *Run) {
 	}
 	w.Settle(run.verdict())
 	w.n = 0
-	s.Room.Book(&w.Seat, &w.tally)
+	s.Inbox.Book(&w.Member, &w.tally)
 	w.deliver(false)
 }

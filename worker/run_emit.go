@@ -5,20 +5,20 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/room"
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // runEmitter is a run as its handler sees it.
 type runEmitter Run
 
-// Room is the room of the stage whose handler it is.
-func (m *runEmitter) Room() *room.Room { return m.stage.Room }
+// Inbox is the inbox of the stage whose handler it is.
+func (m *runEmitter) Inbox() *inbox.Inbox { return m.stage.Inbox }
 
-// Shared reports whether the worker that runs it is one of a crew.
+// Shared reports whether the worker that runs it is one of a shared pool.
 func (m *runEmitter) Shared() bool { return m.shared.Load() }
 
 // Quality is what the stage's handlers are asked for.
-func (m *runEmitter) Quality() float64 { return m.stage.Room.Quality() }
+func (m *runEmitter) Quality() float64 { return m.stage.Inbox.Quality() }
 
 // Attempt is the number of the present try, 0 if it is over.
 func (m *runEmitter) Attempt() int {
@@ -48,11 +48,11 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 		return err
 	}
 	if out.crowded() {
-		return out.room.Crowded()
+		return out.room.LoopFull()
 	}
 	run.envelope.Ticket().Join()
 	run.emits = append(run.emits, emission{out, cmd, run.envelope.From})
-	if len(run.emits) <= held {
+	if len(run.emits) <= slotsHeld {
 		return nil
 	}
 	ctx, release := run.wait.begin(ctx)
@@ -81,6 +81,6 @@ func (run *Run) sendNow(ctx context.Context) error {
 // sendOne sends one emitted command on and waits until it is queued.
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
-	e := command.Emitted(m.cmd, run.envelope.From, run.stage.Room.Place)
-	return m.to.room.Send(ctx, e, run.stage.Room, m.to.back, run.shared.Load() && !suspends)
+	e := command.Emitted(m.cmd, run.envelope.From, run.stage.Inbox.Place)
+	return m.to.room.Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
 }

@@ -26,7 +26,7 @@ func newSite(way []uintptr, stack []byte) *site {
 }
 
 // handlerCallers are the functions of the engine between whose call and a crash all calls of a handler are.
-var handlerCallers = []string{house + "worker.(*Worker).work", house + "worker.(*Run).serve"}
+var handlerCallers = []string{modulePath + "worker.(*Worker).work", modulePath + "worker.(*Run).serve"}
 
 // inner returns how many calls there are from a crash to the outermost of handlerCallers, both included, or 0 if there
 // is none. What lies outside of that is the actor that runs the worker, and is the same for all crashes.
@@ -48,14 +48,14 @@ const (
 	mostSites = 256
 )
 
-// atlas is the sites that are known.
-type atlas struct {
+// siteCache is the sites that are known.
+type siteCache struct {
 	mu sync.RWMutex // guards on
 	on map[uint64]*site
 }
 
 // sites are the process's, as the code is.
-var sites = atlas{on: map[uint64]*site{}}
+var sites = siteCache{on: map[uint64]*site{}}
 
 // ways are kept for reuse. On the stack, one would make that of each worker's goroutine grow.
 var ways = sync.Pool{New: func() any { return new([longestWay]uintptr) }}
@@ -63,7 +63,7 @@ var ways = sync.Pool{New: func() any { return new([longestWay]uintptr) }}
 // here is the site of a crash; it is called by the function that has recovered from it. A
 // crash that follows the same calls of the handler as the last one has its site. Only those calls
 // are read then, which are the smaller part of a stack. A nil last is for a crash outside of handlers.
-func (a *atlas) here(last *atomic.Pointer[site]) *site {
+func (a *siteCache) here(last *atomic.Pointer[site]) *site {
 	calls := ways.Get().(*[longestWay]uintptr)
 	defer ways.Put(calls)
 	if last == nil {
@@ -81,7 +81,7 @@ func (a *atlas) here(last *atomic.Pointer[site]) *site {
 }
 
 // find returns the site of a crash that came a given way.
-func (a *atlas) find(way []uintptr) *site {
+func (a *siteCache) find(way []uintptr) *site {
 	if len(way) == longestWay {
 		return newSite(nil, debug.Stack())
 	}

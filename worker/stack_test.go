@@ -11,10 +11,10 @@ import (
 )
 
 // crashed is the site of a crash of f.
-func crashed(a *atlas, f func()) *site { return crashedAfter(a, nil, f) }
+func crashed(a *siteCache, f func()) *site { return crashedAfter(a, nil, f) }
 
 // crashedAfter is the site of a crash of f that follows the one in last.
-func crashedAfter(a *atlas, last *atomic.Pointer[site], f func()) (at *site) {
+func crashedAfter(a *siteCache, last *atomic.Pointer[site], f func()) (at *site) {
 	defer func() {
 		_ = recover()
 		at = a.here(last)
@@ -32,7 +32,7 @@ func deep(n int) {
 	deep(n - 1)
 }
 
-func newAtlas() *atlas { return &atlas{on: map[uint64]*site{}} }
+func newAtlas() *siteCache { return &siteCache{on: map[uint64]*site{}} }
 
 func TestCrashesThatCameTheSameWayShareOneStack(t *testing.T) {
 	a := newAtlas()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 )
 
@@ -54,7 +54,7 @@ func (w *Worker) limit(within Context, from *command.Origin) Context {
 	w.arm()
 	ctx, cancel := context.WithTimeoutCause(within, w.stage.Timeout, ErrTimeout)
 	w.cancel = cancel
-	return &timed{ctx, from, w.host}
+	return &timed{ctx, from, w.pipeline}
 }
 
 // unlimit lets go of the context of the last call, if it had one of its own.
@@ -93,11 +93,11 @@ func (w *Worker) watch(ctx Context, limit time.Duration) {
 	w.wait.renew()
 	w.watching.Lock()
 	defer w.watching.Unlock()
-	w.calling, w.ctx, w.due = true, ctx, w.host.Now()+int64(limit)
+	w.calling, w.ctx, w.due = true, ctx, w.pipeline.Now()+int64(limit)
 	w.alarm.Reset(limit)
 }
 
-// returned notes that a handler has ended, or was set aside, if it is watched. It reports
+// returned notes that a handler has ended, or was suspended, if it is watched. It reports
 // false if the worker was given up before.
 func (w *Worker) returned() bool {
 	if w.guarded == nil {
@@ -133,7 +133,7 @@ func (w *Worker) late() (ended <-chan struct{}, over bool) {
 	if !w.calling {
 		return nil, false
 	}
-	left := w.due - w.host.Now()
+	left := w.due - w.pipeline.Now()
 	switch {
 	case left > 0:
 		w.alarm.Reset(time.Duration(left))
@@ -142,7 +142,7 @@ func (w *Worker) late() (ended <-chan struct{}, over bool) {
 	case w.ctx.Err() == nil:
 		return w.ctx.Done(), false
 	default:
-		w.ctx, w.due = nil, w.host.Now()+int64(w.stage.Grace)
+		w.ctx, w.due = nil, w.pipeline.Now()+int64(w.stage.Grace)
 		w.alarm.Reset(w.stage.Grace)
 	}
 	return nil, false
@@ -160,7 +160,7 @@ func (w *Worker) giveUp() bool {
 	if w.lost.Load() { // a hard stop was faster
 		return false
 	}
-	if run := w.running.Load(); !run.still() {
+	if run := w.running.Load(); !run.isQuiet() {
 		run.wait.end()
 		w.alarm.Reset(lookAgain)
 		return false
@@ -174,24 +174,24 @@ func (w *Worker) giveUp() bool {
 // abandon settles the accounts of a worker whose handler is stuck, and has the keeper
 // replace it. It runs in the watch's goroutine, which owns the worker now.
 func (w *Worker) abandon() {
-	w.stage.Room.Abandoned(1)
+	w.stage.Inbox.CountAbandoned(1)
 	defer close(w.over)
 	stack := w.stuckAt()
-	w.lose()
+	w.loseRun()
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
 	err := fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout)
 	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashed().Version()})
-	w.leaveCrew()
-	w.part()                          // though its instance is not stopped: the stage is to stay at strength
-	act.Abandon(system, parent, self) // it may have ended by itself; then this says nothing new
+	w.leavePool()
+	w.depart()                          // though its instance is not stopped: the stage is to stay at strength
+	actor.Abandon(system, parent, self) // it may have ended by itself; then this says nothing new
 }
 
 // comeBack is what a goroutine does whose worker was given up while it was stuck: it
 // gives its instance the last word and goes.
 func (w *Worker) comeBack(inst Instance) {
 	<-w.over // until then what of its instance can go on is taken out
-	w.stage.Room.Abandoned(-1)
-	w.stage.Log.Info("a handler that was given up has returned", "stage", w.stage.Room.Name())
+	w.stage.Inbox.CountAbandoned(-1)
+	w.stage.Log.Info("a handler that was given up has returned", "stage", w.stage.Inbox.Name())
 	StopInstance(w.stage, inst)
 }
 
@@ -201,17 +201,17 @@ func (w *Worker) Lost() bool { return w.lost.Load() }
 // Inherit takes over what a worker that was given up had still to hand over. It waits for
 // the moment that it takes to settle its accounts.
 //
-// One that was forsaken has nothing any more.
+// One that was abandoned has nothing any more.
 func (w *Worker) Inherit(from *Worker) {
-	if from.isForsaken() {
+	if from.isAbandoned() {
 		return
 	}
 	<-from.over
 	w.stage, w.failure = from.stage, from.failure
 	w.seen.Store(w.stage)
-	w.tour, w.outs, w.loaded, w.told = from.tour, from.outs, from.loaded, from.told
+	w.tour, w.outs, w.loaded, w.mustBook = from.tour, from.outs, from.loaded, from.mustBook
 	from.tour, from.outs, from.loaded = nil, nil, 0
-	w.stage.Room.Succeed(&from.Seat, &w.Seat)
+	w.stage.Inbox.Succeed(&from.Member, &w.Member)
 }
 
 // limitedCall runs the behaviour on one command under the watch.

@@ -20,8 +20,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// held is what the process holds for its heap and stacks.
-func held() int64 {
+// slotsHeld is what the process holds for its heap and stacks.
+func slotsHeld() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -61,9 +61,9 @@ func TestOneWorkerHoldsAHundredThousandSuspendedCommandsAtFourKilobytesEach(t *t
 		require.Eventually(t, func() bool { return s.Snapshot().Suspended == to }, time.Minute, time.Millisecond)
 	}
 	suspend(0, few)
-	before := held()
+	before := slotsHeld()
 	suspend(few, few+n)
-	each := (held() - before) / n
+	each := (slotsHeld() - before) / n
 	t.Logf("%d suspended commands, one worker: %d bytes each", n, each)
 	require.EqualValues(t, few+n, waiting.Load())
 	for _, wake := range wakers {

@@ -23,20 +23,20 @@ type Version struct {
 
 	turning sync.Mutex // held while first is being started or stopped; before mu
 
-	shares  bool       // all workers share the first instance
-	mu      sync.Mutex // guards all below
-	name    string
-	first   Instance // made, and used by nobody yet; the only one, if it is shared
-	live    int
-	release context.CancelCauseFunc // ends the context that first was started with
-	many    bool
-	begun   bool // first has been started
-	lowered bool // first is to be stopped when nobody has it
-	closed  bool // nobody will come any more
-	retired bool
-	over    bool
-	ended   bool          // over, and all is told
-	done    chan struct{} // closed when it has ended; nil if nobody has asked
+	shares     bool       // all workers share the first instance
+	mu         sync.Mutex // guards all below
+	name       string
+	first      Instance // made, and used by nobody yet; the only one, if it is shared
+	live       int
+	release    context.CancelCauseFunc // ends the context that first was started with
+	many       bool
+	started    bool // first has been started
+	trialEnded bool // first is to be stopped when nobody has it
+	closed     bool // nobody will come any more
+	retired    bool
+	over       bool
+	ended      bool          // over, and all is told
+	done       chan struct{} // closed when it has ended; nil if nobody has asked
 }
 
 // NewVersion returns a version that makes instances so. With shares it makes one, which
@@ -66,7 +66,7 @@ func (v *Version) Live() int {
 
 // Build makes the first instance. It is not started.
 func (v *Version) Build() error {
-	return Guard(v.stage.Room.Name(), func() error {
+	return Guard(v.stage.Inbox.Name(), func() error {
 		inst, err := v.build()
 		if err == nil {
 			v.Take(inst)
@@ -87,7 +87,7 @@ func (v *Version) Take(inst Instance) {
 func (v *Version) build() (Instance, error) {
 	inst := v.make(v)
 	if inst == nil {
-		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.stage.Room.Name())
+		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.stage.Inbox.Name())
 	}
 	if err := v.stage.fits(inst); err != nil {
 		return nil, err
@@ -104,11 +104,11 @@ func (s *Stage) fits(inst Instance) error {
 	switch suspends := inst.Suspends(); {
 	case suspends && s.Runs == nil:
 		return fmt.Errorf("stage %q: the factory made a behaviour that suspends; "+
-			"only one that all workers share may, from the start on: stage.New, stage.Coroutine", s.Room.Name())
+			"only one that all workers share may, from the start on: stage.New, stage.Coroutine", s.Inbox.Name())
 	case suspends && inst.Many():
-		return fmt.Errorf("stage %q: the factory made a behaviour that suspends and is a Batcher; it cannot be both", s.Room.Name())
+		return fmt.Errorf("stage %q: the factory made a behaviour that suspends and is a Batcher; it cannot be both", s.Inbox.Name())
 	case !suspends && s.Runs != nil:
-		return fmt.Errorf("stage %q: the factory made a behaviour that does not suspend, for a stage whose behaviour does", s.Room.Name())
+		return fmt.Errorf("stage %q: the factory made a behaviour that does not suspend, for a stage whose behaviour does", s.Inbox.Name())
 	}
 	return nil
 }
@@ -120,18 +120,18 @@ func (v *Version) batches() bool {
 	return v.many
 }
 
-// Raise starts the instance that workers share, if they do and it has not been.
-func (v *Version) Raise() error {
+// StartTrial starts the instance that workers share, if they do and it has not been.
+func (v *Version) StartTrial() error {
 	switch {
 	case v.rollout != nil:
-		return v.rollout.raise()
+		return v.rollout.startTrial()
 	case !v.shares:
 		return nil
 	}
 	return v.begin(func(inst Instance) error {
-		err := Guard(v.stage.Room.Name(), func() error { return inst.Start(v.stage.Context) })
+		err := Guard(v.stage.Inbox.Name(), func() error { return inst.Start(v.stage.Context) })
 		if err != nil {
-			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), err)
+			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
 		}
 		return nil
 	})
@@ -160,8 +160,8 @@ func (v *Version) beginOnce(start func(Instance) error) error {
 	v.turning.Lock()
 	defer v.turning.Unlock()
 	v.mu.Lock()
-	inst, begun := v.first, v.begun
-	v.lowered = false
+	inst, begun := v.first, v.started
+	v.trialEnded = false
 	v.mu.Unlock()
 	if inst == nil || begun {
 		return nil
@@ -171,7 +171,7 @@ func (v *Version) beginOnce(start func(Instance) error) error {
 	}
 	v.mu.Lock()
 	late := v.over
-	v.begun = !late
+	v.started = !late
 	v.mu.Unlock()
 	if late {
 		v.stage.lastWord(inst)
@@ -185,7 +185,7 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 	handling, cancel := context.WithCancelCause(v.stage.Context)
 	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	var told atomic.Bool // by whom the end of the start was noted first
-	ended := Try(v.stage.Room.Name(), func() error {
+	ended := Try(v.stage.Inbox.Name(), func() error {
 		err := inst.Start(handling)
 		if !told.CompareAndSwap(false, true) && err == nil {
 			inst.Stop()
@@ -197,17 +197,17 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 	case err = <-ended:
 	case <-ctx.Done():
 		if told.CompareAndSwap(false, true) {
-			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), context.Cause(ctx))
+			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), context.Cause(ctx))
 		}
 		err = <-ended
 	}
 	switch hooked := unhook(); {
 	case err != nil:
 		cancel(err)
-		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), err)
+		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
 	case !hooked: // it has started, with a context that is over
 		v.stage.lastWord(inst)
-		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), context.Cause(ctx))
+		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), context.Cause(ctx))
 	}
 	v.mu.Lock()
 	v.release = cancel
@@ -221,21 +221,21 @@ func (v *Version) Halt() { v.halt(always) }
 
 func always() bool { return true }
 
-// Lower is Halt for a stage whose keeper goes: the shared instance is stopped when nobody has it
+// EndTrial is Halt for a stage whose keeper goes: the shared instance is stopped when nobody has it
 // any more, unless it is raised again before.
-func (v *Version) Lower() {
+func (v *Version) EndTrial() {
 	if !v.shares {
 		v.Halt()
 		return
 	}
 	v.mu.Lock()
-	v.lowered = true
+	v.trialEnded = true
 	v.mu.Unlock()
 	v.halt(v.idle)
 }
 
 // idle reports whether a version that was lowered is used by nobody. Its caller holds mu.
-func (v *Version) idle() bool { return v.lowered && v.live == 0 }
+func (v *Version) idle() bool { return v.trialEnded && v.live == 0 }
 
 // Close is Halt for good. It waits for nobody who is starting the instance, or stopping it: who
 // comes too late with a start stops it.
@@ -259,8 +259,8 @@ func (v *Version) halt(then func() bool) {
 // stop is halt; its caller holds turning.
 func (v *Version) stop(then func() bool) {
 	v.mu.Lock()
-	inst, begun := v.first, v.begun && then()
-	v.begun = v.begun && !begun
+	inst, begun := v.first, v.started && then()
+	v.started = v.started && !begun
 	if !v.shares {
 		v.first = nil
 	}
@@ -281,7 +281,7 @@ func (v *Version) start(ctx Context) (Instance, error) {
 		return nil, errRetired
 	case v.shares:
 		if !begun { // a shared worker came before the stage's keeper
-			if err := v.Raise(); err != nil {
+			if err := v.StartTrial(); err != nil {
 				v.left()
 				return nil, err
 			}
@@ -300,14 +300,14 @@ func (v *Version) start(ctx Context) (Instance, error) {
 
 // startFresh starts an instance, and makes it if there is none.
 func (v *Version) startFresh(ctx Context, inst Instance) (Instance, error) {
-	err := Guard(v.stage.Room.Name(), func() (err error) {
+	err := Guard(v.stage.Inbox.Name(), func() (err error) {
 		if inst == nil {
 			if inst, err = v.build(); err != nil {
 				return err
 			}
 		}
 		if err := inst.Start(ctx); err != nil {
-			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Room.Name()), err)
+			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
 		}
 		return nil
 	})
@@ -323,9 +323,9 @@ func (v *Version) join() (first Instance, begun, ok bool) {
 		return nil, false, false
 	}
 	v.live++
-	first, begun = v.first, v.begun
+	first, begun = v.first, v.started
 	if !v.shares {
-		v.first, v.begun = nil, false
+		v.first, v.started = nil, false
 	}
 	return first, begun, true
 }
@@ -344,8 +344,8 @@ func (v *Version) left() {
 	v.live--
 	over := v.retired && v.live == 0 && !v.over
 	v.over = v.over || over
-	begun, release, idle := v.begun, v.release, v.idle()
-	v.begun = v.begun && !over
+	begun, release, idle := v.started, v.release, v.idle()
+	v.started = v.started && !over
 	v.mu.Unlock()
 	if !over {
 		if idle {
@@ -391,8 +391,8 @@ func (v *Version) retire() {
 	v.retired = true
 	v.live++ // this one who stops what nobody has used
 	var unused Instance
-	if v.begun && !v.shares {
-		unused, v.first, v.begun = v.first, nil, false
+	if v.started && !v.shares {
+		unused, v.first, v.started = v.first, nil, false
 	}
 	v.mu.Unlock()
 	if unused != nil {

@@ -26,7 +26,7 @@ func (s *Stage) eachRun(f func(*Run)) {
 }
 
 // Stage is the name of the run's stage.
-func (run *Run) Stage() string { return run.stage.Room.Name() }
+func (run *Run) Stage() string { return run.stage.Inbox.Name() }
 
 // Await says what a goroutine waits for.
 type Await uint8
@@ -34,7 +34,7 @@ type Await uint8
 // What a goroutine may wait for.
 const (
 	Nothing Await = iota // that is known
-	Slot                 // a free slot of the room at the address
+	Slot                 // a free slot of the inbox at the address
 	Answer               // the ticket at the address
 )
 
@@ -43,11 +43,11 @@ var awaits = []struct {
 	method []byte
 	of     Await
 }{
-	{[]byte("\n" + house + "internal/room.(*Room).await("), Slot},
-	{[]byte("\n" + house + "internal/room.(*Room).awaitUse("), Slot},
-	{[]byte("\n" + house + "internal/room.(*Room).enter("), Slot},
-	{[]byte("\n" + house + "internal/command.(*Ticket).Wait("), Answer},
-	{[]byte("\n" + house + "stage.waitAside("), Answer},
+	{[]byte("\n" + modulePath + "internal/inbox.(*Inbox).await("), Slot},
+	{[]byte("\n" + modulePath + "internal/inbox.(*Inbox).awaitUse("), Slot},
+	{[]byte("\n" + modulePath + "internal/inbox.(*Inbox).waitToEnter("), Slot},
+	{[]byte("\n" + modulePath + "internal/command.(*Ticket).Wait("), Answer},
+	{[]byte("\n" + modulePath + "stage.waitAside("), Answer},
 }
 
 // Awaits finds in a stack what its goroutine waits for, and the address of that. As [Stacks] does, it reads the first
@@ -70,8 +70,8 @@ func address[T any](at *T) uint64 { return uint64(reflect.ValueOf(at).Pointer())
 func (s *Stage) Holds(ticket uint64) (held bool) {
 	of := func(e *command.Envelope) bool { return e.Ticket() != nil && address(e.Ticket()) == ticket }
 	s.eachRun(func(run *Run) { held = held || of(&run.envelope) })
-	return held || s.Room.Has(of)
+	return held || s.Inbox.Has(of)
 }
 
 // IsAt reports whether the stage's room is at an address.
-func (s *Stage) IsAt(room uint64) bool { return address(s.Room) == room }
+func (s *Stage) IsAt(room uint64) bool { return address(s.Inbox) == room }

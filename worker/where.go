@@ -52,8 +52,8 @@ func find(workers []*Worker, runs map[uint64]*Run) (found map[*Worker][]byte, as
 
 // How the lines of a worker's method, and of a run on its coroutine, begin in a stack.
 var (
-	method = []byte("\n" + house + "worker.(*Worker).")
-	serves = []byte("\n" + house + "worker.(*Run).serve")
+	method = []byte("\n" + modulePath + "worker.(*Worker).")
+	serves = []byte("\n" + modulePath + "worker.(*Run).serve")
 )
 
 // receiver is the address of the worker, or the run, whose methods are on a stack, 0 if there are none.
@@ -118,7 +118,7 @@ func Place(stack []byte) string {
 
 // engines reports whether a call is one of the engine.
 func (f frame) engines() bool {
-	for _, pkg := range append([]string{house + "internal/"}, engine...) {
+	for _, pkg := range append([]string{modulePath + "internal/"}, engine...) {
 		if strings.HasPrefix(f.name, pkg) {
 			return true
 		}

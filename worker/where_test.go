@@ -37,7 +37,7 @@ created by github.com/asynkron/protoactor-go/actor.goroutineDispatcher.Schedule 
 			"example.com/shop/till.Handle(0x1)\n\t/home/shop/till.go:31 +0x1d", "pq.(*conn).recv conn.go:9"},
 		"a module without a host": {"time.Sleep(0x1)\n\t/go/time.go:1 +0x1d\nshop/sums.Add(0x1)\n\t/home/shop/sums/add.go:3 +0x1d\n" +
 			"shop/till.Handle(0x1)\n\t/home/shop/till.go:31 +0x1d", "sums.Add add.go:3"},
-		"in a call to the engine": {"github.com/golda-dev/golda/internal/room.(*Room).await(0x1)\n\t/src/admit.go:150 +0x1d\n" +
+		"in a call to the engine": {"github.com/golda-dev/golda/internal/inbox.(*Inbox).await(0x1)\n\t/src/admit.go:150 +0x1d\n" +
 			"github.com/golda-dev/golda/stage.(*Stage[...]).Submit(0x1)\n\t/src/stage.go:150 +0x1d\nmain.f(0x1)\n\t/home/shop/till.go:31 +0x1d", "main.f till.go:31"},
 	} {
 		t.Run(name, func(t *testing.T) {

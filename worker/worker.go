@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/internal/room"
 	"github.com/golda-dev/golda/internal/yield"
 )
 
@@ -32,7 +32,7 @@ const turns = 64
 
 // Stage is what the workers of one stage have in common.
 type Stage struct {
-	Room    *room.Room
+	Inbox   *inbox.Inbox
 	Timeout time.Duration
 	Grace   time.Duration // how long past Timeout a handler may go on
 	RetryIf func(error) bool
@@ -66,33 +66,33 @@ type Stage struct {
 // Worker is one worker's slot. It outlives the actors that fill it, one after
 // another; only the present one touches it, and its room.
 //
-// A worker of a stage's own is always at that stage. One of a crew goes from stage to
+// A worker of a stage's own is always at that stage. One of a shared pool goes from stage to
 // stage, and at each is what one of the stage's own would be.
 type Worker struct {
-	room.Seat
+	inbox.Member
 	*guarded // nil: never yet
 	*called  // nil: no command has had its caller's context yet
 
-	host    *room.Host
-	crew    *room.Crew // nil: it is a stage's own
-	stage   *Stage     // where it is; for one of a crew nil at first
-	base    Context    // handlers' contexts end with it
-	box     atomic.Pointer[act.Mailbox]
-	seen    atomic.Pointer[Stage] // stage, for those who ask
-	claimed atomic.Bool           // the slot is taken, or about to be
-	lost    atomic.Bool           // it was given up, its handler being stuck
-	ended   bool                  // the command that it ran has ended, whose handler may suspend
-	left    bool                  // the actor left because it was asked to
-	again   bool                  // the actor takes the place of one that crashed
-	parked  bool                  // it may stand in line at stages that were full
-	told    bool                  // some of the commands in outs are waited for, or emitted: book before handing over
+	pipeline *inbox.Pipeline
+	pool     *inbox.SharedPool // nil: it is a stage's own
+	stage    *Stage            // where it is; for one of a shared pool nil at first
+	base     Context           // handlers' contexts end with it
+	box      atomic.Pointer[actor.Mailbox]
+	seen     atomic.Pointer[Stage] // stage, for those who ask
+	claimed  atomic.Bool           // the slot is taken, or about to be
+	lost     atomic.Bool           // it was given up, its handler being stuck
+	ended    bool                  // the command that it ran has ended, whose handler may suspend
+	left     bool                  // the actor left because it was asked to
+	again    bool                  // the actor takes the place of one that crashed
+	parked   bool                  // it may stand in line at stages that were full
+	mustBook bool                  // some of the commands in outs are waited for, or emitted: book before handing over
 
-	forsaken bool // it was given up in a hard stop; guarded by emitting
+	halted bool // it was given up in a hard stop; guarded by emitting
 
 	running atomic.Pointer[Run] // what it runs, if it is a command whose handler may suspend
 	blame   *Run                // the one that crashed, while that is settled
 
-	self     act.Context
+	self     actor.Context
 	instance Instance
 	both     *Both    // the instance, if it is two, while it handles a batch
 	kept     Instance // what did not crash of one that was two
@@ -100,39 +100,39 @@ type Worker struct {
 
 	n, cur int32 // the batch's size, 0 between batches, and the place of the command in hand
 	mark   int64 // the last reading of the clock, 0 if it is stale
-	tally  room.Tally
+	tally  inbox.Tally
 	emits  []emission
 
 	emitting sync.Mutex // guards emits, while a handler runs that has others emit for it; and all below
-	pledged  []debt     // what was booked as gone on, in the middle of a batch, and is still here
+	pledged  []pledge   // what was booked as gone on, in the middle of a batch, and is still here
 
 	tour   *tour     // nil: it never left a stage
-	outs   []*outlet // those of the present stage
+	outs   []*outbox // those of the present stage
 	lane   lane
 	loaded int // commands in outs
 }
 
 // New returns an empty slot for a worker of the stage's own.
 func New(stage *Stage) *Worker {
-	w := newSlot(stage.Room.Host(), stage.Context)
+	w := newWorker(stage.Inbox.Pipeline(), stage.Context)
 	w.stage = stage
 	w.seen.Store(stage)
 	return w
 }
 
-// NewShared returns an empty slot for a worker of a crew. Handlers' contexts end
+// NewShared returns an empty slot for a worker of a shared pool. Handlers' contexts end
 // with ctx.
-func NewShared(crew *room.Crew, host *room.Host, ctx Context) *Worker {
-	w := newSlot(host, ctx)
-	w.crew = crew
+func NewShared(sp *inbox.SharedPool, pl *inbox.Pipeline, ctx Context) *Worker {
+	w := newWorker(pl, ctx)
+	w.pool = sp
 	return w
 }
 
-func newSlot(host *room.Host, ctx Context) *Worker {
-	w := &Worker{host: host, lane: noLane}
+func newWorker(pl *inbox.Pipeline, ctx Context) *Worker {
+	w := &Worker{pipeline: pl, lane: noLane}
 	w.base = ctx
-	w.Seat.Owner = w
-	w.Seat.Wake = func() {
+	w.Member.Owner = w
+	w.Member.Wake = func() {
 		if box := w.box.Load(); box != nil {
 			box.Wake()
 		}
@@ -150,12 +150,12 @@ type Up struct {
 func (Up) IgnoreDeadLetterLogging() {}
 
 // Spawn fills the slot with a fresh actor, which the keeper whose context it is has hired: see
-// [act.Hire]. With again it takes the place of one that crashed.
-func (w *Worker) Spawn(keeper act.Context, name string, again bool) (*act.PID, error) {
+// [actor.Hire]. With again it takes the place of one that crashed.
+func (w *Worker) Spawn(keeper actor.Context, name string, again bool) (*actor.PID, error) {
 	w.failure, w.left, w.again = nil, false, again
-	box := act.NewMailbox((*feed)(w))
+	box := actor.NewMailbox((*mailboxFeed)(w))
 	w.box.Store(box)
-	return act.Hire(keeper, name, box, func() act.Actor { return (*hand)(w) })
+	return actor.SpawnUnregistered(keeper, name, box, func() actor.Actor { return (*actorRole)(w) })
 }
 
 // Failure returns why the last actor failed, nil if it did not. It is for the
@@ -188,133 +188,133 @@ func (w *Worker) Busy() time.Duration {
 	if since <= 0 {
 		return 0
 	}
-	return time.Duration(max(w.host.Now()-since, 1))
+	return time.Duration(max(w.pipeline.Now()-since, 1))
 }
 
 // At is the name of the stage where the worker is, or was last; empty if it never
 // was at one. Anybody may ask.
 func (w *Worker) At() string {
 	if s := w.seen.Load(); s != nil {
-		return s.Room.Name()
+		return s.Inbox.Name()
 	}
 	return ""
 }
 
-// Staff is the stage where the worker was last, nil if it never was at one. It is for
+// Stage is the stage where the worker was last, nil if it never was at one. It is for
 // the keeper, after the actor has ended.
-func (w *Worker) Staff() *Stage { return w.stage }
+func (w *Worker) Stage() *Stage { return w.stage }
 
-// feed is the worker as its mailbox sees it.
-type feed Worker
+// mailboxFeed is the worker as its mailbox sees it.
+type mailboxFeed Worker
 
-func (f *feed) Ready() bool { return f.Seat.Ready() && !f.lost.Load() }
+func (f *mailboxFeed) Ready() bool { return f.Member.Ready() && !f.lost.Load() }
 
-func (f *feed) Len() int {
-	if f.crew != nil {
-		return f.crew.Len()
+func (f *mailboxFeed) Len() int {
+	if f.pool != nil {
+		return f.pool.Len()
 	}
-	return f.stage.Room.Len()
+	return f.stage.Inbox.Len()
 }
 
-// hand is the worker as an actor.
-type hand Worker
+// actorRole is the worker as an actor.
+type actorRole Worker
 
 // Receive handles a message to the actor.
-func (h *hand) Receive(ctx act.Context) {
+func (h *actorRole) Receive(ctx actor.Context) {
 	w := (*Worker)(h)
 	if w.lost.Load() {
 		return // it has come back too late; its affairs are settled
 	}
 	switch ctx.Message().(type) {
-	case *act.Turn:
+	case *actor.Turn:
 		w.serve()
-	case *act.Started:
+	case *actor.Started:
 		w.begin(ctx)
-	case *act.Stopping:
+	case *actor.Stopping:
 		w.end()
 	}
 }
 
 // begin takes the seat. One of a stage's own makes its instance first, so that a
-// stage which cannot start is told of at once; one of a crew finds them on its way.
-func (w *Worker) begin(ctx act.Context) {
+// stage which cannot start is told of at once; one of a shared pool finds them on its way.
+func (w *Worker) begin(ctx actor.Context) {
 	w.self = ctx
-	if w.crew != nil {
-		w.crew.Join(&w.Seat)
+	if w.pool != nil {
+		w.pool.Join(&w.Member)
 		ctx.Send(ctx.Parent(), Up{w, nil})
 		return
 	}
-	w.failure = w.sit(w.again)
+	w.failure = w.join(w.again)
 	ctx.Send(ctx.Parent(), Up{w, w.failure})
 	if w.failure != nil {
-		act.Fail(ctx, w.failure)
+		actor.Fail(ctx, w.failure)
 	}
 }
 
-// sit makes an instance, if the worker is to have one, and takes a seat among the stage's
+// join makes an instance, if the worker is to have one, and takes a seat among the stage's
 // own workers.
-func (w *Worker) sit(again bool) error {
-	if err := w.equip(w.stage.Room.Claim(&w.Seat)); err != nil {
-		w.stage.Room.CrashIdle()
-		w.stage.Room.Miss()
-		w.stage.Room.Leave(&w.Seat)
+func (w *Worker) join(again bool) error {
+	if err := w.equip(w.stage.Inbox.Claim(&w.Member)); err != nil {
+		w.stage.Inbox.CrashIdle()
+		w.stage.Inbox.StartFailed()
+		w.stage.Inbox.Leave(&w.Member)
 		return err
 	}
-	w.stage.Room.Join(&w.Seat, again)
+	w.stage.Inbox.Join(&w.Member, again)
 	return nil
 }
 
-// equip takes the instance that the room has lent, or makes one if it is to.
+// equip takes the instance that the inbox has lent, or makes one if it is to.
 func (w *Worker) equip(make bool) error {
 	if make {
 		return w.start()
 	}
-	w.instance, _ = w.Seat.Instance.(Instance)
+	w.instance, _ = w.Member.Instance.(Instance)
 	return nil
 }
 
 // end books what is left, and gives back the instance or has it stopped.
 func (w *Worker) end() {
 	if w.stage != nil {
-		w.stage.Room.Book(&w.Seat, &w.tally)
+		w.stage.Inbox.Book(&w.Member, &w.tally)
 		w.deliver(false)
 	}
-	if w.crew != nil {
-		w.leaveCrew()
+	if w.pool != nil {
+		w.leavePool()
 	} else {
 		if !w.carries() {
-			w.stage.Room.Yield(&w.Seat)
+			w.stage.Inbox.Yield(&w.Member)
 		}
-		w.stage.Room.Leave(&w.Seat)
+		w.stage.Inbox.Leave(&w.Member)
 	}
-	if w.failure == nil && w.Seat.Instance == nil {
+	if w.failure == nil && w.Member.Instance == nil {
 		w.instance = nil // it is back on its shelf
 	}
 	w.stop()
-	w.part()
+	w.depart()
 	w.self = nil
 }
 
-// part tells the room that the instance which the worker still had is stopped: only now
+// depart tells the inbox that the instance which the worker still had is stopped: only now
 // may another take its place.
-func (w *Worker) part() {
+func (w *Worker) depart() {
 	if w.stage == nil {
 		return
 	}
 	if w.kept != nil {
-		w.Seat.Instance, w.kept = w.kept, nil
+		w.Member.Instance, w.kept = w.kept, nil
 	}
 	switch {
-	case w.crew != nil:
-		w.stage.Room.Quit(&w.Seat)
+	case w.pool != nil:
+		w.stage.Inbox.Quit(&w.Member)
 	default:
-		w.stage.Room.Restock(&w.Seat)
+		w.stage.Inbox.ReturnInstance(&w.Member)
 	}
 	w.discard()
 	w.stage.tidy()
 }
 
-// tidy renews what a worker may have put back on the shelf.
+// tidy renews what a worker may have put back among the idle instances.
 func (s *Stage) tidy() {
 	if s.moving.Load() > 0 {
 		s.sweep()
@@ -334,8 +334,8 @@ func (w *Worker) serve() {
 	defer w.stale() // the next batch may begin much later
 	box := w.box.Load()
 	for range turns {
-		if !w.handOn(box) || box.Pressing() {
-			w.follow(box)
+		if !w.wakeNext(box) || box.Pressing() {
+			w.runAfter(box)
 			return
 		}
 		n := w.next()
@@ -349,7 +349,7 @@ func (w *Worker) serve() {
 		if w.loaded > 0 {
 			w.goOnLoaded()
 		}
-		w.rouse()
+		w.wakeCalled()
 		if n < 0 {
 			w.left = true
 			w.self.Stop(w.self.Self())
@@ -365,7 +365,7 @@ func (w *Worker) serve() {
 // more before: who forwards or calls may be about to do so again, and parking and waking
 // cost more than that. With somebody to follow it does not: he would wait for it.
 func (w *Worker) next() int {
-	if w.Seat.Called != nil {
+	if w.Member.Called != nil {
 		return w.turn(true)
 	}
 	n := w.turn(false)
@@ -378,12 +378,12 @@ func (w *Worker) next() int {
 }
 
 // rest is for a worker that is parked.
-func (w *Worker) rest(box *act.Mailbox) {
-	if w.crew == nil && w.stage.moving.Load() > 0 {
-		w.rouse() // to renew an instance may take any time
+func (w *Worker) rest(box *actor.Mailbox) {
+	if w.pool == nil && w.stage.moving.Load() > 0 {
+		w.wakeCalled() // to renew an instance may take any time
 		w.refresh()
 	}
-	w.follow(box)
+	w.runAfter(box)
 }
 
 func (w *Worker) stale() {
@@ -394,16 +394,16 @@ func (w *Worker) stale() {
 
 // turn books the last batch and takes the next.
 func (w *Worker) turn(park bool) int {
-	if w.crew == nil {
-		if w.loaded != int(w.Seat.Carried) {
-			w.stage.Room.Carry(&w.Seat, w.loaded)
+	if w.pool == nil {
+		if w.loaded != int(w.Member.Carried) {
+			w.stage.Inbox.Carry(&w.Member, w.loaded)
 		}
-		return w.stage.Room.Turn(&w.Seat, &w.tally, park)
+		return w.stage.Inbox.Turn(&w.Member, &w.tally, park)
 	}
 	left := w.stage
-	r, n := w.crew.Turn(&w.Seat, &w.tally, park)
+	in, n := w.pool.Turn(&w.Member, &w.tally, park)
 	if n > 0 {
-		w.visit(r)
+		w.visit(in)
 	}
 	w.discard()
 	if left != nil {
@@ -412,16 +412,16 @@ func (w *Worker) turn(park bool) int {
 	return n
 }
 
-// visit makes the room's stage the present one.
-func (w *Worker) visit(r *room.Room) {
-	if w.stage == nil || w.stage.Room != r {
+// visit makes the inbox's stage the present one.
+func (w *Worker) visit(in *inbox.Inbox) {
+	if w.stage == nil || w.stage.Inbox != in {
 		w.stow()
-		w.stage = r.Owner.(*Stage)
+		w.stage = in.Owner.(*Stage)
 		w.seen.Store(w.stage)
-		w.outs = w.tour.from(r.Place)
+		w.outs = w.tour.from(in.Place)
 		w.label()
 	}
-	w.instance, _ = w.Seat.Instance.(Instance)
+	w.instance, _ = w.Member.Instance.(Instance)
 }
 
 // stow puts the outlets of the present stage away, for when the worker comes again.
@@ -430,15 +430,15 @@ func (w *Worker) stow() {
 		if w.tour == nil {
 			w.tour = new(tour)
 		}
-		w.tour.put(w.stage.Room.Place, w.outs)
+		w.tour.put(w.stage.Inbox.Place, w.outs)
 	}
 	w.outs = nil
 }
 
 // discard stops an instance that is one too many.
 func (w *Worker) discard() {
-	if inst, ok := w.Seat.Surplus.(Instance); ok {
-		w.Seat.Surplus = nil
+	if inst, ok := w.Member.Surplus.(Instance); ok {
+		w.Member.Surplus = nil
 		w.stopOne(inst)
 	}
 }
@@ -454,27 +454,27 @@ func (w *Worker) ready(n int) bool {
 		return true
 	}
 	w.failure = err
-	if !w.stage.Room.Unmade(&w.Seat, &w.tally, w.Hand[:n], err) {
-		w.comeToo(w.instance)
+	if !w.stage.Inbox.NoInstance(&w.Member, &w.tally, w.Batch[:n], err) {
+		w.joinAbandoned(w.instance)
 		return false
 	}
-	clear(w.Hand[:n])
-	if w.crew == nil {
-		w.stage.Room.Yield(&w.Seat)
+	clear(w.Batch[:n])
+	if w.pool == nil {
+		w.stage.Inbox.Yield(&w.Member)
 	}
 	w.quit(err)
 	return false
 }
 
-// quit leaves the crew, if the worker is of one, and fails towards the keeper.
+// quit leaves the shared pool, if the worker is of one, and fails towards the keeper.
 func (w *Worker) quit(err error) {
-	w.leaveCrew()
-	act.Fail(w.self, err)
+	w.leavePool()
+	actor.Fail(w.self, err)
 }
 
-func (w *Worker) leaveCrew() {
-	if w.crew != nil {
-		w.crew.Leave(&w.Seat, &w.tally)
+func (w *Worker) leavePool() {
+	if w.pool != nil {
+		w.pool.Leave(&w.Member, &w.tally)
 	}
 }
 
@@ -489,57 +489,57 @@ func (w *Worker) work(n int) (ok bool) {
 	w.Since.Store(began)
 	defer w.idle(w.instance, &ok)
 	defer w.rescue(w.instance, &ok)
-	wait, waited := command.Waited(w.Hand[:n], began)
+	wait, waited := command.Waited(w.Batch[:n], began)
 	w.tally.Wait, w.tally.Waited = wait, int32(waited)
 	switch {
 	case w.stage.Runs != nil:
-		w.handleRuns(w.Hand[:n])
+		w.handleRuns(w.Batch[:n])
 	case w.both != nil:
 		w.handleBoth(w.both, n)
 	case w.instance.Many():
-		w.handleMany(w.Hand[:n])
+		w.handleMany(w.Batch[:n])
 	default:
-		w.handleEach(w.Hand[:n])
+		w.handleEach(w.Batch[:n])
 	}
 	w.clock()
-	w.forgo(w.n)
+	w.skip(w.n)
 	w.n = 0
-	clear(w.Hand[w.lane.n:n])
+	clear(w.Batch[w.lane.n:n])
 	return true
 }
 
 // Halted reports whether the worker is to begin no further command. It asks before each.
-func (w *Worker) Halted() bool { return w.stage.Room.Halted() }
+func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
 
 // Halts is where an [Instance] looks before each command of a batch whether it is to begin it.
-func (w *Worker) Halts() *atomic.Bool { return w.stage.Room.Halts() }
+func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
 
-// forgo ends those of the batch, up to the one at the given place, that were not begun because the
+// skip ends those of the batch, up to the one at the given place, that were not begun because the
 // room is halted.
-func (w *Worker) forgo(to int32) {
+func (w *Worker) skip(to int32) {
 	if w.cur == to {
 		return
 	}
-	if !w.stage.Room.End(&w.Seat, &w.tally, w.Hand[w.cur:to]) {
+	if !w.stage.Inbox.End(&w.Member, &w.tally, w.Batch[w.cur:to]) {
 		panic(abandoned{})
 	}
 	w.cur = to
 }
 
 // idle notes that no handler runs any more: a context that was kept is of no use. From now on the worker
-// will not be forsaken, unless it was.
+// will not be abandoned, unless it was.
 func (w *Worker) idle(inst Instance, goesOn *bool) {
 	w.emitting.Lock()
 	w.Since.Store(-w.started())
 	if !w.lost.Load() {
-		w.Seat.Delivers = true
+		w.Member.Delivers = true
 		w.redeem()
 	}
-	forsaken := w.forsaken
+	forsaken := w.halted
 	w.emitting.Unlock()
 	if forsaken {
 		*goesOn = false
-		w.comeToo(inst)
+		w.joinAbandoned(inst)
 	}
 }
 
@@ -547,7 +547,7 @@ func (w *Worker) idle(inst Instance, goesOn *bool) {
 // since.
 func (w *Worker) now() int64 {
 	if w.mark == 0 {
-		w.mark = w.host.Now()
+		w.mark = w.pipeline.Now()
 	}
 	return w.mark
 }
@@ -628,7 +628,7 @@ func (w *Worker) many(inst Instance, batch []command.Envelope) (outcomes []behav
 // Settle does what the outcome of the command in hand asks for, and goes on to the next
 // one of the batch. It is for an [Instance].
 func (w *Worker) Settle(o behaviour.Outcome) {
-	e := &w.Hand[w.cur]
+	e := &w.Batch[w.cur]
 	if next, cmd := o.Way(); next == w.lane.inlet && len(w.emits) == 0 {
 		w.pass(e, cmd)
 	} else {
@@ -668,16 +668,16 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		if w.carries() {
 			w.book() // it would be booked with this one
 		}
-		if w.stage.Room.Again(&w.Seat, &w.tally, *e) {
+		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e) {
 			return
 		}
 	}
 	w.tally.Errors++
 	w.book() // whoever is told may look at the accounts next
-	w.stage.Room.Fail(e, err)
+	w.stage.Inbox.Fail(e, err)
 }
 
 // refuse tells the ticket that the command has failed.
 func (w *Worker) refuse(e *command.Envelope, err error) {
-	w.stage.Room.Answer(e, err)
+	w.stage.Inbox.Answer(e, err)
 }

@@ -76,8 +76,8 @@ type Handling interface {
 	context.Context
 	// Origin is that of the handler's command.
 	Origin() *Origin
-	// House tells the handler's pipeline from others.
-	House() any
+	// Pipeline tells the handler's pipeline from others.
+	Pipeline() any
 	// Lasts reports whether the context ends with its pipeline only.
 	Lasts() bool
 }
@@ -100,7 +100,7 @@ func (t *Ticket) Asked(ctx context.Context, house any) *Origin {
 		return &t.origin
 	}
 	h, handling := ctx.(Handling)
-	lasts := handling && h.Lasts() && h.House() == house // it ends with the pipeline, and so does the command
+	lasts := handling && h.Lasts() && h.Pipeline() == house // it ends with the pipeline, and so does the command
 	if !lasts && ends(ctx) {
 		t.origin.ctx = ctx //nolint:fatcontext // it is the caller's, for one command
 		return &t.origin
@@ -120,7 +120,7 @@ func valuesOf(ctx context.Context, house any) (values context.Context, known *Or
 	if ctx == context.Background() || ctx == context.TODO() {
 		return nil, nil
 	}
-	if h, ok := ctx.(Handling); ok && h.House() == house {
+	if h, ok := ctx.(Handling); ok && h.Pipeline() == house {
 		o := h.Origin()
 		switch {
 		case o == nil || o.ctx == nil:

@@ -12,18 +12,18 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
 
 // house is an actor system in which Golda's pipelines are started.
 type house struct {
-	actors  *act.System
+	actors  *actor.System
 	systems []*goldaSystem
 }
 
-func newHouse() *house { return &house{actors: act.NewSystem(slog.New(slog.DiscardHandler))} }
+func newHouse() *house { return &house{actors: actor.NewSystem(slog.New(slog.DiscardHandler))} }
 
 // close stops hard: what a scenario left behind is of no interest. Then it waits
 // for protoactor's log, whose throttle sleeps for a moment.

@@ -34,29 +34,29 @@ stage/queue:
 -- cellar: what the engine stands on.
 internal/floors:
 internal/prose:
-internal/act:       internal/plain
+internal/actor:       internal/plain
 internal/goid:
 internal/yield:
 internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/yield
-internal/room:      behaviour controller stage/queue
+internal/inbox:      behaviour controller stage/queue
                     internal/command internal/histogram internal/plain internal/ring
 
 -- first
-worker:             behaviour internal/act internal/command internal/coro internal/plain internal/room internal/yield
+worker:             behaviour internal/actor internal/command internal/coro internal/plain internal/inbox internal/yield
 coordination/coroutine: behaviour internal/coro internal/need
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 
 -- second: strangers to each other.
-supervisor:         internal/act internal/need internal/plain
+supervisor:         internal/actor internal/need internal/plain
 stage:              behaviour stage/queue worker
-                    internal/act internal/command internal/histogram internal/need internal/part internal/plain internal/room
+                    internal/actor internal/command internal/histogram internal/need internal/part internal/plain internal/inbox
 
 -- third
 pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
-                    internal/act internal/command internal/goid internal/histogram internal/need internal/part internal/plain internal/ring internal/room
+                    internal/actor internal/command internal/goid internal/histogram internal/need internal/part internal/plain internal/ring internal/inbox
 
 -- top: where guests are welcome.
 stage/stagetest:    *
@@ -67,7 +67,7 @@ examples/*:         *
 // protoactor may be imported in one room only, which hides its faults.
 const (
 	protoactor     = "github.com/asynkron/protoactor-go"
-	protoactorRoom = "internal/act"
+	protoactorRoom = "internal/actor"
 )
 
 // guestFloor is where any third-party package may be imported.

@@ -52,9 +52,9 @@ func TestTheRulesFindWhatIsWrong(t *testing.T) {
 		"an import of the module root": {wrongWays, "cellar/a.go", `import "` + module + `"`, []string{"cellar/a.go:2: cellar may not import"}},
 
 		"protoactor in its room":      {actors, protoactorRoom + "/a.go", `import "` + protoactor + `/actor"`, noFaults},
-		"protoactor in another":       {actors, "hall/a.go", `import "` + protoactor + `/actor"`, []string{"hall/a.go:2: only internal/act"}},
-		"protoactor in a test":        {actors, "hall/a_test.go", `import "` + protoactor + `/actor"`, []string{"hall/a_test.go:2: only internal/act"}},
-		"protoactor on the top floor": {actors, "shop/till/a.go", `import "` + protoactor + `"`, []string{"shop/till/a.go:2: only internal/act"}},
+		"protoactor in another":       {actors, "hall/a.go", `import "` + protoactor + `/actor"`, []string{"hall/a.go:2: only internal/actor"}},
+		"protoactor in a test":        {actors, "hall/a_test.go", `import "` + protoactor + `/actor"`, []string{"hall/a_test.go:2: only internal/actor"}},
+		"protoactor on the top floor": {actors, "shop/till/a.go", `import "` + protoactor + `"`, []string{"shop/till/a.go:2: only internal/actor"}},
 
 		"a guest on the top floor":      {strayGuests, "shop/till/a.go", `import "github.com/a/b"`, noFaults},
 		"a guest below":                 {strayGuests, "hall/a.go", `import _ "github.com/a/b"`, []string{"hall/a.go:2: hall may not import github.com/a/b"}},

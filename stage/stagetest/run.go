@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
@@ -28,7 +28,7 @@ const (
 )
 
 // system runs the actors of all plans, because an actor system costs three megabytes.
-var system = sync.OnceValue(func() *act.System { return act.NewSystem(slog.New(slog.DiscardHandler)) })
+var system = sync.OnceValue(func() *actor.System { return actor.NewSystem(slog.New(slog.DiscardHandler)) })
 
 // runs makes the names of pipelines unique, so that their actors can be told apart.
 var runs atomic.Uint64
@@ -428,7 +428,7 @@ func (r *run) checkLeftovers(before goleak.Option) {
 	if err := goleak.Find(before); err != nil {
 		r.breachf(Goroutines, "%v", err)
 	}
-	if names := act.Processes(system(), r.prefix()); len(names) > 0 {
+	if names := actor.Processes(system(), r.prefix()); len(names) > 0 {
 		r.breachf(Goroutines, "actors are left: %q", names)
 	}
 }

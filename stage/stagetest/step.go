@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 )
 
 // Stepper lets the actors of a pipeline handle one message at a time, in an order that it chooses: workers, supervisors
@@ -25,7 +25,7 @@ import (
 // Stepper also chooses when a handler that sleeps or awaits goes on. But a handler that suspends by itself
 // (coroutine.Context.Suspend), and is woken by a goroutine of its own, goes on when that goroutine wakes it.
 type Stepper struct {
-	system *act.System
+	system *actor.System
 	choose func(among int) int
 
 	mu    sync.Mutex // guards all fields below
@@ -105,8 +105,8 @@ func bySeed(seed uint64) func(int) int {
 func step(t *testing.T, choose func(int) int, test func(s *Stepper) error) (order Steps, err error) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
-		s := &Stepper{system: act.NewSystem(slog.New(slog.DiscardHandler)), choose: choose, news: make(chan struct{}, 1)}
-		act.SetPace(s.system, pace{s})
+		s := &Stepper{system: actor.NewSystem(slog.New(slog.DiscardHandler)), choose: choose, news: make(chan struct{}, 1)}
+		actor.SetPace(s.system, pace{s})
 		defer s.cleanUp()
 		err = test(s)
 		order = slices.Clone(s.trace)
@@ -117,9 +117,9 @@ func step(t *testing.T, choose func(int) int, test func(s *Stepper) error) (orde
 // cleanUp ends all goroutines of the bubble. A test that fails may return before it has stopped its pipeline; stopping
 // the pipeline's first actor ends it.
 func (s *Stepper) cleanUp() {
-	for _, name := range act.Processes(s.system, "golda/") {
+	for _, name := range actor.Processes(s.system, "golda/") {
 		if strings.Count(name, "/") == 1 {
-			act.Stop(s.system, act.Local(s.system, name))
+			actor.Stop(s.system, actor.Local(s.system, name))
 		}
 	}
 	s.Do(func() { time.Sleep(time.Minute) }) // remaining timers have to end
@@ -171,7 +171,7 @@ func (w *woken) Step() { w.goOn() }
 type pace struct{ *Stepper }
 
 // Ready records that a mailbox has a message.
-func (p pace) Ready(m *act.Mailbox) { p.add(m) }
+func (p pace) Ready(m *actor.Mailbox) { p.add(m) }
 
 // Apart records that a command that waited may go on.
 func (p pace) Apart(stage string, number uint64, goOn func()) { p.add(&woken{stage, number, goOn}) }
@@ -187,7 +187,7 @@ func (p pace) add(t turn) {
 }
 
 // System returns the system that the pipeline must run in.
-func (s *Stepper) System() *act.System { return s.system }
+func (s *Stepper) System() *actor.System { return s.system }
 
 // Steps returns what has been chosen so far.
 func (s *Stepper) Steps() Steps { return slices.Clone(s.trace) }

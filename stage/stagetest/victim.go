@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/golda-dev/golda/internal/act"
+	"github.com/golda-dev/golda/internal/actor"
 )
 
 // Victim is a kind of actor that a trial can kill. A kill stops the actor from outside, without its supervisor's
@@ -53,9 +53,9 @@ func (v Victim) is(name string) bool {
 }
 
 // kill stops a random actor of a kind below a prefix. It reports false if there is none.
-func kill(system *act.System, prefix string, v Victim, rnd *rand.Rand) bool {
+func kill(system *actor.System, prefix string, v Victim, rnd *rand.Rand) bool {
 	var found []string
-	for _, name := range act.Processes(system, prefix) {
+	for _, name := range actor.Processes(system, prefix) {
 		if _, below, ok := strings.Cut(strings.TrimPrefix(name, prefix), "/"); ok && v.is(below) {
 			found = append(found, name)
 		}
@@ -63,6 +63,6 @@ func kill(system *act.System, prefix string, v Victim, rnd *rand.Rand) bool {
 	if len(found) == 0 {
 		return false
 	}
-	act.Stop(system, act.Local(system, found[rnd.IntN(len(found))]))
+	actor.Stop(system, actor.Local(system, found[rnd.IntN(len(found))]))
 	return true
 }

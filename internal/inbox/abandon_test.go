@@ -1,0 +1,65 @@
+package inbox
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+func TestOnlyAHaltedRoomForsakesAndOnlyWhoDoesNotDeliver(t *testing.T) {
+	var ends []Ending
+	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { ends = append(ends, e) }}
+	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Linger: time.Nanosecond, Instances: 1})
+	require.True(t, in.Attach(pl))
+	in.Open()
+	m := &Member{Wake: func() {}}
+	in.Join(m, false)
+	for i := range 3 {
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: i}))
+	}
+	time.Sleep(time.Microsecond) // longer than it lingers
+	var tally Tally
+	require.Equal(t, 3, in.Turn(m, &tally, true))
+	require.Equal(t, []*Member{m}, in.Holders())
+	require.Nil(t, in.Abandon(m, ErrStopped), "it is not halted")
+	tally.OK = 1
+	require.True(t, in.Book(m, &tally))
+	in.Halt()()
+	m.Delivers = true
+	require.Nil(t, in.Abandon(m, ErrStopped), "it delivers")
+	m.Delivers = false
+	tell := in.Abandon(m, ErrStopped)
+	require.NotNil(t, tell)
+	tell()
+	require.Len(t, ends, 2, "what was not booked")
+	require.Equal(t, []any{1, 2}, []any{ends[0].Cmd, ends[1].Cmd})
+	require.Empty(t, in.Holders())
+	require.Nil(t, in.Abandon(m, ErrStopped), "it was")
+	before := Counts([]*Inbox{in})
+	late := Tally{OK: 2}
+	require.False(t, in.Book(m, &late))
+	require.False(t, in.RetryLater(m, &late, command.Envelope{Cmd: 1}))
+	require.False(t, in.Crash(m, &late, &m.Batch[1], m.Batch[2:3], true, ErrStopped))
+	require.False(t, in.NoInstance(m, &late, m.Batch[1:3], ErrStopped))
+	require.False(t, in.End(m, &late, m.Batch[1:3]))
+	require.Equal(t, before, Counts([]*Inbox{in}))
+	require.Len(t, ends, 2)
+}
+
+func TestAParkedWorkerHoldsOnToNoCommand(t *testing.T) {
+	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Instances: 1})
+	require.True(t, in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)}))
+	in.Open()
+	m := &Member{Wake: func() {}}
+	in.Join(m, false)
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+	var tally Tally
+	require.Equal(t, 1, in.Turn(m, &tally, true))
+	require.Len(t, m.copies, 1)
+	tally.OK = 1
+	require.Zero(t, in.Turn(m, &tally, true))
+	require.Nil(t, m.copies[:1][0].Cmd)
+}

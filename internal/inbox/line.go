@@ -1,0 +1,109 @@
+package inbox
+
+import "github.com/golda-dev/golda/internal/command"
+
+// waiter is a command that waits in line for a free slot. When one comes free the inbox queues the command
+// itself and notifies the goroutine that brought it, so a slot is never held for a goroutine or a
+// handler that has still to run.
+type waiter struct {
+	entrant
+	ready         chan struct{} // has capacity for one signal
+	suspends      bool          // the goroutine is a handler that suspends, so ready is closed instead
+	queued        bool          // guarded by the inbox's lock, as is all below; false if dismissed
+	lined         bool          // still in line
+	before, after *waiter
+}
+
+// entrant is a command that is to be queued, and how it is accounted for.
+type entrant struct {
+	e  command.Envelope
+	at place
+	// inside reports whether the command comes from a handler of the same pipeline, which has sent it on its way: it
+	// is received, not submitted.
+	inside bool
+	// emitter is the inbox whose handler emitted the command, nil if the command was accepted before.
+	emitter *Inbox
+	// retry reports whether the command is in the inbox already and waits for its next try: no goroutine waits with it.
+	retry bool
+}
+
+// line holds the commands that wait for a free slot, first come first served. Where a queue is always full each
+// command waits, most often that of the one submitter; so the line keeps the last waiter for the next command. It is
+// not kept in a pool for all: a channel of one bubble of testing/synctest must not come to another.
+type line struct {
+	first, last *waiter
+	n, retries  int32 // commands in line, and those of them that wait for their next try
+	spare       *waiter
+}
+
+// Len returns how many commands wait.
+func (l *line) Len() int { return int(l.n) }
+
+// join puts a command into the line, at its head if first.
+func (l *line) join(x entrant, suspends, first bool) *waiter {
+	var w *waiter
+	switch {
+	case x.retry:
+		w = new(waiter)
+		l.retries++
+	case l.spare != nil:
+		w, l.spare = l.spare, nil
+	default:
+		w = &waiter{ready: make(chan struct{}, 1)}
+	}
+	w.entrant, w.suspends, w.queued, w.lined = x, suspends, false, true
+	switch {
+	case l.n == 0:
+		l.first, l.last = w, w
+	case first:
+		w.after, l.first.before = l.first, w
+		l.first = w
+	default:
+		w.before, l.last.after = l.last, w
+		l.last = w
+	}
+	l.n++
+	return w
+}
+
+// leave takes a command out of the line.
+func (l *line) leave(w *waiter) {
+	if w.before == nil {
+		l.first = w.after
+	} else {
+		w.before.after = w.after
+	}
+	if w.after == nil {
+		l.last = w.before
+	} else {
+		w.after.before = w.before
+	}
+	w.before, w.after, w.lined = nil, nil, false
+	l.n--
+	if w.retry {
+		l.retries--
+	}
+}
+
+// notify has the goroutine that brought the command go on. A handler that suspends may look again, in another goroutine.
+func (w *waiter) notify() {
+	w.entrant = entrant{}
+	if w.suspends {
+		close(w.ready)
+		return
+	}
+	w.ready <- struct{}{}
+}
+
+// done takes back the waiter of a command that is not in line any more.
+func (l *line) done(w *waiter) {
+	if w.suspends {
+		return
+	}
+	select {
+	case <-w.ready: // it was notified after its context had ended
+	default:
+	}
+	w.entrant = entrant{}
+	l.spare = w
+}

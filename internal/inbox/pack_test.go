@@ -1,0 +1,175 @@
+package inbox
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// packs is what a model knows of packs: for a command that is in one, how many of it,
+// itself included, are still to come.
+type packs map[int]int
+
+func (p packs) add(e command.Envelope) {
+	if e.Pack() > 0 {
+		p[e.Cmd.(int)] = e.Pack()
+	}
+}
+
+// retried is a command that crashed and is tried again: a pack of its own, but a discipline
+// does not know where it has it.
+const retried = -1
+
+// again is for a command that crashed and is to be tried again.
+func (p packs) again(e command.Envelope) {
+	if e.Pack() > 0 {
+		p[e.Cmd.(int)] = retried
+	}
+}
+
+// given checks that a batch is of one pack, or that none of it is in any.
+func (p packs) given(t *rapid.T, batch []command.Envelope, knows bool) {
+	first := p[batch[0].Cmd.(int)]
+	if first == retried {
+		first = 1
+		p[batch[0].Cmd.(int)] = first
+	}
+	if first > 0 && len(batch) > first {
+		t.Fatalf("a batch of %d, where %d are left of the pack", len(batch), first)
+	}
+	for i, e := range batch {
+		is, want := p[e.Cmd.(int)], max(first-i, 0)
+		if is == retried && !knows {
+			is = want
+		}
+		if is != want {
+			t.Fatalf("%v comes at place %d of a batch that begins with a pack of %d, and is before %d of its own", e.Cmd, i, first, is)
+		}
+		delete(p, e.Cmd.(int))
+	}
+}
+
+// sizes tells the packs that a narrowed batch was cut into.
+func sizes(batch []command.Envelope) (sizes []int) {
+	for i := 0; i < len(batch); i += batch[i].Pack() {
+		sizes = append(sizes, batch[i].Pack())
+	}
+	return sizes
+}
+
+func TestABatchThatCrashedIsCutIntoPacksAndAPackIntoSingleCommands(t *testing.T) {
+	for n, want := range map[int][]int{
+		2: {1, 1}, 3: {2, 1}, 4: {2, 2}, 5: {3, 2}, 9: {3, 3, 3}, 10: {4, 4, 2},
+		64: {8, 8, 8, 8, 8, 8, 8, 8},
+	} {
+		batch := make([]command.Envelope, n)
+		Narrow(batch)
+		require.Equal(t, want, sizes(batch), "of %d", n)
+		pack := batch[:batch[0].Pack()]
+		if len(pack) > 1 {
+			Narrow(pack)
+			for _, e := range pack {
+				require.Equal(t, 1, e.Pack(), "of a pack of %d", len(pack))
+			}
+		}
+	}
+}
+
+func TestPacksAreSmallerThanTheBatchAndNoneIsLarger(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		batch := make([]command.Envelope, rapid.IntRange(2, 5000).Draw(t, "n"))
+		Narrow(batch)
+		root := int(math.Ceil(math.Sqrt(float64(len(batch)))))
+		sum := 0
+		for _, size := range sizes(batch) {
+			sum += size
+			if size >= len(batch) || size > root {
+				t.Fatalf("a pack of %d from a batch of %d", size, len(batch))
+			}
+		}
+		if sum != len(batch) {
+			t.Fatalf("packs of %d in all from a batch of %d", sum, len(batch))
+		}
+	})
+}
+
+// A stage whose every batch crashes is broken although no single command is to blame
+// yet; but to look for one culprit is no row of crashes.
+func TestToLookForACulpritIsNoRowOfCrashes(t *testing.T) {
+	st, v := newOrdered(t, nil, func(c *Config) { c.Batch = 9 })
+	crash := func(culprit *command.Envelope) {
+		batch := append([]command.Envelope(nil), v.Batch[:v.n]...)
+		if culprit == nil {
+			Narrow(batch)
+		} else {
+			batch = batch[1:]
+		}
+		st.rooms[0].Crash(&v.Member, &v.tally, culprit, batch, false, ErrStopped)
+		st.rooms[0].Yield(&v.Member)
+		v = st.employ(st.rooms[0])
+		st.rooms[0].limit = 9
+	}
+	st.rooms[0].limit = 9
+	st.many(0, 9)
+	for _, n := range []int{9, 3} {
+		_, cmds := v.turn(false)
+		require.Len(t, cmds, n)
+		crash(nil)
+		require.Zero(t, st.rooms[0].Streak())
+	}
+	_, cmds := v.turn(false)
+	require.Len(t, cmds, 1)
+	v.Batch[0].Failed()
+	crash(&v.Batch[0])
+	require.Equal(t, 1, st.rooms[0].Streak())
+	require.EqualValues(t, 3, Snapshot([]*Inbox{st.rooms[0]})[0].Crashes)
+	require.EqualValues(t, 8, st.rooms[0].packed, "the two of the small pack, and two packs of three")
+}
+
+// A pack of three would have two take part that came by chance, and a canary may answer at another try.
+func TestWhatIsTriedAgainIsOfNoPackAndForNoVersion(t *testing.T) {
+	tests := map[string]struct {
+		again func(in *Inbox, v *visitor, e command.Envelope)
+		pack  int
+	}{
+		"after an error": {func(in *Inbox, v *visitor, e command.Envelope) {
+			require.True(t, in.RetryLater(&v.Member, &v.tally, e))
+			v.tally.OK = v.n - 1
+		}, 0},
+		"after a crash": {func(in *Inbox, v *visitor, e command.Envelope) {
+			rest := slices.Clone(v.Batch[1:v.n])
+			require.True(t, in.Crash(&v.Member, &v.tally, &e, rest, true, ErrStopped))
+		}, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			st := newStreet(t, 1, func(c *Config) { c.Batch = 4 })
+			in := st.rooms[0]
+			in.cfg.Retry, in.limit = Retry{Attempts: 2}, 4
+			v := st.employ(in)
+			st.many(0, 3)
+			_, cmds := v.turn(false)
+			require.Len(t, cmds, 3)
+			e := v.Batch[0]
+			e.SetPack(3)
+			e.Prove(true)
+			e.Failed()
+			test.again(in, v, e)
+			tried := 0
+			in.queue.count(func(e *command.Envelope) bool {
+				if e.Tries() > 0 {
+					tried++
+					require.Equal(t, test.pack, e.Pack())
+					require.False(t, e.Proven())
+				}
+				return false
+			})
+			require.Equal(t, 1, tried)
+		})
+	}
+}

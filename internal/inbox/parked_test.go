@@ -1,0 +1,44 @@
+package inbox
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// A worker parked here is stopped, because its stage is restarted, and another
+// one takes its seat and its commands. The inbox must not promise twice what is
+// asked for twice: nobody comes for the second promise, and the seat is lost.
+func TestAParkedWorkerThatIsFollowedByAnotherOnItsSeatIsPromisedItsSeatsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := New(Config{Name: "r", Capacity: 1, Batch: 1, StreakEnds: time.Minute})
+		in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)})
+		in.Open()
+		load := []command.Envelope{{Cmd: 1}}
+		var here, up Member
+		here.Wake, up.Wake = func() {}, func() {}
+		in.Join(&here, false)
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 0}))
+		require.Zero(t, in.HandOver(&up, load, 0, false, true))
+		require.Zero(t, in.HandOver(&up, load, 0, false, false), "its last word")
+		up.ready.Store(true) // the next one joins
+		require.Zero(t, in.HandOver(&up, load, 0, false, true))
+		var tally Tally
+		require.Equal(t, 1, in.Turn(&here, &tally, true))
+		require.True(t, up.Ready())
+		require.Equal(t, 1, in.HandOver(&up, load, 0, false, true))
+		tally.OK = 1
+		require.Equal(t, 1, in.Turn(&here, &tally, true))
+		tally.OK = 1
+		require.Zero(t, in.Turn(&here, &tally, true))
+		require.Zero(t, in.reserved, "an empty room has promised its seats to nobody")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, in.Submit(ctx, &command.Envelope{Cmd: 2}))
+	})
+}

@@ -1,0 +1,327 @@
+package inbox
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// suspending is an inbox whose handlers suspend, against a model of it in lists: commands are
+// numbers, and a run is a pointer to one.
+type suspending struct {
+	*staffed
+	t *rapid.T
+
+	tallies        []Tally
+	hands          [][]int // what each worker has still to do
+	leaves         []bool  // it has crashed, and comes back with its next turn
+	next           int
+	fresh, woken   []int
+	aside          []int
+	ok, dead, shed int
+	instances      int
+	paused, halted bool
+	buried         []any
+}
+
+func newSuspending(t *rapid.T, workers int) *suspending {
+	cfg := Config{
+		Name: "r", Capacity: rapid.IntRange(1, 8).Draw(t, "capacity"), Batch: rapid.IntRange(1, 6).Draw(t, "batch"),
+		Instances: rapid.IntRange(1, 10).Draw(t, "instances"), Overflow: DropOldest, StreakEnds: time.Minute,
+	}
+	model := &suspending{t: t, instances: cfg.Instances}
+	model.staffed = &staffed{Inbox: New(cfg)}
+	model.limit = cfg.Batch
+	model.SetSuspends()
+	model.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { model.buried = append(model.buried, e.Cmd) }})
+	model.Open()
+	for range workers {
+		model.seats = append(model.seats, &Member{Wake: func() {}})
+	}
+	for _, m := range model.seats {
+		model.Claim(m)
+		model.Join(m, false)
+	}
+	model.tallies, model.hands, model.leaves = make([]Tally, workers), make([][]int, workers), make([]bool, workers)
+	return model
+}
+
+func (model *suspending) submit(t *rapid.T) {
+	if model.halted {
+		return
+	}
+	if len(model.fresh) >= model.cfg.Capacity {
+		model.shed++
+		model.fresh = model.fresh[1:]
+	}
+	model.next++
+	require.NoError(t, model.Submit(t.Context(), &command.Envelope{Cmd: model.next}))
+	model.fresh = append(model.fresh, model.next)
+}
+
+// underWay is what the instances bound.
+func (model *suspending) underWay() (n int) {
+	for _, h := range model.hands {
+		n += len(h)
+	}
+	return n + len(model.aside) + len(model.woken)
+}
+
+func (model *suspending) due() int {
+	switch {
+	case model.halted:
+		return 0
+	case model.paused:
+		return len(model.woken)
+	default:
+		return len(model.woken) + max(min(len(model.fresh), model.instances-model.underWay()-model.untold()), 0)
+	}
+}
+
+// untold is how many commands have ended whose workers have not booked that yet.
+func (model *suspending) untold() (n int) {
+	for _, t := range model.tallies {
+		n += t.OK
+	}
+	return n
+}
+
+// turn has a worker that has done all it had come for more.
+func (model *suspending) turn(t *rapid.T) {
+	i := model.worker(t, func(h []int) bool { return len(h) == 0 })
+	if i < 0 || !model.seats[i].Ready() && !model.leaves[i] {
+		return // one that is parked comes when it is woken
+	}
+	m := model.seats[i]
+	if model.leaves[i] {
+		model.ReturnInstance(m)
+		model.Claim(m)
+		model.Join(m, true)
+		model.leaves[i] = false
+	}
+	model.Book(m, &model.tallies[i])
+	due, going := model.due(), len(model.woken)
+	n := model.Turn(m, &model.tallies[i], true)
+	if due == 0 {
+		require.Zero(t, n)
+		return
+	}
+	if n == 0 {
+		require.True(t, model.busyInstances >= model.instances || !m.owns && !model.equippable(), "there was something to do")
+		return
+	}
+	require.LessOrEqual(t, n, min(due, model.cfg.Batch))
+	took := 0
+	for _, e := range m.Batch[:n] {
+		if e.Woken() {
+			cmd := *e.Cmd.(*int)
+			require.Equal(t, model.woken[0], cmd)
+			model.woken, took = model.woken[1:], took+1
+			model.hands[i] = append(model.hands[i], cmd)
+			continue
+		}
+		require.Equal(t, model.fresh[0], e.Cmd)
+		model.fresh = model.fresh[1:]
+		model.hands[i] = append(model.hands[i], e.Cmd.(int))
+	}
+	require.GreaterOrEqual(t, took, min(going, n)-1, "those that were woken come first, but for one place")
+}
+
+// worker draws one whose hand is so, -1 if there is none.
+func (model *suspending) worker(t *rapid.T, so func([]int) bool) int {
+	var fit []int
+	for i, h := range model.hands {
+		if so(h) {
+			fit = append(fit, i)
+		}
+	}
+	if len(fit) == 0 {
+		return -1
+	}
+	return rapid.SampledFrom(fit).Draw(t, "worker")
+}
+
+func busy(h []int) bool { return len(h) > 0 }
+
+func (model *suspending) end(t *rapid.T) {
+	if i := model.worker(t, busy); i >= 0 {
+		model.hands[i] = model.hands[i][1:]
+		model.tallies[i].OK++
+		model.ok++
+	}
+}
+
+func (model *suspending) suspend(t *rapid.T) {
+	if i := model.worker(t, busy); i >= 0 {
+		model.aside = append(model.aside, model.hands[i][0])
+		model.hands[i] = model.hands[i][1:]
+		model.tallies[i].Suspended++
+	}
+}
+
+func (model *suspending) wakeAll(t *rapid.T) {
+	for range len(model.aside) {
+		model.wake(t)
+	}
+}
+
+func (model *suspending) wake(t *rapid.T) {
+	if len(model.aside) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(model.aside)-1).Draw(t, "which")
+	cmd := model.aside[i]
+	model.Resume(command.Envelope{Cmd: &cmd})
+	if model.halted {
+		return
+	}
+	model.woken = append(model.woken, cmd)
+	model.aside = slices.Delete(model.aside, i, i+1)
+}
+
+// crash crashes a worker at its next command; some of the rest had been begun before.
+func (model *suspending) crash(t *rapid.T) {
+	i := model.worker(t, busy)
+	if i < 0 {
+		return
+	}
+	hand, m := model.hands[i], model.seats[i]
+	last := 0
+	for last < len(m.Batch) && m.Batch[last].Cmd != nil {
+		last++
+	}
+	rest := m.Batch[last-len(hand)+1 : last]
+	culprit := command.Envelope{Cmd: hand[0]}
+	culprit.Failed()
+	var fresh, begun []int
+	for _, e := range rest {
+		if run, ok := e.Cmd.(*int); ok {
+			begun = append(begun, *run)
+		} else {
+			fresh = append(fresh, e.Cmd.(int))
+		}
+	}
+	model.Crash(m, &model.tallies[i], &culprit, slices.Clone(rest), false, ErrStopped)
+	model.Yield(m)
+	model.hands[i], model.leaves[i] = nil, true
+	model.dead++
+	if model.halted {
+		model.aside = append(model.aside, begun...)
+		model.dead += len(fresh)
+		return
+	}
+	model.fresh, model.woken = append(fresh, model.fresh...), append(begun, model.woken...)
+}
+
+func (model *suspending) pause(t *rapid.T) {
+	model.paused = rapid.Bool().Draw(t, "paused")
+	model.Adjust(func(k *Knobs) { k.Paused = model.paused })
+}
+
+func (model *suspending) resize(t *rapid.T) {
+	model.instances = rapid.IntRange(1, 10).Draw(t, "instances")
+	model.Adjust(func(k *Knobs) { k.Instances = model.instances })
+}
+
+// halt stops hard, seldom.
+func (model *suspending) halt(t *rapid.T) {
+	if model.halted || rapid.IntRange(0, 9).Draw(t, "really") > 0 {
+		return
+	}
+	model.halted = true
+	model.Halt()()
+	model.dead += len(model.fresh)
+	model.aside = append(model.aside, model.woken...)
+	model.fresh, model.woken = nil, nil
+}
+
+// resumed ends one command of a halted inbox by somebody who is no worker.
+func (model *suspending) resumed(t *rapid.T) {
+	if !model.halted || len(model.aside) == 0 {
+		return
+	}
+	var s Member
+	model.TakeSuspended(&s)
+	model.Book(&s, &Tally{OK: 1})
+	model.ok++
+	model.aside = model.aside[1:]
+}
+
+func (model *suspending) check(t *rapid.T) {
+	s := Snapshot([]*Inbox{model.Inbox})[0]
+	unbooked, untold := model.untold(), 0
+	for i := range model.tallies {
+		untold += model.tallies[i].Suspended
+	}
+	require.Equal(t, len(model.fresh), s.Queued)
+	require.Equal(t, model.underWay()+unbooked, s.InHand)
+	require.EqualValues(t, model.ok-unbooked, s.OK)
+	require.EqualValues(t, model.dead, Sum(s.Dead))
+	require.EqualValues(t, model.shed, Sum(s.Shed))
+	require.Equal(t, s.Submitted, s.OK+Sum(s.Shed)+Sum(s.Dead)+uint64(s.Queued+s.InHand))
+	if untold == 0 {
+		require.Equal(t, len(model.aside), s.Suspended)
+	}
+	require.Equal(t, model.due(), model.Inbox.available())
+	idle := len(model.idle) > 0
+	if model.Inbox.available() > 0 && model.busyInstances < model.instances && idle && model.waking == 0 {
+		able := slices.ContainsFunc(model.idle, model.fit)
+		require.False(t, able, "somebody should be on the way")
+	}
+	for _, cmd := range model.buried {
+		require.IsType(t, 0, cmd, "a dead letter is what was submitted")
+	}
+}
+
+func TestCommandsThatAreSetAsideAreAccountedForAsAModelSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		model := newSuspending(t, rapid.IntRange(1, 3).Draw(t, "workers"))
+		t.Repeat(map[string]func(*rapid.T){
+			"submit": model.submit, "turn": model.turn, "turn again": model.turn, "end": model.end, "suspend": model.suspend, "wake": model.wake, "wake all": model.wakeAll,
+			"suspend again": model.suspend, "crash": model.crash, "pause": model.pause, "resize": model.resize, "halt": model.halt, "resumed": model.resumed, "": model.check,
+		})
+	})
+}
+
+func TestWhatACrashGivesBackGoesBeforeAllOthersOfItsKind(t *testing.T) {
+	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Instances: 9, StreakEnds: time.Minute})
+	in.limit = 4
+	in.SetSuspends()
+	in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
+	in.Open()
+	m := &Member{Wake: func() {}}
+	in.Claim(m)
+	in.Join(m, false)
+	var tally Tally
+	for cmd := range 8 {
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+	}
+	for range 2 {
+		tally.Suspended = in.Turn(m, &tally, true)
+	}
+	require.Zero(t, in.Turn(m, &tally, true))
+	for run := range 6 {
+		in.Resume(command.Envelope{Cmd: run})
+	}
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: "a"}))
+	require.Equal(t, 4, in.Turn(m, &tally, true))
+	require.Equal(t, []any{0, 1, 2, "a"}, commands(m.Batch[:4]))
+	in.Crash(m, &tally, &m.Batch[0], slices.Clone(m.Batch[1:4]), false, ErrStopped)
+	in.ReturnInstance(m)
+	in.Claim(m)
+	in.Join(m, true)
+	require.Equal(t, 4, in.Turn(m, &tally, true))
+	require.Equal(t, []any{1, 2, 3, 4}, commands(m.Batch[:4]))
+}
+
+func commands(es []command.Envelope) (all []any) {
+	for _, e := range es {
+		all = append(all, e.Cmd)
+	}
+	return all
+}

@@ -1,0 +1,249 @@
+package inbox
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/ring"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// waiting is an inbox's queue: a ring, or a line of another discipline. The ring is for
+// itself because a hop goes through it, and it can be written to in place.
+type waiting struct {
+	ring  ring.Ring[command.Envelope]
+	line  *queue.Line[command.Envelope] // nil: first in, first out
+	keyed atomic.Pointer[queue.Keyed]   // the line's discipline, if it asks something of commands
+	// woken are commands that were begun and suspended, and may go on: before all others,
+	// whatever the discipline, and in no seats. Nil in an inbox whose handlers do not suspend.
+	woken *woken
+}
+
+// Len is how many commands wait, those that may go on among them.
+func (q *waiting) Len() int {
+	if q.woken != nil {
+		return q.fresh() + q.woken.Len()
+	}
+	return q.fresh()
+}
+
+// fresh is how many commands wait that have not been begun: those that take a seat.
+func (q *waiting) fresh() int {
+	if q.line != nil {
+		return q.line.Len()
+	}
+	return q.ring.Len()
+}
+
+// place is where a command belongs, and which discipline said so.
+type place struct {
+	key queue.Key
+	of  *queue.Keyed
+}
+
+// places are those of many commands; nil if nobody wants to know.
+type places struct {
+	keys []queue.Key
+	of   *queue.Keyed
+}
+
+// place asks a command where it belongs. It calls the user's code, so it is called
+// without the inbox's lock. A command that panics is one that asks for nothing.
+func (q *waiting) place(cmd any) place {
+	d := q.keyed.Load()
+	if d == nil {
+		return place{}
+	}
+	return place{q.keyOf(*d, cmd), d}
+}
+
+// keyOf asks one command. One that ends the goroutine cannot be held back; but then
+// nobody is asked again, so that it is not met by the next one who tries.
+func (q *waiting) keyOf(d queue.Keyed, cmd any) (k queue.Key) {
+	done := false
+	defer func() {
+		if done {
+			return
+		}
+		if recover() == nil {
+			q.keyed.Store(nil)
+		}
+		k = 0
+	}()
+	k = d.Key(cmd)
+	done = true
+	return k
+}
+
+// places asks many commands.
+func (q *waiting) places(es []command.Envelope) places {
+	d := q.keyed.Load()
+	if d == nil {
+		return places{}
+	}
+	keys := make([]queue.Key, len(es))
+	for i := range es {
+		keys[i] = q.keyOf(*d, es[i].Cmd)
+	}
+	return places{keys, d}
+}
+
+// first are the places of the first n commands, rest those of the others.
+func (p places) first(n int) places { return places{p.keys[:min(n, len(p.keys))], p.of} }
+func (p places) rest(n int) places  { return places{p.keys[min(n, len(p.keys)):], p.of} }
+
+func (p places) at(i int) place {
+	if i < len(p.keys) {
+		return place{p.keys[i], p.of}
+	}
+	return place{}
+}
+
+// push adds a command to the line. What another discipline said of it, before the
+// order was changed, counts for nothing.
+func (q *waiting) push(e command.Envelope, p place) {
+	if p.of != q.keyed.Load() {
+		p.key = 0
+	}
+	q.line.Push(e, p.key)
+}
+
+// next adds an empty place to the ring.
+func (q *waiting) next() *command.Envelope { return q.ring.Next() }
+
+func (q *waiting) pushAll(es []command.Envelope, p places) {
+	switch {
+	case q.line == nil:
+		q.ring.PushAll(es)
+	case p.of != q.keyed.Load():
+		q.line.PushAll(es, nil)
+	default:
+		q.line.PushAll(es, p.first(len(es)).keys)
+	}
+}
+
+func (q *waiting) pushFront(es []command.Envelope) {
+	if q.woken != nil {
+		es = q.woken.back(es)
+	}
+	if q.line != nil {
+		q.line.PushFront(es)
+		return
+	}
+	q.ring.PushFront(es)
+}
+
+// popInto moves commands out that have not been begun.
+func (q *waiting) popInto(es []command.Envelope) int {
+	if q.line != nil {
+		return q.line.PopInto(es)
+	}
+	return q.ring.PopInto(es)
+}
+
+// drop takes the command that has waited for longest.
+func (q *waiting) drop() command.Envelope {
+	if q.line != nil {
+		return q.line.Drop()
+	}
+	return q.ring.Pop()
+}
+
+// at is what comes out after i others; nil if that is not known. What was given back
+// after a crash is known.
+func (q *waiting) at(i int) *command.Envelope {
+	if q.line != nil {
+		return q.line.At(i)
+	}
+	return q.ring.At(i)
+}
+
+// oldest is what has waited for longest; there is one.
+func (q *waiting) oldest() *command.Envelope {
+	if q.line != nil {
+		return q.line.Oldest()
+	}
+	return q.ring.At(0)
+}
+
+// waited is how long the oldest has waited, or the next of so many that tells; 0 if none does. Of commands that came
+// together the last tells, so that is right; of what was submitted it is at least so long.
+func (q *waiting) waited(now int64, many int) time.Duration {
+	if q.line != nil {
+		d, _ := q.line.Oldest().Waited(now)
+		return d
+	}
+	for i := range min(q.ring.Len(), many) {
+		if d, known := q.ring.At(i).Waited(now); known {
+			return d
+		}
+	}
+	return 0
+}
+
+// count returns how many commands are so.
+func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
+	if q.line != nil {
+		return q.line.Count(so)
+	}
+	for i := range q.ring.Len() {
+		if so(q.ring.At(i)) {
+			n++
+		}
+	}
+	return n
+}
+
+// order changes the discipline; nil is first in, first out.
+func (q *waiting) order(d queue.Discipline) {
+	if _, plain := d.(queue.FIFO); plain {
+		d = nil
+	}
+	if d == nil && q.line == nil {
+		return
+	}
+	if q.line == nil {
+		q.line = queue.New[command.Envelope](nil)
+		es := drain(&q.ring)
+		given := givenBack(es)
+		q.line.PushAll(es[given:], nil)
+		q.line.PushFront(es[:given])
+	}
+	var key func(*command.Envelope) queue.Key
+	q.keyed.Store(nil)
+	if keyed, ok := d.(queue.Keyed); ok {
+		key = func(e *command.Envelope) queue.Key { return q.keyOf(keyed, e.Cmd) }
+		q.keyed.Store(&keyed)
+	}
+	q.line.Switch(d, key)
+	if d == nil {
+		q.ring.PushAll(q.line.Drain())
+		q.line = nil
+	}
+}
+
+// givenBack is how many commands at the front were given back after a crash, in
+// packs: they stay before all others in any order.
+func givenBack(es []command.Envelope) (n int) {
+	for n < len(es) && es[n].Pack() > 0 {
+		n++
+	}
+	return n
+}
+
+func drain(r *ring.Ring[command.Envelope]) []command.Envelope {
+	es := make([]command.Envelope, r.Len())
+	r.PopInto(es)
+	*r = ring.Ring[command.Envelope]{}
+	return es
+}
+
+// Order changes the order in which the queue gives its commands out. What waits is put
+// in the new order; a discipline that asks something of commands asks it of them here,
+// with the lock.
+func (in *Inbox) Order(d queue.Discipline) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.queue.order(d)
+}

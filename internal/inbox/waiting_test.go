@@ -1,0 +1,670 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// job is a command that says how important and how urgent it is.
+type job struct {
+	name  string
+	prio  int
+	due   int // in seconds; 0: none
+	burst bool
+}
+
+func (j job) Priority() int {
+	if j.burst {
+		panic("no priority")
+	}
+	return j.prio
+}
+
+func (j job) Deadline() time.Time {
+	switch {
+	case j.burst:
+		panic("no deadline")
+	case j.due == 0:
+		return time.Time{}
+	}
+	return time.Unix(int64(j.due), 0)
+}
+
+func (j job) String() string { return j.name }
+
+// jobs are named by letters: the priority comes first, then when it is due.
+func jobs(of ...[2]int) []command.Envelope {
+	es := make([]command.Envelope, 0, len(of))
+	for i, j := range of {
+		es = append(es, command.Envelope{Cmd: job{name: string(rune('a' + i)), prio: j[0], due: j[1]}})
+	}
+	return es
+}
+
+var fiveJobs = jobs([2]int{0, 0}, [2]int{2, 9}, [2]int{1, 3}, [2]int{2, 3}, [2]int{-1, 5})
+
+// names takes all that is queued, in batches of so many.
+func names(v *visitor) string {
+	var out []string
+	for {
+		in, cmds := v.turn(false)
+		if in == nil {
+			return strings.Join(out, " ")
+		}
+		for _, cmd := range cmds {
+			out = append(out, fmt.Sprint(cmd))
+		}
+	}
+}
+
+var disciplines = map[string]struct {
+	d                                 queue.Discipline
+	want                              string // what comes out, of a b c d e
+	oldest                            string // of an inbox for three, that drops the oldest
+	givenBack, switched, switchedBack string
+}{
+	"nil":      {nil, "a b c d e", "c d e", "b c d e", "b c d e", "a b c d e"},
+	"FIFO":     {queue.FIFO{}, "a b c d e", "c d e", "b c d e", "b c d e", "a b c d e"},
+	"LIFO":     {queue.LIFO{}, "e d c b a", "e d c", "d c b a", "e d c b", "a b c d e"},
+	"adaptive": {queue.AdaptiveLIFO{Above: 3}, "e d a b c", "c d e", "d a b c", "e b c d", "a b c d e"},
+	"priority": {queue.Priority{}, "b d c a e", "d c e", "d c a e", "b d c e", "a b c d e"},
+	"deadline": {queue.Deadline{}, "c d e b a", "c d e", "d e b a", "c d e b", "a b c d e"},
+}
+
+func newOrdered(t *testing.T, d queue.Discipline, change ...func(*Config)) (*street, *visitor) {
+	t.Helper()
+	st := newStreet(t, 1, append(change, func(c *Config) { c.Discipline = d })...)
+	st.rooms[0].Bind(nil)
+	return st, st.employ(st.rooms[0])
+}
+
+func TestADisciplineOrdersWhatIsSubmittedAndWhatIsHandedOver(t *testing.T) {
+	for name, test := range disciplines {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, test.d)
+			for _, e := range fiveJobs {
+				st.submit(0, e.Cmd)
+			}
+			require.Equal(t, test.want, names(v), "submitted")
+			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			require.Equal(t, test.want, names(v), "handed over")
+			require.Equal(t, 2, st.rooms[0].HandOver(&Member{}, fiveJobs[:2], 0, false, false))
+			require.NoError(t, st.rooms[0].Send(t.Context(), fiveJobs[3], nil, false, false))
+			require.Equal(t, 1, st.rooms[0].HandOver(&Member{}, fiveJobs[2:3], 0, false, false))
+			require.Len(t, strings.Fields(names(v)), 4, "and sent")
+		})
+	}
+}
+
+func TestARoomThatDropsTheOldestDropsWhatCameFirstWhateverTheDiscipline(t *testing.T) {
+	for name, test := range disciplines {
+		for _, handed := range []bool{false, true} {
+			st, v := newOrdered(t, test.d, func(c *Config) { c.Capacity, c.Overflow = 3, DropOldest })
+			if handed {
+				require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			} else {
+				for _, e := range fiveJobs {
+					st.submit(0, e.Cmd)
+				}
+			}
+			require.Equal(t, test.oldest, names(v), "%s, handed over: %v", name, handed)
+			require.Len(t, st.ends, 2)
+			for i, victim := range []string{"a", "b"} {
+				require.Equal(t, victim, fmt.Sprint(st.ends[i].Cmd), name)
+				require.Equal(t, ReasonOldest, st.ends[i].Reason)
+			}
+		}
+	}
+}
+
+// What a crash gives back is done next, in the order in which it was taken.
+func TestWhatACrashGivesBackComesFirstWhateverTheDiscipline(t *testing.T) {
+	for name, test := range disciplines {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 2 })
+			st.rooms[0].limit = 2
+			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			_, cmds := v.turn(false)
+			require.Len(t, cmds, 2)
+			v.crash(false)
+			v = st.employ(st.rooms[0])
+			st.rooms[0].limit = 1
+			require.Equal(t, fmt.Sprint(cmds[1]), strings.Fields(names(v))[0])
+			require.Equal(t, fmt.Sprint(cmds[0]), fmt.Sprint(st.ends[0].Cmd))
+
+			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			_, cmds = v.turn(false)
+			v.crash(false)
+			v = st.employ(st.rooms[0])
+			require.Equal(t, test.givenBack, names(v), "%v was the culprit", cmds)
+		})
+	}
+}
+
+func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
+	for name, test := range disciplines {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, nil)
+			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			_, first := v.turn(false)
+			require.Equal(t, "a", fmt.Sprint(first[0]))
+			st.rooms[0].Order(test.d)
+			require.Equal(t, test.switched, names(v))
+
+			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			st.rooms[0].Order(queue.LIFO{})
+			st.rooms[0].Order(test.d)
+			require.Equal(t, test.want, names(v), "by way of another")
+
+			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			st.rooms[0].Order(nil)
+			require.Equal(t, test.switchedBack, names(v))
+			require.Nil(t, st.rooms[0].queue.line, "a plain room has a plain ring")
+		})
+	}
+}
+
+func TestWhatWasGivenBackStaysFirstWhenTheDisciplineChanges(t *testing.T) {
+	for name, test := range disciplines {
+		if _, fifo := test.d.(queue.FIFO); fifo || test.d == nil {
+			continue // a ring does not tell what was given back from what has waited
+		}
+		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
+		st.rooms[0].limit = 3
+		require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+		_, cmds := v.turn(false)
+		v.crash(false)
+		v = st.employ(st.rooms[0])
+		st.rooms[0].Order(queue.Deadline{})
+		st.rooms[0].Order(queue.LIFO{})
+		got := strings.Fields(names(v))
+		require.Equal(t, fmt.Sprint(cmds[1:]), fmt.Sprint(got[:2]), name)
+		require.Len(t, got, 4)
+	}
+}
+
+// A command whose key panics is one that asks for nothing, wherever it is asked.
+func TestACommandThatPanicsWhenItIsAskedAsksForNothing(t *testing.T) {
+	bad := job{name: "x", burst: true}
+	function := queue.PriorityOf(func(j job) int { return j.Priority() })
+	tests := map[string]struct {
+		d    queue.Discipline
+		want string
+	}{
+		"priority": {queue.Priority{}, "b d c a x e"},
+		"function": {function, "b d c a x e"},
+		"deadline": {queue.Deadline{}, "c d e b a x"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, test.d, func(c *Config) { c.Retry.Attempts = 3 })
+			for i, e := range fiveJobs {
+				if i == 1 {
+					st.submit(0, bad)
+				}
+				st.submit(0, e.Cmd)
+			}
+			require.Equal(t, test.want, names(v), "submitted")
+			es := append(append([]command.Envelope{fiveJobs[0]}, command.Envelope{Cmd: bad}), fiveJobs[1:]...)
+			require.Equal(t, 6, st.rooms[0].HandOver(&Member{}, es, 0, false, false))
+			require.Equal(t, test.want, names(v), "handed over")
+			st.rooms[0].Order(nil)
+			require.Equal(t, 6, st.rooms[0].HandOver(&Member{}, es, 0, false, false))
+			st.rooms[0].Order(test.d)
+			require.Equal(t, test.want, names(v), "by another order")
+
+			st.submit(0, bad)
+			v.turn(false)
+			e := v.Batch[0]
+			e.Failed()
+			require.True(t, st.rooms[0].RetryLater(&v.Member, &v.tally, e), "a retry asks it too")
+			v.n = 0
+			v.turn(false)
+			v.crash(true)
+			v = st.employ(st.rooms[0])
+			require.Equal(t, "x", names(v), "and a crash")
+		})
+	}
+}
+
+// turncoat changes the discipline while it is asked for its place.
+type turncoat struct {
+	job
+
+	r  *Inbox
+	to queue.Discipline
+}
+
+func (c turncoat) Priority() int {
+	c.r.Order(c.to)
+	return c.prio
+}
+
+// What one discipline said counts for nothing in another: minus the priority is no date.
+func TestAPlaceThatWasAskedForByAnotherDisciplineCountsForNothing(t *testing.T) {
+	for name, to := range map[string]queue.Discipline{"none": nil, "deadline": queue.Deadline{}, "LIFO": queue.LIFO{}} {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, queue.Priority{})
+			late := job{name: "late", due: 1}
+			if name == "LIFO" {
+				late.name = "first"
+			}
+			st.submit(0, late)
+			es := []command.Envelope{{Cmd: turncoat{job{name: "turncoat", prio: math.MaxInt}, st.rooms[0], to}}}
+			require.Equal(t, 1, st.rooms[0].HandOver(&Member{}, es, 0, false, false))
+			want := "late turncoat"
+			if name == "LIFO" {
+				want = "turncoat first"
+			}
+			require.Equal(t, want, names(v))
+		})
+	}
+}
+
+func TestARetryTakesItsPlaceInTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, backoff := range []time.Duration{0, time.Second} {
+			st, v := newOrdered(t, queue.Priority{}, func(c *Config) {
+				c.Retry = Retry{Attempts: 2, Backoff: backoff, Max: time.Minute}
+			})
+			st.submit(0, job{name: "dear", prio: 5}, job{name: "cheap"}, job{name: "middling", prio: 2})
+			v.turn(false)
+			e := v.Batch[0]
+			e.Failed()
+			require.True(t, st.rooms[0].RetryLater(&v.Member, &v.tally, e))
+			v.n = 0
+			st.pass(backoff)
+			require.Equal(t, "dear middling cheap", names(v), backoff)
+		}
+	})
+}
+
+// Linger: a batch goes when it is full, or when its oldest command has waited.
+func TestABatchWaitsUntilItIsFullOrItsOldestCommandHasWaited(t *testing.T) {
+	for name, shared := range map[string]bool{"own": false, "crew": true} {
+		for _, mode := range dispatchModes {
+			t.Run(name+"/"+mode.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					st, v := newLingering(t, shared, mode)
+					look := st.hire()
+					if !shared {
+						look = st.employ(st.rooms[0])
+					}
+					v.turn(true)
+					st.submit(0, 1)
+					time.Sleep(6 * time.Millisecond)
+					st.submit(0, 2)
+					require.Equal(t, []string{"-"}, look.trail(1), "nor does it go to one who looks")
+					st.pass(4*time.Millisecond - 1)
+					require.Equal(t, []string{"-"}, look.trail(1))
+					was := v.woken
+					st.pass(time.Nanosecond)
+					if shared {
+						require.Zero(t, was, "nor is a crew told before")
+						require.Equal(t, 1, v.woken, "ten milliseconds after the first")
+					}
+					require.Equal(t, []string{"A", "A"}, v.trail(1))
+					require.Equal(t, []string{"-"}, v.trail(1))
+
+					v.turn(true)
+					st.many(0, 5)
+					require.Equal(t, []string{"A", "A", "A", "A"}, v.trail(1), "full at once")
+					require.Equal(t, []string{"-"}, v.trail(1), "one is left")
+					require.Equal(t, []string{"-"}, look.trail(1))
+					v.turn(true)
+					st.pass(10 * time.Millisecond)
+					require.Equal(t, []string{"A", "-"}, v.trail(2))
+
+					v.turn(true)
+					st.many(0, 1)
+					st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 0 })
+					require.Equal(t, []string{"A", "-"}, v.trail(2), "it need not wait any more")
+				})
+			})
+		}
+	}
+}
+
+func newLingering(t *testing.T, shared bool, mode controller.Dispatch) (*street, *visitor) {
+	t.Helper()
+	st := newStreet(t, 1, func(c *Config) { c.Batch = 4 })
+	st.crew.SetDispatch(mode)
+	st.rooms[0].limit = 1 // a batch that lingered goes whole
+	st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 10 * time.Millisecond })
+	if shared {
+		return st, st.hire()
+	}
+	st.rooms[0].Bind(nil)
+	return st, st.employ(st.rooms[0])
+}
+
+func TestAFullRoomDoesNotLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, v := newLingering(t, true, controller.SharedFIFO)
+		st.rooms[0].Adjust(func(k *Knobs) { k.Capacity = 2 })
+		v.turn(true)
+		st.many(0, 2)
+		require.Equal(t, []string{"A", "A"}, v.trail(1))
+	})
+}
+
+// Whoever drains waits for a lingering batch, but no longer than it lingers; and what
+// comes while the pipeline drains does not linger at all.
+func TestADrainWaitsNoLongerThanABatchLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, v := newLingering(t, true, controller.SharedFIFO)
+		v.turn(true)
+		st.many(0, 1)
+		st.rooms[0].Close()
+		st.Draining.Store(true)
+		st.pass(10 * time.Millisecond)
+		require.Equal(t, 1, v.woken)
+		require.Equal(t, []string{"A"}, v.trail(1))
+		v.turn(true)
+		require.Len(t, st.Quiet, 1)
+		st.rooms[0].HandOver(&Member{}, []command.Envelope{{Cmd: 1}}, st.Now(), false, false)
+		require.Equal(t, 2, v.woken)
+		require.Equal(t, []string{"A"}, v.trail(1))
+	})
+}
+
+func TestOfCommandsThatComeTogetherSomeTellWhenTheyCame(t *testing.T) {
+	tests := map[string]struct {
+		limit int
+		knobs func(*Knobs)
+		order queue.Discipline
+		want  int // tell, of 100
+	}{
+		"each, if a worker takes few at once":     {limit: 31, want: 100},
+		"every other, if it takes more":           {limit: 32, want: 50},
+		"one in sixteen, if it takes many":        {limit: 256, want: 7},
+		"one in sixteen, if it takes very many":   {limit: 10_000, want: 7},
+		"each, if batches linger":                 {limit: 256, knobs: func(k *Knobs) { k.Linger = time.Second }, want: 100},
+		"each, if they are not done as they came": {limit: 256, order: queue.LIFO{}, want: 100},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			st := newStreet(t, 1, func(c *Config) { c.Discipline, c.Capacity = test.order, 128 })
+			in := st.rooms[0]
+			in.limit = test.limit
+			if test.knobs != nil {
+				in.Adjust(test.knobs)
+			}
+			es := make([]command.Envelope, 100)
+			require.Equal(t, 100, in.HandOver(&Member{}, es, 1000, false, false))
+			told := 0
+			in.queue.count(func(e *command.Envelope) bool {
+				if d, known := e.Waited(1500); known {
+					told++
+					require.EqualValues(t, 500, d)
+				}
+				return false
+			})
+			require.Equal(t, test.want, told)
+			require.EqualValues(t, 500, in.queue.waited(1500, 256))
+			in.queue.drop() // the oldest, who told
+			require.EqualValues(t, 500, in.queue.waited(1500, 256), "one of those behind it tells")
+			in.queue.popInto(es)
+			require.Zero(t, in.queue.fresh())
+		})
+	}
+}
+
+// Else it would tell that when it comes at last.
+func TestWhatFindsNoSeatHasNotCome(t *testing.T) {
+	st := newStreet(t, 1, func(c *Config) { c.Capacity = 3 })
+	es := make([]command.Envelope, 6)
+	require.Equal(t, 3, st.rooms[0].HandOver(&Member{}, es, 1000, false, false))
+	for i := range es {
+		_, known := es[i].Waited(1500)
+		require.Equal(t, i < 3, known, "of command %d", i)
+	}
+}
+
+func TestTheOldestHasWaitedAsLongAsThoseThatCameWithIt(t *testing.T) {
+	for _, limit := range []int{1, 32, 256} {
+		in := newStreet(t, 1, func(c *Config) { c.Capacity = 128 }).rooms[0]
+		in.limit = limit
+		const n = 20
+		for _, now := range []int64{1000, 5000} {
+			require.Equal(t, n, in.HandOver(&Member{}, make([]command.Envelope, n), now, false, false))
+		}
+		for i := range 2 * n {
+			want := 5000
+			if i >= n {
+				want = 1000
+			}
+			require.EqualValues(t, want, in.queue.waited(6000, 256), "of command %d, limit %d", i, limit)
+			in.queue.drop()
+		}
+	}
+}
+
+func TestTheOldestHasWaitedAtLeastAsLongAsTheNextThatTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStreet(t, 1, func(c *Config) { c.Capacity, c.Batch = 1024, 256 })
+		in := st.rooms[0]
+		in.limit = 256
+		st.many(0, 100)
+		time.Sleep(time.Second)
+		st.many(0, 200)
+		time.Sleep(time.Second)
+		require.Equal(t, 2*time.Second, Snapshot([]*Inbox{in})[0].Oldest)
+		in.queue.drop() // who told
+		require.Equal(t, time.Second, Snapshot([]*Inbox{in})[0].Oldest)
+	})
+}
+
+func TestNobodyTellsWhenHeCameWhoCameWithoutAClock(t *testing.T) {
+	in := newStreet(t, 1, func(*Config) {}).rooms[0]
+	require.Equal(t, 3, in.HandOver(&Member{}, make([]command.Envelope, 3), 0, false, false))
+	require.Zero(t, in.queue.waited(1500, 256))
+}
+
+// The clock goes on for the command that waits, not for the batch it was in.
+func TestWhatIsGivenBackDoesNotLingerAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, v := newLingering(t, true, controller.SharedFIFO)
+		st.many(0, 4)
+		v.trail(1)
+		time.Sleep(10 * time.Millisecond)
+		v.crash(false)
+		v = st.hire()
+		require.Equal(t, []string{"A", "A", "A"}, v.trail(1))
+	})
+}
+
+// Else one that fails again and again would have all others done in batches of a few.
+func TestWhatIsTriedAgainLingersLikeAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, v := newLingering(t, false, controller.SharedFIFO)
+		st.rooms[0].cfg.Retry.Attempts = 2
+		st.many(0, 4)
+		_, cmds := v.turn(false)
+		require.Len(t, cmds, 4)
+		v.Batch[0].Failed()
+		require.True(t, st.rooms[0].RetryLater(&v.Member, &v.tally, v.Batch[0]))
+		v.tally.OK = 3
+		_, cmds = v.turn(true)
+		require.Empty(t, cmds)
+		st.pass(10*time.Millisecond - 10*time.Microsecond)
+		require.Zero(t, v.woken)
+		st.pass(20 * time.Microsecond)
+		require.Equal(t, 1, v.woken)
+		_, cmds = v.turn(true)
+		require.Len(t, cmds, 1)
+		require.Equal(t, 1, v.Batch[0].Tries())
+	})
+}
+
+// What an envelope knows of the time comes round.
+func TestNobodyLingersForEver(t *testing.T) {
+	for name, tried := range map[string]bool{"what is tried again": true, "what is new": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st, v := newLingering(t, false, controller.SharedFIFO)
+				st.rooms[0].cfg.Retry.Attempts = 2
+				st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 30 * 24 * time.Hour })
+				st.many(0, 4)
+				_, cmds := v.turn(false)
+				require.Len(t, cmds, 4)
+				if tried {
+					v.Batch[0].Failed()
+					require.True(t, st.rooms[0].RetryLater(&v.Member, &v.tally, v.Batch[0]))
+					v.tally.OK = 3
+				} else {
+					v.tally.OK = 4
+					st.many(0, 1)
+				}
+				_, cmds = v.turn(true)
+				require.Empty(t, cmds)
+				st.pass(mostLinger - 10*time.Microsecond)
+				require.Zero(t, v.woken)
+				st.pass(20 * time.Microsecond)
+				require.Equal(t, 1, v.woken)
+				_, cmds = v.turn(true)
+				require.Len(t, cmds, 1)
+			})
+		})
+	}
+}
+
+func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
+	for name, test := range disciplines {
+		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
+		st.rooms[0].limit = 3
+		require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+		v.turn(false)
+		for i := range v.Batch[:v.n] {
+			v.Batch[i].SetPack(1)
+		}
+		st.rooms[0].Crash(&v.Member, &v.tally, nil, append([]command.Envelope(nil), v.Batch[:v.n]...), false, ErrStopped)
+		st.rooms[0].Yield(&v.Member)
+		v = st.employ(st.rooms[0])
+		st.rooms[0].limit = 3
+		var sizes []int
+		for {
+			in, cmds := v.turn(false)
+			if in == nil {
+				break
+			}
+			sizes = append(sizes, len(cmds))
+		}
+		if sizes[2] == 1 && len(sizes) == 5 { // a share of what is left is one
+			sizes = append(sizes[:3], 2)
+		}
+		require.Equal(t, []int{1, 1, 1, 2}, sizes, name)
+		require.Zero(t, st.rooms[0].packed)
+	}
+}
+
+// A batch crashes, each of it is to be done alone, and then the discipline changes.
+func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
+	for name, test := range disciplines {
+		t.Run(name, func(t *testing.T) {
+			st, v := newOrdered(t, nil, func(c *Config) { c.Batch = 3 })
+			st.rooms[0].limit = 3
+			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			_, cmds := v.turn(false)
+			require.Len(t, cmds, 3)
+			for i := range v.Batch[:v.n] {
+				v.Batch[i].SetPack(1)
+			}
+			st.rooms[0].Crash(&v.Member, &v.tally, nil, append([]command.Envelope(nil), v.Batch[:v.n]...), false, ErrStopped)
+			st.rooms[0].Yield(&v.Member)
+			v = st.employ(st.rooms[0])
+			st.rooms[0].Order(test.d)
+			for {
+				st.rooms[0].limit = 3
+				_, cmds := v.turn(false)
+				if cmds == nil {
+					break
+				}
+				for i := range cmds {
+					require.False(t, len(cmds) > 1 && v.Batch[i].Pack() > 0, "%v are done together", cmds)
+				}
+			}
+			require.Zero(t, st.rooms[0].packed)
+		})
+	}
+}
+
+// The first wait for no room, one waits for it, and the last are taken together again.
+func TestManyThatAreMoreThanFindRoomComeEachOnceAndInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStreet(t, 1, func(c *Config) { c.Capacity, c.Batch = 4, 4 })
+		in := st.rooms[0]
+		in.limit = 4
+		v := st.employ(in)
+		const n = 7
+		go func() {
+			taken, err := in.SubmitAll(t.Context(), nil, n, func(i int) any { return i })
+			assert.NoError(t, err)
+			assert.Equal(t, n, taken)
+		}()
+		synctest.Wait()
+		_, first := v.turn(false)
+		require.Equal(t, []any{0, 1, 2, 3}, first)
+		synctest.Wait() // there is room for one more than are left
+		_, rest := v.turn(false)
+		require.Equal(t, []any{4, 5, 6}, rest)
+		require.Zero(t, in.Len())
+		v.turn(true)
+	})
+}
+
+// The pause is found at once, however often a command was tried.
+func TestThePauseOfARetryDoublesUpToItsMaximum(t *testing.T) {
+	p := Retry{Backoff: time.Second, Max: time.Minute}
+	for tries, want := range map[int]time.Duration{
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, math.MaxInt: time.Minute,
+	} {
+		require.Equal(t, want, p.pause(tries, .5), tries)
+	}
+	require.Zero(t, Retry{Max: time.Minute}.pause(math.MaxInt, .5), "no backoff")
+	longest := Retry{Backoff: 1, Max: math.MaxInt64}
+	require.EqualValues(t, 1<<61, longest.pause(62, .5))
+	require.EqualValues(t, math.MaxInt64, longest.pause(64, .5))
+	require.Equal(t, 2*time.Second, Retry{Backoff: time.Hour, Max: 2 * time.Second}.pause(1, .5))
+}
+
+func TestACommandThatWaitsForItsRetryKeepsItsSlot(t *testing.T) {
+	for rule, want := range map[Overflow]string{Reject: "d", DropNewest: "d", DropOldest: "e"} {
+		synctest.Test(t, func(t *testing.T) {
+			st, v := newOrdered(t, nil, func(c *Config) {
+				c.Capacity, c.Overflow, c.Retry = 3, rule, Retry{Attempts: 2, Backoff: time.Second, Max: time.Second}
+			})
+			in := st.rooms[0]
+			for _, name := range []string{"a", "b"} {
+				st.submit(0, name)
+				v.turn(false)
+				e := v.Batch[0]
+				e.Failed()
+				require.True(t, in.RetryLater(&v.Member, &v.tally, e))
+				v.n = 0
+			}
+			st.submit(0, "c")
+			v.turn(false)
+			require.False(t, in.Full())
+			st.submit(0, "d")
+			require.True(t, in.Full())
+			err := bring(t.Context(), in, "e")
+			require.Equal(t, rule == Reject, errors.Is(err, ErrFull), err)
+			st.pass(2 * time.Second)
+			require.Equal(t, want+" a b", names(v), "%v: what waits for its retry is not dropped", rule)
+			require.Zero(t, in.Load())
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package inbox
+
+import "slices"
+
+// workerSet is who works for an inbox, or for a shared pool of several; that one's lock guards
+// it.
+type workerSet struct {
+	live   int // workers that have joined
+	most   int // the most there ever were
+	excess int // workers that should leave at their next turn
+	waking int // idle workers that were woken and have not come yet
+	idle   []*Member
+}
+
+// join seats a worker.
+func (ws *workerSet) join(m *Member) {
+	ws.live++
+	ws.most = max(ws.most, ws.live)
+	m.joined, m.retired = true, false
+	m.ready.Store(true)
+}
+
+// depart takes a worker off its seat. It reports false if it had none.
+func (ws *workerSet) depart(m *Member) bool {
+	if !m.joined {
+		return false
+	}
+	m.joined = false
+	ws.live--
+	ws.arrive(m)
+	return true
+}
+
+// pickIdle picks the worker that is fit and has been idle for the shortest time, nil if
+// there is none. It is to be woken.
+func (ws *workerSet) pickIdle(fit func(*Member) bool) *Member {
+	for i, m := range slices.Backward(ws.idle) {
+		if fit(m) {
+			ws.idle = slices.Delete(ws.idle, i, i+1)
+			ws.markWoken(m)
+			return m
+		}
+	}
+	return nil
+}
+
+// markWoken marks a worker that was idle as on its way.
+func (ws *workerSet) markWoken(m *Member) {
+	m.idle, m.waking = false, true
+	ws.waking++
+	m.ready.Store(true)
+}
+
+// arrive notes that a worker is here: it was woken, or it was idle and something else has woken it.
+func (ws *workerSet) arrive(m *Member) {
+	if m.waking {
+		m.waking = false
+		ws.waking--
+	}
+	if m.idle {
+		m.idle = false
+		ws.idle = slices.DeleteFunc(ws.idle, func(o *Member) bool { return o == m })
+	}
+}
+
+// park lets a worker rest until it is called.
+func (ws *workerSet) park(m *Member) {
+	m.ready.Store(false)
+	m.idle = true
+	ws.idle = append(ws.idle, m)
+}
+
+// retires reports whether a worker is one too many.
+func (ws *workerSet) retires(m *Member) bool {
+	if !m.retired && ws.excess > 0 {
+		ws.excess--
+		m.retired = true
+	}
+	return m.retired
+}
+
+// wakeAllIdle sends all idle workers on their way.
+func (ws *workerSet) wakeAllIdle() []*Member {
+	woken := ws.idle
+	ws.idle = nil
+	for _, m := range woken {
+		ws.markWoken(m)
+	}
+	return woken
+}
+
+// shrink asks n workers to leave: idle ones at once, those that have been idle for
+// longest first; others when they have finished what they hold.
+func (ws *workerSet) shrink(n int) (woken []*Member) {
+	for range n {
+		if len(ws.idle) == 0 {
+			ws.excess++
+			continue
+		}
+		m := ws.idle[0]
+		ws.idle = slices.Delete(ws.idle, 0, 1)
+		m.retired = true
+		ws.markWoken(m)
+		woken = append(woken, m)
+	}
+	return woken
+}
+
+// unshrink takes back up to n requests to leave that nobody has followed yet, and
+// returns how many.
+func (ws *workerSet) unshrink(n int) int {
+	n = min(n, ws.excess)
+	ws.excess -= n
+	return n
+}
