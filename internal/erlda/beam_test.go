@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// node is as much of an Erlang node as ERLDA needs: processes with unbounded
-// mailboxes, links, monitors, names, and tables that end with their owner.
+// node provides as much of an Erlang node as ERLDA needs: processes with unbounded mailboxes, links, monitors, names,
+// and tables that end with their owner.
 type node struct {
 	born   time.Time
 	chance *rand.Rand // guarded by mu
 
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards the fields below
 	names     map[string]*process
 	table     map[string][]*process // erlda_workers_table; nil if there is none
-	owner     *process              // of the table
+	owner     *process              // the owner of the table
 	processes []*process
 }
 
@@ -30,17 +30,17 @@ func newNode(seed uint64) *node {
 	}
 }
 
-// monotonicMS is erlang:monotonic_time(millisecond), as seen on OTP 25.
+// monotonicMS returns erlang:monotonic_time(millisecond), as seen on OTP 25.
 func (n *node) monotonicMS() int64 { return -576460751799 + time.Since(n.born).Milliseconds() }
 
-// uniform is rand:uniform: it crashes for less than one.
+// uniform is rand:uniform: it crashes for a number below one.
 func (n *node) uniform(of int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.chance.IntN(of)
 }
 
-// The reasons for which a process of ERLDA ends.
+// The reasons why a process of ERLDA ends.
 var (
 	errBadarg     = errors.New("badarg")
 	errCaseClause = errors.New("case_clause")
@@ -49,7 +49,7 @@ var (
 	errKilled     = errors.New("killed")
 )
 
-// register gives a process a name, and crashes if it is taken.
+// register gives a process a name, and crashes if the name is taken.
 func (n *node) register(name string, p *process) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,7 +59,7 @@ func (n *node) register(name string, p *process) {
 	n.names[name] = p
 }
 
-// send is Name ! Msg: it crashes the sender if nobody has the name.
+// send is Name ! Msg: it crashes the sender if no process has the name.
 func (n *node) send(name string, msg any) {
 	p := n.whereis(name)
 	if p == nil {
@@ -74,14 +74,14 @@ func (n *node) whereis(name string) *process {
 	return n.names[name]
 }
 
-// process is a process: whoever has it may send to it.
+// process is an Erlang process: any code that has it may send to it.
 type process struct {
-	node *node
-	bell chan struct{} // room for one ring
-	ctx  context.Context
-	kill context.CancelFunc
+	node   *node
+	wakeup chan struct{} // notification channel of capacity one
+	ctx    context.Context
+	kill   context.CancelFunc
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	mailbox  []any
 	dead     bool
 	links    []*process
@@ -89,11 +89,11 @@ type process struct {
 }
 
 // down is {'DOWN', Ref, process, Pid, Reason}.
-type down struct{ who *process }
+type down struct{ process *process }
 
-// open makes a process that nothing runs in: somebody outside, with a mailbox.
+// open makes a process that runs no code: an external client with a mailbox.
 func (n *node) open() *process {
-	p := &process{node: n, bell: make(chan struct{}, 1)}
+	p := &process{node: n, wakeup: make(chan struct{}, 1)}
 	p.ctx, p.kill = context.WithCancel(context.Background())
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,15 +101,14 @@ func (n *node) open() *process {
 	return p
 }
 
-// spawn runs body in a process of its own. A panic ends the process, and nobody
-// hears of it who is neither linked nor a monitor.
+// spawn runs body in a process of its own. A panic ends the process; only linked processes and monitors get to know.
 func (n *node) spawn(body func(self *process)) *process {
 	p := n.open()
 	go p.run(body)
 	return p
 }
 
-// spawnLink is spawn with a link from the beginning.
+// spawnLink is spawn with a link from the start.
 func (n *node) spawnLink(parent *process, body func(self *process)) *process {
 	p := n.open()
 	parent.link(p)
@@ -140,16 +139,15 @@ func (p *process) link(q *process) {
 	q.mu.Unlock()
 }
 
-// monitor tells the watcher of the end of p.
+// monitor makes the watcher get a down message when p ends.
 func (p *process) monitor(watcher *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.monitors = append(p.monitors, watcher)
 }
 
-// end ends a process for a reason, nil if it is a normal end. Its mailbox goes
-// with it, its name and its table. What a handler does at that moment comes to
-// nothing, see check.
+// end ends a process for a reason, nil if it is a normal end. Its mailbox, its name and its table go with it. What a
+// handler does at that moment has no effect, see check.
 func (p *process) end(reason error) {
 	p.mu.Lock()
 	if p.dead {
@@ -184,7 +182,7 @@ func (n *node) forget(p *process) {
 	}
 }
 
-// send queues a message; to a dead process it is lost.
+// send queues a message; a message to a dead process is lost.
 func (p *process) send(msg any) {
 	p.mu.Lock()
 	if !p.dead {
@@ -192,7 +190,7 @@ func (p *process) send(msg any) {
 	}
 	p.mu.Unlock()
 	select {
-	case p.bell <- struct{}{}:
+	case p.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -204,7 +202,7 @@ func (p *process) receive() any {
 			return msg
 		}
 		select {
-		case <-p.bell:
+		case <-p.wakeup:
 		case <-p.ctx.Done():
 			runtime.Goexit()
 		}
@@ -220,7 +218,7 @@ func (p *process) receiveWithin(d time.Duration) (any, bool) {
 			return msg, true
 		}
 		select {
-		case <-p.bell:
+		case <-p.wakeup:
 		case <-timer.C:
 			return nil, false
 		}
@@ -238,8 +236,8 @@ func (p *process) take() (any, bool) {
 	return msg, true
 }
 
-// check ends a process here that was ended while it did something else: an
-// Erlang process can be ended anywhere, a goroutine cannot.
+// check ends the process here if it was ended while it did something else: an Erlang process can be ended anywhere, a
+// goroutine cannot.
 func (p *process) check() {
 	if !p.isAlive() {
 		runtime.Goexit()
@@ -279,8 +277,8 @@ func (n *node) insert(key string, workers []*process) {
 	n.table[key] = workers
 }
 
-// preempt stands between a lookup and the insert that follows from it. Erlang's
-// scheduler may run another process there; here it always does.
+// preempt is called between a lookup and the insert that depends on it. Erlang's scheduler may run another process
+// there; here it always does.
 func preempt() { time.Sleep(time.Millisecond) }
 
 // halt ends every process.

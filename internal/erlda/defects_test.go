@@ -17,23 +17,22 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// row is a defect of the original, said as the promise that it breaks.
+// row is a defect of the original, stated as the promise that it breaks.
 type row struct {
 	promise string
-	// run is what a user does and what the user may expect of it.
+	// run is what a user does, with the result that the user may expect.
 	run func(w world) error
-	// breaks is how the port fails, so that it is not for another reason.
+	// breaks is how the port fails, so that it does not fail for another reason.
 	breaks string
-	// port has another defect mended, where that would hide this one, or a cost
-	// that the original has and the port has not.
+	// port has another defect fixed, if that would hide this one, or has a cost that the original has and the port does
+	// not.
 	port portWorld
 }
 
-// The rows stand in the order of the list of defects. E12, work for each command
-// that grows with the number of workers, breaks no promise that a scenario could
-// look at; stage/bench_test.go measures what a command costs here. The law of the
-// controller (E1 to E4, E19, E22) is taken apart in controller/policy, one defect
-// at a time; here it runs with real workers.
+// The rows are in the order of the list of defects. E12, work for each command that grows with the number of workers,
+// breaks no promise that a scenario could check; stage/bench_test.go measures the cost of a command here. The law of
+// the controller (E1 to E4, E19, E22) is tested in controller/policy, one defect at a time; here it runs with real
+// workers.
 var rows = []row{
 	{
 		promise: "E1 the controller remembers what it did, so it keeps its cooldown",
@@ -57,7 +56,7 @@ var rows = []row{
 	{
 		promise: "E4 workers come with the load and go with it",
 		run: func(w world) error {
-			s, c, err := begin(w, one("s"))
+			s, c, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -76,7 +75,7 @@ var rows = []row{
 	{
 		promise: "E5 a crashed worker is replaced",
 		run: func(w world) error {
-			s, c, err := begin(w, one("s"))
+			s, c, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -88,7 +87,7 @@ var rows = []row{
 	{
 		promise: "E6 a crashed worker does not count as idle",
 		run: func(w world) error {
-			s, crashed, err := beginCounted(w)
+			s, crashed, err := startCounted(w)
 			if err != nil {
 				return err
 			}
@@ -100,7 +99,7 @@ var rows = []row{
 	{
 		promise: "E7 a pool does not shrink with each crash",
 		run: func(w world) error {
-			s, crashed, err := beginCounted(w)
+			s, crashed, err := startCounted(w)
 			if err != nil {
 				return err
 			}
@@ -108,23 +107,23 @@ var rows = []row{
 			return expect("workers", 10, s.workers("s"))
 		},
 		breaks: "workers: want 10, got 0",
-		port:   portWorld{watched: true}, // the 'DOWN' that never came (E5) comes
+		port:   portWorld{watched: true}, // sends the 'DOWN' that was never sent (E5)
 	},
 	{
 		promise: "E8 the caller of a command that crashes its handler gets an error",
-		run:     func(w world) error { return told(w, job{verb: poison}, "poison") },
+		run:     func(w world) error { return wantError(w, job{verb: poison}, "poison") },
 		breaks:  "got no answer",
 	},
 	{
 		promise: "E8 an invalid return value is an error",
-		run:     func(w world) error { return told(w, job{verb: mute}, "no outcome") },
+		run:     func(w world) error { return wantError(w, job{verb: mute}, "no outcome") },
 		breaks:  "got no answer",
 	},
 	{
 		// E5, E6 and E8 together, as they were first seen.
 		promise: "E8 ten poison commands leave ten workers and ten errors, and the next hundred are answered",
 		run: func(w world) error {
-			s, crashed, err := beginCounted(w)
+			s, crashed, err := startCounted(w)
 			if err != nil {
 				return err
 			}
@@ -142,7 +141,7 @@ var rows = []row{
 	{
 		promise: "E9 a full stage makes the stage before it wait, and refuses nothing",
 		run: func(w world) error {
-			_, c, err := begin(w, layout{stages: []spec{
+			_, c, err := start(w, layout{stages: []spec{
 				{name: "front", handle: to("back")},
 				{name: "back", handle: work, options: []stage.Option{stage.Capacity(100)}},
 			}})
@@ -157,7 +156,7 @@ var rows = []row{
 	{
 		promise: "E10 the number of commands that wait at a stage is bounded",
 		run: func(w world) error {
-			s, c, err := begin(w, one("s"))
+			s, c, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -176,7 +175,7 @@ var rows = []row{
 	{
 		promise: "E13 a command that comes after the stop is refused, and has no other effect",
 		run: func(w world) error {
-			s, c, err := begin(w, one("s"))
+			s, c, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -190,7 +189,7 @@ var rows = []row{
 	{
 		promise: "E14 a stop finishes accepted commands, and leaves no worker behind",
 		run: func(w world) error {
-			s, c, err := begin(w, one("s"))
+			s, c, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -202,7 +201,7 @@ var rows = []row{
 	{
 		promise: "E15 a controller that crashes stops nothing else",
 		run: func(w world) error {
-			s, _, err := begin(w, one("s"))
+			s, _, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -214,12 +213,12 @@ var rows = []row{
 	{
 		promise: "E15 a stage that gives up is restarted by a supervisor",
 		run: func(w world) error {
-			s, c, err := begin(w, brittle())
+			s, c, err := start(w, brittle())
 			if err != nil {
 				return err
 			}
 			for range 30 { // ten for the workers, twenty for the stage
-				_ = c.send("s", job{verb: poison}) // an error if nobody is there any more: that shows below
+				_ = c.send("s", job{verb: poison}) // fails if the stage has ended; the checks below show that
 				settle(100 * time.Millisecond)
 			}
 			answers := ask(s, "s", 100)
@@ -231,21 +230,21 @@ var rows = []row{
 	{
 		promise: "E16 a controller stops with its pipeline",
 		run: func(w world) error {
-			s, _, err := begin(w, one("s"))
+			s, _, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
 			settle(5500 * time.Millisecond)
-			err = errors.Join(expect("looks before the stop", 5, s.looks()), s.stop())
+			err = errors.Join(expect("ticks before the stop", 5, s.ticks()), s.stop())
 			settle(10 * time.Second)
-			return errors.Join(err, expect("looks", 5, s.looks()))
+			return errors.Join(err, expect("ticks", 5, s.ticks()))
 		},
-		breaks: "looks: want 5, got 15",
+		breaks: "ticks: want 5, got 15",
 	},
 	{
 		promise: "E17 two changes at the same time both count",
 		run: func(w world) error {
-			s, _, err := begin(w, steady())
+			s, _, err := start(w, steady())
 			if err != nil {
 				return err
 			}
@@ -259,7 +258,7 @@ var rows = []row{
 	{
 		promise: "E18 no command is lost with a worker that leaves",
 		run: func(w world) error {
-			s, c, err := begin(w, steady())
+			s, c, err := start(w, steady())
 			if err != nil {
 				return err
 			}
@@ -276,7 +275,7 @@ var rows = []row{
 	{
 		promise: "E19 a stage has one minimum of workers, for every part that removes one",
 		run: func(w world) error {
-			s, _, err := begin(w, steady())
+			s, _, err := start(w, steady())
 			if err != nil {
 				return err
 			}
@@ -289,7 +288,7 @@ var rows = []row{
 	{
 		promise: "E20 the queue outlives the workers",
 		run: func(w world) error {
-			s, c, err := begin(w, one("s"))
+			s, c, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -303,7 +302,7 @@ var rows = []row{
 	{
 		promise: "E20 a pipeline outlives the goroutine that started it",
 		run: func(w world) error {
-			s, _, err := begin(w, one("s"))
+			s, _, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -315,7 +314,7 @@ var rows = []row{
 	{
 		promise: "E21 a late answer is not used as the answer to the next question",
 		run: func(w world) error {
-			_, c, err := begin(w, one("s"))
+			_, c, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -347,7 +346,7 @@ var rows = []row{
 	{
 		promise: "E24 a command forwarded to a stage that does not run is answered with an error",
 		run: func(w world) error {
-			s, c, err := begin(w, layout{stages: []spec{
+			s, c, err := start(w, layout{stages: []spec{
 				{name: "front", handle: to("back")}, {name: "back", handle: work, absent: true},
 			}})
 			if err != nil {
@@ -362,7 +361,7 @@ var rows = []row{
 	{
 		promise: "E25 the counts say what became of every command",
 		run: func(w world) error {
-			s, c, err := begin(w, one("s"))
+			s, c, err := start(w, one("s"))
 			if err != nil {
 				return err
 			}
@@ -396,15 +395,15 @@ var rows = []row{
 func TestEachPromiseIsKeptHereAndBrokenByTheOriginal(t *testing.T) {
 	for _, r := range rows {
 		t.Run(r.promise, func(t *testing.T) {
-			require.NoError(t, inHouse(t, r.run), "Golda")
+			require.NoError(t, inGolda(t, r.run), "Golda")
 			require.ErrorContains(t, inPort(t, r.port, r.run), r.breaks, "the original")
 		})
 	}
 }
 
-// seed is the port's chance. Any will do for all rows but E6, which says a number:
-// with this seed just half of the commands go to the dead half of the workers. What
-// other seeds give is counted in numbers_test.go.
+// seed is the seed of the port's random numbers. Any seed works for all rows except E6, which states a number: with
+// this seed exactly half of the commands go to the dead half of the workers. numbers_test.go counts the results of
+// other seeds.
 const seed = 27
 
 func inPort(t *testing.T, w portWorld, run func(world) error) error {
@@ -412,13 +411,13 @@ func inPort(t *testing.T, w portWorld, run func(world) error) error {
 	return inBubble(t, func() world { w.node = newNode(seed); return &w }, run)
 }
 
-func inHouse(t *testing.T, run func(world) error) error {
+func inGolda(t *testing.T, run func(world) error) error {
 	t.Helper()
-	return inBubble(t, func() world { return newHouse() }, run)
+	return inBubble(t, func() world { return newGoldaWorld() }, run)
 }
 
-// inBubble runs a scenario in virtual time. The bubble waits for all that was
-// started in it, so it also shows whatever does not end.
+// inBubble runs a scenario in virtual time. The bubble waits for all goroutines that were started in it, so a leak
+// fails the test.
 func inBubble(t *testing.T, build func() world, run func(world) error) (err error) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
@@ -429,7 +428,7 @@ func inBubble(t *testing.T, build func() world, run func(world) error) (err erro
 	return err
 }
 
-func begin(w world, l layout) (system, client, error) {
+func start(w world, l layout) (system, client, error) {
 	s, err := w.start(l)
 	if err != nil {
 		return nil, nil, err
@@ -437,8 +436,8 @@ func begin(w world, l layout) (system, client, error) {
 	return s, s.dial(), nil
 }
 
-// beginCounted starts a stage and counts its handler's crashes.
-func beginCounted(w world) (system, func() int, error) {
+// startCounted starts a stage and counts its handler's crashes.
+func startCounted(w world) (system, func() int, error) {
 	var n atomic.Int64
 	l := one("s")
 	l.stages[0].handle = func(ctx context.Context, j job) answer {
@@ -451,27 +450,25 @@ func beginCounted(w world) (system, func() int, error) {
 	return s, func() int { return int(n.Load()) }, err
 }
 
-// steady is a stage whose workers nobody changes unless he is asked to.
+// steady is a stage whose workers change only when the scenario asks for it.
 func steady() layout {
 	l := one("s")
 	l.policy = policy.Fixed{}
 	return l
 }
 
-// brittle is a stage that gives up at the first crash beyond one for each worker,
-// and may be started afresh twenty times.
+// brittle is a stage that gives up at the first crash beyond one for each worker, and may be restarted twenty times.
 func brittle() layout {
 	return layout{restarts: 20, stages: []spec{{
 		name: "s", handle: work, options: []stage.Option{stage.Restart(stage.RestartPolicy{Limit: -1})},
 	}}}
 }
 
-// workersUnderLoad looks at a stage that has far too much to do, after each of
-// the controller's ticks.
+// workersUnderLoad checks the workers of an overloaded stage after each of the controller's ticks.
 func workersUnderLoad(w world, ticks int, want string, opts ...stage.Option) error {
 	l := one("s")
 	l.stages[0].options = opts
-	s, c, err := begin(w, l)
+	s, c, err := start(w, l)
 	if err != nil {
 		return err
 	}
@@ -485,9 +482,9 @@ func workersUnderLoad(w world, ticks int, want string, opts ...stage.Option) err
 	return errors.Join(err, expect("workers", want, fmt.Sprint(got)))
 }
 
-// told expects an answer with a reason.
-func told(w world, j job, reason string) error {
-	_, c, err := begin(w, one("s"))
+// wantError expects an answer with a reason.
+func wantError(w world, j job, reason string) error {
+	_, c, err := start(w, one("s"))
 	if err != nil {
 		return err
 	}
@@ -498,15 +495,14 @@ func told(w world, j job, reason string) error {
 	return nil
 }
 
-// oneWorkerIsFree has every worker stuck and every queue full, sets one worker
-// free, and asks for more.
+// oneWorkerIsFree lets every worker get stuck and every queue fill up, frees one worker, and sends more commands.
 func oneWorkerIsFree(w world) error {
 	gate := make(chan struct{})
-	var begun atomic.Int64
-	s, c, err := begin(w, layout{policy: policy.Fixed{}, stages: []spec{{
+	var started atomic.Int64
+	s, c, err := start(w, layout{policy: policy.Fixed{}, stages: []spec{{
 		name: "s", options: []stage.Option{stage.Capacity(500)},
 		handle: func(ctx context.Context, j job) answer {
-			if begun.Add(1) <= 10 { // the first of each worker
+			if started.Add(1) <= 10 { // the first of each worker
 				select {
 				case <-gate:
 				case <-ctx.Done():
@@ -520,16 +516,16 @@ func oneWorkerIsFree(w world) error {
 	}
 	err = send(c, "s", 1000, job{})
 	gate <- struct{}{}
-	synctest.Wait() // it does what waits for it, and is idle
+	synctest.Wait() // it handles what waits for it, and is idle
 	return errors.Join(err, expect("answers", 100, ask(s, "s", 100)))
 }
 
-// inOrder sends commands of which each takes less time than the one before it, to
-// a stage with one worker. The original has no stage with one worker.
+// inOrder sends commands to a stage with one worker; each takes less time than the one before it. The original has no
+// stage with one worker.
 func inOrder(w world) error {
 	var mu sync.Mutex
 	var order []int
-	_, c, err := begin(w, layout{stages: []spec{{
+	_, c, err := start(w, layout{stages: []spec{{
 		name: "s", fewest: 1, most: 1,
 		handle: func(ctx context.Context, j job) answer {
 			pause(ctx, time.Duration(10-j.id)*time.Second)

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A port that failed for reasons of its own would prove nothing. So it must also
-// do what the original does well, and fail as the original was seen to fail.
+// A port that failed for reasons of its own would prove nothing. So it must also do what the original does well, and
+// fail as the original was seen to fail.
 
 func TestThePortServesWhenNothingGoesWrong(t *testing.T) {
 	err := inPort(t, portWorld{}, func(w world) error {
-		s, c, err := begin(w, layout{stages: []spec{
+		s, c, err := start(w, layout{stages: []spec{
 			{name: "front", handle: to("back")}, {name: "back", handle: work},
 		}})
 		if err != nil {
@@ -32,7 +32,7 @@ func TestThePortServesWhenNothingGoesWrong(t *testing.T) {
 
 func TestThePortWithAllItsWorkersDeadNeitherAnswersNorRefuses(t *testing.T) {
 	err := inPort(t, portWorld{}, func(w world) error {
-		s, crashed, err := beginCounted(w)
+		s, crashed, err := startCounted(w)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func TestThePortWithAllItsWorkersDeadNeitherAnswersNorRefuses(t *testing.T) {
 
 func TestThePortUnderThreeTimesTheLoadStaysAtTenWorkersAndFullMailboxes(t *testing.T) {
 	err := inPort(t, portWorld{}, func(w world) error {
-		s, c, err := begin(w, one("s"))
+		s, c, err := start(w, one("s"))
 		if err != nil {
 			return err
 		}
@@ -67,19 +67,18 @@ func TestThePortUnderThreeTimesTheLoadStaysAtTenWorkersAndFullMailboxes(t *testi
 	require.NoError(t, err)
 }
 
-// lostOfHundred is how many of 100 commands get no answer after 5 of a stage's 10 workers
-// have crashed.
+// lostOfHundred counts how many of 100 commands get no answer after 5 of a stage's 10 workers have crashed.
 func lostOfHundred(t *testing.T, lost *int) func(world) error {
 	t.Helper()
 	return func(w world) error {
-		s, crashed, err := beginCounted(w)
+		s, crashed, err := startCounted(w)
 		crash(s, "s", 5, crashed)
 		*lost = 100 - ask(s, "s", 100)
 		return err
 	}
 }
 
-// The numbers of docs/erlda.md. Those of the port hang on chance, so there are sixty of it.
+// The numbers of docs/erlda.md. Those of the port depend on random numbers, so there are sixty runs of it.
 func TestAfterFiveOfTenWorkersCrashedTheOriginalLosesHalfOfTheCommandsAndGoldaNone(t *testing.T) {
 	var here, there, sum int
 	least, most := 100, 0
@@ -91,7 +90,7 @@ func TestAfterFiveOfTenWorkersCrashedTheOriginalLosesHalfOfTheCommandsAndGoldaNo
 	}
 	for range 60 {
 		var lost int
-		require.NoError(t, inHouse(t, lostOfHundred(t, &lost)))
+		require.NoError(t, inGolda(t, lostOfHundred(t, &lost)))
 		here += lost
 	}
 	require.NoError(t, inPort(t, portWorld{}, lostOfHundred(t, &there)))
@@ -104,7 +103,7 @@ func TestAfterFiveOfTenWorkersCrashedTheOriginalLosesHalfOfTheCommandsAndGoldaNo
 		fmt.Sprintf("| Golda, sixty times | %d |", here),
 	} {
 		t.Log(row)
-		assert.Contains(t, string(page), row+"\n", "the page does not say what was counted")
+		assert.Contains(t, string(page), row+"\n", "the page does not show the counted numbers")
 	}
 }
 
@@ -117,11 +116,11 @@ func TestThePortGivesTheSameAnswersAgain(t *testing.T) {
 }
 
 // The row of E15 would prove little if the stage did not really give up.
-func TestTheStageOfE15GivesUpIfNobodyMayRestartIt(t *testing.T) {
-	err := inHouse(t, func(w world) error {
+func TestTheStageOfE15GivesUpWithoutRestarts(t *testing.T) {
+	err := inGolda(t, func(w world) error {
 		l := brittle()
 		l.restarts = 0
-		s, c, err := begin(w, l)
+		s, c, err := start(w, l)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestThePageListsEveryPromiseThatIsTestedAndNoOther(t *testing.T) {
+func TestThePageListsExactlyTheTestedPromises(t *testing.T) {
 	text, err := os.ReadFile("../../docs/erlda.md")
 	require.NoError(t, err)
 	want := make([]string, 0, len(rows))
@@ -19,7 +19,7 @@ func TestThePageListsEveryPromiseThatIsTestedAndNoOther(t *testing.T) {
 	assert.Equal(t, want, promises(string(text)))
 }
 
-// promises are the last cells of the page's rows that begin with a defect's number.
+// promises returns the last cells of the page's rows that start with a defect's number.
 func promises(page string) (all []string) {
 	for line := range strings.Lines(page) {
 		cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), " |"), " | ")

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// controllerState is stage_controller's record. The law itself is taken apart,
-// defect by defect, by the tests of controller/policy; here it is whole.
+// controllerState is stage_controller's record. The tests of controller/policy test the law defect by defect; here it
+// is complete.
 type controllerState struct {
 	fewest, most    int
 	up, down        int
@@ -18,7 +18,7 @@ type controllerState struct {
 }
 
 // spawnController is stage_controller:spawn_controller/2.
-func spawnController(m *module, stage *process, looks *atomic.Int64) *process {
+func spawnController(m *module, stage *process, ticks *atomic.Int64) *process {
 	s := controllerState{
 		fewest: 10, most: 200, up: 100, down: 10, checkInterval: time.Second,
 		cooldownMS: 2000, minSamplesToAct: 1,
@@ -27,7 +27,7 @@ func spawnController(m *module, stage *process, looks *atomic.Int64) *process {
 		for {
 			pause(self.ctx, s.checkInterval)
 			self.check()
-			looks.Add(1)
+			ticks.Add(1)
 			s = m.checkStageBalance(stage, s)
 		}
 	})
@@ -35,8 +35,7 @@ func spawnController(m *module, stage *process, looks *atomic.Int64) *process {
 	return pid
 }
 
-// checkStageBalance looks and acts, and returns the state that it was given. It
-// goes on looking when the stage is dead.
+// checkStageBalance samples and acts, and returns the state that it was given. It continues when the stage is dead.
 func (m *module) checkStageBalance(stage *process, s controllerState) controllerState {
 	if stage.isAlive() {
 		longest, workers := m.maxWorkerQueue(), len(m.node.lookup(m.key()))
@@ -54,7 +53,7 @@ func (m *module) checkStageBalance(stage *process, s controllerState) controller
 	return s
 }
 
-// maxWorkerQueue is the longest of the workers' mailboxes.
+// maxWorkerQueue returns the longest of the workers' mailboxes.
 func (m *module) maxWorkerQueue() int {
 	longest := 0
 	for _, w := range m.node.lookup(m.key()) {

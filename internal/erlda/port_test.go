@@ -19,15 +19,15 @@ type (
 	stageError  struct{ err error } // {stage_error, Reason}
 	busy        struct{}
 	stop        struct{}
-	goHome      struct{} // to the process that started all: your work is done
+	finish      struct{} // to the process that started the stages: it may end
 )
 
-// The numbers are in the original's code.
+// The numbers of the original's code.
 const (
 	firstWorkers = 10
 	mailboxLimit = 50
 	tries        = 5
-	floor        = 1 // of remove_worker; the controller has another
+	minWorkers   = 1 // of remove_worker; the controller has another one
 )
 
 // module is a stage module: the user's code.
@@ -36,7 +36,7 @@ type module struct {
 	name     string
 	handle   handler
 	watched  bool          // workers are monitored; in the original they are not
-	dispatch time.Duration // what it takes to dispatch one command
+	dispatch time.Duration // the time to dispatch one command
 	// rebalancingPolicy is the optional callback rebalancing_policy/0. It is
 	// declared, and never called.
 	rebalancingPolicy func()
@@ -44,13 +44,13 @@ type module struct {
 
 func (m *module) key() string { return m.name + "_workers" }
 
-// spawnStage is stage_behaviour:spawn_stage/1. The table belongs to whoever
-// comes first, and the controller is linked to the starter, not to the stage.
-func spawnStage(starter *process, m *module, looks *atomic.Int64) *process {
+// spawnStage is stage_behaviour:spawn_stage/1. The table belongs to the first starter, and the controller is linked to
+// the starter, not to the stage.
+func spawnStage(starter *process, m *module, ticks *atomic.Int64) *process {
 	m.node.ensureWorkersTable(starter)
 	pid := m.node.spawnLink(starter, m.loop)
 	m.node.register(m.name, pid)
-	starter.link(spawnController(m, pid, looks))
+	starter.link(spawnController(m, pid, ticks))
 	return pid
 }
 
@@ -74,15 +74,15 @@ func (m *module) loop(self *process) {
 		case command:
 			m.pass(self, msg)
 		case down:
-			m.removeDead(msg.who)
+			m.removeDead(msg.process)
 		case stop:
 			m.hibernate(self)
 		}
 	}
 }
 
-// pass gives a command to a random worker whose mailbox is not full. A dead one
-// has no mailbox, and no mailbox is an empty mailbox.
+// pass gives a command to a random worker whose mailbox is not full. A dead worker has no mailbox, which counts as an
+// empty one.
 func (m *module) pass(self *process, c command) {
 	pause(self.ctx, m.dispatch)
 	self.check()
@@ -104,8 +104,7 @@ func queueLen(w *process) int {
 	return 0
 }
 
-// hibernate waits to be woken in StageModule:wait_message/1, which stage modules
-// do not export.
+// hibernate waits to be woken in StageModule:wait_message/1, which stage modules do not export.
 func (m *module) hibernate(self *process) {
 	self.receive()
 	panic(errUndef)
@@ -146,19 +145,17 @@ func (m *module) addWorker() {
 	m.node.insert(m.key(), append([]*process{w}, workers...))
 }
 
-// removeDead is remove_worker/2 with a pid, for a worker that went down: nobody
-// comes in its place.
-func (m *module) removeDead(who *process) {
+// removeDead is remove_worker/2 with a pid, for a worker that went down: it is not replaced.
+func (m *module) removeDead(dead *process) {
 	workers := m.node.lookup(m.key())
 	preempt()
-	m.node.insert(m.key(), slices.DeleteFunc(workers, func(w *process) bool { return w == who }))
+	m.node.insert(m.key(), slices.DeleteFunc(workers, func(w *process) bool { return w == dead }))
 }
 
-// removeWorker is remove_worker/2 with any: it turns the list around and ends
-// the first, whatever that holds.
+// removeWorker is remove_worker/2 with any: it reverses the list and ends the first worker, whatever its mailbox holds.
 func (m *module) removeWorker() {
 	workers := m.node.lookup(m.key())
-	if len(workers) <= floor {
+	if len(workers) <= minWorkers {
 		return
 	}
 	slices.Reverse(workers)
@@ -177,11 +174,10 @@ type portWorld struct {
 
 func (w *portWorld) close() {
 	w.halt()
-	settle(time.Second) // for those in the middle of a change
+	settle(time.Second) // for processes in the middle of a change
 }
 
-// start is poc_app:start/2: it starts the stages, linked to itself, and there is
-// no supervisor.
+// start is poc_app:start/2: it starts the stages, linked to itself, without a supervisor.
 func (w *portWorld) start(l layout) (system, error) {
 	s := &portSystem{node: w.node, modules: map[string]*module{}}
 	for _, sp := range l.stages {
@@ -207,12 +203,12 @@ type portSystem struct {
 	order   []string
 	modules map[string]*module
 	starter *process
-	ticks   atomic.Int64
+	count   atomic.Int64
 }
 
 func (s *portSystem) app(self *process) {
 	for _, name := range s.order {
-		spawnStage(self, s.modules[name], &s.ticks)
+		spawnStage(self, s.modules[name], &s.count)
 	}
 	self.receive()
 }
@@ -235,8 +231,7 @@ func (s *portSystem) queued(stage string) int {
 	return queueLen(s.node.whereis(stage))
 }
 
-// add has each change made by a process of its own, as they are by controllers
-// and stages.
+// add makes each change in a process of its own, as controllers and stages do.
 func (s *portSystem) add(stage string, n int) {
 	m := s.modules[stage]
 	for ; n > 0; n-- {
@@ -244,7 +239,7 @@ func (s *portSystem) add(stage string, n int) {
 	}
 	for ; n < 0; n++ {
 		s.node.spawn(func(*process) { m.removeWorker() })
-		settle(2 * time.Millisecond) // that list is hard enough on itself
+		settle(2 * time.Millisecond) // removals must not race with each other
 	}
 }
 
@@ -253,8 +248,8 @@ func (s *portSystem) breakController() {
 	synctest.Wait()
 }
 
-func (s *portSystem) looks() int                  { return int(s.ticks.Load()) }
-func (s *portSystem) forget()                     { s.starter.send(goHome{}); synctest.Wait() }
+func (s *portSystem) ticks() int                  { return int(s.count.Load()) }
+func (s *portSystem) forget()                     { s.starter.send(finish{}); synctest.Wait() }
 func (s *portSystem) alive() bool                 { return s.starter.isAlive() }
 func (s *portSystem) accounts() (accounts, error) { return accounts{}, errNoAccounts }
 
@@ -268,8 +263,8 @@ func (s *portSystem) stop() error {
 	return nil
 }
 
-// portClient is somebody with a mailbox. Answers have no reference: the next to
-// come is taken for the answer to whatever was asked last.
+// portClient is a client with a mailbox. Answers have no reference: the client takes the next one as the answer to its
+// last question.
 type portClient struct {
 	node *node
 	self *process

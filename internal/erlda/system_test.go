@@ -14,27 +14,27 @@ import (
 // world is where systems are started: an Erlang node, or an actor system.
 type world interface {
 	start(l layout) (system, error)
-	close() // ends all that still runs
+	close() // ends everything that still runs
 }
 
 // system is a running pipeline, as a scenario sees it.
 type system interface {
 	dial() client
 	workers(stage string) int    // alive, and known to the stage
-	queued(stage string) int     // what waits at the stage's own door
-	add(stage string, n int)     // asks for n workers more, or fewer if n < 0
+	queued(stage string) int     // commands that wait in the stage's own queue
+	add(stage string, n int)     // adds n workers, or removes some if n < 0
 	breakController()            // crashes it, once
-	looks() int                  // how often the controller has looked at the stages
-	forget()                     // whoever started the system goes away
-	accounts() (accounts, error) // what became of all commands
+	ticks() int                  // how many ticks the controller has had
+	forget()                     // the goroutine or process that started the system ends
+	accounts() (accounts, error) // the outcomes of all commands
 	stop() error
-	alive() bool // whether the program that runs it is
+	alive() bool // whether the program that runs it is alive
 }
 
-// client is somebody who sends commands and waits for answers.
+// client sends commands and waits for answers.
 type client interface {
 	send(stage string, j job) error
-	// receive waits patience for the next answer; then it is errSilence.
+	// receive waits patience for the next answer; then it returns errSilence.
 	receive() (int, error)
 }
 
@@ -44,18 +44,18 @@ const patience = 15 * time.Second
 var (
 	errSilence    = errors.New("no answer in 15 s")
 	errBusy       = errors.New("busy")
-	errNoAccounts = errors.New("nobody counted")
+	errNoAccounts = errors.New("there are no accounts")
 )
 
 type accounts struct{ accepted, replied, failed, deadLettered uint64 }
 
-// layout says which stages there are. What the original has no words for, it
-// does not get: all of its stages have 10 to 200 workers.
+// layout lists the stages. The original gets only the settings that it supports: all of its stages have 10 to 200
+// workers.
 type layout struct {
 	stages    []spec
 	policy    controller.Policy // nil: ERLDA, which the original always has
-	rebalance func()            // a policy of the user's own
-	restarts  int               // of a whole stage
+	rebalance func()            // a custom policy
+	restarts  int               // restarts of a whole stage
 }
 
 type spec struct {
@@ -67,7 +67,7 @@ type spec struct {
 	options []stage.Option
 }
 
-// handler is what a stage does, in words that both understand.
+// handler is what a stage does, in a form that both systems support.
 type handler func(ctx context.Context, j job) answer
 
 // job is a command.
@@ -83,10 +83,10 @@ const (
 	fine   verb = "fine"   // is answered with its id
 	wrong  verb = "wrong"  // is answered with an error
 	poison verb = "poison" // crashes its handler
-	mute   verb = "mute"   // gets a return value that means nothing
+	mute   verb = "mute"   // gets an invalid return value
 )
 
-// answer is an outcome; the zero answer is none.
+// answer is an outcome; the zero answer is an invalid one.
 type answer struct {
 	kind kind
 	id   int
@@ -121,7 +121,7 @@ func work(ctx context.Context, j job) answer {
 	}
 }
 
-// to is the handler of a stage that sends everything on.
+// to is the handler of a stage that forwards everything.
 func to(next string) handler {
 	return func(_ context.Context, j job) answer {
 		return answer{kind: forward, next: next, job: j}
@@ -138,7 +138,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// one is a layout of a single stage of the usual kind.
+// one is a layout of a single default stage.
 func one(name string) layout { return layout{stages: []spec{{name: name, handle: work}}} }
 
 // call sends a command and waits for its answer.
@@ -160,7 +160,7 @@ func send(c client, stage string, n int, j job) error {
 	return nil
 }
 
-// receive takes n answers and tells how many were good.
+// receive takes n answers and returns how many were good.
 func receive(c client, n int) (good int) {
 	for range n {
 		if _, err := c.receive(); err == nil {
@@ -170,8 +170,7 @@ func receive(c client, n int) (good int) {
 	return good
 }
 
-// ask sends n commands, each of a client of its own, one after the other, and
-// tells how many were answered well.
+// ask sends n commands, each from a client of its own, one after the other, and returns how many were answered well.
 func ask(s system, stage string, n int) (good int) {
 	for i := range n {
 		if id, err := call(s.dial(), stage, job{id: i}); err == nil && id == i {
@@ -181,24 +180,23 @@ func ask(s system, stage string, n int) (good int) {
 	return good
 }
 
-// crash sends poison until n handlers have crashed, and returns what the senders
-// were told. In the original some poison never comes to a handler: a dead worker
-// takes it.
-func crash(s system, stage string, n int, crashed func() int) (told []error) {
+// crash sends poison until n handlers have crashed, and returns the senders' results. In the original some poison never
+// reaches a handler: a dead worker takes it.
+func crash(s system, stage string, n int, crashed func() int) (results []error) {
 	for crashed() < n {
 		_, err := call(s.dial(), stage, job{verb: poison})
-		told = append(told, err)
+		results = append(results, err)
 	}
-	return told
+	return results
 }
 
-// settle lets time pass, and what follows from that.
+// settle lets time pass and waits until all goroutines are blocked.
 func settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// expect is an error unless both are the same.
+// expect returns an error unless both values are the same.
 func expect[T comparable](what string, want, got T) error {
 	if want == got {
 		return nil

@@ -17,34 +17,36 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// house is an actor system in which Golda's pipelines are started.
-type house struct {
+// goldaWorld is an actor system in which Golda's pipelines are started.
+type goldaWorld struct {
 	actors  *actor.System
 	systems []*goldaSystem
 }
 
-func newHouse() *house { return &house{actors: actor.NewSystem(slog.New(slog.DiscardHandler))} }
+func newGoldaWorld() *goldaWorld {
+	return &goldaWorld{actors: actor.NewSystem(slog.New(slog.DiscardHandler))}
+}
 
-// close stops hard: what a scenario left behind is of no interest. Then it waits
-// for protoactor's log, whose throttle sleeps for a moment.
-func (h *house) close() {
+// close stops hard: what a scenario left behind does not matter. Then it waits for protoactor's log, whose throttle
+// sleeps for a moment.
+func (h *goldaWorld) close() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, g := range h.systems {
 		_ = g.p.Stop(now)
-		g.hangUp()
+		g.endClients()
 		g.starterLeaves()
 	}
 	settle(time.Second)
 }
 
-func (h *house) start(l layout) (system, error) {
-	g := &goldaSystem{stages: map[string]*stage.Stage[job]{}, eye: &eye{law: l.policy, rebalance: l.rebalance}}
+func (h *goldaWorld) start(l layout) (system, error) {
+	g := &goldaSystem{stages: map[string]*stage.Stage[job]{}, spy: &spy{law: l.policy, rebalance: l.rebalance}}
 	if l.policy == nil {
-		g.eye.law = policy.ERLDA{}
+		g.spy.law = policy.ERLDA{}
 	}
 	parts := []pipeline.Part{
-		pipeline.System(h.actors), pipeline.Control(g.eye), pipeline.Logger(slog.New(slog.DiscardHandler)),
+		pipeline.System(h.actors), pipeline.Control(g.spy), pipeline.Logger(slog.New(slog.DiscardHandler)),
 	}
 	if l.restarts > 0 {
 		parts = append(parts, pipeline.Intensity(l.restarts, time.Minute))
@@ -59,7 +61,7 @@ func (h *house) start(l layout) (system, error) {
 	if g.p, err = pipeline.New("erlda", parts...); err != nil {
 		return nil, err
 	}
-	g.lines, g.hangUp = context.WithCancel(context.Background())
+	g.clients, g.endClients = context.WithCancel(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
 	g.starterLeaves = cancel
 	if err := g.p.Start(ctx); err != nil {
@@ -74,9 +76,9 @@ func (h *house) start(l layout) (system, error) {
 type goldaSystem struct {
 	p             *pipeline.Pipeline
 	stages        map[string]*stage.Stage[job]
-	eye           *eye
-	lines         context.Context // of the clients
-	hangUp        context.CancelFunc
+	spy           *spy
+	clients       context.Context // ends with the clients
+	endClients    context.CancelFunc
 	starterLeaves context.CancelFunc
 }
 
@@ -108,9 +110,9 @@ func (g *goldaSystem) dial() client {
 
 func (g *goldaSystem) workers(stage string) int { return g.stages[stage].Snapshot().Workers }
 func (g *goldaSystem) queued(stage string) int  { return g.stages[stage].Snapshot().Queued }
-func (g *goldaSystem) add(stage string, n int)  { g.eye.wish(stage, n) }
-func (g *goldaSystem) breakController()         { g.eye.broken.Store(true); settle(2 * time.Second) }
-func (g *goldaSystem) looks() int               { return int(g.eye.ticks.Load()) }
+func (g *goldaSystem) add(stage string, n int)  { g.spy.wish(stage, n) }
+func (g *goldaSystem) breakController()         { g.spy.broken.Store(true); settle(2 * time.Second) }
+func (g *goldaSystem) ticks() int               { return int(g.spy.ticks.Load()) }
 func (g *goldaSystem) forget()                  { g.starterLeaves(); synctest.Wait() }
 func (g *goldaSystem) alive() bool              { return g.p.Err() == nil }
 func (g *goldaSystem) stop() error              { return g.p.Stop(context.Background()) }
@@ -120,8 +122,8 @@ func (g *goldaSystem) accounts() (accounts, error) {
 	return accounts{s.Accepted, s.Replied, s.Failed, s.DeadLettered}, nil
 }
 
-// goldaClient is somebody with tickets: an answer belongs to its question, and the
-// answer to a question that was given up belongs to nobody.
+// goldaClient is a client with tickets: an answer belongs to its question, and the answer to a question that was given
+// up is dropped.
 type goldaClient struct {
 	g       *goldaSystem
 	answers chan reply
@@ -130,21 +132,20 @@ type goldaClient struct {
 }
 
 type reply struct {
-	to  int // which question
+	to  int // the number of the question
 	id  int
 	err error
 }
 
-// send calls in the background, so that a client whom a full stage keeps waiting
-// can go on as the original's can.
+// send calls in the background, so that a client that a full stage makes wait can continue, as the original's can.
 func (c *goldaClient) send(name string, j job) error {
 	n := c.asked
 	c.asked++
 	go func() {
-		id, err := stage.Call[int](c.g.lines, c.g.stages[name], j)
+		id, err := stage.Call[int](c.g.clients, c.g.stages[name], j)
 		select {
 		case c.answers <- reply{n, id, err}:
-		case <-c.g.lines.Done():
+		case <-c.g.clients.Done():
 		}
 	}()
 	synctest.Wait()
@@ -174,9 +175,8 @@ func (c *goldaClient) giveUp() {
 	}
 }
 
-// eye is a policy around another, so that scenarios can count its looks, break
-// it and ask for workers.
-type eye struct {
+// spy is a policy around another one, with which scenarios count its ticks, break it and ask for workers.
+type spy struct {
 	law       controller.Policy
 	rebalance func()
 	ticks     atomic.Int64
@@ -186,11 +186,11 @@ type eye struct {
 	wishes map[string]int
 }
 
-func (e *eye) Name() string               { return e.law.Name() }
-func (e *eye) Check() error               { return e.law.Check() }
-func (e *eye) New() controller.Controller { return &looker{e, e.law.New()} }
+func (e *spy) Name() string               { return e.law.Name() }
+func (e *spy) Check() error               { return e.law.Check() }
+func (e *spy) New() controller.Controller { return &spyController{e, e.law.New()} }
 
-func (e *eye) wish(stage string, n int) {
+func (e *spy) wish(stage string, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.wishes == nil {
@@ -199,7 +199,7 @@ func (e *eye) wish(stage string, n int) {
 	e.wishes[stage] += n
 }
 
-func (e *eye) take(stage string) int {
+func (e *spy) take(stage string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.wishes[stage]
@@ -207,31 +207,31 @@ func (e *eye) take(stage string) int {
 	return n
 }
 
-type looker struct {
-	eye *eye
+type spyController struct {
+	spy *spy
 	law controller.Controller
 }
 
-func (l *looker) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
+func (l *spyController) Control(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 	d.Every(time.Second)
 	if ev.Kind == controller.EventTick {
-		l.look()
+		l.tick()
 	}
 	l.law.Control(ev, s, d)
 	for i := range s.Stages {
 		st := &s.Stages[i]
-		if n := l.eye.take(st.Name); n != 0 {
+		if n := l.spy.take(st.Name); n != 0 {
 			d.Workers(st.ID, st.Workers+n, "as the scenario asks")
 		}
 	}
 }
 
-func (l *looker) look() {
-	l.eye.ticks.Add(1)
-	if l.eye.broken.CompareAndSwap(true, false) {
+func (l *spyController) tick() {
+	l.spy.ticks.Add(1)
+	if l.spy.broken.CompareAndSwap(true, false) {
 		panic("controller broken on purpose")
 	}
-	if l.eye.rebalance != nil {
-		l.eye.rebalance()
+	if l.spy.rebalance != nil {
+		l.spy.rebalance()
 	}
 }
