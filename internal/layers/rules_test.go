@@ -1,4 +1,4 @@
-package floors
+package layers
 
 import (
 	"fmt"
@@ -10,34 +10,34 @@ import (
 	"strings"
 )
 
-// unknownRooms finds rooms of which the plan says nothing.
-func unknownRooms(p plan, sources []source) (faults []string) {
-	for _, room := range roomsOf(sources) {
-		if _, ok := p.find(room); !ok {
-			faults = append(faults, fmt.Sprintf("room %q has no line in internal/floors/floors_test.go: "+
-				"decide which floor it stands on and what it may import, and write that down there", room))
+// unknownPackages finds packages without a line in the plan.
+func unknownPackages(p plan, sources []source) (faults []string) {
+	for _, pkg := range packagesOf(sources) {
+		if _, ok := p.find(pkg); !ok {
+			faults = append(faults, fmt.Sprintf("package %q has no line in internal/layers/layers_test.go: "+
+				"decide on its layer and what it may import, and add a line there", pkg))
 		}
 	}
 	return faults
 }
 
-// emptyLines finds lines of the plan whose rooms are not there.
+// emptyLines finds lines of the plan without a package.
 func emptyLines(p plan, sources []source) (faults []string) {
-	rooms := roomsOf(sources)
+	packages := packagesOf(sources)
 	for _, l := range p {
-		if !slices.ContainsFunc(rooms, l.covers) {
-			faults = append(faults, fmt.Sprintf("the line %q in internal/floors/floors_test.go speaks of no room: "+
-				"build it or take the line out", l.room))
+		if !slices.ContainsFunc(packages, l.covers) {
+			faults = append(faults, fmt.Sprintf("the line %q in internal/layers/layers_test.go is about no package: "+
+				"add the package or remove the line", l.pkg))
 		}
 	}
 	return faults
 }
 
-// wrongWays finds imports inside the house that the plan does not allow. Tests
-// may import what they like of it; the compiler forbids circles.
-func wrongWays(p plan, sources []source) (faults []string) {
+// wrongImports finds imports inside the project that the plan does not allow. Tests may import any package of the
+// project; the compiler forbids cycles.
+func wrongImports(p plan, sources []source) (faults []string) {
 	for _, s := range sources {
-		from, ok := p.find(s.room)
+		from, ok := p.find(s.pkg)
 		if s.test || !ok {
 			continue
 		}
@@ -46,50 +46,50 @@ func wrongWays(p plan, sources []source) (faults []string) {
 			if !ours && imported != module || from.allows(to) {
 				continue
 			}
-			faults = append(faults, s.fault(at, "%s may not import %s: the house is not built that way "+
-				"(see internal/floors/floors_test.go)", s.room, to))
+			faults = append(faults, s.fault(at, "%s may not import %s: the layers do not allow it "+
+				"(see internal/layers/layers_test.go)", s.pkg, to))
 		}
 	}
 	return faults
 }
 
-// strayActors finds imports of protoactor outside its room, in tests too.
-func strayActors(sources []source) (faults []string) {
+// protoactorImports finds imports of protoactor outside its package, also in tests.
+func protoactorImports(sources []source) (faults []string) {
 	for _, s := range sources {
 		for imported, at := range s.imports {
-			if under(imported, protoactor) && s.room != protoactorRoom {
+			if under(imported, protoactor) && s.pkg != protoactorPackage {
 				faults = append(faults, s.fault(at, "only %s imports protoactor; "+
-					"give it a function for what is needed here", protoactorRoom))
+					"add a function to it for what is needed here", protoactorPackage))
 			}
 		}
 	}
 	return faults
 }
 
-// strayGuests finds imports of third-party packages below the top floor.
-func strayGuests(p plan, sources []source) (faults []string) {
+// thirdPartyImports finds imports of third-party dependencies below the top layer.
+func thirdPartyImports(p plan, sources []source) (faults []string) {
 	for _, s := range sources {
-		if l, ok := p.find(s.room); ok && l.floor == guestFloor {
+		if l, ok := p.find(s.pkg); ok && l.layer == openLayer {
 			continue
 		}
-		welcome := slices.Concat(family, []string{module, protoactor}) // the last has a rule of its own
+		allowed := slices.Concat(family, []string{module, protoactor}) // the last has a rule of its own
 		if s.test {
-			welcome = append(welcome, testGuests...)
+			allowed = append(allowed, testDependencies...)
 		}
 		for imported, at := range s.imports {
 			host, _, _ := strings.Cut(imported, "/")
-			known := func(guest string) bool { return under(imported, guest) }
-			if !strings.Contains(host, ".") || slices.ContainsFunc(welcome, known) {
+			known := func(dependency string) bool { return under(imported, dependency) }
+			if !strings.Contains(host, ".") || slices.ContainsFunc(allowed, known) {
 				continue
 			}
-			faults = append(faults, s.fault(at, "%s may not import %s: third-party packages live in "+
-				"adapter and examples", s.room, imported))
+			faults = append(faults, s.fault(at, "%s may not import %s: third-party dependencies belong in "+
+				"adapter and examples", s.pkg, imported))
 		}
 	}
 	return faults
 }
 
-// worldly are the functions by which a clock or a goroutine gets in.
+// worldly are the functions that give access to a clock.
 var worldly = map[string][]string{
 	"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
 	"context": {
@@ -97,10 +97,10 @@ var worldly = map[string][]string{
 	},
 }
 
-// impure finds goroutines, locks and clocks on the ground floor.
+// impure finds goroutines, locks and clocks in the ground layer.
 func impure(p plan, sources []source) (faults []string) {
 	for _, s := range sources {
-		if l, ok := p.find(s.room); !ok || l.floor != "ground" || s.test {
+		if l, ok := p.find(s.pkg); !ok || l.layer != "ground" || s.test {
 			continue
 		}
 		faults = append(faults, s.impurities()...)
@@ -109,7 +109,7 @@ func impure(p plan, sources []source) (faults []string) {
 }
 
 func (s source) impurities() (faults []string) {
-	const pure = "the ground floor is pure: "
+	const pure = "the ground layer is pure: "
 	for imported, at := range s.imports {
 		if imported == "sync" {
 			faults = append(faults, s.fault(at, pure+"no locks"))
@@ -134,8 +134,7 @@ func (s source) impurities() (faults []string) {
 	return faults
 }
 
-// worldlyNames tells by which names the file knows the worldly packages, and
-// which of them it imports without any.
+// worldlyNames returns the names that the file uses for the worldly packages, and the dot imports of them.
 func (s source) worldlyNames() (named map[string][]string, dotted []*ast.ImportSpec) {
 	named = map[string][]string{}
 	for _, spec := range s.file.Imports {

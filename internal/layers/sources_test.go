@@ -1,4 +1,4 @@
-package floors
+package layers
 
 import (
 	"fmt"
@@ -12,34 +12,34 @@ import (
 	"strings"
 )
 
-// The house, as its own tests see it.
+// The project, as seen from this package.
 const (
 	module = "github.com/golda-dev/golda"
 	root   = "../.."
 )
 
-// source is one Go file of a room.
+// source is one Go file of a package.
 type source struct {
-	room string // its directory, from the root of the house
+	pkg  string // its directory, relative to the root of the project
 	test bool
 	file *ast.File
 	fset *token.FileSet
 }
 
-// read parses all Go files of the house, whatever system they are built for.
-func read(house fs.FS) ([]source, error) {
+// read parses all Go files of the project, for all operating systems.
+func read(project fs.FS) ([]source, error) {
 	var sources []source
 	fset := token.NewFileSet()
-	err := fs.WalkDir(house, ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(project, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (foreign(d.Name()) || otherModule(house, name)):
+		case d.IsDir() && (foreign(d.Name()) || otherModule(project, name)):
 			return fs.SkipDir
 		case d.IsDir() || path.Ext(name) != ".go":
 			return nil
 		}
-		text, err := fs.ReadFile(house, name)
+		text, err := fs.ReadFile(project, name)
 		if err != nil {
 			return err
 		}
@@ -50,29 +50,29 @@ func read(house fs.FS) ([]source, error) {
 	return sources, err
 }
 
-// foreign reports whether the go command would not look into a directory.
+// foreign reports whether the go command ignores a directory.
 func foreign(dir string) bool {
 	return dir == "testdata" || dir == "vendor" || dir != "." && strings.ContainsAny(dir[:1], "._")
 }
 
-// otherModule reports whether a directory is a module of its own: it is a neighbour, not a
-// room, and may have guests of its own.
-func otherModule(house fs.FS, dir string) bool {
-	_, err := fs.Stat(house, path.Join(dir, "go.mod"))
+// otherModule reports whether a directory is a module of its own, which is not part of this architecture and may have
+// dependencies of its own.
+func otherModule(project fs.FS, dir string) bool {
+	_, err := fs.Stat(project, path.Join(dir, "go.mod"))
 	return dir != "." && err == nil
 }
 
 func parseFile(fset *token.FileSet, name string, text []byte) (source, error) {
 	file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
 	return source{
-		room: path.Dir(name),
+		pkg:  path.Dir(name),
 		test: strings.HasSuffix(name, "_test.go"),
 		file: file,
 		fset: fset,
 	}, err
 }
 
-// imports are the paths that the file imports, and where.
+// imports iterates over the import paths of the file and their positions.
 func (s source) imports(yield func(path string, at token.Pos) bool) {
 	for _, spec := range s.file.Imports {
 		p, err := strconv.Unquote(spec.Path.Value)
@@ -82,20 +82,20 @@ func (s source) imports(yield func(path string, at token.Pos) bool) {
 	}
 }
 
-// fault is a message with its place in front.
+// fault formats a message with its position.
 func (s source) fault(at token.Pos, format string, args ...any) string {
 	p := s.fset.Position(at)
 	return fmt.Sprintf("%s:%d: ", p.Filename, p.Line) + fmt.Sprintf(format, args...)
 }
 
-// roomsOf lists the rooms that have code besides tests.
-func roomsOf(sources []source) []string {
-	var rooms []string
+// packagesOf lists the packages that have code besides tests.
+func packagesOf(sources []source) []string {
+	var packages []string
 	for _, s := range sources {
 		if !s.test {
-			rooms = append(rooms, s.room)
+			packages = append(packages, s.pkg)
 		}
 	}
-	slices.Sort(rooms)
-	return slices.Compact(rooms)
+	slices.Sort(packages)
+	return slices.Compact(packages)
 }

@@ -1,4 +1,4 @@
-package floors
+package layers
 
 import (
 	"os"
@@ -10,16 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// floors says who may import whom, from the ground upwards: a room, then the
-// rooms of Golda that it may import. A room may name only rooms above it in this
-// text, so no way leads in a circle. "adapter/*" is every room under adapter, and
-// a lone * is every room.
+// layers says which package may import which, from the lowest layer upwards: a package, then the packages of Golda that
+// it may import. A package may list only packages above it in this text, so there are no cycles. "adapter/*" is every
+// package under adapter, and a lone * is every package.
 //
-// DO NOT CHANGE THIS TEXT TO MAKE A BUILD PASS. It is how the house is meant to be.
-// Whoever means it otherwise changes it first, and says why on a page in
-// docs/decisions.
-const floors = `
--- ground: pure. No go, no lock, no clock.
+// DO NOT CHANGE THIS TEXT TO MAKE A BUILD PASS. It is the intended architecture. To change the architecture, change
+// this text first, and give the reasons on a page in docs/decisions.
+const layers = `
+-- ground: pure. No goroutines, no locks, no clock.
 internal/need:
 internal/plain:
 behaviour:
@@ -31,8 +29,8 @@ internal/part:
 internal/ring:
 stage/queue:
 
--- cellar: what the engine stands on.
-internal/floors:
+-- cellar: the base of the engine.
+internal/layers:
 internal/prose:
 internal/actor:       internal/plain
 internal/goid:
@@ -49,7 +47,7 @@ coordination/coroutine: behaviour internal/coro internal/need
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 
--- second: strangers to each other.
+-- second: these do not import each other.
 supervisor:         internal/actor internal/need internal/plain
 stage:              behaviour stage/queue worker
                     internal/actor internal/command internal/histogram internal/need internal/part internal/plain internal/inbox
@@ -58,41 +56,40 @@ stage:              behaviour stage/queue worker
 pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
                     internal/actor internal/command internal/goid internal/histogram internal/need internal/part internal/plain internal/ring internal/inbox
 
--- top: where guests are welcome.
+-- top: third-party dependencies are allowed.
 stage/stagetest:    *
 adapter/*:          *
 examples/*:         *
 `
 
-// protoactor may be imported in one room only, which hides its faults.
+// protoactor may be imported in one package only, which hides its faults.
 const (
-	protoactor     = "github.com/asynkron/protoactor-go"
-	protoactorRoom = "internal/actor"
+	protoactor        = "github.com/asynkron/protoactor-go"
+	protoactorPackage = "internal/actor"
 )
 
-// guestFloor is where any third-party package may be imported.
-const guestFloor = "top"
+// openLayer is the layer in which any third-party dependency may be imported.
+const openLayer = "top"
 
-// family is what every room may import though it is not in the standard library.
+// family may be imported by every package although it is not in the standard library.
 var family = []string{"golang.org/x"}
 
-// testGuests may be imported by the tests of every room.
-var testGuests = []string{
+// testDependencies may be imported by the tests of every package.
+var testDependencies = []string{
 	"github.com/stretchr/testify",
 	"go.uber.org/goleak",
 	"pgregory.net/rapid",
 }
 
-// mustNotLink is what a program that imports only pipeline must not carry, and
-// why. Protoactor itself brings net/http, OpenTelemetry and the Prometheus client
-// along; nothing we can do about those short of a fork.
+// mustNotLink lists what a program that imports only pipeline must not link, with the reasons. Protoactor itself links
+// net/http, OpenTelemetry and the Prometheus client; only a fork could avoid those.
 var mustNotLink = map[string]string{
 	"google.golang.org/grpc":    "a pipeline on one machine needs no cluster",
 	"github.com/nats-io":        "only adapters talk to NATS",
 	module + "/stage/stagetest": "a test kit is for tests",
 	module + "/adapter":         "an adapter is chosen by the program, not by the core",
-	module + "/examples":        "a lesson is not a library",
-	protoactor + "/remote":      "at most once, and silent about it",
+	module + "/examples":        "an example is not a library",
+	protoactor + "/remote":      "delivers at most once, and loses messages silently",
 	protoactor + "/cluster":     "splits when a member freezes",
 	"github.com/stretchr":       "for tests only",
 	"pgregory.net/rapid":        "for tests only",
@@ -101,49 +98,49 @@ var mustNotLink = map[string]string{
 	"github.com/labstack/echo":  "no web server in the core",
 }
 
-func TestEveryRoomHasItsLineAndEveryLineItsRoom(t *testing.T) {
-	p, sources := house(t)
-	report(t, unknownRooms(p, sources))
+func TestEveryPackageHasALineAndEveryLineAPackage(t *testing.T) {
+	p, sources := project(t)
+	report(t, unknownPackages(p, sources))
 	report(t, emptyLines(p, sources))
 }
 
-func TestARoomImportsOnlyRoomsBelowIt(t *testing.T) {
-	report(t, wrongWays(house(t)))
+func TestAPackageImportsOnlyPackagesBelowIt(t *testing.T) {
+	report(t, wrongImports(project(t)))
 }
 
-func TestOnlyOneRoomKnowsProtoactor(t *testing.T) {
-	_, sources := house(t)
-	report(t, strayActors(sources))
+func TestOnlyOnePackageImportsProtoactor(t *testing.T) {
+	_, sources := project(t)
+	report(t, protoactorImports(sources))
 }
 
-func TestThirdPartyPackagesStayOnTheTopFloor(t *testing.T) {
-	report(t, strayGuests(house(t)))
+func TestThirdPartyDependenciesStayInTheTopLayer(t *testing.T) {
+	report(t, thirdPartyImports(project(t)))
 }
 
-func TestTheGroundFloorHasNoGoNoLockNoClock(t *testing.T) {
-	report(t, impure(house(t)))
+func TestTheGroundLayerHasNoGoroutineNoLockNoClock(t *testing.T) {
+	report(t, impure(project(t)))
 }
 
-func TestAUserOfTheCoreLinksNoCluster(t *testing.T) {
+func TestTheCoreDoesNotLinkACluster(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./pipeline")
 	list.Dir = root
-	var complaint strings.Builder
-	list.Stderr = &complaint
+	var stderr strings.Builder
+	list.Stderr = &stderr
 	out, err := list.Output()
-	require.NoError(t, err, complaint.String())
+	require.NoError(t, err, stderr.String())
 	deps := strings.Fields(string(out))
 	require.Contains(t, deps, module+"/pipeline")
 	report(t, linked(deps, mustNotLink))
 }
 
-// house reads the plan and the sources of the real house.
-func house(t *testing.T) (plan, []source) {
+// project reads the plan and the sources of the project.
+func project(t *testing.T) (plan, []source) {
 	t.Helper()
-	p, err := parse(floors)
+	p, err := parse(layers)
 	require.NoError(t, err)
 	sources, err := read(os.DirFS(root))
 	require.NoError(t, err)
-	require.Contains(t, roomsOf(sources), "behaviour", "the sources were not found")
+	require.Contains(t, packagesOf(sources), "behaviour", "the sources were not found")
 	return p, sources
 }
 
