@@ -46,7 +46,8 @@ bench
 docs/performance.md
 docs/words.md
 examples
-internal
+internal/command
+internal/inbox
 pipeline
 stage
 worker
