@@ -40,7 +40,6 @@
 // come, first served, with stages of higher priority first where priorities differ. UsePrivateQueues makes the workers
 // go from stage to stage instead. Global is made when a stage needs it. It has the workers that were added, or one,
 // LEDA's default thread, if none were added.
-// LEDA's default thread, if none were.
 //
 // Unless the script moves them, three kinds of stages stay where they are: stages of a group that the pipeline declares
 // (LEDA's cluster), stages whose handlers wait, and paused stages.

@@ -116,7 +116,6 @@ type visited struct {
 // After each visit it is the first stage's turn again, or, after a visit to the first, the second's; a stage without
 // visits left is skipped. The walk ends when the first and the last stage have had their visits, so it may leave out
 // stages in between; here they are visited at the end of the order all the same.
-// left out; here they are visited at the end of the order all the same.
 func lrbOrder(table []visited) []leda.Stage {
 	var order []leda.Stage
 	last := len(table) - 1

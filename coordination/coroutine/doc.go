@@ -70,5 +70,4 @@
 // In main, or in a test, [Blocking] makes a Context that suspends by blocking, so a function that takes a Context can
 // be called directly. In a synctest bubble times are exact, and a handler that is still suspended at the end fails the
 // test.
-// are exact, and a handler that was left suspended fails the test.
 package coroutine
