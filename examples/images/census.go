@@ -6,16 +6,15 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// census counts the images that are decoded and neither saved nor given up, and
-// remembers the most that there ever were. It is safe for use by several goroutines. The
-// zero census is ready.
+// census counts the images that are decoded and neither saved nor abandoned, and remembers the largest count. It is
+// safe for concurrent use. The zero census is ready to use.
 type census struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	now, peak int
 }
 
-// born counts a job's image, once.
-func (c *census) born(j *job) {
+// enter counts a job's image, once.
+func (c *census) enter(j *job) {
 	if !j.alive.CompareAndSwap(false, true) {
 		return
 	}
@@ -25,8 +24,8 @@ func (c *census) born(j *job) {
 	c.peak = max(c.peak, c.now)
 }
 
-// gone counts it no more.
-func (c *census) gone(j *job) {
+// leave stops counting it.
+func (c *census) leave(j *job) {
 	if !j.alive.CompareAndSwap(true, false) {
 		return
 	}
@@ -35,10 +34,10 @@ func (c *census) gone(j *job) {
 	c.now--
 }
 
-// bury hears of the images that never came to save.
-func (c *census) bury(letter stage.DeadLetter) {
+// removeDead handles the dead letters: images that never reached save.
+func (c *census) removeDead(letter stage.DeadLetter) {
 	if j, ok := letter.Command.(*job); ok {
-		c.gone(j)
+		c.leave(j)
 	}
 }
 

@@ -17,20 +17,19 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// A comparison has each policy run in a child: this program once more, with a heap of
-// its own. A child takes its orders from its standard input and not from signals,
-// because Ctrl-C at a terminal reaches both, and whether the second one is meant as a
-// second one only the parent can tell. One byte is the first Ctrl-C; the end of the
-// input, which is also the end of the parent, is the second.
+// A comparison runs each policy in a child: this program once more, with a heap of its own. A child gets its orders
+// from its standard input and not from signals, because Ctrl-C at a terminal reaches both processes, and only the
+// parent knows whether it is the second one. One byte is the first Ctrl-C; the end of the input, which is also the end
+// of the parent, is the second.
 
 const childEnv = "GOLDA_IMAGES_CHILD"
 
 func isChild() bool { return os.Getenv(childEnv) != "" }
 
-// child is the whole program of a child.
+// child runs the program as a child.
 func child(ctx context.Context, cancel context.CancelFunc, box *outbox) int {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM)
-	go obey(os.Stdin, cancel, func() {
+	go followOrders(os.Stdin, cancel, func() {
 		box.abandon()
 		os.Exit(show.StatusInterrupted)
 	})
@@ -38,34 +37,34 @@ func child(ctx context.Context, cancel context.CancelFunc, box *outbox) int {
 	return r.main(ctx, os.Args[1:])
 }
 
-// obey carries out the orders of a parent. It lives as long as the child.
-func obey(orders io.Reader, finish, abandon func()) {
+// followOrders follows the orders of a parent. It runs as long as the child.
+func followOrders(orders io.Reader, finish, abandon func()) {
 	order := make([]byte, 1)
 	if n, _ := orders.Read(order); n == 1 {
 		finish()
-		_, _ = orders.Read(order) // whatever comes, it is the second
+		_, _ = orders.Read(order) // any result is the second order
 	}
 	abandon()
 }
 
-// row is what a comparison knows of one policy.
+// row is the result of one policy in a comparison.
 type row struct {
 	policy string
 	status int
 	died   error   // why there is no report
-	report *report // nil if the child did not come to it
+	report *report // nil if the child printed none
 }
 
-// spawn runs one policy in a child, and has it finish what it has begun when ctx ends.
-func (r *runner) spawn(ctx context.Context, law controller.Policy) row {
-	done := row{policy: law.Name(), status: show.StatusFailed}
+// spawn runs one policy in a child. When ctx ends, the child finishes the images in progress.
+func (r *runner) spawn(ctx context.Context, pol controller.Policy) row {
+	done := row{policy: pol.Name(), status: show.StatusFailed}
 	self, err := os.Executable()
 	if err != nil {
 		done.died = err
 		return done
 	}
 	var stdout bytes.Buffer
-	cmd := exec.CommandContext(ctx, self, r.args(law)...) //nolint:gosec // it is this program
+	cmd := exec.CommandContext(ctx, self, r.args(pol)...) //nolint:gosec // it is this program
 	cmd.Env = append(os.Environ(), childEnv+"=1")
 	cmd.Stdout, cmd.Stderr = &stdout, r.stderr
 	orders, err := cmd.StdinPipe()
@@ -85,8 +84,7 @@ func (r *runner) spawn(ctx context.Context, law controller.Policy) row {
 	return done
 }
 
-// readReport finds the report in what a child wrote. If there is none, the child's end is the
-// reason.
+// readReport finds the report in the output of a child. If there is none, the error is the child's end.
 func readReport(stdout []byte, end error) (*report, error) {
 	var got report
 	if err := json.Unmarshal(stdout, &got); err != nil {
@@ -98,10 +96,10 @@ func readReport(stdout []byte, end error) (*report, error) {
 	return &got, nil
 }
 
-// args are the arguments of a child.
-func (r *runner) args(law controller.Policy) []string {
+// args returns the arguments of a child.
+func (r *runner) args(pol controller.Policy) []string {
 	args := []string{
-		"-json", "-policy", law.Name(), "-out", r.outOf(law),
+		"-json", "-policy", pol.Name(), "-out", r.outOf(pol),
 		"-size", string(r.size), "-seed", strconv.FormatUint(r.seed, 10),
 		"-workers", strconv.Itoa(r.workers), "-crash", fmt.Sprint(r.crash), "-metrics", r.metrics,
 		"-max-pixels", strconv.Itoa(r.maxPixels),

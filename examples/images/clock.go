@@ -6,18 +6,18 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// clock measures a run: the time, and what the process computed in it.
+// clock measures the wall time and the CPU time of a run.
 type clock struct {
 	begin time.Time
 	used  time.Duration
 }
 
 func startClock() clock {
-	used, _ := show.CPUTime() // if it is not known, stop finds the same
+	used, _ := show.CPUTime() // if it is unknown, stop finds that, too
 	return clock{time.Now(), used}
 }
 
-// stop tells both; cpu is nil where nobody knows.
+// stop returns both; cpu is nil if it is unknown.
 func (c clock) stop() (wall time.Duration, cpu *time.Duration) {
 	wall = time.Since(c.begin)
 	if used, ok := show.CPUTime(); ok {

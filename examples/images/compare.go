@@ -14,20 +14,20 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// compare runs the policies one after another on the same images, and tells of them
-// side by side. When ctx ends the one that runs comes to an end, and no other is begun.
+// compare runs the policies one after another on the same images, and prints the results side by side. When ctx ends,
+// the current run ends, and no other is started.
 func (r *runner) compare(ctx context.Context) int {
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
 		return complain(r.stderr, show.StatusFailed, err)
 	}
 	var all comparison
 	var unheard error
-	for i, law := range r.policies {
+	for i, pol := range r.policies {
 		if ctx.Err() != nil {
 			break
 		}
-		_, _ = fmt.Fprintf(r.stderr, "policy %s, %d of %d\n", law.Name(), i+1, len(r.policies)) // to know what follows
-		done := r.spawn(ctx, law)
+		_, _ = fmt.Fprintf(r.stderr, "policy %s, %d of %d\n", pol.Name(), i+1, len(r.policies)) // for the progress that follows
+		done := r.spawn(ctx, pol)
 		all = append(all, done)
 		if r.json && done.report != nil {
 			unheard = errors.Join(unheard, json.NewEncoder(r.stdout).Encode(done.report))
@@ -46,10 +46,10 @@ func (r *runner) compare(ctx context.Context) int {
 	return show.StatusOK
 }
 
-// comparison is what became of each policy, in the order in which they ran.
+// comparison is the results of the policies, in the order in which they ran.
 type comparison []row
 
-// whole are the runs that came to their end, with whatever result.
+// whole returns the runs that completed, with any result.
 func (c comparison) whole() (runs comparison) {
 	for _, run := range c {
 		if run.report != nil && run.status != show.StatusInterrupted {
@@ -59,7 +59,7 @@ func (c comparison) whole() (runs comparison) {
 	return runs
 }
 
-// different names the policies whose images are not those of the first.
+// different returns the policies whose images differ from those of the first.
 func (c comparison) different() (names []string) {
 	runs := c.whole()
 	for _, run := range runs {
@@ -70,22 +70,22 @@ func (c comparison) different() (names []string) {
 	return names
 }
 
-// faults is all that is not as it should be.
+// faults returns everything that went wrong.
 func (c comparison) faults() (all error) {
 	for _, run := range c {
 		switch {
 		case run.died != nil:
 			all = errors.Join(all, fmt.Errorf("policy %s: no report: %w", run.policy, run.died))
 		case run.status != show.StatusOK && run.status != show.StatusInterrupted:
-			all = errors.Join(all, fmt.Errorf("policy %s: not all is well, status %d", run.policy, run.status))
+			all = errors.Join(all, fmt.Errorf("policy %s: failed, status %d", run.policy, run.status))
 		}
 	}
 	different := c.different()
-	return errors.Join(all, show.Fault(len(different) > 0, "not the same images as those of %s: %s",
+	return errors.Join(all, show.Fault(len(different) > 0, "images that differ from those of %s: %s",
 		c.first(), strings.Join(different, ", ")))
 }
 
-// first is the policy that the others are held against.
+// first returns the policy that the others are compared with.
 func (c comparison) first() string {
 	for _, run := range c.whole() {
 		return run.policy
@@ -95,7 +95,7 @@ func (c comparison) first() string {
 
 func (c comparison) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	// What can't be written is told by Flush.
+	// Flush reports a write error.
 	_, _ = fmt.Fprintln(t, strings.ReplaceAll(
 		"policy|wall|cpu|images alive|peak memory|rounds|empty visits|ok/failed|balanced|", "|", "\t"))
 	for _, run := range c {
@@ -108,7 +108,7 @@ func (c comparison) print(w io.Writer) error {
 	return err
 }
 
-// identical answers yes or no, or why there is no answer.
+// identical returns yes or no, or why it is not known.
 func (c comparison) identical() string {
 	different := c.different()
 	switch {
@@ -121,7 +121,7 @@ func (c comparison) identical() string {
 	}
 }
 
-// cells are the cells of a run in the table.
+// cells returns the cells of a run in the table.
 func (r row) cells() []string {
 	if r.report == nil {
 		return append([]string{r.policy + " (died)"}, strings.Fields(strings.Repeat("- ", 8))...)

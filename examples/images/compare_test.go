@@ -69,16 +69,16 @@ func TestAComparisonTakesTheFilesOfADirectory(t *testing.T) {
 	p := newPlace(t)
 	p.fill(t, map[string][]byte{"a.jpg": drawn(t, 1), "b.jpg": drawn(t, 2), "c.txt": []byte("no image")})
 	done := p.run(t.Context(), "-in", p.in, "-json", "-policies", "color,dbr")
-	assert.Equal(t, show.StatusFailed, done.status, "one is no image, for either")
+	assert.Equal(t, show.StatusFailed, done.status, "one file is not an image")
 	all := done.reports(t)
 	require.Len(t, all, 2)
 	for _, got := range all {
 		assert.EqualValues(t, 2, got.OK)
 		assert.EqualValues(t, 1, got.Failed)
-		assert.Equal(t, all[0].Digest, got.Digest, "what could be written is the same")
+		assert.Equal(t, all[0].Digest, got.Digest, "the written images are the same")
 	}
 	assert.NoDirExists(t, p.captchas)
-	assert.Contains(t, done.stderr, "images: policy color: not all is well")
+	assert.Contains(t, done.stderr, "images: policy color: failed")
 	assert.Equal(t, show.StatusOK, p.run(t.Context(), "-in", p.in, "-n", "2", "-policies", "color").status)
 }
 
@@ -89,7 +89,7 @@ func TestDifferentImagesAreReported(t *testing.T) {
 	done := p.run(t.Context(), "-in", p.in, "-policies", "erlda,seda,cohort")
 	assert.Equal(t, show.StatusFailed, done.status)
 	assert.Contains(t, done.stdout, "images byte-identical across policies: no, not those of erlda and of seda\n")
-	assert.Contains(t, done.stderr, "images: not the same images as those of erlda: seda\n")
+	assert.Contains(t, done.stderr, "images: images that differ from those of erlda: seda\n")
 }
 
 func TestAnInterruptedComparisonReportsWhatRan(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAnInterruptedComparisonReportsWhatRan(t *testing.T) {
 	done := p.run(ctx, "-n", "300", "-json", "-policies", "srpt,cohort,seda")
 	assert.Equal(t, show.StatusInterrupted, done.status, done.stderr)
 	all := done.reports(t)
-	require.Len(t, all, 2, "seda was not begun")
+	require.Len(t, all, 2, "seda was not started")
 	assert.EqualValues(t, 300, all[0].OK)
 	assert.Positive(t, all[1].OK)
 	assert.Less(t, all[1].OK, uint64(300))
@@ -146,7 +146,7 @@ func TestTheComparisonOfFailedRuns(t *testing.T) {
 
 images byte-identical across policies: yes
 `, "\n"), out.String())
-	assert.EqualError(t, all.faults(), "policy color: not all is well, status 1\npolicy seda: no report: signal: killed")
+	assert.EqualError(t, all.faults(), "policy color: failed, status 1\npolicy seda: no report: signal: killed")
 }
 
 func TestAMissingReportHasAReason(t *testing.T) {
@@ -156,10 +156,10 @@ func TestAMissingReportHasAReason(t *testing.T) {
 		end          error
 		says         string
 	}{
-		{"it died", "", killed, "signal: killed"},
-		{"it died in the middle of a word", `{"policy":`, killed, "signal: killed"},
-		{"it said nothing", "", nil, "no report"},
-		{"it failed and said why", `{"policy":"seda"}`, errors.New("exit status 1"), ""},
+		{"killed", "", killed, "signal: killed"},
+		{"killed in the middle of a word", `{"policy":`, killed, "signal: killed"},
+		{"no output", "", nil, "no report"},
+		{"failed with a report", `{"policy":"seda"}`, errors.New("exit status 1"), ""},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestAMissingReportHasAReason(t *testing.T) {
 
 func TestTheMemoryOfAPolicyIsItsOwn(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere it may have been that of whoever started it")
+		t.Skip("elsewhere it may be the memory of the parent process")
 	}
 	ballast := make([]byte, 256<<20)
 	for i := range ballast {
@@ -193,7 +193,7 @@ func TestAChildFollowsItsParentsOrders(t *testing.T) {
 	heard, ended := make(chan string, 2), make(chan struct{})
 	go func() {
 		defer close(ended)
-		obey(in, func() { heard <- "finish" }, func() { heard <- "abandon" })
+		followOrders(in, func() { heard <- "finish" }, func() { heard <- "abandon" })
 	}()
 	_, err := orders.Write([]byte("."))
 	require.NoError(t, err)
@@ -204,5 +204,5 @@ func TestAChildFollowsItsParentsOrders(t *testing.T) {
 }
 
 func TestAChildWithoutParentIsAbandoned(t *testing.T) {
-	obey(strings.NewReader(""), func() { t.Error("there is nobody to finish for") }, func() {})
+	followOrders(strings.NewReader(""), func() { t.Error("there is no parent to finish for") }, func() {})
 }

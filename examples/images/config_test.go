@@ -36,7 +36,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnythingStarts(t *testing.T) {
 		{"-policies seda,nope", "known are backlog, "},
 		{"-policies seda,", `unknown policy ""`},
 		{"-policies=", "at least one policy"},
-		{"-policies seda,cohort,seda", "seda is there twice"},
+		{"-policies seda,cohort,seda", "seda is named twice"},
 		{"-policies seda -policy seda", "one of the two"},
 		{"-policies seda -out " + locked, "read-only"},
 		{"-policies seda -metrics nowhere", "-metrics"},
@@ -113,9 +113,9 @@ func TestExistingDirectoriesStayWhenAnotherIsRefused(t *testing.T) {
 func TestEachPolicyHasADirectoryOfItsOwn(t *testing.T) {
 	owners := map[string]string{}
 	for _, name := range policy.Names() {
-		law, err := policy.ByName(name)
+		pol, err := policy.ByName(name)
 		require.NoError(t, err)
-		dir := config{out: "out"}.outOf(law)
+		dir := config{out: "out"}.outOf(pol)
 		assert.Empty(t, owners[dir], name)
 		assert.NotContains(t, dir, ":")
 		owners[dir] = name
@@ -127,9 +127,9 @@ func TestOutNames(t *testing.T) {
 	rows := []struct{ name, in, want string }{
 		{"the base name", "a.jpg b.jpeg c", "a.png b.png c.png"},
 		{"shared ones keep their extension", "a.gif a.jpg b.jpg", "a.gif.png a.jpg.png b.png"},
-		{"a png among them too", "a.jpg a.png", "a.jpg.png a.png.png"},
+		{"a png among them, too", "a.jpg a.png", "a.jpg.png a.png.png"},
 		{"without extension", "a a.jpg", "a.png a.jpg.png"},
-		{"upper case is no difference", "A.jpg a.gif", "A.jpg.png a.gif.png"},
+		{"upper case makes no difference", "A.jpg a.gif", "A.jpg.png a.gif.png"},
 		{"a longer name meets a short one", "a.gif a.jpg a.jpg.gif", "a.gif.png a.jpg.png a.jpg.gif.png"},
 		{"dots within", "a.b.jpg a.c.jpg", "a.b.png a.c.png"},
 	}

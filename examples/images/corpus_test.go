@@ -43,8 +43,7 @@ func read(t *testing.T, c corpus, name string) []byte {
 	return data
 }
 
-// A captcha of which nothing or everything is left would prove little about the
-// filters.
+// A captcha of which nothing or everything is left would prove little about the filters.
 func TestThePipelineLeavesTheLettersOfACaptcha(t *testing.T) {
 	for i := range 10 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {

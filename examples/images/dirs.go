@@ -10,12 +10,12 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// prepare makes the directories that are written to, and says so now if that can't
-// be done, before any work. Then it leaves none behind.
+// prepare makes the directories for output, and returns an error before any work if that fails. Then it removes those
+// that it made.
 func (c config) prepare(box *outbox) error {
 	var made []string
 	for _, d := range c.written() {
-		made = append(absent(d.path), made...) // those below before those above
+		made = append(absent(d.path), made...) // subdirectories first
 		if err := c.open(d, box); err != nil {
 			for _, dir := range made {
 				_ = os.Remove(dir) // it was not made, or is empty again
@@ -33,7 +33,7 @@ func (c config) open(d folder, box *outbox) error {
 	return d.open(box)
 }
 
-// folder is a directory that is written to, and the option that named it.
+// folder is a directory for output, and the option that named it.
 type folder struct{ option, path string }
 
 func (c config) written() []folder {
@@ -47,27 +47,24 @@ func (c config) written() []folder {
 	return all
 }
 
-// outs are the directories that images are written to: one for each policy that is
-// compared.
+// outs returns the directories for images: one for each policy that is compared.
 func (c config) outs() []string {
 	if c.policies == nil {
 		return []string{c.out}
 	}
 	dirs := make([]string, len(c.policies))
-	for i, law := range c.policies {
-		dirs[i] = c.outOf(law)
+	for i, pol := range c.policies {
+		dirs[i] = c.outOf(pol)
 	}
 	return dirs
 }
 
-// outOf is a policy's own directory. Names of files should have no colon, and no
-// policy's name has an underscore.
-func (c config) outOf(law controller.Policy) string {
-	return filepath.Join(c.out, strings.ReplaceAll(law.Name(), ":", "_"))
+// outOf returns a policy's own directory. File names should have no colon, and no policy's name has an underscore.
+func (c config) outOf(pol controller.Policy) string {
+	return filepath.Join(c.out, strings.ReplaceAll(pol.Name(), ":", "_"))
 }
 
-// apart refuses to write into the directory that is read from: a.png would be
-// written over itself.
+// apart refuses to write into the input directory: a.png would overwrite itself.
 func (c config) apart(d folder) error {
 	if c.in == "" {
 		return nil
@@ -80,7 +77,7 @@ func (c config) apart(d folder) error {
 	return show.Fault(err == nil && os.SameFile(in, out), "%s: %s is the same directory as -in", d.option, d.path)
 }
 
-// absent returns a directory and those above it, as far as they are not there.
+// absent returns a directory and its parents, as far as they do not exist.
 func absent(dir string) (list []string) {
 	for {
 		if _, err := os.Lstat(dir); err == nil || filepath.Dir(dir) == dir {
@@ -91,7 +88,7 @@ func absent(dir string) (list []string) {
 	}
 }
 
-// open makes the directory if need be, and tries to write a file.
+// open makes the directory if necessary, and tries to write a file.
 func (d folder) open(box *outbox) error {
 	if err := permitted(d.path); err != nil {
 		return fmt.Errorf("%s: %w", d.option, err)
@@ -107,9 +104,8 @@ func (d folder) open(box *outbox) error {
 	return probe.Close()
 }
 
-// permitted looks at the directory, or the nearest one above it that exists:
-// is it one, and may anybody write to it? The superuser could write anyway, but
-// who has locked a directory did not want that.
+// permitted checks the directory, or the nearest existing parent: it must be a directory and writable. The superuser
+// could write anyway, but a read-only directory is meant to stay unchanged.
 func permitted(dir string) error {
 	for {
 		info, err := os.Stat(dir)
@@ -125,10 +121,9 @@ func permitted(dir string) error {
 	}
 }
 
-// listed returns the names of the files in a directory, at most n of them if n is not 0,
-// in alphabetical order. What is in it is taken as an image, whatever its name:
-// the load stage tells what is none. Directories are left out, and so are hidden files,
-// which are not meant for us.
+// listed returns the names of the files in a directory, at most n of them if n is not 0, in alphabetical order. Every
+// file counts as an image, whatever its name; the load stage reports those that are not. Directories and hidden files
+// are left out.
 func listed(dir string, n int) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -155,10 +150,9 @@ func isDir(dir string, e os.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// outNames gives each image the name of its PNG file: its base name, a.jpg
-// becoming a.png. Images that would share one keep their extension as well, so that
-// a.jpg and a.gif become a.jpg.png and a.gif.png and none is lost. Names that
-// differ in upper and lower case only are the same, as on many file systems.
+// outNames gives each image the name of its PNG file: a.jpg becomes a.png. Images that would share a name keep their
+// extension as well, so that a.jpg and a.gif become a.jpg.png and a.gif.png and none is lost. Names that differ only in
+// upper and lower case count as the same, as on many file systems.
 func outNames(files []string) []string {
 	names := make([]string, len(files))
 	for i, file := range files {
@@ -170,9 +164,8 @@ func outNames(files []string) []string {
 	return names
 }
 
-// lengthen gives the images that share a name their longer one, and reports
-// whether there were any. A longer name may meet another image's short one (a.jpg,
-// a.gif and a.jpg.gif), hence the rounds; each lengthens a name, so they end.
+// lengthen gives the images that share a name their longer one, and reports whether there were any. A longer name may
+// equal another image's short one (a.jpg, a.gif and a.jpg.gif), hence the rounds; each lengthens a name, so they end.
 func lengthen(names, files []string) (changed bool) {
 	holders := make(map[string]int, len(names))
 	for _, name := range names {

@@ -12,7 +12,7 @@ import (
 type failures struct {
 	lines []string
 	paths map[string]bool
-	stack []byte // of the first crash; the others are likely the same
+	stack []byte // of the first crash; the others are probably the same
 }
 
 func (f *failures) add(path string, err error) {
@@ -27,7 +27,7 @@ func (f *failures) add(path string, err error) {
 	}
 }
 
-// explain says in a line what became of an image, with its stage and its file.
+// explain returns a line that says what happened to an image, with its stage and its file.
 func explain(path string, err error) string {
 	var crash *stage.CrashError
 	switch {
@@ -35,14 +35,14 @@ func explain(path string, err error) string {
 		return fmt.Sprintf("stage %q: %s: crashed %d times: %v", crash.Stage, path, crash.Attempts, crash.Value)
 	case errors.Is(err, stage.ErrStopped):
 		return fmt.Sprintf("%s: %v", path, err)
-	default: // stage and file are in it already, see job.fail
+	default: // stage and file are in the error already, see job.fail
 		return err.Error()
 	}
 }
 
 func (f *failures) print(w io.Writer) {
 	for _, line := range f.lines {
-		_, _ = fmt.Fprintln(w, "failed:", line) // w is stderr; the status tells as well
+		_, _ = fmt.Fprintln(w, "failed:", line) // w is stderr; the status reports failures as well
 	}
 	if f.stack != nil {
 		_, _ = fmt.Fprintf(w, "the first crash was at:\n%s\n", f.stack)

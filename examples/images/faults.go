@@ -8,16 +8,15 @@ import (
 	"github.com/golda-dev/golda/examples/images/picture"
 )
 
-// faults let a share of the images crash, each in one of the stages, picked by
-// chance. Chance depends on the seed and the name of the file, so the same run
-// crashes in the same places.
+// faults makes a share of the images crash, each in a random stage. The randomness depends on the seed and the name of
+// the file, so the same run crashes in the same places.
 type faults struct {
 	seed   uint64
 	share  float64
 	stages []string
 }
 
-// victim names the stage in which an image crashes, "" if it does not.
+// victim returns the stage in which an image crashes, or "" if it does not.
 func (f faults) victim(path string) string {
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(filepath.Base(path))) // a hash never fails
@@ -28,7 +27,7 @@ func (f faults) victim(path string) string {
 	return f.stages[chance.IntN(len(f.stages))]
 }
 
-// stageNames are the names of the seven stages, in order.
+// stageNames returns the names of the seven stages, in order.
 func stageNames() []string {
 	names := []string{"load"}
 	for _, f := range picture.Filters() {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	_ "image/gif"  // a format that load takes
+	_ "image/gif"  // a format that load accepts
 	_ "image/jpeg" // another
 	"io"
 	"os"
@@ -17,14 +17,13 @@ import (
 	"github.com/golda-dev/golda/examples/images/picture"
 )
 
-// job is the command: one image on its way through the seven stages. A behaviour
-// changes it at the very end, when nothing can go wrong any more, so that a try that
-// crashed half-way leaves it as it was.
+// job is the command: one image on its way through the seven stages. A behaviour changes it only at the very end, when
+// nothing can fail any more, so that an attempt that crashes half-way leaves it unchanged.
 type job struct {
 	path    string          // where the image is read
 	out     string          // where it is written
-	crashIn string          // the stage that is to crash at its first attempt; "": none
-	img     *picture.Canvas // what it looks like now; nil before load and after save
+	crashIn string          // the stage that is to crash at its first attempt; empty: none
+	img     *picture.Canvas // the current image; nil before load and after save
 	spare   *picture.Canvas // of the same size, to work on
 	alive   atomic.Bool
 }
@@ -34,16 +33,15 @@ func (j *job) fail(err error) behaviour.Outcome {
 	return behaviour.Error(fmt.Errorf("%s: %w", j.path, err))
 }
 
-// strike panics if the job is to crash here and now.
-func (j *job) strike(ctx context.Context, stage string) {
+// crashOnPurpose panics if the job is to crash in this stage, at its first attempt.
+func (j *job) crashOnPurpose(ctx context.Context, stage string) {
 	if j.crashIn == stage && behaviour.Attempt(ctx) == 1 {
 		panic("crash on purpose, first attempt at " + j.path)
 	}
 }
 
-// copied copies the image into the spare canvas, so that a filter that crashes half-way
-// spoils the copy only. Two canvases for the whole way leave less to collect than a new
-// one for each filter.
+// copied copies the image into the spare canvas, so that a filter that crashes half-way damages the copy only. Two
+// canvases for all stages make less garbage than a new one for each filter.
 func (j *job) copied() *picture.Canvas {
 	if j.spare == nil {
 		j.spare = picture.Clone(j.img)
@@ -53,25 +51,25 @@ func (j *job) copied() *picture.Canvas {
 	return j.spare
 }
 
-// port is the way from one stage to the next.
+// port is the connection from one stage to the next.
 type port = behaviour.Port[*job]
 
-// load reads the file and decodes it, if it has no more pixels than most.
+// load reads the file and decodes it, if it has at most that many pixels.
 type load struct {
 	most  int
 	alive *census
 	next  *port
 }
 
-// HandleCommand answers an error if the file is no image.
+// HandleCommand answers with an error if the file is not an image.
 func (l load) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
-	j.strike(ctx, "load")
+	j.crashOnPurpose(ctx, "load")
 	img, err := decode(j.path, l.most)
 	if err != nil {
 		return j.fail(err)
 	}
 	j.img = img
-	l.alive.born(j)
+	l.alive.enter(j)
 	return behaviour.Forward(l.next, j)
 }
 
@@ -83,7 +81,7 @@ type filtering struct {
 
 // HandleCommand never fails.
 func (f filtering) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
-	j.strike(ctx, f.filter.Stage)
+	j.crashOnPurpose(ctx, f.filter.Stage)
 	img := j.copied()
 	f.filter.Apply(img)
 	j.img, j.spare = img, j.img
@@ -96,13 +94,13 @@ type save struct {
 	alive *census
 }
 
-// HandleCommand answers the name of the file that was written. If it can't be written
-// that is final, too, and the image is let go of.
+// HandleCommand answers with the name of the file that was written. If it cannot be written, that is final, too, and
+// the image is released.
 func (s save) HandleCommand(ctx context.Context, j *job) behaviour.Outcome {
-	j.strike(ctx, "save")
+	j.crashOnPurpose(ctx, "save")
 	outcome := s.save(j)
 	j.img, j.spare = nil, nil
-	s.alive.gone(j)
+	s.alive.leave(j)
 	return outcome
 }
 
@@ -117,12 +115,11 @@ func (s save) save(j *job) behaviour.Outcome {
 	return behaviour.OK(j.out)
 }
 
-// maxPixels is how many pixels an image may have by default: a file of a few bytes may claim to
-// unfold to gigabytes. It lets 32 million pixels pass, eight times the largest image of
-// the dissertation, or 128 MiB.
+// maxPixels is how many pixels an image may have by default: a file of a few bytes may decode to gigabytes. It allows
+// 32 million pixels, eight times the largest image of the dissertation, or 128 MiB.
 const maxPixels = 32 << 20
 
-// decode reads an image, the first one if a GIF holds several.
+// decode reads an image; of a GIF it reads the first one.
 func decode(path string, most int) (*picture.Canvas, error) {
 	f, err := openRegular(path)
 	if err != nil {
@@ -145,7 +142,7 @@ func decode(path string, most int) (*picture.Canvas, error) {
 	return picture.From(img), nil
 }
 
-// openRegular opens a file, but no pipe or device: to read it could take for ever.
+// openRegular opens a file, but no pipe or device: reading from one could take for ever.
 func openRegular(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -161,7 +158,7 @@ func openRegular(path string) (*os.File, error) {
 	return f, bare(err)
 }
 
-// weigh tells how many bytes of memory an image takes on its way: none if load will refuse the file.
+// weight returns how many bytes of memory an image takes on its way, or 0 if load will refuse the file.
 func weigh(path string, most int) int {
 	f, err := openRegular(path)
 	if err != nil {
@@ -170,13 +167,13 @@ func weigh(path string, most int) int {
 	defer func() { _ = f.Close() }() // it was only read
 	head, err := claimed(f, most)
 	if err != nil {
-		return 0 // load finds the same, and tells it
+		return 0 // load finds the same error, and reports it
 	}
 	return head.Width * head.Height * bytesPerPixel(head.ColorModel)
 }
 
-// bytesPerPixel is how much memory a pixel takes: of the canvas and the spare one, or of the canvas and what the decoder
-// made, if that is more.
+// bytesPerPixel returns the memory of a pixel: in the two canvases, or in one canvas and the decoded image if that is
+// more.
 func bytesPerPixel(decoded color.Model) int {
 	switch decoded {
 	case color.RGBA64Model, color.NRGBA64Model:
@@ -189,7 +186,7 @@ func bytesPerPixel(decoded color.Model) int {
 // canvas is how many bytes a pixel takes in a canvas.
 const canvas = 4
 
-// claimed reads from its header how large an image says that it is.
+// claimed reads the size of an image from its header.
 func claimed(f io.Reader, most int) (image.Config, error) {
 	head, _, err := image.DecodeConfig(f)
 	if err != nil {
@@ -201,7 +198,7 @@ func claimed(f io.Reader, most int) (image.Config, error) {
 	return head, nil
 }
 
-// fromImage says what an end of file amid an image means.
+// fromImage explains an end of file within an image.
 func fromImage(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("image: the file ends too early: %w", err)
@@ -209,7 +206,7 @@ func fromImage(err error) error {
 	return err
 }
 
-// bare takes the names of files out of an error: a job's error has its own.
+// bare removes the names of files from an error: a job's error has its own.
 func bare(err error) error {
 	var path *os.PathError
 	var link *os.LinkError // of a rename

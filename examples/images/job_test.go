@@ -20,8 +20,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// rewriteHeader makes a PNG file claim another size. A header is a length, its
-// name, width and height, five bytes more and a checksum.
+// rewriteHeader changes the size in the header of a PNG file. A header is a length, its name, width and height, five
+// more bytes and a checksum.
 func rewriteHeader(file []byte, size uint32) []byte {
 	file = bytes.Clone(file)
 	header := file[12:29]
@@ -31,7 +31,7 @@ func rewriteHeader(file []byte, size uint32) []byte {
 	return file
 }
 
-// trying is the context of a handler at its first attempt.
+// trying returns the context of a handler at its first attempt.
 type trying struct{ behaviour.Emitter }
 
 func (trying) Attempt() int { return 1 }
@@ -50,9 +50,9 @@ func TestAnAttemptThatCrashesLeavesTheJobUnchanged(t *testing.T) {
 func TestAJobCrashesOnceAndOnlyInItsStage(t *testing.T) {
 	first := context.WithValue(t.Context(), behaviour.EmitterKey{}, trying{})
 	j := &job{path: "a.jpg", crashIn: "blur"}
-	assert.Panics(t, func() { j.strike(first, "blur") })
-	assert.NotPanics(t, func() { j.strike(first, "save") })
-	assert.NotPanics(t, func() { j.strike(t.Context(), "blur") }, "no first attempt")
+	assert.Panics(t, func() { j.crashOnPurpose(first, "blur") })
+	assert.NotPanics(t, func() { j.crashOnPurpose(first, "save") })
+	assert.NotPanics(t, func() { j.crashOnPurpose(t.Context(), "blur") }, "not the first attempt")
 }
 
 func TestFaultsAffectAboutTheirShareAndEveryStage(t *testing.T) {
@@ -68,7 +68,7 @@ func TestFaultsAffectAboutTheirShareAndEveryStage(t *testing.T) {
 	}
 	assert.Empty(t, faults{seed: 1, stages: stageNames()}.victim("any"))
 	assert.NotEmpty(t, faults{seed: 1, share: 1, stages: stageNames()}.victim("any"))
-	assert.Equal(t, f.victim("a/x.jpg"), f.victim("b/x.jpg"), "the directory does not count")
+	assert.Equal(t, f.victim("a/x.jpg"), f.victim("b/x.jpg"), "the directory does not matter")
 }
 
 func TestFailuresNameStageFileAndReasonInALine(t *testing.T) {
@@ -100,7 +100,7 @@ func TestTheWeightOfAnImageIsItsMemory(t *testing.T) {
 	require.NoError(t, png.Encode(&deep, image.NewNRGBA64(image.Rect(0, 0, 10, 10))))
 	p.fill(t, map[string][]byte{"gray.png": blank(t, 10), "deep.png": deep.Bytes(), "none.txt": []byte("no image")})
 	require.Equal(t, 100*(4+4), weigh(filepath.Join(p.in, "gray.png"), maxPixels), "two canvases")
-	require.Equal(t, 100*(8+4), weigh(filepath.Join(p.in, "deep.png"), maxPixels), "what was decoded, and a canvas")
+	require.Equal(t, 100*(8+4), weigh(filepath.Join(p.in, "deep.png"), maxPixels), "the decoded image and a canvas")
 	require.Zero(t, weigh(filepath.Join(p.in, "none.txt"), maxPixels))
 	require.Zero(t, weigh(filepath.Join(p.in, "gray.png"), 99), "it is refused")
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
-// A comparison runs the program that it is part of, so the tests are that program, too.
+// A comparison runs the program that it is part of, so the test binary is that program, too.
 func TestMain(m *testing.M) {
 	if isChild() {
 		main()
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// place is where a test runs the program: directories that do not exist yet.
+// place is the directories with which a test runs the program; they do not exist yet.
 type place struct{ in, out, captchas string }
 
 func newPlace(t *testing.T) place {
@@ -35,7 +35,7 @@ func newPlace(t *testing.T) place {
 	return place{filepath.Join(dir, "in"), filepath.Join(dir, "out"), filepath.Join(dir, "captchas")}
 }
 
-// ran is what the program did.
+// ran is the result of a run of the program.
 type ran struct {
 	status         int
 	stdout, stderr string
@@ -57,7 +57,7 @@ func (r ran) report(t *testing.T) report {
 	return all[0]
 }
 
-// reports reads the objects on stdout, of which each is on a line of its own.
+// reports reads the objects on stdout, one a line.
 func (r ran) reports(t *testing.T) (all []report) {
 	t.Helper()
 	for line := range strings.Lines(r.stdout) {
@@ -80,7 +80,7 @@ func (p place) fill(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// names lists a directory, hidden files and all.
+// names lists a directory, including hidden files.
 func names(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -105,7 +105,7 @@ func requireWhole(t *testing.T, dir string, n int) {
 	}
 }
 
-// drawn is a captcha.
+// drawn returns a captcha.
 func drawn(t *testing.T, i int) []byte {
 	t.Helper()
 	p, err := captcha.NewPainter()

@@ -8,27 +8,26 @@ import (
 	"sync"
 )
 
-// errAbandoned is the reason of a file that is written after the second Ctrl-C.
+// errAbandoned is the error of a file that is written after the second Ctrl-C.
 var errAbandoned = errors.New("interrupted")
 
-// outbox writes files that are there whole or not at all: into a temporary file
-// in the same directory first, renamed when it is complete. It remembers the
-// temporary ones, so that they can be removed when the program must end at once.
-// It is safe for use by several goroutines. The zero outbox is ready.
+// outbox writes files whole or not at all: first into a temporary file in the same directory, which it renames when it
+// is complete. It remembers the temporary files, so that they can be removed when the program must end at once. It is
+// safe for concurrent use. The zero outbox is ready to use.
 type outbox struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	open   map[string]bool
 	serial int
 	closed bool
 }
 
-// put writes a file, in place of an older one of that name if there is one.
+// put writes a file, and replaces an older one of that name.
 func (o *outbox) put(path string, data []byte) (err error) {
 	temp, err := o.create(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	defer o.forget(temp.Name()) // a crash passes here too
+	defer o.forget(temp.Name()) // also after a crash
 	if _, err := temp.Write(data); err != nil {
 		return errors.Join(err, temp.Close())
 	}
@@ -38,9 +37,8 @@ func (o *outbox) put(path string, data []byte) (err error) {
 	return os.Rename(temp.Name(), path)
 }
 
-// create makes a temporary file. Its name says which process it belongs to; one
-// that is there already was left by a process that is no more.
-// (os.CreateTemp would make a file that only its owner may read.)
+// create makes a temporary file. Its name includes the process; a file of that name was left by a process that has
+// ended. (os.CreateTemp would make a file that only its owner may read.)
 func (o *outbox) create(dir string) (*os.File, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,7 +47,7 @@ func (o *outbox) create(dir string) (*os.File, error) {
 	}
 	o.serial++
 	name := filepath.Join(dir, fmt.Sprintf(".golda-%d-%d.tmp", os.Getpid(), o.serial))
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666) //nolint:gosec // pictures are no secret; the umask decides
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666) //nolint:gosec // pictures are not secret; the umask applies
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +66,12 @@ func (o *outbox) forget(name string) {
 	_ = os.Remove(name) // after a rename there is nothing to remove
 }
 
-// abandon removes all temporary files and lets no new one be made.
+// abandon removes all temporary files, and prevents new ones.
 func (o *outbox) abandon() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
 	for name := range o.open {
-		_ = os.Remove(name) // the program ends; who could be told?
+		_ = os.Remove(name) // the program ends, so an error cannot be reported
 	}
 }

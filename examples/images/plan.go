@@ -13,17 +13,15 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// capacity is the room for commands in each stage. Decoded images wait there, so
-// it is small: when a room is full the one before it waits, and in the end the
-// source does.
+// capacity is the capacity of each stage's inbox. Decoded images wait there, so it is small: when an inbox is full, the
+// stage before it waits, and in the end the source does.
 const capacity = 16
 
-// again lets an image that crashed its handler try twice more. An error, such as
-// a corrupt file, is an answer and final.
+// again retries an image that crashed its handler twice. An error, such as a corrupt file, is an answer and final.
 var again = stage.RetryPolicy{Attempts: 3, Backoff: 5 * time.Millisecond, Jitter: 0.2, If: stage.Crashed}
 
-// plan is the pipeline load → five filters → save, and its entry. The census counts the
-// images in it.
+// plan makes the pipeline load → five filters → save, and returns it with its entry. The census counts the images in
+// it.
 func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pipeline, *stage.Stage[*job], error) {
 	line := newLine(c)
 	entry := line.add("load", func(next *port) behaviour.Behaviour[*job] { return load{most: c.maxPixels, alive: alive, next: next} })
@@ -32,18 +30,18 @@ func plan(c config, box *outbox, alive *census, stderr io.Writer) (*pipeline.Pip
 	}
 	line.end("save", save{box: box, alive: alive})
 	p, err := pipeline.New("images", append(line.parts,
-		pipeline.Entry(entry), pipeline.Control(c.policy), pipeline.DeadLetters(alive.bury), pipeline.Logger(disasters(stderr)))...)
+		pipeline.Entry(entry), pipeline.Control(c.policy), pipeline.DeadLetters(alive.removeDead), pipeline.Logger(errorLog(stderr)))...)
 	return p, entry, err
 }
 
-// disasters is a logger that tells why a pipeline gave up, and no less: single
-// crashes are counted in the table, and the images they cost are told in the end.
-func disasters(w io.Writer) *slog.Logger {
+// errorLog returns a logger that reports why a pipeline gave up, and nothing else: crashes are counted in the table,
+// and failed images are reported at the end.
+func errorLog(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-// line puts stages in a row: each forwards to a port of its own, which is wired to the
-// stage that is added next. No stage knows its neighbours.
+// line connects stages in a row: each forwards to a port of its own, which is wired to the stage that is added next. No
+// stage knows its neighbours.
 type line struct {
 	options []stage.Option
 	parts   []pipeline.Part
@@ -58,11 +56,11 @@ func newLine(c config) *line {
 	}}
 }
 
-// fewest is one worker, from where the policy goes up. Under a policy that says that it
-// does not count workers all are there from the start.
+// fewest returns one worker, to which the policy adds more. If the policy does not set the number of workers, all run
+// from the start.
 func fewest(c config) int {
-	law, says := c.policy.(controller.Claimer)
-	if says && !slices.Contains(law.Claims(), controller.KnobWorkers) {
+	pol, says := c.policy.(controller.Claimer)
+	if says && !slices.Contains(pol.Claims(), controller.KnobWorkers) {
 		return c.workers
 	}
 	return 1

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows how far a piece of work has come: a bar on a terminal, else a plain line now and then. It asks
-// how much is done, so that the work knows nothing of it.
+// progress shows how far a task is: a bar on a terminal, or else a plain line now and then. It polls the count, so that
+// the task does not depend on it.
 type progress struct {
 	w      io.Writer
 	title  string
 	total  int
 	count  func() int // how much is done
-	width  func() int // of the terminal; nil: it is none
+	width  func() int // of the terminal; nil: not a terminal
 	begin  time.Time
 	shown  int
 	finish chan struct{}
 	over   chan struct{}
 }
 
-// startProgress shows it until [progress.done].
+// startProgress shows progress until [progress.done].
 func startProgress(w io.Writer, title string, total int, count func() int) *progress {
 	p := newProgress(w, title, total, count)
 	every := time.Second
@@ -43,7 +43,7 @@ func newProgress(w io.Writer, title string, total int, count func() int) *progre
 	}
 }
 
-// widthOf asks how many columns a terminal has, each time anew; nil if it is none.
+// widthOf returns a function for the current width of a terminal, or nil if w is not a terminal.
 func widthOf(w io.Writer) func() int {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -73,13 +73,13 @@ func (p *progress) run(every time.Duration) {
 	}
 }
 
-// done shows how far the work came. There is no more.
+// done shows the final count and ends the display.
 func (p *progress) done() {
 	close(p.finish)
 	<-p.over
 }
 
-// show shows what is done, if there is more of it than was shown, or if it is for the last time.
+// show shows the count if it has changed, or if it is the last time.
 func (p *progress) show(last bool) {
 	n := p.count()
 	if n == p.shown && !last {
@@ -87,8 +87,8 @@ func (p *progress) show(last bool) {
 	}
 	p.shown = n
 	if p.width == nil {
-		if last || n < p.total { // the end is shown once
-			_, _ = fmt.Fprintf(p.w, "%s %d of %d\n", p.title, n, p.total) // if it can't be shown, that is no reason to fail
+		if last || n < p.total { // the final count is shown once
+			_, _ = fmt.Fprintf(p.w, "%s %d of %d\n", p.title, n, p.total) // failing to show progress is no reason to fail
 		}
 		return
 	}
@@ -107,14 +107,14 @@ func perSecond(rate float64) string {
 }
 
 const (
-	// rateAfter is when a rate begins to mean something.
+	// rateAfter is the time after which a rate is meaningful.
 	rateAfter = time.Second
 	// mostBar is how many columns a bar takes at most.
 	mostBar = 120
 )
 
-// barOf draws a bar of exactly so many columns. What there is no place for is left out: the bar first, then the title, then
-// the rate.
+// barOf returns a bar of exactly that many columns. If the space is too small, it leaves out first the bar, then the
+// title, then the rate.
 func barOf(title string, n, total int, since time.Duration, columns int) string {
 	columns = max(min(columns, mostBar), 0)
 	count := fmt.Sprintf("%d/%d", n, total)
@@ -137,5 +137,5 @@ func barOf(title string, n, total int, since time.Duration, columns int) string 
 	default:
 		text = ""
 	}
-	return text + strings.Repeat(" ", columns-utf8.RuneCountInString(text)) // over what was there
+	return text + strings.Repeat(" ", columns-utf8.RuneCountInString(text)) // overwrites the previous text
 }

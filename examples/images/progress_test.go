@@ -34,7 +34,7 @@ func TestABarFitsItsColumnsAndHasNoRateAtFirst(t *testing.T) {
 	}
 }
 
-// The source learns of an image's end when that is the oldest; the bar asks the pipeline.
+// The source notices the end of an image when it is the oldest; the bar asks the pipeline.
 func TestABarCountsFinishedImages(t *testing.T) {
 	var out bytes.Buffer
 	n := 0

@@ -14,16 +14,16 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// result is all that there is to tell about a run.
+// result is the data of a run for its report.
 type result struct {
-	images   int // as many as there were to do
+	images   int // as many as there were to process
 	wall     time.Duration
-	cpu      *time.Duration // nil where nobody knows
+	cpu      *time.Duration // nil if unknown
 	peak     uint64
 	alive    int // the most images that were in memory at once
 	end      pipeline.Snapshot
 	failures failures
-	digest   string // of the images that were written, if somebody is to compare it
+	digest   string // of the images that were written, if the run is compared
 }
 
 // report is the object that -json prints.
@@ -81,7 +81,7 @@ func (r result) report() report {
 	return all
 }
 
-// rate is how many images were written in a second.
+// rate returns how many images were written per second.
 func (r result) rate() float64 {
 	if r.wall <= 0 {
 		return 0
@@ -117,7 +117,7 @@ func (r report) cpu() string {
 
 func printStages(w io.Writer, stages []stage.Snapshot) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	// What can't be written is told by Flush.
+	// Flush reports a write error.
 	_, _ = fmt.Fprintln(t, strings.ReplaceAll(
 		"stage|accepted|ok|forwarded|errors|crashes|retries|workers now/most|wait p50/p99|service p50/p99|", "|", "\t"))
 	for _, s := range stages {

@@ -19,7 +19,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// aResult is a run of three images in two stages, one of which failed.
+// aResult returns a run of three images in two stages, one of which failed.
 func aResult() result {
 	ms := time.Millisecond
 	cpu := 1500 * ms
@@ -61,7 +61,7 @@ accepted 3 = replied 2 + failed 1 + shed 0 + dead-lettered 0 + in flight 0  bala
 func TestTheObject(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, aResult().printJSON(&out))
-	//nolint:testifylint // the order of the fields is for people, and part of it
+	//nolint:testifylint // the order of the fields is part of the format
 	assert.Equal(t, `{"policy":"erlda","images":3,"ok":2,"failed":1,"dead_lettered":0,"crashes":4,"wall_ms":2000,"images_per_s":1,`+
 		`"peak_rss_bytes":5242880,"balanced":true,"stages":[`+
 		`{"name":"load","accepted":3,"ok":0,"forwarded":2,"errors":1,"crashes":4,"retries":4,"workers_max":2},`+

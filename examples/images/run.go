@@ -23,8 +23,8 @@ import (
 // drainTime is how long the stages may take to stop when no image is left.
 const drainTime = 10 * time.Second
 
-// run is the whole program. When ctx ends no image is begun any more; those that
-// were are finished.
+// run runs the program and returns its exit status. When ctx ends, no more images are started; those in progress are
+// finished.
 func run(ctx context.Context, args []string, box *outbox, stdout, stderr io.Writer) int {
 	r := &runner{box: box, stdout: stdout, stderr: stderr}
 	return r.main(ctx, args)
@@ -48,7 +48,7 @@ func (r *runner) main(ctx context.Context, args []string) int {
 	return r.run(ctx)
 }
 
-// complain writes an error, one line for each thing that is wrong.
+// complain writes an error, one line for each fault.
 func complain(stderr io.Writer, status int, err error) int {
 	for line := range strings.Lines(err.Error()) {
 		_, _ = fmt.Fprintln(stderr, "images:", strings.TrimSpace(line)) // if stderr is closed, the status must do
@@ -56,20 +56,20 @@ func complain(stderr io.Writer, status int, err error) int {
 	return status
 }
 
-// runner is one run of the program, once its flags are found good.
+// runner is one run of the program with valid flags.
 type runner struct {
 	config
 	box            *outbox
 	stdout, stderr io.Writer
-	limit          func(bytes int64) // limits the process's memory; nil: not
-	compared       bool              // it is one run of a comparison: the captchas are drawn, and the images are to be summed up
+	limit          func(bytes int64) // limits the process's memory; nil: no limit
+	compared       bool              // one run of a comparison: the captchas exist, and the report needs a digest
 
 	files    []string // names within in or captchas
 	listener net.Listener
 	alive    census
 }
 
-// prepare does all that can be refused before anything is started.
+// prepare does everything that can fail before anything is started.
 func (r *runner) prepare(ctx context.Context) (err error) {
 	if r.in != "" {
 		if r.files, err = listed(r.in, r.n); err != nil {
@@ -83,7 +83,7 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	}
 	err = r.config.prepare(r.box)
 	if r.listener != nil && (err != nil || r.policies != nil) {
-		_ = r.listener.Close() // nobody ever heard of it; a comparison has each run listen for itself
+		_ = r.listener.Close() // no client knows the address yet; each run of a comparison listens itself
 	}
 	return err
 }
@@ -96,12 +96,12 @@ func (r *runner) run(ctx context.Context) int {
 	defer show.ServeMetrics(r.listener, p)() //nolint:contextcheck // metrics are served while an interrupted run drains
 	if err := r.draw(ctx); err != nil && ctx.Err() == nil {
 		return complain(r.stderr, show.StatusFailed, err)
-	} // interrupted, it goes on with no image, so that there is always a report
+	} // after an interrupt it continues without images, so that there is always a report
 	done, err := r.process(ctx, p, entry)
 	return r.verdict(ctx, done, errors.Join(err, r.tell(done)))
 }
 
-// draw draws the captchas that -in is not there for.
+// draw draws the captchas, unless -in is given.
 func (r *runner) draw(ctx context.Context) error {
 	if r.in != "" {
 		return nil
@@ -143,13 +143,13 @@ func (r *runner) process(ctx context.Context, p *pipeline.Pipeline, entry *stage
 	return done, cmp.Or(err, refused)
 }
 
-// finished is how many images have come to their end.
+// finished returns how many images have ended.
 func finished(p *pipeline.Pipeline) int {
 	s := p.Snapshot()
 	return int(s.Replied + s.Failed + s.Shed + s.DeadLettered)
 }
 
-// jobs makes the commands, each when its turn comes.
+// jobs returns the commands, each of which is made when it is needed.
 func (r *runner) jobs() iter.Seq[*job] {
 	from := cmp.Or(r.in, r.captchas)
 	crash := faults{r.seed, r.crash, stageNames()}
@@ -165,7 +165,7 @@ func (r *runner) jobs() iter.Seq[*job] {
 	}
 }
 
-// written are the files of the images that a source saw through.
+// written returns the files of the images that a source submitted and that did not fail.
 func (r *runner) written(s *source) (outs []string) {
 	for j := range r.jobs() {
 		if len(outs)+len(s.failures.paths) == s.begun {
@@ -178,8 +178,8 @@ func (r *runner) written(s *source) (outs []string) {
 	return outs
 }
 
-// settle stops the pipeline, and takes the snapshot when all commands have ended
-// but the workers are still there to be counted.
+// settle stops the pipeline. It takes the snapshot when all commands have ended but the workers still exist, so that
+// they are counted.
 func settle(ctx context.Context, p *pipeline.Pipeline) (pipeline.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
@@ -189,7 +189,7 @@ func settle(ctx context.Context, p *pipeline.Pipeline) (pipeline.Snapshot, error
 	return end, cmp.Or(p.Err(), stopped, drained) // the first cause is enough
 }
 
-// tell prints the report and, elsewhere, what failed.
+// tell prints the report and, to stderr, the failures.
 func (r *runner) tell(done result) error {
 	done.failures.print(r.stderr)
 	if r.json {
@@ -198,7 +198,7 @@ func (r *runner) tell(done result) error {
 	return done.print(r.stdout)
 }
 
-// verdict says in a line why not all is well, if it is not, and returns the status.
+// verdict prints a line if something went wrong, and returns the status.
 func (r *runner) verdict(ctx context.Context, done result, err error) int {
 	failed := len(done.failures.lines)
 	switch {

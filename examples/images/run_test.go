@@ -43,7 +43,7 @@ func TestARunWritesEveryCaptchaAndBalances(t *testing.T) {
 	assert.Positive(t, *got.CPUMS)
 	assert.Positive(t, got.PeakLive)
 	assert.Zero(t, got.Rounds+got.EmptyVisits, "no pool is shared")
-	assert.Empty(t, got.Digest, "there is nothing to compare it with")
+	assert.Empty(t, got.Digest, "it is not compared")
 	requireWhole(t, p.out, 40)
 	requireSevenStages(t, got.Stages, 40)
 	for _, s := range got.Stages {
@@ -136,7 +136,7 @@ func TestFilesThatAreNoImagesAreNamedAndTheOthersAreProcessed(t *testing.T) {
 		"header.jpg": good[:20],
 		"notes.txt":  []byte("not an image at all"),
 		"bomb.png":   bomb(t),
-		".hidden":    []byte("not looked at"),
+		".hidden":    []byte("not read"),
 	})
 	require.NoError(t, os.Mkdir(filepath.Join(p.in, "directory.jpg"), 0o777))
 
@@ -169,7 +169,7 @@ func lineWith(text, part string) string {
 	return ""
 }
 
-// bomb is a small file that says it is an image of 60000 × 60000 pixels.
+// bomb returns a small file that claims to be an image of 60000 × 60000 pixels.
 func bomb(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -231,7 +231,7 @@ func TestAnInterruptedRunFinishesTheImagesInProgress(t *testing.T) {
 	assert.Less(t, got.OK, uint64(400))
 	assert.True(t, got.Balanced)
 	assert.Contains(t, done.stderr, "interrupted")
-	assert.NotContains(t, done.stderr, "context canceled", "that is what it was told to do")
+	assert.NotContains(t, done.stderr, "context canceled", "the interrupt is not an error")
 	requireWhole(t, p.out, int(got.OK))
 }
 
@@ -250,7 +250,7 @@ func TestWrittenFilesAreReadableByAll(t *testing.T) {
 	p := newPlace(t)
 	require.Equal(t, show.StatusOK, p.run(t.Context(), "-n", "1").status)
 	plain := filepath.Join(p.out, "..", "plain")
-	require.NoError(t, os.WriteFile(plain, nil, 0o666)) // what the umask leaves
+	require.NoError(t, os.WriteFile(plain, nil, 0o666)) // with the permissions that the umask leaves
 	want, err := os.Stat(plain)
 	require.NoError(t, err)
 	got, err := os.Stat(filepath.Join(p.out, names(t, p.out)[0]))
@@ -263,7 +263,7 @@ func TestAPipelineThatGivesUpIsReportedWithItsReason(t *testing.T) {
 	p.fill(t, map[string][]byte{"a.jpg": nil, "b.jpg": nil, "c.jpg": nil})
 	broken := stage.New("broken", behaviour.Func[*job](func(context.Context, *job) behaviour.Outcome { panic("always") }),
 		stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
-	line, err := pipeline.New("images", broken, pipeline.Logger(disasters(io.Discard)))
+	line, err := pipeline.New("images", broken, pipeline.Logger(errorLog(io.Discard)))
 	require.NoError(t, err)
 
 	var stderr bytes.Buffer
@@ -305,7 +305,7 @@ func TestEveryPolicyWritesEveryImageAndAllTheSame(t *testing.T) {
 	}
 }
 
-// digest runs the program with twelve captchas, all of which are to be written.
+// digest runs the program with twelve captchas, all of which must be written.
 func (p place) digest(t *testing.T, args ...string) string {
 	t.Helper()
 	require.NoError(t, os.RemoveAll(p.out))

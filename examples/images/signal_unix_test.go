@@ -15,6 +15,6 @@ import (
 func TestASignalThatComesAtOnceIsHandled(t *testing.T) {
 	signals := caught()
 	defer signal.Stop(signals)
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM)) // with nobody to catch it, this is the end
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM)) // without the handler this would end the process
 	assert.Equal(t, syscall.SIGTERM, <-signals)
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// source hands jobs to the first stage, and holds no more than window of them
-// open, with no more than budget bytes of pixels together: to hand in another it waits for the
-// oldest. This keeps the memory of a run about the same for 500 images and for
-// 5,000, and for small ones and large ones.
+// source submits jobs to the first stage. It keeps at most window of them open, with at most budget bytes of pixels
+// together: before it submits another, it waits for the oldest. This keeps the memory of a run about the same for 500
+// images and for 5,000, and for small ones and large ones.
 //
-// It is the source that waits and not a handler: a worker that several stages share
-// might be the only one who could end the image that it waits for.
+// The source waits, not a handler: if several stages share a worker, the handler might occupy the only worker that
+// could end the image that it waits for.
 type source struct {
 	entry  *stage.Stage[*job]
 	window int
@@ -23,7 +22,7 @@ type source struct {
 
 	open     []pending
 	bytes    int // of those that are open
-	begun    int // how many were handed in
+	begun    int // how many were submitted
 	failures failures
 }
 
@@ -34,20 +33,18 @@ type pending struct {
 	ticket *stage.Ticket
 }
 
-// window is how many images may be under way: a roomful, and one for each worker that a
-// stage may have.
+// window returns how many images may be in progress: a full inbox, and one for each worker that a stage may have.
 func window(c config) int { return capacity + c.workers }
 
-// byteBudget is how many bytes of pixels may be under way: 256 MiB, two wallpapers of 16 million pixels or a window of
-// smaller images. An image that is larger passes alone.
+// byteBudget is how many bytes of pixels may be in progress: 256 MiB, two wallpapers of 16 million pixels or a window
+// of smaller images. A larger image passes alone.
 const byteBudget = 256 << 20
 
-// run hands in all jobs, or as many as it can before ctx ends, and waits for the end
-// of each that was accepted. The error says why the pipeline took no more; that ctx
-// ended is none.
+// run submits all jobs, or as many as it can before ctx ends, and waits for the end of each that was accepted. The
+// error says why the pipeline accepted no more; the end of ctx is not an error.
 func (s *source) run(ctx context.Context, jobs iter.Seq[*job]) (refused error) {
 	for j := range jobs {
-		if refused = s.hand(ctx, j); refused != nil {
+		if refused = s.submit(ctx, j); refused != nil {
 			break
 		}
 	}
@@ -60,17 +57,18 @@ func (s *source) run(ctx context.Context, jobs iter.Seq[*job]) (refused error) {
 	return refused
 }
 
-// hand hands in a job when there is room for it. What is larger than the budget is
-// under way alone.
-func (s *source) hand(ctx context.Context, j *job) error {
+// submit submits a job when the window and the budget allow it. An image that is larger than the budget is in progress
+// alone.
+func (s *source) submit(ctx context.Context, j *job) error {
 	size := weigh(j.path, s.most)
 	for len(s.open) > 0 && (len(s.open) == s.window || s.bytes+size > s.budget) {
 		s.collect()
 	}
-	if err := ctx.Err(); err != nil { // a stage with room takes a command of a context that has ended
+	if err := ctx.Err(); err != nil { // a stage with a free slot accepts a command although its context has ended
 		return err
 	}
-	// An image that was begun is finished, even if ctx ends. The wait for a slot is short: the window bounds what is open.
+	// An image that was started is finished, even if ctx ends. The wait for a slot is short: the window limits what is
+	// open.
 	ticket, err := s.entry.Ask(context.WithoutCancel(ctx), j)
 	if err != nil {
 		return err
@@ -81,8 +79,7 @@ func (s *source) hand(ctx context.Context, j *job) error {
 	return nil
 }
 
-// collect waits for the oldest job. It has no other way out: every accepted command
-// ends, whatever becomes of the pipeline.
+// collect waits for the oldest job. It needs no other way out: every accepted command ends, even if the pipeline fails.
 func (s *source) collect() {
 	first := s.open[0]
 	s.open = s.open[1:]

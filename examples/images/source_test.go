@@ -22,9 +22,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// scale weighs what is under way in a stage.
+// scale weighs the images in progress in a stage.
 type scale struct {
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	now, images int
 	heaviest    int // of several images at once
 }
@@ -39,7 +39,7 @@ func (s *scale) add(pixels, images int) {
 	}
 }
 
-// HandleCommand takes its time, so that all that may be under way is.
+// HandleCommand takes some time, so that as many images as possible are in progress.
 func (s *scale) HandleCommand(_ context.Context, j *job) behaviour.Outcome {
 	size := weigh(j.path, maxPixels)
 	s.add(size, 1)
@@ -70,12 +70,12 @@ func TestThePixelsInProgressAreWithinTheBudget(t *testing.T) {
 	require.NoError(t, src.run(t.Context(), slices.Values(jobs)))
 	require.NoError(t, line.Stop(t.Context()))
 
-	assert.Equal(t, 43, src.begun, "the one that is larger than the budget passes alone, and what is no image weighs nothing")
+	assert.Equal(t, 43, src.begun, "the image that is larger than the budget passes alone, and a file that is no image weighs nothing")
 	assert.Zero(t, src.bytes)
 	assert.Equal(t, 8*300, seen.heaviest)
 }
 
-// blank is a PNG file of an image with sides of that length.
+// blank returns a PNG file of an image with sides of that length.
 func blank(t *testing.T, side int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -88,9 +88,9 @@ func TestNoPolicyDeadlocksOnThePixelBudget(t *testing.T) {
 	p.fill(t, map[string][]byte{"a.png": blank(t, 4), "b.png": blank(t, 5), "c.png": blank(t, 6)})
 	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) {
-			law, err := policy.ByName(name)
+			pol, err := policy.ByName(name)
 			require.NoError(t, err)
-			r := &runner{config: config{in: p.in, out: t.TempDir(), workers: 1, maxPixels: maxPixels, policy: law}, files: names(t, p.in)}
+			r := &runner{config: config{in: p.in, out: t.TempDir(), workers: 1, maxPixels: maxPixels, policy: pol}, files: names(t, p.in)}
 			line, entry, err := plan(r.config, &outbox{}, &r.alive, io.Discard)
 			require.NoError(t, err)
 			require.NoError(t, line.Start(t.Context()))
@@ -111,7 +111,7 @@ func TestImagesThatNeverReachSaveAreNotCounted(t *testing.T) {
 	entry := row.add("load", func(next *port) behaviour.Behaviour[*job] { return load{most: maxPixels, alive: &r.alive, next: next} })
 	row.end("broken", behaviour.Func[*job](func(context.Context, *job) behaviour.Outcome { panic("always") }))
 	line, err := pipeline.New("images", append(row.parts,
-		pipeline.DeadLetters(r.alive.bury), pipeline.Logger(disasters(io.Discard)))...)
+		pipeline.DeadLetters(r.alive.removeDead), pipeline.Logger(errorLog(io.Discard)))...)
 	require.NoError(t, err)
 	require.NoError(t, line.Start(t.Context()))
 	src := &source{entry: entry, window: 8, budget: byteBudget, most: maxPixels}

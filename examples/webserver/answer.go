@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// answer is what a client is told, and how much of it has been written.
+// answer is an answer, and how much of it has been written.
 type answer struct {
 	status int
 	last   bool   // the connection ends after it
-	keep   bool   // an HTTP/1.0 client that asked for it is told that the connection stays open
-	lines  []byte // ready-made header lines, shared: not to be changed
-	extra  string // header lines of this answer alone
+	keep   bool   // an HTTP/1.0 client that asked for keep-alive gets the header for it
+	lines  []byte // ready-made header lines, shared: must not be changed
+	extra  string // header lines of this answer only
 	unsure bool   // the client may still be sending: closing at once could cost it the answer
-	length int64  // of the body as it is announced; below zero, there is no such line
+	length int64  // announced length of the body; below zero, there is no such line
 
-	head []byte // what is left of the head, once it has been begun
-	text []byte // what is left of a body in memory
+	head []byte // the rest of the head, once it has been made
+	text []byte // the rest of a body in memory
 
-	file  bodyFile      // a body on the disk, nil if it is none
+	file  bodyFile      // a body on the disk, or nil
 	off   int64         // how far the file has been sent
 	left  int64         // how much of it is still to be sent
 	begun bool          // its head is made
 	moved bool          // some of it has been written since the connection was parked
-	taken time.Duration // when the client is known to have taken some of it last, on the server's clock
+	taken time.Duration // when the client was last known to accept some of it, on the server's clock
 }
 
 // bodyFile is a file that is sent piece by piece.
@@ -34,7 +34,7 @@ type bodyFile interface {
 	io.Closer
 }
 
-// text is an answer with a short body in plain words.
+// text returns an answer with a short body in plain text.
 func text(status int, words string) answer {
 	return answer{
 		status: status, lines: plainText, text: []byte(words), length: int64(len(words)),
@@ -43,13 +43,13 @@ func text(status int, words string) answer {
 
 var plainText = []byte("Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n")
 
-// bare takes the body off: a HEAD is answered with the head alone.
+// bare removes the body: a HEAD is answered with the head only.
 func (a *answer) bare() {
 	a.close()
 	a.text, a.file, a.left = nil, nil, 0
 }
 
-// close lets go of the file.
+// close closes the file.
 func (a *answer) close() {
 	if a.file != nil {
 		_ = a.file.Close() // it was only read
@@ -57,7 +57,7 @@ func (a *answer) close() {
 	}
 }
 
-// appendHead writes the status line and the headers.
+// appendHead appends the status line and the headers.
 func (a *answer) appendHead(b, date []byte) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(a.status), 10)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One client, one request at a time: what there is of garbage is net/http's parser's.
+// One client, one request at a time: the allocations are those of net/http's parser.
 //
 //	go test -run '^$' -bench Request ./examples/webserver
 func BenchmarkRequest(b *testing.B) {

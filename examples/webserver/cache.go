@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// cache keeps the files that were asked for last, up to a number of bytes.
+// cache keeps the files that were requested last, up to a number of bytes.
 type cache struct {
 	limit int64
 	fresh time.Duration
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	files  map[string]*list.Element
-	byAge  list.List // of *cached; in front the one that was asked for last
+	byAge  list.List // of *cached; the file that was requested last is in front
 	bytes  int64
 	hits   uint64
 	misses uint64
@@ -25,7 +25,7 @@ type cached struct {
 	file *file
 }
 
-// overhead is about what a file in the cache costs beyond its data.
+// overhead is the approximate memory of a cached file beyond its data.
 const overhead = 1024
 
 func (c cached) cost() int64 { return overhead + int64(len(c.path)+len(c.file.data)) }
@@ -34,9 +34,8 @@ func newCache(limit int64, fresh time.Duration) *cache {
 	return &cache{limit: limit, fresh: fresh, files: map[string]*list.Element{}}
 }
 
-// get returns the file of that path, and whether it may be used as it is. Of those who find
-// it no longer fresh only the first is told so, and goes to look at the disk; for the others
-// it is good until then.
+// get returns the file of that path, and whether it may be used as it is. If it is no longer fresh, only the first
+// caller gets false, and must compare it with the disk. For other callers it is fresh until then.
 func (c *cache) get(path string, now time.Duration) (f *file, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +54,7 @@ func (c *cache) get(path string, now time.Duration) (f *file, fresh bool) {
 	return f, false
 }
 
-// last returns the file of that path as it last was on the disk, nil if it is not kept.
+// last returns the last known version of the file of that path, or nil if it is not kept.
 func (c *cache) last(path string) *file {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,8 +64,7 @@ func (c *cache) last(path string) *file {
 	return nil
 }
 
-// put keeps a file, in the place of an older one of that path, and lets go of those that were
-// not asked for longest.
+// put keeps a file, in place of an older one of that path, and drops the files that were not requested for longest.
 func (c *cache) put(path string, f *file, now time.Duration) {
 	f.checked.Store(int64(now))
 	c.mu.Lock()
@@ -80,7 +78,7 @@ func (c *cache) put(path string, f *file, now time.Duration) {
 	}
 }
 
-// drop forgets the file of that path.
+// drop drops the file of that path.
 func (c *cache) drop(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

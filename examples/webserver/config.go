@@ -16,44 +16,44 @@ import (
 
 const defaultCache = 64 << 20 // bytes
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	addr        string
-	root        string // "": the site within the program
+	root        string // empty: the embedded site
 	policy      controller.Policy
 	workers     int   // the most that a stage may have
 	cache       int64 // bytes
 	connections int
 	json        bool
-	metrics     string // address to serve metrics at; "": nowhere
+	metrics     string // address to serve metrics at; empty: no metrics
 }
 
-// parseFlags turns arguments into a config, or says what is wrong with them, all of it.
-// [flag.ErrHelp] means that help was asked for and given.
+// parseFlags turns arguments into a config, or returns everything that is wrong with them. [flag.ErrHelp] means that
+// -help was given.
 func parseFlags(args []string, stdout io.Writer) (config, error) {
 	var c config
-	var law string
+	var pol string
 	f := flag.NewFlagSet("webserver", flag.ContinueOnError)
-	f.StringVar(&c.addr, "addr", "127.0.0.1:8080", "serve at this `address`; 127.0.0.1 is heard on this machine only")
-	f.StringVar(&c.root, "root", "", "serve the files below this `directory`; without it, a site within the program")
-	f.StringVar(&law, "policy", policy.Backlog{}.Name(), "the `policy` that sets the number of workers: "+
+	f.StringVar(&c.addr, "addr", "127.0.0.1:8080", "serve at this `address`; 127.0.0.1 accepts connections from this machine only")
+	f.StringVar(&c.root, "root", "", "serve the files below this `directory`; without it, an embedded site")
+	f.StringVar(&pol, "policy", policy.Backlog{}.Name(), "the `policy` that sets the number of workers: "+
 		strings.Join(policy.Names(), ", "))
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
-	f.Int64Var(&c.cache, "cache", defaultCache, "keep up to so many `bytes` of files in memory; 0: none")
+	f.Int64Var(&c.cache, "cache", defaultCache, "keep at most this number of `bytes` of files in memory; 0: none")
 	f.IntVar(&c.connections, "connections", defaultConnections(), fmt.Sprintf(
-		"serve up to so many `connections` at once; by default %d, or what the limit of open files allows", defaultLimits().connections))
-	f.BoolVar(&c.json, "json", false, "in the end, print one JSON object instead of the table")
+		"serve at most this number of `connections` at once; by default %d, or what the limit of open files allows", defaultLimits().connections))
+	f.BoolVar(&c.json, "json", false, "at the end, print one JSON object instead of the table")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
 	if err := show.Parse(f, args, about, stdout); err != nil {
 		return config{}, err
 	}
 	var err error
-	c.policy, err = policy.ByName(law)
+	c.policy, err = policy.ByName(pol)
 	return c, errors.Join(show.NoArguments(f), err, c.check())
 }
 
 // about is the first line of the help.
-const about = "webserver serves files, and one page that is computed, through five stages."
+const about = "webserver serves files, and one computed page, through five stages."
 
 func (c config) check() error {
 	return errors.Join(
@@ -65,8 +65,8 @@ func (c config) check() error {
 	)
 }
 
-// checkFiles asks whether there may be as many connections: each is an open file, and some of their
-// answers are files, too.
+// checkFiles checks whether there may be that many connections: each is an open file, and some of their answers are
+// files, too.
 func (c config) checkFiles() error {
 	files, err := openFiles()
 	if err != nil {
@@ -80,20 +80,20 @@ func (c config) checkFiles() error {
 		c.connections, most, files)
 }
 
-// mostConnections returns how many connections there may be if there may be so many files.
+// mostConnections returns how many connections there may be with that many open files.
 func mostConnections(files int) int { return (files - spareFiles) / 2 }
 
-// defaultConnections returns how many connections there may be unless the flag says otherwise: at least 1, so that where
-// there can be none, checkFiles has one thing to say of it.
+// defaultConnections returns the default number of connections. It is at least 1, so that checkFiles reports one fault
+// if there can be none.
 func defaultConnections() int {
 	files, err := openFiles()
-	if err != nil { // which checkFiles reports
+	if err != nil { // checkFiles reports it
 		return defaultLimits().connections
 	}
 	return max(1, min(defaultLimits().connections, mostConnections(files)))
 }
 
-// spareFiles are for the connections that are refused, the listener, the standard streams and so on.
+// spareFiles are for refused connections, the listener, the standard streams and so on.
 const spareFiles = 128
 
 func (c config) checkRoot() error {

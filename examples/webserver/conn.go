@@ -6,37 +6,38 @@ import (
 	"time"
 )
 
-// state says what a connection is doing, and so which stage a signal leads to.
+// state says what a connection does, and so which stage a signal leads to.
 type state uint8
 
 const (
-	reading   state = iota // its next request
+	reading   state = iota // an answer that the socket did not accept at once
 	writing                // an answer for which there was no room at once
-	lingering              // answered for the last time: what still comes is thrown away
+	lingering              // after the last answer: further bytes are discarded
 )
 
-// awaited is what a connection that reads waits for. Each has a time limit of its own, from the moment when it begins.
+// awaited is what a connection that reads waits for. Each kind has a time limit of its own, which starts when the wait
+// does.
 type awaited uint8
 
 const (
-	nextRequest awaited = iota // nothing of it is here but empty lines, perhaps
+	nextRequest awaited = iota // nothing of it has arrived, except perhaps empty lines
 	restOfHead
 	restOfBody
 )
 
-// awaited returns what the connection waits for, when all that it has sent is in c.in.
+// awaited returns what the connection waits for, when everything that it has sent is in c.in.
 func (c *conn) awaited() awaited {
 	switch {
 	case c.body > 0:
 		return restOfBody
-	case len(c.in) > 0 && string(c.in) != "\r": // which may become an empty line
+	case len(c.in) > 0 && string(c.in) != "\r": // "\r" may become an empty line
 		return restOfHead
 	default:
 		return nextRequest
 	}
 }
 
-// await has the connection wait for something else, under its limit.
+// await makes the connection wait for something else, with its time limit.
 func (c *conn) await(what awaited, l limits, now time.Duration) {
 	c.awaits = what
 	if what == nextRequest {
@@ -46,31 +47,30 @@ func (c *conn) await(what awaited, l limits, now time.Duration) {
 	}
 }
 
-// conn is a connection, and the command that travels through the stages: it carries one
-// request and its answer at a time. The next request is parsed when the answer to the one before
-// is written, which keeps the answers in order and bounds what a connection can hold.
+// conn is a connection, and the command that passes through the stages: it carries one request and its answer at a
+// time. The next request is parsed when the answer to the previous one is written. That keeps the answers in order and
+// limits what a connection can hold.
 //
-// Whoever has taken it (see signals) may touch its fields. They are used again for the next
-// client.
+// Only its owner may access its fields (see signals). They are reused for the next client.
 type conn struct {
 	tag      tag // of its events; only the source changes and reads the generation
 	signals  signals
-	deadline atomic.Int64 // on the server's clock; anybody may read it
+	deadline atomic.Int64 // on the server's clock; any goroutine may read it
 
 	sock   socket
 	state  state
 	excess bool    // one too many: its first request is answered with 503
 	awaits awaited // if the state is reading; the deadline is its limit
-	in     []byte  // read, and not parsed yet
+	in     []byte  // read, but not parsed yet
 	body   int64   // bytes of the last request's body that are still to be skipped
-	thrown int     // bytes thrown away since the last answer
+	thrown int     // bytes discarded since the last answer
 
 	req  *http.Request
-	path string // of the request, clean
+	path string // the clean path of the request
 	ans  answer
 }
 
-// open makes the connection one of a new client. Events of the clients before no longer reach it.
+// open assigns the connection to a new client. Events of earlier clients no longer reach it.
 func (c *conn) open(s socket, excess bool, deadline time.Duration) {
 	c.tag.generation++
 	c.sock, c.excess, c.state = s, excess, reading
@@ -86,7 +86,7 @@ func (c *conn) forget() {
 	c.req, c.path, c.ans = nil, "", answer{}
 }
 
-// reply sets the answer. What the request says of the connection stays.
+// reply sets the answer. What the request implies for the connection stays.
 func (c *conn) reply(a answer) {
 	a.last, a.keep, a.unsure = a.last || c.ans.last, c.ans.keep, a.unsure || c.ans.unsure
 	c.ans = a
@@ -96,7 +96,7 @@ func (c *conn) expires(at time.Duration) { c.deadline.Store(int64(at)) }
 
 func (c *conn) expired(now time.Duration) bool { return int64(now) >= c.deadline.Load() }
 
-// keep keeps bytes that are not parsed yet. They may be part of what is kept already.
+// keep keeps bytes that are not parsed yet. They may be part of those that are kept already.
 func (c *conn) keep(rest []byte) {
 	if len(rest) == 0 {
 		c.in = nil // an idle connection holds no memory

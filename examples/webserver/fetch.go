@@ -11,10 +11,10 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// lookup is the stage that answers from memory, if it can.
+// lookup is the stage that answers from the cache, if it can.
 type lookup struct {
 	*server
-	known *port // answered
+	known *port // requests that are answered
 	file  *port // to be fetched
 	page  *port // to be computed
 }
@@ -32,7 +32,7 @@ func (l lookup) HandleCommand(_ context.Context, c *conn) behaviour.Outcome {
 	return behaviour.Forward(l.known, c)
 }
 
-// fetch is the stage that goes to the disk.
+// fetch is the stage that reads from the disk.
 type fetch struct {
 	*server
 	next *port
@@ -78,7 +78,7 @@ func (f fetch) serve(c *conn, got found) answer {
 	return known.answer(c.req)
 }
 
-// excuse answers for a file that can't be had.
+// excuse answers for a file that cannot be served.
 func excuse(err error) answer {
 	switch {
 	case errors.Is(err, errNone) || absent(err):
@@ -90,7 +90,7 @@ func excuse(err error) answer {
 	}
 }
 
-// moved sends a client to a path. A clean path begins with one slash, so it leads to no other host.
+// moved redirects a client to a path. A clean path starts with one slash, so it leads to no other host.
 func moved(p, query string) answer {
 	a := text(http.StatusMovedPermanently, "it is at "+p+"\n")
 	a.extra = "Location: " + (&url.URL{Path: p, RawQuery: query}).String() + "\r\n"

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// fields is what the header lines of a request say and [http.ReadRequest] does not pass on. net/http's server sees it and
-// refuses requests for it; a server that is built on ReadRequest has to look for itself.
+// fields is the information in the header lines of a request that [http.ReadRequest] does not return. net/http's server
+// uses it to refuse requests; a server that is built on ReadRequest has to find it out itself.
 type fields struct {
 	hosts  int    // the number of Host lines
 	host   []byte // the value of the last of them
-	coded  bool   // there is a Transfer-Encoding, of which ReadRequest says nothing for HTTP/1.0
+	coded  bool   // there is a Transfer-Encoding, which ReadRequest does not report for HTTP/1.0
 	folded bool   // a line is continued on the next one (RFC 9112, 5.2)
 }
 
@@ -50,8 +50,8 @@ func (f *fields) add(line []byte) {
 	}
 }
 
-// fault returns what is wrong with the header lines of a request: what net/http's server refuses, and besides what could
-// have a proxy before this server see another request, or another end of it (RFC 9112, 11.2).
+// fault returns what is wrong with the header lines of a request: what net/http's server refuses, and what could make a
+// proxy before this server see another request, or another end of it (RFC 9112, 11.2).
 func (f *fields) fault(req *http.Request) string {
 	switch {
 	case f.folded:

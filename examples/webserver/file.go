@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// file is what the server knows of a file. It does not change, so that many answers can share it.
+// file is what the server knows about a file. It is immutable except for checked, so that many answers can share it.
 type file struct {
 	modTime time.Time
 	stamp   stamp // of the version on the disk
 	size    int64
 	etag    string
 	lines   []byte // header lines for an answer with the file, or part of it
-	kept    []byte // those that go with a 304: the rest of lines from the ETag on
+	kept    []byte // the lines of a 304: the rest of lines from the ETag on
 	data    []byte // nil if the file is not kept in memory
 
-	checked atomic.Int64 // when it last was as on the disk, on the server's clock
+	checked atomic.Int64 // when it was last compared with the disk, on the server's clock
 }
 
-// newFile describes a file. The data is nil if it stays on the disk; the content is looked at in either case, if the name does
-// not say what the file is.
+// newFile describes a file. The data is nil if it stays on the disk. If the name does not determine the content type,
+// the content does in either case.
 func newFile(name string, info fs.FileInfo, data []byte, content io.ReaderAt) *file {
 	f := &file{modTime: info.ModTime(), stamp: stampOf(info), size: info.Size(), data: data}
 	if data != nil {
@@ -46,15 +46,15 @@ func newFile(name string, info fs.FileInfo, data []byte, content io.ReaderAt) *f
 	return f
 }
 
-// stamp is what changes when a file does, even if its size and its time of modification are as they were before.
+// stamp changes when a file does, even if its size and its time of modification stay the same.
 type stamp struct {
 	modified int64  // nanoseconds
-	changed  int64  // nanoseconds: the system sets it at each change and lets nobody set it otherwise
-	inode    uint64 // another one if the file was put in the place of an older one
+	changed  int64  // nanoseconds: the system sets it at each change, and programs cannot set it
+	inode    uint64 // differs if the file replaced an older one
 }
 
-// tag names a version of a file: by its times and its size, or, for files within the program, which
-// have no time, by the bytes.
+// tag returns an identifier of a version of a file: made of its times and its size, or, for embedded files, which have
+// no time, of its bytes.
 func (f *file) tag() string {
 	if f.modTime.IsZero() {
 		sum := sha256.Sum256(f.data)
@@ -63,7 +63,7 @@ func (f *file) tag() string {
 	return fmt.Sprintf(`"%x-%x-%x"`, f.stamp.modified, f.stamp.changed, f.size)
 }
 
-// sniffed is how many bytes net/http looks at to find out what a file is.
+// sniffed is how many bytes net/http reads to detect a content type.
 const sniffed = 512
 
 func contentType(name string, content io.ReaderAt) string {
@@ -71,11 +71,11 @@ func contentType(name string, content io.ReaderAt) string {
 		return t
 	}
 	head := make([]byte, sniffed)
-	n, _ := content.ReadAt(head, 0) // a file that can't be read is found out when it is sent
+	n, _ := content.ReadAt(head, 0) // a read error will occur again when the file is sent
 	return http.DetectContentType(head[:n])
 }
 
-// same reports whether a file on the disk is still the one that is known.
+// same reports whether a file on the disk is still the known version.
 func (f *file) same(info fs.FileInfo) bool {
 	return f.stamp == stampOf(info) && f.size == info.Size()
 }
@@ -88,7 +88,7 @@ func (f *file) answer(req *http.Request) answer {
 	return f.judge(req)
 }
 
-// conditional reports whether the headers of a request may make a difference to what is sent.
+// conditional reports whether the headers of a request may change what is sent.
 func conditional(req *http.Request) bool {
 	for _, name := range []string{"Range", "If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "If-Range"} {
 		if len(req.Header[name]) > 0 {
@@ -98,9 +98,8 @@ func conditional(req *http.Request) bool {
 	return false
 }
 
-// judge answers a request that has conditions, or wants a part. What they mean is a long story,
-// and [http.ServeContent] knows it: it is given the request, and a file with nothing in it but
-// its size, and what it would do is turned into an answer.
+// judge answers a request that has conditions or asks for a part. [http.ServeContent] implements those rules: it gets
+// the request and a file without content, and its result is converted into an answer.
 func (f *file) judge(req *http.Request) answer {
 	if !partial(req) {
 		req.Header.Del("Range")
@@ -116,7 +115,7 @@ func (f *file) judge(req *http.Request) answer {
 	case http.StatusNotModified:
 		return answer{status: v.status, lines: f.kept, length: -1}
 	case http.StatusPreconditionFailed:
-		return text(v.status, "the file is not as you want it\n")
+		return text(v.status, "the file does not meet the condition\n")
 	default:
 		a := text(v.status, "the file has no such part\n")
 		a.extra = contentRange(v)
@@ -124,9 +123,8 @@ func (f *file) judge(req *http.Request) answer {
 	}
 }
 
-// partial reports whether a request is for one part of a file. Those for several parts, which
-// browsers don't make, and those in another unit than bytes are answered with the whole, as RFC 9110
-// (14.2) allows.
+// partial reports whether a request asks for one part of a file. Requests for several parts, which browsers do not
+// make, and those in another unit than bytes are answered with the whole file, as RFC 9110 (14.2) allows.
 func partial(req *http.Request) bool {
 	unit, parts, _ := strings.Cut(textproto.TrimString(req.Header.Get("Range")), "=")
 	return req.Method == http.MethodGet && strings.EqualFold(unit, "bytes") && !strings.Contains(parts, ",")
@@ -144,7 +142,7 @@ func contentRange(v *verdict) string {
 	return "Content-Range: " + v.header.Get("Content-Range") + "\r\n"
 }
 
-// verdict is what ServeContent decided: a ResponseWriter that takes no bytes.
+// verdict is a ResponseWriter that records what ServeContent decided and drops all bytes.
 type verdict struct {
 	header http.Header
 	status int
@@ -155,15 +153,15 @@ func (v *verdict) Header() http.Header         { return v.header }
 func (v *verdict) WriteHeader(status int)      { v.status = status }
 func (v *verdict) Write(b []byte) (int, error) { return len(b), nil }
 
-// ReadFrom is told how much would be sent.
-func (v *verdict) ReadFrom(r io.Reader) (int64, error) { //nolint:unparam // as io.ReaderFrom has it
+// ReadFrom records how much would be sent.
+func (v *verdict) ReadFrom(r io.Reader) (int64, error) { //nolint:unparam // the signature of io.ReaderFrom
 	if l, ok := r.(*io.LimitedReader); ok {
 		v.length = l.N
 	}
 	return v.length, nil
 }
 
-// position is a file for ServeContent to move about in. Nothing is ever read from it.
+// position is a file without content in which ServeContent can seek.
 type position struct{ size, offset int64 }
 
 func (p *position) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }

@@ -30,17 +30,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// house is a server under test.
-type house struct {
+// testServer is a server under test.
+type testServer struct {
 	*server
 	t     testing.TB
 	addr  string
 	root  string
-	looks *atomic.Int64 // how often startLate's source has looked
-	end   func()        // drains it, and looks whether all is in order; done at the end of the test anyway
+	looks *atomic.Int64 // how often the source of startSlow has polled
+	end   func()        // drains the server and checks that everything is in order; called at the end of the test in any case
 }
 
-// testLimits are those of the program, but for a quicker look at the clock.
+// testLimits returns the limits of the program, with a shorter tick.
 func testLimits() limits {
 	l := defaultLimits()
 	l.tick = 5 * time.Millisecond
@@ -48,8 +48,8 @@ func testLimits() limits {
 	return l
 }
 
-// openHouse starts a server for the site of testSite.
-func openHouse(t *testing.T, l limits) *house {
+// openServer starts a server for the site of testSite.
+func openServer(t *testing.T, l limits) *testServer {
 	t.Helper()
 	root := testSite(t)
 	r, err := os.OpenRoot(root)
@@ -60,33 +60,33 @@ func openHouse(t *testing.T, l limits) *house {
 	return h
 }
 
-func openAt(t testing.TB, l limits, site fs.FS) *house {
+func openAt(t testing.TB, l limits, site fs.FS) *testServer {
 	t.Helper()
 	return openWith(t, l, site, staff{policy.ERLDA{}, 4})
 }
 
-func openWith(t testing.TB, l limits, site fs.FS, crew staff) *house {
+func openWith(t testing.TB, l limits, site fs.FS, st staff) *testServer {
 	t.Helper()
-	h := prepareWith(t, l, site, crew)
+	h := prepareWith(t, l, site, st)
 	h.start()
 	return h
 }
 
-// prepareWith makes a server whose stages run and whose source does not: start starts it.
-func prepareWith(t testing.TB, l limits, site fs.FS, crew staff) *house {
+// prepareWith makes a server whose stages run but whose source does not: start starts it.
+func prepareWith(t testing.TB, l limits, site fs.FS, st staff) *testServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var log bytes.Buffer
 	s := newServer(l, site, defaultCache)
-	require.NoError(t, s.plan(crew, &log))
+	require.NoError(t, s.plan(st, &log))
 	require.NoError(t, s.open(listener))
 	require.NoError(t, s.line.Start(context.Background()))
-	return &house{server: s, t: t, addr: listener.Addr().String(), looks: new(atomic.Int64)}
+	return &testServer{server: s, t: t, addr: listener.Addr().String(), looks: new(atomic.Int64)}
 }
 
-// start starts the source, and sees to its end.
-func (h *house) start() {
+// start starts the source, and checks its end.
+func (h *testServer) start() {
 	t, s := h.t, h.server
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -108,24 +108,24 @@ func (h *house) start() {
 	t.Cleanup(h.end)
 }
 
-// startLate starts a source that is late: between the moment when it takes events from the poller and the moment when it
-// heeds them, the stages finish what they have, and so may close connections that the events are about. After stop, start
+// startSlow starts a slow source: between the moment when it takes events from the poller and the moment when it
+// handles them, the stages finish their work, and so may close connections that the events belong to. After stop, start
 // starts the usual source.
-func (h *house) startLate() (stop func()) {
+func (h *testServer) startSlow() (stop func()) {
 	var over atomic.Bool
 	var source sync.WaitGroup
 	source.Go(func() {
 		for !over.Load() {
-			_ = h.poller.until(time.Now().Add(h.limits.tick)) // it is open until stop
+			_ = h.poller.until(time.Now().Add(h.limits.tick)) // the poller is open until stop
 			n, _ := h.poller.wait()
-			for range 100 { // a stage that never finishes is for the clients to find
+			for range 100 { // the clients will notice a stage that never finishes
 				if h.line.Snapshot().InFlight == 0 {
 					break
 				}
 				runtime.Gosched()
 			}
 			for i := range n {
-				h.heed(h.poller.event(i))
+				h.handle(h.poller.event(i))
 			}
 			h.looks.Add(1)
 		}
@@ -136,7 +136,7 @@ func (h *house) startLate() (stop func()) {
 	}
 }
 
-// testSite is a directory with all that a path may lead to, and beside it a secret.
+// testSite makes a directory with every kind of file that a path may lead to, and a secret file beside it.
 func testSite(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -169,30 +169,30 @@ func testSite(t *testing.T) string {
 	return root
 }
 
-// large is a file that is neither kept in the cache nor written at once.
+// large returns a file that is neither kept in the cache nor written at once.
 func large() string {
 	return strings.Repeat("0123456789abcdef", 1<<18) // 4 MiB
 }
 
-// client is a connection that says and hears bytes.
+// client is a connection that sends and reads bytes.
 type client struct {
 	*net.TCPConn
 	t      testing.TB
 	reader *bufio.Reader
 }
 
-func (h *house) dial() *client {
+func (h *testServer) dial() *client {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
 	require.NoError(h.t, err)
-	return h.meet(conn)
+	return h.connect(conn)
 }
 
-// meet makes a client of a connection.
-func (h *house) meet(conn net.Conn) *client {
+// connect makes a client of a connection.
+func (h *testServer) connect(conn net.Conn) *client {
 	h.t.Helper()
 	h.t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(h.t, conn.SetDeadline(time.Now().Add(20*time.Second))) // a test that hangs should say where
+	require.NoError(h.t, conn.SetDeadline(time.Now().Add(20*time.Second))) // a test that hangs should show where
 	return &client{conn.(*net.TCPConn), h.t, bufio.NewReader(conn)}
 }
 
@@ -219,7 +219,7 @@ func (c *client) hear(method string) heard {
 	return heard{r, string(body)}
 }
 
-// ends asserts that the server says nothing more and ends the connection in good order.
+// ends asserts that the server sends nothing more and closes the connection cleanly.
 func (c *client) ends() {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.reader)
@@ -227,8 +227,8 @@ func (c *client) ends() {
 	assert.Empty(c.t, string(rest))
 }
 
-// ask asks for a path on a connection of its own, with header lines.
-func (h *house) ask(method, path string, headers ...string) heard {
+// ask requests a path on a connection of its own, with header lines.
+func (h *testServer) ask(method, path string, headers ...string) heard {
 	h.t.Helper()
 	c := h.dial()
 	defer c.Close()
@@ -237,24 +237,24 @@ func (h *house) ask(method, path string, headers ...string) heard {
 	return c.hear(method)
 }
 
-func (h *house) write(name, text string) {
+func (h *testServer) write(name, text string) {
 	h.t.Helper()
 	require.NoError(h.t, os.WriteFile(filepath.Join(h.root, name), []byte(text), 0o666))
 }
 
-func (h *house) remove(name string) {
+func (h *testServer) remove(name string) {
 	h.t.Helper()
 	require.NoError(h.t, os.Remove(filepath.Join(h.root, name)))
 }
 
-// crowd is how many connections there are.
-func (h *house) crowd() int {
+// connections returns the number of connections.
+func (h *testServer) connections() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.slots) - len(h.free)
 }
 
-// requireSame compares what is too long to be printed.
+// requireSame compares texts that are too long to be printed.
 func requireSame(t *testing.T, want, got string) {
 	t.Helper()
 	require.Equal(t, len(want), len(got), "bytes of %.50q", got) //nolint:testifylint // Len would print them all

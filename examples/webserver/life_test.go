@@ -27,13 +27,13 @@ import (
 )
 
 func TestADrainAnswersRequestsAndEndsIdleConnections(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	idle, asking, slow := h.dial(), h.dial(), h.dial()
 	idle.say(get)
 	idle.hear("GET")
 	asking.say("GET /digits.txt HTTP/1.1\r\nHo")
 	slow.say("GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n" + get)
-	for h.stats.sent.Load() < 10_000 || h.crowd() < 3 { // until the large file is under way
+	for h.stats.sent.Load() < 10_000 || h.connections() < 3 { // until the large file is being sent
 		time.Sleep(time.Millisecond)
 	}
 	drained := make(chan struct{})
@@ -43,7 +43,7 @@ func TestADrainAnswersRequestsAndEndsIdleConnections(t *testing.T) {
 	}()
 	idle.ends()
 	_, err := net.Dial("tcp", h.addr)
-	require.Error(t, err, "the door is shut before anybody is sent away")
+	require.Error(t, err, "the listener is closed before connections are")
 	asking.say("st: t\r\n\r\n")
 	got := asking.hear("GET")
 	assert.Equal(t, "0123456789", got.body)
@@ -56,11 +56,11 @@ func TestADrainAnswersRequestsAndEndsIdleConnections(t *testing.T) {
 func TestADrainDoesNotWaitForEver(t *testing.T) {
 	l := testLimits()
 	l.drain = 20 * time.Millisecond
-	h := openHouse(t, l)
+	h := openServer(t, l)
 	stuck, asking := h.dial(), h.dial()
 	stuck.say(strings.Repeat("GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n", 10))
 	asking.say("GET /")
-	for h.stats.sent.Load() == 0 || h.crowd() < 2 {
+	for h.stats.sent.Load() == 0 || h.connections() < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	h.end()
@@ -69,8 +69,8 @@ func TestADrainDoesNotWaitForEver(t *testing.T) {
 func TestAConnectionTooManyIsAnswered503(t *testing.T) {
 	l := testLimits()
 	l.connections, l.spare = 2, 1
-	l.linger = time.Hour // so that the third is still there when the fourth comes
-	h := openHouse(t, l)
+	l.linger = time.Hour // so that the third still exists when the fourth comes
+	h := openServer(t, l)
 	served := []*client{h.dial(), h.dial()}
 	for _, c := range served {
 		c.say(get)
@@ -87,7 +87,7 @@ func TestAConnectionTooManyIsAnswered503(t *testing.T) {
 	turnedAway.ends()
 	assert.EqualValues(t, 2, h.stats.refused.Load())
 	served[0].say(get)
-	assert.Equal(t, 200, served[0].hear("GET").StatusCode, "nobody who was served before minds")
+	assert.Equal(t, 200, served[0].hear("GET").StatusCode, "earlier connections are still served")
 }
 
 func TestTheServerWorksAfterACrash(t *testing.T) {
@@ -101,7 +101,7 @@ func TestTheServerWorksAfterACrash(t *testing.T) {
 	}
 }
 
-// trap is a site with a file that crashes who opens it.
+// trap is a site with a file whose opening crashes.
 type trap struct{}
 
 func (trap) Open(name string) (fs.File, error) {
@@ -120,9 +120,9 @@ func TestAnEventOfAClosedConnectionDoesNotReachTheNextOneInItsSlot(t *testing.T)
 		return n
 	}
 	first := h.dial()
-	for h.crowd() == 0 {
+	for h.connections() == 0 {
 		for i := range look() {
-			h.heed(h.poller.event(i))
+			h.handle(h.poller.event(i))
 		}
 	}
 	for old := h.slots[0]; !old.signals.raise(0); { // until the stages have parked it; now the test owns it
@@ -130,7 +130,7 @@ func TestAnEventOfAClosedConnectionDoesNotReachTheNextOneInItsSlot(t *testing.T)
 	}
 	require.NoError(t, first.SetLinger(0))
 	require.NoError(t, first.Close())
-	for ended := false; !ended; { // the events are in the poller's buffer, and wait there to be heeded
+	for ended := false; !ended; { // the events are in the poller's buffer, and wait there to be handled
 		for i := range look() {
 			_, what := h.poller.event(i)
 			ended = ended || what&hungUp != 0
@@ -139,10 +139,10 @@ func TestAnEventOfAClosedConnectionDoesNotReachTheNextOneInItsSlot(t *testing.T)
 	stale := h.poller.n
 	h.close(h.slots[0])
 	second := h.dial()
-	h.welcome()
+	h.acceptAll()
 	require.Len(t, h.slots, 1, "the second connection has the slot of the first")
 	for i := range stale {
-		h.heed(h.poller.event(i))
+		h.handle(h.poller.event(i))
 	}
 	assert.False(t, h.slots[0].signals.has(hungUp|taken), "it belongs to the connection that was there before")
 	h.start()
@@ -154,12 +154,12 @@ func TestClientsThatCloseOrResetDoNotDelayIdleOnes(t *testing.T) {
 	const (
 		crowds = 32
 		each   = 100 // clients of a crowd, one after another
-		idle   = 4   // of so many clients one stays
+		idle   = 4   // one of this many clients stays
 	)
 	l := testLimits()
 	l.connections = crowds * each
 	h := prepareWith(t, l, os.DirFS(testSite(t)), staff{policy.Fixed{}, 1}) // a single worker that loops for one client stops all
-	stop := h.startLate()
+	stop := h.startSlow()
 	var all sync.WaitGroup
 	for range crowds {
 		all.Go(func() {
@@ -167,7 +167,7 @@ func TestClientsThatCloseOrResetDoNotDelayIdleOnes(t *testing.T) {
 			for i := range each {
 				c := h.dial()
 				switch {
-				case i%idle == 0: // which also keeps the crowd from running ahead of the server
+				case i%idle == 0: // this also keeps the other clients from running ahead of the server
 					c.say(get)
 					assert.Equal(t, "0123456789", c.hear("GET").body)
 					stay = append(stay, c)
@@ -193,7 +193,7 @@ func TestClientsThatCloseOrResetDoNotDelayIdleOnes(t *testing.T) {
 }
 
 func TestAnswersAreThoseOfNetHTTPsServer(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	model := &http.Server{Handler: http.FileServer(http.Dir(h.root)), ReadHeaderTimeout: time.Minute}
@@ -222,7 +222,7 @@ func TestAnswersAreThoseOfNetHTTPsServer(t *testing.T) {
 				"If-Unmodified-Since: Mon, 02 Jan 2006 15:04:05 GMT", "Accept: */*",
 			} {
 				if method == "HEAD" && strings.HasPrefix(condition, "Range") {
-					continue // the standard library heeds it there, and RFC 9110 says not to
+					continue // the standard library applies it there, although RFC 9110 says not to
 				}
 				header, value, _ := strings.Cut(condition, ": ")
 				status, body, headers := fetch(h.addr, method, path, header, value)
@@ -230,13 +230,13 @@ func TestAnswersAreThoseOfNetHTTPsServer(t *testing.T) {
 				name := method + " " + path + " " + condition
 				require.Equal(t, wantStatus, status, name)
 				if status >= 400 {
-					continue // in other words
+					continue // the texts differ
 				}
 				requireSame(t, wantBody, body)
 				for _, same := range []string{"Last-Modified", "Content-Length", "Content-Range", "Accept-Ranges"} {
 					require.Equal(t, wantHeaders.Get(same), headers.Get(same), "%s: %s", name, same)
 				}
-				if path != "/inside.txt" { // it forgets the name
+				if path != "/inside.txt" { // the name is lost
 					require.Equal(t, wantHeaders.Get("Content-Type"), headers.Get("Content-Type"), name)
 				}
 			}
@@ -252,9 +252,9 @@ func TestManyClientsAtOnceAreServedByEveryPolicy(t *testing.T) {
 			h := openWith(t, testLimits(), os.DirFS(testSite(t)), staff{p, 4})
 			transport := &http.Transport{MaxIdleConnsPerHost: 50}
 			defer transport.CloseIdleConnections()
-			var crowd sync.WaitGroup
+			var connections sync.WaitGroup
 			for i := range 50 {
-				crowd.Go(func() {
+				connections.Go(func() {
 					for j := range 20 {
 						path := []string{"/", "/digits.txt", "/none", "/work?n=500", "/sub/"}[(i+j)%5]
 						r, err := (&http.Client{Transport: transport}).Get("http://" + h.addr + path)
@@ -268,14 +268,14 @@ func TestManyClientsAtOnceAreServedByEveryPolicy(t *testing.T) {
 					}
 				})
 			}
-			crowd.Wait()
+			connections.Wait()
 			h.end()
 			assert.EqualValues(t, 1000, h.stats.byClass[2].Load()+h.stats.byClass[4].Load())
 		})
 	}
 }
 
-// program runs the whole program until the test says stop, and returns the address it serves at.
+// program runs the whole program until the test calls stop, and returns the address that it serves at.
 func program(t *testing.T, args ...string) (addr string, stop func() (status int, stdout, stderr string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -2,24 +2,24 @@ package main
 
 import "time"
 
-// limits bound what a client may cost.
+// limits are the limits for the cost of a client.
 type limits struct {
-	connections int   // served at once
-	spare       int   // served besides, but only to be told that there are too many
+	connections int   // served concurrently
+	spare       int   // accepted in addition, but only to be refused
 	head        int   // bytes of a request line with its headers
-	body        int64 // bytes of a request's body, which is read and thrown away
+	body        int64 // bytes of a request's body, which is read and discarded
 	cached      int64 // bytes of a file that is kept in the cache
 
 	idle    time.Duration // from an answer to the next request
 	request time.Duration // from the first byte of a request to the last of its headers, or from its answer to the end of its body
-	write   time.Duration // in which a client takes nothing of its answer
+	write   time.Duration // in which a client accepts nothing of its answer
 	linger  time.Duration // from a last answer to the end of the client's bytes
-	drain   time.Duration // from the order to stop to the end of all answers
+	drain   time.Duration // from the start of the drain to the end of all answers
 	fresh   time.Duration // in which a cached file is not compared with the one on the disk
-	tick    time.Duration // between two looks at the clock
+	tick    time.Duration // between two checks of the clock
 }
 
-// defaultLimits are those of the program; tests have less patience.
+// defaultLimits returns the limits of the program; tests use shorter ones.
 func defaultLimits() limits {
 	return limits{
 		connections: 4096,

@@ -16,8 +16,8 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// FuzzFraming gives the same bytes to this server and to net/http's: all requests that this one takes are those that the
-// other takes, from the first on. This one may refuse more, and ends there.
+// FuzzFraming sends the same bytes to this server and to net/http's: the requests that this server accepts are those
+// that the other one accepts, from the first on. This server may refuse more, and ends there.
 func FuzzFraming(f *testing.F) {
 	for _, seed := range []string{
 		get, bye, get + get, "\r\n" + get, "GET / HTTP/1.0\n\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -39,7 +39,7 @@ func FuzzFraming(f *testing.F) {
 	m := newModel(f)
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) > 2000 {
-			t.Skip("longer is not different, only slower")
+			t.Skip("longer inputs are only slower")
 		}
 		ours, plain := understand(in)
 		theirs := m.taken(plain)
@@ -61,8 +61,8 @@ func ask(r *http.Request) asked {
 	return asked{r.Method, r.RequestURI, r.Host, r.Header.Clone(), r.ContentLength}
 }
 
-// understand returns the requests that this server takes from the bytes of a client, and the bytes without the empty lines
-// before a request, which net/http's server refuses.
+// understand returns the requests that this server accepts from the bytes of a client, and the bytes without the empty
+// lines before a request, which net/http's server refuses.
 func understand(in []byte) (all []asked, plain []byte) {
 	s := &server{limits: defaultLimits()}
 	p := s.newParse(behaviour.NewPort[*conn]("next"), behaviour.NewPort[*conn]("refused"))().(*parse)
@@ -104,7 +104,7 @@ func newModel(tb testing.TB) *model {
 	return m
 }
 
-// taken returns the requests that the model takes from the bytes of a client.
+// taken returns the requests that the model accepts from the bytes of a client.
 func (m *model) taken(in []byte) []asked {
 	s := &script{in: bytes.NewReader(in), ended: make(chan struct{})}
 	m.clients <- s
@@ -112,7 +112,7 @@ func (m *model) taken(in []byte) []asked {
 	return s.asked
 }
 
-// ServeHTTP notes a request.
+// ServeHTTP records a request.
 func (m *model) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	s := r.Context().Value(m).(*script)
 	s.asked = append(s.asked, ask(r))
@@ -133,18 +133,19 @@ func (m *model) Close() error {
 
 func (m *model) Addr() net.Addr { return &net.TCPAddr{} }
 
-// script is a connection on which a client says all it has to say at once.
+// script is a connection on which a client sends everything at once.
 type script struct {
 	in    *bytes.Reader
 	asked []asked
 	once  sync.Once
-	ended chan struct{} // closed when the server takes no more of it
+	ended chan struct{} // closed when the server reads no more of it
 }
 
 func (s *script) Read(b []byte) (int, error)  { return s.in.Read(b) }
 func (s *script) Write(b []byte) (int, error) { return len(b), nil }
 
-// CloseWrite is what the server does before it closes a connection of which it has not read all, half a second before.
+// CloseWrite is called by net/http's server half a second before it closes a connection of which it has not read
+// everything.
 func (s *script) CloseWrite() error { return s.Close() }
 
 func (s *script) Close() error {

@@ -8,19 +8,18 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// parse is the first stage: it reads what a client has sent, as far as that is there already, and
-// makes a request of it.
+// parse is the first stage: it reads the bytes that a client has sent so far, and parses a request.
 //
-// Each worker has an instance with a buffer. A connection has none of its own, but for what is left of
-// a read that held more than one request, or less.
+// Each worker has an instance with a buffer. A connection has no buffer of its own, except for the rest of a read that
+// held more than one request, or less.
 type parse struct {
 	*server
-	next    *port // served requests
-	refused *port // and those that are answered at once
+	next    *port // requests to be served
+	refused *port // requests that are answered at once
 
 	parser *parser
 	buf    []byte
-	data   []byte // what the connection at hand has sent: within buf, or what was kept of it
+	data   []byte // what the connection has sent: within buf, or kept from an earlier read
 }
 
 func (s *server) newParse(next, refused *port) behaviour.Factory[*conn] {
@@ -44,7 +43,7 @@ func (p *parse) HandleCommand(_ context.Context, c *conn) behaviour.Outcome {
 		}
 		switch err := p.fill(c); {
 		case err == nil:
-		case !errors.Is(err, errAgain): // the client is gone, or sends no more
+		case !errors.Is(err, errAgain): // the client has closed the connection
 			return p.hangUp(c)
 		default:
 			if out, done := p.wait(c); done {
@@ -54,7 +53,7 @@ func (p *parse) HandleCommand(_ context.Context, c *conn) behaviour.Outcome {
 	}
 }
 
-// take takes a request from the bytes at hand and sends it on its way.
+// take takes a request from the bytes that were read and forwards it.
 func (p *parse) take(c *conn) (out behaviour.Outcome, done bool) {
 	p.data = p.data[c.skip(len(p.data)):]
 	if c.body > 0 {
@@ -69,7 +68,7 @@ func (p *parse) take(c *conn) (out behaviour.Outcome, done bool) {
 	return p.send(c, req, err), true
 }
 
-// send sends a request to the cache, or to be answered at once.
+// send forwards a request to the cache, or to be answered at once.
 func (p *parse) send(c *conn, req *http.Request, err *refusal) behaviour.Outcome {
 	if err == nil {
 		c.path, err = target(req)
@@ -87,31 +86,31 @@ func (p *parse) send(c *conn, req *http.Request, err *refusal) behaviour.Outcome
 	return behaviour.Forward(p.next, c)
 }
 
-// tooMany refuses a client for which there is no room.
+// tooMany refuses a client because there are too many connections.
 func tooMany() *refusal {
 	return &refusal{
 		status: http.StatusServiceUnavailable, words: "too many connections", extra: "Retry-After: 1\r\n", final: true,
 	}
 }
 
-// frame notes what of the request goes beyond its answer: the body that follows, and whether the
-// connection stays.
+// frame records what the request implies beyond its answer: the body that follows, and whether the connection stays
+// open.
 func (p *parse) frame(c *conn) {
 	req := c.req
 	if req == nil {
 		return
 	}
 	c.body = max(req.ContentLength, 0)
-	// Who waits to be told to go on is told the end instead, and may then send the
-	// body or not: what follows would be anybody's guess.
+	// A client that waits for 100 Continue gets the last answer instead, and may then send the body or not: it cannot
+	// be known what follows.
 	waits := expects(req) && c.body > 0
 	c.ans.last = c.ans.last || req.Close || waits
 	c.ans.unsure = c.ans.unsure || waits
 	c.ans.keep = !req.ProtoAtLeast(1, 1)
 }
 
-// fill reads more, behind the bytes at hand. It takes the signals before it reads, and puts them back only if it has
-// read something and more may be there: so a signal that has nothing behind it costs one read.
+// fill reads more bytes, behind those that are there. It takes the signals before it reads, and puts them back only if
+// it has read something and there may be more. So a signal without bytes costs one read.
 func (p *parse) fill(c *conn) error {
 	woken := c.signals.take(readable | hungUp)
 	if woken == 0 {
@@ -119,15 +118,14 @@ func (p *parse) fill(c *conn) error {
 	}
 	have := copy(p.buf, p.data)
 	n, err := c.sock.read(p.buf[have:])
-	if n > 0 && (have+n == len(p.buf) || woken&hungUp != 0) { // there may be more, or the end is still to be read
+	if n > 0 && (have+n == len(p.buf) || woken&hungUp != 0) { // there may be more, or the end of the bytes is still to be read
 		c.signals.raise(woken)
 	}
 	p.data = p.buf[:have+n]
 	return err
 }
 
-// wait parks the connection until there is more to read, or ends it if it has been
-// waited for too long.
+// wait parks the connection until there are bytes to read, or ends it if its time limit has passed.
 func (p *parse) wait(c *conn) (out behaviour.Outcome, done bool) {
 	c.keep(p.data)
 	p.data = c.in
@@ -146,21 +144,21 @@ func (p *parse) wait(c *conn) (out behaviour.Outcome, done bool) {
 	return out, false
 }
 
-// over reports whether a connection is not waited for any longer.
+// over reports whether a connection has waited long enough.
 func (p *parse) over(c *conn) bool {
 	return c.expired(p.now()) || p.stopping(c.awaits != nextRequest)
 }
 
-// giveUp ends a connection that was waited for in vain.
+// giveUp ends a connection whose time limit has passed.
 func (p *parse) giveUp(c *conn) behaviour.Outcome {
-	if c.awaits != restOfHead { // nothing was asked
+	if c.awaits != restOfHead { // there was no request
 		return p.hangUp(c)
 	}
 	return p.send(c, nil, &refusal{status: http.StatusRequestTimeout, words: "the request took too long", final: true})
 }
 
-// linger throws away what comes after a last answer: were the connection closed with bytes
-// unread, the client might never see the answer.
+// linger discards the bytes after a last answer: if the connection were closed with unread bytes, the client might
+// never see the answer.
 func (p *parse) linger(c *conn) behaviour.Outcome {
 	for {
 		if c.signals.has(late) {
@@ -182,7 +180,7 @@ func (p *parse) linger(c *conn) behaviour.Outcome {
 	}
 }
 
-// enough is how many bytes are thrown away for the sake of a client that was refused.
+// enough is how many bytes are discarded for a client that was refused.
 const enough = 256 << 10
 
 // hangUp closes the connection, which ends the command.

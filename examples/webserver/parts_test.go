@@ -62,7 +62,7 @@ func TestAConnectionHasOneOwnerAndNoSignalIsMissed(t *testing.T) {
 	const n = 100_000
 	var s signals
 	s.begin()
-	work := make(chan struct{}, 1) // what the owner is handed; more than one at a time would block for ever
+	work := make(chan struct{}, 1) // what the owner gets; more than one at a time would block for ever
 	raised, seen := 0, 0
 	done := make(chan struct{})
 	go func() {
@@ -71,7 +71,7 @@ func TestAConnectionHasOneOwnerAndNoSignalIsMissed(t *testing.T) {
 			for {
 				if s.has(readable) {
 					s.drop(readable)
-					seen++ // a race, if two were here
+					seen++ // a data race, if there were two owners
 				}
 				if s.park(readable) {
 					break
@@ -87,7 +87,7 @@ func TestAConnectionHasOneOwnerAndNoSignalIsMissed(t *testing.T) {
 	}
 	close(work)
 	<-done
-	assert.False(t, s.has(readable|taken), "the last signal was seen, and all is parked")
+	assert.False(t, s.has(readable|taken), "the last signal was seen, and the connection is parked")
 	assert.LessOrEqual(t, seen, raised)
 	assert.Positive(t, seen)
 }
@@ -113,7 +113,7 @@ func FuzzRequest(f *testing.F) {
 	l.head = 512
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) > 2000 {
-			t.Skip("longer is not different, only slower")
+			t.Skip("longer inputs are only slower")
 		}
 		p := newParser(l)
 		n, req, refused := p.next(in)
@@ -121,7 +121,7 @@ func FuzzRequest(f *testing.F) {
 		switch {
 		case refused != nil:
 			require.GreaterOrEqual(t, refused.status, 400)
-			require.True(t, refused.final, "after a request that is not understood nothing is")
+			require.True(t, refused.final, "after an invalid request the connection ends")
 		case req == nil:
 			require.LessOrEqual(t, len(in)-n, l.head, "a head that is too large is refused, not waited for")
 		default:
@@ -130,7 +130,7 @@ func FuzzRequest(f *testing.F) {
 				require.NotContains(t, strings.Split(clean, "/"), "..")
 			}
 		}
-		// However the bytes come in, what they mean is the same.
+		// However the bytes are split, they mean the same.
 		for cut := range in {
 			early, got, err := p.next(in[:cut])
 			if got != nil {
@@ -156,7 +156,7 @@ func FuzzServer(f *testing.F) {
 		h.t = t
 		c := h.dial()
 		go func() {
-			_, _ = c.Write(in) // it may be refused before it is all said
+			_, _ = c.Write(in) // it may be refused before everything is sent
 			_ = c.CloseWrite()
 		}()
 		for { // answers, and then the end

@@ -18,20 +18,20 @@ import (
 
 const (
 	get = "GET /digits.txt HTTP/1.1\r\nHost: test\r\n\r\n"
-	bye = "GET /bye HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n" // answered with 404, and the end
+	bye = "GET /bye HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n" // answered with 404 and closed
 )
 
 func TestEachRequestHasItsStatus(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	rows := []struct {
 		name   string
 		says   string
 		status []int // of the answers, in order
-		stays  bool  // the connection, after the last of them
+		stays  bool  // the connection stays open after the last of them
 	}{
 		{"a GET", get, []int{200}, true},
 		{"requests in a row, in the order in which they came", get + "GET /no HTTP/1.1\r\nHost: t\r\n\r\n" + get, []int{200, 404, 200}, true},
-		{"a slow page does not let others overtake it", "GET /work?n=100000 HTTP/1.1\r\nHost: t\r\n\r\n" + get, []int{200, 200}, true},
+		{"a slow page is not overtaken", "GET /work?n=100000 HTTP/1.1\r\nHost: t\r\n\r\n" + get, []int{200, 200}, true},
 		{"lines that end without a carriage return", "GET / HTTP/1.1\nHost: t\n\n", []int{200}, true},
 		{"empty lines before a request", "\r\n\n\r\n" + get, []int{200}, true},
 		{"a whole URL", "GET http://other/digits.txt HTTP/1.1\r\nHost: t\r\n\r\n", []int{200}, true},
@@ -57,11 +57,11 @@ func TestEachRequestHasItsStatus(t *testing.T) {
 		{"an unknown transfer encoding", "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: rot13\r\n\r\n", []int{400}, false},
 		{"a negative length", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: -1\r\n\r\n", []int{400}, false},
 
-		{"a client that waits to be told to go on is told the end", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", []int{405}, false},
-		{"one that waits, and has nothing to send", "GET / HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n\r\n", []int{200}, true},
-		{"one that expects something else", "GET / HTTP/1.1\r\nHost: t\r\nExpect: a miracle\r\n\r\n", []int{417}, false},
+		{"a client that waits for 100 Continue gets the last answer", "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", []int{405}, false},
+		{"a client that waits, and has nothing to send", "GET / HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n\r\n", []int{200}, true},
+		{"a client that expects something else", "GET / HTTP/1.1\r\nHost: t\r\nExpect: a miracle\r\n\r\n", []int{417}, false},
 		{"HTTP/1.0 that expects something else", "GET / HTTP/1.0\r\nExpect: a miracle\r\n\r\n", []int{417}, false},
-		{"HTTP/1.0 does not wait to be told to go on", "POST / HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", []int{405}, true},
+		{"HTTP/1.0 does not wait for 100 Continue", "POST / HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello", []int{405}, true},
 
 		{"no Host", "GET / HTTP/1.1\r\n\r\n", []int{400}, false},
 		{"two Hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", []int{400}, false},
@@ -94,8 +94,8 @@ func TestEachRequestHasItsStatus(t *testing.T) {
 		{"HTTP/1.0 with an invalid Host", "GET / HTTP/1.0\r\nHost: a b\r\n\r\n", []int{400}, false},
 		{"a TLS greeting", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", []int{400}, false},
 		{"a bad escape", "GET /%zz HTTP/1.1\r\nHost: t\r\n\r\n", []int{400}, false},
-		{"a path that is none", "GET nowhere HTTP/1.1\r\nHost: t\r\n\r\n", []int{400}, false},
-		{"a star is no path", "GET * HTTP/1.1\r\nHost: t\r\n\r\n", []int{400}, true},
+		{"an invalid path", "GET nowhere HTTP/1.1\r\nHost: t\r\n\r\n", []int{400}, false},
+		{"a star as the path", "GET * HTTP/1.1\r\nHost: t\r\n\r\n", []int{400}, true},
 		{"a header that is too large", "GET / HTTP/1.1\r\nHost: t\r\nX: " + strings.Repeat("x", 16<<10) + "\r\n\r\n", []int{431}, false},
 		{"a header that does not end", "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 100<<10), []int{431}, false},
 		{"a path that is too long", "GET /" + strings.Repeat("x", 20<<10), []int{431}, false},
@@ -116,7 +116,7 @@ func TestEachRequestHasItsStatus(t *testing.T) {
 				assert.Equal(t, status, got.StatusCode, "answer %d: %s", i+1, got.body)
 				assert.NotEmpty(t, got.Header.Get("Date"))
 				last := i == len(row.status)-1
-				assert.Equal(t, last, got.Close, "Connection: close is told with the last answer only")
+				assert.Equal(t, last, got.Close, "Connection: close is in the last answer only")
 				method = ""
 			}
 			c.ends()
@@ -125,20 +125,20 @@ func TestEachRequestHasItsStatus(t *testing.T) {
 }
 
 func TestAnHTTP10ClientGetsKeepAlive(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	c := h.dial()
 	c.say("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
 	assert.Equal(t, "keep-alive", c.hear("GET").Header.Get("Connection"))
 }
 
 func TestRefusalsNameTheAlternative(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	assert.Equal(t, "GET, HEAD", h.ask("POST", "/").Header.Get("Allow"))
 	assert.Contains(t, h.ask("GET", "/work?n=0").body, "n=1 to")
 }
 
 func TestAHeadIsAnsweredLikeAGetWithoutTheBody(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	for _, path := range []string{"/", "/digits.txt", "/large.bin", "/sub/", "/sub", "/none", "/work?n=1", "/work?n=x", "/empty.txt"} {
 		t.Run(path, func(t *testing.T) {
 			h := *h
@@ -152,13 +152,13 @@ func TestAHeadIsAnsweredLikeAGetWithoutTheBody(t *testing.T) {
 			whole.Header.Del("Date")
 			head.Header.Del("Date")
 			assert.Equal(t, whole.Header, head.Header)
-			assert.Equal(t, 404, c.hear("GET").StatusCode, "no body came")
+			assert.Equal(t, 404, c.hear("GET").StatusCode, "there was no body")
 		})
 	}
 }
 
 func TestPathsLeadToFilesAndNowhereElse(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	rows := []struct {
 		path   string
 		status int
@@ -221,7 +221,7 @@ func TestPathsLeadToFilesAndNowhereElse(t *testing.T) {
 }
 
 func TestADirectoryIsRedirectedToItsSlash(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	rows := []struct{ path, location string }{
 		{"/sub", "/sub/"}, {"/sub?a=b&c", "/sub/?a=b&c"}, {"//sub", "/sub/"}, {"/./sub", "/sub/"}, {"/%73ub", "/sub/"},
 	}
@@ -233,7 +233,7 @@ func TestADirectoryIsRedirectedToItsSlash(t *testing.T) {
 }
 
 func TestAChangeOfAFileWithTheSameSizeAndTimeIsDetected(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	before := h.ask("GET", "/digits.txt")
 	name := filepath.Join(h.root, "digits.txt")
 	old, err := os.Stat(name)
@@ -253,7 +253,7 @@ func TestAChangeOfAFileWithTheSameSizeAndTimeIsDetected(t *testing.T) {
 }
 
 func TestAChangeOfAFileIsDetected(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	before := h.ask("GET", "/digits.txt")
 	h.write("digits.txt", "changed and longer")
 	after := h.ask("GET", "/digits.txt")
@@ -266,7 +266,7 @@ func TestAChangeOfAFileIsDetected(t *testing.T) {
 }
 
 func TestConditionsAndRangesAreApplied(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	for _, name := range []string{"/digits.txt", "/large.bin"} {
 		whole := h.ask("GET", name)
 		etag, modified := whole.Header.Get("ETag"), whole.Header.Get("Last-Modified")
@@ -284,10 +284,10 @@ func TestConditionsAndRangesAreApplied(t *testing.T) {
 			{"not modified since", "If-Modified-Since: " + modified, 304, 0, 0},
 			{"modified since long ago", "If-Modified-Since: Mon, 02 Jan 2006 15:04:05 GMT", 200, 0, size},
 			{"a tag counts for more than a time", "If-None-Match: \"x\"\r\nIf-Modified-Since: " + modified, 200, 0, size},
-			{"a time that is none", "If-Modified-Since: yesterday", 200, 0, size},
-			{"must be another", `If-Match: "x"`, 412, 0, 0},
-			{"must be this", "If-Match: " + etag, 200, 0, size},
-			{"must be old", "If-Unmodified-Since: Mon, 02 Jan 2006 15:04:05 GMT", 412, 0, 0},
+			{"an invalid time", "If-Modified-Since: yesterday", 200, 0, size},
+			{"must match another", `If-Match: "x"`, 412, 0, 0},
+			{"must match this", "If-Match: " + etag, 200, 0, size},
+			{"must be unmodified since long ago", "If-Unmodified-Since: Mon, 02 Jan 2006 15:04:05 GMT", 412, 0, 0},
 
 			{"a range", "Range: bytes=2-5", 206, 2, 6},
 			{"the first byte", "Range: bytes=0-0", 206, 0, 1},
@@ -303,7 +303,7 @@ func TestConditionsAndRangesAreApplied(t *testing.T) {
 			{"a range of this", "Range: bytes=2-5\r\nIf-Range: " + etag, 206, 2, 6},
 			{"a range of another", "Range: bytes=2-5\r\nIf-Range: \"x\"", 200, 0, size},
 			{"a range of this time", "Range: bytes=2-5\r\nIf-Range: " + modified, 206, 2, 6},
-			{"a range of what did not change", "Range: bytes=2-5\r\nIf-None-Match: " + etag, 304, 0, 0},
+			{"a range of an unchanged file", "Range: bytes=2-5\r\nIf-None-Match: " + etag, 304, 0, 0},
 		}
 		for _, row := range rows {
 			t.Run(name+": "+row.name, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestConditionsAndRangesAreApplied(t *testing.T) {
 					assert.Equal(t, fmt.Sprintf("bytes %d-%d/%d", row.from, row.to-1, size), got.Header.Get("Content-Range"))
 				}
 				head := h.ask("HEAD", name, row.headers)
-				if row.status == 206 || row.status == 416 { // a range is a matter of GET
+				if row.status == 206 || row.status == 416 { // ranges apply to GET only
 					row.status = 200
 				}
 				assert.Equal(t, row.status, head.StatusCode)
@@ -347,7 +347,7 @@ func TestTheEmbeddedSiteIsServedWithTagsOfItsBytes(t *testing.T) {
 }
 
 func TestTheDynamicPageComputesTheRequestedRounds(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	rows := []struct {
 		query  string
 		status int
@@ -379,21 +379,21 @@ func TestTheDynamicPageComputesTheRequestedRounds(t *testing.T) {
 }
 
 func TestManyRequestsAtOnceAreAnsweredInOrder(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	c := h.dial()
 	var all strings.Builder
 	const n = 2000
 	for i := range n {
 		fmt.Fprintf(&all, "GET /work?n=%d HTTP/1.1\r\nHost: t\r\n\r\n", 1+i%7)
 	}
-	go func() { _, _ = c.Write([]byte(all.String())) }() // more than fits: it is taken as the answers are
+	go func() { _, _ = c.Write([]byte(all.String())) }() // more than fits: the server reads it as the answers are read
 	for i := range n {
 		require.Contains(t, c.hear("GET").body, fmt.Sprintf("SHA-256, %d times", 1+i%7))
 	}
 }
 
 func TestARequestMayComeByteByByte(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	c := h.dial()
 	for _, b := range []byte(get + bye) {
 		c.say(string(b))
@@ -404,7 +404,7 @@ func TestARequestMayComeByteByByte(t *testing.T) {
 }
 
 func TestAHalfClosedClientIsAnswered(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	for _, path := range []string{"/digits.txt", "/large.bin", "/work?n=10000"} {
 		c := h.dial()
 		c.say("GET " + path + " HTTP/1.1\r\nHost: t\r\n\r\n" + get)
@@ -416,7 +416,7 @@ func TestAHalfClosedClientIsAnswered(t *testing.T) {
 }
 
 func TestAClientThatHalfClosesInARequestIsClosed(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	c := h.dial()
 	c.say("GET / HTTP/1.1\r\nHost:")
 	require.NoError(t, c.CloseWrite())
@@ -424,9 +424,9 @@ func TestAClientThatHalfClosesInARequestIsClosed(t *testing.T) {
 }
 
 func TestAClientThatDisconnectsAffectsNoOther(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	for _, words := range []string{"", "GET", get, "GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n", "GET /work?n=200000 HTTP/1.1\r\nHost: t\r\n\r\n"} {
-		for _, linger := range []int{-1, 0} { // 0: it breaks the connection
+		for _, linger := range []int{-1, 0} { // 0: the connection is reset
 			c := h.dial()
 			c.say(words)
 			require.NoError(t, c.SetLinger(linger))
@@ -437,7 +437,7 @@ func TestAClientThatDisconnectsAffectsNoOther(t *testing.T) {
 }
 
 func TestASlowClientDelaysNoOther(t *testing.T) {
-	h := openHouse(t, testLimits())
+	h := openServer(t, testLimits())
 	slow := h.dial()
 	slow.say("GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n" + get)
 	for range 100 {
@@ -452,7 +452,7 @@ func TestEachWaitHasALimit(t *testing.T) {
 		name   string
 		limit  func(*limits)
 		says   string
-		status int // 0: the connection just ends
+		status int // 0: the connection is closed without an answer
 	}{
 		{"with a client that says nothing", func(l *limits) { l.request = 0 }, "", 0},
 		{"with a head that does not end", func(l *limits) { l.request = 20 * time.Millisecond }, "GET / HTTP/1.1\r\nHost:", 408},
@@ -464,7 +464,7 @@ func TestEachWaitHasALimit(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			l := testLimits()
 			row.limit(&l)
-			c := openHouse(t, l).dial()
+			c := openServer(t, l).dial()
 			c.say(row.says)
 			if row.status != 0 {
 				assert.Equal(t, row.status, c.hear("").StatusCode)
@@ -481,7 +481,7 @@ func TestEachWaitHasItsOwnLimitFromItsOwnStart(t *testing.T) {
 		name  string
 		says  []string // with a second between them
 		limit time.Duration
-		from  int // the words with which the wait begins
+		from  int // the index of the text with which the wait starts
 	}{
 		{"for a request", []string{get}, l.idle, 0},
 		{"for a request after an empty line", []string{get + "\r\n"}, l.idle, 0},
@@ -498,7 +498,7 @@ func TestEachWaitHasItsOwnLimitFromItsOwnStart(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			h := newHand(t, l)
+			h := newManual(t, l)
 			var began time.Duration
 			for i, words := range row.says {
 				h.pass(time.Second)
@@ -514,11 +514,11 @@ func TestEachWaitHasItsOwnLimitFromItsOwnStart(t *testing.T) {
 
 func TestAClientThatStopsReadingIsClosedOnceAfterTheLimit(t *testing.T) {
 	l := testLimits()
-	h := newHand(t, l)
+	h := newManual(t, l)
 	h.answer = text(200, large())
 	h.say(get)
 	began := h.now()
-	h.hear(64 << 10) // makes a little room, too little for a signal
+	h.hear(64 << 10) // makes a little space, too little for a signal
 	for !h.closed() {
 		h.pass(time.Second)
 		if h.conn.expired(h.now()) {
@@ -531,10 +531,10 @@ func TestAClientThatStopsReadingIsClosedOnceAfterTheLimit(t *testing.T) {
 }
 
 func TestAClientThatReadsALittleNowAndThenIsNotClosed(t *testing.T) {
-	h := newHand(t, testLimits())
+	h := newManual(t, testLimits())
 	h.answer = text(200, large())
 	h.say(get)
-	for range 15 { // takes 64 KiB in 20 seconds
+	for range 15 { // reads 64 KiB in 20 seconds
 		for range 20 {
 			h.pass(time.Second)
 			if h.conn.expired(h.now()) {
@@ -549,10 +549,10 @@ func TestAClientThatReadsALittleNowAndThenIsNotClosed(t *testing.T) {
 func TestASlowLorisDoesNotExtendItsLimitWithEachByte(t *testing.T) {
 	l := testLimits()
 	l.request = 50 * time.Millisecond
-	c := openHouse(t, l).dial()
+	c := openServer(t, l).dial()
 	c.say("GET / HTTP/1.1\r\n")
 	go func() {
-		for { // until the server has had enough
+		for { // until the server closes it
 			if _, err := c.Write([]byte("X: y\r\n")); err != nil {
 				return
 			}
@@ -565,10 +565,10 @@ func TestASlowLorisDoesNotExtendItsLimitWithEachByte(t *testing.T) {
 func TestAClientThatReadsNothingIsClosed(t *testing.T) {
 	l := testLimits()
 	l.write = 20 * time.Millisecond
-	h := openHouse(t, l)
+	h := openServer(t, l)
 	c := h.dial()
 	c.say(strings.Repeat("GET /large.bin HTTP/1.1\r\nHost: t\r\n\r\n", 100))
-	for h.stats.sent.Load() == 0 || h.crowd() > 0 { // until it has begun, and is gone
+	for h.stats.sent.Load() == 0 || h.connections() > 0 { // until it has started, and is closed
 		time.Sleep(time.Millisecond)
 	}
 }

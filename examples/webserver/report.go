@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// result is all that there is to tell about a run.
+// result is the data of a run for its report.
 type result struct {
 	server *server
 	end    pipeline.Snapshot
@@ -93,7 +93,7 @@ func (r result) print(w io.Writer) error {
 
 func printStages(w io.Writer, stages []stage.Snapshot) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	// What can't be written is told by Flush.
+	// Flush reports a write error.
 	_, _ = fmt.Fprintln(t, strings.ReplaceAll(
 		"stage|accepted|ok|forwarded|errors|crashes|workers now/most|wait p50/p99|service p50/p99|", "|", "\t"))
 	for _, s := range stages {

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// refusal is why a request is not served: the status and a line for the client.
+// refusal is the reason for which a request is not served: the status and a line for the client.
 type refusal struct {
 	status int
 	words  string
 	extra  string // header lines
-	final  bool   // the bytes that follow can't be trusted to be a request
+	final  bool   // the bytes that follow may not be a request
 }
 
-// Error tells the reason.
+// Error returns the status and the reason.
 func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.status, r.words) }
 
-// answer is the refusal as the client sees it.
+// answer returns the answer of the refusal.
 func (r *refusal) answer() answer {
 	a := text(r.status, r.words+"\n")
 	a.extra, a.last, a.unsure = r.extra, r.final, r.final
 	return a
 }
 
-// whole is all of an answer, for those who can't be sent through the pipeline.
+// whole returns the answer as bytes, for connections that cannot pass through the pipeline.
 func (r *refusal) whole() []byte {
 	a := r.answer()
 	return append(a.appendHead(nil, []byte(time.Now().UTC().Format(http.TimeFormat))), a.text...)
@@ -39,8 +39,8 @@ func malformed(why string) *refusal {
 	return &refusal{status: http.StatusBadRequest, words: why, final: true}
 }
 
-// parser turns bytes into requests. The work is done by net/http's own parser; what is here
-// decides where a request ends and what of it this server takes. It takes no request that net/http's server refuses.
+// parser turns bytes into requests, with net/http's own parser. It decides where a request ends and which requests the
+// server accepts. It accepts no request that net/http's server refuses.
 type parser struct {
 	limits limits
 	bytes  bytes.Reader
@@ -51,8 +51,8 @@ func newParser(l limits) *parser {
 	return &parser{limits: l, reader: bufio.NewReaderSize(nil, 4096)}
 }
 
-// next takes a request off the front of some bytes, and returns how many bytes it was. It is 0 and nil as
-// long as the request is not complete.
+// next parses a request at the front of b, and returns how many bytes it has. It returns 0 and nil as long as the
+// request is not complete.
 func (p *parser) next(b []byte) (n int, req *http.Request, err *refusal) {
 	skipped := emptyLines(b)
 	b = b[skipped:]
@@ -84,13 +84,13 @@ func emptyLines(b []byte) (n int) {
 	return n
 }
 
-// isToken tells whether a method may begin with the byte; a TLS greeting, for one, does not. A single
-// carriage return may still become an empty line.
+// isToken reports whether a method may start with the byte; a TLS greeting, for example, does not. A single carriage
+// return may still become an empty line.
 func isToken(b byte) bool {
 	return b == '\r' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
 }
 
-// headEnd returns the length of a head up to and with the empty line that ends it, 0 if there is none yet.
+// headEnd returns the length of a head including the empty line that ends it, or 0 if it is not complete.
 func headEnd(b []byte) int {
 	end := bytes.Index(b, []byte("\n\r\n")) + 3
 	if end < 3 {
@@ -115,10 +115,10 @@ func (p *parser) parse(head []byte) (*http.Request, *refusal) {
 	return req, p.check(head, req)
 }
 
-// check refuses what net/http's parser lets pass and its server or this one does not serve.
+// check refuses requests that net/http's parser accepts, but that its server or this one does not serve.
 func (p *parser) check(head []byte, req *http.Request) *refusal {
 	if req.ProtoMajor != 1 {
-		return &refusal{status: http.StatusHTTPVersionNotSupported, words: "HTTP/1.1 is spoken here", final: true}
+		return &refusal{status: http.StatusHTTPVersionNotSupported, words: "this server supports HTTP/1.1", final: true}
 	}
 	f := readFields(head)
 	if fault := f.fault(req); fault != "" {
@@ -139,10 +139,10 @@ func (p *parser) check(head []byte, req *http.Request) *refusal {
 	}
 }
 
-// expects reports whether the client waits to be told to go on.
+// expects reports whether the client waits for 100 Continue.
 func expects(req *http.Request) bool { return req.ProtoAtLeast(1, 1) && req.Header.Get("Expect") != "" }
 
-// The methods that this server knows and, but for the first two, does not allow.
+// The methods that this server knows. Only the first two are allowed.
 func methods() []string {
 	return []string{
 		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete,
@@ -150,7 +150,7 @@ func methods() []string {
 	}
 }
 
-// target returns the clean path that a request asks for.
+// target returns the clean path of a request.
 func target(req *http.Request) (string, *refusal) {
 	switch {
 	case req.Method == http.MethodGet || req.Method == http.MethodHead:
@@ -167,11 +167,11 @@ func target(req *http.Request) (string, *refusal) {
 // cleanPath returns the request's path with no empty or dotted parts. It keeps a slash at the end.
 func cleanPath(req *http.Request) (string, *refusal) {
 	p := req.URL.Path
-	if p == "" && req.URL.Opaque == "" { // http://host is as good as http://host/
+	if p == "" && req.URL.Opaque == "" { // http://host is the same as http://host/
 		p = "/"
 	}
 	if !strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) || climbs(p) {
-		return "", &refusal{status: http.StatusBadRequest, words: "no such path can be"}
+		return "", &refusal{status: http.StatusBadRequest, words: "invalid path"}
 	}
 	clean := path.Clean(p)
 	if strings.HasSuffix(p, "/") && clean != "/" {
@@ -180,8 +180,8 @@ func cleanPath(req *http.Request) (string, *refusal) {
 	return clean, nil
 }
 
-// climbs reports whether a path goes up. A client resolves such a path before it asks; one that
-// does not is after something. The site would not let it out, but there is no need to find out.
+// climbs reports whether a path goes up. Clients resolve such a path before they send it, so this one is suspect. The
+// site would not let it escape, but it is refused anyway.
 func climbs(p string) bool {
 	return strings.Contains(p, "..") && slices.Contains(strings.FieldsFunc(p, func(r rune) bool { return r == '/' || r == '\\' }), "..")
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// respond is the last stage: it writes an answer, as far as there is room for it at once. For a
-// client that is slow to take the rest it does not wait: the connection is parked until there is room again.
+// respond is the last stage: it writes an answer, as far as the socket accepts it at once. It does not wait for a slow
+// client: the connection is parked until the socket accepts more.
 type respond struct {
 	*server
 	more *port // back to itself: a long answer lets others go first now and then
-	next *port // to parse: there is something to read
+	next *port // to parse: there are bytes to read
 
 	head  []byte
 	piece []byte
@@ -26,7 +26,7 @@ type respond struct {
 	dated int64
 }
 
-// pieces are what a file is read in, and how many of them are sent in a row.
+// The size of the pieces in which a file is read, and how many of them are sent in a row.
 const (
 	pieceSize = 64 << 10
 	inARow    = 4
@@ -36,7 +36,7 @@ func (s *server) newRespond(more, next *port) behaviour.Factory[*conn] {
 	return func() behaviour.Behaviour[*conn] { return &respond{server: s, more: more, next: next} }
 }
 
-// HandleCommand writes.
+// HandleCommand writes an answer, or a part of it.
 func (r *respond) HandleCommand(_ context.Context, c *conn) behaviour.Outcome {
 	if !c.ans.begun {
 		r.begin(c)
@@ -72,7 +72,7 @@ func (r *respond) begin(c *conn) {
 	c.state = writing
 }
 
-// date1123 is the time as HTTP writes it, made anew each second.
+// date1123 returns the time in HTTP's format, formatted once a second.
 func (r *respond) date1123() []byte {
 	now := time.Now()
 	if s := now.Unix(); s != r.dated {
@@ -81,11 +81,10 @@ func (r *respond) date1123() []byte {
 	return r.date
 }
 
-// done reports whether an answer is written.
+// done reports whether the whole answer is written.
 func (a *answer) done() bool { return len(a.head)+len(a.text) == 0 && (a.file == nil || a.left == 0) }
 
-// write writes the next piece of an answer. What there is no room for is left; errAgain says that
-// there was room for nothing, or not for all.
+// write writes the next piece of an answer. It returns errAgain if the socket did not accept all of it.
 func (r *respond) write(c *conn) error {
 	piece, err := r.load(&c.ans)
 	if err != nil {
@@ -118,13 +117,13 @@ func (r *respond) load(a *answer) ([]byte, error) {
 	if errors.Is(err, io.EOF) && int64(n) == a.left {
 		err = nil
 	}
-	if err != nil { // the file has become shorter, and the length is announced: only the end of the connection can tell
+	if err != nil { // the file has become shorter; its length was announced, so only the end of the connection can report it
 		return nil, fmt.Errorf("a file has changed: %w", err)
 	}
 	return r.piece[:n], nil
 }
 
-// advance notes that n bytes have been written.
+// advance records that n bytes have been written.
 func (a *answer) advance(n int) {
 	head := min(n, len(a.head))
 	a.head = a.head[head:]
@@ -137,13 +136,14 @@ func (a *answer) advance(n int) {
 	a.left -= int64(n)
 }
 
-// looks is how often, in the time in which a client may take nothing, a parked answer is tried again. The system signals
-// that there is room only when there is a good deal of it: what a client took before shows in a try.
+// looks is how often a parked answer is tried again within the time in which a client may accept nothing. The system
+// signals that a socket is writable only when it has a good deal of space; a try also shows what a client accepted
+// before.
 const looks = 16
 
-// wait parks the connection until there is room to write, or ends it if the client takes nothing.
+// wait parks the connection until the socket is writable, or ends it if the client accepts nothing.
 func (r *respond) wait(c *conn) (out behaviour.Outcome, done bool) {
-	c.ans.head = bytes.Clone(c.ans.head) // the worker needs its buffer for others
+	c.ans.head = bytes.Clone(c.ans.head) // the worker needs its buffer for other answers
 	now := r.now()
 	if c.ans.moved {
 		c.ans.moved, c.ans.taken = false, now
@@ -159,11 +159,11 @@ func (r *respond) wait(c *conn) (out behaviour.Outcome, done bool) {
 	if c.signals.park(writable | late) {
 		return behaviour.OK(nil), true
 	}
-	c.signals.drop(writable) // it may be an old one
+	c.signals.drop(writable) // the signal may be an old one
 	return out, false
 }
 
-// finish goes on to the next request, or ends the connection.
+// finish continues with the next request, or ends the connection.
 func (r *respond) finish(c *conn) behaviour.Outcome {
 	r.stats.count(c.ans.status)
 	last, unsure := c.ans.last, c.ans.unsure
@@ -186,8 +186,8 @@ func (r *respond) finish(c *conn) behaviour.Outcome {
 	return behaviour.Forward(r.next, c)
 }
 
-// end closes a connection after its last answer: at once, unless there may be bytes of the client that
-// nobody has read. They would make the kernel tell the client that the connection is broken, and it might lose the answer.
+// end closes a connection after its last answer: at once, unless the client may have sent bytes that were not read.
+// Unread bytes would make the kernel reset the connection, and the client might lose the answer.
 func (r *respond) end(c *conn, unsure bool) behaviour.Outcome {
 	if !unsure && len(c.in) == 0 && c.body == 0 && !c.signals.has(readable) {
 		return r.hangUp(c)

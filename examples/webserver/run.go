@@ -21,7 +21,7 @@ import (
 // stopTime is how long the stages may take to stop when no connection is left.
 const stopTime = 5 * time.Second
 
-// run is the whole program. When ctx ends no request is taken any more; those that were are
+// run runs the program and returns its exit status. When ctx ends, no more requests are accepted; those in progress are
 // answered.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return r.run(ctx)
 }
 
-// complain writes an error, one line for each thing that is wrong.
+// complain writes an error, one line for each fault.
 func complain(stderr io.Writer, status int, err error) int {
 	for line := range strings.Lines(err.Error()) {
 		_, _ = fmt.Fprintln(stderr, "webserver:", strings.TrimSpace(line)) // if stderr is closed, the status must do
@@ -46,7 +46,7 @@ func complain(stderr io.Writer, status int, err error) int {
 	return status
 }
 
-// runner is one run of the program, once its flags are found good.
+// runner is one run of the program with valid flags.
 type runner struct {
 	config
 	stdout, stderr io.Writer
@@ -56,7 +56,7 @@ type runner struct {
 	rooted           *os.Root
 }
 
-// prepare does all that can be refused before anything is started.
+// prepare does everything that can fail before anything is started.
 func (r *runner) prepare(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -84,11 +84,11 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	return r.server.open(r.listener)
 }
 
-// release gives back what was taken.
+// release closes what was opened.
 func (r *runner) release() {
 	for _, l := range []net.Listener{r.listener, r.gauges} {
 		if l != nil {
-			_ = l.Close() // it may be closed
+			_ = l.Close() // it may be closed already
 		}
 	}
 	if r.rooted != nil {
@@ -126,10 +126,10 @@ func (r *runner) run(ctx context.Context) int {
 	return show.StatusOK
 }
 
-// serveUntil serves until ctx ends, or the pipeline does, and all answers are written.
+// serveUntil serves until ctx ends or the pipeline stops, and all answers are written.
 func (s *server) serveUntil(ctx context.Context) error {
 	served := make(chan error, 1)
-	go func() { served <- s.serve() }() //nolint:contextcheck // it is told to drain, and then goes on for a while
+	go func() { served <- s.serve() }() //nolint:contextcheck // it is asked to drain, and then continues for a while
 	select {
 	case <-ctx.Done():
 		s.drain(s.limits.drain)
@@ -141,8 +141,8 @@ func (s *server) serveUntil(ctx context.Context) error {
 	return <-served
 }
 
-// settle stops the pipeline, and takes the snapshot when all commands have ended
-// but the workers are still there to be counted.
+// settle stops the pipeline. It takes the snapshot when all commands have ended but the workers still exist, so that
+// they are counted.
 func settle(p *pipeline.Pipeline) (pipeline.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()

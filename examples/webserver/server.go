@@ -15,8 +15,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// server is what all stages share, and the source of the pipeline: one goroutine that waits for all
-// connections and hands those with something to do to a stage.
+// server is the state that all stages share, and the source of the pipeline: one goroutine that waits for all
+// connections and submits those with something to do to a stage.
 type server struct {
 	limits limits
 	site   fs.FS
@@ -24,19 +24,19 @@ type server struct {
 	stats  stats
 	born   time.Time
 
-	line   *pipeline.Pipeline
-	entry  *stage.Stage[*conn] // for what there is to read
-	exit   *stage.Stage[*conn] // for answers that there is room for again
-	poller *poller
-	door   door
-	shut   bool // the door is closed; only the source asks
-	missed bool // somebody could not be let in, for want of file descriptors perhaps
+	line           *pipeline.Pipeline
+	entry          *stage.Stage[*conn] // for connections with bytes to read
+	exit           *stage.Stage[*conn] // for answers that can be continued
+	poller         *poller
+	acceptor       acceptor
+	acceptorClosed bool // only the source uses it
+	missed         bool // a connection could not be accepted, perhaps because there was no file descriptor
 
 	stop atomic.Bool  // no new requests
-	cut  atomic.Int64 // when patience ends, on the server's clock; 0 for not yet
+	cut  atomic.Int64 // when the time to drain ends, on the server's clock; 0: not draining
 
-	mu    sync.Mutex // guards what follows
-	slots []*conn    // all there ever were; only the source adds to them, and may read them without the lock
+	mu    sync.Mutex // guards the fields below
+	slots []*conn    // all slots; only the source adds to them, and may read them without the lock
 	free  []int
 }
 
@@ -47,13 +47,13 @@ func newServer(l limits, site fs.FS, cacheBytes int64) *server {
 	}
 }
 
-// now is the server's clock: the time since it was made.
+// now returns the time on the server's clock: the time since it was made.
 func (s *server) now() time.Duration { return time.Since(s.born) }
 
-// draining reports whether each answer is its connection's last.
+// draining reports whether each answer is the last of its connection.
 func (s *server) draining() bool { return s.stop.Load() }
 
-// stopping reports whether a connection that waits for a request need not wait any longer.
+// stopping reports whether a connection that waits for a request must stop waiting.
 func (s *server) stopping(partial bool) bool { return s.draining() && !partial || s.cutting() }
 
 // cutting reports whether the time to drain is over.
@@ -62,40 +62,40 @@ func (s *server) cutting() bool {
 	return cut != 0 && int64(s.now()) >= cut
 }
 
-// drain lets no more requests in, and gives those that are here some time.
+// drain accepts no more requests, and limits the time for those in progress.
 func (s *server) drain(patience time.Duration) {
 	s.cut.CompareAndSwap(0, max(1, int64(s.now()+patience)))
 	s.stop.Store(true)
 }
 
-// tag names what an event is about: a connection, by its slot and by which of the connections that had the slot one
-// after another it is. The generation is needed because events come in batches: when the source reads an event, a stage
-// may have closed its connection, and an event before it in the batch may have brought a new one into the slot.
+// tag identifies the subject of an event: a connection, by its slot and by its generation, which counts the connections
+// that have used the slot. The generation is needed because events come in batches: when the source handles an event, a
+// stage may have closed its connection, and an earlier event of the batch may have put a new one into the slot.
 type tag struct{ slot, generation int32 }
 
-// doorTag is the tag of the door.
-func doorTag() tag { return tag{slot: -1} }
+// acceptorTag returns the tag of the acceptor.
+func acceptorTag() tag { return tag{slot: -1} }
 
-// open makes ready to serve at a listener.
+// open prepares to serve at a listener.
 func (s *server) open(l net.Listener) (err error) {
-	if s.door, err = newDoor(l); err != nil {
+	if s.acceptor, err = newAcceptor(l); err != nil {
 		return err
 	}
 	if s.poller, err = newPoller(); err != nil {
 		return err
 	}
-	if err := s.poller.addDoor(s.door, doorTag()); err != nil {
+	if err := s.poller.addAcceptor(s.acceptor, acceptorTag()); err != nil {
 		s.poller.close()
 		return err
 	}
 	return nil
 }
 
-// serve is the source. It returns when the server was told to drain and the last connection has
-// ended, or when it can't watch them any more.
+// serve is the source. It returns when the server was asked to drain and the last connection has ended, or when it
+// cannot watch the connections any more.
 func (s *server) serve() error {
 	defer s.poller.close()
-	defer s.shutDoor()
+	defer s.closeAcceptor()
 	for tick := s.now(); ; {
 		if now := s.now(); now >= tick {
 			if s.round(now); s.done() {
@@ -111,15 +111,15 @@ func (s *server) serve() error {
 			return err
 		}
 		for i := range n {
-			s.heed(s.poller.event(i))
+			s.handle(s.poller.event(i))
 		}
 	}
 }
 
-// heed does what an event asks for. It ignores an event of a connection that has left its slot to another.
-func (s *server) heed(of tag, what sign) {
-	if of == doorTag() {
-		s.welcome()
+// handle handles an event. It ignores an event of a connection that has left its slot to another.
+func (s *server) handle(of tag, what sign) {
+	if of == acceptorTag() {
+		s.acceptAll()
 		return
 	}
 	if c := s.slots[of.slot]; c.tag == of && c.signals.raise(what) {
@@ -127,24 +127,24 @@ func (s *server) heed(of tag, what sign) {
 	}
 }
 
-// send hands a connection to the stage that it waits for. All stages have room for all
-// connections, so this never waits.
+// send submits a connection to the stage that it waits for. Every stage has a slot for every connection, so send never
+// waits.
 func (s *server) send(c *conn) {
 	to := s.entry
 	if c.state == writing {
 		to = s.exit
 	}
-	if to.Submit(context.Background(), c) != nil { // the pipeline is gone
+	if to.Submit(context.Background(), c) != nil { // the pipeline has stopped
 		s.close(c)
 	}
 }
 
-// round looks after time limits, and after those who could not be let in.
+// round checks time limits, and retries connections that could not be accepted.
 func (s *server) round(now time.Duration) {
 	if s.draining() {
-		s.shutDoor()
+		s.closeAcceptor()
 	} else if s.missed {
-		s.welcome()
+		s.acceptAll()
 	}
 	for _, c := range s.slots {
 		if (s.draining() || c.expired(now)) && c.signals.raise(late) {
@@ -153,10 +153,10 @@ func (s *server) round(now time.Duration) {
 	}
 }
 
-// welcome lets in all who are at the door.
-func (s *server) welcome() {
-	for s.missed = false; !s.shut; {
-		sock, err := s.door.accept()
+// acceptAll accepts all waiting connections.
+func (s *server) acceptAll() {
+	for s.missed = false; !s.acceptorClosed; {
+		sock, err := s.acceptor.accept()
 		if err != nil {
 			s.missed = !errors.Is(err, errAgain)
 			return
@@ -172,9 +172,9 @@ func (s *server) admit(sock socket) {
 	patience := s.limits.request
 	if excess {
 		s.stats.refused.Add(1)
-		patience = s.limits.linger // others may want to be told the same
+		patience = s.limits.linger // other connections may need the slot for the same answer
 	}
-	if c == nil { // not even room to say so and wait until it is read
+	if c == nil { // not even a slot in which to wait until the refusal is read
 		_, _ = sock.write([][]byte{tooMany().whole()})
 		sock.close()
 		return
@@ -185,8 +185,8 @@ func (s *server) admit(sock socket) {
 	}
 }
 
-// slot returns a connection to use, nil if there is none. It tells whether it is one of those who
-// are only let in to be told that there are too many.
+// slot returns a connection to use, or nil if there is none. excess reports whether the connection is only accepted to
+// be answered that there are too many.
 func (s *server) slot() (c *conn, excess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +205,7 @@ func (s *server) slot() (c *conn, excess bool) {
 	return c, excess
 }
 
-// close ends a connection that the caller owns, and never touches again.
+// close ends a connection that the caller owns; the caller must not use it again.
 func (s *server) close(c *conn) {
 	c.forget()
 	c.in = nil
@@ -216,22 +216,22 @@ func (s *server) close(c *conn) {
 	s.mu.Unlock()
 }
 
-// done reports whether nobody is here and nobody will come.
+// done reports whether there is no connection and there will be none.
 func (s *server) done() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shut && len(s.free) == len(s.slots)
+	return s.acceptorClosed && len(s.free) == len(s.slots)
 }
 
-func (s *server) shutDoor() {
-	if !s.shut {
-		s.shut = true
-		_ = s.door.Close() // there is nothing else to be done with it
+func (s *server) closeAcceptor() {
+	if !s.acceptorClosed {
+		s.acceptorClosed = true
+		_ = s.acceptor.Close() // an error changes nothing
 	}
 }
 
-// lost is told of a connection whose command ended without an answer, because a handler crashed: the client
-// gets at least to know that it is not its fault.
+// lost handles the dead letter of a connection whose command ended without an answer, because a handler crashed: the
+// client is at least informed that the fault is the server's.
 func (s *server) lost(l stage.DeadLetter) {
 	c := l.Command.(*conn)
 	if c.state == reading {

@@ -14,18 +14,18 @@ import (
 //go:embed site
 var demo embed.FS
 
-// demoSite is the site within the program.
+// demoSite returns the embedded site.
 func demoSite() (fs.FS, error) { return fs.Sub(demo, "site") }
 
-// rooted is a directory that nobody gets out of, by whatever path or symbolic link.
+// rooted is a directory that no path and no symbolic link escapes.
 type rooted struct{ *os.Root }
 
-// Open opens a file for reading. It does not wait for somebody to write to a named pipe.
+// Open opens a file for reading. It does not wait for a writer of a named pipe.
 func (r rooted) Open(name string) (fs.File, error) {
 	return r.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// found is a regular file that a path leads to, or the path to ask for instead.
+// found is a regular file at a path, or the path to redirect to.
 type found struct {
 	file  fs.File
 	info  fs.FileInfo
@@ -33,10 +33,10 @@ type found struct {
 	slash bool // it is a directory, and its path has no slash at the end
 }
 
-// errNone says that there is no file to be had at a path.
+// errNone means that there is no file at a path.
 var errNone = errors.New("no such file")
 
-// find opens the file of a clean path; the one of a directory is its index.html.
+// find opens the file of a clean path; the file of a directory is its index.html.
 func find(site fs.FS, p string) (found, error) {
 	name := strings.Trim(p, "/")
 	if name == "" {
@@ -88,9 +88,9 @@ func (f found) read() ([]byte, error) {
 	return data[:n], err
 }
 
-// absent reports whether an error means that there is nothing at the path: no file, a way through something that
-// is no directory, a name that can't be, a link that leads out of the root or in a circle. The rest is trouble with
-// the machine.
+// absent reports whether an error means that there is nothing at the path: no file, a path through something that is
+// not a directory, an invalid name, a link that leaves the root or leads in a circle. Other errors are faults of the
+// machine.
 func absent(err error) bool {
 	var no syscall.Errno
 	if !errors.As(err, &no) {

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errAgain says that a socket can't go on now, and that there will be a signal when it can.
+// errAgain means that a socket cannot continue now, and that there will be a signal when it can.
 var errAgain = errors.New("try again")
 
-// socket is a TCP connection that never blocks: where there is nothing to read or no
-// room to write, it says so.
+// socket is a TCP connection that never blocks: it returns errAgain if there is nothing to read, or if it cannot accept
+// bytes.
 type socket int
 
-// read reads what is there. At the end of the client's bytes it is [io.EOF].
+// read reads the available bytes. At the end of the client's bytes it returns [io.EOF].
 func (s socket) read(b []byte) (int, error) {
 	for {
 		n, err := unix.Read(int(s), b)
@@ -35,7 +35,7 @@ func (s socket) read(b []byte) (int, error) {
 	}
 }
 
-// write writes as many bytes of the parts as there is room for. It fails only if it has written none.
+// write writes as many bytes of the parts as the socket accepts. It fails only if it has written none.
 func (s socket) write(parts [][]byte) (int, error) {
 	for {
 		n, err := unix.Writev(int(s), parts)
@@ -48,7 +48,7 @@ func (s socket) write(parts [][]byte) (int, error) {
 	}
 }
 
-// orAgain tells the error that is none from the others.
+// orAgain returns errAgain for the errors that mean it, and other errors unchanged.
 func orAgain(err error) error {
 	if errors.Is(err, unix.EAGAIN) {
 		return errAgain
@@ -56,35 +56,35 @@ func orAgain(err error) error {
 	return err
 }
 
-// endWrite tells the client that nothing more will come.
+// endWrite tells the client that no more bytes will come.
 func (s socket) endWrite() { _ = unix.Shutdown(int(s), unix.SHUT_WR) }
 
 func (s socket) close() { _ = unix.Close(int(s)) }
 
-// door is where connections come in.
-type door struct {
+// acceptor accepts new connections.
+type acceptor struct {
 	net.Listener
 	socket int
 }
 
-func newDoor(l net.Listener) (door, error) {
+func newAcceptor(l net.Listener) (acceptor, error) {
 	raw, err := l.(*net.TCPListener).SyscallConn()
 	if err != nil {
-		return door{}, err
+		return acceptor{}, err
 	}
-	d := door{Listener: l}
-	err = raw.Control(func(fd uintptr) { d.socket = int(fd) }) // good until the listener is closed
+	d := acceptor{Listener: l}
+	err = raw.Control(func(fd uintptr) { d.socket = int(fd) }) // valid until the listener is closed
 	return d, err
 }
 
-// accept takes the next connection in, or says errAgain if there is none. Go's runtime does
-// not hear of the socket: the poller alone watches it.
-func (d door) accept() (socket, error) {
+// accept accepts the next connection, or returns errAgain if there is none. Go's runtime does not know the socket: only
+// the poller watches it.
+func (d acceptor) accept() (socket, error) {
 	for {
 		fd, _, err := unix.Accept4(d.socket, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
-			_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // else slower, no worse
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // without it the connection is slower but works
 			return socket(fd), nil
 		case unix.EINTR, unix.ECONNABORTED:
 		default:
@@ -93,11 +93,10 @@ func (d door) accept() (socket, error) {
 	}
 }
 
-// poller tells which of many sockets something has happened to. It is Linux's epoll,
-// edge-triggered: each signal is told once.
+// poller reports which of many sockets have events. It is Linux's epoll, edge-triggered: each signal is reported once.
 //
-// The epoll instance is itself a file that Go's runtime can wait for. So one goroutine waits
-// for thousands of connections, and while it waits it holds no thread.
+// The epoll instance is itself a file that Go's runtime can wait for. So one goroutine waits for thousands of
+// connections, and holds no thread while it waits.
 type poller struct {
 	file   *os.File
 	raw    syscall.RawConn
@@ -112,22 +111,22 @@ func newPoller() (*poller, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // else NewFile does not think of waiting for it
+	if err := unix.SetNonblock(fd, true); err != nil { // otherwise NewFile does not wait for it
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	p := &poller{file: os.NewFile(uintptr(fd), "epoll")}
 	p.raw, err = p.file.SyscallConn()
-	p.look = p.lookOnce // made once: a closure for each look would be garbage
+	p.look = p.lookOnce // made once, because a closure for each call would be garbage
 	return p, err
 }
 
-// add begins to watch a socket. Each event of it carries the tag.
+// add watches a socket. Each of its events carries the tag.
 func (p *poller) add(s socket, tag tag) error {
 	return p.watch(int(s), unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET, tag)
 }
 
-// addDoor begins to watch a door.
-func (p *poller) addDoor(d door, tag tag) error {
+// addAcceptor watches an acceptor.
+func (p *poller) addAcceptor(d acceptor, tag tag) error {
 	return p.watch(d.socket, unix.EPOLLIN|unix.EPOLLET, tag)
 }
 
@@ -141,11 +140,11 @@ func (p *poller) watch(fd int, events uint32, tag tag) (err error) {
 	return os.NewSyscallError("epoll_ctl", err)
 }
 
-// until sets the time at which [poller.wait] gives up.
+// until sets the time at which [poller.wait] returns.
 func (p *poller) until(t time.Time) error { return p.file.SetReadDeadline(t) }
 
-// wait waits until something has happened and returns how much, at most as long as
-// [poller.until] says; then the error is [os.ErrDeadlineExceeded].
+// wait waits for events and returns how many there are. It waits at most until the time of [poller.until]; then the
+// error is [os.ErrDeadlineExceeded].
 func (p *poller) wait() (int, error) {
 	if err := p.raw.Read(p.look); err != nil {
 		return 0, err
@@ -182,7 +181,7 @@ func (p *poller) event(i int) (of tag, what sign) {
 
 func (p *poller) close() { _ = p.file.Close() }
 
-// openFiles is how many files this process may have open.
+// openFiles returns how many files this process may have open.
 func openFiles() (int, error) {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
@@ -191,7 +190,7 @@ func openFiles() (int, error) {
 	return int(min(r.Cur, math.MaxInt32)), nil
 }
 
-// stampOf returns the stamp of a file. A file within the program has none.
+// stampOf returns the stamp of a file. An embedded file has none.
 func stampOf(info fs.FileInfo) stamp {
 	on, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -2,10 +2,10 @@ package main
 
 import "sync/atomic"
 
-// stats count what clients were told. Stages at work add to them.
+// stats counts what clients were answered. Running stages add to it.
 type stats struct {
 	accepted atomic.Uint64    // connections
-	refused  atomic.Uint64    // connections for which there was no room
+	refused  atomic.Uint64    // connections that were one too many
 	byClass  [6]atomic.Uint64 // answers, by the first digit of their status
 	sent     atomic.Uint64    // bytes
 }

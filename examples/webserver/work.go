@@ -16,7 +16,7 @@ const (
 	mostWork = 1_000_000 // rounds; about a tenth of a second
 )
 
-// work is the stage that computes the dynamic page: it costs as much time as the client asks for.
+// work is the stage that computes the dynamic page, which costs as much time as the client asks for.
 type work struct {
 	next *port
 }
@@ -54,7 +54,7 @@ func rounds(query string) (int, error) {
 	return 0, fmt.Errorf("say how many rounds: %s?n=1 to %s?n=%d", workPath, workPath, mostWork)
 }
 
-// hashed hashes nothing, then the hash of that, and so on.
+// hashed hashes zeros, then the hash of that, and so on.
 func hashed(ctx context.Context, n int) (sum [sha256.Size]byte, err error) {
 	for i := range n {
 		if i%1000 == 0 && ctx.Err() != nil {

@@ -1,5 +1,5 @@
-// Package captcha draws the images of the image application: captchas that look like those of
-// the dissertation (Cruz 2015), the same for the same seed.
+// Package captcha draws the images of the image application: captchas similar to those of the dissertation (Cruz 2015),
+// the same for the same seed.
 package captcha
 
 import (
@@ -23,20 +23,16 @@ const (
 	LargeHeight = 1600
 )
 
-// The captchas look like those of the dissertation: a few tilted letters under
-// coloured noise and some lines.
+// The captchas are similar to those of the dissertation: a few tilted letters under coloured noise and some lines.
 const (
-	letters     = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // no 0, 1, I and O: nobody can tell them apart
+	letters     = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // no 0, 1, I and O, which look alike
 	jpegQuality = 90
 )
 
-// Painter draws captchas. What it draws depends on the seed, the set of sizes and
-// the number of the captcha, on nothing else; so captchas may be drawn in any
-// order, and by several painters. It keeps its canvas from one to the next; use
-// each painter from one goroutine.
+// Painter draws captchas. A captcha depends only on the seed, the set of sizes and its number; so captchas may be drawn
+// in any order, and by several painters. A painter reuses its canvas; use each painter from one goroutine.
 //
-// The same seed gives the same bytes with the same release of Go (image/jpeg
-// changes its mind now and then).
+// The same seed gives the same bytes with the same release of Go (image/jpeg changes now and then).
 type Painter struct {
 	font   *sfnt.Font
 	glyphs sfnt.Buffer
@@ -54,8 +50,7 @@ func NewPainter() (*Painter, error) {
 	return &Painter{font: f, img: &image.RGBA{}}, nil
 }
 
-// JPEG draws captcha number i and returns it as a JPEG file. The bytes are good
-// until the next call.
+// JPEG draws captcha number i and returns it as a JPEG file. The bytes are valid until the next call.
 func (p *Painter) JPEG(seed uint64, set Sizes, i int) ([]byte, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(i)))
 	if err := p.draw(r, set.next(r)); err != nil {
@@ -93,7 +88,7 @@ func (p *Painter) blank(size image.Point) {
 	}
 }
 
-// noise puts a dot of a light colour on one place in five.
+// noise draws a dot of a light colour on one place in five.
 func (p *Painter) noise(r *rand.Rand, grain int) {
 	for y := 0; y < p.img.Rect.Max.Y; y += grain {
 		for x := 0; x < p.img.Rect.Max.X; x += grain {
@@ -141,8 +136,8 @@ func (p *Painter) letter(r *rand.Rand, letter rune, cell image.Rectangle) error 
 	return nil
 }
 
-// tilted returns the way from the outline's points to a cell's: leaned both ways by
-// up to a quarter, moved to about the middle.
+// tilted returns the mapping from the outline's points to a cell's: tilted both ways by up to a quarter, moved to about
+// the middle.
 func tilted(r *rand.Rand, cell image.Rectangle, height int) func(fixed.Point26_6) (x, y float32) {
 	lean := func() float32 { return float32(r.IntN(51)-25) / 100 }
 	shift := func(room int) float32 { return float32(r.IntN(max(1, room/5))) - float32(room/10) }
@@ -151,8 +146,8 @@ func tilted(r *rand.Rand, cell image.Rectangle, height int) func(fixed.Point26_6
 	base := float32(cell.Dy()+height*7/10)/2 + shift(cell.Dy())
 	return func(p fixed.Point26_6) (float32, float32) {
 		x, y := float32(p.X)/64, float32(p.Y)/64
-		// The conversions keep products and sums apart: fused into one
-		// instruction, on machines that have it, they would round otherwise.
+		// The conversions keep products and sums apart: a fused instruction, on machines that have one, would round
+		// differently.
 		return left + (x - float32(leanX*y)), base + (y + float32(leanY*x))
 	}
 }
@@ -187,7 +182,7 @@ func (p *Painter) line(r *rand.Rand, grain int) {
 	}
 }
 
-// dark is a colour that grayscale makes less than 220.
+// dark returns a colour that grayscale makes less than 220.
 func dark(r *rand.Rand) color.RGBA {
 	return color.RGBA{uint8(r.IntN(200)), uint8(r.IntN(100)), uint8(r.IntN(200)), 255}
 }
@@ -201,7 +196,7 @@ const (
 	Uniform Sizes = "uniform" // width and height uniform between 256×80 and 2560×1600
 )
 
-// All are the sets that there are.
+// All lists the sets.
 var All = []Sizes{Small, Uniform}
 
 func (s Sizes) next(r *rand.Rand) image.Point {

@@ -1,11 +1,9 @@
-// Package picture is what the image application does to its images: the five filters of
-// LEDA (Cruz 2015, section 5.1), exact to the bit, and the ways into and out of the form
-// that they work on.
+// Package picture has the image operations of the image application: the five filters of LEDA (Cruz 2015, section 5.1),
+// exact to the bit, and the conversions into and out of their format.
 //
-// The filters are plain functions of an image, strangers to stages and commands, so
-// that a test can hold the pipeline against a loop that calls them, and the benchmark
-// suite can hold other pipelines against this one. What a function is given it owns
-// until it returns.
+// The filters are plain functions of an image, independent of stages and commands, so that a test can compare the
+// pipeline with a loop that calls them, and the benchmark suite can compare other pipelines with this one. A function
+// owns its argument until it returns.
 package picture
 
 import (
@@ -13,15 +11,14 @@ import (
 	"image/draw"
 )
 
-// Canvas is the image that travels through the pipeline: 8-bit RGBA with straight colours
-// (not multiplied by alpha) whose bounds begin at (0, 0). Make one with [From].
+// Canvas is the image that passes through the pipeline: 8-bit RGBA with straight colours (not multiplied by alpha)
+// whose bounds start at (0, 0). Make one with [From].
 type Canvas = image.NRGBA
 
 // From copies any decoded image into a canvas.
 //
-// Transparency: the colours count as they are stored and alpha is dropped by
-// grayscale, as it was with Imlib2. A see-through pixel is thus not blended with
-// any background; a GIF's see-through colour is stored as black.
+// Transparency: the colours count as they are stored, and grayscale drops alpha, as Imlib2 did. So a transparent pixel
+// is not blended with a background; a GIF's transparent colour is stored as black.
 func From(src image.Image) *Canvas {
 	size := src.Bounds().Size()
 	dst := image.NewNRGBA(image.Rectangle{Max: size})
@@ -30,8 +27,7 @@ func From(src image.Image) *Canvas {
 		return dst
 	}
 	if opaque, ok := src.(interface{ Opaque() bool }); ok && opaque.Opaque() {
-		// Opaque pixels are the same in both forms, and package draw has fast
-		// ways into image.RGBA only.
+		// Opaque pixels are the same in both formats, and package draw has fast paths into image.RGBA only.
 		same := &image.RGBA{Pix: dst.Pix, Stride: dst.Stride, Rect: dst.Rect}
 		draw.Draw(same, same.Rect, src, src.Bounds().Min, draw.Src)
 		return dst
@@ -53,9 +49,8 @@ func copyRows(dst, src *image.NRGBA) {
 
 // grayscale sets R, G and B to int(0.3 R + 0.59 G + 0.11 B) and alpha to 255.
 //
-// The sum is made of whole hundredths. In floating point 0.3, 0.59 and 0.11 are
-// a little off, and for some colours the sum falls just short of the whole
-// number that it is.
+// The sum uses whole hundredths. In floating point 0.3, 0.59 and 0.11 are a little off, and for some colours the sum
+// falls just short of the exact whole number.
 func grayscale(img *Canvas) {
 	for i := 0; i+3 < len(img.Pix); i += 4 {
 		p := img.Pix[i : i+4 : i+4]
@@ -78,8 +73,8 @@ func threshold(limit uint8) func(*Canvas) {
 	}
 }
 
-// invert sets R, G and B to 255 less their value. (The original inverted alpha
-// too, and so made every picture invisible.)
+// invert sets R, G and B to 255 minus their value. (The original inverted alpha too, and so made every picture
+// invisible.)
 func invert(img *Canvas) {
 	for i := 0; i+3 < len(img.Pix); i += 4 {
 		p := img.Pix[i : i+4 : i+4]
@@ -87,11 +82,10 @@ func invert(img *Canvas) {
 	}
 }
 
-// blur averages windows of 2 by 2 pixels in place: for each column from the left
-// and in it for each row from the top, the window [x, x+2) × [y, y+2), cut at
-// the border, is filled with its average, per channel, before the next window is
-// looked at. A window therefore sees what its neighbours above and to the left
-// have left there: this is no ordinary box filter, and the order is part of it.
+// blur averages windows of 2 by 2 pixels in place: for each column from the left and in it for each row from the top,
+// the window [x, x+2) × [y, y+2), cut at the border, is filled with its average, per channel, before the next window is
+// processed. So a window sees the results of its neighbours above and to the left: this is not an ordinary box filter,
+// and the order is part of it.
 func blur(img *Canvas) {
 	width, height := img.Rect.Dx(), img.Rect.Dy()
 	for x := range width {
@@ -130,9 +124,8 @@ func blurTwo(a, b []uint8) {
 	}
 }
 
-// Filters are the five filters in the order of the dissertation, each with the
-// name of its stage. They may be applied by several goroutines at once, each to a canvas
-// of its own.
+// Filters returns the five filters in the order of the dissertation, each with the name of its stage. Several
+// goroutines may apply them at once, each to a canvas of its own.
 func Filters() []Filter {
 	return []Filter{
 		{"grayscale", grayscale},
@@ -143,13 +136,13 @@ func Filters() []Filter {
 	}
 }
 
-// Filter is one of the five.
+// Filter is one of the five filters.
 type Filter struct {
 	Stage string        // the name of its stage
 	Apply func(*Canvas) // changes the canvas in place
 }
 
-// Clone copies a canvas, so that a filter that crashes half-way spoils the copy only.
+// Clone copies a canvas, so that a filter that crashes half-way damages the copy only.
 func Clone(img *Canvas) *Canvas {
 	c := *img
 	c.Pix = append([]uint8(nil), img.Pix...)

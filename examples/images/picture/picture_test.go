@@ -102,8 +102,7 @@ func TestInvertLeavesAlpha(t *testing.T) {
 	assert.Equal(t, gray([]uint8{255, 0, 155}), applied(invert, gray([]uint8{0, 255, 100})))
 }
 
-// The slow, obviously correct reference: the words of the issue, one by one, on
-// a map of pixels.
+// The slow, obviously correct reference: the definition of the filters, step by step, on a map of pixels.
 
 type pixels struct {
 	w, h int

@@ -6,16 +6,14 @@ import (
 	"sync"
 )
 
-// Encode writes a canvas as a PNG file, fast rather than small. It may be called by
-// several goroutines at once.
+// Encode writes a canvas as a PNG file, fast rather than small. Several goroutines may call it at once.
 func Encode(w io.Writer, img *Canvas) error { return encoder.Encode(w, img) }
 
-// encoder writes PNG files. Without the pool each would cost the better part of
-// a megabyte.
+// encoder writes PNG files. Without the pool each file would allocate most of a megabyte.
 var encoder = png.Encoder{CompressionLevel: png.BestSpeed, BufferPool: new(encoderPool)}
 
-// encoderPool keeps the buffers of an encoder: as many as ever encoded at once, and so
-// no more than save has workers. (A sync.Pool keeps some for each processor.)
+// encoderPool keeps the buffers of an encoder: as many as were ever in use at once, and so at most one for each worker
+// of save. (A sync.Pool keeps some for each processor.)
 type encoderPool struct {
 	mu   sync.Mutex // guards free
 	free []*png.EncoderBuffer

@@ -17,10 +17,10 @@ import (
 
 const (
 	module = "github.com/golda-dev/golda/examples/webserver"
-	site   = "examples/webserver/site" // from the root of the repository
+	site   = "examples/webserver/site" // relative to the root of the repository
 )
 
-// bench is what the flags say.
+// bench holds the values of the flags.
 type bench struct {
 	rounds, seconds int
 	connections     []int
@@ -51,7 +51,7 @@ func (b bench) run(ctx context.Context) error {
 	for round := range b.rounds {
 		for _, n := range b.connections {
 			for i := range sides {
-				s := sides[(i+round)%len(sides)] // nobody is always first
+				s := sides[(i+round)%len(sides)] // the sides take turns to start
 				m, err := b.measure(ctx, s, n)
 				if err != nil {
 					return fmt.Errorf("%s, %d connections: %w", s.name, n, err)
@@ -77,7 +77,7 @@ func (b bench) build(ctx context.Context, dir string) ([]side, error) {
 	}
 	for i, s := range all {
 		program := filepath.Join(dir, s.name)
-		compile := exec.CommandContext(ctx, "go", "build", "-o", program, s.program) //nolint:gosec // a table above
+		compile := exec.CommandContext(ctx, "go", "build", "-o", program, s.program) //nolint:gosec // from a table above
 		if out, err := compile.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("go build %s: %w\n%s", s.program, err, out)
 		}
@@ -86,7 +86,7 @@ func (b bench) build(ctx context.Context, dir string) ([]side, error) {
 	return all, nil
 }
 
-// measure loads one server that was just started.
+// measure loads one freshly started server.
 func (b bench) measure(ctx context.Context, s side, connections int) (measure, error) {
 	addr, err := freeAddress(ctx)
 	if err != nil {
@@ -107,13 +107,13 @@ func (b bench) measure(ctx context.Context, s side, connections int) (measure, e
 	return m, cmp.Or(err, p.stop())
 }
 
-// key says whose measures they are.
+// key returns the name of a side's measurements.
 type key struct {
 	side        string
 	connections int
 }
 
-// print prints the medians over the rounds, and how the first side compares with the second.
+// print prints the medians over the rounds, and the ratios of the first side to the second.
 func (b bench) print(sides []side, results map[key][]measure) error {
 	fmt.Printf("medians of %d rounds of %d s; %s, %d processors, shared with wrk; %s\n\n",
 		b.rounds, b.seconds, processor(), runtime.NumCPU(), runtime.Version())
@@ -137,9 +137,9 @@ func (b bench) print(sides []side, results map[key][]measure) error {
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
-// processor is the machine's name for its processor.
+// processor returns the name of the machine's processor.
 func processor() string {
-	info, _ := os.ReadFile("/proc/cpuinfo") // "" is as good as an error
+	info, _ := os.ReadFile("/proc/cpuinfo") // an empty name replaces an error
 	for line := range strings.Lines(string(info)) {
 		if name, ok := strings.CutPrefix(line, "model name"); ok {
 			return strings.TrimLeft(strings.TrimSpace(name), ": \t")

@@ -1,6 +1,6 @@
-// Bench runs the web server beside a plain net/http file server, with the same bytes and the same load, and prints
-// what came of it. The load is made by wrk, on the same machine. The two take turns, and every
-// measurement has a server of its own, so that neither has a better hour nor an older heap.
+// Bench runs the web server and a plain net/http file server, with the same bytes and the same load, and prints the
+// results. wrk makes the load, on the same machine. The two servers take turns, and every measurement has a new
+// process, so that neither has an advantage by the time of day or by the age of its heap.
 //
 //	go run ./examples/webserver/bench -rounds 3 -seconds 5
 package main
@@ -21,7 +21,7 @@ func main() {
 	defer cancel()
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:gocritic // all that is deferred is to stop listening to signals
+		os.Exit(1) //nolint:gocritic // the only deferred call stops the signals
 	}
 }
 

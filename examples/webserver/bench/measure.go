@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// measure is what wrk saw of a server, and how much memory that took.
+// measure is what wrk measured of a server, and the server's peak memory.
 type measure struct {
 	rate     float64 // requests a second
 	p50, p99 time.Duration
@@ -19,12 +19,12 @@ type measure struct {
 	peak     float64 // bytes
 }
 
-// String is for those who watch.
+// String returns the figures in one line.
 func (m measure) String() string {
 	return fmt.Sprintf("%6.0f requests/s  p50 %-8s p99 %-8s %.1f MiB  %d errors", m.rate, m.p50, m.p99, m.peak/(1<<20), m.errors)
 }
 
-// wrk loads a server. It has one thread for each processor of this small machine.
+// wrk loads a server. It uses as many threads as this small machine has processors.
 func wrk(ctx context.Context, url string, connections int, d time.Duration) (measure, error) {
 	args := []string{"-t2", "-c" + strconv.Itoa(connections), "-d" + d.String(), "--latency", url}
 	out, err := exec.CommandContext(ctx, "wrk", args...).CombinedOutput() //nolint:gosec // our own arguments
@@ -42,7 +42,7 @@ var (
 	statusLine = regexp.MustCompile(`Non-2xx or 3xx responses: (\d+)`)
 )
 
-// parse reads what wrk prints.
+// parse parses the output of wrk.
 func parse(out string) (m measure, err error) {
 	fields := []string{first(rateLine, out), first(p50Line, out), first(p99Line, out)}
 	if m.rate, err = strconv.ParseFloat(fields[0], 64); err != nil {
@@ -69,7 +69,7 @@ func first(line *regexp.Regexp, out string) string {
 	return ""
 }
 
-// median is the median of each figure by itself.
+// median returns the median of each figure by itself.
 func median(all []measure) measure {
 	return measure{
 		rate:   middle(all, func(m measure) float64 { return m.rate }),

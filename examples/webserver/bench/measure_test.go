@@ -27,8 +27,8 @@ func TestTheOutputOfWrkIsParsed(t *testing.T) {
 		errors      int
 	}{
 		{"all well", "", 0},
-		{"sockets that failed", "  Socket errors: connect 1, read 20, write 300, timeout 4000\n", 4321},
-		{"answers that were none", "  Non-2xx or 3xx responses: 7\n", 7},
+		{"failed sockets", "  Socket errors: connect 1, read 20, write 300, timeout 4000\n", 4321},
+		{"failed answers", "  Non-2xx or 3xx responses: 7\n", 7},
 		{"both", "  Socket errors: connect 0, read 1, write 0, timeout 0\n  Non-2xx or 3xx responses: 7\n", 8},
 	}
 	for _, row := range rows {

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to come up, and to go down.
+// patience is how long a server may take to start, and to stop.
 const patience = 15 * time.Second
 
-// process is a server at work.
+// process is a running server.
 type process struct {
 	cmd  *exec.Cmd
 	says bytes.Buffer
@@ -34,7 +34,7 @@ func start(ctx context.Context, program string, args []string) (*process, error)
 	return p, p.cmd.Start()
 }
 
-// freeAddress is an address that was free a moment ago.
+// freeAddress returns an address that was free a moment ago.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func freeAddress(ctx context.Context) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// ready waits until the server gives the bytes that both are to give.
+// ready waits until the server answers with the expected bytes.
 func (p *process) ready(ctx context.Context, url string) error {
 	want, err := os.ReadFile(filepath.Join(site, "index.html"))
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *process) ready(ctx context.Context, url string) error {
 	}
 }
 
-// get asks without anything that would stay: no connection is kept, and no redirect is followed.
+// get sends a request that leaves nothing behind: no connection is kept, and no redirect is followed.
 func get(ctx context.Context, url string) ([]byte, error) {
 	client := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
@@ -85,7 +85,7 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(answer.Body)
 }
 
-// peak is the most memory that the process ever had.
+// peak returns the peak memory of the process.
 func (p *process) peak() (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *process) peak() (float64, error) {
 	return 0, errors.New("/proc tells no VmHWM")
 }
 
-// stop ends the process. How a server ends is not what is measured here, but a crash should be seen.
+// stop ends the process. How a server ends is not measured, but a crash is reported.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	err := p.cmd.Wait()

@@ -12,9 +12,9 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// hand is a connection whose stages a test runs by hand, one after another in its own goroutine, with a clock that the
-// test sets.
-type hand struct {
+// manual is a connection whose stages a test runs one after another in its own goroutine, with a clock that the test
+// sets.
+type manual struct {
 	*server
 	t       *testing.T
 	conn    *conn
@@ -24,13 +24,13 @@ type hand struct {
 	respond behaviour.Behaviour[*conn]
 }
 
-func newHand(t *testing.T, l limits) *hand {
+func newManual(t *testing.T, l limits) *manual {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 	require.NoError(t, err)
 	s := newServer(l, nil, 0)
 	nowhere := behaviour.NewPort[*conn]("nowhere")
-	h := &hand{
+	h := &manual{
 		server: s, t: t, client: socket(pair[1]), answer: text(200, "yes"),
 		parse: s.newParse(nowhere, nowhere)(), respond: s.newRespond(nowhere, nowhere)(),
 	}
@@ -45,28 +45,28 @@ func newHand(t *testing.T, l limits) *hand {
 	return h
 }
 
-// pass has time pass.
-func (h *hand) pass(d time.Duration) { h.born = h.born.Add(-d) }
+// pass advances the clock.
+func (h *manual) pass(d time.Duration) { h.born = h.born.Add(-d) }
 
-func (h *hand) closed() bool { return len(h.free) > 0 }
+func (h *manual) closed() bool { return len(h.free) > 0 }
 
-// say says something to the server, and returns when it has done with it what it can.
-func (h *hand) say(words string) {
+// say sends something to the server, and returns when the server has handled it as far as it can.
+func (h *manual) say(words string) {
 	h.t.Helper()
 	_, err := h.client.write([][]byte{[]byte(words)})
 	require.NoError(h.t, err)
 	h.raise(readable)
 }
 
-// hear takes up to n bytes of the server's answers.
-func (h *hand) hear(n int) {
+// hear reads up to n bytes of the server's answers.
+func (h *manual) hear(n int) {
 	h.t.Helper()
 	_, err := h.client.read(make([]byte, n))
 	require.NoError(h.t, err)
 }
 
 // raise does what the source and the stages do.
-func (h *hand) raise(what sign) {
+func (h *manual) raise(what sign) {
 	c := h.conn
 	for h.conn.signals.raise(what); c.signals.has(taken) && !h.closed(); {
 		switch {
