@@ -45,7 +45,6 @@ const unwritten = `
 bench
 docs/performance.md
 docs/words.md
-examples
 internal/command
 internal/inbox
 pipeline
