@@ -64,7 +64,7 @@ func TestNoPolicyAddsWorkersToAStageThatIsBlockedDownstream(t *testing.T) {
 					if i >= had {
 						require.LessOrEqual(t, c.After, c.Before, "%v", c)
 					}
-					if c.Before == c.After && strings.Contains(c.String(), "workers stay ") && strings.Contains(c.Why, "a stage ahead bounds it") {
+					if c.Before == c.After && strings.Contains(c.String(), "workers stay ") && strings.Contains(c.Why, "bound by a stage ahead") {
 						says++
 					}
 				}
