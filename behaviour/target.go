@@ -32,7 +32,7 @@ func NewInlet(name string, inbox any) *Inlet { return &Inlet{name: name, inbox: 
 // Name returns the stage's name.
 func (in *Inlet) Name() string { return in.name }
 
-// Room returns the engine's inbox behind the inlet.
+// Inbox returns the engine's inbox behind the inlet.
 func (in *Inlet) Inbox() any { return in.inbox }
 
 // Outlet is the untyped view of a port: a stage declares it with stage.Out, and a pipeline checks it before it starts.

@@ -146,7 +146,7 @@ func atom(v reflect.Value) string {
 	}
 }
 
-// said writes a value with its own method, and reports whether it has one that returned.
+// byMethod writes a value with its own method, and reports whether it has one that returned.
 func (d *description) byMethod(v reflect.Value) bool {
 	if !d.asks || !v.IsValid() || !v.CanInterface() || len(d.text) >= d.most {
 		return false
@@ -175,7 +175,7 @@ func method(v any) func() string {
 	}
 }
 
-// ask calls a method of an untrusted value. It could do so in a goroutine of its own, to survive runtime.Goexit; but
+// call calls a method of an untrusted value. It could do so in a goroutine of its own, to survive runtime.Goexit; but
 // then this package could not be on the lowest layer, whose errors contain untrusted values, too. Where a goroutine of
 // the engine formats a value, the caller guards the call.
 func call(say func() string) (text string, ok bool) {
