@@ -252,14 +252,14 @@ func (c *backlog) observe(u *unit, t *trend, s *controller.Snapshot) observation
 	if t != nil && t.seen && s.At > t.last {
 		l.passed = s.At - t.last
 	}
-	room, limited := 0, true
+	instances, limited := 0, true
 	for _, st := range u.stages {
 		f := c.flows.of(st.Name)
 		busy, done := f.since(st)
 		l.busy += busy
 		l.done += done
 		limited = limited && st.Instances > 0
-		room += min(max(st.Instances, 0), math.MaxInt32)
+		instances += min(max(st.Instances, 0), math.MaxInt32)
 		switch {
 		case st.QueueLen <= 0:
 		case st.Bound:
@@ -276,7 +276,7 @@ func (c *backlog) observe(u *unit, t *trend, s *controller.Snapshot) observation
 		}
 	}
 	if limited && len(u.stages) > 0 {
-		l.capacity = room
+		l.capacity = instances
 	}
 	return l
 }

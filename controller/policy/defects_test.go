@@ -55,7 +55,7 @@ var scenarios = map[string]scenario{
 	"E3 a full queue gets more workers at any capacity": {
 		only: defects{e3: true},
 		run: func(c controller.Controller) error {
-			f := newRow(c, rooms(1, 2, 3, 10, 50, 100, 101, 200, 1024)...)
+			f := newRow(c, withCapacities(1, 2, 3, 10, 50, 100, 101, 200, 1024)...)
 			f.run(1024)
 			return f.expect("workers of full stages", []int{11, 11, 11, 11, 11, 11, 11, 11, 11}, f.workers())
 		},
@@ -95,7 +95,7 @@ var scenarios = map[string]scenario{
 	},
 }
 
-func rooms(capacities ...int) []controller.StageStats {
+func withCapacities(capacities ...int) []controller.StageStats {
 	stages := make([]controller.StageStats, 0, len(capacities))
 	for _, n := range capacities {
 		stages = append(stages, controller.StageStats{QueueCap: n})
@@ -114,7 +114,7 @@ func (f *row) workers() []int {
 func TestEachDefectOfTheOriginalIsFixedHereAndShowsThere(t *testing.T) {
 	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, s.run(s.law.New()), "ours")
+			require.NoError(t, s.run(s.law.New()), "here")
 			require.Error(t, s.run(newOriginal(s.law, allDefects)), "the original")
 			require.Error(t, s.run(newOriginal(s.law, s.only)), "the original with this defect alone")
 			require.NoError(t, s.run(newOriginal(s.law, defects{})), "the original with all of them fixed")
@@ -125,10 +125,10 @@ func TestEachDefectOfTheOriginalIsFixedHereAndShowsThere(t *testing.T) {
 // E3 as it was measured: seven seconds at three times the load, all mailboxes at their limit, and always ten workers.
 func TestE3TheOriginalStaysAtTenWorkersWhereThisOneGrows(t *testing.T) {
 	load := during(7, 1000)
-	theirs := newRow(newOriginal(policy.ERLDA{}, allDefects), rooms(50)...)
-	require.Equal(t, []int{10, 10, 10, 10, 10, 10, 10}, theirs.run(load...))
-	ours := newRow(policy.ERLDA{}.New(), rooms(50)...)
-	require.Equal(t, []int{11, 11, 12, 12, 13, 13, 14}, ours.run(load...))
+	original := newRow(newOriginal(policy.ERLDA{}, allDefects), withCapacities(50)...)
+	require.Equal(t, []int{10, 10, 10, 10, 10, 10, 10}, original.run(load...))
+	here := newRow(policy.ERLDA{}.New(), withCapacities(50)...)
+	require.Equal(t, []int{11, 11, 12, 12, 13, 13, 14}, here.run(load...))
 }
 
 // E22: any type with the methods is a policy.

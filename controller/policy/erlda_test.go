@@ -90,7 +90,7 @@ func TestERLDAStatesItsReasons(t *testing.T) {
 }
 
 func TestERLDAJudgesEachStageByItself(t *testing.T) {
-	f := newRow(policy.ERLDA{}.New(), rooms(1024, 300, 10)...)
+	f := newRow(policy.ERLDA{}.New(), withCapacities(1024, 300, 10)...)
 	f.run(160)
 	require.Equal(t, []int{11, 11, 11}, f.workers())
 	f.stages[1].QueueCap = 1024
@@ -99,7 +99,7 @@ func TestERLDAJudgesEachStageByItself(t *testing.T) {
 }
 
 func TestERLDAIdentifiesStagesByNameAndForgetsRemovedOnes(t *testing.T) {
-	f := newRow(policy.ERLDA{Cooldown: time.Hour}.New(), rooms(1024, 1024)...)
+	f := newRow(policy.ERLDA{Cooldown: time.Hour}.New(), withCapacities(1024, 1024)...)
 	f.run(120)
 	require.Equal(t, []int{11, 11}, f.workers())
 	f.stages = f.stages[1:]

@@ -154,7 +154,7 @@ func requireTicksFromTheStart(t *testing.T, law controller.Policy, want time.Dur
 }
 
 func TestSEDAIdentifiesStagesByNameAndForgetsRemovedOnes(t *testing.T) {
-	f := newRow(policy.SEDA{}.New(), rooms(1024, 1024)...)
+	f := newRow(policy.SEDA{}.New(), withCapacities(1024, 1024)...)
 	f.run(900)
 	f.stages = f.stages[1:]
 	f.stages[0].ID = 0
@@ -201,13 +201,13 @@ func requireFaults(t *testing.T, law controller.Policy, prefix string, want []st
 // This shows the dissertation's criticism: around its threshold the listing undoes at one tick what it did at the last.
 // The default law leaves such a load alone, and a load that comes and goes faster than Idle costs no worker.
 func TestSEDADoesNotSwingWhereTheListingOfCruzDoes(t *testing.T) {
-	ours, theirs := policy.SEDA{}, policy.SEDA{Preset: policy.Cruz}
+	here, original := policy.SEDA{}, policy.SEDA{Preset: policy.Cruz}
 	tests := map[string]struct {
 		around func(law policy.SEDA) []int // 40 ticks
-		ours   int                         // how often the direction changes
+		here   int                         // how often the direction changes
 	}{
 		"a command more, a command less": {func(law policy.SEDA) []int {
-			at := map[policy.SEDA]int{ours: 64, theirs: 51}[law]
+			at := map[policy.SEDA]int{here: 64, original: 51}[law]
 			return slices.Repeat([]int{at - 1, at}, 20)
 		}, 0},
 		"full, empty": {func(policy.SEDA) []int { return slices.Repeat([]int{1024, 0}, 20) }, 0},
@@ -217,8 +217,8 @@ func TestSEDADoesNotSwingWhereTheListingOfCruzDoes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tt.ours, turns(newRow(ours.New(), pool(5, 1, 10)).run(tt.around(ours)...)), "ours")
-			require.GreaterOrEqual(t, turns(newRow(theirs.New(), pool(5, 1, 10)).run(tt.around(theirs)...)), 9, "the listing")
+			require.Equal(t, tt.here, turns(newRow(here.New(), pool(5, 1, 10)).run(tt.around(here)...)), "here")
+			require.GreaterOrEqual(t, turns(newRow(original.New(), pool(5, 1, 10)).run(tt.around(original)...)), 9, "the listing")
 		})
 	}
 }

@@ -491,9 +491,9 @@ func TestAnyGoroutineMayResumeATask(t *testing.T) {
 			})
 			require.NoError(t, err)
 		}
-		var crew sync.WaitGroup
+		var group sync.WaitGroup
 		for range workers {
-			crew.Go(func() {
+			group.Go(func() {
 				for c := range queue {
 					h.Resume(c)
 				}
@@ -501,7 +501,7 @@ func TestAnyGoroutineMayResumeATask(t *testing.T) {
 		}
 		left.Wait()
 		close(queue)
-		crew.Wait()
+		group.Wait()
 		h.Close()
 		assert.EqualValues(t, tasks*turns, sum.Load())
 	})
@@ -516,10 +516,10 @@ func TestCloseAmidstWorkersEndsEachTaskOnce(t *testing.T) {
 			cfg.Ready = func(c *coro.Task) { queue <- c }
 			cfg.Ended = func(*coro.Task) { ends.Add(1) }
 			h := coro.New(cfg)
-			var crew sync.WaitGroup
+			var group sync.WaitGroup
 			quit := make(chan struct{})
 			for range 2 {
-				crew.Go(func() {
+				group.Go(func() {
 					for {
 						select {
 						case c := <-queue:
@@ -533,7 +533,7 @@ func TestCloseAmidstWorkersEndsEachTaskOnce(t *testing.T) {
 			started := int64(0)
 			for i := range 50 {
 				if i == 25 {
-					crew.Go(h.Close)
+					group.Go(h.Close)
 				}
 				_, err := h.Start(context.Background(), nil, func(c *coro.Task) {
 					for c.Suspend(func(wake func()) { go wake() }) == nil { //nolint:revive // until stopped
@@ -548,7 +548,7 @@ func TestCloseAmidstWorkersEndsEachTaskOnce(t *testing.T) {
 				runtime.Gosched()
 			}
 			close(quit)
-			crew.Wait()
+			group.Wait()
 			assert.Equal(t, started, ends.Load())
 			assert.Zero(t, h.Stats().Idle)
 		}
