@@ -2,29 +2,27 @@ package main
 
 import "github.com/panjf2000/ants/v2"
 
-// Ants, a pool of goroutines that are used again: a pool with a function for each stage,
-// which invokes the next pool.
+// Ants is a pool of reusable goroutines: here a pool with a function for each stage, which invokes the next pool.
 //
-// It guarantees: no more goroutines than asked for. It has no queue: who invokes a busy pool
-// waits until a goroutine is free, and those who wait are not served in order. A panic is
-// caught and logged, without the command, which vanishes.
+// It guarantees: a limited number of goroutines. It has no queue: callers of a busy pool wait until a goroutine is
+// free, and are not served in order. A panic is caught and logged, without the command, which vanishes.
 var antsPools = implementation{
 	name: "ants",
 	what: "ants, a pool of goroutines for each stage",
 	promise: promise{
-		bound: "no queue: who submits waits",
+		bound: "no queue: submitters wait",
 		order: "not kept where several submit",
-		crash: "the command is lost; a log says that one panicked",
+		crash: "the command is lost; the panic is logged",
 	},
 	pointers: antsLine[*parcel],
 	blocks:   antsLine[block],
 	boxes:    antsLine[*block],
 }
 
-// mute is a logger of ants that says nothing: W6 crashes on purpose.
+// mute is a logger of ants that logs nothing: W6 crashes on purpose.
 type mute struct{}
 
-// Printf prints nothing.
+// Printf does nothing.
 func (mute) Printf(string, ...any) {}
 
 func antsLine[C any](s shape[C]) (line[C], error) {
@@ -36,7 +34,7 @@ func antsLine[C any](s shape[C]) (line[C], error) {
 				s.end(c)
 				return
 			}
-			_ = pools[i+1][s.lane(i+1, c)].Invoke(c) // it fails once the pools are released, when all have ended
+			_ = pools[i+1][s.lane(i+1, c)].Invoke(c) // it fails once the pools are released, when all commands have ended
 		}
 		for range st.width() {
 			pool, err := ants.NewPoolWithFuncGeneric(st.workers, work, ants.WithLogger(mute{}))

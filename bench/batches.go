@@ -5,18 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Channels that carry batches of 64 commands: what a Go programmer writes when channels
-// turn out to be dear. The submitter fills a batch before it sends it; stages pass batches
-// on, and divide them only where there are lanes.
+// Channels that carry batches of 64 commands: what a Go programmer writes when channels turn out to be expensive. The
+// submitter fills a batch before it sends it; stages pass batches on, and divide them only where there are lanes.
 //
-// It guarantees: at most 1,024 commands wait before a stage; order is kept with one
-// worker. A command waits until its batch is full, and then for all others of its batch.
-// A panic in any handler ends the process, with all that waits.
+// It guarantees: at most 1,024 commands wait before a stage; one worker keeps the order. A command waits until its
+// batch is full, and then for all others of its batch. A panic in any handler ends the process, with all waiting
+// commands.
 var channelBatch = implementation{
 	name: "chanbatch",
 	what: "channels that carry slices of 64",
 	promise: promise{
-		bound: "bounded, in batches: who sends waits",
+		bound: "bounded, in batches: senders wait",
 		order: oneWorker,
 		crash: processDies,
 	},
@@ -32,17 +31,17 @@ var channelBatch = implementation{
 
 const batchSize = 64
 
-// wholeBatches is why requests are not for this implementation.
+// wholeBatches is why this implementation is not measured with requests.
 const wholeBatches = "a request would wait for its batch to fill"
 
-// batch is what travels; batches are used again and again.
+// batch is the message on the channels; batches are reused.
 type batch[C any] struct{ commands []C }
 
-// batches is a line at work.
+// batches is a running line.
 type batches[C any] struct {
 	shape[C]
 
-	ins  [][]chan *batch[C] // of each step; none behind the last
+	ins  [][]chan *batch[C] // of each step; none after the last
 	free sync.Pool
 	open *batch[C] // the submitter's
 }
@@ -84,7 +83,7 @@ func (b *batches[C]) flush() {
 	}
 }
 
-// start starts all workers; the last one of a step closes the next step's channels.
+// start starts all workers; the last one of a step to end closes the next step's channels.
 func (b *batches[C]) start() *sync.WaitGroup {
 	all := new(sync.WaitGroup)
 	for i, st := range b.steps {
@@ -124,7 +123,7 @@ func (b *batches[C]) work(i int, in <-chan *batch[C]) {
 	}
 }
 
-// divide deals a batch out to the lanes of the next step.
+// divide distributes a batch to the lanes of the next step.
 func (b *batches[C]) divide(next int, full *batch[C], outs []chan *batch[C]) {
 	parts := make([]*batch[C], len(outs))
 	for _, c := range full.commands {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests' own program serves as a measuring process, too.
+// The test binary serves as a measuring process, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == childWord {
 		os.Exit(child(os.Args[2:], os.Stdout))
@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// everybody calls f for each work and each implementation that takes part.
-func everybody(t *testing.T, f func(t *testing.T, w work, i implementation)) {
+// forEachMeasurement calls f for each work and each implementation that takes part.
+func forEachMeasurement(t *testing.T, f func(t *testing.T, w work, i implementation)) {
 	t.Helper()
 	for _, w := range works() {
 		for _, i := range implementations() {
@@ -35,7 +35,7 @@ func everybody(t *testing.T, f func(t *testing.T, w work, i implementation)) {
 }
 
 func TestEveryCommandOfEveryWorkIsAnsweredByEveryImplementation(t *testing.T) {
-	everybody(t, func(t *testing.T, w work, i implementation) {
+	forEachMeasurement(t, func(t *testing.T, w work, i implementation) {
 		o := order{Work: w.name, Impl: i.name, Spin: 100, Moment: true}
 		if w.name == "W6" {
 			t.Skip("has a test of its own")
@@ -48,7 +48,7 @@ func TestEveryCommandOfEveryWorkIsAnsweredByEveryImplementation(t *testing.T) {
 	})
 }
 
-func TestAProfileIsWrittenWhereItIsWanted(t *testing.T) {
+func TestAProfileIsWrittenToItsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "w1.pprof")
 	_, err := sendOnce(t.Context(), order{Work: "W1", Impl: golda.name, Moment: true, Profile: file})
 	require.NoError(t, err)
@@ -59,8 +59,8 @@ func TestAProfileIsWrittenWhereItIsWanted(t *testing.T) {
 	require.ErrorContains(t, err, "nowhere")
 }
 
-// What the table says of a crash is what happens.
-func TestWhatACrashCosts(t *testing.T) {
+// The result of a crash is what the table promises.
+func TestACrashHasThePromisedResult(t *testing.T) {
 	w, _ := workNamed("W6")
 	for _, i := range implementations() {
 		if _, ok := w.takes(i); !ok {
@@ -84,7 +84,7 @@ func TestWhatACrashCosts(t *testing.T) {
 	}
 }
 
-func TestOrderIsKeptWhereTheTableSaysSo(t *testing.T) {
+func TestOrderIsKeptAsPromised(t *testing.T) {
 	for _, i := range implementations() {
 		if !strings.HasPrefix(i.promise.order, "kept") || i.only != nil {
 			continue
@@ -110,8 +110,8 @@ func TestOrderIsKeptWhereTheTableSaysSo(t *testing.T) {
 	}
 }
 
-// A stage that is stuck holds its submitter back, or it does not: as the table says.
-func TestWhoIsBoundedHoldsTheSubmitterBack(t *testing.T) {
+// A stuck stage holds its submitter back, or it does not, as the table promises.
+func TestABoundedImplementationHoldsTheSubmitterBack(t *testing.T) {
 	for _, i := range implementations() {
 		if i.promise.bound == nothingWaits || i.only != nil {
 			continue
@@ -151,7 +151,7 @@ func TestWhoIsBoundedHoldsTheSubmitterBack(t *testing.T) {
 	}
 }
 
-func TestPhotosAreTheSameWhoeverMakesThem(t *testing.T) {
+func TestAllImplementationsMakeTheSamePhotos(t *testing.T) {
 	var want []uint32
 	for _, i := range append([]implementation{direct}, implementations()...) {
 		w, _ := workNamed("W10")
@@ -175,7 +175,7 @@ func TestPhotosAreTheSameWhoeverMakesThem(t *testing.T) {
 	}
 }
 
-func TestAScrapeIsAnsweredAndZipped(t *testing.T) {
+func TestAScrapeIsAnsweredAndCompressed(t *testing.T) {
 	l, p, err := goldaPipeline(shape[*parcel]{steps: nothings[*parcel](5, 1), capacity: capacity, end: func(*parcel) {}})
 	require.NoError(t, err)
 	defer l.stop()
@@ -187,8 +187,8 @@ func TestAScrapeIsAnsweredAndZipped(t *testing.T) {
 	assert.Greater(t, answer.bytes, 1000)
 }
 
-// Golda alone, for the race detector, which makes the others' libraries slow and finds
-// races that are not ours to mend: go test -race -run GoldaRaces.
+// Golda alone, for the race detector. The detector makes the other libraries slow and finds their races, which this
+// project cannot fix: go test -race -run GoldaRaces.
 func TestGoldaRaces(t *testing.T) {
 	for _, w := range works() {
 		for _, i := range []implementation{golda, goldaBatch, goldaRegistered, goldaMetrics, goldaMetricsOften} {
@@ -203,7 +203,7 @@ func TestGoldaRaces(t *testing.T) {
 	}
 }
 
-func TestALineThatLosesACommandIsNoMeasurement(t *testing.T) {
+func TestALineThatLosesACommandFails(t *testing.T) {
 	lossy := func(s shape[*parcel]) (line[*parcel], error) {
 		return line[*parcel]{
 			submit: func(p *parcel) error {
@@ -225,7 +225,7 @@ func flowFor(build func(shape[*parcel]) (line[*parcel], error), all []*parcel, p
 	return flowPatiently(build, shape[*parcel]{steps: nothings[*parcel](2, 1), capacity: capacity}, all, 0, patience)
 }
 
-func TestATallyCountsWhoeverCounts(t *testing.T) {
+func TestATallyCountsAllGoroutines(t *testing.T) {
 	var counted tally
 	var all sync.WaitGroup
 	for range 50 {

@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// Goroutines and channels by hand: a channel before each stage, the workers range over it
-// and send to the next. It is what most Go programmers would write first.
+// Goroutines and channels by hand: a channel before each stage; the workers range over it and send to the next. Most Go
+// programmers would write this first.
 //
-// It guarantees: at most the channel's buffer waits, and then who sends waits; order is
-// kept with one worker. A panic in any handler ends the process, with all that waits.
+// It guarantees: at most the channel's buffer waits, then senders wait; one worker keeps the order. A panic in any
+// handler ends the process, with all waiting commands.
 var channel = implementation{
 	name: "chan",
 	what: "goroutines and buffered channels by hand",
 	promise: promise{
-		bound: "bounded: who sends waits",
+		bound: "bounded: senders wait",
 		order: oneWorker,
 		crash: processDies,
 	},
@@ -24,7 +24,7 @@ var channel = implementation{
 }
 
 func channelLine[C any](s shape[C]) (line[C], error) {
-	ins := make([][]chan C, len(s.steps)+1) // the channels of each step; none behind the last
+	ins := make([][]chan C, len(s.steps)+1) // the channels of each step; none after the last
 	for i, st := range s.steps {
 		for range st.width() {
 			ins[i] = append(ins[i], make(chan C, s.capacity))
@@ -32,7 +32,7 @@ func channelLine[C any](s shape[C]) (line[C], error) {
 	}
 	var all sync.WaitGroup
 	for i, st := range s.steps {
-		left := new(atomic.Int64) // workers of this step; the last one closes the next step's channels
+		left := new(atomic.Int64) // workers of this step; the last one to end closes the next step's channels
 		left.Store(int64(st.width() * st.workers))
 		for _, in := range ins[i] {
 			for range st.workers {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Each measurement has a process of its own, so that none inherits the heap, the
-// goroutines or the timers of another, and one that dies takes no other along.
+// Each measurement has a process of its own, so that none inherits the heap, the goroutines or the timers of another,
+// and the death of one affects no other.
 
 // childWord is the first argument of such a process; the second is its order.
 const childWord = "measure-one"
@@ -24,13 +24,13 @@ const childWord = "measure-one"
 // childTime is how long a measurement may take.
 const childTime = 3 * time.Minute
 
-// errMissed tells that a generator did not keep its schedule: the machine was too busy.
+// errMissed means that a generator did not keep its schedule: the machine was too busy.
 var errMissed = errors.New("the generator missed its schedule")
 
-// tries is how often a measurement whose generator missed its schedule is made.
+// tries is how often a measurement is made if its generator misses its schedule.
 const tries = 5
 
-// respite is for a busy machine to become less so.
+// respite is the pause before another try, in which a busy machine may become less busy.
 const respite = time.Second
 
 // report is what a child prints.
@@ -40,7 +40,7 @@ type report struct {
 	Missed bool   `json:"missed,omitempty"` // the error is errMissed
 }
 
-// child makes one measurement and prints it. It is the whole program of a child.
+// child runs the program as a child: it makes one measurement and prints it.
 func child(args []string, stdout io.Writer) int {
 	var o order
 	if err := json.Unmarshal([]byte(strings.Join(args, " ")), &o); err != nil {
@@ -57,7 +57,7 @@ func child(args []string, stdout io.Writer) int {
 	return statusOK
 }
 
-// profiled makes one measurement, and its CPU profile if one is wanted.
+// profiled makes one measurement, with a CPU profile if one is wanted.
 func profiled(o order) (s sample, err error) {
 	if o.Profile == "" {
 		return measure(o)
@@ -84,7 +84,7 @@ func measure(o order) (sample, error) {
 	return w.run(impl, o)
 }
 
-// send has a child make a measurement, again if its generator missed its schedule.
+// send makes a measurement in a child, and repeats it if its generator missed its schedule.
 func send(ctx context.Context, o order) (s sample, err error) {
 	for try := range tries {
 		if try > 0 {
@@ -112,15 +112,15 @@ func sendOnce(ctx context.Context, o order) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, childTime)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, childWord, string(text)) //nolint:gosec // this program itself
+	cmd := exec.CommandContext(ctx, program, childWord, string(text)) //nolint:gosec // it is this program
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return buried(ctx, o, err, stderr.String())
+		return deathResult(ctx, o, err, stderr.String())
 	}
 	return read(stdout.Bytes())
 }
 
-// read understands what a child printed.
+// read parses what a child printed.
 func read(text []byte) (sample, error) {
 	var r report
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -136,18 +136,18 @@ func read(text []byte) (sample, error) {
 	}
 }
 
-// buried says what it means that a child has died. In W6 it is a result: whatever had been
-// answered, nobody is there any more who could use it.
-func buried(ctx context.Context, o order, err error, stderr string) (sample, error) {
-	last := lastWords(stderr)
+// deathResult returns the result for a child that has died. In W6 it is a figure: the answers are lost with the
+// process.
+func deathResult(ctx context.Context, o order, err error, stderr string) (sample, error) {
+	last := panicLine(stderr)
 	if o.Work == "W6" && ctx.Err() == nil && last != "" {
 		return sample{Commands: o.commands(crashRequests), Died: last}, nil
 	}
 	return sample{}, fmt.Errorf("%w: %s", cmp.Or(ctx.Err(), err), last)
 }
 
-// lastWords is the line with which a Go program that panics tells why.
-func lastWords(stderr string) string {
+// panicLine returns the line in which a Go program reports its panic.
+func panicLine(stderr string) string {
 	for line := range strings.Lines(stderr) {
 		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
 			return strings.TrimSpace(line)

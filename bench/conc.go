@@ -2,18 +2,17 @@ package main
 
 import "github.com/sourcegraph/conc/stream"
 
-// Conc's streams: a stream for each stage, with as many goroutines as it has workers. A task does
-// the work; its callback, which is called in the order of the tasks, hands a task to the next
-// stream.
+// Conc's streams: here a stream for each stage, with as many goroutines as the stage has workers. A task does the work;
+// its callback, which is called in the order of the tasks, submits a task to the next stream.
 //
-// It guarantees: order, however many workers there are, and no more goroutines than asked for. It
-// has no queue: who submits to a busy stream waits. A panic is kept and thrown again in whoever waits
-// for the end of the stream; the command itself vanishes.
+// It guarantees: order, with any number of workers, and a limited number of goroutines. It has no queue: submitters to
+// a busy stream wait. A panic is kept and raised again in the goroutine that waits for the end of the stream; the
+// command itself vanishes.
 var concStreams = implementation{
 	name: "conc",
 	what: "conc, a stream for each stage",
 	promise: promise{
-		bound: "no queue: who submits waits",
+		bound: "no queue: submitters wait",
 		order: "kept with any number of workers",
 		crash: "the command is lost; a panic comes back at the very end",
 	},
@@ -29,8 +28,8 @@ func concLine[C any](s shape[C]) (line[C], error) {
 			streams[i] = append(streams[i], stream.New().WithMaxGoroutines(st.workers))
 		}
 	}
-	var hand func(i int, c C)
-	hand = func(i int, c C) {
+	var push func(i int, c C)
+	push = func(i int, c C) {
 		streams[i][s.lane(i, c)].Go(func() stream.Callback {
 			s.steps[i].do(c)
 			return func() {
@@ -38,20 +37,20 @@ func concLine[C any](s shape[C]) (line[C], error) {
 					s.end(c)
 					return
 				}
-				hand(i+1, c)
+				push(i+1, c)
 			}
 		})
 	}
 	return line[C]{
 		submit: func(c C) error {
-			hand(0, c)
+			push(0, c)
 			return nil
 		},
 		stop: func() { concStop(streams) },
 	}, nil
 }
 
-// concStop waits for the streams, each after those before it.
+// concStop waits for the streams, each after its predecessors.
 func concStop(streams [][]*stream.Stream) {
 	for _, lanes := range streams {
 		for _, st := range lanes {

@@ -9,12 +9,12 @@ import (
 
 const crashRequests = 20_000
 
-// crashEvery is which commands panic: one in so many.
+// crashEvery is the interval of commands that panic.
 const crashEvery = 100
 
-// crashes counts how many commands end with an answer if one in a hundred panics: W6. An
-// answer is a result, or a reason told to whoever called. The implementations are used as they come: no handler
-// has a recover of its own. If the process dies that is the parent's to notice.
+// crashes counts how many commands end with an answer if one in a hundred panics: W6. An answer is a result, or an
+// error that the caller gets. The implementations are used as they are: no handler has a recover of its own. If the
+// process dies, the parent reports it.
 func crashes(impl implementation, o order) (sample, error) {
 	all := parcels(o.commands(crashRequests))
 	stages := nothings[*parcel](3, 1)
@@ -34,10 +34,10 @@ func crashes(impl implementation, o order) (sample, error) {
 	result := sample{Commands: len(all), Answered: answered}
 	before.since(&result, len(all), len(stages))
 	result.NsPerHop = float64(last.Sub(before.at)) / float64(len(all)*len(stages))
-	return result, nil // the line is not stopped: what is lost would be waited for
+	return result, nil // the line is not stopped, because the stop would wait for lost commands
 }
 
-// quiet is how long no answer may come before no more are waited for.
+// quiet returns how long no answer may come before the wait ends.
 func (o order) quiet() time.Duration {
 	if o.Moment {
 		return 1500 * time.Millisecond
@@ -45,8 +45,8 @@ func (o order) quiet() time.Duration {
 	return 2 * time.Second
 }
 
-// askAll calls with all commands, each in a goroutine of its own, and counts the answers
-// until no more come. Who is never answered waits until the process ends.
+// askAll calls with all commands, each in a goroutine of its own, and counts the answers until no more come. Callers
+// that are never answered wait until the process ends.
 func askAll(l line[*parcel], all []*parcel, quiet time.Duration) (answered int, last time.Time) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var count atomic.Int64

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Plain calls: the submitter calls the steps one after another. There is nothing between
-// them, so this is what the work itself costs, and nothing can be faster on one goroutine.
+// Plain calls: the submitter calls the steps one after another. There is nothing between them, so this is the cost of
+// the work itself, and nothing can be faster on one goroutine.
 //
-// It guarantees: nothing waits, order is kept, and a panic is the caller's.
+// It guarantees: nothing waits, order is kept, and the caller gets a panic.
 var direct = implementation{
 	name: "direct",
 	what: "the submitter calls all steps itself",
@@ -27,8 +27,8 @@ var direct = implementation{
 	},
 }
 
-// directAll is the same on as many goroutines as there are processors, which share out the
-// commands beforehand. It is the ideal that W3 and W10 are held against.
+// directAll is the same on as many goroutines as there are processors, which divide the commands beforehand. It is the
+// ideal for W3 and W10.
 var directAll = implementation{
 	name: "direct-all",
 	what: "the same, on one goroutine for each processor",
@@ -58,7 +58,7 @@ func directLine[C any](s shape[C]) (line[C], error) {
 	}, nil
 }
 
-// directRun does all steps for one command.
+// directRun returns a function that does all steps for one command.
 func directRun[C any](s shape[C]) func(C) {
 	return func(c C) {
 		for i := range s.steps {

@@ -17,13 +17,13 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Golda as it comes: stages, ports and wires, all options at their defaults but for the
-// number of workers, which a work fixes, and the capacity, which is the default in all
-// works but W10. So the policy looks, accounts are kept, crashes are caught, dead letters are kept.
+// Golda with its defaults: stages, ports and wires. Only the number of workers is set, which a work fixes, and the
+// capacity, which is the default in all works except W10. So the policy runs, accounts are kept, crashes are caught,
+// and dead letters are kept.
 //
-// It guarantees: at most so many commands wait before a stage, and then who hands in
-// waits; first in, first out, through a stage with one worker; every accepted command ends
-// exactly once, and a crash costs the command in hand, which is answered with the reason, and no other.
+// It guarantees: a limited number of commands waits before a stage, then submitters wait; a stage with one worker is
+// first in, first out; every accepted command ends exactly once. A crash costs the command that was being handled,
+// which is answered with the reason, and no other.
 var golda = implementation{
 	name:     "golda",
 	what:     "stages, wires and all defaults",
@@ -33,10 +33,10 @@ var golda = implementation{
 	boxes:    goldaLine[*block],
 }
 
-// goldaBatch is the same, but who submits has 64 commands at hand and hands them in at once, as chanbatch's does.
+// goldaBatch is the same, but the submitter submits 64 commands at once, as that of chanbatch does.
 var goldaBatch = implementation{
 	name:     "goldabatch",
-	what:     "the same, handed in 64 at a time with SubmitAll",
+	what:     "the same, submitted 64 at a time with SubmitAll",
 	promise:  goldaPromise,
 	pointers: goldaBatches[*parcel],
 	only:     []string{"W1", "W2"},
@@ -67,8 +67,7 @@ func goldaBatches[C any](s shape[C]) (line[C], error) {
 	}, nil
 }
 
-// goldaMetrics is the same with the adapter for Prometheus registered, and scraped once
-// a second.
+// goldaMetrics is the same with the adapter for Prometheus registered, and scraped once a second.
 var goldaMetrics = implementation{
 	name:     "golda+metrics",
 	what:     "the same, scraped by Prometheus once a second",
@@ -77,11 +76,11 @@ var goldaMetrics = implementation{
 	only:     []string{"W1", "W2", "W5"},
 }
 
-// goldaMetricsOften is scraped fifty times as often as the most impatient would. Once a second costs
-// less than two measurements of the same thing differ by; fifty times that can be seen.
+// goldaMetricsOften is scraped fifty times a second. The cost of one scrape a second is less than the difference of two
+// measurements of the same thing; fifty times that is measurable.
 var goldaMetricsOften = implementation{
 	name:     "golda+metrics50",
-	what:     "the same, scraped fifty times a second, to see what once costs",
+	what:     "the same, scraped fifty times a second, to measure the cost of one",
 	promise:  goldaPromise,
 	pointers: goldaScraped(time.Second / often),
 	only:     []string{"W1"},
@@ -89,7 +88,7 @@ var goldaMetricsOften = implementation{
 
 const often = 50
 
-// goldaRegistered has the adapter registered, and nobody reads it.
+// goldaRegistered has the adapter registered, but it is never scraped.
 var goldaRegistered = implementation{
 	name:     "golda+registered",
 	what:     "the same, registered with Prometheus and never scraped",
@@ -101,7 +100,7 @@ var goldaRegistered = implementation{
 const never time.Duration = 0
 
 var goldaPromise = promise{
-	bound: "bounded: who submits waits",
+	bound: "bounded: submitters wait",
 	order: oneWorker,
 	crash: "the command is answered with the reason; the worker is replaced",
 }
@@ -140,7 +139,7 @@ func goldaStarted(parts []pipeline.Part) (*pipeline.Pipeline, error) {
 // goldaStages makes the stages of all steps and the wires between them.
 func goldaStages[C any](s shape[C]) (stages [][]*stage.Stage[C], parts []pipeline.Part) {
 	stages = make([][]*stage.Stage[C], len(s.steps))
-	var outs []*behaviour.Port[C] // of the step before
+	var outs []*behaviour.Port[C] // of the previous step
 	for i, st := range s.steps {
 		var next []*behaviour.Port[C]
 		if !s.last(i) {
@@ -182,7 +181,7 @@ func goldaOptions[C any](s shape[C], st step[C], next []*behaviour.Port[C]) []st
 	return []stage.Option{stage.Workers(st.workers, st.workers), stage.Capacity(s.capacity), stage.Out(outs...)}
 }
 
-// goldaHandler is what a stage does: the work, and where the command goes then.
+// goldaHandler returns the handler of a stage: the work, and where the command goes then.
 func goldaHandler[C any](s shape[C], i int, next []*behaviour.Port[C]) func(context.Context, C) behaviour.Outcome {
 	do, end := s.steps[i].do, s.end
 	switch {
@@ -211,7 +210,7 @@ func goldaHandler[C any](s shape[C], i int, next []*behaviour.Port[C]) func(cont
 	}
 }
 
-// goldaScraped is a line that is watched.
+// goldaScraped returns a line whose metrics are scraped.
 func goldaScraped(pause time.Duration) func(shape[*parcel]) (line[*parcel], error) {
 	return func(s shape[*parcel]) (line[*parcel], error) {
 		l, p, err := goldaPipeline(s)
@@ -226,15 +225,15 @@ func goldaScraped(pause time.Duration) func(shape[*parcel]) (line[*parcel], erro
 	}
 }
 
-// metricsOf serves the metrics of a pipeline.
+// metricsOf returns a handler for the metrics of a pipeline.
 func metricsOf(p *pipeline.Pipeline) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	err := registry.Register(goldaprom.NewCollector(p))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), err
 }
 
-// scrape asks for the metrics as Prometheus does, zipped. The user's process pays for all of that
-// but the network; that Prometheus unzips and reads the answer is paid for elsewhere, and not here.
+// scrape requests the metrics as Prometheus does, compressed. The cost in the user's process is included except the
+// network; the cost in Prometheus is not.
 func scrape(metrics http.Handler) *reply {
 	ask := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil)
 	ask.Header.Set("Accept-Encoding", "gzip")
@@ -259,7 +258,7 @@ func (r *reply) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// every calls f again and again, first after half a pause, until done.
+// every calls f repeatedly, first after half a pause, until done is called.
 func every(pause time.Duration, f func()) (done func()) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -9,9 +9,9 @@ import (
 
 const idleStages = 10_000
 
-// idle measures what stages cost that have nothing to do: W7. A line of 10,000 is built; one
-// command walks through it, so that each stage has worked; then they are left alone for a moment. What
-// counts is the growth of heap and stacks, and of goroutines, after that.
+// idle measures the cost of stages that have nothing to do: W7. It builds a line of 10,000 stages; one command passes
+// through it, so that each stage has worked; then the line is left alone for a moment. The figure is the growth of heap
+// and stacks, and of goroutines, after that.
 func idle(impl implementation, o order) (sample, error) {
 	n := idleStages
 	if o.Moment {
@@ -49,14 +49,14 @@ func idle(impl implementation, o order) (sample, error) {
 	return result, nil
 }
 
-// holding is what a process has of what idle stages may hold.
+// holding is the memory and goroutines of a process.
 type holding struct {
 	bytes      uint64
 	goroutines int
 }
 
-// held looks after the garbage is gone, and more than once: pools are emptied at the second time, and who
-// looks after stages, a policy once a second, has half a kilobyte for each in hand while it does.
+// held measures after garbage collection, and several times: pools are emptied at the second collection, and a policy,
+// which runs once a second, uses half a kilobyte for each stage while it runs.
 func held() holding {
 	least := holding{math.MaxUint64, math.MaxInt}
 	for i := range 4 {

@@ -8,7 +8,7 @@ import (
 // implementation is one way to run a line of stages.
 type implementation struct {
 	name     string
-	what     string // in a few words
+	what     string // a short description
 	promise  promise
 	pointers func(shape[*parcel]) (line[*parcel], error)
 	blocks   func(shape[block]) (line[block], error) // a kilobyte by value
@@ -17,11 +17,11 @@ type implementation struct {
 	not      map[string]string // works that it takes no part in, and why
 }
 
-// promise is what an implementation guarantees, as it is used here.
+// promise is what an implementation guarantees in the form that is used here.
 type promise struct {
-	bound string // on what waits
+	bound string // on the commands that wait
 	order string // of commands, through a stage with one worker and through one with several
-	crash string // what becomes of a command whose handler panics, and of others
+	crash string // what happens to a command whose handler panics, and to others
 }
 
 // takes reports whether the implementation takes part in a work, or why not.
@@ -33,7 +33,7 @@ func (i implementation) takes(work string) (why string, ok bool) {
 	return why, !no
 }
 
-// implementations are all that there are, the house's own first.
+// implementations returns all implementations, Golda first.
 func implementations() []implementation {
 	return []implementation{
 		golda, goldaBatch, goldaRegistered, goldaMetrics, goldaMetricsOften, direct, directAll, channel, channelBatch,
@@ -41,7 +41,7 @@ func implementations() []implementation {
 	}
 }
 
-// implementationNamed finds one.
+// implementationNamed returns the implementation of a name.
 func implementationNamed(name string) (implementation, bool) {
 	all := implementations()
 	i := slices.IndexFunc(all, func(i implementation) bool { return i.name == name })
@@ -51,7 +51,7 @@ func implementationNamed(name string) (implementation, bool) {
 	return all[i], true
 }
 
-// implementationNames lists them.
+// implementationNames returns the names of all implementations.
 func implementationNames() []string {
 	all := implementations()
 	names := make([]string, len(all))
@@ -61,12 +61,12 @@ func implementationNames() []string {
 	return names
 }
 
-// What several promise.
+// The promises of several implementations.
 const (
 	nothingWaits = "nothing waits"
 	oneWorker    = "kept with one worker"
 	processDies  = "the process dies"
 )
 
-// noStages is why plain calls take no part in what needs stages.
-const noStages = "a call is no stage"
+// noStages is why plain calls do not take part in works that need stages.
+const noStages = "a call is not a stage"

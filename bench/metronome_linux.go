@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// metronome wakes its user at a steady pace. A sleep of the Go runtime may take a
-// millisecond, which is ten requests of W5; a timer that the runtime's poller waits
-// for is right to some ten microseconds, and nothing spins.
+// metronome wakes its user at regular times. A sleep of the Go runtime may take a millisecond, which is ten requests of
+// W5. A timer that the runtime's poller waits for is exact to some ten microseconds, without spinning.
 type metronome struct {
 	timer *os.File
 	ticks [8]byte

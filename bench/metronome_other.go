@@ -4,7 +4,7 @@ package main
 
 import "time"
 
-// metronome wakes its user at a steady pace, as well as the runtime's timers can.
+// metronome wakes its user at regular times, as exactly as the runtime's timers do.
 type metronome struct{ ticker *time.Ticker }
 
 func newMetronome(every time.Duration) (*metronome, error) {

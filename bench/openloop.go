@@ -16,17 +16,15 @@ const (
 	warmRequests = 1_000 // not measured
 )
 
-// What counts as a missed schedule: then the figures would be the machine's and not the
-// implementation's.
+// The limits of a missed schedule: beyond them the figures would be the machine's and not the implementation's.
 const (
 	lateBy    = 10 * time.Millisecond
 	lateShare = 0.01
 )
 
-// openLoop measures the time from when a request should have been sent to its answer: W5. Each
-// request has a goroutine of its own that waits for the answer, as in a server, so that a slow line delays
-// none that comes after. The time counts from the schedule: a request that is sent late, because
-// the machine was busy, has waited as well.
+// openLoop measures the time from when a request should have been sent to its answer: W5. Each request has a goroutine
+// of its own that waits for the answer, as in a server, so that a slow line delays no later request. The time counts
+// from the schedule: a request that is sent late, because the machine was busy, has waited as well.
 func openLoop(impl implementation, o order) (sample, error) {
 	n, warm := o.commands(requests), o.commands(warmRequests)
 	all := parcels(n + warm)
@@ -62,16 +60,15 @@ func openLoop(impl implementation, o order) (sample, error) {
 	return result, log.missed()
 }
 
-// record is what became of a schedule.
+// record is the times of the requests of a schedule.
 type record struct {
 	lateness []time.Duration // from when a request should have been sent until it was
 	latency  []time.Duration // from when it should have been sent to its answer
 }
 
-// sinceSent are the times from when requests were sent. They leave out that the generator was late,
-// which is most of the latency: a timer that fires some 30 µs after its time, or a machine that has other
-// work. A line that is late because it keeps the generator from sending is flattered by them, so
-// they stand beside the latency and not in its place.
+// sinceSent returns the times from when requests were sent. They leave out the lateness of the generator, which is most
+// of the latency: a timer that fires some 30 µs late, or other load of the machine. They flatter a line that delays the
+// generator, so they are reported beside the latency and not instead of it.
 func (r record) sinceSent() []time.Duration {
 	sent := make([]time.Duration, len(r.latency))
 	for i := range sent {
@@ -113,7 +110,7 @@ func schedule(n int, every time.Duration, request func(i int) error) (record, er
 	return r, nil
 }
 
-// missed tells that the generator did not keep its schedule.
+// missed returns an error if the generator did not keep its schedule.
 func (r record) missed() error {
 	late := 0
 	for _, l := range r.lateness {
@@ -127,7 +124,7 @@ func (r record) missed() error {
 	return nil
 }
 
-// quantile is the q-quantile of some times, in nanoseconds.
+// quantile returns the q-quantile of some times, in nanoseconds.
 func quantile(times []time.Duration, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(times))
 	return float64(sorted[min(len(sorted)-1, int(q*float64(len(sorted))))])

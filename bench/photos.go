@@ -13,8 +13,8 @@ import (
 	"github.com/golda-dev/golda/examples/images/picture"
 )
 
-// W10 is the image application of examples/images, without its files: captchas are drawn
-// beforehand and lie in memory, and so does what comes out.
+// W10 is the image application of examples/images, without its files: the captchas are drawn beforehand and stay in
+// memory, as do the results.
 const (
 	photos        = 256
 	captchas      = 32 // photos share them
@@ -23,13 +23,13 @@ const (
 
 // photo is an image on its way.
 type photo struct {
-	file []byte // what it is decoded from
+	file []byte // the encoded image
 	img  *picture.Canvas
-	sum  uint32 // of the PNG file that came out; 0: it did not
+	sum  uint32 // of the resulting PNG file; 0: there is none
 	err  error
 }
 
-// photoFlow sends each image through once.
+// photoFlow sends each image through the line once.
 func photoFlow(impl implementation, o order) (sample, error) {
 	all, err := undeveloped(o.commands(photos))
 	if err != nil {
@@ -75,7 +75,7 @@ func undeveloped(n int) ([]*parcel, error) {
 	return all, nil
 }
 
-// photoSteps are the seven stages, with as many workers each as there are processors.
+// photoSteps returns the seven stages, each with as many workers as there are processors.
 func photoSteps() []step[*parcel] {
 	workers := runtime.GOMAXPROCS(0)
 	all := []step[*parcel]{{name: "load", workers: workers, do: func(p *parcel) { p.photo.load() }}}

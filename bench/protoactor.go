@@ -10,14 +10,12 @@ import (
 	"github.com/asynkron/protoactor-go/router"
 )
 
-// protoactor-go used plainly: an actor for each stage, or a round-robin pool of them where
-// a stage has several workers; each sends what it has done to the next. It is what Golda
-// itself stands on.
+// protoactor-go in its plain form: an actor for each stage, or a round-robin pool of actors where a stage has several
+// workers; each sends its result to the next. Golda is built on it.
 //
-// It guarantees: order between two actors. Mailboxes have no bound unless asked for, and
-// no sender ever waits. An actor that panics is restarted ten times in ten seconds and then stopped;
-// the message that it panicked at is lost, and after the stop all others are. Who made a request hears
-// of it by his own time limit.
+// It guarantees: order between two actors. Mailboxes are unbounded unless asked for, and no sender ever waits. An actor
+// that panics is restarted ten times in ten seconds and then stopped. The message that caused the panic is lost, and
+// after the stop all others are. A requester notices only by its own time limit.
 var protoactor = implementation{
 	name: "protoactor",
 	what: "protoactor-go, an actor for each worker",
@@ -36,7 +34,7 @@ func protoactorLine[C any](s shape[C]) (line[C], error) {
 		return slog.New(slog.DiscardHandler) // W6 crashes on purpose
 	}))
 	root := system.Root
-	var next []*actor.PID // the actors of the step behind
+	var next []*actor.PID // the actors of the next step
 	for i, st := range slices.Backward(s.steps) {
 		var own []*actor.PID
 		for range st.width() {
@@ -58,7 +56,7 @@ func protoactorLine[C any](s shape[C]) (line[C], error) {
 	}, nil
 }
 
-// protoactorProps says how the actors of a stage are made.
+// protoactorProps returns the props of a stage's actors.
 func protoactorProps[C any](s shape[C], i int, next []*actor.PID) *actor.Props {
 	receive := protoactorReceive(s, i, next)
 	if workers := s.steps[i].workers; workers > 1 {
@@ -86,7 +84,7 @@ func protoactorReceive[C any](s shape[C], i int, next []*actor.PID) actor.Receiv
 	}
 }
 
-// protoactorForward keeps the sender, so that the last stage can answer him.
+// protoactorForward keeps the sender, so that the last stage can answer it.
 func protoactorForward(ctx actor.Context, to *actor.PID) {
 	if ctx.Sender() == nil {
 		ctx.Send(to, ctx.Message())

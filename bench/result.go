@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// result is what all rounds have found of one implementation at one work.
+// result is the results of all rounds of one implementation at one work.
 type result struct {
 	work     work
 	impl     implementation
@@ -15,7 +15,7 @@ type result struct {
 	failures []error // of the rounds that have no sample
 }
 
-// each is one figure of all rounds, in order of size.
+// each returns one figure of all rounds, sorted.
 func (r *result) each(of func(sample) float64) []float64 {
 	values := make([]float64, len(r.samples))
 	for i, s := range r.samples {
@@ -25,8 +25,8 @@ func (r *result) each(of func(sample) float64) []float64 {
 	return values
 }
 
-// median is the median of a figure over the rounds; of an even number the lower middle would
-// flatter, so it is the mean of the two.
+// median returns the median of a figure over the rounds. For an even number it is the mean of the two middle values,
+// because the lower one would flatter.
 func (r *result) median(of func(sample) float64) float64 { return middle(r.each(of)) }
 
 func middle(sorted []float64) float64 {
@@ -37,7 +37,7 @@ func middle(sorted []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// figure is the median of what the work is measured by.
+// figure returns the median of the work's figure.
 func (r *result) figure() float64 { return r.median(r.work.figure) }
 
 func (r *result) span() (least, most float64) {
@@ -45,7 +45,7 @@ func (r *result) span() (least, most float64) {
 	return all[0], all[len(all)-1]
 }
 
-// died says why the process died, if it did in any round.
+// died returns why the process died, if it did in any round.
 func (r *result) died() string {
 	for _, s := range r.samples {
 		if s.Died != "" {
@@ -65,7 +65,7 @@ func (r *result) sum(of func(sample) int) (total int) {
 	return total
 }
 
-// brief is one measurement for those who watch.
+// brief returns one measurement as text for the progress output.
 func (r *result) brief(s sample) string {
 	if r.work.name == "W6" {
 		return fmt.Sprintf("%d of %d answered %s", s.Answered, s.Commands, s.Died)
@@ -73,8 +73,7 @@ func (r *result) brief(s sample) string {
 	return number(r.work.figure(s)) + " " + r.work.unit
 }
 
-// row is a result as a JSON object. Times are in nanoseconds, and medians over the rounds;
-// counts are sums.
+// row is a result as a JSON object. Times are in nanoseconds, and medians over the rounds; counts are sums.
 type row struct {
 	Work               string  `json:"work"`
 	Impl               string  `json:"impl"`
@@ -124,7 +123,7 @@ func goroutinesPerStage(s sample) float64 { return s.GoroutinesPerStage }
 
 func freshBytes(s sample) float64 { return s.FreshBytesPerStage }
 
-// printJSON prints one object for each result, a line each.
+// printJSON prints one object for each result, one a line.
 func (s *suite) printJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	for _, r := range s.results {

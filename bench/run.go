@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// run is the whole program.
+// run runs the program and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parse(args, stdout)
 	switch {
@@ -24,7 +24,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if ctx.Err() != nil {
 		return complain(stderr, statusInterrupted, errors.New("interrupted"))
 	}
-	if err := suite.tell(stdout); err != nil {
+	if err := suite.output(stdout); err != nil {
 		return complain(stderr, statusFailed, err)
 	}
 	return suite.verdict(stderr)
@@ -37,8 +37,8 @@ type suite struct {
 	progress io.Writer
 	spin     int
 	begin    time.Time
-	results  []*result // of each work all that take part, in order
-	failures []error   // of measurements that came to nothing
+	results  []*result // of each work those of all implementations that take part, in order
+	failures []error   // of measurements without a figure
 }
 
 func newSuite(c config, progress io.Writer) *suite {
@@ -53,8 +53,8 @@ func newSuite(c config, progress io.Writer) *suite {
 	return s
 }
 
-// measure makes all measurements, round by round, until ctx ends. One that fails is kept in
-// mind, and the others go on: they have taken minutes.
+// measure makes all measurements, round by round, until ctx ends. A failure is recorded, and the other measurements
+// continue: they have taken minutes.
 func (s *suite) measure(ctx context.Context) {
 	total, done := 0, 0
 	for _, w := range s.works {
@@ -74,7 +74,7 @@ func (s *suite) measure(ctx context.Context) {
 	}
 }
 
-// one makes one measurement and says what came of it.
+// one makes one measurement and returns its result as text.
 func (s *suite) one(ctx context.Context, t turn) string {
 	begin := time.Now()
 	found, err := send(ctx, order{
@@ -90,7 +90,7 @@ func (s *suite) one(ctx context.Context, t turn) string {
 	return fmt.Sprintf("%s (%.1fs)", t.brief(found), time.Since(begin).Seconds())
 }
 
-// verdict says what failed, a line each, and returns the status.
+// verdict prints the failures, one a line, and returns the status.
 func (s *suite) verdict(stderr io.Writer) int {
 	status := statusOK
 	for _, err := range s.failures {
@@ -99,18 +99,17 @@ func (s *suite) verdict(stderr io.Writer) int {
 	return status
 }
 
-// turn is one measurement that is to be made.
+// turn is one measurement to be made.
 type turn struct {
 	*result
 
-	number int // the same for those that follow one another to be compared
+	number int // the same for measurements that follow one another to be compared
 }
 
-// turns are the measurements of a work in a round: first of the rivals, those that a target
-// compares, several times one after the other, then of all others. What a machine is busy with beside
-// changes within seconds, and by far more than what is to be seen; so the ratio that counts is
-// that of two measurements that follow one another, and many such ratios are better than few
-// long measurements.
+// turns returns the measurements of a work in a round: first the rivals, which a target compares, several times one
+// after the other, then all others. The other load of a machine changes within seconds, and by far more than the
+// differences that are to be measured. So the ratio that counts is that of two measurements that follow one another,
+// and many such ratios are better than few long measurements.
 func (s *suite) turns(w work, round int) (all []turn) {
 	var rivals, others []*result
 	for _, r := range s.of(w) {
@@ -135,8 +134,8 @@ func (s *suite) turns(w work, round int) (all []turn) {
 	return all
 }
 
-// ordered is another order for each n, so that nobody always comes after the same one: one from
-// front to back, then one from back to front, then the next begins.
+// ordered returns the results in another order for each n, so that none always comes after the same one: a rotation
+// from front to back, then the same from back to front, then the next rotation.
 func ordered(all []*result, n int) []*result {
 	if len(all) == 0 {
 		return nil
@@ -149,7 +148,7 @@ func ordered(all []*result, n int) []*result {
 	return turned
 }
 
-// rival reports whether a target compares a result with another that is to be had.
+// rival reports whether a target compares a result with another one that is measured, too.
 func (s *suite) rival(r *result) bool {
 	return slices.ContainsFunc(targets(), func(t target) bool {
 		d := t.duel
@@ -158,12 +157,12 @@ func (s *suite) rival(r *result) bool {
 	})
 }
 
-// has reports whether an implementation is to be measured at a work.
+// has reports whether an implementation is measured at a work.
 func (s *suite) has(work, impl string) bool {
 	return slices.ContainsFunc(s.results, func(r *result) bool { return r.work.name == work && r.impl.name == impl })
 }
 
-// of are the results of a work.
+// of returns the results of a work.
 func (s *suite) of(w work) (all []*result) {
 	for _, r := range s.results {
 		if r.work.name == w.name {
@@ -173,15 +172,15 @@ func (s *suite) of(w work) (all []*result) {
 	return all
 }
 
-// tell prints what was found, of all that was measured at least once.
-func (s *suite) tell(stdout io.Writer) error {
+// output prints the results of everything that was measured at least once, and writes the report if there is to be one.
+func (s *suite) output(stdout io.Writer) error {
 	all := s.results
 	s.results = slices.DeleteFunc(slices.Clone(all), func(r *result) bool { return len(r.samples) == 0 })
-	tell := s.print
+	print := s.print
 	if s.json {
-		tell = s.printJSON
+		print = s.printJSON
 	}
-	err := tell(stdout)
+	err := print(stdout)
 	if s.report != "" {
 		err = errors.Join(err, s.writeReport(s.report, all))
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// capacity is how many commands wait before a stage, for those who have bounds: Golda's default.
+// capacity is how many commands wait before a stage in implementations with bounds: Golda's default.
 const capacity = 1024
 
 // deepStages is the length of W12's line.
@@ -15,7 +15,7 @@ const deepStages = 500
 // steps makes the steps of a work's line.
 type steps func(order) []step[*parcel]
 
-// plainSteps are stages that do nothing.
+// plainSteps returns stages that do nothing.
 func plainSteps(n, workers int) steps {
 	return func(order) []step[*parcel] { return nothings[*parcel](n, workers) }
 }

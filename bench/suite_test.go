@@ -28,28 +28,28 @@ func mainWith(t *testing.T, args ...string) (status int, stdout, stderr string) 
 	return status, out.String(), errs.String()
 }
 
-func TestBadFlagsAreToldInOneLine(t *testing.T) {
+func TestBadFlagsAreReportedInOneLine(t *testing.T) {
 	rows := []struct {
 		args []string
 		want string
 	}{
-		{[]string{"-work", "W99"}, "bench: -work W99: there is no such work; see -help\n"},
-		{[]string{"-work", "W1,"}, "bench: -work \"W1,\": there is an empty name in it\n"},
-		{[]string{"-impl", "golda, ,chan"}, "bench: -impl \"golda, ,chan\": there is an empty name in it\n"},
-		{[]string{"-impl", "erlang"}, "bench: -impl erlang: there is no such implementation; known are " +
+		{[]string{"-work", "W99"}, "bench: -work W99: unknown work; see -help\n"},
+		{[]string{"-work", "W1,"}, "bench: -work \"W1,\": empty name\n"},
+		{[]string{"-impl", "golda, ,chan"}, "bench: -impl \"golda, ,chan\": empty name\n"},
+		{[]string{"-impl", "erlang"}, "bench: -impl erlang: unknown implementation; known are " +
 			"golda, goldabatch, golda+registered, golda+metrics, golda+metrics50, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
 		{[]string{"-rounds", "0"}, "bench: -rounds 0: at least 1 round\n"},
 		{[]string{"-rounds", "many"}, "bench: invalid value \"many\" for flag -rounds: parse error\n"},
 		{[]string{"-strange"}, "bench: flag provided but not defined: -strange\n"},
-		{[]string{"W1"}, "bench: stray argument \"W1\"; all there is to say is said with flags, see -help\n"},
-		{[]string{"-moment", "-report", "x.md"}, "bench: -moment and -report: figures of a moment are no figures\n"},
+		{[]string{"W1"}, "bench: stray argument \"W1\"; everything is set with flags, see -help\n"},
+		{[]string{"-moment", "-report", "x.md"}, "bench: -moment and -report: a moment is too short for figures\n"},
 		{
 			[]string{"-moment", "-cpuprofile", "x", "-work", "W1", "-impl", "golda"},
 			"bench: -moment and -cpuprofile: a moment is too short for a profile\n",
 		},
 		{
 			[]string{"-cpuprofile", "x", "-work", "W1"},
-			"bench: -cpuprofile: of one work on one implementation; say which with -work and -impl\n",
+			"bench: -cpuprofile: only of one work on one implementation; choose them with -work and -impl\n",
 		},
 		{
 			[]string{"-report", "nowhere/x.md"},
@@ -71,7 +71,7 @@ func TestBadFlagsAreToldInOneLine(t *testing.T) {
 	}
 }
 
-func TestHelpTellsTheWorksAndTheImplementations(t *testing.T) {
+func TestHelpListsTheWorksAndTheImplementations(t *testing.T) {
 	status, stdout, stderr := mainWith(t, "-help")
 	assert.Equal(t, statusOK, status)
 	assert.Empty(t, stderr)
@@ -83,17 +83,17 @@ func TestHelpTellsTheWorksAndTheImplementations(t *testing.T) {
 	}
 }
 
-func TestFiguresAreToldEvenIfTheirPageCannotBeWritten(t *testing.T) {
-	c, err := parse([]string{"-work", "W1", "-impl", "golda", "-report", t.TempDir(), "-json"}, nil) // it is no file
+func TestFiguresArePrintedEvenIfTheirPageCannotBeWritten(t *testing.T) {
+	c, err := parse([]string{"-work", "W1", "-impl", "golda", "-report", t.TempDir(), "-json"}, nil) // a directory, not a file
 	require.NoError(t, err)
 	s := newSuite(c, io.Discard)
 	s.results[0].samples = []sample{{Commands: 1, Answered: 1, NsPerHop: 7}}
 	var out bytes.Buffer
-	require.Error(t, s.tell(&out))
+	require.Error(t, s.output(&out))
 	assert.Contains(t, out.String(), `"ns_per_hop":7`)
 }
 
-func TestANameWithoutItsLetterStandsForBoth(t *testing.T) {
+func TestANameWithoutItsLetterSelectsBoth(t *testing.T) {
 	chosen, err := chosenWorks(" W9, W1")
 	require.NoError(t, err)
 	var names []string
@@ -121,7 +121,7 @@ func TestJSONIsOneObjectForEachWorkAndImplementation(t *testing.T) {
 		got = append(got, object["work"].(string)+" "+object["impl"].(string))
 	}
 	assert.Equal(t, []string{"W1 golda", "W1 direct", "W1 chan", "W7 golda", "W7 chan"}, got)
-	assert.Len(t, strings.Split(strings.TrimSpace(stderr), "\n"), 10, "progress tells of each measurement")
+	assert.Len(t, strings.Split(strings.TrimSpace(stderr), "\n"), 10, "the progress output names each measurement")
 }
 
 func TestRoundsTakeTurns(t *testing.T) {
@@ -155,7 +155,7 @@ func TestRivalsAreMeasuredSeveralTimesOneAfterTheOther(t *testing.T) {
 	c, err = parse([]string{"-work", "W4", "-impl", "golda,pond"}, nil)
 	require.NoError(t, err)
 	s = newSuite(c, nil)
-	assert.Len(t, s.turns(c.works[0], 0), 2, "who has no rival is measured once")
+	assert.Len(t, s.turns(c.works[0], 0), 2, "an implementation without a rival is measured once")
 }
 
 func names(all []turn) (names []string) {
@@ -165,7 +165,7 @@ func names(all []turn) (names []string) {
 	return names
 }
 
-// Among 10,000 draws of n values the true median is in the span at least as often as is said.
+// Among 10,000 draws of n values the true median is in the span at least as often as promised.
 func TestTheMedianIsInTheSpanInNineteenOfTwentyCases(t *testing.T) {
 	for _, n := range []int{6, 7, 12, 16, 20, 60} {
 		dice, in := rand.New(rand.NewPCG(1, uint64(n))), 0
@@ -180,24 +180,24 @@ func TestTheMedianIsInTheSpanInNineteenOfTwentyCases(t *testing.T) {
 				in++
 			}
 		}
-		assert.GreaterOrEqual(t, in, draws*94/100, "%d values", n) // 95, and chance
+		assert.GreaterOrEqual(t, in, draws*94/100, "%d values", n) // 95 %, minus chance
 	}
 	least, most := span([]float64{1, 2, 3, 4, 5})
 	assert.InDelta(t, 1, least, 0)
-	assert.InDelta(t, 5, most, 0, "of five nothing can be left out")
+	assert.InDelta(t, 5, most, 0, "with five values nothing can be left out")
 	least, most = span([]float64{7})
 	assert.InDelta(t, 7, least, 0)
 	assert.InDelta(t, 7, most, 0)
 }
 
-// A machine that is three times slower in some turns says nothing of the ratio.
-func TestATargetComparesWhatWasFoundInTheSameTurn(t *testing.T) {
+// A machine that is three times slower in some turns does not change the ratio.
+func TestATargetComparesMeasurementsOfTheSameTurn(t *testing.T) {
 	s := made(t, map[string][]sample{"W4 golda": ns(100, 300, 100, 300), "W4 chan": ns(110, 330, 110, 330)})
-	s.find("W4", "chan").samples = s.find("W4", "chan").samples[1:] // one failed
+	s.find("W4", "chan").samples = s.find("W4", "chan").samples[1:] // one measurement failed
 	assert.Equal(t, []string{"W4: at least the throughput of channels", "1.10", "-", "yes"}, s.targetTable().rows[0])
 }
 
-// made is a suite with figures that are known.
+// made returns a suite with known figures.
 func made(t *testing.T, figures map[string][]sample) *suite {
 	t.Helper()
 	c, err := parse(nil, nil)
@@ -237,7 +237,7 @@ func TestRatiosAreThoseOfMedians(t *testing.T) {
 	}, rows)
 }
 
-func TestTargetsAreJudgedByTheFigures(t *testing.T) {
+func TestTargetsAreMetOrMissedByTheFigures(t *testing.T) {
 	figures := map[string][]sample{
 		"W1 golda": {{NsPerHop: 30, CPUPerCommand: 100, AllocsPerHop: 0.004}}, "W2 golda": {{AllocsPerHop: 0.01}}, "W1 chan": ns(100), "W1 direct": ns(9.9),
 		"W1 golda+metrics": {{NsPerHop: 31, CPUPerCommand: 102}}, "W1 golda+metrics50": ns(60),
@@ -256,16 +256,16 @@ func TestTargetsAreJudgedByTheFigures(t *testing.T) {
 		"W1 0.30 - yes", "W1 3.03 - no", "W1 0 - yes", "W2 0.01 - no", "W3 0.95 - yes", "W4 0.99 0.83-1.11 no", "W5 1.10 - yes", "W5 1.20 - no",
 		"W6 199 of 200 - no", "W7 5,000 - yes", "W7 5,001 - no", "W7 0 - yes",
 		"W1 1.03 - no", "W1 1.02 - yes", "W1 1.0200 - yes", "W11 1.60 - no",
-	}, got, "what was not measured is not told")
+	}, got, "targets that were not measured are left out")
 }
 
-func TestTheReportHasTheSameFormWhateverTheFigures(t *testing.T) {
+func TestTheReportHasTheSameFormForAnyFigures(t *testing.T) {
 	page := func(x float64) string {
 		file := filepath.Join(t.TempDir(), "performance.md")
 		s := made(t, map[string][]sample{"W1 golda": ns(x), "W1 chan": ns(2 * x), "W5 pond": nil})
 		s.results[2].failures = []error{errors.New("W5 of pond: too late")}
 		s.report, s.json = file, true
-		require.NoError(t, s.tell(io.Discard))
+		require.NoError(t, s.output(io.Discard))
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		return string(text)
@@ -282,14 +282,14 @@ func TestTheReportHasTheSameFormWhateverTheFigures(t *testing.T) {
 	assert.Equal(t, digits(one), digits(page(77)))
 	assert.Contains(t, one, "| W1: a hop costs at most 0.30 of channels | 0.50 | - | no |")
 	assert.Contains(t, one, "### W1: five stages that do nothing, one worker each\n\n| implementation | ns per hop | min-max |")
-	assert.Contains(t, one, "\n- In 1 of 1 measurements there is no figure. W5 of pond: too late.\n\n")
+	assert.Contains(t, one, "\n- In 1 of 1 measurements have no figure. W5 of pond: too late.\n\n")
 	assert.Contains(t, one, "2026-11-21")
 	for _, i := range implementations() {
 		assert.Contains(t, one, "| "+i.name+" | "+i.what+" | "+i.promise.bound)
 	}
 }
 
-func TestOneRoundIsNotToldAsSeveral(t *testing.T) {
+func TestOneRoundIsWrittenInTheSingular(t *testing.T) {
 	for rounds, want := range map[int]string{1: "1 round on ", 2: "2 rounds on "} {
 		s := &suite{config: config{rounds: rounds}}
 		assert.True(t, strings.HasPrefix(s.method(), want), s.method())
@@ -308,21 +308,21 @@ func TestAGeneratorThatIsTooOftenLateHasMissedItsSchedule(t *testing.T) {
 	text, err := json.Marshal(report{Error: err.Error(), Missed: true})
 	require.NoError(t, err)
 	_, err = read(text)
-	require.ErrorIs(t, err, errMissed, "the parent is told the same")
+	require.ErrorIs(t, err, errMissed, "the parent gets the same error")
 	require.EqualError(t, err, "the generator missed its schedule: 1.5 % of the requests were sent more than 10ms late")
 }
 
-func TestRequestsAreSentInTimeThoughAnswersAreSlow(t *testing.T) {
+func TestRequestsAreSentInTimeAlthoughAnswersAreSlow(t *testing.T) {
 	const n = 50
 	var open sync.WaitGroup
 	open.Add(n)
 	r, err := schedule(n, time.Millisecond, func(int) error {
 		open.Done()
-		open.Wait() // nobody is answered before all have been sent
+		open.Wait() // no request is answered before all have been sent
 		return nil
 	})
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, r.latency[0], (n-1)*time.Millisecond, "none is sent before its time")
+	assert.GreaterOrEqual(t, r.latency[0], (n-1)*time.Millisecond, "no request is sent before its time")
 	for i, sent := range r.sinceSent() {
 		assert.GreaterOrEqual(t, r.lateness[i], time.Duration(0))
 		assert.GreaterOrEqual(t, sent, time.Duration(0))
@@ -350,31 +350,31 @@ func TestQuantilesOfLatency(t *testing.T) {
 func TestADeadProcessIsAResultOnlyWhereCommandsPanic(t *testing.T) {
 	ctx := context.Background()
 	exit, words := errors.New("exit status 2"), "some line\npanic: boom\n\ngoroutine 7"
-	s, err := buried(ctx, order{Work: "W6"}, exit, words)
+	s, err := deathResult(ctx, order{Work: "W6"}, exit, words)
 	require.NoError(t, err)
 	assert.Equal(t, sample{Commands: crashRequests, Died: "panic: boom"}, s)
-	_, err = buried(ctx, order{Work: "W1"}, exit, words)
+	_, err = deathResult(ctx, order{Work: "W1"}, exit, words)
 	require.EqualError(t, err, "exit status 2: panic: boom")
-	_, err = buried(ctx, order{Work: "W6"}, exit, "")
-	require.Error(t, err, "nobody knows why it ended")
+	_, err = deathResult(ctx, order{Work: "W6"}, exit, "")
+	require.Error(t, err, "the reason is unknown")
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = buried(ended, order{Work: "W6"}, exit, words)
+	_, err = deathResult(ended, order{Work: "W6"}, exit, words)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestAMeasurementThatFailsDoesNotSpoilTheOthers(t *testing.T) {
+func TestAFailedMeasurementDoesNotAffectTheOthers(t *testing.T) {
 	s := made(t, map[string][]sample{"W1 golda": ns(1), "W1 chan": nil})
 	s.failures = []error{errors.New("W1 of chan: boom"), errors.New("W1 of pond: too late")}
 	s.json = true
 	var out, errs bytes.Buffer
-	require.NoError(t, s.tell(&out))
-	assert.Equal(t, 1, strings.Count(out.String(), "\n"), "there is nothing to tell of who failed always")
+	require.NoError(t, s.output(&out))
+	assert.Equal(t, 1, strings.Count(out.String(), "\n"), "an implementation that always failed has no row")
 	assert.Equal(t, statusFailed, s.verdict(&errs))
 	assert.Equal(t, "bench: W1 of chan: boom\nbench: W1 of pond: too late\n", errs.String())
 }
 
-func TestAnInterruptedRunSaysSo(t *testing.T) {
+func TestAnInterruptedRunReportsIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
@@ -383,7 +383,7 @@ func TestAnInterruptedRunSaysSo(t *testing.T) {
 	assert.Equal(t, "bench: interrupted\n", errs.String())
 }
 
-func TestNumbersAreWrittenWithAsManyDigitsAsMeanAnything(t *testing.T) {
+func TestNumbersHaveTheirSignificantDigits(t *testing.T) {
 	rows := map[float64]string{0: "0", 0.001: "0", 0.014: "0.01", 3.456: "3.46", 34.56: "34.6", 345.6: "346", 1234567: "1,234,567", 12345: "12,345"}
 	for x, want := range rows {
 		assert.Equal(t, want, number(x))

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// table is what was found of one work, in words and rounded: for the terminal and for the
-// page of figures.
+// table is the results of one work as rounded text: for the terminal and for the page of figures.
 type table struct {
 	title string
 	head  []string
@@ -18,7 +17,7 @@ type table struct {
 	notes []string
 }
 
-// table makes the table of a work, the best first.
+// table returns the table of a work, the best first.
 func (s *suite) table(w work) table {
 	all := s.of(w)
 	slices.SortStableFunc(all, func(a, b *result) int {
@@ -39,7 +38,7 @@ func (s *suite) table(w work) table {
 	return t
 }
 
-// head names the columns.
+// head returns the names of the columns.
 func (s *suite) head(w work) []string {
 	switch w.name {
 	case "W6":
@@ -75,8 +74,8 @@ func (s *suite) cells(r *result) []string {
 	}
 }
 
-// compared are the first cells of most tables: the figure, its span, and its ratios to
-// ours and to channels.
+// compared returns the first cells of most tables: the figure, its span, and its ratios to Golda's and to that of
+// channels.
 func (s *suite) compared(r *result, unit float64) []string {
 	least, most := r.span()
 	return []string{
@@ -85,7 +84,7 @@ func (s *suite) compared(r *result, unit float64) []string {
 	}
 }
 
-// ratio is the ratio of medians to another implementation at the same work.
+// ratio returns the ratio of medians to another implementation at the same work.
 func (s *suite) ratio(r *result, to string) string {
 	other := s.find(r.work.name, to)
 	if other == nil || other.figure() == 0 {
@@ -94,7 +93,7 @@ func (s *suite) ratio(r *result, to string) string {
 	return fmt.Sprintf("%.2f", r.figure()/other.figure())
 }
 
-// find is the result of an implementation at a work, nil if there is none.
+// find returns the result of an implementation at a work, or nil if there is none.
 func (s *suite) find(work, impl string) *result {
 	i := slices.IndexFunc(s.results, func(r *result) bool { return r.work.name == work && r.impl.name == impl })
 	if i < 0 || len(s.results[i].samples) == 0 {
@@ -107,25 +106,25 @@ func fate(r *result) string {
 	if r.died() != "" {
 		return "dies"
 	}
-	return "goes on"
+	return "continues"
 }
 
-// absent says who takes no part, and why.
+// absent returns notes that name the implementations that take no part, and why.
 func (s *suite) absent(w work) (notes []string) {
 	var reasons []string
-	who := map[string][]string{}
+	names := map[string][]string{}
 	for _, i := range s.impls {
 		why, ok := w.takes(i)
 		if ok || i.only != nil {
 			continue
 		}
-		if who[why] == nil {
+		if names[why] == nil {
 			reasons = append(reasons, why)
 		}
-		who[why] = append(who[why], i.name)
+		names[why] = append(names[why], i.name)
 	}
 	for _, why := range reasons {
-		notes = append(notes, fmt.Sprintf("without %s: %s", strings.Join(who[why], ", "), why))
+		notes = append(notes, fmt.Sprintf("without %s: %s", strings.Join(names[why], ", "), why))
 	}
 	return notes
 }
@@ -144,8 +143,7 @@ func (s *suite) print(w io.Writer) error {
 	return err
 }
 
-// text lays the table out for a terminal: the first column and words to the left,
-// numbers to the right.
+// text formats the table for a terminal: the first column and text to the left, numbers to the right.
 func (t table) text(w *strings.Builder) {
 	if len(t.rows) == 0 {
 		return
@@ -184,7 +182,7 @@ func (t table) numeric(column int) bool {
 	return true
 }
 
-// number writes a figure with as many digits as mean anything.
+// number formats a figure with as many digits as are significant.
 func number(x float64) string {
 	switch size := math.Abs(x); {
 	case size == 0 || size < 0.005:
@@ -198,7 +196,7 @@ func number(x float64) string {
 	}
 }
 
-// grouped writes a number with a comma before each third digit.
+// grouped formats a number with a comma before each third digit.
 func grouped(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {

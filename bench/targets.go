@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// target is what Golda means to reach, and how it is seen in the figures of one run.
+// target is a goal of Golda, and how it is measured by the figures of one run.
 type target struct {
 	what    string
-	duel    duel // the zero duel: nobody is compared with anybody
+	duel    duel // the zero duel: no comparison
 	measure func(*suite) (v verdict, known bool)
 }
 
 // duel is two implementations that are compared at a work.
 type duel struct{ work, impl, to string }
 
-// verdict is what a run says of a target.
+// verdict is the result of a run for a target.
 type verdict struct {
 	found   string
-	between string // where the truth may lie
+	between string // the range of the true value
 	met     bool
 }
 
-// none of anything is less than is written as 0: a goroutine of the suite's own is one of ten thousand stages', and a
-// queue that grows once is an allocation of a hundred thousand hops'.
+// none is the largest value that is written as 0: one goroutine of the suite itself for ten thousand stages, or one
+// allocation for a growing queue in a hundred thousand hops, must not count.
 const none = 0.005
 
-// targets are all of them.
+// targets returns all targets.
 func targets() []target {
 	return []target{
 		atMost("W1: a hop costs at most 0.30 of channels", beside("W1", "golda", "chan"), 0.30),
@@ -44,11 +44,11 @@ func targets() []target {
 		atMost("W7: at most 5 KB for a stage that is idle", median("W7", "golda", freshBytes), 5000),
 		atMost("W7: and for one that is idle again, after a command", figureOf("W7", "golda"), 5000),
 		atMost("W7: no goroutine for an idle stage", median("W7", "golda", goroutinesPerStage), none),
-		atMost("W1: metrics that nobody reads cost no CPU, as far as 3 % can be told",
+		atMost("W1: metrics that are not read cost no measurable CPU, with 3 % as the limit",
 			beside("W1", "golda+registered", "golda").by(cpuPerCommand), 1.03),
 		atMost("W1: metrics, read once a second, cost at most 3 % of time", beside("W1", "golda+metrics", "golda"), 1.03),
 		atMost("W1: and at most 3 % of CPU", beside("W1", "golda+metrics", "golda").by(cpuPerCommand), 1.03),
-		atMost("W1: a fiftieth of what they cost in time, read fifty times a second",
+		atMost("W1: a fiftieth of their cost in time, read fifty times a second",
 			beside("W1", "golda+metrics50", "golda").share(often), 1.03),
 		atMost("W11: a call costs at most 1.5 of a reply by channel", beside("W11", "golda", "chan"), 1.5),
 		atMost("W12: a hop of 500 stages costs at most 1.2 of one of five", ratioOf("W12", "golda", "W1", "golda"), 1.2),
@@ -61,13 +61,13 @@ type finding struct {
 	find func(*suite) (e estimate, known bool)
 }
 
-// estimate is a number that was measured, and how it is written.
+// estimate is a measured number with its range and its format.
 type estimate struct {
 	x, least, most float64
 	written        func(float64) string
 }
 
-// exactly is an estimate of which no more is known.
+// exactly returns an estimate without a range.
 func exactly(x float64) estimate { return estimate{x, x, x, number} }
 
 func (e estimate) between() string {
@@ -95,14 +95,14 @@ func judged(what string, f finding, met func(x float64) bool) target {
 	}}
 }
 
-// beside is the ratio of two figures of one work: the median of the ratios in each turn. What
-// else the machine does at that moment slows both, and so it says more than the ratio of two medians.
+// beside returns the ratio of two figures of one work: the median of the ratios in each turn. Other load of the machine
+// slows both measurements of a turn, so this ratio says more than that of two medians.
 func beside(work, impl, to string) finding {
 	w, _ := workNamed(work)
 	return finding{duel: duel{work, impl, to}}.by(w.figure)
 }
 
-// by is the same of another figure.
+// by is beside for another figure.
 func (f finding) by(of func(sample) float64) finding {
 	d := f.duel
 	f.find = func(s *suite) (estimate, bool) {
@@ -120,7 +120,7 @@ func (f finding) by(of func(sample) float64) finding {
 	return f
 }
 
-// share is what of a ratio is left if what makes the difference is done n times less often.
+// share returns the ratio that would remain if the cause of the difference occurred n times less often.
 func (f finding) share(n float64) finding {
 	find := f.find
 	f.find = func(s *suite) (estimate, bool) {
@@ -131,10 +131,10 @@ func (f finding) share(n float64) finding {
 	return f
 }
 
-// finely writes a ratio that is close to one.
+// finely formats a ratio that is close to one.
 func finely(x float64) string { return fmt.Sprintf("%.4f", x) }
 
-// ratios are those of what two results have found in the same turn, in order of size.
+// ratios returns the ratios of two results in the same turn, sorted.
 func ratios(a, b *result, of func(sample) float64) (all []float64) {
 	to := map[int]float64{}
 	for _, s := range b.samples {
@@ -149,9 +149,9 @@ func ratios(a, b *result, of func(sample) float64) (all []float64) {
 	return all
 }
 
-// span is where the median lies of whatever the values were drawn from, in 19 of 20 cases, and without
-// knowing how they scatter: that more than n-k of n values lie on one side of it is as likely as
-// that with n coins. With fewer than six values it is from the least to the most, and says less.
+// span returns a range that contains the true median in 19 of 20 cases, for any distribution of the values: the
+// probability that more than n-k of n values lie on one side of the median is that of n coin tosses. With fewer than
+// six values the range is from the least to the most, and less certain.
 func span(sorted []float64) (least, most float64) {
 	n := len(sorted)
 	k, tail := 0, 0.0
@@ -163,7 +163,7 @@ func span(sorted []float64) (least, most float64) {
 	return sorted[k-1], sorted[n-k]
 }
 
-// ratioOf is the ratio of the medians of two results, of whatever works.
+// ratioOf returns the ratio of the medians of two results, of any works.
 func ratioOf(work, impl, toWork, to string) finding {
 	return finding{find: func(s *suite) (estimate, bool) {
 		a, b := s.find(work, impl), s.find(toWork, to)
@@ -179,7 +179,7 @@ func figureOf(work, impl string) finding {
 	return median(work, impl, w.figure)
 }
 
-// median is the median of one of the numbers of a result.
+// median returns the median of one of the numbers of a result.
 func median(work, impl string, of func(sample) float64) finding {
 	return finding{find: func(s *suite) (estimate, bool) {
 		r := s.find(work, impl)
@@ -201,7 +201,7 @@ func allAnswered(s *suite) (v verdict, known bool) {
 	}, true
 }
 
-// targetTable is the table of those targets that the run says anything of.
+// targetTable returns the table of the targets that the run can measure.
 func (s *suite) targetTable() table {
 	t := table{title: "Targets", head: []string{"target", "measured", "between", "met"}}
 	for _, one := range targets() {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// usage is what the process has used up so far.
+// usage is what the process has used so far.
 type usage struct {
 	at     time.Time
 	cpu    time.Duration
@@ -13,14 +13,14 @@ type usage struct {
 	bytes  uint64
 }
 
-// used reads all of it; the world stops for a moment.
+// used reads all figures; it stops the world for a moment.
 func used() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return usage{at: time.Now(), cpu: cpuTime(), allocs: m.Mallocs, bytes: m.TotalAlloc}
 }
 
-// since fills in what was used for a number of commands.
+// since sets the figures of s for a number of commands.
 func (u usage) since(s *sample, commands, hops int) {
 	now := used()
 	n := float64(max(1, commands))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is what the process has computed, in user's and in system's mode.
+// cpuTime returns the CPU time of the process, in user and system mode.
 func cpuTime() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {

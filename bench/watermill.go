@@ -10,16 +10,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 )
 
-// Watermill's publish and subscribe over Go channels: a topic for each stage, whose workers
-// share a subscription and publish what they have done to the next topic. Watermill is made for messages
-// between processes: each has a UUID, metadata and bytes, and is acknowledged, and this is what a
-// hop costs.
+// Watermill's publish and subscribe over Go channels: here a topic for each stage, whose workers share a subscription
+// and publish their results to the next topic. Watermill is made for messages between processes: each has a UUID,
+// metadata and bytes, and is acknowledged. A hop includes the cost of that.
 //
-// It guarantees: a message is acknowledged or sent again. A publisher does not wait: a
-// goroutine for each message does, so nothing is bounded and order is not kept. A
-// subscription gives its next message when the last one was acknowledged; so that several
-// workers have work at once a message is acknowledged before the work, and is lost if that fails. A
-// panic ends the process, unless its router with the Recoverer is used.
+// It guarantees: a message is acknowledged or sent again. A publisher does not wait: a goroutine for each message does,
+// so nothing is bounded and order is not kept. A subscription delivers its next message when the last one was
+// acknowledged. So that several workers can work at once, a message is acknowledged before the work, and is lost if
+// that fails. A panic ends the process, unless its router with the Recoverer is used.
 var watermillGoChannel = implementation{
 	name: "watermill",
 	what: "watermill's gochannel, a topic for each stage",
@@ -85,6 +83,6 @@ func (w watermillBus[C]) work(i int, messages <-chan *message.Message) {
 			w.end(c)
 			continue
 		}
-		_ = w.publish(topics[w.lane(i+1, c)], msg.Payload) // it fails once the bus is closed, when all have ended
+		_ = w.publish(topics[w.lane(i+1, c)], msg.Payload) // it fails once the bus is closed, when all commands have ended
 	}
 }

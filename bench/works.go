@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// work is one thing that all implementations are given to do.
+// work is one benchmark for all implementations.
 type work struct {
 	name  string
 	title string
 	unit  string // of the figure
 	hops  int    // stages that a command passes
-	turns int    // of the rivals, in each round; 0 is 1
-	// figure is what implementations are compared by: less is better.
+	turns int    // turns of the rivals in each round; 0 is 1
+	// figure is the number by which implementations are compared: less is better.
 	figure func(sample) float64
 	run    func(implementation, order) (sample, error)
 }
 
-// order is how much is to be measured.
+// order describes one measurement.
 type order struct {
 	Work   string `json:"work"`
 	Impl   string `json:"impl"`
 	Spin   int    `json:"spin"`   // rounds of W3's work
-	Moment bool   `json:"moment"` // only to see that it runs
-	// Profile is where the measuring process writes its CPU profile; "": nowhere.
+	Moment bool   `json:"moment"` // only to check that it runs
+	// Profile is where the measuring process writes its CPU profile; empty: nowhere.
 	Profile string `json:"profile,omitempty"`
 }
 
-// commands is n, or few for a moment.
+// commands returns n, or few for a moment.
 func (o order) commands(n int) int {
 	if o.Moment {
 		return max(min(n, 200), n/100)
@@ -36,15 +36,15 @@ func (o order) commands(n int) int {
 	return n
 }
 
-// time is how long a measurement lasts at least.
+// time returns the minimum duration of a measurement.
 func (o order) time() time.Duration {
 	switch {
 	case o.Moment:
 		return 0
 	case o.Profile != "":
-		return 5 * time.Second // a profile looks a hundred times a second
+		return 5 * time.Second // a profile takes a hundred samples a second
 	case strings.HasPrefix(o.Impl, golda.name) && slices.Contains(goldaMetrics.only, o.Work):
-		return time.Second // so that one second's scrape falls into it
+		return time.Second // so that it includes a scrape of one per second
 	case o.Impl == golda.name || o.Impl == channel.name:
 		return 500 * time.Millisecond // they are compared most
 	default:
@@ -59,12 +59,12 @@ const (
 
 func perHop(s sample) float64 { return s.NsPerHop }
 
-// perCommand is the time per command of a work with several hops.
+// perCommand returns the time per command of a work with several hops.
 func perCommand(hops int) func(sample) float64 {
 	return func(s sample) float64 { return s.NsPerHop * float64(hops) }
 }
 
-// works are all that there are.
+// works returns all works.
 func works() []work {
 	return []work{
 		{"W1", "five stages that do nothing, one worker each", nsPerHop, 5, 4, perHop, flowOf(plainSteps(5, 1), 20_000)},
@@ -87,7 +87,7 @@ func median50(s sample) float64 { return s.P50 }
 
 func unanswered(s sample) float64 { return 1 - float64(s.Answered)/float64(max(1, s.Commands)) }
 
-// workNamed finds one.
+// workNamed returns the work of a name.
 func workNamed(name string) (work, bool) {
 	all := works()
 	i := slices.IndexFunc(all, func(w work) bool { return w.name == name })
@@ -97,8 +97,8 @@ func workNamed(name string) (work, bool) {
 	return all[i], true
 }
 
-// deepOnly are those that take part in W12: the others' hops are so dear that it would
-// say nothing new for a minute each.
+// deepOnly are the implementations that take part in W12: the hops of the others are so expensive that each would take
+// a minute without a new insight.
 var deepOnly = []string{"golda", "direct", "direct-all", "chan", "chanbatch", "protoactor"}
 
 // takes reports whether an implementation takes part, or why not.
