@@ -19,7 +19,7 @@ var (
 	// service may return an error that wraps it to end well by itself.
 	ErrShutdown = errors.New("supervisor: shutdown")
 	// ErrKilled is the reason of a child whose actor was stopped from outside, not by its supervisor.
-	ErrKilled = errors.New("supervisor: child ended without being told to")
+	ErrKilled = errors.New("supervisor: child ended without being asked to")
 	// ErrGoexit is the value of a [CrashError] if a goroutine was ended by
 	// runtime.Goexit.
 	ErrGoexit = errors.New("supervisor: runtime.Goexit")

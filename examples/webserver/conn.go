@@ -11,7 +11,7 @@ type state uint8
 
 const (
 	reading   state = iota // an answer that the socket did not accept at once
-	writing                // an answer for which there was no room at once
+	writing                // an answer that the socket did not accept at once
 	lingering              // after the last answer: further bytes are discarded
 )
 

@@ -87,11 +87,11 @@ type Spawner interface {
 // then.
 func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, error) {
 	a := shielded(make())
-	spawnSlots.mu.Lock()
-	defer spawnSlots.mu.Unlock()
-	spawnSlots.actor, spawnSlots.box = a, box
-	defer spawnSlots.clear()
-	return by.SpawnNamed(spawnSlots.props, name)
+	spawning.mu.Lock()
+	defer spawning.mu.Unlock()
+	spawning.actor, spawning.box = a, box
+	defer spawning.clear()
+	return by.SpawnNamed(spawning.props, name)
 }
 
 // Unique returns a name that no other process of the system has had.

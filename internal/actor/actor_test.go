@@ -429,74 +429,74 @@ func TestAPingPongOfSingleMessagesNeverLosesAWakeUp(t *testing.T) {
 	Stop(system, pid)
 }
 
-func TestADoorPassesAMessageWithItsSender(t *testing.T) {
+func TestAnEndpointPassesAMessageWithItsSender(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
-		var door *Endpoint
-		door, ok := OpenEndpoint(system, Unique(system, "door"), func(message any, sender *PID) {
+		var endpoint *Endpoint
+		endpoint, ok := OpenEndpoint(system, Unique(system, "endpoint"), func(message any, sender *PID) {
 			h.note(message)
 			if sender != nil {
-				door.Reply(sender, "re: "+message.(string))
+				endpoint.Reply(sender, "re: "+message.(string))
 			}
 		})
 		require.True(t, ok)
-		system.Root.Send(door.PID(), "plain")
+		system.Root.Send(endpoint.PID(), "plain")
 		require.Equal(t, []any{"plain"}, h.take(), "in the sender's goroutine")
-		answer, err := system.Root.RequestFuture(door.PID(), "request", time.Hour).Result()
+		answer, err := system.Root.RequestFuture(endpoint.PID(), "request", time.Hour).Result()
 		require.NoError(t, err)
 		require.Equal(t, "re: request", answer)
-		system.Root.Send(door.PID(), nil)
+		system.Root.Send(endpoint.PID(), nil)
 		require.Equal(t, []any{"request", nil}, h.take())
-		door.Close()
-		_, there := system.ProcessRegistry.GetLocal(door.PID().Id)
+		endpoint.Close()
+		_, there := system.ProcessRegistry.GetLocal(endpoint.PID().Id)
 		require.False(t, there)
-		door.Close()
+		endpoint.Close()
 	})
 }
 
-func TestADoorsNameMayBeTaken(t *testing.T) {
-	name := Unique(system, "door")
-	door, ok := OpenEndpoint(system, name, func(any, *PID) {})
+func TestAnEndpointsNameMayBeTaken(t *testing.T) {
+	name := Unique(system, "endpoint")
+	endpoint, ok := OpenEndpoint(system, name, func(any, *PID) {})
 	require.True(t, ok)
 	_, ok = OpenEndpoint(system, name, func(any, *PID) {})
 	require.False(t, ok)
-	door.Close()
+	endpoint.Close()
 }
 
-func TestADoorAnswersATouch(t *testing.T) {
+func TestAnEndpointAnswersATouch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		door, _ := OpenEndpoint(system, Unique(system, "door"), func(any, *PID) { t.Error("the function must not see it") })
-		answer, err := system.Root.RequestFuture(door.PID(), &proto.Touch{}, time.Hour).Result()
+		endpoint, _ := OpenEndpoint(system, Unique(system, "endpoint"), func(any, *PID) { t.Error("the function must not see it") })
+		answer, err := system.Root.RequestFuture(endpoint.PID(), &proto.Touch{}, time.Hour).Result()
 		require.NoError(t, err)
-		require.Equal(t, door.PID().Id, answer.(*proto.Touched).Who.Id)
-		system.Root.Send(door.PID(), &proto.Touch{})
-		door.Close()
+		require.Equal(t, endpoint.PID().Id, answer.(*proto.Touched).Who.Id)
+		system.Root.Send(endpoint.PID(), &proto.Touch{})
+		endpoint.Close()
 	})
 }
 
-func TestADoorIsNotStoppedByItsSenders(t *testing.T) {
+func TestAnEndpointIsNotStoppedByItsSenders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
-		door, _ := OpenEndpoint(system, Unique(system, "door"), func(m any, _ *PID) { h.note(m) })
-		system.Root.Poison(door.PID())
-		system.Root.Stop(door.PID())
-		system.Root.Send(door.PID(), "still here")
+		endpoint, _ := OpenEndpoint(system, Unique(system, "endpoint"), func(m any, _ *PID) { h.note(m) })
+		system.Root.Poison(endpoint.PID())
+		system.Root.Stop(endpoint.PID())
+		system.Root.Send(endpoint.PID(), "still here")
 		require.Equal(t, []any{"still here"}, h.take())
-		door.Close()
+		endpoint.Close()
 	})
 }
 
-func TestAWatcherOfADoorIsNotifiedOfItsEndOnce(t *testing.T) {
+func TestAWatcherOfAnEndpointIsNotifiedOfItsEndOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var h heard
-		door, _ := OpenEndpoint(system, Unique(system, "door"), func(any, *PID) {})
+		endpoint, _ := OpenEndpoint(system, Unique(system, "endpoint"), func(any, *PID) {})
 		watcher := spawn(t, NewMailbox(nil), func(ctx Context) {
 			switch m := ctx.Message().(type) {
 			case string:
-				ctx.Watch(door.PID())
-				ctx.Watch(door.PID())
+				ctx.Watch(endpoint.PID())
+				ctx.Watch(endpoint.PID())
 			case int:
-				ctx.Unwatch(door.PID())
+				ctx.Unwatch(endpoint.PID())
 			case *Terminated:
 				h.note(m.Who.Id)
 			}
@@ -505,23 +505,23 @@ func TestAWatcherOfADoorIsNotifiedOfItsEndOnce(t *testing.T) {
 		system.Root.Send(watcher, 0)
 		system.Root.Send(watcher, "watch")
 		synctest.Wait()
-		door.Close()
+		endpoint.Close()
 		synctest.Wait()
-		require.Equal(t, []any{door.PID().Id}, h.take())
+		require.Equal(t, []any{endpoint.PID().Id}, h.take())
 		system.Root.Send(watcher, "watch") // too late: notified at once
 		synctest.Wait()
-		require.Contains(t, h.take(), door.PID().Id)
+		require.Contains(t, h.take(), endpoint.PID().Id)
 		kill(watcher)
 	})
 }
 
-func TestAWatchDuringTheShutOfADoorIsAnswered(t *testing.T) {
+func TestAWatchDuringTheCloseOfAnEndpointIsAnswered(t *testing.T) {
 	rounds := 2000
 	if testing.Short() {
 		rounds = 100
 	}
 	for range rounds {
-		door, _ := OpenEndpoint(system, Unique(system, "door"), func(any, *PID) {})
+		endpoint, _ := OpenEndpoint(system, Unique(system, "endpoint"), func(any, *PID) {})
 		told := make(chan struct{}, 4)
 		watcher := spawn(t, NewMailbox(nil), func(ctx Context) {
 			if _, ok := ctx.Message().(*Terminated); ok {
@@ -529,8 +529,8 @@ func TestAWatchDuringTheShutOfADoorIsAnswered(t *testing.T) {
 			}
 		})
 		var wg sync.WaitGroup
-		wg.Go(door.Close)
-		wg.Go(func() { door.SendSystemMessage(door.PID(), &proto.Watch{Watcher: watcher}) })
+		wg.Go(endpoint.Close)
+		wg.Go(func() { endpoint.SendSystemMessage(endpoint.PID(), &proto.Watch{Watcher: watcher}) })
 		wg.Wait()
 		<-told
 		Stop(system, watcher)

@@ -13,14 +13,14 @@ type Endpoint struct {
 	pid    *PID
 	in     func(message any, sender *PID)
 
-	mu       sync.Mutex // guards watchers and shut
+	mu       sync.Mutex // guards watchers and closed
 	watchers map[string]*PID
-	shut     bool
+	closed   bool
 }
 
 var _ proto.Process = (*Endpoint)(nil)
 
-// OpenEndpoint registers a door under a name. It reports false if the name is taken.
+// OpenEndpoint registers an endpoint under a name. It reports false if the name is taken.
 func OpenEndpoint(s *System, name string, in func(message any, sender *PID)) (*Endpoint, bool) {
 	d := &Endpoint{system: s, in: in, watchers: map[string]*PID{}}
 	pid, ok := s.ProcessRegistry.Add(d, name)
@@ -28,10 +28,10 @@ func OpenEndpoint(s *System, name string, in func(message any, sender *PID)) (*E
 	return d, ok
 }
 
-// PID returns the door's address.
+// PID returns the endpoint's address.
 func (d *Endpoint) PID() *PID { return d.pid }
 
-// SendUserMessage passes a message to the door's function.
+// SendUserMessage passes a message to the endpoint's function.
 func (d *Endpoint) SendUserMessage(_ *PID, message any) {
 	_, msg, sender := proto.UnwrapEnvelope(message)
 	switch m := msg.(type) {
@@ -50,13 +50,13 @@ func (d *Endpoint) SendSystemMessage(_ *PID, message any) {
 	switch m := message.(type) {
 	case *proto.Watch:
 		d.mu.Lock()
-		shut := d.shut
-		if !shut {
+		closed := d.closed
+		if !closed {
 			d.watchers[m.Watcher.String()] = m.Watcher
 		}
 		d.mu.Unlock()
-		if shut {
-			d.farewell(m.Watcher)
+		if closed {
+			d.notifyEnd(m.Watcher)
 		}
 	case *proto.Unwatch:
 		d.mu.Lock()
@@ -68,19 +68,19 @@ func (d *Endpoint) SendSystemMessage(_ *PID, message any) {
 // Stop does nothing: a pipeline ends its stages, senders must not.
 func (d *Endpoint) Stop(*PID) {}
 
-// Close removes the door from the registry and notifies its watchers.
+// Close removes the endpoint from the registry and notifies its watchers.
 func (d *Endpoint) Close() {
 	d.mu.Lock()
 	watchers := d.watchers
-	d.watchers, d.shut = nil, true
+	d.watchers, d.closed = nil, true
 	d.mu.Unlock()
 	d.system.ProcessRegistry.Remove(d.pid)
 	for _, w := range watchers {
-		d.farewell(w)
+		d.notifyEnd(w)
 	}
 }
 
-func (d *Endpoint) farewell(watcher *PID) {
+func (d *Endpoint) notifyEnd(watcher *PID) {
 	if p, ok := d.system.ProcessRegistry.Get(watcher); ok {
 		p.SendSystemMessage(watcher, &proto.Terminated{Who: d.pid})
 	}

@@ -38,7 +38,7 @@ type Mailbox struct {
 	suspended, stopped bool // only accessed by the goroutine that runs the mailbox
 	paced              bool // a Pace decides when it handles messages; otherwise it runs as fast as it can
 	invoker            proto.MessageInvoker
-	follower           *Mailbox // see Follow
+	follower           *Mailbox // see RunNext
 	loop               func()   // process as a value; making it at each wake would allocate
 }
 
@@ -109,7 +109,7 @@ func (m *Mailbox) schedule() {
 	go m.loop()
 }
 
-// process runs the mailbox until it is empty, and then the mailboxes that follow it.
+// process runs the mailbox until it is empty, and then the mailboxes that are run next.
 func (m *Mailbox) process() {
 	growStack(false)
 	for m != nil {

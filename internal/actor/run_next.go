@@ -2,8 +2,8 @@ package actor
 
 // RunNext wakes another mailbox, as [Mailbox.Wake] does, but on the same goroutine and as soon as this mailbox is empty.
 // If this mailbox has anything else to do, it wakes the other one first, so that the other never waits for a message to
-// be handled. Only an actor's handler may call Follow, on the actor's own mailbox and as its last action. After several
-// calls the last mailbox follows, and the others are woken.
+// be handled. Only an actor's handler may call RunNext, on the actor's own mailbox and as its last action. After several
+// calls only the last mailbox is run next, and the others are woken.
 //
 // What a worker forwards is often the only work that there is. Starting a goroutine for it, and perhaps waking another
 // processor, takes longer than most handlers. The chain is a loop: each mailbox is empty before the next starts. So if

@@ -6,10 +6,10 @@ import (
 	proto "github.com/asynkron/protoactor-go/actor"
 )
 
-// cradle holds the actor that is being spawned. An actor keeps its props for all its life, and uses them only once, to
-// make an actor and a mailbox. So all actors share the same props, which take the actor and the mailbox from the
-// cradle. Props of its own would cost each actor some 250 bytes.
-var spawnSlots = func() *spawnSlot {
+// spawning holds the actor that is being spawned. An actor keeps its props for all its life, and uses them only once, to
+// make an actor and a mailbox. So all actors share the same props, which take the actor and the mailbox from it.
+// Props of its own would cost each actor some 250 bytes.
+var spawning = func() *spawnSlot {
 	c := &spawnSlot{}
 	c.props = proto.PropsFromProducer(func() Actor { return c.actor },
 		proto.WithMailbox(func() proto.Mailbox { return c.box }))

@@ -27,13 +27,13 @@ func TestConcurrentSpawnsEachGetTheirOwnActorAndMailbox(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Nil(t, spawnSlots.actor, "the cradle is empty")
+	require.Nil(t, spawning.actor, "the slot is empty")
 }
 
-func TestAFailedSpawnLeavesNoActorInTheCradle(t *testing.T) {
+func TestAFailedSpawnLeavesNoActorInTheSlot(t *testing.T) {
 	pid := spawn(t, NewMailbox(nil), func(Context) {})
 	_, err := Spawn(system.Root, pid.Id, NewMailbox(nil), func() Actor { return on(func(Context) {}) })
 	require.Error(t, err)
-	require.Nil(t, spawnSlots.actor)
+	require.Nil(t, spawning.actor)
 	Stop(system, pid)
 }

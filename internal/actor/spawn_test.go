@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// employer hires workers and keeps the list of them.
+// employer starts unregistered workers and keeps the list of them.
 type employer struct {
 	heard
 
 	workers []*PID
 }
 
-// Receive handles a message to the actor: hire a worker of a name, or end them all.
+// Receive handles a message to the actor: start a worker of a name, or end them all.
 func (e *employer) Receive(ctx Context) {
 	switch m := ctx.Message().(type) {
 	case string:
@@ -54,7 +54,7 @@ func (e *employer) HandleFailure(system *System, _ Supervisor, child *PID, _ *Re
 	Stop(system, child)
 }
 
-func TestAHiredActorFailsTowardsItsParentAndIsAwaitedWhenTheParentStops(t *testing.T) {
+func TestAnUnregisteredActorFailsTowardsItsParentAndIsAwaitedWhenTheParentStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := &employer{}
 		pid, err := Spawn(system.Root, Unique(system, "employer"), NewMailbox(nil), func() Actor { return e })

@@ -144,7 +144,7 @@ func TestALineDoesWhatTheModelDoes(t *testing.T) {
 				"push all": func(t *rapid.T) {
 					w.pushAll(rapid.SliceOfN(key, 0, 90).Draw(t, "keys"), rapid.Bool().Draw(t, "keyed"))
 				},
-				"pop into":  func(t *rapid.T) { w.popInto(rapid.IntRange(0, 40).Draw(t, "room")) },
+				"pop into":  func(t *rapid.T) { w.popInto(rapid.IntRange(0, 40).Draw(t, "most")) },
 				"give back": func(t *rapid.T) { w.giveBack(rapid.IntRange(0, 5).Draw(t, "done")) },
 				"drop":      func(*rapid.T) { w.drop() },
 				"drain": func(t *rapid.T) {

@@ -140,7 +140,7 @@ func TestReportsAddUp(t *testing.T) {
 	require.Equal(t, 3, sum.Plans)
 	require.Equal(t, map[string]uint64{"swap": 6}, sum.Deeds)
 	require.Contains(t, sum.String(), "accepted and emitted 30 = replied 27 + failed 3 + shed 0 + dead-lettered 0")
-	require.Contains(t, sum.String(), "deeds: swap 6")
+	require.Contains(t, sum.String(), "actions: swap 6")
 }
 
 func TestGraphsAreWithinTheirBounds(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// Report is what happened in one run of a plan, or in many.
+// Report is the counts of one run of a plan, or of many.
 type Report struct {
 	Plans, Stages                                           int
 	Asked, Accepted, Refused                                uint64
@@ -60,7 +60,7 @@ func sum(to, from map[string]uint64) map[string]uint64 {
 	return to
 }
 
-// absorb takes over what a snapshot tells.
+// absorb copies the counts of a snapshot.
 func (r *Report) absorb(s pipeline.Snapshot) {
 	r.Accepted, r.Replied, r.Failed, r.Shed, r.DeadLettered = s.Accepted, s.Replied, s.Failed, s.Shed, s.DeadLettered
 	for _, st := range s.Stages {
@@ -72,7 +72,7 @@ func (r *Report) absorb(s pipeline.Snapshot) {
 	}
 }
 
-// judge counts what was broken.
+// judge counts the broken promises.
 func (r *Report) judge(v VerdictError) {
 	for _, b := range v {
 		switch b.Promise {
@@ -94,13 +94,13 @@ func (r *Report) judge(v VerdictError) {
 	}
 }
 
-// String writes the numbers out in four lines.
+// String returns the numbers in five lines.
 func (r *Report) String() string {
 	return fmt.Sprintf(`%d plans on as many graphs, %d stages; %d balanced snapshots in motion; gave up %d, stopped hard %d
-commands: %d handed in; accepted and emitted %d = replied %d + failed %d + shed %d + dead-lettered %d; refused %d
+commands: %d submitted; accepted and emitted %d = replied %d + failed %d + shed %d + dead-lettered %d; refused %d
 faults: %s; crashes %d, stuck %d, retries %d, workers restarted %d
-deeds: %s
-broken: lost %d, doubled %d, out of order %d, deadlocks %d, goroutines left %d, other %d`,
+actions: %s
+broken: lost %d, duplicated %d, out of order %d, deadlocks %d, goroutines left %d, other %d`,
 		r.Plans, r.Stages, r.Looks, r.GaveUp, r.StoppedHard,
 		r.Asked, r.Accepted, r.Replied, r.Failed, r.Shed, r.DeadLettered, r.Refused,
 		counts(r.Faults), r.Crashes, r.Stuck, r.Retries, r.Restarts, counts(r.Deeds),

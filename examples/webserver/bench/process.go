@@ -97,7 +97,7 @@ func (p *process) peak() (float64, error) {
 			return n * 1024, err
 		}
 	}
-	return 0, errors.New("/proc tells no VmHWM")
+	return 0, errors.New("/proc has no VmHWM")
 }
 
 // stop ends the process. How a server ends is not measured, but a crash is reported.
