@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -87,7 +88,7 @@ func ended(t *testing.T) context.Context {
 // Whoever has a stage has its core. What sets the number of its workers asks for a value that only this module can make.
 func TestNobodyOutsideTheModuleCanScaleAStageBehindItsController(t *testing.T) {
 	for _, name := range []string{"Scale", "Begin"} {
-		m, ok := reflect.TypeFor[*stage.Core]().MethodByName(name)
+		m, ok := reflect.TypeFor[*engine.Core]().MethodByName(name)
 		require.True(t, ok)
 		require.Contains(t, m.Type.In(1).PkgPath(), "/internal/", name)
 	}

@@ -8,24 +8,24 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
 
 // cored is a stage of whatever command type.
-type cored interface{ Core() *stage.Core }
+type cored interface{ Core() *engine.Core }
 
 // plan is what New makes of its parts before it trusts them.
 type plan struct {
 	name   string
 	set    settings
-	house  []*stage.Core // those of a pipeline that is there already
-	stages []*stage.Core
-	given  map[*stage.Core]bool // true for those that were given by themselves; for doubles
+	house  []*engine.Core // those of a pipeline that is there already
+	stages []*engine.Core
+	given  map[*engine.Core]bool // true for those that were given by themselves; for doubles
 	wires  []wire
 	groups []grouping
-	entry  []*stage.Core
+	entry  []*engine.Core
 	maps   []mapping
 	faults []error
 	index  index
@@ -33,18 +33,18 @@ type plan struct {
 
 // index finds what a plan knows, once all parts are in their places.
 type index struct {
-	stages map[*stage.Core]bool             // those of the pipeline, too
-	owners map[behaviour.Outlet]bool        // the ports that some stage declares
-	places map[*behaviour.Inlet]int         // of which stage it is the door, of those of the pipeline and then the plan's
-	wired  map[behaviour.Outlet]*stage.Core // where the plan's wires lead, the last if there are several
+	stages map[*engine.Core]bool             // those of the pipeline, too
+	owners map[behaviour.Outlet]bool         // the ports that some stage declares
+	places map[*behaviour.Inlet]int          // of which stage it is the door, of those of the pipeline and then the plan's
+	wired  map[behaviour.Outlet]*engine.Core // where the plan's wires lead, the last if there are several
 }
 
 // find makes the index.
 func (p *plan) find() {
 	all := slices.Concat(p.house, p.stages)
 	p.index = index{
-		stages: make(map[*stage.Core]bool, len(all)), owners: make(map[behaviour.Outlet]bool, len(all)),
-		places: make(map[*behaviour.Inlet]int, len(all)), wired: make(map[behaviour.Outlet]*stage.Core, len(p.wires)),
+		stages: make(map[*engine.Core]bool, len(all)), owners: make(map[behaviour.Outlet]bool, len(all)),
+		places: make(map[*behaviour.Inlet]int, len(all)), wired: make(map[behaviour.Outlet]*engine.Core, len(p.wires)),
 	}
 	for i, c := range all {
 		p.index.stages[c] = true
@@ -63,7 +63,7 @@ func (p *plan) find() {
 // grouping is a group with its stages found.
 type grouping struct {
 	*group
-	stages []*stage.Core
+	stages []*engine.Core
 }
 
 func (p *plan) faultf(part, format string, args ...any) {
@@ -118,12 +118,12 @@ func (p *plan) place(name string, x Part) {
 }
 
 // add takes a stage in, if it is not there yet.
-func (p *plan) add(c *stage.Core) {
+func (p *plan) add(c *engine.Core) {
 	if _, there := p.given[c]; there {
 		return
 	}
 	if p.given == nil {
-		p.given = map[*stage.Core]bool{}
+		p.given = map[*engine.Core]bool{}
 	}
 	p.given[c] = false
 	p.stages = append(p.stages, c)
@@ -131,7 +131,7 @@ func (p *plan) add(c *stage.Core) {
 
 // members takes the stages among some parts in and returns them; other parts are
 // placed as usual.
-func (p *plan) members(name string, parts []Part) (stages []*stage.Core) {
+func (p *plan) members(name string, parts []Part) (stages []*engine.Core) {
 	for i, x := range parts {
 		if c, ok := x.(cored); ok && c.Core() != nil {
 			p.add(c.Core())
@@ -231,7 +231,7 @@ func (p *plan) checkStages() {
 	if len(p.stages) == 0 {
 		p.faultf("New", "a pipeline needs at least one stage")
 	}
-	names, house := map[string]bool{}, map[*stage.Core]bool{}
+	names, house := map[string]bool{}, map[*engine.Core]bool{}
 	for _, c := range p.house {
 		names[c.Name()], house[c] = true, true
 	}
@@ -251,7 +251,7 @@ func (p *plan) checkStages() {
 	}
 }
 
-func stageName(c *stage.Core) string { return fmt.Sprintf("stage %q", c.Name()) }
+func stageName(c *engine.Core) string { return fmt.Sprintf("stage %q", c.Name()) }
 
 func (p *plan) checkWires() {
 	wired := map[behaviour.Outlet]bool{}
@@ -298,7 +298,7 @@ func (p *plan) checkMore() error {
 
 // checkOuts checks that each port a stage declares leads to a stage of this
 // pipeline.
-func (p *plan) checkOuts(c *stage.Core, wired map[behaviour.Outlet]bool) {
+func (p *plan) checkOuts(c *engine.Core, wired map[behaviour.Outlet]bool) {
 	for _, port := range c.Outs() {
 		if port == nil || wired[port] {
 			continue
@@ -314,7 +314,7 @@ func (p *plan) checkOuts(c *stage.Core, wired map[behaviour.Outlet]bool) {
 // checkGroups checks that each stage is in one group at most, and that groups have
 // names, stages and workers.
 func (p *plan) checkGroups() {
-	names, of := map[string]bool{}, map[*stage.Core]string{}
+	names, of := map[string]bool{}, map[*engine.Core]string{}
 	for _, g := range p.groups {
 		part := fmt.Sprintf("group %q", g.name)
 		switch {
@@ -322,7 +322,7 @@ func (p *plan) checkGroups() {
 			p.faultf(part, "a group needs a name")
 		case names[g.name]:
 			p.faultf(part, "there is another group of that name")
-		case slices.ContainsFunc(p.stages, func(c *stage.Core) bool { return c.Name() == g.name }):
+		case slices.ContainsFunc(p.stages, func(c *engine.Core) bool { return c.Name() == g.name }):
 			p.faultf(part, "there is a stage of that name")
 		}
 		names[g.name] = true
@@ -370,7 +370,7 @@ func (p *plan) unmappable(name string) string {
 	if slices.ContainsFunc(p.groups, func(g grouping) bool { return g.name == name }) {
 		return ""
 	}
-	i := slices.IndexFunc(p.stages, func(c *stage.Core) bool { return c.Name() == name })
+	i := slices.IndexFunc(p.stages, func(c *engine.Core) bool { return c.Name() == name })
 	if i < 0 {
 		return "is neither a group nor a stage of this pipeline"
 	}

@@ -2,8 +2,8 @@ package pipeline
 
 import (
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/stage"
 )
 
 // desiredState is how all knobs are to be turned. Policies change it, and what is running is
@@ -20,7 +20,7 @@ type desiredState struct {
 
 // stageState is how the knobs of a stage are turned, and those of its own pool.
 type stageState struct {
-	core       *stage.Core
+	core       *engine.Core
 	group      string // that declares it, "" if none does
 	pool       string // whose workers visit it; its own name for its own
 	workers    int    // of its own, if they do
@@ -41,12 +41,12 @@ type poolState struct {
 	workers      int
 	dispatch     controller.Dispatch
 	plan         *controller.VisitPlan
-	pool         *stage.Pool           // nil until it is needed
+	pool         *engine.Pool          // nil until it is needed
 	followed     *controller.VisitPlan // what its workers were told
 }
 
 // newDesiredState is how the pipeline itself has the knobs. Stages of groups may have been removed since.
-func newDesiredState(stages []*stage.Core, groups []grouping) *desiredState {
+func newDesiredState(stages []*engine.Core, groups []grouping) *desiredState {
 	d := &desiredState{
 		stages: make(map[string]*stageState, len(stages)), pools: map[string]*poolState{}, hosts: map[string]*poolState{},
 		visits: map[string]int{},
@@ -66,7 +66,7 @@ func newDesiredState(stages []*stage.Core, groups []grouping) *desiredState {
 }
 
 // add takes a stage in, as its options have it.
-func (d *desiredState) add(c *stage.Core) {
+func (d *desiredState) add(c *engine.Core) {
 	fewest, _ := c.Bounds()
 	d.stages[c.Name()] = &stageState{
 		core: c, pool: c.Name(), workers: fewest, knobs: c.Preset(), discipline: c.Discipline().Name(),
@@ -98,7 +98,7 @@ func (st *stageState) own() bool { return st.pool == st.core.Name() }
 // kept it would have two states of each stage to keep. What covers and coversPool do not report stays as it is, and so does the
 // entry unless it is asked for; but a stage that is bound to a pool that is reset is reset, too.
 func (d *desiredState) reset(groups []grouping, entry bool, covers, coversPool func(name string) bool) *desiredState {
-	stages := make([]*stage.Core, 0, len(d.stages))
+	stages := make([]*engine.Core, 0, len(d.stages))
 	for _, st := range d.stages {
 		stages = append(stages, st.core)
 	}

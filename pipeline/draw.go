@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/internal/engine"
 )
 
 // Mermaid draws the pipeline as a Mermaid flowchart, which many pages show as a
@@ -77,12 +77,12 @@ func at(name string, where map[string]string) string {
 // frame is stages that share workers.
 type frame struct {
 	name   string
-	stages []*stage.Core
+	stages []*engine.Core
 }
 
 // frames sorts the stages into those that have workers of their own, and those that
 // share them: as it is now or, before the start, as groups were declared.
-func (p *Pipeline) frames() (alone []*stage.Core, frames []frame) {
+func (p *Pipeline) frames() (alone []*engine.Core, frames []frame) {
 	for _, c := range p.stages().stages {
 		name := p.frameOf(c)
 		i := slices.IndexFunc(frames, func(f frame) bool { return f.name == name })
@@ -90,7 +90,7 @@ func (p *Pipeline) frames() (alone []*stage.Core, frames []frame) {
 		case name == "":
 			alone = append(alone, c)
 		case i < 0:
-			frames = append(frames, frame{name, []*stage.Core{c}})
+			frames = append(frames, frame{name, []*engine.Core{c}})
 		default:
 			frames[i].stages = append(frames[i].stages, c)
 		}
@@ -98,7 +98,7 @@ func (p *Pipeline) frames() (alone []*stage.Core, frames []frame) {
 	return alone, frames
 }
 
-func (p *Pipeline) frameOf(c *stage.Core) string {
+func (p *Pipeline) frameOf(c *engine.Core) string {
 	if sp := c.Inbox().Pool(); sp != nil {
 		return sp.Name()
 	}

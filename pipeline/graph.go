@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/stage"
 )
 
 // graph knows which stage leads to which, and which ways lead back. Stages are known
@@ -52,7 +52,7 @@ func (ws ways) without(to int) ways {
 	return ws
 }
 
-func newGraph(pl *inbox.Pipeline, stages []*stage.Core) *graph {
+func newGraph(pl *inbox.Pipeline, stages []*engine.Core) *graph {
 	g := &graph{host: pl}
 	for _, c := range stages {
 		g.add(c.Inbox())
@@ -136,7 +136,7 @@ func (g *graph) again() {
 }
 
 // declare notes the ways of a stage's ports.
-func (g *graph) declare(c *stage.Core) {
+func (g *graph) declare(c *engine.Core) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := c.Inbox().Place

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/stage"
 )
 
 // view is the pipeline as a policy sees it: its accounts as they are, its knobs as
@@ -34,7 +34,7 @@ func (p *Pipeline) view() *controller.Snapshot {
 }
 
 // statsOf is one stage as a policy sees it.
-func statsOf(c *stage.Core, st *stageState, sheet *inbox.Accounts) controller.StageStats {
+func statsOf(c *engine.Core, st *stageState, sheet *inbox.Accounts) controller.StageStats {
 	s := controller.StageStats{
 		Name:     c.Name(),
 		QueueLen: sheet.Due, QueueCap: st.knobs.Capacity, OldestWait: sheet.Oldest,

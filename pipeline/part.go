@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -288,7 +289,7 @@ func Entry(stages ...Part) Part { return entries{stages} }
 // wire is a part that leads a port to a stage.
 type wire struct {
 	port    behaviour.Outlet
-	to      *stage.Core
+	to      *engine.Core
 	connect func() error
 }
 

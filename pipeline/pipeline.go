@@ -14,6 +14,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/stage"
@@ -41,8 +42,8 @@ type Pipeline struct {
 	control controlLoop // the controllers'
 	hush    logLimiter
 	box     letterbox
-	pools   stage.Pools
-	env     stage.Env     // from the start on
+	pools   engine.Pools
+	env     engine.Env    // from the start on
 	system  *actor.System // from the start on
 
 	quiet   broadcast // rung when a stage has come to rest that is drained
@@ -174,7 +175,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 
 // launch starts the tree and opens the doors, unless ctx ends or Stop is called
 // first.
-func (p *Pipeline) launch(ctx context.Context, env stage.Env) error {
+func (p *Pipeline) launch(ctx context.Context, env engine.Env) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.halting, func() { cancel(context.Cause(p.halting)) })() //nolint:contextcheck // two contexts end this one
@@ -216,13 +217,13 @@ func (p *Pipeline) in(s state) bool {
 }
 
 // environment is what the stages are lent.
-func (p *Pipeline) environment(ctx context.Context) stage.Env {
+func (p *Pipeline) environment(ctx context.Context) engine.Env {
 	system := p.set.system
 	if system == nil {
 		system = actor.NewSystem(p.set.log)
 	}
 	handling := valued{p.halting, context.WithoutCancel(ctx)}
-	return stage.Env{
+	return engine.Env{
 		Host: p.host, System: system, Name: actor.Unique(system, "golda/"+p.name),
 		Log: p.set.log, Crashed: p.crashed, Context: handling,
 	}
@@ -251,7 +252,7 @@ const (
 
 // spec is the supervision tree: the last room first, then the pools that inboxes share, the
 // controllers after all.
-func (p *Pipeline) spec(env stage.Env) supervisor.Spec {
+func (p *Pipeline) spec(env engine.Env) supervisor.Spec {
 	spec := supervisor.Spec{
 		Name: env.Name, Strategy: p.set.strategy, Intensity: p.set.intensity, Backoff: p.set.backoff,
 		Restarted: func(child string, reason error) {
@@ -396,7 +397,7 @@ func (p *Pipeline) end() {
 	left := p.tree.StopWithin(p.grace())
 	var stuck []stage.Stuck
 	if len(left) > 0 {
-		stuck = p.handlers(stage.AtWork)
+		stuck = p.handlers(engine.AtWork)
 	}
 	for _, c := range p.stages().stages {
 		c.CloseEndpoint()

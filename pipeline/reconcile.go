@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
-	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -58,7 +58,7 @@ func (p *Pipeline) reconcilePool(want *poolState, used, atOnce bool) {
 		if workers == 0 {
 			return
 		}
-		want.pool = stage.NewPool(want.name, &p.env, want.fewest, want.most)
+		want.pool = engine.NewPool(want.name, &p.env, want.fewest, want.most)
 		want.pool.Begin(part.Seal{}, workers)
 		p.pools.Add(want.pool)
 	}

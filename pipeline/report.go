@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -189,7 +190,7 @@ func (e *StopError) Unwrap() error {
 func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *DrainError {
 	s := p.Snapshot()
 	e := &DrainError{Pipeline: p.name, InFlight: s.InFlight, Cause: cause}
-	handlers := p.handlers(stage.AtWork)
+	handlers := p.handlers(engine.AtWork)
 	for _, st := range s.Stages {
 		if !concerns(st.Name) {
 			continue
@@ -213,9 +214,9 @@ func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *Dr
 // Handlers returns the handlers that run or are suspended now, those that have run for longest first, with what each waits
 // for; then the workers that are in no handler and hold commands for a stage that is full. It stops the world to find their
 // stacks, so it is for a report.
-func (p *Pipeline) Handlers() []stage.Stuck { return p.handlers(stage.UnderWay) }
+func (p *Pipeline) Handlers() []stage.Stuck { return p.handlers(engine.UnderWay) }
 
-func (p *Pipeline) handlers(find func([]*stage.Pool, []*stage.Core) []stage.Stuck) []stage.Stuck {
+func (p *Pipeline) handlers(find func([]*engine.Pool, []*engine.Core) []stage.Stuck) []stage.Stuck {
 	stages := p.stages().stages
 	kinds := make(map[string]string, len(stages))
 	pools := p.pools.All()

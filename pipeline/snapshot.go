@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage"
 )
@@ -44,7 +45,7 @@ type Pool struct {
 	EmptyVisits uint64 // those that found nothing to do
 }
 
-func poolOf(p *stage.Pool, stages []stage.Snapshot) Pool {
+func poolOf(p *engine.Pool, stages []stage.Snapshot) Pool {
 	sp := p.Shared()
 	if sp == nil {
 		return Pool{}
@@ -97,9 +98,9 @@ func (p *Pipeline) Snapshot() Snapshot {
 	}
 	s.Stages = make([]stage.Snapshot, 0, len(r.stages))
 	for i, c := range r.stages {
-		s.Stages = append(s.Stages, c.Snapshot(*r.of(sheets, i)))
+		s.Stages = append(s.Stages, c.Snapshot(*r.of(sheets, i)).(stage.Snapshot))
 	}
-	p.pools.Each(func(pool *stage.Pool) {
+	p.pools.Each(func(pool *engine.Pool) {
 		of := poolOf(pool, s.Stages)
 		if hasGroup(p.groups, of.Name) {
 			of.Policy = p.control.names(of.Name)

@@ -8,23 +8,23 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/goid"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/part"
-	"github.com/golda-dev/golda/stage"
 )
 
 // stageSet is which stages there are, in the order of the pipeline. It is not changed;
 // when stages come and go another takes its place.
 type stageSet struct {
-	stages []*stage.Core
+	stages []*engine.Core
 	// all are the inboxes by place, those of stages that were removed among them: their
 	// accounts are the pipeline's, too.
 	all []*inbox.Inbox
 }
 
-func newStageSet(stages []*stage.Core, all []*inbox.Inbox) *stageSet { return &stageSet{stages, all} }
+func newStageSet(stages []*engine.Core, all []*inbox.Inbox) *stageSet { return &stageSet{stages, all} }
 
 func (p *Pipeline) stages() *stageSet { return p.present.Load() }
 
@@ -73,7 +73,7 @@ func called(part Part) string {
 }
 
 // find returns a stage of the pipeline, or says that it is none.
-func (p *Pipeline) find(part Part) (*stage.Core, error) {
+func (p *Pipeline) find(part Part) (*engine.Core, error) {
 	x, ok := part.(cored)
 	if !ok || x.Core() == nil {
 		return nil, fmt.Errorf("pipeline %q: %s is no stage", p.name, called(part))
@@ -220,7 +220,7 @@ func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 var ErrNotRunning = errors.New("pipeline: not running")
 
 // move brings stages in.
-func (p *Pipeline) move(ctx context.Context, stages []*stage.Core) error {
+func (p *Pipeline) move(ctx context.Context, stages []*engine.Core) error {
 	was := p.stages()
 	all := slices.Clone(was.all)
 	for _, c := range stages {
@@ -292,7 +292,7 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 }
 
 // await waits until nothing is in a stage any more.
-func (p *Pipeline) await(ctx context.Context, c *stage.Core) error {
+func (p *Pipeline) await(ctx context.Context, c *engine.Core) error {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for {
@@ -313,11 +313,11 @@ func (p *Pipeline) await(ctx context.Context, c *stage.Core) error {
 
 // forget takes a stage out. What still comes to its room ends there. If the pipeline
 // stops meanwhile there are no policies to be told, and the stage is out all the same.
-func (p *Pipeline) forget(c *stage.Core) {
+func (p *Pipeline) forget(c *engine.Core) {
 	c.Inbox().Halt()()
 	c.EndTrial()
 	was := p.stages()
-	p.present.Store(newStageSet(slices.DeleteFunc(slices.Clone(was.stages), func(o *stage.Core) bool { return o == c }), was.all))
+	p.present.Store(newStageSet(slices.DeleteFunc(slices.Clone(was.stages), func(o *engine.Core) bool { return o == c }), was.all))
 	p.graph.remove(c.Inbox())
 	_ = p.reform(func(d *desiredState) { d.remove(c.Name()) })
 	c.Bind(nil)

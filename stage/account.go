@@ -3,6 +3,7 @@ package stage
 import (
 	"time"
 
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/inbox"
 )
@@ -132,8 +133,9 @@ func (s Snapshot) Balanced() bool {
 			uint64(s.Queued+s.InHand+s.Delayed)
 }
 
-// Snapshot makes a snapshot of the inbox's sheet.
-func (c *Core) Snapshot(s inbox.Accounts) Snapshot {
+// snapshotOf returns a snapshot of the accounts of a stage.
+func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
+	least, most := c.Bounds()
 	return Snapshot{
 		Name:     c.Name(),
 		Accepted: s.Submitted + s.Received, Submitted: s.Submitted, Received: s.Received,
@@ -144,9 +146,9 @@ func (c *Core) Snapshot(s inbox.Accounts) Snapshot {
 		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
 		Workers: s.Live, Busy: s.Busy, Blocked: s.Blocked, Idle: s.Idle, WorkersMost: s.Most,
-		WorkersMin: c.set.min, WorkersMax: c.set.max,
-		Version: c.version(), Rollout: c.onTrial(),
-		Pool: c.poolName(s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
+		WorkersMin: least, WorkersMax: most,
+		Version: c.Version(), Rollout: statusOf(c.Trial()),
+		Pool: poolName(c, s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
 		Draining: s.Draining, Drained: s.Drained,
 		Visits: s.Visits, EmptyVisits: s.Empties,
 		BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime,
@@ -154,7 +156,7 @@ func (c *Core) Snapshot(s inbox.Accounts) Snapshot {
 	}
 }
 
-func (c *Core) poolName(s inbox.Accounts) string {
+func poolName(c *engine.Core, s *inbox.Accounts) string {
 	if s.Crew != nil {
 		return s.Crew.Name()
 	}

@@ -2,12 +2,15 @@ package stage
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage/queue"
 )
@@ -128,6 +131,18 @@ func (p RestartPolicy) orDefault() RestartPolicy {
 	return p
 }
 
+// pause is how long the worker after so many crashes too many has to wait. A
+// fifth of it is left to chance, so that stages that broke together do not
+// come back together.
+func (p RestartPolicy) pause(beyond int) time.Duration {
+	d := p.Backoff
+	for i := 1; i < beyond && d < p.Max; i++ {
+		d *= 2
+	}
+	d = min(d, p.Max)
+	return d - time.Duration(rand.Float64()*0.2*float64(d))
+}
+
 // Workers sets the fewest and the most workers. A stage starts with the fewest, and the pipeline's
 // controller moves between the bounds; equal bounds fix the number. Each worker runs one handler at a time, so
 // Workers(1, 1) handles one command after the other, in the order of the queue. A policy that has stages share
@@ -135,7 +150,7 @@ func (p RestartPolicy) orDefault() RestartPolicy {
 // and four times that: the handlers of a new stage run in parallel from its second command on. A stage that is given
 // fewer [Instances] than GOMAXPROCS, and no Workers, starts with one worker for each instance.
 func Workers(fewest, most int) Option {
-	return func(s *settings) { s.min, s.max, s.workers = fewest, most, true }
+	return func(s *settings) { s.Fewest, s.Most, s.Asks = fewest, most, true }
 }
 
 // Instances sets how many workers may be at the stage at once, whatever their number;
@@ -146,7 +161,7 @@ func Workers(fewest, most int) Option {
 // way at once: those that workers have in hand, and those that are suspended or have been woken. The
 // default is [DefaultInstances]; each that is suspended holds about 3 KB.
 func Instances(n int) Option {
-	return func(s *settings) { s.inbox.Instances, s.instances = n, true }
+	return func(s *settings) { s.Inbox.Instances, s.instances = n, true }
 }
 
 // suspending says that the behaviour is, and comes behind all that users say.
@@ -155,21 +170,21 @@ func suspending(s *settings) { s.suspends = true }
 // Blocking says that the stage's handlers wait (for a disk, a peer, another stage)
 // rather than compute. Policies that have stages share workers leave it its own, so that
 // nobody else waits.
-func Blocking() Option { return func(s *settings) { s.blocking = true } }
+func Blocking() Option { return func(s *settings) { s.Blocking = true } }
 
 // Capacity sets how many commands the queue has room for. The default is
 // [DefaultCapacity].
-func Capacity(n int) Option { return func(s *settings) { s.inbox.Capacity = n } }
+func Capacity(n int) Option { return func(s *settings) { s.Inbox.Capacity = n } }
 
 // Discipline sets the order in which the queue gives its commands out; the default is
 // first in, first out. See stage/queue.
 func Discipline(d queue.Discipline) Option {
-	return func(s *settings) { s.inbox.Discipline, s.disciplined = d, true }
+	return func(s *settings) { s.Inbox.Discipline, s.disciplined = d, true }
 }
 
 // Overflow sets what the stage does when it is full. The default is [Wait].
 func Overflow(rule OverflowRule) Option {
-	return func(s *settings) { s.inbox.Overflow = inbox.Overflow(rule) }
+	return func(s *settings) { s.Inbox.Overflow = inbox.Overflow(rule) }
 }
 
 // Batch sets the most commands that a worker takes at once, [DefaultBatch] if
@@ -180,13 +195,13 @@ func Overflow(rule OverflowRule) Option {
 // of its batch, those before it too, would wait for it. With more than 1, a worker of a stage that
 // forwards to several others goes on when one of them is full and keeps what is for that one, up to
 // the stage's [Capacity].
-func Batch(n int) Option { return func(s *settings) { s.inbox.Batch = n } }
+func Batch(n int) Option { return func(s *settings) { s.Inbox.Batch = n } }
 
 // Linger has a batch that is not full wait for more commands, until the first of them
 // has waited for d, or for a day if that is less. It is for a [behaviour.Batcher] that is so much better at many that
 // it is worth the wait, such as an insertion of many rows. A stage that lingers takes as many
 // commands at once as [Batch] says, however long they take. The default is not to wait.
-func Linger(d time.Duration) Option { return func(s *settings) { s.inbox.Linger = d } }
+func Linger(d time.Duration) Option { return func(s *settings) { s.Inbox.Linger = d } }
 
 // TTL sets a time to live: a command that has waited in the stage's queue for longer than d when its turn comes is shed,
 // with [ReasonExpired] and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a
@@ -196,7 +211,7 @@ func Linger(d time.Duration) Option { return func(s *settings) { s.inbox.Linger 
 // pause before a try does not count. A command that has expired keeps its slot until its turn comes. One that was suspended
 // has been begun and does not expire. See [ExpiresAt] for a time to live that each command has of its own, and
 // [Stage.Ask] for commands that end with their callers' contexts.
-func TTL(d time.Duration) Option { return func(s *settings) { s.inbox.TTL = d } }
+func TTL(d time.Duration) Option { return func(s *settings) { s.Inbox.TTL = d } }
 
 // ExpiresAt has a function say when a command expires: one whose turn comes later is shed as with [TTL]. The zero time is
 // never. So that a command has one time to live for its whole way, give the option to each stage on it. C is the type of
@@ -209,9 +224,9 @@ func TTL(d time.Duration) Option { return func(s *settings) { s.inbox.TTL = d } 
 func ExpiresAt[C any](f func(cmd C) time.Time) Option {
 	return func(s *settings) {
 		s.expiring = reflect.TypeFor[C]()
-		s.expiresAt = nil
+		s.ExpiresAt = nil
 		if f != nil {
-			s.expiresAt = func(cmd any) time.Time {
+			s.ExpiresAt = func(cmd any) time.Time {
 				c, ok := cmd.(C)
 				if !ok {
 					return time.Time{}
@@ -231,7 +246,7 @@ func ExpiresAt[C any](f func(cmd C) time.Time) Option {
 // where it is stuck, and is charged, retried or told like any that crashed; another worker
 // takes the place, so that the stage stays at strength; and what the handler answers when
 // it comes back is ignored.
-func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+func Timeout(d time.Duration) Option { return func(s *settings) { s.Timeout = d } }
 
 // Grace sets how long a handler may go on, after its context has ended at its [Timeout], before its worker is given
 // up. The default is as long as the time limit itself, and at least 100 ms. A [behaviour.Emit] that still waits when
@@ -247,7 +262,7 @@ func Restart(p RestartPolicy) Option { return func(s *settings) { s.restart = p 
 // Out declares the ports that the stage's behaviour forwards to. A pipeline
 // checks that each is wired, and knows the graph by them.
 func Out(ports ...behaviour.Outlet) Option {
-	return func(s *settings) { s.outs = append(s.outs, ports...) }
+	return func(s *settings) { s.Outs = append(s.Outs, ports...) }
 }
 
 // Fault is one thing that is wrong with a stage's options.
@@ -264,49 +279,46 @@ func (f *Fault) Error() string {
 
 // settings are a stage's properties.
 type settings struct {
-	inbox       *inbox.Config // the inbox's own, once there is one
-	min, max    int
-	workers     bool // were given
-	instances   bool // were given
-	suspends    bool // handlers may suspend
-	blocking    bool
-	disciplined bool         // a discipline was given
-	anarchic    bool         // and it is nil
-	expiring    reflect.Type // what ExpiresAt was given a function of; nil if it was not
-	expiresAt   func(cmd any) time.Time
-	timeout     time.Duration
-	grace       time.Duration
+	engine.Config
+	instances   bool          // were given
+	suspends    bool          // handlers may suspend
+	disciplined bool          // a discipline was given
+	anarchic    bool          // and it is nil
+	expiring    reflect.Type  // what ExpiresAt was given a function of; nil if it was not
+	grace       time.Duration // as given
 	retry       RetryPolicy
 	restart     RestartPolicy
-	outs        []behaviour.Outlet
-	nils        []int // which options are nil, counted from one
+	nils        []int   // which options are nil, counted from one
+	flaws       []error // what was found beyond the options
 }
 
-func newSettings(name string, opts []Option) settings {
-	s := settings{
-		inbox: &inbox.Config{Name: name, Capacity: DefaultCapacity, Batch: DefaultBatch},
-		min:   runtime.GOMAXPROCS(0),
-		max:   4 * runtime.GOMAXPROCS(0),
+func newSettings(name string, opts []Option) *settings {
+	s := &settings{
+		Config: engine.Config{
+			Inbox:  &inbox.Config{Name: name, Capacity: DefaultCapacity, Batch: DefaultBatch},
+			Fewest: runtime.GOMAXPROCS(0),
+			Most:   4 * runtime.GOMAXPROCS(0),
+		},
 	}
 	for i, o := range opts {
 		if o == nil {
 			s.nils = append(s.nils, i+1)
 			continue
 		}
-		o(&s)
+		o(s)
 	}
-	if missing(s.inbox.Discipline) {
-		s.anarchic, s.inbox.Discipline = s.disciplined, queue.FIFO{}
+	if engine.IsNil(s.Inbox.Discipline) {
+		s.anarchic, s.Inbox.Discipline = s.disciplined, queue.FIFO{}
 	}
-	if s.instances && !s.suspends && !s.workers {
-		s.min = max(min(s.min, s.inbox.Instances), 1) // a further worker would have no instance to use
+	if s.instances && !s.suspends && !s.Asks {
+		s.Fewest = max(min(s.Fewest, s.Inbox.Instances), 1) // a further worker would have no instance to use
 	}
 	switch {
 	case s.instances:
 	case s.suspends:
-		s.inbox.Instances = DefaultInstances
+		s.Inbox.Instances = DefaultInstances
 	default:
-		s.inbox.Instances = s.max
+		s.Inbox.Instances = s.Most
 	}
 	retry := s.retry
 	switch {
@@ -318,12 +330,13 @@ func newSettings(name string, opts []Option) settings {
 	if retry.Backoff == 0 {
 		retry.Backoff = min(DefaultRetryBackoff, retry.Max)
 	}
-	s.inbox.Retry = inbox.Retry{Attempts: retry.Attempts, Backoff: retry.Backoff, Max: retry.Max, Jitter: retry.Jitter}
-	s.inbox.StreakEnds = s.restart.orDefault().Within
-	s.inbox.Rest = defaultPause
+	s.Inbox.Retry = inbox.Retry{Attempts: retry.Attempts, Backoff: retry.Backoff, Max: retry.Max, Jitter: retry.Jitter}
+	s.Inbox.StreakEnds = s.restart.orDefault().Within
+	s.Inbox.Rest = defaultPause
 	if s.restart != (RestartPolicy{}) {
-		s.inbox.Rest = s.restart.orDefault().pause
+		s.Inbox.Rest = s.restart.orDefault().pause
 	}
+	s.Endures, s.RetryIf, s.Grace = s.restart.orDefault().Limit, s.retry.If, s.patience()
 	return s
 }
 
@@ -335,39 +348,39 @@ func (s *settings) patience() time.Duration {
 	if s.grace > 0 {
 		return s.grace
 	}
-	return max(s.timeout, leastGrace)
+	return max(s.Timeout, leastGrace)
 }
 
 // faults finds all that is wrong.
 func (s *settings) faults() (all []error) {
 	check := func(ok bool, problem, option string, args ...any) {
 		if !ok {
-			all = append(all, &Fault{s.inbox.Name, fmt.Sprintf(option, args...), problem})
+			all = append(all, &Fault{s.Inbox.Name, fmt.Sprintf(option, args...), problem})
 		}
 	}
 	for _, i := range s.nils {
 		check(false, "is nil", "option %d", i)
 	}
-	check(s.inbox.Name != "", "a stage needs a name", "New(%q)", s.inbox.Name)
-	check(utf8.ValidString(s.inbox.Name), "the name is not UTF-8", "New(%q)", s.inbox.Name)
-	check(s.inbox.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.inbox.Capacity)
-	check(!s.instances || s.inbox.Instances >= 1, "must be at least 1", "Instances(%d)", s.inbox.Instances)
-	check(s.inbox.Batch >= 1, "must be at least 1", "Batch(%d)", s.inbox.Batch)
-	check(s.inbox.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", s.inbox.Capacity)
-	check(s.inbox.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", s.inbox.Batch)
-	check(s.max <= maxWorkers, fmt.Sprintf("the most workers must be at most %d", maxWorkers), "Workers(%d, %d)", s.min, s.max)
-	check(s.inbox.Overflow <= inbox.DropOldest, "no such rule", "Overflow(%d)", s.inbox.Overflow)
-	check(s.min >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.min, s.max)
-	check(s.min <= s.max, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.min, s.max)
+	check(s.Inbox.Name != "", "a stage needs a name", "New(%q)", s.Inbox.Name)
+	check(utf8.ValidString(s.Inbox.Name), "the name is not UTF-8", "New(%q)", s.Inbox.Name)
+	check(s.Inbox.Capacity >= 1, "must be at least 1", "Capacity(%d)", s.Inbox.Capacity)
+	check(!s.instances || s.Inbox.Instances >= 1, "must be at least 1", "Instances(%d)", s.Inbox.Instances)
+	check(s.Inbox.Batch >= 1, "must be at least 1", "Batch(%d)", s.Inbox.Batch)
+	check(s.Inbox.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", s.Inbox.Capacity)
+	check(s.Inbox.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", s.Inbox.Batch)
+	check(s.Most <= maxWorkers, fmt.Sprintf("the most workers must be at most %d", maxWorkers), "Workers(%d, %d)", s.Fewest, s.Most)
+	check(s.Inbox.Overflow <= inbox.DropOldest, "no such rule", "Overflow(%d)", s.Inbox.Overflow)
+	check(s.Fewest >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.Fewest, s.Most)
+	check(s.Fewest <= s.Most, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.Fewest, s.Most)
 	check(s.grace >= 0, "must not be negative", "Grace(%v)", s.grace)
-	check(s.grace == 0 || s.timeout > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
-	check(s.inbox.Linger >= 0, "must not be negative", "Linger(%v)", s.inbox.Linger)
-	check(s.inbox.TTL >= 0, "must not be negative", "TTL(%v)", s.inbox.TTL)
-	check(s.inbox.TTL <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", s.inbox.TTL)
-	check(s.inbox.TTL == 0 || s.inbox.TTL > s.inbox.Linger, "must be more than Linger: each batch that is not full would expire",
-		"TTL(%v)", s.inbox.TTL)
-	check(s.expiring == nil || s.expiresAt != nil, "the function is nil", "ExpiresAt")
-	check(s.timeout >= 0, "must not be negative", "Timeout(%v)", s.timeout)
+	check(s.grace == 0 || s.Timeout > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
+	check(s.Inbox.Linger >= 0, "must not be negative", "Linger(%v)", s.Inbox.Linger)
+	check(s.Inbox.TTL >= 0, "must not be negative", "TTL(%v)", s.Inbox.TTL)
+	check(s.Inbox.TTL <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", s.Inbox.TTL)
+	check(s.Inbox.TTL == 0 || s.Inbox.TTL > s.Inbox.Linger, "must be more than Linger: each batch that is not full would expire",
+		"TTL(%v)", s.Inbox.TTL)
+	check(s.expiring == nil || s.ExpiresAt != nil, "the function is nil", "ExpiresAt")
+	check(s.Timeout >= 0, "must not be negative", "Timeout(%v)", s.Timeout)
 	s.checkDiscipline(check)
 	s.checkRetry(check)
 	s.checkRestart(check)
@@ -378,7 +391,7 @@ func (s *settings) faults() (all []error) {
 type checker func(ok bool, problem, option string, args ...any)
 
 func (s *settings) checkDiscipline(check checker) {
-	d := s.inbox.Discipline
+	d := s.Inbox.Discipline
 	if !s.disciplined {
 		return
 	}
@@ -412,13 +425,54 @@ func (s *settings) checkRestart(check checker) {
 
 func (s *settings) checkOuts(check checker) {
 	names := map[string]bool{}
-	for i, p := range s.outs {
-		if missing(p) {
+	for i, p := range s.Outs {
+		if engine.IsNil(p) {
 			check(false, "is nil", "Out(port %d)", i+1)
 			continue
 		}
 		check(!names[p.Name()], "declared twice", "Out(%q)", p.Name())
 		check(utf8.ValidString(p.Name()), "the name is not UTF-8", "Out(%q)", p.Name())
 		names[p.Name()] = true
+	}
+}
+
+// checkExpiry notes a flaw if the function of ExpiresAt can never be called with a command of the stage.
+func (s *settings) checkExpiry(cmd reflect.Type) {
+	of := s.expiring
+	abstract := func(t reflect.Type) bool { return t.Kind() == reflect.Interface }
+	switch {
+	case of == nil, of == cmd, abstract(of) && abstract(cmd):
+	case abstract(of) && cmd.Implements(of), abstract(cmd) && of.Implements(cmd):
+	default:
+		s.flaw("ExpiresAt", fmt.Sprintf("takes %v, and the stage's commands are %v", of, cmd))
+	}
+}
+
+func (s *settings) flaw(option, problem string) {
+	s.flaws = append(s.flaws, &Fault{s.Inbox.Name, option, problem})
+}
+
+// all returns all that is wrong with a stage of commands of a type.
+func (s *settings) all(cmd reflect.Type) []error {
+	all := append(slices.Clone(s.flaws), s.faults()...)
+	if d := s.Inbox.Discipline; !canBe(cmd, queue.CommandType(d)) {
+		all = append(all, &Fault{s.Inbox.Name, fmt.Sprintf("Discipline(%s)", d.Name()), fmt.Sprintf(
+			"its function takes %v, which no command of type %v can be", queue.CommandType(d), cmd)})
+	}
+	return all
+}
+
+// canBe reports whether a value of one type can be one of the other at run time: that a type assertion from the first
+// to the second may succeed. A nil type is any.
+func canBe(value, other reflect.Type) bool {
+	switch {
+	case value == nil || other == nil || value == other:
+		return true
+	case value.Kind() != reflect.Interface:
+		return other.Kind() == reflect.Interface && value.Implements(other)
+	case other.Kind() != reflect.Interface:
+		return other.Implements(value)
+	default:
+		return true // some type may implement both
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/part"
@@ -79,7 +80,8 @@ func Crashed(err error) bool {
 // Stage is a stage for commands of type C. Its methods may be called by
 // anybody, at any time.
 type Stage[C any] struct {
-	core  *Core
+	core  *engine.Core
+	set   *settings
 	inbox *inbox.Inbox     // the core's, and
 	inlet *behaviour.Inlet // its own: each is looked up for every command
 	last  lastContext      // what was found out about the context that was submitted with last
@@ -95,28 +97,26 @@ type Stage[C any] struct {
 // it is stopped and started again, unless workers that other stages share are at work with
 // it.
 func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C] {
-	if missing(b) {
-		c := newCore(name, opts)
-		c.flaw("New", "the behaviour is nil")
-		return typed[C](c)
+	if engine.IsNil(b) {
+		s := newStage[C](name, opts)
+		s.set.flaw("New", "the behaviour is nil")
+		return s
 	}
 	_, suspends := b.(behaviour.Suspending[C])
 	if suspends {
 		opts = append(slices.Clip(opts), suspending)
 	}
-	c := newCore(name, opts)
-	first := c.staff.NewVersion(nil, true)
+	s := newStage[C](name, opts)
+	first := s.core.Share()
 	inst := instanceOf(b, first)
 	first.Take(inst)
-	c.staff.Install(first)
-	c.shares = true
 	if suspends {
-		c.staff.Suspends()
+		s.core.Suspending()
 	}
 	if suspends && inst.Many() {
-		c.flaw("New", "the behaviour is both Suspending and a Batcher")
+		s.set.flaw("New", "the behaviour is both Suspending and a Batcher")
 	}
-	return typed[C](c)
+	return s
 }
 
 // Coroutine makes a stage around a function whose handlers may wait without holding a worker:
@@ -147,59 +147,48 @@ func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outco
 // The factory may return any type that has HandleCommand: the type of the commands follows from that method, and is not
 // spelled out. A [behaviour.Factory] is one, too.
 func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts ...Option) *Stage[C] {
-	c := newCore(name, opts)
+	s := newStage[C](name, opts)
 	if factory == nil {
-		c.flaw("Each", "the factory is nil")
+		s.set.flaw("Each", "the factory is nil")
 	} else {
-		c.staff.Install(c.staff.NewVersion(maker(func() behaviour.Behaviour[C] { return factory() }), false))
+		s.core.Install(s.core.NewVersion(maker(func() behaviour.Behaviour[C] { return factory() })))
 	}
-	return typed[C](c)
+	return s
 }
 
 // maker makes instances of what a factory makes.
 func maker[C any](factory behaviour.Factory[C]) func(of *worker.Version) worker.Instance {
 	return func(of *worker.Version) worker.Instance {
 		b := factory()
-		if missing(b) {
+		if engine.IsNil(b) {
 			return nil
 		}
 		return instanceOf(b, of)
 	}
 }
 
-// kind is what a stage without its type knows of it.
-type kind interface {
-	takes(message any) bool
-	of() reflect.Type
-	name() string // for messages
-	nilly() bool  // nil is a command
-}
+// typed is the side of a stage that its engine asks. It is a type of its own, so that its methods are not the stage's.
+type typed[C any] struct{ s *Stage[C] }
 
-// kindOf takes no room of its own, so a stage has it for nothing.
-type kindOf[C any] struct{}
+// Takes reports whether a message is a command of the stage.
+func (t typed[C]) Takes(message any) bool { _, ok := message.(C); return ok }
 
-func (kindOf[C]) takes(message any) bool { _, ok := message.(C); return ok }
-func (kindOf[C]) of() reflect.Type       { return reflect.TypeFor[C]() }
-func (kindOf[C]) name() string           { return reflect.TypeFor[C]().String() }
-func (kindOf[C]) nilly() bool            { return reflect.TypeFor[C]().Kind() == reflect.Interface }
+// Type returns the type of the stage's commands.
+func (t typed[C]) Type() reflect.Type { return reflect.TypeFor[C]() }
 
-func typed[C any](c *Core) *Stage[C] {
-	c.kind = kindOf[C]{}
-	c.checkExpiry(reflect.TypeFor[C]())
-	return &Stage[C]{core: c, inbox: c.inbox, inlet: c.inbox.Inlet()}
-}
+// Faults returns all that is wrong with the stage's options.
+func (t typed[C]) Faults() []error { return t.s.set.all(reflect.TypeFor[C]()) }
 
-// missing reports whether a value is nil, or an interface around a nil.
-func missing(v any) bool {
-	if v == nil {
-		return true
-	}
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
-		return r.IsNil()
-	default:
-		return false
-	}
+// Snapshot returns the stage's accounts as a Snapshot.
+func (t typed[C]) Snapshot(accounts *inbox.Accounts) any { return snapshotOf(t.s.core, accounts) }
+
+func newStage[C any](name string, opts []Option) *Stage[C] {
+	s := &Stage[C]{set: newSettings(name, opts)}
+	s.set.checkExpiry(reflect.TypeFor[C]())
+	s.core = engine.New(&s.set.Config, typed[C]{s})
+	s.inbox = s.core.Inbox()
+	s.inlet = s.inbox.Inlet()
+	return s
 }
 
 // Name returns the stage's name.
@@ -214,7 +203,7 @@ func (s *Stage[C]) Inlet() *behaviour.Inlet {
 }
 
 // Core is the stage without its type, for the pipeline.
-func (s *Stage[C]) Core() *Core {
+func (s *Stage[C]) Core() *engine.Core {
 	if s == nil {
 		return nil
 	}
@@ -350,7 +339,7 @@ func (s *Stage[C]) PID() *actor.PID { return s.core.PID() }
 
 // Snapshot reads the stage's accounts.
 func (s *Stage[C]) Snapshot() Snapshot {
-	return s.core.Snapshot(inbox.Snapshot([]*inbox.Inbox{s.core.inbox})[0])
+	return snapshotOf(s.core, &inbox.Snapshot([]*inbox.Inbox{s.inbox})[0])
 }
 
 // Ticket is the right to learn the end of one command, and of all that was

@@ -21,8 +21,8 @@ const (
 // Rollout is an upgrade under way, or over. Its methods may be called by anybody, at any
 // time.
 type Rollout struct {
-	core *Core
-	way  *worker.Rollout
+	stage string
+	way   *worker.Rollout
 }
 
 // RolloutStatus is the state of a [Rollout]. Its counts are read one after the other.
@@ -42,12 +42,15 @@ type RolloutSide struct {
 }
 
 // Status tells how the upgrade goes.
-func (r *Rollout) Status() RolloutStatus { return statusOf(r.way) }
+func (r *Rollout) Status() RolloutStatus { return *statusOf(r.way) }
 
-func statusOf(way *worker.Rollout) RolloutStatus {
+func statusOf(way *worker.Rollout) *RolloutStatus {
+	if way == nil {
+		return nil
+	}
 	before, after := way.Versions()
 	old, fresh := way.Sides()
-	return RolloutStatus{
+	return &RolloutStatus{
 		State: way.State(), Why: way.Why(),
 		Old: sideOf(before, old), New: sideOf(after, fresh),
 	}
@@ -88,5 +91,5 @@ func (r *Rollout) told(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("stage %q: upgrade: %w", r.core.Name(), err)
+	return fmt.Errorf("stage %q: upgrade: %w", r.stage, err)
 }

@@ -43,6 +43,8 @@ internal/inbox:      behaviour controller stage/queue
 
 -- first
 worker:             behaviour internal/actor internal/command internal/coro internal/plain internal/inbox internal/yield
+internal/engine:    behaviour stage/queue worker
+                    internal/actor internal/command internal/inbox internal/part internal/plain
 coordination/coroutine: behaviour internal/coro internal/need
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
@@ -50,11 +52,11 @@ coordination/scheduler: coordination/coroutine
 -- second: these do not import each other.
 supervisor:         internal/actor internal/need internal/plain
 stage:              behaviour stage/queue worker
-                    internal/actor internal/command internal/histogram internal/need internal/part internal/plain internal/inbox
+                    internal/actor internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
 
 -- third
 pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
-                    internal/actor internal/command internal/goid internal/histogram internal/need internal/part internal/plain internal/ring internal/inbox
+                    internal/actor internal/command internal/engine internal/goid internal/histogram internal/need internal/part internal/plain internal/ring internal/inbox
 
 -- top: third-party dependencies are allowed.
 stage/stagetest:    *

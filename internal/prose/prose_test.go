@@ -44,6 +44,7 @@ thrice whence hitherto heretofore:            plain English
 const unwritten = `
 docs/words.md
 internal/command
+internal/engine
 internal/inbox
 pipeline
 stage

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -85,7 +86,7 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 // stagesOf returns the stages among parts, including those in a pipeline.Join.
 func stagesOf(parts []pipeline.Part) (all []pipeline.Part) {
 	for _, p := range parts {
-		if _, is := p.(interface{ Core() *stage.Core }); is {
+		if _, is := p.(interface{ Core() *engine.Core }); is {
 			all = append(all, p)
 		} else if v := reflect.ValueOf(p); v.IsValid() && v.Kind() == reflect.Slice {
 			for i := range v.Len() {

@@ -1,8 +1,9 @@
-package stage
+package engine
 
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,13 +96,13 @@ func (c *Core) receive(message any, sender *actor.PID) {
 	if sender != nil {
 		e.From = command.NewTicket(func(result any, err error) { c.answer(sender, result, err) }).Origin()
 	}
-	if !c.kind.takes(message) {
+	if !c.typed.Takes(message) {
 		c.inbox.Mistyped()
-		err := &TypeError{c.Name(), c.kind.name(), fmt.Sprintf("%T", message)}
+		err := &TypeError{c.Name(), c.Takes(), fmt.Sprintf("%T", message)}
 		c.refuse(sender, message, inbox.ReasonType, err)
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(c.env.Context, patience, ErrFull)
+	ctx, cancel := context.WithTimeoutCause(c.env.Context, patience, inbox.ErrFull)
 	defer cancel()
 	if err := c.inbox.Submit(ctx, &e); err != nil {
 		c.refuse(sender, message, c.refusedWhy(), err)
@@ -111,9 +112,9 @@ func (c *Core) receive(message any, sender *actor.PID) {
 // Resubmit is a Submit for those who do not know the type of a command: one of the
 // wrong type is refused with a [*TypeError].
 func (c *Core) Resubmit(ctx context.Context, cmd any) error {
-	if !c.kind.takes(cmd) && (cmd != nil || !c.kind.nilly()) {
+	if !c.typed.Takes(cmd) && (cmd != nil || c.typed.Type().Kind() != reflect.Interface) {
 		c.inbox.Mistyped()
-		return &TypeError{c.Name(), c.kind.name(), fmt.Sprintf("%T", cmd)}
+		return &TypeError{c.Name(), c.Takes(), fmt.Sprintf("%T", cmd)}
 	}
 	return c.inbox.Submit(ctx, &command.Envelope{Cmd: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
 }

@@ -1,9 +1,8 @@
-package stage
+package engine
 
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -101,12 +100,12 @@ func (ps *poolSupervisor) HandleFailure(system *actor.System, _ actor.Supervisor
 // is known before it reads how many are wanted, so that a wish is either read
 // here or comes as a message.
 func (ps *poolSupervisor) start(ctx actor.Context) {
-	ps.pool.keeper.Store(ctx.Self())
+	ps.pool.supervisor.Store(ctx.Self())
 	if err := ps.prepare(); err != nil {
 		ps.fail(err)
 		return
 	}
-	ps.pool.gang.ForgetShrink()
+	ps.pool.group.ForgetShrink()
 	// Those who held commands when the stage broke are all called back, even if
 	// fewer are wanted now; some leave when they have handed over.
 	ps.hired = max(ps.pool.Want(), ps.pool.loaded())
@@ -214,10 +213,10 @@ func (ps *poolSupervisor) scale(ctx actor.Context) {
 	more := ps.pool.Want() - ps.hired
 	ps.hired += more
 	if more < 0 {
-		ps.pool.gang.Shrink(-more)
+		ps.pool.group.Shrink(-more)
 		return
 	}
-	for range more - ps.pool.gang.Unshrink(more) {
+	for range more - ps.pool.group.Unshrink(more) {
 		ps.spawn(ctx, ps.pool.workerToStart(), false)
 	}
 }
@@ -246,7 +245,7 @@ func (ps *poolSupervisor) replace(ctx actor.Context, w *worker.Worker) {
 	err := w.Failure()
 	if err == nil { // stopped by somebody who should not have: no worker ends so
 		err = fmt.Errorf("stage %q: %w", ps.pool.name(), errVanished)
-		ps.pool.gang.CrashIdle()
+		ps.pool.group.CrashIdle()
 		ps.pool.env.Log.Warn("worker vanished", "stage", ps.pool.name())
 	}
 	staff := w.Stage()
@@ -281,18 +280,6 @@ func (ps *poolSupervisor) giveUp(ctx actor.Context, why *BrokenError) {
 	actor.Fail(ctx, why)
 }
 
-// pause is how long the worker after so many crashes too many has to wait. A
-// fifth of it is left to chance, so that stages that broke together do not
-// come back together.
-func (p RestartPolicy) pause(beyond int) time.Duration {
-	d := p.Backoff
-	for i := 1; i < beyond && d < p.Max; i++ {
-		d *= 2
-	}
-	d = min(d, p.Max)
-	return d - time.Duration(rand.Float64()*0.2*float64(d))
-}
-
 // later fills a slot after a pause.
 func (ps *poolSupervisor) later(ctx actor.Context, w *worker.Worker, pause time.Duration) {
 	system, self := ctx.ActorSystem(), ctx.Self()
@@ -310,7 +297,7 @@ func (ps *poolSupervisor) crashHistories() *crashHistories {
 
 // startWorker fills the slot of a worker that crashed, unless one less is wanted now.
 func (ps *poolSupervisor) startWorker(ctx actor.Context, w *worker.Worker) {
-	if ps.doomed || !w.Loaded() && ps.pool.gang.RetireOne() {
+	if ps.doomed || !w.Loaded() && ps.pool.group.RetireOne() {
 		w.Unclaim()
 		return
 	}

@@ -1,4 +1,4 @@
-package stage
+package engine
 
 import (
 	"cmp"
@@ -108,6 +108,3 @@ func (p *Pool) busy(of map[*worker.Worker]time.Duration) {
 		}
 	}
 }
-
-// Takes is the type of the stage's commands, in words.
-func (c *Core) Takes() string { return c.kind.name() }

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/worker"
+)
+
+// Core is a stage without its command type: what a pipeline checks, starts, scales and stops.
+type Core struct {
+	*Pool // the stage's own workers
+
+	config *Config
+	typed  Typed
+	inbox  *inbox.Inbox
+	shares bool // the workers share one instance
+
+	staff    *worker.Stage
+	endpoint endpoint
+	upgrade  upgrading
+}
+
+// Config is what the options of a stage come to.
+type Config struct {
+	Inbox        *inbox.Config // the inbox's own, once the core is made
+	Fewest, Most int           // bounds of the number of workers
+	Asks         bool          // the options set those bounds
+	Blocking     bool          // handlers wait rather than compute
+	ExpiresAt    func(cmd any) time.Time
+	Timeout      time.Duration
+	Grace        time.Duration
+	RetryIf      func(error) bool
+	Endures      int // how many crashes beyond one for each worker the stage endures
+	Outs         []behaviour.Outlet
+}
+
+// Typed is the side of a stage that has its command type and its public types.
+type Typed interface {
+	// Takes reports whether a message is a command of the stage.
+	Takes(message any) bool
+	// Type returns the type of the stage's commands.
+	Type() reflect.Type
+	// Faults returns all that is wrong with the stage's options.
+	Faults() []error
+	// Snapshot returns the accounts of the stage as a stage.Snapshot.
+	Snapshot(accounts *inbox.Accounts) any
+}
+
+// Env is what a pipeline lends to its stages.
+type Env struct {
+	Host   *inbox.Pipeline
+	System *actor.System
+	Name   string // the pipeline's process name, unique in the system
+	Log    *slog.Logger
+	// Crashed is called for every crash of a handler, with whether the command is tried again.
+	Crashed func(crash *worker.CrashError, again bool)
+	// Context ends when the pipeline stops hard.
+	Context context.Context
+}
+
+// New returns a core for a stage. It has no version of a behaviour until [Core.Install] or [Core.Share] is called.
+func New(config *Config, typed Typed) *Core {
+	c := &Core{config: config, typed: typed, inbox: inbox.New(*config.Inbox)}
+	config.Inbox = c.inbox.Config()
+	c.Pool = &Pool{core: c, group: c.inbox, least: config.Fewest, most: config.Most}
+	c.staff = &worker.Stage{Inbox: c.inbox}
+	c.Install(c.staff.NewVersion(func(*worker.Version) worker.Instance { return nil }, false))
+	return c
+}
+
+// NewVersion returns a version whose instances make returns. The workers share its instance if those of the stage do.
+func (c *Core) NewVersion(make func(*worker.Version) worker.Instance) *worker.Version {
+	return c.staff.NewVersion(make, c.shares)
+}
+
+// Install sets the version that a stage which has not been started begins with.
+func (c *Core) Install(v *worker.Version) { c.staff.Install(v) }
+
+// Share makes the workers share one instance. It returns the version that is to take it, and installs that.
+func (c *Core) Share() *worker.Version {
+	c.shares = true
+	v := c.staff.NewVersion(nil, true)
+	c.staff.Install(v)
+	return v
+}
+
+// Suspending lets the stage's handlers suspend.
+func (c *Core) Suspending() { c.staff.Suspends() }
+
+// Name returns the stage's name.
+func (c *Core) Name() string { return c.config.Inbox.Name }
+
+// Faults returns all that is wrong with the stage's options.
+func (c *Core) Faults() []error { return c.typed.Faults() }
+
+// Takes returns the type of the stage's commands, in words.
+func (c *Core) Takes() string { return c.typed.Type().String() }
+
+// Snapshot returns a stage.Snapshot of the accounts. This package does not know that type.
+func (c *Core) Snapshot(accounts inbox.Accounts) any { return c.typed.Snapshot(&accounts) }
+
+// Outs returns the ports that the stage declares, without those that are nil: they are among the faults.
+func (c *Core) Outs() []behaviour.Outlet {
+	return slices.DeleteFunc(slices.Clone(c.config.Outs), func(p behaviour.Outlet) bool { return IsNil(p) })
+}
+
+// Inbox returns the stage's inbox.
+func (c *Core) Inbox() *inbox.Inbox { return c.inbox }
+
+// Blocking reports whether the stage's handlers wait rather than compute.
+func (c *Core) Blocking() bool { return c.config.Blocking }
+
+// Asked returns the fewest workers that the stage's options ask for, or 0 if they leave that to the default.
+func (c *Core) Asked() int {
+	if !c.config.Asks {
+		return 0
+	}
+	return c.config.Fewest
+}
+
+// Preset returns the knobs of the inbox as the stage's options set them.
+func (c *Core) Preset() inbox.Knobs { return c.config.Inbox.Knobs() }
+
+// Discipline returns the order that the stage's options give the queue.
+func (c *Core) Discipline() queue.Discipline { return c.config.Inbox.Discipline }
+
+// Attach lends the stage what it needs of its pipeline. The pipeline calls it once, before it starts the stage.
+func (c *Core) Attach(env *Env) {
+	c.upgrade.mu.Lock() // an upgrade may run already
+	defer c.upgrade.mu.Unlock()
+	s := c.staff
+	s.TTL, s.ExpiresAt = c.config.Inbox.TTL, c.config.ExpiresAt
+	s.Timeout, s.Grace, s.RetryIf = c.config.Timeout, c.config.Grace, c.config.RetryIf
+	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
+	s.Endures, s.Pause, s.Apart = int32(min(c.config.Endures, math.MaxInt32)), c.config.Inbox.Rest, actor.Apart(env.System)
+	c.inbox.Owner, c.inbox.StartWorker = c.staff, c.Pool.startCalled
+	c.Pool.attach(env)
+}
+
+// Bind makes the workers of a shared pool visit the stage; nil leaves it to its own. The caller scales the stage's own
+// pool to match.
+func (c *Core) Bind(p *Pool) {
+	if p == nil {
+		c.inbox.Bind(nil)
+		return
+	}
+	c.inbox.Bind(p.shared)
+}
+
+// Adjust changes the knobs of the stage's inbox, and stops idle instances beyond the new number.
+func (c *Core) Adjust(change func(*inbox.Knobs)) { c.stopAll(c.inbox.Adjust(change)) }
+
+// Clear stops all idle instances and the shared one. The pipeline calls it when all workers have ended: a supervisor
+// may have been killed before its workers ended.
+func (c *Core) Clear() {
+	c.stopAll(c.inbox.TakeIdleInstances())
+	c.staff.Present().Close()
+}
+
+func (c *Core) stopAll(instances []any) {
+	for _, inst := range instances {
+		worker.StopInstance(c.staff, inst.(worker.Instance))
+	}
+}
+
+// IsNil reports whether a value is nil, or an interface around a nil.
+func IsNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
+		return r.IsNil()
+	default:
+		return false
+	}
+}
