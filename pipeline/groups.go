@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/logs"
 )
 
 // A group may have a controller of its own, see [ControlFor] and [Pipeline.UseFor]; the pipeline's controller governs all stages
@@ -203,7 +204,8 @@ func (o *activePolicy) foreign(s *controller.Snapshot, ch controller.Change) str
 // refuse logs that a policy decided about what its controller does not govern.
 func (a *loopActor) refuse(o *activePolicy, ch controller.Change, whose string) {
 	p := a.loop.p
-	p.hush.log(p.set.log, slog.LevelError, "policy turned a knob of what another controller governs", ch.StageName, "", func() []any {
+	k := logs.Kind{Level: slog.LevelError, Message: "policy turned a knob of what another controller governs", Stage: ch.StageName}
+	p.limiter.Log(k, func() []any {
 		return []any{"of", whose, "policy", ch.Policy, "group", o.group, "knob", ch.What}
 	})
 }

@@ -27,6 +27,8 @@ const (
 	// DefaultGrace is how long workers may take to end when their contexts
 	// have ended.
 	DefaultGrace = time.Second
+	// DefaultLetters is how many letters each of a pipeline's three stores keeps.
+	DefaultLetters = 1024
 	// DefaultMaxInFlight bounds the commands in flight that loops may add to.
 	DefaultMaxInFlight = 1 << 20
 	leastGrace         = 100 * time.Millisecond

@@ -16,6 +16,8 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/letters"
+	"github.com/golda-dev/golda/internal/logs"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -33,18 +35,20 @@ var (
 // Pipeline is a checked plan, and then a running one. Its methods may be called
 // by anybody, at any time.
 type Pipeline struct {
-	name    string
-	set     settings
-	host    *inbox.Pipeline
-	graph   *graph
-	groups  []grouping // as they were declared
-	maps    []mapping
-	control controlLoop // the controllers'
-	hush    logLimiter
-	box     letterbox
-	pools   engine.Pools
-	env     engine.Env    // from the start on
-	system  *actor.System // from the start on
+	name                       string
+	set                        settings
+	host                       *inbox.Pipeline
+	graph                      *graph
+	groups                     []grouping // as they were declared
+	maps                       []mapping
+	control                    controlLoop // the controllers'
+	limiter                    *logs.Limiter
+	box                        *letters.Box
+	notifier                   *letters.Notifier
+	dead, quarantine, failures Letters // the stores of box
+	pools                      engine.Pools
+	env                        engine.Env    // from the start on
+	system                     *actor.System // from the start on
 
 	quiet   broadcast // rung when a stage has come to rest that is drained
 	present atomic.Pointer[stageSet]
@@ -60,14 +64,11 @@ type Pipeline struct {
 	signal  os.Signal
 	result  error // what Stop returns
 
-	hurry                 chan struct{} // closed when draining is to end
-	rush                  sync.Once     // closes hurry
-	haste                 error         // why; written before hurry is closed
-	started               chan struct{} // closed when the doors are open
-	stopped               chan struct{} // closed when all is over
-	deadLetterSubscribers []*subscriber // of dead letters
-
-	failureSubscribers []*subscriber
+	hurry   chan struct{} // closed when draining is to end
+	rush    sync.Once     // closes hurry
+	haste   error         // why; written before hurry is closed
+	started chan struct{} // closed when the doors are open
+	stopped chan struct{} // closed when all is over
 }
 
 type state uint8
@@ -94,9 +95,11 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		name: name, set: plan.set,
 		hurry: make(chan struct{}), started: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	p.set.log = slog.New(shielded{plan.set.log.Handler()}).With("pipeline", name)
-	p.box = newLetterbox(p.set.keep, p.set.log, p.resubmit)
-	p.deadLetterSubscribers, p.failureSubscribers = p.newSubscribers("dead-letter", p.set.letters), p.newSubscribers("failure", p.set.failures)
+	p.set.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
+	p.limiter = logs.NewLimiter(p.set.log)
+	p.box = letters.NewBox(p.set.keep, p.set.log, p.resubmit)
+	p.dead, p.quarantine, p.failures = Letters{p.box.Dead}, Letters{p.box.Quarantine}, Letters{p.box.Failures}
+	p.notifier = letters.NewNotifier(p.limiter, p.set.hide, p.set.letters, p.set.failures)
 	p.halting, p.cancel = context.WithCancelCause(context.Background())
 	p.host = &inbox.Pipeline{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
@@ -166,7 +169,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		for _, c := range p.stages().stages {
 			c.Clear()
 		}
-		p.dismiss(false)
+		p.notifier.Close(false)
 		p.finish(nil)
 		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
 	}
@@ -415,9 +418,9 @@ func (p *Pipeline) end() {
 	p.waitForSubscribers(err != nil, patience)
 	over()
 	p.logAbandoned()
-	p.hush.rest(p.set.log)
-	p.box.rest()
-	unheard := p.undelivered()
+	p.limiter.Flush()
+	p.box.Flush()
+	unheard := p.notifier.Undelivered()
 	if err == nil && len(left) == 0 && unheard == 0 {
 		p.finish(nil)
 		return
@@ -461,7 +464,7 @@ func (p *Pipeline) halt() (over func()) {
 	}
 	p.cancel(ErrStopped)
 	dismissed := make(chan struct{})
-	grace := time.AfterFunc(p.grace(), func() { p.dismiss(true); close(dismissed) })
+	grace := time.AfterFunc(p.grace(), func() { p.notifier.Close(true); close(dismissed) })
 	for _, f := range tell {
 		f()
 	}
@@ -550,15 +553,15 @@ func (p *Pipeline) Journal() []controller.Change { return p.control.entries() }
 // that are in quarantine: what was shed, what was not done when the pipeline stopped hard,
 // and what actors sent and nobody took. [DeadLetters], the option, has a function told of
 // them all.
-func (p *Pipeline) DeadLetters() *Letters { return p.box.dead }
+func (p *Pipeline) DeadLetters() *Letters { return &p.dead }
 
 // Quarantine returns the store of commands that crashed their handlers as often as they
 // might be tried.
-func (p *Pipeline) Quarantine() *Letters { return p.box.quarantine }
+func (p *Pipeline) Quarantine() *Letters { return &p.quarantine }
 
 // Failures returns the store of commands that failed, that is, whose handlers answered with an error, and whom nobody else
 // can name: those that were submitted without a ticket; those that handlers emitted, whether a ticket waits for them or
 // not, since it tells their errors only; and those that failed as often as they may be tried, if that is more than once. A
 // command whose caller's context has ended is not among them, nor is what comes of it.
 // Its groups are by kind of error: see [Letter]'s Fingerprint. [Failures], the option, has a function told of them all.
-func (p *Pipeline) Failures() *Letters { return p.box.failures }
+func (p *Pipeline) Failures() *Letters { return &p.failures }

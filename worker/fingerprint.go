@@ -13,7 +13,10 @@ var modulePath = strings.TrimSuffix(reflect.TypeFor[Worker]().PkgPath(), "worker
 
 // engine is how the names of functions begin that come between an actor and a user's
 // code; those of the outermost first.
-var engine = []string{modulePath + "worker.", modulePath + "stage.", modulePath + "internal/engine.", modulePath + "behaviour."}
+var engine = []string{
+	modulePath + "worker.", modulePath + "stage.", modulePath + "internal/engine.", modulePath + "behaviour.",
+	modulePath + "internal/letters.", modulePath + "internal/logs.",
+}
 
 // Fingerprint tells crashes apart by the place where they happened: a short hash of
 // the user's part of the stack of a [CrashError], which is the same for the same place

@@ -55,8 +55,10 @@ stage:              behaviour stage/queue worker
                     internal/actor internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
 
 -- third
+internal/logs:      worker internal/plain
+internal/letters:   stage worker internal/logs internal/plain
 pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
-                    internal/actor internal/command internal/engine internal/goid internal/histogram internal/need internal/part internal/plain internal/ring internal/inbox
+                    internal/actor internal/command internal/engine internal/goid internal/histogram internal/inbox internal/letters internal/logs internal/need internal/part internal/plain internal/ring
 
 -- top: third-party dependencies are allowed.
 stage/stagetest:    *

@@ -1,4 +1,4 @@
-package pipeline
+package letters
 
 import (
 	"encoding"
@@ -12,14 +12,14 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// What a letter holds is a user's, and may be of any size and shape. Its json is not.
+// A command may be of any size and shape. The JSON of a letter has bounds.
 const (
-	mostCommand = 64 << 10 // bytes of a command
-	mostStack   = 64 << 10
-	deepest     = 32 // values within values; more may be a circle
+	maxCommand = 64 << 10 // bytes of a command
+	maxStack   = 64 << 10
+	maxDepth   = 32 // values within values; more may be a cycle
 )
 
-// line is a letter in json.
+// line is a letter as JSON.
 type line struct {
 	ID          uint64          `json:"id"`
 	Pipeline    string          `json:"pipeline"`
@@ -41,16 +41,15 @@ type line struct {
 	Stack       string          `json:"stack,omitempty"`
 }
 
-// MarshalJSON writes a letter whatever its command is. One that json knows, and that is
-// not too large, is the field command. Another is the field command_text, as %+v writes
-// it; command_cut says that there is more of it.
+// MarshalJSON writes a letter whatever its command is. A command that package json can write, and that is not too large, is
+// the field command. Any other is the field command_text, as %+v writes it; command_cut says that the text is cut.
 func (l Letter) MarshalJSON() ([]byte, error) {
 	out := line{
 		ID: l.ID, Pipeline: l.Pipeline, Stage: l.Stage, Reason: l.Reason, Attempts: l.Attempts,
 		At: l.At, EmittedBy: l.EmittedBy, Version: l.Version, Fingerprint: l.Fingerprint, Seen: l.Seen, First: l.First, Last: l.Last,
-		Type: fmt.Sprintf("%T", l.Command), Stack: string(l.Stack[:min(len(l.Stack), mostStack)]),
+		Type: fmt.Sprintf("%T", l.Command), Stack: string(l.Stack[:min(len(l.Stack), maxStack)]),
 	}
-	// The methods of errors and of commands are a user's code, and may panic.
+	// The methods of errors and of commands are user code, and may panic.
 	if crash := worker.Guard(l.Stage, func() error {
 		if l.Err != nil {
 			out.Error = plain.Text(l.Err)
@@ -62,26 +61,26 @@ func (l Letter) MarshalJSON() ([]byte, error) {
 	if err := worker.Guard(l.Stage, func() (err error) {
 		out.Command, err = encode(l.Command)
 		return err
-	}); err != nil || len(out.Command) > mostCommand {
+	}); err != nil || len(out.Command) > maxCommand {
 		out.Command = nil
-		out.Text, out.Cut = plain.Shape(l.Command, mostCommand)
+		out.Text, out.Cut = plain.Shape(l.Command, maxCommand)
 	}
 	return json.Marshal(out)
 }
 
-// encode is a command in json, if there is not too much of it.
+// encode returns a command as JSON, or an error if it is too large or contains itself.
 func encode(cmd any) ([]byte, error) {
-	left := mostCommand
+	left := maxCommand
 	if !fits(reflect.ValueOf(cmd), 0, &left) {
-		return nil, fmt.Errorf("more than %d bytes, or a circle", mostCommand)
+		return nil, fmt.Errorf("more than %d bytes, or a cycle", maxCommand)
 	}
 	return json.Marshal(cmd)
 }
 
-// fits reports whether what json would write of a value is not much more than what
-// is left, and takes it away. Values with methods of their own are taken for small.
+// fits reports whether the JSON of a value takes not much more than the bytes that are left, and subtracts them. A value
+// that writes itself counts as small.
 func fits(v reflect.Value, depth int, left *int) bool {
-	if *left--; *left < 0 || depth > deepest {
+	if *left--; *left < 0 || depth > maxDepth {
 		return false
 	}
 	if !v.IsValid() || writesItself(v.Type()) {

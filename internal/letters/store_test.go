@@ -1,4 +1,4 @@
-package pipeline
+package letters
 
 import (
 	"bytes"
@@ -27,23 +27,20 @@ import (
 
 var errRefused = errors.New("refused")
 
-// ends is what a store's stages do with commands that come again.
-type ends func(ctx context.Context, stage string, cmd any) error
-
 func taken(context.Context, string, any) error   { return nil }
 func refused(context.Context, string, any) error { return errRefused }
 
-func storeOf(bound int, again ends) *Letters {
-	return newLetters("store", bound, slog.New(slog.DiscardHandler), again)
+func storeOf(bound int, again Submit) *Store {
+	return NewStore("store", bound, slog.New(slog.DiscardHandler), again)
 }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // fill puts a letter into the store for each word: the first letter is the stage, the
 // rest the command. They come a second apart.
-func fill(l *Letters, words ...string) {
+func fill(l *Store, words ...string) {
 	for _, w := range words {
-		l.put(&stage.DeadLetter{
+		l.Put(&stage.DeadLetter{
 			Pipeline: "p", Stage: w[:1], Command: w[1:], Reason: stage.ReasonStopped, Err: stage.ErrStopped,
 			At: noon.Add(time.Duration(l.ids) * time.Second),
 		}, "", "")
@@ -59,7 +56,7 @@ func words(letters []Letter) string {
 	return strings.Join(all, " ")
 }
 
-func oldest(l *Letters) string { return words(l.List(LetterFilter{OldestFirst: true})) }
+func oldest(l *Store) string { return words(l.List(Filter{OldestFirst: true})) }
 
 func TestAFullStoreDropsTheOldestLetterOfTheLargestGroup(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -68,11 +65,11 @@ func TestAFullStoreDropsTheOldestLetterOfTheLargestGroup(t *testing.T) {
 		kept    string
 		dropped uint64
 	}{
-		"what has room stays":                      {3, "a1 b2 c3", "a1 b2 c3", 0},
-		"of one group it is the oldest":            {3, "a1 a2 a3 a4 a5", "a3 a4 a5", 2},
-		"of a group for each it is the oldest":     {3, "a1 b2 c3 d4", "b2 c3 d4", 1},
-		"a flood leaves others where they are":     {3, "b1 a2 a3 a4 a5 a6 a7", "b1 a6 a7", 4},
-		"also one that came before":                {3, "a1 a2 a3 b4", "a2 a3 b4", 1},
+		"letters within the bound stay":            {3, "a1 b2 c3", "a1 b2 c3", 0},
+		"of one group, the oldest":                 {3, "a1 a2 a3 a4 a5", "a3 a4 a5", 2},
+		"of groups of one letter, the oldest":      {3, "a1 b2 c3 d4", "b2 c3 d4", 1},
+		"a flood leaves letters of other groups":   {3, "b1 a2 a3 a4 a5 a6 a7", "b1 a6 a7", 4},
+		"also a letter that came before":           {3, "a1 a2 a3 b4", "a2 a3 b4", 1},
 		"two floods share":                         {4, "a1 a2 a3 a4 b5 b6 b7 b8", "a3 a4 b7 b8", 4},
 		"one that came late may still be the next": {4, "c1 a2 a3 b4 b5", "c1 a3 b4 b5", 1},
 		"a store for one keeps the newest":         {1, "a1 b2 a3", "a3", 2},
@@ -88,7 +85,7 @@ func TestAFullStoreDropsTheOldestLetterOfTheLargestGroup(t *testing.T) {
 	}
 }
 
-// model is the store as one would write it with no care for time.
+// model is a store that is written without regard to speed.
 type model struct {
 	bound   int
 	letters []Letter
@@ -119,7 +116,7 @@ func (m *model) drop(i int) {
 	}
 }
 
-func TestTheStoreDoesAsASimpleOneDoes(t *testing.T) {
+func TestTheStoreDoesWhatASimpleModelDoes(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		bound := 1 + r.IntN(12)
@@ -162,40 +159,40 @@ func TestTheStoreDoesAsASimpleOneDoes(t *testing.T) {
 	}
 }
 
-func TestAFilterChooses(t *testing.T) {
+func TestAFilterSelectsLetters(t *testing.T) {
 	l := storeOf(10, taken)
 	fill(l, "a1", "b2", "a3", "a4")
-	l.put(&stage.DeadLetter{Stage: "a", Command: "5", Reason: stage.ReasonCrash, At: noon}, "v1", "f00")
+	l.Put(&stage.DeadLetter{Stage: "a", Command: "5", Reason: stage.ReasonCrash, At: noon}, "v1", "f00")
 	for name, row := range map[string]struct {
-		f    LetterFilter
+		f    Filter
 		want string
 	}{
-		"all, the newest first":     {LetterFilter{}, "a5 a4 a3 b2 a1"},
-		"the oldest first":          {LetterFilter{OldestFirst: true}, "a1 b2 a3 a4 a5"},
-		"a stage":                   {LetterFilter{Stage: "a"}, "a5 a4 a3 a1"},
-		"a stage there is not":      {LetterFilter{Stage: "c"}, ""},
-		"a reason":                  {LetterFilter{Reason: stage.ReasonStopped}, "a4 a3 b2 a1"},
-		"a fingerprint":             {LetterFilter{Fingerprint: "f00"}, "a5"},
-		"stage and reason":          {LetterFilter{Stage: "b", Reason: stage.ReasonCrash}, ""},
-		"the newest two":            {LetterFilter{Limit: 2}, "a5 a4"},
-		"the oldest two":            {LetterFilter{Limit: 2, OldestFirst: true}, "a1 b2"},
-		"a condition":               {LetterFilter{If: func(x Letter) bool { return x.ID%2 == 1 }}, "a5 a3 a1"},
-		"the limit counts the fit":  {LetterFilter{If: func(x Letter) bool { return x.Stage == "b" }, Limit: 1}, "b2"},
-		"a condition asks the box":  {LetterFilter{If: func(x Letter) bool { return l.Len() == 5 && x.ID == 1 }}, "a1"},
-		"a limit beyond what there": {LetterFilter{Limit: 9, Stage: "b"}, "b2"},
+		"all, the newest first":     {Filter{}, "a5 a4 a3 b2 a1"},
+		"the oldest first":          {Filter{OldestFirst: true}, "a1 b2 a3 a4 a5"},
+		"a stage":                   {Filter{Stage: "a"}, "a5 a4 a3 a1"},
+		"a stage there is not":      {Filter{Stage: "c"}, ""},
+		"a reason":                  {Filter{Reason: stage.ReasonStopped}, "a4 a3 b2 a1"},
+		"a fingerprint":             {Filter{Fingerprint: "f00"}, "a5"},
+		"stage and reason":          {Filter{Stage: "b", Reason: stage.ReasonCrash}, ""},
+		"the newest two":            {Filter{Limit: 2}, "a5 a4"},
+		"the oldest two":            {Filter{Limit: 2, OldestFirst: true}, "a1 b2"},
+		"a condition":               {Filter{If: func(x Letter) bool { return x.ID%2 == 1 }}, "a5 a3 a1"},
+		"the limit counts the fit":  {Filter{If: func(x Letter) bool { return x.Stage == "b" }, Limit: 1}, "b2"},
+		"a condition uses the box":  {Filter{If: func(x Letter) bool { return l.Len() == 5 && x.ID == 1 }}, "a1"},
+		"a limit beyond what there": {Filter{Limit: 9, Stage: "b"}, "b2"},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, row.want, words(l.List(row.f))) })
 	}
 }
 
-func TestALetterTellsAllThatIsKnown(t *testing.T) {
+func TestALetterHasAllItsFields(t *testing.T) {
 	l := storeOf(10, taken)
 	dead := stage.DeadLetter{
 		Pipeline: "p", Stage: "s", Command: 7, Reason: stage.ReasonCrash, Err: errRefused, Attempts: 3, Stack: []byte("stack"), At: noon,
 	}
-	l.put(&dead, "v1", "f00")
+	l.Put(&dead, "v1", "f00")
 	dead.At = noon.Add(time.Hour)
-	l.put(&dead, "v2", "f00")
+	l.Put(&dead, "v2", "f00")
 	dead.At = noon
 	got, ok := l.Get(1)
 	require.True(t, ok)
@@ -210,7 +207,7 @@ func TestALetterTellsAllThatIsKnown(t *testing.T) {
 	require.False(t, l.Drop(0), "a slot that is not in use is no letter")
 }
 
-func TestGroupsCountWhatWasSeenWhateverBecameOfIt(t *testing.T) {
+func TestGroupsCountAllLettersSeenIncludingThoseThatAreGone(t *testing.T) {
 	l := storeOf(3, taken)
 	fill(l, "a1", "b2", "a3", "a4", "a5") // a1 and a3 give way
 	require.NoError(t, l.Retry(t.Context(), 2))
@@ -225,7 +222,7 @@ func TestGroupsCountWhatWasSeenWhateverBecameOfIt(t *testing.T) {
 	require.Equal(t, noon.Add(4*time.Second), a.Last)
 	require.EqualValues(t, 5, a.Example.ID)
 	require.EqualValues(t, 4, a.Example.Seen)
-	require.Equal(t, LetterGroup{
+	require.Equal(t, Group{
 		Stage: "b", Reason: stage.ReasonStopped, Seen: 1, First: noon.Add(time.Second), Last: noon.Add(time.Second),
 	}, b, "a group is remembered when its letters are gone")
 	fill(l, "b6")
@@ -235,9 +232,9 @@ func TestGroupsCountWhatWasSeenWhateverBecameOfIt(t *testing.T) {
 func TestGroupsAreBounded(t *testing.T) {
 	l := storeOf(2, taken)
 	for i := range 1000 {
-		l.put(&stage.DeadLetter{Stage: "s", Command: i, At: noon.Add(time.Duration(i) * time.Second)}, "", strconv.Itoa(i%500))
+		l.Put(&stage.DeadLetter{Stage: "s", Command: i, At: noon.Add(time.Duration(i) * time.Second)}, "", strconv.Itoa(i%500))
 	}
-	require.LessOrEqual(t, len(l.groups), leastGroups+1)
+	require.LessOrEqual(t, len(l.groups), minGroups+1)
 	require.Equal(t, "s998 s999", oldest(l))
 	groups := l.Groups()
 	require.Equal(t, "499", groups[0].Fingerprint)
@@ -245,16 +242,16 @@ func TestGroupsAreBounded(t *testing.T) {
 	require.Equal(t, 1, groups[0].Kept)
 }
 
-// heard counts what a log is told.
-type heard struct {
+// dropLog collects the counts of dropped letters that are logged.
+type dropLog struct {
 	slog.Handler
 	mu    sync.Mutex
 	lines []uint64
 }
 
-func (h *heard) Enabled(context.Context, slog.Level) bool { return true }
+func (h *dropLog) Enabled(context.Context, slog.Level) bool { return true }
 
-func (h *heard) Handle(_ context.Context, r slog.Record) error {
+func (h *dropLog) Handle(_ context.Context, r slog.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.Attrs(func(a slog.Attr) bool {
@@ -266,53 +263,53 @@ func (h *heard) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestNoLetterIsDroppedInSilence(t *testing.T) {
-	h := &heard{Handler: slog.DiscardHandler}
-	l := newLetters("store", 1, slog.New(h), taken)
+func TestEvictedLettersAreLogged(t *testing.T) {
+	h := &dropLog{Handler: slog.DiscardHandler}
+	l := NewStore("store", 1, slog.New(h), taken)
 	at := func(d time.Duration) {
-		l.put(&stage.DeadLetter{Stage: "s", At: noon.Add(d)}, "", "")
+		l.Put(&stage.DeadLetter{Stage: "s", At: noon.Add(d)}, "", "")
 	}
 	at(0)
 	require.Empty(t, h.lines)
 	at(1)
-	require.Equal(t, []uint64{1}, h.lines, "the first is told at once")
+	require.Equal(t, []uint64{1}, h.lines, "the first is logged at once")
 	for i := range 100 {
 		at(time.Duration(i) * time.Millisecond)
 	}
-	require.Equal(t, []uint64{1}, h.lines, "of a flood the log hears once a second")
+	require.Equal(t, []uint64{1}, h.lines, "a flood is logged once a second")
 	at(time.Second + 1)
 	require.Equal(t, []uint64{1, 101}, h.lines)
 	at(time.Second + 2)
-	l.rest()
-	require.Equal(t, []uint64{1, 101, 1}, h.lines, "the last are told in the end")
-	l.rest()
+	l.Flush()
+	require.Equal(t, []uint64{1, 101, 1}, h.lines, "Flush logs the last ones")
+	l.Flush()
 	require.Len(t, h.lines, 3)
 	require.EqualValues(t, 103, l.Dropped())
 }
 
-func TestARetryTakesALetterOutIfAndOnlyIfItIsAccepted(t *testing.T) {
+func TestARetryRemovesALetterIfAndOnlyIfItIsAccepted(t *testing.T) {
 	type seen struct {
 		stage string
 		cmd   any
 	}
 	for name, row := range map[string]struct {
-		do   func(l *Letters, ctx context.Context) error
+		do   func(l *Store, ctx context.Context) error
 		ends error
 		err  error
 		sent []seen
 		left string
 	}{
-		"accepted":          {func(l *Letters, ctx context.Context) error { return l.Retry(ctx, 2) }, nil, nil, []seen{{"b", "2"}}, "a1 a3"},
-		"refused":           {func(l *Letters, ctx context.Context) error { return l.Retry(ctx, 2) }, errRefused, errRefused, []seen{{"b", "2"}}, "a1 b2 a3"},
-		"edited":            {func(l *Letters, ctx context.Context) error { return l.RetryAs(ctx, 2, "x") }, nil, nil, []seen{{"b", "x"}}, "a1 a3"},
-		"edited to nothing": {func(l *Letters, ctx context.Context) error { return l.RetryAs(ctx, 2, nil) }, nil, nil, []seen{{"b", nil}}, "a1 a3"},
-		"edited, refused":   {func(l *Letters, ctx context.Context) error { return l.RetryAs(ctx, 2, "x") }, errRefused, errRefused, []seen{{"b", "x"}}, "a1 b2 a3"},
-		"not there":         {func(l *Letters, ctx context.Context) error { return l.Retry(ctx, 9) }, nil, ErrNoLetter, nil, "a1 b2 a3"},
-		"of no number":      {func(l *Letters, ctx context.Context) error { return l.Retry(ctx, 0) }, nil, ErrNoLetter, nil, "a1 b2 a3"},
-		"twice": {func(l *Letters, ctx context.Context) error {
+		"accepted":          {func(l *Store, ctx context.Context) error { return l.Retry(ctx, 2) }, nil, nil, []seen{{"b", "2"}}, "a1 a3"},
+		"refused":           {func(l *Store, ctx context.Context) error { return l.Retry(ctx, 2) }, errRefused, errRefused, []seen{{"b", "2"}}, "a1 b2 a3"},
+		"edited":            {func(l *Store, ctx context.Context) error { return l.RetryAs(ctx, 2, "x") }, nil, nil, []seen{{"b", "x"}}, "a1 a3"},
+		"edited to nothing": {func(l *Store, ctx context.Context) error { return l.RetryAs(ctx, 2, nil) }, nil, nil, []seen{{"b", nil}}, "a1 a3"},
+		"edited, refused":   {func(l *Store, ctx context.Context) error { return l.RetryAs(ctx, 2, "x") }, errRefused, errRefused, []seen{{"b", "x"}}, "a1 b2 a3"},
+		"not there":         {func(l *Store, ctx context.Context) error { return l.Retry(ctx, 9) }, nil, ErrNoLetter, nil, "a1 b2 a3"},
+		"of no number":      {func(l *Store, ctx context.Context) error { return l.Retry(ctx, 0) }, nil, ErrNoLetter, nil, "a1 b2 a3"},
+		"twice": {func(l *Store, ctx context.Context) error {
 			return errors.Join(l.Retry(ctx, 2), l.Retry(ctx, 2))
 		}, nil, ErrNoLetter, []seen{{"b", "2"}}, "a1 a3"},
-		"again after a refusal": {func(l *Letters, ctx context.Context) error {
+		"again after a refusal": {func(l *Store, ctx context.Context) error {
 			return errors.Join(l.Retry(ctx, 2), l.Retry(ctx, 2))
 		}, errRefused, errRefused, []seen{{"b", "2"}, {"b", "2"}}, "a1 b2 a3"},
 	} {
@@ -336,35 +333,35 @@ func TestARetryTakesALetterOutIfAndOnlyIfItIsAccepted(t *testing.T) {
 	}
 }
 
-func TestWhatHappensToALetterWhileItIsRetried(t *testing.T) {
+func TestALetterThatIsBeingRetried(t *testing.T) {
 	for name, row := range map[string]struct {
-		meanwhile func(l *Letters, ctx context.Context)
+		meanwhile func(l *Store, ctx context.Context)
 		left      [2]string // if the retry is accepted, and if it is refused
 		dropped   [2]uint64
 	}{
-		"it can be seen": {func(l *Letters, _ context.Context) {
+		"it can be read": {func(l *Store, _ context.Context) {
 			if _, ok := l.Get(1); !ok || l.Len() != 1 {
 				panic("it is gone")
 			}
 		}, [2]string{"", "a1"}, [2]uint64{}},
-		"nobody else can retry it": {func(l *Letters, ctx context.Context) {
+		"no other call can retry it": {func(l *Store, ctx context.Context) {
 			if err := l.Retry(ctx, 1); !errors.Is(err, ErrRetrying) {
 				panic(err)
 			}
-			if n, err := l.RetryAll(ctx, LetterFilter{}); n != 0 || err != nil {
+			if n, err := l.RetryAll(ctx, Filter{}); n != 0 || err != nil {
 				panic(err)
 			}
 		}, [2]string{"", "a1"}, [2]uint64{}},
-		"it has to give way":        {func(l *Letters, _ context.Context) { fill(l, "a2", "a3") }, [2]string{"a2 a3", "a2 a3"}, [2]uint64{0, 1}},
-		"its slot is another's":     {func(l *Letters, _ context.Context) { l.Drop(1); fill(l, "a2") }, [2]string{"a2", "a2"}, [2]uint64{}},
-		"somebody drops it":         {func(l *Letters, _ context.Context) { l.Drop(1) }, [2]string{}, [2]uint64{}},
-		"somebody clears the store": {func(l *Letters, _ context.Context) { l.Clear(LetterFilter{}) }, [2]string{}, [2]uint64{}},
-		"it is dead again at once":  {func(l *Letters, _ context.Context) { fill(l, "a1") }, [2]string{"a1", "a1 a1"}, [2]uint64{}},
-		"another has to give way":   {func(l *Letters, _ context.Context) { fill(l, "b0", "b1") }, [2]string{"b1", "a1 b1"}, [2]uint64{1, 1}},
+		"it is evicted":             {func(l *Store, _ context.Context) { fill(l, "a2", "a3") }, [2]string{"a2 a3", "a2 a3"}, [2]uint64{0, 1}},
+		"its slot is another's":     {func(l *Store, _ context.Context) { l.Drop(1); fill(l, "a2") }, [2]string{"a2", "a2"}, [2]uint64{}},
+		"another call drops it":     {func(l *Store, _ context.Context) { l.Drop(1) }, [2]string{}, [2]uint64{}},
+		"another call clears it":    {func(l *Store, _ context.Context) { l.Clear(Filter{}) }, [2]string{}, [2]uint64{}},
+		"it is dead again at once":  {func(l *Store, _ context.Context) { fill(l, "a1") }, [2]string{"a1", "a1 a1"}, [2]uint64{}},
+		"another letter is evicted": {func(l *Store, _ context.Context) { fill(l, "b0", "b1") }, [2]string{"b1", "a1 b1"}, [2]uint64{1, 1}},
 	} {
-		for i, again := range []ends{taken, refused} {
+		for i, again := range []Submit{taken, refused} {
 			t.Run(fmt.Sprintf("%s/%v", name, []string{"accepted", "refused"}[i]), func(t *testing.T) {
-				var l *Letters
+				var l *Store
 				once := sync.OnceFunc(func() { row.meanwhile(l, t.Context()) })
 				l = storeOf(2, func(ctx context.Context, stage string, cmd any) error {
 					once()
@@ -383,11 +380,11 @@ func TestARetryThatPanicsLeavesTheLetter(t *testing.T) {
 	l := storeOf(2, func(context.Context, string, any) error { panic("a gate") })
 	fill(l, "a1")
 	require.Panics(t, func() { _ = l.Retry(t.Context(), 1) })
-	require.Panics(t, func() { _ = l.Retry(t.Context(), 1) }, "it is nobody's")
+	require.Panics(t, func() { _ = l.Retry(t.Context(), 1) }, "no claim on the letter is left")
 	require.Equal(t, "a1", oldest(l))
 }
 
-func TestAllThatAFilterChoosesIsRetriedTheOldestFirst(t *testing.T) {
+func TestRetryAllRetriesTheSelectedLettersOldestFirst(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	var sent []string
 	again := func(_ context.Context, stage string, cmd any) error {
@@ -402,18 +399,18 @@ func TestAllThatAFilterChoosesIsRetriedTheOldestFirst(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name, in string
-		f        LetterFilter
+		f        Filter
 		n        int
 		err      string
 		sent     string
 		left     string
 	}{
-		{"all", "a1 a2 c3", LetterFilter{}, 3, "", "a1 a2 c3", ""},
-		{"some", "a1 a2 c3", LetterFilter{Stage: "a"}, 2, "", "a1 a2", "c3"},
-		{"the oldest", "a1 a2 c3", LetterFilter{Limit: 1}, 1, "", "a1", "a2 c3"},
-		{"none", "", LetterFilter{}, 0, "", "", ""},
-		{"a refused one keeps no other back", "b1 a2 b3 c4", LetterFilter{}, 2, "letter 1: b1: refused", "b1 a2 b3 c4", "b1 b3"},
-		{"until the context ends, and says so", "a1 aend a2", LetterFilter{}, 2, "letters that were not tried: 1: context canceled", "a1 aend", "a2"},
+		{"all", "a1 a2 c3", Filter{}, 3, "", "a1 a2 c3", ""},
+		{"some", "a1 a2 c3", Filter{Stage: "a"}, 2, "", "a1 a2", "c3"},
+		{"the oldest", "a1 a2 c3", Filter{Limit: 1}, 1, "", "a1", "a2 c3"},
+		{"none", "", Filter{}, 0, "", "", ""},
+		{"a refused letter holds up no other", "b1 a2 b3 c4", Filter{}, 2, "letter 1: b1: refused", "b1 a2 b3 c4", "b1 b3"},
+		{"until the context ends, and says so", "a1 aend a2", Filter{}, 2, "letters that were not tried: 1: context canceled", "a1 aend", "a2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			sent = nil
@@ -432,15 +429,15 @@ func TestAllThatAFilterChoosesIsRetriedTheOldestFirst(t *testing.T) {
 	}
 }
 
-func TestWhatIsClearedIsGone(t *testing.T) {
+func TestClearedLettersAreGone(t *testing.T) {
 	l := storeOf(9, taken)
 	fill(l, "a1", "b2", "a3")
-	require.Equal(t, 2, l.Clear(LetterFilter{Stage: "a"}))
+	require.Equal(t, 2, l.Clear(Filter{Stage: "a"}))
 	require.Equal(t, "b2", oldest(l))
-	require.Equal(t, 1, l.Clear(LetterFilter{}))
-	require.Zero(t, l.Clear(LetterFilter{}))
+	require.Equal(t, 1, l.Clear(Filter{}))
+	require.Zero(t, l.Clear(Filter{}))
 	require.Zero(t, l.Len())
-	require.Zero(t, l.Dropped(), "what is dropped on purpose is not counted")
+	require.Zero(t, l.Dropped(), "letters that were dropped on purpose are not counted")
 	require.NotContains(t, slices.Collect(func(yield func(any) bool) {
 		for _, s := range l.slots {
 			if !yield(s.dead.Command) {
@@ -450,9 +447,8 @@ func TestWhatIsClearedIsGone(t *testing.T) {
 	}), "2", "a store holds no command that is gone")
 }
 
-// Whatever crosses whatever, each letter ends once: it is there, or it was accepted
-// again, or it was dropped.
-func TestManyMayUseTheStoreAtOnce(t *testing.T) {
+// However the calls interleave, each letter ends once: it is in the store, was accepted, or was dropped.
+func TestTheStoreMayBeUsedByManyGoroutinesAtOnce(t *testing.T) {
 	const writers, each = 4, 2000
 	var accepted, cleared atomic.Int64
 	l := storeOf(64, func(_ context.Context, _ string, cmd any) error {
@@ -466,7 +462,7 @@ func TestManyMayUseTheStoreAtOnce(t *testing.T) {
 	for w := range writers {
 		writing.Go(func() {
 			for i := range each {
-				l.put(&stage.DeadLetter{Stage: string(rune('a' + w)), Command: strconv.Itoa(i), At: noon}, "", strconv.Itoa(i%7))
+				l.Put(&stage.DeadLetter{Stage: string(rune('a' + w)), Command: strconv.Itoa(i), At: noon}, "", strconv.Itoa(i%7))
 			}
 		})
 	}
@@ -479,7 +475,7 @@ func TestManyMayUseTheStoreAtOnce(t *testing.T) {
 					return
 				default:
 				}
-				letters := l.List(LetterFilter{Limit: 3})
+				letters := l.List(Filter{Limit: 3})
 				for _, x := range letters {
 					switch r {
 					case 0:
@@ -489,9 +485,9 @@ func TestManyMayUseTheStoreAtOnce(t *testing.T) {
 							cleared.Add(1)
 						}
 					case 2:
-						_, _ = l.RetryAll(t.Context(), LetterFilter{Limit: 2})
+						_, _ = l.RetryAll(t.Context(), Filter{Limit: 2})
 					default:
-						cleared.Add(int64(l.Clear(LetterFilter{Stage: "a", Limit: 1})))
+						cleared.Add(int64(l.Clear(Filter{Stage: "a", Limit: 1})))
 						l.Groups()
 						_ = l.Export(&bytes.Buffer{})
 					}
@@ -503,7 +499,7 @@ func TestManyMayUseTheStoreAtOnce(t *testing.T) {
 	close(done)
 	reading.Wait()
 	gone := accepted.Load() + cleared.Load() + int64(l.Dropped()) + int64(l.Len())
-	// A letter may be accepted again while somebody drops it.
+	// A letter may be accepted while another goroutine drops it, and then counts twice.
 	require.GreaterOrEqual(t, gone, int64(writers*each))
 	require.LessOrEqual(t, gone-int64(writers*each), cleared.Load())
 	require.LessOrEqual(t, l.Len(), 64)
@@ -587,12 +583,12 @@ func oddCommands() map[string]struct {
 		}{1, make(chan int)}, text: "&{A:1 C:(chan int)}"},
 		"complex":                      {cmd: 1 + 2i, text: "(1+2i)"},
 		"a map with odd keys":          {cmd: map[[2]bool]any{{true, false}: uint8(3)}, text: "map[[true false]:3]"},
-		"pointers in a circle":         {cmd: ring, text: "&{Next:(*pipeline.loop)}"},
+		"pointers in a circle":         {cmd: ring, text: "&{Next:(*letters.loop)}"},
 		"a map in itself":              {cmd: self, text: "*", cut: true},
 		"a list in itself":             {cmd: list, text: "*", cut: true},
 		"a list three times in itself": {cmd: bush, text: "*", cut: true},
 		"very deep":                    {cmd: deep, text: "*", cut: true},
-		"a long text":                  {cmd: strings.Repeat("x", 10<<20), text: strings.Repeat("x", mostCommand), cut: true},
+		"a long text":                  {cmd: strings.Repeat("x", 10<<20), text: strings.Repeat("x", maxCommand), cut: true},
 		"a long text, not UTF-8":       {cmd: strings.Repeat("\xff", 10<<20), text: "*", cut: true},
 		"many bytes":                   {cmd: make([]byte, 10<<20), text: "*", cut: true},
 		"many numbers":                 {cmd: make([]int, 10<<20), text: "*", cut: true},
@@ -618,7 +614,7 @@ func TestAnExportIsLinesOfJSONWhateverTheCommandsAre(t *testing.T) {
 	names := slices.Sorted(maps.Keys(rows))
 	l := storeOf(100, taken)
 	for _, name := range names {
-		l.put(&stage.DeadLetter{
+		l.Put(&stage.DeadLetter{
 			Pipeline: name, Stage: "s", Command: rows[name].cmd, Reason: stage.ReasonCrash, Attempts: 2,
 			Err: errRefused, Stack: []byte("goroutine 1\n\tstack"), At: noon,
 		}, "v1", "f00")
@@ -629,7 +625,7 @@ func TestAnExportIsLinesOfJSONWhateverTheCommandsAre(t *testing.T) {
 	require.Len(t, lines, len(names))
 	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
-			require.Less(t, len(lines[i]), 8*mostCommand)
+			require.Less(t, len(lines[i]), 8*maxCommand)
 			var got line
 			d := json.NewDecoder(strings.NewReader(lines[i]))
 			d.DisallowUnknownFields()
@@ -659,13 +655,13 @@ type angry struct{}
 
 func (angry) Error() string { panic("angry") }
 
-func TestWhateverAnErrorSaysOfItselfItIsWritten(t *testing.T) {
+func TestALetterIsWrittenWhateverTheTextOfItsErrorIs(t *testing.T) {
 	for name, row := range map[string]struct {
 		err  error
 		want string
 	}{
 		"nothing":              {nil, ""},
-		"one that panics":      {angry{}, "pipeline.angry {}"},
+		"one that panics":      {angry{}, "letters.angry {}"},
 		"one that says a lot":  {errors.New(strings.Repeat("x", 1<<20)), strings.Repeat("x", plain.Most) + "... (cut)"},
 		"one of several lines": {errors.New("a\nb"), "a\nb"},
 	} {
@@ -677,43 +673,43 @@ func TestWhateverAnErrorSaysOfItselfItIsWritten(t *testing.T) {
 	}
 }
 
-type full struct{ room int }
+type full struct{ left int }
 
 func (f *full) Write(p []byte) (int, error) {
-	if f.room--; f.room < 0 {
+	if f.left--; f.left < 0 {
 		return 0, errRefused
 	}
 	return len(p), nil
 }
 
-func TestAnExportEndsWhenNobodyTakesIt(t *testing.T) {
+func TestAnExportEndsWhenItsWriterFails(t *testing.T) {
 	l := storeOf(9, taken)
 	fill(l, "a1", "a2", "a3")
 	require.ErrorIs(t, l.Export(&full{1}), errRefused)
 	require.NoError(t, l.Export(&full{3}))
 }
 
-func TestACrashGoesToQuarantineAFailureToTheFailuresAndAllElseToTheDeadLetters(t *testing.T) {
-	box := newLetterbox(9, slog.New(slog.DiscardHandler), taken)
-	for reason, store := range map[stage.Reason]*Letters{
-		stage.ReasonCrash: box.quarantine, stage.ReasonError: box.failures,
-		stage.ReasonStopped: box.dead, stage.ReasonNewest: box.dead, stage.ReasonOldest: box.dead, stage.ReasonFull: box.dead,
-		stage.ReasonDisabled: box.dead, stage.ReasonType: box.dead, stage.ReasonClosed: box.dead, stage.ReasonMaxInFlight: box.dead,
+func TestABoxKeepsALetterInTheStoreOfItsReason(t *testing.T) {
+	box := NewBox(9, slog.New(slog.DiscardHandler), taken)
+	for reason, store := range map[stage.Reason]*Store{
+		stage.ReasonCrash: box.Quarantine, stage.ReasonError: box.Failures,
+		stage.ReasonStopped: box.Dead, stage.ReasonNewest: box.Dead, stage.ReasonOldest: box.Dead, stage.ReasonFull: box.Dead,
+		stage.ReasonDisabled: box.Dead, stage.ReasonType: box.Dead, stage.ReasonClosed: box.Dead, stage.ReasonMaxInFlight: box.Dead,
 	} {
 		before := store.Len()
-		box.keep(&stage.DeadLetter{Stage: "s", Reason: reason}, nil)
+		box.Keep(&stage.DeadLetter{Stage: "s", Reason: reason}, nil)
 		require.Equal(t, before+1, store.Len(), reason)
 	}
-	require.Equal(t, 10, box.quarantine.Len()+box.failures.Len()+box.dead.Len())
-	box.rest()
+	require.Equal(t, 10, box.Quarantine.Len()+box.Failures.Len()+box.Dead.Len())
+	box.Flush()
 }
 
-// What a letter adds to the cost of a command that is shed at full speed.
+// BenchmarkKeepingALetter measures what a letter adds to the cost of a command that is shed.
 func BenchmarkKeepingALetter(b *testing.B) {
 	for _, stages := range []int{1, 4, 64} {
 		for _, state := range []string{"full", "empty"} {
 			b.Run(fmt.Sprintf("stages=%d/store=%s", stages, state), func(b *testing.B) {
-				bound := DefaultLetters
+				bound := 1024
 				if state == "empty" {
 					bound = 0
 				}
@@ -725,12 +721,12 @@ func BenchmarkKeepingALetter(b *testing.B) {
 					}
 				}
 				for i := range bound {
-					l.put(&dead[i%stages], "", "")
+					l.Put(&dead[i%stages], "", "")
 				}
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
-					l.put(&dead[i], "", "")
+					l.Put(&dead[i], "", "")
 					if i++; i == stages {
 						i = 0
 					}

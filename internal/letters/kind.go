@@ -1,4 +1,4 @@
-package pipeline
+package letters
 
 import (
 	"reflect"
@@ -8,32 +8,32 @@ import (
 )
 
 const (
-	mostKind   = 200 // bytes of the text of a kind
-	mostCauses = 8   // errors within errors
+	maxKind   = 200 // bytes of the text of a kind
+	maxCauses = 8   // errors within errors
 )
 
-// kindOf says what kind of error an error is, so that failures of one kind form a group: the types of the errors that it
-// is made of, outermost first, and their texts without the parts that vary. It reads the errors' fields and calls
-// none of their methods, which are a user's code: it is asked by workers, for each command that fails.
+// kindOf returns the kind of an error, so that failures of one kind form a group: the types of the errors that it wraps,
+// outermost first, and their texts without the parts that vary. It reads the fields of the errors and calls none of their
+// methods, which are user code: workers call it for every command that fails.
 //
 // An error has a text if it is a string, or a struct with a text field, as the errors of packages errors and fmt are. It has
-// a cause if it has a field of type error or []error. The types of packages errors and fmt are left out, and what they
-// wrap too, as it is in their text:
+// a cause if it has a field of type error or []error. The types of packages errors and fmt are left out, and so is what
+// they wrap, because their text contains it:
 //
 //	errors.New("no such page")              no such page
 //	fmt.Errorf("page %d: %w", 7, err)       page #: no such page
 //	&url.Error{Op: "Get", Err: &net.OpE...  *url.Error: *net.OpError: *os.SyscallError: syscall.Errno(111)
 //	&StatusError{Code: 404}                 *main.StatusError
 func kindOf(err error) string {
-	var b [2 * mostKind]byte
+	var b [2 * maxKind]byte
 	text := b[:0]
 	v := reflect.ValueOf(err)
-	for range mostCauses {
-		if len(text) >= mostKind {
+	for range maxCauses {
+		if len(text) >= maxKind {
 			break
 		}
 		var s *errorShape
-		if v, s = followed(v); s == nil {
+		if v, s = deref(v); s == nil {
 			break
 		}
 		if !s.bare {
@@ -50,10 +50,10 @@ func kindOf(err error) string {
 			v = v.Index(0)
 		}
 	}
-	return strings.ToValidUTF8(string(text[:min(len(text), mostKind)]), "")
+	return strings.ToValidUTF8(string(text[:min(len(text), maxKind)]), "")
 }
 
-// add adds a part to a kind.
+// add appends a part to a kind.
 func add(text []byte, part string) []byte {
 	if len(text) > 0 {
 		text = append(text, ": "...)
@@ -61,7 +61,7 @@ func add(text []byte, part string) []byte {
 	return append(text, part...)
 }
 
-// errorShape is what is known of a type of errors.
+// errorShape describes a type of errors.
 type errorShape struct {
 	name        string
 	bare        bool // of package errors or fmt
@@ -70,8 +70,8 @@ type errorShape struct {
 
 var shapes sync.Map // of *errorShape by reflect.Type
 
-// followed follows interfaces and a pointer to the value of an error. The shape is nil if it leads nowhere.
-func followed(v reflect.Value) (reflect.Value, *errorShape) {
+// deref follows interfaces and a pointer to the value of an error. The shape is nil if there is no value.
+func deref(v reflect.Value) (reflect.Value, *errorShape) {
 	for v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
@@ -106,7 +106,7 @@ func shapeOf(t reflect.Type) *errorShape {
 
 var errorType = reflect.TypeFor[error]()
 
-// fieldsOf finds the text and the cause of a struct type.
+// fieldsOf returns the fields with the text and the cause of a struct type.
 func fieldsOf(t reflect.Type) (text, cause int) {
 	text, cause = -1, -1
 	for i := range t.NumField() {
@@ -121,7 +121,7 @@ func fieldsOf(t reflect.Type) (text, cause int) {
 	return text, cause
 }
 
-// isText reports whether a field of so a name holds an error's text.
+// isText reports whether a field of this name has an error's text.
 func isText(name string) bool {
 	switch strings.ToLower(name) {
 	case "s", "msg", "message", "text", "reason":
@@ -131,7 +131,7 @@ func isText(name string) bool {
 	}
 }
 
-// describe adds what an error says beside its type.
+// describe appends what an error says besides its type.
 func (s *errorShape) describe(text []byte, v reflect.Value) []byte {
 	switch {
 	case s.text >= 0:
@@ -146,26 +146,26 @@ func (s *errorShape) describe(text []byte, v reflect.Value) []byte {
 	return text
 }
 
-// normal adds a text with a # for each of the parts that vary: what is in double quotes or back quotes, words that have a digit,
-// and words that have a slash.
+// normal appends a text with a # in place of each part that varies: parts in double quotes or back quotes, words that have
+// a digit, and words that have a slash.
 func normal(text []byte, s string) []byte {
 	if len(text) > 0 {
 		text = append(text, ": "...)
 	}
-	for len(s) > 0 && len(text) < mostKind {
+	for len(s) > 0 && len(text) < maxKind {
 		n, varies := word(s)
 		if varies {
 			text = append(text, '#')
 		} else {
-			text = append(text, s[:min(n, mostKind-len(text))]...)
+			text = append(text, s[:min(n, maxKind-len(text))]...)
 		}
 		s = s[n:]
 	}
 	return text
 }
 
-// word returns the length of the first word of a text, or of the character before it, and whether it varies. What
-// closes a word, such as a colon, is no part of it.
+// word returns the length of the first word of a text, or of the character before it, and whether it varies. A character
+// that closes a word, such as a colon, is not part of it.
 func word(s string) (n int, varies bool) {
 	switch classes[s[0]] {
 	case quotes:
@@ -193,11 +193,11 @@ func word(s string) (n int, varies bool) {
 	return n, varies
 }
 
-// class says what a character is to a word: in it, or, from quotes on, between two.
+// class is the role of a character in a word: inside it or, from quotes on, between two words.
 type class uint8
 
 const (
-	inside class = iota // and all that has no other class
+	inside class = iota // the characters that have no other class
 	digit
 	slash
 	closes

@@ -1,4 +1,4 @@
-package pipeline
+package letters
 
 import (
 	"context"
@@ -50,24 +50,24 @@ func TestAKindOfErrorsIsTheirTypesAndTheirTextsWithoutThePartsThatVary(t *testin
 		"it's \"open":                     errors.New(`it's "open`),
 		"first":                           errors.Join(errors.New("first"), errors.New("second")),
 		"first #; second":                 fmt.Errorf("%w; %w", errors.New("first 1"), errors.New("second")),
-		"*pipeline.statusError":           &statusError{404},
-		"pipeline.wordError: page #":      wordError("page 3"),
-		"pipeline.codeError(3)":           codeError(3),
-		"*pipeline.textError: a #: b":     &textError{"a 1", errors.New("b")},
-		"pipeline.rudeError: in":          rudeError{errors.New("in")},
-		"pipeline.rudeError":              rudeError{},
-		"*pipeline.textError":             (*textError)(nil),
+		"*letters.statusError":            &statusError{404},
+		"letters.wordError: page #":       wordError("page 3"),
+		"letters.codeError(3)":            codeError(3),
+		"*letters.textError: a #: b":      &textError{"a 1", errors.New("b")},
+		"letters.rudeError: in":           rudeError{errors.New("in")},
+		"letters.rudeError":               rudeError{},
+		"*letters.textError":              (*textError)(nil),
 		"context.deadlineExceededError":   context.DeadlineExceeded,
 		"*fs.PathError: syscall.Errno(2)": &os.PathError{Op: "open", Path: "/x", Err: syscall.Errno(2)},
-		"*url.Error: *net.OpError: *os.SyscallError: syscall.Errno(111)":   &url.Error{Op: "Get", URL: "http://x", Err: refused},
-		strings.Repeat("*pipeline.ringError: ", 7) + "*pipeline.ringError": ring,
+		"*url.Error: *net.OpError: *os.SyscallError: syscall.Errno(111)": &url.Error{Op: "Get", URL: "http://x", Err: refused},
+		strings.Repeat("*letters.ringError: ", 7) + "*letters.ringError": ring,
 		"": nil,
 	} {
 		require.Equal(t, want, kindOf(err))
 	}
 	long := kindOf(errors.New(strings.Repeat("word ", 1<<20)))
-	require.Len(t, long, mostKind)
-	require.NotContains(t, kindOf(errors.New(strings.Repeat("ä", mostKind)+"b")), "\uFFFD")
+	require.Len(t, long, maxKind)
+	require.NotContains(t, kindOf(errors.New(strings.Repeat("ä", maxKind)+"b")), "\uFFFD")
 }
 
 func BenchmarkKindOf(b *testing.B) {

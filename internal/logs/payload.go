@@ -1,4 +1,4 @@
-package pipeline
+package logs
 
 import (
 	"log/slog"
@@ -7,21 +7,22 @@ import (
 )
 
 const (
-	mostShown  = 512 // bytes of a command in the log
-	deepestLog = 4   // groups within groups
+	maxShown = 512 // bytes of a command in the log
+	maxDepth = 4   // groups within groups
 )
 
-// shown is a command as the log shows it. It calls methods of the command, which are a user's code.
-func shown(cmd any) any {
+// Payload returns a command as the log shows it: the value of its LogValue method if it is a [slog.LogValuer], else its
+// text, 512 bytes at most. It calls methods of the command, which are user code.
+func Payload(cmd any) any {
 	v, ok := cmd.(slog.LogValuer)
 	if !ok {
-		return plain.Brief(cmd, mostShown)
+		return plain.Brief(cmd, maxShown)
 	}
-	left := mostShown
+	left := maxShown
 	return bounded(slog.AnyValue(v).Resolve(), 0, &left)
 }
 
-// bounded is a value of which no more is shown than is left, and takes that away.
+// bounded returns a value cut to the number of bytes that are left, and subtracts what it takes of them.
 func bounded(v slog.Value, depth int, left *int) slog.Value {
 	switch v.Kind() {
 	case slog.KindGroup:
@@ -37,7 +38,7 @@ func bounded(v slog.Value, depth int, left *int) slog.Value {
 }
 
 func boundedGroup(attrs []slog.Attr, depth int, left *int) slog.Value {
-	if depth == deepestLog {
+	if depth == maxDepth {
 		return slog.StringValue("...")
 	}
 	var shown []slog.Attr

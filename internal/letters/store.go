@@ -1,0 +1,371 @@
+// Package letters keeps and delivers the letters of a pipeline. A letter is a record of a command that ended without an
+// answer, or that failed.
+//
+// [Box] has the three stores of a pipeline, each a [Store] with a bound; a letter can be listed, retried and dropped there.
+// [Notifier] delivers letters to the functions that users subscribe. The package calls user code: subscribers, filters,
+// and, when it writes a letter as JSON or as a log line, the methods of commands and errors.
+package letters
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/golda-dev/golda/stage"
+)
+
+// The reasons why a letter is not retried.
+var (
+	// ErrNoLetter reports that the store does not have the letter, or no longer.
+	ErrNoLetter = errors.New("pipeline: no such letter")
+	// ErrRetrying reports that the letter is being retried by another call.
+	ErrRetrying = errors.New("pipeline: the letter is being retried")
+)
+
+// Letter is a copy of a letter in a store. Package pipeline documents it, and has a type with the same fields.
+type Letter struct {
+	stage.DeadLetter
+	ID          uint64
+	Version     string
+	Fingerprint string
+	Seen        uint64
+	First, Last time.Time
+}
+
+// Group sums up the letters of one stage, reason and fingerprint; see pipeline.LetterGroup.
+type Group struct {
+	Stage       string
+	Reason      stage.Reason
+	Fingerprint string
+	Seen        uint64
+	Kept        int
+	First, Last time.Time
+	Example     Letter // the newest in the store; its ID is 0 if none is
+}
+
+// Filter selects letters; see pipeline.LetterFilter.
+type Filter struct {
+	Stage       string
+	Reason      stage.Reason
+	Fingerprint string
+	If          func(Letter) bool // user code; called without the store's lock
+	OldestFirst bool
+	Limit       int
+}
+
+// matches reports whether the fixed fields of the filter match; If is called later, without the lock.
+func (f Filter) matches(s *slot) bool {
+	o := s.group.key
+	return (f.Stage == "" || f.Stage == o.stage) && (f.Reason == "" || f.Reason == o.reason) &&
+		(f.Fingerprint == "" || f.Fingerprint == o.fingerprint)
+}
+
+// Submit submits a command to the stage of that name again.
+type Submit func(ctx context.Context, stage string, cmd any) error
+
+// Store is a bounded store of letters. When it is full, the oldest letter of the group that has the most letters is evicted
+// for a new one, so that a flood of one cause leaves the letters of other causes in the store. Evictions are counted and
+// logged. Any goroutine may use the store.
+type Store struct {
+	name   string
+	bound  int
+	log    *slog.Logger
+	submit Submit
+
+	mu         sync.Mutex // guards all below
+	slots      []slot     // as many as are in use, or were at once
+	free       []int      // slots that are not in use
+	groups     map[groupKey]*group
+	last       *group // of the last letter: the letters of a flood have one group
+	largest    bySize // groups that have letters
+	ids        uint64
+	dropped    uint64
+	unreported uint64    // dropped letters that were not logged yet
+	reported   time.Time // when dropped letters were last logged
+}
+
+// NewStore returns a store that keeps at most bound letters. Its name is for the log.
+func NewStore(name string, bound int, log *slog.Logger, submit Submit) *Store {
+	return &Store{name: name, bound: bound, log: log, submit: submit, groups: map[groupKey]*group{}}
+}
+
+// Len returns how many letters there are.
+func (l *Store) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.slots) - len(l.free)
+}
+
+// Dropped returns how many letters were evicted since the start.
+func (l *Store) Dropped() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropped
+}
+
+// located is a letter with its slot.
+type located struct {
+	Letter
+	slot int
+}
+
+// letterLocked returns a copy of the letter in a slot.
+func (l *Store) letterLocked(i int) located {
+	s := &l.slots[i]
+	return located{Letter{
+		ID: s.id, DeadLetter: s.dead, Version: s.version, Fingerprint: s.group.key.fingerprint,
+		Seen: s.group.seen, First: s.group.first, Last: s.group.last,
+	}, i}
+}
+
+// choose returns the letters that a filter selects.
+func (l *Store) choose(f Filter) []located {
+	all := l.matching(f)
+	slices.SortFunc(all, func(a, b located) int {
+		if (a.ID < b.ID) == f.OldestFirst {
+			return -1
+		}
+		return 1
+	})
+	chosen := all[:0]
+	for _, h := range all {
+		if f.Limit > 0 && len(chosen) == f.Limit {
+			break
+		}
+		if f.If == nil || f.If(h.Letter) {
+			chosen = append(chosen, h)
+		}
+	}
+	return chosen
+}
+
+// matching returns the letters that match the fixed fields of a filter.
+func (l *Store) matching(f Filter) (all []located) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.slots {
+		if s := &l.slots[i]; s.id > 0 && f.matches(s) {
+			all = append(all, l.letterLocked(i))
+		}
+	}
+	return all
+}
+
+// List returns the letters that a filter selects.
+func (l *Store) List(f Filter) []Letter {
+	chosen := l.choose(f)
+	letters := make([]Letter, len(chosen))
+	for i, h := range chosen {
+		letters[i] = h.Letter
+	}
+	return letters
+}
+
+// Get returns a letter, and whether it is in the store.
+func (l *Store) Get(id uint64) (Letter, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, ok := l.findLocked(id)
+	if !ok {
+		return Letter{}, false
+	}
+	return l.letterLocked(i).Letter, true
+}
+
+// findLocked returns a letter's slot. It searches all slots: the store is built for floods, which add letters, and not for
+// people, which look one up.
+func (l *Store) findLocked(id uint64) (at int, ok bool) {
+	at = slices.IndexFunc(l.slots, func(s slot) bool { return s.id == id })
+	return at, at >= 0 && id > 0
+}
+
+// Groups returns a summary of each group, the most recently seen first. Groups that have no letter left are included as
+// long as there are not too many.
+func (l *Store) Groups() []Group {
+	l.mu.Lock()
+	groups := make([]Group, 0, len(l.groups))
+	for k, g := range l.groups {
+		sum := Group{
+			Stage: k.stage, Reason: k.reason, Fingerprint: k.fingerprint,
+			Seen: g.seen, Kept: g.kept, First: g.first, Last: g.last,
+		}
+		if g.newest != none {
+			sum.Example = l.letterLocked(g.newest).Letter
+		}
+		groups = append(groups, sum)
+	}
+	l.mu.Unlock()
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(b.Example.ID, a.Example.ID), cmp.Compare(a.Stage, b.Stage))
+	})
+	return groups
+}
+
+// Retry submits a letter's command again, and removes the letter if the stage accepts it.
+func (l *Store) Retry(ctx context.Context, id uint64) error { return l.retry(ctx, id, nil) }
+
+// RetryAs is like [Store.Retry], but submits another command in place of the letter's own.
+func (l *Store) RetryAs(ctx context.Context, id uint64, cmd any) error { return l.retry(ctx, id, &cmd) }
+
+func (l *Store) retry(ctx context.Context, id uint64, instead *any) error {
+	l.mu.Lock()
+	i, ok := l.findLocked(id)
+	l.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("letter %d: %w", id, ErrNoLetter)
+	}
+	return l.retryAt(ctx, id, i, instead)
+}
+
+// RetryAll retries the letters that a filter selects, the oldest first, and returns how many were accepted. The error joins
+// the first refusal of each stage. If ctx ends, RetryAll stops early and the error says so.
+func (l *Store) RetryAll(ctx context.Context, f Filter) (n int, err error) {
+	f.OldestFirst = true
+	var errs []error
+	refused := map[string]bool{}
+	chosen := l.choose(f)
+	for i, h := range chosen {
+		err := l.retryAt(ctx, h.ID, h.slot, nil)
+		switch {
+		case err == nil:
+			n++
+		case errors.Is(err, ErrNoLetter), errors.Is(err, ErrRetrying): // another call was faster
+		case !refused[h.Stage]:
+			refused[h.Stage] = true
+			errs = append(errs, err)
+		}
+		if left := len(chosen) - i - 1; left > 0 && ctx.Err() != nil {
+			errs = append(errs, fmt.Errorf("letters that were not tried: %d: %w", left, context.Cause(ctx)))
+			break
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
+// retryAt retries the letter in a slot if it is still there.
+func (l *Store) retryAt(ctx context.Context, id uint64, i int, instead *any) error {
+	dead, c, err := l.claim(id, i)
+	if err != nil {
+		return fmt.Errorf("letter %d: %w", id, err)
+	}
+	accepted := false
+	defer func() { l.settle(id, i, c, accepted) }() // even if a policy's gate panics
+	cmd := dead.Command
+	if instead != nil {
+		cmd = *instead
+	}
+	if err := l.submit(ctx, dead.Stage, cmd); err != nil {
+		return fmt.Errorf("letter %d: %w", id, err)
+	}
+	accepted = true
+	return nil
+}
+
+// claim makes sure that a letter is retried by one call at a time. The letter stays in the store meanwhile.
+func (l *Store) claim(id uint64, i int) (stage.DeadLetter, *claim, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &l.slots[i]
+	switch {
+	case s.id != id:
+		return stage.DeadLetter{}, nil, ErrNoLetter
+	case s.claim != nil:
+		return stage.DeadLetter{}, nil, ErrRetrying
+	}
+	s.claim = new(claim)
+	return s.dead, s.claim, nil
+}
+
+// settle ends a claim.
+func (l *Store) settle(id uint64, i int, c *claim, accepted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch s := &l.slots[i]; {
+	case s.id == id && accepted:
+		l.removeLocked(i)
+	case s.id == id:
+		s.claim = nil
+	case c.evicted && !accepted:
+		l.loseLocked()
+	}
+}
+
+// Drop removes a letter, and reports whether it was in the store.
+func (l *Store) Drop(id uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, ok := l.findLocked(id)
+	if ok {
+		l.removeLocked(i)
+	}
+	return ok
+}
+
+// Clear removes the letters that a filter selects, and returns how many.
+func (l *Store) Clear(f Filter) (n int) {
+	chosen := l.choose(f)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range chosen {
+		if l.slots[h.slot].id == h.ID {
+			l.removeLocked(h.slot)
+			n++
+		}
+	}
+	return n
+}
+
+// Export writes all letters as lines of JSON, the oldest first. Letters that arrive meanwhile are left out.
+func (l *Store) Export(w io.Writer) error {
+	for _, letter := range l.List(Filter{OldestFirst: true}) {
+		line, err := letter.MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("letter %d: %w", letter.ID, err)
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return fmt.Errorf("letter %d: %w", letter.ID, err)
+		}
+	}
+	return nil
+}
+
+// Box has the stores of a pipeline.
+type Box struct {
+	Dead, Quarantine, Failures *Store
+}
+
+// NewBox returns three empty stores with the same bound.
+func NewBox(bound int, log *slog.Logger, submit Submit) *Box {
+	store := func(name string) *Store { return NewStore(name, bound, log, submit) }
+	return &Box{store("dead letters"), store("quarantine"), store("failures")}
+}
+
+// Keep puts a letter into its store: of a crash into the quarantine, of a failure into the failures, and any other into the
+// dead letters. The crash is the one of the letter's command; it may be nil.
+func (b *Box) Keep(d *stage.DeadLetter, crash *stage.CrashError) {
+	var version, where string
+	if crash != nil {
+		version, where = crash.Version, crash.Fingerprint()
+	}
+	switch d.Reason {
+	case stage.ReasonError:
+		b.Failures.Put(d, "", kindOf(d.Err))
+	case stage.ReasonCrash:
+		b.Quarantine.Put(d, version, where)
+	default:
+		b.Dead.Put(d, version, "")
+	}
+}
+
+// Flush logs the evictions that were not logged yet. It is for the end.
+func (b *Box) Flush() {
+	b.Dead.Flush()
+	b.Quarantine.Flush()
+	b.Failures.Flush()
+}
