@@ -32,7 +32,7 @@ const (
 	Canary                  // run another version for a part of a stage's commands, on trial
 	EndTrial                // promote the last canary, or roll it back
 	DrainStage              // empty one stage, until the next Reopen
-	Reopen                  // reopen the drained stages
+	Reopen                  // reopen the drained stages, and all if the pipeline was drained, too
 	deeds
 )
 

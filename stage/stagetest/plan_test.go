@@ -189,3 +189,37 @@ func TestAStormDoesNotWaitForAStageThatItPaused(t *testing.T) {
 		t.Fatal("the storm waits for itself")
 	}
 }
+
+// A stage that stays drained holds back for good what others have for it, and nothing is broken then but the plan.
+func TestAReopenComesAfterTheDrainsOfTheStorm(t *testing.T) {
+	whole, reopen := stagetest.Blow{Deed: stagetest.Drain}, stagetest.Blow{Deed: stagetest.Reopen}
+	drain := func(i int) stagetest.Blow { return stagetest.Blow{Deed: stagetest.DrainStage, Stage: i} }
+	for name, storm := range map[string][]stagetest.Blow{
+		"of one stage":                   {drain(1), reopen},
+		"of two stages":                  {drain(0), drain(2), reopen},
+		"of the same stage":              {drain(1), drain(1), reopen},
+		"of all and then of one":         {whole, drain(0), reopen},
+		"of one and then of all":         {drain(0), whole, reopen},
+		"again, after it was reopened":   {drain(1), reopen, drain(1), reopen},
+		"of all and, reopened, of one":   {whole, drain(0), reopen, drain(1), reopen},
+		"with time for them in between":  {whole, {Deed: stagetest.Rescale}, drain(0), {Deed: stagetest.Rescale}, reopen},
+		"of one, and a stage came later": {whole, drain(0), reopen, {Deed: stagetest.AddStage}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ok := line(func(*stagetest.Plan) {}).After(storm...)
+			require.True(t, ok)
+			for _, st := range s.Stages {
+				require.False(t, st.Draining, st.Name)
+			}
+		})
+	}
+}
+
+// So plans also stop pipelines that are drained.
+func TestAPipelineThatWasDrainedAsAWholeStaysSo(t *testing.T) {
+	s, ok := line(func(*stagetest.Plan) {}).After(stagetest.Blow{Deed: stagetest.Drain}, stagetest.Blow{Deed: stagetest.Rescale}, stagetest.Blow{Deed: stagetest.Reopen})
+	require.True(t, ok)
+	for _, st := range s.Stages {
+		require.True(t, st.Draining, st.Name)
+	}
+}

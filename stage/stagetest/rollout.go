@@ -61,21 +61,59 @@ func (r *run) endTrial(rnd *rand.Rand) bool {
 	return err == nil
 }
 
-// drainStage drains one stage and keeps it closed until the next Reopen.
-func (r *run) drainStage(s *site) bool {
-	r.drained = append(r.drained, s)
-	go func() { _ = r.pipe.Drain(context.Background(), s.stage) }()
+// drains are what the storm drains, until it reopens it.
+type drains struct {
+	stages []pipeline.Part
+	whole  bool              // the pipeline, too
+	calls  []<-chan struct{} // each is closed when the call of Drain has returned
+}
+
+// drain drains stages, or the whole pipeline if there are none, and does not wait until that is done.
+func (r *run) drain(stages ...pipeline.Part) bool {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		_ = r.pipe.Drain(context.Background(), stages...)
+	}()
+	d := &r.drained
+	d.stages, d.calls, d.whole = append(d.stages, stages...), append(d.calls, returned), d.whole || len(stages) == 0
 	return true
 }
 
-// reopen opens the drained stages again.
+// reopen opens the drained stages again. After a drain of the whole pipeline it opens all, because a drained stage holds
+// back for good what an open one has for it. A drain of the pipeline alone is not ended.
+//
+// A call of Drain may begin after that of Reopen, and then it would close the stages for good. So reopen goes on until it has
+// opened them when all calls had returned.
 func (r *run) reopen() bool {
-	for _, s := range r.drained {
-		r.carriedOut(r.pipe.Reopen(s.stage))
+	d := r.drained
+	if len(d.stages) == 0 {
+		return false
 	}
-	done := len(r.drained) > 0
-	r.drained = nil
-	return done
+	r.drained = drains{}
+	stages := d.stages
+	if d.whole {
+		stages = nil
+	}
+	for {
+		over := d.over()
+		if !r.carriedOut(r.pipe.Reopen(stages...)) || over {
+			return true
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// over reports whether all calls of Drain have returned.
+func (d *drains) over() bool {
+	for _, returned := range d.calls {
+		select {
+		case <-returned:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // submitMany submits several commands at once, without tickets.

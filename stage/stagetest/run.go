@@ -42,7 +42,7 @@ type run struct {
 	added    []*stage.Stage[Command] // stages that were added and not removed
 	changed  bool                    // stages were removed, so their accounts are missing in snapshots
 	rollouts []*stage.Rollout
-	drained  []*site // until they are reopened
+	drained  drains
 	deeds    map[string]uint64
 	ids      atomic.Uint64
 	accepted atomic.Uint64

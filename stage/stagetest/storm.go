@@ -14,7 +14,7 @@ import (
 )
 
 // storm does the plan's actions to the pipeline, one after the other, while submitters submit. At the end it resumes
-// and reopens all stages.
+// all stages and reopens the drained ones.
 func (r *run) storm() {
 	rnd := rand.New(rand.NewPCG(r.plan.Seed, 77))
 	for _, blow := range r.plan.Storm {
@@ -71,14 +71,13 @@ func (r *run) do(b Blow, rnd *rand.Rand) bool {
 	case TryLetters:
 		return r.tryLetters()
 	case Drain:
-		go func() { _ = r.pipe.Drain(context.Background()) }()
-		return true
+		return r.drain()
 	case Upgrade, Canary:
 		return r.upgrade(r.sites[b.Stage], rnd, b.Deed == Canary)
 	case EndTrial:
 		return r.endTrial(rnd)
 	case DrainStage:
-		return r.drainStage(r.sites[b.Stage])
+		return r.drain(r.sites[b.Stage].stage)
 	case Reopen:
 		return r.reopen()
 	default:
