@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -126,4 +127,22 @@ func TestATestThatDoesNotEndAlthoughItsPipelineWasStoppedPanicsWithTheReport(t *
 	require.Error(t, err)
 	require.Contains(t, string(out), "panic: stagetest: the pipeline was stopped hard, but the test has not ended: "+t.Name())
 	require.Contains(t, string(out), `stage "s": 1 handler in `)
+}
+
+// A pool's workers are in none of the accounts of the stages that it serves, and a drained stage is empty.
+func TestADiagnosisCountsAPoolsWorkersAndNamesTheDrainedStageThatIsWaitedFor(t *testing.T) {
+	out := behaviour.NewPort[int]("out")
+	first := stage.Func("first", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(out, n) }, stage.Out(out), stage.Capacity(4))
+	second := stage.Func("second", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) }, stage.Capacity(4))
+	p, err := pipeline.New("pools", pipeline.Group("g", 2, 2, first, second), pipeline.Wire(out, second), pipeline.Control(policy.Fixed{}))
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	require.NoError(t, p.Drain(t.Context(), second))
+	require.NoError(t, first.Submit(t.Context(), 1))
+	require.Equal(t, strings.Join([]string{
+		`  stage "first": 1 queued of 4, 0 in hand, 0 waiting for a retry; 2 workers of pool "g", 0 busy`,
+		`  stage "second": 0 queued of 4, 0 in hand, 0 waiting for a retry; 2 workers of pool "g", 0 busy; drained`,
+	}, "\n"), stagetest.Diagnose(p.Snapshot()))
+	require.NoError(t, p.Stop(t.Context()))
+	require.Equal(t, "  nothing is in flight", stagetest.Diagnose(p.Snapshot()))
 }

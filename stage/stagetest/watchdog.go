@@ -142,18 +142,18 @@ func (e *StallError) Error() string {
 		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Waits, e.Goroutines)
 }
 
-// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any, and
-// one for commands between the stages.
+// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any or is
+// drained, and one for commands between the stages.
 func Diagnose(s pipeline.Snapshot) string {
 	var lines []string
 	here := 0
 	for _, st := range s.Stages {
 		n := st.Queued + st.InHand + st.Delayed
 		here += n
-		if n == 0 && st.Balanced() {
+		if n == 0 && st.Balanced() && !(st.Draining && s.InFlight > 0) {
 			continue
 		}
-		lines = append(lines, diagnose(st))
+		lines = append(lines, diagnose(st, poolOf(s, st)))
 	}
 	if between := int(s.InFlight) - here; between != 0 {
 		lines = append(lines, fmt.Sprintf("  %d between two stages, or at one that was removed", between))
@@ -164,18 +164,30 @@ func Diagnose(s pipeline.Snapshot) string {
 	return strings.Join(lines, "\n")
 }
 
-func diagnose(st stage.Snapshot) string {
+// poolOf returns the pool that serves a stage: its own workers or a shared pool.
+func poolOf(s pipeline.Snapshot, st stage.Snapshot) pipeline.Pool {
+	for _, p := range s.Pools {
+		if p.Name == st.Pool {
+			return p
+		}
+	}
+	return pipeline.Pool{Name: st.Pool, Workers: st.Workers, Busy: st.Busy}
+}
+
+func diagnose(st stage.Snapshot, p pipeline.Pool) string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "  stage %q: %d queued of %d, %d in hand, %d waiting for a retry; %d workers of pool %q, %d busy",
-		st.Name, st.Queued, st.Capacity, st.InHand, st.Delayed, st.Workers, st.Pool, st.Busy)
+		st.Name, st.Queued, st.Capacity, st.InHand, st.Delayed, p.Workers, p.Name, p.Busy)
 	for _, note := range []struct {
 		is   bool
 		says string
 	}{
 		{st.Paused, "paused"},
+		{st.Draining && !st.Drained, "draining"},
+		{st.Drained, "drained"},
 		{st.Queued >= st.Capacity, "full"},
-		{st.Queued > 0 && st.Workers == 0, "no worker takes them"},
-		{st.Busy > 0 && st.Busy == st.Workers, "all workers are in handlers"},
+		{st.Queued > 0 && p.Workers == 0, "no worker takes them"},
+		{p.Busy > 0 && p.Busy == p.Workers, "all workers are in handlers"},
 		{st.Abandoned > 0, fmt.Sprintf("%d handlers abandoned", st.Abandoned)},
 		{!st.Balanced(), "its accounts do not add up"},
 	} {
