@@ -19,6 +19,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // blocking are kinds of stages whose handlers block.
@@ -57,9 +58,9 @@ func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.P
 	s := of(b)
 	p := bubble(t, s, way, pipeline.Grace(100*time.Millisecond))
 	if canary {
-		_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return b }, stage.Canary(0.5))
+		_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return b }, upgrade.Canary(0.5))
 		if err != nil { // a batcher may only be followed by one
-			_, err = s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return blockers{b} }, stage.Canary(0.5))
+			_, err = s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return blockers{b} }, upgrade.Canary(0.5))
 		}
 		require.NoError(t, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // blocker hangs with the command 1, whatever its context says, until it is let go, and knows what it was
@@ -104,7 +105,7 @@ func TestAfterAHardStopAWorkerBeginsNoFurtherCommandOfItsBatch(t *testing.T) {
 				s := stage.New("s", kind.of(b), four(kind.opts...)...)
 				p := bubble(t, s, way, pipeline.Grace(time.Minute))
 				if kind.canary {
-					_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return kind.of(b) }, stage.Canary(0.5))
+					_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return kind.of(b) }, upgrade.Canary(0.5))
 					require.NoError(t, err)
 				}
 				tickets := hangs(t, s)
@@ -139,7 +140,7 @@ func TestAfterAHardStopTheOtherVersionDoesNotBeginItsPartOfABatch(t *testing.T) 
 		s := stage.New("s", behaviour.Behaviour[int](blockers{old}), four()...)
 		p := bubble(t, s, pipeline.Grace(time.Minute))
 		key := func(n int) string { return strconv.Itoa(n % 2) }
-		_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return blockers{fresh} }, stage.Canary(0.5), stage.By(key))
+		_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return blockers{fresh} }, upgrade.Canary(0.5), upgrade.By(key))
 		require.NoError(t, err)
 		tickets := hangs(t, s)
 		stopped := make(chan error, 1)

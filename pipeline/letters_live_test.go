@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // mended crashes on what its poison is, until it has none.
@@ -308,7 +309,7 @@ func TestWhoHearsOfAnEndFindsItsLetter(t *testing.T) {
 
 // The story that quarantine and upgrades are for.
 func TestWhatIsInQuarantineIsAnsweredByTheVersionThatMendsIt(t *testing.T) {
-	for name, opts := range map[string][]stage.UpgradeOption{"at once": nil, "by a canary": {stage.Canary(1)}} {
+	for name, opts := range map[string][]upgrade.Option{"at once": nil, "by a canary": {upgrade.Canary(1)}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistry()
 			s := stage.Each("s", r.factory("v1", func(ctx context.Context, b *being, n int) behaviour.Outcome {

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // after has a version do something when it has slept for as long as it was told.
@@ -33,7 +34,7 @@ func (a after) HandleSuspending(c behaviour.Suspender, d time.Duration) behaviou
 	return o
 }
 
-func put(s *stage.Stage[time.Duration], t *testing.T, version behaviour.Behaviour[time.Duration], opts ...stage.UpgradeOption) *stage.Rollout {
+func put(s *stage.Stage[time.Duration], t *testing.T, version behaviour.Behaviour[time.Duration], opts ...upgrade.Option) *upgrade.Rollout {
 	t.Helper()
 	up, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[time.Duration] { return version }, opts...)
 	require.NoError(t, err)
@@ -49,7 +50,7 @@ func TestSuspendedCommandsEndInTheirVersionHoweverATrialEnds(t *testing.T) {
 				p := bubble(t, s, way)
 				before := askFor(t, s, time.Minute)
 				synctest.Wait()
-				up := put(s, t, fresh, stage.Canary(0.5))
+				up := put(s, t, fresh, upgrade.Canary(0.5))
 				var during []*stage.Ticket
 				for range 4 {
 					during = append(during, askFor(t, s, time.Minute))
@@ -61,7 +62,7 @@ func TestSuspendedCommandsEndInTheirVersionHoweverATrialEnds(t *testing.T) {
 				if promote {
 					require.NoError(t, up.Promote())
 				} else {
-					wins, loser, err = "old", fresh, stage.ErrRolledBack
+					wins, loser, err = "old", fresh, upgrade.ErrRolledBack
 					require.NoError(t, up.Rollback())
 				}
 				answers(t, askFor(t, s, time.Second), wins)
@@ -99,7 +100,7 @@ func TestACanaryThatCrashesAfterASuspensionCostsNobodyAnything(t *testing.T) {
 					if d == time.Second {
 						crash(c, d)
 					}
-				}}, stage.Canary(0.5))
+				}}, upgrade.Canary(0.5))
 				var tickets []*stage.Ticket
 				others := time.Minute
 				if name == "stuck" { // nobody else has the worker then
@@ -115,11 +116,11 @@ func TestACanaryThatCrashesAfterASuspensionCostsNobodyAnything(t *testing.T) {
 				err := up.Wait(soon(t))
 				if name == "stuck" { // it still has a command
 					require.ErrorIs(t, err, context.DeadlineExceeded)
-					require.ErrorIs(t, up.Status().Why, stage.ErrCanary)
+					require.ErrorIs(t, up.Status().Why, upgrade.ErrCanary)
 					time.Sleep(time.Hour)
 					err = up.Wait(soon(t))
 				}
-				require.ErrorIs(t, err, stage.ErrCanary)
+				require.ErrorIs(t, err, upgrade.ErrCanary)
 				crash, ok := errors.AsType[*stage.CrashError](err)
 				require.True(t, ok)
 				require.Equal(t, "new", crash.Version)
@@ -142,7 +143,7 @@ func TestACrashOfTheOldVersionDuringATrialIsItsOwn(t *testing.T) {
 		p := bubble(t, s)
 		begun := askFor(t, s, time.Minute) // before the trial: of no account to it
 		synctest.Wait()
-		up := put(s, t, fresh, stage.Canary(0.5))
+		up := put(s, t, fresh, upgrade.Canary(0.5))
 		lost, kept := askFor(t, s, time.Second), askFor(t, s, 2*time.Minute)
 		_, err := lost.Wait(t.Context())
 		crash, ok := errors.AsType[*stage.CrashError](err)
@@ -152,11 +153,11 @@ func TestACrashOfTheOldVersionDuringATrialIsItsOwn(t *testing.T) {
 		require.True(t, stage.Crashed(err))
 		answers(t, kept, "new")
 		status := up.Status()
-		require.Equal(t, stage.OnTrial, status.State)
+		require.Equal(t, upgrade.OnTrial, status.State)
 		require.EqualValues(t, 1, status.Old.Crashes)
 		require.Zero(t, status.New.Crashes)
 		require.NoError(t, p.Stop(t.Context()))
-		require.ErrorIs(t, up.Wait(t.Context()), stage.ErrEnded)
+		require.ErrorIs(t, up.Wait(t.Context()), upgrade.ErrEnded)
 		require.EqualValues(t, 1, fresh.stopped.Load())
 		require.EqualValues(t, 1, old.stopped.Load())
 	})
@@ -167,7 +168,7 @@ func TestAHardStopDuringATrialEndsWhatEitherVersionHasSuspended(t *testing.T) {
 		old, fresh := newSleeper("old"), newSleeper("new")
 		s := stage.New("s", old, stage.Workers(2, 2))
 		p := bubble(t, s, way)
-		up := put(s, t, fresh, stage.Canary(0.5), stage.PromoteAfter(1, 0))
+		up := put(s, t, fresh, upgrade.Canary(0.5), upgrade.PromoteAfter(1, 0))
 		var tickets []*stage.Ticket
 		for range 6 {
 			tickets = append(tickets, askFor(t, s, time.Hour))
@@ -243,19 +244,19 @@ func TestTrialsOfVersionsThatSuspendAreOfNoAccountToAnyCommand(t *testing.T) {
 		scripts := rapid.SliceOfN(aScript("ok", "ok", "forward", "error"), 1, 60).Draw(rt, "scripts")
 		laws := suspendingWays(n)
 		var tickets []*stage.Ticket
-		var up *stage.Rollout
+		var up *upgrade.Rollout
 		for _, s := range scripts {
 			switch rapid.IntRange(0, 10).Draw(rt, "meanwhile") {
 			case 0:
 				require.NoError(t, p.Use(laws[rapid.IntRange(0, len(laws)-1).Draw(rt, "law")]))
 			case 1, 2:
-				if up == nil || up.Status().State != stage.OnTrial {
+				if up == nil || up.Status().State != upgrade.OnTrial {
 					bad := rapid.Bool().Draw(rt, "bad")
 					crashes := rapid.IntRange(0, 3).Draw(rt, "crashes")
 					fraction := rapid.SampledFrom([]float64{0.1, 0.5, 1}).Draw(rt, "fraction")
 					var err error
 					up, err = a.play.Upgrade(t.Context(), func() behaviour.Behaviour[*script] { return version(bad) },
-						stage.Canary(fraction), stage.MaxCrashes(crashes), stage.MaxErrors(1, 1))
+						upgrade.Canary(fraction), upgrade.MaxCrashes(crashes), upgrade.MaxErrors(1, 1))
 					require.NoError(t, err)
 					if !bad && rapid.Bool().Draw(rt, "promote") {
 						require.NoError(t, up.Promote())

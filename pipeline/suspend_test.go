@@ -16,6 +16,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // sleeper sleeps, answers its version, and knows whether it has been stopped.
@@ -316,9 +317,9 @@ func TestWhatCannotSuspendIsRefused(t *testing.T) {
 	run(t, s, f)
 	_, err = s.Upgrade(t.Context(), plain)
 	require.ErrorContains(t, err, "does not suspend")
-	_, err = s.Upgrade(t.Context(), plain, stage.Canary(0.5))
+	_, err = s.Upgrade(t.Context(), plain, upgrade.Canary(0.5))
 	require.ErrorContains(t, err, "does not suspend")
-	_, err = f.Upgrade(t.Context(), factory, stage.Canary(0.5))
+	_, err = f.Upgrade(t.Context(), factory, upgrade.Canary(0.5))
 	require.ErrorContains(t, err, "that suspends")
 	_, err = s.Upgrade(t.Context(), func() behaviour.Behaviour[time.Duration] { return sleepyBatcher{newSleeper("1")} })
 	require.ErrorContains(t, err, "cannot be both")

@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // exiting is an error whose text ends the goroutine that asks for it.
@@ -53,7 +54,7 @@ func TestACommandEndsOnceWhateverTheTextOfAnErrorDoes(t *testing.T) {
 			old     func(*ill)
 			opts    []stage.Option
 			fresh   func(*ill) // of a canary; nil: there is none
-			upgrade []stage.UpgradeOption
+			upgrade []upgrade.Option
 		}{
 			{name: "error", old: func(i *ill) { i.handle = errs }},
 			{name: "late error", old: func(i *ill) { i.handle = late }, opts: []stage.Option{stage.Timeout(time.Second)}},
@@ -69,7 +70,7 @@ func TestACommandEndsOnceWhateverTheTextOfAnErrorDoes(t *testing.T) {
 			{name: "canary panics", fresh: func(i *ill) { i.handle = panics }},
 			{name: "canary errs", fresh: func(i *ill) { i.handle = errs }},
 			{name: "canary does not start", fresh: func(i *ill) { i.start = func() error { return bad } }},
-			{name: "By", fresh: func(*ill) {}, upgrade: []stage.UpgradeOption{stage.By(func(int) string { panic(bad) })}},
+			{name: "By", fresh: func(*ill) {}, upgrade: []upgrade.Option{upgrade.By(func(int) string { panic(bad) })}},
 		} {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				eachWay(t, func(t *testing.T, way pipeline.Part) {
@@ -85,7 +86,7 @@ func TestACommandEndsOnceWhateverTheTextOfAnErrorDoes(t *testing.T) {
 					s := stage.Each("s", make(c.old), append(c.opts, stage.Workers(1, 1))...)
 					p := bubble(t, s, way, pipeline.Logger(slog.New(slog.NewTextHandler(io.Discard, nil)))) //nolint:sloglint // it writes the texts out
 					if c.fresh != nil {
-						_, err := s.Upgrade(t.Context(), make(c.fresh), append(c.upgrade, stage.Canary(0.5))...)
+						_, err := s.Upgrade(t.Context(), make(c.fresh), append(c.upgrade, upgrade.Canary(0.5))...)
 						require.Equal(t, c.name == "canary does not start", err != nil)
 					}
 					var tickets []*stage.Ticket

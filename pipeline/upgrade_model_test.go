@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // What happens to a stage with upgrades, predicted: which versions a command may meet, and
@@ -29,8 +30,8 @@ type upgraded struct {
 	p        *pipeline.Pipeline
 	kind     string
 	one      bool // one instance: order is kept
-	last     *stage.Rollout
-	rollouts []*stage.Rollout
+	last     *upgrade.Rollout
+	rollouts []*upgrade.Rollout
 	next     int
 	versions int
 	asks     []ask
@@ -90,11 +91,11 @@ func (u *upgraded) dead() map[string]bool {
 	dead := map[string]bool{}
 	for _, r := range u.rollouts {
 		switch s := r.Status(); s.State {
-		case stage.Promoted:
+		case upgrade.Promoted:
 			dead[s.Old.Version] = true
-		case stage.RolledBack:
+		case upgrade.RolledBack:
 			dead[s.New.Version] = true
-		case stage.OnTrial:
+		case upgrade.OnTrial:
 		}
 	}
 	return dead
@@ -111,28 +112,28 @@ func (u *upgraded) submit(t *rapid.T) {
 }
 
 func (u *upgraded) upgrade(t *rapid.T) {
-	var opts []stage.UpgradeOption
+	var opts []upgrade.Option
 	if rapid.Bool().Draw(t, "canary") {
-		opts = append(opts, stage.Canary(rapid.Float64Range(0.05, 1).Draw(t, "fraction")), stage.MaxCrashes(rapid.IntRange(0, 3).Draw(t, "crashes")))
+		opts = append(opts, upgrade.Canary(rapid.Float64Range(0.05, 1).Draw(t, "fraction")), upgrade.MaxCrashes(rapid.IntRange(0, 3).Draw(t, "crashes")))
 		if rapid.Bool().Draw(t, "by key") {
-			opts = append(opts, stage.By(func(n int) string { return strconv.Itoa(n % 10) }))
+			opts = append(opts, upgrade.By(func(n int) string { return strconv.Itoa(n % 10) }))
 		}
 		if rapid.Bool().Draw(t, "by itself") {
-			opts = append(opts, stage.PromoteAfter(rapid.IntRange(1, 40).Draw(t, "after"), 0))
+			opts = append(opts, upgrade.PromoteAfter(rapid.IntRange(1, 40).Draw(t, "after"), 0))
 		}
 	}
-	under := u.last != nil && u.last.Status().State == stage.OnTrial
+	under := u.last != nil && u.last.Status().State == upgrade.OnTrial
 	name, factory := u.fresh(rapid.SampledFrom(traits).Draw(t, "trait"))
 	r, err := u.st.Upgrade(soon(u.t), factory, opts...)
 	if err != nil {
 		require.True(t, under, err)
-		require.ErrorIs(t, err, stage.ErrUpgrading)
+		require.ErrorIs(t, err, upgrade.ErrUpgrading)
 		return
 	}
 	require.Equal(t, name, r.Status().New.Version)
 	u.rollouts, u.last = append(u.rollouts, r), r
 	if len(opts) == 0 {
-		require.Equal(t, stage.Promoted, r.Status().State)
+		require.Equal(t, upgrade.Promoted, r.Status().State)
 	}
 }
 
@@ -161,7 +162,7 @@ func (u *upgraded) collect(t *rapid.T) {
 func (u *upgraded) everPresent(version string) bool {
 	for _, r := range u.rollouts {
 		if s := r.Status(); s.New.Version == version {
-			return s.State == stage.Promoted
+			return s.State == upgrade.Promoted
 		}
 	}
 	return version == "v1"
@@ -175,12 +176,12 @@ func (u *upgraded) actions(laws []func() error) map[string]func(*rapid.T) {
 		"collect":      u.collect,
 		"promote": func(t *rapid.T) {
 			if u.last != nil && u.last.Promote() == nil {
-				require.Equal(t, stage.Promoted, u.last.Status().State)
+				require.Equal(t, upgrade.Promoted, u.last.Status().State)
 			}
 		},
 		"roll back": func(t *rapid.T) {
 			if u.last != nil && u.last.Rollback() == nil {
-				require.Equal(t, stage.RolledBack, u.last.Status().State)
+				require.Equal(t, upgrade.RolledBack, u.last.Status().State)
 			}
 		},
 		"another policy": func(t *rapid.T) { require.NoError(t, rapid.SampledFrom(laws).Draw(t, "policy")()) },
@@ -297,13 +298,13 @@ func TestUpgradesUnderLoadAreOfNoAccountToTheLaw(t *testing.T) {
 	all := laws(t)
 	for end, i := time.Now().Add(lasting(time.Second, 10*time.Second)), 0; time.Now().Before(end); i++ {
 		st := stages[rand.IntN(len(stages))]
-		opts := []stage.UpgradeOption{stage.Canary(rand.Float64()), stage.PromoteAfter(1+rand.IntN(500), 0), stage.MaxCrashes(rand.IntN(3))}
+		opts := []upgrade.Option{upgrade.Canary(rand.Float64()), upgrade.PromoteAfter(1+rand.IntN(500), 0), upgrade.MaxCrashes(rand.IntN(3))}
 		crashes := rand.IntN(300)
 		if rand.IntN(3) == 0 {
 			opts, crashes = nil, 0
 		}
 		if _, err := st.Upgrade(soon(t), r.factory(fmt.Sprintf("v%d", i+2), hand(nexts[st], crashes)), opts...); err != nil {
-			require.ErrorIs(t, err, stage.ErrUpgrading)
+			require.ErrorIs(t, err, upgrade.ErrUpgrading)
 		}
 		if i%8 == 0 {
 			require.NoError(t, p.Use(all[rand.IntN(len(all))]))

@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 func TestAfterAnUpgradeTheNewVersionHandlesAllAndTheOldIsStopped(t *testing.T) {
@@ -39,9 +40,9 @@ func TestAfterAnUpgradeTheNewVersionHandlesAllAndTheOldIsStopped(t *testing.T) {
 		require.Equal(t, "v2", snap.Version)
 		require.Nil(t, snap.Rollout)
 		require.Zero(t, snap.Crashes)
-		require.Equal(t, stage.Promoted, up.Status().State)
+		require.Equal(t, upgrade.Promoted, up.Status().State)
 		require.NoError(t, up.Promote(), "it is already")
-		require.ErrorIs(t, up.Rollback(), stage.ErrPromoted)
+		require.ErrorIs(t, up.Rollback(), upgrade.ErrPromoted)
 		require.NoError(t, p.Stop(t.Context()))
 		atRest(t, p)
 	})
@@ -98,7 +99,7 @@ func TestAnUpgradeComesAtAnyTime(t *testing.T) {
 				require.Equal(t, "v2", asked(t, st, 1).version)
 				require.NoError(t, p.Stop(t.Context()))
 				_, err = st.Upgrade(t.Context(), r.next("v3", nil))
-				require.ErrorIs(t, err, stage.ErrEnded)
+				require.ErrorIs(t, err, upgrade.ErrEnded)
 				require.Zero(t, r.living("v3"))
 			})
 		})
@@ -111,7 +112,7 @@ func TestWhatDoesNotStandItsTrialChangesNothing(t *testing.T) {
 	tests := map[string]struct {
 		ctx     context.Context
 		factory func(r *registry) behaviour.Factory[int]
-		opts    []stage.UpgradeOption
+		opts    []upgrade.Option
 		want    string
 	}{
 		"no factory":   {factory: func(*registry) behaviour.Factory[int] { return nil }, want: `stage "s": Upgrade: the factory is nil`},
@@ -130,19 +131,19 @@ func TestWhatDoesNotStandItsTrialChangesNothing(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		}), want: "start: no"},
-		"a fraction of none":   {opts: []stage.UpgradeOption{stage.Canary(0)}, want: "Canary(0): must be above 0 and at most 1"},
-		"more than all":        {opts: []stage.UpgradeOption{stage.Canary(1.5)}, want: "Canary(1.5)"},
-		"no canary":            {opts: []stage.UpgradeOption{stage.MaxCrashes(1)}, want: "mean nothing without a Canary"},
-		"a negative":           {opts: []stage.UpgradeOption{stage.Canary(1), stage.MaxCrashes(-1)}, want: "MaxCrashes(-1): must not be negative"},
-		"a margin beyond all":  {opts: []stage.UpgradeOption{stage.Canary(1), stage.MaxErrors(2, 1)}, want: "MaxErrors(2, 1): the margin"},
-		"errors of none":       {opts: []stage.UpgradeOption{stage.Canary(1), stage.MaxErrors(0, 0)}, want: "at least 1 command"},
-		"no trial":             {opts: []stage.UpgradeOption{stage.Canary(1), stage.PromoteAfter(0, 0)}, want: "asks for no trial"},
-		"a trial in the past":  {opts: []stage.UpgradeOption{stage.Canary(1), stage.PromoteAfter(0, -1)}, want: "must not be negative"},
-		"a key of other types": {opts: []stage.UpgradeOption{stage.Canary(1), stage.By(func(string) string { return "" })}, want: "not a key of the stage's commands, int"},
-		"two canaries":         {opts: []stage.UpgradeOption{stage.Canary(0.1), stage.Canary(0.2)}, want: `stage "s": Canary: is given twice`},
-		"two of another":       {opts: []stage.UpgradeOption{stage.Canary(1), stage.MaxCrashes(1), stage.MaxCrashes(2)}, want: "MaxCrashes: is given twice"},
-		"a nil option":         {opts: []stage.UpgradeOption{stage.Canary(1), nil}, want: `stage "s": Upgrade: option 2: is nil`},
-		"a nil key":            {opts: []stage.UpgradeOption{stage.Canary(1), stage.By[int](nil)}, want: "the key is nil"},
+		"a fraction of none":   {opts: []upgrade.Option{upgrade.Canary(0)}, want: "Canary(0): must be above 0 and at most 1"},
+		"more than all":        {opts: []upgrade.Option{upgrade.Canary(1.5)}, want: "Canary(1.5)"},
+		"no canary":            {opts: []upgrade.Option{upgrade.MaxCrashes(1)}, want: "mean nothing without a Canary"},
+		"a negative":           {opts: []upgrade.Option{upgrade.Canary(1), upgrade.MaxCrashes(-1)}, want: "MaxCrashes(-1): must not be negative"},
+		"a margin beyond all":  {opts: []upgrade.Option{upgrade.Canary(1), upgrade.MaxErrors(2, 1)}, want: "MaxErrors(2, 1): the margin"},
+		"errors of none":       {opts: []upgrade.Option{upgrade.Canary(1), upgrade.MaxErrors(0, 0)}, want: "at least 1 command"},
+		"no trial":             {opts: []upgrade.Option{upgrade.Canary(1), upgrade.PromoteAfter(0, 0)}, want: "asks for no trial"},
+		"a trial in the past":  {opts: []upgrade.Option{upgrade.Canary(1), upgrade.PromoteAfter(0, -1)}, want: "must not be negative"},
+		"a key of other types": {opts: []upgrade.Option{upgrade.Canary(1), upgrade.By(func(string) string { return "" })}, want: "not a key of the stage's commands, int"},
+		"two canaries":         {opts: []upgrade.Option{upgrade.Canary(0.1), upgrade.Canary(0.2)}, want: `stage "s": Canary: is given twice`},
+		"two of another":       {opts: []upgrade.Option{upgrade.Canary(1), upgrade.MaxCrashes(1), upgrade.MaxCrashes(2)}, want: "MaxCrashes: is given twice"},
+		"a nil option":         {opts: []upgrade.Option{upgrade.Canary(1), nil}, want: `stage "s": Upgrade: option 2: is nil`},
+		"a nil key":            {opts: []upgrade.Option{upgrade.Canary(1), upgrade.By[int](nil)}, want: "the key is nil"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -191,15 +192,15 @@ func TestOnlyOneUpgradeIsUnderWay(t *testing.T) {
 		let := make(chan struct{})
 		slow := beginning(func(context.Context) error { <-let; return nil })(r)
 		done := make(chan error, 1)
-		go func() { _, err := st.Upgrade(t.Context(), slow, stage.Canary(0.5)); done <- err }()
+		go func() { _, err := st.Upgrade(t.Context(), slow, upgrade.Canary(0.5)); done <- err }()
 		synctest.Wait()
 		_, err := st.Upgrade(t.Context(), r.factory("v3", nil))
-		require.ErrorIs(t, err, stage.ErrUpgrading, "one is about to begin")
+		require.ErrorIs(t, err, upgrade.ErrUpgrading, "one is about to begin")
 		require.Equal(t, "v1", asked(t, st, 1).version, "the stage does not wait for it")
 		close(let)
 		require.NoError(t, <-done)
 		_, err = st.Upgrade(t.Context(), r.factory("v3", nil))
-		require.ErrorIs(t, err, stage.ErrUpgrading, "one is on trial")
+		require.ErrorIs(t, err, upgrade.ErrUpgrading, "one is on trial")
 		require.NoError(t, p.Stop(t.Context()))
 		r.quit(t)
 		require.Zero(t, r.crowd["v3"])
@@ -253,7 +254,7 @@ func TestACanaryGetsItsFractionToTheCommand(t *testing.T) {
 		everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 			st := s(stage.Workers(1, 1), stage.Batch(8))
 			p := bubble(t, st, way)
-			up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(fraction))
+			up, err := st.Upgrade(t.Context(), r.next("v2", nil), upgrade.Canary(fraction))
 			require.NoError(t, err)
 			var tickets []*stage.Ticket
 			for n := range 400 {
@@ -274,10 +275,10 @@ func TestACanaryGetsItsFractionToTheCommand(t *testing.T) {
 			require.Equal(t, "v1", snap.Version)
 			require.EqualValues(t, fresh, snap.Rollout.New.Commands)
 			require.EqualValues(t, 400-fresh, snap.Rollout.Old.Commands)
-			require.Equal(t, stage.OnTrial, up.Status().State)
+			require.Equal(t, upgrade.OnTrial, up.Status().State)
 			require.NoError(t, p.Stop(t.Context()))
-			require.ErrorIs(t, up.Wait(soon(t)), stage.ErrEnded)
-			require.Equal(t, stage.RolledBack, up.Status().State)
+			require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrEnded)
+			require.Equal(t, upgrade.RolledBack, up.Status().State)
 		})
 	}
 }
@@ -287,7 +288,7 @@ func TestATrialBegunBeforeTheStartGoesOnAfterIt(t *testing.T) {
 		st := s(stage.Workers(2, 2))
 		p, err := pipeline.New("early", unscaled([]pipeline.Part{st, way})...)
 		require.NoError(t, err)
-		up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5), stage.PromoteAfter(5, 0))
+		up, err := st.Upgrade(t.Context(), r.next("v2", nil), upgrade.Canary(0.5), upgrade.PromoteAfter(5, 0))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		for range 10 {
@@ -305,13 +306,13 @@ func TestAStageThatWasRemovedIsNotUpgraded(t *testing.T) {
 		st := s(stage.Workers(2, 2))
 		p := bubble(t, st, stage.New("other", fn(echo[int])), way)
 		asked(t, st, 1)
-		up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5))
+		up, err := st.Upgrade(t.Context(), r.next("v2", nil), upgrade.Canary(0.5))
 		require.NoError(t, err)
 		asked(t, st, 1)
 		require.NoError(t, p.Remove(t.Context(), st))
-		require.ErrorIs(t, up.Wait(soon(t)), stage.ErrEnded)
+		require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrEnded)
 		_, err = st.Upgrade(t.Context(), r.next("v3", nil))
-		require.ErrorIs(t, err, stage.ErrEnded)
+		require.ErrorIs(t, err, upgrade.ErrEnded)
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
@@ -321,8 +322,8 @@ func TestTheSameKeyGoesTheSameWay(t *testing.T) {
 		r := newRegistry()
 		st := stage.Each("s", r.factory("v1", nil), stage.Workers(4, 4))
 		p := start(t, st)
-		_, err := st.Upgrade(t.Context(), r.factory("v2", nil), stage.Canary(fraction),
-			stage.By(func(n int) string { return string(rune('a' + n%1000)) }))
+		_, err := st.Upgrade(t.Context(), r.factory("v2", nil), upgrade.Canary(fraction),
+			upgrade.By(func(n int) string { return string(rune('a' + n%1000)) }))
 		require.NoError(t, err)
 		of := map[int]string{}
 		for n := range 3000 {
@@ -351,12 +352,12 @@ func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
 	tests := map[string]struct {
 		do    func(ctx context.Context, b *being, n int) behaviour.Outcome
 		start error
-		opts  []stage.UpgradeOption
+		opts  []upgrade.Option
 	}{
 		"panic":           {do: crash},
 		"goexit":          {do: exit},
-		"key that panics": {opts: []stage.UpgradeOption{stage.By(func(int) string { panic("no key") })}},
-		"key that ends":   {opts: []stage.UpgradeOption{stage.By(func(int) string { runtime.Goexit(); return "" })}},
+		"key that panics": {opts: []upgrade.Option{upgrade.By(func(int) string { panic("no key") })}},
+		"key that ends":   {opts: []upgrade.Option{upgrade.By(func(int) string { runtime.Goexit(); return "" })}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -364,7 +365,7 @@ func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
 				var out bytes.Buffer
 				st := s(stage.Workers(1, 1))
 				p := bubble(t, st, way, pipeline.Logger(slog.New(slog.NewTextHandler(&out, nil))))
-				up, err := st.Upgrade(t.Context(), r.next("v2", test.do), append(test.opts, stage.Canary(0.5))...)
+				up, err := st.Upgrade(t.Context(), r.next("v2", test.do), append(test.opts, upgrade.Canary(0.5))...)
 				require.NoError(t, err)
 				var tickets []*stage.Ticket
 				for n := range 10 {
@@ -378,11 +379,11 @@ func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
 					require.Equal(t, said{"v1", n, n + 1}, got, "the old instance goes on, in order")
 				}
 				err = up.Wait(soon(t))
-				require.ErrorIs(t, err, stage.ErrCanary)
+				require.ErrorIs(t, err, upgrade.ErrCanary)
 				crash, ok := errors.AsType[*stage.CrashError](err)
 				require.True(t, ok)
 				require.Equal(t, "v2", crash.Version)
-				require.Equal(t, stage.RolledBack, up.Status().State)
+				require.Equal(t, upgrade.RolledBack, up.Status().State)
 				require.EqualValues(t, 1, up.Status().New.Crashes)
 				require.Zero(t, r.living("v2"))
 				require.Zero(t, p.Quarantine().Len())
@@ -403,7 +404,7 @@ func TestACommandThatCrashesBothVersionsIsChargedForTheOldOneOnly(t *testing.T) 
 		r2 := newRegistry()
 		st := stage.Each("s", r2.factory("v1", crash), stage.Workers(1, 1))
 		p := bubble(t, st, way)
-		up, err := st.Upgrade(t.Context(), r.factory("v2", crash), stage.Canary(1), stage.MaxCrashes(3))
+		up, err := st.Upgrade(t.Context(), r.factory("v2", crash), upgrade.Canary(1), upgrade.MaxCrashes(3))
 		require.NoError(t, err)
 		for n := range 3 {
 			_, err = stage.Call[said](t.Context(), st, n)
@@ -413,13 +414,13 @@ func TestACommandThatCrashesBothVersionsIsChargedForTheOldOneOnly(t *testing.T) 
 			require.Equal(t, "v1", crash.Version)
 		}
 		status := up.Status()
-		require.Equal(t, stage.OnTrial, status.State)
+		require.Equal(t, upgrade.OnTrial, status.State)
 		require.EqualValues(t, 3, status.New.Crashes)
 		require.EqualValues(t, 3, status.Old.Crashes)
 		require.Equal(t, "v1", p.Quarantine().List(pipeline.LetterFilter{})[0].Version)
 		_, err = stage.Call[said](t.Context(), st, 3)
 		require.Error(t, err)
-		require.ErrorIs(t, up.Wait(soon(t)), stage.ErrCanary, "one crash too many")
+		require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrCanary, "one crash too many")
 		require.NoError(t, p.Stop(t.Context()))
 		r2.quit(t)
 	})
@@ -436,21 +437,21 @@ func TestErrorsBeyondTheMarginBringACanaryBack(t *testing.T) {
 	}
 	tests := map[string]struct {
 		old, fresh int // one in so many is an error
-		opts       []stage.UpgradeOption
+		opts       []upgrade.Option
 		commands   int
-		want       stage.RolloutState
+		want       upgrade.State
 	}{
-		"none":                         {0, 0, nil, 1000, stage.OnTrial},
-		"too many":                     {0, 2, nil, 1000, stage.RolledBack},
-		"too early to tell":            {0, 1, nil, 198, stage.OnTrial},
-		"just enough":                  {0, 1, nil, 200, stage.RolledBack},
-		"as many as before":            {2, 2, nil, 1000, stage.OnTrial},
-		"within the margin":            {0, 4, []stage.UpgradeOption{stage.MaxErrors(0.25, 4)}, 1000, stage.OnTrial},
-		"beyond it":                    {0, 3, []stage.UpgradeOption{stage.MaxErrors(0.25, 4)}, 1000, stage.RolledBack},
-		"promoted":                     {0, 0, []stage.UpgradeOption{stage.PromoteAfter(50, 0)}, 100, stage.Promoted},
-		"not yet":                      {0, 0, []stage.UpgradeOption{stage.PromoteAfter(51, 0)}, 100, stage.OnTrial},
-		"looked at before it is":       {0, 2, []stage.UpgradeOption{stage.PromoteAfter(10, 0)}, 100, stage.RolledBack},
-		"neither long nor long enough": {0, 0, []stage.UpgradeOption{stage.PromoteAfter(10, time.Hour)}, 100, stage.OnTrial},
+		"none":                         {0, 0, nil, 1000, upgrade.OnTrial},
+		"too many":                     {0, 2, nil, 1000, upgrade.RolledBack},
+		"too early to tell":            {0, 1, nil, 198, upgrade.OnTrial},
+		"just enough":                  {0, 1, nil, 200, upgrade.RolledBack},
+		"as many as before":            {2, 2, nil, 1000, upgrade.OnTrial},
+		"within the margin":            {0, 4, []upgrade.Option{upgrade.MaxErrors(0.25, 4)}, 1000, upgrade.OnTrial},
+		"beyond it":                    {0, 3, []upgrade.Option{upgrade.MaxErrors(0.25, 4)}, 1000, upgrade.RolledBack},
+		"promoted":                     {0, 0, []upgrade.Option{upgrade.PromoteAfter(50, 0)}, 100, upgrade.Promoted},
+		"not yet":                      {0, 0, []upgrade.Option{upgrade.PromoteAfter(51, 0)}, 100, upgrade.OnTrial},
+		"looked at before it is":       {0, 2, []upgrade.Option{upgrade.PromoteAfter(10, 0)}, 100, upgrade.RolledBack},
+		"neither long nor long enough": {0, 0, []upgrade.Option{upgrade.PromoteAfter(10, time.Hour)}, 100, upgrade.OnTrial},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -458,15 +459,15 @@ func TestErrorsBeyondTheMarginBringACanaryBack(t *testing.T) {
 				r := newRegistry()
 				st := stage.Each("s", r.factory("v1", failing(test.old)), stage.Workers(1, 1))
 				p := bubble(t, st, way)
-				up, err := st.Upgrade(t.Context(), r.factory("v2", failing(test.fresh)), append(test.opts, stage.Canary(0.5))...)
+				up, err := st.Upgrade(t.Context(), r.factory("v2", failing(test.fresh)), append(test.opts, upgrade.Canary(0.5))...)
 				require.NoError(t, err)
 				for n := range test.commands {
 					_, _ = stage.Call[any](t.Context(), st, n)
 				}
 				status := up.Status()
 				require.Equal(t, test.want, status.State, status)
-				if test.want == stage.RolledBack {
-					require.ErrorIs(t, status.Why, stage.ErrCanary)
+				if test.want == upgrade.RolledBack {
+					require.ErrorIs(t, status.Why, upgrade.ErrCanary)
 				}
 				require.NoError(t, p.Stop(t.Context()))
 				r.quit(t)
@@ -479,13 +480,13 @@ func TestATrialLastsItsTime(t *testing.T) {
 	everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 		st := s(stage.Workers(2, 2))
 		p := bubble(t, st, way)
-		up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5), stage.PromoteAfter(0, time.Minute))
+		up, err := st.Upgrade(t.Context(), r.next("v2", nil), upgrade.Canary(0.5), upgrade.PromoteAfter(0, time.Minute))
 		require.NoError(t, err)
 		asked(t, st, 1)
 		time.Sleep(59 * time.Second)
-		require.Equal(t, stage.OnTrial, up.Status().State)
+		require.Equal(t, upgrade.OnTrial, up.Status().State)
 		time.Sleep(2 * time.Second)
-		require.Equal(t, stage.Promoted, up.Status().State)
+		require.Equal(t, upgrade.Promoted, up.Status().State)
 		require.NoError(t, up.Wait(soon(t)))
 		require.Zero(t, r.living("v1"))
 		require.Equal(t, "v2", asked(t, st, 1).version)
@@ -499,7 +500,7 @@ func TestATrialEndsAsSomebodySays(t *testing.T) {
 			everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 				st := s(stage.Workers(1, 1))
 				p := bubble(t, st, way)
-				up, err := st.Upgrade(t.Context(), r.next("v2", nil), stage.Canary(0.5))
+				up, err := st.Upgrade(t.Context(), r.next("v2", nil), upgrade.Canary(0.5))
 				require.NoError(t, err)
 				for n := range 10 {
 					asked(t, st, n)
@@ -510,19 +511,19 @@ func TestATrialEndsAsSomebodySays(t *testing.T) {
 				wins, loses, count := "v2", "v1", 6
 				if promote {
 					require.NoError(t, up.Promote())
-					require.ErrorIs(t, up.Rollback(), stage.ErrPromoted)
+					require.ErrorIs(t, up.Rollback(), upgrade.ErrPromoted)
 					require.NoError(t, up.Wait(soon(t)))
 				} else {
 					wins, loses = loses, wins
 					require.NoError(t, up.Rollback())
 					require.NoError(t, up.Rollback())
-					require.ErrorIs(t, up.Promote(), stage.ErrRolledBack)
-					require.ErrorIs(t, up.Wait(soon(t)), stage.ErrRolledBack)
+					require.ErrorIs(t, up.Promote(), upgrade.ErrRolledBack)
+					require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrRolledBack)
 				}
 				require.Zero(t, r.living(loses))
 				require.Equal(t, said{wins, 7, count}, asked(t, st, 7), "the instance goes on as it was")
 				require.Equal(t, wins, p.Snapshot().Stages[0].Version)
-				_, err = st.Upgrade(t.Context(), r.next("v3", nil), stage.Canary(1))
+				_, err = st.Upgrade(t.Context(), r.next("v3", nil), upgrade.Canary(1))
 				require.NoError(t, err)
 				require.Equal(t, "v3", asked(t, st, 7).version)
 				require.NoError(t, p.Stop(t.Context()))
@@ -549,7 +550,7 @@ func TestBatchersAndOthersReplaceOneAnother(t *testing.T) {
 					r := newRegistry()
 					st := stage.Each("s", test[0](r, "v1", nil), stage.Workers(1, 1), stage.Batch(16))
 					p := bubble(t, st, way)
-					up, err := st.Upgrade(t.Context(), test[1](r, "v2", do), stage.Canary(0.25))
+					up, err := st.Upgrade(t.Context(), test[1](r, "v2", do), upgrade.Canary(0.25))
 					require.NoError(t, err)
 					var tickets []*stage.Ticket
 					for n := range 100 {
@@ -572,7 +573,7 @@ func TestBatchersAndOthersReplaceOneAnother(t *testing.T) {
 						require.NoError(t, up.Wait(soon(t)))
 					} else {
 						require.Zero(t, fresh)
-						require.ErrorIs(t, up.Wait(soon(t)), stage.ErrCanary)
+						require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrCanary)
 					}
 					require.NoError(t, p.Stop(t.Context()))
 					atRest(t, p)
@@ -592,19 +593,19 @@ func TestAStuckCanaryIsGivenUpAndTheOldVersionGoesOn(t *testing.T) {
 		up, err := st.Upgrade(t.Context(), r.factory("v2", func(ctx context.Context, b *being, n int) behaviour.Outcome {
 			<-let
 			return answer(ctx, b, n)
-		}), stage.Canary(0.5))
+		}), upgrade.Canary(0.5))
 		require.NoError(t, err)
 		for n := range 4 {
 			require.Equal(t, said{"v1", n, n + 1}, asked(t, st, n))
 		}
-		require.Equal(t, stage.RolledBack, up.Status().State)
+		require.Equal(t, upgrade.RolledBack, up.Status().State)
 		require.ErrorIs(t, up.Status().Why, stage.ErrStuck)
 		require.Equal(t, 1, up.Status().New.Instances, "it is still there")
 		again, err := st.Upgrade(t.Context(), r.factory("v3", nil))
 		require.NoError(t, err, "that keeps nobody from another upgrade")
 		require.NoError(t, again.Wait(soon(t)))
 		close(let)
-		require.ErrorIs(t, up.Wait(soon(t)), stage.ErrCanary)
+		require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrCanary)
 		require.Zero(t, r.living("v2"))
 		require.Equal(t, "v3", asked(t, st, 1).version)
 		require.NoError(t, p.Stop(t.Context()))
@@ -623,7 +624,7 @@ func TestWhatAStuckCanaryAnswersToItsPartOfABatchIsIgnored(t *testing.T) {
 		up, err := st.Upgrade(t.Context(), r.herds("v2", func(ctx context.Context, b *being, n int) behaviour.Outcome {
 			<-let
 			return answer(ctx, b, n)
-		}), stage.Canary(0.5), stage.MaxCrashes(8))
+		}), upgrade.Canary(0.5), upgrade.MaxCrashes(8))
 		require.NoError(t, err)
 		require.NoError(t, p.Pause(st))
 		var tickets []*stage.Ticket
@@ -644,7 +645,7 @@ func TestWhatAStuckCanaryAnswersToItsPartOfABatchIsIgnored(t *testing.T) {
 		require.Eventually(t, func() bool { return st.Snapshot().Abandoned == 0 }, time.Minute, time.Millisecond)
 		require.Equal(t, before.New.Commands, up.Status().New.Commands, "late answers count for nothing")
 		require.NoError(t, up.Rollback())
-		require.ErrorIs(t, up.Wait(soon(t)), stage.ErrRolledBack)
+		require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrRolledBack)
 		require.NoError(t, p.Stop(t.Context()))
 		r.quit(t)
 	})
@@ -688,7 +689,7 @@ func TestWhatACanaryHasAnsweredOfABatchIsNotHandledAgainIfTheOldVersionCrashes(t
 				for range 8 {
 					asked(t, st, 100) // batches become larger as their commands turn out to be quick
 				}
-				up, err := st.Upgrade(t.Context(), r.herds("v2", do), stage.Canary(0.5), stage.MaxErrors(1, 1000))
+				up, err := st.Upgrade(t.Context(), r.herds("v2", do), upgrade.Canary(0.5), upgrade.MaxErrors(1, 1000))
 				require.NoError(t, err)
 				require.NoError(t, p.Pause(st))
 				var tickets []*stage.Ticket
@@ -707,7 +708,7 @@ func TestWhatACanaryHasAnsweredOfABatchIsNotHandledAgainIfTheOldVersionCrashes(t
 					require.NoError(t, err)
 				}
 				require.NoError(t, up.Rollback())
-				require.ErrorIs(t, up.Wait(soon(t)), stage.ErrRolledBack)
+				require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrRolledBack)
 				require.NoError(t, p.Stop(t.Context()))
 				time.Sleep(time.Minute) // what was stuck comes back
 				require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1, 3: 1}, succeeded)
@@ -738,7 +739,7 @@ func TestACanaryThatCannotStartASecondInstanceComesBack(t *testing.T) {
 				return nil
 			}
 			return b
-		}, stage.Canary(1))
+		}, upgrade.Canary(1))
 		require.NoError(t, err)
 		first, err := st.Ask(t.Context(), 1)
 		require.NoError(t, err)
@@ -747,7 +748,7 @@ func TestACanaryThatCannotStartASecondInstanceComesBack(t *testing.T) {
 			second, err := st.Ask(t.Context(), 2)
 			require.NoError(t, err)
 			synctest.Wait()
-			if r.living("v2") == 1 && up.Status().State == stage.RolledBack {
+			if r.living("v2") == 1 && up.Status().State == upgrade.RolledBack {
 				got, err := second.Wait(soon(t))
 				require.NoError(t, err)
 				require.Equal(t, "v1", got.(said).version)
@@ -780,11 +781,11 @@ func TestAStageThatBreaksEndsTheTrial(t *testing.T) {
 				st = stage.New("s", r.next("v1", do)(), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
 			}
 			p := start(t, st, pipeline.Intensity(5, time.Minute))
-			up, err := st.Upgrade(t.Context(), r.next("v2", do), stage.Canary(0.5))
+			up, err := st.Upgrade(t.Context(), r.next("v2", do), upgrade.Canary(0.5))
 			require.NoError(t, err)
 			asked(t, st, 1)
 			bad.Store(true)
-			for i := 0; up.Status().State == stage.OnTrial; i++ {
+			for i := 0; up.Status().State == upgrade.OnTrial; i++ {
 				_, _ = stage.Call[said](soon(t), st, i)
 			}
 			bad.Store(false)
@@ -851,7 +852,7 @@ func TestWhatACanaryEmittedBeforeItsCrashIsNotSentTwice(t *testing.T) {
 		}
 		st := stage.Each("s", r.factory("v1", sends(answer)), stage.Workers(1, 1))
 		p := bubble(t, st, sink, way)
-		up, err := st.Upgrade(t.Context(), r.factory("v2", sends(crash)), stage.Canary(0.5), stage.MaxCrashes(100))
+		up, err := st.Upgrade(t.Context(), r.factory("v2", sends(crash)), upgrade.Canary(0.5), upgrade.MaxCrashes(100))
 		require.NoError(t, err)
 		var tickets []*stage.Ticket
 		for n := range 20 {

@@ -42,10 +42,10 @@ func aloneInChannels(b *testing.B, gap time.Duration) {
 		cmd    *parcel
 		answer chan *parcel
 	}
-	in := make(chan request, stage.DefaultCapacity)
+	in := make(chan request, 1024)
 	next := in
 	for i := range aloneHops {
-		from, to := next, make(chan request, stage.DefaultCapacity)
+		from, to := next, make(chan request, 1024)
 		next = to
 		go func() {
 			for r := range from {

@@ -93,11 +93,11 @@ func benchStages(b *testing.B, ctx func() context.Context, many int) {
 }
 
 func benchChannels(b *testing.B) {
-	in := make(chan *parcel, stage.DefaultCapacity)
+	in := make(chan *parcel, 1024)
 	next := in
 	var wg sync.WaitGroup
 	for range hops {
-		from, to := next, make(chan *parcel, stage.DefaultCapacity)
+		from, to := next, make(chan *parcel, 1024)
 		next = to
 		wg.Go(func() {
 			defer close(to)

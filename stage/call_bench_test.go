@@ -73,7 +73,7 @@ func benchReplies(b *testing.B) {
 		cmd   *parcel
 		reply chan *parcel
 	}
-	in := make(chan request, stage.DefaultCapacity)
+	in := make(chan request, 1024)
 	go func() {
 		for r := range in {
 			r.reply <- r.cmd

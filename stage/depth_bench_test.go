@@ -42,10 +42,10 @@ func deepStages(b *testing.B, n int) {
 
 func deepChannels(b *testing.B, n int) {
 	var all sync.WaitGroup
-	in := make(chan *parcel, stage.DefaultCapacity)
+	in := make(chan *parcel, 1024)
 	next := in
 	for i := range n {
-		from, to := next, make(chan *parcel, stage.DefaultCapacity)
+		from, to := next, make(chan *parcel, 1024)
 		next = to
 		go func() {
 			defer close(to)

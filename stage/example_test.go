@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // quiet keeps the examples' crashes out of the standard error.
@@ -173,7 +174,7 @@ func ExampleCanary() {
 	defer must(greet)()
 
 	ctx := context.Background()
-	up, err := greet.Upgrade(ctx, greeting("2", ""), stage.Canary(0.5), stage.PromoteAfter(1000, time.Hour))
+	up, err := greet.Upgrade(ctx, greeting("2", ""), upgrade.Canary(0.5), upgrade.PromoteAfter(1000, time.Hour))
 	if err != nil {
 		panic(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// DefaultRetryAfter is the hint of an [Overload] for which nothing better is known.
-const DefaultRetryAfter = time.Second
+// defaultRetryAfter is the hint of an Overload if nothing better is known.
+const defaultRetryAfter = time.Second
 
 // Overload is a refusal for want of capacity: the command is sound, and may be accepted later.
 type Overload struct {
@@ -17,7 +17,7 @@ type Overload struct {
 	// command that was dropped for another one, ReasonOldest.
 	Reason Reason
 	// RetryAfter is a hint when to try again, always more than 0. For ReasonRate it is the time until the rate lets in its next
-	// command, which another submitter may take; otherwise it is [DefaultRetryAfter].
+	// command, which another submitter may take; otherwise it is a second.
 	RetryAfter time.Duration
 }
 
@@ -46,11 +46,11 @@ func Overloaded(err error) (o Overload, ok bool) {
 	}
 	for _, row := range overloads {
 		if errors.Is(err, row.err) {
-			return Overload{row.reason, DefaultRetryAfter}, true
+			return Overload{row.reason, defaultRetryAfter}, true
 		}
 	}
 	if waited, ok := errors.AsType[*inbox.WaitError](err); ok && !errors.Is(waited, context.Canceled) {
-		return Overload{ReasonFull, DefaultRetryAfter}, true
+		return Overload{ReasonFull, defaultRetryAfter}, true
 	}
 	return Overload{}, false
 }

@@ -25,7 +25,7 @@ func TestOneQuestionFindsEveryOverload(t *testing.T) {
 	} {
 		o, ok := stage.Overloaded(fmt.Errorf("job 7: %w", err))
 		require.True(t, ok, err)
-		require.Equal(t, stage.Overload{Reason: reason, RetryAfter: stage.DefaultRetryAfter}, o, err)
+		require.Equal(t, stage.Overload{Reason: reason, RetryAfter: time.Second}, o, err)
 	}
 	for _, err := range []error{
 		nil, stage.ErrNotRunning, stage.ErrStopped, stage.ErrTimeout, stage.ErrForeign, context.Canceled, context.DeadlineExceeded, errors.New("no"),

@@ -6,39 +6,39 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// signal is how who ends a command wakes the handler that waits for it, without a goroutine or a
-// channel between them. The zero chime is ready.
+// signal resumes the handler that waits for a command when that command ends. It needs neither a goroutine nor a channel.
+// The zero signal is ready.
 type signal struct {
-	mu   sync.Mutex // guards all below
-	rung bool
-	wake func()
+	mu     sync.Mutex // guards all below
+	isSet  bool
+	resume func()
 }
 
-// ring is for a ticket.
-func (b *signal) ring(any, error) {
-	b.mu.Lock()
-	b.rung = true
-	wake := b.wake
-	b.mu.Unlock()
-	if wake != nil {
-		wake()
+// set has the parameters of a ticket's function.
+func (s *signal) set(any, error) {
+	s.mu.Lock()
+	s.isSet = true
+	resume := s.resume
+	s.mu.Unlock()
+	if resume != nil {
+		resume()
 	}
 }
 
-// await suspends a handler until it has rung. If it has already the handler goes on at once.
-func (b *signal) await(c behaviour.Suspender) error {
-	b.mu.Lock()
-	rung := b.rung
-	b.mu.Unlock()
-	if rung {
+// await suspends a handler until the signal is set. If it is set already, the handler continues at once.
+func (s *signal) await(c behaviour.Suspender) error {
+	s.mu.Lock()
+	isSet := s.isSet
+	s.mu.Unlock()
+	if isSet {
 		return nil
 	}
 	return c.Suspend(func(wake func()) {
-		b.mu.Lock()
-		b.wake = wake
-		rung := b.rung
-		b.mu.Unlock()
-		if rung {
+		s.mu.Lock()
+		s.resume = wake
+		isSet := s.isSet
+		s.mu.Unlock()
+		if isSet {
 			wake()
 		}
 	})

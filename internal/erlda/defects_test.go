@@ -162,7 +162,7 @@ var rows = []row{
 			}
 			err = send(c, "s", 2000, job{takes: time.Hour})
 			n := s.queued("s")
-			return errors.Join(err, expect(fmt.Sprintf("%d is no more than the capacity", n), true, n <= stage.DefaultCapacity))
+			return errors.Join(err, expect(fmt.Sprintf("%d is no more than the capacity", n), true, n <= 1024))
 		},
 		breaks: "1999 is no more than the capacity",
 		port:   portWorld{dispatch: time.Millisecond}, // a dispatcher slower than its senders

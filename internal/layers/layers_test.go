@@ -32,6 +32,7 @@ stage/queue:
 -- cellar: the base of the engine.
 internal/layers:
 internal/prose:
+internal/face:
 internal/actor:       internal/plain
 internal/goid:
 internal/yield:
@@ -45,13 +46,14 @@ internal/inbox:      behaviour controller stage/queue
 worker:             behaviour internal/actor internal/command internal/coro internal/plain internal/inbox internal/yield
 internal/engine:    behaviour stage/queue worker
                     internal/actor internal/command internal/inbox internal/part internal/plain
+stage/upgrade:      worker internal/engine internal/need
 coordination/coroutine: behaviour internal/coro internal/need
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/need internal/plain
-stage:              behaviour stage/queue worker
+stage:              behaviour stage/queue stage/upgrade worker
                     internal/actor internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
 
 -- third

@@ -9,11 +9,12 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // upgrade runs another version of the same behaviour at a site's stage, perhaps as a canary.
 func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
-	var opts []stage.UpgradeOption
+	var opts []upgrade.Option
 	if canary && !(r.plan.Ordered && s.Batcher) { // a canary takes its part of a batch first
 		opts = canaries(rnd)
 	}
@@ -24,7 +25,7 @@ func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
 		way, err = s.stage.Upgrade(ctx, s.fresh)
 	}
 	if err != nil {
-		if !isAny(err, stage.ErrUpgrading, stage.ErrEnded, pipeline.ErrStopped, context.DeadlineExceeded) {
+		if !isAny(err, upgrade.ErrUpgrading, upgrade.ErrEnded, pipeline.ErrStopped, context.DeadlineExceeded) {
 			r.breachf(Progress, "stage %s was not upgraded: %v", name(s.index), err)
 		}
 		return false
@@ -34,13 +35,13 @@ func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
 }
 
 // canaries draws the options of a canary.
-func canaries(rnd *rand.Rand) []stage.UpgradeOption {
-	opts := []stage.UpgradeOption{stage.Canary(1 - rnd.Float64()), stage.MaxCrashes(rnd.IntN(4))}
+func canaries(rnd *rand.Rand) []upgrade.Option {
+	opts := []upgrade.Option{upgrade.Canary(1 - rnd.Float64()), upgrade.MaxCrashes(rnd.IntN(4))}
 	if rnd.IntN(2) == 0 {
-		opts = append(opts, stage.PromoteAfter(1+rnd.IntN(50), 0))
+		opts = append(opts, upgrade.PromoteAfter(1+rnd.IntN(50), 0))
 	}
 	if rnd.IntN(2) == 0 {
-		opts = append(opts, stage.By(func(cmd Command) string { return string(rune('a' + cmd.ID%26)) }))
+		opts = append(opts, upgrade.By(func(cmd Command) string { return string(rune('a' + cmd.ID%26)) }))
 	}
 	return opts
 }
@@ -50,12 +51,12 @@ func (r *run) endTrial(rnd *rand.Rand) bool {
 	if len(r.rollouts) == 0 {
 		return false
 	}
-	way, end := r.rollouts[len(r.rollouts)-1], (*stage.Rollout).Promote
+	way, end := r.rollouts[len(r.rollouts)-1], (*upgrade.Rollout).Promote
 	if rnd.IntN(2) == 0 {
-		end = (*stage.Rollout).Rollback
+		end = (*upgrade.Rollout).Rollback
 	}
 	err := end(way)
-	if err != nil && !isAny(err, stage.ErrPromoted, stage.ErrRolledBack, stage.ErrCanary, stage.ErrEnded) {
+	if err != nil && !isAny(err, upgrade.ErrPromoted, upgrade.ErrRolledBack, upgrade.ErrCanary, upgrade.ErrEnded) {
 		r.breachf(Progress, "a trial did not end: %v", err)
 	}
 	return err == nil

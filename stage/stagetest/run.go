@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/upgrade"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -41,7 +42,7 @@ type run struct {
 	sites    []*site
 	added    []*stage.Stage[Command] // stages that were added and not removed
 	changed  bool                    // stages were removed, so their accounts are missing in snapshots
-	rollouts []*stage.Rollout
+	rollouts []*upgrade.Rollout
 	drained  drains
 	deeds    map[string]uint64
 	ids      atomic.Uint64

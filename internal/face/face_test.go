@@ -1,0 +1,182 @@
+package face
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/golda-dev/golda"
+
+// budget is how many names each public package may export: types, functions, variables and constants, with each constant
+// of a group counted. Methods and fields are not counted.
+//
+// A second number is what a package exports that is above its budget. It may only fall: lower it when you remove a name.
+// Of stage, 14 names are the errors that a caller tells apart and 15 are Reason and the reasons; without these it exports
+// 44.
+const budget = `
+behaviour        30  36
+stage            60  73
+stage/queue      20
+stage/upgrade    20
+worker           25  40
+pipeline         40  51
+controller       60  69
+supervisor       60  70
+stage/stagetest  40  88
+`
+
+func TestAPackageExportsNoMoreNamesThanItsBudget(t *testing.T) {
+	packages := load(t)
+	for line := range strings.Lines(strings.TrimSpace(budget)) {
+		var name string
+		var most, present int
+		_, err := fmt.Sscan(line, &name, &most, &present)
+		if present == 0 {
+			_, err = fmt.Sscan(line, &name, &most)
+		}
+		require.NoError(t, err, line)
+		require.Contains(t, packages, name)
+		n := len(exported(packages[name]))
+		switch {
+		case n > max(most, present):
+			t.Errorf("%s exports %d names and may export %d: what only the engine uses belongs in an internal package", name, n, max(most, present))
+		case n < present:
+			t.Errorf("%s exports %d names: lower its number in internal/face/face_test.go from %d, or remove it", name, n, present)
+		}
+	}
+}
+
+// inward is how many functions and methods with an internal type a package may export, if that is not 1. The numbers may
+// only fall.
+var inward = map[string]int{"worker": 8}
+
+// At most one function or method of a public package takes or returns an internal type: the one by which the packages of
+// the module reach inside.
+func TestAtMostOneFunctionOfAPackageHasAnInternalType(t *testing.T) {
+	packages := load(t)
+	public := map[*types.TypeName]bool{} // internal types that a public package has an alias for
+	for _, pkg := range packages {
+		for _, o := range exported(pkg) {
+			if n, ok := o.(*types.TypeName); ok && n.IsAlias() {
+				if named, ok := types.Unalias(n.Type()).(*types.Named); ok {
+					public[named.Obj()] = true
+				}
+			}
+		}
+	}
+	for name, pkg := range packages {
+		var found []string
+		for _, f := range functions(pkg) {
+			if mentions(f.Signature(), func(n *types.TypeName) bool { return internal(n) && !public[n] }) {
+				found = append(found, f.FullName())
+			}
+		}
+		assert.LessOrEqual(t, len(found), max(1, inward[name]), "%s: too many functions with an internal type: %s",
+			name, strings.Join(found, ", "))
+	}
+}
+
+// internal reports whether a type is of an internal package of the module. A part.Seal is a mark that is made to stand in
+// the signatures of public methods.
+func internal(n *types.TypeName) bool {
+	return n.Pkg() != nil && strings.HasPrefix(n.Pkg().Path(), module+"/internal/") && n.Pkg().Name() != "part"
+}
+
+// exported returns what a package exports.
+func exported(pkg *types.Package) (all []types.Object) {
+	for _, name := range pkg.Scope().Names() {
+		if ast.IsExported(name) {
+			all = append(all, pkg.Scope().Lookup(name))
+		}
+	}
+	return all
+}
+
+// functions returns the functions that a package exports, and the methods of its exported types.
+func functions(pkg *types.Package) (all []*types.Func) {
+	for _, o := range exported(pkg) {
+		switch o := o.(type) {
+		case *types.Func:
+			all = append(all, o)
+		case *types.TypeName:
+			set := types.NewMethodSet(types.NewPointer(o.Type()))
+			if types.IsInterface(o.Type()) {
+				set = types.NewMethodSet(o.Type())
+			}
+			for m := range set.Methods() {
+				if m.Obj().Exported() {
+					all = append(all, m.Obj().(*types.Func))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// mentions reports whether a type names another one, outside the fields and methods of named types.
+func mentions(t types.Type, is func(*types.TypeName) bool) bool {
+	any := func(all ...types.Type) bool {
+		return slices.ContainsFunc(all, func(t types.Type) bool { return mentions(t, is) })
+	}
+	switch t := types.Unalias(t).(type) {
+	case *types.Named:
+		return is(t.Obj()) || any(slices.Collect(t.TypeArgs().Types())...)
+	case *types.Signature:
+		return mentions(t.Params(), is) || mentions(t.Results(), is)
+	case *types.Tuple:
+		for v := range t.Variables() {
+			if any(v.Type()) {
+				return true
+			}
+		}
+		return false
+	case *types.Map:
+		return any(t.Key(), t.Elem())
+	case interface{ Elem() types.Type }: // pointers, slices, arrays and channels
+		return any(t.Elem())
+	default:
+		return false
+	}
+}
+
+// load returns the public packages of the module by their paths below it.
+func load(t *testing.T) map[string]*types.Package {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./...")
+	list.Dir = "../.."
+	var stderr strings.Builder
+	list.Stderr = &stderr
+	out, err := list.Output()
+	require.NoError(t, err, stderr.String())
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	imports := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(files[path])
+	})
+	packages := map[string]*types.Package{}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		name, ours := strings.CutPrefix(path, module+"/")
+		if !ours || strings.Contains(path, "/internal/") || strings.HasPrefix(name, "examples/") {
+			continue
+		}
+		packages[name], err = imports.Import(path)
+		require.NoError(t, err, path)
+	}
+	return packages
+}

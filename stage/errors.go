@@ -1,0 +1,100 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/worker"
+)
+
+// The errors that refuse a command or end it, wrapped with the stage's name. [Overloaded] answers for several of them
+// whether there is too much to do.
+var (
+	// ErrFull refuses a command: the stage has no free slot, and its rule is not to wait.
+	ErrFull = inbox.ErrFull
+	// ErrClosed refuses a command: the pipeline drains or has stopped.
+	ErrClosed = inbox.ErrClosed
+	// ErrDraining refuses a command: the stage is being drained, or has been. It is an [ErrClosed] that may end: the stage
+	// can be opened again.
+	ErrDraining = inbox.ErrDraining
+	// ErrNotRunning refuses a command: the stage is not part of a pipeline that was started.
+	ErrNotRunning = inbox.ErrNotRunning
+	// ErrShed ends an accepted command: it was dropped because the stage was full.
+	ErrShed = inbox.ErrShed
+	// ErrRate refuses a command: it exceeds the rate that a policy allows.
+	ErrRate = inbox.ErrRate
+	// ErrPolicy refuses a command: a policy sheds some, or its gate does not let it in.
+	ErrPolicy = inbox.ErrPolicy
+	// ErrDisabled refuses a command, or ends one that was forwarded: a policy has disabled the stage.
+	ErrDisabled = inbox.ErrDisabled
+	// ErrMaxInFlight refuses a command that a handler emits along a back edge, and sheds one that a handler forwards there:
+	// the pipeline holds as many commands as pipeline.MaxInFlight says. Either leaves a dead letter.
+	ErrMaxInFlight = inbox.ErrMaxInFlight
+	// ErrExpired ends an accepted command: its time to live was over before its handler was called. See [TTL] and
+	// [ExpiresAt].
+	ErrExpired = inbox.ErrExpired
+	// ErrStopped ends an accepted command: the pipeline stopped hard before the command was done, or before the pipeline
+	// knew that it was.
+	ErrStopped = inbox.ErrStopped
+	// ErrTimeout is the cause with which a handler's context ends at the stage's time limit.
+	ErrTimeout = worker.ErrTimeout
+	// ErrStuck is the value of a [CrashError] whose handler did not return. Beside ErrStopped it is the error of commands
+	// whose worker did not return within the grace of a hard stop.
+	ErrStuck = worker.ErrStuck
+	// ErrForeign ends a command that was forwarded to a stage outside the pipeline.
+	ErrForeign = worker.ErrForeign
+)
+
+// CrashError is the end of a command that crashed its handler.
+type CrashError = worker.CrashError
+
+// Crashed reports whether an error is, or wraps, a [*CrashError]. As the If of a [RetryPolicy] it selects crashes, and no
+// errors that a handler returns.
+func Crashed(err error) bool {
+	_, ok := errors.AsType[*CrashError](err)
+	return ok
+}
+
+// BrokenError is why a stage gave up: its workers crashed one after another, and not one command was completed in between.
+// It is part of the error of the pipeline, and its Story of the report of an escalation.
+//
+//	Stage   string        // the stage's name
+//	Crashes int           // in a row; all crashes of one command count once
+//	First   error         // the first crash, nil if it is one of Last
+//	Last    []error       // the last five crashes, the newest at the end
+//	Pauses  int           // how many restarts of workers came after a pause
+//	Paused  time.Duration // the sum of these pauses
+//
+//	func (e *BrokenError) Error() string   // the count, and the last crash
+//	func (e *BrokenError) Story() string   // what was tried, and each known crash with its stack
+//	func (e *BrokenError) Unwrap() []error // the known crashes
+type BrokenError = engine.BrokenError
+
+// JoinedError is the error of a [Ticket], or of a [Call], of which several commands failed: the command itself, or commands
+// that were emitted on its way. It keeps the first 16 errors and counts the others. [errors.Is] and [errors.As] inspect all
+// errors that are kept.
+type JoinedError = command.JoinedError
+
+// TypeError refuses a message that is not of the stage's command type.
+//
+//	Stage string // the stage's name
+//	Want  string // the stage's command type
+//	Got   string // the type of the message
+type TypeError = engine.TypeError
+
+// ResultError is why a [Call] has no result: the command succeeded, and its result is not of the type that the caller asked
+// for. The result is what [behaviour.OK] was given, at the stage that was called or at one that it forwards to.
+type ResultError struct {
+	Stage string       // the stage that was called
+	Want  reflect.Type // the type that the caller asked for
+	Got   reflect.Type // the type that OK was given
+}
+
+// Error names the stage and both types, and says what to do.
+func (e *ResultError) Error() string {
+	return fmt.Sprintf("stage %q: called for a result of type %v and got %v; use stage.Call[%v]", e.Stage, e.Want, e.Got, e.Got)
+}

@@ -1,0 +1,60 @@
+package stage
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+const (
+	defaultCapacity = 1024 // commands in a stage's queue
+	defaultBatch    = 256  // the most commands that a worker takes at once
+)
+
+// Capacity sets how many commands the queue holds. The default is 1024.
+func Capacity(n int) Option { return func(s *settings) { s.Inbox.Capacity = n } }
+
+// OverflowRule says what a full stage does with one more command.
+type OverflowRule uint8
+
+// The four rules. A command that waits or is refused was not accepted. A command that is dropped was accepted.
+const (
+	// Wait makes a submitter wait for a free slot until its context ends, and parks the workers of stages that forward to
+	// this one.
+	Wait = OverflowRule(inbox.Wait)
+	// Reject refuses a submitter with [ErrFull]. A command that another stage forwards is shed.
+	Reject = OverflowRule(inbox.Reject)
+	// DropNewest accepts the command and sheds it.
+	DropNewest = OverflowRule(inbox.DropNewest)
+	// DropOldest accepts the command and sheds the one that has been in the queue for longest.
+	DropOldest = OverflowRule(inbox.DropOldest)
+)
+
+// Overflow sets what the stage does when it is full. The default is [Wait].
+func Overflow(rule OverflowRule) Option {
+	return func(s *settings) { s.Inbox.Overflow = inbox.Overflow(rule) }
+}
+
+// Discipline sets the order in which the queue hands its commands out. The default is first in, first out. See package
+// stage/queue.
+func Discipline(d queue.Discipline) Option {
+	return func(s *settings) { s.Inbox.Discipline, s.disciplined = d, true }
+}
+
+// Batch sets the most commands that a worker takes at once. The default is 256.
+//
+// Below that maximum the stage chooses the size by itself: as many commands as take 100 µs, and no more than a fair share
+// of the queue, or than its capacity. What the commands of a batch forward leaves the worker when the batch is done.
+// Batch(1) is for handlers that sometimes take very long, or that wait for what earlier commands forwarded: with larger
+// batches all other commands of the batch, those before it too, would wait for that one.
+//
+// With more than 1, a worker of a stage that forwards to several stages continues when one of those is full. It keeps the
+// commands for that stage, up to the [Capacity] of its own stage.
+func Batch(n int) Option { return func(s *settings) { s.Inbox.Batch = n } }
+
+// Linger makes a batch that is not full wait for more commands, until its first command has waited for d, or for a day if
+// that is less. It is for a [behaviour.Batcher] that is so much better at many commands that the wait pays, such as an
+// insertion of many rows. A stage that lingers takes as many commands at once as [Batch] says, however long they take. The
+// default is not to wait.
+func Linger(d time.Duration) Option { return func(s *settings) { s.Inbox.Linger = d } }

@@ -1,0 +1,66 @@
+package stage
+
+import (
+	"reflect"
+	"time"
+)
+
+// leastGrace gives handlers that do watch their context a moment to return.
+const leastGrace = 100 * time.Millisecond
+
+// Timeout sets a time limit for each command: the context of its handler ends then, with the cause [ErrTimeout]. For a
+// [behaviour.Batcher] the limit is for a batch. The default is no limit.
+//
+// Go cannot end a handler that does not watch its context. If a handler goes on past the limit and the stage's [Grace], the
+// stage abandons its worker. The command has then crashed, with [ErrStuck] and the stack of where it is stuck, and is
+// charged, retried or reported like any command that crashed. Another worker takes the place of the abandoned one, so the
+// stage keeps its number of workers. What the handler returns later is ignored.
+func Timeout(d time.Duration) Option { return func(s *settings) { s.Config.Timeout = d } }
+
+// Grace sets how long a handler may go on, after its context has ended at its [Timeout], before the stage abandons its
+// worker. The default is as long as the time limit itself, and at least 100 ms. A [behaviour.Emit] that still waits when the
+// grace is over fails with [ErrTimeout], whatever context it was given.
+//
+// The Grace of package pipeline is another one: how long workers may take to end when a pipeline stops hard.
+func Grace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
+
+func (s *settings) setGrace() {
+	s.Config.Grace = s.grace
+	if s.grace <= 0 {
+		s.Config.Grace = max(s.Config.Timeout, leastGrace)
+	}
+}
+
+// TTL sets a time to live: a command that has waited in the stage's queue for longer than d when its turn comes is shed,
+// with [ReasonExpired] and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a
+// day.
+//
+// The time starts when the command enters the queue of this stage, and starts again when it comes for another try. The
+// pause before a try does not count. A command that has expired keeps its slot until its turn comes. A command that was
+// suspended has been started and does not expire. See [ExpiresAt] for a time to live of each command, and [Stage.Ask] for
+// commands that end with the contexts of their callers.
+func TTL(d time.Duration) Option { return func(s *settings) { s.Inbox.TTL = d } }
+
+// ExpiresAt sets a function that returns when a command expires: a command whose turn comes later is shed as with [TTL].
+// The zero time means never. To give a command one time to live for its whole way, give the option to each stage on that
+// way. C is the type of the stage's commands, or an interface; commands of other types never expire.
+//
+//	stage.New("send", sender, stage.ExpiresAt(Mail.Deadline))
+//
+// The function is called once for each try, by several workers at once, and the clock is read for it. A panic of the
+// function is a crash of the handler.
+func ExpiresAt[C any](f func(cmd C) time.Time) Option {
+	return func(s *settings) {
+		s.expiring = reflect.TypeFor[C]()
+		s.Config.ExpiresAt = nil
+		if f != nil {
+			s.Config.ExpiresAt = func(cmd any) time.Time {
+				c, ok := cmd.(C)
+				if !ok {
+					return time.Time{}
+				}
+				return f(c)
+			}
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package stage
+
+// defaultInstances is how many commands of a stage whose handlers may suspend are in progress at once.
+const defaultInstances = 1024
+
+// Workers sets the fewest and the most workers. A stage starts with the fewest, and the pipeline's controller moves the
+// number between the bounds; equal bounds fix it. Each worker runs one handler at a time, so Workers(1, 1) handles one
+// command after the other, in the order of the queue. A policy that lets stages share workers leaves a stage its own
+// workers if it asks for more than the shared pool has.
+//
+// The default is GOMAXPROCS and four times that: the handlers of a new stage run in parallel from its second command on. A
+// stage that is given fewer [Instances] than GOMAXPROCS, and no Workers, starts with one worker for each instance.
+func Workers(fewest, most int) Option {
+	return func(s *settings) { s.Fewest, s.Most, s.Asks = fewest, most, true }
+}
+
+// Instances sets how many workers may be at the stage at once, however many workers there are. The default is the most of
+// [Workers]. It matters if many stages share a pool of workers, and for a stage that must have only one instance.
+//
+// For a stage whose handlers may suspend ([Coroutine]) Instances sets how many commands may be in progress at once: those
+// that workers hold, those that are suspended, and those that are about to continue. The default is 1024; each suspended
+// command holds about 3 KB.
+func Instances(n int) Option {
+	return func(s *settings) { s.Inbox.Instances, s.instances = n, true }
+}
+
+// suspending marks the stage as one whose handlers may suspend. New adds it after the options of the caller.
+func suspending(s *settings) { s.suspends = true }
+
+// Blocking says that the stage's handlers wait (for a disk, a peer, another stage) rather than compute. Policies that let
+// stages share workers leave such a stage its own workers, so that no other stage waits with it.
+func Blocking() Option { return func(s *settings) { s.Config.Blocking = true } }
+
+func (s *settings) setInstances() {
+	if s.instances && !s.suspends && !s.Asks {
+		s.Fewest = max(min(s.Fewest, s.Inbox.Instances), 1) // a further worker would have no instance to use
+	}
+	switch {
+	case s.instances:
+	case s.suspends:
+		s.Inbox.Instances = defaultInstances
+	default:
+		s.Inbox.Instances = s.Most
+	}
+}
