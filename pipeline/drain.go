@@ -189,7 +189,7 @@ func (d *drain) order() (all [][]*inbox.Inbox) {
 	for _, in := range d.all() {
 		byPlace[in.Place] = in
 	}
-	for _, places := range d.p.graph.flow() {
+	for _, places := range d.p.graph.Order() {
 		var loop []*inbox.Inbox
 		for _, place := range places {
 			if in := byPlace[place]; in != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/graph"
 )
 
 // Mermaid draws the pipeline as a Mermaid flowchart, which many pages show as a
@@ -29,12 +30,12 @@ func (p *Pipeline) Mermaid() string {
 	for _, c := range stages {
 		fmt.Fprintf(&b, "    s%d[%s]\n", c.Inbox().Place, mermaidText(at(c.Name(), where)))
 	}
-	for _, e := range p.graph.edges() {
+	for _, e := range p.graph.Edges() {
 		arrow := "-->"
-		if e.port == "" {
+		if e.Port == "" {
 			arrow = "-.->"
 		}
-		fmt.Fprintf(&b, "    s%d %s%s s%d\n", e.from, arrow, mermaidLabel(e.label()), e.to)
+		fmt.Fprintf(&b, "    s%d %s%s s%d\n", e.From, arrow, mermaidLabel(label(e)), e.To)
 	}
 	return b.String()
 }
@@ -55,12 +56,12 @@ func (p *Pipeline) DOT() string {
 	for _, c := range stages {
 		fmt.Fprintf(&b, "    s%d [label=%s]\n", c.Inbox().Place, strconv.Quote(at(c.Name(), where)))
 	}
-	for _, e := range p.graph.edges() {
+	for _, e := range p.graph.Edges() {
 		style := "solid"
-		if e.port == "" {
+		if e.Port == "" {
 			style = "dashed"
 		}
-		fmt.Fprintf(&b, "    s%d -> s%d [style=%s, label=%s]\n", e.from, e.to, style, strconv.Quote(e.label()))
+		fmt.Fprintf(&b, "    s%d -> s%d [style=%s, label=%s]\n", e.From, e.To, style, strconv.Quote(label(e)))
 	}
 	b.WriteString("}\n")
 	return b.String()
@@ -114,11 +115,11 @@ func (p *Pipeline) frameOf(c *engine.Core) string {
 }
 
 // label is what a drawing writes on a way.
-func (e edge) label() string {
-	if e.back {
-		return strings.TrimSpace(e.port + " (back, MaxInFlight)")
+func label(e graph.Edge) string {
+	if e.Back {
+		return strings.TrimSpace(e.Port + " (back, MaxInFlight)")
 	}
-	return e.port
+	return e.Port
 }
 
 // mermaidText quotes a name: inside quotes Mermaid takes anything but a quote, and

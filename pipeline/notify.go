@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/logs"
 	"github.com/golda-dev/golda/internal/plain"
@@ -83,7 +84,7 @@ func (p *Pipeline) lettersPending() bool {
 
 // filled notifies the policies that an inbox has become full. The inbox calls it with its lock held.
 func (p *Pipeline) filled(in *inbox.Inbox) {
-	p.control.notify(loopEvent{kind: controller.EventQueueFull, room: in})
+	p.control.Notify(control.Event{Kind: controller.EventQueueFull, Inbox: in})
 }
 
 // died notifies the policies that a worker of a stage, or of the pool that the stage shares, has crashed.
@@ -96,7 +97,7 @@ func (p *Pipeline) died(stage string) {
 	if sp := in.Pool(); sp != nil {
 		pool = sp.Name()
 	}
-	p.control.notify(loopEvent{kind: controller.EventWorkerDied, room: in, pool: pool})
+	p.control.Notify(control.Event{Kind: controller.EventWorkerDied, Inbox: in, Pool: pool})
 }
 
 // resubmit submits the command of a letter again.

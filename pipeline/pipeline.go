@@ -14,7 +14,9 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
@@ -38,10 +40,10 @@ type Pipeline struct {
 	name                       string
 	set                        settings
 	host                       *inbox.Pipeline
-	graph                      *graph
+	graph                      *graph.Graph
 	groups                     []grouping // as they were declared
 	maps                       []mapping
-	control                    controlLoop // the controllers'
+	control                    *control.Loop
 	limiter                    *logs.Limiter
 	box                        *letters.Box
 	notifier                   *letters.Notifier
@@ -106,22 +108,24 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		Keep: p.keep, Ended: p.ended, Full: p.filled,
 		InFlight: p.load, MaxInFlight: plan.set.inFlight,
 		RoundEnd: func(sp *inbox.SharedPool) {
-			p.control.notify(loopEvent{kind: controller.EventRoundEnd, pool: sp.Name()})
+			p.control.Notify(control.Event{Kind: controller.EventRoundEnd, Pool: sp.Name()})
 		},
-		Visited: func(sp *inbox.SharedPool) { p.control.notify(loopEvent{kind: controller.EventVisits, pool: sp.Name()}) },
+		Visited: func(sp *inbox.SharedPool) {
+			p.control.Notify(control.Event{Kind: controller.EventVisits, Pool: sp.Name()})
+		},
 	}
 	if err := plan.attach(p.host); err != nil {
 		return nil, err
 	}
 	p.graph = newGraph(p.host, plan.stages)
 	p.groups, p.maps = plan.groups, plan.maps
-	p.host.Reach = p.graph.reach
+	p.host.Reach = p.graph.Reach
 	var inboxes []*inbox.Inbox
 	for _, c := range plan.stages {
 		inboxes = append(inboxes, c.Inbox())
 	}
 	p.present.Store(newStageSet(plan.stages, inboxes))
-	p.control.open(p, newDesiredState(plan.stages, plan.groups))
+	p.control = p.newControl()
 	return p, nil
 }
 
@@ -159,7 +163,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		c.Attach(&p.env)
 	}
 	p.pools.Attach(&p.env)
-	err := p.control.prepare() //nolint:contextcheck // a log line has no context
+	err := p.control.Prepare() //nolint:contextcheck // a log line has no context
 	if err == nil {
 		err = p.launch(ctx, env)
 	}
@@ -269,7 +273,7 @@ func (p *Pipeline) spec(env engine.Env) supervisor.Spec {
 	}
 	spec.Children = append(spec.Children,
 		supervisor.Child{Name: poolsChild, Spawn: p.pools.Spawn, Patience: grace},
-		supervisor.Child{Name: controllersChild, Spawn: p.control.spawn, Patience: grace})
+		supervisor.Child{Name: controllersChild, Spawn: p.control.Spawn, Patience: grace})
 	return spec
 }
 
@@ -547,7 +551,7 @@ func (p *Pipeline) Tree() supervisor.Info {
 }
 
 // Journal returns the last changes that the controller made, the oldest first.
-func (p *Pipeline) Journal() []controller.Change { return p.control.entries() }
+func (p *Pipeline) Journal() []controller.Change { return p.control.Journal() }
 
 // DeadLetters returns the store of commands that ended without an answer, but for those
 // that are in quarantine: what was shed, what was not done when the pipeline stopped hard,

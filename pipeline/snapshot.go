@@ -87,7 +87,7 @@ func (s Snapshot) Law() string {
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
 	r, sheets := p.readAccounts(inbox.Snapshot)
-	s := Snapshot{Pipeline: p.name, Policy: p.control.names(""), At: time.Now()}
+	s := Snapshot{Pipeline: p.name, Policy: p.control.PolicyNames(""), At: time.Now()}
 	for i := range sheets {
 		sheet := &sheets[i]
 		s.Accepted += sheet.Submitted + sheet.Emitted
@@ -103,7 +103,7 @@ func (p *Pipeline) Snapshot() Snapshot {
 	p.pools.Each(func(pool *engine.Pool) {
 		of := poolOf(pool, s.Stages)
 		if hasGroup(p.groups, of.Name) {
-			of.Policy = p.control.names(of.Name)
+			of.Policy = p.control.PolicyNames(of.Name)
 		}
 		s.Pools = append(s.Pools, of)
 	})

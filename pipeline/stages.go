@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/goid"
+	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/part"
@@ -44,14 +45,50 @@ func (r *stageSet) of(sheets []inbox.Accounts, i int) *inbox.Accounts {
 	return &sheets[r.stages[i].Inbox().Place]
 }
 
-// id is the number of an inbox's stage in a snapshot.
-func (r *stageSet) id(of *inbox.Inbox) controller.StageID {
-	for i, c := range r.stages {
-		if c.Inbox() == of {
-			return controller.StageID(i)
-		}
+// plant is the pipeline as its control loop reads it.
+type plant struct{ p *Pipeline }
+
+// Stages returns the stages, in the order of the pipeline.
+func (pl plant) Stages() []*engine.Core { return pl.p.stages().stages }
+
+// Read returns the stages and their accounts, all of one instant.
+func (pl plant) Read() control.Reading {
+	r, accounts := pl.p.readAccounts(inbox.Counts)
+	return control.Reading{Stages: r.stages, Accounts: accounts, InFlight: int(inFlight(accounts))}
+}
+
+// Shape returns the graph of the stages.
+func (pl plant) Shape() *graph.Shape { return pl.p.graph.Shape() }
+
+// newControl returns the pipeline's control loop.
+func (p *Pipeline) newControl() *control.Loop {
+	cfg := control.Config{
+		Plant: plant{p}, Host: p.host, Env: &p.env, Pools: &p.pools, Log: p.set.log, Limiter: p.limiter,
+		Policies: map[string][]controller.Policy{"": p.set.policies},
 	}
-	return controller.NoStage
+	for _, own := range p.set.groups {
+		cfg.Policies[own.group] = own.policies
+	}
+	for _, g := range p.groups {
+		of := control.Group{Name: g.name, Fewest: g.fewest, Most: g.most}
+		for _, c := range g.stages {
+			of.Stages = append(of.Stages, c)
+		}
+		cfg.Groups = append(cfg.Groups, of)
+	}
+	return control.New(cfg)
+}
+
+// newGraph returns the graph of stages, with the edges of their ports.
+func newGraph(host *inbox.Pipeline, stages []*engine.Core) *graph.Graph {
+	g := graph.New(host)
+	for _, c := range stages {
+		g.Add(c.Inbox())
+	}
+	for _, c := range stages {
+		g.Declare(c.Inbox(), c.Outs())
+	}
+	return g
 }
 
 // called is what a user calls a part.
@@ -84,8 +121,11 @@ func (p *Pipeline) find(part Part) (*engine.Core, error) {
 	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, x.Core().Name(), ErrNoSuchStage)
 }
 
-// ErrNoSuchStage tells that a stage is not part of the pipeline, or no longer.
+// ErrNoSuchStage reports that a stage is not part of the pipeline, or no longer.
 var ErrNoSuchStage = errors.New("not a stage of this pipeline")
+
+// ErrNoSuchGroup reports that the pipeline has no group of that name.
+var ErrNoSuchGroup = errors.New("not a group of this pipeline")
 
 // Pause has nothing be taken from a stage's queue until [Pipeline.Resume]; what is in
 // hand is finished. The queue takes commands as long as it has room. To be paused and to be
@@ -101,33 +141,25 @@ func (p *Pipeline) pause(part Part, on bool) error {
 	if err != nil {
 		return err
 	}
-	return p.reform(func(d *desiredState) {
-		if st := d.stages[c.Name()]; st != nil {
-			st.paused, st.knobs.Paused = on, on
-		}
-	})
+	return p.change(func(s *control.State) { s.SetPaused(c.Name(), on) })
 }
 
-// reform has the controllers' desk change something, and waits until it has.
-func (p *Pipeline) reform(do func(*desiredState)) error {
-	m := reform{do, make(chan error, 1)}
-	// Also while it stops: a pause may be ended while a stop waits for it.
-	return p.order(m, m.done, stopping, func() { do(p.control.now) })
+// change changes the desired state, and waits until that is done.
+func (p *Pipeline) change(do func(*control.State)) error {
+	// Also while the pipeline stops: a pause may be ended while a stop waits for that.
+	return p.request(stopping, func() { p.control.Update(do) }, func() <-chan error { return p.control.Change(do) })
 }
 
-// order gives the control loop an order and waits until it is carried out; before the start,
-// when there is no clerk, early does what he would do. It is refused in a later state than
-// the latest.
-func (p *Pipeline) order(m any, done <-chan error, latest state, early func()) error {
+// request sends a request to the control loop and waits for the result. Before the start, when the loop does not run, it
+// calls early instead. In a state after latest the request is refused.
+func (p *Pipeline) request(latest state, early func(), send func() <-chan error) error {
 	if err := p.uncontrolled(); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	st := p.state
 	if st == made {
-		p.control.mu.Lock()
 		early()
-		p.control.mu.Unlock()
 	}
 	p.mu.Unlock()
 	switch {
@@ -136,9 +168,8 @@ func (p *Pipeline) order(m any, done <-chan error, latest state, early func()) e
 	case st > latest:
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
 	}
-	p.control.order(m)
 	select {
-	case err := <-done:
+	case err := <-send():
 		return err
 	case <-p.stopped:
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
@@ -152,7 +183,7 @@ var ErrFromPolicy = errors.New("pipeline: called by a policy from within its Con
 
 // uncontrolled returns [ErrFromPolicy] if the caller is a policy of the pipeline that is being asked now.
 func (p *Pipeline) uncontrolled() error {
-	if asking := p.control.asking.Load(); asking != 0 && asking == goid.ID() {
+	if p.control.CalledByPolicy() {
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrFromPolicy)
 	}
 	return nil
@@ -186,8 +217,9 @@ func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
 	if faults := checkPolicies(policies); len(faults) > 0 {
 		return fmt.Errorf("pipeline %q: %s: %w", p.name, what, errors.Join(faults...))
 	}
-	m := use{group, policies, make(chan error, 1)}
-	return p.order(m, m.done, running, func() { p.control.put(group, policies) })
+	return p.request(running,
+		func() { p.control.SetPolicies(group, policies) },
+		func() <-chan error { return p.control.Use(group, policies) })
 }
 
 // Add takes further stages, with their wires, into a pipeline that runs. Wires of
@@ -224,12 +256,12 @@ func (p *Pipeline) move(ctx context.Context, stages []*engine.Core) error {
 	was := p.stages()
 	all := slices.Clone(was.all)
 	for _, c := range stages {
-		p.graph.add(c.Inbox())
+		p.graph.Add(c.Inbox())
 		c.Attach(&p.env)
 		all = append(all, c.Inbox())
 	}
 	for _, c := range stages {
-		p.graph.declare(c)
+		p.graph.Declare(c.Inbox(), c.Outs())
 	}
 	p.present.Store(newStageSet(append(slices.Clone(was.stages), stages...), all))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -243,9 +275,9 @@ func (p *Pipeline) move(ctx context.Context, stages []*engine.Core) error {
 			return fmt.Errorf("pipeline %q: add: %w", p.name, err)
 		}
 	}
-	err := p.reform(func(d *desiredState) {
+	err := p.change(func(s *control.State) {
 		for _, c := range stages {
-			d.add(c)
+			s.Add(c)
 		}
 	})
 	if err != nil {
@@ -318,10 +350,15 @@ func (p *Pipeline) forget(c *engine.Core) {
 	c.EndTrial()
 	was := p.stages()
 	p.present.Store(newStageSet(slices.DeleteFunc(slices.Clone(was.stages), func(o *engine.Core) bool { return o == c }), was.all))
-	p.graph.remove(c.Inbox())
-	_ = p.reform(func(d *desiredState) { d.remove(c.Name()) })
+	p.graph.Remove(c.Inbox())
+	_ = p.change(func(s *control.State) { s.Remove(c.Name()) })
 	c.Bind(nil)
 	c.Scale(part.Seal{}, 0)
 	p.pools.Stop(c.Pool)
 	c.CloseEndpoint()
+}
+
+// hasGroup reports whether the pipeline declares a group.
+func hasGroup(groups []grouping, name string) bool {
+	return slices.ContainsFunc(groups, func(g grouping) bool { return g.name == name })
 }

@@ -15,7 +15,7 @@ var modulePath = strings.TrimSuffix(reflect.TypeFor[Worker]().PkgPath(), "worker
 // code; those of the outermost first.
 var engine = []string{
 	modulePath + "worker.", modulePath + "stage.", modulePath + "internal/engine.", modulePath + "behaviour.",
-	modulePath + "internal/letters.", modulePath + "internal/logs.",
+	modulePath + "internal/control.", modulePath + "internal/letters.", modulePath + "internal/logs.",
 }
 
 // Fingerprint tells crashes apart by the place where they happened: a short hash of

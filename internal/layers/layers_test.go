@@ -51,16 +51,21 @@ coordination/coroutine: behaviour internal/coro internal/need
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 
+internal/logs:      worker internal/plain
+internal/graph:     behaviour internal/inbox
+internal/control:   controller stage/queue worker
+                    internal/actor internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part
+
 -- second: these do not import each other.
 supervisor:         internal/actor internal/need internal/plain
 stage:              behaviour stage/queue stage/upgrade worker
                     internal/actor internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
 
 -- third
-internal/logs:      worker internal/plain
 internal/letters:   stage worker internal/logs internal/plain
-pipeline:           behaviour controller controller/policy stage/queue worker stage supervisor
-                    internal/actor internal/command internal/engine internal/goid internal/histogram internal/inbox internal/letters internal/logs internal/need internal/part internal/plain internal/ring
+pipeline:           behaviour controller controller/policy worker stage supervisor
+                    internal/actor internal/control internal/engine internal/graph internal/inbox internal/letters internal/logs
+                    internal/need internal/part internal/plain
 
 -- top: third-party dependencies are allowed.
 stage/stagetest:    *

@@ -1,8 +1,8 @@
 //go:build !unix
 
-package pipeline
+package control
 
 import "time"
 
-// processTime is not known here.
+// processTime reports that the time is not known on this system.
 func processTime() (used time.Duration, known bool) { return 0, false }

@@ -1,13 +1,13 @@
-package pipeline
+package control
 
 import (
 	"slices"
 	"time"
 )
 
-// cpuMeter measures which share of the CPUs the process has used of late: during the last second, or since the meter
-// was last asked if that is longer ago. It is the same for all that ask, and asking changes nothing for others.
-// One goroutine asks at a time.
+// cpuMeter measures which share of the CPUs the process has used recently: during the last second, or since the last reading
+// if that is longer ago. Readings at the same time are equal, and a reading does not change later ones. One goroutine at a time
+// may use it.
 type cpuMeter struct {
 	samples []cpuSample // a window back, oldest first
 }
@@ -21,10 +21,10 @@ type cpuSample struct {
 const (
 	cpuWindow = time.Second
 	cpuStep   = cpuWindow / 10 // between two samples that are kept
-	cpuLeast  = cpuStep / 10   // a shorter time says nothing
+	cpuLeast  = cpuStep / 10   // a shorter time is not measured
 )
 
-// usage is the share of so many CPUs, from 0 to 1; 0 if it is not known, as at first.
+// usage returns the used share of so many CPUs, from 0 to 1; it is 0 if that is not known, as at the first reading.
 func (m *cpuMeter) usage(cpus int) float64 {
 	used, known := processTime()
 	if !known {
@@ -33,7 +33,7 @@ func (m *cpuMeter) usage(cpus int) float64 {
 	return m.share(cpuSample{time.Now(), used}, cpus)
 }
 
-// share is the usage at a time.
+// share returns the usage at a time.
 func (m *cpuMeter) share(now cpuSample, cpus int) (share float64) {
 	if len(m.samples) == 0 {
 		m.samples = append(m.samples, now)

@@ -1,4 +1,4 @@
-package pipeline
+package control
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// metered asks a meter at these times, of a process that uses one CPU all the time.
+// metered reads a meter at these times, of a process that uses one CPU all the time.
 func metered(m *cpuMeter, cpus int, at ...time.Duration) (shares []float64) {
 	for _, d := range at {
 		shares = append(shares, m.share(cpuSample{time.Unix(0, 0).Add(d), d}, cpus))
@@ -22,7 +22,7 @@ func TestTheUsageIsAShareOfTheCPUsThatTheSnapshotCounts(t *testing.T) {
 }
 
 func TestCallersDoNotShortenEachOthersWindowOfTheUsage(t *testing.T) {
-	busy := func(from, to, at time.Duration) cpuSample { // a process that uses one CPU from then to then
+	busy := func(from, to, at time.Duration) cpuSample { // a process that uses one CPU during this time
 		return cpuSample{time.Unix(0, 0).Add(at), min(max(at-from, 0), to-from)}
 	}
 	ms := time.Millisecond

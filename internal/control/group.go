@@ -1,0 +1,206 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// A group may have a controller of its own; the pipeline's controller governs all other stages. A controller is shown the
+// stages and pools that it governs, as if there were no others, and may turn only their knobs. So no knob has two owners, and
+// a policy needs to know nothing of groups.
+
+// governs reports whether a group has a controller of its own.
+func (a *loopActor) governs(group string) bool {
+	return group != "" && slices.ContainsFunc(a.active, func(p *activePolicy) bool { return p.group == group })
+}
+
+// governor returns the group whose own controller governs a stage; "" stands for the pipeline's controller.
+func (a *loopActor) governor(stage string) string { return a.loop.state.governor(stage, a.governs) }
+
+// poolGovernor returns the group whose own controller governs a pool; "" stands for the pipeline's controller.
+func (a *loopActor) poolGovernor(pool string) string {
+	return a.loop.state.poolGovernor(pool, a.governs)
+}
+
+func (s *State) governor(stage string, governs func(group string) bool) string {
+	if st := s.stages[stage]; st != nil && governs(st.group) {
+		return st.group
+	}
+	return ""
+}
+
+func (s *State) poolGovernor(pool string, governs func(group string) bool) string {
+	if p := s.pools[pool]; p != nil {
+		if p.group && governs(pool) {
+			return pool
+		}
+		return ""
+	}
+	return s.governor(pool, governs)
+}
+
+// concerns reports whether an event is of a stage or a pool that the policy's controller governs.
+func (a *loopActor) concerns(p *activePolicy, e Event) bool {
+	if e.Inbox != nil {
+		return a.governor(e.Inbox.Name()) == p.group
+	}
+	return a.poolGovernor(e.Pool) == p.group
+}
+
+// view returns the pipeline as the policy sees it now.
+func (a *loopActor) view(p *activePolicy) *controller.Snapshot { return a.narrow(p, a.loop.snapshot()) }
+
+// narrow fills in the windows of a snapshot and returns the part of it that the policy's controller governs. The windows come
+// first, because they relate a stage to the stages ahead of it, whichever controller governs those.
+func (a *loopActor) narrow(p *activePolicy, s *controller.Snapshot) *controller.Snapshot {
+	p.windows.Fill(s)
+	p.ids = nil
+	if !slices.ContainsFunc(a.active, func(p *activePolicy) bool { return p.group != "" }) {
+		return s
+	}
+	part, ids := narrow(s, p.group, a.governor, a.poolGovernor)
+	p.ids = ids
+	return part
+}
+
+// narrow copies the part of a snapshot that the controller of a group governs, and returns which stages are in it: their
+// numbers in the whole snapshot, by their numbers in the part. The governors return the group of the controller that governs
+// a stage, and a pool.
+func narrow(s *controller.Snapshot, group string, governor, poolGovernor func(name string) string) (
+	*controller.Snapshot, []controller.StageID,
+) {
+	ids := make([]controller.StageID, 0, len(s.Stages))
+	inPart := make([]controller.StageID, len(s.Stages))
+	for i := range s.Stages {
+		inPart[i] = controller.NoStage
+		if governor(s.Stages[i].Name) == group {
+			inPart[i] = controller.StageID(len(ids))
+			ids = append(ids, controller.StageID(i))
+		}
+	}
+	n := *s
+	n.Group, n.Stages, n.Pools = group, make([]controller.StageStats, 0, len(ids)), nil
+	for _, id := range ids {
+		st := s.Stages[id]
+		st.ID, st.Next = inPart[id], ahead(s, id, inPart)
+		n.Stages = append(n.Stages, st)
+	}
+	for _, p := range s.Pools {
+		if poolGovernor(p.Name) != group {
+			n.Taken = append(n.Taken, p.Name)
+			continue
+		}
+		p.Stages = renumberAll(p.Stages, inPart)
+		p.Plan = renumber(p.Plan, inPart)
+		n.Pools = append(n.Pools, p)
+	}
+	if group != "" {
+		n.Entry, n.InFlight = controller.Admission{}, 0
+		for i := range n.Stages {
+			n.InFlight += n.Stages[i].QueueLen + n.Stages[i].InHand
+		}
+	}
+	return &n, ids
+}
+
+// ahead returns the stages of a part that the edges from a stage lead to, directly or past stages that are not in the part.
+func ahead(s *controller.Snapshot, from controller.StageID, inPart []controller.StageID) (next []controller.StageID) {
+	var passed map[controller.StageID]bool
+	var walk func(from controller.StageID)
+	walk = func(from controller.StageID) {
+		for _, to := range s.Stages[from].Next {
+			if at := inPart[to]; at != controller.NoStage {
+				if !slices.Contains(next, at) {
+					next = append(next, at)
+				}
+			} else if !passed[to] {
+				if passed == nil {
+					passed = map[controller.StageID]bool{}
+				}
+				passed[to] = true
+				walk(to)
+			}
+		}
+	}
+	walk(from)
+	return next
+}
+
+// renumber returns a plan with other numbers for its stages: to has the new number at the index of the old one. Stages without
+// a new number, or whose old number is out of range, are left out.
+func renumber(plan *controller.VisitPlan, to []controller.StageID) *controller.VisitPlan {
+	if plan == nil {
+		return nil
+	}
+	copied := *plan
+	copied.Order, copied.Bounds = renumberAll(plan.Order, to), nil
+	for id, n := range plan.Bounds {
+		if at := numberIn(to, id); at != controller.NoStage {
+			if copied.Bounds == nil {
+				copied.Bounds = map[controller.StageID]int{}
+			}
+			copied.Bounds[at] = n
+		}
+	}
+	return &copied
+}
+
+func renumberAll(ids, to []controller.StageID) (all []controller.StageID) {
+	for _, id := range ids {
+		if at := numberIn(to, id); at != controller.NoStage {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+func numberIn(to []controller.StageID, id controller.StageID) controller.StageID {
+	if id < 0 || int(id) >= len(to) {
+		return controller.NoStage
+	}
+	return to[id]
+}
+
+// visible returns the number that a stage has in the policy's last snapshot.
+func (p *activePolicy) visible(id controller.StageID) controller.StageID {
+	if p.ids == nil {
+		return id
+	}
+	return controller.StageID(slices.Index(p.ids, id)) // -1 is NoStage
+}
+
+// widen returns a change with the numbers that stages have in the whole pipeline.
+func (p *activePolicy) widen(ch controller.Change) controller.Change {
+	ch.Group = p.group
+	if p.ids == nil {
+		return ch
+	}
+	if ch.Stage >= 0 {
+		ch.Stage = p.ids[ch.Stage]
+	}
+	for _, value := range []*any{&ch.Before, &ch.After} {
+		if plan, ok := (*value).(*controller.VisitPlan); ok {
+			*value = renumber(plan, p.ids)
+		}
+	}
+	return ch
+}
+
+// foreign returns what a change is of that the controller which was shown the snapshot does not govern; "" if it governs it.
+func foreign(s *controller.Snapshot, ch controller.Change) string {
+	pool := ""
+	switch {
+	case ch.Stage == controller.Entry && s.Group != "":
+		return "the entry of the pipeline"
+	case ch.Stage == controller.NoStage:
+		pool = ch.StageName
+	case ch.What == controller.KnobPool:
+		pool = ch.After.(string)
+	}
+	if slices.Contains(s.Taken, pool) || pool != "" && s.Group != "" && s.Pool(pool) == nil {
+		return fmt.Sprintf("pool %q", pool)
+	}
+	return ""
+}

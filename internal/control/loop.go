@@ -1,0 +1,235 @@
+// Package control has the control loop of a pipeline. The loop asks policies, which are pure, how the stages should run;
+// it keeps the answers as the desired state, and makes what runs follow that.
+//
+//	notifications, ticks ──► policy ──► changes ──► desired state ──► reconcile ──► stages and pools
+//	                           ▲                                                          │
+//	                           └────────────────────── snapshot ◄─────────────────────────┘
+//
+// [State] is the desired state. What a change does to it, and which part of a snapshot a policy is shown, are pure
+// functions (state.go, group.go). [Loop] owns a state, and an actor that does everything else, one event at a time
+// (actor.go). What the loop may read and change of its pipeline is in its [Config].
+//
+// Policies are user code. They are called in a goroutine of their own, so that one that panics, or ends its goroutine, does
+// no harm: its last decisions stay in force.
+package control
+
+import (
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/goid"
+	"github.com/golda-dev/golda/internal/graph"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/worker"
+)
+
+// Plant is what a loop reads of its pipeline. The stages may come and go between two calls.
+type Plant interface {
+	// Stages returns the stages, in the order of the pipeline.
+	Stages() []*engine.Core
+	// Read returns the stages and their accounts, all of one instant.
+	Read() Reading
+	// Shape returns the graph of the stages, by the places of their inboxes.
+	Shape() *graph.Shape
+}
+
+// Reading is the stages of a pipeline and their accounts at one instant.
+type Reading struct {
+	Stages   []*engine.Core
+	Accounts []inbox.Accounts // by the places of the inboxes, including those of stages that were removed
+	InFlight int              // in the whole pipeline
+}
+
+// of returns the accounts of a stage.
+func (r *Reading) of(c *engine.Core) *inbox.Accounts { return &r.Accounts[c.Inbox().Place] }
+
+// Config is what a pipeline gives to its loop.
+type Config struct {
+	Plant   Plant
+	Host    *inbox.Pipeline // the clock, and the limit on what enters the pipeline
+	Env     *engine.Env     // filled in before [Loop.Prepare]
+	Pools   *engine.Pools   // the pools that run; the loop starts and stops the shared ones
+	Log     *slog.Logger
+	Limiter *logs.Limiter
+
+	Groups   []Group
+	Policies map[string][]controller.Policy // by group; "" is the pipeline's own controller
+}
+
+// Loop controls the stages of one pipeline. It outlives the actor that does the work, so that a crash of the actor loses
+// nothing.
+//
+// Before the start, which is when [Loop.Prepare] is called, the pipeline changes the loop with [Loop.SetPolicies] and
+// [Loop.Update]; after it, with [Loop.Use] and [Loop.Change], which the actor carries out.
+type Loop struct {
+	Config
+
+	pid   atomic.Pointer[actor.PID] // of the actor; nil until it has started
+	slow  eventQueue                // events that can wait
+	fast  eventQueue                // events by which a policy renews a visit plan
+	first *loopActor                // has asked the policies before the start; then nil
+
+	state   *State // the actor's, once it has started
+	running running
+	cpu     cpuMeter // the actor's, for all policies
+
+	calling atomic.Uint64 // the number of the goroutine that calls a policy; 0: none does
+
+	mu       sync.Mutex // guards all below
+	policies map[string][]controller.Policy
+	journal  *controller.Journal
+	requests []any // for the actor
+}
+
+// New returns a loop. Its state is how the options of the stages and groups have them.
+func New(cfg Config) *Loop {
+	l := &Loop{Config: cfg, policies: maps.Clone(cfg.Policies), journal: controller.NewJournal(0), running: newRunning()}
+	var stages []Options
+	for _, c := range cfg.Plant.Stages() {
+		stages = append(stages, c)
+	}
+	l.state = NewState(stages, cfg.Groups)
+	l.slow = eventQueue{loop: l, pause: 100 * time.Millisecond, queued: map[Event]bool{}}
+	l.fast = eventQueue{loop: l, pause: controller.MinInterval, queued: map[Event]bool{}}
+	return l
+}
+
+// Journal returns the last changes, the oldest first.
+func (l *Loop) Journal() []controller.Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.journal.Entries()
+}
+
+// PolicyNames returns the names of the policies of the pipeline's controller, if group is "", or of a group's own.
+func (l *Loop) PolicyNames(group string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return namesOf(l.policies[group])
+}
+
+func namesOf(policies []controller.Policy) string {
+	names := make([]string, 0, len(policies))
+	for _, p := range policies {
+		names = append(names, p.Name())
+	}
+	return strings.Join(names, "+")
+}
+
+// SetPolicies replaces the policies of a controller before the start. A group without policies has no controller of its own.
+func (l *Loop) SetPolicies(group string, policies []controller.Policy) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setPoliciesLocked(group, policies)
+}
+
+func (l *Loop) setPoliciesLocked(group string, policies []controller.Policy) {
+	if group != "" && len(policies) == 0 {
+		delete(l.policies, group)
+		return
+	}
+	l.policies[group] = policies
+}
+
+// Update changes the desired state before the start.
+func (l *Loop) Update(change func(*State)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l.state)
+}
+
+// Prepare asks the policies for the first time, before the stages start, so that those start as the policies want them.
+func (l *Loop) Prepare() error {
+	a := &loopActor{loop: l}
+	l.first = a
+	return a.startPolicies(false)
+}
+
+// Spawn starts the loop's actor, as a child of the spawner. Ready is called when it has started.
+func (l *Loop) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
+	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor {
+		a := l.first
+		if l.first = nil; a == nil {
+			a = &loopActor{loop: l}
+		}
+		a.ready = ready
+		return a
+	})
+}
+
+// send sends a message to the actor, if it has started.
+func (l *Loop) send(m any) {
+	if pid := l.pid.Load(); pid != nil {
+		l.Env.System.Root.Send(pid, m)
+	}
+}
+
+// use is the request to replace the policies of the pipeline's controller, or of a group's.
+type use struct {
+	group    string
+	policies []controller.Policy
+	done     chan error // has a buffer of one
+}
+
+// change is the request to change the state, and to ask all policies again.
+type change struct {
+	do   func(*State)
+	done chan error // has a buffer of one
+}
+
+// Use replaces the policies of a controller, as [Loop.SetPolicies] does. The channel receives the result; if one of the
+// policies cannot start, the error says so and nothing has changed.
+func (l *Loop) Use(group string, policies []controller.Policy) <-chan error {
+	m := use{group, policies, make(chan error, 1)}
+	l.request(m)
+	return m.done
+}
+
+// Change changes the desired state. The channel receives nil when that is done.
+func (l *Loop) Change(do func(*State)) <-chan error {
+	m := change{do, make(chan error, 1)}
+	l.request(m)
+	return m.done
+}
+
+// request queues a request. The queue is the loop's and not the actor's mailbox, so that no request is lost when the actor is
+// replaced, or has not started.
+func (l *Loop) request(m any) {
+	l.mu.Lock()
+	l.requests = append(l.requests, m)
+	l.mu.Unlock()
+	l.send(requestsReady{})
+}
+
+// takeRequests empties the queue of requests.
+func (l *Loop) takeRequests() []any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.requests
+	l.requests = nil
+	return list
+}
+
+// CalledByPolicy reports whether the calling goroutine is one in which the loop calls a policy at this moment.
+func (l *Loop) CalledByPolicy() bool {
+	calling := l.calling.Load()
+	return calling != 0 && calling == goid.ID()
+}
+
+// guard calls code of a policy, in a goroutine of its own, so that code that ends its goroutine does not end the actor's. See
+// [Loop.CalledByPolicy].
+func (l *Loop) guard(f func() error) error {
+	return worker.Guard("controller", func() error {
+		l.calling.Store(goid.ID())
+		defer l.calling.Store(0)
+		return f()
+	})
+}

@@ -1,0 +1,291 @@
+package control
+
+import (
+	"slices"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// Options is what the state knows of a stage: how its options set the knobs. An [engine.Core] has them.
+type Options interface {
+	Name() string
+	Bounds() (fewest, most int) // of its own workers
+	Preset() inbox.Knobs
+	Discipline() queue.Discipline
+}
+
+// Group is a group of stages that the pipeline declares.
+type Group struct {
+	Name         string
+	Fewest, Most int // workers
+	Stages       []Options
+}
+
+// State is the desired state: how all knobs are to be turned. Policies change it, and what runs is then made to follow. So a
+// policy that takes over can start from the pipeline's own settings, and only what is different in the end is touched.
+type State struct {
+	entry  controller.Admission
+	stages map[string]*stageState
+	pools  map[string]*poolState // the shared ones
+	order  []string              // of pools, in the order in which they were added
+	visits map[string]int        // by group: the number of visits that the policies of its controller want to be notified of
+}
+
+// stageState is the desired state of a stage, and of its own pool.
+type stageState struct {
+	options    Options
+	group      string // that declares it, "" if none does
+	pool       string // whose workers visit it; its own name for its own pool
+	workers    int    // of its own pool, if it has workers of its own
+	knobs      inbox.Knobs
+	dispatch   controller.Dispatch // of its own pool; matters only if other stages are bound to it, too
+	plan       *controller.VisitPlan
+	discipline string
+	admission  *controller.Admission // nil: no limit
+	paused     bool                  // by the user, not by a policy
+}
+
+// poolState is the desired state of a shared pool.
+type poolState struct {
+	name         string
+	group        bool // the pipeline declares it
+	fewest, most int
+	workers      int
+	dispatch     controller.Dispatch
+	plan         *controller.VisitPlan
+}
+
+// NewState returns the state as the options of stages and groups set it. Stages of groups may have been removed since.
+func NewState(stages []Options, groups []Group) *State {
+	s := &State{stages: make(map[string]*stageState, len(stages)), pools: map[string]*poolState{}, visits: map[string]int{}}
+	for _, o := range stages {
+		s.Add(o)
+	}
+	for _, g := range groups {
+		s.addPool(&poolState{name: g.Name, group: true, fewest: g.Fewest, most: g.Most, workers: g.Fewest})
+		for _, o := range g.Stages {
+			if st := s.stages[o.Name()]; st != nil && st.options == o {
+				st.pool, st.group = g.Name, g.Name
+			}
+		}
+	}
+	return s
+}
+
+// Add adds a stage, as its options set it.
+func (s *State) Add(o Options) {
+	fewest, _ := o.Bounds()
+	s.stages[o.Name()] = &stageState{
+		options: o, pool: o.Name(), workers: fewest, knobs: o.Preset(), discipline: o.Discipline().Name(),
+	}
+}
+
+// Remove removes a stage.
+func (s *State) Remove(name string) { delete(s.stages, name) }
+
+// SetPaused pauses a stage, or resumes it.
+func (s *State) SetPaused(name string, on bool) {
+	if st := s.stages[name]; st != nil {
+		st.paused, st.knobs.Paused = on, on
+	}
+}
+
+func (s *State) addPool(p *poolState) {
+	s.pools[p.name] = p
+	s.order = append(s.order, p.name)
+}
+
+// admits returns the stage's limit on what comes from outside.
+func (st *stageState) admits() controller.Admission {
+	if st.admission == nil {
+		return controller.Admission{}
+	}
+	return *st.admission
+}
+
+// own reports whether the stage has workers of its own.
+func (st *stageState) own() bool { return st.pool == st.options.Name() }
+
+// inGroup returns functions that report whether a stage, and whether a pool, belongs to a group.
+func (s *State) inGroup(group string) (stage, pool func(name string) bool) {
+	stage = func(name string) bool { st := s.stages[name]; return st != nil && st.group == group }
+	pool = func(name string) bool {
+		p := s.pools[name]
+		return p != nil && p.group && name == group || p == nil && stage(name)
+	}
+	return stage, pool
+}
+
+// reset returns the state with some stages and pools as their options set them, except for what has happened since: paused
+// stages stay paused, pools that run stay, and numbers of workers are taken over where the pool stays. The state is derived
+// from the options again, because a pipeline that kept it would keep two states of every stage.
+//
+// The parts for which covers and coversPool report false stay as they are, and so does the entry unless it is to be reset.
+// But a stage that is bound to a pool that is reset is reset, too.
+func (s *State) reset(groups []Group, entry bool, covers, coversPool, runs func(name string) bool) *State {
+	stages := make([]Options, 0, len(s.stages))
+	for _, st := range s.stages {
+		stages = append(stages, st.options)
+	}
+	fresh := NewState(stages, groups)
+	fresh.visits = s.visits
+	if !entry {
+		fresh.entry = s.entry
+	}
+	for name, st := range fresh.stages {
+		now := s.stages[name]
+		if !covers(name) && !coversPool(now.pool) {
+			fresh.stages[name] = now
+			continue
+		}
+		st.paused, st.knobs.Paused = now.paused, now.paused
+		if st.own() && now.own() {
+			st.workers = now.workers
+		}
+	}
+	for _, name := range s.order {
+		fresh.resetPool(s.pools[name], coversPool(name), runs(name))
+	}
+	return fresh
+}
+
+// resetPool takes a pool over into the state that reset makes.
+func (s *State) resetPool(now *poolState, covered, runs bool) {
+	p := s.pools[now.name]
+	switch {
+	case !covered:
+		if p == nil {
+			s.order = append(s.order, now.name)
+		}
+		s.pools[now.name] = now
+	case p != nil:
+		p.workers = now.workers
+	case runs:
+		s.addPool(&poolState{name: now.name, fewest: 1, most: now.most, workers: 1})
+	}
+}
+
+// apply applies a change that was settled. Its numbers of stages are those of the whole pipeline.
+func (s *State) apply(ch controller.Change) {
+	if ch.Stage == controller.Entry {
+		admit(&s.entry, ch)
+		return
+	}
+	if ch.Stage == controller.NoStage {
+		s.applyPool(ch)
+		return
+	}
+	st := s.stages[ch.StageName]
+	if st == nil {
+		return // a stage that has just been added; the policies are asked again when the state has it
+	}
+	switch ch.What {
+	case controller.KnobDispatch:
+		st.dispatch = ch.After.(controller.Dispatch)
+	case controller.KnobVisit:
+		st.plan, _ = ch.After.(*controller.VisitPlan)
+	case controller.KnobWorkers:
+		st.workers = ch.After.(int)
+	case controller.KnobPool:
+		st.bind(ch.After.(string))
+	case controller.KnobInstances:
+		st.knobs.Instances = ch.After.(int)
+	case controller.KnobPriority:
+		st.knobs.Priority = ch.After.(int)
+	case controller.KnobBatch:
+		b := ch.After.(controller.Batch)
+		st.knobs.Batch, st.knobs.Linger = b.Max, b.Linger
+	case controller.KnobCapacity:
+		st.knobs.Capacity = ch.After.(int)
+	case controller.KnobEnabled:
+		st.knobs.Disabled = !ch.After.(bool)
+	case controller.KnobDiscipline:
+		st.discipline = ch.After.(string)
+	case controller.KnobQuality:
+		st.knobs.Quality = ch.After.(float64)
+	default:
+		if st.admission == nil {
+			st.admission = new(controller.Admission)
+		}
+		admit(st.admission, ch)
+	}
+}
+
+// bind moves a stage to another pool. A stage that returns to its own pool starts there with the fewest workers, until a
+// policy decides otherwise.
+func (st *stageState) bind(pool string) {
+	st.pool = pool
+	fewest, _ := st.options.Bounds()
+	st.workers = fewest
+}
+
+// applyPool applies a change of a shared pool, and adds the pool if it is new.
+func (s *State) applyPool(ch controller.Change) {
+	p := s.pools[ch.StageName]
+	if p == nil {
+		p = &poolState{name: ch.StageName, fewest: 1, most: controller.MostWorkers, workers: 1}
+		s.addPool(p)
+	}
+	switch ch.What {
+	case controller.KnobWorkers:
+		p.workers = ch.After.(int)
+	case controller.KnobDispatch:
+		p.dispatch = ch.After.(controller.Dispatch)
+	case controller.KnobVisit:
+		p.plan, _ = ch.After.(*controller.VisitPlan)
+	default:
+	}
+}
+
+func admit(a *controller.Admission, ch controller.Change) {
+	switch ch.What {
+	case controller.KnobRate:
+		a.Rate = ch.After.(controller.Rate)
+	case controller.KnobLimit:
+		a.Limit = ch.After.(int)
+	case controller.KnobShed:
+		a.Shed = ch.After.(controller.Shed)
+	case controller.KnobGate:
+		a.Gate, _ = ch.After.(controller.Gate)
+	default:
+	}
+}
+
+// usage says which pools have stages, and which stages' own pools have other stages, too.
+type usage struct{ used, hosts map[string]bool }
+
+func (s *State) usage() usage {
+	u := usage{map[string]bool{}, map[string]bool{}}
+	for name, st := range s.stages {
+		u.used[st.pool] = true
+		if st.pool != name {
+			u.hosts[st.pool] = true
+		}
+	}
+	return u
+}
+
+// dropUnused removes the shared pools that no stage is bound to, except those of groups, and returns their names.
+func (s *State) dropUnused(u usage) (dropped []string) {
+	s.order = slices.DeleteFunc(s.order, func(name string) bool {
+		if s.pools[name].group || u.used[name] {
+			return false
+		}
+		delete(s.pools, name)
+		dropped = append(dropped, name)
+		return true
+	})
+	return dropped
+}
+
+// reports returns the number of visits that a shared pool is to report: what the policies of its group's own controller want,
+// or else those of the pipeline's.
+func (s *State) reports(pool string) int {
+	visits, own := s.visits[pool]
+	if !own || !s.pools[pool].group {
+		visits = s.visits[""]
+	}
+	return visits
+}
