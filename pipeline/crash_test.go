@@ -323,7 +323,7 @@ func TestAWorkerThatIsKilledIsReplacedAndAStageWhoseWorkersVanishGivesUp(t *test
 			return false
 		}
 	})
-	require.ErrorContains(t, p.Err(), "a worker ended without being told to")
+	require.ErrorContains(t, p.Err(), "a worker ended without being asked to")
 	atRest(t, p)
 }
 

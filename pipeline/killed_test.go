@@ -74,7 +74,7 @@ func TestAPoolWhoseKeeperIsKilledEndsThePipelineWithoutAnIntensity(t *testing.T)
 		case <-time.After(20 * time.Second):
 			require.Fail(t, "nobody noticed")
 		}
-		require.ErrorContains(t, p.Err(), "keeper ended without being told to")
+		require.ErrorContains(t, p.Err(), "supervisor ended without being asked to")
 		atRest(t, p)
 	})
 }

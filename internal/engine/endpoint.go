@@ -13,122 +13,123 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// patience is how long a full stage holds an actor that sends to it: long
-// enough for a burst, short enough that actors which send in a circle come free.
+// patience is how long a full stage holds an actor that sends to it: long enough for a burst, and short enough to free
+// actors that send in a circle.
 const patience = 5 * time.Second
 
-// Reply answers a request that an actor made to a stage's PID: the end of the
-// command, wherever in the pipeline that was.
+// Reply is the answer to a request that an actor sent to a stage's PID. Package stage documents it.
 type Reply struct {
-	Result any   // what was given to behaviour.OK
+	Result any   // what behaviour.OK was given
 	Err    error // why there is no result
 }
 
-// TypeError refuses a message that is not of the stage's command type.
+// TypeError refuses a message that is not of the stage's command type. Package stage documents it.
 type TypeError struct {
 	Stage string
 	Want  string // the stage's command type
-	Got   string // the message's type
+	Got   string // the type of the message
 }
 
-// Error tells both types.
+// Error names the stage and both types.
 func (e *TypeError) Error() string {
 	return fmt.Sprintf("stage %q: takes %s, was sent %s", e.Stage, e.Want, e.Got)
 }
 
-// endpoint is where a stage's door stands. It is hung when somebody asks for the stage's
-// address: most stages are never sent anything by an actor.
+// endpoint gives a stage its PID. It is opened when a caller first asks for the PID: actors never send anything to most
+// stages.
 type endpoint struct {
-	door atomic.Pointer[actor.Endpoint]
+	opened atomic.Pointer[actor.Endpoint]
 
-	mu   sync.Mutex // guards open, and who changes door
-	open bool
+	mu      sync.Mutex // guards allowed, and changes of opened
+	allowed bool
 }
 
 // OpenEndpoint lets the stage have a PID from now on.
 func (c *Core) OpenEndpoint() {
 	c.endpoint.mu.Lock()
 	defer c.endpoint.mu.Unlock()
-	c.endpoint.open = true
+	c.endpoint.allowed = true
 }
 
-// CloseEndpoint takes the stage's PID back, and tells those who watch it.
+// CloseEndpoint removes the stage's PID, and notifies the actors that watch it.
 func (c *Core) CloseEndpoint() {
 	c.endpoint.mu.Lock()
-	c.endpoint.open = false
-	door := c.endpoint.door.Swap(nil)
+	c.endpoint.allowed = false
+	opened := c.endpoint.opened.Swap(nil)
 	c.endpoint.mu.Unlock()
-	if door != nil {
-		door.Close()
+	if opened != nil {
+		opened.Close()
 	}
 }
 
-// PID returns the stage's address, nil if it has none.
+// PID returns the stage's address, or nil if it has none.
 func (c *Core) PID() *actor.PID {
-	door := c.endpoint.door.Load()
-	if door == nil {
-		door = c.makeEndpoint()
+	opened := c.endpoint.opened.Load()
+	if opened == nil {
+		opened = c.makeEndpoint()
 	}
-	if door == nil {
+	if opened == nil {
 		return nil
 	}
-	return door.PID()
+	return opened.PID()
 }
 
-// makeEndpoint gives the stage its door, if it may have one.
+// makeEndpoint opens the stage's endpoint, if it may have one.
 func (c *Core) makeEndpoint() *actor.Endpoint {
 	c.endpoint.mu.Lock()
 	defer c.endpoint.mu.Unlock()
-	if door := c.endpoint.door.Load(); door != nil || !c.endpoint.open {
-		return door
+	if opened := c.endpoint.opened.Load(); opened != nil || !c.endpoint.allowed {
+		return opened
 	}
-	door, ok := actor.OpenEndpoint(c.env.System, c.env.Name+"/"+c.Name(), c.receive)
+	opened, ok := actor.OpenEndpoint(c.env.System, c.env.Name+"/"+c.Name(), c.receive)
 	if !ok {
 		return nil // the name is taken
 	}
-	c.endpoint.door.Store(door)
-	return door
+	c.endpoint.opened.Store(opened)
+	return opened
 }
 
-// receive takes in what an actor sent. It runs in the sender's goroutine.
+// receive submits what an actor sent. It runs in the sender's goroutine.
 func (c *Core) receive(message any, sender *actor.PID) {
 	e := command.Envelope{Cmd: message}
 	if sender != nil {
 		e.From = command.NewTicket(func(result any, err error) { c.answer(sender, result, err) }).Origin()
 	}
 	if !c.typed.Takes(message) {
-		c.inbox.Mistyped()
-		err := &TypeError{c.Name(), c.Takes(), fmt.Sprintf("%T", message)}
-		c.refuse(sender, message, inbox.ReasonType, err)
+		c.refuse(sender, message, inbox.ReasonType, c.mistyped(message))
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(c.env.Context, patience, inbox.ErrFull)
 	defer cancel()
 	if err := c.inbox.Submit(ctx, &e); err != nil {
-		c.refuse(sender, message, c.refusedWhy(), err)
+		c.refuse(sender, message, c.refusalReason(), err)
 	}
 }
 
-// Resubmit is a Submit for those who do not know the type of a command: one of the
-// wrong type is refused with a [*TypeError].
+// Resubmit submits a command whose type the caller does not know. It refuses a command of another type than the stage's
+// with a [*TypeError].
 func (c *Core) Resubmit(ctx context.Context, cmd any) error {
 	if !c.typed.Takes(cmd) && (cmd != nil || c.typed.Type().Kind() != reflect.Interface) {
-		c.inbox.Mistyped()
-		return &TypeError{c.Name(), c.Takes(), fmt.Sprintf("%T", cmd)}
+		return c.mistyped(cmd)
 	}
 	return c.inbox.Submit(ctx, &command.Envelope{Cmd: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
 }
 
-// refusedWhy tells why the door did not let a command in.
-func (c *Core) refusedWhy() inbox.Reason {
+// mistyped counts a command of another type than the stage's, and returns the error.
+func (c *Core) mistyped(cmd any) error {
+	c.inbox.Mistyped()
+	return &TypeError{c.Name(), c.Takes(), fmt.Sprintf("%T", cmd)}
+}
+
+// refusalReason returns why the inbox refused a command.
+func (c *Core) refusalReason() inbox.Reason {
 	if c.inbox.IsOpen() {
 		return inbox.ReasonFull
 	}
 	return inbox.ReasonClosed
 }
 
-// refuse tells the sender that a message was not taken, or, if it does not
-// listen, the subscriber of dead letters.
+// refuse reports a message that was not accepted: to the sender of a request, or as a dead letter.
 func (c *Core) refuse(sender *actor.PID, message any, why inbox.Reason, err error) {
 	if sender != nil {
 		c.answer(sender, nil, err)

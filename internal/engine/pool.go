@@ -11,25 +11,24 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Pool is workers and the slots they are in: a stage's own, or those that several
-// stages share. Like [Core] it is for the pipeline.
+// Pool is a set of workers: a stage's own, or one that several stages share.
 type Pool struct {
-	core   *Core             // whose own it is; nil if it is shared
-	shared *inbox.SharedPool // of a shared one
-	group  workerGroup
+	core   *Core             // the stage whose own pool it is; nil if it is shared
+	shared *inbox.SharedPool // nil if it is a stage's own
+	group  workerGroup       // the stage's inbox, or shared
 
 	least, most int // bounds of the number of workers
 
 	env        *Env // nil before the start
 	supervisor atomic.Pointer[actor.PID]
 	want       atomic.Int64 // how many workers there should be
-	hires      atomic.Int64 // how many actors there have been; makes their names unique
+	spawns     atomic.Int64 // how many actors there have been; makes their names unique
 
 	mu    sync.Mutex // guards slots
 	slots []*worker.Worker
 }
 
-// workerGroup is whom the workers join: an inbox, or a shared pool that goes from room to room.
+// workerGroup is what the workers of a pool join: an inbox, or a shared pool that visits several inboxes.
 type workerGroup interface {
 	Shrink(n int)
 	Unshrink(n int) int
@@ -38,7 +37,7 @@ type workerGroup interface {
 	CrashIdle()
 }
 
-// NewPool makes a pool that stages can share, with bounds for its workers.
+// NewPool returns a pool that stages can share, with bounds for the number of its workers.
 func NewPool(name string, env *Env, least, most int) *Pool {
 	sp := inbox.NewSharedPool(name, env.Host)
 	p := &Pool{shared: sp, group: sp, least: least, most: most}
@@ -51,7 +50,6 @@ func (p *Pool) attach(env *Env) {
 	p.want.Store(int64(p.least))
 }
 
-// newWorker makes a slot.
 func (p *Pool) newWorker() *worker.Worker {
 	if p.core != nil {
 		return worker.New(p.core.staff)
@@ -59,7 +57,7 @@ func (p *Pool) newWorker() *worker.Worker {
 	return worker.NewShared(p.shared, p.env.Host, p.env.Context)
 }
 
-// name is the pool's, or the stage's whose own it is.
+// name returns the name of the pool, or of the stage whose own it is.
 func (p *Pool) name() string {
 	if p.core != nil {
 		return p.core.Name()
@@ -67,7 +65,7 @@ func (p *Pool) name() string {
 	return p.shared.Name()
 }
 
-// Shared is what the workers of a shared pool do; nil for a stage's own.
+// Shared returns the inbox's part of a shared pool, and nil for a stage's own pool.
 func (p *Pool) Shared() *inbox.SharedPool { return p.shared }
 
 // Bounds returns the fewest and the most workers.
@@ -79,31 +77,32 @@ func (p *Pool) Want() int { return int(p.want.Load()) }
 // Begin sets how many workers there should be at the start.
 func (p *Pool) Begin(_ part.Seal, n int) { p.want.Store(int64(n)) }
 
-// Spawn starts the pool's keeper as a child of the spawner. Ready is called
-// once, when all workers have started or one of them could not.
+// Spawn starts the pool's supervisor as a child of the spawner. The supervisor calls ready once, when all workers have
+// started or one of them could not.
 func (p *Pool) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
 	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor { return newPoolSupervisor(p, ready) })
 }
 
-// Scale sets how many workers there should be. It returns at once; workers
-// that are to leave finish what they hold. The seal keeps it for the pipeline's controller: a caller who changed the number
-// behind its back would see the change undone, or not, and no journal would say why.
+// Scale sets how many workers there should be. It returns at once; workers that are to leave finish what they hold.
+//
+// The seal restricts Scale to the module, for the pipeline's controller. If a user changed the number, the controller might
+// undo the change, and no journal would say why.
 func (p *Pool) Scale(_ part.Seal, n int) {
 	p.want.Store(int64(n))
+	p.notify(scale{})
+}
+
+// startCalled asks the supervisor to start a worker that the inbox called. Until then it was not started.
+func (p *Pool) startCalled() { p.notify(called{}) }
+
+func (p *Pool) notify(message any) {
 	if pid := p.supervisor.Load(); pid != nil {
-		actor.Tell(p.env.System, pid, scale{})
+		actor.Tell(p.env.System, pid, message)
 	}
 }
 
-// call has the keeper bring a worker that dozes.
-func (p *Pool) startCalled() {
-	if pid := p.supervisor.Load(); pid != nil {
-		actor.Tell(p.env.System, pid, called{})
-	}
-}
-
-// workerToStart returns an empty slot: one that was left with something to hand over, if
-// there is one, or any, or a new one.
+// workerToStart claims and returns a worker without an actor: one that still holds something to hand over, if there is one,
+// or any, or a new one.
 func (p *Pool) workerToStart() *worker.Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,8 +131,8 @@ func (p *Pool) workerToStart() *worker.Worker {
 	return empty
 }
 
-// renew puts a fresh slot in the place of one whose worker was given up: the old one's
-// goroutine may come back at any time.
+// renew claims and returns a new worker in place of an abandoned one. The old one cannot be used again, because its
+// goroutine may return at any time.
 func (p *Pool) renew(lost *worker.Worker) *worker.Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +143,7 @@ func (p *Pool) renew(lost *worker.Worker) *worker.Worker {
 	return w
 }
 
-// vacant calls do for each slot that no actor is in.
+// vacant calls do for each worker without an actor.
 func (p *Pool) vacant(do func(*worker.Worker)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +155,7 @@ func (p *Pool) vacant(do func(*worker.Worker)) {
 	}
 }
 
-// loaded counts the slots that were left with something to hand over.
+// loaded counts the workers without an actor that hold something to hand over.
 func (p *Pool) loaded() (n int) {
 	p.vacant(func(w *worker.Worker) {
 		if w.Loaded() {
@@ -166,6 +165,6 @@ func (p *Pool) loaded() (n int) {
 	return n
 }
 
-// Sweep hands over what is left in slots that nobody will fill again. It is
-// called when all inboxes are halted: they take everything, and end it.
+// Sweep hands over what workers without an actor still hold, when no actor will come for it. The pipeline calls it when all
+// inboxes are halted: they accept everything, and end it.
 func (p *Pool) Sweep() { p.vacant((*worker.Worker).Unload) }

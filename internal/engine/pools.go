@@ -10,19 +10,19 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 )
 
-// Pools keeps the shared pools of a pipeline: it is the parent of their keepers, and
-// outlives the actor that is.
+// Pools are the pools of a pipeline that are not children of its supervisor: the shared ones, and those of stages that were
+// added later. It outlives the actor that supervises their supervisors.
 type Pools struct {
-	mu   sync.Mutex // guards all
+	mu   sync.Mutex // guards all and host
 	all  []*Pool
-	host *actor.PID
+	host *actor.PID // of the poolsSupervisor, nil before its start
 	env  *Env
 }
 
-// Attach lends the pipeline's things to the pools.
+// Attach lends the pools what they need of their pipeline.
 func (h *Pools) Attach(env *Env) { h.env = env }
 
-// Add takes a pool in, and starts it if the others have been.
+// Add adds a pool. If the other pools have been started, the pool is started too.
 func (h *Pools) Add(p *Pool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,8 +32,8 @@ func (h *Pools) Add(p *Pool) {
 	}
 }
 
-// Start takes a further stage's own pool in and waits until its workers have started,
-// or ctx ends. If they cannot the pool is let go again.
+// Start adds the own pool of a further stage and waits until its workers have started, or ctx ends. It returns the error of
+// a worker that could not start; the pool is then to be removed with Stop.
 func (h *Pools) Start(ctx context.Context, p *Pool) error {
 	started := make(chan error, 1)
 	h.mu.Lock()
@@ -41,7 +41,7 @@ func (h *Pools) Start(ctx context.Context, p *Pool) error {
 	h.env.System.Root.Send(h.host, admit{p, func(err error) {
 		select {
 		case started <- err:
-		default: // it was told before
+		default: // the first call counts
 		}
 	}})
 	h.mu.Unlock()
@@ -53,7 +53,7 @@ func (h *Pools) Start(ctx context.Context, p *Pool) error {
 	}
 }
 
-// Stop lets a pool go. Its workers finish what they hold.
+// Stop removes a pool. Its workers finish what they hold.
 func (h *Pools) Stop(p *Pool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *Pools) Stop(p *Pool) {
 	}
 }
 
-// has reports whether a pool is still there.
+// has reports whether a pool was added and not removed.
 func (h *Pools) has(p *Pool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,21 +80,22 @@ func (h *Pools) Each(do func(*Pool)) {
 	}
 }
 
-// All returns the pools: the shared ones, and those of stages that came later.
+// All returns the pools: the shared ones, and those of stages that were added later.
 func (h *Pools) All() []*Pool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.all)
 }
 
-// Spawn starts the pools.
+// Spawn starts the supervisor of the pools, which starts the pools. It calls ready once, when all workers of all pools have
+// started or one of them could not.
 func (h *Pools) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
 	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor {
-		return &poolsSupervisor{pools: h, ready: ready, kept: map[string]admit{}}
+		return &poolsSupervisor{pools: h, ready: ready, children: map[string]admit{}}
 	})
 }
 
-// admit asks for a further pool's keeper.
+// admit asks for the supervisor of a further pool.
 type admit struct {
 	p     *Pool
 	ready func(error)
@@ -103,32 +104,32 @@ type admit struct {
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (admit) IgnoreDeadLetterLogging() {}
 
-// release asks the host to stop a pool's keeper. The host handles it after the admit of the same pool, so it finds the keeper,
-// however soon the pool is let go again.
+// release asks to stop the supervisor of a pool. It is sent after the admit of the same pool and handled after it, so the
+// supervisor is found, however soon the pool is removed again.
 type release struct{ p *Pool }
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
 func (release) IgnoreDeadLetterLogging() {}
 
-// settled tells that a pool's workers have started, or why not.
-type settled struct{ err error }
+// poolReady reports that the workers of a pool have started, or why not.
+type poolReady struct{ err error }
 
 // IgnoreDeadLetterLogging marks a message that may come too late.
-func (settled) IgnoreDeadLetterLogging() {}
+func (poolReady) IgnoreDeadLetterLogging() {}
 
 // poolsSupervisor is the actor of Pools.
 type poolsSupervisor struct {
-	pools   *Pools
-	ready   func(error) // nil once it was told
-	awaited int
-	spawned int
-	ending  bool
-	kept    map[string]admit // by the id of their keepers' actors
+	pools    *Pools
+	ready    func(error) // nil once it was called
+	awaited  int         // pools whose workers have not all started
+	spawned  int
+	ending   bool
+	children map[string]admit // by the ids of the poolSupervisors
 }
 
-var errKeeperVanished = errors.New("its keeper ended without being told to")
+var errSupervisorVanished = errors.New("its supervisor ended without being asked to")
 
-// Receive handles a message to the host.
+// Receive handles a message to the actor.
 func (a *poolsSupervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
@@ -137,31 +138,30 @@ func (a *poolsSupervisor) Receive(ctx actor.Context) {
 		a.spawn(ctx, m.p, m.ready)
 	case release:
 		a.release(ctx, m.p)
-	case settled:
-		a.settled(m.err)
+	case poolReady:
+		a.poolReady(m.err)
 	case *actor.Terminated:
-		a.gone(ctx, m.Who)
+		a.childEnded(ctx, m.Who)
 	case *actor.Stopping:
 		a.ending = true
 	}
 }
 
-// gone hears that a pool's keeper has ended. If nobody told it to, or told of it, that is a
-// failure like any other.
-func (a *poolsSupervisor) gone(ctx actor.Context, who *actor.PID) {
-	k, ok := a.kept[who.Id]
-	delete(a.kept, who.Id)
+// childEnded handles the end of a poolSupervisor. If nothing stopped it and it reported no failure, its end is a failure
+// like any other.
+func (a *poolsSupervisor) childEnded(ctx actor.Context, child *actor.PID) {
+	k, ok := a.children[child.Id]
+	delete(a.children, child.Id)
 	if !ok || a.ending || !a.pools.has(k.p) {
 		return
 	}
 	a.ending = true
-	err := fmt.Errorf("pool %q: %w", k.p.name(), errKeeperVanished)
-	k.ready(err) // if somebody still waits for the start
+	err := fmt.Errorf("pool %q: %w", k.p.name(), errSupervisorVanished)
+	k.ready(err) // Start may still wait
 	actor.Fail(ctx, err)
 }
 
-// HandleFailure is told that a pool gave up, and gives up with it: what that means is
-// the pipeline's affair.
+// HandleFailure is called when a pool gave up. The poolsSupervisor gives up with it: the pipeline decides what that means.
 func (a *poolsSupervisor) HandleFailure(system *actor.System, self actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	a.ending = true
 	actor.Stop(system, child)
@@ -176,15 +176,16 @@ func (a *poolsSupervisor) start(ctx actor.Context) {
 	system, self := ctx.ActorSystem(), ctx.Self()
 	a.awaited = len(all)
 	for _, p := range all {
-		a.spawn(ctx, p, func(err error) { system.Root.Send(self, settled{err}) })
+		a.spawn(ctx, p, func(err error) { system.Root.Send(self, poolReady{err}) })
 	}
 	if a.awaited == 0 {
 		a.reportReady(nil)
 	}
 }
 
+// spawn starts the supervisor of a pool.
 func (a *poolsSupervisor) spawn(ctx actor.Context, p *Pool, ready func(error)) {
-	if !a.pools.has(p) { // it was let go again before it began
+	if !a.pools.has(p) { // it was removed before it was started
 		ready(nil)
 		return
 	}
@@ -194,19 +195,19 @@ func (a *poolsSupervisor) spawn(ctx actor.Context, p *Pool, ready func(error)) {
 		ready(err)
 		return
 	}
-	a.kept[pid.Id] = admit{p, ready}
+	a.children[pid.Id] = admit{p, ready}
 }
 
-// release stops the keeper of a pool.
+// release stops the supervisor of a pool.
 func (a *poolsSupervisor) release(ctx actor.Context, p *Pool) {
-	for id, k := range a.kept {
+	for id, k := range a.children {
 		if k.p == p {
 			actor.Stop(ctx.ActorSystem(), actor.Local(ctx.ActorSystem(), id))
 		}
 	}
 }
 
-func (a *poolsSupervisor) settled(err error) {
+func (a *poolsSupervisor) poolReady(err error) {
 	if a.awaited--; err != nil || a.awaited == 0 {
 		a.reportReady(err)
 	}

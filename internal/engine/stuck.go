@@ -10,32 +10,25 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Stuck is a handler that had not returned when a report was made.
+// Stuck is a handler that had not returned when a report was made. Package stage documents it.
 type Stuck struct {
-	Stage string
-	For   time.Duration // how long its worker has been at its present batch
-	// Command is the type of command that the stage takes.
-	Command string
-	// At is the innermost call of the user's code, see [worker.Place]: there it is stuck, or
-	// just happens to be. It is empty if the stack was not found.
-	At string
-	// Suspended reports that the handler is suspended: it holds no worker.
-	Suspended bool
-	// Waits says what the handler waits for, if that is a stage: a free slot, or the answer to a command.
-	Waits string
-	// Awaited is the name of that stage.
-	Awaited string
-	// Stack is the stack of its goroutine.
-	Stack []byte
+	Stage     string
+	For       time.Duration // how long its worker has been at its present batch
+	Command   string        // the type of command that the stage takes
+	At        string        // the innermost call of the user's code, see [worker.Place]; empty if the stack was not found
+	Suspended bool          // the handler is suspended: it holds no worker
+	Waits     string        // what it waits for, if that is a stage: a free slot, or the answer to a command
+	Awaited   string        // the name of that stage
+	Stack     []byte        // of its goroutine
 }
 
-// AtWork returns the handlers that run now in workers of the pools, those that have run for
-// longest first. If there are any it stops the world to find their stacks, so it is for a
-// report. Stages are those for which they may wait.
+// AtWork returns the handlers that run now in workers of the pools, those that have run for longest first. The stages are
+// those that a handler may wait for. If any handler runs, AtWork stops the world to find the stacks, so it is for reports
+// only.
 func AtWork(pools []*Pool, stages []*Core) []Stuck { return atWork(pools, stages, nil) }
 
-// UnderWay returns those, the handlers of the stages that are suspended, and the workers that are in no handler and hold
-// commands for a stage that is full.
+// UnderWay returns what AtWork does, and the suspended handlers of the stages, and the workers that run no handler and hold
+// commands for a full stage.
 func UnderWay(pools []*Pool, stages []*Core) []Stuck {
 	staffs := make([]*worker.Stage, len(stages))
 	for i, c := range stages {
@@ -65,7 +58,7 @@ func atWork(pools []*Pool, stages []*Core, staffs []*worker.Stage) []Stuck {
 	all := make([]Stuck, 0, len(busy)+len(suspended))
 	for w, d := range busy {
 		if w.Busy() == 0 {
-			continue // it has returned meanwhile
+			continue // its handler has returned meanwhile
 		}
 		all = append(all, found(Stuck{Stage: w.At(), For: d, Stack: running[w]}, stages))
 	}
@@ -78,7 +71,7 @@ func atWork(pools []*Pool, stages []*Core, staffs []*worker.Stage) []Stuck {
 	return all
 }
 
-// found completes what is known of a handler by its stack.
+// found adds what the stack of a handler shows.
 func found(h Stuck, stages []*Core) Stuck {
 	h.At = worker.Place(h.Stack)
 	what, address := worker.Awaits(h.Stack)
@@ -98,7 +91,7 @@ func found(h Stuck, stages []*Core) Stuck {
 
 func slotIn(c *Core) string { return fmt.Sprintf("a free slot in stage %q", c.Name()) }
 
-// busy notes which workers are at a batch, and for how long they have been.
+// busy adds the workers that are at a batch, and for how long they have been.
 func (p *Pool) busy(of map[*worker.Worker]time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

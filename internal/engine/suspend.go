@@ -8,8 +8,8 @@ import (
 // Suspends reports whether the stage's handlers may suspend.
 func (c *Core) Suspends() bool { return c.staff.Runs != nil }
 
-// unwind ends what handlers have suspended, if the stage has come to its end. Else they stay so, and
-// go on when it is started afresh; unwind reports whether there are any.
+// unwind ends suspended handlers if the stage has come to its end. Otherwise they stay suspended and continue when the stage
+// is started again. It reports whether such handlers remain.
 func (c *Core) unwind() (suspended bool) {
 	if c.staff.Runs == nil {
 		return false
@@ -21,11 +21,11 @@ func (c *Core) unwind() (suspended bool) {
 	return c.inbox.Started() > 0
 }
 
-// errUnwinding tells that a handler did not end when it was stopped.
+// errUnwinding is the error of Release if a handler did not end in time.
 var errUnwinding = errors.New("a suspended handler does not end")
 
-// Release lets go of the coroutines of a stage that will not run any more, and has handlers end that
-// are suspended still: of a stage whose workers did not end, in time. It waits until ctx ends.
+// Release releases the coroutines of a stage that will not run again, and ends handlers that are still suspended because
+// the workers of their stage did not end in time. It waits until ctx ends.
 func (c *Core) Release(ctx context.Context) error {
 	if c.staff.Runs == nil || c.staff.Context == nil {
 		return nil

@@ -44,7 +44,6 @@ thrice whence hitherto heretofore:            plain English
 const unwritten = `
 docs/words.md
 internal/command
-internal/engine
 internal/inbox
 pipeline
 stage
