@@ -13,9 +13,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A command passed by pointer costs no allocation, at the door or on the way.
-// Twenty for each run of a thousand commands over three hops are let pass: a queue
-// that grows, a goroutine that starts.
+// A command passed by pointer costs no allocation, neither when it is submitted nor on its way. The test allows twenty for each
+// run of a thousand commands over three hops: a queue may grow, a goroutine may start.
 func TestAllocsPerRunOfAThousandCommandsOverThreeHopsAreNone(t *testing.T) {
 	const n = 1000
 	cmds := make([]*parcel, n)
@@ -40,11 +39,11 @@ func TestAllocsPerRunOfAThousandCommandsOverThreeHopsAreNone(t *testing.T) {
 		submit  func(first *stage.Stage[*parcel]) error
 	}{
 		"one worker each":                       {1, false, oneByOne},
-		"one worker each, handed in together":   {1, false, together},
+		"one worker each, submitted together":   {1, false, together},
 		"four workers each":                     {4, false, oneByOne},
-		"four workers each, handed in together": {4, false, together},
+		"four workers each, submitted together": {4, false, together},
 		"a group of one worker":                 {1, true, oneByOne},
-		"a group of four, handed in together":   {4, true, together},
+		"a group of four, submitted together":   {4, true, together},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

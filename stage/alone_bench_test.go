@@ -11,9 +11,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// One command at a time through three stages, and its answer back: what a hop costs when there
-// is nobody to share a wake-up with. With a gap all have come to rest before, and the caches are
-// cold. Without, the calls follow one another so fast that a worker is still there for the next.
+// One command at a time through three stages, and its answer back: what a hop costs when no other command shares its wake-ups.
+// With a gap between the calls all workers are idle before each, and the caches are cold. Without a gap the calls follow one
+// another so fast that a worker has not gone idle before the next.
 //
 //	go test -run '^$' -bench Alone -count 10 ./stage
 func BenchmarkAlone(b *testing.B) {

@@ -13,8 +13,7 @@ import (
 )
 
 // The same work in different ways: five stages in a line that do nothing, for a
-// command passed by pointer. Submitting is part of the time; the clock stops
-// when the last command has left the last stage.
+// command passed by pointer. The time includes submitting; it ends when the last command has left the last stage.
 //
 //	go test -run '^$' -bench Line -count 10 ./stage | tee line.txt && benchstat -col /by line.txt
 const hops = 5
@@ -107,7 +106,7 @@ func benchChannels(b *testing.B) {
 		})
 	}
 	wg.Go(func() {
-		for range next { // the end of the line takes all and keeps nothing
+		for range next { // the last goroutine takes all and keeps nothing
 		}
 	})
 	cmd := &parcel{}

@@ -10,8 +10,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A request and its reply, one after another, of one stage that answers with the command;
-// the same with a ticket, and with a goroutine that replies to a channel in the request.
+// Requests, one after another, to one stage that replies with the command. For comparison: the same with a ticket, and with a
+// goroutine that replies to a channel in the request.
 //
 //	go test -run '^$' -bench Call -count 10 ./stage | tee call.txt && benchstat -col /by call.txt
 func BenchmarkCall(b *testing.B) {

@@ -17,8 +17,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A call costs one allocation, its ticket, if the answer is there when the caller has let
-// others run; else one more, to listen. If its context can end, or has values, the handler's is another one.
+// A call costs one allocation, its ticket, if the answer is there when the caller has yielded. Otherwise it costs one more,
+// to wait. If the caller's context can end or has values, the context of the handler is another allocation.
 func TestAllocsPerRunOfACallAreOne(t *testing.T) {
 	s := stage.Func("echo", func(_ context.Context, p *parcel) behaviour.Outcome { return behaviour.OK(p) }, stage.Workers(1, 1))
 	p, err := pipeline.New("call", s, pipeline.Control(policy.Fixed{}))
@@ -42,14 +42,14 @@ func TestAllocsPerRunOfACallAreOne(t *testing.T) {
 				}
 			}
 		}
-		calls() // the worker comes
-		// A tenth is for answers that are late and goroutines that start; the machine may be busy.
+		calls() // starts the worker
+		// The tenth allows for late answers and for goroutines that start: the machine may be busy.
 		require.LessOrEqual(t, leastAllocs(calls), (test.most+0.1)*1000, test.name)
 	}
 	require.NoError(t, p.Stop(context.Background()))
 }
 
-// leastAllocs is the least of a few counts.
+// leastAllocs returns the lowest of a few counts.
 func leastAllocs(f func()) float64 {
 	least := testing.AllocsPerRun(1, f)
 	for range 9 {
@@ -58,8 +58,8 @@ func leastAllocs(f func()) float64 {
 	return least
 }
 
-// Callers give up while their answers are on the way. Each hears of its own command or of
-// nothing, and all commands end once, heard or not; one that was not begun by then never is.
+// Callers give up while their answers are on the way. Each gets the answer to its own command or none. Every command ends
+// once, whether or not its caller gets the answer. A command that was not started by then is never started.
 func TestCallersThatGiveUpHearNoneOfEachOthersAnswers(t *testing.T) {
 	const callers = 8
 	rounds := 300

@@ -13,8 +13,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// What a hop costs in lines of different lengths. The line has been walked before the clock
-// starts, so that what a stage allocates once is not part of it.
+// What a hop costs in lines of different lengths. Commands pass the line before the time starts, so that it does not include
+// what a stage allocates once.
 //
 //	go test -run '^$' -bench Depth -benchtime 20000x -count 10 ./stage
 func BenchmarkDepth(b *testing.B) {
@@ -88,7 +88,7 @@ func cpu() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// lineOf starts n stages of one worker each, which hand commands on to the last.
+// lineOf starts n stages of one worker each, which forward commands to the last.
 func lineOf(b *testing.B, n int, end func(context.Context, *parcel) behaviour.Outcome) (entry *stage.Stage[*parcel], p *pipeline.Pipeline) {
 	b.Helper()
 	entry = stage.Func("end", end, stage.Workers(1, 1))

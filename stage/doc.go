@@ -1,17 +1,15 @@
-// Package stage is the inbox of a pipeline: a bounded queue of commands, workers
-// that run a behaviour on them, and the accounts of what became of each.
+// Package stage makes the stages of a pipeline: a stage is a bounded queue of commands, workers that run a behaviour on
+// them, and the accounts of what became of each command.
 //
-// A stage is made with [New], around one behaviour that all workers share, or
-// with [Each], which has an instance for every worker that is at it. It runs once a
-// pipeline is made of it; see package pipeline.
+// [New] makes a stage around one behaviour that all workers share. [Each] makes one with an instance for every worker that
+// is at it. A stage runs once a pipeline is made of it; see package pipeline.
 //
 // # What runs in parallel, and what is ordered
 //
-// A stage has GOMAXPROCS workers from the start, and up to four times as many as the pipeline's policy sees
-// fit; [Workers] sets both bounds. Each worker runs one handler at a time, so by default handlers of one stage
-// run in parallel, and commands may overtake one another. With one worker they are handled and forwarded in
-// the order in which the queue gives them out. A pipeline keeps the order of its commands from end to end if each of its
-// stages has one worker.
+// A stage starts with GOMAXPROCS workers, and the pipeline's policy may give it up to four times as many; [Workers] sets both
+// bounds. Each worker runs one handler at a time, so by default handlers of one stage run in parallel, and commands may
+// overtake one another. With one worker they are handled and forwarded in the order in which the queue hands them out. A
+// pipeline keeps the order of its commands from end to end if each of its stages has one worker.
 //
 // Which kind of stage a handler needs:
 //
@@ -29,77 +27,71 @@
 //
 // # Ownership
 //
-// The queue belongs to the stage and outlives every worker. A crash of a
-// worker loses no queued command: the one in hand is charged, the others of its
-// batch go back to the front of the queue.
+// The queue belongs to the stage and outlives every worker. A crash of a worker loses no queued command: the command that
+// crashed is charged with an attempt, and the others of its batch go back to the front of the queue.
 //
-// So do the instances of [Each]: a worker uses one while it is at the stage. At most
-// [Instances] workers are here at once, whoever they are: the stage's own, or those of
-// a pool that several stages share (pipeline.Group, and policies that have workers go
-// from stage to stage). The stage does not know which, and need not.
+// The instances of [Each] belong to the stage, too: a worker uses one while it is at the stage. At most [Instances] workers
+// are at the stage at once, its own or those of a pool that several stages share (pipeline.Group, and policies that send
+// workers from stage to stage). The stage does not depend on which of the two.
 //
 // # Order
 //
-// Commands leave the queue first in, first out, or as its [Discipline] says. With
-// one worker, or one instance, they are handled and forwarded in that order; with more, as by default,
-// they may overtake one another. A command that is tried again goes to the end of the
-// queue; what a crash gave back comes before all others.
+// Commands leave the queue first in, first out, or as the [Discipline] of the stage says. With one worker, or one instance,
+// they are handled and forwarded in that order; with more, as by default, they may overtake one another. A command that is
+// tried again goes to the end of the queue. Commands that a crash gave back come before all others.
 //
 // # Back-pressure
 //
-// A stage has room for [Capacity] commands, 1024 by default. What a full stage
-// does is its [Overflow] rule: by default submitters wait, and so do workers of
-// the stages before it, up to the source. Waiting holds no goroutine but the
-// submitter's own. A wire that closes a loop is never waited for: what comes
-// back that way is let in beyond the capacity, because it is in the pipeline
-// already, and the entries of the loop are kept waiting instead. So a loop
-// cannot block itself, and holds no more than its stages' capacities, the batches
-// in hand with what they emit, and the commands that wait for a retry.
+// The queue of a stage holds [Capacity] commands, 1024 by default. What a full stage does is its [Overflow] rule: by default
+// submitters wait, and so do workers of the stages before it, up to the source. Waiting holds no goroutine but the
+// submitter's own.
 //
-// Workers that several stages share never wait, since they may be the only ones who
-// could make room: what they hand over is let in, and in return they take nothing from
-// a stage while one ahead of it is full. So such a queue holds no more than its capacity
-// and a batch for each worker.
+// No stage waits for a wire that closes a loop. A command that comes back that way is accepted beyond the capacity, because
+// it is in the pipeline already, and the entries of the loop wait instead. So a loop cannot block itself. It holds no more
+// than the capacities of its stages, the batches that workers hold with what they emit, and the commands that wait for a
+// retry.
 //
-// [Overloaded] is the one question whether an error means that there is too much to do, with a hint when to try again.
+// Workers that several stages share never wait either, since a free slot may depend on them alone. What they forward is
+// accepted, and in return they take nothing from a stage while a stage after it is full. So such a queue holds no more than
+// its capacity and a batch for each worker.
+//
+// [Overloaded] reports whether an error means that there is too much to do, with a hint when to try again.
 //
 // # Handlers that wait
 //
-// A handler that blocks holds its worker. One of a [Coroutine], or of a [behaviour.Suspending], suspends
-// instead: it waits with its coroutine.Context, and the worker takes the next command. Its own
-// command is in hand meanwhile, and bounded by [Instances]; whatever happens to it is what happens to
-// any other. See docs/coordination.md.
+// A handler that blocks holds its worker. The handler of a [Coroutine], or of a [behaviour.Suspending], suspends instead: it
+// waits with its coroutine.Context, and the worker takes the next command. The suspended command stays in hand, and
+// [Instances] bounds how many there are. Otherwise it is treated like any other command. See docs/coordination.md.
 //
 // # The end of a command
 //
-// Every accepted command ends exactly once: replied (an OK outcome), failed (an
-// Error outcome), shed (dropped by the overflow rule, expired in the queue, or forwarded
-// to a stage that a policy has disabled) or dead-lettered (its
-// handler crashed as often as it may be tried, or the pipeline stopped hard).
-// Shed and dead-lettered commands, and failed ones of which nobody else has both the command and the error, leave
-// letters: the pipeline keeps them, and calls the functions that are set for them, or logs them.
+// Every accepted command ends exactly once:
+//
+//   - replied: an OK outcome;
+//   - failed: an Error outcome;
+//   - shed: dropped by the overflow rule, expired in the queue, or forwarded to a stage that a policy has disabled;
+//   - dead-lettered: its handler crashed as often as the command may be tried, or the pipeline stopped hard.
+//
+// Shed and dead-lettered commands leave letters. So do failed ones, unless a caller has both the command and the error. The
+// pipeline keeps the letters, and calls the functions that are set for them, or logs them.
 //
 // # The caller's context
 //
-// A handler's context has the values of the context that its command was submitted with, and so have those of all commands
-// that come of it. With [Stage.Ask] and [Call] the command also ends with that context: a handler's context ends, and what
-// waits in a queue fails without being begun. With [Stage.Submit] it goes on. See docs/speed.md for what that costs, and
-// [TTL] and [ExpiresAt] for commands that are worth nothing after some time.
+// A handler's context has the values of the context that its command was submitted with, and so have the contexts of all
+// commands that come of that command. With [Stage.Ask] and [Call] the command also ends with that context: the context of a
+// handler that runs ends, and a command that waits in a queue fails without being started. With [Stage.Submit] it continues.
+// See docs/speed.md for what that costs, and [TTL] and [ExpiresAt] for commands that are worth nothing after some time.
 //
 // # Actors
 //
-// A running stage is an ordinary protoactor process: any actor may send it a
-// command by its PID, see [Stage.PID].
+// A running stage is an ordinary protoactor process: any actor may send a command to its PID, see [Stage.PID].
 //
 // # Watching
 //
-// [Stage.Snapshot] reads the accounts; a pipeline's snapshot reads those of all
-// its stages at one instant. Nothing is measured on a command's way but what a
-// batch costs anyway: counts under a lock that is held already, and one
-// reading of the clock.
+// [Stage.Snapshot] reads the accounts of a stage; a pipeline's snapshot reads those of all its stages at one instant. The
+// cost for a command is small: counts under a lock that is held anyway, and one reading of the clock for a batch.
 //
 // # Testing
 //
-// A behaviour needs no stage to be tested. To test a stage, make a pipeline of
-// it alone and use [Call].
+// A behaviour needs no stage to be tested. To test a stage, make a pipeline of it alone and use [Call].
 package stage

@@ -12,7 +12,6 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/stage/upgrade"
 )
 
 // quiet keeps the examples' crashes out of the standard error.
@@ -41,7 +40,7 @@ func ExampleFunc() {
 	// Output: HELLO <nil>
 }
 
-// counter counts what passed it. Each worker has its own, so it needs no lock.
+// counter counts the commands that it handles. Each worker has its own, so it needs no lock.
 type counter struct{ seen int }
 
 func (c *counter) HandleCommand(_ context.Context, word string) behaviour.Outcome {
@@ -52,7 +51,7 @@ func (c *counter) HandleCommand(_ context.Context, word string) behaviour.Outcom
 	return behaviour.OK(c.seen)
 }
 
-// After a crash a worker goes on with a fresh instance: the count begins anew.
+// After a crash a worker continues with a fresh instance: the count starts again.
 func ExampleEach() {
 	count := stage.Each("count", func() behaviour.Behaviour[string] { return &counter{} }, stage.Workers(1, 1))
 	defer must(count)()
@@ -68,8 +67,8 @@ func ExampleEach() {
 	// 1 <nil>
 }
 
-// A command that crashes its handler may be tried again; one that is answered
-// with an error is not, unless the policy says so.
+// A command that crashes its handler may be tried again. With Crashed as the If of the policy, a command that the handler
+// answers with an error is not.
 func ExampleRetry() {
 	flaky := stage.Func("flaky", func(ctx context.Context, word string) behaviour.Outcome {
 		if try := behaviour.Attempt(ctx); try < 3 {
@@ -83,7 +82,7 @@ func ExampleRetry() {
 	// Output: done at last <nil>
 }
 
-// A ticket tells the end of a command to whoever asks, when he asks.
+// A ticket keeps the result of a command until the caller asks for it.
 func ExampleStage_Ask() {
 	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
 		if n == 0 {
@@ -96,7 +95,7 @@ func ExampleStage_Ask() {
 	ctx := context.Background()
 	var tickets []*stage.Ticket
 	for _, n := range []int{5, 0} {
-		ticket, err := divide.Ask(ctx, n) // waits for room, not for the end
+		ticket, err := divide.Ask(ctx, n) // waits for a free slot, not for the end
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -111,7 +110,7 @@ func ExampleStage_Ask() {
 	// <nil> stage "divide": division by zero
 }
 
-// What a full stage does is its own choice.
+// Each stage has a rule for what it does when it is full.
 func ExampleOverflow() {
 	held := make(chan struct{})
 	busy := stage.Func("busy", func(context.Context, int) behaviour.Outcome {
@@ -131,15 +130,12 @@ func ExampleOverflow() {
 	// Output: stage "busy": stage: full true
 }
 
-// greeter is a behaviour that says which version of itself it is.
+// greeter is a behaviour with a version.
 type greeter struct{ version, word string }
 
 func (g greeter) Version() string { return g.version }
 
 func (g greeter) HandleCommand(_ context.Context, name string) behaviour.Outcome {
-	if g.word == "" {
-		panic("nothing to say")
-	}
 	return behaviour.OK(g.word + " " + name)
 }
 
@@ -147,8 +143,8 @@ func greeting(version, word string) behaviour.Factory[string] {
 	return func() behaviour.Behaviour[string] { return greeter{version, word} }
 }
 
-// A stage gets another version of its behaviour while it runs. Wait waits until the old
-// instances have finished what they hold and have been stopped.
+// Upgrade replaces the behaviour of a stage while it runs. Wait waits until the old instances have finished what they hold
+// and have been stopped.
 func ExampleStage_Upgrade() {
 	greet := stage.Each("greet", greeting("1", "hello"))
 	defer must(greet)()
@@ -165,31 +161,6 @@ func ExampleStage_Upgrade() {
 	// hello ann <nil>
 	// good day ann <nil>
 	// <nil> 2
-}
-
-// Half of the commands go to a new version, which is no good. The command with which it
-// crashed is answered by the old version, and so are all that follow.
-func ExampleCanary() {
-	greet := stage.Each("greet", greeting("1", "hello"))
-	defer must(greet)()
-
-	ctx := context.Background()
-	up, err := greet.Upgrade(ctx, greeting("2", ""), upgrade.Canary(0.5), upgrade.PromoteAfter(1000, time.Hour))
-	if err != nil {
-		panic(err)
-	}
-	for _, name := range []string{"ann", "bob", "cid"} {
-		fmt.Println(stage.Call[string](ctx, greet, name))
-	}
-	fmt.Println(up.Wait(ctx))
-	status := up.Status()
-	fmt.Println(status.State, status.Old.Commands, status.New.Crashes)
-	// Output:
-	// hello ann <nil>
-	// hello bob <nil>
-	// hello cid <nil>
-	// stage "greet": upgrade: stage: the new version did not stand its trial: stage "greet": crash at attempt 1: nothing to say
-	// rolled back 1 1
 }
 
 // A handler that waits without holding its worker.
@@ -216,7 +187,7 @@ func ExampleCoroutine() {
 	// Output: 12 <nil>
 }
 
-// One question tells a server that a command is sound and comes too early: it answers 503 with Retry-After.
+// A server answers 503 with Retry-After if nothing is wrong with a command and there is too much to do.
 func ExampleOverloaded() {
 	release := make(chan struct{})
 	resize := stage.Func("resize", func(context.Context, string) behaviour.Outcome {

@@ -8,17 +8,16 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// instance is a behaviour with its command type erased. The type of what comes
-// in was checked where it came in, by the compiler or by the door.
+// instance is a behaviour without its command type. Commands have that type: the compiler checked it, or the endpoint.
 type instance[C any] struct {
 	one  behaviour.Behaviour[C]
 	call behaviour.Func[C]    // one's HandleCommand, or the function that one is
-	many behaviour.Batcher[C] // nil if the behaviour is not one
+	many behaviour.Batcher[C] // nil if the behaviour is no Batcher
 
-	suspends bool // call is to be called with a context that is a Suspender
+	suspends bool // the context of call must be a Suspender
 
 	of      *worker.Version
-	version string // what the behaviour says, if it is Versioned
+	version string // of a Versioned behaviour
 }
 
 func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version) worker.Instance {
@@ -40,13 +39,13 @@ func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version) worker.Inst
 	return &instance[C]{one: b, call: call, many: many, suspends: suspends, of: of, version: version}
 }
 
-// Of is the version that made it.
+// Of returns the version that made the instance.
 func (i *instance[C]) Of() *worker.Version { return i.of }
 
-// Version is what the behaviour said its version is.
+// Version returns the version that the behaviour returned when the instance was made.
 func (i *instance[C]) Version() string { return i.version }
 
-// Start is the behaviour's Start, if it has one.
+// Start calls the behaviour's Start, if it has one.
 func (i *instance[C]) Start(ctx context.Context) error {
 	if s, ok := i.one.(behaviour.Starter); ok {
 		return s.Start(ctx)
@@ -54,7 +53,7 @@ func (i *instance[C]) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop is the behaviour's Stop, if it has one.
+// Stop calls the behaviour's Stop, if it has one.
 func (i *instance[C]) Stop() {
 	if s, ok := i.one.(behaviour.Stopper); ok {
 		s.Stop()
@@ -73,14 +72,13 @@ func (i *instance[C]) Suspends() bool { return i.suspends }
 // Many reports whether the behaviour is a Batcher.
 func (i *instance[C]) Many() bool { return i.many != nil }
 
-// Handle handles one command. A nil of an interface type is not a C for the
-// assertion, but its zero value is.
+// Handle handles one command. If C is an interface type, the assertion fails for a nil command, and c is nil as it should be.
 func (i *instance[C]) Handle(ctx context.Context, cmd any) behaviour.Outcome {
 	c, _ := cmd.(C)
 	return i.call(ctx, c)
 }
 
-// HandleEach handles the commands of a batch, one after the other.
+// HandleEach handles the commands of a batch, one after the other, until the worker is halted.
 func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []command.Envelope) {
 	call, halted := i.call, w.Halts()
 	for n := range batch {
@@ -96,7 +94,8 @@ func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []
 	}
 }
 
-// handleFrom handles a command that may have its caller's context. It stands apart, so that the loop is for the others.
+// handleFrom handles a command that may have its caller's context. It is a function of its own to keep the loop of HandleEach
+// small for the other commands.
 //
 //go:noinline
 func (i *instance[C]) handleFrom(w *worker.Worker, e *command.Envelope) {
@@ -110,9 +109,8 @@ func (i *instance[C]) handleFrom(w *worker.Worker, e *command.Envelope) {
 	w.Settle(o)
 }
 
-// HandleMany handles a batch. The slice is made for each batch: the behaviour
-// may be shared, and a batch handler has better things to do than to fear for
-// one allocation.
+// HandleMany handles a batch. It makes a slice for each batch, because several workers may share the behaviour; one
+// allocation for a batch is cheap.
 func (i *instance[C]) HandleMany(ctx context.Context, batch []command.Envelope) []behaviour.Outcome {
 	cmds := make([]C, len(batch))
 	for n := range batch {

@@ -10,8 +10,8 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// lastContext remembers the context that was submitted with last, and the origin of its commands: most programs submit with
-// the same context again and again. It holds on to that context until the stage is submitted to with another.
+// lastContext remembers the last context of a submission, and the origin of its commands: most programs submit with the same
+// context again and again. It keeps a reference to that context until a submission has another one.
 type lastContext struct{ seen atomic.Pointer[knownContext] }
 
 type knownContext struct {
@@ -24,12 +24,12 @@ func (l *lastContext) origin(ctx context.Context, to *inbox.Inbox) *command.Orig
 	if seen := l.seen.Load(); seen != nil && seen.ctx == ctx {
 		return seen.origin
 	}
-	return l.look(ctx, to)
+	return l.find(ctx, to)
 }
 
-// look finds the origin of a context that is not the last one. It does not remember a handler's own context, which is
-// looked at quickly and seldom submitted with twice, or one that cannot be compared.
-func (l *lastContext) look(ctx context.Context, to *inbox.Inbox) *command.Origin {
+// find finds the origin of a context that is not the last one. It does not remember a handler's own context, whose origin is
+// found quickly and which is seldom used twice, or a context that cannot be compared.
+func (l *lastContext) find(ctx context.Context, to *inbox.Inbox) *command.Origin {
 	origin := command.Submitted(ctx, to.Pipeline())
 	switch ctx.(type) {
 	case command.Handling, behaviour.Suspender:

@@ -17,7 +17,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-func TestOneQuestionFindsEveryOverload(t *testing.T) {
+func TestOverloadedFindsEveryOverload(t *testing.T) {
 	for err, reason := range map[error]stage.Reason{
 		stage.ErrFull: stage.ReasonFull, stage.ErrRate: stage.ReasonRate, stage.ErrPolicy: stage.ReasonPolicy,
 		stage.ErrDisabled: stage.ReasonDisabled, stage.ErrMaxInFlight: stage.ReasonMaxInFlight, stage.ErrShed: stage.ReasonOldest,
@@ -35,7 +35,7 @@ func TestOneQuestionFindsEveryOverload(t *testing.T) {
 	}
 }
 
-// slow is a policy that lets in two commands a second.
+// slow is a policy that allows two commands a second.
 type slow struct{}
 
 func (slow) Name() string                 { return "slow" }
@@ -45,7 +45,7 @@ func (slow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.De
 	d.Rate(controller.Entry, 2, 1, "test")
 }
 
-func TestAnOverloadSaysWhenARateLetsInTheNextCommand(t *testing.T) {
+func TestAnOverloadSaysWhenARateAllowsTheNextCommand(t *testing.T) {
 	overloadBubble(t, slow{}, func(t *testing.T, s *stage.Stage[int], _ *pipeline.Pipeline) {
 		require.NoError(t, s.Submit(t.Context(), 1))
 		time.Sleep(200 * time.Millisecond)

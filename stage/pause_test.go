@@ -13,7 +13,7 @@ func TestTheNextWorkerWaitsTwiceAsLongAsTheLast(t *testing.T) {
 		1: 10 * time.Millisecond, 2: 20 * time.Millisecond, 3: 40 * time.Millisecond,
 		4: 80 * time.Millisecond, 5: 100 * time.Millisecond, 1000: 100 * time.Millisecond,
 	} {
-		for range 100 { // a fifth is left to chance
+		for range 100 { // a fifth is random
 			pause := p.pause(beyond)
 			require.LessOrEqual(t, pause, longest, beyond)
 			require.GreaterOrEqual(t, pause, longest*4/5, beyond)

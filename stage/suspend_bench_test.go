@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// What it costs that a handler may suspend, and that it does: a stage with one worker, and commands that
-// come as fast as they are taken.
+// What it costs if a handler may suspend, and if it does: a stage with one worker, and commands that arrive as fast as the
+// worker takes them.
 //
 //	go test -run '^$' -bench Handler -count 10 ./stage | tee handler.txt && benchstat -col /by handler.txt
 func BenchmarkHandler(b *testing.B) {
@@ -39,8 +39,8 @@ func BenchmarkHandler(b *testing.B) {
 	})
 }
 
-// What a resume costs in a stage with one worker, with its line of what may go on, until the handler yields again:
-// if there is one command, and so a batch for each resume, or if there are a hundred.
+// What a resume costs in a stage with one worker, including the queue of handlers that may continue, until the handler yields
+// again: with one command, and so a batch for each resume, and with a hundred.
 func BenchmarkResume(b *testing.B) {
 	for _, commands := range []int{1, 100} {
 		b.Run(fmt.Sprintf("commands=%d", commands), func(b *testing.B) { benchResume(b, commands) })
@@ -68,7 +68,7 @@ func benchResume(b *testing.B, commands int) {
 			b.Fatal(err)
 		}
 	}
-	if err := p.Stop(context.Background()); err != nil { // it waits for them
+	if err := p.Stop(context.Background()); err != nil { // waits for the commands
 		b.Fatal(err)
 	}
 }

@@ -46,7 +46,6 @@ docs/words.md
 internal/command
 internal/inbox
 pipeline
-stage
 worker
 `
 
