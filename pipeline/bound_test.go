@@ -87,7 +87,7 @@ func ended(t *testing.T) context.Context {
 
 // Whoever has a stage has its core. What sets the number of its workers asks for a value that only this module can make.
 func TestNobodyOutsideTheModuleCanScaleAStageBehindItsController(t *testing.T) {
-	for _, name := range []string{"Scale", "Begin"} {
+	for _, name := range []string{"Scale", "StartWith"} {
 		m, ok := reflect.TypeFor[*engine.Core]().MethodByName(name)
 		require.True(t, ok)
 		require.Contains(t, m.Type.In(1).PkgPath(), "/internal/", name)

@@ -64,7 +64,7 @@ func Crashed(err error) bool {
 //
 //	Stage   string        // the stage's name
 //	Crashes int           // in a row; all crashes of one command count once
-//	First   error         // the first crash, nil if it is one of Last
+//	First   error         // the first crash, nil if Last has it
 //	Last    []error       // the last five crashes, the newest at the end
 //	Pauses  int           // how many restarts of workers came after a pause
 //	Paused  time.Duration // the sum of these pauses

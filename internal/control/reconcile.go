@@ -74,7 +74,7 @@ func (l *Loop) reconcilePool(want *poolState, used, atOnce bool) {
 // startPool starts a shared pool.
 func (l *Loop) startPool(want *poolState, workers int) *pool {
 	p := &pool{Pool: engine.NewPool(want.name, l.Env, want.fewest, want.most)}
-	p.Begin(part.Seal{}, workers)
+	p.StartWith(part.Seal{}, workers)
 	l.Pools.Add(p.Pool)
 	return p
 }

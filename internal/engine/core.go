@@ -77,9 +77,9 @@ func New(config *Config, typed Typed) *Core {
 	return c
 }
 
-// NewVersion returns a version whose instances make returns. The workers share its instance if those of the stage do.
-func (c *Core) NewVersion(make func(*worker.Version) worker.Instance) *worker.Version {
-	return c.staff.NewVersion(make, c.shares)
+// NewVersion returns a version whose instances build makes. The workers share one instance if those of the stage do.
+func (c *Core) NewVersion(build func(*worker.Version) worker.Instance) *worker.Version {
+	return c.staff.NewVersion(build, c.shares)
 }
 
 // Install sets the version that a stage which has not been started begins with.

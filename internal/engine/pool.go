@@ -74,8 +74,8 @@ func (p *Pool) Bounds() (fewest, most int) { return p.least, p.most }
 // Want returns how many workers there should be.
 func (p *Pool) Want() int { return int(p.want.Load()) }
 
-// Begin sets how many workers there should be at the start.
-func (p *Pool) Begin(_ part.Seal, n int) { p.want.Store(int64(n)) }
+// StartWith sets how many workers there should be at the start.
+func (p *Pool) StartWith(_ part.Seal, n int) { p.want.Store(int64(n)) }
 
 // Spawn starts the pool's supervisor as a child of the spawner. The supervisor calls ready once, when all workers have
 // started or one of them could not.

@@ -162,7 +162,9 @@ func (a *poolsSupervisor) childEnded(ctx actor.Context, child *actor.PID) {
 }
 
 // HandleFailure is called when a pool gave up. The poolsSupervisor gives up with it: the pipeline decides what that means.
-func (a *poolsSupervisor) HandleFailure(system *actor.System, self actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+func (a *poolsSupervisor) HandleFailure(
+	system *actor.System, self actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any,
+) {
 	a.ending = true
 	actor.Stop(system, child)
 	self.EscalateFailure(reason, nil)

@@ -128,25 +128,25 @@ func functions(pkg *types.Package) (all []*types.Func) {
 
 // mentions reports whether a type names another one, outside the fields and methods of named types.
 func mentions(t types.Type, is func(*types.TypeName) bool) bool {
-	any := func(all ...types.Type) bool {
+	anyOf := func(all ...types.Type) bool {
 		return slices.ContainsFunc(all, func(t types.Type) bool { return mentions(t, is) })
 	}
 	switch t := types.Unalias(t).(type) {
 	case *types.Named:
-		return is(t.Obj()) || any(slices.Collect(t.TypeArgs().Types())...)
+		return is(t.Obj()) || anyOf(slices.Collect(t.TypeArgs().Types())...)
 	case *types.Signature:
 		return mentions(t.Params(), is) || mentions(t.Results(), is)
 	case *types.Tuple:
 		for v := range t.Variables() {
-			if any(v.Type()) {
+			if anyOf(v.Type()) {
 				return true
 			}
 		}
 		return false
 	case *types.Map:
-		return any(t.Key(), t.Elem())
+		return anyOf(t.Key(), t.Elem())
 	case interface{ Elem() types.Type }: // pointers, slices, arrays and channels
-		return any(t.Elem())
+		return anyOf(t.Elem())
 	default:
 		return false
 	}
