@@ -27,18 +27,13 @@ func (s *settings) flaw(option, problem string) {
 
 // faults returns everything that is wrong with a stage whose commands are of a type.
 func (s *settings) faults(cmd reflect.Type) []error {
-	all := slices.Clone(s.flaws)
-	check := func(ok bool, problem, option string, args ...any) {
-		if !ok {
-			all = append(all, &Fault{s.Inbox.Name, fmt.Sprintf(option, args...), problem})
-		}
-	}
+	check := &checker{stage: s.Inbox.Name, faults: slices.Clone(s.flaws)}
 	s.checkExpiry(check, cmd)
 	for _, i := range s.nilOptions {
-		check(false, "is nil", "option %d", i)
+		check.that(false, "is nil", "option %d", i)
 	}
-	check(s.Inbox.Name != "", "a stage needs a name", "New(%q)", s.Inbox.Name)
-	check(utf8.ValidString(s.Inbox.Name), "the name is not UTF-8", "New(%q)", s.Inbox.Name)
+	check.that(s.Inbox.Name != "", "a stage needs a name", "New(%q)", s.Inbox.Name)
+	check.that(utf8.ValidString(s.Inbox.Name), "the name is not UTF-8", "New(%q)", s.Inbox.Name)
 	s.checkQueue(check)
 	s.checkWorkers(check)
 	s.checkTime(check)
@@ -46,66 +41,80 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkRetry(check)
 	s.checkRestart(check)
 	s.checkOuts(check)
-	return all
+	return check.faults
 }
 
-// checker records a fault unless ok.
-type checker func(ok bool, problem, option string, args ...any)
+// checker collects faults.
+type checker struct {
+	stage  string
+	faults []error
+}
 
-func (s *settings) checkQueue(check checker) {
+// that records a fault unless ok. It is short enough to be inlined: then the arguments cost nothing if ok.
+func (c *checker) that(ok bool, problem, option string, args ...any) {
+	if !ok {
+		c.add(problem, option, args)
+	}
+}
+
+func (c *checker) add(problem, option string, args []any) {
+	c.faults = append(c.faults, &Fault{c.stage, fmt.Sprintf(option, args...), problem})
+}
+
+func (s *settings) checkQueue(check *checker) {
 	in := s.Inbox
-	check(in.Capacity >= 1, "must be at least 1", "Capacity(%d)", in.Capacity)
-	check(in.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", in.Capacity)
-	check(in.Batch >= 1, "must be at least 1", "Batch(%d)", in.Batch)
-	check(in.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", in.Batch)
-	check(in.Overflow <= inbox.DropOldest, "no such rule", "Overflow(%d)", in.Overflow)
-	check(in.Linger >= 0, "must not be negative", "Linger(%v)", in.Linger)
+	check.that(in.Capacity >= 1, "must be at least 1", "Capacity(%d)", in.Capacity)
+	check.that(in.Capacity <= maxCapacity, fmt.Sprintf("must be at most %d", maxCapacity), "Capacity(%d)", in.Capacity)
+	check.that(in.Batch >= 1, "must be at least 1", "Batch(%d)", in.Batch)
+	check.that(in.Batch <= maxBatch, fmt.Sprintf("must be at most %d", maxBatch), "Batch(%d)", in.Batch)
+	check.that(in.Overflow <= inbox.DropOldest, "no such rule", "Overflow(%d)", in.Overflow)
+	check.that(in.Linger >= 0, "must not be negative", "Linger(%v)", in.Linger)
 }
 
-func (s *settings) checkWorkers(check checker) {
-	check(!s.instances || s.Inbox.Instances >= 1, "must be at least 1", "Instances(%d)", s.Inbox.Instances)
-	check(s.Most <= maxWorkers, fmt.Sprintf("the most workers must be at most %d", maxWorkers), "Workers(%d, %d)", s.Fewest, s.Most)
-	check(s.Fewest >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.Fewest, s.Most)
-	check(s.Fewest <= s.Most, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.Fewest, s.Most)
+func (s *settings) checkWorkers(check *checker) {
+	check.that(!s.instances || s.Inbox.Instances >= 1, "must be at least 1", "Instances(%d)", s.Inbox.Instances)
+	check.that(s.Most <= maxWorkers, fmt.Sprintf("the most workers must be at most %d", maxWorkers), "Workers(%d, %d)", s.Fewest, s.Most)
+	check.that(s.Fewest >= 1, "the fewest workers must be at least 1", "Workers(%d, %d)", s.Fewest, s.Most)
+	check.that(s.Fewest <= s.Most, "the fewest workers must not be more than the most", "Workers(%d, %d)", s.Fewest, s.Most)
 }
 
-func (s *settings) checkTime(check checker) {
+func (s *settings) checkTime(check *checker) {
 	ttl, limit := s.Inbox.TTL, s.Config.Timeout
-	check(s.grace >= 0, "must not be negative", "Grace(%v)", s.grace)
-	check(s.grace == 0 || limit > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
-	check(ttl >= 0, "must not be negative", "TTL(%v)", ttl)
-	check(ttl <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", ttl)
-	check(ttl == 0 || ttl > s.Inbox.Linger, "must be more than Linger: each batch that is not full would expire", "TTL(%v)", ttl)
-	check(s.expiring == nil || s.Config.ExpiresAt != nil, "the function is nil", "ExpiresAt")
-	check(limit >= 0, "must not be negative", "Timeout(%v)", limit)
+	check.that(s.grace >= 0, "must not be negative", "Grace(%v)", s.grace)
+	check.that(s.grace == 0 || limit > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
+	check.that(ttl >= 0, "must not be negative", "TTL(%v)", ttl)
+	check.that(ttl <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", ttl)
+	check.that(ttl == 0 || ttl > s.Inbox.Linger, "must be more than Linger: each batch that is not full would expire", "TTL(%v)", ttl)
+	check.that(s.expiring == nil || s.Config.ExpiresAt != nil, "the function is nil", "ExpiresAt")
+	check.that(limit >= 0, "must not be negative", "Timeout(%v)", limit)
 }
 
 // checkExpiry checks that the function of ExpiresAt can be called with a command of the stage.
-func (s *settings) checkExpiry(check checker, cmd reflect.Type) {
+func (s *settings) checkExpiry(check *checker, cmd reflect.Type) {
 	of := s.expiring
 	abstract := func(t reflect.Type) bool { return t.Kind() == reflect.Interface }
 	switch {
 	case of == nil, of == cmd, abstract(of) && abstract(cmd):
 	case abstract(of) && cmd.Implements(of), abstract(cmd) && of.Implements(cmd):
 	default:
-		check(false, fmt.Sprintf("takes %v, and the stage's commands are %v", of, cmd), "ExpiresAt")
+		check.that(false, fmt.Sprintf("takes %v, and the stage's commands are %v", of, cmd), "ExpiresAt")
 	}
 }
 
-func (s *settings) checkDiscipline(check checker, cmd reflect.Type) {
+func (s *settings) checkDiscipline(check *checker, cmd reflect.Type) {
 	d := s.Inbox.Discipline
 	if s.nilDiscipline {
-		check(false, "is nil", "Discipline(nil)")
+		check.that(false, "is nil", "Discipline(nil)")
 		return
 	}
 	if !s.disciplined {
 		return
 	}
 	if err := d.Check(); err != nil {
-		check(false, err.Error(), "Discipline(%s)", d.Name())
+		check.that(false, err.Error(), "Discipline(%s)", d.Name())
 	}
 	takes := queue.CommandType(d)
-	check(canBe(cmd, takes), fmt.Sprintf("its function takes %v, which no command of type %v can be", takes, cmd),
+	check.that(canBe(cmd, takes), fmt.Sprintf("its function takes %v, which no command of type %v can be", takes, cmd),
 		"Discipline(%s)", d.Name())
 }
 
@@ -124,34 +133,34 @@ func canBe(value, other reflect.Type) bool {
 	}
 }
 
-func (s *settings) checkRetry(check checker) {
+func (s *settings) checkRetry(check *checker) {
 	r := s.retry
-	check(r.Attempts >= 0, "must not be negative", "Retry(Attempts: %d)", r.Attempts)
-	check(r.Backoff >= 0, "must not be negative", "Retry(Backoff: %v)", r.Backoff)
-	check(r.Max >= 0, "must not be negative", "Retry(Max: %v)", r.Max)
-	check(r.Max == 0 || r.Max >= r.Backoff, "must not be less than Backoff", "Retry(Backoff: %v, Max: %v)", r.Backoff, r.Max)
-	check(r.Jitter >= 0 && r.Jitter <= 1, "must be from 0 to 1", "Retry(Jitter: %v)", r.Jitter)
+	check.that(r.Attempts >= 0, "must not be negative", "Retry(Attempts: %d)", r.Attempts)
+	check.that(r.Backoff >= 0, "must not be negative", "Retry(Backoff: %v)", r.Backoff)
+	check.that(r.Max >= 0, "must not be negative", "Retry(Max: %v)", r.Max)
+	check.that(r.Max == 0 || r.Max >= r.Backoff, "must not be less than Backoff", "Retry(Backoff: %v, Max: %v)", r.Backoff, r.Max)
+	check.that(r.Jitter >= 0 && r.Jitter <= 1, "must be from 0 to 1", "Retry(Jitter: %v)", r.Jitter)
 	idle := r.Attempts < 2 && (r.Backoff != 0 || r.Max != 0 || r.Jitter != 0 || r.If != nil)
-	check(!idle || r.Attempts < 0, "asks for no retry, yet says how; set Attempts to 2 or more", "Retry(Attempts: %d)", r.Attempts)
+	check.that(!idle || r.Attempts < 0, "asks for no retry, yet says how; set Attempts to 2 or more", "Retry(Attempts: %d)", r.Attempts)
 }
 
-func (s *settings) checkRestart(check checker) {
+func (s *settings) checkRestart(check *checker) {
 	r := s.restart
-	check(r.Backoff >= 0, "must not be negative", "Restart(Backoff: %v)", r.Backoff)
-	check(r.Max >= 0, "must not be negative", "Restart(Max: %v)", r.Max)
-	check(r.Max == 0 || r.Max >= r.Backoff, "must not be less than Backoff", "Restart(Backoff: %v, Max: %v)", r.Backoff, r.Max)
-	check(r.Within >= 0, "must not be negative", "Restart(Within: %v)", r.Within)
+	check.that(r.Backoff >= 0, "must not be negative", "Restart(Backoff: %v)", r.Backoff)
+	check.that(r.Max >= 0, "must not be negative", "Restart(Max: %v)", r.Max)
+	check.that(r.Max == 0 || r.Max >= r.Backoff, "must not be less than Backoff", "Restart(Backoff: %v, Max: %v)", r.Backoff, r.Max)
+	check.that(r.Within >= 0, "must not be negative", "Restart(Within: %v)", r.Within)
 }
 
-func (s *settings) checkOuts(check checker) {
+func (s *settings) checkOuts(check *checker) {
 	names := map[string]bool{}
 	for i, p := range s.Outs {
 		if engine.IsNil(p) {
-			check(false, "is nil", "Out(port %d)", i+1)
+			check.that(false, "is nil", "Out(port %d)", i+1)
 			continue
 		}
-		check(!names[p.Name()], "declared twice", "Out(%q)", p.Name())
-		check(utf8.ValidString(p.Name()), "the name is not UTF-8", "Out(%q)", p.Name())
+		check.that(!names[p.Name()], "declared twice", "Out(%q)", p.Name())
+		check.that(utf8.ValidString(p.Name()), "the name is not UTF-8", "Out(%q)", p.Name())
 		names[p.Name()] = true
 	}
 }
