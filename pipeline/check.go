@@ -13,35 +13,35 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// cored is a stage of whatever command type.
+// cored is a stage of any command type.
 type cored interface{ Core() *engine.Core }
 
-// plan is what New makes of its parts before it trusts them.
+// plan is the parts of a pipeline, sorted, before they are checked.
 type plan struct {
-	name   string
-	set    settings
-	house  []*engine.Core // those of a pipeline that is there already
-	stages []*engine.Core
-	given  map[*engine.Core]bool // true for those that were given by themselves; for doubles
-	wires  []wire
-	groups []grouping
-	entry  []*engine.Core
-	maps   []mapping
-	faults []error
-	index  index
+	name    string
+	set     settings
+	present []*engine.Core // the stages of a pipeline that runs, to which the parts are added
+	stages  []*engine.Core
+	given   map[*engine.Core]bool // true for stages that were given as parts of their own, to find doubles
+	wires   []wire
+	groups  []grouping
+	entry   []*engine.Core
+	maps    []mapping
+	faults  []error
+	index   index
 }
 
-// index finds what a plan knows, once all parts are in their places.
+// index makes lookups in a sorted plan fast.
 type index struct {
-	stages map[*engine.Core]bool             // those of the pipeline, too
-	owners map[behaviour.Outlet]bool         // the ports that some stage declares
-	places map[*behaviour.Inlet]int          // of which stage it is the door, of those of the pipeline and then the plan's
-	wired  map[behaviour.Outlet]*engine.Core // where the plan's wires lead, the last if there are several
+	stages map[*engine.Core]bool             // including those of a pipeline that runs
+	owners map[behaviour.Outlet]bool         // the ports that a stage declares
+	places map[*behaviour.Inlet]int          // the index of its stage among the stages of a pipeline that runs, then the plan's
+	wired  map[behaviour.Outlet]*engine.Core // the stage that a wire of the plan leads to; the last, if there are several
 }
 
-// find makes the index.
-func (p *plan) find() {
-	all := slices.Concat(p.house, p.stages)
+// makeIndex makes the index.
+func (p *plan) makeIndex() {
+	all := slices.Concat(p.present, p.stages)
 	p.index = index{
 		stages: make(map[*engine.Core]bool, len(all)), owners: make(map[behaviour.Outlet]bool, len(all)),
 		places: make(map[*behaviour.Inlet]int, len(all)), wired: make(map[behaviour.Outlet]*engine.Core, len(p.wires)),
@@ -70,7 +70,7 @@ func (p *plan) faultf(part, format string, args ...any) {
 	p.faults = append(p.faults, &Fault{p.name, part, fmt.Sprintf(format, args...)})
 }
 
-// sort puts each part in its place.
+// sort sorts the parts by their kinds.
 func (p *plan) sort(parts []Part) {
 	for i, x := range parts {
 		p.place(fmt.Sprintf("part %d", i+1), x)
@@ -82,7 +82,7 @@ func (p *plan) place(name string, x Part) {
 	case nil:
 		p.faultf(name, "is nil")
 	case option:
-		if p.house != nil {
+		if p.present != nil {
 			p.faultf(name, "is an option, which only New takes")
 			return
 		}
@@ -117,7 +117,7 @@ func (p *plan) place(name string, x Part) {
 	}
 }
 
-// add takes a stage in, if it is not there yet.
+// add adds a stage unless the plan has it.
 func (p *plan) add(c *engine.Core) {
 	if _, there := p.given[c]; there {
 		return
@@ -129,8 +129,7 @@ func (p *plan) add(c *engine.Core) {
 	p.stages = append(p.stages, c)
 }
 
-// members takes the stages among some parts in and returns them; other parts are
-// placed as usual.
+// members adds the stages among the parts of a group or an entry and returns them; it places other parts as usual.
 func (p *plan) members(name string, parts []Part) (stages []*engine.Core) {
 	for i, x := range parts {
 		if c, ok := x.(cored); ok && c.Core() != nil {
@@ -151,23 +150,23 @@ func (p *plan) members(name string, parts []Part) (stages []*engine.Core) {
 	return stages
 }
 
-// check finds all that is wrong.
+// check returns all faults of the parts of New.
 func (p *plan) check() error {
 	if p.name == "" {
 		p.faultf("New", "a pipeline needs a name")
 	}
 	p.checkName("New", p.name)
-	p.find()
+	p.makeIndex()
 	p.checkOptions()
 	p.checkStages()
 	p.checkWires()
 	p.checkGroups()
 	p.checkMaps()
-	p.checkWays()
+	p.checkEdges()
 	return errors.Join(p.faults...)
 }
 
-// checkName checks that a name can be shown: logs, metrics, and pictures are UTF-8.
+// checkName checks that a name can be shown: logs, metrics and drawings are UTF-8.
 func (p *plan) checkName(part, name string) {
 	if !utf8.ValidString(name) {
 		p.faultf(part, "the name is not UTF-8")
@@ -209,7 +208,7 @@ func (p *plan) checkOptions() {
 	}
 }
 
-// checkControllers finds what is wrong with the controllers of groups.
+// checkControllers checks the controllers of groups.
 func (p *plan) checkControllers() {
 	known := map[string]bool{}
 	for _, own := range p.set.groups {
@@ -231,12 +230,12 @@ func (p *plan) checkStages() {
 	if len(p.stages) == 0 {
 		p.faultf("New", "a pipeline needs at least one stage")
 	}
-	names, house := map[string]bool{}, map[*engine.Core]bool{}
-	for _, c := range p.house {
-		names[c.Name()], house[c] = true, true
+	names, present := map[string]bool{}, map[*engine.Core]bool{}
+	for _, c := range p.present {
+		names[c.Name()], present[c] = true, true
 	}
 	for _, c := range p.stages {
-		if house[c] {
+		if present[c] {
 			p.faultf(stageName(c), "is part of this pipeline already")
 			continue
 		}
@@ -279,9 +278,9 @@ func (p *plan) checkWires() {
 	}
 }
 
-// checkMore finds all that is wrong with parts that are added.
-func (p *plan) checkMore() error {
-	p.find()
+// checkAdded returns all faults of the parts of Add.
+func (p *plan) checkAdded() error {
+	p.makeIndex()
 	p.checkStages()
 	p.checkWires()
 	if len(p.groups) > 0 {
@@ -296,8 +295,7 @@ func (p *plan) checkMore() error {
 	return errors.Join(p.faults...)
 }
 
-// checkOuts checks that each port a stage declares leads to a stage of this
-// pipeline.
+// checkOuts checks that each port that a stage declares leads to a stage of this pipeline.
 func (p *plan) checkOuts(c *engine.Core, wired map[behaviour.Outlet]bool) {
 	for _, port := range c.Outs() {
 		if port == nil || wired[port] {
@@ -311,8 +309,7 @@ func (p *plan) checkOuts(c *engine.Core, wired map[behaviour.Outlet]bool) {
 	}
 }
 
-// checkGroups checks that each stage is in one group at most, and that groups have
-// names, stages and workers.
+// checkGroups checks that each stage is in at most one group, and that groups have names, stages and workers.
 func (p *plan) checkGroups() {
 	names, of := map[string]bool{}, map[*engine.Core]string{}
 	for _, g := range p.groups {
@@ -345,7 +342,7 @@ func (p *plan) checkGroups() {
 	}
 }
 
-// checkMaps checks that what is mapped to a process is there, and mapped once.
+// checkMaps checks that what is mapped to a process exists and is mapped once.
 func (p *plan) checkMaps() {
 	of := map[string]string{}
 	for _, m := range p.maps {
@@ -365,7 +362,7 @@ func (p *plan) checkMaps() {
 	}
 }
 
-// unmappable tells why a name can be mapped to no process, "" if it can.
+// unmappable returns why a name cannot be mapped to a process, "" if it can.
 func (p *plan) unmappable(name string) string {
 	if slices.ContainsFunc(p.groups, func(g grouping) bool { return g.name == name }) {
 		return ""
@@ -382,14 +379,13 @@ func (p *plan) unmappable(name string) string {
 	return ""
 }
 
-// checkWays finds stages that no way leads to, if the entries are known, and loops
-// without slack: of a single stage with room for a single command, so that whatever
-// comes back is always one too many.
-func (p *plan) checkWays() {
-	ways := p.ways()
+// checkEdges finds stages that no path leads to, if the entries are known, and loops without slack: loops of a single stage
+// with the capacity for a single command, so that a command that comes back is always one too many.
+func (p *plan) checkEdges() {
+	edges := p.edges()
 	for i, c := range p.stages {
-		if slices.Contains(ways[i], i) && c.Inbox().Knobs().Capacity == 1 {
-			p.faultf(stageName(c), "is a loop without slack: it forwards to itself and has room for one command; needs Capacity(2)")
+		if slices.Contains(edges[i], i) && c.Inbox().Knobs().Capacity == 1 {
+			p.faultf(stageName(c), "is a loop without slack: it forwards to itself and its capacity is one command; needs Capacity(2)")
 		}
 	}
 	if len(p.entry) == 0 {
@@ -397,78 +393,79 @@ func (p *plan) checkWays() {
 	}
 	reached := map[int]bool{}
 	for _, c := range p.entry {
-		p.follow(ways, slices.Index(p.stages, c), reached)
+		p.follow(edges, slices.Index(p.stages, c), reached)
 	}
 	for i, c := range p.stages {
 		if !reached[i] {
-			p.faultf(stageName(c), "is unreachable: no declared way leads to it from an entry")
+			p.faultf(stageName(c), "is unreachable: no declared port leads to it from an entry")
 		}
 	}
 }
 
-func (p *plan) follow(ways [][]int, from int, reached map[int]bool) {
+// follow adds a stage, and the stages that can be reached from it, to reached.
+func (p *plan) follow(edges [][]int, from int, reached map[int]bool) {
 	if reached[from] {
 		return
 	}
 	reached[from] = true
-	for _, to := range ways[from] {
-		p.follow(ways, to, reached)
+	for _, to := range edges[from] {
+		p.follow(edges, to, reached)
 	}
 }
 
-// ways are the declared ways, from stage to stage.
-func (p *plan) ways() [][]int {
-	ways := make([][]int, len(p.stages))
+// edges returns the declared edges: for each stage, the stages that its ports lead to.
+func (p *plan) edges() [][]int {
+	edges := make([][]int, len(p.stages))
 	for i, c := range p.stages {
 		for _, port := range c.Outs() {
 			if port == nil {
 				continue
 			}
-			var door *behaviour.Inlet
+			var inlet *behaviour.Inlet
 			if to := p.index.wired[port]; to != nil {
-				door = to.Inbox().Inlet()
+				inlet = to.Inbox().Inlet()
 			} else if port.Wired() {
-				door = port.Inlet()
+				inlet = port.Inlet()
 			}
-			if to, ours := p.index.places[door]; ours {
-				ways[i] = append(ways[i], to)
+			if to, ours := p.index.places[inlet]; ours {
+				edges[i] = append(edges[i], to)
 			}
 		}
 	}
-	return ways
+	return edges
 }
 
-// checkPolicies finds what is wrong with policies, by themselves and together.
+// checkPolicies returns the faults of policies, alone and together.
 func checkPolicies(policies []controller.Policy) (faults []error) {
 	owner := map[controller.Knob]string{}
-	for _, law := range policies {
-		if law == nil {
+	for _, policy := range policies {
+		if policy == nil {
 			faults = append(faults, errors.New("the policy is nil"))
 			continue
 		}
-		if err := law.Check(); err != nil {
+		if err := policy.Check(); err != nil {
 			faults = append(faults, err)
 		}
 		if len(policies) == 1 {
 			break
 		}
-		claimer, ok := law.(controller.Claimer)
+		claimer, ok := policy.(controller.Claimer)
 		if !ok {
-			faults = append(faults, fmt.Errorf("policy %q does not say which knobs it turns, so it cannot be one of several", law.Name()))
+			faults = append(faults, fmt.Errorf("policy %q does not claim knobs, so it cannot be one of several; see controller.Claimer", policy.Name()))
 			continue
 		}
 		for _, k := range claimer.Claims() {
 			if other, taken := owner[k]; taken {
-				faults = append(faults, fmt.Errorf("policies %q and %q both turn the knob %q", other, law.Name(), k))
+				faults = append(faults, fmt.Errorf("policies %q and %q both turn the knob %q", other, policy.Name(), k))
 			}
-			owner[k] = law.Name()
+			owner[k] = policy.Name()
 		}
 	}
 	return faults
 }
 
-// attach takes the inboxes into the pipeline and connects the wires. It comes last,
-// so that parts of a pipeline that was refused are as they were before.
+// attach attaches the inboxes to the pipeline and connects the wires. It comes last, so that the parts of a pipeline that was
+// refused are unchanged.
 func (p *plan) attach(pl *inbox.Pipeline) error {
 	for i, c := range p.stages {
 		if c.Inbox().Attach(pl) {

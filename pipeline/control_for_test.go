@@ -274,8 +274,8 @@ func TestControllersOfGroupsAreCheckedAndErrorsNameTheGroup(t *testing.T) {
 		require.ErrorContains(t, err, fault)
 	}
 	p := start(t, pipeline.Group("g", 1, 2, parts...))
-	require.ErrorIs(t, p.UseFor("nowhere", policy.Fixed{}), pipeline.ErrNoSuchGroup)
-	require.ErrorIs(t, p.UseFor("", policy.Fixed{}), pipeline.ErrNoSuchGroup)
+	require.ErrorIs(t, p.UseFor("nowhere", policy.Fixed{}), pipeline.ErrNotPart)
+	require.ErrorIs(t, p.UseFor("", policy.Fixed{}), pipeline.ErrNotPart)
 	require.ErrorContains(t, p.UseFor("g", nil), `use for group "g": the policy is nil`)
 	require.NoError(t, p.UseFor("g", policy.Fixed{}))
 	require.ErrorContains(t, p.UseFor("g", onStartFails{}), `group "g": policy "on start fails"`)

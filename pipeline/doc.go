@@ -1,70 +1,61 @@
-// Package pipeline is the front door: it takes stages, wires and options, checks
-// them all at once, and runs them.
+// Package pipeline makes a pipeline of stages, wires and options: it checks all of them at once, runs them, and stops them.
 //
 //	p, err := pipeline.New("images", load, gray, save, pipeline.Wire(done, save))
 //	err = p.Run(ctx) // until ctx ends, then drains
 //
-// # Life
+// # Life cycle
 //
-// A pipeline is made by [New], started by [Pipeline.Start], and ended by
-// [Pipeline.Stop], which drains it first; [Pipeline.Run] does both, and
-// [Pipeline.RunUntilSignal] until SIGTERM. Stages start
-// last room first, so that whoever forwards finds the next room ready, and stop
-// in reverse. A pipeline runs once: what has stopped is not started again.
+// [New] makes a pipeline, [Pipeline.Start] starts it, and [Pipeline.Stop] drains and stops it. [Pipeline.Run] does both, and
+// [Pipeline.RunUntilSignal] stops at SIGTERM. The last stage starts first, so that a stage that forwards finds the next stage
+// ready, and stops last. A pipeline runs once: it cannot be started again after it has stopped.
 //
 // [Pipeline.Started] is closed when all stages take commands, and [Pipeline.Done] when the pipeline has stopped. Then
-// [Pipeline.Ending] says what ended it: the program ([Finished]), a signal ([Interrupted]) or a failure ([GaveUp]).
+// [Pipeline.Ending] says what ended it: the program, a signal, or a failure.
 //
-// A source that must stop before its pipeline, such as an HTTP server, begins when Started is closed. At the end it stops
-// first, while the pipeline still completes what the source waits for; Stop is called after it. Such a program calls Run in a
-// goroutine, with a context that the signal does not end, instead of RunUntilSignal. The server stops as well when Done is closed,
-// because the pipeline may give up. The program examples/ingest shows this.
+// A source that must stop before its pipeline, such as an HTTP server, starts when Started is closed. At the end it stops
+// first, while the pipeline still completes the commands that the source waits for; Stop is called after it. Such a program
+// calls Run in a goroutine, with a context that the signal does not end, instead of RunUntilSignal. The server stops also when
+// Done is closed, because the pipeline may give up. The program examples/ingest shows this.
 //
 // # Failure
 //
-// A crash of a handler is the stage's affair: the command is charged, the worker
-// starts afresh. A stage whose workers crash one after another, with nothing
-// completed in between, gives up in the end and fails towards the pipeline. As
-// the [Supervise] and [Intensity] options say, the pipeline restarts it, or gives
-// up as well: then it stops hard, and Run returns an error that tells the
-// whole story.
+// A crash of a handler stays within the stage: the command counts as crashed, and the worker starts afresh. A stage whose
+// workers crash one after another without completing a command in between fails in the end, and the pipeline decides. As the
+// options [Supervise] and [Intensity] say, it restarts the stage, or gives up: then it stops hard, and Run returns an error
+// that reports the crashes.
 //
-// # The law
+// # The accounting law
 //
-// Every accepted command ends exactly once. [Pipeline.Snapshot] reads all accounts
-// at one instant, and at any instant
+// Every accepted command ends exactly once. [Pipeline.Snapshot] reads all accounts at one instant, and at any instant
 //
 //	Accepted = Replied + Failed + Shed + DeadLettered + InFlight
 //
-// where InFlight is counted from what is really there: queues, hands, retries,
-// and what is on its way between two inboxes.
+// where InFlight counts the commands that are really there: in queues, in hand, waiting for a retry, and between two stages.
 //
-// # Who runs the stages
+// # Policies
 //
-// A policy, by default [policy.Backlog], is shown all stages again and again and says how
-// they should be run: how many workers each has, or that several share workers and in
-// which order those go from stage to stage. [Pipeline.Use] has another policy take over
-// while the pipeline runs. What a policy changes is kept in [Pipeline.Journal].
+// A policy, by default [policy.Backlog], is shown all stages again and again and decides how they run: how many workers each
+// has, or that several stages share workers, and in which order those go from stage to stage. [Pipeline.Use] replaces the
+// policy while the pipeline runs. [Pipeline.Journal] has the changes that policies made.
 //
-// [Group] has stages share a pool of workers whatever the policy. A worker that several
-// stages share must not be kept waiting by a handler: see [stage.Blocking].
+// [Group] makes stages share a pool of workers whatever the policy. A handler must not block a worker that several stages
+// share: see [stage.Blocking].
 //
-// # Stages that come and go
+// # Changing a pipeline that runs
 //
-// [Pipeline.Pause] and [Pipeline.Resume] stop and start the taking of commands from one
-// stage's queue. [Pipeline.Drain] empties stages, and keeps them so until [Pipeline.Reopen]; those before
-// them wait. [Pipeline.Add] and [Pipeline.Remove] change which stages there are.
+// [Pipeline.Pause] stops workers from taking commands from a stage's queue, and [Pipeline.Resume] lets them. [Pipeline.Drain]
+// empties stages, and keeps them empty until [Pipeline.Reopen]; the stages before them wait. [Pipeline.Add] adds stages and
+// [Pipeline.Remove] removes one.
 //
 // # Contexts
 //
-// A context must not be nil: what is given one panics at once, here and in packages stage and
-// supervisor, says which call it was, and has done nothing. It is a mistake in the program
-// that calls, and no command's fate. Who has none gives [context.Background].
+// A context must not be nil. A function of this package, or of packages stage and supervisor, that is given a nil context
+// panics at once with a message that names the call, and has no other effect: a nil context is a mistake of the calling
+// program, and no command ends because of it. Use [context.Background] if there is no other context.
 //
 // # Parts
 //
-// [Join] makes several parts one, so that a function can return a sub-graph. The four
-// steps of PCAM, LEDA's method, are the stages (partition), the wires (communication),
-// the groups (agglomeration) and [Map] (mapping), which is checked and drawn and not yet
-// followed: one process runs all.
+// [Join] makes one part of several, so that a function can return a sub-graph. The four steps of PCAM, LEDA's method, are the
+// stages (partition), the wires (communication), the groups (agglomeration) and [Map] (mapping). The mapping is checked and
+// drawn, and not yet followed: one process runs all stages.
 package pipeline

@@ -15,31 +15,28 @@ import (
 // ErrReopened is the cause of a [*DrainError] if a stage was reopened while it was drained.
 var ErrReopened = errors.New("pipeline: reopened while it was drained")
 
-// Drain closes the entry of stages and waits until they are empty: nothing queued, waiting
-// to be tried again, or in hand. The stages are those among the parts, all of a [Group] or
-// [Join] included, or the whole pipeline if no parts are given. They stay up, idle and
-// closed, until [Pipeline.Reopen] or [Pipeline.Stop].
+// Drain closes stages to commands from outside and waits until they are empty: no command is queued, in hand, or waiting to be
+// retried. It drains the stages among the parts, including all stages of a [Group] or [Join], or the whole pipeline if no
+// parts are given. The stages keep running, idle and closed, until [Pipeline.Reopen] or [Pipeline.Stop].
 //
-// Nothing is let in from outside at once: a Submit is refused with [stage.ErrDraining]. What
-// is inside goes on to the end. What the drained stages forward or emit to each other is
-// let in, and so is what their handlers submit. Stages that are not drained are held back:
-// what they have for a stage that is waits where it is, so that they fill up as before a
-// full stage, and nothing is refused or lost. Only along a back edge, and by shared workers, is
-// it still let in, until the stage is empty.
+// From the start of the drain a Submit from outside is refused with [stage.ErrDraining]. Commands that are inside go on to
+// their end: what drained stages forward or emit to each other is accepted, and so is what their handlers submit. Stages that
+// are not drained are held back: the commands that they have for a drained stage wait where they are, so that those stages
+// fill up as they do before a full stage, and nothing is refused or lost. Only along a back edge, and by shared workers, is a
+// command still handed over, until the stage is empty.
 //
-// The order is that of the ways between the stages: a stage holds others back when all before
-// it are empty, and not earlier; the stages of a loop do so together, and are empty when
-// nothing is in flight in any of them. A way that no port declares counts once it was taken.
+// The stages are drained in the order of the graph. A stage holds others back when all stages before it are empty, and not
+// earlier; the stages of a loop do so together, and are empty when nothing is in flight in any of them. An edge that no port
+// declares counts from the first time that it was taken.
 //
-// The error is a [*DrainError] that tells what is where, and who is stuck, if ctx ended first,
-// if a stage was reopened meanwhile, or if the pipeline stops hard; it is the reason if the
-// pipeline gave up. The stages stay closed then, and Drain may be called again. Any number
-// may drain at once. Before the start there is nothing to drain, and nothing is closed. Drain
-// must not be called by a handler of these stages, for which it would wait.
+// The error is a [*DrainError], which reports where commands are left and which handlers hold them, if ctx ends first, if a
+// stage is reopened meanwhile, or if the pipeline stops hard; it is the reason if the pipeline gave up. The stages stay closed then, and
+// Drain may be called again. Any number of drains may run at once. Before the start there is nothing to drain, and Drain
+// closes nothing. A handler must not drain its own stage, which would wait for the handler.
 func (p *Pipeline) Drain(ctx context.Context, parts ...Part) error {
 	need.Context(ctx, "pipeline: Drain")
-	d := &drain{p: p, whole: len(parts) == 0}
-	if err := d.choose(parts); err != nil {
+	d, err := p.newDrain(parts)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -51,12 +48,12 @@ func (p *Pipeline) Drain(ctx context.Context, parts ...Part) error {
 	return d.run(ctx)
 }
 
-// Reopen ends the drain of stages, those among the parts or all: they let commands in again,
-// from outside and from those they had held back. It does nothing to stages that are open.
-// It is refused with [ErrNotRunning] once the pipeline is told to stop.
+// Reopen ends the drain of stages, of those among the parts or of all: they accept commands again, from outside and from the
+// stages that were held back. It has no effect on stages that are open. The error is [ErrNotRunning] once the pipeline is being
+// stopped.
 func (p *Pipeline) Reopen(parts ...Part) error {
-	d := &drain{p: p, whole: len(parts) == 0}
-	if err := d.choose(parts); err != nil {
+	d, err := p.newDrain(parts)
+	if err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -65,47 +62,39 @@ func (p *Pipeline) Reopen(parts ...Part) error {
 		return fmt.Errorf("pipeline %q: reopen: %w", p.name, ErrNotRunning)
 	}
 	p.host.Draining.Store(false)
-	for _, in := range d.all() {
+	for _, in := range d.inboxes() {
 		in.Open()
 	}
-	p.quiet.ring()
+	p.quiet.send()
 	return nil
 }
 
-// empty drains the whole pipeline for good: not even a handler may submit any more.
-func (p *Pipeline) empty(ctx context.Context) error {
+// drainForStop drains the whole pipeline for good: afterwards not even a handler may submit.
+func (p *Pipeline) drainForStop(ctx context.Context) error {
 	d := &drain{p: p, whole: true}
-	_ = d.choose(nil) // it fails for parts only
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	for _, in := range d.all() {
+	for _, in := range d.inboxes() {
 		in.EndDrain()
 	}
-	return d.wait(ctx, d.all) // for what came at the last moment
+	return d.wait(ctx, d.inboxes) // for commands that were submitted at the last moment
 }
 
-// drain is a drain of some stages, or of all.
+// drain is one drain, of some stages or of all. It walks the graph from the sources on, loop by loop.
 type drain struct {
 	p      *Pipeline
 	whole  bool
-	rooms  []*inbox.Inbox        // by place, if it is not the whole pipeline
-	warned map[*inbox.Inbox]bool // of those that are paused
+	chosen []*inbox.Inbox        // by place, unless the whole pipeline is drained
+	warned map[*inbox.Inbox]bool // paused stages that the log has a line about
 }
 
-// all are the stages that are drained. While the whole pipeline is, others may come.
-func (d *drain) all() []*inbox.Inbox {
-	if d.whole {
-		return d.p.stages().all
-	}
-	return d.rooms
-}
-
-// choose finds the stages among parts.
-func (d *drain) choose(parts []Part) error {
+// newDrain returns a drain of the stages among parts, or of the whole pipeline if there are none.
+func (p *Pipeline) newDrain(parts []Part) (*drain, error) {
+	d := &drain{p: p, whole: len(parts) == 0}
 	err := d.addAll(parts)
-	inPlace(d.rooms)
-	return err
+	byPlace(d.chosen)
+	return d, err
 }
 
 func (d *drain) addAll(parts []Part) error {
@@ -116,14 +105,7 @@ func (d *drain) addAll(parts []Part) error {
 	return errors.Join(faults...)
 }
 
-// inPlace sorts inboxes by their places: a snapshot takes their locks in that order.
-func inPlace(inboxes []*inbox.Inbox) []*inbox.Inbox {
-	slices.SortFunc(inboxes, func(a, b *inbox.Inbox) int { return a.Place - b.Place })
-	return inboxes
-}
-
-// add finds the stages of one part. Wires and options among the parts of a group mean
-// nothing here.
+// add adds the stages of one part. Wires and options among the parts of a group are ignored.
 func (d *drain) add(part Part) error {
 	var among []Part
 	switch part := part.(type) {
@@ -133,8 +115,8 @@ func (d *drain) add(part Part) error {
 		among = part.parts
 	default:
 		c, err := d.p.find(part)
-		if err == nil && !slices.Contains(d.rooms, c.Inbox()) {
-			d.rooms = append(d.rooms, c.Inbox())
+		if err == nil && !slices.Contains(d.chosen, c.Inbox()) {
+			d.chosen = append(d.chosen, c.Inbox())
 		}
 		return err
 	}
@@ -148,9 +130,23 @@ func (d *drain) add(part Part) error {
 	}))
 }
 
+// byPlace sorts inboxes by their places: a snapshot takes their locks in that order.
+func byPlace(inboxes []*inbox.Inbox) []*inbox.Inbox {
+	slices.SortFunc(inboxes, func(a, b *inbox.Inbox) int { return a.Place - b.Place })
+	return inboxes
+}
+
+// inboxes returns the inboxes that are drained. While the whole pipeline is drained, stages may be added.
+func (d *drain) inboxes() []*inbox.Inbox {
+	if d.whole {
+		return d.p.stages().all
+	}
+	return d.chosen
+}
+
 // run drains the stages.
 func (d *drain) run(ctx context.Context) error {
-	d.begin()
+	d.close()
 	for _, loop := range d.order() {
 		for _, in := range loop {
 			in.BlockUpstream()
@@ -158,24 +154,23 @@ func (d *drain) run(ctx context.Context) error {
 		if err := d.wait(ctx, func() []*inbox.Inbox { return loop }); err != nil {
 			return err
 		}
-		d.p.set.log.Info("drained", "stages", names(loop))
+		d.p.log.Info("drained", "stages", names(loop))
 	}
-	if err := d.wait(ctx, d.all); err != nil {
+	if err := d.wait(ctx, d.inboxes); err != nil {
 		return err
 	}
-	for _, in := range d.all() {
+	for _, in := range d.inboxes() {
 		in.BlockBackEdges()
 	}
 	return nil
 }
 
-// begin closes the stages to those outside, and lets their workers go on that other stages
-// had kept waiting.
-func (d *drain) begin() {
+// close closes the stages to commands from outside, and unblocks their workers that wait for other stages.
+func (d *drain) close() {
 	if d.whole {
-		d.p.host.Draining.Store(true) // before we ask who is there: who comes later sees it
+		d.p.host.Draining.Store(true) // before the inboxes are read: a stage that is added later sees it
 	}
-	for _, in := range d.all() {
+	for _, in := range d.inboxes() {
 		in.Drain()
 	}
 	for _, in := range d.p.stages().all {
@@ -183,21 +178,21 @@ func (d *drain) begin() {
 	}
 }
 
-// order is the stages as commands pass them, those of a loop together.
+// order returns the inboxes in the order in which commands pass them, those of a loop together.
 func (d *drain) order() (all [][]*inbox.Inbox) {
-	byPlace := map[int]*inbox.Inbox{}
-	for _, in := range d.all() {
-		byPlace[in.Place] = in
+	at := map[int]*inbox.Inbox{}
+	for _, in := range d.inboxes() {
+		at[in.Place] = in
 	}
 	for _, places := range d.p.graph.Order() {
 		var loop []*inbox.Inbox
 		for _, place := range places {
-			if in := byPlace[place]; in != nil {
+			if in := at[place]; in != nil {
 				loop = append(loop, in)
 			}
 		}
 		if len(loop) > 0 {
-			all = append(all, inPlace(loop))
+			all = append(all, byPlace(loop))
 		}
 	}
 	return all
@@ -212,38 +207,38 @@ func names(inboxes []*inbox.Inbox) string {
 	return strings.Join(all, ", ")
 }
 
-// wait waits until nothing is in some of the stages any more.
+// wait waits until some of the stages are empty.
 func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 	p := d.p
 	for {
-		bell := p.quiet.next() // before we look, so that nothing is missed
+		changed := p.quiet.next() // before the accounts are read, so that no change is missed
 		inboxes := of()
-		sheets := inbox.Counts(inboxes)
+		accounts := inbox.Counts(inboxes)
 		switch {
-		case d.reopened(sheets):
+		case d.reopened(accounts):
 			return d.unfinished(ErrReopened)
-		case d.rested(sheets):
+		case d.empty(accounts):
 			return nil
 		}
-		d.warn(sheets, inboxes)
+		d.warn(accounts, inboxes)
 		select {
-		case <-bell:
+		case <-changed:
 		case <-p.host.Quiet:
-			p.quiet.ring()
+			p.quiet.send() // one drain receives it from the host, and wakes the others
 		case <-p.stopped:
 			return d.afterStop()
 		case <-ctx.Done():
 			return d.unfinished(context.Cause(ctx))
-		case <-p.hurry:
-			return d.unfinished(p.haste)
+		case <-p.hard:
+			return d.unfinished(p.hardCause)
 		}
 	}
 }
 
-// afterStop is what a drain comes to when the pipeline has stopped.
+// afterStop returns the result of a drain when the pipeline has stopped.
 func (d *drain) afterStop() error {
 	switch {
-	case d.rested(inbox.Counts(d.all())):
+	case d.empty(inbox.Counts(d.inboxes())):
 		return nil
 	case d.p.Err() != nil:
 		return d.p.Err()
@@ -252,44 +247,42 @@ func (d *drain) afterStop() error {
 	}
 }
 
-// reopened reports whether one of the stages was reopened. Of the whole pipeline, a stage that
-// has just come is open for a moment.
-func (d *drain) reopened(sheets []inbox.Accounts) bool {
+// reopened reports whether one of the stages was reopened. When the whole pipeline is drained, a stage that has just been
+// added is open for a moment and does not count.
+func (d *drain) reopened(accounts []inbox.Accounts) bool {
 	if d.whole {
 		return !d.p.host.Draining.Load()
 	}
-	return slices.ContainsFunc(sheets, func(s inbox.Accounts) bool { return s.Open })
+	return slices.ContainsFunc(accounts, func(a inbox.Accounts) bool { return a.Open })
 }
 
-// rested reports whether nothing is in some stages, nor on its way between two if they are all.
-// Else a worker that has not handed over yet is still at its stage.
-func (d *drain) rested(sheets []inbox.Accounts) bool {
-	if len(sheets) == len(d.p.stages().all) {
-		return rested(sheets)
+// empty reports whether some of the stages have no commands. If they are all stages, there is none between two stages either;
+// else a worker that has not handed over yet is still at its stage.
+func (d *drain) empty(accounts []inbox.Accounts) bool {
+	if len(accounts) == len(d.p.stages().all) {
+		return empty(accounts)
 	}
-	return !slices.ContainsFunc(sheets, func(s inbox.Accounts) bool { return loaded(s) || s.Out+s.Carried > 0 })
+	return !slices.ContainsFunc(accounts, func(a inbox.Accounts) bool { return loaded(a) || a.Out+a.Carried > 0 })
 }
 
-func loaded(s inbox.Accounts) bool { return s.Queued+s.InHand+s.Delayed > 0 }
-
-// warn tells the log, once, of a stage that cannot get empty because it is paused.
-func (d *drain) warn(sheets []inbox.Accounts, inboxes []*inbox.Inbox) {
+// warn logs, once, that a stage cannot become empty because it is paused.
+func (d *drain) warn(accounts []inbox.Accounts, inboxes []*inbox.Inbox) {
 	for i, in := range inboxes {
-		if !sheets[i].Knobs.Paused || sheets[i].Queued+sheets[i].Delayed == 0 || d.warned[in] {
+		if !accounts[i].Knobs.Paused || accounts[i].Queued+accounts[i].Delayed == 0 || d.warned[in] {
 			continue
 		}
 		if d.warned == nil {
 			d.warned = map[*inbox.Inbox]bool{}
 		}
 		d.warned[in] = true
-		d.p.set.log.Warn("a drain waits for a stage that is paused", "stage", in.Name(), "queued", sheets[i].Queued)
+		d.p.log.Warn("a drain waits for a stage that is paused", "stage", in.Name(), "queued", accounts[i].Queued)
 	}
 }
 
-// unfinished reports what is left.
+// unfinished returns the report of what is left.
 func (d *drain) unfinished(cause error) *DrainError {
 	among := map[string]bool{}
-	for _, in := range d.all() {
+	for _, in := range d.inboxes() {
 		among[in.Name()] = true
 	}
 	e := d.p.unfinished(cause, func(name string) bool { return among[name] })
@@ -303,27 +296,27 @@ func (d *drain) unfinished(cause error) *DrainError {
 	return e
 }
 
-// broadcast wakes all who wait at once.
+// broadcast wakes all goroutines that wait, at once.
 type broadcast struct {
-	mu   sync.Mutex // guards bell
-	bell chan struct{}
+	mu sync.Mutex // guards ch
+	ch chan struct{}
 }
 
-// next is closed when it is rung next.
+// next returns a channel that the next send closes.
 func (b *broadcast) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.bell == nil {
-		b.bell = make(chan struct{})
+	if b.ch == nil {
+		b.ch = make(chan struct{})
 	}
-	return b.bell
+	return b.ch
 }
 
-func (b *broadcast) ring() {
+func (b *broadcast) send() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.bell != nil {
-		close(b.bell)
-		b.bell = nil
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
 	}
 }

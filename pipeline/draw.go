@@ -10,11 +10,10 @@ import (
 	"github.com/golda-dev/golda/internal/graph"
 )
 
-// Mermaid draws the pipeline as a Mermaid flowchart, which many pages show as a
-// picture. A declared port is a solid arrow with the port's name; a way that a
-// handler took without declaring it is dashed, and known only once it was taken; a
-// back edge, one that closes a loop, is marked with [MaxInFlight], its only bound. Stages that share workers are
-// drawn in one frame.
+// Mermaid returns the pipeline as a Mermaid flowchart, which many web pages show as a picture. A declared port is a solid
+// arrow with the port's name. An edge that a handler took without declaring it is dashed, and known only once it was taken. A
+// back edge, which closes a loop, is marked with [MaxInFlight], its only bound. Stages that share workers are drawn in one
+// frame.
 func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
@@ -40,7 +39,7 @@ func (p *Pipeline) Mermaid() string {
 	return b.String()
 }
 
-// DOT draws the pipeline in the language of Graphviz, as [Pipeline.Mermaid] does.
+// DOT returns the same drawing as [Pipeline.Mermaid], in the language of Graphviz.
 func (p *Pipeline) DOT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n    rankdir=LR\n    node [shape=box]\n", strconv.Quote(p.name))
@@ -67,7 +66,7 @@ func (p *Pipeline) DOT() string {
 	return b.String()
 }
 
-// at is a name with the process that it is mapped to.
+// at returns a name with the process that it is mapped to.
 func at(name string, where map[string]string) string {
 	if process := where[name]; process != "" {
 		return name + " @ " + process
@@ -75,14 +74,14 @@ func at(name string, where map[string]string) string {
 	return name
 }
 
-// frame is stages that share workers.
+// frame is a frame of a drawing: stages that share workers.
 type frame struct {
 	name   string
 	stages []*engine.Core
 }
 
-// frames sorts the stages into those that have workers of their own, and those that
-// share them: as it is now or, before the start, as groups were declared.
+// frames returns the stages that have workers of their own, and the stages that share workers by their pools. Before the start
+// that is as the groups were declared.
 func (p *Pipeline) frames() (alone []*engine.Core, frames []frame) {
 	for _, c := range p.stages().stages {
 		name := p.frameOf(c)
@@ -114,7 +113,7 @@ func (p *Pipeline) frameOf(c *engine.Core) string {
 	return ""
 }
 
-// label is what a drawing writes on a way.
+// label returns the text that a drawing has on an edge.
 func label(e graph.Edge) string {
 	if e.Back {
 		return strings.TrimSpace(e.Port + " (back, MaxInFlight)")
@@ -122,8 +121,7 @@ func label(e graph.Edge) string {
 	return e.Port
 }
 
-// mermaidText quotes a name: inside quotes Mermaid takes anything but a quote, and
-// reads # as the beginning of a character's code.
+// mermaidText quotes a name. Inside quotes Mermaid accepts any character except a quote, and # starts the code of a character.
 func mermaidText(s string) string {
 	s = strings.NewReplacer("#", "#35;", `"`, "#quot;", "\n", " ").Replace(s)
 	return `"` + s + `"`

@@ -5,56 +5,49 @@ import (
 	"os"
 )
 
-// Ending says how a pipeline ended.
-type Ending uint8
+// Ending says how a pipeline ended. At most one of Signal and GaveUp is set; if the pipeline has ended and neither is, the
+// program stopped it: [Pipeline.Stop] was called, or the context of Run ended.
+type Ending struct {
+	// Ended is false for a pipeline that was not stopped, or is still stopping: [Pipeline.Done] is open.
+	Ended bool
+	// Signal is the signal that stopped the pipeline: see [Pipeline.RunUntilSignal].
+	Signal os.Signal
+	// GaveUp is true if the pipeline could not start, or could not go on: [Pipeline.Err] says why.
+	GaveUp bool
+}
 
-// The endings.
-const (
-	// NotEnded is that of a pipeline that was not stopped, or is still stopping: [Pipeline.Done] is open.
-	NotEnded Ending = iota
-	// Finished is that of a pipeline that was stopped by the program: [Pipeline.Stop] was called, or the context of Run ended.
-	Finished
-	// Interrupted is that of a pipeline that a signal stopped: see [Pipeline.RunUntilSignal].
-	Interrupted
-	// GaveUp is that of a pipeline that could not start, or could not go on: [Pipeline.Err] says why.
-	GaveUp
-)
-
-// String returns the ending in words.
+// String returns "not ended", "finished", "interrupted" or "gave up".
 func (e Ending) String() string {
-	switch e {
-	case NotEnded:
+	switch {
+	case !e.Ended:
 		return "not ended"
-	case Finished:
-		return "finished"
-	case Interrupted:
-		return "interrupted"
-	case GaveUp:
+	case e.GaveUp:
 		return "gave up"
+	case e.Signal != nil:
+		return "interrupted"
 	default:
-		return "unknown"
+		return "finished"
 	}
 }
 
-// Ending returns how the pipeline ended: it says what ended it, and the error of Run or Stop whether all was done. A signal that comes
-// when the program has begun to stop the pipeline makes it Interrupted only if it ends the drain.
+// Ending returns how the pipeline ended. It says what ended the pipeline, while the error of Run or Stop says whether all was
+// done. A signal that arrives when the program has already called Stop is the ending's Signal only if it ended the drain.
 func (p *Pipeline) Ending() Ending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, bySignal := errors.AsType[*SignalError](p.failure)
+	_, bySignal := errors.AsType[*signalError](p.failure)
 	switch {
 	case p.state != stopped:
-		return NotEnded
+		return Ending{}
 	case p.failure != nil && !bySignal:
-		return GaveUp
-	case p.signal != nil:
-		return Interrupted
+		return Ending{Ended: true, GaveUp: true}
 	default:
-		return Finished
+		return Ending{Ended: true, Signal: p.signal}
 	}
 }
 
-// interrupt notes that a signal stops the pipeline, unless it stops already and the signal does not end the drain.
+// interrupt sets the signal that stops the pipeline. If the pipeline stops already, the signal counts only if it is hard, that
+// is, if it ends the drain.
 func (p *Pipeline) interrupt(s os.Signal, hard bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

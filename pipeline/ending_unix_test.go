@@ -16,21 +16,21 @@ import (
 
 func TestAProgramKnowsWhetherItsPipelineFinishedOrWasInterruptedOrGaveUp(t *testing.T) {
 	rows := map[pipeline.Ending]func(p *pipeline.Pipeline){
-		pipeline.Finished:    func(p *pipeline.Pipeline) { go func() { _ = p.Stop(context.Background()) }() },
-		pipeline.Interrupted: func(*pipeline.Pipeline) { _ = syscall.Kill(syscall.Getpid(), syscall.SIGTERM) },
-		pipeline.GaveUp:      func(*pipeline.Pipeline) { panic("broken") },
+		{Ended: true}:                          func(p *pipeline.Pipeline) { go func() { _ = p.Stop(context.Background()) }() },
+		{Ended: true, Signal: syscall.SIGTERM}: func(*pipeline.Pipeline) { _ = syscall.Kill(syscall.Getpid(), syscall.SIGTERM) },
+		{Ended: true, GaveUp: true}:            func(*pipeline.Pipeline) { panic("broken") },
 	}
 	for want, end := range rows {
 		t.Run(want.String(), func(t *testing.T) {
 			var p *pipeline.Pipeline
 			s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome {
-				if n == 0 || want == pipeline.GaveUp { // a second signal would stop it hard
+				if n == 0 || want.GaveUp { // a second signal would stop it hard
 					end(p)
 				}
 				return behaviour.OK(nil)
 			}, stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
 			p = made(t, s)
-			require.Equal(t, pipeline.NotEnded, p.Ending())
+			require.Equal(t, pipeline.Ending{}, p.Ending())
 			fed := make(chan struct{})
 			go func() {
 				defer close(fed)
@@ -43,7 +43,7 @@ func TestAProgramKnowsWhetherItsPipelineFinishedOrWasInterruptedOrGaveUp(t *test
 			}()
 			err := p.RunUntilSignal(t.Context())
 			<-fed
-			require.Equal(t, want == pipeline.GaveUp, err != nil, err)
+			require.Equal(t, want.GaveUp, err != nil, err)
 			require.Equal(t, want, p.Ending())
 		})
 	}
@@ -52,5 +52,5 @@ func TestAProgramKnowsWhetherItsPipelineFinishedOrWasInterruptedOrGaveUp(t *test
 func TestTheEndingOfAPipelineThatCannotStartIsThatItGaveUp(t *testing.T) {
 	p := made(t, stage.Each("bad", func() behaviour.Behaviour[int] { return nil }))
 	require.Error(t, p.Run(t.Context()))
-	require.Equal(t, pipeline.GaveUp, p.Ending())
+	require.Equal(t, pipeline.Ending{Ended: true, GaveUp: true}, p.Ending())
 }

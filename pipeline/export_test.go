@@ -9,9 +9,9 @@ func Controlled(parts []Part) bool {
 	return p.set.controls > 0
 }
 
-// Forsake gives up whoever has something in hand in a halted inbox, as a hard stop does when its grace is over: for tests,
-// at once, so that it comes at any instant of a worker's life.
-func (p *Pipeline) Forsake() {
+// AbandonAll abandons the workers that hold commands of halted inboxes, as a hard stop does when its grace is over. Tests call
+// it at once, so that it comes at any instant of a worker's life.
+func (p *Pipeline) AbandonAll() {
 	for _, in := range p.stages().all {
 		worker.AbandonAll(in)
 	}

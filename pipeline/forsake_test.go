@@ -435,7 +435,7 @@ func (w *squall) blow(t *testing.T) {
 	early, over := dice.IntN(2) == 0, make(chan struct{})
 	var hurried sync.WaitGroup
 	if dice.IntN(4) > 0 { // the grace is over at once
-		hurried.Go(func() { until(over, p.Forsake) })
+		hurried.Go(func() { until(over, p.AbandonAll) })
 	}
 	if early {
 		time.AfterFunc(time.Duration(dice.IntN(2000))*time.Microsecond, func() { close(w.let) })

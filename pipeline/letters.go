@@ -126,7 +126,7 @@ func (l *Letters) Groups() []LetterGroup {
 }
 
 // Retry submits a letter's command to its stage again, as [stage.Stage.Submit] does. If the stage accepts the command, the
-// letter is removed, else it stays. The error is [ErrNoLetter], [ErrRetrying], [ErrNoSuchStage], a [*stage.TypeError], or the
+// letter is removed, else it stays. The error is [ErrNoLetter], [ErrRetrying], [ErrNotPart], a [*stage.TypeError], or the
 // stage's refusal.
 func (l *Letters) Retry(ctx context.Context, id uint64) error {
 	need.Context(ctx, "pipeline: Retry")

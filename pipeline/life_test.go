@@ -29,7 +29,7 @@ func TestOrdersAtTheWrongTimeAreRefusedOrHarmless(t *testing.T) {
 	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrNotRunning)
 	require.True(t, p.Snapshot().Balanced())
 	require.NoError(t, p.Start(t.Context()))
-	require.ErrorIs(t, p.Start(t.Context()), pipeline.ErrStarted)
+	require.ErrorContains(t, p.Start(t.Context()), "already started")
 	require.NoError(t, p.Stop(soon(t)))
 	require.NoError(t, p.Stop(soon(t)), "stop twice")
 	require.NoError(t, p.Drain(soon(t)), "drain after stop")
@@ -207,7 +207,7 @@ func TestAHardStopNamesWhatWasNotDoneAndWhoWouldNotStop(t *testing.T) {
 	require.Len(t, report.Stuck, 1)
 	require.Equal(t, "stuck", report.Stuck[0].Stage)
 	require.Positive(t, report.Stuck[0].For)
-	require.ErrorContains(t, err, `"stuck" would not stop and was abandoned; a worker of stage "stuck" is still at its command for`)
+	require.ErrorContains(t, err, `"stuck" did not stop and was abandoned; a worker of stage "stuck" is still at its command for`)
 	for _, ticket := range tickets {
 		_, err := ticket.Wait(soon(t))
 		require.ErrorIs(t, err, stage.ErrStopped)

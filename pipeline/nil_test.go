@@ -37,7 +37,7 @@ func TestWhoPassesNoContextIsToldSoAtOnceAndNothingHasChanged(t *testing.T) {
 		"stage: Call":              func() { _, _ = stage.Call[int](none, s, 1) },
 		"stage: Ticket.Wait":       func() { _, _ = ticket.Wait(none) },
 		"stage: Upgrade":           func() { _, _ = s.Upgrade(none, func() behaviour.Behaviour[int] { return fn(echo[int]) }) },
-		"upgrade: Rollout.Wait":      func() { _ = first.Wait(none) },
+		"upgrade: Rollout.Wait":    func() { _ = first.Wait(none) },
 		"pipeline: Start":          func() { _ = made.Start(none) },
 		"pipeline: Run":            func() { _ = made.Run(none) },
 		"pipeline: RunUntilSignal": func() { _ = made.RunUntilSignal(none) },

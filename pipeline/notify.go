@@ -61,7 +61,7 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 	} else {
 		go func() {
 			select {
-			case <-p.hurry:
+			case <-p.hard:
 				defer time.AfterFunc(p.grace(), cancel).Stop()
 				<-ctx.Done()
 			case <-ctx.Done():
@@ -76,8 +76,8 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 // before, and some by goroutines that a stop does not wait for: those of submitters.
 func (p *Pipeline) lettersPending() bool {
 	var ended uint64
-	for _, sheet := range inbox.Counts(p.stages().all) {
-		ended += inbox.Sum(sheet.Shed) + inbox.Sum(sheet.Dead)
+	for _, a := range inbox.Counts(p.stages().all) {
+		ended += inbox.Sum(a.Shed) + inbox.Sum(a.Dead)
 	}
 	return p.host.DeadLettered() < ended
 }
@@ -107,7 +107,7 @@ func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any) error {
 			return c.Resubmit(ctx, cmd)
 		}
 	}
-	return fmt.Errorf("pipeline %q: stage %q: %w", p.name, name, ErrNoSuchStage)
+	return fmt.Errorf("pipeline %q: stage %q: %w", p.name, name, ErrNotPart)
 }
 
 // inbox returns the inbox of the stage of that name, nil if there is none.

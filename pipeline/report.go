@@ -10,30 +10,29 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// DrainError tells what had not ended when the time to drain was over, as it was then.
+// DrainError reports the commands that had not ended when the time to drain was over.
 type DrainError struct {
 	Pipeline string
-	// InFlight is how many commands had not ended. If only a part was drained it is
-	// how many were in its stages.
+	// InFlight is how many commands had not ended. If only some stages were drained, it is how many were in those.
 	InFlight uint64
-	// Where are the stages that still had something, in the order of the pipeline.
+	// Where has the stages that still had commands, in the order of the pipeline.
 	Where []Undrained
-	// Cause is why draining ended.
+	// Cause is why the drain ended.
 	Cause error
 }
 
-// Undrained is a stage that still had something: its accounts say how much was queued, in
-// hand or waiting to be tried again, and whether it was paused.
+// Undrained is a stage that still had commands. Its accounts say how many were queued, in hand, or waiting to be retried, and
+// whether the stage was paused.
 type Undrained struct {
 	stage.Snapshot
-	// Tickets is how many of the commands that were queued or waited to be tried again
-	// somebody waits for. Who waits for those in hand is not known.
+	// Tickets is how many of the commands that were queued or waited to be retried have a ticket. It is not known how many
+	// of those in hand have one.
 	Tickets int
-	// Handlers are those that ran, the longest first.
+	// Handlers are the handlers that ran, the one that had run for longest first.
 	Handlers []stage.Stuck
 }
 
-// Error tells how much there is, where, and in which calls the handlers are.
+// Error returns how many commands are left in which stages, and in which calls the handlers are.
 func (e *DrainError) Error() string {
 	where := make([]string, len(e.Where))
 	for i := range e.Where {
@@ -43,11 +42,10 @@ func (e *DrainError) Error() string {
 		e.Pipeline, e.Cause, e.InFlight, strings.Join(where, ", "))
 }
 
-// Unwrap returns why draining ended.
+// Unwrap returns why the drain ended.
 func (e *DrainError) Unwrap() error { return e.Cause }
 
-// Report tells the whole: stage by stage what there is, and each handler that runs with
-// its stack.
+// Report returns the whole report: stage by stage the commands that are left, and each handler that runs, with its stack.
 func (e *DrainError) Report() string {
 	var b strings.Builder
 	e.write(&b)
@@ -58,15 +56,15 @@ func (e *DrainError) write(b *strings.Builder) {
 	fmt.Fprintf(b, "pipeline %q: not drained: %v: %d commands in flight\n", e.Pipeline, e.Cause, e.InFlight)
 	for i := range e.Where {
 		u := &e.Where[i]
-		fmt.Fprintf(b, "\nstage %s; %d tickets wait for what is not in hand\n", u.counts(), u.Tickets)
+		fmt.Fprintf(b, "\nstage %s; %d tickets wait for commands that are not in hand\n", u.counts(), u.Tickets)
 		writeStuck(b, u.Handlers)
 	}
 }
 
-// load is how much there is.
+// load returns how many commands there are.
 func (u *Undrained) load() int { return u.Queued + u.InHand + u.Delayed }
 
-// counts tells how much there is.
+// counts returns how many commands there are, in words.
 func (u *Undrained) counts() string {
 	paused, suspended := "", ""
 	if u.Paused {
@@ -79,7 +77,7 @@ func (u *Undrained) counts() string {
 		u.Name, paused, u.Queued, u.InHand, suspended, u.Delayed)
 }
 
-// String tells it in a line: of the handlers, where the one is that has run for longest.
+// String returns a line that says how many commands there are, and where the handler is that has run for longest.
 func (u *Undrained) String() string {
 	if len(u.Handlers) == 0 {
 		return u.counts()
@@ -91,7 +89,7 @@ func (u *Undrained) String() string {
 	return s
 }
 
-// doing tells where a handler is and since when.
+// doing returns where a handler is and since when.
 func doing(s stage.Stuck) string {
 	text := fmt.Sprintf("at its command for %v", s.For.Round(time.Millisecond))
 	if s.At != "" {
@@ -114,38 +112,36 @@ func writeStuck(b *strings.Builder, all []stage.Stuck) {
 	}
 }
 
-// StopError tells that a pipeline did not stop softly.
+// StopError reports that a pipeline did not stop softly.
 type StopError struct {
 	Pipeline string
-	// Drain tells what was not done in time and has been dead-lettered; nil if
-	// all was done.
+	// Drain reports the commands that were not done in time and were dead-lettered; nil if all were done.
 	Drain *DrainError
-	// Left are the names of the stages that did not end within the grace, and
-	// have been abandoned.
+	// Left has the names of the stages that did not end within the grace, and were abandoned.
 	Left []string
-	// Stuck are their handlers that had not returned. A stage that is left with none
-	// was held up by something else, such as an instance's Stop.
+	// Stuck has their handlers that had not returned. A stage of Left without one was held up by something else, such as an
+	// instance's Stop.
 	Stuck []stage.Stuck
-	// Unheard is how many letters subscribers were not told of, because they did not return in time. They
-	// have been logged instead, and were kept: see [Pipeline.DeadLetters].
+	// Unheard is how many letters were not delivered to subscribers, because those did not return in time. The letters were
+	// logged instead, and kept: see [Pipeline.DeadLetters].
 	Unheard int
 }
 
-// Error tells all of it, but for the stacks.
+// Error returns all of the report except the stacks.
 func (e *StopError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pipeline %q: %s", e.Pipeline, e.how())
 	if e.Drain != nil {
 		fmt.Fprintf(&b, ": %v", e.Drain)
 	}
-	e.tell(&b, "; ")
+	e.writeLeft(&b, "; ")
 	for _, s := range e.Stuck {
 		fmt.Fprintf(&b, "; a worker of stage %q is still %s", s.Stage, doing(s))
 	}
 	return b.String()
 }
 
-// how tells whether the stop was a hard one.
+// how says whether the stop was a hard one.
 func (e *StopError) how() string {
 	if e.Drain == nil && len(e.Left) == 0 {
 		return "stopped"
@@ -153,18 +149,18 @@ func (e *StopError) how() string {
 	return "stopped hard"
 }
 
-// tell tells who would not stop and who would not listen.
-func (e *StopError) tell(b *strings.Builder, before string) {
+// writeLeft writes which stages did not stop, and how many letters subscribers did not take.
+func (e *StopError) writeLeft(b *strings.Builder, before string) {
 	for _, name := range e.Left {
-		fmt.Fprintf(b, "%s%q would not stop and was abandoned", before, name)
+		fmt.Fprintf(b, "%s%q did not stop and was abandoned", before, name)
 	}
 	if e.Unheard > 0 {
 		fmt.Fprintf(b, "%sa subscriber did not take %d letters", before, e.Unheard)
 	}
 }
 
-// Report tells the whole: what was not drained when the soft stop ended, and who had not
-// ended when the hard one did, each with its stack.
+// Report returns the whole report: what was not drained when the soft stop ended, and the handlers that had not returned when
+// the hard stop did, each with its stack.
 func (e *StopError) Report() string {
 	var b strings.Builder
 	if e.Drain != nil {
@@ -172,13 +168,13 @@ func (e *StopError) Report() string {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "pipeline %q: %s", e.Pipeline, e.how())
-	e.tell(&b, "\n")
+	e.writeLeft(&b, "\n")
 	b.WriteByte('\n')
 	writeStuck(&b, e.Stuck)
 	return b.String()
 }
 
-// Unwrap returns what was not done.
+// Unwrap returns the [*DrainError], if there is one.
 func (e *StopError) Unwrap() error {
 	if e.Drain == nil {
 		return nil
@@ -186,7 +182,7 @@ func (e *StopError) Unwrap() error {
 	return e.Drain
 }
 
-// unfinished reports what is in stages of the pipeline, those that concern the caller.
+// unfinished returns a report of the commands in the stages that concern the caller.
 func (p *Pipeline) unfinished(cause error, concerns func(stage string) bool) *DrainError {
 	s := p.Snapshot()
 	e := &DrainError{Pipeline: p.name, InFlight: s.InFlight, Cause: cause}

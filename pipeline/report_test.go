@@ -104,7 +104,7 @@ func TestAHardStopTellsWhereWhoWouldNotStopIsStuck(t *testing.T) {
 	require.Len(t, report.Stuck, 1)
 	require.Contains(t, report.Stuck[0].At, "lockForever")
 	require.Contains(t, report.Report(), "sync.(*Mutex).Lock")
-	require.Contains(t, report.Report(), `"s" would not stop and was abandoned`)
+	require.Contains(t, report.Report(), `"s" did not stop and was abandoned`)
 	c.mu.Unlock()
 	eventually(t, "it has come back", func() bool { return p.Snapshot().InFlight == 0 })
 }

@@ -10,54 +10,50 @@ import (
 	"github.com/golda-dev/golda/internal/need"
 )
 
-// SignalError is why a pipeline did not start, or why it stopped hard: a signal told it to.
-type SignalError struct{ Signal os.Signal }
+// signalError is why a pipeline did not start, or stopped hard: the process got a signal.
+type signalError struct{ signal os.Signal }
 
-// Error names the signal.
-func (e *SignalError) Error() string { return fmt.Sprintf("signal: %v", e.Signal) }
+func (e *signalError) Error() string { return fmt.Sprintf("signal: %v", e.signal) }
 
-// RunUntilSignal is [Pipeline.Run] for the main function of a program: it lets the pipeline run
-// until SIGINT or SIGTERM comes, or ctx ends. Then it drains, for as long as [DrainTimeout] says,
-// by default 25 s: with the [Grace] that is less than the 30 s that Kubernetes gives a pod. A
-// signal while it drains stops it hard at once: handlers' contexts end, and what is not done is
-// dead-lettered. The signal after that, and any when RunUntilSignal has returned, does what it
-// would have done without; so whoever presses Ctrl-C three times is rid of the program.
+// RunUntilSignal is [Pipeline.Run] for the main function of a program: it lets the pipeline run until SIGINT or SIGTERM arrives,
+// or ctx ends. Then it drains, for as long as [DrainTimeout] says, by default 25 s: together with the [Grace] that is less than
+// the 30 s that Kubernetes gives a pod. A signal while it drains stops it hard at once: handlers' contexts end, and what is not
+// done is dead-lettered. A third signal, and any signal after RunUntilSignal has returned, does what it would have done without
+// RunUntilSignal; so pressing Ctrl-C three times ends the program.
 //
-// It returns nil if all was drained, whatever ended the run, and else what Run would: a
-// [*StopError], whose Report is to be written down. The exit status of a program that serves
-// until it is told to stop should be 0 if the error is nil, and else 1. One that should have come
-// to an end by itself and did not, because of a signal, should exit with 128 and the signal's
-// number even so, as shells expect: [Pipeline.Ending] is [Interrupted] then, and [Finished] if the program stopped the pipeline
-// itself.
+// It returns nil if all was drained, whatever ended the run, and else what Run returns: a [*StopError], whose Report is worth
+// writing down. The exit status of a program that serves until it is stopped should be 0 if the error is nil, and else 1. A
+// program that should come to an end by itself, and did not because of a signal, should exit with 128 plus the signal's number
+// even if the error is nil, as shells expect; the [Ending] has the signal.
 //
-// A signal before the stages have started ends the start with a [*SignalError]. Sources that
-// feed the pipeline are told of the end by [stage.ErrDraining]. It is for one pipeline of a
-// process: several, each run so, are all stopped at once, not one after the other.
+// A signal before the stages have started ends the start with an error that names it. Sources that feed the pipeline get
+// [stage.ErrDraining] when it ends. Use RunUntilSignal for one pipeline of a process: if several pipelines run so, a signal
+// stops all of them at once, not one after the other.
 func (p *Pipeline) RunUntilSignal(ctx context.Context) error {
 	need.Context(ctx, "pipeline: RunUntilSignal")
-	signals := make(chan os.Signal, 2) // two may come at once
+	signals := make(chan os.Signal, 2) // two may arrive at once
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	told, tell := context.WithCancelCause(ctx)
-	defer tell(nil)
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.handleSignals(ctx, signals, over, tell)
+		p.handleSignals(ctx, signals, over, cancel)
 	}()
-	err := p.Run(told)
+	err := p.Run(running)
 	close(over)
 	<-ended
 	return err
 }
 
-// handleSignals does as the signals say until it is over.
-func (p *Pipeline) handleSignals(ctx context.Context, signals chan os.Signal, over <-chan struct{}, tell context.CancelCauseFunc) {
+// handleSignals handles signals until over is closed: the first cancels the run, the second makes its stop hard.
+func (p *Pipeline) handleSignals(ctx context.Context, signals chan os.Signal, over <-chan struct{}, cancel context.CancelCauseFunc) {
 	select {
 	case s := <-signals:
-		p.set.log.Info("draining", "signal", s, "within", p.set.drain)
+		p.log.Info("draining", "signal", s, "within", p.set.drain)
 		p.interrupt(s, false)
-		tell(&SignalError{s})
+		cancel(&signalError{s})
 	case <-ctx.Done(): // it drains already
 	case <-over:
 		return
@@ -65,9 +61,9 @@ func (p *Pipeline) handleSignals(ctx context.Context, signals chan os.Signal, ov
 	select {
 	case s := <-signals:
 		signal.Stop(signals)
-		p.set.log.Warn("stopping hard", "signal", s, "within", p.grace())
+		p.log.Warn("stopping hard", "signal", s, "within", p.grace())
 		p.interrupt(s, true)
-		p.endSoftStop(&SignalError{s})
+		p.endSoftStop(&signalError{s})
 	case <-over:
 	}
 }

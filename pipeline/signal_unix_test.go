@@ -97,7 +97,7 @@ func program(ctx context.Context, s *stage.Stage[int], parts ...pipeline.Part) i
 		say(stop.Report())
 		return 1
 	}
-	if _, ok := errors.AsType[*pipeline.SignalError](err); ok {
+	if p.Ending().Signal != nil {
 		say(err.Error())
 		return 2
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -10,8 +11,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Snapshot is the state of a pipeline at one instant: all its accounts were
-// read together.
+// Snapshot is the state of a pipeline at one instant: all its accounts are read together.
 type Snapshot struct {
 	Pipeline string
 	Policy   string // of the pipeline's controller
@@ -20,29 +20,29 @@ type Snapshot struct {
 	Accepted     uint64 // submitted from outside, and emitted by handlers
 	Replied      uint64 // ended with a result
 	Failed       uint64 // ended with an error
-	Shed         uint64 // dropped for want of room
+	Shed         uint64 // dropped because a queue or a limit was full
 	DeadLettered uint64 // ended without an answer
 	InFlight     uint64 // not ended yet
 
 	Stages []stage.Snapshot // in the order in which they were given to New
-	Pools  []Pool           // those that stages share, or have shared
+	Pools  []Pool           // the pools that stages share, or have shared
 }
 
-// Pool is the state of a pool of workers that stages share. Its counts only grow.
+// Pool is the state of a pool of workers that stages share. Its counts of rounds and visits only grow.
 type Pool struct {
 	Name     string
 	Policy   string   // of the group's own controller; empty if the pipeline's governs it
-	Stages   []string // those that are bound to it now
+	Stages   []string // the stages that are bound to it now
 	Dispatch controller.Dispatch
 	Plan     string // the visit plan in words, if it is polled
-	Workers  int    // there now: Busy and Idle
-	Busy     int    // at a stage, and run a handler there or are about to
+	Workers  int    // Busy and Idle
+	Busy     int    // at a stage, running a handler or about to
 	Idle     int    // the others
-	Most     int    // the most there ever were
+	Most     int    // the highest number of workers so far
 
-	Rounds      uint64 // how often a worker ended a round: visited the last place of the plan
+	Rounds      uint64 // how often a worker ended a round, that is, visited the last stage of the plan
 	Visits      uint64 // of workers to stages
-	EmptyVisits uint64 // those that found nothing to do
+	EmptyVisits uint64 // visits that found no command
 }
 
 func poolOf(p *engine.Pool, stages []stage.Snapshot) Pool {
@@ -50,10 +50,10 @@ func poolOf(p *engine.Pool, stages []stage.Snapshot) Pool {
 	if sp == nil {
 		return Pool{}
 	}
-	sheet := sp.Accounts()
+	account := sp.Accounts()
 	pool := Pool{
-		Name: sp.Name(), Dispatch: sp.Dispatch(), Workers: sheet.Live, Most: sheet.Most,
-		Rounds: sheet.Rounds, Visits: sheet.Visits, EmptyVisits: sheet.Empties,
+		Name: sp.Name(), Dispatch: sp.Dispatch(), Workers: account.Live, Most: account.Most,
+		Rounds: account.Rounds, Visits: account.Visits, EmptyVisits: account.Empties,
 	}
 	if pool.Dispatch == controller.Polled {
 		pool.Plan = sp.Plan().String()
@@ -68,7 +68,7 @@ func poolOf(p *engine.Pool, stages []stage.Snapshot) Pool {
 	return pool
 }
 
-// Balanced reports whether the law holds, for the pipeline and for each stage.
+// Balanced reports whether the accounting law holds, for the pipeline and for each stage.
 func (s Snapshot) Balanced() bool {
 	for _, st := range s.Stages {
 		if !st.Balanced() {
@@ -78,7 +78,7 @@ func (s Snapshot) Balanced() bool {
 	return s.Accepted == s.Replied+s.Failed+s.Shed+s.DeadLettered+s.InFlight
 }
 
-// Law writes the law out, with its numbers.
+// Law returns the accounting law with its numbers.
 func (s Snapshot) Law() string {
 	return fmt.Sprintf("accepted %d = replied %d + failed %d + shed %d + dead-lettered %d + in flight %d",
 		s.Accepted, s.Replied, s.Failed, s.Shed, s.DeadLettered, s.InFlight)
@@ -86,19 +86,19 @@ func (s Snapshot) Law() string {
 
 // Snapshot reads all accounts at one instant. It may be called at any time.
 func (p *Pipeline) Snapshot() Snapshot {
-	r, sheets := p.readAccounts(inbox.Snapshot)
+	r, accounts := p.readAccounts(inbox.Snapshot)
 	s := Snapshot{Pipeline: p.name, Policy: p.control.PolicyNames(""), At: time.Now()}
-	for i := range sheets {
-		sheet := &sheets[i]
-		s.Accepted += sheet.Submitted + sheet.Emitted
-		s.Replied += sheet.OK
-		s.Failed += sheet.Errors
-		s.Shed += inbox.Sum(sheet.Shed)
-		s.DeadLettered += inbox.Sum(sheet.Dead)
+	for i := range accounts {
+		account := &accounts[i]
+		s.Accepted += account.Submitted + account.Emitted
+		s.Replied += account.OK
+		s.Failed += account.Errors
+		s.Shed += inbox.Sum(account.Shed)
+		s.DeadLettered += inbox.Sum(account.Dead)
 	}
 	s.Stages = make([]stage.Snapshot, 0, len(r.stages))
 	for i, c := range r.stages {
-		s.Stages = append(s.Stages, c.Snapshot(*r.of(sheets, i)).(stage.Snapshot))
+		s.Stages = append(s.Stages, c.Snapshot(*r.of(accounts, i)).(stage.Snapshot))
 	}
 	p.pools.Each(func(pool *engine.Pool) {
 		of := poolOf(pool, s.Stages)
@@ -107,32 +107,31 @@ func (p *Pipeline) Snapshot() Snapshot {
 		}
 		s.Pools = append(s.Pools, of)
 	})
-	s.InFlight = inFlight(sheets)
+	s.InFlight = inFlight(accounts)
 	return s
 }
 
-// inFlight counts what has not ended. What has left one inbox and not yet come
-// to the next, or the other way round for a moment, is the difference of what
-// was sent and what was received.
-func inFlight(sheets []inbox.Accounts) uint64 {
+// inFlight counts the commands that have not ended. Commands between two inboxes are the difference of those sent and those
+// received, which may be negative for a moment: a command can be counted as received first.
+func inFlight(accounts []inbox.Accounts) uint64 {
 	var n int64
-	for _, s := range sheets {
+	for _, s := range accounts {
 		n += int64(s.Queued + s.InHand + s.Delayed)
 		n += int64(s.Forwarded+s.Emitted) - int64(s.Received)
 	}
 	return uint64(n)
 }
 
-// underWay reports whether a command has left one inbox and not come to the next.
-func underWay(sheets []inbox.Accounts) bool {
+// underWay reports whether a command is between two inboxes.
+func underWay(accounts []inbox.Accounts) bool {
 	var n int64
-	for _, s := range sheets {
+	for _, s := range accounts {
 		n += int64(s.Forwarded+s.Emitted) - int64(s.Received)
 	}
 	return n != 0
 }
 
-// load adds up what is in all inboxes, one after the other.
+// load returns how many commands are in the inboxes, which are read one after the other.
 func (p *Pipeline) load() (n int) {
 	for _, in := range p.stages().all {
 		n += in.Load()
@@ -140,12 +139,10 @@ func (p *Pipeline) load() (n int) {
 	return n
 }
 
-// rested reports whether nothing is anywhere.
-func rested(sheets []inbox.Accounts) bool {
-	for _, s := range sheets {
-		if s.Queued+s.InHand+s.Delayed > 0 {
-			return false
-		}
-	}
-	return inFlight(sheets) == 0
+// empty reports whether no command is in an inbox or between two.
+func empty(accounts []inbox.Accounts) bool {
+	return !slices.ContainsFunc(accounts, loaded) && inFlight(accounts) == 0
 }
+
+// loaded reports whether an inbox has commands.
+func loaded(a inbox.Accounts) bool { return a.Queued+a.InHand+a.Delayed > 0 }

@@ -16,33 +16,32 @@ import (
 	"github.com/golda-dev/golda/internal/part"
 )
 
-// stageSet is which stages there are, in the order of the pipeline. It is not changed;
-// when stages come and go another takes its place.
+// stageSet is the stages that there are, in the order of the pipeline. It does not change; when stages are added or removed,
+// another one replaces it.
 type stageSet struct {
 	stages []*engine.Core
-	// all are the inboxes by place, those of stages that were removed among them: their
-	// accounts are the pipeline's, too.
+	// all are the inboxes by place, including those of removed stages: their accounts belong to the pipeline's, too.
 	all []*inbox.Inbox
 }
 
 func newStageSet(stages []*engine.Core, all []*inbox.Inbox) *stageSet { return &stageSet{stages, all} }
 
-func (p *Pipeline) stages() *stageSet { return p.present.Load() }
+func (p *Pipeline) stages() *stageSet { return p.current.Load() }
 
-// readAccounts returns which stages there are and their accounts, of one instant, copied as is said: a
-// stage that came meanwhile may have handed on what would then have come from nowhere.
-func (p *Pipeline) readAccounts(copied func([]*inbox.Inbox) []inbox.Accounts) (*stageSet, []inbox.Accounts) {
+// readAccounts returns the stages and their accounts of one instant, as read copies them. It reads again if a stage was added
+// meanwhile: the new stage may have forwarded commands, which would be counted where they arrived and not where they started.
+func (p *Pipeline) readAccounts(read func([]*inbox.Inbox) []inbox.Accounts) (*stageSet, []inbox.Accounts) {
 	for {
-		r := p.stages()
-		if sheets := copied(r.all); p.stages() == r {
-			return r, sheets
+		set := p.stages()
+		if accounts := read(set.all); p.stages() == set {
+			return set, accounts
 		}
 	}
 }
 
-// of is a stage's sheet.
-func (r *stageSet) of(sheets []inbox.Accounts, i int) *inbox.Accounts {
-	return &sheets[r.stages[i].Inbox().Place]
+// of returns the accounts of a stage.
+func (r *stageSet) of(accounts []inbox.Accounts, i int) *inbox.Accounts {
+	return &accounts[r.stages[i].Inbox().Place]
 }
 
 // plant is the pipeline as its control loop reads it.
@@ -63,7 +62,7 @@ func (pl plant) Shape() *graph.Shape { return pl.p.graph.Shape() }
 // newControl returns the pipeline's control loop.
 func (p *Pipeline) newControl() *control.Loop {
 	cfg := control.Config{
-		Plant: plant{p}, Host: p.host, Env: &p.env, Pools: &p.pools, Log: p.set.log, Limiter: p.limiter,
+		Plant: plant{p}, Host: p.host, Env: &p.env, Pools: &p.pools, Log: p.log, Limiter: p.limiter,
 		Policies: map[string][]controller.Policy{"": p.set.policies},
 	}
 	for _, own := range p.set.groups {
@@ -91,8 +90,8 @@ func newGraph(host *inbox.Pipeline, stages []*engine.Core) *graph.Graph {
 	return g
 }
 
-// called is what a user calls a part.
-func called(part Part) string {
+// nameOf returns a part as its user knows it.
+func nameOf(part Part) string {
 	switch part := part.(type) {
 	case nil:
 		return "nil"
@@ -109,31 +108,27 @@ func called(part Part) string {
 	}
 }
 
-// find returns a stage of the pipeline, or says that it is none.
+// find returns the stage of the pipeline that a part is, or an error if it is none.
 func (p *Pipeline) find(part Part) (*engine.Core, error) {
 	x, ok := part.(cored)
 	if !ok || x.Core() == nil {
-		return nil, fmt.Errorf("pipeline %q: %s is no stage", p.name, called(part))
+		return nil, fmt.Errorf("pipeline %q: %s is not a stage", p.name, nameOf(part))
 	}
 	if c := x.Core(); slices.Contains(p.stages().stages, c) {
 		return c, nil
 	}
-	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, x.Core().Name(), ErrNoSuchStage)
+	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, x.Core().Name(), ErrNotPart)
 }
 
-// ErrNoSuchStage reports that a stage is not part of the pipeline, or no longer.
-var ErrNoSuchStage = errors.New("not a stage of this pipeline")
+// ErrNotPart reports that the pipeline does not have a stage, or no longer, or that it was made without a group of that name.
+var ErrNotPart = errors.New("not part of this pipeline")
 
-// ErrNoSuchGroup reports that the pipeline has no group of that name.
-var ErrNoSuchGroup = errors.New("not a group of this pipeline")
-
-// Pause has nothing be taken from a stage's queue until [Pipeline.Resume]; what is in
-// hand is finished. The queue takes commands as long as it has room. To be paused and to be
-// drained are two things, and a stage may be both; but while it is paused a drain of it
-// waits, and the log says so.
+// Pause stops workers from taking commands from a stage's queue until [Pipeline.Resume]. Commands that workers hold are
+// finished, and the queue takes commands as long as it is not full. A stage may be paused and drained at the same time; but a
+// drain of a paused stage waits, and the log says so.
 func (p *Pipeline) Pause(stage Part) error { return p.pause(stage, true) }
 
-// Resume ends a pause.
+// Resume ends a pause of a stage.
 func (p *Pipeline) Resume(stage Part) error { return p.pause(stage, false) }
 
 func (p *Pipeline) pause(part Part, on bool) error {
@@ -153,7 +148,7 @@ func (p *Pipeline) change(do func(*control.State)) error {
 // request sends a request to the control loop and waits for the result. Before the start, when the loop does not run, it
 // calls early instead. In a state after latest the request is refused.
 func (p *Pipeline) request(latest state, early func(), send func() <-chan error) error {
-	if err := p.uncontrolled(); err != nil {
+	if err := p.checkCaller(); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -176,39 +171,37 @@ func (p *Pipeline) request(latest state, early func(), send func() <-chan error)
 	}
 }
 
-// ErrFromPolicy refuses what a policy asked of its own pipeline from within a call of its Control or New: the pipeline would
+// ErrFromPolicy reports that a policy called a method of its own pipeline from within its Control or New. The pipeline would
 // wait for that call to return, and the call for the pipeline.
 var ErrFromPolicy = errors.New("pipeline: called by a policy from within its Control or New, " +
 	"which the pipeline waits for; decide with controller.Decisions, or call it in another goroutine")
 
-// uncontrolled returns [ErrFromPolicy] if the caller is a policy of the pipeline that is being asked now.
-func (p *Pipeline) uncontrolled() error {
+// checkCaller returns [ErrFromPolicy] if the caller is a policy that the pipeline's control loop is calling at this moment.
+func (p *Pipeline) checkCaller() error {
 	if p.control.CalledByPolicy() {
 		return fmt.Errorf("pipeline %q: %w", p.name, ErrFromPolicy)
 	}
 	return nil
 }
 
-// Use has the pipeline run by another policy, or by several, from now on; see
-// [Control]. No command is lost and none is reordered for it: queues stay where they
-// are, only who comes to them changes. The new policies begin with the pipeline's own
-// settings, but for the numbers of workers, which they take over where a pool stays;
-// what the old ones had changed otherwise is set back. An error says what is wrong with
-// the policies, and nothing has changed then. A policy that calls Use, Pause, Resume, Add or Remove of its own pipeline
-// from within its Control or New gets [ErrFromPolicy].
+// Use replaces the policies that control the pipeline; see [Control]. No command is lost or reordered: the queues stay as they
+// are, and only the workers that visit them change. The new policies start from the pipeline's own settings, except that they
+// take over the numbers of workers where a pool stays; other changes of the old policies are undone. If there is an error, it
+// says what is wrong with the policies, and nothing has changed. A policy that calls Use, Pause, Resume, Add or Remove of its
+// own pipeline from within its Control or New gets [ErrFromPolicy].
 //
-// Groups that have a controller of their own keep it, see [Pipeline.UseFor].
+// Groups that have a controller of their own keep it; see [Pipeline.UseFor].
 func (p *Pipeline) Use(policy controller.Policy, more ...controller.Policy) error {
 	return p.use("use", "", append([]controller.Policy{policy}, more...))
 }
 
-// UseFor has a [Group] run by a policy of its own, or by several, from now on, as [Pipeline.Use] does for the rest of the pipeline; see
-// [ControlFor]. Nothing changes for other stages. Without a policy the group has no controller of its own any more, and the
-// pipeline's governs it. The error is [ErrNoSuchGroup] if the pipeline was made without a group of that name.
+// UseFor replaces the policies of a [Group]'s own controller, as [Pipeline.Use] does for the rest of the pipeline; see
+// [ControlFor]. Nothing changes for other stages. If no policies are given, the group loses its own controller, and the
+// pipeline's governs it. The error is [ErrNotPart] if the pipeline was made without a group of that name.
 func (p *Pipeline) UseFor(group string, policies ...controller.Policy) error {
 	what := fmt.Sprintf("use for group %q", group)
 	if !hasGroup(p.groups, group) {
-		return fmt.Errorf("pipeline %q: %s: %w", p.name, what, ErrNoSuchGroup)
+		return fmt.Errorf("pipeline %q: %s: %w", p.name, what, ErrNotPart)
 	}
 	return p.use(what, group, slices.Clone(policies))
 }
@@ -222,37 +215,35 @@ func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
 		func() <-chan error { return p.control.Use(group, policies) })
 }
 
-// Add takes further stages, with their wires, into a pipeline that runs. Wires of
-// ports that were wired already stay as they are, so new stages are reached by Submit,
-// by handlers that forward to them directly, or by ports that new stages bring. As in
-// [New] all faults are told at once, and then nothing has changed. If a stage cannot
-// start it is taken out again.
+// Add adds stages, with their wires, to a pipeline that runs. Ports that are wired already stay as they are, so a new stage is
+// reached by Submit, by handlers that forward to it directly, or by the ports of other new stages. As with [New], the error
+// joins all faults; then nothing has changed. If a stage cannot start, the new stages are removed again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	need.Context(ctx, "pipeline: Add")
-	if err := p.uncontrolled(); err != nil {
+	if err := p.checkCaller(); err != nil {
 		return err
 	}
 	p.growing.Lock()
 	defer p.growing.Unlock()
-	if !p.in(running) { // before the parts are looked at: stages that a stop kept out may still have their names
+	if !p.in(running) { // before the parts are checked: stages that a stop kept out may still have their names
 		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
 	}
-	plan := &plan{name: p.name, set: p.set, house: p.stages().stages}
+	plan := &plan{name: p.name, set: p.set, present: p.stages().stages}
 	plan.sort(parts)
-	if err := plan.checkMore(); err != nil {
+	if err := plan.checkAdded(); err != nil {
 		return err
 	}
 	if err := plan.attach(p.host); err != nil {
 		return err
 	}
-	return p.move(ctx, plan.stages)
+	return p.addStages(ctx, plan.stages)
 }
 
-// ErrNotRunning refuses what can only be done while a pipeline runs.
+// ErrNotRunning reports that a method can be called only while the pipeline runs.
 var ErrNotRunning = errors.New("pipeline: not running")
 
-// move brings stages in.
-func (p *Pipeline) move(ctx context.Context, stages []*engine.Core) error {
+// addStages starts stages that were checked, and lets commands in.
+func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 	was := p.stages()
 	all := slices.Clone(was.all)
 	for _, c := range stages {
@@ -263,14 +254,14 @@ func (p *Pipeline) move(ctx context.Context, stages []*engine.Core) error {
 	for _, c := range stages {
 		p.graph.Declare(c.Inbox(), c.Outs())
 	}
-	p.present.Store(newStageSet(append(slices.Clone(was.stages), stages...), all))
+	p.current.Store(newStageSet(append(slices.Clone(was.stages), stages...), all))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.halting, func() { cancel(ErrStopped) })() //nolint:contextcheck // two contexts end this one
 	for _, c := range slices.Backward(stages) {
 		if err := p.pools.Start(ctx, c.Pool); err != nil {
 			for _, d := range stages {
-				p.forget(d)
+				p.removeStage(d)
 			}
 			return fmt.Errorf("pipeline %q: add: %w", p.name, err)
 		}
@@ -287,20 +278,19 @@ func (p *Pipeline) move(ctx context.Context, stages []*engine.Core) error {
 		c.OpenEndpoint()
 		c.Inbox().Open()
 		if p.host.Draining.Load() {
-			c.Inbox().Drain() // as all others are
+			c.Inbox().Drain() // as all other stages are
 		}
 	}
 	return nil
 }
 
-// Remove drains a stage and takes it out of a pipeline that runs: it is closed, waited
-// for until all that came to it has ended or gone on, and forgotten. What other stages
-// forward to it from then on ends there with an error, so take it out when nobody does.
-// Its accounts stay in those of the pipeline, and take some kilobytes until that stops. If
-// ctx ends first, or the pipeline stops, the stage stays, closed.
+// Remove drains a stage and removes it from a pipeline that runs. It closes the stage, and waits until all its commands have
+// ended or were handed on. Commands that other stages forward to it afterwards end with an error, so remove a stage when none
+// forwards to it any more. Its accounts stay in those of the pipeline, and take some kilobytes until the pipeline stops. If
+// ctx ends first, or the pipeline stops, the stage stays closed and is not removed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	need.Context(ctx, "pipeline: Remove")
-	if err := p.uncontrolled(); err != nil {
+	if err := p.checkCaller(); err != nil {
 		return err
 	}
 	p.growing.Lock()
@@ -316,24 +306,24 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 		return fmt.Errorf("pipeline %q: remove: %w", p.name, ErrNotRunning)
 	}
 	c.Inbox().Close()
-	if err := p.await(ctx, c); err != nil {
+	if err := p.waitEmpty(ctx, c); err != nil {
 		return err
 	}
-	p.forget(c)
+	p.removeStage(c)
 	return nil
 }
 
-// await waits until nothing is in a stage any more.
-func (p *Pipeline) await(ctx context.Context, c *engine.Core) error {
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
+// waitEmpty waits until a stage has no commands.
+func (p *Pipeline) waitEmpty(ctx context.Context, c *engine.Core) error {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
 	for {
 		s := inbox.Counts([]*inbox.Inbox{c.Inbox()})[0]
-		if s.Queued+s.InHand+s.Delayed == 0 && s.Out+s.Carried == 0 { // nor is a worker here that could not hand over
+		if s.Queued+s.InHand+s.Delayed == 0 && s.Out+s.Carried == 0 { // Out, Carried: a worker is still here that could not hand over
 			return nil
 		}
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-p.stopped:
 			return fmt.Errorf("pipeline %q: remove stage %q: %w", p.name, c.Name(), ErrStopped)
 		case <-ctx.Done():
@@ -343,13 +333,13 @@ func (p *Pipeline) await(ctx context.Context, c *engine.Core) error {
 	}
 }
 
-// forget takes a stage out. What still comes to its room ends there. If the pipeline
-// stops meanwhile there are no policies to be told, and the stage is out all the same.
-func (p *Pipeline) forget(c *engine.Core) {
+// removeStage removes a stage. Commands that still arrive at its inbox end there. If the pipeline stops meanwhile, no policies
+// are left to notify, and the stage is removed all the same.
+func (p *Pipeline) removeStage(c *engine.Core) {
 	c.Inbox().Halt()()
 	c.EndTrial()
 	was := p.stages()
-	p.present.Store(newStageSet(slices.DeleteFunc(slices.Clone(was.stages), func(o *engine.Core) bool { return o == c }), was.all))
+	p.current.Store(newStageSet(slices.DeleteFunc(slices.Clone(was.stages), func(o *engine.Core) bool { return o == c }), was.all))
 	p.graph.Remove(c.Inbox())
 	_ = p.change(func(s *control.State) { s.Remove(c.Name()) })
 	c.Bind(nil)

@@ -149,9 +149,9 @@ func TestAPauseIsTheUsersAndNoPolicyEndsIt(t *testing.T) {
 func TestWhatIsNoStageOfThePipelineIsNotPaused(t *testing.T) {
 	p := run(t, stage.New("s", fn(echo[int])))
 	foreign := stage.New("s", fn(echo[int]))
-	require.ErrorIs(t, p.Pause(foreign), pipeline.ErrNoSuchStage)
-	require.ErrorIs(t, p.Resume(foreign), pipeline.ErrNoSuchStage)
-	require.ErrorIs(t, p.Remove(soon(t), foreign), pipeline.ErrNoSuchStage)
+	require.ErrorIs(t, p.Pause(foreign), pipeline.ErrNotPart)
+	require.ErrorIs(t, p.Resume(foreign), pipeline.ErrNotPart)
+	require.ErrorIs(t, p.Remove(soon(t), foreign), pipeline.ErrNotPart)
 	require.ErrorContains(t, p.Pause(quiet), "is no stage")
 	require.ErrorContains(t, p.Remove(soon(t), nil), "is no stage")
 }
@@ -419,7 +419,7 @@ func TestAStageIsDrainedBeforeItIsRemoved(t *testing.T) {
 		}
 		require.ErrorIs(t, gone.Submit(t.Context(), 1), stage.ErrClosed)
 		require.Nil(t, gone.PID())
-		require.ErrorIs(t, p.Remove(t.Context(), gone), pipeline.ErrNoSuchStage)
+		require.ErrorIs(t, p.Remove(t.Context(), gone), pipeline.ErrNotPart)
 		require.ErrorContains(t, p.Remove(t.Context(), last), "the last stage cannot be removed")
 		s := p.Snapshot()
 		require.Len(t, s.Stages, 1)

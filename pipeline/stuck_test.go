@@ -117,7 +117,7 @@ func TestAPipelineThatStopsTellsOfHandlersThatWereGivenUpAndStillRun(t *testing.
 		_, err := stage.Call[int](t.Context(), s, 0)
 		require.ErrorIs(t, err, stage.ErrStuck)
 		require.NoError(t, p.Stop(t.Context()))
-		lines, _ := log.told("stopped, but handlers that were given up still run")
+		lines, _ := log.told("stopped, but abandoned handlers still run")
 		require.Equal(t, 1, lines)
 		close(d.let)
 	})

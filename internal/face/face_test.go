@@ -32,7 +32,7 @@ stage            60  73
 stage/queue      20
 stage/upgrade    20
 worker           25  40
-pipeline         40  51
+pipeline         40
 controller       60  69
 supervisor       60  70
 stage/stagetest  40  88

@@ -143,7 +143,10 @@ func (r *run) start() bool {
 	parts := append(r.build(),
 		pipeline.System(system()), pipeline.Control(pol), pipeline.Logger(slog.New(errorLog{run: r})),
 		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(r.plan.intensity(), time.Second), pipeline.Grace(2*time.Second),
-		pipeline.DeadLetters(r.letter), pipeline.MaxInFlight(cmp.Or(r.plan.MaxInFlight, pipeline.DefaultMaxInFlight)))
+		pipeline.DeadLetters(r.letter))
+	if r.plan.MaxInFlight != 0 {
+		parts = append(parts, pipeline.MaxInFlight(r.plan.MaxInFlight))
+	}
 	for i, name := range r.plan.GroupPolicies {
 		if pol, err := r.plan.policyNamed(name); err == nil && r.plan.Graph.hasStages(i+1) {
 			parts = append(parts, pipeline.ControlFor(groupName(i+1), pol))

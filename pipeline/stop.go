@@ -1,0 +1,183 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/worker"
+)
+
+// Stop drains the pipeline and ends it. If ctx ends before it is drained, it stops hard: handlers' contexts end, queued
+// commands are dead-lettered, and workers have the [Grace] to finish the commands that they have started; they start no
+// others. Then the error is a [*StopError], which reports what was not done and which handlers did not return.
+//
+// Stop may be called before Start, and more than once: later calls wait for the first, and the first stops hard when the
+// context of any of them ends. A handler must not call Stop, which would wait for the handler.
+func (p *Pipeline) Stop(ctx context.Context) error {
+	need.Context(ctx, "pipeline: Stop")
+	if p.enterStop() {
+		go p.stop() //nolint:gosec // the stop belongs to the pipeline; a caller's ctx only makes it hard
+	}
+	select {
+	case <-p.stopped:
+	case <-ctx.Done():
+		p.endSoftStop(context.Cause(ctx))
+		<-p.stopped
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.result
+}
+
+// endSoftStop ends the drain of a stop, which then stops hard, and the drains of [Pipeline.Drain].
+func (p *Pipeline) endSoftStop(why error) {
+	p.hardOnce.Do(func() {
+		p.hardCause = why
+		close(p.hard)
+	})
+}
+
+// enterStop reports whether this is the call that stops the pipeline.
+func (p *Pipeline) enterStop() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.state {
+	case running:
+		p.state = stopping
+		return true
+	case starting: // Start notices it, and finishes
+		p.state = stopping
+		p.cancel(ErrStopped)
+	case made:
+		p.state = stopped
+		close(p.stopped)
+	case stopping, stopped:
+	}
+	return false
+}
+
+// stop drains the pipeline, stops the stages, and finishes.
+func (p *Pipeline) stop() {
+	err := p.drainForStop(context.Background())
+	var graceEnd time.Time // of a hard stop
+	over := func() {}
+	if err != nil {
+		graceEnd = time.Now().Add(p.grace())
+		over = p.halt()
+	}
+	left := p.tree.StopWithin(p.grace())
+	var stuck []stage.Stuck
+	if len(left) > 0 {
+		stuck = p.handlers(engine.AtWork)
+	}
+	for _, c := range p.stages().stages {
+		c.CloseEndpoint()
+		c.Clear()
+		c.Inbox().StopTimers()
+		if err != nil {
+			c.Sweep()
+		}
+	}
+	if err != nil {
+		p.abandonWorkers(graceEnd)
+	}
+	left = append(left, p.release(left)...)
+	p.cancel(ErrStopped)
+	p.waitForSubscribers(err != nil, graceEnd)
+	over()
+	p.logAbandoned()
+	p.limiter.Flush()
+	p.box.Flush()
+	unheard := p.notifier.Undelivered()
+	if err == nil && len(left) == 0 && unheard == 0 {
+		p.finish(nil)
+		return
+	}
+	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: unheard}
+	errors.As(err, &report.Drain)
+	p.finish(report)
+}
+
+// logAbandoned logs which stages have abandoned handlers that still run: a pipeline may stop without an error and leave
+// goroutines behind all the same.
+func (p *Pipeline) logAbandoned() {
+	for _, st := range p.Snapshot().Stages {
+		if st.Abandoned > 0 {
+			p.log.Warn("stopped, but abandoned handlers still run", "stage", st.Name, "handlers", st.Abandoned)
+		}
+	}
+}
+
+// release ends the stages' coroutines. It returns the names of the stages whose suspended handlers do not end, except those
+// in already.
+func (p *Pipeline) release(already []string) (left []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.grace())
+	defer cancel()
+	for _, c := range p.stages().stages {
+		if c.Release(ctx) != nil && !slices.Contains(already, c.Name()) {
+			left = append(left, c.Name())
+		}
+	}
+	return left
+}
+
+// halt stops hard. First no inbox gives out a command any more; then handlers' contexts end; then the callers that wait for
+// queued commands are notified. The caller calls over when the stop is complete.
+func (p *Pipeline) halt() (over func()) {
+	inboxes := p.stages().all
+	notify := make([]func(), len(inboxes))
+	for i, in := range inboxes {
+		notify[i] = in.Halt()
+	}
+	p.cancel(ErrStopped)
+	closed := make(chan struct{})
+	grace := time.AfterFunc(p.grace(), func() { p.notifier.Close(true); close(closed) })
+	for _, f := range notify {
+		f()
+	}
+	return func() {
+		if !grace.Stop() {
+			<-closed
+		}
+	}
+}
+
+// lastMoment is how long a hard stop waits after the grace for workers whose handlers have returned, and that are about to
+// hand over their results.
+const lastMoment = time.Second
+
+// abandonWorkers abandons the workers whose handlers do not return until the end of the grace of a hard stop, and waits until
+// the others have handed over what they hold, so that the accounts say how each command ended.
+func (p *Pipeline) abandonWorkers(graceEnd time.Time) {
+	inboxes := p.stages().all
+	for busy(inboxes) && time.Now().Before(graceEnd) {
+		time.Sleep(time.Millisecond)
+	}
+	for late := time.Now().Add(lastMoment); ; time.Sleep(time.Millisecond) {
+		for _, in := range inboxes {
+			worker.AbandonAll(in)
+		}
+		if !busy(inboxes) && !underWay(inbox.Counts(inboxes)) || time.Now().After(late) {
+			return
+		}
+	}
+}
+
+// busy reports whether a worker holds commands.
+func busy(inboxes []*inbox.Inbox) bool {
+	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Holders()) > 0 })
+}
+
+// finish sets the result, and wakes all that wait for the end.
+func (p *Pipeline) finish(result error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.result = stopped, result
+	close(p.stopped)
+}
