@@ -456,7 +456,7 @@ func TestDrainAtOddTimesIsRefusedOrHarmless(t *testing.T) {
 	require.NoError(t, s.Submit(t.Context(), 1), "nor was anything closed")
 	require.ErrorIs(t, p.Drain(t.Context(), stage.Func("foreign", echo[int])), pipeline.ErrNotPart)
 	require.ErrorIs(t, p.Reopen(stage.Func("foreign", echo[int])), pipeline.ErrNotPart)
-	require.ErrorContains(t, p.Drain(t.Context(), pipeline.Grace(0)), "is no stage")
+	require.ErrorContains(t, p.Drain(t.Context(), pipeline.Grace(0)), "is not a stage")
 	require.NoError(t, p.Reopen(), "nothing is drained")
 	require.NoError(t, p.Drain(soon(t), s, s, pipeline.Join(s)))
 	require.NoError(t, p.Drain(soon(t), s), "twice")

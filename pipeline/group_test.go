@@ -566,13 +566,13 @@ func TestWhoAsksForAStageWithAnotherPartIsToldWhatItIs(t *testing.T) {
 	port := behaviour.NewPort[int]("port")
 	p := run(t, a, b)
 	for want, part := range map[string]pipeline.Part{
-		"nil is no stage":       nil,
-		"not made with":         none,
-		"a Join is no stage":    pipeline.Join(a),
-		`Group "g" is no stage`: pipeline.Group("g", 1, 1, a),
-		"a Wire is no stage":    pipeline.Wire(port, a),
-		"an option is no stage": pipeline.Grace(time.Second),
-		"not a stage of this":   stage.Func("other", echo[int]),
+		"nil is not a stage":       nil,
+		"not made with":            none,
+		"a Join is not a stage":    pipeline.Join(a),
+		`Group "g" is not a stage`: pipeline.Group("g", 1, 1, a),
+		"a Wire is not a stage":    pipeline.Wire(port, a),
+		"an option is not a stage": pipeline.Grace(time.Second),
+		"not part of this":         stage.Func("other", echo[int]),
 	} {
 		require.ErrorContains(t, p.Pause(part), want)
 		require.ErrorContains(t, p.Remove(t.Context(), part), want)

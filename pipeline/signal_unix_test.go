@@ -97,7 +97,7 @@ func program(ctx context.Context, s *stage.Stage[int], parts ...pipeline.Part) i
 		say(stop.Report())
 		return 1
 	}
-	if p.Ending().Signal != nil {
+	if err != nil && p.Ending().Signal != nil {
 		say(err.Error())
 		return 2
 	}

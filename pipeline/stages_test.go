@@ -152,8 +152,8 @@ func TestWhatIsNoStageOfThePipelineIsNotPaused(t *testing.T) {
 	require.ErrorIs(t, p.Pause(foreign), pipeline.ErrNotPart)
 	require.ErrorIs(t, p.Resume(foreign), pipeline.ErrNotPart)
 	require.ErrorIs(t, p.Remove(soon(t), foreign), pipeline.ErrNotPart)
-	require.ErrorContains(t, p.Pause(quiet), "is no stage")
-	require.ErrorContains(t, p.Remove(soon(t), nil), "is no stage")
+	require.ErrorContains(t, p.Pause(quiet), "is not a stage")
+	require.ErrorContains(t, p.Remove(soon(t), nil), "is not a stage")
 }
 
 // slow is a behaviour whose start takes until it is let go.

@@ -125,7 +125,7 @@ func TestUseRefusesWhatControlWouldRefuse(t *testing.T) {
 	require.ErrorContains(t, p.Use(nil), "nil")
 	require.ErrorContains(t, p.Use(policy.ERLDA{Samples: -1}), "Samples")
 	require.ErrorContains(t, p.Use(policy.ERLDA{}, policy.SEDA{}), "both turn the knob")
-	require.ErrorContains(t, p.Use(policy.ERLDA{}, shared{}), "does not say which knobs")
+	require.ErrorContains(t, p.Use(policy.ERLDA{}, shared{}), "does not claim knobs")
 	require.Equal(t, "fixed", p.Snapshot().Policy)
 	require.NoError(t, p.Stop(soon(t)))
 	require.ErrorIs(t, p.Use(policy.ERLDA{}), pipeline.ErrStopped)
