@@ -1,30 +1,26 @@
 package inbox
 
-import (
-	"slices"
+import "slices"
 
-	"github.com/golda-dev/golda/internal/command"
-)
-
-// A worker whose handler does not return keeps what it has in hand. When a hard stop has waited for it long
-// enough it is *abandoned*: the inbox ends its commands, and the worker, should it come back, is told so
-// wherever it meets the inbox, and has no say any more.
+// A worker whose handler does not return keeps its batch. When a hard stop has waited for it long enough the worker is
+// *abandoned*: the inbox ends its commands. Should the worker come back, the inbox says so at each of its calls, and books
+// nothing for it.
 //
-// The worker's memory is its own, and there is no time for it to tell of each command how far it is. So
-// the inbox keeps a copy of what it gives out, and knows how many at the end of it were not booked as done.
-// These are ended. One of them may well have been handled: then it is nobody's that it was.
+// The worker's memory is its own, and there is no time for it to report of each command how far it is. So the inbox keeps
+// copies of what it gives out, and knows how many at their end were not booked as done. These it ends. One of them may well
+// have been handled: then its outcome is lost.
 //
-// Nothing of what is ended here may have gone on elsewhere. Commands leave a worker's hand before they are
-// booked, but only between the end of a batch and the next turn, and there no handler runs: a worker that
-// [Member.Delivers] is not abandoned, for it will be here in a moment.
+// Nothing of what is ended here may have gone on elsewhere. Commands leave a worker's batch before they are booked, but only
+// between the end of a batch and the next turn, when no handler runs: a worker that [Member.Delivers] is not abandoned, for
+// it will be here in a moment.
 
-// keepCopy notes what a worker was given. Of commands that suspend the inbox does not: who was suspended is not
-// in the worker's hand, and has an end of its own.
-func (in *Inbox) keepCopy(m *Member, n int) {
+// keepCopy keeps copies of what a worker was given. It does not where commands suspend: a suspended command is in no worker's
+// batch, and has an end of its own.
+func (s *state) keepCopy(m *Member, n int) {
 	if !m.listed {
-		in.holding = m.link(in.holding)
+		s.holding = m.link(s.holding)
 	}
-	if in.queue.woken != nil {
+	if s.queue.woken != nil {
 		return
 	}
 	if n < len(m.copies) {
@@ -40,8 +36,8 @@ func (m *Member) drop() {
 	m.copies = m.copies[:0]
 }
 
-// link puts a seat before those that have been given something. It stays there until the worker leaves the
-// room: to put it there for each batch is more than a hop can bear.
+// link lists a member before those that have been given commands. It stays listed until the worker leaves the inbox: to list
+// it for each batch would cost too much for a hop.
 func (m *Member) link(first *Member) *Member {
 	m.listed, m.before, m.behind = true, nil, first
 	if first != nil {
@@ -50,8 +46,8 @@ func (m *Member) link(first *Member) *Member {
 	return m
 }
 
-// unlist takes a seat out of those.
-func (in *Inbox) unlist(m *Member) {
+// unlist removes a member from that list.
+func (s *state) unlist(m *Member) {
 	if !m.listed {
 		return
 	}
@@ -61,12 +57,12 @@ func (in *Inbox) unlist(m *Member) {
 	if m.before != nil {
 		m.before.behind = m.behind
 	} else {
-		in.holding = m.behind
+		s.holding = m.behind
 	}
 	m.listed, m.before, m.behind = false, nil, nil
 }
 
-// Holders are the workers that have commands in hand, but for those that suspend.
+// Holders returns the workers that have commands in their batch; none, where commands suspend.
 func (in *Inbox) Holders() (held []*Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -81,10 +77,11 @@ func (in *Inbox) Holders() (held []*Member) {
 	return held
 }
 
-// Abandon gives a worker up: what it has in hand in this room, which is halted, ends with err. It returns what
-// tells those who wait; nil if the worker has nothing in hand here, or delivers. The caller has the worker's
-// own lock, see [Member.Delivers].
-func (in *Inbox) Abandon(m *Member, err error) (tell func()) {
+// Abandon gives a worker up: what it has in its batch at this inbox, which is halted, ends with err. It returns the function
+// that reports these ends; nil if the worker has nothing in its batch here, or delivers. The caller has the worker's own
+// lock; see [Member.Delivers].
+func (in *Inbox) Abandon(m *Member, err error) (report func()) {
+	var fx effects
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.halted.Load() || !in.holds(m) || m.Delivers {
@@ -96,24 +93,25 @@ func (in *Inbox) Abandon(m *Member, err error) (tell func()) {
 	m.drop()
 	in.release(m, len(left))
 	in.yield(m)
-	in.credit(m, in.Pipeline().Now())
+	in.credit(m, in.now())
 	if m.own == in {
 		in.unblock(m)
-		in.part(m)
+		in.leaveOwn(m)
 	}
 	in.counts.losses().dead[deadStopped] += uint64(len(left))
 	in.counts.abandoned++
 	in.counts.stuck++
-	return func() { in.deadLetter(left, ReasonStopped, err) }
+	fx.end(left, ReasonStopped, err)
+	return fx.later(in)
 }
 
-// holds reports whether a worker has commands of this room in hand. Its seat is not asked: it may be in
+// holds reports whether a worker has commands of this inbox in its batch. The member itself is not asked: it may be at
 // another inbox.
-func (in *Inbox) holds(m *Member) bool {
-	if in.queue.woken != nil {
+func (s *state) holds(m *Member) bool {
+	if s.queue.woken != nil {
 		return false
 	}
-	for o := in.holding; o != nil; o = o.behind {
+	for o := s.holding; o != nil; o = o.behind {
 		if o == m {
 			return m.inHand > 0
 		}
@@ -121,27 +119,9 @@ func (in *Inbox) holds(m *Member) bool {
 	return false
 }
 
-// Abandon takes a worker that was given up out of the shared pool.
+// Abandon removes a worker that was given up from the shared pool.
 func (sp *SharedPool) Abandon(m *Member) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.depart(m)
-}
-
-// End ends the commands at the end of a worker's batch that were not begun when the inbox was halted, as
-// [Inbox.Halt] ends those that are queued. It reports false if the worker was abandoned.
-func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
-	in.mu.Lock()
-	if m.abandoned {
-		in.mu.Unlock()
-		return false
-	}
-	in.book(m, t)
-	rest = in.suspendWoken(m, rest)
-	in.release(m, len(rest))
-	in.counts.losses().dead[deadStopped] += uint64(len(rest))
-	in.notifyIfQuiet()
-	in.mu.Unlock()
-	in.deadLetter(rest, ReasonStopped, in.stoppedError())
-	return true
 }

@@ -32,8 +32,8 @@ type Accounts struct {
 	Draining, Drained              bool // it is being drained, or has been; and nothing is here
 }
 
-// Snapshot copies the accounts of the inboxes of one house, all at the same
-// instant: it holds all their locks, taken in order. Nobody else holds two.
+// Snapshot copies the accounts of the inboxes of one pipeline, all at the same instant: it holds all their locks, taken in
+// order. No other function holds two.
 func Snapshot(inboxes []*Inbox) []Accounts {
 	return snapshot(inboxes, func(in *Inbox, now int64) Accounts {
 		s := in.accounts(now)
@@ -42,12 +42,14 @@ func Snapshot(inboxes []*Inbox) []Accounts {
 	})
 }
 
-// Counts is [Snapshot] without Wait and Work, which stay empty. They may be two kilobytes each, and
-// whoever looks often, as controllers do, has no use for them.
-func Counts(inboxes []*Inbox) []Accounts { return snapshot(inboxes, (*Inbox).accounts) }
+// Counts is [Snapshot] without Wait and Work, which stay empty. They may be two kilobytes each, and the control loop, which
+// reads the accounts often, has no use for them.
+func Counts(inboxes []*Inbox) []Accounts {
+	return snapshot(inboxes, func(in *Inbox, now int64) Accounts { return in.accounts(now) })
+}
 
-func snapshot(inboxes []*Inbox, sheet func(in *Inbox, now int64) Accounts) []Accounts {
-	sheets := make([]Accounts, len(inboxes))
+func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Accounts {
+	all := make([]Accounts, len(inboxes))
 	for _, in := range inboxes {
 		in.mu.Lock()
 	}
@@ -56,50 +58,50 @@ func snapshot(inboxes []*Inbox, sheet func(in *Inbox, now int64) Accounts) []Acc
 		if pl := in.Pipeline(); now == 0 && pl != nil { // with all locks: it is one instant
 			now = pl.Now()
 		}
-		sheets[i] = sheet(in, now)
+		all[i] = read(in, now)
 	}
 	for _, in := range inboxes {
 		in.mu.Unlock()
 	}
-	return sheets
+	return all
 }
 
-// noLosses are those of an inbox that has none. They are not changed.
+// noLosses are the losses of an inbox that has none. They are not changed.
 var noLosses losses
 
 // accounts copies all but the histograms.
-func (in *Inbox) accounts(now int64) Accounts {
-	busy, blocked, idle := in.times(now)
-	lost := in.counts.lost
+func (s *state) accounts(now int64) Accounts {
+	busy, blocked, idle := s.times(now)
+	lost := s.counts.lost
 	if lost == nil {
 		lost = &noLosses
 	}
 	return Accounts{
-		Submitted: in.counts.submitted, Received: in.counts.received,
-		OK: in.counts.ok, Forwarded: in.counts.forwarded, Emitted: in.counts.emitted + in.emittedSingly.Load(), Errors: in.counts.errors,
+		Submitted: s.counts.submitted, Received: s.counts.received,
+		OK: s.counts.ok, Forwarded: s.counts.forwarded, Emitted: s.counts.emitted + s.emittedSingly.Load(), Errors: s.counts.errors,
 		Rejected: byReason(lost.rejected[:], rejectedNames[:]),
 		Shed:     byReason(lost.shed[:], shedNames[:]),
 		Dead:     byReason(lost.dead[:], deadNames[:]),
-		Crashes:  in.counts.crashes, Retries: in.counts.retries, Restarts: in.counts.restarts,
-		Queued: in.queue.fresh(), InHand: in.counts.inHand + in.runnable(), Delayed: in.postponed(),
-		Suspended: in.suspended(), Carried: int(in.carried), Held: max(in.counts.inHand-in.suspended(), 0), Due: in.demand(),
-		Live: in.live, Busy: in.counts.busy, Most: max(in.most, in.counts.mostOut), Out: in.busyInstances,
-		Visits: in.counts.visits, Empties: in.empties.Load(), Oldest: in.oldest(),
-		Stuck: in.counts.stuck, Abandoned: int(in.counts.abandoned),
-		Crew: in.pool, Knobs: in.knobs.Knobs,
-		Blocked: int(in.sole.away), Idle: max(in.live-in.counts.busy-int(in.sole.away), 0), Stalled: in.stalled,
+		Crashes:  s.counts.crashes, Retries: s.counts.retries, Restarts: s.counts.restarts,
+		Queued: s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
+		Suspended: s.suspended(), Carried: int(s.carried), Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(),
+		Live: s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
+		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
+		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
+		Crew: s.pool, Knobs: s.knobs.Knobs,
+		Blocked: int(s.sole.away), Idle: max(s.live-s.counts.busy-int(s.sole.away), 0), Stalled: s.stalled,
 		BusyTime: busy, BlockedTime: blocked, IdleTime: idle,
-		Open: in.open, Halted: in.halted.Load(),
-		Draining: !in.InUse(), Drained: in.phase.Load() == drained && in.load() == 0,
+		Open: s.phase() == open, Halted: s.halted.Load(),
+		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,
 	}
 }
 
 // oldest is how long the next command has waited.
-func (in *Inbox) oldest() time.Duration {
-	if in.queue.fresh() == 0 {
+func (s *state) oldest() time.Duration {
+	if s.queue.fresh() == 0 {
 		return 0
 	}
-	return in.queue.waited(in.Pipeline().Now(), in.knobs.Batch) // of so many that are submitted one tells
+	return s.queue.waited(s.now(), s.knobs.Batch) // of so many submitted commands one has a time
 }
 
 // byReason names the counts that are not zero.

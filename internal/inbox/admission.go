@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/queue"
@@ -22,13 +21,13 @@ var (
 	ErrPolicy = errors.New("stage: turned away by a policy")
 )
 
-// Admission is where commands from outside are let in: of an inbox, or of the whole house.
-// The zero Door lets all in, at the cost of one look.
+// Admission are the rules by which commands from outside are let in: into an inbox, or into the whole pipeline. The zero
+// Admission lets all in, at the cost of one atomic load.
 type Admission struct {
 	set atomic.Pointer[admissionRules]
 }
 
-// admissionRules is a door with something to see to.
+// admissionRules are rules that have to be checked.
 type admissionRules struct {
 	controller.Admission
 
@@ -40,7 +39,7 @@ type admissionRules struct {
 // price is the time between two commands, in nanoseconds.
 func (w *admissionRules) price() float64 { return 1e9 / w.Rate.PerSecond }
 
-// Set says how the door lets commands in.
+// Set sets the rules.
 func (d *Admission) Set(a controller.Admission, now int64) {
 	old := d.set.Load()
 	if old == nil && a == (controller.Admission{}) {
@@ -56,8 +55,8 @@ func (d *Admission) Set(a controller.Admission, now int64) {
 	d.set.Store(fresh)
 }
 
-// inherit begins with as many commands to spare as there were, if another rate comes:
-// who changes it often does not let all in.
+// inherit starts with as many saved commands as there were under another rate: a policy that changes the rate often must not
+// let all commands in.
 func (w *admissionRules) inherit(old *admissionRules) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
@@ -65,24 +64,14 @@ func (w *admissionRules) inherit(old *admissionRules) {
 	w.saved = min(old.saved/old.price(), float64(w.Rate.Burst)) * w.price()
 }
 
-// limit is how many commands may be in flight in the pipeline before those from outside wait, 0 for
-// any number.
-func (pl *Pipeline) limit() int {
-	limit := int(pl.bound.Load())
-	if w := pl.admission.set.Load(); w != nil && w.Limit > 0 && (limit == 0 || w.Limit < limit) {
-		limit = w.Limit
-	}
-	return limit
-}
-
-// check asks whether a command may come in, and why not.
-func (d *Admission) check(pl *Pipeline, cmd any, look func() (queued, capacity int)) (why int, err error) {
+// check asks whether a command is let in, and why not.
+func (d *Admission) check(pl *Pipeline, cmd any, load func() (queued, capacity int)) (why int, err error) {
 	w := d.set.Load()
 	if w == nil {
 		return 0, nil
 	}
 	if w.Gate != nil {
-		queued, capacity := look()
+		queued, capacity := load()
 		if err := admitted(w.Gate, cmd, queued, capacity); err != nil {
 			return rejectedPolicy, plain.Because(ErrPolicy, "", err)
 		}
@@ -101,13 +90,13 @@ func (d *Admission) check(pl *Pipeline, cmd any, look func() (queued, capacity i
 // RateError is an ErrRate that says when the rate lets in the next command.
 type RateError struct{ After time.Duration }
 
-// Error is the text of ErrRate.
+// Error returns the text of ErrRate.
 func (*RateError) Error() string { return ErrRate.Error() }
 
 // Unwrap returns ErrRate.
 func (*RateError) Unwrap() error { return ErrRate }
 
-// errGate is why a gate that panicked refuses.
+// errGate says that a gate refuses because it panicked.
 var errGate = errors.New("its gate panicked")
 
 func admitted(g controller.Gate, cmd any, queued, capacity int) (err error) {
@@ -119,7 +108,7 @@ func admitted(g controller.Gate, cmd any, queued, capacity int) (err error) {
 	return g.Admit(cmd, queued, capacity)
 }
 
-// sheds reports whether the command is to be turned away for the others' good.
+// sheds reports whether the command is refused in favour of others.
 func (w *admissionRules) sheds(cmd any) bool {
 	if w.Shed == (controller.Shed{}) {
 		return false
@@ -140,8 +129,7 @@ func priorityOf(p queue.Prioritized) (n int) {
 	return p.Priority()
 }
 
-// pay pays for a command if enough was saved, and returns 0. Otherwise it returns how long it takes until there is
-// enough.
+// pay pays for a command if enough was saved, and returns 0. Otherwise it returns how long it takes until there is enough.
 func (w *admissionRules) pay(now int64) (short time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,43 +145,72 @@ func (w *admissionRules) pay(now int64) (short time.Duration) {
 	return 0
 }
 
-// SetAdmission says how the inbox lets in what is submitted to it.
+// SetAdmission sets the rules by which the inbox lets in what is submitted to it.
 func (in *Inbox) SetAdmission(a controller.Admission) {
 	if in.admission.set.Load() == nil && a == (controller.Admission{}) {
 		return // as it is for most
 	}
-	in.admission.Set(a, in.Pipeline().Now())
+	in.admission.Set(a, in.now())
+	var fx effects
 	in.mu.Lock()
 	in.ceiling = a.Limit
 	if a.Limit > 0 {
-		in.recallRetries()
+		in.recallRetries(&fx)
 	}
-	next := in.wakeOne()
-	inboxes, woken := in.unstallBehind(), in.grantSlots()
-	in.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
-	wakeAll(woken)
-	unstall(inboxes)
+	in.changed(&fx)
+	in.unlock(&fx)
 }
 
-// SetAdmission says how the pipeline lets in what is submitted to any of its inboxes.
+// checksAdmission reports whether a command is to be checked before it is taken: by the rules, the bound of the entries, or a
+// discipline that asks for keys. Most inboxes check nothing.
+func (in *Inbox) checksAdmission() bool {
+	pl := in.Pipeline()
+	return in.queue.keyed.Load() != nil ||
+		pl != nil && (in.admission.set.Load() != nil || pl.admission.set.Load() != nil || pl.bound.Load() > 0)
+}
+
+// checkAdmission checks a command by the rules of the pipeline and of the inbox, and waits at the pipeline's entry. Entered
+// says that [Pipeline.entered] has to be called.
+func (in *Inbox) checkAdmission(ctx context.Context, cmd any) (why int, entered bool, refused error) {
+	pl := in.Pipeline()
+	if pl == nil || !in.IsOpen() || ended(ctx) {
+		return 0, false, nil // it is refused for that, and no rule need be asked
+	}
+	load := func() (queued, capacity int) { return in.Len(), in.Knobs().Capacity }
+	if why, err := pl.admission.check(pl, cmd, load); err != nil {
+		return why, false, in.wrap(err)
+	}
+	if why, err := in.admission.check(pl, cmd, load); err != nil {
+		return why, false, in.wrap(err)
+	}
+	return in.waitToEnter(ctx)
+}
+
+// SetAdmission sets the rules by which the pipeline lets in what is submitted to any of its inboxes.
 func (pl *Pipeline) SetAdmission(a controller.Admission) {
 	pl.admission.Set(a, pl.Now())
 	pl.notifyEntries()
 }
 
-// entrants is who waits until less is in flight in the pipeline.
+// limit is how many commands may be in flight in the pipeline before those from outside wait, 0 for any number.
+func (pl *Pipeline) limit() int {
+	limit := int(pl.bound.Load())
+	if w := pl.admission.set.Load(); w != nil && w.Limit > 0 && (limit == 0 || w.Limit < limit) {
+		limit = w.Limit
+	}
+	return limit
+}
+
+// entrants are the submitters that wait until less is in flight in the pipeline.
 type entrants struct {
 	waiting atomic.Int32
 
-	mu       sync.Mutex // guards all below
-	changed  chan struct{}
-	entering int // those who were let in and are not in an inbox yet
+	mu       sync.Mutex    // guards all below
+	changed  chan struct{} // closed when something has ended; nil if no submitter waits on it
+	entering int           // submitters that were let in and are not in an inbox yet
 }
 
-// notifyEntries tells those who wait that something has ended.
+// notifyEntries has the submitters that wait at the entry look again: something has ended.
 func (pl *Pipeline) notifyEntries() {
 	if pl.entrants.waiting.Load() == 0 {
 		return
@@ -206,7 +223,7 @@ func (pl *Pipeline) notifyEntries() {
 	pl.entrants.mu.Unlock()
 }
 
-// change is closed when something has ended.
+// change returns a channel that is closed when something has ended.
 func (c *entrants) change() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,9 +233,9 @@ func (c *entrants) change() <-chan struct{} {
 	return c.changed
 }
 
-// waitToEnter waits, if the inbox's rule is to wait, until the pipeline has room under its limit.
-// How much is in flight is added up room by room, not at one instant: a limit is
-// for memory and for time, and may be missed by what is just on its way.
+// waitToEnter waits, if the inbox's overflow rule is to wait, until the pipeline is below its limit. The commands in flight
+// are added up inbox by inbox, not at one instant: a limit is for memory and for time, and commands that are just on their
+// way may exceed it.
 func (in *Inbox) waitToEnter(ctx context.Context) (why int, entered bool, err error) {
 	pl := in.Pipeline()
 	if pl.limit() == 0 {
@@ -227,27 +244,27 @@ func (in *Inbox) waitToEnter(ctx context.Context) (why int, entered bool, err er
 	if pl.tryEnter() {
 		return 0, true, nil
 	}
-	if _, inside := ctx.Value(behaviour.EmitterKey{}).(interface{ Inbox() *Inbox }); inside || in.cfg.Overflow != Wait {
+	if handlerOf(ctx) != nil || in.cfg.Overflow != Wait {
 		return rejectedFull, false, fmt.Errorf("stage %q: as many are in flight as may be: %w", in.cfg.Name, ErrFull)
 	}
 	pl.entrants.waiting.Add(1)
 	defer pl.entrants.waiting.Add(-1)
 	for {
-		bell := pl.entrants.change()
+		changed := pl.entrants.change()
 		if pl.tryEnter() {
 			return 0, true, nil
 		}
 		if !in.IsOpen() {
-			return rejectedClosed, false, fmt.Errorf("stage %q: %w", in.cfg.Name, ErrClosed)
+			return rejectedClosed, false, in.wrap(ErrClosed)
 		}
-		if err := Until(ctx, bell); err != nil {
+		if err := Until(ctx, changed); err != nil {
 			return rejectedCancelled, false, in.waitError(err)
 		}
 	}
 }
 
-// tryEnter lets one more command in, if the limit allows it. Who was let in counts until it
-// is in its room: [Pipeline.entered].
+// tryEnter lets one more command in, if the limit allows it. The command counts until it is in its inbox; see
+// [Pipeline.entered].
 func (pl *Pipeline) tryEnter() bool {
 	pl.entrants.mu.Lock()
 	defer pl.entrants.mu.Unlock()
@@ -259,20 +276,10 @@ func (pl *Pipeline) tryEnter() bool {
 	return true
 }
 
-// entered notes that one who was let in is in its room, or was refused there.
+// entered notes that a command that was let in is in its inbox, or was refused there.
 func (pl *Pipeline) entered() {
 	pl.entrants.mu.Lock()
 	pl.entrants.entering--
 	pl.entrants.mu.Unlock()
 	pl.notifyEntries()
-}
-
-// load is how many commands are in the inbox.
-func (in *Inbox) load() int { return in.queue.Len() + in.counts.inHand + in.postponed() }
-
-// Load is how many commands are in the inbox.
-func (in *Inbox) Load() int {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.load()
 }

@@ -195,6 +195,7 @@ type inside struct {
 
 func (x inside) Inbox() *Inbox { return x.r }
 func (x inside) Shared() bool  { return x.shared }
+func (x inside) Attempt() int  { return 1 }
 
 func (x inside) ctx(t *testing.T) context.Context {
 	t.Helper()
@@ -205,7 +206,7 @@ func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {
 	st := newStreet(t, 2, func(c *Config) { c.Capacity = 1 })
 	st.many(0, 1)
 	st.many(1, 1)
-	require.ErrorContains(t, bring(inside{r: st.rooms[1]}.ctx(t), st.rooms[0], 1), "on a way back")
+	require.ErrorContains(t, bring(inside{r: st.rooms[1]}.ctx(t), st.rooms[0], 1), "on a back edge")
 	require.ErrorContains(t, bring(inside{st.rooms[0], true}.ctx(t), st.rooms[1], 1), "whose worker is shared")
 	for _, in := range st.rooms {
 		require.EqualValues(t, 1, in.counts.losses().rejected[rejectedFull])

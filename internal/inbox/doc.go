@@ -1,51 +1,45 @@
-// Package room is the inside of a stage: its bounded queue, its accounts and
-// who waits for what; and the shared pools, workers that several inboxes share.
+// Package inbox is the inside of a stage: its bounded queue, its accounts, and what waits for what; and shared pools, workers
+// that several inboxes share.
 //
-// An inbox belongs to its stage and outlives every actor: workers come, crash
-// and go, the queue stays. One lock guards all of it and is held over no
-// user's code, but that a change of discipline asks the keys of what waits; a worker
-// takes it once for each batch, a submitter once for each command. No goroutine ever holds the locks of two inboxes, except the
-// [Snapshot] of a whole house, which takes them in order of their places. A shared pool's lock
-// is taken within an inbox's.
+// An inbox belongs to its stage and outlives every actor: workers come, crash and go, the queue stays. It is a state machine
+// behind one lock. A worker takes the lock once for each batch, a submitter once for each command. Under the lock no code of
+// others runs, but that a change of discipline asks waiting commands for their keys. A transition only changes the state and
+// collects effects; [Inbox.unlock] is the one function that applies them, in the one order that is written there. No
+// goroutine ever holds the locks of two inboxes, except [Snapshot], which takes them in order of their places. A shared
+// pool's lock is taken while an inbox's is held.
 //
-// # Who waits for whom
+// # What waits for what
 //
-//   - Workers with nothing to do are parked in idle, last in first out. One is
-//     woken when there is work and no other is already on its way; a worker
-//     that leaves commands behind wakes the next. A queue that is soon done is left to
-//     who is at work; see alone.go.
-//   - Workers of other inboxes that found this one full, and cannot go on with commands for
-//     other inboxes, are parked in blocked,
-//     first come first served. When half of the inbox is free they are promised
-//     seats and woken, so that nobody spins, no goroutine blocks, and nobody who
-//     comes later takes their place.
-//   - Submitters from outside wait in line for a seat of their own. If both
-//     kinds wait they take turns.
-//   - Workers of inboxes in use that have something for an inbox which is drained are held,
-//     whether there are seats or not, until it is opened again; see drain.go.
+//   - Workers with nothing to do are idle, last in, first out. One is woken when there is work and no other is already on its
+//     way; a worker that leaves commands behind wakes the next. A queue that is soon done is left to the worker that is at
+//     work; see sole.go.
+//   - Workers of other inboxes that found this one full, and cannot go on with commands for other inboxes, are parked in
+//     blocked, first come, first served. When half of the inbox is free they are promised slots and woken, so that no
+//     goroutine spins or blocks, and no later worker takes their place.
+//   - Submitters wait in line for a slot of their own. If both kinds wait they take turns.
+//   - Workers of stages in use that have something for an inbox that is drained are barred, whether there are free slots or
+//     not, until it is opened again; see phase.go.
 //
-// # Crews
+// # Shared pools
 //
-// An inbox is visited by its own workers, or by those of a [SharedPool]. It gives the shared pool a
-// token for each worker that would find something to do, and a shared pool with tokens has
-// no idle worker. A worker of a shared pool comes with [SharedPool.Turn], which books its last batch,
-// goes on with the visit or ends it, and finds the next room: the one whose token is first
-// in the shared queue, or the next one with a token along the visit plan.
+// An inbox is served by its stage's own workers, or by those of a [SharedPool]. It gives the shared pool a token for each
+// worker that would find something to do, and a shared pool with tokens has no idle worker. A worker of a shared pool comes
+// with [SharedPool.Turn], which books its last batch, goes on with the visit or ends it, and finds the next inbox: the one
+// whose token is first in the shared queue, or the next one with a token along the visit plan.
 //
-// Such a worker is never parked for want of room. A shared pool does not take from an inbox
-// while one ahead is full (the inbox is stalled); that one tells when half of it is free.
+// Such a worker is never parked because an inbox is full. A shared pool does not take from an inbox while one ahead is full;
+// see stall.go.
 //
 // # Instances
 //
-// At most so many workers hold a seat in the inbox with an instance as its knobs allow.
-// Instances that nobody uses are among the idle instances. The inbox does not know what they are.
+// At most so many workers are at the inbox with an instance as its knobs allow. Instances that no worker uses are idle. The
+// inbox does not know what they are.
 //
 // # Accounts
 //
-// Every change of a count happens in the same critical section as the move it
-// counts. So at any instant, under the lock,
+// Every count changes in the same transition as the move that it counts. So at any instant, under the lock,
 //
 //	submitted + received = ok + forwarded + errors + shed + dead + queued + in hand + delayed
 //
-// holds for each inbox, and with it the law of the whole house (see pipeline).
+// holds for each inbox, and with it the accounting law of the whole pipeline; see package pipeline.
 package inbox

@@ -1,120 +1,108 @@
 package inbox
 
-import (
-	"context"
-	"fmt"
-	"slices"
+import "slices"
 
-	"github.com/golda-dev/golda/behaviour"
-)
-
-// An inbox is drained in three steps, each at the drain's word. From the first on it takes
-// nothing from outside. From the second on, when its turn has come, inboxes that are in use
-// hand nothing over to it: they keep what they have for it and their workers wait, as for a
-// full room. Along a back edge they still do, since the inbox may need them to get empty. From
-// the third on, when it was seen to be empty, they do not either.
-//
-// What inboxes that are being drained, or have been, have for it is always let in, and what
-// their handlers submit: it was accepted, and has to end somewhere. So an order that is not
-// the best, because nobody knew of a way that a handler takes, holds nothing up. Shared
-// workers are let in, too, as always; their shared pool takes nothing from an inbox in use that
-// leads to one whose turn has come.
-const (
-	inUse   int32 = iota
-	closing       // nothing from outside
-	turned        // nor, along ways ahead, from inboxes in use
-	drained       // nor along back edges
-)
-
-// Drain begins the inbox's drain, or begins it anew.
-func (in *Inbox) Drain() {
+// Open lets commands in, and ends the inbox's drain if there was one.
+func (in *Inbox) Open() {
+	var fx effects
 	in.mu.Lock()
-	in.open = false
-	in.phase.Store(closing)
-	in.dismissWaiters()
-	in.stalled = false   // it is not barred any more; if the inbox ahead is full it is told again
-	next := in.wakeOne() // nor does anybody linger
-	in.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
-	in.notifyEntries()
+	in.change(toOpen)
+	in.opened = true
+	in.retrySenders(&fx)
+	in.unlock(&fx)
 }
 
-// BlockUpstream tells the inbox that its turn has come: the second step.
-func (in *Inbox) BlockUpstream() { in.proceed(turned) }
+// Close refuses commands from outside from now on, those of submitters that wait for a slot too. What other inboxes hand
+// over is still taken.
+func (in *Inbox) Close() {
+	var fx effects
+	in.mu.Lock()
+	in.change(toClose)
+	in.dismissWaiters(&fx)
+	in.callWorker(&fx) // no batch lingers any more
+	in.lookAtEntries(&fx)
+	in.unlock(&fx)
+}
 
-// BlockBackEdges tells the inbox that it was seen to be empty: the third step.
-func (in *Inbox) BlockBackEdges() { in.proceed(drained) }
+// Drain starts the inbox's drain, or starts it anew.
+func (in *Inbox) Drain() {
+	var fx effects
+	in.mu.Lock()
+	in.change(toDrain)
+	in.dismissWaiters(&fx)
+	in.stalled = false // it is not barred any more; if the inbox ahead is full it is told again
+	in.callWorker(&fx) // no batch lingers any more
+	in.lookAtEntries(&fx)
+	in.unlock(&fx)
+}
 
-// proceed takes a step, unless the drain was ended or begun anew meanwhile.
-func (in *Inbox) proceed(to int32) {
+// BlockUpstream starts the second step of the drain: all inboxes before this one are empty.
+func (in *Inbox) BlockUpstream() { in.proceed(toBar) }
+
+// BlockBackEdges starts the third step of the drain: the inbox was seen to be empty.
+func (in *Inbox) BlockBackEdges() { in.proceed(toSeal) }
+
+// proceed takes a step, unless the drain has ended or started anew meanwhile.
+func (in *Inbox) proceed(ev event) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.phase.Load() == to-1 {
-		in.phase.Store(to)
-	}
+	in.change(ev)
 }
 
-// InUse reports whether the inbox is not being drained, and has not been.
-func (in *Inbox) InUse() bool { return in.phase.Load() == inUse }
-
-// EndDrain ends the inbox's drain and leaves it closed. Handlers may not submit to it any more.
+// EndDrain ends the inbox's drain and leaves it closed. Handlers cannot submit to it any more.
 func (in *Inbox) EndDrain() {
+	var fx effects
 	in.mu.Lock()
-	in.open = false
-	in.dismissWaiters()
-	in.unblockSenders(inUse)
-	in.notifyEntries()
+	in.change(toEndDrain)
+	in.dismissWaiters(&fx)
+	in.retrySenders(&fx)
+	in.lookAtEntries(&fx)
+	in.unlock(&fx)
 }
 
-// UnblockSenders lets those go on who were kept waiting and need not be any more, because their own
-// inboxes are being drained now.
+// UnblockSenders has barred senders try again that are not barred any more, because their own stages are drained now.
 func (in *Inbox) UnblockSenders() {
+	var fx effects
 	in.mu.Lock()
-	in.unblockSenders(in.phase.Load())
+	in.retrySenders(&fx)
+	in.unlock(&fx)
 }
 
-// unblockSenders sets the phase and lets those go on who are not to be kept waiting in it. It is called
-// with the lock and lets go of it.
-func (in *Inbox) unblockSenders(phase int32) {
-	in.phase.Store(phase)
-	if in.unbarred != nil {
-		close(in.unbarred)
-		in.unbarred = nil
+// Halt ends everything that is queued or waits for its next try: it will not be done. A worker finishes the command that it
+// has started and ends the others in its batch; see [Inbox.Halted]. Suspended commands stay so. Halt returns the function
+// that reports the commands that ended, which may take its time.
+func (in *Inbox) Halt() (report func()) {
+	var fx effects
+	in.mu.Lock()
+	in.change(toHalt)
+	in.dismissWaiters(&fx) // before the queue is emptied: it may fill it
+	in.suspendQueued()
+	left := in.queue.takeAll()
+	left = append(left, in.delayed.clear()...)
+	in.timers.stop()
+	in.counts.losses().dead[deadStopped] += uint64(len(left))
+	fx.end(left, ReasonStopped, in.stoppedError())
+	in.releaseSenders(&fx)
+	for _, m := range in.wakeAllIdle() {
+		fx.wakeWorker(m)
 	}
-	var woken []*Member
-	var ahead []parked
-	held := in.held[:0]
-	for _, p := range in.held {
-		switch {
-		case in.blocks(p.seat.own, p.back):
-			held = append(held, p)
-		case p.back: // it needs no seat
-			p.seat.ready.Store(true)
-			woken = append(woken, p.seat)
-		default:
-			ahead = append(ahead, p)
-		}
-	}
-	clear(in.held[len(held):])
-	in.held = held
-	in.blocked = append(ahead, in.blocked...)
-	next := in.wakeOne()
-	inboxes := in.unstallBehind()
-	woken = append(woken, in.grantSlots()...)
-	in.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
-	wakeAll(woken)
-	unstall(inboxes)
+	in.voidTokens()
+	fx.unstall(in.behind...)
+	in.behind = nil
+	in.lookAtEntries(&fx)
+	report = fx.later(in)
+	in.unlock(&fx)
+	return report
 }
 
-// blocks reports whether an inbox may hand nothing over now. Nil is that of a shared worker.
-func (in *Inbox) blocks(from *Inbox, back bool) bool {
-	switch in.phase.Load() {
-	case turned:
+// lookAtEntries has submitters that wait at the pipeline's entry look at the inbox again.
+func (s *state) lookAtEntries(fx *effects) { fx.entries, fx.some = true, true }
+
+// bars reports whether workers at an inbox cannot hand over to this one in its present phase. Nil stands for a shared
+// worker, which always can.
+func (s *shared) bars(from *Inbox, back bool) bool {
+	switch s.phase() {
+	case barring:
 		return from != nil && !back && from.InUse()
 	case drained:
 		return from != nil && from.InUse()
@@ -123,82 +111,41 @@ func (in *Inbox) blocks(from *Inbox, back bool) bool {
 	}
 }
 
-// holdBack keeps a worker waiting that may hand nothing over. It is called with the lock and
-// lets go of it.
-func (in *Inbox) holdBack(m *Member, n int, back, park bool) {
-	at := slices.IndexFunc(in.held, func(p parked) bool { return p.seat == m })
+// retrySenders has those barred senders try again that the present phase does not bar.
+func (s *state) retrySenders(fx *effects) {
+	s.unbar(fx)
+	var ahead []parked
+	barred := s.barred[:0]
+	for _, p := range s.barred {
+		switch {
+		case s.bars(p.m.own, p.back):
+			barred = append(barred, p)
+		case p.back: // it needs no slot
+			p.m.ready.Store(true)
+			fx.wakeWorker(p.m)
+		default:
+			ahead = append(ahead, p)
+		}
+	}
+	clear(s.barred[len(barred):])
+	s.barred = barred
+	s.blocked = append(ahead, s.blocked...)
+	s.changed(fx)
+}
+
+// holdBack parks a worker that cannot hand over in the present phase.
+func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
+	at := slices.IndexFunc(s.barred, func(p parked) bool { return p.m == m })
 	known := at >= 0
 	if known {
-		in.held = slices.Delete(in.held, at, at+1)
+		s.barred = slices.Delete(s.barred, at, at+1)
 	} else {
-		_, known = in.unpark(m) // the seats that it was promised are others' now
-		at = len(in.held)
+		_, known = s.unpark(m) // others get the slots that it was promised
+		at = len(s.barred)
 	}
 	if park || known {
-		in.held = slices.Insert(in.held, at, parked{m, n, back})
+		s.barred = slices.Insert(s.barred, at, parked{m, n, back})
 		m.ready.Store(!park)
 	}
-	woken := in.grantSlots()
-	in.mu.Unlock()
-	wakeAll(woken)
-}
-
-// awaitUse waits until a handler that emits may do so: it is kept waiting as a worker that
-// hands over is. On a back edge it is refused instead. It is called with the lock and returns
-// with it.
-func (in *Inbox) awaitUse(ctx context.Context, back, shared bool) error {
-	from := emitterOf(ctx)
-	if from == nil || shared {
-		return nil
-	}
-	for in.blocks(from.Inbox(), back) && !in.halted.Load() {
-		if back {
-			return fmt.Errorf("stage %q: on a way back: %w", in.cfg.Name, ErrDraining)
-		}
-		if in.unbarred == nil {
-			in.unbarred = make(chan struct{})
-		}
-		lifted := in.unbarred
-		in.mu.Unlock()
-		err := Until(ctx, lifted)
-		in.mu.Lock()
-		if err != nil {
-			return in.waitError(err)
-		}
-	}
-	return nil
-}
-
-// emitter is a worker whose handler runs.
-type emitter interface {
-	Inbox() *Inbox
-	Shared() bool
-	Attempt() int
-}
-
-// emitterOf is the worker whose handler's context it is, nil if it is none's.
-func emitterOf(ctx context.Context) emitter {
-	m, _ := ctx.Value(behaviour.EmitterKey{}).(emitter)
-	return m
-}
-
-// admitsHandler reports whether a closed inbox takes what ctx submits: it does from handlers
-// of inboxes that are drained with it. It is called with the lock, which it lets go of for a
-// moment.
-func (in *Inbox) admitsHandler(ctx context.Context) bool {
-	if in.halted.Load() || in.InUse() {
-		return false
-	}
-	in.mu.Unlock()
-	from := emitterOf(ctx)
-	works := from != nil && from.Attempt() > 0
-	in.mu.Lock()
-	return in.open || works && !in.halted.Load() && !in.InUse() && !from.Inbox().InUse()
-}
-
-// notifyEntries tells those who wait at the pipeline's door.
-func (in *Inbox) notifyEntries() {
-	if pl := in.Pipeline(); pl != nil {
-		pl.notifyEntries()
-	}
+	s.grantSlots(fx)
 }

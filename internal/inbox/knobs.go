@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Knobs are what may be changed about an inbox while it is open.
+// Knobs are what can be changed about an inbox while it is open.
 type Knobs struct {
 	Capacity  int
 	Batch     int
@@ -24,7 +24,7 @@ type knobs struct {
 	quality *atomic.Uint64 // Quality, to be read by handlers
 }
 
-// Knobs is how an inbox is made.
+// Knobs returns the knobs that an inbox starts with.
 func (cfg Config) Knobs() Knobs {
 	k := Knobs{Capacity: cfg.Capacity, Batch: cfg.Batch, Linger: cfg.Linger, Instances: cfg.Instances, Quality: 1}
 	if k.Instances == 0 {
@@ -39,20 +39,20 @@ func (cfg Config) knobs() knobs {
 	return k
 }
 
-// Knobs returns how the knobs are turned.
+// Knobs returns the present knobs.
 func (in *Inbox) Knobs() Knobs {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.knobs.Knobs
 }
 
-// Quality is what handlers are asked for. Anybody may ask.
+// Quality is what handlers are asked for. Any goroutine may read it.
 func (in *Inbox) Quality() float64 { return math.Float64frombits(in.knobs.quality.Load()) }
 
-// Adjust turns the knobs: change is given the present ones, and all that follows from
-// the new ones is seen to. It returns instances that are one too many now, to be
-// stopped.
+// Adjust changes the knobs: change gets the present ones, under the lock. Adjust returns instances that are too many now;
+// the caller stops them.
 func (in *Inbox) Adjust(change func(*Knobs)) (surplus []any) {
+	var fx effects
 	in.mu.Lock()
 	before := in.knobs.Knobs
 	change(&in.knobs.Knobs)
@@ -61,38 +61,10 @@ func (in *Inbox) Adjust(change func(*Knobs)) (surplus []any) {
 		in.voidTokens()
 	}
 	if in.knobs.Disabled {
-		in.dismissWaiters()
+		in.dismissWaiters(&fx)
 	}
-	next := in.wakeOne()
-	inboxes, woken := in.unstallBehind(), in.grantSlots()
-	surplus = in.surplus()
-	in.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
-	wakeAll(woken)
-	unstall(inboxes)
+	in.changed(&fx)
+	surplus = in.surplusInstances()
+	in.unlock(&fx)
 	return surplus
-}
-
-// surplus takes instances off the idle instances that are beyond what there should be.
-func (in *Inbox) surplus() []any {
-	n := min(max(in.made-in.knobs.Instances, 0), len(in.idleInstances))
-	if n == 0 {
-		return nil
-	}
-	left := len(in.idleInstances) - n
-	gone := append([]any(nil), in.idleInstances[left:]...)
-	clear(in.idleInstances[left:])
-	in.idleInstances, in.made = in.idleInstances[:left], in.made-n
-	return gone
-}
-
-// TakeIdleInstances takes all instances that nobody uses, to be stopped.
-func (in *Inbox) TakeIdleInstances() []any {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	gone := in.idleInstances
-	in.idleInstances, in.made = nil, in.made-len(gone)
-	return gone
 }

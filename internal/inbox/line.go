@@ -2,24 +2,24 @@ package inbox
 
 import "github.com/golda-dev/golda/internal/command"
 
-// waiter is a command that waits in line for a free slot. When one comes free the inbox queues the command
-// itself and notifies the goroutine that brought it, so a slot is never held for a goroutine or a
-// handler that has still to run.
+// waiter is a command that waits in line for a free slot. When one comes free the inbox queues the command itself and
+// signals the goroutine that brought it, so a slot is never held for a goroutine or a handler that has still to run.
 type waiter struct {
 	entrant
 	ready         chan struct{} // has capacity for one signal
 	suspends      bool          // the goroutine is a handler that suspends, so ready is closed instead
-	queued        bool          // guarded by the inbox's lock, as is all below; false if dismissed
+	queued        bool          // guarded by the lock, as are the next two; false if dismissed
 	lined         bool          // still in line
 	before, after *waiter
+	next          *waiter // in a chain of effects
 }
 
 // entrant is a command that is to be queued, and how it is accounted for.
 type entrant struct {
 	e  command.Envelope
 	at place
-	// inside reports whether the command comes from a handler of the same pipeline, which has sent it on its way: it
-	// is received, not submitted.
+	// inside reports whether the command comes from a handler of the same pipeline that sent it on its way: it is
+	// received, not submitted.
 	inside bool
 	// emitter is the inbox whose handler emitted the command, nil if the command was accepted before.
 	emitter *Inbox
@@ -27,9 +27,9 @@ type entrant struct {
 	retry bool
 }
 
-// line holds the commands that wait for a free slot, first come first served. Where a queue is always full each
-// command waits, most often that of the one submitter; so the line keeps the last waiter for the next command. It is
-// not kept in a pool for all: a channel of one bubble of testing/synctest must not come to another.
+// line holds the commands that wait for a free slot, first come, first served. Where a queue is always full each command
+// waits, most often that of the one submitter; so the line keeps the last waiter for the next command. A pool for all
+// inboxes would not do: a channel of one bubble of testing/synctest must not come to another.
 type line struct {
 	first, last *waiter
 	n, retries  int32 // commands in line, and those of them that wait for their next try
@@ -46,7 +46,7 @@ func (l *line) join(x entrant, suspends, first bool) *waiter {
 	case x.retry:
 		w = new(waiter)
 		l.retries++
-	case l.spare != nil:
+	case l.spare != nil && !suspends:
 		w, l.spare = l.spare, nil
 	default:
 		w = &waiter{ready: make(chan struct{}, 1)}
@@ -85,25 +85,20 @@ func (l *line) leave(w *waiter) {
 	}
 }
 
-// notify has the goroutine that brought the command go on. A handler that suspends may look again, in another goroutine.
-func (w *waiter) notify() {
-	w.entrant = entrant{}
+// keep keeps a waiter for the next command. No signal may be on its way to it.
+func (l *line) keep(w *waiter) {
+	if !w.suspends {
+		w.entrant = entrant{}
+		l.spare = w
+	}
+}
+
+// signal has the goroutine that brought the command go on. A handler that suspends may be resumed by a goroutine that looks
+// at the channel too, so that one is closed.
+func (w *waiter) signal() {
 	if w.suspends {
 		close(w.ready)
 		return
 	}
 	w.ready <- struct{}{}
-}
-
-// done takes back the waiter of a command that is not in line any more.
-func (l *line) done(w *waiter) {
-	if w.suspends {
-		return
-	}
-	select {
-	case <-w.ready: // it was notified after its context had ended
-	default:
-	}
-	w.entrant = entrant{}
-	l.spare = w
 }

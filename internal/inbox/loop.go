@@ -9,23 +9,22 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// ErrMaxInFlight refuses a command on a way that closes a loop: the pipeline holds as many
-// commands as it may.
+// ErrMaxInFlight refuses a command on a back edge, which closes a loop: the pipeline holds as many commands as it may.
 var ErrMaxInFlight = errors.New("stage: too many commands in flight; see pipeline.MaxInFlight")
 
-// Ways that close a loop are let in beyond the capacity of an inbox, or the inboxes of the loop could
-// wait for one another. What they add is bounded by the host's MaxInFlight.
+// Commands on back edges are let in beyond the capacity of an inbox, for otherwise the stages of the loop could wait for one
+// another. The pipeline's MaxInFlight bounds what they add.
 
-// allowance is how many commands may still come in along back edges before the commands in flight
-// are counted again. To count them takes the lock of every inbox, so each count covers many commands.
+// allowance is how many commands may still come in along back edges before the commands in flight are counted again. To count
+// them takes the lock of every inbox, so each count covers many commands.
 type allowance struct {
 	left atomic.Int64
 
 	counting sync.Mutex // one goroutine counts at a time
 }
 
-// refill is the part of the free places that one count hands out. The rest covers what other ways
-// bring in before the next count.
+// refill is the part of the free places that one count gives out. The rest covers what other edges bring in before the next
+// count.
 const refill = 8
 
 // Allow takes up to n commands off the allowance and returns how many: fewer than n if the
@@ -61,9 +60,8 @@ func (pl *Pipeline) count(n int) int {
 	return got
 }
 
-// BoundEntries keeps commands from outside waiting while half of MaxInFlight is in flight, if inboxes
-// of so much capacity in all could hold more: loops are to have the other half. Otherwise
-// the capacities do so without counting.
+// BoundEntries keeps commands from outside waiting while half of MaxInFlight is in flight, if inboxes of so much capacity in
+// all could hold more: loops have the other half. Otherwise the capacities do so without counting.
 func (pl *Pipeline) BoundEntries(capacity int) {
 	if pl.MaxInFlight > 0 && capacity > pl.MaxInFlight/2 {
 		pl.bound.Store(int64(max(pl.MaxInFlight/2, 1)))
@@ -72,23 +70,18 @@ func (pl *Pipeline) BoundEntries(capacity int) {
 	}
 }
 
-// LoopFull says that a stage does not take a command because the pipeline holds as many as it may.
+// LoopFull returns the error of a command that the pipeline has no place for.
 func (in *Inbox) LoopFull() error {
 	return fmt.Errorf("stage %q: %w (%d)", in.cfg.Name, ErrMaxInFlight, in.Pipeline().MaxInFlight)
 }
 
 // ShedBackEdge sheds commands that were on a back edge and that the pipeline has no place for.
 func (in *Inbox) ShedBackEdge(es []command.Envelope) {
+	var fx effects
 	in.mu.Lock()
 	in.counts.received += uint64(len(es))
 	in.counts.losses().shed[shedMaxInFlight] += uint64(len(es))
-	in.notifyIfQuiet()
-	in.mu.Unlock()
-	in.deadLetter(es, ReasonMaxInFlight, in.LoopFull())
-}
-
-// RefuseNew reports a command that a handler could not emit along a back edge. It was not
-// accepted, so it is in no account but leaves a letter.
-func (in *Inbox) RefuseNew(cmd any, err error) {
-	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: cmd, Reason: ReasonMaxInFlight, Err: err})
+	fx.end(es, ReasonMaxInFlight, in.LoopFull())
+	in.checkQuiet(&fx)
+	in.unlock(&fx)
 }

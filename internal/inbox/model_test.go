@@ -162,7 +162,7 @@ func (m *model) reserved() int {
 
 func (m *model) promised(u *modelUp) int {
 	for _, p := range m.r.promises {
-		if p.seat == &u.Member {
+		if p.m == &u.Member {
 			return p.n
 		}
 	}
@@ -329,7 +329,7 @@ func (m *model) bring(t *rapid.T, u *modelUp, back, park bool) {
 	u.items = slices.Clone(u.items[n:])
 	u.parked = park && len(u.items) > 0
 	u.inLine = (park || known) && len(u.items) > 0
-	if u.inLine && slices.IndexFunc(m.r.blocked, func(p parked) bool { return p.seat == &u.Member }) != place {
+	if u.inLine && slices.IndexFunc(m.r.blocked, func(p parked) bool { return p.m == &u.Member }) != place {
 		t.Fatalf("its place was %d, and it lost it", place)
 	}
 	synctest.Wait()
@@ -340,7 +340,7 @@ func (m *model) place(u *modelUp) int {
 	if m.promised(u) > 0 {
 		return 0
 	}
-	if i := slices.IndexFunc(m.r.blocked, func(p parked) bool { return p.seat == &u.Member }); i >= 0 {
+	if i := slices.IndexFunc(m.r.blocked, func(p parked) bool { return p.m == &u.Member }); i >= 0 {
 		return i
 	}
 	return len(m.r.blocked)
@@ -734,8 +734,8 @@ func (m *model) check(t *rapid.T) {
 	if int(in.reserved) != m.reserved() || in.excess != m.excess || in.live != m.live() {
 		t.Fatalf("reserved %d, excess %d, live %d; want %d, %d, %d", in.reserved, in.excess, in.live, m.reserved(), m.excess, m.live())
 	}
-	if int(in.packed) != m.packed() {
-		t.Fatalf("%d in packs, want %d", in.packed, m.packed())
+	if int(in.queue.packed) != m.packed() {
+		t.Fatalf("%d in packs, want %d", in.queue.packed, m.packed())
 	}
 	if in.queue.Len() > 0 && in.waking == 0 && len(in.idle) > 0 {
 		t.Fatalf("%d queued, %d idle, and nobody is on the way", in.queue.Len(), len(in.idle))

@@ -128,7 +128,7 @@ func TestToLookForACulpritIsNoRowOfCrashes(t *testing.T) {
 	crash(&v.Batch[0])
 	require.Equal(t, 1, st.rooms[0].Streak())
 	require.EqualValues(t, 3, Snapshot([]*Inbox{st.rooms[0]})[0].Crashes)
-	require.EqualValues(t, 8, st.rooms[0].packed, "the two of the small pack, and two packs of three")
+	require.EqualValues(t, 8, st.rooms[0].queue.packed, "the two of the small pack, and two packs of three")
 }
 
 // A pack of three would have two take part that came by chance, and a canary may answer at another try.

@@ -1,26 +1,25 @@
 package inbox
 
-// Reason says in a word why a command was refused or ended without an answer.
-// It is a label of metrics, so there are few.
+// Reason says in one word why a command was refused or ended without an answer. It is a label of metrics, so there are few.
 type Reason string
 
 // The reasons.
 const (
-	ReasonFull      Reason = "full"           // no seat, and the inbox does not wait
+	ReasonFull      Reason = "full"           // no free slot, and the inbox does not wait
 	ReasonClosed    Reason = "closed"         // not open to commands from outside
-	ReasonCancelled Reason = "cancelled"      // the submitter gave up waiting for a seat
+	ReasonCancelled Reason = "cancelled"      // the submitter gave up waiting for a slot
 	ReasonType      Reason = "type"           // sent by PID, and of another type than the stage takes
 	ReasonNewest    Reason = "dropped_newest" // dropped on arrival
-	ReasonOldest    Reason = "dropped_oldest" // dropped for one that came later
+	ReasonOldest    Reason = "dropped_oldest" // dropped for a command that came later
 	ReasonCrash     Reason = "crash"          // its handler crashed, as often as it may be tried
 	ReasonStopped   Reason = "stopped"        // the pipeline stopped hard before it was done
 	ReasonDisabled  Reason = "disabled"       // a policy has the stage take nothing
 	ReasonExpired   Reason = "expired"        // its time to live was over before its handler was called
 	ReasonRate      Reason = "rate"           // beyond the rate at which commands are let in
-	ReasonPolicy    Reason = "policy"         // turned away by a policy's shedding or its gate
-	// ReasonMaxInFlight is that of a command on a back edge which the pipeline had no place for.
+	ReasonPolicy    Reason = "policy"         // refused by a policy's shedding or its gate
+	// ReasonMaxInFlight is that of a command on a back edge that would have exceeded the pipeline's MaxInFlight.
 	ReasonMaxInFlight Reason = "max_in_flight"
-	// ReasonError is that of a command whose handler answered with an error. It is counted as such, and not by reason.
+	// ReasonError is that of a command whose handler answered with an error. It is counted as failed, and not by reason.
 	ReasonError Reason = "error"
 )
 
@@ -32,6 +31,7 @@ const (
 	rejectedDisabled
 	rejectedRate
 	rejectedPolicy
+	rejectedMaxInFlight
 	rejectedReasons
 )
 
@@ -52,7 +52,7 @@ const (
 )
 
 var (
-	rejectedNames = [rejectedReasons]Reason{ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy}
+	rejectedNames = [rejectedReasons]Reason{ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy, ReasonMaxInFlight}
 	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonExpired, ReasonMaxInFlight}
 	deadNames     = [deadReasons]Reason{ReasonCrash, ReasonStopped}
 )

@@ -54,31 +54,31 @@ func (d *delayed) clear() []command.Envelope {
 	return es
 }
 
-// postpone puts a command aside until its next try. Meanwhile it holds a slot, so retries are never refused: an inbox
-// that is full of them takes nothing else. It reports false if the inbox is halted. The caller has the
-// lock and has checked that the command may be tried again.
-func (in *Inbox) postpone(e command.Envelope, at place) bool {
-	if in.halted.Load() {
+// postpone keeps a command until its next try. Meanwhile it holds a slot, so retries are never refused: an inbox that is
+// full of them takes nothing else. It returns false if the inbox is halted. The caller has checked that the command may be
+// tried again.
+func (s *state) postpone(e command.Envelope, at place) bool {
+	if s.halted.Load() {
 		return false
 	}
-	in.counts.retries++
+	s.counts.retries++
 	e.SetPack(min(e.Pack(), 1)) // it was one of a pack
 	e.Prove(false)
-	pause := in.cfg.Retry.pause(e.Tries(), rand.Float64())
+	pause := s.cfg.Retry.pause(e.Tries(), rand.Float64())
 	if pause <= 0 {
-		in.requeueRetry(&e, at)
+		s.requeueRetry(&e, at)
 		return true
 	}
-	in.delayed.seq++
-	heap.Push(&in.delayed, due{in.Pipeline().Now() + int64(pause), in.delayed.seq, e, at})
-	if in.delayed.heap[0].seq == in.delayed.seq {
-		in.setRetryTimer(pause)
+	s.delayed.seq++
+	heap.Push(&s.delayed, due{s.now() + int64(pause), s.delayed.seq, e, at})
+	if s.delayed.heap[0].seq == s.delayed.seq {
+		s.setAlarm(retryAlarm, pause)
 	}
 	return true
 }
 
-// pause is how long to wait after so many tries: the backoff doubles up to its
-// maximum, then up to jitter of it is taken off or put on. Die is in [0, 1).
+// pause is how long to wait after so many tries: the backoff doubles up to its maximum, then up to jitter of it is
+// subtracted or added. Die is in [0, 1).
 func (p Retry) pause(tries int, die float64) time.Duration {
 	d := p.Max
 	if doublings := max(tries-1, 0); doublings < bits.LeadingZeros64(uint64(p.Backoff))-1 {
@@ -90,58 +90,46 @@ func (p Retry) pause(tries int, die float64) time.Duration {
 	return d + time.Duration(p.Jitter*(2*die-1)*float64(d))
 }
 
-// requeueRetry queues a command whose next try is due. If others wait for a slot it goes behind them, and
-// gives up its own: commands that fail again and again keep no other from ever being tried. The caller releases
-// the slot.
-func (in *Inbox) requeueRetry(e *command.Envelope, at place) {
-	if in.yields() {
-		in.waiters.join(entrant{e: *e, at: at, retry: true}, false, false)
+// requeueRetry queues a command whose next try is due. If other commands wait for a slot it goes behind them, and gives up
+// its own: commands that fail again and again keep no other from ever being tried. The caller grants the slot.
+func (s *state) requeueRetry(e *command.Envelope, at place) {
+	if s.yieldsSlot() {
+		s.waiters.join(entrant{e: *e, at: at, retry: true}, false, false)
 		return
 	}
-	in.push(e, at)
+	s.push(e, at)
 }
 
-// yields reports whether a command that is due gives up its slot. Under a limit of a policy it does not: it counts
-// against the limit wherever it is, so it would wait for one that waits for it.
-func (in *Inbox) yields() bool {
-	others := in.waiters.Len() > 0 || len(in.blocked) > 0
-	return others && in.ceiling == 0 && int(in.waiters.retries) < max(mostYielding, in.knobs.Capacity)
+// yieldsSlot reports whether a command that is due gives up its slot. Under a limit of a policy it does not: it counts against
+// the limit wherever it is, so it would wait for a command that waits for it.
+func (s *state) yieldsSlot() bool {
+	others := s.waiters.Len() > 0 || len(s.blocked) > 0
+	return others && s.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
 }
 
 // recallRetries queues the commands that gave up their slot.
-func (in *Inbox) recallRetries() {
-	for w := in.waiters.first; w != nil && in.waiters.retries > 0; {
+func (s *state) recallRetries(fx *effects) {
+	for w := s.waiters.first; w != nil && s.waiters.retries > 0; {
 		next := w.after
 		if w.retry {
-			in.enqueue(w)
+			s.enqueue(w, fx)
 		}
 		w = next
 	}
 }
 
-// postponed is how many commands wait for their next try, those among them that have given up their slot.
-func (in *Inbox) postponed() int { return in.delayed.Len() + int(in.waiters.retries) }
+// postponed is how many commands wait for their next try, including those that have given up their slot.
+func (s *state) postponed() int { return s.delayed.Len() + int(s.waiters.retries) }
 
-// setRetryTimer sets the clock for the next retry.
-func (in *Inbox) setRetryTimer(d time.Duration) { in.set(&in.retryTimer, d, (*Inbox).retriesDue) }
-
-// retriesDue has those commands come back whose time has come.
-func (in *Inbox) retriesDue() {
-	in.mu.Lock()
-	now := in.Pipeline().Now()
-	for len(in.delayed.heap) > 0 && in.delayed.heap[0].at <= now {
-		d := heap.Pop(&in.delayed).(due)
-		in.requeueRetry(&d.e, d.p)
+// retriesDue queues the commands whose next try is due.
+func (s *state) retriesDue(fx *effects) {
+	now := s.now()
+	for len(s.delayed.heap) > 0 && s.delayed.heap[0].at <= now {
+		d := heap.Pop(&s.delayed).(due)
+		s.requeueRetry(&d.e, d.p)
 	}
-	if len(in.delayed.heap) > 0 {
-		in.setRetryTimer(time.Duration(in.delayed.heap[0].at - now))
+	if len(s.delayed.heap) > 0 {
+		s.setAlarm(retryAlarm, time.Duration(s.delayed.heap[0].at-now))
 	}
-	next := in.wakeOne()
-	inboxes, woken := in.unstallBehind(), in.grantSlots()
-	in.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
-	wakeAll(woken)
-	unstall(inboxes)
+	s.changed(fx)
 }

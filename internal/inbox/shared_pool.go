@@ -9,29 +9,27 @@ import (
 	"github.com/golda-dev/golda/controller"
 )
 
-// SharedPool is a pool of workers that several inboxes share. Its workers are parked here,
-// not in the inboxes, and come to an inbox for a visit.
+// SharedPool is a pool of workers that several inboxes share. Its workers are parked here, not at the inboxes, and come to an
+// inbox for a visit.
 //
-// An inbox that has work, and a free instance to do it, gives the shared pool a *token*; a
-// shared pool with tokens has no idle worker. In a shared pool that shares one queue the tokens
-// are that queue, and an inbox has no more of them in it than free instances. In a
-// polled shared pool they only tell that it is worth going round.
+// An inbox that has work, and a free instance to do it, gives the shared pool a *token*; a shared pool with tokens has no
+// idle worker. In a shared pool that shares one queue the tokens are that queue, and an inbox has no more of them in it than
+// free instances. In a polled shared pool they only say that it is worth making a round.
 //
-// A worker of a shared pool never waits for room: what it hands over is let in, beyond the
-// capacity if need be, since who could make room there may be the worker itself.
-// Instead no shared pool takes from an inbox while an inbox ahead of it is full. The last full
-// room of a way has none ahead, so there is always one to go on with.
+// A worker of a shared pool never waits for a free slot: what it hands over is let in, beyond the capacity if need be, since
+// the worker that could make room there may be this one. Instead no shared pool takes from an inbox while an inbox ahead of it
+// is full. The last full inbox of a path has none ahead, so there is always one to go on with.
 //
-// A shared pool's lock is taken within an inbox's, never the other way round.
+// A shared pool's lock is taken while an inbox's is held, never the other way round.
 type SharedPool struct {
 	workerSet // guarded by mu
 
-	name string
-	host *Pipeline
-	mode atomic.Uint32 // controller.Dispatch
+	name     string
+	pipeline *Pipeline
+	mode     atomic.Uint32 // controller.Dispatch
 
 	rounds, visits, empties atomic.Uint64
-	tell                    atomic.Int64 // how many visits are told of at once; 0: none
+	tell                    atomic.Int64 // after how many visits the pipeline is notified; 0: never
 	noted                   atomic.Int32 // inboxes with a token, in a polled shared pool; written with mu
 	route                   atomic.Pointer[route]
 
@@ -43,21 +41,21 @@ type SharedPool struct {
 
 // NewSharedPool returns a shared pool without workers and inboxes.
 func NewSharedPool(name string, pl *Pipeline) *SharedPool {
-	sp := &SharedPool{name: name, host: pl}
+	sp := &SharedPool{name: name, pipeline: pl}
 	sp.mode.Store(uint32(controller.SharedFIFO))
 	sp.route.Store(newRoute(nil, nil))
 	return sp
 }
 
-// Name is the pool's name.
+// Name returns the pool's name.
 func (sp *SharedPool) Name() string { return sp.name }
 
-// Dispatch is how the workers choose.
+// Dispatch says how the workers choose among the inboxes.
 func (sp *SharedPool) Dispatch() controller.Dispatch { return controller.Dispatch(sp.mode.Load()) }
 
 func (sp *SharedPool) polled() bool { return sp.Dispatch() == controller.Polled }
 
-// visit is what a worker of a shared pool knows of its way.
+// visit is what a worker of a shared pool knows about its route.
 type visit struct {
 	at      *Inbox // where it is; nil between visits
 	route   *route
@@ -76,8 +74,7 @@ type route struct {
 	ended *atomic.Bool // a worker ended a round; shared by all routes of one plan
 }
 
-// newRoute follows a plan through the members of a shared pool. Whom the plan leaves out
-// comes at the end.
+// newRoute follows a plan through the inboxes of a shared pool. Inboxes that the plan leaves out come at the end.
 func newRoute(plan *controller.VisitPlan, members []*Inbox) *route {
 	rt := &route{plan: plan, ended: new(atomic.Bool)}
 	if plan != nil {
@@ -95,7 +92,7 @@ func newRoute(plan *controller.VisitPlan, members []*Inbox) *route {
 	return rt
 }
 
-// Plan is the visit plan, nil if none was given.
+// Plan returns the visit plan, nil if none was given.
 func (sp *SharedPool) Plan() *controller.VisitPlan { return sp.route.Load().plan }
 
 // SetPlan gives the shared pool a visit plan.
@@ -123,36 +120,29 @@ func (sp *SharedPool) SetDispatch(m controller.Dispatch) {
 
 // restoreTokens gives the inbox's shared pool fresh tokens for old ones.
 func (in *Inbox) restoreTokens() {
+	var fx effects
 	in.mu.Lock()
 	in.voidTokens()
-	next := in.wakeOne()
-	in.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
+	in.callWorker(&fx)
+	in.unlock(&fx)
 }
 
-// Bind has the shared pool's workers visit the inbox; nil gives it back to its own.
+// Bind has the shared pool's workers visit the inbox; nil gives it back to the stage's own.
 func (in *Inbox) Bind(sp *SharedPool) {
+	var fx effects
 	in.mu.Lock()
-	if in.pool == sp {
-		in.mu.Unlock()
-		return
+	if in.pool != sp {
+		in.voidTokens()
+		if in.pool != nil {
+			in.pool.removeInbox(in)
+		}
+		in.pool, in.stalled = sp, false
+		if sp != nil {
+			sp.addInbox(in)
+		}
+		in.callWorker(&fx)
 	}
-	in.voidTokens()
-	old := in.pool
-	in.pool, in.stalled = sp, false
-	if old != nil {
-		old.removeMember(in)
-	}
-	if sp != nil {
-		sp.addInbox(in)
-	}
-	next := in.wakeOne()
-	in.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
+	in.unlock(&fx)
 }
 
 // Pool returns the pool that visits the inbox, nil if it has workers of its own.
@@ -162,7 +152,7 @@ func (in *Inbox) Pool() *SharedPool {
 	return in.pool
 }
 
-func (sp *SharedPool) removeMember(in *Inbox) {
+func (sp *SharedPool) removeInbox(in *Inbox) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.members = slices.DeleteFunc(sp.members, func(o *Inbox) bool { return o == in })
@@ -177,8 +167,7 @@ func (sp *SharedPool) addInbox(in *Inbox) {
 	sp.reroute()
 }
 
-// reroute fits the plan to the members. It is no new plan, so its end is told once
-// only.
+// reroute fits the plan to the inboxes. It is no new plan, so the end of its first round is reported once only.
 func (sp *SharedPool) reroute() {
 	old := sp.route.Load()
 	fresh := newRoute(old.plan, sp.members)
@@ -186,7 +175,7 @@ func (sp *SharedPool) reroute() {
 	sp.route.Store(fresh)
 }
 
-// Inboxes are the inboxes, in the order of the pipeline.
+// Inboxes returns the inboxes, in the order of the pipeline.
 func (sp *SharedPool) Inboxes() []*Inbox {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -200,7 +189,7 @@ func (sp *SharedPool) workers() int {
 	return sp.live
 }
 
-// Len is the length of the shared pool's mailbox: of all its inboxes' queues.
+// Len returns how many commands are queued in all its inboxes.
 func (sp *SharedPool) Len() (n int) {
 	for _, in := range sp.Inboxes() {
 		n += in.Len()
@@ -224,7 +213,7 @@ func (sp *SharedPool) Accounts() PoolAccounts {
 	}
 }
 
-// Join seats a worker.
+// Join adds a worker.
 func (sp *SharedPool) Join(m *Member) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -232,14 +221,14 @@ func (sp *SharedPool) Join(m *Member) {
 	m.visit = new(visit)
 }
 
-// Leave takes a worker off its seat, and ends its visit if it is at one. If there is
-// something to do, another worker is called for it.
+// Leave removes a worker, and ends its visit if it is at an inbox. If there is something to do, another worker is called for
+// it.
 func (sp *SharedPool) Leave(m *Member, t *Tally) {
 	if m.visit != nil && m.at != nil {
 		sp.stay(m.at, m, t, true)
 	}
-	sp.mu.Lock()
 	var next *Member
+	sp.mu.Lock()
 	if sp.depart(m) && sp.pending() {
 		next = sp.callIdle()
 	}
@@ -257,19 +246,17 @@ func (sp *SharedPool) Shrink(n int) {
 	wakeAll(woken)
 }
 
-// Unshrink takes back up to n requests to leave that nobody has followed yet, and
-// returns how many.
+// Unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.
 func (sp *SharedPool) Unshrink(n int) int {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	return sp.unshrink(n)
 }
 
-// RetireOne reports whether one worker less is wanted, and takes note that it is gone.
+// RetireOne reports whether one worker less is wanted, and notes that it is gone.
 func (sp *SharedPool) RetireOne() bool { return sp.Unshrink(1) == 1 }
 
-// ForgetShrink forgets requests to leave, and the inboxes' streaks of crashes. It is called when
-// no worker is left.
+// ForgetShrink forgets requests to leave, and the inboxes' streaks of crashes. It is called when no worker is left.
 func (sp *SharedPool) ForgetShrink() {
 	sp.mu.Lock()
 	sp.excess = 0
@@ -280,26 +267,27 @@ func (sp *SharedPool) ForgetShrink() {
 	}
 }
 
-// CrashIdle is for a worker that ended between two inboxes: no room is to blame.
+// CrashIdle is for a worker that ended between two inboxes: no inbox counts it.
 func (sp *SharedPool) CrashIdle() {}
 
 // pending reports whether an inbox has given a token.
 func (sp *SharedPool) pending() bool { return len(sp.ready) > 0 || sp.noted.Load() > 0 }
 
+// callIdle picks an idle worker to be woken, nil if there is none.
 func (sp *SharedPool) callIdle() *Member {
 	return sp.pickIdle(func(*Member) bool { return true })
 }
 
 // token is an inbox's place in the shared queue.
 type token struct {
-	room     *Inbox
+	inbox    *Inbox
 	era      uint64
 	priority int
 	seq      uint64
 }
 
-// tokens is the shared queue: by priority, then first in, first out. It is a heap of our
-// own, since that of the standard library makes a value of each token.
+// tokens is the shared queue: by priority, then first in, first out. It is not a container/heap, which allocates an
+// interface value for each token.
 type tokens []token
 
 // before reports whether the token at i comes before the one at j.
@@ -350,77 +338,73 @@ func (q *tokens) sink(i int) {
 
 // drop takes all tokens of an inbox out.
 func (q *tokens) drop(in *Inbox) {
-	*q = slices.DeleteFunc(*q, func(t token) bool { return t.room == in })
+	*q = slices.DeleteFunc(*q, func(t token) bool { return t.inbox == in })
 	for i := len(*q)/2 - 1; i >= 0; i-- {
 		q.sink(i)
 	}
 }
 
 // add takes an inbox's token, and calls a worker for it. The inbox's lock is held.
-func (sp *SharedPool) add(in *Inbox, m controller.Dispatch) {
+func (sp *SharedPool) add(s *state, how controller.Dispatch, fx *effects) {
 	sp.mu.Lock()
-	switch m {
+	defer sp.mu.Unlock()
+	switch how {
 	case controller.Polled:
-		if !in.noted {
-			in.noted = true
+		if !s.noted {
+			s.noted = true
 			sp.noted.Add(1)
 		}
 	case controller.SharedPriority:
 		sp.seq++
-		sp.ready.push(token{in, in.era, in.knobs.Priority, sp.seq})
+		sp.ready.push(token{s.self, s.era, s.knobs.Priority, sp.seq})
 	default:
 		sp.seq++
-		sp.ready.push(token{in, in.era, 0, sp.seq})
+		sp.ready.push(token{s.self, s.era, 0, sp.seq})
 	}
-	next := sp.callIdle()
-	sp.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
+	fx.wakeWorker(sp.callIdle())
 }
 
-// addToken gives the shared pool as many tokens as there is work for, and can be done at once.
-// It is called with the inbox's lock whenever one of these may have become more.
-func (in *Inbox) addToken() {
-	if !in.servable() {
+// addTokens gives the shared pool as many tokens as there is work for that can be done at once. It is called whenever there
+// may be more of it.
+func (s *state) addTokens(fx *effects) {
+	if !s.servable() {
 		return
 	}
-	// Asked once: it may change at any time, and then all tokens are taken back.
-	mode := in.pool.Dispatch()
+	// Read once: it may change at any time, and then all tokens are taken back.
+	how := s.pool.Dispatch()
 	want := int32(1)
-	if mode != controller.Polled {
-		free := in.knobs.Instances - in.busyInstances
-		want = int32(min(in.available(), free, math.MaxInt32))
+	if how != controller.Polled {
+		free := s.knobs.Instances - s.busyInstances
+		want = int32(min(s.available(), free, math.MaxInt32))
 	}
-	for in.tokens.Load() < want {
-		in.tokens.Add(1)
-		in.pool.add(in, mode)
+	for s.tokens.Load() < want {
+		s.tokens.Add(1)
+		s.pool.add(s, how, fx)
 	}
 }
 
 // servable reports whether a worker of the shared pool would find something to do here.
-func (in *Inbox) servable() bool {
-	return in.available() > 0 && !in.stalled && !in.resting && !in.halted.Load() &&
-		in.busyInstances < in.knobs.Instances && in.equippable() && !in.lingering()
+func (s *state) servable() bool {
+	return s.available() > 0 && !s.stalled && !s.resting && !s.halted.Load() &&
+		s.busyInstances < s.knobs.Instances && s.equippable() && !s.lingering()
 }
 
-// voidTokens takes the inbox's tokens back: those that the shared pool has and those that a worker
-// is on its way with. The inbox's lock is held.
-func (in *Inbox) voidTokens() {
-	in.era++
-	in.tokens.Store(0)
-	if in.pool == nil {
+// voidTokens takes the inbox's tokens back: those that the shared pool has and those that a worker is on its way with.
+func (s *state) voidTokens() {
+	s.era++
+	s.tokens.Store(0)
+	if s.pool == nil {
 		return
 	}
-	in.removeTokens()
-	in.pool.dropTokens(in)
+	s.removeNote()
+	s.pool.dropTokens(s.self)
 }
 
-// removeTokens takes back the token that only tells that there is something to do.
-func (in *Inbox) removeTokens() {
-	if in.noted {
-		in.noted = false
-		in.pool.noted.Add(-1)
+// removeNote takes back the token that only says that there is something to do.
+func (s *state) removeNote() {
+	if s.noted {
+		s.noted = false
+		s.pool.noted.Add(-1)
 	}
 }
 

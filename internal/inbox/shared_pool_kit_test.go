@@ -225,7 +225,8 @@ func bring(ctx context.Context, in *Inbox, cmd any) error {
 
 // Rest has the shared pools leave the inbox alone for a while.
 func (in *Inbox) Rest(pause time.Duration) {
+	var fx effects
 	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.rest(pause)
+	in.leaveAlone(pause)
+	in.unlock(&fx)
 }

@@ -392,7 +392,7 @@ func (w *town) depart(t *rapid.T) {
 	p := w.one(t, func(p *pawn) bool { return p.free() && p.crew != nil && p.at == nil })
 	p.parked = false
 	p.woken.Store(false)
-	if p.crew.report(&p.Member) {
+	if p.crew.arriveOrRetire(&p.Member) {
 		p.crew.Leave(&p.Member, &p.tally)
 		p.joined = false
 		return
@@ -806,12 +806,12 @@ func (w *town) hear(t *rapid.T, r *place1) {
 			}
 			r.rejected++
 			w.ends[x.id]++ // it never was
-			if r.open && !x.given && r.cfg.Overflow != Reject {
+			if r.IsOpen() && !x.given && r.cfg.Overflow != Reject {
 				t.Fatalf("%s: refused for no reason: %v", r.Name(), err)
 			}
 			return true
 		default:
-			if x.given || !r.open || r.cfg.Overflow != Wait {
+			if x.given || !r.IsOpen() || r.cfg.Overflow != Wait {
 				t.Fatalf("%s: a submitter waits, and should not", r.Name())
 			}
 			return false
@@ -981,10 +981,10 @@ func (w *town) crewTokens(t *rapid.T, sp *SharedPool) {
 	noted := 0
 	has := map[*Inbox]int{}
 	for _, tk := range sp.ready {
-		if tk.era != tk.room.era || tk.room.pool != sp {
-			t.Fatalf("%s has an old token of %s", sp.name, tk.room.Name())
+		if tk.era != tk.inbox.era || tk.inbox.pool != sp {
+			t.Fatalf("%s has an old token of %s", sp.name, tk.inbox.Name())
 		}
-		has[tk.room]++
+		has[tk.inbox]++
 	}
 	for _, p := range w.pawns {
 		if p.crew == sp && p.onWay && p.way.pool == sp && p.era == p.way.era {

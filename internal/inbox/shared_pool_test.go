@@ -268,7 +268,7 @@ func TestAHaltTellsTheRoomsThatWaitBehind(t *testing.T) {
 func TestAWorkerThatIsAboutToRestIsDismissedToo(t *testing.T) {
 	st := newStreet(t, 1)
 	v := st.hire()
-	require.False(t, st.crew.report(&v.Member))
+	require.False(t, st.crew.arriveOrRetire(&v.Member))
 	st.crew.Shrink(1)
 	if st.crew.parked(&v.Member) {
 		require.True(t, v.Ready(), "it rests, and nobody calls it")

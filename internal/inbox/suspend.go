@@ -9,23 +9,21 @@ import (
 	"github.com/golda-dev/golda/internal/ring"
 )
 
-// An inbox's handlers may suspend: a command is begun, suspended, and goes on when it is
-// woken. Set aside, it is in nobody's hand, but still in hand as far as the accounts are
-// concerned. Woken, it is an envelope again, that waits before all others; so whoever
-// counts what is queued or in hand, or waits for an inbox to get empty, need know nothing of it.
+// The handlers of an inbox may suspend: a command is started, suspended, and goes on when it is woken. A suspended command is
+// in no worker's batch, but the accounts still count it as in hand. A woken one is an envelope again, which waits before all
+// others; so code that counts what is queued or in hand, or waits for an inbox to become empty, needs no case for it.
 //
-// Of such an inbox the knob Instances bounds the commands that are under way: in the workers'
-// hands, suspended, or woken. It bounds the workers, too, but more of them would have nothing to do.
+// For such an inbox the knob Instances bounds the commands that are under way: in the workers' batches, suspended, or woken.
+// It bounds the workers, too, but more of them would have nothing to do.
 
-// woken is the line of commands that may go on.
+// woken is the queue of commands that may go on.
 type woken struct {
 	ring.Ring[command.Envelope]
 	yielded bool // the last batch that they would have filled left a place for a fresh one
 }
 
-// pop takes up to len(es) commands out. If they would fill the batch, every other time the
-// last place of it is left to a fresh one, if there is any: who yields again and again must not
-// keep others from ever beginning.
+// pop takes up to len(es) commands out. If they would fill the batch, every other time they leave the last place of it to a
+// fresh one, if there is any: handlers that yield again and again must not keep other commands from ever starting.
 func (q *woken) pop(es []command.Envelope, fresh bool) int {
 	if fresh && q.Len() >= len(es) {
 		if q.yielded = !q.yielded; q.yielded {
@@ -35,7 +33,7 @@ func (q *woken) pop(es []command.Envelope, fresh bool) int {
 	return q.PopInto(es)
 }
 
-// back puts those that were woken back before all others, and returns the rest.
+// back puts commands that were woken back before all others, and returns the rest.
 func (q *woken) back(es []command.Envelope) (rest []command.Envelope) {
 	var mine []command.Envelope
 	for i := range es {
@@ -49,90 +47,85 @@ func (q *woken) back(es []command.Envelope) (rest []command.Envelope) {
 	return rest
 }
 
-// SetSuspends tells the inbox that its handlers may suspend. It is said before the inbox is opened.
+// SetSuspends says that the inbox's handlers may suspend. It is called before the inbox is opened.
 func (in *Inbox) SetSuspends() { in.queue.woken = new(woken) }
 
-// available is how many commands could be given out now, were there workers enough. Of a paused
-// room, and if all instances are taken, those that were begun go on. A halted one gives out
-// nothing.
-func (in *Inbox) available() int {
-	if in.queue.woken != nil {
-		return in.availableWoken()
+// available is how many commands could be given out now, if there were enough workers. While the inbox is paused, or all
+// instances are taken, commands that were started go on. A halted inbox gives out nothing.
+func (s *state) available() int {
+	if s.queue.woken != nil {
+		return s.availableWoken()
 	}
-	if in.knobs.Paused {
+	if s.knobs.Paused {
 		return 0
 	}
-	return in.queue.fresh()
+	return s.queue.fresh()
 }
 
-func (in *Inbox) availableWoken() int {
+func (s *state) availableWoken() int {
 	switch {
-	case in.halted.Load():
+	case s.halted.Load():
 		return 0
-	case in.knobs.Paused:
-		return in.runnable()
+	case s.knobs.Paused:
+		return s.runnable()
 	default:
-		return in.demand()
+		return s.demand()
 	}
 }
 
-// demand is how many commands could be given out, were the inbox not paused.
-func (in *Inbox) demand() int {
-	if in.queue.woken == nil {
-		return in.queue.fresh()
+// demand is how many commands could be given out, if the inbox were not paused.
+func (s *state) demand() int {
+	if s.queue.woken == nil {
+		return s.queue.fresh()
 	}
-	going := in.runnable()
-	free := in.knobs.Instances - in.counts.inHand - going
-	return going + max(min(in.queue.fresh(), free), 0)
+	runnable := s.runnable()
+	free := s.knobs.Instances - s.counts.inHand - runnable
+	return runnable + max(min(s.queue.fresh(), free), 0)
 }
 
-// isLaden reports whether a worker of an inbox whose handlers suspend carries as many commands as it may, because the inboxes that
-// they are for are full. It goes on with commands that were begun, for nobody else may be there to do so, and begins none.
-func (in *Inbox) isLaden(m *Member) bool {
-	return in.queue.woken != nil && int(m.Carried) >= in.knobs.Capacity
+// isLaden reports whether a worker of an inbox whose handlers suspend carries as many commands as it may, because the inboxes
+// that they are for are full. It goes on with commands that were started, for no other worker may be there to do so, and
+// starts none.
+func (s *state) isLaden(m *Member) bool {
+	return s.queue.woken != nil && int(m.Carried) >= s.knobs.Capacity
 }
 
-// give moves commands that are due to a worker's hand. Fresh says whether some of them have not been begun.
-func (in *Inbox) give(hand []command.Envelope, fresh bool) int {
-	if in.queue.woken == nil {
-		return in.queue.popInto(hand)
+// give moves available commands to a worker's batch. Fresh says whether some of them have not been started.
+func (s *state) give(batch []command.Envelope, fresh bool) int {
+	if s.queue.woken == nil {
+		return s.queue.popInto(batch)
 	}
-	n := in.queue.woken.pop(hand, fresh)
-	return n + in.queue.popInto(hand[n:])
+	n := s.queue.woken.pop(batch, fresh)
+	return n + s.queue.popInto(batch[n:])
 }
 
 // suspended is how many commands are suspended.
-func (in *Inbox) suspended() int { return max(in.counts.suspended, 0) }
+func (s *state) suspended() int { return max(s.counts.suspended, 0) }
 
-// runnable is how many commands of the queue have been begun.
-func (in *Inbox) runnable() int {
-	if in.queue.woken == nil {
+// runnable is how many queued commands have been started.
+func (s *state) runnable() int {
+	if s.queue.woken == nil {
 		return 0
 	}
-	return in.queue.woken.Len()
+	return s.queue.woken.Len()
 }
 
-// Resume queues a command that was suspended: it may go on. Its worker need not have told
-// yet that it was. In a halted inbox it stays aside until it is [Inbox.TakeSuspended].
+// Resume queues a suspended command that may go on. Its worker need not have booked yet that it was suspended. In a halted
+// inbox it stays suspended until [Inbox.TakeSuspended].
 func (in *Inbox) Resume(e command.Envelope) {
+	var fx effects
 	in.mu.Lock()
-	if in.halted.Load() {
-		in.mu.Unlock()
-		return
+	if !in.halted.Load() {
+		in.counts.inHand--
+		in.counts.suspended--
+		e.Wake()
+		in.queue.woken.Push(e)
+		in.callWorker(&fx)
 	}
-	in.counts.inHand--
-	in.counts.suspended--
-	e.Wake()
-	in.queue.woken.Push(e)
-	next := in.wakeOne()
-	in.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
+	in.unlock(&fx)
 }
 
-// TakeSuspended puts a command of a halted inbox, that was suspended, into the hand of who sees to its end:
-// no worker, so that it has joined nobody.
+// TakeSuspended gives a suspended command of a halted inbox to the member that ends it, which is no worker and has not joined.
 func (in *Inbox) TakeSuspended(m *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -143,22 +136,21 @@ func (in *Inbox) TakeSuspended(m *Member) {
 	}
 }
 
-// suspend counts n commands of a worker's hand as suspended.
-func (in *Inbox) suspend(m *Member, n int) {
+// suspend counts n commands of a worker's batch as suspended.
+func (s *state) suspend(m *Member, n int) {
 	if n == 0 {
 		return
 	}
-	in.release(m, n)
-	in.counts.inHand += n
-	in.counts.suspended += n
+	s.release(m, n)
+	s.counts.inHand += n
+	s.counts.suspended += n
 }
 
-// suspendWoken sets those aside that were woken, as the inbox is halted: of what is queued, and of
-// what comes back from a worker's hand. It returns the rest.
-func (in *Inbox) suspendWoken(m *Member, es []command.Envelope) (rest []command.Envelope) {
+// suspendWoken counts commands that come back to a halted inbox, and were woken, as suspended. It returns the rest.
+func (s *state) suspendWoken(m *Member, es []command.Envelope) (rest []command.Envelope) {
 	for i := range es {
 		if es[i].Woken() {
-			in.suspend(m, 1)
+			s.suspend(m, 1)
 		} else {
 			rest = append(rest, es[i])
 		}
@@ -166,30 +158,29 @@ func (in *Inbox) suspendWoken(m *Member, es []command.Envelope) (rest []command.
 	return rest
 }
 
-// suspendQueued does so for what is queued.
-func (in *Inbox) suspendQueued() {
-	n := in.runnable()
-	if n > 0 {
-		in.queue.woken = new(woken)
-		in.counts.inHand += n
-		in.counts.suspended += n
+// suspendQueued counts woken commands that are queued as suspended, as the inbox is halted.
+func (s *state) suspendQueued() {
+	if n := s.runnable(); n > 0 {
+		s.queue.woken = new(woken)
+		s.counts.inHand += n
+		s.counts.suspended += n
 	}
 }
 
-// Started is how many commands have been begun and are in no worker's hand.
+// Started is how many commands have been started and are in no worker's batch.
 func (in *Inbox) Started() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.suspended() + in.runnable()
 }
 
-// aparter is what a task of internal/coro offers beside: to be woken by a goroutine that runs beside the
-// tasks, which a test that steps through a pipeline tells from the others.
-type aparter interface {
+// apartSuspender is what a task of internal/coro offers beside: to be woken by a goroutine that runs beside the tasks, which a
+// test that steps through a pipeline distinguishes from the others.
+type apartSuspender interface {
 	SuspendApart(start func(wake func())) error
 }
 
-// wait waits until a channel is closed or has something, or ctx ends and that is the error.
+// wait waits until a channel is closed or has a value, or ctx ends and that is the error.
 func wait(ctx context.Context, ready <-chan struct{}) error {
 	done := ctx.Done()
 	if done == nil { // it never ends; to wait for one thing is quicker than for one of two
@@ -204,15 +195,15 @@ func wait(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// Until waits until a channel is closed, or ctx ends and that is the error. A handler that may
-// suspend does so, and holds no worker: such waits are rare enough for a goroutine.
+// Until waits until a channel is closed, or ctx ends and that is the error. A handler that may suspend does so, and holds no
+// worker: such waits are rare enough for a goroutine.
 func Until(ctx context.Context, closed <-chan struct{}) error {
 	c, ok := ctx.(behaviour.Suspender)
 	if !ok {
 		return wait(ctx, closed)
 	}
 	suspend := c.Suspend
-	if t, ok := c.(aparter); ok {
+	if t, ok := c.(apartSuspender); ok {
 		suspend = t.SuspendApart
 	}
 	err := suspend(func(wake func()) {

@@ -2,29 +2,81 @@ package inbox
 
 import "time"
 
-// set sets one of the inbox's timers, which calls f. The caller holds the lock. Nothing is due in an inbox that is halted.
-func (in *Inbox) set(t **time.Timer, d time.Duration, f func(*Inbox)) {
-	switch {
-	case in.halted.Load():
-	case *t == nil:
-		*t = time.AfterFunc(d, func() { f(in) })
-	default:
-		(*t).Reset(d)
+// alarm is one of the times that an inbox waits for.
+type alarm int
+
+const (
+	retryAlarm  alarm = iota // the next try of a command is due
+	lingerAlarm              // a batch that is not full has waited long enough
+	restAlarm                // an inbox whose handlers crash is served again
+	soleAlarm                // a queue is no longer left to one worker
+	alarms
+)
+
+// timers are the inbox's timers. A transition sets an alarm with [timers.set], which only notes it; [Inbox.unlock] arms
+// the timer before it releases the lock, so that two settings cannot overtake one another.
+type timers struct {
+	asked [alarms]time.Duration // by those that are in set
+	set   uint8                 // alarms that are to be armed, a bit for each
+	armed [alarms]*time.Timer   // nil: never armed
+}
+
+// setAlarm has an alarm fire after a time. An earlier setting of the same alarm is void. A halted inbox has no alarms.
+func (s *state) setAlarm(a alarm, after time.Duration) {
+	if !s.halted.Load() {
+		s.timers.asked[a] = after
+		s.timers.set |= 1 << a
 	}
 }
 
-// StopTimers stops the inbox's timers: each would keep a stopped pipeline in memory until it fires. It is for an inbox
-// without workers.
+// arm arms the timers that a transition has set. The lock is held.
+func (t *timers) arm(in *Inbox) {
+	if t.set == 0 {
+		return
+	}
+	for a := range alarms {
+		switch {
+		case t.set&(1<<a) == 0:
+		case t.armed[a] == nil:
+			t.armed[a] = time.AfterFunc(t.asked[a], func() { in.fire(a) })
+		default:
+			t.armed[a].Reset(t.asked[a])
+		}
+	}
+	t.set = 0
+}
+
+// fire runs the transition of an alarm.
+func (in *Inbox) fire(a alarm) {
+	var fx effects
+	in.mu.Lock()
+	switch a {
+	case retryAlarm:
+		in.retriesDue(&fx)
+	case lingerAlarm:
+		in.callWorker(&fx)
+	case restAlarm:
+		in.restOver(&fx)
+	case soleAlarm:
+		in.checkSole(&fx)
+	case alarms:
+	}
+	in.unlock(&fx)
+}
+
+// StopTimers stops the inbox's timers: each would keep a stopped pipeline in memory until it fires. The inbox must have
+// no workers any more.
 func (in *Inbox) StopTimers() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.stopTimers()
+	in.timers.stop()
 }
 
-func (in *Inbox) stopTimers() {
-	for _, t := range []*time.Timer{in.retryTimer, in.lingerTimer, in.restTimer, in.sole.timer} {
-		if t != nil {
-			t.Stop()
+func (t *timers) stop() {
+	t.set = 0
+	for _, timer := range t.armed {
+		if timer != nil {
+			timer.Stop()
 		}
 	}
 }

@@ -20,17 +20,18 @@ func TestAHaltedRoomHasNoTimerThatIsSet(t *testing.T) {
 	require.NoError(t, in.Submit(context.Background(), &command.Envelope{Cmd: 1}))
 	require.Zero(t, in.Turn(&s, &Tally{}, false), "it lingers")
 	set := func() {
+		var fx effects
 		in.mu.Lock()
-		defer in.mu.Unlock()
-		in.setRetryTimer(time.Hour)
-		in.rest(time.Hour)
+		in.setAlarm(retryAlarm, time.Hour)
+		in.leaveAlone(time.Hour)
 		in.watchSole()
+		in.unlock(&fx)
 	}
 	set()
 	in.Halt()()
 	set() // as a worker may that was at a batch
-	for name, timer := range map[string]*time.Timer{"retries": in.retryTimer, "lingers": in.lingerTimer, "rests": in.restTimer, "alone": in.sole.timer} {
-		require.NotNil(t, timer, name)
-		require.False(t, timer.Stop(), name)
+	for a, timer := range in.timers.armed {
+		require.NotNil(t, timer, "alarm %d", a)
+		require.False(t, timer.Stop(), "alarm %d", a)
 	}
 }

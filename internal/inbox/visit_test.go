@@ -568,7 +568,7 @@ func TestARoomThatFindsRoomAheadAfterAllIsNotStalled(t *testing.T) {
 	v := st.hire()
 	v.turn(true)
 	st.many(0, 1)
-	require.False(t, st.rooms[0].waitFor(st.rooms[1]))
+	require.False(t, st.rooms[0].stallBehind(st.rooms[1]))
 	require.False(t, st.rooms[0].stalled)
 	require.Empty(t, st.rooms[1].behind)
 	require.Equal(t, []string{"A"}, v.trail(1))

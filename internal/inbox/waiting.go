@@ -9,18 +9,21 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// waiting is an inbox's queue: a ring, or a line of another discipline. The ring is for
-// itself because a hop goes through it, and it can be written to in place.
+// waiting is the queue of an inbox: a ring, or a line of another discipline. The ring is apart because each hop goes
+// through it, and it can be written to in place.
 type waiting struct {
 	ring  ring.Ring[command.Envelope]
 	line  *queue.Line[command.Envelope] // nil: first in, first out
-	keyed atomic.Pointer[queue.Keyed]   // the line's discipline, if it asks something of commands
-	// woken are commands that were begun and suspended, and may go on: before all others,
-	// whatever the discipline, and in no seats. Nil in an inbox whose handlers do not suspend.
+	keyed atomic.Pointer[queue.Keyed]   // the line's discipline, if it asks commands for a key; may be read without the lock
+	// woken are commands that were started and suspended, and may go on: before all others, whatever the discipline, and
+	// without slots. Nil in an inbox whose handlers do not suspend.
 	woken *woken
+
+	packed     int32 // queued commands that belong to a pack
+	untilStamp int32 // commands to come before the clock is read again
 }
 
-// Len is how many commands wait, those that may go on among them.
+// Len is how many commands wait, those that may go on included.
 func (q *waiting) Len() int {
 	if q.woken != nil {
 		return q.fresh() + q.woken.Len()
@@ -28,7 +31,7 @@ func (q *waiting) Len() int {
 	return q.fresh()
 }
 
-// fresh is how many commands wait that have not been begun: those that take a seat.
+// fresh is how many commands wait that have not been started: those that hold a slot.
 func (q *waiting) fresh() int {
 	if q.line != nil {
 		return q.line.Len()
@@ -36,20 +39,19 @@ func (q *waiting) fresh() int {
 	return q.ring.Len()
 }
 
-// place is where a command belongs, and which discipline said so.
+// place is where a command belongs in the queue, and which discipline said so.
 type place struct {
 	key queue.Key
 	of  *queue.Keyed
 }
 
-// places are those of many commands; nil if nobody wants to know.
+// places are those of many commands; the zero places say nothing, for a queue that asks nothing.
 type places struct {
 	keys []queue.Key
 	of   *queue.Keyed
 }
 
-// place asks a command where it belongs. It calls the user's code, so it is called
-// without the inbox's lock. A command that panics is one that asks for nothing.
+// place asks a command where it belongs. It calls user code, so the lock is not held. A command that panics has key 0.
 func (q *waiting) place(cmd any) place {
 	d := q.keyed.Load()
 	if d == nil {
@@ -58,8 +60,8 @@ func (q *waiting) place(cmd any) place {
 	return place{q.keyOf(*d, cmd), d}
 }
 
-// keyOf asks one command. One that ends the goroutine cannot be held back; but then
-// nobody is asked again, so that it is not met by the next one who tries.
+// keyOf asks one command. One that ends the goroutine cannot be stopped; but then no command is asked any more, so that
+// the same command does not end the next goroutine too.
 func (q *waiting) keyOf(d queue.Keyed, cmd any) (k queue.Key) {
 	done := false
 	defer func() {
@@ -89,7 +91,7 @@ func (q *waiting) places(es []command.Envelope) places {
 	return places{keys, d}
 }
 
-// first are the places of the first n commands, rest those of the others.
+// first returns the places of the first n commands, rest those of the others.
 func (p places) first(n int) places { return places{p.keys[:min(n, len(p.keys))], p.of} }
 func (p places) rest(n int) places  { return places{p.keys[min(n, len(p.keys)):], p.of} }
 
@@ -100,8 +102,7 @@ func (p places) at(i int) place {
 	return place{}
 }
 
-// push adds a command to the line. What another discipline said of it, before the
-// order was changed, counts for nothing.
+// push adds a command to the line. A key that another discipline gave, before the order was changed, counts for nothing.
 func (q *waiting) push(e command.Envelope, p place) {
 	if p.of != q.keyed.Load() {
 		p.key = 0
@@ -134,7 +135,7 @@ func (q *waiting) pushFront(es []command.Envelope) {
 	q.ring.PushFront(es)
 }
 
-// popInto moves commands out that have not been begun.
+// popInto moves commands out that have not been started.
 func (q *waiting) popInto(es []command.Envelope) int {
 	if q.line != nil {
 		return q.line.PopInto(es)
@@ -142,7 +143,7 @@ func (q *waiting) popInto(es []command.Envelope) int {
 	return q.ring.PopInto(es)
 }
 
-// drop takes the command that has waited for longest.
+// drop removes the command that has waited for longest.
 func (q *waiting) drop() command.Envelope {
 	if q.line != nil {
 		return q.line.Drop()
@@ -150,8 +151,7 @@ func (q *waiting) drop() command.Envelope {
 	return q.ring.Pop()
 }
 
-// at is what comes out after i others; nil if that is not known. What was given back
-// after a crash is known.
+// at is the command that comes out after i others; nil if that is not known. What was given back after a crash is known.
 func (q *waiting) at(i int) *command.Envelope {
 	if q.line != nil {
 		return q.line.At(i)
@@ -159,7 +159,7 @@ func (q *waiting) at(i int) *command.Envelope {
 	return q.ring.At(i)
 }
 
-// oldest is what has waited for longest; there is one.
+// oldest is the command that has waited for longest. The queue is not empty.
 func (q *waiting) oldest() *command.Envelope {
 	if q.line != nil {
 		return q.line.Oldest()
@@ -167,8 +167,8 @@ func (q *waiting) oldest() *command.Envelope {
 	return q.ring.At(0)
 }
 
-// waited is how long the oldest has waited, or the next of so many that tells; 0 if none does. Of commands that came
-// together the last tells, so that is right; of what was submitted it is at least so long.
+// waited is how long the oldest command has waited, or the next of so many that has a time; 0 if none has. Of commands that
+// came together the last has one, so the result is exact for them; submitted commands have waited at least so long.
 func (q *waiting) waited(now int64, many int) time.Duration {
 	if q.line != nil {
 		d, _ := q.line.Oldest().Waited(now)
@@ -182,7 +182,7 @@ func (q *waiting) waited(now int64, many int) time.Duration {
 	return 0
 }
 
-// count returns how many commands are so.
+// count counts the commands for which so is true.
 func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
 	if q.line != nil {
 		return q.line.Count(so)
@@ -223,8 +223,8 @@ func (q *waiting) order(d queue.Discipline) {
 	}
 }
 
-// givenBack is how many commands at the front were given back after a crash, in
-// packs: they stay before all others in any order.
+// givenBack is how many commands at the front were given back in packs after a crash: they stay before all others in any
+// order.
 func givenBack(es []command.Envelope) (n int) {
 	for n < len(es) && es[n].Pack() > 0 {
 		n++
@@ -239,11 +239,18 @@ func drain(r *ring.Ring[command.Envelope]) []command.Envelope {
 	return es
 }
 
-// Order changes the order in which the queue gives its commands out. What waits is put
-// in the new order; a discipline that asks something of commands asks it of them here,
-// with the lock.
+// Order changes the order in which the queue gives its commands out. What waits is put into the new order; a discipline
+// with keys asks the waiting commands for theirs here, under the lock.
 func (in *Inbox) Order(d queue.Discipline) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.queue.order(d)
+}
+
+// takeAll empties the queue of commands that were not started.
+func (q *waiting) takeAll() []command.Envelope {
+	es := make([]command.Envelope, q.fresh())
+	q.popInto(es)
+	q.packed = 0
+	return es
 }

@@ -566,7 +566,7 @@ func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
 			sizes = append(sizes[:3], 2)
 		}
 		require.Equal(t, []int{1, 1, 1, 2}, sizes, name)
-		require.Zero(t, st.rooms[0].packed)
+		require.Zero(t, st.rooms[0].queue.packed)
 	}
 }
 
@@ -596,7 +596,7 @@ func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
 					require.False(t, len(cmds) > 1 && v.Batch[i].Pack() > 0, "%v are done together", cmds)
 				}
 			}
-			require.Zero(t, st.rooms[0].packed)
+			require.Zero(t, st.rooms[0].queue.packed)
 		})
 	}
 }

@@ -151,3 +151,23 @@ func TestWhomAHandOverCallsIsWokenBeforeVictimsAreLetGo(t *testing.T) {
 	require.Equal(t, 1, told)
 	require.Nil(t, from.Called)
 }
+
+func TestAWorkerThatIsToLeaveDoesNotRestOnceItCarriesNothing(t *testing.T) {
+	for name, ask := range map[string]func(in *Inbox, m *Member){
+		"asked while idle":    func(in *Inbox, m *Member) { require.Zero(t, in.Turn(m, new(Tally), true)); in.Shrink(1) },
+		"asked while working": func(in *Inbox, m *Member) { in.Shrink(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := New(Config{Name: "r", Capacity: 8, Batch: 8})
+			in.Attach(newHouse())
+			in.Open()
+			m := &Member{Wake: func() {}}
+			in.Join(m, false)
+			in.Carry(m, 2)
+			ask(in, m)
+			require.Zero(t, in.Turn(m, new(Tally), true), "it carries commands, so it stays")
+			require.False(t, in.Carry(m, 0), "it may not stay parked")
+			require.Equal(t, -1, in.Turn(m, new(Tally), true))
+		})
+	}
+}

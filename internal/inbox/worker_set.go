@@ -2,8 +2,9 @@ package inbox
 
 import "slices"
 
-// workerSet is who works for an inbox, or for a shared pool of several; that one's lock guards
-// it.
+// workerSet is the set of workers of one inbox, or of a shared pool; the lock of that guards it.
+//
+// Each worker is working, idle, or on its way (waking); excess workers are to leave at their next turn.
 type workerSet struct {
 	live   int // workers that have joined
 	most   int // the most there ever were

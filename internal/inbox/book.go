@@ -1,0 +1,153 @@
+package inbox
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// quantum is how long a batch should take: long enough that the lock and the clock cost nothing, short enough that no worker
+// hoards what others could do.
+const quantum = 100 * time.Microsecond
+
+// Book books what a worker did in the middle of its batch: before a caller learns of it that might look at the accounts. It
+// returns false, and books nothing, if the worker was abandoned.
+func (in *Inbox) Book(m *Member, t *Tally) bool {
+	var fx effects
+	in.mu.Lock()
+	ours := !m.abandoned
+	if ours {
+		in.book(m, t)
+		in.checkQuiet(&fx)
+	}
+	in.unlock(&fx)
+	return ours
+}
+
+// Unbegun books commands of a worker's batch as failed that were not started, because their callers' contexts have ended.
+// Rest, unless it is nil, are the commands that remain in the batch, in the worker's order: n may be 0 if only the order has
+// changed. It returns false if the worker was abandoned.
+func (in *Inbox) Unbegun(m *Member, t *Tally, n int, rest []command.Envelope) bool {
+	var fx effects
+	in.mu.Lock()
+	ours := in.skip(m, t, n, rest, &fx)
+	if ours {
+		in.counts.errors += uint64(n)
+	}
+	in.unlock(&fx)
+	return ours
+}
+
+// Expire sheds commands of a worker's batch that were not started, because their time to live is over. Rest and the result
+// are as for [Inbox.Unbegun].
+func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
+	var fx effects
+	in.mu.Lock()
+	ours := in.skip(m, t, len(es), rest, &fx)
+	if ours {
+		in.counts.losses().shed[shedExpired] += uint64(len(es))
+		fx.end(es, ReasonExpired, in.wrap(ErrExpired))
+	}
+	in.unlock(&fx)
+	return ours
+}
+
+// skip takes n commands out of a worker's batch that were not started. The caller counts what became of them. It returns
+// false if the worker was abandoned.
+func (s *state) skip(m *Member, t *Tally, n int, rest []command.Envelope, fx *effects) bool {
+	if m.abandoned {
+		return false
+	}
+	s.book(m, t)
+	s.release(m, n)
+	if rest != nil {
+		m.copies = append(m.copies[:0], rest...)
+	}
+	s.checkQuiet(fx)
+	s.lookAtEntries(fx)
+	return true
+}
+
+// book adds a tally to the accounts and empties it.
+func (s *state) book(m *Member, t *Tally) {
+	if done := t.completed(); done > 0 {
+		s.counts.ok += uint64(t.OK)
+		s.counts.forwarded += uint64(t.Forwarded)
+		s.counts.errors += uint64(t.Errors)
+		s.counts.streak = 0
+		s.release(m, done)
+	}
+	s.suspend(m, t.Suspended)
+	s.counts.emitted += uint64(t.Emitted)
+	if t.Waited > 0 {
+		s.counts.wait.Record(t.Wait, uint64(t.Waited))
+	}
+	s.bookTime(m, t)
+	*t = Tally{}
+}
+
+// release notes that n commands have left a worker's batch.
+func (s *state) release(m *Member, n int) {
+	s.counts.inHand -= n
+	m.inHand -= int32(n)
+	if n > 0 && m.inHand == 0 && !m.blocked {
+		s.counts.busy--
+	}
+}
+
+// measure fits the size of the next batches to the time of this one. The size at most doubles, so that a stage whose first
+// commands were cheap by chance is not given too many expensive ones.
+func (s *state) measure(t *Tally) {
+	each := t.Busy / time.Duration(t.Timed)
+	s.counts.work.Record(each, uint64(t.Timed))
+	s.service = (3*s.service + each) / 4
+	fit := int(quantum / max(s.service, 1))
+	s.limit = min(max(fit, 1), 2*s.limit, s.knobs.Batch)
+}
+
+// RetryLater takes back the present command of a worker, whose try ended in an error, to be tried once more. It returns false
+// if the command has been tried often enough, and then leaves it in the worker's batch, or if the worker was abandoned.
+func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope) bool {
+	if e.Tries() >= in.cfg.Retry.Attempts {
+		return false
+	}
+	at := in.queue.place(e.Cmd)
+	var fx effects
+	in.mu.Lock()
+	ok := in.retryLater(m, t, e, at, &fx)
+	in.unlock(&fx)
+	return ok
+}
+
+func (s *state) retryLater(m *Member, t *Tally, e command.Envelope, at place, fx *effects) bool {
+	if m.abandoned {
+		return false
+	}
+	s.book(m, t)
+	e.SetPack(0)
+	if !s.postpone(e, at) {
+		return false
+	}
+	s.counts.streak = 0
+	s.release(m, 1)
+	s.callWorker(fx)
+	return true
+}
+
+// End ends the commands at the end of a worker's batch that were not started when the inbox was halted, as [Inbox.Halt] ends
+// those that are queued. It returns false if the worker was abandoned.
+func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
+	var fx effects
+	in.mu.Lock()
+	ours := !m.abandoned
+	if ours {
+		in.book(m, t)
+		rest = in.suspendWoken(m, rest)
+		in.release(m, len(rest))
+		in.counts.losses().dead[deadStopped] += uint64(len(rest))
+		fx.end(rest, ReasonStopped, in.stoppedError())
+		in.checkQuiet(&fx)
+	}
+	in.unlock(&fx)
+	return ours
+}

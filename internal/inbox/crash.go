@@ -1,0 +1,223 @@
+package inbox
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// crash is the end of a worker's batch that did not end well.
+type crash struct {
+	culprit *command.Envelope  // the command that is to blame; nil: not known, or none is
+	at      place              // of the culprit, if it is tried again
+	retry   bool               // the culprit may be tried again
+	rest    []command.Envelope // what goes back to the queue
+	streak  bool               // the crash counts in the streak
+	err     error
+}
+
+// Crash books the end of a worker's batch that did not end well: the culprit, if one is known, is charged, and with retry
+// tried again; the rest goes back to the front of the queue, in order. A crash whose culprit is not known yet does not count
+// in the streak: it will when the culprit is found; see [Narrow]. Crash returns false if the worker was abandoned.
+func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
+	c := crash{culprit: culprit, retry: retry, rest: rest, streak: culprit != nil && culprit.Tries() <= 1, err: err}
+	if retry {
+		c.at = in.queue.place(culprit.Cmd)
+	}
+	return in.endBatch(m, t, &c)
+}
+
+// NoInstance books the end of a batch for which no instance could be made: no command is to blame. It returns false if the
+// worker was abandoned.
+func (in *Inbox) NoInstance(m *Member, t *Tally, batch []command.Envelope, err error) bool {
+	return in.endBatch(m, t, &crash{rest: batch, streak: true, err: err})
+}
+
+func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
+	var fx effects
+	in.mu.Lock()
+	ours := !m.abandoned
+	if ours {
+		in.crashed(m, t, c, &fx)
+	}
+	in.unlock(&fx)
+	return ours
+}
+
+func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
+	s.book(m, t)
+	s.credit(m, s.now())
+	m.settle()
+	s.countCrash(c.streak)
+	if c.streak && s.counts.streak == 1 {
+		s.streakSoFar().First = c.err
+	}
+	rest := s.giveBack(m, c.rest)
+	s.release(m, int(m.inHand))
+	m.Instance = nil // it is of no use any more
+	s.crashedWorker(m)
+	dies := c.culprit != nil && !(c.retry && s.postpone(*c.culprit, c.at))
+	if dies {
+		s.counts.losses().dead[deadCrash]++
+		fx.end([]command.Envelope{*c.culprit}, ReasonCrash, c.err)
+	}
+	if len(rest) > 0 {
+		fx.end(rest, ReasonStopped, s.stoppedError())
+	}
+	s.changed(fx)
+	s.checkQuiet(fx)
+	s.lookAtEntries(fx)
+}
+
+// giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: giveBack returns the
+// commands that end.
+func (s *state) giveBack(m *Member, rest []command.Envelope) (over []command.Envelope) {
+	if !s.halted.Load() {
+		s.queue.pushFront(rest)
+		s.queue.countPacked(rest)
+		return nil
+	}
+	rest = s.suspendWoken(m, rest)
+	s.counts.losses().dead[deadStopped] += uint64(len(rest))
+	return rest
+}
+
+// crashedWorker removes a worker whose handler has crashed: it takes no further command, so it is no worker any more. A
+// shared pool knows no inboxes, so its next worker is counted as a restart here.
+func (s *state) crashedWorker(m *Member) {
+	if m.visit == nil || m.at == nil {
+		s.leave(m)
+		return
+	}
+	m.at = nil
+	s.unlist(m)
+	s.counts.restarts++
+	s.restAfterCrashes()
+}
+
+// restAfterCrashes keeps a shared pool away for a moment if the handlers have crashed more often, one after another, than
+// the pool has workers.
+func (s *state) restAfterCrashes() {
+	if s.pool == nil || s.cfg.Rest == nil {
+		return
+	}
+	if beyond := int(s.counts.streak) - s.pool.workers(); beyond > 0 {
+		s.leaveAlone(s.cfg.Rest(beyond))
+	}
+}
+
+// leaveAlone keeps the workers of shared pools away until a time that only grows: the inbox's handlers crash, and the workers
+// have other inboxes to go to.
+func (s *state) leaveAlone(pause time.Duration) {
+	now := s.now()
+	until := now + int64(pause)
+	streak := s.streakSoFar()
+	if until <= streak.rested {
+		return
+	}
+	streak.Rests++
+	streak.Rested += time.Duration(until - max(now, streak.rested))
+	streak.rested, s.resting = until, true
+	s.voidTokens()
+	s.setAlarm(restAlarm, pause)
+}
+
+// restOver ends a rest, if it is over.
+func (s *state) restOver(fx *effects) {
+	if left := s.crashStreak.rested - s.now(); left > 0 {
+		s.setAlarm(restAlarm, time.Duration(left))
+		return
+	}
+	s.resting = false
+	s.callWorker(fx)
+}
+
+// CrashIdle counts a crash of an instance that did not start: there was no batch.
+func (in *Inbox) CrashIdle() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.countCrash(true)
+}
+
+// CountAbandoned counts handlers that were given up and still run; with a worker more, it counts that one was.
+func (in *Inbox) CountAbandoned(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.counts.abandoned += int32(n)
+	if n > 0 {
+		in.counts.stuck += uint64(n)
+	}
+}
+
+// AbandonedRunning is how many handlers that were given up still run.
+func (in *Inbox) AbandonedRunning() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return int(in.counts.abandoned)
+}
+
+// countCrash counts a crash, in the streak or not. Further tries of the same command do not lengthen the streak, so that one
+// poison command alone never breaks a stage; nor does a crash long ago.
+func (s *state) countCrash(inStreak bool) {
+	now := s.now()
+	streak := s.streakSoFar()
+	if s.counts.streak > 0 && now-streak.crashed > int64(s.cfg.StreakEnds) {
+		s.counts.streak = 0
+	}
+	streak.crashed = now
+	s.counts.crashes++
+	if inStreak {
+		if s.counts.streak == 0 {
+			*streak = CrashStreak{Number: streak.Number + 1, crashed: now, rested: streak.rested}
+		}
+		s.counts.streak++
+	}
+}
+
+// CrashStreak is what is known of a streak of crashes, beside its length.
+type CrashStreak struct {
+	Number uint64        // tells it from the one before
+	First  error         // how it started
+	Rests  int           // how often shared pools have left the inbox alone; the rests that are over
+	Rested time.Duration // for how long in all
+
+	crashed int64 // when a handler crashed last
+	rested  int64 // until when the inbox is left alone
+}
+
+// streakSoFar returns the present streak, or the last, to be changed.
+func (s *state) streakSoFar() *CrashStreak {
+	if s.crashStreak == nil {
+		s.crashStreak = new(CrashStreak)
+	}
+	return s.crashStreak
+}
+
+// CrashStreak returns the present streak, or the last if there is none.
+func (in *Inbox) CrashStreak() CrashStreak {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var c CrashStreak
+	if in.crashStreak != nil {
+		c = *in.crashStreak
+	}
+	if left := c.rested - in.now(); in.resting && left > 0 {
+		c.Rests = max(c.Rests-1, 0)
+		c.Rested = max(c.Rested-time.Duration(left), 0)
+	}
+	return c
+}
+
+// Streak returns how many crashes have followed one another without a completed command between them.
+func (in *Inbox) Streak() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return int(in.counts.streak)
+}
+
+// ForgetStreak forgets the streak of crashes.
+func (in *Inbox) ForgetStreak() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.counts.streak = 0
+}

@@ -1,0 +1,172 @@
+package inbox
+
+import (
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// effects are what a transition of the state asks of the world outside: workers to wake, submitters to release,
+// commands that have ended. A transition runs under the lock and only collects them; [Inbox.unlock] releases the lock and
+// applies them. The zero effects are none.
+//
+// A transition has one effects value, which its caller keeps on the stack. Effects of most hops, a worker to wake and a
+// submitter to release, allocate nothing; the others are apart, so that there is little to clear for each hop.
+type effects struct {
+	wake        *Member // the first worker to wake; most transitions wake one at most
+	first, last *waiter // a chain of waiters to signal: their commands were queued, or must be submitted again
+	others      *others // nil: none
+
+	some    bool // there are effects beside wake
+	full    bool // the inbox has become full
+	quiet   bool // a drain may be waiting for the inbox to be empty
+	entries bool // less is in flight, or the inbox has closed: submitters that wait at the pipeline's entry look again
+}
+
+// others are the effects that few transitions have.
+type others struct {
+	wake      []*Member     // further workers to wake
+	unbarred  chan struct{} // to close: senders that were barred may try again
+	unstalled []*Inbox      // inboxes behind from which shared pools may take again
+	ended     []endings
+}
+
+// endings are commands that ended without an answer for one reason.
+type endings struct {
+	es  []command.Envelope
+	why Reason
+	err error
+}
+
+// other returns the other effects, to be added to.
+func (fx *effects) other() *others {
+	if fx.others == nil {
+		fx.others, fx.some = new(others), true
+	}
+	return fx.others
+}
+
+// wakeWorker asks for a worker to be woken; nil asks for none.
+func (fx *effects) wakeWorker(m *Member) {
+	switch {
+	case m == nil:
+	case fx.wake == nil:
+		fx.wake = m
+	default:
+		x := fx.other()
+		x.wake = append(x.wake, m)
+	}
+}
+
+// signal asks for the goroutine of a waiter to go on.
+func (fx *effects) signal(w *waiter) {
+	if fx.last == nil {
+		fx.first = w
+	} else {
+		fx.last.next = w
+	}
+	fx.last, fx.some = w, true
+}
+
+// unstall asks for inboxes to be served again.
+func (fx *effects) unstall(inboxes ...*Inbox) {
+	if len(inboxes) > 0 {
+		x := fx.other()
+		x.unstalled = append(x.unstalled, inboxes...)
+	}
+}
+
+// unbar asks for a channel to be closed.
+func (fx *effects) unbar(unbarred chan struct{}) { fx.other().unbarred = unbarred }
+
+// end asks for dead letters, one for each command. The commands are booked already.
+func (fx *effects) end(es []command.Envelope, why Reason, err error) {
+	if len(es) > 0 {
+		x := fx.other()
+		x.ended = append(x.ended, endings{es, why, err})
+	}
+}
+
+// ends reports whether commands have ended.
+func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended) > 0 }
+
+// unlock ends a transition. It sets the timers that the transition asked for, releases the lock, and applies the effects
+// in an order on which others rely:
+//
+//  1. The counts are booked: the transition did that, under the lock.
+//  2. Workers are woken and submitters go on.
+//  3. The pipeline is notified: the inbox is full, a drain may look, the entry may let in more.
+//  4. Commands that ended are reported, one after the other: the letter is kept, then the ticket is settled, so that a
+//     caller that learns of the end finds the letter. Subscribers come last, after all tickets, for they may take their
+//     time.
+//
+// No other function wakes workers, signals waiters or notifies the pipeline.
+func (in *Inbox) unlock(fx *effects) {
+	if in.timers.set != 0 {
+		in.timers.arm(in)
+	}
+	in.mu.Unlock()
+	if fx.wake != nil {
+		fx.wake.Wake()
+	}
+	if fx.some {
+		fx.apply(in)
+	}
+}
+
+// apply applies the effects but for wake. The lock is not held.
+func (fx *effects) apply(in *Inbox) {
+	x := fx.others
+	if x == nil {
+		x = &others{}
+	}
+	wakeAll(x.wake)
+	for w := fx.first; w != nil; {
+		next := w.next
+		w.next = nil
+		w.signal()
+		w = next
+	}
+	if x.unbarred != nil {
+		close(x.unbarred)
+	}
+	for _, behind := range x.unstalled {
+		behind.unstall()
+	}
+	if pl := in.Pipeline(); pl != nil {
+		fx.notify(pl, in)
+	}
+	for _, e := range x.ended {
+		in.report(e)
+	}
+}
+
+func wakeAll(members []*Member) {
+	for _, m := range members {
+		m.Wake()
+	}
+}
+
+func (fx *effects) notify(pl *Pipeline, in *Inbox) {
+	if fx.full && pl.Full != nil {
+		pl.Full(in)
+	}
+	if fx.quiet {
+		pl.NotifyQuiet()
+	}
+	if fx.entries {
+		pl.notifyEntries()
+	}
+}
+
+// later takes the reports of commands that ended out of the effects, for callers that make them at a better time. It
+// returns the function that makes them.
+func (fx *effects) later(in *Inbox) (report func()) {
+	var all []endings
+	if fx.others != nil {
+		all, fx.others.ended = fx.others.ended, nil
+	}
+	return func() {
+		for _, e := range all {
+			in.report(e)
+		}
+	}
+}

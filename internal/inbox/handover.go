@@ -1,0 +1,197 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// HandOver takes commands that a worker brings from another stage of the pipeline, and returns how many: all of them, unless
+// the inbox is full and its overflow rule is to wait. Along a back edge it never waits: the commands are in the pipeline
+// already, and the entry keeps it from filling up. With park, a worker that cannot hand over all its commands is parked
+// behind those that are, and woken when there are slots for it.
+//
+// Now is the present reading of the pipeline's clock, 0 if it was not read. M is nil if no worker waits.
+func (in *Inbox) HandOver(m *Member, es []command.Envelope, now int64, back, park bool) (taken int) {
+	at := in.queue.places(es)
+	var fx effects
+	in.mu.Lock()
+	taken = in.receive(m, es, at, now, back, park, &fx)
+	in.unlock(&fx)
+	return taken
+}
+
+// receive decides what becomes of commands that come from another stage.
+func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, back, park bool, fx *effects) (taken int) {
+	switch {
+	case s.halted.Load():
+		s.counts.received += uint64(len(es))
+		s.counts.losses().dead[deadStopped] += uint64(len(es))
+		fx.end(es, ReasonStopped, s.stoppedError())
+		return len(es)
+	case m != nil && s.bars(m.own, back) && !s.knobs.Disabled:
+		s.holdBack(m, len(es), back, park, fx)
+		return 0
+	}
+	line, known := s.unpark(m)
+	switch {
+	case s.knobs.Disabled:
+		s.shedDisabled(es, fx)
+		return len(es)
+	case back:
+		taken = len(es)
+	case line == 0: // otherwise other workers were here before
+		taken = min(len(es), max(s.free(), 0))
+	}
+	s.admit(es[:taken], at, now)
+	left := es[taken:]
+	if len(left) > 0 && s.cfg.Overflow != Wait {
+		s.overflow(left, at.rest(taken), fx)
+		left = nil
+	}
+	if len(left) > 0 && (park || known) {
+		s.blocked = slices.Insert(s.blocked, line, parked{m: m, n: len(left)})
+		m.ready.Store(!park)
+	}
+	s.checkFull(fx)
+	s.callWorker(fx)
+	if m != nil && m.DefersWakes && fx.wake != nil && !fx.ends() {
+		m.Called, fx.wake = fx.wake, m.Called // the caller wakes it; dead letters may take their time
+	}
+	return len(es) - len(left)
+}
+
+// admit queues commands that come from another stage.
+func (s *state) admit(es []command.Envelope, at places, now int64) {
+	s.counts.received += uint64(len(es))
+	s.stamp(es, now)
+	s.queue.pushAll(es, at)
+}
+
+// stamp notes when commands of another stage came: for all of them, if each may soon be the oldest or a batch's first, else
+// for one in so many.
+func (s *state) stamp(es []command.Envelope, now int64) {
+	if now == 0 {
+		if s.cfg.TTL == 0 {
+			return
+		}
+		now = s.now()
+	}
+	every := min(max(s.limit/command.Seen, 1), command.Seen)
+	if s.knobs.Linger > 0 || s.cfg.TTL > 0 || s.queue.line != nil {
+		every = 1
+	}
+	moment := command.At(now)
+	for i := (len(es) - 1) % every; i >= 0 && i < len(es); i += every { // the last too: it stands for those before it
+		es[i].Enter(moment)
+	}
+}
+
+// shedDisabled sheds commands that come to an inbox that takes none.
+func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
+	s.counts.received += uint64(len(es))
+	s.counts.losses().shed[shedDisabled] += uint64(len(es))
+	fx.end(es, ReasonDisabled, s.wrap(ErrDisabled))
+	s.checkQuiet(fx)
+}
+
+// overflow deals with commands of another stage that find this inbox full and not waiting. They were accepted long ago, so a
+// refusal is an end: they are shed.
+func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
+	s.counts.received += uint64(len(es))
+	for i, e := range es {
+		v := victim{e, ReasonFull, ErrFull}
+		if s.cfg.Overflow == Reject {
+			s.counts.losses().shed[shedFull]++
+		} else {
+			v = s.dropFor(e, at.at(i))
+		}
+		s.bury(v, fx)
+	}
+}
+
+// Send queues a command that a handler of the same pipeline emits or forwards, and waits until ctx ends for a free slot,
+// before all commands that wait outside. A command that is emitted is counted for the emitter, the inbox of the handler, at
+// the instant at which it is queued; emitter is nil if the command is counted already. Along a back edge there is always a
+// slot, and for a shared worker, which may be the only one to make room.
+func (in *Inbox) Send(ctx context.Context, e command.Envelope, emitter *Inbox, back, shared bool) error {
+	x := sending{es: []command.Envelope{e}, emitter: emitter, back: back, shared: shared}
+	x.at = in.queue.places(x.es)
+	if !shared {
+		x.from = handlerOf(ctx)
+	}
+	for {
+		var fx effects
+		in.mu.Lock()
+		step, w, err := in.send(&x, suspends(ctx), &fx)
+		unbarred := in.unbarred
+		in.unlock(&fx)
+		switch step {
+		case sent:
+			return err
+		case waitsForPhase:
+			if err := Until(ctx, unbarred); err != nil {
+				return in.waitError(err)
+			}
+		case waitsForSlot:
+			if err := in.await(ctx, w); !errors.Is(err, errDismissed) {
+				if err != nil {
+					return in.waitError(err)
+				}
+				return nil
+			}
+			x.from = nil // the inbox has closed to submitters; this command is inside
+		}
+	}
+}
+
+// sending is a command that a handler sends.
+type sending struct {
+	es           []command.Envelope // the one command
+	at           places
+	emitter      *Inbox
+	from         handler // nil: the phase does not bar it
+	back, shared bool
+}
+
+// sendStep is what a handler that sends has to do next.
+type sendStep int
+
+const (
+	sent          sendStep = iota // the command is queued, or refused with an error
+	waitsForPhase                 // until unbarred is closed
+	waitsForSlot
+)
+
+// send queues a command of a handler, or says what the handler has to wait for. A handler is barred as a worker that hands
+// over is; along a back edge it is refused instead.
+func (s *state) send(x *sending, suspends bool, fx *effects) (sendStep, *waiter, error) {
+	if x.from != nil && s.bars(x.from.Inbox(), x.back) && !s.halted.Load() {
+		if x.back {
+			return sent, nil, fmt.Errorf("stage %q: on a back edge: %w", s.cfg.Name, ErrDraining)
+		}
+		if s.unbarred == nil {
+			s.unbarred = make(chan struct{})
+		}
+		return waitsForPhase, nil, nil
+	}
+	if s.cfg.Overflow == Wait && !s.halted.Load() && !s.knobs.Disabled && s.free() <= 0 && !x.shared && !x.back {
+		w := s.waiters.join(entrant{e: x.es[0], at: x.at.at(0), inside: true, emitter: x.emitter}, suspends, true)
+		return waitsForSlot, w, nil
+	}
+	x.emitter.countEmitted()
+	// An inbox whose rule is to wait takes the command in any case; one that drops may find itself full.
+	s.receive(nil, x.es, x.at, 0, x.back || s.cfg.Overflow == Wait, false, fx)
+	return sent, nil, nil
+}
+
+// countEmitted counts a command that a handler of the inbox emits, at the instant at which another inbox queues it: the
+// lock of that one is held. Nil counts nothing.
+func (in *Inbox) countEmitted() {
+	if in != nil {
+		in.emittedSingly.Add(1)
+	}
+}

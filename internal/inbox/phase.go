@@ -1,0 +1,78 @@
+package inbox
+
+import "sync/atomic"
+
+// phase says what the inbox takes from whom. There is one phase at a time, and one table of transitions.
+//
+// A drain goes through three of them, step by step, at the drain's command. While draining, the inbox takes nothing from
+// outside. While barring, because all inboxes before it are empty, it takes nothing from stages in use either: their
+// workers keep what they have for it and wait, as for a full inbox. Along a back edge they still hand over, since the
+// inbox may need them to become empty. Once drained, because it was seen to be empty, it takes nothing along back edges
+// either.
+//
+// Stages that are drained themselves always hand over to it, and their handlers may submit to it: their commands were
+// accepted and have to end somewhere. So an order of stages that is not the best, because a handler takes an edge that
+// was not declared, delays the drain and stops nothing. Shared workers always hand over; their pool takes nothing from
+// an inbox in use that leads to a barring one.
+type phase int32
+
+const (
+	unopened phase = iota // no pipeline has started it
+	open
+	closed // takes nothing from outside
+	draining
+	barring
+	drained
+	halted // takes nothing and gives out nothing; there is no way out
+	phases
+)
+
+// event is what changes the phase.
+type event int
+
+const (
+	toOpen event = iota
+	toClose
+	toDrain
+	toBar
+	toSeal
+	toEndDrain
+	toHalt
+	events
+)
+
+// transitions say which phase follows, by event and present phase.
+var transitions = [events][phases]phase{
+	//          unopened  open      closed    draining  barring   drained   halted
+	toOpen:     {open, open, open, open, open, open, halted},
+	toClose:    {unopened, closed, closed, draining, barring, drained, halted},
+	toDrain:    {draining, draining, draining, draining, draining, draining, halted}, // anew, if it has begun
+	toBar:      {unopened, open, closed, barring, barring, drained, halted},
+	toSeal:     {unopened, open, closed, draining, drained, drained, halted},
+	toEndDrain: {unopened, closed, closed, closed, closed, closed, halted},
+	toHalt:     {halted, halted, halted, halted, halted, halted, halted},
+}
+
+// inUse reports whether the stage is neither being drained nor has been.
+func (p phase) inUse() bool { return p < draining || p == halted }
+
+// change changes the phase.
+func (s *state) change(ev event) {
+	next := transitions[ev][s.phase()]
+	s.phases.Store(int32(next))
+	if next == halted {
+		s.halted.Store(true)
+	}
+}
+
+// phase returns the present phase. It may be called without the lock, but may change at once.
+func (s *shared) phase() phase { return phase(s.phases.Load()) }
+
+// InUse reports whether the stage is neither being drained nor has been.
+func (s *shared) InUse() bool { return s.phase().inUse() }
+
+// Halted reports whether the inbox is halted. Workers ask before each command, so it is one atomic load, without the lock.
+func (s *shared) Halted() bool { return s.halted.Load() }
+
+// Halts returns the flag that says whether the inbox is halted. A worker looks at it for as long as it is here.
+func (s *shared) Halts() *atomic.Bool { return &s.halted }

@@ -1,0 +1,135 @@
+package inbox
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/plain"
+)
+
+// Ending is the end of a command without an answer, or, with ReasonError, with an error that leaves a letter.
+type Ending struct {
+	Inbox  *Inbox
+	Cmd    any
+	Reason Reason
+	Err    error
+	Tries  int
+	At     time.Time
+	From   int // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
+}
+
+func (in *Inbox) ending(e *command.Envelope, why Reason, err error, at time.Time) Ending {
+	return Ending{Inbox: in, Cmd: e.Cmd, Reason: why, Err: err, Tries: e.Tries(), At: at, From: 1 + e.Emitter()}
+}
+
+// report reports commands that ended unanswered. For each, the letter is kept before the ticket is settled: a caller that
+// learns of the end may look for the letter. Subscribers come last; they may take their time.
+func (in *Inbox) report(x endings) {
+	pl, now := in.Pipeline(), time.Now()
+	for i := range x.es {
+		e := &x.es[i]
+		pl.keep(in.ending(e, x.why, x.err, now))
+		e.Ticket().Settle(e.Child(), nil, x.err)
+	}
+	for i := range x.es {
+		pl.Ended(in.ending(&x.es[i], x.why, x.err, now))
+	}
+	pl.deadLettered.Add(uint64(len(x.es)))
+}
+
+// keep has the pipeline keep a letter.
+func (pl *Pipeline) keep(e Ending) {
+	if pl.Keep != nil {
+		pl.Keep(e)
+	}
+}
+
+// ReportLost reports a message that was no command yet: there is no ticket for it.
+func (pl *Pipeline) ReportLost(e Ending) {
+	e.At = time.Now()
+	pl.keep(e)
+	pl.Ended(e)
+}
+
+// DeadLettered returns how many of the commands that the accounts have as shed or dead-lettered were reported.
+func (pl *Pipeline) DeadLettered() uint64 { return pl.deadLettered.Load() }
+
+// Answer settles the ticket of a command that ended with an error, if there is one.
+func (in *Inbox) Answer(e *command.Envelope, err error) {
+	if t := e.Ticket(); t != nil {
+		t.Settle(e.Child(), nil, plain.Wrap(fmt.Sprintf("stage %q", in.cfg.Name), err))
+	}
+}
+
+// Fail reports a command that ended with an error and is booked as such. It leaves a letter unless a caller has both the
+// command and the error: the one that submitted it with a ticket, if it was not tried again in vain. Nor does it if the
+// caller's context has ended: the caller has given up the command, and all that comes of it.
+func (in *Inbox) Fail(e *command.Envelope, err error) {
+	if e.Ticket() != nil && (!e.Child() && !in.usedUp(e) || e.From.Ended() != nil) {
+		in.Answer(e, err)
+		return
+	}
+	pl := in.Pipeline()
+	end := in.ending(e, ReasonError, err, time.Now())
+	pl.keep(end)
+	in.Answer(e, err)
+	pl.Ended(end)
+}
+
+// usedUp reports whether a command was tried again, and as often as it may be.
+func (in *Inbox) usedUp(e *command.Envelope) bool {
+	most := in.cfg.Retry.Attempts
+	return most > 1 && e.Tries() >= most
+}
+
+// RefuseNew reports a command that a handler could not emit along a back edge. It was not accepted, so the accounts have it
+// among those that were rejected, and it leaves a letter.
+func (in *Inbox) RefuseNew(cmd any, err error) {
+	in.mu.Lock()
+	_ = in.refuse(rejectedMaxInFlight, nil)
+	in.mu.Unlock()
+	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: cmd, Reason: ReasonMaxInFlight, Err: err})
+}
+
+// Tickets counts the queued and delayed commands that a caller waits for. It reads each of them under the lock, so it is for
+// reports. Those in workers' batches are the workers' own: to read them would be a race.
+func (in *Inbox) Tickets() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.count(func(e *command.Envelope) bool { return e.Ticket() != nil })
+}
+
+// count counts the queued and delayed commands for which so is true.
+func (s *state) count(so func(*command.Envelope) bool) int {
+	n := s.queue.count(so)
+	for i := range s.delayed.heap {
+		if so(&s.delayed.heap[i].e) {
+			n++
+		}
+	}
+	for w := s.waiters.first; w != nil; w = w.after {
+		if w.retry && so(&w.e) {
+			n++
+		}
+	}
+	return n
+}
+
+// Has reports whether so is true of a command that is queued, waits for its next try or is in a worker's batch. It reads each
+// of them under the lock, so it is for reports. Of handlers that may suspend it does not see the commands under way.
+func (in *Inbox) Has(so func(*command.Envelope) bool) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.count(so) > 0 {
+		return true
+	}
+	for m := in.holding; m != nil; m = m.behind {
+		for i := max(len(m.copies)-int(m.inHand), 0); i < len(m.copies); i++ {
+			if so(&m.copies[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,180 @@
+package inbox
+
+import (
+	"slices"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// parked is a worker of another inbox that could not hand over all its commands here: how many are left, or how many slots
+// it was promised.
+type parked struct {
+	m    *Member
+	n    int
+	back bool // it comes along a back edge
+}
+
+// grantSlots gives away the slots that have come free. Parked workers wait until half of the inbox is free, so that each
+// waking moves many commands. If submitters wait too, the two take turns: neither can starve the other. So do inboxes
+// behind; see unstallBehind, which is called before.
+//
+// A command of a submitter is queued at once, so that its slot is never held for a goroutine that has still to run.
+func (s *state) grantSlots(fx *effects) {
+	free := s.free()
+	if len(s.blocked)+len(s.behind) > 0 && free < s.half() {
+		return
+	}
+	entered := false
+	for free > 0 {
+		if s.waiters.first != nil && (len(s.blocked) == 0 || s.outside) {
+			s.enqueue(s.waiters.first, fx)
+			s.outside = false
+			entered = true
+			free--
+			continue
+		}
+		if len(s.blocked) == 0 {
+			break
+		}
+		n := min(free, s.blocked[0].n)
+		fx.wakeWorker(s.promise(n))
+		free -= n
+	}
+	if entered {
+		s.checkFull(fx)
+		s.callWorker(fx)
+	}
+}
+
+// enqueue queues a command that waits in line.
+func (s *state) enqueue(w *waiter, fx *effects) {
+	s.waiters.leave(w)
+	s.push(&w.e, w.at)
+	w.queued = true
+	switch {
+	case w.retry:
+		return
+	case w.inside:
+		s.counts.received++
+		w.emitter.countEmitted()
+	default:
+		s.counts.submitted++
+	}
+	fx.signal(w)
+}
+
+// promise reserves n slots for the worker that has been parked for longest.
+func (s *state) promise(n int) *Member {
+	m := s.blocked[0].m
+	s.blocked = slices.Delete(s.blocked, 0, 1)
+	s.promises = append(s.promises, parked{m: m, n: n})
+	s.reserved += int32(n)
+	s.outside = true
+	m.ready.Store(true)
+	return m
+}
+
+// unpark takes a worker out of the lines here and releases the slots that it was promised; the caller takes them at once.
+// The result is where in the line for slots it belongs if it has to wait on, and whether it was known here: first, if it
+// was promised slots; where it was, if it comes without having been woken, as a new actor of an old worker does; last, if it
+// was not known.
+func (s *state) unpark(m *Member) (at int, known bool) {
+	is := func(p parked) bool { return p.m == m }
+	if i := slices.IndexFunc(s.promises, is); i >= 0 {
+		s.reserved -= int32(s.promises[i].n)
+		s.promises = slices.Delete(s.promises, i, i+1)
+		return 0, true
+	}
+	if i := slices.IndexFunc(s.barred, is); i >= 0 {
+		s.barred = slices.Delete(s.barred, i, i+1)
+		return 0, true
+	}
+	if i := slices.IndexFunc(s.blocked, is); i >= 0 {
+		s.blocked = slices.Delete(s.blocked, i, i+1)
+		return i, true
+	}
+	return len(s.blocked), false
+}
+
+// InLine reports whether a worker waits here to hand over.
+func (in *Inbox) InLine(m *Member) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	is := func(p parked) bool { return p.m == m }
+	return slices.ContainsFunc(in.blocked, is) || slices.ContainsFunc(in.barred, is)
+}
+
+// Withdraw takes a worker that goes on with other work out of the line. Others get the slots that it was promised.
+func (in *Inbox) Withdraw(m *Member) {
+	var fx effects
+	in.mu.Lock()
+	in.unpark(m)
+	in.grantSlots(&fx)
+	in.unlock(&fx)
+}
+
+// releaseSenders wakes all parked workers of an inbox that is halted.
+func (s *state) releaseSenders(fx *effects) {
+	for _, p := range slices.Concat(s.barred, s.blocked) {
+		p.m.ready.Store(true)
+		fx.wakeWorker(p.m)
+	}
+	for _, p := range s.promises {
+		s.reserved -= int32(p.n)
+	}
+	s.barred, s.blocked, s.promises = nil, nil, nil
+	s.unbar(fx)
+}
+
+// unbar has barred handlers that emit try again.
+func (s *state) unbar(fx *effects) {
+	if s.unbarred != nil {
+		fx.unbar(s.unbarred)
+		s.unbarred = nil
+	}
+}
+
+// dismissWaiters has all submitters that wait for a slot submit again: the inbox has changed. Commands that wait in line for
+// their next try are queued.
+func (s *state) dismissWaiters(fx *effects) {
+	s.recallRetries(fx)
+	for w := s.waiters.first; w != nil; w = s.waiters.first {
+		s.waiters.leave(w)
+		fx.signal(w)
+	}
+}
+
+// Parked returns the workers that hold commands for the inbox and wait to hand them over.
+func (in *Inbox) Parked() (all []*Member) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, p := range slices.Concat(in.blocked, in.barred) {
+		all = append(all, p.m)
+	}
+	return all
+}
+
+// victim is a command that was dropped for want of a slot.
+type victim struct {
+	e   command.Envelope
+	why Reason
+	err error
+}
+
+// dropFor makes a slot for e, or drops e itself, as the overflow rule says.
+func (s *state) dropFor(e command.Envelope, at place) victim {
+	if s.cfg.Overflow == DropNewest || s.queue.fresh() == 0 {
+		s.counts.losses().shed[shedNewest]++
+		return victim{e, ReasonNewest, ErrShed}
+	}
+	oldest := s.queue.drop()
+	s.queue.unpack(oldest)
+	s.push(&e, at)
+	s.counts.losses().shed[shedOldest]++
+	return victim{oldest, ReasonOldest, ErrShed}
+}
+
+// bury asks for the dead letter of a victim.
+func (s *state) bury(v victim, fx *effects) {
+	fx.end([]command.Envelope{v.e}, v.why, s.wrap(v.err))
+}

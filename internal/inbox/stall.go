@@ -1,0 +1,125 @@
+package inbox
+
+import "slices"
+
+// A shared worker never waits for a free slot, so its pool does not take from an inbox while an inbox ahead is full: the
+// inbox is *stalled*. The full one keeps a list of the inboxes that it stalls, and unstalls them when half of it is free.
+
+// Ahead notes that an edge leads to another inbox. Back edges are not noted: no worker waits along them.
+func (in *Inbox) Ahead(to *Inbox) {
+	for {
+		old := in.ahead.Load()
+		var known []*Inbox
+		if old != nil {
+			known = *old
+		}
+		if to == in || slices.Contains(known, to) {
+			return
+		}
+		grown := append(slices.Clip(known), to)
+		if in.ahead.CompareAndSwap(old, &grown) {
+			return
+		}
+	}
+}
+
+// Forks reports whether edges lead to several inboxes ahead, as far as is known.
+func (in *Inbox) Forks() bool {
+	ahead := in.ahead.Load()
+	return ahead != nil && len(*ahead) > 1
+}
+
+// aheadFull reports whether an inbox ahead is full, or takes nothing from this one, so that no shared pool is to take from
+// this one. If so, the inbox ahead will unstall it. No lock is held.
+func (in *Inbox) aheadFull() bool {
+	ahead := in.ahead.Load()
+	if ahead == nil {
+		return false
+	}
+	for _, other := range *ahead {
+		if other.isFullFor(in) && in.stallBehind(other) {
+			return true
+		}
+	}
+	return false
+}
+
+// isFullFor reports whether an inbox behind is to wait. One that has waited has a pass for one visit, for submitters may have
+// filled the inbox again meanwhile.
+func (in *Inbox) isFullFor(behind *Inbox) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.bars(behind, false) && !in.halted.Load() {
+		return true
+	}
+	return in.isFull() && !in.usePass(behind)
+}
+
+// usePass uses up the pass of an inbox behind. It returns false if that has none.
+func (s *state) usePass(behind *Inbox) bool {
+	if s.passes == nil {
+		return false
+	}
+	i := slices.Index(*s.passes, behind)
+	if i >= 0 {
+		*s.passes = slices.Delete(*s.passes, i, i+1)
+	}
+	return i >= 0
+}
+
+// isFull reports whether commands hold all slots of the inbox, and inboxes behind wait for them. Slots that are promised do not
+// count: no transition would unstall the inboxes behind when they come free.
+func (s *state) isFull() bool {
+	full := s.capacitySlots() >= s.knobs.Capacity || s.ceiling > 0 && s.load() >= s.ceiling
+	return full && s.cfg.Overflow == Wait && !s.halted.Load()
+}
+
+// stallBehind stalls the inbox until another, ahead, has free slots. It returns false if that has some already.
+func (in *Inbox) stallBehind(other *Inbox) bool {
+	in.mu.Lock()
+	in.stalled = true // before the other is asked, so that it cannot unstall this one too early
+	in.mu.Unlock()
+	other.mu.Lock()
+	waits := other.isFull() || other.bars(in, false) && !other.halted.Load()
+	if waits && !slices.Contains(other.behind, in) {
+		other.behind = append(other.behind, in)
+	}
+	other.mu.Unlock()
+	if !waits {
+		in.unstall()
+	}
+	return waits
+}
+
+// unstallBehind unstalls the inboxes behind that wait for free slots here, if half of the slots is free.
+func (s *state) unstallBehind(fx *effects) {
+	if !s.full && len(s.behind) == 0 || s.queue.fresh() > max(s.knobs.Capacity-s.delayed.Len(), 0)/2 || s.isFull() {
+		return
+	}
+	s.full = false
+	behind := s.behind
+	s.behind = nil
+	if s.waiters.Len() > 0 {
+		passes := slices.Clone(behind)
+		s.passes = &passes
+	}
+	if s.phase() >= barring {
+		behind = slices.DeleteFunc(behind, func(other *Inbox) bool {
+			barred := s.bars(other, false)
+			if barred {
+				s.behind = append(s.behind, other)
+			}
+			return barred
+		})
+	}
+	fx.unstall(behind...)
+}
+
+// unstall lets the shared pool take from the inbox again.
+func (in *Inbox) unstall() {
+	var fx effects
+	in.mu.Lock()
+	in.stalled = false
+	in.callWorker(&fx)
+	in.unlock(&fx)
+}

@@ -1,0 +1,286 @@
+package inbox
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// Turn books what a worker of the shared pool did, and moves the next commands to its batch: of the inbox where it is, if the
+// visit goes on, or else of the next. All that came of the last ones has been handed over. It returns the inbox and how many
+// commands: 0 if there is nothing to do anywhere, and then, with park, the worker is parked until it is woken; -1 if the
+// worker is to leave.
+func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
+	gone := sp.arriveOrRetire(m)
+	if in := m.at; in != nil {
+		if n := sp.stay(in, m, t, gone); n > 0 {
+			return in, n
+		}
+	}
+	if gone {
+		return nil, -1
+	}
+	for {
+		in, era := sp.next(m)
+		if in != nil {
+			if n := sp.enter(in, era, m); n > 0 {
+				return in, n
+			}
+			continue
+		}
+		if !park || sp.parked(m) {
+			return nil, 0
+		}
+		if sp.arriveOrRetire(m) {
+			return nil, -1
+		}
+	}
+}
+
+// arriveOrRetire notes that a worker is here, and reports whether it is to leave.
+func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
+	var next *Member
+	sp.mu.Lock()
+	sp.arrive(m)
+	gone = sp.retires(m)
+	if gone && sp.pending() {
+		next = sp.callIdle()
+	}
+	sp.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
+	return gone
+}
+
+// parked parks a worker, unless a token has come since it looked, or a worker is to leave.
+func (sp *SharedPool) parked(m *Member) bool {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if sp.pending() || sp.excess > 0 {
+		return false
+	}
+	sp.park(m)
+	m.empty = 0
+	return true
+}
+
+// next finds the inbox to visit next, nil if there is none.
+func (sp *SharedPool) next(m *Member) (*Inbox, uint64) {
+	if m.walked = sp.polled(); m.walked {
+		return sp.walk(m), 0
+	}
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if len(sp.ready) == 0 {
+		return nil, 0
+	}
+	t := sp.ready.pop()
+	return t.inbox, t.era
+}
+
+// walk goes on through the plan until it comes to an inbox with work. After one round in vain, with no token given, it stops.
+func (sp *SharedPool) walk(m *Member) *Inbox {
+	if m.route == nil {
+		m.route = sp.route.Load()
+	}
+	sp.turnTo(m, sp.route.Load())
+	for {
+		n := len(m.route.order)
+		if n == 0 {
+			m.route = sp.route.Load()
+			return nil
+		}
+		in := m.route.order[m.walk.At(n)]
+		if in.tokens.Load() > 0 {
+			return in
+		}
+		if m.empty >= n && sp.noted.Load() == 0 {
+			return nil
+		}
+		in.empties.Add(1)
+		sp.leave(m, 0, false)
+	}
+}
+
+// leave ends a visit of a worker that polls.
+func (sp *SharedPool) leave(m *Member, handled int, bounded bool) {
+	sp.count(handled == 0)
+	m.empty++
+	if handled > 0 {
+		m.empty = 0
+	}
+	rt, fresh := m.route, sp.route.Load()
+	restarts := rt.plan.Restarts(handled, bounded)
+	round := m.walk.EndsRound(rt.plan, len(rt.order), handled, bounded)
+	past := m.walk.Leave(rt.plan, len(rt.order), handled, bounded)
+	if past || restarts {
+		sp.adopt(m, fresh)
+	} else {
+		sp.turnTo(m, fresh)
+	}
+	if !round {
+		return
+	}
+	sp.rounds.Add(1)
+	if !rt.ended.Load() && !rt.ended.Swap(true) && sp.pipeline.RoundEnd != nil {
+		sp.pipeline.RoundEnd(sp)
+	}
+}
+
+// turnTo makes a worker leave its route in the middle, if the fresh one is of the same plan
+// for other members, or of one for now.
+func (sp *SharedPool) turnTo(m *Member, fresh *route) {
+	if fresh.plan == m.route.plan || fresh.plan != nil && fresh.plan.Now {
+		sp.adopt(m, fresh)
+	}
+}
+
+// adopt makes a worker follow the fresh route from its first place, unless it follows it
+// already.
+func (sp *SharedPool) adopt(m *Member, fresh *route) {
+	if fresh != m.route {
+		m.route = fresh
+		m.walk.Restart()
+	}
+}
+
+// count counts a visit.
+func (sp *SharedPool) count(empty bool) {
+	if empty {
+		sp.empties.Add(1)
+	}
+	n := sp.visits.Add(1)
+	if every := uint64(sp.tell.Load()); every > 0 && n%every == 0 && sp.pipeline.Visited != nil {
+		sp.pipeline.Visited(sp)
+	}
+}
+
+// enter starts a visit. It returns how many commands the worker got.
+func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
+	aheadFull := in.aheadFull()
+	var fx effects
+	in.mu.Lock()
+	n := in.visited(sp, era, m, aheadFull, &fx)
+	in.unlock(&fx)
+	in.Pipeline().notifyEntries()
+	if m.walked && n == 0 {
+		in.empties.Add(1)
+		sp.leave(m, 0, false)
+	}
+	return n
+}
+
+// visited starts a visit of a shared worker and gives it its first commands.
+func (s *state) visited(sp *SharedPool, era uint64, m *Member, aheadFull bool, fx *effects) int {
+	n := 0
+	if s.claimToken(sp, era, m.walked) && !aheadFull && !s.resting {
+		s.counts.visits++
+		m.handled, m.queued, m.began = 0, s.queue.Len(), 0
+		n = s.take(m, sp.left(s, m))
+	}
+	if n > 0 {
+		m.at = s.self
+		m.handled = n
+	}
+	s.changed(fx)
+	s.checkQuiet(fx)
+	return n
+}
+
+// claimToken takes the token with which a worker comes, or, if it polls, the one that it finds. It returns false if the inbox
+// is no longer the shared pool's, or the token was taken back.
+func (s *state) claimToken(sp *SharedPool, era uint64, walked bool) bool {
+	switch {
+	case s.pool != sp:
+		return false
+	case walked:
+		if s.noted {
+			s.removeNote()
+			s.tokens.Add(-1)
+		}
+		return true
+	case s.era != era:
+		return false
+	default:
+		s.tokens.Add(-1)
+		return true
+	}
+}
+
+// stay goes on with a visit or ends it, surely so if the worker is gone. It returns how many commands the worker got.
+func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
+	polled := m.walked && sp.polled()
+	ends := !polled || gone || in.aheadFull()
+	var fx effects
+	in.mu.Lock()
+	n, bounded := in.goOn(sp, m, t, ends, &fx)
+	in.unlock(&fx)
+	in.Pipeline().notifyEntries()
+	switch {
+	case n > 0:
+	case polled:
+		sp.leave(m, m.handled, bounded)
+	default:
+		sp.count(false)
+	}
+	return n
+}
+
+// goOn books a shared worker's batch and gives it the next, unless the visit ends. Bounded says that the visit plan ended the
+// visit though there was more to do.
+func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects) (n int, bounded bool) {
+	s.book(m, t)
+	m.settle()
+	s.yield(m)
+	if !ends && s.pool == sp && !s.resting {
+		most := sp.left(s, m)
+		if bounded = most < 0; !bounded {
+			n = s.take(m, most)
+		}
+		bounded = bounded && s.queue.Len() > 0
+	}
+	if n > 0 {
+		m.handled += n
+	} else {
+		m.at = nil
+		s.unlist(m)
+		m.drop()
+		s.returnInstance(m)
+	}
+	s.changed(fx)
+	s.checkQuiet(fx)
+	return n, bounded
+}
+
+// left is how many commands a worker may still take in its visit: 0 for any number, -1 for none.
+func (sp *SharedPool) left(s *state, m *Member) int {
+	rt := m.route
+	if rt == nil || !sp.polled() {
+		rt = sp.route.Load()
+	}
+	if rt.plan == nil {
+		return 0
+	}
+	left := 0
+	switch rt.plan.Gating {
+	case controller.Gated:
+		left = m.queued - m.handled
+	case controller.Bounded:
+		left = rt.plan.BoundOf(controller.StageID(s.self.Place)) - m.handled
+	case controller.TimeBounded: // the one that needs a clock
+		now := s.now()
+		if m.handled == 0 {
+			m.began = now
+		}
+		if time.Duration(now-m.began) < rt.plan.Quantum || m.handled == 0 {
+			return 0
+		}
+	default:
+		return 0
+	}
+	if left <= 0 {
+		return -1
+	}
+	return left
+}
