@@ -22,9 +22,8 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Whatever is given to New, it either says what is wrong, all of it, by the names of the
-// parts and the options, or makes a pipeline that runs and drains.
-func TestWhateverIsGivenToNewIsRefusedWithReasonsOrRuns(t *testing.T) {
+// New either returns an error that names every faulty part and option, or a pipeline that runs and drains, whatever the parts.
+func TestNewRefusesPartsWithReasonsOrThePipelineRuns(t *testing.T) {
 	refused, ran := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		if try(t) {
@@ -42,7 +41,7 @@ func FuzzNew(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) { try(t) }))
 }
 
-// try gives New what is drawn, and reports whether that ran.
+// try makes a pipeline of the parts that are drawn, and reports whether it ran.
 func try(t *rapid.T) (ran bool) {
 	a := absurd{t: t, mad100: rapid.SampledFrom([]int{0, 0, 0, 0, 1, 3, 10, 50}).Draw(t, "madness")}
 	parts := a.parts()
@@ -73,7 +72,7 @@ func try(t *rapid.T) (ran bool) {
 	return true
 }
 
-// reasons requires that each fault names the part or the option, and the problem.
+// reasons requires that each fault names the part or option and the problem.
 func reasons(t *rapid.T, err error) {
 	all, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -96,8 +95,7 @@ func reasons(t *rapid.T, err error) {
 	}
 }
 
-// absurd draws what nobody should give, so many times of a hundred, and else what somebody
-// would.
+// absurd draws parts and options: absurd ones in a percentage of the draws, and reasonable ones otherwise.
 type absurd struct {
 	t      *rapid.T
 	mad100 int
@@ -105,13 +103,13 @@ type absurd struct {
 	ports  []*behaviour.Port[int]
 }
 
-// mad is whether the next thing is to be absurd.
+// mad reports whether the next value is to be absurd.
 func (a *absurd) mad() bool { return rapid.IntRange(0, 99).Draw(a.t, "mad") >= 100-a.mad100 }
 
-// maybe is true half of the time.
+// maybe returns true half of the time.
 func (a *absurd) maybe() bool { return rapid.Bool().Draw(a.t, "maybe") }
 
-// number is one of the good ones, or any.
+// number returns one of the good numbers, or any.
 func (a *absurd) number(label string, good ...int) int {
 	if a.mad() {
 		return rapid.SampledFrom([]int{math.MinInt, -1, 0, math.MaxInt, 1 << 31, -1 << 31, 1<<16 + 1}).Draw(a.t, label)
@@ -126,7 +124,7 @@ func (a *absurd) fraction(label string) float64 {
 	return rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(a.t, label)
 }
 
-// span is a duration. The good ones are short, so that a run is.
+// span returns a duration. The good ones are short, so that a run is short.
 func (a *absurd) span(label string) time.Duration {
 	if a.mad() {
 		return rapid.SampledFrom([]time.Duration{math.MinInt64, -1, math.MaxInt64, math.MaxInt64 / 2, 100 * 365 * 24 * time.Hour}).Draw(a.t, label)
@@ -141,7 +139,7 @@ func (a *absurd) name(label, good string) string {
 	return good
 }
 
-// parts are all that is given to New.
+// parts returns the parts for New.
 func (a *absurd) parts() (parts []pipeline.Part) {
 	parts = append(parts, pipeline.System(system()), quiet)
 	for i := range min(a.number("stages", 1, 2, 3, 4), 4) {
@@ -165,7 +163,7 @@ func (a *absurd) parts() (parts []pipeline.Part) {
 	return append(parts, a.options()...)
 }
 
-// anyStage is one of the stages, or none.
+// anyStage returns one of the stages, or nil.
 func (a *absurd) anyStage() *stage.Stage[int] {
 	if len(a.stages) == 0 || a.mad() {
 		return nil
@@ -173,7 +171,7 @@ func (a *absurd) anyStage() *stage.Stage[int] {
 	return rapid.SampledFrom(a.stages).Draw(a.t, "to")
 }
 
-// options are those of the pipeline.
+// options returns options of the pipeline.
 func (a *absurd) options() (parts []pipeline.Part) {
 	for _, option := range []func() pipeline.Part{
 		func() pipeline.Part {
@@ -228,7 +226,7 @@ func (a *absurd) options() (parts []pipeline.Part) {
 	return parts
 }
 
-// policy is one of those that have a name, with other numbers in its fields.
+// policy returns a named policy with other numbers in its fields.
 func (a *absurd) policy() controller.Policy {
 	if a.mad() {
 		return nil
@@ -261,7 +259,7 @@ func (a *absurd) policy() controller.Policy {
 	return v.Interface().(controller.Policy)
 }
 
-// stage is a stage with some options.
+// stage returns a stage with some options.
 func (a *absurd) stage(i int) *stage.Stage[int] {
 	var opts []stage.Option
 	for _, option := range []func() stage.Option{
@@ -306,7 +304,7 @@ func (a *absurd) stage(i int) *stage.Stage[int] {
 	return stage.New(name, behaviour.Behaviour[int](fn(echo[int])), opts...)
 }
 
-// long is a time limit, or a grace: not so short that a busy machine misses it.
+// long returns a time limit or a grace that is not so short that a busy machine misses it.
 func (a *absurd) long(label string) time.Duration {
 	if d := a.span(label); d <= 0 || d > time.Second {
 		return d

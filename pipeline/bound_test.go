@@ -28,7 +28,7 @@ func fill(ctx context.Context, s *stage.Stage[int]) {
 	}()
 }
 
-// The first stage forwards to one that is slow and has one worker: to add workers to the first is of no use.
+// The first stage forwards to a slow stage with one worker, so more workers for the first stage would not help.
 func TestNoPolicyAddsWorkersToAStageThatIsBlockedDownstream(t *testing.T) {
 	for name, law := range map[string]controller.Policy{
 		"backlog": policy.Backlog{}, "erlda": policy.ERLDA{}, "seda": policy.SEDA{}, "stealing": policy.Stealing{Workers: 9},
@@ -45,7 +45,7 @@ func TestNoPolicyAddsWorkersToAStageThatIsBlockedDownstream(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					return behaviour.Forward(slow, n)
 				}, stage.Workers(1, 8))
-				idle := stage.Func("idle", echo[int], stage.Workers(1, 7)) // for whoever steals
+				idle := stage.Func("idle", echo[int], stage.Workers(1, 7)) // for policies that steal workers
 				p, err := pipeline.New("p", first, slow, idle, quiet, pipeline.Control(law),
 					pipeline.System(actor.NewSystem(slog.New(slog.DiscardHandler))))
 				require.NoError(t, err)
@@ -85,8 +85,9 @@ func ended(t *testing.T) context.Context {
 	return ctx
 }
 
-// Whoever has a stage has its core. What sets the number of its workers asks for a value that only this module can make.
-func TestNobodyOutsideTheModuleCanScaleAStageBehindItsController(t *testing.T) {
+// Any code that has a stage has its core. But the method that sets the number of workers has a parameter that only this module can
+// make.
+func TestCodeOutsideTheModuleCannotScaleAStage(t *testing.T) {
 	for _, name := range []string{"Scale", "StartWith"} {
 		m, ok := reflect.TypeFor[*engine.Core]().MethodByName(name)
 		require.True(t, ok)

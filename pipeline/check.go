@@ -451,7 +451,8 @@ func checkPolicies(policies []controller.Policy) (faults []error) {
 		}
 		claimer, ok := policy.(controller.Claimer)
 		if !ok {
-			faults = append(faults, fmt.Errorf("policy %q does not claim knobs, so it cannot be one of several; see controller.Claimer", policy.Name()))
+			faults = append(faults, fmt.Errorf("policy %q does not claim knobs, so it cannot be one of several; see controller.Claimer",
+				policy.Name()))
 			continue
 		}
 		for _, k := range claimer.Claims() {

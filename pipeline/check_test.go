@@ -67,19 +67,19 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"a nil port":         {opt(stage.Out(nil)), []string{`Out(port 1): is nil`}},
 		"a port not wired":   {opt(stage.Out(port())), []string{`stage "s": port "out" is not wired; add pipeline.Wire`}},
 		"a port twice":       {func() []pipeline.Part { p := port(); return []pipeline.Part{stage.New("s", ok, stage.Out(p, p))} }, []string{`Out("out"): declared twice`}},
-		"a wire from nowhere": {func() []pipeline.Part {
+		"a wire of no port": {func() []pipeline.Part {
 			s := stage.New("s", ok)
 			return []pipeline.Part{s, pipeline.Wire[int](nil, s)}
 		}, []string{"wire 1: the port is nil"}},
-		"a wire to nowhere": {func() []pipeline.Part {
+		"a wire to no stage": {func() []pipeline.Part {
 			p := port()
 			return []pipeline.Part{stage.New("s", ok, stage.Out(p)), pipeline.Wire(p, nil)}
 		}, []string{`port "out": is wired to a stage that is nil`}},
-		"a wire out of the house": {func() []pipeline.Part {
+		"a wire out of the pipeline": {func() []pipeline.Part {
 			p := port()
 			return []pipeline.Part{stage.New("s", ok, stage.Out(p)), pipeline.Wire(p, stage.New("far", ok))}
 		}, []string{`port "out": is wired to stage "far", which is not part of this pipeline`}},
-		"a wire nobody uses": {func() []pipeline.Part {
+		"a wire of an undeclared port": {func() []pipeline.Part {
 			s := stage.New("s", ok)
 			return []pipeline.Part{s, pipeline.Wire(port(), s)}
 		}, []string{`port "out": no stage declares it; add stage.Out`}},
@@ -138,12 +138,12 @@ func TestAPipelineNeedsAName(t *testing.T) {
 	require.ErrorContains(t, err, "a pipeline needs a name")
 }
 
-func TestAPipelinesNameIsUTF8(t *testing.T) {
+func TestThePipelineNameIsUTF8(t *testing.T) {
 	_, err := pipeline.New("p\xff", stage.New("s", fn(echo[int])))
 	require.ErrorContains(t, err, `pipeline "p\xff": New: the name is not UTF-8`)
 }
 
-func TestAPriorityOfSomeCommandsOfAStageIsNoFault(t *testing.T) {
+func TestAPriorityForSomeCommandsOfAStageIsNotAFault(t *testing.T) {
 	for name, s := range map[string]pipeline.Part{
 		"the same type":       stage.New("s", fn(echo[int]), stage.Discipline(queue.PriorityOf(func(int) int { return 0 }))),
 		"one type of several": stage.New("s", fn(echo[any]), stage.Discipline(queue.PriorityOf(func(int) int { return 0 }))),
@@ -155,7 +155,7 @@ func TestAPriorityOfSomeCommandsOfAStageIsNoFault(t *testing.T) {
 	}
 }
 
-func TestAllFaultsAreToldAtOnce(t *testing.T) {
+func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 	_, err := pipeline.New("p",
 		stage.New[int]("a", nil, stage.Capacity(0), stage.Workers(3, 1)),
 		stage.New("a", fn(echo[int])), pipeline.Control(nil))
@@ -169,7 +169,7 @@ func TestAllFaultsAreToldAtOnce(t *testing.T) {
 	require.ErrorAs(t, err, &whole)
 }
 
-func TestARefusedPipelineLeavesItsPartsAsTheyWere(t *testing.T) {
+func TestARefusedPipelineDoesNotChangeItsParts(t *testing.T) {
 	port := behaviour.NewPort[int]("out")
 	a := stage.New("a", fn(func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(port, n) }), stage.Out(port))
 	b := stage.New("b", fn(echo[int]))

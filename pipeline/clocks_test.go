@@ -19,9 +19,9 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Here are the clocks that no other test looks at; docs/testing.md has a table of all.
+// This file tests the clocks that no other test covers; docs/testing.md has a table of all clocks.
 
-func TestJitterMakesAPauseLongerOrShorterByItsPartAtMost(t *testing.T) {
+func TestJitterChangesAPauseByItsShareAtMost(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var at []time.Time
 		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
@@ -41,15 +41,15 @@ func TestJitterMakesAPauseLongerOrShorterByItsPartAtMost(t *testing.T) {
 			}
 		}
 		require.Len(t, at, 200)
-		require.Less(t, least, 3500*time.Millisecond, "chance makes some shorter")
-		require.Greater(t, most, 4500*time.Millisecond, "and some longer")
+		require.Less(t, least, 3500*time.Millisecond, "some pauses are shorter")
+		require.Greater(t, most, 4500*time.Millisecond, "some pauses are longer")
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
 
-// Crashes in a row are answered at once while they are no more than the workers; each further
-// one by a pause twice as long, up to the longest, of which a fifth at most is left out.
-func TestAStageThatOnlyCrashesRestsLongerAndLonger(t *testing.T) {
+// As many consecutive crashes as there are workers cause a restart at once. Each further crash causes a pause twice as long as the
+// last, up to the longest, minus a fifth at most.
+func TestAStageThatOnlyCrashesPausesLongerAndLonger(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		var at []time.Time
 		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
@@ -66,7 +66,7 @@ func TestAStageThatOnlyCrashesRestsLongerAndLonger(t *testing.T) {
 		for i := 1; i < len(at); i++ {
 			pause := at[i].Sub(at[i-1])
 			if i == 1 {
-				require.Less(t, pause, 10*time.Millisecond, "the first is answered at once")
+				require.Less(t, pause, 10*time.Millisecond, "the first crash causes a restart at once")
 				continue
 			}
 			longest := min(time.Second<<(i-2), 8*time.Second)
@@ -78,7 +78,7 @@ func TestAStageThatOnlyCrashesRestsLongerAndLonger(t *testing.T) {
 	})
 }
 
-func TestWithoutAGraceAStuckHandlerHasItsTimeLimitOnceMoreAndAtLeastAMoment(t *testing.T) {
+func TestTheDefaultGraceOfAStuckHandlerIsItsTimeLimitWithAMinimum(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{
 		3 * time.Second: 6 * time.Second, time.Millisecond: 101 * time.Millisecond,
 	} {
@@ -92,12 +92,12 @@ func TestWithoutAGraceAStuckHandlerHasItsTimeLimitOnceMoreAndAtLeastAMoment(t *t
 			require.Equal(t, want, time.Since(begin).Round(time.Millisecond))
 			close(let)
 			require.NoError(t, p.Stop(t.Context()))
-			time.Sleep(time.Second) // protoactor throttles its log of who came too late
+			time.Sleep(time.Second) // protoactor throttles its log of late messages
 		})
 	}
 }
 
-// held is a pipeline with a handler that waits for its context, or for nothing.
+// held returns a pipeline with a handler that waits for its context, or that hangs.
 func held(t *testing.T, listens bool, parts ...pipeline.Part) (p *pipeline.Pipeline, let chan struct{}) {
 	t.Helper()
 	let = make(chan struct{})
@@ -162,7 +162,7 @@ func TestRunDrainsForAsLongAsItsTimeout(t *testing.T) {
 	}
 }
 
-func TestAHardStopWaitsForItsGraceAndAtLeastAMoment(t *testing.T) {
+func TestAHardStopWaitsForItsGraceWithAMinimum(t *testing.T) {
 	for grace, want := range map[time.Duration]time.Duration{4 * time.Second: 4 * time.Second, 0: 100 * time.Millisecond} {
 		bubbled(t, func(t *testing.T) {
 			p, let := held(t, false, pipeline.Grace(grace))
@@ -192,12 +192,12 @@ func TestASubscriberHasTheGraceOfAHardStop(t *testing.T) {
 		require.ErrorAs(t, p.Stop(now), &report)
 		require.Equal(t, 1, report.Unheard)
 		require.Equal(t, 3*time.Second, time.Since(begin).Round(time.Millisecond))
-		<-letters // let its goroutine go
+		<-letters // end its goroutine
 	})
 }
 
-// An actor has no context: a full stage holds it for five seconds.
-func TestAFullStageHoldsAnActorThatSendsForFiveSeconds(t *testing.T) {
+// An actor has no context, so a full stage blocks it for five seconds.
+func TestAFullStageBlocksAnActorThatSendsForFiveSeconds(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		let := make(chan struct{})
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(nil) },
@@ -220,13 +220,13 @@ func TestAFullStageHoldsAnActorThatSendsForFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestAPipelinesIntensityForgetsWhatIsOlderThanItsPeriod(t *testing.T) {
+func TestIntensityForgetsRestartsOlderThanItsPeriod(t *testing.T) {
 	for pause, survives := range map[time.Duration]bool{time.Hour + time.Minute: true, 20 * time.Minute: false} {
 		bubbled(t, func(t *testing.T) {
 			s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
 			p := bubble(t, s, pipeline.Intensity(1, time.Hour))
 			for range 3 {
-				for range 2 { // one for the worker, and one too many
+				for range 2 { // one that the worker endures, and one more
 					_, _ = stage.Call[int](t.Context(), s, -1)
 				}
 				time.Sleep(pause)
@@ -244,19 +244,19 @@ func TestAPipelinesIntensityForgetsWhatIsOlderThanItsPeriod(t *testing.T) {
 	}
 }
 
-func TestAPipelineWaitsLongerAndLongerBeforeItRestartsAStage(t *testing.T) {
+func TestThePausesBeforeRestartsOfAStageGrow(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
 		p := bubble(t, s, pipeline.Intensity(4, time.Hour), pipeline.Backoff(supervisor.Backoff{
 			First: time.Second, Max: 3 * time.Second, Jitter: supervisor.NoJitter, Calm: time.Minute,
 		}))
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, time.Second} {
-			for range 2 { // one for the worker, and one too many
+			for range 2 { // one that the worker endures, and one more
 				_, _ = stage.Call[int](t.Context(), s, -1)
 			}
 			begin := time.Now()
 			_, err := stage.Call[int](t.Context(), s, 1)
-			require.NoError(t, err, "what is queued waits")
+			require.NoError(t, err, "queued commands wait")
 			require.Equal(t, pause, time.Since(begin).Round(100*time.Millisecond))
 			if pause == 3*time.Second {
 				time.Sleep(time.Minute) // calm
@@ -266,7 +266,7 @@ func TestAPipelineWaitsLongerAndLongerBeforeItRestartsAStage(t *testing.T) {
 	})
 }
 
-// scribe notes the lines of a log that begin so, with the number of those left out.
+// scribe counts the lines of a log by message, and those that were left out.
 type scribe struct {
 	slog.Handler
 	mu    sync.Mutex
@@ -295,7 +295,7 @@ func (s *scribe) told(what string) (lines int, left int64) {
 	return s.lines[what], s.left
 }
 
-func TestOfAFloodTheLogHearsTenLinesASecondAndHowManyWereLeftOut(t *testing.T) {
+func TestAFloodIsLoggedWithTenLinesASecondAndACountOfTheRest(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		log := &scribe{lines: map[string]int{}}
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errNo) })
@@ -321,6 +321,6 @@ func TestOfAFloodTheLogHearsTenLinesASecondAndHowManyWereLeftOut(t *testing.T) {
 		require.EqualValues(t, 91, left)
 		require.NoError(t, p.Stop(t.Context()))
 		_, left = log.told("command failed")
-		require.EqualValues(t, 91+5, left, "the rest is told in the end")
+		require.EqualValues(t, 91+5, left, "the rest is logged at the end")
 	})
 }

@@ -27,7 +27,7 @@ func traced(ctx context.Context, id any) context.Context {
 
 func traceOf(ctx context.Context) any { return ctx.Value(traceKey{}) }
 
-// everyKind are stages of all everyKind around one function.
+// everyKind returns a stage of each kind around one function.
 var everyKind = map[string]func(name string, f behaviour.Func[any], opts ...stage.Option) *stage.Stage[any]{
 	"plain": func(name string, f behaviour.Func[any], opts ...stage.Option) *stage.Stage[any] {
 		return stage.Func(name, f, opts...)
@@ -64,9 +64,9 @@ var submissions = map[string]func(ctx context.Context, to *stage.Stage[any], cmd
 	},
 }
 
-// A command is forwarded and emits, its children are forwarded, one try fails: all handlers see the trace of the
+// A command is forwarded and emits, the emitted commands are forwarded, and one attempt fails. All handlers see the trace of the
 // caller, and the pipeline's own values where the caller has none.
-func TestTheValuesOfTheCallersContextAreSeenByAllHandlersOnTheCommandsPath(t *testing.T) {
+func TestHandlersOnACommandsPathSeeTheValuesOfTheCallersContext(t *testing.T) {
 	type ownKey struct{}
 	for kind, make := range everyKind {
 		for _, grouped := range []bool{false, true} {
@@ -116,7 +116,7 @@ func TestTheValuesOfTheCallersContextAreSeenByAllHandlersOnTheCommandsPath(t *te
 	}
 }
 
-// sightings notes what handlers see of commands.
+// sightings records what handlers see of commands.
 type sightings struct {
 	mu    sync.Mutex
 	lines map[any][]string
@@ -150,10 +150,10 @@ func (g *gate) handle(_ context.Context, cmd any) behaviour.Outcome {
 	return behaviour.OK(cmd)
 }
 
-var errEnough = errors.New("the caller has had enough")
+var errEnough = errors.New("the caller gave up")
 
-// One worker is held up; behind it waits a command whose caller gives up.
-func TestAQueuedCommandWhoseCallersContextEndsFailsAndIsNotBegun(t *testing.T) {
+// The only worker is busy, and a command whose caller gives up is queued.
+func TestAQueuedCommandWhoseCallersContextEndsFailsWithoutBeingHandled(t *testing.T) {
 	for kind, make := range everyKind {
 		t.Run(kind, func(t *testing.T) {
 			g := newGate()
@@ -177,7 +177,7 @@ func TestAQueuedCommandWhoseCallersContextEndsFailsAndIsNotBegun(t *testing.T) {
 			require.ErrorContains(t, queued.Err(), `stage "gate"`)
 			<-behind.Done()
 			require.NoError(t, behind.Err())
-			require.Equal(t, "submitted", <-g.begun, "what was submitted goes on")
+			require.Equal(t, "submitted", <-g.begun, "the submitted command continues")
 			require.Equal(t, "behind", <-g.begun)
 			require.Empty(t, g.begun)
 			end := p.Snapshot()
@@ -188,8 +188,8 @@ func TestAQueuedCommandWhoseCallersContextEndsFailsAndIsNotBegun(t *testing.T) {
 	}
 }
 
-// Both errors are there: what has become of the context, and why.
-func TestTheContextOfARunningHandlerEndsWithItsCallers(t *testing.T) {
+// The error wraps both: that the context ended, and the cause.
+func TestTheContextOfARunningHandlerEndsWithItsCallersContext(t *testing.T) {
 	for kind, make := range everyKind {
 		for end, want := range map[string]error{"canceled": context.Canceled, "deadline": context.DeadlineExceeded} {
 			t.Run(kind+"/"+end, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestTheContextOfARunningHandlerEndsWithItsCallers(t *testing.T) {
 					cancel(errEnough)
 				}
 				cancel(nil)
-				if err != nil { // the time was over before it was accepted
+				if err != nil { // the deadline passed before the command was accepted
 					require.ErrorIs(t, err, errEnough)
 					return
 				}
@@ -221,14 +221,14 @@ func TestTheContextOfARunningHandlerEndsWithItsCallers(t *testing.T) {
 				if end == "canceled" || kind == "plain" || kind == "each" {
 					require.ErrorIs(t, ticket.Err(), want)
 				}
-				require.Zero(t, p.Snapshot().Stages[0].Retries, "nor is it tried again")
+				require.Zero(t, p.Snapshot().Stages[0].Retries, "it is not retried either")
 			})
 		}
 	}
 }
 
-// The children of a call follow: what was emitted and what was forwarded, and what a handler asked another stage for.
-func TestTheChildrenOfACallEndWithIt(t *testing.T) {
+// That includes commands that were emitted and forwarded, and those that a handler submitted to another stage.
+func TestCommandsThatFollowFromACallEndWithIt(t *testing.T) {
 	for kind, make := range everyKind {
 		t.Run(kind, func(t *testing.T) {
 			g := newGate()
@@ -269,8 +269,8 @@ func TestTheChildrenOfACallEndWithIt(t *testing.T) {
 	}
 }
 
-// The values stay those of the command, and the end is the pipeline's.
-func TestSubmitKeepsTheValuesAndNotTheEndOfAContext(t *testing.T) {
+// The context has the values of the command, and ends with the pipeline.
+func TestSubmitKeepsTheValuesOfAContextButNotItsEnd(t *testing.T) {
 	for kind, make := range everyKind {
 		t.Run(kind, func(t *testing.T) {
 			g := newGate()
@@ -293,8 +293,8 @@ func TestSubmitKeepsTheValuesAndNotTheEndOfAContext(t *testing.T) {
 	}
 }
 
-// A goroutine that outlives its handler reads the context while the worker is at other commands.
-func TestAContextThatAHandlerKeptTellsTheValuesOfItsCommand(t *testing.T) {
+// A goroutine that outlives its handler reads the context while the worker handles other commands.
+func TestAContextThatAHandlerKeptHasTheValuesOfItsCommand(t *testing.T) {
 	for kind, make := range everyKind {
 		t.Run(kind, func(t *testing.T) {
 			const commands = 300
@@ -328,8 +328,8 @@ func TestAContextThatAHandlerKeptTellsTheValuesOfItsCommand(t *testing.T) {
 	}
 }
 
-// What a handler adds to its context travels on with what it submits.
-func TestAHandlersOwnContextTravelsOnWithWhatItSubmits(t *testing.T) {
+// Values that a handler adds to its context travel with the commands that it submits.
+func TestValuesThatAHandlerAddsTravelWithTheCommandsItSubmits(t *testing.T) {
 	type spanKey struct{}
 	for kind, make := range everyKind {
 		t.Run(kind, func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestAHandlersOwnContextTravelsOnWithWhatItSubmits(t *testing.T) {
 				limited, cancel := context.WithTimeout(ctx, time.Hour)
 				defer cancel()
 				if err := errors.Join(
-					next.Submit(ctx, "as it is"),
+					next.Submit(ctx, "as at present"),
 					next.Submit(limited, "limited"),
 					next.Submit(context.WithValue(limited, spanKey{}, "span"), "with a span"),
 				); err != nil {
@@ -354,15 +354,15 @@ func TestAHandlersOwnContextTravelsOnWithWhatItSubmits(t *testing.T) {
 			_, err := stage.Call[any, any](traced(t.Context(), "mine"), first, 0)
 			require.NoError(t, err)
 			require.NoError(t, p.Drain(soon(t)))
-			require.Equal(t, []string{"mine <nil> <nil>"}, seen.of("as it is"))
+			require.Equal(t, []string{"mine <nil> <nil>"}, seen.of("as at present"))
 			require.Equal(t, []string{"mine <nil> <nil>"}, seen.of("limited"))
 			require.Equal(t, []string{"mine span <nil>"}, seen.of("with a span"))
 		})
 	}
 }
 
-// A pipeline that feeds itself, each command with a context made of the last one's, would hold all of them.
-func TestAPipelineThatFeedsItselfDoesNotHoldTheContextsOfAllItsCommands(t *testing.T) {
+// If a pipeline feeds itself, each command's context derives from the last one's, and the chain would keep all of them.
+func TestAPipelineThatFeedsItselfDoesNotRetainOldContexts(t *testing.T) {
 	type hopKey struct{}
 	const hops = 20_000
 	done := make(chan any)
@@ -381,15 +381,15 @@ func TestAPipelineThatFeedsItselfDoesNotHoldTheContextsOfAllItsCommands(t *testi
 	})
 	run(t, s)
 	require.NoError(t, s.Submit(traced(context.Background(), "first"), 0))
-	require.Equal(t, "first", <-done, "what the first was submitted with is not forgotten")
+	require.Equal(t, "first", <-done, "the values of the first command's context are kept")
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	require.Less(t, m.HeapAlloc, uint64(hops<<16)/4)
 }
 
-// A context of a type that cannot be compared is as good as any.
-func TestAContextThatCannotBeComparedTravels(t *testing.T) {
+// A context may have a type that cannot be compared.
+func TestAContextOfAnUncomparableTypeTravels(t *testing.T) {
 	seen := newSightings()
 	s := stage.Func("sees", func(ctx context.Context, cmd int) behaviour.Outcome {
 		seen.addf(cmd, "%v", traceOf(ctx))
@@ -410,8 +410,9 @@ type uncomparable struct {
 	_ []int
 }
 
-// A handler that profiles with the context of a caller who is a handler leaves the labels of its own stage behind.
-func TestAHandlersProfileLabelsAreItsStagesWhoeverCalled(t *testing.T) {
+// The caller is a handler of another stage, and its profile labels are in the context. The called handler still has its own
+// stage's labels.
+func TestAHandlersProfileLabelsAreItsStagesWhateverTheCaller(t *testing.T) {
 	label := func(ctx context.Context, _ any) behaviour.Outcome {
 		name, _ := pprof.Label(ctx, "stage")
 		return behaviour.OK(name)

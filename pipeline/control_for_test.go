@@ -19,7 +19,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// asking is a policy that does the same at every event.
+// asking is a policy that calls one function at every event.
 type asking struct {
 	name string
 	do   func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions)
@@ -34,7 +34,7 @@ func (a asking) Control(ev controller.Event, s *controller.Snapshot, d *controll
 	}
 }
 
-// fourStages are a stage on its own, a group of two, and a last one: "first" leads to "g0", "g1" and "last".
+// fourStages returns a single stage, a group of two, and a last stage: "first" leads to "g0", "g1" and "last".
 func fourStages() (first *stage.Stage[int], parts []pipeline.Part) {
 	to := func(name string, port *behaviour.Port[int], opts ...stage.Option) *stage.Stage[int] {
 		return stage.Func(name, func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(port, n) },
@@ -60,7 +60,7 @@ func namesOf(s *controller.Snapshot) (names []string) {
 	return names
 }
 
-func TestAGroupsControllerSeesTheGroupAndThePipelinesSeesTheRest(t *testing.T) {
+func TestAGroupsControllerSeesTheGroupAndThePipelinesControllerTheRest(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var ofGroup, ofRest controller.Snapshot
 		look := func(to *controller.Snapshot) func(controller.Event, *controller.Snapshot, *controller.Decisions) {
@@ -78,7 +78,7 @@ func TestAGroupsControllerSeesTheGroupAndThePipelinesSeesTheRest(t *testing.T) {
 		require.Equal(t, []string{"first", "last"}, ofGroup.Taken)
 		require.Empty(t, ofRest.Group)
 		require.Equal(t, []string{"first", "last"}, namesOf(&ofRest))
-		require.Equal(t, []controller.StageID{1}, ofRest.Stages[0].Next, "past the group")
+		require.Equal(t, []controller.StageID{1}, ofRest.Stages[0].Next, "edges that pass the group")
 		require.Nil(t, ofRest.Pool("g"))
 		require.ElementsMatch(t, []string{"g", "g0", "g1"}, ofRest.Taken)
 		end(t, p)
@@ -104,7 +104,7 @@ func TestTwoGroupsRunUnderDifferentPoliciesAtOnce(t *testing.T) {
 	require.EqualValues(t, 1000, p.Snapshot().Replied)
 }
 
-func TestTheControllerOfAGroupIsSwappedAndJournalledByItself(t *testing.T) {
+func TestAGroupsControllerIsReplacedAndJournalledSeparately(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		_, parts := fourStages()
 		p := bubble(t, parts...)
@@ -132,26 +132,26 @@ func TestTheControllerOfAGroupIsSwappedAndJournalledByItself(t *testing.T) {
 		require.Equal(t, []any{"g", controller.StageID(2), "g1"}, []any{ch.Group, ch.Stage, ch.StageName})
 		require.Contains(t, ch.String(), `once for group "g": stage "g1": priority 0 to 5: test`)
 		swap := noted(t, p, "policy")
-		require.Contains(t, swap.String(), `once for group "g": pool "g": policy the pipeline's to once: told to use it`)
+		require.Contains(t, swap.String(), `once for group "g": pool "g": policy the pipeline's to once: replaced by Pipeline.Use or UseFor`)
 
-		require.Equal(t, []int{0, 0}, priorities(), "Use is for the others")
+		require.Equal(t, []int{0, 0}, priorities(), "Use affects the other stages")
 		require.Equal(t, "once", pool(t, p, "g").Policy)
 		require.Equal(t, "look", p.Snapshot().Policy)
 
 		require.NoError(t, p.UseFor("g"))
 		require.Empty(t, pool(t, p, "g").Policy)
-		require.Equal(t, []int{0, 0, 0, 0}, priorities(), "what the group's controller changed is set back")
+		require.Equal(t, []int{0, 0, 0, 0}, priorities(), "the changes of the group's controller are undone")
 		require.Contains(t, noted(t, p, "policy").String(), "look")
 		require.NoError(t, p.Use(scaled("", 3)))
 		synctest.Wait()
 		require.Equal(t, 3, pool(t, p, "g").Workers)
 		require.NoError(t, p.UseFor("g", policy.Fixed{}))
-		require.Equal(t, 3, pool(t, p, "g").Workers, "numbers of workers are handed over")
+		require.Equal(t, 3, pool(t, p, "g").Workers, "the number of workers is taken over")
 		end(t, p)
 	})
 }
 
-func TestAGroupsControllerTurnsNoKnobOfOthers(t *testing.T) {
+func TestAGroupsControllerCannotTurnKnobsOutsideTheGroup(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var log bytes.Buffer
 		_, parts := fourStages()
@@ -172,7 +172,7 @@ func TestAGroupsControllerTurnsNoKnobOfOthers(t *testing.T) {
 		require.Zero(t, seen.Entry)
 		require.Equal(t, []string{"last"}, namesOf(&seen)[1:])
 		require.Equal(t, "g", p.Snapshot().Stages[1].Pool)
-		require.Equal(t, "g1", p.Snapshot().Stages[2].Pool, "its own pool is its own")
+		require.Equal(t, "g1", p.Snapshot().Stages[2].Pool, "it may change its own pool")
 		require.Equal(t, 1, workers(p, 3))
 		require.False(t, slices.ContainsFunc(p.Snapshot().Pools, func(p pipeline.Pool) bool { return p.Name == "more" }))
 		end(t, p)
@@ -182,7 +182,7 @@ func TestAGroupsControllerTurnsNoKnobOfOthers(t *testing.T) {
 	})
 }
 
-func TestThePipelinesControllerTurnsNoKnobOfAGroupThatHasItsOwn(t *testing.T) {
+func TestThePipelinesControllerCannotTurnKnobsOfAGroupWithItsOwn(t *testing.T) {
 	_, parts := line(3, nil)
 	p := run(t, parts[0], pipeline.Group("shared", 1, 4, parts[1], parts[2]),
 		pipeline.Control(policy.SRPT{}), pipeline.ControlFor("shared", policy.Cohort{}))
@@ -198,7 +198,7 @@ func TestThePipelinesControllerTurnsNoKnobOfAGroupThatHasItsOwn(t *testing.T) {
 	require.Equal(t, "s0", p.Snapshot().Stages[0].Pool)
 }
 
-func TestAnEventIsToldToTheControllerThatGovernsItsStage(t *testing.T) {
+func TestTheControllerThatGovernsAStageIsNotifiedOfItsEvents(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		told := map[string][]string{}
 		hear := func(name string) controller.Policy {
@@ -214,7 +214,7 @@ func TestAnEventIsToldToTheControllerThatGovernsItsStage(t *testing.T) {
 		submit(t, first, 1)
 		submit(t, in, 1)
 		synctest.Wait()
-		time.Sleep(time.Second) // events are told ten times a second
+		time.Sleep(time.Second) // policies are notified ten times a second
 		end(t, p)
 		for name, stages := range told {
 			for _, of := range stages {
@@ -243,7 +243,7 @@ func TestEachControllerOfAGroupKeepsItsLoadMoving(t *testing.T) {
 	}
 }
 
-func TestGlobalIsTheGroupInAScriptForAGroup(t *testing.T) {
+func TestGlobalMeansTheGroupInAScriptForAGroup(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		_, parts := fourStages()
 		p := bubble(t, append(parts, pipeline.ControlFor("g", leda.New("script", func(l *leda.Leda) {

@@ -11,9 +11,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// BenchmarkCrashing measures a no-op handler in which 1 % of the commands crash. A command is
-// tried up to three times: "once" commands crash at their first try only, "poison" commands at
-// every try.
+// BenchmarkCrashing measures a no-op handler in which 1 % of the commands crash. A command has up to three attempts: "once"
+// commands crash in the first attempt only, "poison" commands in all.
 func BenchmarkCrashing(b *testing.B) {
 	crash := func() { panic("boom") }
 	for _, c := range []struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// counted is a behaviour with a number of its own: which instance it is.
+// counted is a behaviour that knows the number of its instance.
 type counted struct {
 	number int
 	handle func(number int, cmd int) behaviour.Outcome
@@ -70,7 +70,7 @@ func TestT14_TenPoisonCommandsLeaveTenLiveWorkersAndTenErrorAnswers(t *testing.T
 	require.EqualValues(t, 100, snap.OK)
 }
 
-func TestACrashIsAnsweredByAFreshInstanceAndChargedToOneCommandOnly(t *testing.T) {
+func TestACrashStartsAFreshInstanceAndCountsForOneCommandOnly(t *testing.T) {
 	for name, crash := range map[string]func(){
 		"a panic":         func() { panic("boom") },
 		"a panic of nil":  func() { panic(nil) },
@@ -116,7 +116,7 @@ func TestACrashIsAnsweredByAFreshInstanceAndChargedToOneCommandOnly(t *testing.T
 	}
 }
 
-func TestARetriedCrashIsForgottenAndItsTriesAreCounted(t *testing.T) {
+func TestACrashThatIsRetriedLeavesOnlyItsCountOfAttempts(t *testing.T) {
 	var tries []int
 	s := stage.New("s", fn(func(ctx context.Context, _ int) behaviour.Outcome {
 		tries = append(tries, behaviour.Attempt(ctx))
@@ -134,7 +134,7 @@ func TestARetriedCrashIsForgottenAndItsTriesAreCounted(t *testing.T) {
 	require.EqualValues(t, 2, p.Snapshot().Stages[0].Crashes)
 }
 
-func TestARetryEndsInADeadLetterThatTellsAll(t *testing.T) {
+func TestTheLastRetryLeavesADeadLetterWithAllDetails(t *testing.T) {
 	letters := make(chan stage.DeadLetter, 1)
 	s := stage.New("s", fn(poison), stage.Retry(stage.RetryPolicy{Attempts: 3}))
 	run(t, s, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
@@ -149,7 +149,7 @@ func TestARetryEndsInADeadLetterThatTellsAll(t *testing.T) {
 	require.ErrorContains(t, l.Err, "attempt 3: poison -7")
 }
 
-func TestASubscriberThatPanicsHurtsNobody(t *testing.T) {
+func TestASubscriberThatPanicsIsHarmless(t *testing.T) {
 	s := stage.New("s", fn(poison))
 	run(t, s, pipeline.DeadLetters(func(stage.DeadLetter) { panic("subscriber") }))
 	for i := range 100 {
@@ -165,7 +165,7 @@ type broken struct{ slog.Handler }
 
 func (broken) Handle(context.Context, slog.Record) error { panic("logger") }
 
-func TestALoggerThatPanicsHurtsNobody(t *testing.T) {
+func TestALoggerThatPanicsIsHarmless(t *testing.T) {
 	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
 		if cmd == 0 {
 			return behaviour.Error(errNo)
@@ -182,7 +182,7 @@ func TestALoggerThatPanicsHurtsNobody(t *testing.T) {
 	require.EqualValues(t, 10, p.Snapshot().Replied)
 }
 
-// It keeps its slot, so there is another one.
+// The waiting command keeps its slot, so the stage has a second one.
 func TestAWaitingRetryDoesNotHoldUpTheCommandsBehindIt(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
@@ -208,7 +208,7 @@ func TestAWaitingRetryDoesNotHoldUpTheCommandsBehindIt(t *testing.T) {
 	})
 }
 
-func TestOnePoisonCommandWithManyTriesNeverTakesAStageDown(t *testing.T) {
+func TestOnePoisonCommandWithManyAttemptsDoesNotFailAStage(t *testing.T) {
 	s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Retry(stage.RetryPolicy{Attempts: 200}))
 	p := run(t, s)
 	_, err := stage.Call[int](soon(t), s, -1)
@@ -219,8 +219,8 @@ func TestOnePoisonCommandWithManyTriesNeverTakesAStageDown(t *testing.T) {
 	require.EqualValues(t, 200, p.Snapshot().Stages[0].Crashes)
 }
 
-// A stage that has little to do may meet one bad command a day, and nothing else.
-func TestCrashesFarApartNeverBreakAStage(t *testing.T) {
+// A stage with little work may get one bad command a day, and nothing else.
+func TestCrashesFarApartDoNotFailAStage(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Within: time.Hour}))
 		p := bubble(t, s)
@@ -234,7 +234,7 @@ func TestCrashesFarApartNeverBreakAStage(t *testing.T) {
 	})
 }
 
-func TestABrokenStageGivesUpAndRunReturnsTheStory(t *testing.T) {
+func TestRunReturnsTheCrashesOfAStageThatFails(t *testing.T) {
 	s := stage.New("s", fn(poison), stage.Workers(2, 2), stage.Restart(stage.RestartPolicy{Limit: 3}))
 	letters := make(chan stage.DeadLetter, 1000)
 	p, err := pipeline.New("broken", s, pipeline.System(system()), quiet,
@@ -263,7 +263,7 @@ func TestABrokenStageGivesUpAndRunReturnsTheStory(t *testing.T) {
 	require.Len(t, letters, int(p.Snapshot().Accepted), "every command has its letter")
 }
 
-func TestABrokenStageIsRestartedAsOftenAsIntensityAllows(t *testing.T) {
+func TestAFailedStageIsRestartedAsOftenAsIntensityAllows(t *testing.T) {
 	var made atomic.Int64
 	s := stage.Each("s", func() behaviour.Behaviour[int] {
 		if made.Add(1) <= 5 { // one at the start; one crash; three restarts of the worker
@@ -283,7 +283,7 @@ func TestABrokenStageIsRestartedAsOftenAsIntensityAllows(t *testing.T) {
 	require.NoError(t, p.Err())
 }
 
-func TestAStageThatCannotStartItsInstancesAnyMoreGivesUp(t *testing.T) {
+func TestAStageThatCannotStartItsInstancesAnyMoreFails(t *testing.T) {
 	var made atomic.Int64
 	s := stage.Each("s", func() behaviour.Behaviour[int] {
 		return &starter{err: func() error {
@@ -301,8 +301,8 @@ func TestAStageThatCannotStartItsInstancesAnyMoreGivesUp(t *testing.T) {
 	atRest(t, p)
 }
 
-// Somebody stops the workers' actors from outside, again and again.
-func TestAWorkerThatIsKilledIsReplacedAndAStageWhoseWorkersVanishGivesUp(t *testing.T) {
+// The test stops the workers' actors from outside, repeatedly.
+func TestAKilledWorkerIsReplacedAndAStageWhoseWorkersVanishFails(t *testing.T) {
 	s := stage.New("s", fn(func(ctx context.Context, _ int) behaviour.Outcome { return behaviour.OK(nil) }),
 		stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Backoff: 1, Max: 1}))
 	p := start(t, s)
@@ -327,7 +327,7 @@ func TestAWorkerThatIsKilledIsReplacedAndAStageWhoseWorkersVanishGivesUp(t *test
 	atRest(t, p)
 }
 
-func TestAnIsolatedCrashKeepsItsActorHoweverTheHandlerEnds(t *testing.T) {
+func TestAnIsolatedCrashDoesNotEndTheWorkersActor(t *testing.T) {
 	for name, crash := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			var made atomic.Int64
@@ -351,9 +351,9 @@ func TestAnIsolatedCrashKeepsItsActorHoweverTheHandlerEnds(t *testing.T) {
 			for n := range 20 {
 				require.True(t, stage.Crashed(call(-1)))
 				require.NoError(t, call(1))
-				require.EqualValues(t, n+2, made.Load(), "each crash costs the instance")
+				require.EqualValues(t, n+2, made.Load(), "each crash ends the instance")
 			}
-			require.Equal(t, actors, processes("worker-"), "and not the actor")
+			require.Equal(t, actors, processes("worker-"), "no crash ends the actor")
 			require.EqualValues(t, 20, p.Snapshot().Stages[0].Restarts)
 			require.NoError(t, p.Stop(soon(t)))
 			atRest(t, p)
@@ -361,7 +361,7 @@ func TestAnIsolatedCrashKeepsItsActorHoweverTheHandlerEnds(t *testing.T) {
 	}
 }
 
-// processes lists the processes of the tests' system by a part of their name.
+// processes returns the processes of the tests' system whose names contain a text.
 func processes(part string) (ids []string) {
 	for _, bucket := range system().ProcessRegistry.LocalPIDs.LocalPIDs {
 		for _, id := range bucket.Keys() {
@@ -388,8 +388,7 @@ func (s *starter) Stop() {
 	}
 }
 
-// Among good commands a lone bad one breaks nothing, whatever else happens to
-// the stage meanwhile.
+// A single bad command among good ones does not fail the stage, whatever else happens to it meanwhile.
 func TestAHundredThousandCommandsWithCrashesAndRescalingAreAllAccountedFor(t *testing.T) {
 	n := 100_000
 	if testing.Short() {
@@ -456,8 +455,8 @@ func balancedInMotion(t *testing.T, p *pipeline.Pipeline, wg *sync.WaitGroup) {
 	})
 }
 
-// Lost wake-ups show as commands that nobody comes for: then Stop does not end.
-func TestNothingIsStrandedWhateverTheCapacityAndTheWorkers(t *testing.T) {
+// A lost wake-up leaves commands that no worker takes; then Stop does not return.
+func TestNoCommandIsStrandedWhateverTheCapacityAndTheWorkers(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
 		rounds = 50

@@ -21,7 +21,7 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// echoServer is a resource that can die: it sends back each line that it is sent.
+// echoServer is a resource that can fail: a server that echoes each line.
 type echoServer struct {
 	at    net.Listener
 	mu    sync.Mutex // guards conns
@@ -60,7 +60,7 @@ func (s *echoServer) serve(conn net.Conn) {
 	}
 }
 
-// die closes the server and all that are connected to it. It may be called twice.
+// die closes the server and its connections. It may be called twice.
 func (s *echoServer) die() {
 	_ = s.at.Close()
 	s.mu.Lock()
@@ -71,7 +71,7 @@ func (s *echoServer) die() {
 	s.over.Wait()
 }
 
-// asker asks the server. It lets it crash: without its connection it is of no use.
+// asker calls the server. It crashes without a connection, since it can do nothing then.
 type asker struct {
 	server string
 	conn   net.Conn
@@ -100,20 +100,20 @@ func (a *asker) HandleCommand(_ context.Context, cmd int) behaviour.Outcome {
 	return behaviour.OK(a.lines.Text())
 }
 
-// A stage whose resource is dead does not spin: it pauses longer and longer, gives up, and
-// Run returns with the whole story. Time and CPU are the real ones:
+// A stage whose resource has failed does not spin: it pauses longer and longer and fails, and Run returns all crashes. Time and CPU
+// are real:
 //
 //	go test -v -run DeadResource ./pipeline
 //
-// With -long the stage endures as many crashes as by default, for some six seconds.
-func TestAStageWithADeadResourceBacksOffAndEscalatesAtNextToNoCost(t *testing.T) {
+// With -long the stage endures the default number of crashes, which takes some six seconds.
+func TestAStageWithADeadResourceBacksOffAndEscalatesAtLittleCost(t *testing.T) {
 	endures := stage.RestartPolicy{Limit: 11}
 	if *long {
 		endures = stage.RestartPolicy{}
 	}
 	for name, c := range map[string]struct {
 		parts func(ask, other *stage.Stage[int]) []pipeline.Part
-		tried []string // what the supervisor above did about it
+		tried []string // what the supervisor did about it
 	}{
 		"workers of its own": {
 			parts: func(ask, other *stage.Stage[int]) []pipeline.Part { return []pipeline.Part{ask, other} },
@@ -161,21 +161,21 @@ func TestAStageWithADeadResourceBacksOffAndEscalatesAtNextToNoCost(t *testing.T)
 			share := float64(cpu) / float64(took)
 			t.Logf("Run returned %v after the server died; CPU %v, %.2f %% of one", took, cpu, 100*share)
 			require.Less(t, share, 0.05)
-			require.Greater(t, took, time.Second, "it has tried")
+			require.Greater(t, took, time.Second, "it was restarted")
 			tellsAll(t, err, c.tried)
-			require.Contains(t, p.Tree().String(), "down", "the last picture stays")
+			require.Contains(t, p.Tree().String(), "down", "the last state stays")
 			atRest(t, p)
 			s := p.Snapshot()
 			require.EqualValues(t, 101, s.Replied)
 			require.Equal(t, s.Accepted-101, s.DeadLettered)
 			require.EqualValues(t, s.DeadLettered, letters.Load(), "nothing is lost")
 			require.Positive(t, p.Quarantine().Len())
-			require.GreaterOrEqual(t, p.DeadLetters().Len(), 64, "what was queued")
+			require.GreaterOrEqual(t, p.DeadLetters().Len(), 64, "the queued commands")
 		})
 	}
 }
 
-// burst offers commands until the stage refuses them.
+// burst submits commands until the stage refuses them.
 func burst(s *stage.Stage[int]) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {
@@ -186,8 +186,7 @@ func burst(s *stage.Stage[int]) (done chan struct{}) {
 	return done
 }
 
-// tellsAll requires that the error of Run says which stage it was, how it began, how it
-// ended, where, and what was tried.
+// tellsAll requires that the error of Run names the stage, the first and the last crash and their place, and the restarts.
 func tellsAll(t *testing.T, err error, tried []string) {
 	t.Helper()
 	escalation, ok := errors.AsType[*supervisor.EscalationError](err)
@@ -202,9 +201,9 @@ func tellsAll(t *testing.T, err error, tried []string) {
 	story := escalation.Story()
 	t.Logf("%v\n%s", err, story)
 	require.Contains(t, story, `stage "ask" gave up after`)
-	require.Contains(t, story, "the server has hung up", "how it began")
+	require.Contains(t, story, "the server has hung up", "the first crash")
 	require.Contains(t, story, "pipeline_test.(*asker).HandleCommand", "where")
-	require.Contains(t, story, "connection refused", "how it ended")
+	require.Contains(t, story, "connection refused", "the last crash")
 	require.Contains(t, story, "of pauses in all")
 	require.Positive(t, broken.Pauses)
 	require.Greater(t, broken.Paused, time.Second)

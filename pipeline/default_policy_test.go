@@ -15,7 +15,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-func TestTheDefaultPolicyBringsASleepingHandlerToItsFullRateWithinASecond(t *testing.T) {
+func TestTheDefaultPolicyBringsASleepingHandlerToFullRateWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome {
 			time.Sleep(10 * time.Millisecond)

@@ -23,7 +23,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// bunches are ways to run stages: each by its own workers, or all by shared ones.
+// bunches are ways to run stages: each with its own workers, or all with shared ones.
 var bunches = map[string]func(parts ...pipeline.Part) pipeline.Part{
 	"own workers": pipeline.Join,
 	"a group":     func(parts ...pipeline.Part) pipeline.Part { return pipeline.Group("g", 2, 2, parts...) },
@@ -48,7 +48,7 @@ func at(p *pipeline.Pipeline, name string) stage.Snapshot {
 	panic("no stage " + name)
 }
 
-func TestADrainedStageIsEmptyAndHoldsBackThoseBeforeIt(t *testing.T) {
+func TestADrainedStageIsEmptyAndHoldsBackTheStagesBeforeIt(t *testing.T) {
 	eachBunch(t, func(t *testing.T, bunch func(...pipeline.Part) pipeline.Part) {
 		last := stage.Func("last", echo[int])
 		mid := stage.Func("mid", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(last, n) })
@@ -68,7 +68,7 @@ func TestADrainedStageIsEmptyAndHoldsBackThoseBeforeIt(t *testing.T) {
 		require.ErrorIs(t, err, stage.ErrDraining)
 		require.ErrorIs(t, err, stage.ErrClosed)
 		require.ErrorContains(t, err, `stage "mid": stage: closed: draining`)
-		// Those before fill up and refuse nobody; those after go on.
+		// The stages before it fill up and refuse no command; those after it go on.
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		n := 0
@@ -88,13 +88,13 @@ func TestADrainedStageIsEmptyAndHoldsBackThoseBeforeIt(t *testing.T) {
 	})
 }
 
-func TestAStageThatWouldShedHoldsBackInsteadWhileItIsDrained(t *testing.T) {
+func TestAStageThatShedsHoldsBackInsteadWhileItIsDrained(t *testing.T) {
 	for name, overflow := range map[string]stage.OverflowRule{"reject": stage.Reject, "drop newest": stage.DropNewest, "drop oldest": stage.DropOldest} {
 		t.Run(name, func(t *testing.T) {
 			last := stage.Func("last", echo[int], stage.Overflow(overflow), stage.Capacity(100))
 			first := stage.Func("first", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(last, n) })
 			p := run(t, first, last)
-			require.NoError(t, first.Submit(t.Context(), 0)) // so that the way is known
+			require.NoError(t, first.Submit(t.Context(), 0)) // so that the edge is known
 			require.NoError(t, p.Drain(soon(t), last))
 			for i := range 50 {
 				require.NoError(t, first.Submit(t.Context(), i))
@@ -107,10 +107,10 @@ func TestAStageThatWouldShedHoldsBackInsteadWhileItIsDrained(t *testing.T) {
 	}
 }
 
-func TestWhatAHandlerEmitsIsHeldBackToo(t *testing.T) {
+func TestEmittedCommandsAreHeldBackToo(t *testing.T) {
 	last := stage.Func("last", echo[int])
 	first := stage.Func("first", func(ctx context.Context, n int) behaviour.Outcome {
-		for i := range n { // beyond a number it waits
+		for i := range n { // Emit blocks beyond a number of commands
 			if err := behaviour.Emit(ctx, last, i); err != nil {
 				return behaviour.Error(err)
 			}
@@ -127,7 +127,7 @@ func TestWhatAHandlerEmitsIsHeldBackToo(t *testing.T) {
 	eventually(t, "all has gone through", func() bool { return p.Snapshot().Replied == 1012 })
 }
 
-// chronicle keeps what the log says was drained, in order, and looks at the pipeline each time.
+// chronicle records which stages the log says were drained, in order, and takes a snapshot each time.
 type chronicle struct {
 	slog.Handler
 	mu   sync.Mutex
@@ -158,8 +158,8 @@ func (s *chronicle) told() []string {
 	return slices.Clone(s.list)
 }
 
-// The stages are given in the wrong order on purpose, and each command takes its time.
-func TestStagesAreDrainedAsCommandsPassThemAndEachIsEmptyBeforeTheNext(t *testing.T) {
+// The stages are given in the wrong order on purpose, and each command takes some time.
+func TestStagesAreDrainedInTheOrderOfTheGraph(t *testing.T) {
 	eachBunch(t, func(t *testing.T, bunch func(...pipeline.Part) pipeline.Part) {
 		slow := func() { time.Sleep(100 * time.Microsecond) }
 		toB, toC, toD, toE, again := behaviour.NewPort[int]("b"), behaviour.NewPort[int]("c"), behaviour.NewPort[int]("d"), behaviour.NewPort[int]("e"), behaviour.NewPort[int]("again")
@@ -205,7 +205,7 @@ func TestStagesAreDrainedAsCommandsPassThemAndEachIsEmptyBeforeTheNext(t *testin
 			order[strings.TrimPrefix(line, "drained: ")] = i
 		}
 		require.Equal(t, 0, order["a"])
-		require.Contains(t, order, "b, d", "a loop is one")
+		require.Contains(t, order, "b, d", "a loop is drained as one")
 		require.Contains(t, order, "c")
 		require.Equal(t, 3, order["e"])
 		require.EqualValues(t, 200, p.Snapshot().Replied)
@@ -215,7 +215,7 @@ func TestStagesAreDrainedAsCommandsPassThemAndEachIsEmptyBeforeTheNext(t *testin
 	})
 }
 
-func TestAHandlerMaySubmitToALaterStageUntilAllIsDrained(t *testing.T) {
+func TestAHandlerMaySubmitToALaterStageUntilAllStagesAreDrained(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		t.Run(fmt.Sprint("whole ", whole), func(t *testing.T) {
 			release := make(chan struct{})
@@ -226,7 +226,7 @@ func TestAHandlerMaySubmitToALaterStageUntilAllIsDrained(t *testing.T) {
 				kept = ctx //nolint:fatcontext // what no handler should do
 				close(at)
 				<-release
-				twice, err := stage.Call[int](ctx, later, n) // nobody knows of this way
+				twice, err := stage.Call[int](ctx, later, n) // an edge that is not declared
 				if err != nil {
 					return behaviour.Error(err)
 				}
@@ -249,12 +249,12 @@ func TestAHandlerMaySubmitToALaterStageUntilAllIsDrained(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 42, got)
 			require.NoError(t, <-drained)
-			require.ErrorIs(t, later.Submit(kept, 1), stage.ErrDraining, "its time is over")
+			require.ErrorIs(t, later.Submit(kept, 1), stage.ErrDraining, "its time limit has passed")
 		})
 	}
 }
 
-func TestAHandlerOfAStageThatIsNotDrainedIsOutside(t *testing.T) {
+func TestAHandlerOfAStageThatIsNotDrainedCountsAsOutside(t *testing.T) {
 	later := stage.Func("later", echo[int])
 	asks := stage.Func("asks", func(ctx context.Context, n int) behaviour.Outcome { return behaviour.Error(later.Submit(ctx, n)) })
 	p := run(t, asks, later)
@@ -263,7 +263,7 @@ func TestAHandlerOfAStageThatIsNotDrainedIsOutside(t *testing.T) {
 	require.ErrorIs(t, err, stage.ErrDraining)
 }
 
-// loop is a stage whose commands come back as often as they say, over as many stages.
+// loop returns a loop of stages; each command passes it as often as the command says.
 func loop(length int) (entry *stage.Stage[int], parts []pipeline.Part) {
 	ports := make([]*behaviour.Port[int], length)
 	for i := range ports {
@@ -285,7 +285,7 @@ func loop(length int) (entry *stage.Stage[int], parts []pipeline.Part) {
 	return stages[0], parts
 }
 
-func TestLoopsAreDrainedWholeOrInPart(t *testing.T) {
+func TestLoopsMayBeDrainedAsAWholeOrInPart(t *testing.T) {
 	for _, length := range []int{1, 2, 3} {
 		eachBunch(t, func(t *testing.T, bunch func(...pipeline.Part) pipeline.Part) {
 			for drained := range length + 1 { // all, or one of them
@@ -325,7 +325,7 @@ func TestADrainWaitsForRetriesAndForAPauseToEnd(t *testing.T) {
 		require.NoError(t, s.Submit(t.Context(), 1))
 		begin := time.Now()
 		require.NoError(t, p.Drain(t.Context(), s))
-		require.Greater(t, time.Since(begin), 40*time.Minute, "it has waited to be tried again")
+		require.Greater(t, time.Since(begin), 40*time.Minute, "it has waited for its retry")
 		require.EqualValues(t, 1, p.Snapshot().Replied)
 
 		require.NoError(t, p.Reopen(s))
@@ -341,7 +341,7 @@ func TestADrainWaitsForRetriesAndForAPauseToEnd(t *testing.T) {
 		require.NoError(t, <-drained)
 		require.NoError(t, p.Pause(s))
 		st = p.Snapshot().Stages[0]
-		require.True(t, st.Paused && st.Drained, "they are two facts")
+		require.True(t, st.Paused && st.Drained, "pause and drain are independent")
 		require.NoError(t, p.Reopen(s))
 		st = p.Snapshot().Stages[0]
 		require.True(t, st.Paused && !st.Drained && !st.Draining)
@@ -349,7 +349,7 @@ func TestADrainWaitsForRetriesAndForAPauseToEnd(t *testing.T) {
 	})
 }
 
-func TestAHandlerThatHangsIsNamedAndTheStageCanBeDrainedAgain(t *testing.T) {
+func TestADrainReportsAHandlerThatHangsAndMayBeRepeated(t *testing.T) {
 	eachBunch(t, func(t *testing.T, bunch func(...pipeline.Part) pipeline.Part) {
 		c := &clog{}
 		c.mu.Lock()
@@ -377,7 +377,7 @@ func TestAHandlerThatHangsIsNamedAndTheStageCanBeDrainedAgain(t *testing.T) {
 	})
 }
 
-func TestCrashesDuringADrainCostTheirCommandsAndNoMore(t *testing.T) {
+func TestCrashesDuringADrainCostOnlyTheirCommands(t *testing.T) {
 	eachBunch(t, func(t *testing.T, bunch func(...pipeline.Part) pipeline.Part) {
 		last := stage.Func("last", echo[int], stage.Capacity(4))
 		var n atomic.Int64
@@ -403,8 +403,8 @@ func TestCrashesDuringADrainCostTheirCommandsAndNoMore(t *testing.T) {
 	})
 }
 
-// Somebody who is told that a stage drains may try again later; here there is no later.
-func TestAStageThatIsGoneSaysThatItIsClosedAndNotThatItDrains(t *testing.T) {
+// A caller that gets ErrDraining may try again later, which is of no use for a stage that was removed.
+func TestARemovedStageIsClosedAndNotDraining(t *testing.T) {
 	gone := func(t *testing.T, s *stage.Stage[int]) {
 		t.Helper()
 		err := s.Submit(t.Context(), 1)
@@ -432,7 +432,7 @@ func TestAStageThatIsGoneSaysThatItIsClosedAndNotThatItDrains(t *testing.T) {
 		require.Error(t, p.Stop(now))
 		gone(t, s)
 		require.ErrorIs(t, ticket.Err(), stage.ErrStopped)
-		require.ErrorContains(t, ticket.Err(), `stage "s": `, "whoever is told is told where")
+		require.ErrorContains(t, ticket.Err(), `stage "s": `, "the error names the stage")
 	})
 	t.Run("broken", func(t *testing.T) {
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("ever") },
@@ -453,7 +453,7 @@ func TestDrainAtOddTimesIsRefusedOrHarmless(t *testing.T) {
 	require.NoError(t, p.Drain(t.Context(), s))
 	require.ErrorIs(t, p.Reopen(s), pipeline.ErrNotRunning)
 	require.NoError(t, p.Start(t.Context()))
-	require.NoError(t, s.Submit(t.Context(), 1), "nor was anything closed")
+	require.NoError(t, s.Submit(t.Context(), 1), "nothing was closed either")
 	require.ErrorIs(t, p.Drain(t.Context(), stage.Func("foreign", echo[int])), pipeline.ErrNotPart)
 	require.ErrorIs(t, p.Reopen(stage.Func("foreign", echo[int])), pipeline.ErrNotPart)
 	require.ErrorContains(t, p.Drain(t.Context(), pipeline.Grace(0)), "is not a stage")
@@ -474,7 +474,7 @@ func TestDrainAtOddTimesIsRefusedOrHarmless(t *testing.T) {
 	atRest(t, p)
 }
 
-func TestAReopenEndsADrainThatIsNotDone(t *testing.T) {
+func TestReopenEndsADrainThatIsUnderWay(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		release := make(chan struct{})
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { <-release; return behaviour.OK(nil) })
@@ -494,7 +494,7 @@ func TestAReopenEndsADrainThatIsNotDone(t *testing.T) {
 	}
 }
 
-func TestAStopFinishesWhatADrainedStageHadHeldBack(t *testing.T) {
+func TestAStopFinishesCommandsThatADrainedStageHeldBack(t *testing.T) {
 	eachBunch(t, func(t *testing.T, bunch func(...pipeline.Part) pipeline.Part) {
 		last := stage.Func("last", echo[int], stage.Capacity(2))
 		first := stage.Func("first", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(last, n) })
@@ -510,7 +510,7 @@ func TestAStopFinishesWhatADrainedStageHadHeldBack(t *testing.T) {
 	})
 }
 
-func TestAHardStopEndsWhatADrainedStageHadHeldBack(t *testing.T) {
+func TestAHardStopEndsCommandsThatADrainedStageHeldBack(t *testing.T) {
 	c := &clog{}
 	c.mu.Lock()
 	last := stage.New("last", c)
@@ -530,15 +530,15 @@ func TestAHardStopEndsWhatADrainedStageHadHeldBack(t *testing.T) {
 	s := p.Snapshot()
 	require.True(t, s.Balanced(), s.Law())
 	require.Zero(t, s.InFlight)
-	require.EqualValues(t, 31, s.DeadLettered, "the one that hangs, too")
+	require.EqualValues(t, 31, s.DeadLettered, "the command that hangs, too")
 	c.mu.Unlock()
 	eventually(t, "it has come back", func() bool { return at(p, "last").Abandoned == 0 })
 	require.EqualValues(t, 31, p.Snapshot().DeadLettered)
 }
 
-// A storm of drains, of any stages, overlapping, ended by their time or by a reopening, while
-// commands pass a graph with a loop: the law holds at every instant, and all ends.
-func TestAStormOfDrainsLosesNothing(t *testing.T) {
+// Many overlapping drains of random stages end, some by a time limit or by a reopening, while commands pass a graph with a
+// loop. The accounting law holds at every instant, and all commands end.
+func TestManyRandomDrainsLoseNothing(t *testing.T) {
 	eachBunch(t, func(t *testing.T, bunch func(...pipeline.Part) pipeline.Part) {
 		toB, toC, back := behaviour.NewPort[int]("b"), behaviour.NewPort[int]("c"), behaviour.NewPort[int]("back")
 		c := stage.Func("c", echo[int], stage.Capacity(4))

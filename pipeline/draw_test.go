@@ -31,7 +31,7 @@ func ExamplePipeline_Mermaid() {
 	//     s0 -->|"words"| s1
 }
 
-func TestADrawingShowsWhatIsDeclaredWhatWasTakenAndWhatLeadsBack(t *testing.T) {
+func TestADrawingShowsDeclaredEdgesTakenEdgesAndBackEdges(t *testing.T) {
 	out := behaviour.NewPort[int]("out")
 	var a, b *stage.Stage[int]
 	a = stage.New("a", fn(func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(out, n) }), stage.Out(out))
@@ -42,7 +42,7 @@ func TestADrawingShowsWhatIsDeclaredWhatWasTakenAndWhatLeadsBack(t *testing.T) {
 		return behaviour.Forward(a, n-1)
 	}))
 	p := run(t, a, b, pipeline.Wire(out, b))
-	require.NotContains(t, p.Mermaid(), "s1 -", "nobody knows of the way back yet")
+	require.NotContains(t, p.Mermaid(), "s1 -", "the back edge was not taken yet")
 	_, err := stage.Call[any](soon(t), a, 1)
 	require.NoError(t, err)
 	require.Equal(t, `flowchart LR
@@ -62,7 +62,7 @@ func TestADrawingShowsWhatIsDeclaredWhatWasTakenAndWhatLeadsBack(t *testing.T) {
 `, p.DOT())
 }
 
-func TestAMappingIsCheckedToldAndDrawn(t *testing.T) {
+func TestAMappingIsCheckedReturnedAndDrawn(t *testing.T) {
 	a, b, c := stage.Func("a", echo[int]), stage.Func("b", echo[int]), stage.Func("c", echo[int])
 	p, err := pipeline.New("test", a, pipeline.Group("both", 1, 2, b, c), pipeline.Map("front", "a"), pipeline.Map("back", "both"))
 	require.NoError(t, err)
@@ -96,13 +96,13 @@ func TestADrawingFramesStagesThatShareWorkers(t *testing.T) {
     end
     s0["c"]
     s1 -->|"out"| s2
-`, p.Mermaid(), "as it is declared")
+`, p.Mermaid(), "as declared")
 	require.NoError(t, p.Start(t.Context()))
 	require.Contains(t, p.DOT(), `    subgraph cluster0 {
         label="both"
         s1 [label="a"]
         s2 [label="b"]
     }
-`, "as it is")
+`, "as at present")
 	require.NoError(t, p.Stop(soon(t)))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-func TestAProgramKnowsWhetherItsPipelineFinishedOrWasInterruptedOrGaveUp(t *testing.T) {
+func TestTheEndingSaysWhetherThePipelineFinishedWasInterruptedOrGaveUp(t *testing.T) {
 	rows := map[pipeline.Ending]func(p *pipeline.Pipeline){
 		{Ended: true}:                          func(p *pipeline.Pipeline) { go func() { _ = p.Stop(context.Background()) }() },
 		{Ended: true, Signal: syscall.SIGTERM}: func(*pipeline.Pipeline) { _ = syscall.Kill(syscall.Getpid(), syscall.SIGTERM) },
@@ -49,7 +49,7 @@ func TestAProgramKnowsWhetherItsPipelineFinishedOrWasInterruptedOrGaveUp(t *test
 	}
 }
 
-func TestTheEndingOfAPipelineThatCannotStartIsThatItGaveUp(t *testing.T) {
+func TestAPipelineThatCannotStartGaveUp(t *testing.T) {
 	p := made(t, stage.Each("bad", func() behaviour.Behaviour[int] { return nil }))
 	require.Error(t, p.Run(t.Context()))
 	require.Equal(t, pipeline.Ending{Ended: true, GaveUp: true}, p.Ending())

@@ -18,7 +18,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// listener is a policy that writes down what it hears, and may answer.
+// listener is a policy that records its events, and may decide something.
 type listener struct {
 	answer func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions)
 
@@ -26,7 +26,7 @@ type listener struct {
 	heard []heard
 }
 
-// heard is an event with the names of what it speaks of.
+// heard is an event with the names of its stage and pool.
 type heard struct {
 	at          time.Time
 	kind        controller.EventKind
@@ -49,7 +49,7 @@ func (l *listener) Control(ev controller.Event, s *controller.Snapshot, d *contr
 	}
 }
 
-// of returns what was heard of a kind, and forgets it.
+// of returns the recorded events of a kind, and forgets them.
 func (l *listener) of(kind controller.EventKind) (all []heard) {
 	synctest.Wait()
 	l.mu.Lock()
@@ -74,7 +74,7 @@ func (l *listener) kinds() (all []controller.EventKind) {
 	return all
 }
 
-func TestAPolicyThatAsksForNothingHearsOfTheBeginningAndTheEnd(t *testing.T) {
+func TestAPolicyWithoutWishesIsNotifiedOfTheStartAndTheStop(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		first, second := &listener{}, &listener{}
 		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(first))
@@ -87,7 +87,7 @@ func TestAPolicyThatAsksForNothingHearsOfTheBeginningAndTheEnd(t *testing.T) {
 	})
 }
 
-func TestWhateverIsAnsweredEverySetsTheClock(t *testing.T) {
+func TestEverySetsTheNextTickWhateverTheEvent(t *testing.T) {
 	for kind, happen := range map[controller.EventKind]func(t *testing.T, p *pipeline.Pipeline, s *stage.Stage[int]){
 		controller.EventStart:    func(*testing.T, *pipeline.Pipeline, *stage.Stage[int]) {},
 		controller.EventTopology: func(t *testing.T, p *pipeline.Pipeline, s *stage.Stage[int]) { require.NoError(t, p.Pause(s)) },
@@ -121,7 +121,7 @@ func TestWhateverIsAnsweredEverySetsTheClock(t *testing.T) {
 	}
 }
 
-func TestThePaceOfTicksCanBeChangedAndHasALimit(t *testing.T) {
+func TestTheIntervalOfTicksCanBeChangedAndHasAMinimum(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var every atomic.Int64
 		l := &listener{answer: func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
@@ -139,7 +139,7 @@ func TestThePaceOfTicksCanBeChangedAndHasALimit(t *testing.T) {
 	})
 }
 
-func TestThoseWhoComeGoPauseAndResumeAreTold(t *testing.T) {
+func TestPoliciesAreNotifiedOfStagesThatAreAddedRemovedPausedOrResumed(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var stages []int
 		var paused []bool
@@ -164,7 +164,7 @@ func TestThoseWhoComeGoPauseAndResumeAreTold(t *testing.T) {
 	})
 }
 
-func TestAFullQueueIsToldOnceUntilItIsNotFull(t *testing.T) {
+func TestAFullQueueIsReportedOnceUntilItIsNotFull(t *testing.T) {
 	forEachOwner(t, func(t *testing.T, law controller.Policy) {
 		l := &listener{answer: func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 			law.New().Control(ev, s, d)
@@ -184,7 +184,7 @@ func TestAFullQueueIsToldOnceUntilItIsNotFull(t *testing.T) {
 		require.Equal(t, "s", full[0].stage)
 		s.key <- struct{}{}
 		synctest.Wait()
-		submit(t, s, 5) // full again, but it was never far from it
+		submit(t, s, 5) // full again, but it was almost full all the time
 		time.Sleep(time.Second)
 		require.Empty(t, l.of(controller.EventQueueFull))
 		for range 4 {
@@ -199,7 +199,7 @@ func TestAFullQueueIsToldOnceUntilItIsNotFull(t *testing.T) {
 	})
 }
 
-func TestAStageThatNobodyLooksAtIsToldOnceUntilSomebodyDoes(t *testing.T) {
+func TestAStarvingStageIsReportedOnceUntilAWorkerVisitsIt(t *testing.T) {
 	for name, warm := range map[string]int{"fresh": 0, "after much work": 1000} {
 		for _, mode := range []controller.Dispatch{controller.SharedFIFO, controller.Polled} {
 			t.Run(name+" "+mode.String(), func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestAPausedStageDoesNotStarve(t *testing.T) {
 	})
 }
 
-func TestTheDeathOfAWorkerIsTold(t *testing.T) {
+func TestTheDeathOfAWorkerIsReported(t *testing.T) {
 	forEachOwner(t, func(t *testing.T, law controller.Policy) {
 		l := &listener{answer: func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 			law.New().Control(ev, s, d)
@@ -271,7 +271,7 @@ func TestTheDeathOfAWorkerIsTold(t *testing.T) {
 	})
 }
 
-func TestTheDeathOfAWorkerTellsWhoseItWas(t *testing.T) {
+func TestTheDeathOfAWorkerIsReportedWithItsStageAndPool(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		l := &listener{}
 		s, own := stage.New("s", fn(poison)), stage.New("own", fn(poison))
@@ -290,7 +290,7 @@ func TestTheDeathOfAWorkerTellsWhoseItWas(t *testing.T) {
 	})
 }
 
-func TestTheEndOfARoundIsToldOnceForEachPlan(t *testing.T) {
+func TestTheEndOfARoundIsReportedOnceForEachPlan(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		bound := 1
 		l := &listener{answer: func(ev controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
@@ -328,9 +328,8 @@ func TestTheEndOfARoundIsToldOnceForEachPlan(t *testing.T) {
 	})
 }
 
-// A policy that gives another plan at each end of a round is not asked more often than
-// it may be.
-func TestEndsOfRoundsAreNotToldMoreOftenThanTheLeastInterval(t *testing.T) {
+// A policy that sets another plan at each end of a round is not asked more often than the minimum interval allows.
+func TestEndsOfRoundsAreNotReportedMoreOftenThanTheMinimumInterval(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		n := 0
 		l := &listener{answer: func(ev controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
@@ -361,7 +360,7 @@ func TestEndsOfRoundsAreNotToldMoreOftenThanTheLeastInterval(t *testing.T) {
 	})
 }
 
-func TestSoManyVisitsAreTold(t *testing.T) {
+func TestVisitsAreReportedInTheNumberThatAPolicyWants(t *testing.T) {
 	for name, kind := range map[string]controller.EventKind{"from the beginning": controller.EventStart, "from a tick on": controller.EventTick} {
 		for _, mode := range []controller.Dispatch{controller.SharedFIFO, controller.Polled} {
 			t.Run(name+" "+mode.String(), func(t *testing.T) {
@@ -399,9 +398,8 @@ func TestSoManyVisitsAreTold(t *testing.T) {
 	}
 }
 
-// Workers of a polled pool make their first, empty round before the controllers' actor
-// is there.
-func TestAPolicyThatIsThereFromTheStartHearsOfRoundsAndVisits(t *testing.T) {
+// The workers of a polled pool make their first, empty round before the control loop's actor has started.
+func TestAPolicyIsNotifiedOfRoundsAndVisitsFromTheStart(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		l := &listener{answer: func(ev controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
 			if ev.Kind == controller.EventStart {
@@ -422,8 +420,8 @@ func TestAPolicyThatIsThereFromTheStartHearsOfRoundsAndVisits(t *testing.T) {
 	})
 }
 
-// A thousand workers die in ten seconds: a policy is asked a hundred times.
-func TestAStormOfCrashesDoesNotBecomeAStormOfQuestions(t *testing.T) {
+// A thousand workers crash in ten seconds; the policy is asked a hundred times.
+func TestManyCrashesCauseFewCallsOfAPolicy(t *testing.T) {
 	forEachOwner(t, func(t *testing.T, law controller.Policy) {
 		l := &listener{answer: func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions) {
 			if ev.Kind == controller.EventStart {
@@ -441,14 +439,14 @@ func TestAStormOfCrashesDoesNotBecomeAStormOfQuestions(t *testing.T) {
 		time.Sleep(time.Second)
 		require.LessOrEqual(t, len(l.of(controller.EventWorkerDied)), 1)
 		submit(t, s, -1)
-		require.Len(t, l.of(controller.EventWorkerDied), 1, "after a silence it is told at once")
+		require.Len(t, l.of(controller.EventWorkerDied), 1, "after a pause the event is reported at once")
 		end(t, p)
 	})
 }
 
-// Each clerk that comes lets the bell ring, for what rang before he came: the bell still
-// has one timer only.
-func TestAPolicyIsAskedNoOftenerAfterTheControllersWereStartedAfresh(t *testing.T) {
+// Each actor of the control loop that starts sends itself a message for the events of the time before; the queue of events still has
+// one timer only.
+func TestAPolicyIsNotAskedMoreOftenAfterTheControlLoopWasRestarted(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		l := &listener{}
 		s := stage.New("s", fn(poison))
@@ -461,7 +459,7 @@ func TestAPolicyIsAskedNoOftenerAfterTheControllersWereStartedAfresh(t *testing.
 			}
 		}
 		for range 3 {
-			storm(12) // a ring waits
+			storm(12) // a message waits
 			submit(t, bad, -1)
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -472,8 +470,8 @@ func TestAPolicyIsAskedNoOftenerAfterTheControllersWereStartedAfresh(t *testing.
 	})
 }
 
-// A policy may be busy when the pipeline is stopped, and then hears of nothing any more.
-func TestAStageIsOutThoughThePipelineStopsBeforeThePolicyHearsOfIt(t *testing.T) {
+// A policy that is busy when the pipeline is stopped is not notified of anything any more.
+func TestAStageIsRemovedAlthoughThePipelineStopsBeforeThePolicyIsNotified(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		l := &listener{}
@@ -502,9 +500,9 @@ func TestAStageIsOutThoughThePipelineStopsBeforeThePolicyHearsOfIt(t *testing.T)
 	})
 }
 
-// The controllers' actor is started afresh with the stages. What it was to be told
-// meanwhile does not keep it from hearing anything later.
-func TestAPolicyHearsOfEventsAfterTheStagesWereRestarted(t *testing.T) {
+// The control loop's actor is restarted with the stages. Events of the time between do not keep it from being notified of
+// later ones.
+func TestAPolicyIsNotifiedOfEventsAfterTheStagesWereRestarted(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		hold, asked := make(chan struct{}), make(chan struct{}, 1)
 		l := &listener{}
@@ -539,8 +537,8 @@ func TestAPolicyHearsOfEventsAfterTheStagesWereRestarted(t *testing.T) {
 	})
 }
 
-// A controller sees the state as it is at the event.
-func TestASnapshotShowsWhatTheEventIsAbout(t *testing.T) {
+// A controller sees the state as it is when the event is reported.
+func TestASnapshotShowsTheStateAtTheEvent(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var queued, capacity int
 		l := &listener{answer: func(ev controller.Event, s *controller.Snapshot, _ *controller.Decisions) {
@@ -566,9 +564,9 @@ func TestASnapshotShowsWhatTheEventIsAbout(t *testing.T) {
 	})
 }
 
-// Each look takes the locks of all stages, so one for each of many stages that become full
-// together would be the square of their number.
-func TestManyEventsAtOnceCostFewLooksAndNoneIsCountedTwice(t *testing.T) {
+// A snapshot takes the locks of all stages. One for each of many stages that become full together would take time in the square
+// of their number.
+func TestManyEventsAtOnceTakeFewSnapshotsAndNothingIsCountedTwice(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		const many = 100
 		var seen []*controller.Snapshot // kept, so that no two have the same address
@@ -601,7 +599,7 @@ func TestManyEventsAtOnceCostFewLooksAndNoneIsCountedTwice(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, many, events)
-		require.LessOrEqual(t, len(seen), 3, "the first event, and those that came while it was told")
+		require.LessOrEqual(t, len(seen), 3, "the first event, and those that came while it was reported")
 		for _, s := range stages {
 			require.NoError(t, p.Resume(s))
 		}

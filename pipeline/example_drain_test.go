@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A stage is drained while the others run, say to change what it writes to. Those before it
-// keep what they have for it until it is reopened.
+// A stage is drained while the others run, for example to replace the file that it writes to. The stages before it keep their commands
+// for it until it is reopened.
 func ExamplePipeline_Drain() {
 	save := stage.Func("save", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	parse := stage.Func("parse", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(save, n) })
@@ -40,7 +40,7 @@ func ExamplePipeline_Drain() {
 	// 2 <nil>
 }
 
-// A drain that is not done in time tells who holds it up, and where.
+// A drain that does not end in time reports which handlers hold it up, and where.
 func ExampleDrainError() {
 	let := make(chan struct{})
 	slow := stage.Func("slow", func(context.Context, string) behaviour.Outcome {

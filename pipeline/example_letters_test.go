@@ -11,8 +11,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A command that crashes its handler waits in quarantine until somebody has looked at
-// it: then it is tried again, perhaps mended, or dropped.
+// A command that crashes its handler stays in quarantine until a person has inspected it. Then it is retried, perhaps after
+// a correction, or dropped.
 func ExamplePipeline_Quarantine() {
 	quotient := 0
 	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
@@ -50,7 +50,7 @@ func ExamplePipeline_Quarantine() {
 	// accepted 2 = replied 1 + failed 0 + shed 0 + dead-lettered 1 + in flight 0
 }
 
-// Letters of one cause are one group, however many there are.
+// All letters of one cause form one group.
 func ExampleLetters_Groups() {
 	parse := stage.Func("parse", func(_ context.Context, line string) behaviour.Outcome {
 		if line == "" {
@@ -77,7 +77,7 @@ func ExampleLetters_Groups() {
 	// 1 times, last with ""
 }
 
-// What has ended without an answer may be written down before the program ends.
+// Dead letters may be exported before the program ends.
 func ExampleLetters_Export() {
 	s := stage.Func("s", func(_ context.Context, name string) behaviour.Outcome { return behaviour.OK(name) },
 		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))

@@ -34,7 +34,7 @@ func ExampleGroup() {
 	// small [double square] shared FIFO
 }
 
-// measure is a sub-graph: what is inside is nobody's affair but its own.
+// measure is a sub-graph; its parts are private.
 func measure() (entry *stage.Stage[string], part pipeline.Part) {
 	length := behaviour.NewPort[int]("length")
 	odd := stage.Func("odd", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n%2 == 1) })
@@ -61,7 +61,7 @@ func ExampleJoin() {
 	// true
 }
 
-// Who says where commands come in is told what nothing leads to.
+// If the entries are declared, New finds stages that no port leads to.
 func ExampleEntry() {
 	ok := func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) }
 	out := behaviour.NewPort[int]("out")
@@ -74,7 +74,7 @@ func ExampleEntry() {
 	// pipeline "line": stage "forgotten": is unreachable: no declared port leads to it from an entry
 }
 
-// A pipeline that runs is given another policy. The journal tells.
+// The policy of a pipeline is replaced while it runs. The journal has the change.
 func ExamplePipeline_Use() {
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	p, err := pipeline.New("example", s, pipeline.Control(policy.Fixed{}))
@@ -96,7 +96,7 @@ func ExamplePipeline_Use() {
 	// policy fixed to erlda
 }
 
-// A stage that is paused keeps what comes to it until it is resumed.
+// A paused stage keeps its commands until it is resumed.
 func ExamplePipeline_Pause() {
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	p, err := pipeline.New("example", s)

@@ -13,8 +13,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// The main function of a program that serves until it is told to stop. Here somebody tells it
-// in the middle of its work: that is finished, and the status is 0.
+// The main function of a program that serves until it gets a signal. Here the signal arrives in the middle of its work: the work
+// is finished, and the status is 0.
 func ExamplePipeline_RunUntilSignal() {
 	var serve *stage.Stage[string]
 	serve = stage.Func("serve", func(ctx context.Context, cmd string) behaviour.Outcome {
@@ -31,7 +31,7 @@ func ExamplePipeline_RunUntilSignal() {
 		fmt.Println(err)
 		return
 	}
-	go func() { // a source; it begins when the stage runs
+	go func() { // a source; it starts when the stage runs
 		select {
 		case <-p.Started():
 			_ = serve.Submit(context.Background(), "first")
@@ -42,7 +42,7 @@ func ExamplePipeline_RunUntilSignal() {
 	if err := p.RunUntilSignal(context.Background()); err != nil {
 		status = 1
 		if stop, ok := errors.AsType[*pipeline.StopError](err); ok {
-			fmt.Fprintln(os.Stderr, stop.Report()) // who would not stop, with stacks
+			fmt.Fprintln(os.Stderr, stop.Report()) // the handlers that did not stop, with their stacks
 		}
 	}
 	fmt.Println("status", status) // os.Exit(status)

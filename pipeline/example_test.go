@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Stages name their ways out; the pipeline says where they lead.
+// Stages declare ports, and the pipeline wires them.
 func Example() {
 	words := behaviour.NewPort[string]("words")
 	split := stage.Func("split", func(ctx context.Context, line string) behaviour.Outcome {
@@ -45,7 +45,7 @@ func Example() {
 	// accepted 5 = replied 5 + failed 0 + shed 0 + dead-lettered 0 + in flight 0
 }
 
-// All that is wrong is told at once, before anything starts.
+// New reports all faults at once, before anything starts.
 func ExampleNew_faults() {
 	out := behaviour.NewPort[int]("out")
 	double := stage.Func("double", func(_ context.Context, n int) behaviour.Outcome {
@@ -60,7 +60,7 @@ func ExampleNew_faults() {
 	// pipeline "numbers": stage "double": port "out" is not wired; add pipeline.Wire
 }
 
-// A subscriber hears of every command that ended without an answer.
+// A subscriber is called for every command that ended without an answer.
 func ExampleDeadLetters() {
 	fragile := stage.Func("fragile", func(_ context.Context, n int) behaviour.Outcome {
 		return behaviour.OK(100 / n)

@@ -12,7 +12,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Every command fails, and nobody waits for any.
+// BenchmarkFailing measures commands that all fail, and that no caller waits for.
 func BenchmarkFailing(b *testing.B) {
 	sentinel := errors.New("no such page")
 	for _, c := range []struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-func TestACallTellsTheErrorsOfAllCommandsThatItsHandlerEmitted(t *testing.T) {
+func TestACallReturnsTheErrorsOfAllCommandsThatItsHandlerEmitted(t *testing.T) {
 	odd, even := errors.New("odd"), errors.New("even")
 	page := stage.Func("page", func(_ context.Context, n int) behaviour.Outcome {
 		return behaviour.Error(fmt.Errorf("page %d: %w", n, []error{even, odd}[n%2]))
@@ -36,7 +36,7 @@ func TestACallTellsTheErrorsOfAllCommandsThatItsHandlerEmitted(t *testing.T) {
 	run(t, site, page)
 	_, err := stage.Call[int](soon(t), site, 40)
 	require.ErrorIs(t, err, even)
-	require.ErrorIs(t, err, odd, "the error of the first page is not all that there is to tell")
+	require.ErrorIs(t, err, odd, "there are more errors than that of the first page")
 	var all *stage.JoinedError
 	require.ErrorAs(t, err, &all)
 	require.Equal(t, 40, all.Count)
@@ -54,7 +54,7 @@ type fetch struct {
 
 var errGone = errors.New("gone")
 
-// crawl is a site of so many pages, of which a handler emits one command each. Those of odd number fail.
+// crawl returns a site with a number of pages; a handler emits a command for each. Pages with odd numbers fail.
 func crawl() (site *stage.Stage[int], page *stage.Stage[*fetch]) {
 	page = stage.Func("page", func(_ context.Context, f *fetch) behaviour.Outcome {
 		if f.Page%2 == 1 {
@@ -73,12 +73,12 @@ func crawl() (site *stage.Stage[int], page *stage.Stage[*fetch]) {
 	return site, page
 }
 
-func TestACommandThatFailsUnheardLeavesALetter(t *testing.T) {
+func TestACommandThatFailsWithoutACallerLeavesALetter(t *testing.T) {
 	for name, submit := range map[string]func(site *stage.Stage[int]){
 		"submitted": func(site *stage.Stage[int]) { require.NoError(t, site.Submit(soon(t), 40)) },
 		"called": func(site *stage.Stage[int]) {
 			_, err := stage.Call[int](soon(t), site, 40)
-			require.ErrorIs(t, err, errGone, "the caller hears of the errors, but not of the commands")
+			require.ErrorIs(t, err, errGone, "the caller gets the errors, but not the commands")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,13 +124,13 @@ func TestAFailureLeavesALetterUnlessItsCallerHasTheCommandAndTheError(t *testing
 		require.ErrorIs(t, err, errNo)
 	}
 	letters := p.Failures().List(pipeline.LetterFilter{})
-	require.Len(t, letters, 1, "before the caller hears of the end")
-	require.Equal(t, "retried", letters[0].Stage, "it was tried as often as it may be")
+	require.Len(t, letters, 1, "before the caller has the error")
+	require.Equal(t, "retried", letters[0].Stage, "it had all its attempts")
 	require.Equal(t, 3, letters[0].Attempts)
 	require.Empty(t, letters[0].EmittedBy)
 }
 
-func TestWhatACallerHasGivenUpLeavesNoLetter(t *testing.T) {
+func TestACommandWhoseCallerHasGivenUpLeavesNoLetter(t *testing.T) {
 	begun := make(chan struct{})
 	page := stage.Func("page", func(ctx context.Context, _ int) behaviour.Outcome {
 		close(begun)
@@ -155,7 +155,7 @@ func TestWhatACallerHasGivenUpLeavesNoLetter(t *testing.T) {
 	require.Zero(t, p.Failures().Len())
 }
 
-func TestAFailureMayBeRetriedMendedAndExported(t *testing.T) {
+func TestAFailureMayBeRetriedFixedAndExported(t *testing.T) {
 	site, page := crawl()
 	p := run(t, site, page)
 	require.NoError(t, site.Submit(soon(t), 10))
@@ -176,14 +176,14 @@ func TestAFailureMayBeRetriedMendedAndExported(t *testing.T) {
 	}
 	require.NoError(t, p.Drain(soon(t)))
 	letters := failures.List(pipeline.LetterFilter{})
-	require.Len(t, letters, 1, "the one that was not mended has failed again")
+	require.Len(t, letters, 1, "the one that was not fixed has failed again")
 	require.Equal(t, 1, letters[0].Command.(*fetch).Page)
 	require.EqualValues(t, 6, letters[0].Seen)
 	require.True(t, failures.Drop(letters[0].ID))
 	require.Zero(t, failures.Len())
 }
 
-func TestAFunctionIsCalledForEachFailureAndNothingIsLogged(t *testing.T) {
+func TestASubscriberIsCalledForEachFailureAndNothingIsLogged(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		log := &scribe{lines: map[string]int{}}
 		var failed, dead atomic.Int64
@@ -202,13 +202,13 @@ func TestAFunctionIsCalledForEachFailureAndNothingIsLogged(t *testing.T) {
 		require.EqualValues(t, 2500, failed.Load())
 		require.Zero(t, dead.Load())
 		lines, _ := log.told("command failed")
-		require.Equal(t, 1, lines, "of the one for which it panicked")
+		require.Equal(t, 1, lines, "the letter for which it panicked")
 		lines, _ = log.told("failure subscriber crashed")
 		require.Equal(t, 1, lines)
 	})
 }
 
-// logged are the lines that a pipeline logs whose commands are of several kinds and all fail.
+// logged returns the log lines of a pipeline whose commands have several types and all fail.
 func logged(t *testing.T, cmd any, parts ...pipeline.Part) string {
 	t.Helper()
 	var out string
@@ -250,17 +250,17 @@ func TestTheLogNamesTheCommandThatFailed(t *testing.T) {
 		cmd  any
 		want string
 	}{
-		"plain":             {&fetch{Page: 7, Token: "t"}, `command="&{Page:7 Token:t}"`},
-		"nil":               {nil, "command=<nil>"},
-		"its own words":     {says(func() string { return "words" }), "command=words"},
-		"its own log value": {secret{"ann", "hunter2"}, "command.name=ann"},
-		"long":              {long, `command="long long`},
-		"a long log value":  {logs{slog.GroupValue(slog.String("a", long), slog.String("b", long))}, `command.a="long long`},
-		"a deep log value":  {logs{deep}, "command.k.k.k.k="},
-		"a circle":          {circle, "command="},
-		"is itself":         {&selfish{1}, "command="},
-		"panics":            {says(func() string { panic("no") }), "command="},
-		"panics in the log": {(*secret)(nil), "command="},
+		"plain":               {&fetch{Page: 7, Token: "t"}, `command="&{Page:7 Token:t}"`},
+		"nil":                 {nil, "command=<nil>"},
+		"its String method":   {says(func() string { return "words" }), "command=words"},
+		"its LogValue method": {secret{"ann", "hunter2"}, "command.name=ann"},
+		"long":                {long, `command="long long`},
+		"a long log value":    {logs{slog.GroupValue(slog.String("a", long), slog.String("b", long))}, `command.a="long long`},
+		"a deep log value":    {logs{deep}, "command.k.k.k.k="},
+		"a circle":            {circle, "command="},
+		"is itself":           {&selfish{1}, "command="},
+		"panics":              {says(func() string { panic("no") }), "command="},
+		"panics in the log":   {(*secret)(nil), "command="},
 	} {
 		t.Run(name, func(t *testing.T) {
 			line := logged(t, c.cmd)
@@ -278,7 +278,7 @@ func TestTheLogNamesTheCommandThatFailed(t *testing.T) {
 	require.Contains(t, line, "unreadable=")
 }
 
-func TestTheLogHidesCommandsIfItIsTold(t *testing.T) {
+func TestHideCommandsHidesCommandsInTheLog(t *testing.T) {
 	line := logged(t, &fetch{Token: "hunter2"}, pipeline.HideCommands())
 	require.Contains(t, line, `command=*pipeline_test.fetch`)
 	require.NotContains(t, line, "hunter2")

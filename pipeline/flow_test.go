@@ -21,8 +21,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// gated is a stage for one worker that holds its first command until it is let
-// go, so that the queue behind it can be filled.
+// gated returns a stage with one worker that holds its first command until the gate opens, so that the queue can be filled.
 func gated(t *testing.T, opts ...stage.Option) (s *stage.Stage[int], held, letGo chan struct{}) {
 	t.Helper()
 	held, letGo = make(chan struct{}), make(chan struct{})
@@ -36,17 +35,17 @@ func gated(t *testing.T, opts ...stage.Option) (s *stage.Stage[int], held, letGo
 	return s, held, letGo
 }
 
-func TestAFullStageDoesAsItsRuleSays(t *testing.T) {
+func TestAFullStageFollowsItsOverflowRule(t *testing.T) {
 	rows := map[string]struct {
 		rule     stage.OverflowRule
-		refused  error          // what Submit says of the fourth command
-		ends     map[int]error  // how the tickets of the first three end, if not well
+		refused  error          // of Submit, for the fourth command
+		ends     map[int]error  // of the tickets of the first three commands
 		reasons  []stage.Reason // of dead letters
 		accepted uint64
 	}{
-		"reject refuses the newcomer":        {stage.Reject, stage.ErrFull, nil, nil, 3},
-		"drop newest sheds the newcomer":     {stage.DropNewest, nil, nil, []stage.Reason{stage.ReasonNewest}, 4},
-		"drop oldest sheds the one in front": {stage.DropOldest, nil, map[int]error{1: stage.ErrShed}, []stage.Reason{stage.ReasonOldest}, 4},
+		"reject refuses the new command":       {stage.Reject, stage.ErrFull, nil, nil, 3},
+		"drop newest sheds the new command":    {stage.DropNewest, nil, nil, []stage.Reason{stage.ReasonNewest}, 4},
+		"drop oldest sheds the oldest command": {stage.DropOldest, nil, map[int]error{1: stage.ErrShed}, []stage.Reason{stage.ReasonOldest}, 4},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +102,7 @@ func TestAFullStageThatWaitsHoldsSubmittersInOrderUntilTheirContextEnds(t *testi
 	require.Equal(t, map[stage.Reason]uint64{stage.ReasonCancelled: 1}, p.Snapshot().Stages[0].RejectedBy)
 }
 
-func TestASubmitterWhoseContextHasEndedIsRefusedEvenIfThereIsRoom(t *testing.T) {
+func TestASubmitterWhoseContextHasEndedIsRefusedEvenIfASlotIsFree(t *testing.T) {
 	s := stage.New("s", fn(echo[int]))
 	p := run(t, s)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -115,7 +114,7 @@ func TestASubmitterWhoseContextHasEndedIsRefusedEvenIfThereIsRoom(t *testing.T) 
 	require.EqualValues(t, 2, p.Snapshot().Stages[0].Rejected)
 }
 
-func TestWaitingSubmittersAreTurnedAwayByADrain(t *testing.T) {
+func TestADrainRefusesWaitingSubmitters(t *testing.T) {
 	s, held, letGo := gated(t, stage.Capacity(1))
 	p := run(t, s)
 	require.NoError(t, s.Submit(t.Context(), 0))
@@ -152,8 +151,7 @@ func backPressureReachesTheSource(t *testing.T) {
 		}
 		n++
 	}
-	// Two in each queue, one in the last hand, one that the first worker
-	// cannot hand over.
+	// Two in each queue, one with the last worker, and one that the first worker cannot hand over.
 	require.Equal(t, 6, n)
 	require.EqualValues(t, n, p.Snapshot().InFlight)
 	close(letGo)
@@ -181,13 +179,13 @@ func TestOneWorkerKeepsTheOrderAllTheWay(t *testing.T) {
 	}
 }
 
-func TestATicketWaitsForWhatWasEmitted(t *testing.T) {
+func TestATicketWaitsForEmittedCommands(t *testing.T) {
 	for _, children := range []int{1, 256, 257, 5000} {
 		t.Run(fmt.Sprint(children, " children"), func(t *testing.T) {
 			var ended atomic.Int64
 			child := stage.New("child", fn(func(context.Context, int) behaviour.Outcome {
 				ended.Add(1)
-				return behaviour.OK("a child's result is not the ticket's")
+				return behaviour.OK("the result of an emitted command is not the ticket's")
 			}), stage.Capacity(16))
 			root := stage.New("root", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
 				for i := range cmd {
@@ -208,7 +206,7 @@ func TestATicketWaitsForWhatWasEmitted(t *testing.T) {
 	}
 }
 
-func TestATicketHearsOfTheFirstErrorAmongItsChildren(t *testing.T) {
+func TestATicketHasTheFirstErrorAmongEmittedCommands(t *testing.T) {
 	child := stage.New("child", fn(func(_ context.Context, cmd int) behaviour.Outcome {
 		if cmd == 2 {
 			return behaviour.Error(errNo)
@@ -227,7 +225,7 @@ func TestATicketHearsOfTheFirstErrorAmongItsChildren(t *testing.T) {
 	require.ErrorContains(t, err, `stage "child"`)
 }
 
-func TestATryThatDoesNotSucceedEmitsNothing(t *testing.T) {
+func TestAnAttemptThatDoesNotSucceedEmitsNothing(t *testing.T) {
 	for name, fail := range map[string]func() behaviour.Outcome{
 		"an error": func() behaviour.Outcome { return behaviour.Error(errNo) },
 		"a crash":  func() behaviour.Outcome { panic(errNo) },
@@ -249,9 +247,9 @@ func TestATryThatDoesNotSucceedEmitsNothing(t *testing.T) {
 	}
 }
 
-// Ten workers with one command each find the next room full, again and again. Who
-// has waited for longest is served first.
-func TestAParkedWorkersCommandIsNotOvertakenByHundreds(t *testing.T) {
+// Ten workers with one command each find the next stage full, again and again. The worker that has waited for longest is
+// served first.
+func TestABlockedWorkersCommandIsNotOvertakenByHundreds(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var order []int
@@ -274,15 +272,14 @@ func TestAParkedWorkersCommandIsNotOvertakenByHundreds(t *testing.T) {
 		for i, n := range order {
 			worst = max(worst, i-n)
 		}
-		// A worker may be held up by chance between taking its command and
-		// handing it over, while the others fill the inbox and ten hands.
-		require.LessOrEqual(t, worst, 150, "one command was overtaken by so many")
+		// A worker may be delayed by chance between taking its command and handing it over, while the others fill the inbox and
+		// their hands.
+		require.LessOrEqual(t, worst, 150, "one command was overtaken by this many")
 	})
 }
 
-// A loop of small inboxes, always full, with a crowd at the door: a quarter of the
-// commands go round again, up to ten times.
-func TestALoopOfFullRoomsNeverBlocksItself(t *testing.T) {
+// A loop of small inboxes is always full, and many submitters wait. A quarter of the commands go round again, up to ten times.
+func TestALoopOfFullStagesNeverBlocksItself(t *testing.T) {
 	type lap struct{ n, laps int }
 	for _, hands := range []int{1, 4} {
 		t.Run(fmt.Sprint(hands, " workers"), func(t *testing.T) {
@@ -318,8 +315,7 @@ func TestALoopOfFullRoomsNeverBlocksItself(t *testing.T) {
 				most = max(most, int(s.InFlight))
 			})
 			require.NoError(t, p.Drain(soon(t)))
-			// Two queues for two, four hands each with a batch at most as
-			// large as a queue overfilled by all the others.
+			// Two queues of two, and four workers, each with a batch at most as large as a queue that all others have overfilled.
 			require.LessOrEqual(t, most, 200, "a loop is bounded")
 		})
 	}
@@ -357,7 +353,7 @@ func TestEmittingAlongALoopFailsAtMaxInFlight(t *testing.T) {
 	require.ErrorIs(t, err, stage.ErrMaxInFlight)
 }
 
-func TestSubmittingToItsOwnFullStageFailsInsteadOfWaitingForItself(t *testing.T) {
+func TestAHandlerThatSubmitsToItsOwnFullStageGetsAnError(t *testing.T) {
 	var s *stage.Stage[int]
 	s = stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
 		if cmd > 0 {
@@ -378,7 +374,7 @@ func TestSubmittingToItsOwnFullStageFailsInsteadOfWaitingForItself(t *testing.T)
 func TestAHandlerThatEmitsToItselfCannotFloodThePipeline(t *testing.T) {
 	var s *stage.Stage[int]
 	s = stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
-		for range 2 { // each begets two, if there is room
+		for range 2 { // each emits two, if the bound allows
 			if cmd < 40 && behaviour.Emit(ctx, s, cmd+1) != nil {
 				return behaviour.OK("full")
 			}
@@ -394,10 +390,10 @@ func TestAHandlerThatEmitsToItselfCannotFloodThePipeline(t *testing.T) {
 		assert.NoError(t, p.Drain(soon(t)))
 	}()
 	until(drained, func() { most = max(most, p.Snapshot().Stages[0].Queued) })
-	require.LessOrEqual(t, most, 300+2*64*2, "the bound, and what two batches hold")
+	require.LessOrEqual(t, most, 300+2*64*2, "the bound, and the commands of two batches")
 }
 
-func TestGoroutinesThatAHandlerWaitsForMayEmit(t *testing.T) {
+func TestGoroutinesOfAHandlerMayEmit(t *testing.T) {
 	child := stage.New("child", fn(echo[int]))
 	root := stage.New("root", fn(func(ctx context.Context, n int) behaviour.Outcome {
 		var wg sync.WaitGroup
@@ -421,7 +417,7 @@ func TestGoroutinesThatAHandlerWaitsForMayEmit(t *testing.T) {
 	require.EqualValues(t, 20*4*300, p.Snapshot().Stages[1].Accepted)
 }
 
-func TestAContextThatWasKeptIsOfNoUse(t *testing.T) {
+func TestAHandlersContextCannotEmitAfterTheHandlerReturned(t *testing.T) {
 	kept := make(chan context.Context, 1)
 	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome { kept <- ctx; return behaviour.OK(cmd) }))
 	p := run(t, s)
@@ -434,7 +430,7 @@ func TestAContextThatWasKeptIsOfNoUse(t *testing.T) {
 	require.EqualValues(t, 1, p.Snapshot().Accepted)
 }
 
-func TestForwardingOutOfTheHouseIsAnError(t *testing.T) {
+func TestForwardingOutOfThePipelineIsAnError(t *testing.T) {
 	far := stage.New("far", fn(echo[int]))
 	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
 		if cmd == 1 {
@@ -498,7 +494,7 @@ func TestRetriesWaitTwiceAsLongEachTime(t *testing.T) {
 	})
 }
 
-// Unless it is told otherwise, no pause is longer than a minute, or than the first.
+// By default no pause is longer than a minute, or than the first pause.
 func TestWithoutALongestPauseNoRetryWaitsLongerThanAMinuteOrThanTheFirst(t *testing.T) {
 	for first, want := range map[time.Duration][]time.Duration{
 		25 * time.Second: {25 * time.Second, 50 * time.Second, time.Minute, time.Minute},
@@ -521,7 +517,7 @@ func TestWithoutALongestPauseNoRetryWaitsLongerThanAMinuteOrThanTheFirst(t *test
 	}
 }
 
-func TestERLDAScalesAStageUpAndDownInItsOwnTime(t *testing.T) {
+func TestERLDAScalesAStageUpAndDown(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
 			time.Sleep(10 * time.Second)
@@ -549,7 +545,7 @@ func TestERLDAScalesAStageUpAndDownInItsOwnTime(t *testing.T) {
 	})
 }
 
-// shy is a policy that panics when it is first asked.
+// shy is a policy that panics when it is first called.
 type shy struct{ asked *atomic.Int64 }
 
 func (s shy) Name() string               { return "shy" }
@@ -585,14 +581,14 @@ func TestAPolicyThatPanicsChangesNothing(t *testing.T) {
 			}
 		}}))
 		time.Sleep(10*time.Second + time.Millisecond)
-		require.EqualValues(t, 10, asked.Load(), "it is asked on")
+		require.EqualValues(t, 10, asked.Load(), "it is still asked")
 		require.Equal(t, 5, p.Snapshot().Stages[0].Workers)
 		require.Len(t, p.Journal(), 1)
 		require.NoError(t, p.Stop(t.Context()))
 	})
 }
 
-// batch adds up what it gets at once.
+// batch adds up the commands of a batch.
 type batch struct {
 	sizes  chan int
 	outlet behaviour.Target[int]
@@ -618,7 +614,7 @@ func (b *batch) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
 	return outcomes
 }
 
-func TestABatchHandlerThatCrashesCostsOnlyTheCulprit(t *testing.T) {
+func TestABatchHandlerThatCrashesCostsOnlyTheCommandThatCrashesIt(t *testing.T) {
 	for culprit, kind := range map[int]string{-1: "a panic", -2: "too few outcomes", -3: "an error"} {
 		t.Run(kind, func(t *testing.T) {
 			end := stage.New("end", fn(echo[int]))
@@ -663,7 +659,7 @@ func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
 	p := run(t, s, end, pipeline.DeadLetters(func(l stage.DeadLetter) { letters <- l }))
 	root := system().Root
 
-	for i := range 1000 { // many more than there is room for
+	for i := range 1000 { // many more than the capacity
 		root.Send(s.PID(), i)
 	}
 	ask := func(cmd any) *stage.Reply {
@@ -693,7 +689,7 @@ func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
 	root.Send(s.PID(), 1)
 	require.Equal(t, stage.ReasonClosed, (<-letters).Reason)
 	require.NoError(t, p.Stop(soon(t)))
-	require.Equal(t, pid.Id, (<-watcher).Id, "watchers hear of the end")
+	require.Equal(t, pid.Id, (<-watcher).Id, "watchers are notified of the end")
 }
 
 // watching is an actor that watches a process.
@@ -712,9 +708,8 @@ func (w watching) Receive(ctx actor.Context) {
 	}
 }
 
-// Whoever hears of an end and then looks at the accounts finds it there, in the
-// totals and in every row.
-func TestNoRowLagsBehindAnAnswer(t *testing.T) {
+// A caller that has an answer and then takes a snapshot finds the command counted as ended, in the totals and for every stage.
+func TestAccountsIncludeACommandWhenItsAnswerArrives(t *testing.T) {
 	end := stage.New("end", fn(func(_ context.Context, n int) behaviour.Outcome {
 		if n%3 == 2 {
 			return behaviour.Error(errNo)
@@ -751,7 +746,7 @@ func TestAHandlerMayEmitAndForward(t *testing.T) {
 	require.EqualValues(t, 6, p.Snapshot().Stages[1].OK)
 }
 
-// eventful is a policy that notes when it is asked.
+// eventful is a policy that records when it is called.
 type eventful struct{ kinds chan controller.EventKind }
 
 func (e eventful) Name() string               { return "eventful" }
@@ -762,7 +757,7 @@ func (e eventful) Control(ev controller.Event, _ *controller.Snapshot, d *contro
 	d.Every(time.Second)
 }
 
-func TestAPolicyHearsOfTheStartTheTicksAndTheStop(t *testing.T) {
+func TestAPolicyIsNotifiedOfTheStartTheTicksAndTheStop(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		e := eventful{make(chan controller.EventKind, 100)}
 		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(e))

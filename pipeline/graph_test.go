@@ -15,8 +15,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// drawn makes the stages of a graph: ways by the names of what they join, each a letter,
-// "ab bc" for a line of three.
+// drawn makes the stages of a graph. Stages have names of one letter, and edges are written as the names of the stages that they
+// join: "ab", "bc" for a line of three.
 func drawn(order string, ways ...string) (stages map[string]*stage.Stage[int], parts []pipeline.Part) {
 	stages, ports := map[string]*stage.Stage[int]{}, map[string]*behaviour.Port[int]{}
 	for _, name := range order {
@@ -36,8 +36,8 @@ func drawn(order string, ways ...string) (stages map[string]*stage.Stage[int], p
 	return stages, parts
 }
 
-// seen is what a policy sees of the graph, a word for each stage: its name, its rank, a
-// star if it is in a loop, and what comes next: "b1*cd".
+// seen returns what a policy sees of the graph, a word for each stage: its name, its rank, a star if it is in a loop, and the next
+// stages: "b1*cd".
 func seen(s *controller.Snapshot) (words []string) {
 	for _, st := range s.Stages {
 		word := fmt.Sprintf("%s%d", st.Name, st.Rank)
@@ -58,22 +58,22 @@ func TestAPolicySeesTheGraph(t *testing.T) {
 		ways  []string
 		want  []string
 	}{
-		"a line":                       {"abc", []string{"ab", "bc"}, []string{"a0b", "b1c", "c2"}},
-		"a line, told backwards":       {"cba", []string{"ab", "bc"}, []string{"c2", "b1c", "a0b"}},
-		"alone":                        {"ab", nil, []string{"a0", "b0"}},
-		"fan out":                      {"abcd", []string{"ab", "ac", "ad"}, []string{"a0bcd", "b1", "c1", "d1"}},
-		"fan in":                       {"abcd", []string{"ad", "bd", "cd"}, []string{"a0d", "b0d", "c0d", "d1"}},
-		"a diamond":                    {"abcd", []string{"ab", "ac", "bd", "cd"}, []string{"a0bc", "b1d", "c1d", "d2"}},
-		"a diamond with a longer side": {"abcde", []string{"ab", "ad", "bc", "ce", "de"}, []string{"a0bd", "b1c", "c2e", "d1e", "e3"}},
-		"a short cut":                  {"abc", []string{"ac", "ab", "bc"}, []string{"a0bc", "b1c", "c2"}},
-		"to itself":                    {"abc", []string{"ab", "bb", "bc"}, []string{"a0b", "b1*c", "c2"}},
-		"a loop":                       {"abcd", []string{"ab", "bc", "cb", "cd"}, []string{"a0b", "b1*c", "c2*d", "d3"}},
-		"a long loop":                  {"abcde", []string{"ab", "bc", "cd", "da", "de"}, []string{"a0*b", "b1*c", "c2*d", "d3*e", "e4"}},
-		"a loop around a diamond":      {"abcd", []string{"ab", "ac", "bd", "cd", "da"}, []string{"a0*bc", "b1*d", "c1*d", "d2*"}},
-		"a loop with a side way":       {"abcd", []string{"ab", "ac", "ba", "cd"}, []string{"a0*bc", "b1*", "c1d", "d2"}},
-		"two loops that share a stage": {"abc", []string{"ab", "ba", "bc", "cb"}, []string{"a0*b", "b1*c", "c2*"}},
-		"two loops with a way between": {"abcd", []string{"ab", "ba", "bc", "cd", "dc"}, []string{"a0*b", "b1*c", "c2*d", "d3*"}},
-		"a loop that takes two ways back": {
+		"a line":                         {"abc", []string{"ab", "bc"}, []string{"a0b", "b1c", "c2"}},
+		"a line, declared backwards":     {"cba", []string{"ab", "bc"}, []string{"c2", "b1c", "a0b"}},
+		"alone":                          {"ab", nil, []string{"a0", "b0"}},
+		"fan out":                        {"abcd", []string{"ab", "ac", "ad"}, []string{"a0bcd", "b1", "c1", "d1"}},
+		"fan in":                         {"abcd", []string{"ad", "bd", "cd"}, []string{"a0d", "b0d", "c0d", "d1"}},
+		"a diamond":                      {"abcd", []string{"ab", "ac", "bd", "cd"}, []string{"a0bc", "b1d", "c1d", "d2"}},
+		"a diamond with a longer side":   {"abcde", []string{"ab", "ad", "bc", "ce", "de"}, []string{"a0bd", "b1c", "c2e", "d1e", "e3"}},
+		"a short cut":                    {"abc", []string{"ac", "ab", "bc"}, []string{"a0bc", "b1c", "c2"}},
+		"to itself":                      {"abc", []string{"ab", "bb", "bc"}, []string{"a0b", "b1*c", "c2"}},
+		"a loop":                         {"abcd", []string{"ab", "bc", "cb", "cd"}, []string{"a0b", "b1*c", "c2*d", "d3"}},
+		"a long loop":                    {"abcde", []string{"ab", "bc", "cd", "da", "de"}, []string{"a0*b", "b1*c", "c2*d", "d3*e", "e4"}},
+		"a loop around a diamond":        {"abcd", []string{"ab", "ac", "bd", "cd", "da"}, []string{"a0*bc", "b1*d", "c1*d", "d2*"}},
+		"a loop with a side edge":        {"abcd", []string{"ab", "ac", "ba", "cd"}, []string{"a0*bc", "b1*", "c1d", "d2"}},
+		"two loops that share a stage":   {"abc", []string{"ab", "ba", "bc", "cb"}, []string{"a0*b", "b1*c", "c2*"}},
+		"two loops with an edge between": {"abcd", []string{"ab", "ba", "bc", "cd", "dc"}, []string{"a0*b", "b1*c", "c2*d", "d3*"}},
+		"a loop that needs two back edges": {
 			"vzxuy",
 			[]string{"vu", "vy", "zy", "zx", "xu", "uv", "yz"},
 			[]string{"v0*uy", "z0*xy", "x1*u", "u2*", "y1*"},
@@ -92,14 +92,14 @@ func TestAPolicySeesTheGraph(t *testing.T) {
 	}
 }
 
-// reconcileDue asks what a policy would see now.
-func reconcileDue(t *testing.T, p *pipeline.Pipeline) (words []string) {
+// look returns what a policy would see now.
+func look(t *testing.T, p *pipeline.Pipeline) (words []string) {
 	t.Helper()
 	require.NoError(t, p.Use(once(func(s *controller.Snapshot, _ *controller.Decisions) { words = seen(s) })))
 	return words
 }
 
-func TestAPolicySeesWaysOnceTheyWereTaken(t *testing.T) {
+func TestAPolicySeesEdgesOnceTheyWereTaken(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var a, b *stage.Stage[int]
 		a = stage.Func("a", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(b, n) })
@@ -110,47 +110,47 @@ func TestAPolicySeesWaysOnceTheyWereTaken(t *testing.T) {
 			return behaviour.Forward(a, n-1)
 		})
 		p := bubble(t, a, b)
-		require.Equal(t, []string{"a0", "b0"}, reconcileDue(t, p))
+		require.Equal(t, []string{"a0", "b0"}, look(t, p))
 		submit(t, a, 0)
 		synctest.Wait()
-		require.Equal(t, []string{"a0b", "b1"}, reconcileDue(t, p))
+		require.Equal(t, []string{"a0b", "b1"}, look(t, p))
 		submit(t, a, 1)
 		synctest.Wait()
-		require.Equal(t, []string{"a0*b", "b1*"}, reconcileDue(t, p))
+		require.Equal(t, []string{"a0*b", "b1*"}, look(t, p))
 		end(t, p)
 	})
 }
 
-func TestAPolicySeesWhoComesAndGoes(t *testing.T) {
+func TestAPolicySeesStagesThatAreAddedAndRemoved(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		stages, parts := drawn("abc", "ab", "bc")
 		p := bubble(t, parts...)
 		out := behaviour.NewPort[int]("out")
 		require.NoError(t, p.Add(t.Context(), stage.New("x", fn(echo[int]), stage.Out(out)), pipeline.Wire(out, stages["b"])))
-		require.Equal(t, []string{"a0b", "b1c", "c2", "x0b"}, reconcileDue(t, p))
+		require.Equal(t, []string{"a0b", "b1c", "c2", "x0b"}, look(t, p))
 		require.NoError(t, p.Remove(t.Context(), stages["a"]))
-		require.Equal(t, []string{"b1c", "c2", "x0b"}, reconcileDue(t, p), "the ways of those who stay lead to the same stages")
+		require.Equal(t, []string{"b1c", "c2", "x0b"}, look(t, p), "the edges of the other stages lead to the same stages")
 		require.NoError(t, p.Remove(t.Context(), stages["b"]))
-		require.Equal(t, []string{"c0", "x0"}, reconcileDue(t, p))
+		require.Equal(t, []string{"c0", "x0"}, look(t, p))
 		end(t, p)
 	})
 }
 
-// A loop that is broken by a removal is none, and what was its back edge is a way ahead.
-func TestAWayBackIsAWayAheadWhenItsLoopIsGone(t *testing.T) {
+// When a removal breaks a loop, its back edge becomes a forward edge.
+func TestABackEdgeBecomesAForwardEdgeWhenItsLoopIsGone(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		stages, parts := drawn("abc", "ab", "bc", "ca")
 		p := bubble(t, parts...)
-		require.Equal(t, []string{"a0*b", "b1*c", "c2*"}, reconcileDue(t, p))
+		require.Equal(t, []string{"a0*b", "b1*c", "c2*"}, look(t, p))
 		require.NoError(t, p.Remove(t.Context(), stages["b"]))
-		require.Equal(t, []string{"a1", "c0a"}, reconcileDue(t, p))
+		require.Equal(t, []string{"a1", "c0a"}, look(t, p))
 		end(t, p)
 	})
 }
 
-// Workers know a way as they first met it, so a removal must not turn a way ahead into a back edge:
-// stages of the loop could wait for one another.
-func TestARemovalTurnsNoWayAround(t *testing.T) {
+// Workers keep what they know of an edge from its first use, so a removal must not turn a forward edge into a back edge: stages of the
+// loop could wait for one another.
+func TestARemovalDoesNotMakeAForwardEdgeABackEdge(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		stages := map[string]*stage.Stage[int]{}
@@ -172,7 +172,7 @@ func TestARemovalTurnsNoWayAround(t *testing.T) {
 		_, err = stage.Call[int](t.Context(), stages["a"], 1)
 		require.NoError(t, err)
 		require.NoError(t, p.Remove(t.Context(), stages["c"]))
-		require.Equal(t, []string{"a1*", "b0*a"}, reconcileDue(t, p))
+		require.Equal(t, []string{"a1*", "b0*a"}, look(t, p))
 
 		require.NoError(t, stages["a"].Submit(t.Context(), -1))
 		synctest.Wait()
@@ -189,8 +189,7 @@ func TestARemovalTurnsNoWayAround(t *testing.T) {
 	})
 }
 
-// The pools are in the order of the stages, then the groups, then those that policies
-// made; all are there.
+// The snapshot has all pools: in the order of the stages, then the groups, then those that policies made.
 func TestAPolicySeesThePools(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var pools []string
@@ -221,7 +220,7 @@ func TestADrawingShowsGroups(t *testing.T) {
 	require.Contains(t, p.DOT(), "subgraph")
 }
 
-func TestADrawingShowsWhatIsThereNow(t *testing.T) {
+func TestADrawingShowsThePresentStages(t *testing.T) {
 	stages, parts := drawn("abc", "ab", "bc", "ca")
 	p := run(t, parts...)
 	require.Equal(t, `flowchart LR
@@ -242,8 +241,8 @@ func TestADrawingShowsWhatIsThereNow(t *testing.T) {
 `, p.Mermaid())
 }
 
-// Whatever the graph, following Next comes to an end, and ranks grow along it.
-func TestFollowingNextComesToAnEnd(t *testing.T) {
+// In every graph following Next ends, and ranks grow along it.
+func TestFollowingNextEnds(t *testing.T) {
 	order := "abcdef"
 	for seed := range 200 {
 		var ways []string
@@ -273,7 +272,7 @@ func TestFollowingNextComesToAnEnd(t *testing.T) {
 	}
 }
 
-// loops are the stages that are in a loop, found the simple way.
+// loops returns the stages that are in a loop, found by a simple algorithm.
 func loops(ways []string) (names []string) {
 	for _, way := range ways {
 		reached := []string{way[1:]}

@@ -22,7 +22,7 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// pool is the state of a shared pool.
+// pool returns the state of a shared pool.
 func pool(t *testing.T, p *pipeline.Pipeline, name string) pipeline.Pool {
 	t.Helper()
 	for _, pool := range p.Snapshot().Pools {
@@ -52,7 +52,7 @@ func TestStagesOfAGroupShareWorkersFromTheStart(t *testing.T) {
 	}
 }
 
-func TestTheBoundsOfAGroupAreHeld(t *testing.T) {
+func TestTheBoundsOfAGroupAreKept(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		_, parts := line(2, nil)
 		p := bubble(t, pipeline.Group("g", 2, 6, parts...))
@@ -68,7 +68,7 @@ func TestTheBoundsOfAGroupAreHeld(t *testing.T) {
 	})
 }
 
-func TestPoliciesOfTheNumberOfWorkersScaleAGroup(t *testing.T) {
+func TestPoliciesThatSetTheNumberOfWorkersScaleAGroup(t *testing.T) {
 	for _, law := range []controller.Policy{policy.ERLDA{}, policy.SEDA{}} {
 		t.Run(law.Name(), func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAFactoryInAGroupThatCannotStartFailsTheStart(t *testing.T) {
 
 type stageMaker func() behaviour.Behaviour[int]
 
-// breaking is a group with a stage whose handlers always crash.
+// breaking returns a group with a stage whose handlers always crash.
 func breaking(t *testing.T) (p *pipeline.Pipeline, ran chan error, bad, good *stage.Stage[int]) {
 	t.Helper()
 	bad = stage.Func("bad", func(context.Context, int) behaviour.Outcome { panic(errNo) },
@@ -143,9 +143,9 @@ func TestAStageOfAGroupWhoseHandlersAlwaysCrashIsNamedByRun(t *testing.T) {
 	})
 }
 
-// As a stage with workers of its own, it rests after each crash, twice as long as the
-// last time, and gives up in seconds, not at once. Until then the other goes on.
-func TestAStageOfAGroupWhoseHandlersCrashIsLeftAloneForAWhileAndTheOthersGoOn(t *testing.T) {
+// Like a stage with workers of its own, it pauses after each crash, twice as long as the last time, and fails after seconds, not at
+// once. Until then the other stage continues.
+func TestAStageOfAGroupThatCrashesPausesAndTheOthersContinue(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		began := time.Now()
 		_, ran, bad, good := breaking(t)
@@ -219,7 +219,7 @@ func TestCrashesInAGroupLoseNothing(t *testing.T) {
 	}
 }
 
-func TestAHardStopNamesTheHandlerOfAGroupThatWouldNotStop(t *testing.T) {
+func TestAHardStopReportsTheHandlerOfAGroupThatDoesNotStop(t *testing.T) {
 	release, at := make(chan struct{}), make(chan struct{})
 	stuck := stage.Func("stuck", func(context.Context, int) behaviour.Outcome {
 		close(at)
@@ -253,7 +253,7 @@ func TestAHardStopNamesTheHandlerOfAGroupThatWouldNotStop(t *testing.T) {
 	atRest(t, p)
 }
 
-func TestADrainAndAStopOfAGroupFinishAllThatIsThere(t *testing.T) {
+func TestADrainAndAStopOfAGroupFinishAllCommands(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		entry, parts := line(3, func(_, _ int) error { time.Sleep(time.Millisecond); return nil }, stage.Capacity(5))
 		p := bubble(t, pipeline.Group("g", 2, 2, parts...))
@@ -284,7 +284,7 @@ func TestASharedBehaviourInAGroupIsStartedAndStoppedOnce(t *testing.T) {
 	require.EqualValues(t, 1, stops.Load())
 }
 
-// The workers come and go; the instances stay with the stage.
+// Workers are added and removed; the instances stay with the stage.
 func TestInstancesOfAGroupAreStoppedOnceEach(t *testing.T) {
 	var all lived
 	s := all.each("s", func(ctx context.Context, cmd int) behaviour.Outcome {
@@ -304,7 +304,7 @@ func TestInstancesOfAGroupAreStoppedOnceEach(t *testing.T) {
 	all.requireAllStopped(t)
 }
 
-// An instance that was stopped is of no use to the next worker.
+// The next worker must not use an instance that was stopped.
 func TestAnInstanceIsNotUsedAfterItWasStopped(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var stopped atomic.Int64
@@ -323,7 +323,7 @@ func TestAnInstanceIsNotUsedAfterItWasStopped(t *testing.T) {
 	})
 }
 
-func TestStagesThatBlockAreLeftAlone(t *testing.T) {
+func TestBlockingStagesDoNotShareWorkers(t *testing.T) {
 	for _, law := range []controller.Policy{policy.Cohort{}, policy.Color{}, policy.SRPT{}} {
 		t.Run(law.Name(), func(t *testing.T) {
 			entry, parts := line(3, nil)
@@ -341,7 +341,7 @@ func TestStagesThatBlockAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatSubmitsToAFullStageWithASharedWorkerIsToldSo(t *testing.T) {
+func TestAHandlerOnASharedWorkerGetsAnErrorFromAFullStage(t *testing.T) {
 	next := stage.New("next", fn(echo[int]), stage.Capacity(3))
 	first := stage.Func("first", func(ctx context.Context, _ int) behaviour.Outcome {
 		for n := 0; ; n++ {
@@ -357,7 +357,7 @@ func TestAHandlerThatSubmitsToAFullStageWithASharedWorkerIsToldSo(t *testing.T) 
 	require.ErrorContains(t, err, "after 3")
 }
 
-func TestASharedWorkerMayEmitMoreThanThereIsRoomFor(t *testing.T) {
+func TestASharedWorkerMayEmitBeyondACapacity(t *testing.T) {
 	for way, law := range map[string]once{
 		"fifo":   func(*controller.Snapshot, *controller.Decisions) {},
 		"polled": func(_ *controller.Snapshot, d *controller.Decisions) { d.Dispatch("g", controller.Polled, "test") },
@@ -396,7 +396,7 @@ func TestOneGroupDoesNotHoldUpAnother(t *testing.T) {
 	})
 }
 
-func TestEachFaultOfAGroupIsFoundAndNamesIt(t *testing.T) {
+func TestEachFaultOfAGroupIsFoundAndNamesTheGroup(t *testing.T) {
 	s := func(name string) *stage.Stage[int] { return stage.New(name, fn(echo[int])) }
 	a := s("a")
 	port := behaviour.NewPort[int]("out")
@@ -441,7 +441,7 @@ func TestALoopWithoutSlackIsFound(t *testing.T) {
 	require.ErrorContains(t, err, `stage "loop": is a loop without slack`)
 }
 
-func TestAnEntryReachesWhatDeclaredWaysLeadTo(t *testing.T) {
+func TestAnEntryReachesTheStagesThatDeclaredPortsLeadTo(t *testing.T) {
 	x, y := behaviour.NewPort[int]("x"), behaviour.NewPort[int]("y")
 	c := stage.New("c", fn(echo[int]))
 	b := stage.New("b", fn(echo[int]), stage.Out(y))
@@ -455,7 +455,7 @@ func TestAnEntryReachesWhatDeclaredWaysLeadTo(t *testing.T) {
 	run(t, pipeline.Entry(a, pipeline.Join(lost)), b, c, pipeline.Wire(x, b), pipeline.Wire(y, c))
 }
 
-func TestAllFaultsOfGroupsAndEntriesAreToldAtOnce(t *testing.T) {
+func TestAllFaultsOfGroupsAndEntriesAreReportedAtOnce(t *testing.T) {
 	port := behaviour.NewPort[int]("again")
 	a, b := stage.New("a", fn(echo[int])), stage.New("b", fn(echo[int]), stage.Out(port), stage.Capacity(1))
 	_, err := pipeline.New("p",
@@ -471,7 +471,7 @@ func TestAllFaultsOfGroupsAndEntriesAreToldAtOnce(t *testing.T) {
 	}
 }
 
-// A part that is a nil pointer of a stage's type is no stage.
+// A nil pointer of a stage's type is not a stage.
 func TestAPartThatIsANilStageIsAFault(t *testing.T) {
 	var none *stage.Stage[int]
 	for name, parts := range map[string][]pipeline.Part{
@@ -503,8 +503,8 @@ func TestAJoinIsOnePart(t *testing.T) {
 	require.Len(t, p.Snapshot().Pools, 2)
 }
 
-// Handlers that crash with nothing in between, in two groups at once.
-func TestAGroupThatBreaksTakesNoCommandWithIt(t *testing.T) {
+// All handlers of two groups crash, with no completed command in between.
+func TestAGroupThatFailsLosesNoCommand(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -532,7 +532,7 @@ func TestAGroupThatBreaksTakesNoCommandWithIt(t *testing.T) {
 	wg.Wait()
 }
 
-func TestAStageOfAGroupThatBreaksTellsOfItsOwnCrashesOnly(t *testing.T) {
+func TestAFailedStageOfAGroupReportsOnlyItsOwnCrashes(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		bad := stage.New("bad", fn(func(context.Context, int) behaviour.Outcome { panic(errNo) }))
 		unwell := stage.New("unwell", fn(poison))
@@ -560,7 +560,7 @@ func TestAStageOfAGroupThatBreaksTellsOfItsOwnCrashesOnly(t *testing.T) {
 	})
 }
 
-func TestWhoAsksForAStageWithAnotherPartIsToldWhatItIs(t *testing.T) {
+func TestAMethodForAStageSaysWhatAnotherPartIs(t *testing.T) {
 	a, b := stage.Func("a", echo[int]), stage.Func("b", echo[int])
 	var none *stage.Stage[int]
 	port := behaviour.NewPort[int]("port")

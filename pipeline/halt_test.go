@@ -17,8 +17,7 @@ import (
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
-// blocker hangs with the command 1, whatever its context says, until it is let go, and knows what it was
-// given.
+// blocker hangs with the command 1, even when its context ends, until it is released, and records its commands.
 type blocker struct {
 	let     chan struct{}
 	stopped *atomic.Int32
@@ -58,19 +57,19 @@ func (b blockers) HandleBatch(ctx context.Context, ns []int) (out []behaviour.Ou
 	return out
 }
 
-// gone ends a Stop's patience at once.
+// gone returns a context that has ended, so that a Stop is hard at once.
 func gone() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// four have a worker take four commands at once.
+// four makes a worker take four commands at once.
 func four(opts ...stage.Option) []stage.Option {
 	return append([]stage.Option{stage.Workers(1, 1), stage.Batch(4), stage.Linger(time.Hour)}, opts...)
 }
 
-// hangs asks for the commands 0 to 3, and waits until the handler hangs.
+// hangs submits the commands 0 to 3, and waits until the handler hangs.
 func hangs(t *testing.T, s *stage.Stage[int]) (tickets []*stage.Ticket) {
 	t.Helper()
 	for i := range 4 {
@@ -82,7 +81,7 @@ func hangs(t *testing.T, s *stage.Stage[int]) (tickets []*stage.Ticket) {
 	return tickets
 }
 
-func TestAfterAHardStopAWorkerBeginsNoFurtherCommandOfItsBatch(t *testing.T) {
+func TestAfterAHardStopAWorkerStartsNoFurtherCommandOfItsBatch(t *testing.T) {
 	suspending := func(b blocker) behaviour.Behaviour[int] {
 		return behaviour.Coroutine[int](func(c behaviour.Suspender, n int) behaviour.Outcome { return b.HandleCommand(c, n) })
 	}
@@ -133,8 +132,8 @@ func TestAfterAHardStopAWorkerBeginsNoFurtherCommandOfItsBatch(t *testing.T) {
 	}
 }
 
-// Of a batch the canary has its part before the version before has its own.
-func TestAfterAHardStopTheOtherVersionDoesNotBeginItsPartOfABatch(t *testing.T) {
+// The canary handles its part of a batch before the old version handles its own.
+func TestAfterAHardStopTheOtherVersionDoesNotStartItsPartOfABatch(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		old, fresh := newBlocker(), newBlocker()
 		s := stage.New("s", behaviour.Behaviour[int](blockers{old}), four()...)

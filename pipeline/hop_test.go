@@ -14,14 +14,14 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// parcel is a command that travels by pointer.
+// parcel is a command that is passed by pointer.
 type parcel struct{ _ int }
 
-// hopping is a pipeline of five stages in a row that do nothing.
+// hopping is a pipeline of five stages in a line that do nothing.
 type hopping struct {
 	p     *pipeline.Pipeline
 	first *stage.Stage[*parcel]
-	left  int // until ended is told
+	left  int // until ended is closed
 	ended chan struct{}
 }
 
@@ -53,7 +53,7 @@ func newHopping(tb testing.TB, law controller.Policy) *hopping {
 	return h
 }
 
-// pass sends n commands through and waits for the last.
+// pass submits n commands and waits for the last.
 func (h *hopping) pass(tb testing.TB, cmd *parcel, n int) {
 	tb.Helper()
 	h.left = n
@@ -65,7 +65,7 @@ func (h *hopping) pass(tb testing.TB, cmd *parcel, n int) {
 	<-h.ended
 }
 
-// hoppers are the ways to work for the five stages.
+// hoppers are the ways to run the five stages.
 func hoppers() map[string]controller.Policy {
 	return map[string]controller.Policy{
 		"own":      policy.Fixed{},
@@ -76,8 +76,7 @@ func hoppers() map[string]controller.Policy {
 	}
 }
 
-// Of a thousand commands over five hops at most twenty allocations are let pass: a
-// queue that grows, a goroutine that starts.
+// A thousand commands over five hops may cost at most twenty allocations: for a queue that grows, or a goroutine that starts.
 func TestAllocsPerRunOfAHopThroughSharedStagesAreNone(t *testing.T) {
 	for name, law := range hoppers() {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +91,7 @@ func TestAllocsPerRunOfAHopThroughSharedStagesAreNone(t *testing.T) {
 	}
 }
 
-// One command at a time is a visit for each hop.
+// With one command at a time, each hop is a visit.
 func TestAllocsPerRunOfAVisitOfASharedWorkerAreNone(t *testing.T) {
 	for name, law := range hoppers() {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestAllocsPerRunOfAVisitOfASharedWorkerAreNone(t *testing.T) {
 	}
 }
 
-// Five stages in a row: with a worker each, and with one that they share.
+// BenchmarkSharedHop measures five stages in a line: with a worker each, and with one that they share.
 //
 //	go test -run '^$' -bench SharedHop -benchmem -count 10 ./pipeline
 func BenchmarkSharedHop(b *testing.B) {

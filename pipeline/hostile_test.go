@@ -21,7 +21,7 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// told is a policy of one function, for all events.
+// told is a policy made of a function, which is called for all events.
 type told func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions)
 
 func (told) Name() string                 { return "told" }
@@ -48,7 +48,7 @@ func ends(t *testing.T, what string, f func()) {
 	}
 }
 
-// idles requires that the program comes to do next to nothing. One that spins never does.
+// idles requires that the program becomes almost idle. A program that spins never does.
 func idles(t *testing.T, what string) {
 	t.Helper()
 	const look = 100 * time.Millisecond
@@ -67,10 +67,10 @@ func cpuUsed() time.Duration {
 
 func hard(p *pipeline.Pipeline) error { return p.Stop(in(time.Second)) }
 
-// Each of these was a fault that a reviewer found in the engine; the comment says what it did.
+// Each of these tests covers a fault that a reviewer found in the engine. The comment describes the fault.
 
-// 1. A worker without an instance is woken again and again, the one that has it never. Which of
-// them parks last is chance.
+// 1. A worker without an instance was woken again and again, and the worker that had the instance never was. Which of them parked
+// last was chance.
 func TestHostile01MoreWorkersThanInstances(t *testing.T) {
 	for range 20 {
 		s := stage.Each("s", func() behaviour.Behaviour[int] { return fn(echo[int]) }, stage.Workers(3, 3), stage.Instances(1))
@@ -85,8 +85,8 @@ func TestHostile01MoreWorkersThanInstances(t *testing.T) {
 	}
 }
 
-// 2. A change of a pool's dispatch under load leaves a count of tokens behind: its workers spin for ever.
-func TestHostile02SpinAfterChangeOfDispatch(t *testing.T) {
+// 2. A change of a pool's dispatch under load left a count of tokens behind, and its workers spun for ever.
+func TestHostile02SpinAfterAChangeOfDispatch(t *testing.T) {
 	entry, parts := line(3, nil, stage.Workers(1, 8), stage.Capacity(64))
 	p := start(t, parts...)
 	laws := []controller.Policy{policy.Color{}, policy.Cohort{}, policy.SRPT{}, policy.LRB{}}
@@ -118,8 +118,8 @@ func (m mortal) HandleCommand(_ context.Context, n int) behaviour.Outcome {
 	return behaviour.OK(n)
 }
 
-// 3. A shared worker that leaves stops the instance that it used last, which lies among the idle instances or is another's.
-func TestHostile03AnInstanceOnTheShelfIsStopped(t *testing.T) {
+// 3. A shared worker that left stopped the instance that it had used last, which was idle or in use by another worker.
+func TestHostile03AnIdleInstanceIsStopped(t *testing.T) {
 	var made, stops, after atomic.Int64
 	s := stage.Each("s", func() behaviour.Behaviour[int] {
 		made.Add(1)
@@ -137,7 +137,7 @@ func TestHostile03AnInstanceOnTheShelfIsStopped(t *testing.T) {
 	require.Zero(t, after.Load(), "commands handled by an instance that was stopped")
 }
 
-// 4. A crash at a shared stage lets nobody in who waits for a limit.
+// 4. A crash at a shared stage did not admit a submitter that waited at a limit.
 func TestHostile04ACrashUnderALimit(t *testing.T) {
 	for name, scope := range map[string]controller.StageID{"stage": 0, "entry": controller.Entry} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestHostile04ACrashUnderALimit(t *testing.T) {
 	}
 }
 
-// 5. A drain waits for a linger, and turns hard.
+// 5. A drain waited for a linger, and the stop became hard.
 func TestHostile05ADrainWaitsForALinger(t *testing.T) {
 	s := stage.Func("s", echo[int])
 	p := start(t, s, pipeline.Control(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
@@ -175,7 +175,7 @@ func TestHostile05ADrainWaitsForALinger(t *testing.T) {
 	require.NoError(t, p.Stop(soon(t)))
 }
 
-// 6. A pool that a policy made may be left with no workers.
+// 6. A pool that a policy made could be left without workers.
 func TestHostile06APoolWithoutWorkers(t *testing.T) {
 	for name, laws := range map[string][]controller.Policy{
 		"bound to what is there": {policy.Color{}, policy.Fixed{}, told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
@@ -185,7 +185,7 @@ func TestHostile06APoolWithoutWorkers(t *testing.T) {
 			d.Pool("shared", 0, "t")
 			d.Bind(0, "shared", "t")
 		})},
-		"leda kills all": {leda.New("kill", func(l *leda.Leda) { // A pool has one worker at least, says New
+		"leda kills all": {leda.New("kill", func(l *leda.Leda) { // New: a pool has at least one worker
 			_ = l.Pool.SetPool(l.Pool.New(2), l.Stages()[0])
 			_ = l.Monitoring.AddTimer(func() { _ = l.Pool.Kill(l.Pool.GetPool(l.Stages()[0]), 1) }, leda.MinTimer)
 		})},
@@ -205,8 +205,8 @@ func TestHostile06APoolWithoutWorkers(t *testing.T) {
 	}
 }
 
-// 7. A stage that is bound to another stage's own pool is served by nobody.
-func TestHostile07BoundToAnothersOwnPool(t *testing.T) {
+// 7. No worker served a stage that was bound to another stage's own pool.
+func TestHostile07BoundToTheOwnPoolOfAnotherStage(t *testing.T) {
 	a, b := stage.Func("a", echo[int]), stage.Func("b", echo[int])
 	p := start(t, a, b, pipeline.Control(policy.Color{}))
 	require.NoError(t, p.Use(told(func(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) { d.Bind(1, "a", "t") })))
@@ -218,7 +218,7 @@ func TestHostile07BoundToAnothersOwnPool(t *testing.T) {
 	_ = hard(p)
 }
 
-// 8. With one instance, what was before a crash in its batch is overtaken by what was behind.
+// 8. With one instance, commands before a crash in a batch were overtaken by commands behind it.
 func TestHostile08OrderAcrossACrash(t *testing.T) {
 	var last int
 	var swapped atomic.Int64
@@ -257,7 +257,7 @@ func (l live) HandleCommand(_ context.Context, n int) behaviour.Outcome {
 	return behaviour.OK(n)
 }
 
-// 9. At a shared stage the next instance is started before the crashed one was stopped.
+// 9. At a shared stage the next instance was started before the crashed one was stopped.
 func TestHostile09TwoInstancesAreAlive(t *testing.T) {
 	var alive, most atomic.Int64
 	s := stage.Each("s", func() behaviour.Behaviour[int] { return live{&alive, &most} }, stage.Instances(1), stage.Workers(1, 1))
@@ -269,8 +269,8 @@ func TestHostile09TwoInstancesAreAlive(t *testing.T) {
 	require.EqualValues(t, 1, most.Load())
 }
 
-// 10. The rests of a shared stage that only crashes do not add up: each wakes it, and makes further ones.
-func TestHostile10AStageThatOnlyCrashesRests(t *testing.T) {
+// 10. A shared stage that only crashed did not pause for longer: each pause ended early and started further pauses.
+func TestHostile10PausesOfAStageThatOnlyCrashes(t *testing.T) {
 	crashes := func(law controller.Policy) (n uint64) {
 		bubbled(t, func(t *testing.T) {
 			s := stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("on purpose") }, stage.Capacity(20_000),
@@ -289,7 +289,7 @@ func TestHostile10AStageThatOnlyCrashesRests(t *testing.T) {
 	require.Less(t, together, 5*own)
 }
 
-// 11. Use and Pause while the pipeline starts are told to nobody.
+// 11. Use and Pause had no effect while the pipeline started.
 type slowly struct{}
 
 func (slowly) Start(context.Context) error { time.Sleep(400 * time.Millisecond); return nil }
@@ -309,7 +309,7 @@ func TestHostile11UseWhileStarting(t *testing.T) {
 	_ = hard(p)
 }
 
-// 12. After a restart of the controllers: orders are lost, and no event is told any more.
+// 12. After a restart of the control loop requests were lost, and no event was reported any more.
 func TestHostile12EventsAfterARestart(t *testing.T) { bubbled(t, eventsAfterARestart) }
 
 func eventsAfterARestart(t *testing.T) {
@@ -333,11 +333,11 @@ func eventsAfterARestart(t *testing.T) {
 		_ = s.Submit(soon(t), -1)
 		time.Sleep(200 * time.Millisecond)
 	}
-	require.Greater(t, died.Load(), before, "events that the policy heard of")
+	require.Greater(t, died.Load(), before, "events that the policy was notified of")
 	_ = hard(p)
 }
 
-// 13. Add hangs if the pipeline stops meanwhile.
+// 13. Add hung if the pipeline stopped meanwhile.
 type blocked struct{ c chan struct{} }
 
 func (b blocked) Start(ctx context.Context) error {
@@ -362,7 +362,7 @@ func TestHostile13AddWhileStopping(t *testing.T) {
 	ends(t, "Add, after Stop", func() { <-done })
 }
 
-// 14. A stage that is added is visited by a shared pool before its Start has returned.
+// 14. A shared pool visited an added stage before its Start had returned.
 type late struct{ up, early *atomic.Int64 }
 
 func (l late) Start(context.Context) error {
@@ -394,7 +394,7 @@ func TestHostile14HandledBeforeStart(t *testing.T) {
 	require.Zero(t, early.Load(), "commands handled before Start had returned")
 }
 
-// 15. A policy that calls runtime.Goexit.
+// 15. A policy called runtime.Goexit.
 func TestHostile15AGoexitInAPolicy(t *testing.T) {
 	bad := told(func(controller.Event, *controller.Snapshot, *controller.Decisions) { runtime.Goexit() })
 	p := start(t, stage.Func("s", echo[int]))
@@ -409,7 +409,7 @@ func TestHostile15AGoexitInAPolicy(t *testing.T) {
 	ends(t, "Stop", func() { _ = hard(q) })
 }
 
-// 16. A key that calls runtime.Goexit: the worker before spins, the ticket is never told.
+// 16. A key function called runtime.Goexit: the worker before spun, and the ticket never ended.
 type keyed int
 
 func (k keyed) Priority() int {
@@ -436,8 +436,8 @@ func TestHostile16AGoexitInAKey(t *testing.T) {
 	}
 }
 
-// 17. A stage of a group that broke is restarted with the streak that it had.
-func TestHostile17AFreshStartHasNoStreak(t *testing.T) {
+// 17. A failed stage of a group was restarted with the streak of crashes that it had.
+func TestHostile17ARestartedStageHasNoStreakOfCrashes(t *testing.T) {
 	crashes := func(group bool) uint64 {
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { panic("on purpose") },
 			stage.Restart(stage.RestartPolicy{Limit: 2, Max: 2 * time.Millisecond}), stage.Workers(1, 1))
@@ -457,9 +457,9 @@ func TestHostile17AFreshStartHasNoStreak(t *testing.T) {
 	require.Equal(t, crashes(false), crashes(true))
 }
 
-// 18. A policy that ends its goroutine when it is told to stop took the control loop along: the
-// next Use, and then the end of the pipeline, waited for ever.
-func TestHostile18AGoexitInTheLastWordOfAPolicy(t *testing.T) {
+// 18. A policy that ended its goroutine at the stop event ended the control loop, too: the next Use, and then the end of the
+// pipeline, waited for ever.
+func TestHostile18AGoexitInTheLastCallOfAPolicy(t *testing.T) {
 	p := start(t, stage.Func("s", echo[int]), pipeline.Control(told(func(ev controller.Event, _ *controller.Snapshot, _ *controller.Decisions) {
 		if ev.Kind == controller.EventStop {
 			runtime.Goexit()

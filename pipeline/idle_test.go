@@ -18,11 +18,11 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// memory is what a program holds when it is at rest.
+// memory is what an idle program holds.
 type memory struct{ bytes, goroutines int }
 
-// memoryHeld is the least of several readings: a policy that looks at the stages meanwhile
-// leaves what the next collection takes.
+// memoryHeld returns the lowest of several readings: a policy that takes snapshots meanwhile leaves garbage until the next
+// collection.
 func memoryHeld() memory {
 	least := memory{math.MaxInt, math.MaxInt}
 	for range 6 {
@@ -52,17 +52,17 @@ var idle = map[string]func(name string) pipeline.Part{
 	},
 }
 
-// mostRunningOf is the bound where it differs from mostRunning: two workers that have made their instances do not doze.
+// mostRunningOf is the bound where it differs from mostRunning: two workers that have made their instances are started.
 var mostRunningOf = map[string]int{"with an instance for each of two workers": 6300}
 
-// The bounds, in bytes, have a tenth to spare.
+// The bounds, in bytes, include a tenth of slack.
 const (
 	mostMade    = 2250
 	mostRunning = 3700
-	mostWorked  = 2000 // more than before the first command, with what the default policy remembers
+	mostWorked  = 2000 // more than before the first command, because of what the default policy remembers
 )
 
-// An idle stage costs memory and nothing else. How much, at ten thousand:
+// An idle stage costs only memory. To measure it with ten thousand stages:
 //
 //	go test -v -run AnIdleStageCosts ./pipeline -long
 func TestAnIdleStageCostsFewBytesAndNoGoroutine(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAnIdleStageCostsFewBytesAndNoGoroutine(t *testing.T) {
 			alone := memoryHeld()
 			own := pipeline.System(actor.NewSystem(slog.New(slog.DiscardHandler)))
 			before := memoryHeld()
-			home := before.bytes - alone.bytes // a system has room for many actors from the start
+			home := before.bytes - alone.bytes // a system allocates for many actors at its start
 			parts := []pipeline.Part{own, quiet}
 			for i := range n {
 				parts = append(parts, make(fmt.Sprintf("stage-%d", i)))
@@ -99,7 +99,7 @@ func TestAnIdleStageCostsFewBytesAndNoGoroutine(t *testing.T) {
 	}
 }
 
-// profile writes down who holds what, if it is asked where:
+// profile writes a heap profile, if the environment names a file:
 //
 //	GOLDA_HEAP=/tmp/heap go test -run AnIdleStageCosts -memprofilerate 512 ./pipeline
 //	go tool pprof -sample_index inuse_space -top /tmp/heap
@@ -114,8 +114,8 @@ func profile(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// A stage that has worked has a worker, its actor, and small queues and histograms; with
-// ports and wires, which the test above does without.
+// A stage that has worked has a worker, its actor, and small queues and histograms. These stages have ports and wires, too, unlike
+// those of the test above.
 //
 //	go test -v -run StageThatHasWorked ./pipeline -long
 func TestAStageThatHasWorkedCostsFewBytesAndNoGoroutine(t *testing.T) {
@@ -153,7 +153,7 @@ func TestAStageThatHasWorkedCostsFewBytesAndNoGoroutine(t *testing.T) {
 		require.LessOrEqual(t, goroutines, 4)
 	}
 	profile(t)
-	if err := p.Stop(soon(t)); !*long { // ten thousand may take longer on a busy machine than is waited for one
+	if err := p.Stop(soon(t)); !*long { // on a busy machine ten thousand stages may take longer than the usual time limit
 		require.NoError(t, err)
 	}
 	runtime.KeepAlive(parts)

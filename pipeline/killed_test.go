@@ -18,8 +18,7 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// stop stops, from outside, the actors of the tests' system whose last name begins so, and
-// returns how many there were.
+// stop stops, from outside, the actors of the tests' system whose last name has a prefix, and returns how many there were.
 func stop(name string) (n int) {
 	for _, id := range actor.Processes(system(), "golda/") {
 		if strings.HasPrefix(id[strings.LastIndex(id, "/")+1:], name) {
@@ -30,8 +29,7 @@ func stop(name string) (n int) {
 	return n
 }
 
-// Whoever has workers below the pipeline's pools: the stages of a group, and those that
-// were added.
+// These stages have workers below the pipeline's pools: those of a group, and those that were added.
 func belowPools(t *testing.T, check func(t *testing.T, s *stage.Stage[int], p func(...pipeline.Part) *pipeline.Pipeline)) {
 	t.Helper()
 	t.Run("a group's", func(t *testing.T) {
@@ -50,7 +48,7 @@ func belowPools(t *testing.T, check func(t *testing.T, s *stage.Stage[int], p fu
 	})
 }
 
-func TestAPoolWhoseKeeperIsKilledComesBackAsIntensityAllows(t *testing.T) {
+func TestAPoolWhoseSupervisorIsKilledIsRestartedAsIntensityAllows(t *testing.T) {
 	belowPools(t, func(t *testing.T, s *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
 		p := begin(pipeline.Intensity(3, time.Minute))
 		for i := range 3 {
@@ -65,21 +63,21 @@ func TestAPoolWhoseKeeperIsKilledComesBackAsIntensityAllows(t *testing.T) {
 	})
 }
 
-func TestAPoolWhoseKeeperIsKilledEndsThePipelineWithoutAnIntensity(t *testing.T) {
+func TestAPoolWhoseSupervisorIsKilledEndsThePipelineWithoutAnIntensity(t *testing.T) {
 	belowPools(t, func(t *testing.T, _ *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
 		p := begin()
 		require.Equal(t, 1, stop("pool-"))
 		select {
 		case <-p.Done():
 		case <-time.After(20 * time.Second):
-			require.Fail(t, "nobody noticed")
+			require.Fail(t, "the pipeline does not end")
 		}
 		require.ErrorContains(t, p.Err(), "supervisor ended without being asked to")
 		atRest(t, p)
 	})
 }
 
-// bolted is an instance that counts, and whose handler waits.
+// bolted is an instance that counts its calls, and whose handler waits.
 type bolted struct {
 	gate           chan struct{}
 	begun, stopped *atomic.Int64
@@ -93,7 +91,7 @@ func (g bolted) HandleCommand(context.Context, int) behaviour.Outcome {
 
 func (g bolted) Stop() { g.stopped.Add(1) }
 
-func TestAnInstanceThatIsGivenBackWhenItsKeeperIsDeadIsStoppedAllTheSame(t *testing.T) {
+func TestAnInstanceThatIsReturnedAfterItsSupervisorWasKilledIsStopped(t *testing.T) {
 	var made atomic.Int64
 	g := bolted{make(chan struct{}), new(atomic.Int64), new(atomic.Int64)}
 	s := stage.Each("s", func() behaviour.Behaviour[int] { made.Add(1); return g })
@@ -107,7 +105,7 @@ func TestAnInstanceThatIsGivenBackWhenItsKeeperIsDeadIsStoppedAllTheSame(t *test
 	eventually(t, "all are stopped", func() bool { return g.stopped.Load() == made.Load() })
 }
 
-// sole is a behaviour that all workers share, and that knows whether it is started.
+// sole is a behaviour that all workers share, and that checks whether it is started.
 type sole struct {
 	alive          atomic.Bool
 	starts, misuse atomic.Int64
@@ -122,8 +120,8 @@ func (s *sole) HandleCommand(context.Context, int) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-// Who works for the stage does not go with its keeper.
-func TestABehaviourThatAGroupSharesIsNotStoppedUnderItsHands(t *testing.T) {
+// A shared worker does not end with the supervisor of the stage's own pool.
+func TestABehaviourThatAGroupSharesIsNotStoppedWhileItIsUsed(t *testing.T) {
 	b := &sole{}
 	s := stage.New("s", b)
 	p := start(t, pipeline.Group("g", 2, 2, s), pipeline.Intensity(1000, time.Second))
@@ -137,10 +135,10 @@ func TestABehaviourThatAGroupSharesIsNotStoppedUnderItsHands(t *testing.T) {
 	require.NoError(t, p.Stop(soon(t)))
 	require.Zero(t, b.misuse.Load())
 	require.EqualValues(t, 1, b.starts.Load())
-	require.False(t, b.alive.Load(), "in the end it is")
+	require.False(t, b.alive.Load(), "it is stopped at the end")
 }
 
-// laggard is sole, and takes its time to start for the second time.
+// laggard is sole with a slow second start.
 type laggard struct {
 	sole
 	begins   chan struct{}
@@ -155,8 +153,8 @@ func (s *laggard) Start(ctx context.Context) error {
 	return s.sole.Start(ctx)
 }
 
-// A shared worker does not ask whether the stage's own keeper is back.
-func TestWorkersThatComeBeforeTheKeeperIsBackFindTheBehaviourStarted(t *testing.T) {
+// A shared worker does not check whether the supervisor of the stage's own pool was restarted.
+func TestWorkersThatComeBeforeTheSupervisorIsRestartedFindTheBehaviourStarted(t *testing.T) {
 	b := &laggard{begins: make(chan struct{}), complete: make(chan struct{})}
 	s, other := stage.New("s", b), stage.Func("other", echo[int])
 	p := start(t, s, other, pipeline.Supervise(supervisor.OneForOne), pipeline.Intensity(10, time.Second))
@@ -166,17 +164,17 @@ func TestWorkersThatComeBeforeTheKeeperIsBackFindTheBehaviourStarted(t *testing.
 	ticket, err := s.Ask(t.Context(), 1)
 	require.NoError(t, err)
 	_, err = stage.Call[int](t.Context(), other, 1)
-	require.NoError(t, err, "the others go on")
+	require.NoError(t, err, "the others continue")
 	close(b.complete)
 	_, err = ticket.Wait(soon(t))
 	require.NoError(t, err)
 	require.Zero(t, b.misuse.Load())
-	require.EqualValues(t, 2, b.starts.Load(), "each start was once")
+	require.EqualValues(t, 2, b.starts.Load(), "each was started once")
 	require.NoError(t, p.Stop(soon(t)))
 	require.False(t, b.alive.Load())
 }
 
-// busy is sole, with a handler that waits, and knows whether it was stopped meanwhile.
+// busy is sole with a handler that waits, and checks whether it was stopped meanwhile.
 type busy struct {
 	sole
 	gate   chan struct{}
@@ -195,8 +193,8 @@ func (b *busy) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
 	return b.sole.HandleCommand(ctx, n)
 }
 
-// A stage that was given back to its own workers may still have a guest.
-func TestABehaviourIsNotStoppedUnderASharedWorkerThatIsStillThere(t *testing.T) {
+// A stage that was returned to its own workers may still have a shared worker.
+func TestABehaviourIsNotStoppedWhileASharedWorkerUsesIt(t *testing.T) {
 	b := &busy{gate: make(chan struct{})}
 	s := stage.New("s", b)
 	p := start(t, s, pipeline.Control(shared{controller.SharedFIFO, 2, nil}), pipeline.Supervise(supervisor.OneForOne), pipeline.Intensity(10, time.Second))
@@ -218,8 +216,8 @@ func TestABehaviourIsNotStoppedUnderASharedWorkerThatIsStillThere(t *testing.T) 
 	require.False(t, b.alive.Load())
 }
 
-// Nobody is above the tree, so its end is the pipeline's.
-func TestAPipelineWhoseTreeIsKilledEndsAndSaysSo(t *testing.T) {
+// No supervisor is above the tree, so the pipeline ends with it.
+func TestAPipelineWhoseSupervisionTreeIsKilledGivesUp(t *testing.T) {
 	s := stage.Func("s", echo[int])
 	p := start(t, s, pipeline.Intensity(1000, time.Second))
 	_, err := stage.Call[int](t.Context(), s, 1)
@@ -228,7 +226,7 @@ func TestAPipelineWhoseTreeIsKilledEndsAndSaysSo(t *testing.T) {
 	select {
 	case <-p.Done():
 	case <-time.After(20 * time.Second):
-		require.Fail(t, "nobody noticed")
+		require.Fail(t, "the pipeline does not end")
 	}
 	require.ErrorIs(t, p.Err(), supervisor.ErrKilled)
 	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrClosed)

@@ -20,13 +20,12 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// long runs the storms for as long as figures about them were given: ten seconds of swaps, a
-// minute of loops.
+// long makes the load tests run as long as for the published figures: ten seconds of swaps, a minute of loops.
 //
 //	go test -race -run 'Swapped|EveryPolicyKeepsALoop' ./pipeline -long
-var long = flag.Bool("long", false, "storms of ten seconds and of a minute")
+var long = flag.Bool("long", false, "load tests of ten seconds and of a minute")
 
-// lasting is how long a storm lasts.
+// lasting returns how long a load test lasts.
 func lasting(normal, ifLong time.Duration) time.Duration {
 	switch {
 	case *long:
@@ -38,13 +37,13 @@ func lasting(normal, ifLong time.Duration) time.Duration {
 	}
 }
 
-// No test of this package may leave a goroutine behind.
+// TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// system is shared by the tests: one costs three megabytes.
+// system is shared by the tests, since a system takes three megabytes.
 var system = sync.OnceValue(func() *actor.System { return actor.NewSystem(slog.New(slog.DiscardHandler)) })
 
-// quiet keeps the crashes that a test makes on purpose to itself.
+// quiet discards the log of the crashes that a test causes on purpose.
 var quiet = pipeline.Logger(slog.New(slog.DiscardHandler))
 
 var errNo = errors.New("no")
@@ -55,8 +54,7 @@ func fn[C any](f func(ctx context.Context, cmd C) behaviour.Outcome) behaviour.F
 // echo answers a command with itself.
 func echo[C any](_ context.Context, cmd C) behaviour.Outcome { return behaviour.OK(cmd) }
 
-// run makes and starts a pipeline and sees to it that it is drained and
-// balanced in the end, and that nothing is left of it.
+// run makes and starts a pipeline. When the test ends, it requires that the pipeline drains and is balanced.
 func run(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
 	p := start(t, parts...)
@@ -67,14 +65,14 @@ func run(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	return p
 }
 
-// start makes and starts a pipeline that the test stops itself. Nothing scales it unless the parts say so.
+// start makes and starts a pipeline that the test stops itself. No policy scales it unless the parts have one.
 func start(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
 	return startAlone(t, append([]pipeline.Part{pipeline.System(system())}, parts...)...)
 }
 
-// startAlone is start with a system of the pipeline's own, or that the parts name: for bubbles, which the goroutines of
-// the shared one do not belong to.
+// startAlone is start with a system of the pipeline's own, or one among the parts. It is for synctest bubbles, which the goroutines of
+// the shared system do not belong to.
 func startAlone(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
 	parts = unscaled(parts)
@@ -96,7 +94,7 @@ func unscaled(parts []pipeline.Part) []pipeline.Part {
 	return parts
 }
 
-// soon is a context that outlives any test that is not stuck.
+// soon returns a context that outlives any test that is not stuck.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -115,15 +113,14 @@ func atRest(t *testing.T, p *pipeline.Pipeline) {
 	}
 }
 
-// eventually waits for something that happens soon after an answer, but that no
-// answer waits for.
+// eventually waits for something that happens soon after an answer, and that the answer does not wait for.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	require.Eventually(t, is, 20*time.Second, time.Millisecond, what)
 }
 
-// until looks again and again until over is closed. It rests between, or on one core those
-// whom it looks at would get hardly a turn.
+// until calls look repeatedly until over is closed. It pauses in between, because on one core the goroutines under test would
+// hardly run otherwise.
 func until(over <-chan struct{}, look func()) {
 	rest := time.NewTicker(100 * time.Microsecond)
 	defer rest.Stop()
@@ -137,7 +134,7 @@ func until(over <-chan struct{}, look func()) {
 	}
 }
 
-// rules is a policy made of a function, asked again and again.
+// rules is a policy made of a function, which is called at each tick.
 type rules struct {
 	every time.Duration
 	rule  func(s *controller.Snapshot, d *controller.Decisions)

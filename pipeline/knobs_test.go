@@ -24,8 +24,8 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// once is a policy that decides when it begins, and never again: to Use it is to turn
-// some knobs, and all of them are turned when Use returns.
+// once is a policy that decides at its start and never again. To Use it is to turn some knobs, and all of them are turned when Use
+// returns.
 type once func(s *controller.Snapshot, d *controller.Decisions)
 
 func (once) Name() string                 { return "once" }
@@ -37,8 +37,8 @@ func (o once) Control(ev controller.Event, s *controller.Snapshot, d *controller
 	}
 }
 
-// bubbled is a test in a bubble. In the end it waits for the goroutine that protoactor's
-// log of dead letters leaves behind for a moment.
+// bubbled runs a test in a synctest bubble. At the end it waits for the goroutine that protoactor's log of dead letters leaves
+// behind for a moment.
 func bubbled(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,13 +47,13 @@ func bubbled(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// reset gives the knobs back to the pipeline.
+// reset resets the knobs to the pipeline's own settings.
 func reset(t *testing.T, p *pipeline.Pipeline) {
 	t.Helper()
 	require.NoError(t, p.Use(policy.Fixed{}))
 }
 
-// noted is the newest line about a knob in the journal.
+// noted returns the newest entry about a knob in the journal.
 func noted(t *testing.T, p *pipeline.Pipeline, what controller.Knob) controller.Change {
 	t.Helper()
 	for _, c := range slices.Backward(p.Journal()) {
@@ -65,8 +65,7 @@ func noted(t *testing.T, p *pipeline.Pipeline, what controller.Knob) controller.
 	return controller.Change{}
 }
 
-// requireNoted requires that the journal tells who turned the knob, whose, from what to
-// what, and why.
+// requireNoted requires that the journal has a change of a knob: by which policy, of which stage, its values and the reason.
 func requireNoted(t *testing.T, p *pipeline.Pipeline, what controller.Knob, of string, before, after any) {
 	t.Helper()
 	c := noted(t, p, what)
@@ -77,8 +76,7 @@ func requireNoted(t *testing.T, p *pipeline.Pipeline, what controller.Knob, of s
 	require.Equal(t, "test", c.Why)
 }
 
-// lock is a stage whose handler holds each command until it is let go, so that
-// queues behind it, or its worker, can be filled.
+// lock is a stage whose handler holds each command until it is released, so that queues before it, or its worker, can be filled.
 type lock struct {
 	*stage.Stage[int]
 	key  chan struct{}
@@ -96,10 +94,10 @@ func newLock(name string, opts ...stage.Option) *lock {
 	return l
 }
 
-// open lets go of all, and of those to come.
+// open releases all commands, and those that come later.
 func (l *lock) open() { close(l.key) }
 
-// story is what happened, in order.
+// story records what happened, in order.
 type story struct {
 	mu   sync.Mutex
 	list []string
@@ -115,7 +113,7 @@ func (s *story) take() string {
 	return told
 }
 
-// teller is a stage that adds its name to a story with each command.
+// teller returns a stage that adds its name to a story with each command.
 func teller(s *story, name string, opts ...stage.Option) *stage.Stage[int] {
 	return stage.Func(name, func(_ context.Context, cmd int) behaviour.Outcome {
 		s.add(name)
@@ -123,7 +121,7 @@ func teller(s *story, name string, opts ...stage.Option) *stage.Stage[int] {
 	}, opts...)
 }
 
-// submit hands in commands that must be accepted at once.
+// submit submits commands that must be accepted at once.
 func submit(t *testing.T, s behaviour.Target[int], cmds ...int) {
 	t.Helper()
 	for _, cmd := range cmds {
@@ -131,14 +129,14 @@ func submit(t *testing.T, s behaviour.Target[int], cmds ...int) {
 	}
 }
 
-// end stops a pipeline of a bubble and requires that all is accounted for.
+// end stops a pipeline of a bubble and requires that it is balanced.
 func end(t *testing.T, p *pipeline.Pipeline) {
 	t.Helper()
 	require.NoError(t, p.Stop(t.Context()))
 	atRest(t, p)
 }
 
-func TestWorkersAreHeldToTheBoundsAndHandedOverToTheNextPolicy(t *testing.T) {
+func TestTheNumberOfWorkersIsBoundedAndTakenOverByTheNextPolicy(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		p := bubble(t, stage.New("s", fn(echo[int]), stage.Workers(1, 8)))
 		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 5, "test") })))
@@ -147,7 +145,7 @@ func TestWorkersAreHeldToTheBoundsAndHandedOverToTheNextPolicy(t *testing.T) {
 		requireNoted(t, p, controller.KnobWorkers, "s", 1, 5)
 		reset(t, p)
 		synctest.Wait()
-		require.Equal(t, 5, workers(p, 0), "a number of workers is no setting")
+		require.Equal(t, 5, workers(p, 0), "a number of workers is not a setting")
 		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Workers(0, 100, "test") })))
 		synctest.Wait()
 		require.Equal(t, 8, workers(p, 0))
@@ -167,7 +165,7 @@ func TestAPoolIsMadeBoundAndUnbound(t *testing.T) {
 		synctest.Wait()
 		snap := p.Snapshot()
 		require.Equal(t, "all", snap.Stages[0].Pool)
-		require.Zero(t, snap.Stages[0].Workers, "nobody of its own")
+		require.Zero(t, snap.Stages[0].Workers, "no worker of its own")
 		require.Equal(t, 3, snap.Pools[0].Workers)
 		requireNoted(t, p, controller.KnobWorkers, "all", 0, 3)
 		requireNoted(t, p, controller.KnobPool, "s", "s", "all")
@@ -179,10 +177,10 @@ func TestAPoolIsMadeBoundAndUnbound(t *testing.T) {
 		snap = p.Snapshot()
 		require.Equal(t, "s", snap.Stages[0].Pool)
 		require.Equal(t, 2, snap.Stages[0].Workers)
-		require.Empty(t, snap.Pools, "nobody needs it any more")
+		require.Empty(t, snap.Pools, "the pool is not needed any more")
 		_, err = stage.Call[int](t.Context(), s, 1)
 		require.NoError(t, err)
-		require.EqualValues(t, 1, p.Snapshot().Stages[0].Visits, "its own worker did that")
+		require.EqualValues(t, 1, p.Snapshot().Stages[0].Visits, "its own worker handled it")
 		end(t, p)
 	})
 }
@@ -201,12 +199,12 @@ func TestAPoolWithStagesKeepsAWorkerWhateverThePolicySays(t *testing.T) {
 		time.Sleep(3*time.Second + time.Millisecond)
 		submit(t, s, 1)
 		synctest.Wait()
-		require.EqualValues(t, 1, p.Snapshot().Replied, "somebody came")
+		require.EqualValues(t, 1, p.Snapshot().Replied, "a worker handled it")
 		end(t, p)
 	})
 }
 
-// sharing has the stages share one worker in a given way.
+// sharing makes the stages share one worker in a given way.
 func sharing(mode controller.Dispatch, plan *controller.VisitPlan, priorities ...int) once {
 	return func(s *controller.Snapshot, d *controller.Decisions) {
 		d.Pool("all", 1, "test")
@@ -221,7 +219,7 @@ func sharing(mode controller.Dispatch, plan *controller.VisitPlan, priorities ..
 	}
 }
 
-func TestDispatchPriorityAndVisitPlanSayWhoseWorkIsDoneFirst(t *testing.T) {
+func TestDispatchPriorityAndVisitPlanDecideWhichCommandIsNext(t *testing.T) {
 	rows := map[string]struct {
 		law  once
 		want string
@@ -252,14 +250,14 @@ func TestDispatchPriorityAndVisitPlanSayWhoseWorkIsDoneFirst(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, row.want, told.take())
 				reset(t, p)
-				require.Empty(t, p.Snapshot().Pools, "nobody needs it any more")
+				require.Empty(t, p.Snapshot().Pools, "the pool is not needed any more")
 				end(t, p)
 			})
 		})
 	}
 }
 
-func TestPriorityAndDispatchAreSetBack(t *testing.T) {
+func TestPriorityAndDispatchAreReset(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var told story
 		gate := newLock("gate")
@@ -282,12 +280,12 @@ func TestPriorityAndDispatchAreSetBack(t *testing.T) {
 		submit(t, b, 1)
 		gate.open()
 		synctest.Wait()
-		require.Equal(t, "a b", told.take(), "equals come in their order")
+		require.Equal(t, "a b", told.take(), "commands of equal priority keep their order")
 		end(t, p)
 	})
 }
 
-func TestAVisitPlanIsShownAndSetBack(t *testing.T) {
+func TestAVisitPlanIsShownAndReset(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		plan := &controller.VisitPlan{Order: []controller.StageID{1, 0}, Gating: controller.Bounded, Bound: 4}
 		p := bubble(t, pipeline.Group("g", 1, 1, stage.New("a", fn(echo[int])), stage.New("b", fn(echo[int]))))
@@ -305,8 +303,8 @@ func TestAVisitPlanIsShownAndSetBack(t *testing.T) {
 	})
 }
 
-// The pool of a single stage has nothing to choose, but what was said is said.
-func TestWhatIsSaidOfAStagesOwnPoolIsWrittenDownOnce(t *testing.T) {
+// The dispatch of a single stage's pool has no effect, but the journal has the decision.
+func TestAChangeOfAStagesOwnPoolIsJournalledOnce(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		plan := &controller.VisitPlan{Gating: controller.Gated}
 		p := bubble(t, stage.New("s", fn(echo[int])), pipeline.Control(rules{time.Second, func(_ *controller.Snapshot, d *controller.Decisions) {
@@ -365,11 +363,11 @@ func (a *alive) Stop() {
 	if a.stopped.Add(1) == 1 {
 		a.of.stopped.Add(1)
 	} else {
-		a.of.stopped.Add(1000) // so that all who count see it
+		a.of.stopped.Add(1000) // so that every check sees it
 	}
 }
 
-func TestInstancesBoundHowManyAreAtAStageAndThoseTooManyAreStoppedOnce(t *testing.T) {
+func TestInstancesBoundTheWorkersAtAStageAndExcessOnesAreStoppedOnce(t *testing.T) {
 	for name, law := range map[string]once{
 		"own":    func(*controller.Snapshot, *controller.Decisions) {},
 		"fifo":   sharing(controller.SharedFIFO, nil),
@@ -409,12 +407,12 @@ func TestInstancesBoundHowManyAreAtAStageAndThoseTooManyAreStoppedOnce(t *testin
 					key <- struct{}{}
 					synctest.Wait()
 				}
-				require.EqualValues(t, 1, here.Load(), "lowered, when those who were there have left")
+				require.EqualValues(t, 1, here.Load(), "lowered, when the workers have left")
 				require.Equal(t, 1, p.Snapshot().Stages[0].Instances)
 				reset(t, p)
 				synctest.Wait()
 				require.Equal(t, 4, p.Snapshot().Stages[0].Instances)
-				require.EqualValues(t, 4, here.Load(), "as its options say")
+				require.EqualValues(t, 4, here.Load(), "as its options set it")
 				close(key)
 				end(t, p)
 				all.requireAllStopped(t)
@@ -423,7 +421,7 @@ func TestInstancesBoundHowManyAreAtAStageAndThoseTooManyAreStoppedOnce(t *testin
 	}
 }
 
-func TestInstancesThatAreTooManyAreStoppedAtOnceIfNobodyUsesThem(t *testing.T) {
+func TestExcessInstancesThatAreIdleAreStoppedAtOnce(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var all lived
 		key := make(chan struct{})
@@ -443,8 +441,7 @@ func TestInstancesThatAreTooManyAreStoppedAtOnceIfNobodyUsesThem(t *testing.T) {
 	})
 }
 
-// One instance, four workers: those without it must not keep the one who has it from
-// working.
+// There is one instance and four workers: those without it must not keep the one that has it from working.
 func TestAStageWithFewerInstancesThanWorkersDoesAllItsWork(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		for range 20 {
@@ -462,7 +459,7 @@ func TestAStageWithFewerInstancesThanWorkersDoesAllItsWork(t *testing.T) {
 	})
 }
 
-// batcher tells how many it gets at once.
+// batcher records the sizes of its batches.
 type batcher struct{ sizes chan int }
 
 func (b batcher) HandleCommand(context.Context, int) behaviour.Outcome { panic("not for single ones") }
@@ -521,7 +518,7 @@ func TestABatchIsTakenWhenItIsFullOrHasLingered(t *testing.T) {
 				require.Empty(t, b.all())
 				reset(t, p)
 				sizes := b.all()
-				require.NotEmpty(t, sizes, "nobody lingers any more")
+				require.NotEmpty(t, sizes, "no batch lingers any more")
 				submit(t, s, 1)
 				require.Equal(t, []int{1}, b.all())
 				end(t, p)
@@ -565,16 +562,16 @@ func TestCapacityIsRaisedAndLoweredWithWhatIsInTheQueue(t *testing.T) {
 		wait := func() { go func() { let <- s.Submit(t.Context(), 3) }() }
 		wait()
 		synctest.Wait()
-		require.Empty(t, let, "the room is full")
+		require.Empty(t, let, "the queue is full")
 		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 4, "test") })))
 		synctest.Wait()
-		require.NoError(t, <-let, "raised, it has room")
+		require.NoError(t, <-let, "raised, the queue is not full")
 		requireNoted(t, p, controller.KnobCapacity, "s", 2, 4)
 		submit(t, s, 4)
 		require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Capacity(0, 1, "test") })))
 		snap := p.Snapshot().Stages[0]
 		require.Equal(t, 1, snap.Capacity)
-		require.Equal(t, 4, snap.Queued, "lowered, it keeps what it has")
+		require.Equal(t, 4, snap.Queued, "lowered, it keeps its commands")
 		wait()
 		for range 4 {
 			require.Empty(t, let)
@@ -589,7 +586,7 @@ func TestCapacityIsRaisedAndLoweredWithWhatIsInTheQueue(t *testing.T) {
 	})
 }
 
-func TestAStageThatIsDisabledTakesNothingAndDoesWhatItHas(t *testing.T) {
+func TestADisabledStageAcceptsNothingAndFinishesItsCommands(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		letters := make(chan stage.DeadLetter, 10)
 		last := newLock("last", stage.Workers(1, 1))
@@ -612,7 +609,7 @@ func TestAStageThatIsDisabledTakesNothingAndDoesWhatItHas(t *testing.T) {
 		last.open()
 		synctest.Wait()
 		snap := p.Snapshot()
-		require.EqualValues(t, 2, snap.Stages[1].OK, "what was queued is done")
+		require.EqualValues(t, 2, snap.Stages[1].OK, "queued commands are handled")
 		require.Equal(t, map[stage.Reason]uint64{stage.ReasonDisabled: 1}, snap.Stages[1].RejectedBy)
 		require.Equal(t, map[stage.Reason]uint64{stage.ReasonDisabled: 1}, snap.Stages[1].ShedBy)
 		require.EqualValues(t, 1, snap.Shed)
@@ -624,7 +621,7 @@ func TestAStageThatIsDisabledTakesNothingAndDoesWhatItHas(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsForRoomAtAStageThatIsThenDisabledIsRefused(t *testing.T) {
+func TestASubmitterThatWaitsAtAStageThatIsDisabledIsRefused(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := newLock("s", stage.Workers(1, 1), stage.Capacity(1))
 		p := bubble(t, s)
@@ -646,12 +643,12 @@ type ranked int
 
 func (r ranked) Priority() int { return int(r) }
 
-func TestDisciplineSaysInWhichOrderAQueueIsDone(t *testing.T) {
+func TestTheDisciplineSetsTheOrderOfAQueue(t *testing.T) {
 	rows := map[string]struct {
 		own        queue.Discipline
 		discipline string
 		want       []ranked
-		name       string // by which the journal knows the own one
+		name       string // of the stage's own discipline, in the journal
 	}{
 		"last in, first out":   {queue.FIFO{}, queue.LIFO{}.Name(), []ranked{3, 2, 1, 5, 4}, "fifo"},
 		"priority":             {queue.FIFO{}, queue.Priority{}.Name(), []ranked{5, 4, 3, 2, 1}, "fifo"},
@@ -686,7 +683,7 @@ func TestDisciplineSaysInWhichOrderAQueueIsDone(t *testing.T) {
 				if row.name != "" {
 					requireNoted(t, p, controller.KnobDiscipline, "s", row.name, row.discipline)
 				} else {
-					require.Len(t, p.Journal(), 1, "that it is used, and nothing else")
+					require.Len(t, p.Journal(), 1, "only that it is used")
 				}
 				require.Equal(t, row.discipline == "no such order", strings.Contains(log.String(), `unknown discipline`), log.String())
 				close(key)
@@ -697,7 +694,7 @@ func TestDisciplineSaysInWhichOrderAQueueIsDone(t *testing.T) {
 				fill()
 				close(key)
 				synctest.Wait()
-				require.Equal(t, ownOrder(row.own), done, "as its options have it")
+				require.Equal(t, ownOrder(row.own), done, "as its options set it")
 				end(t, p)
 			})
 		})
@@ -708,14 +705,14 @@ func ownOrder(d queue.Discipline) []ranked {
 	switch d.Name() {
 	case "lifo":
 		return []ranked{3, 2, 1, 5, 4}
-	case "priority": // of the opposite
+	case "priority": // ordered by the opposite priority
 		return []ranked{1, 2, 3, 4, 5}
 	default:
 		return []ranked{4, 5, 1, 2, 3}
 	}
 }
 
-func TestHandlersReadTheQualityThatTheyAreAskedFor(t *testing.T) {
+func TestHandlersReadTheQualityThatThePolicySets(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { return behaviour.OK(behaviour.Quality(ctx)) }, stage.Timeout(time.Second))
 		p := bubble(t, s)
@@ -739,10 +736,10 @@ func TestHandlersReadTheQualityThatTheyAreAskedFor(t *testing.T) {
 	})
 }
 
-// scopes are where commands are let in: a stage, and the whole pipeline.
+// scopes are where commands are admitted: at a stage, and to the whole pipeline.
 var scopes = map[string]controller.StageID{"s": 0, "entry": controller.Entry}
 
-func TestARateLetsInSoManyASecond(t *testing.T) {
+func TestARateAdmitsANumberOfCommandsASecond(t *testing.T) {
 	for name, scope := range scopes {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -764,7 +761,7 @@ func TestARateLetsInSoManyASecond(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 				require.Equal(t, 1, tries(10))
 				time.Sleep(time.Hour)
-				require.Equal(t, 3, tries(10), "silence is not saved up")
+				require.Equal(t, 3, tries(10), "unused rate is not saved up")
 				require.Equal(t, map[stage.Reason]uint64{stage.ReasonRate: 23}, p.Snapshot().Stages[0].RejectedBy)
 				reset(t, p)
 				require.Equal(t, 100, tries(100))
@@ -774,7 +771,7 @@ func TestARateLetsInSoManyASecond(t *testing.T) {
 	}
 }
 
-func TestALimitIsAsIfThereWereNoRoom(t *testing.T) {
+func TestALimitActsLikeAFullQueue(t *testing.T) {
 	for name, scope := range scopes {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -790,7 +787,7 @@ func TestALimitIsAsIfThereWereNoRoom(t *testing.T) {
 				require.Empty(t, let)
 				s.key <- struct{}{}
 				synctest.Wait()
-				require.Len(t, let, 1, "one ended, so one is let in")
+				require.Len(t, let, 1, "one ended, so one is admitted")
 				wait()
 				synctest.Wait()
 				require.Len(t, let, 1)
@@ -827,7 +824,7 @@ func TestAStageThatRejectsRefusesAtItsLimit(t *testing.T) {
 	}
 }
 
-// A crowd waits at the door. That one has ended lets one in, not all.
+// Many submitters wait. The end of one command admits one of them, not all.
 func TestALimitHoldsForACrowd(t *testing.T) {
 	for name, scope := range scopes {
 		t.Run(name, func(t *testing.T) {
@@ -858,8 +855,8 @@ func crowd(t *testing.T, scope controller.StageID) {
 	require.LessOrEqual(t, most, 2)
 }
 
-// What crashed has ended, too.
-func TestAnEndByACrashLetsInWhoWaitsAtALimit(t *testing.T) {
+// A command that crashed has ended, too.
+func TestACrashAdmitsASubmitterThatWaitsAtALimit(t *testing.T) {
 	for name, scope := range scopes {
 		for way, law := range map[string]once{
 			"own":    func(*controller.Snapshot, *controller.Decisions) {},
@@ -894,8 +891,8 @@ func TestAnEndByACrashLetsInWhoWaitsAtALimit(t *testing.T) {
 	}
 }
 
-// The limit is far below half of the capacity, from which on parked workers are woken.
-func TestWhatIsForwardedToAStageAtItsLimitWaitsAndComes(t *testing.T) {
+// The limit is far below half of the capacity, below which blocked workers are woken.
+func TestAForwardedCommandWaitsForAStageAtItsLimit(t *testing.T) {
 	for way, law := range map[string]once{
 		"own":    func(*controller.Snapshot, *controller.Decisions) {},
 		"fifo":   sharing(controller.SharedFIFO, nil),
@@ -922,7 +919,7 @@ func TestWhatIsForwardedToAStageAtItsLimitWaitsAndComes(t *testing.T) {
 	}
 }
 
-func TestSomeAreTurnedAway(t *testing.T) {
+func TestShedRefusesAShareOfTheCommands(t *testing.T) {
 	for name, scope := range scopes {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -998,7 +995,7 @@ func TestAGateDecidesOnEachCommand(t *testing.T) {
 	}
 }
 
-// claiming is a policy that says which knobs it turns, and turns some.
+// claiming is a policy that claims some knobs, and turns some.
 type claiming struct {
 	name   string
 	claims []controller.Knob
@@ -1013,13 +1010,13 @@ func (c claiming) Control(_ controller.Event, _ *controller.Snapshot, d *control
 	c.do(d)
 }
 
-func TestSeveralPoliciesWorkSideBySideAndNoneTurnsWhatItDidNotClaim(t *testing.T) {
+func TestSeveralPoliciesTurnOnlyTheKnobsThatTheyClaim(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var log strings.Builder
 		s := stage.New("s", fn(echo[int]), stage.Workers(1, 8))
 		hirer := claiming{"hirer", []controller.Knob{controller.KnobWorkers}, func(d *controller.Decisions) {
 			d.Workers(0, 3, "test")
-			d.Capacity(0, 7, "none of its business")
+			d.Capacity(0, 7, "a knob that it did not claim")
 		}}
 		batcher := claiming{"batcher", []controller.Knob{controller.KnobBatch, controller.KnobCapacity}, func(d *controller.Decisions) { d.Batch(0, 5, 0, "test") }}
 		p := bubble(t, s, pipeline.Logger(slog.New(slog.NewTextHandler(&log, nil))), pipeline.Control(hirer, batcher, policy.Fixed{}))
@@ -1033,13 +1030,13 @@ func TestSeveralPoliciesWorkSideBySideAndNoneTurnsWhatItDidNotClaim(t *testing.T
 		require.Contains(t, log.String(), "turned a knob that it did not claim")
 		require.Contains(t, log.String(), "policy=hirer knob=capacity")
 		require.ErrorContains(t, p.Use(hirer, hirer), "both turn the knob")
-		require.NoError(t, p.Use(hirer), "alone it may turn all")
+		require.NoError(t, p.Use(hirer), "a single policy may turn all knobs")
 		require.Equal(t, 7, p.Snapshot().Stages[0].Capacity)
 		end(t, p)
 	})
 }
 
-func TestAPolicyThatPanicsKeepsWhatItDecidedAndTheOthersGoOn(t *testing.T) {
+func TestTheDecisionsOfAPolicyThatPanicsStayAndTheOthersContinue(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(echo[int]), stage.Workers(1, 8))
 		asked := 0

@@ -14,9 +14,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A profile tells which stage burns: the goroutine that handles a command has the stage's
-// labels, and so has one that the handler starts, whoever woke the worker.
-func TestAProfileTellsWhichStageItIs(t *testing.T) {
+// A profile shows which stage uses the CPU: the goroutine that handles a command has the stage's labels, and so has one that the
+// handler starts, whichever goroutine woke the worker.
+func TestAProfileHasTheLabelsOfTheStage(t *testing.T) {
 	for name, way := range map[string]func(a, b pipeline.Part) pipeline.Part{
 		"own workers":   func(a, b pipeline.Part) pipeline.Part { return pipeline.Join(a, b) },
 		"shared worker": func(a, b pipeline.Part) pipeline.Part { return pipeline.Group("g", 1, 1, a, b) },

@@ -14,9 +14,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// relay has a script run a ring of three stages with one worker and one command, which
-// spends a millisecond at each. So every walk through the visit order finds work. After
-// half a second it calls the function, which may let more time pass.
+// relay runs a ring of three stages under a script, with one worker and one command, which takes a millisecond at each stage. So
+// every walk through the visit order finds work. After half a second it calls the function, which may let more time pass.
 func relay(t *testing.T, script func(l *leda.Leda), then func(t *testing.T, p *pipeline.Pipeline)) {
 	t.Helper()
 	bubbled(t, func(t *testing.T) {
@@ -36,14 +35,14 @@ func relay(t *testing.T, script func(l *leda.Leda), then func(t *testing.T, p *p
 		p := bubble(t, parts...)
 		require.NoError(t, p.Use(leda.New("script", script)))
 		submit(t, stages[0], 0)
-		time.Sleep(500*time.Millisecond + 500*time.Microsecond) // not when a handler ends
+		time.Sleep(500*time.Millisecond + 500*time.Microsecond) // not at the end of a handler
 		then(t, p)
 		over.Store(true)
 		end(t, p)
 	})
 }
 
-// empties are the empty visits of each stage while d passes.
+// empties returns the empty visits of each stage during d.
 func empties(p *pipeline.Pipeline, d time.Duration) (n [3]uint64) {
 	before := p.Snapshot().Stages
 	time.Sleep(d)
@@ -53,8 +52,8 @@ func empties(p *pipeline.Pipeline, d time.Duration) (n [3]uint64) {
 	return n
 }
 
-// Section 4.3 of the dissertation: after the configuration all threads begin with the
-// first stage of the list. Each round of the command is three restarts of the walk.
+// Section 4.3 of the dissertation: after the configuration all threads start at the first stage of the list. Each round of the
+// command is three restarts of the walk.
 func TestAVisitOrderOfAScriptIsFollowedUnderLoad(t *testing.T) {
 	relay(t, func(l *leda.Leda) {
 		l.UsePrivateQueues()
@@ -71,7 +70,7 @@ func TestAVisitOrderOfAScriptIsFollowedUnderLoad(t *testing.T) {
 
 // Appendix A.3.8: the function is called when the last stage of the visit order is
 // visited. Here each visit to it handles a command.
-func TestTheLastStagesVisitsAreReportedWhileAllOfThemSucceed(t *testing.T) {
+func TestVisitsToTheLastStageAreReportedWhileAllOfThemSucceed(t *testing.T) {
 	for name, changes := range map[string]bool{"an order that stays": false, "an order that is new each time": true} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int64

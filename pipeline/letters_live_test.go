@@ -21,7 +21,7 @@ import (
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
-// mended crashes on what its poison is, until it has none.
+// mended crashes on the command that its poison is, until it has none.
 type mended struct{ poison atomic.Int64 }
 
 func (m *mended) HandleCommand(_ context.Context, cmd int) behaviour.Outcome {
@@ -40,7 +40,7 @@ func only(t *testing.T, l *pipeline.Letters) pipeline.Letter {
 	return letters[0]
 }
 
-func TestAPoisonCommandIsQuarantinedAndMayBeTriedAgainWhenTheHandlerIsMended(t *testing.T) {
+func TestAPoisonCommandIsQuarantinedAndMayBeRetriedWhenTheHandlerIsFixed(t *testing.T) {
 	b := &mended{}
 	b.poison.Store(5)
 	s := stage.New("s", b, stage.Workers(2, 2), stage.Retry(stage.RetryPolicy{Attempts: 3}))
@@ -77,7 +77,7 @@ func TestAPoisonCommandIsQuarantinedAndMayBeTriedAgainWhenTheHandlerIsMended(t *
 	require.EqualValues(t, 2, q.Groups()[0].Seen)
 }
 
-func TestWhatAStageShedsAndWhatAStopLeavesAreDeadLetters(t *testing.T) {
+func TestShedCommandsAndThoseThatAStopLeavesAreDeadLetters(t *testing.T) {
 	gate := make(chan struct{})
 	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
 		select {
@@ -104,7 +104,7 @@ func TestWhatAStageShedsAndWhatAStopLeavesAreDeadLetters(t *testing.T) {
 		require.ErrorIs(t, dead.Retry(t.Context(), letter.ID), stage.ErrClosed, "nothing is retried after the stop")
 	}
 	require.Equal(t, map[stage.Reason]int{stage.ReasonOldest: 3, stage.ReasonStopped: 2}, reasons)
-	require.Equal(t, 5, dead.Len(), "what was refused stays")
+	require.Equal(t, 5, dead.Len(), "a refused letter stays")
 	require.Zero(t, p.Quarantine().Len())
 	var out bytes.Buffer
 	require.NoError(t, dead.Export(&out), "letters outlive the pipeline")
@@ -112,7 +112,7 @@ func TestWhatAStageShedsAndWhatAStopLeavesAreDeadLetters(t *testing.T) {
 	atRest(t, p)
 }
 
-func TestARetryIsCheckedAsEveryOtherCommandIs(t *testing.T) {
+func TestARetryIsCheckedLikeAnyCommand(t *testing.T) {
 	numbers := stage.New("numbers", fn(poison), stage.Overflow(stage.Reject))
 	all := stage.Func("all", func(_ context.Context, cmd any) behaviour.Outcome {
 		if cmd == nil {
@@ -147,7 +147,7 @@ func TestARetryIsCheckedAsEveryOtherCommandIs(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, q.Retry(ended, id("numbers")), context.Canceled)
-	require.Equal(t, 3, q.Len(), "what was refused stays")
+	require.Equal(t, 3, q.Len(), "a refused letter stays")
 
 	require.NoError(t, q.RetryAs(t.Context(), id("numbers"), 1))
 	require.NoError(t, q.Retry(t.Context(), id("all")), "nil is a command of a stage that takes all")
@@ -157,7 +157,7 @@ func TestARetryIsCheckedAsEveryOtherCommandIs(t *testing.T) {
 	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[stage.ReasonType])
 }
 
-func TestAMessageThatNobodyTookIsADeadLetterAndMayBeEdited(t *testing.T) {
+func TestAMessageThatNoStageTookIsADeadLetterAndMayBeEdited(t *testing.T) {
 	s := stage.New("s", fn(echo[int]))
 	p := run(t, s)
 	system().Root.Send(s.PID(), "7")
@@ -171,7 +171,7 @@ func TestAMessageThatNobodyTookIsADeadLetterAndMayBeEdited(t *testing.T) {
 	require.Zero(t, dead.Len())
 }
 
-func TestALetterIsInTheStoreWhenTheSubscriberHearsOfIt(t *testing.T) {
+func TestALetterIsInTheStoreWhenTheSubscriberIsCalled(t *testing.T) {
 	var p *pipeline.Pipeline
 	found := make(chan int, 1)
 	s := stage.New("s", fn(poison))
@@ -196,7 +196,7 @@ func TestKeepLettersSetsTheBound(t *testing.T) {
 	require.EqualError(t, err, `pipeline "test": KeepLetters: -1 must not be negative`)
 }
 
-func TestLettersThatGiveWayAreLoggedAndTheRestOfThemInTheEnd(t *testing.T) {
+func TestEvictedLettersAreLoggedAlsoAtTheEnd(t *testing.T) {
 	var mu sync.Mutex
 	var out bytes.Buffer
 	s := stage.New("s", fn(poison), stage.Restart(stage.RestartPolicy{Limit: 1000}))
@@ -232,8 +232,8 @@ func (g guarded) Write(p []byte) (int, error) {
 	return g.out.Write(p)
 }
 
-// The law holds while letters are retried as fast as they come.
-func TestTheLawHoldsWhileAllIsRetriedAgainAndAgain(t *testing.T) {
+// Letters are retried as fast as they arrive.
+func TestTheLawHoldsWhileAllLettersAreRetriedRepeatedly(t *testing.T) {
 	var tries atomic.Int64
 	s := stage.New("s", fn(func(_ context.Context, cmd int) behaviour.Outcome {
 		if tries.Add(1)%3 == 0 {
@@ -264,7 +264,7 @@ func TestTheLawHoldsWhileAllIsRetriedAgainAndAgain(t *testing.T) {
 	require.Equal(t, snap.Accepted, commands+snap.DeadLettered)
 }
 
-// Commands are shed as fast as one submitter can submit them.
+// BenchmarkShedding sheds commands as fast as one submitter can submit them.
 func BenchmarkShedding(b *testing.B) {
 	for _, keep := range []int{0, 1024} {
 		b.Run(fmt.Sprintf("keep=%d", keep), func(b *testing.B) {
@@ -290,7 +290,7 @@ func BenchmarkShedding(b *testing.B) {
 	}
 }
 
-func TestWhoHearsOfAnEndFindsItsLetter(t *testing.T) {
+func TestALetterIsInTheStoreWhenTheCallerHasTheError(t *testing.T) {
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome {
 		if n > 0 {
 			panic("no")
@@ -303,12 +303,12 @@ func TestWhoHearsOfAnEndFindsItsLetter(t *testing.T) {
 		require.True(t, stage.Crashed(err), err)
 		require.Equal(t, i+1, p.Quarantine().Len(), "its letter is there")
 		_, err = stage.Call[int](soon(t), s, 0)
-		require.NoError(t, err, "so that it is no streak")
+		require.NoError(t, err, "so that there is no streak of crashes")
 	}
 }
 
-// The story that quarantine and upgrades are for.
-func TestWhatIsInQuarantineIsAnsweredByTheVersionThatMendsIt(t *testing.T) {
+// This is what quarantine and upgrades are for.
+func TestQuarantinedCommandsAreAnsweredByAFixedVersion(t *testing.T) {
 	for name, opts := range map[string][]upgrade.Option{"at once": nil, "by a canary": {upgrade.Canary(1)}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistry()
@@ -348,8 +348,8 @@ func TestWhatIsInQuarantineIsAnsweredByTheVersionThatMendsIt(t *testing.T) {
 	}
 }
 
-// Whoever should have heard of them has not, so the log does; of a flood, ten lines a second.
-func TestTheLogHearsOfTheLettersWhoseSubscriberCrashes(t *testing.T) {
+// Letters that were not delivered are logged; of a flood, ten lines a second.
+func TestLettersWhoseSubscriberCrashesAreLogged(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		log := &scribe{lines: map[string]int{}}
 		s := stage.New("s", fn(poison), stage.Restart(stage.RestartPolicy{Limit: 1000}))
@@ -368,6 +368,6 @@ func TestTheLogHearsOfTheLettersWhoseSubscriberCrashes(t *testing.T) {
 		}
 		require.NoError(t, p.Stop(t.Context()))
 		_, left := log.told("")
-		require.EqualValues(t, 3*90, left, "of these two, and of the crashes")
+		require.EqualValues(t, 3*90, left, "lines for these two, and for the crashes")
 	})
 }

@@ -23,7 +23,7 @@ func made(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	return p
 }
 
-func TestOrdersAtTheWrongTimeAreRefusedOrHarmless(t *testing.T) {
+func TestCallsAtTheWrongTimeAreRefusedOrHarmless(t *testing.T) {
 	s := stage.New("s", fn(echo[int]))
 	p := made(t, s)
 	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrNotRunning)
@@ -40,7 +40,7 @@ func TestOrdersAtTheWrongTimeAreRefusedOrHarmless(t *testing.T) {
 	require.NoError(t, p.Err())
 }
 
-func TestStopBeforeStartIsFine(t *testing.T) {
+func TestStopBeforeStartIsAllowed(t *testing.T) {
 	p := made(t, stage.New("s", fn(echo[int])))
 	require.NoError(t, p.Stop(t.Context()))
 	require.ErrorIs(t, p.Start(t.Context()), pipeline.ErrStopped)
@@ -68,7 +68,7 @@ func TestRunEndsWithItsContextAndDrains(t *testing.T) {
 	atRest(t, p)
 }
 
-func TestStagesStartLastRoomFirstAndStopInReverse(t *testing.T) {
+func TestTheLastStageStartsFirstAndStopsLast(t *testing.T) {
 	var mu sync.Mutex
 	var story []string
 	note := func(what string) { mu.Lock(); defer mu.Unlock(); story = append(story, what) }
@@ -86,7 +86,7 @@ func TestStagesStartLastRoomFirstAndStopInReverse(t *testing.T) {
 	require.Equal(t, []string{"start c", "start b", "start a", "stop a", "stop b", "stop c"}, story)
 }
 
-func TestASharedBehaviourIsStartedOnceAndStoppedOnceHoweverManyWorkersThereAre(t *testing.T) {
+func TestASharedBehaviourIsStartedAndStoppedOnceWhateverTheNumberOfWorkers(t *testing.T) {
 	var starts, stops atomic.Int64
 	s := stage.New("s", &starter{
 		err:  func() error { starts.Add(1); return nil },
@@ -100,7 +100,7 @@ func TestASharedBehaviourIsStartedOnceAndStoppedOnceHoweverManyWorkersThereAre(t
 	require.EqualValues(t, 1, stops.Load())
 }
 
-func TestEveryInstanceThatStartedIsStoppedOnceCrashedOnesToo(t *testing.T) {
+func TestEveryInstanceThatStartedIsStoppedOnceIncludingCrashedOnes(t *testing.T) {
 	var starts, stops atomic.Int64
 	s := stage.Each("s", func() behaviour.Behaviour[int] {
 		return &starter{
@@ -119,7 +119,7 @@ func TestEveryInstanceThatStartedIsStoppedOnceCrashedOnesToo(t *testing.T) {
 	require.EqualValues(t, 7, stops.Load())
 }
 
-func TestAStageThatCannotStartFailsTheStartAndStopsThoseBefore(t *testing.T) {
+func TestAStageThatCannotStartFailsTheStartAndTheStartedStagesAreStopped(t *testing.T) {
 	for name, bad := range map[string]func() behaviour.Behaviour[int]{
 		"an error": func() behaviour.Behaviour[int] { return &starter{err: func() error { return errNo }} },
 		"a panic":  func() behaviour.Behaviour[int] { return &starter{err: func() error { panic(errNo) }} },
@@ -181,12 +181,12 @@ func TestAnEndedContextStartsNothing(t *testing.T) {
 	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrNotRunning)
 }
 
-func TestAHardStopNamesWhatWasNotDoneAndWhoWouldNotStop(t *testing.T) {
+func TestAHardStopReportsCommandsThatWereNotDoneAndHandlersThatDidNotStop(t *testing.T) {
 	release := make(chan struct{})
 	at := make(chan struct{})
 	s := stage.New("stuck", fn(func(context.Context, int) behaviour.Outcome {
 		close(at)
-		<-release // does not look at its context
+		<-release // ignores its context
 		return behaviour.OK(nil)
 	}), stage.Workers(1, 1))
 	letters := make(chan stage.DeadLetter, 10)
@@ -218,13 +218,13 @@ func TestAHardStopNamesWhatWasNotDoneAndWhoWouldNotStop(t *testing.T) {
 	require.Zero(t, s5.InFlight)
 	require.EqualValues(t, 5, s5.DeadLettered)
 	require.EqualValues(t, 1, s5.Stages[0].Stuck)
-	close(release) // its late end is nobody's affair
+	close(release) // its late end has no effect
 	eventually(t, "it has come back", func() bool { return p.Snapshot().Stages[0].Abandoned == 0 })
 	atRest(t, p)
 	require.EqualValues(t, 5, p.Snapshot().DeadLettered)
 }
 
-func TestAHardStopEndsHandlersThatLookAtTheirContext(t *testing.T) {
+func TestAHardStopEndsHandlersThatObeyTheirContext(t *testing.T) {
 	at := make(chan struct{})
 	s := stage.New("s", fn(func(ctx context.Context, _ int) behaviour.Outcome {
 		close(at)
@@ -246,7 +246,7 @@ func TestAHardStopEndsHandlersThatLookAtTheirContext(t *testing.T) {
 	atRest(t, p)
 }
 
-func TestALaterStopEndsThePatienceOfTheFirst(t *testing.T) {
+func TestALaterStopMakesTheFirstHard(t *testing.T) {
 	release := make(chan struct{})
 	at := make(chan struct{})
 	s := stage.New("s", fn(func(context.Context, int) behaviour.Outcome {
@@ -267,7 +267,7 @@ func TestALaterStopEndsThePatienceOfTheFirst(t *testing.T) {
 	require.Equal(t, <-first, err)
 }
 
-func TestDrainTellsWhatIsWhereWhenItsContextEnds(t *testing.T) {
+func TestDrainReportsWhereCommandsAreWhenItsContextEnds(t *testing.T) {
 	release := make(chan struct{})
 	s := stage.New("slow", fn(func(context.Context, int) behaviour.Outcome { <-release; return behaviour.OK(nil) }), stage.Workers(1, 1))
 	p := run(t, s)
@@ -301,14 +301,14 @@ func TestAHandlersContextCarriesTheValuesOfStart(t *testing.T) {
 	p := made(t, s)
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
 	require.NoError(t, p.Start(ctx))
-	cancel() // the start's context does not end the handlers'
+	cancel() // the context of Start does not end the handlers'
 	got, err := stage.Call[string](soon(t), s, 1)
 	require.NoError(t, err)
 	require.Equal(t, "v", got)
 	require.NoError(t, p.Stop(soon(t)))
 }
 
-func TestManyMayDrainAndStopAtOnce(t *testing.T) {
+func TestDrainAndStopMayBeCalledByManyGoroutinesAtOnce(t *testing.T) {
 	for drains := range 5 {
 		for range 20 {
 			letGo := make(chan struct{})
@@ -337,7 +337,7 @@ func TestManyMayDrainAndStopAtOnce(t *testing.T) {
 	}
 }
 
-func TestAHardStopDoesNotWaitForASubscriberThatDoesNotListen(t *testing.T) {
+func TestAHardStopDoesNotWaitForASubscriberThatDoesNotReturn(t *testing.T) {
 	letters := make(chan stage.DeadLetter)
 	at := make(chan struct{})
 	s := stage.New("s", fn(func(ctx context.Context, cmd int) behaviour.Outcome {
@@ -366,7 +366,7 @@ func TestAHardStopDoesNotWaitForASubscriberThatDoesNotListen(t *testing.T) {
 		_, err := ticket.Wait(soon(t))
 		require.True(t, err == nil || errors.Is(err, stage.ErrStopped))
 	}
-	<-letters // let its goroutine go
+	<-letters // end its goroutine
 }
 
 func TestAllStuckStagesTogetherHaveOneGrace(t *testing.T) {
@@ -392,17 +392,17 @@ func TestAllStuckStagesTogetherHaveOneGrace(t *testing.T) {
 		require.ErrorAs(t, err, &report)
 		require.Len(t, report.Left, 10)
 		close(free)
-		time.Sleep(time.Second) // protoactor throttles its log of who came too late
+		time.Sleep(time.Second) // protoactor throttles its log of late messages
 	})
 }
 
-func TestNoContextStartsNothing(t *testing.T) {
+func TestANilContextStartsNothing(t *testing.T) {
 	p := made(t, stage.New("s", fn(echo[int])))
 	require.Panics(t, func() { _ = p.Start(nil) }) //nolint:staticcheck // what we test
 	require.NoError(t, p.Stop(t.Context()))
 }
 
-func TestAllWhoAskForAStagesAddressAtOnceGetTheSame(t *testing.T) {
+func TestConcurrentCallsForAStagesPIDGetTheSame(t *testing.T) {
 	for range 50 {
 		s := stage.Func("asked", fn(echo[int]))
 		p := start(t, s)

@@ -15,7 +15,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// rows is a batch handler that notes how many it was given, and when.
+// rows is a batch handler that records the sizes of its batches and their times.
 type rows struct {
 	begin time.Time
 	sizes []int
@@ -34,7 +34,7 @@ func (r *rows) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
 	return out
 }
 
-func TestABatchLingersUntilItIsFullOrItsFirstCommandHasWaited(t *testing.T) {
+func TestABatchLingersUntilItIsFullOrItsFirstCommandHasWaitedLongEnough(t *testing.T) {
 	for _, way := range []pipeline.Part{pipeline.Join(), pipeline.Control(ways(2)["fifo"]), pipeline.Control(ways(2)["exhaustive"])} {
 		bubbled(t, func(t *testing.T) {
 			r := &rows{begin: time.Now()}
@@ -49,7 +49,7 @@ func TestABatchLingersUntilItIsFullOrItsFirstCommandHasWaited(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			submit(4) // at 20: full at once
 			time.Sleep(5 * time.Millisecond)
-			submit(1) // at 25: waits for company
+			submit(1) // at 25: waits for more commands
 			time.Sleep(5 * time.Millisecond)
 			submit(4) // at 30: full, and one more that lingers from now on
 			time.Sleep(20 * time.Millisecond)
@@ -64,7 +64,7 @@ func TestABatchLingersUntilItIsFullOrItsFirstCommandHasWaited(t *testing.T) {
 	}
 }
 
-// A timer holds all that its function can reach until it fires.
+// A timer keeps everything that its function can reach until it fires.
 func TestAStoppedPipelineIsNotHeldByATimer(t *testing.T) {
 	type heavy struct{ rows }
 	for name, hard := range map[string]bool{"soft": false, "hard": true} {
@@ -80,14 +80,14 @@ func TestAStoppedPipelineIsNotHeldByATimer(t *testing.T) {
 					defer cancel()
 					if hard {
 						cancel()
-						_ = p.Stop(ctx) // it may be in time all the same, as a drain does not linger
+						_ = p.Stop(ctx) // the drain may finish in time all the same, because it does not linger
 						return weak.Make(h)
 					}
 					require.NoError(t, s.Submit(t.Context(), 1))
 					require.NoError(t, p.Stop(ctx))
 					return weak.Make(h)
 				}()
-				time.Sleep(time.Minute) // what ends on its own
+				time.Sleep(time.Minute) // for goroutines that end by themselves
 				for i := 0; i < 100 && held.Value() != nil; i++ {
 					runtime.GC()
 				}

@@ -20,8 +20,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// tree is a loop of two stages, a → b → a, in which b sends two commands back for each that is
-// less deep than the tree: one command becomes 2^(depth+1) - 1.
+// tree is a loop of two stages, a → b → a, in which b sends two commands back for each command above the depth of the tree: one command
+// becomes 2^(depth+1) - 1.
 type tree struct {
 	p     *pipeline.Pipeline
 	a, b  *stage.Stage[int]
@@ -35,7 +35,7 @@ type tree struct {
 	err error      // the last error of Emit
 }
 
-// emit is b's back edge by Emit.
+// emit handles a command of b, whose back edge is taken with Emit.
 func (tr *tree) emit(ctx context.Context, depth int) {
 	if err := behaviour.Emit(ctx, tr.a, depth); err != nil {
 		tr.refused.Add(1)
@@ -101,7 +101,7 @@ func TestALoopThatFansOutLosesNoCommand(t *testing.T) {
 	}
 }
 
-// inLog gathers what a pipeline logs.
+// inLog collects what a pipeline logs.
 type inLog struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -119,7 +119,7 @@ func (l *inLog) String() string {
 	return l.text.String()
 }
 
-// A command that the bound refuses is either in an error of Emit or shed, and each leaves a letter.
+// The bound refuses a command with an error of Emit, or sheds it; both leave a letter.
 func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) {
 	for name, way := range map[string]func(context.Context, *tree, int) behaviour.Outcome{
 		"emitted": byEmit, "emitted and forwarded": byForward,
@@ -143,7 +143,7 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 				letters := tr.p.DeadLetters().List(pipeline.LetterFilter{Reason: stage.ReasonMaxInFlight})
 				require.EqualValues(t, len(letters), uint64(tr.refused.Load())+sn.Shed, sn.Law())
 				require.EqualValues(t, len(letters), heard.Load())
-				lost := 0 // the commands of the trees below those that were refused
+				lost := 0 // the commands of the trees below refused ones
 				for _, l := range letters {
 					lost += 1<<(tr.depth-l.Command.(int)+1) - 1
 				}
@@ -155,7 +155,7 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 	}
 }
 
-func TestAMaxInFlightBelowOneIsRefused(t *testing.T) {
+func TestAMaxInFlightBelowOneIsAFault(t *testing.T) {
 	_, err := pipeline.New("p", stage.New("a", fn(echo[int])), pipeline.MaxInFlight(0))
 	require.ErrorContains(t, err, "MaxInFlight: 0 must be at least 1")
 }
@@ -182,7 +182,7 @@ func TestCommandsFromOutsideLeaveHalfOfMaxInFlightToLoops(t *testing.T) {
 			accepted++
 			synctest.Wait()
 		}
-		require.Equal(t, 9, accepted, "and the one that b has")
+		require.Equal(t, 9, accepted, "and the one that b holds")
 		close(gate)
 		require.NoError(t, p.Stop(t.Context()))
 	})

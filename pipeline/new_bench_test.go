@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// What a stage costs to be checked, wired, started and stopped, in pipelines of different
-// lengths: it should cost the same in all of them, whichever end is given first.
+// BenchmarkMaking measures what it costs to check, wire, start and stop a stage in pipelines of different lengths. It should cost the
+// same in all of them, whichever end is given first.
 //
 //	go test -run '^$' -bench Making ./pipeline
 func BenchmarkMaking(b *testing.B) {
@@ -48,7 +48,7 @@ func benchMaking(b *testing.B, n int, order func([]pipeline.Part)) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/stage")
 }
 
-// wiredLine is a line of stages that are connected by ports and wires.
+// wiredLine returns a line of stages that are connected by ports and wires.
 func wiredLine(n int) (parts []pipeline.Part) {
 	var in *behaviour.Port[int]
 	for i := range n {

@@ -13,9 +13,8 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Whose context is nil is told so at the edge, where it is clear whose it is and nothing has
-// begun; and all goes on as if he had never asked.
-func TestWhoPassesNoContextIsToldSoAtOnceAndNothingHasChanged(t *testing.T) {
+// A function of the public API panics at once when its context is nil, names the call, and has no other effect.
+func TestANilContextPanicsAtOnceAndChangesNothing(t *testing.T) {
 	var none context.Context
 	s, other := stage.Func("s", echo[int]), stage.Func("other", echo[int])
 	p := run(t, s, other)
@@ -57,7 +56,7 @@ func TestWhoPassesNoContextIsToldSoAtOnceAndNothingHasChanged(t *testing.T) {
 		require.PanicsWithValue(t, call+": nil context", f)
 	}
 
-	require.ErrorIs(t, behaviour.Emit(none, s, 1), behaviour.ErrNoWorker, "as with any other that is not a handler's")
+	require.ErrorIs(t, behaviour.Emit(none, s, 1), behaviour.ErrNoWorker, "as with any context that is not a handler's")
 	require.ErrorIs(t, port.Submit(none, 1), behaviour.ErrUnwired)
 	require.Zero(t, behaviour.Attempt(none))
 	require.InDelta(t, 1, behaviour.Quality(none), 0)

@@ -379,7 +379,7 @@ func (p *Pipeline) Quarantine() *Letters { return &p.quarantine }
 
 // Failures returns the store of failed commands, those whose handlers answered with an error, that no caller can name:
 // commands that were submitted without a ticket; commands that handlers emitted, with or without a ticket, since a ticket
-// tells only of their errors; and commands that failed in each of the attempts that they were allowed, if that is more than
+// reports only their errors; and commands that failed in each of the attempts that they were allowed, if that is more than
 // one. Commands whose caller's context has ended, and the commands that follow from them, are not among them. The letters
 // are grouped by the kind of their error: see [Letter]'s Fingerprint. The option [Failures] subscribes a function to them.
 func (p *Pipeline) Failures() *Letters { return &p.failures }

@@ -20,7 +20,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// order is what the stages of the storm pass on.
+// order is the command of the stages under load.
 type order struct {
 	ID    int `json:"id"`
 	Items []struct {
@@ -30,15 +30,13 @@ type order struct {
 	total int
 }
 
-// goodOrder is read, added up and booked; an order without items is poison: to know its
-// first item is to crash.
+// goodOrder is read, added up and booked. An order without items is poison: reading its first item crashes.
 const (
 	goodOrder   = `{"id": 7, "items": [{"name": "pen", "price": 3}, {"name": "paper", "price": 12}]}`
 	poisonOrder = `{"id": 13, "items": []}`
 )
 
-// shop is a pipeline of three stages that do a little work each. How many workers there
-// are is left to the default policy.
+// shop is a pipeline of three stages that do a little work each. The default policy sets the numbers of workers.
 func shop(t *testing.T, booked *atomic.Int64, tries int, parts ...pipeline.Part) (*pipeline.Pipeline, *stage.Stage[string]) {
 	t.Helper()
 	book := stage.Func("book", func(_ context.Context, o *order) behaviour.Outcome {
@@ -65,7 +63,7 @@ func shop(t *testing.T, booked *atomic.Int64, tries int, parts ...pipeline.Part)
 	return p, read
 }
 
-// stormy is what came of a storm.
+// stormy is the result of a storm.
 type stormy struct {
 	perSecond float64       // good orders booked
 	each      time.Duration // CPU time for each of them
@@ -74,7 +72,7 @@ type stormy struct {
 	kept      int // letters in quarantine
 }
 
-// storm sends orders at full speed for a while, so many of a thousand of them poison.
+// storm submits orders at full speed for a while, some of a thousand of them poison.
 func storm(t *testing.T, lasts time.Duration, poison, tries int) (s stormy) {
 	t.Helper()
 	var booked, sent atomic.Int64
@@ -103,7 +101,7 @@ func storm(t *testing.T, lasts time.Duration, poison, tries int) (s stormy) {
 	s.perSecond = float64(booked.Load()) / time.Since(began).Seconds()
 	s.each = (cpuUsed() - used) / time.Duration(booked.Load())
 	require.NoError(t, p.Err(), "no escalation")
-	require.NoError(t, p.Stop(soon(t))) // a letter is put away just after its command has ended
+	require.NoError(t, p.Stop(soon(t))) // a letter is stored just after its command has ended
 	s.snapshot, s.groups = p.Snapshot(), p.Quarantine().Groups()
 	for _, l := range p.Quarantine().List(pipeline.LetterFilter{}) {
 		require.Contains(t, string(l.Stack), "pipeline_test.shop")
@@ -116,14 +114,14 @@ func storm(t *testing.T, lasts time.Duration, poison, tries int) (s stormy) {
 	return s
 }
 
-// One order in a hundred is poison, at full speed, and crashes at each of its tries:
+// One order in a hundred is poison, at full speed, and crashes in each of its attempts:
 //
 //	go test -v -run OnePercentPoison ./pipeline         # three rounds of a fifth of a second
 //	go test -v -run OnePercentPoison ./pipeline -long   # a minute of it, in rounds of three seconds
 //
-// The two kinds of run take turns, since the machine is never the same for long. CPU time
-// depends less on who else is at work than throughput does.
-func TestOnePercentPoisonAtFullSpeedBreaksNothingAndIsAllInQuarantine(t *testing.T) {
+// The two kinds of run alternate, because the load of the machine changes. CPU time depends less than throughput on what else
+// the machine does.
+func TestOnePercentPoisonAtFullSpeedIsAllQuarantined(t *testing.T) {
 	rounds, lasts := 3, 200*time.Millisecond
 	if *long {
 		rounds, lasts = 20, 3*time.Second
@@ -151,25 +149,24 @@ func TestOnePercentPoisonAtFullSpeedBreaksNothingAndIsAllInQuarantine(t *testing
 	}
 }
 
-// allInQuarantine requires that every poison order, and nothing else, is in quarantine, all in
-// one group.
+// allInQuarantine requires that exactly the poison orders are in quarantine, all in one group.
 func (s *stormy) allInQuarantine(t *testing.T, tries int) {
 	t.Helper()
 	n := s.snapshot.DeadLettered
 	require.Positive(t, n)
 	require.Zero(t, s.snapshot.Stages[0].Crashes)
-	require.Equal(t, uint64(tries)*n, s.snapshot.Stages[1].Crashes, "each crashed at all its tries")
+	require.Equal(t, uint64(tries)*n, s.snapshot.Stages[1].Crashes, "each crashed in all its attempts")
 	require.Len(t, s.groups, 1, "one place, one group")
 	require.Equal(t, n, s.groups[0].Seen)
 	require.EqualValues(t, n, s.kept, "every one, with its stack")
 }
 
-// mostPoison is how many letters the quarantine is to hold: more than come in a round. They
-// share one stack, so each takes its command and some 300 bytes.
+// mostPoison is the bound of the quarantine: more letters than a round leaves. They share one stack, so each takes its command
+// and some 300 bytes.
 const mostPoison = 1 << 18
 
-// What it costs to meet a poison command: it is tried once, ends in quarantine, and the
-// worker starts afresh. Beside each there are ten good ones that do nothing.
+// BenchmarkPoison measures what a poison command costs: it has one attempt, ends in quarantine, and the worker starts afresh. For each
+// there are ten good commands that do nothing.
 func BenchmarkPoison(b *testing.B) {
 	for name, bad := range map[string]int{"with=none": 0, "with=poison": -1} {
 		b.Run(name, func(b *testing.B) {

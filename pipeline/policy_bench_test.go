@@ -13,8 +13,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// BenchmarkPolicy is one command through five stages that do nothing, under every policy
-// that has a name: what it costs that workers go from stage to stage.
+// BenchmarkPolicy measures one command through five stages that do nothing, under every named policy: what it costs that workers go
+// from stage to stage.
 //
 //	go test -run '^$' -bench Policy -benchtime 300000x -count 5 ./pipeline
 func BenchmarkPolicy(b *testing.B) {

@@ -2,5 +2,5 @@
 
 package pipeline_test
 
-// raced tells that the race detector is at work, which has costs of its own.
+// raced reports that the race detector is on, which costs time and memory.
 const raced = true

@@ -19,7 +19,7 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// clog is a handler that gets stuck in a call of its own.
+// clog is a handler that hangs in a function of its own.
 type clog struct{ mu sync.Mutex }
 
 func (c *clog) HandleCommand(_ context.Context, n int) behaviour.Outcome {
@@ -29,10 +29,10 @@ func (c *clog) HandleCommand(_ context.Context, n int) behaviour.Outcome {
 	return behaviour.OK(n)
 }
 
-// lockForever waits in the standard library, as most who are stuck do.
+// lockForever waits in the standard library, as most stuck handlers do.
 func (c *clog) lockForever() { c.mu.Lock(); defer c.mu.Unlock() }
 
-// isStuck waits until a handler is in lockForever, and in there in the lock.
+// isStuck waits until a handler is in lockForever and waits for the lock.
 func isStuck(t *testing.T) {
 	t.Helper()
 	eventually(t, "it is stuck", func() bool {
@@ -47,7 +47,7 @@ func isStuck(t *testing.T) {
 	})
 }
 
-func TestADrainThatIsNotDoneTellsWhoIsStuckWhereWithNoTimeoutSet(t *testing.T) {
+func TestADrainReportsWhereAHandlerIsStuckWithoutATimeout(t *testing.T) {
 	for name, way := range map[string]func(...pipeline.Part) pipeline.Part{
 		"own workers": pipeline.Join,
 		"shared":      func(parts ...pipeline.Part) pipeline.Part { return pipeline.Group("g", 2, 2, parts...) },
@@ -70,7 +70,7 @@ func TestADrainThatIsNotDoneTellsWhoIsStuckWhereWithNoTimeoutSet(t *testing.T) {
 			var report *pipeline.DrainError
 			require.ErrorAs(t, err, &report)
 			require.EqualValues(t, 6, report.InFlight)
-			require.Len(t, report.Where, 1, "the idle stage is not told of")
+			require.Len(t, report.Where, 1, "the idle stage is not in the report")
 			at := report.Where[0]
 			require.Equal(t, "s", at.Name)
 			require.False(t, at.Paused)
@@ -89,7 +89,7 @@ func TestADrainThatIsNotDoneTellsWhoIsStuckWhereWithNoTimeoutSet(t *testing.T) {
 	}
 }
 
-func TestAHardStopTellsWhereWhoWouldNotStopIsStuck(t *testing.T) {
+func TestAHardStopReportsWhereAHandlerIsStuck(t *testing.T) {
 	c := &clog{}
 	c.mu.Lock()
 	s := stage.New("s", c, stage.Workers(1, 1))
@@ -109,7 +109,7 @@ func TestAHardStopTellsWhereWhoWouldNotStopIsStuck(t *testing.T) {
 	eventually(t, "it has come back", func() bool { return p.Snapshot().InFlight == 0 })
 }
 
-func TestADrainNamesTheStageThatIsPausedAndCountsWhoWaits(t *testing.T) {
+func TestADrainReportsAPausedStageAndItsTickets(t *testing.T) {
 	for name, order := range map[string]stage.Option{"fifo": stage.Batch(8), "lifo": stage.Discipline(queue.LIFO{}), "deadline": stage.Discipline(queue.Deadline{})} {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestADrainNamesTheStageThatIsPausedAndCountsWhoWaits(t *testing.T) {
 				p := bubble(t, s)
 				_, err := s.Ask(t.Context(), 1)
 				require.NoError(t, err)
-				synctest.Wait() // it waits to be tried again
+				synctest.Wait() // the command waits for its retry
 				require.NoError(t, p.Pause(s))
 				for range 2 {
 					_, err := s.Ask(t.Context(), 1)
@@ -142,7 +142,7 @@ func TestADrainNamesTheStageThatIsPausedAndCountsWhoWaits(t *testing.T) {
 	}
 }
 
-func TestAReportSaysForWhichStageAHandlerWaits(t *testing.T) {
+func TestAReportNamesTheStageThatAHandlerWaitsFor(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		let := make(chan struct{})
 		leaf := stage.Func("leaf", func(_ context.Context, n int) behaviour.Outcome { <-let; return behaviour.OK(n) }, stage.Workers(1, 1))

@@ -12,8 +12,8 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// protoactor's own priority mailbox looks at the envelope of a request, which has none.
-func TestARequestOfAnActorIsServedByThePriorityOfItsCommand(t *testing.T) {
+// protoactor's own priority mailbox reads the priority of a request's envelope, which has none.
+func TestAnActorsRequestIsServedByThePriorityOfItsCommand(t *testing.T) {
 	var served []int
 	s := stage.New("s", fn(func(_ context.Context, cmd int) behaviour.Outcome {
 		served = append(served, cmd)

@@ -13,7 +13,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// failing makes a handler that fails the first n tries of each command, which is its number, and answers the number then.
+// failing returns a handler for numbers that fails the first n attempts of each command, and then answers the number.
 func failing(n int) func(context.Context, *tried) behaviour.Outcome {
 	return func(_ context.Context, cmd *tried) behaviour.Outcome {
 		if cmd.tries++; cmd.tries <= n {
@@ -25,9 +25,9 @@ func failing(n int) func(context.Context, *tried) behaviour.Outcome {
 
 type tried struct{ id, tries int }
 
-// A command that waits for its next try keeps its slot, so a stage of capacity 64 never holds many more than 64, whatever
-// is submitted, and refuses no retry.
-func TestAStormOfRetriesIsBackPressureAtTheEntry(t *testing.T) {
+// A command that waits for its retry keeps its slot, so a stage of capacity 64 never holds many more than 64 commands, whatever is
+// submitted, and refuses no retry.
+func TestManyRetriesCauseBackPressureAtTheEntry(t *testing.T) {
 	commands := 100_000
 	if testing.Short() || raced {
 		commands = 10_000
@@ -72,7 +72,8 @@ func TestAStormOfRetriesIsBackPressureAtTheEntry(t *testing.T) {
 	}
 }
 
-// Commands that fail again and again hold all slots of the stage, but at each further try they go behind those that wait for a slot.
+// Commands that fail again and again hold all slots of the stage, but at each retry they queue behind the submitters that wait for a
+// slot.
 func TestRetriesDoNotStarveNewCommands(t *testing.T) {
 	for name, p := range map[string]stage.RetryPolicy{
 		"without a backoff": {Attempts: 1 << 20}, "with a short one": {Attempts: 1 << 20, Backoff: time.Nanosecond, Max: time.Microsecond},
@@ -114,7 +115,7 @@ func TestRetriesDoNotStarveNewCommands(t *testing.T) {
 	}
 }
 
-func TestARetryGoesBehindSubmittersThatWait(t *testing.T) {
+func TestARetryQueuesBehindWaitingSubmitters(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var order []string
 		begun, goOn := make(chan struct{}, 9), make(chan struct{})
@@ -168,8 +169,8 @@ func TestARetryWithoutABackoffWaitsForTheDefault(t *testing.T) {
 	}
 }
 
-// What waits for its next try is in its slot, or has given it up: a stop, hard or soft, finds all of it.
-func TestRetriesEndHoweverThePipelineEnds(t *testing.T) {
+// A command that waits for its retry has a slot or has given it up. A stop, hard or soft, finds all of them.
+func TestRetriesEndWithThePipeline(t *testing.T) {
 	for name, hard := range map[string]bool{"drained": false, "stopped hard": true} {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -203,7 +204,7 @@ func TestRetriesEndHoweverThePipelineEnds(t *testing.T) {
 	}
 }
 
-// A stage that feeds another by its own workers is not starved by what fails there again and again.
+// Commands that fail repeatedly at a stage do not starve the stage whose own workers feed it.
 func TestRetriesDoNotStarveTheStageBefore(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		next := stage.New("next", fn(func(_ context.Context, n int) behaviour.Outcome {

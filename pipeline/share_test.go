@@ -18,7 +18,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// shared is a policy that has all stages share the workers of one pool.
+// shared is a policy that makes all stages share the workers of one pool.
 type shared struct {
 	mode    controller.Dispatch
 	workers int
@@ -66,7 +66,7 @@ func forEachWay(t *testing.T, workers int, check func(t *testing.T, law controll
 	}
 }
 
-// line makes stages in a row that hand a number on and, in the end, answer it.
+// line makes a line of stages that forward a number and, at the end, answer it.
 func line(n int, handle func(stage, cmd int) error, opts ...stage.Option) (entry *stage.Stage[int], parts []pipeline.Part) {
 	var next *stage.Stage[int]
 	for i := n - 1; i >= 0; i-- {
@@ -142,7 +142,7 @@ func TestOneSharedWorkerHandlesInOrder(t *testing.T) {
 	})
 }
 
-func TestASharedQueueHoldsNoMoreThanItsCapacityAndWhatIsInHand(t *testing.T) {
+func TestASharedStageHoldsNoMoreThanItsCapacityAndTheCommandsInHand(t *testing.T) {
 	forEachWay(t, 2, func(t *testing.T, law controller.Policy) {
 		entry, parts := line(4, nil, stage.Capacity(5), stage.Batch(3))
 		p := run(t, append(parts, pipeline.Control(law))...)
@@ -186,8 +186,7 @@ func TestInstancesBoundHowManySharedWorkersAreAtAStage(t *testing.T) {
 
 type lap struct{ hops int }
 
-// circuit is three small stages in a row; every quarter of the commands goes back to the
-// first, up to ten times.
+// circuit is a line of three small stages; a quarter of the commands goes back to the first, up to ten times.
 func circuit() (first *stage.Stage[*lap], parts []pipeline.Part) {
 	last := stage.Func("s2", func(_ context.Context, l *lap) behaviour.Outcome {
 		if l.hops++; l.hops <= 10 && rand.IntN(4) == 0 {
@@ -217,7 +216,7 @@ func TestALoopOfStagesThatShareWorkersCannotBlockItself(t *testing.T) {
 	}
 }
 
-// All policies that have a name, all at the same time, at full queues.
+// All named policies run at the same time, at full queues.
 func TestEveryPolicyKeepsALoopMoving(t *testing.T) {
 	end := time.Now().Add(lasting(time.Second, time.Minute))
 	for _, name := range policy.Names() {

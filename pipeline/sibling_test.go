@@ -14,8 +14,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// fork is a stage of one worker that forwards even numbers to a stage that is stuck, and odd ones
-// to a healthy one.
+// fork is a stage with one worker that forwards even numbers to a stuck stage, and odd ones to a healthy stage.
 type fork struct {
 	p                   *pipeline.Pipeline
 	split, stuck, sound *stage.Stage[int]
@@ -57,7 +56,7 @@ func (f *fork) handled(name string) []int {
 	return slices.Clone(f.seen[name])
 }
 
-// count returns the numbers from first in steps of two, n of them.
+// count returns n numbers from first on, in steps of two.
 func count(first, n int) (all []int) {
 	for i := range n {
 		all = append(all, first+2*i)
@@ -81,9 +80,8 @@ func TestAStuckTargetDoesNotStopItsHealthySibling(t *testing.T) {
 	})
 }
 
-// What waits for the stuck stage keeps its slots, so that it is bounded by the capacity of the stage
-// that forwards it.
-func TestWhatWaitsForAStuckTargetCountsAgainstTheCapacity(t *testing.T) {
+// Commands that wait for the stuck stage keep their slots, so the capacity of the stage that forwards them is their bound.
+func TestCommandsThatWaitForAStuckTargetCountAgainstTheCapacity(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		f := newFork(t, []stage.Option{stage.Capacity(10), stage.Overflow(stage.Reject)})
 		require.NoError(t, f.split.Submit(t.Context(), 1))
@@ -95,7 +93,7 @@ func TestWhatWaitsForAStuckTargetCountsAgainstTheCapacity(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		require.Equal(t, 12, accepted, "ten slots, one in the queue of the stuck stage, one in its hand")
+		require.Equal(t, 12, accepted, "ten slots, one in the queue of the stuck stage, one with its worker")
 		close(f.gate)
 		require.NoError(t, f.p.Stop(t.Context()))
 		atRest(t, f.p)
@@ -103,8 +101,8 @@ func TestWhatWaitsForAStuckTargetCountsAgainstTheCapacity(t *testing.T) {
 	})
 }
 
-// A worker at rest with commands for a stage that was full hands them over as soon as it is not.
-func TestAWorkerAtRestHandsOverWhenTheTargetHasRoom(t *testing.T) {
+// An idle worker with commands for a full stage hands them over as soon as that has a free slot.
+func TestAnIdleWorkerHandsOverWhenTheTargetHasAFreeSlot(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		f := newFork(t, nil)
 		for n := range 20 {
@@ -126,8 +124,8 @@ func TestAWorkerAtRestHandsOverWhenTheTargetHasRoom(t *testing.T) {
 	})
 }
 
-// A hard stop ends what a worker holds for a full stage while its handler is stuck.
-func TestAHardStopEndsWhatWaitsForAStuckTarget(t *testing.T) {
+// A hard stop ends the commands that a worker holds for a full stage whose handler is stuck.
+func TestAHardStopEndsCommandsThatWaitForAStuckTarget(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		f := newFork(t, nil)
 		for n := range 100 {

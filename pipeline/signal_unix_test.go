@@ -23,9 +23,8 @@ import (
 
 const signalledEnv = "GOLDA_TEST_SIGNALLED"
 
-// signalled are programs for [TestSignalsEndAProgramInGoodOrder], which runs each in a
-// process of its own. What they return is their exit status. They say "ready" when signals
-// may come, and what else there is to know.
+// signalled are the programs of [TestSignalsEndAProgramCleanly], which runs each in a process of its own. They return their exit status,
+// and print "ready" when signals may come, and then what the test checks.
 var signalled = map[string]func() int{
 	"drains": func() int {
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome {
@@ -34,7 +33,7 @@ var signalled = map[string]func() int{
 		}, stage.Workers(1, 1))
 		return program(context.Background(), s)
 	},
-	"looks at its context": func() int {
+	"obeys its context": func() int {
 		return program(context.Background(), stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome {
 			<-ctx.Done()
 			return behaviour.Error(context.Cause(ctx))
@@ -57,7 +56,7 @@ var signalled = map[string]func() int{
 		defer cancel()
 		_ = program(ctx, stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) }))
 		say("done")
-		time.Sleep(time.Minute) // a signal is to end this
+		time.Sleep(time.Minute) // until a signal ends this
 		return 0
 	},
 }
@@ -73,7 +72,7 @@ func (sleepy) Start(ctx context.Context) error {
 
 func say(what string) { fmt.Fprintln(os.Stdout, "says:", what) }
 
-// program runs a pipeline of one stage that is given three commands.
+// program runs a pipeline of one stage that gets three commands.
 func program(ctx context.Context, s *stage.Stage[int], parts ...pipeline.Part) int {
 	p, err := pipeline.New("program", append(parts, s)...)
 	if err != nil {
@@ -108,31 +107,31 @@ func program(ctx context.Context, s *stage.Stage[int], parts ...pipeline.Part) i
 	return 0
 }
 
-func TestSignalsEndAProgramInGoodOrder(t *testing.T) {
+func TestSignalsEndAProgramCleanly(t *testing.T) {
 	if name := os.Getenv(signalledEnv); name != "" {
 		os.Exit(signalled[name]())
 	}
 	for name, row := range map[string]struct {
 		program string
-		after   string // what it says before the signals come
+		after   string // what it prints before the signals come
 		signals []syscall.Signal
 		status  int
 		killed  syscall.Signal
 		says    []string
 	}{
-		"SIGTERM drains":                {"drains", "ready", []syscall.Signal{syscall.SIGTERM}, 0, 0, []string{"balanced true, in flight 0, left undone 0"}},
-		"SIGINT drains":                 {"drains", "ready", []syscall.Signal{syscall.SIGINT}, 0, 0, []string{"balanced true, in flight 0, left undone 0"}},
-		"a second one stops hard":       {"looks at its context", "ready", []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}, 1, 0, []string{"in flight 0", "not drained: signal: interrupt", "signal_unix_test.go:"}},
-		"the time to drain is over":     {"has little time", "ready", []syscall.Signal{syscall.SIGTERM}, 1, 0, []string{"in flight 0", "deadline exceeded"}},
-		"a third one kills":             {"is deaf", "ready", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGTERM}, 0, syscall.SIGTERM, nil},
-		"one that comes during a start": {"starts for ever", "ready", []syscall.Signal{syscall.SIGTERM}, 2, 0, []string{"signal: terminated"}},
-		"one that comes afterwards":     {"is done", "done", []syscall.Signal{syscall.SIGTERM}, 0, syscall.SIGTERM, nil},
+		"SIGTERM drains":            {"drains", "ready", []syscall.Signal{syscall.SIGTERM}, 0, 0, []string{"balanced true, in flight 0, left undone 0"}},
+		"SIGINT drains":             {"drains", "ready", []syscall.Signal{syscall.SIGINT}, 0, 0, []string{"balanced true, in flight 0, left undone 0"}},
+		"a second one stops hard":   {"obeys its context", "ready", []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}, 1, 0, []string{"in flight 0", "not drained: signal: interrupt", "signal_unix_test.go:"}},
+		"the time to drain is over": {"has little time", "ready", []syscall.Signal{syscall.SIGTERM}, 1, 0, []string{"in flight 0", "deadline exceeded"}},
+		"a third one kills":         {"is deaf", "ready", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGTERM}, 0, syscall.SIGTERM, nil},
+		"a signal during a start":   {"starts for ever", "ready", []syscall.Signal{syscall.SIGTERM}, 2, 0, []string{"signal: terminated"}},
+		"a signal afterwards":       {"is done", "done", []syscall.Signal{syscall.SIGTERM}, 0, syscall.SIGTERM, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignalsEndAProgramInGoodOrder$")
+			child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignalsEndAProgramCleanly$")
 			child.Env = append(os.Environ(), signalledEnv+"="+row.program)
 			var all, log bytes.Buffer
 			child.Stderr = &log
@@ -146,9 +145,9 @@ func TestSignalsEndAProgramInGoodOrder(t *testing.T) {
 					go func() {
 						for _, s := range row.signals {
 							_ = child.Process.Signal(s)
-							time.Sleep(200 * time.Millisecond) // two of one kind at once are one
+							time.Sleep(200 * time.Millisecond) // two equal signals at the same time count as one
 						}
-						for row.killed != 0 && child.Process.Signal(row.killed) == nil { // and may have been
+						for row.killed != 0 && child.Process.Signal(row.killed) == nil { // the process may have ended already
 							time.Sleep(200 * time.Millisecond)
 						}
 					}()

@@ -14,8 +14,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// diamond is a pipeline of three stages whose handlers suspend: a forwards to b, and both call leaf. A leaf command waits
-// until open is closed. A number above 0 is forwarded by a; 0 is for a call to leaf.
+// diamond is a pipeline of three stages whose handlers suspend: a forwards to b, and both call leaf. A command of leaf waits until
+// open is closed. Stage a forwards numbers above 0; for 0 it calls leaf.
 type diamond struct {
 	a, b, leaf *stage.Stage[int]
 	open       chan struct{}
@@ -45,9 +45,9 @@ func newDiamond() *diamond {
 	return d
 }
 
-// The slot of leaf that comes free goes to the call of a's handler, whose only worker waits for a slot of b, whose only handler
-// waits for a slot of leaf.
-func TestASlotIsNeverHeldByAHandlerThatCannotRun(t *testing.T) {
+// A free slot of leaf must not go to the call of a's handler: the only worker of a waits for a slot of b, and the only handler of b waits
+// for a slot of leaf.
+func TestAHandlerThatCannotRunNeverHoldsASlot(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		d := newDiamond()
 		p := bubble(t, pipeline.Join(d.a, d.b, d.leaf))
@@ -74,9 +74,9 @@ func TestASlotIsNeverHeldByAHandlerThatCannotRun(t *testing.T) {
 	})
 }
 
-// While the pipeline drains, the handlers that were dismissed from the line at leaf come to it again when leaf is empty already: no
-// worker of leaf will make room for them, and they need none.
-func TestADrainEndsThoughHandlersWaitAtAFullStage(t *testing.T) {
+// While the pipeline drains, handlers that the drain unblocked from waiting for leaf come back when leaf is empty already. No worker of leaf
+// will free a slot for them, and they need none.
+func TestADrainEndsAlthoughHandlersWaitAtAFullStage(t *testing.T) {
 	for name, end := range map[string]func(*pipeline.Pipeline, context.Context) error{
 		"Stop":  func(p *pipeline.Pipeline, ctx context.Context) error { return p.Stop(ctx) },
 		"Drain": func(p *pipeline.Pipeline, ctx context.Context) error { return p.Drain(ctx) },
@@ -123,9 +123,9 @@ func TestADrainEndsThoughHandlersWaitAtAFullStage(t *testing.T) {
 	}
 }
 
-// The only worker of a holds as many commands for b as it may, and b takes none. A handler of a that was suspended meanwhile needs
-// the worker for a moment, and gets it; commands that have not begun wait.
-func TestASuspendedHandlerGoesOnThoughItsWorkerWaitsForASlot(t *testing.T) {
+// The only worker of a holds as many commands for b as it may, and b takes none. A handler of a that was suspended meanwhile needs the worker
+// for a moment, and gets it; commands that have not started wait.
+func TestASuspendedHandlerContinuesWhileItsWorkerWaitsForASlot(t *testing.T) {
 	for name, batch := range map[string]int{"one by one": 1, "in batches": 16} {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A stage that comes may have been at work between the look at which stages there are and
-// the look at their accounts.
-func TestASnapshotIsBalancedWhileStagesCome(t *testing.T) {
+// A stage that is added may have handled commands between the moment when a snapshot reads the list of stages and the moment when it reads
+// their accounts.
+func TestASnapshotIsBalancedWhileStagesAreAdded(t *testing.T) {
 	s := stage.Func("s", echo[int])
 	p := run(t, s)
 	var wg sync.WaitGroup

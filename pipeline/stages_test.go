@@ -19,8 +19,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// forEachOwner runs a check with stages that have their own workers, and with stages
-// that share one.
+// forEachOwner runs a check with stages that have their own workers, and with stages that share one.
 func forEachOwner(t *testing.T, check func(t *testing.T, law controller.Policy)) {
 	t.Helper()
 	for name, law := range map[string]controller.Policy{
@@ -34,7 +33,7 @@ func forEachOwner(t *testing.T, check func(t *testing.T, law controller.Policy))
 	}
 }
 
-func TestAPausedStageFillsUpAndGoesOnWhenItIsResumed(t *testing.T) {
+func TestAPausedStageFillsUpAndContinuesWhenItIsResumed(t *testing.T) {
 	forEachOwner(t, func(t *testing.T, law controller.Policy) {
 		s := newLock("s", stage.Capacity(3), stage.Workers(1, 1))
 		other := stage.New("other", fn(echo[int]))
@@ -42,14 +41,14 @@ func TestAPausedStageFillsUpAndGoesOnWhenItIsResumed(t *testing.T) {
 		submit(t, s, 0)
 		synctest.Wait()
 		require.NoError(t, p.Pause(s))
-		require.NoError(t, p.Pause(s), "twice is once")
+		require.NoError(t, p.Pause(s), "a second call has no effect")
 		require.True(t, p.Snapshot().Stages[0].Paused)
 		s.open()
 		synctest.Wait()
 		require.EqualValues(t, 1, p.Snapshot().Replied, "what was in hand is finished")
 		submit(t, s, 1, 2, 3)
 		_, err := stage.Call[int](t.Context(), other, 1)
-		require.NoError(t, err, "the others go on")
+		require.NoError(t, err, "the others continue")
 		let := make(chan error, 1)
 		go func() { let <- s.Submit(t.Context(), 4) }()
 		time.Sleep(time.Hour)
@@ -95,7 +94,7 @@ func TestAPauseCanBeEndedWhileAStopWaits(t *testing.T) {
 	})
 }
 
-func TestAHardStopEndsWhatIsPaused(t *testing.T) {
+func TestAHardStopEndsTheCommandsOfAPausedStage(t *testing.T) {
 	forEachOwner(t, func(t *testing.T, law controller.Policy) {
 		letters := make(chan stage.DeadLetter, 10)
 		s := stage.New("s", fn(echo[int]), stage.Capacity(1))
@@ -121,7 +120,7 @@ func TestAHardStopEndsWhatIsPaused(t *testing.T) {
 	})
 }
 
-func TestAPauseIsTheUsersAndNoPolicyEndsIt(t *testing.T) {
+func TestAPolicyCannotEndAPause(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(echo[int]))
 		p, err := pipeline.New("test", s, quiet, pipeline.Control(policy.Fixed{}))
@@ -146,7 +145,7 @@ func TestAPauseIsTheUsersAndNoPolicyEndsIt(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoStageOfThePipelineIsNotPaused(t *testing.T) {
+func TestPauseRefusesPartsThatAreNotStagesOfThePipeline(t *testing.T) {
 	p := run(t, stage.New("s", fn(echo[int])))
 	foreign := stage.New("s", fn(echo[int]))
 	require.ErrorIs(t, p.Pause(foreign), pipeline.ErrNotPart)
@@ -156,13 +155,13 @@ func TestWhatIsNoStageOfThePipelineIsNotPaused(t *testing.T) {
 	require.ErrorContains(t, p.Remove(soon(t), nil), "is not a stage")
 }
 
-// slow is a behaviour whose start takes until it is let go.
+// slow is a behaviour whose Start returns when it is released.
 type slow struct{ begun, let chan struct{} }
 
 func (s slow) HandleCommand(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) }
 func (s slow) Start(context.Context) error                          { close(s.begun); <-s.let; return nil }
 
-func TestOrdersThatComeWhileThePipelineStartsAreCarriedOut(t *testing.T) {
+func TestCallsWhileThePipelineStartsTakeEffect(t *testing.T) {
 	for name, order := range map[string]func(p *pipeline.Pipeline, s pipeline.Part) error{
 		"pause": func(p *pipeline.Pipeline, s pipeline.Part) error { return p.Pause(s) },
 		"use":   func(p *pipeline.Pipeline, _ pipeline.Part) error { return p.Use(policy.Cohort{}) },
@@ -219,7 +218,7 @@ func TestStagesAreAddedWithTheirWires(t *testing.T) {
 	})
 }
 
-func TestEachFaultOfWhatIsAddedIsToldAndNothingHasChanged(t *testing.T) {
+func TestEachFaultOfAddedPartsIsReportedAndNothingChanges(t *testing.T) {
 	old := stage.New("old", fn(echo[int]))
 	wired := behaviour.NewPort[int]("wired")
 	source := stage.New("source", fn(echo[int]), stage.Out(wired))
@@ -231,18 +230,18 @@ func TestEachFaultOfWhatIsAddedIsToldAndNothingHasChanged(t *testing.T) {
 		parts []pipeline.Part
 		says  []string
 	}{
-		"nothing":              {nil, []string{"at least one stage"}},
-		"a doubled name":       {[]pipeline.Part{stage.New("old", fn(echo[int]))}, []string{`stage "old": there is another stage of that name`}},
-		"two of one name":      {[]pipeline.Part{fresh(), fresh()}, []string{`stage "fresh": there is another stage of that name`}},
-		"one that is there":    {[]pipeline.Part{old}, []string{`stage "old": is part of this pipeline already`}},
-		"a port not wired":     {[]pipeline.Part{fresh(stage.Out(port()))}, []string{`port "out" is not wired`}},
-		"a wire out":           {[]pipeline.Part{fresh(stage.Out(out)), pipeline.Wire(out, stage.New("far", fn(echo[int])))}, []string{`stage "far", which is not part of this pipeline`}},
-		"a wire nobody uses":   {[]pipeline.Part{fresh(), pipeline.Wire(port(), old)}, []string{"no stage declares it"}},
-		"a wire that is there": {[]pipeline.Part{fresh(), pipeline.Wire(wired, old)}, []string{`port "wired": is wired twice`}},
-		"options":              {[]pipeline.Part{fresh(), quiet, pipeline.Grace(time.Second)}, []string{"part 2: is an option, which only New takes", "part 3: is an option"}},
-		"a group":              {[]pipeline.Part{pipeline.Group("g", 1, 1, fresh())}, []string{"cannot be in a group"}},
-		"an entry":             {[]pipeline.Part{pipeline.Entry(fresh())}, []string{"Entry: is for New"}},
-		"a stage's own faults": {[]pipeline.Part{fresh(stage.Capacity(0)), nil}, []string{"Capacity(0)", "part 2: is nil"}},
+		"nothing":                      {nil, []string{"at least one stage"}},
+		"a doubled name":               {[]pipeline.Part{stage.New("old", fn(echo[int]))}, []string{`stage "old": there is another stage of that name`}},
+		"two of one name":              {[]pipeline.Part{fresh(), fresh()}, []string{`stage "fresh": there is another stage of that name`}},
+		"one that is there":            {[]pipeline.Part{old}, []string{`stage "old": is part of this pipeline already`}},
+		"a port not wired":             {[]pipeline.Part{fresh(stage.Out(port()))}, []string{`port "out" is not wired`}},
+		"a wire out":                   {[]pipeline.Part{fresh(stage.Out(out)), pipeline.Wire(out, stage.New("far", fn(echo[int])))}, []string{`stage "far", which is not part of this pipeline`}},
+		"a wire of an undeclared port": {[]pipeline.Part{fresh(), pipeline.Wire(port(), old)}, []string{"no stage declares it"}},
+		"a wire that is there":         {[]pipeline.Part{fresh(), pipeline.Wire(wired, old)}, []string{`port "wired": is wired twice`}},
+		"options":                      {[]pipeline.Part{fresh(), quiet, pipeline.Grace(time.Second)}, []string{"part 2: is an option, which only New takes", "part 3: is an option"}},
+		"a group":                      {[]pipeline.Part{pipeline.Group("g", 1, 1, fresh())}, []string{"cannot be in a group"}},
+		"an entry":                     {[]pipeline.Part{pipeline.Entry(fresh())}, []string{"Entry: is for New"}},
+		"a stage's own faults":         {[]pipeline.Part{fresh(stage.Capacity(0)), nil}, []string{"Capacity(0)", "part 2: is nil"}},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -257,10 +256,10 @@ func TestEachFaultOfWhatIsAddedIsToldAndNothingHasChanged(t *testing.T) {
 	made(t, elsewhere)
 	require.ErrorContains(t, p.Add(soon(t), fresh(), elsewhere), "is part of another pipeline already")
 	again := fresh(stage.Out(out))
-	require.NoError(t, p.Add(soon(t), again, pipeline.Wire(out, old)), "what was refused is free")
+	require.NoError(t, p.Add(soon(t), again, pipeline.Wire(out, old)), "a refused stage may be used elsewhere")
 }
 
-func TestStagesComeAndGoOnlyWhileThePipelineRuns(t *testing.T) {
+func TestStagesAreAddedAndRemovedOnlyWhileThePipelineRuns(t *testing.T) {
 	s, fresh := stage.New("s", fn(echo[int])), stage.New("fresh", fn(echo[int]))
 	p := made(t, s, stage.New("other", fn(echo[int])))
 	require.ErrorIs(t, p.Add(t.Context(), fresh), pipeline.ErrNotRunning)
@@ -272,7 +271,7 @@ func TestStagesComeAndGoOnlyWhileThePipelineRuns(t *testing.T) {
 	require.ErrorIs(t, p.Remove(t.Context(), s), pipeline.ErrNotRunning)
 }
 
-func TestAStageThatIsAddedToADrainedPipelineTakesNothing(t *testing.T) {
+func TestAStageThatIsAddedToADrainedPipelineAcceptsNothing(t *testing.T) {
 	p := run(t, stage.New("s", fn(echo[int])))
 	require.NoError(t, p.Drain(soon(t)))
 	late := stage.New("late", fn(echo[int]))
@@ -315,7 +314,7 @@ func TestAStageThatHangsInItsStartIsNotAddedWhenTheContextEnds(t *testing.T) {
 	})
 }
 
-func TestAnAddedStageThatBreaksEndsThePipelineLikeAnyOther(t *testing.T) {
+func TestAnAddedStageThatFailsEndsThePipeline(t *testing.T) {
 	p := start(t, stage.New("old", fn(echo[int])))
 	bad := stage.Func("bad", func(context.Context, int) behaviour.Outcome { panic(errNo) }, stage.Restart(stage.RestartPolicy{Limit: -1}), stage.Workers(1, 1))
 	require.NoError(t, p.Add(soon(t), bad))
@@ -329,7 +328,7 @@ func TestAnAddedStageThatBreaksEndsThePipelineLikeAnyOther(t *testing.T) {
 	atRest(t, p)
 }
 
-func TestAHardStopNamesTheHandlerOfAnAddedStageThatWouldNotStop(t *testing.T) {
+func TestAHardStopReportsTheHandlerOfAnAddedStageThatDoesNotStop(t *testing.T) {
 	release, at := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	p := start(t, stage.New("old", fn(echo[int])), pipeline.Grace(20*time.Millisecond))
@@ -349,9 +348,8 @@ func TestAHardStopNamesTheHandlerOfAnAddedStageThatWouldNotStop(t *testing.T) {
 	require.Equal(t, "stuck", report.Stuck[0].Stage)
 }
 
-// A policy is asked between the moment when a stage is there and the one when the control loop
-// hears of it.
-func TestADecisionAboutAStageThatHasJustComeMakesNoPool(t *testing.T) {
+// A policy is asked after a stage was added and before the control loop's state has the stage.
+func TestADecisionAboutAStageThatWasJustAddedMakesNoPool(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		hold, asked := make(chan struct{}), make(chan struct{}, 10)
 		crash := stage.New("crash", fn(poison))
@@ -368,10 +366,10 @@ func TestADecisionAboutAStageThatHasJustComeMakesNoPool(t *testing.T) {
 		p := bubble(t, crash, full, pipeline.Control(law))
 		submit(t, full, 1)
 		synctest.Wait()
-		submit(t, full, 1) // the policy is busy with that
+		submit(t, full, 1) // the policy is busy with this event
 		<-asked
 		time.Sleep(time.Second)
-		submit(t, crash, -1) // and will then hear of this
+		submit(t, crash, -1) // and is then notified of this one
 		synctest.Wait()
 		added := make(chan error, 1)
 		go func() { added <- p.Add(t.Context(), stage.New("new", fn(echo[int]), stage.Workers(1, 4))) }()
@@ -387,7 +385,7 @@ func TestADecisionAboutAStageThatHasJustComeMakesNoPool(t *testing.T) {
 	})
 }
 
-// rules2 is a policy made of a function that is asked about every event.
+// rules2 is a policy made of a function that is called at every event.
 type rules2 func(ev controller.Event, s *controller.Snapshot, d *controller.Decisions)
 
 func (rules2) Name() string                 { return "rules" }
@@ -449,7 +447,7 @@ func TestARemovalThatTakesTooLongLeavesTheStageClosed(t *testing.T) {
 	})
 }
 
-func TestWhatIsForwardedToAStageThatWasRemovedEndsThere(t *testing.T) {
+func TestACommandForwardedToARemovedStageEndsThere(t *testing.T) {
 	forEachOwner(t, func(t *testing.T, law controller.Policy) {
 		letters := make(chan stage.DeadLetter, 10)
 		gone := stage.New("gone", fn(echo[int]))
@@ -460,12 +458,12 @@ func TestWhatIsForwardedToAStageThatWasRemovedEndsThere(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Remove(t.Context(), gone))
 		_, err = stage.Call[int](t.Context(), first, 2)
-		require.ErrorIs(t, err, stage.ErrStopped, "who knew the way")
+		require.ErrorIs(t, err, stage.ErrStopped, "the worker knew the edge")
 		letter := <-letters
 		require.Equal(t, "gone", letter.Stage)
 		require.Equal(t, stage.ReasonStopped, letter.Reason)
 		_, err = stage.Call[int](t.Context(), fresh, 3)
-		require.ErrorIs(t, err, stage.ErrForeign, "who did not")
+		require.ErrorIs(t, err, stage.ErrForeign, "the worker did not")
 		end(t, p)
 		s := p.Snapshot()
 		require.EqualValues(t, 3, s.Accepted)
@@ -474,9 +472,8 @@ func TestWhatIsForwardedToAStageThatWasRemovedEndsThere(t *testing.T) {
 	})
 }
 
-// The worker of the stage that goes is parked with commands that the next one has no
-// room for.
-func TestWhatARemovedStageCouldNotHandOverYetIsNotLost(t *testing.T) {
+// The worker of the removed stage is blocked with commands for the next stage, which is full.
+func TestCommandsThatARemovedStageStillHoldsAreNotLost(t *testing.T) {
 	for name, added := range map[string]bool{"given to New": false, "added": true} {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -491,7 +488,7 @@ func TestWhatARemovedStageCouldNotHandOverYetIsNotLost(t *testing.T) {
 				}
 				submit(t, last, 1)
 				synctest.Wait()
-				submit(t, last, 2) // it is full
+				submit(t, last, 2) // the stage is full
 				var tickets []*stage.Ticket
 				ticket, err := gone.Ask(t.Context(), 1)
 				require.NoError(t, err)
@@ -521,7 +518,7 @@ func TestWhatARemovedStageCouldNotHandOverYetIsNotLost(t *testing.T) {
 	}
 }
 
-func TestAStageOfTheSameNameMayComeAgain(t *testing.T) {
+func TestAStageOfTheSameNameMayBeAddedAgain(t *testing.T) {
 	forEachOwner(t, func(t *testing.T, law controller.Policy) {
 		s := stage.New("s", fn(echo[int]))
 		p := bubble(t, s, stage.New("other", fn(echo[int])), pipeline.Control(law))
@@ -530,7 +527,7 @@ func TestAStageOfTheSameNameMayComeAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, i, n)
 			require.NoError(t, p.Remove(t.Context(), s))
-			require.ErrorContains(t, p.Add(t.Context(), s), "is part of another pipeline already", "one that has gone is gone")
+			require.ErrorContains(t, p.Add(t.Context(), s), "is part of another pipeline already", "a removed stage is not found")
 			s = stage.New("s", fn(echo[int]))
 			require.NoError(t, p.Add(t.Context(), s))
 			require.NotNil(t, s.PID())
@@ -554,9 +551,8 @@ func TestAStageIsRemovedFromAGroup(t *testing.T) {
 	})
 }
 
-// Stages come, go, pause, resume and change their policy, all at once, while commands
-// pass.
-func TestAStormOfChangesLosesNothing(t *testing.T) {
+// Stages are added, removed, paused and resumed, and policies are swapped, all at once, while commands pass.
+func TestManyRandomChangesLoseNothing(t *testing.T) {
 	storm := time.Second
 	if testing.Short() {
 		storm = 200 * time.Millisecond
@@ -621,7 +617,7 @@ func TestAStormOfChangesLosesNothing(t *testing.T) {
 	require.Len(t, p.Snapshot().Stages, 3)
 }
 
-// guest is a stage that comes, does something, and goes.
+// guest adds a stage, uses it, and removes it.
 func guest(p *pipeline.Pipeline, to *stage.Stage[int], i int, accepted *atomic.Int64) error {
 	s := stage.Func(fmt.Sprint("guest", i), func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(to, n) },
 		stage.Workers(1, 2), stage.Capacity(8))

@@ -10,7 +10,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-func TestASourceIsToldWhenThePipelineHasStarted(t *testing.T) {
+func TestStartedIsClosedWhenThePipelineHasStarted(t *testing.T) {
 	s := stage.New("s", fn(echo[int]))
 	p := made(t, s)
 	select {
@@ -33,7 +33,7 @@ func TestASourceIsToldWhenThePipelineHasStarted(t *testing.T) {
 	<-p.Started()
 }
 
-func TestAPipelineThatNeverStartsIsDoneAndNotStarted(t *testing.T) {
+func TestAPipelineThatCannotStartIsDoneAndNotStarted(t *testing.T) {
 	p := made(t, stage.New("s", fn(echo[int])))
 	require.NoError(t, p.Stop(t.Context()))
 	select {

@@ -19,10 +19,10 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// deaf is a behaviour that does not look at its context: 0 hangs until it is let go.
+// deaf is a behaviour that ignores its context: the command 0 hangs until it is released.
 type deaf struct {
 	let     chan struct{}
-	late    func(ctx context.Context) // what it does when it comes back
+	late    func(ctx context.Context) // what it does when it is released
 	stopped *atomic.Int64
 }
 
@@ -38,7 +38,7 @@ func (d deaf) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
 
 func (d deaf) Stop() { d.stopped.Add(1) }
 
-// wayOf has stages run by their own workers, or by shared ones.
+// wayOf makes stages run with their own workers, or with shared ones.
 func eachWay(t *testing.T, check func(t *testing.T, way pipeline.Part)) {
 	t.Helper()
 	for name, way := range map[string]pipeline.Part{
@@ -48,7 +48,7 @@ func eachWay(t *testing.T, check func(t *testing.T, way pipeline.Part)) {
 	}
 }
 
-func TestAStuckHandlerCostsItsCommandAndNoMore(t *testing.T) {
+func TestAStuckHandlerCostsOnlyItsCommand(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}
 		var made atomic.Int64
@@ -69,9 +69,9 @@ func TestAStuckHandlerCostsItsCommandAndNoMore(t *testing.T) {
 		crash, ok := errors.AsType[*stage.CrashError](err)
 		require.True(t, ok, err)
 		require.ErrorIs(t, err, stage.ErrStuck)
-		require.Contains(t, string(crash.Stack), "deaf.HandleCommand", "it tells where")
+		require.Contains(t, string(crash.Stack), "deaf.HandleCommand", "the error says where")
 		_, err = next.Wait(t.Context())
-		require.NoError(t, err, "the stage is at strength again")
+		require.NoError(t, err, "the stage has all its workers again")
 		st := p.Snapshot().Stages[0]
 		require.EqualValues(t, 1, st.Stuck)
 		require.Equal(t, 1, st.Abandoned)
@@ -81,7 +81,7 @@ func TestAStuckHandlerCostsItsCommandAndNoMore(t *testing.T) {
 		st = p.Snapshot().Stages[0]
 		require.Zero(t, st.Abandoned)
 		require.EqualValues(t, 2, st.OK, "its late answer is ignored")
-		require.EqualValues(t, 1, d.stopped.Load(), "its instance has had its last word")
+		require.EqualValues(t, 1, d.stopped.Load(), "its instance is not used any more")
 		require.NoError(t, p.Stop(t.Context()))
 		require.EqualValues(t, 2, made.Load())
 		require.EqualValues(t, 2, d.stopped.Load())
@@ -89,14 +89,14 @@ func TestAStuckHandlerCostsItsCommandAndNoMore(t *testing.T) {
 	})
 }
 
-// The watch settles the accounts of a batch of which some is done, when the worker's own clock stands already.
-func TestTheTimeOfABatchThatGotStuckIsCountedFromWhenItBegan(t *testing.T) {
+// The goroutine that abandons the worker counts a partly completed batch when the worker's own clock has stopped already.
+func TestTheTimeOfAStuckBatchCountsFromItsStart(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}
 		s := stage.New("s", d, stage.Workers(1, 1), stage.Timeout(2*time.Second), stage.Grace(time.Second))
 		p := bubble(t, s)
 		time.Sleep(time.Hour)
-		n, err := s.SubmitAll(t.Context(), 1, 2, 3, 4, 0) // one, two, and then the last two together
+		n, err := s.SubmitAll(t.Context(), 1, 2, 3, 4, 0) // the batches are one, two, and then the last two together
 		require.NoError(t, err)
 		require.Equal(t, 5, n)
 		time.Sleep(4 * time.Second)
@@ -108,7 +108,7 @@ func TestTheTimeOfABatchThatGotStuckIsCountedFromWhenItBegan(t *testing.T) {
 	})
 }
 
-func TestAPipelineThatStopsTellsOfHandlersThatWereGivenUpAndStillRun(t *testing.T) {
+func TestAPipelineThatStopsLogsAbandonedHandlersThatStillRun(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}
 		log := &scribe{lines: map[string]int{}}
@@ -123,7 +123,7 @@ func TestAPipelineThatStopsTellsOfHandlersThatWereGivenUpAndStillRun(t *testing.
 	})
 }
 
-func TestWhateverAGivenUpHandlerDoesLateIsNobodysAffair(t *testing.T) {
+func TestWhatAnAbandonedHandlerDoesLaterHasNoEffect(t *testing.T) {
 	other := stage.Func("other", echo[int])
 	for name, late := range map[string]func(ctx context.Context){
 		"panics": func(context.Context) { panic("late") },
@@ -156,7 +156,7 @@ func TestWhateverAGivenUpHandlerDoesLateIsNobodysAffair(t *testing.T) {
 	}
 }
 
-func TestACommandThatGetsStuckIsTriedAgainLikeOneThatCrashed(t *testing.T) {
+func TestAStuckCommandIsRetriedLikeACrashedOne(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		let := make(chan struct{})
 		s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome {
@@ -174,7 +174,7 @@ func TestACommandThatGetsStuckIsTriedAgainLikeOneThatCrashed(t *testing.T) {
 	})
 }
 
-// jam hangs on its first batch.
+// jam hangs in its first batch.
 type jam struct {
 	let   chan struct{}
 	calls atomic.Int64
@@ -193,7 +193,7 @@ func (j *jam) HandleBatch(_ context.Context, cmds []int) []behaviour.Outcome {
 	return out
 }
 
-func TestTheCommandsOfAStuckBatchAreHandledInSmallerOnes(t *testing.T) {
+func TestTheCommandsOfAStuckBatchAreHandledInSmallerBatches(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		j := &jam{let: make(chan struct{})}
 		s := stage.New("s", j, stage.Workers(1, 1), stage.Timeout(time.Second), stage.Batch(4), stage.Linger(time.Second))
@@ -209,9 +209,9 @@ func TestTheCommandsOfAStuckBatchAreHandledInSmallerOnes(t *testing.T) {
 	})
 }
 
-// Each hang loses its worker for good; the stage stays at strength, and what was
-// forwarded before is handed over.
-func TestAStageOfHandlersThatHangNowAndThenStaysAtStrength(t *testing.T) {
+// Each hang loses its worker for good. The stage keeps its number of workers, and commands that were forwarded before are handed
+// over.
+func TestAStageWhoseHandlersSometimesHangKeepsItsNumberOfWorkers(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		let := make(chan struct{})
 		sink := stage.Func("sink", echo[int], stage.Capacity(2))
@@ -237,8 +237,8 @@ func TestAStageOfHandlersThatHangNowAndThenStaysAtStrength(t *testing.T) {
 	})
 }
 
-// The watch and the handler then run at once, and only one of them may settle the command.
-func TestAHandlerThatCrashesAtTheVeryMomentItIsGivenUpEndsItsCommandOnce(t *testing.T) {
+// The goroutine that abandons the worker and the handler run at the same time, and only one of them may end the command.
+func TestAHandlerThatCrashesWhileItIsAbandonedEndsItsCommandOnce(t *testing.T) {
 	for name, end := range map[string]func(){"panics": func() { panic("now") }, "exits": runtime.Goexit, "returns": func() {}} {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, way pipeline.Part) {
@@ -265,8 +265,8 @@ func TestAHandlerThatCrashesAtTheVeryMomentItIsGivenUpEndsItsCommandOnce(t *test
 	}
 }
 
-// A shared worker that takes the place of one that was given up begins where that one was.
-func TestWhoHangsInTheWorkerThatTookAnothersPlaceIsToldOfToo(t *testing.T) {
+// A shared worker that replaces an abandoned one starts at the same stage.
+func TestAHandlerThatHangsInAReplacementWorkerIsReportedToo(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		d := deaf{let: make(chan struct{}), stopped: new(atomic.Int64)}
 		s := stage.New("s", d, stage.Workers(1, 1), stage.Timeout(2*time.Second), stage.Grace(time.Second))
@@ -290,7 +290,7 @@ func TestWhoHangsInTheWorkerThatTookAnothersPlaceIsToldOfToo(t *testing.T) {
 type lateBatch struct{ note func(ctx context.Context) }
 
 func (lateBatch) HandleCommand(context.Context, int) behaviour.Outcome {
-	panic("a Batcher is given batches")
+	panic("a Batcher gets batches")
 }
 
 func (b lateBatch) HandleBatch(ctx context.Context, cmds []int) []behaviour.Outcome {
@@ -302,8 +302,8 @@ func (b lateBatch) HandleBatch(ctx context.Context, cmds []int) []behaviour.Outc
 	return outcomes
 }
 
-// With a grace of a nanosecond the watch's timer and the context's are due at once.
-func TestTheContextOfAHandlerPastItsTimeLimitEndsWithErrTimeoutHoweverShortItsGrace(t *testing.T) {
+// With a grace of a nanosecond the timers of the grace and of the context are due at the same time.
+func TestAHandlersContextEndsWithErrTimeoutHoweverShortItsGrace(t *testing.T) {
 	for name, build := range map[string]func(note func(context.Context), opts ...stage.Option) *stage.Stage[int]{
 		"plain": func(note func(context.Context), opts ...stage.Option) *stage.Stage[int] {
 			return stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { note(ctx); return behaviour.OK(nil) }, opts...)
@@ -343,7 +343,7 @@ func TestTheContextOfAHandlerPastItsTimeLimitEndsWithErrTimeoutHoweverShortItsGr
 	}
 }
 
-func TestAnEmitThatOutlastsItsHandlersContextEndsWithTheGrace(t *testing.T) {
+func TestAnEmitThatWaitsPastItsHandlersContextEndsWithTheGrace(t *testing.T) {
 	for name, build := range map[string]func(handle func(context.Context) behaviour.Outcome, opts ...stage.Option) *stage.Stage[int]{
 		"plain": func(handle func(context.Context) behaviour.Outcome, opts ...stage.Option) *stage.Stage[int] {
 			return stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { return handle(ctx) }, opts...)
@@ -380,7 +380,7 @@ func TestAnEmitThatOutlastsItsHandlersContextEndsWithTheGrace(t *testing.T) {
 					require.NoError(t, err)
 					time.Sleep(100 * time.Millisecond)
 					free := s.Snapshot().Busy == 0
-					close(gate) // the ticket waits for what was emitted, too
+					close(gate) // the ticket waits for emitted commands, too
 					close(let)
 					_, err = ticket.Wait(t.Context())
 					require.True(t, free, "the worker takes the next command")

@@ -15,7 +15,7 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// smallFirst is a command that is the more urgent the smaller it is.
+// smallFirst is a command whose priority is the higher the smaller it is.
 type smallFirst int
 
 func (s smallFirst) Priority() int { return -int(s) }
@@ -27,9 +27,8 @@ func upTo(n int) (cmds []smallFirst) {
 	return cmds
 }
 
-// Many commands are taken as if they were submitted one by one: the same are accepted, in
-// the same order, and the same error is told.
-func TestManyCommandsAreTakenAsIfOneByOne(t *testing.T) {
+// SubmitAll has the effect of many calls of Submit: the same commands are accepted, in the same order, and the error is the same.
+func TestSubmitAllAcceptsTheSameCommandsAsManySubmits(t *testing.T) {
 	const n, room = 10, 4
 	rows := map[string]struct {
 		opts     []stage.Option
@@ -37,17 +36,17 @@ func TestManyCommandsAreTakenAsIfOneByOne(t *testing.T) {
 		accepted int
 		err      error
 	}{
-		"in a room for all":                {opts: []stage.Option{stage.Capacity(n)}, accepted: n},
-		"in a full room that waits":        {accepted: room, err: context.DeadlineExceeded},
-		"in one that refuses":              {opts: []stage.Option{stage.Overflow(stage.Reject)}, accepted: room, err: stage.ErrFull},
-		"in one that drops the newest":     {opts: []stage.Option{stage.Overflow(stage.DropNewest)}, accepted: n},
-		"in one that drops the oldest":     {opts: []stage.Option{stage.Overflow(stage.DropOldest)}, accepted: n},
-		"in the order of their urgency":    {opts: []stage.Option{stage.Capacity(n), stage.Discipline(queue.Priority{})}, accepted: n},
-		"urgent ones, in a room for a few": {opts: []stage.Option{stage.Discipline(queue.Priority{}), stage.Overflow(stage.Reject)}, accepted: room, err: stage.ErrFull},
+		"capacity for all":                     {opts: []stage.Option{stage.Capacity(n)}, accepted: n},
+		"a full stage that waits":              {accepted: room, err: context.DeadlineExceeded},
+		"a stage that refuses":                 {opts: []stage.Option{stage.Overflow(stage.Reject)}, accepted: room, err: stage.ErrFull},
+		"a stage that drops the newest":        {opts: []stage.Option{stage.Overflow(stage.DropNewest)}, accepted: n},
+		"a stage that drops the oldest":        {opts: []stage.Option{stage.Overflow(stage.DropOldest)}, accepted: n},
+		"in the order of their priority":       {opts: []stage.Option{stage.Capacity(n), stage.Discipline(queue.Priority{})}, accepted: n},
+		"urgent ones, with capacity for a few": {opts: []stage.Option{stage.Discipline(queue.Priority{}), stage.Overflow(stage.Reject)}, accepted: room, err: stage.ErrFull},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			// done is what was done, in which order, and what was said of the last command.
+			// done is the handled commands in their order, and the error of the last one.
 			done := func(submit func(context.Context, *stage.Stage[smallFirst]) (int, error)) (done []smallFirst, snap stage.Snapshot, accepted int, err error) {
 				bubbled(t, func(t *testing.T) {
 					s := stage.Func("s", func(_ context.Context, cmd smallFirst) behaviour.Outcome {
@@ -88,7 +87,7 @@ func TestManyCommandsAreTakenAsIfOneByOne(t *testing.T) {
 	}
 }
 
-func TestManyCommandsAreRefusedBeforeTheStartAndAfterTheEnd(t *testing.T) {
+func TestSubmitAllIsRefusedBeforeTheStartAndAfterTheEnd(t *testing.T) {
 	s := stage.Func("s", echo[smallFirst])
 	n, err := s.SubmitAll(t.Context(), upTo(3)...)
 	require.Zero(t, n)
@@ -96,15 +95,15 @@ func TestManyCommandsAreRefusedBeforeTheStartAndAfterTheEnd(t *testing.T) {
 	p := run(t, s)
 	n, err = s.SubmitAll(t.Context())
 	require.Zero(t, n)
-	require.NoError(t, err, "of none, all were accepted")
+	require.NoError(t, err, "all of no commands were accepted")
 	require.NoError(t, p.Stop(soon(t)))
 	n, err = s.SubmitAll(t.Context(), upTo(3)...)
 	require.Zero(t, n)
 	require.ErrorIs(t, err, stage.ErrClosed)
 }
 
-// Who waits for a seat is not overtaken by many.
-func TestManyCommandsDoNotOvertakeOneThatWaits(t *testing.T) {
+// SubmitAll does not overtake a submitter that waits for a free slot.
+func TestSubmitAllDoesNotOvertakeAWaitingSubmitter(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var done []smallFirst
 		s := stage.Func("s", func(_ context.Context, cmd smallFirst) behaviour.Outcome {

@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// sheds is a stage that takes one command, which waits, and sheds all others.
+// sheds returns a pipeline of a stage that accepts one command, which waits, and sheds all others.
 func sheds(t *testing.T, parts ...pipeline.Part) (p *pipeline.Pipeline, shed func(n int), resume func()) {
 	t.Helper()
 	s := stage.Func("s", echo[int], stage.Capacity(1), stage.Overflow(stage.DropNewest))
@@ -47,12 +47,12 @@ func TestAHardStopStartsNoGoroutineForEachLetterOfASlowSubscriber(t *testing.T) 
 	require.Less(t, runtime.NumGoroutine(), before+100, "one goroutine for one subscriber, not one for each letter")
 	close(block)
 	require.Equal(t, commands, report.Unheard)
-	require.Equal(t, commands, p.DeadLetters().Len(), "what was not told is kept")
+	require.Equal(t, commands, p.DeadLetters().Len(), "letters that were not delivered are kept")
 }
 
 func TestASubscriberIsCalledForOneLetterAtATimeAndInOrder(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
-		const letters = 3000 // more than the queue takes
+		const letters = 3000 // more than fit into the queue
 		var at, next atomic.Int64
 		p, shed, resume := sheds(t, pipeline.DeadLetters(func(l stage.DeadLetter) {
 			require.EqualValues(t, 1, at.Add(1))
@@ -64,12 +64,12 @@ func TestASubscriberIsCalledForOneLetterAtATimeAndInOrder(t *testing.T) {
 		}))
 		shed(letters)
 		resume()
-		require.NoError(t, p.Stop(t.Context()), "it waits until all have been told")
+		require.NoError(t, p.Stop(t.Context()), "it waits until all letters are delivered")
 		require.EqualValues(t, letters, next.Load())
 	})
 }
 
-func TestASubscriberThatDoesNotReturnHoldsUpThePipelineOnceAndForFiveSeconds(t *testing.T) {
+func TestASubscriberThatDoesNotReturnHoldsUpThePipelineOnceForFiveSeconds(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		log := &scribe{lines: map[string]int{}}
 		block := make(chan struct{})
@@ -84,13 +84,13 @@ func TestASubscriberThatDoesNotReturnHoldsUpThePipelineOnceAndForFiveSeconds(t *
 		lines, _ := log.told("dead-letter subscriber does not return")
 		require.Equal(t, 1, lines)
 		lines, _ = log.told("dead letter")
-		require.Equal(t, 10, lines, "what is not told is logged")
+		require.Equal(t, 10, lines, "letters that are not delivered are logged")
 		close(block)
 		synctest.Wait()
 		require.EqualValues(t, 1025, told.Load(), "one, and those in the queue")
 		shed(1)
 		synctest.Wait()
-		require.EqualValues(t, 1026, told.Load(), "it is told again")
+		require.EqualValues(t, 1026, told.Load(), "letters are delivered again")
 		require.Equal(t, 3001, p.DeadLetters().Len())
 		resume()
 		var report *pipeline.StopError
@@ -115,7 +115,7 @@ func TestASoftStopWaitsNoLongerThanFiveSecondsForASubscriberThatDoesNotReturn(t 
 	})
 }
 
-func TestTheImpatienceOfASoftStopEndsTheWaitForSubscribers(t *testing.T) {
+func TestTheWaitForSubscribersEndsWithTheContextOfASoftStop(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		block := make(chan struct{})
 		p, shed, resume := sheds(t, pipeline.Grace(time.Second), pipeline.DeadLetters(func(stage.DeadLetter) { <-block }))
@@ -132,7 +132,7 @@ func TestTheImpatienceOfASoftStopEndsTheWaitForSubscribers(t *testing.T) {
 	})
 }
 
-func TestASubscriberThatEndsItsGoroutineIsToldOfTheNextLetter(t *testing.T) {
+func TestASubscriberThatEndsItsGoroutineIsCalledForTheNextLetter(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("no") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestASubscriberThatEndsItsGoroutineIsToldOfTheNextLetter(t *testing.T) {
 	}
 }
 
-// A subscriber may use the pipeline: it tries each letter again, which is shed again, for a while.
-func TestASubscriberMayRetryTheLetterThatItIsToldOf(t *testing.T) {
+// A subscriber may use the pipeline: for a while it retries each letter, whose command crashes again.
+func TestASubscriberMayRetryTheLetterThatItIsCalledFor(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var p *pipeline.Pipeline
 		var told atomic.Int64

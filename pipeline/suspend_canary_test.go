@@ -20,7 +20,7 @@ import (
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
-// after has a version do something when it has slept for as long as it was told.
+// after makes a version do something when it has slept for the time that the command says.
 type after struct {
 	*sleeper
 	do func(c behaviour.Suspender, d time.Duration)
@@ -41,7 +41,7 @@ func put(s *stage.Stage[time.Duration], t *testing.T, version behaviour.Behaviou
 	return up
 }
 
-func TestSuspendedCommandsEndInTheirVersionHoweverATrialEnds(t *testing.T) {
+func TestSuspendedCommandsEndInTheirVersionWhateverTheTrialsResult(t *testing.T) {
 	for name, promote := range map[string]bool{"promoted": true, "rolled back": false} {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, way pipeline.Part) {
@@ -73,7 +73,7 @@ func TestSuspendedCommandsEndInTheirVersionHoweverATrialEnds(t *testing.T) {
 				require.ErrorIs(t, up.Wait(soon(t)), err)
 				require.EqualValues(t, 1, loser.stopped.Load())
 				status := up.Status()
-				require.EqualValues(t, 2, status.Old.Commands, "not the one that was begun before")
+				require.EqualValues(t, 2, status.Old.Commands, "not the one that was started before")
 				require.EqualValues(t, 2, status.New.Commands)
 				require.NoError(t, p.Stop(t.Context()))
 				for _, version := range []*sleeper{old, fresh} {
@@ -85,7 +85,7 @@ func TestSuspendedCommandsEndInTheirVersionHoweverATrialEnds(t *testing.T) {
 	}
 }
 
-func TestACanaryThatCrashesAfterASuspensionCostsNobodyAnything(t *testing.T) {
+func TestACanaryThatCrashesAfterASuspensionCostsNoCommand(t *testing.T) {
 	for name, crash := range map[string]func(c behaviour.Suspender, d time.Duration){
 		"panic":  func(behaviour.Suspender, time.Duration) { panic("v2 is no good") },
 		"goexit": func(behaviour.Suspender, time.Duration) { runtime.Goexit() },
@@ -103,7 +103,7 @@ func TestACanaryThatCrashesAfterASuspensionCostsNobodyAnything(t *testing.T) {
 				}}, upgrade.Canary(0.5))
 				var tickets []*stage.Ticket
 				others := time.Minute
-				if name == "stuck" { // nobody else has the worker then
+				if name == "stuck" { // no other handler has the worker then
 					others = time.Second / 2
 				}
 				for _, d := range []time.Duration{others, others, others, time.Second} {
@@ -136,12 +136,12 @@ func TestACanaryThatCrashesAfterASuspensionCostsNobodyAnything(t *testing.T) {
 	}
 }
 
-func TestACrashOfTheOldVersionDuringATrialIsItsOwn(t *testing.T) {
+func TestACrashOfTheOldVersionDuringATrialCountsForThatVersion(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		old, fresh := newSleeper("old"), newSleeper("new")
 		s := stage.New("s", after{old, func(behaviour.Suspender, time.Duration) { panic("as ever") }}, stage.Workers(1, 1))
 		p := bubble(t, s)
-		begun := askFor(t, s, time.Minute) // before the trial: of no account to it
+		begun := askFor(t, s, time.Minute) // before the trial, so it does not count for it
 		synctest.Wait()
 		up := put(s, t, fresh, upgrade.Canary(0.5))
 		lost, kept := askFor(t, s, time.Second), askFor(t, s, 2*time.Minute)
@@ -163,7 +163,7 @@ func TestACrashOfTheOldVersionDuringATrialIsItsOwn(t *testing.T) {
 	})
 }
 
-func TestAHardStopDuringATrialEndsWhatEitherVersionHasSuspended(t *testing.T) {
+func TestAHardStopDuringATrialEndsSuspendedCommandsOfBothVersions(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		old, fresh := newSleeper("old"), newSleeper("new")
 		s := stage.New("s", old, stage.Workers(2, 2))
@@ -190,8 +190,7 @@ func TestAHardStopDuringATrialEndsWhatEitherVersionHasSuspended(t *testing.T) {
 	})
 }
 
-// versioned performs scripts as one version of several, and sees to it that it is used only while it is
-// started.
+// versioned performs scripts as one version of several, and checks that it is used only while it is started.
 type versioned struct {
 	*actors
 	name  string
@@ -226,9 +225,9 @@ func (v versioned) HandleSuspending(c behaviour.Suspender, s *script) behaviour.
 	return v.perform(c, s)
 }
 
-// Whatever versions come and go, and whichever of them crash: each command ends as its script says, as if
-// there had been one version only; and each version has been stopped.
-func TestTrialsOfVersionsThatSuspendAreOfNoAccountToAnyCommand(t *testing.T) {
+// Each command ends as its script says, as if there were only one version, whatever versions are tried and whichever of them crash;
+// and each version is stopped in the end.
+func TestTrialsOfVersionsThatSuspendAffectNoCommand(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(rt, "workers")
 		a := newActors()

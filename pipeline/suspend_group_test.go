@@ -16,11 +16,10 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A story of a group: two stages whose handlers suspend and two of which they do not share one or more workers,
-// whichever way those go round. Commands crash, end their goroutines and are too late while others are
-// suspended; the stages are paused, another policy takes over, and in the end the pipeline drains, or is stopped. Each
-// command ends once, as its script says.
-func TestAGroupOfStagesThatSuspendAndOthersKeepsItsWord(t *testing.T) {
+// In a group, two stages whose handlers suspend and two whose handlers do not share one or more workers, in any visit order.
+// Commands crash, end their goroutines and exceed their time limits while others are suspended; the stages are paused, another policy takes
+// over, and at the end the pipeline drains or is stopped. Each command ends once, as its script says.
+func TestAGroupOfStagesThatSuspendAndOthersEndsEachCommandAsItSays(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		for name := range ways(n) {
 			t.Run(fmt.Sprintf("%s with %d", name, n), func(t *testing.T) {
@@ -39,7 +38,7 @@ type saga struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	workers int
-	plain   *stage.Stage[*script] // plays no script, but hands them on
+	plain   *stage.Stage[*script] // forwards scripts without playing them
 	pipe    *pipeline.Pipeline
 	scripts []*script
 	tickets []*stage.Ticket
@@ -73,7 +72,7 @@ func (s *saga) tell(way string) {
 	s.account()
 }
 
-// submit hands in a script, by the plain stage or directly.
+// submit submits a script, through the plain stage or directly.
 func (s *saga) submit() {
 	steps := []string{"sleep", "yield", "await", "call", "ask", "emit"}
 	cmd := &script{end: []string{"ok", "forward", "error", "panic", "goexit", "late"}[s.rnd.IntN(6)]}
@@ -85,7 +84,7 @@ func (s *saga) submit() {
 	s.scripts, s.tickets = append(s.scripts, cmd), append(s.tickets, ticket)
 }
 
-// meanwhile does something to the pipeline, or lets time pass.
+// meanwhile changes the pipeline, or lets time pass.
 func (s *saga) meanwhile() {
 	switch s.rnd.IntN(6) {
 	case 0:

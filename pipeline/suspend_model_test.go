@@ -19,14 +19,14 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// script is what a handler does with one command: steps, and an end.
+// script is what a handler does with one command: steps, and an outcome.
 type script struct {
 	steps []string
 	end   string
-	hang  *atomic.Bool // one that hangs does until this is true
+	hang  *atomic.Bool // a handler that hangs waits until this is true
 }
 
-// emits is how many commands a script emits in one try.
+// emits returns how many commands a script emits in one attempt.
 func (s *script) emits() (n uint64) {
 	for _, step := range s.steps {
 		if step == "emit" {
@@ -36,7 +36,7 @@ func (s *script) emits() (n uint64) {
 	return n
 }
 
-// actors are stages that play scripts, and where what comes of them goes.
+// actors are stages that play scripts, and the stage that gets what they forward and emit.
 type actors struct {
 	play *stage.Stage[*script]
 	help *stage.Stage[int]
@@ -121,8 +121,8 @@ func aScript(ends ...string) *rapid.Generator[*script] {
 	})
 }
 
-// A model of the accounts, whatever becomes of the workers: each command ends as its script says.
-func TestEachScriptOfSuspensionsEndsAsItSays(t *testing.T) {
+// The accounts are compared with a model: each command ends as its script says, whatever happens to the workers.
+func TestEachScriptOfSuspensionsEndsAsWritten(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(rt, "workers")
 		a := newActors(stage.Workers(n, n), stage.Instances(rapid.IntRange(1, 40).Draw(rt, "instances")),
@@ -180,7 +180,7 @@ func TestEachScriptOfSuspensionsEndsAsItSays(t *testing.T) {
 	})
 }
 
-// suspendingWays are ways to run the stages: by their own workers, and by shared ones.
+// suspendingWays are ways to run the stages: with their own workers, and with shared ones.
 func suspendingWays(n int) []controller.Policy {
 	all := []controller.Policy{policy.Fixed{}}
 	for _, name := range []string{"fifo", "fifo by one", "priority", "exhaustive", "gated", "bounded"} {
@@ -189,8 +189,8 @@ func suspendingWays(n int) []controller.Policy {
 	return all
 }
 
-// Whenever it is stopped, and however: every command has ended, and no coroutine is left.
-func TestAHardStopEndsWhateverIsSuspended(t *testing.T) {
+// Whenever and however the pipeline is stopped, every command has ended and no coroutine is left.
+func TestAHardStopEndsSuspendedCommands(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(rt, "workers")
 		a := newActors(stage.Workers(n, n), stage.Instances(rapid.IntRange(1, 40).Draw(rt, "instances")),

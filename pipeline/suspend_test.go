@@ -19,7 +19,7 @@ import (
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
-// sleeper sleeps, answers its version, and knows whether it has been stopped.
+// sleeper sleeps, answers its version, and records whether it was stopped.
 type sleeper struct {
 	version string
 	started *atomic.Int32
@@ -40,7 +40,7 @@ func (s *sleeper) HandleCommand(ctx context.Context, d time.Duration) behaviour.
 
 func (s *sleeper) HandleSuspending(c behaviour.Suspender, d time.Duration) behaviour.Outcome {
 	if d < 0 {
-		panic("less than nothing")
+		panic("it must not be negative")
 	}
 	if err := coroutine.Sleep(c, d); err != nil {
 		return behaviour.Error(err)
@@ -65,7 +65,7 @@ func askFor(t *testing.T, s *stage.Stage[time.Duration], d time.Duration) *stage
 	return ticket
 }
 
-func TestAPausedStageFinishesWhatIsSuspended(t *testing.T) {
+func TestAPausedStageFinishesSuspendedCommands(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", newSleeper("1"), stage.Workers(1, 1))
 		p := bubble(t, s)
@@ -75,7 +75,7 @@ func TestAPausedStageFinishesWhatIsSuspended(t *testing.T) {
 		second := askFor(t, s, time.Second)
 		answers(t, first, "1")
 		synctest.Wait()
-		require.Equal(t, 1, s.Snapshot().Queued, "what was not begun waits")
+		require.Equal(t, 1, s.Snapshot().Queued, "commands that were not started wait")
 		require.NoError(t, p.Resume(s))
 		answers(t, second, "1")
 		require.NoError(t, p.Stop(t.Context()))
@@ -98,7 +98,7 @@ func TestAStageIsRemovedWhenNothingIsSuspendedThere(t *testing.T) {
 	})
 }
 
-func TestAnUpgradeLetsWhatIsSuspendedEndInTheOldVersion(t *testing.T) {
+func TestSuspendedCommandsEndInTheOldVersionAfterAnUpgrade(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		old, fresh := newSleeper("old"), newSleeper("new")
 		s := stage.New("s", old, stage.Workers(2, 2))
@@ -118,7 +118,7 @@ func TestAnUpgradeLetsWhatIsSuspendedEndInTheOldVersion(t *testing.T) {
 	})
 }
 
-func TestACrashAfterAnUpgradeIsToldOfTheVersionWhoseHandlerItWas(t *testing.T) {
+func TestACrashAfterAnUpgradeIsReportedWithTheVersionOfItsHandler(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"panics": 0, "is stuck": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -134,13 +134,13 @@ func TestACrashAfterAnUpgradeIsToldOfTheVersionWhoseHandlerItWas(t *testing.T) {
 				require.ErrorAs(t, err, &crash)
 				assert.Equal(t, "old", crash.Version)
 				require.NoError(t, p.Stop(t.Context()))
-				time.Sleep(10 * limit) // for who was given up
+				time.Sleep(10 * limit) // for the handler that was abandoned
 			})
 		})
 	}
 }
 
-// crasher sleeps a little, blocks for as long as it is told, and panics.
+// crasher sleeps a little, blocks for the time that the command says, and panics.
 type crasher struct{ version string }
 
 func (c *crasher) Version() string { return c.version }
@@ -155,7 +155,7 @@ func (c *crasher) HandleSuspending(co behaviour.Suspender, d time.Duration) beha
 	panic("crash")
 }
 
-func TestAStageThatBreaksKeepsWhatIsSuspended(t *testing.T) {
+func TestAStageThatFailsKeepsItsSuspendedCommands(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		b := newSleeper("1")
 		s := stage.New("s", b, stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
@@ -167,7 +167,7 @@ func TestAStageThatBreaksKeepsWhatIsSuspended(t *testing.T) {
 			require.True(t, stage.Crashed(err), err)
 		}
 		synctest.Wait()
-		require.Equal(t, 1, p.Tree().Children[0].Restarts, "it was started afresh")
+		require.Equal(t, 1, p.Tree().Children[0].Restarts, "it was restarted")
 		require.Equal(t, 1, s.Snapshot().Suspended)
 		answers(t, waiting, "1")
 		answers(t, askFor(t, s, time.Second), "1")
@@ -176,7 +176,7 @@ func TestAStageThatBreaksKeepsWhatIsSuspended(t *testing.T) {
 	})
 }
 
-func TestMoreWorkersAreAddedOnlyIfWorkersAreShort(t *testing.T) {
+func TestWorkersAreAddedOnlyIfWorkersAreTheBottleneck(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		seen := make(chan controller.StageStats, 1000)
 		s := stage.New("s", newSleeper("1"), stage.Workers(1, 8), stage.Instances(10))
@@ -192,7 +192,7 @@ func TestMoreWorkersAreAddedOnlyIfWorkersAreShort(t *testing.T) {
 		}
 		st := <-seen
 		require.Equal(t, 40, s.Snapshot().Queued)
-		require.Zero(t, st.QueueLen, "a further worker could do nothing")
+		require.Zero(t, st.QueueLen, "a further worker would have nothing to do")
 		require.Zero(t, st.InHand)
 		require.Zero(t, st.FreeInstances)
 		require.Equal(t, 10, st.Instances)
@@ -200,12 +200,12 @@ func TestMoreWorkersAreAddedOnlyIfWorkersAreShort(t *testing.T) {
 	})
 }
 
-func TestWhoYieldsAgainAndAgainKeepsNobodyFromBeginning(t *testing.T) {
+func TestAHandlerThatYieldsRepeatedlyDoesNotKeepOthersFromStarting(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		done := false
 		s := stage.Coroutine("s", func(c coroutine.Context, n int) behaviour.Outcome {
 			for n == 0 && !done {
-				time.Sleep(time.Second) // so long that batches are of one
+				time.Sleep(time.Second) // so long that batches have one command
 				if err := coroutine.Yield(c); err != nil {
 					return behaviour.Error(err)
 				}
@@ -225,7 +225,7 @@ func TestWhoYieldsAgainAndAgainKeepsNobodyFromBeginning(t *testing.T) {
 	})
 }
 
-func TestASuspendingHandlerEmitsMoreThanIsHeld(t *testing.T) {
+func TestASuspendingHandlerMayEmitMoreThanTheOutboxHolds(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		var sum atomic.Int64
 		slow := stage.Func("slow", func(_ context.Context, n int) behaviour.Outcome {
@@ -253,14 +253,14 @@ func TestASuspendingHandlerEmitsMoreThanIsHeld(t *testing.T) {
 			_, err := stage.Call[int](t.Context(), s, 0)
 			require.NoError(t, err)
 		}
-		answers(t, ticket, 5) // others were handled while it waited for room
+		answers(t, ticket, 5) // other commands were handled while it waited for a free slot
 		require.EqualValues(t, 500500, sum.Load())
 		require.NoError(t, p.Stop(t.Context()))
 		atRest(t, p)
 	})
 }
 
-func TestAHandlerThatDoesNotEndWhenItIsStoppedIsNamed(t *testing.T) {
+func TestASuspendedHandlerThatDoesNotEndIsReported(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		let := make(chan struct{})
 		s := stage.Coroutine("deaf", func(c coroutine.Context, n int) behaviour.Outcome {
@@ -297,12 +297,12 @@ func TestAHandlerThatDoesNotEndWhenItIsStoppedIsNamed(t *testing.T) {
 	})
 }
 
-// sleepyBatcher is what no behaviour that suspends can be.
+// sleepyBatcher is a Batcher that suspends, which is not possible.
 type sleepyBatcher struct{ *sleeper }
 
 func (sleepyBatcher) HandleBatch(context.Context, []time.Duration) []behaviour.Outcome { return nil }
 
-func TestWhatCannotSuspendIsRefused(t *testing.T) {
+func TestBehavioursThatCannotSuspendAreRefused(t *testing.T) {
 	factory := func() behaviour.Behaviour[time.Duration] { return newSleeper("1") }
 	plain := func() behaviour.Behaviour[time.Duration] { return fn(echo[time.Duration]) }
 

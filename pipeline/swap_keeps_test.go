@@ -20,7 +20,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// sleeping is a stage that needs its workers: each command takes a millisecond and no CPU.
+// sleeping returns a stage that needs its workers: each command takes a millisecond and no CPU.
 func sleeping(name string, opts ...stage.Option) *stage.Stage[int] {
 	return stage.Func(name, func(context.Context, int) behaviour.Outcome {
 		time.Sleep(time.Millisecond)
@@ -28,9 +28,9 @@ func sleeping(name string, opts ...stage.Option) *stage.Stage[int] {
 	}, opts...)
 }
 
-// Thirty-two workers that sleep a millisecond for each command handle 3,200 in 100 ms. A shared pool with a worker for each CPU
+// Thirty-two workers that sleep a millisecond for each command handle 3,200 commands in 100 ms. A shared pool with a worker for each CPU
 // would take seconds.
-func TestASwapCannotRuinAPipeline(t *testing.T) {
+func TestASwapOfPoliciesKeepsTheThroughputOfAPipeline(t *testing.T) {
 	sharing := []controller.Policy{leda.New("script", func(*leda.Leda) {})}
 	for _, name := range []string{"cohort", "color", "dbr", "lrb", "mg1", "srpt", "srpt-polled", "cohort:cruz", "dbr:cruz", "lrb:cruz", "srpt:cruz", "srpt-polled:cruz"} {
 		law, err := policy.ByName(name)
@@ -56,9 +56,9 @@ func TestASwapCannotRuinAPipeline(t *testing.T) {
 				of := p.Snapshot().Stages
 				require.Equal(t, "s", of[1].Pool)
 				require.NotEqual(t, "small", of[0].Pool, "one worker there is enough for it")
-				require.NotEqual(t, "usual", of[2].Pool, "nothing was asked for it")
+				require.NotEqual(t, "usual", of[2].Pool, "no worker was asked for")
 				kept := slices.DeleteFunc(p.Journal(), func(c controller.Change) bool { return c.StageName != "s" || c.What != controller.KnobWorkers })
-				require.Len(t, kept, 1, "it is said once")
+				require.Len(t, kept, 1, "it is journalled once")
 				require.Contains(t, kept[0].String(), "it keeps its own, as its options ask for at least")
 				end(t, p)
 				require.Contains(t, log.String(), "it keeps its own, as its options ask for at least")
@@ -67,7 +67,7 @@ func TestASwapCannotRuinAPipeline(t *testing.T) {
 	}
 }
 
-func TestAStageSharesWorkersOfAPoolThatHasAsManyAsItAsksFor(t *testing.T) {
+func TestAStageSharesAPoolThatHasAsManyWorkersAsItAsksFor(t *testing.T) {
 	enough := sleeping("enough", stage.Workers(8, 9))
 	one := sleeping("one instance", stage.Workers(32, 32), stage.Instances(1))
 	many := sleeping("many", stage.Workers(9, 9))

@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// together is a batch handler around one for single commands.
+// together is a batch handler around a handler for single commands.
 type together struct{ one behaviour.Func[any] }
 
 func (b together) HandleCommand(context.Context, any) behaviour.Outcome { panic("it is a batcher") }
@@ -27,7 +27,7 @@ func (b together) HandleBatch(ctx context.Context, cmds []any) []behaviour.Outco
 	return out
 }
 
-// perishing are the kinds of stages whose commands may expire.
+// perishing returns stages of each kind whose commands may expire.
 func perishing() map[string]func(name string, f behaviour.Func[any], opts ...stage.Option) *stage.Stage[any] {
 	kinds := map[string]func(name string, f behaviour.Func[any], opts ...stage.Option) *stage.Stage[any]{
 		"batcher": func(name string, f behaviour.Func[any], opts ...stage.Option) *stage.Stage[any] {
@@ -38,8 +38,9 @@ func perishing() map[string]func(name string, f behaviour.Func[any], opts ...sta
 	return kinds
 }
 
-// A worker is held up for a second. Of what waits behind it, what came at once has expired; what came later has not.
-func TestACommandThatWaitsForLongerThanTheTTLIsShedAndNotBegun(t *testing.T) {
+// A worker is busy for a second. Of the commands that wait meanwhile, those that were queued at once have expired; those that were queued
+// later have not.
+func TestACommandThatWaitsLongerThanTheTTLIsShed(t *testing.T) {
 	for kind, make := range perishing() {
 		t.Run(kind, func(t *testing.T) {
 			bubbled(t, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestACommandThatWaitsForLongerThanTheTTLIsShedAndNotBegun(t *testing.T) {
 	}
 }
 
-// What is forwarded and emitted, what comes to a stage one by one or many at a time, in any order, is timed in each stage.
+// The TTL counts in each stage, for commands that are forwarded, emitted or submitted, one by one or many at a time, in any order.
 func TestEachStageHasATTLOfItsOwnWhereverCommandsComeFrom(t *testing.T) {
 	for _, grouped := range []bool{false, true} {
 		bubbled(t, func(t *testing.T) {
@@ -112,8 +113,8 @@ func TestEachStageHasATTLOfItsOwnWhereverCommandsComeFrom(t *testing.T) {
 	}
 }
 
-// The pause before a try does not count.
-func TestTheTTLBeginsAnewWithEachTry(t *testing.T) {
+// The pause before an attempt does not count.
+func TestTheTTLRestartsWithEachAttempt(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.Func("s", func(ctx context.Context, _ any) behaviour.Outcome {
 			if behaviour.Attempt(ctx) < 3 {
@@ -128,7 +129,7 @@ func TestTheTTLBeginsAnewWithEachTry(t *testing.T) {
 	})
 }
 
-// mail is a command with a time to live of its own.
+// mail is a command with a TTL of its own.
 type mail struct{ by time.Time }
 
 func (m mail) Deadline() time.Time { return m.by }
@@ -166,7 +167,7 @@ func TestACommandExpiresAtTheTimeThatItSays(t *testing.T) {
 	}
 }
 
-// The command is charged, and no other is lost.
+// The command ends as crashed, and no other is lost.
 func TestAnExpiryThatPanicsIsACrashOfItsCommand(t *testing.T) {
 	for kind, make := range perishing() {
 		t.Run(kind, func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestAnExpiryThatPanicsIsACrashOfItsCommand(t *testing.T) {
 	}
 }
 
-func TestATimeToLiveThatCannotBeIsAFault(t *testing.T) {
+func TestAnInvalidTTLIsAFault(t *testing.T) {
 	no := func(context.Context, mail) behaviour.Outcome { return behaviour.OK(nil) }
 	for want, opts := range map[string][]stage.Option{
 		"TTL(-1s): must not be negative":                              {stage.TTL(-time.Second)},

@@ -16,17 +16,17 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// registry knows every instance of every version, and holds each to its contract.
+// registry knows every instance of every version, and checks that each is used as the contract says.
 type registry struct {
 	mu     sync.Mutex
 	all    []*being
-	busy   map[string]int // handlers that run now, by version
+	busy   map[string]int // handlers that run, by version
 	most   map[string]int
 	alive  map[string]int // instances that are started and not stopped
-	crowd  map[string]int // the most of them there were
+	crowd  map[string]int // the highest number of them so far
 	faults []string
 
-	suspends bool // the beings of further versions do
+	suspends bool // the instances of further versions suspend
 }
 
 func newRegistry() *registry {
@@ -57,7 +57,7 @@ func (h herd) HandleBatch(ctx context.Context, ns []int) []behaviour.Outcome {
 	return out
 }
 
-// waiter is a being that lets others go on before it answers.
+// waiter is a being that suspends before it answers.
 type waiter struct{ *being }
 
 func (w waiter) HandleSuspending(c behaviour.Suspender, n int) behaviour.Outcome {
@@ -70,7 +70,7 @@ func (w waiter) HandleSuspending(c behaviour.Suspender, n int) behaviour.Outcome
 	return o
 }
 
-// said answers with the version that handled the command, and which of its commands it was.
+// said is the answer of a version: its name, and which of its commands it was.
 type said struct {
 	version  string
 	n, count int
@@ -93,12 +93,12 @@ func (r *registry) make(version string, do func(ctx context.Context, b *being, n
 	return b
 }
 
-// factory makes instances of a version.
+// factory returns a factory of instances of a version.
 func (r *registry) factory(version string, do func(ctx context.Context, b *being, n int) behaviour.Outcome) behaviour.Factory[int] {
 	return func() behaviour.Behaviour[int] { return r.make(version, do) }
 }
 
-// herds makes instances that take batches.
+// herds returns a factory of instances that take batches.
 func (r *registry) herds(version string, do func(ctx context.Context, b *being, n int) behaviour.Outcome) behaviour.Factory[int] {
 	return func() behaviour.Behaviour[int] { return herd{r.make(version, do)} }
 }
@@ -168,14 +168,14 @@ func (b *being) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
 	return b.do(ctx, b, n)
 }
 
-// living is how many instances of a version are started and not stopped.
+// living returns how many instances of a version are started and not stopped.
 func (r *registry) living(version string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.alive[version]
 }
 
-// quit requires that all that was started has been stopped, and nothing was done wrong.
+// quit requires that all started instances were stopped, and that no check failed.
 func (r *registry) quit(t require.TestingT) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *registry) quit(t require.TestingT) {
 	}
 }
 
-// asked asks a stage and returns what it was told.
+// asked calls a stage and returns the answer.
 func asked(t *testing.T, s *stage.Stage[int], n int) said {
 	t.Helper()
 	got, err := stage.Call[said](soon(t), s, n)
@@ -211,7 +211,7 @@ func kinds(r *registry) map[string]func(opts ...stage.Option) *stage.Stage[int] 
 	}
 }
 
-// next makes instances of a version for a stage of any kind.
+// next returns a factory of instances of a version for a stage of any kind.
 func (r *registry) next(version string, do func(ctx context.Context, b *being, n int) behaviour.Outcome) behaviour.Factory[int] {
 	return func() behaviour.Behaviour[int] {
 		b := r.make(version, do)
@@ -220,7 +220,7 @@ func (r *registry) next(version string, do func(ctx context.Context, b *being, n
 	}
 }
 
-// shaped is a being as the stage needs it.
+// shaped returns a being of the kind that the stage needs.
 func (r *registry) shaped(b *being) behaviour.Behaviour[int] {
 	if r.suspends {
 		return waiter{b}
@@ -228,8 +228,7 @@ func (r *registry) shaped(b *being) behaviour.Behaviour[int] {
 	return b
 }
 
-// everyWay runs a check in a bubble for stages of each kind, run by their own workers or by
-// shared ones.
+// everyWay runs a check in a bubble for stages of each kind, run with their own workers or with shared ones.
 func everyWay(t *testing.T, check func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part)) {
 	t.Helper()
 	for kind := range kinds(newRegistry()) {

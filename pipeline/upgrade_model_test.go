@@ -21,15 +21,15 @@ import (
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
-// What happens to a stage with upgrades, predicted: which versions a command may meet, and
-// what it may be told.
+// A prediction of what happens to a stage with upgrades: which versions a command may meet, and what its answer may
+// be.
 type upgraded struct {
 	t        *testing.T
 	r        *registry
 	st       *stage.Stage[int]
 	p        *pipeline.Pipeline
 	kind     string
-	one      bool // one instance: order is kept
+	one      bool // one instance, so the order is kept
 	last     *upgrade.Rollout
 	rollouts []*upgrade.Rollout
 	next     int
@@ -41,14 +41,14 @@ type upgraded struct {
 	order []int // commands, as they were completed
 }
 
-// ask is a command on its way, and the versions that were out of the race when it came.
+// ask is a command that was submitted, and the versions that had lost when it was.
 type ask struct {
 	n      int
 	dead   map[string]bool
 	ticket *stage.Ticket
 }
 
-// traits are what versions may be like.
+// traits are the properties of versions.
 var traits = []string{"good", "good", "good", "crashes", "exits", "errs"}
 
 func (u *upgraded) do(trait string) func(ctx context.Context, b *being, n int) behaviour.Outcome {
@@ -86,7 +86,7 @@ func (u *upgraded) fresh(trait string) (string, behaviour.Factory[int]) {
 	return name, make(name, u.do(trait))
 }
 
-// dead are the versions that lost.
+// dead are the versions that have lost.
 func (u *upgraded) dead() map[string]bool {
 	dead := map[string]bool{}
 	for _, r := range u.rollouts {
@@ -158,7 +158,7 @@ func (u *upgraded) collect(t *rapid.T) {
 	u.asks = nil
 }
 
-// everPresent reports whether a version was ever the one that counts.
+// everPresent reports whether a version was ever the present one.
 func (u *upgraded) everPresent(version string) bool {
 	for _, r := range u.rollouts {
 		if s := r.Status(); s.New.Version == version {
@@ -199,7 +199,7 @@ func (u *upgraded) resume(t *rapid.T) {
 	u.paused = false
 }
 
-func TestUpgradesLoseNothingAndEveryInstanceIsStoppedOnce(t *testing.T) {
+func TestUpgradesLoseNoCommandAndEveryInstanceIsStoppedOnce(t *testing.T) {
 	for _, kind := range []string{"each", "shared", "batches"} {
 		for _, instances := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d", kind, instances), func(t *testing.T) {
@@ -257,9 +257,9 @@ func (u *upgraded) end(t *rapid.T) {
 	}
 }
 
-// All stages of a line are upgraded again and again, to versions good and bad, while commands
-// come and policies are swapped.
-func TestUpgradesUnderLoadAreOfNoAccountToTheLaw(t *testing.T) {
+// All stages of a line are upgraded repeatedly, to good and bad versions, while commands are submitted and policies are
+// swapped.
+func TestTheLawHoldsDuringUpgradesUnderLoad(t *testing.T) {
 	r := newRegistry()
 	var stages []*stage.Stage[int]
 	var parts []pipeline.Part

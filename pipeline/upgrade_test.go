@@ -21,7 +21,7 @@ import (
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
-func TestAfterAnUpgradeTheNewVersionHandlesAllAndTheOldIsStopped(t *testing.T) {
+func TestAfterAnUpgradeTheNewVersionHandlesAllCommandsAndTheOldOneIsStopped(t *testing.T) {
 	everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 		st := s(stage.Workers(3, 3))
 		p := bubble(t, st, way)
@@ -31,7 +31,7 @@ func TestAfterAnUpgradeTheNewVersionHandlesAllAndTheOldIsStopped(t *testing.T) {
 		require.Equal(t, "v1", p.Snapshot().Stages[0].Version)
 		up, err := st.Upgrade(t.Context(), r.next("v2", nil))
 		require.NoError(t, err)
-		require.NoError(t, up.Wait(soon(t)), "though nothing is handled meanwhile")
+		require.NoError(t, up.Wait(soon(t)), "although no command is handled meanwhile")
 		require.Zero(t, r.living("v1"))
 		for n := range 20 {
 			require.Equal(t, "v2", asked(t, st, n).version)
@@ -48,7 +48,7 @@ func TestAfterAnUpgradeTheNewVersionHandlesAllAndTheOldIsStopped(t *testing.T) {
 	})
 }
 
-func TestAnUpgradeComesAtAnyTime(t *testing.T) {
+func TestAnUpgradeIsPossibleAtAnyTime(t *testing.T) {
 	type life struct {
 		t  *testing.T
 		p  *pipeline.Pipeline
@@ -106,7 +106,7 @@ func TestAnUpgradeComesAtAnyTime(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotStandItsTrialChangesNothing(t *testing.T) {
+func TestAnUpgradeThatFailsItsTrialChangesNothing(t *testing.T) {
 	over, cancel := context.WithCancelCause(context.Background())
 	cancel(errNo)
 	tests := map[string]struct {
@@ -127,7 +127,7 @@ func TestWhatDoesNotStandItsTrialChangesNothing(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}), want: "start: no"},
-		"a start that does not listen": {ctx: over, factory: beginning(func(context.Context) error {
+		"a start that ignores its context": {ctx: over, factory: beginning(func(context.Context) error {
 			time.Sleep(time.Second)
 			return nil
 		}), want: "start: no"},
@@ -163,9 +163,9 @@ func TestWhatDoesNotStandItsTrialChangesNothing(t *testing.T) {
 				require.ErrorContains(t, err, test.want)
 				require.Equal(t, said{"v1", 2, 2}, asked(t, st, 2), "the same instance")
 				time.Sleep(2 * time.Second)
-				require.Zero(t, r.living("v2"), "what started too late is stopped")
+				require.Zero(t, r.living("v2"), "an instance that started too late is stopped")
 				up, err := st.Upgrade(t.Context(), r.next("v3", nil))
-				require.NoError(t, err, "another may try")
+				require.NoError(t, err, "another upgrade may start")
 				require.NoError(t, up.Wait(soon(t)))
 				require.NoError(t, p.Stop(t.Context()))
 			})
@@ -173,7 +173,7 @@ func TestWhatDoesNotStandItsTrialChangesNothing(t *testing.T) {
 	}
 }
 
-// beginning makes instances that start so.
+// beginning returns a factory of instances with a Start function.
 func beginning(begin func(context.Context) error) func(r *registry) behaviour.Factory[int] {
 	return func(r *registry) behaviour.Factory[int] {
 		return func() behaviour.Behaviour[int] {
@@ -184,7 +184,7 @@ func beginning(begin func(context.Context) error) func(r *registry) behaviour.Fa
 	}
 }
 
-func TestOnlyOneUpgradeIsUnderWay(t *testing.T) {
+func TestOnlyOneUpgradeRunsAtATime(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		r := newRegistry()
 		st := stage.Each("s", r.factory("v1", nil))
@@ -195,7 +195,7 @@ func TestOnlyOneUpgradeIsUnderWay(t *testing.T) {
 		go func() { _, err := st.Upgrade(t.Context(), slow, upgrade.Canary(0.5)); done <- err }()
 		synctest.Wait()
 		_, err := st.Upgrade(t.Context(), r.factory("v3", nil))
-		require.ErrorIs(t, err, upgrade.ErrUpgrading, "one is about to begin")
+		require.ErrorIs(t, err, upgrade.ErrUpgrading, "one is about to start")
 		require.Equal(t, "v1", asked(t, st, 1).version, "the stage does not wait for it")
 		close(let)
 		require.NoError(t, <-done)
@@ -207,9 +207,8 @@ func TestOnlyOneUpgradeIsUnderWay(t *testing.T) {
 	})
 }
 
-// The batch in hand is finished by the old instance; the next is the new one's, which is
-// made when the old one has been stopped.
-func TestWithOneInstanceTheNewOneBeginsWhenTheOldOneHasEnded(t *testing.T) {
+// The old instance finishes its batch. The new instance, which is made when the old one was stopped, handles the next.
+func TestWithOneInstanceTheNewVersionStartsWhenTheOldOneHasStopped(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		r := newRegistry()
 		hold := make(chan struct{})
@@ -224,13 +223,13 @@ func TestWithOneInstanceTheNewOneBeginsWhenTheOldOneHasEnded(t *testing.T) {
 			require.NoError(t, err)
 			tickets = append(tickets, ticket)
 			if n == 0 {
-				synctest.Wait() // one is in hand
+				synctest.Wait() // one command is in hand
 			}
 		}
 		up, err := st.Upgrade(t.Context(), r.factory("v2", nil))
 		require.NoError(t, err)
 		require.Equal(t, 1, r.living("v1"))
-		require.Equal(t, 1, r.living("v2"), "the trial's waits")
+		require.Equal(t, 1, r.living("v2"), "the trial's instance waits")
 		require.Equal(t, 1, up.Status().Old.Instances)
 		close(hold)
 		require.NoError(t, up.Wait(soon(t)))
@@ -249,7 +248,7 @@ func TestWithOneInstanceTheNewOneBeginsWhenTheOldOneHasEnded(t *testing.T) {
 	})
 }
 
-func TestACanaryGetsItsFractionToTheCommand(t *testing.T) {
+func TestACanaryGetsExactlyItsFraction(t *testing.T) {
 	for _, fraction := range []float64{0.01, 0.1, 0.25, 0.5, 0.999, 1} {
 		everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 			st := s(stage.Workers(1, 1), stage.Batch(8))
@@ -283,7 +282,7 @@ func TestACanaryGetsItsFractionToTheCommand(t *testing.T) {
 	}
 }
 
-func TestATrialBegunBeforeTheStartGoesOnAfterIt(t *testing.T) {
+func TestATrialThatStartsBeforeThePipelineContinuesAfterIt(t *testing.T) {
 	everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 		st := s(stage.Workers(2, 2))
 		p, err := pipeline.New("early", unscaled([]pipeline.Part{st, way})...)
@@ -317,7 +316,7 @@ func TestAStageThatWasRemovedIsNotUpgraded(t *testing.T) {
 	})
 }
 
-func TestTheSameKeyGoesTheSameWay(t *testing.T) {
+func TestCommandsOfOneKeyGoToOneVersion(t *testing.T) {
 	way := func(fraction float64) map[int]string {
 		r := newRegistry()
 		st := stage.Each("s", r.factory("v1", nil), stage.Workers(4, 4))
@@ -342,13 +341,13 @@ func TestTheSameKeyGoesTheSameWay(t *testing.T) {
 	for key, version := range few {
 		if version == "v2" {
 			fresh++
-			require.Equal(t, "v2", many[key], "what a smaller fraction gets, a larger one gets")
+			require.Equal(t, "v2", many[key], "a larger fraction includes the keys of a smaller one")
 		}
 	}
 	require.InDelta(t, 100, fresh, 40)
 }
 
-func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
+func TestACrashOfTheCanaryCostsNoCommand(t *testing.T) {
 	tests := map[string]struct {
 		do    func(ctx context.Context, b *being, n int) behaviour.Outcome
 		start error
@@ -376,7 +375,7 @@ func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
 				for n, ticket := range tickets {
 					got, err := ticket.Wait(soon(t))
 					require.NoError(t, err)
-					require.Equal(t, said{"v1", n, n + 1}, got, "the old instance goes on, in order")
+					require.Equal(t, said{"v1", n, n + 1}, got, "the old instance continues, in order")
 				}
 				err = up.Wait(soon(t))
 				require.ErrorIs(t, err, upgrade.ErrCanary)
@@ -399,7 +398,7 @@ func TestACrashOfTheCanaryCostsNobodyAnything(t *testing.T) {
 	}
 }
 
-func TestACommandThatCrashesBothVersionsIsChargedForTheOldOneOnly(t *testing.T) {
+func TestACrashInBothVersionsCountsOnlyForTheOldOne(t *testing.T) {
 	everyWay(t, func(t *testing.T, r *registry, _ func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
 		r2 := newRegistry()
 		st := stage.Each("s", r2.factory("v1", crash), stage.Workers(1, 1))
@@ -426,7 +425,7 @@ func TestACommandThatCrashesBothVersionsIsChargedForTheOldOneOnly(t *testing.T) 
 	})
 }
 
-func TestErrorsBeyondTheMarginBringACanaryBack(t *testing.T) {
+func TestErrorsBeyondTheMarginRollACanaryBack(t *testing.T) {
 	failing := func(every int) func(ctx context.Context, b *being, n int) behaviour.Outcome {
 		return func(_ context.Context, b *being, _ int) behaviour.Outcome {
 			if every > 0 && b.count%every == 0 {
@@ -436,7 +435,7 @@ func TestErrorsBeyondTheMarginBringACanaryBack(t *testing.T) {
 		}
 	}
 	tests := map[string]struct {
-		old, fresh int // one in so many is an error
+		old, fresh int // one in this number is an error
 		opts       []upgrade.Option
 		commands   int
 		want       upgrade.State
@@ -494,7 +493,7 @@ func TestATrialLastsItsTime(t *testing.T) {
 	})
 }
 
-func TestATrialEndsAsSomebodySays(t *testing.T) {
+func TestATrialEndsWhenTheUserPromotesItOrRollsItBack(t *testing.T) {
 	for name, promote := range map[string]bool{"promoted": true, "rolled back": false} {
 		t.Run(name, func(t *testing.T) {
 			everyWay(t, func(t *testing.T, r *registry, s func(opts ...stage.Option) *stage.Stage[int], way pipeline.Part) {
@@ -521,7 +520,7 @@ func TestATrialEndsAsSomebodySays(t *testing.T) {
 					require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrRolledBack)
 				}
 				require.Zero(t, r.living(loses))
-				require.Equal(t, said{wins, 7, count}, asked(t, st, 7), "the instance goes on as it was")
+				require.Equal(t, said{wins, 7, count}, asked(t, st, 7), "the instance continues unchanged")
 				require.Equal(t, wins, p.Snapshot().Stages[0].Version)
 				_, err = st.Upgrade(t.Context(), r.next("v3", nil), upgrade.Canary(1))
 				require.NoError(t, err)
@@ -584,7 +583,7 @@ func TestBatchersAndOthersReplaceOneAnother(t *testing.T) {
 	}
 }
 
-func TestAStuckCanaryIsGivenUpAndTheOldVersionGoesOn(t *testing.T) {
+func TestAStuckCanaryIsAbandonedAndTheOldVersionContinues(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		r := newRegistry()
 		let := make(chan struct{})
@@ -602,7 +601,7 @@ func TestAStuckCanaryIsGivenUpAndTheOldVersionGoesOn(t *testing.T) {
 		require.ErrorIs(t, up.Status().Why, stage.ErrStuck)
 		require.Equal(t, 1, up.Status().New.Instances, "it is still there")
 		again, err := st.Upgrade(t.Context(), r.factory("v3", nil))
-		require.NoError(t, err, "that keeps nobody from another upgrade")
+		require.NoError(t, err, "another upgrade is possible")
 		require.NoError(t, again.Wait(soon(t)))
 		close(let)
 		require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrCanary)
@@ -613,9 +612,9 @@ func TestAStuckCanaryIsGivenUpAndTheOldVersionGoesOn(t *testing.T) {
 	})
 }
 
-// In a batch the canary's part comes first. If it is stuck, the old version's part is not begun
-// when it comes back, by a worker that was given up.
-func TestWhatAStuckCanaryAnswersToItsPartOfABatchIsIgnored(t *testing.T) {
+// The canary's part of a batch comes first. If the canary is stuck, its abandoned worker does not start the old version's part when it
+// comes back.
+func TestTheAnswersOfAnAbandonedCanaryToItsPartOfABatchAreIgnored(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		r := newRegistry()
 		let := make(chan struct{})
@@ -643,7 +642,7 @@ func TestWhatAStuckCanaryAnswersToItsPartOfABatchIsIgnored(t *testing.T) {
 		require.NotZero(t, before.New.Crashes)
 		close(let)
 		require.Eventually(t, func() bool { return st.Snapshot().Abandoned == 0 }, time.Minute, time.Millisecond)
-		require.Equal(t, before.New.Commands, up.Status().New.Commands, "late answers count for nothing")
+		require.Equal(t, before.New.Commands, up.Status().New.Commands, "late answers do not count")
 		require.NoError(t, up.Rollback())
 		require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrRolledBack)
 		require.NoError(t, p.Stop(t.Context()))
@@ -651,9 +650,9 @@ func TestWhatAStuckCanaryAnswersToItsPartOfABatchIsIgnored(t *testing.T) {
 	})
 }
 
-// The canary handles its part of the batch 0 to 3, commands 1 and 3. Then the old version ends badly at command 0, once. It
-// is out of question which of the old version's commands is to blame, and which are not: the canary's.
-func TestWhatACanaryHasAnsweredOfABatchIsNotHandledAgainIfTheOldVersionCrashes(t *testing.T) {
+// The canary handles its part of the batch 0 to 3: commands 1 and 3. Then the old version crashes at command 0, once. The crash counts for
+// a command of the old version, and not for the canary's.
+func TestCommandsThatACanaryAnsweredAreNotHandledAgainWhenTheOldVersionCrashes(t *testing.T) {
 	for name, end := range map[string]func(context.Context){
 		"panic":  func(context.Context) { panic("on purpose") },
 		"goexit": func(context.Context) { runtime.Goexit() },
@@ -687,14 +686,14 @@ func TestWhatACanaryHasAnsweredOfABatchIsNotHandledAgainIfTheOldVersionCrashes(t
 					stage.Retry(stage.RetryPolicy{Attempts: 3}), stage.Timeout(time.Second), stage.Grace(time.Second))
 				p := bubble(t, st, way)
 				for range 8 {
-					asked(t, st, 100) // batches become larger as their commands turn out to be quick
+					asked(t, st, 100) // batches become larger because the commands are quick
 				}
 				up, err := st.Upgrade(t.Context(), r.herds("v2", do), upgrade.Canary(0.5), upgrade.MaxErrors(1, 1000))
 				require.NoError(t, err)
 				require.NoError(t, p.Pause(st))
 				var tickets []*stage.Ticket
 				for n := range 4 {
-					if n == 1 { // nobody waits for this one
+					if n == 1 { // no caller waits for this one
 						require.NoError(t, st.Submit(t.Context(), n))
 						continue
 					}
@@ -710,7 +709,7 @@ func TestWhatACanaryHasAnsweredOfABatchIsNotHandledAgainIfTheOldVersionCrashes(t
 				require.NoError(t, up.Rollback())
 				require.ErrorIs(t, up.Wait(soon(t)), upgrade.ErrRolledBack)
 				require.NoError(t, p.Stop(t.Context()))
-				time.Sleep(time.Minute) // what was stuck comes back
+				time.Sleep(time.Minute) // the stuck handler comes back
 				require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1, 3: 1}, succeeded)
 				require.Equal(t, map[int]int{3: 1}, failed)
 				atRest(t, p)
@@ -720,7 +719,7 @@ func TestWhatACanaryHasAnsweredOfABatchIsNotHandledAgainIfTheOldVersionCrashes(t
 	}
 }
 
-func TestACanaryThatCannotStartASecondInstanceComesBack(t *testing.T) {
+func TestACanaryThatCannotStartASecondInstanceIsRolledBack(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		r := newRegistry()
 		var made atomic.Int64
@@ -763,8 +762,8 @@ func TestACanaryThatCannotStartASecondInstanceComesBack(t *testing.T) {
 	})
 }
 
-// The pipeline restarts a stage that broke: what was on trial is not, when it comes back.
-func TestAStageThatBreaksEndsTheTrial(t *testing.T) {
+// The pipeline restarts a failed stage. The version that was on trial is not on trial afterwards.
+func TestAStageThatFailsEndsItsTrial(t *testing.T) {
 	for kind := range kinds(newRegistry()) {
 		t.Run(kind, func(t *testing.T) {
 			r := newRegistry()
@@ -834,7 +833,7 @@ func TestAStageIsUpgradedWhileItDrains(t *testing.T) {
 	r.quit(t)
 }
 
-func TestWhatACanaryEmittedBeforeItsCrashIsNotSentTwice(t *testing.T) {
+func TestCommandsThatACanaryEmittedBeforeItsCrashAreNotSentTwice(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		r := newRegistry()
 		var got []int

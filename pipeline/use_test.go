@@ -20,7 +20,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// laws are all policies that have a name, and all ways to share workers.
+// laws are all named policies, and all ways to share workers.
 func laws(t *testing.T) (all []controller.Policy) {
 	t.Helper()
 	for _, name := range policy.Names() {
@@ -34,7 +34,7 @@ func laws(t *testing.T) (all []controller.Policy) {
 	return all
 }
 
-func TestPoliciesAreSwappedUnderLoadAndNothingIsLost(t *testing.T) {
+func TestPoliciesAreSwappedUnderLoadWithoutLoss(t *testing.T) {
 	storm, every := lasting(time.Second, 10*time.Second), lasting(5*time.Millisecond, 20*time.Millisecond)
 	entry, parts := line(4, func(_, _ int) error {
 		switch rand.IntN(400) {
@@ -70,8 +70,7 @@ func TestPoliciesAreSwappedUnderLoadAndNothingIsLost(t *testing.T) {
 	require.EqualValues(t, submitted.Load(), p.Snapshot().Accepted)
 }
 
-// With one instance a stage handles one command at a time, in order, whoever's worker
-// comes.
+// With one instance a stage handles one command at a time, in order, whichever worker handles it.
 func TestASwapReordersNothingWithinAStage(t *testing.T) {
 	var last [3]int
 	var swapped atomic.Int64
@@ -103,7 +102,7 @@ func TestASwapReordersNothingWithinAStage(t *testing.T) {
 	}
 }
 
-func TestASwapIsWrittenDownAndSetsBackWhatTheOldPolicyChanged(t *testing.T) {
+func TestASwapIsJournalledAndUndoesTheChangesOfTheOldPolicy(t *testing.T) {
 	entry, parts := line(2, nil, stage.Workers(2, 4))
 	p := run(t, append(parts, pipeline.Control(shared{controller.SharedPriority, 3, nil}))...)
 	require.NoError(t, entry.Submit(soon(t), 1))
@@ -113,13 +112,13 @@ func TestASwapIsWrittenDownAndSetsBackWhatTheOldPolicyChanged(t *testing.T) {
 	s := p.Snapshot()
 	require.Equal(t, "s0", s.Stages[0].Pool)
 	require.Equal(t, "fixed", s.Policy)
-	require.Empty(t, p.Snapshot().Pools, "nobody needs it any more")
+	require.Empty(t, p.Snapshot().Pools, "the pool is not needed any more")
 	require.True(t, slices.ContainsFunc(p.Journal(), func(c controller.Change) bool {
 		return c.What == "policy" && c.Before == "shared shared priority" && c.After == "fixed"
 	}))
 }
 
-func TestUseRefusesWhatControlWouldRefuse(t *testing.T) {
+func TestUseRefusesThePoliciesThatControlRefuses(t *testing.T) {
 	_, parts := line(1, nil)
 	p := start(t, parts...)
 	require.ErrorContains(t, p.Use(nil), "nil")
@@ -145,7 +144,7 @@ func TestUseInATightLoopLeavesNoPoolBehind(t *testing.T) {
 	})
 }
 
-// onStart calls a function when it is asked for the first time.
+// onStart is a policy that calls a function when it is first asked.
 type onStart func()
 
 func (onStart) Name() string                 { return "on start" }
@@ -185,7 +184,7 @@ func TestAPolicyThatCallsItsOwnPipelineGetsAnErrorAtOnce(t *testing.T) {
 		}
 		require.ErrorIs(t, err, pipeline.ErrFromPolicy, name)
 		require.NoError(t, <-swapped, name)
-		require.NoError(t, ofOther, "another pipeline is as good as any")
+		require.NoError(t, ofOther, "another pipeline may be used")
 	}
 	require.NoError(t, p.Use(policy.Fixed{}))
 	require.Len(t, p.Snapshot().Stages, 2)

@@ -13,7 +13,7 @@ import (
 )
 
 // The first GOMAXPROCS commands wait for one another, so the test ends only if all of them are handled at once.
-func TestAStageWithDefaultOptionsHandlesOneCommandForEachCPUAtOnceFromTheFirstCommand(t *testing.T) {
+func TestAStageWithDefaultOptionsHandlesOneCommandForEachCPUAtOnce(t *testing.T) {
 	n := max(runtime.GOMAXPROCS(0), 2)
 	before := runtime.GOMAXPROCS(n)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })

@@ -32,13 +32,13 @@ type tick struct{ of *activePolicy }
 // IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
 func (tick) IgnoreDeadLetterLogging() {}
 
-// requestsReady tells the actor that there are requests.
+// requestsReady informs the actor that there are requests.
 type requestsReady struct{}
 
 // IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
 func (requestsReady) IgnoreDeadLetterLogging() {}
 
-// checkDue tells the actor to check whether stages starve.
+// checkDue makes the actor check whether stages starve.
 type checkDue struct{}
 
 // IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
@@ -80,7 +80,7 @@ func (a *loopActor) start(ctx actor.Context) {
 	a.waiting = map[string]waits{}
 	a.check = time.AfterFunc(controller.StarvedAfter, func() { l.send(checkDue{}) })
 	a.handleRequests()
-	l.slow.resend() // for events of the time before, or that an actor that is gone was told of
+	l.slow.resend() // for events from before the start, or that a previous actor was sent a message for
 	l.fast.resend()
 }
 

@@ -38,7 +38,7 @@ type eventQueue struct {
 	next   *time.Timer // ends the pause; there is only one, because each timer that runs would send a message
 }
 
-// eventsReady tells the actor that there are events.
+// eventsReady informs the actor that there are events.
 type eventsReady struct{ queue *eventQueue }
 
 // IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.

@@ -30,14 +30,14 @@ func drawn(names string, edges ...string) *controller.Snapshot {
 func words(s *controller.Snapshot) string {
 	var all []string
 	for i, st := range s.Stages {
-		word := st.Name
+		word := []string{st.Name}
 		for _, id := range st.Next {
-			word += s.Stages[id].Name
+			word = append(word, s.Stages[id].Name)
 		}
 		if st.ID != controller.StageID(i) {
-			word += fmt.Sprint("?", st.ID)
+			word = append(word, fmt.Sprint("?", st.ID))
 		}
-		all = append(all, word)
+		all = append(all, strings.Join(word, ""))
 	}
 	return strings.Join(all, " ")
 }

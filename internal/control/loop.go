@@ -92,9 +92,10 @@ type Loop struct {
 // New returns a loop. Its state is how the options of the stages and groups have them.
 func New(cfg Config) *Loop {
 	l := &Loop{Config: cfg, policies: maps.Clone(cfg.Policies), journal: controller.NewJournal(0), running: newRunning()}
-	var stages []Options
-	for _, c := range cfg.Plant.Stages() {
-		stages = append(stages, c)
+	present := cfg.Plant.Stages()
+	stages := make([]Options, len(present))
+	for i, c := range present {
+		stages[i] = c
 	}
 	l.state = NewState(stages, cfg.Groups)
 	l.slow = eventQueue{loop: l, pause: 100 * time.Millisecond, queued: map[Event]bool{}}

@@ -27,7 +27,7 @@ type activePolicy struct {
 	every      time.Duration // between two ticks
 	next       *time.Timer
 	rounds     bool // it wants to be notified of the ends of rounds
-	visits     int  // it wants to be notified of so many visits; 0: of none
+	visits     int  // it wants to be notified after this number of visits; 0: never
 }
 
 // afterPanic is when a policy is asked again that panicked before it had said when.
@@ -165,7 +165,7 @@ const noPolicy = "the pipeline's"
 // swapped returns the journal's entry for policies that were replaced.
 func swapped(group, before, after string, at time.Duration) controller.Change {
 	ch := controller.Change{
-		At: at, Policy: after, Stage: controller.Entry, What: knobPolicy, Before: before, After: after, Why: "told to use it",
+		At: at, Policy: after, Stage: controller.Entry, What: knobPolicy, Before: before, After: after, Why: "replaced by Pipeline.Use or UseFor",
 	}
 	if group != "" {
 		ch.Group, ch.Stage, ch.StageName = group, controller.NoStage, group

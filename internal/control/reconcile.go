@@ -195,7 +195,7 @@ func (l *Loop) reconcileDiscipline(c *engine.Core, want string) {
 	}
 }
 
-// reportVisits has the shared pools report as many visits as a policy of their controller wants to be notified of.
+// reportVisits makes the shared pools report after as many visits as a policy of their controller wants.
 func (l *Loop) reportVisits() {
 	for _, name := range l.state.order {
 		if p := l.running.pools[name]; p != nil {

@@ -30,7 +30,7 @@ type State struct {
 	stages map[string]*stageState
 	pools  map[string]*poolState // the shared ones
 	order  []string              // of pools, in the order in which they were added
-	visits map[string]int        // by group: the number of visits that the policies of its controller want to be notified of
+	visits map[string]int        // by group: after how many visits its controller's policies want to be notified; 0: never
 }
 
 // stageState is the desired state of a stage, and of its own pool.
@@ -280,8 +280,8 @@ func (s *State) dropUnused(u usage) (dropped []string) {
 	return dropped
 }
 
-// reports returns the number of visits that a shared pool is to report: what the policies of its group's own controller want,
-// or else those of the pipeline's.
+// reports returns after how many visits a shared pool is to report, 0 for never: as the policies of its group's own controller
+// want, or else those of the pipeline's.
 func (s *State) reports(pool string) int {
 	visits, own := s.visits[pool]
 	if !own || !s.pools[pool].group {

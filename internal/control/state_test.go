@@ -164,7 +164,7 @@ func TestPoolsWithoutStagesAreDroppedUnlessTheyAreGroups(t *testing.T) {
 	require.Nil(t, s.pools["h"])
 }
 
-func TestAPoolReportsTheVisitsThatItsControllerWants(t *testing.T) {
+func TestAPoolReportsAfterAsManyVisitsAsItsControllerWants(t *testing.T) {
 	s, _ := stateOf()
 	s.apply(turn(noStage, "h", controller.KnobWorkers, 3))
 	s.visits[""] = 5

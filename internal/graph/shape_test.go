@@ -1,8 +1,8 @@
 package graph
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,12 +12,21 @@ import (
 // drawn returns the edges of a graph of stages with names of one letter. An edge is written "ab", a back edge "ba!".
 func drawn(stages int, words string) []edges {
 	all := make([]edges, stages)
-	for _, w := range strings.Fields(words) {
+	for w := range strings.FieldsSeq(words) {
 		from, to := int(w[0]-'a'), int(w[1]-'a')
 		i, _ := all[from].find(to)
 		all[from] = slices.Insert(all[from], i, edge{to: to, back: strings.HasSuffix(w, "!")})
 	}
 	return all
+}
+
+// letters returns the names of stages.
+func letters(stages []int) string {
+	names := make([]byte, len(stages))
+	for i, at := range stages {
+		names[i] = 'a' + byte(at)
+	}
+	return string(names)
 }
 
 func TestAShapeHasRanksAndLoops(t *testing.T) {
@@ -41,25 +50,18 @@ func TestAShapeHasRanksAndLoops(t *testing.T) {
 			s := newShape(all)
 			var got []string
 			for i := range all {
-				word := fmt.Sprint(s.Rank[i])
+				word := strconv.Itoa(s.Rank[i])
 				if s.Cyclic[i] {
 					word += "*"
 				}
-				for _, to := range s.Next(i) {
-					word += string(rune('a' + to))
-				}
-				got = append(got, word)
+				got = append(got, word+letters(s.Next(i)))
 			}
 			require.Equal(t, row.shape, strings.Join(got, " "))
 
 			var order []string
 			for _, part := range (&Graph{edges: all}).Order() {
 				slices.Sort(part)
-				word := ""
-				for _, i := range part {
-					word += string(rune('a' + i))
-				}
-				order = append(order, word)
+				order = append(order, letters(part))
 			}
 			require.Equal(t, row.order, strings.Join(order, " "))
 		})

@@ -45,7 +45,6 @@ const unwritten = `
 docs/words.md
 internal/command
 internal/inbox
-pipeline
 worker
 `
 

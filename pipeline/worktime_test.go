@@ -15,8 +15,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Three workers handle a command in 100 ms each and forward it to a stage that has one worker, room for one and needs a second
-// for each.
+// Three workers take 100 ms for a command and forward it to a stage that has one worker and a capacity of one, and takes a second for
+// each.
 func TestBusyBlockedAndIdleAddUpToTheWorkersAndToTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := stage.Func("slow", func(context.Context, int) behaviour.Outcome {
@@ -49,12 +49,12 @@ func TestBusyBlockedAndIdleAddUpToTheWorkersAndToTheirTime(t *testing.T) {
 		}
 		look(3, 0, 0, 0, 0)
 		time.Sleep(50 * ms)
-		look(3, 0, 0, 150*ms, 0) // handlers that have not returned count
+		look(3, 0, 0, 150*ms, 0) // handlers that have not returned count, too
 		time.Sleep(50 * ms)
-		look(1, 1, 1, 300*ms, 0) // one is with slow, one in its queue; the third is blocked; one handles the fourth
+		look(1, 1, 1, 300*ms, 0) // one command is handled by slow, one is in its queue, the third blocks its worker, and the fourth is handled
 		time.Sleep(200 * ms)
 		look(0, 2, 1, 400*ms, 300*ms)
-		time.Sleep(800 * ms) // slow ends the first at 1.1 s, and takes the next
+		time.Sleep(800 * ms) // slow completes the first at 1.1 s, and takes the next
 		look(0, 1, 2, 400*ms, 300*ms+800*ms+800*ms)
 		time.Sleep(5 * time.Second)
 		look(0, 0, 3, 400*ms, 300*ms+800*ms+800*ms+time.Second)

@@ -23,15 +23,14 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// circle is a value that fmt cannot write: it follows it until the stack overflows, which
-// no recover stops.
+// circle is a value that fmt cannot write: fmt follows it until the stack overflows, which no recover stops.
 func circle() any {
 	m := map[string]any{}
 	m["me"] = m
 	return m
 }
 
-// apart runs a test in a process of its own, for a fault there would end all others.
+// apart runs a test in a process of its own, because a fault there would end all other tests.
 func apart(t *testing.T) (child bool) {
 	t.Helper()
 	const mark = "GOLDA_APART"
@@ -45,12 +44,12 @@ func apart(t *testing.T) (child bool) {
 	return false
 }
 
-// loud is a log that writes everything down, which the discarding handler would not.
+// loud returns a log that formats everything, unlike the discarding handler.
 func loud() pipeline.Part {
 	return pipeline.Logger(slog.New(slog.NewTextHandler(new(bytes.Buffer), &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// lame is a behaviour whose resource dies: it can neither handle nor start afresh.
+// lame is a behaviour whose resource fails: it can neither handle commands nor restart.
 type lame struct {
 	dead  *bool
 	crash func()
@@ -69,13 +68,12 @@ func (l lame) HandleCommand(context.Context, int) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-// nested is an error whose method panics with an error whose method panics: fmt lets that
-// panic through.
+// nested is an error whose Error method panics with an error whose Error method panics; fmt does not recover that panic.
 type nested struct{}
 
 func (nested) Error() string { panic(nested{}) }
 
-func TestAStageThatBreaksOfAValueThatCannotBeWrittenTellsItsStory(t *testing.T) {
+func TestAStageThatFailsWithAnUnprintableValueReportsItsCrashes(t *testing.T) {
 	for name, c := range map[string]struct {
 		crash func()
 		says  string
@@ -105,7 +103,7 @@ func TestAStageThatBreaksOfAValueThatCannotBeWrittenTellsItsStory(t *testing.T) 
 	}
 }
 
-func TestNobodyWhoWritesAStrangersPanicDownFallsIntoACircle(t *testing.T) {
+func TestACyclicPanicValueIsPrintedWithoutRecursion(t *testing.T) {
 	if !apart(t) {
 		return
 	}
@@ -132,7 +130,7 @@ type exits struct{}
 
 func (exits) Error() string { runtime.Goexit(); return "" }
 
-func TestAPanicValueThatEndsItsReadersGoroutineHurtsNobody(t *testing.T) {
+func TestAPanicValueThatEndsItsReadersGoroutineIsHarmless(t *testing.T) {
 	s := stage.New("s", fn(func(_ context.Context, cmd int) behaviour.Outcome {
 		if cmd < 0 {
 			panic(exits{})

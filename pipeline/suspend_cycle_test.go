@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// callers are two stages, each of which calls the other, n times in all, and answers n.
+// callers returns two stages, each of which calls the other, n times in all, and answers n.
 func callers(opts ...stage.Option) (ping, pong *stage.Stage[int]) {
 	calls := func(other **stage.Stage[int]) func(c coroutine.Context, n int) behaviour.Outcome {
 		return func(c coroutine.Context, n int) behaviour.Outcome {
@@ -33,9 +33,9 @@ func callers(opts ...stage.Option) (ping, pong *stage.Stage[int]) {
 	return ping, pong
 }
 
-// A worker never waits for a call, so stages that wait for one another need one worker each, or one for both,
-// however deep it goes: what is needed are instances.
-func TestStagesThatCallOneAnotherWaitForNoWorker(t *testing.T) {
+// A worker never waits for a call, so stages that wait for one another need one worker each, or one for both, however deep the calls
+// are. They do need instances.
+func TestStagesThatCallOneAnotherDoNotWaitForWorkers(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		ping, pong := callers(stage.Workers(1, 1))
 		p := bubble(t, ping, pong, way)
@@ -57,7 +57,7 @@ func TestStagesThatCallOneAnotherWaitForNoWorker(t *testing.T) {
 	})
 }
 
-func TestAStageThatCallsItselfWaitsForNoWorker(t *testing.T) {
+func TestAStageThatCallsItselfDoesNotWaitForAWorker(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		var fib *stage.Stage[int]
 		fib = stage.Coroutine("fib", func(c coroutine.Context, n int) behaviour.Outcome {
@@ -82,9 +82,9 @@ func TestAStageThatCallsItselfWaitsForNoWorker(t *testing.T) {
 	})
 }
 
-// One of the two ways between them leads back, and a handler does not wait for room there: if the queue is full its
-// call is refused, for else they could wait for one another's room.
-func TestACallOnAWayBackIsRefusedIfThereIsNoRoom(t *testing.T) {
+// One of the two edges between the stages is a back edge, where a handler does not wait for a free slot: if the queue is full, its call is
+// refused, because otherwise the handlers could wait for one another's slots.
+func TestACallAlongABackEdgeIsRefusedIfTheQueueIsFull(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		ping, pong := callers(stage.Workers(1, 1), stage.Capacity(1))
 		p := bubble(t, ping, pong, way)
@@ -110,9 +110,9 @@ func TestACallOnAWayBackIsRefusedIfThereIsNoRoom(t *testing.T) {
 	})
 }
 
-// When all instances of stages wait for one another nobody can go on. That is a deadlock as among any
-// who wait in a circle; the time limit is what ends it: the oldest gives up, and the others go on.
-func TestACircleThatRunsOutOfInstancesEndsWithItsTimeLimit(t *testing.T) {
+// When all instances of the stages wait for one another, no handler can continue. That is a deadlock like any cycle of waits. The time limit
+// ends it: the oldest call fails, and the others continue.
+func TestACycleOfCallsWithoutFreeInstancesEndsWithItsTimeLimit(t *testing.T) {
 	eachWay(t, func(t *testing.T, way pipeline.Part) {
 		ping, pong := callers(stage.Workers(1, 1), stage.Instances(3), stage.Timeout(time.Minute))
 		p := bubble(t, ping, pong, way)
@@ -134,10 +134,10 @@ func TestACircleThatRunsOutOfInstancesEndsWithItsTimeLimit(t *testing.T) {
 	})
 }
 
-// Two wait for room in the same stage: a suspended handler that submits there, and its stage's only worker, who has to leave there
-// what another handler forwarded. A seat that were kept for the handler would be kept from the worker, whom the handler
-// needs to go on.
-func TestASuspendedHandlerDoesNotKeepASeatFromTheWorkerThatItNeeds(t *testing.T) {
+// Two wait for a slot in the same stage: a suspended handler that submits there, and the only worker of its own stage, which has to hand
+// over what another handler forwarded. A slot that was kept for the handler would be missing for the worker, which the handler
+// needs in order to continue.
+func TestASuspendedHandlerDoesNotKeepASlotFromTheWorkerThatItNeeds(t *testing.T) {
 	for name, submit := range map[string]func(c coroutine.Context, to *stage.Stage[int], n int) error{
 		"submit": func(c coroutine.Context, to *stage.Stage[int], n int) error { return to.Submit(c, n) },
 		"call": func(c coroutine.Context, to *stage.Stage[int], n int) error {
@@ -145,7 +145,7 @@ func TestASuspendedHandlerDoesNotKeepASeatFromTheWorkerThatItNeeds(t *testing.T)
 			return err
 		},
 		"emit": func(c coroutine.Context, to *stage.Stage[int], n int) error {
-			for range 100 { // beyond what is held
+			for range 100 { // more than a worker holds
 				if err := behaviour.Emit(c, to, n); err != nil {
 					return err
 				}

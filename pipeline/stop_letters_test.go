@@ -13,9 +13,9 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// A command is booked as ended before its letter is told, by whichever goroutine ended it: that of
-// a submitter, for one. Stop waits for these goroutines.
-func TestAfterStopASubscriberHasHeardOfAllThatEndedUnanswered(t *testing.T) {
+// The goroutine that ends a command, such as a submitter's, counts it as ended before it delivers the letter. Stop waits for these
+// goroutines.
+func TestAfterStopASubscriberHasAllLettersOfUnansweredCommands(t *testing.T) {
 	for range 300 {
 		var heard atomic.Uint64
 		s := stage.Func("s", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) },

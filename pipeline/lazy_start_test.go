@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-func TestWorkersThatWereNeverCalledAreThereAllTheSame(t *testing.T) {
+func TestWorkersThatAreNotStartedYetAreCounted(t *testing.T) {
 	s := stage.Func("s", fn(echo[int]), stage.Workers(4, 4))
 	p := start(t, s)
 	require.Equal(t, 4, s.Snapshot().Workers)
@@ -29,7 +29,7 @@ func TestWorkersThatWereNeverCalledAreThereAllTheSame(t *testing.T) {
 	atRest(t, p)
 }
 
-func TestAsManyWorkersAreCalledAsThereIsWorkFor(t *testing.T) {
+func TestAsManyWorkersAreStartedAsThereIsWorkFor(t *testing.T) {
 	const workers = 5
 	all := make(chan struct{})
 	var here atomic.Int32
@@ -55,11 +55,11 @@ func TestAsManyWorkersAreCalledAsThereIsWorkFor(t *testing.T) {
 	wg.Wait()
 }
 
-func TestWorkersThatWereNeverCalledLeaveWhenOthersTakeTheirPlace(t *testing.T) {
+func TestWorkersThatAreNotStartedYetLeaveWhenAPoolReplacesThem(t *testing.T) {
 	s := stage.Func("s", fn(echo[int]), stage.Workers(3, 3))
 	p := run(t, s)
 	for range 20 {
-		require.NoError(t, p.Use(policy.SRPT{Workers: 3})) // in a smaller pool it would keep its own
+		require.NoError(t, p.Use(policy.SRPT{Workers: 3})) // in a smaller pool the stage would keep its own workers
 		eventually(t, "its own workers have left", func() bool { return s.Snapshot().Workers == 0 || s.Snapshot().Pool != "s" })
 		_, err := stage.Call[int](soon(t), s, 1)
 		require.NoError(t, err)
@@ -70,8 +70,8 @@ func TestWorkersThatWereNeverCalledLeaveWhenOthersTakeTheirPlace(t *testing.T) {
 	}
 }
 
-// A command that comes as the stage stops either calls a worker or is not accepted.
-func TestACallThatCrossesAStopLosesNothing(t *testing.T) {
+// A command that arrives while the stage stops either starts a worker or is not accepted.
+func TestALazyStartThatCrossesAStopLosesNothing(t *testing.T) {
 	rounds := 400
 	if testing.Short() {
 		rounds = 40
@@ -103,9 +103,8 @@ func TestACallThatCrossesAStopLosesNothing(t *testing.T) {
 	}
 }
 
-// A stage that breaks is started afresh, and its workers doze again until what was queued
-// calls them.
-func TestAStageThatBrokeCallsItsWorkersAgain(t *testing.T) {
+// A stage that fails is restarted, and its workers are not started until the queued commands need them.
+func TestAFailedStageStartsItsWorkersLazilyAgain(t *testing.T) {
 	var bad atomic.Bool
 	bad.Store(true)
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome {
@@ -129,7 +128,7 @@ func TestAStageThatBrokeCallsItsWorkersAgain(t *testing.T) {
 	require.Equal(t, 9, got)
 }
 
-// restarts is how often the stage of a pipeline of one was started afresh.
+// restarts returns how often the only stage of a pipeline was restarted.
 func restarts(p *pipeline.Pipeline) int { return p.Tree().Children[0].Restarts }
 
 // bookish counts its starts and stops.
@@ -141,7 +140,7 @@ func (bookish) HandleCommand(_ context.Context, n int) behaviour.Outcome {
 	return behaviour.OK(n)
 }
 
-func TestTheInstanceOfAWorkerThatDozesIsStartedAtTheStartAndStoppedAtTheEnd(t *testing.T) {
+func TestTheInstanceOfALazyWorkerIsStartedAtTheStartAndStoppedAtTheEnd(t *testing.T) {
 	for _, call := range []bool{false, true} {
 		var made, starts, stops atomic.Int32
 		s := stage.Each("s", func() behaviour.Behaviour[int] { made.Add(1); return bookish{&starts, &stops} }, stage.Workers(1, 4))

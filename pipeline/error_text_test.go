@@ -17,17 +17,17 @@ import (
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
-// exiting is an error whose text ends the goroutine that asks for it.
+// exiting is an error whose Error method ends its goroutine.
 type exiting struct{}
 
 func (exiting) Error() string { runtime.Goexit(); return "" }
 
-// raging is an error whose text panics with the error itself.
+// raging is an error whose Error method panics with the error itself.
 type raging struct{}
 
 func (r raging) Error() string { panic(r) }
 
-// ill is a behaviour that does what a test says.
+// ill is a behaviour made of functions.
 type ill struct {
 	start, stop func() error
 	handle      func(ctx context.Context, n int) behaviour.Outcome
@@ -44,7 +44,7 @@ func well() ill {
 	return ill{fine, fine, echo[int]}
 }
 
-func TestACommandEndsOnceWhateverTheTextOfAnErrorDoes(t *testing.T) {
+func TestACommandEndsOnceWhateverTheErrorMethodDoes(t *testing.T) {
 	for name, bad := range map[string]error{"exits": exiting{}, "panics": raging{}} {
 		panics := func(context.Context, int) behaviour.Outcome { panic(bad) }
 		errs := func(context.Context, int) behaviour.Outcome { return behaviour.Error(bad) }

@@ -59,7 +59,7 @@ func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.P
 	p := bubble(t, s, way, pipeline.Grace(100*time.Millisecond))
 	if canary {
 		_, err := s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return b }, upgrade.Canary(0.5))
-		if err != nil { // a batcher may only be followed by one
+		if err != nil { // only a batcher may follow a batcher
 			_, err = s.Upgrade(t.Context(), func() behaviour.Behaviour[int] { return blockers{b} }, upgrade.Canary(0.5))
 		}
 		require.NoError(t, err)
@@ -94,14 +94,14 @@ func leavesNone(t *testing.T, of func(blocker) *stage.Stage[int], way pipeline.P
 	require.Equal(t, before.DeadLettered, after.DeadLettered)
 	require.Equal(t, before.Replied, after.Replied)
 	require.True(t, after.Balanced(), after.Law())
-	if !strings.Contains(t.Name(), "a_batcher") { // whose call has them all
+	if !strings.Contains(t.Name(), "a_batcher") { // whose call has all commands
 		require.Equal(t, seen, b.seen(), "no further one was begun")
 	}
 }
 
-// What a worker has booked as gone on, because somebody was to be told of a later command, is still in its
-// hand when it hangs. Each script is what becomes of four commands; a fifth word has errors tried again.
-func TestWhatWasForwardedBeforeAHandlerHangsHasAnEndToo(t *testing.T) {
+// A worker counts commands as forwarded when a later command has a waiting caller; it still holds them when it hangs. Each script
+// is the outcome of four commands; a fifth word makes errors retry.
+func TestCommandsForwardedBeforeAHandlerHangsEndToo(t *testing.T) {
 	for _, script := range [][]string{
 		{"forward", "answer", "hang", "answer"},
 		{"forward", "emit", "hang", "answer"},
@@ -154,7 +154,7 @@ func TestWhatWasForwardedBeforeAHandlerHangsHasAnEndToo(t *testing.T) {
 						select {
 						case <-ticket.Done():
 						default:
-							t.Fatal("a ticket was not told")
+							t.Fatal("a ticket has not ended")
 						}
 					}
 					before := p.Snapshot()
@@ -169,8 +169,8 @@ func TestWhatWasForwardedBeforeAHandlerHangsHasAnEndToo(t *testing.T) {
 	}
 }
 
-// The command 0 or 1 has emitted two others when a later command of the batch hangs and the pipeline stops. Either the
-// command has left, and they with it, or it ends here, and then they were never sent.
+// The command 0 or 1 has emitted two others when a later command of the batch hangs and the pipeline stops. Either the command was
+// handed over together with the emitted ones, or it ends here, and those are not sent.
 func TestEmittedCommandsNeverOutliveACommandThatEndsWhereItEmittedThem(t *testing.T) {
 	for _, script := range [][]string{
 		{"emit and forward", "hang", "answer", "answer"},
@@ -266,7 +266,7 @@ func perform(ctx context.Context, n int, act string, next, other behaviour.Targe
 	return behaviour.OK(n)
 }
 
-// squall is a pipeline whose handlers do all that handlers do, by chance.
+// squall is a pipeline whose handlers do everything that handlers may do, at random.
 type squall struct {
 	seed    uint64
 	let     chan struct{}
@@ -328,7 +328,7 @@ func (w *squall) handle(ctx context.Context, place, n int, next behaviour.Target
 	return behaviour.OK(n)
 }
 
-// oneLife is an instance that is stopped once.
+// oneLife is an instance that must be stopped once.
 type oneLife struct {
 	behaviour.Func[int]
 
@@ -391,8 +391,8 @@ func (w *squall) stages(dice *rand.Rand) (parts []pipeline.Part, entry *stage.St
 	return parts, next
 }
 
-// Commands are given up at any instant: while handlers block, emit, forward, crash, come back late, and between.
-func TestWhateverTheTimingAHardStopEndsEachCommandOnce(t *testing.T) {
+// Workers are abandoned at any instant: while handlers block, emit, forward, crash or return late, and in between.
+func TestAHardStopEndsEachCommandOnceWhateverTheTiming(t *testing.T) {
 	rounds := 150
 	if testing.Short() {
 		rounds = 20
