@@ -69,6 +69,8 @@ type Pipeline struct {
 	Base time.Time
 	// Clock reads the pipeline's clock, in nanoseconds; nil is the time since Base. A test may have its own.
 	Clock func() int64
+	// AfterFunc sets a timer; nil is time.AfterFunc. A test may have its own.
+	AfterFunc func(d time.Duration, f func()) Timer
 	// Reach says how an edge leads from one inbox to another: whether it closes a loop, and ok false if the other is not of
 	// this pipeline.
 	Reach func(from, to *Inbox) (back, ok bool)
@@ -98,6 +100,19 @@ type Pipeline struct {
 	bound     atomic.Int64 // commands in flight up to which commands from outside are let in; 0: any number
 	admission Admission
 	entrants  entrants
+}
+
+// Timer is a time.Timer, or what a test has in its place.
+type Timer interface {
+	Stop() bool
+	Reset(d time.Duration) bool
+}
+
+func (pl *Pipeline) afterFunc(d time.Duration, f func()) Timer {
+	if pl.AfterFunc != nil {
+		return pl.AfterFunc(d, f)
+	}
+	return time.AfterFunc(d, f)
 }
 
 // Now reads the pipeline's clock.

@@ -2,7 +2,7 @@ package inbox
 
 import "sync/atomic"
 
-// phase says what the inbox takes from whom. There is one phase at a time, and one table of transitions.
+// phase says what the inbox takes, and from where. There is one phase at a time, and one table of transitions.
 //
 // A drain goes through three of them, step by step, at the drain's command. While draining, the inbox takes nothing from
 // outside. While barring, because all inboxes before it are empty, it takes nothing from stages in use either: their

@@ -15,7 +15,7 @@ var (
 	errDismissed = errors.New("stage: dismissed")
 	// errAskSubmitter says that the submitter's context has to be asked whose it is. That may run user code, so it is done
 	// without the lock, and only where it matters.
-	errAskSubmitter = errors.New("stage: who submits?")
+	errAskSubmitter = errors.New("stage: the submitter is not known")
 )
 
 // submission is what is known about a command that is submitted, beside the command.

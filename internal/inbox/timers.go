@@ -18,7 +18,7 @@ const (
 type timers struct {
 	asked [alarms]time.Duration // by those that are in set
 	set   uint8                 // alarms that are to be armed, a bit for each
-	armed [alarms]*time.Timer   // nil: never armed
+	armed [alarms]Timer         // nil: never armed
 }
 
 // setAlarm has an alarm fire after a time. An earlier setting of the same alarm is void. A halted inbox has no alarms.
@@ -38,7 +38,7 @@ func (t *timers) arm(in *Inbox) {
 		switch {
 		case t.set&(1<<a) == 0:
 		case t.armed[a] == nil:
-			t.armed[a] = time.AfterFunc(t.asked[a], func() { in.fire(a) })
+			t.armed[a] = in.Pipeline().afterFunc(t.asked[a], func() { in.fire(a) })
 		default:
 			t.armed[a].Reset(t.asked[a])
 		}

@@ -13,7 +13,7 @@ type workerSet struct {
 	idle   []*Member
 }
 
-// join seats a worker.
+// join adds a worker.
 func (ws *workerSet) join(m *Member) {
 	ws.live++
 	ws.most = max(ws.most, ws.live)
@@ -21,7 +21,7 @@ func (ws *workerSet) join(m *Member) {
 	m.ready.Store(true)
 }
 
-// depart takes a worker off its seat. It reports false if it had none.
+// depart removes a worker. It returns false if it had not joined.
 func (ws *workerSet) depart(m *Member) bool {
 	if !m.joined {
 		return false
@@ -107,7 +107,7 @@ func (ws *workerSet) shrink(n int) (woken []*Member) {
 	return woken
 }
 
-// unshrink takes back up to n requests to leave that nobody has followed yet, and
+// unshrink takes back up to n requests to leave that no worker has followed yet, and
 // returns how many.
 func (ws *workerSet) unshrink(n int) int {
 	n = min(n, ws.excess)

@@ -1,0 +1,314 @@
+package inbox
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+func TestThePhaseFollowsItsTable(t *testing.T) {
+	for name, c := range map[string]struct {
+		from phase
+		ev   event
+		to   phase
+	}{
+		"a halted inbox is never opened again":             {halted, toOpen, halted},
+		"a halted inbox does not drain":                    {halted, toDrain, halted},
+		"an inbox that was never opened stays so on Close": {unopened, toClose, unopened},
+		"a drain starts anew":                              {drained, toDrain, draining},
+		"a drain bars before it seals":                     {draining, toSeal, draining},
+		"barring is the second step":                       {draining, toBar, barring},
+		"sealing is the third step":                        {barring, toSeal, drained},
+		"an open inbox is not barred":                      {open, toBar, open},
+		"a drain ends with a closed inbox":                 {barring, toEndDrain, closed},
+		"Close leaves a drain as it is":                    {barring, toClose, barring},
+		"Open ends a drain":                                {drained, toOpen, open},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.to, transitions[c.ev][c.from]) })
+	}
+	for p := range phases {
+		require.Equal(t, halted, transitions[toHalt][p])
+	}
+}
+
+// The order of effects is a promise: a caller that learns of a command's end finds its letter, and a subscriber that takes
+// its time delays no ticket. None of them runs under the lock.
+func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.T) {
+	var in *Inbox
+	var seen []string
+	note := func(what string) {
+		require.True(t, in.mu.TryLock(), "%s runs under the lock", what)
+		in.mu.Unlock()
+		seen = append(seen, what)
+	}
+	pl := &Pipeline{
+		Base: time.Now(), Quiet: make(chan struct{}, 1), Full: func(*Inbox) { note("full") },
+		Keep: func(e Ending) { note("keep " + e.Cmd.(string)) }, Ended: func(e Ending) { note("subscriber " + e.Cmd.(string)) },
+	}
+	in = New(Config{Name: "s", Capacity: 2, Batch: 2, StreakEnds: time.Minute})
+	in.Attach(pl)
+	in.Open()
+	m := &Member{Wake: func() { note("wake") }}
+	in.Join(m, false)
+	require.Zero(t, in.Turn(m, new(Tally), true))
+	for _, cmd := range []string{"a", "b"} {
+		ticket := command.NewTicket(func(any, error) {
+			require.EqualValues(t, 2, in.counts.losses().dead[deadStopped], "the end is booked before it is reported")
+			note("ticket " + cmd)
+		})
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd, From: ticket.Origin()}))
+	}
+	in.Halt()()
+	require.Equal(t, []string{
+		"wake", "full",
+		"keep a", "ticket a", "keep b", "ticket b", "subscriber a", "subscriber b",
+	}, seen)
+}
+
+// walk drives one inbox through random transitions on one goroutine, with a clock and timers of its own.
+type walk struct {
+	*Inbox
+	t       *testing.T
+	now     int64
+	timers  []*virtualTimer
+	workers []*Member // of the stage's own
+	tallies map[*Member]*Tally
+	hands   map[*Member][]command.Envelope // what each worker has to do
+	senders []*Member                      // of another stage
+	loads   map[*Member]int                // commands that each of those has for the inbox
+	waiting []*waiter
+	handed  uint64
+	ended   uint64
+}
+
+// virtualTimer fires when the walk says so.
+type virtualTimer struct {
+	at   int64 // 0: not set
+	fire func()
+	w    *walk
+}
+
+func (v *virtualTimer) Stop() bool {
+	was := v.at != 0
+	v.at = 0
+	return was
+}
+
+func (v *virtualTimer) Reset(d time.Duration) bool {
+	was := v.at != 0
+	v.at = v.w.now + int64(d)
+	return was
+}
+
+func newWalk(t *testing.T, rule Overflow) *walk {
+	w := &walk{t: t, now: 1, tallies: map[*Member]*Tally{}, hands: map[*Member][]command.Envelope{}, loads: map[*Member]int{}}
+	cfg := Config{Name: "s", Capacity: 5, Batch: 3, Overflow: rule, StreakEnds: time.Minute,
+		Retry: Retry{Attempts: 3, Backoff: time.Millisecond, Max: 5 * time.Millisecond}}
+	w.Inbox = New(cfg)
+	other := New(Config{Name: "other", Capacity: 1, Batch: 1})
+	pl := &Pipeline{
+		Clock: func() int64 { return w.now }, Quiet: make(chan struct{}, 1), Ended: func(Ending) { w.ended++ },
+		AfterFunc: func(d time.Duration, f func()) Timer {
+			v := &virtualTimer{w.now + int64(d), f, w}
+			w.timers = append(w.timers, v)
+			return v
+		},
+	}
+	w.Attach(pl)
+	other.Attach(pl)
+	other.Open()
+	w.Open()
+	for range 3 {
+		m := &Member{Wake: func() {}}
+		w.Claim(m)
+		w.Join(m, false)
+		m.Instance = m
+		w.workers, w.tallies[m] = append(w.workers, m), new(Tally)
+		w.senders = append(w.senders, &Member{Wake: func() {}, own: other})
+	}
+	return w
+}
+
+// step makes one random transition.
+func (w *walk) step(r *rand.Rand) {
+	switch n := r.IntN(40); {
+	case n < 10:
+		w.submit()
+	case n < 16:
+		w.send(w.senders[r.IntN(len(w.senders))], 1+r.IntN(4), r.IntN(8) == 0)
+	case n < 30:
+		w.work(w.workers[r.IntN(len(w.workers))], r)
+	case n < 33:
+		w.pass(time.Duration(r.IntN(int(2 * time.Millisecond))))
+	case n < 34:
+		w.giveUp(r)
+	case n < 36:
+		w.Adjust(func(k *Knobs) { k.Capacity = 1 + r.IntN(8); k.Paused = r.IntN(8) == 0; k.Instances = 1 + r.IntN(4) })
+	case n < 37:
+		[]func(){w.Drain, w.BlockUpstream, w.BlockBackEdges, w.EndDrain, w.Close}[r.IntN(5)]()
+	default:
+		w.Open()
+	}
+}
+
+func (w *walk) submit() {
+	var fx effects
+	w.mu.Lock()
+	waiter, err := w.enter(&command.Envelope{Cmd: 1}, &submission{by: submitter{asked: true}}, &fx)
+	w.unlock(&fx)
+	if waiter != nil {
+		w.waiting = append(w.waiting, waiter)
+	} else if err == nil {
+		w.handed++
+	}
+	w.settleWaiters()
+}
+
+// settleWaiters lets the submitters that were signalled go.
+func (w *walk) settleWaiters() {
+	left := w.waiting[:0]
+	for _, x := range w.waiting {
+		select {
+		case <-x.ready:
+			if x.queued {
+				w.handed++
+			}
+		default:
+			left = append(left, x)
+		}
+	}
+	w.waiting = left
+}
+
+// giveUp has the context of one waiter end.
+func (w *walk) giveUp(r *rand.Rand) {
+	if len(w.waiting) == 0 {
+		return
+	}
+	i := r.IntN(len(w.waiting))
+	x := w.waiting[i]
+	w.mu.Lock()
+	require.True(w.t, x.lined, "a waiter that was not signalled is in line")
+	w.waiters.leave(x)
+	w.mu.Unlock()
+	w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+}
+
+// send has a worker of another stage hand over what it has.
+func (w *walk) send(m *Member, n int, back bool) {
+	if w.loads[m] == 0 {
+		w.loads[m] = n
+		m.ready.Store(true)
+	}
+	if !m.Ready() {
+		return // it is parked
+	}
+	taken := w.HandOver(m, make([]command.Envelope, w.loads[m]), w.now, back, true)
+	w.handed += uint64(taken)
+	w.loads[m] -= taken
+	require.True(w.t, w.loads[m] == 0 || w.InLine(m), "what is left waits in line")
+}
+
+// work has a worker end one command of its batch, or take its next turn.
+func (w *walk) work(m *Member, r *rand.Rand) {
+	hand := w.hands[m]
+	switch {
+	case len(hand) == 0:
+		if !m.Ready() {
+			return
+		}
+		n := w.Turn(m, w.tallies[m], true)
+		require.GreaterOrEqual(w.t, n, 0, "no worker was asked to leave")
+		w.hands[m] = append(hand, m.Batch[:n]...)
+	case r.IntN(20) == 0:
+		e := hand[0]
+		e.Failed()
+		retry := e.Tries() < 3
+		require.True(w.t, w.Crash(m, w.tallies[m], &e, hand[1:], retry, errors.New("crash")))
+		w.hands[m] = nil
+		w.Claim(m)
+		w.Join(m, true)
+		m.Instance = m
+	case r.IntN(5) == 0:
+		e := hand[0]
+		e.Failed()
+		if !w.RetryLater(m, w.tallies[m], e) {
+			w.tallies[m].Errors++
+		}
+		w.hands[m] = hand[1:]
+	default:
+		w.tallies[m].OK++
+		w.hands[m] = hand[1:]
+	}
+}
+
+// pass lets time go by, and fires what is due.
+func (w *walk) pass(d time.Duration) {
+	w.now += int64(d)
+	for _, v := range w.timers {
+		if v.at != 0 && v.at <= w.now {
+			v.at = 0
+			v.fire()
+		}
+	}
+}
+
+// check checks what holds between any two transitions.
+func (w *walk) check() {
+	w.settleWaiters()
+	s, t := &w.state, w.t
+	a := s.accounts(w.now)
+	in, out := a.Submitted+a.Received, a.OK+a.Forwarded+a.Errors+Sum(a.Shed)+Sum(a.Dead)
+	if in != w.handed || in != out+uint64(a.Queued+a.InHand+a.Delayed) {
+		t.Fatalf("handed over %d, accepted %d, ended %d, here %d queued, %d in hand, %d delayed", w.handed, in, out, a.Queued, a.InHand, a.Delayed)
+	}
+	reserved := 0
+	for _, p := range s.promises {
+		reserved += p.n
+	}
+	if reserved != int(s.reserved) || s.waking < 0 || int(s.waiters.n) != len(w.waiting)+int(s.waiters.retries) {
+		t.Fatalf("%d slots promised, %d reserved; %d waking; %d in line, %d submitters", reserved, s.reserved, s.waking, s.waiters.n, len(w.waiting))
+	}
+	if s.free() > 0 && s.waiters.n > 0 && len(s.blocked) == 0 && !s.knobs.Disabled {
+		t.Fatalf("%d slots are free, and %d commands wait in line", s.free(), s.waiters.n)
+	}
+	if s.available() > 0 && len(s.idle) > 0 && s.waking == 0 && s.busyInstances < s.knobs.Instances && s.pickable() && !s.leftToOne() {
+		t.Fatalf("%d commands wait, %d workers are idle, and none was woken", s.available(), len(s.idle))
+	}
+}
+
+// pickable reports whether an idle worker could do something.
+func (s *state) pickable() bool {
+	for _, m := range s.idle {
+		if s.fit(m) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAMillionTransitionsOnOneGoroutineKeepTheInvariants(t *testing.T) {
+	steps := 1_000_000
+	if testing.Short() {
+		steps = 20_000
+	}
+	for name, rule := range map[string]Overflow{"wait": Wait, "reject": Reject, "drop the oldest": DropOldest, "drop the newest": DropNewest} {
+		t.Run(name, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			r := rand.New(rand.NewPCG(seed, 0))
+			w := newWalk(t, rule)
+			for range steps / 4 {
+				w.step(r)
+				w.check()
+			}
+			require.Positive(t, w.counts.ok)
+			require.Positive(t, w.counts.crashes)
+		})
+	}
+}
