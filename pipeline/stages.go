@@ -44,25 +44,25 @@ func (r *stageSet) of(accounts []inbox.Accounts, i int) *inbox.Accounts {
 	return &accounts[r.stages[i].Inbox().Place]
 }
 
-// plant is the pipeline as its control loop reads it.
-type plant struct{ p *Pipeline }
+// controlled is the pipeline as its control loop reads it.
+type controlled struct{ p *Pipeline }
 
 // Stages returns the stages, in the order of the pipeline.
-func (pl plant) Stages() []*engine.Core { return pl.p.stages().stages }
+func (c controlled) Stages() []*engine.Core { return c.p.stages().stages }
 
 // Read returns the stages and their accounts, all of one instant.
-func (pl plant) Read() control.Reading {
-	r, accounts := pl.p.readAccounts(inbox.Counts)
+func (c controlled) Read() control.Reading {
+	r, accounts := c.p.readAccounts(inbox.Counts)
 	return control.Reading{Stages: r.stages, Accounts: accounts, InFlight: int(inFlight(accounts))}
 }
 
 // Shape returns the graph of the stages.
-func (pl plant) Shape() *graph.Shape { return pl.p.graph.Shape() }
+func (c controlled) Shape() *graph.Shape { return c.p.graph.Shape() }
 
 // newControl returns the pipeline's control loop.
 func (p *Pipeline) newControl() *control.Loop {
 	cfg := control.Config{
-		Plant: plant{p}, Host: p.host, Env: &p.env, Pools: &p.pools, Log: p.log, Limiter: p.limiter,
+		Pipeline: controlled{p}, Host: p.host, Env: &p.env, Pools: &p.pools, Log: p.log, Limiter: p.limiter,
 		Policies: map[string][]controller.Policy{"": p.set.policies},
 	}
 	for _, own := range p.set.groups {

@@ -132,7 +132,7 @@ func (a *loopActor) handleEvents(list []Event) {
 				seen[p] = a.loop.snapshot()
 			}
 			s := a.narrow(p, seen[p]) // a second time for the same snapshot: nothing was counted in between
-			ev := controller.Event{Kind: e.Kind, Stage: p.visible(idOf(a.loop.Plant.Stages(), e.Inbox)), Pool: e.Pool}
+			ev := controller.Event{Kind: e.Kind, Stage: p.visible(idOf(a.loop.Pipeline.Stages(), e.Inbox)), Pool: e.Pool}
 			if a.ask(p, ev, s) {
 				clear(seen)
 			}
@@ -153,7 +153,7 @@ func idOf(stages []*engine.Core, of *inbox.Inbox) controller.StageID {
 // checkStarving notifies the policies of stages that starve: stages of shared pools that have work, and that no worker has
 // visited since the last check.
 func (a *loopActor) checkStarving() {
-	r := a.loop.Plant.Read()
+	r := a.loop.Pipeline.Read()
 	for i, c := range r.Stages {
 		name, accounts := c.Name(), r.of(c)
 		if accounts.Crew == nil || accounts.Queued == 0 || accounts.Out > 0 || accounts.Knobs.Paused {

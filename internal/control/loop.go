@@ -31,8 +31,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Plant is what a loop reads of its pipeline. The stages may come and go between two calls.
-type Plant interface {
+// Pipeline is what a loop reads of its pipeline. The stages may come and go between two calls.
+type Pipeline interface {
 	// Stages returns the stages, in the order of the pipeline.
 	Stages() []*engine.Core
 	// Read returns the stages and their accounts, all of one instant.
@@ -53,12 +53,12 @@ func (r *Reading) of(c *engine.Core) *inbox.Accounts { return &r.Accounts[c.Inbo
 
 // Config is what a pipeline gives to its loop.
 type Config struct {
-	Plant   Plant
-	Host    *inbox.Pipeline // the clock, and the limit on what enters the pipeline
-	Env     *engine.Env     // filled in before [Loop.Prepare]
-	Pools   *engine.Pools   // the pools that run; the loop starts and stops the shared ones
-	Log     *slog.Logger
-	Limiter *logs.Limiter
+	Pipeline Pipeline
+	Host     *inbox.Pipeline // the clock, and the limit on what enters the pipeline
+	Env      *engine.Env     // filled in before [Loop.Prepare]
+	Pools    *engine.Pools   // the pools that run; the loop starts and stops the shared ones
+	Log      *slog.Logger
+	Limiter  *logs.Limiter
 
 	Groups   []Group
 	Policies map[string][]controller.Policy // by group; "" is the pipeline's own controller
@@ -92,7 +92,7 @@ type Loop struct {
 // New returns a loop. Its state is how the options of the stages and groups have them.
 func New(cfg Config) *Loop {
 	l := &Loop{Config: cfg, policies: maps.Clone(cfg.Policies), journal: controller.NewJournal(0), running: newRunning()}
-	present := cfg.Plant.Stages()
+	present := cfg.Pipeline.Stages()
 	stages := make([]Options, len(present))
 	for i, c := range present {
 		stages[i] = c

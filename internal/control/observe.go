@@ -12,7 +12,7 @@ import (
 
 // snapshot returns the whole pipeline as policies see it: its accounts as they are, its knobs as they are desired.
 func (l *Loop) snapshot() *controller.Snapshot {
-	r := l.Plant.Read()
+	r := l.Pipeline.Read()
 	cpus := runtime.GOMAXPROCS(0)
 	s := &controller.Snapshot{
 		At: time.Duration(l.Host.Now()), CPUs: cpus, CPUUsage: l.cpu.usage(cpus),
@@ -26,7 +26,7 @@ func (l *Loop) snapshot() *controller.Snapshot {
 		}
 		s.Stages = append(s.Stages, statsOf(c, st, accounts))
 	}
-	situate(s.Stages, r.Stages, l.Plant.Shape())
+	situate(s.Stages, r.Stages, l.Pipeline.Shape())
 	s.Pools = l.poolStats(s)
 	return s
 }

@@ -165,7 +165,8 @@ const noPolicy = "the pipeline's"
 // swapped returns the journal's entry for policies that were replaced.
 func swapped(group, before, after string, at time.Duration) controller.Change {
 	ch := controller.Change{
-		At: at, Policy: after, Stage: controller.Entry, What: knobPolicy, Before: before, After: after, Why: "replaced by Pipeline.Use or UseFor",
+		At: at, Policy: after, Stage: controller.Entry, What: knobPolicy, Before: before, After: after,
+		Why: "replaced by Pipeline.Use or UseFor",
 	}
 	if group != "" {
 		ch.Group, ch.Stage, ch.StageName = group, controller.NoStage, group

@@ -36,7 +36,7 @@ func (l *Loop) reconcile(atOnce bool) {
 	for _, name := range s.order {
 		l.reconcilePool(s.pools[name], u.used[name], atOnce)
 	}
-	stages := l.Plant.Stages()
+	stages := l.Pipeline.Stages()
 	for _, c := range stages {
 		if want := s.stages[c.Name()]; want != nil {
 			l.reconcileHost(c, want, u.hosts[c.Name()], atOnce)
@@ -136,7 +136,7 @@ func (l *Loop) byPlace(plan *controller.VisitPlan, atOnce bool) *controller.Visi
 	if plan == nil {
 		return nil
 	}
-	stages := l.Plant.Stages()
+	stages := l.Pipeline.Stages()
 	places := make([]controller.StageID, len(stages))
 	for i, c := range stages {
 		places[i] = controller.StageID(c.Inbox().Place)
