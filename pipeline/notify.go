@@ -37,17 +37,17 @@ func (p *Pipeline) letter(end inbox.Ending) (letter stage.DeadLetter, crash *sta
 // keep stores a letter. Inboxes call it for every command that leaves a letter, before its ticket ends.
 func (p *Pipeline) keep(end inbox.Ending) {
 	letter, crash := p.letter(end)
-	p.box.Keep(&letter, crash)
+	p.letters.box.Keep(&letter, crash)
 }
 
 // ended notifies the subscribers of a letter. Inboxes call it for the same commands as keep, after the ticket ends.
 func (p *Pipeline) ended(end inbox.Ending) {
 	letter, _ := p.letter(end)
 	if end.Reason == inbox.ReasonMaxInFlight {
-		p.notifier.NotifyLimited(letter, "commands refused: as many are in flight as pipeline.MaxInFlight allows", p.host.MaxInFlight)
+		p.letters.notifier.NotifyLimited(letter, "commands refused: as many are in flight as pipeline.MaxInFlight allows", p.host.MaxInFlight)
 		return
 	}
-	p.notifier.Notify(letter)
+	p.letters.notifier.Notify(letter)
 }
 
 // waitForSubscribers waits until the subscribers have taken all letters, and ends them. Letters that they do not take in
@@ -68,8 +68,8 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 			}
 		}()
 	}
-	p.notifier.Wait(ctx, p.lettersPending, lastMoment)
-	p.notifier.Close(false)
+	p.letters.notifier.Wait(ctx, p.lettersPending, lastMoment)
+	p.letters.notifier.Close(false)
 }
 
 // lettersPending reports whether some commands ended unanswered for which ended was not called yet. Commands are counted

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,15 +23,10 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// ErrStopped reports that the pipeline was stopped. A pipeline runs once; make a new one with [New].
-var ErrStopped = errors.New("pipeline: stopped")
-
-var errStarted = errors.New("pipeline: already started")
-
 // Pipeline is a set of stages that are checked, started and stopped together. Any goroutine may call its methods at any
 // time.
 type Pipeline struct {
-	name   string
+	lifecycle
 	set    settings
 	groups []grouping // as they were declared
 	maps   []mapping
@@ -44,41 +38,20 @@ type Pipeline struct {
 	env     engine.Env // set by Start
 	current atomic.Pointer[stageSet]
 
-	log                        *slog.Logger
-	limiter                    *logs.Limiter
-	box                        *letters.Box
-	notifier                   *letters.Notifier
-	dead, quarantine, failures Letters // the stores of box
+	log     *slog.Logger
+	limiter *logs.Limiter
+	letters mail
 
 	quiet   broadcast  // sent when a stage that is drained has become empty
 	growing sync.Mutex // held while stages are added or removed
-
-	halting context.Context // ends when the pipeline stops hard
-	cancel  context.CancelCauseFunc
-
-	mu      sync.Mutex // guards state, tree, failure, signal and result
-	state   state
-	tree    *supervisor.Tree
-	failure error // why the pipeline gave up
-	signal  os.Signal
-	result  error // what Stop returns
-
-	started   chan struct{} // closed when the stages take commands
-	hard      chan struct{} // closed when a stop is to be hard
-	hardOnce  sync.Once     // closes hard
-	hardCause error         // why; written before hard is closed
-	stopped   chan struct{} // closed when the stop is complete
 }
 
-type state uint8
-
-const (
-	made state = iota
-	starting
-	running
-	stopping
-	stopped
-)
+// mail is what keeps and delivers letters.
+type mail struct {
+	box                        *letters.Box
+	notifier                   *letters.Notifier
+	dead, quarantine, failures Letters // the stores of box
+}
 
 // New makes a pipeline of stages, wires and options. The parts may be given in any order; the order of the stages is the order
 // of the snapshot, and should be the one in which commands pass them. Nothing starts yet. The error joins all faults that
@@ -89,16 +62,16 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
-	p := &Pipeline{
-		name: name, set: plan.set,
-		hard: make(chan struct{}), started: make(chan struct{}), stopped: make(chan struct{}),
-	}
+	p := &Pipeline{set: plan.set}
+	p.init(name)
 	p.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
 	p.limiter = logs.NewLimiter(p.log)
-	p.box = letters.NewBox(p.set.keep, p.log, p.resubmit)
-	p.dead, p.quarantine, p.failures = Letters{p.box.Dead}, Letters{p.box.Quarantine}, Letters{p.box.Failures}
-	p.notifier = letters.NewNotifier(p.limiter, p.set.hide, p.set.letters, p.set.failures)
-	p.halting, p.cancel = context.WithCancelCause(context.Background())
+	box := letters.NewBox(p.set.keep, p.log, p.resubmit)
+	p.letters = mail{
+		box:      box,
+		notifier: letters.NewNotifier(p.limiter, p.set.hide, p.set.letters, p.set.failures),
+		dead:     Letters{box.Dead}, quarantine: Letters{box.Quarantine}, failures: Letters{box.Failures},
+	}
 	p.host = &inbox.Pipeline{
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
 		Keep: p.keep, Ended: p.ended, Full: p.filled,
@@ -168,7 +141,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		for _, c := range p.stages().stages {
 			c.Clear()
 		}
-		p.notifier.Close(false)
+		p.letters.notifier.Close(false)
 		p.finish(nil)
 		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
 	}
@@ -192,28 +165,6 @@ func (p *Pipeline) launch(ctx context.Context, env engine.Env) error {
 		return cmp.Or(context.Cause(ctx), ErrStopped)
 	}
 	return nil
-}
-
-// enter changes the state of a pipeline that was not started, and else returns why it cannot.
-func (p *Pipeline) enter(s state) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch p.state {
-	case made:
-		p.state = s
-		return nil
-	case stopping, stopped:
-		return fmt.Errorf("pipeline %q: %w", p.name, ErrStopped)
-	default:
-		return fmt.Errorf("pipeline %q: %w", p.name, errStarted)
-	}
-}
-
-// in reports whether the pipeline is in a state.
-func (p *Pipeline) in(s state) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state == s
 }
 
 // environment returns what the stages share.
@@ -307,13 +258,6 @@ func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 	go func() { _ = p.Stop(p.halting) }() // a caller of Stop gets the result
 }
 
-// fail sets why the pipeline cannot go on.
-func (p *Pipeline) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.failure = fmt.Errorf("pipeline %q: %w", p.name, err)
-}
-
 // Run starts the pipeline, lets it run until ctx ends, and stops it with a time limit of [DrainTimeout] for the drain. It
 // returns nil if all commands ended in time; the error of the start; the reason, if the pipeline gave up; or a [*StopError].
 // [Pipeline.Ending] says what ended it.
@@ -330,27 +274,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer cancel()
 	err := p.Stop(soft)
 	return errors.Join(p.Err(), err)
-}
-
-// Started returns a channel that is closed when the pipeline has started: all stages take commands. It stays open if the
-// pipeline never starts, so a source that waits for it must also wait for [Pipeline.Done] or a context:
-//
-//	select {
-//	case <-p.Started():
-//		feed(p)
-//	case <-p.Done():
-//	}
-func (p *Pipeline) Started() <-chan struct{} { return p.started }
-
-// Done returns a channel that is closed when the pipeline has stopped, whatever the reason.
-func (p *Pipeline) Done() <-chan struct{} { return p.stopped }
-
-// Err returns why the pipeline could not start or gave up, nil if it did neither. If it gave up, that is a
-// [*supervisor.EscalationError], which wraps a [*stage.BrokenError], which wraps the last crashes.
-func (p *Pipeline) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failure
 }
 
 // Tree returns the state of the supervision tree: the stages, the pools that stages share and the control loop, in the order
@@ -372,14 +295,14 @@ func (p *Pipeline) Journal() []controller.Change { return p.control.Journal() }
 // DeadLetters returns the store of commands that ended without an answer, except those in quarantine: commands that were shed
 // or were not done when the pipeline stopped hard, and messages of actors that no stage took. The option [DeadLetters]
 // subscribes a function to all of them, including those in quarantine.
-func (p *Pipeline) DeadLetters() *Letters { return &p.dead }
+func (p *Pipeline) DeadLetters() *Letters { return &p.letters.dead }
 
 // Quarantine returns the store of commands that crashed their handlers in each of the attempts that they were allowed.
-func (p *Pipeline) Quarantine() *Letters { return &p.quarantine }
+func (p *Pipeline) Quarantine() *Letters { return &p.letters.quarantine }
 
 // Failures returns the store of failed commands, those whose handlers answered with an error, that no caller can name:
 // commands that were submitted without a ticket; commands that handlers emitted, with or without a ticket, since a ticket
 // reports only their errors; and commands that failed in each of the attempts that they were allowed, if that is more than
 // one. Commands whose caller's context has ended, and the commands that follow from them, are not among them. The letters
 // are grouped by the kind of their error: see [Letter]'s Fingerprint. The option [Failures] subscribes a function to them.
-func (p *Pipeline) Failures() *Letters { return &p.failures }
+func (p *Pipeline) Failures() *Letters { return &p.letters.failures }

@@ -35,33 +35,6 @@ func (p *Pipeline) Stop(ctx context.Context) error {
 	return p.result
 }
 
-// endSoftStop ends the drain of a stop, which then stops hard, and the drains of [Pipeline.Drain].
-func (p *Pipeline) endSoftStop(why error) {
-	p.hardOnce.Do(func() {
-		p.hardCause = why
-		close(p.hard)
-	})
-}
-
-// enterStop reports whether this is the call that stops the pipeline.
-func (p *Pipeline) enterStop() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch p.state {
-	case running:
-		p.state = stopping
-		return true
-	case starting: // Start notices it, and finishes
-		p.state = stopping
-		p.cancel(ErrStopped)
-	case made:
-		p.state = stopped
-		close(p.stopped)
-	case stopping, stopped:
-	}
-	return false
-}
-
 // stop drains the pipeline, stops the stages, and finishes.
 func (p *Pipeline) stop() {
 	err := p.drainForStop(context.Background())
@@ -93,8 +66,8 @@ func (p *Pipeline) stop() {
 	over()
 	p.logAbandoned()
 	p.limiter.Flush()
-	p.box.Flush()
-	unheard := p.notifier.Undelivered()
+	p.letters.box.Flush()
+	unheard := p.letters.notifier.Undelivered()
 	if err == nil && len(left) == 0 && unheard == 0 {
 		p.finish(nil)
 		return
@@ -137,7 +110,7 @@ func (p *Pipeline) halt() (over func()) {
 	}
 	p.cancel(ErrStopped)
 	closed := make(chan struct{})
-	grace := time.AfterFunc(p.grace(), func() { p.notifier.Close(true); close(closed) })
+	grace := time.AfterFunc(p.grace(), func() { p.letters.notifier.Close(true); close(closed) })
 	for _, f := range notify {
 		f()
 	}
@@ -172,12 +145,4 @@ func (p *Pipeline) abandonWorkers(graceEnd time.Time) {
 // busy reports whether a worker holds commands.
 func busy(inboxes []*inbox.Inbox) bool {
 	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Holders()) > 0 })
-}
-
-// finish sets the result, and wakes all that wait for the end.
-func (p *Pipeline) finish(result error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state, p.result = stopped, result
-	close(p.stopped)
 }

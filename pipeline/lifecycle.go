@@ -1,0 +1,138 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// ErrStopped reports that the pipeline was stopped. A pipeline runs once; make a new one with [New].
+var ErrStopped = errors.New("pipeline: stopped")
+
+var errStarted = errors.New("pipeline: already started")
+
+// lifecycle is the state of a pipeline from New to its end, with why and how it ended.
+type lifecycle struct {
+	name string
+
+	halting context.Context // ends when the pipeline stops hard
+	cancel  context.CancelCauseFunc
+
+	mu      sync.Mutex // guards state, tree, failure, signal and result
+	state   state
+	tree    *supervisor.Tree
+	failure error // why the pipeline gave up
+	signal  os.Signal
+	result  error // what Stop returns
+
+	started   chan struct{} // closed when the stages take commands
+	hard      chan struct{} // closed when a stop is to be hard
+	hardOnce  sync.Once     // closes hard
+	hardCause error         // why; written before hard is closed
+	stopped   chan struct{} // closed when the stop is complete
+}
+
+type state uint8
+
+const (
+	made state = iota
+	starting
+	running
+	stopping
+	stopped
+)
+
+func (l *lifecycle) init(name string) {
+	l.name = name
+	l.halting, l.cancel = context.WithCancelCause(context.Background())
+	l.started, l.hard, l.stopped = make(chan struct{}), make(chan struct{}), make(chan struct{})
+}
+
+// enter changes the state of a pipeline that was not started, and else returns why it cannot.
+func (l *lifecycle) enter(s state) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.state {
+	case made:
+		l.state = s
+		return nil
+	case stopping, stopped:
+		return fmt.Errorf("pipeline %q: %w", l.name, ErrStopped)
+	default:
+		return fmt.Errorf("pipeline %q: %w", l.name, errStarted)
+	}
+}
+
+// in reports whether the pipeline is in a state.
+func (l *lifecycle) in(s state) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == s
+}
+
+// endSoftStop ends the drain of a stop, which then stops hard, and the drains of [Pipeline.Drain].
+func (l *lifecycle) endSoftStop(why error) {
+	l.hardOnce.Do(func() {
+		l.hardCause = why
+		close(l.hard)
+	})
+}
+
+// enterStop reports whether this is the call that stops the pipeline.
+func (l *lifecycle) enterStop() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.state {
+	case running:
+		l.state = stopping
+		return true
+	case starting: // Start notices it, and finishes
+		l.state = stopping
+		l.cancel(ErrStopped)
+	case made:
+		l.state = stopped
+		close(l.stopped)
+	case stopping, stopped:
+	}
+	return false
+}
+
+// fail sets why the pipeline cannot go on.
+func (l *lifecycle) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failure = fmt.Errorf("pipeline %q: %w", l.name, err)
+}
+
+// finish sets the result, and wakes all that wait for the end.
+func (l *lifecycle) finish(result error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state, l.result = stopped, result
+	close(l.stopped)
+}
+
+// Started returns a channel that is closed when the pipeline has started: all stages take commands. It stays open if the
+// pipeline never starts, so a source that waits for it must also wait for [Pipeline.Done] or a context:
+//
+//	select {
+//	case <-p.Started():
+//		feed(p)
+//	case <-p.Done():
+//	}
+func (p *Pipeline) Started() <-chan struct{} { return p.started }
+
+// Done returns a channel that is closed when the pipeline has stopped, whatever the reason.
+func (p *Pipeline) Done() <-chan struct{} { return p.stopped }
+
+// Err returns why the pipeline could not start or gave up, nil if it did neither. If it gave up, that is a
+// [*supervisor.EscalationError], which wraps a [*stage.BrokenError], which wraps the last crashes.
+func (p *Pipeline) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failure
+}
