@@ -42,15 +42,22 @@ type Member struct {
 	// may read it.
 	Delivers bool
 
-	// Guarded by the lock of the inbox or shared pool that the worker has joined.
+	attendance // guarded by the lock of the inbox or shared pool that the worker has joined
+	custody    // guarded by the lock of the inbox that the worker is at
+}
+
+// attendance says what a worker of a set does. It is working unless it is idle, waking, looking or blocked.
+type attendance struct {
 	joined  bool
 	idle    bool // is among the idle
 	waking  bool // was woken from idle, and has not come yet
 	retired bool // is to leave at its next turn
 	looking bool // found nothing and did not park: it looks once more
 	blocked bool // waits because a stage ahead is full
+}
 
-	// Guarded by the lock of the inbox that the worker is at.
+// custody is what a worker has of the inbox that it is at.
+type custody struct {
 	inUse     bool // counts in the inbox's busyInstances
 	owns      bool // counts in the inbox's made
 	listed    bool // is one of those that have been given commands in this visit

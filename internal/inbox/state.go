@@ -23,7 +23,6 @@ type state struct {
 	served     // by a shared pool
 	pace       // how many commands a worker takes at once
 
-	opened      bool // it was open once
 	knobs       knobs
 	queue       waiting
 	waiters     line // commands that wait for a free slot
@@ -37,13 +36,15 @@ type state struct {
 	timers      timers
 }
 
-// shared is the part of the state that may be read without the lock. It is written with it, unless it says otherwise.
+// shared is the part of the state that may be read without the lock, but for opened. It is written with it, unless it says
+// otherwise.
 type shared struct {
 	cfg           *Config                  // not changed
 	pipeline      atomic.Pointer[Pipeline] // nil until the pipeline is checked; set without the lock, once
 	ahead         atomic.Pointer[[]*Inbox] // where its edges lead, as far as is known, without back edges; grows without the lock
 	phases        atomic.Int32             // a phase
 	halted        atomic.Bool              // the phase is halted
+	opened        bool                     // it was open once; guarded by the lock
 	tokens        atomic.Int32             // that the shared pool has
 	empties       atomic.Uint64            // visits that found nothing to do; written without the lock
 	emittedSingly atomic.Uint64            // commands emitted one by one; written with the lock of the inbox that takes them
