@@ -27,7 +27,7 @@ controller/leda:    controller
 internal/histogram:
 internal/part:
 internal/ring:
-stage/queue:
+stage/queue:        internal/ring
 
 -- cellar: the base of the engine.
 internal/layers:

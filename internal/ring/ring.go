@@ -1,9 +1,12 @@
-// Package ring is a first-in-first-out queue in a growing circle of slots.
+// Package ring is a queue in a growing circle of slots, with two open ends.
 //
-// It starts small and doubles, so that an idle stage costs little, and it is never full: its owner decides on a limit.
+// It starts small and doubles, so that an idle stage costs little, and it is never full: its owner decides on a limit. It
+// shrinks only if its owner calls Fit: the ring of an inbox does not, since a queue that was full once often is again.
 // It is not safe for concurrent use; an inbox guards its ring with its own lock. A slot is cleared when its value is
 // taken, so that the ring keeps no reference to it.
 package ring
+
+import "slices"
 
 // first is the number of slots that a ring gets with the first value: the ring of a stage that has seen few commands
 // stays small.
@@ -18,6 +21,9 @@ type Ring[T any] struct {
 
 // Len returns how many values are queued.
 func (r *Ring[T]) Len() int { return r.n }
+
+// Cap returns how many values have a slot.
+func (r *Ring[T]) Cap() int { return len(r.slots) }
 
 // Push adds a value at the back.
 func (r *Ring[T]) Push(v T) {
@@ -80,16 +86,52 @@ func (r *Ring[T]) PopInto(dst []T) int {
 	if n == 0 {
 		return 0
 	}
-	part := r.slots[r.head:min(r.head+n, len(r.slots))]
-	copy(dst, part)
-	clear(part)
-	if rest := n - len(part); rest > 0 {
-		copy(dst[len(part):], r.slots[:rest])
-		clear(r.slots[:rest])
-	}
+	r.take(r.head, dst[:n])
 	r.head = (r.head + n) & (len(r.slots) - 1)
 	r.n -= n
 	return n
+}
+
+// PopBackInto moves up to len(dst) values from the back to dst, the last one first, and returns how many it moved. Copying
+// the values and then reversing them is faster than fetching one after the other, except for very few.
+func (r *Ring[T]) PopBackInto(dst []T) int {
+	n := min(len(dst), r.n)
+	if n == 0 {
+		return 0
+	}
+	r.n -= n
+	r.take((r.head+r.n)&(len(r.slots)-1), dst[:n])
+	slices.Reverse(dst[:n])
+	return n
+}
+
+// take fills dst with the values from a slot on, and clears those slots.
+func (r *Ring[T]) take(at int, dst []T) {
+	part := r.slots[at:min(at+len(dst), len(r.slots))]
+	copy(dst, part)
+	clear(part)
+	if rest := len(dst) - len(part); rest > 0 {
+		copy(dst[len(part):], r.slots[:rest])
+		clear(r.slots[:rest])
+	}
+}
+
+// Each visits all values, from the front to the back.
+func (r *Ring[T]) Each(visit func(*T)) {
+	for i := range r.n {
+		visit(r.At(i))
+	}
+}
+
+// kept is a number of slots that a ring does not shrink below.
+const kept = 1024
+
+// Fit releases memory that a burst has left behind. A ring that shrinks is at least half full afterwards. Before it is
+// resized again, at least as many values must arrive or leave as were moved, so the cost of moving is amortized.
+func (r *Ring[T]) Fit() {
+	if len(r.slots) > kept && r.n <= len(r.slots)/8 {
+		r.resize(max(kept, 2*r.n))
+	}
 }
 
 // At returns the value at index i from the front, without removing it. It panics if there are not that many values.
@@ -106,15 +148,18 @@ func (r *Ring[T]) put(at int, vs []T) {
 	copy(r.slots, vs[n:])
 }
 
-// grow makes space for need values and moves the queue to the first slot.
-func (r *Ring[T]) grow(need int) {
-	size := max(first, len(r.slots))
+// grow makes space for need values.
+func (r *Ring[T]) grow(need int) { r.resize(max(need, len(r.slots))) }
+
+// resize moves the values to the first of so many slots or a few more.
+func (r *Ring[T]) resize(need int) {
+	size := first
 	for size < need {
 		size *= 2
 	}
 	slots := make([]T, size)
-	n := copy(slots, r.slots[min(r.head, len(r.slots)):])
-	copy(slots[n:], r.slots[:r.head])
-	// Only the first r.n are values; what was copied behind them is clear.
+	end := r.head + r.n
+	n := copy(slots, r.slots[r.head:min(end, len(r.slots))])
+	copy(slots[n:], r.slots[:max(0, end-len(r.slots))])
 	r.slots, r.head = slots, 0
 }

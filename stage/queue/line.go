@@ -52,7 +52,7 @@ func newOrder[T any](d Discipline) order[T] {
 
 // Len returns how many items are queued, including returned ones.
 func (l *Line[T]) Len() int {
-	n := l.returned.n + l.arrived.n
+	n := l.returned.Len() + l.arrived.Len()
 	if l.order != nil {
 		n += l.order.len()
 	}
@@ -66,7 +66,7 @@ func (l *Line[T]) Push(item T, key Key) {
 		l.order.push(item, key)
 		return
 	}
-	l.arrived.pushBack(item)
+	l.arrived.Push(item)
 }
 
 // PushAll adds items in order. There are as many keys as items, or none, which means keys of 0.
@@ -75,7 +75,7 @@ func (l *Line[T]) PushAll(items []T, keys []Key) {
 		panic("queue: some items have a key and some have none")
 	}
 	if l.order == nil {
-		l.arrived.pushAll(items)
+		l.arrived.PushAll(items)
 		return
 	}
 	l.order.pushAll(items, keys)
@@ -86,12 +86,12 @@ func (l *Line[T]) PushAll(items []T, keys []Key) {
 //
 // The alternative would be to restore the place that the items had before. But that place is no longer known, and a
 // command that crashed once should be completed soon: a stack would bury it.
-func (l *Line[T]) PushFront(items []T) { l.returned.pushFront(items) }
+func (l *Line[T]) PushFront(items []T) { l.returned.PushFront(items) }
 
 // PopInto moves up to len(dst) items to dst, in the order in which they are to be processed, and returns how many.
 func (l *Line[T]) PopInto(dst []T) int {
 	n := 0
-	if l.returned.n > 0 {
+	if l.returned.Len() > 0 {
 		n = l.returned.popInto(dst)
 	}
 	if l.order == nil {
@@ -108,13 +108,13 @@ func (l *Line[T]) At(i int) *T {
 	if i < 0 {
 		return nil
 	}
-	if i < l.returned.n {
-		return l.returned.at(i)
+	if i < l.returned.Len() {
+		return l.returned.At(i)
 	}
-	i -= l.returned.n
+	i -= l.returned.Len()
 	switch {
-	case l.order == nil && i < l.arrived.n:
-		return l.arrived.at(i)
+	case l.order == nil && i < l.arrived.Len():
+		return l.arrived.At(i)
 	case l.order != nil && i == 0 && l.order.len() > 0:
 		return l.order.next()
 	default:
@@ -131,10 +131,10 @@ func (l *Line[T]) Drop() T {
 	switch {
 	case l.order != nil && l.order.len() > 0:
 		return l.order.drop()
-	case l.returned.n > 0:
-		return l.returned.popFront()
-	case l.arrived.n > 0:
-		return l.arrived.popFront()
+	case l.returned.Len() > 0:
+		return l.returned.pop()
+	case l.arrived.Len() > 0:
+		return l.arrived.pop()
 	default:
 		panic("queue: drop of an empty line")
 	}
@@ -146,10 +146,10 @@ func (l *Line[T]) Oldest() *T {
 	switch {
 	case l.order != nil && l.order.len() > 0:
 		return l.order.oldest()
-	case l.returned.n > 0:
-		return l.returned.at(0)
-	case l.arrived.n > 0:
-		return l.arrived.at(0)
+	case l.returned.Len() > 0:
+		return l.returned.At(0)
+	case l.arrived.Len() > 0:
+		return l.arrived.At(0)
 	default:
 		return nil
 	}
@@ -162,8 +162,8 @@ func (l *Line[T]) Count(is func(item *T) bool) (n int) {
 			n++
 		}
 	}
-	l.returned.each(visit)
-	l.arrived.each(visit)
+	l.returned.Each(visit)
+	l.arrived.Each(visit)
 	if l.order != nil {
 		l.order.each(visit)
 	}

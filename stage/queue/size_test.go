@@ -8,10 +8,10 @@ import (
 
 // slots returns the size of a line's stores.
 func (l *Line[T]) slots() int {
-	n := len(l.returned.slots) + len(l.arrived.slots)
+	n := l.returned.Cap() + l.arrived.Cap()
 	switch o := l.order.(type) {
 	case *adaptive[T]:
-		n += len(o.items.slots)
+		n += o.items.Cap()
 	case *rank[T]:
 		n += len(o.items)
 	}
@@ -24,7 +24,8 @@ func TestALineIsAboutAsLargeAsItsContent(t *testing.T) {
 			l := New[int](d)
 			assert.Zero(t, l.slots(), "an idle line has no slots")
 			l.Push(0, 0)
-			assert.Equal(t, first, l.slots())
+			assert.Positive(t, l.slots())
+			assert.LessOrEqual(t, l.slots(), first)
 
 			for i := range 1<<16 - 1 {
 				l.Push(i, Key(i%10))
