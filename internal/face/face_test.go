@@ -35,7 +35,8 @@ worker           25  40
 pipeline         40
 controller       60  69
 supervisor       60  70
-stage/stagetest  40  88
+stage/stagetest  40
+stage/stagetest/chaos  45
 `
 
 func TestAPackageExportsNoMoreNamesThanItsBudget(t *testing.T) {

@@ -68,7 +68,9 @@ pipeline:           behaviour controller controller/policy worker stage supervis
                     internal/need internal/part internal/plain
 
 -- top: third-party dependencies are allowed.
+stage/stagetest/internal/oracle: pipeline stage internal/actor
 stage/stagetest:    *
+stage/stagetest/chaos: *
 adapter/*:          *
 examples/*:         *
 `

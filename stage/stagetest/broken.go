@@ -6,30 +6,17 @@ import (
 	"strings"
 )
 
-// Promise is one of Golda's promises that a trial checks.
+// Promise is one of Golda's promises that a trial checks, such as "law" or "progress". Package chaos has a constant for each.
 type Promise string
-
-// The promises.
-const (
-	Law        Promise = "law"        // the accounts balance, in motion and at rest
-	OneEnd     Promise = "one end"    // no command is lost, ends twice, or gets another's answer
-	Order      Promise = "order"      // with one worker, first in, first out, commands stay in order
-	Progress   Promise = "progress"   // commands in flight go on, and control operations are carried out
-	Goroutines Promise = "goroutines" // no goroutine is left after the stop
-	Instances  Promise = "instances"  // instances are started and stopped once, and used by one worker at a time
-	Crashes    Promise = "crashes"    // nothing crashes except what was made to
-	Survival   Promise = "survival"   // the pipeline does not give up while its limits are kept
-	Checks     Promise = "checks"     // New accepts only what runs, and names what it refuses
-)
 
 // BreachError is a promise that was not kept.
 type BreachError struct {
 	Promise Promise
-	Story   string
+	Detail  string
 }
 
-// Error returns the promise and the story.
-func (b *BreachError) Error() string { return fmt.Sprintf("%s: %s", b.Promise, b.Story) }
+// Error returns the promise and the detail.
+func (b *BreachError) Error() string { return fmt.Sprintf("%s: %s", b.Promise, b.Detail) }
 
 // VerdictError is all promises that a run did not keep.
 type VerdictError []*BreachError

@@ -2,7 +2,6 @@ package stagetest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -33,31 +32,6 @@ func ExampleWrapFunc() {
 	// ok hello, Golda M <nil>
 	// error <nil> stagetest: injected error at attempt 0
 	// map[error:2]
-}
-
-// A plan is a value: it may also be written by hand.
-func ExamplePlan_Run() {
-	plan := stagetest.Plan{
-		Seed: 1, Policy: "srpt", Commands: 200, Submitters: 1,
-		Graph: stagetest.Graph{
-			Entries: []int{0}, Hops: 1,
-			Nodes: []stagetest.Node{
-				{Next: []int{1}, Faults: stagetest.Faults{Panic: 0.1}, Retry: stage.RetryPolicy{Attempts: 50}},
-				{Capacity: 2},
-			},
-		},
-		Storm: []stagetest.Blow{{At: 20, Deed: stagetest.KillWorker}, {At: 50, Deed: stagetest.Swap, Policy: "cohort"}},
-	}
-	report, err := plan.Run()
-	fmt.Println(report.Accepted, report.Replied, err)
-
-	plan.Policy = "luck"
-	_, err = plan.Run()
-	verdict, _ := errors.AsType[stagetest.VerdictError](err)
-	fmt.Println(verdict.Promises())
-	// Output:
-	// 200 200 <nil>
-	// checks
 }
 
 // Diagnose describes where the commands of a pipeline are, and what may block them.

@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
 
 func store(_ context.Context, order int) behaviour.Outcome { return behaviour.OK(order) }
@@ -22,7 +23,7 @@ func TestTheShopKeepsItsPromises(t *testing.T) {
 	}), stage.Retry(stage.RetryPolicy{Attempts: 5}))
 
 	trial := stagetest.Start(t, price, save)
-	trial.Storm(42, 5*time.Millisecond, stagetest.Worker, stagetest.Keeper, stagetest.Clerk)
+	chaos.Disturb(t, trial, 42, 5*time.Millisecond, chaos.KillWorker, chaos.KillSupervisor, chaos.KillControlLoop)
 	for order := range 1000 {
 		ticket, err := price.Ask(t.Context(), order)
 		require.NoError(t, err)

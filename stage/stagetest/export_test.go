@@ -1,33 +1,6 @@
 package stagetest
 
-import (
-	"context"
-	"math/rand/v2"
-	"runtime"
-	"time"
-
-	"github.com/golda-dev/golda/pipeline"
-)
+import "time"
 
 // EndsWithin sets how long a test may take to end after its pipeline was stopped hard.
 func EndsWithin(d time.Duration) { endsWithin = d }
-
-// After starts the plan's pipeline, does the actions of a storm to it one after the other, and stops it. It returns a
-// snapshot of what the actions led to when each goroutine that they started had had its turn. There is one processor, on
-// which a goroutine that an action starts begins after the next action, if that waits for nothing.
-func (p Plan) After(blows ...Blow) (s pipeline.Snapshot, ok bool) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	r := &run{plan: p, name: "after", letters: map[Command]int{}}
-	if !r.start() {
-		return s, false
-	}
-	rnd := rand.New(rand.NewPCG(p.Seed, 0))
-	for _, b := range blows {
-		r.do(b, rnd)
-	}
-	for range 100 {
-		runtime.Gosched()
-	}
-	s = r.pipe.Snapshot()
-	return s, r.pipe.Stop(context.Background()) == nil && len(r.broken) == 0
-}

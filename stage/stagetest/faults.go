@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
 // Fault is what an [Injector] makes a handler do instead of its work.
@@ -58,6 +61,17 @@ func (f Faults) odds() [faults]float64 {
 	return [faults]float64{
 		Panic: f.Panic, Goexit: f.Goexit, Error: f.Error, Delay: f.Delay, Hang: f.Hang, Stuck: f.Stuck, Poison: f.Poison,
 	}
+}
+
+// String returns the faults that are not impossible, and their probabilities, such as "panic=0.1 error=0.05".
+func (f Faults) String() string {
+	var words []string
+	for fault, p := range f.odds() {
+		if p > 0 {
+			words = append(words, fmt.Sprintf("%s=%v", Fault(fault), p))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // Check returns all invalid fields.
@@ -168,7 +182,7 @@ func (in *Injector) draw(cmd any, attempt int) (Fault, time.Duration) {
 	if roll(in.seed, key, math.MaxUint64) < in.faults.Poison {
 		return Poison, 0
 	}
-	rnd := rand.New(rand.NewPCG(in.seed, mix(key)+try))
+	rnd := rand.New(rand.NewPCG(in.seed, oracle.Mix(key)+try))
 	x := rnd.Float64()
 	for f, p := range in.faults.odds() {
 		if Fault(f) == Poison {
@@ -183,14 +197,5 @@ func (in *Injector) draw(cmd any, attempt int) (Fault, time.Duration) {
 
 // roll returns a number from 0 to 1 that depends on three others.
 func roll(seed, key, try uint64) float64 {
-	return rand.New(rand.NewPCG(seed, mix(key)+try)).Float64()
-}
-
-// mix maps numbers that are close to each other to numbers that are far apart (the finalizer of splitmix64, Steele, Lea
-// and Flood 2014).
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	return rand.New(rand.NewPCG(seed, oracle.Mix(key)+try)).Float64()
 }

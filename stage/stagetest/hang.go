@@ -11,6 +11,10 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
+// patience is how long the pipeline of a trial may make no progress, if the test does not say. It is long because a busy
+// machine is not a deadlock.
+const patience = 20 * time.Second
+
 // Patience sets how long the pipeline of a [Trial] may make no progress although commands are in flight; the default is
 // 20 seconds. A handler that takes longer needs more. It is a part for [Start].
 func Patience(d time.Duration) pipeline.Part { return patiently(d) }
@@ -42,11 +46,11 @@ var errHung = errors.New("stagetest: the test has failed; its pipeline is stoppe
 // reportBreach fails the test as soon as the watchdog has found a breach. The test may be blocked in a call of the
 // pipeline, and no other goroutine can end it there; but a hard stop ends the call.
 func (t *Trial) reportBreach(within time.Duration) {
-	defer close(t.bitten)
+	defer close(t.reported)
 	select {
 	case <-t.over:
 		return
-	case <-t.dog.Bitten():
+	case <-t.dog.Broken():
 	}
 	t.hung = true
 	report := fmt.Sprintf("%s: %v", t.tb.Name(), t.dog.Stop())

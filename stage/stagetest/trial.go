@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,29 +17,28 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
 // Trial is a pipeline in a test that checks whether it keeps Golda's promises. Its methods are safe for concurrent use.
 type Trial struct {
 	*pipeline.Pipeline
-	name   string
 	tb     testing.TB
 	dog    *Watchdog
 	stages []pipeline.Part // the stages that can be paused
 
-	over   chan struct{} // closed when the test has ended
-	bitten chan struct{} // closed when the watchdog's finding has been reported
-	hung   bool          // the watchdog found a breach; set before bitten is closed
+	over     chan struct{} // closed when the test has ended
+	reported chan struct{} // closed when the watchdog's finding has been reported
+	hung     bool          // the watchdog found a breach; set before reported is closed
 
-	storms     sync.WaitGroup
-	stormsEnd  context.Context // ends when the storms must end
-	stopStorms context.CancelFunc
+	meanwhile sync.WaitGroup  // what Meanwhile runs
+	busy      context.Context // ends when that must end
+	endBusy   context.CancelFunc
 
 	mu      sync.Mutex // guards all fields below
 	awaited []*stage.Ticket
-	killed  map[string]uint64
-	done    map[string]uint64 // by storms
-	seeds   []uint64          // of storms
+	counts  map[string]uint64
+	seeds   []uint64 // of Meanwhile
 }
 
 // Start makes a pipeline of the parts and starts it. When the test is over, it stops the pipeline and checks every
@@ -55,13 +56,12 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Helper()
 	before := goleak.IgnoreCurrent()
 	t := &Trial{
-		name: fmt.Sprintf("trial-%d", runs.Add(1)), tb: tb, stages: stagesOf(parts),
-		killed: map[string]uint64{}, done: map[string]uint64{},
-		over: make(chan struct{}), bitten: make(chan struct{}),
+		tb: tb, stages: stagesOf(parts), counts: map[string]uint64{},
+		over: make(chan struct{}), reported: make(chan struct{}),
 	}
 	parts, within := patienceOf(parts)
-	p, err := pipeline.New(t.name, append([]pipeline.Part{
-		pipeline.System(system()), pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.Intensity(1000, time.Second),
+	p, err := pipeline.New(fmt.Sprintf("trial-%d", oracle.Number()), append([]pipeline.Part{
+		pipeline.System(oracle.System()), pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.Intensity(1000, time.Second),
 	}, parts...)...)
 	if err != nil {
 		tb.Fatal(err)
@@ -71,13 +71,13 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	}
 	t.Pipeline, t.dog = p, Watch(p, within)
 	go t.reportBreach(within)
-	t.stormsEnd, t.stopStorms = context.WithCancel(context.Background())
+	t.busy, t.endBusy = context.WithCancel(context.Background())
 	tb.Cleanup(func() {
 		for _, b := range t.end(before) {
 			tb.Error(b)
 		}
 		if len(t.seeds) > 0 && tb.Failed() {
-			tb.Logf("stagetest: seeds of the storms: %v; done: %v", t.seeds, t.done)
+			tb.Logf("stagetest: seeds: %v; done: %v", t.seeds, t.Counts())
 		}
 	})
 	return t
@@ -106,27 +106,32 @@ func (t *Trial) Await(tickets ...*stage.Ticket) {
 	t.awaited = append(t.awaited, tickets...)
 }
 
-// Kill stops a random actor of a kind from outside. It reports false if there is none now.
-func (t *Trial) Kill(v Victim) bool {
-	return t.kill(v, rand.New(rand.NewPCG(rand.Uint64(), 0)))
+// Meanwhile runs do on a goroutine of its own until the test is over. Its context ends then, and the trial waits until do
+// has returned before it checks anything. The random numbers are those of the seed, which is logged if the test fails.
+// Package chaos uses it to disturb the pipeline; a test can use it for a load of its own.
+func (t *Trial) Meanwhile(seed uint64, do func(ctx context.Context, rnd *rand.Rand)) {
+	t.mu.Lock()
+	t.seeds = append(t.seeds, seed)
+	t.mu.Unlock()
+	t.meanwhile.Go(func() { do(t.busy, rand.New(rand.NewPCG(seed, 1))) })
 }
 
-func (t *Trial) kill(v Victim, rnd *rand.Rand) bool {
-	done := kill(system(), "golda/"+t.name+"$", v, rnd)
-	if done {
-		t.mu.Lock()
-		t.killed[v.String()]++
-		t.mu.Unlock()
-	}
-	return done
-}
-
-// Killed returns how many actors were killed, by their kinds.
-func (t *Trial) Killed() map[string]uint64 {
+// Count counts an event, such as an action that was done to the pipeline. The counts are logged if the test fails.
+func (t *Trial) Count(event string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return sum(nil, t.killed)
+	t.counts[event]++
 }
+
+// Counts returns how often each event was counted.
+func (t *Trial) Counts() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.counts)
+}
+
+// Stages returns the stages that were passed to [Start], including those in a pipeline.Join.
+func (t *Trial) Stages() []pipeline.Part { return slices.Clone(t.stages) }
 
 // drainWithin is how long a trial's pipeline may take to drain.
 const drainWithin = 30 * time.Second
@@ -136,19 +141,19 @@ func (t *Trial) end(before goleak.Option) (broken VerdictError) {
 	breachf := func(p Promise, format string, args ...any) {
 		broken = append(broken, &BreachError{p, fmt.Sprintf(format, args...)})
 	}
-	t.stopStorms()
-	t.storms.Wait()
+	t.endBusy()
+	t.meanwhile.Wait()
 	close(t.over)
-	if <-t.bitten; t.hung {
+	if <-t.reported; t.hung {
 		return nil // the test has failed already, and its pipeline was stopped hard
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
 	defer cancel()
 	if err := t.Stop(ctx); err != nil && t.Err() == nil {
-		breachf(Progress, "%v\n%s", err, Diagnose(t.Snapshot()))
+		breachf(oracle.Progress, "%v\n%s", err, Diagnose(t.Snapshot()))
 	}
 	if err := t.Err(); err != nil {
-		breachf(Survival, "%v", err)
+		breachf(oracle.Survival, "%v", err)
 	}
 	_ = t.dog.Stop()
 	broken = append(broken, t.dog.broken...)
@@ -156,10 +161,10 @@ func (t *Trial) end(before goleak.Option) (broken VerdictError) {
 		broken = append(broken, b)
 	}
 	if n := t.unanswered(); n > 0 {
-		breachf(OneEnd, "%d awaited commands have no answer", n)
+		breachf(oracle.OneEnd, "%d awaited commands have no answer", n)
 	}
 	if err := goleak.Find(before); err != nil {
-		breachf(Goroutines, "%v", err)
+		breachf(oracle.Goroutines, "%v", err)
 	}
 	return broken
 }
@@ -179,21 +184,17 @@ func (t *Trial) unanswered() (n int) {
 
 // atRest returns what is wrong with the accounts of a pipeline that should be empty.
 func atRest(s pipeline.Snapshot) *BreachError {
-	switch {
-	case !s.Balanced():
-		return &BreachError{Law, "at rest: " + s.Law() + "\n" + Diagnose(s)}
-	case s.InFlight != 0:
-		return &BreachError{OneEnd, fmt.Sprintf("lost: %d in flight at rest\n%s", s.InFlight, Diagnose(s))}
-	default:
-		return nil
+	if promise, detail := oracle.AtRest(s); promise != "" {
+		return &BreachError{Promise(promise), detail}
 	}
+	return nil
 }
 
 // Balanced fails the test unless the law holds in the pipeline now.
 func Balanced(tb testing.TB, p *pipeline.Pipeline) {
 	tb.Helper()
 	if s := p.Snapshot(); !s.Balanced() {
-		tb.Errorf("%s: %s\n%s", Law, s.Law(), Diagnose(s))
+		tb.Errorf("%s: %s\n%s", oracle.Law, s.Law(), Diagnose(s))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
 
 // A trial of user stages, with faults in them, while their actors are killed.
@@ -25,7 +26,7 @@ func TestATrialOfAPipelineWithFaultsAndKills(t *testing.T) {
 		return behaviour.Forward(save, n)
 	}), stage.Retry(stage.RetryPolicy{Attempts: 5}))
 	trial := stagetest.Start(t, parse, save)
-	trial.Storm(42, 5*time.Millisecond, stagetest.Worker, stagetest.Keeper, stagetest.Clerk)
+	chaos.Disturb(t, trial, 42, 5*time.Millisecond, chaos.KillWorker, chaos.KillSupervisor, chaos.KillControlLoop)
 	for n := range 1000 {
 		ticket, err := parse.Ask(t.Context(), n)
 		require.NoError(t, err)
@@ -38,53 +39,21 @@ func TestATrialOfAPipelineWithFaultsAndKills(t *testing.T) {
 	require.Positive(t, faults.Count(stagetest.Panic))
 	require.Positive(t, faults.Count(stagetest.Goexit))
 	require.Positive(t, faults.Count(stagetest.Error))
-	require.Eventually(t, func() bool { return len(trial.Killed()) == 3 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(trial.Counts()) == 3 }, 20*time.Second, time.Millisecond)
 }
 
-// Every trouble can be done to a user's pipeline.
-func TestAStormDoesEveryTrouble(t *testing.T) {
-	troubles := []stagetest.Deed{
-		stagetest.KillWorker, stagetest.KillKeeper, stagetest.KillClerk, stagetest.Swap, stagetest.Rescale, stagetest.Pause, stagetest.TryLetters,
-	}
-	faults := stagetest.Inject(t, 7, stagetest.Faults{Panic: 0.1})
-	end := stage.Func("end", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
-	begin := stage.Func("begin", stagetest.WrapFunc(faults, func(_ context.Context, n int) behaviour.Outcome {
-		return behaviour.Forward(end, n)
-	}))
-	trial := stagetest.Start(t, pipeline.Join(begin, pipeline.Join(end)))
-	for _, d := range troubles {
-		trial.Storm(uint64(d), 4*time.Millisecond, d)
-	}
-	trial.Storm(99, time.Millisecond, stagetest.Worker, stagetest.Pause, stagetest.Resume)
-	missing := func() (left []string) {
-		done := trial.Deeds()
-		for _, d := range troubles {
-			if done[d.String()] == 0 {
-				left = append(left, d.String())
-			}
-		}
-		return left
-	}
-	for began := time.Now(); len(missing()) > 0; {
-		require.Less(t, time.Since(began), 20*time.Second, missing())
-		ticket, err := begin.Ask(t.Context(), 1)
-		require.NoError(t, err)
-		trial.Await(ticket)
-	}
-}
-
-func TestAStormLogsItsSeedIfTheTestFailsAndRefusesWhatATrialCannotDo(t *testing.T) {
+func TestATrialThatFailsLogsTheSeedsOfItsDisturbancesAndDisturbRefusesWhatATrialCannotDo(t *testing.T) {
 	w := &witness{TB: t}
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	trial := stagetest.Start(w, s)
-	trial.Storm(4711, time.Hour, stagetest.Worker)
-	for _, odd := range []stagetest.Trouble{stagetest.Upgrade, stagetest.Deed(99), stagetest.Victim(99)} {
-		require.Panics(t, func() { trial.Storm(1, time.Hour, odd) })
+	chaos.Disturb(w, trial, 4711, time.Hour, chaos.KillWorker)
+	for _, odd := range []chaos.Action{chaos.AddStage, chaos.Upgrade, 99} {
+		require.Panics(t, func() { chaos.Disturb(w, trial, 1, time.Hour, odd) })
 	}
 	w.end()
 	require.Len(t, w.said, 4)
-	require.Equal(t, `stagetest: Storm: a trial cannot do "upgrade"`, w.said[0])
-	require.Contains(t, w.said[3], "seeds of the storms: [4711]")
+	require.Equal(t, `chaos: Disturb: a trial cannot do "upgrade"`, w.said[1])
+	require.Contains(t, w.said[3], "stagetest: seeds: [4711]")
 }
 
 // witness is a testing.TB that records its calls, and whose end can be triggered.
@@ -181,16 +150,16 @@ func TestAWatchdogReportsAStallAndWhere(t *testing.T) {
 	}
 	<-in
 	dog := stagetest.Watch(trial.Pipeline, 20*time.Millisecond)
-	<-dog.Bitten()
+	<-dog.Broken()
 	err := dog.Stop()
 	close(let)
 	broken, ok := errors.AsType[*stagetest.BreachError](err)
 	require.True(t, ok)
-	require.Equal(t, stagetest.Progress, broken.Promise)
-	require.Contains(t, broken.Story, `with 3 commands in flight`)
-	require.Contains(t, broken.Story, `stage "slow": `)
-	require.Contains(t, broken.Story, "all workers are in handlers")
-	require.Contains(t, broken.Story, "TestAWatchdogReports", "the goroutines are reported")
+	require.Equal(t, chaos.Progress, broken.Promise)
+	require.Contains(t, broken.Detail, `with 3 commands in flight`)
+	require.Contains(t, broken.Detail, `stage "slow": `)
+	require.Contains(t, broken.Detail, "all workers are in handlers")
+	require.Contains(t, broken.Detail, "TestAWatchdogReports", "the goroutines are reported")
 	require.Equal(t, "progress", broken.Error()[:len("progress")])
 }
 
@@ -201,34 +170,12 @@ func TestAWatchdogDoesNotReportAPause(t *testing.T) {
 	require.NoError(t, s.Submit(t.Context(), 1))
 	dog := stagetest.Watch(trial.Pipeline, 10*time.Millisecond)
 	select {
-	case <-dog.Bitten():
-		require.Fail(t, "it bit", dog.Stop())
+	case <-dog.Broken():
+		require.Fail(t, "it found a breach", dog.Stop())
 	case <-time.After(100 * time.Millisecond):
 	}
 	require.NoError(t, dog.Stop())
 	require.NoError(t, dog.Stop(), "Stop may be called twice")
-	require.Positive(t, dog.Looks())
+	require.Positive(t, dog.Snapshots())
 	require.NoError(t, trial.Resume(s))
-}
-
-func TestEachVictimIsFoundAndRestarted(t *testing.T) {
-	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
-	g := stage.Func("g", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
-	trial := stagetest.Start(t, s, pipeline.Group("group", 1, 1, g))
-	for _, v := range []stagetest.Victim{stagetest.Worker, stagetest.Keeper, stagetest.Clerk, stagetest.Pools, stagetest.PoolsOwn} {
-		t.Run(v.String(), func(t *testing.T) {
-			for range 3 {
-				require.Eventually(t, func() bool { return trial.Kill(v) }, 20*time.Second, time.Millisecond)
-				for _, to := range []*stage.Stage[int]{s, g} {
-					n, err := stage.Call[int](t.Context(), to, 7)
-					require.NoError(t, err)
-					require.Equal(t, 7, n)
-				}
-				require.NoError(t, trial.Pause(s), "the control loop is running")
-				require.NoError(t, trial.Resume(s))
-			}
-		})
-	}
-	require.False(t, trial.Kill(stagetest.Victim(99)))
-	require.Equal(t, map[string]uint64{"worker": 3, "stage supervisor": 3, "control loop": 3, "pools": 3, "pool supervisor": 3}, trial.Killed())
 }

@@ -2,41 +2,39 @@ package stagetest
 
 import (
 	"fmt"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/golda-dev/golda/pipeline"
-	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
 // Watchdog takes snapshots of a pipeline again and again while it runs. Every snapshot must be balanced and no count
 // may go back. As long as commands are in flight and no stage is paused, the pipeline must make progress within the
-// patience. The watchdog works while the test is blocked, too: Bitten is closed at once.
+// patience. The watchdog works while the test is blocked, too: Broken is closed at once.
 type Watchdog struct {
-	p        *pipeline.Pipeline
-	patience time.Duration
-	over     chan struct{}
-	rest     chan struct{}
-	bitten   chan struct{}
-	once     sync.Once
-	looks    int
-	broken   VerdictError
+	p         *pipeline.Pipeline
+	patience  time.Duration
+	over      chan struct{}
+	rest      chan struct{}
+	found     chan struct{}
+	once      sync.Once
+	snapshots int
+	broken    VerdictError
 }
 
 // Watch starts a watchdog for a running pipeline. The caller must call [Watchdog.Stop].
 func Watch(p *pipeline.Pipeline, patience time.Duration) *Watchdog {
 	w := &Watchdog{
 		p: p, patience: patience,
-		over: make(chan struct{}), rest: make(chan struct{}), bitten: make(chan struct{}),
+		over: make(chan struct{}), rest: make(chan struct{}), found: make(chan struct{}),
 	}
 	go w.watch()
 	return w
 }
 
-// Bitten returns a channel that is closed when a promise was broken; [Watchdog.Stop] returns which.
-func (w *Watchdog) Bitten() <-chan struct{} { return w.bitten }
+// Broken returns a channel that is closed when a promise was broken; [Watchdog.Stop] returns which.
+func (w *Watchdog) Broken() <-chan struct{} { return w.found }
 
 // Stop ends the watch and returns the breaches, a [VerdictError], or nil if there were none. It may be called more than
 // once.
@@ -46,18 +44,18 @@ func (w *Watchdog) Stop() error {
 	return w.broken.orNil()
 }
 
-// Looks waits for the end of the watch and returns how many snapshots were checked.
-func (w *Watchdog) Looks() int {
+// Snapshots waits for the end of the watch and returns how many snapshots were checked.
+func (w *Watchdog) Snapshots() int {
 	<-w.rest
-	return w.looks
+	return w.snapshots
 }
 
 const (
-	// lookEvery is the pause between two snapshots.
-	lookEvery = time.Millisecond
-	// longestLook limits how much of the time between two snapshots counts: if it was much longer, the whole process
+	// snapshotEvery is the pause between two snapshots.
+	snapshotEvery = time.Millisecond
+	// longestPause limits how much of the time between two snapshots counts: if it was much longer, the whole process
 	// was stopped, for example in a debugger.
-	longestLook = 100 * time.Millisecond
+	longestPause = 100 * time.Millisecond
 )
 
 func (w *Watchdog) watch() {
@@ -65,24 +63,24 @@ func (w *Watchdog) watch() {
 	var last pipeline.Snapshot
 	var still time.Duration // time without progress
 	before := time.Now()
-	pause := time.NewTicker(lookEvery)
+	pause := time.NewTicker(snapshotEvery)
 	defer pause.Stop()
 	for {
 		s := w.p.Snapshot()
-		w.looks++
+		w.snapshots++
 		now := time.Now()
-		still += min(now.Sub(before), longestLook)
+		still += min(now.Sub(before), longestPause)
 		before = now
 		if s.InFlight == 0 || pausedAnywhere(s) || progress(s) != progress(last) {
 			still = 0
 		}
 		b := compare(last, s)
 		if b == nil && still > w.patience {
-			b = &BreachError{Progress, (&StallError{For: still, Snapshot: s, Waits: waits(w.p.Handlers()), Goroutines: dump()}).Error()}
+			b = &BreachError{oracle.Progress, (&StallError{For: still, Snapshot: s, Waits: waits(w.p.Handlers()), Goroutines: oracle.Stacks()}).Error()}
 		}
 		if b != nil {
 			w.broken = append(w.broken, b)
-			close(w.bitten)
+			close(w.found)
 			return
 		}
 		last = s
@@ -98,12 +96,12 @@ func (w *Watchdog) watch() {
 func compare(last, s pipeline.Snapshot) *BreachError {
 	switch {
 	case !s.Balanced():
-		return &BreachError{Law, "in motion: " + s.Law() + "\n" + Diagnose(s)}
+		return &BreachError{oracle.Law, "in motion: " + s.Law() + "\n" + Diagnose(s)}
 	case s.InFlight > 1<<40:
-		return &BreachError{Law, "in flight is below zero: " + s.Law()}
+		return &BreachError{oracle.Law, "in flight is below zero: " + s.Law()}
 	case s.Accepted < last.Accepted, s.Replied < last.Replied, s.Failed < last.Failed, s.Shed < last.Shed,
 		s.DeadLettered < last.DeadLettered:
-		return &BreachError{Law, "a count went back: " + last.Law() + ", then " + s.Law()}
+		return &BreachError{oracle.Law, "a count went back: " + last.Law() + ", then " + s.Law()}
 	}
 	return nil
 }
@@ -144,65 +142,4 @@ func (e *StallError) Error() string {
 
 // Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any or is
 // drained, and one for commands between the stages.
-func Diagnose(s pipeline.Snapshot) string {
-	var lines []string
-	here := 0
-	for _, st := range s.Stages {
-		n := st.Queued + st.InHand + st.Delayed
-		here += n
-		if n == 0 && st.Balanced() && !(st.Draining && s.InFlight > 0) {
-			continue
-		}
-		lines = append(lines, diagnose(st, poolOf(s, st)))
-	}
-	if between := int(s.InFlight) - here; between != 0 {
-		lines = append(lines, fmt.Sprintf("  %d between two stages, or at one that was removed", between))
-	}
-	if len(lines) == 0 {
-		return "  nothing is in flight"
-	}
-	return strings.Join(lines, "\n")
-}
-
-// poolOf returns the pool that serves a stage: its own workers or a shared pool.
-func poolOf(s pipeline.Snapshot, st stage.Snapshot) pipeline.Pool {
-	for _, p := range s.Pools {
-		if p.Name == st.Pool {
-			return p
-		}
-	}
-	return pipeline.Pool{Name: st.Pool, Workers: st.Workers, Busy: st.Busy}
-}
-
-func diagnose(st stage.Snapshot, p pipeline.Pool) string {
-	var line strings.Builder
-	fmt.Fprintf(&line, "  stage %q: %d queued of %d, %d in hand, %d waiting for a retry; %d workers of pool %q, %d busy",
-		st.Name, st.Queued, st.Capacity, st.InHand, st.Delayed, p.Workers, p.Name, p.Busy)
-	for _, note := range []struct {
-		is   bool
-		says string
-	}{
-		{st.Paused, "paused"},
-		{st.Draining && !st.Drained, "draining"},
-		{st.Drained, "drained"},
-		{st.Queued >= st.Capacity, "full"},
-		{st.Queued > 0 && p.Workers == 0, "no worker takes them"},
-		{p.Busy > 0 && p.Busy == p.Workers, "all workers are in handlers"},
-		{st.Abandoned > 0, fmt.Sprintf("%d handlers abandoned", st.Abandoned)},
-		{!st.Balanced(), "its accounts do not add up"},
-	} {
-		if note.is {
-			line.WriteString("; " + note.says)
-		}
-	}
-	return line.String()
-}
-
-// mostDump limits a dump of all goroutines.
-const mostDump = 4 << 20
-
-// dump returns the stacks of all goroutines.
-func dump() string {
-	buf := make([]byte, mostDump)
-	return string(buf[:runtime.Stack(buf, true)])
-}
+func Diagnose(s pipeline.Snapshot) string { return oracle.Diagnose(s) }

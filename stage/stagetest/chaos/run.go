@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"cmp"
@@ -18,6 +18,8 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 	"github.com/golda-dev/golda/stage/upgrade"
 	"github.com/golda-dev/golda/worker"
 )
@@ -28,33 +30,27 @@ const (
 	limit    = 90 * time.Second // for a whole plan
 )
 
-// system runs the actors of all plans, because an actor system costs three megabytes.
-var system = sync.OnceValue(func() *actor.System { return actor.NewSystem(slog.New(slog.DiscardHandler)) })
-
-// runs makes the names of pipelines unique, so that their actors can be told apart.
-var runs atomic.Uint64
-
 // run is a running plan.
 type run struct {
 	plan     Plan
 	name     string
 	pipe     *pipeline.Pipeline
 	sites    []*site
-	added    []*stage.Stage[Command] // stages that were added and not removed
+	added    []*stage.Stage[command] // stages that were added and not removed
 	changed  bool                    // stages were removed, so their accounts are missing in snapshots
 	rollouts []*upgrade.Rollout
 	drained  drains
-	deeds    map[string]uint64
+	actions  map[string]uint64
 	ids      atomic.Uint64
 	accepted atomic.Uint64
 	waiting  []*pendingAnswer
 
 	mu      sync.Mutex // guards all fields below
-	letters map[Command]int
+	letters map[command]int
 	written int // dead letters
 	refused int // emitted commands that MaxInFlight refused: they are in no account, but have a dead letter
 	calls   []*pendingAnswer
-	broken  VerdictError
+	broken  stagetest.VerdictError
 }
 
 // pendingAnswer is a command whose answer is awaited.
@@ -65,40 +61,40 @@ type pendingAnswer struct {
 }
 
 // breachf records a broken promise. It keeps the first few.
-func (r *run) breachf(p Promise, format string, args ...any) {
+func (r *run) breachf(p stagetest.Promise, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.broken) < 20 {
-		r.broken = append(r.broken, &BreachError{p, fmt.Sprintf(format, args...)})
+		r.broken = append(r.broken, &stagetest.BreachError{Promise: p, Detail: fmt.Sprintf(format, args...)})
 	}
 }
 
-// Run makes the plan's pipeline, runs the storm while it works, stops it, and checks whether all promises were kept.
+// Run makes the plan's pipeline, disturbs it while it works, stops it, and checks whether all promises were kept.
 // The error is a [VerdictError] if they were not. A run takes at most two minutes. Only one plan may run at a time, and
 // no other test beside it: their goroutines would count as leaked.
 func (p Plan) Run() (Report, error) {
 	before := goleak.IgnoreCurrent()
-	r := &run{plan: p, name: fmt.Sprintf("chaos-%d", runs.Add(1)), deeds: map[string]uint64{}, letters: map[Command]int{}}
+	r := &run{plan: p, name: fmt.Sprintf("chaos-%d", oracle.Number()), actions: map[string]uint64{}, letters: map[command]int{}}
 	report := Report{Plans: 1, Stages: len(p.Graph.Nodes)}
 	if !r.start() {
 		return r.close(report)
 	}
-	dog := Watch(r.pipe, cmp.Or(p.Patience, patience))
+	dog := stagetest.Watch(r.pipe, cmp.Or(p.Patience, patience))
 	over := make(chan struct{})
 	go func() { defer close(over); r.work(); r.end() }()
 	stuck := false
 	select {
 	case <-over:
-	case <-dog.Bitten():
+	case <-dog.Broken():
 		stuck = true
 	case <-time.After(limit):
 		stuck = true
-		r.breachf(Progress, "the plan is not over after %v\n%s\n%s", limit, Diagnose(r.pipe.Snapshot()), dump())
+		r.breachf(Progress, "the plan is not over after %v\n%s\n%s", limit, stagetest.Diagnose(r.pipe.Snapshot()), oracle.Stacks())
 	}
-	if v, ok := errors.AsType[VerdictError](dog.Stop()); ok {
+	if v, ok := errors.AsType[stagetest.VerdictError](dog.Stop()); ok {
 		r.broken = append(r.broken, v...)
 	}
-	report.Looks = dog.Looks()
+	report.Snapshots = dog.Snapshots()
 	r.release()
 	if stuck {
 		r.forceStop(over)
@@ -115,7 +111,7 @@ func (p Plan) Run() (Report, error) {
 
 // close completes the report.
 func (r *run) close(report Report) (Report, error) {
-	report.Asked, report.Deeds = r.ids.Load(), r.deeds
+	report.Asked, report.Actions = r.ids.Load(), r.actions
 	report.Faults = map[string]uint64{}
 	for _, s := range r.sites {
 		report.Faults = sum(report.Faults, s.injector.Counts())
@@ -126,7 +122,10 @@ func (r *run) close(report Report) (Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report.judge(r.broken)
-	return report, r.broken.orNil()
+	if len(r.broken) == 0 {
+		return report, nil
+	}
+	return report, r.broken
 }
 
 // start makes and starts the pipeline.
@@ -141,7 +140,7 @@ func (r *run) start() bool {
 		return false
 	}
 	parts := append(r.build(),
-		pipeline.System(system()), pipeline.Control(pol), pipeline.Logger(slog.New(errorLog{run: r})),
+		pipeline.System(oracle.System()), pipeline.Control(pol), pipeline.Logger(slog.New(errorLog{run: r})),
 		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(r.plan.intensity(), time.Second), pipeline.Grace(2*time.Second),
 		pipeline.DeadLetters(r.letter))
 	if r.plan.MaxInFlight != 0 {
@@ -165,15 +164,15 @@ func (r *run) start() bool {
 
 // letter handles a dead letter.
 func (r *run) letter(l stage.DeadLetter) {
-	cmd, ok := l.Command.(Command)
+	cmd, ok := l.Command.(command)
 	if !ok {
 		r.breachf(OneEnd, "a dead letter of a command that was not submitted: %v", l.Command)
 		return
 	}
 	r.mu.Lock()
 	r.written++
-	r.letters[Command{ID: cmd.ID, Part: cmd.Part}]++
-	n := r.letters[Command{ID: cmd.ID, Part: cmd.Part}]
+	r.letters[command{ID: cmd.ID, Part: cmd.Part}]++
+	n := r.letters[command{ID: cmd.ID, Part: cmd.Part}]
 	r.mu.Unlock()
 	if n > 1 && l.Reason != stage.ReasonMaxInFlight { // another attempt may emit it again, also in vain
 		r.breachf(OneEnd, "command %d, part %d, has %d dead letters: %v", cmd.ID, cmd.Part, n, l.Err)
@@ -185,14 +184,14 @@ func (r *run) letter(l stage.DeadLetter) {
 
 // foreseen reports whether a crash was injected or has a known cause.
 func foreseen(crash *stage.CrashError) bool {
-	_, injected := errors.AsType[*InjectedError](crash)
+	_, injected := errors.AsType[*stagetest.InjectedError](crash)
 	return injected || errors.Is(crash, stage.ErrStuck) || errors.Is(crash, worker.ErrGoexit)
 }
 
-// work submits commands, and runs the storm meanwhile.
+// work submits commands, and disturbs the pipeline meanwhile.
 func (r *run) work() {
 	var all sync.WaitGroup
-	all.Go(r.storm)
+	all.Go(r.disturb)
 	lists := make([][]*pendingAnswer, r.plan.Submitters)
 	for i := range lists {
 		all.Go(func() { lists[i] = r.submit(rand.New(rand.NewPCG(r.plan.Seed, uint64(i)))) })
@@ -214,7 +213,7 @@ func (r *run) submit(rnd *rand.Rand) (list []*pendingAnswer) {
 			left -= n - 1
 			continue
 		}
-		cmd := Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+		cmd := command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
 		ctx, cancel := r.submitContext(rnd)
 		if a := r.submitOne(ctx, rnd, to, cmd); a != nil {
 			list = append(list, a)
@@ -229,7 +228,7 @@ func (r *run) submit(rnd *rand.Rand) (list []*pendingAnswer) {
 }
 
 // submitOne submits a command, with or without a ticket.
-func (r *run) submitOne(ctx context.Context, rnd *rand.Rand, to *stage.Stage[Command], cmd Command) *pendingAnswer {
+func (r *run) submitOne(ctx context.Context, rnd *rand.Rand, to *stage.Stage[command], cmd command) *pendingAnswer {
 	var ticket *stage.Ticket
 	var err error
 	if r.plan.Quiet && rnd.IntN(3) == 0 {
@@ -334,8 +333,8 @@ func (r *run) forceStop(over <-chan struct{}) {
 // judge checks the promises when everything has ended.
 func (r *run) judge() {
 	s := r.pipe.Snapshot()
-	if b := atRest(s); b != nil {
-		r.breachf(b.Promise, "%s", b.Story)
+	if promise, detail := oracle.AtRest(s); promise != "" {
+		r.breachf(stagetest.Promise(promise), "%s", detail)
 	}
 	if err := r.pipe.Err(); err != nil && !r.plan.Fragile {
 		r.breachf(Survival, "%v", err)
@@ -381,10 +380,10 @@ func (r *run) judgeSites(s pipeline.Snapshot) {
 	}
 }
 
-// mostInstances returns the highest number of instances that the storm may have asked for.
+// mostInstances returns the highest number of instances that the disturbances may have asked for.
 func (r *run) mostInstances(int) int {
-	for _, b := range r.plan.Storm {
-		if b.Deed == Swap || b.Deed == Rescale {
+	for _, b := range r.plan.Disturbances {
+		if b.Action == Swap || b.Action == Rescale {
 			return 1 << 20 // policies may change the number
 		}
 	}
@@ -394,7 +393,7 @@ func (r *run) mostInstances(int) int {
 func (r *run) lettersOf(id uint64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.letters[Command{ID: id}]
+	return r.letters[command{ID: id}]
 }
 
 // answer checks that a command has its answer, and not that of another command.
@@ -416,7 +415,7 @@ func (r *run) answer(a *pendingAnswer) {
 		return
 	}
 	crash, crashed := errors.AsType[*stage.CrashError](err)
-	_, injected := errors.AsType[*InjectedError](err)
+	_, injected := errors.AsType[*stagetest.InjectedError](err)
 	switch {
 	case crashed && foreseen(crash), injected:
 	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrMaxInFlight, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout,
@@ -432,10 +431,7 @@ func (r *run) checkLeftovers(before goleak.Option) {
 	if err := goleak.Find(before); err != nil {
 		r.breachf(Goroutines, "%v", err)
 	}
-	if names := actor.Processes(system(), r.prefix()); len(names) > 0 {
+	if names := actor.Processes(oracle.System(), prefix(r.name)); len(names) > 0 {
 		r.breachf(Goroutines, "actors are left: %q", names)
 	}
 }
-
-// prefix returns the prefix of the names of the pipeline's actors.
-func (r *run) prefix() string { return "golda/" + r.name + "$" }

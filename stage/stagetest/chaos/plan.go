@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"fmt"
@@ -7,70 +7,86 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Deed is an action that is done to a pipeline while it runs.
-type Deed uint8
+// The promises that a run checks.
+const (
+	Law        stagetest.Promise = oracle.Law        // the accounts balance, in motion and at rest
+	OneEnd     stagetest.Promise = oracle.OneEnd     // no command is lost, ends twice, or gets another's answer
+	Order      stagetest.Promise = oracle.Order      // with one worker, first in, first out, commands stay in order
+	Progress   stagetest.Promise = oracle.Progress   // commands in flight go on, and control operations are carried out
+	Goroutines stagetest.Promise = oracle.Goroutines // no goroutine is left after the stop
+	Instances  stagetest.Promise = oracle.Instances  // instances are started and stopped once, and used by one worker at a time
+	Crashes    stagetest.Promise = oracle.Crashes    // nothing crashes except what was made to
+	Survival   stagetest.Promise = oracle.Survival   // the pipeline does not give up while its limits are kept
+	Checks     stagetest.Promise = oracle.Checks     // New accepts only what runs, and names what it refuses
+)
+
+// Action is an action that is done to a pipeline while it runs. A kill stops an actor from outside, without its
+// supervisor's knowledge, as a bug in the code of an actor might.
+type Action uint8
 
 // The actions.
 const (
-	KillWorker  Deed = iota // stop a worker's actor from outside
-	KillKeeper              // stop the actor of a stage
-	KillClerk               // stop the actor of the control loop
-	KillPools               // stop the supervisor of shared pools
-	KillPool                // stop the supervisor of one pool
-	Swap                    // run the pipeline by another policy
-	Rescale                 // change numbers of workers, batches and instances at random
-	Pause                   // pause a stage until the next Resume
-	Resume                  // end all pauses
-	AddStage                // add a further stage, and submit to it
-	RemoveStage             // remove the oldest added stage
-	TryLetters              // retry the dead letters in quarantine
-	Drain                   // close admission and wait until all commands have ended
-	Upgrade                 // run another version of a stage's behaviour
-	Canary                  // run another version for a part of a stage's commands, on trial
-	EndTrial                // promote the last canary, or roll it back
-	DrainStage              // empty one stage, until the next Reopen
-	Reopen                  // reopen the drained stages, and all if the pipeline was drained, too
-	deeds
+	KillWorker      Action = iota // stop a worker's actor from outside
+	KillSupervisor                // stop the actor of a stage
+	KillControlLoop               // stop the actor of the control loop
+	KillPools                     // stop the supervisor of shared pools
+	KillPool                      // stop the supervisor of one pool
+	Swap                          // run the pipeline by another policy
+	Rescale                       // change numbers of workers, batches and instances at random
+	Pause                         // pause a stage until the next Resume
+	Resume                        // end all pauses
+	AddStage                      // add a further stage, and submit to it
+	RemoveStage                   // remove the oldest added stage
+	RetryLetters                  // retry the dead letters in quarantine
+	Drain                         // close admission and wait until all commands have ended
+	Upgrade                       // run another version of a stage's behaviour
+	Canary                        // run another version for a part of a stage's commands, on trial
+	EndCanary                     // promote the last canary, or roll it back
+	DrainStage                    // empty one stage, until the next Reopen
+	Reopen                        // reopen the drained stages, and all if the pipeline was drained, too
+	actions
 )
 
-var deedNames = [deeds]string{
+var actionNames = [actions]string{
 	"kill worker", "kill stage supervisor", "kill control loop", "kill pools", "kill pool", "swap", "rescale",
-	"pause", "resume", "add stage", "remove stage", "try letters", "drain",
-	"upgrade", "canary", "end trial", "drain stage", "reopen",
+	"pause", "resume", "add stage", "remove stage", "retry letters", "drain",
+	"upgrade", "canary", "end canary", "drain stage", "reopen",
 }
 
 // String returns the action in words.
-func (d Deed) String() string {
-	if d < deeds {
-		return deedNames[d]
+func (a Action) String() string {
+	if a < actions {
+		return actionNames[a]
 	}
-	return fmt.Sprintf("deed(%d)", uint8(d))
+	return fmt.Sprintf("action(%d)", uint8(a))
 }
 
-// Blow is one action of a storm.
-type Blow struct {
+// Disturbance is an action in a plan: what is done, when, and to what.
+type Disturbance struct {
 	At     int    // when this percentage of the commands has been submitted
-	Deed   Deed   // the action
+	Action Action // the action
 	Stage  int    // the stage that it applies to, if it applies to one
 	Policy string // for Swap, the policy's name
 	Group  int    // for Swap, the index in Graph.Groups, counted from one, of the group that gets the policy; 0 is the pipeline
 }
 
-// String returns the blow as text.
-func (b Blow) String() string {
-	switch b.Deed {
+// String returns the disturbance as text.
+func (d Disturbance) String() string {
+	switch d.Action {
 	case Swap:
-		if b.Group > 0 {
-			return fmt.Sprintf("%d%%: swap %s to %s", b.At, groupName(b.Group), b.Policy)
+		if d.Group > 0 {
+			return fmt.Sprintf("%d%%: swap %s to %s", d.At, groupName(d.Group), d.Policy)
 		}
-		return fmt.Sprintf("%d%%: swap to %s", b.At, b.Policy)
+		return fmt.Sprintf("%d%%: swap to %s", d.At, d.Policy)
 	case Pause, Upgrade, Canary, DrainStage:
-		return fmt.Sprintf("%d%%: %s %s", b.At, b.Deed, name(b.Stage))
+		return fmt.Sprintf("%d%%: %s %s", d.At, d.Action, name(d.Stage))
 	default:
-		return fmt.Sprintf("%d%%: %s", b.At, b.Deed)
+		return fmt.Sprintf("%d%%: %s", d.At, d.Action)
 	}
 }
 
@@ -113,7 +129,7 @@ type Plan struct {
 	Submitters    int
 	Hasty         bool // some submitters wait for a free slot for a few milliseconds only
 	Quiet         bool // some commands are submitted without a ticket
-	Storm         []Blow
+	Disturbances  []Disturbance
 	End           Ending
 	// Fragile makes stages give up after a few crashes in a row, and the pipeline with them. Otherwise the pipeline
 	// must survive the plan.
@@ -153,9 +169,9 @@ func (p Plan) String() string {
 	if p.MaxInFlight > 0 {
 		fmt.Fprintf(&b, ", at most %d in flight", p.MaxInFlight)
 	}
-	fmt.Fprintf(&b, "\n%s\nstorm:", p.Graph)
-	for _, blow := range p.Storm {
-		fmt.Fprintf(&b, " [%s]", blow)
+	fmt.Fprintf(&b, "\n%s\ndisturbances:", p.Graph)
+	for _, d := range p.Disturbances {
+		fmt.Fprintf(&b, " [%s]", d)
 	}
 	fmt.Fprintf(&b, " [end %s]", p.End)
 	return b.String()

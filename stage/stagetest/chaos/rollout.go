@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
@@ -41,7 +42,7 @@ func canaries(rnd *rand.Rand) []upgrade.Option {
 		opts = append(opts, upgrade.PromoteAfter(1+rnd.IntN(50), 0))
 	}
 	if rnd.IntN(2) == 0 {
-		opts = append(opts, upgrade.By(func(cmd Command) string { return string(rune('a' + cmd.ID%26)) }))
+		opts = append(opts, upgrade.By(func(cmd command) string { return string(rune('a' + cmd.ID%26)) }))
 	}
 	return opts
 }
@@ -62,7 +63,7 @@ func (r *run) endTrial(rnd *rand.Rand) bool {
 	return err == nil
 }
 
-// drains are what the storm drains, until it reopens it.
+// drains are what the plan has drained and not yet reopened.
 type drains struct {
 	stages []pipeline.Part
 	whole  bool              // the pipeline, too
@@ -118,10 +119,10 @@ func (d *drains) over() bool {
 }
 
 // submitMany submits several commands at once, without tickets.
-func (r *run) submitMany(rnd *rand.Rand, to *stage.Stage[Command], n int) {
-	cmds := make([]Command, n)
+func (r *run) submitMany(rnd *rand.Rand, to *stage.Stage[command], n int) {
+	cmds := make([]command, n)
 	for i := range cmds {
-		cmds[i] = Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+		cmds[i] = command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
 	}
 	ctx, cancel := r.submitContext(rnd)
 	defer cancel()
@@ -136,12 +137,12 @@ func (r *run) submitMany(rnd *rand.Rand, to *stage.Stage[Command], n int) {
 }
 
 // fresh makes an instance of the site's behaviour.
-func (s *site) fresh() behaviour.Behaviour[Command] {
+func (s *site) fresh() behaviour.Behaviour[command] {
 	if s.Suspends {
-		return &nodeSuspender{nodeBehaviour{site: s}}
+		return newSuspender(s)
 	}
 	if s.Batcher {
-		return Wrap[Command](s.injector, &nodeBatcher{nodeBehaviour{site: s}})
+		return stagetest.Wrap[command](s.injector, &nodeBatcher{nodeBehaviour{site: s}})
 	}
-	return Wrap[Command](s.injector, &nodeBehaviour{site: s})
+	return stagetest.Wrap[command](s.injector, &nodeBehaviour{site: s})
 }

@@ -1,4 +1,4 @@
-package stagetest_test
+package chaos_test
 
 import (
 	"errors"
@@ -8,10 +8,11 @@ import (
 
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
 
 func keepsEveryPromise(t *rapid.T) {
-	plan := stagetest.Plans().Draw(t, "plan")
+	plan := chaos.Plans().Draw(t, "plan")
 	plan.Control = policy.Cohort{} // or a policy of your own
 	if _, err := plan.Run(); err != nil {
 		t.Log(err)

@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"context"
@@ -11,16 +11,17 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// storm does the plan's actions to the pipeline, one after the other, while submitters submit. At the end it resumes
+// disturb does the plan's actions to the pipeline, one after the other, while submitters submit. At the end it resumes
 // all stages and reopens the drained ones.
-func (r *run) storm() {
+func (r *run) disturb() {
 	rnd := rand.New(rand.NewPCG(r.plan.Seed, 77))
-	for _, blow := range r.plan.Storm {
-		r.await(blow.At)
-		if r.do(blow, rnd) {
-			r.deeds[blow.Deed.String()]++
+	for _, d := range r.plan.Disturbances {
+		r.await(d.At)
+		if r.do(d, rnd) {
+			r.actions[d.Action.String()]++
 		}
 	}
 	r.await(100)
@@ -43,24 +44,16 @@ func (r *run) await(percent int) {
 }
 
 // do does one action, and reports whether there was anything to do.
-func (r *run) do(b Blow, rnd *rand.Rand) bool {
-	switch b.Deed {
-	case KillWorker:
-		return kill(system(), r.prefix(), Worker, rnd)
-	case KillKeeper:
-		return kill(system(), r.prefix(), Keeper, rnd)
-	case KillClerk:
-		return kill(system(), r.prefix(), Clerk, rnd)
-	case KillPools:
-		return kill(system(), r.prefix(), Pools, rnd)
-	case KillPool:
-		return kill(system(), r.prefix(), PoolsOwn, rnd)
+func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
+	switch d.Action {
+	case KillWorker, KillSupervisor, KillControlLoop, KillPools, KillPool:
+		return kill(oracle.System(), prefix(r.name), d.Action, rnd)
 	case Swap:
-		return r.swap(b.Policy, b.Group)
+		return r.swap(d.Policy, d.Group)
 	case Rescale:
 		return r.carriedOut(r.pipe.Use(shaken{r.plan.Seed, r.plan.Ordered}))
 	case Pause:
-		return r.carriedOut(r.pipe.Pause(r.sites[b.Stage].stage))
+		return r.carriedOut(r.pipe.Pause(r.sites[d.Stage].stage))
 	case Resume:
 		r.resume()
 		return true
@@ -68,16 +61,16 @@ func (r *run) do(b Blow, rnd *rand.Rand) bool {
 		return r.add(rnd)
 	case RemoveStage:
 		return r.remove(rnd)
-	case TryLetters:
+	case RetryLetters:
 		return r.tryLetters()
 	case Drain:
 		return r.drain()
 	case Upgrade, Canary:
-		return r.upgrade(r.sites[b.Stage], rnd, b.Deed == Canary)
-	case EndTrial:
+		return r.upgrade(r.sites[d.Stage], rnd, d.Action == Canary)
+	case EndCanary:
 		return r.endTrial(rnd)
 	case DrainStage:
-		return r.drain(r.sites[b.Stage].stage)
+		return r.drain(r.sites[d.Stage].stage)
 	case Reopen:
 		return r.reopen()
 	default:
@@ -114,7 +107,7 @@ func (r *run) swap(name string, group int) bool {
 // add adds a further stage, which forwards to the first entry, and submits to it.
 func (r *run) add(rnd *rand.Rand) bool {
 	first := r.sites[r.plan.Graph.Entries[0]].stage
-	extra := stage.Func(fmt.Sprintf("added%d", len(r.added)+int(r.ids.Load())), func(_ context.Context, cmd Command) behaviour.Outcome {
+	extra := stage.Func(fmt.Sprintf("added%d", len(r.added)+int(r.ids.Load())), func(_ context.Context, cmd command) behaviour.Outcome {
 		return behaviour.Forward(first, cmd)
 	}, stage.Workers(1, 2))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -123,11 +116,11 @@ func (r *run) add(rnd *rand.Rand) bool {
 		return ctx.Err() == nil && r.carriedOut(err)
 	}
 	r.added = append(r.added, extra)
-	// The context ends soon: if a stage is paused, only this storm resumes it.
+	// The context ends soon: if a stage is paused, only this goroutine resumes it.
 	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	for range 3 {
-		if a := r.submitOne(ctx, rnd, extra, Command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); a != nil {
+		if a := r.submitOne(ctx, rnd, extra, command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); a != nil {
 			r.waiting = append(r.waiting, a)
 		}
 	}
@@ -155,7 +148,7 @@ func (r *run) tryLetters() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	for _, l := range store.List(pipeline.LetterFilter{Limit: 5}) {
-		cmd, ok := l.Command.(Command)
+		cmd, ok := l.Command.(command)
 		if !ok {
 			continue
 		}

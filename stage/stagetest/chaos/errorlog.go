@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"context"
@@ -7,31 +7,44 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
 // nodeSuspender is a nodeBehaviour whose handler suspends: before its fault, while it works, and while it waits for the
 // stages that it calls.
-type nodeSuspender struct{ nodeBehaviour }
+type nodeSuspender struct {
+	nodeBehaviour
+	rest behaviour.Suspending[command] // the fault, and what comes after it
+}
+
+// newSuspender makes a nodeSuspender of a site.
+func newSuspender(s *site) *nodeSuspender {
+	rest := stagetest.Wrap[command](s.injector, behaviour.Coroutine[command](s.callAndHandle))
+	return &nodeSuspender{nodeBehaviour{site: s}, rest.(behaviour.Suspending[command])}
+}
 
 // HandleSuspending waits, works, calls, and forwards the command.
-func (s *nodeSuspender) HandleSuspending(c behaviour.Suspender, cmd Command) behaviour.Outcome {
+func (s *nodeSuspender) HandleSuspending(c behaviour.Suspender, cmd command) behaviour.Outcome {
 	leave := s.enter()
 	defer leave()
 	if err := s.site.suspend(c, cmd); err != nil {
 		return behaviour.Error(err)
 	}
-	if err := s.site.injector.inject(c, cmd); err != nil {
+	return s.rest.HandleSuspending(c, cmd)
+}
+
+// callAndHandle calls other stages, and then does what other handlers do.
+func (s *site) callAndHandle(c behaviour.Suspender, cmd command) behaviour.Outcome {
+	if err := s.call(c, cmd); err != nil {
 		return behaviour.Error(err)
 	}
-	if err := s.site.call(c, cmd); err != nil {
-		return behaviour.Error(err)
-	}
-	return s.site.handle(c, cmd)
+	return s.handle(c, cmd)
 }
 
 // suspend suspends in one of four ways, or not at all.
-func (s *site) suspend(c behaviour.Suspender, cmd Command) error {
-	switch mix(cmd.key()+1) % 5 {
+func (s *site) suspend(c behaviour.Suspender, cmd command) error {
+	switch oracle.Mix(cmd.key()+1) % 5 {
 	case 0:
 		return coroutine.Yield(c)
 	case 1:
@@ -61,16 +74,16 @@ func (s *site) work(ctx context.Context) {
 // call submits a command of its own to a later node and waits for the answer. No path leads back from that node, and
 // the command goes no further, so that handlers cannot wait for each other in a circle. An error means that the caller
 // was stopped; the result of the call itself does not matter.
-func (s *site) call(c behaviour.Suspender, cmd Command) error {
-	if !s.Calls || mix(cmd.key()+2)%4 > 0 {
+func (s *site) call(c behaviour.Suspender, cmd command) error {
+	if !s.Calls || oracle.Mix(cmd.key()+2)%4 > 0 {
 		return nil
 	}
 	later := s.run.plan.Graph.callable(s.index)
 	if len(later) == 0 {
 		return nil
 	}
-	to := s.run.sites[later[mix(cmd.key()+3)%uint64(len(later))]].stage
-	called := Command{ID: s.run.ids.Add(1)}
+	to := s.run.sites[later[oracle.Mix(cmd.key()+3)%uint64(len(later))]].stage
+	called := command{ID: s.run.ids.Add(1)}
 	ticket, err := to.Ask(c, called)
 	switch {
 	case errors.Is(err, coroutine.ErrStopped):

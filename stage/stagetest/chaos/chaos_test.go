@@ -1,4 +1,4 @@
-package stagetest_test
+package chaos_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
 
 var (
@@ -39,50 +40,50 @@ func TestNoPlanBreaksAPromise(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano()) % 1e9
 	}
-	var total stagetest.Report
-	began, told := time.Now(), time.Now()
-	for round := uint64(0); time.Since(began) < lasting() && !t.Failed(); round++ {
-		c := chaos{t: t, seed: seed + round, total: &total}
-		c.round()
-		if time.Since(told) > 10*time.Second {
-			told = time.Now()
+	var total chaos.Report
+	began, reported := time.Now(), time.Now()
+	for n := uint64(0); time.Since(began) < lasting() && !t.Failed(); n++ {
+		c := round{t: t, seed: seed + n, total: &total}
+		c.run()
+		if time.Since(reported) > 10*time.Second {
+			reported = time.Now()
 			fmt.Fprintf(os.Stderr, "chaos, %v: %v\n", time.Since(began).Round(time.Second), &total)
 		}
 	}
 	fmt.Fprintf(os.Stderr, "chaos, %v, seeds %d and up: %v\n", time.Since(began).Round(time.Second), seed, &total)
 }
 
-// chaos runs one round of plans.
-type chaos struct {
+// round runs one round of plans.
+type round struct {
 	t     *testing.T
 	seed  uint64
-	total *stagetest.Report
+	total *chaos.Report
 
 	failed bool // a plan has failed, so plans are run several times while rapid shrinks the failure
-	plan   stagetest.Plan
-	story  error
+	plan   chaos.Plan
+	broken error
 }
 
 // tries is how often a smaller plan is run before it counts as passing: a race does not show each time.
 const tries = 8
 
-func (c *chaos) round() {
+func (c *round) run() {
 	set(c.t, "rapid.checks", perRound)
 	set(c.t, "rapid.seed", c.seed)
 	set(c.t, "rapid.nofailfile", true)
 	c.t.Run(fmt.Sprintf("seed %d", c.seed), func(t *testing.T) {
 		defer func() {
 			if c.failed {
-				t.Logf("the smallest plan that failed:\n%v\n\nwhat it broke:\n%v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest -chaos.seed=%d -chaos.for=1s",
-					c.plan, c.story, c.seed)
+				t.Logf("the smallest plan that failed:\n%v\n\nwhat it broke:\n%v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest/chaos -chaos.seed=%d -chaos.for=1s",
+					c.plan, c.broken, c.seed)
 			}
 		}()
 		rapid.Check(t, c.check)
 	})
 }
 
-func (c *chaos) check(t *rapid.T) {
-	plan := stagetest.Plans().Draw(t, "plan")
+func (c *round) check(t *rapid.T) {
+	plan := chaos.Plans().Draw(t, "plan")
 	times := 1
 	if c.failed {
 		times, plan.Patience = tries, 3*time.Second
@@ -93,7 +94,7 @@ func (c *chaos) check(t *rapid.T) {
 			c.total.Add(report)
 		}
 		if err != nil {
-			c.failed, c.plan, c.story = true, plan, err
+			c.failed, c.plan, c.broken = true, plan, err
 			v, _ := errors.AsType[stagetest.VerdictError](err)
 			t.Fatalf("broken: %s", v.Promises())
 		}

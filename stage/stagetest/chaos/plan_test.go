@@ -1,4 +1,4 @@
-package stagetest_test
+package chaos_test
 
 import (
 	"testing"
@@ -10,16 +10,17 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
 
 // line is a plan of three stages, each with one worker.
-func line(change func(p *stagetest.Plan)) stagetest.Plan {
-	one := stagetest.Node{Workers: stagetest.Span{Fewest: 1, Most: 1}}
+func line(change func(p *chaos.Plan)) chaos.Plan {
+	one := chaos.Node{Workers: chaos.Span{Fewest: 1, Most: 1}}
 	first, second := one, one
 	first.Next, second.Next = []int{1}, []int{2}
-	p := stagetest.Plan{
+	p := chaos.Plan{
 		Seed: 1, Policy: "fixed", Commands: 100, Submitters: 1,
-		Graph: stagetest.Graph{Nodes: []stagetest.Node{first, second, one}, Entries: []int{0}, Hops: 3},
+		Graph: chaos.Graph{Nodes: []chaos.Node{first, second, one}, Entries: []int{0}, Hops: 3},
 	}
 	change(&p)
 	return p
@@ -28,25 +29,25 @@ func line(change func(p *stagetest.Plan)) stagetest.Plan {
 // The oracle must report broken promises.
 func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 	for name, row := range map[string]struct {
-		spoil func(p *stagetest.Plan)
+		spoil func(p *chaos.Plan)
 		says  string
 	}{
-		"nothing broken": {func(*stagetest.Plan) {}, ""},
-		"out of order": {func(p *stagetest.Plan) {
+		"nothing broken": {func(*chaos.Plan) {}, ""},
+		"out of order": {func(p *chaos.Plan) {
 			p.Ordered = true
 			p.Graph.Nodes[1].Discipline, p.Graph.Nodes[1].Batch = "lifo", 1
 			p.Graph.Nodes[1].Work = time.Millisecond
 		}, "order"},
-		"nothing happens": {func(p *stagetest.Plan) {
+		"nothing happens": {func(p *chaos.Plan) {
 			p.Patience = 10 * time.Millisecond
 			p.Graph.Nodes[2].Work = 300 * time.Millisecond
 			p.Commands = 1
 		}, "progress"},
-		"no such policy": {func(p *stagetest.Plan) { p.Policy = "luck" }, "checks"},
-		"invalid faults": {func(p *stagetest.Plan) {
+		"no such policy": {func(p *chaos.Plan) { p.Policy = "luck" }, "checks"},
+		"invalid faults": {func(p *chaos.Plan) {
 			p.Graph.Nodes[0].Faults.Panic = 7
 		}, "checks"},
-		"a stage that gives up": {func(p *stagetest.Plan) {
+		"a stage that gives up": {func(p *chaos.Plan) {
 			p.Graph.Nodes[0].Faults.Poison = 1
 			p.Fragile = true
 			p.Commands = 50
@@ -67,21 +68,21 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 }
 
 func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
-	for want, spoil := range map[string]func(p *stagetest.Plan){
-		"unknown policy":                           func(p *stagetest.Plan) { p.Policy = "luck" },
-		"Commands is negative: -1":                 func(p *stagetest.Plan) { p.Commands = -1 },
-		"0 submitters, for 100 commands":           func(p *stagetest.Plan) { p.Submitters = 0 },
-		"no such ending: 77":                       func(p *stagetest.Plan) { p.End = 77 },
-		"256 hops":                                 func(p *stagetest.Plan) { p.Graph.Hops = 256 },
-		"the graph has no entry":                   func(p *stagetest.Plan) { p.Graph.Entries = nil },
-		"entry 9: there are 3 nodes":               func(p *stagetest.Plan) { p.Graph.Entries = []int{9} },
-		"node s1: forwards to -1":                  func(p *stagetest.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
-		"node s1: group 1: there are 0":            func(p *stagetest.Plan) { p.Graph.Nodes[1].Group = 1 },
-		"node s1: queue":                           func(p *stagetest.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
-		"node s1: stagetest: Faults: panic: 2":     func(p *stagetest.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
-		"action 1 of the storm: there is no Deed":  func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: 99}} },
-		"action 1 of the storm: pause: stage 9":    func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: stagetest.Pause, Stage: 9}} },
-		"action 1 of the storm: policy: unknown p": func(p *stagetest.Plan) { p.Storm = []stagetest.Blow{{Deed: stagetest.Swap}} },
+	for want, spoil := range map[string]func(p *chaos.Plan){
+		"unknown policy":                       func(p *chaos.Plan) { p.Policy = "luck" },
+		"Commands is negative: -1":             func(p *chaos.Plan) { p.Commands = -1 },
+		"0 submitters, for 100 commands":       func(p *chaos.Plan) { p.Submitters = 0 },
+		"no such ending: 77":                   func(p *chaos.Plan) { p.End = 77 },
+		"256 hops":                             func(p *chaos.Plan) { p.Graph.Hops = 256 },
+		"the graph has no entry":               func(p *chaos.Plan) { p.Graph.Entries = nil },
+		"entry 9: there are 3 nodes":           func(p *chaos.Plan) { p.Graph.Entries = []int{9} },
+		"node s1: forwards to -1":              func(p *chaos.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
+		"node s1: group 1: there are 0":        func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
+		"node s1: queue":                       func(p *chaos.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
+		"node s1: stagetest: Faults: panic: 2": func(p *chaos.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
+		"disturbance 1: there is no action":    func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: 99}} },
+		"disturbance 1: pause: stage 9":        func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Pause, Stage: 9}} },
+		"disturbance 1: policy: unknown p":     func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Swap}} },
 	} {
 		t.Run(want, func(t *testing.T) {
 			plan := line(spoil)
@@ -102,19 +103,19 @@ type custom struct{ controller.Policy }
 func (custom) Name() string { return "custom" }
 
 func TestAPlanRunsWithACustomPolicy(t *testing.T) {
-	plan := line(func(p *stagetest.Plan) {
+	plan := line(func(p *chaos.Plan) {
 		p.Control = custom{policy.SRPT{}}
-		p.Storm = []stagetest.Blow{{At: 20, Deed: stagetest.Swap, Policy: "cohort"}, {At: 50, Deed: stagetest.Swap, Policy: "custom"}}
+		p.Disturbances = []chaos.Disturbance{{At: 20, Action: chaos.Swap, Policy: "cohort"}, {At: 50, Action: chaos.Swap, Policy: "custom"}}
 	})
 	require.Contains(t, plan.String(), "policy custom,")
 	report, err := plan.Run()
 	require.NoError(t, err)
-	require.EqualValues(t, 2, report.Deeds["swap"])
+	require.EqualValues(t, 2, report.Actions["swap"])
 }
 
 func TestAPlanHasAText(t *testing.T) {
-	p := line(func(p *stagetest.Plan) {
-		p.Storm = []stagetest.Blow{{At: 10, Deed: stagetest.KillClerk}, {At: 20, Deed: stagetest.Swap, Policy: "srpt"}, {At: 30, Deed: stagetest.Pause, Stage: 2}}
+	p := line(func(p *chaos.Plan) {
+		p.Disturbances = []chaos.Disturbance{{At: 10, Action: chaos.KillControlLoop}, {At: 20, Action: chaos.Swap, Policy: "srpt"}, {At: 30, Action: chaos.Pause, Stage: 2}}
 		p.Hasty = true
 	})
 	require.Equal(t, `seed 1, policy fixed, rest_for_one, 100 commands by 1 submitters, hasty
@@ -122,30 +123,30 @@ entries [0], 3 hops
   s0: →[1] workers=1..1
   s1: →[2] workers=1..1
   s2: workers=1..1
-storm: [10%: kill control loop] [20%: swap to srpt] [30%: pause s2] [end softly]`, p.String())
+disturbances: [10%: kill control loop] [20%: swap to srpt] [30%: pause s2] [end softly]`, p.String())
 }
 
 func TestTheSameSeedDrawsTheSamePlan(t *testing.T) {
-	plans := stagetest.Plans()
+	plans := chaos.Plans()
 	first, again := plans.Example(7).String(), plans.Example(7).String()
 	require.Equal(t, first, again)
 	require.NotEqual(t, plans.Example(7).String(), plans.Example(8).String())
 }
 
 func TestReportsAddUp(t *testing.T) {
-	var sum stagetest.Report
+	var sum chaos.Report
 	for range 3 {
-		sum.Add(stagetest.Report{Plans: 1, Stages: 2, Accepted: 10, Replied: 9, Failed: 1, Deeds: map[string]uint64{"swap": 2}})
+		sum.Add(chaos.Report{Plans: 1, Stages: 2, Accepted: 10, Replied: 9, Failed: 1, Actions: map[string]uint64{"swap": 2}})
 	}
 	require.Equal(t, 3, sum.Plans)
-	require.Equal(t, map[string]uint64{"swap": 6}, sum.Deeds)
+	require.Equal(t, map[string]uint64{"swap": 6}, sum.Actions)
 	require.Contains(t, sum.String(), "accepted and emitted 30 = replied 27 + failed 3 + shed 0 + dead-lettered 0")
 	require.Contains(t, sum.String(), "actions: swap 6")
 }
 
 func TestGraphsAreWithinTheirBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := stagetest.Graphs(5).Draw(t, "graph")
+		g := chaos.Graphs(5).Draw(t, "graph")
 		if n := len(g.Nodes); n < 1 || n > 5 {
 			t.Fatalf("%d stages", n)
 		}
@@ -171,11 +172,11 @@ func (narrow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.
 	d.Limit(controller.Entry, 4, "narrow")
 }
 
-// What the storm submits must not wait for a stage that the storm itself has paused.
-func TestAStormDoesNotWaitForAStageThatItPaused(t *testing.T) {
-	plan := line(func(p *stagetest.Plan) {
+// What a plan submits by AddStage must not wait for a stage that the same plan has paused.
+func TestAnAddedStageDoesNotWaitForAStageThatThePlanPaused(t *testing.T) {
+	plan := line(func(p *chaos.Plan) {
 		p.Control, p.Commands = narrow{custom{policy.SRPT{}}}, 3000
-		p.Storm = []stagetest.Blow{{At: 10, Deed: stagetest.Pause}, {At: 100, Deed: stagetest.AddStage}}
+		p.Disturbances = []chaos.Disturbance{{At: 10, Action: chaos.Pause}, {At: 100, Action: chaos.AddStage}}
 	})
 	ended := make(chan error, 1)
 	go func() {
@@ -186,15 +187,15 @@ func TestAStormDoesNotWaitForAStageThatItPaused(t *testing.T) {
 	case err := <-ended:
 		require.NoError(t, err)
 	case <-time.After(time.Minute):
-		t.Fatal("the storm waits for itself")
+		t.Fatal("the plan waits for itself")
 	}
 }
 
 // A stage that stays drained holds back for good what others have for it, and nothing is broken then but the plan.
-func TestAReopenComesAfterTheDrainsOfTheStorm(t *testing.T) {
-	whole, reopen := stagetest.Blow{Deed: stagetest.Drain}, stagetest.Blow{Deed: stagetest.Reopen}
-	drain := func(i int) stagetest.Blow { return stagetest.Blow{Deed: stagetest.DrainStage, Stage: i} }
-	for name, storm := range map[string][]stagetest.Blow{
+func TestAReopenComesAfterAllEarlierDrains(t *testing.T) {
+	whole, reopen := chaos.Disturbance{Action: chaos.Drain}, chaos.Disturbance{Action: chaos.Reopen}
+	drain := func(i int) chaos.Disturbance { return chaos.Disturbance{Action: chaos.DrainStage, Stage: i} }
+	for name, disturbances := range map[string][]chaos.Disturbance{
 		"of one stage":                   {drain(1), reopen},
 		"of two stages":                  {drain(0), drain(2), reopen},
 		"of the same stage":              {drain(1), drain(1), reopen},
@@ -202,11 +203,11 @@ func TestAReopenComesAfterTheDrainsOfTheStorm(t *testing.T) {
 		"of one and then of all":         {drain(0), whole, reopen},
 		"again, after it was reopened":   {drain(1), reopen, drain(1), reopen},
 		"of all and, reopened, of one":   {whole, drain(0), reopen, drain(1), reopen},
-		"with time for them in between":  {whole, {Deed: stagetest.Rescale}, drain(0), {Deed: stagetest.Rescale}, reopen},
-		"of one, and a stage came later": {whole, drain(0), reopen, {Deed: stagetest.AddStage}},
+		"with time for them in between":  {whole, {Action: chaos.Rescale}, drain(0), {Action: chaos.Rescale}, reopen},
+		"of one, and a stage came later": {whole, drain(0), reopen, {Action: chaos.AddStage}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, ok := line(func(*stagetest.Plan) {}).After(storm...)
+			s, ok := line(func(*chaos.Plan) {}).After(disturbances...)
 			require.True(t, ok)
 			for _, st := range s.Stages {
 				require.False(t, st.Draining, st.Name)
@@ -217,7 +218,7 @@ func TestAReopenComesAfterTheDrainsOfTheStorm(t *testing.T) {
 
 // So plans also stop pipelines that are drained.
 func TestAPipelineThatWasDrainedAsAWholeStaysSo(t *testing.T) {
-	s, ok := line(func(*stagetest.Plan) {}).After(stagetest.Blow{Deed: stagetest.Drain}, stagetest.Blow{Deed: stagetest.Rescale}, stagetest.Blow{Deed: stagetest.Reopen})
+	s, ok := line(func(*chaos.Plan) {}).After(chaos.Disturbance{Action: chaos.Drain}, chaos.Disturbance{Action: chaos.Rescale}, chaos.Disturbance{Action: chaos.Reopen})
 	require.True(t, ok)
 	for _, st := range s.Stages {
 		require.True(t, st.Draining, st.Name)

@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"slices"
@@ -9,10 +9,11 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// Plans draws plans: random graphs, options, faults and storms. Rapid shrinks what is drawn first, so a plan that fails
+// Plans draws plans: random graphs, options, faults and disturbances. Rapid shrinks what is drawn first, so a plan that fails
 // shrinks to few commands, few actions and few stages without options.
 func Plans() *rapid.Generator[Plan] { return rapid.Custom(drawPlan) }
 
@@ -51,7 +52,7 @@ func drawPlan(t *rapid.T) Plan {
 	for range p.Graph.Groups { // the pipeline's controller controls some of them
 		p.GroupPolicies = append(p.GroupPolicies, rapid.SampledFrom(append([]string{"", "", ""}, policy.Names()...)).Draw(t, "groupPolicy"))
 	}
-	p.Storm = drawStorm(t, p)
+	p.Disturbances = drawDisturbances(t, p)
 	if p.Fans = seldom(t, 3, "fans"); p.Fans {
 		p.Commands = min(p.Commands, 100) // each may become hundreds
 		p.MaxInFlight = rapid.SampledFrom([]int{0, 0, 0, 50, 500}).Draw(t, "inFlight")
@@ -88,7 +89,7 @@ func drawLine(t *rapid.T) Graph {
 			Ports: rapid.Bool().Draw(t, "ports"), Each: rapid.Bool().Draw(t, "each"),
 			Capacity: rapid.SampledFrom([]int{0, 1, 2, 7, 64}).Draw(t, "capacity"),
 			Batch:    rapid.SampledFrom([]int{0, 1, 2, 8}).Draw(t, "batch"),
-			Faults:   Faults{Panic: odds(t, "panic"), Goexit: odds(t, "goexit"), Error: odds(t, "error"), Delay: odds(t, "delay")},
+			Faults:   stagetest.Faults{Panic: odds(t, "panic"), Goexit: odds(t, "goexit"), Error: odds(t, "error"), Delay: odds(t, "delay")},
 		}
 		if n.Suspends = seldom(t, 3, "suspends"); n.Suspends {
 			n.Each = false
@@ -137,7 +138,7 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	if seldom(t, 4, "works") {
 		n.Work = time.Duration(rapid.IntRange(1, 200).Draw(t, "work")) * time.Microsecond
 	}
-	n.Faults = Faults{
+	n.Faults = stagetest.Faults{
 		Panic: odds(t, "panic"), Goexit: odds(t, "goexit"), Error: odds(t, "error"),
 		Delay: odds(t, "delay"), Poison: odds(t, "poison"),
 	}
@@ -172,27 +173,27 @@ func drawNext(t *rapid.T, i, stages int, shape string) []int {
 	}
 }
 
-func drawStorm(t *rapid.T, p Plan) []Blow {
-	all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Blow {
-		return Blow{
+func drawDisturbances(t *rapid.T, p Plan) []Disturbance {
+	all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Disturbance {
+		return Disturbance{
 			At:     rapid.IntRange(0, 100).Draw(t, "at"),
-			Deed:   Deed(rapid.IntRange(0, int(deeds)-1).Draw(t, "deed")),
+			Action: Action(rapid.IntRange(0, int(actions)-1).Draw(t, "action")),
 			Stage:  rapid.IntRange(0, len(p.Graph.Nodes)-1).Draw(t, "stage"),
 			Policy: rapid.SampledFrom(policy.Names()).Draw(t, "policy"),
 			Group:  rapid.IntRange(0, len(p.Graph.Groups)).Draw(t, "group"),
 		}
-	}), 0, 8).Draw(t, "storm")
-	var storm []Blow
-	for _, b := range all {
+	}), 0, 8).Draw(t, "disturbances")
+	var kept []Disturbance
+	for _, d := range all {
 		switch {
-		case p.Ordered && (b.Deed == AddStage || b.Deed == TryLetters): // they submit, too
-		case b.Deed == Drain && b.At < 50 && p.Commands > 1: // otherwise most plans would do nothing
-			b.At = 50 + b.At
-			storm = append(storm, b)
+		case p.Ordered && (d.Action == AddStage || d.Action == RetryLetters): // they submit, too
+		case d.Action == Drain && d.At < 50 && p.Commands > 1: // otherwise most plans would do nothing
+			d.At += 50
+			kept = append(kept, d)
 		default:
-			storm = append(storm, b)
+			kept = append(kept, d)
 		}
 	}
-	slices.SortStableFunc(storm, func(a, b Blow) int { return a.At - b.At })
-	return storm
+	slices.SortStableFunc(kept, func(a, b Disturbance) int { return a.At - b.At })
+	return kept
 }

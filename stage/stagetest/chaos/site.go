@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
 // site is a running node of a graph: what its handlers see and count themselves, to be compared with the engine's
@@ -16,28 +18,28 @@ type site struct {
 	Node
 	run      *run
 	index    int
-	stage    *stage.Stage[Command]
-	ports    []*behaviour.Port[Command]
-	injector *Injector
+	stage    *stage.Stage[command]
+	ports    []*behaviour.Port[command]
+	injector *stagetest.Injector
 
 	started, stopped atomic.Int64
 	inside, most     atomic.Int64
 	oks, forwards    atomic.Uint64
 
 	mu     sync.Mutex // guards all fields below
-	done   map[Command]int
+	done   map[command]int
 	newest uint64 // the newest command that arrived, where the order matters
 }
 
 func newSite(r *run, index int, n Node) *site {
 	faults := n.Faults
-	faults.Key = func(cmd any) uint64 { return cmd.(Command).key() }
-	in, err := NewInjector(r.plan.Seed+uint64(index), faults)
+	faults.Key = func(cmd any) uint64 { return cmd.(command).key() }
+	in, err := stagetest.NewInjector(r.plan.Seed+uint64(index), faults)
 	if err != nil {
 		r.breachf(Checks, "%v", err)
-		in, _ = NewInjector(0, Faults{})
+		in, _ = stagetest.NewInjector(0, stagetest.Faults{})
 	}
-	return &site{Node: n, run: r, index: index, injector: in, done: map[Command]int{}}
+	return &site{Node: n, run: r, index: index, injector: in, done: map[command]int{}}
 }
 
 // exact reports whether the site's own counts must equal the engine's: it handles a command once for each outcome, and
@@ -69,7 +71,7 @@ func (s *nodeBehaviour) Stop() {
 }
 
 // HandleCommand works and forwards the command.
-func (s *nodeBehaviour) HandleCommand(ctx context.Context, cmd Command) behaviour.Outcome {
+func (s *nodeBehaviour) HandleCommand(ctx context.Context, cmd command) behaviour.Outcome {
 	leave := s.enter()
 	defer leave()
 	return s.site.handle(ctx, cmd)
@@ -101,7 +103,7 @@ func (s *nodeBehaviour) enter() (leave func()) {
 type nodeBatcher struct{ nodeBehaviour }
 
 // HandleBatch handles one command after the other.
-func (s *nodeBatcher) HandleBatch(ctx context.Context, cmds []Command) []behaviour.Outcome {
+func (s *nodeBatcher) HandleBatch(ctx context.Context, cmds []command) []behaviour.Outcome {
 	leave := s.enter()
 	defer leave()
 	outcomes := make([]behaviour.Outcome, len(cmds))
@@ -112,14 +114,14 @@ func (s *nodeBatcher) HandleBatch(ctx context.Context, cmds []Command) []behavio
 }
 
 // handle works, and forwards the command to the stage that its key selects.
-func (s *site) handle(ctx context.Context, cmd Command) behaviour.Outcome {
+func (s *site) handle(ctx context.Context, cmd command) behaviour.Outcome {
 	s.note(cmd)
 	s.work(ctx)
 	if cmd.Hops == 0 || len(s.Next) == 0 {
 		s.oks.Add(1)
 		return behaviour.OK(cmd.ID)
 	}
-	way := int(mix(cmd.key()^s.run.plan.Seed) % uint64(len(s.Next)))
+	way := int(oracle.Mix(cmd.key()^s.run.plan.Seed) % uint64(len(s.Next)))
 	next := cmd
 	next.Hops--
 	next.Part <<= 4
@@ -132,7 +134,7 @@ func (s *site) handle(ctx context.Context, cmd Command) behaviour.Outcome {
 
 // spread emits a part of the command to each next stage except one. None refuses it with ErrFull, but a plan's
 // MaxInFlight may refuse it.
-func (s *site) spread(ctx context.Context, next Command, but int) {
+func (s *site) spread(ctx context.Context, next command, but int) {
 	for n := range s.Next {
 		if n != but {
 			part := next
@@ -144,7 +146,7 @@ func (s *site) spread(ctx context.Context, next Command, but int) {
 
 // part encodes where a command was emitted: the hops that were left then, and for each hop since then the number of the
 // next stage that it was emitted to, counted from one, or 0 if it was forwarded. Each takes four bits.
-func (s *site) part(next Command, way int) uint32 {
+func (s *site) part(next command, way int) uint32 {
 	if next.Part == 0 {
 		return uint32(next.Hops+1)<<4 | uint32(way+1)
 	}
@@ -152,7 +154,7 @@ func (s *site) part(next Command, way int) uint32 {
 }
 
 // note records a handler's run: how often a command was handled here, and in what order.
-func (s *site) note(cmd Command) {
+func (s *site) note(cmd command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done[cmd]++

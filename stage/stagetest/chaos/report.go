@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage/stagetest"
 )
 
 // Report is the counts of one run of a plan, or of many.
@@ -15,9 +16,9 @@ type Report struct {
 	Asked, Accepted, Refused                                uint64
 	Replied, Failed, Shed, DeadLettered                     uint64
 	Crashes, Stuck, Retries, Restarts                       uint64
-	Looks                                                   int // balanced snapshots in motion
+	Snapshots                                               int // balanced snapshots in motion
 	GaveUp, StoppedHard                                     int
-	Faults, Deeds                                           map[string]uint64
+	Faults, Actions                                         map[string]uint64
 	Lost, Doubled, Left, Deadlocks, Disordered, OtherBroken int
 }
 
@@ -36,7 +37,7 @@ func (r *Report) Add(o Report) {
 	r.Stuck += o.Stuck
 	r.Retries += o.Retries
 	r.Restarts += o.Restarts
-	r.Looks += o.Looks
+	r.Snapshots += o.Snapshots
 	r.GaveUp += o.GaveUp
 	r.StoppedHard += o.StoppedHard
 	r.Lost += o.Lost
@@ -46,7 +47,7 @@ func (r *Report) Add(o Report) {
 	r.Disordered += o.Disordered
 	r.OtherBroken += o.OtherBroken
 	r.Faults = sum(r.Faults, o.Faults)
-	r.Deeds = sum(r.Deeds, o.Deeds)
+	r.Actions = sum(r.Actions, o.Actions)
 }
 
 // sum adds counts by name.
@@ -73,11 +74,11 @@ func (r *Report) absorb(s pipeline.Snapshot) {
 }
 
 // judge counts the broken promises.
-func (r *Report) judge(v VerdictError) {
+func (r *Report) judge(v stagetest.VerdictError) {
 	for _, b := range v {
 		switch b.Promise {
 		case OneEnd:
-			if strings.Contains(b.Story, "lost") {
+			if strings.Contains(b.Detail, "lost") {
 				r.Lost++
 			} else {
 				r.Doubled++
@@ -101,9 +102,9 @@ commands: %d submitted; accepted and emitted %d = replied %d + failed %d + shed 
 faults: %s; crashes %d, stuck %d, retries %d, workers restarted %d
 actions: %s
 broken: lost %d, duplicated %d, out of order %d, deadlocks %d, goroutines left %d, other %d`,
-		r.Plans, r.Stages, r.Looks, r.GaveUp, r.StoppedHard,
+		r.Plans, r.Stages, r.Snapshots, r.GaveUp, r.StoppedHard,
 		r.Asked, r.Accepted, r.Replied, r.Failed, r.Shed, r.DeadLettered, r.Refused,
-		counts(r.Faults), r.Crashes, r.Stuck, r.Retries, r.Restarts, counts(r.Deeds),
+		counts(r.Faults), r.Crashes, r.Stuck, r.Retries, r.Restarts, counts(r.Actions),
 		r.Lost, r.Doubled, r.Disordered, r.Deadlocks, r.Left, r.OtherBroken)
 }
 

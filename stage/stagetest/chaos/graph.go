@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"fmt"
@@ -10,23 +10,25 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
-// Command is a command of a [Graph].
-type Command struct {
+// command is a command of a [Graph].
+type command struct {
 	ID   uint64 // of the command that was submitted
 	Part uint32 // 0 for that one; for an emitted command where it was emitted: see site.part
 	Hops uint8  // how many stages it still passes after this one
 }
 
 // Priority returns a number of a small range, for queues by priority.
-func (c Command) Priority() int { return int(mix(c.ID) % 5) }
+func (c command) Priority() int { return int(oracle.Mix(c.ID) % 5) }
 
 // Deadline returns an arbitrary time, for queues by deadline.
-func (c Command) Deadline() time.Time { return time.Unix(int64(1+mix(c.ID)%1000), 0) }
+func (c command) Deadline() time.Time { return time.Unix(int64(1+oracle.Mix(c.ID)%1000), 0) }
 
 // key returns a number that is different for each command.
-func (c Command) key() uint64 { return mix(c.ID<<16 ^ uint64(c.Part)<<8 ^ uint64(c.Hops)) }
+func (c command) key() uint64 { return oracle.Mix(c.ID<<16 ^ uint64(c.Part)<<8 ^ uint64(c.Hops)) }
 
 // Graph is stages and the connections between them, as a value: it can be drawn at random, shrunk and printed.
 type Graph struct {
@@ -64,7 +66,7 @@ type Node struct {
 	Grace      time.Duration
 	Retry      stage.RetryPolicy
 	Work       time.Duration // how long a handler takes
-	Faults     Faults
+	Faults     stagetest.Faults
 }
 
 // callable returns the nodes whose answers a handler of node i may wait for: those with higher numbers from which no
@@ -151,9 +153,8 @@ func (n Node) String() string {
 	say(n.Timeout > 0, "timeout=%v+%v", n.Timeout, n.Grace)
 	say(n.Retry.Attempts > 1, "retry=%d after %v (jitter %v)", n.Retry.Attempts, n.Retry.Backoff, n.Retry.Jitter)
 	say(n.Work > 0, "work=%v", n.Work)
-	for f, p := range n.Faults.odds() {
-		say(p > 0, "%s=%v", Fault(f), p)
-	}
+	faults := n.Faults.String()
+	say(faults != "", "%s", faults)
 	return strings.TrimSpace(b.String())
 }
 
@@ -214,7 +215,7 @@ func (s *site) makeStage() {
 	opts := append(s.options(), stage.Restart(s.run.plan.restart()))
 	for range s.Next {
 		if s.Ports {
-			s.ports = append(s.ports, behaviour.NewPort[Command](fmt.Sprintf("p%d.%d", s.index, len(s.ports))))
+			s.ports = append(s.ports, behaviour.NewPort[command](fmt.Sprintf("p%d.%d", s.index, len(s.ports))))
 		}
 	}
 	for _, p := range s.ports {
@@ -224,7 +225,7 @@ func (s *site) makeStage() {
 }
 
 // shape makes a stage with one instance for each worker, or with one for all.
-func (s *site) shape(opts []stage.Option) *stage.Stage[Command] {
+func (s *site) shape(opts []stage.Option) *stage.Stage[command] {
 	if s.Each {
 		return stage.Each(name(s.index), s.fresh, opts...)
 	}
@@ -232,7 +233,7 @@ func (s *site) shape(opts []stage.Option) *stage.Stage[Command] {
 }
 
 // target returns the target of the site's n-th connection.
-func (s *site) target(n int) behaviour.Target[Command] {
+func (s *site) target(n int) behaviour.Target[command] {
 	if s.Ports {
 		return s.ports[n]
 	}

@@ -1,4 +1,4 @@
-package stagetest
+package chaos
 
 import (
 	"errors"
@@ -42,17 +42,17 @@ func (p Plan) Check() error {
 		_, err := p.policyNamed(name)
 		f.unlessf(err == nil || name == "", "group %d: %v", i+1, err)
 	}
-	for i, b := range p.Storm {
-		f.unlessf(b.Deed < deeds, "action %d of the storm: there is no Deed %d", i+1, b.Deed)
-		switch b.Deed {
+	for i, d := range p.Disturbances {
+		f.unlessf(d.Action < actions, "disturbance %d: there is no action %d", i+1, d.Action)
+		switch d.Action {
 		case Pause, Upgrade, Canary, DrainStage:
-			f.unlessf(b.Stage >= 0 && b.Stage < nodes,
-				"action %d of the storm: %s: stage %d: there are %d nodes", i+1, b.Deed, b.Stage, nodes)
+			f.unlessf(d.Stage >= 0 && d.Stage < nodes,
+				"disturbance %d: %s: stage %d: there are %d nodes", i+1, d.Action, d.Stage, nodes)
 		case Swap:
-			_, err := p.policyNamed(b.Policy)
-			f.unlessf(err == nil, "action %d of the storm: %v", i+1, err)
-			f.unlessf(b.Group >= 0 && b.Group <= len(p.Graph.Groups),
-				"action %d of the storm: %s: group %d: there are %d", i+1, b.Deed, b.Group, len(p.Graph.Groups))
+			_, err := p.policyNamed(d.Policy)
+			f.unlessf(err == nil, "disturbance %d: %v", i+1, err)
+			f.unlessf(d.Group >= 0 && d.Group <= len(p.Graph.Groups),
+				"disturbance %d: %s: group %d: there are %d", i+1, d.Action, d.Group, len(p.Graph.Groups))
 		default:
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build race
 
-package stagetest_test
+package chaos_test
 
 // raced reports whether the race detector is on.
 const raced = true

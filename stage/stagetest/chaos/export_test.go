@@ -1,0 +1,29 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+
+	"github.com/golda-dev/golda/pipeline"
+)
+
+// After starts the plan's pipeline, does the actions to it one after the other, and stops it. It returns a
+// snapshot of what the actions led to when each goroutine that they started had had its turn. There is one processor, on
+// which a goroutine that an action starts begins after the next action, if that waits for nothing.
+func (p Plan) After(disturbances ...Disturbance) (s pipeline.Snapshot, ok bool) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	r := &run{plan: p, name: "after", letters: map[command]int{}}
+	if !r.start() {
+		return s, false
+	}
+	rnd := rand.New(rand.NewPCG(p.Seed, 0))
+	for _, d := range disturbances {
+		r.do(d, rnd)
+	}
+	for range 100 {
+		runtime.Gosched()
+	}
+	s = r.pipe.Snapshot()
+	return s, r.pipe.Stop(context.Background()) == nil && len(r.broken) == 0
+}
