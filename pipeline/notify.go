@@ -44,7 +44,8 @@ func (p *Pipeline) keep(end inbox.Ending) {
 func (p *Pipeline) ended(end inbox.Ending) {
 	letter, _ := p.letter(end)
 	if end.Reason == inbox.ReasonMaxInFlight {
-		p.letters.notifier.NotifyLimited(letter, "commands refused: as many are in flight as pipeline.MaxInFlight allows", p.host.MaxInFlight)
+		const message = "commands refused: as many are in flight as pipeline.MaxInFlight allows"
+		p.letters.notifier.NotifyLimited(letter, message, p.host.MaxInFlight)
 		return
 	}
 	p.letters.notifier.Notify(letter)
