@@ -21,8 +21,10 @@ type site struct {
 }
 
 func newSite(way []uintptr, stack []byte) *site {
-	return &site{way: way, inner: inner(way), stack: stack,
-		fingerprint: sync.OnceValue(func() string { return Fingerprint(stack) })}
+	return &site{
+		way: way, inner: inner(way), stack: stack,
+		fingerprint: sync.OnceValue(func() string { return Fingerprint(stack) }),
+	}
 }
 
 // handlerCallers are the functions of the engine between whose call and a crash all calls of a handler are.

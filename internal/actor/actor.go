@@ -1,4 +1,4 @@
-// Package act is the only package that imports protoactor. It uses the parts that hold up under test (processes with a
+// Package actor is the only package that imports protoactor. It uses the parts that hold up under test (processes with a
 // PID, the registry, parents and children, watch, plug-in mailboxes) and adds what a pipeline needs: a mailbox that
 // takes work from a shared queue, and processes without an actor.
 //

@@ -59,7 +59,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	dies := c.culprit != nil && !(c.retry && s.postpone(*c.culprit, c.at))
 	if dies {
 		s.counts.losses().dead[deadCrash]++
-		fx.end([]command.Envelope{*c.culprit}, ReasonCrash, c.err)
+		fx.endOne(*c.culprit, ReasonCrash, c.err)
 	}
 	if len(rest) > 0 {
 		fx.end(rest, ReasonStopped, s.stoppedError())

@@ -27,6 +27,8 @@ type others struct {
 	unbarred  chan struct{} // to close: senders that were barred may try again
 	unstalled []*Inbox      // inboxes behind from which shared pools may take again
 	ended     []endings
+	first     [1]endings // the store of ended, and of one command: most often there is no more
+	one       [1]command.Envelope
 }
 
 // endings are commands that ended without an answer for one reason.
@@ -80,9 +82,26 @@ func (fx *effects) unbar(unbarred chan struct{}) { fx.other().unbarred = unbarre
 // end asks for dead letters, one for each command. The commands are booked already.
 func (fx *effects) end(es []command.Envelope, why Reason, err error) {
 	if len(es) > 0 {
-		x := fx.other()
-		x.ended = append(x.ended, endings{es, why, err})
+		fx.other().end(es, why, err)
 	}
+}
+
+// endOne asks for the dead letter of one command.
+func (fx *effects) endOne(e command.Envelope, why Reason, err error) {
+	x := fx.other()
+	es := x.one[:]
+	if x.ended != nil {
+		es = make([]command.Envelope, 1)
+	}
+	es[0] = e
+	x.end(es, why, err)
+}
+
+func (x *others) end(es []command.Envelope, why Reason, err error) {
+	if x.ended == nil {
+		x.ended = x.first[:0]
+	}
+	x.ended = append(x.ended, endings{es, why, err})
 }
 
 // ends reports whether commands have ended.

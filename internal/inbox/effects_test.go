@@ -3,6 +3,7 @@ package inbox
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -107,8 +108,10 @@ func (v *virtualTimer) Reset(d time.Duration) bool {
 
 func newWalk(t *testing.T, rule Overflow) *walk {
 	w := &walk{t: t, now: 1, tallies: map[*Member]*Tally{}, hands: map[*Member][]command.Envelope{}, loads: map[*Member]int{}}
-	cfg := Config{Name: "s", Capacity: 5, Batch: 3, Overflow: rule, StreakEnds: time.Minute,
-		Retry: Retry{Attempts: 3, Backoff: time.Millisecond, Max: 5 * time.Millisecond}}
+	cfg := Config{
+		Name: "s", Capacity: 5, Batch: 3, Overflow: rule, StreakEnds: time.Minute,
+		Retry: Retry{Attempts: 3, Backoff: time.Millisecond, Max: 5 * time.Millisecond},
+	}
 	w.Inbox = New(cfg)
 	other := New(Config{Name: "other", Capacity: 1, Batch: 1})
 	pl := &Pipeline{
@@ -284,12 +287,7 @@ func (w *walk) check() {
 
 // pickable reports whether an idle worker could do something.
 func (s *state) pickable() bool {
-	for _, m := range s.idle {
-		if s.fit(m) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.idle, s.fit)
 }
 
 func TestAMillionTransitionsOnOneGoroutineKeepTheInvariants(t *testing.T) {

@@ -52,7 +52,9 @@ const (
 )
 
 var (
-	rejectedNames = [rejectedReasons]Reason{ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy, ReasonMaxInFlight}
-	shedNames     = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonExpired, ReasonMaxInFlight}
-	deadNames     = [deadReasons]Reason{ReasonCrash, ReasonStopped}
+	rejectedNames = [rejectedReasons]Reason{
+		ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy, ReasonMaxInFlight,
+	}
+	shedNames = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonExpired, ReasonMaxInFlight}
+	deadNames = [deadReasons]Reason{ReasonCrash, ReasonStopped}
 )

@@ -175,6 +175,4 @@ func (s *state) dropFor(e command.Envelope, at place) victim {
 }
 
 // bury asks for the dead letter of a victim.
-func (s *state) bury(v victim, fx *effects) {
-	fx.end([]command.Envelope{v.e}, v.why, s.wrap(v.err))
-}
+func (s *state) bury(v victim, fx *effects) { fx.endOne(v.e, v.why, s.wrap(v.err)) }

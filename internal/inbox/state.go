@@ -178,7 +178,9 @@ func (s *state) callWorker(fx *effects) {
 		s.addTokens(fx)
 		return
 	}
-	if len(s.idle)+int(s.unstarted.waiting) == 0 || s.waking > 0 || s.busyInstances >= s.knobs.Instances || s.available() == 0 || s.leftToOne() {
+	switch {
+	case len(s.idle)+int(s.unstarted.waiting) == 0 || s.waking > 0, // none can come, or one does
+		s.busyInstances >= s.knobs.Instances || s.available() == 0 || s.leftToOne(): // none is needed
 		return
 	}
 	m := s.pickIdle(s.fit)

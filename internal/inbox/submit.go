@@ -149,7 +149,7 @@ func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waite
 	case s.knobs.Disabled:
 		return nil, s.refuse(rejectedDisabled, s.wrap(ErrDisabled))
 	case s.enterFree(e, sub.at, fx):
-		return nil, nil
+		return nil, nil //nolint:nilnil // accepted, and there is nothing to wait for
 	default:
 		return s.enterFull(e, sub, fx)
 	}
@@ -179,7 +179,7 @@ func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*w
 		v := s.dropFor(*e, sub.at)
 		s.callWorker(fx)
 		s.bury(v, fx)
-		return nil, nil
+		return nil, nil //nolint:nilnil // accepted
 	case !sub.by.asked:
 		return nil, errAskSubmitter
 	case sub.by.forbidWait != "":

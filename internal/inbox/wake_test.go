@@ -155,7 +155,7 @@ func TestWhomAHandOverCallsIsWokenBeforeVictimsAreLetGo(t *testing.T) {
 func TestAWorkerThatIsToLeaveDoesNotRestOnceItCarriesNothing(t *testing.T) {
 	for name, ask := range map[string]func(in *Inbox, m *Member){
 		"asked while idle":    func(in *Inbox, m *Member) { require.Zero(t, in.Turn(m, new(Tally), true)); in.Shrink(1) },
-		"asked while working": func(in *Inbox, m *Member) { in.Shrink(1) },
+		"asked while working": func(in *Inbox, _ *Member) { in.Shrink(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := New(Config{Name: "r", Capacity: 8, Batch: 8})

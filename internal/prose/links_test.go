@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,11 +31,9 @@ func TestEachNameInTheArchitectureLinksToItsLine(t *testing.T) {
 		m := link.FindStringSubmatch(l)
 		found++
 		line, err := lineOf(filepath.Join(root, m[2]), m[1])
-		if !assert.NoError(t, err) {
-			return l
-		}
+		require.NoError(t, err)
 		if !*update {
-			assert.Equal(t, fmt.Sprint(line), m[3], "the line of %s in %s: run go test ./internal/prose -run LinksToItsLine -update", m[1], m[2])
+			assert.Equal(t, strconv.Itoa(line), m[3], "the line of %s in %s: run go test ./internal/prose -run LinksToItsLine -update", m[1], m[2])
 		}
 		return fmt.Sprintf("[`%s`](../%s#L%d)", m[1], m[2], line)
 	})

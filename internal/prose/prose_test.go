@@ -216,7 +216,7 @@ func compile() (map[string]string, *regexp.Regexp) {
 	advice, words := map[string]string{}, []string(nil)
 	for line := range strings.Lines(strings.TrimSpace(banned)) {
 		list, instead, _ := strings.Cut(line, ":")
-		for _, w := range strings.Fields(list) {
+		for w := range strings.FieldsSeq(list) {
 			advice[w] = strings.TrimSpace(instead)
 			words = append(words, regexp.QuoteMeta(w))
 		}
