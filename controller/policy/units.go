@@ -67,7 +67,8 @@ func (u *unit) keep(h *held, now time.Duration, d *controller.Decisions, st *con
 		return
 	}
 	w := st.Window
-	d.Keep(u.stage, u.name, fmt.Sprintf("%s %d of %q, but it is bound by a stage ahead: %d workers blocked, for %v of the %v in which they had work",
+	const why = "%s %d of %q, but it is bound by a stage ahead: %d workers blocked, for %v of the %v in which they had work"
+	d.Keep(u.stage, u.name, fmt.Sprintf(why,
 		what, load, st.Name, st.Blocked, w.Blocked.Round(time.Millisecond), (w.Busy+w.Blocked).Round(time.Millisecond)))
 }
 

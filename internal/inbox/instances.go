@@ -60,12 +60,12 @@ func (in *Inbox) ReturnInstance(m *Member) {
 	in.unlock(&fx)
 }
 
-// Borrow lends a member, which belongs to no worker, the first idle instance for which which is true. It is given back,
+// Borrow lends a member, which belongs to no worker, the first idle instance that fits. It is given back,
 // or another or none in its place, with [Inbox.ReturnInstance].
-func (in *Inbox) Borrow(m *Member, which func(inst any) bool) bool {
+func (in *Inbox) Borrow(m *Member, fits func(inst any) bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	i := slices.IndexFunc(in.idleInstances, which)
+	i := slices.IndexFunc(in.idleInstances, fits)
 	if i < 0 {
 		return false
 	}

@@ -9,7 +9,9 @@ import (
 
 // Member is a worker as its inbox, or its shared pool, sees it. It outlives the worker's actor.
 type Member struct {
-	*visit // of a shared worker; only the worker touches it
+	*visit     // of a shared worker; only the worker touches it
+	attendance // guarded by the lock of the inbox or shared pool that the worker has joined
+	custody    // guarded by the lock of the inbox that the worker is at
 
 	// Wake has the worker come for its turn. Any goroutine may call it; it does not block.
 	Wake func()
@@ -31,8 +33,6 @@ type Member struct {
 
 	own *Inbox // the inbox of whose stage the worker is; nil for a shared worker; set once
 
-	// From here to abandoned the fields are a few bytes side by side: a stage at rest keeps the members of its workers.
-
 	ready atomic.Bool // there may be a turn to take
 
 	// DefersWakes has an idle worker that a hand-over calls stored in Called instead of being woken.
@@ -41,9 +41,6 @@ type Member struct {
 	// turn. The worker sets it under a lock of its own, and the inbox clears it under the inbox's. So code that holds both
 	// may read it.
 	Delivers bool
-
-	attendance // guarded by the lock of the inbox or shared pool that the worker has joined
-	custody    // guarded by the lock of the inbox that the worker is at
 }
 
 // attendance says what a worker of a set does. It is working unless it is idle, waking, looking or blocked.

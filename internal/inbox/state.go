@@ -13,8 +13,6 @@ import (
 // Each part has an invariant of its own, written where its type is.
 type state struct {
 	shared
-	self *Inbox // whose state it is
-
 	workerSet  // the stage's own workers
 	instances  // what the workers handle commands with
 	slots      // what the capacity bounds
@@ -23,6 +21,7 @@ type state struct {
 	served     // by a shared pool
 	pace       // how many commands a worker takes at once
 
+	self        *Inbox // whose state it is
 	knobs       knobs
 	queue       waiting
 	waiters     line // commands that wait for a free slot
@@ -59,7 +58,7 @@ type instances struct {
 }
 
 // slots are the places for commands that the capacity bounds. Queued commands hold one, and those that wait for their
-// next try; so do these:
+// next try; so do the carried and the reserved.
 type slots struct {
 	carried  int32    // commands that the inbox's workers could not hand over; they keep their slots
 	reserved int32    // slots promised to parked workers: the sum of promises
