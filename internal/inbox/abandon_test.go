@@ -9,7 +9,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-func TestOnlyAHaltedRoomForsakesAndOnlyWhoDoesNotDeliver(t *testing.T) {
+func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.T) {
 	var ends []Ending
 	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { ends = append(ends, e) }}
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Linger: time.Nanosecond, Instances: 1})
@@ -49,7 +49,7 @@ func TestOnlyAHaltedRoomForsakesAndOnlyWhoDoesNotDeliver(t *testing.T) {
 	require.Len(t, ends, 2)
 }
 
-func TestAParkedWorkerHoldsOnToNoCommand(t *testing.T) {
+func TestAParkedWorkerKeepsNoReferenceToACommand(t *testing.T) {
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Instances: 1})
 	require.True(t, in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)}))
 	in.Open()

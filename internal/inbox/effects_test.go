@@ -74,17 +74,17 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 // walk drives one inbox through random transitions on one goroutine, with a clock and timers of its own.
 type walk struct {
 	*Inbox
-	t       *testing.T
-	now     int64
-	timers  []*virtualTimer
-	workers []*Member // of the stage's own
-	tallies map[*Member]*Tally
-	hands   map[*Member][]command.Envelope // what each worker has to do
-	senders []*Member                      // of another stage
-	loads   map[*Member]int                // commands that each of those has for the inbox
-	waiting []*waiter
-	handed  uint64
-	ended   uint64
+	t        *testing.T
+	now      int64
+	timers   []*virtualTimer
+	workers  []*Member // of the stage's own
+	tallies  map[*Member]*Tally
+	todo     map[*Member][]command.Envelope // what each worker has to do
+	senders  []*Member                      // of another stage
+	loads    map[*Member]int                // commands that each of those has for the inbox
+	waiting  []*waiter
+	accepted uint64
+	ended    uint64
 }
 
 // virtualTimer fires when the walk says so.
@@ -107,7 +107,7 @@ func (v *virtualTimer) Reset(d time.Duration) bool {
 }
 
 func newWalk(t *testing.T, rule Overflow) *walk {
-	w := &walk{t: t, now: 1, tallies: map[*Member]*Tally{}, hands: map[*Member][]command.Envelope{}, loads: map[*Member]int{}}
+	w := &walk{t: t, now: 1, tallies: map[*Member]*Tally{}, todo: map[*Member][]command.Envelope{}, loads: map[*Member]int{}}
 	cfg := Config{
 		Name: "s", Capacity: 5, Batch: 3, Overflow: rule, StreakEnds: time.Minute,
 		Retry: Retry{Attempts: 3, Backoff: time.Millisecond, Max: 5 * time.Millisecond},
@@ -167,7 +167,7 @@ func (w *walk) submit() {
 	if waiter != nil {
 		w.waiting = append(w.waiting, waiter)
 	} else if err == nil {
-		w.handed++
+		w.accepted++
 	}
 	w.settleWaiters()
 }
@@ -179,7 +179,7 @@ func (w *walk) settleWaiters() {
 		select {
 		case <-x.ready:
 			if x.queued {
-				w.handed++
+				w.accepted++
 			}
 		default:
 			left = append(left, x)
@@ -212,14 +212,14 @@ func (w *walk) send(m *Member, n int, back bool) {
 		return // it is parked
 	}
 	taken := w.HandOver(m, make([]command.Envelope, w.loads[m]), w.now, back, true)
-	w.handed += uint64(taken)
+	w.accepted += uint64(taken)
 	w.loads[m] -= taken
 	require.True(w.t, w.loads[m] == 0 || w.InLine(m), "what is left waits in line")
 }
 
 // work has a worker end one command of its batch, or take its next turn.
 func (w *walk) work(m *Member, r *rand.Rand) {
-	hand := w.hands[m]
+	hand := w.todo[m]
 	switch {
 	case len(hand) == 0:
 		if !m.Ready() {
@@ -227,13 +227,13 @@ func (w *walk) work(m *Member, r *rand.Rand) {
 		}
 		n := w.Turn(m, w.tallies[m], true)
 		require.GreaterOrEqual(w.t, n, 0, "no worker was asked to leave")
-		w.hands[m] = append(hand, m.Batch[:n]...)
+		w.todo[m] = append(hand, m.Batch[:n]...)
 	case r.IntN(20) == 0:
 		e := hand[0]
 		e.Failed()
 		retry := e.Tries() < 3
 		require.True(w.t, w.Crash(m, w.tallies[m], &e, hand[1:], retry, errors.New("crash")))
-		w.hands[m] = nil
+		w.todo[m] = nil
 		w.Claim(m)
 		w.Join(m, true)
 		m.Instance = m
@@ -243,10 +243,10 @@ func (w *walk) work(m *Member, r *rand.Rand) {
 		if !w.RetryLater(m, w.tallies[m], e) {
 			w.tallies[m].Errors++
 		}
-		w.hands[m] = hand[1:]
+		w.todo[m] = hand[1:]
 	default:
 		w.tallies[m].OK++
-		w.hands[m] = hand[1:]
+		w.todo[m] = hand[1:]
 	}
 }
 
@@ -267,8 +267,8 @@ func (w *walk) check() {
 	s, t := &w.state, w.t
 	a := s.accounts(w.now)
 	in, out := a.Submitted+a.Received, a.OK+a.Forwarded+a.Errors+Sum(a.Shed)+Sum(a.Dead)
-	if in != w.handed || in != out+uint64(a.Queued+a.InHand+a.Delayed) {
-		t.Fatalf("handed over %d, accepted %d, ended %d, here %d queued, %d in hand, %d delayed", w.handed, in, out, a.Queued, a.InHand, a.Delayed)
+	if in != w.accepted || in != out+uint64(a.Queued+a.InHand+a.Delayed) {
+		t.Fatalf("handed over %d, accepted %d, ended %d, here %d queued, %d in hand, %d delayed", w.accepted, in, out, a.Queued, a.InHand, a.Delayed)
 	}
 	reserved := 0
 	for _, p := range s.promises {

@@ -26,14 +26,14 @@ func (p packs) add(e command.Envelope) {
 const retried = -1
 
 // again is for a command that crashed and is to be tried again.
-func (p packs) again(e command.Envelope) {
+func (p packs) retry(e command.Envelope) {
 	if e.Pack() > 0 {
 		p[e.Cmd.(int)] = retried
 	}
 }
 
 // given checks that a batch is of one pack, or that none of it is in any.
-func (p packs) given(t *rapid.T, batch []command.Envelope, knows bool) {
+func (p packs) checkBatch(t *rapid.T, batch []command.Envelope, knows bool) {
 	first := p[batch[0].Cmd.(int)]
 	if first == retried {
 		first = 1
@@ -80,7 +80,7 @@ func TestABatchThatCrashedIsCutIntoPacksAndAPackIntoSingleCommands(t *testing.T)
 	}
 }
 
-func TestPacksAreSmallerThanTheBatchAndNoneIsLarger(t *testing.T) {
+func TestPacksAreSmallerThanTheBatchAndAtMostItsSquareRoot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		batch := make([]command.Envelope, rapid.IntRange(2, 5000).Draw(t, "n"))
 		Narrow(batch)
@@ -100,66 +100,66 @@ func TestPacksAreSmallerThanTheBatchAndNoneIsLarger(t *testing.T) {
 
 // A stage whose every batch crashes is broken although no single command is to blame
 // yet; but to look for one culprit is no row of crashes.
-func TestToLookForACulpritIsNoRowOfCrashes(t *testing.T) {
-	st, v := newOrdered(t, nil, func(c *Config) { c.Batch = 9 })
+func TestSearchingForACulpritIsNotAStreakOfCrashes(t *testing.T) {
+	tb, w := newOrdered(t, nil, func(c *Config) { c.Batch = 9 })
 	crash := func(culprit *command.Envelope) {
-		batch := append([]command.Envelope(nil), v.Batch[:v.n]...)
+		batch := append([]command.Envelope(nil), w.Batch[:w.n]...)
 		if culprit == nil {
 			Narrow(batch)
 		} else {
 			batch = batch[1:]
 		}
-		st.rooms[0].Crash(&v.Member, &v.tally, culprit, batch, false, ErrStopped)
-		st.rooms[0].Yield(&v.Member)
-		v = st.employ(st.rooms[0])
-		st.rooms[0].limit = 9
+		tb.inboxes[0].Crash(&w.Member, &w.tally, culprit, batch, false, ErrStopped)
+		tb.inboxes[0].Yield(&w.Member)
+		w = tb.addOwnWorker(tb.inboxes[0])
+		tb.inboxes[0].limit = 9
 	}
-	st.rooms[0].limit = 9
-	st.many(0, 9)
+	tb.inboxes[0].limit = 9
+	tb.submitN(0, 9)
 	for _, n := range []int{9, 3} {
-		_, cmds := v.turn(false)
+		_, cmds := w.turn(false)
 		require.Len(t, cmds, n)
 		crash(nil)
-		require.Zero(t, st.rooms[0].Streak())
+		require.Zero(t, tb.inboxes[0].Streak())
 	}
-	_, cmds := v.turn(false)
+	_, cmds := w.turn(false)
 	require.Len(t, cmds, 1)
-	v.Batch[0].Failed()
-	crash(&v.Batch[0])
-	require.Equal(t, 1, st.rooms[0].Streak())
-	require.EqualValues(t, 3, Snapshot([]*Inbox{st.rooms[0]})[0].Crashes)
-	require.EqualValues(t, 8, st.rooms[0].queue.packed, "the two of the small pack, and two packs of three")
+	w.Batch[0].Failed()
+	crash(&w.Batch[0])
+	require.Equal(t, 1, tb.inboxes[0].Streak())
+	require.EqualValues(t, 3, Snapshot([]*Inbox{tb.inboxes[0]})[0].Crashes)
+	require.EqualValues(t, 8, tb.inboxes[0].queue.packed, "the two of the small pack, and two packs of three")
 }
 
 // A pack of three would have two take part that came by chance, and a canary may answer at another try.
-func TestWhatIsTriedAgainIsOfNoPackAndForNoVersion(t *testing.T) {
+func TestARetryLeavesItsPackAndItsVersion(t *testing.T) {
 	tests := map[string]struct {
-		again func(in *Inbox, v *visitor, e command.Envelope)
+		again func(in *Inbox, w *testWorker, e command.Envelope)
 		pack  int
 	}{
-		"after an error": {func(in *Inbox, v *visitor, e command.Envelope) {
-			require.True(t, in.RetryLater(&v.Member, &v.tally, e))
-			v.tally.OK = v.n - 1
+		"after an error": {func(in *Inbox, w *testWorker, e command.Envelope) {
+			require.True(t, in.RetryLater(&w.Member, &w.tally, e))
+			w.tally.OK = w.n - 1
 		}, 0},
-		"after a crash": {func(in *Inbox, v *visitor, e command.Envelope) {
-			rest := slices.Clone(v.Batch[1:v.n])
-			require.True(t, in.Crash(&v.Member, &v.tally, &e, rest, true, ErrStopped))
+		"after a crash": {func(in *Inbox, w *testWorker, e command.Envelope) {
+			rest := slices.Clone(w.Batch[1:w.n])
+			require.True(t, in.Crash(&w.Member, &w.tally, &e, rest, true, ErrStopped))
 		}, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			st := newStreet(t, 1, func(c *Config) { c.Batch = 4 })
-			in := st.rooms[0]
+			tb := newTestbed(t, 1, func(c *Config) { c.Batch = 4 })
+			in := tb.inboxes[0]
 			in.cfg.Retry, in.limit = Retry{Attempts: 2}, 4
-			v := st.employ(in)
-			st.many(0, 3)
-			_, cmds := v.turn(false)
+			w := tb.addOwnWorker(in)
+			tb.submitN(0, 3)
+			_, cmds := w.turn(false)
 			require.Len(t, cmds, 3)
-			e := v.Batch[0]
+			e := w.Batch[0]
 			e.SetPack(3)
 			e.Prove(true)
 			e.Failed()
-			test.again(in, v, e)
+			test.again(in, w, e)
 			tried := 0
 			in.queue.count(func(e *command.Envelope) bool {
 				if e.Tries() > 0 {

@@ -14,7 +14,7 @@ import (
 // A worker parked here is stopped, because its stage is restarted, and another
 // one takes its seat and its commands. The inbox must not promise twice what is
 // asked for twice: nobody comes for the second promise, and the seat is lost.
-func TestAParkedWorkerThatIsFollowedByAnotherOnItsSeatIsPromisedItsSeatsOnce(t *testing.T) {
+func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := New(Config{Name: "r", Capacity: 1, Batch: 1, StreakEnds: time.Minute})
 		in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)})

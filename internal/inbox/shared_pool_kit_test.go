@@ -15,22 +15,22 @@ import (
 )
 
 // street is a house with a few inboxes in a row and one shared pool that visits them.
-type street struct {
+type testbed struct {
 	*Pipeline
 
-	t     *testing.T
-	rooms []*Inbox
-	crew  *SharedPool
+	t       *testing.T
+	inboxes []*Inbox
+	pool    *SharedPool
 
-	mu     sync.Mutex // guards ends
-	ends   []Ending
-	rounds int // how often the host was told of the end of a plan
-	told   int // and of visits
+	mu           sync.Mutex // guards ends
+	ends         []Ending
+	rounds       int // how often the host was told of the end of a plan
+	visitReports int // and of visits
 }
 
 // newHouse is a house without inboxes. Its clock does not begin at zero, as that of no
 // house does.
-func newHouse() *Pipeline {
+func newPipeline() *Pipeline {
 	return &Pipeline{
 		Base: time.Now().Add(-time.Second), Quiet: make(chan struct{}, 1), Ended: func(Ending) {},
 		Reach:    func(from, to *Inbox) (back, ok bool) { return to.Place <= from.Place, true },
@@ -39,23 +39,23 @@ func newHouse() *Pipeline {
 }
 
 // newStreet has n inboxes with instances for all, changed by those who want it otherwise.
-func newStreet(t *testing.T, n int, change ...func(*Config)) *street {
+func newTestbed(t *testing.T, n int, change ...func(*Config)) *testbed {
 	t.Helper()
-	st := &street{Pipeline: newHouse(), t: t}
-	st.Ended = func(e Ending) {
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		st.ends = append(st.ends, e)
+	tb := &testbed{Pipeline: newPipeline(), t: t}
+	tb.Ended = func(e Ending) {
+		tb.mu.Lock()
+		defer tb.mu.Unlock()
+		tb.ends = append(tb.ends, e)
 	}
-	st.RoundEnd = func(*SharedPool) { st.rounds++ }
-	st.Visited = func(*SharedPool) { st.told++ }
-	st.InFlight = func() (n int) {
-		for _, in := range st.rooms {
+	tb.RoundEnd = func(*SharedPool) { tb.rounds++ }
+	tb.Visited = func(*SharedPool) { tb.visitReports++ }
+	tb.InFlight = func() (n int) {
+		for _, in := range tb.inboxes {
 			n += in.Load()
 		}
 		return n
 	}
-	st.crew = NewSharedPool("crew", st.Pipeline)
+	tb.pool = NewSharedPool("crew", tb.Pipeline)
 	for i := range n {
 		cfg := Config{Name: string(rune('A' + i)), Capacity: 64, Batch: 1, StreakEnds: time.Minute}
 		for _, f := range change {
@@ -63,34 +63,34 @@ func newStreet(t *testing.T, n int, change ...func(*Config)) *street {
 		}
 		in := New(cfg)
 		in.Place = i
-		in.Attach(st.Pipeline)
+		in.Attach(tb.Pipeline)
 		in.Open()
-		in.Bind(st.crew)
-		st.rooms = append(st.rooms, in)
+		in.Bind(tb.pool)
+		tb.inboxes = append(tb.inboxes, in)
 	}
-	return st
+	return tb
 }
 
 // submit brings a command to an inbox, from outside.
-func (st *street) submit(room int, cmds ...any) {
-	st.t.Helper()
+func (tb *testbed) submit(room int, cmds ...any) {
+	tb.t.Helper()
 	for _, cmd := range cmds {
-		require.NoError(st.t, st.rooms[room].Submit(st.t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(tb.t, tb.inboxes[room].Submit(tb.t.Context(), &command.Envelope{Cmd: cmd}))
 	}
 }
 
 // many submits n commands, which are called by number.
-func (st *street) many(room, n int) {
-	st.t.Helper()
+func (tb *testbed) submitN(room, n int) {
+	tb.t.Helper()
 	for i := range n {
-		st.submit(room, i)
+		tb.submit(room, i)
 	}
 }
 
 // pass lets time go by, in a bubble. What was read so far comes before what the clock
 // will write.
-func (st *street) pass(d time.Duration) {
-	for _, in := range st.rooms {
+func (tb *testbed) pass(d time.Duration) {
+	for _, in := range tb.inboxes {
 		in.mu.Lock()
 		in.mu.Unlock() //nolint:staticcheck // on purpose
 	}
@@ -99,70 +99,70 @@ func (st *street) pass(d time.Duration) {
 }
 
 // visitor is a worker of a shared pool, or of an inbox of its own, without an actor.
-type visitor struct {
+type testWorker struct {
 	Member
-	st    *street
-	crew  *SharedPool // nil: it is an inbox's own
-	own   *Inbox
-	tally Tally
-	woken int
-	n     int // in hand
-	at2   *Inbox
+	st        *testbed
+	pool      *SharedPool // nil: it is an inbox's own
+	own       *Inbox
+	tally     Tally
+	woken     int
+	n         int // in hand
+	lastInbox *Inbox
 }
 
 // hire joins a worker to the street's shared pool.
-func (st *street) hire() *visitor {
-	v := &visitor{st: st, crew: st.crew}
-	v.Wake = func() { v.woken++ }
-	st.crew.Join(&v.Member)
-	return v
+func (tb *testbed) addWorker() *testWorker {
+	w := &testWorker{st: tb, pool: tb.pool}
+	w.Wake = func() { w.woken++ }
+	tb.pool.Join(&w.Member)
+	return w
 }
 
 // employ joins a worker to an inbox's own, as a worker's actor does.
-func (st *street) employ(in *Inbox) *visitor {
-	v := &visitor{st: st, own: in}
-	v.Wake = func() { v.woken++ }
-	if in.Claim(&v.Member) {
-		v.Instance = new(int)
+func (tb *testbed) addOwnWorker(in *Inbox) *testWorker {
+	w := &testWorker{st: tb, own: in}
+	w.Wake = func() { w.woken++ }
+	if in.Claim(&w.Member) {
+		w.Instance = new(int)
 	}
-	in.Join(&v.Member, false)
-	return v
+	in.Join(&w.Member, false)
+	return w
 }
 
 // turn finishes what is in hand with success, and takes a turn. It returns the inbox and
 // the commands.
-func (v *visitor) turn(park bool) (*Inbox, []any) {
-	v.st.t.Helper()
-	v.tally.OK += v.n
-	return v.next(park)
+func (w *testWorker) turn(park bool) (*Inbox, []any) {
+	w.st.t.Helper()
+	w.tally.OK += w.n
+	return w.next(park)
 }
 
 // next takes a turn; what became of the last batch is booked already.
-func (v *visitor) next(park bool) (*Inbox, []any) {
-	v.st.t.Helper()
-	if v.crew != nil {
-		v.at2, v.n = v.crew.Turn(&v.Member, &v.tally, park)
+func (w *testWorker) next(park bool) (*Inbox, []any) {
+	w.st.t.Helper()
+	if w.pool != nil {
+		w.lastInbox, w.n = w.pool.Turn(&w.Member, &w.tally, park)
 	} else {
-		v.at2, v.n = v.own, v.own.Turn(&v.Member, &v.tally, park)
+		w.lastInbox, w.n = w.own, w.own.Turn(&w.Member, &w.tally, park)
 	}
-	v.Surplus = nil
-	if v.n <= 0 {
-		n := v.n
-		v.n = 0
+	w.Surplus = nil
+	if w.n <= 0 {
+		n := w.n
+		w.n = 0
 		if n < 0 {
 			return nil, []any{"gone"}
 		}
 		return nil, nil
 	}
-	if v.Instance == nil {
-		require.True(v.st.t, v.at2.equips(&v.Member), "in a room without an instance")
-		v.Instance = new(int)
+	if w.Instance == nil {
+		require.True(w.st.t, w.lastInbox.equips(&w.Member), "in a room without an instance")
+		w.Instance = new(int)
 	}
-	cmds := make([]any, 0, v.n)
-	for _, e := range v.Batch[:v.n] {
+	cmds := make([]any, 0, w.n)
+	for _, e := range w.Batch[:w.n] {
 		cmds = append(cmds, e.Cmd)
 	}
-	return v.at2, cmds
+	return w.lastInbox, cmds
 }
 
 // equips reports whether the worker may make an instance.
@@ -174,34 +174,34 @@ func (in *Inbox) equips(m *Member) bool {
 
 // forward finishes what is in hand by handing it to another inbox, and returns how many
 // were taken there.
-func (v *visitor) forward(to *Inbox, park bool) int {
-	v.tally.Forwarded += v.n
-	es := slices.Clone(v.Batch[:v.n])
-	v.n = 0
-	return to.HandOver(&v.Member, es, 0, v.crew != nil && to.Waits(), park)
+func (w *testWorker) forward(to *Inbox, park bool) int {
+	w.tally.Forwarded += w.n
+	es := slices.Clone(w.Batch[:w.n])
+	w.n = 0
+	return to.HandOver(&w.Member, es, 0, w.pool != nil && to.Waits(), park)
 }
 
 // crash has the handler of the first command in hand crash.
-func (v *visitor) crash(retry bool) {
-	batch := slices.Clone(v.Batch[:v.n])
+func (w *testWorker) crash(retry bool) {
+	batch := slices.Clone(w.Batch[:w.n])
 	batch[0].Failed()
-	v.at2.Crash(&v.Member, &v.tally, &batch[0], batch[1:], retry, ErrStopped)
-	v.n = 0
-	if v.crew != nil {
-		v.crew.Leave(&v.Member, &v.tally)
-		v.at2.Quit(&v.Member)
+	w.lastInbox.Crash(&w.Member, &w.tally, &batch[0], batch[1:], retry, ErrStopped)
+	w.n = 0
+	if w.pool != nil {
+		w.pool.Leave(&w.Member, &w.tally)
+		w.lastInbox.Quit(&w.Member)
 	} else {
-		v.own.Yield(&v.Member)
-		v.own.ReturnInstance(&v.Member)
+		w.own.Yield(&w.Member)
+		w.own.ReturnInstance(&w.Member)
 	}
 }
 
 // trail takes n turns and tells where they led: the inbox's name and the command of each.
-func (v *visitor) trail(n int) []string {
-	v.st.t.Helper()
+func (w *testWorker) trail(n int) []string {
+	w.st.t.Helper()
 	var names []string
 	for range n {
-		in, cmds := v.turn(false)
+		in, cmds := w.turn(false)
 		if in == nil {
 			names = append(names, "-")
 			continue
@@ -213,13 +213,13 @@ func (v *visitor) trail(n int) []string {
 	return names
 }
 
-func (st *street) polled(plan *controller.VisitPlan) {
-	st.crew.SetDispatch(controller.Polled)
-	st.crew.SetPlan(plan)
+func (tb *testbed) polled(plan *controller.VisitPlan) {
+	tb.pool.SetDispatch(controller.Polled)
+	tb.pool.SetPlan(plan)
 }
 
 // bring submits a command, and tells how it went.
-func bring(ctx context.Context, in *Inbox, cmd any) error {
+func submitTo(ctx context.Context, in *Inbox, cmd any) error {
 	return in.Submit(ctx, &command.Envelope{Cmd: cmd})
 }
 

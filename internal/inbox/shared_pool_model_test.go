@@ -22,17 +22,17 @@ var dispatchModes = []controller.Dispatch{controller.SharedFIFO, controller.Shar
 // The walk: a few inboxes in a row, two shared pools and workers of the inboxes' own, driven by
 // chance. A worker's turn may be taken in two parts, with anything in between, as
 // happens when it is overtaken on its way from the shared pool to an inbox.
-func TestCrewsServeTheirRoomsWhateverIsDecided(t *testing.T) {
+func TestSharedPoolsServeTheirInboxesWhateverIsChanged(t *testing.T) {
 	for _, mode := range dispatchModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rapid.Check(timeless{t}, func(t *rapid.T) {
-					w := newTown(t, mode)
-					defer w.end()
+					pm := newPoolModel(t, mode)
+					defer pm.end()
 					for range 6 {
-						t.Repeat(w.actions())
+						t.Repeat(pm.actions())
 					}
-					w.settle(t)
+					pm.settle(t)
 				})
 			})
 		})
@@ -40,24 +40,24 @@ func TestCrewsServeTheirRoomsWhateverIsDecided(t *testing.T) {
 }
 
 // town is a house as it should be.
-type town struct {
-	host  *Pipeline
-	rooms []*place1
-	crews []*SharedPool
-	pawns []*pawn
-	next  int
+type poolModel struct {
+	pipeline *Pipeline
+	inboxes  []*modelInbox
+	pools    []*SharedPool
+	workers  []*poolWorker
+	next     int
 
-	mu    sync.Mutex  // guards ends
-	ends  map[int]int // how often each ended, by us or by an inbox
-	byOne map[int]int // inboxes' share of it, by place
-	gone  map[any]bool
+	mu      sync.Mutex  // guards ends
+	ends    map[int]int // how often each ended, by us or by an inbox
+	endedBy map[int]int // inboxes' share of it, by place
+	stopped map[any]bool
 }
 
 // place1 is an inbox and what it should have.
-type place1 struct {
+type modelInbox struct {
 	*Inbox
-	to      []*place1 // ways ahead
-	queue   []int     // as it should be given out, if it is first in, first out
+	to      []*modelInbox // ways ahead
+	queue   []int         // as it should be given out, if it is first in, first out
 	delayed []int
 	packs   packs
 	waiters []*modelWaiter
@@ -67,36 +67,36 @@ type place1 struct {
 }
 
 // pawn is a worker of a shared pool, or of an inbox's own.
-type pawn struct {
+type poolWorker struct {
 	Member
-	crew           *SharedPool
-	room           *place1 // of its own, or where it is
+	pool           *SharedPool
+	inbox          *modelInbox // of its own, or where it is
 	joined, parked bool
 	woken          atomic.Bool
-	hand           []command.Envelope
-	outs           map[*place1][]command.Envelope
+	todo           []command.Envelope
+	outboxes       map[*modelInbox][]command.Envelope
 	tally          Tally
 
 	onWay bool // between the shared pool and an inbox
-	way   *Inbox
+	dest  *Inbox
 	era   uint64
 }
 
-type inst struct{ _ int }
+type testInstance struct{ _ int }
 
-func newTown(t *rapid.T, mode controller.Dispatch) *town {
-	w := &town{ends: map[int]int{}, byOne: map[int]int{}, gone: map[any]bool{}}
-	w.host = newHouse()
-	w.host.Ended = func(e Ending) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.byOne[e.Inbox.Place]++
-		w.ends[e.Cmd.(int)] += 100 // to be told from those that ended well
+func newPoolModel(t *rapid.T, mode controller.Dispatch) *poolModel {
+	pm := &poolModel{ends: map[int]int{}, endedBy: map[int]int{}, stopped: map[any]bool{}}
+	pm.pipeline = newPipeline()
+	pm.pipeline.Ended = func(e Ending) {
+		pm.mu.Lock()
+		defer pm.mu.Unlock()
+		pm.endedBy[e.Inbox.Place]++
+		pm.ends[e.Cmd.(int)] += 100 // to be told from those that ended well
 	}
 	for i := range 2 {
-		sp := NewSharedPool(fmt.Sprint("crew", i), w.host)
+		sp := NewSharedPool(fmt.Sprint("crew", i), pm.pipeline)
 		sp.SetDispatch(mode)
-		w.crews = append(w.crews, sp)
+		pm.pools = append(pm.pools, sp)
 	}
 	for i := range rapid.IntRange(2, 4).Draw(t, "rooms") {
 		rule := Wait
@@ -111,96 +111,96 @@ func newTown(t *rapid.T, mode controller.Dispatch) *town {
 		})
 		in.Place = i
 		in.limit = rapid.IntRange(1, 4).Draw(t, "limit")
-		in.Attach(w.host)
+		in.Attach(pm.pipeline)
 		in.Open()
-		w.rooms = append(w.rooms, &place1{Inbox: in, packs: packs{}})
+		pm.inboxes = append(pm.inboxes, &modelInbox{Inbox: in, packs: packs{}})
 		if k := rapid.IntRange(0, 4).Draw(t, "bound to"); k < 4 {
-			in.Bind(w.crews[max(k-2, 0)])
+			in.Bind(pm.pools[max(k-2, 0)])
 		}
 	}
-	for i, r := range w.rooms[1:] {
-		for _, from := range w.rooms[:i+1] {
-			if from == w.rooms[i] || rapid.Bool().Draw(t, "short cut") {
-				from.to = append(from.to, r)
-				from.Ahead(r.Inbox)
+	for i, mi := range pm.inboxes[1:] {
+		for _, from := range pm.inboxes[:i+1] {
+			if from == pm.inboxes[i] || rapid.Bool().Draw(t, "short cut") {
+				from.to = append(from.to, mi)
+				from.Ahead(mi.Inbox)
 			}
 		}
 	}
 	for i := range rapid.IntRange(2, 5).Draw(t, "pawns") {
-		sp := w.crews[i%2]
+		sp := pm.pools[i%2]
 		if i >= 2 {
-			sp = w.anyCrew(t)
+			sp = pm.anyPool(t)
 		}
-		w.pawn(sp, nil)
+		pm.addWorker(sp, nil)
 	}
-	for _, r := range w.rooms {
+	for _, mi := range pm.inboxes {
 		for range rapid.IntRange(1, 2).Draw(t, "own") {
-			w.pawn(nil, r)
+			pm.addWorker(nil, mi)
 		}
 	}
-	return w
+	return pm
 }
 
-func (w *town) pawn(sp *SharedPool, r *place1) {
-	p := &pawn{crew: sp, room: r, outs: map[*place1][]command.Envelope{}}
-	p.Wake = func() { p.woken.Store(true) }
-	w.pawns = append(w.pawns, p)
-	if sp != nil || r.pool == nil {
-		w.seat(p)
+func (pm *poolModel) addWorker(sp *SharedPool, mi *modelInbox) {
+	w := &poolWorker{pool: sp, inbox: mi, outboxes: map[*modelInbox][]command.Envelope{}}
+	w.Wake = func() { w.woken.Store(true) }
+	pm.workers = append(pm.workers, w)
+	if sp != nil || mi.pool == nil {
+		pm.start(w)
 	}
 }
 
 // end sends everybody home, whatever happened.
-func (w *town) end() {
-	for _, r := range w.rooms {
-		for _, x := range r.waiters {
+func (pm *poolModel) end() {
+	for _, mi := range pm.inboxes {
+		for _, x := range mi.waiters {
 			x.cancel()
 		}
-		r.Halt()()
+		mi.Halt()()
 	}
 	synctest.Wait()
 }
 
-func (w *town) actions() map[string]func(*rapid.T) {
+func (pm *poolModel) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"":         w.check,
-		"submit":   w.submit,
-		"submit2":  w.submit,
-		"submit3":  w.submit,
-		"cancel":   w.cancel,
-		"turn":     w.turn,
-		"turn2":    w.turn,
-		"depart":   w.depart,
-		"arrive":   w.arrive,
-		"cycle":    w.cycle,
-		"cycle2":   w.cycle,
-		"cycle3":   w.cycle,
-		"done":     w.done,
-		"deliver":  w.deliver,
-		"again":    w.again,
-		"crash":    w.crash,
-		"nostart":  w.seldom(w.nostart),
-		"join":     w.join,
-		"leave":    w.seldom(w.leave),
-		"shrink":   w.seldom(w.shrink),
-		"keep":     w.seldom(w.keep),
-		"bind":     w.seldom(w.bind),
-		"choose":   w.seldom(w.choose),
-		"follow":   w.seldom(w.follow),
-		"pause":    w.seldom(w.pause),
-		"adjust":   w.seldom(w.adjust),
-		"order":    w.seldom(w.order),
-		"rest":     w.seldom(w.rest),
-		"tick":     w.tick,
-		"close":    w.seldom(w.seldom(w.close)),
-		"stock":    w.seldom(w.stock),
-		"unshelve": w.seldom(w.unshelve),
-		"settle":   w.seldom(w.seldom(w.settle)),
+		"":         pm.check,
+		"submit":   pm.submit,
+		"submit2":  pm.submit,
+		"submit3":  pm.submit,
+		"cancel":   pm.cancel,
+		"turn":     pm.turn,
+		"turn2":    pm.turn,
+		"depart":   pm.startTurn,
+		"arrive":   pm.finishTurn,
+		"cycle":    pm.cycle,
+		"cycle2":   pm.cycle,
+		"cycle3":   pm.cycle,
+		"done":     pm.done,
+		"deliver":  pm.deliver,
+		"again":    pm.retryLater,
+		"crash":    pm.crash,
+		"nostart":  pm.seldom(pm.noInstance),
+		"join":     pm.join,
+		"leave":    pm.seldom(pm.leave),
+		"shrink":   pm.seldom(pm.shrink),
+		"keep":     pm.seldom(pm.unshrink),
+		"bind":     pm.seldom(pm.bind),
+		"choose":   pm.seldom(pm.setMode),
+		"follow":   pm.seldom(pm.setPlan),
+		"pause":    pm.seldom(pm.pause),
+		"adjust":   pm.seldom(pm.adjust),
+		"order":    pm.seldom(pm.order),
+		"rest":     pm.seldom(pm.rest),
+		"tick":     pm.tick,
+		"close":    pm.seldom(pm.seldom(pm.close)),
+		"stock":    pm.seldom(pm.addIdleInstance),
+		"unshelve": pm.seldom(pm.takeIdleInstances),
+		"settle":   pm.seldom(pm.seldom(pm.settle)),
 	}
 }
 
 // seldom skips an action three times out of four.
-func (w *town) seldom(f func(*rapid.T)) func(*rapid.T) {
+func (pm *poolModel) seldom(f func(*rapid.T)) func(*rapid.T) {
 	return func(t *rapid.T) {
 		if rapid.IntRange(0, 3).Draw(t, "really") > 0 {
 			t.Skip()
@@ -209,18 +209,20 @@ func (w *town) seldom(f func(*rapid.T)) func(*rapid.T) {
 	}
 }
 
-func (w *town) anyRoom(t *rapid.T) *place1 {
-	return w.rooms[rapid.IntRange(0, len(w.rooms)-1).Draw(t, "room")]
+func (pm *poolModel) anyInbox(t *rapid.T) *modelInbox {
+	return pm.inboxes[rapid.IntRange(0, len(pm.inboxes)-1).Draw(t, "room")]
 }
 
-func (w *town) anyCrew(t *rapid.T) *SharedPool { return w.crews[rapid.IntRange(0, 1).Draw(t, "crew")] }
+func (pm *poolModel) anyPool(t *rapid.T) *SharedPool {
+	return pm.pools[rapid.IntRange(0, 1).Draw(t, "crew")]
+}
 
 // one draws a worker of whom something is true.
-func (w *town) one(t *rapid.T, is func(*pawn) bool) *pawn {
-	var those []*pawn
-	for _, p := range w.pawns {
-		if is(p) {
-			those = append(those, p)
+func (pm *poolModel) anyWorker(t *rapid.T, is func(*poolWorker) bool) *poolWorker {
+	var those []*poolWorker
+	for _, w := range pm.workers {
+		if is(w) {
+			those = append(those, w)
 		}
 	}
 	if len(those) == 0 {
@@ -229,142 +231,142 @@ func (w *town) one(t *rapid.T, is func(*pawn) bool) *pawn {
 	return those[rapid.IntRange(0, len(those)-1).Draw(t, "of those")]
 }
 
-func (w *town) submit(t *rapid.T) {
-	r := w.anyRoom(t)
-	id := w.next
-	w.next++
+func (pm *poolModel) submit(t *rapid.T) {
+	mi := pm.anyInbox(t)
+	id := pm.next
+	pm.next++
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &modelWaiter{id: id, cancel: cancel, result: make(chan error, 1)}
-	go func() { x.result <- r.Submit(ctx, &command.Envelope{Cmd: id}) }()
+	go func() { x.result <- mi.Submit(ctx, &command.Envelope{Cmd: id}) }()
 	synctest.Wait()
-	r.waiters = append(r.waiters, x)
+	mi.waiters = append(mi.waiters, x)
 }
 
-func (w *town) cancel(t *rapid.T) {
-	r := w.anyRoom(t)
-	if len(r.waiters) == 0 {
+func (pm *poolModel) cancel(t *rapid.T) {
+	mi := pm.anyInbox(t)
+	if len(mi.waiters) == 0 {
 		t.Skip()
 	}
-	x := r.waiters[rapid.IntRange(0, len(r.waiters)-1).Draw(t, "waiter")]
-	x.given = true
+	x := mi.waiters[rapid.IntRange(0, len(mi.waiters)-1).Draw(t, "waiter")]
+	x.cancelled = true
 	x.cancel()
 	synctest.Wait()
 }
 
 // free reports whether a worker may be sent for a turn.
-func (p *pawn) free() bool {
-	return p.joined && !p.onWay && len(p.hand) == 0 && len(p.outs) == 0 && (!p.parked || p.woken.Load())
+func (w *poolWorker) free() bool {
+	return w.joined && !w.onWay && len(w.todo) == 0 && len(w.outboxes) == 0 && (!w.parked || w.woken.Load())
 }
 
-func (w *town) turn(t *rapid.T) {
-	w.takeTurn(t, w.one(t, (*pawn).free), rapid.Bool().Draw(t, "park"))
+func (pm *poolModel) turn(t *rapid.T) {
+	pm.takeTurn(t, pm.anyWorker(t, (*poolWorker).free), rapid.Bool().Draw(t, "park"))
 }
 
-func (w *town) takeTurn(t *rapid.T, p *pawn, park bool) int {
-	for _, r := range w.rooms {
-		w.hear(t, r)
+func (pm *poolModel) takeTurn(t *rapid.T, w *poolWorker, park bool) int {
+	for _, mi := range pm.inboxes {
+		pm.updateQueue(t, mi)
 	}
-	if !p.Ready() {
+	if !w.Ready() {
 		t.Fatalf("woken and not ready")
 	}
-	p.parked = false
-	p.woken.Store(false)
-	if p.crew == nil {
-		return w.ownTurn(t, p, park)
+	w.parked = false
+	w.woken.Store(false)
+	if w.pool == nil {
+		return pm.ownTurn(t, w, park)
 	}
-	before, places := p.crew.Accounts().Visits, len(p.crew.route.Load().order)
-	if p.route != nil {
-		places = max(places, len(p.route.order))
+	before, places := w.pool.Accounts().Visits, len(w.pool.route.Load().order)
+	if w.route != nil {
+		places = max(places, len(w.route.order))
 	}
-	in, n := p.crew.Turn(&p.Member, &p.tally, park)
-	if made := p.crew.Accounts().Visits - before; int(made) > 1+3*(places+1)*(places+1) {
+	in, n := w.pool.Turn(&w.Member, &w.tally, park)
+	if made := w.pool.Accounts().Visits - before; int(made) > 1+3*(places+1)*(places+1) {
 		t.Fatalf("%d visits in one turn", made)
 	}
-	w.came(t, p, in, n, park)
+	pm.afterTurn(t, w, in, n, park)
 	return n
 }
 
 // came is what follows the turn of a worker of a shared pool.
-func (w *town) came(t *rapid.T, p *pawn, in *Inbox, n int, park bool) {
-	w.discard(t, p)
+func (pm *poolModel) afterTurn(t *rapid.T, w *poolWorker, in *Inbox, n int, park bool) {
+	pm.discard(t, w)
 	switch {
 	case n < 0:
-		if !p.retired {
+		if !w.retired {
 			t.Fatalf("sent away for no reason")
 		}
-		p.crew.Leave(&p.Member, &p.tally)
-		p.joined = false
+		w.pool.Leave(&w.Member, &w.tally)
+		w.joined = false
 	case n == 0:
-		p.parked = park
+		w.parked = park
 	default:
-		if in.pool != p.crew {
-			t.Fatalf("%s is served by a worker of %s", in.Name(), p.crew.name)
+		if in.pool != w.pool {
+			t.Fatalf("%s is served by a worker of %s", in.Name(), w.pool.name)
 		}
-		w.given(t, p, w.rooms[in.Place], n)
+		pm.checkBatch(t, w, pm.inboxes[in.Place], n)
 	}
 	synctest.Wait()
 }
 
-func (w *town) ownTurn(t *rapid.T, p *pawn, park bool) int {
-	n := p.room.Turn(&p.Member, &p.tally, park)
+func (pm *poolModel) ownTurn(t *rapid.T, w *poolWorker, park bool) int {
+	n := w.inbox.Turn(&w.Member, &w.tally, park)
 	switch {
 	case n < 0:
-		w.goHome(t, p)
+		pm.leaveOwn(t, w)
 	case n == 0:
-		p.parked = park
+		w.parked = park
 	default:
-		w.given(t, p, p.room, n)
+		pm.checkBatch(t, w, w.inbox, n)
 	}
 	synctest.Wait()
 	return n
 }
 
 // goHome is the end of a worker of an inbox's own.
-func (w *town) goHome(t *rapid.T, p *pawn) {
-	p.room.Book(&p.Member, &p.tally)
-	p.room.Yield(&p.Member)
-	p.room.Leave(&p.Member)
-	p.joined = false
-	w.discard(t, p)
-	if p.Instance != nil {
-		w.scrap(t, p.Instance)
-		p.Instance = nil
+func (pm *poolModel) leaveOwn(t *rapid.T, w *poolWorker) {
+	w.inbox.Book(&w.Member, &w.tally)
+	w.inbox.Yield(&w.Member)
+	w.inbox.Leave(&w.Member)
+	w.joined = false
+	pm.discard(t, w)
+	if w.Instance != nil {
+		pm.stopInstance(t, w.Instance)
+		w.Instance = nil
 	}
-	p.room.ReturnInstance(&p.Member)
+	w.inbox.ReturnInstance(&w.Member)
 }
 
 // given checks a batch, and makes an instance if need be.
-func (w *town) given(t *rapid.T, p *pawn, r *place1, n int) {
-	p.room = r
-	batch := p.Member.Batch[:n]
+func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int) {
+	w.inbox = mi
+	batch := w.Member.Batch[:n]
 	for _, e := range batch {
 		id := e.Cmd.(int)
-		at := slices.Index(r.queue, id)
+		at := slices.Index(mi.queue, id)
 		if at < 0 {
 			// A discipline does not tell what it has, so of retries we hear here.
-			if at = slices.Index(r.delayed, id); at < 0 || r.Inbox.queue.line == nil {
-				t.Fatalf("%s: given %d, which it has not: %v", r.Name(), id, r.queue)
+			if at = slices.Index(mi.delayed, id); at < 0 || mi.Inbox.queue.line == nil {
+				t.Fatalf("%s: given %d, which it has not: %v", mi.Name(), id, mi.queue)
 			}
-			r.delayed = slices.Delete(r.delayed, at, at+1)
+			mi.delayed = slices.Delete(mi.delayed, at, at+1)
 		} else {
-			if at > 0 && r.Inbox.queue.line == nil && !w.behindInHand(r.queue[:at], batch) {
-				t.Fatalf("%s: given %d before %v", r.Name(), id, r.queue[:at])
+			if at > 0 && mi.Inbox.queue.line == nil && !pm.allInBatch(mi.queue[:at], batch) {
+				t.Fatalf("%s: given %d before %v", mi.Name(), id, mi.queue[:at])
 			}
-			r.queue = slices.Delete(r.queue, at, at+1)
+			mi.queue = slices.Delete(mi.queue, at, at+1)
 		}
 	}
-	r.packs.given(t, batch, r.Inbox.queue.line == nil)
-	p.hand = slices.Clone(batch)
-	if p.Instance == nil {
-		if !p.owns {
-			t.Fatalf("%s: a batch and no instance", r.Name())
+	mi.packs.checkBatch(t, batch, mi.Inbox.queue.line == nil)
+	w.todo = slices.Clone(batch)
+	if w.Instance == nil {
+		if !w.owns {
+			t.Fatalf("%s: a batch and no instance", mi.Name())
 		}
-		p.Instance = new(inst)
+		w.Instance = new(testInstance)
 	}
 }
 
 // behindInHand reports whether all of ids are in the batch.
-func (w *town) behindInHand(ids []int, batch []command.Envelope) bool {
+func (pm *poolModel) allInBatch(ids []int, batch []command.Envelope) bool {
 	for _, id := range ids {
 		if !slices.ContainsFunc(batch, func(e command.Envelope) bool { return e.Cmd == id }) {
 			return false
@@ -373,131 +375,131 @@ func (w *town) behindInHand(ids []int, batch []command.Envelope) bool {
 	return true
 }
 
-func (w *town) discard(t *rapid.T, p *pawn) {
-	if p.Surplus != nil {
-		w.scrap(t, p.Surplus)
-		p.Surplus = nil
+func (pm *poolModel) discard(t *rapid.T, w *poolWorker) {
+	if w.Surplus != nil {
+		pm.stopInstance(t, w.Surplus)
+		w.Surplus = nil
 	}
 }
 
-func (w *town) scrap(t *rapid.T, in any) {
-	if w.gone[in] {
+func (pm *poolModel) stopInstance(t *rapid.T, in any) {
+	if pm.stopped[in] {
 		t.Fatalf("an instance is stopped twice")
 	}
-	w.gone[in] = true
+	pm.stopped[in] = true
 }
 
 // depart is the first half of [SharedPool.Turn], without an inbox to stay in.
-func (w *town) depart(t *rapid.T) {
-	p := w.one(t, func(p *pawn) bool { return p.free() && p.crew != nil && p.at == nil })
-	p.parked = false
-	p.woken.Store(false)
-	if p.crew.arriveOrRetire(&p.Member) {
-		p.crew.Leave(&p.Member, &p.tally)
-		p.joined = false
+func (pm *poolModel) startTurn(t *rapid.T) {
+	w := pm.anyWorker(t, func(w *poolWorker) bool { return w.free() && w.pool != nil && w.at == nil })
+	w.parked = false
+	w.woken.Store(false)
+	if w.pool.arriveOrRetire(&w.Member) {
+		w.pool.Leave(&w.Member, &w.tally)
+		w.joined = false
 		return
 	}
-	in, era := p.crew.next(&p.Member)
+	in, era := w.pool.next(&w.Member)
 	if in == nil {
-		p.parked = p.crew.parked(&p.Member)
+		w.parked = w.pool.parked(&w.Member)
 		return
 	}
-	p.onWay, p.way, p.era = true, in, era
+	w.onWay, w.dest, w.era = true, in, era
 }
 
 // arrive is the second half.
-func (w *town) arrive(t *rapid.T) {
-	p := w.one(t, func(p *pawn) bool { return p.onWay })
-	w.arrives(t, p)
+func (pm *poolModel) finishTurn(t *rapid.T) {
+	w := pm.anyWorker(t, func(w *poolWorker) bool { return w.onWay })
+	pm.completeTurn(t, w)
 }
 
-func (w *town) arrives(t *rapid.T, p *pawn) {
-	for _, r := range w.rooms {
-		w.hear(t, r)
+func (pm *poolModel) completeTurn(t *rapid.T, w *poolWorker) {
+	for _, mi := range pm.inboxes {
+		pm.updateQueue(t, mi)
 	}
-	p.onWay = false
-	n := p.crew.enter(p.way, p.era, &p.Member)
+	w.onWay = false
+	n := w.pool.enter(w.dest, w.era, &w.Member)
 	if n > 0 {
-		w.came(t, p, p.way, n, false)
+		pm.afterTurn(t, w, w.dest, n, false)
 	}
 	synctest.Wait()
 }
 
 // cycle is what a worker does most of the time: it finishes its batch, hands it over
 // and takes the next.
-func (w *town) cycle(t *rapid.T) {
-	p := w.one(t, func(p *pawn) bool {
-		return p.joined && !p.onWay && (!p.parked || p.woken.Load())
+func (pm *poolModel) cycle(t *rapid.T) {
+	w := pm.anyWorker(t, func(w *poolWorker) bool {
+		return w.joined && !w.onWay && (!w.parked || w.woken.Load())
 	})
-	for len(p.hand) > 0 {
-		w.finish(t, p)
+	for len(w.todo) > 0 {
+		pm.finish(t, w)
 	}
-	if w.handOver(t, p, rapid.Bool().Draw(t, "park there")) {
-		w.takeTurn(t, p, rapid.Bool().Draw(t, "park"))
+	if pm.handOver(t, w, rapid.Bool().Draw(t, "park there")) {
+		pm.takeTurn(t, w, rapid.Bool().Draw(t, "park"))
 	}
 }
 
-func (w *town) holder(t *rapid.T) *pawn {
-	return w.one(t, func(p *pawn) bool { return len(p.hand) > 0 })
+func (pm *poolModel) holder(t *rapid.T) *poolWorker {
+	return pm.anyWorker(t, func(w *poolWorker) bool { return len(w.todo) > 0 })
 }
 
 // done finishes some of what is in hand.
-func (w *town) done(t *rapid.T) {
-	p := w.holder(t)
-	for range rapid.IntRange(1, len(p.hand)).Draw(t, "done") {
-		w.finish(t, p)
+func (pm *poolModel) done(t *rapid.T) {
+	w := pm.holder(t)
+	for range rapid.IntRange(1, len(w.todo)).Draw(t, "done") {
+		pm.finish(t, w)
 	}
 	if rapid.Bool().Draw(t, "book") {
-		p.room.Book(&p.Member, &p.tally)
+		w.inbox.Book(&w.Member, &w.tally)
 	}
 }
 
 // finish ends the command in hand, or sends it on.
-func (w *town) finish(t *rapid.T, p *pawn) {
-	e := p.hand[0]
-	p.hand = p.hand[1:]
-	p.tally.Timed++
+func (pm *poolModel) finish(t *rapid.T, w *poolWorker) {
+	e := w.todo[0]
+	w.todo = w.todo[1:]
+	w.tally.Timed++
 	how := rapid.IntRange(-1, 5).Draw(t, "how")
-	switch to := p.room.to; {
+	switch to := w.inbox.to; {
 	case how > 0 && len(to) > 0:
 		x := to[how%len(to)]
-		p.tally.Forwarded++
-		p.room.forwarded++
-		p.outs[x] = append(p.outs[x], command.Envelope{Cmd: e.Cmd})
+		w.tally.Forwarded++
+		w.inbox.forwarded++
+		w.outboxes[x] = append(w.outboxes[x], command.Envelope{Cmd: e.Cmd})
 	case how < 0:
-		p.tally.Errors++
-		p.room.errors++
-		w.ended(e)
+		w.tally.Errors++
+		w.inbox.errors++
+		pm.countEnd(e)
 	default:
-		p.tally.OK++
-		p.room.ok++
-		w.ended(e)
+		w.tally.OK++
+		w.inbox.ok++
+		pm.countEnd(e)
 	}
 }
 
-func (w *town) ended(e command.Envelope) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ends[e.Cmd.(int)]++
+func (pm *poolModel) countEnd(e command.Envelope) {
+	pm.mu.Lock()
+	defer pm.mu.Unlock()
+	pm.ends[e.Cmd.(int)]++
 }
 
-func (w *town) deliver(t *rapid.T) {
-	p := w.one(t, func(p *pawn) bool { return len(p.outs) > 0 && (!p.parked || p.woken.Load()) })
-	w.handOver(t, p, rapid.Bool().Draw(t, "park"))
+func (pm *poolModel) deliver(t *rapid.T) {
+	w := pm.anyWorker(t, func(w *poolWorker) bool { return len(w.outboxes) > 0 && (!w.parked || w.woken.Load()) })
+	pm.handOver(t, w, rapid.Bool().Draw(t, "park"))
 }
 
 // handOver brings what was forwarded to where it is to be. It reports whether that was all.
-func (w *town) handOver(t *rapid.T, p *pawn, park bool) bool {
-	p.parked = false
-	p.woken.Store(false)
-	for _, x := range w.rooms {
-		es := p.outs[x]
+func (pm *poolModel) handOver(t *rapid.T, w *poolWorker, park bool) bool {
+	w.parked = false
+	w.woken.Store(false)
+	for _, x := range pm.inboxes {
+		es := w.outboxes[x]
 		if len(es) == 0 {
 			continue
 		}
-		w.hear(t, x)
-		n := x.HandOver(&p.Member, es, w.host.Now(), p.crew != nil, park)
-		if p.crew != nil && n < len(es) {
+		pm.updateQueue(t, x)
+		n := x.HandOver(&w.Member, es, pm.pipeline.Now(), w.pool != nil, park)
+		if w.pool != nil && n < len(es) {
 			t.Fatalf("a shared worker is to wait at %s", x.Name())
 		}
 		x.accepted += n
@@ -505,168 +507,168 @@ func (w *town) handOver(t *rapid.T, p *pawn, park bool) bool {
 			x.queue = append(x.queue, e.Cmd.(int))
 		}
 		synctest.Wait()
-		w.hear(t, x)
+		pm.updateQueue(t, x)
 		if n < len(es) {
-			p.outs[x] = slices.Clone(es[n:])
-			p.parked = park && p.joined
+			w.outboxes[x] = slices.Clone(es[n:])
+			w.parked = park && w.joined
 			return false
 		}
-		delete(p.outs, x)
+		delete(w.outboxes, x)
 	}
 	return true
 }
 
-func (w *town) again(t *rapid.T) {
-	p := w.holder(t)
-	e := p.hand[0]
+func (pm *poolModel) retryLater(t *rapid.T) {
+	w := pm.holder(t)
+	e := w.todo[0]
 	e.Failed()
-	w.hear(t, p.room)
-	ok := p.room.RetryLater(&p.Member, &p.tally, e)
+	pm.updateQueue(t, w.inbox)
+	ok := w.inbox.RetryLater(&w.Member, &w.tally, e)
 	if ok != (e.Tries() < 3) {
 		t.Fatalf("again is %v after %d tries", ok, e.Tries())
 	}
-	p.hand = p.hand[1:]
+	w.todo = w.todo[1:]
 	if ok {
-		w.postponed(p.room, e.Cmd.(int))
+		pm.postponed(w.inbox, e.Cmd.(int))
 	} else {
-		p.tally.Errors++
-		p.room.errors++
-		w.ended(e)
+		w.tally.Errors++
+		w.inbox.errors++
+		pm.countEnd(e)
 	}
 	synctest.Wait()
 }
 
 // postponed notes that a command is to be tried again. It is in the queue already if there is no pause and nobody waits for a slot.
-func (w *town) postponed(r *place1, id int) { r.delayed = append(r.delayed, id) }
+func (pm *poolModel) postponed(mi *modelInbox, id int) { mi.delayed = append(mi.delayed, id) }
 
-func (w *town) crash(t *rapid.T) {
-	p := w.holder(t)
+func (pm *poolModel) crash(t *rapid.T) {
+	w := pm.holder(t)
 	var culprit *command.Envelope
-	rest := p.hand
+	rest := w.todo
 	if len(rest) == 1 || rapid.Bool().Draw(t, "one") {
-		culprit, rest = &p.hand[0], p.hand[1:]
+		culprit, rest = &w.todo[0], w.todo[1:]
 		culprit.Failed()
 	} else {
 		Narrow(rest)
 	}
 	retry := culprit != nil && culprit.Tries() < 3 && rapid.Bool().Draw(t, "retry")
-	w.crashed(t, p, rest, culprit, retry, func() {
-		p.room.Crash(&p.Member, &p.tally, culprit, rest, retry, ErrStopped)
+	pm.crashed(t, w, rest, culprit, retry, func() {
+		w.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
 	})
 }
 
 // nostart is a batch for which no instance could be made.
-func (w *town) nostart(t *rapid.T) {
-	p := w.holder(t)
-	w.scrap(t, p.Instance)
-	p.Instance = nil
-	w.crashed(t, p, p.hand, nil, false, func() {
-		p.room.NoInstance(&p.Member, &p.tally, p.hand, ErrStopped)
+func (pm *poolModel) noInstance(t *rapid.T) {
+	w := pm.holder(t)
+	pm.stopInstance(t, w.Instance)
+	w.Instance = nil
+	pm.crashed(t, w, w.todo, nil, false, func() {
+		w.inbox.NoInstance(&w.Member, &w.tally, w.todo, ErrStopped)
 	})
 }
 
-func (w *town) crashed(t *rapid.T, p *pawn, rest []command.Envelope, culprit *command.Envelope, retry bool, tell func()) {
-	r := p.room
-	w.hear(t, r)
-	in := p.Instance
+func (pm *poolModel) crashed(t *rapid.T, w *poolWorker, rest []command.Envelope, culprit *command.Envelope, retry bool, tell func()) {
+	mi := w.inbox
+	pm.updateQueue(t, mi)
+	in := w.Instance
 	tell()
 	if in != nil {
-		w.scrap(t, in)
+		pm.stopInstance(t, in)
 	}
 	front := make([]int, 0, len(rest))
 	for _, e := range rest {
 		id := e.Cmd.(int)
 		front = append(front, id)
-		r.packs.add(e)
+		mi.packs.add(e)
 	}
-	r.queue = append(front, r.queue...)
+	mi.queue = append(front, mi.queue...)
 	if retry {
-		r.packs.again(*culprit)
-		w.postponed(r, culprit.Cmd.(int))
+		mi.packs.retry(*culprit)
+		pm.postponed(mi, culprit.Cmd.(int))
 	}
-	p.hand = nil
+	w.todo = nil
 	synctest.Wait()
-	all := w.handOver(t, p, false)
-	if p.crew != nil {
-		p.crew.Leave(&p.Member, &p.tally)
-		r.Quit(&p.Member)
+	all := pm.handOver(t, w, false)
+	if w.pool != nil {
+		w.pool.Leave(&w.Member, &w.tally)
+		mi.Quit(&w.Member)
 	} else {
 		if all {
-			r.Yield(&p.Member)
+			mi.Yield(&w.Member)
 		}
-		r.ReturnInstance(&p.Member)
+		mi.ReturnInstance(&w.Member)
 	}
-	p.joined, p.parked = false, false
+	w.joined, w.parked = false, false
 	if !all || rapid.Bool().Draw(t, "afresh") {
-		w.seat(p)
+		pm.start(w)
 	}
 	synctest.Wait()
 }
 
-func (w *town) join(t *rapid.T) {
-	w.seat(w.one(t, func(p *pawn) bool { return !p.joined }))
+func (pm *poolModel) join(t *rapid.T) {
+	pm.start(pm.anyWorker(t, func(w *poolWorker) bool { return !w.joined }))
 }
 
-func (w *town) seat(p *pawn) {
-	p.woken.Store(false)
-	p.joined, p.parked = true, false
-	if p.crew != nil {
-		p.crew.Join(&p.Member)
+func (pm *poolModel) start(w *poolWorker) {
+	w.woken.Store(false)
+	w.joined, w.parked = true, false
+	if w.pool != nil {
+		w.pool.Join(&w.Member)
 		return
 	}
-	if p.room.Claim(&p.Member) {
-		p.Instance = new(inst)
+	if w.inbox.Claim(&w.Member) {
+		w.Instance = new(testInstance)
 	}
-	p.room.Join(&p.Member, false)
+	w.inbox.Join(&w.Member, false)
 }
 
-func (w *town) leave(t *rapid.T) {
-	p := w.one(t, func(p *pawn) bool {
-		return p.joined && !p.onWay && len(p.hand) == 0 && len(p.outs) == 0
+func (pm *poolModel) leave(t *rapid.T) {
+	w := pm.anyWorker(t, func(w *poolWorker) bool {
+		return w.joined && !w.onWay && len(w.todo) == 0 && len(w.outboxes) == 0
 	})
-	if p.crew == nil {
-		w.goHome(t, p)
+	if w.pool == nil {
+		pm.leaveOwn(t, w)
 	} else {
-		p.crew.Leave(&p.Member, &p.tally)
-		w.discard(t, p)
+		w.pool.Leave(&w.Member, &w.tally)
+		pm.discard(t, w)
 	}
-	p.joined, p.parked = false, false
+	w.joined, w.parked = false, false
 	synctest.Wait()
 }
 
-func (w *town) shrink(t *rapid.T) {
+func (pm *poolModel) shrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
 	if rapid.Bool().Draw(t, "own") {
-		w.anyRoom(t).Shrink(n)
+		pm.anyInbox(t).Shrink(n)
 	} else {
-		w.anyCrew(t).Shrink(n)
+		pm.anyPool(t).Shrink(n)
 	}
 }
 
-func (w *town) keep(t *rapid.T) {
+func (pm *poolModel) unshrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
 	if rapid.Bool().Draw(t, "own") {
-		w.anyRoom(t).Unshrink(n)
+		pm.anyInbox(t).Unshrink(n)
 	} else {
-		w.anyCrew(t).Unshrink(n)
+		pm.anyPool(t).Unshrink(n)
 	}
 }
 
-func (w *town) bind(t *rapid.T) {
-	r := w.anyRoom(t)
+func (pm *poolModel) bind(t *rapid.T) {
+	mi := pm.anyInbox(t)
 	if k := rapid.IntRange(0, 2).Draw(t, "to"); k < 2 {
-		r.Bind(w.crews[k])
+		mi.Bind(pm.pools[k])
 	} else {
-		r.Bind(nil)
+		mi.Bind(nil)
 	}
 }
 
-func (w *town) choose(t *rapid.T) {
-	w.anyCrew(t).SetDispatch(rapid.SampledFrom(dispatchModes).Draw(t, "mode"))
+func (pm *poolModel) setMode(t *rapid.T) {
+	pm.anyPool(t).SetDispatch(rapid.SampledFrom(dispatchModes).Draw(t, "mode"))
 }
 
-func (w *town) follow(t *rapid.T) {
-	w.anyCrew(t).SetPlan(drawPlan(t, len(w.rooms)))
+func (pm *poolModel) setPlan(t *rapid.T) {
+	pm.anyPool(t).SetPlan(drawPlan(t, len(pm.inboxes)))
 }
 
 func drawPlan(t *rapid.T, rooms int) *controller.VisitPlan {
@@ -686,21 +688,21 @@ func drawPlan(t *rapid.T, rooms int) *controller.VisitPlan {
 	return p
 }
 
-func (w *town) pause(t *rapid.T) {
+func (pm *poolModel) pause(t *rapid.T) {
 	paused := rapid.Bool().Draw(t, "paused")
-	w.scrapAll(t, w.anyRoom(t).Adjust(func(k *Knobs) { k.Paused = paused }))
+	pm.stopInstances(t, pm.anyInbox(t).Adjust(func(k *Knobs) { k.Paused = paused }))
 }
 
-func (w *town) scrapAll(t *rapid.T, ins []any) {
+func (pm *poolModel) stopInstances(t *rapid.T, ins []any) {
 	for _, in := range ins {
-		w.scrap(t, in)
+		pm.stopInstance(t, in)
 	}
 }
 
-func (w *town) adjust(t *rapid.T) {
-	r := w.anyRoom(t)
+func (pm *poolModel) adjust(t *rapid.T) {
+	mi := pm.anyInbox(t)
 	knob, n := rapid.IntRange(0, 4).Draw(t, "knob"), rapid.IntRange(1, 8).Draw(t, "n")
-	w.scrapAll(t, r.Adjust(func(k *Knobs) {
+	pm.stopInstances(t, mi.Adjust(func(k *Knobs) {
 		switch knob {
 		case 0:
 			k.Instances = 1 + n%3
@@ -717,24 +719,24 @@ func (w *town) adjust(t *rapid.T) {
 	synctest.Wait()
 }
 
-func (w *town) order(t *rapid.T) {
-	r := w.anyRoom(t)
-	w.hear(t, r)
+func (pm *poolModel) order(t *rapid.T) {
+	mi := pm.anyInbox(t)
+	pm.updateQueue(t, mi)
 	odd := queue.PriorityOf(func(id int) int { return id % 2 })
 	d := rapid.SampledFrom([]queue.Discipline{nil, nil, queue.FIFO{}, queue.LIFO{}, queue.AdaptiveLIFO{Above: 2}, odd}).Draw(t, "discipline")
-	r.Order(d)
-	if r.Inbox.queue.line == nil {
-		have := r.ids()
+	mi.Order(d)
+	if mi.Inbox.queue.line == nil {
+		have := mi.ids()
 		for _, id := range have {
-			if i := slices.Index(r.delayed, id); i >= 0 {
-				r.delayed = slices.Delete(r.delayed, i, i+1)
-				r.queue = append(r.queue, id)
+			if i := slices.Index(mi.delayed, id); i >= 0 {
+				mi.delayed = slices.Delete(mi.delayed, i, i+1)
+				mi.queue = append(mi.queue, id)
 			}
 		}
-		if !sameIDs(have, r.queue) {
-			t.Fatalf("%s: the new order has %v, want %v", r.Name(), have, r.queue)
+		if !sameIDs(have, mi.queue) {
+			t.Fatalf("%s: the new order has %v, want %v", mi.Name(), have, mi.queue)
 		}
-		r.queue = have
+		mi.queue = have
 	}
 }
 
@@ -745,239 +747,241 @@ func sameIDs(a, b []int) bool {
 	return slices.Equal(a, b)
 }
 
-func (w *town) rest(t *rapid.T) {
-	w.anyRoom(t).Rest(time.Duration(rapid.IntRange(1, 5).Draw(t, "pause")) * time.Second)
+func (pm *poolModel) rest(t *rapid.T) {
+	pm.anyInbox(t).Rest(time.Duration(rapid.IntRange(1, 5).Draw(t, "pause")) * time.Second)
 }
 
-func (w *town) tick(t *rapid.T) {
-	w.pass(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second}).Draw(t, "tick"))
+func (pm *poolModel) tick(t *rapid.T) {
+	pm.pass(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second}).Draw(t, "tick"))
 }
 
-func (w *town) pass(d time.Duration) {
-	for _, r := range w.rooms {
-		r.mu.Lock()   // what we have read so far comes before what the clock will write
-		r.mu.Unlock() //nolint:staticcheck // on purpose
+func (pm *poolModel) pass(d time.Duration) {
+	for _, mi := range pm.inboxes {
+		mi.mu.Lock()   // what we have read so far comes before what the clock will write
+		mi.mu.Unlock() //nolint:staticcheck // on purpose
 	}
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (w *town) close(t *rapid.T) {
-	w.anyRoom(t).Close()
+func (pm *poolModel) close(t *rapid.T) {
+	pm.anyInbox(t).Close()
 	synctest.Wait()
 }
 
 // stock is what makes an instance before a worker of a shared pool comes.
-func (w *town) stock(t *rapid.T) {
-	r := w.anyRoom(t)
-	var s Member
-	if r.Claim(&s) && rapid.Bool().Draw(t, "starts") {
-		s.Instance = new(inst)
+func (pm *poolModel) addIdleInstance(t *rapid.T) {
+	mi := pm.anyInbox(t)
+	var m Member
+	if mi.Claim(&m) && rapid.Bool().Draw(t, "starts") {
+		m.Instance = new(testInstance)
 	}
 	if rapid.Bool().Draw(t, "surplus") {
-		w.scrapAll(t, r.Adjust(func(k *Knobs) { k.Instances = 1 }))
+		pm.stopInstances(t, mi.Adjust(func(k *Knobs) { k.Instances = 1 }))
 	}
-	r.ReturnInstance(&s)
-	if s.Surplus != nil {
-		w.scrap(t, s.Surplus)
+	mi.ReturnInstance(&m)
+	if m.Surplus != nil {
+		pm.stopInstance(t, m.Surplus)
 	}
 }
 
-func (w *town) unshelve(t *rapid.T) { w.scrapAll(t, w.anyRoom(t).TakeIdleInstances()) }
+func (pm *poolModel) takeIdleInstances(t *rapid.T) {
+	pm.stopInstances(t, pm.anyInbox(t).TakeIdleInstances())
+}
 
-func (r *place1) ids() []int {
-	ids := make([]int, r.Inbox.queue.Len())
+func (mi *modelInbox) ids() []int {
+	ids := make([]int, mi.Inbox.queue.Len())
 	for i := range ids {
-		ids[i] = r.Inbox.queue.at(i).Cmd.(int)
+		ids[i] = mi.Inbox.queue.at(i).Cmd.(int)
 	}
 	return ids
 }
 
 // hear asks an inbox's submitters how it went, and what has become of the queue.
-func (w *town) hear(t *rapid.T, r *place1) {
+func (pm *poolModel) updateQueue(t *rapid.T, mi *modelInbox) {
 	var granted []int
-	r.waiters = slices.DeleteFunc(r.waiters, func(x *modelWaiter) bool {
+	mi.waiters = slices.DeleteFunc(mi.waiters, func(x *modelWaiter) bool {
 		select {
 		case err := <-x.result:
 			if err == nil {
-				r.accepted++
+				mi.accepted++
 				granted = append(granted, x.id)
 				return true
 			}
-			r.rejected++
-			w.ends[x.id]++ // it never was
-			if r.IsOpen() && !x.given && r.cfg.Overflow != Reject {
-				t.Fatalf("%s: refused for no reason: %v", r.Name(), err)
+			mi.rejected++
+			pm.ends[x.id]++ // it never was
+			if mi.IsOpen() && !x.cancelled && mi.cfg.Overflow != Reject {
+				t.Fatalf("%s: refused for no reason: %v", mi.Name(), err)
 			}
 			return true
 		default:
-			if x.given || !r.IsOpen() || r.cfg.Overflow != Wait {
-				t.Fatalf("%s: a submitter waits, and should not", r.Name())
+			if x.cancelled || !mi.IsOpen() || mi.cfg.Overflow != Wait {
+				t.Fatalf("%s: a submitter waits, and should not", mi.Name())
 			}
 			return false
 		}
 	})
-	dropped := func(id int) bool { return w.ends[id] >= 100 }
-	r.queue, r.delayed = slices.DeleteFunc(r.queue, dropped), slices.DeleteFunc(r.delayed, dropped)
+	dropped := func(id int) bool { return pm.ends[id] >= 100 }
+	mi.queue, mi.delayed = slices.DeleteFunc(mi.queue, dropped), slices.DeleteFunc(mi.delayed, dropped)
 	granted = slices.DeleteFunc(granted, dropped)
-	if r.Inbox.queue.line != nil {
-		r.queue = append(r.queue, granted...)
-		if have := r.Inbox.queue.Len() + r.Inbox.postponed(); have != len(r.queue)+len(r.delayed) {
-			t.Fatalf("%s: %d queued or delayed, want %v and %v", r.Name(), have, r.queue, r.delayed)
+	if mi.Inbox.queue.line != nil {
+		mi.queue = append(mi.queue, granted...)
+		if have := mi.Inbox.queue.Len() + mi.Inbox.postponed(); have != len(mi.queue)+len(mi.delayed) {
+			t.Fatalf("%s: %d queued or delayed, want %v and %v", mi.Name(), have, mi.queue, mi.delayed)
 		}
 		return
 	}
-	have := r.ids()
-	if len(have) < len(r.queue) || !slices.Equal(have[:len(r.queue)], r.queue) {
-		t.Fatalf("%s: the queue is %v, want %v and perhaps more", r.Name(), have, r.queue)
+	have := mi.ids()
+	if len(have) < len(mi.queue) || !slices.Equal(have[:len(mi.queue)], mi.queue) {
+		t.Fatalf("%s: the queue is %v, want %v and perhaps more", mi.Name(), have, mi.queue)
 	}
-	for _, id := range have[len(r.queue):] {
+	for _, id := range have[len(mi.queue):] {
 		if i := slices.Index(granted, id); i >= 0 {
 			granted = slices.Delete(granted, i, i+1)
-		} else if i := slices.Index(r.delayed, id); i >= 0 {
-			r.delayed = slices.Delete(r.delayed, i, i+1)
+		} else if i := slices.Index(mi.delayed, id); i >= 0 {
+			mi.delayed = slices.Delete(mi.delayed, i, i+1)
 		} else {
-			t.Fatalf("%s: %d came from nowhere: %v, want %v", r.Name(), id, have, r.queue)
+			t.Fatalf("%s: %d came from nowhere: %v, want %v", mi.Name(), id, have, mi.queue)
 		}
 	}
 	if len(granted) > 0 {
-		t.Fatalf("%s: %v were accepted and are nowhere", r.Name(), granted)
+		t.Fatalf("%s: %v were accepted and are nowhere", mi.Name(), granted)
 	}
-	r.queue = have
+	mi.queue = have
 }
 
 // check holds after every step.
-func (w *town) check(t *rapid.T) {
-	for _, r := range w.rooms {
-		w.hear(t, r)
-		w.law(t, r)
-		w.instances(t, r)
-		w.tokens(t, r)
-		w.stalls(t, r)
-		w.awake(t, r.Name(), &r.workerSet, func(p *pawn) bool { return p.crew == nil && p.room == r })
+func (pm *poolModel) check(t *rapid.T) {
+	for _, mi := range pm.inboxes {
+		pm.updateQueue(t, mi)
+		pm.checkLaw(t, mi)
+		pm.checkInstances(t, mi)
+		pm.checkTokens(t, mi)
+		pm.checkStalls(t, mi)
+		pm.checkWorkers(t, mi.Name(), &mi.workerSet, func(w *poolWorker) bool { return w.pool == nil && w.inbox == mi })
 	}
-	for _, sp := range w.crews {
-		w.crewTokens(t, sp)
-		w.awake(t, sp.name, &sp.workerSet, func(p *pawn) bool { return p.crew == sp })
+	for _, sp := range pm.pools {
+		pm.checkPoolTokens(t, sp)
+		pm.checkWorkers(t, sp.name, &sp.workerSet, func(w *poolWorker) bool { return w.pool == sp })
 	}
 }
 
-func (w *town) law(t *rapid.T, r *place1) {
-	s := Snapshot([]*Inbox{r.Inbox})[0]
+func (pm *poolModel) checkLaw(t *rapid.T, mi *modelInbox) {
+	s := Snapshot([]*Inbox{mi.Inbox})[0]
 	in := s.Submitted + s.Received
 	out := s.OK + s.Forwarded + s.Errors + Sum(s.Shed) + Sum(s.Dead)
 	if in != out+uint64(s.Queued+s.InHand+s.Delayed) {
-		t.Fatalf("%s: the law is broken: %+v", r.Name(), s)
+		t.Fatalf("%s: the law is broken: %+v", mi.Name(), s)
 	}
 	booked, inHand, busy := Tally{}, 0, 0
-	for _, p := range w.pawns {
-		if p.room == r {
-			booked.OK += p.tally.OK
-			booked.Forwarded += p.tally.Forwarded
-			booked.Errors += p.tally.Errors
-			inHand += len(p.hand) + p.tally.completed()
-			if p.Member.inHand > 0 {
+	for _, w := range pm.workers {
+		if w.inbox == mi {
+			booked.OK += w.tally.OK
+			booked.Forwarded += w.tally.Forwarded
+			booked.Errors += w.tally.Errors
+			inHand += len(w.todo) + w.tally.completed()
+			if w.Member.inHand > 0 {
 				busy++
 			}
 		}
 	}
-	if int(in) != r.accepted || int(Sum(s.Rejected)) != r.rejected || int(s.OK) != r.ok-booked.OK ||
-		int(s.Forwarded) != r.forwarded-booked.Forwarded || int(s.Errors) != r.errors-booked.Errors ||
-		s.InHand != inHand || s.Busy != busy || int(Sum(s.Shed)+Sum(s.Dead)) != w.byOne[r.Place] {
+	if int(in) != mi.accepted || int(Sum(s.Rejected)) != mi.rejected || int(s.OK) != mi.ok-booked.OK ||
+		int(s.Forwarded) != mi.forwarded-booked.Forwarded || int(s.Errors) != mi.errors-booked.Errors ||
+		s.InHand != inHand || s.Busy != busy || int(Sum(s.Shed)+Sum(s.Dead)) != pm.endedBy[mi.Place] {
 		t.Fatalf("%s: accounts %+v, and the model says accepted %d, rejected %d, ok %d, forwarded %d, errors %d, hand %d, busy %d",
-			r.Name(), s, r.accepted, r.rejected, r.ok, r.forwarded, r.errors, inHand, busy)
+			mi.Name(), s, mi.accepted, mi.rejected, mi.ok, mi.forwarded, mi.errors, inHand, busy)
 	}
 }
 
 // instances: each is in one place, and there are no more of them than may be.
-func (w *town) instances(t *rapid.T, r *place1) {
+func (pm *poolModel) checkInstances(t *rapid.T, mi *modelInbox) {
 	out, owned := 0, 0
 	seen := map[any]bool{}
 	have := func(in any) {
 		if in == nil {
 			return
 		}
-		if seen[in] || w.gone[in] {
-			t.Fatalf("%s: an instance is used twice, or after its end", r.Name())
+		if seen[in] || pm.stopped[in] {
+			t.Fatalf("%s: an instance is used twice, or after its end", mi.Name())
 		}
 		seen[in] = true
 	}
-	for _, in := range r.idleInstances {
+	for _, in := range mi.idleInstances {
 		have(in)
 	}
-	for _, p := range w.pawns {
-		if p.room != r {
+	for _, w := range pm.workers {
+		if w.inbox != mi {
 			continue
 		}
-		if p.inUse {
+		if w.inUse {
 			out++
 		}
-		if p.owns {
+		if w.owns {
 			owned++
-			have(p.Instance)
-		} else if p.Instance != nil {
-			t.Fatalf("%s: a worker has an instance that is not its own", r.Name())
+			have(w.Instance)
+		} else if w.Instance != nil {
+			t.Fatalf("%s: a worker has an instance that is not its own", mi.Name())
 		}
-		if len(p.hand) > 0 && (!p.inUse || !p.owns) {
-			t.Fatalf("%s: a worker has a batch, holds %v, owns %v", r.Name(), p.inUse, p.owns)
+		if len(w.todo) > 0 && (!w.inUse || !w.owns) {
+			t.Fatalf("%s: a worker has a batch, holds %v, owns %v", mi.Name(), w.inUse, w.owns)
 		}
 	}
-	if r.busyInstances != out || r.made != owned+len(r.idleInstances) {
-		t.Fatalf("%s: out %d, made %d; want %d, %d on the shelf and %d owned", r.Name(), r.busyInstances, r.made, out, len(r.idleInstances), owned)
+	if mi.busyInstances != out || mi.made != owned+len(mi.idleInstances) {
+		t.Fatalf("%s: out %d, made %d; want %d, %d on the shelf and %d owned", mi.Name(), mi.busyInstances, mi.made, out, len(mi.idleInstances), owned)
 	}
-	if r.busyInstances > r.knobs.Instances && r.busyInstances > r.wasOut || r.made > r.knobs.Instances && r.made > r.wasMade {
-		t.Fatalf("%s: out %d, made %d of %d", r.Name(), r.busyInstances, r.made, r.knobs.Instances)
+	if mi.busyInstances > mi.knobs.Instances && mi.busyInstances > mi.wasOut || mi.made > mi.knobs.Instances && mi.made > mi.wasMade {
+		t.Fatalf("%s: out %d, made %d of %d", mi.Name(), mi.busyInstances, mi.made, mi.knobs.Instances)
 	}
-	if len(r.idleInstances) > 0 && r.made > r.knobs.Instances {
-		t.Fatalf("%s: one of %d instances is on the shelf, there are to be %d", r.Name(), r.made, r.knobs.Instances)
+	if len(mi.idleInstances) > 0 && mi.made > mi.knobs.Instances {
+		t.Fatalf("%s: one of %d instances is on the shelf, there are to be %d", mi.Name(), mi.made, mi.knobs.Instances)
 	}
-	r.wasOut, r.wasMade = r.busyInstances, r.made
+	mi.wasOut, mi.wasMade = mi.busyInstances, mi.made
 }
 
 // lingers is [Inbox.lingering] without setting the clock.
-func (r *place1) lingers1() bool {
-	k := r.knobs
-	if k.Linger <= 0 || r.Inbox.queue.Len() >= k.Batch || r.Inbox.queue.Len() >= k.Capacity || r.Inbox.queue.Len() == 0 {
+func (mi *modelInbox) lingersNow() bool {
+	k := mi.knobs
+	if k.Linger <= 0 || mi.Inbox.queue.Len() >= k.Batch || mi.Inbox.queue.Len() >= k.Capacity || mi.Inbox.queue.Len() == 0 {
 		return false
 	}
-	first := r.Inbox.queue.oldest()
-	waited, known := first.Waited(r.Pipeline().Now())
+	first := mi.Inbox.queue.oldest()
+	waited, known := first.Waited(mi.Pipeline().Now())
 	if first.Tries() > 0 {
 		waited -= 8 * time.Microsecond // it tells the time to 4, and the clock may be set later by as many
 	}
 	return known && waited < k.Linger
 }
 
-func (r *place1) hasWork() bool {
-	return r.Inbox.queue.Len() > 0 && !r.knobs.Paused && !r.halted.Load() && r.busyInstances < r.knobs.Instances && !r.lingers1()
+func (mi *modelInbox) hasWork() bool {
+	return mi.Inbox.queue.Len() > 0 && !mi.knobs.Paused && !mi.halted.Load() && mi.busyInstances < mi.knobs.Instances && !mi.lingersNow()
 }
 
 // tokens: an inbox with work that can be done has told its shared pool so.
-func (w *town) tokens(t *rapid.T, r *place1) {
-	has := r.tokens.Load()
-	if r.pool == nil {
-		if has != 0 || r.noted {
-			t.Fatalf("%s: tokens without a crew", r.Name())
+func (pm *poolModel) checkTokens(t *rapid.T, mi *modelInbox) {
+	has := mi.tokens.Load()
+	if mi.pool == nil {
+		if has != 0 || mi.noted {
+			t.Fatalf("%s: tokens without a crew", mi.Name())
 		}
 		return
 	}
-	if r.noted != (r.pool.polled() && has == 1) || has < 0 || r.pool.polled() && has > 1 {
-		t.Fatalf("%s: %d tokens, noted %v, %v", r.Name(), has, r.noted, r.pool.Dispatch())
+	if mi.noted != (mi.pool.polled() && has == 1) || has < 0 || mi.pool.polled() && has > 1 {
+		t.Fatalf("%s: %d tokens, noted %v, %v", mi.Name(), has, mi.noted, mi.pool.Dispatch())
 	}
-	if !r.hasWork() || r.stalled || r.resting || !r.equippable() {
+	if !mi.hasWork() || mi.stalled || mi.resting || !mi.equippable() {
 		return
 	}
 	want := int32(1)
-	if !r.pool.polled() {
-		want = int32(min(r.Inbox.queue.Len(), r.knobs.Instances-r.busyInstances))
+	if !mi.pool.polled() {
+		want = int32(min(mi.Inbox.queue.Len(), mi.knobs.Instances-mi.busyInstances))
 	}
 	if has < want {
-		t.Fatalf("%s: %d queued, %d of %d instances out, and %d tokens", r.Name(), r.Inbox.queue.Len(), r.busyInstances, r.knobs.Instances, has)
+		t.Fatalf("%s: %d queued, %d of %d instances out, and %d tokens", mi.Name(), mi.Inbox.queue.Len(), mi.busyInstances, mi.knobs.Instances, has)
 	}
 }
 
 // crewTokens: what the inboxes have given is what the shared pool has, and workers on their way.
-func (w *town) crewTokens(t *rapid.T, sp *SharedPool) {
+func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 	noted := 0
 	has := map[*Inbox]int{}
 	for _, tk := range sp.ready {
@@ -986,24 +990,24 @@ func (w *town) crewTokens(t *rapid.T, sp *SharedPool) {
 		}
 		has[tk.inbox]++
 	}
-	for _, p := range w.pawns {
-		if p.crew == sp && p.onWay && p.way.pool == sp && p.era == p.way.era {
-			has[p.way]++
+	for _, w := range pm.workers {
+		if w.pool == sp && w.onWay && w.dest.pool == sp && w.era == w.dest.era {
+			has[w.dest]++
 		}
 	}
-	for _, r := range w.rooms {
-		if r.pool != sp {
+	for _, mi := range pm.inboxes {
+		if mi.pool != sp {
 			continue
 		}
-		if r.noted {
+		if mi.noted {
 			noted++
 		}
-		want := int(r.tokens.Load())
+		want := int(mi.tokens.Load())
 		if sp.polled() {
 			want = 0
 		}
-		if has[r.Inbox] != want {
-			t.Fatalf("%s has %d tokens of %s, which has given %d", sp.name, has[r.Inbox], r.Name(), want)
+		if has[mi.Inbox] != want {
+			t.Fatalf("%s has %d tokens of %s, which has given %d", sp.name, has[mi.Inbox], mi.Name(), want)
 		}
 	}
 	if int(sp.noted.Load()) != noted {
@@ -1013,8 +1017,8 @@ func (w *town) crewTokens(t *rapid.T, sp *SharedPool) {
 		return
 	}
 	awake := 0
-	for _, p := range w.pawns {
-		if p.crew == sp && p.joined && !p.retired && (!p.parked || p.woken.Load()) {
+	for _, w := range pm.workers {
+		if w.pool == sp && w.joined && !w.retired && (!w.parked || w.woken.Load()) {
 			awake++
 		}
 	}
@@ -1024,44 +1028,44 @@ func (w *town) crewTokens(t *rapid.T, sp *SharedPool) {
 }
 
 // stalls: who waits is known to an inbox that has reason to be waited for.
-func (w *town) stalls(t *rapid.T, r *place1) {
+func (pm *poolModel) checkStalls(t *rapid.T, mi *modelInbox) {
 	known := false
-	for _, x := range w.rooms {
-		known = known || slices.Contains(x.behind, r.Inbox)
+	for _, x := range pm.inboxes {
+		known = known || slices.Contains(x.behind, mi.Inbox)
 	}
-	if r.stalled && !known {
-		t.Fatalf("%s is stalled, and nobody will tell it", r.Name())
+	if mi.stalled && !known {
+		t.Fatalf("%s is stalled, and nobody will tell it", mi.Name())
 	}
-	slots := max(r.knobs.Capacity-r.Inbox.delayed.Len(), 0) // a retry keeps its slot, and is in nobody's way out
-	if len(r.behind) > 0 && r.Inbox.queue.Len() <= slots/2 && !r.isFull() {
-		t.Fatalf("%s has %d of %d queued, and %d rooms behind wait", r.Name(), r.Inbox.queue.Len(), r.knobs.Capacity, len(r.behind))
+	slots := max(mi.knobs.Capacity-mi.Inbox.delayed.Len(), 0) // a retry keeps its slot, and is in nobody's way out
+	if len(mi.behind) > 0 && mi.Inbox.queue.Len() <= slots/2 && !mi.isFull() {
+		t.Fatalf("%s has %d of %d queued, and %d rooms behind wait", mi.Name(), mi.Inbox.queue.Len(), mi.knobs.Capacity, len(mi.behind))
 	}
-	if len(r.blocked) > 0 && r.free() >= (r.knobs.Capacity+1)/2 {
-		t.Fatalf("%s has %d free, and %d workers wait", r.Name(), r.free(), len(r.blocked))
+	if len(mi.blocked) > 0 && mi.free() >= (mi.knobs.Capacity+1)/2 {
+		t.Fatalf("%s has %d free, and %d workers wait", mi.Name(), mi.free(), len(mi.blocked))
 	}
-	if len(r.waiters) > 0 && r.free() > 0 && len(r.blocked) == 0 && len(r.behind) == 0 {
-		t.Fatalf("%s has %d free, and %d submitters wait", r.Name(), r.free(), len(r.waiters))
+	if len(mi.waiters) > 0 && mi.free() > 0 && len(mi.blocked) == 0 && len(mi.behind) == 0 {
+		t.Fatalf("%s has %d free, and %d submitters wait", mi.Name(), mi.free(), len(mi.waiters))
 	}
 }
 
 // awake compares who is parked and who is on the way, and has nobody sleep at work.
-func (w *town) awake(t *rapid.T, name string, ws *workerSet, of func(*pawn) bool) {
+func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of func(*poolWorker) bool) {
 	live, waking := 0, 0
-	for i, p := range w.pawns {
-		if !of(p) {
+	for i, w := range pm.workers {
+		if !of(w) {
 			continue
 		}
-		inLine := len(p.outs) > 0
-		idle := slices.Contains(ws.idle, &p.Member)
-		if idle != (p.joined && p.parked && !p.woken.Load() && !inLine) {
-			t.Fatalf("%s: pawn %d: idle %v, parked %v, woken %v", name, i, idle, p.parked, p.woken.Load())
+		inLine := len(w.outboxes) > 0
+		idle := slices.Contains(ws.idle, &w.Member)
+		if idle != (w.joined && w.parked && !w.woken.Load() && !inLine) {
+			t.Fatalf("%s: pawn %d: idle %v, parked %v, woken %v", name, i, idle, w.parked, w.woken.Load())
 		}
-		if p.joined {
+		if w.joined {
 			live++
 		}
-		if p.Member.waking {
+		if w.Member.waking {
 			waking++
-			if !p.joined || !p.woken.Load() || !p.Ready() {
+			if !w.joined || !w.woken.Load() || !w.Ready() {
 				t.Fatalf("%s: pawn %d is on the way, and knows nothing of it", name, i)
 			}
 		}
@@ -1073,31 +1077,31 @@ func (w *town) awake(t *rapid.T, name string, ws *workerSet, of func(*pawn) bool
 
 // settle lets everybody do what they can, until nobody can do anything. Then
 // nothing may be left.
-func (w *town) settle(t *rapid.T) {
-	for _, r := range w.rooms {
-		w.scrapAll(t, r.Adjust(func(k *Knobs) {
+func (pm *poolModel) settle(t *rapid.T) {
+	for _, mi := range pm.inboxes {
+		pm.stopInstances(t, mi.Adjust(func(k *Knobs) {
 			k.Paused = false
 			k.Instances = max(k.Instances, 1)
 		}))
-		if r.pool != nil { // its own workers have its instances
-			r.Shrink(w.owns(r))
+		if mi.pool != nil { // its own workers have its instances
+			mi.Shrink(pm.ownWorkers(mi))
 		}
 	}
-	w.check(t)
+	pm.check(t)
 	for range 20_000 {
-		if !w.move(t) {
-			w.over(t)
+		if !pm.move(t) {
+			pm.checkNothingLeft(t)
 			return
 		}
-		w.check(t)
+		pm.check(t)
 	}
 	t.Fatalf("it never comes to rest")
 }
 
 // owns is how many workers an inbox has of its own.
-func (w *town) owns(r *place1) (n int) {
-	for _, p := range w.pawns {
-		if p.crew == nil && p.room == r && p.joined {
+func (pm *poolModel) ownWorkers(mi *modelInbox) (n int) {
+	for _, w := range pm.workers {
+		if w.pool == nil && w.inbox == mi && w.joined {
 			n++
 		}
 	}
@@ -1105,40 +1109,40 @@ func (w *town) owns(r *place1) (n int) {
 }
 
 // move makes one move that is due, if there is one. Time goes on when there is none.
-func (w *town) move(t *rapid.T) bool {
-	for _, p := range w.pawns {
+func (pm *poolModel) move(t *rapid.T) bool {
+	for _, w := range pm.workers {
 		switch {
-		case p.joined || p.crew == nil && (p.room.pool != nil || w.owns(p.room) > 0):
-		case p.crew != nil && p.crew.workers() > 0:
+		case w.joined || w.pool == nil && (w.inbox.pool != nil || pm.ownWorkers(w.inbox) > 0):
+		case w.pool != nil && w.pool.workers() > 0:
 		default:
-			w.seat(p)
+			pm.start(w)
 			return true
 		}
 	}
 	turns := 0
-	for _, p := range w.pawns {
-		if p.onWay {
-			w.arrives(t, p)
+	for _, w := range pm.workers {
+		if w.onWay {
+			pm.completeTurn(t, w)
 			turns++
 			continue
 		}
-		if !p.joined || p.parked && !p.woken.Load() {
+		if !w.joined || w.parked && !w.woken.Load() {
 			continue
 		}
 		turns++
-		for len(p.hand) > 0 {
-			w.finish(t, p)
+		for len(w.todo) > 0 {
+			pm.finish(t, w)
 		}
-		if w.handOver(t, p, true) {
-			w.takeTurn(t, p, true)
+		if pm.handOver(t, w, true) {
+			pm.takeTurn(t, w, true)
 		}
 	}
 	if turns > 0 {
 		return true
 	}
-	for _, r := range w.rooms {
-		if r.Inbox.delayed.Len() > 0 || r.resting || r.lingers1() {
-			w.pass(time.Second)
+	for _, mi := range pm.inboxes {
+		if mi.Inbox.delayed.Len() > 0 || mi.resting || mi.lingersNow() {
+			pm.pass(time.Second)
 			return true
 		}
 	}
@@ -1146,16 +1150,16 @@ func (w *town) move(t *rapid.T) bool {
 }
 
 // over: everybody rests, so there is nothing left to do.
-func (w *town) over(t *rapid.T) {
-	for _, r := range w.rooms {
-		if r.load() > 0 || len(r.waiters) > 0 || len(r.blocked) > 0 || r.reserved > 0 {
+func (pm *poolModel) checkNothingLeft(t *rapid.T) {
+	for _, mi := range pm.inboxes {
+		if mi.load() > 0 || len(mi.waiters) > 0 || len(mi.blocked) > 0 || mi.reserved > 0 {
 			t.Fatalf("%s: stranded: %d queued, %d in hand, %d delayed, %d submitters wait, %d workers are blocked, %d seats promised; stalled %v",
-				r.Name(), r.Inbox.queue.Len(), r.counts.inHand, r.Inbox.delayed.Len(), len(r.waiters), len(r.blocked), r.reserved, r.stalled)
+				mi.Name(), mi.Inbox.queue.Len(), mi.counts.inHand, mi.Inbox.delayed.Len(), len(mi.waiters), len(mi.blocked), mi.reserved, mi.stalled)
 		}
 	}
-	for id := range w.next {
-		if w.ends[id] != 1 && w.ends[id] != 100 {
-			t.Fatalf("%d ended %d times", id, w.ends[id]/100+w.ends[id]%100)
+	for id := range pm.next {
+		if pm.ends[id] != 1 && pm.ends[id] != 100 {
+			t.Fatalf("%d ended %d times", id, pm.ends[id]/100+pm.ends[id]%100)
 		}
 	}
 }

@@ -20,227 +20,227 @@ import (
 
 // mill is a little graph of small inboxes, with shared pools and workers of the inboxes' own that
 // are goroutines: A to B, B to C and D, C and D to E.
-type mill struct {
+type testGraph struct {
 	*Pipeline
 
-	rooms []*Inbox
-	ways  [][]int
-	crews []*SharedPool
-	hands []*millhand
+	inboxes []*Inbox
+	edges   [][]int
+	pools   []*SharedPool
+	workers []*graphWorker
 
-	over                    atomic.Bool
+	ending                  atomic.Bool
 	accepted, through, dead atomic.Int64
-	bell                    chan struct{}
+	progress                chan struct{}
 }
 
 // millhand is a worker without an actor: a goroutine that sleeps on a channel.
-type millhand struct {
+type graphWorker struct {
 	Member
-	m     *mill
-	crew  *SharedPool // nil: it is an inbox's own
-	own   *Inbox
-	bell  chan struct{}
-	tally Tally
-	outs  [][]command.Envelope
-	rnd   *rand.Rand
-	doing atomic.Pointer[string]
+	graph    *testGraph
+	pool     *SharedPool // nil: it is an inbox's own
+	own      *Inbox
+	wakeup   chan struct{}
+	tally    Tally
+	outboxes [][]command.Envelope
+	rnd      *rand.Rand
+	doing    atomic.Pointer[string]
 }
 
-func newMill(rnd *rand.Rand) *mill {
-	m := &mill{Pipeline: newHouse(), ways: [][]int{{1}, {2, 3}, {4}, {4}, nil}, bell: make(chan struct{}, 1)}
-	m.Ended = func(Ending) {
-		m.dead.Add(1)
-		m.ring()
+func newTestGraph(rnd *rand.Rand) *testGraph {
+	g := &testGraph{Pipeline: newPipeline(), edges: [][]int{{1}, {2, 3}, {4}, {4}, nil}, progress: make(chan struct{}, 1)}
+	g.Ended = func(Ending) {
+		g.dead.Add(1)
+		g.notify()
 	}
 	for i := range 2 {
-		m.crews = append(m.crews, NewSharedPool(fmt.Sprint("crew", i), m.Pipeline))
-		m.crews[i].SetDispatch(dispatchModes[rnd.IntN(3)])
+		g.pools = append(g.pools, NewSharedPool(fmt.Sprint("crew", i), g.Pipeline))
+		g.pools[i].SetDispatch(dispatchModes[rnd.IntN(3)])
 	}
-	for i := range m.ways {
+	for i := range g.edges {
 		in := New(Config{
 			Name: string(rune('A' + i)), Capacity: 1 + rnd.IntN(6), Batch: 4, Instances: 2 + rnd.IntN(2), StreakEnds: time.Minute,
 			Retry: Retry{Attempts: rnd.IntN(3)},
 		})
 		in.Place, in.limit = i, 4
-		in.Attach(m.Pipeline)
+		in.Attach(g.Pipeline)
 		in.Open()
-		m.rooms = append(m.rooms, in)
-		m.bind(in, rnd.IntN(3))
+		g.inboxes = append(g.inboxes, in)
+		g.bind(in, rnd.IntN(3))
 	}
-	for i, ways := range m.ways {
+	for i, ways := range g.edges {
 		for _, to := range ways {
-			m.rooms[i].Ahead(m.rooms[to])
+			g.inboxes[i].Ahead(g.inboxes[to])
 		}
 	}
-	for _, sp := range m.crews {
+	for _, sp := range g.pools {
 		for range 1 + rnd.IntN(3) {
-			m.hands = append(m.hands, m.hand(sp, nil, rnd))
+			g.workers = append(g.workers, g.newWorker(sp, nil, rnd))
 		}
 	}
-	for _, in := range m.rooms {
-		m.hands = append(m.hands, m.hand(nil, in, rnd))
+	for _, in := range g.inboxes {
+		g.workers = append(g.workers, g.newWorker(nil, in, rnd))
 	}
-	return m
+	return g
 }
 
-func (m *mill) hand(sp *SharedPool, own *Inbox, rnd *rand.Rand) *millhand {
-	h := &millhand{
-		m: m, crew: sp, own: own, bell: make(chan struct{}, 1), outs: make([][]command.Envelope, len(m.rooms)),
+func (g *testGraph) newWorker(sp *SharedPool, own *Inbox, rnd *rand.Rand) *graphWorker {
+	w := &graphWorker{
+		graph: g, pool: sp, own: own, wakeup: make(chan struct{}, 1), outboxes: make([][]command.Envelope, len(g.inboxes)),
 		rnd: rand.New(rand.NewPCG(rnd.Uint64(), rnd.Uint64())),
 	}
-	h.Wake = func() {
+	w.Wake = func() {
 		select {
-		case h.bell <- struct{}{}:
+		case w.wakeup <- struct{}{}:
 		default:
 		}
 	}
-	return h
+	return w
 }
 
-func (m *mill) ring() {
+func (g *testGraph) notify() {
 	select {
-	case m.bell <- struct{}{}:
+	case g.progress <- struct{}{}:
 	default:
 	}
 }
 
-func (m *mill) bind(in *Inbox, to int) {
-	if to < len(m.crews) {
-		in.Bind(m.crews[to])
+func (g *testGraph) bind(in *Inbox, to int) {
+	if to < len(g.pools) {
+		in.Bind(g.pools[to])
 		return
 	}
 	in.Bind(nil)
 }
 
-func (h *millhand) does(what string) { h.doing.Store(&what) }
+func (w *graphWorker) does(what string) { w.doing.Store(&what) }
 
-func (h *millhand) join() {
-	if h.crew != nil {
-		h.crew.Join(&h.Member)
+func (w *graphWorker) join() {
+	if w.pool != nil {
+		w.pool.Join(&w.Member)
 		return
 	}
-	if h.own.Claim(&h.Member) {
-		h.Instance = new(inst)
+	if w.own.Claim(&w.Member) {
+		w.Instance = new(testInstance)
 	}
-	h.own.Join(&h.Member, false)
+	w.own.Join(&w.Member, false)
 }
 
 // work goes on until the worker is sent away.
-func (h *millhand) work() {
-	h.join()
+func (w *graphWorker) work() {
+	w.join()
 	for {
-		h.does("sleeps")
-		for !h.Ready() {
-			<-h.bell
+		w.does("sleeps")
+		for !w.Ready() {
+			<-w.wakeup
 		}
-		h.does("hands over")
-		if !h.deliver(true) {
+		w.does("hands over")
+		if !w.deliver(true) {
 			continue
 		}
-		h.does("takes a turn")
-		in, n := h.turn(false)
+		w.does("takes a turn")
+		in, n := w.turn(false)
 		if n == 0 {
 			runtime.Gosched()
-			in, n = h.turn(true)
+			in, n = w.turn(true)
 		}
-		h.Surplus = nil
+		w.Surplus = nil
 		switch {
 		case n < 0:
-			h.leave()
-			if h.m.over.Load() {
+			w.leave()
+			if w.graph.ending.Load() {
 				return
 			}
-			h.Instance = nil
-			h.join() // somebody else is hired
+			w.Instance = nil
+			w.join() // somebody else is hired
 		case n > 0:
-			h.does("works in " + in.Name())
-			h.handle(in, n)
+			w.does("works in " + in.Name())
+			w.handle(in, n)
 		}
 	}
 }
 
-func (h *millhand) leave() {
-	if h.crew != nil {
-		h.crew.Leave(&h.Member, &h.tally)
+func (w *graphWorker) leave() {
+	if w.pool != nil {
+		w.pool.Leave(&w.Member, &w.tally)
 		return
 	}
-	h.own.Yield(&h.Member)
-	h.own.Leave(&h.Member)
-	h.Instance = nil
-	h.own.ReturnInstance(&h.Member)
+	w.own.Yield(&w.Member)
+	w.own.Leave(&w.Member)
+	w.Instance = nil
+	w.own.ReturnInstance(&w.Member)
 }
 
-func (h *millhand) turn(park bool) (*Inbox, int) {
-	if h.crew != nil {
-		return h.crew.Turn(&h.Member, &h.tally, park)
+func (w *graphWorker) turn(park bool) (*Inbox, int) {
+	if w.pool != nil {
+		return w.pool.Turn(&w.Member, &w.tally, park)
 	}
-	return h.own, h.own.Turn(&h.Member, &h.tally, park)
+	return w.own, w.own.Turn(&w.Member, &w.tally, park)
 }
 
-func (h *millhand) deliver(park bool) bool {
-	for i, es := range h.outs {
+func (w *graphWorker) deliver(park bool) bool {
+	for i, es := range w.outboxes {
 		if len(es) == 0 {
 			continue
 		}
-		n := h.m.rooms[i].HandOver(&h.Member, es, 0, h.crew != nil, park)
-		h.outs[i] = slices.Clone(es[n:])
-		if len(h.outs[i]) > 0 {
+		n := w.graph.inboxes[i].HandOver(&w.Member, es, 0, w.pool != nil, park)
+		w.outboxes[i] = slices.Clone(es[n:])
+		if len(w.outboxes[i]) > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-func (h *millhand) handle(in *Inbox, n int) {
-	if h.Instance == nil {
-		h.Instance = new(inst)
+func (w *graphWorker) handle(in *Inbox, n int) {
+	if w.Instance == nil {
+		w.Instance = new(testInstance)
 	}
-	ways := h.m.ways[in.Place]
-	for i, e := range h.Batch[:n] {
-		if h.rnd.IntN(50) == 0 {
-			h.crash(in, i, n)
+	ways := w.graph.edges[in.Place]
+	for i, e := range w.Batch[:n] {
+		if w.rnd.IntN(50) == 0 {
+			w.crash(in, i, n)
 			return
 		}
 		if len(ways) == 0 {
-			h.tally.OK++
-			h.m.through.Add(1)
+			w.tally.OK++
+			w.graph.through.Add(1)
 			continue
 		}
-		to := ways[h.rnd.IntN(len(ways))]
-		h.tally.Forwarded++
-		h.outs[to] = append(h.outs[to], command.Envelope{Cmd: e.Cmd})
+		to := ways[w.rnd.IntN(len(ways))]
+		w.tally.Forwarded++
+		w.outboxes[to] = append(w.outboxes[to], command.Envelope{Cmd: e.Cmd})
 	}
 	if len(ways) == 0 {
-		h.m.ring()
+		w.graph.notify()
 	}
 }
 
 // crash is a crash at command i of n; another actor takes the seat.
-func (h *millhand) crash(in *Inbox, i, n int) {
-	batch := slices.Clone(h.Batch[:n])
+func (w *graphWorker) crash(in *Inbox, i, n int) {
+	batch := slices.Clone(w.Batch[:n])
 	culprit := &batch[i]
 	culprit.Failed()
-	in.Crash(&h.Member, &h.tally, culprit, batch[i+1:], culprit.Tries() < in.cfg.Retry.Attempts, ErrStopped)
-	all := h.deliver(false)
-	if h.crew != nil {
-		h.crew.Leave(&h.Member, &h.tally)
-		in.Quit(&h.Member)
+	in.Crash(&w.Member, &w.tally, culprit, batch[i+1:], culprit.Tries() < in.cfg.Retry.Attempts, ErrStopped)
+	all := w.deliver(false)
+	if w.pool != nil {
+		w.pool.Leave(&w.Member, &w.tally)
+		in.Quit(&w.Member)
 	} else {
 		if all {
-			in.Yield(&h.Member)
+			in.Yield(&w.Member)
 		}
-		in.ReturnInstance(&h.Member)
+		in.ReturnInstance(&w.Member)
 	}
-	h.Instance = nil
-	h.join()
+	w.Instance = nil
+	w.join()
 }
 
 // decide does what controllers and people do, at random.
-func (m *mill) decide(rnd *rand.Rand) {
-	in, sp := m.rooms[rnd.IntN(len(m.rooms))], m.crews[rnd.IntN(len(m.crews))]
+func (g *testGraph) changeSomething(rnd *rand.Rand) {
+	in, sp := g.inboxes[rnd.IntN(len(g.inboxes))], g.pools[rnd.IntN(len(g.pools))]
 	switch rnd.IntN(9) {
 	case 0, 1:
-		m.bind(in, rnd.IntN(3))
+		g.bind(in, rnd.IntN(3))
 	case 2:
 		sp.SetPlan(&controller.VisitPlan{
 			Order: []controller.StageID{controller.StageID(rnd.IntN(5)), controller.StageID(rnd.IntN(5))}, Now: rnd.IntN(2) == 0,
@@ -268,21 +268,21 @@ func (m *mill) decide(rnd *rand.Rand) {
 }
 
 // quiet puts all right that keeps workers away.
-func (m *mill) quiet() {
-	for _, sp := range m.crews {
+func (g *testGraph) unblock() {
+	for _, sp := range g.pools {
 		sp.Unshrink(100)
 	}
-	for _, in := range m.rooms {
+	for _, in := range g.inboxes {
 		in.Adjust(func(k *Knobs) { k.Paused = false })
 	}
 }
 
 // who tells what everybody does.
-func (m *mill) who() string {
+func (g *testGraph) describe() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "accepted %d, through %d, dead %d\n", m.accepted.Load(), m.through.Load(), m.dead.Load())
-	for i, s := range Snapshot(m.rooms) {
-		in := m.rooms[i]
+	fmt.Fprintf(&b, "accepted %d, through %d, dead %d\n", g.accepted.Load(), g.through.Load(), g.dead.Load())
+	for i, s := range Snapshot(g.inboxes) {
+		in := g.inboxes[i]
 		crew := "its own"
 		if s.Crew != nil {
 			crew = s.Crew.Name()
@@ -293,52 +293,52 @@ func (m *mill) who() string {
 			in.stalled, in.resting, len(in.behind), len(in.blocked))
 		in.mu.Unlock()
 	}
-	for _, sp := range m.crews {
+	for _, sp := range g.pools {
 		sp.mu.Lock()
 		fmt.Fprintf(&b, "%s, %v: live %d, idle %d, waking %d, tokens %d, noted %d\n",
 			sp.name, sp.Dispatch(), sp.live, len(sp.idle), sp.waking, len(sp.ready), sp.noted.Load())
 		sp.mu.Unlock()
 	}
-	for i, h := range m.hands {
+	for i, w := range g.workers {
 		doing := "nothing"
-		if p := h.doing.Load(); p != nil {
+		if p := w.doing.Load(); p != nil {
 			doing = *p
 		}
-		fmt.Fprintf(&b, "worker %d %s, ready %v\n", i, doing, h.Ready())
+		fmt.Fprintf(&b, "worker %d %s, ready %v\n", i, doing, w.Ready())
 	}
 	return b.String()
 }
 
 // Crews, workers of the inboxes' own, crashes, and decisions all the time: what was
 // accepted comes to its end.
-func TestCrewsLoseNothingWhateverIsDecidedMeanwhile(t *testing.T) {
+func TestSharedPoolsLoseNoCommandWhateverIsChangedMeanwhile(t *testing.T) {
 	rounds := 50
 	if testing.Short() {
 		rounds = 10
 	}
 	for range rounds {
 		seed := rand.Uint64()
-		grind(t, seed)
+		runGraph(t, seed)
 	}
 }
 
-func grind(t *testing.T, seed uint64) {
+func runGraph(t *testing.T, seed uint64) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	m := newMill(rnd)
-	var hands, crowd, decisions sync.WaitGroup
-	for _, h := range m.hands {
-		hands.Go(h.work)
+	g := newTestGraph(rnd)
+	var workers, submitters, decisions sync.WaitGroup
+	for _, w := range g.workers {
+		workers.Go(w.work)
 	}
 	for p := range 3 {
-		crowd.Go(func() {
+		submitters.Go(func() {
 			for i := range 100 {
 				ctx, cancel := context.WithCancel(context.Background())
 				if (i+p)%5 == 0 {
 					go cancel()
 				}
-				if bring(ctx, m.rooms[0], i) == nil {
-					m.accepted.Add(1)
+				if submitTo(ctx, g.inboxes[0], i) == nil {
+					g.accepted.Add(1)
 				}
 				cancel()
 			}
@@ -349,54 +349,54 @@ func grind(t *testing.T, seed uint64) {
 		for {
 			select {
 			case <-came:
-				m.quiet()
+				g.unblock()
 				return
 			default:
-				m.decide(rnd)
+				g.changeSomething(rnd)
 				runtime.Gosched()
 			}
 		}
 	})
-	go func() { defer close(came); crowd.Wait() }()
-	patience := time.NewTimer(30 * time.Second) // never passes, unless somebody is stuck
-	defer patience.Stop()
+	go func() { defer close(came); submitters.Wait() }()
+	timeout := time.NewTimer(30 * time.Second) // never passes, unless somebody is stuck
+	defer timeout.Stop()
 	wait := func(c <-chan struct{}) {
 		select {
 		case <-c:
-		case <-patience.C:
-			require.FailNow(t, "stuck", "seed %d\n%s", seed, m.who())
+		case <-timeout.C:
+			require.FailNow(t, "stuck", "seed %d\n%s", seed, g.describe())
 		}
 	}
 	wait(came)
 	decisions.Wait()
-	for m.through.Load()+m.dead.Load() < m.accepted.Load() {
-		wait(m.bell)
+	for g.through.Load()+g.dead.Load() < g.accepted.Load() {
+		wait(g.progress)
 	}
-	require.Equal(t, m.accepted.Load(), m.through.Load()+m.dead.Load(), "seed %d", seed)
-	m.over.Store(true)
-	for _, in := range m.rooms {
+	require.Equal(t, g.accepted.Load(), g.through.Load()+g.dead.Load(), "seed %d", seed)
+	g.ending.Store(true)
+	for _, in := range g.inboxes {
 		in.Shrink(1)
 	}
 	gone := make(chan struct{})
-	go func() { defer close(gone); hands.Wait() }()
+	go func() { defer close(gone); workers.Wait() }()
 	for again := true; again; {
-		for _, sp := range m.crews {
+		for _, sp := range g.pools {
 			sp.Unshrink(100)
-			sp.Shrink(10) // once should do; see TestAWorkerThatIsAboutToRest...
+			sp.Shrink(10) // once should do; see TestAWorkerThatIsAboutToParkIsDismissedToo
 		}
 		select {
 		case <-gone:
 			again = false
-		case <-patience.C:
-			require.FailNow(t, "not gone", "seed %d\n%s", seed, m.who())
+		case <-timeout.C:
+			require.FailNow(t, "not gone", "seed %d\n%s", seed, g.describe())
 		case <-time.After(time.Millisecond):
 		}
 	}
-	for _, s := range Snapshot(m.rooms) {
+	for _, s := range Snapshot(g.inboxes) {
 		require.Equal(t, s.Submitted+s.Received, s.OK+s.Forwarded+Sum(s.Dead), "seed %d: %+v", seed, s)
 		require.Zero(t, s.Queued+s.InHand+s.Delayed+s.Out+s.Busy, "seed %d: %+v", seed, s)
 	}
-	for _, in := range m.rooms {
+	for _, in := range g.inboxes {
 		require.Len(t, in.idleInstances, in.made, "seed %d", seed)
 		require.Empty(t, in.behind, "seed %d", seed)
 	}

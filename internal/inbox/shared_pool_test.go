@@ -13,31 +13,31 @@ import (
 )
 
 // A stage may have more workers than instances.
-func TestAnIdleWorkerThatHasNoInstanceDoesNotKeepTheOneThatHasFromTheWork(t *testing.T) {
-	st := newStreet(t, 1, func(c *Config) { c.Instances = 1 })
-	st.rooms[0].Bind(nil)
-	has, lacks := st.employ(st.rooms[0]), st.employ(st.rooms[0])
+func TestAnIdleWorkerWithoutAnInstanceIsNotWokenInPlaceOfOneThatHasIt(t *testing.T) {
+	tb := newTestbed(t, 1, func(c *Config) { c.Instances = 1 })
+	tb.inboxes[0].Bind(nil)
+	has, lacks := tb.addOwnWorker(tb.inboxes[0]), tb.addOwnWorker(tb.inboxes[0])
 	has.turn(true)
 	lacks.turn(true)
-	st.submit(0, "work")
+	tb.submit(0, "work")
 	for range 4 {
-		for _, v := range []*visitor{has, lacks} {
-			if v.Ready() {
-				v.turn(true)
+		for _, w := range []*testWorker{has, lacks} {
+			if w.Ready() {
+				w.turn(true)
 			}
 		}
 	}
-	require.Zero(t, st.rooms[0].Len(), "a worker with an instance is idle, and was not called")
+	require.Zero(t, tb.inboxes[0].Len(), "a worker with an instance is idle, and was not called")
 }
 
 // The worker parks until half of the inbox is free, which under a limit it never is.
-func TestAParkedWorkerIsLetIntoARoomWithASmallLimit(t *testing.T) {
-	st := newStreet(t, 2)
-	in := st.rooms[1]
+func TestABlockedWorkerIsWokenUnderASmallLimit(t *testing.T) {
+	tb := newTestbed(t, 2)
+	in := tb.inboxes[1]
 	in.Bind(nil)
 	in.SetAdmission(controller.Admission{Limit: 2})
-	up, down := st.employ(st.rooms[0]), st.employ(in)
-	st.many(1, 2)
+	up, down := tb.addOwnWorker(tb.inboxes[0]), tb.addOwnWorker(in)
+	tb.submitN(1, 2)
 	require.Zero(t, in.HandOver(&up.Member, []command.Envelope{{Cmd: 1}}, 0, false, true))
 	for range 3 {
 		down.turn(true)
@@ -46,233 +46,233 @@ func TestAParkedWorkerIsLetIntoARoomWithASmallLimit(t *testing.T) {
 	require.True(t, up.Ready(), "the room is empty, and the worker was not woken")
 }
 
-func TestAWorkerThatIsDismissedLetsInWhoWaitsUnderALimit(t *testing.T) {
+func TestADismissedWorkerMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStreet(t, 1)
-		in := st.rooms[0]
+		tb := newTestbed(t, 1)
+		in := tb.inboxes[0]
 		in.Bind(nil)
 		in.SetAdmission(controller.Admission{Limit: 1})
-		v := st.employ(in)
-		st.submit(0, 1)
-		v.turn(true)
+		w := tb.addOwnWorker(in)
+		tb.submit(0, 1)
+		w.turn(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		entered := make(chan error, 1)
-		go func() { entered <- bring(ctx, in, 2) }()
+		go func() { entered <- submitTo(ctx, in, 2) }()
 		synctest.Wait()
 		in.Shrink(1)
-		_, gone := v.turn(true)
+		_, gone := w.turn(true)
 		require.Equal(t, []any{"gone"}, gone)
 		require.NoError(t, <-entered, "nothing is in the room")
-		require.Equal(t, 1, st.InFlight(), "who waited, and nobody else")
+		require.Equal(t, 1, tb.InFlight(), "who waited, and nobody else")
 	})
 }
 
-func TestACrashLetsInWhoWaitsUnderALimit(t *testing.T) {
+func TestACrashMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T) {
 	for _, house := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			st := newStreet(t, 2)
+			tb := newTestbed(t, 2)
 			limit := controller.Admission{Limit: 1}
 			if house {
-				st.SetAdmission(limit)
+				tb.SetAdmission(limit)
 			} else {
-				st.rooms[0].SetAdmission(limit)
+				tb.inboxes[0].SetAdmission(limit)
 			}
-			v := st.hire()
-			st.submit(0, 1)
-			v.turn(true)
+			w := tb.addWorker()
+			tb.submit(0, 1)
+			w.turn(true)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			in := make(chan error, 1)
-			go func() { in <- bring(ctx, st.rooms[0], 2) }()
+			result := make(chan error, 1)
+			go func() { result <- submitTo(ctx, tb.inboxes[0], 2) }()
 			synctest.Wait()
-			v.crash(false)
-			v = st.hire()
-			v.turn(true)
-			require.NoError(t, <-in, "the command has died; house %v", house)
+			w.crash(false)
+			w = tb.addWorker()
+			w.turn(true)
+			require.NoError(t, <-result, "the command has died; house %v", house)
 		})
 	}
 }
 
-func TestAHaltSendsAwayWhoWaitsForTheHouse(t *testing.T) {
+func TestAHaltEndsTheWaitForThePipelinesLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStreet(t, 1)
-		st.SetAdmission(controller.Admission{Limit: 1})
-		st.submit(0, 1)
+		tb := newTestbed(t, 1)
+		tb.SetAdmission(controller.Admission{Limit: 1})
+		tb.submit(0, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		in := make(chan error, 1)
-		go func() { in <- bring(ctx, st.rooms[0], 2) }()
+		result := make(chan error, 1)
+		go func() { result <- submitTo(ctx, tb.inboxes[0], 2) }()
 		synctest.Wait()
-		st.rooms[0].Halt()()
-		require.ErrorIs(t, <-in, ErrClosed)
+		tb.inboxes[0].Halt()()
+		require.ErrorIs(t, <-result, ErrClosed)
 		require.NoError(t, ctx.Err(), "it was not told")
 	})
 }
 
 // The mode is changed between an inbox's looking how many tokens it wants and its giving
 // them: the bell of a worker that is called is in between.
-func TestTokensThatAreGivenWhileTheModeChangesAreTakenBackToo(t *testing.T) {
-	st := newStreet(t, 1)
-	v := st.hire()
-	v.turn(true)
+func TestTokensGivenWhileTheModeChangesAreTakenBackToo(t *testing.T) {
+	tb := newTestbed(t, 1)
+	w := tb.addWorker()
+	w.turn(true)
 	changed := make(chan struct{})
-	v.Wake = func() {
-		if st.crew.polled() {
+	w.Wake = func() {
+		if tb.pool.polled() {
 			return
 		}
 		go func() {
 			defer close(changed)
-			st.crew.SetDispatch(controller.Polled)
+			tb.pool.SetDispatch(controller.Polled)
 		}()
-		for !st.crew.polled() { //nolint:revive // it is on its way
+		for !tb.pool.polled() { //nolint:revive // it is on its way
 		}
 	}
 	es := []command.Envelope{{Cmd: 1}, {Cmd: 2}, {Cmd: 3}}
-	require.Equal(t, 3, st.rooms[0].HandOver(&Member{}, es, 0, false, false))
+	require.Equal(t, 3, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
 	<-changed
-	require.EqualValues(t, 1, st.crew.noted.Load(), "one room has work")
+	require.EqualValues(t, 1, tb.pool.noted.Load(), "one room has work")
 }
 
-func TestAWorkerOnItsWayWithATokenMayFindThatItPolls(t *testing.T) {
-	st := newStreet(t, 2)
-	v := st.hire()
-	st.submit(0, 1)
-	in, era := st.crew.next(&v.Member)
-	require.Same(t, st.rooms[0], in)
-	st.crew.SetDispatch(controller.Polled)
+func TestAWorkerWithATokenMayArriveAfterTheModeHasChanged(t *testing.T) {
+	tb := newTestbed(t, 2)
+	w := tb.addWorker()
+	tb.submit(0, 1)
+	in, era := tb.pool.next(&w.Member)
+	require.Same(t, tb.inboxes[0], in)
+	tb.pool.SetDispatch(controller.Polled)
 	in.Adjust(func(k *Knobs) { k.Paused = true })
-	require.NotPanics(t, func() { require.Zero(t, st.crew.enter(in, era, &v.Member)) })
+	require.NotPanics(t, func() { require.Zero(t, tb.pool.enter(in, era, &w.Member)) })
 }
 
-func TestARestingRoomIsLeftAlone(t *testing.T) {
+func TestARestingInboxIsNotServed(t *testing.T) {
 	for _, mode := range []controller.Dispatch{controller.SharedFIFO, controller.SharedPriority, controller.Polled} {
 		synctest.Test(t, func(t *testing.T) {
-			st := newStreet(t, 1)
-			st.crew.SetDispatch(mode)
-			v := st.hire()
-			st.many(0, 3)
-			st.rooms[0].Rest(time.Minute)
-			v.turn(true)
-			require.Zero(t, v.n, "%v", mode)
-			st.pass(time.Minute)
-			require.Equal(t, 1, v.woken, "%v", mode)
-			v.turn(true)
-			require.NotZero(t, v.n, "%v", mode)
-			st.rooms[0].Rest(time.Minute)
-			v.turn(false)
-			require.Zero(t, v.n, "in the middle of a visit, %v", mode)
-			st.pass(time.Minute)
+			tb := newTestbed(t, 1)
+			tb.pool.SetDispatch(mode)
+			w := tb.addWorker()
+			tb.submitN(0, 3)
+			tb.inboxes[0].Rest(time.Minute)
+			w.turn(true)
+			require.Zero(t, w.n, "%v", mode)
+			tb.pass(time.Minute)
+			require.Equal(t, 1, w.woken, "%v", mode)
+			w.turn(true)
+			require.NotZero(t, w.n, "%v", mode)
+			tb.inboxes[0].Rest(time.Minute)
+			w.turn(false)
+			require.Zero(t, w.n, "in the middle of a visit, %v", mode)
+			tb.pass(time.Minute)
 		})
 	}
 }
 
 func TestTheLongerOfTwoRestsCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStreet(t, 1)
-		v := st.hire()
-		v.turn(true)
-		st.rooms[0].Rest(time.Minute)
-		st.rooms[0].Rest(time.Second)
-		st.submit(0, 1)
-		st.pass(2 * time.Second)
-		require.Zero(t, v.woken)
-		st.pass(time.Minute)
-		require.Equal(t, 1, v.woken)
+		tb := newTestbed(t, 1)
+		w := tb.addWorker()
+		w.turn(true)
+		tb.inboxes[0].Rest(time.Minute)
+		tb.inboxes[0].Rest(time.Second)
+		tb.submit(0, 1)
+		tb.pass(2 * time.Second)
+		require.Zero(t, w.woken)
+		tb.pass(time.Minute)
+		require.Equal(t, 1, w.woken)
 	})
 }
 
 // Nobody waits along a shared pool's way; but an inbox that drops is not to grow without end.
-func TestARoomThatDropsDropsWhatACrewBringsTooMany(t *testing.T) {
+func TestAnInboxThatDropsAlsoDropsCommandsFromASharedPool(t *testing.T) {
 	for _, rule := range []Overflow{Reject, DropNewest, DropOldest} {
-		st := newStreet(t, 2, func(c *Config) { c.Capacity, c.Overflow = 2, rule })
-		v := st.hire()
-		st.rooms[1].Adjust(func(k *Knobs) { k.Paused = true })
+		tb := newTestbed(t, 2, func(c *Config) { c.Capacity, c.Overflow = 2, rule })
+		w := tb.addWorker()
+		tb.inboxes[1].Adjust(func(k *Knobs) { k.Paused = true })
 		for i := range 10 {
-			st.submit(0, i)
-			v.next(false)
-			v.forward(st.rooms[1], true)
+			tb.submit(0, i)
+			w.next(false)
+			w.forward(tb.inboxes[1], true)
 		}
-		require.LessOrEqual(t, st.rooms[1].Len(), 2, ruleNames[rule])
+		require.LessOrEqual(t, tb.inboxes[1].Len(), 2, ruleNames[rule])
 	}
 }
 
 // A worker of the shared pool that crashed hands over what it has done before; until then
 // nobody is to do what it gave back, where one at a time is to keep the order.
-func TestAWorkerThatCrashedKeepsItsPlaceUntilItHasHandedOver(t *testing.T) {
-	st := newStreet(t, 2, func(c *Config) { c.Instances, c.Batch = 1, 4 })
-	st.rooms[0].limit = 4
-	v, w := st.hire(), st.hire()
-	st.many(0, 6)
-	_, cmds := v.turn(true)
+func TestACrashedWorkerKeepsItsPlaceAtTheInboxUntilItHasHandedOver(t *testing.T) {
+	tb := newTestbed(t, 2, func(c *Config) { c.Instances, c.Batch = 1, 4 })
+	tb.inboxes[0].limit = 4
+	w, w2 := tb.addWorker(), tb.addWorker()
+	tb.submitN(0, 6)
+	_, cmds := w.turn(true)
 	require.Equal(t, []any{0, 1, 2, 3}, cmds)
-	batch := v.Batch[:v.n]
+	batch := w.Batch[:w.n]
 	done := []command.Envelope{batch[0]}
-	v.tally.Forwarded = 1
+	w.tally.Forwarded = 1
 	batch[1].Failed()
-	st.rooms[0].Crash(&v.Member, &v.tally, &batch[1], batch[2:], false, ErrStopped)
-	_, cmds = w.turn(true)
+	tb.inboxes[0].Crash(&w.Member, &w.tally, &batch[1], batch[2:], false, ErrStopped)
+	_, cmds = w2.turn(true)
 	require.Empty(t, cmds, "%v overtakes %v", cmds, done[0].Cmd)
-	require.Equal(t, 1, st.rooms[1].HandOver(&v.Member, done, 0, true, false))
-	st.crew.Leave(&v.Member, &v.tally)
-	st.rooms[0].Quit(&v.Member)
-	_, cmds = w.turn(true)
+	require.Equal(t, 1, tb.inboxes[1].HandOver(&w.Member, done, 0, true, false))
+	tb.pool.Leave(&w.Member, &w.tally)
+	tb.inboxes[0].Quit(&w.Member)
+	_, cmds = w2.turn(true)
 	require.Equal(t, []any{0}, cmds, "what was handed over came first")
-	_, cmds = w.turn(true)
+	_, cmds = w2.turn(true)
 	require.Equal(t, []any{2, 3, 4, 5}, cmds)
 }
 
-func TestTheEndOfAPlanIsToldOnceThoughARoomComesToTheCrewMeanwhile(t *testing.T) {
-	st := newStreet(t, 3)
-	st.rooms[2].Bind(nil)
-	st.polled(&controller.VisitPlan{})
-	v := st.hire()
-	st.many(1, 2)
-	v.turn(false) // A, then to B
-	st.rooms[2].Bind(st.crew)
+func TestTheEndOfARoundIsReportedOnceThoughAnInboxJoinsThePoolMeanwhile(t *testing.T) {
+	tb := newTestbed(t, 3)
+	tb.inboxes[2].Bind(nil)
+	tb.polled(&controller.VisitPlan{})
+	w := tb.addWorker()
+	tb.submitN(1, 2)
+	w.turn(false) // A, then to B
+	tb.inboxes[2].Bind(tb.pool)
 	for range 8 {
-		v.turn(false)
+		w.turn(false)
 	}
-	require.Equal(t, 1, st.rounds)
+	require.Equal(t, 1, tb.rounds)
 }
 
 // What is to be visited next is said by the plan that is given now.
-func TestAPlanForNowIsFollowedByWhoWasIdle(t *testing.T) {
-	st := newStreet(t, 2)
-	st.polled(&controller.VisitPlan{})
-	v := st.hire()
-	v.turn(true)
-	st.submit(0, 1)
-	st.submit(1, 1)
-	st.crew.SetPlan(&controller.VisitPlan{Order: []controller.StageID{1, 0}, Now: true})
-	require.Equal(t, []string{"B", "A"}, v.trail(2))
+func TestAnIdleWorkerFollowsAPlanThatTakesEffectNow(t *testing.T) {
+	tb := newTestbed(t, 2)
+	tb.polled(&controller.VisitPlan{})
+	w := tb.addWorker()
+	w.turn(true)
+	tb.submit(0, 1)
+	tb.submit(1, 1)
+	tb.pool.SetPlan(&controller.VisitPlan{Order: []controller.StageID{1, 0}, Now: true})
+	require.Equal(t, []string{"B", "A"}, w.trail(2))
 }
 
 // An inbox behind a full one is not forgotten when that one is halted.
-func TestAHaltTellsTheRoomsThatWaitBehind(t *testing.T) {
-	st := newStreet(t, 2, func(c *Config) { c.Capacity = 2 })
-	st.rooms[0].Ahead(st.rooms[1])
-	v := st.hire()
-	st.rooms[1].Adjust(func(k *Knobs) { k.Paused = true })
-	st.many(1, 2)
-	st.many(0, 2)
-	in, _ := v.turn(true)
+func TestAHaltUnstallsTheInboxesBehind(t *testing.T) {
+	tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 2 })
+	tb.inboxes[0].Ahead(tb.inboxes[1])
+	w := tb.addWorker()
+	tb.inboxes[1].Adjust(func(k *Knobs) { k.Paused = true })
+	tb.submitN(1, 2)
+	tb.submitN(0, 2)
+	in, _ := w.turn(true)
 	require.Nil(t, in)
-	st.rooms[1].Halt()()
-	require.True(t, v.Ready())
-	in, _ = v.turn(true)
-	require.Same(t, st.rooms[0], in)
+	tb.inboxes[1].Halt()()
+	require.True(t, w.Ready())
+	in, _ = w.turn(true)
+	require.Same(t, tb.inboxes[0], in)
 }
 
 // Turn looks for a dismissal first, then for work, and parks last.
-func TestAWorkerThatIsAboutToRestIsDismissedToo(t *testing.T) {
-	st := newStreet(t, 1)
-	v := st.hire()
-	require.False(t, st.crew.arriveOrRetire(&v.Member))
-	st.crew.Shrink(1)
-	if st.crew.parked(&v.Member) {
-		require.True(t, v.Ready(), "it rests, and nobody calls it")
+func TestAWorkerThatIsAboutToParkIsDismissedToo(t *testing.T) {
+	tb := newTestbed(t, 1)
+	w := tb.addWorker()
+	require.False(t, tb.pool.arriveOrRetire(&w.Member))
+	tb.pool.Shrink(1)
+	if tb.pool.parked(&w.Member) {
+		require.True(t, w.Ready(), "it rests, and nobody calls it")
 	}
-	_, cmds := v.turn(true)
+	_, cmds := w.turn(true)
 	require.Equal(t, []any{"gone"}, cmds)
 }

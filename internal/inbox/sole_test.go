@@ -12,135 +12,135 @@ import (
 )
 
 // newBrisk is an inbox with two workers, both idle, whose handlers are known to take a microsecond.
-func newBrisk(t *testing.T) *staffed {
+func newFastInbox(t *testing.T) *testInbox {
 	t.Helper()
-	d := newStaffed(2, Config{Name: "r", Capacity: 100, Batch: 100, StreakEnds: time.Minute})
-	d.limit, d.service = 100, time.Microsecond
-	for _, m := range d.seats {
-		require.Zero(t, d.Turn(m, new(Tally), true))
+	in := newTestInbox(2, Config{Name: "r", Capacity: 100, Batch: 100, StreakEnds: time.Minute})
+	in.limit, in.service = 100, time.Microsecond
+	for _, m := range in.members {
+		require.Zero(t, in.Turn(m, new(Tally), true))
 	}
-	return d
+	return in
 }
 
 // calls is how often each worker has been called. The lock is for those whom the watch calls.
-func (d *staffed) calls() []int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.woken)
+func (in *testInbox) wakes() []int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.woken)
 }
 
-func (d *staffed) submit(t *testing.T, n int) {
+func (in *testInbox) submit(t *testing.T, n int) {
 	t.Helper()
 	for cmd := range n {
-		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
 	}
 }
 
 // begin has the last worker that was parked take what one command brought.
-func (d *staffed) begin(t *testing.T) {
+func (in *testInbox) takeFirst(t *testing.T) {
 	t.Helper()
-	d.submit(t, 1)
-	require.Equal(t, []int{0, 1}, d.calls(), "nobody is at work, so one is called")
-	require.Equal(t, 1, d.Turn(d.seats[1], new(Tally), true))
+	in.submit(t, 1)
+	require.Equal(t, []int{0, 1}, in.wakes(), "nobody is at work, so one is called")
+	require.Equal(t, 1, in.Turn(in.members[1], new(Tally), true))
 }
 
-func TestAQueueThatIsSoonDoneIsLeftToWhoIsAtWork(t *testing.T) {
+func TestAShortQueueIsLeftToTheWorkerAtWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newBrisk(t)
-		d.begin(t)
-		d.submit(t, int(soon/time.Microsecond))
-		require.Equal(t, []int{0, 1}, d.calls())
-		d.submit(t, 1)
-		require.Equal(t, []int{1, 1}, d.calls(), "one more is one too many")
+		in := newFastInbox(t)
+		in.takeFirst(t)
+		in.submit(t, int(soon/time.Microsecond))
+		require.Equal(t, []int{0, 1}, in.wakes())
+		in.submit(t, 1)
+		require.Equal(t, []int{1, 1}, in.wakes(), "one more is one too many")
 	})
 }
 
-func TestWhoIsLeftAloneTakesAllThereIs(t *testing.T) {
+func TestASoleWorkerTakesTheWholeQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newBrisk(t)
-		d.begin(t)
-		d.submit(t, 10)
-		require.Equal(t, 10, d.Turn(d.seats[1], &Tally{OK: 1}, true))
-		d.submit(t, 30)
-		require.Equal(t, 15, d.Turn(d.seats[1], &Tally{OK: 10}, true), "that is work for two")
-		require.Equal(t, []int{1, 1}, d.calls())
+		in := newFastInbox(t)
+		in.takeFirst(t)
+		in.submit(t, 10)
+		require.Equal(t, 10, in.Turn(in.members[1], &Tally{OK: 1}, true))
+		in.submit(t, 30)
+		require.Equal(t, 15, in.Turn(in.members[1], &Tally{OK: 10}, true), "that is work for two")
+		require.Equal(t, []int{1, 1}, in.wakes())
 	})
 }
 
-func TestWhoIsLeftAloneAndNotHeardOfIsHelped(t *testing.T) {
+func TestASoleWorkerThatMakesNoProgressIsHelped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newBrisk(t)
-		d.begin(t)
-		d.submit(t, 3)
+		in := newFastInbox(t)
+		in.takeFirst(t)
+		in.submit(t, 3)
 		time.Sleep(stillness - 1)
 		synctest.Wait()
-		require.Equal(t, []int{0, 1}, d.calls())
+		require.Equal(t, []int{0, 1}, in.wakes())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Equal(t, []int{1, 1}, d.calls())
-		require.Equal(t, 3, d.Turn(d.seats[0], new(Tally), true))
+		require.Equal(t, []int{1, 1}, in.wakes())
+		require.Equal(t, 3, in.Turn(in.members[0], new(Tally), true))
 	})
 }
 
-func TestWhoIsLeftAloneAndGetsOnIsNotHelped(t *testing.T) {
+func TestASoleWorkerThatMakesProgressIsNotHelped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newBrisk(t)
-		d.begin(t)
-		d.submit(t, 1)
+		in := newFastInbox(t)
+		in.takeFirst(t)
+		in.submit(t, 1)
 		for range 20 {
 			time.Sleep(stillness / 2)
-			require.Equal(t, 1, d.Turn(d.seats[1], &Tally{OK: 1}, true))
-			d.submit(t, 1)
+			require.Equal(t, 1, in.Turn(in.members[1], &Tally{OK: 1}, true))
+			in.submit(t, 1)
 		}
-		require.Equal(t, []int{0, 1}, d.calls())
+		require.Equal(t, []int{0, 1}, in.wakes())
 		time.Sleep(2 * stillness) // and now it does not
 		synctest.Wait()
-		require.Equal(t, []int{1, 1}, d.calls())
+		require.Equal(t, []int{1, 1}, in.wakes())
 	})
 }
 
 // It is not at work, though its commands are still in its hand.
-func TestAQueueIsNotLeftToWhoWaitsForRoomElsewhere(t *testing.T) {
+func TestAQueueIsNotLeftToAWorkerThatIsBlockedElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newBrisk(t)
-		d.begin(t)
-		d.submit(t, 1)
-		require.Equal(t, []int{0, 1}, d.calls())
-		d.Blocked(d.seats[1], new(Tally), d.Pipeline().Now())
-		require.Equal(t, []int{1, 1}, d.calls(), "another comes at once for what was left to it")
-		require.Equal(t, 1, d.Turn(d.seats[0], new(Tally), true))
-		require.Zero(t, d.Turn(d.seats[0], &Tally{OK: 1}, true))
-		d.Blocked(d.seats[1], new(Tally), d.Pipeline().Now())
-		d.submit(t, 1)
-		require.Equal(t, []int{2, 1}, d.calls(), "it is still away")
-		require.Equal(t, 1, d.Turn(d.seats[1], &Tally{Forwarded: 1}, true))
-		require.Zero(t, d.Turn(d.seats[0], new(Tally), true))
-		d.submit(t, 1)
-		require.Equal(t, []int{2, 1}, d.calls(), "it is back at work")
+		in := newFastInbox(t)
+		in.takeFirst(t)
+		in.submit(t, 1)
+		require.Equal(t, []int{0, 1}, in.wakes())
+		in.Blocked(in.members[1], new(Tally), in.Pipeline().Now())
+		require.Equal(t, []int{1, 1}, in.wakes(), "another comes at once for what was left to it")
+		require.Equal(t, 1, in.Turn(in.members[0], new(Tally), true))
+		require.Zero(t, in.Turn(in.members[0], &Tally{OK: 1}, true))
+		in.Blocked(in.members[1], new(Tally), in.Pipeline().Now())
+		in.submit(t, 1)
+		require.Equal(t, []int{2, 1}, in.wakes(), "it is still away")
+		require.Equal(t, 1, in.Turn(in.members[1], &Tally{Forwarded: 1}, true))
+		require.Zero(t, in.Turn(in.members[0], new(Tally), true))
+		in.submit(t, 1)
+		require.Equal(t, []int{2, 1}, in.wakes(), "it is back at work")
 	})
 }
 
-func TestAQueueWhoseWorkIsNotKnownIsNotLeftToOne(t *testing.T) {
+func TestAQueueOfUnknownServiceTimeIsNotLeftToOneWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newBrisk(t)
-		d.service = 0
-		d.begin(t)
-		d.submit(t, 1)
-		require.Equal(t, []int{1, 1}, d.calls())
+		in := newFastInbox(t)
+		in.service = 0
+		in.takeFirst(t)
+		in.submit(t, 1)
+		require.Equal(t, []int{1, 1}, in.wakes())
 	})
 }
 
-func TestAQueueIsLeftToWhoIsAboutToLookOnceMore(t *testing.T) {
+func TestAQueueIsLeftToAWorkerThatIsAboutToLookOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newBrisk(t)
-		d.begin(t)
-		require.Zero(t, d.Turn(d.seats[1], &Tally{OK: 1}, false))
-		d.submit(t, 2)
-		require.Equal(t, []int{0, 1}, d.calls())
-		require.Equal(t, 2, d.Turn(d.seats[1], new(Tally), true))
-		require.Zero(t, d.Turn(d.seats[1], &Tally{OK: 2}, false))
-		d.Leave(d.seats[1])
-		d.submit(t, 1)
-		require.Equal(t, []int{1, 1}, d.calls(), "it has left")
+		in := newFastInbox(t)
+		in.takeFirst(t)
+		require.Zero(t, in.Turn(in.members[1], &Tally{OK: 1}, false))
+		in.submit(t, 2)
+		require.Equal(t, []int{0, 1}, in.wakes())
+		require.Equal(t, 2, in.Turn(in.members[1], new(Tally), true))
+		require.Zero(t, in.Turn(in.members[1], &Tally{OK: 2}, false))
+		in.Leave(in.members[1])
+		in.submit(t, 1)
+		require.Equal(t, []int{1, 1}, in.wakes(), "it has left")
 	})
 }

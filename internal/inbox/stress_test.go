@@ -25,61 +25,61 @@ func TestMain(m *testing.M) {
 }
 
 // goer is a worker without an actor: a goroutine that sleeps on a channel.
-type goer struct {
+type chainWorker struct {
 	Member
-	bell chan struct{}
-	in   *Inbox
-	out  *Inbox // nil for the last room
-	done func(n int)
+	wakeup chan struct{}
+	in     *Inbox
+	out    *Inbox // nil for the last room
+	done   func(n int)
 
 	tally Tally
 	load  []command.Envelope
 }
 
-func newGoer(in, out *Inbox, done func(int)) *goer {
-	g := &goer{bell: make(chan struct{}, 1), in: in, out: out, done: done}
-	g.Wake = func() {
+func newChainWorker(in, out *Inbox, done func(int)) *chainWorker {
+	w := &chainWorker{wakeup: make(chan struct{}, 1), in: in, out: out, done: done}
+	w.Wake = func() {
 		select {
-		case g.bell <- struct{}{}:
+		case w.wakeup <- struct{}{}:
 		default:
 		}
 	}
-	return g
+	return w
 }
 
 // work goes on until the goer is sent away.
-func (g *goer) work() {
-	g.in.Join(&g.Member, false)
-	defer g.in.Leave(&g.Member)
+func (w *chainWorker) work() {
+	w.in.Join(&w.Member, false)
+	defer w.in.Leave(&w.Member)
 	for {
-		for !g.Ready() {
-			<-g.bell
+		for !w.Ready() {
+			<-w.wakeup
 		}
-		if len(g.load) > 0 {
-			n := g.out.HandOver(&g.Member, g.load, 0, false, true)
-			g.load = g.load[:copy(g.load, g.load[n:])]
-			if len(g.load) > 0 {
+		if len(w.load) > 0 {
+			n := w.out.HandOver(&w.Member, w.load, 0, false, true)
+			w.load = w.load[:copy(w.load, w.load[n:])]
+			if len(w.load) > 0 {
 				continue
 			}
 		}
-		n := g.in.Turn(&g.Member, &g.tally, true)
+		n := w.in.Turn(&w.Member, &w.tally, true)
 		if n < 0 {
 			return
 		}
-		g.tally.Timed = int32(n)
-		if g.out != nil {
-			g.load = append(g.load, g.Member.Batch[:n]...)
-			g.tally.Forwarded = n
+		w.tally.Timed = int32(n)
+		if w.out != nil {
+			w.load = append(w.load, w.Member.Batch[:n]...)
+			w.tally.Forwarded = n
 			continue
 		}
-		g.tally.OK = n
-		g.done(n)
+		w.tally.OK = n
+		w.done(n)
 	}
 }
 
 // Two inboxes in a line, producers of whom some give up: whatever was accepted
 // comes through, and nobody sleeps while there is something to do.
-func TestNobodySleepsWhileThereIsSomethingToDo(t *testing.T) {
+func TestNoWorkerSleepsWhileThereIsWork(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
 		rounds = 50
@@ -88,7 +88,7 @@ func TestNobodySleepsWhileThereIsSomethingToDo(t *testing.T) {
 		for _, seats := range []int{1, 2, 8} {
 			t.Run(fmt.Sprintf("capacity %d, seats %d", capacity, seats), func(t *testing.T) {
 				for range rounds {
-					rush(t, capacity, seats)
+					runChain(t, capacity, seats)
 				}
 			})
 		}
@@ -96,11 +96,11 @@ func TestNobodySleepsWhileThereIsSomethingToDo(t *testing.T) {
 }
 
 const (
-	producers = 4
-	parcels   = 24
+	producers    = 4
+	commandsEach = 24
 )
 
-func rush(t *testing.T, capacity, seats int) {
+func runChain(t *testing.T, capacity, seats int) {
 	t.Helper()
 	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}
 	cfg := Config{Name: "r", Capacity: capacity, Batch: 8, StreakEnds: time.Minute}
@@ -118,14 +118,14 @@ func rush(t *testing.T, capacity, seats int) {
 		default:
 		}
 	}
-	var crew, crowd sync.WaitGroup
+	var workers, submitters sync.WaitGroup
 	for range seats {
-		crew.Go(newGoer(first, last, nil).work)
-		crew.Go(newGoer(last, nil, done).work)
+		workers.Go(newChainWorker(first, last, nil).work)
+		workers.Go(newChainWorker(last, nil, done).work)
 	}
 	for p := range producers {
-		crowd.Go(func() {
-			for i := range parcels {
+		submitters.Go(func() {
+			for i := range commandsEach {
 				ctx, cancel := context.WithCancel(context.Background())
 				if (i+p)%4 == 0 {
 					go cancel()
@@ -138,13 +138,13 @@ func rush(t *testing.T, capacity, seats int) {
 		})
 	}
 	came := make(chan struct{})
-	go func() { defer close(came); crowd.Wait() }()
-	patience := time.NewTimer(30 * time.Second) // never passes, unless a wake-up was lost
-	defer patience.Stop()
+	go func() { defer close(came); submitters.Wait() }()
+	timeout := time.NewTimer(30 * time.Second) // never passes, unless a wake-up was lost
+	defer timeout.Stop()
 	wait := func(c <-chan struct{}) {
 		select {
 		case <-c:
-		case <-patience.C:
+		case <-timeout.C:
 			s := Snapshot([]*Inbox{first, last})
 			require.FailNow(t, "stranded", "capacity %d, seats %d: accepted %d, through %d\n%+v\n%+v",
 				capacity, seats, accepted.Load(), through.Load(), s[0], s[1])
@@ -156,7 +156,7 @@ func rush(t *testing.T, capacity, seats int) {
 	}
 	first.Shrink(seats)
 	last.Shrink(seats)
-	crew.Wait()
+	workers.Wait()
 	for _, s := range Snapshot([]*Inbox{first, last}) {
 		require.Equal(t, s.Submitted+s.Received, s.OK+s.Forwarded, "%+v", s)
 		require.Zero(t, s.Queued+s.InHand+s.Delayed+s.Live)
@@ -164,7 +164,7 @@ func rush(t *testing.T, capacity, seats int) {
 }
 
 // The law holds at any instant, not only at rest; and a dropped command is told.
-func TestTheLawHoldsWhileEverythingMoves(t *testing.T) {
+func TestTheAccountingLawHoldsAtEveryInstant(t *testing.T) {
 	rounds := 20
 	if testing.Short() {
 		rounds = 2
@@ -172,13 +172,13 @@ func TestTheLawHoldsWhileEverythingMoves(t *testing.T) {
 	for _, rule := range []Overflow{Wait, Reject, DropNewest, DropOldest} {
 		t.Run(ruleNames[rule], func(t *testing.T) {
 			for range rounds {
-				motion(t, rule)
+				runAndWatch(t, rule)
 			}
 		})
 	}
 }
 
-func motion(t *testing.T, rule Overflow) {
+func runAndWatch(t *testing.T, rule Overflow) {
 	t.Helper()
 	var told atomic.Int64
 	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) { told.Add(1) }}
@@ -189,13 +189,13 @@ func motion(t *testing.T, rule Overflow) {
 		in.Attach(pl)
 		in.Open()
 	}
-	var crew, crowd sync.WaitGroup
+	var workers, submitters sync.WaitGroup
 	for range 3 {
-		crew.Go(newGoer(first, last, nil).work)
-		crew.Go(newGoer(last, nil, func(int) {}).work)
+		workers.Go(newChainWorker(first, last, nil).work)
+		workers.Go(newChainWorker(last, nil, func(int) {}).work)
 	}
 	for range producers {
-		crowd.Go(func() {
+		submitters.Go(func() {
 			for i := range 500 {
 				require.NoError(t, first.Submit(context.Background(), &command.Envelope{Cmd: i}))
 			}
@@ -222,25 +222,25 @@ func motion(t *testing.T, rule Overflow) {
 			}
 		}
 	})
-	crowd.Wait()
+	submitters.Wait()
 	first.Close()
 	pl.Draining.Store(true)
-	for !restful(Snapshot(inboxes)) {
+	for !atRest(Snapshot(inboxes)) {
 		<-pl.Quiet
 	}
 	close(over)
 	watch.Wait()
 	first.Shrink(3)
 	last.Shrink(3)
-	crew.Wait()
+	workers.Wait()
 	s := Snapshot(inboxes)
 	require.EqualValues(t, 4*500, s[1].OK+Sum(s[1].Shed))
 	require.EqualValues(t, Sum(s[1].Shed), told.Load())
 }
 
-func restful(sheets []Accounts) bool {
+func atRest(all []Accounts) bool {
 	var gone, come uint64
-	for _, s := range sheets {
+	for _, s := range all {
 		if s.Queued+s.InHand+s.Delayed > 0 {
 			return false
 		}
@@ -252,7 +252,7 @@ func restful(sheets []Accounts) bool {
 
 // A seat that is granted at the moment its waiter gives up, or the door is
 // closed, is not lost for those behind.
-func TestASeatThatComesTooLateGoesToTheNextInLine(t *testing.T) {
+func TestASlotGrantedTooLateGoesToTheNextInLine(t *testing.T) {
 	rounds := 2000
 	if testing.Short() {
 		rounds = 200
@@ -263,33 +263,33 @@ func TestASeatThatComesTooLateGoesToTheNextInLine(t *testing.T) {
 		in.Attach(pl)
 		in.Open()
 		require.NoError(t, in.Submit(context.Background(), &command.Envelope{Cmd: 0}))
-		var s Member
-		s.Wake = func() {}
-		in.Join(&s, false)
-		var crowd sync.WaitGroup
+		var m Member
+		m.Wake = func() {}
+		in.Join(&m, false)
+		var submitters sync.WaitGroup
 		var accepted atomic.Int64
 		cancels := make([]context.CancelFunc, 4)
 		for j := range cancels {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancels[j] = cancel
-			crowd.Go(func() {
+			submitters.Go(func() {
 				if in.Submit(ctx, &command.Envelope{Cmd: 1}) == nil {
 					accepted.Add(1)
 				}
 			})
 		}
-		crowd.Go(func() {
+		submitters.Go(func() {
 			for _, cancel := range cancels[:3] {
 				cancel()
 			}
 		})
 		if i%2 == 0 {
-			crowd.Go(in.Close)
+			submitters.Go(in.Close)
 		}
 		var tally Tally
 		took := 0
 		finished := make(chan struct{})
-		go func() { defer close(finished); crowd.Wait() }()
+		go func() { defer close(finished); submitters.Wait() }()
 		for over := false; !over; {
 			select {
 			case <-finished:
@@ -297,14 +297,14 @@ func TestASeatThatComesTooLateGoesToTheNextInLine(t *testing.T) {
 			default:
 				runtime.Gosched() // as above
 			}
-			n := in.Turn(&s, &tally, false)
+			n := in.Turn(&m, &tally, false)
 			tally.OK = n
 			took += n
 		}
-		in.Book(&s, &tally)
+		in.Book(&m, &tally)
 		cancels[3]()
 		for range 2 {
-			n := in.Turn(&s, &tally, false)
+			n := in.Turn(&m, &tally, false)
 			tally.OK = n
 			took += n
 		}

@@ -13,45 +13,45 @@ import (
 
 // suspending is an inbox whose handlers suspend, against a model of it in lists: commands are
 // numbers, and a run is a pointer to one.
-type suspending struct {
-	*staffed
+type suspendModel struct {
+	*testInbox
 	t *rapid.T
 
 	tallies        []Tally
-	hands          [][]int // what each worker has still to do
-	leaves         []bool  // it has crashed, and comes back with its next turn
+	todo           [][]int // what each worker has still to do
+	crashed        []bool  // it has crashed, and comes back with its next turn
 	next           int
 	fresh, woken   []int
-	aside          []int
+	suspendedCmds  []int
 	ok, dead, shed int
 	instances      int
 	paused, halted bool
-	buried         []any
+	deadLetters    []any
 }
 
-func newSuspending(t *rapid.T, workers int) *suspending {
+func newSuspendModel(t *rapid.T, workers int) *suspendModel {
 	cfg := Config{
 		Name: "r", Capacity: rapid.IntRange(1, 8).Draw(t, "capacity"), Batch: rapid.IntRange(1, 6).Draw(t, "batch"),
 		Instances: rapid.IntRange(1, 10).Draw(t, "instances"), Overflow: DropOldest, StreakEnds: time.Minute,
 	}
-	model := &suspending{t: t, instances: cfg.Instances}
-	model.staffed = &staffed{Inbox: New(cfg)}
+	model := &suspendModel{t: t, instances: cfg.Instances}
+	model.testInbox = &testInbox{Inbox: New(cfg)}
 	model.limit = cfg.Batch
 	model.SetSuspends()
-	model.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { model.buried = append(model.buried, e.Cmd) }})
+	model.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(e Ending) { model.deadLetters = append(model.deadLetters, e.Cmd) }})
 	model.Open()
 	for range workers {
-		model.seats = append(model.seats, &Member{Wake: func() {}})
+		model.members = append(model.members, &Member{Wake: func() {}})
 	}
-	for _, m := range model.seats {
+	for _, m := range model.members {
 		model.Claim(m)
 		model.Join(m, false)
 	}
-	model.tallies, model.hands, model.leaves = make([]Tally, workers), make([][]int, workers), make([]bool, workers)
+	model.tallies, model.todo, model.crashed = make([]Tally, workers), make([][]int, workers), make([]bool, workers)
 	return model
 }
 
-func (model *suspending) submit(t *rapid.T) {
+func (model *suspendModel) submit(t *rapid.T) {
 	if model.halted {
 		return
 	}
@@ -65,26 +65,26 @@ func (model *suspending) submit(t *rapid.T) {
 }
 
 // underWay is what the instances bound.
-func (model *suspending) underWay() (n int) {
-	for _, h := range model.hands {
+func (model *suspendModel) underWay() (n int) {
+	for _, h := range model.todo {
 		n += len(h)
 	}
-	return n + len(model.aside) + len(model.woken)
+	return n + len(model.suspendedCmds) + len(model.woken)
 }
 
-func (model *suspending) due() int {
+func (model *suspendModel) due() int {
 	switch {
 	case model.halted:
 		return 0
 	case model.paused:
 		return len(model.woken)
 	default:
-		return len(model.woken) + max(min(len(model.fresh), model.instances-model.underWay()-model.untold()), 0)
+		return len(model.woken) + max(min(len(model.fresh), model.instances-model.underWay()-model.unbooked()), 0)
 	}
 }
 
 // untold is how many commands have ended whose workers have not booked that yet.
-func (model *suspending) untold() (n int) {
+func (model *suspendModel) unbooked() (n int) {
 	for _, t := range model.tallies {
 		n += t.OK
 	}
@@ -92,17 +92,17 @@ func (model *suspending) untold() (n int) {
 }
 
 // turn has a worker that has done all it had come for more.
-func (model *suspending) turn(t *rapid.T) {
+func (model *suspendModel) turn(t *rapid.T) {
 	i := model.worker(t, func(h []int) bool { return len(h) == 0 })
-	if i < 0 || !model.seats[i].Ready() && !model.leaves[i] {
+	if i < 0 || !model.members[i].Ready() && !model.crashed[i] {
 		return // one that is parked comes when it is woken
 	}
-	m := model.seats[i]
-	if model.leaves[i] {
+	m := model.members[i]
+	if model.crashed[i] {
 		model.ReturnInstance(m)
 		model.Claim(m)
 		model.Join(m, true)
-		model.leaves[i] = false
+		model.crashed[i] = false
 	}
 	model.Book(m, &model.tallies[i])
 	due, going := model.due(), len(model.woken)
@@ -122,20 +122,20 @@ func (model *suspending) turn(t *rapid.T) {
 			cmd := *e.Cmd.(*int)
 			require.Equal(t, model.woken[0], cmd)
 			model.woken, took = model.woken[1:], took+1
-			model.hands[i] = append(model.hands[i], cmd)
+			model.todo[i] = append(model.todo[i], cmd)
 			continue
 		}
 		require.Equal(t, model.fresh[0], e.Cmd)
 		model.fresh = model.fresh[1:]
-		model.hands[i] = append(model.hands[i], e.Cmd.(int))
+		model.todo[i] = append(model.todo[i], e.Cmd.(int))
 	}
 	require.GreaterOrEqual(t, took, min(going, n)-1, "those that were woken come first, but for one place")
 }
 
 // worker draws one whose hand is so, -1 if there is none.
-func (model *suspending) worker(t *rapid.T, so func([]int) bool) int {
+func (model *suspendModel) worker(t *rapid.T, so func([]int) bool) int {
 	var fit []int
-	for i, h := range model.hands {
+	for i, h := range model.todo {
 		if so(h) {
 			fit = append(fit, i)
 		}
@@ -146,51 +146,51 @@ func (model *suspending) worker(t *rapid.T, so func([]int) bool) int {
 	return rapid.SampledFrom(fit).Draw(t, "worker")
 }
 
-func busy(h []int) bool { return len(h) > 0 }
+func hasWork(h []int) bool { return len(h) > 0 }
 
-func (model *suspending) end(t *rapid.T) {
-	if i := model.worker(t, busy); i >= 0 {
-		model.hands[i] = model.hands[i][1:]
+func (model *suspendModel) end(t *rapid.T) {
+	if i := model.worker(t, hasWork); i >= 0 {
+		model.todo[i] = model.todo[i][1:]
 		model.tallies[i].OK++
 		model.ok++
 	}
 }
 
-func (model *suspending) suspend(t *rapid.T) {
-	if i := model.worker(t, busy); i >= 0 {
-		model.aside = append(model.aside, model.hands[i][0])
-		model.hands[i] = model.hands[i][1:]
+func (model *suspendModel) suspend(t *rapid.T) {
+	if i := model.worker(t, hasWork); i >= 0 {
+		model.suspendedCmds = append(model.suspendedCmds, model.todo[i][0])
+		model.todo[i] = model.todo[i][1:]
 		model.tallies[i].Suspended++
 	}
 }
 
-func (model *suspending) wakeAll(t *rapid.T) {
-	for range len(model.aside) {
+func (model *suspendModel) wakeAll(t *rapid.T) {
+	for range len(model.suspendedCmds) {
 		model.wake(t)
 	}
 }
 
-func (model *suspending) wake(t *rapid.T) {
-	if len(model.aside) == 0 {
+func (model *suspendModel) wake(t *rapid.T) {
+	if len(model.suspendedCmds) == 0 {
 		return
 	}
-	i := rapid.IntRange(0, len(model.aside)-1).Draw(t, "which")
-	cmd := model.aside[i]
+	i := rapid.IntRange(0, len(model.suspendedCmds)-1).Draw(t, "which")
+	cmd := model.suspendedCmds[i]
 	model.Resume(command.Envelope{Cmd: &cmd})
 	if model.halted {
 		return
 	}
 	model.woken = append(model.woken, cmd)
-	model.aside = slices.Delete(model.aside, i, i+1)
+	model.suspendedCmds = slices.Delete(model.suspendedCmds, i, i+1)
 }
 
 // crash crashes a worker at its next command; some of the rest had been begun before.
-func (model *suspending) crash(t *rapid.T) {
-	i := model.worker(t, busy)
+func (model *suspendModel) crash(t *rapid.T) {
+	i := model.worker(t, hasWork)
 	if i < 0 {
 		return
 	}
-	hand, m := model.hands[i], model.seats[i]
+	hand, m := model.todo[i], model.members[i]
 	last := 0
 	for last < len(m.Batch) && m.Batch[last].Cmd != nil {
 		last++
@@ -208,53 +208,53 @@ func (model *suspending) crash(t *rapid.T) {
 	}
 	model.Crash(m, &model.tallies[i], &culprit, slices.Clone(rest), false, ErrStopped)
 	model.Yield(m)
-	model.hands[i], model.leaves[i] = nil, true
+	model.todo[i], model.crashed[i] = nil, true
 	model.dead++
 	if model.halted {
-		model.aside = append(model.aside, begun...)
+		model.suspendedCmds = append(model.suspendedCmds, begun...)
 		model.dead += len(fresh)
 		return
 	}
 	model.fresh, model.woken = append(fresh, model.fresh...), append(begun, model.woken...)
 }
 
-func (model *suspending) pause(t *rapid.T) {
+func (model *suspendModel) pause(t *rapid.T) {
 	model.paused = rapid.Bool().Draw(t, "paused")
 	model.Adjust(func(k *Knobs) { k.Paused = model.paused })
 }
 
-func (model *suspending) resize(t *rapid.T) {
+func (model *suspendModel) resize(t *rapid.T) {
 	model.instances = rapid.IntRange(1, 10).Draw(t, "instances")
 	model.Adjust(func(k *Knobs) { k.Instances = model.instances })
 }
 
 // halt stops hard, seldom.
-func (model *suspending) halt(t *rapid.T) {
+func (model *suspendModel) halt(t *rapid.T) {
 	if model.halted || rapid.IntRange(0, 9).Draw(t, "really") > 0 {
 		return
 	}
 	model.halted = true
 	model.Halt()()
 	model.dead += len(model.fresh)
-	model.aside = append(model.aside, model.woken...)
+	model.suspendedCmds = append(model.suspendedCmds, model.woken...)
 	model.fresh, model.woken = nil, nil
 }
 
 // resumed ends one command of a halted inbox by somebody who is no worker.
-func (model *suspending) resumed(t *rapid.T) {
-	if !model.halted || len(model.aside) == 0 {
+func (model *suspendModel) finishOutside(t *rapid.T) {
+	if !model.halted || len(model.suspendedCmds) == 0 {
 		return
 	}
-	var s Member
-	model.TakeSuspended(&s)
-	model.Book(&s, &Tally{OK: 1})
+	var m Member
+	model.TakeSuspended(&m)
+	model.Book(&m, &Tally{OK: 1})
 	model.ok++
-	model.aside = model.aside[1:]
+	model.suspendedCmds = model.suspendedCmds[1:]
 }
 
-func (model *suspending) check(t *rapid.T) {
+func (model *suspendModel) check(t *rapid.T) {
 	s := Snapshot([]*Inbox{model.Inbox})[0]
-	unbooked, untold := model.untold(), 0
+	unbooked, untold := model.unbooked(), 0
 	for i := range model.tallies {
 		untold += model.tallies[i].Suspended
 	}
@@ -265,7 +265,7 @@ func (model *suspending) check(t *rapid.T) {
 	require.EqualValues(t, model.shed, Sum(s.Shed))
 	require.Equal(t, s.Submitted, s.OK+Sum(s.Shed)+Sum(s.Dead)+uint64(s.Queued+s.InHand))
 	if untold == 0 {
-		require.Equal(t, len(model.aside), s.Suspended)
+		require.Equal(t, len(model.suspendedCmds), s.Suspended)
 	}
 	require.Equal(t, model.due(), model.Inbox.available())
 	idle := len(model.idle) > 0
@@ -273,22 +273,22 @@ func (model *suspending) check(t *rapid.T) {
 		able := slices.ContainsFunc(model.idle, model.fit)
 		require.False(t, able, "somebody should be on the way")
 	}
-	for _, cmd := range model.buried {
+	for _, cmd := range model.deadLetters {
 		require.IsType(t, 0, cmd, "a dead letter is what was submitted")
 	}
 }
 
-func TestCommandsThatAreSetAsideAreAccountedForAsAModelSays(t *testing.T) {
+func TestSuspendedCommandsAreAccountedForAsTheModelSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		model := newSuspending(t, rapid.IntRange(1, 3).Draw(t, "workers"))
+		model := newSuspendModel(t, rapid.IntRange(1, 3).Draw(t, "workers"))
 		t.Repeat(map[string]func(*rapid.T){
 			"submit": model.submit, "turn": model.turn, "turn again": model.turn, "end": model.end, "suspend": model.suspend, "wake": model.wake, "wake all": model.wakeAll,
-			"suspend again": model.suspend, "crash": model.crash, "pause": model.pause, "resize": model.resize, "halt": model.halt, "resumed": model.resumed, "": model.check,
+			"suspend again": model.suspend, "crash": model.crash, "pause": model.pause, "resize": model.resize, "halt": model.halt, "resumed": model.finishOutside, "": model.check,
 		})
 	})
 }
 
-func TestWhatACrashGivesBackGoesBeforeAllOthersOfItsKind(t *testing.T) {
+func TestCommandsGivenBackByACrashGoBeforeAllOthersOfTheirKind(t *testing.T) {
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Instances: 9, StreakEnds: time.Minute})
 	in.limit = 4
 	in.SetSuspends()

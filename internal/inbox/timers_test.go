@@ -10,15 +10,15 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-func TestAHaltedRoomHasNoTimerThatIsSet(t *testing.T) {
+func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}
 	in := New(Config{Name: "r", Capacity: 8, Batch: 8, Linger: time.Hour, Retry: Retry{Attempts: 2, Backoff: time.Hour, Max: time.Hour}})
 	in.Attach(pl)
 	in.Open()
-	s := Member{Wake: func() {}}
-	in.Join(&s, false)
+	m := Member{Wake: func() {}}
+	in.Join(&m, false)
 	require.NoError(t, in.Submit(context.Background(), &command.Envelope{Cmd: 1}))
-	require.Zero(t, in.Turn(&s, &Tally{}, false), "it lingers")
+	require.Zero(t, in.Turn(&m, &Tally{}, false), "it lingers")
 	set := func() {
 		var fx effects
 		in.mu.Lock()

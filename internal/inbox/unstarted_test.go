@@ -11,56 +11,56 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-func TestOneWhoDozesIsCalledForTheFirstCommandAndNoOtherMeanwhile(t *testing.T) {
-	d := newStaffed(0, Config{Name: "r", Capacity: 4, Batch: 4, Instances: 4, StreakEnds: time.Minute})
+func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
+	in := newTestInbox(0, Config{Name: "r", Capacity: 4, Batch: 4, Instances: 4, StreakEnds: time.Minute})
 	calls := 0
-	d.StartWorker = func() { calls++ }
-	d.AddUnstarted(2)
+	in.StartWorker = func() { calls++ }
+	in.AddUnstarted(2)
 	require.Zero(t, calls)
-	require.Equal(t, 2, d.accounts(0).Live)
+	require.Equal(t, 2, in.accounts(0).Live)
 	for cmd := range 2 {
-		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
 		require.Equal(t, 1, calls, "one is on the way")
 	}
-	require.True(t, d.TakeCalled())
-	require.False(t, d.TakeCalled())
-	var s Member
+	require.True(t, in.TakeCalled())
+	require.False(t, in.TakeCalled())
+	var m Member
 	var tally Tally
-	d.Join(&s, false)
-	require.Equal(t, 2, d.accounts(0).Live)
-	require.Equal(t, 1, d.Turn(&s, &tally, true), "a fair share")
+	in.Join(&m, false)
+	require.Equal(t, 2, in.accounts(0).Live)
+	require.Equal(t, 1, in.Turn(&m, &tally, true), "a fair share")
 	require.Equal(t, 2, calls, "it sends for the other")
 }
 
 // What a keeper may do with those who doze, and others with the inbox meanwhile, in any order.
-func TestNoWorkerThatDozesIsLostOrCountedTwice(t *testing.T) {
+func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := newStaffed(0, Config{Name: "r", Capacity: 8, Batch: 2, Instances: 100, StreakEnds: time.Minute})
+		in := newTestInbox(0, Config{Name: "r", Capacity: 8, Batch: 2, Instances: 100, StreakEnds: time.Minute})
 		var tally Tally
 		var members []*Member // joined
 		calls, coming := 0, 0
 		over, cancel := context.WithCancel(context.Background())
 		cancel()  // a full inbox is not waited for
 		want := 0 // workers there should be
-		d.StartWorker = func() { calls++ }
+		in.StartWorker = func() { calls++ }
 		join := func() {
 			m := &Member{Wake: func() {}}
-			d.Join(m, false)
+			in.Join(m, false)
 			members = append(members, m)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"doze": func(t *rapid.T) {
 				n := rapid.IntRange(0, 3).Draw(t, "n")
-				d.AddUnstarted(n)
+				in.AddUnstarted(n)
 				want += n
 			},
-			"submit": func(*rapid.T) { _ = d.Submit(over, &command.Envelope{Cmd: 1}) },
+			"submit": func(*rapid.T) { _ = in.Submit(over, &command.Envelope{Cmd: 1}) },
 			"answer a call": func(t *rapid.T) {
 				if calls == 0 {
 					t.Skip()
 				}
 				calls--
-				if d.TakeCalled() {
+				if in.TakeCalled() {
 					coming++
 				}
 			},
@@ -77,8 +77,8 @@ func TestNoWorkerThatDozesIsLostOrCountedTwice(t *testing.T) {
 				}
 				coming--
 				want--
-				d.StartFailed()
-				d.Leave(&Member{})
+				in.StartFailed()
+				in.Leave(&Member{})
 			},
 			"another comes": func(*rapid.T) {
 				want++
@@ -94,44 +94,44 @@ func TestNoWorkerThatDozesIsLostOrCountedTwice(t *testing.T) {
 					t.Skip("it sleeps")
 				}
 				tally.OK = int(m.inHand)
-				if d.Turn(m, &tally, true) >= 0 {
+				if in.Turn(m, &tally, true) >= 0 {
 					return
 				}
-				d.Leave(m)
+				in.Leave(m)
 				members = append(members[:i], members[i+1:]...)
 			},
 			"shrink": func(t *rapid.T) {
 				if want == 0 {
 					t.Skip()
 				}
-				d.Shrink(1)
+				in.Shrink(1)
 				want--
 			},
 			"the keeper goes": func(*rapid.T) {
-				d.DropUnstarted()
+				in.DropUnstarted()
 				for _, m := range members {
 					tally.OK = int(m.inHand)
-					d.Book(m, &tally)
-					d.Yield(m)
-					d.Leave(m)
+					in.Book(m, &tally)
+					in.Yield(m)
+					in.Leave(m)
 				}
-				d.ForgetShrink()
+				in.ForgetShrink()
 				members, coming, want = nil, 0, 0 // calls to it may still be on their way
 			},
 			"": func(t *rapid.T) {
-				require.Equal(t, want, d.live-d.excess-retired(members), "as many as there should be")
-				require.Equal(t, len(members)+int(d.unstarted.waiting+d.unstarted.called+d.unstarted.coming), d.live)
-				require.Equal(t, coming, int(d.unstarted.coming))
-				require.GreaterOrEqual(t, calls, int(d.unstarted.called), "a call for each")
-				if d.queue.Len() > 0 && d.waking == 0 && ready(members) == 0 {
-					require.Zero(t, int(d.unstarted.waiting)+len(d.idle), "nobody sleeps while there is work")
+				require.Equal(t, want, in.live-in.excess-countRetired(members), "as many as there should be")
+				require.Equal(t, len(members)+int(in.unstarted.waiting+in.unstarted.called+in.unstarted.coming), in.live)
+				require.Equal(t, coming, int(in.unstarted.coming))
+				require.GreaterOrEqual(t, calls, int(in.unstarted.called), "a call for each")
+				if in.queue.Len() > 0 && in.waking == 0 && countReady(members) == 0 {
+					require.Zero(t, int(in.unstarted.waiting)+len(in.idle), "nobody sleeps while there is work")
 				}
 			},
 		})
 	})
 }
 
-func retired(members []*Member) (n int) {
+func countRetired(members []*Member) (n int) {
 	for _, m := range members {
 		if m.retired {
 			n++
@@ -141,7 +141,7 @@ func retired(members []*Member) (n int) {
 }
 
 // ready are those who will come by themselves.
-func ready(members []*Member) (n int) {
+func countReady(members []*Member) (n int) {
 	for _, m := range members {
 		if m.Ready() {
 			n++

@@ -14,7 +14,7 @@ import (
 )
 
 // One worker, and three inboxes with so many commands queued.
-func TestAWorkerGoesWhereThePlanLeads(t *testing.T) {
+func TestAWorkerFollowsItsVisitPlan(t *testing.T) {
 	order := func(ids ...controller.StageID) []controller.StageID { return ids }
 	tests := map[string]struct {
 		plan   *controller.VisitPlan
@@ -56,13 +56,13 @@ func TestAWorkerGoesWhereThePlanLeads(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			st := newStreet(t, 3)
-			st.polled(test.plan)
-			v := st.hire()
+			tb := newTestbed(t, 3)
+			tb.polled(test.plan)
+			w := tb.addWorker()
 			for i, n := range test.queued {
-				st.many(i, n)
+				tb.submitN(i, n)
 			}
-			require.Equal(t, test.want, strings.Join(v.trail(len(strings.Fields(test.want))), " "))
+			require.Equal(t, test.want, strings.Join(w.trail(len(strings.Fields(test.want))), " "))
 		})
 	}
 }
@@ -71,45 +71,45 @@ func TestABoundIsMetExactlyWhateverTheBatch(t *testing.T) {
 	for bound := 1; bound <= 9; bound++ {
 		for batch := 1; batch <= 5; batch++ {
 			for _, gating := range []controller.Gating{controller.Bounded, controller.Gated} {
-				st := newStreet(t, 2, func(c *Config) { c.Batch = batch })
-				st.polled(&controller.VisitPlan{Gating: gating, Bound: bound})
-				v := st.hire()
+				tb := newTestbed(t, 2, func(c *Config) { c.Batch = batch })
+				tb.polled(&controller.VisitPlan{Gating: gating, Bound: bound})
+				w := tb.addWorker()
 				queued := [2]int{20, 20}
 				if gating == controller.Gated {
 					queued = [2]int{bound, bound}
 				}
-				for i, in := range st.rooms {
+				for i, in := range tb.inboxes {
 					in.limit = batch
-					st.many(i, queued[i])
+					tb.submitN(i, queued[i])
 				}
 				visit := 0
 				for {
-					in, cmds := v.turn(false)
-					if in != st.rooms[0] {
+					in, cmds := w.turn(false)
+					if in != tb.inboxes[0] {
 						break
 					}
 					visit += len(cmds)
 					if gating == controller.Gated {
-						st.many(0, len(cmds)) // what comes meanwhile waits for the next visit
+						tb.submitN(0, len(cmds)) // what comes meanwhile waits for the next visit
 					}
 				}
 				require.Equal(t, bound, visit, "%v, batches of %d", gating, batch)
-				require.Equal(t, st.rooms[1], v.at2)
+				require.Equal(t, tb.inboxes[1], w.lastInbox)
 			}
 		}
 	}
 }
 
-func TestAnExhaustiveVisitGoesOnWithWhatComesMeanwhile(t *testing.T) {
+func TestAnExhaustiveVisitIncludesCommandsThatArriveMeanwhile(t *testing.T) {
 	for gating, want := range map[controller.Gating]string{controller.Exhaustive: "A A A B -", controller.Gated: "A B A A -"} {
-		st := newStreet(t, 2)
-		st.polled(&controller.VisitPlan{Gating: gating})
-		v := st.hire()
-		st.many(0, 1)
-		st.many(1, 1)
-		trail := v.trail(1)
-		st.many(0, 2)
-		trail = append(trail, v.trail(4)...)
+		tb := newTestbed(t, 2)
+		tb.polled(&controller.VisitPlan{Gating: gating})
+		w := tb.addWorker()
+		tb.submitN(0, 1)
+		tb.submitN(1, 1)
+		trail := w.trail(1)
+		tb.submitN(0, 2)
+		trail = append(trail, w.trail(4)...)
 		require.Equal(t, want, strings.Join(trail, " "), gating.String())
 	}
 }
@@ -123,14 +123,14 @@ func TestAVisitEndsWithTheBatchInWhichItsTimeIsOver(t *testing.T) {
 		13 * time.Millisecond: "A A A A B B B B",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			st := newStreet(t, 2)
-			st.polled(&controller.VisitPlan{Gating: controller.TimeBounded, Quantum: quantum})
-			v := st.hire()
-			st.many(0, 10)
-			st.many(1, 10)
+			tb := newTestbed(t, 2)
+			tb.polled(&controller.VisitPlan{Gating: controller.TimeBounded, Quantum: quantum})
+			w := tb.addWorker()
+			tb.submitN(0, 10)
+			tb.submitN(1, 10)
 			var trail []string
 			for range strings.FieldsSeq(want) {
-				trail = append(trail, v.trail(1)...)
+				trail = append(trail, w.trail(1)...)
 				time.Sleep(4 * time.Millisecond)
 			}
 			require.Equal(t, want, strings.Join(trail, " "), quantum)
@@ -139,94 +139,94 @@ func TestAVisitEndsWithTheBatchInWhichItsTimeIsOver(t *testing.T) {
 }
 
 func TestVisitsAndEmptyVisitsAreCounted(t *testing.T) {
-	st := newStreet(t, 3)
-	st.polled(nil)
-	st.crew.ReportVisits(2)
-	v := st.hire()
-	st.many(1, 1)
-	require.Equal(t, []string{"B", "-"}, v.trail(2))
-	s := st.crew.Accounts()
+	tb := newTestbed(t, 3)
+	tb.polled(nil)
+	tb.pool.ReportVisits(2)
+	w := tb.addWorker()
+	tb.submitN(1, 1)
+	require.Equal(t, []string{"B", "-"}, w.trail(2))
+	s := tb.pool.Accounts()
 	require.EqualValues(t, 5, s.Visits, "A, B, C, A, B")
 	require.EqualValues(t, 4, s.Empties)
 	require.EqualValues(t, 1, s.Rounds)
-	require.Equal(t, 2, st.told)
+	require.Equal(t, 2, tb.visitReports)
 	for i, empties := range []uint64{2, 1, 1} {
-		sheet := Snapshot(st.rooms)[i]
-		require.Equal(t, empties, sheet.Empties)
+		accounts := Snapshot(tb.inboxes)[i]
+		require.Equal(t, empties, accounts.Empties)
 	}
-	require.EqualValues(t, 1, Snapshot(st.rooms)[1].Visits)
-	v.turn(true)
-	require.EqualValues(t, 5, st.crew.Accounts().Visits, "it has looked round already")
-	v.turn(true)
-	require.EqualValues(t, 8, st.crew.Accounts().Visits, "woken in vain, it looks round once more")
-	require.Equal(t, 4, st.told)
-	st.crew.ReportVisits(0)
-	st.many(0, 9)
-	v.trail(20)
-	require.Equal(t, 4, st.told, "nobody asks any more")
+	require.EqualValues(t, 1, Snapshot(tb.inboxes)[1].Visits)
+	w.turn(true)
+	require.EqualValues(t, 5, tb.pool.Accounts().Visits, "it has looked round already")
+	w.turn(true)
+	require.EqualValues(t, 8, tb.pool.Accounts().Visits, "woken in vain, it looks round once more")
+	require.Equal(t, 4, tb.visitReports)
+	tb.pool.ReportVisits(0)
+	tb.submitN(0, 9)
+	w.trail(20)
+	require.Equal(t, 4, tb.visitReports, "nobody asks any more")
 }
 
 func TestVisitsOfASharedQueueAreCounted(t *testing.T) {
-	st := newStreet(t, 2)
-	st.crew.ReportVisits(3)
-	v := st.hire()
-	st.many(0, 3)
-	st.many(1, 3)
-	v.trail(8)
-	s := st.crew.Accounts()
+	tb := newTestbed(t, 2)
+	tb.pool.ReportVisits(3)
+	w := tb.addWorker()
+	tb.submitN(0, 3)
+	tb.submitN(1, 3)
+	w.trail(8)
+	s := tb.pool.Accounts()
 	require.EqualValues(t, 6, s.Visits)
 	require.Zero(t, s.Empties+s.Rounds)
-	require.Equal(t, 2, st.told)
-	require.EqualValues(t, 3, Snapshot(st.rooms)[0].Visits)
+	require.Equal(t, 2, tb.visitReports)
+	require.EqualValues(t, 3, Snapshot(tb.inboxes)[0].Visits)
 }
 
-func TestTheEndOfAPlanIsToldOnce(t *testing.T) {
-	st := newStreet(t, 2)
-	st.polled(&controller.VisitPlan{Gating: controller.Bounded, Bound: 1})
-	v, w := st.hire(), st.hire()
-	st.many(0, 20)
-	st.many(1, 20)
-	v.trail(2)
-	require.Zero(t, st.rounds)
-	v.trail(1)
-	require.Equal(t, 1, st.rounds)
-	v.trail(4)
-	w.trail(5)
-	require.Equal(t, 1, st.rounds)
-	require.EqualValues(t, 5, st.crew.Accounts().Rounds)
+func TestTheFirstEndOfARoundIsReportedOnceForEachPlan(t *testing.T) {
+	tb := newTestbed(t, 2)
+	tb.polled(&controller.VisitPlan{Gating: controller.Bounded, Bound: 1})
+	w, w2 := tb.addWorker(), tb.addWorker()
+	tb.submitN(0, 20)
+	tb.submitN(1, 20)
+	w.trail(2)
+	require.Zero(t, tb.rounds)
+	w.trail(1)
+	require.Equal(t, 1, tb.rounds)
+	w.trail(4)
+	w2.trail(5)
+	require.Equal(t, 1, tb.rounds)
+	require.EqualValues(t, 5, tb.pool.Accounts().Rounds)
 	plan := &controller.VisitPlan{Gating: controller.Bounded, Bound: 2}
-	st.crew.SetPlan(plan)
-	require.Same(t, plan, st.crew.Plan())
-	v.trail(9)
-	require.Equal(t, 2, st.rounds, "another plan")
+	tb.pool.SetPlan(plan)
+	require.Same(t, plan, tb.pool.Plan())
+	w.trail(9)
+	require.Equal(t, 2, tb.rounds, "another plan")
 }
 
 // B, the last place, has work at each visit, so that the worker always goes back to A.
 func TestARoundEndsAtTheLastPlaceEvenIfItsVisitsSucceed(t *testing.T) {
 	for full, want := range map[bool]int{false: 1, true: 0} {
-		st := newStreet(t, 2)
-		st.polled(&controller.VisitPlan{Gating: controller.Bounded, Restart: true, FullRounds: full})
-		v := st.hire()
-		st.many(1, 5)
-		require.Equal(t, []string{"B", "B", "B", "B"}, v.trail(4))
-		require.Equal(t, want, st.rounds, "full rounds: %v", full)
-		require.EqualValues(t, 3*want, st.crew.Accounts().Rounds, "full rounds: %v", full)
-		v.trail(3)
-		require.Equal(t, 1, st.rounds, "a pass without success ends any round")
+		tb := newTestbed(t, 2)
+		tb.polled(&controller.VisitPlan{Gating: controller.Bounded, Restart: true, FullRounds: full})
+		w := tb.addWorker()
+		tb.submitN(1, 5)
+		require.Equal(t, []string{"B", "B", "B", "B"}, w.trail(4))
+		require.Equal(t, want, tb.rounds, "full rounds: %v", full)
+		require.EqualValues(t, 3*want, tb.pool.Accounts().Rounds, "full rounds: %v", full)
+		w.trail(3)
+		require.Equal(t, 1, tb.rounds, "a pass without success ends any round")
 	}
 }
 
-func TestANewPlanIsFollowedAfterTheRoundOrNow(t *testing.T) {
+func TestANewPlanTakesEffectAfterTheRoundOrNow(t *testing.T) {
 	for now, want := range map[bool]string{false: "A B C C B A", true: "A C B A C B"} {
-		st := newStreet(t, 3)
-		st.polled(&controller.VisitPlan{Gating: controller.Bounded})
-		v := st.hire()
-		for i := range st.rooms {
-			st.many(i, 5)
+		tb := newTestbed(t, 3)
+		tb.polled(&controller.VisitPlan{Gating: controller.Bounded})
+		w := tb.addWorker()
+		for i := range tb.inboxes {
+			tb.submitN(i, 5)
 		}
-		trail := v.trail(1)
-		st.crew.SetPlan(&controller.VisitPlan{Order: []controller.StageID{2, 1, 0}, Gating: controller.Bounded, Now: now})
-		trail = append(trail, v.trail(5)...)
+		trail := w.trail(1)
+		tb.pool.SetPlan(&controller.VisitPlan{Order: []controller.StageID{2, 1, 0}, Gating: controller.Bounded, Now: now})
+		trail = append(trail, w.trail(5)...)
 		require.Equal(t, want, strings.Join(trail, " "), "now: %v", now)
 	}
 }
@@ -249,80 +249,80 @@ func TestANewPlanIsAdoptedWhenAWalkRestarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.before.Gating, tt.after.Gating = controller.Bounded, controller.Bounded
-			st := newStreet(t, 3)
-			st.polled(&tt.before)
-			v := st.hire()
-			for i := range st.rooms {
-				st.many(i, 5)
+			tb := newTestbed(t, 3)
+			tb.polled(&tt.before)
+			w := tb.addWorker()
+			for i := range tb.inboxes {
+				tb.submitN(i, 5)
 			}
-			trail := v.trail(1)
-			st.crew.SetPlan(&tt.after)
-			trail = append(trail, v.trail(3)...)
+			trail := w.trail(1)
+			tb.pool.SetPlan(&tt.after)
+			trail = append(trail, w.trail(3)...)
 			require.Equal(t, tt.want, strings.Join(trail, " "))
 		})
 	}
 }
 
-func TestAWorkerComesToARoomThatIsNewToTheCrew(t *testing.T) {
-	st := newStreet(t, 3)
-	st.rooms[1].Bind(nil)
-	st.polled(&controller.VisitPlan{Gating: controller.Bounded})
-	v := st.hire()
-	for i := range st.rooms {
-		st.many(i, 4)
+func TestAWorkerVisitsAnInboxThatJoinsThePool(t *testing.T) {
+	tb := newTestbed(t, 3)
+	tb.inboxes[1].Bind(nil)
+	tb.polled(&controller.VisitPlan{Gating: controller.Bounded})
+	w := tb.addWorker()
+	for i := range tb.inboxes {
+		tb.submitN(i, 4)
 	}
-	trail := v.trail(1)
-	st.rooms[1].Bind(st.crew)
-	trail = append(trail, v.trail(4)...)
+	trail := w.trail(1)
+	tb.inboxes[1].Bind(tb.pool)
+	trail = append(trail, w.trail(4)...)
 	require.Equal(t, "A A B C A", strings.Join(trail, " "))
-	require.Equal(t, []*Inbox{st.rooms[0], st.rooms[1], st.rooms[2]}, st.crew.Inboxes())
+	require.Equal(t, []*Inbox{tb.inboxes[0], tb.inboxes[1], tb.inboxes[2]}, tb.pool.Inboxes())
 }
 
 func TestADismissedWorkerLeavesInTheMiddleOfAnEndlessVisit(t *testing.T) {
 	for _, mode := range dispatchModes {
-		st := newStreet(t, 1)
-		st.crew.SetDispatch(mode)
-		v, w := st.hire(), st.hire()
-		w.turn(true)
-		st.many(0, 9)
-		require.Equal(t, []string{"A", "A"}, v.trail(2))
-		w.turn(true)
-		st.crew.Shrink(1)
-		_, cmds := v.turn(true)
+		tb := newTestbed(t, 1)
+		tb.pool.SetDispatch(mode)
+		w, w2 := tb.addWorker(), tb.addWorker()
+		w2.turn(true)
+		tb.submitN(0, 9)
+		require.Equal(t, []string{"A", "A"}, w.trail(2))
+		w2.turn(true)
+		tb.pool.Shrink(1)
+		_, cmds := w.turn(true)
 		require.Equal(t, []any{"gone"}, cmds)
-		st.crew.Leave(&v.Member, &v.tally)
-		s := Snapshot(st.rooms)[0]
+		tb.pool.Leave(&w.Member, &w.tally)
+		s := Snapshot(tb.inboxes)[0]
 		require.Equal(t, 1, s.Out, "the other one, %v", mode)
 		require.Equal(t, 1, s.InHand)
-		require.Len(t, st.rooms[0].idleInstances, 1, "its instance is left for others")
-		require.Equal(t, 1, st.crew.Accounts().Live)
-		require.Equal(t, 2, st.crew.Accounts().Most)
+		require.Len(t, tb.inboxes[0].idleInstances, 1, "its instance is left for others")
+		require.Equal(t, 1, tb.pool.Accounts().Live)
+		require.Equal(t, 2, tb.pool.Accounts().Most)
 	}
 }
 
 // forwarding has one worker do two commands that go through three inboxes, and tells which
 // was done where.
-func forwarding(st *street, v *visitor) string {
+func forwarding(tb *testbed, w *testWorker) string {
 	var did []string
 	for range 100 {
-		in, cmds := v.next(false)
+		in, cmds := w.next(false)
 		if in == nil {
 			break
 		}
 		for _, cmd := range cmds {
 			did = append(did, fmt.Sprint(cmd, in.Place+1))
 		}
-		if in.Place+1 < len(st.rooms) {
-			v.forward(st.rooms[in.Place+1], false)
+		if in.Place+1 < len(tb.inboxes) {
+			w.forward(tb.inboxes[in.Place+1], false)
 		} else {
-			v.tally.OK = v.n
-			v.n = 0
+			w.tally.OK = w.n
+			w.n = 0
 		}
 	}
 	return strings.Join(did, " ")
 }
 
-func TestTheModeSaysWhetherOneCommandGoesThroughOrAllGoOn(t *testing.T) {
+func TestTheDispatchModeDecidesBetweenDepthFirstAndBreadthFirst(t *testing.T) {
 	bound := &controller.VisitPlan{Gating: controller.Bounded, Bound: 1}
 	tests := map[string]struct {
 		mode      controller.Dispatch
@@ -341,28 +341,28 @@ func TestTheModeSaysWhetherOneCommandGoesThroughOrAllGoOn(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			st := newStreet(t, 3, func(c *Config) { c.Batch, c.Instances = 8, test.instances })
-			st.crew.SetDispatch(test.mode)
-			st.crew.SetPlan(test.plan)
-			for i, in := range st.rooms {
+			tb := newTestbed(t, 3, func(c *Config) { c.Batch, c.Instances = 8, test.instances })
+			tb.pool.SetDispatch(test.mode)
+			tb.pool.SetPlan(test.plan)
+			for i, in := range tb.inboxes {
 				in.limit = 8
 				in.Adjust(func(k *Knobs) { k.Priority = i })
 			}
-			v := st.hire()
-			st.submit(0, "a", "b")
-			require.Equal(t, test.want, forwarding(st, v))
+			w := tb.addWorker()
+			tb.submit(0, "a", "b")
+			require.Equal(t, test.want, forwarding(tb, w))
 		})
 	}
 }
 
 func TestThereAreNoMoreTokensThanFreeInstances(t *testing.T) {
-	st := newStreet(t, 1, func(c *Config) { c.Instances = 2 })
-	in := st.rooms[0]
-	st.many(0, 5)
+	tb := newTestbed(t, 1, func(c *Config) { c.Instances = 2 })
+	in := tb.inboxes[0]
+	tb.submitN(0, 5)
 	require.EqualValues(t, 2, in.tokens.Load())
-	v, w, x := st.hire(), st.hire(), st.hire()
-	require.Equal(t, []string{"A"}, v.trail(1))
+	w, w2, x := tb.addWorker(), tb.addWorker(), tb.addWorker()
 	require.Equal(t, []string{"A"}, w.trail(1))
+	require.Equal(t, []string{"A"}, w2.trail(1))
 	require.Zero(t, in.tokens.Load())
 	require.Equal(t, []string{"-"}, x.trail(1), "as many are in the room as may be")
 	x.turn(true)
@@ -371,236 +371,236 @@ func TestThereAreNoMoreTokensThanFreeInstances(t *testing.T) {
 	require.Equal(t, []string{"A"}, x.trail(1))
 	require.Equal(t, 3, in.made)
 	in.Adjust(func(k *Knobs) { k.Instances = 1 })
-	v.next(true)
-	w.tally.OK = 1
-	_, n := st.crew.Turn(&w.Member, &w.tally, true)
+	w.next(true)
+	w2.tally.OK = 1
+	_, n := tb.pool.Turn(&w2.Member, &w2.tally, true)
 	require.Zero(t, n)
-	require.NotNil(t, w.Surplus, "one too many is to be stopped")
+	require.NotNil(t, w2.Surplus, "one too many is to be stopped")
 	require.Equal(t, 1, in.made)
 }
 
-func TestANewPriorityCountsForTokensThatAreThereAlready(t *testing.T) {
-	st := newStreet(t, 2)
-	st.crew.SetDispatch(controller.SharedPriority)
-	v := st.hire()
-	st.many(0, 3)
-	st.many(1, 3)
-	require.Equal(t, []string{"A"}, v.trail(1), "equal ones as they came")
-	st.rooms[1].Adjust(func(k *Knobs) { k.Priority = 1 })
-	require.Equal(t, []string{"B", "B", "B", "A", "A", "-"}, v.trail(6))
+func TestANewPriorityAppliesToExistingTokens(t *testing.T) {
+	tb := newTestbed(t, 2)
+	tb.pool.SetDispatch(controller.SharedPriority)
+	w := tb.addWorker()
+	tb.submitN(0, 3)
+	tb.submitN(1, 3)
+	require.Equal(t, []string{"A"}, w.trail(1), "equal ones as they came")
+	tb.inboxes[1].Adjust(func(k *Knobs) { k.Priority = 1 })
+	require.Equal(t, []string{"B", "B", "B", "A", "A", "-"}, w.trail(6))
 }
 
-func TestARoomIsLeftAloneWhileOneAheadIsFull(t *testing.T) {
+func TestAnInboxIsNotServedWhileOneAheadIsFull(t *testing.T) {
 	for _, mode := range dispatchModes {
 		t.Run(mode.String(), func(t *testing.T) {
-			st := newStreet(t, 2, func(c *Config) { c.Capacity = 4 })
-			st.crew.SetDispatch(mode)
-			st.rooms[0].Ahead(st.rooms[1])
-			st.rooms[0].Ahead(st.rooms[1])
-			require.Len(t, *st.rooms[0].ahead.Load(), 1)
-			st.rooms[1].Bind(nil)
-			v, own := st.hire(), st.employ(st.rooms[1])
-			st.many(1, 4)
-			st.many(0, 2)
-			in, _ := v.turn(true)
+			tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 4 })
+			tb.pool.SetDispatch(mode)
+			tb.inboxes[0].Ahead(tb.inboxes[1])
+			tb.inboxes[0].Ahead(tb.inboxes[1])
+			require.Len(t, *tb.inboxes[0].ahead.Load(), 1)
+			tb.inboxes[1].Bind(nil)
+			w, own := tb.addWorker(), tb.addOwnWorker(tb.inboxes[1])
+			tb.submitN(1, 4)
+			tb.submitN(0, 2)
+			in, _ := w.turn(true)
 			require.Nil(t, in)
 			own.turn(true)
-			require.Zero(t, v.woken, "three of four are left")
+			require.Zero(t, w.woken, "three of four are left")
 			own.turn(true)
-			require.Equal(t, 1, v.woken, "half of the room is free")
-			require.Equal(t, []string{"A"}, v.trail(1))
-			st.many(1, 2)
-			require.Equal(t, []string{"-"}, v.trail(1), "full again, in the middle of a visit")
-			v.turn(true)
-			st.rooms[1].Adjust(func(k *Knobs) { k.Capacity = 8 })
-			require.Equal(t, []string{"A", "-"}, v.trail(2))
+			require.Equal(t, 1, w.woken, "half of the room is free")
+			require.Equal(t, []string{"A"}, w.trail(1))
+			tb.submitN(1, 2)
+			require.Equal(t, []string{"-"}, w.trail(1), "full again, in the middle of a visit")
+			w.turn(true)
+			tb.inboxes[1].Adjust(func(k *Knobs) { k.Capacity = 8 })
+			require.Equal(t, []string{"A", "-"}, w.trail(2))
 		})
 	}
 }
 
-func TestARoomIsNotAheadOfItself(t *testing.T) {
-	st := newStreet(t, 1, func(c *Config) { c.Capacity = 1 })
-	st.rooms[0].Ahead(st.rooms[0])
-	st.many(0, 1)
-	require.Equal(t, []string{"A"}, st.hire().trail(1))
+func TestAnInboxIsNotAheadOfItself(t *testing.T) {
+	tb := newTestbed(t, 1, func(c *Config) { c.Capacity = 1 })
+	tb.inboxes[0].Ahead(tb.inboxes[0])
+	tb.submitN(0, 1)
+	require.Equal(t, []string{"A"}, tb.addWorker().trail(1))
 }
 
 // Who polled once has a way of its own, which is not that of a shared queue.
 func TestTheBoundOfASharedQueueIsThatOfThePresentPlan(t *testing.T) {
-	st := newStreet(t, 1, func(c *Config) { c.Batch = 8 })
-	st.polled(&controller.VisitPlan{Gating: controller.Bounded, Bound: 5})
-	v := st.hire()
-	v.turn(false)
-	st.crew.SetPlan(&controller.VisitPlan{Gating: controller.Bounded, Bound: 2})
-	st.crew.SetDispatch(controller.SharedFIFO)
-	st.rooms[0].limit = 8
-	st.many(0, 8)
-	require.Equal(t, []string{"A", "A"}, v.trail(1))
+	tb := newTestbed(t, 1, func(c *Config) { c.Batch = 8 })
+	tb.polled(&controller.VisitPlan{Gating: controller.Bounded, Bound: 5})
+	w := tb.addWorker()
+	w.turn(false)
+	tb.pool.SetPlan(&controller.VisitPlan{Gating: controller.Bounded, Bound: 2})
+	tb.pool.SetDispatch(controller.SharedFIFO)
+	tb.inboxes[0].limit = 8
+	tb.submitN(0, 8)
+	require.Equal(t, []string{"A", "A"}, w.trail(1))
 }
 
-func TestWhoDropsIsNotWaitedFor(t *testing.T) {
-	st := newStreet(t, 2, func(c *Config) { c.Capacity, c.Overflow = 1, Reject })
-	st.rooms[0].Ahead(st.rooms[1])
-	st.rooms[1].Adjust(func(k *Knobs) { k.Paused = true })
-	st.many(1, 1)
-	st.many(0, 1)
-	v := st.hire()
-	require.Equal(t, []string{"A", "-"}, v.trail(2))
+func TestAFullInboxThatDropsStallsNoInboxBehind(t *testing.T) {
+	tb := newTestbed(t, 2, func(c *Config) { c.Capacity, c.Overflow = 1, Reject })
+	tb.inboxes[0].Ahead(tb.inboxes[1])
+	tb.inboxes[1].Adjust(func(k *Knobs) { k.Paused = true })
+	tb.submitN(1, 1)
+	tb.submitN(0, 1)
+	w := tb.addWorker()
+	require.Equal(t, []string{"A", "-"}, w.trail(2))
 }
 
-func TestACrewIsTheSumOfItsRooms(t *testing.T) {
-	st := newStreet(t, 2)
-	require.Equal(t, "crew", st.crew.Name())
-	st.many(0, 2)
-	st.many(1, 3)
-	require.Equal(t, 5, st.crew.Len())
-	require.Same(t, st.crew, st.rooms[0].Pool())
-	require.Nil(t, st.crew.Plan())
-	v := st.hire()
-	v.turn(true)
-	require.Zero(t, st.rooms[0].Streak())
-	v.crash(false)
-	require.Equal(t, 1, st.rooms[0].Streak())
-	require.EqualValues(t, 1, Snapshot(st.rooms)[0].Restarts, "a crew knows no rooms")
-	st.crew.CrashIdle()
-	st.crew.Shrink(3)
-	require.True(t, st.crew.RetireOne())
-	require.Equal(t, 1, st.crew.Unshrink(1))
-	st.crew.ForgetShrink()
-	require.False(t, st.crew.RetireOne())
+func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
+	tb := newTestbed(t, 2)
+	require.Equal(t, "crew", tb.pool.Name())
+	tb.submitN(0, 2)
+	tb.submitN(1, 3)
+	require.Equal(t, 5, tb.pool.Len())
+	require.Same(t, tb.pool, tb.inboxes[0].Pool())
+	require.Nil(t, tb.pool.Plan())
+	w := tb.addWorker()
+	w.turn(true)
+	require.Zero(t, tb.inboxes[0].Streak())
+	w.crash(false)
+	require.Equal(t, 1, tb.inboxes[0].Streak())
+	require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Restarts, "a crew knows no rooms")
+	tb.pool.CrashIdle()
+	tb.pool.Shrink(3)
+	require.True(t, tb.pool.RetireOne())
+	require.Equal(t, 1, tb.pool.Unshrink(1))
+	tb.pool.ForgetShrink()
+	require.False(t, tb.pool.RetireOne())
 }
 
 // The worker that is called is told to leave: another one is called for the token.
-func TestAWorkerThatLeavesSendsAnotherToTheToken(t *testing.T) {
-	leave := map[string]func(*street, *visitor){
-		"dismissed": func(st *street, v *visitor) { st.crew.Shrink(1); v.turn(true) },
-		"ended":     func(st *street, v *visitor) { st.crew.Leave(&v.Member, &v.tally) },
+func TestAWorkerThatLeavesWakesAnotherForTheToken(t *testing.T) {
+	leave := map[string]func(*testbed, *testWorker){
+		"dismissed": func(tb *testbed, w *testWorker) { tb.pool.Shrink(1); w.turn(true) },
+		"ended":     func(tb *testbed, w *testWorker) { tb.pool.Leave(&w.Member, &w.tally) },
 	}
 	for name, f := range leave {
 		t.Run(name, func(t *testing.T) {
-			st := newStreet(t, 1)
-			v, w := st.hire(), st.hire()
-			v.turn(true)
-			st.rooms[0].Adjust(func(k *Knobs) { k.Paused = true })
+			tb := newTestbed(t, 1)
+			w, w2 := tb.addWorker(), tb.addWorker()
 			w.turn(true)
-			st.many(0, 1)
-			st.rooms[0].Adjust(func(k *Knobs) { k.Paused = false })
-			require.Equal(t, []int{0, 1}, []int{v.woken, w.woken}, "the last one to be idle is called")
-			st.crew.Join(&Member{Wake: func() {}})
+			tb.inboxes[0].Adjust(func(k *Knobs) { k.Paused = true })
+			w2.turn(true)
+			tb.submitN(0, 1)
+			tb.inboxes[0].Adjust(func(k *Knobs) { k.Paused = false })
+			require.Equal(t, []int{0, 1}, []int{w.woken, w2.woken}, "the last one to be idle is called")
+			tb.pool.Join(&Member{Wake: func() {}})
 			if name == "dismissed" {
-				st.crew.mu.Lock()
-				st.crew.excess++ // as if it had been asked when nobody was idle
-				st.crew.mu.Unlock()
-				_, cmds := w.turn(true)
+				tb.pool.mu.Lock()
+				tb.pool.excess++ // as if it had been asked when nobody was idle
+				tb.pool.mu.Unlock()
+				_, cmds := w2.turn(true)
 				require.Equal(t, []any{"gone"}, cmds)
 			} else {
-				f(st, w)
+				f(tb, w2)
 			}
-			require.Equal(t, 1, v.woken)
-			require.Equal(t, []string{"A"}, v.trail(1))
+			require.Equal(t, 1, w.woken)
+			require.Equal(t, []string{"A"}, w.trail(1))
 		})
 	}
 }
 
-func TestATokenThatWasTakenBackIsWorthNothing(t *testing.T) {
-	changes := map[string]func(*street){
-		"another crew":     func(st *street) { st.rooms[0].Bind(NewSharedPool("other", st.Pipeline)) },
-		"its own workers":  func(st *street) { st.rooms[0].Bind(nil) },
-		"another priority": func(st *street) { st.rooms[0].Adjust(func(k *Knobs) { k.Priority++ }) },
-		"another mode":     func(st *street) { st.crew.SetDispatch(controller.SharedPriority) },
-		"halted":           func(st *street) { st.rooms[0].Halt()() },
+func TestATokenThatWasTakenBackStartsNoVisit(t *testing.T) {
+	changes := map[string]func(*testbed){
+		"another crew":     func(tb *testbed) { tb.inboxes[0].Bind(NewSharedPool("other", tb.Pipeline)) },
+		"its own workers":  func(tb *testbed) { tb.inboxes[0].Bind(nil) },
+		"another priority": func(tb *testbed) { tb.inboxes[0].Adjust(func(k *Knobs) { k.Priority++ }) },
+		"another mode":     func(tb *testbed) { tb.pool.SetDispatch(controller.SharedPriority) },
+		"halted":           func(tb *testbed) { tb.inboxes[0].Halt()() },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
-			st := newStreet(t, 1)
-			v := st.hire()
-			st.many(0, 1)
-			in, era := st.crew.next(&v.Member)
+			tb := newTestbed(t, 1)
+			w := tb.addWorker()
+			tb.submitN(0, 1)
+			in, era := tb.pool.next(&w.Member)
 			require.NotNil(t, in)
-			change(st)
-			require.Zero(t, st.crew.enter(in, era, &v.Member))
+			change(tb)
+			require.Zero(t, tb.pool.enter(in, era, &w.Member))
 			require.GreaterOrEqual(t, in.tokens.Load(), int32(0))
 		})
 	}
 }
 
-func TestAWorkerThatPollsDoesNotServeARoomThatHasLeftTheCrew(t *testing.T) {
-	st := newStreet(t, 2)
-	other := NewSharedPool("other", st.Pipeline)
-	st.polled(nil)
-	v := st.hire()
-	st.many(0, 5)
-	in, era := st.crew.next(&v.Member)
-	require.Same(t, st.rooms[0], in)
+func TestAPollingWorkerDoesNotServeAnInboxThatHasLeftThePool(t *testing.T) {
+	tb := newTestbed(t, 2)
+	other := NewSharedPool("other", tb.Pipeline)
+	tb.polled(nil)
+	w := tb.addWorker()
+	tb.submitN(0, 5)
+	in, era := tb.pool.next(&w.Member)
+	require.Same(t, tb.inboxes[0], in)
 	in.Bind(other)
-	require.Zero(t, st.crew.enter(in, era, &v.Member), "on its way")
-	require.EqualValues(t, 2, st.crew.Accounts().Visits+st.crew.Accounts().Empties)
+	require.Zero(t, tb.pool.enter(in, era, &w.Member), "on its way")
+	require.EqualValues(t, 2, tb.pool.Accounts().Visits+tb.pool.Accounts().Empties)
 	require.EqualValues(t, 1, in.empties.Load())
-	in.Bind(st.crew)
-	require.Equal(t, []string{"A"}, v.trail(1))
+	in.Bind(tb.pool)
+	require.Equal(t, []string{"A"}, w.trail(1))
 	in.Bind(other)
-	require.Equal(t, []string{"-"}, v.trail(1), "in the middle of a visit")
+	require.Equal(t, []string{"-"}, w.trail(1), "in the middle of a visit")
 	require.Len(t, in.idleInstances, 1)
 }
 
 // What a shared pool's worker brings is let in, full or not; one of an inbox's own waits.
-func TestACrewsWorkerWaitsForNoSeat(t *testing.T) {
-	st := newStreet(t, 2, func(c *Config) { c.Capacity = 2 })
-	v, own := st.hire(), &visitor{st: st}
+func TestASharedWorkerNeverWaitsForAFreeSlot(t *testing.T) {
+	tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 2 })
+	w, own := tb.addWorker(), &testWorker{st: tb}
 	own.Wake = func() { own.woken++ }
-	st.many(0, 1)
-	st.many(1, 2)
-	require.Zero(t, st.rooms[1].HandOver(&own.Member, []command.Envelope{{Cmd: 9}}, 0, false, true))
-	v.next(false)
-	require.Equal(t, 1, v.forward(st.rooms[1], true))
-	require.True(t, v.Ready())
-	require.Equal(t, 3, st.rooms[1].Len())
-	require.NoError(t, st.rooms[1].Send(t.Context(), command.Envelope{Cmd: 10}, nil, false, true))
-	require.Equal(t, []string{"B", "B"}, v.trail(2))
+	tb.submitN(0, 1)
+	tb.submitN(1, 2)
+	require.Zero(t, tb.inboxes[1].HandOver(&own.Member, []command.Envelope{{Cmd: 9}}, 0, false, true))
+	w.next(false)
+	require.Equal(t, 1, w.forward(tb.inboxes[1], true))
+	require.True(t, w.Ready())
+	require.Equal(t, 3, tb.inboxes[1].Len())
+	require.NoError(t, tb.inboxes[1].Send(t.Context(), command.Envelope{Cmd: 10}, nil, false, true))
+	require.Equal(t, []string{"B", "B"}, w.trail(2))
 	require.Zero(t, own.woken)
-	require.Equal(t, []string{"B"}, v.trail(1))
+	require.Equal(t, []string{"B"}, w.trail(1))
 	require.Equal(t, 1, own.woken, "a crew's worker makes room for others")
 }
 
 // The inbox ahead has got room between one look and the next.
-func TestARoomThatFindsRoomAheadAfterAllIsNotStalled(t *testing.T) {
-	st := newStreet(t, 2)
-	v := st.hire()
-	v.turn(true)
-	st.many(0, 1)
-	require.False(t, st.rooms[0].stallBehind(st.rooms[1]))
-	require.False(t, st.rooms[0].stalled)
-	require.Empty(t, st.rooms[1].behind)
-	require.Equal(t, []string{"A"}, v.trail(1))
+func TestAnInboxIsNotStalledIfTheOneAheadHasFreeSlotsAgain(t *testing.T) {
+	tb := newTestbed(t, 2)
+	w := tb.addWorker()
+	w.turn(true)
+	tb.submitN(0, 1)
+	require.False(t, tb.inboxes[0].stallBehind(tb.inboxes[1]))
+	require.False(t, tb.inboxes[0].stalled)
+	require.Empty(t, tb.inboxes[1].behind)
+	require.Equal(t, []string{"A"}, w.trail(1))
 }
 
 // Commands from outside fill the inbox ahead again as soon as a slot is free. The inbox behind has its turn all the same.
-func TestCommandsFromOutsideDoNotStarveARoomBehind(t *testing.T) {
+func TestCommandsFromOutsideDoNotStarveAnInboxBehind(t *testing.T) {
 	for _, mode := range []controller.Dispatch{controller.SharedFIFO, controller.Polled} {
 		synctest.Test(t, func(t *testing.T) {
-			st := newStreet(t, 2, func(c *Config) { c.Capacity = 8 })
-			st.rooms[0].Ahead(st.rooms[1])
-			st.crew.SetDispatch(mode)
-			st.crew.SetPlan(&controller.VisitPlan{Gating: controller.Gated})
-			st.many(1, 8)
+			tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 8 })
+			tb.inboxes[0].Ahead(tb.inboxes[1])
+			tb.pool.SetDispatch(mode)
+			tb.pool.SetPlan(&controller.VisitPlan{Gating: controller.Gated})
+			tb.submitN(1, 8)
 			for i := range 100 {
-				go func() { _ = bring(t.Context(), st.rooms[1], i) }()
+				go func() { _ = submitTo(t.Context(), tb.inboxes[1], i) }()
 			}
 			synctest.Wait()
-			v := st.hire()
-			st.many(0, 3)
+			w := tb.addWorker()
+			tb.submitN(0, 3)
 			seen := 0
 			for turn := range 60 {
-				in, _ := v.turn(false)
+				in, _ := w.turn(false)
 				synctest.Wait()
-				if in == st.rooms[0] {
+				if in == tb.inboxes[0] {
 					seen++
-					require.Equal(t, 1, v.forward(st.rooms[1], false), "turn %d", turn)
+					require.Equal(t, 1, w.forward(tb.inboxes[1], false), "turn %d", turn)
 				}
-				require.LessOrEqual(t, st.rooms[1].Len(), 8+seen)
+				require.LessOrEqual(t, tb.inboxes[1].Len(), 8+seen)
 			}
 			require.Equal(t, 3, seen, mode)
-			st.rooms[1].Halt()()
+			tb.inboxes[1].Halt()()
 		})
 	}
 }

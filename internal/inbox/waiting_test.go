@@ -19,14 +19,14 @@ import (
 
 // job is a command that says how important and how urgent it is.
 type job struct {
-	name  string
-	prio  int
-	due   int // in seconds; 0: none
-	burst bool
+	name   string
+	prio   int
+	due    int // in seconds; 0: none
+	panics bool
 }
 
 func (j job) Priority() int {
-	if j.burst {
+	if j.panics {
 		panic("no priority")
 	}
 	return j.prio
@@ -34,7 +34,7 @@ func (j job) Priority() int {
 
 func (j job) Deadline() time.Time {
 	switch {
-	case j.burst:
+	case j.panics:
 		panic("no deadline")
 	case j.due == 0:
 		return time.Time{}
@@ -56,10 +56,10 @@ func jobs(of ...[2]int) []command.Envelope {
 var fiveJobs = jobs([2]int{0, 0}, [2]int{2, 9}, [2]int{1, 3}, [2]int{2, 3}, [2]int{-1, 5})
 
 // names takes all that is queued, in batches of so many.
-func names(v *visitor) string {
+func names(w *testWorker) string {
 	var out []string
 	for {
-		in, cmds := v.turn(false)
+		in, cmds := w.turn(false)
 		if in == nil {
 			return strings.Join(out, " ")
 		}
@@ -83,72 +83,72 @@ var disciplines = map[string]struct {
 	"deadline": {queue.Deadline{}, "c d e b a", "c d e", "d e b a", "c d e b", "a b c d e"},
 }
 
-func newOrdered(t *testing.T, d queue.Discipline, change ...func(*Config)) (*street, *visitor) {
+func newOrdered(t *testing.T, d queue.Discipline, change ...func(*Config)) (*testbed, *testWorker) {
 	t.Helper()
-	st := newStreet(t, 1, append(change, func(c *Config) { c.Discipline = d })...)
-	st.rooms[0].Bind(nil)
-	return st, st.employ(st.rooms[0])
+	tb := newTestbed(t, 1, append(change, func(c *Config) { c.Discipline = d })...)
+	tb.inboxes[0].Bind(nil)
+	return tb, tb.addOwnWorker(tb.inboxes[0])
 }
 
-func TestADisciplineOrdersWhatIsSubmittedAndWhatIsHandedOver(t *testing.T) {
+func TestADisciplineOrdersSubmittedAndHandedOverCommands(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
-			st, v := newOrdered(t, test.d)
+			tb, w := newOrdered(t, test.d)
 			for _, e := range fiveJobs {
-				st.submit(0, e.Cmd)
+				tb.submit(0, e.Cmd)
 			}
-			require.Equal(t, test.want, names(v), "submitted")
-			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			require.Equal(t, test.want, names(v), "handed over")
-			require.Equal(t, 2, st.rooms[0].HandOver(&Member{}, fiveJobs[:2], 0, false, false))
-			require.NoError(t, st.rooms[0].Send(t.Context(), fiveJobs[3], nil, false, false))
-			require.Equal(t, 1, st.rooms[0].HandOver(&Member{}, fiveJobs[2:3], 0, false, false))
-			require.Len(t, strings.Fields(names(v)), 4, "and sent")
+			require.Equal(t, test.want, names(w), "submitted")
+			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			require.Equal(t, test.want, names(w), "handed over")
+			require.Equal(t, 2, tb.inboxes[0].HandOver(&Member{}, fiveJobs[:2], 0, false, false))
+			require.NoError(t, tb.inboxes[0].Send(t.Context(), fiveJobs[3], nil, false, false))
+			require.Equal(t, 1, tb.inboxes[0].HandOver(&Member{}, fiveJobs[2:3], 0, false, false))
+			require.Len(t, strings.Fields(names(w)), 4, "and sent")
 		})
 	}
 }
 
-func TestARoomThatDropsTheOldestDropsWhatCameFirstWhateverTheDiscipline(t *testing.T) {
+func TestDropOldestDropsTheCommandThatCameFirstWhateverTheDiscipline(t *testing.T) {
 	for name, test := range disciplines {
 		for _, handed := range []bool{false, true} {
-			st, v := newOrdered(t, test.d, func(c *Config) { c.Capacity, c.Overflow = 3, DropOldest })
+			tb, w := newOrdered(t, test.d, func(c *Config) { c.Capacity, c.Overflow = 3, DropOldest })
 			if handed {
-				require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+				require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 			} else {
 				for _, e := range fiveJobs {
-					st.submit(0, e.Cmd)
+					tb.submit(0, e.Cmd)
 				}
 			}
-			require.Equal(t, test.oldest, names(v), "%s, handed over: %v", name, handed)
-			require.Len(t, st.ends, 2)
-			for i, victim := range []string{"a", "b"} {
-				require.Equal(t, victim, fmt.Sprint(st.ends[i].Cmd), name)
-				require.Equal(t, ReasonOldest, st.ends[i].Reason)
+			require.Equal(t, test.oldest, names(w), "%s, handed over: %v", name, handed)
+			require.Len(t, tb.ends, 2)
+			for i, dropped := range []string{"a", "b"} {
+				require.Equal(t, dropped, fmt.Sprint(tb.ends[i].Cmd), name)
+				require.Equal(t, ReasonOldest, tb.ends[i].Reason)
 			}
 		}
 	}
 }
 
 // What a crash gives back is done next, in the order in which it was taken.
-func TestWhatACrashGivesBackComesFirstWhateverTheDiscipline(t *testing.T) {
+func TestCommandsGivenBackByACrashComeFirstWhateverTheDiscipline(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
-			st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 2 })
-			st.rooms[0].limit = 2
-			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			_, cmds := v.turn(false)
+			tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 2 })
+			tb.inboxes[0].limit = 2
+			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			_, cmds := w.turn(false)
 			require.Len(t, cmds, 2)
-			v.crash(false)
-			v = st.employ(st.rooms[0])
-			st.rooms[0].limit = 1
-			require.Equal(t, fmt.Sprint(cmds[1]), strings.Fields(names(v))[0])
-			require.Equal(t, fmt.Sprint(cmds[0]), fmt.Sprint(st.ends[0].Cmd))
+			w.crash(false)
+			w = tb.addOwnWorker(tb.inboxes[0])
+			tb.inboxes[0].limit = 1
+			require.Equal(t, fmt.Sprint(cmds[1]), strings.Fields(names(w))[0])
+			require.Equal(t, fmt.Sprint(cmds[0]), fmt.Sprint(tb.ends[0].Cmd))
 
-			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			_, cmds = v.turn(false)
-			v.crash(false)
-			v = st.employ(st.rooms[0])
-			require.Equal(t, test.givenBack, names(v), "%v was the culprit", cmds)
+			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			_, cmds = w.turn(false)
+			w.crash(false)
+			w = tb.addOwnWorker(tb.inboxes[0])
+			require.Equal(t, test.givenBack, names(w), "%v was the culprit", cmds)
 		})
 	}
 }
@@ -156,48 +156,48 @@ func TestWhatACrashGivesBackComesFirstWhateverTheDiscipline(t *testing.T) {
 func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
-			st, v := newOrdered(t, nil)
-			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			_, first := v.turn(false)
+			tb, w := newOrdered(t, nil)
+			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			_, first := w.turn(false)
 			require.Equal(t, "a", fmt.Sprint(first[0]))
-			st.rooms[0].Order(test.d)
-			require.Equal(t, test.switched, names(v))
+			tb.inboxes[0].Order(test.d)
+			require.Equal(t, test.switched, names(w))
 
-			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			st.rooms[0].Order(queue.LIFO{})
-			st.rooms[0].Order(test.d)
-			require.Equal(t, test.want, names(v), "by way of another")
+			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			tb.inboxes[0].Order(queue.LIFO{})
+			tb.inboxes[0].Order(test.d)
+			require.Equal(t, test.want, names(w), "by way of another")
 
-			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			st.rooms[0].Order(nil)
-			require.Equal(t, test.switchedBack, names(v))
-			require.Nil(t, st.rooms[0].queue.line, "a plain room has a plain ring")
+			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			tb.inboxes[0].Order(nil)
+			require.Equal(t, test.switchedBack, names(w))
+			require.Nil(t, tb.inboxes[0].queue.line, "a plain room has a plain ring")
 		})
 	}
 }
 
-func TestWhatWasGivenBackStaysFirstWhenTheDisciplineChanges(t *testing.T) {
+func TestCommandsGivenBackStayFirstWhenTheDisciplineChanges(t *testing.T) {
 	for name, test := range disciplines {
 		if _, fifo := test.d.(queue.FIFO); fifo || test.d == nil {
 			continue // a ring does not tell what was given back from what has waited
 		}
-		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
-		st.rooms[0].limit = 3
-		require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-		_, cmds := v.turn(false)
-		v.crash(false)
-		v = st.employ(st.rooms[0])
-		st.rooms[0].Order(queue.Deadline{})
-		st.rooms[0].Order(queue.LIFO{})
-		got := strings.Fields(names(v))
+		tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
+		tb.inboxes[0].limit = 3
+		require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+		_, cmds := w.turn(false)
+		w.crash(false)
+		w = tb.addOwnWorker(tb.inboxes[0])
+		tb.inboxes[0].Order(queue.Deadline{})
+		tb.inboxes[0].Order(queue.LIFO{})
+		got := strings.Fields(names(w))
 		require.Equal(t, fmt.Sprint(cmds[1:]), fmt.Sprint(got[:2]), name)
 		require.Len(t, got, 4)
 	}
 }
 
 // A command whose key panics is one that asks for nothing, wherever it is asked.
-func TestACommandThatPanicsWhenItIsAskedAsksForNothing(t *testing.T) {
-	bad := job{name: "x", burst: true}
+func TestACommandWhoseKeyPanicsHasKeyZero(t *testing.T) {
+	bad := job{name: "x", panics: true}
 	function := queue.PriorityOf(func(j job) int { return j.Priority() })
 	tests := map[string]struct {
 		d    queue.Discipline
@@ -209,66 +209,66 @@ func TestACommandThatPanicsWhenItIsAskedAsksForNothing(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			st, v := newOrdered(t, test.d, func(c *Config) { c.Retry.Attempts = 3 })
+			tb, w := newOrdered(t, test.d, func(c *Config) { c.Retry.Attempts = 3 })
 			for i, e := range fiveJobs {
 				if i == 1 {
-					st.submit(0, bad)
+					tb.submit(0, bad)
 				}
-				st.submit(0, e.Cmd)
+				tb.submit(0, e.Cmd)
 			}
-			require.Equal(t, test.want, names(v), "submitted")
+			require.Equal(t, test.want, names(w), "submitted")
 			es := append(append([]command.Envelope{fiveJobs[0]}, command.Envelope{Cmd: bad}), fiveJobs[1:]...)
-			require.Equal(t, 6, st.rooms[0].HandOver(&Member{}, es, 0, false, false))
-			require.Equal(t, test.want, names(v), "handed over")
-			st.rooms[0].Order(nil)
-			require.Equal(t, 6, st.rooms[0].HandOver(&Member{}, es, 0, false, false))
-			st.rooms[0].Order(test.d)
-			require.Equal(t, test.want, names(v), "by another order")
+			require.Equal(t, 6, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
+			require.Equal(t, test.want, names(w), "handed over")
+			tb.inboxes[0].Order(nil)
+			require.Equal(t, 6, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
+			tb.inboxes[0].Order(test.d)
+			require.Equal(t, test.want, names(w), "by another order")
 
-			st.submit(0, bad)
-			v.turn(false)
-			e := v.Batch[0]
+			tb.submit(0, bad)
+			w.turn(false)
+			e := w.Batch[0]
 			e.Failed()
-			require.True(t, st.rooms[0].RetryLater(&v.Member, &v.tally, e), "a retry asks it too")
-			v.n = 0
-			v.turn(false)
-			v.crash(true)
-			v = st.employ(st.rooms[0])
-			require.Equal(t, "x", names(v), "and a crash")
+			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e), "a retry asks it too")
+			w.n = 0
+			w.turn(false)
+			w.crash(true)
+			w = tb.addOwnWorker(tb.inboxes[0])
+			require.Equal(t, "x", names(w), "and a crash")
 		})
 	}
 }
 
 // turncoat changes the discipline while it is asked for its place.
-type turncoat struct {
+type switcher struct {
 	job
 
-	r  *Inbox
-	to queue.Discipline
+	inbox *Inbox
+	to    queue.Discipline
 }
 
-func (c turncoat) Priority() int {
-	c.r.Order(c.to)
+func (c switcher) Priority() int {
+	c.inbox.Order(c.to)
 	return c.prio
 }
 
 // What one discipline said counts for nothing in another: minus the priority is no date.
-func TestAPlaceThatWasAskedForByAnotherDisciplineCountsForNothing(t *testing.T) {
+func TestAKeyFromAnotherDisciplineIsIgnored(t *testing.T) {
 	for name, to := range map[string]queue.Discipline{"none": nil, "deadline": queue.Deadline{}, "LIFO": queue.LIFO{}} {
 		t.Run(name, func(t *testing.T) {
-			st, v := newOrdered(t, queue.Priority{})
+			tb, w := newOrdered(t, queue.Priority{})
 			late := job{name: "late", due: 1}
 			if name == "LIFO" {
 				late.name = "first"
 			}
-			st.submit(0, late)
-			es := []command.Envelope{{Cmd: turncoat{job{name: "turncoat", prio: math.MaxInt}, st.rooms[0], to}}}
-			require.Equal(t, 1, st.rooms[0].HandOver(&Member{}, es, 0, false, false))
+			tb.submit(0, late)
+			es := []command.Envelope{{Cmd: switcher{job{name: "turncoat", prio: math.MaxInt}, tb.inboxes[0], to}}}
+			require.Equal(t, 1, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
 			want := "late turncoat"
 			if name == "LIFO" {
 				want = "turncoat first"
 			}
-			require.Equal(t, want, names(v))
+			require.Equal(t, want, names(w))
 		})
 	}
 }
@@ -276,87 +276,87 @@ func TestAPlaceThatWasAskedForByAnotherDisciplineCountsForNothing(t *testing.T) 
 func TestARetryTakesItsPlaceInTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, backoff := range []time.Duration{0, time.Second} {
-			st, v := newOrdered(t, queue.Priority{}, func(c *Config) {
+			tb, w := newOrdered(t, queue.Priority{}, func(c *Config) {
 				c.Retry = Retry{Attempts: 2, Backoff: backoff, Max: time.Minute}
 			})
-			st.submit(0, job{name: "dear", prio: 5}, job{name: "cheap"}, job{name: "middling", prio: 2})
-			v.turn(false)
-			e := v.Batch[0]
+			tb.submit(0, job{name: "dear", prio: 5}, job{name: "cheap"}, job{name: "middling", prio: 2})
+			w.turn(false)
+			e := w.Batch[0]
 			e.Failed()
-			require.True(t, st.rooms[0].RetryLater(&v.Member, &v.tally, e))
-			v.n = 0
-			st.pass(backoff)
-			require.Equal(t, "dear middling cheap", names(v), backoff)
+			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e))
+			w.n = 0
+			tb.pass(backoff)
+			require.Equal(t, "dear middling cheap", names(w), backoff)
 		}
 	})
 }
 
 // Linger: a batch goes when it is full, or when its oldest command has waited.
-func TestABatchWaitsUntilItIsFullOrItsOldestCommandHasWaited(t *testing.T) {
+func TestABatchLingersUntilItIsFullOrItsOldestCommandHasWaited(t *testing.T) {
 	for name, shared := range map[string]bool{"own": false, "crew": true} {
 		for _, mode := range dispatchModes {
 			t.Run(name+"/"+mode.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					st, v := newLingering(t, shared, mode)
-					look := st.hire()
+					tb, w := newLingering(t, shared, mode)
+					look := tb.addWorker()
 					if !shared {
-						look = st.employ(st.rooms[0])
+						look = tb.addOwnWorker(tb.inboxes[0])
 					}
-					v.turn(true)
-					st.submit(0, 1)
+					w.turn(true)
+					tb.submit(0, 1)
 					time.Sleep(6 * time.Millisecond)
-					st.submit(0, 2)
+					tb.submit(0, 2)
 					require.Equal(t, []string{"-"}, look.trail(1), "nor does it go to one who looks")
-					st.pass(4*time.Millisecond - 1)
+					tb.pass(4*time.Millisecond - 1)
 					require.Equal(t, []string{"-"}, look.trail(1))
-					was := v.woken
-					st.pass(time.Nanosecond)
+					was := w.woken
+					tb.pass(time.Nanosecond)
 					if shared {
 						require.Zero(t, was, "nor is a crew told before")
-						require.Equal(t, 1, v.woken, "ten milliseconds after the first")
+						require.Equal(t, 1, w.woken, "ten milliseconds after the first")
 					}
-					require.Equal(t, []string{"A", "A"}, v.trail(1))
-					require.Equal(t, []string{"-"}, v.trail(1))
+					require.Equal(t, []string{"A", "A"}, w.trail(1))
+					require.Equal(t, []string{"-"}, w.trail(1))
 
-					v.turn(true)
-					st.many(0, 5)
-					require.Equal(t, []string{"A", "A", "A", "A"}, v.trail(1), "full at once")
-					require.Equal(t, []string{"-"}, v.trail(1), "one is left")
+					w.turn(true)
+					tb.submitN(0, 5)
+					require.Equal(t, []string{"A", "A", "A", "A"}, w.trail(1), "full at once")
+					require.Equal(t, []string{"-"}, w.trail(1), "one is left")
 					require.Equal(t, []string{"-"}, look.trail(1))
-					v.turn(true)
-					st.pass(10 * time.Millisecond)
-					require.Equal(t, []string{"A", "-"}, v.trail(2))
+					w.turn(true)
+					tb.pass(10 * time.Millisecond)
+					require.Equal(t, []string{"A", "-"}, w.trail(2))
 
-					v.turn(true)
-					st.many(0, 1)
-					st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 0 })
-					require.Equal(t, []string{"A", "-"}, v.trail(2), "it need not wait any more")
+					w.turn(true)
+					tb.submitN(0, 1)
+					tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 0 })
+					require.Equal(t, []string{"A", "-"}, w.trail(2), "it need not wait any more")
 				})
 			})
 		}
 	}
 }
 
-func newLingering(t *testing.T, shared bool, mode controller.Dispatch) (*street, *visitor) {
+func newLingering(t *testing.T, shared bool, mode controller.Dispatch) (*testbed, *testWorker) {
 	t.Helper()
-	st := newStreet(t, 1, func(c *Config) { c.Batch = 4 })
-	st.crew.SetDispatch(mode)
-	st.rooms[0].limit = 1 // a batch that lingered goes whole
-	st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 10 * time.Millisecond })
+	tb := newTestbed(t, 1, func(c *Config) { c.Batch = 4 })
+	tb.pool.SetDispatch(mode)
+	tb.inboxes[0].limit = 1 // a batch that lingered goes whole
+	tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 10 * time.Millisecond })
 	if shared {
-		return st, st.hire()
+		return tb, tb.addWorker()
 	}
-	st.rooms[0].Bind(nil)
-	return st, st.employ(st.rooms[0])
+	tb.inboxes[0].Bind(nil)
+	return tb, tb.addOwnWorker(tb.inboxes[0])
 }
 
-func TestAFullRoomDoesNotLinger(t *testing.T) {
+func TestAFullInboxDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, v := newLingering(t, true, controller.SharedFIFO)
-		st.rooms[0].Adjust(func(k *Knobs) { k.Capacity = 2 })
-		v.turn(true)
-		st.many(0, 2)
-		require.Equal(t, []string{"A", "A"}, v.trail(1))
+		tb, w := newLingering(t, true, controller.SharedFIFO)
+		tb.inboxes[0].Adjust(func(k *Knobs) { k.Capacity = 2 })
+		w.turn(true)
+		tb.submitN(0, 2)
+		require.Equal(t, []string{"A", "A"}, w.trail(1))
 	})
 }
 
@@ -364,23 +364,23 @@ func TestAFullRoomDoesNotLinger(t *testing.T) {
 // comes while the pipeline drains does not linger at all.
 func TestADrainWaitsNoLongerThanABatchLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, v := newLingering(t, true, controller.SharedFIFO)
-		v.turn(true)
-		st.many(0, 1)
-		st.rooms[0].Close()
-		st.Draining.Store(true)
-		st.pass(10 * time.Millisecond)
-		require.Equal(t, 1, v.woken)
-		require.Equal(t, []string{"A"}, v.trail(1))
-		v.turn(true)
-		require.Len(t, st.Quiet, 1)
-		st.rooms[0].HandOver(&Member{}, []command.Envelope{{Cmd: 1}}, st.Now(), false, false)
-		require.Equal(t, 2, v.woken)
-		require.Equal(t, []string{"A"}, v.trail(1))
+		tb, w := newLingering(t, true, controller.SharedFIFO)
+		w.turn(true)
+		tb.submitN(0, 1)
+		tb.inboxes[0].Close()
+		tb.Draining.Store(true)
+		tb.pass(10 * time.Millisecond)
+		require.Equal(t, 1, w.woken)
+		require.Equal(t, []string{"A"}, w.trail(1))
+		w.turn(true)
+		require.Len(t, tb.Quiet, 1)
+		tb.inboxes[0].HandOver(&Member{}, []command.Envelope{{Cmd: 1}}, tb.Now(), false, false)
+		require.Equal(t, 2, w.woken)
+		require.Equal(t, []string{"A"}, w.trail(1))
 	})
 }
 
-func TestOfCommandsThatComeTogetherSomeTellWhenTheyCame(t *testing.T) {
+func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 	tests := map[string]struct {
 		limit int
 		knobs func(*Knobs)
@@ -396,8 +396,8 @@ func TestOfCommandsThatComeTogetherSomeTellWhenTheyCame(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			st := newStreet(t, 1, func(c *Config) { c.Discipline, c.Capacity = test.order, 128 })
-			in := st.rooms[0]
+			tb := newTestbed(t, 1, func(c *Config) { c.Discipline, c.Capacity = test.order, 128 })
+			in := tb.inboxes[0]
 			in.limit = test.limit
 			if test.knobs != nil {
 				in.Adjust(test.knobs)
@@ -423,10 +423,10 @@ func TestOfCommandsThatComeTogetherSomeTellWhenTheyCame(t *testing.T) {
 }
 
 // Else it would tell that when it comes at last.
-func TestWhatFindsNoSeatHasNotCome(t *testing.T) {
-	st := newStreet(t, 1, func(c *Config) { c.Capacity = 3 })
+func TestACommandThatFindsNoFreeSlotGetsNoTimestamp(t *testing.T) {
+	tb := newTestbed(t, 1, func(c *Config) { c.Capacity = 3 })
 	es := make([]command.Envelope, 6)
-	require.Equal(t, 3, st.rooms[0].HandOver(&Member{}, es, 1000, false, false))
+	require.Equal(t, 3, tb.inboxes[0].HandOver(&Member{}, es, 1000, false, false))
 	for i := range es {
 		_, known := es[i].Waited(1500)
 		require.Equal(t, i < 3, known, "of command %d", i)
@@ -435,7 +435,7 @@ func TestWhatFindsNoSeatHasNotCome(t *testing.T) {
 
 func TestTheOldestHasWaitedAsLongAsThoseThatCameWithIt(t *testing.T) {
 	for _, limit := range []int{1, 32, 256} {
-		in := newStreet(t, 1, func(c *Config) { c.Capacity = 128 }).rooms[0]
+		in := newTestbed(t, 1, func(c *Config) { c.Capacity = 128 }).inboxes[0]
 		in.limit = limit
 		const n = 20
 		for _, now := range []int64{1000, 5000} {
@@ -452,14 +452,14 @@ func TestTheOldestHasWaitedAsLongAsThoseThatCameWithIt(t *testing.T) {
 	}
 }
 
-func TestTheOldestHasWaitedAtLeastAsLongAsTheNextThatTells(t *testing.T) {
+func TestTheOldestHasWaitedAtLeastAsLongAsTheNextWithATimestamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStreet(t, 1, func(c *Config) { c.Capacity, c.Batch = 1024, 256 })
-		in := st.rooms[0]
+		tb := newTestbed(t, 1, func(c *Config) { c.Capacity, c.Batch = 1024, 256 })
+		in := tb.inboxes[0]
 		in.limit = 256
-		st.many(0, 100)
+		tb.submitN(0, 100)
 		time.Sleep(time.Second)
-		st.many(0, 200)
+		tb.submitN(0, 200)
 		time.Sleep(time.Second)
 		require.Equal(t, 2*time.Second, Snapshot([]*Inbox{in})[0].Oldest)
 		in.queue.drop() // who told
@@ -467,96 +467,96 @@ func TestTheOldestHasWaitedAtLeastAsLongAsTheNextThatTells(t *testing.T) {
 	})
 }
 
-func TestNobodyTellsWhenHeCameWhoCameWithoutAClock(t *testing.T) {
-	in := newStreet(t, 1, func(*Config) {}).rooms[0]
+func TestCommandsHandedOverWithoutATimeGetNoTimestamp(t *testing.T) {
+	in := newTestbed(t, 1, func(*Config) {}).inboxes[0]
 	require.Equal(t, 3, in.HandOver(&Member{}, make([]command.Envelope, 3), 0, false, false))
 	require.Zero(t, in.queue.waited(1500, 256))
 }
 
 // The clock goes on for the command that waits, not for the batch it was in.
-func TestWhatIsGivenBackDoesNotLingerAgain(t *testing.T) {
+func TestCommandsGivenBackDoNotLingerAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, v := newLingering(t, true, controller.SharedFIFO)
-		st.many(0, 4)
-		v.trail(1)
+		tb, w := newLingering(t, true, controller.SharedFIFO)
+		tb.submitN(0, 4)
+		w.trail(1)
 		time.Sleep(10 * time.Millisecond)
-		v.crash(false)
-		v = st.hire()
-		require.Equal(t, []string{"A", "A", "A"}, v.trail(1))
+		w.crash(false)
+		w = tb.addWorker()
+		require.Equal(t, []string{"A", "A", "A"}, w.trail(1))
 	})
 }
 
 // Else one that fails again and again would have all others done in batches of a few.
-func TestWhatIsTriedAgainLingersLikeAnother(t *testing.T) {
+func TestARetryLingersLikeANewCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st, v := newLingering(t, false, controller.SharedFIFO)
-		st.rooms[0].cfg.Retry.Attempts = 2
-		st.many(0, 4)
-		_, cmds := v.turn(false)
+		tb, w := newLingering(t, false, controller.SharedFIFO)
+		tb.inboxes[0].cfg.Retry.Attempts = 2
+		tb.submitN(0, 4)
+		_, cmds := w.turn(false)
 		require.Len(t, cmds, 4)
-		v.Batch[0].Failed()
-		require.True(t, st.rooms[0].RetryLater(&v.Member, &v.tally, v.Batch[0]))
-		v.tally.OK = 3
-		_, cmds = v.turn(true)
+		w.Batch[0].Failed()
+		require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, w.Batch[0]))
+		w.tally.OK = 3
+		_, cmds = w.turn(true)
 		require.Empty(t, cmds)
-		st.pass(10*time.Millisecond - 10*time.Microsecond)
-		require.Zero(t, v.woken)
-		st.pass(20 * time.Microsecond)
-		require.Equal(t, 1, v.woken)
-		_, cmds = v.turn(true)
+		tb.pass(10*time.Millisecond - 10*time.Microsecond)
+		require.Zero(t, w.woken)
+		tb.pass(20 * time.Microsecond)
+		require.Equal(t, 1, w.woken)
+		_, cmds = w.turn(true)
 		require.Len(t, cmds, 1)
-		require.Equal(t, 1, v.Batch[0].Tries())
+		require.Equal(t, 1, w.Batch[0].Tries())
 	})
 }
 
 // What an envelope knows of the time comes round.
-func TestNobodyLingersForEver(t *testing.T) {
+func TestNoCommandLingersForEver(t *testing.T) {
 	for name, tried := range map[string]bool{"what is tried again": true, "what is new": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				st, v := newLingering(t, false, controller.SharedFIFO)
-				st.rooms[0].cfg.Retry.Attempts = 2
-				st.rooms[0].Adjust(func(k *Knobs) { k.Linger = 30 * 24 * time.Hour })
-				st.many(0, 4)
-				_, cmds := v.turn(false)
+				tb, w := newLingering(t, false, controller.SharedFIFO)
+				tb.inboxes[0].cfg.Retry.Attempts = 2
+				tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 30 * 24 * time.Hour })
+				tb.submitN(0, 4)
+				_, cmds := w.turn(false)
 				require.Len(t, cmds, 4)
 				if tried {
-					v.Batch[0].Failed()
-					require.True(t, st.rooms[0].RetryLater(&v.Member, &v.tally, v.Batch[0]))
-					v.tally.OK = 3
+					w.Batch[0].Failed()
+					require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, w.Batch[0]))
+					w.tally.OK = 3
 				} else {
-					v.tally.OK = 4
-					st.many(0, 1)
+					w.tally.OK = 4
+					tb.submitN(0, 1)
 				}
-				_, cmds = v.turn(true)
+				_, cmds = w.turn(true)
 				require.Empty(t, cmds)
-				st.pass(mostLinger - 10*time.Microsecond)
-				require.Zero(t, v.woken)
-				st.pass(20 * time.Microsecond)
-				require.Equal(t, 1, v.woken)
-				_, cmds = v.turn(true)
+				tb.pass(mostLinger - 10*time.Microsecond)
+				require.Zero(t, w.woken)
+				tb.pass(20 * time.Microsecond)
+				require.Equal(t, 1, w.woken)
+				_, cmds = w.turn(true)
 				require.Len(t, cmds, 1)
 			})
 		})
 	}
 }
 
-func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
+func TestPacksOfOneAreHandledOneByOneWhateverTheDiscipline(t *testing.T) {
 	for name, test := range disciplines {
-		st, v := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
-		st.rooms[0].limit = 3
-		require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-		v.turn(false)
-		for i := range v.Batch[:v.n] {
-			v.Batch[i].SetPack(1)
+		tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
+		tb.inboxes[0].limit = 3
+		require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+		w.turn(false)
+		for i := range w.Batch[:w.n] {
+			w.Batch[i].SetPack(1)
 		}
-		st.rooms[0].Crash(&v.Member, &v.tally, nil, append([]command.Envelope(nil), v.Batch[:v.n]...), false, ErrStopped)
-		st.rooms[0].Yield(&v.Member)
-		v = st.employ(st.rooms[0])
-		st.rooms[0].limit = 3
+		tb.inboxes[0].Crash(&w.Member, &w.tally, nil, append([]command.Envelope(nil), w.Batch[:w.n]...), false, ErrStopped)
+		tb.inboxes[0].Yield(&w.Member)
+		w = tb.addOwnWorker(tb.inboxes[0])
+		tb.inboxes[0].limit = 3
 		var sizes []int
 		for {
-			in, cmds := v.turn(false)
+			in, cmds := w.turn(false)
 			if in == nil {
 				break
 			}
@@ -566,48 +566,48 @@ func TestAGivenBackBatchIsDoneOneByOneInAnyOrder(t *testing.T) {
 			sizes = append(sizes[:3], 2)
 		}
 		require.Equal(t, []int{1, 1, 1, 2}, sizes, name)
-		require.Zero(t, st.rooms[0].queue.packed)
+		require.Zero(t, tb.inboxes[0].queue.packed)
 	}
 }
 
 // A batch crashes, each of it is to be done alone, and then the discipline changes.
-func TestWhatIsToBeDoneAloneStaysAloneWhenTheDisciplineChanges(t *testing.T) {
+func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
-			st, v := newOrdered(t, nil, func(c *Config) { c.Batch = 3 })
-			st.rooms[0].limit = 3
-			require.Equal(t, 5, st.rooms[0].HandOver(&Member{}, fiveJobs, 0, false, false))
-			_, cmds := v.turn(false)
+			tb, w := newOrdered(t, nil, func(c *Config) { c.Batch = 3 })
+			tb.inboxes[0].limit = 3
+			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
+			_, cmds := w.turn(false)
 			require.Len(t, cmds, 3)
-			for i := range v.Batch[:v.n] {
-				v.Batch[i].SetPack(1)
+			for i := range w.Batch[:w.n] {
+				w.Batch[i].SetPack(1)
 			}
-			st.rooms[0].Crash(&v.Member, &v.tally, nil, append([]command.Envelope(nil), v.Batch[:v.n]...), false, ErrStopped)
-			st.rooms[0].Yield(&v.Member)
-			v = st.employ(st.rooms[0])
-			st.rooms[0].Order(test.d)
+			tb.inboxes[0].Crash(&w.Member, &w.tally, nil, append([]command.Envelope(nil), w.Batch[:w.n]...), false, ErrStopped)
+			tb.inboxes[0].Yield(&w.Member)
+			w = tb.addOwnWorker(tb.inboxes[0])
+			tb.inboxes[0].Order(test.d)
 			for {
-				st.rooms[0].limit = 3
-				_, cmds := v.turn(false)
+				tb.inboxes[0].limit = 3
+				_, cmds := w.turn(false)
 				if cmds == nil {
 					break
 				}
 				for i := range cmds {
-					require.False(t, len(cmds) > 1 && v.Batch[i].Pack() > 0, "%v are done together", cmds)
+					require.False(t, len(cmds) > 1 && w.Batch[i].Pack() > 0, "%v are done together", cmds)
 				}
 			}
-			require.Zero(t, st.rooms[0].queue.packed)
+			require.Zero(t, tb.inboxes[0].queue.packed)
 		})
 	}
 }
 
 // The first wait for no room, one waits for it, and the last are taken together again.
-func TestManyThatAreMoreThanFindRoomComeEachOnceAndInOrder(t *testing.T) {
+func TestSubmitAllQueuesEachCommandOnceAndInOrderThoughSlotsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newStreet(t, 1, func(c *Config) { c.Capacity, c.Batch = 4, 4 })
-		in := st.rooms[0]
+		tb := newTestbed(t, 1, func(c *Config) { c.Capacity, c.Batch = 4, 4 })
+		in := tb.inboxes[0]
 		in.limit = 4
-		v := st.employ(in)
+		w := tb.addOwnWorker(in)
 		const n = 7
 		go func() {
 			taken, err := in.SubmitAll(t.Context(), nil, n, func(i int) any { return i })
@@ -615,13 +615,13 @@ func TestManyThatAreMoreThanFindRoomComeEachOnceAndInOrder(t *testing.T) {
 			assert.Equal(t, n, taken)
 		}()
 		synctest.Wait()
-		_, first := v.turn(false)
+		_, first := w.turn(false)
 		require.Equal(t, []any{0, 1, 2, 3}, first)
 		synctest.Wait() // there is room for one more than are left
-		_, rest := v.turn(false)
+		_, rest := w.turn(false)
 		require.Equal(t, []any{4, 5, 6}, rest)
 		require.Zero(t, in.Len())
-		v.turn(true)
+		w.turn(true)
 	})
 }
 
@@ -643,27 +643,27 @@ func TestThePauseOfARetryDoublesUpToItsMaximum(t *testing.T) {
 func TestACommandThatWaitsForItsRetryKeepsItsSlot(t *testing.T) {
 	for rule, want := range map[Overflow]string{Reject: "d", DropNewest: "d", DropOldest: "e"} {
 		synctest.Test(t, func(t *testing.T) {
-			st, v := newOrdered(t, nil, func(c *Config) {
+			tb, w := newOrdered(t, nil, func(c *Config) {
 				c.Capacity, c.Overflow, c.Retry = 3, rule, Retry{Attempts: 2, Backoff: time.Second, Max: time.Second}
 			})
-			in := st.rooms[0]
+			in := tb.inboxes[0]
 			for _, name := range []string{"a", "b"} {
-				st.submit(0, name)
-				v.turn(false)
-				e := v.Batch[0]
+				tb.submit(0, name)
+				w.turn(false)
+				e := w.Batch[0]
 				e.Failed()
-				require.True(t, in.RetryLater(&v.Member, &v.tally, e))
-				v.n = 0
+				require.True(t, in.RetryLater(&w.Member, &w.tally, e))
+				w.n = 0
 			}
-			st.submit(0, "c")
-			v.turn(false)
+			tb.submit(0, "c")
+			w.turn(false)
 			require.False(t, in.Full())
-			st.submit(0, "d")
+			tb.submit(0, "d")
 			require.True(t, in.Full())
-			err := bring(t.Context(), in, "e")
+			err := submitTo(t.Context(), in, "e")
 			require.Equal(t, rule == Reject, errors.Is(err, ErrFull), err)
-			st.pass(2 * time.Second)
-			require.Equal(t, want+" a b", names(v), "%v: what waits for its retry is not dropped", rule)
+			tb.pass(2 * time.Second)
+			require.Equal(t, want+" a b", names(w), "%v: what waits for its retry is not dropped", rule)
 			require.Zero(t, in.Load())
 		})
 	}

@@ -10,156 +10,156 @@ import (
 )
 
 // staffed is an inbox with workers who only count how often they are woken.
-type staffed struct {
+type testInbox struct {
 	*Inbox
-	seats []*Member
-	woken []int
+	members []*Member
+	woken   []int
 }
 
-func newStaffed(workers int, cfg Config) *staffed {
-	d := &staffed{Inbox: New(cfg), woken: make([]int, workers)}
-	d.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
-	d.Open()
+func newTestInbox(workers int, cfg Config) *testInbox {
+	in := &testInbox{Inbox: New(cfg), woken: make([]int, workers)}
+	in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
+	in.Open()
 	for i := range workers {
-		m := &Member{Wake: func() { d.woken[i]++ }}
-		d.Join(m, false)
-		d.seats = append(d.seats, m)
+		m := &Member{Wake: func() { in.woken[i]++ }}
+		in.Join(m, false)
+		in.members = append(in.members, m)
 	}
-	return d
+	return in
 }
 
 // A command comes while the one worker on its way is on its way out.
-func TestAWorkerThatLeavesSendsAnotherToTheCommandThatCameMeanwhile(t *testing.T) {
-	d := newStaffed(2, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
+func TestAWorkerThatLeavesWakesAnotherForACommandThatCameMeanwhile(t *testing.T) {
+	in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
 	var tally Tally
-	require.Zero(t, d.Turn(d.seats[0], &tally, true))
-	require.Zero(t, d.Turn(d.seats[1], &tally, true))
-	d.Shrink(1)
-	require.Equal(t, []int{1, 0}, d.woken, "the one that was idle for longest is to leave")
-	require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: 1}))
-	require.Equal(t, []int{1, 0}, d.woken, "somebody is on the way already")
-	require.Equal(t, -1, d.Turn(d.seats[0], &tally, true))
-	require.Equal(t, []int{1, 1}, d.woken, "it passes the word on")
-	require.Equal(t, 1, d.Turn(d.seats[1], &tally, true))
+	require.Zero(t, in.Turn(in.members[0], &tally, true))
+	require.Zero(t, in.Turn(in.members[1], &tally, true))
+	in.Shrink(1)
+	require.Equal(t, []int{1, 0}, in.woken, "the one that was idle for longest is to leave")
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+	require.Equal(t, []int{1, 0}, in.woken, "somebody is on the way already")
+	require.Equal(t, -1, in.Turn(in.members[0], &tally, true))
+	require.Equal(t, []int{1, 1}, in.woken, "it passes the word on")
+	require.Equal(t, 1, in.Turn(in.members[1], &tally, true))
 }
 
 // What a crash gives back is work for a worker who is idle.
-func TestAnIdleWorkerIsSentToWhatACrashGaveBack(t *testing.T) {
-	d := newStaffed(2, Config{Name: "r", Capacity: 4, Batch: 4, StreakEnds: time.Minute})
-	d.limit = 4
+func TestAnIdleWorkerIsWokenForCommandsThatACrashGaveBack(t *testing.T) {
+	in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 4, StreakEnds: time.Minute})
+	in.limit = 4
 	var tally Tally
 	for cmd := range 3 {
-		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
 	}
-	n := d.Turn(d.seats[0], &tally, true)
+	n := in.Turn(in.members[0], &tally, true)
 	require.Equal(t, 2, n, "a fair share")
-	require.Equal(t, 1, d.Turn(d.seats[1], &tally, true))
+	require.Equal(t, 1, in.Turn(in.members[1], &tally, true))
 	tally.OK = 1
-	require.Zero(t, d.Turn(d.seats[1], &tally, true), "idle")
-	batch := d.seats[0].Batch
+	require.Zero(t, in.Turn(in.members[1], &tally, true), "idle")
+	batch := in.members[0].Batch
 	batch[0].Failed()
-	d.Crash(d.seats[0], &tally, &batch[0], batch[1:n], false, ErrStopped)
-	require.Equal(t, []int{0, 1}, d.woken)
-	require.Equal(t, 1, d.Turn(d.seats[1], &tally, true))
-	require.Equal(t, 1, d.seats[1].Batch[0].Cmd)
+	in.Crash(in.members[0], &tally, &batch[0], batch[1:n], false, ErrStopped)
+	require.Equal(t, []int{0, 1}, in.woken)
+	require.Equal(t, 1, in.Turn(in.members[1], &tally, true))
+	require.Equal(t, 1, in.members[1].Batch[0].Cmd)
 }
 
 // A worker is called, since an instance may be made for it; but before it comes another
 // has one made, does what there was, and rests.
-func TestAWorkerThatComesAndFindsNoInstanceSendsTheOneThatHasIt(t *testing.T) {
+func TestAWokenWorkerThatFindsNoInstanceWakesTheWorkerThatHasIt(t *testing.T) {
 	for _, park := range []bool{false, true} {
-		d := newStaffed(2, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 1, StreakEnds: time.Minute})
+		in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 1, StreakEnds: time.Minute})
 		var tally Tally
-		first, second := d.seats[0], d.seats[1]
-		require.Zero(t, d.Turn(first, &tally, true))
-		require.Zero(t, d.Turn(second, &tally, true))
-		d.Leave(first)
-		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: 1}))
-		require.Equal(t, []int{0, 1}, d.woken, "it may make an instance")
-		require.True(t, d.Claim(first))
+		first, second := in.members[0], in.members[1]
+		require.Zero(t, in.Turn(first, &tally, true))
+		require.Zero(t, in.Turn(second, &tally, true))
+		in.Leave(first)
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+		require.Equal(t, []int{0, 1}, in.woken, "it may make an instance")
+		require.True(t, in.Claim(first))
 		first.Instance = "the only one"
-		d.Join(first, true)
-		require.Equal(t, 1, d.Turn(first, &tally, true))
+		in.Join(first, true)
+		require.Equal(t, 1, in.Turn(first, &tally, true))
 		tally.OK = 1
-		require.Zero(t, d.Turn(first, &tally, true))
-		require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: 2}))
-		require.Equal(t, []int{0, 1}, d.woken, "somebody is on the way already")
-		require.Zero(t, d.Turn(second, &tally, park))
-		require.Equal(t, []int{1, 1}, d.woken, "it sends who can do it")
-		require.Equal(t, 1, d.Turn(first, &tally, true))
+		require.Zero(t, in.Turn(first, &tally, true))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 2}))
+		require.Equal(t, []int{0, 1}, in.woken, "somebody is on the way already")
+		require.Zero(t, in.Turn(second, &tally, park))
+		require.Equal(t, []int{1, 1}, in.woken, "it sends who can do it")
+		require.Equal(t, 1, in.Turn(first, &tally, true))
 	}
 }
 
 // The worker on its way finds that no instance may be made for it any more, while an idle one has one.
-func TestAWorkerThatGetsNoInstanceSendsOneThatHasOne(t *testing.T) {
-	d := newStaffed(0, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 2, StreakEnds: time.Minute})
-	d.woken = make([]int, 2)
+func TestAWorkerThatMayMakeNoInstanceWakesOneThatHasOne(t *testing.T) {
+	in := newTestInbox(0, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 2, StreakEnds: time.Minute})
+	in.woken = make([]int, 2)
 	var tally Tally
 	for i := range 2 {
-		m := &Member{Wake: func() { d.woken[i]++ }}
-		d.seats = append(d.seats, m)
+		m := &Member{Wake: func() { in.woken[i]++ }}
+		in.members = append(in.members, m)
 		if i == 0 {
-			require.True(t, d.Claim(m))
+			require.True(t, in.Claim(m))
 			m.Instance = "the one"
 		}
-		d.Join(m, false)
-		require.Zero(t, d.Turn(m, &tally, true))
+		in.Join(m, false)
+		require.Zero(t, in.Turn(m, &tally, true))
 	}
-	require.NoError(t, d.Submit(t.Context(), &command.Envelope{Cmd: 1}))
-	require.Equal(t, []int{0, 1}, d.woken, "who has been idle for the shortest time")
-	d.Adjust(func(k *Knobs) { k.Instances = 1 })
-	require.Zero(t, d.Turn(d.seats[1], &tally, true))
-	require.Equal(t, []int{1, 1}, d.woken)
-	require.Equal(t, 1, d.Turn(d.seats[0], &tally, true))
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+	require.Equal(t, []int{0, 1}, in.woken, "who has been idle for the shortest time")
+	in.Adjust(func(k *Knobs) { k.Instances = 1 })
+	require.Zero(t, in.Turn(in.members[1], &tally, true))
+	require.Equal(t, []int{1, 1}, in.woken)
+	require.Equal(t, 1, in.Turn(in.members[0], &tally, true))
 }
 
 // deferring is a worker of another inbox that wants to wake itself whom it calls.
-func deferring() *Member {
+func deferringSender() *Member {
 	return &Member{own: New(Config{Name: "before", Capacity: 1}), DefersWakes: true}
 }
 
-func TestWhomAHandOverCallsIsLeftToTheWorkerThatWantsToWakeHim(t *testing.T) {
-	d := newStaffed(1, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
-	e := newStaffed(1, Config{Name: "e", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
+func TestAHandOverLeavesTheWakeUpToASenderThatDefersWakes(t *testing.T) {
+	in := newTestInbox(1, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
+	e := newTestInbox(1, Config{Name: "e", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
 	var tally Tally
-	require.Zero(t, d.Turn(d.seats[0], &tally, true))
-	require.Zero(t, e.Turn(e.seats[0], &tally, true))
-	from := deferring()
-	require.Equal(t, 1, d.HandOver(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
-	require.Same(t, d.seats[0], from.Called)
-	require.Equal(t, []int{0}, d.woken)
-	require.True(t, d.seats[0].Ready(), "he may come by himself")
-	require.Equal(t, 1, d.HandOver(from, []command.Envelope{{Cmd: 2}}, 0, false, false))
-	require.Same(t, d.seats[0], from.Called, "he is on his way: nobody else is called")
+	require.Zero(t, in.Turn(in.members[0], &tally, true))
+	require.Zero(t, e.Turn(e.members[0], &tally, true))
+	from := deferringSender()
+	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
+	require.Same(t, in.members[0], from.Called)
+	require.Equal(t, []int{0}, in.woken)
+	require.True(t, in.members[0].Ready(), "he may come by himself")
+	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Cmd: 2}}, 0, false, false))
+	require.Same(t, in.members[0], from.Called, "he is on his way: nobody else is called")
 	require.Equal(t, 1, e.HandOver(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
-	require.Same(t, e.seats[0], from.Called)
-	require.Equal(t, []int{1}, d.woken, "only the last is left to it")
+	require.Same(t, e.members[0], from.Called)
+	require.Equal(t, []int{1}, in.woken, "only the last is left to it")
 	require.Equal(t, []int{0}, e.woken)
 }
 
-func TestWhomAHandOverCallsIsWokenBeforeVictimsAreLetGo(t *testing.T) {
-	d := newStaffed(1, Config{Name: "r", Capacity: 1, Batch: 1, Overflow: DropNewest, StreakEnds: time.Minute})
+func TestAHandOverWakesTheWorkerBeforeDroppedCommandsAreReported(t *testing.T) {
+	in := newTestInbox(1, Config{Name: "r", Capacity: 1, Batch: 1, Overflow: DropNewest, StreakEnds: time.Minute})
 	var tally Tally
-	require.Zero(t, d.Turn(d.seats[0], &tally, true))
+	require.Zero(t, in.Turn(in.members[0], &tally, true))
 	told := 0
-	d.Pipeline().Ended = func(Ending) {
+	in.Pipeline().Ended = func(Ending) {
 		told++
-		require.Equal(t, []int{1}, d.woken)
+		require.Equal(t, []int{1}, in.woken)
 	}
-	from := deferring()
-	require.Equal(t, 2, d.HandOver(from, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, false))
+	from := deferringSender()
+	require.Equal(t, 2, in.HandOver(from, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, false))
 	require.Equal(t, 1, told)
 	require.Nil(t, from.Called)
 }
 
-func TestAWorkerThatIsToLeaveDoesNotRestOnceItCarriesNothing(t *testing.T) {
+func TestARetiringWorkerDoesNotStayParkedOnceItCarriesNothing(t *testing.T) {
 	for name, ask := range map[string]func(in *Inbox, m *Member){
 		"asked while idle":    func(in *Inbox, m *Member) { require.Zero(t, in.Turn(m, new(Tally), true)); in.Shrink(1) },
 		"asked while working": func(in *Inbox, _ *Member) { in.Shrink(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := New(Config{Name: "r", Capacity: 8, Batch: 8})
-			in.Attach(newHouse())
+			in.Attach(newPipeline())
 			in.Open()
 			m := &Member{Wake: func() {}}
 			in.Join(m, false)

@@ -43,7 +43,6 @@ thrice whence hitherto heretofore:            plain English
 // the list when it is clean; the list may only get shorter.
 const unwritten = `
 internal/command
-internal/inbox
 worker
 `
 
