@@ -20,24 +20,24 @@ func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.
 	for i := range 3 {
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: i}))
 	}
-	time.Sleep(time.Microsecond) // longer than it lingers
+	time.Sleep(time.Microsecond) // longer than a batch lingers
 	var tally Tally
 	require.Equal(t, 3, in.Turn(m, &tally, true))
 	require.Equal(t, []*Member{m}, in.Holders())
-	require.Nil(t, in.Abandon(m, ErrStopped), "it is not halted")
+	require.Nil(t, in.Abandon(m, ErrStopped), "the inbox is not halted")
 	tally.OK = 1
 	require.True(t, in.Book(m, &tally))
 	in.Halt()()
 	m.Delivers = true
-	require.Nil(t, in.Abandon(m, ErrStopped), "it delivers")
+	require.Nil(t, in.Abandon(m, ErrStopped), "the worker delivers")
 	m.Delivers = false
-	tell := in.Abandon(m, ErrStopped)
-	require.NotNil(t, tell)
-	tell()
-	require.Len(t, ends, 2, "what was not booked")
+	report := in.Abandon(m, ErrStopped)
+	require.NotNil(t, report)
+	report()
+	require.Len(t, ends, 2, "the commands that were not booked")
 	require.Equal(t, []any{1, 2}, []any{ends[0].Cmd, ends[1].Cmd})
 	require.Empty(t, in.Holders())
-	require.Nil(t, in.Abandon(m, ErrStopped), "it was")
+	require.Nil(t, in.Abandon(m, ErrStopped), "it was abandoned already")
 	before := Counts([]*Inbox{in})
 	late := Tally{OK: 2}
 	require.False(t, in.Book(m, &late))

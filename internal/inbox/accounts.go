@@ -14,11 +14,11 @@ type Accounts struct {
 	Crashes, Retries, Restarts     uint64
 	Queued, InHand, Delayed        int
 	Suspended                      int // of those in hand, suspended
-	Carried                        int // handled, and not handed over because the next room is full
-	Held                           int // in workers' hands
-	Due                            int // what could be given out, were it not paused and were there workers enough
+	Carried                        int // handled, and not handed over because the next inbox is full
+	Held                           int // in the workers' batches
+	Due                            int // what could be given out if the inbox were not paused and had enough workers
 	Live, Busy, Most, Out          int
-	Blocked, Idle                  int  // workers of the inbox's own; with Busy they are all there are
+	Blocked, Idle                  int  // of the stage's own workers; Busy, Blocked and Idle are all of them
 	Stalled                        bool // shared pools take nothing, because an inbox ahead is full
 	Visits, Empties, Stuck         uint64
 	Abandoned                      int
@@ -29,11 +29,11 @@ type Accounts struct {
 	BlockedTime, IdleTime          time.Duration
 	Wait, Work                     histogram.Histogram
 	Open, Halted                   bool
-	Draining, Drained              bool // it is being drained, or has been; and nothing is here
+	Draining, Drained              bool // Draining: it is being drained, or has been. Drained: and the inbox is empty
 }
 
 // Snapshot copies the accounts of the inboxes of one pipeline, all at the same instant: it holds all their locks, taken in
-// order. No other function holds two.
+// order. No other function holds the locks of two inboxes.
 func Snapshot(inboxes []*Inbox) []Accounts {
 	return snapshot(inboxes, func(in *Inbox, now int64) Accounts {
 		s := in.accounts(now)
@@ -55,7 +55,7 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 	}
 	var now int64
 	for i, in := range inboxes {
-		if pl := in.Pipeline(); now == 0 && pl != nil { // with all locks: it is one instant
+		if pl := in.Pipeline(); now == 0 && pl != nil { // with all locks held, so that it is one instant
 			now = pl.Now()
 		}
 		all[i] = read(in, now)
@@ -101,7 +101,7 @@ func (s *state) oldest() time.Duration {
 	if s.queue.fresh() == 0 {
 		return 0
 	}
-	return s.queue.waited(s.now(), s.knobs.Batch) // of so many submitted commands one has a time
+	return s.queue.waited(s.now(), s.knobs.Batch) // of so many submitted commands one has a timestamp
 }
 
 // byReason names the counts that are not zero.

@@ -15,10 +15,10 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// doors are the two: an inbox's and the pipeline's.
+// admissionPoints are the two places where admission rules apply: the inbox of a stage, and the pipeline.
 var admissionPoints = map[string]func(*testbed, controller.Admission){
-	"room":  func(tb *testbed, a controller.Admission) { tb.inboxes[0].SetAdmission(a) },
-	"house": func(tb *testbed, a controller.Admission) { tb.SetAdmission(a) },
+	"stage":    func(tb *testbed, a controller.Admission) { tb.inboxes[0].SetAdmission(a) },
+	"pipeline": func(tb *testbed, a controller.Admission) { tb.SetAdmission(a) },
 }
 
 func eachAdmissionPoint(t *testing.T, f func(t *testing.T, tb *testbed, admit func(controller.Admission))) {
@@ -33,19 +33,19 @@ func eachAdmissionPoint(t *testing.T, f func(t *testing.T, tb *testbed, admit fu
 	}
 }
 
-// flood submits one command every so often, and returns how many were let in.
-func submitEvery(tb *testbed, every, during time.Duration) (in int) {
+// submitEvery submits one command in every interval, and returns how many were accepted.
+func submitEvery(tb *testbed, every, during time.Duration) (accepted int) {
 	tb.t.Helper()
 	for range int(during / every) {
 		time.Sleep(every)
 		switch err := submitTo(tb.t.Context(), tb.inboxes[0], 1); {
 		case err == nil:
-			in++
+			accepted++
 		default:
 			require.ErrorIs(tb.t, err, ErrRate)
 		}
 	}
-	return in
+	return accepted
 }
 
 func TestARateAdmitsTheRateAndABurst(t *testing.T) {
@@ -70,7 +70,7 @@ func TestARateAdmitsTheRateAndABurst(t *testing.T) {
 	}
 }
 
-// Ten tenths are to make one.
+// The rate adds a tenth of a command between two submissions: ten tenths must make one.
 func TestARateAdmitsNoFewerCommandsWhenItIsCheckedOften(t *testing.T) {
 	eachAdmissionPoint(t, func(t *testing.T, tb *testbed, admit func(controller.Admission)) {
 		admit(controller.Admission{Rate: controller.Rate{PerSecond: 1000, Burst: 1}})
@@ -78,15 +78,15 @@ func TestARateAdmitsNoFewerCommandsWhenItIsCheckedOften(t *testing.T) {
 	})
 }
 
-// A policy that turns the rate a little, and often, is not to let in a burst each time.
+// A policy that often changes the rate a little must not admit a whole burst each time.
 func TestAChangedRateKeepsWhatIsLeftOfTheBurst(t *testing.T) {
 	eachAdmissionPoint(t, func(t *testing.T, tb *testbed, admit func(controller.Admission)) {
-		in := 0
+		accepted := 0
 		for i := range 10 {
 			admit(controller.Admission{Rate: controller.Rate{PerSecond: 1 + float64(i)/1000, Burst: 5}})
-			in += submitEvery(tb, time.Nanosecond, 5)
+			accepted += submitEvery(tb, time.Nanosecond, 5)
 		}
-		require.Equal(t, 5, in, "in no time")
+		require.Equal(t, 5, accepted, "almost no time has passed")
 	})
 }
 
@@ -96,11 +96,11 @@ func TestAnIdleTimeSavesUpNoMoreThanOneBurst(t *testing.T) {
 		admit(rate)
 		require.Equal(t, 5, submitEvery(tb, time.Nanosecond, 10))
 		admit(rate)
-		require.Zero(t, submitEvery(tb, time.Nanosecond, 10), "the same rate again is no new one")
+		require.Zero(t, submitEvery(tb, time.Nanosecond, 10), "setting the same rate again adds no burst")
 		time.Sleep(time.Hour)
 		require.Equal(t, 5, submitEvery(tb, time.Nanosecond, 10))
 		admit(controller.Admission{})
-		require.Equal(t, 10, submitEvery(tb, time.Nanosecond, 10), "there is no limit any more")
+		require.Equal(t, 10, submitEvery(tb, time.Nanosecond, 10), "there is no rate any more")
 		accounts := Snapshot(tb.inboxes)[0]
 		require.EqualValues(t, 20, accounts.Rejected[ReasonRate])
 	})
@@ -119,7 +119,7 @@ func TestASubmitterOverTheLimitWaits(t *testing.T) {
 		require.Empty(t, result)
 		w.turn(false)
 		synctest.Wait()
-		require.Empty(t, result, "in hand is in flight")
+		require.Empty(t, result, "a command in hand is in flight")
 		w.turn(false)
 		synctest.Wait()
 		require.Len(t, result, 1)
@@ -187,7 +187,7 @@ func TestAnInboxThatDoesNotWaitRefusesCommandsOverThePipelinesLimit(t *testing.T
 	}
 }
 
-// inside is the context of a handler.
+// handlerContext is the context of a handler.
 type handlerContext struct {
 	inbox  *Inbox
 	shared bool
@@ -213,14 +213,14 @@ func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {
 	}
 	tb.SetAdmission(controller.Admission{Limit: 1})
 	tb.inboxes[1].Adjust(func(k *Knobs) { k.Capacity = 9 })
-	require.ErrorIs(t, submitTo(handlerContext{inbox: tb.inboxes[0]}.ctx(t), tb.inboxes[1], 1), ErrFull, "nor for the house")
+	require.ErrorIs(t, submitTo(handlerContext{inbox: tb.inboxes[0]}.ctx(t), tb.inboxes[1], 1), ErrFull, "nor does it wait for the pipeline's limit")
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 1 })
 		tb.submitN(1, 1)
 		result := make(chan error, 1)
 		go func() { result <- submitTo(handlerContext{inbox: tb.inboxes[0]}.ctx(t), tb.inboxes[1], 1) }()
 		synctest.Wait()
-		require.Empty(t, result, "one of a room's own waits, on a way ahead")
+		require.Empty(t, result, "a stage's own worker waits for a stage ahead")
 		w := tb.addWorker()
 		w.turn(false)
 		require.NoError(t, <-result)
@@ -230,12 +230,12 @@ func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {
 func TestCommandsBelowAPriorityAreShed(t *testing.T) {
 	eachAdmissionPoint(t, func(t *testing.T, tb *testbed, admit func(controller.Admission)) {
 		admit(controller.Admission{Shed: controller.Shed{Below: 1}})
-		for cmd, in := range map[any]bool{
+		for cmd, accepted := range map[any]bool{
 			job{prio: 1}: true, job{prio: 2}: true, job{prio: 0}: false, job{prio: -1}: false,
-			job{panics: true}: false, "asks for nothing": false,
+			job{panics: true}: false, "without a priority": false,
 		} {
 			err := submitTo(t.Context(), tb.inboxes[0], cmd)
-			require.Equal(t, in, err == nil, "%v", cmd)
+			require.Equal(t, accepted, err == nil, "%v", cmd)
 			if err != nil {
 				require.ErrorIs(t, err, ErrPolicy)
 			}
@@ -257,13 +257,13 @@ func TestAShareOfTheCommandsIsShedAtRandom(t *testing.T) {
 					shed++
 				}
 			}
-			require.GreaterOrEqual(t, shed, bounds[0], p) // seven deviations: once in ten to the twelfth
+			require.GreaterOrEqual(t, shed, bounds[0], p) // seven standard deviations: a chance of one in ten to the twelfth
 			require.LessOrEqual(t, shed, bounds[1], p)
 		})
 	}
 }
 
-// gate asks a function.
+// gateFunc is a gate that calls a function.
 type gateFunc func(cmd any, queued, capacity int) error
 
 func (g gateFunc) Admit(cmd any, queued, capacity int) error { return g(cmd, queued, capacity) }
@@ -296,11 +296,11 @@ func TestAGateMayRefuseACommandOrPanic(t *testing.T) {
 		require.ErrorIs(t, submitTo(ctx, tb.inboxes[0], 2), context.Canceled)
 		tb.inboxes[0].Close()
 		require.ErrorIs(t, submitTo(t.Context(), tb.inboxes[0], 2), ErrClosed)
-		require.Len(t, asked, 3, "who has gone and who comes too late is not asked about")
+		require.Len(t, asked, 3, "the gate is not asked about a submitter that has gone, or that comes too late")
 	})
 }
 
-// A gate may look at the inbox, and at itself: it is asked without a lock.
+// A gate may submit to its inbox and read its accounts: it is called without the lock.
 func TestAGateMaySubmitAndReadSnapshots(t *testing.T) {
 	tb := newTestbed(t, 1)
 	tb.inboxes[0].SetAdmission(controller.Admission{Gate: gateFunc(func(cmd any, _, _ int) error {
@@ -353,7 +353,7 @@ func TestADisabledInboxTakesNothingAndReportsHandedOverCommands(t *testing.T) {
 	require.Zero(t, tb.inboxes[1].Load())
 }
 
-// A stage's limit holds back whom its own pipeline feeds, too.
+// A stage's limit also holds back the stages of its own pipeline.
 func TestALimitAppliesToHandedOverCommands(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Capacity = 4 })
 	in := tb.inboxes[0]
@@ -366,7 +366,7 @@ func TestALimitAppliesToHandedOverCommands(t *testing.T) {
 	w.turn(false)
 	require.Zero(t, up.woken)
 	w.turn(false)
-	require.Zero(t, up.woken, "one place is free, less than half of the room")
+	require.Zero(t, up.woken, "one slot is free, less than half of the inbox")
 	w.turn(false)
 	require.Equal(t, 1, up.woken)
 	require.Equal(t, 2, in.HandOver(&up.Member, es[3:], 0, false, true))
@@ -397,7 +397,7 @@ func TestATaskThatWaitsForThePipelinesLimitSuspends(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- submitTo(task, tb.inboxes[0], 2) }()
 		synctest.Wait()
-		require.Equal(t, 1, task.suspended, "a coroutine that blocks holds up all others of its scheduler")
+		require.Equal(t, 1, task.suspended, "a coroutine that blocks would hold up all others of its scheduler")
 		tb.addWorker().trail(2)
 		require.NoError(t, <-result)
 

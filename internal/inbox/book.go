@@ -10,7 +10,7 @@ import (
 // hoards what others could do.
 const quantum = 100 * time.Microsecond
 
-// Book books what a worker did in the middle of its batch: before a caller learns of it that might look at the accounts. It
+// Book books what a worker did in the middle of its batch: before a caller learns of it that may read the accounts. It
 // returns false, and books nothing, if the worker was abandoned.
 func (in *Inbox) Book(m *Member, t *Tally) bool {
 	var fx effects

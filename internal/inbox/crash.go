@@ -176,7 +176,7 @@ func (s *state) countCrash(inStreak bool) {
 
 // CrashStreak is what is known of a streak of crashes, beside its length.
 type CrashStreak struct {
-	Number uint64        // tells it from the one before
+	Number uint64        // distinguishes it from the streak before
 	First  error         // how it started
 	Rests  int           // how often shared pools have left the inbox alone; the rests that are over
 	Rested time.Duration // for how long in all

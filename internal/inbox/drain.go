@@ -30,7 +30,7 @@ func (in *Inbox) Drain() {
 	in.mu.Lock()
 	in.change(toDrain)
 	in.dismissWaiters(&fx)
-	in.stalled = false // it is not barred any more; if the inbox ahead is full it is told again
+	in.stalled = false // it is not barred any more; if an inbox ahead is full, the next visit stalls it again
 	in.callWorker(&fx) // no batch lingers any more
 	in.lookAtEntries(&fx)
 	in.unlock(&fx)
@@ -95,7 +95,7 @@ func (in *Inbox) Halt() (report func()) {
 	return report
 }
 
-// lookAtEntries has submitters that wait at the pipeline's entry look at the inbox again.
+// lookAtEntries has the submitters that wait at the pipeline's entry check again whether they may enter.
 func (s *state) lookAtEntries(fx *effects) { fx.entries, fx.some = true, true }
 
 // bars reports whether workers at an inbox cannot hand over to this one in its present phase. Nil stands for a shared

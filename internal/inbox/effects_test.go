@@ -79,7 +79,7 @@ type walk struct {
 	timers   []*virtualTimer
 	workers  []*Member // of the stage's own
 	tallies  map[*Member]*Tally
-	todo     map[*Member][]command.Envelope // what each worker has to do
+	todo     map[*Member][]command.Envelope // what each worker has still to do
 	senders  []*Member                      // of another stage
 	loads    map[*Member]int                // commands that each of those has for the inbox
 	waiting  []*waiter
@@ -172,7 +172,7 @@ func (w *walk) submit() {
 	w.settleWaiters()
 }
 
-// settleWaiters lets the submitters that were signalled go.
+// settleWaiters lets the submitters go on that were signalled.
 func (w *walk) settleWaiters() {
 	left := w.waiting[:0]
 	for _, x := range w.waiting {
@@ -219,34 +219,34 @@ func (w *walk) send(m *Member, n int, back bool) {
 
 // work has a worker end one command of its batch, or take its next turn.
 func (w *walk) work(m *Member, r *rand.Rand) {
-	hand := w.todo[m]
+	todo := w.todo[m]
 	switch {
-	case len(hand) == 0:
+	case len(todo) == 0:
 		if !m.Ready() {
 			return
 		}
 		n := w.Turn(m, w.tallies[m], true)
 		require.GreaterOrEqual(w.t, n, 0, "no worker was asked to leave")
-		w.todo[m] = append(hand, m.Batch[:n]...)
+		w.todo[m] = append(todo, m.Batch[:n]...)
 	case r.IntN(20) == 0:
-		e := hand[0]
+		e := todo[0]
 		e.Failed()
 		retry := e.Tries() < 3
-		require.True(w.t, w.Crash(m, w.tallies[m], &e, hand[1:], retry, errors.New("crash")))
+		require.True(w.t, w.Crash(m, w.tallies[m], &e, todo[1:], retry, errors.New("crash")))
 		w.todo[m] = nil
 		w.Claim(m)
 		w.Join(m, true)
 		m.Instance = m
 	case r.IntN(5) == 0:
-		e := hand[0]
+		e := todo[0]
 		e.Failed()
 		if !w.RetryLater(m, w.tallies[m], e) {
 			w.tallies[m].Errors++
 		}
-		w.todo[m] = hand[1:]
+		w.todo[m] = todo[1:]
 	default:
 		w.tallies[m].OK++
-		w.todo[m] = hand[1:]
+		w.todo[m] = todo[1:]
 	}
 }
 
@@ -268,7 +268,7 @@ func (w *walk) check() {
 	a := s.accounts(w.now)
 	in, out := a.Submitted+a.Received, a.OK+a.Forwarded+a.Errors+Sum(a.Shed)+Sum(a.Dead)
 	if in != w.accepted || in != out+uint64(a.Queued+a.InHand+a.Delayed) {
-		t.Fatalf("handed over %d, accepted %d, ended %d, here %d queued, %d in hand, %d delayed", w.accepted, in, out, a.Queued, a.InHand, a.Delayed)
+		t.Fatalf("the inbox took %d, booked %d as accepted and %d as ended, and has %d queued, %d in hand, %d delayed", w.accepted, in, out, a.Queued, a.InHand, a.Delayed)
 	}
 	reserved := 0
 	for _, p := range s.promises {

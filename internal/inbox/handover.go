@@ -115,8 +115,8 @@ func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 
 // Send queues a command that a handler of the same pipeline emits or forwards, and waits until ctx ends for a free slot,
 // before all commands that wait outside. A command that is emitted is counted for the emitter, the inbox of the handler, at
-// the instant at which it is queued; emitter is nil if the command is counted already. Along a back edge there is always a
-// slot, and for a shared worker, which may be the only one to make room.
+// the instant at which it is queued; emitter is nil if the command is counted already. Along a back edge the
+// command always gets a slot. So does that of a shared worker, which may be the only one to free slots.
 func (in *Inbox) Send(ctx context.Context, e command.Envelope, emitter *Inbox, back, shared bool) error {
 	x := sending{es: []command.Envelope{e}, emitter: emitter, back: back, shared: shared}
 	x.at = in.queue.places(x.es)

@@ -9,8 +9,8 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// One worker has the only instance, and both are idle. A command comes while somebody is
-// called to look to his instance: he must be one who can handle it.
+// One of two idle workers has the only instance. WakeAll wakes workers to check their instances. A command that comes
+// meanwhile is left to a worker that is on its way, so that worker must be able to handle it.
 func TestWakeAllWakesOnlyWorkersThatHaveAnInstance(t *testing.T) {
 	in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 1, StreakEnds: time.Minute})
 	var tally Tally
@@ -23,7 +23,7 @@ func TestWakeAllWakesOnlyWorkersThatHaveAnInstance(t *testing.T) {
 	in.WakeAll()
 	require.Equal(t, []int{1, 0}, in.woken)
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 2}))
-	require.Equal(t, []int{1, 0}, in.woken, "he is on his way")
+	require.Equal(t, []int{1, 0}, in.woken, "a worker is on its way")
 	require.Equal(t, 1, in.Turn(in.members[0], &tally, true))
 	require.Equal(t, "old", in.members[0].Instance)
 }
@@ -42,7 +42,7 @@ func TestAnIdleInstanceIsBorrowedAndReturnedOrDropped(t *testing.T) {
 	require.False(t, in.Borrow(&m, is("other")))
 	require.True(t, in.Borrow(&m, is("old")))
 	require.Equal(t, "old", m.Instance)
-	require.Equal(t, 2, in.made, "it counts on")
+	require.Equal(t, 2, in.made, "a borrowed instance still counts")
 	require.False(t, in.Borrow(&Member{}, is("old")))
 	m.Instance = "renewed"
 	in.ReturnInstance(&m)

@@ -15,8 +15,8 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// The walk: an inbox and a slice that does the same, driven by chance. Time stands
-// still in a bubble, so a submitter either has an answer or waits for good.
+// Random actions drive an inbox and a model of it that uses a slice. In a synctest bubble time stands still, so a submitter
+// either has its answer or waits until another action changes something.
 func TestAnInboxBehavesLikeASlice(t *testing.T) {
 	for _, rule := range []Overflow{Wait, Reject, DropNewest, DropOldest} {
 		for _, capacity := range []int{1, 2, 3, 64} {
@@ -36,14 +36,14 @@ func TestAnInboxBehavesLikeASlice(t *testing.T) {
 	}
 }
 
-// timeless has no deadline, which nobody may ask for in a bubble.
+// timeless is a test without a deadline: [testing.T.Deadline] panics in a bubble, and rapid calls it.
 type timeless struct{ *testing.T }
 
 func (timeless) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 var ruleNames = map[Overflow]string{Wait: "wait", Reject: "reject", DropNewest: "newest", DropOldest: "oldest"}
 
-// model is an inbox as it should be.
+// inboxModel is a model of an inbox: it says what the inbox should do.
 type inboxModel struct {
 	inbox *Inbox
 	rule  Overflow
@@ -60,10 +60,10 @@ type inboxModel struct {
 	accepted                        int
 	ok, forwarded, errors, rejected int
 	next                            int
-	ended                           sync.Mutex  // guards ends: those who wait end by themselves
-	ends                            map[int]int // how often each ended, by us or by the inbox
-	was                             int         // len+reserved after the last step
-	mayOverfill                     bool        // this step
+	ended                           sync.Mutex  // guards ends: waiting submitters end on goroutines of their own
+	ends                            map[int]int // how often each command has ended, in the model or in the inbox
+	was                             int         // commands queued and slots reserved after the last step
+	mayOverfill                     bool        // in this step more commands than the capacity may be queued
 	workers                         []*modelWorker
 	senders                         []*modelSender
 	waiters                         []*modelWaiter
@@ -78,10 +78,10 @@ type modelWorker struct {
 	tally                   Tally
 }
 
-// modelUp is a worker of another inbox.
+// modelSender is a worker of another inbox.
 type modelSender struct {
 	Member
-	parked bool // has nothing to do until it is woken
+	parked bool // does nothing until it is woken
 	inLine bool // is in line here, parked or not
 	woken  atomic.Bool
 	items  []command.Envelope
@@ -89,9 +89,9 @@ type modelSender struct {
 
 type modelWaiter struct {
 	id          int
-	fromHandler bool // from a handler
+	fromHandler bool // submitted by a handler
 	cancel      context.CancelFunc
-	cancelled   bool // cancelled by us
+	cancelled   bool // the model has ended its context
 	result      chan error
 }
 
@@ -110,7 +110,7 @@ func newModel(t *rapid.T, rule Overflow, capacity int) *inboxModel {
 		Quiet: make(chan struct{}, 1),
 	})
 	m.inbox.Open()
-	for range rapid.IntRange(1, 4).Draw(t, "seats") {
+	for range rapid.IntRange(1, 4).Draw(t, "workers") {
 		w := &modelWorker{}
 		w.Wake = func() { w.woken.Store(true) }
 		m.workers = append(m.workers, w)
@@ -125,7 +125,7 @@ func newModel(t *rapid.T, rule Overflow, capacity int) *inboxModel {
 	return m
 }
 
-// end sends everybody home, whatever happened.
+// stop ends all waits and halts the inbox, whatever happened.
 func (m *inboxModel) stop() {
 	for _, x := range m.waiters {
 		x.cancel()
@@ -134,7 +134,7 @@ func (m *inboxModel) stop() {
 	synctest.Wait()
 }
 
-// endOf counts an end of one command.
+// countEnd counts an end of one command.
 func (m *inboxModel) countEnd(id int) {
 	m.ended.Lock()
 	defer m.ended.Unlock()
@@ -147,11 +147,12 @@ func (m *inboxModel) envelope() command.Envelope {
 	return command.Envelope{Cmd: id, From: command.NewTicket(func(any, error) { m.countEnd(id) }).Origin()}
 }
 
-// free is how many slots are. Which of the commands that wait for a retry have given theirs up is the inbox's affair.
+// free is how many slots are free. The model does not decide which commands that wait for a retry have given up their
+// slots: it asks the inbox.
 func (m *inboxModel) free() int { return m.cap - len(m.queue) - m.inbox.delayed.Len() - m.reserved() }
 
-// reserved is how many seats are promised. To whom the inbox promises them is its
-// own affair; they are redeemed, or the walk does not come to rest.
+// reserved is how many slots are promised. The model does not decide which senders get them; settle fails if a promise is
+// not used.
 func (m *inboxModel) reserved() int {
 	n := 0
 	for _, p := range m.inbox.promises {
@@ -185,22 +186,22 @@ func (m *inboxModel) actions() map[string]func(*rapid.T) {
 		"submit":    m.submit,
 		"submit2":   m.submit,
 		"cancel":    m.cancel,
-		"hand":      m.handOverNew,
-		"handAgain": m.handOverRest,
-		"reborn":    m.seldom(m.replaceSender),
+		"handOver":  m.handOverNew,
+		"handRest":  m.handOverRest,
+		"replace":   m.seldom(m.replaceSender),
 		"turn":      m.turn,
 		"turn2":     m.turn,
 		"turn3":     m.turn,
-		"hand2":     m.handOverNew,
+		"handOver2": m.handOverNew,
 		"crash2":    m.crash,
 		"done":      m.done,
 		"book":      m.book,
-		"again":     m.retryLater,
+		"retry":     m.retryLater,
 		"crash":     m.crash,
 		"join":      m.join,
 		"leave":     m.leave,
 		"shrink":    m.shrink,
-		"keep":      m.unshrink,
+		"unshrink":  m.unshrink,
 		"send":      m.send,
 		"tick":      m.tick,
 		"close":     m.seldom(m.close),
@@ -270,7 +271,7 @@ func (m *inboxModel) refused(t *rapid.T, id int, err error) {
 		t.Fatalf("accepted %d, and should not", id)
 	}
 	m.rejected++
-	m.countEnd(id) // it never was
+	m.countEnd(id) // it was never accepted
 }
 
 func (m *inboxModel) drop(id int) {
@@ -316,12 +317,12 @@ func (m *inboxModel) handOverSomehow(t *rapid.T, sender *modelSender) {
 
 func (m *inboxModel) handOver(t *rapid.T, sender *modelSender, back, park bool) {
 	if sender.parked && !sender.Ready() {
-		t.Fatalf("woken and not ready")
+		t.Fatalf("it was woken and is not ready")
 	}
 	known, place := sender.inLine, m.place(sender)
 	space := max(m.free()+m.promised(sender), 0)
 	if place > 0 {
-		space = 0 // others were here before
+		space = 0 // others are in line before it
 	}
 	sender.woken.Store(false)
 	n := m.inbox.HandOver(&sender.Member, sender.items, 0, back, park)
@@ -330,7 +331,7 @@ func (m *inboxModel) handOver(t *rapid.T, sender *modelSender, back, park bool) 
 	sender.parked = park && len(sender.items) > 0
 	sender.inLine = (park || known) && len(sender.items) > 0
 	if sender.inLine && slices.IndexFunc(m.inbox.blocked, func(p parked) bool { return p.m == &sender.Member }) != place {
-		t.Fatalf("its place was %d, and it lost it", place)
+		t.Fatalf("it was at place %d in line, and lost it", place)
 	}
 	synctest.Wait()
 }
@@ -346,7 +347,7 @@ func (m *inboxModel) place(sender *modelSender) int {
 	return len(m.inbox.blocked)
 }
 
-// handed checks how many were taken where there was space for so many.
+// checkHandedOver checks how many commands the inbox took when there were so many free slots for them.
 func (m *inboxModel) checkHandedOver(t *rapid.T, es []command.Envelope, n, space int, back bool) {
 	want := len(es)
 	if !m.halted && !back && m.rule == Wait {
@@ -374,8 +375,8 @@ func (m *inboxModel) checkHandedOver(t *rapid.T, es []command.Envelope, n, space
 	}
 }
 
-// reborn is a worker of another inbox that was parked, stopped, and followed by a
-// new one on the same seat: it comes without being woken.
+// replaceSender stops a parked worker of another inbox and starts a new one with the same member: that comes without being
+// woken.
 func (m *inboxModel) replaceSender(t *rapid.T) {
 	sender := m.senders[rapid.IntRange(0, len(m.senders)-1).Draw(t, "up")]
 	if !sender.parked {
@@ -396,7 +397,7 @@ func (m *inboxModel) live() int {
 }
 
 func (m *inboxModel) turn(t *rapid.T) {
-	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "seat")]
+	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")]
 	if !w.joined || w.parked && !w.woken.Load() || len(w.todo) > 0 {
 		t.Skip()
 	}
@@ -405,7 +406,7 @@ func (m *inboxModel) turn(t *rapid.T) {
 
 func (m *inboxModel) takeTurn(t *rapid.T, w *modelWorker, park bool) int {
 	if !w.Ready() {
-		t.Fatalf("woken and not ready")
+		t.Fatalf("it was woken and is not ready")
 	}
 	w.parked = false
 	w.woken.Store(false)
@@ -421,12 +422,12 @@ func (m *inboxModel) takeTurn(t *rapid.T, w *modelWorker, park bool) int {
 	switch {
 	case w.retired:
 		if n != -1 {
-			t.Fatalf("one too many was given %d", n)
+			t.Fatalf("a worker that is to leave was given %d", n)
 		}
 		m.inbox.Leave(&w.Member)
 		w.joined, w.retired = false, false
 	case n < 0:
-		t.Fatalf("sent away for no reason")
+		t.Fatalf("a worker was asked to leave for no reason")
 	case n == 0:
 		if queued > 0 {
 			t.Fatalf("given nothing, and %d are queued", queued)
@@ -459,14 +460,14 @@ func (m *inboxModel) checkBatch(t *rapid.T, w *modelWorker, batch []command.Enve
 }
 
 func (m *inboxModel) holder(t *rapid.T) *modelWorker {
-	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "seat")]
+	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")]
 	if len(w.todo) == 0 {
 		t.Skip()
 	}
 	return w
 }
 
-// done finishes some of what is in hand; the inbox hears of it later.
+// done finishes some commands of a batch; they are booked later.
 func (m *inboxModel) done(t *rapid.T) {
 	w := m.holder(t)
 	for range rapid.IntRange(1, len(w.todo)).Draw(t, "done") {
@@ -493,7 +494,7 @@ func (m *inboxModel) finish(w *modelWorker, how int) {
 }
 
 func (m *inboxModel) book(t *rapid.T) {
-	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "seat")]
+	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")]
 	m.inbox.Book(&w.Member, &w.tally)
 }
 
@@ -506,7 +507,7 @@ func (m *inboxModel) retryLater(t *rapid.T) {
 	ok := m.inbox.RetryLater(&w.Member, &w.tally, *e)
 	want := e.Tries() < 3 && !m.halted
 	if ok != want {
-		t.Fatalf("again is %v after %d tries", ok, e.Tries())
+		t.Fatalf("RetryLater is %v after %d tries", ok, e.Tries())
 	}
 	if ok {
 		w.todo = w.todo[1:]
@@ -549,14 +550,14 @@ func (m *inboxModel) crash(t *rapid.T) {
 	w.todo = nil
 	m.inbox.Leave(&w.Member)
 	w.joined, w.parked, w.retired = false, false, false
-	if rapid.Bool().Draw(t, "afresh") {
+	if rapid.Bool().Draw(t, "restart") {
 		m.start(w)
 	}
 	synctest.Wait()
 }
 
 func (m *inboxModel) join(t *rapid.T) {
-	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "seat")]
+	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")]
 	if w.joined {
 		t.Skip()
 	}
@@ -570,7 +571,7 @@ func (m *inboxModel) start(w *modelWorker) {
 }
 
 func (m *inboxModel) leave(t *rapid.T) {
-	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "seat")]
+	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")]
 	if len(w.todo) > 0 {
 		t.Skip()
 	}
@@ -588,7 +589,7 @@ func (m *inboxModel) shrink(t *rapid.T) {
 		if slices.Contains(idle[:min(n, len(idle))], &w.Member) {
 			w.retired = true
 			if !w.woken.Load() {
-				t.Fatalf("dismissed and not woken")
+				t.Fatalf("a worker was asked to leave and was not woken")
 			}
 		}
 	}
@@ -600,7 +601,7 @@ func (m *inboxModel) unshrink(t *rapid.T) {
 	n := rapid.IntRange(0, 2).Draw(t, "n")
 	kept := m.inbox.Unshrink(n)
 	if kept != min(n, m.excess) {
-		t.Fatalf("kept %d of %d", kept, m.excess)
+		t.Fatalf("Unshrink took back %d of %d requests", kept, m.excess)
 	}
 	m.excess -= kept
 }
@@ -631,8 +632,8 @@ func (m *inboxModel) send(t *rapid.T) {
 }
 
 func (m *inboxModel) tick(*rapid.T) {
-	m.inbox.mu.Lock()   // what we have read so far comes before what the clock will write
-	m.inbox.mu.Unlock() //nolint:staticcheck // on purpose
+	m.inbox.mu.Lock()   // for the race detector: what was read so far comes before what the timers will write
+	m.inbox.mu.Unlock() //nolint:staticcheck // only for the order
 	time.Sleep(time.Second)
 	synctest.Wait()
 	m.mayOverfill = true
@@ -653,7 +654,7 @@ func (m *inboxModel) halt(*rapid.T) {
 	synctest.Wait()
 }
 
-// hear asks the waiters how it went.
+// collectAnswers collects the answers of the waiting submitters, and compares the queue with the model.
 func (m *inboxModel) collectAnswers(t *rapid.T) {
 	var granted []int
 	outside := 0
@@ -666,7 +667,7 @@ func (m *inboxModel) collectAnswers(t *rapid.T) {
 				t.Fatalf("a waiter that gave up still waits")
 			}
 			if !m.open && !x.fromHandler {
-				t.Fatalf("a submitter waits at a closed door")
+				t.Fatalf("a submitter waits at a closed inbox")
 			}
 			return false
 		}
@@ -689,10 +690,10 @@ func (m *inboxModel) collectAnswers(t *rapid.T) {
 		return true
 	})
 	if outside > 0 && slices.ContainsFunc(m.waiters, func(x *modelWaiter) bool { return x.fromHandler }) {
-		t.Fatalf("%v came in before one who is inside", granted)
+		t.Fatalf("%v were accepted from outside before a handler that waits", granted)
 	}
-	// What is behind what we know has come from those who waited, and from the
-	// retries whose time has come; in which order is not ours to say.
+	// Behind the commands that the model knows there are those of waiters that were granted a slot, and retries that
+	// were due. The model does not say in which order.
 	have := m.ids()
 	if len(have) < len(m.queue) || !slices.Equal(have[:len(m.queue)], m.queue) {
 		t.Fatalf("the queue is %v, want %v and perhaps more", have, m.queue)
@@ -727,7 +728,7 @@ func (m *inboxModel) check(t *rapid.T) {
 	s := Snapshot([]*Inbox{m.inbox})[0]
 	m.checkLaw(t, s)
 	if now := len(m.queue) + m.reserved(); now > m.cap && now > m.was && !m.mayOverfill && !m.halted {
-		t.Fatalf("%d queued and %d promised in a room for %d", len(m.queue), m.reserved(), m.cap)
+		t.Fatalf("%d queued and %d slots promised, with capacity %d", len(m.queue), m.reserved(), m.cap)
 	}
 	m.was, m.mayOverfill = len(m.queue)+m.reserved(), false
 	in := m.inbox
@@ -738,7 +739,7 @@ func (m *inboxModel) check(t *rapid.T) {
 		t.Fatalf("%d in packs, want %d", in.queue.packed, m.packed())
 	}
 	if in.queue.Len() > 0 && in.waking == 0 && len(in.idle) > 0 {
-		t.Fatalf("%d queued, %d idle, and nobody is on the way", in.queue.Len(), len(in.idle))
+		t.Fatalf("%d queued, %d workers idle, and none on its way", in.queue.Len(), len(in.idle))
 	}
 	m.checkWorkers(t)
 }
@@ -753,19 +754,19 @@ func (m *inboxModel) packed() int {
 	return n
 }
 
-// whoIsWhere compares who is parked, woken and busy.
+// checkWorkers compares which workers are parked, woken and busy.
 func (m *inboxModel) checkWorkers(t *rapid.T) {
 	in := m.inbox
 	waking, busy := 0, 0
 	for i, w := range m.workers {
 		idle := slices.Contains(in.idle, &w.Member)
 		if idle != (w.joined && w.parked && !w.woken.Load()) {
-			t.Fatalf("seat %d: idle %v, parked %v, woken %v", i, idle, w.parked, w.woken.Load())
+			t.Fatalf("worker %d: idle %v, parked %v, woken %v", i, idle, w.parked, w.woken.Load())
 		}
 		if w.joined && w.parked && w.woken.Load() {
 			waking++
 			if !w.Ready() {
-				t.Fatalf("seat %d is woken and not ready", i)
+				t.Fatalf("worker %d was woken and not ready", i)
 			}
 		}
 		if w.Member.inHand > 0 {
@@ -773,14 +774,14 @@ func (m *inboxModel) checkWorkers(t *rapid.T) {
 		}
 	}
 	if in.waking != waking {
-		t.Fatalf("%d on the way, want %d", in.waking, waking)
+		t.Fatalf("%d workers on their way, want %d", in.waking, waking)
 	}
 	if in.counts.busy != busy {
 		t.Fatalf("%d busy, want %d", in.counts.busy, busy)
 	}
 	for i, sender := range m.senders {
 		if sender.parked && !sender.woken.Load() && sender.Ready() {
-			t.Fatalf("worker %d is parked and does not rest", i)
+			t.Fatalf("sender %d is parked, was not woken, and is ready", i)
 		}
 	}
 	if len(in.blocked) != m.blocked() {
@@ -805,16 +806,15 @@ func (m *inboxModel) checkLaw(t *rapid.T, s Accounts) {
 		int(s.OK) != m.ok-booked.OK || int(s.Forwarded) != m.forwarded-booked.Forwarded ||
 		int(s.Errors) != m.errors-booked.Errors || s.InHand != inHand ||
 		s.Queued != len(m.queue) || s.Delayed != len(m.delayed) {
-		t.Fatalf("accounts: %+v, and the model says accepted %d, rejected %d, ok %d, forwarded %d, errors %d, hand %d, queued %d, delayed %d",
+		t.Fatalf("accounts: %+v, and the model says accepted %d, rejected %d, ok %d, forwarded %d, errors %d, in hand %d, queued %d, delayed %d",
 			s, m.accepted, m.rejected, m.ok, m.forwarded, m.errors, inHand, len(m.queue), len(m.delayed))
 	}
 	if ended := Sum(s.Shed) + Sum(s.Dead); int64(ended) != m.endedByInbox.Load() {
-		t.Fatalf("%d ended without an answer, and %d were told of", ended, m.endedByInbox.Load())
+		t.Fatalf("%d ended without an answer, and %d were reported", ended, m.endedByInbox.Load())
 	}
 }
 
-// settle lets everybody do what they can, until nobody can do anything. Then
-// nobody may be left waiting.
+// settle lets all workers and senders do what they can, until none can do anything. Then nothing may be left waiting.
 func (m *inboxModel) settle(t *rapid.T) {
 	m.check(t)
 	for range 10_000 {
@@ -824,7 +824,7 @@ func (m *inboxModel) settle(t *rapid.T) {
 		}
 		m.check(t)
 	}
-	t.Fatalf("it never comes to rest")
+	t.Fatalf("there is always something to do")
 }
 
 // move makes one move that is due, if there is one.
@@ -861,7 +861,7 @@ func (m *inboxModel) move(t *rapid.T) bool {
 
 func (m *inboxModel) checkNothingLeft(t *rapid.T) {
 	if len(m.queue) > 0 || len(m.waiters) > 0 || m.blocked() > 0 || m.reserved() > 0 {
-		t.Fatalf("stranded: %d queued, %d submitters wait, %d workers are blocked, %d seats promised; %d free",
+		t.Fatalf("stranded: %d queued, %d submitters wait, %d workers are blocked, %d slots promised; %d free",
 			len(m.queue), len(m.waiters), m.blocked(), m.reserved(), m.free())
 	}
 	up := map[int]bool{}

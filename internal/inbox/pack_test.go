@@ -11,8 +11,8 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// packs is what a model knows of packs: for a command that is in one, how many of it,
-// itself included, are still to come.
+// packs is what a model knows of packs: for each command in a pack, how many commands of that pack are still to come, itself
+// included.
 type packs map[int]int
 
 func (p packs) add(e command.Envelope) {
@@ -21,18 +21,18 @@ func (p packs) add(e command.Envelope) {
 	}
 }
 
-// retried is a command that crashed and is tried again: a pack of its own, but a discipline
-// does not know where it has it.
+// retried marks a command that crashed and is tried again. It is a pack of its own, but the model does not know where a
+// discipline keeps it.
 const retried = -1
 
-// again is for a command that crashed and is to be tried again.
+// retry notes a command that crashed and is to be tried again.
 func (p packs) retry(e command.Envelope) {
 	if e.Pack() > 0 {
 		p[e.Cmd.(int)] = retried
 	}
 }
 
-// given checks that a batch is of one pack, or that none of it is in any.
+// checkBatch checks that a batch is of one pack, or that no command of it is in a pack.
 func (p packs) checkBatch(t *rapid.T, batch []command.Envelope, knows bool) {
 	first := p[batch[0].Cmd.(int)]
 	if first == retried {
@@ -40,7 +40,7 @@ func (p packs) checkBatch(t *rapid.T, batch []command.Envelope, knows bool) {
 		p[batch[0].Cmd.(int)] = first
 	}
 	if first > 0 && len(batch) > first {
-		t.Fatalf("a batch of %d, where %d are left of the pack", len(batch), first)
+		t.Fatalf("a batch of %d, and %d are left of the pack", len(batch), first)
 	}
 	for i, e := range batch {
 		is, want := p[e.Cmd.(int)], max(first-i, 0)
@@ -48,13 +48,13 @@ func (p packs) checkBatch(t *rapid.T, batch []command.Envelope, knows bool) {
 			is = want
 		}
 		if is != want {
-			t.Fatalf("%v comes at place %d of a batch that begins with a pack of %d, and is before %d of its own", e.Cmd, i, first, is)
+			t.Fatalf("%v is at place %d of a batch that begins with a pack of %d, and %d of its own pack are still to come", e.Cmd, i, first, is)
 		}
 		delete(p, e.Cmd.(int))
 	}
 }
 
-// sizes tells the packs that a narrowed batch was cut into.
+// sizes returns the sizes of the packs that a narrowed batch was cut into.
 func sizes(batch []command.Envelope) (sizes []int) {
 	for i := 0; i < len(batch); i += batch[i].Pack() {
 		sizes = append(sizes, batch[i].Pack())
@@ -98,8 +98,8 @@ func TestPacksAreSmallerThanTheBatchAndAtMostItsSquareRoot(t *testing.T) {
 	})
 }
 
-// A stage whose every batch crashes is broken although no single command is to blame
-// yet; but to look for one culprit is no row of crashes.
+// A culprit is found in smaller and smaller packs. The crashes of these packs do not add to the streak, the crash of the
+// single command does.
 func TestSearchingForACulpritIsNotAStreakOfCrashes(t *testing.T) {
 	tb, w := newOrdered(t, nil, func(c *Config) { c.Batch = 9 })
 	crash := func(culprit *command.Envelope) {
@@ -131,7 +131,8 @@ func TestSearchingForACulpritIsNotAStreakOfCrashes(t *testing.T) {
 	require.EqualValues(t, 8, tb.inboxes[0].queue.packed, "the two of the small pack, and two packs of three")
 }
 
-// A pack of three would have two take part that came by chance, and a canary may answer at another try.
+// If a retry kept its pack of three, two unrelated commands would become part of the pack. If it kept its proven mark, a
+// canary could not answer at another try.
 func TestARetryLeavesItsPackAndItsVersion(t *testing.T) {
 	tests := map[string]struct {
 		again func(in *Inbox, w *testWorker, e command.Envelope)

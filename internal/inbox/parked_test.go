@@ -11,9 +11,9 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// A worker parked here is stopped, because its stage is restarted, and another
-// one takes its seat and its commands. The inbox must not promise twice what is
-// asked for twice: nobody comes for the second promise, and the seat is lost.
+// A worker that is parked here is stopped because its stage is restarted, and another one takes over its member and its
+// commands. Both ask for the same slots. The inbox must promise them once: no worker would come for the second promise, and
+// the slots would be lost.
 func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := New(Config{Name: "r", Capacity: 1, Batch: 1, StreakEnds: time.Minute})
@@ -25,8 +25,8 @@ func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 		in.Join(&here, false)
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 0}))
 		require.Zero(t, in.HandOver(&up, load, 0, false, true))
-		require.Zero(t, in.HandOver(&up, load, 0, false, false), "its last word")
-		up.ready.Store(true) // the next one joins
+		require.Zero(t, in.HandOver(&up, load, 0, false, false), "before it stops")
+		up.ready.Store(true) // its successor joins
 		require.Zero(t, in.HandOver(&up, load, 0, false, true))
 		var tally Tally
 		require.Equal(t, 1, in.Turn(&here, &tally, true))
@@ -36,7 +36,7 @@ func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 		require.Equal(t, 1, in.Turn(&here, &tally, true))
 		tally.OK = 1
 		require.Zero(t, in.Turn(&here, &tally, true))
-		require.Zero(t, in.reserved, "an empty room has promised its seats to nobody")
+		require.Zero(t, in.reserved, "an empty inbox has promised no slots")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		require.NoError(t, in.Submit(ctx, &command.Envelope{Cmd: 2}))

@@ -74,5 +74,5 @@ func (s *shared) InUse() bool { return s.phase().inUse() }
 // Halted reports whether the inbox is halted. Workers ask before each command, so it is one atomic load, without the lock.
 func (s *shared) Halted() bool { return s.halted.Load() }
 
-// Halts returns the flag that says whether the inbox is halted. A worker looks at it for as long as it is here.
+// Halts returns the flag that says whether the inbox is halted. A worker reads it for as long as it is here.
 func (s *shared) Halts() *atomic.Bool { return &s.halted }

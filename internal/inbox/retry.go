@@ -62,7 +62,7 @@ func (s *state) postpone(e command.Envelope, at place) bool {
 		return false
 	}
 	s.counts.retries++
-	e.SetPack(min(e.Pack(), 1)) // it was one of a pack
+	e.SetPack(min(e.Pack(), 1)) // it leaves its pack; a pack of one stays
 	e.Prove(false)
 	pause := s.cfg.Retry.pause(e.Tries(), rand.Float64())
 	if pause <= 0 {
@@ -77,8 +77,8 @@ func (s *state) postpone(e command.Envelope, at place) bool {
 	return true
 }
 
-// pause is how long to wait after so many tries: the backoff doubles up to its maximum, then up to jitter of it is
-// subtracted or added. Die is in [0, 1).
+// pause is how long to wait after so many tries. The backoff doubles up to its maximum; then a share of it, at most Jitter, is
+// subtracted or added. Die is random, in [0, 1).
 func (p Retry) pause(tries int, die float64) time.Duration {
 	d := p.Max
 	if doublings := max(tries-1, 0); doublings < bits.LeadingZeros64(uint64(p.Backoff))-1 {

@@ -16,9 +16,9 @@ import (
 // idle worker. In a shared pool that shares one queue the tokens are that queue, and an inbox has no more of them in it than
 // free instances. In a polled shared pool they only say that it is worth making a round.
 //
-// A worker of a shared pool never waits for a free slot: what it hands over is let in, beyond the capacity if need be, since
-// the worker that could make room there may be this one. Instead no shared pool takes from an inbox while an inbox ahead of it
-// is full. The last full inbox of a path has none ahead, so there is always one to go on with.
+// A worker of a shared pool never waits for a free slot: the inbox takes what it hands over, beyond the capacity if need be,
+// since the worker that could free slots there may be this one. Instead no shared pool takes from an inbox while an inbox ahead
+// of it is full. The last full inbox of a path has none ahead that is full, so there is always one to go on with.
 //
 // A shared pool's lock is taken while an inbox's is held, never the other way round.
 type SharedPool struct {
@@ -370,7 +370,7 @@ func (s *state) addTokens(fx *effects) {
 	if !s.servable() {
 		return
 	}
-	// Read once: it may change at any time, and then all tokens are taken back.
+	// The mode is read once: it may change at any time, and then all tokens are taken back.
 	how := s.pool.Dispatch()
 	want := int32(1)
 	if how != controller.Polled {

@@ -14,7 +14,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// street is a house with a few inboxes in a row and one shared pool that visits them.
+// testbed is a pipeline with a few inboxes in a row and one shared pool that visits them.
 type testbed struct {
 	*Pipeline
 
@@ -24,12 +24,11 @@ type testbed struct {
 
 	mu           sync.Mutex // guards ends
 	ends         []Ending
-	rounds       int // how often the host was told of the end of a plan
-	visitReports int // and of visits
+	rounds       int // how often the end of a round was reported
+	visitReports int // how often visits were reported
 }
 
-// newHouse is a house without inboxes. Its clock does not begin at zero, as that of no
-// house does.
+// newPipeline returns a pipeline without inboxes. As in a real pipeline its clock is never zero.
 func newPipeline() *Pipeline {
 	return &Pipeline{
 		Base: time.Now().Add(-time.Second), Quiet: make(chan struct{}, 1), Ended: func(Ending) {},
@@ -38,7 +37,7 @@ func newPipeline() *Pipeline {
 	}
 }
 
-// newStreet has n inboxes with instances for all, changed by those who want it otherwise.
+// newTestbed returns a testbed with n inboxes that allow any number of instances, unless change says otherwise.
 func newTestbed(t *testing.T, n int, change ...func(*Config)) *testbed {
 	t.Helper()
 	tb := &testbed{Pipeline: newPipeline(), t: t}
@@ -55,7 +54,7 @@ func newTestbed(t *testing.T, n int, change ...func(*Config)) *testbed {
 		}
 		return n
 	}
-	tb.pool = NewSharedPool("crew", tb.Pipeline)
+	tb.pool = NewSharedPool("pool", tb.Pipeline)
 	for i := range n {
 		cfg := Config{Name: string(rune('A' + i)), Capacity: 64, Batch: 1, StreakEnds: time.Minute}
 		for _, f := range change {
@@ -71,46 +70,46 @@ func newTestbed(t *testing.T, n int, change ...func(*Config)) *testbed {
 	return tb
 }
 
-// submit brings a command to an inbox, from outside.
-func (tb *testbed) submit(room int, cmds ...any) {
+// submit submits commands to an inbox, from outside.
+func (tb *testbed) submit(place int, cmds ...any) {
 	tb.t.Helper()
 	for _, cmd := range cmds {
-		require.NoError(tb.t, tb.inboxes[room].Submit(tb.t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(tb.t, tb.inboxes[place].Submit(tb.t.Context(), &command.Envelope{Cmd: cmd}))
 	}
 }
 
-// many submits n commands, which are called by number.
-func (tb *testbed) submitN(room, n int) {
+// submitN submits n commands, the numbers from 0.
+func (tb *testbed) submitN(place, n int) {
 	tb.t.Helper()
 	for i := range n {
-		tb.submit(room, i)
+		tb.submit(place, i)
 	}
 }
 
-// pass lets time go by, in a bubble. What was read so far comes before what the clock
-// will write.
+// pass lets time go by, in a bubble. It takes each lock for the race detector: what was read so far comes before what the
+// timers will write.
 func (tb *testbed) pass(d time.Duration) {
 	for _, in := range tb.inboxes {
 		in.mu.Lock()
-		in.mu.Unlock() //nolint:staticcheck // on purpose
+		in.mu.Unlock() //nolint:staticcheck // only for the order
 	}
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// visitor is a worker of a shared pool, or of an inbox of its own, without an actor.
+// testWorker is a worker of a shared pool, or of a stage's own, without an actor.
 type testWorker struct {
 	Member
 	st        *testbed
-	pool      *SharedPool // nil: it is an inbox's own
+	pool      *SharedPool // nil: a stage's own worker
 	own       *Inbox
 	tally     Tally
 	woken     int
-	n         int // in hand
+	n         int // commands in hand
 	lastInbox *Inbox
 }
 
-// hire joins a worker to the street's shared pool.
+// addWorker adds a worker to the shared pool.
 func (tb *testbed) addWorker() *testWorker {
 	w := &testWorker{st: tb, pool: tb.pool}
 	w.Wake = func() { w.woken++ }
@@ -118,7 +117,7 @@ func (tb *testbed) addWorker() *testWorker {
 	return w
 }
 
-// employ joins a worker to an inbox's own, as a worker's actor does.
+// addOwnWorker adds a worker of the stage's own to an inbox, as a worker's actor does.
 func (tb *testbed) addOwnWorker(in *Inbox) *testWorker {
 	w := &testWorker{st: tb, own: in}
 	w.Wake = func() { w.woken++ }
@@ -129,15 +128,14 @@ func (tb *testbed) addOwnWorker(in *Inbox) *testWorker {
 	return w
 }
 
-// turn finishes what is in hand with success, and takes a turn. It returns the inbox and
-// the commands.
+// turn ends the commands in hand with success, and takes a turn. It returns the inbox and the commands of the new batch.
 func (w *testWorker) turn(park bool) (*Inbox, []any) {
 	w.st.t.Helper()
 	w.tally.OK += w.n
 	return w.next(park)
 }
 
-// next takes a turn; what became of the last batch is booked already.
+// next takes a turn. The outcomes of the last batch are in the tally already.
 func (w *testWorker) next(park bool) (*Inbox, []any) {
 	w.st.t.Helper()
 	if w.pool != nil {
@@ -155,7 +153,7 @@ func (w *testWorker) next(park bool) (*Inbox, []any) {
 		return nil, nil
 	}
 	if w.Instance == nil {
-		require.True(w.st.t, w.lastInbox.equips(&w.Member), "in a room without an instance")
+		require.True(w.st.t, w.lastInbox.equips(&w.Member), "a batch without an instance")
 		w.Instance = new(int)
 	}
 	cmds := make([]any, 0, w.n)
@@ -165,15 +163,14 @@ func (w *testWorker) next(park bool) (*Inbox, []any) {
 	return w.lastInbox, cmds
 }
 
-// equips reports whether the worker may make an instance.
+// equips reports whether the worker has or may make an instance.
 func (in *Inbox) equips(m *Member) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return m.owns
 }
 
-// forward finishes what is in hand by handing it to another inbox, and returns how many
-// were taken there.
+// forward hands the commands in hand over to another inbox, and returns how many that took.
 func (w *testWorker) forward(to *Inbox, park bool) int {
 	w.tally.Forwarded += w.n
 	es := slices.Clone(w.Batch[:w.n])
@@ -181,7 +178,7 @@ func (w *testWorker) forward(to *Inbox, park bool) int {
 	return to.HandOver(&w.Member, es, 0, w.pool != nil && to.Waits(), park)
 }
 
-// crash has the handler of the first command in hand crash.
+// crash crashes the handler at the first command in hand.
 func (w *testWorker) crash(retry bool) {
 	batch := slices.Clone(w.Batch[:w.n])
 	batch[0].Failed()
@@ -196,7 +193,7 @@ func (w *testWorker) crash(retry bool) {
 	}
 }
 
-// trail takes n turns and tells where they led: the inbox's name and the command of each.
+// trail takes n turns and returns where they led: the inbox's name for each command, "-" for a turn without commands.
 func (w *testWorker) trail(n int) []string {
 	w.st.t.Helper()
 	var names []string
@@ -218,12 +215,12 @@ func (tb *testbed) polled(plan *controller.VisitPlan) {
 	tb.pool.SetPlan(plan)
 }
 
-// bring submits a command, and tells how it went.
+// submitTo submits a command to an inbox.
 func submitTo(ctx context.Context, in *Inbox, cmd any) error {
 	return in.Submit(ctx, &command.Envelope{Cmd: cmd})
 }
 
-// Rest has the shared pools leave the inbox alone for a while.
+// Rest has the inbox rest: shared pools do not serve it for so long.
 func (in *Inbox) Rest(pause time.Duration) {
 	var fx effects
 	in.mu.Lock()

@@ -19,9 +19,9 @@ import (
 
 var dispatchModes = []controller.Dispatch{controller.SharedFIFO, controller.SharedPriority, controller.Polled}
 
-// The walk: a few inboxes in a row, two shared pools and workers of the inboxes' own, driven by
-// chance. A worker's turn may be taken in two parts, with anything in between, as
-// happens when it is overtaken on its way from the shared pool to an inbox.
+// Random actions drive a few inboxes in a row, two shared pools, and workers of the stages' own. A worker's turn may be taken
+// in two parts, with anything in between, as happens when others are faster than a worker on its way from the shared pool to
+// an inbox.
 func TestSharedPoolsServeTheirInboxesWhateverIsChanged(t *testing.T) {
 	for _, mode := range dispatchModes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestSharedPoolsServeTheirInboxesWhateverIsChanged(t *testing.T) {
 	}
 }
 
-// town is a house as it should be.
+// poolModel is a model of a pipeline with shared pools: it says what the inboxes and pools should do.
 type poolModel struct {
 	pipeline *Pipeline
 	inboxes  []*modelInbox
@@ -48,16 +48,16 @@ type poolModel struct {
 	next     int
 
 	mu      sync.Mutex  // guards ends
-	ends    map[int]int // how often each ended, by us or by an inbox
-	endedBy map[int]int // inboxes' share of it, by place
+	ends    map[int]int // how often each command has ended: 1 for each end in the model, 100 for each that an inbox reported
+	endedBy map[int]int // how many ends each inbox reported, by place
 	stopped map[any]bool
 }
 
-// place1 is an inbox and what it should have.
+// modelInbox is an inbox and what it should hold.
 type modelInbox struct {
 	*Inbox
-	to      []*modelInbox // ways ahead
-	queue   []int         // as it should be given out, if it is first in, first out
+	to      []*modelInbox // inboxes ahead
+	queue   []int         // in the order in which it is given out, if that is first in, first out
 	delayed []int
 	packs   packs
 	waiters []*modelWaiter
@@ -66,18 +66,18 @@ type modelInbox struct {
 	wasOut, wasMade                           int
 }
 
-// pawn is a worker of a shared pool, or of an inbox's own.
+// poolWorker is a worker of a shared pool, or of a stage's own.
 type poolWorker struct {
 	Member
 	pool           *SharedPool
-	inbox          *modelInbox // of its own, or where it is
+	inbox          *modelInbox // its stage's, or where it is
 	joined, parked bool
 	woken          atomic.Bool
 	todo           []command.Envelope
 	outboxes       map[*modelInbox][]command.Envelope
 	tally          Tally
 
-	onWay bool // between the shared pool and an inbox
+	onWay bool // it has a token, and has not entered the inbox yet
 	dest  *Inbox
 	era   uint64
 }
@@ -91,14 +91,14 @@ func newPoolModel(t *rapid.T, mode controller.Dispatch) *poolModel {
 		pm.mu.Lock()
 		defer pm.mu.Unlock()
 		pm.endedBy[e.Inbox.Place]++
-		pm.ends[e.Cmd.(int)] += 100 // to be told from those that ended well
+		pm.ends[e.Cmd.(int)] += 100 // to distinguish these from the ends in the model
 	}
 	for i := range 2 {
-		sp := NewSharedPool(fmt.Sprint("crew", i), pm.pipeline)
+		sp := NewSharedPool(fmt.Sprint("pool", i), pm.pipeline)
 		sp.SetDispatch(mode)
 		pm.pools = append(pm.pools, sp)
 	}
-	for i := range rapid.IntRange(2, 4).Draw(t, "rooms") {
+	for i := range rapid.IntRange(2, 4).Draw(t, "inboxes") {
 		rule := Wait
 		if rapid.IntRange(0, 5).Draw(t, "drops") == 0 {
 			rule = rapid.SampledFrom([]Overflow{Reject, DropNewest, DropOldest}).Draw(t, "rule")
@@ -120,13 +120,13 @@ func newPoolModel(t *rapid.T, mode controller.Dispatch) *poolModel {
 	}
 	for i, mi := range pm.inboxes[1:] {
 		for _, from := range pm.inboxes[:i+1] {
-			if from == pm.inboxes[i] || rapid.Bool().Draw(t, "short cut") {
+			if from == pm.inboxes[i] || rapid.Bool().Draw(t, "shortcut") {
 				from.to = append(from.to, mi)
 				from.Ahead(mi.Inbox)
 			}
 		}
 	}
-	for i := range rapid.IntRange(2, 5).Draw(t, "pawns") {
+	for i := range rapid.IntRange(2, 5).Draw(t, "workers") {
 		sp := pm.pools[i%2]
 		if i >= 2 {
 			sp = pm.anyPool(t)
@@ -150,7 +150,7 @@ func (pm *poolModel) addWorker(sp *SharedPool, mi *modelInbox) {
 	}
 }
 
-// end sends everybody home, whatever happened.
+// end ends all waits and halts the inboxes, whatever happened.
 func (pm *poolModel) end() {
 	for _, mi := range pm.inboxes {
 		for _, x := range mi.waiters {
@@ -163,39 +163,39 @@ func (pm *poolModel) end() {
 
 func (pm *poolModel) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"":         pm.check,
-		"submit":   pm.submit,
-		"submit2":  pm.submit,
-		"submit3":  pm.submit,
-		"cancel":   pm.cancel,
-		"turn":     pm.turn,
-		"turn2":    pm.turn,
-		"depart":   pm.startTurn,
-		"arrive":   pm.finishTurn,
-		"cycle":    pm.cycle,
-		"cycle2":   pm.cycle,
-		"cycle3":   pm.cycle,
-		"done":     pm.done,
-		"deliver":  pm.deliver,
-		"again":    pm.retryLater,
-		"crash":    pm.crash,
-		"nostart":  pm.seldom(pm.noInstance),
-		"join":     pm.join,
-		"leave":    pm.seldom(pm.leave),
-		"shrink":   pm.seldom(pm.shrink),
-		"keep":     pm.seldom(pm.unshrink),
-		"bind":     pm.seldom(pm.bind),
-		"choose":   pm.seldom(pm.setMode),
-		"follow":   pm.seldom(pm.setPlan),
-		"pause":    pm.seldom(pm.pause),
-		"adjust":   pm.seldom(pm.adjust),
-		"order":    pm.seldom(pm.order),
-		"rest":     pm.seldom(pm.rest),
-		"tick":     pm.tick,
-		"close":    pm.seldom(pm.seldom(pm.close)),
-		"stock":    pm.seldom(pm.addIdleInstance),
-		"unshelve": pm.seldom(pm.takeIdleInstances),
-		"settle":   pm.seldom(pm.seldom(pm.settle)),
+		"":                  pm.check,
+		"submit":            pm.submit,
+		"submit2":           pm.submit,
+		"submit3":           pm.submit,
+		"cancel":            pm.cancel,
+		"turn":              pm.turn,
+		"turn2":             pm.turn,
+		"startTurn":         pm.startTurn,
+		"finishTurn":        pm.finishTurn,
+		"cycle":             pm.cycle,
+		"cycle2":            pm.cycle,
+		"cycle3":            pm.cycle,
+		"done":              pm.done,
+		"deliver":           pm.deliver,
+		"retry":             pm.retryLater,
+		"crash":             pm.crash,
+		"noInstance":        pm.seldom(pm.noInstance),
+		"join":              pm.join,
+		"leave":             pm.seldom(pm.leave),
+		"shrink":            pm.seldom(pm.shrink),
+		"unshrink":          pm.seldom(pm.unshrink),
+		"bind":              pm.seldom(pm.bind),
+		"setMode":           pm.seldom(pm.setMode),
+		"setPlan":           pm.seldom(pm.setPlan),
+		"pause":             pm.seldom(pm.pause),
+		"adjust":            pm.seldom(pm.adjust),
+		"order":             pm.seldom(pm.order),
+		"rest":              pm.seldom(pm.rest),
+		"tick":              pm.tick,
+		"close":             pm.seldom(pm.seldom(pm.close)),
+		"addIdleInstance":   pm.seldom(pm.addIdleInstance),
+		"takeIdleInstances": pm.seldom(pm.takeIdleInstances),
+		"settle":            pm.seldom(pm.seldom(pm.settle)),
 	}
 }
 
@@ -210,14 +210,14 @@ func (pm *poolModel) seldom(f func(*rapid.T)) func(*rapid.T) {
 }
 
 func (pm *poolModel) anyInbox(t *rapid.T) *modelInbox {
-	return pm.inboxes[rapid.IntRange(0, len(pm.inboxes)-1).Draw(t, "room")]
+	return pm.inboxes[rapid.IntRange(0, len(pm.inboxes)-1).Draw(t, "inbox")]
 }
 
 func (pm *poolModel) anyPool(t *rapid.T) *SharedPool {
-	return pm.pools[rapid.IntRange(0, 1).Draw(t, "crew")]
+	return pm.pools[rapid.IntRange(0, 1).Draw(t, "pool")]
 }
 
-// one draws a worker of whom something is true.
+// anyWorker draws one of the workers for which is returns true.
 func (pm *poolModel) anyWorker(t *rapid.T, is func(*poolWorker) bool) *poolWorker {
 	var those []*poolWorker
 	for _, w := range pm.workers {
@@ -253,7 +253,7 @@ func (pm *poolModel) cancel(t *rapid.T) {
 	synctest.Wait()
 }
 
-// free reports whether a worker may be sent for a turn.
+// free reports whether a worker may take a turn.
 func (w *poolWorker) free() bool {
 	return w.joined && !w.onWay && len(w.todo) == 0 && len(w.outboxes) == 0 && (!w.parked || w.woken.Load())
 }
@@ -267,7 +267,7 @@ func (pm *poolModel) takeTurn(t *rapid.T, w *poolWorker, park bool) int {
 		pm.updateQueue(t, mi)
 	}
 	if !w.Ready() {
-		t.Fatalf("woken and not ready")
+		t.Fatalf("it was woken and is not ready")
 	}
 	w.parked = false
 	w.woken.Store(false)
@@ -286,13 +286,13 @@ func (pm *poolModel) takeTurn(t *rapid.T, w *poolWorker, park bool) int {
 	return n
 }
 
-// came is what follows the turn of a worker of a shared pool.
+// afterTurn does what follows the turn of a shared worker.
 func (pm *poolModel) afterTurn(t *rapid.T, w *poolWorker, in *Inbox, n int, park bool) {
 	pm.discard(t, w)
 	switch {
 	case n < 0:
 		if !w.retired {
-			t.Fatalf("sent away for no reason")
+			t.Fatalf("a worker was asked to leave for no reason")
 		}
 		w.pool.Leave(&w.Member, &w.tally)
 		w.joined = false
@@ -321,7 +321,7 @@ func (pm *poolModel) ownTurn(t *rapid.T, w *poolWorker, park bool) int {
 	return n
 }
 
-// goHome is the end of a worker of an inbox's own.
+// leaveOwn ends a worker of a stage's own.
 func (pm *poolModel) leaveOwn(t *rapid.T, w *poolWorker) {
 	w.inbox.Book(&w.Member, &w.tally)
 	w.inbox.Yield(&w.Member)
@@ -335,7 +335,7 @@ func (pm *poolModel) leaveOwn(t *rapid.T, w *poolWorker) {
 	w.inbox.ReturnInstance(&w.Member)
 }
 
-// given checks a batch, and makes an instance if need be.
+// checkBatch checks a batch, and makes an instance if the worker has none.
 func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int) {
 	w.inbox = mi
 	batch := w.Member.Batch[:n]
@@ -343,9 +343,9 @@ func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int
 		id := e.Cmd.(int)
 		at := slices.Index(mi.queue, id)
 		if at < 0 {
-			// A discipline does not tell what it has, so of retries we hear here.
+			// The model can't see the order inside a discipline, so it learns here of retries that were queued.
 			if at = slices.Index(mi.delayed, id); at < 0 || mi.Inbox.queue.line == nil {
-				t.Fatalf("%s: given %d, which it has not: %v", mi.Name(), id, mi.queue)
+				t.Fatalf("%s: given %d, which the model does not have: %v", mi.Name(), id, mi.queue)
 			}
 			mi.delayed = slices.Delete(mi.delayed, at, at+1)
 		} else {
@@ -365,7 +365,7 @@ func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int
 	}
 }
 
-// behindInHand reports whether all of ids are in the batch.
+// allInBatch reports whether all ids are in the batch.
 func (pm *poolModel) allInBatch(ids []int, batch []command.Envelope) bool {
 	for _, id := range ids {
 		if !slices.ContainsFunc(batch, func(e command.Envelope) bool { return e.Cmd == id }) {
@@ -389,7 +389,7 @@ func (pm *poolModel) stopInstance(t *rapid.T, in any) {
 	pm.stopped[in] = true
 }
 
-// depart is the first half of [SharedPool.Turn], without an inbox to stay in.
+// startTurn is the first half of [SharedPool.Turn], of a worker that is at no inbox.
 func (pm *poolModel) startTurn(t *rapid.T) {
 	w := pm.anyWorker(t, func(w *poolWorker) bool { return w.free() && w.pool != nil && w.at == nil })
 	w.parked = false
@@ -407,7 +407,7 @@ func (pm *poolModel) startTurn(t *rapid.T) {
 	w.onWay, w.dest, w.era = true, in, era
 }
 
-// arrive is the second half.
+// finishTurn is the second half.
 func (pm *poolModel) finishTurn(t *rapid.T) {
 	w := pm.anyWorker(t, func(w *poolWorker) bool { return w.onWay })
 	pm.completeTurn(t, w)
@@ -425,8 +425,7 @@ func (pm *poolModel) completeTurn(t *rapid.T, w *poolWorker) {
 	synctest.Wait()
 }
 
-// cycle is what a worker does most of the time: it finishes its batch, hands it over
-// and takes the next.
+// cycle is what a worker does most of the time: it finishes its batch, hands over what came of it, and takes the next.
 func (pm *poolModel) cycle(t *rapid.T) {
 	w := pm.anyWorker(t, func(w *poolWorker) bool {
 		return w.joined && !w.onWay && (!w.parked || w.woken.Load())
@@ -443,7 +442,7 @@ func (pm *poolModel) holder(t *rapid.T) *poolWorker {
 	return pm.anyWorker(t, func(w *poolWorker) bool { return len(w.todo) > 0 })
 }
 
-// done finishes some of what is in hand.
+// done finishes some commands of a batch.
 func (pm *poolModel) done(t *rapid.T) {
 	w := pm.holder(t)
 	for range rapid.IntRange(1, len(w.todo)).Draw(t, "done") {
@@ -454,7 +453,7 @@ func (pm *poolModel) done(t *rapid.T) {
 	}
 }
 
-// finish ends the command in hand, or sends it on.
+// finish ends the next command of a batch, or forwards it.
 func (pm *poolModel) finish(t *rapid.T, w *poolWorker) {
 	e := w.todo[0]
 	w.todo = w.todo[1:]
@@ -488,7 +487,7 @@ func (pm *poolModel) deliver(t *rapid.T) {
 	pm.handOver(t, w, rapid.Bool().Draw(t, "park"))
 }
 
-// handOver brings what was forwarded to where it is to be. It reports whether that was all.
+// handOver hands over the forwarded commands, and reports whether all were taken.
 func (pm *poolModel) handOver(t *rapid.T, w *poolWorker, park bool) bool {
 	w.parked = false
 	w.woken.Store(false)
@@ -500,7 +499,7 @@ func (pm *poolModel) handOver(t *rapid.T, w *poolWorker, park bool) bool {
 		pm.updateQueue(t, x)
 		n := x.HandOver(&w.Member, es, pm.pipeline.Now(), w.pool != nil, park)
 		if w.pool != nil && n < len(es) {
-			t.Fatalf("a shared worker is to wait at %s", x.Name())
+			t.Fatalf("a shared worker would have to wait at %s", x.Name())
 		}
 		x.accepted += n
 		for _, e := range es[:n] {
@@ -525,7 +524,7 @@ func (pm *poolModel) retryLater(t *rapid.T) {
 	pm.updateQueue(t, w.inbox)
 	ok := w.inbox.RetryLater(&w.Member, &w.tally, e)
 	if ok != (e.Tries() < 3) {
-		t.Fatalf("again is %v after %d tries", ok, e.Tries())
+		t.Fatalf("RetryLater is %v after %d tries", ok, e.Tries())
 	}
 	w.todo = w.todo[1:]
 	if ok {
@@ -538,7 +537,8 @@ func (pm *poolModel) retryLater(t *rapid.T) {
 	synctest.Wait()
 }
 
-// postponed notes that a command is to be tried again. It is in the queue already if there is no pause and nobody waits for a slot.
+// postponed notes that a command is to be tried again. It is in the queue already if there is no pause and no other command
+// waits for a slot.
 func (pm *poolModel) postponed(mi *modelInbox, id int) { mi.delayed = append(mi.delayed, id) }
 
 func (pm *poolModel) crash(t *rapid.T) {
@@ -557,7 +557,7 @@ func (pm *poolModel) crash(t *rapid.T) {
 	})
 }
 
-// nostart is a batch for which no instance could be made.
+// noInstance ends a batch for which no instance could be made.
 func (pm *poolModel) noInstance(t *rapid.T) {
 	w := pm.holder(t)
 	pm.stopInstance(t, w.Instance)
@@ -567,11 +567,11 @@ func (pm *poolModel) noInstance(t *rapid.T) {
 	})
 }
 
-func (pm *poolModel) crashed(t *rapid.T, w *poolWorker, rest []command.Envelope, culprit *command.Envelope, retry bool, tell func()) {
+func (pm *poolModel) crashed(t *rapid.T, w *poolWorker, rest []command.Envelope, culprit *command.Envelope, retry bool, report func()) {
 	mi := w.inbox
 	pm.updateQueue(t, mi)
 	in := w.Instance
-	tell()
+	report()
 	if in != nil {
 		pm.stopInstance(t, in)
 	}
@@ -599,7 +599,7 @@ func (pm *poolModel) crashed(t *rapid.T, w *poolWorker, rest []command.Envelope,
 		mi.ReturnInstance(&w.Member)
 	}
 	w.joined, w.parked = false, false
-	if !all || rapid.Bool().Draw(t, "afresh") {
+	if !all || rapid.Bool().Draw(t, "restart") {
 		pm.start(w)
 	}
 	synctest.Wait()
@@ -671,7 +671,7 @@ func (pm *poolModel) setPlan(t *rapid.T) {
 	pm.anyPool(t).SetPlan(drawPlan(t, len(pm.inboxes)))
 }
 
-func drawPlan(t *rapid.T, rooms int) *controller.VisitPlan {
+func drawPlan(t *rapid.T, inboxes int) *controller.VisitPlan {
 	p := &controller.VisitPlan{
 		Gating:  controller.Gating(rapid.IntRange(0, 3).Draw(t, "gating")),
 		Bound:   rapid.IntRange(0, 3).Draw(t, "bound"),
@@ -679,7 +679,7 @@ func drawPlan(t *rapid.T, rooms int) *controller.VisitPlan {
 		Restart: rapid.Bool().Draw(t, "restart"), RestartAt: rapid.IntRange(0, 4).Draw(t, "restart at"),
 		Advance: rapid.Bool().Draw(t, "advance"), Now: rapid.Bool().Draw(t, "now"),
 	}
-	for _, s := range rapid.SliceOfN(rapid.IntRange(0, rooms), 0, 6).Draw(t, "order") {
+	for _, s := range rapid.SliceOfN(rapid.IntRange(0, inboxes), 0, 6).Draw(t, "order") {
 		p.Order = append(p.Order, controller.StageID(s))
 	}
 	if rapid.Bool().Draw(t, "bounds") {
@@ -757,8 +757,8 @@ func (pm *poolModel) tick(t *rapid.T) {
 
 func (pm *poolModel) pass(d time.Duration) {
 	for _, mi := range pm.inboxes {
-		mi.mu.Lock()   // what we have read so far comes before what the clock will write
-		mi.mu.Unlock() //nolint:staticcheck // on purpose
+		mi.mu.Lock()   // for the race detector: what was read so far comes before what the timers will write
+		mi.mu.Unlock() //nolint:staticcheck // only for the order
 	}
 	time.Sleep(d)
 	synctest.Wait()
@@ -769,7 +769,7 @@ func (pm *poolModel) close(t *rapid.T) {
 	synctest.Wait()
 }
 
-// stock is what makes an instance before a worker of a shared pool comes.
+// addIdleInstance makes an instance before a shared worker needs it.
 func (pm *poolModel) addIdleInstance(t *rapid.T) {
 	mi := pm.anyInbox(t)
 	var m Member
@@ -797,7 +797,7 @@ func (mi *modelInbox) ids() []int {
 	return ids
 }
 
-// hear asks an inbox's submitters how it went, and what has become of the queue.
+// updateQueue collects the answers of an inbox's submitters, and compares the queue with the model.
 func (pm *poolModel) updateQueue(t *rapid.T, mi *modelInbox) {
 	var granted []int
 	mi.waiters = slices.DeleteFunc(mi.waiters, func(x *modelWaiter) bool {
@@ -809,7 +809,7 @@ func (pm *poolModel) updateQueue(t *rapid.T, mi *modelInbox) {
 				return true
 			}
 			mi.rejected++
-			pm.ends[x.id]++ // it never was
+			pm.ends[x.id]++ // it was never accepted
 			if mi.IsOpen() && !x.cancelled && mi.cfg.Overflow != Reject {
 				t.Fatalf("%s: refused for no reason: %v", mi.Name(), err)
 			}
@@ -888,12 +888,12 @@ func (pm *poolModel) checkLaw(t *rapid.T, mi *modelInbox) {
 	if int(in) != mi.accepted || int(Sum(s.Rejected)) != mi.rejected || int(s.OK) != mi.ok-booked.OK ||
 		int(s.Forwarded) != mi.forwarded-booked.Forwarded || int(s.Errors) != mi.errors-booked.Errors ||
 		s.InHand != inHand || s.Busy != busy || int(Sum(s.Shed)+Sum(s.Dead)) != pm.endedBy[mi.Place] {
-		t.Fatalf("%s: accounts %+v, and the model says accepted %d, rejected %d, ok %d, forwarded %d, errors %d, hand %d, busy %d",
+		t.Fatalf("%s: accounts %+v, and the model says accepted %d, rejected %d, ok %d, forwarded %d, errors %d, in hand %d, busy %d",
 			mi.Name(), s, mi.accepted, mi.rejected, mi.ok, mi.forwarded, mi.errors, inHand, busy)
 	}
 }
 
-// instances: each is in one place, and there are no more of them than may be.
+// checkInstances checks that each instance is in one place, and that there are no more than the knob allows.
 func (pm *poolModel) checkInstances(t *rapid.T, mi *modelInbox) {
 	out, owned := 0, 0
 	seen := map[any]bool{}
@@ -927,18 +927,18 @@ func (pm *poolModel) checkInstances(t *rapid.T, mi *modelInbox) {
 		}
 	}
 	if mi.busyInstances != out || mi.made != owned+len(mi.idleInstances) {
-		t.Fatalf("%s: out %d, made %d; want %d, %d on the shelf and %d owned", mi.Name(), mi.busyInstances, mi.made, out, len(mi.idleInstances), owned)
+		t.Fatalf("%s: out %d, made %d; want %d, %d idle and %d owned", mi.Name(), mi.busyInstances, mi.made, out, len(mi.idleInstances), owned)
 	}
 	if mi.busyInstances > mi.knobs.Instances && mi.busyInstances > mi.wasOut || mi.made > mi.knobs.Instances && mi.made > mi.wasMade {
-		t.Fatalf("%s: out %d, made %d of %d", mi.Name(), mi.busyInstances, mi.made, mi.knobs.Instances)
+		t.Fatalf("%s: %d in use, %d made, %d allowed", mi.Name(), mi.busyInstances, mi.made, mi.knobs.Instances)
 	}
 	if len(mi.idleInstances) > 0 && mi.made > mi.knobs.Instances {
-		t.Fatalf("%s: one of %d instances is on the shelf, there are to be %d", mi.Name(), mi.made, mi.knobs.Instances)
+		t.Fatalf("%s: an instance is idle, and there are %d, with %d allowed", mi.Name(), mi.made, mi.knobs.Instances)
 	}
 	mi.wasOut, mi.wasMade = mi.busyInstances, mi.made
 }
 
-// lingers is [Inbox.lingering] without setting the clock.
+// lingersNow is [Inbox.lingering] without setting the timer.
 func (mi *modelInbox) lingersNow() bool {
 	k := mi.knobs
 	if k.Linger <= 0 || mi.Inbox.queue.Len() >= k.Batch || mi.Inbox.queue.Len() >= k.Capacity || mi.Inbox.queue.Len() == 0 {
@@ -947,7 +947,7 @@ func (mi *modelInbox) lingersNow() bool {
 	first := mi.Inbox.queue.oldest()
 	waited, known := first.Waited(mi.Pipeline().Now())
 	if first.Tries() > 0 {
-		waited -= 8 * time.Microsecond // it tells the time to 4, and the clock may be set later by as many
+		waited -= 8 * time.Microsecond // a timestamp is exact to 4, and the timer may be set later by as much
 	}
 	return known && waited < k.Linger
 }
@@ -956,12 +956,12 @@ func (mi *modelInbox) hasWork() bool {
 	return mi.Inbox.queue.Len() > 0 && !mi.knobs.Paused && !mi.halted.Load() && mi.busyInstances < mi.knobs.Instances && !mi.lingersNow()
 }
 
-// tokens: an inbox with work that can be done has told its shared pool so.
+// checkTokens checks that an inbox with work that can be done has given its shared pool tokens.
 func (pm *poolModel) checkTokens(t *rapid.T, mi *modelInbox) {
 	has := mi.tokens.Load()
 	if mi.pool == nil {
 		if has != 0 || mi.noted {
-			t.Fatalf("%s: tokens without a crew", mi.Name())
+			t.Fatalf("%s: tokens without a shared pool", mi.Name())
 		}
 		return
 	}
@@ -976,11 +976,11 @@ func (pm *poolModel) checkTokens(t *rapid.T, mi *modelInbox) {
 		want = int32(min(mi.Inbox.queue.Len(), mi.knobs.Instances-mi.busyInstances))
 	}
 	if has < want {
-		t.Fatalf("%s: %d queued, %d of %d instances out, and %d tokens", mi.Name(), mi.Inbox.queue.Len(), mi.busyInstances, mi.knobs.Instances, has)
+		t.Fatalf("%s: %d queued, %d of %d instances in use, and %d tokens", mi.Name(), mi.Inbox.queue.Len(), mi.busyInstances, mi.knobs.Instances, has)
 	}
 }
 
-// crewTokens: what the inboxes have given is what the shared pool has, and workers on their way.
+// checkPoolTokens checks that a shared pool, with workers on their way, has the tokens that its inboxes have given.
 func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 	noted := 0
 	has := map[*Inbox]int{}
@@ -1011,7 +1011,7 @@ func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 		}
 	}
 	if int(sp.noted.Load()) != noted {
-		t.Fatalf("%s: %d rooms noted, want %d", sp.name, sp.noted.Load(), noted)
+		t.Fatalf("%s: %d inboxes noted, want %d", sp.name, sp.noted.Load(), noted)
 	}
 	if len(sp.idle) == 0 || !sp.pending() {
 		return
@@ -1023,22 +1023,23 @@ func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 		}
 	}
 	if awake < min(len(sp.ready)+noted, awake+1) {
-		t.Fatalf("%s has %d idle workers, %d tokens, %d rooms with work, and %d workers awake", sp.name, len(sp.idle), len(sp.ready), noted, awake)
+		t.Fatalf("%s has %d idle workers, %d tokens, %d inboxes with work, and %d workers awake", sp.name, len(sp.idle), len(sp.ready), noted, awake)
 	}
 }
 
-// stalls: who waits is known to an inbox that has reason to be waited for.
+// checkStalls checks that a stalled inbox is known to the inbox that stalls it, and that an inbox stalls others and lets
+// workers and submitters wait only while it has reason to.
 func (pm *poolModel) checkStalls(t *rapid.T, mi *modelInbox) {
 	known := false
 	for _, x := range pm.inboxes {
 		known = known || slices.Contains(x.behind, mi.Inbox)
 	}
 	if mi.stalled && !known {
-		t.Fatalf("%s is stalled, and nobody will tell it", mi.Name())
+		t.Fatalf("%s is stalled, and no inbox will unstall it", mi.Name())
 	}
-	slots := max(mi.knobs.Capacity-mi.Inbox.delayed.Len(), 0) // a retry keeps its slot, and is in nobody's way out
+	slots := max(mi.knobs.Capacity-mi.Inbox.delayed.Len(), 0) // without those that delayed retries keep
 	if len(mi.behind) > 0 && mi.Inbox.queue.Len() <= slots/2 && !mi.isFull() {
-		t.Fatalf("%s has %d of %d queued, and %d rooms behind wait", mi.Name(), mi.Inbox.queue.Len(), mi.knobs.Capacity, len(mi.behind))
+		t.Fatalf("%s has %d of %d queued, and %d inboxes behind are stalled", mi.Name(), mi.Inbox.queue.Len(), mi.knobs.Capacity, len(mi.behind))
 	}
 	if len(mi.blocked) > 0 && mi.free() >= (mi.knobs.Capacity+1)/2 {
 		t.Fatalf("%s has %d free, and %d workers wait", mi.Name(), mi.free(), len(mi.blocked))
@@ -1048,7 +1049,7 @@ func (pm *poolModel) checkStalls(t *rapid.T, mi *modelInbox) {
 	}
 }
 
-// awake compares who is parked and who is on the way, and has nobody sleep at work.
+// checkWorkers compares which workers are parked and which are on their way, and checks that none on its way is asleep.
 func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of func(*poolWorker) bool) {
 	live, waking := 0, 0
 	for i, w := range pm.workers {
@@ -1058,7 +1059,7 @@ func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of fun
 		inLine := len(w.outboxes) > 0
 		idle := slices.Contains(ws.idle, &w.Member)
 		if idle != (w.joined && w.parked && !w.woken.Load() && !inLine) {
-			t.Fatalf("%s: pawn %d: idle %v, parked %v, woken %v", name, i, idle, w.parked, w.woken.Load())
+			t.Fatalf("%s: worker %d: idle %v, parked %v, woken %v", name, i, idle, w.parked, w.woken.Load())
 		}
 		if w.joined {
 			live++
@@ -1066,7 +1067,7 @@ func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of fun
 		if w.Member.waking {
 			waking++
 			if !w.joined || !w.woken.Load() || !w.Ready() {
-				t.Fatalf("%s: pawn %d is on the way, and knows nothing of it", name, i)
+				t.Fatalf("%s: worker %d counts as on its way, and was not woken", name, i)
 			}
 		}
 	}
@@ -1075,15 +1076,14 @@ func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of fun
 	}
 }
 
-// settle lets everybody do what they can, until nobody can do anything. Then
-// nothing may be left.
+// settle lets all workers do what they can, until none can do anything. Then nothing may be left.
 func (pm *poolModel) settle(t *rapid.T) {
 	for _, mi := range pm.inboxes {
 		pm.stopInstances(t, mi.Adjust(func(k *Knobs) {
 			k.Paused = false
 			k.Instances = max(k.Instances, 1)
 		}))
-		if mi.pool != nil { // its own workers have its instances
+		if mi.pool != nil { // the stage's own workers would keep its instances
 			mi.Shrink(pm.ownWorkers(mi))
 		}
 	}
@@ -1095,10 +1095,10 @@ func (pm *poolModel) settle(t *rapid.T) {
 		}
 		pm.check(t)
 	}
-	t.Fatalf("it never comes to rest")
+	t.Fatalf("there is always something to do")
 }
 
-// owns is how many workers an inbox has of its own.
+// ownWorkers is how many workers of its stage's own an inbox has.
 func (pm *poolModel) ownWorkers(mi *modelInbox) (n int) {
 	for _, w := range pm.workers {
 		if w.pool == nil && w.inbox == mi && w.joined {
@@ -1149,11 +1149,11 @@ func (pm *poolModel) move(t *rapid.T) bool {
 	return false
 }
 
-// over: everybody rests, so there is nothing left to do.
+// checkNothingLeft checks that nothing is left once all workers are parked.
 func (pm *poolModel) checkNothingLeft(t *rapid.T) {
 	for _, mi := range pm.inboxes {
 		if mi.load() > 0 || len(mi.waiters) > 0 || len(mi.blocked) > 0 || mi.reserved > 0 {
-			t.Fatalf("%s: stranded: %d queued, %d in hand, %d delayed, %d submitters wait, %d workers are blocked, %d seats promised; stalled %v",
+			t.Fatalf("%s: stranded: %d queued, %d in hand, %d delayed, %d submitters wait, %d workers are blocked, %d slots promised; stalled %v",
 				mi.Name(), mi.Inbox.queue.Len(), mi.counts.inHand, mi.Inbox.delayed.Len(), len(mi.waiters), len(mi.blocked), mi.reserved, mi.stalled)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// mill is a little graph of small inboxes, with shared pools and workers of the inboxes' own that
-// are goroutines: A to B, B to C and D, C and D to E.
+// testGraph is a small graph of small inboxes: A leads to B, B to C and D, C and D to E. Its workers, of shared pools and of
+// the stages' own, are goroutines.
 type testGraph struct {
 	*Pipeline
 
@@ -33,11 +33,11 @@ type testGraph struct {
 	progress                chan struct{}
 }
 
-// millhand is a worker without an actor: a goroutine that sleeps on a channel.
+// graphWorker is a worker without an actor: a goroutine that sleeps on a channel.
 type graphWorker struct {
 	Member
 	graph    *testGraph
-	pool     *SharedPool // nil: it is an inbox's own
+	pool     *SharedPool // nil: a stage's own worker
 	own      *Inbox
 	wakeup   chan struct{}
 	tally    Tally
@@ -53,7 +53,7 @@ func newTestGraph(rnd *rand.Rand) *testGraph {
 		g.notify()
 	}
 	for i := range 2 {
-		g.pools = append(g.pools, NewSharedPool(fmt.Sprint("crew", i), g.Pipeline))
+		g.pools = append(g.pools, NewSharedPool(fmt.Sprint("pool", i), g.Pipeline))
 		g.pools[i].SetDispatch(dispatchModes[rnd.IntN(3)])
 	}
 	for i := range g.edges {
@@ -125,7 +125,7 @@ func (w *graphWorker) join() {
 	w.own.Join(&w.Member, false)
 }
 
-// work goes on until the worker is sent away.
+// work takes turns until the worker is asked to leave.
 func (w *graphWorker) work() {
 	w.join()
 	for {
@@ -151,7 +151,7 @@ func (w *graphWorker) work() {
 				return
 			}
 			w.Instance = nil
-			w.join() // somebody else is hired
+			w.join() // another worker takes its place
 		case n > 0:
 			w.does("works in " + in.Name())
 			w.handle(in, n)
@@ -215,7 +215,7 @@ func (w *graphWorker) handle(in *Inbox, n int) {
 	}
 }
 
-// crash is a crash at command i of n; another actor takes the seat.
+// crash crashes at command i of n. Another actor takes over the member.
 func (w *graphWorker) crash(in *Inbox, i, n int) {
 	batch := slices.Clone(w.Batch[:n])
 	culprit := &batch[i]
@@ -235,7 +235,7 @@ func (w *graphWorker) crash(in *Inbox, i, n int) {
 	w.join()
 }
 
-// decide does what controllers and people do, at random.
+// changeSomething does, at random, what controllers and callers of the pipeline do.
 func (g *testGraph) changeSomething(rnd *rand.Rand) {
 	in, sp := g.inboxes[rnd.IntN(len(g.inboxes))], g.pools[rnd.IntN(len(g.pools))]
 	switch rnd.IntN(9) {
@@ -267,7 +267,7 @@ func (g *testGraph) changeSomething(rnd *rand.Rand) {
 	}
 }
 
-// quiet puts all right that keeps workers away.
+// unblock undoes all changes that keep workers from their work.
 func (g *testGraph) unblock() {
 	for _, sp := range g.pools {
 		sp.Unshrink(100)
@@ -277,19 +277,19 @@ func (g *testGraph) unblock() {
 	}
 }
 
-// who tells what everybody does.
+// describe says what each inbox, pool and worker does.
 func (g *testGraph) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "accepted %d, through %d, dead %d\n", g.accepted.Load(), g.through.Load(), g.dead.Load())
 	for i, s := range Snapshot(g.inboxes) {
 		in := g.inboxes[i]
-		crew := "its own"
+		served := "its own workers"
 		if s.Crew != nil {
-			crew = s.Crew.Name()
+			served = s.Crew.Name()
 		}
 		in.mu.Lock()
-		fmt.Fprintf(&b, "%s, by %s: queued %d of %d, in hand %d, out %d of %d, made %d, shelf %d, tokens %d, stalled %v, resting %v, behind %d, blocked %d\n",
-			in.Name(), crew, s.Queued, s.Knobs.Capacity, s.InHand, s.Out, s.Knobs.Instances, in.made, len(in.idleInstances), in.tokens.Load(),
+		fmt.Fprintf(&b, "%s, served by %s: queued %d of %d, in hand %d, out %d of %d, made %d, idle instances %d, tokens %d, stalled %v, resting %v, behind %d, blocked %d\n",
+			in.Name(), served, s.Queued, s.Knobs.Capacity, s.InHand, s.Out, s.Knobs.Instances, in.made, len(in.idleInstances), in.tokens.Load(),
 			in.stalled, in.resting, len(in.behind), len(in.blocked))
 		in.mu.Unlock()
 	}
@@ -309,8 +309,7 @@ func (g *testGraph) describe() string {
 	return b.String()
 }
 
-// Crews, workers of the inboxes' own, crashes, and decisions all the time: what was
-// accepted comes to its end.
+// Shared pools, workers of the stages' own, crashes, and changes all the time: each accepted command comes to its end.
 func TestSharedPoolsLoseNoCommandWhateverIsChangedMeanwhile(t *testing.T) {
 	rounds := 50
 	if testing.Short() {
@@ -358,7 +357,7 @@ func runGraph(t *testing.T, seed uint64) {
 		}
 	})
 	go func() { defer close(came); submitters.Wait() }()
-	timeout := time.NewTimer(30 * time.Second) // never passes, unless somebody is stuck
+	timeout := time.NewTimer(30 * time.Second) // ends only if a worker is stuck
 	defer timeout.Stop()
 	wait := func(c <-chan struct{}) {
 		select {
@@ -382,13 +381,13 @@ func runGraph(t *testing.T, seed uint64) {
 	for again := true; again; {
 		for _, sp := range g.pools {
 			sp.Unshrink(100)
-			sp.Shrink(10) // once should do; see TestAWorkerThatIsAboutToParkIsDismissedToo
+			sp.Shrink(10) // once should suffice; see TestAWorkerThatIsAboutToParkIsDismissedToo
 		}
 		select {
 		case <-gone:
 			again = false
 		case <-timeout.C:
-			require.FailNow(t, "not gone", "seed %d\n%s", seed, g.describe())
+			require.FailNow(t, "workers have not left", "seed %d\n%s", seed, g.describe())
 		case <-time.After(time.Millisecond):
 		}
 	}

@@ -27,10 +27,10 @@ func TestAnIdleWorkerWithoutAnInstanceIsNotWokenInPlaceOfOneThatHasIt(t *testing
 			}
 		}
 	}
-	require.Zero(t, tb.inboxes[0].Len(), "a worker with an instance is idle, and was not called")
+	require.Zero(t, tb.inboxes[0].Len(), "a worker with an instance is idle, and was not woken")
 }
 
-// The worker parks until half of the inbox is free, which under a limit it never is.
+// A blocked worker is parked until half of the inbox is free. Under a small limit half of the capacity is never free.
 func TestABlockedWorkerIsWokenUnderASmallLimit(t *testing.T) {
 	tb := newTestbed(t, 2)
 	in := tb.inboxes[1]
@@ -43,7 +43,7 @@ func TestABlockedWorkerIsWokenUnderASmallLimit(t *testing.T) {
 		down.turn(true)
 	}
 	require.Zero(t, in.Load())
-	require.True(t, up.Ready(), "the room is empty, and the worker was not woken")
+	require.True(t, up.Ready(), "the inbox is empty, and the worker was not woken")
 }
 
 func TestADismissedWorkerMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T) {
@@ -63,17 +63,17 @@ func TestADismissedWorkerMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T)
 		in.Shrink(1)
 		_, gone := w.turn(true)
 		require.Equal(t, []any{"gone"}, gone)
-		require.NoError(t, <-entered, "nothing is in the room")
-		require.Equal(t, 1, tb.InFlight(), "who waited, and nobody else")
+		require.NoError(t, <-entered, "the inbox is empty")
+		require.Equal(t, 1, tb.InFlight(), "the command that waited, and no other")
 	})
 }
 
 func TestACrashMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T) {
-	for _, house := range []bool{false, true} {
+	for _, ofPipeline := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			tb := newTestbed(t, 2)
 			limit := controller.Admission{Limit: 1}
-			if house {
+			if ofPipeline {
 				tb.SetAdmission(limit)
 			} else {
 				tb.inboxes[0].SetAdmission(limit)
@@ -89,7 +89,7 @@ func TestACrashMakesWayForASubmitterThatWaitsUnderALimit(t *testing.T) {
 			w.crash(false)
 			w = tb.addWorker()
 			w.turn(true)
-			require.NoError(t, <-result, "the command has died; house %v", house)
+			require.NoError(t, <-result, "the command is a dead letter; limit of the pipeline: %v", ofPipeline)
 		})
 	}
 }
@@ -106,12 +106,12 @@ func TestAHaltEndsTheWaitForThePipelinesLimit(t *testing.T) {
 		synctest.Wait()
 		tb.inboxes[0].Halt()()
 		require.ErrorIs(t, <-result, ErrClosed)
-		require.NoError(t, ctx.Err(), "it was not told")
+		require.NoError(t, ctx.Err(), "the submitter was not signalled")
 	})
 }
 
-// The mode is changed between an inbox's looking how many tokens it wants and its giving
-// them: the bell of a worker that is called is in between.
+// The inbox computes how many tokens it wants, then gives them one by one. The mode changes in between: the test does that in
+// the Wake of the worker that the first token calls.
 func TestTokensGivenWhileTheModeChangesAreTakenBackToo(t *testing.T) {
 	tb := newTestbed(t, 1)
 	w := tb.addWorker()
@@ -125,13 +125,13 @@ func TestTokensGivenWhileTheModeChangesAreTakenBackToo(t *testing.T) {
 			defer close(changed)
 			tb.pool.SetDispatch(controller.Polled)
 		}()
-		for !tb.pool.polled() { //nolint:revive // it is on its way
+		for !tb.pool.polled() { //nolint:revive // wait until it has changed
 		}
 	}
 	es := []command.Envelope{{Cmd: 1}, {Cmd: 2}, {Cmd: 3}}
 	require.Equal(t, 3, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
 	<-changed
-	require.EqualValues(t, 1, tb.pool.noted.Load(), "one room has work")
+	require.EqualValues(t, 1, tb.pool.noted.Load(), "one inbox has work")
 }
 
 func TestAWorkerWithATokenMayArriveAfterTheModeHasChanged(t *testing.T) {
@@ -182,7 +182,7 @@ func TestTheLongerOfTwoRestsCounts(t *testing.T) {
 	})
 }
 
-// Nobody waits along a shared pool's way; but an inbox that drops is not to grow without end.
+// A shared worker never waits for a free slot. An inbox that drops must not grow without end because of that.
 func TestAnInboxThatDropsAlsoDropsCommandsFromASharedPool(t *testing.T) {
 	for _, rule := range []Overflow{Reject, DropNewest, DropOldest} {
 		tb := newTestbed(t, 2, func(c *Config) { c.Capacity, c.Overflow = 2, rule })
@@ -197,8 +197,8 @@ func TestAnInboxThatDropsAlsoDropsCommandsFromASharedPool(t *testing.T) {
 	}
 }
 
-// A worker of the shared pool that crashed hands over what it has done before; until then
-// nobody is to do what it gave back, where one at a time is to keep the order.
+// A shared worker that crashed still hands over the commands that it handled before. In an inbox with one instance, which
+// keeps commands in order, no other worker may take the commands that the crash gave back until then.
 func TestACrashedWorkerKeepsItsPlaceAtTheInboxUntilItHasHandedOver(t *testing.T) {
 	tb := newTestbed(t, 2, func(c *Config) { c.Instances, c.Batch = 1, 4 })
 	tb.inboxes[0].limit = 4
@@ -212,12 +212,12 @@ func TestACrashedWorkerKeepsItsPlaceAtTheInboxUntilItHasHandedOver(t *testing.T)
 	batch[1].Failed()
 	tb.inboxes[0].Crash(&w.Member, &w.tally, &batch[1], batch[2:], false, ErrStopped)
 	_, cmds = w2.turn(true)
-	require.Empty(t, cmds, "%v overtakes %v", cmds, done[0].Cmd)
+	require.Empty(t, cmds, "%v overtake %v", cmds, done[0].Cmd)
 	require.Equal(t, 1, tb.inboxes[1].HandOver(&w.Member, done, 0, true, false))
 	tb.pool.Leave(&w.Member, &w.tally)
 	tb.inboxes[0].Quit(&w.Member)
 	_, cmds = w2.turn(true)
-	require.Equal(t, []any{0}, cmds, "what was handed over came first")
+	require.Equal(t, []any{0}, cmds, "the command that was handed over comes first")
 	_, cmds = w2.turn(true)
 	require.Equal(t, []any{2, 3, 4, 5}, cmds)
 }
@@ -236,7 +236,7 @@ func TestTheEndOfARoundIsReportedOnceThoughAnInboxJoinsThePoolMeanwhile(t *testi
 	require.Equal(t, 1, tb.rounds)
 }
 
-// What is to be visited next is said by the plan that is given now.
+// A plan with Now decides which inbox is visited next.
 func TestAnIdleWorkerFollowsAPlanThatTakesEffectNow(t *testing.T) {
 	tb := newTestbed(t, 2)
 	tb.polled(&controller.VisitPlan{})
@@ -248,7 +248,7 @@ func TestAnIdleWorkerFollowsAPlanThatTakesEffectNow(t *testing.T) {
 	require.Equal(t, []string{"B", "A"}, w.trail(2))
 }
 
-// An inbox behind a full one is not forgotten when that one is halted.
+// An inbox that is stalled because one ahead is full is served again when that one is halted.
 func TestAHaltUnstallsTheInboxesBehind(t *testing.T) {
 	tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 2 })
 	tb.inboxes[0].Ahead(tb.inboxes[1])
@@ -264,14 +264,15 @@ func TestAHaltUnstallsTheInboxesBehind(t *testing.T) {
 	require.Same(t, tb.inboxes[0], in)
 }
 
-// Turn looks for a dismissal first, then for work, and parks last.
+// Turn checks first whether the worker is to leave, then looks for work, and parks last. Here the request to leave comes in
+// between.
 func TestAWorkerThatIsAboutToParkIsDismissedToo(t *testing.T) {
 	tb := newTestbed(t, 1)
 	w := tb.addWorker()
 	require.False(t, tb.pool.arriveOrRetire(&w.Member))
 	tb.pool.Shrink(1)
 	if tb.pool.parked(&w.Member) {
-		require.True(t, w.Ready(), "it rests, and nobody calls it")
+		require.True(t, w.Ready(), "it is parked, and will not be woken")
 	}
 	_, cmds := w.turn(true)
 	require.Equal(t, []any{"gone"}, cmds)

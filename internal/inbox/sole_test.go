@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// newBrisk is an inbox with two workers, both idle, whose handlers are known to take a microsecond.
+// newFastInbox returns an inbox with two idle workers. Its handlers are known to take a microsecond.
 func newFastInbox(t *testing.T) *testInbox {
 	t.Helper()
 	in := newTestInbox(2, Config{Name: "r", Capacity: 100, Batch: 100, StreakEnds: time.Minute})
@@ -22,7 +22,7 @@ func newFastInbox(t *testing.T) *testInbox {
 	return in
 }
 
-// calls is how often each worker has been called. The lock is for those whom the watch calls.
+// wakes returns how often each worker has been woken. It takes the lock because the timer also wakes workers.
 func (in *testInbox) wakes() []int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -36,11 +36,11 @@ func (in *testInbox) submit(t *testing.T, n int) {
 	}
 }
 
-// begin has the last worker that was parked take what one command brought.
+// takeFirst submits a command, and has the worker that was parked last take it.
 func (in *testInbox) takeFirst(t *testing.T) {
 	t.Helper()
 	in.submit(t, 1)
-	require.Equal(t, []int{0, 1}, in.wakes(), "nobody is at work, so one is called")
+	require.Equal(t, []int{0, 1}, in.wakes(), "no worker is at work, so one is woken")
 	require.Equal(t, 1, in.Turn(in.members[1], new(Tally), true))
 }
 
@@ -51,7 +51,7 @@ func TestAShortQueueIsLeftToTheWorkerAtWork(t *testing.T) {
 		in.submit(t, int(soon/time.Microsecond))
 		require.Equal(t, []int{0, 1}, in.wakes())
 		in.submit(t, 1)
-		require.Equal(t, []int{1, 1}, in.wakes(), "one more is one too many")
+		require.Equal(t, []int{1, 1}, in.wakes(), "with one more the queue is too long for one worker")
 	})
 }
 
@@ -62,7 +62,7 @@ func TestASoleWorkerTakesTheWholeQueue(t *testing.T) {
 		in.submit(t, 10)
 		require.Equal(t, 10, in.Turn(in.members[1], &Tally{OK: 1}, true))
 		in.submit(t, 30)
-		require.Equal(t, 15, in.Turn(in.members[1], &Tally{OK: 10}, true), "that is work for two")
+		require.Equal(t, 15, in.Turn(in.members[1], &Tally{OK: 10}, true), "a long queue is shared by two")
 		require.Equal(t, []int{1, 1}, in.wakes())
 	})
 }
@@ -93,13 +93,13 @@ func TestASoleWorkerThatMakesProgressIsNotHelped(t *testing.T) {
 			in.submit(t, 1)
 		}
 		require.Equal(t, []int{0, 1}, in.wakes())
-		time.Sleep(2 * stillness) // and now it does not
+		time.Sleep(2 * stillness) // from now on it makes no progress
 		synctest.Wait()
 		require.Equal(t, []int{1, 1}, in.wakes())
 	})
 }
 
-// It is not at work, though its commands are still in its hand.
+// A blocked worker is not at work, though it still has commands in hand.
 func TestAQueueIsNotLeftToAWorkerThatIsBlockedElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newFastInbox(t)
@@ -107,16 +107,16 @@ func TestAQueueIsNotLeftToAWorkerThatIsBlockedElsewhere(t *testing.T) {
 		in.submit(t, 1)
 		require.Equal(t, []int{0, 1}, in.wakes())
 		in.Blocked(in.members[1], new(Tally), in.Pipeline().Now())
-		require.Equal(t, []int{1, 1}, in.wakes(), "another comes at once for what was left to it")
+		require.Equal(t, []int{1, 1}, in.wakes(), "another is woken at once for the queue that was left to it")
 		require.Equal(t, 1, in.Turn(in.members[0], new(Tally), true))
 		require.Zero(t, in.Turn(in.members[0], &Tally{OK: 1}, true))
 		in.Blocked(in.members[1], new(Tally), in.Pipeline().Now())
 		in.submit(t, 1)
-		require.Equal(t, []int{2, 1}, in.wakes(), "it is still away")
+		require.Equal(t, []int{2, 1}, in.wakes(), "it is still blocked")
 		require.Equal(t, 1, in.Turn(in.members[1], &Tally{Forwarded: 1}, true))
 		require.Zero(t, in.Turn(in.members[0], new(Tally), true))
 		in.submit(t, 1)
-		require.Equal(t, []int{2, 1}, in.wakes(), "it is back at work")
+		require.Equal(t, []int{2, 1}, in.wakes(), "it is at work again")
 	})
 }
 

@@ -17,19 +17,20 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A run leaves the tree clean: the seed is printed, which is enough.
+	// No fail files: a run leaves the source tree clean, and prints the seed, which is enough.
 	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// goer is a worker without an actor: a goroutine that sleeps on a channel.
+// chainWorker is a worker without an actor: a goroutine that sleeps on a channel. It forwards what it takes from one inbox to
+// the next.
 type chainWorker struct {
 	Member
 	wakeup chan struct{}
 	in     *Inbox
-	out    *Inbox // nil for the last room
+	out    *Inbox // nil for the last inbox
 	done   func(n int)
 
 	tally Tally
@@ -47,7 +48,7 @@ func newChainWorker(in, out *Inbox, done func(int)) *chainWorker {
 	return w
 }
 
-// work goes on until the goer is sent away.
+// work takes turns until the worker is asked to leave.
 func (w *chainWorker) work() {
 	w.in.Join(&w.Member, false)
 	defer w.in.Leave(&w.Member)
@@ -77,18 +78,18 @@ func (w *chainWorker) work() {
 	}
 }
 
-// Two inboxes in a line, producers of whom some give up: whatever was accepted
-// comes through, and nobody sleeps while there is something to do.
+// Two inboxes in a row, and producers of which some give up: each accepted command comes through, and no worker sleeps while
+// there is work.
 func TestNoWorkerSleepsWhileThereIsWork(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
 		rounds = 50
 	}
 	for _, capacity := range []int{1, 2, 3, 64} {
-		for _, seats := range []int{1, 2, 8} {
-			t.Run(fmt.Sprintf("capacity %d, seats %d", capacity, seats), func(t *testing.T) {
+		for _, perInbox := range []int{1, 2, 8} {
+			t.Run(fmt.Sprintf("capacity %d, workers %d", capacity, perInbox), func(t *testing.T) {
 				for range rounds {
-					runChain(t, capacity, seats)
+					runChain(t, capacity, perInbox)
 				}
 			})
 		}
@@ -100,7 +101,7 @@ const (
 	commandsEach = 24
 )
 
-func runChain(t *testing.T, capacity, seats int) {
+func runChain(t *testing.T, capacity, perInbox int) {
 	t.Helper()
 	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}}
 	cfg := Config{Name: "r", Capacity: capacity, Batch: 8, StreakEnds: time.Minute}
@@ -119,7 +120,7 @@ func runChain(t *testing.T, capacity, seats int) {
 		}
 	}
 	var workers, submitters sync.WaitGroup
-	for range seats {
+	for range perInbox {
 		workers.Go(newChainWorker(first, last, nil).work)
 		workers.Go(newChainWorker(last, nil, done).work)
 	}
@@ -139,23 +140,23 @@ func runChain(t *testing.T, capacity, seats int) {
 	}
 	came := make(chan struct{})
 	go func() { defer close(came); submitters.Wait() }()
-	timeout := time.NewTimer(30 * time.Second) // never passes, unless a wake-up was lost
+	timeout := time.NewTimer(30 * time.Second) // ends only if a wake-up was lost
 	defer timeout.Stop()
 	wait := func(c <-chan struct{}) {
 		select {
 		case <-c:
 		case <-timeout.C:
 			s := Snapshot([]*Inbox{first, last})
-			require.FailNow(t, "stranded", "capacity %d, seats %d: accepted %d, through %d\n%+v\n%+v",
-				capacity, seats, accepted.Load(), through.Load(), s[0], s[1])
+			require.FailNow(t, "stranded", "capacity %d, workers %d: accepted %d, through %d\n%+v\n%+v",
+				capacity, perInbox, accepted.Load(), through.Load(), s[0], s[1])
 		}
 	}
 	wait(came)
 	for through.Load() < accepted.Load() {
 		wait(bell)
 	}
-	first.Shrink(seats)
-	last.Shrink(seats)
+	first.Shrink(perInbox)
+	last.Shrink(perInbox)
 	workers.Wait()
 	for _, s := range Snapshot([]*Inbox{first, last}) {
 		require.Equal(t, s.Submitted+s.Received, s.OK+s.Forwarded, "%+v", s)
@@ -163,7 +164,7 @@ func runChain(t *testing.T, capacity, seats int) {
 	}
 }
 
-// The law holds at any instant, not only at rest; and a dropped command is told.
+// The law holds at any instant, not only at rest, and each dropped command is reported.
 func TestTheAccountingLawHoldsAtEveryInstant(t *testing.T) {
 	rounds := 20
 	if testing.Short() {
@@ -180,8 +181,8 @@ func TestTheAccountingLawHoldsAtEveryInstant(t *testing.T) {
 
 func runAndWatch(t *testing.T, rule Overflow) {
 	t.Helper()
-	var told atomic.Int64
-	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) { told.Add(1) }}
+	var reported atomic.Int64
+	pl := &Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) { reported.Add(1) }}
 	first := New(Config{Name: "first", Capacity: 4, Batch: 8})
 	last := New(Config{Name: "last", Capacity: 2, Batch: 8, Overflow: rule})
 	inboxes := []*Inbox{first, last}
@@ -211,14 +212,14 @@ func runAndWatch(t *testing.T, rule Overflow) {
 					t.Errorf("the law is broken: %+v", s)
 				}
 				if s.Queued > s.Knobs.Capacity {
-					t.Errorf("%d queued in a room for %d", s.Queued, s.Knobs.Capacity)
+					t.Errorf("%d queued, with capacity %d", s.Queued, s.Knobs.Capacity)
 				}
 			}
 			select {
 			case <-over:
 				return
 			default:
-				runtime.Gosched() // or the others wait for their processor for 10 ms
+				runtime.Gosched() // otherwise the others wait up to 10 ms for this processor
 			}
 		}
 	})
@@ -235,7 +236,7 @@ func runAndWatch(t *testing.T, rule Overflow) {
 	workers.Wait()
 	s := Snapshot(inboxes)
 	require.EqualValues(t, 4*500, s[1].OK+Sum(s[1].Shed))
-	require.EqualValues(t, Sum(s[1].Shed), told.Load())
+	require.EqualValues(t, Sum(s[1].Shed), reported.Load())
 }
 
 func atRest(all []Accounts) bool {
@@ -250,8 +251,7 @@ func atRest(all []Accounts) bool {
 	return gone == come
 }
 
-// A seat that is granted at the moment its waiter gives up, or the door is
-// closed, is not lost for those behind.
+// A slot that is granted at the moment when its waiter gives up, or the inbox is closed, goes to the waiters behind.
 func TestASlotGrantedTooLateGoesToTheNextInLine(t *testing.T) {
 	rounds := 2000
 	if testing.Short() {

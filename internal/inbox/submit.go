@@ -267,7 +267,7 @@ func suspends(ctx context.Context) bool {
 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
-// closedError tells an inbox that never ran, and one that drains and may be open again some day, from a closed one.
+// closedError returns why the inbox is not open: it never ran, it drains and may be opened again, or it is closed.
 func (s *state) closedError() error {
 	switch {
 	case !s.opened:

@@ -11,15 +11,15 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// suspending is an inbox whose handlers suspend, against a model of it in lists: commands are
-// numbers, and a run is a pointer to one.
+// suspendModel is an inbox with handlers that suspend, and a model of it made of lists. Commands are numbers; the run of a
+// suspended one is a pointer to its number.
 type suspendModel struct {
 	*testInbox
 	t *rapid.T
 
 	tallies        []Tally
 	todo           [][]int // what each worker has still to do
-	crashed        []bool  // it has crashed, and comes back with its next turn
+	crashed        []bool  // the worker has crashed, and joins again with its next turn
 	next           int
 	fresh, woken   []int
 	suspendedCmds  []int
@@ -64,7 +64,7 @@ func (model *suspendModel) submit(t *rapid.T) {
 	model.fresh = append(model.fresh, model.next)
 }
 
-// underWay is what the instances bound.
+// underWay is how many commands are started and not ended. The number of instances bounds it.
 func (model *suspendModel) underWay() (n int) {
 	for _, h := range model.todo {
 		n += len(h)
@@ -83,7 +83,7 @@ func (model *suspendModel) due() int {
 	}
 }
 
-// untold is how many commands have ended whose workers have not booked that yet.
+// unbooked is how many commands have ended without being booked by their workers yet.
 func (model *suspendModel) unbooked() (n int) {
 	for _, t := range model.tallies {
 		n += t.OK
@@ -91,11 +91,11 @@ func (model *suspendModel) unbooked() (n int) {
 	return n
 }
 
-// turn has a worker that has done all it had come for more.
+// turn has a worker with nothing left to do take a turn.
 func (model *suspendModel) turn(t *rapid.T) {
 	i := model.worker(t, func(h []int) bool { return len(h) == 0 })
 	if i < 0 || !model.members[i].Ready() && !model.crashed[i] {
-		return // one that is parked comes when it is woken
+		return // a parked worker comes when it is woken
 	}
 	m := model.members[i]
 	if model.crashed[i] {
@@ -112,7 +112,7 @@ func (model *suspendModel) turn(t *rapid.T) {
 		return
 	}
 	if n == 0 {
-		require.True(t, model.busyInstances >= model.instances || !m.owns && !model.equippable(), "there was something to do")
+		require.True(t, model.busyInstances >= model.instances || !m.owns && !model.equippable(), "the worker was given nothing, and could have been")
 		return
 	}
 	require.LessOrEqual(t, n, min(due, model.cfg.Batch))
@@ -129,10 +129,10 @@ func (model *suspendModel) turn(t *rapid.T) {
 		model.fresh = model.fresh[1:]
 		model.todo[i] = append(model.todo[i], e.Cmd.(int))
 	}
-	require.GreaterOrEqual(t, took, min(going, n)-1, "those that were woken come first, but for one place")
+	require.GreaterOrEqual(t, took, min(going, n)-1, "woken commands come first, except for one place in the batch")
 }
 
-// worker draws one whose hand is so, -1 if there is none.
+// worker draws a worker for which so returns true of what it has to do, -1 if there is none.
 func (model *suspendModel) worker(t *rapid.T, so func([]int) bool) int {
 	var fit []int
 	for i, h := range model.todo {
@@ -148,7 +148,7 @@ func (model *suspendModel) worker(t *rapid.T, so func([]int) bool) int {
 
 func hasWork(h []int) bool { return len(h) > 0 }
 
-func (model *suspendModel) end(t *rapid.T) {
+func (model *suspendModel) finish(t *rapid.T) {
 	if i := model.worker(t, hasWork); i >= 0 {
 		model.todo[i] = model.todo[i][1:]
 		model.tallies[i].OK++
@@ -184,24 +184,24 @@ func (model *suspendModel) wake(t *rapid.T) {
 	model.suspendedCmds = slices.Delete(model.suspendedCmds, i, i+1)
 }
 
-// crash crashes a worker at its next command; some of the rest had been begun before.
+// crash crashes a worker at its next command. Some of the others in its batch may have been started before.
 func (model *suspendModel) crash(t *rapid.T) {
 	i := model.worker(t, hasWork)
 	if i < 0 {
 		return
 	}
-	hand, m := model.todo[i], model.members[i]
+	todo, m := model.todo[i], model.members[i]
 	last := 0
 	for last < len(m.Batch) && m.Batch[last].Cmd != nil {
 		last++
 	}
-	rest := m.Batch[last-len(hand)+1 : last]
-	culprit := command.Envelope{Cmd: hand[0]}
+	rest := m.Batch[last-len(todo)+1 : last]
+	culprit := command.Envelope{Cmd: todo[0]}
 	culprit.Failed()
-	var fresh, begun []int
+	var fresh, started []int
 	for _, e := range rest {
 		if run, ok := e.Cmd.(*int); ok {
-			begun = append(begun, *run)
+			started = append(started, *run)
 		} else {
 			fresh = append(fresh, e.Cmd.(int))
 		}
@@ -211,11 +211,11 @@ func (model *suspendModel) crash(t *rapid.T) {
 	model.todo[i], model.crashed[i] = nil, true
 	model.dead++
 	if model.halted {
-		model.suspendedCmds = append(model.suspendedCmds, begun...)
+		model.suspendedCmds = append(model.suspendedCmds, started...)
 		model.dead += len(fresh)
 		return
 	}
-	model.fresh, model.woken = append(fresh, model.fresh...), append(begun, model.woken...)
+	model.fresh, model.woken = append(fresh, model.fresh...), append(started, model.woken...)
 }
 
 func (model *suspendModel) pause(t *rapid.T) {
@@ -228,7 +228,7 @@ func (model *suspendModel) resize(t *rapid.T) {
 	model.Adjust(func(k *Knobs) { k.Instances = model.instances })
 }
 
-// halt stops hard, seldom.
+// halt halts the inbox, in one case of ten.
 func (model *suspendModel) halt(t *rapid.T) {
 	if model.halted || rapid.IntRange(0, 9).Draw(t, "really") > 0 {
 		return
@@ -240,7 +240,7 @@ func (model *suspendModel) halt(t *rapid.T) {
 	model.fresh, model.woken = nil, nil
 }
 
-// resumed ends one command of a halted inbox by somebody who is no worker.
+// finishOutside ends a suspended command of a halted inbox without a worker.
 func (model *suspendModel) finishOutside(t *rapid.T) {
 	if !model.halted || len(model.suspendedCmds) == 0 {
 		return
@@ -254,9 +254,9 @@ func (model *suspendModel) finishOutside(t *rapid.T) {
 
 func (model *suspendModel) check(t *rapid.T) {
 	s := Snapshot([]*Inbox{model.Inbox})[0]
-	unbooked, untold := model.unbooked(), 0
+	unbooked, unbookedSuspended := model.unbooked(), 0
 	for i := range model.tallies {
-		untold += model.tallies[i].Suspended
+		unbookedSuspended += model.tallies[i].Suspended
 	}
 	require.Equal(t, len(model.fresh), s.Queued)
 	require.Equal(t, model.underWay()+unbooked, s.InHand)
@@ -264,17 +264,17 @@ func (model *suspendModel) check(t *rapid.T) {
 	require.EqualValues(t, model.dead, Sum(s.Dead))
 	require.EqualValues(t, model.shed, Sum(s.Shed))
 	require.Equal(t, s.Submitted, s.OK+Sum(s.Shed)+Sum(s.Dead)+uint64(s.Queued+s.InHand))
-	if untold == 0 {
+	if unbookedSuspended == 0 {
 		require.Equal(t, len(model.suspendedCmds), s.Suspended)
 	}
 	require.Equal(t, model.due(), model.Inbox.available())
 	idle := len(model.idle) > 0
 	if model.Inbox.available() > 0 && model.busyInstances < model.instances && idle && model.waking == 0 {
 		able := slices.ContainsFunc(model.idle, model.fit)
-		require.False(t, able, "somebody should be on the way")
+		require.False(t, able, "there is work, and no worker is on its way")
 	}
 	for _, cmd := range model.deadLetters {
-		require.IsType(t, 0, cmd, "a dead letter is what was submitted")
+		require.IsType(t, 0, cmd, "a dead letter has the command that was submitted")
 	}
 }
 
@@ -282,8 +282,8 @@ func TestSuspendedCommandsAreAccountedForAsTheModelSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		model := newSuspendModel(t, rapid.IntRange(1, 3).Draw(t, "workers"))
 		t.Repeat(map[string]func(*rapid.T){
-			"submit": model.submit, "turn": model.turn, "turn again": model.turn, "end": model.end, "suspend": model.suspend, "wake": model.wake, "wake all": model.wakeAll,
-			"suspend again": model.suspend, "crash": model.crash, "pause": model.pause, "resize": model.resize, "halt": model.halt, "resumed": model.finishOutside, "": model.check,
+			"submit": model.submit, "turn": model.turn, "turn again": model.turn, "finish": model.finish, "suspend": model.suspend, "wake": model.wake, "wake all": model.wakeAll,
+			"suspend again": model.suspend, "crash": model.crash, "pause": model.pause, "resize": model.resize, "halt": model.halt, "finish outside": model.finishOutside, "": model.check,
 		})
 	})
 }

@@ -18,7 +18,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 	m := Member{Wake: func() {}}
 	in.Join(&m, false)
 	require.NoError(t, in.Submit(context.Background(), &command.Envelope{Cmd: 1}))
-	require.Zero(t, in.Turn(&m, &Tally{}, false), "it lingers")
+	require.Zero(t, in.Turn(&m, &Tally{}, false), "the batch lingers")
 	set := func() {
 		var fx effects
 		in.mu.Lock()
@@ -29,7 +29,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 	}
 	set()
 	in.Halt()()
-	set() // as a worker may that was at a batch
+	set() // as a worker may that had a batch when the inbox was halted
 	for a, timer := range in.timers.armed {
 		require.NotNil(t, timer, "alarm %d", a)
 		require.False(t, timer.Stop(), "alarm %d", a)

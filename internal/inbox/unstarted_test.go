@@ -20,7 +20,7 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 	require.Equal(t, 2, in.accounts(0).Live)
 	for cmd := range 2 {
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
-		require.Equal(t, 1, calls, "one is on the way")
+		require.Equal(t, 1, calls, "one worker is on its way")
 	}
 	require.True(t, in.TakeCalled())
 	require.False(t, in.TakeCalled())
@@ -29,10 +29,10 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 	in.Join(&m, false)
 	require.Equal(t, 2, in.accounts(0).Live)
 	require.Equal(t, 1, in.Turn(&m, &tally, true), "a fair share")
-	require.Equal(t, 2, calls, "it sends for the other")
+	require.Equal(t, 2, calls, "it has the other one started")
 }
 
-// What a keeper may do with those who doze, and others with the inbox meanwhile, in any order.
+// All that the supervisor of the stage may do with unstarted workers, and others with the inbox meanwhile, in any order.
 func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := newTestInbox(0, Config{Name: "r", Capacity: 8, Batch: 2, Instances: 100, StreakEnds: time.Minute})
@@ -40,8 +40,8 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 		var members []*Member // joined
 		calls, coming := 0, 0
 		over, cancel := context.WithCancel(context.Background())
-		cancel()  // a full inbox is not waited for
-		want := 0 // workers there should be
+		cancel()  // so that Submit does not wait at a full inbox
+		want := 0 // how many workers there should be
 		in.StartWorker = func() { calls++ }
 		join := func() {
 			m := &Member{Wake: func() {}}
@@ -49,13 +49,13 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 			members = append(members, m)
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"doze": func(t *rapid.T) {
+			"add unstarted": func(t *rapid.T) {
 				n := rapid.IntRange(0, 3).Draw(t, "n")
 				in.AddUnstarted(n)
 				want += n
 			},
 			"submit": func(*rapid.T) { _ = in.Submit(over, &command.Envelope{Cmd: 1}) },
-			"answer a call": func(t *rapid.T) {
+			"take a call": func(t *rapid.T) {
 				if calls == 0 {
 					t.Skip()
 				}
@@ -64,14 +64,14 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 					coming++
 				}
 			},
-			"one comes": func(t *rapid.T) {
+			"one starts": func(t *rapid.T) {
 				if coming == 0 {
 					t.Skip()
 				}
 				coming--
 				join()
 			},
-			"one cannot come": func(t *rapid.T) {
+			"one cannot start": func(t *rapid.T) {
 				if coming == 0 {
 					t.Skip()
 				}
@@ -80,7 +80,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				in.StartFailed()
 				in.Leave(&Member{})
 			},
-			"another comes": func(*rapid.T) {
+			"another joins": func(*rapid.T) {
 				want++
 				join()
 			},
@@ -88,10 +88,10 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				if len(members) == 0 {
 					t.Skip()
 				}
-				i := rapid.IntRange(0, len(members)-1).Draw(t, "who")
+				i := rapid.IntRange(0, len(members)-1).Draw(t, "worker")
 				m := members[i]
 				if !m.Ready() {
-					t.Skip("it sleeps")
+					t.Skip("it is parked")
 				}
 				tally.OK = int(m.inHand)
 				if in.Turn(m, &tally, true) >= 0 {
@@ -107,7 +107,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				in.Shrink(1)
 				want--
 			},
-			"the keeper goes": func(*rapid.T) {
+			"all leave": func(*rapid.T) {
 				in.DropUnstarted()
 				for _, m := range members {
 					tally.OK = int(m.inHand)
@@ -116,15 +116,15 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 					in.Leave(m)
 				}
 				in.ForgetShrink()
-				members, coming, want = nil, 0, 0 // calls to it may still be on their way
+				members, coming, want = nil, 0, 0 // calls to StartWorker may still be unanswered
 			},
 			"": func(t *rapid.T) {
 				require.Equal(t, want, in.live-in.excess-countRetired(members), "as many as there should be")
 				require.Equal(t, len(members)+int(in.unstarted.waiting+in.unstarted.called+in.unstarted.coming), in.live)
 				require.Equal(t, coming, int(in.unstarted.coming))
-				require.GreaterOrEqual(t, calls, int(in.unstarted.called), "a call for each")
+				require.GreaterOrEqual(t, calls, int(in.unstarted.called), "one call for each called worker")
 				if in.queue.Len() > 0 && in.waking == 0 && countReady(members) == 0 {
-					require.Zero(t, int(in.unstarted.waiting)+len(in.idle), "nobody sleeps while there is work")
+					require.Zero(t, int(in.unstarted.waiting)+len(in.idle), "no worker is idle or unstarted while there is work")
 				}
 			},
 		})
@@ -140,7 +140,7 @@ func countRetired(members []*Member) (n int) {
 	return n
 }
 
-// ready are those who will come by themselves.
+// countReady counts the workers that come for a turn without being woken.
 func countReady(members []*Member) (n int) {
 	for _, m := range members {
 		if m.Ready() {

@@ -7,9 +7,9 @@ import (
 )
 
 // Turn books what a worker of the shared pool did, and moves the next commands to its batch: of the inbox where it is, if the
-// visit goes on, or else of the next. All that came of the last ones has been handed over. It returns the inbox and how many
-// commands: 0 if there is nothing to do anywhere, and then, with park, the worker is parked until it is woken; -1 if the
-// worker is to leave.
+// visit goes on, or else of the next. The worker has handed over all that came of the last batch. Turn returns the inbox and
+// how many commands: 0 if there is nothing to do anywhere, -1 if the worker is to leave. With park, a worker that gets 0 is
+// parked until it is woken.
 func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	gone := sp.arriveOrRetire(m)
 	if in := m.at; in != nil {
@@ -37,7 +37,8 @@ func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	}
 }
 
-// arriveOrRetire notes that a worker is here, and reports whether it is to leave.
+// arriveOrRetire notes that a worker has come for its turn, and reports whether it is to leave. If so and there are tokens, it
+// wakes another.
 func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
 	var next *Member
 	sp.mu.Lock()
@@ -53,7 +54,7 @@ func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
 	return gone
 }
 
-// parked parks a worker, unless a token has come since it looked, or a worker is to leave.
+// parked parks a worker, unless there is a token, or a worker is to leave. It reports whether it did.
 func (sp *SharedPool) parked(m *Member) bool {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -79,7 +80,8 @@ func (sp *SharedPool) next(m *Member) (*Inbox, uint64) {
 	return t.inbox, t.era
 }
 
-// walk goes on through the plan until it comes to an inbox with work. After one round in vain, with no token given, it stops.
+// walk goes on through the plan until it comes to an inbox with work. It returns nil after one round of empty visits if there
+// is no token.
 func (sp *SharedPool) walk(m *Member) *Inbox {
 	if m.route == nil {
 		m.route = sp.route.Load()
@@ -128,16 +130,15 @@ func (sp *SharedPool) leave(m *Member, handled int, bounded bool) {
 	}
 }
 
-// turnTo makes a worker leave its route in the middle, if the fresh one is of the same plan
-// for other members, or of one for now.
+// turnTo makes a worker leave its route in the middle if the fresh route is of the same plan, for other inboxes, or of a plan
+// with Now.
 func (sp *SharedPool) turnTo(m *Member, fresh *route) {
 	if fresh.plan == m.route.plan || fresh.plan != nil && fresh.plan.Now {
 		sp.adopt(m, fresh)
 	}
 }
 
-// adopt makes a worker follow the fresh route from its first place, unless it follows it
-// already.
+// adopt makes a worker follow the fresh route from its first place, unless it follows it already.
 func (sp *SharedPool) adopt(m *Member, fresh *route) {
 	if fresh != m.route {
 		m.route = fresh
@@ -208,7 +209,7 @@ func (s *state) claimToken(sp *SharedPool, era uint64, walked bool) bool {
 	}
 }
 
-// stay goes on with a visit or ends it, surely so if the worker is gone. It returns how many commands the worker got.
+// stay goes on with a visit or ends it. If the worker is gone it ends the visit. It returns how many commands the worker got.
 func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 	polled := m.walked && sp.polled()
 	ends := !polled || gone || in.aheadFull()
@@ -268,7 +269,7 @@ func (sp *SharedPool) left(s *state, m *Member) int {
 		left = m.queued - m.handled
 	case controller.Bounded:
 		left = rt.plan.BoundOf(controller.StageID(s.self.Place)) - m.handled
-	case controller.TimeBounded: // the one that needs a clock
+	case controller.TimeBounded: // the only gating that needs a clock
 		now := s.now()
 		if m.handled == 0 {
 			m.began = now

@@ -13,7 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// One worker, and three inboxes with so many commands queued.
+// There are one worker and three inboxes, each with the given number of commands queued.
 func TestAWorkerFollowsItsVisitPlan(t *testing.T) {
 	order := func(ids ...controller.StageID) []controller.StageID { return ids }
 	tests := map[string]struct {
@@ -21,36 +21,36 @@ func TestAWorkerFollowsItsVisitPlan(t *testing.T) {
 		queued [3]int
 		want   string
 	}{
-		"no plan":                  {nil, [3]int{2, 1, 2}, "A A B C C -"},
-		"exhaustive":               {&controller.VisitPlan{}, [3]int{2, 1, 2}, "A A B C C -"},
-		"another order":            {&controller.VisitPlan{Order: order(2, 0, 1)}, [3]int{2, 1, 2}, "C C A A B -"},
-		"what is left out is last": {&controller.VisitPlan{Order: order(1)}, [3]int{1, 2, 1}, "B B A C -"},
-		"who is not of the crew":   {&controller.VisitPlan{Order: order(7, 2, -1)}, [3]int{1, 1, 1}, "C A B -"},
+		"no plan":                             {nil, [3]int{2, 1, 2}, "A A B C C -"},
+		"exhaustive":                          {&controller.VisitPlan{}, [3]int{2, 1, 2}, "A A B C C -"},
+		"another order":                       {&controller.VisitPlan{Order: order(2, 0, 1)}, [3]int{2, 1, 2}, "C C A A B -"},
+		"inboxes that are left out come last": {&controller.VisitPlan{Order: order(1)}, [3]int{1, 2, 1}, "B B A C -"},
+		"places outside the pool are skipped": {&controller.VisitPlan{Order: order(7, 2, -1)}, [3]int{1, 1, 1}, "C A B -"},
 		"a place named twice": {
 			&controller.VisitPlan{Order: order(0, 1, 0, 2), Gating: controller.Bounded, Bound: 1},
 			[3]int{4, 2, 2},
 			"A B A C A B A C -",
 		},
-		"a bound of none is one":   {&controller.VisitPlan{Gating: controller.Bounded}, [3]int{2, 1, 2}, "A B C A C -"},
-		"bounded":                  {&controller.VisitPlan{Gating: controller.Bounded, Bound: 2}, [3]int{3, 1, 2}, "A A B C C A -"},
-		"bounded, one differently": {&controller.VisitPlan{Gating: controller.Bounded, Bound: 1, Bounds: map[controller.StageID]int{1: 3}}, [3]int{2, 4, 1}, "A B B B C A B -"},
-		"gated":                    {&controller.VisitPlan{Gating: controller.Gated}, [3]int{2, 1, 2}, "A A B C C -"},
-		"back to the first after each success": {
+		"a bound of zero is one":          {&controller.VisitPlan{Gating: controller.Bounded}, [3]int{2, 1, 2}, "A B C A C -"},
+		"bounded":                         {&controller.VisitPlan{Gating: controller.Bounded, Bound: 2}, [3]int{3, 1, 2}, "A A B C C A -"},
+		"bounded, one with its own bound": {&controller.VisitPlan{Gating: controller.Bounded, Bound: 1, Bounds: map[controller.StageID]int{1: 3}}, [3]int{2, 4, 1}, "A B B B C A B -"},
+		"gated":                           {&controller.VisitPlan{Gating: controller.Gated}, [3]int{2, 1, 2}, "A A B C C -"},
+		"restart at the first after each success": {
 			&controller.VisitPlan{Gating: controller.Bounded, Bound: 1, Restart: true}, [3]int{2, 2, 1}, "A A B B C -",
 		},
-		"back to the second": {
+		"restart at the second": {
 			&controller.VisitPlan{Gating: controller.Bounded, Bound: 1, Restart: true, RestartAt: 1}, [3]int{2, 2, 1}, "A B B C A -",
 		},
-		"back beyond the end": {
+		"restart beyond the end": {
 			&controller.VisitPlan{Gating: controller.Bounded, Bound: 1, Restart: true, RestartAt: 9}, [3]int{2, 1, 2}, "A C C A B -",
 		},
-		"back before the beginning": {
+		"restart before the beginning": {
 			&controller.VisitPlan{Gating: controller.Bounded, Bound: 1, Restart: true, RestartAt: -9}, [3]int{2, 1, 1}, "A A B C -",
 		},
-		"on, if more is left": {
+		"advance if more is left": {
 			&controller.VisitPlan{Gating: controller.Bounded, Bound: 1, Restart: true, Advance: true}, [3]int{3, 1, 1}, "A B A C A -",
 		},
-		"back, if the bound was met and nothing is left": {
+		"restart if the bound was met and nothing is left": {
 			&controller.VisitPlan{Gating: controller.Bounded, Bound: 2, Restart: true, Advance: true}, [3]int{2, 2, 2}, "A A B B C C -",
 		},
 	}
@@ -90,7 +90,7 @@ func TestABoundIsMetExactlyWhateverTheBatch(t *testing.T) {
 					}
 					visit += len(cmds)
 					if gating == controller.Gated {
-						tb.submitN(0, len(cmds)) // what comes meanwhile waits for the next visit
+						tb.submitN(0, len(cmds)) // commands that come meanwhile wait for the next visit
 					}
 				}
 				require.Equal(t, bound, visit, "%v, batches of %d", gating, batch)
@@ -156,14 +156,14 @@ func TestVisitsAndEmptyVisitsAreCounted(t *testing.T) {
 	}
 	require.EqualValues(t, 1, Snapshot(tb.inboxes)[1].Visits)
 	w.turn(true)
-	require.EqualValues(t, 5, tb.pool.Accounts().Visits, "it has looked round already")
+	require.EqualValues(t, 5, tb.pool.Accounts().Visits, "it has made its round already")
 	w.turn(true)
-	require.EqualValues(t, 8, tb.pool.Accounts().Visits, "woken in vain, it looks round once more")
+	require.EqualValues(t, 8, tb.pool.Accounts().Visits, "woken for nothing, it makes one more round")
 	require.Equal(t, 4, tb.visitReports)
 	tb.pool.ReportVisits(0)
 	tb.submitN(0, 9)
 	w.trail(20)
-	require.Equal(t, 4, tb.visitReports, "nobody asks any more")
+	require.Equal(t, 4, tb.visitReports, "no reports are wanted any more")
 }
 
 func TestVisitsOfASharedQueueAreCounted(t *testing.T) {
@@ -198,7 +198,7 @@ func TestTheFirstEndOfARoundIsReportedOnceForEachPlan(t *testing.T) {
 	tb.pool.SetPlan(plan)
 	require.Same(t, plan, tb.pool.Plan())
 	w.trail(9)
-	require.Equal(t, 2, tb.rounds, "another plan")
+	require.Equal(t, 2, tb.rounds, "the first round of another plan")
 }
 
 // B, the last place, has work at each visit, so that the worker always goes back to A.
@@ -212,7 +212,7 @@ func TestARoundEndsAtTheLastPlaceEvenIfItsVisitsSucceed(t *testing.T) {
 		require.Equal(t, want, tb.rounds, "full rounds: %v", full)
 		require.EqualValues(t, 3*want, tb.pool.Accounts().Rounds, "full rounds: %v", full)
 		w.trail(3)
-		require.Equal(t, 1, tb.rounds, "a pass without success ends any round")
+		require.Equal(t, 1, tb.rounds, "a pass without success ends a round in any case")
 	}
 }
 
@@ -231,7 +231,7 @@ func TestANewPlanTakesEffectAfterTheRoundOrNow(t *testing.T) {
 	}
 }
 
-// A, B and C have work without end, so that no worker ever comes past the end of the plan.
+// A, B and C always have work, so that the worker never passes the end of the plan.
 func TestANewPlanIsAdoptedWhenAWalkRestarts(t *testing.T) {
 	order := []controller.StageID{2, 1, 0}
 	for name, tt := range map[string]struct {
@@ -239,11 +239,11 @@ func TestANewPlanIsAdoptedWhenAWalkRestarts(t *testing.T) {
 		want          string
 	}{
 		"at the first place": {controller.VisitPlan{Restart: true}, controller.VisitPlan{Order: order, Restart: true}, "A C C C"},
-		"at the first place of the new order, wherever that restarts": {
+		"at the first place of the new order, wherever the new plan restarts": {
 			controller.VisitPlan{Restart: true, RestartAt: 1}, controller.VisitPlan{Order: order, Restart: true, RestartAt: 1}, "A C B B",
 		},
 		"even if the new plan does not restart": {controller.VisitPlan{Restart: true}, controller.VisitPlan{Order: order}, "A C B A"},
-		"not by a visit that goes on to the next place": {
+		"not after a visit that advances to the next place": {
 			controller.VisitPlan{Restart: true, Advance: true}, controller.VisitPlan{Order: order, Restart: true}, "A B C C",
 		},
 	} {
@@ -292,7 +292,7 @@ func TestADismissedWorkerLeavesInTheMiddleOfAnEndlessVisit(t *testing.T) {
 		require.Equal(t, []any{"gone"}, cmds)
 		tb.pool.Leave(&w.Member, &w.tally)
 		s := Snapshot(tb.inboxes)[0]
-		require.Equal(t, 1, s.Out, "the other one, %v", mode)
+		require.Equal(t, 1, s.Out, "only the other worker's is in use, %v", mode)
 		require.Equal(t, 1, s.InHand)
 		require.Len(t, tb.inboxes[0].idleInstances, 1, "its instance is left for others")
 		require.Equal(t, 1, tb.pool.Accounts().Live)
@@ -300,8 +300,8 @@ func TestADismissedWorkerLeavesInTheMiddleOfAnEndlessVisit(t *testing.T) {
 	}
 }
 
-// forwarding has one worker do two commands that go through three inboxes, and tells which
-// was done where.
+// forwarding has one worker handle commands that go through all inboxes, and returns the order: each command with the number of
+// its stage.
 func forwarding(tb *testbed, w *testWorker) string {
 	var did []string
 	for range 100 {
@@ -364,7 +364,7 @@ func TestThereAreNoMoreTokensThanFreeInstances(t *testing.T) {
 	require.Equal(t, []string{"A"}, w.trail(1))
 	require.Equal(t, []string{"A"}, w2.trail(1))
 	require.Zero(t, in.tokens.Load())
-	require.Equal(t, []string{"-"}, x.trail(1), "as many are in the room as may be")
+	require.Equal(t, []string{"-"}, x.trail(1), "as many workers are at the inbox as may be")
 	x.turn(true)
 	in.Adjust(func(k *Knobs) { k.Instances = 3 })
 	require.Equal(t, 1, x.woken)
@@ -375,7 +375,7 @@ func TestThereAreNoMoreTokensThanFreeInstances(t *testing.T) {
 	w2.tally.OK = 1
 	_, n := tb.pool.Turn(&w2.Member, &w2.tally, true)
 	require.Zero(t, n)
-	require.NotNil(t, w2.Surplus, "one too many is to be stopped")
+	require.NotNil(t, w2.Surplus, "the surplus instance is to be stopped")
 	require.Equal(t, 1, in.made)
 }
 
@@ -385,7 +385,7 @@ func TestANewPriorityAppliesToExistingTokens(t *testing.T) {
 	w := tb.addWorker()
 	tb.submitN(0, 3)
 	tb.submitN(1, 3)
-	require.Equal(t, []string{"A"}, w.trail(1), "equal ones as they came")
+	require.Equal(t, []string{"A"}, w.trail(1), "with equal priorities first come, first served")
 	tb.inboxes[1].Adjust(func(k *Knobs) { k.Priority = 1 })
 	require.Equal(t, []string{"B", "B", "B", "A", "A", "-"}, w.trail(6))
 }
@@ -407,7 +407,7 @@ func TestAnInboxIsNotServedWhileOneAheadIsFull(t *testing.T) {
 			own.turn(true)
 			require.Zero(t, w.woken, "three of four are left")
 			own.turn(true)
-			require.Equal(t, 1, w.woken, "half of the room is free")
+			require.Equal(t, 1, w.woken, "half of the inbox is free")
 			require.Equal(t, []string{"A"}, w.trail(1))
 			tb.submitN(1, 2)
 			require.Equal(t, []string{"-"}, w.trail(1), "full again, in the middle of a visit")
@@ -425,7 +425,7 @@ func TestAnInboxIsNotAheadOfItself(t *testing.T) {
 	require.Equal(t, []string{"A"}, tb.addWorker().trail(1))
 }
 
-// Who polled once has a way of its own, which is not that of a shared queue.
+// A worker that has polled keeps a route of its own. The mode with a shared queue does not use it.
 func TestTheBoundOfASharedQueueIsThatOfThePresentPlan(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Batch = 8 })
 	tb.polled(&controller.VisitPlan{Gating: controller.Bounded, Bound: 5})
@@ -450,7 +450,7 @@ func TestAFullInboxThatDropsStallsNoInboxBehind(t *testing.T) {
 
 func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
 	tb := newTestbed(t, 2)
-	require.Equal(t, "crew", tb.pool.Name())
+	require.Equal(t, "pool", tb.pool.Name())
 	tb.submitN(0, 2)
 	tb.submitN(1, 3)
 	require.Equal(t, 5, tb.pool.Len())
@@ -461,7 +461,7 @@ func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
 	require.Zero(t, tb.inboxes[0].Streak())
 	w.crash(false)
 	require.Equal(t, 1, tb.inboxes[0].Streak())
-	require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Restarts, "a crew knows no rooms")
+	require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Restarts, "the inbox counts the restart, for a shared pool does not know where the worker crashed")
 	tb.pool.CrashIdle()
 	tb.pool.Shrink(3)
 	require.True(t, tb.pool.RetireOne())
@@ -470,7 +470,7 @@ func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
 	require.False(t, tb.pool.RetireOne())
 }
 
-// The worker that is called is told to leave: another one is called for the token.
+// The worker that was woken for a token leaves instead: another one is woken.
 func TestAWorkerThatLeavesWakesAnotherForTheToken(t *testing.T) {
 	leave := map[string]func(*testbed, *testWorker){
 		"dismissed": func(tb *testbed, w *testWorker) { tb.pool.Shrink(1); w.turn(true) },
@@ -485,11 +485,11 @@ func TestAWorkerThatLeavesWakesAnotherForTheToken(t *testing.T) {
 			w2.turn(true)
 			tb.submitN(0, 1)
 			tb.inboxes[0].Adjust(func(k *Knobs) { k.Paused = false })
-			require.Equal(t, []int{0, 1}, []int{w.woken, w2.woken}, "the last one to be idle is called")
+			require.Equal(t, []int{0, 1}, []int{w.woken, w2.woken}, "the one that was parked last is woken")
 			tb.pool.Join(&Member{Wake: func() {}})
 			if name == "dismissed" {
 				tb.pool.mu.Lock()
-				tb.pool.excess++ // as if it had been asked when nobody was idle
+				tb.pool.excess++ // as if a worker had been asked to leave when none was idle
 				tb.pool.mu.Unlock()
 				_, cmds := w2.turn(true)
 				require.Equal(t, []any{"gone"}, cmds)
@@ -504,7 +504,7 @@ func TestAWorkerThatLeavesWakesAnotherForTheToken(t *testing.T) {
 
 func TestATokenThatWasTakenBackStartsNoVisit(t *testing.T) {
 	changes := map[string]func(*testbed){
-		"another crew":     func(tb *testbed) { tb.inboxes[0].Bind(NewSharedPool("other", tb.Pipeline)) },
+		"another pool":     func(tb *testbed) { tb.inboxes[0].Bind(NewSharedPool("other", tb.Pipeline)) },
 		"its own workers":  func(tb *testbed) { tb.inboxes[0].Bind(nil) },
 		"another priority": func(tb *testbed) { tb.inboxes[0].Adjust(func(k *Knobs) { k.Priority++ }) },
 		"another mode":     func(tb *testbed) { tb.pool.SetDispatch(controller.SharedPriority) },
@@ -543,7 +543,7 @@ func TestAPollingWorkerDoesNotServeAnInboxThatHasLeftThePool(t *testing.T) {
 	require.Len(t, in.idleInstances, 1)
 }
 
-// What a shared pool's worker brings is let in, full or not; one of an inbox's own waits.
+// A full inbox takes what a shared worker hands over. A stage's own worker waits.
 func TestASharedWorkerNeverWaitsForAFreeSlot(t *testing.T) {
 	tb := newTestbed(t, 2, func(c *Config) { c.Capacity = 2 })
 	w, own := tb.addWorker(), &testWorker{st: tb}
@@ -559,10 +559,10 @@ func TestASharedWorkerNeverWaitsForAFreeSlot(t *testing.T) {
 	require.Equal(t, []string{"B", "B"}, w.trail(2))
 	require.Zero(t, own.woken)
 	require.Equal(t, []string{"B"}, w.trail(1))
-	require.Equal(t, 1, own.woken, "a crew's worker makes room for others")
+	require.Equal(t, 1, own.woken, "a shared worker frees a slot for it")
 }
 
-// The inbox ahead has got room between one look and the next.
+// The inbox ahead was found full, but has free slots again when it is to stall this one.
 func TestAnInboxIsNotStalledIfTheOneAheadHasFreeSlotsAgain(t *testing.T) {
 	tb := newTestbed(t, 2)
 	w := tb.addWorker()
@@ -574,7 +574,7 @@ func TestAnInboxIsNotStalledIfTheOneAheadHasFreeSlotsAgain(t *testing.T) {
 	require.Equal(t, []string{"A"}, w.trail(1))
 }
 
-// Commands from outside fill the inbox ahead again as soon as a slot is free. The inbox behind has its turn all the same.
+// Commands from outside fill the inbox ahead again as soon as a slot is free. The inbox behind is served all the same.
 func TestCommandsFromOutsideDoNotStarveAnInboxBehind(t *testing.T) {
 	for _, mode := range []controller.Dispatch{controller.SharedFIFO, controller.Polled} {
 		synctest.Test(t, func(t *testing.T) {

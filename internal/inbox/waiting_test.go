@@ -17,7 +17,7 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// job is a command that says how important and how urgent it is.
+// job is a command with a priority and a deadline.
 type job struct {
 	name   string
 	prio   int
@@ -44,7 +44,7 @@ func (j job) Deadline() time.Time {
 
 func (j job) String() string { return j.name }
 
-// jobs are named by letters: the priority comes first, then when it is due.
+// jobs returns jobs named by letters. Each pair is a priority and the second when the job is due.
 func jobs(of ...[2]int) []command.Envelope {
 	es := make([]command.Envelope, 0, len(of))
 	for i, j := range of {
@@ -55,7 +55,7 @@ func jobs(of ...[2]int) []command.Envelope {
 
 var fiveJobs = jobs([2]int{0, 0}, [2]int{2, 9}, [2]int{1, 3}, [2]int{2, 3}, [2]int{-1, 5})
 
-// names takes all that is queued, in batches of so many.
+// names takes all queued commands and returns them in the order in which they come out.
 func names(w *testWorker) string {
 	var out []string
 	for {
@@ -72,7 +72,7 @@ func names(w *testWorker) string {
 var disciplines = map[string]struct {
 	d                                 queue.Discipline
 	want                              string // what comes out, of a b c d e
-	oldest                            string // of an inbox for three, that drops the oldest
+	oldest                            string // what comes out of an inbox with capacity 3 that drops the oldest
 	givenBack, switched, switchedBack string
 }{
 	"nil":      {nil, "a b c d e", "c d e", "b c d e", "b c d e", "a b c d e"},
@@ -129,7 +129,7 @@ func TestDropOldestDropsTheCommandThatCameFirstWhateverTheDiscipline(t *testing.
 	}
 }
 
-// What a crash gives back is done next, in the order in which it was taken.
+// The commands that a crash gives back are next, in the order in which they were taken.
 func TestCommandsGivenBackByACrashComeFirstWhateverTheDiscipline(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
@@ -166,12 +166,12 @@ func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
 			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 			tb.inboxes[0].Order(queue.LIFO{})
 			tb.inboxes[0].Order(test.d)
-			require.Equal(t, test.want, names(w), "by way of another")
+			require.Equal(t, test.want, names(w), "after another discipline")
 
 			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 			tb.inboxes[0].Order(nil)
 			require.Equal(t, test.switchedBack, names(w))
-			require.Nil(t, tb.inboxes[0].queue.line, "a plain room has a plain ring")
+			require.Nil(t, tb.inboxes[0].queue.line, "first in, first out needs no line")
 		})
 	}
 }
@@ -179,7 +179,7 @@ func TestTheDisciplineMayBeChangedWhileCommandsWait(t *testing.T) {
 func TestCommandsGivenBackStayFirstWhenTheDisciplineChanges(t *testing.T) {
 	for name, test := range disciplines {
 		if _, fifo := test.d.(queue.FIFO); fifo || test.d == nil {
-			continue // a ring does not tell what was given back from what has waited
+			continue // a ring does not distinguish commands given back from others
 		}
 		tb, w := newOrdered(t, test.d, func(c *Config) { c.Batch = 3 })
 		tb.inboxes[0].limit = 3
@@ -195,7 +195,7 @@ func TestCommandsGivenBackStayFirstWhenTheDisciplineChanges(t *testing.T) {
 	}
 }
 
-// A command whose key panics is one that asks for nothing, wherever it is asked.
+// A command whose key panics has key zero, wherever the inbox asks for the key.
 func TestACommandWhoseKeyPanicsHasKeyZero(t *testing.T) {
 	bad := job{name: "x", panics: true}
 	function := queue.PriorityOf(func(j job) int { return j.Priority() })
@@ -223,13 +223,13 @@ func TestACommandWhoseKeyPanicsHasKeyZero(t *testing.T) {
 			tb.inboxes[0].Order(nil)
 			require.Equal(t, 6, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
 			tb.inboxes[0].Order(test.d)
-			require.Equal(t, test.want, names(w), "by another order")
+			require.Equal(t, test.want, names(w), "by a change of the discipline")
 
 			tb.submit(0, bad)
 			w.turn(false)
 			e := w.Batch[0]
 			e.Failed()
-			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e), "a retry asks it too")
+			require.True(t, tb.inboxes[0].RetryLater(&w.Member, &w.tally, e), "a retry asks for the key too")
 			w.n = 0
 			w.turn(false)
 			w.crash(true)
@@ -239,7 +239,7 @@ func TestACommandWhoseKeyPanicsHasKeyZero(t *testing.T) {
 	}
 }
 
-// turncoat changes the discipline while it is asked for its place.
+// switcher changes the discipline while it is asked for its priority.
 type switcher struct {
 	job
 
@@ -252,7 +252,7 @@ func (c switcher) Priority() int {
 	return c.prio
 }
 
-// What one discipline said counts for nothing in another: minus the priority is no date.
+// A key of one discipline means nothing to another: a negated priority is no deadline.
 func TestAKeyFromAnotherDisciplineIsIgnored(t *testing.T) {
 	for name, to := range map[string]queue.Discipline{"none": nil, "deadline": queue.Deadline{}, "LIFO": queue.LIFO{}} {
 		t.Run(name, func(t *testing.T) {
@@ -262,11 +262,11 @@ func TestAKeyFromAnotherDisciplineIsIgnored(t *testing.T) {
 				late.name = "first"
 			}
 			tb.submit(0, late)
-			es := []command.Envelope{{Cmd: switcher{job{name: "turncoat", prio: math.MaxInt}, tb.inboxes[0], to}}}
+			es := []command.Envelope{{Cmd: switcher{job{name: "switcher", prio: math.MaxInt}, tb.inboxes[0], to}}}
 			require.Equal(t, 1, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
-			want := "late turncoat"
+			want := "late switcher"
 			if name == "LIFO" {
-				want = "turncoat first"
+				want = "switcher first"
 			}
 			require.Equal(t, want, names(w))
 		})
@@ -291,28 +291,28 @@ func TestARetryTakesItsPlaceInTheOrder(t *testing.T) {
 	})
 }
 
-// Linger: a batch goes when it is full, or when its oldest command has waited.
+// With Linger a batch is given out when it is full, or when its oldest command has waited for so long.
 func TestABatchLingersUntilItIsFullOrItsOldestCommandHasWaited(t *testing.T) {
-	for name, shared := range map[string]bool{"own": false, "crew": true} {
+	for name, shared := range map[string]bool{"own workers": false, "shared pool": true} {
 		for _, mode := range dispatchModes {
 			t.Run(name+"/"+mode.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					tb, w := newLingering(t, shared, mode)
-					look := tb.addWorker()
+					second := tb.addWorker()
 					if !shared {
-						look = tb.addOwnWorker(tb.inboxes[0])
+						second = tb.addOwnWorker(tb.inboxes[0])
 					}
 					w.turn(true)
 					tb.submit(0, 1)
 					time.Sleep(6 * time.Millisecond)
 					tb.submit(0, 2)
-					require.Equal(t, []string{"-"}, look.trail(1), "nor does it go to one who looks")
+					require.Equal(t, []string{"-"}, second.trail(1), "another worker does not get it either")
 					tb.pass(4*time.Millisecond - 1)
-					require.Equal(t, []string{"-"}, look.trail(1))
+					require.Equal(t, []string{"-"}, second.trail(1))
 					was := w.woken
 					tb.pass(time.Nanosecond)
 					if shared {
-						require.Zero(t, was, "nor is a crew told before")
+						require.Zero(t, was, "the shared pool was not given a token before")
 						require.Equal(t, 1, w.woken, "ten milliseconds after the first")
 					}
 					require.Equal(t, []string{"A", "A"}, w.trail(1))
@@ -320,9 +320,9 @@ func TestABatchLingersUntilItIsFullOrItsOldestCommandHasWaited(t *testing.T) {
 
 					w.turn(true)
 					tb.submitN(0, 5)
-					require.Equal(t, []string{"A", "A", "A", "A"}, w.trail(1), "full at once")
+					require.Equal(t, []string{"A", "A", "A", "A"}, w.trail(1), "a full batch goes at once")
 					require.Equal(t, []string{"-"}, w.trail(1), "one is left")
-					require.Equal(t, []string{"-"}, look.trail(1))
+					require.Equal(t, []string{"-"}, second.trail(1))
 					w.turn(true)
 					tb.pass(10 * time.Millisecond)
 					require.Equal(t, []string{"A", "-"}, w.trail(2))
@@ -330,7 +330,7 @@ func TestABatchLingersUntilItIsFullOrItsOldestCommandHasWaited(t *testing.T) {
 					w.turn(true)
 					tb.submitN(0, 1)
 					tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 0 })
-					require.Equal(t, []string{"A", "-"}, w.trail(2), "it need not wait any more")
+					require.Equal(t, []string{"A", "-"}, w.trail(2), "it does not linger any more")
 				})
 			})
 		}
@@ -341,7 +341,7 @@ func newLingering(t *testing.T, shared bool, mode controller.Dispatch) (*testbed
 	t.Helper()
 	tb := newTestbed(t, 1, func(c *Config) { c.Batch = 4 })
 	tb.pool.SetDispatch(mode)
-	tb.inboxes[0].limit = 1 // a batch that lingered goes whole
+	tb.inboxes[0].limit = 1 // a batch that lingered is given out whole all the same
 	tb.inboxes[0].Adjust(func(k *Knobs) { k.Linger = 10 * time.Millisecond })
 	if shared {
 		return tb, tb.addWorker()
@@ -360,8 +360,8 @@ func TestAFullInboxDoesNotLinger(t *testing.T) {
 	})
 }
 
-// Whoever drains waits for a lingering batch, but no longer than it lingers; and what
-// comes while the pipeline drains does not linger at all.
+// A drain waits for a lingering batch, but no longer than it lingers. Commands that come while the pipeline drains do not
+// linger at all.
 func TestADrainWaitsNoLongerThanABatchLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, w := newLingering(t, true, controller.SharedFIFO)
@@ -385,14 +385,14 @@ func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 		limit int
 		knobs func(*Knobs)
 		order queue.Discipline
-		want  int // tell, of 100
+		want  int // how many of 100 get a timestamp
 	}{
-		"each, if a worker takes few at once":     {limit: 31, want: 100},
-		"every other, if it takes more":           {limit: 32, want: 50},
-		"one in sixteen, if it takes many":        {limit: 256, want: 7},
-		"one in sixteen, if it takes very many":   {limit: 10_000, want: 7},
-		"each, if batches linger":                 {limit: 256, knobs: func(k *Knobs) { k.Linger = time.Second }, want: 100},
-		"each, if they are not done as they came": {limit: 256, order: queue.LIFO{}, want: 100},
+		"each, if a worker takes few at once":    {limit: 31, want: 100},
+		"every other, if it takes more":          {limit: 32, want: 50},
+		"one in sixteen, if it takes many":       {limit: 256, want: 7},
+		"one in sixteen, if it takes very many":  {limit: 10_000, want: 7},
+		"each, if batches linger":                {limit: 256, knobs: func(k *Knobs) { k.Linger = time.Second }, want: 100},
+		"each, if they are not handled in order": {limit: 256, order: queue.LIFO{}, want: 100},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -404,25 +404,25 @@ func TestSomeCommandsOfAHandOverGetATimestamp(t *testing.T) {
 			}
 			es := make([]command.Envelope, 100)
 			require.Equal(t, 100, in.HandOver(&Member{}, es, 1000, false, false))
-			told := 0
+			stamped := 0
 			in.queue.count(func(e *command.Envelope) bool {
 				if d, known := e.Waited(1500); known {
-					told++
+					stamped++
 					require.EqualValues(t, 500, d)
 				}
 				return false
 			})
-			require.Equal(t, test.want, told)
+			require.Equal(t, test.want, stamped)
 			require.EqualValues(t, 500, in.queue.waited(1500, 256))
-			in.queue.drop() // the oldest, who told
-			require.EqualValues(t, 500, in.queue.waited(1500, 256), "one of those behind it tells")
+			in.queue.drop() // the oldest, which has a timestamp
+			require.EqualValues(t, 500, in.queue.waited(1500, 256), "one of those behind it has a timestamp")
 			in.queue.popInto(es)
 			require.Zero(t, in.queue.fresh())
 		})
 	}
 }
 
-// Else it would tell that when it comes at last.
+// Otherwise the command would still have the wrong timestamp when it is queued at last.
 func TestACommandThatFindsNoFreeSlotGetsNoTimestamp(t *testing.T) {
 	tb := newTestbed(t, 1, func(c *Config) { c.Capacity = 3 })
 	es := make([]command.Envelope, 6)
@@ -462,7 +462,7 @@ func TestTheOldestHasWaitedAtLeastAsLongAsTheNextWithATimestamp(t *testing.T) {
 		tb.submitN(0, 200)
 		time.Sleep(time.Second)
 		require.Equal(t, 2*time.Second, Snapshot([]*Inbox{in})[0].Oldest)
-		in.queue.drop() // who told
+		in.queue.drop() // the one with a timestamp
 		require.Equal(t, time.Second, Snapshot([]*Inbox{in})[0].Oldest)
 	})
 }
@@ -473,7 +473,7 @@ func TestCommandsHandedOverWithoutATimeGetNoTimestamp(t *testing.T) {
 	require.Zero(t, in.queue.waited(1500, 256))
 }
 
-// The clock goes on for the command that waits, not for the batch it was in.
+// The linger time counts from when the command was queued, not from when it was given back.
 func TestCommandsGivenBackDoNotLingerAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, w := newLingering(t, true, controller.SharedFIFO)
@@ -486,7 +486,7 @@ func TestCommandsGivenBackDoNotLingerAgain(t *testing.T) {
 	})
 }
 
-// Else one that fails again and again would have all others done in batches of a few.
+// Otherwise one command that fails again and again would have all others handled in small batches.
 func TestARetryLingersLikeANewCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, w := newLingering(t, false, controller.SharedFIFO)
@@ -509,9 +509,9 @@ func TestARetryLingersLikeANewCommand(t *testing.T) {
 	})
 }
 
-// What an envelope knows of the time comes round.
+// The timestamp of an envelope wraps around, so mostLinger bounds the linger time.
 func TestNoCommandLingersForEver(t *testing.T) {
-	for name, tried := range map[string]bool{"what is tried again": true, "what is new": false} {
+	for name, tried := range map[string]bool{"retried": true, "new": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, w := newLingering(t, false, controller.SharedFIFO)
@@ -562,7 +562,7 @@ func TestPacksOfOneAreHandledOneByOneWhateverTheDiscipline(t *testing.T) {
 			}
 			sizes = append(sizes, len(cmds))
 		}
-		if sizes[2] == 1 && len(sizes) == 5 { // a share of what is left is one
+		if sizes[2] == 1 && len(sizes) == 5 { // the last two may be taken one by one, as fair shares
 			sizes = append(sizes[:3], 2)
 		}
 		require.Equal(t, []int{1, 1, 1, 2}, sizes, name)
@@ -570,7 +570,7 @@ func TestPacksOfOneAreHandledOneByOneWhateverTheDiscipline(t *testing.T) {
 	}
 }
 
-// A batch crashes, each of it is to be done alone, and then the discipline changes.
+// A batch crashes, each of its commands is to be handled alone, and then the discipline changes.
 func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 	for name, test := range disciplines {
 		t.Run(name, func(t *testing.T) {
@@ -593,7 +593,7 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 					break
 				}
 				for i := range cmds {
-					require.False(t, len(cmds) > 1 && w.Batch[i].Pack() > 0, "%v are done together", cmds)
+					require.False(t, len(cmds) > 1 && w.Batch[i].Pack() > 0, "%v are in one batch", cmds)
 				}
 			}
 			require.Zero(t, tb.inboxes[0].queue.packed)
@@ -601,7 +601,7 @@ func TestPacksOfOneStayAloneWhenTheDisciplineChanges(t *testing.T) {
 	}
 }
 
-// The first wait for no room, one waits for it, and the last are taken together again.
+// The first commands find free slots, one waits for a slot, and the last are queued at once again.
 func TestSubmitAllQueuesEachCommandOnceAndInOrderThoughSlotsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTestbed(t, 1, func(c *Config) { c.Capacity, c.Batch = 4, 4 })
@@ -617,7 +617,7 @@ func TestSubmitAllQueuesEachCommandOnceAndInOrderThoughSlotsAreFew(t *testing.T)
 		synctest.Wait()
 		_, first := w.turn(false)
 		require.Equal(t, []any{0, 1, 2, 3}, first)
-		synctest.Wait() // there is room for one more than are left
+		synctest.Wait() // there is one slot more than commands are left
 		_, rest := w.turn(false)
 		require.Equal(t, []any{4, 5, 6}, rest)
 		require.Zero(t, in.Len())
@@ -625,7 +625,7 @@ func TestSubmitAllQueuesEachCommandOnceAndInOrderThoughSlotsAreFew(t *testing.T)
 	})
 }
 
-// The pause is found at once, however often a command was tried.
+// The pause is computed in constant time, however often a command was tried.
 func TestThePauseOfARetryDoublesUpToItsMaximum(t *testing.T) {
 	p := Retry{Backoff: time.Second, Max: time.Minute}
 	for tries, want := range map[int]time.Duration{
@@ -663,7 +663,7 @@ func TestACommandThatWaitsForItsRetryKeepsItsSlot(t *testing.T) {
 			err := submitTo(t.Context(), in, "e")
 			require.Equal(t, rule == Reject, errors.Is(err, ErrFull), err)
 			tb.pass(2 * time.Second)
-			require.Equal(t, want+" a b", names(w), "%v: what waits for its retry is not dropped", rule)
+			require.Equal(t, want+" a b", names(w), "%v: a command that waits for its retry is not dropped", rule)
 			require.Zero(t, in.Load())
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 )
 
-// staffed is an inbox with workers who only count how often they are woken.
+// testInbox is an inbox with workers that only count how often they are woken.
 type testInbox struct {
 	*Inbox
 	members []*Member
@@ -28,22 +28,22 @@ func newTestInbox(workers int, cfg Config) *testInbox {
 	return in
 }
 
-// A command comes while the one worker on its way is on its way out.
+// A command comes while the only worker on its way has been asked to leave.
 func TestAWorkerThatLeavesWakesAnotherForACommandThatCameMeanwhile(t *testing.T) {
 	in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 1, StreakEnds: time.Minute})
 	var tally Tally
 	require.Zero(t, in.Turn(in.members[0], &tally, true))
 	require.Zero(t, in.Turn(in.members[1], &tally, true))
 	in.Shrink(1)
-	require.Equal(t, []int{1, 0}, in.woken, "the one that was idle for longest is to leave")
+	require.Equal(t, []int{1, 0}, in.woken, "the one that has been idle for longest is to leave")
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
-	require.Equal(t, []int{1, 0}, in.woken, "somebody is on the way already")
+	require.Equal(t, []int{1, 0}, in.woken, "a worker is on its way already")
 	require.Equal(t, -1, in.Turn(in.members[0], &tally, true))
-	require.Equal(t, []int{1, 1}, in.woken, "it passes the word on")
+	require.Equal(t, []int{1, 1}, in.woken, "it has another one woken")
 	require.Equal(t, 1, in.Turn(in.members[1], &tally, true))
 }
 
-// What a crash gives back is work for a worker who is idle.
+// The commands that a crash gives back are work for an idle worker.
 func TestAnIdleWorkerIsWokenForCommandsThatACrashGaveBack(t *testing.T) {
 	in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 4, StreakEnds: time.Minute})
 	in.limit = 4
@@ -64,8 +64,8 @@ func TestAnIdleWorkerIsWokenForCommandsThatACrashGaveBack(t *testing.T) {
 	require.Equal(t, 1, in.members[1].Batch[0].Cmd)
 }
 
-// A worker is called, since an instance may be made for it; but before it comes another
-// has one made, does what there was, and rests.
+// A worker is woken because it may make an instance. Before it comes, another worker makes the only one, handles the command,
+// and is parked.
 func TestAWokenWorkerThatFindsNoInstanceWakesTheWorkerThatHasIt(t *testing.T) {
 	for _, park := range []bool{false, true} {
 		in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 1, StreakEnds: time.Minute})
@@ -83,14 +83,14 @@ func TestAWokenWorkerThatFindsNoInstanceWakesTheWorkerThatHasIt(t *testing.T) {
 		tally.OK = 1
 		require.Zero(t, in.Turn(first, &tally, true))
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 2}))
-		require.Equal(t, []int{0, 1}, in.woken, "somebody is on the way already")
+		require.Equal(t, []int{0, 1}, in.woken, "a worker is on its way already")
 		require.Zero(t, in.Turn(second, &tally, park))
-		require.Equal(t, []int{1, 1}, in.woken, "it sends who can do it")
+		require.Equal(t, []int{1, 1}, in.woken, "it has the worker woken that has the instance")
 		require.Equal(t, 1, in.Turn(first, &tally, true))
 	}
 }
 
-// The worker on its way finds that no instance may be made for it any more, while an idle one has one.
+// The worker on its way finds that it may not make an instance any more, while an idle worker has one.
 func TestAWorkerThatMayMakeNoInstanceWakesOneThatHasOne(t *testing.T) {
 	in := newTestInbox(0, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 2, StreakEnds: time.Minute})
 	in.woken = make([]int, 2)
@@ -106,14 +106,14 @@ func TestAWorkerThatMayMakeNoInstanceWakesOneThatHasOne(t *testing.T) {
 		require.Zero(t, in.Turn(m, &tally, true))
 	}
 	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
-	require.Equal(t, []int{0, 1}, in.woken, "who has been idle for the shortest time")
+	require.Equal(t, []int{0, 1}, in.woken, "the one that has been idle for the shortest time")
 	in.Adjust(func(k *Knobs) { k.Instances = 1 })
 	require.Zero(t, in.Turn(in.members[1], &tally, true))
 	require.Equal(t, []int{1, 1}, in.woken)
 	require.Equal(t, 1, in.Turn(in.members[0], &tally, true))
 }
 
-// deferring is a worker of another inbox that wants to wake itself whom it calls.
+// deferringSender returns a worker of another inbox with DefersWakes: it wakes the called workers itself.
 func deferringSender() *Member {
 	return &Member{own: New(Config{Name: "before", Capacity: 1}), DefersWakes: true}
 }
@@ -128,12 +128,12 @@ func TestAHandOverLeavesTheWakeUpToASenderThatDefersWakes(t *testing.T) {
 	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
 	require.Same(t, in.members[0], from.Called)
 	require.Equal(t, []int{0}, in.woken)
-	require.True(t, in.members[0].Ready(), "he may come by himself")
+	require.True(t, in.members[0].Ready(), "the called worker is ready without being woken")
 	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Cmd: 2}}, 0, false, false))
-	require.Same(t, in.members[0], from.Called, "he is on his way: nobody else is called")
+	require.Same(t, in.members[0], from.Called, "it counts as on its way: no other is called")
 	require.Equal(t, 1, e.HandOver(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
 	require.Same(t, e.members[0], from.Called)
-	require.Equal(t, []int{1}, in.woken, "only the last is left to it")
+	require.Equal(t, []int{1}, in.woken, "only the last wake-up is left to the sender")
 	require.Equal(t, []int{0}, e.woken)
 }
 
@@ -141,14 +141,14 @@ func TestAHandOverWakesTheWorkerBeforeDroppedCommandsAreReported(t *testing.T) {
 	in := newTestInbox(1, Config{Name: "r", Capacity: 1, Batch: 1, Overflow: DropNewest, StreakEnds: time.Minute})
 	var tally Tally
 	require.Zero(t, in.Turn(in.members[0], &tally, true))
-	told := 0
+	reported := 0
 	in.Pipeline().Ended = func(Ending) {
-		told++
+		reported++
 		require.Equal(t, []int{1}, in.woken)
 	}
 	from := deferringSender()
 	require.Equal(t, 2, in.HandOver(from, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, false))
-	require.Equal(t, 1, told)
+	require.Equal(t, 1, reported)
 	require.Nil(t, from.Called)
 }
 
@@ -165,8 +165,8 @@ func TestARetiringWorkerDoesNotStayParkedOnceItCarriesNothing(t *testing.T) {
 			in.Join(m, false)
 			in.Carry(m, 2)
 			ask(in, m)
-			require.Zero(t, in.Turn(m, new(Tally), true), "it carries commands, so it stays")
-			require.False(t, in.Carry(m, 0), "it may not stay parked")
+			require.Zero(t, in.Turn(m, new(Tally), true), "it stays while it carries commands")
+			require.False(t, in.Carry(m, 0), "it must not stay parked")
 			require.Equal(t, -1, in.Turn(m, new(Tally), true))
 		})
 	}

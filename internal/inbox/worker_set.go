@@ -2,12 +2,12 @@ package inbox
 
 import "slices"
 
-// workerSet is the set of workers of one inbox, or of a shared pool; the lock of that guards it.
+// workerSet is the set of workers of one inbox, or of a shared pool. The lock of the inbox or pool guards it.
 //
 // Each worker is working, idle, or on its way (waking); excess workers are to leave at their next turn.
 type workerSet struct {
 	live   int // workers that have joined
-	most   int // the most there ever were
+	most   int // the highest value of live so far
 	excess int // workers that should leave at their next turn
 	waking int // idle workers that were woken and have not come yet
 	idle   []*Member
@@ -32,8 +32,7 @@ func (ws *workerSet) depart(m *Member) bool {
 	return true
 }
 
-// pickIdle picks the worker that is fit and has been idle for the shortest time, nil if
-// there is none. It is to be woken.
+// pickIdle picks the fit worker that has been idle for the shortest time, nil if there is none. The caller wakes it.
 func (ws *workerSet) pickIdle(fit func(*Member) bool) *Member {
 	for i, m := range slices.Backward(ws.idle) {
 		if fit(m) {
@@ -52,7 +51,7 @@ func (ws *workerSet) markWoken(m *Member) {
 	m.ready.Store(true)
 }
 
-// arrive notes that a worker is here: it was woken, or it was idle and something else has woken it.
+// arrive notes that a worker has come for its turn: it was woken, or it was idle and comes for another reason.
 func (ws *workerSet) arrive(m *Member) {
 	if m.waking {
 		m.waking = false
@@ -64,14 +63,14 @@ func (ws *workerSet) arrive(m *Member) {
 	}
 }
 
-// park lets a worker rest until it is called.
+// park makes a worker idle until it is woken.
 func (ws *workerSet) park(m *Member) {
 	m.ready.Store(false)
 	m.idle = true
 	ws.idle = append(ws.idle, m)
 }
 
-// retires reports whether a worker is one too many.
+// retires reports whether a worker is to leave. A worker that comes while there are excess workers is.
 func (ws *workerSet) retires(m *Member) bool {
 	if !m.retired && ws.excess > 0 {
 		ws.excess--
@@ -80,7 +79,7 @@ func (ws *workerSet) retires(m *Member) bool {
 	return m.retired
 }
 
-// wakeAllIdle sends all idle workers on their way.
+// wakeAllIdle marks all idle workers as on their way, and returns them. The caller wakes them.
 func (ws *workerSet) wakeAllIdle() []*Member {
 	woken := ws.idle
 	ws.idle = nil
@@ -90,8 +89,8 @@ func (ws *workerSet) wakeAllIdle() []*Member {
 	return woken
 }
 
-// shrink asks n workers to leave: idle ones at once, those that have been idle for
-// longest first; others when they have finished what they hold.
+// shrink asks n workers to leave: idle ones at once, those first that have been idle for longest; others when they have
+// finished their batches. It returns the idle ones. The caller wakes them.
 func (ws *workerSet) shrink(n int) (woken []*Member) {
 	for range n {
 		if len(ws.idle) == 0 {
@@ -107,8 +106,7 @@ func (ws *workerSet) shrink(n int) (woken []*Member) {
 	return woken
 }
 
-// unshrink takes back up to n requests to leave that no worker has followed yet, and
-// returns how many.
+// unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.
 func (ws *workerSet) unshrink(n int) int {
 	n = min(n, ws.excess)
 	ws.excess -= n

@@ -2,26 +2,26 @@ package inbox
 
 import "time"
 
-// A worker of the stage's own is busy, blocked or idle, and so is all its time:
+// At any time a worker of the stage's own is in one of three states:
 //
-//   - Busy: it has commands in hand, and runs its handler or is about to.
+//   - Busy: it has commands in hand, and runs its handler or is about to run it.
 //   - Blocked: its batch is done, and what came of it waits for free slots in a stage ahead.
-//   - Idle: all the rest.
+//   - Idle: neither.
 //
 // Idle time is what remains of the workers' time, so the three always add up. The clock is read where a batch is
 // timed anyway, when a worker blocks or goes on, when one joins or leaves, and when the accounts are read.
 //
 // A worker of a shared pool is never blocked, and its idle time belongs to the shared pool: only its busy time is the inbox's.
 
-// worktime is where the time of the workers went. What goes on is kept as a line through time: n workers that have been blocked
-// since s add n·now − n·s, so that blocked holds −n·s meanwhile.
+// worktime is where the time of the workers went. Periods that have not ended are kept as a linear function of the time: n
+// workers that have been blocked since s add n·now − n·s, so blocked holds −n·s meanwhile.
 type worktime struct {
-	busy    time.Duration // in handlers; a batch that is not done counts up to when it was last looked at
-	blocked time.Duration // and now·waiting
-	idle    time.Duration // of the inbox's own workers: and now·live − blocked
+	busy    time.Duration // in handlers; a batch that is not done counts up to when it was last credited
+	blocked time.Duration // and now·(workers that are blocked)
+	idle    time.Duration // of the stage's own workers: and now·live − blocked
 }
 
-// staff notes that so many workers of the inbox's own have joined, or have left if it is less than zero. It is called before
+// staff notes that so many workers of the stage's own have joined, or have left if more is negative. It is called before
 // their number changes.
 func (s *state) staff(more int) {
 	if pl := s.Pipeline(); pl != nil {
@@ -70,7 +70,7 @@ func (s *state) unblock(m *Member) {
 	}
 }
 
-// lastBatch is when the worker's last batch began, 0 if it never had one; running tells that it is not done.
+// lastBatch is when the worker's last batch began, 0 if it never had one; running reports that it is not done.
 func (m *Member) lastBatch() (began int64, running bool) {
 	began = m.Since.Load()
 	if began < 0 {
@@ -79,7 +79,7 @@ func (m *Member) lastBatch() (began int64, running bool) {
 	return began, began > 0
 }
 
-// credit counts what of a worker's present batch was not counted yet. The batch need not be done.
+// credit counts the time of a worker's present batch that was not counted before. The batch need not be done.
 func (s *state) credit(m *Member, now int64) {
 	began, running := m.lastBatch()
 	if running || uint32(began) != m.timed {
@@ -87,7 +87,7 @@ func (s *state) credit(m *Member, now int64) {
 	}
 }
 
-// spend counts the time of a worker's present batch, which has lasted so long, but for what was counted before.
+// spend counts the time of a worker's present batch, which has lasted so long, except what was counted before.
 func (s *state) spend(m *Member, lasted time.Duration) {
 	fresh := lasted - m.credited
 	if fresh <= 0 {
@@ -106,7 +106,7 @@ func (m *Member) settle() {
 	m.timed, m.credited = uint32(began), 0
 }
 
-// bookTime books how long a batch took, if the tally says it. The batch is done.
+// bookTime books how long a batch took, if the tally has it. The batch is done.
 func (s *state) bookTime(m *Member, t *Tally) {
 	if t.Timed > 0 {
 		s.spend(m, t.Busy)
