@@ -99,7 +99,7 @@ func (s *Stage[C]) callSuspended(c behaviour.Suspender, cmd C) (any, error) {
 	return waitAside(t, c, &end)
 }
 
-// waitAside waits for a ticket that sets the signal. worker.Awaits finds this function in a stack by its name, and the
+// waitAside waits for a ticket that sets the signal. stacks.Awaits finds this function in a stack by its name, and the
 // ticket by its position among the arguments.
 //
 //go:noinline

@@ -148,7 +148,7 @@ func quantiles(h *histogram.Histogram) Quantiles {
 //	Stage     string        // the stage's name
 //	For       time.Duration // how long its worker has been at its present batch
 //	Command   string        // the type of command that the stage takes
-//	At        string        // the innermost call of the user's code, see [worker.Place]; empty if the stack was not found
+//	At        string        // the innermost call of the user's code, see [stacks.Place]; empty if the stack was not found
 //	Suspended bool          // the handler is suspended: it holds no worker
 //	Waits     string        // what the handler waits for, if that is a stage: a free slot, or the answer to a command
 //	Awaited   string        // the name of that stage

@@ -9,8 +9,8 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/trial"
 	"github.com/golda-dev/golda/stage/upgrade"
-	"github.com/golda-dev/golda/worker"
 )
 
 // Upgrade replaces the stage's behaviour by another version: from now on, an instance that the factory makes handles the
@@ -58,7 +58,7 @@ const (
 )
 
 func newPlan[C any](opts []upgrade.Option) *engine.Plan {
-	p := &engine.Plan{Limits: worker.TrialLimits{Margin: defaultMargin, Least: defaultLeast}}
+	p := &engine.Plan{Limits: trial.Limits{Margin: defaultMargin, Least: defaultLeast}}
 	for i, o := range opts {
 		if o == nil {
 			p.Check(false, "is nil", "Upgrade: option %d", i+1)

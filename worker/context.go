@@ -12,18 +12,19 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// The contexts of handlers. A command without a caller's context is handled with its worker's, which is always the same:
-// handling. The others have one of their own: valued adds the values of the caller's context, calling its end too. So a
-// context that a handler has kept still tells the values of its command, whatever the worker does by then.
+// There are three contexts of handlers. A command without a caller's context is handled with its worker's context, which is
+// always the same: handling. Other commands have contexts of their own: valued has the values of the caller's context, and
+// calling ends with it too. So a context that a handler keeps still has the values of its command, whatever the worker does
+// by then.
 
-// called is what a worker needs for commands that have their callers' contexts.
+// called is what a worker needs for commands with callers' contexts.
 type called struct {
-	last    *valued  // of the last command whose caller's context gives values only; the next one may have the same
-	present *calling // of the command in hand, if it may end with its caller's context
-	skipped int32    // commands of the batch that were not begun
+	last    *valued  // of the last command whose caller's context gives values only; the next command may have the same
+	present *calling // of the present command, if it may end with its caller's context
+	skipped int32    // commands of the batch that were not started
 }
 
-// calls returns what is needed for commands that have their callers' contexts.
+// calls returns what the worker needs for commands with callers' contexts, and makes it the first time.
 func (w *Worker) calls() *called {
 	if w.called == nil {
 		w.called = new(called)
@@ -31,11 +32,11 @@ func (w *Worker) calls() *called {
 	return w.called
 }
 
-// Begin returns the context for the handler of the command in hand. If the command has ended with its caller's context, or
-// has expired, Begin settles it, goes on to the next one and returns nil. [Worker.End] must follow when the handler has
-// returned.
-func (w *Worker) Begin(e *command.Envelope) Context {
-	if w.unbegun(e) {
+// Begin returns the context for the handler of the present command. If the caller's context has ended, or the command has
+// expired, Begin settles the command, moves on to the next one and returns nil. Otherwise [Worker.End] must be called when the
+// handler has returned.
+func (w *Worker) Begin(e *command.Envelope) context.Context {
+	if w.endEarly(e) {
 		return nil
 	}
 	if !e.Caller() {
@@ -52,7 +53,7 @@ func (w *Worker) Begin(e *command.Envelope) Context {
 	return c.last
 }
 
-// End ends the context of a handler that has returned, if it has to let go of the caller's.
+// End ends the context of a handler that has returned, if it is registered with the caller's context.
 func (w *Worker) End() {
 	if w.called != nil && w.present != nil {
 		w.present.release()
@@ -60,42 +61,43 @@ func (w *Worker) End() {
 	}
 }
 
-// unbegun ends the command in hand if its caller's context has ended, or if it has expired.
-func (w *Worker) unbegun(e *command.Envelope) bool {
-	err := w.verdict(e)
+// endEarly ends the present command without starting it if its caller's context has ended, or if it has expired. It reports
+// whether it did.
+func (w *Worker) endEarly(e *command.Envelope) bool {
+	err := w.mayStart(e)
 	if err == nil {
 		return false
 	}
 	if w.carries() {
-		w.book() // it would be booked with this one
+		w.book() // otherwise it would be booked with this one
 	}
 	w.calls().skipped++
 	w.cur++
-	if es := []command.Envelope{*e}; err == inbox.ErrExpired { //nolint:errorlint // it is that very one
+	if es := []command.Envelope{*e}; err == inbox.ErrExpired { //nolint:errorlint // mayStart returns this very error
 		w.shed(es, nil)
 	} else {
-		w.fails(es, []error{err}, nil)
+		w.failUnstarted(es, []error{err}, nil)
 	}
 	return true
 }
 
-// verdict returns nil if a command may be begun, and [inbox.ErrExpired] if it has expired, or why its caller's context has
+// mayStart returns nil if a command may be started, [inbox.ErrExpired] if it has expired, or why its caller's context has
 // ended.
-func (w *Worker) verdict(e *command.Envelope) error {
+func (w *Worker) mayStart(e *command.Envelope) error {
 	if err := e.From.Ended(); err != nil {
 		return err
 	}
-	if w.stage.perishes() && w.expired(e) {
+	if w.stage.mayExpire() && w.expired(e) {
 		return inbox.ErrExpired
 	}
 	return nil
 }
 
-// sift ends those of a batch whose callers' contexts have ended, and those that have expired, and returns the rest.
+// sift ends the commands of a batch whose callers' contexts have ended or that have expired, and returns the rest.
 func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
-	var verdicts []error // before anything is moved: the user's code may crash
+	var verdicts []error // collected before any command is moved, because user code may crash
 	for i := range batch {
-		err := w.verdict(&batch[i])
+		err := w.mayStart(&batch[i])
 		if err != nil && verdicts == nil {
 			verdicts = make([]error, len(batch))
 		}
@@ -113,7 +115,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 		switch err := verdicts[i]; err {
 		case nil:
 			live = append(live, e)
-		case inbox.ErrExpired: //nolint:errorlint // it is that very one
+		case inbox.ErrExpired: //nolint:errorlint // mayStart returns this very error
 			expired = append(expired, e)
 		default:
 			failed, errs = append(failed, e), append(errs, err)
@@ -122,7 +124,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 	clear(batch[len(live):])
 	w.n = int32(len(live))
 	if len(failed) > 0 {
-		w.fails(failed, errs, slices.Concat(expired, live))
+		w.failUnstarted(failed, errs, slices.Concat(expired, live))
 	}
 	if len(expired) > 0 {
 		w.shed(expired, live)
@@ -130,30 +132,30 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 	return live
 }
 
-// fails ends commands that are not begun with an error each. Rest are those that are left of the batch, if these were
-// not the next ones.
-func (w *Worker) fails(es []command.Envelope, errs []error, rest []command.Envelope) {
+// failUnstarted ends commands that were not started, with an error each. Rest is what remains of the batch, if they were not
+// the next ones.
+func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []command.Envelope) {
 	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, len(es), rest) {
-		panic(abandoned{})
+		panic(unwind{})
 	}
 	for i := range es {
 		w.refuse(&es[i], errs[i])
 	}
 }
 
-// shed ends commands that have expired. Rest are those that are left of the batch, if these were not the next ones.
+// shed ends commands that have expired. Rest is what remains of the batch, if they were not the next ones.
 func (w *Worker) shed(es, rest []command.Envelope) {
 	if !w.stage.Inbox.Expire(&w.Member, &w.tally, es, rest) {
-		panic(abandoned{})
+		panic(unwind{})
 	}
-	w.mark = 0 // that may have taken its time
+	w.mark = 0 // subscribers of letters may have taken long
 }
 
-// perishes reports whether commands of the stage may expire.
-func (s *Stage) perishes() bool { return s.TTL > 0 || s.ExpiresAt != nil }
+// mayExpire reports whether commands of the stage may expire.
+func (s *Stage) mayExpire() bool { return s.TTL > 0 || s.ExpiresAt != nil }
 
-// expired reports whether the command's time to live is over. It may call the user's code: if that crashes, the command
-// has.
+// expired reports whether the command's time to live is over. It may call user code; a crash of that is charged to the
+// command.
 func (w *Worker) expired(e *command.Envelope) bool {
 	if w.stage.TTL > 0 {
 		if waited, known := e.Waited(w.pipeline.Now()); known && waited > w.stage.TTL {
@@ -167,22 +169,21 @@ func (w *Worker) expired(e *command.Envelope) bool {
 	return !at.IsZero() && time.Now().After(at)
 }
 
-// handling is the context of a handler whose command has no caller's: it ends when the pipeline stops hard, and it
-// knows the worker.
+// handling is the context of a handler whose command has no caller's context. It ends when the pipeline stops hard.
 type handling Worker
 
-func (w *Worker) handling() Context { return (*handling)(w) }
+func (w *Worker) handling() context.Context { return (*handling)(w) }
 
-// Deadline is that of the stage's context.
+// Deadline returns the deadline of the context that handlers' contexts end with.
 func (h *handling) Deadline() (deadline time.Time, ok bool) { return h.base.Deadline() }
 
 // Done is closed when the pipeline stops hard.
 func (h *handling) Done() <-chan struct{} { return h.base.Done() }
 
-// Err is why it has ended.
+// Err returns why the context has ended.
 func (h *handling) Err() error { return h.base.Err() }
 
-// Value knows the worker as the emitter, and what the pipeline's context knows.
+// Value returns the worker as the emitter, and otherwise what the pipeline's context has.
 func (h *handling) Value(key any) any {
 	if _, ok := key.(behaviour.EmitterKey); ok {
 		return (*emitter)(h)
@@ -190,7 +191,7 @@ func (h *handling) Value(key any) any {
 	return h.base.Value(key)
 }
 
-// Origin returns nil: there is no caller's context.
+// Origin returns nil, because there is no caller's context.
 func (h *handling) Origin() *command.Origin { return nil }
 
 // Pipeline returns the worker's pipeline.
@@ -205,16 +206,16 @@ type valued struct {
 	from *command.Origin
 }
 
-// Deadline is that of the pipeline's context.
+// Deadline returns the deadline of the pipeline's context.
 func (v *valued) Deadline() (deadline time.Time, ok bool) { return v.w.base.Deadline() }
 
 // Done is closed when the pipeline stops hard.
 func (v *valued) Done() <-chan struct{} { return v.w.base.Done() }
 
-// Err is why the pipeline has stopped hard.
+// Err returns why the pipeline has stopped hard.
 func (v *valued) Err() error { return v.w.base.Err() }
 
-// Value knows the worker as the emitter, then what the caller's context knows, and then what the pipeline's does.
+// Value returns the worker as the emitter, then what the caller's context has, and then what the pipeline's context has.
 func (v *valued) Value(key any) any {
 	if known, ok := v.own(key); ok {
 		return known
@@ -225,7 +226,7 @@ func (v *valued) Value(key any) any {
 	return v.w.base.Value(key)
 }
 
-// own is what the caller's context is not asked for: the caller may be a handler itself.
+// own returns the values that are never the caller's: the caller may be a handler itself.
 func (v *valued) own(key any) (value any, known bool) {
 	switch key.(type) {
 	case behaviour.EmitterKey:
@@ -251,19 +252,18 @@ func (v *valued) Lasts() bool { return true }
 // calling is the context of a handler whose command ends with its caller's context. It ends with that, when the
 // pipeline stops hard, and when the handler has returned.
 //
-// Most handlers never wait for the end of their context, so what it takes to be told is made when it is first asked
-// for.
+// Most handlers never wait for the end of their context, so the context that can be waited for is made on demand.
 type calling struct {
 	valued
 
-	mu     sync.Mutex      // guards all below
-	proper context.Context // made of the caller's; nil until it is needed
+	mu     sync.Mutex      // guards the rest
+	proper context.Context // derived from the caller's; nil until it is needed
 	cancel context.CancelCauseFunc
 	unhook func() bool
 	over   bool // the handler has returned
 }
 
-// Deadline is the caller's or the pipeline's, whichever is earlier.
+// Deadline returns the deadline of the caller or of the pipeline, whichever is earlier.
 func (c *calling) Deadline() (deadline time.Time, ok bool) {
 	deadline, ok = c.w.base.Deadline()
 	if theirs, limited := c.from.Context().Deadline(); limited && (!ok || theirs.Before(deadline)) {
@@ -275,7 +275,7 @@ func (c *calling) Deadline() (deadline time.Time, ok bool) {
 // Done is closed when the context has ended.
 func (c *calling) Done() <-chan struct{} { return c.ending().Done() }
 
-// Err is why the context has ended.
+// Err returns why the context has ended.
 func (c *calling) Err() error {
 	c.mu.Lock()
 	proper, over := c.proper, c.over
@@ -292,7 +292,7 @@ func (c *calling) Err() error {
 	return c.from.Context().Err()
 }
 
-// Value knows what valued knows. Package context asks so for the context that ends, and with what cause, which is the
+// Value returns what valued does. With it package context also looks up which context ends, and with what cause; that is the
 // proper one.
 func (c *calling) Value(key any) any {
 	value := (*upstream)(c).Value(key)
@@ -305,7 +305,7 @@ func (c *calling) Value(key any) any {
 // Lasts returns false: the context may end with the caller's.
 func (c *calling) Lasts() bool { return false }
 
-// ending makes the proper context.
+// ending returns the proper context, and makes it the first time.
 func (c *calling) ending() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -339,20 +339,20 @@ func (c *calling) release() {
 	}
 }
 
-// upstream is a calling without the pipeline's end: the parent of the proper context, which has its error and its cause
-// from the caller's.
+// upstream is a calling that does not end with the pipeline. It is the parent of the proper context, which has its error and
+// its cause from the caller's.
 type upstream calling
 
-// Deadline is the caller's.
+// Deadline returns the caller's deadline.
 func (c *upstream) Deadline() (deadline time.Time, ok bool) { return c.from.Context().Deadline() }
 
 // Done is closed when the caller's context has ended.
 func (c *upstream) Done() <-chan struct{} { return c.from.Context().Done() }
 
-// Err is why the caller's context has ended.
+// Err returns why the caller's context has ended.
 func (c *upstream) Err() error { return c.from.Context().Err() }
 
-// Value is that of valued; package context finds the caller's.
+// Value returns what valued does. If package context looks up which context ends, it finds the caller's.
 func (c *upstream) Value(key any) any {
 	if known, ok := c.own(key); ok {
 		return known
@@ -380,22 +380,23 @@ func (t *timed) Pipeline() any { return t.host }
 // Lasts returns false: the context ends with the limit.
 func (t *timed) Lasts() bool { return false }
 
-// profileKey is the key under which package runtime/pprof keeps the labels of a context. Those of a handler are its
-// stage's, whoever called: pprof.Do would else leave the worker's goroutine with the labels of another stage.
+// profileKey is the key under which package runtime/pprof keeps the labels of a context. A handler's context always has the
+// labels of its stage, not the caller's. Otherwise pprof.Do would leave the worker's goroutine with the labels of another
+// stage.
 var profileKey = func() any {
-	var asked keyhole
-	pprof.Label(&asked, "")
-	return asked.key
+	var spy keySpy
+	pprof.Label(&spy, "")
+	return spy.key
 }()
 
-// keyhole is a context that remembers for what it was asked.
-type keyhole struct {
+// keySpy is a context that records the key of the last call of Value.
+type keySpy struct {
 	context.Context
 	key any
 }
 
-// Value notes the key.
-func (k *keyhole) Value(key any) any {
+// Value records the key.
+func (k *keySpy) Value(key any) any {
 	k.key = key
 	return nil
 }

@@ -4,39 +4,38 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/stacks"
+	"github.com/golda-dev/golda/internal/trial"
 )
 
-// ErrGoexit is the value of a crash in which the handler ended its goroutine
-// with runtime.Goexit, as a failing test helper does.
+// ErrGoexit is the value of a crash in which the handler ended its goroutine with runtime.Goexit, as a failing test helper
+// does.
 var ErrGoexit = errors.New("worker: handler called runtime.Goexit")
 
-// CrashError tells that a handler crashed: it panicked or ended its goroutine.
-// It is the error of a ticket whose command was not tried again, the error of
-// its dead letter, and part of the story of an escalation.
+// CrashError is the crash of a handler: it panicked or ended its goroutine. It is the error of the ticket and of the dead
+// letter of a command that is not tried again, and part of the error with which a stage gives up.
 type CrashError struct {
-	// Stage is where it happened.
+	// Stage is the name of the stage where the handler crashed.
 	Stage string
 	// Value is what was given to panic, or [ErrGoexit].
 	Value any
-	// Stack is the goroutine's stack at the crash. Crashes that came the same way through the
-	// handler, call by call, share it, so nobody should change it; the number of the goroutine, the
-	// arguments, and the calls outside of the handler, may be those of an earlier one.
+	// Stack is the goroutine's stack at the crash. It must not be changed: crashes that followed the same calls of the
+	// handler share it. So the number of the goroutine, the arguments, and the calls outside the handler may be those of
+	// an earlier crash.
 	Stack []byte
-	// Attempts is how often the command had been tried, this try included, counted to 65,535; 0
-	// if there was no command: the crash was in Start, Stop or a condition.
+	// Attempts is how often the command had been tried, including this try, counted to 65,535. It is 0 if there was no
+	// command: the crash was in Start, Stop or a condition.
 	Attempts int
-	// Version is what the behaviour calls itself, if it is a
-	// [behaviour.Versioned].
+	// Version is what the behaviour returns as its version, if it is a [behaviour.Versioned].
 	Version string
 
-	site *site // nil if somebody else made the error
+	site *site // nil if the error was made outside this package
 }
 
-// Fingerprint is that of the stack; see [Fingerprint].
+// Fingerprint returns the fingerprint of the stack; see [Fingerprint].
 func (e *CrashError) Fingerprint() string {
 	if e.site == nil {
 		return Fingerprint(e.Stack)
@@ -44,8 +43,8 @@ func (e *CrashError) Fingerprint() string {
 	return e.site.fingerprint()
 }
 
-// Error tells where and what, whatever the value is: it may hold itself, and only so much
-// of it is told. The stack is apart.
+// Error returns the stage and the value as text, without the stack. It is safe for any value, even for one that contains
+// itself, and its length is bounded.
 func (e *CrashError) Error() string {
 	if e.Attempts == 0 {
 		return fmt.Sprintf("stage %q: crash: %s", e.Stage, plain.Text(e.Value))
@@ -59,12 +58,23 @@ func (e *CrashError) Unwrap() error {
 	return err
 }
 
-// rescue is deferred by a batch and does nothing if the batch ended well. If the
-// worker was given up while its handler was stuck, its affairs are settled. It says
-// whether the worker may go on. If the handler ended its goroutine, the worker goes on in another one, which its
-// mailbox starts.
-func (w *Worker) rescue(inst Instance, goesOn *bool) {
-	if !w.returned() { // before anything of it is touched
+// Fingerprint returns a short hash of the user's part of the stack of a [CrashError]. Crashes at the same place have the
+// same fingerprint, in every run of the same program. Numbers of goroutines, addresses, arguments, the frames of the
+// engine, the depth of a recursion, and the value of the panic make no difference. An empty stack has an empty fingerprint.
+func Fingerprint(stack []byte) string { return stacks.Fingerprint(stack) }
+
+// thrown is how a handler crashed. A worker panics with it in place of a run, whose handler crashed on a coroutine.
+type thrown struct {
+	value   any
+	at      *site
+	version string // of the handler; the worker may have an instance of another version by now
+}
+
+// rescue is deferred by a batch. It does nothing if the batch has ended without a crash. If the watchdog gave the worker up
+// while its handler was stuck, rescue leaves the worker to it. Otherwise it settles the crash. It sets ok to whether the
+// actor may continue; if the handler ended its goroutine, the mailbox starts another one for it.
+func (w *Worker) rescue(inst Instance, ok *bool) {
+	if !w.returned() { // before anything of the worker is touched
 		_ = recover()
 		w.comeBack(inst)
 		return
@@ -73,7 +83,7 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 		return
 	}
 	value := recover()
-	if _, gone := value.(abandoned); gone {
+	if _, gone := value.(unwind); gone {
 		return
 	}
 	if value == nil {
@@ -86,23 +96,21 @@ func (w *Worker) rescue(inst Instance, goesOn *bool) {
 	if !w.settleCrash(how) {
 		return
 	}
-	if *goesOn = w.isolated() && w.recoverOrFail(); !*goesOn {
+	if *ok = w.isolated() && w.replaceInstance(); !*ok {
 		w.quit(w.failure)
 	}
 }
 
-// isolated reports whether a crash was the first since a command of the stage was
-// completed, and left nothing behind that could not be handed over. Then the keeper has
-// nothing to decide.
+// isolated reports whether a crash was the first one since a command of the stage was completed, and left nothing that
+// could not be handed over. Then the supervisor has nothing to decide.
 func (w *Worker) isolated() bool { return !w.carries() && w.stage.Inbox.Streak() <= 1 }
 
-// recoverOrFail is what the keeper would do after an isolated crash: the instance is stopped, and
-// the worker takes its seat again with a fresh one. To end the actor and start another
-// for that costs several times as much. It reports false if there is none to be had;
-// that the keeper has to know.
-func (w *Worker) recoverOrFail() bool {
-	w.stop()
-	w.depart()
+// replaceInstance does after an isolated crash what the supervisor would: it stops the instance, and joins again with a
+// fresh one. To end the actor and start another one costs several times as much. It returns false if no instance can be
+// made, which the supervisor must know.
+func (w *Worker) replaceInstance() bool {
+	w.stopInstances()
+	w.releaseInstance()
 	if w.pool == nil {
 		if err := w.join(true); err != nil {
 			w.failure = err
@@ -113,8 +121,7 @@ func (w *Worker) recoverOrFail() bool {
 	return true
 }
 
-// settleCrash settles the accounts of a batch in which a handler crashed. It reports false if the worker
-// was abandoned.
+// settleCrash settles the accounts of a batch in which a handler crashed. It returns false if the worker was abandoned.
 func (w *Worker) settleCrash(how *thrown) bool {
 	w.unlimit()
 	if !w.recall() || !w.settleGiven() {
@@ -134,7 +141,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 		crash.Attempts = 1
 	}
 	retry := culprit != nil && crash.Attempts < w.stage.Inbox.Config().Retry.Attempts && w.triesAgain(culprit, crash)
-	w.spare(crash)
+	w.keepOther(crash)
 	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, crash) {
 		return false
 	}
@@ -150,11 +157,11 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	return true
 }
 
-// charge finds the command that is to blame. When a batch handler crashes it
-// may be any of the batch: all go back, in smaller ones. One that was found so stays
-// apart at further tries, for it may well crash again.
+// charge returns the command that is charged with the crash, and the rest of the batch. If a batch handler crashed, the
+// culprit may be any command of the batch: all go back in smaller batches. A culprit that was found so stays alone at further
+// tries, because it may well crash again.
 //
-// One that crashed a canary is not charged: the version before is to handle it.
+// A command that crashed a canary is not charged: the old version is to handle it.
 func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, rest []command.Envelope) {
 	if w.byCanary() {
 		return nil, batch[w.cur:]
@@ -170,14 +177,12 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 	return &rest[0], nil
 }
 
-// triesAgain reports whether a command is to be tried again after an error. It is not if it has ended with its caller's
-// context.
+// triesAgain reports whether a command is to be tried again after an error. It is not if its caller's context has ended, or
+// if the stage's policy says no. The policy is user code; if it crashes, its answer is no.
 func (w *Worker) triesAgain(e *command.Envelope, err error) bool {
 	return e.From.Ended() == nil && w.retries(err)
 }
 
-// retries asks the stage's policy whether an error is worth another try. The
-// policy is a user's function; if it crashes the answer is no.
 func (w *Worker) retries(err error) (yes bool) {
 	switch {
 	case w.stage.Inbox.Config().Retry.Attempts < 2:
@@ -185,118 +190,42 @@ func (w *Worker) retries(err error) (yes bool) {
 	case w.stage.RetryIf == nil:
 		return true
 	}
-	if crash := w.guard(func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
+	if crash := Guard(w.stage.Inbox.Name(), func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
 		w.stage.logPanic("retry condition crashed", crash)
 		return false
 	}
 	return yes
 }
 
-// logPanic logs an error of a user's code. The log asks the error for its text, which may end the goroutine.
-func (s *Stage) logPanic(message string, err error) {
-	_ = Guard(s.Inbox.Name(), func() error { // a crash of the log cannot be logged
-		s.Log.Error(message, "stage", s.Inbox.Name(), "error", err)
-		return nil
-	})
-}
-
-// guard runs a piece of a user's code that is not a handler: Start, Stop, a
-// condition.
-func (w *Worker) guard(f func() error) error { return Guard(w.stage.Inbox.Name(), f) }
-
-// Guard runs a piece of a user's code in a goroutine of its own, so that nothing it
-// does, not even runtime.Goexit, can hurt the caller, and returns its error, or a
-// [*CrashError] if it panicked or ended its goroutine. It is not for handlers,
-// which are too many for a goroutine each.
-func Guard(stage string, f func() error) error { return <-Try(stage, f) }
-
-// Try is [Guard] for those who may not want to wait for the end.
-func Try(stage string, f func() error) <-chan error {
-	ended := make(chan error, 1)
-	Go(stage, f, func(err error) { ended <- err })
-	return ended
-}
-
-// Go is [Guard] for those who do not wait: then is called with the error, as the last act of the goroutine.
-func Go(stage string, f func() error, then func(error)) {
-	go func() {
-		done := false
-		defer func() {
-			if done {
-				return
-			}
-			value := recover()
-			if value == nil {
-				value = ErrGoexit
-			}
-			at := sites.here(nil)
-			then(&CrashError{Stage: stage, Value: value, Stack: at.stack, site: at})
-		}()
-		err := f()
-		done = true
-		then(err)
-	}()
-}
-
-// start makes the instance and starts it.
-func (w *Worker) start() error {
-	inst, err := w.stage.start(w.handling())
-	if err != nil {
-		return err
+// keepOther keeps the part that did not crash of an instance that is two, for the next actor, and counts the crash for the
+// canary or for the old version.
+func (w *Worker) keepOther(crash *CrashError) {
+	w.pair = nil
+	if run := w.blame; run != nil { // its instance is shared, and not the worker's
+		w.blame = nil
+		if run.rollout != nil {
+			run.rollout.crashed(run.side, crash)
+		}
+		return
 	}
-	w.instance, w.Member.Instance = inst, inst
-	return nil
-}
-
-// Stock makes one instance for the idle instances of a stage's room, unless there is one.
-func Stock(s *Stage) error {
-	var seat inbox.Member
-	if !s.Inbox.Claim(&seat) {
-		s.Inbox.ReturnInstance(&seat)
-		return nil
-	}
-	inst, err := s.start(s.Context)
-	if err == nil {
-		seat.Instance = inst
-	}
-	s.Inbox.ReturnInstance(&seat)
-	return err
-}
-
-// stop gives the instance its last word, and one that is too many.
-func (w *Worker) stop() {
-	w.discard()
-	inst := w.instance
-	w.instance, w.Member.Instance = nil, nil
-	if inst != nil {
-		w.stopOne(inst)
+	if b, ok := w.instance.(*pair); ok {
+		b.rollout.crashed(b.side, crash)
+		w.kept = b.split()
 	}
 }
 
-func (w *Worker) stopOne(inst Instance) { StopInstance(w.stage, inst) }
+// crashed returns the instance whose handler crashed.
+func (w *Worker) crashed() Instance {
+	if w.blame != nil {
+		return w.blame.instance
+	}
+	return w.instance
+}
 
-// Instance is one behaviour value whose command type the stage has erased.
-type Instance interface {
-	// Start is the behaviour's Start, if it has one.
-	Start(ctx Context) error
-	// Stop is the behaviour's Stop, if it has one.
-	Stop()
-	// Stops reports whether Stop calls the behaviour's code.
-	Stops() bool
-	// Of is the version that made it.
-	Of() *Version
-	// Version is what the behaviour says that it is, empty if it tells none.
-	Version() string
-	// Suspends reports whether handlers may suspend: Handle is to be called on a coroutine.
-	Suspends() bool
-	// Many reports whether HandleMany is to be called, not Handle.
-	Many() bool
-	// Handle handles one command.
-	Handle(ctx Context, cmd any) behaviour.Outcome
-	// HandleEach handles the commands of a batch, one after the other, and tells the
-	// worker what became of each: [Worker.Settle]; or those before [Worker.Halts] was true. The loop is the instance's so that a
-	// command costs one call of a function that nobody can foresee, not two.
-	HandleEach(ctx Context, w *Worker, batch []command.Envelope)
-	// HandleMany handles the commands of a batch.
-	HandleMany(ctx Context, batch []command.Envelope) []behaviour.Outcome
+// byCanary reports whether a canary's handler crashed.
+func (w *Worker) byCanary() bool {
+	if w.blame != nil {
+		return w.blame.rollout != nil && w.blame.side == trial.After
+	}
+	return w.pair != nil && w.pair.side == trial.After
 }

@@ -1,52 +1,52 @@
-// Package worker is the hand of a stage: actors that take commands from the
-// stage's queue, run its behaviour on them and pass on what comes of it.
+// Package worker runs handlers. A worker is a supervised actor that takes batches of commands from the inbox of its stage,
+// runs the stage's behaviour on them, and hands over what the handlers forward and emit.
 //
-// A worker is a supervised protoactor actor. Its user mailbox is the queue of
-// its stage, shared with the other workers, so the length of the mailbox is the
-// length of the queue, and a command that is not yet in a hand belongs to no
-// worker and cannot be lost with one. System messages come before commands.
+// Users of Golda meet this package in a [CrashError] only; the other exported names are for the stages of this module.
 //
-// Before its first command a stage may have workers that are only counted: they doze, and the
-// stage's keeper makes slot and actor of one when the inbox calls. See [inbox.Inbox.AddUnstarted].
+// # Queue and batch
 //
-// A worker is a stage's own, or one of a shared pool that goes from stage to stage; then its
-// mailbox is the queues of all of them. It is lent an instance of the stage where it is,
-// and what it hands over is let in everywhere: see package room.
+// The mailbox of a worker's actor is the queue of its stage, which all workers of the stage share. So the length of the
+// mailbox is the length of the queue, and a command that is in no worker's batch cannot be lost with a worker. System
+// messages come before commands.
 //
-// # One batch
+// A worker takes the lock of its inbox once for a batch: it books the last batch and takes the next. A batch is at most the
+// stage's batch size, a fair share of the queue, and as many commands as take about 100 µs, so slow commands are taken one
+// at a time. A stage that lingers takes as many as its batch size says. What handlers forward is gathered in an outbox for
+// each target, and handed over at the end of the batch. If a target is full, a worker of the stage's own parks until half
+// of the target's slots are free; it blocks no goroutine meanwhile.
 //
-// A worker takes the lock of its stage's room once for a batch: it books the
-// last batch and takes the next. The batch is at most the stage's batch size,
-// a fair share of the queue, and as many commands as take about 100 µs, so that
-// slow commands are taken one at a time. A stage that lingers takes as many as its batch
-// size says. What is forwarded is gathered for each
-// target and handed over at the end of the batch. If a target is full, a worker of the
-// stage's own parks until half of it is free; no goroutine waits meanwhile.
+// A worker belongs to a stage, or to a shared pool that serves several stages; then its mailbox is all their queues. At each
+// stage it is lent an instance of that stage. What it hands over is always accepted, so that it never waits for a slot: see
+// package inbox.
+//
+// Before its first command a stage may have workers that are only counted, and are started lazily: the stage's supervisor
+// makes the worker and its actor when the inbox calls. See [inbox.Inbox.AddUnstarted].
 //
 // # Crashes
 //
-// The worker holds the recover of handlers. A panic in a handler, and a
-// runtime.Goexit too, is charged to the command in hand (if a handler of many
-// crashed, to none: all go back, in smaller ones, until the culprit is alone); the rest of the batch
-// goes back to the front of the queue in order; what the commands before it
-// forwarded is handed over. Then the worker fails towards its stage, which
-// stops the actor and starts a new one with a fresh instance. The [Worker] value
-// is the slot that outlives its actors, so what the last one left behind is
-// known to the next.
+// The worker recovers from panics of handlers, and from runtime.Goexit. The command that was being handled is charged with
+// the crash. If a handler of whole batches crashed, no command is charged at first: all go back in smaller batches, until the
+// culprit is alone. The rest of the batch returns to the front of the queue, in order. What the commands before the crash
+// forwarded is handed over. Then the worker fails towards its stage's supervisor, which stops the actor and starts a new
+// one with a fresh instance. The [Worker] value outlives its actors, so what an actor left behind is known to the next.
 //
-// # A hard stop
+// # Giving up
 //
-// When its room is halted a worker finishes the command in hand and begins no other. If it does not within the grace it is
-// abandoned: see [Forsake].
+// A goroutine cannot be ended from outside. A worker whose handler does not return is given up instead: because the handler
+// ran past its time limit and its grace, or because it was still busy at the end of a hard stop. See giveup.go for both.
 //
 // # Handlers that suspend
 //
-// Of a stage whose handlers may suspend each command is a [Run], on a coroutine of the stage's. When it
-// suspends it is suspended; when it is woken the inbox gives it out again, to any worker, which puts
-// the command back into its hand as it was and goes on with it. A crash on the coroutine is noted there, and thrown
-// again by the worker in whose hand the command is. The one word that says whether a worker was given up
-// says so, too, whether a run was suspended in time. Workers at such a stage are not abandoned: what
-// they have suspended has an end of its own.
+// At a stage whose handlers may suspend, each command is a [Run] on a coroutine of the stage. When a run suspends, its worker
+// takes the next command. When it is woken, the inbox gives it out again to any worker of the stage, which puts the command
+// back into its batch as it was and resumes the run. A crash on the coroutine is recorded in the run, and thrown again by
+// the worker that has the command in its batch. A hard stop does not give up workers at such a stage; it ends the runs
+// instead.
 //
-// This package is for the stages of this house; users meet it in a [CrashError].
+// # Where things are
+//
+// The worker: worker.go (the struct), actor.go (start and end), loop.go (turns and batches), handle.go (running handlers).
+// What leaves it: outbox.go, lane.go, emit.go, wake_next.go. What goes wrong: crash.go, watch.go (the time limit),
+// giveup.go, pledge.go. Suspension: run.go, run_emit.go, suspension.go. The life of instances: instance.go, version.go,
+// rollout.go, pair.go, equip.go.
 package worker

@@ -8,22 +8,22 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 )
 
-// errGrace is why Emit waits no longer.
+// errGrace is why Emit stops to wait.
 var errGrace = fmt.Errorf("%w, and its grace", ErrTimeout)
 
-// emitWait ends a wait of Emit with the grace of its handler. Emit waits until the context that it is given ends, but
-// that need not be the handler's, and as long as Emit waits the watch cannot give the handler up. Only one Emit of a
-// handler waits at a time.
+// emitWait ends a wait of Emit when the grace of its handler is over. Emit waits until the context that it is given ends,
+// which need not be the handler's; and while Emit waits, the watchdog cannot give the worker up. Only one Emit of a handler
+// waits at a time.
 type emitWait struct {
 	cancel atomic.Pointer[context.CancelCauseFunc]
 }
 
-// noMore stands for the handler whose grace is over.
+// noMore marks a handler whose grace is over.
 var noMore context.CancelCauseFunc = func(error) {}
 
-// begin returns a context that ends with ctx or with the grace. Release is to be called. A handler that suspends
-// holds no worker while it waits, and is stopped at the time limit.
-func (e *emitWait) begin(ctx context.Context) (until context.Context, release func()) {
+// start returns a context that ends with ctx or with the grace. The caller must call release. A handler that suspends
+// holds no worker while it waits, and is stopped at the time limit; it needs no such context.
+func (e *emitWait) start(ctx context.Context) (until context.Context, release func()) {
 	if _, suspends := ctx.(behaviour.Suspender); suspends {
 		return ctx, func() {}
 	}
@@ -37,12 +37,12 @@ func (e *emitWait) begin(ctx context.Context) (until context.Context, release fu
 	}
 }
 
-// end ends the wait, and those that the handler begins from now on.
+// end ends the wait, and those that the handler starts from now on.
 func (e *emitWait) end() {
 	if cancel := e.cancel.Swap(&noMore); cancel != nil {
 		(*cancel)(errGrace)
 	}
 }
 
-// renew is for the next handler.
+// renew lets the next handler wait.
 func (e *emitWait) renew() { e.cancel.CompareAndSwap(&noMore, nil) }

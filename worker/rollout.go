@@ -3,158 +3,97 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/trial"
 )
 
-// ErrCanary is why a rollout was rolled back that nobody rolled back: the new version
-// crashed, could not start, or answered too many errors.
-var ErrCanary = errors.New("stage: the new version did not stand its trial")
-
-// State says how far a rollout has come.
-type State uint8
-
-// The states. The last two are final.
-const (
-	OnTrial    State = iota // some commands go to the new version
-	Promoted                // all go to the new one
-	RolledBack              // all go to the old one, as before
-)
-
-// String returns the state in words.
-func (s State) String() string {
-	switch s {
-	case OnTrial:
-		return "on trial"
-	case Promoted:
-		return "promoted"
-	case RolledBack:
-		return "rolled back"
-	default:
-		return fmt.Sprintf("State(%d)", uint8(s))
-	}
-}
-
-// TrialLimits says which commands go to a canary, and what ends its trial.
-type TrialLimits struct {
-	Fraction float64              // of the commands, from above 0 to 1
-	Key      func(cmd any) string // if not nil, commands with the same key go the same way
-	Margin   float64              // by how much its share of errors may exceed the old version's
-	Least    uint64               // commands before that is asked
-	Crashes  uint64               // how many are endured
-	Promote  bool                 // it is promoted, after Commands and Lasting
-	Commands uint64
-	Lasting  time.Duration
-}
-
-// Side is what became of the commands that went to one version during a rollout.
-type Side struct{ Commands, Errors, Crashes uint64 }
-
-// share is the part of the commands that ended with an error.
-func (s Side) share() float64 {
-	if s.Commands == 0 {
-		return 0
-	}
-	return float64(s.Errors) / float64(s.Commands)
-}
-
-// tally counts what becomes of the commands of one side.
-type sideTally struct{ commands, errors, crashes atomic.Uint64 }
-
-func (t *sideTally) read() Side {
-	return Side{t.commands.Load(), t.errors.Load(), t.crashes.Load()}
-}
-
-// verdict is how a rollout ended, and why so, if it was rolled back.
+// verdict is how a rollout ended, and why it was rolled back, if it was.
 type verdict struct {
-	state State
+	state trial.State
 	why   error
 }
 
-// Rollout is the way from one version to another: at once, or by a canary's trial. Its
-// methods may be called by anybody. Who decides how it ends sees to it: a worker, in the
-// middle of its batch, or a caller.
+// Rollout is the change from one version to another: at once, or by a canary's trial. Any goroutine may call its methods. The
+// goroutine that decides how it ends, a worker in the middle of its batch or a caller, also carries that out.
 type Rollout struct {
 	stage    *Stage
-	versions [2]*Version
-	of       *Version // the rollout, as the version of a Both
-	law      TrialLimits
-	tell     func(*Rollout)
+	versions [2]*Version // by side
+	of       *Version    // the rollout as the version of its pairs
+	trial    *trial.Trial
+	notify   func(*Rollout)
 
-	sides   [2]sideTally
-	offered atomic.Uint64 // commands about which was asked
-	elapsed atomic.Bool
 	timer   *time.Timer
-	mu      sync.Mutex              // guards the writing of end
+	mu      sync.Mutex              // held to write end
 	end     atomic.Pointer[verdict] // nil while on trial
-	settled chan struct{}           // closed when all follow the verdict
+	settled chan struct{}           // closed when the stage follows the verdict
 }
 
-// NewRollout returns the way from the present version to another, not begun. Tell is told
-// how it ended.
-func (s *Stage) NewRollout(to *Version, law TrialLimits, tell func(*Rollout)) *Rollout {
-	r := &Rollout{stage: s, versions: [2]*Version{s.Present(), to}, law: law, tell: tell, settled: make(chan struct{})}
+// NewRollout returns a rollout from the present version to another, which is not on trial yet. Notify is called when the
+// rollout has ended.
+func (s *Stage) NewRollout(to *Version, limits trial.Limits, notify func(*Rollout)) *Rollout {
+	r := &Rollout{
+		stage: s, versions: [2]*Version{s.Present(), to}, trial: trial.New(limits), notify: notify,
+		settled: make(chan struct{}),
+	}
 	r.of = &Version{stage: s, rollout: r, done: make(chan struct{})}
-	r.timer = time.AfterFunc(math.MaxInt64, func() { r.elapsed.Store(true); r.judge() })
-	r.elapsed.Store(law.Lasting == 0)
-	s.moving.Add(2) // until the version that loses is over, and the last Both
+	r.timer = time.AfterFunc(math.MaxInt64, func() { r.trial.Elapse(); r.judge() })
+	s.moving.Add(2) // until the version that loses is over, and the last pair
 	return r
 }
 
 // Try puts the new version on trial.
 func (r *Rollout) Try() {
 	r.stage.present.Store(r.of)
-	if r.law.Promote && r.law.Lasting > 0 {
-		r.timer.Reset(r.law.Lasting)
+	if d, ok := r.trial.Lasting(); ok {
+		r.timer.Reset(d)
 	}
 }
 
-// startTrial starts the instances that workers share.
-func (r *Rollout) startTrial() error {
-	if err := r.versions[before].StartTrial(); err != nil {
+// startShared starts the instances that workers share.
+func (r *Rollout) startShared() error {
+	if err := r.versions[trial.Before].StartShared(); err != nil {
 		return err
 	}
-	if err := r.versions[after].StartTrial(); err != nil {
+	if err := r.versions[trial.After].StartShared(); err != nil {
 		r.failed(err)
 	}
 	return nil
 }
 
-// start returns an instance that is two.
-func (r *Rollout) start(ctx Context) (Instance, error) {
-	inst, err := r.versions[before].start(ctx)
+// acquire returns an instance of the old version, as one of two.
+func (r *Rollout) acquire(ctx context.Context) (Instance, error) {
+	inst, err := r.versions[trial.Before].acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return r.wrap(inst), nil
 }
 
-// wrap makes an instance of the version before one of two, while the rollout goes on.
+// wrap makes an instance of the old version one of two, while the rollout is on trial.
 func (r *Rollout) wrap(inst Instance) Instance {
 	if _, _, ok := r.of.join(); !ok {
 		return inst
 	}
-	return &Both{rollout: r, parts: [2]Instance{inst, nil}}
+	return &pair{rollout: r, parts: [2]Instance{inst, nil}}
 }
 
-// State tells how far the rollout has come.
-func (r *Rollout) State() State {
+// State returns how far the rollout has come.
+func (r *Rollout) State() trial.State {
 	if end := r.end.Load(); end != nil {
 		return end.state
 	}
-	return OnTrial
+	return trial.OnTrial
 }
 
-// OnTrial reports whether nothing has been decided yet.
-func (r *Rollout) OnTrial() bool { return r.State() == OnTrial }
+// OnTrial reports whether the rollout is undecided.
+func (r *Rollout) OnTrial() bool { return r.State() == trial.OnTrial }
 
-// Why is why the rollout was rolled back, nil if it was not or not yet.
+// Why returns why the rollout was rolled back, or nil if it was not.
 func (r *Rollout) Why() error {
 	if end := r.end.Load(); end != nil {
 		return end.why
@@ -162,27 +101,25 @@ func (r *Rollout) Why() error {
 	return nil
 }
 
-// Settled is closed when the rollout has ended and all follow.
+// Settled is closed when the rollout has ended and the stage follows the decision.
 func (r *Rollout) Settled() <-chan struct{} { return r.settled }
 
-// Versions are the version before and the new one.
-func (r *Rollout) Versions() (old, fresh *Version) { return r.versions[before], r.versions[after] }
-
-// Sides tell what became of the commands that went to either version. What is on its way
-// meanwhile may be counted on one side only.
-func (r *Rollout) Sides() (old, fresh Side) {
-	return r.sides[before].read(), r.sides[after].read()
+// Versions returns the old and the new version.
+func (r *Rollout) Versions() (old, fresh *Version) {
+	return r.versions[trial.Before], r.versions[trial.After]
 }
 
-// Wait waits until the rollout has ended and the instances of the version that lost have
-// been stopped.
+// Sides returns what became of the commands that went to the old and to the new version; see [trial.Trial.Sides].
+func (r *Rollout) Sides() (old, fresh trial.Side) { return r.trial.Sides() }
+
+// Wait waits until the rollout has ended and the instances of the version that lost have been stopped.
 func (r *Rollout) Wait(ctx context.Context) error {
 	if err := await(ctx, r.settled); err != nil {
 		return err
 	}
-	lost := r.versions[before]
-	if r.State() == RolledBack {
-		lost = r.versions[after]
+	lost := r.versions[trial.Before]
+	if r.State() == trial.RolledBack {
+		lost = r.versions[trial.After]
 	}
 	if err := await(ctx, lost.Done()); err != nil {
 		return err
@@ -199,79 +136,47 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// picksNew reports whether a command goes to the canary. Of n commands it is the whole part
-// of n times the fraction, spread evenly; with a key it is a part of all keys, the same
-// in every rollout, and those of a fraction are among those of a larger one.
-func (r *Rollout) picksNew(cmd any) bool {
-	if r.law.Key != nil {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(r.law.Key(cmd)))
-		return float64(mix(h.Sum64())>>11)/(1<<53) < r.law.Fraction
-	}
-	n := float64(r.offered.Add(1))
-	return math.Floor(n*r.law.Fraction) > math.Floor((n-1)*r.law.Fraction)
-}
-
-// mix spreads a hash over all its bits: the finalizer of MurmurHash3 (Appleby 2011).
-func mix(h uint64) uint64 {
-	h ^= h >> 33
-	h *= 0xff51afd7ed558ccd
-	h ^= h >> 33
-	h *= 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
-}
-
-// note counts a command that a version has answered.
+// note counts a command that a version has handled.
 func (r *Rollout) note(side int, failed bool) {
-	if failed {
-		r.sides[side].errors.Add(1)
-	}
-	r.sides[side].commands.Add(1)
-	if side == after {
+	r.trial.Note(side, failed)
+	if side == trial.After {
 		r.judge()
 	}
 }
 
-// judge ends the trial, if it has been long enough or there are too many errors. What commands answer
-// whose stage was stopped hard says nothing of a version.
+// judge ends the trial if what was counted decides it. After a hard stop the outcomes of commands say nothing about a
+// version.
 func (r *Rollout) judge() {
 	if !r.OnTrial() || r.stage.Inbox.Halted() {
 		return
 	}
-	old, fresh := r.Sides()
-	due := r.law.Promote && r.elapsed.Load() && fresh.Commands >= r.law.Commands
-	switch bad := fresh.share() > old.share()+r.law.Margin; {
-	case bad && (due || fresh.Commands >= r.law.Least):
-		r.Decide(RolledBack, fmt.Errorf("%w: %d errors of %d commands, where the old version had %d of %d",
-			ErrCanary, fresh.Errors, fresh.Commands, old.Errors, old.Commands))
-	case due:
-		r.Decide(Promoted, nil)
+	if how, why := r.trial.Verdict(); how != trial.OnTrial {
+		r.Decide(how, why)
 	}
 }
 
 // crashed counts a crash.
 func (r *Rollout) crashed(side int, crash error) {
-	if n := r.sides[side].crashes.Add(1); side == after && n > r.law.Crashes {
-		r.Decide(RolledBack, plain.Because(ErrCanary, "", crash))
+	if r.trial.Crashed(side) {
+		r.Decide(trial.RolledBack, plain.Because(trial.ErrCanary, "", crash))
 	}
 }
 
-// failed hears that an instance of the new version could not be made.
+// failed rolls back because an instance of the new version could not be made.
 func (r *Rollout) failed(err error) {
 	if !errors.Is(err, errRetired) {
-		r.Decide(RolledBack, plain.Because(ErrCanary, "", err))
+		r.Decide(trial.RolledBack, plain.Because(trial.ErrCanary, "", err))
 	}
 }
 
-// Decide ends the rollout, and reports whether it was the one to do so. The instances of
-// the version that loses are stopped: those that nobody uses here, others by their workers,
-// when they have finished what they hold.
-func (r *Rollout) Decide(how State, why error) bool {
-	wins, loses := r.versions[after], r.versions[before]
-	if how == RolledBack {
+// Decide ends the rollout, and reports whether this call did so. The instances of the version that loses are stopped: idle
+// ones here, others by their workers when they have finished what they hold.
+func (r *Rollout) Decide(how trial.State, why error) bool {
+	wins, loses := r.versions[trial.After], r.versions[trial.Before]
+	if how == trial.RolledBack {
 		wins, loses = loses, wins
 	}
-	if !r.turn(wins, &verdict{how, why}) {
+	if !r.install(wins, &verdict{how, why}) {
 		return false
 	}
 	r.timer.Stop()
@@ -279,14 +184,14 @@ func (r *Rollout) Decide(how State, why error) bool {
 	loses.retire()
 	r.stage.sweep()
 	r.stage.Inbox.WakeAll()
-	r.tell(r)
+	r.notify(r)
 	close(r.settled)
 	return true
 }
 
-// turn makes the version that wins the present one, unless there is a verdict already. Who
-// reads the verdict finds all commands to go that way.
-func (r *Rollout) turn(wins *Version, end *verdict) bool {
+// install makes the version that wins the present one, unless there is a verdict already. A goroutine that reads the verdict
+// finds that version to be the present one.
+func (r *Rollout) install(wins *Version, end *verdict) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.OnTrial() {

@@ -11,16 +11,16 @@ import (
 // runEmitter is a run as its handler sees it.
 type runEmitter Run
 
-// Inbox is the inbox of the stage whose handler it is.
+// Inbox returns the inbox of the handler's stage.
 func (m *runEmitter) Inbox() *inbox.Inbox { return m.stage.Inbox }
 
 // Shared reports whether the worker that runs it is one of a shared pool.
 func (m *runEmitter) Shared() bool { return m.shared.Load() }
 
-// Quality is what the stage's handlers are asked for.
+// Quality returns the quality that the stage's handlers are asked for.
 func (m *runEmitter) Quality() float64 { return m.stage.Inbox.Quality() }
 
-// Attempt is the number of the present try, 0 if it is over.
+// Attempt returns the number of the present try, or 0 if it is over.
 func (m *runEmitter) Attempt() int {
 	m.emitting.Lock()
 	defer m.emitting.Unlock()
@@ -30,10 +30,10 @@ func (m *runEmitter) Attempt() int {
 	return m.envelope.Tries() + 1
 }
 
-// Emit holds a command until the run has succeeded, or, beyond a number, sends all that is
-// held on at once and waits for room.
+// Emit holds a command until the run has succeeded. If the handler has emitted many, Emit sends all of them on at once, and
+// waits for free slots.
 func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
-	return noted(m.emit(ctx, to, cmd), to, cmd)
+	return reported(m.emit(ctx, to, cmd), to, cmd)
 }
 
 func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
@@ -43,21 +43,21 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 	if run.over {
 		return behaviour.ErrNoWorker
 	}
-	out, err := run.stage.wayTo(to)
+	out, err := run.stage.newOutbox(to)
 	if err != nil {
 		return err
 	}
-	if out.crowded() {
-		return out.room.LoopFull()
+	if out.isFull() {
+		return out.to.LoopFull()
 	}
 	run.envelope.Ticket().Join()
 	run.emits = append(run.emits, emission{out, cmd, run.envelope.From})
-	if len(run.emits) <= slotsHeld {
+	if len(run.emits) <= mostHeld {
 		return nil
 	}
-	ctx, release := run.wait.begin(ctx)
+	ctx, release := run.wait.start(ctx)
 	defer release()
-	if err := run.sendNow(ctx); err != nil {
+	if err := run.sendNowLocked(ctx); err != nil {
 		run.emits = run.emits[:len(run.emits)-1] // this one was not taken
 		run.envelope.Ticket().Settle(true, nil, nil)
 		return err
@@ -65,8 +65,8 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 	return nil
 }
 
-// sendNow sends what is held, in order.
-func (run *Run) sendNow(ctx context.Context) error {
+// sendNowLocked sends what is held, in order.
+func (run *Run) sendNowLocked(ctx context.Context) error {
 	for i, m := range run.emits {
 		if err := run.sendOne(ctx, m); err != nil {
 			run.emits = append(run.emits[:0], run.emits[i:]...)
@@ -78,9 +78,9 @@ func (run *Run) sendNow(ctx context.Context) error {
 	return nil
 }
 
-// sendOne sends one emitted command on and waits until it is queued.
+// sendOne sends one emitted command and waits until it is queued.
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
 	e := command.Emitted(m.cmd, run.envelope.From, run.stage.Inbox.Place)
-	return m.to.room.Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
+	return m.to.to.Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/internal/stacks"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/worker"
 )
 
 func TestAHandlerThatWaitsHoldsNoWorker(t *testing.T) {
@@ -77,7 +77,7 @@ func TestASuspendedHandlerThatCrashesLeavesTheOthersAlone(t *testing.T) {
 					crashed, ok := errors.AsType[*stage.CrashError](err)
 					require.True(t, ok, err)
 					require.Contains(t, string(crashed.Stack), "suspend_test.go")
-					require.Contains(t, worker.Place(crashed.Stack), "worker_test.")
+					require.Contains(t, stacks.Place(crashed.Stack), "worker_test.")
 					require.NotEmpty(t, crashed.Fingerprint())
 				}
 				snap := s.Snapshot()

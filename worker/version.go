@@ -8,63 +8,82 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/internal/trial"
 )
 
-// errRetired tells that a version makes no instances any more. Who hears it finds that
-// another version is present by then.
+// errRetired means that a version makes no instances any more. Another version is the present one by then.
 var errRetired = errors.New("worker: the version is retired")
 
-// Version is one version of a stage's behaviour: it makes instances, and knows how many
-// of them have not been stopped. Its methods may be called by anybody.
+// phase is how far the life of a version has come. It only moves forward.
+type phase uint8
+
+const (
+	making  phase = iota // the version makes instances
+	retired              // another version has won: no instance is made any more, and those that live are being replaced
+	over                 // the last instance has left
+	done                 // what the version itself had is stopped too, and Done is closed
+)
+
+// demand says for how long a version's first instance is to stay started.
+type demand uint8
+
+const (
+	wanted      demand = iota // until it is stopped
+	untilUnused               // until no worker uses it: the supervisor has ended. A start makes it wanted again
+	unwanted                  // no longer: the stage has ended for good, and an instance that starts late is stopped
+)
+
+// Version is one version of a stage's behaviour. It makes instances, and counts those that have not been stopped. Any
+// goroutine may call its methods.
+//
+// Its first instance is made, and perhaps started, before a worker needs it. If the workers share an instance the first one
+// is the only one, and stays with the version. Otherwise the first worker that needs an instance takes it.
 type Version struct {
 	stage   *Stage
 	make    func(of *Version) Instance
-	rollout *Rollout // of a version that is two: its instances are Boths
+	shares  bool     // the workers share the first instance
+	rollout *Rollout // not nil if the version's instances are pairs
 
-	turning sync.Mutex // held while first is being started or stopped; before mu
+	turning sync.Mutex // held while first is being started or stopped; locked before mu
 
-	shares     bool       // all workers share the first instance
-	mu         sync.Mutex // guards all below
-	name       string
-	first      Instance // made, and used by nobody yet; the only one, if it is shared
-	live       int
-	release    context.CancelCauseFunc // ends the context that first was started with
-	many       bool
-	started    bool // first has been started
-	trialEnded bool // first is to be stopped when nobody has it
-	closed     bool // nobody will come any more
-	retired    bool
-	over       bool
-	ended      bool          // over, and all is told
-	done       chan struct{} // closed when it has ended; nil if nobody has asked
+	mu    sync.Mutex // guards the rest
+	name  string     // what the last instance that was made calls its version
+	many  bool       // that instance is a Batcher
+	phase phase
+	live  int           // instances that have not been stopped; if they are shared, workers that use it and suspended runs
+	done  chan struct{} // closed in the phase done; nil if Done was not called
+
+	first   Instance
+	started bool // first has been started
+	demand  demand
+	release context.CancelCauseFunc // ends the context that first was started with
 }
 
-// NewVersion returns a version that makes instances so. With shares it makes one, which
-// all workers share.
+// NewVersion returns a version whose instances build makes. With shares it makes one instance, which all workers share.
 func (s *Stage) NewVersion(build func(of *Version) Instance, shares bool) *Version {
 	return &Version{stage: s, make: build, shares: shares}
 }
 
-// Name is what the version's behaviour calls itself, empty if it does not or if no
-// instance has been made yet. That of a rollout is the version's before it.
+// Name returns what the version's behaviour calls its version; it is empty if the behaviour has no version, or if no instance
+// has been made yet. A version of pairs has the name of the old version.
 func (v *Version) Name() string {
 	if v.rollout != nil {
-		return v.rollout.versions[before].Name()
+		return v.rollout.versions[trial.Before].Name()
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.name
 }
 
-// Live is how many instances have not been stopped, or how many workers have the shared
-// one.
+// Live returns how many instances have not been stopped. If workers share the instance, it is how many workers use it, and how
+// many of its commands are suspended.
 func (v *Version) Live() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.live
 }
 
-// Build makes the first instance. It is not started.
+// Build makes the first instance. It does not start it.
 func (v *Version) Build() error {
 	return Guard(v.stage.Inbox.Name(), func() error {
 		inst, err := v.build()
@@ -75,7 +94,7 @@ func (v *Version) Build() error {
 	})
 }
 
-// Take gives the version its first instance. It is not started.
+// Take gives the version its first instance, which is not started.
 func (v *Version) Take(inst Instance) {
 	name, many := inst.Version(), inst.Many()
 	v.mu.Lock()
@@ -83,13 +102,13 @@ func (v *Version) Take(inst Instance) {
 	v.first, v.name, v.many = inst, name, many
 }
 
-// build makes an instance. It calls the user's code.
+// build makes an instance. It calls user code.
 func (v *Version) build() (Instance, error) {
 	inst := v.make(v)
 	if inst == nil {
 		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.stage.Inbox.Name())
 	}
-	if err := v.stage.fits(inst); err != nil {
+	if err := v.stage.check(inst); err != nil {
 		return nil, err
 	}
 	name, many := inst.Version(), inst.Many()
@@ -99,8 +118,8 @@ func (v *Version) build() (Instance, error) {
 	return inst, nil
 }
 
-// fits reports why an instance is not one for the stage: either all its versions suspend, or none.
-func (s *Stage) fits(inst Instance) error {
+// check returns an error if an instance is not fit for the stage: either all versions of a stage suspend, or none.
+func (s *Stage) check(inst Instance) error {
 	switch suspends := inst.Suspends(); {
 	case suspends && s.Runs == nil:
 		return fmt.Errorf("stage %q: the factory made a behaviour that suspends; "+
@@ -120,15 +139,15 @@ func (v *Version) batches() bool {
 	return v.many
 }
 
-// StartTrial starts the instance that workers share, if they do and it has not been.
-func (v *Version) StartTrial() error {
+// StartShared starts the instance that workers share, if they share one that has not been started.
+func (v *Version) StartShared() error {
 	switch {
 	case v.rollout != nil:
-		return v.rollout.startTrial()
+		return v.rollout.startShared()
 	case !v.shares:
 		return nil
 	}
-	return v.begin(func(inst Instance) error {
+	return v.startFirst(func(inst Instance) error {
 		err := Guard(v.stage.Inbox.Name(), func() error { return inst.Start(v.stage.Context) })
 		if err != nil {
 			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
@@ -137,57 +156,58 @@ func (v *Version) StartTrial() error {
 	})
 }
 
-// Begin starts the first instance, if it has not been. If ctx ends before it has started
-// that is the error, and it is stopped as soon as it has.
-func (v *Version) Begin(ctx context.Context) error {
-	return v.begin(func(inst Instance) error { return v.startOne(ctx, inst) })
+// Start starts the first instance, if it has not been started. If ctx ends first, Start returns its cause, and the instance is
+// stopped as soon as it has started.
+func (v *Version) Start(ctx context.Context) error {
+	return v.startFirst(func(inst Instance) error { return v.startOne(ctx, inst) })
 }
 
-func (v *Version) begin(start func(Instance) error) error {
-	if err := v.beginOnce(start); err != nil {
+func (v *Version) startFirst(start func(Instance) error) error {
+	if err := v.startFirstOnce(start); err != nil {
 		return err
 	}
 	v.mu.Lock()
-	late := v.closed
+	late := v.demand == unwanted
 	v.mu.Unlock()
 	if late {
-		v.Halt()
+		v.Stop()
 	}
 	return nil
 }
 
-func (v *Version) beginOnce(start func(Instance) error) error {
+func (v *Version) startFirstOnce(start func(Instance) error) error {
 	v.turning.Lock()
 	defer v.turning.Unlock()
 	v.mu.Lock()
-	inst, begun := v.first, v.started
-	v.trialEnded = false
+	inst, started := v.first, v.started
+	if v.demand == untilUnused {
+		v.demand = wanted
+	}
 	v.mu.Unlock()
-	if inst == nil || begun {
+	if inst == nil || started {
 		return nil
 	}
 	if err := start(inst); err != nil {
 		return err
 	}
 	v.mu.Lock()
-	late := v.over
+	late := v.phase >= over
 	v.started = !late
 	v.mu.Unlock()
 	if late {
-		v.stage.lastWord(inst)
+		v.stage.callStop(inst)
 	}
 	return nil
 }
 
-// startOne starts an instance with a context that ends with the stage's, and while it
-// starts also with ctx.
+// startOne starts an instance with a context that ends with the stage's, and while it starts also with ctx.
 func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:contextcheck // two contexts end its own
 	handling, cancel := context.WithCancelCause(v.stage.Context)
 	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	var told atomic.Bool // by whom the end of the start was noted first
-	ended := Try(v.stage.Inbox.Name(), func() error {
+	var claimed atomic.Bool // by the first of two: the start has ended, or ctx has
+	ended := try(v.stage.Inbox.Name(), func() error {
 		err := inst.Start(handling)
-		if !told.CompareAndSwap(false, true) && err == nil {
+		if !claimed.CompareAndSwap(false, true) && err == nil {
 			inst.Stop()
 		}
 		return err
@@ -196,7 +216,7 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		if told.CompareAndSwap(false, true) {
+		if claimed.CompareAndSwap(false, true) {
 			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), context.Cause(ctx))
 		}
 		err = <-ended
@@ -205,8 +225,8 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 	case err != nil:
 		cancel(err)
 		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
-	case !hooked: // it has started, with a context that is over
-		v.stage.lastWord(inst)
+	case !hooked: // it has started, with a context that has ended
+		v.stage.callStop(inst)
 		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), context.Cause(ctx))
 	}
 	v.mu.Lock()
@@ -215,79 +235,77 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 	return nil
 }
 
-// Halt stops the first instance, if it was started. Nobody has it. It can be started
-// again if it is shared; if not, it was the only one of its kind.
-func (v *Version) Halt() { v.halt(always) }
+// Stop stops the first instance, if it was started. No worker may use it. A shared instance can be started again; another one
+// is discarded.
+func (v *Version) Stop() { v.stopFirst(func() bool { return true }) }
 
-func always() bool { return true }
-
-// EndTrial is Halt for a stage whose keeper goes: the shared instance is stopped when nobody has it
-// any more, unless it is raised again before.
-func (v *Version) EndTrial() {
+// StopUnused is [Version.Stop] for a stage whose supervisor ends: a shared instance is stopped when no worker uses it any
+// more, unless it is started again before.
+func (v *Version) StopUnused() {
 	if !v.shares {
-		v.Halt()
+		v.Stop()
 		return
 	}
 	v.mu.Lock()
-	v.trialEnded = true
+	v.demand = max(v.demand, untilUnused)
 	v.mu.Unlock()
-	v.halt(v.idle)
+	v.stopFirst(v.unusedLocked)
 }
 
-// idle reports whether a version that was lowered is used by nobody. Its caller holds mu.
-func (v *Version) idle() bool { return v.trialEnded && v.live == 0 }
+// unusedLocked reports whether the shared instance may stop and no worker uses it.
+func (v *Version) unusedLocked() bool { return v.demand != wanted && v.live == 0 }
 
-// Close is Halt for good. It waits for nobody who is starting the instance, or stopping it: who
-// comes too late with a start stops it.
+// Close is [Version.Stop] for good. It does not wait for a goroutine that is starting or stopping the instance: one that has
+// started it too late stops it.
 func (v *Version) Close() {
 	v.mu.Lock()
-	v.closed = true
+	v.demand = unwanted
 	v.mu.Unlock()
 	if v.turning.TryLock() {
 		defer v.turning.Unlock()
-		v.stop(always)
+		v.stopTurning(func() bool { return true })
 	}
 }
 
-// halt stops the first instance if it is so then.
-func (v *Version) halt(then func() bool) {
+// stopFirst stops the first instance if it is started and may is true then. May is called with mu held.
+func (v *Version) stopFirst(may func() bool) {
 	v.turning.Lock()
 	defer v.turning.Unlock()
-	v.stop(then)
+	v.stopTurning(may)
 }
 
-// stop is halt; its caller holds turning.
-func (v *Version) stop(then func() bool) {
+// stopTurning is stopFirst for a caller that holds turning.
+func (v *Version) stopTurning(may func() bool) {
 	v.mu.Lock()
-	inst, begun := v.first, v.started && then()
-	v.started = v.started && !begun
+	inst, stops := v.first, v.started && may()
+	v.started = v.started && !stops
 	if !v.shares {
 		v.first = nil
 	}
 	v.mu.Unlock()
-	if begun {
-		v.stage.lastWord(inst)
+	if stops {
+		v.stage.callStop(inst)
 	}
 }
 
-// start returns an instance that is started.
-func (v *Version) start(ctx Context) (Instance, error) {
+// acquire returns an instance that is started.
+func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	if v.rollout != nil {
-		return v.rollout.start(ctx)
+		return v.rollout.acquire(ctx)
 	}
-	first, begun, ok := v.join()
+	first, started, ok := v.join()
 	switch {
 	case !ok:
 		return nil, errRetired
 	case v.shares:
-		if !begun { // a shared worker came before the stage's keeper
-			if err := v.StartTrial(); err != nil {
+		if !started { // a shared worker came before the stage's supervisor
+			if err := v.StartShared(); err != nil {
 				v.left()
 				return nil, err
 			}
 		}
 		return lent{first}, nil
-	case begun:
+	case started:
 		return first, nil
 	}
 	inst, err := v.startFresh(ctx, first)
@@ -299,7 +317,7 @@ func (v *Version) start(ctx Context) (Instance, error) {
 }
 
 // startFresh starts an instance, and makes it if there is none.
-func (v *Version) startFresh(ctx Context, inst Instance) (Instance, error) {
+func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, error) {
 	err := Guard(v.stage.Inbox.Name(), func() (err error) {
 		if inst == nil {
 			if inst, err = v.build(); err != nil {
@@ -314,59 +332,58 @@ func (v *Version) startFresh(ctx Context, inst Instance) (Instance, error) {
 	return inst, err
 }
 
-// join counts an instance to come, and gives out the first if nobody has it. It reports
-// false if the version is retired.
-func (v *Version) join() (first Instance, begun, ok bool) {
+// join counts an instance that is about to be used, and returns the first one if no worker has taken it. It returns false if
+// the version is retired.
+func (v *Version) join() (first Instance, started, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.retired {
+	if v.phase != making {
 		return nil, false, false
 	}
 	v.live++
-	first, begun = v.first, v.started
+	first, started = v.first, v.started
 	if !v.shares {
 		v.first, v.started = nil, false
 	}
-	return first, begun, true
+	return first, started, true
 }
 
-// another counts one instance more of a version of which the caller has one.
+// another counts one more instance of a version of which the caller has one.
 func (v *Version) another() {
 	v.mu.Lock()
 	v.live++
 	v.mu.Unlock()
 }
 
-// left counts an instance that has been stopped. With the last of a version that is
-// retired the version is over.
+// left counts an instance that has been stopped. When the last instance of a retired version has left, the version is over.
 func (v *Version) left() {
 	v.mu.Lock()
 	v.live--
-	over := v.retired && v.live == 0 && !v.over
-	v.over = v.over || over
-	begun, release, idle := v.started, v.release, v.idle()
-	v.started = v.started && !over
-	v.mu.Unlock()
-	if !over {
-		if idle {
-			v.halt(v.idle)
+	if v.phase != retired || v.live > 0 {
+		stops := v.started && v.unusedLocked()
+		v.mu.Unlock()
+		if stops {
+			v.stopFirst(v.unusedLocked)
 		}
 		return
 	}
-	if begun {
-		v.stage.lastWord(v.first)
+	started, release := v.started, v.release
+	v.phase, v.started = over, false
+	v.mu.Unlock()
+	if started {
+		v.stage.callStop(v.first)
 	}
 	if release != nil {
 		release(nil)
 	}
-	v.end()
+	v.finish()
 	v.stage.moving.Add(-1)
 }
 
-func (v *Version) end() {
+func (v *Version) finish() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.ended = true
+	v.phase = done
 	if v.done != nil {
 		close(v.done)
 	}
@@ -378,38 +395,38 @@ func (v *Version) Done() <-chan struct{} {
 	defer v.mu.Unlock()
 	if v.done == nil {
 		v.done = make(chan struct{})
-		if v.ended {
+		if v.phase == done {
 			close(v.done)
 		}
 	}
 	return v.done
 }
 
-// retire has the version make no further instance.
+// retire ends the making of instances, and stops the first one if no worker has taken it.
 func (v *Version) retire() {
 	v.mu.Lock()
-	v.retired = true
-	v.live++ // this one who stops what nobody has used
+	v.phase = max(v.phase, retired)
+	v.live++ // this goroutine counts as one that uses the version
 	var unused Instance
 	if v.started && !v.shares {
 		unused, v.first, v.started = v.first, nil, false
 	}
 	v.mu.Unlock()
 	if unused != nil {
-		v.stage.lastWord(unused)
+		v.stage.callStop(unused)
 	}
 	v.left()
 }
 
-// adopt takes an instance of another version over, as far as it is of use: what is not
-// is stopped. It returns nil if nothing is.
+// adopt takes over an instance of another version, as far as it is of use, and stops the rest. It returns nil if nothing is of
+// use.
 func (v *Version) adopt(inst Instance) Instance {
 	want := v
 	if v.rollout != nil {
-		want = v.rollout.versions[before]
+		want = v.rollout.versions[trial.Before]
 	}
-	if b, ok := inst.(*Both); ok {
-		inst = b.keep(want)
+	if p, ok := inst.(*pair); ok {
+		inst = p.keep(want)
 	} else if inst.Of() != want {
 		StopInstance(v.stage, inst)
 		inst = nil

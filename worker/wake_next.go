@@ -2,18 +2,18 @@ package worker
 
 import "github.com/golda-dev/golda/internal/actor"
 
-// wakeNext hands over what the last batch gathered, and reports false if it could not. If all of it
-// goes one way an idle worker whom it calls is not woken yet: this one is about to know whether it
-// goes on itself, and if not he may have its goroutine. Nobody waits for one of a shared pool, which has
-// other inboxes to look after first.
-func (w *Worker) wakeNext(box *actor.Mailbox) bool {
+// deliverBatch delivers what the last batch gathered, and reports whether the worker may go on. If all of it goes to one
+// stage, an idle worker that the hand-over calls is not woken yet: this worker will soon know whether it goes on itself, and
+// if not, the other one may have its goroutine. A shared worker wakes others at once, because it has other inboxes to serve
+// first.
+func (w *Worker) deliverBatch(box *actor.Mailbox) bool {
 	w.Member.DefersWakes = w.pool == nil && w.loaded == 0 && !box.Stepped()
 	gone := w.deliver(true)
 	w.Member.DefersWakes = false
 	return gone
 }
 
-// wakeCalled wakes whom the worker has called, and does not keep him waiting any longer.
+// wakeCalled wakes the worker that this one has called, if any.
 func (w *Worker) wakeCalled() {
 	if called := w.Member.Called; called != nil {
 		w.Member.Called = nil
@@ -21,14 +21,14 @@ func (w *Worker) wakeCalled() {
 	}
 }
 
-// runAfter lets whom the worker has called have its goroutine: it is about to come to rest.
-func (w *Worker) runAfter(box *actor.Mailbox) {
+// runCalled gives this worker's goroutine to the worker that it has called, if any: it is about to rest.
+func (w *Worker) runCalled(box *actor.Mailbox) {
 	called := w.Member.Called
 	if called == nil {
 		return
 	}
 	colleague, ok := called.Owner.(*Worker)
-	if !ok { // he dozes: there is no actor of him yet
+	if !ok { // a worker that is not started yet has no actor
 		w.wakeCalled()
 		return
 	}

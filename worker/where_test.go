@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/stacks"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
-	"github.com/golda-dev/golda/worker"
 )
 
 func TestThePlaceIsTheInnermostCallOfTheUsersCode(t *testing.T) {
@@ -41,11 +41,11 @@ created by github.com/asynkron/protoactor-go/actor.goroutineDispatcher.Schedule 
 			"github.com/golda-dev/golda/stage.(*Stage[...]).Submit(0x1)\n\t/src/stage.go:150 +0x1d\nmain.f(0x1)\n\t/home/shop/till.go:31 +0x1d", "main.f till.go:31"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, row.want, worker.Place([]byte("goroutine 7 [select]:\n"+row.stack+engine)))
+			require.Equal(t, row.want, stacks.Place([]byte("goroutine 7 [select]:\n"+row.stack+engine)))
 		})
 	}
-	require.Empty(t, worker.Place(nil))
-	require.Empty(t, worker.Place([]byte("goroutine 7 [select]:"+engine)), "nobody's")
+	require.Empty(t, stacks.Place(nil))
+	require.Empty(t, stacks.Place([]byte("goroutine 7 [select]:"+engine)), "nobody's")
 }
 
 // sink waits at the bottom of a recursion, so deep that a stack leaves out its middle.

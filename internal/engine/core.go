@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"reflect"
+	"runtime/pprof"
 	"slices"
 	"time"
 
@@ -140,7 +141,7 @@ func (c *Core) Attach(env *Env) {
 	s := c.staff
 	s.TTL, s.ExpiresAt = c.config.Inbox.TTL, c.config.ExpiresAt
 	s.Timeout, s.Grace, s.RetryIf = c.config.Timeout, c.config.Grace, c.config.RetryIf
-	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, worker.Labelled(env.Context, env.Name, c.Name())
+	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, labelled(env.Context, env.Name, c.Name())
 	s.Endures, s.Pause, s.Apart = int32(min(c.config.Endures, math.MaxInt32)), c.config.Inbox.Rest, actor.Apart(env.System)
 	c.inbox.Owner, c.inbox.StartWorker = c.staff, c.Pool.startCalled
 	c.Pool.attach(env)
@@ -183,4 +184,10 @@ func IsNil(v any) bool {
 	default:
 		return false
 	}
+}
+
+// labelled returns a context for a stage's handlers by which a CPU profile distinguishes stages: samples taken in a
+// handler, and in the goroutines that it starts, have the labels "pipeline" and "stage".
+func labelled(ctx context.Context, pipeline, stage string) context.Context {
+	return pprof.WithLabels(ctx, pprof.Labels("pipeline", pipeline, "stage", stage))
 }

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/golda-dev/golda/worker"
+	"github.com/golda-dev/golda/internal/trial"
 )
 
 // Plan is what the options of an upgrade come to.
 type Plan struct {
 	Canary   bool
 	Given    []string // the names of the options
-	Limits   worker.TrialLimits
+	Limits   trial.Limits
 	Key      any // a func(C) string, nil without By
 	Problems []Problem
 }

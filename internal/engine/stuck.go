@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/golda-dev/golda/internal/stacks"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -15,7 +16,7 @@ type Stuck struct {
 	Stage     string
 	For       time.Duration // how long its worker has been at its present batch
 	Command   string        // the type of command that the stage takes
-	At        string        // the innermost call of the user's code, see [worker.Place]; empty if the stack was not found
+	At        string        // the innermost call of the user's code, see [stacks.Place]; empty if the stack was not found
 	Suspended bool          // the handler is suspended: it holds no worker
 	Waits     string        // what it waits for, if that is a stage: a free slot, or the answer to a command
 	Awaited   string        // the name of that stage
@@ -73,16 +74,16 @@ func atWork(pools []*Pool, stages []*Core, staffs []*worker.Stage) []Stuck {
 
 // found adds what the stack of a handler shows.
 func found(h Stuck, stages []*Core) Stuck {
-	h.At = worker.Place(h.Stack)
-	what, address := worker.Awaits(h.Stack)
-	if what == worker.Answer {
+	h.At = stacks.Place(h.Stack)
+	what, address := stacks.Awaits(h.Stack)
+	if what == stacks.Answer {
 		h.Waits = "the answer to a command that is at no stage"
 	}
 	for _, c := range stages {
 		switch {
-		case what == worker.Slot && c.staff.IsAt(address):
+		case what == stacks.Slot && c.staff.IsAt(address):
 			h.Waits, h.Awaited = slotIn(c), c.Name()
-		case what == worker.Answer && c.staff.Holds(address):
+		case what == stacks.Answer && c.staff.Holds(address):
 			h.Waits, h.Awaited = fmt.Sprintf("the answer to a command at stage %q", c.Name()), c.Name()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/golda-dev/golda/internal/trial"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -27,7 +28,7 @@ func (u *upgrading) underWayLocked() bool {
 }
 
 // Upgrade starts a rollout of a version, and ends it at once unless it is a canary.
-func (c *Core) Upgrade(ctx context.Context, to *worker.Version, limits worker.TrialLimits, canary bool) (*worker.Rollout, error) {
+func (c *Core) Upgrade(ctx context.Context, to *worker.Version, limits trial.Limits, canary bool) (*worker.Rollout, error) {
 	if err := c.claimUpgrade(); err != nil {
 		return nil, err
 	}
@@ -36,11 +37,11 @@ func (c *Core) Upgrade(ctx context.Context, to *worker.Version, limits worker.Tr
 	c.upgrade.trying = false
 	c.upgrade.mu.Unlock()
 	if err != nil {
-		to.Halt()
+		to.Stop()
 		return nil, err
 	}
 	if !canary {
-		r.Decide(worker.Promoted, nil)
+		r.Decide(trial.Promoted, nil)
 		return r, r.Why() // not nil if the stage ended first
 	}
 	return r, nil
@@ -63,7 +64,7 @@ func (c *Core) claimUpgrade() error {
 // rollOut makes an instance of a version and starts the rollout. If the stage runs, the instance is started; it belongs to
 // the supervisor then. So if the supervisor starts or ends meanwhile, the instance is started or stopped too, and the loop
 // checks again.
-func (c *Core) rollOut(ctx context.Context, to *worker.Version, limits worker.TrialLimits, canary bool) (*worker.Rollout, error) {
+func (c *Core) rollOut(ctx context.Context, to *worker.Version, limits trial.Limits, canary bool) (*worker.Rollout, error) {
 	if err := to.Build(); err != nil {
 		return nil, err
 	}
@@ -84,11 +85,11 @@ func (c *Core) rollOut(ctx context.Context, to *worker.Version, limits worker.Tr
 		case ended:
 			return nil, ErrEnded
 		case running:
-			if err := to.Begin(ctx); err != nil {
+			if err := to.Start(ctx); err != nil {
 				return nil, err
 			}
 		default:
-			to.Halt()
+			to.Stop()
 		}
 		started = running
 	}
@@ -106,7 +107,7 @@ func (c *Core) startVersion() error {
 	c.upgrade.mu.Lock()
 	c.upgrade.running = true
 	c.upgrade.mu.Unlock()
-	return c.staff.Present().StartTrial()
+	return c.staff.Present().StartShared()
 }
 
 // stopVersion stops idle and shared instances, when all workers have ended. The trial of a canary ends with them.
@@ -118,7 +119,7 @@ func (c *Core) stopVersion() {
 	c.EndTrial()
 	c.stopAll(c.inbox.TakeIdleInstances())
 	if !suspended && c.inbox.Pool() == nil { // otherwise a shared pool still works for the stage
-		c.staff.Present().EndTrial()
+		c.staff.Present().StopUnused()
 	}
 }
 
@@ -128,7 +129,7 @@ func (c *Core) EndTrial() {
 	r := c.upgrade.rollout
 	c.upgrade.mu.Unlock()
 	if r != nil {
-		r.Decide(worker.RolledBack, ErrEnded)
+		r.Decide(trial.RolledBack, ErrEnded)
 		<-r.Settled() // another goroutine may have decided, and may still hold an instance
 	}
 }

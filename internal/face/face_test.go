@@ -31,7 +31,7 @@ behaviour        30  36
 stage            60  73
 stage/queue      20
 stage/upgrade    20
-worker           25  40
+worker           25
 pipeline         40
 controller       60  69
 supervisor       60  70

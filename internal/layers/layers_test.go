@@ -27,6 +27,7 @@ controller/leda:    controller
 internal/histogram:
 internal/part:
 internal/ring:
+internal/trial:
 stage/queue:        internal/ring
 
 -- cellar: the base of the engine.
@@ -35,6 +36,7 @@ internal/prose:
 internal/face:
 internal/actor:       internal/plain
 internal/goid:
+internal/stacks:
 internal/yield:
 internal/coro:      internal/goid
 internal/coro/handoff:
@@ -43,10 +45,11 @@ internal/inbox:      behaviour controller stage/queue
                     internal/command internal/histogram internal/plain internal/ring
 
 -- first
-worker:             behaviour internal/actor internal/command internal/coro internal/plain internal/inbox internal/yield
+worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/plain internal/stacks
+                    internal/trial internal/yield
 internal/engine:    behaviour stage/queue worker
-                    internal/actor internal/command internal/inbox internal/part internal/plain
-stage/upgrade:      worker internal/engine internal/need
+                    internal/actor internal/command internal/inbox internal/part internal/plain internal/stacks internal/trial
+stage/upgrade:      worker internal/engine internal/need internal/trial
 coordination/coroutine: behaviour internal/coro internal/need
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
@@ -60,6 +63,7 @@ internal/control:   controller stage/queue worker
 supervisor:         internal/actor internal/need internal/plain
 stage:              behaviour stage/queue stage/upgrade worker
                     internal/actor internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
+                    internal/trial
 
 -- third
 internal/letters:   stage worker internal/logs internal/plain

@@ -7,6 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/trial"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -22,17 +23,17 @@ var (
 	ErrPromoted = errors.New("stage: the upgrade was promoted")
 	// ErrCanary is the result of a [Rollout] that was rolled back automatically: the new version crashed, could not start,
 	// or answered too many errors.
-	ErrCanary = worker.ErrCanary
+	ErrCanary = trial.ErrCanary
 )
 
 // State says how far a [Rollout] has come.
-type State = worker.State
+type State = trial.State
 
 // The states. The last two are final.
 const (
-	OnTrial    = worker.OnTrial    // a part of the commands goes to the new version
-	Promoted   = worker.Promoted   // all commands go to the new version
-	RolledBack = worker.RolledBack // all commands go to the old version, as before
+	OnTrial    = trial.OnTrial    // a part of the commands goes to the new version
+	Promoted   = trial.Promoted   // all commands go to the new version
+	RolledBack = trial.RolledBack // all commands go to the old version, as before
 )
 
 // Rollout is an upgrade that is under way or has ended. Its methods may be called by any goroutine, at any time.
@@ -69,7 +70,7 @@ func (r *Rollout) Status() Status {
 	return Status{State: r.way.State(), Why: r.way.Why(), Old: side(before, old), New: side(after, fresh)}
 }
 
-func side(v *worker.Version, s worker.Side) Side {
+func side(v *worker.Version, s trial.Side) Side {
 	return Side{Version: v.Name(), Commands: s.Commands, Errors: s.Errors, Crashes: s.Crashes, Instances: v.Live()}
 }
 
@@ -85,15 +86,15 @@ func (r *Rollout) Wait(ctx context.Context) error {
 // Promote ends the trial: all commands go to the new version from now on. It does not wait, see [Rollout.Wait]. The error
 // says why the upgrade was rolled back before.
 func (r *Rollout) Promote() error {
-	r.way.Decide(worker.Promoted, nil)
+	r.way.Decide(trial.Promoted, nil)
 	return r.wrap(r.way.Why())
 }
 
 // Rollback ends the trial: all commands go to the old version, whose instances continue. It does not wait, see
 // [Rollout.Wait]. The error is [ErrPromoted] if the upgrade was promoted before. To roll back twice is no error.
 func (r *Rollout) Rollback() error {
-	r.way.Decide(worker.RolledBack, ErrRolledBack)
-	if r.way.State() == worker.Promoted {
+	r.way.Decide(trial.RolledBack, ErrRolledBack)
+	if r.way.State() == trial.Promoted {
 		return r.wrap(ErrPromoted)
 	}
 	return nil

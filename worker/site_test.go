@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/stacks"
 )
 
 // crashed is the site of a crash of f.
@@ -43,7 +45,7 @@ func TestCrashesThatCameTheSameWayShareOneStack(t *testing.T) {
 	require.Same(t, all[0], all[1])
 	require.Same(t, all[0], all[2])
 	require.Contains(t, string(all[0].stack), "worker.boom")
-	require.Equal(t, Fingerprint(all[0].stack), all[0].fingerprint())
+	require.Equal(t, stacks.Fingerprint(all[0].stack), all[0].fingerprint())
 }
 
 func TestCrashesThatCameAnotherWayHaveAnotherStack(t *testing.T) {
@@ -105,7 +107,7 @@ func TestWaysThatAreTooLongOrTooManyAreWrittenDownAndForgotten(t *testing.T) {
 func BenchmarkWhere(b *testing.B) {
 	for name, where := range map[string]func(){
 		"by=way":  func() { sites.here(nil) },
-		"by=text": func() { Fingerprint(debug.Stack()) },
+		"by=text": func() { stacks.Fingerprint(debug.Stack()) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -1,0 +1,133 @@
+// Package stacks reads the stacks of goroutines as the runtime prints them: where a handler is, what it waits for, and
+// which crashes happened at the same place.
+//
+// It knows the engine's functions by their names in a stack. A function of the engine that is renamed or moved must be
+// renamed here too; tests compare the names with those of the functions.
+package stacks
+
+import (
+	"bytes"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Module is the path of the module, with a slash at the end.
+var Module = strings.TrimSuffix(reflect.TypeFor[Await]().PkgPath(), "internal/stacks")
+
+// engine lists how the names of functions begin that run between an actor and user code. The first one is the outermost.
+var engine = []string{
+	Module + "worker.", Module + "stage.", Module + "internal/engine.", Module + "behaviour.",
+	Module + "internal/control.", Module + "internal/letters.", Module + "internal/logs.",
+}
+
+// frame is one call of a stack.
+type frame struct {
+	name string // package path and function
+	line string // file without its directories, and line
+}
+
+// framesOf parses what debug.Stack wrote, the innermost call first. It keeps of a call what is the same in every run.
+func framesOf(stack []byte) (frames []frame) {
+	for line := range strings.SplitSeq(string(stack), "\n") {
+		switch place, isPlace := strings.CutPrefix(line, "\t"); {
+		case strings.HasPrefix(line, "created by "):
+			return frames
+		case isPlace && len(frames) > 0:
+			last := &frames[len(frames)-1]
+			if i := strings.LastIndex(place, " +0x"); i >= 0 {
+				place = place[:i]
+			}
+			last.line = place[strings.LastIndexByte(place, '/')+1:]
+		case strings.HasSuffix(line, ")"):
+			frames = append(frames, frame{name: line[:strings.LastIndexByte(line, '(')]})
+		}
+	}
+	return frames
+}
+
+// entry returns how many frames lie within the engine's call of user code. User code may call the engine too, so entry
+// searches from the outermost frame inwards: it skips all up to the outermost frame of a worker, and then the frames of
+// the engine that this one called.
+func entry(frames []frame) int {
+	n := len(frames)
+	for n > 0 && !strings.HasPrefix(frames[n-1].name, engine[0]) {
+		n--
+	}
+	if n == 0 {
+		return len(frames) // no worker called it
+	}
+	for n > 0 && slices.ContainsFunc(engine, func(pkg string) bool { return strings.HasPrefix(frames[n-1].name, pkg) }) {
+		n--
+	}
+	return n
+}
+
+// most bounds how many bytes of stacks [All] returns.
+const most = 8 << 20
+
+// All returns the stacks of all goroutines, the first 8 MB of them. It stops the world while the runtime writes them, so
+// it is for rare events.
+func All() []byte {
+	buf := make([]byte, 64<<10)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) || len(buf) >= most {
+			return buf[:n]
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+}
+
+// Each calls f with the stack of each goroutine, which is part of a larger slice. Like [All] it stops the world.
+func Each(f func(stack []byte)) {
+	for stack := range bytes.SplitSeq(All(), []byte("\n\n")) {
+		f(stack)
+	}
+}
+
+// Header returns how the stack of the current goroutine begins: "goroutine 7 ".
+func Header() []byte {
+	buf := make([]byte, 64)
+	buf = buf[:runtime.Stack(buf, false)]
+	if i := bytes.IndexByte(buf, '['); i > 0 {
+		return buf[:i]
+	}
+	return nil
+}
+
+// Address returns the address of a value as stacks print it.
+func Address[T any](at *T) uint64 { return uint64(reflect.ValueOf(at).Pointer()) }
+
+// Receiver returns the address of the value that a method on the stack was called with, or 0. A method is given as a line
+// of the stack begins, with a newline before it. Of several calls the outermost counts: a handler may hold another value
+// of the same type.
+func Receiver(stack, method []byte) (address uint64) {
+	for {
+		i := bytes.LastIndex(stack, method)
+		if i < 0 {
+			return 0
+		}
+		line := stack[i+len(method):]
+		stack = stack[:i]
+		if address := firstArgument(line); address != 0 {
+			return address
+		}
+	}
+}
+
+// firstArgument returns the first argument of the call at the start of a line, or 0 if it is not an address.
+func firstArgument(line []byte) uint64 {
+	_, args, ok := bytes.Cut(line, []byte("(0x"))
+	if !ok {
+		return 0
+	}
+	digits := args[:len(args)-len(bytes.TrimLeft(args, "0123456789abcdef"))]
+	address, err := strconv.ParseUint(string(digits), 16, 64)
+	if err != nil {
+		return 0
+	}
+	return address
+}

@@ -1,0 +1,38 @@
+package stacks
+
+import "bytes"
+
+// Await says what a goroutine waits for.
+type Await uint8
+
+// What a goroutine may wait for.
+const (
+	Nothing Await = iota // nothing that is known
+	Slot                 // a free slot of the inbox at the address
+	Answer               // the ticket at the address
+)
+
+// waits lists the functions in which a goroutine waits. The first argument of each is what it waits for.
+var waits = []struct {
+	function []byte
+	of       Await
+}{
+	{[]byte("\n" + Module + "internal/inbox.(*Inbox).await("), Slot},
+	{[]byte("\n" + Module + "internal/inbox.(*Inbox).awaitUse("), Slot},
+	{[]byte("\n" + Module + "internal/inbox.(*Inbox).waitToEnter("), Slot},
+	{[]byte("\n" + Module + "internal/command.(*Ticket).Wait("), Answer},
+	{[]byte("\n" + Module + "stage.waitAside("), Answer},
+}
+
+// Awaits finds in a stack what its goroutine waits for, and the address of that. It reads the first argument of a call on
+// the stack, so handlers need not record anything while they run.
+func Awaits(stack []byte) (what Await, address uint64) {
+	first := len(stack)
+	for _, w := range waits {
+		if i := bytes.Index(stack, w.function); i >= 0 && i < first {
+			first, what = i, w.of
+			address = firstArgument(stack[i+len(w.function)-1:])
+		}
+	}
+	return what, address
+}

@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"github.com/golda-dev/golda/internal/actor"
+)
+
+// Up notifies the supervisor that a worker's actor is ready, or why it is not.
+type Up struct {
+	Worker *Worker
+	Err    error
+}
+
+// IgnoreDeadLetterLogging marks a message that may arrive after its receiver has ended.
+func (Up) IgnoreDeadLetterLogging() {}
+
+// Spawn starts an actor in the worker, as a child of the supervisor with the given context; see
+// [actor.SpawnUnregistered]. Again says that the actor replaces one that crashed.
+func (w *Worker) Spawn(supervisor actor.Context, name string, again bool) (*actor.PID, error) {
+	w.failure, w.left, w.again = nil, false, again
+	box := actor.NewMailbox((*mailboxFeed)(w))
+	w.box.Store(box)
+	return actor.SpawnUnregistered(supervisor, name, box, func() actor.Actor { return (*actorRole)(w) })
+}
+
+// mailboxFeed is the worker as its mailbox sees it.
+type mailboxFeed Worker
+
+func (f *mailboxFeed) Ready() bool { return f.Member.Ready() && f.fate.Load() == kept }
+
+func (f *mailboxFeed) Len() int {
+	if f.pool != nil {
+		return f.pool.Len()
+	}
+	return f.stage.Inbox.Len()
+}
+
+// actorRole is the worker as an actor.
+type actorRole Worker
+
+// Receive handles a message to the actor.
+func (h *actorRole) Receive(ctx actor.Context) {
+	w := (*Worker)(h)
+	if w.Lost() {
+		return // the actor has returned too late: the worker's accounts are settled
+	}
+	switch ctx.Message().(type) {
+	case *actor.Turn:
+		w.serve()
+	case *actor.Started:
+		w.start(ctx)
+	case *actor.Stopping:
+		w.end()
+	}
+}
+
+// start joins the inbox or the shared pool. A worker of a stage's own makes its instance first, so that the supervisor
+// learns at once that a stage cannot start. A shared worker makes instances when it needs them.
+func (w *Worker) start(ctx actor.Context) {
+	w.self = ctx
+	if w.pool != nil {
+		w.pool.Join(&w.Member)
+		ctx.Send(ctx.Parent(), Up{w, nil})
+		return
+	}
+	w.failure = w.join(w.again)
+	ctx.Send(ctx.Parent(), Up{w, w.failure})
+	if w.failure != nil {
+		actor.Fail(ctx, w.failure)
+	}
+}
+
+// join makes an instance, if the inbox lends none, and joins the stage's own workers.
+func (w *Worker) join(again bool) error {
+	if err := w.takeInstance(w.stage.Inbox.Claim(&w.Member)); err != nil {
+		w.stage.Inbox.CrashIdle()
+		w.stage.Inbox.StartFailed()
+		w.stage.Inbox.Leave(&w.Member)
+		return err
+	}
+	w.stage.Inbox.Join(&w.Member, again)
+	return nil
+}
+
+// takeInstance takes the instance that the inbox has lent, or makes one if the inbox says so.
+func (w *Worker) takeInstance(make bool) error {
+	if make {
+		return w.makeInstance()
+	}
+	w.instance, _ = w.Member.Instance.(Instance)
+	return nil
+}
+
+// end books what is left, leaves the inbox or the pool, and returns the instance or stops it.
+func (w *Worker) end() {
+	if w.stage != nil {
+		w.stage.Inbox.Book(&w.Member, &w.tally)
+		w.deliver(false)
+	}
+	if w.pool != nil {
+		w.leavePool()
+	} else {
+		if !w.carries() {
+			w.stage.Inbox.Yield(&w.Member)
+		}
+		w.stage.Inbox.Leave(&w.Member)
+	}
+	if w.failure == nil && w.Member.Instance == nil {
+		w.instance = nil // it is back among the idle instances
+	}
+	w.stopInstances()
+	w.releaseInstance()
+	w.self = nil
+}
+
+// releaseInstance reports to the inbox that the instance which the worker had is stopped. Only now may another one take its
+// place.
+func (w *Worker) releaseInstance() {
+	if w.stage == nil {
+		return
+	}
+	if w.kept != nil {
+		w.Member.Instance, w.kept = w.kept, nil
+	}
+	if w.pool != nil {
+		w.stage.Inbox.Quit(&w.Member)
+	} else {
+		w.stage.Inbox.ReturnInstance(&w.Member)
+	}
+	w.stopSurplus()
+	w.stage.sweepIfMoving()
+}
+
+// quit leaves the shared pool, if the worker is in one, and fails towards the supervisor.
+func (w *Worker) quit(err error) {
+	w.leavePool()
+	actor.Fail(w.self, err)
+}
+
+func (w *Worker) leavePool() {
+	if w.pool != nil {
+		w.pool.Leave(&w.Member, &w.tally)
+	}
+}

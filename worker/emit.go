@@ -1,0 +1,187 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
+)
+
+// ErrBatchEmit means that a batch handler tried to emit. The ticket that would wait for the emitted command is not known.
+var ErrBatchEmit = errors.New("stage: a batch handler cannot emit; forward, or handle commands one at a time")
+
+// mostHeld is how many emitted commands are held until the handler has returned. With one more they begin to leave.
+const mostHeld = 256
+
+// emission is a command that leaves when its handler has returned.
+type emission struct {
+	to   *outbox
+	cmd  any
+	from *command.Origin
+}
+
+// emitter is the worker as a handler sees it.
+type emitter Worker
+
+// Inbox returns the inbox of the handler's stage.
+func (m *emitter) Inbox() *inbox.Inbox { return m.stage.Inbox }
+
+// Shared reports whether the worker is one of a shared pool.
+func (m *emitter) Shared() bool { return m.pool != nil }
+
+// Quality returns the quality that the stage's handlers are asked for.
+func (m *emitter) Quality() float64 { return m.stage.Inbox.Quality() }
+
+// Attempt returns the number of the present try, or 0 if there is none.
+func (m *emitter) Attempt() int {
+	m.emitting.Lock() // so that the worker is not given up meanwhile
+	defer m.emitting.Unlock()
+	if m.Since.Load() <= 0 || m.fate.Load() == abandoned {
+		return 0
+	}
+	return m.Batch[m.cur].Tries() + 1
+}
+
+// Emit holds a command until its handler returns. If the handler has emitted many, Emit sends all of them on at once, and
+// waits for free slots.
+func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
+	return reported(m.emit(ctx, to, cmd), to, cmd)
+}
+
+func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
+	w := (*Worker)(m)
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	if w.Since.Load() <= 0 || w.fate.Load() == abandoned {
+		return behaviour.ErrNoWorker // the handler that this context was for has returned
+	}
+	if w.instance.Many() {
+		return fmt.Errorf("stage %q: %w", w.stage.Inbox.Name(), ErrBatchEmit)
+	}
+	out, err := w.outboxFor(to)
+	if err != nil {
+		return err
+	}
+	if out.isFull() {
+		return out.to.LoopFull()
+	}
+	from := w.Batch[w.cur].From
+	from.Ticket().Join()
+	if len(w.emits) < mostHeld {
+		w.emits = append(w.emits, emission{out, cmd, from})
+		return nil
+	}
+	if w.watchdog != nil {
+		var release func()
+		ctx, release = w.wait.start(ctx)
+		defer release()
+	}
+	if err := w.sendNowLocked(ctx, emission{out, cmd, from}); err != nil {
+		from.Ticket().Settle(true, nil, nil)
+		return err
+	}
+	return nil
+}
+
+// reported returns the result of Emit. A command that exceeds the pipeline's allowance becomes a letter. The subscribers of
+// letters are user code, so the caller does not hold emitting.
+func reported(err error, to *behaviour.Inlet, cmd any) error {
+	if errors.Is(err, inbox.ErrMaxInFlight) {
+		to.Inbox().(*inbox.Inbox).RefuseNew(cmd, err)
+	}
+	return err
+}
+
+// send loads the emitted commands of a successful try, and behind them what its command is forwarded as, if out is not nil.
+// If a ticket waits for them they are booked together with the end of the try, so that a worker that is abandoned has sent
+// all of them or none.
+func (w *Worker) send(e *command.Envelope, out *outbox, cmd any) {
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	w.spill()
+	ticket := e.Ticket()
+	for _, m := range w.emits {
+		*w.load(m.to, ticket) = command.Emitted(m.cmd, e.From, w.stage.Inbox.Place)
+		if m.to.back {
+			m.to.paid++
+		}
+	}
+	w.tally.Emitted += len(w.emits)
+	w.mustBook = true
+	clear(w.emits)
+	w.emits = w.emits[:0]
+	if out == nil {
+		w.tally.OK++
+	} else {
+		w.tally.Forwarded++
+		w.load(out, ticket).Carry(cmd, e)
+	}
+	if ticket != nil { // it waits for them, whatever becomes of this worker
+		if !w.stage.Inbox.Book(&w.Member, &w.tally) {
+			panic(unwind{})
+		}
+		w.pledgeLocked()
+	}
+}
+
+// recall discards what a try that did not succeed has emitted. It returns false if the worker was abandoned: then the
+// emitted commands are discarded already.
+func (w *Worker) recall() bool {
+	if len(w.emits) == 0 {
+		return true
+	}
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	if w.fate.Load() == abandoned {
+		return false
+	}
+	if ticket := w.Batch[w.cur].Ticket(); ticket != nil {
+		for range w.emits {
+			ticket.Settle(true, nil, nil)
+		}
+	}
+	clear(w.emits)
+	w.emits = w.emits[:0]
+	return true
+}
+
+// sendNowLocked sends what is held, and then one command more.
+func (w *Worker) sendNowLocked(ctx context.Context, more emission) error {
+	if err := w.sendGatheredLocked(ctx, more.to); err != nil {
+		return err
+	}
+	for i, m := range w.emits {
+		if err := w.sendOne(ctx, m); err != nil {
+			w.emits = append(w.emits[:0], w.emits[i:]...)
+			return err
+		}
+	}
+	clear(w.emits)
+	w.emits = w.emits[:0]
+	return w.sendOne(ctx, more)
+}
+
+// sendGatheredLocked waits until what earlier commands of the batch forwarded to the same stage has left: a command that is
+// emitted now must not overtake it.
+func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
+	w.mustBook = true // this is the middle of a batch: what has left must be booked
+	w.deliver(false)
+	defer w.pledgeLocked()
+	w.redeem()
+	for len(out.items) > 0 {
+		if err := out.to.Send(ctx, out.items[0], nil, out.back, w.pool != nil); err != nil {
+			return err
+		}
+		w.shift(out, 1)
+	}
+	return nil
+}
+
+// sendOne sends one emitted command and waits until it is queued. The inbox that queues it counts it as emitted, so it can
+// neither end before it is counted nor be counted and not queued.
+func (w *Worker) sendOne(ctx context.Context, m emission) error {
+	return m.to.to.Send(ctx, command.Emitted(m.cmd, m.from, w.stage.Inbox.Place), w.stage.Inbox, m.to.back, w.pool != nil)
+}

@@ -1,0 +1,244 @@
+package worker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/yield"
+)
+
+// turns is how many batches a worker handles before its mailbox checks for other messages. The worker itself checks for
+// system messages after each batch.
+const turns = 64
+
+// serve handles batches until the queue is empty, a target is full, or a system message waits.
+func (w *Worker) serve() {
+	if w.Lost() {
+		return
+	}
+	if w.watchdog != nil {
+		w.header = nil
+	}
+	w.label()
+	defer w.forgetTime() // the next batch may start much later
+	box := w.box.Load()
+	for range turns {
+		if !w.deliverBatch(box) || box.Pressing() {
+			w.runCalled(box)
+			return
+		}
+		n := w.next()
+		if n == 0 {
+			if w.loaded > 0 {
+				w.restLoaded()
+			}
+			w.rest(box)
+			return
+		}
+		if w.loaded > 0 {
+			w.goOnLoaded()
+		}
+		w.wakeCalled()
+		if n < 0 {
+			w.left = true
+			w.self.Stop(w.self.Self())
+			return
+		}
+		if !w.ready(n) || !w.work(n) || box.Stepped() {
+			return
+		}
+	}
+}
+
+// next takes the worker's next turn. If there is nothing to do it yields once and tries again before it parks: another
+// goroutine may be about to forward or to call, and parking and waking cost more than a yield. If the worker has called
+// an idle worker it parks at once, because that one would wait meanwhile.
+func (w *Worker) next() int {
+	if w.Member.Called != nil {
+		return w.turn(true)
+	}
+	n := w.turn(false)
+	if n == 0 {
+		w.mark = 0
+		yield.Once()
+		n = w.turn(true)
+	}
+	return n
+}
+
+// rest ends the turns of a worker that has parked.
+func (w *Worker) rest(box *actor.Mailbox) {
+	if w.pool == nil && w.stage.moving.Load() > 0 {
+		w.wakeCalled() // renewing an instance may take any time
+		w.renewIdle()
+	}
+	w.runCalled(box)
+}
+
+// forgetTime makes the last reading of the clock out of date.
+func (w *Worker) forgetTime() {
+	if !w.Lost() {
+		w.mark = 0
+	}
+}
+
+// turn books the last batch and takes the next.
+func (w *Worker) turn(park bool) int {
+	if w.pool == nil {
+		if w.loaded != w.Member.Carried {
+			w.stage.Inbox.Carry(&w.Member, int(w.loaded))
+		}
+		return w.stage.Inbox.Turn(&w.Member, &w.tally, park)
+	}
+	left := w.stage
+	in, n := w.pool.Turn(&w.Member, &w.tally, park)
+	if n > 0 {
+		w.visit(in)
+	}
+	w.stopSurplus()
+	if left != nil {
+		left.sweepIfMoving()
+	}
+	return n
+}
+
+// visit makes the inbox's stage the present one.
+func (w *Worker) visit(in *inbox.Inbox) {
+	if w.stage == nil || w.stage.Inbox != in {
+		w.storeOutboxes()
+		w.stage = in.Owner.(*Stage)
+		w.seen.Store(w.stage)
+		w.outs = w.tour.from(in.Place)
+		w.label()
+	}
+	w.instance, _ = w.Member.Instance.(Instance)
+}
+
+// storeOutboxes keeps the outboxes of the present stage for the worker's next visit.
+func (w *Worker) storeOutboxes() {
+	if w.stage != nil {
+		if w.tour == nil {
+			w.tour = new(tour)
+		}
+		w.tour.put(w.stage.Inbox.Place, w.outs)
+	}
+	w.outs = nil
+}
+
+// ready ensures that there is an instance for the batch. It returns false if none could be made; then the batch has gone
+// back to the queue, and the actor has failed.
+func (w *Worker) ready(n int) bool {
+	if w.instance != nil && w.stage.moving.Load() == 0 {
+		return true
+	}
+	err := w.equip()
+	if err == nil {
+		return true
+	}
+	w.failure = err
+	if !w.stage.Inbox.NoInstance(&w.Member, &w.tally, w.Batch[:n], err) {
+		w.comeBack(w.instance)
+		return false
+	}
+	clear(w.Batch[:n])
+	if w.pool == nil {
+		w.stage.Inbox.Yield(&w.Member)
+	}
+	w.quit(err)
+	return false
+}
+
+// work handles the batch. It returns false if the actor must not continue: a handler crashed, or the worker was given up.
+// Stacks of handlers are found by the name of this method, see [handlerCallers].
+func (w *Worker) work(n int) (ok bool) {
+	w.n, w.cur = int32(n), 0
+	if w.called != nil {
+		w.skipped = 0
+	}
+	started := max(w.now(), 1)
+	w.Since.Store(started)
+	defer w.endBatch(w.instance, &ok)
+	defer w.rescue(w.instance, &ok)
+	wait, waited := command.Waited(w.Batch[:n], started)
+	w.tally.Wait, w.tally.Waited = wait, int32(waited)
+	switch {
+	case w.stage.Runs != nil:
+		w.handleRuns(w.Batch[:n])
+	case w.pair != nil:
+		w.handlePair(w.pair, n)
+	case w.instance.Many():
+		w.handleMany(w.Batch[:n])
+	default:
+		w.handleEach(w.Batch[:n])
+	}
+	w.clock()
+	w.skip(w.n)
+	w.n = 0
+	clear(w.Batch[w.lane.n:n])
+	return true
+}
+
+// endBatch records that no handler runs any more, so a context that a handler has kept cannot emit. From now on the worker
+// will not be abandoned, unless it was before.
+func (w *Worker) endBatch(inst Instance, ok *bool) {
+	w.emitting.Lock()
+	w.Since.Store(-w.started())
+	fate := w.fate.Load()
+	if fate == kept {
+		w.Member.Delivers = true
+		w.redeem()
+	}
+	w.emitting.Unlock()
+	if fate == abandoned {
+		*ok = false
+		w.comeBack(inst)
+	}
+}
+
+// Halted reports whether the worker must not start another command, because its inbox is halted.
+func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
+
+// Halts returns the flag that an [Instance] reads before each command of a batch: if it is set, the command must not be
+// started.
+func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
+
+// skip ends the commands of the batch from the present one up to the given index. They were not started, because the inbox
+// is halted.
+func (w *Worker) skip(to int32) {
+	if w.cur == to {
+		return
+	}
+	if !w.stage.Inbox.End(&w.Member, &w.tally, w.Batch[w.cur:to]) {
+		panic(unwind{})
+	}
+	w.cur = to
+}
+
+// now reads the clock, or returns the last reading if that is up to date.
+func (w *Worker) now() int64 {
+	if w.mark == 0 {
+		w.mark = w.pipeline.Now()
+	}
+	return w.mark
+}
+
+// started returns when the last batch started.
+func (w *Worker) started() int64 {
+	since := w.Since.Load()
+	return max(since, -since)
+}
+
+// clock tallies how long those commands of the batch took that were handled.
+func (w *Worker) clock() {
+	n := int(w.cur)
+	if w.called != nil {
+		n -= int(w.skipped)
+	}
+	if n > 0 {
+		w.mark = 0
+		w.tally.Timed, w.tally.Busy = int32(n), time.Duration(max(w.now()-w.started(), 0))
+	}
+}

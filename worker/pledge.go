@@ -1,0 +1,60 @@
+package worker
+
+import (
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
+)
+
+// pledge is a copy of a command that was booked as forwarded or emitted and has not left. During a batch only the worker
+// touches its outboxes, so a goroutine that abandons the worker could not deliver what is in them; it delivers the pledges
+// instead. Pledges are rare, because most often all of a batch is booked when it has left.
+type pledge struct {
+	to *inbox.Inbox
+	e  command.Envelope
+}
+
+// book books in the middle of a batch.
+func (w *Worker) book() {
+	if w.carries() {
+		w.emitting.Lock()
+		defer w.emitting.Unlock()
+		defer w.pledgeLocked()
+	}
+	if !w.stage.Inbox.Book(&w.Member, &w.tally) {
+		panic(unwind{})
+	}
+}
+
+// pledgeLocked copies what is booked, has not left, and was not copied yet.
+func (w *Worker) pledgeLocked() {
+	for l := &w.lane; l.shown < l.n; l.shown++ {
+		w.pledged = append(w.pledged, pledge{l.out.to, w.Batch[l.shown]})
+	}
+	for _, out := range w.outs {
+		for ; int(out.shown) < len(out.items); out.shown++ {
+			w.pledged = append(w.pledged, pledge{out.to, out.items[out.shown]})
+		}
+	}
+}
+
+// goOnLoaded prepares a worker that could not deliver all commands for its next batch. Those commands are booked, so the
+// worker must leave copies in case it is abandoned in the batch.
+func (w *Worker) goOnLoaded() {
+	w.withdraw()
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	w.pledgeLocked()
+}
+
+// redeem discards the pledges: the commands have left, or the worker is about to deliver them.
+func (w *Worker) redeem() {
+	if len(w.pledged) == 0 {
+		return
+	}
+	clear(w.pledged)
+	w.pledged = w.pledged[:0]
+	w.lane.shown = 0
+	for _, out := range w.outs {
+		out.shown = 0
+	}
+}

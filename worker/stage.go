@@ -1,0 +1,43 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/inbox"
+)
+
+// Stage is what the workers of one stage have in common.
+type Stage struct {
+	Inbox   *inbox.Inbox
+	Timeout time.Duration // the time limit for a command; 0 for none
+	Grace   time.Duration // how long a handler may run past Timeout
+	RetryIf func(error) bool
+	// TTL is how long a command may wait in the queue. ExpiresAt returns when a command expires by itself; it may be nil.
+	TTL       time.Duration
+	ExpiresAt func(cmd any) time.Time
+	Log       *slog.Logger
+	// Crashed is called for every crash of a handler. Again reports whether the command will be tried again.
+	Crashed func(crash *CrashError, again bool)
+	// Context is the parent of handlers' contexts. It ends when the pipeline stops hard, and has the labels for profiles.
+	Context context.Context
+	// Endures is how many crashes in a row, beyond one for each worker, the stage endures before its supervisor gives up.
+	// Pause returns how long the supervisor waits before it replaces a worker after so many.
+	Endures int32
+	Pause   func(beyond int) time.Duration
+	// Runs has the coroutines of handlers that may suspend; it is nil if no handler of the stage may.
+	Runs *coro.Host
+
+	// Apart decides when a command resumes that was woken outside the actors: it calls resume, now or later. If it is nil
+	// the command resumes at once. Apart is given the stage's name and the command's number.
+	Apart func(stage string, number uint64, resume func())
+
+	begun   atomic.Uint64 // commands that have a number
+	present atomic.Pointer[Version]
+	moving  atomic.Int32 // above 0 while there may be instances that are not of the present version
+
+	crashSite atomic.Pointer[site] // of the last crash of a handler; nil if none has crashed
+}

@@ -1,0 +1,206 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/inbox"
+)
+
+// keptIdle is how many idle coroutines a stage keeps: as many as a large batch may have started.
+const keptIdle = 256
+
+// Suspends has the stage's handlers run on coroutines. It must be called before the stage starts.
+func (s *Stage) Suspends() {
+	s.Inbox.SetSuspends()
+	s.Runs = coro.New(coro.Config{
+		Idle: keptIdle, Ready: s.queueWoken, Apart: s.queueWokenApart, Left: s.leftRun, Ended: s.endedRun,
+	})
+}
+
+// handleRuns starts or resumes the commands of a batch.
+func (w *Worker) handleRuns(batch []command.Envelope) {
+	for i := range batch {
+		if w.Halted() {
+			break
+		}
+		if e := &batch[i]; !e.Woken() && w.endEarly(e) {
+			continue
+		}
+		run := w.runOf(&batch[i])
+		w.running.Store(run)
+		ended := w.resume(run)
+		w.running.Store(nil)
+		switch {
+		case w.Lost():
+			panic(unwind{})
+		case ended:
+			w.conclude(run)
+		default:
+			w.tally.Suspended++
+			w.cur++
+		}
+	}
+	w.pair = nil
+}
+
+// runOf returns the run of a command, or a new one. From now on the command is in the batch as it was when it was started.
+func (w *Worker) runOf(e *command.Envelope) *Run {
+	var run *Run
+	if e.Woken() {
+		run = e.Cmd.(*Run)
+		*e = run.envelope
+		return run
+	}
+	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance}
+	if w.pair != nil {
+		w.pair.aim(e)
+		run.instance, run.rollout, run.side = w.pair.parts[w.pair.side], w.pair.rollout, w.pair.side
+	}
+	run.envelope = *e
+	if w.stage.Apart != nil {
+		run.number = w.stage.begun.Add(1)
+	}
+	return run
+}
+
+// resume starts or resumes a run until it suspends or ends, and reports whether it has ended. If another goroutine has the
+// run already, because the stage ends its runs, this worker treats it as suspended.
+func (w *Worker) resume(run *Run) (ended bool) {
+	w.ended = false
+	if run.task == nil {
+		run.instance.Of().another()
+		w.own(run)
+		if _, err := w.stage.Runs.Start(run, run, run.serve); err != nil {
+			run.refuse()
+			return true
+		}
+		return w.ended
+	}
+	if w.stage.Runs.Claim(run.task) {
+		w.own(run)
+		w.stage.Runs.GoOn(run.task)
+	}
+	return w.ended
+}
+
+// own makes the worker the one that runs the run.
+func (w *Worker) own(run *Run) {
+	run.owner = w
+	run.shared.Store(w.pool != nil)
+	if run.task != nil {
+		run.watch()
+	}
+}
+
+// conclude settles what became of a run.
+func (w *Worker) conclude(run *Run) {
+	w.adopt(run.close())
+	if run.crash != nil {
+		w.blame = run
+		panic(run.crash)
+	}
+	w.Settle(run.verdict())
+}
+
+// adopt takes over what a run has emitted.
+func (w *Worker) adopt(emits []emission) {
+	ticket := w.Batch[w.cur].Ticket()
+	for _, m := range emits {
+		out, err := w.outboxFor(m.to.to.Inlet())
+		if err != nil { // the target was a stage of the pipeline when the command was emitted
+			ticket.Settle(true, nil, err)
+			continue
+		}
+		w.emits = append(w.emits, emission{out, m.cmd, m.from})
+	}
+}
+
+// loseRun marks the run in which the worker is stuck, if there is one, as lost. The watchdog calls it, which has locked the
+// run.
+func (w *Worker) loseRun() {
+	if run := w.running.Load(); run != nil {
+		run.lost.Store(true)
+		w.blame = run
+		w.adopt(run.closeLocked())
+		run.emitting.Unlock()
+	}
+}
+
+// leftRun is called when a run has suspended or ended, by the goroutine that ran it, before any other goroutine can have the
+// run. If the worker was given up meanwhile, the run is lost; its time limit has stopped it long ago.
+func (s *Stage) leftRun(t *coro.Task) {
+	run := t.Tag.(*Run)
+	if w := run.owner; w != nil && s.Timeout > 0 && !w.returned() {
+		<-w.over // until then the run is not marked as lost
+	}
+	if !t.Ended() {
+		run.owner = nil
+	}
+}
+
+// queueWoken queues a run that was woken. A lost run belongs to no worker, so it is resumed at once, until it ends.
+func (s *Stage) queueWoken(t *coro.Task) {
+	run := t.Tag.(*Run)
+	if run.lost.Load() {
+		go s.Runs.Resume(t)
+		return
+	}
+	s.Inbox.Resume(command.Envelope{Cmd: run})
+}
+
+// queueWokenApart queues a run that a timer woke, or the end of what it awaited. Stage.Apart decides when.
+func (s *Stage) queueWokenApart(t *coro.Task) {
+	if s.Apart == nil {
+		s.queueWoken(t)
+		return
+	}
+	s.Apart(s.Inbox.Name(), t.Tag.(*Run).number, func() { s.queueWoken(t) })
+}
+
+// endedRun is called when a run has ended, by the goroutine that ran it.
+func (s *Stage) endedRun(t *coro.Task) {
+	run := t.Tag.(*Run)
+	if run.alarm != nil {
+		run.alarm.Stop()
+	}
+	if run.unhook != nil {
+		run.unhook()
+	}
+	defer run.instance.Of().left()
+	switch {
+	case run.owner != nil:
+		run.owner.ended = true
+	case !run.lost.Load():
+		s.finishRun(run)
+	}
+}
+
+// Unwind ends all runs that are suspended: their suspensions return, and what their handlers return then counts. It is called
+// when a stage has ended. It waits for handlers that do not return, but not for runs that a worker still runs.
+func (s *Stage) Unwind() {
+	cause := context.Cause(s.Context)
+	if cause == nil {
+		cause = inbox.ErrStopped
+	}
+	s.Runs.CloseFor(cause)
+}
+
+// finishRun settles what became of a run that ended outside a worker.
+func (s *Stage) finishRun(run *Run) {
+	w := New(s)
+	w.instance, w.Batch = run.instance, make([]command.Envelope, 2)
+	w.Batch[0], w.n = run.envelope, 1
+	s.Inbox.TakeSuspended(&w.Member)
+	w.adopt(run.close())
+	if run.crash != nil {
+		w.blame = run
+		w.settleCrash(run.crash)
+		return
+	}
+	w.Settle(run.verdict())
+	w.n = 0
+	s.Inbox.Book(&w.Member, &w.tally)
+	w.deliver(false)
+}

@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/stacks"
+)
+
+// watchdog watches a worker while its handler runs a command with a time limit. When the limit has passed it waits for the
+// grace, and then gives the worker up as stuck: see giveup.go.
+//
+// Most workers have no time limit, so a worker has a watchdog from its first watched call on.
+type watchdog struct {
+	alarm  *time.Timer
+	over   chan struct{} // closed when a worker that was given up as stuck has been settled
+	header []byte        // "goroutine 7 ": how the stack of the handler's goroutine begins
+	wait   emitWait      // of a handler that does not suspend
+
+	cancel context.CancelFunc // ends the present call's context; nil between calls, and if handlers suspend
+
+	watching sync.Mutex      // guards the rest
+	calling  bool            // a handler runs
+	due      int64           // when the watchdog checks the call
+	ctx      context.Context // the call's context; nil once the grace has started
+}
+
+// checkAgain is how soon the watchdog checks again if a handler emits.
+const checkAgain = 10 * time.Millisecond
+
+// limit returns a context for the next call. It ends with the stage's time limit or at [Worker.unlimit].
+func (w *Worker) limit(within context.Context, from *command.Origin) context.Context {
+	w.arm()
+	ctx, cancel := context.WithTimeoutCause(within, w.stage.Timeout, ErrTimeout)
+	w.cancel = cancel
+	return &timed{ctx, from, w.pipeline}
+}
+
+// unlimit releases the context of the last call, if it had one of its own.
+func (w *Worker) unlimit() {
+	w.End()
+	if w.watchdog != nil && w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+}
+
+// watchedHandle runs the worker's instance on one command, watched.
+func (w *Worker) watchedHandle(ctx context.Context, cmd any) (o behaviour.Outcome) {
+	instance := w.instance
+	w.watched(ctx, func() { o = instance.Handle(ctx, cmd) })
+	return o
+}
+
+// watched runs a handler's call while the watchdog watches. Limit made its context.
+func (w *Worker) watched(ctx context.Context, call func()) {
+	if w.header == nil {
+		w.header = stacks.Header()
+	}
+	w.watch(ctx, w.stage.Timeout)
+	call()
+	if !w.returned() {
+		panic(unwind{})
+	}
+}
+
+// arm makes the watchdog if there is none.
+func (w *Worker) arm() {
+	if w.watchdog == nil {
+		w.watchdog = &watchdog{over: make(chan struct{})}
+		w.alarm = time.AfterFunc(math.MaxInt64, w.check)
+	}
+}
+
+// watch starts to watch a call whose context ends after the limit. The grace starts when the context has ended, which may
+// be after the limit on a busy machine; and of two timers that are due either may run first. So the watchdog does not take
+// the limit for the end of the context.
+func (w *Worker) watch(ctx context.Context, limit time.Duration) {
+	w.arm()
+	w.wait.renew()
+	w.watching.Lock()
+	defer w.watching.Unlock()
+	w.calling, w.ctx, w.due = true, ctx, w.pipeline.Now()+int64(limit)
+	w.alarm.Reset(limit)
+}
+
+// returned records that a handler has returned, or was suspended, if it is watched. It returns false if the worker was given
+// up as stuck before: then the goroutine must touch nothing of the worker.
+func (w *Worker) returned() bool {
+	if w.watchdog == nil {
+		return true
+	}
+	w.watching.Lock()
+	defer w.watching.Unlock()
+	if w.calling {
+		w.calling, w.ctx = false, nil
+		w.alarm.Stop()
+	}
+	return w.fate.Load() != stuck
+}
+
+// check runs when the alarm goes off. It gives the worker up if its handler's grace is over.
+func (w *Worker) check() {
+	ended, over := w.isOverdue()
+	if ended != nil {
+		<-ended
+		w.check()
+		return
+	}
+	if over {
+		w.settleStuck()
+	}
+}
+
+// isOverdue reports whether the handler's grace is over and the worker was given up. If the time limit has passed and the
+// context has not ended, isOverdue returns the channel that is closed when it has.
+func (w *Worker) isOverdue() (ended <-chan struct{}, over bool) {
+	w.watching.Lock()
+	defer w.watching.Unlock()
+	if !w.calling {
+		return nil, false
+	}
+	left := w.due - w.pipeline.Now()
+	switch {
+	case left > 0:
+		w.alarm.Reset(time.Duration(left))
+	case w.ctx == nil:
+		return nil, w.giveUpStuckLocked()
+	case w.ctx.Err() == nil:
+		return w.ctx.Done(), false
+	default:
+		w.ctx, w.due = nil, w.pipeline.Now()+int64(w.stage.Grace)
+		w.alarm.Reset(w.stage.Grace)
+	}
+	return nil, false
+}
