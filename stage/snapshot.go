@@ -113,8 +113,8 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 }
 
 func poolName(c *engine.Core, s *inbox.Accounts) string {
-	if s.Crew != nil {
-		return s.Crew.Name()
+	if s.Pool != nil {
+		return s.Pool.Name()
 	}
 	return c.Name()
 }

@@ -156,7 +156,7 @@ func (a *loopActor) checkStarving() {
 	r := a.loop.Pipeline.Read()
 	for i, c := range r.Stages {
 		name, accounts := c.Name(), r.of(c)
-		if accounts.Crew == nil || accounts.Queued == 0 || accounts.Out > 0 || accounts.Knobs.Paused {
+		if accounts.Pool == nil || accounts.Queued == 0 || accounts.Out > 0 || accounts.Knobs.Paused {
 			delete(a.waiting, name)
 			continue
 		}

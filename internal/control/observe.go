@@ -36,7 +36,7 @@ func statsOf(c *engine.Core, st *stageState, accounts *inbox.Accounts) controlle
 	s := controller.StageStats{
 		Name:     c.Name(),
 		QueueLen: accounts.Due, QueueCap: st.knobs.Capacity, OldestWait: accounts.Oldest,
-		InHand: accounts.Held, Busy: accounts.Busy, Blocked: accounts.Blocked, Stalled: accounts.Crew != nil && accounts.Stalled,
+		InHand: accounts.Held, Busy: accounts.Busy, Blocked: accounts.Blocked, Stalled: accounts.Pool != nil && accounts.Stalled,
 		Needs: min(c.Asked(), st.knobs.Instances),
 		Pool:  st.pool, Instances: st.knobs.Instances, FreeInstances: max(st.knobs.Instances-accounts.Out, 0),
 		Priority: st.knobs.Priority, Discipline: st.discipline,

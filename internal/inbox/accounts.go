@@ -23,7 +23,7 @@ type Accounts struct {
 	Visits, Empties, Stuck         uint64
 	Abandoned                      int
 	Oldest                         time.Duration // how long the next command has waited; 0 if that is not known
-	Crew                           *SharedPool
+	Pool                           *SharedPool
 	Knobs                          Knobs
 	BusyTime                       time.Duration
 	BlockedTime, IdleTime          time.Duration
@@ -88,7 +88,7 @@ func (s *state) accounts(now int64) Accounts {
 		Live: s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
-		Crew: s.pool, Knobs: s.knobs.Knobs,
+		Pool: s.pool, Knobs: s.knobs.Knobs,
 		Blocked: int(s.sole.away), Idle: max(s.live-s.counts.busy-int(s.sole.away), 0), Stalled: s.stalled,
 		BusyTime: busy, BlockedTime: blocked, IdleTime: idle,
 		Open: s.phase() == open, Halted: s.halted.Load(),

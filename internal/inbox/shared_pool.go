@@ -29,7 +29,7 @@ type SharedPool struct {
 	mode     atomic.Uint32 // controller.Dispatch
 
 	rounds, visits, empties atomic.Uint64
-	tell                    atomic.Int64 // after how many visits the pipeline is notified; 0: never
+	reportEvery                    atomic.Int64 // after how many visits the pipeline is notified; 0: never
 	noted                   atomic.Int32 // inboxes with a token, in a polled shared pool; written with mu
 	route                   atomic.Pointer[route]
 
@@ -103,7 +103,7 @@ func (sp *SharedPool) SetPlan(plan *controller.VisitPlan) {
 }
 
 // ReportVisits asks for [Pipeline].Visited after every n visits; 0 and less for none.
-func (sp *SharedPool) ReportVisits(n int) { sp.tell.Store(int64(max(n, 0))) }
+func (sp *SharedPool) ReportVisits(n int) { sp.reportEvery.Store(int64(max(n, 0))) }
 
 // SetDispatch says how the workers choose among the inboxes.
 func (sp *SharedPool) SetDispatch(m controller.Dispatch) {

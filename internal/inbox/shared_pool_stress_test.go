@@ -284,8 +284,8 @@ func (g *testGraph) describe() string {
 	for i, s := range Snapshot(g.inboxes) {
 		in := g.inboxes[i]
 		served := "its own workers"
-		if s.Crew != nil {
-			served = s.Crew.Name()
+		if s.Pool != nil {
+			served = s.Pool.Name()
 		}
 		in.mu.Lock()
 		fmt.Fprintf(&b, "%s, served by %s: queued %d of %d, in hand %d, out %d of %d, made %d, idle instances %d, tokens %d, stalled %v, resting %v, behind %d, blocked %d\n",

@@ -152,7 +152,7 @@ func (sp *SharedPool) count(empty bool) {
 		sp.empties.Add(1)
 	}
 	n := sp.visits.Add(1)
-	if every := uint64(sp.tell.Load()); every > 0 && n%every == 0 && sp.pipeline.Visited != nil {
+	if every := uint64(sp.reportEvery.Load()); every > 0 && n%every == 0 && sp.pipeline.Visited != nil {
 		sp.pipeline.Visited(sp)
 	}
 }
