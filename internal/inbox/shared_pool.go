@@ -29,7 +29,7 @@ type SharedPool struct {
 	mode     atomic.Uint32 // controller.Dispatch
 
 	rounds, visits, empties atomic.Uint64
-	reportEvery                    atomic.Int64 // after how many visits the pipeline is notified; 0: never
+	reportEvery             atomic.Int64 // after how many visits the pipeline is notified; 0: never
 	noted                   atomic.Int32 // inboxes with a token, in a polled shared pool; written with mu
 	route                   atomic.Pointer[route]
 
