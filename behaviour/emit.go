@@ -27,8 +27,9 @@ type Emitter interface {
 // The emitted commands are sent when the handler has returned [OK] or [Forward]; a try that crashes or returns [Error]
 // emits nothing, so that a retry does not emit twice. The exception is a handler that emits more than 256 commands in
 // one try: the engine starts to send them, in order, before the handler has returned. Then Emit waits for a free slot
-// until ctx ends, or until the time limit of the handler's stage and its grace have passed. On a wire that closes a
-// loop Emit never waits: if the inbox is full, it returns the stage's full error.
+// until ctx ends, or until the time limit of the handler's stage and its grace have passed. On an edge that closes
+// a loop Emit never waits: the command is queued beyond the capacity. On any edge of a loop Emit returns stage.ErrMaxInFlight if
+// the pipeline holds as many commands as pipeline.MaxInFlight allows.
 //
 // Emit may be called by goroutines that the handler has started and waits for. In any other goroutine it fails with
 // [ErrNoWorker]; or, if the worker handles another command by then, the emitted command counts as emitted by that one.

@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -151,6 +153,92 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 				require.Equal(t, 2, strings.Count(log.String(), "msg=\"commands refused"), "one line in a second, and one at the end")
 				require.Regexp(t, fmt.Sprintf("left_out=%d", len(letters)-1), log.String())
 			})
+		})
+	}
+}
+
+// A command that is forwarded is in flight already, so the bound does not concern it.
+func TestALoopThatOnlyForwardsShedsNothingAtASmallMaxInFlight(t *testing.T) {
+	for _, limit := range []int{1, 4, 8} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			const submitters, each, rounds = 8, 50, 10
+			tr := &tree{depth: rounds, back: func(_ context.Context, tr *tree, depth int) behaviour.Outcome {
+				return behaviour.Forward(tr.a, depth+1)
+			}}
+			tr.start(t, nil, pipeline.MaxInFlight(limit))
+			var wg sync.WaitGroup
+			for range submitters {
+				wg.Go(func() {
+					for range each {
+						if err := tr.a.Submit(t.Context(), 0); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			require.NoError(t, tr.p.Stop(soon(t)))
+			atRest(t, tr.p)
+			sn := tr.p.Snapshot()
+			require.Zero(t, sn.Shed+sn.DeadLettered, sn.Law())
+			require.EqualValues(t, submitters*each*(rounds+1), tr.nodes.Load())
+		})
+	}
+}
+
+// A loop may grow where a handler emits or submits, on a back edge or ahead of it; the bound holds for all of them.
+func TestALoopThatFansOutStaysWithinMaxInFlight(t *testing.T) {
+	const limit, batches = 300, 2 * 2 * 64 * 2 // two stages of two workers, whose handlers each hold two commands of a batch
+	send := map[string]func(context.Context, *tree, int) error{
+		"emits": func(ctx context.Context, tr *tree, depth int) error { return behaviour.Emit(ctx, tr.b, depth) },
+		"submits": func(ctx context.Context, tr *tree, depth int) error {
+			if err := tr.b.Submit(ctx, depth); !errors.Is(err, stage.ErrFull) {
+				return err
+			}
+			return nil
+		},
+	}
+	forwards := func(_ context.Context, tr *tree, depth int) behaviour.Outcome {
+		if tr.nodes.Load() > 200_000 { // nothing bounds the loop: the test fails, but it must end
+			return behaviour.OK(nil)
+		}
+		return behaviour.Forward(tr.a, depth+1)
+	}
+	for name, row := range map[string]struct {
+		ahead func(context.Context, *tree, int) error // what a does besides forwarding to b; nil: nothing
+		back  func(context.Context, *tree, int) behaviour.Outcome
+	}{
+		"b emits and forwards back":          {nil, byForward},
+		"a emits, and b forwards back":       {send["emits"], forwards},
+		"a submits, and b forwards back":     {send["submits"], forwards},
+		"a emits, b emits and forwards back": {send["emits"], byForward},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var refused atomic.Int64
+			tr := &tree{depth: 40, back: row.back}
+			tr.b = stage.Func("b", tr.grow, stage.Capacity(100), stage.Workers(2, 2))
+			tr.a = stage.Func("a", func(ctx context.Context, depth int) behaviour.Outcome {
+				if row.ahead != nil {
+					if err := row.ahead(ctx, tr, depth); err != nil {
+						assert.ErrorIs(t, err, stage.ErrMaxInFlight)
+						refused.Add(1)
+					}
+				}
+				return behaviour.Forward(tr.b, depth)
+			}, stage.Capacity(40), stage.Workers(2, 2))
+			tr.p = startAlone(t, tr.a, tr.b, pipeline.MaxInFlight(limit), pipeline.DeadLetters(func(stage.DeadLetter) {}))
+			require.NoError(t, tr.a.Submit(t.Context(), 0))
+			drained := make(chan struct{})
+			go func() {
+				defer close(drained)
+				assert.NoError(t, tr.p.Drain(soon(t)))
+			}()
+			var most uint64
+			until(drained, func() { most = max(most, tr.p.Snapshot().InFlight) })
+			require.LessOrEqual(t, most, uint64(limit+batches), "the bound, and what the handlers of a batch emit")
+			require.Positive(t, tr.refused.Load()+refused.Load(), "the loop came to the bound")
+			require.Zero(t, tr.p.Snapshot().Shed)
+			require.NoError(t, tr.p.Stop(soon(t)))
 		})
 	}
 }

@@ -159,10 +159,12 @@ func KeepLetters(n int) Part { return option(func(s *settings) { s.keep = n }) }
 // that waited for one another would wait for ever. [stage.Capacity] bounds what arrives along all other edges and from
 // outside: a stage that is beyond its capacity accepts none of that.
 //
-// At the bound Emit returns an error that is [stage.ErrMaxInFlight], and a command that is forwarded is shed. Each leaves a
-// letter, see [Pipeline.DeadLetters], and the log has a line with their number at most once a second. If the capacities of the
-// stages add up to more than half of the bound, commands from outside wait while half of it is in flight, so that loops have
-// the other half. Handlers may hold up to 256 emitted commands each that are not counted yet.
+// At the bound Emit returns an error that is [stage.ErrMaxInFlight] if it leads to a stage of a loop that the handler's stage is
+// in, and so does a Submit with the handler's context. A refused Emit leaves a letter, see [Pipeline.DeadLetters], and the log
+// has a line with their number at most once a second. A forwarded command is in flight already, so the bound never refuses it.
+//
+// If the capacities of the stages add up to more than half of the bound, commands from outside wait while half of it is in
+// flight, so that loops have the other half. Handlers may hold up to 256 emitted commands each that are not counted yet.
 //
 // A command in a queue takes 32 to 64 bytes besides what it points to, and half as much more while the queue grows: a million
 // commands take 32 to 96 MiB. A queue does not shrink again.

@@ -88,7 +88,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	}
 	p.graph = newGraph(p.host, plan.stages)
 	p.groups, p.maps = plan.groups, plan.maps
-	p.host.Reach = p.graph.Reach
+	p.host.Reach, p.host.InLoop = p.graph.Reach, p.graph.InLoop
 	var inboxes []*inbox.Inbox
 	for _, c := range plan.stages {
 		inboxes = append(inboxes, c.Inbox())

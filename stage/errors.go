@@ -31,8 +31,8 @@ var (
 	ErrPolicy = inbox.ErrPolicy
 	// ErrDisabled refuses a command, or ends one that was forwarded: a policy has disabled the stage.
 	ErrDisabled = inbox.ErrDisabled
-	// ErrMaxInFlight refuses a command that a handler emits along a back edge, and sheds one that a handler forwards there:
-	// the pipeline holds as many commands as pipeline.MaxInFlight says. Either leaves a dead letter.
+	// ErrMaxInFlight refuses a command that a handler emits, or submits, to a stage of a loop that its own stage is in: the
+	// pipeline holds as many commands as pipeline.MaxInFlight says. An emitted command leaves a dead letter.
 	ErrMaxInFlight = inbox.ErrMaxInFlight
 	// ErrExpired ends an accepted command: its time to live was over before its handler was called. See [TTL] and
 	// [ExpiresAt].

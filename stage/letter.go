@@ -24,7 +24,7 @@ const (
 	ReasonExpired     = Reason(inbox.ReasonExpired)     // its time to live was over before its handler was called
 	ReasonRate        = Reason(inbox.ReasonRate)        // beyond the rate that a policy allows
 	ReasonPolicy      = Reason(inbox.ReasonPolicy)      // shed by a policy, or refused by its gate
-	ReasonMaxInFlight = Reason(inbox.ReasonMaxInFlight) // sent along a back edge while the pipeline held as many commands as it may
+	ReasonMaxInFlight = Reason(inbox.ReasonMaxInFlight) // emitted within a loop while the pipeline held as many commands as it may
 	ReasonError       = Reason(inbox.ReasonError)       // its handler returned an error; the law counts it as failed
 )
 

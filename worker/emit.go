@@ -65,7 +65,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	if err != nil {
 		return err
 	}
-	if out.isFull() {
+	if out.isFull(w.stage.Inbox) {
 		return out.to.LoopFull()
 	}
 	from := w.Batch[w.cur].From
@@ -105,9 +105,6 @@ func (w *Worker) send(e *command.Envelope, out *outbox, cmd any) {
 	ticket := e.Ticket()
 	for _, m := range w.emits {
 		*w.load(m.to, ticket) = command.Emitted(m.cmd, e.From, w.stage.Inbox.Place)
-		if m.to.back {
-			m.to.paid++
-		}
 	}
 	w.tally.Emitted += len(w.emits)
 	w.mustBook = true

@@ -18,14 +18,21 @@ var ErrForeign = errors.New("stage: forwarded to a stage of another pipeline, or
 type outbox struct {
 	to    *inbox.Inbox
 	items []command.Envelope
-	shown int32 // how many items are pledged
-	paid  int32 // for how many items on a back edge the pipeline's allowance was reduced
-	back  bool  // the edge to the inbox closes a loop
+	shown int32  // how many items are pledged
+	edges uint32 // the version of the pipeline's edges at which loop was computed
+	back  bool   // the edge to the inbox is a back edge
+	loop  bool   // the edge to the inbox is part of a loop
 }
 
-// isFull takes a command off the pipeline's allowance if the edge closes a loop. It returns true if nothing is left of the
-// allowance.
-func (out *outbox) isFull() bool { return out.back && out.to.Pipeline().Allow(1) == 0 }
+// isFull takes a command that the stage of an inbox emits off the pipeline's allowance if the edge is part of a loop. It
+// returns true if nothing is left of the allowance. A forwarded command needs none, since it is in flight already.
+func (out *outbox) isFull(from *inbox.Inbox) bool {
+	pl := out.to.Pipeline()
+	if now := pl.EdgesVersion(); now != out.edges {
+		out.loop, out.edges = pl.InLoop(from, out.to), now
+	}
+	return out.loop && !pl.Allow()
+}
 
 // tour has the outboxes of a worker that moves from stage to stage, by the place of the stage they belong to.
 type tour [][]*outbox
@@ -206,28 +213,8 @@ func (w *Worker) empty(out *outbox, park bool) {
 
 // handOver hands commands to the outbox's target and returns how many it took.
 func (w *Worker) handOver(out *outbox, es []command.Envelope, park bool) int {
-	if out.back {
-		return w.handBack(out, es, park)
-	}
-	force := w.pool != nil && out.to.Waits() // a shared worker never waits for a slot
+	force := out.back || w.pool != nil && out.to.Waits() // a shared worker never waits for a slot
 	return out.to.HandOver(&w.Member, es, w.now(), force, park)
-}
-
-// handBack hands over commands along an edge that closes a loop. The inbox takes them however full it is; those that exceed
-// the pipeline's allowance are shed.
-func (w *Worker) handBack(out *outbox, es []command.Envelope, park bool) int {
-	n := min(int(out.paid), len(es))
-	n += w.pipeline.Allow(len(es) - n)
-	gone := 0
-	if n > 0 {
-		gone = out.to.HandOver(&w.Member, es[:n], w.now(), true, park)
-	}
-	out.paid = int32(n - gone)
-	if gone == n && n < len(es) {
-		out.to.ShedBackEdge(es[n:])
-		gone = len(es)
-	}
-	return gone
 }
 
 // shift removes the first n commands, which have left, from an outbox.

@@ -47,7 +47,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 	if err != nil {
 		return err
 	}
-	if out.isFull() {
+	if out.isFull(run.stage.Inbox) {
 		return out.to.LoopFull()
 	}
 	run.envelope.Ticket().Join()

@@ -64,7 +64,7 @@ func (g *Graph) Add(in *inbox.Inbox) {
 	g.inboxes = append(g.inboxes, in)
 	g.edges = append(g.edges, nil)
 	g.entered = append(g.entered, false)
-	g.shape = nil
+	g.changedLocked()
 	g.boundEntriesLocked()
 }
 
@@ -125,7 +125,7 @@ func (g *Graph) rebuildLocked() {
 			}
 		}
 	}
-	g.shape = nil
+	g.changedLocked()
 }
 
 // Declare adds the edges of a stage's ports. Ports that lead out of the graph are ignored.
@@ -157,6 +157,22 @@ func (g *Graph) Reach(from, to *inbox.Inbox) (back, ok bool) {
 	return g.edgeLocked(i, j).back, true
 }
 
+// InLoop reports whether two inboxes are in one loop, or in loops that share stages, so that commands can get from either to
+// the other.
+func (g *Graph) InLoop(one, other *inbox.Inbox) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i, known := g.placeLocked(one)
+	j, ours := g.placeLocked(other)
+	return known && ours && g.shapeLocked().inLoop(i, j)
+}
+
+// changedLocked notes that a stage or an edge has come or gone.
+func (g *Graph) changedLocked() {
+	g.shape = nil
+	g.host.EdgesChanged()
+}
+
 // edgeLocked returns the edge between two places, and adds it if it is not known. The inbox that a new forward edge starts
 // from is notified of it.
 func (g *Graph) edgeLocked(from, to int) *edge {
@@ -167,7 +183,7 @@ func (g *Graph) edgeLocked(from, to int) *edge {
 	// If no forward edge enters from, then none leads there from to, so a line is built in linear time from either end.
 	back := from == to || g.entered[from] && g.leadsLocked(to, from, map[int]bool{})
 	g.edges[from] = slices.Insert(g.edges[from], i, edge{to: to, back: back})
-	g.shape = nil
+	g.changedLocked()
 	if back {
 		g.loops = true
 		g.boundEntriesLocked()

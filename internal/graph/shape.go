@@ -7,6 +7,7 @@ type Shape struct {
 	Rank   []int  // the length of the longest path of forward edges that leads to the stage
 	Cyclic []bool // the stage is in a loop
 
+	part    []int // stages of one part can reach each other
 	targets []int // the ends of the forward edges, sorted by the place where they start
 	upTo    []int // how many of the targets belong to a place and all before it
 }
@@ -23,15 +24,22 @@ func (s *Shape) Next(place int) []int {
 func (g *Graph) Shape() *Shape {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.shapeLocked()
+}
+
+func (g *Graph) shapeLocked() *Shape {
 	if g.shape == nil {
 		g.shape = newShape(g.edges)
 	}
 	return g.shape
 }
 
+// inLoop reports whether commands can get from either of two places to the other.
+func (s *Shape) inLoop(i, j int) bool { return s.part[i] == s.part[j] && s.Cyclic[i] }
+
 func newShape(all []edges) *Shape {
 	n := len(all)
-	s := &Shape{Rank: make([]int, n), targets: make([]int, 0, n), upTo: make([]int, n)}
+	s := &Shape{Rank: make([]int, n), targets: make([]int, 0, n), upTo: make([]int, n), part: make([]int, n)}
 	for from, es := range all {
 		for _, e := range es {
 			if !e.back {
@@ -41,7 +49,13 @@ func newShape(all []edges) *Shape {
 		s.upTo[from] = len(s.targets)
 	}
 	s.findRanks()
-	_, s.Cyclic = components(all)
+	parts, cyclic := components(all)
+	s.Cyclic = cyclic
+	for i, places := range parts {
+		for _, at := range places {
+			s.part[at] = i
+		}
+	}
 	return s
 }
 

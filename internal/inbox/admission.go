@@ -161,20 +161,26 @@ func (in *Inbox) SetAdmission(a controller.Admission) {
 	in.unlock(&fx)
 }
 
-// checksAdmission reports whether a command is to be checked before it is taken: by the rules, the bound of the entries, or a
-// discipline that asks for keys. Most inboxes check nothing.
-func (in *Inbox) checksAdmission() bool {
+// checksAdmission reports whether a command is to be checked before it is taken: by the rules, the bound of the entries, the
+// bound of loops, or a discipline that asks for keys. Most inboxes check nothing.
+func (in *Inbox) checksAdmission(ctx context.Context) bool {
 	pl := in.Pipeline()
 	return in.queue.keyed.Load() != nil ||
-		pl != nil && (in.admission.set.Load() != nil || pl.admission.set.Load() != nil || pl.bound.Load() > 0)
+		pl != nil && (in.admission.set.Load() != nil || pl.admission.set.Load() != nil || pl.bound.Load() > 0 || in.submitsInLoop(ctx))
 }
 
 // checkAdmission checks a command by the rules of the pipeline and of the inbox, and waits at the pipeline's entry. Entered
 // says that [Pipeline.entered] has to be called.
 func (in *Inbox) checkAdmission(ctx context.Context, cmd any) (why int, entered bool, refused error) {
 	pl := in.Pipeline()
-	if pl == nil || !in.IsOpen() || ended(ctx) {
+	if pl == nil || ended(ctx) {
 		return 0, false, nil // it is refused for that, and no rule need be asked
+	}
+	if in.submitsInLoop(ctx) && !pl.Allow() { // before the next check: a stage that is drained accepts what its handlers submit
+		return rejectedMaxInFlight, false, in.LoopFull()
+	}
+	if !in.IsOpen() {
+		return 0, false, nil
 	}
 	load := func() (queued, capacity int) { return in.Len(), in.Knobs().Capacity }
 	if why, err := pl.admission.check(pl, cmd, load); err != nil {

@@ -91,13 +91,17 @@ type Pipeline struct {
 	Quiet chan struct{}
 	// InFlight adds up how many commands are in all inboxes.
 	InFlight func() int
-	// MaxInFlight bounds the commands in flight that back edges may add to; 0: not at all.
+	// InLoop reports whether commands can get from either of two inboxes to the other.
+	InLoop func(from, to *Inbox) bool
+	// MaxInFlight bounds the commands in flight that loops may add to; 0: not at all.
 	MaxInFlight int
 
 	deadLettered atomic.Uint64
 
 	loops     allowance
-	bound     atomic.Int64 // commands in flight up to which commands from outside are let in; 0: any number
+	looped    atomic.Bool   // there has been a back edge
+	edges     atomic.Uint32 // see EdgesVersion
+	bound     atomic.Int64  // commands in flight up to which commands from outside are let in; 0: any number
 	admission Admission
 	entrants  entrants
 }

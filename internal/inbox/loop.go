@@ -1,21 +1,22 @@
 package inbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
-
-	"github.com/golda-dev/golda/internal/command"
 )
 
-// ErrMaxInFlight refuses a command on a back edge, which closes a loop: the pipeline holds as many commands as it may.
+// ErrMaxInFlight refuses a further command that a handler sends along an edge of a loop: the pipeline holds as many commands
+// as it may.
 var ErrMaxInFlight = errors.New("stage: too many commands in flight; see pipeline.MaxInFlight")
 
 // Commands on back edges are let in beyond the capacity of an inbox, for otherwise the stages of the loop could wait for one
-// another. The pipeline's MaxInFlight bounds what they add.
+// another. So a loop whose handlers add commands could grow for ever, and the pipeline's MaxInFlight bounds what they add:
+// what they emit, or submit, along any edge of the loop. A forwarded command is in flight already and adds nothing.
 
-// allowance is how many commands may still come in along back edges before the commands in flight are counted again. To count
+// allowance is how many commands handlers may still add to loops before the commands in flight are counted again. To count
 // them takes the lock of every inbox, so each count covers many commands.
 type allowance struct {
 	left atomic.Int64
@@ -27,42 +28,61 @@ type allowance struct {
 // count.
 const refill = 8
 
-// Allow takes up to n commands off the allowance and returns how many: fewer than n if the
-// pipeline holds as many as it may. It must not be called with an inbox's lock.
-func (pl *Pipeline) Allow(n int) int {
+// Allow takes a command off the allowance. It reports false if the pipeline holds as many commands as it may. It must not be
+// called with an inbox's lock.
+func (pl *Pipeline) Allow() bool {
 	if pl.MaxInFlight <= 0 {
-		return n
+		return true
 	}
 	a := &pl.loops
 	for {
 		left := a.left.Load()
-		if left < int64(n) {
-			return pl.count(n)
+		if left == 0 {
+			return pl.count()
 		}
-		if a.left.CompareAndSwap(left, left-int64(n)) {
-			return n
+		if a.left.CompareAndSwap(left, left-1) {
+			return true
 		}
 	}
 }
 
-// count counts the commands in flight and takes up to n off a fresh allowance.
-func (pl *Pipeline) count(n int) int {
+// count counts the commands in flight and takes a command off a fresh allowance.
+func (pl *Pipeline) count() bool {
 	a := &pl.loops
 	a.counting.Lock()
 	defer a.counting.Unlock()
-	left := int(a.left.Swap(0))
-	if left < n {
-		free := max(pl.MaxInFlight-pl.InFlight(), 0)
-		left = min(free, max(free/refill, n))
+	left := a.left.Swap(0)
+	if left == 0 {
+		free := int64(max(pl.MaxInFlight-pl.InFlight(), 0))
+		left = min(free, max(free/refill, 1))
 	}
-	got := min(n, left)
-	a.left.Store(int64(left - got))
-	return got
+	if left == 0 {
+		return false
+	}
+	a.left.Store(left - 1)
+	return true
+}
+
+// EdgesChanged notes that an edge has come or gone.
+func (pl *Pipeline) EdgesChanged() { pl.edges.Add(1) }
+
+// EdgesVersion changes with each edge that comes or goes.
+func (pl *Pipeline) EdgesVersion() uint32 { return pl.edges.Load() }
+
+// submitsInLoop reports whether ctx is the context of a handler whose stage is in a loop with this one.
+func (in *Inbox) submitsInLoop(ctx context.Context) bool {
+	pl := in.Pipeline()
+	if !pl.looped.Load() {
+		return false
+	}
+	h := handlerOf(ctx)
+	return h != nil && pl.InLoop(h.Inbox(), in)
 }
 
 // BoundEntries keeps commands from outside waiting while half of MaxInFlight is in flight, if inboxes of so much capacity in
 // all could hold more: loops have the other half. Otherwise the capacities do so without counting.
 func (pl *Pipeline) BoundEntries(capacity int) {
+	pl.looped.Store(true)
 	if pl.MaxInFlight > 0 && capacity > pl.MaxInFlight/2 {
 		pl.bound.Store(int64(max(pl.MaxInFlight/2, 1)))
 	} else {
@@ -73,15 +93,4 @@ func (pl *Pipeline) BoundEntries(capacity int) {
 // LoopFull returns the error of a command that the pipeline has no place for.
 func (in *Inbox) LoopFull() error {
 	return fmt.Errorf("stage %q: %w (%d)", in.cfg.Name, ErrMaxInFlight, in.Pipeline().MaxInFlight)
-}
-
-// ShedBackEdge sheds commands that were on a back edge and that the pipeline has no place for.
-func (in *Inbox) ShedBackEdge(es []command.Envelope) {
-	var fx effects
-	in.mu.Lock()
-	in.counts.received += uint64(len(es))
-	in.counts.losses().shed[shedMaxInFlight] += uint64(len(es))
-	fx.end(es, ReasonMaxInFlight, in.LoopFull())
-	in.checkQuiet(&fx)
-	in.unlock(&fx)
 }

@@ -17,7 +17,7 @@ const (
 	ReasonExpired   Reason = "expired"        // its time to live was over before its handler was called
 	ReasonRate      Reason = "rate"           // beyond the rate at which commands are let in
 	ReasonPolicy    Reason = "policy"         // refused by a policy's shedding or its gate
-	// ReasonMaxInFlight is that of a command on a back edge that would have exceeded the pipeline's MaxInFlight.
+	// ReasonMaxInFlight is that of a command that a handler would have added to a loop beyond the pipeline's MaxInFlight.
 	ReasonMaxInFlight Reason = "max_in_flight"
 	// ReasonError is that of a command whose handler answered with an error. It is counted as failed, and not by reason.
 	ReasonError Reason = "error"
@@ -41,7 +41,6 @@ const (
 	shedOldest
 	shedDisabled
 	shedExpired
-	shedMaxInFlight
 	shedReasons
 )
 
@@ -55,6 +54,6 @@ var (
 	rejectedNames = [rejectedReasons]Reason{
 		ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy, ReasonMaxInFlight,
 	}
-	shedNames = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonExpired, ReasonMaxInFlight}
+	shedNames = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonExpired}
 	deadNames = [deadReasons]Reason{ReasonCrash, ReasonStopped}
 )

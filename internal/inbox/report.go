@@ -83,7 +83,7 @@ func (in *Inbox) usedUp(e *command.Envelope) bool {
 	return most > 1 && e.Tries() >= most
 }
 
-// RefuseNew reports a command that a handler could not emit along a back edge. It was not accepted, so the accounts have it
+// RefuseNew reports a command that a handler could not emit within a loop. It was not accepted, so the accounts have it
 // among those that were rejected, and it leaves a letter.
 func (in *Inbox) RefuseNew(cmd any, err error) {
 	in.mu.Lock()

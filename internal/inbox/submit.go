@@ -39,7 +39,7 @@ type submitter struct {
 // drops accepts a command even if that is the one dropped. Waiting ends with ctx; if ctx has ended already, nothing is
 // accepted.
 func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
-	if in.checksAdmission() {
+	if in.checksAdmission(ctx) {
 		return in.submitChecked(ctx, e)
 	}
 	if !ended(ctx) {
@@ -73,7 +73,7 @@ func (in *Inbox) SubmitAll(ctx context.Context, from *command.Origin, n int, cmd
 // submitBatch takes as many of the commands from one number to before another as there are free slots for, and returns how
 // many. It takes none if there is anything to check, to wait for, or to refuse: a single Submit deals with that.
 func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, to int, cmd func(i int) any) int {
-	if in.checksAdmission() || ended(ctx) {
+	if in.checksAdmission(ctx) || ended(ctx) {
 		return 0
 	}
 	var fx effects
