@@ -44,14 +44,28 @@ type settings struct {
 	grace     time.Duration
 	keep      int
 	inFlight  int
-	controls  int    // how often Control was given
-	flaws     []flaw // of options, whatever a later one sets
+	controls  int            // how often Control was given
+	given     map[string]int // how often each option was given that New takes once
+	flaws     []flaw         // of options, whatever a later one sets
 }
 
 // flaw is one fault of an option.
 type flaw struct{ option, problem string }
 
 func (s *settings) flaw(option, problem string) { s.flaws = append(s.flaws, flaw{option, problem}) }
+
+// once is an option that New takes once. Of two, the second could undo a bound that the first has set, unnoticed.
+func once(name string, set func(*settings)) Part {
+	return option(func(s *settings) {
+		if s.given == nil {
+			s.given = map[string]int{}
+		}
+		if s.given[name]++; s.given[name] == 2 {
+			s.flaw(name, "is given twice")
+		}
+		set(s)
+	})
+}
 
 func defaults() settings {
 	return settings{
@@ -152,7 +166,7 @@ func HideCommands() Part { return option(func(s *settings) { s.hide = true }) }
 
 // KeepLetters sets how many letters each of the stores [Pipeline.DeadLetters], [Pipeline.Quarantine] and [Pipeline.Failures]
 // keeps. The default is 1,024; 0 means none. A letter holds its command, so keep few where commands are large.
-func KeepLetters(n int) Part { return option(func(s *settings) { s.keep = n }) }
+func KeepLetters(n int) Part { return once("KeepLetters", func(s *settings) { s.keep = n }) }
 
 // MaxInFlight bounds the commands in flight that loops may add to; the default is 1<<20, about a million. A command that a stage
 // forwards or emits along an edge that closes a loop is queued beyond the capacity of the next stage, because stages of a loop
@@ -168,7 +182,7 @@ func KeepLetters(n int) Part { return option(func(s *settings) { s.keep = n }) }
 //
 // A command in a queue takes 32 to 64 bytes besides what it points to, and half as much more while the queue grows: a million
 // commands take 32 to 96 MiB. A queue does not shrink again.
-func MaxInFlight(n int) Part { return option(func(s *settings) { s.inFlight = n }) }
+func MaxInFlight(n int) Part { return once("MaxInFlight", func(s *settings) { s.inFlight = n }) }
 
 // System makes the pipeline run in an existing protoactor system, so that the actors of that system can reach the stages. By
 // default a pipeline has a system of its own.
@@ -183,7 +197,9 @@ func System(s *actor.System) Part {
 
 // Supervise sets which stages are restarted together with a stage that failed. The default is [supervisor.RestForOne]: the
 // stages nearer to the source are restarted, too. It matters only with an [Intensity].
-func Supervise(s supervisor.Strategy) Part { return option(func(set *settings) { set.strategy = s }) }
+func Supervise(s supervisor.Strategy) Part {
+	return once("Supervise", func(set *settings) { set.strategy = s })
+}
 
 // Intensity sets how many restarts of stages a pipeline makes within a period before it gives up. The default is none: a stage
 // restarts its workers many times, with growing pauses, before it fails. [Backoff] sets the pause before each restart of a
@@ -198,12 +214,14 @@ func Intensity(restarts int, within time.Duration) Part {
 // as OTP does not. Queued commands wait meanwhile. It matters only with an [Intensity], whose period it has to fit: with pauses longer
 // than the period, restarts go on for ever.
 func Backoff(b supervisor.Backoff) Part {
-	return option(func(set *settings) { set.backoff = b })
+	return once("Backoff", func(set *settings) { set.backoff = b })
 }
 
 // DrainTimeout sets how long [Pipeline.Run] lets the pipeline drain before it stops hard. The default is 25 s: less than the
 // 30 s after which Kubernetes kills a process that it has asked to stop, with time to spare for a hard stop.
-func DrainTimeout(d time.Duration) Part { return option(func(s *settings) { s.drain = d }) }
+func DrainTimeout(d time.Duration) Part {
+	return once("DrainTimeout", func(s *settings) { s.drain = d })
+}
 
 // Grace sets how long workers may take to end when the pipeline stops hard and their contexts have ended. A worker that takes
 // longer is abandoned, its stage is named in the [*StopError], and the commands that it holds are dead-lettered: the command
@@ -211,7 +229,7 @@ func DrainTimeout(d time.Duration) Part { return option(func(s *settings) { s.dr
 // a waiting caller, if it has not reported them yet. What it does later is ignored. Only the commands of
 // handlers that suspend ([behaviour.Suspending]) stay in flight until their handlers return. The default is 1 s; less than 100
 // ms counts as 100 ms, since even idle workers need a moment.
-func Grace(d time.Duration) Part { return option(func(s *settings) { s.grace = d }) }
+func Grace(d time.Duration) Part { return once("Grace", func(s *settings) { s.grace = d }) }
 
 // joined is several parts as one.
 type joined []Part

@@ -208,6 +208,7 @@ func TestAnInvalidTTLIsAFault(t *testing.T) {
 	} {
 		_, err := pipeline.New("p", stage.Func("s", no, opts...))
 		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "\n", "one fault")
 	}
 	for _, fits := range []stage.Option{
 		stage.ExpiresAt(mail.Deadline), stage.ExpiresAt(func(any) time.Time { return time.Time{} }),

@@ -84,7 +84,7 @@ func (s *settings) checkTime(check *checker) {
 	check.that(s.grace == 0 || limit > 0, "means nothing without a Timeout", "Grace(%v)", s.grace)
 	check.that(ttl >= 0, "must not be negative", "TTL(%v)", ttl)
 	check.that(ttl <= maxTTL, fmt.Sprintf("must be at most %v", maxTTL), "TTL(%v)", ttl)
-	check.that(ttl == 0 || ttl > s.Inbox.Linger, "must be more than Linger: each batch that is not full would expire", "TTL(%v)", ttl)
+	check.that(ttl <= 0 || ttl > s.Inbox.Linger, "must be more than Linger: each batch that is not full would expire", "TTL(%v)", ttl)
 	check.that(s.expiring == nil || s.Config.ExpiresAt != nil, "the function is nil", "ExpiresAt")
 	check.that(limit >= 0, "must not be negative", "Timeout(%v)", limit)
 }
