@@ -2,6 +2,7 @@ package stagetest_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -109,6 +110,44 @@ func TestATrialThatHangsFailsAtOnceAndReportsWhichHandlerWaitsForWhichStage(t *t
 			}
 		})
 	}
+}
+
+// A command that waits for its next try does so until a time that its stage knows.
+func TestACommandThatWaitsForItsNextTryIsNoHang(t *testing.T) {
+	s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome {
+		if behaviour.Attempt(ctx) == 1 {
+			return behaviour.Error(errors.New("not yet"))
+		}
+		return behaviour.OK(n)
+	}, stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: 500 * time.Millisecond, Max: 500 * time.Millisecond}))
+	caller := stage.Func("caller", func(ctx context.Context, n int) behaviour.Outcome {
+		got, err := stage.Call[int](ctx, s, n)
+		if err != nil {
+			return behaviour.Error(err)
+		}
+		return behaviour.OK(got)
+	})
+	stagetest.Start(t, caller, s, stagetest.Patience(100*time.Millisecond))
+	got, err := stage.Call[int](t.Context(), caller, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, got)
+}
+
+// A retry elsewhere does not hide handlers that wait for each other.
+func TestACircleOfCallsIsAHangWhileACommandWaitsForItsNextTry(t *testing.T) {
+	first, parts := scenes()["calls in a circle"].build()
+	late := stage.Func("late", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errors.New("not yet")) },
+		stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: time.Minute}))
+	w := &witness{TB: t}
+	stagetest.Start(w, append(parts, late, stagetest.Patience(100*time.Millisecond), pipeline.Grace(time.Second))...)
+	require.NoError(t, late.Submit(t.Context(), 1))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := stage.Call[int](ctx, first, 1)
+	require.Error(t, err)
+	require.NoError(t, ctx.Err(), "the watchdog was earlier")
+	w.end()
+	require.Contains(t, strings.Join(w.said, "\n"), "they wait in a circle: ")
 }
 
 // The test below runs itself in another process, which can only end by a panic.

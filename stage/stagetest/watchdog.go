@@ -2,16 +2,20 @@ package stagetest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
 
 // Watchdog takes snapshots of a pipeline again and again while it runs. Every snapshot must be balanced and no count
 // may go back. As long as commands are in flight and no stage is paused, the pipeline must make progress within the
-// patience. The watchdog works while the test is blocked, too: Broken is closed at once.
+// patience. While commands wait for their next try no progress is due, unless handlers wait in a circle for other stages.
+// Batches that linger and handlers that sleep are not known to the watchdog: they need more patience. The watchdog works
+// while the test is blocked, too: Broken is closed at once.
 type Watchdog struct {
 	p         *pipeline.Pipeline
 	patience  time.Duration
@@ -61,7 +65,8 @@ const (
 func (w *Watchdog) watch() {
 	defer close(w.rest)
 	var last pipeline.Snapshot
-	var still time.Duration // time without progress
+	var still time.Duration   // time without progress
+	var delayed time.Duration // time without progress in which commands waited for their next try
 	before := time.Now()
 	pause := time.NewTicker(snapshotEvery)
 	defer pause.Stop()
@@ -69,14 +74,26 @@ func (w *Watchdog) watch() {
 		s := w.p.Snapshot()
 		w.snapshots++
 		now := time.Now()
-		still += min(now.Sub(before), longestPause)
+		passed := min(now.Sub(before), longestPause)
 		before = now
-		if s.InFlight == 0 || pausedAnywhere(s) || progress(s) != progress(last) {
-			still = 0
+		retries := retrying(s)
+		switch {
+		case s.InFlight == 0 || pausedAnywhere(s) || progress(s) != progress(last):
+			still, delayed = 0, 0
+		case len(retries) > 0:
+			still, delayed = 0, delayed+passed
+		default:
+			still += passed
 		}
 		b := compare(last, s)
 		if b == nil && still > w.patience {
-			b = &BreachError{oracle.Progress, (&StallError{For: still, Snapshot: s, Waits: waits(w.p.Handlers()), Goroutines: oracle.Stacks()}).Error()}
+			b = w.stall(still+delayed, s, w.p.Handlers())
+		}
+		if b == nil && delayed > w.patience && len(retries) > 0 {
+			if handlers := w.p.Handlers(); circle(notWaitingFor(retries, handlers)) != nil {
+				b = w.stall(delayed, s, handlers)
+			}
+			delayed = 0 // Handlers stops the world, so it is called once in the patience
 		}
 		if b != nil {
 			w.broken = append(w.broken, b)
@@ -90,6 +107,28 @@ func (w *Watchdog) watch() {
 		case <-pause.C:
 		}
 	}
+}
+
+// stall returns the breach of a pipeline that has made no progress for some time.
+func (w *Watchdog) stall(d time.Duration, s pipeline.Snapshot, handlers []stage.Stuck) *BreachError {
+	stalled := &StallError{For: d, Snapshot: s, Waits: waits(handlers), Goroutines: oracle.Stacks()}
+	return &BreachError{oracle.Progress, stalled.Error()}
+}
+
+// retrying returns the names of the stages whose commands wait for a time at which they are tried again. At a stage with a full
+// queue they may wait for a free slot instead, so it is left out.
+func retrying(s pipeline.Snapshot) (names []string) {
+	for _, st := range s.Stages {
+		if st.Delayed > 0 && st.Queued < st.Capacity {
+			names = append(names, st.Name)
+		}
+	}
+	return names
+}
+
+// notWaitingFor returns the handlers that wait for none of the stages.
+func notWaitingFor(stages []string, handlers []stage.Stuck) []stage.Stuck {
+	return slices.DeleteFunc(slices.Clone(handlers), func(h stage.Stuck) bool { return slices.Contains(stages, h.Awaited) })
 }
 
 // compare returns what is wrong with a snapshot and its predecessor.
