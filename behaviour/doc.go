@@ -34,5 +34,5 @@
 // A behaviour is a plain value: call HandleCommand and read the [Outcome] with [Outcome.Result], [Outcome.Err],
 // [Outcome.Command] and [Outcome.Next].
 //
-// This package is the lowest layer: it starts no goroutine, reads no clock, holds no lock and imports nothing of Golda.
+// This package is the lowest layer: it starts no goroutine, reads no clock, and holds no lock.
 package behaviour

@@ -3,22 +3,12 @@ package behaviour
 import (
 	"context"
 	"errors"
+
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // ErrNoWorker is returned by [Emit] if its context is not one that a worker gave to a handler.
 var ErrNoWorker = errors.New("behaviour: not in a handler; pass the context that HandleCommand received")
-
-// EmitterKey is the key under which the context of a handler holds its [Emitter]. It is for engines and test doubles;
-// handlers call [Emit].
-type EmitterKey struct{}
-
-// Emitter is what an engine offers to a handler through the handler's context.
-type Emitter interface {
-	// Emit sends a further command to an inlet.
-	Emit(ctx context.Context, to *Inlet, cmd any) error
-	// Attempt returns the number of the current try, see [Attempt].
-	Attempt() int
-}
 
 // Emit sends an extra command to next. A handler may emit any number of commands besides the outcome it returns. The
 // accounts count each of them as a command of its own, and a ticket for the command that the handler has waits for all
@@ -41,7 +31,7 @@ func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 	if inlet == nil {
 		return ErrUnwired
 	}
-	e, ok := engine(ctx).(Emitter)
+	e, ok := engine(ctx).(link.Emitter)
 	if !ok {
 		return ErrNoWorker
 	}
@@ -52,7 +42,7 @@ func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 // try crashed or failed. Tries are counted up to 65,535, so any later try is reported as 65,536. Attempt returns 0
 // outside a handler. For a [Batcher] it is the number for the first command.
 func Attempt(ctx context.Context) int {
-	e, ok := engine(ctx).(Emitter)
+	e, ok := engine(ctx).(link.Emitter)
 	if !ok {
 		return 0
 	}
@@ -75,5 +65,5 @@ func engine(ctx context.Context) any {
 	if ctx == nil {
 		return nil
 	}
-	return ctx.Value(EmitterKey{})
+	return ctx.Value(link.EmitterKey{})
 }

@@ -6,19 +6,18 @@ import "errors"
 // [Outcome] instead of one made by [OK], [Forward] or [Error].
 var ErrNoOutcome = errors.New("behaviour: handler returned no outcome; return OK, Forward or Error")
 
-// ErrNoReason stands in for a nil reason given to [Error].
-var ErrNoReason = errors.New("behaviour: error without a reason")
+// errNoReason stands in for a nil reason given to [Error].
+var errNoReason = errors.New("behaviour: error without a reason")
 
 // ErrUnwired is the reason of a command that was forwarded to nil, or to a port that is not wired to a stage.
 var ErrUnwired = errors.New("behaviour: forwarded to a port that is not wired; declare it with stage.Out and wire it with pipeline.Wire")
 
-// Kind distinguishes the three outcomes.
+// Kind distinguishes the three outcomes. The zero Kind is the kind of the zero [Outcome]; see [ErrNoOutcome].
 type Kind uint8
 
-// KindNone, the zero Kind, is the kind of the zero [Outcome]; see [ErrNoOutcome].
+// The kinds.
 const (
-	KindNone Kind = iota
-	KindOK
+	KindOK Kind = iota + 1
 	KindForward
 	KindError
 )
@@ -75,7 +74,7 @@ var unwired = Error(ErrUnwired)
 // waiting caller gets the reason wrapped with the stage's name, so the reason need not say where the error happened.
 func Error(reason error) Outcome {
 	if reason == nil {
-		reason = ErrNoReason
+		reason = errNoReason
 	}
 	return Outcome{next: &failed, value: reason}
 }
@@ -84,7 +83,7 @@ func Error(reason error) Outcome {
 func (o Outcome) Kind() Kind {
 	switch o.next {
 	case nil:
-		return KindNone
+		return 0
 	case &done:
 		return KindOK
 	case &failed:

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/golda-dev/golda/internal/link"
 )
 
-// ErrWired is returned when a port that is already wired is connected again.
-var ErrWired = errors.New("behaviour: port is already wired")
+// errWired is returned when a port that is already wired is connected again.
+var errWired = errors.New("behaviour: port is already wired")
 
 // Target is where a command of type C can be sent: a stage (*stage.Stage) or a [Port] wired to one.
 type Target[C any] interface {
@@ -20,20 +22,8 @@ type Target[C any] interface {
 }
 
 // Inlet is the untyped input of a stage, as the engine sees it. Each stage has exactly one, so two inlets are the same
-// if the pointers are equal.
-type Inlet struct {
-	name  string
-	inbox any
-}
-
-// NewInlet makes the inlet of an inbox. It is for engines and test doubles; a stage has its own.
-func NewInlet(name string, inbox any) *Inlet { return &Inlet{name: name, inbox: inbox} }
-
-// Name returns the stage's name.
-func (in *Inlet) Name() string { return in.name }
-
-// Inbox returns the engine's inbox behind the inlet.
-func (in *Inlet) Inbox() any { return in.inbox }
+// if the pointers are equal. Its method Name returns the stage's name.
+type Inlet = link.Inlet
 
 // Outlet is the untyped view of a port: a stage declares it with stage.Out, and a pipeline checks it before it starts.
 type Outlet interface {
@@ -70,13 +60,14 @@ func NewPort[C any](name string) *Port[C] {
 func (p *Port[C]) Name() string { return p.name }
 
 // Connect wires the port to a target, once. pipeline.Wire calls it; a test may call it to capture what leaves a
-// behaviour. A second call returns [ErrWired], and a nil target [ErrUnwired].
+// behaviour. A second call fails, and a nil target is
+// refused with [ErrUnwired].
 func (p *Port[C]) Connect(to Target[C]) error {
 	if to == nil || to.Inlet() == nil {
 		return fmt.Errorf("port %q: %w", p.name, ErrUnwired)
 	}
 	if !p.to.CompareAndSwap(nil, &lead[C]{to, to.Inlet()}) {
-		return fmt.Errorf("port %q leads to %q: %w", p.name, p.Inlet().Name(), ErrWired)
+		return fmt.Errorf("port %q leads to %q: %w", p.name, p.Inlet().Name(), errWired)
 	}
 	return nil
 }

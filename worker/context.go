@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // There are three contexts of handlers. A command without a caller's context is handled with its worker's context, which is
@@ -185,7 +185,7 @@ func (h *handling) Err() error { return h.base.Err() }
 
 // Value returns the worker as the emitter, and otherwise what the pipeline's context has.
 func (h *handling) Value(key any) any {
-	if _, ok := key.(behaviour.EmitterKey); ok {
+	if _, ok := key.(link.EmitterKey); ok {
 		return (*emitter)(h)
 	}
 	return h.base.Value(key)
@@ -229,7 +229,7 @@ func (v *valued) Value(key any) any {
 // own returns the values that are never the caller's: the caller may be a handler itself.
 func (v *valued) own(key any) (value any, known bool) {
 	switch key.(type) {
-	case behaviour.EmitterKey:
+	case link.EmitterKey:
 		return (*emitter)(v.w), true
 	case command.OriginKey:
 		return v.from, true

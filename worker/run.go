@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
@@ -131,7 +132,7 @@ func (run *Run) Deadline() (deadline time.Time, ok bool) {
 // Value returns the run as the emitter, then what the caller's context has, and then what the stage's context has.
 func (run *Run) Value(key any) any {
 	switch key.(type) {
-	case behaviour.EmitterKey:
+	case link.EmitterKey:
 		return (*runEmitter)(run)
 	case command.OriginKey:
 		return run.Origin()

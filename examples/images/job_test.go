@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -18,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/examples/images/captcha"
 	"github.com/golda-dev/golda/examples/images/picture"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest"
 )
 
 // rewriteHeader changes the size in the header of a PNG file. A header is a length, its name, width and height, five
@@ -31,11 +31,6 @@ func rewriteHeader(file []byte, size uint32) []byte {
 	return file
 }
 
-// trying returns the context of a handler at its first attempt.
-type trying struct{ behaviour.Emitter }
-
-func (trying) Attempt() int { return 1 }
-
 func TestAnAttemptThatCrashesLeavesTheJobUnchanged(t *testing.T) {
 	j := &job{path: "a.jpg", img: image.NewNRGBA(image.Rect(0, 0, 2, 1))}
 	before := picture.Clone(j.img)
@@ -48,7 +43,7 @@ func TestAnAttemptThatCrashesLeavesTheJobUnchanged(t *testing.T) {
 }
 
 func TestAJobCrashesOnceAndOnlyInItsStage(t *testing.T) {
-	first := context.WithValue(t.Context(), behaviour.EmitterKey{}, trying{})
+	first, _ := stagetest.HandlerContext(t.Context(), 1)
 	j := &job{path: "a.jpg", crashIn: "blur"}
 	assert.Panics(t, func() { j.crashOnPurpose(first, "blur") })
 	assert.NotPanics(t, func() { j.crashOnPurpose(first, "save") })

@@ -27,7 +27,7 @@ const module = "github.com/golda-dev/golda"
 // Of stage, 14 names are the errors that a caller tells apart and 15 are Reason and the reasons; without these it exports
 // 44.
 const budget = `
-behaviour        30  36
+behaviour        30
 stage            60  73
 stage/queue      20
 stage/upgrade    20

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // admissionPoints are the two places where admission rules apply: the inbox of a stage, and the pipeline.
@@ -199,7 +199,7 @@ func (x handlerContext) Attempt() int  { return 1 }
 
 func (x handlerContext) ctx(t *testing.T) context.Context {
 	t.Helper()
-	return context.WithValue(t.Context(), behaviour.EmitterKey{}, x)
+	return context.WithValue(t.Context(), link.EmitterKey{}, x)
 }
 
 func TestAHandlerThatWouldWaitForItselfIsRefused(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/histogram"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -159,7 +160,7 @@ func New(cfg Config) *Inbox {
 	in := &Inbox{}
 	in.self, in.cfg, in.limit, in.knobs = in, &cfg, 1, cfg.knobs()
 	in.queue.order(cfg.Discipline)
-	in.inlet = behaviour.NewInlet(cfg.Name, in)
+	in.inlet = link.NewInlet(cfg.Name, in)
 	return in
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 )
 
@@ -237,7 +238,7 @@ type handler interface {
 
 // handlerOf returns the handler whose context it is, nil if it is none's.
 func handlerOf(ctx context.Context) handler {
-	h, _ := ctx.Value(behaviour.EmitterKey{}).(handler)
+	h, _ := ctx.Value(link.EmitterKey{}).(handler)
 	return h
 }
 

@@ -20,7 +20,8 @@ const layers = `
 -- ground: pure. No goroutines, no locks, no clock.
 internal/need:
 internal/plain:
-behaviour:
+internal/link:
+behaviour:          internal/link
 controller:         internal/plain
 controller/policy:  controller
 controller/leda:    controller
@@ -42,10 +43,10 @@ internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/yield
 internal/inbox:      behaviour controller stage/queue
-                    internal/command internal/histogram internal/plain internal/ring
+                    internal/command internal/histogram internal/link internal/plain internal/ring
 
 -- first
-worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/plain internal/stacks
+worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
                     internal/trial internal/yield
 internal/engine:    behaviour stage/queue worker
                     internal/actor internal/command internal/inbox internal/part internal/plain internal/stacks internal/trial

@@ -1,0 +1,31 @@
+// Package link has what package behaviour and the engine share and users do not need: how an inlet is made, and how a
+// handler's context leads to the engine.
+package link
+
+import "context"
+
+// Inlet is the untyped input of a stage, as the engine sees it. Users know it as behaviour.Inlet.
+type Inlet struct {
+	name  string
+	inbox any
+}
+
+// NewInlet makes the inlet of an inbox. Each stage has exactly one.
+func NewInlet(name string, inbox any) *Inlet { return &Inlet{name: name, inbox: inbox} }
+
+// Name returns the stage's name.
+func (in *Inlet) Name() string { return in.name }
+
+// Inbox returns the engine's inbox behind the inlet.
+func (in *Inlet) Inbox() any { return in.inbox }
+
+// EmitterKey is the key under which the context of a handler holds its [Emitter].
+type EmitterKey struct{}
+
+// Emitter is what an engine offers to a handler through the handler's context.
+type Emitter interface {
+	// Emit sends a further command to an inlet, see behaviour.Emit.
+	Emit(ctx context.Context, to *Inlet, cmd any) error
+	// Attempt returns the number of the current try, see behaviour.Attempt.
+	Attempt() int
+}
