@@ -44,38 +44,26 @@ func (c Change) String() string {
 		c.At, policy, of, c.StageName, c.What, c.Before, c.After, c.Why)
 }
 
-// UnknownStageError is the fault of a policy that made a decision about a stage that is not in the snapshot.
-type UnknownStageError struct {
+// DecisionError is the fault of a policy that decided on a value that a knob cannot have, or made a decision about a stage
+// or pool that is not in the snapshot.
+type DecisionError struct {
 	Policy string
-	Stage  StageID
-}
-
-// Error names the policy and the stage.
-func (e *UnknownStageError) Error() string {
-	return fmt.Sprintf("controller: policy %q: decision for unknown stage %d", e.Policy, e.Stage)
-}
-
-// UnknownPoolError is the fault of a policy that made a decision about a pool that is not in the snapshot and that the
-// policy did not make.
-type UnknownPoolError struct {
-	Policy string
-	Pool   string
-}
-
-// Error names the policy and the pool.
-func (e *UnknownPoolError) Error() string {
-	return fmt.Sprintf("controller: policy %q: decision for unknown pool %q", e.Policy, e.Pool)
-}
-
-// ValueError is the fault of a policy that decided on a value that a knob cannot have.
-type ValueError struct {
-	Policy  string
-	Knob    Knob
-	Name    string // the stage or pool
+	Knob   Knob
+	Stage  StageID // the stage that the decision is about, unless OfPool
+	OfPool bool    // the decision is about a pool
+	Name   string  // of the stage or pool; empty if there is no such stage
+	// Problem is what is wrong with the value. It is empty if there is no such stage or pool.
 	Problem string
 }
 
 // Error names the policy, the knob, the stage or pool, and the problem.
-func (e *ValueError) Error() string {
-	return fmt.Sprintf("controller: policy %q: %s of %q: %s", e.Policy, e.Knob, e.Name, e.Problem)
+func (e *DecisionError) Error() string {
+	switch {
+	case e.Problem != "":
+		return fmt.Sprintf("controller: policy %q: %s of %q: %s", e.Policy, e.Knob, e.Name, e.Problem)
+	case e.OfPool:
+		return fmt.Sprintf("controller: policy %q: decision for unknown pool %q", e.Policy, e.Name)
+	default:
+		return fmt.Sprintf("controller: policy %q: decision for unknown stage %d", e.Policy, e.Stage)
+	}
 }

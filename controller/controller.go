@@ -64,7 +64,7 @@ const (
 	EventTopology
 	// EventQueueFull reports that a queue is full. It comes once until the queue is no longer full.
 	EventQueueFull
-	// EventStarved reports that a stage has had work for [StarvedAfter] that no worker has taken. It comes once until a
+	// EventStarved reports that a stage has had work for a second that no worker has taken. It comes once until a
 	// worker takes some.
 	EventStarved
 	// EventWorkerDied reports that a worker crashed. The worker is being replaced.

@@ -144,9 +144,9 @@ func TestAWishForAnUnknownStageIsAFaultAndOtherWishesCount(t *testing.T) {
 	changes, faults := controller.Settle("mine", twoStages(), &d)
 	require.Len(t, changes, 1)
 	require.Len(t, faults, 2)
-	var unknown *controller.UnknownStageError
+	var unknown *controller.DecisionError
 	require.ErrorAs(t, faults[0], &unknown)
-	require.Equal(t, controller.UnknownStageError{Policy: "mine", Stage: 7}, *unknown)
+	require.Equal(t, controller.DecisionError{Policy: "mine", Knob: controller.KnobWorkers, Stage: 7}, *unknown)
 	require.EqualError(t, faults[1], `controller: policy "mine": decision for unknown stage -1`)
 }
 
@@ -186,8 +186,6 @@ func TestNoStagesAtAllAreLegal(t *testing.T) {
 	changes, faults := controller.Settle("mine", &controller.Snapshot{}, &d)
 	require.Empty(t, changes)
 	require.Empty(t, faults)
-	var w controller.Windows
-	w.Fill(&controller.Snapshot{})
 }
 
 func TestAChangePrintsAsOneLine(t *testing.T) {

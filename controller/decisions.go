@@ -11,9 +11,6 @@ import (
 // interval gets this one: a wrong parameter must not make a pipeline spin.
 const MinInterval = time.Millisecond
 
-// StarvedAfter is how long a stage with work must wait for a worker before [EventStarved].
-const StarvedAfter = time.Second
-
 // Knob names one setting that a policy can change. Each knob has one owner at a time.
 type Knob string
 

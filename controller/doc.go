@@ -24,7 +24,7 @@
 //
 // A controller may use the snapshot and the decisions only during one call: it copies what it wants to remember, keeps
 // neither of them, and changes nothing in the snapshot. A visit plan or a gate that was given away with a decision must
-// not be changed any more. A controller's memory is its own; counters are never reset (see [Windows]).
+// not be changed any more. A controller's memory is its own; counters are never reset.
 //
 // # Purity
 //
@@ -37,7 +37,7 @@
 //
 // No input is illegal: no stages at all, no load, stages that are added and removed. A wish beyond a knob's bounds is
 // limited to them, and the journal says so. A wish for a missing stage or pool, or for an impossible value, is a fault
-// ([UnknownStageError], [UnknownPoolError], [ValueError]) and changes nothing. A panic ([PanicError]) leaves the
+// ([DecisionError]) and changes nothing. A panic ([PanicError]) leaves the
 // earlier decisions in force.
 //
 // # Bounds
@@ -48,7 +48,7 @@
 // # Testing
 //
 // Write down a snapshot, call [Ask], and check the wishes with [Decisions.Wish] or the changes with [Settle]. No
-// pipeline and no waiting is needed: see the examples. A Walk shows the way of a worker through a plan.
+// pipeline and no waiting is needed: see the examples.
 //
 // This package is on the lowest layer: it imports nothing of Golda but internal/plain.
 package controller

@@ -11,8 +11,8 @@ import (
 // the controller first named the knobs, with steals last. It changes nothing itself; its caller applies the changes.
 //
 // A wish beyond a knob's bounds is limited to them, and the change says so. A wish for the current value changes
-// nothing. A wish for a missing stage or pool is an [*UnknownStageError] or [*UnknownPoolError], one for an impossible
-// value a [*ValueError]; the other wishes still count.
+// nothing. A wish for a missing stage or pool, or for an impossible value, is a fault, a [*DecisionError]; the other
+// wishes still count.
 //
 // Each knob changes at most once, however often and by whatever names the controller named it. Settle modifies neither
 // s nor d, so calling it twice gives the same answer, and calling it after the changes were applied gives none, except
@@ -34,7 +34,7 @@ func Settle(policy string, s *Snapshot, d *Decisions) (changes []Change, faults 
 
 // Kept returns what the controller stated with Keep, in the same order, as changes that change nothing: Before and
 // After are equal. Statements about missing stages and pools are left out.
-func Kept(policy string, s *Snapshot, d *Decisions) (notes []Change) {
+func (d *Decisions) Kept(policy string, s *Snapshot) (notes []Change) {
 	t := settling{policy: policy, s: s, d: d}
 	for _, w := range d.kept {
 		switch p := s.Pool(w.pool); {
@@ -74,7 +74,7 @@ func (t *settling) settle(w wish) {
 	case w.stage == Entry:
 		t.admission(w, "entry", &t.s.Entry)
 	case !t.known(w.stage):
-		t.faults = append(t.faults, &UnknownStageError{t.policy, w.stage})
+		t.unknownStage(w.stage, w.knob)
 	default:
 		t.ofStage(w, &t.s.Stages[w.stage])
 	}
@@ -122,7 +122,19 @@ func (w wish) held(wanted, got int) wish {
 }
 
 func (t *settling) faultf(w wish, name, format string, args ...any) {
-	t.faults = append(t.faults, &ValueError{t.policy, w.knob, name, fmt.Sprintf(format, args...)})
+	t.faults = append(t.faults, &DecisionError{
+		Policy: t.policy, Knob: w.knob, Stage: w.stage, OfPool: w.ofPool, Name: name, Problem: fmt.Sprintf(format, args...),
+	})
+}
+
+// unknownStage records a decision about a stage that is not in the snapshot.
+func (t *settling) unknownStage(s StageID, k Knob) {
+	t.faults = append(t.faults, &DecisionError{Policy: t.policy, Knob: k, Stage: s})
+}
+
+// unknownPool records a decision about a pool that is not in the snapshot.
+func (t *settling) unknownPool(pool string, k Knob) {
+	t.faults = append(t.faults, &DecisionError{Policy: t.policy, Knob: k, Stage: NoStage, OfPool: true, Name: pool})
 }
 
 func (t *settling) ofPool(w wish) {
@@ -137,7 +149,7 @@ func (t *settling) ofPool(w wish) {
 	p := t.pool(w.pool, own)
 	switch {
 	case p == nil:
-		t.faults = append(t.faults, &UnknownPoolError{t.policy, w.pool})
+		t.unknownPool(w.pool, w.knob)
 	case w.knob == KnobWorkers:
 		t.number(w, p.Name, p.Workers, p.MinWorkers, p.MaxWorkers)
 	case w.knob == KnobDispatch:
@@ -228,7 +240,7 @@ func (t *settling) means(pool string, s StageID) bool {
 func (t *settling) bind(w wish, st *StageStats) {
 	pool := cmp.Or(w.value.(string), st.Name)
 	if _, own := t.own(pool); pool != st.Name && t.pool(pool, own) == nil {
-		t.faults = append(t.faults, &UnknownPoolError{t.policy, pool})
+		t.unknownPool(pool, w.knob)
 		return
 	}
 	turn(t, w, st.Name, cmp.Or(st.Pool, st.Name), pool)

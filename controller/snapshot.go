@@ -97,7 +97,7 @@ type StageStats struct {
 	// Bound reports that stages ahead, and not the workers of this one, limit the throughput of the stage, so that
 	// another worker would be of no use. A stage becomes bound when its workers were blocked for a tenth or more of the
 	// time in which they had commands, or when it is stalled; it stays bound as long as the queue of a stage ahead is
-	// half full or more. See [Windows.Fill].
+	// half full or more.
 	Bound bool
 
 	// Needs is the least number of workers that the stage's options ask for, in whatever pool: the first number of
@@ -197,13 +197,6 @@ type Counters struct {
 
 // Handled returns how many commands handlers have answered.
 func (c Counters) Handled() uint64 { return c.OK + c.Forwarded + c.Errors }
-
-// blocked reports whether workers waited for a free slot in a stage ahead for a tenth or more of the time in which they
-// had commands.
-func (c Counters) blocked() bool { return c.Blocked > 0 && c.Blocked >= c.Busy/busyForBlocked }
-
-// busyForBlocked is the ratio of busy to blocked time above which workers do not count as blocked.
-const busyForBlocked = 9
 
 // Sub returns what was counted since earlier. A counter that is lower than before was restarted, because a new stage
 // has the name of an old one; then everything it shows was counted since.

@@ -10,7 +10,7 @@ import (
 // steal turns one Steal into two changes of KnobWorkers.
 func (t *settling) steal(w wish, thief *StageStats) {
 	if !t.known(w.victim) {
-		t.faults = append(t.faults, &UnknownStageError{t.policy, w.victim})
+		t.unknownStage(w.victim, KnobWorkers)
 		return
 	}
 	victim, wanted := &t.s.Stages[w.victim], w.value.(int)

@@ -219,7 +219,7 @@ func TestAStarvingStageIsReportedOnceUntilAWorkerVisitsIt(t *testing.T) {
 					submit(t, greedy, 1)
 					synctest.Wait()
 					submit(t, starved, 1)
-					time.Sleep(controller.StarvedAfter / 2)
+					time.Sleep(time.Second / 2)
 					require.Empty(t, l.of(controller.EventStarved))
 					time.Sleep(20 * time.Second)
 					all := l.of(controller.EventStarved)

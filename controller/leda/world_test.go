@@ -11,6 +11,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/leda"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 // world is a pipeline as far as a controller can see it. It applies the settled changes and does what the engine does
@@ -173,7 +174,7 @@ func (w *world) plan() *controller.VisitPlan { return w.Pool(string(leda.Global)
 func (w *world) ways(waiting, rounds int) string {
 	queue := make([]int, len(w.Stages)+1) // the last is for commands that have left
 	queue[0] = waiting
-	var walk controller.Walk
+	var walk steer.Walk
 	var way []string
 	plan := w.plan()
 	for rounds > 0 {

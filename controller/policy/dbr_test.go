@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 func TestT08_TheSlowestStageComesFirst(t *testing.T) {
@@ -83,7 +84,7 @@ func TestOnlyGordonWaitsForAPassWithoutSuccess(t *testing.T) {
 	for preset, full := range map[policy.Preset]bool{"": false, policy.Cruz: false, policy.Gordon: true} {
 		h := newFake(policy.DBR{Preset: preset}, line(3)...)
 		require.Equal(t, full, h.plan().FullRounds, preset)
-		var walk controller.Walk
+		var walk steer.Walk
 		walk.Leave(nil, 3, 0, false)
 		walk.Leave(nil, 3, 0, false)
 		require.Equal(t, !full, walk.EndsRound(h.plan(), 3, 1, false), preset)

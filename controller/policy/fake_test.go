@@ -12,6 +12,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 // The test kit of the policies of visits. A fake is a pipeline with pools as a controller sees it, which applies the
@@ -191,7 +192,7 @@ func (h *fake) sound(t require.TestingT) {
 func trace(plan *controller.VisitPlan, stages, waiting, rounds int) string {
 	queue := make([]int, stages+1) // one more for what has left
 	queue[0] = waiting
-	var walk controller.Walk
+	var walk steer.Walk
 	var way []string
 	for rounds > 0 {
 		id := plan.Order[walk.At(len(plan.Order))]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 func anyERLDA(t *rapid.T) policy.ERLDA {
@@ -195,7 +196,7 @@ func TestEveryPolicyTicksWithoutAllocating(t *testing.T) {
 		for i := range f.stages {
 			f.stages[i].QueueLen, f.stages[i].Busy = 50, f.stages[i].Workers
 		}
-		f.journal = controller.NewJournal(0)
+		f.journal = steer.NewJournal(0)
 		s := &controller.Snapshot{Stages: f.stages}
 		var d controller.Decisions
 		require.Zero(t, testing.AllocsPerRun(100, func() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 // row is a row of stages under a controller. It does what the engine does between two ticks, as far as a controller
@@ -16,7 +17,7 @@ type row struct {
 	pools   []controller.PoolStats // the shared ones
 	usage   float64                // of the CPUs; 0: not known
 	c       controller.Controller
-	journal *controller.Journal
+	journal *steer.Journal
 	err     error // the first error
 }
 
@@ -26,7 +27,7 @@ func newRow(c controller.Controller, stages ...controller.StageStats) *row {
 	if len(stages) == 0 {
 		stages = []controller.StageStats{{}}
 	}
-	f := &row{c: c, stages: stages, journal: controller.NewJournal(4096)}
+	f := &row{c: c, stages: stages, journal: steer.NewJournal(4096)}
 	for i := range stages {
 		stages[i] = furnished(stages[i], i)
 	}

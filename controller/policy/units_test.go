@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 // group returns a shared pool with that many workers, within those bounds.
@@ -23,7 +24,7 @@ func of(pool string, capacity int) controller.StageStats {
 
 // newGroups is like newRow, with pools that stages share.
 func newGroups(c controller.Controller, pools []controller.PoolStats, stages ...controller.StageStats) *row {
-	f := &row{c: c, stages: stages, pools: pools, journal: controller.NewJournal(4096)}
+	f := &row{c: c, stages: stages, pools: pools, journal: steer.NewJournal(4096)}
 	for i := range stages {
 		stages[i] = furnished(stages[i], i)
 		if st := &stages[i]; st.Pool != "" {

@@ -38,6 +38,9 @@ type requestsReady struct{}
 // IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
 func (requestsReady) IgnoreDeadLetterLogging() {}
 
+// starvedAfter is how long a stage with work must wait for a worker before controller.EventStarved.
+const starvedAfter = time.Second
+
 // checkDue makes the actor check whether stages starve.
 type checkDue struct{}
 
@@ -78,7 +81,7 @@ func (a *loopActor) start(ctx actor.Context) {
 		a.scheduleTick(p)
 	}
 	a.waiting = map[string]waits{}
-	a.check = time.AfterFunc(controller.StarvedAfter, func() { l.send(checkDue{}) })
+	a.check = time.AfterFunc(starvedAfter, func() { l.send(checkDue{}) })
 	a.handleRequests()
 	l.slow.resend() // for events from before the start, or that a previous actor was sent a message for
 	l.fast.resend()
@@ -172,7 +175,7 @@ func (a *loopActor) checkStarving() {
 		}
 		a.waiting[name] = waits{accounts.Visits, starves}
 	}
-	a.check.Reset(controller.StarvedAfter)
+	a.check.Reset(starvedAfter)
 }
 
 // scheduleTick starts the time until the next tick of a policy. A policy that has never said when gets none.

@@ -28,6 +28,7 @@ import (
 	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/internal/steer"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -85,13 +86,13 @@ type Loop struct {
 
 	mu       sync.Mutex // guards all below
 	policies map[string][]controller.Policy
-	journal  *controller.Journal
+	journal  *steer.Journal
 	requests []any // for the actor
 }
 
 // New returns a loop. Its state is how the options of the stages and groups have them.
 func New(cfg Config) *Loop {
-	l := &Loop{Config: cfg, policies: maps.Clone(cfg.Policies), journal: controller.NewJournal(0), running: newRunning()}
+	l := &Loop{Config: cfg, policies: maps.Clone(cfg.Policies), journal: steer.NewJournal(0), running: newRunning()}
 	present := cfg.Pipeline.Stages()
 	stages := make([]Options, len(present))
 	for i, c := range present {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/internal/steer"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -21,7 +22,7 @@ type activePolicy struct {
 	policy     controller.Policy
 	controller controller.Controller
 	claims     []controller.Knob // the knobs that it may turn; nil: all
-	windows    controller.Windows
+	windows    steer.Windows
 	ids        []controller.StageID // the stages that its last snapshot shows; nil: all
 	decisions  controller.Decisions
 	every      time.Duration // between two ticks
@@ -215,7 +216,7 @@ func (a *loopActor) consult(p *activePolicy, ev controller.Event, s *controller.
 	for _, err := range faults {
 		a.log(p).Error("policy made an invalid decision", "error", err)
 	}
-	for _, ch := range controller.Kept(p.policy.Name(), s, &p.decisions) {
+	for _, ch := range p.decisions.Kept(p.policy.Name(), s) {
 		a.write(p.widen(ch))
 	}
 	return a.apply(p, s, changes)

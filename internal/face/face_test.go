@@ -33,7 +33,7 @@ stage/queue      20
 stage/upgrade    20
 worker           25
 pipeline         40
-controller       60  69
+controller       60
 supervisor       60  70
 stage/stagetest  40
 stage/stagetest/chaos  45

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 // SharedPool is a pool of workers that several inboxes share. Its workers are parked here, not at the inboxes, and come to an
@@ -59,7 +60,7 @@ func (sp *SharedPool) polled() bool { return sp.Dispatch() == controller.Polled 
 type visit struct {
 	at      *Inbox // where it is; nil between visits
 	route   *route
-	walk    controller.Walk
+	walk    steer.Walk
 	empty   int  // places in a row with nothing to do
 	walked  bool // it came along its route, not with a token
 	handled int  // in this visit

@@ -24,6 +24,7 @@ internal/link:
 behaviour:          internal/link
 controller:         internal/plain
 controller/policy:  controller
+internal/steer:      controller
 controller/leda:    controller
 internal/histogram:
 internal/part:
@@ -43,7 +44,7 @@ internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/yield
 internal/inbox:      behaviour controller stage/queue
-                    internal/command internal/histogram internal/link internal/plain internal/ring
+                    internal/command internal/histogram internal/link internal/plain internal/ring internal/steer
 
 -- first
 worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
@@ -58,7 +59,7 @@ coordination/scheduler: coordination/coroutine
 internal/logs:      worker internal/plain
 internal/graph:     behaviour internal/inbox
 internal/control:   controller stage/queue worker
-                    internal/actor internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part
+                    internal/actor internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/need internal/plain

@@ -1,4 +1,4 @@
-package controller_test
+package steer_test
 
 import (
 	"testing"
@@ -7,10 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 func TestAStageIsBoundFromABlockedWorkerUntilNoQueueAheadIsHalfFull(t *testing.T) {
-	var w controller.Windows
+	var w steer.Windows
 	total := controller.Counters{}
 	look := func(busy, blocked time.Duration, stalled bool, ahead int) bool {
 		total.Busy += busy
@@ -33,31 +34,4 @@ func TestAStageIsBoundFromABlockedWorkerUntilNoQueueAheadIsHalfFull(t *testing.T
 	require.True(t, look(0, 0, true, 0), "a stalled stage is bound")
 	require.False(t, look(0, 0, false, 0))
 	require.True(t, look(0, 1, false, 0))
-}
-
-func TestKeepMakesANoteAndNoChange(t *testing.T) {
-	s := &controller.Snapshot{
-		At:     time.Second,
-		Stages: []controller.StageStats{{Name: "a", Workers: 3, MinWorkers: 1, MaxWorkers: 9}},
-		Pools:  []controller.PoolStats{{Name: "a", Own: true, Workers: 3}, {Name: "g", Group: true, Workers: 5}},
-	}
-	var d controller.Decisions
-	d.Keep(0, "a", "that is ahead")
-	d.Keep(controller.NoStage, "g", "the same")
-	d.Keep(7, "", "of no stage")
-	d.Keep(controller.NoStage, "ghost", "of no pool")
-	changes, faults := controller.Settle("p", s, &d)
-	require.Empty(t, changes)
-	require.Empty(t, faults)
-	var lines []string
-	for _, c := range controller.Kept("p", s, &d) {
-		require.Equal(t, c.Before, c.After)
-		lines = append(lines, c.String())
-	}
-	require.Equal(t, []string{
-		`1s p: stage "a": workers stay 3: that is ahead`,
-		`1s p: pool "g": workers stay 5: the same`,
-	}, lines)
-	d.Reset()
-	require.Empty(t, controller.Kept("p", s, &d))
 }

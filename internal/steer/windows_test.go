@@ -1,4 +1,4 @@
-package controller_test
+package steer_test
 
 import (
 	"reflect"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 func counted(totals map[string]uint64, names ...string) *controller.Snapshot {
@@ -44,7 +45,7 @@ func TestAWindowIsWhatWasCountedSinceThePreviousCall(t *testing.T) {
 		{"and come back as a new one", totals{"a": 9, "b": 12}, []string{"a", "b"}, []uint64{0, 12}},
 		{"a restarted one shows its total", totals{"a": 2, "b": 12}, []string{"a", "b"}, []uint64{2, 0}},
 	}
-	var w controller.Windows
+	var w steer.Windows
 	for _, step := range steps {
 		s := counted(step.totals, step.names...)
 		w.Fill(s)
@@ -54,7 +55,7 @@ func TestAWindowIsWhatWasCountedSinceThePreviousCall(t *testing.T) {
 
 // The times and visits of shared pools have windows like all other counters.
 func TestEveryCounterHasAWindow(t *testing.T) {
-	var w controller.Windows
+	var w steer.Windows
 	first := controller.Counters{OK: 1, Busy: 5 * time.Second, Visits: 7, EmptyVisits: 2}
 	second := controller.Counters{OK: 4, Busy: 8 * time.Second, Visits: 17, EmptyVisits: 2}
 	s := &controller.Snapshot{Stages: []controller.StageStats{{Name: "a", Total: first}}}
@@ -67,7 +68,7 @@ func TestEveryCounterHasAWindow(t *testing.T) {
 }
 
 func TestTwoControllersDoNotDisturbEachOthersWindows(t *testing.T) {
-	var often, seldom controller.Windows
+	var often, seldom steer.Windows
 	s := counted(map[string]uint64{"a": 5}, "a")
 	often.Fill(s)
 	s = counted(map[string]uint64{"a": 9}, "a")

@@ -1,6 +1,10 @@
-package controller
+package steer
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/golda-dev/golda/controller"
+)
 
 // Windows remembers the totals that a controller saw last, and so computes what was counted since. Each controller has
 // its own Windows. No counter is reset, so two controllers do not disturb each other; in LEDA, reading the statistics
@@ -14,7 +18,7 @@ type Windows struct {
 
 // window is what Windows remembers of one stage.
 type window struct {
-	total Counters
+	total controller.Counters
 	bound bool
 }
 
@@ -23,7 +27,7 @@ type window struct {
 // so a stage stays bound until a window shows no blocked worker and no queue ahead is half full. Stages are identified
 // by name: the window of a new stage is its whole total, and a stage that is gone is forgotten. A stage for which
 // nothing was ever counted takes no memory.
-func (w *Windows) Fill(s *Snapshot) {
+func (w *Windows) Fill(s *controller.Snapshot) {
 	if w.seen == nil {
 		w.seen = map[string]*window{}
 	}
@@ -35,8 +39,8 @@ func (w *Windows) Fill(s *Snapshot) {
 		if last != nil {
 			st.Window = st.Total.Sub(last.total)
 		}
-		st.Bound = st.Stalled || st.Window.blocked() || last != nil && last.bound && s.busyAhead(st)
-		if st.Total == (Counters{}) {
+		st.Bound = st.Stalled || blocked(st.Window) || last != nil && last.bound && busyAhead(s, st)
+		if st.Total == (controller.Counters{}) {
 			delete(w.seen, st.Name)
 			continue
 		}
@@ -53,7 +57,7 @@ func (w *Windows) Fill(s *Snapshot) {
 }
 
 // busyAhead reports whether the queue of a stage ahead is half full or more.
-func (s *Snapshot) busyAhead(st *StageStats) bool {
+func busyAhead(s *controller.Snapshot, st *controller.StageStats) bool {
 	for _, id := range st.Next {
 		if id < 0 || int(id) >= len(s.Stages) {
 			continue
@@ -66,10 +70,17 @@ func (s *Snapshot) busyAhead(st *StageStats) bool {
 }
 
 // forget drops the stages that are not in s, so that a pipeline that adds and removes stages does not leak memory.
-func (w *Windows) forget(s *Snapshot) {
+func (w *Windows) forget(s *controller.Snapshot) {
 	here := make(map[string]bool, len(s.Stages))
 	for i := range s.Stages {
 		here[s.Stages[i].Name] = true
 	}
 	maps.DeleteFunc(w.seen, func(name string, _ *window) bool { return !here[name] })
 }
+
+// blocked reports whether workers waited for a free slot in a stage ahead for a tenth or more of the time in which they
+// had commands.
+func blocked(c controller.Counters) bool { return c.Blocked > 0 && c.Blocked >= c.Busy/busyForBlocked }
+
+// busyForBlocked is the ratio of busy to blocked time above which workers do not count as blocked.
+const busyForBlocked = 9

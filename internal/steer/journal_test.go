@@ -1,4 +1,4 @@
-package controller_test
+package steer_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/steer"
 )
 
 func numbered(from, to int) []controller.Change {
@@ -32,7 +33,7 @@ func TestAJournalRemembersTheLastChangesInOrder(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := controller.NewJournal(tt.capacity)
+			j := steer.NewJournal(tt.capacity)
 			j.Add(numbered(0, tt.added)...)
 			require.ElementsMatch(t, numbered(tt.first, tt.added), j.Entries())
 			require.IsIncreasing(t, append([]int{-1}, afters(j)...))
@@ -42,14 +43,14 @@ func TestAJournalRemembersTheLastChangesInOrder(t *testing.T) {
 }
 
 func TestTheZeroJournalIsReady(t *testing.T) {
-	var j controller.Journal
+	var j steer.Journal
 	require.Empty(t, j.Entries())
-	j.Add(numbered(0, controller.DefaultJournal+1)...)
-	require.Len(t, j.Entries(), controller.DefaultJournal)
+	j.Add(numbered(0, 256+1)...)
+	require.Len(t, j.Entries(), 256)
 }
 
 func TestEntriesAreACopy(t *testing.T) {
-	j := controller.NewJournal(2)
+	j := steer.NewJournal(2)
 	j.Add(numbered(0, 2)...)
 	j.Entries()[0].After = 99
 	require.Equal(t, numbered(0, 2), j.Entries())
@@ -58,7 +59,7 @@ func TestEntriesAreACopy(t *testing.T) {
 func TestAJournalHoldsTheLastOfTheAddedChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(1, 9).Draw(t, "capacity")
-		j, n := controller.NewJournal(capacity), 0
+		j, n := steer.NewJournal(capacity), 0
 		for _, more := range rapid.SliceOf(rapid.IntRange(0, 12)).Draw(t, "batches") {
 			j.Add(numbered(n, n+more)...)
 			n += more
@@ -72,7 +73,7 @@ func TestAJournalHoldsTheLastOfTheAddedChanges(t *testing.T) {
 	})
 }
 
-func afters(j *controller.Journal) []int {
+func afters(j *steer.Journal) []int {
 	entries := j.Entries()
 	ns := make([]int, 0, len(entries))
 	for _, c := range entries {
@@ -82,7 +83,7 @@ func afters(j *controller.Journal) []int {
 }
 
 func TestAmendKeepsOneEntryForAKnobThatChangesOften(t *testing.T) {
-	j := controller.NewJournal(2)
+	j := steer.NewJournal(2)
 	plan := func(before, after string) controller.Change {
 		return controller.Change{Policy: "lrb", StageName: "shared", What: controller.KnobVisit, Before: before, After: after}
 	}
