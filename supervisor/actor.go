@@ -2,11 +2,16 @@ package supervisor
 
 import "github.com/golda-dev/golda/internal/actor"
 
+// The types of protoactor that a child made of an actor needs. Programs that do not use protoactor need none of them.
 type (
 	// Actor handles messages one at a time. It is protoactor's interface.
 	Actor = actor.Actor
 	// Context is what an actor can use while it handles a message.
 	Context = actor.Context
+	// PID is an actor's address.
+	PID = actor.PID
+	// Spawner starts actors.
+	Spawner = actor.Spawner
 )
 
 // SpawnActor starts an actor, for [Child.Spawn]. Its mailbox loses no message and never resumes a crashed actor, and a

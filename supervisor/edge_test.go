@@ -181,7 +181,7 @@ func TestRunReturnsWhyItGaveUpOrCouldNotStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		crash := supervisor.Service("a", func(context.Context) error { return errBoom })
 		require.ErrorIs(t, supervisor.Run(t.Context(), supervisor.Spec{Log: quiet, Children: []supervisor.Child{crash}}), errBoom)
-		bad := supervisor.ReadyService("a", func(context.Context, func()) error { return errBoom })
+		bad := readyService("a", func(context.Context, func()) error { return errBoom })
 		require.ErrorIs(t, supervisor.Run(t.Context(), supervisor.Spec{Log: quiet, Children: []supervisor.Child{bad}}), errBoom)
 	})
 }
@@ -334,7 +334,7 @@ func TestANestedSupervisorWithAStuckChildNamesIt(t *testing.T) {
 		free := make(chan struct{})
 		stuck := supervisor.Service("stuck", func(context.Context) error { <-free; return nil })
 		stuck.Patience = supervisor.Infinity
-		c := newServices(supervisor.OneForOne, long, supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{stuck}}))
+		c := newServices(supervisor.OneForOne, long, nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{stuck}}))
 		tree := c.start(t)
 		go func() {
 			time.Sleep(time.Second)
@@ -352,7 +352,7 @@ func TestARequestEndsWithItsSupervisor(t *testing.T) {
 		c := newServices(supervisor.OneForOne, long)
 		tree := c.start(t)
 		var wg sync.WaitGroup
-		mute := supervisor.ReadyService("mute", func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil })
+		mute := readyService("mute", func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil })
 		wg.Go(func() {
 			_, err := tree.Add(t.Context(), mute)
 			require.ErrorIs(t, err, supervisor.ErrStopped)
@@ -378,7 +378,7 @@ func TestAnAddedChildThatIsInterruptedByASiblingsFailureComesAfterIt(t *testing.
 		c := newServices(supervisor.OneForAll, long, named("a")...)
 		tree := c.start(t)
 		starts := 0
-		slow := supervisor.ReadyService("slow", func(ctx context.Context, ready func()) error {
+		slow := readyService("slow", func(ctx context.Context, ready func()) error {
 			if starts++; starts > 1 {
 				ready()
 			}
@@ -514,7 +514,7 @@ func TestGaveUpKeepsTheChildrenRunningOnlyInTheTopSupervisor(t *testing.T) {
 		var gaveUp []string
 		c := newServices(supervisor.OneForOne, supervisor.Intensity{}, named("a")...)
 		c.spec.GaveUp = func(e *supervisor.EscalationError) { gaveUp = append(gaveUp, e.Child) }
-		c.spec.Children = append(c.spec.Children, supervisor.Nested(supervisor.Spec{
+		c.spec.Children = append(c.spec.Children, nested(supervisor.Spec{
 			Name: "sub", GaveUp: c.spec.GaveUp, Children: []supervisor.Child{c.child("x", supervisor.Permanent)},
 		}))
 		tree := c.start(t)
@@ -549,11 +549,11 @@ func TestTerminatingAStuckChildReturnsLeftErrorAndAbandonsIt(t *testing.T) {
 func TestAnAbandonedNestedSupervisorIsNotQueried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		free := make(chan struct{})
-		hangs := supervisor.Child{Name: "hangs", Spawn: func(supervisor.Spawner, string, func(error)) (*supervisor.PID, error) {
+		hangs := supervisor.Child{Name: "hangs", Spawn: func(supervisor.Spawner, string, func(error)) (*actor.PID, error) {
 			<-free
 			return nil, errBoom
 		}}
-		sub := supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{hangs}})
+		sub := nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{hangs}})
 		sub.Patience = time.Second
 		c := newServices(supervisor.OneForOne, long)
 		tree := c.start(t)
@@ -584,7 +584,7 @@ func TestANestedSupervisorThatIsEndedFromOutsideIsRestartedAsItsTypeSays(t *test
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := newServices(supervisor.OneForOne, long)
-				sub := supervisor.Nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{c.child("x", supervisor.Permanent)}})
+				sub := nested(supervisor.Spec{Name: "sub", Children: []supervisor.Child{c.child("x", supervisor.Permanent)}})
 				sub.Restart = row.restart
 				c.spec.Children = []supervisor.Child{sub}
 				tree := c.start(t)
@@ -609,7 +609,7 @@ func TestStatesAndTypesHaveTheirNames(t *testing.T) {
 	for want, got := range map[string]interface{ String() string }{
 		"down": supervisor.Down, "starting": supervisor.Starting, "running": supervisor.Running,
 		"stopping": supervisor.Stopping, "restarting": supervisor.Restarting, "State(9)": supervisor.State(9),
-		"never": supervisor.Never, "any_significant": supervisor.AnySignificant, "all_significant": supervisor.AllSignificant,
+		"never": supervisor.AutoShutdown(0), "any_significant": supervisor.AnySignificant, "all_significant": supervisor.AllSignificant,
 		"AutoShutdown(9)": supervisor.AutoShutdown(9), "permanent": supervisor.Permanent, "Restart(9)": supervisor.Restart(9),
 	} {
 		require.Equal(t, want, got.String())

@@ -39,7 +39,7 @@ func Example() {
 		Intensity: supervisor.Intensity{Restarts: 3, Within: time.Minute},
 		Log:       quiet,
 		Children: []supervisor.Child{
-			supervisor.ReadyService("pusher", push),
+			{Name: "pusher", Serve: push},
 			{Name: "poller", Run: poll, Restart: supervisor.Transient},
 		},
 	})
@@ -55,7 +55,7 @@ func Example() {
 func ExampleTree_Add() {
 	ctx := context.Background()
 	pool, err := supervisor.Start(ctx, nil, supervisor.Spec{
-		Name: "pool", Strategy: supervisor.SimpleOneForOne, Intensity: supervisor.DefaultIntensity, Most: 2, Log: quiet,
+		Name: "pool", Strategy: supervisor.SimpleOneForOne, Intensity: supervisor.Intensity{Restarts: 1, Within: 5 * time.Second}, Most: 2, Log: quiet,
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -149,12 +149,12 @@ func ExampleSpawnActor() {
 func ExampleTree_Info() {
 	idle := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	tree, err := supervisor.Start(context.Background(), nil, supervisor.Spec{
-		Name: "building", Intensity: supervisor.DefaultIntensity, Log: quiet,
+		Name: "building", Intensity: supervisor.Intensity{Restarts: 1, Within: 5 * time.Second}, Log: quiet,
 		Children: []supervisor.Child{
 			supervisor.Service("door", idle),
-			supervisor.Nested(supervisor.Spec{
-				Name: "cellar", Strategy: supervisor.OneForOne, Children: []supervisor.Child{supervisor.Service("heating", idle)},
-			}),
+			{Name: "cellar", Supervisor: &supervisor.Spec{
+				Strategy: supervisor.OneForOne, Children: []supervisor.Child{supervisor.Service("heating", idle)},
+			}},
 		},
 	})
 	if err != nil {
@@ -177,10 +177,10 @@ func ExampleEscalationError_Story() {
 	disk := supervisor.Service("disk", func(context.Context) error { return errors.New("no space left") })
 	err := supervisor.Run(context.Background(), supervisor.Spec{
 		Name: "building", Log: quiet,
-		Children: []supervisor.Child{supervisor.Nested(supervisor.Spec{
-			Name: "cellar", Intensity: supervisor.Intensity{Restarts: 1, Within: time.Minute},
-			Children: []supervisor.Child{disk},
-		})},
+		Children: []supervisor.Child{{Name: "cellar", Supervisor: &supervisor.Spec{
+			Intensity: supervisor.Intensity{Restarts: 1, Within: time.Minute},
+			Children:  []supervisor.Child{disk},
+		}}},
 	})
 	if e, ok := errors.AsType[*supervisor.EscalationError](err); ok {
 		for line := range strings.Lines(e.Story()) {

@@ -212,7 +212,7 @@ func (s *supervisor) notify(hook func()) {
 
 // autoShutdown ends the supervisor if c is significant and the AutoShutdown says so.
 func (s *supervisor) autoShutdown(c *childState, reason error) {
-	if !c.child.Significant || s.spec.AutoShutdown == Never {
+	if !c.child.Significant || s.spec.AutoShutdown == 0 {
 		return
 	}
 	if s.spec.AutoShutdown == AllSignificant && slices.ContainsFunc(s.children, func(o *childState) bool {

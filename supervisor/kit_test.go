@@ -221,3 +221,13 @@ func (h *actorTree) escalations() []*supervisor.EscalationError {
 
 // long is an intensity that is never used up.
 var long = supervisor.Intensity{Restarts: 1 << 30, Within: time.Hour}
+
+// readyService returns a child that is a function and reports when it is ready.
+func readyService(name string, serve func(ctx context.Context, ready func()) error) supervisor.Child {
+	return supervisor.Child{Name: name, Serve: serve}
+}
+
+// nested returns a child that is a supervisor.
+func nested(spec supervisor.Spec) supervisor.Child {
+	return supervisor.Child{Name: spec.Name, Supervisor: &spec}
+}

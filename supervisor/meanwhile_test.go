@@ -162,7 +162,7 @@ func TestInfoMayBeCalledConcurrentlyAfterTheEnd(t *testing.T) {
 		c := newServices(supervisor.OneForOne, long)
 		below := newServices(supervisor.OneForOne, long, named("x", "y")...)
 		below.spec.Name = "below"
-		c.spec.Children = append(c.spec.Children, supervisor.Nested(below.spec))
+		c.spec.Children = append(c.spec.Children, nested(below.spec))
 		tree := c.start(t)
 		tree.Stop()
 		texts := make(chan string)

@@ -84,7 +84,7 @@ func (m *model) exit(name string, well bool) {
 		return
 	}
 	m.down(c)
-	if !c.significant || m.auto == supervisor.Never {
+	if !c.significant || m.auto == 0 {
 		return
 	}
 	if m.auto == supervisor.AllSignificant && slices.ContainsFunc(m.list, func(o *modelled) bool { return o.significant && o.up }) {
@@ -204,7 +204,7 @@ type life struct {
 var letters = []string{"a", "b", "c", "d", "e"}
 
 func (l *life) significant(r supervisor.Restart, want bool) bool {
-	return want && l.auto != supervisor.Never && r != supervisor.Permanent
+	return want && l.auto != 0 && r != supervisor.Permanent
 }
 
 func drawLife(t *rapid.T) *life {

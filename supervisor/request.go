@@ -126,7 +126,7 @@ func (s *supervisor) perform(r *request) error {
 	}
 	simple := s.spec.Strategy == SimpleOneForOne
 	if simple && r.do != terminate {
-		return fmt.Errorf("%q: %w", r.id, ErrSimple)
+		return fmt.Errorf("%q: %w", r.id, errSimple)
 	}
 	i := slices.IndexFunc(s.children, func(c *childState) bool { return c.id == r.id })
 	if i < 0 {

@@ -7,18 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"time"
-
-	"github.com/golda-dev/golda/internal/actor"
-)
-
-// The names of protoactor that a child made of an actor needs. Programs that do not use protoactor need none of them.
-type (
-	// System runs actors.
-	System = actor.System
-	// PID is an actor's address.
-	PID = actor.PID
-	// Spawner starts actors.
-	Spawner = actor.Spawner
 )
 
 // Restart is a child's restart type: whether the child is restarted after it has ended by itself.
@@ -49,15 +37,14 @@ func (r Restart) String() string {
 	}
 }
 
-// AutoShutdown says whether a supervisor ends when its significant children have ended.
+// AutoShutdown says whether a supervisor ends when its significant children have ended. By default it does not; OTP
+// calls that never.
 type AutoShutdown uint8
 
 // The kinds of auto-shutdown, as in OTP.
 const (
-	// Never is the default.
-	Never AutoShutdown = iota
 	// AnySignificant ends the supervisor when a significant child has ended by itself and is not restarted.
-	AnySignificant
+	AnySignificant AutoShutdown = iota + 1
 	// AllSignificant ends the supervisor when its last significant child has ended.
 	AllSignificant
 )
@@ -65,7 +52,7 @@ const (
 // String returns the OTP name.
 func (a AutoShutdown) String() string {
 	switch a {
-	case Never:
+	case 0:
 		return "never"
 	case AnySignificant:
 		return "any_significant"
@@ -107,10 +94,11 @@ func (d Directive) String() string {
 	}
 }
 
+// defaultPatience is the limit of a child without one of its own.
+const defaultPatience = 5 * time.Second
+
 // Limits for the time that a child may take to stop.
 const (
-	// DefaultPatience is the limit of a child without one of its own.
-	DefaultPatience = 5 * time.Second
 	// Infinity waits as long as it takes. It is the default of a child that is a supervisor.
 	Infinity time.Duration = math.MaxInt64
 	// BrutalKill does not wait: the child is asked to stop and abandoned at once.
@@ -139,7 +127,7 @@ type Child struct {
 	Restart Restart
 	// Significant marks a child that an [AutoShutdown] counts.
 	Significant bool
-	// Patience is how long the child may take to stop: by default [DefaultPatience], and [Infinity] for a supervisor.
+	// Patience is how long the child may take to stop: by default 5 s, and [Infinity] for a supervisor.
 	Patience time.Duration
 	// StartLimit is how long the child may take to be ready; zero is no limit.
 	StartLimit time.Duration
@@ -150,14 +138,6 @@ func Service(name string, run func(ctx context.Context) error) Child {
 	return Child{Name: name, Run: run}
 }
 
-// ReadyService returns a child that is a function and reports when it is ready. See [Child.Serve].
-func ReadyService(name string, serve func(ctx context.Context, ready func()) error) Child {
-	return Child{Name: name, Serve: serve}
-}
-
-// Nested returns a child that is a supervisor.
-func Nested(spec Spec) Child { return Child{Name: spec.Name, Supervisor: &spec} }
-
 // patience returns the child's Patience, with the defaults applied.
 func (c *Child) patience() time.Duration {
 	switch {
@@ -166,7 +146,7 @@ func (c *Child) patience() time.Duration {
 	case c.Supervisor != nil:
 		return Infinity
 	default:
-		return DefaultPatience
+		return defaultPatience
 	}
 }
 
@@ -231,7 +211,7 @@ func (s *Spec) check() error {
 	// With a period of zero there would never be one restart too many: restarts would go on for ever.
 	fault(s.Intensity.Restarts > 0 && s.Intensity.Within == 0, "Restarts is %d and Within is zero: set a period", s.Intensity.Restarts)
 	simple := s.Strategy == SimpleOneForOne
-	fault(simple && s.AutoShutdown != Never, "simple_one_for_one has no auto-shutdown")
+	fault(simple && s.AutoShutdown != 0, "simple_one_for_one has no auto-shutdown")
 	fault(simple && len(s.Children) > 0, "simple_one_for_one starts without children: add them later")
 	for _, problem := range s.Backoff.problems() {
 		fault(true, "backoff: %s", problem)
@@ -273,7 +253,7 @@ func (s *Spec) checkChild(c *Child, nameless string) error {
 	fault(c.Patience < BrutalKill, fmt.Sprintf("no such patience: %v", c.Patience))
 	fault(c.StartLimit < 0, fmt.Sprintf("no such limit for the start: %v", c.StartLimit))
 	fault(c.Significant && c.Restart == Permanent, "a significant child cannot be permanent")
-	fault(c.Significant && s.AutoShutdown == Never, "is significant, but AutoShutdown is never")
+	fault(c.Significant && s.AutoShutdown == 0, "is significant, but AutoShutdown is never")
 	if c.Supervisor != nil {
 		faults = append(faults, c.nested().check())
 	}

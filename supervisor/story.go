@@ -45,11 +45,12 @@ var (
 	ErrRunning = errors.New("supervisor: child is running")
 	// ErrRestarting is OTP's restarting.
 	ErrRestarting = errors.New("supervisor: child is being restarted")
-	// ErrSimple is OTP's simple_one_for_one: children of such a supervisor cannot be restarted or deleted by a call.
-	ErrSimple = errors.New("supervisor: not with simple_one_for_one")
 	// ErrFull means that the supervisor has Most children already.
 	ErrFull = errors.New("supervisor: too many children; see Spec.Most")
 )
+
+// errSimple is OTP's simple_one_for_one: children of such a supervisor cannot be restarted or deleted by a call.
+var errSimple = errors.New("supervisor: not with simple_one_for_one")
 
 // CrashError means that a service, or other foreign code, panicked or ended its goroutine.
 type CrashError struct {

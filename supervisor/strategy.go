@@ -56,15 +56,12 @@ func (s Strategy) affected(i, n int) (from, to int) {
 func (s Strategy) independent() bool { return s == OneForOne || s == SimpleOneForOne }
 
 // Intensity is how many restarts a supervisor makes within a period before it gives up. The zero Intensity allows none:
-// the supervisor gives up at the first failure. A positive Restarts with a zero Within is a [Fault], as in OTP.
+// the supervisor gives up at the first failure. OTP's default is one restart in five seconds. A positive
+// Restarts with a zero Within is a [Fault], as in OTP.
 type Intensity struct {
 	Restarts int
 	Within   time.Duration
 }
-
-// DefaultIntensity is OTP's default: one restart in five seconds. Here the zero Intensity means no restarts, so a
-// caller has to set DefaultIntensity explicitly.
-var DefaultIntensity = Intensity{Restarts: 1, Within: 5 * time.Second}
 
 // add is supervisor.erl's add_restart: it records a restart, drops those that are older than the period, and reports
 // whether there are too many now.

@@ -31,7 +31,7 @@ type Tree struct {
 //
 // The supervisor and its children are actors of the given system. If system is nil, the supervisor has a system of its
 // own.
-func Start(ctx context.Context, system *System, spec Spec) (*Tree, error) {
+func Start(ctx context.Context, system *actor.System, spec Spec) (*Tree, error) {
 	need.Context(ctx, "supervisor: Start")
 	if err := spec.check(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func Run(ctx context.Context, spec Spec) error {
 func (t *Tree) Name() string { return t.name }
 
 // PID returns the supervisor's address.
-func (t *Tree) PID() *PID { return t.pid }
+func (t *Tree) PID() *actor.PID { return t.pid }
 
 // Done returns a channel that is closed when the supervisor and its children have ended.
 func (t *Tree) Done() <-chan struct{} { return t.stopped }
@@ -161,7 +161,7 @@ func (t *Tree) Remove(id string) error {
 		return err
 	}
 	gone := t.Delete(id)
-	if errors.Is(gone, ErrNotFound) || errors.Is(gone, ErrSimple) {
+	if errors.Is(gone, ErrNotFound) || errors.Is(gone, errSimple) {
 		gone = nil // forgotten already
 	}
 	return cmp.Or(err, gone)

@@ -24,6 +24,7 @@ const module = "github.com/golda-dev/golda"
 // of a group counted. Methods and fields are not counted.
 //
 // A second number is what a package exports that is above its budget. It may only fall: lower it when you remove a name.
+// Of supervisor, 4 names are the types of a child made of an actor, which a program must name, and 13 are errors.
 // Of stage, 14 names are the errors that a caller tells apart and 15 are Reason and the reasons; without these it exports
 // 44.
 const budget = `
@@ -34,7 +35,7 @@ stage/upgrade    20
 worker           25
 pipeline         40
 controller       60
-supervisor       60  70
+supervisor       60  63
 stage/stagetest  40
 stage/stagetest/chaos  45
 `
