@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
@@ -109,10 +110,5 @@ func (p RestartPolicy) orDefault() RestartPolicy {
 // pause returns how long a worker waits that follows a number of crashes beyond those that are answered at once. A fifth of
 // it is random, so that stages that broke together do not come back together.
 func (p RestartPolicy) pause(beyond int) time.Duration {
-	d := p.Backoff
-	for i := 1; i < beyond && d < p.Max; i++ {
-		d *= 2
-	}
-	d = min(d, p.Max)
-	return d - time.Duration(rand.Float64()*0.2*float64(d))
+	return backoff.Pause(p.Backoff, p.Max, beyond, -0.2*rand.Float64())
 }

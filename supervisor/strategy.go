@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/golda-dev/golda/internal/backoff"
 )
 
 // Strategy says which children are restarted when one fails.
@@ -144,16 +146,9 @@ func (b Backoff) pause(streak int, chance float64) time.Duration {
 	if b.First <= 0 || streak < 1 {
 		return 0
 	}
-	d, longest := b.First, b.longest()
-	for i := 1; i < streak && d < longest; i++ {
-		if d *= 2; d <= 0 { // overflow
-			d = longest
-		}
-	}
-	d = min(d, longest)
 	jitter := b.Jitter
 	if jitter == 0 {
 		jitter = defaultJitter
 	}
-	return d - time.Duration(min(max(jitter, 0), 1)*chance*float64(d))
+	return backoff.Pause(b.First, b.longest(), streak, -min(max(jitter, 0), 1)*chance)
 }

@@ -2,10 +2,10 @@ package inbox
 
 import (
 	"container/heap"
-	"math/bits"
 	"math/rand/v2"
 	"time"
 
+	"github.com/golda-dev/golda/internal/backoff"
 	"github.com/golda-dev/golda/internal/command"
 )
 
@@ -80,14 +80,7 @@ func (s *state) postpone(e command.Envelope, at place) bool {
 // pause is how long to wait after so many tries. The backoff doubles up to its maximum; then a share of it, at most Jitter, is
 // subtracted or added. Die is random, in [0, 1).
 func (p Retry) pause(tries int, die float64) time.Duration {
-	d := p.Max
-	if doublings := max(tries-1, 0); doublings < bits.LeadingZeros64(uint64(p.Backoff))-1 {
-		d = min(p.Backoff<<doublings, p.Max)
-	}
-	if p.Backoff == 0 {
-		d = 0
-	}
-	return d + time.Duration(p.Jitter*(2*die-1)*float64(d))
+	return backoff.Pause(p.Backoff, p.Max, tries, p.Jitter*(2*die-1))
 }
 
 // requeueRetry queues a command whose next try is due. If other commands wait for a slot it goes behind them, and gives up

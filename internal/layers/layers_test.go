@@ -19,6 +19,7 @@ import (
 const layers = `
 -- ground: pure. No goroutines, no locks, no clock.
 internal/need:
+internal/backoff:
 internal/plain:
 internal/link:
 behaviour:          internal/link
@@ -44,7 +45,7 @@ internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/yield
 internal/inbox:      behaviour controller stage/queue
-                    internal/command internal/histogram internal/link internal/plain internal/ring internal/steer
+                    internal/backoff internal/command internal/histogram internal/link internal/plain internal/ring internal/steer
 
 -- first
 worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
@@ -62,9 +63,9 @@ internal/control:   controller stage/queue worker
                     internal/actor internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer
 
 -- second: these do not import each other.
-supervisor:         internal/actor internal/need internal/plain
+supervisor:         internal/actor internal/backoff internal/need internal/plain
 stage:              behaviour stage/queue stage/upgrade worker
-                    internal/actor internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
+                    internal/actor internal/backoff internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
                     internal/trial
 
 -- third

@@ -1,0 +1,21 @@
+// Package backoff has the arithmetic of pauses that grow: before a retry of a command, before a crashing stage works on,
+// and before a supervisor restarts a child.
+package backoff
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Pause returns the n-th pause of a row, counted from one: first, doubled for each further one up to most, and changed by
+// a share of itself, from -1 to 1, which callers draw at random. It returns 0 if first is 0.
+func Pause(first, most time.Duration, n int, share float64) time.Duration {
+	if first == 0 {
+		return 0
+	}
+	d := most
+	if doublings := max(n-1, 0); doublings < bits.LeadingZeros64(uint64(first))-1 { // otherwise it would overflow
+		d = min(first<<doublings, most)
+	}
+	return d + time.Duration(share*float64(d))
+}
