@@ -32,6 +32,7 @@ type Overload struct {
 //	ErrDisabled      ReasonDisabled     a policy has disabled the stage
 //	ErrMaxInFlight   ReasonMaxInFlight  the pipeline holds as many commands as it may
 //	ErrShed          ReasonOldest       the command was accepted, and dropped for a later one
+//	                 ReasonNewest       the command was accepted, and dropped at once
 //	ErrExpired       ReasonExpired      the command was accepted, and waited longer than its time to live
 //	ErrClosed        ReasonClosed       the stage or the pipeline drains or has stopped; ErrDraining is an ErrClosed
 //
@@ -65,6 +66,7 @@ var overloads = []struct {
 	{ErrRate, ReasonRate},
 	{ErrPolicy, ReasonPolicy},
 	{ErrDisabled, ReasonDisabled},
+	{inbox.ErrShedNewest, ReasonNewest},
 	{ErrShed, ReasonOldest},
 	{ErrExpired, ReasonExpired},
 	{ErrClosed, ReasonClosed},

@@ -35,6 +35,27 @@ func TestOverloadedFindsEveryOverload(t *testing.T) {
 	}
 }
 
+func TestACommandThatIsDroppedOnArrivalIsOverloadOfItsOwnReason(t *testing.T) {
+	gate := make(chan struct{})
+	s := stage.Func("s", func(context.Context, int) behaviour.Outcome { <-gate; return behaviour.OK(nil) },
+		stage.Workers(1, 1), stage.Capacity(1), stage.Overflow(stage.DropNewest))
+	p, err := pipeline.New("p", s, pipeline.HideCommands())
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	var dropped *stage.Ticket
+	for p.Snapshot().Stages[0].Shed == 0 {
+		dropped, err = s.Ask(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	_, err = dropped.Wait(t.Context())
+	require.ErrorIs(t, err, stage.ErrShed)
+	o, ok := stage.Overloaded(err)
+	require.True(t, ok)
+	require.Equal(t, stage.ReasonNewest, o.Reason)
+	close(gate)
+	require.NoError(t, p.Stop(t.Context()))
+}
+
 // slow is a policy that allows two commands a second.
 type slow struct{}
 

@@ -145,12 +145,12 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, crash) {
 		return false
 	}
-	w.redeem()
+	w.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing
 	again := retry || culprit == nil
 	clear(batch)
 	w.stage.Crashed(crash, again)
-	w.deliver(false)
-	if w.pool == nil && !w.carries() {
+	w.deliver(false) // after Crash, which says whether the worker still owns what earlier commands forwarded
+	if w.pool == nil && !w.carries() { // a worker that carries commands keeps its place until it has handed them over
 		w.stage.Inbox.Yield(&w.Member)
 	}
 	w.failure = crash

@@ -20,6 +20,8 @@ var (
 	ErrDraining   = fmt.Errorf("%w: draining", ErrClosed)
 	ErrNotRunning = errors.New("stage: not running")
 	ErrShed       = errors.New("stage: command dropped to make room")
+	// ErrShedNewest is the ErrShed of a command that was dropped on arrival.
+	ErrShedNewest = fmt.Errorf("%w", ErrShed)
 	ErrStopped    = errors.New("stage: stopped before the command was done")
 	ErrDisabled   = errors.New("stage: disabled")
 	ErrExpired    = errors.New("stage: command expired in the queue")

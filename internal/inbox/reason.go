@@ -52,8 +52,11 @@ const (
 
 var (
 	rejectedNames = [rejectedReasons]Reason{
-		ReasonFull, ReasonClosed, ReasonCancelled, ReasonType, ReasonDisabled, ReasonRate, ReasonPolicy, ReasonMaxInFlight,
+		rejectedFull: ReasonFull, rejectedClosed: ReasonClosed, rejectedCancelled: ReasonCancelled, rejectedType: ReasonType,
+		rejectedDisabled: ReasonDisabled, rejectedRate: ReasonRate, rejectedPolicy: ReasonPolicy, rejectedMaxInFlight: ReasonMaxInFlight,
 	}
-	shedNames = [shedReasons]Reason{ReasonFull, ReasonNewest, ReasonOldest, ReasonDisabled, ReasonExpired}
-	deadNames = [deadReasons]Reason{ReasonCrash, ReasonStopped}
+	shedNames = [shedReasons]Reason{
+		shedFull: ReasonFull, shedNewest: ReasonNewest, shedOldest: ReasonOldest, shedDisabled: ReasonDisabled, shedExpired: ReasonExpired,
+	}
+	deadNames = [deadReasons]Reason{deadCrash: ReasonCrash, deadStopped: ReasonStopped}
 )

@@ -161,11 +161,12 @@ type victim struct {
 	err error
 }
 
-// dropFor makes a slot for e, or drops e itself, as the overflow rule says.
+// dropFor makes a slot for e, or drops e itself, as the overflow rule says. Packs stay whole: only the command in front is ever
+// dropped from the queue.
 func (s *state) dropFor(e command.Envelope, at place) victim {
 	if s.cfg.Overflow == DropNewest || s.queue.fresh() == 0 {
 		s.counts.losses().shed[shedNewest]++
-		return victim{e, ReasonNewest, ErrShed}
+		return victim{e, ReasonNewest, ErrShedNewest}
 	}
 	oldest := s.queue.drop()
 	s.queue.unpack(oldest)
