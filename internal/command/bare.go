@@ -8,9 +8,9 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// bare takes off a context the layers that add no values: those of a task, and of WithCancel, WithTimeout and
-// WithDeadline, which package context does not let anybody take off but by reflection. A layer that is not known is
-// thought to have values. That costs something for each command, and nothing else.
+// bare strips the layers from a context that add no values: those of a task, and those of WithCancel, WithTimeout and
+// WithDeadline, which can be stripped by reflection only. A layer of an unknown type is taken to have values, which costs
+// some time for each command and has no other effect.
 func bare(ctx context.Context) context.Context {
 	if inner := inside(ctx); inner != nil {
 		return bare(inner)
@@ -18,6 +18,7 @@ func bare(ctx context.Context) context.Context {
 	return ctx
 }
 
+// inside returns the parent of a context whose outermost layer adds no values, or nil.
 func inside(ctx context.Context) context.Context {
 	if t, ok := ctx.(*coro.Task); ok {
 		return t.Parent()
@@ -38,7 +39,7 @@ type layer struct {
 	parent []int
 }
 
-// layers are those of package context.
+// layers lists the types of package context without values.
 var layers = func() (known []layer) {
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -52,7 +53,7 @@ var layers = func() (known []layer) {
 	return known
 }()
 
-// layerOf finds the parent of a context, which is to be the background.
+// layerOf returns the layer of a context whose parent must be the background.
 func layerOf(ctx context.Context) (l layer, ok bool) {
 	t := reflect.TypeOf(ctx)
 	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {

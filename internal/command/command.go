@@ -1,27 +1,27 @@
-// Package command holds what travels through a pipeline: a command in its
-// envelope, and the ticket of whoever waits for its end.
+// Package command holds what travels through a pipeline: a command in its envelope, and the ticket with which a caller
+// waits for the command's end.
 package command
 
 import "time"
 
-// Envelope is one command on its way. It is passed by value: nothing is
-// allocated for a hop.
+// Envelope is one command on its way through a pipeline. It is passed by value, so a hop allocates nothing.
 //
-// It is half a line of the cache. It is copied three times for a hop, and cleared, and often another processor
-// has written it; so what is seldom of use shares one word. With a field for each it was a
-// quarter larger, and a hop took some 5 % longer.
+// An Envelope is half a cache line. A hop copies it three times and clears it, and often another processor has written it.
+// So facts that are seldom needed share one word. With a field for each the envelope was a quarter larger, and a hop took
+// some 5 % longer.
 type Envelope struct {
 	// Cmd is the command itself.
 	Cmd any
-	// From is what the command has in common with all that come of the same submission: its ticket, and its
-	// caller's context. It is nil if there is neither.
+	// From is what all commands that result from one submission share: the ticket and the caller's context. It is nil if
+	// there is neither.
 	From *Origin
 
 	note note
 }
 
-// note is what else is known of a command. From the lowest bit: five flags; in eight bits the pack, or if there is none
-// the stage that emitted it; and when it came. Of one that was tried, how often, and less exactly when it came.
+// note packs what else is known about a command. From the lowest bit: five flags; in eight bits the pack, or the place of the
+// stage that emitted the command if there is no pack; and when it was queued. For a command that was tried before, the time
+// shares its bits with the number of tries, so it is less exact.
 type note uint64
 
 const (
@@ -32,24 +32,24 @@ const (
 	packed
 
 	packAt  = 5
-	pack    = note(MaxPack) << packAt   // the pack if it is packed; else the emitter's place plus one, 0 if there is none
-	sinceAt = 13                        // when it came, in nanoseconds; or
+	pack    = note(MaxPack) << packAt   // the pack if packed is set; otherwise the emitter's place plus one, or 0
+	sinceAt = 13                        // when it was queued, in nanoseconds; or
 	tries   = note(MaxTries) << sinceAt // how often it was tried,
-	laterAt = sinceAt + 16              // and when it came,
-	coarse  = 13                        // in 2 to the power of so many nanoseconds
+	laterAt = sinceAt + 16              // and when it was queued,
+	coarse  = 13                        // in units of 2 to this power of nanoseconds
 )
 
-// MaxPack is the largest pack, and MaxTries is as far as tries are counted.
+// MaxPack is the largest pack. MaxTries is the largest number of tries that is counted.
 const (
 	MaxPack  = 255
 	MaxTries = 1<<16 - 1
 )
 
-// Emitters is how many stages, the first of a pipeline, are remembered as those that emitted a command.
+// Emitters is how many stages can be recorded as the emitter of a command: those at the first places of a pipeline.
 const Emitters = 255
 
-// Emitted returns the envelope of a command that a handler of the stage at a place emitted: the ticket of its origin
-// waits for it, but its result is not the ticket's result.
+// Emitted returns the envelope of a command that a handler of the stage at a place emitted. The ticket of its origin waits for
+// it, but its result is not the ticket's result.
 func Emitted(cmd any, from *Origin, place int) Envelope {
 	e := Envelope{Cmd: cmd, From: from, note: child}
 	if place < Emitters {
@@ -58,8 +58,9 @@ func Emitted(cmd any, from *Origin, place int) Envelope {
 	return e
 }
 
-// Emitter returns the place of the stage whose handler emitted the command, or the one that the command came of; -1 if none
-// did, or if it is not known: the stage is not one of the first [Emitters], or the command was in a pack.
+// Emitter returns the place of the stage whose handler emitted the command, or the command that this one results from. It
+// returns -1 if no handler did, or if the stage is not known: it is not one of the first [Emitters], or the command was in a
+// pack.
 func (e *Envelope) Emitter() int {
 	if e.note&packed != 0 {
 		return -1
@@ -67,17 +68,17 @@ func (e *Envelope) Emitter() int {
 	return int(e.note&pack>>packAt) - 1
 }
 
-// Ticket returns the ticket that is told how the command ends, nil if nobody waits.
+// Ticket returns the ticket that waits for the command, or nil if no caller waits.
 func (e *Envelope) Ticket() *Ticket { return e.From.Ticket() }
 
-// Caller reports whether the command has its caller's context.
+// Caller reports whether the command has a caller's context.
 func (e *Envelope) Caller() bool { return e.From != nil && e.From.ctx != nil }
 
 // Child reports whether the command was emitted, see [Emitted].
 func (e *Envelope) Child() bool { return e.note&child != 0 }
 
-// Carry makes it the envelope in which a command goes on that came of another: its origin is the same.
-// The two may be one.
+// Carry makes e the envelope of a command that another one was forwarded as: it has the same origin. The two envelopes may be
+// the same.
 func (e *Envelope) Carry(cmd any, from *Envelope) {
 	if e != from {
 		e.From = from.From
@@ -89,17 +90,17 @@ func (e *Envelope) Carry(cmd any, from *Envelope) {
 	e.Cmd, e.note = cmd, from.note&keeps
 }
 
-// Moment is an instant of the host's clock as envelopes keep it. The zero Moment is none.
+// Moment is an instant of the pipeline's clock as envelopes store it. The zero Moment is no instant.
 type Moment uint64
 
-// At is the moment of a reading of the host's clock, in nanoseconds. It comes again after 26 days: what has waited
-// for more than half of that is thought to have come just now.
+// At returns the moment of a reading of the pipeline's clock, in nanoseconds. Moments repeat after 26 days: a command that has
+// waited for more than half of that seems to have been queued just now.
 func At(now int64) Moment { return max(Moment(now)<<sinceAt, 1<<sinceAt) }
 
-// later is the moment as one that was tried keeps it: to 8 µs. It comes again after 78 hours.
+// later returns the moment as the envelope of a tried command stores it: to 8 µs. It repeats after 78 hours.
 func (m Moment) later() note { return max(note(m)>>(sinceAt+coarse)<<laterAt, 1<<laterAt) }
 
-// Enter notes when the command entered the queue of the room where it is.
+// Enter records when the command entered the queue of the inbox where it is.
 func (e *Envelope) Enter(m Moment) {
 	if e.note&tried == 0 {
 		e.note = e.note&(1<<sinceAt-1) | note(m)
@@ -108,8 +109,8 @@ func (e *Envelope) Enter(m Moment) {
 	}
 }
 
-// Waited is for how long the command has been in the queue, and false if nobody looked at the clock when it
-// came. Who reads the clock may have done so before it came: then it has not waited.
+// Waited returns for how long the command has been in the queue, and false if the clock was not read when it was queued. The
+// reading now may be from before the command was queued; then it has not waited.
 func (e *Envelope) Waited(now int64) (waited time.Duration, known bool) {
 	if e.note&tried == 0 {
 		ago := note(At(now)) - e.note&^(1<<sinceAt-1)
@@ -119,12 +120,11 @@ func (e *Envelope) Waited(now int64) (waited time.Duration, known bool) {
 	return sinceThen(time.Duration(ago)>>laterAt<<coarse, e.note>>laterAt)
 }
 
-// Seen is how many commands the eye takes in: of so many at the head of a queue at least one should tell
-// when it came.
+// Seen is how many envelopes are inspected for a time: of so many at the head of a queue at least one should have it.
 const Seen = 16
 
-// Waited is for how long the first of several commands that tells has been in the queue, and for how many that may
-// stand: it, and those behind it; none, if of those that are [Seen] none tells.
+// Waited returns for how long the first command whose time is known has been in the queue, and for how many commands that
+// stands: that one and those behind it. It returns 0 commands if none of the first [Seen] has a time.
 func Waited(es []Envelope, now int64) (waited time.Duration, many int) {
 	for i := range es[:min(len(es), Seen)] {
 		if waited, known := es[i].Waited(now); known {
@@ -141,7 +141,7 @@ func sinceThen(ago time.Duration, then note) (waited time.Duration, known bool) 
 	return max(ago, 0), true
 }
 
-// Tries is how many tries in the present room did not succeed.
+// Tries returns how many tries at the present stage did not succeed.
 func (e *Envelope) Tries() int {
 	if e.note&tried == 0 {
 		return 0
@@ -149,15 +149,14 @@ func (e *Envelope) Tries() int {
 	return int(e.note & tries >> sinceAt)
 }
 
-// Failed counts one more of those, and forgets when the command came: it will come again.
+// Failed counts one more try that did not succeed. It clears the time, because the command will be queued again.
 func (e *Envelope) Failed() {
 	n := min(e.Tries()+1, MaxTries)
 	e.note = e.note&(1<<sinceAt-1) | tried | note(n)<<sinceAt
 }
 
-// Pack is how many commands, this one and those right behind it, are to be handled
-// in one batch and apart from all others, because the batch they were in crashed; 0
-// if it does not matter.
+// Pack returns how many commands, this one and those right behind it, must be handled in one batch and apart from all others,
+// because the batch that they were in crashed. It returns 0 if there is no such rule.
 func (e *Envelope) Pack() int {
 	if e.note&packed == 0 {
 		return 0
@@ -165,7 +164,7 @@ func (e *Envelope) Pack() int {
 	return int(e.note & pack >> packAt)
 }
 
-// SetPack sets the pack, which is [MaxPack] at most. The command's emitter is forgotten if there is one.
+// SetPack sets the pack, which is [MaxPack] at most. It overwrites the command's emitter.
 func (e *Envelope) SetPack(n int) {
 	switch {
 	case n > 0:
@@ -175,17 +174,17 @@ func (e *Envelope) SetPack(n int) {
 	}
 }
 
-// Proven reports whether a canary crashed with the command, or is at work at it: if it comes
-// back, it is for the version before.
+// Proven reports whether a canary has crashed with the command, or is handling it. If the command comes back, the old version
+// must handle it.
 func (e *Envelope) Proven() bool { return e.note&proven != 0 }
 
-// Prove says whether it is so.
+// Prove sets what [Envelope.Proven] reports.
 func (e *Envelope) Prove(yes bool) { e.set(proven, yes) }
 
-// Woken reports whether the command was begun and set aside, and may go on: Cmd is the run.
+// Woken reports whether the command was suspended and may be resumed: Cmd is the run.
 func (e *Envelope) Woken() bool { return e.note&woken != 0 }
 
-// Wake makes it so.
+// Wake marks the command as woken.
 func (e *Envelope) Wake() { e.set(woken, true) }
 
 func (e *Envelope) set(flag note, yes bool) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestATicketTellsTheResultOfItsCommand(t *testing.T) {
+func TestATicketHasTheResultOfItsCommand(t *testing.T) {
 	ticket := NewTicket(nil)
 	require.Nil(t, ticket.Result())
 	require.NoError(t, ticket.Err())
@@ -23,7 +23,7 @@ func TestATicketTellsTheResultOfItsCommand(t *testing.T) {
 	require.NoError(t, ticket.Err())
 }
 
-func TestATicketTellsNothingBeforeTheEnd(t *testing.T) {
+func TestATicketIsNotDoneBeforeTheEnd(t *testing.T) {
 	ticket := NewTicket(nil)
 	ticket.Join()
 	ticket.Settle(false, 7, nil)
@@ -31,7 +31,7 @@ func TestATicketTellsNothingBeforeTheEnd(t *testing.T) {
 	ticket.Settle(true, 8, errors.New("child"))
 	select {
 	case <-ticket.Done():
-		t.Fatal("told too early")
+		t.Fatal("done too early")
 	default:
 	}
 	require.Nil(t, ticket.Result())
@@ -42,7 +42,7 @@ func TestATicketTellsNothingBeforeTheEnd(t *testing.T) {
 	require.EqualError(t, ticket.Err(), "child")
 }
 
-func TestATicketTellsTheErrorsOfAllItsCommands(t *testing.T) {
+func TestATicketHasTheErrorsOfAllItsCommands(t *testing.T) {
 	ticket := NewTicket(nil)
 	ticket.Join()
 	ticket.Join()
@@ -60,7 +60,7 @@ func TestATicketTellsTheErrorsOfAllItsCommands(t *testing.T) {
 	require.Same(t, own, path)
 }
 
-func TestATicketKeepsSoManyErrorsAndCountsTheOthers(t *testing.T) {
+func TestATicketKeepsABoundedNumberOfErrorsAndCountsTheOthers(t *testing.T) {
 	const children = 1000
 	ticket := NewTicket(nil)
 	for i := range children {
@@ -78,16 +78,15 @@ func TestATicketKeepsSoManyErrorsAndCountsTheOthers(t *testing.T) {
 	require.Equal(t, "done", ticket.Result(), "the command itself has succeeded")
 }
 
-func TestNobodysTicketMayBeSettledAndJoined(t *testing.T) {
+func TestANilTicketMayBeSettledAndJoined(t *testing.T) {
 	var ticket *Ticket
 	ticket.Join()
 	ticket.Settle(false, 1, nil)
 	ticket.Settle(true, nil, errors.New("unheard"))
 }
 
-// Children are joined by children and settled at once, and whoever is last tells
-// it, once, when all is known.
-func TestATicketOfManyChildrenEndsOnceHoweverTheyCross(t *testing.T) {
+// Children join further children and are settled concurrently. The last one ends the ticket, once.
+func TestATicketOfManyConcurrentChildrenEndsOnce(t *testing.T) {
 	rounds := 3000
 	if testing.Short() {
 		rounds = 300
@@ -136,7 +135,7 @@ func TestATicketOfManyChildrenEndsOnceHoweverTheyCross(t *testing.T) {
 	}
 }
 
-func TestAWaiterSeesTheResultAndOneErrorForGood(t *testing.T) {
+func TestAWaiterSeesTheResultAndAnErrorThatDoesNotChange(t *testing.T) {
 	for range 1000 {
 		ticket := NewTicket(nil)
 		ticket.Join()
@@ -156,8 +155,8 @@ func TestAWaiterSeesTheResultAndOneErrorForGood(t *testing.T) {
 	}
 }
 
-// Some come to listen before the end, some while it is told, some after, and all hear it.
-func TestWhoeverComesToListenHearsTheEnd(t *testing.T) {
+// Some goroutines wait before the end, some while it is recorded, some after; all are notified.
+func TestEveryWaitingGoroutineIsNotifiedOfTheEnd(t *testing.T) {
 	for round := range 3000 {
 		var ticket Ticket
 		ticket.Open()
@@ -182,7 +181,7 @@ func TestWhoeverComesToListenHearsTheEnd(t *testing.T) {
 	}
 }
 
-func TestWaitingEndsWithItsContextAndTheTicketGoesOn(t *testing.T) {
+func TestAWaitEndsWithItsContextAndTheTicketContinues(t *testing.T) {
 	ticket := NewTicket(nil)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -192,7 +191,7 @@ func TestWaitingEndsWithItsContextAndTheTicketGoesOn(t *testing.T) {
 	require.Same(t, enough, err)
 	ticket.Settle(false, 7, nil)
 	result, err = ticket.Wait(ctx)
-	require.NoError(t, err, "what has ended is told to whoever asks")
+	require.NoError(t, err, "a ticket that has ended returns its result, even if the context has ended")
 	require.Equal(t, 7, result)
 }
 
@@ -210,26 +209,26 @@ func TestATicketThatEndsTwicePanics(t *testing.T) {
 	}
 }
 
-// It is a mistake, but not of those who come to wait only then.
+// The mistake must not block goroutines that wait afterwards.
 func TestATicketThatEndedTwiceHasEnded(t *testing.T) {
 	ticket := NewTicket(nil)
 	first := errors.New("first")
 	ticket.Settle(false, nil, first)
 	require.Panics(t, func() { ticket.Settle(false, nil, errors.New("second")) })
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // else it would wait for ever
+	cancel() // otherwise it would wait for ever
 	_, err := ticket.Wait(ctx)
 	require.Same(t, first, err)
 	require.Same(t, first, ticket.Err())
 	select {
 	case <-ticket.Done():
 	default:
-		require.Fail(t, "who listens now hears nothing")
+		require.Fail(t, "a goroutine that waits now is not notified")
 	}
 }
 
-// What is called then may take its time, or panic.
-func TestWhoListensHearsTheEndBeforeAnybodyIsCalled(t *testing.T) {
+// The function that NewTicket was given may take long, or panic.
+func TestWaitingGoroutinesAreNotifiedBeforeTheFunctionIsCalled(t *testing.T) {
 	var done <-chan struct{}
 	heard := false
 	ticket := NewTicket(func(any, error) {

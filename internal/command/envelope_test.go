@@ -10,12 +10,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAnEnvelopeIsHalfALineOfTheCache(t *testing.T) {
+func TestAnEnvelopeIsHalfACacheLine(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Envelope{}), uintptr(32))
 }
 
-// What is noted of a command shares one word. Here each has its own, and no way of changing one changes another.
-func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
+// The facts about a command share one word. The model of this test has a variable for each: changing one must not change
+// another.
+func TestTheFactsInAnEnvelopesNoteAreIndependent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const (
 			longest, exactly      = 13 * 24 * time.Hour, time.Nanosecond
@@ -33,7 +34,7 @@ func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
 			place = rapid.IntRange(0, Emitters).Draw(t, "place")
 			e, isChild = Emitted("command", nil, place), true
 			if place == Emitters {
-				place = -1 // one too many
+				place = -1 // beyond what is recorded
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -79,8 +80,8 @@ func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
 				if known {
 					require.InDelta(t, later, int64(waited), float64(within))
 					none, _ := e.Waited(when - later)
-					require.LessOrEqual(t, none, within, "the clock was read before it came")
-					require.GreaterOrEqual(t, none, time.Duration(0), "nobody has waited for less than no time")
+					require.LessOrEqual(t, none, within, "the clock was read before the command was queued")
+					require.GreaterOrEqual(t, none, time.Duration(0), "a wait is never negative")
 				} else {
 					require.Zero(t, waited)
 				}
@@ -89,7 +90,7 @@ func TestWhatIsNotedOfACommandIsWhatWasSaid(t *testing.T) {
 	})
 }
 
-func TestTriesAreCountedAsFarAsTheyAreCounted(t *testing.T) {
+func TestTriesAreCountedUpToMaxTries(t *testing.T) {
 	var e Envelope
 	for range MaxTries + 2 {
 		e.Failed()
@@ -99,7 +100,7 @@ func TestTriesAreCountedAsFarAsTheyAreCounted(t *testing.T) {
 	require.False(t, known)
 }
 
-func TestNobodyWasEnteredWhoWasNotEntered(t *testing.T) {
+func TestACommandThatWasNotQueuedHasNoWait(t *testing.T) {
 	var e Envelope
 	_, known := e.Waited(1)
 	require.False(t, known)
@@ -109,7 +110,7 @@ func TestNobodyWasEnteredWhoWasNotEntered(t *testing.T) {
 	require.InDelta(t, time.Second, waited, 1)
 }
 
-func TestACommandThatIsCarriedOnKeepsItsTicketAndWhoseChildItIs(t *testing.T) {
+func TestACommandThatIsCarriedKeepsItsTicketAndItsEmitter(t *testing.T) {
 	ticket := NewTicket(nil)
 	from := Emitted("command", ticket.Origin(), 7)
 	from.Failed()
@@ -120,13 +121,13 @@ func TestACommandThatIsCarriedOnKeepsItsTicketAndWhoseChildItIs(t *testing.T) {
 	require.Equal(t, to, from)
 }
 
-func TestTheFirstOfABatchWhoTellsSaysHowLongItHasWaited(t *testing.T) {
+func TestTheFirstCommandWithATimeStandsForThoseBehindIt(t *testing.T) {
 	es := make([]Envelope, 2*Seen)
 	_, many := Waited(nil, 1000)
 	require.Zero(t, many)
 	es[Seen].Enter(At(1))
 	_, many = Waited(es, 1000)
-	require.Zero(t, many, "that is too far back")
+	require.Zero(t, many, "the first one with a time is beyond those that are inspected")
 	es[Seen-1].Enter(At(400))
 	waited, many := Waited(es, 1000)
 	require.Equal(t, Seen+1, many)

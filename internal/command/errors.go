@@ -9,13 +9,13 @@ import (
 // MostErrors is how many errors a ticket keeps. It counts the others.
 const MostErrors = 16
 
-// JoinedError is the error of a ticket of which several commands failed: the command itself, or commands that
-// were emitted on its way. [errors.Is] and [errors.As] look at all errors that are kept.
+// JoinedError is the error of a ticket if several of its commands failed: the command itself, or commands that were emitted on
+// its way. [errors.Is] and [errors.As] inspect all errors that are kept.
 type JoinedError struct {
 	// Count is how many commands failed.
 	Count int
-	// Errs are the errors of the first of them, [MostErrors] at most, in the order in which the commands
-	// ended. Nobody should change them.
+	// Errs are the errors of the first of them, [MostErrors] at most, in the order in which the commands ended. They must
+	// not be changed.
 	Errs []error
 }
 
@@ -38,18 +38,18 @@ func (e *JoinedError) Error() string {
 // Unwrap returns the errors that are kept.
 func (e *JoinedError) Unwrap() []error { return e.Errs }
 
-// failures are the errors of a ticket's commands.
+// failures holds the errors of a ticket's commands.
 type failures struct {
-	first error // not changed
+	first error // never changes
 
-	mu    sync.Mutex   // guards all below
+	mu    sync.Mutex   // guards the rest
 	more  []error      // those after the first, MostErrors-1 at most
-	count int          // how many came after the first
+	count int          // how many errors there are after the first
 	all   *JoinedError // what err has returned
 }
 
-// fail notes the error of a command that has not been counted as ended yet. It ignores the error of a
-// ticket that has ended, which is a mistake of the caller.
+// fail records the error of a command that has not been counted as ended yet. It ignores the error of a ticket that has ended,
+// which is a mistake of the caller.
 func (t *Ticket) fail(err error) {
 	if t.ended() || t.failed.Load() == nil && t.failed.CompareAndSwap(nil, &failures{first: err}) {
 		return
@@ -66,7 +66,7 @@ func (f *failures) add(err error) {
 	}
 }
 
-// err returns the same error whenever it is called.
+// err returns the error of the ticket, the same at every call.
 func (f *failures) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,21 +8,20 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 )
 
-// Origin is what a command has in common with all commands that come of it: the ticket of the caller who waits for
-// them, and the caller's context. Envelopes point to it, so that neither costs a word of its own. A nil Origin
-// has neither.
+// Origin is what a command shares with all commands that result from it: the ticket of the caller that waits for them, and the
+// caller's context. Envelopes point to it, so that neither costs a word of its own in an envelope. A nil Origin has neither.
 //
-// An Origin does not change once a command with it was submitted.
+// An Origin does not change after a command with it was submitted.
 type Origin struct {
 	ticket *Ticket
-	// ctx gives the values. If there is a ticket, the commands end with it too.
+	// ctx has the values. If there is a ticket, the commands also end with ctx.
 	ctx context.Context
 }
 
 // OriginKey is the key under which the context of a handler has the [Origin] of its command, if there is one.
 type OriginKey struct{}
 
-// Ticket returns the ticket, nil if nobody waits.
+// Ticket returns the ticket, or nil if no caller waits.
 func (o *Origin) Ticket() *Ticket {
 	if o == nil {
 		return nil
@@ -30,7 +29,7 @@ func (o *Origin) Ticket() *Ticket {
 	return o.ticket
 }
 
-// Context returns the caller's context, nil if it has nothing to tell.
+// Context returns the caller's context, or nil if it has neither values nor an end.
 func (o *Origin) Context() context.Context {
 	if o == nil {
 		return nil
@@ -38,12 +37,11 @@ func (o *Origin) Context() context.Context {
 	return o.ctx
 }
 
-// Ends reports whether the commands may end with the caller's context: somebody waits for them, and the context can
-// end.
+// Ends reports whether the commands may end with the caller's context: a caller waits for them, and the context can end.
 func (o *Origin) Ends() bool { return o != nil && o.ticket != nil && o.ctx != nil && ends(o.ctx) }
 
-// Ended returns nil if the commands may go on. If the caller's context has ended, and they with it, it returns the
-// context's error, and its cause if that is another error.
+// Ended returns nil if the commands may continue. If the caller's context has ended, and the commands with it, Ended returns the
+// context's error, joined with its cause if that is another error.
 func (o *Origin) Ended() error {
 	if o == nil || o.ticket == nil || o.ctx == nil {
 		return nil
@@ -58,8 +56,8 @@ func (o *Origin) Ended() error {
 	return err
 }
 
-// Value returns the value that the caller's context has under a key. What package context finds out about a context by
-// Value, such as how to be told of its end, is left out: a handler's context does not end as the caller's does.
+// Value returns the value that the caller's context has for a key. Package context also uses Value to find the context whose end
+// it must watch; Value hides that one, because a handler's context does not end when the caller's does.
 func (o *Origin) Value(key any) any {
 	if o == nil || o.ctx == nil {
 		return nil
@@ -74,38 +72,38 @@ func (o *Origin) Value(key any) any {
 // Handling is a context that was given to a handler.
 type Handling interface {
 	context.Context
-	// Origin is that of the handler's command.
+	// Origin returns the origin of the handler's command.
 	Origin() *Origin
-	// Pipeline tells the handler's pipeline from others.
+	// Pipeline returns a value that identifies the handler's pipeline.
 	Pipeline() any
 	// Lasts reports whether the context ends with its pipeline only.
 	Lasts() bool
 }
 
-// Submitted returns the origin of a command that is submitted with ctx to a stage of the given house: the values of
-// ctx, and not its end. It is nil if ctx has no values, as far as that can be seen.
-func Submitted(ctx context.Context, house any) *Origin {
-	values, known := valuesOf(ctx, house)
+// Submitted returns the origin of a command that is submitted with ctx to a stage of the pipeline: the values of ctx, without its
+// end. It returns nil if ctx is known to have no values.
+func Submitted(ctx context.Context, pipeline any) *Origin {
+	values, known := valuesOf(ctx, pipeline)
 	if known != nil || values == nil {
 		return known
 	}
 	return &Origin{ctx: values}
 }
 
-// Asked opens a ticket for a command that is submitted with ctx to a stage of the given house, and returns its origin: the
+// Asked opens a ticket for a command that is submitted with ctx to a stage of the pipeline, and returns the command's origin: the
 // ticket, and the values and the end of ctx.
-func (t *Ticket) Asked(ctx context.Context, house any) *Origin {
+func (t *Ticket) Asked(ctx context.Context, pipeline any) *Origin {
 	t.Open()
 	if ctx == context.Background() || ctx == context.TODO() {
 		return &t.origin
 	}
 	h, handling := ctx.(Handling)
-	lasts := handling && h.Lasts() && h.Pipeline() == house // it ends with the pipeline, and so does the command
+	lasts := handling && h.Lasts() && h.Pipeline() == pipeline // it ends with the pipeline, and so does the command
 	if !lasts && ends(ctx) {
 		t.origin.ctx = ctx //nolint:fatcontext // it is the caller's, for one command
 		return &t.origin
 	}
-	values, _ := valuesOf(ctx, house)
+	values, _ := valuesOf(ctx, pipeline)
 	if values != nil && ends(values) {
 		values = context.WithoutCancel(values)
 	}
@@ -113,14 +111,14 @@ func (t *Ticket) Asked(ctx context.Context, house any) *Origin {
 	return &t.origin
 }
 
-// valuesOf returns a context with the values of ctx, nil if there are none, and the origin of a handler's command if it
-// is one for just these.
-func valuesOf(ctx context.Context, house any) (values context.Context, known *Origin) {
+// valuesOf returns a context with the values of ctx, or nil if there are none. If ctx is a handler's context, and the origin of its
+// command has exactly these values and no ticket, valuesOf returns that origin too.
+func valuesOf(ctx context.Context, pipeline any) (values context.Context, known *Origin) {
 	ctx = bare(ctx)
 	if ctx == context.Background() || ctx == context.TODO() {
 		return nil, nil
 	}
-	if h, ok := ctx.(Handling); ok && h.Pipeline() == house {
+	if h, ok := ctx.(Handling); ok && h.Pipeline() == pipeline {
 		o := h.Origin()
 		switch {
 		case o == nil || o.ctx == nil:
@@ -128,12 +126,12 @@ func valuesOf(ctx context.Context, house any) (values context.Context, known *Or
 		case o.ticket == nil:
 			return o.ctx, o
 		}
-		return valuesOf(o.ctx, house)
+		return valuesOf(o.ctx, pipeline)
 	}
 	return nest(ctx), nil
 }
 
-// ends reports whether a context can end. A task can, and would make a channel to say so.
+// ends reports whether a context can end. A task can; it is not asked, because its Done would make a channel.
 func ends(ctx context.Context) bool {
 	if _, ok := ctx.(*coro.Task); ok {
 		return true
@@ -141,19 +139,19 @@ func ends(ctx context.Context) bool {
 	return ctx.Done() != nil
 }
 
-// Nested is how many times a command may be submitted by the handler of another one, with a context that the handler made
-// of its own, before what handlers have added to the context is forgotten. A pipeline that feeds itself so for ever
-// would else hold the contexts of all commands that ever were.
+// Nested is how many times in a row a handler may submit a command with a context derived from its own, before the values that
+// handlers have added are dropped. Otherwise a pipeline that feeds itself for ever would hold the contexts of all commands
+// there ever were.
 const Nested = 256
 
-// nested is a context that was made of a handler's, whose command was submitted with such a context, and so on.
+// nested is a context that was derived from a handler's, and counts how often that was done in a row.
 type nested struct {
 	context.Context
-	first context.Context // the one that was made of no handler's
+	first context.Context // the one that was not derived from a handler's
 	depth int
 }
 
-// nest counts how deep a context is nested, and returns the first one if it is too deep.
+// nest counts how deeply a context is nested. If that is too deep it returns the first context.
 func nest(ctx context.Context) context.Context {
 	if _, counted := ctx.(*nested); counted {
 		return ctx

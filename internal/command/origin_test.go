@@ -11,7 +11,7 @@ import (
 
 type someKey struct{}
 
-// If this fails after a change of package context, contexts that only end cost as much as those with values.
+// If this fails after a change of package context, contexts that only end cost as much as contexts with values.
 func TestAContextWithoutValuesHasNoOrigin(t *testing.T) {
 	canceled, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -23,10 +23,10 @@ func TestAContextWithoutValuesHasNoOrigin(t *testing.T) {
 		require.Nil(t, Submitted(ctx, nil), "%v", ctx)
 	}
 	require.NotNil(t, Submitted(context.WithValue(caused, someKey{}, 1), nil))
-	require.NotNil(t, Submitted(mine{caused}, nil), "nobody knows what it does")
+	require.NotNil(t, Submitted(mine{caused}, nil), "its type is unknown, so it may have values")
 }
 
-// mine is a context that has a context of package context, and is none.
+// mine embeds a context of package context and is a type of its own.
 type mine struct{ context.Context }
 
 func TestAnOriginHasTheValuesOfItsContextAndNotItsEnd(t *testing.T) {
@@ -37,7 +37,7 @@ func TestAnOriginHasTheValuesOfItsContextAndNotItsEnd(t *testing.T) {
 	require.Equal(t, 7, o.Value(someKey{}))
 	require.NoError(t, o.Ended())
 	require.False(t, o.Ends())
-	// Derived from the origin's values, a context is not derived from the one that has ended.
+	// A context that is derived from the origin's values does not end with the one that has ended.
 	derived, stop := context.WithCancel(values{context.Background(), o})
 	defer stop()
 	require.NoError(t, derived.Err())
@@ -52,7 +52,7 @@ type values struct {
 
 func (v values) Value(key any) any { return v.o.Value(key) }
 
-func TestATicketEndsWithItsContextAndTellsBothErrors(t *testing.T) {
+func TestATicketEndsWithItsContextAndReportsBothErrors(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var ticket Ticket

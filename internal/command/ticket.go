@@ -7,42 +7,40 @@ import (
 	"github.com/golda-dev/golda/internal/yield"
 )
 
-// Ticket collects the end of a command and of all that was emitted on its way. It is
-// opened once, by [NewTicket] or [Ticket.Open], and serves one command: were it used again, an
-// end that came twice by a mistake would be told to a stranger.
+// Ticket waits for the end of a command and of all commands that were emitted on its way. It is opened once, by [NewTicket] or
+// [Ticket.Open], and serves one command. If it were used again, an end that was reported twice by mistake would be taken for
+// the end of another command.
 type Ticket struct {
 	origin  Origin // of the commands that it waits for
 	pending atomic.Int32
 	result  any                      // written by the root's end, before pending drops
 	failed  atomic.Pointer[failures] // nil while no command has failed
 	then    func(result any, err error)
-	// done is the chan struct{} that those who wait listen to, if there are any; at the end it
-	// is over.
+	// done is the chan struct{} that waiting goroutines receive from, if there are any. At the end it is over.
 	done atomic.Value
 }
 
-// over is Done of all tickets that have ended.
+// over is the closed channel that Done returns for every ticket that has ended.
 var over = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// NewTicket returns a ticket for one command. If then is not nil it is called
-// once, by whoever ends the last command.
+// NewTicket returns a ticket for one command. If then is not nil, the goroutine that ends the last command calls it, once.
 func NewTicket(then func(result any, err error)) *Ticket {
 	t := &Ticket{then: then}
 	t.Open()
 	return t
 }
 
-// Open makes a zero Ticket one for one command. It is for who has a place for it.
+// Open opens a zero Ticket for one command. It is for callers that have allocated the ticket as part of another value.
 func (t *Ticket) Open() {
 	t.origin.ticket = t
 	t.pending.Store(1)
 }
 
-// Origin returns the origin of the commands that the ticket waits for, nil if there is no ticket.
+// Origin returns the origin of the commands that the ticket waits for, or nil if the ticket is nil.
 func (t *Ticket) Origin() *Origin {
 	if t == nil {
 		return nil
@@ -50,16 +48,15 @@ func (t *Ticket) Origin() *Origin {
 	return &t.origin
 }
 
-// Join adds an emitted command to those the ticket waits for. It may only be
-// called while another one is still on its way.
+// Join adds an emitted command to those that the ticket waits for. It may only be called while another one is still on its way.
 func (t *Ticket) Join() {
 	if t != nil {
 		t.pending.Add(1)
 	}
 }
 
-// Settle tells the end of one of the ticket's commands. The errors of all of them are the
-// ticket's error: one as it is, several as [*JoinedError].
+// Settle records the end of one of the ticket's commands. If one command failed, its error is the ticket's error; if several did,
+// the ticket's error is a [*JoinedError].
 func (t *Ticket) Settle(child bool, result any, err error) {
 	if t == nil {
 		return
@@ -75,35 +72,35 @@ func (t *Ticket) Settle(child bool, result any, err error) {
 	case left < 0:
 		panic("command: a ticket has ended twice")
 	}
-	if t.done.Load() != nil { // most often nobody listens, and to look costs less than to tell
-		t.tell()
+	if t.done.Load() != nil { // most often no goroutine waits, and a load costs less than a swap
+		t.notify()
 	}
 	if t.then != nil {
 		t.then(t.end())
 	}
 }
 
-// tell wakes those who listen, once, however often it is called.
-func (t *Ticket) tell() {
+// notify closes the channel of the waiting goroutines. Only the first call has an effect.
+func (t *Ticket) notify() {
 	if done := t.done.Swap(over).(chan struct{}); done != over {
 		close(done)
 	}
 }
 
-// Done is closed when the command and its children have ended. It is made when it is first
-// asked for: most who hold a ticket wait for it in one place, or never.
+// Done returns a channel that is closed when the command and its children have ended. The first call makes it, because most
+// tickets are waited for in one place, or never.
 func (t *Ticket) Done() <-chan struct{} {
 	if t.done.Load() == nil && t.done.CompareAndSwap(nil, make(chan struct{})) && t.ended() {
-		t.tell() // whoever ended it may have looked before
+		t.notify() // the goroutine that ended it may have read done before the channel was there
 	}
 	return t.done.Load().(chan struct{})
 }
 
-// Wait waits for the end of the command and its children, and returns what Result and Err
-// would. If ctx ends first it returns the context's cause.
+// Wait waits for the end of the command and its children, and returns what Result and Err return. If ctx ends first it returns
+// the context's cause.
 //
-// First it lets others run, once: a stage that has nothing else to do, and does not take long,
-// has the answer then. To listen and to be woken would cost several times as much, for both.
+// Wait yields once before it blocks: a stage that is idle and quick has the answer then. To block and to be woken costs several
+// times as much, for the caller and for the stage.
 func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 	if !t.ended() {
 		yield.Once()
@@ -112,7 +109,7 @@ func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 		return t.end()
 	}
 	ends := ctx.Done()
-	if ends == nil { // a select takes more of the stack, which a goroutine that has just begun would have to grow
+	if ends == nil { // a select needs more stack, which a new goroutine would have to grow
 		<-t.Done()
 		return t.end()
 	}
@@ -124,7 +121,7 @@ func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 	}
 }
 
-// Err returns the error of the one command that failed, or [*JoinedError] if several did; nil before the end.
+// Err returns the error of the one command that failed, or a [*JoinedError] if several did. It returns nil before the end.
 func (t *Ticket) Err() error {
 	if !t.ended() {
 		return nil
@@ -133,7 +130,7 @@ func (t *Ticket) Err() error {
 	return err
 }
 
-// Result returns the result, nil before the end.
+// Result returns the result of the command. It returns nil before the end.
 func (t *Ticket) Result() any {
 	if !t.ended() {
 		return nil
@@ -141,10 +138,10 @@ func (t *Ticket) Result() any {
 	return t.result
 }
 
-// ended is true also of one that has ended twice: it has ended.
+// ended reports whether the ticket has ended. That includes one that was ended twice by mistake.
 func (t *Ticket) ended() bool { return t.pending.Load() <= 0 }
 
-// end is how it ended.
+// end returns the result and the error of a ticket that has ended.
 func (t *Ticket) end() (result any, err error) {
 	if f := t.failed.Load(); f != nil {
 		err = f.err()
