@@ -22,7 +22,7 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// The sites of crashes. Each is at a line of its own; that is what tells them apart.
+// sites are places where a handler crashes. Each is on a line of its own, which distinguishes their fingerprints.
 var sites = map[string]func(depth int){
 	"here":      func(int) { panic("here") },
 	"there":     func(int) { panic("there") },
@@ -62,7 +62,7 @@ func to(n int) {
 //go:noinline
 func fro(n int) { to(n - 1) }
 
-// crashing crashes at a site.
+// crashing crashes at a site, at a depth of recursion.
 func crashing(site string, depth int) { sites[site](depth) }
 
 // batching is a batch handler that crashes.
@@ -85,12 +85,12 @@ func (s single) HandleCommand(_ context.Context, n int) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
 
-// printOf has a stage's handler crash and returns the fingerprint.
+// printOf has a stage's handler crash and returns the fingerprint of the crash.
 func printOf(t *testing.T, depth int, s *stage.Stage[int], parts ...pipeline.Part) string {
 	t.Helper()
 	parts = append(parts, s, pipeline.Control(policy.Fixed{}), pipeline.System(system),
 		pipeline.Logger(slog.New(slog.DiscardHandler)))
-	p, err := pipeline.New("house", parts...)
+	p, err := pipeline.New("p", parts...)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
 	_, err = stage.Call[any](t.Context(), s, depth)
@@ -100,7 +100,7 @@ func printOf(t *testing.T, depth int, s *stage.Stage[int], parts ...pipeline.Par
 	return worker.Fingerprint(e.Stack)
 }
 
-// kinds are the ways in which a worker comes to a site.
+// kinds are the kinds of stages whose workers run a handler.
 var kinds = map[string]func(site string, opts ...stage.Option) *stage.Stage[int]{
 	"shared": func(site string, opts ...stage.Option) *stage.Stage[int] {
 		return stage.New("s", single{site}, opts...)
@@ -117,7 +117,7 @@ var options = map[string][]stage.Option{
 	"retries":      {stage.Retry(stage.RetryPolicy{Attempts: 3})},
 }
 
-func TestACrashHasTheSameFingerprintWhoeverMeetsIt(t *testing.T) {
+func TestACrashHasTheSameFingerprintInEveryKindOfStage(t *testing.T) {
 	for site := range sites {
 		t.Run(site, func(t *testing.T) {
 			want := printOf(t, 2, kinds["shared"](site))
@@ -129,7 +129,7 @@ func TestACrashHasTheSameFingerprintWhoeverMeetsIt(t *testing.T) {
 					}
 				}
 				s := make(site)
-				require.Equal(t, want, printOf(t, 2, s, pipeline.Group("g", 2, 2, s)), "%s, by a worker that stages share", kind)
+				require.Equal(t, want, printOf(t, 2, s, pipeline.Group("g", 2, 2, s)), "%s, by a shared worker", kind)
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func TestDifferentSitesHaveDifferentFingerprints(t *testing.T) {
 	note("too few outcomes, which is the engine's panic", printOf(t, 2, stage.New("s", batching{"none"})))
 }
 
-func TestACrashThatTheUsersCodeMeetsInTheEngineIsTheUsers(t *testing.T) {
+func TestACrashInTheEngineThatUserCodeCalledHasTheUserCodesFingerprint(t *testing.T) {
 	var none *stage.Stage[int]
 	crashing := func(submit func(context.Context)) *stage.Stage[int] {
 		return stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { submit(ctx); return behaviour.OK(nil) })
@@ -160,7 +160,7 @@ func TestACrashThatTheUsersCodeMeetsInTheEngineIsTheUsers(t *testing.T) {
 	require.NotEqual(t, a, b)
 }
 
-// printing has another process of this program say the fingerprint of a crash.
+// printing is set in the environment of a process of this program that prints the fingerprint of a crash.
 const printing = "GOLDA_PRINT_A_CRASH"
 
 func TestACrashHasTheSameFingerprintInAnotherRunOfTheProgram(t *testing.T) {
@@ -178,14 +178,14 @@ func TestACrashHasTheSameFingerprintInAnotherRunOfTheProgram(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStackHasNoFingerprint(t *testing.T) {
+func TestATextThatIsNotAStackHasNoFingerprint(t *testing.T) {
 	for name, stack := range map[string]string{
-		"nil":                 "",
-		"a text":              "the stack",
-		"only a header":       "goroutine 1 [running]:\n",
-		"only who created it": "goroutine 1 [running]:\ncreated by main.main in goroutine 2\n\t/src/main.go:3 +0x1\n",
-		"only a place":        "\t/src/main.go:3 +0x1\n",
-		"lines of nothing":    "\n\n\t\n)\n"[:3],
+		"nil":              "",
+		"a text":           "the stack",
+		"only a header":    "goroutine 1 [running]:\n",
+		"only its creator": "goroutine 1 [running]:\ncreated by main.main in goroutine 2\n\t/src/main.go:3 +0x1\n",
+		"only a place":     "\t/src/main.go:3 +0x1\n",
+		"lines of nothing": "\n\n\t\n)\n"[:3],
 	} {
 		require.Empty(t, worker.Fingerprint([]byte(stack)), name)
 	}
@@ -224,7 +224,7 @@ func TestAFingerprintIsMadeOfFunctionsAndLines(t *testing.T) {
 	}
 }
 
-func TestAStackFromElsewhereHasAFingerprintToo(t *testing.T) {
+func TestAStackOutsideAWorkerHasAFingerprintToo(t *testing.T) {
 	require.NotEmpty(t, worker.Fingerprint(debug.Stack()))
 }
 

@@ -20,32 +20,32 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// system is made once: it is dear.
+// system is made once, because that is slow.
 var system = actor.NewSystem(slog.New(slog.DiscardHandler))
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errBoom = errors.New("boom")
 
-// bubble runs a test where time stands still while anybody works: so a stage
-// takes handlers to be quick, and the sizes of its batches are 1, 2, 4, 8...
+// bubble runs a test in which time stands still while any goroutine runs. So a stage measures its handlers as quick, and the
+// sizes of its batches are 1, 2, 4, 8...
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f(t)
-		time.Sleep(time.Minute) // protoactor's throttle of dead letters has to wake up and go
+		time.Sleep(time.Minute) // protoactor's throttle of dead letters must wake up and end
 	})
 }
 
-// run starts a pipeline that nobody scales.
+// run starts a pipeline without scaling.
 func run(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
 	t.Helper()
 	parts = append(parts, pipeline.Control(policy.Fixed{}), pipeline.System(system),
 		pipeline.Logger(slog.New(slog.DiscardHandler)))
-	p, err := pipeline.New("house", parts...)
+	p, err := pipeline.New("p", parts...)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
-	time.Sleep(time.Second) // so that no instant is zero
+	time.Sleep(time.Second) // so that no reading of the clock is zero
 	return p
 }
 
@@ -63,7 +63,7 @@ func balanced(t *testing.T, p *pipeline.Pipeline) {
 	require.Zero(t, s.InFlight, s.Law())
 }
 
-// ask asks and does not wait.
+// ask submits a command with a ticket and does not wait.
 func ask[C any](t *testing.T, s *stage.Stage[C], cmd C) *stage.Ticket {
 	t.Helper()
 	ticket, err := s.Ask(t.Context(), cmd)
@@ -71,17 +71,17 @@ func ask[C any](t *testing.T, s *stage.Stage[C], cmd C) *stage.Ticket {
 	return ticket
 }
 
-// ended requires that a ticket has been told.
+// ended requires that a ticket has ended.
 func ended(t *testing.T, ticket *stage.Ticket, what string) {
 	t.Helper()
 	select {
 	case <-ticket.Done():
 	default:
-		require.Fail(t, "a ticket was never told of the end", what)
+		require.Fail(t, "a ticket has not ended", what)
 	}
 }
 
-// seen is what handlers were given, in order.
+// seen records what handlers were given, in order.
 type seen struct {
 	mu   sync.Mutex
 	cmds []string
@@ -127,7 +127,7 @@ func each(f func(context.Context, string) behaviour.Outcome) behaviour.Factory[s
 	return func() behaviour.Behaviour[string] { return &handler{handle: f} }
 }
 
-// one is a stage with one worker.
+// one adds the option of one worker.
 func one(opts ...stage.Option) []stage.Option {
 	return append([]stage.Option{stage.Workers(1, 1)}, opts...)
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// fates are what a handler may do with a command: go to a or to b, end well or badly,
-// fail once and then go to a, emit to a and go to a or b, crash.
+// fates are what a handler may do with a command: forward it to a or b, end it with OK or an error, fail once and then forward
+// it to a, emit to a and forward it to a or b, or crash.
 var fates = []string{"a", "b", "ok", "error", "later", "emit a", "emit b", "panic", "exit"}
 
-// fork does with a command what its name says after the number.
+// fork does with a command what follows the number in the command.
 func fork(t context.Context, cmd string, a, b *stage.Stage[string]) behaviour.Outcome {
 	fate := fateOf(cmd)
 	switch fate {
@@ -50,15 +50,15 @@ func fork(t context.Context, cmd string, a, b *stage.Stage[string]) behaviour.Ou
 	return behaviour.OK(nil)
 }
 
-// fateOf is what is to become of a command.
+// fateOf returns what the handler does with a command.
 func fateOf(cmd string) string {
 	_, fate, _ := strings.Cut(cmd, " ")
 	return fate
 }
 
-// whither is what a and b are given of the commands, in order, if a failed try comes
-// behind all others, and what the tickets tell.
-func whither(cmds []string) (a, b []string, results []any) {
+// expected returns which commands a and b are given, in order, if a command whose try failed comes behind all others; and the
+// results of the tickets.
+func expected(cmds []string) (a, b []string, results []any) {
 	var late []string
 	for _, cmd := range cmds {
 		var result any
@@ -81,9 +81,9 @@ func whither(cmds []string) (a, b []string, results []any) {
 	return append(a, late...), b, results
 }
 
-// Whatever becomes of the commands of a batch, those that go the same way stay in order,
-// and each ticket hears of its own.
-func TestEachCommandOfABatchGoesItsWayInOrderAndItsTicketHearsOfIt(t *testing.T) {
+// Whatever becomes of the commands of a batch, those that go to the same stage stay in order, and each ticket has the result
+// of its own command.
+func TestCommandsOfABatchStayInOrderAndSettleTheirTickets(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		most := rapid.IntRange(1, 40).Draw(rt, "batch")
 		room := rapid.SampledFrom([]int{1, 3, 100}).Draw(rt, "room")
@@ -96,7 +96,7 @@ func TestEachCommandOfABatchGoesItsWayInOrderAndItsTicketHearsOfIt(t *testing.T)
 			end := func(name string, log *seen) *stage.Stage[string] {
 				return stage.Func(name, func(ctx context.Context, cmd string) behaviour.Outcome {
 					if behaviour.Attempt(ctx) != 1 {
-						return behaviour.Error(errors.New("a try elsewhere counts here"))
+						return behaviour.Error(errors.New("a try at another stage was counted here"))
 					}
 					log.note(cmd)
 					return behaviour.OK(name + " " + cmd)
@@ -113,8 +113,8 @@ func TestEachCommandOfABatchGoesItsWayInOrderAndItsTicketHearsOfIt(t *testing.T)
 			}
 			open()
 			require.NoError(t, p.Drain(t.Context()))
-			synctest.Wait() // the accounts come first, the tickets next
-			wantA, wantB, results := whither(cmds)
+			synctest.Wait() // accounts are booked before tickets are settled
+			wantA, wantB, results := expected(cmds)
 			require.Equal(t, wantA, atA.all())
 			require.Equal(t, wantB, atB.all())
 			for i, ticket := range tickets {

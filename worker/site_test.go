@@ -12,10 +12,10 @@ import (
 	"github.com/golda-dev/golda/internal/stacks"
 )
 
-// crashed is the site of a crash of f.
+// crashed returns the site of a crash of f.
 func crashed(a *siteCache, f func()) *site { return crashedAfter(a, nil, f) }
 
-// crashedAfter is the site of a crash of f that follows the one in last.
+// crashedAfter returns the site of a crash of f after the one in last.
 func crashedAfter(a *siteCache, last *atomic.Pointer[site], f func()) (at *site) {
 	defer func() {
 		_ = recover()
@@ -34,10 +34,10 @@ func deep(n int) {
 	deep(n - 1)
 }
 
-func newAtlas() *siteCache { return &siteCache{on: map[uint64]*site{}} }
+func newCache() *siteCache { return &siteCache{on: map[uint64]*site{}} }
 
-func TestCrashesThatCameTheSameWayShareOneStack(t *testing.T) {
-	a := newAtlas()
+func TestCrashesThatFollowTheSameCallsShareOneStack(t *testing.T) {
+	a := newCache()
 	var all []*site
 	for i := range 3 {
 		all = append(all, crashed(a, func() { boom(i) }))
@@ -48,8 +48,8 @@ func TestCrashesThatCameTheSameWayShareOneStack(t *testing.T) {
 	require.Equal(t, stacks.Fingerprint(all[0].stack), all[0].fingerprint())
 }
 
-func TestCrashesThatCameAnotherWayHaveAnotherStack(t *testing.T) {
-	a := newAtlas()
+func TestCrashesThatFollowOtherCallsHaveAnotherStack(t *testing.T) {
+	a := newCache()
 	var all []*site
 	for range 2 { // the same place, called from two lines
 		all = append(all, crashed(a, func() { boom(1) }))
@@ -61,7 +61,7 @@ func TestCrashesThatCameAnotherWayHaveAnotherStack(t *testing.T) {
 	require.NotEqual(t, string(all[0].stack), string(all[1].stack))
 }
 
-// nameOf is the name of a function as stacks have it.
+// nameOf returns the name of a function as stacks print it.
 func nameOf(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
 
 func TestTheFunctionsThatCallHandlersAreKnownByName(t *testing.T) {
@@ -72,7 +72,7 @@ func TestACrashLikeTheLastSharesItsStackWhateverCalledTheWorker(t *testing.T) {
 	known := handlerCallers
 	t.Cleanup(func() { handlerCallers = known })
 	handlerCallers = []string{nameOf(crashedAfter)}
-	a, last := newAtlas(), new(atomic.Pointer[site])
+	a, last := newCache(), new(atomic.Pointer[site])
 	handler := func() { boom(1) }
 	first := crashedAfter(a, last, handler)
 	again := crashedAfter(a, last, handler)
@@ -84,11 +84,11 @@ func TestACrashLikeTheLastSharesItsStackWhateverCalledTheWorker(t *testing.T) {
 	require.NotContains(t, string(elsewhere.stack), "worker.boom")
 	long := crashedAfter(a, last, func() { deep(1000) })
 	require.Contains(t, string(long.stack), "worker.deep")
-	require.Same(t, elsewhere, last.Load(), "one that is too long is written down each time")
+	require.Same(t, elsewhere, last.Load(), "a sequence that is too long is formatted each time")
 }
 
-func TestWaysThatAreTooLongOrTooManyAreWrittenDownAndForgotten(t *testing.T) {
-	a := newAtlas()
+func TestSequencesOfCallsThatAreTooLongOrTooManyAreNotRemembered(t *testing.T) {
+	a := newCache()
 	long := crashed(a, func() { deep(1000) })
 	require.Contains(t, string(long.stack), "worker.deep")
 	require.NotEmpty(t, long.fingerprint())
@@ -103,7 +103,7 @@ func TestWaysThatAreTooLongOrTooManyAreWrittenDownAndForgotten(t *testing.T) {
 	}
 }
 
-// What it costs to note where a handler crashed, beside what it cost to write it down.
+// BenchmarkWhere compares finding the site of a crash with formatting its stack.
 func BenchmarkWhere(b *testing.B) {
 	for name, where := range map[string]func(){
 		"by=way":  func() { sites.here(nil) },

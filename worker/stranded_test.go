@@ -17,9 +17,9 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// A worker that crashed has forwarded a command to a full stage; the fresh
-// instance cannot start. However the pipeline ends, so must the command.
-func TestACommandLeftInTheOutletOfACrashedWorkerEndsWithThePipeline(t *testing.T) {
+// A worker that crashed has forwarded a command to a full stage, and the fresh instance cannot start. However the pipeline
+// ends, the command must end too.
+func TestACommandInTheOutboxOfACrashedWorkerEndsWithThePipeline(t *testing.T) {
 	for name, restart := range map[string]stage.RestartPolicy{
 		"the stage gives up":           {Limit: -1},
 		"a hard stop during the pause": {Backoff: time.Hour, Max: time.Hour},
@@ -66,7 +66,7 @@ func TestACommandLeftInTheOutletOfACrashedWorkerEndsWithThePipeline(t *testing.T
 					require.Error(t, p.Stop(ctx))
 				}
 				<-p.Done()
-				require.EqualValues(t, 2, born.Load(), "the scene must be as described")
+				require.EqualValues(t, 2, born.Load(), "the test must reach the described state")
 				for i, ticket := range tickets {
 					ended(t, ticket, strconv.Itoa(i))
 				}
@@ -76,8 +76,8 @@ func TestACommandLeftInTheOutletOfACrashedWorkerEndsWithThePipeline(t *testing.T
 	}
 }
 
-// A stage was asked for fewer workers, and broke before all of them had left:
-// the request died with them.
+// A stage was told to have fewer workers, and its supervisor gave up before the others had left. The request was lost with
+// them.
 func TestARestartedStageHasAsManyWorkersAsAreWanted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -115,9 +115,8 @@ func TestARestartedStageHasAsManyWorkersAsAreWanted(t *testing.T) {
 	})
 }
 
-// A stage broke when more workers held commands for a full stage than it is to
-// have from now on.
-func TestCommandsInTheOutletsOfMoreWorkersThanAreWantedAfterARestartAreNotForgotten(t *testing.T) {
+// A stage's supervisor gave up when more workers held commands for a full stage than the stage has after the restart.
+func TestCommandsInTheOutboxesOfWorkersThatARestartedStageDoesNotNeedAreDelivered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		crash := make(chan struct{})
@@ -136,7 +135,7 @@ func TestCommandsInTheOutletsOfMoreWorkersThanAreWantedAfterARestartAreNotForgot
 		first.Core().Scale(part.Seal{}, 6)
 		synctest.Wait()
 		var tickets []*stage.Ticket
-		for i := range 6 { // one is in hand, one is queued, four are held by workers
+		for i := range 6 { // one is being handled, one is queued, workers hold four
 			tickets = append(tickets, ask(t, first, strconv.Itoa(i)))
 			synctest.Wait()
 		}
@@ -158,7 +157,7 @@ func TestCommandsInTheOutletsOfMoreWorkersThanAreWantedAfterARestartAreNotForgot
 	})
 }
 
-func TestARetryConditionThatEndsItsGoroutineIsANo(t *testing.T) {
+func TestARetryConditionThatEndsItsGoroutineMeansNoRetry(t *testing.T) {
 	for name, outcome := range map[string]func() behaviour.Outcome{
 		"after an error": func() behaviour.Outcome { return behaviour.Error(errBoom) },
 		"after a crash":  func() behaviour.Outcome { panic(errBoom) },
@@ -184,7 +183,7 @@ func TestARetryConditionThatEndsItsGoroutineIsANo(t *testing.T) {
 	}
 }
 
-func TestASubscriberThatEndsItsGoroutineHurtsNobody(t *testing.T) {
+func TestASubscriberThatEndsItsGoroutineDoesNotAffectTheStage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := stage.New("s", behaviour.Func[string](func(_ context.Context, cmd string) behaviour.Outcome {
 			if cmd == "bad" {
@@ -204,9 +203,8 @@ func TestASubscriberThatEndsItsGoroutineHurtsNobody(t *testing.T) {
 	})
 }
 
-// A stage that gave up and was restarted begins afresh: a single crash is no
-// reason to give up again.
-func TestARestartedStageBeginsANewRunOfCrashes(t *testing.T) {
+// A stage that gave up and was restarted counts crashes from zero: a single crash is no reason to give up again.
+func TestARestartedStageCountsCrashesFromZero(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := stage.New("s", behaviour.Func[string](func(_ context.Context, cmd string) behaviour.Outcome {
 			if cmd == "bad" {
@@ -215,7 +213,7 @@ func TestARestartedStageBeginsANewRunOfCrashes(t *testing.T) {
 			return behaviour.OK(nil)
 		}), one(stage.Restart(stage.RestartPolicy{Limit: 3}))...)
 		p := run(t, s, pipeline.Intensity(1, time.Hour))
-		for range 5 { // one for the worker, three that are endured, one too many
+		for range 5 { // one for the worker, three that are endured, and one more
 			require.NoError(t, s.Submit(t.Context(), "bad"))
 		}
 		time.Sleep(10 * time.Second)
@@ -226,7 +224,7 @@ func TestARestartedStageBeginsANewRunOfCrashes(t *testing.T) {
 	})
 }
 
-func TestWhatAHandlerEmitsBeyondTheLimitDoesNotOvertakeWhatWasForwardedBefore(t *testing.T) {
+func TestCommandsEmittedBeyondTheLimitDoNotOvertakeForwardedOnes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate, open := make(chan struct{}), make(chan struct{})
 		var log seen
@@ -282,7 +280,7 @@ func TestAnInstanceThatDoesNotStopIsNamedInTheReport(t *testing.T) {
 	})
 }
 
-func TestAGraceOfNothingIsEnoughForAPipelineThatIsAtRest(t *testing.T) {
+func TestAGraceOfZeroIsEnoughForAnIdlePipeline(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
 			s := stage.New("s", behaviour.Func[string](func(context.Context, string) behaviour.Outcome {
@@ -294,10 +292,9 @@ func TestAGraceOfNothingIsEnoughForAPipelineThatIsAtRest(t *testing.T) {
 	}
 }
 
-// A worker of "first" is parked at a full stage when its own stage is restarted.
-// Another one takes its seat and its commands; the full stage must not keep a seat
-// for the one that is gone.
-func TestAStageIsOpenToOutsidersAfterAnotherOneThatWaitedForItWasRestarted(t *testing.T) {
+// A worker of "first" is parked at a full stage when its own stage is restarted. Another worker takes its place and its
+// commands. The full stage must not reserve a slot for the worker that has gone.
+func TestAStageAdmitsCallersAfterAStageThatWaitedForItWasRestarted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate, crash := make(chan struct{}), make(chan struct{})
 		full := stage.New("full", behaviour.Func[string](func(context.Context, string) behaviour.Outcome {

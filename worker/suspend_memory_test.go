@@ -20,8 +20,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// slotsHeld is what the process holds for its heap and stacks.
-func slotsHeld() int64 {
+// memoryHeld returns what the process holds for its heap and stacks.
+func memoryHeld() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -29,9 +29,9 @@ func slotsHeld() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// The race detector makes stacks and heap larger, so it is left out. The runtime begins a stack
-// with as much as the average goroutine had at the last collection, so what other tests left
-// would count: it is measured in a process of its own, where some commands are suspended already.
+// The race detector makes stacks and heap larger, so the test is not built with it. The runtime starts a stack with the size that
+// the average goroutine had at the last collection, so other tests would have an influence. The test measures in a process of its
+// own, in which some commands are suspended already.
 func TestOneWorkerHoldsAHundredThousandSuspendedCommandsAtFourKilobytesEach(t *testing.T) {
 	const alone = "GOLDA_ALONE"
 	if os.Getenv(alone) == "" {
@@ -61,9 +61,9 @@ func TestOneWorkerHoldsAHundredThousandSuspendedCommandsAtFourKilobytesEach(t *t
 		require.Eventually(t, func() bool { return s.Snapshot().Suspended == to }, time.Minute, time.Millisecond)
 	}
 	suspend(0, few)
-	before := slotsHeld()
+	before := memoryHeld()
 	suspend(few, few+n)
-	each := (slotsHeld() - before) / n
+	each := (memoryHeld() - before) / n
 	t.Logf("%d suspended commands, one worker: %d bytes each", n, each)
 	require.EqualValues(t, few+n, waiting.Load())
 	for _, wake := range wakers {

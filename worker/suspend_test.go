@@ -50,7 +50,7 @@ func TestAHandlerThatWaitsHoldsNoWorker(t *testing.T) {
 	})
 }
 
-// X8: of a hundred that are suspended two crash; the others do not notice.
+// X8: of a hundred suspended handlers two crash; the others are not affected.
 func TestASuspendedHandlerThatCrashesLeavesTheOthersAlone(t *testing.T) {
 	for name, crash := range map[string]func(){"panic": func() { panic("boom") }, "goexit": exit} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestASuspendedHandlerThatCrashesLeavesTheOthersAlone(t *testing.T) {
 	}
 }
 
-func TestACrashAfterASuspensionIsTriedAgainAsAnyOther(t *testing.T) {
+func TestACommandThatCrashesAfterASuspensionIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := stage.Coroutine("retry", func(c coroutine.Context, n int) behaviour.Outcome {
 			if err := coroutine.Sleep(c, time.Second); err != nil {
@@ -112,7 +112,7 @@ func TestACrashAfterASuspensionIsTriedAgainAsAnyOther(t *testing.T) {
 	})
 }
 
-func TestAtMostSoManyCommandsAreUnderWayAsThereAreInstances(t *testing.T) {
+func TestAtMostAsManyCommandsAreUnderWayAsThereAreInstances(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var now, most atomic.Int32
 		s := stage.Coroutine("few", func(c coroutine.Context, _ int) behaviour.Outcome {
@@ -243,7 +243,7 @@ func TestACallWithAContextOfItsOwnEndsWithItAndHoldsNoWorker(t *testing.T) {
 	})
 }
 
-func TestAHandlerThatIgnoresItsTimeLimitAndGoesOnSuspendingIsEndedAsACrash(t *testing.T) {
+func TestAHandlerThatKeepsSuspendingAfterItsTimeLimitIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := stage.Coroutine("deaf", func(c coroutine.Context, _ int) behaviour.Outcome {
 			for {
@@ -261,7 +261,7 @@ func TestAHandlerThatIgnoresItsTimeLimitAndGoesOnSuspendingIsEndedAsACrash(t *te
 	})
 }
 
-func TestARunThatIsStuckIsGivenUpAndEndsAsAStray(t *testing.T) {
+func TestARunThatIsStuckIsGivenUpAndItsOutcomeIsDiscarded(t *testing.T) {
 	for name, back := range map[string]func(c coroutine.Context){
 		"returns": func(coroutine.Context) {},
 		"suspends": func(c coroutine.Context) {
@@ -298,7 +298,7 @@ func TestARunThatIsStuckIsGivenUpAndEndsAsAStray(t *testing.T) {
 				crashed, _ := errors.AsType[*stage.CrashError](err)
 				require.Contains(t, string(crashed.Stack), "suspend_test.go")
 				got, err := fine.Wait(t.Context())
-				if err != nil { // it waited behind the stuck one until its own time was over
+				if err != nil { // it waited behind the stuck one until its own time limit
 					require.ErrorIs(t, err, stage.ErrTimeout)
 				} else {
 					require.Equal(t, 1, got)
@@ -314,7 +314,7 @@ func TestARunThatIsStuckIsGivenUpAndEndsAsAStray(t *testing.T) {
 	}
 }
 
-func TestAHardStopTellsSuspendedHandlersAndTakesTheirAnswers(t *testing.T) {
+func TestAHardStopStopsSuspensionsAndTakesTheHandlersOutcomes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var unwound atomic.Int32
 		s := stage.Coroutine("stop", func(c coroutine.Context, n int) behaviour.Outcome {

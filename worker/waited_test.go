@@ -11,8 +11,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// Of a thousand that come together only some tell when they came, and seldom those that are first in a batch.
-func TestABatchHasWaitedAsLongAsTheFirstOfItsCommandsThatTells(t *testing.T) {
+// Of a thousand commands that are queued together only some have a time, and seldom the first one of a batch.
+func TestABatchHasWaitedAsLongAsTheFirstOfItsCommandsWithATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 1000
 		b := stage.Func("b", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) },
@@ -25,20 +25,20 @@ func TestABatchHasWaitedAsLongAsTheFirstOfItsCommandsThatTells(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 		}
-		pass() // from now on they take as many at a time as they may
+		pass() // from now on the workers take the largest batches
 		before := b.Snapshot().Wait.Count
 		require.NoError(t, p.Pause(b))
 		pass()
 		require.NoError(t, p.Resume(b))
 		time.Sleep(time.Second)
-		require.InDelta(t, n, b.Snapshot().Wait.Count-before, 15, "of the last few nobody may have told")
+		require.InDelta(t, n, b.Snapshot().Wait.Count-before, 15, "the last few may have no time")
 		require.InDelta(t, time.Second, b.Snapshot().Wait.P99, float64(time.Second)/8)
 		stop(t, p)
 	})
 }
 
-// What leaves in the middle of a handler's work comes without a reading of the clock.
-func TestWhatDoesNotTellWhenItCameHasNotWaitedForNoTime(t *testing.T) {
+// A command that leaves while a handler runs is queued without a reading of the clock.
+func TestACommandWithoutATimeIsNotCountedAsAWaitOfZero(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 300
 		b := stage.Func("b", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) },

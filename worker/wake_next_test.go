@@ -14,13 +14,13 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// goroutine is a name for the calling goroutine, which no two have at once.
+// goroutine returns a name for the calling goroutine that no other goroutine has.
 func goroutine() string {
 	buf := make([]byte, 64)
 	return string(buf[:runtime.Stack(buf, false)][:len("goroutine 1234567")])
 }
 
-// line is stages in a row, each of which does something and forwards.
+// line returns stages in a row, each of which does something and forwards.
 func line(do ...func(cmd string)) (first *stage.Stage[string], parts []pipeline.Part) {
 	for i, does := range slices.Backward(do) {
 		next := first
@@ -36,7 +36,7 @@ func line(do ...func(cmd string)) (first *stage.Stage[string], parts []pipeline.
 	return first, parts
 }
 
-func TestALoneCommandPassesStagesAtRestOnOneGoroutine(t *testing.T) {
+func TestALoneCommandPassesIdleStagesOnOneGoroutine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var on []string
 		note := func(string) { on = append(on, goroutine()) }
@@ -45,7 +45,7 @@ func TestALoneCommandPassesStagesAtRestOnOneGoroutine(t *testing.T) {
 		for round := range 3 {
 			require.NoError(t, first.Submit(t.Context(), "one"))
 			synctest.Wait()
-			if round > 0 { // until they are called the workers doze
+			if round > 0 { // the workers are started lazily, when they are first called
 				require.Equal(t, []string{on[0], on[0], on[0]}, on)
 			}
 			on = nil
@@ -54,7 +54,7 @@ func TestALoneCommandPassesStagesAtRestOnOneGoroutine(t *testing.T) {
 	})
 }
 
-func TestAStageIsFreeThoughTheNextIsStuckOnTheGoroutineThatItHadLast(t *testing.T) {
+func TestAStageWorksWhileTheNextOneIsStuckOnTheGoroutineItHadBefore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var firsts, seconds []string
 		stuck := make(chan struct{})
@@ -77,7 +77,7 @@ func TestAStageIsFreeThoughTheNextIsStuckOnTheGoroutineThatItHadLast(t *testing.
 	})
 }
 
-func TestACrashOnAGoroutineThatWasTakenOverIsOfTheStageWhereItHappens(t *testing.T) {
+func TestACrashOnAGoroutineThatWasTakenOverIsCountedAtTheStageThatCrashed(t *testing.T) {
 	for name, crash := range map[string]func(){"panic": func() { panic(errBoom) }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestACrashOnAGoroutineThatWasTakenOverIsOfTheStageWhereItHappens(t *testing
 	}
 }
 
-// The first has more to do, and is stuck with it.
-func TestAWorkerThatGoesOnItselfWakesWhomItHasCalled(t *testing.T) {
+// The first worker has more to do, and is stuck with it.
+func TestAWorkerThatGoesOnWakesTheWorkerItHasCalled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var seconds []string
 		stuck := make(chan struct{})
@@ -138,8 +138,8 @@ func TestAWorkerThatGoesOnItselfWakesWhomItHasCalled(t *testing.T) {
 	})
 }
 
-// What goes the other way has to be dropped, and who hears of it takes his time.
-func TestNobodyWaitsForTheDroppedToBeHeardOf(t *testing.T) {
+// The command for the other stage is dropped, and the subscriber that is notified of it blocks.
+func TestTheNextStageDoesNotWaitForASubscriberOfDroppedCommands(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		var handled []string
@@ -159,7 +159,7 @@ func TestNobodyWaitsForTheDroppedToBeHeardOf(t *testing.T) {
 		}, stage.Workers(1, 1))
 		p := run(t, a, b, full, pipeline.DeadLetters(func(stage.DeadLetter) { <-stuck }))
 		require.NoError(t, a.Submit(t.Context(), "one way"))
-		for range 2 { // one is in hand then, and one queued
+		for range 2 { // one is being handled then, and one is queued
 			require.NoError(t, full.Submit(t.Context(), "more"))
 			synctest.Wait()
 		}
@@ -171,7 +171,7 @@ func TestNobodyWaitsForTheDroppedToBeHeardOf(t *testing.T) {
 	})
 }
 
-// farewell is a behaviour whose Stop takes as long as it likes.
+// farewell is a behaviour whose Stop may block.
 type farewell struct {
 	behaviour.Func[string]
 	stop func()
@@ -179,8 +179,8 @@ type farewell struct {
 
 func (f farewell) Stop() { f.stop() }
 
-// The worker that hands on has its instance renewed when it comes to rest.
-func TestNobodyWaitsForAnInstanceToBeRenewed(t *testing.T) {
+// The worker that forwards renews its instance when it rests.
+func TestTheNextStageDoesNotWaitForAnInstanceToBeRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		handled, stopping := 0, 0
 		b := stage.Func("b", func(context.Context, string) behaviour.Outcome {

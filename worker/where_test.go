@@ -16,7 +16,7 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-func TestThePlaceIsTheInnermostCallOfTheUsersCode(t *testing.T) {
+func TestThePlaceIsTheInnermostCallOfUserCode(t *testing.T) {
 	const engine = `
 github.com/golda-dev/golda/behaviour.Func[...].HandleCommand(0x1?, {0x2?, 0x3?}, 0x4?)
 	/src/behaviour/behaviour.go:40 +0x1d
@@ -45,10 +45,10 @@ created by github.com/asynkron/protoactor-go/actor.goroutineDispatcher.Schedule 
 		})
 	}
 	require.Empty(t, stacks.Place(nil))
-	require.Empty(t, stacks.Place([]byte("goroutine 7 [select]:"+engine)), "nobody's")
+	require.Empty(t, stacks.Place([]byte("goroutine 7 [select]:"+engine)), "no user code")
 }
 
-// sink waits at the bottom of a recursion, so deep that a stack leaves out its middle.
+// sink waits at the bottom of a recursion that is so deep that the runtime elides the middle of its stack.
 //
 //go:noinline
 func sink(n int, in *atomic.Int32, let chan struct{}) {
@@ -60,9 +60,9 @@ func sink(n int, in *atomic.Int32, let chan struct{}) {
 	sink(n-1, in, let)
 }
 
-// Each of many workers is told apart from all others, whatever they are at.
+// Each of many workers is found, whatever its handler does.
 func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
-	var in atomic.Int32 // who has come to where they wait
+	var in atomic.Int32 // how many handlers have reached the place where they wait
 	let := make(chan struct{})
 	deep := stage.Func("deep", func(_ context.Context, n int) behaviour.Outcome { sink(n, &in, let); return behaviour.OK(nil) }, stage.Workers(20, 20))
 	timed := stage.Func("timed", func(context.Context, int) behaviour.Outcome { in.Add(1); <-let; return behaviour.OK(nil) },
@@ -70,7 +70,7 @@ func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
 	batch := stage.New("batch", batcher{&in, let}, stage.Workers(1, 1))
 	full := stage.Func("full", func(context.Context, int) behaviour.Outcome { <-let; return behaviour.OK(nil) }, stage.Workers(1, 1), stage.Capacity(1))
 	emits := stage.Func("emits", func(ctx context.Context, _ int) behaviour.Outcome {
-		for range 300 { // beyond what is held it waits for room
+		for range 300 { // with more than are held, Emit waits for a free slot
 			if err := behaviour.Emit(ctx, full, 1); err != nil {
 				return behaviour.Error(err)
 			}
@@ -102,7 +102,7 @@ func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
 		for _, h := range u.Handlers {
 			require.NotEmpty(t, h.Stack, h.Stage)
 			head, _, _ := strings.Cut(string(h.Stack), "[")
-			require.False(t, goroutines[head], "no two have the same")
+			require.False(t, goroutines[head], "each handler has a goroutine of its own")
 			goroutines[head] = true
 			at[u.Name] = append(at[u.Name], h.At)
 		}
@@ -119,7 +119,7 @@ func TestEveryHandlerThatRunsIsFoundWithItsOwnStack(t *testing.T) {
 	require.NoError(t, p.Stop(t.Context()))
 }
 
-// batcher waits with a batch.
+// batcher is a batch handler that waits.
 type batcher struct {
 	in  *atomic.Int32
 	let chan struct{}

@@ -18,8 +18,8 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// gated is a stage with one worker whose first command, "gate", holds it until
-// the gate is opened: meanwhile commands gather for the batches behind it.
+// gated returns a stage with one worker. Its first command, "gate", holds the worker until the gate is opened; meanwhile
+// commands queue up for the batches behind it.
 func gated(f func(context.Context, string) behaviour.Outcome, opts ...stage.Option) (s *stage.Stage[string], open func()) {
 	gate := make(chan struct{})
 	s = stage.Each("s", each(func(ctx context.Context, cmd string) behaviour.Outcome {
@@ -41,7 +41,7 @@ func crashes(cmd string) {
 	}
 }
 
-func TestACrashGivesTheRestOfTheBatchBackInOrderAndChargesOneOnly(t *testing.T) {
+func TestACrashReturnsTheRestOfTheBatchInOrderAndChargesOneCommand(t *testing.T) {
 	for _, how := range []string{"panic", "exit"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestATryThatDoesNotSucceedEmitsNothing(t *testing.T) {
 	}
 }
 
-func TestABurstIsHeldUpByAFullTargetAndArrivesWhole(t *testing.T) {
+func TestAFullTargetDelaysABurstAndAllOfItArrives(t *testing.T) {
 	for _, burst := range []int{255, 256, 257, 258, 1000} {
 		t.Run(strconv.Itoa(burst), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func (m *many) HandleBatch(ctx context.Context, cmds []string) []behaviour.Outco
 	return m.batch(ctx, cmds)
 }
 
-func TestABatchThatCrashesIsNarrowedDownToTheCulpritAndOnlyItIsCharged(t *testing.T) {
+func TestABatchThatCrashesIsNarrowedDownToTheCulpritWhichAloneIsCharged(t *testing.T) {
 	for _, how := range []string{"panic", "exit", "short"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestATimeLimitEndsTheHandlersContext(t *testing.T) {
 	})
 }
 
-// Else its timer, and what hangs on it, would wait for the time limit.
+// Otherwise its timer, and what refers to it, would stay until the time limit.
 func TestTheContextOfACallWithATimeLimitEndsWithTheCall(t *testing.T) {
 	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("now") }, "exits": exit} {
 		for _, batches := range []bool{false, true} {
@@ -335,7 +335,7 @@ func TestTheContextOfACallWithATimeLimitEndsWithTheCall(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					var kept context.Context
 					handle := func(ctx context.Context) {
-						kept = ctx //nolint:fatcontext // that is what is looked at
+						kept = ctx //nolint:fatcontext // the test inspects it
 						end()
 					}
 					each := func(ctx context.Context, _ string) behaviour.Outcome {
@@ -361,7 +361,7 @@ func TestTheContextOfACallWithATimeLimitEndsWithTheCall(t *testing.T) {
 	}
 }
 
-func TestARetryConditionThatPanicsIsANo(t *testing.T) {
+func TestARetryConditionThatPanicsMeansNoRetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var tries atomic.Int32
 		s := stage.New("s", behaviour.Func[string](func(_ context.Context, cmd string) behaviour.Outcome {
@@ -430,7 +430,7 @@ func TestAFreshInstanceThatCannotStartIsTriedAgainWithAPause(t *testing.T) {
 	})
 }
 
-func TestAPanicInStopGoesNoFurther(t *testing.T) {
+func TestAPanicInStopIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := stage.Each("s", func() behaviour.Behaviour[string] {
 			return &handler{
@@ -443,13 +443,13 @@ func TestAPanicInStopGoesNoFurther(t *testing.T) {
 			_, err := stage.Call[string](t.Context(), s, "panic")
 			require.ErrorIs(t, err, errBoom)
 		}
-		time.Sleep(time.Second) // a run of crashes has pauses
+		time.Sleep(time.Second) // after crashes in a row the supervisor pauses
 		require.Equal(t, 3, s.Snapshot().Workers)
 		stop(t, p)
 	})
 }
 
-func TestAPanicOfNothingIsACrashToo(t *testing.T) {
+func TestAPanicWithNilIsACrashToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := stage.New("s", behaviour.Func[string](func(context.Context, string) behaviour.Outcome {
 			panic(nil)
