@@ -39,22 +39,9 @@ mourn mourns mourned:                         watch
 thrice whence hitherto heretofore:            plain English
 `
 
-// unwritten are the paths that were not rewritten yet: files, or folders with all that is below them. A path leaves
-// the list when it is clean; the list may only get shorter.
-const unwritten = ``
-
 func TestProseUsesPlainWords(t *testing.T) {
-	open := strings.Fields(unwritten)
-	dirty := map[string]int{}
 	for _, f := range findings(t) {
-		if i := slices.IndexFunc(open, func(p string) bool { return below(f.path, p) }); i >= 0 {
-			dirty[open[i]]++
-			continue
-		}
 		t.Errorf("%s:%d: %q: write: %s", f.path, f.line, f.word, f.advice)
-	}
-	for _, p := range open {
-		assert.NotZero(t, dirty[p], "%s is clean: take it off the list in internal/prose/prose_test.go", p)
 	}
 }
 
@@ -98,6 +85,7 @@ type finding struct {
 
 func findings(t *testing.T) (found []finding) {
 	t.Helper()
+	scanned := 0
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -116,6 +104,7 @@ func findings(t *testing.T) (found []finding) {
 			return err
 		}
 		name = filepath.ToSlash(name)
+		scanned++
 		switch {
 		case below(name, "internal/prose"): // it names the words
 		case filepath.Ext(path) == ".go":
@@ -125,7 +114,7 @@ func findings(t *testing.T) (found []finding) {
 		}
 		return nil
 	}))
-	require.NotEmpty(t, found, "the scan finds nothing: is %s the project's root?", root)
+	require.Greater(t, scanned, 100, "the scan finds few files: is %s the project's root?", root)
 	return found
 }
 
