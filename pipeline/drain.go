@@ -166,7 +166,10 @@ func (d *drain) run(ctx context.Context) error {
 }
 
 // close closes the stages to commands from outside, and unblocks their workers that wait for other stages.
+// It holds the pipeline's lock, so that a Reopen comes before it or after it for all stages.
 func (d *drain) close() {
+	d.p.mu.Lock()
+	defer d.p.mu.Unlock()
 	if d.whole {
 		d.p.host.Draining.Store(true) // before the inboxes are read: a stage that is added later sees it
 	}

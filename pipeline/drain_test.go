@@ -494,6 +494,32 @@ func TestReopenEndsADrainThatIsUnderWay(t *testing.T) {
 	}
 }
 
+// Whichever comes last has its way at all stages.
+func TestADrainAndAReopenAtOnceLeaveAllStagesOpenOrAllClosed(t *testing.T) {
+	var parts []pipeline.Part
+	for i := range 256 {
+		parts = append(parts, stage.New(fmt.Sprint("s", i), fn(echo[int])))
+	}
+	p := run(t, parts...)
+	over, cancel := context.WithCancel(t.Context())
+	cancel() // the drain closes the stages and does not wait
+	for range 1000 {
+		var both sync.WaitGroup
+		both.Go(func() { _ = p.Drain(over) })
+		both.Go(func() { assert.NoError(t, p.Reopen()) })
+		both.Go(func() { p.Snapshot() }) // it takes the locks of all stages, so that one of the others may overtake
+		both.Wait()
+		closed := 0
+		for _, s := range p.Snapshot().Stages {
+			if s.Draining {
+				closed++
+			}
+		}
+		require.Contains(t, []int{0, len(parts)}, closed)
+		require.NoError(t, p.Reopen())
+	}
+}
+
 func TestAStopFinishesCommandsThatADrainedStageHeldBack(t *testing.T) {
 	eachBunch(t, func(t *testing.T, bunch func(...pipeline.Part) pipeline.Part) {
 		last := stage.Func("last", echo[int], stage.Capacity(2))
