@@ -149,7 +149,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	again := retry || culprit == nil
 	clear(batch)
 	w.stage.Crashed(crash, again)
-	w.deliver(false) // after Crash, which says whether the worker still owns what earlier commands forwarded
+	w.deliver(false)                   // after Crash, which says whether the worker still owns what earlier commands forwarded
 	if w.pool == nil && !w.carries() { // a worker that carries commands keeps its place until it has handed them over
 		w.stage.Inbox.Yield(&w.Member)
 	}

@@ -30,8 +30,8 @@ var ErrStuck = errors.New("worker: handler is stuck")
 //	given up by       the watchdog, which has watching     [AbandonAll], which has the inbox's lock
 //	not if            the handler has returned (calling),  the worker delivers, or has nothing in
 //	                  or emits just now                    its batch (see [inbox.Inbox.Abandon])
-//	owner afterwards  the watchdog owns all of the         the worker's goroutine owns all of the
-//	                  worker                               worker; the inbox owns the batch
+//	owner afterwards  the watchdog owns the whole worker   the worker's goroutine still owns the
+//	                                                       worker; the inbox owns the batch
 //	the batch         is settled like a crash: the         is dead-lettered; what the worker has
 //	                  command is charged, the rest goes    emitted is discarded, and copies of what
 //	                  back, what went before is delivered  was booked as gone (pledges) are delivered

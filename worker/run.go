@@ -24,6 +24,8 @@ import (
 // A Run is the context of its handler's task. It holds what the handler emits until the handler has succeeded.
 type Run struct {
 	context.Context // the stage's
+	runLimit
+	runEmits
 
 	stage    *Stage
 	instance Instance
@@ -38,12 +40,10 @@ type Run struct {
 	returned bool
 	crash    *thrown // how the handler crashed; nil if it did not
 
-	runLimit
 	unhook func() bool // unregisters from the caller's context; nil if the run does not end with that
 
 	lost   atomic.Bool // its worker was given up: the command has been charged, and what the handler returns is discarded
 	shared atomic.Bool // the worker that runs it is of a shared pool
-	runEmits
 }
 
 // runLimit is the time limit of a run: its timer ends the handler's context once.

@@ -97,20 +97,20 @@ type outgoing struct {
 
 // New returns a worker of the stage's own, without an actor.
 func New(stage *Stage) *Worker {
-	w := newWorker(stage.Inbox.Pipeline(), stage.Context)
+	w := newWorker(stage.Context, stage.Inbox.Pipeline())
 	w.stage = stage
 	w.seen.Store(stage)
 	return w
 }
 
 // NewShared returns a worker of a shared pool, without an actor. Handlers' contexts end with ctx.
-func NewShared(sp *inbox.SharedPool, pl *inbox.Pipeline, ctx context.Context) *Worker {
-	w := newWorker(pl, ctx)
+func NewShared(ctx context.Context, sp *inbox.SharedPool, pl *inbox.Pipeline) *Worker {
+	w := newWorker(ctx, pl)
 	w.pool = sp
 	return w
 }
 
-func newWorker(pl *inbox.Pipeline, ctx context.Context) *Worker {
+func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 	w := new(Worker)
 	w.pipeline, w.base, w.lane = pl, ctx, noLane
 	w.Member.Owner = w

@@ -54,7 +54,7 @@ func (p *Pool) newWorker() *worker.Worker {
 	if p.core != nil {
 		return worker.New(p.core.staff)
 	}
-	return worker.NewShared(p.shared, p.env.Host, p.env.Context)
+	return worker.NewShared(p.env.Context, p.shared, p.env.Host)
 }
 
 // name returns the name of the pool, or of the stage whose own it is.
