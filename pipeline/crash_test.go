@@ -19,6 +19,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -143,7 +144,7 @@ func TestTheLastRetryLeavesADeadLetterWithAllDetails(t *testing.T) {
 	require.Equal(t, "test", l.Pipeline)
 	require.Equal(t, "s", l.Stage)
 	require.Equal(t, -7, l.Command)
-	require.Equal(t, stage.ReasonCrash, l.Reason)
+	require.Equal(t, reason.Crash, l.Reason)
 	require.Equal(t, 3, l.Attempts)
 	require.Contains(t, string(l.Stack), "pipeline_test.poison")
 	require.ErrorContains(t, l.Err, "attempt 3: poison -7")

@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 func TestACallReturnsTheErrorsOfAllCommandsThatItsHandlerEmitted(t *testing.T) {
@@ -97,7 +98,7 @@ func TestACommandThatFailsWithoutACallerLeavesALetter(t *testing.T) {
 				seen[f.Page] = true
 				require.EqualError(t, l.Err, fmt.Sprintf("page %d: gone", f.Page))
 				require.ErrorIs(t, l.Err, errGone)
-				require.Equal(t, stage.ReasonError, l.Reason)
+				require.Equal(t, reason.Error, l.Reason)
 				require.Equal(t, 1, l.Attempts)
 				require.Equal(t, "test", l.Pipeline)
 				require.NotZero(t, l.At)

@@ -19,6 +19,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // gated returns a stage with one worker that holds its first command until the gate opens, so that the queue can be filled.
@@ -38,14 +39,14 @@ func gated(t *testing.T, opts ...stage.Option) (s *stage.Stage[int], held, letGo
 func TestAFullStageFollowsItsOverflowRule(t *testing.T) {
 	rows := map[string]struct {
 		rule     stage.OverflowRule
-		refused  error          // of Submit, for the fourth command
-		ends     map[int]error  // of the tickets of the first three commands
-		reasons  []stage.Reason // of dead letters
+		refused  error           // of Submit, for the fourth command
+		ends     map[int]error   // of the tickets of the first three commands
+		reasons  []reason.Reason // of dead letters
 		accepted uint64
 	}{
 		"reject refuses the new command":       {stage.Reject, stage.ErrFull, nil, nil, 3},
-		"drop newest sheds the new command":    {stage.DropNewest, nil, nil, []stage.Reason{stage.ReasonNewest}, 4},
-		"drop oldest sheds the oldest command": {stage.DropOldest, nil, map[int]error{1: stage.ErrShed}, []stage.Reason{stage.ReasonOldest}, 4},
+		"drop newest sheds the new command":    {stage.DropNewest, nil, nil, []reason.Reason{reason.Newest}, 4},
+		"drop oldest sheds the oldest command": {stage.DropOldest, nil, map[int]error{1: stage.ErrShed}, []reason.Reason{reason.Oldest}, 4},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestAFullStageThatWaitsHoldsSubmittersInOrderUntilTheirContextEnds(t *testi
 	require.NoError(t, <-waited)
 	require.NoError(t, p.Drain(soon(t)))
 	require.EqualValues(t, 3, p.Snapshot().Accepted)
-	require.Equal(t, map[stage.Reason]uint64{stage.ReasonCancelled: 1}, p.Snapshot().Stages[0].RejectedBy)
+	require.Equal(t, map[reason.Reason]uint64{reason.Cancelled: 1}, p.Snapshot().Stages[0].RejectedBy)
 }
 
 func TestASubmitterWhoseContextHasEndedIsRefusedEvenIfASlotIsFree(t *testing.T) {
@@ -674,10 +675,10 @@ func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
 	require.ErrorAs(t, ask("a string").Err, &wrong)
 	require.Equal(t, &stage.TypeError{Stage: "s", Want: "int", Got: "string"}, wrong)
 	root.Send(s.PID(), "a string")
-	require.Equal(t, stage.ReasonType, (<-letters).Reason)
+	require.Equal(t, reason.Type, (<-letters).Reason)
 	root.Send(s.PID(), nil)
-	require.Equal(t, stage.ReasonType, (<-letters).Reason)
-	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[stage.ReasonType])
+	require.Equal(t, reason.Type, (<-letters).Reason)
+	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[reason.Type])
 
 	watcher := make(chan *actor.PID, 1)
 	pid := s.PID()
@@ -687,7 +688,7 @@ func TestAnyActorMaySendAStageCommandsByItsPID(t *testing.T) {
 	require.EqualValues(t, 1002, p.Snapshot().Accepted)
 	require.ErrorIs(t, ask(1).Err, stage.ErrClosed)
 	root.Send(s.PID(), 1)
-	require.Equal(t, stage.ReasonClosed, (<-letters).Reason)
+	require.Equal(t, reason.Closed, (<-letters).Reason)
 	require.NoError(t, p.Stop(soon(t)))
 	require.Equal(t, pid.Id, (<-watcher).Id, "watchers are notified of the end")
 }

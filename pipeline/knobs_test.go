@@ -22,6 +22,7 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // once is a policy that decides at its start and never again. To Use it is to turn some knobs, and all of them are turned when Use
@@ -603,15 +604,15 @@ func TestADisabledStageAcceptsNothingAndFinishesItsCommands(t *testing.T) {
 		require.ErrorIs(t, err, stage.ErrDisabled)
 		require.ErrorContains(t, err, `stage "last"`)
 		letter := <-letters
-		require.Equal(t, stage.ReasonDisabled, letter.Reason)
+		require.Equal(t, reason.Disabled, letter.Reason)
 		require.Equal(t, "last", letter.Stage)
 		require.Equal(t, 4, letter.Command)
 		last.open()
 		synctest.Wait()
 		snap := p.Snapshot()
 		require.EqualValues(t, 2, snap.Stages[1].OK, "queued commands are handled")
-		require.Equal(t, map[stage.Reason]uint64{stage.ReasonDisabled: 1}, snap.Stages[1].RejectedBy)
-		require.Equal(t, map[stage.Reason]uint64{stage.ReasonDisabled: 1}, snap.Stages[1].ShedBy)
+		require.Equal(t, map[reason.Reason]uint64{reason.Disabled: 1}, snap.Stages[1].RejectedBy)
+		require.Equal(t, map[reason.Reason]uint64{reason.Disabled: 1}, snap.Stages[1].ShedBy)
 		require.EqualValues(t, 1, snap.Shed)
 		reset(t, p)
 		submit(t, last, 5)
@@ -762,7 +763,7 @@ func TestARateAdmitsANumberOfCommandsASecond(t *testing.T) {
 				require.Equal(t, 1, tries(10))
 				time.Sleep(time.Hour)
 				require.Equal(t, 3, tries(10), "unused rate is not saved up")
-				require.Equal(t, map[stage.Reason]uint64{stage.ReasonRate: 23}, p.Snapshot().Stages[0].RejectedBy)
+				require.Equal(t, map[reason.Reason]uint64{reason.Rate: 23}, p.Snapshot().Stages[0].RejectedBy)
 				reset(t, p)
 				require.Equal(t, 100, tries(100))
 				end(t, p)
@@ -814,7 +815,7 @@ func TestAStageThatRejectsRefusesAtItsLimit(t *testing.T) {
 				p := bubble(t, s, pipeline.Control(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Limit(scope, 2, "test") })))
 				submit(t, s, 1, 2)
 				require.ErrorIs(t, s.Submit(t.Context(), 3), stage.ErrFull)
-				require.Equal(t, map[stage.Reason]uint64{stage.ReasonFull: 1}, p.Snapshot().Stages[0].RejectedBy)
+				require.Equal(t, map[reason.Reason]uint64{reason.Full: 1}, p.Snapshot().Stages[0].RejectedBy)
 				reset(t, p)
 				submit(t, s, 3)
 				s.open()
@@ -929,7 +930,7 @@ func TestShedRefusesAShareOfTheCommands(t *testing.T) {
 				requireNoted(t, p, controller.KnobShed, name, controller.Shed{}, controller.Shed{Below: 3})
 				require.NoError(t, s.Submit(t.Context(), 3))
 				require.ErrorContains(t, s.Submit(t.Context(), 2), `stage "s": stage: turned away by a policy`)
-				require.Equal(t, map[stage.Reason]uint64{stage.ReasonPolicy: 1}, p.Snapshot().Stages[0].RejectedBy)
+				require.Equal(t, map[reason.Reason]uint64{reason.Policy: 1}, p.Snapshot().Stages[0].RejectedBy)
 				require.NoError(t, p.Use(once(func(_ *controller.Snapshot, d *controller.Decisions) { d.Shed(scope, 0, 0.5, "test") })))
 				in := 0
 				for range 1000 {
@@ -984,7 +985,7 @@ func TestAGateDecidesOnEachCommand(t *testing.T) {
 				require.ErrorContains(t, s.Submit(t.Context(), 3), "turned away by a policy")
 				submit(t, s, 4)
 				require.Equal(t, []int{0, 10, 0, 10, 1, 10, 1, 10, 1, 10}, saw)
-				require.Equal(t, map[stage.Reason]uint64{stage.ReasonPolicy: 2}, p.Snapshot().Stages[0].RejectedBy)
+				require.Equal(t, map[reason.Reason]uint64{reason.Policy: 2}, p.Snapshot().Stages[0].RejectedBy)
 				reset(t, p)
 				submit(t, s, 2, 3)
 				require.Len(t, saw, 10, "it is gone")

@@ -8,6 +8,7 @@ import (
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // The reasons why a letter is not retried.
@@ -46,7 +47,7 @@ func (l Letter) MarshalJSON() ([]byte, error) { return letters.Letter(l).Marshal
 // of one cause.
 type LetterGroup struct {
 	Stage       string
-	Reason      stage.Reason
+	Reason      reason.Reason
 	Fingerprint string
 	Seen        uint64 // how many there have been
 	Kept        int    // how many of them are in the store
@@ -57,7 +58,7 @@ type LetterGroup struct {
 // LetterFilter selects letters. The zero LetterFilter selects all, the newest first.
 type LetterFilter struct {
 	Stage       string            // empty: any
-	Reason      stage.Reason      // empty: any
+	Reason      reason.Reason     // empty: any
 	Fingerprint string            // empty: any
 	If          func(Letter) bool // nil: all; it may call the store
 	OldestFirst bool

@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
@@ -52,7 +53,7 @@ func TestAPoisonCommandIsQuarantinedAndMayBeRetriedWhenTheHandlerIsFixed(t *test
 	require.Equal(t, "test", letter.Pipeline)
 	require.Equal(t, "s", letter.Stage)
 	require.Equal(t, 5, letter.Command)
-	require.Equal(t, stage.ReasonCrash, letter.Reason)
+	require.Equal(t, reason.Crash, letter.Reason)
 	require.Equal(t, 3, letter.Attempts)
 	require.Equal(t, "v7", letter.Version)
 	require.Regexp(t, "^[0-9a-f]{12}$", letter.Fingerprint)
@@ -97,13 +98,13 @@ func TestShedCommandsAndThoseThatAStopLeavesAreDeadLetters(t *testing.T) {
 	hard, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, p.Stop(hard))
-	reasons := map[stage.Reason]int{}
+	reasons := map[reason.Reason]int{}
 	for _, letter := range dead.List(pipeline.LetterFilter{}) {
 		reasons[letter.Reason]++
 		require.Empty(t, letter.Fingerprint)
 		require.ErrorIs(t, dead.Retry(t.Context(), letter.ID), stage.ErrClosed, "nothing is retried after the stop")
 	}
-	require.Equal(t, map[stage.Reason]int{stage.ReasonOldest: 3, stage.ReasonStopped: 2}, reasons)
+	require.Equal(t, map[reason.Reason]int{reason.Oldest: 3, reason.Stopped: 2}, reasons)
 	require.Equal(t, 5, dead.Len(), "a refused letter stays")
 	require.Zero(t, p.Quarantine().Len())
 	var out bytes.Buffer
@@ -154,7 +155,7 @@ func TestARetryIsCheckedLikeAnyCommand(t *testing.T) {
 	eventually(t, "the nil to come back", func() bool { return q.Len() == 2 && q.List(pipeline.LetterFilter{})[0].ID == 4 })
 	require.NoError(t, p.Drain(soon(t)))
 	require.ErrorIs(t, q.Retry(t.Context(), id("all")), stage.ErrClosed)
-	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[stage.ReasonType])
+	require.EqualValues(t, 3, p.Snapshot().Stages[0].RejectedBy[reason.Type])
 }
 
 func TestAMessageThatNoStageTookIsADeadLetterAndMayBeEdited(t *testing.T) {
@@ -164,7 +165,7 @@ func TestAMessageThatNoStageTookIsADeadLetterAndMayBeEdited(t *testing.T) {
 	dead := p.DeadLetters()
 	eventually(t, "a letter", func() bool { return dead.Len() == 1 })
 	letter := only(t, dead)
-	require.Equal(t, stage.ReasonType, letter.Reason)
+	require.Equal(t, reason.Type, letter.Reason)
 	var wrong *stage.TypeError
 	require.ErrorAs(t, dead.Retry(t.Context(), letter.ID), &wrong)
 	require.NoError(t, dead.RetryAs(t.Context(), letter.ID, 7))

@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 func made(t *testing.T, parts ...pipeline.Part) *pipeline.Pipeline {
@@ -211,7 +212,7 @@ func TestAHardStopReportsCommandsThatWereNotDoneAndHandlersThatDidNotStop(t *tes
 	for _, ticket := range tickets {
 		_, err := ticket.Wait(soon(t))
 		require.ErrorIs(t, err, stage.ErrStopped)
-		require.Equal(t, stage.ReasonStopped, (<-letters).Reason)
+		require.Equal(t, reason.Stopped, (<-letters).Reason)
 	}
 	s5 := p.Snapshot()
 	require.True(t, s5.Balanced())

@@ -20,6 +20,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // tree is a loop of two stages, a → b → a, in which b sends two commands back for each command above the depth of the tree: one command
@@ -142,7 +143,7 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 				require.ErrorIs(t, tr.err, stage.ErrMaxInFlight)
 				require.ErrorContains(t, tr.err, "pipeline.MaxInFlight (200)")
 				require.ErrorContains(t, tr.err, `stage "a"`)
-				letters := tr.p.DeadLetters().List(pipeline.LetterFilter{Reason: stage.ReasonMaxInFlight})
+				letters := tr.p.DeadLetters().List(pipeline.LetterFilter{Reason: reason.MaxInFlight})
 				require.EqualValues(t, len(letters), uint64(tr.refused.Load())+sn.Shed, sn.Law())
 				require.EqualValues(t, len(letters), heard.Load())
 				lost := 0 // the commands of the trees below refused ones

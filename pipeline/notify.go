@@ -13,18 +13,19 @@ import (
 	"github.com/golda-dev/golda/internal/logs"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // letter returns the letter of a command that ended without an answer, or with an error that leaves a letter.
 func (p *Pipeline) letter(end inbox.Ending) (letter stage.DeadLetter, crash *stage.CrashError) {
 	letter = stage.DeadLetter{
-		Pipeline: p.name, Stage: end.Inbox.Name(), Command: end.Cmd, Reason: stage.Reason(end.Reason),
+		Pipeline: p.name, Stage: end.Inbox.Name(), Command: end.Cmd, Reason: end.Reason,
 		Err: end.Err, Attempts: end.Tries, At: end.At,
 	}
 	if end.From > 0 {
 		letter.EmittedBy = p.stages().all[end.From-1].Name()
 	}
-	if letter.Reason == stage.ReasonError {
+	if letter.Reason == reason.Error {
 		return letter, nil // the error is the handler's, and its methods are user code
 	}
 	crash, ok := errors.AsType[*stage.CrashError](letter.Err)
@@ -43,7 +44,7 @@ func (p *Pipeline) keep(end inbox.Ending) {
 // ended notifies the subscribers of a letter. Inboxes call it for the same commands as keep, after the ticket ends.
 func (p *Pipeline) ended(end inbox.Ending) {
 	letter, _ := p.letter(end)
-	if end.Reason == inbox.ReasonMaxInFlight {
+	if end.Reason == reason.MaxInFlight {
 		const message = "commands refused: as many are in flight as pipeline.MaxInFlight allows"
 		p.letters.notifier.NotifyLimited(letter, message, p.host.MaxInFlight)
 		return
@@ -129,7 +130,7 @@ func (p *Pipeline) crashed(e *stage.CrashError, again bool) {
 	if again {
 		level = slog.LevelInfo
 	}
-	k := logs.Kind{Level: level, Message: "handler crashed", Stage: e.Stage, Reason: string(stage.ReasonCrash)}
+	k := logs.Kind{Level: level, Message: "handler crashed", Stage: e.Stage, Reason: string(reason.Crash)}
 	p.limiter.Log(k, func() []any {
 		args := []any{"attempt", e.Attempts, "again", again}
 		if e.Version != "" {

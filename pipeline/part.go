@@ -148,7 +148,7 @@ func DeadLetters(f func(stage.DeadLetter)) Part {
 }
 
 // Failures subscribes a function to all failed commands that leave a letter: see [Pipeline.Failures]. The letter's reason is
-// [stage.ReasonError], and its error is the handler's. Without such a function these failures are logged. The function is
+// [reason.Error], and its error is the handler's. Without such a function these failures are logged. The function is
 // called as with [DeadLetters], also if it is slow, panics or does not return.
 func Failures(f func(stage.DeadLetter)) Part {
 	return option(func(s *settings) {

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // forEachOwner runs a check with stages that have their own workers, and with stages that share one.
@@ -113,7 +114,7 @@ func TestAHardStopEndsTheCommandsOfAPausedStage(t *testing.T) {
 		require.ErrorIs(t, <-let, stage.ErrClosed)
 		_, err = ticket.Wait(t.Context())
 		require.ErrorIs(t, err, stage.ErrStopped)
-		require.Equal(t, stage.ReasonStopped, (<-letters).Reason)
+		require.Equal(t, reason.Stopped, (<-letters).Reason)
 		atRest(t, p)
 		require.ErrorIs(t, p.Pause(s), pipeline.ErrStopped)
 		require.ErrorIs(t, p.Resume(s), pipeline.ErrStopped)
@@ -461,7 +462,7 @@ func TestACommandForwardedToARemovedStageEndsThere(t *testing.T) {
 		require.ErrorIs(t, err, stage.ErrStopped, "the worker knew the edge")
 		letter := <-letters
 		require.Equal(t, "gone", letter.Stage)
-		require.Equal(t, stage.ReasonStopped, letter.Reason)
+		require.Equal(t, reason.Stopped, letter.Reason)
 		_, err = stage.Call[int](t.Context(), fresh, 3)
 		require.ErrorIs(t, err, stage.ErrForeign, "the worker did not")
 		end(t, p)

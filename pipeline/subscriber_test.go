@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // sheds returns a pipeline of a stage that accepts one command, which waits, and sheds all others.
@@ -57,7 +58,7 @@ func TestASubscriberIsCalledForOneLetterAtATimeAndInOrder(t *testing.T) {
 		p, shed, resume := sheds(t, pipeline.DeadLetters(func(l stage.DeadLetter) {
 			require.EqualValues(t, 1, at.Add(1))
 			time.Sleep(time.Millisecond)
-			if l.Reason == stage.ReasonNewest {
+			if l.Reason == reason.Newest {
 				require.EqualValues(t, next.Add(1)-1, l.Command)
 			}
 			at.Add(-1)

@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // together is a batch handler around a handler for single commands.
@@ -67,8 +68,8 @@ func TestACommandThatWaitsLongerThanTheTTLIsShed(t *testing.T) {
 				synctest.Wait()
 				end := p.Snapshot()
 				require.EqualValues(t, 2, end.Replied)
-				require.EqualValues(t, 2, end.Stages[0].ShedBy[stage.ReasonExpired])
-				letters := p.DeadLetters().List(pipeline.LetterFilter{Reason: stage.ReasonExpired, OldestFirst: true})
+				require.EqualValues(t, 2, end.Stages[0].ShedBy[reason.Expired])
+				letters := p.DeadLetters().List(pipeline.LetterFilter{Reason: reason.Expired, OldestFirst: true})
 				require.Len(t, letters, 2)
 				require.Equal(t, "old", letters[0].Command)
 				require.NoError(t, p.Stop(context.Background()))

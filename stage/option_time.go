@@ -32,7 +32,7 @@ func (s *settings) setGrace() {
 }
 
 // TTL sets a time to live: a command that has waited in the stage's queue for longer than d when its turn comes is shed,
-// with [ReasonExpired] and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a
+// with [reason.Expired] and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a
 // day.
 //
 // The time starts when the command enters the queue of this stage, and starts again when it comes for another try. The

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // defaultRetryAfter is the hint of an Overload if nothing better is known.
@@ -14,10 +15,10 @@ const defaultRetryAfter = time.Second
 // Overload describes a refusal because there is too much to do: nothing is wrong with the command, and it may be accepted
 // later.
 type Overload struct {
-	// Reason is ReasonFull, ReasonRate, ReasonPolicy, ReasonDisabled, ReasonMaxInFlight, ReasonExpired, ReasonClosed, or, for a
-	// command that was dropped for another one, ReasonOldest.
-	Reason Reason
-	// RetryAfter is a hint when to try again, always more than 0. For ReasonRate it is the time until the rate allows the next
+	// Reason is reason.Full, reason.Rate, reason.Policy, reason.Disabled, reason.MaxInFlight, reason.Expired, reason.Closed, or, for a
+	// command that was dropped for another one, reason.Oldest.
+	Reason reason.Reason
+	// RetryAfter is a hint when to try again, always more than 0. For reason.Rate it is the time until the rate allows the next
 	// command, which another submitter may take. Otherwise it is a second.
 	RetryAfter time.Duration
 }
@@ -25,16 +26,16 @@ type Overload struct {
 // Overloaded reports whether an error of Submit, SubmitAll, Ask, Call, Emit, or of a [Ticket] means that there is too much to do.
 // Use it in a server that answers 503, or in a source that slows down. It covers
 //
-//	ErrFull          ReasonFull         the stage is full and does not wait, or the limit of a policy is reached
-//	a deadline       ReasonFull         the submitter's context ended, not by a cancellation, while it waited for a slot
-//	ErrRate          ReasonRate         the rate of a policy is used up
-//	ErrPolicy        ReasonPolicy       a policy sheds the command, or its gate does not let it in
-//	ErrDisabled      ReasonDisabled     a policy has disabled the stage
-//	ErrMaxInFlight   ReasonMaxInFlight  the pipeline holds as many commands as it may
-//	ErrShed          ReasonOldest       the command was accepted, and dropped for a later one
-//	                 ReasonNewest       the command was accepted, and dropped at once
-//	ErrExpired       ReasonExpired      the command was accepted, and waited longer than its time to live
-//	ErrClosed        ReasonClosed       the stage or the pipeline drains or has stopped; ErrDraining is an ErrClosed
+//	ErrFull          reason.Full         the stage is full and does not wait, or the limit of a policy is reached
+//	a deadline       reason.Full         the submitter's context ended, not by a cancellation, while it waited for a slot
+//	ErrRate          reason.Rate         the rate of a policy is used up
+//	ErrPolicy        reason.Policy       a policy sheds the command, or its gate does not let it in
+//	ErrDisabled      reason.Disabled     a policy has disabled the stage
+//	ErrMaxInFlight   reason.MaxInFlight  the pipeline holds as many commands as it may
+//	ErrShed          reason.Oldest       the command was accepted, and dropped for a later one
+//	                 reason.Newest       the command was accepted, and dropped at once
+//	ErrExpired       reason.Expired      the command was accepted, and waited longer than its time to live
+//	ErrClosed        reason.Closed       the stage or the pipeline drains or has stopped; ErrDraining is an ErrClosed
 //
 // It inspects err as [errors.Is] does. So it is also true for an error that a handler returned because another stage was
 // overloaded. It is false for nil, for [ErrNotRunning] before the start, for a context that was cancelled, and for a command
@@ -44,30 +45,30 @@ func Overloaded(err error) (o Overload, ok bool) {
 		return Overload{}, false
 	}
 	if rate, ok := errors.AsType[*inbox.RateError](err); ok {
-		return Overload{ReasonRate, rate.After}, true
+		return Overload{reason.Rate, rate.After}, true
 	}
 	for _, row := range overloads {
 		if errors.Is(err, row.err) {
-			return Overload{row.reason, defaultRetryAfter}, true
+			return Overload{row.why, defaultRetryAfter}, true
 		}
 	}
 	if waited, ok := errors.AsType[*inbox.WaitError](err); ok && !errors.Is(waited, context.Canceled) {
-		return Overload{ReasonFull, defaultRetryAfter}, true
+		return Overload{reason.Full, defaultRetryAfter}, true
 	}
 	return Overload{}, false
 }
 
 var overloads = []struct {
-	err    error
-	reason Reason
+	err error
+	why reason.Reason
 }{
-	{ErrMaxInFlight, ReasonMaxInFlight},
-	{ErrFull, ReasonFull},
-	{ErrRate, ReasonRate},
-	{ErrPolicy, ReasonPolicy},
-	{ErrDisabled, ReasonDisabled},
-	{inbox.ErrShedNewest, ReasonNewest},
-	{ErrShed, ReasonOldest},
-	{ErrExpired, ReasonExpired},
-	{ErrClosed, ReasonClosed},
+	{ErrMaxInFlight, reason.MaxInFlight},
+	{ErrFull, reason.Full},
+	{ErrRate, reason.Rate},
+	{ErrPolicy, reason.Policy},
+	{ErrDisabled, reason.Disabled},
+	{inbox.ErrShedNewest, reason.Newest},
+	{ErrShed, reason.Oldest},
+	{ErrExpired, reason.Expired},
+	{ErrClosed, reason.Closed},
 }

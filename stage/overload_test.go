@@ -15,17 +15,18 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 func TestOverloadedFindsEveryOverload(t *testing.T) {
-	for err, reason := range map[error]stage.Reason{
-		stage.ErrFull: stage.ReasonFull, stage.ErrRate: stage.ReasonRate, stage.ErrPolicy: stage.ReasonPolicy,
-		stage.ErrDisabled: stage.ReasonDisabled, stage.ErrMaxInFlight: stage.ReasonMaxInFlight, stage.ErrShed: stage.ReasonOldest,
-		stage.ErrExpired: stage.ReasonExpired, stage.ErrClosed: stage.ReasonClosed, stage.ErrDraining: stage.ReasonClosed,
+	for err, why := range map[error]reason.Reason{
+		stage.ErrFull: reason.Full, stage.ErrRate: reason.Rate, stage.ErrPolicy: reason.Policy,
+		stage.ErrDisabled: reason.Disabled, stage.ErrMaxInFlight: reason.MaxInFlight, stage.ErrShed: reason.Oldest,
+		stage.ErrExpired: reason.Expired, stage.ErrClosed: reason.Closed, stage.ErrDraining: reason.Closed,
 	} {
 		o, ok := stage.Overloaded(fmt.Errorf("job 7: %w", err))
 		require.True(t, ok, err)
-		require.Equal(t, stage.Overload{Reason: reason, RetryAfter: time.Second}, o, err)
+		require.Equal(t, stage.Overload{Reason: why, RetryAfter: time.Second}, o, err)
 	}
 	for _, err := range []error{
 		nil, stage.ErrNotRunning, stage.ErrStopped, stage.ErrTimeout, stage.ErrForeign, context.Canceled, context.DeadlineExceeded, errors.New("no"),
@@ -51,7 +52,7 @@ func TestACommandThatIsDroppedOnArrivalIsOverloadOfItsOwnReason(t *testing.T) {
 	require.ErrorIs(t, err, stage.ErrShed)
 	o, ok := stage.Overloaded(err)
 	require.True(t, ok)
-	require.Equal(t, stage.ReasonNewest, o.Reason)
+	require.Equal(t, reason.Newest, o.Reason)
 	close(gate)
 	require.NoError(t, p.Stop(t.Context()))
 }
@@ -72,7 +73,7 @@ func TestAnOverloadSaysWhenARateAllowsTheNextCommand(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		o, ok := stage.Overloaded(s.Submit(t.Context(), 2))
 		require.True(t, ok)
-		require.Equal(t, stage.Overload{Reason: stage.ReasonRate, RetryAfter: 300 * time.Millisecond}, o)
+		require.Equal(t, stage.Overload{Reason: reason.Rate, RetryAfter: 300 * time.Millisecond}, o)
 		time.Sleep(o.RetryAfter)
 		require.NoError(t, s.Submit(t.Context(), 2))
 	})
@@ -90,7 +91,7 @@ func TestADeadlineWhileWaitingForASlotIsAnOverloadAndACancellationIsNot(t *testi
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		o, ok := stage.Overloaded(err)
 		require.True(t, ok)
-		require.Equal(t, stage.ReasonFull, o.Reason)
+		require.Equal(t, reason.Full, o.Reason)
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		err = s.Submit(ctx, 3)

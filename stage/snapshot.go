@@ -6,6 +6,7 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/stage/upgrade"
 )
 
@@ -37,7 +38,7 @@ type Snapshot struct {
 	Emitted      uint64 // further commands that handlers emitted
 
 	// The same by reason, without the reasons that did not occur.
-	RejectedBy, ShedBy, DeadLetteredBy map[Reason]uint64
+	RejectedBy, ShedBy, DeadLetteredBy map[reason.Reason]uint64
 
 	Queued    int // in the queue
 	InHand    int // taken by workers, and not done
@@ -98,7 +99,7 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 		Rejected: inbox.Sum(s.Rejected),
 		OK:       s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Emitted: s.Emitted,
 		Shed: inbox.Sum(s.Shed), DeadLettered: inbox.Sum(s.Dead),
-		RejectedBy: byReason(s.Rejected), ShedBy: byReason(s.Shed), DeadLetteredBy: byReason(s.Dead),
+		RejectedBy: s.Rejected, ShedBy: s.Shed, DeadLetteredBy: s.Dead,
 		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
 		Workers: s.Live, Busy: s.Busy, Blocked: s.Blocked, Idle: s.Idle, WorkersMost: s.Most,
@@ -126,17 +127,6 @@ func statusOf(c *engine.Core) *upgrade.Status {
 	}
 	status := upgrade.NewRollout(c.Name(), r).Status()
 	return &status
-}
-
-func byReason(by map[inbox.Reason]uint64) map[Reason]uint64 {
-	if by == nil {
-		return nil
-	}
-	m := make(map[Reason]uint64, len(by))
-	for why, n := range by {
-		m[Reason(why)] = n
-	}
-	return m
 }
 
 func quantiles(h *histogram.Histogram) Quantiles {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // Source is what a [Collector] reads: a [*pipeline.Pipeline], or a test double. Snapshot may be called by several
@@ -130,13 +131,13 @@ func describeReasons(constant prometheus.Labels) []reasons {
 	for i, m := range reasonMetrics {
 		all[i] = reasons{m, prometheus.NewDesc(m.name, m.help, []string{"stage", "reason"}, constant), nil}
 		for _, why := range m.known {
-			all[i].labels = append(all[i].labels, reason(why))
+			all[i].labels = append(all[i].labels, labelOf(why))
 		}
 	}
 	return all
 }
 
-func reason(why stage.Reason) *dto.LabelPair {
+func labelOf(why reason.Reason) *dto.LabelPair {
 	return &dto.LabelPair{Name: new("reason"), Value: new(string(why))}
 }
 
@@ -151,7 +152,7 @@ func (r reasons) send(out chan<- prometheus.Metric, st *stage.Snapshot, own []*d
 	}
 	for why, n := range by {
 		if !slices.Contains(r.known, why) {
-			s := r.sample(n, own, reason(why))
+			s := r.sample(n, own, labelOf(why))
 			out <- &s
 		}
 	}

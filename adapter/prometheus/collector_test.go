@@ -17,6 +17,7 @@ import (
 	goldaprom "github.com/golda-dev/golda/adapter/prometheus"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite testdata/scrape.txt")
@@ -36,9 +37,9 @@ func written() still {
 				Name:     "load",
 				Accepted: 101, Submitted: 102, Received: 103, Rejected: 10,
 				OK: 105, Forwarded: 106, Errors: 107, Shed: 5, DeadLettered: 13, Emitted: 110,
-				RejectedBy:     map[stage.Reason]uint64{stage.ReasonFull: 4, stage.ReasonType: 6},
-				ShedBy:         map[stage.Reason]uint64{stage.ReasonOldest: 5},
-				DeadLetteredBy: map[stage.Reason]uint64{stage.ReasonCrash: 2, "of_tomorrow": 11},
+				RejectedBy:     map[reason.Reason]uint64{reason.Full: 4, reason.Type: 6},
+				ShedBy:         map[reason.Reason]uint64{reason.Oldest: 5},
+				DeadLetteredBy: map[reason.Reason]uint64{reason.Crash: 2, "of_tomorrow": 11},
 				Queued:         111, InHand: 112, Suspended: 111, Delayed: 113, Capacity: 114,
 				Crashes: 115, Retries: 116, Restarts: 117,
 				Workers: 118, Busy: 119, Blocked: 181, Idle: 182, WorkersMin: 120, WorkersMax: 121, WorkersMost: 122,

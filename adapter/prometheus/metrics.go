@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 const (
@@ -235,27 +236,27 @@ func ever(q stage.Quantiles, d time.Duration) float64 {
 type reasonMetric struct {
 	name  string
 	help  string
-	known []stage.Reason // exported from the start, as zero
-	read  func(*stage.Snapshot) map[stage.Reason]uint64
+	known []reason.Reason // exported from the start, as zero
+	read  func(*stage.Snapshot) map[reason.Reason]uint64
 }
 
 var reasonMetrics = []reasonMetric{
 	{
 		"golda_stage_rejected_total", "Commands that were not accepted, by reason.",
-		[]stage.Reason{
-			stage.ReasonFull, stage.ReasonClosed, stage.ReasonCancelled, stage.ReasonType,
-			stage.ReasonDisabled, stage.ReasonRate, stage.ReasonPolicy,
+		[]reason.Reason{
+			reason.Full, reason.Closed, reason.Cancelled, reason.Type,
+			reason.Disabled, reason.Rate, reason.Policy,
 		},
-		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.RejectedBy },
+		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.RejectedBy },
 	},
 	{
 		"golda_stage_shed_total", "Commands that were accepted and dropped, by reason.",
-		[]stage.Reason{stage.ReasonFull, stage.ReasonNewest, stage.ReasonOldest, stage.ReasonDisabled, stage.ReasonExpired},
-		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.ShedBy },
+		[]reason.Reason{reason.Full, reason.Newest, reason.Oldest, reason.Disabled, reason.Expired},
+		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.ShedBy },
 	},
 	{
 		"golda_stage_dead_lettered_total", "Commands that ended in the stage without an answer, by reason.",
-		[]stage.Reason{stage.ReasonCrash, stage.ReasonStopped},
-		func(s *stage.Snapshot) map[stage.Reason]uint64 { return s.DeadLetteredBy },
+		[]reason.Reason{reason.Crash, reason.Stopped},
+		func(s *stage.Snapshot) map[reason.Reason]uint64 { return s.DeadLetteredBy },
 	},
 }

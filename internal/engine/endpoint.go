@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // patience is how long a full stage holds an actor that sends to it: long enough for a burst, and short enough to free
@@ -96,7 +97,7 @@ func (c *Core) receive(message any, sender *actor.PID) {
 		e.From = command.NewTicket(func(result any, err error) { c.answer(sender, result, err) }).Origin()
 	}
 	if !c.typed.Takes(message) {
-		c.refuse(sender, message, inbox.ReasonType, c.mistyped(message))
+		c.refuse(sender, message, reason.Type, c.mistyped(message))
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(c.env.Context, patience, inbox.ErrFull)
@@ -122,15 +123,15 @@ func (c *Core) mistyped(cmd any) error {
 }
 
 // refusalReason returns why the inbox refused a command.
-func (c *Core) refusalReason() inbox.Reason {
+func (c *Core) refusalReason() reason.Reason {
 	if c.inbox.IsOpen() {
-		return inbox.ReasonFull
+		return reason.Full
 	}
-	return inbox.ReasonClosed
+	return reason.Closed
 }
 
 // refuse reports a message that was not accepted: to the sender of a request, or as a dead letter.
-func (c *Core) refuse(sender *actor.PID, message any, why inbox.Reason, err error) {
+func (c *Core) refuse(sender *actor.PID, message any, why reason.Reason, err error) {
 	if sender != nil {
 		c.answer(sender, nil, err)
 		return

@@ -1,6 +1,10 @@
 package inbox
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/golda-dev/golda/stage/reason"
+)
 
 // A worker whose handler does not return keeps its batch. When a hard stop has waited for it long enough the worker is
 // *abandoned*: the inbox ends its commands. Should the worker come back, the inbox says so at each of its calls, and books
@@ -101,7 +105,7 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 	in.counts.losses().dead[deadStopped] += uint64(len(left))
 	in.counts.abandoned++
 	in.counts.stuck++
-	fx.end(left, ReasonStopped, err)
+	fx.end(left, reason.Stopped, err)
 	return fx.later(in)
 }
 

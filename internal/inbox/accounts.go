@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/histogram"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // Accounts is a copy of an inbox's accounts at one instant.
 type Accounts struct {
 	Submitted, Received            uint64
 	OK, Forwarded, Emitted, Errors uint64
-	Rejected, Shed, Dead           map[Reason]uint64
+	Rejected, Shed, Dead           map[reason.Reason]uint64
 	Crashes, Retries, Restarts     uint64
 	Queued, InHand, Delayed        int
 	Suspended                      int // of those in hand, suspended
@@ -105,14 +106,14 @@ func (s *state) oldest() time.Duration {
 }
 
 // byReason names the counts that are not zero.
-func byReason(counts []uint64, names []Reason) map[Reason]uint64 {
-	var m map[Reason]uint64
+func byReason(counts []uint64, names []reason.Reason) map[reason.Reason]uint64 {
+	var m map[reason.Reason]uint64
 	for i, n := range counts {
 		if n == 0 {
 			continue
 		}
 		if m == nil {
-			m = make(map[Reason]uint64, len(counts))
+			m = make(map[reason.Reason]uint64, len(counts))
 		}
 		m[names[i]] = n
 	}
@@ -120,7 +121,7 @@ func byReason(counts []uint64, names []Reason) map[Reason]uint64 {
 }
 
 // Sum adds up the counts of all reasons.
-func Sum(by map[Reason]uint64) (n uint64) {
+func Sum(by map[reason.Reason]uint64) (n uint64) {
 	for _, c := range by {
 		n += c
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // admissionPoints are the two places where admission rules apply: the inbox of a stage, and the pipeline.
@@ -102,7 +103,7 @@ func TestAnIdleTimeSavesUpNoMoreThanOneBurst(t *testing.T) {
 		admit(controller.Admission{})
 		require.Equal(t, 10, submitEvery(tb, time.Nanosecond, 10), "there is no rate any more")
 		accounts := Snapshot(tb.inboxes)[0]
-		require.EqualValues(t, 20, accounts.Rejected[ReasonRate])
+		require.EqualValues(t, 20, accounts.Rejected[reason.Rate])
 	})
 }
 
@@ -170,8 +171,8 @@ func TestASubmitterThatWaitsUnderALimitMayGiveUpOrFindTheInboxClosed(t *testing.
 		tb.inboxes[0].Close()
 		require.ErrorIs(t, <-result, ErrClosed)
 		accounts := Snapshot(tb.inboxes)[0]
-		require.EqualValues(t, 2, accounts.Rejected[ReasonCancelled])
-		require.EqualValues(t, 1, accounts.Rejected[ReasonClosed])
+		require.EqualValues(t, 2, accounts.Rejected[reason.Cancelled])
+		require.EqualValues(t, 1, accounts.Rejected[reason.Closed])
 		require.Zero(t, tb.entrants.waiting.Load())
 		require.Zero(t, tb.inboxes[0].reserved)
 	})
@@ -183,7 +184,7 @@ func TestAnInboxThatDoesNotWaitRefusesCommandsOverThePipelinesLimit(t *testing.T
 		tb.SetAdmission(controller.Admission{Limit: 2})
 		tb.submitN(0, 2)
 		require.ErrorIs(t, submitTo(t.Context(), tb.inboxes[0], 1), ErrFull)
-		require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Rejected[ReasonFull])
+		require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Rejected[reason.Full])
 	}
 }
 
@@ -240,7 +241,7 @@ func TestCommandsBelowAPriorityAreShed(t *testing.T) {
 				require.ErrorIs(t, err, ErrPolicy)
 			}
 		}
-		require.EqualValues(t, 4, Snapshot(tb.inboxes)[0].Rejected[ReasonPolicy])
+		require.EqualValues(t, 4, Snapshot(tb.inboxes)[0].Rejected[reason.Policy])
 		admit(controller.Admission{Shed: controller.Shed{Below: 0}})
 		require.NoError(t, submitTo(t.Context(), tb.inboxes[0], job{}))
 	})
@@ -290,7 +291,7 @@ func TestAGateMayRefuseACommandOrPanic(t *testing.T) {
 		require.ErrorIs(t, err, errGate)
 		require.ErrorContains(t, err, "three")
 		require.Equal(t, []string{"2 0 100000", "1 1 100000", "3 1 100000"}, asked)
-		require.EqualValues(t, 2, Snapshot(tb.inboxes)[0].Rejected[ReasonPolicy])
+		require.EqualValues(t, 2, Snapshot(tb.inboxes)[0].Rejected[reason.Policy])
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, submitTo(ctx, tb.inboxes[0], 2), context.Canceled)
@@ -346,7 +347,7 @@ func TestADisabledInboxTakesNothingAndReportsHandedOverCommands(t *testing.T) {
 	require.ErrorIs(t, submitTo(t.Context(), tb.inboxes[1], 1), ErrDisabled)
 	require.Equal(t, 2, tb.inboxes[1].HandOver(&Member{}, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, true))
 	require.Len(t, tb.ends, 2)
-	require.Equal(t, ReasonDisabled, tb.ends[0].Reason)
+	require.Equal(t, reason.Disabled, tb.ends[0].Reason)
 	require.NoError(t, tb.inboxes[1].Send(t.Context(), command.Envelope{Cmd: 3}, nil, false, false))
 	require.Len(t, tb.ends, 3)
 	require.Zero(t, tb.inboxes[1].reserved)

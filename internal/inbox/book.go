@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // quantum is how long a batch should take: long enough that the lock and the clock cost nothing, short enough that no worker
@@ -46,7 +47,7 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	ours := in.skip(m, t, len(es), rest, &fx)
 	if ours {
 		in.counts.losses().shed[shedExpired] += uint64(len(es))
-		fx.end(es, ReasonExpired, in.wrap(ErrExpired))
+		fx.end(es, reason.Expired, in.wrap(ErrExpired))
 	}
 	in.unlock(&fx)
 	return ours
@@ -145,7 +146,7 @@ func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 		rest = in.suspendWoken(m, rest)
 		in.release(m, len(rest))
 		in.counts.losses().dead[deadStopped] += uint64(len(rest))
-		fx.end(rest, ReasonStopped, in.stoppedError())
+		fx.end(rest, reason.Stopped, in.stoppedError())
 		in.checkQuiet(&fx)
 	}
 	in.unlock(&fx)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // crash is the end of a worker's batch that did not end well.
@@ -59,10 +60,10 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	dies := c.culprit != nil && !(c.retry && s.postpone(*c.culprit, c.at))
 	if dies {
 		s.counts.losses().dead[deadCrash]++
-		fx.endOne(*c.culprit, ReasonCrash, c.err)
+		fx.endOne(*c.culprit, reason.Crash, c.err)
 	}
 	if len(rest) > 0 {
-		fx.end(rest, ReasonStopped, s.stoppedError())
+		fx.end(rest, reason.Stopped, s.stoppedError())
 	}
 	s.changed(fx)
 	s.checkQuiet(fx)

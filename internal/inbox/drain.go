@@ -1,6 +1,10 @@
 package inbox
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/golda-dev/golda/stage/reason"
+)
 
 // Open lets commands in, and ends the inbox's drain if there was one.
 func (in *Inbox) Open() {
@@ -81,7 +85,7 @@ func (in *Inbox) Halt() (report func()) {
 	left = append(left, in.delayed.clear()...)
 	in.timers.stop()
 	in.counts.losses().dead[deadStopped] += uint64(len(left))
-	fx.end(left, ReasonStopped, in.stoppedError())
+	fx.end(left, reason.Stopped, in.stoppedError())
 	in.releaseSenders(&fx)
 	for _, m := range in.wakeAllIdle() {
 		fx.wakeWorker(m)

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // effects are what a transition of the state asks of the world outside: workers to wake, submitters to release,
@@ -34,7 +35,7 @@ type others struct {
 // endings are commands that ended without an answer for one reason.
 type endings struct {
 	es  []command.Envelope
-	why Reason
+	why reason.Reason
 	err error
 }
 
@@ -80,14 +81,14 @@ func (fx *effects) unstall(inboxes ...*Inbox) {
 func (fx *effects) unbar(unbarred chan struct{}) { fx.other().unbarred = unbarred }
 
 // end asks for dead letters, one for each command. The commands are booked already.
-func (fx *effects) end(es []command.Envelope, why Reason, err error) {
+func (fx *effects) end(es []command.Envelope, why reason.Reason, err error) {
 	if len(es) > 0 {
 		fx.other().end(es, why, err)
 	}
 }
 
 // endOne asks for the dead letter of one command.
-func (fx *effects) endOne(e command.Envelope, why Reason, err error) {
+func (fx *effects) endOne(e command.Envelope, why reason.Reason, err error) {
 	x := fx.other()
 	es := x.one[:]
 	if x.ended != nil {
@@ -97,7 +98,7 @@ func (fx *effects) endOne(e command.Envelope, why Reason, err error) {
 	x.end(es, why, err)
 }
 
-func (x *others) end(es []command.Envelope, why Reason, err error) {
+func (x *others) end(es []command.Envelope, why reason.Reason, err error) {
 	if x.ended == nil {
 		x.ended = x.first[:0]
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // HandOver takes commands that a worker brings from another stage of the pipeline, and returns how many: all of them, unless
@@ -30,7 +31,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	case s.halted.Load():
 		s.counts.received += uint64(len(es))
 		s.counts.losses().dead[deadStopped] += uint64(len(es))
-		fx.end(es, ReasonStopped, s.stoppedError())
+		fx.end(es, reason.Stopped, s.stoppedError())
 		return len(es)
 	case m != nil && s.bars(m.own, back) && !s.knobs.Disabled:
 		s.holdBack(m, len(es), back, park, fx)
@@ -94,7 +95,7 @@ func (s *state) stamp(es []command.Envelope, now int64) {
 func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 	s.counts.received += uint64(len(es))
 	s.counts.losses().shed[shedDisabled] += uint64(len(es))
-	fx.end(es, ReasonDisabled, s.wrap(ErrDisabled))
+	fx.end(es, reason.Disabled, s.wrap(ErrDisabled))
 	s.checkQuiet(fx)
 }
 
@@ -103,7 +104,7 @@ func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 	s.counts.received += uint64(len(es))
 	for i, e := range es {
-		v := victim{e, ReasonFull, ErrFull}
+		v := victim{e, reason.Full, ErrFull}
 		if s.cfg.Overflow == Reject {
 			s.counts.losses().shed[shedFull]++
 		} else {

@@ -6,20 +6,21 @@ import (
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Ending is the end of a command without an answer, or, with ReasonError, with an error that leaves a letter.
+// Ending is the end of a command without an answer, or, with reason.Error, with an error that leaves a letter.
 type Ending struct {
 	Inbox  *Inbox
 	Cmd    any
-	Reason Reason
+	Reason reason.Reason
 	Err    error
 	Tries  int
 	At     time.Time
 	From   int // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
 }
 
-func (in *Inbox) ending(e *command.Envelope, why Reason, err error, at time.Time) Ending {
+func (in *Inbox) ending(e *command.Envelope, why reason.Reason, err error, at time.Time) Ending {
 	return Ending{Inbox: in, Cmd: e.Cmd, Reason: why, Err: err, Tries: e.Tries(), At: at, From: 1 + e.Emitter()}
 }
 
@@ -71,7 +72,7 @@ func (in *Inbox) Fail(e *command.Envelope, err error) {
 		return
 	}
 	pl := in.Pipeline()
-	end := in.ending(e, ReasonError, err, time.Now())
+	end := in.ending(e, reason.Error, err, time.Now())
 	pl.keep(end)
 	in.Answer(e, err)
 	pl.Ended(end)
@@ -89,7 +90,7 @@ func (in *Inbox) RefuseNew(cmd any, err error) {
 	in.mu.Lock()
 	_ = in.refuse(rejectedMaxInFlight, nil)
 	in.mu.Unlock()
-	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: cmd, Reason: ReasonMaxInFlight, Err: err})
+	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: cmd, Reason: reason.MaxInFlight, Err: err})
 }
 
 // Tickets counts the queued and delayed commands that a caller waits for. It reads each of them under the lock, so it is for

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // parked is a worker of another inbox that could not hand over all its commands here: how many are left, or how many slots
@@ -157,7 +158,7 @@ func (in *Inbox) Parked() (all []*Member) {
 // victim is a command that was dropped for want of a slot.
 type victim struct {
 	e   command.Envelope
-	why Reason
+	why reason.Reason
 	err error
 }
 
@@ -166,13 +167,13 @@ type victim struct {
 func (s *state) dropFor(e command.Envelope, at place) victim {
 	if s.cfg.Overflow == DropNewest || s.queue.fresh() == 0 {
 		s.counts.losses().shed[shedNewest]++
-		return victim{e, ReasonNewest, ErrShedNewest}
+		return victim{e, reason.Newest, ErrShedNewest}
 	}
 	oldest := s.queue.drop()
 	s.queue.unpack(oldest)
 	s.push(&e, at)
 	s.counts.losses().shed[shedOldest]++
-	return victim{oldest, ReasonOldest, ErrShed}
+	return victim{oldest, reason.Oldest, ErrShed}
 }
 
 // bury asks for the dead letter of a victim.

@@ -15,6 +15,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // job is a command with a priority and a deadline.
@@ -123,7 +124,7 @@ func TestDropOldestDropsTheCommandThatCameFirstWhateverTheDiscipline(t *testing.
 			require.Len(t, tb.ends, 2)
 			for i, dropped := range []string{"a", "b"} {
 				require.Equal(t, dropped, fmt.Sprint(tb.ends[i].Cmd), name)
-				require.Equal(t, ReasonOldest, tb.ends[i].Reason)
+				require.Equal(t, reason.Oldest, tb.ends[i].Reason)
 			}
 		}
 	}

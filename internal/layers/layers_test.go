@@ -32,6 +32,7 @@ internal/part:
 internal/ring:
 internal/trial:
 stage/queue:        internal/ring
+stage/reason:
 
 -- cellar: the base of the engine.
 internal/layers:
@@ -44,13 +45,13 @@ internal/yield:
 internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/yield
-internal/inbox:      behaviour controller stage/queue
+internal/inbox:      behaviour controller stage/queue stage/reason
                     internal/backoff internal/command internal/histogram internal/link internal/plain internal/ring internal/steer
 
 -- first
 worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
                     internal/trial internal/yield
-internal/engine:    behaviour stage/queue worker
+internal/engine:    behaviour stage/queue stage/reason worker
                     internal/actor internal/command internal/inbox internal/part internal/plain internal/stacks internal/trial
 stage/upgrade:      worker internal/engine internal/need internal/trial
 coordination/coroutine: behaviour internal/coro internal/need
@@ -64,13 +65,13 @@ internal/control:   controller stage/queue worker
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/need internal/plain
-stage:              behaviour stage/queue stage/upgrade worker
+stage:              behaviour stage/queue stage/reason stage/upgrade worker
                     internal/actor internal/backoff internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
                     internal/trial
 
 -- third
-internal/letters:   stage worker internal/logs internal/plain
-pipeline:           behaviour controller controller/policy worker stage supervisor
+internal/letters:   stage stage/reason worker internal/logs internal/plain
+pipeline:           behaviour controller controller/policy worker stage stage/reason supervisor
                     internal/actor internal/control internal/engine internal/graph internal/inbox internal/letters internal/logs
                     internal/need internal/part internal/plain
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -24,7 +24,7 @@ type line struct {
 	ID          uint64          `json:"id"`
 	Pipeline    string          `json:"pipeline"`
 	Stage       string          `json:"stage"`
-	Reason      stage.Reason    `json:"reason"`
+	Reason      reason.Reason   `json:"reason"`
 	Error       string          `json:"error,omitempty"`
 	Attempts    int             `json:"attempts"`
 	At          time.Time       `json:"at"`

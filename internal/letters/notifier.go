@@ -10,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/logs"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // Notifier delivers letters to the subscribers of a pipeline, and logs the letters that no subscriber takes.
@@ -77,8 +78,8 @@ func (n *Notifier) deliver(to []*subscriber, letter stage.DeadLetter) {
 }
 
 // to returns the subscribers to letters of a reason.
-func (n *Notifier) to(reason stage.Reason) []*subscriber {
-	if reason == stage.ReasonError {
+func (n *Notifier) to(why reason.Reason) []*subscriber {
+	if why == reason.Error {
 		return n.failures
 	}
 	return n.dead
@@ -127,7 +128,7 @@ func (n *Notifier) Undelivered() (count int) {
 // write logs a letter.
 func (n *Notifier) write(letter *stage.DeadLetter) {
 	message := "dead letter"
-	if letter.Reason == stage.ReasonError {
+	if letter.Reason == reason.Error {
 		message = "command failed"
 	}
 	k := lineOf(slog.LevelWarn, message, letter)
@@ -149,7 +150,7 @@ func (n *Notifier) write(letter *stage.DeadLetter) {
 // commands, so a line a second about it is enough.
 func lineOf(level slog.Level, message string, letter *stage.DeadLetter) logs.Kind {
 	k := logs.Kind{Level: level, Message: message, Stage: letter.Stage, Reason: string(letter.Reason)}
-	if letter.Reason == stage.ReasonMaxInFlight {
+	if letter.Reason == reason.MaxInFlight {
 		k.Max = 1
 	}
 	return k
@@ -158,7 +159,7 @@ func lineOf(level slog.Level, message string, letter *stage.DeadLetter) logs.Kin
 // payload returns the command of a letter as the log shows it. A command whose handler has not returned may be written to
 // while it is read, so only its type is shown.
 func (n *Notifier) payload(letter *stage.DeadLetter) any {
-	if n.hide || letter.Reason != stage.ReasonError && errors.Is(letter.Err, stage.ErrStuck) {
+	if n.hide || letter.Reason != reason.Error && errors.Is(letter.Err, stage.ErrStuck) {
 		return fmt.Sprintf("%T", letter.Command)
 	}
 	return logs.Payload(letter.Command)

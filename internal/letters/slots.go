@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // slot has a letter; its id is 0 if it is not in use.
@@ -22,7 +23,7 @@ const none = -1
 // groupKey is what the letters of a group have in common.
 type groupKey struct {
 	stage       string
-	reason      stage.Reason
+	reason      reason.Reason
 	fingerprint string
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // The reasons why a letter is not retried.
@@ -41,7 +42,7 @@ type Letter struct {
 // Group sums up the letters of one stage, reason and fingerprint; see pipeline.LetterGroup.
 type Group struct {
 	Stage       string
-	Reason      stage.Reason
+	Reason      reason.Reason
 	Fingerprint string
 	Seen        uint64
 	Kept        int
@@ -52,7 +53,7 @@ type Group struct {
 // Filter selects letters; see pipeline.LetterFilter.
 type Filter struct {
 	Stage       string
-	Reason      stage.Reason
+	Reason      reason.Reason
 	Fingerprint string
 	If          func(Letter) bool // user code; called without the store's lock
 	OldestFirst bool
@@ -354,9 +355,9 @@ func (b *Box) Keep(d *stage.DeadLetter, crash *stage.CrashError) {
 		version, where = crash.Version, crash.Fingerprint()
 	}
 	switch d.Reason {
-	case stage.ReasonError:
+	case reason.Error:
 		b.Failures.Put(d, "", kindOf(d.Err))
-	case stage.ReasonCrash:
+	case reason.Crash:
 		b.Quarantine.Put(d, version, where)
 	default:
 		b.Dead.Put(d, version, "")

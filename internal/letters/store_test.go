@@ -23,6 +23,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 var errRefused = errors.New("refused")
@@ -41,7 +42,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func fill(l *Store, words ...string) {
 	for _, w := range words {
 		l.Put(&stage.DeadLetter{
-			Pipeline: "p", Stage: w[:1], Command: w[1:], Reason: stage.ReasonStopped, Err: stage.ErrStopped,
+			Pipeline: "p", Stage: w[:1], Command: w[1:], Reason: reason.Stopped, Err: stage.ErrStopped,
 			At: noon.Add(time.Duration(l.ids) * time.Second),
 		}, "", "")
 	}
@@ -162,7 +163,7 @@ func TestTheStoreDoesWhatASimpleModelDoes(t *testing.T) {
 func TestAFilterSelectsLetters(t *testing.T) {
 	l := storeOf(10, taken)
 	fill(l, "a1", "b2", "a3", "a4")
-	l.Put(&stage.DeadLetter{Stage: "a", Command: "5", Reason: stage.ReasonCrash, At: noon}, "v1", "f00")
+	l.Put(&stage.DeadLetter{Stage: "a", Command: "5", Reason: reason.Crash, At: noon}, "v1", "f00")
 	for name, row := range map[string]struct {
 		f    Filter
 		want string
@@ -171,9 +172,9 @@ func TestAFilterSelectsLetters(t *testing.T) {
 		"the oldest first":          {Filter{OldestFirst: true}, "a1 b2 a3 a4 a5"},
 		"a stage":                   {Filter{Stage: "a"}, "a5 a4 a3 a1"},
 		"a stage there is not":      {Filter{Stage: "c"}, ""},
-		"a reason":                  {Filter{Reason: stage.ReasonStopped}, "a4 a3 b2 a1"},
+		"a reason":                  {Filter{Reason: reason.Stopped}, "a4 a3 b2 a1"},
 		"a fingerprint":             {Filter{Fingerprint: "f00"}, "a5"},
-		"stage and reason":          {Filter{Stage: "b", Reason: stage.ReasonCrash}, ""},
+		"stage and reason":          {Filter{Stage: "b", Reason: reason.Crash}, ""},
 		"the newest two":            {Filter{Limit: 2}, "a5 a4"},
 		"the oldest two":            {Filter{Limit: 2, OldestFirst: true}, "a1 b2"},
 		"a condition":               {Filter{If: func(x Letter) bool { return x.ID%2 == 1 }}, "a5 a3 a1"},
@@ -188,7 +189,7 @@ func TestAFilterSelectsLetters(t *testing.T) {
 func TestALetterHasAllItsFields(t *testing.T) {
 	l := storeOf(10, taken)
 	dead := stage.DeadLetter{
-		Pipeline: "p", Stage: "s", Command: 7, Reason: stage.ReasonCrash, Err: errRefused, Attempts: 3, Stack: []byte("stack"), At: noon,
+		Pipeline: "p", Stage: "s", Command: 7, Reason: reason.Crash, Err: errRefused, Attempts: 3, Stack: []byte("stack"), At: noon,
 	}
 	l.Put(&dead, "v1", "f00")
 	dead.At = noon.Add(time.Hour)
@@ -215,7 +216,7 @@ func TestGroupsCountAllLettersSeenIncludingThoseThatAreGone(t *testing.T) {
 	require.Len(t, groups, 2)
 	a, b := groups[0], groups[1]
 	require.Equal(t, "a", a.Stage)
-	require.Equal(t, stage.ReasonStopped, a.Reason)
+	require.Equal(t, reason.Stopped, a.Reason)
 	require.EqualValues(t, 4, a.Seen)
 	require.Equal(t, 2, a.Kept)
 	require.Equal(t, noon, a.First)
@@ -223,7 +224,7 @@ func TestGroupsCountAllLettersSeenIncludingThoseThatAreGone(t *testing.T) {
 	require.EqualValues(t, 5, a.Example.ID)
 	require.EqualValues(t, 4, a.Example.Seen)
 	require.Equal(t, Group{
-		Stage: "b", Reason: stage.ReasonStopped, Seen: 1, First: noon.Add(time.Second), Last: noon.Add(time.Second),
+		Stage: "b", Reason: reason.Stopped, Seen: 1, First: noon.Add(time.Second), Last: noon.Add(time.Second),
 	}, b, "a group is remembered when its letters are gone")
 	fill(l, "b6")
 	require.EqualValues(t, 2, l.Groups()[0].Seen)
@@ -615,7 +616,7 @@ func TestAnExportIsLinesOfJSONWhateverTheCommandsAre(t *testing.T) {
 	l := storeOf(100, taken)
 	for _, name := range names {
 		l.Put(&stage.DeadLetter{
-			Pipeline: name, Stage: "s", Command: rows[name].cmd, Reason: stage.ReasonCrash, Attempts: 2,
+			Pipeline: name, Stage: "s", Command: rows[name].cmd, Reason: reason.Crash, Attempts: 2,
 			Err: errRefused, Stack: []byte("goroutine 1\n\tstack"), At: noon,
 		}, "v1", "f00")
 	}
@@ -643,7 +644,7 @@ func TestAnExportIsLinesOfJSONWhateverTheCommandsAre(t *testing.T) {
 			require.Equal(t, row.json, string(got.Command))
 			require.Equal(t, row.text, got.Text)
 			require.Equal(t, line{
-				ID: got.ID, Pipeline: name, Stage: "s", Reason: stage.ReasonCrash, Error: "refused", Attempts: 2,
+				ID: got.ID, Pipeline: name, Stage: "s", Reason: reason.Crash, Error: "refused", Attempts: 2,
 				At: noon, Version: "v1", Fingerprint: "f00", Seen: uint64(len(names)), First: noon, Last: noon,
 				Type: got.Type, Command: got.Command, Text: got.Text, Cut: got.Cut, Stack: "goroutine 1\n\tstack",
 			}, got)
@@ -691,14 +692,14 @@ func TestAnExportEndsWhenItsWriterFails(t *testing.T) {
 
 func TestABoxKeepsALetterInTheStoreOfItsReason(t *testing.T) {
 	box := NewBox(9, slog.New(slog.DiscardHandler), taken)
-	for reason, store := range map[stage.Reason]*Store{
-		stage.ReasonCrash: box.Quarantine, stage.ReasonError: box.Failures,
-		stage.ReasonStopped: box.Dead, stage.ReasonNewest: box.Dead, stage.ReasonOldest: box.Dead, stage.ReasonFull: box.Dead,
-		stage.ReasonDisabled: box.Dead, stage.ReasonType: box.Dead, stage.ReasonClosed: box.Dead, stage.ReasonMaxInFlight: box.Dead,
+	for why, store := range map[reason.Reason]*Store{
+		reason.Crash: box.Quarantine, reason.Error: box.Failures,
+		reason.Stopped: box.Dead, reason.Newest: box.Dead, reason.Oldest: box.Dead, reason.Full: box.Dead,
+		reason.Disabled: box.Dead, reason.Type: box.Dead, reason.Closed: box.Dead, reason.MaxInFlight: box.Dead,
 	} {
 		before := store.Len()
-		box.Keep(&stage.DeadLetter{Stage: "s", Reason: reason}, nil)
-		require.Equal(t, before+1, store.Len(), reason)
+		box.Keep(&stage.DeadLetter{Stage: "s", Reason: why}, nil)
+		require.Equal(t, before+1, store.Len(), why)
 	}
 	require.Equal(t, 10, box.Quarantine.Len()+box.Failures.Len()+box.Dead.Len())
 	box.Flush()
@@ -717,7 +718,7 @@ func BenchmarkKeepingALetter(b *testing.B) {
 				dead := make([]stage.DeadLetter, stages)
 				for i := range dead {
 					dead[i] = stage.DeadLetter{
-						Pipeline: "p", Stage: fmt.Sprint("s", i), Command: l, Reason: stage.ReasonNewest, Err: stage.ErrShed, At: noon,
+						Pipeline: "p", Stage: fmt.Sprint("s", i), Command: l, Reason: reason.Newest, Err: stage.ErrShed, At: noon,
 					}
 				}
 				for i := range bound {

@@ -18,6 +18,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 	"github.com/golda-dev/golda/stage/upgrade"
@@ -174,7 +175,7 @@ func (r *run) letter(l stage.DeadLetter) {
 	r.letters[command{ID: cmd.ID, Part: cmd.Part}]++
 	n := r.letters[command{ID: cmd.ID, Part: cmd.Part}]
 	r.mu.Unlock()
-	if n > 1 && l.Reason != stage.ReasonMaxInFlight { // another attempt may emit it again, also in vain
+	if n > 1 && l.Reason != reason.MaxInFlight { // another attempt may emit it again, also in vain
 		r.breachf(OneEnd, "command %d, part %d, has %d dead letters: %v", cmd.ID, cmd.Part, n, l.Err)
 	}
 	if crash, ok := errors.AsType[*stage.CrashError](l.Err); ok && !foreseen(crash) {
