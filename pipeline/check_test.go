@@ -122,7 +122,7 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"a strange strategy": {with(pipeline.Supervise(supervisor.Strategy(9))), []string{"Supervise: no such strategy: 9"}},
 		"intensity for ever": {with(pipeline.Intensity(3, 0)), []string{"Intensity: 3 restarts within 0s"}},
 		"a backoff that shrinks": {with(pipeline.Backoff(supervisor.Backoff{First: 2, Max: 1, Jitter: 7})), []string{
-			"Backoff: Max 1ns must not be less than First 2ns; Jitter is 7; it must be from 0 to 1, or NoJitter",
+			"Backoff: Max 1ns must not be less than First 2ns; Jitter is 7; it must be from 0 to 1, or -1 for none",
 		}},
 		"a negative drain":     {with(pipeline.DrainTimeout(-1)), []string{"DrainTimeout: -1ns must not be negative"}},
 		"a negative grace":     {with(pipeline.Grace(-1)), []string{"Grace: -1ns must not be negative"}},

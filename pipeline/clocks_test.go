@@ -248,7 +248,7 @@ func TestThePausesBeforeRestartsOfAStageGrow(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		s := stage.New("s", fn(poison), stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: -1}))
 		p := bubble(t, s, pipeline.Intensity(4, time.Hour), pipeline.Backoff(supervisor.Backoff{
-			First: time.Second, Max: 3 * time.Second, Jitter: supervisor.NoJitter, Calm: time.Minute,
+			First: time.Second, Max: 3 * time.Second, Jitter: -1, Calm: time.Minute,
 		}))
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, time.Second} {
 			for range 2 { // one that the worker endures, and one more

@@ -112,7 +112,7 @@ func TestPausesGrowUpToALimitAndAreResetAfterACalmPeriod(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
 		c := newServices(supervisor.OneForOne, long, named("a", "b")...)
-		c.spec.Backoff = supervisor.Backoff{First: time.Second, Max: 5 * time.Second, Jitter: supervisor.NoJitter, Calm: time.Minute}
+		c.spec.Backoff = supervisor.Backoff{First: time.Second, Max: 5 * time.Second, Jitter: -1, Calm: time.Minute}
 		tree := c.start(t)
 		for _, want := range []int{1, 2, 4, 5, 5} {
 			c.book.read()
@@ -140,7 +140,7 @@ func TestDependentsOfAPausingChildWaitForIt(t *testing.T) {
 	held(t)
 	bubble(t, func(t *testing.T) {
 		c := newServices(supervisor.RestForOne, long, named("a", "b", "c")...)
-		c.spec.Backoff = supervisor.Backoff{First: time.Second, Jitter: supervisor.NoJitter}
+		c.spec.Backoff = supervisor.Backoff{First: time.Second, Jitter: -1}
 		tree := c.start(t)
 		c.book.read()
 		c.order("b", boomed)
@@ -562,7 +562,6 @@ func TestAnAbandonedNestedSupervisorIsNotQueried(t *testing.T) {
 		_, err := tree.Add(ctx, sub)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Empty(t, tree.Info().Children)
-		require.Equal(t, supervisor.Counts{}, tree.Count())
 		require.Equal(t, []string{"sub"}, tree.Stop())
 		close(free)
 	})

@@ -73,13 +73,13 @@ func ExampleTree_Add() {
 		fmt.Println(id, err)
 	}
 	fmt.Println(pool.Terminate("conn-1"))
-	fmt.Printf("%+v\n", pool.Count())
+	fmt.Println(len(pool.Children()))
 	// Output:
 	// conn-1 <nil>
 	// conn-2 <nil>
 	//  pool: "conn-3": supervisor: too many children; see Spec.Most
 	// <nil>
-	// {Specs:1 Active:1 Supervisors:0 Workers:1}
+	// 1
 }
 
 // The right directive depends on the error: after a lost connection a restart may help, if a pause comes first; after a

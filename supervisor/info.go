@@ -58,8 +58,7 @@ type ChildInfo struct {
 	PID         *PID      // nil if it has no incarnation
 	Supervisor  *Info     // the nested supervisor, if the child is one
 
-	tree   *Tree // nil if there is none to query
-	worker bool
+	tree *Tree // nil if there is none to query
 }
 
 // Info is a snapshot of a supervisor.
@@ -69,14 +68,6 @@ type Info struct {
 	Intensity Intensity
 	Used      int // restarts within the period
 	Children  []ChildInfo
-}
-
-// Counts is the numbers of children: OTP's count_children.
-type Counts struct {
-	Specs       int // all
-	Active      int // with an incarnation
-	Supervisors int
-	Workers     int
 }
 
 // Info returns a snapshot of the supervisor and of the supervisors below it. After the supervisor's end it returns the
@@ -92,24 +83,8 @@ func (t *Tree) Info() Info {
 	return info
 }
 
-// Children is OTP's which_children. The children are in the order of their start.
+// Children is OTP's which_children, and has what count_children counts. The children are in the order of their start.
 func (t *Tree) Children() []ChildInfo { return t.Info().Children }
-
-// Count is OTP's count_children.
-func (t *Tree) Count() (n Counts) {
-	for _, c := range t.inspect().Children {
-		n.Specs++
-		if c.PID != nil {
-			n.Active++
-		}
-		if c.worker {
-			n.Workers++
-		} else {
-			n.Supervisors++
-		}
-	}
-	return n
-}
 
 // inspect returns a snapshot of the supervisor, without those below.
 func (t *Tree) inspect() Info {
@@ -135,7 +110,7 @@ func (s *supervisor) info() Info {
 		info.Children = append(info.Children, ChildInfo{
 			Name: c.id, State: c.state(), Restart: c.child.Restart, Significant: c.child.Significant,
 			Since: c.since, Restarts: int(max(c.starts-1, 0)), Until: c.after, Last: c.last, PID: c.pid,
-			tree: c.tree, worker: c.child.Supervisor == nil,
+			tree: c.tree,
 		})
 	}
 	return info

@@ -95,7 +95,7 @@ func waitingRestart(t *testing.T) (tree *supervisor.Tree, restarted <-chan error
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newServices(supervisor.RestForOne, long, named("a")...)
 	starts := 0
-	c.spec.Backoff = supervisor.Backoff{First: time.Minute, Jitter: supervisor.NoJitter}
+	c.spec.Backoff = supervisor.Backoff{First: time.Minute, Jitter: -1}
 	c.spec.Children = append(c.spec.Children, supervisor.Child{Name: "b", Serve: func(ctx context.Context, ready func()) error {
 		if starts++; starts != 2 {
 			ready()

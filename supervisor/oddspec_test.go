@@ -45,7 +45,7 @@ func oddSpec(t *rapid.T, deep int) (s supervisor.Spec) {
 	if rapid.Bool().Draw(t, "backs off") {
 		s.Backoff = supervisor.Backoff{
 			First: oddTime(t, "first"), Max: oddTime(t, "max"), Calm: oddTime(t, "calm"),
-			Jitter: rapid.SampledFrom([]float64{0, 0.5, 1, supervisor.NoJitter, 2, math.NaN(), math.Inf(-1)}).Draw(t, "jitter"),
+			Jitter: rapid.SampledFrom([]float64{0, 0.5, 1, -1, 2, math.NaN(), math.Inf(-1)}).Draw(t, "jitter"),
 		}
 	}
 	s.Most = few.Draw(t, "most")

@@ -20,9 +20,6 @@ var (
 	ErrShutdown = errors.New("supervisor: shutdown")
 	// ErrKilled is the reason of a child whose actor was stopped from outside, not by its supervisor.
 	ErrKilled = errors.New("supervisor: child ended without being asked to")
-	// ErrGoexit is the value of a [CrashError] if a goroutine was ended by
-	// runtime.Goexit.
-	ErrGoexit = errors.New("supervisor: runtime.Goexit")
 	// ErrIgnore is returned, instead of being ready, by a child that is not needed: the start continues without it.
 	ErrIgnore = errors.New("supervisor: child is not needed")
 	// ErrSlow is the reason of a start that took longer than its limit.
@@ -52,10 +49,13 @@ var (
 // errSimple is OTP's simple_one_for_one: children of such a supervisor cannot be restarted or deleted by a call.
 var errSimple = errors.New("supervisor: not with simple_one_for_one")
 
+// errGoexit is the value of a CrashError if runtime.Goexit ended a goroutine.
+var errGoexit = errors.New("supervisor: runtime.Goexit")
+
 // CrashError means that a service, or other foreign code, panicked or ended its goroutine.
 type CrashError struct {
 	Child string
-	Value any // the argument of panic, or ErrGoexit
+	Value any // the argument of panic; for runtime.Goexit an error that says so
 	Stack []byte
 }
 
@@ -242,7 +242,7 @@ func caught(name string, f func() error, exited func(error)) (err error) {
 		value := recover()
 		crash := &CrashError{Child: name, Value: value, Stack: debug.Stack()}
 		if value == nil {
-			crash.Value = ErrGoexit
+			crash.Value = errGoexit
 			exited(crash)
 		}
 		err = crash

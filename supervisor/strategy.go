@@ -90,17 +90,16 @@ type Backoff struct {
 	// Max is the longest pause; zero is a minute.
 	Max time.Duration
 	// Jitter is the random share of each pause, so that children that failed together are not restarted together: with
-	// 0.5 a pause takes between half of its length and all of it. Zero is 0.5; [NoJitter] is none.
+	// 0.5 a pause takes between half of its length and all of it. Zero is 0.5; -1 is none, so that
+	// pauses are exact.
 	Jitter float64
 	// Calm is how long a child must have been up for its failures to be forgotten;
 	// zero is Max.
 	Calm time.Duration
 }
 
-// NoJitter makes pauses exact.
-const NoJitter = -1
-
 const (
+	noJitter      = -1
 	defaultJitter = 0.5
 	defaultMax    = time.Minute
 )
@@ -123,7 +122,7 @@ func (b Backoff) problems() (all []string) {
 	wrong(b.Max < 0, "Max is negative: %v", b.Max)
 	wrong(b.Calm < 0, "Calm is negative: %v", b.Calm)
 	wrong(b.Max > 0 && b.Max < b.First, "Max %v must not be less than First %v", b.Max, b.First)
-	wrong(!(b.Jitter >= 0 && b.Jitter <= 1) && b.Jitter != NoJitter, "Jitter is %v; it must be from 0 to 1, or NoJitter", b.Jitter)
+	wrong(!(b.Jitter >= 0 && b.Jitter <= 1) && b.Jitter != noJitter, "Jitter is %v; it must be from 0 to 1, or -1 for none", b.Jitter)
 	return all
 }
 

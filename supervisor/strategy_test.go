@@ -116,7 +116,7 @@ func TestAPauseDoublesUpToItsLimitAndOnlyTheJitterIsRandom(t *testing.T) {
 			Max:    time.Duration(rapid.Int64Range(0, int64(2*time.Hour)).Draw(t, "max")),
 		}
 		streak := rapid.IntRange(1, 100).Draw(t, "streak")
-		full := Backoff{First: b.First, Max: b.Max, Jitter: NoJitter}.pause(streak, 0.9)
+		full := Backoff{First: b.First, Max: b.Max, Jitter: noJitter}.pause(streak, 0.9)
 		want := float64(b.First)
 		for range streak - 1 {
 			want *= 2
