@@ -10,11 +10,15 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/supervisor"
 )
 
 // cored is a stage of any command type.
 type cored interface{ Core() *engine.Core }
+
+// flow is a stage.Flow of any types: one stage, or several that are connected.
+type flow interface{ Parts() part.List }
 
 // plan is the parts of a pipeline, sorted, before they are checked.
 type plan struct {
@@ -95,11 +99,15 @@ func (p *plan) place(name string, x Part) {
 		}
 	case *group:
 		p.groups = append(p.groups, grouping{x, p.members(fmt.Sprintf("group %q", x.name), x.parts)})
+	case flow:
+		p.addAll(x.Parts())
+	case part.List:
+		p.addAll(x)
 	case mapping:
 		p.maps = append(p.maps, x)
 	case entries:
 		faults := len(p.faults)
-		stages := p.members(name+", Entry", x.parts)
+		stages := p.members(name+", Entry", p.first(x.parts))
 		if len(stages) == 0 && len(p.faults) == faults {
 			p.faultf("Entry", "names no stage")
 		}
@@ -129,13 +137,58 @@ func (p *plan) add(c *engine.Core) {
 	p.stages = append(p.stages, c)
 }
 
-// members adds the stages among the parts of a group or an entry and returns them; it places other parts as usual.
+// addAll adds the stages of a list, which may have been given before.
+func (p *plan) addAll(list part.List) (stages []*engine.Core) {
+	for _, x := range list {
+		switch x := x.(type) {
+		case part.Fault:
+			p.faultf(x.Name, "%s", x.Problem)
+		case flow:
+			stages = append(stages, p.addAll(x.Parts())...)
+		case cored:
+			if c := x.Core(); c != nil {
+				p.add(c)
+				stages = append(stages, c)
+				continue
+			}
+			p.faultf("Flow", "is nil")
+		}
+	}
+	return stages
+}
+
+// first returns the parts with the first stage of each flow in place of the flow. The others are added by the parts that
+// connect them.
+func (p *plan) first(parts []Part) []Part {
+	parts = slices.Clone(parts)
+	for i, x := range parts {
+		if f, ok := x.(flow); ok {
+			if all := f.Parts(); len(all) > 1 {
+				p.addAll(all)
+				parts[i] = all[0]
+			}
+		}
+	}
+	return parts
+}
+
+// members adds the stages among the parts of a group or an entry and returns them, all those of a flow; it places other parts
+// as usual.
 func (p *plan) members(name string, parts []Part) (stages []*engine.Core) {
 	for i, x := range parts {
-		if c, ok := x.(cored); ok && c.Core() != nil {
-			p.add(c.Core())
-			stages = append(stages, c.Core())
+		switch x := x.(type) {
+		case flow:
+			stages = append(stages, p.addAll(x.Parts())...)
 			continue
+		case part.List:
+			stages = append(stages, p.addAll(x)...)
+			continue
+		case cored:
+			if c := x.Core(); c != nil {
+				p.add(c)
+				stages = append(stages, c)
+				continue
+			}
 		}
 		if j, ok := x.(joined); ok {
 			stages = append(stages, p.members(name, j)...)

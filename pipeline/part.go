@@ -17,7 +17,7 @@ import (
 )
 
 // Part is a part of a pipeline: a stage, a wire, a group of parts, or an option.
-type Part interface{ Part(part.Seal) }
+type Part = part.Part
 
 // The defaults.
 const (
@@ -231,15 +231,15 @@ func DrainTimeout(d time.Duration) Part {
 // ms counts as 100 ms, since even idle workers need a moment.
 func Grace(d time.Duration) Part { return once("Grace", func(s *settings) { s.grace = d }) }
 
-// joined is several parts as one.
+// Join makes one part of several, so that a sub-graph is an ordinary Go value: a function may return its stages and wires as a
+// Part.
+func Join(parts ...Part) Part { return joined(parts) }
+
+// joined is the parts of a Join.
 type joined []Part
 
 // Part makes the joined parts a part of a pipeline.
 func (joined) Part(part.Seal) {}
-
-// Join makes one part of several, so that a sub-graph is an ordinary Go value: a function may return its stages and wires as a
-// Part.
-func Join(parts ...Part) Part { return joined(parts) }
 
 // group is a part whose stages share workers.
 type group struct {

@@ -41,6 +41,9 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkRetry(check)
 	s.checkRestart(check)
 	s.checkOuts(check)
+	for _, f := range s.checks {
+		f(check)
+	}
 	return check.faults
 }
 

@@ -50,6 +50,7 @@ type settings struct {
 	restart       RestartPolicy
 	nilOptions    []int   // which options are nil, counted from one
 	flaws         []error // faults beyond those of the options
+	checks        []func(*checker)
 }
 
 func newSettings(name string, opts []Option) *settings {

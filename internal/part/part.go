@@ -1,5 +1,21 @@
-// Package part seals the interface of the parts of a pipeline: only packages of this module can name a Seal.
+// Package part has what all parts of a pipeline share. Users know [Part] as pipeline.Part.
 package part
 
-// Seal is the argument of the method that makes a type a part of a pipeline.
+// Seal is the argument of the method that makes a type a part of a pipeline. Only packages of this module can name it, so
+// that only they make parts.
 type Seal struct{}
+
+// Part is a part of a pipeline: a stage, a wire, a group of parts, or an option.
+type Part interface{ Part(Seal) }
+
+// List is several parts as one. A stage of it may be in other lists too.
+type List []Part
+
+// Part makes the list a part of a pipeline.
+func (List) Part(Seal) {}
+
+// Fault is a part that could not be made. The pipeline reports it.
+type Fault struct{ Name, Problem string }
+
+// Part makes the fault a part of a pipeline.
+func (Fault) Part(Seal) {}
