@@ -4,6 +4,15 @@
 // [New] makes a stage around one behaviour that all workers share. [Each] makes one with an instance for every worker that
 // is at it. A stage runs once a pipeline is made of it; see package pipeline.
 //
+// [Map], [FlatMap], [Filter] and [Sink] make stages around plain functions with typed results:
+//
+//	parse := stage.Map("parse", parseLine)  // func(context.Context, string) (Record, error)
+//	save := stage.Sink("save", store)       // func(context.Context, Record) error
+//	p, err := pipeline.New("log", parse.To(save))
+//
+// [Flow.To] and [Flow.Route] say where the results go, [Chain] makes one flow of two. Behaviours are the general form: they
+// decide for each command where it goes on, keep state, and handle batches.
+//
 // # What runs in parallel, and what is ordered
 //
 // A stage starts with GOMAXPROCS workers, and the pipeline's policy may give it up to four times as many; [Workers] sets both
@@ -14,7 +23,7 @@
 // Which kind of stage a handler needs:
 //
 //	the handler …                                    use                              handlers at once
-//	keeps no state, or state that is safe to share   Func or New                      one for each worker
+//	keeps no state, or state that is safe to share   Map and its like, Func or New    one for each worker
 //	has buffers, a decoder, a connection of its own  Each                             one for each worker and instance
 //	updates a map, appends to a file, counts: needs  Func, New or Each,               one; commands stay in order
 //	  every command, one at a time                     with Workers(1, 1)
