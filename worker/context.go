@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"runtime/pprof"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,141 +31,12 @@ func (w *Worker) calls() *called {
 	return w.called
 }
 
-// Begin returns the context for the handler of the present command. If the caller's context has ended, or the command has
-// expired, Begin settles the command, moves on to the next one and returns nil. Otherwise [Worker.End] must be called when the
-// handler has returned.
-func (w *Worker) Begin(e *command.Envelope) context.Context {
-	if w.endEarly(e) {
-		return nil
-	}
-	if !e.Caller() {
-		return w.handling()
-	}
-	c := w.calls()
-	if e.From.Ends() {
-		c.present = &calling{valued: valued{w, e.From}}
-		return c.present
-	}
-	if c.last == nil || c.last.from != e.From {
-		c.last = &valued{w, e.From}
-	}
-	return c.last
-}
-
 // End ends the context of a handler that has returned, if it is registered with the caller's context.
 func (w *Worker) End() {
 	if w.called != nil && w.present != nil {
 		w.present.release()
 		w.present = nil
 	}
-}
-
-// endEarly ends the present command without starting it if its caller's context has ended, or if it has expired. It reports
-// whether it did.
-func (w *Worker) endEarly(e *command.Envelope) bool {
-	err := w.mayStart(e)
-	if err == nil {
-		return false
-	}
-	if w.carries() {
-		w.book() // otherwise it would be booked with this one
-	}
-	w.calls().skipped++
-	w.cur++
-	if es := []command.Envelope{*e}; err == inbox.ErrExpired { //nolint:errorlint // mayStart returns this very error
-		w.shed(es, nil)
-	} else {
-		w.failUnstarted(es, []error{err}, nil)
-	}
-	return true
-}
-
-// mayStart returns nil if a command may be started, [inbox.ErrExpired] if it has expired, or why its caller's context has
-// ended.
-func (w *Worker) mayStart(e *command.Envelope) error {
-	if err := e.From.Ended(); err != nil {
-		return err
-	}
-	if w.stage.mayExpire() && w.expired(e) {
-		return inbox.ErrExpired
-	}
-	return nil
-}
-
-// sift ends the commands of a batch whose callers' contexts have ended or that have expired, and returns the rest.
-func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
-	var verdicts []error // collected before any command is moved, because user code may crash
-	for i := range batch {
-		err := w.mayStart(&batch[i])
-		if err != nil && verdicts == nil {
-			verdicts = make([]error, len(batch))
-		}
-		if err != nil {
-			verdicts[i] = err
-		}
-	}
-	if verdicts == nil {
-		return batch
-	}
-	var failed, expired []command.Envelope
-	var errs []error
-	live := batch[:0]
-	for i, e := range batch {
-		switch err := verdicts[i]; err {
-		case nil:
-			live = append(live, e)
-		case inbox.ErrExpired: //nolint:errorlint // mayStart returns this very error
-			expired = append(expired, e)
-		default:
-			failed, errs = append(failed, e), append(errs, err)
-		}
-	}
-	clear(batch[len(live):])
-	w.n = int32(len(live))
-	if len(failed) > 0 {
-		w.failUnstarted(failed, errs, slices.Concat(expired, live))
-	}
-	if len(expired) > 0 {
-		w.shed(expired, live)
-	}
-	return live
-}
-
-// failUnstarted ends commands that were not started, with an error each. Rest is what remains of the batch, if they were not
-// the next ones.
-func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []command.Envelope) {
-	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, len(es), rest) {
-		panic(unwind{})
-	}
-	for i := range es {
-		w.refuse(&es[i], errs[i])
-	}
-}
-
-// shed ends commands that have expired. Rest is what remains of the batch, if they were not the next ones.
-func (w *Worker) shed(es, rest []command.Envelope) {
-	if !w.stage.Inbox.Expire(&w.Member, &w.tally, es, rest) {
-		panic(unwind{})
-	}
-	w.mark = 0 // subscribers of letters may have taken long
-}
-
-// mayExpire reports whether commands of the stage may expire.
-func (s *Stage) mayExpire() bool { return s.TTL > 0 || s.ExpiresAt != nil }
-
-// expired reports whether the command's time to live is over. It may call user code; a crash of that is charged to the
-// command.
-func (w *Worker) expired(e *command.Envelope) bool {
-	if w.stage.TTL > 0 {
-		if waited, known := e.Waited(w.pipeline.Now()); known && waited > w.stage.TTL {
-			return true
-		}
-	}
-	if w.stage.ExpiresAt == nil {
-		return false
-	}
-	at := w.stage.ExpiresAt(e.Cmd)
-	return !at.IsZero() && time.Now().After(at)
 }
 
 // handling is the context of a handler whose command has no caller's context. It ends when the pipeline stops hard.

@@ -1,74 +1,10 @@
 package worker
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/plain"
-	"github.com/golda-dev/golda/internal/stacks"
 	"github.com/golda-dev/golda/internal/trial"
 )
-
-// ErrGoexit is the value of a crash in which the handler ended its goroutine with runtime.Goexit, as a failing test helper
-// does.
-var ErrGoexit = errors.New("worker: handler called runtime.Goexit")
-
-// CrashError is the crash of a handler: it panicked or ended its goroutine. It is the error of the ticket and of the dead
-// letter of a command that is not tried again, and part of the error with which a stage gives up.
-type CrashError struct {
-	// Stage is the name of the stage where the handler crashed.
-	Stage string
-	// Value is what was given to panic, or [ErrGoexit].
-	Value any
-	// Stack is the goroutine's stack at the crash. It must not be changed: crashes that followed the same calls of the
-	// handler share it. So the number of the goroutine, the arguments, and the calls outside the handler may be those of
-	// an earlier crash.
-	Stack []byte
-	// Attempts is how often the command had been tried, including this try, counted to 65,535. It is 0 if there was no
-	// command: the crash was in Start, Stop or a condition.
-	Attempts int
-	// Version is what the behaviour returns as its version, if it is a [behaviour.Versioned].
-	Version string
-
-	site *site // nil if the error was made outside this package
-}
-
-// Fingerprint returns the fingerprint of the stack; see [Fingerprint].
-func (e *CrashError) Fingerprint() string {
-	if e.site == nil {
-		return Fingerprint(e.Stack)
-	}
-	return e.site.fingerprint()
-}
-
-// Error returns the stage and the value as text, without the stack. It is safe for any value, even for one that contains
-// itself, and its length is bounded.
-func (e *CrashError) Error() string {
-	if e.Attempts == 0 {
-		return fmt.Sprintf("stage %q: crash: %s", e.Stage, plain.Text(e.Value))
-	}
-	return fmt.Sprintf("stage %q: crash at attempt %d: %s", e.Stage, e.Attempts, plain.Text(e.Value))
-}
-
-// Unwrap returns the panic's value if it is an error.
-func (e *CrashError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// Fingerprint returns a short hash of the user's part of the stack of a [CrashError]. Crashes at the same place have the
-// same fingerprint, in every run of the same program. Numbers of goroutines, addresses, arguments, the frames of the
-// engine, the depth of a recursion, and the value of the panic make no difference. An empty stack has an empty fingerprint.
-func Fingerprint(stack []byte) string { return stacks.Fingerprint(stack) }
-
-// thrown is how a handler crashed. A worker panics with it in place of a run, whose handler crashed on a coroutine.
-type thrown struct {
-	value   any
-	at      *site
-	version string // of the handler; the worker may have an instance of another version by now
-}
 
 // rescue is deferred by a batch. It does nothing if the batch has ended without a crash. If the watchdog gave the worker up
 // while its handler was stuck, rescue leaves the worker to it. Otherwise it settles the crash. It sets ok to whether the
@@ -175,26 +111,6 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 	}
 	rest[0].SetPack(1)
 	return &rest[0], nil
-}
-
-// triesAgain reports whether a command is to be tried again after an error. It is not if its caller's context has ended, or
-// if the stage's policy says no. The policy is user code; if it crashes, its answer is no.
-func (w *Worker) triesAgain(e *command.Envelope, err error) bool {
-	return e.From.Ended() == nil && w.retries(err)
-}
-
-func (w *Worker) retries(err error) (yes bool) {
-	switch {
-	case w.stage.Inbox.Config().Retry.Attempts < 2:
-		return false
-	case w.stage.RetryIf == nil:
-		return true
-	}
-	if crash := Guard(w.stage.Inbox.Name(), func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
-		w.stage.logPanic("retry condition crashed", crash)
-		return false
-	}
-	return yes
 }
 
 // keepOther keeps the part that did not crash of an instance that is two, for the next actor, and counts the crash for the

@@ -33,7 +33,7 @@
 // # Giving up
 //
 // A goroutine cannot be ended from outside. A worker whose handler does not return is given up instead: because the handler
-// ran past its time limit and its grace, or because it was still busy at the end of a hard stop. See giveup.go for both.
+// ran past its time limit and its grace, or because it was still busy at the end of a hard stop. See fate.go for both.
 //
 // # Handlers that suspend
 //
@@ -45,8 +45,13 @@
 //
 // # Where things are
 //
-// The worker: worker.go (the struct), actor.go (start and end), loop.go (turns and batches), handle.go (running handlers).
-// What leaves it: outbox.go, lane.go, emit.go, wake_next.go. What goes wrong: crash.go, watch.go (the time limit),
-// giveup.go, pledge.go. Suspension: run.go, run_emit.go, suspension.go. The life of instances: instance.go, version.go,
-// rollout.go, pair.go, equip.go.
+// A file uses those before it in this list, with few exceptions, which a test in internal/layers counts:
+//
+//   - crashes and user code: site.go, crash_error.go, stage.go, guard.go
+//   - the life of instances: instance.go, version.go, rollout.go, pair.go, renew.go
+//   - the worker: fate.go, outbox.go, worker.go (the struct)
+//   - what leaves it: lane.go, deliver.go, pledge.go, wake_next.go, emit.go
+//   - handlers: context.go, watch.go (the time limit), begin.go, settle.go, handle.go, handle_pair.go; run.go (on a coroutine)
+//   - what goes wrong: giveup.go, equip.go, join.go, crash.go, stuck.go, abandon.go
+//   - turns and batches: suspension.go, loop.go; start and end: actor.go
 package worker

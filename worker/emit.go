@@ -16,13 +16,6 @@ var ErrBatchEmit = errors.New("stage: a batch handler cannot emit; forward, or h
 // mostHeld is how many emitted commands are held until the handler has returned. With one more they begin to leave.
 const mostHeld = 256
 
-// emission is a command that leaves when its handler has returned.
-type emission struct {
-	to   *outbox
-	cmd  any
-	from *command.Origin
-}
-
 // emitter is the worker as a handler sees it.
 type emitter Worker
 

@@ -2,11 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Instance is one value of a stage's behaviour, with the command type erased by the stage.
@@ -48,31 +47,6 @@ func (s *Stage) Present() *Version { return s.present.Load() }
 // Install sets the first version of a stage.
 func (s *Stage) Install(v *Version) { s.present.Store(v) }
 
-// newInstance makes an instance of the present version and starts it.
-func (s *Stage) newInstance(ctx context.Context) (Instance, error) {
-	for {
-		inst, err := s.Present().acquire(ctx)
-		if !errors.Is(err, errRetired) {
-			return inst, err
-		}
-	}
-}
-
-// Stock makes one idle instance for a stage, unless there is one.
-func Stock(s *Stage) error {
-	var borrower inbox.Member
-	if !s.Inbox.Claim(&borrower) {
-		s.Inbox.ReturnInstance(&borrower)
-		return nil
-	}
-	inst, err := s.newInstance(s.Context)
-	if err == nil {
-		borrower.Instance = inst
-	}
-	s.Inbox.ReturnInstance(&borrower)
-	return err
-}
-
 // StopInstance stops an instance of a stage, which may panic, and releases it from its version.
 func StopInstance(s *Stage, inst Instance) {
 	s.callStop(inst)
@@ -89,45 +63,18 @@ func (s *Stage) callStop(inst Instance) {
 	}
 }
 
-// renew replaces what of an instance is not of the present version. It returns nil if the instance was stopped.
-func (s *Stage) renew(inst Instance) Instance {
-	for inst != nil {
-		now := s.Present()
-		if inst.Of() == now {
-			break
-		}
-		inst = now.adopt(inst)
-	}
-	return inst
-}
-
-// sweep renews the idle instances.
-func (s *Stage) sweep() {
-	stale := func(inst any) bool { return inst.(Instance).Of() != s.Present() }
-	for {
-		var borrower inbox.Member
-		if !s.Inbox.Borrow(&borrower, stale) {
-			return
-		}
-		borrower.Instance = nilOr(s.renew(borrower.Instance.(Instance)))
-		s.Inbox.ReturnInstance(&borrower)
-		if inst, ok := borrower.Surplus.(Instance); ok {
-			StopInstance(s, inst)
-		}
-	}
-}
-
-// sweepIfMoving renews what a worker may have returned to the idle instances, if a version was replaced.
-func (s *Stage) sweepIfMoving() {
-	if s.moving.Load() > 0 {
-		s.sweep()
-	}
-}
-
 // nilOr converts an instance for the inbox, which knows no instance as a nil of type any.
 func nilOr(inst Instance) any {
 	if inst == nil {
 		return nil
 	}
 	return inst
+}
+
+// checked panics if a Batcher has not returned an outcome for each command.
+func checked(outcomes []behaviour.Outcome, n int) []behaviour.Outcome {
+	if len(outcomes) != n {
+		panic(fmt.Sprintf("HandleBatch was given %d commands and returned %d outcomes", n, len(outcomes)))
+	}
+	return outcomes
 }

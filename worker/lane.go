@@ -1,24 +1,6 @@
 package worker
 
-import (
-	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/command"
-)
-
-// lane is the path to one stage for the first command of a batch that is forwarded, and for those after it that go to the
-// same stage: most often all of them. They are not gathered in an outbox. They stay in the batch and move to its front, over
-// commands that were handled and went nowhere. So a command is copied three times for a hop: from the queue to the batch; to
-// the copies of the inbox, which may have to end the batch in a hard stop, since the batch is overwritten here; and from the
-// batch to the next queue.
-type lane struct {
-	inlet *behaviour.Inlet
-	out   *outbox
-	n     int32 // how many commands at the front of the batch are on the lane
-	shown int32 // how many of these are pledged
-}
-
-// noLane leads to an inlet that no handler forwards to.
-var noLane = lane{inlet: new(behaviour.Inlet)}
+import "github.com/golda-dev/golda/internal/command"
 
 // pass puts a command on the lane.
 func (w *Worker) pass(e *command.Envelope, cmd any) {

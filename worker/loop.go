@@ -1,9 +1,6 @@
 package worker
 
 import (
-	"sync/atomic"
-	"time"
-
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
@@ -76,13 +73,6 @@ func (w *Worker) rest(box *actor.Mailbox) {
 		w.renewIdle()
 	}
 	w.runCalled(box)
-}
-
-// forgetTime makes the last reading of the clock out of date.
-func (w *Worker) forgetTime() {
-	if !w.Lost() {
-		w.mark = 0
-	}
 }
 
 // turn books the last batch and takes the next.
@@ -195,50 +185,5 @@ func (w *Worker) endBatch(inst Instance, ok *bool) {
 	if fate == abandoned {
 		*ok = false
 		w.comeBack(inst)
-	}
-}
-
-// Halted reports whether the worker must not start another command, because its inbox is halted.
-func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
-
-// Halts returns the flag that an [Instance] reads before each command of a batch: if it is set, the command must not be
-// started.
-func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
-
-// skip ends the commands of the batch from the present one up to the given index. They were not started, because the inbox
-// is halted.
-func (w *Worker) skip(to int32) {
-	if w.cur == to {
-		return
-	}
-	if !w.stage.Inbox.End(&w.Member, &w.tally, w.Batch[w.cur:to]) {
-		panic(unwind{})
-	}
-	w.cur = to
-}
-
-// now reads the clock, or returns the last reading if that is up to date.
-func (w *Worker) now() int64 {
-	if w.mark == 0 {
-		w.mark = w.pipeline.Now()
-	}
-	return w.mark
-}
-
-// started returns when the last batch started.
-func (w *Worker) started() int64 {
-	since := w.Since.Load()
-	return max(since, -since)
-}
-
-// clock tallies how long those commands of the batch took that were handled.
-func (w *Worker) clock() {
-	n := int(w.cur)
-	if w.called != nil {
-		n -= int(w.skipped)
-	}
-	if n > 0 {
-		w.mark = 0
-		w.tally.Timed, w.tally.Busy = int32(n), time.Duration(max(w.now()-w.started(), 0))
 	}
 }

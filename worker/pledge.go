@@ -1,18 +1,5 @@
 package worker
 
-import (
-	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/inbox"
-)
-
-// pledge is a copy of a command that was booked as forwarded or emitted and has not left. During a batch only the worker
-// touches its outboxes, so a goroutine that abandons the worker could not deliver what is in them; it delivers the pledges
-// instead. Pledges are rare, because most often all of a batch is booked when it has left.
-type pledge struct {
-	to *inbox.Inbox
-	e  command.Envelope
-}
-
 // book books in the middle of a batch.
 func (w *Worker) book() {
 	if w.carries() {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,9 @@ import (
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/inbox"
 )
+
+// ErrTimeout is the cause with which a handler's context ends when the stage's time limit for a command has passed.
+var ErrTimeout = errors.New("stage: command took longer than its time limit")
 
 // Stage is what the workers of one stage have in common.
 type Stage struct {

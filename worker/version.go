@@ -202,6 +202,7 @@ func (v *Version) startFirstOnce(start func(Instance) error) error {
 
 // startOne starts an instance with a context that ends with the stage's, and while it starts also with ctx.
 func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:contextcheck // two contexts end its own
+
 	handling, cancel := context.WithCancelCause(v.stage.Context)
 	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	var claimed atomic.Bool // by the first of two: the start has ended, or ctx has
@@ -416,23 +417,4 @@ func (v *Version) retire() {
 		v.stage.callStop(unused)
 	}
 	v.left()
-}
-
-// adopt takes over an instance of another version, as far as it is of use, and stops the rest. It returns nil if nothing is of
-// use.
-func (v *Version) adopt(inst Instance) Instance {
-	want := v
-	if v.rollout != nil {
-		want = v.rollout.versions[trial.Before]
-	}
-	if p, ok := inst.(*pair); ok {
-		inst = p.keep(want)
-	} else if inst.Of() != want {
-		StopInstance(v.stage, inst)
-		inst = nil
-	}
-	if inst == nil || v.rollout == nil {
-		return inst
-	}
-	return v.rollout.wrap(inst)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // watchdog watches a worker while its handler runs a command with a time limit. When the limit has passed it waits for the
-// grace, and then gives the worker up as stuck: see giveup.go.
+// grace, and then gives the worker up as stuck: see fate.go.
 //
 // Most workers have no time limit, so a worker has a watchdog from its first watched call on.
 type watchdog struct {
@@ -101,40 +101,4 @@ func (w *Worker) returned() bool {
 		w.alarm.Stop()
 	}
 	return w.fate.Load() != stuck
-}
-
-// check runs when the alarm goes off. It gives the worker up if its handler's grace is over.
-func (w *Worker) check() {
-	ended, over := w.isOverdue()
-	if ended != nil {
-		<-ended
-		w.check()
-		return
-	}
-	if over {
-		w.settleStuck()
-	}
-}
-
-// isOverdue reports whether the handler's grace is over and the worker was given up. If the time limit has passed and the
-// context has not ended, isOverdue returns the channel that is closed when it has.
-func (w *Worker) isOverdue() (ended <-chan struct{}, over bool) {
-	w.watching.Lock()
-	defer w.watching.Unlock()
-	if !w.calling {
-		return nil, false
-	}
-	left := w.due - w.pipeline.Now()
-	switch {
-	case left > 0:
-		w.alarm.Reset(time.Duration(left))
-	case w.ctx == nil:
-		return nil, w.giveUpStuckLocked()
-	case w.ctx.Err() == nil:
-		return w.ctx.Done(), false
-	default:
-		w.ctx, w.due = nil, w.pipeline.Now()+int64(w.stage.Grace)
-		w.alarm.Reset(w.stage.Grace)
-	}
-	return nil, false
 }

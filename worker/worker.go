@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"runtime/pprof"
 	"sync"
 	"sync/atomic"
@@ -11,9 +10,6 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/inbox"
 )
-
-// ErrTimeout is the cause with which a handler's context ends when the stage's time limit for a command has passed.
-var ErrTimeout = errors.New("stage: command took longer than its time limit")
 
 // Worker is the part of a worker that outlives its actors. Actors follow one another in it; only the present one and the
 // inbox touch it, except for what slot and outgoing say.
@@ -47,7 +43,7 @@ type post struct {
 type slot struct {
 	box     atomic.Pointer[actor.Mailbox]
 	claimed atomic.Bool // an actor has the worker, or is about to be started in it
-	fate    atomicFate  // whether the worker was given up, see giveup.go
+	fate    atomicFate  // whether the worker was given up, see fate.go
 }
 
 // acting is the present actor, and how the last one ended. The supervisor reads failure and left when the actor has ended.
@@ -144,10 +140,6 @@ func (w *Worker) Loaded() bool { return w.carries() }
 // has ended.
 func (w *Worker) Stage() *Stage { return w.stage }
 
-// Unload hands over what the last actor left behind, as far as there are free slots. The supervisor calls it when it has
-// claimed the worker.
-func (w *Worker) Unload() { w.deliver(false) }
-
 // Busy returns how long the worker has been at its present batch, or 0 if it has none. Any goroutine may call it.
 func (w *Worker) Busy() time.Duration {
 	since := w.Since.Load()
@@ -174,5 +166,48 @@ func (w *Worker) Lost() bool { return w.fate.Load() != kept }
 func (w *Worker) label() {
 	if w.stage != nil {
 		pprof.SetGoroutineLabels(w.stage.Context)
+	}
+}
+
+// carries reports whether there is anything to deliver.
+func (w *Worker) carries() bool { return w.loaded > 0 || w.lane.n > 0 }
+
+// Halted reports whether the worker must not start another command, because its inbox is halted.
+func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
+
+// Halts returns the flag that an [Instance] reads before each command of a batch: if it is set, the command must not be
+// started.
+func (w *Worker) Halts() *atomic.Bool { return w.stage.Inbox.Halts() }
+
+// now reads the clock, or returns the last reading if that is up to date.
+func (w *Worker) now() int64 {
+	if w.mark == 0 {
+		w.mark = w.pipeline.Now()
+	}
+	return w.mark
+}
+
+// forgetTime makes the last reading of the clock out of date.
+func (w *Worker) forgetTime() {
+	if !w.Lost() {
+		w.mark = 0
+	}
+}
+
+// started returns when the last batch started.
+func (w *Worker) started() int64 {
+	since := w.Since.Load()
+	return max(since, -since)
+}
+
+// clock tallies how long those commands of the batch took that were handled.
+func (w *Worker) clock() {
+	n := int(w.cur)
+	if w.called != nil {
+		n -= int(w.skipped)
+	}
+	if n > 0 {
+		w.mark = 0
+		w.tally.Timed, w.tally.Busy = int32(n), time.Duration(max(w.now()-w.started(), 0))
 	}
 }

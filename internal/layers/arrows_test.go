@@ -1,0 +1,137 @@
+package layers
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// files is the order of the files within a package, from the bottom up: a file should use only what files before it declare.
+// The number after a package is how many arrows may run upwards. An arrow is an ordered pair of files of which the first uses
+// a package-level name, a field or a method that the second declares. Numbers may only fall.
+const files = `
+worker: 15
+	site crash_error stage guard instance fate
+	version rollout pair renew
+	emit_wait outbox worker
+	lane deliver pledge wake_next emit
+	context watch giveup
+	begin settle handle handle_pair
+	run run_emit
+	equip join crash suspension
+	report stuck abandon
+	loop actor doc
+`
+
+func TestAFileUsesTheFilesBeforeIt(t *testing.T) {
+	open := exportData(t)
+	for _, p := range parseFiles(files) {
+		t.Run(p.pkg, func(t *testing.T) {
+			used, all := arrows(t, p.pkg, open)
+			require.ElementsMatch(t, all, p.files, "name each file of the package once")
+			var up []string
+			for _, a := range slices.SortedFunc(maps.Keys(used), func(a, b arrow) int { return cmp.Compare(a.String(), b.String()) }) {
+				if slices.Index(p.files, a.from) < slices.Index(p.files, a.to) {
+					up = append(up, fmt.Sprintf("%s: %s", a, used[a]))
+				}
+			}
+			t.Logf("%d of %d arrows run upwards, %d may:\n%s", len(up), len(used), p.may, strings.Join(up, "\n"))
+			switch {
+			case len(up) > p.may:
+				t.Errorf("%d arrows run upwards and %d may", len(up), p.may)
+			case len(up) < p.may:
+				t.Errorf("%d arrows run upwards: lower the number from %d", len(up), p.may)
+			}
+		})
+	}
+}
+
+// order is the entry of one package in files.
+type order struct {
+	pkg   string
+	may   int
+	files []string
+}
+
+// parseFiles parses a text in the form of files.
+func parseFiles(text string) (orders []order) {
+	for line := range strings.Lines(text) {
+		if pkg, may, ok := strings.Cut(line, ":"); ok {
+			orders = append(orders, order{pkg: pkg})
+			_, _ = fmt.Sscan(may, &orders[len(orders)-1].may)
+		} else if len(orders) > 0 {
+			last := &orders[len(orders)-1]
+			last.files = append(last.files, strings.Fields(line)...)
+		}
+	}
+	return orders
+}
+
+// arrow says that a file of a package uses another one.
+type arrow struct{ from, to string }
+
+func (a arrow) String() string { return a.from + " uses " + a.to }
+
+// arrows returns the arrows of a package, each with one of the names by which it exists, and the files of the package.
+func arrows(t *testing.T, pkg string, open importer.Lookup) (found map[arrow]string, names []string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	dir, err := build.ImportDir(filepath.Join(root, pkg), 0)
+	require.NoError(t, err)
+	var parsed []*ast.File
+	for _, name := range dir.GoFiles {
+		f, err := parser.ParseFile(fset, filepath.Join(dir.Dir, name), nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		parsed = append(parsed, f)
+		names = append(names, strings.TrimSuffix(name, ".go"))
+	}
+	uses := map[*ast.Ident]types.Object{}
+	config := types.Config{Importer: importer.ForCompiler(fset, "gc", open)}
+	checked, err := config.Check(module+"/"+pkg, fset, parsed, &types.Info{Uses: uses})
+	require.NoError(t, err)
+	file := func(at token.Pos) string { return strings.TrimSuffix(filepath.Base(fset.Position(at).Filename), ".go") }
+	found = map[arrow]string{}
+	for ident, used := range uses {
+		field, isVar := used.(*types.Var)
+		_, isFunc := used.(*types.Func)
+		if used.Pkg() != checked || used.Parent() != checked.Scope() && !isFunc && (!isVar || !field.IsField()) {
+			continue // of another package, or local
+		}
+		if a := (arrow{file(ident.Pos()), file(used.Pos())}); a.from != a.to && (found[a] == "" || used.Name() < found[a]) {
+			found[a] = used.Name()
+		}
+	}
+	return found, names
+}
+
+// exportData returns how the export data of the module's packages is read, and of those that they import.
+func exportData(t *testing.T) importer.Lookup {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./...")
+	list.Dir = root
+	var stderr strings.Builder
+	list.Stderr = &stderr
+	out, err := list.Output()
+	require.NoError(t, err, stderr.String())
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, export, _ := strings.Cut(strings.TrimSpace(line), " ")
+		exports[path] = export
+	}
+	return func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+}

@@ -1,0 +1,50 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
+)
+
+// AbandonAll gives up the workers that have commands of a halted inbox in their batches and do not deliver: a hard stop has
+// waited for them for long enough. Their commands are dead-lettered, and the tickets are settled. That counts as no crash,
+// and no worker takes their place.
+func AbandonAll(in *inbox.Inbox) {
+	for _, m := range in.Holders() {
+		if w, ok := m.Owner.(*Worker); ok {
+			w.abandon(in)
+		}
+	}
+}
+
+func (w *Worker) abandon(in *inbox.Inbox) {
+	emits, pledged, report := w.takeForAbandon(in)
+	if report == nil {
+		return
+	}
+	if w.pool != nil {
+		w.pool.Abandon(&w.Member)
+	}
+	report()
+	for _, m := range emits {
+		m.from.Ticket().Settle(true, nil, nil)
+	}
+	for _, p := range pledged {
+		p.to.HandOver(nil, []command.Envelope{p.e}, 0, true, false)
+	}
+}
+
+// takeForAbandon gives the worker up and copies what the caller has to settle. Report is nil if the worker was not given up.
+func (w *Worker) takeForAbandon(in *inbox.Inbox) (emits []emission, pledged []pledge, report func()) {
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	if !w.giveUpLocked(abandoned, func() bool {
+		report = in.Abandon(&w.Member, fmt.Errorf("stage %q: %w: %w", in.Name(), inbox.ErrStopped, ErrStuck))
+		return report != nil
+	}) {
+		return nil, nil, nil
+	}
+	return slices.Clone(w.emits), slices.Clone(w.pledged), report
+}

@@ -1,0 +1,96 @@
+package worker
+
+// deliver hands over what was gathered, and reports whether the worker may go on. What a full inbox does not take stays.
+// With park the worker then waits in line at the full inboxes, unless it may go on.
+//
+// If a ticket waits for one of the commands, what the worker did is booked first, so that the accounts never lag behind an
+// answer. If some commands were emitted it must be booked first; otherwise they could end before they were accepted.
+func (w *Worker) deliver(park bool) bool {
+	if !w.carries() {
+		return true
+	}
+	if w.mustBook {
+		w.stage.Inbox.Book(&w.Member, &w.tally)
+		w.mustBook = false
+	}
+	w.deliverLane()
+	if w.loaded == 0 {
+		return true
+	}
+	for _, out := range w.outs {
+		w.empty(out, false)
+	}
+	if w.loaded == 0 || !park {
+		return w.loaded == 0
+	}
+	if w.goesOn() {
+		return true
+	}
+	if w.pool == nil {
+		w.stage.Inbox.Blocked(&w.Member, &w.tally, w.now())
+	}
+	if w.Member.Carried > 0 {
+		w.stage.Inbox.Carry(&w.Member, int(w.loaded))
+	}
+	return w.parkLoaded()
+}
+
+// goesOn reports whether the worker takes further commands though a stage that it forwards to is full. It does if they may
+// lead to another stage, until it carries as many commands as its own stage has slots. A worker that takes its commands one
+// by one does not: a handler may wait for what an earlier one forwarded.
+//
+// If the stage's handlers suspend, the worker goes on in any case: those that have been woken need a worker, and what they do
+// may be what the full stage waits for. When it carries as many commands as its stage has slots, it starts no others.
+func (w *Worker) goesOn() bool {
+	own := w.stage.Inbox
+	if w.stage.Runs != nil {
+		return w.pool == nil
+	}
+	return w.pool == nil && own.Forks() && own.Config().Batch > 1 && int(w.loaded) < own.Config().Capacity
+}
+
+// parkLoaded parks the worker at each stage that does not take what the worker has for it. It returns true if everything has
+// left after all.
+func (w *Worker) parkLoaded() bool {
+	for _, out := range w.outs {
+		w.empty(out, true)
+	}
+	w.parked = w.loaded > 0
+	for _, out := range w.outs { // one stage may have woken the worker before it parked at another
+		if len(out.items) > 0 && !out.to.InLine(&w.Member) {
+			w.Member.MarkReady()
+		}
+	}
+	return w.loaded == 0
+}
+
+// restLoaded parks a worker that has nothing to do, as its own stage knows already, at the stages that do not take what the
+// worker has for them. Any of them may wake it.
+func (w *Worker) restLoaded() {
+	gone := w.parkLoaded()
+	if !w.stage.Inbox.Carry(&w.Member, int(w.loaded)) {
+		w.Member.MarkReady()
+	}
+	w.parked = !gone
+}
+
+// withdraw leaves the lines of full stages. The worker could not use a slot that is promised to it there before its next
+// batch is done, so other workers are to have it.
+func (w *Worker) withdraw() {
+	if !w.parked {
+		return
+	}
+	w.parked = false
+	for _, out := range w.outs {
+		if len(out.items) > 0 {
+			out.to.Withdraw(&w.Member)
+		}
+	}
+}
+
+// empty hands over as many commands of an outbox as its target takes.
+func (w *Worker) empty(out *outbox, park bool) {
+	if len(out.items) > 0 {
+		w.shift(out, w.handOver(out, out.items, park))
+	}
+}

@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// Settle does what the outcome of the present command says, and moves on to the next command of the batch. An [Instance]
+// calls it.
+func (w *Worker) Settle(o behaviour.Outcome) {
+	e := &w.Batch[w.cur]
+	if next, cmd := o.Way(); next == w.lane.inlet && len(w.emits) == 0 {
+		w.pass(e, cmd)
+	} else {
+		w.settle(e, o)
+	}
+	w.cur++
+}
+
+// settle is Settle for all outcomes that do not take the lane.
+func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
+	kind, next, value := o.Open()
+	switch kind {
+	case behaviour.KindForward:
+		w.forward(e, next, value)
+	case behaviour.KindOK:
+		t := e.Ticket()
+		if len(w.emits) > 0 {
+			w.send(e, nil, nil)
+		} else if w.tally.OK++; t != nil {
+			w.book() // the caller that gets the answer may read the accounts next
+		}
+		if t != nil {
+			t.Settle(e.Child(), value, nil)
+		}
+	default:
+		w.fail(e, o.Err())
+	}
+}
+
+// forward puts a command in the outbox of its target, or starts the lane with it. The command leaves at the end of the
+// batch. Most commands take the lane without a call of forward.
+func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
+	out, err := w.outboxFor(to)
+	switch {
+	case err != nil:
+		w.fail(e, err)
+	case len(w.emits) > 0:
+		w.send(e, out, cmd)
+	case w.carries():
+		w.load(out, e.Ticket()).Carry(cmd, e)
+		w.tally.Forwarded++
+	default:
+		w.lane = lane{inlet: to, out: out}
+		w.pass(e, cmd)
+	}
+}
+
+// fail ends a command with an error, or returns it to the queue for another try.
+func (w *Worker) fail(e *command.Envelope, err error) {
+	if !w.recall() {
+		panic(unwind{})
+	}
+	e.Failed()
+	if w.triesAgain(e, err) {
+		if w.carries() {
+			w.book() // otherwise it would be booked with this one
+		}
+		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e) {
+			return
+		}
+	}
+	w.tally.Errors++
+	w.book() // the caller that gets the answer may read the accounts next
+	w.stage.Inbox.Fail(e, err)
+}
+
+// triesAgain reports whether a command is to be tried again after an error. It is not if its caller's context has ended, or
+// if the stage's policy says no. The policy is user code; if it crashes, its answer is no.
+func (w *Worker) triesAgain(e *command.Envelope, err error) bool {
+	return e.From.Ended() == nil && w.retries(err)
+}
+
+func (w *Worker) retries(err error) (yes bool) {
+	switch {
+	case w.stage.Inbox.Config().Retry.Attempts < 2:
+		return false
+	case w.stage.RetryIf == nil:
+		return true
+	}
+	if crash := Guard(w.stage.Inbox.Name(), func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
+		w.stage.logPanic("retry condition crashed", crash)
+		return false
+	}
+	return yes
+}
