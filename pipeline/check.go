@@ -538,3 +538,8 @@ func (p *plan) attach(pl *inbox.Pipeline) error {
 	}
 	return nil
 }
+
+// hasGroup reports whether the pipeline declares a group.
+func hasGroup(groups []grouping, name string) bool {
+	return slices.ContainsFunc(groups, func(g grouping) bool { return g.name == name })
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
@@ -297,29 +296,4 @@ func (d *drain) unfinished(cause error) *DrainError {
 		e.InFlight += uint64(e.Where[i].load())
 	}
 	return e
-}
-
-// broadcast wakes all goroutines that wait, at once.
-type broadcast struct {
-	mu sync.Mutex // guards ch
-	ch chan struct{}
-}
-
-// next returns a channel that the next send closes.
-func (b *broadcast) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
-	}
-	return b.ch
-}
-
-func (b *broadcast) send() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
-	}
 }

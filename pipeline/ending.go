@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"os"
 )
 
@@ -29,6 +30,11 @@ func (e Ending) String() string {
 		return "finished"
 	}
 }
+
+// signalError is why a pipeline did not start, or stopped hard: the process got a signal.
+type signalError struct{ signal os.Signal }
+
+func (e *signalError) Error() string { return fmt.Sprintf("signal: %v", e.signal) }
 
 // Ending returns how the pipeline ended. It says what ended the pipeline, while the error of Run or Stop says whether all was
 // done. A signal that arrives when the program has already called Stop is the ending's Signal only if it ended the drain.

@@ -116,23 +116,27 @@ func (l *lifecycle) finish(result error) {
 	close(l.stopped)
 }
 
-// Started returns a channel that is closed when the pipeline has started: all stages take commands. It stays open if the
-// pipeline never starts, so a source that waits for it must also wait for [Pipeline.Done] or a context:
-//
-//	select {
-//	case <-p.Started():
-//		feed(p)
-//	case <-p.Done():
-//	}
-func (p *Pipeline) Started() <-chan struct{} { return p.started }
+// broadcast wakes all goroutines that wait, at once.
+type broadcast struct {
+	mu sync.Mutex // guards ch
+	ch chan struct{}
+}
 
-// Done returns a channel that is closed when the pipeline has stopped, whatever the reason.
-func (p *Pipeline) Done() <-chan struct{} { return p.stopped }
+// next returns a channel that the next send closes.
+func (b *broadcast) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
 
-// Err returns why the pipeline could not start or gave up, nil if it did neither. If it gave up, that is a
-// [*supervisor.EscalationError], which wraps a [*stage.BrokenError], which wraps the last crashes.
-func (p *Pipeline) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failure
+func (b *broadcast) send() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/control"
@@ -52,38 +51,6 @@ func (p *Pipeline) ended(end inbox.Ending) {
 	p.letters.notifier.Notify(letter)
 }
 
-// waitForSubscribers waits until the subscribers have taken all letters, and ends them. Letters that they do not take in
-// time are logged. After a soft stop the subscribers have time until the context of Stop ends, and then the grace; after a
-// hard stop, until the end of its grace, or for lastMoment if they were not behind then.
-func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if hard {
-		defer time.AfterFunc(max(time.Until(grace), lastMoment), cancel).Stop()
-	} else {
-		go func() {
-			select {
-			case <-p.hard:
-				defer time.AfterFunc(p.grace(), cancel).Stop()
-				<-ctx.Done()
-			case <-ctx.Done():
-			}
-		}()
-	}
-	p.letters.notifier.Wait(ctx, p.lettersPending, lastMoment)
-	p.letters.notifier.Close(false)
-}
-
-// lettersPending reports whether some commands ended unanswered for which ended was not called yet. Commands are counted
-// before, and some by goroutines that a stop does not wait for: those of submitters.
-func (p *Pipeline) lettersPending() bool {
-	var ended uint64
-	for _, a := range inbox.Counts(p.stages().all) {
-		ended += inbox.Sum(a.Shed) + inbox.Sum(a.Dead)
-	}
-	return p.host.DeadLettered() < ended
-}
-
 // filled notifies the policies that an inbox has become full. The inbox calls it with its lock held.
 func (p *Pipeline) filled(in *inbox.Inbox) {
 	p.control.Notify(control.Event{Kind: controller.EventQueueFull, Inbox: in})
@@ -110,16 +77,6 @@ func (p *Pipeline) resubmit(ctx context.Context, name string, cmd any) error {
 		}
 	}
 	return fmt.Errorf("pipeline %q: stage %q: %w", p.name, name, ErrNotPart)
-}
-
-// inbox returns the inbox of the stage of that name, nil if there is none.
-func (p *Pipeline) inbox(name string) *inbox.Inbox {
-	for _, c := range p.stages().stages {
-		if c.Name() == name {
-			return c.Inbox()
-		}
-	}
-	return nil
 }
 
 // crashed logs a crash of a handler; workers call it for every crash. A crash after which the command is tried again is no

@@ -323,3 +323,9 @@ type Fault struct {
 func (f *Fault) Error() string {
 	return fmt.Sprintf("pipeline %q: %s: %s", f.Pipeline, f.Part, f.Problem)
 }
+
+// The names of the children of the tree that are not stages. No stage may have them.
+const (
+	poolsChild       = "(pools)"
+	controllersChild = "(controllers)"
+)

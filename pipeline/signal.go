@@ -2,18 +2,12 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/golda-dev/golda/internal/need"
 )
-
-// signalError is why a pipeline did not start, or stopped hard: the process got a signal.
-type signalError struct{ signal os.Signal }
-
-func (e *signalError) Error() string { return fmt.Sprintf("signal: %v", e.signal) }
 
 // RunUntilSignal is [Pipeline.Run] for the main function of a program: it lets the pipeline run until SIGINT or SIGTERM arrives,
 // or ctx ends. Then it drains, for as long as [DrainTimeout] says, by default 25 s: together with the [Grace] that is less than

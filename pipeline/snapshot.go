@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -110,39 +109,3 @@ func (p *Pipeline) Snapshot() Snapshot {
 	s.InFlight = inFlight(accounts)
 	return s
 }
-
-// inFlight counts the commands that have not ended. Commands between two inboxes are the difference of those sent and those
-// received, which may be negative for a moment: a command can be counted as received first.
-func inFlight(accounts []inbox.Accounts) uint64 {
-	var n int64
-	for _, s := range accounts {
-		n += int64(s.Queued + s.InHand + s.Delayed)
-		n += int64(s.Forwarded+s.Emitted) - int64(s.Received)
-	}
-	return uint64(n)
-}
-
-// underWay reports whether a command is between two inboxes.
-func underWay(accounts []inbox.Accounts) bool {
-	var n int64
-	for _, s := range accounts {
-		n += int64(s.Forwarded+s.Emitted) - int64(s.Received)
-	}
-	return n != 0
-}
-
-// load returns how many commands are in the inboxes, which are read one after the other.
-func (p *Pipeline) load() (n int) {
-	for _, in := range p.stages().all {
-		n += in.Load()
-	}
-	return n
-}
-
-// empty reports whether no command is in an inbox or between two.
-func empty(accounts []inbox.Accounts) bool {
-	return !slices.ContainsFunc(accounts, loaded) && inFlight(accounts) == 0
-}
-
-// loaded reports whether an inbox has commands.
-func loaded(a inbox.Accounts) bool { return a.Queued+a.InHand+a.Delayed > 0 }

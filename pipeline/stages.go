@@ -10,85 +10,10 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/part"
 )
-
-// stageSet is the stages that there are, in the order of the pipeline. It does not change; when stages are added or removed,
-// another one replaces it.
-type stageSet struct {
-	stages []*engine.Core
-	// all are the inboxes by place, including those of removed stages: their accounts belong to the pipeline's, too.
-	all []*inbox.Inbox
-}
-
-func newStageSet(stages []*engine.Core, all []*inbox.Inbox) *stageSet { return &stageSet{stages, all} }
-
-func (p *Pipeline) stages() *stageSet { return p.current.Load() }
-
-// readAccounts returns the stages and their accounts of one instant, as read copies them. It reads again if a stage was added
-// meanwhile: the new stage may have forwarded commands, which would be counted where they arrived and not where they started.
-func (p *Pipeline) readAccounts(read func([]*inbox.Inbox) []inbox.Accounts) (*stageSet, []inbox.Accounts) {
-	for {
-		set := p.stages()
-		if accounts := read(set.all); p.stages() == set {
-			return set, accounts
-		}
-	}
-}
-
-// of returns the accounts of a stage.
-func (r *stageSet) of(accounts []inbox.Accounts, i int) *inbox.Accounts {
-	return &accounts[r.stages[i].Inbox().Place]
-}
-
-// controlled is the pipeline as its control loop reads it.
-type controlled struct{ p *Pipeline }
-
-// Stages returns the stages, in the order of the pipeline.
-func (c controlled) Stages() []*engine.Core { return c.p.stages().stages }
-
-// Read returns the stages and their accounts, all of one instant.
-func (c controlled) Read() control.Reading {
-	r, accounts := c.p.readAccounts(inbox.Counts)
-	return control.Reading{Stages: r.stages, Accounts: accounts, InFlight: int(inFlight(accounts))}
-}
-
-// Shape returns the graph of the stages.
-func (c controlled) Shape() *graph.Shape { return c.p.graph.Shape() }
-
-// newControl returns the pipeline's control loop.
-func (p *Pipeline) newControl() *control.Loop {
-	cfg := control.Config{
-		Pipeline: controlled{p}, Host: p.host, Env: &p.env, Pools: &p.pools, Log: p.log, Limiter: p.limiter,
-		Policies: map[string][]controller.Policy{"": p.set.policies},
-	}
-	for _, own := range p.set.groups {
-		cfg.Policies[own.group] = own.policies
-	}
-	for _, g := range p.groups {
-		of := control.Group{Name: g.name, Fewest: g.fewest, Most: g.most}
-		for _, c := range g.stages {
-			of.Stages = append(of.Stages, c)
-		}
-		cfg.Groups = append(cfg.Groups, of)
-	}
-	return control.New(cfg)
-}
-
-// newGraph returns the graph of stages, with the edges of their ports.
-func newGraph(host *inbox.Pipeline, stages []*engine.Core) *graph.Graph {
-	g := graph.New(host)
-	for _, c := range stages {
-		g.Add(c.Inbox())
-	}
-	for _, c := range stages {
-		g.Declare(c.Inbox(), c.Outs())
-	}
-	return g
-}
 
 // nameOf returns a part as its user knows it.
 func nameOf(part Part) string {
@@ -119,9 +44,6 @@ func (p *Pipeline) find(part Part) (*engine.Core, error) {
 	}
 	return nil, fmt.Errorf("pipeline %q: stage %q: %w", p.name, x.Core().Name(), ErrNotPart)
 }
-
-// ErrNotPart reports that the pipeline does not have a stage, or no longer, or that it was made without a group of that name.
-var ErrNotPart = errors.New("not part of this pipeline")
 
 // Pause stops workers from taking commands from a stage's queue until [Pipeline.Resume]. Commands that workers hold are
 // finished, and the queue takes commands as long as it is not full. A stage may be paused and drained at the same time; but a
@@ -174,6 +96,7 @@ func (p *Pipeline) request(latest state, early func(), send func() <-chan error)
 // ErrFromPolicy reports that a policy called a method of its own pipeline from within its Control or New. The pipeline would
 // wait for that call to return, and the call for the pipeline.
 var ErrFromPolicy = errors.New("pipeline: called by a policy from within its Control or New, " +
+
 	"which the pipeline waits for; decide with controller.Decisions, or call it in another goroutine")
 
 // checkCaller returns [ErrFromPolicy] if the caller is a policy that the pipeline's control loop is calling at this moment.
@@ -346,9 +269,4 @@ func (p *Pipeline) removeStage(c *engine.Core) {
 	c.Scale(part.Seal{}, 0)
 	p.pools.Stop(c.Pool)
 	c.CloseEndpoint()
-}
-
-// hasGroup reports whether the pipeline declares a group.
-func hasGroup(groups []grouping, name string) bool {
-	return slices.ContainsFunc(groups, func(g grouping) bool { return g.name == name })
 }

@@ -121,10 +121,6 @@ func (p *Pipeline) halt() (over func()) {
 	}
 }
 
-// lastMoment is how long a hard stop waits after the grace for workers whose handlers have returned, and that are about to
-// hand over their results.
-const lastMoment = time.Second
-
 // abandonWorkers abandons the workers whose handlers do not return until the end of the grace of a hard stop, and waits until
 // the others have handed over what they hold, so that the accounts say how each command ended.
 func (p *Pipeline) abandonWorkers(graceEnd time.Time) {
@@ -145,4 +141,36 @@ func (p *Pipeline) abandonWorkers(graceEnd time.Time) {
 // busy reports whether a worker holds commands.
 func busy(inboxes []*inbox.Inbox) bool {
 	return slices.ContainsFunc(inboxes, func(in *inbox.Inbox) bool { return len(in.Holders()) > 0 })
+}
+
+// waitForSubscribers waits until the subscribers have taken all letters, and ends them. Letters that they do not take in
+// time are logged. After a soft stop the subscribers have time until the context of Stop ends, and then the grace; after a
+// hard stop, until the end of its grace, or for lastMoment if they were not behind then.
+func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if hard {
+		defer time.AfterFunc(max(time.Until(grace), lastMoment), cancel).Stop()
+	} else {
+		go func() {
+			select {
+			case <-p.hard:
+				defer time.AfterFunc(p.grace(), cancel).Stop()
+				<-ctx.Done()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	p.letters.notifier.Wait(ctx, p.lettersPending, lastMoment)
+	p.letters.notifier.Close(false)
+}
+
+// lettersPending reports whether some commands ended unanswered for which ended was not called yet. Commands are counted
+// before, and some by goroutines that a stop does not wait for: those of submitters.
+func (p *Pipeline) lettersPending() bool {
+	var ended uint64
+	for _, a := range inbox.Counts(p.stages().all) {
+		ended += inbox.Sum(a.Shed) + inbox.Sum(a.Dead)
+	}
+	return p.host.DeadLettered() < ended
 }

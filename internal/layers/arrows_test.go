@@ -36,6 +36,11 @@ worker: 15
 	equip join crash suspension
 	report stuck abandon
 	loop actor doc
+
+pipeline: 0
+	lifecycle letters part check
+	accounts pipeline ending snapshot report draw notify
+	new stages drain stop start signal doc
 `
 
 func TestAFileUsesTheFilesBeforeIt(t *testing.T) {

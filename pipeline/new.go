@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/control"
+	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/graph"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/letters"
+	"github.com/golda-dev/golda/internal/logs"
+)
+
+// New makes a pipeline of stages, wires and options. The parts may be given in any order; the order of the stages is the order
+// of the snapshot, and should be the one in which commands pass them. Nothing starts yet. The error joins all faults that
+// were found, each a [*Fault] or a [*stage.Fault].
+func New(name string, parts ...Part) (*Pipeline, error) {
+	plan := &plan{name: name, set: defaults()}
+	plan.sort(parts)
+	if err := plan.check(); err != nil {
+		return nil, err
+	}
+	p := &Pipeline{set: plan.set}
+	p.init(name)
+	p.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
+	p.limiter = logs.NewLimiter(p.log)
+	box := letters.NewBox(p.set.keep, p.log, p.resubmit)
+	p.letters = mail{
+		box:      box,
+		notifier: letters.NewNotifier(p.limiter, p.set.hide, p.set.letters, p.set.failures),
+		dead:     Letters{box.Dead}, quarantine: Letters{box.Quarantine}, failures: Letters{box.Failures},
+	}
+	p.host = &inbox.Pipeline{
+		Base: time.Now(), Quiet: make(chan struct{}, 1),
+		Keep: p.keep, Ended: p.ended, Full: p.filled,
+		InFlight: p.load, MaxInFlight: plan.set.inFlight,
+		RoundEnd: func(sp *inbox.SharedPool) {
+			p.control.Notify(control.Event{Kind: controller.EventRoundEnd, Pool: sp.Name()})
+		},
+		Visited: func(sp *inbox.SharedPool) {
+			p.control.Notify(control.Event{Kind: controller.EventVisits, Pool: sp.Name()})
+		},
+	}
+	if err := plan.attach(p.host); err != nil {
+		return nil, err
+	}
+	p.graph = newGraph(p.host, plan.stages)
+	p.groups, p.maps = plan.groups, plan.maps
+	p.host.Reach, p.host.InLoop = p.graph.Reach, p.graph.InLoop
+	var inboxes []*inbox.Inbox
+	for _, c := range plan.stages {
+		inboxes = append(inboxes, c.Inbox())
+	}
+	p.current.Store(newStageSet(plan.stages, inboxes))
+	p.control = p.newControl()
+	return p, nil
+}
+
+// newGraph returns the graph of stages, with the edges of their ports.
+func newGraph(host *inbox.Pipeline, stages []*engine.Core) *graph.Graph {
+	g := graph.New(host)
+	for _, c := range stages {
+		g.Add(c.Inbox())
+	}
+	for _, c := range stages {
+		g.Declare(c.Inbox(), c.Outs())
+	}
+	return g
+}
+
+// controlled is the pipeline as its control loop reads it.
+type controlled struct{ p *Pipeline }
+
+// Stages returns the stages, in the order of the pipeline.
+func (c controlled) Stages() []*engine.Core { return c.p.stages().stages }
+
+// Read returns the stages and their accounts, all of one instant.
+func (c controlled) Read() control.Reading {
+	r, accounts := c.p.readAccounts(inbox.Counts)
+	return control.Reading{Stages: r.stages, Accounts: accounts, InFlight: int(inFlight(accounts))}
+}
+
+// Shape returns the graph of the stages.
+func (c controlled) Shape() *graph.Shape { return c.p.graph.Shape() }
+
+// newControl returns the pipeline's control loop.
+func (p *Pipeline) newControl() *control.Loop {
+	cfg := control.Config{
+		Pipeline: controlled{p}, Host: p.host, Env: &p.env, Pools: &p.pools, Log: p.log, Limiter: p.limiter,
+		Policies: map[string][]controller.Policy{"": p.set.policies},
+	}
+	for _, own := range p.set.groups {
+		cfg.Policies[own.group] = own.policies
+	}
+	for _, g := range p.groups {
+		of := control.Group{Name: g.name, Fewest: g.fewest, Most: g.most}
+		for _, c := range g.stages {
+			of.Stages = append(of.Stages, c)
+		}
+		cfg.Groups = append(cfg.Groups, of)
+	}
+	return control.New(cfg)
+}
