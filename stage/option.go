@@ -3,12 +3,9 @@ package stage
 import (
 	"fmt"
 	"reflect"
-	"runtime"
 	"time"
 
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/stage/queue"
 )
 
 // Option sets one property of a stage. If two options set the same property, the later one counts. By what they are
@@ -51,29 +48,4 @@ type settings struct {
 	nilOptions    []int   // which options are nil, counted from one
 	flaws         []error // faults beyond those of the options
 	checks        []func(*checker)
-}
-
-func newSettings(name string, opts []Option) *settings {
-	s := &settings{
-		Config: engine.Config{
-			Inbox:  &inbox.Config{Name: name, Capacity: defaultCapacity, Batch: defaultBatch},
-			Fewest: runtime.GOMAXPROCS(0),
-			Most:   4 * runtime.GOMAXPROCS(0),
-		},
-	}
-	for i, o := range opts {
-		if o == nil {
-			s.nilOptions = append(s.nilOptions, i+1)
-			continue
-		}
-		o(s)
-	}
-	if engine.IsNil(s.Inbox.Discipline) {
-		s.nilDiscipline, s.Inbox.Discipline = s.disciplined, queue.FIFO{}
-	}
-	s.setInstances()
-	s.setRetry()
-	s.setRestart()
-	s.setGrace()
-	return s
 }

@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"reflect"
+	"runtime"
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -12,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/need"
 	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -193,4 +195,29 @@ type Reply = engine.Reply
 // Snapshot returns the stage's accounts.
 func (s *Stage[C]) Snapshot() Snapshot {
 	return snapshotOf(s.core, &inbox.Snapshot([]*inbox.Inbox{s.inbox})[0])
+}
+
+func newSettings(name string, opts []Option) *settings {
+	s := &settings{
+		Config: engine.Config{
+			Inbox:  &inbox.Config{Name: name, Capacity: defaultCapacity, Batch: defaultBatch},
+			Fewest: runtime.GOMAXPROCS(0),
+			Most:   4 * runtime.GOMAXPROCS(0),
+		},
+	}
+	for i, o := range opts {
+		if o == nil {
+			s.nilOptions = append(s.nilOptions, i+1)
+			continue
+		}
+		o(s)
+	}
+	if engine.IsNil(s.Inbox.Discipline) {
+		s.nilDiscipline, s.Inbox.Discipline = s.disciplined, queue.FIFO{}
+	}
+	s.setInstances()
+	s.setRetry()
+	s.setRestart()
+	s.setGrace()
+	return s
 }

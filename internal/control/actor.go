@@ -10,34 +10,6 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// loopActor is the shell around the policies: it takes a snapshot, asks, applies the answer and writes it down, one event
-// after another. It asks for the next tick of a policy when the last one is done, so ticks never pile up.
-type loopActor struct {
-	loop    *Loop
-	ready   func(error)
-	active  []*activePolicy
-	check   *time.Timer // for starving stages
-	waiting map[string]waits
-}
-
-// waits is what the last check saw of a stage that has work.
-type waits struct {
-	visits  uint64
-	starved bool // and the policies were notified
-}
-
-// tick asks a policy again.
-type tick struct{ of *activePolicy }
-
-// IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
-func (tick) IgnoreDeadLetterLogging() {}
-
-// requestsReady informs the actor that there are requests.
-type requestsReady struct{}
-
-// IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
-func (requestsReady) IgnoreDeadLetterLogging() {}
-
 // starvedAfter is how long a stage with work must wait for a worker before controller.EventStarved.
 const starvedAfter = time.Second
 
@@ -178,22 +150,21 @@ func (a *loopActor) checkStarving() {
 	a.check.Reset(starvedAfter)
 }
 
-// scheduleTick starts the time until the next tick of a policy. A policy that has never said when gets none.
-func (a *loopActor) scheduleTick(p *activePolicy) {
-	if p.every == 0 {
-		return
-	}
-	l := a.loop
-	if p.next == nil {
-		p.next = time.AfterFunc(p.every, func() { l.send(tick{p}) })
-		return
-	}
-	p.next.Reset(p.every)
+// Prepare asks the policies for the first time, before the stages start, so that those start as the policies want them.
+func (l *Loop) Prepare() error {
+	a := &loopActor{loop: l}
+	l.first = a
+	return a.startPolicies(false)
 }
 
-// reschedule restarts the time until the next tick if the policy has just said when that is.
-func (a *loopActor) reschedule(p *activePolicy) {
-	if p.decisions.Interval() > 0 {
-		a.scheduleTick(p)
-	}
+// Spawn starts the loop's actor, as a child of the spawner. Ready is called when it has started.
+func (l *Loop) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
+	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor {
+		a := l.first
+		if l.first = nil; a == nil {
+			a = &loopActor{loop: l}
+		}
+		a.ready = ready
+		return a
+	})
 }

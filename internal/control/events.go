@@ -15,20 +15,10 @@ type Event struct {
 	Pool  string
 }
 
-// Notify queues an event for the policies. Any goroutine may call it; it does not block.
-func (l *Loop) Notify(e Event) {
-	switch e.Kind {
-	case controller.EventRoundEnd, controller.EventVisits:
-		l.fast.add(e)
-	default:
-		l.slow.add(e)
-	}
-}
-
 // eventQueue gathers events for the actor, each once until the actor has taken it. It sends the actor one message for all of
 // them, and the next message not before a pause is over.
 type eventQueue struct {
-	loop  *Loop
+	send  func(any)     // sends the actor a message
 	pause time.Duration // between two messages
 
 	mu     sync.Mutex // guards all below
@@ -54,7 +44,7 @@ func (q *eventQueue) add(e Event) {
 	q.sent = true
 	q.mu.Unlock()
 	if send {
-		q.loop.send(eventsReady{q})
+		q.send(eventsReady{q})
 	}
 }
 
@@ -79,6 +69,6 @@ func (q *eventQueue) resend() {
 	send := q.sent
 	q.mu.Unlock()
 	if send {
-		q.loop.send(eventsReady{q})
+		q.send(eventsReady{q})
 	}
 }

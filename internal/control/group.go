@@ -11,66 +11,13 @@ import (
 // stages and pools that it governs, as if there were no others, and may turn only their knobs. So no knob has two owners, and
 // a policy needs to know nothing of groups.
 
-// governs reports whether a group has a controller of its own.
-func (a *loopActor) governs(group string) bool {
-	return group != "" && slices.ContainsFunc(a.active, func(p *activePolicy) bool { return p.group == group })
-}
-
-// governor returns the group whose own controller governs a stage; "" stands for the pipeline's controller.
-func (a *loopActor) governor(stage string) string { return a.loop.state.governor(stage, a.governs) }
-
-// poolGovernor returns the group whose own controller governs a pool; "" stands for the pipeline's controller.
-func (a *loopActor) poolGovernor(pool string) string {
-	return a.loop.state.poolGovernor(pool, a.governs)
-}
-
-func (s *State) governor(stage string, governs func(group string) bool) string {
-	if st := s.stages[stage]; st != nil && governs(st.group) {
-		return st.group
-	}
-	return ""
-}
-
-func (s *State) poolGovernor(pool string, governs func(group string) bool) string {
-	if p := s.pools[pool]; p != nil {
-		if p.group && governs(pool) {
-			return pool
-		}
-		return ""
-	}
-	return s.governor(pool, governs)
-}
-
-// concerns reports whether an event is of a stage or a pool that the policy's controller governs.
-func (a *loopActor) concerns(p *activePolicy, e Event) bool {
-	if e.Inbox != nil {
-		return a.governor(e.Inbox.Name()) == p.group
-	}
-	return a.poolGovernor(e.Pool) == p.group
-}
-
-// view returns the pipeline as the policy sees it now.
-func (a *loopActor) view(p *activePolicy) *controller.Snapshot { return a.narrow(p, a.loop.snapshot()) }
-
-// narrow fills in the windows of a snapshot and returns the part of it that the policy's controller governs. The windows come
-// first, because they relate a stage to the stages ahead of it, whichever controller governs those.
-func (a *loopActor) narrow(p *activePolicy, s *controller.Snapshot) *controller.Snapshot {
-	p.windows.Fill(s)
-	p.ids = nil
-	if !slices.ContainsFunc(a.active, func(p *activePolicy) bool { return p.group != "" }) {
-		return s
-	}
-	part, ids := narrow(s, p.group, a.governor, a.poolGovernor)
-	p.ids = ids
-	return part
-}
-
 // narrow copies the part of a snapshot that the controller of a group governs, and returns which stages are in it: their
 // numbers in the whole snapshot, by their numbers in the part. The governors return the group of the controller that governs
 // a stage, and a pool.
 func narrow(s *controller.Snapshot, group string, governor, poolGovernor func(name string) string) (
 	*controller.Snapshot, []controller.StageID,
 ) {
+
 	ids := make([]controller.StageID, 0, len(s.Stages))
 	inPart := make([]controller.StageID, len(s.Stages))
 	for i := range s.Stages {
@@ -161,31 +108,6 @@ func numberIn(to []controller.StageID, id controller.StageID) controller.StageID
 		return controller.NoStage
 	}
 	return to[id]
-}
-
-// visible returns the number that a stage has in the policy's last snapshot.
-func (p *activePolicy) visible(id controller.StageID) controller.StageID {
-	if p.ids == nil {
-		return id
-	}
-	return controller.StageID(slices.Index(p.ids, id)) // -1 is NoStage
-}
-
-// widen returns a change with the numbers that stages have in the whole pipeline.
-func (p *activePolicy) widen(ch controller.Change) controller.Change {
-	ch.Group = p.group
-	if p.ids == nil {
-		return ch
-	}
-	if ch.Stage >= 0 {
-		ch.Stage = p.ids[ch.Stage]
-	}
-	for _, value := range []*any{&ch.Before, &ch.After} {
-		if plan, ok := (*value).(*controller.VisitPlan); ok {
-			*value = renumber(plan, p.ids)
-		}
-	}
-	return ch
 }
 
 // foreign returns what a change is of that the controller which was shown the snapshot does not govern; "" if it governs it.

@@ -99,8 +99,8 @@ func New(cfg Config) *Loop {
 		stages[i] = c
 	}
 	l.state = NewState(stages, cfg.Groups)
-	l.slow = eventQueue{loop: l, pause: 100 * time.Millisecond, queued: map[Event]bool{}}
-	l.fast = eventQueue{loop: l, pause: controller.MinInterval, queued: map[Event]bool{}}
+	l.slow = eventQueue{send: l.send, pause: 100 * time.Millisecond, queued: map[Event]bool{}}
+	l.fast = eventQueue{send: l.send, pause: controller.MinInterval, queued: map[Event]bool{}}
 	return l
 }
 
@@ -146,25 +146,6 @@ func (l *Loop) Update(change func(*State)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(l.state)
-}
-
-// Prepare asks the policies for the first time, before the stages start, so that those start as the policies want them.
-func (l *Loop) Prepare() error {
-	a := &loopActor{loop: l}
-	l.first = a
-	return a.startPolicies(false)
-}
-
-// Spawn starts the loop's actor, as a child of the spawner. Ready is called when it has started.
-func (l *Loop) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
-	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor {
-		a := l.first
-		if l.first = nil; a == nil {
-			a = &loopActor{loop: l}
-		}
-		a.ready = ready
-		return a
-	})
 }
 
 // send sends a message to the actor, if it has started.
@@ -235,3 +216,39 @@ func (l *Loop) guard(f func() error) error {
 		return f()
 	})
 }
+
+// Notify queues an event for the policies. Any goroutine may call it; it does not block.
+func (l *Loop) Notify(e Event) {
+	switch e.Kind {
+	case controller.EventRoundEnd, controller.EventVisits:
+		l.fast.add(e)
+	default:
+		l.slow.add(e)
+	}
+}
+
+// requestsReady informs the actor that there are requests.
+type requestsReady struct{}
+
+// IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
+func (requestsReady) IgnoreDeadLetterLogging() {}
+
+// running is what reconcile has made, and has set where that cannot be read back.
+type running struct {
+	pools  map[string]*pool        // the shared ones that were needed so far
+	hosts  map[string]*pool        // stages' own pools that other stages are bound to, too
+	orders map[*engine.Core]string // the disciplines that queues were given; those not in it have their options' own
+}
+
+// pool is a shared pool that runs.
+type pool struct {
+	*engine.Pool
+	plan *controller.VisitPlan // that its workers were given
+}
+
+func newRunning() running {
+	return running{map[string]*pool{}, map[string]*pool{}, map[*engine.Core]string{}}
+}
+
+// has reports whether a shared pool runs.
+func (r *running) has(name string) bool { return r.pools[name] != nil }

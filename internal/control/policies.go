@@ -12,24 +12,8 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/logs"
-	"github.com/golda-dev/golda/internal/steer"
 	"github.com/golda-dev/golda/stage/queue"
 )
-
-// activePolicy is a policy at work.
-type activePolicy struct {
-	group      string // the group whose controller has the policy, "" for the pipeline's
-	policy     controller.Policy
-	controller controller.Controller
-	claims     []controller.Knob // the knobs that it may turn; nil: all
-	windows    steer.Windows
-	ids        []controller.StageID // the stages that its last snapshot shows; nil: all
-	decisions  controller.Decisions
-	every      time.Duration // between two ticks
-	next       *time.Timer
-	rounds     bool // it wants to be notified of the ends of rounds
-	visits     int  // it wants to be notified after this number of visits; 0: never
-}
 
 // afterPanic is when a policy is asked again that panicked before it had said when.
 const afterPanic = time.Second
@@ -277,4 +261,30 @@ func (a *loopActor) write(ch controller.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	add(ch)
+}
+
+// tick asks a policy again.
+type tick struct{ of *activePolicy }
+
+// IgnoreDeadLetterLogging marks a message that may arrive after the actor has ended.
+func (tick) IgnoreDeadLetterLogging() {}
+
+// scheduleTick starts the time until the next tick of a policy. A policy that has never said when gets none.
+func (a *loopActor) scheduleTick(p *activePolicy) {
+	if p.every == 0 {
+		return
+	}
+	l := a.loop
+	if p.next == nil {
+		p.next = time.AfterFunc(p.every, func() { l.send(tick{p}) })
+		return
+	}
+	p.next.Reset(p.every)
+}
+
+// reschedule restarts the time until the next tick if the policy has just said when that is.
+func (a *loopActor) reschedule(p *activePolicy) {
+	if p.decisions.Interval() > 0 {
+		a.scheduleTick(p)
+	}
 }

@@ -8,26 +8,6 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// running is what reconcile has made, and has set where that cannot be read back.
-type running struct {
-	pools  map[string]*pool        // the shared ones that were needed so far
-	hosts  map[string]*pool        // stages' own pools that other stages are bound to, too
-	orders map[*engine.Core]string // the disciplines that queues were given; those not in it have their options' own
-}
-
-// pool is a shared pool that runs.
-type pool struct {
-	*engine.Pool
-	plan *controller.VisitPlan // that its workers were given
-}
-
-func newRunning() running {
-	return running{map[string]*pool{}, map[string]*pool{}, map[*engine.Core]string{}}
-}
-
-// has reports whether a shared pool runs.
-func (r *running) has(name string) bool { return r.pools[name] != nil }
-
 // reconcile makes what runs follow the desired state. If atOnce is true, workers leave the visit plans that they follow, and
 // pools that are not needed any more are stopped.
 func (l *Loop) reconcile(atOnce bool) {

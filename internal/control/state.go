@@ -289,3 +289,20 @@ func (s *State) reports(pool string) int {
 	}
 	return visits
 }
+
+func (s *State) governor(stage string, governs func(group string) bool) string {
+	if st := s.stages[stage]; st != nil && governs(st.group) {
+		return st.group
+	}
+	return ""
+}
+
+func (s *State) poolGovernor(pool string, governs func(group string) bool) string {
+	if p := s.pools[pool]; p != nil {
+		if p.group && governs(pool) {
+			return pool
+		}
+		return ""
+	}
+	return s.governor(pool, governs)
+}

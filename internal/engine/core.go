@@ -2,11 +2,12 @@ package engine
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"reflect"
 	"runtime/pprof"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -28,6 +29,27 @@ type Core struct {
 	staff    *worker.Stage
 	endpoint endpoint
 	upgrade  upgrading
+}
+
+// endpoint gives a stage its PID. It is opened when a caller first asks for the PID: actors never send anything to most
+// stages.
+type endpoint struct {
+	opened atomic.Pointer[actor.Endpoint]
+
+	mu      sync.Mutex // guards allowed, and changes of opened
+	allowed bool
+}
+
+// upgrading is the state of a stage's upgrades.
+type upgrading struct {
+	mu      sync.Mutex      // guards all below, and what Attach sets
+	running bool            // the stage's supervisor runs: instances are started
+	trying  bool            // an upgrade prepares its rollout
+	rollout *worker.Rollout // the last one
+}
+
+func (u *upgrading) underWayLocked() bool {
+	return u.trying || u.rollout != nil && u.rollout.OnTrial()
 }
 
 // Config is what the options of a stage come to.
@@ -54,18 +76,6 @@ type Typed interface {
 	Faults() []error
 	// Snapshot returns the accounts of the stage as a stage.Snapshot.
 	Snapshot(accounts *inbox.Accounts) any
-}
-
-// Env is what a pipeline lends to its stages.
-type Env struct {
-	Host   *inbox.Pipeline
-	System *actor.System
-	Name   string // the pipeline's process name, unique in the system
-	Log    *slog.Logger
-	// Crashed is called for every crash of a handler, with whether the command is tried again.
-	Crashed func(crash *worker.CrashError, again bool)
-	// Context ends when the pipeline stops hard.
-	Context context.Context
 }
 
 // New returns a core for a stage. It has no version of a behaviour until [Core.Install] or [Core.Share] is called.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/worker"
 )
 
 // keptCrashes is how many of the last crashes a BrokenError has.
@@ -39,36 +38,4 @@ func (h *crashHistory) broken(in *inbox.Inbox, crashes int) *BrokenError {
 	}
 	e.Pauses, e.Paused = h.pauses+streak.Rests, h.paused+streak.Rested
 	return e
-}
-
-// crashRecords are what crashes leave behind in a poolSupervisor.
-type crashRecords struct {
-	pauses    map[*restart]*time.Timer // workers that are started after a pause
-	histories map[*worker.Stage]*crashHistory
-}
-
-// records returns what crashes have left behind, for a change.
-func (ps *poolSupervisor) records() *crashRecords {
-	if ps.crashes == nil {
-		ps.crashes = &crashRecords{map[*restart]*time.Timer{}, map[*worker.Stage]*crashHistory{}}
-	}
-	return ps.crashes
-}
-
-// crashHistory returns the history of a stage. It starts a new one if the stage has completed a command since its last
-// crash.
-func (ps *poolSupervisor) crashHistory(s *worker.Stage) *crashHistory {
-	streak := s.Inbox.CrashStreak().Number
-	histories := ps.records().histories
-	if h := histories[s]; h != nil && h.streak == streak {
-		return h
-	}
-	for o := range histories { // forget stages that have recovered or are gone: a few at most
-		if o.Inbox.Streak() == 0 {
-			delete(histories, o)
-		}
-	}
-	h := &crashHistory{streak: streak}
-	histories[s] = h
-	return h
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/internal/actor"
@@ -34,15 +32,6 @@ type TypeError struct {
 // Error names the stage and both types.
 func (e *TypeError) Error() string {
 	return fmt.Sprintf("stage %q: takes %s, was sent %s", e.Stage, e.Want, e.Got)
-}
-
-// endpoint gives a stage its PID. It is opened when a caller first asks for the PID: actors never send anything to most
-// stages.
-type endpoint struct {
-	opened atomic.Pointer[actor.Endpoint]
-
-	mu      sync.Mutex // guards allowed, and changes of opened
-	allowed bool
 }
 
 // OpenEndpoint lets the stage have a PID from now on.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,18 @@ import (
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/worker"
 )
+
+// Env is what a pipeline lends to its stages.
+type Env struct {
+	Host   *inbox.Pipeline
+	System *actor.System
+	Name   string // the pipeline's process name, unique in the system
+	Log    *slog.Logger
+	// Crashed is called for every crash of a handler, with whether the command is tried again.
+	Crashed func(crash *worker.CrashError, again bool)
+	// Context ends when the pipeline stops hard.
+	Context context.Context
+}
 
 // Pool is a set of workers: a stage's own, or one that several stages share.
 type Pool struct {
@@ -76,12 +90,6 @@ func (p *Pool) Want() int { return int(p.want.Load()) }
 
 // StartWith sets how many workers there should be at the start.
 func (p *Pool) StartWith(_ part.Seal, n int) { p.want.Store(int64(n)) }
-
-// Spawn starts the pool's supervisor as a child of the spawner. The supervisor calls ready once, when all workers have
-// started or one of them could not.
-func (p *Pool) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
-	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor { return newPoolSupervisor(p, ready) })
-}
 
 // Scale sets how many workers there should be. It returns at once; workers that are to leave finish what they hold.
 //
@@ -168,3 +176,15 @@ func (p *Pool) loaded() (n int) {
 // Sweep hands over what workers without an actor still hold, when no actor will come for it. The pipeline calls it when all
 // inboxes are halted: they accept everything, and end it.
 func (p *Pool) Sweep() { p.vacant((*worker.Worker).Unload) }
+
+// scale asks for as many workers as the pool wants.
+type scale struct{}
+
+// IgnoreDeadLetterLogging marks messages that may come too late.
+func (scale) IgnoreDeadLetterLogging() {}
+
+// called asks for a worker that the inbox called, and that was not started until then.
+type called struct{}
+
+// IgnoreDeadLetterLogging marks messages that may come too late.
+func (called) IgnoreDeadLetterLogging() {}

@@ -38,20 +38,8 @@ type spawned struct {
 	w   *worker.Worker
 }
 
-// scale asks for as many workers as the pool wants.
-type scale struct{}
-
-// called asks for a worker that the inbox called, and that was not started until then.
-type called struct{}
-
 // restart asks for a fresh actor for a worker that crashed, after a pause.
 type restart struct{ w *worker.Worker }
-
-// IgnoreDeadLetterLogging marks messages that may come too late.
-func (scale) IgnoreDeadLetterLogging() {}
-
-// IgnoreDeadLetterLogging marks messages that may come too late.
-func (called) IgnoreDeadLetterLogging() {}
 
 // IgnoreDeadLetterLogging marks messages that may come too late.
 func (*restart) IgnoreDeadLetterLogging() {}
@@ -309,4 +297,42 @@ func (ps *poolSupervisor) stopped() {
 	if c := ps.pool.core; c != nil {
 		c.stopVersion()
 	}
+}
+
+// Spawn starts the pool's supervisor as a child of the spawner. The supervisor calls ready once, when all workers have
+// started or one of them could not.
+func (p *Pool) Spawn(by actor.Spawner, name string, ready func(error)) (*actor.PID, error) {
+	return actor.Spawn(by, name, actor.NewMailbox(nil), func() actor.Actor { return newPoolSupervisor(p, ready) })
+}
+
+// crashRecords are what crashes leave behind in a poolSupervisor.
+type crashRecords struct {
+	pauses    map[*restart]*time.Timer // workers that are started after a pause
+	histories map[*worker.Stage]*crashHistory
+}
+
+// records returns what crashes have left behind, for a change.
+func (ps *poolSupervisor) records() *crashRecords {
+	if ps.crashes == nil {
+		ps.crashes = &crashRecords{map[*restart]*time.Timer{}, map[*worker.Stage]*crashHistory{}}
+	}
+	return ps.crashes
+}
+
+// crashHistory returns the history of a stage. It starts a new one if the stage has completed a command since its last
+// crash.
+func (ps *poolSupervisor) crashHistory(s *worker.Stage) *crashHistory {
+	streak := s.Inbox.CrashStreak().Number
+	histories := ps.records().histories
+	if h := histories[s]; h != nil && h.streak == streak {
+		return h
+	}
+	for o := range histories { // forget stages that have recovered or are gone: a few at most
+		if o.Inbox.Streak() == 0 {
+			delete(histories, o)
+		}
+	}
+	h := &crashHistory{streak: streak}
+	histories[s] = h
+	return h
 }

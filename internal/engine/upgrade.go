@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/golda-dev/golda/internal/trial"
 	"github.com/golda-dev/golda/worker"
@@ -14,18 +13,6 @@ var (
 	ErrUpgrading = errors.New("stage: another upgrade is under way")
 	ErrEnded     = errors.New("stage: it has stopped")
 )
-
-// upgrading is the state of a stage's upgrades.
-type upgrading struct {
-	mu      sync.Mutex      // guards all below, and what Attach sets
-	running bool            // the stage's supervisor runs: instances are started
-	trying  bool            // an upgrade prepares its rollout
-	rollout *worker.Rollout // the last one
-}
-
-func (u *upgrading) underWayLocked() bool {
-	return u.trying || u.rollout != nil && u.rollout.OnTrial()
-}
 
 // Upgrade starts a rollout of a version, and ends it at once unless it is a canary.
 func (c *Core) Upgrade(ctx context.Context, to *worker.Version, limits trial.Limits, canary bool) (*worker.Rollout, error) {

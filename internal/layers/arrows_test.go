@@ -41,6 +41,22 @@ pipeline: 0
 	lifecycle letters part check
 	accounts pipeline ending snapshot report draw notify
 	new stages drain stop start signal doc
+
+internal/control: 1
+	state group events cpu_unix cpu loop observe
+	view reconcile policies actor
+
+internal/engine: 1
+	pool core endpoint broken crash_history suspend upgrade
+	pool_supervisor plan pools stuck doc
+
+internal/letters: 0
+	letter kind slots json store subscriber notifier
+
+stage: 2
+	errors option option_wiring option_workers option_queue option_time option_failures
+	origin suspend letter overload instance snapshot check
+	stage call flow upgrading doc
 `
 
 func TestAFileUsesTheFilesBeforeIt(t *testing.T) {

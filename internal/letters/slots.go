@@ -2,11 +2,43 @@ package letters
 
 import (
 	"container/heap"
+	"context"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
+
+// Store is a bounded store of letters. When it is full, the oldest letter of the group that has the most letters is evicted
+// for a new one, so that a flood of one cause leaves the letters of other causes in the store. Evictions are counted and
+// logged. Any goroutine may use the store.
+type Store struct {
+	name   string
+	bound  int
+	log    *slog.Logger
+	submit Submit
+
+	mu         sync.Mutex // guards all below
+	slots      []slot     // as many as are in use, or were at once
+	free       []int      // slots that are not in use
+	groups     map[groupKey]*group
+	last       *group // of the last letter: the letters of a flood have one group
+	largest    bySize // groups that have letters
+	ids        uint64
+	dropped    uint64
+	unreported uint64    // dropped letters that were not logged yet
+	reported   time.Time // when dropped letters were last logged
+}
+
+// NewStore returns a store that keeps at most bound letters. Its name is for the log.
+func NewStore(name string, bound int, log *slog.Logger, submit Submit) *Store {
+	return &Store{name: name, bound: bound, log: log, submit: submit, groups: map[groupKey]*group{}}
+}
+
+// Submit submits a command to the stage of that name again.
+type Submit func(ctx context.Context, stage string, cmd any) error
 
 // slot has a letter; its id is 0 if it is not in use.
 type slot struct {

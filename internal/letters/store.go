@@ -14,8 +14,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -29,71 +27,11 @@ var (
 	ErrRetrying = errors.New("pipeline: the letter is being retried")
 )
 
-// Letter is a copy of a letter in a store. Package pipeline documents it, and has a type with the same fields.
-type Letter struct {
-	stage.DeadLetter
-	ID          uint64
-	Version     string
-	Fingerprint string
-	Seen        uint64
-	First, Last time.Time
-}
-
-// Group sums up the letters of one stage, reason and fingerprint; see pipeline.LetterGroup.
-type Group struct {
-	Stage       string
-	Reason      reason.Reason
-	Fingerprint string
-	Seen        uint64
-	Kept        int
-	First, Last time.Time
-	Example     Letter // the newest in the store; its ID is 0 if none is
-}
-
-// Filter selects letters; see pipeline.LetterFilter.
-type Filter struct {
-	Stage       string
-	Reason      reason.Reason
-	Fingerprint string
-	If          func(Letter) bool // user code; called without the store's lock
-	OldestFirst bool
-	Limit       int
-}
-
 // matches reports whether the fixed fields of the filter match; If is called later, without the lock.
 func (f Filter) matches(s *slot) bool {
 	o := s.group.key
 	return (f.Stage == "" || f.Stage == o.stage) && (f.Reason == "" || f.Reason == o.reason) &&
 		(f.Fingerprint == "" || f.Fingerprint == o.fingerprint)
-}
-
-// Submit submits a command to the stage of that name again.
-type Submit func(ctx context.Context, stage string, cmd any) error
-
-// Store is a bounded store of letters. When it is full, the oldest letter of the group that has the most letters is evicted
-// for a new one, so that a flood of one cause leaves the letters of other causes in the store. Evictions are counted and
-// logged. Any goroutine may use the store.
-type Store struct {
-	name   string
-	bound  int
-	log    *slog.Logger
-	submit Submit
-
-	mu         sync.Mutex // guards all below
-	slots      []slot     // as many as are in use, or were at once
-	free       []int      // slots that are not in use
-	groups     map[groupKey]*group
-	last       *group // of the last letter: the letters of a flood have one group
-	largest    bySize // groups that have letters
-	ids        uint64
-	dropped    uint64
-	unreported uint64    // dropped letters that were not logged yet
-	reported   time.Time // when dropped letters were last logged
-}
-
-// NewStore returns a store that keeps at most bound letters. Its name is for the log.
-func NewStore(name string, bound int, log *slog.Logger, submit Submit) *Store {
-	return &Store{name: name, bound: bound, log: log, submit: submit, groups: map[groupKey]*group{}}
 }
 
 // Len returns how many letters there are.
