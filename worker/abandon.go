@@ -20,7 +20,7 @@ func AbandonAll(in *inbox.Inbox) {
 }
 
 func (w *Worker) abandon(in *inbox.Inbox) {
-	emits, pledged, report := w.takeForAbandon(in)
+	emits, pledged, report := w.giveUpAbandoned(in)
 	if report == nil {
 		return
 	}
@@ -36,8 +36,8 @@ func (w *Worker) abandon(in *inbox.Inbox) {
 	}
 }
 
-// takeForAbandon gives the worker up and copies what the caller has to settle. Report is nil if the worker was not given up.
-func (w *Worker) takeForAbandon(in *inbox.Inbox) (emits []emission, pledged []pledge, report func()) {
+// giveUpAbandoned gives the worker up and copies what the caller has to settle. Report is nil if the worker was not given up.
+func (w *Worker) giveUpAbandoned(in *inbox.Inbox) (emits []emission, pledged []pledge, report func()) {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
 	if !w.giveUpLocked(abandoned, func() bool {

@@ -23,7 +23,7 @@ func (w *Worker) Spawn(supervisor actor.Context, name string, again bool) (*acto
 // mailboxFeed is the worker as its mailbox sees it.
 type mailboxFeed Worker
 
-func (f *mailboxFeed) Ready() bool { return f.Member.Ready() && f.fate.Load() == kept }
+func (f *mailboxFeed) Ready() bool { return f.Member.Ready() && f.fate.Load() == inService }
 
 func (f *mailboxFeed) Len() int {
 	if f.pool != nil {
@@ -45,15 +45,15 @@ func (h *actorRole) Receive(ctx actor.Context) {
 	case *actor.Turn:
 		w.serve()
 	case *actor.Started:
-		w.start(ctx)
+		w.startActor(ctx)
 	case *actor.Stopping:
-		w.end()
+		w.endActor()
 	}
 }
 
-// start joins the inbox or the shared pool. A worker of a stage's own makes its instance first, so that the supervisor
+// startActor joins the inbox or the shared pool. A worker of a stage's own makes its instance first, so that the supervisor
 // learns at once that a stage cannot start. A shared worker makes instances when it needs them.
-func (w *Worker) start(ctx actor.Context) {
+func (w *Worker) startActor(ctx actor.Context) {
 	w.self = ctx
 	if w.pool != nil {
 		w.pool.Join(&w.Member)
@@ -67,8 +67,8 @@ func (w *Worker) start(ctx actor.Context) {
 	}
 }
 
-// end books what is left, leaves the inbox or the pool, and returns the instance or stops it.
-func (w *Worker) end() {
+// endActor books what is left, leaves the inbox or the pool, and returns the instance or stops it.
+func (w *Worker) endActor() {
 	if w.stage != nil {
 		w.stage.Inbox.Book(&w.Member, &w.tally)
 		w.deliver(false)
@@ -76,7 +76,7 @@ func (w *Worker) end() {
 	if w.pool != nil {
 		w.leavePool()
 	} else {
-		if !w.carries() {
+		if !w.hasUndelivered() {
 			w.stage.Inbox.Yield(&w.Member)
 		}
 		w.stage.Inbox.Leave(&w.Member)

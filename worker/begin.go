@@ -37,8 +37,8 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 	if err == nil {
 		return false
 	}
-	if w.carries() {
-		w.book() // otherwise it would be booked with this one
+	if w.hasUndelivered() {
+		w.bookMidBatch() // otherwise it would be booked with this one
 	}
 	w.calls().skipped++
 	w.cur++

@@ -39,7 +39,7 @@ func (w *Worker) rescue(inst Instance, ok *bool) {
 
 // isolated reports whether a crash was the first one since a command of the stage was completed, and left nothing that
 // could not be handed over. Then the supervisor has nothing to decide.
-func (w *Worker) isolated() bool { return !w.carries() && w.stage.Inbox.Streak() <= 1 }
+func (w *Worker) isolated() bool { return !w.hasUndelivered() && w.stage.Inbox.Streak() <= 1 }
 
 // replaceInstance does after an isolated crash what the supervisor would: it stops the instance, and joins again with a
 // fresh one. To end the actor and start another one costs several times as much. It returns false if no instance can be
@@ -77,7 +77,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 		crash.Attempts = 1
 	}
 	retry := culprit != nil && crash.Attempts < w.stage.Inbox.Config().Retry.Attempts && w.triesAgain(culprit, crash)
-	w.keepOther(crash)
+	w.keepSurvivor(crash)
 	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, crash) {
 		return false
 	}
@@ -85,8 +85,8 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	again := retry || culprit == nil
 	clear(batch)
 	w.stage.Crashed(crash, again)
-	w.deliver(false)                   // after Crash, which says whether the worker still owns what earlier commands forwarded
-	if w.pool == nil && !w.carries() { // a worker that carries commands keeps its place until it has handed them over
+	w.deliver(false)                          // after Crash, which says whether the worker still owns what earlier commands forwarded
+	if w.pool == nil && !w.hasUndelivered() { // a worker that carries commands keeps its place until it has handed them over
 		w.stage.Inbox.Yield(&w.Member)
 	}
 	w.failure = crash
@@ -113,25 +113,25 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 	return &rest[0], nil
 }
 
-// keepOther keeps the part that did not crash of an instance that is two, for the next actor, and counts the crash for the
+// keepSurvivor keeps the part that did not crash of an instance that is two, for the next actor, and counts the crash for the
 // canary or for the old version.
-func (w *Worker) keepOther(crash *CrashError) {
+func (w *Worker) keepSurvivor(crash *CrashError) {
 	w.pair = nil
 	if run := w.blame; run != nil { // its instance is shared, and not the worker's
 		w.blame = nil
 		if run.rollout != nil {
-			run.rollout.crashed(run.side, crash)
+			run.rollout.countCrash(run.side, crash)
 		}
 		return
 	}
 	if b, ok := w.instance.(*pair); ok {
-		b.rollout.crashed(b.side, crash)
-		w.kept = b.split()
+		b.rollout.countCrash(b.side, crash)
+		w.survivor = b.split()
 	}
 }
 
-// crashed returns the instance whose handler crashed.
-func (w *Worker) crashed() Instance {
+// crashedInstance returns the instance whose handler crashed.
+func (w *Worker) crashedInstance() Instance {
 	if w.blame != nil {
 		return w.blame.instance
 	}

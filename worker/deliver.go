@@ -6,7 +6,7 @@ package worker
 // If a ticket waits for one of the commands, what the worker did is booked first, so that the accounts never lag behind an
 // answer. If some commands were emitted it must be booked first; otherwise they could end before they were accepted.
 func (w *Worker) deliver(park bool) bool {
-	if !w.carries() {
+	if !w.hasUndelivered() {
 		return true
 	}
 	if w.mustBook {
@@ -23,7 +23,7 @@ func (w *Worker) deliver(park bool) bool {
 	if w.loaded == 0 || !park {
 		return w.loaded == 0
 	}
-	if w.goesOn() {
+	if w.takesMore() {
 		return true
 	}
 	if w.pool == nil {
@@ -35,13 +35,13 @@ func (w *Worker) deliver(park bool) bool {
 	return w.parkLoaded()
 }
 
-// goesOn reports whether the worker takes further commands though a stage that it forwards to is full. It does if they may
+// takesMore reports whether the worker takes further commands though a stage that it forwards to is full. It does if they may
 // lead to another stage, until it carries as many commands as its own stage has slots. A worker that takes its commands one
 // by one does not: a handler may wait for what an earlier one forwarded.
 //
 // If the stage's handlers suspend, the worker goes on in any case: those that have been woken need a worker, and what they do
 // may be what the full stage waits for. When it carries as many commands as its stage has slots, it starts no others.
-func (w *Worker) goesOn() bool {
+func (w *Worker) takesMore() bool {
 	own := w.stage.Inbox
 	if w.stage.Runs != nil {
 		return w.pool == nil

@@ -21,7 +21,7 @@ func (w *Worker) equip() error {
 		if !ok {
 			return nil
 		}
-		err := p.complete(w.handling())
+		err := p.ensureOld(w.handling())
 		if err == nil {
 			w.pair = p
 		}

@@ -33,7 +33,7 @@ type fate int32
 
 // The fates of a worker.
 const (
-	kept      fate = iota // it was not given up
+	inService fate = iota // it was not given up
 	stuck                 // by the watchdog
 	abandoned             // at the end of a hard stop
 )

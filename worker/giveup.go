@@ -5,7 +5,7 @@ import "github.com/golda-dev/golda/internal/inbox"
 // giveUpLocked gives the worker up, unless that was done before or take returns false. The caller has emitting, so the
 // handler does not emit; to give the worker up as stuck it also has watching, so the handler does not return.
 func (w *Worker) giveUpLocked(f fate, take func() bool) bool {
-	if w.fate.Load() != kept || !take() {
+	if w.fate.Load() != inService || !take() {
 		return false
 	}
 	w.fate.v.Store(int32(f))
@@ -19,7 +19,7 @@ func (w *Worker) comeBack(inst Instance) {
 	if w.fate.Load() == stuck {
 		<-w.over // until then the part of the instance that did not crash is being taken out
 	} else {
-		stop = append(stop, w.kept)
+		stop = append(stop, w.survivor)
 		w.drop()
 	}
 	w.stage.Inbox.CountAbandoned(-1)
@@ -37,5 +37,5 @@ func (w *Worker) drop() {
 	clear(w.Batch)
 	w.n, w.tally, w.lane = 0, inbox.Tally{}, noLane
 	w.tour, w.outs, w.loaded, w.mustBook = nil, nil, 0, false
-	w.instance, w.pair, w.kept = nil, nil, nil
+	w.instance, w.pair, w.survivor = nil, nil, nil
 }

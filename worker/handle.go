@@ -23,23 +23,23 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 		}
 		e := &batch[n]
 		if ctx := w.Begin(e); ctx != nil {
-			w.Settle(w.one(ctx, w.instance, e))
+			w.Settle(w.callOne(ctx, w.instance, e))
 		}
 	}
 }
 
-// one runs an instance on one command.
-func (w *Worker) one(ctx context.Context, inst Instance, e *command.Envelope) behaviour.Outcome {
+// callOne runs an instance on one command.
+func (w *Worker) callOne(ctx context.Context, inst Instance, e *command.Envelope) behaviour.Outcome {
 	if w.stage.Timeout > 0 {
-		return w.limited(ctx, e)
+		return w.callLimited(ctx, e)
 	}
 	o := inst.Handle(ctx, e.Cmd)
 	w.End()
 	return o
 }
 
-// limited runs the worker's instance on one command within the stage's time limit.
-func (w *Worker) limited(within context.Context, e *command.Envelope) behaviour.Outcome {
+// callLimited runs the worker's instance on one command within the stage's time limit.
+func (w *Worker) callLimited(within context.Context, e *command.Envelope) behaviour.Outcome {
 	ctx := w.limit(within, e.From)
 	o := w.watchedHandle(ctx, e.Cmd)
 	late := ctx.Err() != nil && within.Err() == nil
@@ -58,13 +58,13 @@ func (w *Worker) handleMany(batch []command.Envelope) {
 	if batch = w.sift(batch); len(batch) == 0 {
 		return
 	}
-	for _, o := range w.many(w.instance, batch) {
+	for _, o := range w.callMany(w.instance, batch) {
 		w.Settle(o)
 	}
 }
 
-// many runs an instance on a batch, watched if there is a time limit. It returns an outcome for each command.
-func (w *Worker) many(inst Instance, batch []command.Envelope) (outcomes []behaviour.Outcome) {
+// callMany runs an instance on a batch, watched if there is a time limit. It returns an outcome for each command.
+func (w *Worker) callMany(inst Instance, batch []command.Envelope) (outcomes []behaviour.Outcome) {
 	if w.stage.Timeout == 0 {
 		return checked(inst.HandleMany(w.handling(), batch), len(batch))
 	}

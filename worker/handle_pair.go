@@ -30,7 +30,7 @@ func (w *Worker) handleParts(p *pair, batch []command.Envelope) {
 		if len(part) == 0 || w.Halted() {
 			continue
 		}
-		p.note(side, w.many(p.parts[side], part))
+		p.note(side, w.callMany(p.parts[side], part))
 	}
 	answers := p.answers
 	p.answers = nil
@@ -55,7 +55,7 @@ func (w *Worker) handleEither(p *pair, batch []command.Envelope) {
 			continue
 		}
 		p.aim(e)
-		o := w.one(ctx, p, e)
+		o := w.callOne(ctx, p, e)
 		p.rollout.note(p.side, o.Err() != nil)
 		w.Settle(o)
 	}

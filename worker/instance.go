@@ -50,7 +50,7 @@ func (s *Stage) Install(v *Version) { s.present.Store(v) }
 // StopInstance stops an instance of a stage, which may panic, and releases it from its version.
 func StopInstance(s *Stage, inst Instance) {
 	s.callStop(inst)
-	inst.Of().left()
+	inst.Of().release()
 }
 
 // callStop calls the instance's Stop. If that calls no user code it needs no goroutine of its own.

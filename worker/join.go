@@ -29,8 +29,8 @@ func (w *Worker) releaseInstance() {
 	if w.stage == nil {
 		return
 	}
-	if w.kept != nil {
-		w.Member.Instance, w.kept = w.kept, nil
+	if w.survivor != nil {
+		w.Member.Instance, w.survivor = w.survivor, nil
 	}
 	if w.pool != nil {
 		w.stage.Inbox.Quit(&w.Member)

@@ -36,7 +36,7 @@ func (w *Worker) serve() {
 			return
 		}
 		if w.loaded > 0 {
-			w.goOnLoaded()
+			w.pledgeLoaded()
 		}
 		w.wakeCalled()
 		if n < 0 {
@@ -44,7 +44,7 @@ func (w *Worker) serve() {
 			w.self.Stop(w.self.Self())
 			return
 		}
-		if !w.ready(n) || !w.work(n) || box.Stepped() {
+		if !w.ensureInstance(n) || !w.work(n) || box.Stepped() {
 			return
 		}
 	}
@@ -55,13 +55,13 @@ func (w *Worker) serve() {
 // an idle worker it parks at once, because that one would wait meanwhile.
 func (w *Worker) next() int {
 	if w.Member.Called != nil {
-		return w.turn(true)
+		return w.takeTurn(true)
 	}
-	n := w.turn(false)
+	n := w.takeTurn(false)
 	if n == 0 {
 		w.mark = 0
 		yield.Once()
-		n = w.turn(true)
+		n = w.takeTurn(true)
 	}
 	return n
 }
@@ -75,8 +75,8 @@ func (w *Worker) rest(box *actor.Mailbox) {
 	w.runCalled(box)
 }
 
-// turn books the last batch and takes the next.
-func (w *Worker) turn(park bool) int {
+// takeTurn books the last batch and takes the next.
+func (w *Worker) takeTurn(park bool) int {
 	if w.pool == nil {
 		if w.loaded != w.Member.Carried {
 			w.stage.Inbox.Carry(&w.Member, int(w.loaded))
@@ -118,9 +118,9 @@ func (w *Worker) storeOutboxes() {
 	w.outs = nil
 }
 
-// ready ensures that there is an instance for the batch. It returns false if none could be made; then the batch has gone
+// ensureInstance ensures that there is an instance for the batch. It returns false if none could be made; then the batch has gone
 // back to the queue, and the actor has failed.
-func (w *Worker) ready(n int) bool {
+func (w *Worker) ensureInstance(n int) bool {
 	if w.instance != nil && w.stage.moving.Load() == 0 {
 		return true
 	}
@@ -175,9 +175,9 @@ func (w *Worker) work(n int) (ok bool) {
 // will not be abandoned, unless it was before.
 func (w *Worker) endBatch(inst Instance, ok *bool) {
 	w.emitting.Lock()
-	w.Since.Store(-w.started())
+	w.Since.Store(-w.batchStart())
 	fate := w.fate.Load()
-	if fate == kept {
+	if fate == inService {
 		w.Member.Delivers = true
 		w.redeem()
 	}

@@ -24,8 +24,8 @@ type answer struct {
 	given   bool
 }
 
-// keep takes the part of a version out and stops the other one. It returns nil if there is no such part.
-func (p *pair) keep(want *Version) (kept Instance) {
+// extract takes the part of a version out and stops the other one. It returns nil if there is no such part.
+func (p *pair) extract(want *Version) (kept Instance) {
 	for i, part := range p.parts {
 		if part != nil && part.Of() == want {
 			kept, p.parts[i] = part, nil
@@ -43,12 +43,12 @@ func (p *pair) split() Instance {
 	}
 	rest := &pair{rollout: p.rollout}
 	rest.parts[other], p.parts[other] = p.parts[other], nil
-	p.rollout.of.another()
+	p.rollout.of.retain()
 	return rest
 }
 
-// complete ensures that there is an instance of the old version.
-func (p *pair) complete(ctx context.Context) error {
+// ensureOld ensures that there is an instance of the old version.
+func (p *pair) ensureOld(ctx context.Context) error {
 	if p.parts[trial.Before] != nil {
 		return nil
 	}
@@ -68,14 +68,14 @@ func (p *pair) aim(e *command.Envelope) {
 	}
 	p.side = trial.After
 	e.Prove(true)
-	if !p.rollout.trial.PicksNew(e.Cmd) || !p.ready() {
+	if !p.rollout.trial.PicksNew(e.Cmd) || !p.ensureCanary() {
 		p.side = trial.Before
 		e.Prove(false)
 	}
 }
 
-// ready makes the canary's instance, if there is none. If it cannot be made, the trial is over.
-func (p *pair) ready() bool {
+// ensureCanary makes the canary's instance, if there is none. If it cannot be made, the trial is over.
+func (p *pair) ensureCanary() bool {
 	if p.parts[trial.After] != nil {
 		return true
 	}

@@ -1,8 +1,8 @@
 package worker
 
-// book books in the middle of a batch.
-func (w *Worker) book() {
-	if w.carries() {
+// bookMidBatch books in the middle of a batch.
+func (w *Worker) bookMidBatch() {
+	if w.hasUndelivered() {
 		w.emitting.Lock()
 		defer w.emitting.Unlock()
 		defer w.pledgeLocked()
@@ -24,9 +24,9 @@ func (w *Worker) pledgeLocked() {
 	}
 }
 
-// goOnLoaded prepares a worker that could not deliver all commands for its next batch. Those commands are booked, so the
+// pledgeLoaded prepares a worker that could not deliver all commands for its next batch. Those commands are booked, so the
 // worker must leave copies in case it is abandoned in the batch.
-func (w *Worker) goOnLoaded() {
+func (w *Worker) pledgeLoaded() {
 	w.withdraw()
 	w.emitting.Lock()
 	defer w.emitting.Unlock()

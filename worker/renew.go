@@ -26,7 +26,7 @@ func (v *Version) adopt(inst Instance) Instance {
 		want = v.rollout.versions[trial.Before]
 	}
 	if p, ok := inst.(*pair); ok {
-		inst = p.keep(want)
+		inst = p.extract(want)
 	} else if inst.Of() != want {
 		StopInstance(v.stage, inst)
 		inst = nil

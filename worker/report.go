@@ -20,7 +20,7 @@ func Handlers(workers []*Worker, stages []*Stage) (running map[*Worker][]byte, s
 	for _, s := range stages {
 		s.eachRun(func(run *Run) { runs[stacks.Address(run)] = run })
 	}
-	return find(workers, runs)
+	return findHandlers(workers, runs)
 }
 
 // How the lines of a worker's method, and of a run on its coroutine, begin in a stack.
@@ -29,8 +29,8 @@ var (
 	runServes    = []byte("\n" + stacks.Module + "worker.(*Run).serve")
 )
 
-// find finds the stacks of workers, and of runs that are in no worker.
-func find(workers []*Worker, runs map[uint64]*Run) (found map[*Worker][]byte, suspended map[*Run][]byte) {
+// findHandlers finds the stacks of workers, and of runs that are in no worker.
+func findHandlers(workers []*Worker, runs map[uint64]*Run) (found map[*Worker][]byte, suspended map[*Run][]byte) {
 	byAddress := make(map[uint64]*Worker, len(workers))
 	runners := make(map[uint64]*Worker) // by the address of the run
 	for _, w := range workers {

@@ -76,7 +76,7 @@ func (r *Rollout) acquire(ctx context.Context) (Instance, error) {
 
 // wrap makes an instance of the old version one of two, while the rollout is on trial.
 func (r *Rollout) wrap(inst Instance) Instance {
-	if _, _, ok := r.of.join(); !ok {
+	if _, _, ok := r.of.reserve(); !ok {
 		return inst
 	}
 	return &pair{rollout: r, parts: [2]Instance{inst, nil}}
@@ -155,8 +155,8 @@ func (r *Rollout) judge() {
 	}
 }
 
-// crashed counts a crash.
-func (r *Rollout) crashed(side int, crash error) {
+// countCrash counts a crash.
+func (r *Rollout) countCrash(side int, crash error) {
 	if r.trial.Crashed(side) {
 		r.Decide(trial.RolledBack, plain.Because(trial.ErrCanary, "", crash))
 	}

@@ -112,7 +112,7 @@ func (run *Run) expire() {
 // refuse ends a run that could not start, because the stage has ended.
 func (run *Run) refuse() {
 	run.outcome, run.returned = behaviour.Error(inbox.ErrStopped), true
-	run.instance.Of().left()
+	run.instance.Of().release()
 }
 
 // Deadline returns the deadline of the stage's time limit or of the caller's context, whichever is earlier.
@@ -154,8 +154,8 @@ func (run *Run) Pipeline() any { return run.stage.Inbox.Pipeline() }
 // Lasts returns false: the context ends with the handler.
 func (run *Run) Lasts() bool { return false }
 
-// verdict returns the handler's outcome, and counts it if there is a trial.
-func (run *Run) verdict() behaviour.Outcome {
+// countedOutcome returns the handler's outcome, and counts it if there is a trial.
+func (run *Run) countedOutcome() behaviour.Outcome {
 	o := run.answer()
 	if run.rollout != nil {
 		run.rollout.note(run.side, o.Err() != nil)

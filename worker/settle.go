@@ -12,13 +12,13 @@ func (w *Worker) Settle(o behaviour.Outcome) {
 	if next, cmd := o.Way(); next == w.lane.inlet && len(w.emits) == 0 {
 		w.pass(e, cmd)
 	} else {
-		w.settle(e, o)
+		w.applyOutcome(e, o)
 	}
 	w.cur++
 }
 
-// settle is Settle for all outcomes that do not take the lane.
-func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
+// applyOutcome is Settle for all outcomes that do not take the lane.
+func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) {
 	kind, next, value := o.Open()
 	switch kind {
 	case behaviour.KindForward:
@@ -28,7 +28,7 @@ func (w *Worker) settle(e *command.Envelope, o behaviour.Outcome) {
 		if len(w.emits) > 0 {
 			w.send(e, nil, nil)
 		} else if w.tally.OK++; t != nil {
-			w.book() // the caller that gets the answer may read the accounts next
+			w.bookMidBatch() // the caller that gets the answer may read the accounts next
 		}
 		if t != nil {
 			t.Settle(e.Child(), value, nil)
@@ -47,7 +47,7 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
 		w.fail(e, err)
 	case len(w.emits) > 0:
 		w.send(e, out, cmd)
-	case w.carries():
+	case w.hasUndelivered():
 		w.load(out, e.Ticket()).Carry(cmd, e)
 		w.tally.Forwarded++
 	default:
@@ -63,15 +63,15 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	}
 	e.Failed()
 	if w.triesAgain(e, err) {
-		if w.carries() {
-			w.book() // otherwise it would be booked with this one
+		if w.hasUndelivered() {
+			w.bookMidBatch() // otherwise it would be booked with this one
 		}
 		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e) {
 			return
 		}
 	}
 	w.tally.Errors++
-	w.book() // the caller that gets the answer may read the accounts next
+	w.bookMidBatch() // the caller that gets the answer may read the accounts next
 	w.stage.Inbox.Fail(e, err)
 }
 

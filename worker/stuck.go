@@ -15,12 +15,12 @@ import (
 // when the stage's time limit and its grace had passed.
 var ErrStuck = errors.New("worker: handler is stuck")
 
-// check runs when the alarm goes off. It gives the worker up if its handler's grace is over.
-func (w *Worker) check() {
+// onAlarm runs when the alarm goes off. It gives the worker up if its handler's grace is over.
+func (w *Worker) onAlarm() {
 	ended, over := w.isOverdue()
 	if ended != nil {
 		<-ended
-		w.check()
+		w.onAlarm()
 		return
 	}
 	if over {
@@ -71,7 +71,7 @@ func (w *Worker) giveUpStuckLocked() bool {
 		return false
 	}
 	w.calling = false
-	w.Since.Store(-w.started()) // what the handler emits from now on is refused
+	w.Since.Store(-w.batchStart()) // what the handler emits from now on is refused
 	return true
 }
 
@@ -90,7 +90,7 @@ func (w *Worker) settleStuck() {
 	w.loseRun()
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
 	err := fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout)
-	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashed().Version()})
+	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashedInstance().Version()})
 	w.leavePool()
 	w.releaseInstance()                 // though the instance is not stopped: the stage is to have as many as before
 	actor.Abandon(system, parent, self) // if the actor has ended by itself this changes nothing
@@ -101,7 +101,7 @@ func (w *Worker) stuckAt() []byte {
 	if w.running.Load() == nil {
 		return stackOf(w.header)
 	}
-	found, _ := find([]*Worker{w}, nil)
+	found, _ := findHandlers([]*Worker{w}, nil)
 	if stack := found[w]; stack != nil {
 		return stack
 	}

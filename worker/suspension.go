@@ -15,7 +15,7 @@ const keptIdle = 256
 func (s *Stage) Suspends() {
 	s.Inbox.SetSuspends()
 	s.Runs = coro.New(coro.Config{
-		Idle: keptIdle, Ready: s.queueWoken, Apart: s.queueWokenApart, Left: s.leftRun, Ended: s.endedRun,
+		Idle: keptIdle, Ready: s.queueWoken, Apart: s.queueWokenApart, Left: s.detachRun, Ended: s.endedRun,
 	})
 }
 
@@ -70,8 +70,8 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 func (w *Worker) resume(run *Run) (ended bool) {
 	w.ended = false
 	if run.task == nil {
-		run.instance.Of().another()
-		w.own(run)
+		run.instance.Of().retain()
+		w.attachRun(run)
 		if _, err := w.stage.Runs.Start(run, run, run.serve); err != nil {
 			run.refuse()
 			return true
@@ -79,14 +79,14 @@ func (w *Worker) resume(run *Run) (ended bool) {
 		return w.ended
 	}
 	if w.stage.Runs.Claim(run.task) {
-		w.own(run)
+		w.attachRun(run)
 		w.stage.Runs.GoOn(run.task)
 	}
 	return w.ended
 }
 
-// own makes the worker the one that runs the run.
-func (w *Worker) own(run *Run) {
+// attachRun makes the worker the one that runs the run.
+func (w *Worker) attachRun(run *Run) {
 	run.owner = w
 	run.shared.Store(w.pool != nil)
 	if run.task != nil {
@@ -96,16 +96,16 @@ func (w *Worker) own(run *Run) {
 
 // conclude settles what became of a run.
 func (w *Worker) conclude(run *Run) {
-	w.adopt(run.close())
+	w.takeEmits(run.close())
 	if run.crash != nil {
 		w.blame = run
 		panic(run.crash)
 	}
-	w.Settle(run.verdict())
+	w.Settle(run.countedOutcome())
 }
 
-// adopt takes over what a run has emitted.
-func (w *Worker) adopt(emits []emission) {
+// takeEmits takes over what a run has emitted.
+func (w *Worker) takeEmits(emits []emission) {
 	ticket := w.Batch[w.cur].Ticket()
 	for _, m := range emits {
 		out, err := w.outboxFor(m.to.to.Inlet())
@@ -123,14 +123,14 @@ func (w *Worker) loseRun() {
 	if run := w.running.Load(); run != nil {
 		run.lost.Store(true)
 		w.blame = run
-		w.adopt(run.closeLocked())
+		w.takeEmits(run.closeLocked())
 		run.emitting.Unlock()
 	}
 }
 
-// leftRun is called when a run has suspended or ended, by the goroutine that ran it, before any other goroutine can have the
+// detachRun is called when a run has suspended or ended, by the goroutine that ran it, before any other goroutine can have the
 // run. If the worker was given up meanwhile, the run is lost; its time limit has stopped it long ago.
-func (s *Stage) leftRun(t *coro.Task) {
+func (s *Stage) detachRun(t *coro.Task) {
 	run := t.Tag.(*Run)
 	if w := run.owner; w != nil && s.Timeout > 0 && !w.returned() {
 		<-w.over // until then the run is not marked as lost
@@ -168,7 +168,7 @@ func (s *Stage) endedRun(t *coro.Task) {
 	if run.unhook != nil {
 		run.unhook()
 	}
-	defer run.instance.Of().left()
+	defer run.instance.Of().release()
 	switch {
 	case run.owner != nil:
 		run.owner.ended = true
@@ -193,13 +193,13 @@ func (s *Stage) finishRun(run *Run) {
 	w.instance, w.Batch = run.instance, make([]command.Envelope, 2)
 	w.Batch[0], w.n = run.envelope, 1
 	s.Inbox.TakeSuspended(&w.Member)
-	w.adopt(run.close())
+	w.takeEmits(run.close())
 	if run.crash != nil {
 		w.blame = run
 		w.settleCrash(run.crash)
 		return
 	}
-	w.Settle(run.verdict())
+	w.Settle(run.countedOutcome())
 	w.n = 0
 	s.Inbox.Book(&w.Member, &w.tally)
 	w.deliver(false)

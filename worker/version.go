@@ -56,7 +56,7 @@ type Version struct {
 	first   Instance
 	started bool // first has been started
 	demand  demand
-	release context.CancelCauseFunc // ends the context that first was started with
+	cancel  context.CancelCauseFunc // ends the context that first was started with
 }
 
 // NewVersion returns a version whose instances build makes. With shares it makes one instance, which all workers share.
@@ -108,7 +108,7 @@ func (v *Version) build() (Instance, error) {
 	if inst == nil {
 		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.stage.Inbox.Name())
 	}
-	if err := v.stage.check(inst); err != nil {
+	if err := v.stage.checkInstance(inst); err != nil {
 		return nil, err
 	}
 	name, many := inst.Version(), inst.Many()
@@ -118,8 +118,8 @@ func (v *Version) build() (Instance, error) {
 	return inst, nil
 }
 
-// check returns an error if an instance is not fit for the stage: either all versions of a stage suspend, or none.
-func (s *Stage) check(inst Instance) error {
+// checkInstance returns an error if an instance is not fit for the stage: either all versions of a stage suspend, or none.
+func (s *Stage) checkInstance(inst Instance) error {
 	switch suspends := inst.Suspends(); {
 	case suspends && s.Runs == nil:
 		return fmt.Errorf("stage %q: the factory made a behaviour that suspends; "+
@@ -231,7 +231,7 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), context.Cause(ctx))
 	}
 	v.mu.Lock()
-	v.release = cancel
+	v.cancel = cancel
 	v.mu.Unlock()
 	return nil
 }
@@ -294,14 +294,14 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	if v.rollout != nil {
 		return v.rollout.acquire(ctx)
 	}
-	first, started, ok := v.join()
+	first, started, ok := v.reserve()
 	switch {
 	case !ok:
 		return nil, errRetired
 	case v.shares:
 		if !started { // a shared worker came before the stage's supervisor
 			if err := v.StartShared(); err != nil {
-				v.left()
+				v.release()
 				return nil, err
 			}
 		}
@@ -311,7 +311,7 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	}
 	inst, err := v.startFresh(ctx, first)
 	if err != nil {
-		v.left()
+		v.release()
 		return nil, err
 	}
 	return inst, nil
@@ -333,9 +333,9 @@ func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, erro
 	return inst, err
 }
 
-// join counts an instance that is about to be used, and returns the first one if no worker has taken it. It returns false if
+// reserve counts an instance that is about to be used, and returns the first one if no worker has taken it. It returns false if
 // the version is retired.
-func (v *Version) join() (first Instance, started, ok bool) {
+func (v *Version) reserve() (first Instance, started, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.phase != making {
@@ -349,15 +349,15 @@ func (v *Version) join() (first Instance, started, ok bool) {
 	return first, started, true
 }
 
-// another counts one more instance of a version of which the caller has one.
-func (v *Version) another() {
+// retain counts one more instance of a version of which the caller has one.
+func (v *Version) retain() {
 	v.mu.Lock()
 	v.live++
 	v.mu.Unlock()
 }
 
-// left counts an instance that has been stopped. When the last instance of a retired version has left, the version is over.
-func (v *Version) left() {
+// release counts an instance that has been stopped. When the last instance of a retired version has left, the version is over.
+func (v *Version) release() {
 	v.mu.Lock()
 	v.live--
 	if v.phase != retired || v.live > 0 {
@@ -368,14 +368,14 @@ func (v *Version) left() {
 		}
 		return
 	}
-	started, release := v.started, v.release
+	started, cancel := v.started, v.cancel
 	v.phase, v.started = over, false
 	v.mu.Unlock()
 	if started {
 		v.stage.callStop(v.first)
 	}
-	if release != nil {
-		release(nil)
+	if cancel != nil {
+		cancel(nil)
 	}
 	v.finish()
 	v.stage.moving.Add(-1)
@@ -416,5 +416,5 @@ func (v *Version) retire() {
 	if unused != nil {
 		v.stage.callStop(unused)
 	}
-	v.left()
+	v.release()
 }

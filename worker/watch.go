@@ -72,7 +72,7 @@ func (w *Worker) watched(ctx context.Context, call func()) {
 func (w *Worker) arm() {
 	if w.watchdog == nil {
 		w.watchdog = &watchdog{over: make(chan struct{})}
-		w.alarm = time.AfterFunc(math.MaxInt64, w.check)
+		w.alarm = time.AfterFunc(math.MaxInt64, w.onAlarm)
 	}
 }
 

@@ -59,7 +59,7 @@ type acting struct {
 type gear struct {
 	instance Instance
 	pair     *pair    // the instance, if it is two, while the worker handles a batch
-	kept     Instance // the part that did not crash of an instance that was two
+	survivor Instance // the part that did not crash of an instance that was two
 }
 
 // progress is how far the worker has come with its batch: the commands before cur are done, and tally counts what became
@@ -134,7 +134,7 @@ func (w *Worker) Left() bool { return w.left }
 
 // Loaded reports whether the last actor left commands behind that it could not hand over. The supervisor calls it after the
 // actor has ended.
-func (w *Worker) Loaded() bool { return w.carries() }
+func (w *Worker) Loaded() bool { return w.hasUndelivered() }
 
 // Stage returns the stage where the worker was last, or nil if it never was at one. The supervisor calls it after the actor
 // has ended.
@@ -159,7 +159,7 @@ func (w *Worker) At() string {
 }
 
 // Lost reports whether the worker was given up: it is not to be used again.
-func (w *Worker) Lost() bool { return w.fate.Load() != kept }
+func (w *Worker) Lost() bool { return w.fate.Load() != inService }
 
 // label gives the goroutine the profiling labels of the present stage. The worker's mailbox may run on another goroutine
 // each time, which may have the labels of any stage.
@@ -169,8 +169,8 @@ func (w *Worker) label() {
 	}
 }
 
-// carries reports whether there is anything to deliver.
-func (w *Worker) carries() bool { return w.loaded > 0 || w.lane.n > 0 }
+// hasUndelivered reports whether there is anything to deliver.
+func (w *Worker) hasUndelivered() bool { return w.loaded > 0 || w.lane.n > 0 }
 
 // Halted reports whether the worker must not start another command, because its inbox is halted.
 func (w *Worker) Halted() bool { return w.stage.Inbox.Halted() }
@@ -194,8 +194,8 @@ func (w *Worker) forgetTime() {
 	}
 }
 
-// started returns when the last batch started.
-func (w *Worker) started() int64 {
+// batchStart returns when the last batch started.
+func (w *Worker) batchStart() int64 {
 	since := w.Since.Load()
 	return max(since, -since)
 }
@@ -208,6 +208,6 @@ func (w *Worker) clock() {
 	}
 	if n > 0 {
 		w.mark = 0
-		w.tally.Timed, w.tally.Busy = int32(n), time.Duration(max(w.now()-w.started(), 0))
+		w.tally.Timed, w.tally.Busy = int32(n), time.Duration(max(w.now()-w.batchStart(), 0))
 	}
 }
