@@ -19,79 +19,20 @@ const (
 	buckets = (top - sub + 1) << sub
 )
 
-// Histogram holds the counts. The zero Histogram is empty and ready. A histogram with few buckets in use is a list,
-// with one word for each such bucket: this is enough for a stage that has seen few commands. A histogram with more is
-// an array of all buckets of the doublings between the shortest and the longest sample, since most stages see few
-// doublings.
+// Histogram holds the counts. The zero Histogram is empty and ready. It has the buckets of the doublings between the
+// shortest and the longest sample, since most stages see few doublings.
 type Histogram struct {
 	counts []uint64
-	first  int // the bucket of counts[0], or listed
+	first  int // the bucket of counts[0]
 }
-
-const (
-	listed   = buckets // value of first if counts is a list, sorted by bucket; never the number of a bucket
-	mostList = 8
-	mark     = 55 // in a list element, the bucket number is above this bit and the count below
-)
 
 // Record counts a duration n times. A negative one counts as zero.
 func (h *Histogram) Record(d time.Duration, n uint64) {
 	i := bucket(d)
 	if uint(i-h.first) >= uint(len(h.counts)) {
-		if h.list(i, n) {
-			return
-		}
 		h.widen(i)
 	}
 	h.counts[i-h.first] += n
-}
-
-// list counts in the list. It returns false if counts is not a list, or no longer one.
-func (h *Histogram) list(i int, n uint64) bool {
-	if h.counts == nil {
-		h.first = listed
-	}
-	if h.first != listed {
-		return false
-	}
-	at := 0
-	for at < len(h.counts) && int(h.counts[at]>>mark) < i {
-		at++
-	}
-	switch {
-	case at < len(h.counts) && int(h.counts[at]>>mark) == i:
-		h.counts[at] += n
-	case len(h.counts) < mostList:
-		h.counts = slices.Insert(h.counts, at, uint64(i)<<mark|n)
-	default:
-		h.unlist()
-		return false
-	}
-	return true
-}
-
-// unlist turns the list into an array.
-func (h *Histogram) unlist() {
-	list := h.counts
-	h.counts = nil
-	h.widen(int(list[0] >> mark))
-	h.widen(int(list[len(list)-1] >> mark))
-	for _, c := range list {
-		h.counts[int(c>>mark)-h.first] = c & (1<<mark - 1)
-	}
-}
-
-// all iterates over the buckets, from the shortest duration, with the number of samples in each.
-func (h *Histogram) all(yield func(i int, n uint64) bool) {
-	for i, n := range h.counts {
-		i += h.first
-		if h.first == listed {
-			i, n = int(n>>mark), n&(1<<mark-1)
-		}
-		if !yield(i, n) {
-			return
-		}
-	}
 }
 
 // widen extends the array by a bucket and all buckets of its doubling.
@@ -102,19 +43,14 @@ func (h *Histogram) widen(i int) {
 	if h.counts != nil {
 		from, to = min(from, h.first), max(to, h.first+len(h.counts))
 	}
-	if to-from == len(h.counts) {
-		return // the bucket is in the array already
-	}
 	counts := make([]uint64, to-from)
-	if h.counts != nil {
-		copy(counts[h.first-from:], h.counts)
-	}
+	copy(counts[max(h.first-from, 0):], h.counts)
 	h.counts, h.first = counts, from
 }
 
 // Count returns how many samples were recorded.
 func (h *Histogram) Count() (total uint64) {
-	for _, n := range h.all {
+	for _, n := range h.counts {
 		total += n
 	}
 	return total
@@ -136,10 +72,10 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	}
 	rank := max(1, uint64(q*float64(total)+0.5))
 	var seen uint64
-	for i, n := range h.all {
+	for i, n := range h.counts {
 		seen += n
 		if seen >= rank {
-			return edge(i)
+			return edge(h.first + i)
 		}
 	}
 	return edge(buckets - 1)

@@ -58,11 +58,11 @@ func TestAHistogramOfFewDurationsIsSmall(t *testing.T) {
 		most    int // bytes
 	}{
 		"none":                     {nil, 0},
-		"one":                      {[]time.Duration{1234}, 16},
+		"one":                      {[]time.Duration{1234}, 64},
 		"one, again and again":     {[]time.Duration{70, 80, 70, 127}, 64},
-		"a microsecond and twenty": {[]time.Duration{1000, 20_000}, 48},
-		"nine in three doublings":  {[]time.Duration{64, 72, 80, 88, 128, 144, 160, 256, 288}, 460},
-		"the shortest and longest": {[]time.Duration{0, 1<<63 - 1}, 48},
+		"a microsecond and twenty": {[]time.Duration{1000, 20_000}, 64 + 384},
+		"nine in three doublings":  {[]time.Duration{64, 72, 80, 88, 128, 144, 160, 256, 288}, 64 + 128 + 208},
+		"the shortest and longest": {[]time.Duration{0, 1<<63 - 1}, 64 + 2700},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

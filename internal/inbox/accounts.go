@@ -67,16 +67,10 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 	return all
 }
 
-// noLosses are the losses of an inbox that has none. They are not changed.
-var noLosses losses
-
 // accounts copies all but the histograms.
 func (s *state) accounts(now int64) Accounts {
 	busy, blocked, idle := s.times(now)
-	lost := s.counts.lost
-	if lost == nil {
-		lost = &noLosses
-	}
+	lost := &s.counts.lost
 	return Accounts{
 		Submitted: s.counts.submitted, Received: s.counts.received,
 		OK: s.counts.ok, Forwarded: s.counts.forwarded, Emitted: s.counts.emitted + s.emittedSingly.Load(), Errors: s.counts.errors,
@@ -90,7 +84,7 @@ func (s *state) accounts(now int64) Accounts {
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
 		Pool: s.pool, Knobs: s.knobs.Knobs,
-		Blocked: int(s.sole.away), Idle: max(s.live-s.counts.busy-int(s.sole.away), 0), Stalled: s.stalled,
+		Blocked: int(s.counts.blocked), Idle: max(s.live-s.counts.busy-int(s.counts.blocked), 0), Stalled: s.stalled,
 		BusyTime: busy, BlockedTime: blocked, IdleTime: idle,
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,

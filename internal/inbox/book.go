@@ -46,7 +46,7 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	in.mu.Lock()
 	ours := in.skip(m, t, len(es), rest, &fx)
 	if ours {
-		in.counts.losses().shed[shedExpired] += uint64(len(es))
+		in.counts.lost.shed[shedExpired] += uint64(len(es))
 		fx.end(es, reason.Expired, in.wrap(ErrExpired))
 	}
 	in.unlock(&fx)
@@ -145,7 +145,7 @@ func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 		in.book(m, t)
 		rest = in.suspendWoken(m, rest)
 		in.release(m, len(rest))
-		in.counts.losses().dead[deadStopped] += uint64(len(rest))
+		in.counts.lost.dead[deadStopped] += uint64(len(rest))
 		fx.end(rest, reason.Stopped, in.stoppedError())
 		in.checkQuiet(&fx)
 	}

@@ -51,7 +51,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	m.settle()
 	s.countCrash(c.streak)
 	if c.streak && s.counts.streak == 1 {
-		s.streakSoFar().First = c.err
+		s.crashStreak.First = c.err
 	}
 	rest := s.giveBack(m, c.rest)
 	s.release(m, int(m.inHand))
@@ -59,7 +59,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	s.crashedWorker(m)
 	dies := c.culprit != nil && !(c.retry && s.postpone(*c.culprit, c.at))
 	if dies {
-		s.counts.losses().dead[deadCrash]++
+		s.counts.lost.dead[deadCrash]++
 		fx.endOne(*c.culprit, reason.Crash, c.err)
 	}
 	if len(rest) > 0 {
@@ -79,7 +79,7 @@ func (s *state) giveBack(m *Member, rest []command.Envelope) (over []command.Env
 		return nil
 	}
 	rest = s.suspendWoken(m, rest)
-	s.counts.losses().dead[deadStopped] += uint64(len(rest))
+	s.counts.lost.dead[deadStopped] += uint64(len(rest))
 	return rest
 }
 
@@ -112,7 +112,7 @@ func (s *state) restAfterCrashes() {
 func (s *state) leaveAlone(pause time.Duration) {
 	now := s.now()
 	until := now + int64(pause)
-	streak := s.streakSoFar()
+	streak := &s.crashStreak
 	if until <= streak.rested {
 		return
 	}
@@ -161,7 +161,7 @@ func (in *Inbox) AbandonedRunning() int {
 // poison command alone never breaks a stage; nor does a crash long ago.
 func (s *state) countCrash(inStreak bool) {
 	now := s.now()
-	streak := s.streakSoFar()
+	streak := &s.crashStreak
 	if s.counts.streak > 0 && now-streak.crashed > int64(s.cfg.StreakEnds) {
 		s.counts.streak = 0
 	}
@@ -186,22 +186,11 @@ type CrashStreak struct {
 	rested  int64 // until when the inbox is left alone
 }
 
-// streakSoFar returns the present streak, or the last, to be changed.
-func (s *state) streakSoFar() *CrashStreak {
-	if s.crashStreak == nil {
-		s.crashStreak = new(CrashStreak)
-	}
-	return s.crashStreak
-}
-
 // CrashStreak returns the present streak, or the last if there is none.
 func (in *Inbox) CrashStreak() CrashStreak {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	var c CrashStreak
-	if in.crashStreak != nil {
-		c = *in.crashStreak
-	}
+	c := in.crashStreak
 	if left := c.rested - in.now(); in.resting && left > 0 {
 		c.Rests = max(c.Rests-1, 0)
 		c.Rested = max(c.Rested-time.Duration(left), 0)

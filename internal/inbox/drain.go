@@ -84,7 +84,7 @@ func (in *Inbox) Halt() (report func()) {
 	left := in.queue.takeAll()
 	left = append(left, in.delayed.clear()...)
 	in.timers.stop()
-	in.counts.losses().dead[deadStopped] += uint64(len(left))
+	in.counts.lost.dead[deadStopped] += uint64(len(left))
 	fx.end(left, reason.Stopped, in.stoppedError())
 	in.releaseSenders(&fx)
 	for _, m := range in.wakeAllIdle() {

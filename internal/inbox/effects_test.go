@@ -59,7 +59,7 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 	require.Zero(t, in.Turn(m, new(Tally), true))
 	for _, cmd := range []string{"a", "b"} {
 		ticket := command.NewTicket(func(any, error) {
-			require.EqualValues(t, 2, in.counts.losses().dead[deadStopped], "the end is booked before it is reported")
+			require.EqualValues(t, 2, in.counts.lost.dead[deadStopped], "the end is booked before it is reported")
 			note("ticket " + cmd)
 		})
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd, From: ticket.Origin()}))

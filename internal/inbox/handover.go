@@ -30,7 +30,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	switch {
 	case s.halted.Load():
 		s.counts.received += uint64(len(es))
-		s.counts.losses().dead[deadStopped] += uint64(len(es))
+		s.counts.lost.dead[deadStopped] += uint64(len(es))
 		fx.end(es, reason.Stopped, s.stoppedError())
 		return len(es)
 	case m != nil && s.bars(m.own, back) && !s.knobs.Disabled:
@@ -94,7 +94,7 @@ func (s *state) stamp(es []command.Envelope, now int64) {
 // shedDisabled sheds commands that come to an inbox that takes none.
 func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 	s.counts.received += uint64(len(es))
-	s.counts.losses().shed[shedDisabled] += uint64(len(es))
+	s.counts.lost.shed[shedDisabled] += uint64(len(es))
 	fx.end(es, reason.Disabled, s.wrap(ErrDisabled))
 	s.checkQuiet(fx)
 }
@@ -106,7 +106,7 @@ func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 	for i, e := range es {
 		v := victim{e, reason.Full, ErrFull}
 		if s.cfg.Overflow == Reject {
-			s.counts.losses().shed[shedFull]++
+			s.counts.lost.shed[shedFull]++
 		} else {
 			v = s.dropFor(e, at.at(i))
 		}

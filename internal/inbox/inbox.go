@@ -215,25 +215,17 @@ type losses struct {
 	dead     [deadReasons]uint64
 }
 
-// losses returns the losses, to be changed. Most stages have none, so they are apart.
-func (c *counts) losses() *losses {
-	if c.lost == nil {
-		c.lost = new(losses)
-	}
-	return c.lost
-}
-
 // counts are the accounts. All but the gauges only grow.
 type counts struct {
 	submitted, received            uint64
 	ok, forwarded, emitted, errors uint64
-	lost                           *losses // nil: none yet
+	lost                           losses
 	crashes, retries, restarts     uint64
 	streak                         int32  // crashes since a command was last completed
 	abandoned                      int32  // handlers that were given up and still run
 	stuck                          uint64 // handlers that were given up
 	visits                         uint64
-	inHand, busy, mostOut          int
+	inHand, busy, blocked, mostOut int
 	suspended                      int // of those in hand, in no worker's batch; below 0 while a worker has not booked yet
 	wait, work                     histogram.Histogram
 }

@@ -43,13 +43,12 @@ type Member struct {
 	Delivers bool
 }
 
-// attendance says what a worker of a set does. It is working unless it is idle, waking, looking or blocked.
+// attendance says what a worker of a set does. It is working unless it is idle, waking or blocked.
 type attendance struct {
 	joined  bool
 	idle    bool // is among the idle
-	waking  bool // was woken from idle, and has not come yet
+	waking  bool // is on its way: was woken from idle, or is about to look once more
 	retired bool // is to leave at its next turn
-	looking bool // found nothing and did not park: it looks once more
 	blocked bool // waits because a stage ahead is full
 }
 

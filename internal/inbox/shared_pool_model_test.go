@@ -1066,8 +1066,8 @@ func (pm *poolModel) checkWorkers(t *rapid.T, name string, ws *workerSet, of fun
 		}
 		if w.Member.waking {
 			waking++
-			if !w.joined || !w.woken.Load() || !w.Ready() {
-				t.Fatalf("%s: worker %d counts as on its way, and was not woken", name, i)
+			if !w.joined || w.parked && !w.woken.Load() || !w.Ready() {
+				t.Fatalf("%s: worker %d counts as on its way, and is asleep", name, i)
 			}
 		}
 	}

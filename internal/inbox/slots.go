@@ -166,13 +166,13 @@ type victim struct {
 // dropped from the queue.
 func (s *state) dropFor(e command.Envelope, at place) victim {
 	if s.cfg.Overflow == DropNewest || s.queue.fresh() == 0 {
-		s.counts.losses().shed[shedNewest]++
+		s.counts.lost.shed[shedNewest]++
 		return victim{e, reason.Newest, ErrShedNewest}
 	}
 	oldest := s.queue.drop()
 	s.queue.unpack(oldest)
 	s.push(&e, at)
-	s.counts.losses().shed[shedOldest]++
+	s.counts.lost.shed[shedOldest]++
 	return victim{oldest, reason.Oldest, ErrShed}
 }
 

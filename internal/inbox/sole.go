@@ -18,9 +18,6 @@ type soleWorker struct {
 	done    uint64 // how many commands had been completed when the watch last looked
 	watched bool
 	over    bool // the watch has seen that the queue is not to be left to one worker
-
-	looking int32 // workers that found nothing, and are about to look once more
-	away    int32 // workers that are blocked
 }
 
 // Blocked notes that a worker of the stage's own has handled its batch and is blocked: it waits until a stage ahead has free
@@ -35,19 +32,6 @@ func (in *Inbox) Blocked(m *Member, t *Tally, now int64) {
 	in.unlock(&fx)
 }
 
-// setLooking notes whether a worker is about to look once more. It is as good as at work.
-func (sw *soleWorker) setLooking(m *Member, looks bool) {
-	if m.looking == looks {
-		return
-	}
-	m.looking = looks
-	if looks {
-		sw.looking++
-	} else {
-		sw.looking--
-	}
-}
-
 // isLittle reports whether n commands are soon done, as far as is known.
 func (s *state) isLittle(n int) bool {
 	return s.service > 0 && s.pool == nil && s.queue.woken == nil && time.Duration(n)*s.service <= soon
@@ -55,7 +39,7 @@ func (s *state) isLittle(n int) bool {
 
 // leftToOne reports whether the queue is left to the worker that is at work.
 func (s *state) leftToOne() bool {
-	if s.counts.busy+int(s.sole.looking) <= 0 || s.sole.over || !s.isLittle(s.available()) {
+	if s.counts.busy <= 0 || s.sole.over || !s.isLittle(s.available()) {
 		return false
 	}
 	if !s.sole.watched {

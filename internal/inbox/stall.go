@@ -57,12 +57,9 @@ func (in *Inbox) isFullFor(behind *Inbox) bool {
 
 // usePass uses up the pass of an inbox behind. It returns false if that has none.
 func (s *state) usePass(behind *Inbox) bool {
-	if s.passes == nil {
-		return false
-	}
-	i := slices.Index(*s.passes, behind)
+	i := slices.Index(s.passes, behind)
 	if i >= 0 {
-		*s.passes = slices.Delete(*s.passes, i, i+1)
+		s.passes = slices.Delete(s.passes, i, i+1)
 	}
 	return i >= 0
 }
@@ -100,8 +97,7 @@ func (s *state) unstallBehind(fx *effects) {
 	behind := s.behind
 	s.behind = nil
 	if s.waiters.Len() > 0 {
-		passes := slices.Clone(behind)
-		s.passes = &passes
+		s.passes = slices.Clone(behind)
 	}
 	if s.phase() >= barring {
 		behind = slices.DeleteFunc(behind, func(other *Inbox) bool {

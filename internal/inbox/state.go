@@ -30,8 +30,8 @@ type state struct {
 	unstarted   unstarted
 	spent       worktime
 	counts      counts
-	crashStreak *CrashStreak // nil: no handler has crashed yet
-	holding     *Member      // the first of the workers that were given commands in this visit; see abandon.go
+	crashStreak CrashStreak // the present one, or the last
+	holding     *Member     // the first of the workers that were given commands in this visit; see abandon.go
 	timers      timers
 }
 
@@ -77,9 +77,9 @@ type senders struct {
 
 // downstream is what inboxes behind know of this one when it is full. It concerns shared pools only.
 type downstream struct {
-	stalled bool      // shared pools take nothing from here: an inbox ahead is full, and will say when it is not
-	behind  []*Inbox  // stalled inboxes that this one will unstall
-	passes  *[]*Inbox // inboxes behind that may be visited once, though this one is full again; nil: none ever
+	stalled bool     // shared pools take nothing from here: an inbox ahead is full, and will say when it is not
+	behind  []*Inbox // stalled inboxes that this one will unstall
+	passes  []*Inbox // inboxes behind that may be visited once, though this one is full again
 }
 
 // served is what a shared pool's visits need. Without a pool the stage's own workers come.

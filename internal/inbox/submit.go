@@ -191,7 +191,7 @@ func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*w
 
 // refuse counts a command that is not accepted, and returns the error.
 func (s *state) refuse(why int, err error) error {
-	s.counts.losses().rejected[why]++
+	s.counts.lost.rejected[why]++
 	return err
 }
 

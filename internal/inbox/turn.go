@@ -45,13 +45,15 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 
 // rest notes that a worker has found nothing to do: it is parked, or looks once more.
 func (s *state) rest(m *Member, park bool, fx *effects) {
-	if park {
+	fit := s.fit(m)
+	switch {
+	case park:
 		m.drop()
 		s.park(m)
-	} else {
-		s.sole.setLooking(m, true)
+	case fit:
+		s.expect(m) // it looks once more, so no other need be woken
 	}
-	if !s.fit(m) {
+	if !fit {
 		s.callWorker(fx) // another worker that has an instance may have parked since this one was called
 	}
 	s.checkQuiet(fx)

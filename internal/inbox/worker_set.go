@@ -9,7 +9,7 @@ type workerSet struct {
 	live   int // workers that have joined
 	most   int // the highest value of live so far
 	excess int // workers that should leave at their next turn
-	waking int // idle workers that were woken and have not come yet
+	waking int // workers that are on their way: woken, or about to look once more
 	idle   []*Member
 }
 
@@ -46,9 +46,15 @@ func (ws *workerSet) pickIdle(fit func(*Member) bool) *Member {
 
 // markWoken marks a worker that was idle as on its way.
 func (ws *workerSet) markWoken(m *Member) {
-	m.idle, m.waking = false, true
-	ws.waking++
+	m.idle = false
 	m.ready.Store(true)
+	ws.expect(m)
+}
+
+// expect counts a worker as on its way.
+func (ws *workerSet) expect(m *Member) {
+	m.waking = true
+	ws.waking++
 }
 
 // arrive notes that a worker has come for its turn: it was woken, or it was idle and comes for another reason.

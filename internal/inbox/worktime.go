@@ -17,7 +17,7 @@ import "time"
 // workers that have been blocked since s add n·now − n·s, so blocked holds −n·s meanwhile.
 type worktime struct {
 	busy    time.Duration // in handlers; a batch that is not done counts up to when it was last credited
-	blocked time.Duration // and now·(workers that are blocked)
+	blocked time.Duration // and now·(blocked workers)
 	idle    time.Duration // of the stage's own workers: and now·live − blocked
 }
 
@@ -49,7 +49,7 @@ func (s *state) markBlocked(m *Member, now int64) {
 		return
 	}
 	m.blocked = true
-	s.sole.away++
+	s.counts.blocked++
 	s.spent.blocked -= time.Duration(now)
 	if m.inHand > 0 {
 		s.counts.busy--
@@ -58,12 +58,11 @@ func (s *state) markBlocked(m *Member, now int64) {
 
 // unblock notes that a worker has come for its turn, or leaves.
 func (s *state) unblock(m *Member) {
-	s.sole.setLooking(m, false)
 	if !m.blocked {
 		return
 	}
 	m.blocked = false
-	s.sole.away--
+	s.counts.blocked--
 	s.spent.blocked += time.Duration(s.now())
 	if m.inHand > 0 {
 		s.counts.busy++
@@ -123,7 +122,7 @@ func (s *state) times(now int64) (busy, blocked, idle time.Duration) {
 			s.credit(m, now)
 		}
 	}
-	blocked = s.spent.blocked + time.Duration(now*int64(s.sole.away))
+	blocked = s.spent.blocked + time.Duration(now*int64(s.counts.blocked))
 	idle = s.spent.idle + time.Duration(now*int64(s.live)) - blocked
 	return s.spent.busy, blocked, max(idle, 0)
 }
