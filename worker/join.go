@@ -6,7 +6,6 @@ import "github.com/golda-dev/golda/internal/actor"
 func (w *Worker) join(again bool) error {
 	if err := w.takeInstance(w.stage.Inbox.Claim(&w.Member)); err != nil {
 		w.stage.Inbox.CrashIdle()
-		w.stage.Inbox.StartFailed()
 		w.stage.Inbox.Leave(&w.Member)
 		return err
 	}

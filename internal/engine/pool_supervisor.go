@@ -115,9 +115,15 @@ func (ps *poolSupervisor) addUnstarted() {
 
 // startCalled starts a worker that the inbox called.
 func (ps *poolSupervisor) startCalled(ctx actor.Context) {
-	if !ps.doomed && ps.pool.core.inbox.TakeCalled() {
-		ps.spawn(ctx, ps.pool.workerToStart(), false)
+	if ps.doomed {
+		return
 	}
+	w := ps.pool.workerToStart()
+	if !ps.pool.core.inbox.TakeCalled(&w.Member) {
+		w.Unclaim()
+		return
+	}
+	ps.spawn(ctx, w, false)
 }
 
 // startInstances starts a stage's shared behaviour. If the stage has instances instead, and no worker that makes one now,

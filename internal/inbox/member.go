@@ -89,13 +89,12 @@ func (t *Tally) completed() int { return t.OK + t.Forwarded + t.Errors }
 
 // Join adds a worker of the stage's own. With again it comes in the place of one that crashed.
 func (in *Inbox) Join(m *Member, again bool) {
-	if m.own == nil {
-		m.own = in
-	}
 	var fx effects
 	in.mu.Lock()
-	if !in.unstarted.arrive(m) { // one that was expected counts already
-		in.joinOwn(m)
+	if !m.joined { // otherwise it was called
+		m.own = in
+		in.staff(1)
+		in.join(m)
 	}
 	if again {
 		in.counts.restarts++

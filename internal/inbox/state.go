@@ -178,12 +178,12 @@ func (s *state) callWorker(fx *effects) {
 		return
 	}
 	switch {
-	case len(s.idle)+int(s.unstarted.waiting) == 0 || s.waking > 0, // none can come, or one does
+	case len(s.idle)+s.unstarted.n == 0 || s.waking > 0 || s.unstarted.called, // none can come, or one does
 		s.busyInstances >= s.knobs.Instances || s.available() == 0 || s.leftToOne(): // none is needed
 		return
 	}
 	m := s.pickIdle(s.fit)
-	if m == nil && s.unstarted.waiting > 0 {
+	if m == nil && s.unstarted.n > 0 && s.equippable() {
 		m = s.callUnstarted()
 	}
 	fx.wakeWorker(m)

@@ -29,12 +29,6 @@ func (s *state) staff(more int) {
 	}
 }
 
-// joinOwn adds a worker of the stage's own.
-func (s *state) joinOwn(m *Member) {
-	s.staff(1)
-	s.join(m)
-}
-
 // leaveOwn removes a worker of the stage's own, if it has joined.
 func (s *state) leaveOwn(m *Member) {
 	if m.joined {
