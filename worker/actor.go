@@ -11,13 +11,13 @@ type Up struct {
 // IgnoreDeadLetterLogging marks a message that may arrive after its receiver has ended.
 func (Up) IgnoreDeadLetterLogging() {}
 
-// Spawn starts an actor in the worker, as a child of the supervisor with the given context; see
-// [actor.SpawnUnregistered]. Again says that the actor replaces one that crashed.
+// Spawn starts an actor in the worker, as a child of the supervisor with the given context. Again says that the actor
+// replaces one that crashed.
 func (w *Worker) Spawn(supervisor actor.Context, name string, again bool) (*actor.PID, error) {
 	w.failure, w.left, w.again = nil, false, again
 	box := actor.NewMailbox((*mailboxFeed)(w))
 	w.box.Store(box)
-	return actor.SpawnUnregistered(supervisor, name, box, func() actor.Actor { return (*actorRole)(w) })
+	return actor.Spawn(supervisor, name, box, func() actor.Actor { return (*actorRole)(w) })
 }
 
 // mailboxFeed is the worker as its mailbox sees it.

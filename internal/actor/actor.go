@@ -86,12 +86,8 @@ type Spawner interface {
 // incarnation: a stuck incarnation that ends late removes its name from the registry, even if another actor has it by
 // then.
 func Spawn(by Spawner, name string, box *Mailbox, make func() Actor) (*PID, error) {
-	a := shielded(make())
-	spawning.mu.Lock()
-	defer spawning.mu.Unlock()
-	spawning.actor, spawning.box = a, box
-	defer spawning.clear()
-	return by.SpawnNamed(spawning.props, name)
+	return by.SpawnNamed(proto.PropsFromProducer(func() Actor { return shielded(make()) },
+		proto.WithMailbox(func() proto.Mailbox { return box })), name)
 }
 
 // Unique returns a name that no other process of the system has had.

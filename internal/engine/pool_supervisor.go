@@ -65,7 +65,7 @@ func (ps *poolSupervisor) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		ps.workerEnded(ctx, m.Who)
 	case *actor.Stopping:
-		ps.stopping(ctx)
+		ps.stopping()
 	case *actor.Stopped:
 		ps.stopped()
 	}
@@ -279,13 +279,9 @@ func (ps *poolSupervisor) restart(ctx actor.Context, w *worker.Worker) {
 	ps.spawn(ctx, w, true)
 }
 
-// stopping is called before the workers are stopped. The actor system then stops those that Adopt gives it, and waits for
-// them.
-func (ps *poolSupervisor) stopping(ctx actor.Context) {
+// stopping is called before the workers are stopped.
+func (ps *poolSupervisor) stopping() {
 	ps.doomed = true
-	for _, h := range ps.workers {
-		actor.Adopt(ctx, h.pid)
-	}
 	if ps.crashes != nil {
 		for m, pause := range ps.crashes.pauses {
 			pause.Stop()
