@@ -245,7 +245,7 @@ func TestTargetsAreMetOrMissedByTheFigures(t *testing.T) {
 		"W4 golda": ns(101, 90, 120), "W4 chan": ns(100, 100, 100),
 		"W5 golda": {{P50: 110, P99: 1200}}, "W5 chan": {{P50: 100, P99: 999}},
 		"W6 golda":  {{Commands: 100, Answered: 100}, {Commands: 100, Answered: 99}},
-		"W7 golda":  {{FreshBytesPerStage: 5000, BytesPerStage: 5001}},
+		"W7 golda":  {{FreshBytesPerStage: 10_000, BytesPerStage: 10_001}},
 		"W11 golda": ns(160), "W11 chan": ns(100),
 	}
 	var got []string
