@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // ErrReopened is the cause of a [*DrainError] if a stage was reopened while it was drained.
@@ -33,7 +33,7 @@ var ErrReopened = errors.New("pipeline: reopened while it was drained")
 // Drain may be called again. Any number of drains may run at once. Before the start there is nothing to drain, and Drain
 // closes nothing. A handler must not drain its own stage, which would wait for the handler.
 func (p *Pipeline) Drain(ctx context.Context, parts ...Part) error {
-	need.Context(ctx, "pipeline: Drain")
+	link.CheckContext(ctx, "pipeline: Drain")
 	d, err := p.newDrain(parts)
 	if err != nil {
 		return err

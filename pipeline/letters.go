@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/letters"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -130,13 +130,13 @@ func (l *Letters) Groups() []LetterGroup {
 // letter is removed, else it stays. The error is [ErrNoLetter], [ErrRetrying], [ErrNotPart], a [*stage.TypeError], or the
 // stage's refusal.
 func (l *Letters) Retry(ctx context.Context, id uint64) error {
-	need.Context(ctx, "pipeline: Retry")
+	link.CheckContext(ctx, "pipeline: Retry")
 	return l.store.Retry(ctx, id)
 }
 
 // RetryAs is like [Letters.Retry], but submits another command in place of the letter's own: a corrected one.
 func (l *Letters) RetryAs(ctx context.Context, id uint64, cmd any) error {
-	need.Context(ctx, "pipeline: RetryAs")
+	link.CheckContext(ctx, "pipeline: RetryAs")
 	return l.store.RetryAs(ctx, id, cmd)
 }
 
@@ -144,7 +144,7 @@ func (l *Letters) RetryAs(ctx context.Context, id uint64, cmd any) error {
 // refused does not hold up the others; the error joins the first refusal of each stage. If ctx ends, RetryAll stops early and
 // the error says so. Letters that arrive meanwhile are not retried.
 func (l *Letters) RetryAll(ctx context.Context, f LetterFilter) (n int, err error) {
-	need.Context(ctx, "pipeline: RetryAll")
+	link.CheckContext(ctx, "pipeline: RetryAll")
 	return l.store.RetryAll(ctx, f.filter())
 }
 

@@ -6,7 +6,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // RunUntilSignal is [Pipeline.Run] for the main function of a program: it lets the pipeline run until SIGINT or SIGTERM arrives,
@@ -24,7 +24,7 @@ import (
 // [stage.ErrDraining] when it ends. Use RunUntilSignal for one pipeline of a process: if several pipelines run so, a signal
 // stops all of them at once, not one after the other.
 func (p *Pipeline) RunUntilSignal(ctx context.Context) error {
-	need.Context(ctx, "pipeline: RunUntilSignal")
+	link.CheckContext(ctx, "pipeline: RunUntilSignal")
 	signals := make(chan os.Signal, 2) // two may arrive at once
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

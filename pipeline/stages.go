@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/control"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 )
 
@@ -142,7 +142,7 @@ func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
 // reached by Submit, by handlers that forward to it directly, or by the ports of other new stages. As with [New], the error
 // joins all faults; then nothing has changed. If a stage cannot start, the new stages are removed again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
-	need.Context(ctx, "pipeline: Add")
+	link.CheckContext(ctx, "pipeline: Add")
 	if err := p.checkCaller(); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 // forwards to it any more. Its accounts stay in those of the pipeline, and take some kilobytes until the pipeline stops. If
 // ctx ends first, or the pipeline stops, the stage stays closed and is not removed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
-	need.Context(ctx, "pipeline: Remove")
+	link.CheckContext(ctx, "pipeline: Remove")
 	if err := p.checkCaller(); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -18,7 +18,7 @@ import (
 // ctx ends before all have started, those that did are stopped and the error says why. After the start only the values of ctx
 // matter; handlers' contexts have them.
 func (p *Pipeline) Start(ctx context.Context) error {
-	need.Context(ctx, "pipeline: Start")
+	link.CheckContext(ctx, "pipeline: Start")
 	if ctx.Err() != nil {
 		return fmt.Errorf("pipeline %q: start: %w", p.name, context.Cause(ctx))
 	}
@@ -154,7 +154,7 @@ func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 // returns nil if all commands ended in time; the error of the start; the reason, if the pipeline gave up; or a [*StopError].
 // [Pipeline.Ending] says what ended it.
 func (p *Pipeline) Run(ctx context.Context) error {
-	need.Context(ctx, "pipeline: Run")
+	link.CheckContext(ctx, "pipeline: Run")
 	if err := p.Start(ctx); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
 )
@@ -20,7 +20,7 @@ import (
 // Stop may be called before Start, and more than once: later calls wait for the first, and the first stops hard when the
 // context of any of them ends. A handler must not call Stop, which would wait for the handler.
 func (p *Pipeline) Stop(ctx context.Context) error {
-	need.Context(ctx, "pipeline: Stop")
+	link.CheckContext(ctx, "pipeline: Stop")
 	if p.enterStop() {
 		go p.stop() //nolint:gosec // the stop belongs to the pipeline; a caller's ctx only makes it hard
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // Ticket gives the result of one command, and of all commands that were emitted on its way. Several goroutines may use it.
@@ -20,7 +20,7 @@ func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
 // and the command continues. If ctx is a coroutine.Context the handler is suspended while it waits; [Call] does that
 // without a goroutine.
 func (t *Ticket) Wait(ctx context.Context) (any, error) {
-	need.Context(ctx, "stage: Ticket.Wait")
+	link.CheckContext(ctx, "stage: Ticket.Wait")
 	if c, ok := ctx.(behaviour.Suspender); ok {
 		if err := inbox.Until(c, t.t.Done()); err != nil { //nolint:contextcheck // c is ctx
 			return nil, err
@@ -46,7 +46,7 @@ func (t *Ticket) Err() error { return t.t.Err() }
 // context.WithoutCancel(ctx). A handler that asks another stage and does not wait must do so too, because its own context
 // may end when it returns.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
-	need.Context(ctx, "stage: Ask")
+	link.CheckContext(ctx, "stage: Ask")
 	t := new(Ticket)
 	if err := s.inbox.Submit(ctx, &command.Envelope{Cmd: cmd, From: t.t.Asked(ctx, s.inbox.Pipeline())}); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // for a handler that calls a stage which forwards to the handler's own: the pipeline does not know which stages call which,
 // so that stage waits for a free slot in a stage where all handlers may be waiting for it.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
-	need.Context(ctx, "stage: Call")
+	link.CheckContext(ctx, "stage: Call")
 	got, err := s.call(ctx, cmd)
 	if err != nil || got == nil {
 		return result, err

@@ -11,7 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
@@ -161,7 +161,7 @@ func (s *Stage[C]) Part(part.Seal) {}
 // itself in this way for ever keeps what its handlers added to the context over 256 submissions; then it keeps only the
 // values that the first command was submitted with.
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
-	need.Context(ctx, "stage: Submit")
+	link.CheckContext(ctx, "stage: Submit")
 	e := command.Envelope{Cmd: cmd}
 	if ctx != context.Background() {
 		e.From = s.last.origin(ctx, s.inbox)
@@ -173,7 +173,7 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 // there are free slots cost as much as one. It returns how many were accepted: all of them, and no error, or those before
 // the first one that was refused, and the error of that one. Their handlers see the values of ctx, as with Submit.
 func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err error) {
-	need.Context(ctx, "stage: SubmitAll")
+	link.CheckContext(ctx, "stage: SubmitAll")
 	return s.inbox.SubmitAll(ctx, s.last.origin(ctx, s.inbox), len(cmds), func(i int) any { return cmds[i] })
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/internal/trial"
 	"github.com/golda-dev/golda/stage/upgrade"
@@ -34,7 +34,7 @@ import (
 // [upgrade.ErrUpgrading] while another upgrade is under way, [upgrade.ErrEnded] when the stage has stopped, and [*Fault]s
 // for options that are wrong.
 func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C], opts ...upgrade.Option) (*upgrade.Rollout, error) {
-	need.Context(ctx, "stage: Upgrade")
+	link.CheckContext(ctx, "stage: Upgrade")
 	p := newPlan[C](opts)
 	p.Check(factory != nil, "the factory is nil", "Upgrade")
 	if len(p.Problems) > 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/actor"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // Tree is a running supervisor.
@@ -32,7 +32,7 @@ type Tree struct {
 // The supervisor and its children are actors of the given system. If system is nil, the supervisor has a system of its
 // own.
 func Start(ctx context.Context, system *actor.System, spec Spec) (*Tree, error) {
-	need.Context(ctx, "supervisor: Start")
+	link.CheckContext(ctx, "supervisor: Start")
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func Start(ctx context.Context, system *actor.System, spec Spec) (*Tree, error) 
 // Run starts a supervisor, lets it run until ctx ends or the supervisor ends by itself, and stops it. It returns nil if
 // all ended well, even if ctx ended before all had started, and otherwise the error of Start or [Tree.Wait].
 func Run(ctx context.Context, spec Spec) error {
-	need.Context(ctx, "supervisor: Run")
+	link.CheckContext(ctx, "supervisor: Run")
 	t, err := Start(ctx, nil, spec)
 	switch {
 	case err == nil:
@@ -126,7 +126,7 @@ func (t *Tree) stop(m stop) []string {
 // [*StartError]), or ctx ends first, the child is not added. If there is a child of that name, the error is
 // [ErrAlreadyStarted] if it runs, and [ErrAlreadyPresent] if not.
 func (t *Tree) Add(ctx context.Context, child Child) (id string, err error) {
-	need.Context(ctx, "supervisor: Add")
+	link.CheckContext(ctx, "supervisor: Add")
 	return t.do(ctx, &request{do: add, child: child})
 }
 
@@ -143,7 +143,7 @@ func (t *Tree) Terminate(id string) error {
 // Restart is OTP's restart_child: it starts a child that was terminated or has ended well. If the start fails, or ctx
 // ends first, the child stays down. If ctx has already ended, the child is not started at all.
 func (t *Tree) Restart(ctx context.Context, id string) error {
-	need.Context(ctx, "supervisor: Restart")
+	link.CheckContext(ctx, "supervisor: Restart")
 	_, err := t.do(ctx, &request{do: restart, id: id})
 	return err
 }

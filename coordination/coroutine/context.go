@@ -6,7 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/coro"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 var (
@@ -39,7 +39,7 @@ type Context = behaviour.Suspender
 // calling goroutine. When ctx is done a suspension returns ErrStopped with the cause. The Context may be used by
 // several goroutines.
 func Blocking(ctx context.Context) Context {
-	need.Context(ctx, "coroutine: Blocking")
+	link.CheckContext(ctx, "coroutine: Blocking")
 	return blocking{ctx}
 }
 
@@ -54,8 +54,8 @@ func Blocking(ctx context.Context) Context {
 // suspension ends with the handler in any case. Like c it is for the handler alone. A wait that ctx may end is not part
 // of a deadlock that a scheduler reports.
 func WithContext(ctx context.Context, c Context) Context {
-	need.Context(ctx, "coroutine: WithContext")
-	need.Context(c, "coroutine: WithContext") //nolint:contextcheck // both are given
+	link.CheckContext(ctx, "coroutine: WithContext")
+	link.CheckContext(c, "coroutine: WithContext") //nolint:contextcheck // both are given
 	return coro.NewBound(ctx, c)
 }
 

@@ -18,7 +18,6 @@ import (
 // this text first, and give the reasons on a page in docs/decisions.
 const layers = `
 -- ground: pure. No goroutines, no locks, no clock.
-internal/need:
 internal/backoff:
 internal/plain:
 internal/link:
@@ -53,8 +52,8 @@ worker:             behaviour internal/actor internal/command internal/coro inte
                     internal/trial internal/yield
 internal/engine:    behaviour stage/queue stage/reason worker
                     internal/actor internal/command internal/inbox internal/part internal/plain internal/stacks internal/trial
-stage/upgrade:      worker internal/engine internal/need internal/trial
-coordination/coroutine: behaviour internal/coro internal/need
+stage/upgrade:      worker internal/engine internal/link internal/trial
+coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 
@@ -64,16 +63,16 @@ internal/control:   controller stage/queue worker
                     internal/actor internal/engine internal/goid internal/graph internal/inbox internal/logs internal/part internal/steer
 
 -- second: these do not import each other.
-supervisor:         internal/actor internal/backoff internal/need internal/plain
+supervisor:         internal/actor internal/backoff internal/link internal/plain
 stage:              behaviour stage/queue stage/reason stage/upgrade worker
-                    internal/actor internal/backoff internal/command internal/engine internal/histogram internal/need internal/part internal/plain internal/inbox
+                    internal/actor internal/backoff internal/command internal/engine internal/histogram internal/link internal/part internal/plain internal/inbox
                     internal/trial
 
 -- third
 internal/letters:   stage stage/reason worker internal/logs internal/plain
 pipeline:           behaviour controller controller/policy worker stage stage/reason supervisor
                     internal/actor internal/control internal/engine internal/graph internal/inbox internal/letters internal/logs
-                    internal/need internal/part internal/plain
+                    internal/link internal/part internal/plain
 
 -- top: third-party dependencies are allowed.
 stage/stagetest/internal/oracle: pipeline stage internal/actor

@@ -1,5 +1,5 @@
-// Package link has what package behaviour and the engine share and users do not need: how an inlet is made, and how a
-// handler's context leads to the engine.
+// Package link has what public packages and the engine share and users do not need: how an inlet is made, how a handler's
+// context leads to the engine, and how a nil context is refused.
 package link
 
 import "context"
@@ -28,4 +28,13 @@ type Emitter interface {
 	Emit(ctx context.Context, to *Inlet, cmd any) error
 	// Attempt returns the number of the current try, see behaviour.Attempt.
 	Attempt() int
+}
+
+// CheckContext panics if ctx is nil and names the call that got it. A nil context is a mistake in the caller's program.
+// CheckContext reports it at the public API, before any work has started; deeper inside it would be a nil dereference in the
+// middle of the work. It is not an error, because a caller might take an error for the one that the context ended with.
+func CheckContext(ctx context.Context, call string) {
+	if ctx == nil {
+		panic(call + ": nil context")
+	}
 }

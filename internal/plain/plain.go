@@ -146,39 +146,28 @@ func atom(v reflect.Value) string {
 	}
 }
 
-// byMethod writes a value with its own method, and reports whether it has one that returned.
-func (d *description) byMethod(v reflect.Value) bool {
+// byMethod writes a value with its own Error or String method, and reports whether it has one that returned. If the method
+// panics, byMethod writes the type, and the shape follows.
+//
+// It could call the method in a goroutine of its own, to survive runtime.Goexit; but then this package could not be on the
+// lowest layer, whose errors contain untrusted values, too. Where a goroutine of the engine formats a value, the caller
+// guards the call.
+func (d *description) byMethod(v reflect.Value) (ok bool) {
 	if !d.asks || !v.IsValid() || !v.CanInterface() || len(d.text) >= d.most {
 		return false
 	}
-	say := method(v.Interface())
-	if say == nil {
+	defer func() {
+		if recover() != nil {
+			d.write(v.Type().String() + " ")
+		}
+	}()
+	switch v := v.Interface().(type) {
+	case error:
+		d.write(v.Error())
+	case fmt.Stringer:
+		d.write(v.String())
+	default:
 		return false
 	}
-	text, ok := call(say)
-	if !ok {
-		text = v.Type().String() + " " // the shape follows
-	}
-	d.write(text)
-	return ok
-}
-
-// method returns the method with which a value formats itself, or nil.
-func method(v any) func() string {
-	switch v := v.(type) {
-	case error:
-		return v.Error
-	case fmt.Stringer:
-		return v.String
-	default:
-		return nil
-	}
-}
-
-// call calls a method of an untrusted value. It could do so in a goroutine of its own, to survive runtime.Goexit; but
-// then this package could not be on the lowest layer, whose errors contain untrusted values, too. Where a goroutine of
-// the engine formats a value, the caller guards the call.
-func call(say func() string) (text string, ok bool) {
-	defer func() { _ = recover() }()
-	return say(), true
+	return true
 }

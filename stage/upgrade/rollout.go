@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/need"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/trial"
 	"github.com/golda-dev/golda/worker"
 )
@@ -79,7 +79,7 @@ func side(v *worker.Version, s trial.Side) Side {
 // wrapped around the reason, if it was rolled back automatically; [ErrEnded] if the stage stopped first; or the error of
 // ctx.
 func (r *Rollout) Wait(ctx context.Context) error {
-	need.Context(ctx, "upgrade: Rollout.Wait")
+	link.CheckContext(ctx, "upgrade: Rollout.Wait")
 	return r.wrap(r.way.Wait(ctx))
 }
 
