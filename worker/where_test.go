@@ -11,42 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/stacks"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
-
-func TestThePlaceIsTheInnermostCallOfUserCode(t *testing.T) {
-	const engine = `
-github.com/golda-dev/golda/behaviour.Func[...].HandleCommand(0x1?, {0x2?, 0x3?}, 0x4?)
-	/src/behaviour/behaviour.go:40 +0x1d
-github.com/golda-dev/golda/stage.(*single[...]).Handle(0x1, {0x2, 0x3})
-	/src/stage/instance.go:50 +0x1d
-github.com/golda-dev/golda/worker.(*Worker).handleEach(0xc000000001, 0x1)
-	/src/worker/worker.go:400 +0x1d
-github.com/golda-dev/golda/worker.(*Worker).work(0xc000000001, 0x1)
-	/src/worker/worker.go:380 +0x1d
-created by github.com/asynkron/protoactor-go/actor.goroutineDispatcher.Schedule in goroutine 1
-	/mod/dispatcher.go:10 +0x1d
-`
-	for name, row := range map[string]struct{ stack, want string }{
-		"a program's own": {"main.(*till).HandleCommand(0x1)\n\t/home/shop/till.go:31 +0x1d", "main.(*till).HandleCommand till.go:31"},
-		"beneath the standard library": {"sync.(*Mutex).Lock(...)\n\t/go/sync/mutex.go:46\nmain.sum(0x1)\n\t/home/shop/sum.go:7 +0x1d\n" +
-			"main.f.func1()\n\t/home/shop/till.go:31 +0x1d", "main.sum sum.go:7"},
-		"a library": {"internal/poll.runtime_pollWait(0x1)\n\t/go/netpoll.go:1 +0x1d\ngithub.com/lib/pq.(*conn).recv(0x1)\n\t/mod/conn.go:9 +0x1d\n" +
-			"example.com/shop/till.Handle(0x1)\n\t/home/shop/till.go:31 +0x1d", "pq.(*conn).recv conn.go:9"},
-		"a module without a host": {"time.Sleep(0x1)\n\t/go/time.go:1 +0x1d\nshop/sums.Add(0x1)\n\t/home/shop/sums/add.go:3 +0x1d\n" +
-			"shop/till.Handle(0x1)\n\t/home/shop/till.go:31 +0x1d", "sums.Add add.go:3"},
-		"in a call to the engine": {"github.com/golda-dev/golda/internal/inbox.(*Inbox).await(0x1)\n\t/src/admit.go:150 +0x1d\n" +
-			"github.com/golda-dev/golda/stage.(*Stage[...]).Submit(0x1)\n\t/src/stage.go:150 +0x1d\nmain.f(0x1)\n\t/home/shop/till.go:31 +0x1d", "main.f till.go:31"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, row.want, stacks.Place([]byte("goroutine 7 [select]:\n"+row.stack+engine)))
-		})
-	}
-	require.Empty(t, stacks.Place(nil))
-	require.Empty(t, stacks.Place([]byte("goroutine 7 [select]:"+engine)), "no user code")
-}
 
 // sink waits at the bottom of a recursion that is so deep that the runtime elides the middle of its stack.
 //

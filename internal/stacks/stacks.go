@@ -120,6 +120,7 @@ func Receiver(stack, method []byte) (address uint64) {
 
 // firstArgument returns the first argument of the call at the start of a line, or 0 if it is not an address.
 func firstArgument(line []byte) uint64 {
+	line, _, _ = bytes.Cut(line, []byte("\n"))
 	_, args, ok := bytes.Cut(line, []byte("(0x"))
 	if !ok {
 		return 0
