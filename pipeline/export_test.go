@@ -13,6 +13,6 @@ func Controlled(parts []Part) bool {
 // it at once, so that it comes at any instant of a worker's life.
 func (p *Pipeline) AbandonAll() {
 	for _, in := range p.stages().all {
-		worker.AbandonAll(in)
+		in.Owner.(*worker.Stage).AbandonAll()
 	}
 }

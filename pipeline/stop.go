@@ -130,7 +130,7 @@ func (p *Pipeline) abandonWorkers(graceEnd time.Time) {
 	}
 	for late := time.Now().Add(lastMoment); ; time.Sleep(time.Millisecond) {
 		for _, in := range inboxes {
-			worker.AbandonAll(in)
+			in.Owner.(*worker.Stage).AbandonAll()
 		}
 		if !busy(inboxes) && !underWay(inbox.Counts(inboxes)) || time.Now().After(late) {
 			return

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -79,14 +78,14 @@ func (i *instance[C]) Handle(ctx context.Context, cmd any) behaviour.Outcome {
 }
 
 // HandleEach handles the commands of a batch, one after the other, until the worker is halted.
-func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []command.Envelope) {
+func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch worker.Batch) {
 	call, halted := i.call, w.Halts()
 	for n := range batch {
 		if halted.Load() {
 			return
 		}
 		if batch[n].From != nil {
-			i.handleFrom(w, &batch[n]) //nolint:contextcheck // the command has a context of its own
+			i.handleFrom(w, batch[n].Cmd) //nolint:contextcheck // the command has a context of its own
 			continue
 		}
 		c, _ := batch[n].Cmd.(C)
@@ -98,12 +97,12 @@ func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch []
 // small for the other commands.
 //
 //go:noinline
-func (i *instance[C]) handleFrom(w *worker.Worker, e *command.Envelope) {
-	ctx := w.Begin(e)
+func (i *instance[C]) handleFrom(w *worker.Worker, cmd any) {
+	ctx := w.Begin()
 	if ctx == nil {
 		return
 	}
-	c, _ := e.Cmd.(C)
+	c, _ := cmd.(C)
 	o := i.call(ctx, c)
 	w.End()
 	w.Settle(o)
@@ -111,7 +110,7 @@ func (i *instance[C]) handleFrom(w *worker.Worker, e *command.Envelope) {
 
 // HandleMany handles a batch. It makes a slice for each batch, because several workers may share the behaviour; one
 // allocation for a batch is cheap.
-func (i *instance[C]) HandleMany(ctx context.Context, batch []command.Envelope) []behaviour.Outcome {
+func (i *instance[C]) HandleMany(ctx context.Context, batch worker.Batch) []behaviour.Outcome {
 	cmds := make([]C, len(batch))
 	for n := range batch {
 		cmds[n], _ = batch[n].Cmd.(C)

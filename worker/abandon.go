@@ -8,13 +8,13 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// AbandonAll gives up the workers that have commands of a halted inbox in their batches and do not deliver: a hard stop has
-// waited for them for long enough. Their commands are dead-lettered, and the tickets are settled. That counts as no crash,
-// and no worker takes their place.
-func AbandonAll(in *inbox.Inbox) {
-	for _, m := range in.Holders() {
+// AbandonAll gives up the workers that have commands of the stage, whose inbox is halted, in their batches and do not
+// deliver: a hard stop has waited for them for long enough. Their commands are dead-lettered, and the tickets are settled.
+// That counts as no crash, and no worker takes their place.
+func (s *Stage) AbandonAll() {
+	for _, m := range s.Inbox.Holders() {
 		if w, ok := m.Owner.(*Worker); ok {
-			w.abandon(in)
+			w.abandon(s.Inbox)
 		}
 	}
 }

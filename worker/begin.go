@@ -12,7 +12,8 @@ import (
 // Begin returns the context for the handler of the present command. If the caller's context has ended, or the command has
 // expired, Begin settles the command, moves on to the next one and returns nil. Otherwise [Worker.End] must be called when the
 // handler has returned.
-func (w *Worker) Begin(e *command.Envelope) context.Context {
+func (w *Worker) Begin() context.Context {
+	e := &w.Batch[w.cur]
 	if w.endEarly(e) {
 		return nil
 	}

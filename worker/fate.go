@@ -11,7 +11,7 @@ import "sync/atomic"
 //	                  stuck                                abandoned
 //	why               a handler ran past its time          a hard stop waited for its grace,
 //	                  limit and the grace                  and the worker still has a batch
-//	given up by       the watchdog, which has watching     [AbandonAll], which has the inbox's lock
+//	given up by       the watchdog, which has watching     [Stage.AbandonAll], with the inbox's lock
 //	not if            the handler has returned (calling),  the worker delivers, or has nothing in
 //	                  or emits just now                    its batch (see [inbox.Inbox.Abandon])
 //	owner afterwards  the watchdog owns the whole worker   the worker's goroutine still owns the

@@ -21,9 +21,8 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 		if w.Halted() {
 			return
 		}
-		e := &batch[n]
-		if ctx := w.Begin(e); ctx != nil {
-			w.Settle(w.callOne(ctx, w.instance, e))
+		if ctx := w.Begin(); ctx != nil {
+			w.Settle(w.callOne(ctx, w.instance, &batch[n]))
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (w *Worker) handleEither(p *pair, batch []command.Envelope) {
 			break
 		}
 		e := &batch[i]
-		ctx := w.Begin(e)
+		ctx := w.Begin()
 		if ctx == nil {
 			continue
 		}

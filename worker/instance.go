@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/command"
 )
 
 // Instance is one value of a stage's behaviour, with the command type erased by the stage.
@@ -29,9 +28,9 @@ type Instance interface {
 	// HandleEach handles the commands of a batch, one after the other, until [Worker.Halts] is set. It calls
 	// [Worker.Settle] with the outcome of each. The loop is in the instance so that a command costs one indirect call, not
 	// two.
-	HandleEach(ctx context.Context, w *Worker, batch []command.Envelope)
+	HandleEach(ctx context.Context, w *Worker, batch Batch)
 	// HandleMany handles the commands of a batch.
-	HandleMany(ctx context.Context, batch []command.Envelope) []behaviour.Outcome
+	HandleMany(ctx context.Context, batch Batch) []behaviour.Outcome
 }
 
 // lent is a shared instance as one worker has it. The worker neither starts nor stops it.

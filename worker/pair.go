@@ -137,7 +137,7 @@ func (p *pair) Handle(ctx context.Context, cmd any) behaviour.Outcome {
 }
 
 // HandleEach implements [Instance]. The worker does not call it, because it aims a pair before each command.
-func (p *pair) HandleEach(ctx context.Context, w *Worker, batch []command.Envelope) {
+func (p *pair) HandleEach(ctx context.Context, w *Worker, batch Batch) {
 	halted := w.Halts()
 	for i := range batch {
 		if halted.Load() {
@@ -148,7 +148,7 @@ func (p *pair) HandleEach(ctx context.Context, w *Worker, batch []command.Envelo
 }
 
 // HandleMany implements [Instance]. The worker does not call it, because it has each version handle its part.
-func (p *pair) HandleMany(ctx context.Context, batch []command.Envelope) []behaviour.Outcome {
+func (p *pair) HandleMany(ctx context.Context, batch Batch) []behaviour.Outcome {
 	return p.parts[p.side].HandleMany(ctx, batch)
 }
 

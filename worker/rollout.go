@@ -109,8 +109,11 @@ func (r *Rollout) Versions() (old, fresh *Version) {
 	return r.versions[trial.Before], r.versions[trial.After]
 }
 
-// Sides returns what became of the commands that went to the old and to the new version; see [trial.Trial.Sides].
-func (r *Rollout) Sides() (old, fresh trial.Side) { return r.trial.Sides() }
+// Counts returns what became of the commands that went to a side, [trial.Before] or [trial.After].
+func (r *Rollout) Counts(side int) (commands, errors, crashes uint64) {
+	s := r.trial.Side(side)
+	return s.Commands, s.Errors, s.Crashes
+}
 
 // Wait waits until the rollout has ended and the instances of the version that lost have been stopped.
 func (r *Rollout) Wait(ctx context.Context) error {

@@ -21,7 +21,7 @@ import (
 // started it: when it is woken, any worker of the stage may resume it. While a worker runs it, the command is in that
 // worker's batch as it was given out, so whatever happens is charged to it as to any other command.
 //
-// A Run is the context of its handler's task. It holds what the handler emits until the handler has succeeded.
+// As a [runContext] it is the context of its handler's task. It holds what the handler emits until the handler has succeeded.
 type Run struct {
 	context.Context // the stage's
 	runLimit
@@ -115,8 +115,11 @@ func (run *Run) refuse() {
 	run.instance.Of().release()
 }
 
+// runContext is a run as the context of its handler's task.
+type runContext Run
+
 // Deadline returns the deadline of the stage's time limit or of the caller's context, whichever is earlier.
-func (run *Run) Deadline() (deadline time.Time, ok bool) {
+func (run *runContext) Deadline() (deadline time.Time, ok bool) {
 	deadline, ok = run.Context.Deadline()
 	if run.stage.Timeout > 0 {
 		deadline, ok = run.began.Add(run.stage.Timeout), true
@@ -130,7 +133,7 @@ func (run *Run) Deadline() (deadline time.Time, ok bool) {
 }
 
 // Value returns the run as the emitter, then what the caller's context has, and then what the stage's context has.
-func (run *Run) Value(key any) any {
+func (run *runContext) Value(key any) any {
 	switch key.(type) {
 	case link.EmitterKey:
 		return (*runEmitter)(run)
@@ -146,13 +149,13 @@ func (run *Run) Value(key any) any {
 }
 
 // Origin returns the origin of the command, or nil if there is none.
-func (run *Run) Origin() *command.Origin { return run.envelope.From }
+func (run *runContext) Origin() *command.Origin { return run.envelope.From }
 
 // Pipeline returns the stage's pipeline.
-func (run *Run) Pipeline() any { return run.stage.Inbox.Pipeline() }
+func (run *runContext) Pipeline() any { return run.stage.Inbox.Pipeline() }
 
 // Lasts returns false: the context ends with the handler.
-func (run *Run) Lasts() bool { return false }
+func (run *runContext) Lasts() bool { return false }
 
 // countedOutcome returns the handler's outcome, and counts it if there is a trial.
 func (run *Run) countedOutcome() behaviour.Outcome {

@@ -7,9 +7,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/trial"
 )
+
+// Limits says which commands go to a canary, and what ends its trial.
+type Limits = trial.Limits
+
+// Batch is the commands of a batch.
+type Batch []command.Envelope
 
 // ErrTimeout is the cause with which a handler's context ends when the stage's time limit for a command has passed.
 var ErrTimeout = errors.New("stage: command took longer than its time limit")

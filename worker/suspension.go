@@ -72,7 +72,7 @@ func (w *Worker) resume(run *Run) (ended bool) {
 	if run.task == nil {
 		run.instance.Of().retain()
 		w.attachRun(run)
-		if _, err := w.stage.Runs.Start(run, run, run.serve); err != nil {
+		if _, err := w.stage.Runs.Start((*runContext)(run), run, run.serve); err != nil {
 			run.refuse()
 			return true
 		}

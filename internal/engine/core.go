@@ -84,6 +84,7 @@ func New(config *Config, typed Typed) *Core {
 	config.Inbox = c.inbox.Config()
 	c.Pool = &Pool{core: c, group: c.inbox, least: config.Fewest, most: config.Most}
 	c.staff = &worker.Stage{Inbox: c.inbox}
+	c.inbox.Owner = c.staff
 	c.Install(c.staff.NewVersion(func(*worker.Version) worker.Instance { return nil }, false))
 	return c
 }
@@ -153,7 +154,7 @@ func (c *Core) Attach(env *Env) {
 	s.Timeout, s.Grace, s.RetryIf = c.config.Timeout, c.config.Grace, c.config.RetryIf
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, labelled(env.Context, env.Name, c.Name())
 	s.Endures, s.Pause, s.Apart = int32(min(c.config.Endures, math.MaxInt32)), c.config.Inbox.Rest, actor.Apart(env.System)
-	c.inbox.Owner, c.inbox.StartWorker = c.staff, c.Pool.startCalled
+	c.inbox.StartWorker = c.Pool.startCalled
 	c.Pool.attach(env)
 }
 

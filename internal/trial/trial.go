@@ -129,18 +129,15 @@ func (t *Trial) Crashed(side int) bool {
 	return t.sides[side].crashes.Add(1) > t.limits.Crashes && side == After
 }
 
-// Sides returns what became of the commands of the old and the new version. A command that is being counted meanwhile may
-// be in one of the two only.
-func (t *Trial) Sides() (old, fresh Side) { return t.read(Before), t.read(After) }
-
-func (t *Trial) read(side int) Side {
+// Side returns what became of the commands of the old or the new version.
+func (t *Trial) Side(side int) Side {
 	s := &t.sides[side]
 	return Side{s.commands.Load(), s.errors.Load(), s.crashes.Load()}
 }
 
 // Verdict returns how the trial ends by what was counted so far: OnTrial if it goes on. Why is the reason to roll back.
 func (t *Trial) Verdict() (how State, why error) {
-	old, fresh := t.Sides()
+	old, fresh := t.Side(Before), t.Side(After)
 	due := t.limits.Promote && t.elapsed.Load() && fresh.Commands >= t.limits.Commands
 	switch bad := fresh.share() > old.share()+t.limits.Margin; {
 	case bad && (due || fresh.Commands >= t.limits.Least):

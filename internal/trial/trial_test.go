@@ -78,7 +78,7 @@ func TestTheVerdictOfATrial(t *testing.T) {
 					on.Note(side, n < counts.Errors)
 				}
 			}
-			old, fresh := on.Sides()
+			old, fresh := on.Side(trial.Before), on.Side(trial.After)
 			require.Equal(t, row.old, old)
 			require.Equal(t, row.fresh, fresh)
 			how, why := on.Verdict()
@@ -107,7 +107,7 @@ func TestOnlyCrashesOfTheCanaryBeyondTheLimitEndItsTrial(t *testing.T) {
 	}
 	require.False(t, on.Crashed(trial.After))
 	require.True(t, on.Crashed(trial.After))
-	old, fresh := on.Sides()
+	old, fresh := on.Side(trial.Before), on.Side(trial.After)
 	require.EqualValues(t, 3, old.Crashes)
 	require.EqualValues(t, 2, fresh.Crashes)
 }

@@ -65,13 +65,14 @@ type Side struct {
 
 // Status returns the state of the upgrade.
 func (r *Rollout) Status() Status {
-	before, after := r.way.Versions()
-	old, fresh := r.way.Sides()
-	return Status{State: r.way.State(), Why: r.way.Why(), Old: side(before, old), New: side(after, fresh)}
+	old, fresh := r.way.Versions()
+	return Status{State: r.way.State(), Why: r.way.Why(), Old: r.side(trial.Before, old), New: r.side(trial.After, fresh)}
 }
 
-func side(v *worker.Version, s trial.Side) Side {
-	return Side{Version: v.Name(), Commands: s.Commands, Errors: s.Errors, Crashes: s.Crashes, Instances: v.Live()}
+func (r *Rollout) side(which int, v *worker.Version) Side {
+	s := Side{Version: v.Name(), Instances: v.Live()}
+	s.Commands, s.Errors, s.Crashes = r.way.Counts(which)
+	return s
 }
 
 // Wait waits until the upgrade is promoted or rolled back, and the last instance of the version that lost has been
