@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -29,18 +30,18 @@ func stop(name string) (n int) {
 	return n
 }
 
-// These stages have workers below the pipeline's pools: those of a group, and those that were added.
-func belowPools(t *testing.T, check func(t *testing.T, s *stage.Stage[int], p func(...pipeline.Part) *pipeline.Pipeline)) {
+// forEachPool checks the pools that are not those of the stages given to New. The prefix is that of the supervisor's name.
+func forEachPool(t *testing.T, check func(t *testing.T, prefix string, s *stage.Stage[int], p func(...pipeline.Part) *pipeline.Pipeline)) {
 	t.Helper()
 	t.Run("a group's", func(t *testing.T) {
 		s := stage.Func("s", echo[int])
-		check(t, s, func(more ...pipeline.Part) *pipeline.Pipeline {
+		check(t, "g$", s, func(more ...pipeline.Part) *pipeline.Pipeline {
 			return start(t, append(more, pipeline.Group("g", 1, 2, s))...)
 		})
 	})
 	t.Run("that of a stage that was added", func(t *testing.T) {
 		s := stage.Func("s", echo[int])
-		check(t, s, func(more ...pipeline.Part) *pipeline.Pipeline {
+		check(t, "s$", s, func(more ...pipeline.Part) *pipeline.Pipeline {
 			p := start(t, append(more, stage.Func("other", echo[int]))...)
 			require.NoError(t, p.Add(t.Context(), s))
 			return p
@@ -49,10 +50,10 @@ func belowPools(t *testing.T, check func(t *testing.T, s *stage.Stage[int], p fu
 }
 
 func TestAPoolWhoseSupervisorIsKilledIsRestartedAsIntensityAllows(t *testing.T) {
-	belowPools(t, func(t *testing.T, s *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
+	forEachPool(t, func(t *testing.T, prefix string, s *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
 		p := begin(pipeline.Intensity(3, time.Minute))
 		for i := range 3 {
-			eventually(t, "there is one", func() bool { return stop("pool-") == 1 })
+			eventually(t, "there is one", func() bool { return stop(prefix) == 1 })
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			_, err := stage.Call[int](ctx, s, i)
 			cancel()
@@ -64,15 +65,15 @@ func TestAPoolWhoseSupervisorIsKilledIsRestartedAsIntensityAllows(t *testing.T) 
 }
 
 func TestAPoolWhoseSupervisorIsKilledEndsThePipelineWithoutAnIntensity(t *testing.T) {
-	belowPools(t, func(t *testing.T, _ *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
+	forEachPool(t, func(t *testing.T, prefix string, _ *stage.Stage[int], begin func(...pipeline.Part) *pipeline.Pipeline) {
 		p := begin()
-		require.Equal(t, 1, stop("pool-"))
+		require.Equal(t, 1, stop(prefix))
 		select {
 		case <-p.Done():
 		case <-time.After(20 * time.Second):
 			require.Fail(t, "the pipeline does not end")
 		}
-		require.ErrorContains(t, p.Err(), "supervisor ended without being asked to")
+		require.ErrorIs(t, p.Err(), supervisor.ErrKilled)
 		atRest(t, p)
 	})
 }
@@ -216,19 +217,67 @@ func TestABehaviourIsNotStoppedWhileASharedWorkerUsesIt(t *testing.T) {
 	require.False(t, b.alive.Load())
 }
 
-// No supervisor is above the tree, so the pipeline ends with it.
+// No supervisor is above the two trees, so the pipeline ends with either.
 func TestAPipelineWhoseSupervisionTreeIsKilledGivesUp(t *testing.T) {
-	s := stage.Func("s", echo[int])
-	p := start(t, s, pipeline.Intensity(1000, time.Second))
-	_, err := stage.Call[int](t.Context(), s, 1)
-	require.NoError(t, err)
-	require.Equal(t, 1, stop("test$"))
-	select {
-	case <-p.Done():
-	case <-time.After(20 * time.Second):
-		require.Fail(t, "the pipeline does not end")
+	for _, name := range []string{"test$", "(pools)"} {
+		t.Run(name, func(t *testing.T) {
+			s := stage.Func("s", echo[int])
+			p := start(t, s, pipeline.Intensity(1000, time.Second))
+			_, err := stage.Call[int](t.Context(), s, 1)
+			require.NoError(t, err)
+			require.Equal(t, 1, stop(name))
+			select {
+			case <-p.Done():
+			case <-time.After(20 * time.Second):
+				require.Fail(t, "the pipeline does not end")
+			}
+			require.ErrorIs(t, p.Err(), supervisor.ErrKilled)
+			require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrClosed)
+			atRest(t, p)
+		})
 	}
-	require.ErrorIs(t, p.Err(), supervisor.ErrKilled)
-	require.ErrorIs(t, s.Submit(t.Context(), 1), stage.ErrClosed)
-	atRest(t, p)
+}
+
+func TestTheTreeShowsTheStagesThatWereAddedAndTheSharedPools(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		s := stage.Func("s", echo[int])
+		p := bubble(t, pipeline.Group("g", 1, 1, s))
+		require.NoError(t, p.Add(t.Context(), stage.Func("more", echo[int])))
+		synctest.Wait()
+		require.Regexp(t, `(?s)── s: running for 0s.*── \(controllers\): running.*── \(pools\): running for 0s.*── g-1: running.*── more-2: running`, p.Tree().String())
+		require.NoError(t, p.Stop(t.Context()))
+		require.Regexp(t, `(?s)\(pools\): down.*── more-2: down`, p.Tree().String())
+	})
+}
+
+// The worker of a pool that is no longer needed is in a handler for longer than the grace.
+func TestAPoolThatIsStoppedFinishesWhatItHoldsAndHoldsNoOtherUp(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome {
+			if n == 0 {
+				<-gate
+			}
+			return behaviour.OK(n)
+		})
+		other := stage.Func("other", echo[int])
+		law := shared{controller.SharedFIFO, 2, nil}
+		p := bubble(t, s, other, pipeline.Control(law))
+		ticket, err := s.Ask(t.Context(), 0)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, p.Use(policy.Fixed{}))
+		time.Sleep(time.Minute)
+		require.NoError(t, p.Use(law))
+		require.NoError(t, p.Add(t.Context(), stage.Func("more", echo[int])))
+		_, err = stage.Call[int](t.Context(), other, 1)
+		require.NoError(t, err)
+		close(gate)
+		_, err = ticket.Wait(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, p.Snapshot().Pools, 1)
+		require.NoError(t, p.Stop(t.Context()))
+		require.NoError(t, p.Err())
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/supervisor"
 )
 
 // New makes a pipeline of stages, wires and options. The parts may be given in any order; the order of the stages is the order
@@ -70,7 +71,7 @@ func newGraph(host *inbox.Pipeline, stages []*engine.Core) *graph.Graph {
 	return g
 }
 
-// controlled is the pipeline as its control loop reads it.
+// controlled is the pipeline as its control loop has it.
 type controlled struct{ p *Pipeline }
 
 // Stages returns the stages, in the order of the pipeline.
@@ -85,10 +86,28 @@ func (c controlled) Read() control.Reading {
 // Shape returns the graph of the stages.
 func (c controlled) Shape() *graph.Shape { return c.p.graph.Shape() }
 
+// StartPool starts a shared pool. It does not wait for the pool's workers.
+func (c controlled) StartPool(pool *engine.Pool) { c.p.startShared(pool) }
+
+// StopPool stops a shared pool, whose workers finish what they hold. It does not wait for them.
+func (c controlled) StopPool(pool *engine.Pool) { c.p.pools.remove(pool) }
+
+// sharedPool describes the supervisor of a shared pool.
+func (p *Pipeline) sharedPool(pool *engine.Pool) supervisor.Child {
+	return supervisor.Child{Name: pool.Shared().Name(), Spawn: pool.Spawn, Patience: p.grace()}
+}
+
+// startShared starts a shared pool. It does not wait for the pool, because the control loop must not wait for a supervisor.
+func (p *Pipeline) startShared(pool *engine.Pool) {
+	if tree := p.pools.add(pool); tree != nil {
+		go func() { _, _ = tree.Add(p.halting, p.sharedPool(pool)) }() // it fails only if the pipeline ends
+	}
+}
+
 // newControl returns the pipeline's control loop.
 func (p *Pipeline) newControl() *control.Loop {
 	cfg := control.Config{
-		Pipeline: controlled{p}, Host: p.host, Env: &p.env, Pools: &p.pools, Log: p.log, Limiter: p.limiter,
+		Pipeline: controlled{p}, Host: p.host, Env: &p.env, Log: p.log, Limiter: p.limiter,
 		Policies: map[string][]controller.Policy{"": p.set.policies},
 	}
 	for _, own := range p.set.groups {

@@ -196,12 +196,14 @@ func System(s *actor.System) Part {
 }
 
 // Supervise sets which stages are restarted together with a stage that failed. The default is [supervisor.RestForOne]: the
-// stages nearer to the source are restarted, too. It matters only with an [Intensity].
+// stages nearer to the source are restarted, too. It matters only with an [Intensity]. A stage that was added later, and a pool
+// that stages share, is restarted alone.
 func Supervise(s supervisor.Strategy) Part {
 	return once("Supervise", func(set *settings) { set.strategy = s })
 }
 
-// Intensity sets how many restarts of stages a pipeline makes within a period before it gives up. The default is none: a stage
+// Intensity sets how many restarts of stages a pipeline makes within a period before it gives up; restarts of shared pools and of
+// stages that were added later count apart. The default is none: a stage
 // restarts its workers many times, with growing pauses, before it fails. [Backoff] sets the pause before each restart of a
 // stage.
 func Intensity(restarts int, within time.Duration) Part {
@@ -324,7 +326,7 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("pipeline %q: %s: %s", f.Pipeline, f.Part, f.Problem)
 }
 
-// The names of the children of the tree that are not stages. No stage may have them.
+// The names that stand in the tree for what is not a stage. No stage may have them.
 const (
 	poolsChild       = "(pools)"
 	controllersChild = "(controllers)"

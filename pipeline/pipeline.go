@@ -28,7 +28,7 @@ type Pipeline struct {
 	host    *inbox.Pipeline
 	graph   *graph.Graph
 	control *control.Loop
-	pools   engine.Pools
+	pools   pools
 	env     engine.Env // set by Start
 	current atomic.Pointer[stageSet]
 
@@ -83,8 +83,8 @@ func (p *Pipeline) Err() error {
 	return p.failure
 }
 
-// Tree returns the state of the supervision tree: the stages, the pools that stages share and the control loop, in the order
-// in which they were started, with how often each was restarted and why it last ended. Workers are not in it; see
+// Tree returns the state of the supervision tree: the stages and the control loop, in the order in which they were started,
+// then the pools that stages share and the stages that were added, with how often each was restarted and why it last ended. Workers are not in it; see
 // [stage.Snapshot]. It is empty before the start. After the end it is the last state.
 func (p *Pipeline) Tree() supervisor.Info {
 	p.mu.Lock()
@@ -93,7 +93,9 @@ func (p *Pipeline) Tree() supervisor.Info {
 	if tree == nil {
 		return supervisor.Info{}
 	}
-	return tree.Info()
+	info := tree.Info()
+	info.Children = append(info.Children, p.pools.info())
+	return info
 }
 
 // Journal returns the last changes that policies made, the oldest first.

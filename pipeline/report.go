@@ -215,7 +215,7 @@ func (p *Pipeline) Handlers() []stage.Stuck { return p.handlers(engine.UnderWay)
 func (p *Pipeline) handlers(find func([]*engine.Pool, []*engine.Core) []stage.Stuck) []stage.Stuck {
 	stages := p.stages().stages
 	kinds := make(map[string]string, len(stages))
-	pools := p.pools.All()
+	pools := p.pools.list()
 	for _, c := range stages {
 		kinds[c.Name()] = c.Takes()
 		if !slices.Contains(pools, c.Pool) {

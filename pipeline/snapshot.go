@@ -46,9 +46,6 @@ type Pool struct {
 
 func poolOf(p *engine.Pool, stages []stage.Snapshot) Pool {
 	sp := p.Shared()
-	if sp == nil {
-		return Pool{}
-	}
 	account := sp.Accounts()
 	pool := Pool{
 		Name: sp.Name(), Dispatch: sp.Dispatch(), Workers: account.Live, Most: account.Most,
@@ -99,13 +96,16 @@ func (p *Pipeline) Snapshot() Snapshot {
 	for i, c := range r.stages {
 		s.Stages = append(s.Stages, c.Snapshot(*r.of(accounts, i)).(stage.Snapshot))
 	}
-	p.pools.Each(func(pool *engine.Pool) {
+	for _, pool := range p.pools.list() {
+		if pool.Shared() == nil {
+			continue
+		}
 		of := poolOf(pool, s.Stages)
 		if hasGroup(p.groups, of.Name) {
 			of.Policy = p.control.PolicyNames(of.Name)
 		}
 		s.Pools = append(s.Pools, of)
-	})
+	}
 	s.InFlight = inFlight(accounts)
 	return s
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/supervisor"
 )
 
 // nameOf returns a part as its user knows it.
@@ -165,6 +166,38 @@ func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 // ErrNotRunning reports that a method can be called only while the pipeline runs.
 var ErrNotRunning = errors.New("pipeline: not running")
 
+// startAdded starts the own pool of a stage that is added, and waits until its workers have started, or ctx ends. If there is
+// an error, the pool is still to be removed. Only this function waits for the first start of the pool: if the tree did, other
+// pools could not start or restart meanwhile.
+func (p *Pipeline) startAdded(ctx context.Context, c *engine.Core) error {
+	started := make(chan error, 1)
+	report := func(err error) {
+		select {
+		case started <- err:
+		default: // the first report counts
+		}
+	}
+	again := false
+	spawn := func(by supervisor.Spawner, name string, ready func(error)) (*supervisor.PID, error) {
+		if again {
+			return c.Spawn(by, name, func(err error) { report(err); ready(err) })
+		}
+		again = true
+		ready(nil)
+		return c.Spawn(by, name, report)
+	}
+	_, err := p.pools.add(c.Pool).Add(ctx, supervisor.Child{Name: c.Name(), Spawn: spawn, Patience: p.grace()})
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-started:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // addStages starts stages that were checked, and lets commands in.
 func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 	was := p.stages()
@@ -182,7 +215,7 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 	defer cancel(nil)
 	defer context.AfterFunc(p.halting, func() { cancel(ErrStopped) })() //nolint:contextcheck // two contexts end this one
 	for _, c := range slices.Backward(stages) {
-		if err := p.pools.Start(ctx, c.Pool); err != nil {
+		if err := p.startAdded(ctx, c); err != nil {
 			for _, d := range stages {
 				p.removeStage(d)
 			}
@@ -267,6 +300,6 @@ func (p *Pipeline) removeStage(c *engine.Core) {
 	_ = p.change(func(s *control.State) { s.Remove(c.Name()) })
 	c.Bind(nil)
 	c.Scale(part.Seal{}, 0)
-	p.pools.Stop(c.Pool)
+	p.pools.remove(c.Pool)
 	c.CloseEndpoint()
 }

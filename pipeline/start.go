@@ -26,15 +26,13 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		return err
 	}
 	p.host.Base = time.Now()
-	env := p.environment(ctx)
-	p.env = env
+	p.env = p.environment(ctx)
 	for _, c := range p.stages().stages {
 		c.Attach(&p.env)
 	}
-	p.pools.Attach(&p.env)
 	err := p.control.Prepare() //nolint:contextcheck // a log line has no context
 	if err == nil {
-		err = p.launch(ctx, env)
+		err = p.launch(ctx)
 	}
 	if err != nil {
 		p.cancel(err)
@@ -49,19 +47,20 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch starts the supervision tree and lets commands in, unless ctx ends or Stop is called first.
-func (p *Pipeline) launch(ctx context.Context, env engine.Env) error {
+// launch starts the supervision trees and lets commands in, unless ctx ends or Stop is called first.
+func (p *Pipeline) launch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.halting, func() { cancel(context.Cause(p.halting)) })() //nolint:contextcheck // two contexts end this one
 	// A behaviour's Start gets the handlers' context. That context ends with ctx only while the pipeline is starting.
 	unhook := context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })
-	tree, err := supervisor.Start(ctx, env.System, p.spec(env))
+	tree, err := p.startTrees(ctx)
 	ended := !unhook()
 	if err != nil {
 		return err
 	}
 	if ended || !p.open(tree) {
+		p.pools.started().Stop()
 		tree.Stop()
 		return cmp.Or(context.Cause(ctx), ErrStopped)
 	}
@@ -95,23 +94,57 @@ func (v valued) Value(key any) any {
 	return v.values.Value(key)
 }
 
-// spec returns the supervision tree: the stages, the last one first, then the pools that stages share, then the control loop.
-func (p *Pipeline) spec(env engine.Env) supervisor.Spec {
-	spec := supervisor.Spec{
-		Name: env.Name, Strategy: p.set.strategy, Intensity: p.set.intensity, Backoff: p.set.backoff,
+// startTrees starts the tree of the pools, then that of the stages, and returns the second.
+func (p *Pipeline) startTrees(ctx context.Context) (*supervisor.Tree, error) {
+	if err := p.startPools(ctx); err != nil {
+		return nil, err
+	}
+	spec := p.spec(p.env.Name, p.set.strategy)
+	for _, c := range slices.Backward(p.stages().stages) {
+		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: p.grace()})
+	}
+	spec.Children = append(spec.Children, supervisor.Child{Name: controllersChild, Spawn: p.control.Spawn, Patience: p.grace()})
+	tree, err := supervisor.Start(ctx, p.env.System, spec)
+	if err != nil {
+		p.pools.started().Stop()
+	}
+	return tree, err
+}
+
+// startPools starts the tree of the pools, and the pools that there are.
+func (p *Pipeline) startPools(ctx context.Context) error {
+	spec := p.spec(p.env.Name+"/"+poolsChild, supervisor.SimpleOneForOne)
+	spec.Decide = func(_ string, reason error) supervisor.Directive {
+		if reason == engine.ErrRetired { //nolint:errorlint // a crash that wraps it is a crash
+			return supervisor.DoStop
+		}
+		return supervisor.AsDeclared
+	}
+	tree, err := supervisor.Start(ctx, p.env.System, spec)
+	if err != nil {
+		return err
+	}
+	p.pools.mu.Lock()
+	defer p.pools.mu.Unlock()
+	p.pools.tree, p.pools.since = tree, time.Now()
+	for _, pool := range p.pools.all {
+		if _, err := tree.Add(ctx, p.sharedPool(pool)); err != nil {
+			tree.Stop()
+			return err
+		}
+	}
+	return nil
+}
+
+// spec returns what the two trees have in common.
+func (p *Pipeline) spec(name string, strategy supervisor.Strategy) supervisor.Spec {
+	return supervisor.Spec{
+		Name: name, Strategy: strategy, Intensity: p.set.intensity, Backoff: p.set.backoff,
 		Restarted: func(child string, reason error) {
-			env.Log.Error("restarting", "child", child, "strategy", p.set.strategy, "reason", reason)
+			p.log.Error("restarting", "child", child, "strategy", strategy, "reason", reason)
 		},
 		GaveUp: p.giveUp,
 	}
-	grace := p.grace()
-	for _, c := range slices.Backward(p.stages().stages) {
-		spec.Children = append(spec.Children, supervisor.Child{Name: c.Name(), Spawn: c.Spawn, Patience: grace})
-	}
-	spec.Children = append(spec.Children,
-		supervisor.Child{Name: poolsChild, Spawn: p.pools.Spawn, Patience: grace},
-		supervisor.Child{Name: controllersChild, Spawn: p.control.Spawn, Patience: grace})
-	return spec
 }
 
 // open lets commands in. It reports false if Stop was called first.
@@ -123,6 +156,7 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 	}
 	p.state, p.tree = running, tree
 	go p.watchTree(tree)
+	go p.watchTree(p.pools.started())
 	for _, c := range p.stages().stages {
 		c.OpenEndpoint()
 		c.Inbox().Open()
@@ -131,7 +165,7 @@ func (p *Pipeline) open(tree *supervisor.Tree) bool {
 	return true
 }
 
-// watchTree waits for the end of the supervision tree. If the tree was killed, the pipeline gives up: no supervisor above
+// watchTree waits for the end of a supervision tree. If the tree was killed, the pipeline gives up: no supervisor above
 // it would notice.
 func (p *Pipeline) watchTree(tree *supervisor.Tree) {
 	if err := tree.Wait(); errors.Is(err, supervisor.ErrKilled) && !p.in(stopped) {
@@ -142,7 +176,7 @@ func (p *Pipeline) watchTree(tree *supervisor.Tree) {
 	}
 }
 
-// giveUp stops the pipeline hard. The supervision tree calls it when a stage fails for good.
+// giveUp stops the pipeline hard. A supervision tree calls it when a stage or a pool fails for good.
 func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 	p.fail(e)
 	p.log.Error("pipeline gave up", "reason", e)

@@ -44,7 +44,7 @@ func (p *Pipeline) stop() {
 		graceEnd = time.Now().Add(p.grace())
 		over = p.halt()
 	}
-	left := p.tree.StopWithin(p.grace())
+	left := p.stopTrees()
 	var stuck []stage.Stuck
 	if len(left) > 0 {
 		stuck = p.handlers(engine.AtWork)
@@ -75,6 +75,16 @@ func (p *Pipeline) stop() {
 	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: unheard}
 	errors.As(err, &report.Drain)
 	p.finish(report)
+}
+
+// stopTrees stops the pools, then the control loop and the stages. It returns the names of those that did not stop within the
+// grace.
+func (p *Pipeline) stopTrees() (left []string) {
+	end := time.Now().Add(p.grace())
+	if len(p.pools.started().StopWithin(p.grace())) > 0 {
+		left = []string{poolsChild}
+	}
+	return append(p.tree.StopWithin(time.Until(end)), left...)
 }
 
 // logAbandoned logs which stages have abandoned handlers that still run: a pipeline may stop without an error and leave

@@ -139,7 +139,7 @@ func TestUseInATightLoopLeavesNoPoolBehind(t *testing.T) {
 	}
 	var left []string
 	eventually(t, "the pools that SRPT made are gone", func() bool {
-		left = slices.DeleteFunc(actor.Processes(system(), "golda/test"), func(name string) bool { return !strings.Contains(name, "/pool-") })
+		left = slices.DeleteFunc(actor.Processes(system(), "golda/test"), func(name string) bool { return !strings.Contains(name, "/(pools)/") })
 		return len(left) == 0
 	})
 }

@@ -40,6 +40,9 @@ type Pipeline interface {
 	Read() Reading
 	// Shape returns the graph of the stages, by the places of their inboxes.
 	Shape() *graph.Shape
+	// StartPool starts a shared pool, and StopPool stops one, whose workers finish what they hold. Neither waits for workers.
+	StartPool(*engine.Pool)
+	StopPool(*engine.Pool)
 }
 
 // Reading is the stages of a pipeline and their accounts at one instant.
@@ -57,7 +60,6 @@ type Config struct {
 	Pipeline Pipeline
 	Host     *inbox.Pipeline // the clock, and the limit on what enters the pipeline
 	Env      *engine.Env     // filled in before [Loop.Prepare]
-	Pools    *engine.Pools   // the pools that run; the loop starts and stops the shared ones
 	Log      *slog.Logger
 	Limiter  *logs.Limiter
 

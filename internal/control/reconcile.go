@@ -55,7 +55,7 @@ func (l *Loop) reconcilePool(want *poolState, used, atOnce bool) {
 func (l *Loop) startPool(want *poolState, workers int) *pool {
 	p := &pool{Pool: engine.NewPool(want.name, l.Env, want.fewest, want.most)}
 	p.StartWith(part.Seal{}, workers)
-	l.Pools.Add(p.Pool)
+	l.Pipeline.StartPool(p.Pool)
 	return p
 }
 
@@ -77,7 +77,7 @@ func (l *Loop) reconcileHost(c *engine.Core, st *stageState, hosts, atOnce bool)
 	p := l.running.hosts[name]
 	if !hosts {
 		if p != nil {
-			l.Pools.Stop(p.Pool)
+			l.Pipeline.StopPool(p.Pool)
 			delete(l.running.hosts, name)
 		}
 		return
@@ -96,7 +96,7 @@ func (l *Loop) reconcileHost(c *engine.Core, st *stageState, hosts, atOnce bool)
 func (l *Loop) dropUnused(u usage, stages []*engine.Core) {
 	for _, name := range l.state.dropUnused(u) {
 		if p := l.running.pools[name]; p != nil {
-			l.Pools.Stop(p.Pool)
+			l.Pipeline.StopPool(p.Pool)
 			delete(l.running.pools, name)
 		}
 	}

@@ -2,16 +2,14 @@
 // versions of its behaviour. Package stage wraps a [Core] in types and options for users; package pipeline checks, starts,
 // scales and stops it.
 //
-// # Pools and supervisors
+// # Pools and their supervisors
 //
 // A [Pool] is a set of workers, with a number of workers that is wanted. Each stage has its own; a shared pool serves several
-// stages, and the own pools of those have no workers meanwhile. Two actors run the pools:
+// stages, and the own pools of those have no workers meanwhile.
 //
-//   - A poolSupervisor supervises the workers of one pool. It starts and stops workers until there are as many as are wanted,
-//     replaces a worker that crashed, at once or after a pause, and gives up after too many crashes in a row. All that
-//     it does happens in its own goroutine, one message at a time.
-//   - The poolsSupervisor of a pipeline supervises the poolSupervisors of its [Pools]: the shared pools, and the pools of
-//     stages that were added later. If one of them gives up, it gives up too.
+// A poolSupervisor, an actor, supervises the workers of one pool. It starts and stops workers until there are as many as are
+// wanted, replaces a worker that crashed, at once or after a pause, and gives up after too many crashes in a row. All
+// that it does happens in its own goroutine, one message at a time. It is a child in a tree of package supervisor.
 //
 // A worker object outlives its actor: a pool keeps one for each slot, so that what a worker still held when its actor ended
 // is handed over by the next actor in that slot.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -37,6 +38,7 @@ type Pool struct {
 	supervisor atomic.Pointer[actor.PID]
 	want       atomic.Int64 // how many workers there should be
 	spawns     atomic.Int64 // how many actors there have been; makes their names unique
+	retiring   atomic.Bool  // Retire was called
 
 	mu    sync.Mutex // guards slots
 	slots []*worker.Worker
@@ -102,6 +104,15 @@ func (p *Pool) Scale(_ part.Seal, n int) {
 
 // startCalled asks the supervisor to start a worker that the inbox called. Until then it was not started.
 func (p *Pool) startCalled() { p.notify(called{}) }
+
+// ErrRetired is the reason for which the supervisor of a pool ends after Retire.
+var ErrRetired = errors.New("the pool was retired")
+
+// Retire ends a pool: its workers finish what they hold, then its supervisor ends with [ErrRetired]. Retire returns at once.
+func (p *Pool) Retire() {
+	p.retiring.Store(true)
+	p.notify(retire{})
+}
 
 func (p *Pool) notify(message any) {
 	if pid := p.supervisor.Load(); pid != nil {
@@ -188,3 +199,9 @@ type called struct{}
 
 // IgnoreDeadLetterLogging marks messages that may come too late.
 func (called) IgnoreDeadLetterLogging() {}
+
+// retire asks to end all workers, as the pool wants it.
+type retire struct{}
+
+// IgnoreDeadLetterLogging marks messages that may come too late.
+func (retire) IgnoreDeadLetterLogging() {}

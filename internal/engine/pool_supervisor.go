@@ -22,11 +22,10 @@ var errVanished = errors.New("a worker ended without being asked to")
 // it does happens in its own goroutine, one message at a time.
 type poolSupervisor struct {
 	pool    *Pool
-	ready   func(error)
-	started bool // all workers were up once; ready has been called
-	doomed  bool // could not start, gave up, or stops: no worker is started any more
-	awaited int  // workers that have not reported whether they could start
-	target  int  // how many workers there should be, as of the last scale
+	ready   func(error) // nil once it was called: all workers were up once, or the pool could not start
+	doomed  bool        // could not start, gave up, retires or stops: no worker is started any more
+	awaited int         // workers that have not reported whether they could start
+	target  int         // how many workers there should be, as of the last scale
 
 	workers []spawned     // few, most often: a map with one entry is ten times as large
 	crashes *crashRecords // nil until a worker crashes, which in most pools never happens
@@ -60,12 +59,16 @@ func (ps *poolSupervisor) Receive(ctx actor.Context) {
 	case called:
 		ps.startCalled(ctx)
 	case *restart:
-		delete(ps.crashes.pauses, m)
-		ps.restart(ctx, m.w)
+		if _, ok := ps.crashes.pauses[m]; ok { // not if it came too late
+			delete(ps.crashes.pauses, m)
+			ps.restart(ctx, m.w)
+		}
+	case retire:
+		ps.retire(ctx)
 	case *actor.Terminated:
 		ps.workerEnded(ctx, m.Who)
 	case *actor.Stopping:
-		ps.stopping()
+		ps.dismiss()
 	case *actor.Stopped:
 		ps.stopped()
 	}
@@ -81,8 +84,12 @@ func (ps *poolSupervisor) HandleFailure(system *actor.System, _ actor.Supervisor
 // workers are wanted, so that a change of that number is either read here or comes as a message.
 func (ps *poolSupervisor) start(ctx actor.Context) {
 	ps.pool.supervisor.Store(ctx.Self())
+	if ps.pool.retiring.Load() {
+		ps.retire(ctx)
+		return
+	}
 	if err := ps.startInstances(); err != nil {
-		ps.failStart(err)
+		ps.giveUp(ctx, err)
 		return
 	}
 	ps.pool.group.ForgetShrink()
@@ -143,36 +150,28 @@ func (ps *poolSupervisor) startInstances() error {
 }
 
 func (ps *poolSupervisor) allStarted(ctx actor.Context) {
-	ps.started = true
 	ps.reportReady(nil)
 	ps.scale(ctx) // the number that is wanted may have changed meanwhile
 }
 
-// failStart reports that the pool could not start. Later calls, and calls after the start, do nothing.
-func (ps *poolSupervisor) failStart(err error) {
-	if !ps.doomed && !ps.started {
-		ps.doomed = true
-		ps.reportReady(err)
-	}
-}
-
-// reportReady reports, once, whether all workers could start.
+// reportReady reports whether all workers could start. Only the first call counts.
 func (ps *poolSupervisor) reportReady(err error) {
-	ps.ready(err)
-	ps.ready = nil
+	if ps.ready != nil {
+		ps.ready(err)
+		ps.ready = nil
+	}
 }
 
 // workerStarted handles the report of a worker whether it could start.
 func (ps *poolSupervisor) workerStarted(ctx actor.Context, m worker.Up) {
-	if ps.started || ps.doomed {
-		return
-	}
-	if m.Err != nil {
-		ps.failStart(m.Err)
-		return
-	}
-	if ps.awaited--; ps.awaited == 0 {
-		ps.allStarted(ctx)
+	switch {
+	case ps.ready == nil || ps.doomed:
+	case m.Err != nil:
+		ps.giveUp(ctx, m.Err)
+	default:
+		if ps.awaited--; ps.awaited == 0 {
+			ps.allStarted(ctx)
+		}
 	}
 }
 
@@ -180,8 +179,7 @@ func (ps *poolSupervisor) workerStarted(ctx actor.Context, m worker.Up) {
 func (ps *poolSupervisor) spawn(ctx actor.Context, w *worker.Worker, again bool) {
 	pid, err := w.Spawn(ctx, fmt.Sprintf("worker-%d", ps.pool.spawns.Add(1)), again)
 	if err != nil { // not for the name, which is new
-		ps.failStart(err)
-		actor.Fail(ctx, err)
+		ps.giveUp(ctx, err)
 		return
 	}
 	ps.workers = append(ps.workers, spawned{pid, w})
@@ -190,7 +188,7 @@ func (ps *poolSupervisor) spawn(ctx actor.Context, w *worker.Worker, again bool)
 // scale starts workers, or asks workers to leave, until there are as many as are wanted. To get more it first keeps workers
 // that were asked to leave and have not left yet.
 func (ps *poolSupervisor) scale(ctx actor.Context) {
-	if ps.doomed || !ps.started {
+	if ps.doomed || ps.ready != nil {
 		return
 	}
 	more := ps.pool.Want() - ps.target
@@ -217,6 +215,7 @@ func (ps *poolSupervisor) workerEnded(ctx actor.Context, pid *actor.PID) {
 	}
 	if ps.doomed || w.Left() {
 		w.Unclaim()
+		ps.endRetirement(ctx)
 		return
 	}
 	ps.replace(ctx, w)
@@ -253,14 +252,13 @@ func (ps *poolSupervisor) replace(ctx actor.Context, w *worker.Worker) {
 	}
 }
 
-// giveUp reports that the pool cannot go on, or that it could not start.
-func (ps *poolSupervisor) giveUp(ctx actor.Context, why *BrokenError) {
-	if !ps.started {
-		ps.failStart(why)
-		return
-	}
+// giveUp reports that the pool could not start, or that it cannot go on.
+func (ps *poolSupervisor) giveUp(ctx actor.Context, why error) {
 	ps.doomed = true
-	actor.Fail(ctx, why)
+	if ps.ready == nil {
+		actor.Fail(ctx, why)
+	}
+	ps.reportReady(why)
 }
 
 // restartAfter restarts a worker after a pause.
@@ -279,8 +277,26 @@ func (ps *poolSupervisor) restart(ctx actor.Context, w *worker.Worker) {
 	ps.spawn(ctx, w, true)
 }
 
-// stopping is called before the workers are stopped.
-func (ps *poolSupervisor) stopping() {
+// retire stops all workers.
+func (ps *poolSupervisor) retire(ctx actor.Context) {
+	ps.reportReady(nil)
+	ps.dismiss()
+	for _, h := range ps.workers {
+		actor.Stop(ctx.ActorSystem(), h.pid)
+	}
+	ps.endRetirement(ctx)
+}
+
+// endRetirement ends the supervisor of a pool that retires when the last worker has ended.
+func (ps *poolSupervisor) endRetirement(ctx actor.Context) {
+	if len(ps.workers) == 0 && ps.pool.retiring.Load() {
+		ps.stopped() // here, because the supervisor above waits for the end of an actor, and not for long
+		actor.Fail(ctx, ErrRetired)
+	}
+}
+
+// dismiss takes back all that would start a worker. It is called before the workers are stopped.
+func (ps *poolSupervisor) dismiss() {
 	ps.doomed = true
 	if ps.crashes != nil {
 		for m, pause := range ps.crashes.pauses {

@@ -38,7 +38,7 @@ worker: 15
 	loop actor doc
 
 pipeline: 0
-	lifecycle letters part check
+	lifecycle letters part pools check
 	accounts pipeline ending snapshot report draw notify
 	new stages drain stop start signal doc
 
@@ -48,7 +48,7 @@ internal/control: 1
 
 internal/engine: 1
 	pool core endpoint broken crash_history suspend upgrade
-	pool_supervisor plan pools stuck doc
+	pool_supervisor plan stuck doc
 
 internal/letters: 0
 	letter kind slots json store subscriber notifier

@@ -46,7 +46,7 @@ func (r *run) await(percent int) {
 // do does one action, and reports whether there was anything to do.
 func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
 	switch d.Action {
-	case KillWorker, KillSupervisor, KillControlLoop, KillPools, KillPool:
+	case KillWorker, KillSupervisor, KillControlLoop, KillPool:
 		return kill(oracle.System(), prefix(r.name), d.Action, rnd)
 	case Swap:
 		return r.swap(d.Policy, d.Group)

@@ -50,7 +50,7 @@ func TestEachKindOfActorIsKilledAndRestarted(t *testing.T) {
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	g := stage.Func("g", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	trial := stagetest.Start(t, s, pipeline.Group("group", 1, 1, g))
-	for _, a := range []chaos.Action{chaos.KillWorker, chaos.KillSupervisor, chaos.KillControlLoop, chaos.KillPools, chaos.KillPool} {
+	for _, a := range []chaos.Action{chaos.KillWorker, chaos.KillSupervisor, chaos.KillControlLoop, chaos.KillPool} {
 		t.Run(a.String(), func(t *testing.T) {
 			for range 3 {
 				require.Eventually(t, func() bool { return chaos.Kill(trial, a) }, 20*time.Second, time.Millisecond)
@@ -67,6 +67,6 @@ func TestEachKindOfActorIsKilledAndRestarted(t *testing.T) {
 	require.False(t, chaos.Kill(trial, chaos.Swap), "not a kill")
 	require.False(t, chaos.Kill(trial, 99))
 	require.Equal(t, map[string]uint64{
-		"kill worker": 3, "kill stage supervisor": 3, "kill control loop": 3, "kill pools": 3, "kill pool": 3,
+		"kill worker": 3, "kill stage supervisor": 3, "kill control loop": 3, "kill pool": 3,
 	}, trial.Counts())
 }

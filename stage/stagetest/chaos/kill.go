@@ -22,10 +22,8 @@ func (a Action) kills(name string) bool {
 		return len(parts) == 1 && !special && strings.Contains(last, "$")
 	case KillControlLoop:
 		return len(parts) == 1 && strings.HasPrefix(last, "(controllers)")
-	case KillPools:
-		return len(parts) == 1 && strings.HasPrefix(last, "(pools)")
 	case KillPool:
-		return len(parts) == 2 && strings.HasPrefix(parts[0], "(pools)") && strings.HasPrefix(last, "pool-")
+		return len(parts) == 2 && parts[0] == "(pools)"
 	default:
 		return false
 	}

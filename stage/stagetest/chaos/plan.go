@@ -34,8 +34,7 @@ const (
 	KillWorker      Action = iota // stop a worker's actor from outside
 	KillSupervisor                // stop the actor of a stage
 	KillControlLoop               // stop the actor of the control loop
-	KillPools                     // stop the supervisor of shared pools
-	KillPool                      // stop the supervisor of one pool
+	KillPool                      // stop the supervisor of a shared pool, or of a stage that was added
 	Swap                          // run the pipeline by another policy
 	Rescale                       // change numbers of workers, batches and instances at random
 	Pause                         // pause a stage until the next Resume
@@ -53,8 +52,8 @@ const (
 )
 
 var actionNames = [actions]string{
-	"kill worker", "kill stage supervisor", "kill control loop", "kill pools", "kill pool", "swap", "rescale",
-	"pause", "resume", "add stage", "remove stage", "retry letters", "drain",
+	"kill worker", "kill stage supervisor", "kill control loop", "kill pool", "swap", "rescale", "pause",
+	"resume", "add stage", "remove stage", "retry letters", "drain",
 	"upgrade", "canary", "end canary", "drain stage", "reopen",
 }
 
