@@ -215,6 +215,9 @@ func Intensity(restarts int, within time.Duration) Part {
 // Backoff sets how long a pipeline waits before it restarts a stage that failed; the pauses grow. By default it does not wait,
 // as OTP does not. Queued commands wait meanwhile. It matters only with an [Intensity], whose period it has to fit: with pauses longer
 // than the period, restarts go on for ever.
+//
+// A backoff is always a first pause that doubles with each further one, up to a longest: see [stage.RestartPolicy] for the
+// workers of a stage, and [stage.RetryPolicy] for commands.
 func Backoff(b supervisor.Backoff) Part {
 	return once("Backoff", func(set *settings) { set.backoff = b })
 }
@@ -231,6 +234,9 @@ func DrainTimeout(d time.Duration) Part {
 // a waiting caller, if it has not reported them yet. What it does later is ignored. Only the commands of
 // handlers that suspend ([behaviour.Suspending]) stay in flight until their handlers return. The default is 1 s; less than 100
 // ms counts as 100 ms, since even idle workers need a moment.
+//
+// A grace is always the time from the end of a handler's context until its worker is abandoned. Here the context ends when the
+// pipeline stops hard; with [stage.Grace] it ends at the stage's time limit.
 func Grace(d time.Duration) Part { return once("Grace", func(s *settings) { s.grace = d }) }
 
 // Join makes one part of several, so that a sub-graph is an ordinary Go value: a function may return its stages and wires as a

@@ -27,8 +27,8 @@ type RetryPolicy struct {
 	// Attempts is the most tries of one command, the first included. More than 65,535 means any number. 0 and 1 mean no
 	// retry.
 	Attempts int
-	// Backoff is the pause before the second try; it doubles with each further one. 0 means 1 ms, or Max if that is
-	// shorter.
+	// Backoff is the first pause, before the second try; it doubles with each further one, up to Max. 0 means 1 ms, or Max
+	// if that is shorter.
 	Backoff time.Duration
 	// Max is the longest pause. 0 means a minute, or 10 ms if Backoff is 0 as well: a policy that asks for no pauses gets
 	// short ones.
@@ -67,7 +67,7 @@ func (s *settings) setRetry() {
 type RestartPolicy struct {
 	// Limit is how many crashes a stage endures beyond one for each worker. 0 means 15, and less than 0 means none.
 	Limit int
-	// Backoff is the first pause. 0 means 1 ms.
+	// Backoff is the first pause; it doubles with each further one, up to Max. 0 means 1 ms.
 	Backoff time.Duration
 	// Max is the longest pause. 0 means 1 s.
 	Max time.Duration

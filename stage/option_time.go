@@ -21,7 +21,8 @@ func Timeout(d time.Duration) Option { return func(s *settings) { s.Config.Timeo
 // worker. The default is as long as the time limit itself, and at least 100 ms. A [behaviour.Emit] that still waits when the
 // grace is over fails with [ErrTimeout], whatever context it was given.
 //
-// The Grace of package pipeline is another one: how long workers may take to end when a pipeline stops hard.
+// A grace is always the time from the end of a handler's context until its worker is abandoned. Here the context ends at the
+// time limit; with the Grace of package pipeline it ends when the pipeline stops hard.
 func Grace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
 
 func (s *settings) setGrace() {
