@@ -32,10 +32,9 @@ func (w *Worker) releaseInstance() {
 		w.Member.Instance, w.survivor = w.survivor, nil
 	}
 	if w.pool != nil {
-		w.stage.Inbox.Quit(&w.Member)
-	} else {
-		w.stage.Inbox.ReturnInstance(&w.Member)
+		w.stage.Inbox.Yield(&w.Member)
 	}
+	w.stage.Inbox.ReturnInstance(&w.Member)
 	w.stopSurplus()
 	w.stage.sweepIfMoving()
 }

@@ -102,7 +102,7 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 		in.unblock(m)
 		in.leaveOwn(m)
 	}
-	in.counts.lost.dead[deadStopped] += uint64(len(left))
+	in.counts.dead.add(reason.Stopped, len(left))
 	in.counts.abandoned++
 	in.counts.stuck++
 	fx.end(left, reason.Stopped, err)

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"maps"
 	"time"
 
 	"github.com/golda-dev/golda/internal/histogram"
@@ -70,14 +71,11 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 // accounts copies all but the histograms.
 func (s *state) accounts(now int64) Accounts {
 	busy, blocked, idle := s.times(now)
-	lost := &s.counts.lost
 	return Accounts{
 		Submitted: s.counts.submitted, Received: s.counts.received,
 		OK: s.counts.ok, Forwarded: s.counts.forwarded, Emitted: s.counts.emitted + s.emittedSingly.Load(), Errors: s.counts.errors,
-		Rejected: byReason(lost.rejected[:], rejectedNames[:]),
-		Shed:     byReason(lost.shed[:], shedNames[:]),
-		Dead:     byReason(lost.dead[:], deadNames[:]),
-		Crashes:  s.counts.crashes, Retries: s.counts.retries, Restarts: s.counts.restarts,
+		Rejected: maps.Clone(s.counts.rejected), Shed: maps.Clone(s.counts.shed), Dead: maps.Clone(s.counts.dead),
+		Crashes: s.counts.crashes, Retries: s.counts.retries, Restarts: s.counts.restarts,
 		Queued: s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
 		Suspended: s.suspended(), Carried: int(s.carried), Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(),
 		Live: s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
@@ -97,21 +95,6 @@ func (s *state) oldest() time.Duration {
 		return 0
 	}
 	return s.queue.waited(s.now(), s.knobs.Batch) // of so many submitted commands one has a timestamp
-}
-
-// byReason names the counts that are not zero.
-func byReason(counts []uint64, names []reason.Reason) map[reason.Reason]uint64 {
-	var m map[reason.Reason]uint64
-	for i, n := range counts {
-		if n == 0 {
-			continue
-		}
-		if m == nil {
-			m = make(map[reason.Reason]uint64, len(counts))
-		}
-		m[names[i]] = n
-	}
-	return m
 }
 
 // Sum adds up the counts of all reasons.

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // Why a policy refuses a command.
@@ -65,26 +66,26 @@ func (w *admissionRules) inherit(old *admissionRules) {
 }
 
 // check asks whether a command is let in, and why not.
-func (d *Admission) check(pl *Pipeline, cmd any, load func() (queued, capacity int)) (why int, err error) {
+func (d *Admission) check(pl *Pipeline, cmd any, load func() (queued, capacity int)) (why reason.Reason, err error) {
 	w := d.set.Load()
 	if w == nil {
-		return 0, nil
+		return "", nil
 	}
 	if w.Gate != nil {
 		queued, capacity := load()
 		if err := admitted(w.Gate, cmd, queued, capacity); err != nil {
-			return rejectedPolicy, plain.Because(ErrPolicy, "", err)
+			return reason.Policy, plain.Because(ErrPolicy, "", err)
 		}
 	}
 	if w.sheds(cmd) {
-		return rejectedPolicy, ErrPolicy
+		return reason.Policy, ErrPolicy
 	}
 	if w.Rate.PerSecond > 0 {
 		if short := w.pay(pl.Now()); short > 0 {
-			return rejectedRate, &RateError{After: short}
+			return reason.Rate, &RateError{After: short}
 		}
 	}
-	return 0, nil
+	return "", nil
 }
 
 // RateError is an ErrRate that says when the rate lets in the next command.
@@ -171,16 +172,16 @@ func (in *Inbox) checksAdmission(ctx context.Context) bool {
 
 // checkAdmission checks a command by the rules of the pipeline and of the inbox, and waits at the pipeline's entry. Entered
 // says that [Pipeline.entered] has to be called.
-func (in *Inbox) checkAdmission(ctx context.Context, cmd any) (why int, entered bool, refused error) {
+func (in *Inbox) checkAdmission(ctx context.Context, cmd any) (why reason.Reason, entered bool, refused error) {
 	pl := in.Pipeline()
 	if pl == nil || ended(ctx) {
-		return 0, false, nil // it is refused for that, and no rule need be asked
+		return "", false, nil // it is refused for that, and no rule need be asked
 	}
 	if in.submitsInLoop(ctx) && !pl.Allow() { // before the next check: a stage that is drained accepts what its handlers submit
-		return rejectedMaxInFlight, false, in.LoopFull()
+		return reason.MaxInFlight, false, in.LoopFull()
 	}
 	if !in.IsOpen() {
-		return 0, false, nil
+		return "", false, nil
 	}
 	load := func() (queued, capacity int) { return in.Len(), in.Knobs().Capacity }
 	if why, err := pl.admission.check(pl, cmd, load); err != nil {
@@ -242,29 +243,29 @@ func (c *entrants) change() <-chan struct{} {
 // waitToEnter waits, if the inbox's overflow rule is to wait, until the pipeline is below its limit. The commands in flight
 // are added up inbox by inbox, not at one instant: a limit is for memory and for time, and commands that are just on their
 // way may exceed it.
-func (in *Inbox) waitToEnter(ctx context.Context) (why int, entered bool, err error) {
+func (in *Inbox) waitToEnter(ctx context.Context) (why reason.Reason, entered bool, err error) {
 	pl := in.Pipeline()
 	if pl.limit() == 0 {
-		return 0, false, nil
+		return "", false, nil
 	}
 	if pl.tryEnter() {
-		return 0, true, nil
+		return "", true, nil
 	}
 	if handlerOf(ctx) != nil || in.cfg.Overflow != Wait {
-		return rejectedFull, false, fmt.Errorf("stage %q: as many are in flight as may be: %w", in.cfg.Name, ErrFull)
+		return reason.Full, false, fmt.Errorf("stage %q: as many are in flight as may be: %w", in.cfg.Name, ErrFull)
 	}
 	pl.entrants.waiting.Add(1)
 	defer pl.entrants.waiting.Add(-1)
 	for {
 		changed := pl.entrants.change()
 		if pl.tryEnter() {
-			return 0, true, nil
+			return "", true, nil
 		}
 		if !in.IsOpen() {
-			return rejectedClosed, false, in.wrap(ErrClosed)
+			return reason.Closed, false, in.wrap(ErrClosed)
 		}
 		if err := Until(ctx, changed); err != nil {
-			return rejectedCancelled, false, in.waitError(err)
+			return reason.Cancelled, false, in.waitError(err)
 		}
 	}
 }

@@ -46,8 +46,7 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	in.mu.Lock()
 	ours := in.skip(m, t, len(es), rest, &fx)
 	if ours {
-		in.counts.lost.shed[shedExpired] += uint64(len(es))
-		fx.end(es, reason.Expired, in.wrap(ErrExpired))
+		in.shed(es, reason.Expired, ErrExpired, &fx)
 	}
 	in.unlock(&fx)
 	return ours
@@ -145,8 +144,7 @@ func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 		in.book(m, t)
 		rest = in.suspendWoken(m, rest)
 		in.release(m, len(rest))
-		in.counts.lost.dead[deadStopped] += uint64(len(rest))
-		fx.end(rest, reason.Stopped, in.stoppedError())
+		in.endStopped(rest, &fx)
 		in.checkQuiet(&fx)
 	}
 	in.unlock(&fx)

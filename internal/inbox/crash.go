@@ -53,34 +53,27 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	if c.streak && s.counts.streak == 1 {
 		s.crashStreak.First = c.err
 	}
-	rest := s.giveBack(m, c.rest)
+	if c.culprit != nil && !(c.retry && s.postpone(*c.culprit, c.at)) {
+		s.counts.dead.add(reason.Crash, 1)
+		fx.endOne(*c.culprit, reason.Crash, c.err)
+	}
+	s.giveBack(m, c.rest, fx)
 	s.release(m, int(m.inHand))
 	m.Instance = nil // it is of no use any more
 	s.crashedWorker(m)
-	dies := c.culprit != nil && !(c.retry && s.postpone(*c.culprit, c.at))
-	if dies {
-		s.counts.lost.dead[deadCrash]++
-		fx.endOne(*c.culprit, reason.Crash, c.err)
-	}
-	if len(rest) > 0 {
-		fx.end(rest, reason.Stopped, s.stoppedError())
-	}
 	s.changed(fx)
 	s.checkQuiet(fx)
 	s.lookAtEntries(fx)
 }
 
-// giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: giveBack returns the
-// commands that end.
-func (s *state) giveBack(m *Member, rest []command.Envelope) (over []command.Envelope) {
-	if !s.halted.Load() {
-		s.queue.pushFront(rest)
-		s.queue.countPacked(rest)
-		return nil
+// giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: the rest ends.
+func (s *state) giveBack(m *Member, rest []command.Envelope, fx *effects) {
+	if s.halted.Load() {
+		s.endStopped(s.suspendWoken(m, rest), fx)
+		return
 	}
-	rest = s.suspendWoken(m, rest)
-	s.counts.lost.dead[deadStopped] += uint64(len(rest))
-	return rest
+	s.queue.pushFront(rest)
+	s.queue.countPacked(rest)
 }
 
 // crashedWorker removes a worker whose handler has crashed: it takes no further command, so it is no worker any more. A

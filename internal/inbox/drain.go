@@ -1,10 +1,6 @@
 package inbox
 
-import (
-	"slices"
-
-	"github.com/golda-dev/golda/stage/reason"
-)
+import "slices"
 
 // Open lets commands in, and ends the inbox's drain if there was one.
 func (in *Inbox) Open() {
@@ -84,10 +80,9 @@ func (in *Inbox) Halt() (report func()) {
 	left := in.queue.takeAll()
 	left = append(left, in.delayed.clear()...)
 	in.timers.stop()
-	in.counts.lost.dead[deadStopped] += uint64(len(left))
-	fx.end(left, reason.Stopped, in.stoppedError())
+	in.endStopped(left, &fx)
 	in.releaseSenders(&fx)
-	for _, m := range in.wakeAllIdle() {
+	for _, m := range in.wakeIdle(len(in.idle)) {
 		fx.wakeWorker(m)
 	}
 	in.voidTokens()

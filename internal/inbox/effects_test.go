@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 func TestThePhaseFollowsItsTable(t *testing.T) {
@@ -59,7 +60,7 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 	require.Zero(t, in.Turn(m, new(Tally), true))
 	for _, cmd := range []string{"a", "b"} {
 		ticket := command.NewTicket(func(any, error) {
-			require.EqualValues(t, 2, in.counts.lost.dead[deadStopped], "the end is booked before it is reported")
+			require.EqualValues(t, 2, in.counts.dead[reason.Stopped], "the end is booked before it is reported")
 			note("ticket " + cmd)
 		})
 		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd, From: ticket.Origin()}))

@@ -30,8 +30,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	switch {
 	case s.halted.Load():
 		s.counts.received += uint64(len(es))
-		s.counts.lost.dead[deadStopped] += uint64(len(es))
-		fx.end(es, reason.Stopped, s.stoppedError())
+		s.endStopped(es, fx)
 		return len(es)
 	case m != nil && s.bars(m.own, back) && !s.knobs.Disabled:
 		s.holdBack(m, len(es), back, park, fx)
@@ -94,8 +93,7 @@ func (s *state) stamp(es []command.Envelope, now int64) {
 // shedDisabled sheds commands that come to an inbox that takes none.
 func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 	s.counts.received += uint64(len(es))
-	s.counts.lost.shed[shedDisabled] += uint64(len(es))
-	fx.end(es, reason.Disabled, s.wrap(ErrDisabled))
+	s.shed(es, reason.Disabled, ErrDisabled, fx)
 	s.checkQuiet(fx)
 }
 
@@ -104,13 +102,11 @@ func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 func (s *state) overflow(es []command.Envelope, at places, fx *effects) {
 	s.counts.received += uint64(len(es))
 	for i, e := range es {
-		v := victim{e, reason.Full, ErrFull}
 		if s.cfg.Overflow == Reject {
-			s.counts.lost.shed[shedFull]++
+			s.shedOne(e, reason.Full, ErrFull, fx)
 		} else {
-			v = s.dropFor(e, at.at(i))
+			s.dropFor(e, at.at(i), fx)
 		}
-		s.bury(v, fx)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 // Why a command is refused, or ended without an answer.
@@ -208,18 +209,24 @@ func (in *Inbox) Full() bool {
 	return in.free() <= 0
 }
 
-// losses count commands that were not taken, or had no answer, by reason.
-type losses struct {
-	rejected [rejectedReasons]uint64
-	shed     [shedReasons]uint64
-	dead     [deadReasons]uint64
+// byReason counts commands that were not taken, or had no answer.
+type byReason map[reason.Reason]uint64
+
+func (b *byReason) add(why reason.Reason, n int) {
+	if n == 0 {
+		return
+	}
+	if *b == nil {
+		*b = byReason{}
+	}
+	(*b)[why] += uint64(n)
 }
 
 // counts are the accounts. All but the gauges only grow.
 type counts struct {
 	submitted, received            uint64
 	ok, forwarded, emitted, errors uint64
-	lost                           losses
+	rejected, shed, dead           byReason
 	crashes, retries, restarts     uint64
 	streak                         int32  // crashes since a command was last completed
 	abandoned                      int32  // handlers that were given up and still run

@@ -48,7 +48,6 @@ type attendance struct {
 	joined  bool
 	idle    bool // is among the idle
 	waking  bool // is on its way: was woken from idle, or is about to look once more
-	retired bool // is to leave at its next turn
 	blocked bool // waits because a stage ahead is full
 }
 
@@ -124,20 +123,11 @@ func (s *state) leave(m *Member) {
 	}
 }
 
-// Quit ends what a shared worker still has at the inbox where it crashed, when its instance has been stopped: its place, and
-// its right to an instance.
-func (in *Inbox) Quit(m *Member) { in.letGo(m, true) }
-
-// Yield releases what a worker held at the inbox after its last batch, when all that came of it has been handed over.
-func (in *Inbox) Yield(m *Member) { in.letGo(m, false) }
-
-func (in *Inbox) letGo(m *Member, instance bool) {
+// Yield gives up a worker's place at the inbox after its last batch, when all that came of it has been handed over.
+func (in *Inbox) Yield(m *Member) {
 	var fx effects
 	in.mu.Lock()
 	in.yield(m)
-	if instance {
-		in.returnInstance(m)
-	}
 	in.callWorker(&fx)
 	in.checkQuiet(&fx)
 	in.unlock(&fx)

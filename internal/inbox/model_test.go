@@ -72,10 +72,10 @@ type inboxModel struct {
 
 type modelWorker struct {
 	Member
-	joined, parked, retired bool
-	woken                   atomic.Bool
-	todo                    []command.Envelope
-	tally                   Tally
+	joined, parked bool
+	woken          atomic.Bool
+	todo           []command.Envelope
+	tally          Tally
 }
 
 // modelSender is a worker of another inbox.
@@ -415,17 +415,14 @@ func (m *inboxModel) takeTurn(t *rapid.T, w *modelWorker, park bool) int {
 	if w.tally != (Tally{}) {
 		t.Fatalf("a tally was not cleared")
 	}
-	if !w.retired && m.excess > 0 {
-		m.excess--
-		w.retired = true
-	}
 	switch {
-	case w.retired:
+	case m.excess > 0:
+		m.excess--
 		if n != -1 {
 			t.Fatalf("a worker that is to leave was given %d", n)
 		}
 		m.inbox.Leave(&w.Member)
-		w.joined, w.retired = false, false
+		w.joined = false
 	case n < 0:
 		t.Fatalf("a worker was asked to leave for no reason")
 	case n == 0:
@@ -549,7 +546,7 @@ func (m *inboxModel) crash(t *rapid.T) {
 	m.mayOverfill = true
 	w.todo = nil
 	m.inbox.Leave(&w.Member)
-	w.joined, w.parked, w.retired = false, false, false
+	w.joined, w.parked = false, false
 	if rapid.Bool().Draw(t, "restart") {
 		m.start(w)
 	}
@@ -566,7 +563,7 @@ func (m *inboxModel) join(t *rapid.T) {
 
 func (m *inboxModel) start(w *modelWorker) {
 	w.woken.Store(false)
-	w.joined, w.parked, w.retired = true, false, false
+	w.joined, w.parked = true, false
 	m.inbox.Join(&w.Member, false)
 }
 
@@ -577,7 +574,7 @@ func (m *inboxModel) leave(t *rapid.T) {
 	}
 	m.inbox.Book(&w.Member, &w.tally)
 	m.inbox.Leave(&w.Member)
-	w.joined, w.parked, w.retired = false, false, false
+	w.joined, w.parked = false, false
 	synctest.Wait()
 }
 
@@ -587,13 +584,12 @@ func (m *inboxModel) shrink(t *rapid.T) {
 	m.inbox.Shrink(n)
 	for _, w := range m.workers {
 		if slices.Contains(idle[:min(n, len(idle))], &w.Member) {
-			w.retired = true
 			if !w.woken.Load() {
 				t.Fatalf("a worker was asked to leave and was not woken")
 			}
 		}
 	}
-	m.excess += max(n-len(idle), 0)
+	m.excess += n
 	synctest.Wait()
 }
 

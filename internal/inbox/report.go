@@ -88,7 +88,7 @@ func (in *Inbox) usedUp(e *command.Envelope) bool {
 // among those that were rejected, and it leaves a letter.
 func (in *Inbox) RefuseNew(cmd any, err error) {
 	in.mu.Lock()
-	_ = in.refuse(rejectedMaxInFlight, nil)
+	_ = in.refuse(reason.MaxInFlight, nil)
 	in.mu.Unlock()
 	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: cmd, Reason: reason.MaxInFlight, Err: err})
 }

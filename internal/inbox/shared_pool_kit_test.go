@@ -186,7 +186,8 @@ func (w *testWorker) crash(retry bool) {
 	w.n = 0
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)
-		w.lastInbox.Quit(&w.Member)
+		w.lastInbox.Yield(&w.Member)
+		w.lastInbox.ReturnInstance(&w.Member)
 	} else {
 		w.own.Yield(&w.Member)
 		w.own.ReturnInstance(&w.Member)

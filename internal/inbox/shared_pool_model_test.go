@@ -278,7 +278,11 @@ func (pm *poolModel) takeTurn(t *rapid.T, w *poolWorker, park bool) int {
 	if w.route != nil {
 		places = max(places, len(w.route.order))
 	}
+	excess := w.pool.excess
 	in, n := w.pool.Turn(&w.Member, &w.tally, park)
+	if n < 0 && w.pool.excess != excess-1 {
+		t.Fatalf("a worker was asked to leave, with %d too many before and %d after", excess, w.pool.excess)
+	}
 	if made := w.pool.Accounts().Visits - before; int(made) > 1+3*(places+1)*(places+1) {
 		t.Fatalf("%d visits in one turn", made)
 	}
@@ -291,9 +295,6 @@ func (pm *poolModel) afterTurn(t *rapid.T, w *poolWorker, in *Inbox, n int, park
 	pm.discard(t, w)
 	switch {
 	case n < 0:
-		if !w.retired {
-			t.Fatalf("a worker was asked to leave for no reason")
-		}
 		w.pool.Leave(&w.Member, &w.tally)
 		w.joined = false
 	case n == 0:
@@ -591,7 +592,8 @@ func (pm *poolModel) crashed(t *rapid.T, w *poolWorker, rest []command.Envelope,
 	all := pm.handOver(t, w, false)
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)
-		mi.Quit(&w.Member)
+		mi.Yield(&w.Member)
+		mi.ReturnInstance(&w.Member)
 	} else {
 		if all {
 			mi.Yield(&w.Member)
@@ -1018,7 +1020,7 @@ func (pm *poolModel) checkPoolTokens(t *rapid.T, sp *SharedPool) {
 	}
 	awake := 0
 	for _, w := range pm.workers {
-		if w.pool == sp && w.joined && !w.retired && (!w.parked || w.woken.Load()) {
+		if w.pool == sp && w.joined && (!w.parked || w.woken.Load()) {
 			awake++
 		}
 	}

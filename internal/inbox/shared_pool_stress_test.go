@@ -224,7 +224,8 @@ func (w *graphWorker) crash(in *Inbox, i, n int) {
 	all := w.deliver(false)
 	if w.pool != nil {
 		w.pool.Leave(&w.Member, &w.tally)
-		in.Quit(&w.Member)
+		in.Yield(&w.Member)
+		in.ReturnInstance(&w.Member)
 	} else {
 		if all {
 			in.Yield(&w.Member)

@@ -155,26 +155,15 @@ func (in *Inbox) Parked() (all []*Member) {
 	return all
 }
 
-// victim is a command that was dropped for want of a slot.
-type victim struct {
-	e   command.Envelope
-	why reason.Reason
-	err error
-}
-
 // dropFor makes a slot for e, or drops e itself, as the overflow rule says. Packs stay whole: only the command in front is ever
 // dropped from the queue.
-func (s *state) dropFor(e command.Envelope, at place) victim {
+func (s *state) dropFor(e command.Envelope, at place, fx *effects) {
 	if s.cfg.Overflow == DropNewest || s.queue.fresh() == 0 {
-		s.counts.lost.shed[shedNewest]++
-		return victim{e, reason.Newest, ErrShedNewest}
+		s.shedOne(e, reason.Newest, ErrShedNewest, fx)
+		return
 	}
 	oldest := s.queue.drop()
 	s.queue.unpack(oldest)
 	s.push(&e, at)
-	s.counts.lost.shed[shedOldest]++
-	return victim{oldest, reason.Oldest, ErrShed}
+	s.shedOne(oldest, reason.Oldest, ErrShed, fx)
 }
-
-// bury asks for the dead letter of a victim.
-func (s *state) bury(v victim, fx *effects) { fx.endOne(v.e, v.why, s.wrap(v.err)) }

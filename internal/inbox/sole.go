@@ -43,14 +43,10 @@ func (s *state) leftToOne() bool {
 		return false
 	}
 	if !s.sole.watched {
-		s.watchSole()
+		s.sole.watched, s.sole.done = true, s.counts.completed()
+		s.setAlarm(soleAlarm, stillness)
 	}
 	return true
-}
-
-func (s *state) watchSole() {
-	s.sole.watched, s.sole.done = true, s.counts.completed()
-	s.setAlarm(soleAlarm, stillness)
 }
 
 // checkSole calls another worker if the one to which the queue was left has completed nothing.

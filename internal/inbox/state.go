@@ -184,7 +184,8 @@ func (s *state) callWorker(fx *effects) {
 	}
 	m := s.pickIdle(s.fit)
 	if m == nil && s.unstarted.n > 0 && s.equippable() {
-		m = s.callUnstarted()
+		s.unstarted.called = true
+		m = &Member{Wake: s.self.StartWorker}
 	}
 	fx.wakeWorker(m)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/stage/reason"
 )
 
 var (
@@ -22,9 +23,9 @@ var (
 // submission is what is known about a command that is submitted, beside the command.
 type submission struct {
 	at      place
-	refused error // by the admission rules; nil: it is not
-	why     int   // the reason under which that is counted
-	ended   error // why the submitter's context has ended; nil: it has not
+	refused error         // by the admission rules; nil: it is not
+	why     reason.Reason // the reason under which that is counted
+	ended   error         // why the submitter's context has ended; nil: it has not
 	by      submitter
 }
 
@@ -137,18 +138,18 @@ func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waite
 	if s.phase() != open {
 		switch {
 		case s.halted.Load() || s.InUse() || sub.by.asked && !sub.by.drained:
-			return nil, s.refuse(rejectedClosed, s.closedError())
+			return nil, s.refuse(reason.Closed, s.closedError())
 		case !sub.by.asked:
 			return nil, errAskSubmitter
 		}
 	}
 	switch {
 	case sub.ended != nil:
-		return nil, s.refuse(rejectedCancelled, fmt.Errorf("stage %q: not submitted: %w", s.cfg.Name, sub.ended))
+		return nil, s.refuse(reason.Cancelled, fmt.Errorf("stage %q: not submitted: %w", s.cfg.Name, sub.ended))
 	case sub.refused != nil:
 		return nil, s.refuse(sub.why, sub.refused)
 	case s.knobs.Disabled:
-		return nil, s.refuse(rejectedDisabled, s.wrap(ErrDisabled))
+		return nil, s.refuse(reason.Disabled, s.wrap(ErrDisabled))
 	case s.enterFree(e, sub.at, fx):
 		return nil, nil //nolint:nilnil // accepted, and there is nothing to wait for
 	default:
@@ -174,24 +175,23 @@ func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*waiter, error) {
 	switch {
 	case s.cfg.Overflow == Reject:
-		return nil, s.refuse(rejectedFull, s.wrap(ErrFull))
+		return nil, s.refuse(reason.Full, s.wrap(ErrFull))
 	case s.cfg.Overflow != Wait:
 		s.counts.submitted++
-		v := s.dropFor(*e, sub.at)
+		s.dropFor(*e, sub.at, fx)
 		s.callWorker(fx)
-		s.bury(v, fx)
 		return nil, nil //nolint:nilnil // accepted
 	case !sub.by.asked:
 		return nil, errAskSubmitter
 	case sub.by.forbidWait != "":
-		return nil, s.refuse(rejectedFull, fmt.Errorf("stage %q: submitted by a handler %s: %w", s.cfg.Name, sub.by.forbidWait, ErrFull))
+		return nil, s.refuse(reason.Full, fmt.Errorf("stage %q: submitted by a handler %s: %w", s.cfg.Name, sub.by.forbidWait, ErrFull))
 	}
 	return s.waiters.join(entrant{e: *e, at: sub.at}, sub.by.suspends, false), nil
 }
 
 // refuse counts a command that is not accepted, and returns the error.
-func (s *state) refuse(why int, err error) error {
-	s.counts.lost.rejected[why]++
+func (s *state) refuse(why reason.Reason, err error) error {
+	s.counts.rejected.add(why, 1)
 	return err
 }
 
@@ -199,14 +199,14 @@ func (s *state) refuse(why int, err error) error {
 func (in *Inbox) refuseCancelled(cause error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.refuse(rejectedCancelled, in.waitError(cause))
+	return in.refuse(reason.Cancelled, in.waitError(cause))
 }
 
 // Mistyped counts a message that is no command for this stage.
 func (in *Inbox) Mistyped() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	_ = in.refuse(rejectedType, nil)
+	_ = in.refuse(reason.Type, nil)
 }
 
 // await waits until the inbox has queued a command that is in line. It returns errDismissed if the inbox has changed, so
@@ -282,8 +282,6 @@ func (s *state) closedError() error {
 
 // wrap says which stage an error is about.
 func (s *shared) wrap(err error) error { return plain.Wrap(fmt.Sprintf("stage %q", s.cfg.Name), err) }
-
-func (s *shared) stoppedError() error { return s.wrap(ErrStopped) }
 
 func (s *shared) waitError(err error) error { return &WaitError{Stage: s.cfg.Name, Err: err} }
 

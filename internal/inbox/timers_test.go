@@ -24,7 +24,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 		in.mu.Lock()
 		in.setAlarm(retryAlarm, time.Hour)
 		in.leaveAlone(time.Hour)
-		in.watchSole()
+		in.setAlarm(soleAlarm, time.Hour)
 		in.unlock(&fx)
 	}
 	set()

@@ -26,7 +26,7 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	s.arrive(m)
 	s.unblock(m)
 	n := -1
-	if m.Carried > 0 || !s.retires(m) {
+	if m.Carried > 0 || !s.retires() {
 		n = s.take(m, 0)
 	}
 	switch {
@@ -71,7 +71,7 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	var fx effects
 	in.mu.Lock()
 	in.carry(m, int32(n))
-	rests = m.idle && (n > 0 || in.excess == 0 && !m.retired)
+	rests = m.idle && (n > 0 || in.excess == 0)
 	in.changed(&fx)
 	in.checkQuiet(&fx)
 	in.unlock(&fx)

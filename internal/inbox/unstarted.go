@@ -31,16 +31,10 @@ func (in *Inbox) TakeCalled(m *Member) bool {
 	}
 	in.unstarted.called = false
 	in.unstarted.n--
-	m.own, m.joined, m.retired = in, true, false
+	m.own, m.joined = in, true
 	m.ready.Store(true)
 	in.expect(m)
 	return true
-}
-
-// callUnstarted calls a worker that was not started. The member stands for it until the effects are applied.
-func (s *state) callUnstarted() *Member {
-	s.unstarted.called = true
-	return &Member{Wake: s.self.StartWorker}
 }
 
 // DropUnstarted dismisses all workers that were not started, the called one too.

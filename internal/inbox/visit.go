@@ -43,7 +43,7 @@ func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
 	var next *Member
 	sp.mu.Lock()
 	sp.arrive(m)
-	gone = sp.retires(m)
+	gone = sp.retires()
 	if gone && sp.pending() {
 		next = sp.callIdle()
 	}

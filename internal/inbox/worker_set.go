@@ -17,7 +17,7 @@ type workerSet struct {
 func (ws *workerSet) join(m *Member) {
 	ws.live++
 	ws.most = max(ws.most, ws.live)
-	m.joined, m.retired = true, false
+	m.joined = true
 	m.ready.Store(true)
 }
 
@@ -76,38 +76,23 @@ func (ws *workerSet) park(m *Member) {
 	ws.idle = append(ws.idle, m)
 }
 
-// retires reports whether a worker is to leave. A worker that comes while there are excess workers is.
-func (ws *workerSet) retires(m *Member) bool {
-	if !m.retired && ws.excess > 0 {
-		ws.excess--
-		m.retired = true
-	}
-	return m.retired
+// retires reports whether a worker that has come is to leave: any worker is, while there are excess workers.
+func (ws *workerSet) retires() bool { return ws.unshrink(1) == 1 }
+
+// shrink asks n workers to leave: those that come first for a turn. It returns as many idle ones, those that have been idle
+// for longest. The caller wakes them.
+func (ws *workerSet) shrink(n int) []*Member {
+	ws.excess += n
+	return ws.wakeIdle(n)
 }
 
-// wakeAllIdle marks all idle workers as on their way, and returns them. The caller wakes them.
-func (ws *workerSet) wakeAllIdle() []*Member {
-	woken := ws.idle
-	ws.idle = nil
+// wakeIdle marks up to n idle workers as on their way, and returns them. The caller wakes them.
+func (ws *workerSet) wakeIdle(n int) []*Member {
+	n = min(n, len(ws.idle))
+	woken := slices.Clone(ws.idle[:n])
+	ws.idle = slices.Delete(ws.idle, 0, n)
 	for _, m := range woken {
 		ws.markWoken(m)
-	}
-	return woken
-}
-
-// shrink asks n workers to leave: idle ones at once, those first that have been idle for longest; others when they have
-// finished their batches. It returns the idle ones. The caller wakes them.
-func (ws *workerSet) shrink(n int) (woken []*Member) {
-	for range n {
-		if len(ws.idle) == 0 {
-			ws.excess++
-			continue
-		}
-		m := ws.idle[0]
-		ws.idle = slices.Delete(ws.idle, 0, 1)
-		m.retired = true
-		ws.markWoken(m)
-		woken = append(woken, m)
 	}
 	return woken
 }
