@@ -88,10 +88,10 @@ func (t *Tally) completed() int { return t.OK + t.Forwarded + t.Errors }
 
 // Join adds a worker of the stage's own. With again it comes in the place of one that crashed.
 func (in *Inbox) Join(m *Member, again bool) {
+	m.belong(in)
 	var fx effects
 	in.mu.Lock()
 	if !m.joined { // otherwise it was called
-		m.own = in
 		in.staff(1)
 		in.join(m)
 	}
@@ -100,6 +100,14 @@ func (in *Inbox) Join(m *Member, again bool) {
 	}
 	in.callWorker(&fx) // another may wait for an instance, if few are allowed
 	in.unlock(&fx)
+}
+
+// belong makes a worker one of the inbox's own. It does so once: other inboxes, where the worker may be parked, read own with
+// their own locks.
+func (m *Member) belong(in *Inbox) {
+	if m.own == nil {
+		m.own = in
+	}
 }
 
 // Leave removes a worker, for good or until it is started afresh. If its instance is still wanted it is taken back;

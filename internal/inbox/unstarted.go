@@ -24,6 +24,7 @@ func (in *Inbox) AddUnstarted(n int) {
 
 // TakeCalled has a worker, which is about to be started, join as the one that was called, and reports whether one was.
 func (in *Inbox) TakeCalled(m *Member) bool {
+	m.belong(in)
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.unstarted.called {
@@ -31,7 +32,7 @@ func (in *Inbox) TakeCalled(m *Member) bool {
 	}
 	in.unstarted.called = false
 	in.unstarted.n--
-	m.own, m.joined = in, true
+	m.joined = true
 	m.ready.Store(true)
 	in.expect(m)
 	return true
