@@ -107,7 +107,7 @@ func (w *Worker) send(e *command.Envelope, out *outbox, cmd any) {
 		w.tally.OK++
 	} else {
 		w.tally.Forwarded++
-		w.load(out, ticket).Carry(cmd, e)
+		w.load(out, ticket).Continue(cmd, e)
 	}
 	if ticket != nil { // it waits for them, whatever becomes of this worker
 		if !w.stage.Inbox.Book(&w.Member, &w.tally) {

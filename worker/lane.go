@@ -5,7 +5,7 @@ import "github.com/golda-dev/golda/internal/command"
 // pass puts a command on the lane.
 func (w *Worker) pass(e *command.Envelope, cmd any) {
 	slot := &w.Batch[w.lane.n]
-	slot.Carry(cmd, e)
+	slot.Continue(cmd, e)
 	if slot.From != nil { // to check whether it has a ticket would cost more
 		w.mustBook = true
 	}

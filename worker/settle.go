@@ -48,7 +48,7 @@ func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
 	case len(w.emits) > 0:
 		w.send(e, out, cmd)
 	case w.hasUndelivered():
-		w.load(out, e.Ticket()).Carry(cmd, e)
+		w.load(out, e.Ticket()).Continue(cmd, e)
 		w.tally.Forwarded++
 	default:
 		w.lane = lane{inlet: to, out: out}

@@ -77,9 +77,9 @@ func (e *Envelope) Caller() bool { return e.From != nil && e.From.ctx != nil }
 // Child reports whether the command was emitted, see [Emitted].
 func (e *Envelope) Child() bool { return e.note&child != 0 }
 
-// Carry makes e the envelope of a command that another one was forwarded as: it has the same origin. The two envelopes may be
+// Continue makes e the envelope of a command that another one was forwarded as: it has the same origin. The two envelopes may be
 // the same.
-func (e *Envelope) Carry(cmd any, from *Envelope) {
+func (e *Envelope) Continue(cmd any, from *Envelope) {
 	if e != from {
 		e.From = from.From
 	}

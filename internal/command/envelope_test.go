@@ -59,7 +59,7 @@ func TestTheFactsInAnEnvelopesNoteAreIndependent(t *testing.T) {
 					to = &Envelope{}
 					to.SetPack(rapid.IntRange(0, MaxPack).Draw(t, "was"))
 				}
-				to.Carry("another", &e)
+				to.Continue("another", &e)
 				e = *to
 				isProven, isWoken, entered, packed, tries = false, false, false, 0, 0
 			},
@@ -115,9 +115,9 @@ func TestACommandThatIsCarriedKeepsItsTicketAndItsEmitter(t *testing.T) {
 	from := Emitted("command", ticket.Origin(), 7)
 	from.Failed()
 	var to Envelope
-	to.Carry("another", &from)
+	to.Continue("another", &from)
 	require.Equal(t, Emitted("another", ticket.Origin(), 7), to)
-	from.Carry("another", &from)
+	from.Continue("another", &from)
 	require.Equal(t, to, from)
 }
 

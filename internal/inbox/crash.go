@@ -19,7 +19,8 @@ type crash struct {
 
 // Crash books the end of a worker's batch that did not end well: the culprit, if one is known, is charged, and with retry
 // tried again; the rest goes back to the front of the queue, in order. A crash whose culprit is not known yet does not count
-// in the streak: it will when the culprit is found; see [Narrow]. Crash returns false if the worker was abandoned.
+// in the streak: it will when the culprit is found; see [Narrow]. What the batch completed before is booked first, so it ends
+// an older streak, and this crash is the first of its own. Crash returns false if the worker was abandoned.
 func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
 	c := crash{culprit: culprit, retry: retry, rest: rest, streak: culprit != nil && culprit.Tries() <= 1, err: err}
 	if retry {
@@ -28,8 +29,8 @@ func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []co
 	return in.endBatch(m, t, &c)
 }
 
-// NoInstance books the end of a batch for which no instance could be made: no command is to blame. It returns false if the
-// worker was abandoned.
+// NoInstance books the end of a batch for which no instance could be made: no command is to blame. It counts in the streak
+// all the same, for otherwise a stage whose factory fails would never break. It returns false if the worker was abandoned.
 func (in *Inbox) NoInstance(m *Member, t *Tally, batch []command.Envelope, err error) bool {
 	return in.endBatch(m, t, &crash{rest: batch, streak: true, err: err})
 }
@@ -48,7 +49,7 @@ func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
 func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	s.book(m, t)
 	s.credit(m, s.now())
-	m.settle()
+	m.finishTime()
 	s.countCrash(c.streak)
 	if c.streak && s.counts.streak == 1 {
 		s.crashStreak.First = c.err

@@ -5,8 +5,8 @@
 // behind one lock. A worker takes the lock once for each batch, a submitter once for each command. Under the lock no code of
 // others runs, but that a change of discipline asks waiting commands for their keys. A transition only changes the state and
 // collects effects; [Inbox.unlock] is the one function that applies them, in the one order that is written there. No
-// goroutine ever holds the locks of two inboxes, except [Snapshot], which takes them in order of their places. A shared
-// pool's lock is taken while an inbox's is held.
+// goroutine ever holds the locks of two inboxes, except [Snapshot], which takes them in order of their places. The order of
+// the locks is: a worker's emitting (package worker), an inbox's, a shared pool's.
 //
 // # What waits for what
 //
@@ -14,11 +14,17 @@
 //     way; a worker that leaves commands behind wakes the next. A queue that is soon done is left to the worker that is at
 //     work; see sole.go.
 //   - Workers of other inboxes that found this one full, and cannot go on with commands for other inboxes, are parked in
-//     blocked, first come, first served. When half of the inbox is free they are promised slots and woken, so that no
-//     goroutine spins or blocks, and no later worker takes their place.
+//     forSlots, first come, first served. When half of the inbox is free they are promised slots and woken, so that no
+//     goroutine spins or blocks. A worker keeps its place in line when its actor is replaced after a crash, from when the
+//     new actor has parked.
 //   - Submitters wait in line for a slot of their own. If both kinds wait they take turns.
 //   - Workers of stages in use that have something for an inbox that is drained are barred, whether there are free slots or
 //     not, until it is opened again; see phase.go.
+//
+// One word for each: a worker is parked while it holds no goroutine, for whatever reason; idle, parked with nothing to do;
+// blocked, parked in line or barred at another inbox with its batch done. A sender is such a worker as the other inbox sees
+// it. Commands are carried by a worker that takes a further batch before they were handed over. An inbox is stalled while a
+// shared pool takes nothing from it.
 //
 // # Shared pools
 //

@@ -113,7 +113,7 @@ func (s *shared) bars(from *Inbox, back bool) bool {
 // retrySenders has those barred senders try again that the present phase does not bar.
 func (s *state) retrySenders(fx *effects) {
 	s.unbar(fx)
-	var ahead []parked
+	var ahead []sender
 	barred := s.barred[:0]
 	for _, p := range s.barred {
 		switch {
@@ -128,13 +128,13 @@ func (s *state) retrySenders(fx *effects) {
 	}
 	clear(s.barred[len(barred):])
 	s.barred = barred
-	s.blocked = append(ahead, s.blocked...)
+	s.forSlots = append(ahead, s.forSlots...)
 	s.changed(fx)
 }
 
 // holdBack parks a worker that cannot hand over in the present phase.
 func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
-	at := slices.IndexFunc(s.barred, func(p parked) bool { return p.m == m })
+	at := slices.IndexFunc(s.barred, func(p sender) bool { return p.m == m })
 	known := at >= 0
 	if known {
 		s.barred = slices.Delete(s.barred, at, at+1)
@@ -143,7 +143,7 @@ func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
 		at = len(s.barred)
 	}
 	if park || known {
-		s.barred = slices.Insert(s.barred, at, parked{m, n, back})
+		s.barred = slices.Insert(s.barred, at, sender{m, n, back})
 		m.ready.Store(!park)
 	}
 	s.grantSlots(fx)

@@ -278,7 +278,7 @@ func (w *walk) check() {
 	if reserved != int(s.reserved) || s.waking < 0 || int(s.waiters.n) != len(w.waiting)+int(s.waiters.retries) {
 		t.Fatalf("%d slots promised, %d reserved; %d waking; %d in line, %d submitters", reserved, s.reserved, s.waking, s.waiters.n, len(w.waiting))
 	}
-	if s.free() > 0 && s.waiters.n > 0 && len(s.blocked) == 0 && !s.knobs.Disabled {
+	if s.free() > 0 && s.waiters.n > 0 && len(s.forSlots) == 0 && !s.knobs.Disabled {
 		t.Fatalf("%d slots are free, and %d commands wait in line", s.free(), s.waiters.n)
 	}
 	if s.available() > 0 && len(s.idle) > 0 && s.waking == 0 && s.busyInstances < s.knobs.Instances && s.pickable() && !s.leftToOne() {
@@ -288,7 +288,7 @@ func (w *walk) check() {
 
 // pickable reports whether an idle worker could do something.
 func (s *state) pickable() bool {
-	return slices.ContainsFunc(s.idle, s.fit)
+	return slices.ContainsFunc(s.idle, s.canWork)
 }
 
 func TestAMillionTransitionsOnOneGoroutineKeepTheInvariants(t *testing.T) {

@@ -53,7 +53,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 		left = nil
 	}
 	if len(left) > 0 && (park || known) {
-		s.blocked = slices.Insert(s.blocked, line, parked{m: m, n: len(left)})
+		s.forSlots = slices.Insert(s.forSlots, line, sender{m: m, n: len(left)})
 		m.ready.Store(!park)
 	}
 	s.checkFull(fx)

@@ -330,7 +330,7 @@ func (m *inboxModel) handOver(t *rapid.T, sender *modelSender, back, park bool) 
 	sender.items = slices.Clone(sender.items[n:])
 	sender.parked = park && len(sender.items) > 0
 	sender.inLine = (park || known) && len(sender.items) > 0
-	if sender.inLine && slices.IndexFunc(m.inbox.blocked, func(p parked) bool { return p.m == &sender.Member }) != place {
+	if sender.inLine && m.inLine(sender) != place {
 		t.Fatalf("it was at place %d in line, and lost it", place)
 	}
 	synctest.Wait()
@@ -341,10 +341,15 @@ func (m *inboxModel) place(sender *modelSender) int {
 	if m.promised(sender) > 0 {
 		return 0
 	}
-	if i := slices.IndexFunc(m.inbox.blocked, func(p parked) bool { return p.m == &sender.Member }); i >= 0 {
+	if i := m.inLine(sender); i >= 0 {
 		return i
 	}
-	return len(m.inbox.blocked)
+	return len(m.inbox.forSlots)
+}
+
+// inLine is where in the inbox's line for slots a worker is, below 0 if it is not there.
+func (m *inboxModel) inLine(x *modelSender) int {
+	return slices.IndexFunc(m.inbox.forSlots, func(p sender) bool { return p.m == &x.Member })
 }
 
 // checkHandedOver checks how many commands the inbox took when there were so many free slots for them.
@@ -781,8 +786,8 @@ func (m *inboxModel) checkWorkers(t *rapid.T) {
 			t.Fatalf("sender %d is parked, was not woken, and is ready", i)
 		}
 	}
-	if len(in.blocked) != m.blocked() {
-		t.Fatalf("%d blocked, want %d", len(in.blocked), m.blocked())
+	if len(in.forSlots) != m.blocked() {
+		t.Fatalf("%d blocked, want %d", len(in.forSlots), m.blocked())
 	}
 }
 

@@ -96,7 +96,7 @@ func (s *state) requeueRetry(e *command.Envelope, at place) {
 // yieldsSlot reports whether a command that is due gives up its slot. Under a limit of a policy it does not: it counts against
 // the limit wherever it is, so it would wait for a command that waits for it.
 func (s *state) yieldsSlot() bool {
-	others := s.waiters.Len() > 0 || len(s.blocked) > 0
+	others := s.waiters.Len() > 0 || len(s.forSlots) > 0
 	return others && s.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
 }
 

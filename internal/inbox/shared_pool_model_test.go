@@ -1043,10 +1043,10 @@ func (pm *poolModel) checkStalls(t *rapid.T, mi *modelInbox) {
 	if len(mi.behind) > 0 && mi.Inbox.queue.Len() <= slots/2 && !mi.isFull() {
 		t.Fatalf("%s has %d of %d queued, and %d inboxes behind are stalled", mi.Name(), mi.Inbox.queue.Len(), mi.knobs.Capacity, len(mi.behind))
 	}
-	if len(mi.blocked) > 0 && mi.free() >= (mi.knobs.Capacity+1)/2 {
-		t.Fatalf("%s has %d free, and %d workers wait", mi.Name(), mi.free(), len(mi.blocked))
+	if len(mi.forSlots) > 0 && mi.free() >= (mi.knobs.Capacity+1)/2 {
+		t.Fatalf("%s has %d free, and %d workers wait", mi.Name(), mi.free(), len(mi.forSlots))
 	}
-	if len(mi.waiters) > 0 && mi.free() > 0 && len(mi.blocked) == 0 && len(mi.behind) == 0 {
+	if len(mi.waiters) > 0 && mi.free() > 0 && len(mi.forSlots) == 0 && len(mi.behind) == 0 {
 		t.Fatalf("%s has %d free, and %d submitters wait", mi.Name(), mi.free(), len(mi.waiters))
 	}
 }
@@ -1154,9 +1154,9 @@ func (pm *poolModel) move(t *rapid.T) bool {
 // checkNothingLeft checks that nothing is left once all workers are parked.
 func (pm *poolModel) checkNothingLeft(t *rapid.T) {
 	for _, mi := range pm.inboxes {
-		if mi.load() > 0 || len(mi.waiters) > 0 || len(mi.blocked) > 0 || mi.reserved > 0 {
+		if mi.load() > 0 || len(mi.waiters) > 0 || len(mi.forSlots) > 0 || mi.reserved > 0 {
 			t.Fatalf("%s: stranded: %d queued, %d in hand, %d delayed, %d submitters wait, %d workers are blocked, %d slots promised; stalled %v",
-				mi.Name(), mi.Inbox.queue.Len(), mi.counts.inHand, mi.Inbox.delayed.Len(), len(mi.waiters), len(mi.blocked), mi.reserved, mi.stalled)
+				mi.Name(), mi.Inbox.queue.Len(), mi.counts.inHand, mi.Inbox.delayed.Len(), len(mi.waiters), len(mi.forSlots), mi.reserved, mi.stalled)
 		}
 	}
 	for id := range pm.next {

@@ -291,7 +291,7 @@ func (g *testGraph) describe() string {
 		in.mu.Lock()
 		fmt.Fprintf(&b, "%s, served by %s: queued %d of %d, in hand %d, out %d of %d, made %d, idle instances %d, tokens %d, stalled %v, resting %v, behind %d, blocked %d\n",
 			in.Name(), served, s.Queued, s.Knobs.Capacity, s.InHand, s.Out, s.Knobs.Instances, in.made, len(in.idleInstances), in.tokens.Load(),
-			in.stalled, in.resting, len(in.behind), len(in.blocked))
+			in.stalled, in.resting, len(in.behind), len(in.forSlots))
 		in.mu.Unlock()
 	}
 	for _, sp := range g.pools {

@@ -9,7 +9,7 @@ import (
 
 // parked is a worker of another inbox that could not hand over all its commands here: how many are left, or how many slots
 // it was promised.
-type parked struct {
+type sender struct {
 	m    *Member
 	n    int
 	back bool // it comes along a back edge
@@ -22,22 +22,22 @@ type parked struct {
 // A command of a submitter is queued at once, so that its slot is never held for a goroutine that has still to run.
 func (s *state) grantSlots(fx *effects) {
 	free := s.free()
-	if len(s.blocked)+len(s.behind) > 0 && free < s.half() {
+	if len(s.forSlots)+len(s.behind) > 0 && free < s.half() {
 		return
 	}
 	entered := false
 	for free > 0 {
-		if s.waiters.first != nil && (len(s.blocked) == 0 || s.outside) {
+		if s.waiters.first != nil && (len(s.forSlots) == 0 || s.outside) {
 			s.enqueue(s.waiters.first, fx)
 			s.outside = false
 			entered = true
 			free--
 			continue
 		}
-		if len(s.blocked) == 0 {
+		if len(s.forSlots) == 0 {
 			break
 		}
-		n := min(free, s.blocked[0].n)
+		n := min(free, s.forSlots[0].n)
 		fx.wakeWorker(s.promise(n))
 		free -= n
 	}
@@ -66,9 +66,9 @@ func (s *state) enqueue(w *waiter, fx *effects) {
 
 // promise reserves n slots for the worker that has been parked for longest.
 func (s *state) promise(n int) *Member {
-	m := s.blocked[0].m
-	s.blocked = slices.Delete(s.blocked, 0, 1)
-	s.promises = append(s.promises, parked{m: m, n: n})
+	m := s.forSlots[0].m
+	s.forSlots = slices.Delete(s.forSlots, 0, 1)
+	s.promises = append(s.promises, sender{m: m, n: n})
 	s.reserved += int32(n)
 	s.outside = true
 	m.ready.Store(true)
@@ -80,7 +80,7 @@ func (s *state) promise(n int) *Member {
 // was promised slots; where it was, if it comes without having been woken, as a new actor of an old worker does; last, if it
 // was not known.
 func (s *state) unpark(m *Member) (at int, known bool) {
-	is := func(p parked) bool { return p.m == m }
+	is := func(p sender) bool { return p.m == m }
 	if i := slices.IndexFunc(s.promises, is); i >= 0 {
 		s.reserved -= int32(s.promises[i].n)
 		s.promises = slices.Delete(s.promises, i, i+1)
@@ -90,19 +90,19 @@ func (s *state) unpark(m *Member) (at int, known bool) {
 		s.barred = slices.Delete(s.barred, i, i+1)
 		return 0, true
 	}
-	if i := slices.IndexFunc(s.blocked, is); i >= 0 {
-		s.blocked = slices.Delete(s.blocked, i, i+1)
+	if i := slices.IndexFunc(s.forSlots, is); i >= 0 {
+		s.forSlots = slices.Delete(s.forSlots, i, i+1)
 		return i, true
 	}
-	return len(s.blocked), false
+	return len(s.forSlots), false
 }
 
 // InLine reports whether a worker waits here to hand over.
 func (in *Inbox) InLine(m *Member) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	is := func(p parked) bool { return p.m == m }
-	return slices.ContainsFunc(in.blocked, is) || slices.ContainsFunc(in.barred, is)
+	is := func(p sender) bool { return p.m == m }
+	return slices.ContainsFunc(in.forSlots, is) || slices.ContainsFunc(in.barred, is)
 }
 
 // Withdraw takes a worker that goes on with other work out of the line. Others get the slots that it was promised.
@@ -116,14 +116,14 @@ func (in *Inbox) Withdraw(m *Member) {
 
 // releaseSenders wakes all parked workers of an inbox that is halted.
 func (s *state) releaseSenders(fx *effects) {
-	for _, p := range slices.Concat(s.barred, s.blocked) {
+	for _, p := range slices.Concat(s.barred, s.forSlots) {
 		p.m.ready.Store(true)
 		fx.wakeWorker(p.m)
 	}
 	for _, p := range s.promises {
 		s.reserved -= int32(p.n)
 	}
-	s.barred, s.blocked, s.promises = nil, nil, nil
+	s.barred, s.forSlots, s.promises = nil, nil, nil
 	s.unbar(fx)
 }
 
@@ -149,7 +149,7 @@ func (s *state) dismissWaiters(fx *effects) {
 func (in *Inbox) Parked() (all []*Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, p := range slices.Concat(in.blocked, in.barred) {
+	for _, p := range slices.Concat(in.forSlots, in.barred) {
 		all = append(all, p.m)
 	}
 	return all

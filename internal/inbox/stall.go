@@ -67,7 +67,7 @@ func (s *state) usePass(behind *Inbox) bool {
 // isFull reports whether commands hold all slots of the inbox, and inboxes behind wait for them. Slots that are promised do not
 // count: no transition would unstall the inboxes behind when they come free.
 func (s *state) isFull() bool {
-	full := s.capacitySlots() >= s.knobs.Capacity || s.ceiling > 0 && s.load() >= s.ceiling
+	full := s.takenSlots() >= s.knobs.Capacity || s.ceiling > 0 && s.load() >= s.ceiling
 	return full && s.cfg.Overflow == Wait && !s.halted.Load()
 }
 

@@ -62,7 +62,7 @@ type instances struct {
 type slots struct {
 	carried  int32    // commands that the inbox's workers could not hand over; they keep their slots
 	reserved int32    // slots promised to parked workers: the sum of promises
-	promises []parked // workers that were woken from blocked, each with slots of its own
+	promises []sender // workers that were woken from forSlots, each with slots of its own
 	ceiling  int      // commands that may be here at once, queued or not; 0: any number
 	outside  bool     // the next free slot is for a submitter, not for a parked worker
 	full     bool     // the inbox was full, and the pipeline knows
@@ -70,8 +70,8 @@ type slots struct {
 
 // senders are the workers of other inboxes that wait here until they can hand over.
 type senders struct {
-	blocked  []parked      // for free slots; first come, first served
-	barred   []parked      // until the phase lets them, whether there are free slots or not
+	forSlots []sender      // for free slots; first come, first served
+	barred   []sender      // until the phase lets them, whether there are free slots or not
 	unbarred chan struct{} // closed when barred senders may try again; nil if none waits on it
 }
 
@@ -102,14 +102,14 @@ func (s *shared) Pipeline() *Pipeline { return s.pipeline.Load() }
 // now reads the pipeline's clock.
 func (s *shared) now() int64 { return s.Pipeline().Now() }
 
-// capacitySlots is how many commands hold a slot: those that are queued, and those that wait for the time of their next
+// takenSlots is how many commands hold a slot: those that are queued, and those that wait for the time of their next
 // try.
-func (s *state) capacitySlots() int { return s.queue.fresh() + s.delayed.Len() }
+func (s *state) takenSlots() int { return s.queue.fresh() + s.delayed.Len() }
 
 // free is how many more commands may come in. It is below zero when retries, crashes or back edges have overfilled the
 // inbox.
 func (s *state) free() int {
-	free := s.knobs.Capacity - s.capacitySlots()
+	free := s.knobs.Capacity - s.takenSlots()
 	if s.ceiling > 0 {
 		free = min(free, s.ceiling-s.load())
 	}
@@ -147,7 +147,7 @@ func (s *state) push(e *command.Envelope, p place) {
 
 // checkFull notes that the inbox has become full, once until half of it is free again.
 func (s *state) checkFull(fx *effects) {
-	if s.full || s.capacitySlots() < s.knobs.Capacity {
+	if s.full || s.takenSlots() < s.knobs.Capacity {
 		return
 	}
 	s.full, fx.full, fx.some = true, true, true
@@ -182,7 +182,7 @@ func (s *state) callWorker(fx *effects) {
 		s.busyInstances >= s.knobs.Instances || s.available() == 0 || s.leftToOne(): // none is needed
 		return
 	}
-	m := s.pickIdle(s.fit)
+	m := s.pickIdle(s.canWork)
 	if m == nil && s.unstarted.n > 0 && s.equippable() {
 		s.unstarted.called = true
 		m = &Member{Wake: s.self.StartWorker}
@@ -190,8 +190,8 @@ func (s *state) callWorker(fx *effects) {
 	fx.wakeWorker(m)
 }
 
-// fit reports whether a worker that comes finds something to do: it has an instance, or will get one, and may take what
+// canWork reports whether a worker that comes finds something to do: it has an instance, or will get one, and may take what
 // is available.
-func (s *state) fit(m *Member) bool {
+func (s *state) canWork(m *Member) bool {
 	return (m.owns || s.equippable()) && (!s.isLaden(m) || s.runnable() > 0)
 }

@@ -81,7 +81,7 @@ func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, 
 	var fx effects
 	in.mu.Lock()
 	n := 0
-	if in.phase() == open && !in.knobs.Disabled && in.waiters.Len() == 0 && len(in.blocked) == 0 {
+	if in.phase() == open && !in.knobs.Disabled && in.waiters.Len() == 0 && len(in.forSlots) == 0 {
 		n = max(min(to-from, in.free()), 0)
 	}
 	for i := range n {
@@ -159,7 +159,7 @@ func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waite
 
 // enterFree takes a command from outside if there is a free slot for which no other command waits.
 func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
-	if s.knobs.Disabled || s.waiters.n > 0 || len(s.blocked) > 0 || s.free() <= 0 {
+	if s.knobs.Disabled || s.waiters.n > 0 || len(s.forSlots) > 0 || s.free() <= 0 {
 		return false
 	}
 	s.counts.submitted++

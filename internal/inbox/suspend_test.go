@@ -270,7 +270,7 @@ func (model *suspendModel) check(t *rapid.T) {
 	require.Equal(t, model.due(), model.Inbox.available())
 	idle := len(model.idle) > 0
 	if model.Inbox.available() > 0 && model.busyInstances < model.instances && idle && model.waking == 0 {
-		able := slices.ContainsFunc(model.idle, model.fit)
+		able := slices.ContainsFunc(model.idle, model.canWork)
 		require.False(t, able, "there is work, and no worker is on its way")
 	}
 	for _, cmd := range model.deadLetters {

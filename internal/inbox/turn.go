@@ -21,7 +21,7 @@ func (in *Inbox) Turn(m *Member, t *Tally, park bool) int {
 
 func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	s.book(m, t)
-	m.settle()
+	m.finishTime()
 	s.yield(m)
 	s.arrive(m)
 	s.unblock(m)
@@ -45,15 +45,15 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 
 // rest notes that a worker has found nothing to do: it is parked, or looks once more.
 func (s *state) rest(m *Member, park bool, fx *effects) {
-	fit := s.fit(m)
+	able := s.canWork(m)
 	switch {
 	case park:
 		m.drop()
 		s.park(m)
-	case fit:
+	case able:
 		s.expect(m) // it looks once more, so no other need be woken
 	}
-	if !fit {
+	if !able {
 		s.callWorker(fx) // another worker that has an instance may have parked since this one was called
 	}
 	s.checkQuiet(fx)

@@ -101,12 +101,12 @@ func (sp *SharedPool) walk(m *Member) *Inbox {
 			return nil
 		}
 		in.empties.Add(1)
-		sp.leave(m, 0, false)
+		sp.endVisit(m, 0, false)
 	}
 }
 
-// leave ends a visit of a worker that polls.
-func (sp *SharedPool) leave(m *Member, handled int, bounded bool) {
+// endVisit ends a visit of a worker that polls.
+func (sp *SharedPool) endVisit(m *Member, handled int, bounded bool) {
 	sp.count(handled == 0)
 	m.empty++
 	if handled > 0 {
@@ -167,7 +167,7 @@ func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
 	in.Pipeline().notifyEntries()
 	if m.walked && n == 0 {
 		in.empties.Add(1)
-		sp.leave(m, 0, false)
+		sp.endVisit(m, 0, false)
 	}
 	return n
 }
@@ -221,7 +221,7 @@ func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 	switch {
 	case n > 0:
 	case polled:
-		sp.leave(m, m.handled, bounded)
+		sp.endVisit(m, m.handled, bounded)
 	default:
 		sp.count(false)
 	}
@@ -232,7 +232,7 @@ func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 // visit though there was more to do.
 func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects) (n int, bounded bool) {
 	s.book(m, t)
-	m.settle()
+	m.finishTime()
 	s.yield(m)
 	if !ends && s.pool == sp && !s.resting {
 		most := sp.left(s, m)

@@ -93,8 +93,8 @@ func (s *state) spend(m *Member, lasted time.Duration) {
 	}
 }
 
-// settle notes that the time of a worker's last batch has been counted.
-func (m *Member) settle() {
+// finishTime notes that the time of a worker's last batch has been counted.
+func (m *Member) finishTime() {
 	began, _ := m.lastBatch()
 	m.timed, m.credited = uint32(began), 0
 }
@@ -103,7 +103,7 @@ func (m *Member) settle() {
 func (s *state) bookTime(m *Member, t *Tally) {
 	if t.Timed > 0 {
 		s.spend(m, t.Busy)
-		m.settle()
+		m.finishTime()
 		s.measure(t)
 		t.Timed, t.Busy = 0, 0
 	}
