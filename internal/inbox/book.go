@@ -7,10 +7,6 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// quantum is how long a batch should take: long enough that the lock and the clock cost nothing, short enough that no worker
-// hoards what others could do.
-const quantum = 100 * time.Microsecond
-
 // Book books what a worker did in the middle of its batch: before a caller learns of it that may read the accounts. It
 // returns false, and books nothing, if the worker was abandoned.
 func (in *Inbox) Book(m *Member, t *Tally) bool {
@@ -86,15 +82,6 @@ func (s *state) book(m *Member, t *Tally) {
 	*t = Tally{}
 }
 
-// release notes that n commands have left a worker's batch.
-func (s *state) release(m *Member, n int) {
-	s.counts.inHand -= n
-	m.inHand -= int32(n)
-	if n > 0 && m.inHand == 0 && !m.blocked {
-		s.counts.busy--
-	}
-}
-
 // measure fits the size of the next batches to the time of this one. The size at most doubles, so that a stage whose first
 // commands were cheap by chance is not given too many expensive ones.
 func (s *state) measure(t *Tally) {
@@ -149,4 +136,14 @@ func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 	}
 	in.unlock(&fx)
 	return ours
+}
+
+// bookTime books how long a batch took, if the tally has it. The batch is done.
+func (s *state) bookTime(m *Member, t *Tally) {
+	if t.Timed > 0 {
+		s.spend(m, t.Busy)
+		m.finishTime()
+		s.measure(t)
+		t.Timed, t.Busy = 0, 0
+	}
 }

@@ -117,16 +117,6 @@ func (s *state) leaveAlone(pause time.Duration) {
 	s.setAlarm(restAlarm, pause)
 }
 
-// restOver ends a rest, if it is over.
-func (s *state) restOver(fx *effects) {
-	if left := s.crashStreak.rested - s.now(); left > 0 {
-		s.setAlarm(restAlarm, time.Duration(left))
-		return
-	}
-	s.resting = false
-	s.callWorker(fx)
-}
-
 // CrashIdle counts a crash of an instance that did not start: there was no batch.
 func (in *Inbox) CrashIdle() {
 	in.mu.Lock()
@@ -167,17 +157,6 @@ func (s *state) countCrash(inStreak bool) {
 		}
 		s.counts.streak++
 	}
-}
-
-// CrashStreak is what is known of a streak of crashes, beside its length.
-type CrashStreak struct {
-	Number uint64        // distinguishes it from the streak before
-	First  error         // how it started
-	Rests  int           // how often shared pools have left the inbox alone; the rests that are over
-	Rested time.Duration // for how long in all
-
-	crashed int64 // when a handler crashed last
-	rested  int64 // until when the inbox is left alone
 }
 
 // CrashStreak returns the present streak, or the last if there is none.

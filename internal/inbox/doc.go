@@ -12,7 +12,7 @@
 //
 //   - Workers with nothing to do are idle, last in, first out. One is woken when there is work and no other is already on its
 //     way; a worker that leaves commands behind wakes the next. A queue that is soon done is left to the worker that is at
-//     work; see sole.go.
+//     work; see available.go.
 //   - Workers of other inboxes that found this one full, and cannot go on with commands for other inboxes, are parked in
 //     forSlots, first come, first served. When half of the inbox is free they are promised slots and woken, so that no
 //     goroutine spins or blocks. A worker keeps its place in line when its actor is replaced after a crash, from when the
@@ -48,4 +48,15 @@
 //	submitted + received = ok + forwarded + errors + shed + dead + queued + in hand + delayed
 //
 // holds for each inbox, and with it the accounting law of the whole pipeline; see package pipeline.
+//
+// # Where things are
+//
+// A file uses those before it in this list, with few exceptions, which a test in internal/layers counts:
+//
+//   - what an inbox is made of: config.go, phase.go, waiting.go, delayed.go, admission.go, inbox.go, line.go, pack.go,
+//     member.go, worker_set.go
+//   - state.go, all that the lock guards; timers.go and effects.go, what a transition leaves to be done
+//   - what is here, and what can be used: available.go, worktime.go, instances.go, shared_pool.go, tokens.go
+//   - the transitions that others end with: call.go (a worker), slots.go, retry.go
+//   - what workers, submitters and the pipeline call: the others
 package inbox

@@ -97,19 +97,6 @@ func (in *Inbox) Halt() (report func()) {
 // lookAtEntries has the submitters that wait at the pipeline's entry check again whether they may enter.
 func (s *state) lookAtEntries(fx *effects) { fx.entries, fx.some = true, true }
 
-// bars reports whether workers at an inbox cannot hand over to this one in its present phase. Nil stands for a shared
-// worker, which always can.
-func (s *shared) bars(from *Inbox, back bool) bool {
-	switch s.phase() {
-	case barring:
-		return from != nil && !back && from.InUse()
-	case drained:
-		return from != nil && from.InUse()
-	default:
-		return false
-	}
-}
-
 // retrySenders has those barred senders try again that the present phase does not bar.
 func (s *state) retrySenders(fx *effects) {
 	s.unbar(fx)

@@ -184,11 +184,3 @@ func (s *state) send(x *sending, suspends bool, fx *effects) (sendStep, *waiter,
 	s.receive(nil, x.es, x.at, 0, x.back || s.cfg.Overflow == Wait, false, fx)
 	return sent, nil, nil
 }
-
-// countEmitted counts a command that a handler of the inbox emits, at the instant at which another inbox queues it: the
-// lock of that one is held. Nil counts nothing.
-func (in *Inbox) countEmitted() {
-	if in != nil {
-		in.emittedSingly.Add(1)
-	}
-}

@@ -1,8 +1,7 @@
 package inbox
 
 import (
-	"errors"
-	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,61 +9,8 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 )
-
-// Why a command is refused, or ended without an answer.
-var (
-	ErrFull       = errors.New("stage: full")
-	ErrClosed     = errors.New("stage: closed")
-	ErrDraining   = fmt.Errorf("%w: draining", ErrClosed)
-	ErrNotRunning = errors.New("stage: not running")
-	ErrShed       = errors.New("stage: command dropped to make room")
-	// ErrShedNewest is the ErrShed of a command that was dropped on arrival.
-	ErrShedNewest = fmt.Errorf("%w", ErrShed)
-	ErrStopped    = errors.New("stage: stopped before the command was done")
-	ErrDisabled   = errors.New("stage: disabled")
-	ErrExpired    = errors.New("stage: command expired in the queue")
-)
-
-// Overflow says what a full inbox does with one more command.
-type Overflow uint8
-
-// The four choices; stage documents them.
-const (
-	Wait Overflow = iota
-	Reject
-	DropNewest
-	DropOldest
-)
-
-// Config is what a stage asks of its inbox. It has been checked.
-type Config struct {
-	Name     string
-	Capacity int
-	Batch    int
-	Linger   time.Duration
-	// TTL is how long a command may wait in the queue; 0 is for ever.
-	TTL      time.Duration
-	Overflow Overflow
-	Retry    Retry
-	// Instances is how many workers may be here at once.
-	Instances int
-	// Discipline is the order of the queue; nil is first in, first out.
-	Discipline queue.Discipline
-	// Rest is how long a shared pool leaves the inbox alone when there were so many crashes too many.
-	Rest func(beyond int) time.Duration
-	// StreakEnds is how long after a crash the next one begins a new streak.
-	StreakEnds time.Duration
-}
-
-// Retry says how often and when a command is tried again; see stage.
-type Retry struct {
-	Attempts     int
-	Backoff, Max time.Duration
-	Jitter       float64
-}
 
 // Pipeline is a pipeline as its inboxes see it. Each pipeline makes one and gives it to all its inboxes. The functions are
 // called without the lock of any inbox, unless they say otherwise.
@@ -137,6 +83,25 @@ func (pl *Pipeline) NotifyQuiet() {
 	case pl.Quiet <- struct{}{}:
 	default:
 	}
+}
+
+// allowance is how many commands handlers may still add to loops before the commands in flight are counted again. To count
+// them takes the lock of every inbox, so each count covers many commands.
+type allowance struct {
+	left atomic.Int64
+
+	counting sync.Mutex // one goroutine counts at a time
+}
+
+// Ending is the end of a command without an answer, or, with reason.Error, with an error that leaves a letter.
+type Ending struct {
+	Inbox  *Inbox
+	Cmd    any
+	Reason reason.Reason
+	Err    error
+	Tries  int
+	At     time.Time
+	From   int // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
 }
 
 // Inbox is the queue of one stage, its accounts, and its view of the workers: a state machine behind a lock. An exported
@@ -236,3 +201,21 @@ type counts struct {
 	suspended                      int // of those in hand, in no worker's batch; below 0 while a worker has not booked yet
 	wait, work                     histogram.Histogram
 }
+
+// countEmitted counts a command that a handler of the inbox emits, at the instant at which another inbox queues it: the
+// lock of that one is held. Nil counts nothing.
+func (in *Inbox) countEmitted() {
+	if in != nil {
+		in.emittedSingly.Add(1)
+	}
+}
+
+// Knobs returns the present knobs.
+func (in *Inbox) Knobs() Knobs {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.knobs.Knobs
+}
+
+// Quality is what handlers are asked for. Any goroutine may read it.
+func (in *Inbox) Quality() float64 { return math.Float64frombits(in.knobs.quality.Load()) }

@@ -1,15 +1,5 @@
 package inbox
 
-import "slices"
-
-// Claim asks for an instance for a worker of the stage's own, before it joins. An idle one is lent; with make, the worker
-// is to make one. If neither, there are as many as there may be, and the worker gets one with its first commands.
-func (in *Inbox) Claim(m *Member) (make bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.equip(m)
-}
-
 // equip gives a worker an instance, or the right to make one, and reports whether it is to make one. If that is false and
 // the worker has none, there is none to be had.
 func (s *state) equip(m *Member) (make bool) {
@@ -51,29 +41,6 @@ func (s *state) returnInstance(m *Member) {
 	m.Instance = nil
 }
 
-// ReturnInstance adds a claimed instance to the idle ones, or gives up the claim.
-func (in *Inbox) ReturnInstance(m *Member) {
-	var fx effects
-	in.mu.Lock()
-	in.returnInstance(m)
-	in.callWorker(&fx)
-	in.unlock(&fx)
-}
-
-// Borrow lends a member, which belongs to no worker, the first idle instance that fits. It is given back,
-// or another or none in its place, with [Inbox.ReturnInstance].
-func (in *Inbox) Borrow(m *Member, fits func(inst any) bool) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	i := slices.IndexFunc(in.idleInstances, fits)
-	if i < 0 {
-		return false
-	}
-	m.Instance, m.owns = in.idleInstances[i], true
-	in.idleInstances = slices.Delete(in.idleInstances, i, i+1)
-	return true
-}
-
 // surplusInstances removes the idle instances that are more than there should be.
 func (s *state) surplusInstances() []any {
 	n := min(max(s.made-s.knobs.Instances, 0), len(s.idleInstances))
@@ -101,4 +68,20 @@ func (in *Inbox) Stopped() (closed, halted bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.opened && in.phase() != open, in.halted.Load()
+}
+
+// hold counts a worker as being at the inbox; yield ends that.
+func (s *state) hold(m *Member) {
+	if !m.inUse {
+		m.inUse = true
+		s.busyInstances++
+		s.counts.mostOut = max(s.counts.mostOut, s.busyInstances)
+	}
+}
+
+func (s *state) yield(m *Member) {
+	if m.inUse {
+		m.inUse = false
+		s.busyInstances--
+	}
 }

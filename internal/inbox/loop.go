@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 )
 
 // ErrMaxInFlight refuses a further command that a handler sends along an edge of a loop: the pipeline holds as many commands
@@ -15,14 +13,6 @@ var ErrMaxInFlight = errors.New("stage: too many commands in flight; see pipelin
 // Commands on back edges are let in beyond the capacity of an inbox, for otherwise the stages of the loop could wait for one
 // another. So a loop whose handlers add commands could grow for ever, and the pipeline's MaxInFlight bounds what they add:
 // what they emit, or submit, along any edge of the loop. A forwarded command is in flight already and adds nothing.
-
-// allowance is how many commands handlers may still add to loops before the commands in flight are counted again. To count
-// them takes the lock of every inbox, so each count covers many commands.
-type allowance struct {
-	left atomic.Int64
-
-	counting sync.Mutex // one goroutine counts at a time
-}
 
 // refill is the part of the free places that one count gives out. The rest covers what other edges bring in before the next
 // count.

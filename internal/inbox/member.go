@@ -5,7 +5,16 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/steer"
 )
+
+// belong makes a worker one of the inbox's own. It does so once: other inboxes, where the worker may be parked, read own with
+// their own locks.
+func (m *Member) belong(in *Inbox) {
+	if m.own == nil {
+		m.own = in
+	}
+}
 
 // Member is a worker as its inbox, or its shared pool, sees it. It outlives the worker's actor.
 type Member struct {
@@ -68,11 +77,32 @@ type custody struct {
 	before, behind *Member            // neighbours among those that are listed
 }
 
+// visit is what a worker of a shared pool knows about its route.
+type visit struct {
+	at      *Inbox // where it is; nil between visits
+	route   *route
+	walk    steer.Walk
+	empty   int  // places in a row with nothing to do
+	walked  bool // it came along its route, not with a token
+	handled int  // in this visit
+	queued  int  // when it began
+	began   int64
+}
+
 // Ready reports whether the worker should come for a turn. Parking makes it false, waking makes it true.
 func (m *Member) Ready() bool { return m.ready.Load() }
 
 // MarkReady makes the worker ready for a turn though it is parked somewhere.
 func (m *Member) MarkReady() { m.ready.Store(true) }
+
+// lastBatch is when the worker's last batch began, 0 if it never had one; running reports that it is not done.
+func (m *Member) lastBatch() (began int64, running bool) {
+	began = m.Since.Load()
+	if began < 0 {
+		return -began, false
+	}
+	return began, began > 0
+}
 
 // Tally is what a worker has done since it last booked. Only the worker touches it until then.
 type Tally struct {
@@ -85,130 +115,3 @@ type Tally struct {
 }
 
 func (t *Tally) completed() int { return t.OK + t.Forwarded + t.Errors }
-
-// Join adds a worker of the stage's own. With again it comes in the place of one that crashed.
-func (in *Inbox) Join(m *Member, again bool) {
-	m.belong(in)
-	var fx effects
-	in.mu.Lock()
-	if !m.joined { // otherwise it was called
-		in.staff(1)
-		in.join(m)
-	}
-	if again {
-		in.counts.restarts++
-	}
-	in.callWorker(&fx) // another may wait for an instance, if few are allowed
-	in.unlock(&fx)
-}
-
-// belong makes a worker one of the inbox's own. It does so once: other inboxes, where the worker may be parked, read own with
-// their own locks.
-func (m *Member) belong(in *Inbox) {
-	if m.own == nil {
-		m.own = in
-	}
-}
-
-// Leave removes a worker, for good or until it is started afresh. If its instance is still wanted it is taken back;
-// otherwise it stays with the worker, which stops it and then calls [Inbox.ReturnInstance].
-func (in *Inbox) Leave(m *Member) {
-	var fx effects
-	in.mu.Lock()
-	in.leave(m)
-	in.callWorker(&fx)
-	in.unlock(&fx)
-}
-
-func (s *state) leave(m *Member) {
-	s.unlist(m)
-	m.drop()
-	s.carry(m, 0)
-	s.unblock(m)
-	s.leaveOwn(m)
-	if s.pool != nil && m.Instance != nil {
-		s.returnInstance(m)
-	}
-}
-
-// Yield gives up a worker's place at the inbox after its last batch, when all that came of it has been handed over.
-func (in *Inbox) Yield(m *Member) {
-	var fx effects
-	in.mu.Lock()
-	in.yield(m)
-	in.callWorker(&fx)
-	in.checkQuiet(&fx)
-	in.unlock(&fx)
-}
-
-// Succeed puts another member in the place of one that is not used any more: if that still held an instance, because its
-// worker had something to hand over, its successor does.
-func (in *Inbox) Succeed(from, to *Member) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	from.inUse, to.inUse = false, from.inUse
-}
-
-// hold counts a worker as being at the inbox; yield ends that.
-func (s *state) hold(m *Member) {
-	if !m.inUse {
-		m.inUse = true
-		s.busyInstances++
-		s.counts.mostOut = max(s.counts.mostOut, s.busyInstances)
-	}
-}
-
-func (s *state) yield(m *Member) {
-	if m.inUse {
-		m.inUse = false
-		s.busyInstances--
-	}
-}
-
-// ForgetShrink forgets what the workers of a stage that broke had still to do and had done wrong: requests to leave, and the
-// streak of their crashes. It is called when none of them is left.
-func (in *Inbox) ForgetShrink() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.excess, in.counts.streak = 0, 0
-}
-
-// Shrink asks n workers to leave, first those that were not started yet.
-func (in *Inbox) Shrink(n int) {
-	var fx effects
-	in.mu.Lock()
-	for _, m := range in.shrink(n - in.dropUnstarted(n)) {
-		fx.wakeWorker(m)
-	}
-	in.unlock(&fx)
-}
-
-// Unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.
-func (in *Inbox) Unshrink(n int) int {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.unshrink(n)
-}
-
-// RetireOne reports whether one worker less is wanted, and notes that it is gone: a worker that crashed need not be started
-// afresh to be dismissed.
-func (in *Inbox) RetireOne() bool { return in.Unshrink(1) == 1 }
-
-// WakeAll wakes the idle workers that have an instance, though there may be nothing to do: they check their instances then.
-// The others stay idle: one that comes and can do nothing would be taken for the one that comes for the next command.
-func (in *Inbox) WakeAll() {
-	var fx effects
-	in.mu.Lock()
-	idle := in.idle[:0]
-	for _, m := range in.idle {
-		if m.owns {
-			in.markWoken(m)
-			fx.wakeWorker(m)
-		} else {
-			idle = append(idle, m)
-		}
-	}
-	clear(in.idle[len(idle):])
-	in.idle = idle
-	in.unlock(&fx)
-}

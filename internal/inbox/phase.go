@@ -1,7 +1,5 @@
 package inbox
 
-import "sync/atomic"
-
 // phase says what the inbox takes, and from where. There is one phase at a time, and one table of transitions.
 //
 // A drain goes through three of them, step by step, at the drain's command. While draining, the inbox takes nothing from
@@ -55,24 +53,3 @@ var transitions = [events][phases]phase{
 
 // inUse reports whether the stage is neither being drained nor has been.
 func (p phase) inUse() bool { return p < draining || p == halted }
-
-// change changes the phase.
-func (s *state) change(ev event) {
-	next := transitions[ev][s.phase()]
-	s.phases.Store(int32(next))
-	if next == halted {
-		s.halted.Store(true)
-	}
-}
-
-// phase returns the present phase. It may be called without the lock, but may change at once.
-func (s *shared) phase() phase { return phase(s.phases.Load()) }
-
-// InUse reports whether the stage is neither being drained nor has been.
-func (s *shared) InUse() bool { return s.phase().inUse() }
-
-// Halted reports whether the inbox is halted. Workers ask before each command, so it is one atomic load, without the lock.
-func (s *shared) Halted() bool { return s.halted.Load() }
-
-// Halts returns the flag that says whether the inbox is halted. A worker reads it for as long as it is here.
-func (s *shared) Halts() *atomic.Bool { return &s.halted }

@@ -9,17 +9,6 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// Ending is the end of a command without an answer, or, with reason.Error, with an error that leaves a letter.
-type Ending struct {
-	Inbox  *Inbox
-	Cmd    any
-	Reason reason.Reason
-	Err    error
-	Tries  int
-	At     time.Time
-	From   int // the place, plus one, of the stage whose handler emitted the command; 0 if it is not known
-}
-
 func (in *Inbox) ending(e *command.Envelope, why reason.Reason, err error, at time.Time) Ending {
 	return Ending{Inbox: in, Cmd: e.Cmd, Reason: why, Err: err, Tries: e.Tries(), At: at, From: 1 + e.Emitter()}
 }

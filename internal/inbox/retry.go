@@ -13,47 +13,6 @@ import (
 // larger one it is its capacity. Beyond that they keep it.
 const mostYielding = 1024
 
-// delayed holds the commands that wait for a retry, the next one first.
-type delayed struct {
-	heap []due
-	seq  uint64 // keeps those due at the same instant in order
-}
-
-type due struct {
-	at  int64
-	seq uint64
-	e   command.Envelope
-	p   place
-}
-
-func (d *delayed) Len() int { return len(d.heap) }
-
-func (d *delayed) Less(i, j int) bool {
-	a, b := d.heap[i], d.heap[j]
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
-}
-
-func (d *delayed) Swap(i, j int) { d.heap[i], d.heap[j] = d.heap[j], d.heap[i] }
-
-// Push is for package heap.
-func (d *delayed) Push(x any) { d.heap = append(d.heap, x.(due)) }
-
-// Pop is for package heap.
-func (d *delayed) Pop() any {
-	last := d.heap[len(d.heap)-1]
-	d.heap[len(d.heap)-1] = due{}
-	d.heap = d.heap[:len(d.heap)-1]
-	return last
-}
-
-func (d *delayed) clear() []command.Envelope {
-	es := make([]command.Envelope, 0, len(d.heap))
-	for len(d.heap) > 0 {
-		es = append(es, heap.Pop(d).(due).e)
-	}
-	return es
-}
-
 // postpone keeps a command until its next try. Meanwhile it holds a slot, so retries are never refused: an inbox that is
 // full of them takes nothing else. It returns false if the inbox is halted. The caller has checked that the command may be
 // tried again.
@@ -111,18 +70,12 @@ func (s *state) recallRetries(fx *effects) {
 	}
 }
 
-// postponed is how many commands wait for their next try, including those that have given up their slot.
-func (s *state) postponed() int { return s.delayed.Len() + int(s.waiters.retries) }
-
-// retriesDue queues the commands whose next try is due.
-func (s *state) retriesDue(fx *effects) {
-	now := s.now()
-	for len(s.delayed.heap) > 0 && s.delayed.heap[0].at <= now {
-		d := heap.Pop(&s.delayed).(due)
-		s.requeueRetry(&d.e, d.p)
+// dismissWaiters has all submitters that wait for a slot submit again: the inbox has changed. Commands that wait in line for
+// their next try are queued.
+func (s *state) dismissWaiters(fx *effects) {
+	s.recallRetries(fx)
+	for w := s.waiters.first; w != nil; w = s.waiters.first {
+		s.waiters.leave(w)
+		fx.signal(w)
 	}
-	if len(s.delayed.heap) > 0 {
-		s.setAlarm(retryAlarm, time.Duration(s.delayed.heap[0].at-now))
-	}
-	s.changed(fx)
 }

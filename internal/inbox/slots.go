@@ -7,14 +7,6 @@ import (
 	"github.com/golda-dev/golda/stage/reason"
 )
 
-// parked is a worker of another inbox that could not hand over all its commands here: how many are left, or how many slots
-// it was promised.
-type sender struct {
-	m    *Member
-	n    int
-	back bool // it comes along a back edge
-}
-
 // grantSlots gives away the slots that have come free. Parked workers wait until half of the inbox is free, so that each
 // waking moves many commands. If submitters wait too, the two take turns: neither can starve the other. So do inboxes
 // behind; see unstallBehind, which is called before.
@@ -135,16 +127,6 @@ func (s *state) unbar(fx *effects) {
 	}
 }
 
-// dismissWaiters has all submitters that wait for a slot submit again: the inbox has changed. Commands that wait in line for
-// their next try are queued.
-func (s *state) dismissWaiters(fx *effects) {
-	s.recallRetries(fx)
-	for w := s.waiters.first; w != nil; w = s.waiters.first {
-		s.waiters.leave(w)
-		fx.signal(w)
-	}
-}
-
 // Parked returns the workers that hold commands for the inbox and wait to hand them over.
 func (in *Inbox) Parked() (all []*Member) {
 	in.mu.Lock()
@@ -166,4 +148,48 @@ func (s *state) dropFor(e command.Envelope, at place, fx *effects) {
 	s.queue.unpack(oldest)
 	s.push(&e, at)
 	s.shedOne(oldest, reason.Oldest, ErrShed, fx)
+}
+
+// unstallBehind unstalls the inboxes behind that wait for free slots here, if half of the slots is free.
+func (s *state) unstallBehind(fx *effects) {
+	if !s.full && len(s.behind) == 0 || s.queue.fresh() > max(s.knobs.Capacity-s.delayed.Len(), 0)/2 || s.isFull() {
+		return
+	}
+	s.full = false
+	behind := s.behind
+	s.behind = nil
+	if s.waiters.Len() > 0 {
+		s.passes = slices.Clone(behind)
+	}
+	if s.phase() >= barring {
+		behind = slices.DeleteFunc(behind, func(other *Inbox) bool {
+			barred := s.bars(other, false)
+			if barred {
+				s.behind = append(s.behind, other)
+			}
+			return barred
+		})
+	}
+	fx.unstall(behind...)
+}
+
+// isFull reports whether commands hold all slots of the inbox, and inboxes behind wait for them. Slots that are promised do not
+// count: no transition would unstall the inboxes behind when they come free.
+func (s *state) isFull() bool {
+	full := s.takenSlots() >= s.knobs.Capacity || s.ceiling > 0 && s.load() >= s.ceiling
+	return full && s.cfg.Overflow == Wait && !s.halted.Load()
+}
+
+// usePass uses up the pass of an inbox behind. It returns false if that has none.
+func (s *state) usePass(behind *Inbox) bool {
+	i := slices.Index(s.passes, behind)
+	if i >= 0 {
+		s.passes = slices.Delete(s.passes, i, i+1)
+	}
+	return i >= 0
+}
+
+func (s *state) carry(m *Member, n int32) {
+	s.carried += n - m.Carried
+	m.Carried = n
 }

@@ -55,22 +55,6 @@ func (in *Inbox) isFullFor(behind *Inbox) bool {
 	return in.isFull() && !in.usePass(behind)
 }
 
-// usePass uses up the pass of an inbox behind. It returns false if that has none.
-func (s *state) usePass(behind *Inbox) bool {
-	i := slices.Index(s.passes, behind)
-	if i >= 0 {
-		s.passes = slices.Delete(s.passes, i, i+1)
-	}
-	return i >= 0
-}
-
-// isFull reports whether commands hold all slots of the inbox, and inboxes behind wait for them. Slots that are promised do not
-// count: no transition would unstall the inboxes behind when they come free.
-func (s *state) isFull() bool {
-	full := s.takenSlots() >= s.knobs.Capacity || s.ceiling > 0 && s.load() >= s.ceiling
-	return full && s.cfg.Overflow == Wait && !s.halted.Load()
-}
-
 // stallBehind stalls the inbox until another, ahead, has free slots. It returns false if that has some already.
 func (in *Inbox) stallBehind(other *Inbox) bool {
 	in.mu.Lock()
@@ -86,29 +70,6 @@ func (in *Inbox) stallBehind(other *Inbox) bool {
 		in.unstall()
 	}
 	return waits
-}
-
-// unstallBehind unstalls the inboxes behind that wait for free slots here, if half of the slots is free.
-func (s *state) unstallBehind(fx *effects) {
-	if !s.full && len(s.behind) == 0 || s.queue.fresh() > max(s.knobs.Capacity-s.delayed.Len(), 0)/2 || s.isFull() {
-		return
-	}
-	s.full = false
-	behind := s.behind
-	s.behind = nil
-	if s.waiters.Len() > 0 {
-		s.passes = slices.Clone(behind)
-	}
-	if s.phase() >= barring {
-		behind = slices.DeleteFunc(behind, func(other *Inbox) bool {
-			barred := s.bars(other, false)
-			if barred {
-				s.behind = append(s.behind, other)
-			}
-			return barred
-		})
-	}
-	fx.unstall(behind...)
 }
 
 // unstall lets the shared pool take from the inbox again.

@@ -8,7 +8,6 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/link"
-	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -279,20 +278,3 @@ func (s *state) closedError() error {
 		return s.wrap(ErrClosed)
 	}
 }
-
-// wrap says which stage an error is about.
-func (s *shared) wrap(err error) error { return plain.Wrap(fmt.Sprintf("stage %q", s.cfg.Name), err) }
-
-func (s *shared) waitError(err error) error { return &WaitError{Stage: s.cfg.Name, Err: err} }
-
-// WaitError says why a command was not accepted whose submitter's context ended before the inbox had a free slot.
-type WaitError struct {
-	Stage string
-	Err   error
-}
-
-// Error says which stage, and why the context ended.
-func (e *WaitError) Error() string { return fmt.Sprintf("stage %q: not submitted: %v", e.Stage, e.Err) }
-
-// Unwrap returns why the context ended.
-func (e *WaitError) Unwrap() error { return e.Err }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/ring"
 )
 
 // The handlers of an inbox may suspend: a command is started, suspended, and goes on when it is woken. A suspended command is
@@ -16,99 +15,8 @@ import (
 // For such an inbox the knob Instances bounds the commands that are under way: in the workers' batches, suspended, or woken.
 // It bounds the workers, too, but more of them would have nothing to do.
 
-// woken is the queue of commands that may go on.
-type woken struct {
-	ring.Ring[command.Envelope]
-	yielded bool // the last batch that they would have filled left a place for a fresh one
-}
-
-// pop takes up to len(es) commands out. If they would fill the batch, every other time they leave the last place of it to a
-// fresh one, if there is any: handlers that yield again and again must not keep other commands from ever starting.
-func (q *woken) pop(es []command.Envelope, fresh bool) int {
-	if fresh && q.Len() >= len(es) {
-		if q.yielded = !q.yielded; q.yielded {
-			es = es[:len(es)-1]
-		}
-	}
-	return q.PopInto(es)
-}
-
-// back puts commands that were woken back before all others, and returns the rest.
-func (q *woken) back(es []command.Envelope) (rest []command.Envelope) {
-	var mine []command.Envelope
-	for i := range es {
-		if es[i].Woken() {
-			mine = append(mine, es[i])
-		} else {
-			rest = append(rest, es[i])
-		}
-	}
-	q.PushFront(mine)
-	return rest
-}
-
 // SetSuspends says that the inbox's handlers may suspend. It is called before the inbox is opened.
 func (in *Inbox) SetSuspends() { in.queue.woken = new(woken) }
-
-// available is how many commands could be given out now, if there were enough workers. While the inbox is paused, or all
-// instances are taken, commands that were started go on. A halted inbox gives out nothing.
-func (s *state) available() int {
-	if s.queue.woken != nil {
-		return s.availableWoken()
-	}
-	if s.knobs.Paused {
-		return 0
-	}
-	return s.queue.fresh()
-}
-
-func (s *state) availableWoken() int {
-	switch {
-	case s.halted.Load():
-		return 0
-	case s.knobs.Paused:
-		return s.runnable()
-	default:
-		return s.demand()
-	}
-}
-
-// demand is how many commands could be given out, if the inbox were not paused.
-func (s *state) demand() int {
-	if s.queue.woken == nil {
-		return s.queue.fresh()
-	}
-	runnable := s.runnable()
-	free := s.knobs.Instances - s.counts.inHand - runnable
-	return runnable + max(min(s.queue.fresh(), free), 0)
-}
-
-// isLaden reports whether a worker of an inbox whose handlers suspend carries as many commands as it may, because the inboxes
-// that they are for are full. It goes on with commands that were started, for no other worker may be there to do so, and
-// starts none.
-func (s *state) isLaden(m *Member) bool {
-	return s.queue.woken != nil && int(m.Carried) >= s.knobs.Capacity
-}
-
-// give moves available commands to a worker's batch. Fresh says whether some of them have not been started.
-func (s *state) give(batch []command.Envelope, fresh bool) int {
-	if s.queue.woken == nil {
-		return s.queue.popInto(batch)
-	}
-	n := s.queue.woken.pop(batch, fresh)
-	return n + s.queue.popInto(batch[n:])
-}
-
-// suspended is how many commands are suspended.
-func (s *state) suspended() int { return max(s.counts.suspended, 0) }
-
-// runnable is how many queued commands have been started.
-func (s *state) runnable() int {
-	if s.queue.woken == nil {
-		return 0
-	}
-	return s.queue.woken.Len()
-}
 
 // Resume queues a suspended command that may go on. Its worker need not have booked yet that it was suspended. In a halted
 // inbox it stays suspended until [Inbox.TakeSuspended].

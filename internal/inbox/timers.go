@@ -29,41 +29,6 @@ func (s *state) setAlarm(a alarm, after time.Duration) {
 	}
 }
 
-// arm arms the timers that a transition has set. The lock is held.
-func (t *timers) arm(in *Inbox) {
-	if t.set == 0 {
-		return
-	}
-	for a := range alarms {
-		switch {
-		case t.set&(1<<a) == 0:
-		case t.armed[a] == nil:
-			t.armed[a] = in.Pipeline().afterFunc(t.asked[a], func() { in.fire(a) })
-		default:
-			t.armed[a].Reset(t.asked[a])
-		}
-	}
-	t.set = 0
-}
-
-// fire runs the transition of an alarm.
-func (in *Inbox) fire(a alarm) {
-	var fx effects
-	in.mu.Lock()
-	switch a {
-	case retryAlarm:
-		in.retriesDue(&fx)
-	case lingerAlarm:
-		in.callWorker(&fx)
-	case restAlarm:
-		in.restOver(&fx)
-	case soleAlarm:
-		in.checkSole(&fx)
-	case alarms:
-	}
-	in.unlock(&fx)
-}
-
 // StopTimers stops the inbox's timers: each would keep a stopped pipeline in memory until it fires. The inbox must have
 // no workers any more.
 func (in *Inbox) StopTimers() {

@@ -1,10 +1,6 @@
 package inbox
 
-import (
-	"time"
-
-	"github.com/golda-dev/golda/internal/command"
-)
+import "github.com/golda-dev/golda/internal/command"
 
 // Turn books what a worker of the stage's own did and moves the next commands to its batch. All that came of the last ones
 // has been handed over, or the worker carries it; see [Inbox.Carry]. Turn returns how many commands: 0 if there is nothing
@@ -57,11 +53,6 @@ func (s *state) rest(m *Member, park bool, fx *effects) {
 		s.callWorker(fx) // another worker that has an instance may have parked since this one was called
 	}
 	s.checkQuiet(fx)
-}
-
-func (s *state) carry(m *Member, n int32) {
-	s.carried += n - m.Carried
-	m.Carried = n
 }
 
 // Carry notes how many commands a worker carries because the inboxes that they are for were full. They keep their slots
@@ -136,23 +127,14 @@ func (m *Member) grow(n, most int) {
 	}
 }
 
-// mostLinger is for how long a batch lingers at most: envelopes cannot say how long they have waited when it is more than a
-// day and a half.
-const mostLinger = 24 * time.Hour
-
-// lingering reports whether the queue is to fill up before a worker takes of it.
-func (s *state) lingering() bool {
-	linger := min(s.knobs.Linger, mostLinger)
-	if linger <= 0 || s.queue.Len() >= min(s.knobs.Batch, s.knobs.Capacity) || s.runnable() > 0 {
-		return false
-	}
-	if s.Pipeline().Draining.Load() || s.phase() >= draining {
-		return false
-	}
-	waited, known := s.queue.oldest().Waited(s.now())
-	if !known || waited >= linger {
-		return false
-	}
-	s.setAlarm(lingerAlarm, linger-waited)
-	return true
+// Blocked notes that a worker of the stage's own has handled its batch and is blocked: it waits until a stage ahead has free
+// slots, and is not at work until its next turn. Now is the pipeline's clock. Blocked books how long the batch took, since
+// the worker may wait for longer than that.
+func (in *Inbox) Blocked(m *Member, t *Tally, now int64) {
+	var fx effects
+	in.mu.Lock()
+	in.bookTime(m, t)
+	in.markBlocked(m, now)
+	in.callWorker(&fx)
+	in.unlock(&fx)
 }

@@ -1,14 +1,5 @@
 package inbox
 
-// unstarted are workers of the stage's own that count as its workers, and have neither an actor nor a member until they are
-// called. They are called after those that are idle, one at a time. A stage has a worker for each processor, and most stages
-// of a large pipeline rest: a fresh stage takes 3.8 KB with any number of unstarted workers, and 5, 13 or 76 KB with 1, 8 or
-// 64 started ones.
-type unstarted struct {
-	n      int  // the called one included
-	called bool // one is called; StartWorker has not brought it yet
-}
-
 // AddUnstarted counts n workers as joined that are started when they are called, and not before. StartWorker is called for
 // each, and then [Inbox.TakeCalled] says whether the worker is still wanted.
 func (in *Inbox) AddUnstarted(n int) {

@@ -239,12 +239,35 @@ func drain(r *ring.Ring[command.Envelope]) []command.Envelope {
 	return es
 }
 
-// Order changes the order in which the queue gives its commands out. What waits is put into the new order; a discipline
-// with keys asks the waiting commands for theirs here, under the lock.
-func (in *Inbox) Order(d queue.Discipline) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.queue.order(d)
+// woken is the queue of commands that may go on.
+type woken struct {
+	ring.Ring[command.Envelope]
+	yielded bool // the last batch that they would have filled left a place for a fresh one
+}
+
+// pop takes up to len(es) commands out. If they would fill the batch, every other time they leave the last place of it to a
+// fresh one, if there is any: handlers that yield again and again must not keep other commands from ever starting.
+func (q *woken) pop(es []command.Envelope, fresh bool) int {
+	if fresh && q.Len() >= len(es) {
+		if q.yielded = !q.yielded; q.yielded {
+			es = es[:len(es)-1]
+		}
+	}
+	return q.PopInto(es)
+}
+
+// back puts commands that were woken back before all others, and returns the rest.
+func (q *woken) back(es []command.Envelope) (rest []command.Envelope) {
+	var mine []command.Envelope
+	for i := range es {
+		if es[i].Woken() {
+			mine = append(mine, es[i])
+		} else {
+			rest = append(rest, es[i])
+		}
+	}
+	q.PushFront(mine)
+	return rest
 }
 
 // takeAll empties the queue of commands that were not started.

@@ -13,14 +13,6 @@ import "time"
 //
 // A worker of a shared pool is never blocked, and its idle time belongs to the shared pool: only its busy time is the inbox's.
 
-// worktime is where the time of the workers went. Periods that have not ended are kept as a linear function of the time: n
-// workers that have been blocked since s add n·now − n·s, so blocked holds −n·s meanwhile.
-type worktime struct {
-	busy    time.Duration // in handlers; a batch that is not done counts up to when it was last credited
-	blocked time.Duration // and now·(blocked workers)
-	idle    time.Duration // of the stage's own workers: and now·live − blocked
-}
-
 // staff notes that so many workers of the stage's own have joined, or have left if more is negative. It is called before
 // their number changes.
 func (s *state) staff(more int) {
@@ -63,15 +55,6 @@ func (s *state) unblock(m *Member) {
 	}
 }
 
-// lastBatch is when the worker's last batch began, 0 if it never had one; running reports that it is not done.
-func (m *Member) lastBatch() (began int64, running bool) {
-	began = m.Since.Load()
-	if began < 0 {
-		return -began, false
-	}
-	return began, began > 0
-}
-
 // credit counts the time of a worker's present batch that was not counted before. The batch need not be done.
 func (s *state) credit(m *Member, now int64) {
 	began, running := m.lastBatch()
@@ -97,16 +80,6 @@ func (s *state) spend(m *Member, lasted time.Duration) {
 func (m *Member) finishTime() {
 	began, _ := m.lastBatch()
 	m.timed, m.credited = uint32(began), 0
-}
-
-// bookTime books how long a batch took, if the tally has it. The batch is done.
-func (s *state) bookTime(m *Member, t *Tally) {
-	if t.Timed > 0 {
-		s.spend(m, t.Busy)
-		m.finishTime()
-		s.measure(t)
-		t.Timed, t.Busy = 0, 0
-	}
 }
 
 // times are the busy, blocked and idle time up to now.

@@ -25,6 +25,14 @@ import (
 // The number after a package is how many arrows may run upwards. An arrow is an ordered pair of files of which the first uses
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
+internal/inbox: 13
+	config phase waiting delayed admission inbox
+	line pack member worker_set state timers effects
+	available worktime instances shared_pool tokens
+	call slots retry suspend drain book abandon alarms
+	unstarted submit loop report membership entry
+	turn crash stall knobs visit bind handover accounts doc
+
 worker: 15
 	site crash_error stage guard instance fate
 	version rollout pair renew

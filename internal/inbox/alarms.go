@@ -1,0 +1,72 @@
+package inbox
+
+import (
+	"container/heap"
+	"time"
+)
+
+// arm arms the timers that a transition has set. The lock is held.
+func (t *timers) arm(in *Inbox) {
+	if t.set == 0 {
+		return
+	}
+	for a := range alarms {
+		switch {
+		case t.set&(1<<a) == 0:
+		case t.armed[a] == nil:
+			t.armed[a] = in.Pipeline().afterFunc(t.asked[a], func() { in.fire(a) })
+		default:
+			t.armed[a].Reset(t.asked[a])
+		}
+	}
+	t.set = 0
+}
+
+// fire runs the transition of an alarm.
+func (in *Inbox) fire(a alarm) {
+	var fx effects
+	in.mu.Lock()
+	switch a {
+	case retryAlarm:
+		in.retriesDue(&fx)
+	case lingerAlarm:
+		in.callWorker(&fx)
+	case restAlarm:
+		in.restOver(&fx)
+	case soleAlarm:
+		in.checkSole(&fx)
+	case alarms:
+	}
+	in.unlock(&fx)
+}
+
+// checkSole calls another worker if the one to which the queue was left has completed nothing.
+func (s *state) checkSole(fx *effects) {
+	s.sole.watched = false
+	s.sole.over = s.counts.completed() == s.sole.done
+	s.callWorker(fx)
+	s.sole.over = false
+}
+
+// retriesDue queues the commands whose next try is due.
+func (s *state) retriesDue(fx *effects) {
+	now := s.now()
+	for len(s.delayed.heap) > 0 && s.delayed.heap[0].at <= now {
+		d := heap.Pop(&s.delayed).(due)
+		s.requeueRetry(&d.e, d.p)
+	}
+	if len(s.delayed.heap) > 0 {
+		s.setAlarm(retryAlarm, time.Duration(s.delayed.heap[0].at-now))
+	}
+	s.changed(fx)
+}
+
+// restOver ends a rest, if it is over.
+func (s *state) restOver(fx *effects) {
+	if left := s.crashStreak.rested - s.now(); left > 0 {
+		s.setAlarm(restAlarm, time.Duration(left))
+		return
+	}
+	s.resting = false
+	s.callWorker(fx)
+}

@@ -1,0 +1,119 @@
+package inbox
+
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// A queue that one worker finishes in no time is left to that worker while it is at work: to wake another costs as much as
+// the work, and they only get in each other's way. The inbox knows how long the handlers took so far, which may be wrong of
+// the next command. So a queue is left to one worker for long only if that worker gets on.
+const (
+	// soon is how long the work may take that is left to one worker: no longer than it takes another to come, on a machine
+	// that is busy.
+	soon = quantum / 5
+	// stillness is for how long a worker to which a queue is left may complete nothing.
+	stillness = time.Millisecond
+)
+
+// available is how many commands could be given out now, if there were enough workers. While the inbox is paused, or all
+// instances are taken, commands that were started go on. A halted inbox gives out nothing.
+func (s *state) available() int {
+	if s.queue.woken != nil {
+		return s.availableWoken()
+	}
+	if s.knobs.Paused {
+		return 0
+	}
+	return s.queue.fresh()
+}
+
+func (s *state) availableWoken() int {
+	switch {
+	case s.halted.Load():
+		return 0
+	case s.knobs.Paused:
+		return s.runnable()
+	default:
+		return s.demand()
+	}
+}
+
+// demand is how many commands could be given out, if the inbox were not paused.
+func (s *state) demand() int {
+	if s.queue.woken == nil {
+		return s.queue.fresh()
+	}
+	runnable := s.runnable()
+	free := s.knobs.Instances - s.counts.inHand - runnable
+	return runnable + max(min(s.queue.fresh(), free), 0)
+}
+
+// isLaden reports whether a worker of an inbox whose handlers suspend carries as many commands as it may, because the inboxes
+// that they are for are full. It goes on with commands that were started, for no other worker may be there to do so, and
+// starts none.
+func (s *state) isLaden(m *Member) bool {
+	return s.queue.woken != nil && int(m.Carried) >= s.knobs.Capacity
+}
+
+// give moves available commands to a worker's batch. Fresh says whether some of them have not been started.
+func (s *state) give(batch []command.Envelope, fresh bool) int {
+	if s.queue.woken == nil {
+		return s.queue.popInto(batch)
+	}
+	n := s.queue.woken.pop(batch, fresh)
+	return n + s.queue.popInto(batch[n:])
+}
+
+// suspended is how many commands are suspended.
+func (s *state) suspended() int { return max(s.counts.suspended, 0) }
+
+// runnable is how many queued commands have been started.
+func (s *state) runnable() int {
+	if s.queue.woken == nil {
+		return 0
+	}
+	return s.queue.woken.Len()
+}
+
+// lingering reports whether the queue is to fill up before a worker takes of it.
+func (s *state) lingering() bool {
+	linger := min(s.knobs.Linger, mostLinger)
+	if linger <= 0 || s.queue.Len() >= min(s.knobs.Batch, s.knobs.Capacity) || s.runnable() > 0 {
+		return false
+	}
+	if s.Pipeline().Draining.Load() || s.phase() >= draining {
+		return false
+	}
+	waited, known := s.queue.oldest().Waited(s.now())
+	if !known || waited >= linger {
+		return false
+	}
+	s.setAlarm(lingerAlarm, linger-waited)
+	return true
+}
+
+// isLittle reports whether n commands are soon done, as far as is known.
+func (s *state) isLittle(n int) bool {
+	return s.service > 0 && s.pool == nil && s.queue.woken == nil && time.Duration(n)*s.service <= soon
+}
+
+// leftToOne reports whether the queue is left to the worker that is at work.
+func (s *state) leftToOne() bool {
+	if s.counts.busy <= 0 || s.sole.over || !s.isLittle(s.available()) {
+		return false
+	}
+	if !s.sole.watched {
+		s.sole.watched, s.sole.done = true, s.counts.completed()
+		s.setAlarm(soleAlarm, stillness)
+	}
+	return true
+}
+
+// completed is how many commands have been handled.
+func (c *counts) completed() uint64 { return c.ok + c.forwarded + c.errors }
+
+// mostLinger is for how long a batch lingers at most: envelopes cannot say how long they have waited when it is more than a
+// day and a half.
+const mostLinger = 24 * time.Hour

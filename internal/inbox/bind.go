@@ -1,0 +1,127 @@
+package inbox
+
+import (
+	"slices"
+
+	"github.com/golda-dev/golda/controller"
+)
+
+// SetDispatch says how the workers choose among the inboxes.
+func (sp *SharedPool) SetDispatch(m controller.Dispatch) {
+	if sp.mode.Swap(uint32(m)) == uint32(m) {
+		return
+	}
+	sp.mu.Lock()
+	members := slices.Clone(sp.members)
+	sp.mu.Unlock()
+	for _, in := range members {
+		in.restoreTokens()
+	}
+}
+
+// restoreTokens gives the inbox's shared pool fresh tokens for old ones.
+func (in *Inbox) restoreTokens() {
+	var fx effects
+	in.mu.Lock()
+	in.voidTokens()
+	in.callWorker(&fx)
+	in.unlock(&fx)
+}
+
+// Bind has the shared pool's workers visit the inbox; nil gives it back to the stage's own.
+func (in *Inbox) Bind(sp *SharedPool) {
+	var fx effects
+	in.mu.Lock()
+	if in.pool != sp {
+		in.voidTokens()
+		if in.pool != nil {
+			in.pool.removeInbox(in)
+		}
+		in.pool, in.stalled = sp, false
+		if sp != nil {
+			sp.addInbox(in)
+		}
+		in.callWorker(&fx)
+	}
+	in.unlock(&fx)
+}
+
+func (sp *SharedPool) removeInbox(in *Inbox) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	sp.members = slices.DeleteFunc(sp.members, func(o *Inbox) bool { return o == in })
+	sp.reroute()
+}
+
+func (sp *SharedPool) addInbox(in *Inbox) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(sp.members, in.Place, func(o *Inbox, place int) int { return o.Place - place })
+	sp.members = slices.Insert(sp.members, i, in)
+	sp.reroute()
+}
+
+// reroute fits the plan to the inboxes. It is no new plan, so the end of its first round is reported once only.
+func (sp *SharedPool) reroute() {
+	old := sp.route.Load()
+	fresh := newRoute(old.plan, sp.members)
+	fresh.ended = old.ended
+	sp.route.Store(fresh)
+}
+
+// Join adds a worker.
+func (sp *SharedPool) Join(m *Member) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	sp.join(m)
+	m.visit = new(visit)
+}
+
+// Leave removes a worker, and ends its visit if it is at an inbox. If there is something to do, another worker is called for
+// it.
+func (sp *SharedPool) Leave(m *Member, t *Tally) {
+	if m.visit != nil && m.at != nil {
+		sp.stay(m.at, m, t, true)
+	}
+	var next *Member
+	sp.mu.Lock()
+	if sp.depart(m) && sp.pending() {
+		next = sp.callIdle()
+	}
+	sp.mu.Unlock()
+	if next != nil {
+		next.Wake()
+	}
+}
+
+// Shrink asks n workers to leave.
+func (sp *SharedPool) Shrink(n int) {
+	sp.mu.Lock()
+	woken := sp.shrink(n)
+	sp.mu.Unlock()
+	wakeAll(woken)
+}
+
+// Unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.
+func (sp *SharedPool) Unshrink(n int) int {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	return sp.unshrink(n)
+}
+
+// RetireOne reports whether one worker less is wanted, and notes that it is gone.
+func (sp *SharedPool) RetireOne() bool { return sp.Unshrink(1) == 1 }
+
+// ForgetShrink forgets requests to leave, and the inboxes' streaks of crashes. It is called when no worker is left.
+func (sp *SharedPool) ForgetShrink() {
+	sp.mu.Lock()
+	sp.excess = 0
+	members := slices.Clone(sp.members)
+	sp.mu.Unlock()
+	for _, in := range members {
+		in.ForgetStreak()
+	}
+}
+
+// CrashIdle is for a worker that ended between two inboxes: no inbox counts it.
+func (sp *SharedPool) CrashIdle() {}

@@ -1,0 +1,52 @@
+package inbox
+
+// checkFull notes that the inbox has become full, once until half of it is free again.
+func (s *state) checkFull(fx *effects) {
+	if s.full || s.takenSlots() < s.knobs.Capacity {
+		return
+	}
+	s.full, fx.full, fx.some = true, true, true
+}
+
+// checkQuiet notes that a drain may be waiting for the inbox, if the inbox is empty.
+func (s *state) checkQuiet(fx *effects) {
+	pl := s.Pipeline()
+	if pl == nil || !pl.Draining.Load() && s.phase() < draining || s.load() > 0 {
+		return
+	}
+	fx.quiet, fx.some = true, true
+}
+
+// changed collects what may have become possible after commands, slots or instances have come or gone: a worker for the
+// work that is here, inboxes behind, and free slots for those that wait for them.
+func (s *state) changed(fx *effects) {
+	s.callWorker(fx)
+	s.unstallBehind(fx)
+	s.grantSlots(fx)
+}
+
+// callWorker picks a worker for the work that is here. Of the stage's own workers that is one that is idle, or one that
+// was not started yet, unless another is on its way already. A shared pool gets a token.
+func (s *state) callWorker(fx *effects) {
+	if s.pool != nil {
+		s.addTokens(fx)
+		return
+	}
+	switch {
+	case len(s.idle)+s.unstarted.n == 0 || s.waking > 0 || s.unstarted.called, // none can come, or one does
+		s.busyInstances >= s.knobs.Instances || s.available() == 0 || s.leftToOne(): // none is needed
+		return
+	}
+	m := s.pickIdle(s.canWork)
+	if m == nil && s.unstarted.n > 0 && s.equippable() {
+		s.unstarted.called = true
+		m = &Member{Wake: s.self.StartWorker}
+	}
+	fx.wakeWorker(m)
+}
+
+// canWork reports whether a worker that comes finds something to do: it has an instance, or will get one, and may take what
+// is available.
+func (s *state) canWork(m *Member) bool {
+	return (m.owns || s.equippable()) && (!s.isLaden(m) || s.runnable() > 0)
+}

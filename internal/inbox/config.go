@@ -1,0 +1,100 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// Why a command is refused, or ended without an answer.
+var (
+	ErrFull       = errors.New("stage: full")
+	ErrClosed     = errors.New("stage: closed")
+	ErrDraining   = fmt.Errorf("%w: draining", ErrClosed)
+	ErrNotRunning = errors.New("stage: not running")
+	ErrShed       = errors.New("stage: command dropped to make room")
+	// ErrShedNewest is the ErrShed of a command that was dropped on arrival.
+	ErrShedNewest = fmt.Errorf("%w", ErrShed)
+	ErrStopped    = errors.New("stage: stopped before the command was done")
+	ErrDisabled   = errors.New("stage: disabled")
+	ErrExpired    = errors.New("stage: command expired in the queue")
+)
+
+// Overflow says what a full inbox does with one more command.
+type Overflow uint8
+
+// The four choices; stage documents them.
+const (
+	Wait Overflow = iota
+	Reject
+	DropNewest
+	DropOldest
+)
+
+// Config is what a stage asks of its inbox. It has been checked.
+type Config struct {
+	Name     string
+	Capacity int
+	Batch    int
+	Linger   time.Duration
+	// TTL is how long a command may wait in the queue; 0 is for ever.
+	TTL      time.Duration
+	Overflow Overflow
+	Retry    Retry
+	// Instances is how many workers may be here at once.
+	Instances int
+	// Discipline is the order of the queue; nil is first in, first out.
+	Discipline queue.Discipline
+	// Rest is how long a shared pool leaves the inbox alone when there were so many crashes too many.
+	Rest func(beyond int) time.Duration
+	// StreakEnds is how long after a crash the next one begins a new streak.
+	StreakEnds time.Duration
+}
+
+// Retry says how often and when a command is tried again; see stage.
+type Retry struct {
+	Attempts     int
+	Backoff, Max time.Duration
+	Jitter       float64
+}
+
+// Knobs are what can be changed about an inbox while it is open.
+type Knobs struct {
+	Capacity  int
+	Batch     int
+	Linger    time.Duration
+	Instances int
+	Priority  int
+	Disabled  bool
+	Paused    bool
+	Quality   float64
+}
+
+// knobs are the knobs with what is derived from them.
+type knobs struct {
+	Knobs
+	quality *atomic.Uint64 // Quality, to be read by handlers
+}
+
+// Knobs returns the knobs that an inbox starts with.
+func (cfg Config) Knobs() Knobs {
+	k := Knobs{Capacity: cfg.Capacity, Batch: cfg.Batch, Linger: cfg.Linger, Instances: cfg.Instances, Quality: 1}
+	if k.Instances == 0 {
+		k.Instances = math.MaxInt
+	}
+	return k
+}
+
+func (cfg Config) knobs() knobs {
+	k := knobs{Knobs: cfg.Knobs(), quality: new(atomic.Uint64)}
+	k.quality.Store(math.Float64bits(1))
+	return k
+}
+
+// quantum is how long a batch should take: long enough that the lock and the clock cost nothing, short enough that no worker
+// hoards what others could do.
+const quantum = 100 * time.Microsecond

@@ -1,0 +1,48 @@
+package inbox
+
+import (
+	"container/heap"
+
+	"github.com/golda-dev/golda/internal/command"
+)
+
+// delayed holds the commands that wait for a retry, the next one first.
+type delayed struct {
+	heap []due
+	seq  uint64 // keeps those due at the same instant in order
+}
+
+type due struct {
+	at  int64
+	seq uint64
+	e   command.Envelope
+	p   place
+}
+
+func (d *delayed) Len() int { return len(d.heap) }
+
+func (d *delayed) Less(i, j int) bool {
+	a, b := d.heap[i], d.heap[j]
+	return a.at < b.at || a.at == b.at && a.seq < b.seq
+}
+
+func (d *delayed) Swap(i, j int) { d.heap[i], d.heap[j] = d.heap[j], d.heap[i] }
+
+// Push is for package heap.
+func (d *delayed) Push(x any) { d.heap = append(d.heap, x.(due)) }
+
+// Pop is for package heap.
+func (d *delayed) Pop() any {
+	last := d.heap[len(d.heap)-1]
+	d.heap[len(d.heap)-1] = due{}
+	d.heap = d.heap[:len(d.heap)-1]
+	return last
+}
+
+func (d *delayed) clear() []command.Envelope {
+	es := make([]command.Envelope, 0, len(d.heap))
+	for len(d.heap) > 0 {
+		es = append(es, heap.Pop(d).(due).e)
+	}
+	return es
+}

@@ -1,0 +1,137 @@
+package inbox
+
+import "slices"
+
+// Join adds a worker of the stage's own. With again it comes in the place of one that crashed.
+func (in *Inbox) Join(m *Member, again bool) {
+	m.belong(in)
+	var fx effects
+	in.mu.Lock()
+	if !m.joined { // otherwise it was called
+		in.staff(1)
+		in.join(m)
+	}
+	if again {
+		in.counts.restarts++
+	}
+	in.callWorker(&fx) // another may wait for an instance, if few are allowed
+	in.unlock(&fx)
+}
+
+// Leave removes a worker, for good or until it is started afresh. If its instance is still wanted it is taken back;
+// otherwise it stays with the worker, which stops it and then calls [Inbox.ReturnInstance].
+func (in *Inbox) Leave(m *Member) {
+	var fx effects
+	in.mu.Lock()
+	in.leave(m)
+	in.callWorker(&fx)
+	in.unlock(&fx)
+}
+
+func (s *state) leave(m *Member) {
+	s.unlist(m)
+	m.drop()
+	s.carry(m, 0)
+	s.unblock(m)
+	s.leaveOwn(m)
+	if s.pool != nil && m.Instance != nil {
+		s.returnInstance(m)
+	}
+}
+
+// Yield gives up a worker's place at the inbox after its last batch, when all that came of it has been handed over.
+func (in *Inbox) Yield(m *Member) {
+	var fx effects
+	in.mu.Lock()
+	in.yield(m)
+	in.callWorker(&fx)
+	in.checkQuiet(&fx)
+	in.unlock(&fx)
+}
+
+// Succeed puts another member in the place of one that is not used any more: if that still held an instance, because its
+// worker had something to hand over, its successor does.
+func (in *Inbox) Succeed(from, to *Member) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	from.inUse, to.inUse = false, from.inUse
+}
+
+// ForgetShrink forgets what the workers of a stage that broke had still to do and had done wrong: requests to leave, and the
+// streak of their crashes. It is called when none of them is left.
+func (in *Inbox) ForgetShrink() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.excess, in.counts.streak = 0, 0
+}
+
+// Shrink asks n workers to leave, first those that were not started yet.
+func (in *Inbox) Shrink(n int) {
+	var fx effects
+	in.mu.Lock()
+	for _, m := range in.shrink(n - in.dropUnstarted(n)) {
+		fx.wakeWorker(m)
+	}
+	in.unlock(&fx)
+}
+
+// Unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.
+func (in *Inbox) Unshrink(n int) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.unshrink(n)
+}
+
+// RetireOne reports whether one worker less is wanted, and notes that it is gone: a worker that crashed need not be started
+// afresh to be dismissed.
+func (in *Inbox) RetireOne() bool { return in.Unshrink(1) == 1 }
+
+// WakeAll wakes the idle workers that have an instance, though there may be nothing to do: they check their instances then.
+// The others stay idle: one that comes and can do nothing would be taken for the one that comes for the next command.
+func (in *Inbox) WakeAll() {
+	var fx effects
+	in.mu.Lock()
+	idle := in.idle[:0]
+	for _, m := range in.idle {
+		if m.owns {
+			in.markWoken(m)
+			fx.wakeWorker(m)
+		} else {
+			idle = append(idle, m)
+		}
+	}
+	clear(in.idle[len(idle):])
+	in.idle = idle
+	in.unlock(&fx)
+}
+
+// Claim asks for an instance for a worker of the stage's own, before it joins. An idle one is lent; with make, the worker
+// is to make one. If neither, there are as many as there may be, and the worker gets one with its first commands.
+func (in *Inbox) Claim(m *Member) (make bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.equip(m)
+}
+
+// ReturnInstance adds a claimed instance to the idle ones, or gives up the claim.
+func (in *Inbox) ReturnInstance(m *Member) {
+	var fx effects
+	in.mu.Lock()
+	in.returnInstance(m)
+	in.callWorker(&fx)
+	in.unlock(&fx)
+}
+
+// Borrow lends a member, which belongs to no worker, the first idle instance that fits. It is given back,
+// or another or none in its place, with [Inbox.ReturnInstance].
+func (in *Inbox) Borrow(m *Member, fits func(inst any) bool) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	i := slices.IndexFunc(in.idleInstances, fits)
+	if i < 0 {
+		return false
+	}
+	m.Instance, m.owns = in.idleInstances[i], true
+	in.idleInstances = slices.Delete(in.idleInstances, i, i+1)
+	return true
+}
