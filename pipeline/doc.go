@@ -15,7 +15,7 @@
 // A source that must stop before its pipeline, such as an HTTP server, starts when Started is closed. At the end it stops
 // first, while the pipeline still completes the commands that the source waits for; Stop is called after it. Such a program
 // calls Run in a goroutine, with a context that the signal does not end, instead of RunUntilSignal. The server stops also when
-// Done is closed, because the pipeline may give up. The program examples/ingest shows this.
+// Done is closed, because the pipeline may give up. stagehttp.Serve of adapter/http does this for an http.Server.
 //
 // # Failure
 //

@@ -50,6 +50,9 @@ type mail struct {
 // Name returns the pipeline's name.
 func (p *Pipeline) Name() string { return p.name }
 
+// DrainTimeout returns how long [Pipeline.Run] lets the pipeline drain: see the function [DrainTimeout].
+func (p *Pipeline) DrainTimeout() time.Duration { return p.set.drain }
+
 // Mapping returns which process is meant to run what, as set by [Map]: the processes, by the names of groups and of stages
 // that are in no group. What was not mapped is left out.
 func (p *Pipeline) Mapping() map[string]string {

@@ -16,7 +16,7 @@ const defaultRetryAfter = time.Second
 // later.
 type Overload struct {
 	// Reason is reason.Full, reason.Rate, reason.Policy, reason.Disabled, reason.MaxInFlight, reason.Expired, reason.Closed, or, for a
-	// command that was dropped for another one, reason.Oldest.
+	// command that was dropped for another one, reason.Oldest. An error of an adapter may have a reason of its own.
 	Reason reason.Reason
 	// RetryAfter is a hint when to try again, always more than 0. For reason.Rate it is the time until the rate allows the next
 	// command, which another submitter may take. Otherwise it is a second.
@@ -37,12 +37,22 @@ type Overload struct {
 //	ErrExpired       reason.Expired      the command was accepted, and waited longer than its time to live
 //	ErrClosed        reason.Closed       the stage or the pipeline drains or has stopped; ErrDraining is an ErrClosed
 //
+// and errors with a method Overload() (stage.Overload, bool) that reports true: those of adapters, and your own.
+//
 // It inspects err as [errors.Is] does. So it is also true for an error that a handler returned because another stage was
 // overloaded. It is false for nil, for [ErrNotRunning] before the start, for a context that was cancelled, and for a command
 // that was accepted and whose handler, or caller, ran out of time.
 func Overloaded(err error) (o Overload, ok bool) {
 	if err == nil {
 		return Overload{}, false
+	}
+	if own, ok := errors.AsType[overloader](err); ok {
+		if o, ok := own.Overload(); ok {
+			if o.RetryAfter <= 0 {
+				o.RetryAfter = defaultRetryAfter
+			}
+			return o, true
+		}
 	}
 	if rate, ok := errors.AsType[*inbox.RateError](err); ok {
 		return Overload{reason.Rate, rate.After}, true
@@ -56,6 +66,12 @@ func Overloaded(err error) (o Overload, ok bool) {
 		return Overload{reason.Full, defaultRetryAfter}, true
 	}
 	return Overload{}, false
+}
+
+// overloader is an error that is not of this package and may mean overload.
+type overloader interface {
+	error
+	Overload() (Overload, bool)
 }
 
 var overloads = []struct {

@@ -36,6 +36,29 @@ func TestOverloadedFindsEveryOverload(t *testing.T) {
 	}
 }
 
+// peerError is an error of another package. It means overload if it has a hint, and then it has a reason of its own.
+type peerError struct{ after time.Duration }
+
+func (e peerError) Error() string { return "peer" }
+
+func (e peerError) Overload() (stage.Overload, bool) {
+	return stage.Overload{Reason: "peer", RetryAfter: e.after}, e.after >= 0
+}
+
+func TestAnErrorMaySayItselfThatItMeansOverload(t *testing.T) {
+	o, ok := stage.Overloaded(fmt.Errorf("job 7: %w", peerError{time.Minute}))
+	require.True(t, ok)
+	require.Equal(t, stage.Overload{Reason: "peer", RetryAfter: time.Minute}, o)
+	o, ok = stage.Overloaded(peerError{})
+	require.True(t, ok)
+	require.Equal(t, time.Second, o.RetryAfter, "a hint is always more than 0")
+	_, ok = stage.Overloaded(peerError{-1})
+	require.False(t, ok)
+	o, ok = stage.Overloaded(errors.Join(peerError{-1}, stage.ErrFull))
+	require.True(t, ok)
+	require.Equal(t, reason.Full, o.Reason)
+}
+
 func TestACommandThatIsDroppedOnArrivalIsOverloadOfItsOwnReason(t *testing.T) {
 	gate := make(chan struct{})
 	s := stage.Func("s", func(context.Context, int) behaviour.Outcome { <-gate; return behaviour.OK(nil) },

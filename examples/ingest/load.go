@@ -60,7 +60,7 @@ func (l *load) start(ctx context.Context, n int) (join func()) {
 func (l *load) send(ctx context.Context, client *http.Client, job string, wait bool) (more bool) {
 	url := l.url
 	if wait {
-		url += "?wait"
+		url += "/done"
 	}
 	status, after, err := post(context.WithoutCancel(ctx), client, url, job)
 	if status == unanswered && ctx.Err() != nil {
@@ -91,7 +91,7 @@ func post(ctx context.Context, client *http.Client, url, job string) (status int
 	defer func() { _ = w.Body.Close() }()
 	_, _ = io.Copy(io.Discard, w.Body) // so that the connection is reused
 	switch w.StatusCode {
-	case http.StatusOK, http.StatusAccepted:
+	case http.StatusNoContent, http.StatusAccepted:
 		return w.StatusCode, 0, nil
 	case http.StatusServiceUnavailable:
 		seconds, err := strconv.Atoi(w.Header.Get("Retry-After"))
@@ -114,7 +114,7 @@ func (l *load) note(job string, status int, err error) {
 }
 
 // report writes the counts, and returns an error if the answers do not agree with what was done: a job that was
-// answered 200 or 202 is done once, a refused job never, and an unanswered one at most once.
+// answered 202 or 204 is done once, a refused job never, and an unanswered one at most once.
 func (l *load) report(w io.Writer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *load) report(w io.Writer) error {
 		count[status]++
 		least, most := 0, 0
 		switch status {
-		case http.StatusOK, http.StatusAccepted:
+		case http.StatusNoContent, http.StatusAccepted:
 			least, most = 1, 1
 		case unanswered:
 			most = 1
@@ -134,7 +134,7 @@ func (l *load) report(w io.Writer) error {
 		}
 	}
 	_, _ = fmt.Fprintf(w, "accepted: %d, of which %d when done\nrefused: %d\nunanswered: %d\ndone: %d\n",
-		count[http.StatusOK]+count[http.StatusAccepted], count[http.StatusOK],
+		count[http.StatusNoContent]+count[http.StatusAccepted], count[http.StatusNoContent],
 		count[http.StatusServiceUnavailable], count[unanswered], len(l.times))
 	err := errors.Join(l.errs...)
 	if len(wrong) > 0 {

@@ -5,9 +5,9 @@
 //	go run ./examples/ingest -clients 32 -capacity 4
 //	go run ./examples/ingest -clients 0 -for 0 -listen 127.0.0.1:8080   # serves until SIGTERM
 //
-// POST /jobs queues the job in the request's body and answers 202. POST /jobs?wait answers 200 when the job is done.
+// POST /jobs queues the job in the request's body and answers 202. POST /jobs/done answers 204 when the job is done.
 // When the pipeline is full, both answer 503 with Retry-After. The clients record each answer. At the end ingest
-// compares the answers with the jobs that were done. The exit status is 1 if a job that was answered 200 or 202 was not
+// compares the answers with the jobs that were done. The exit status is 1 if a job that was answered 202 or 204 was not
 // done exactly once.
 package main
 

@@ -73,7 +73,7 @@ func TestTheServerStopsFirstAndEveryRequestInFlightIsAnswered(t *testing.T) {
 	answers := make(chan int, 8)
 	for i := range cap(answers) {
 		go func() {
-			status, _, err := s.post(t, "?wait", string(rune('a'+i)))
+			status, _, err := s.post(t, "/done", string(rune('a'+i)))
 			assert.NoError(t, err)
 			answers <- status
 		}()
@@ -88,7 +88,7 @@ func TestTheServerStopsFirstAndEveryRequestInFlightIsAnswered(t *testing.T) {
 	require.NoError(t, s.check.Submit(t.Context(), "late")) // as a request in flight would do: the pipeline still accepts it
 	close(s.gate)
 	for range cap(answers) {
-		require.Equal(t, http.StatusOK, <-answers)
+		require.Equal(t, http.StatusNoContent, <-answers)
 	}
 	require.NoError(t, <-s.ran)
 	require.Equal(t, pipeline.Ending{Ended: true}, s.p.Ending())
@@ -137,8 +137,8 @@ func TestAFullPipelineAnswers503WithRetryAfter(t *testing.T) {
 func TestAnInvalidJobIsNotOverload(t *testing.T) {
 	s := serve(t.Context(), t, 1)
 	close(s.gate)
-	for body, want := range map[string]int{" ": http.StatusUnprocessableEntity, strings.Repeat("x", 2000): http.StatusBadRequest} {
-		status, _, err := s.post(t, "?wait", body)
+	for body, want := range map[string]int{" ": http.StatusUnprocessableEntity, strings.Repeat("x", 2000): http.StatusRequestEntityTooLarge} {
+		status, _, err := s.post(t, "/done", body)
 		require.Error(t, err)
 		require.Equal(t, want, status)
 	}
@@ -175,7 +175,7 @@ func TestAReportNamesJobsThatWereNotDoneAsAnswered(t *testing.T) {
 	}{
 		"accepted, done":         {http.StatusAccepted, 1, false},
 		"accepted, lost":         {http.StatusAccepted, 0, true},
-		"accepted, done twice":   {http.StatusOK, 2, true},
+		"accepted, done twice":   {http.StatusNoContent, 2, true},
 		"refused":                {http.StatusServiceUnavailable, 0, false},
 		"refused, done":          {http.StatusServiceUnavailable, 1, true},
 		"unanswered":             {unanswered, 0, false},

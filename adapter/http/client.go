@@ -1,0 +1,233 @@
+package stagehttp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
+)
+
+// PeerOverloaded is the reason of a [stage.Overload] for a [StatusError] of 429 or 503.
+const PeerOverloaded reason.Reason = "peer_overloaded"
+
+const (
+	mostAnswer = 16 << 20    // bytes of an answer that are read
+	mostDetail = 512         // bytes of an answer that an error keeps
+	longest    = time.Minute // of a pause for Retry-After
+)
+
+// Post returns a function for a [stage.Sink] that posts each command to a URL, as JSON. See [Do] for its errors, and for
+// how to try again.
+//
+//	save := stage.Sink("save", stagehttp.Post[Order](client, "https://store/orders"), stage.Blocking(),
+//		stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: 100 * time.Millisecond, Jitter: 0.2, If: stagehttp.Temporary}))
+func Post[In any](client *http.Client, url string) func(ctx context.Context, in In) error {
+	do := Do[In, struct{}](client, func(ctx context.Context, in In) (*http.Request, error) {
+		body, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+		if err == nil {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		return r, err
+	})
+	return func(ctx context.Context, in In) error {
+		_, err := do(ctx, in)
+		return err
+	}
+}
+
+// Do returns a function for a [stage.Map] that sends each command to a server and returns its answer. request makes the request of
+// a command, with the given context. A status from 200 to 299 is success: the result is the JSON in the body, or the
+// zero value if the body is empty or Out is struct{}. Any other status is a [*StatusError].
+//
+// [Temporary] tells errors that are worth another try, so it is the If of a [stage.RetryPolicy]. A server may have done what
+// an error says it has not: commands that are tried again must be safe to repeat.
+//
+// When the server answers 429 or 503 with a Retry-After, the function sends no request before that time, but waits, at most a
+// minute. So all requests of one function should go to one server. The function may be called by any number of goroutines; a
+// nil client is http.DefaultClient, which has no time limit: set [stage.Timeout]. Do panics if request is nil.
+func Do[In, Out any](
+	client *http.Client, request func(ctx context.Context, in In) (*http.Request, error),
+) func(ctx context.Context, in In) (Out, error) {
+	need(request != nil, "Do: the function is nil")
+	if client == nil {
+		client = http.DefaultClient
+	}
+	var gate gate
+	return func(ctx context.Context, in In) (out Out, err error) {
+		r, err := request(ctx, in)
+		if err != nil {
+			return out, err
+		}
+		if err := gate.wait(ctx); err != nil {
+			return out, err
+		}
+		w, err := client.Do(r)
+		if err != nil {
+			return out, &sendError{err, ctx.Err() == nil || errors.Is(context.Cause(ctx), stage.ErrTimeout)}
+		}
+		defer w.Body.Close() //nolint:errcheck // it is read
+		if w.StatusCode < 200 || w.StatusCode > 299 {
+			err := newStatusError(r, w)
+			if _, overloaded := err.Overload(); overloaded {
+				gate.close(err.RetryAfter)
+			}
+			return out, err
+		}
+		return out, decodeAnswer(w.Body, &out)
+	}
+}
+
+// decodeAnswer reads the body of an answer into out.
+func decodeAnswer(from io.Reader, out any) error {
+	body, err := io.ReadAll(io.LimitReader(from, mostAnswer+1))
+	switch _, none := out.(*struct{}); {
+	case err != nil:
+		return &sendError{err, true}
+	case none, len(bytes.TrimSpace(body)) == 0:
+		return nil
+	case len(body) > mostAnswer:
+		return fmt.Errorf("stagehttp: the answer has more than %d bytes", mostAnswer)
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("stagehttp: the answer is not a result: %w", err)
+	}
+	return nil
+}
+
+// StatusError is an answer that is not success.
+type StatusError struct {
+	Method, URL string        // of the request; the URL is without its query
+	Code        int           // the status
+	RetryAfter  time.Duration // as the server said; 0 if it did not
+	Body        string        // the first 512 bytes of the answer
+}
+
+func newStatusError(r *http.Request, w *http.Response) *StatusError {
+	body, _ := io.ReadAll(io.LimitReader(w.Body, mostDetail))
+	_, _ = io.CopyN(io.Discard, w.Body, mostAnswer) // so that the connection is reused
+	to := url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: r.URL.Path}
+	return &StatusError{
+		Method: r.Method, URL: to.String(), Code: w.StatusCode,
+		RetryAfter: parseRetryAfter(w.Header.Get("Retry-After"), time.Now()), Body: strings.ToValidUTF8(string(body), "\ufffd"),
+	}
+}
+
+// Error names the request, the status and what the server said.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%s %s: %d %s", e.Method, e.URL, e.Code, http.StatusText(e.Code))
+	if e.Body != "" {
+		text += fmt.Sprintf(": %q", e.Body)
+	}
+	return text
+}
+
+// Overload is for [stage.Overloaded]: 429 and 503 mean that the server has too much to do.
+func (e *StatusError) Overload() (stage.Overload, bool) {
+	if e.Code != http.StatusTooManyRequests && e.Code != http.StatusServiceUnavailable {
+		return stage.Overload{}, false
+	}
+	return stage.Overload{Reason: PeerOverloaded, RetryAfter: e.RetryAfter}, true
+}
+
+// parseRetryAfter returns how long a server asks to wait, in seconds or until a date.
+func parseRetryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
+
+// sendError is the error of a request that was not sent, or not answered in full.
+type sendError struct {
+	err       error
+	temporary bool
+}
+
+func (e *sendError) Error() string { return e.err.Error() }
+func (e *sendError) Unwrap() error { return e.err }
+
+// Temporary reports whether an error of [Post] or [Do] is worth another try. It is true for
+//
+//   - the statuses 408, 425, 429, and those from 500 on except 501 and 505,
+//   - requests that could not be sent, and answers that ended early, unless the server's certificate was refused or the command's
+//     context has ended,
+//   - the time limit of the stage, and any error that [stage.Overloaded] takes for overload.
+//
+// It is false for all other errors and statuses, for crashes, and for nil.
+func Temporary(err error) bool {
+	if err == nil || stage.Crashed(err) {
+		return false
+	}
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		switch status.Code {
+		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+			return true
+		case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+			return false
+		default:
+			return status.Code >= http.StatusInternalServerError
+		}
+	}
+	if _, refused := errors.AsType[*tls.CertificateVerificationError](err); refused {
+		return false
+	}
+	send, ok := errors.AsType[*sendError](err)
+	_, overloaded := stage.Overloaded(err)
+	return ok && send.temporary || overloaded || errors.Is(err, stage.ErrTimeout)
+}
+
+// gate holds requests back until the time that the server named. The zero gate is open.
+type gate struct{ opens atomic.Pointer[time.Time] }
+
+// close closes the gate for a time, unless it is closed for longer.
+func (g *gate) close(pause time.Duration) {
+	if pause <= 0 {
+		return
+	}
+	at := time.Now().Add(min(pause, longest))
+	for last := g.opens.Load(); last == nil || last.Before(at); last = g.opens.Load() {
+		if g.opens.CompareAndSwap(last, &at) {
+			return
+		}
+	}
+}
+
+// wait waits until the gate is open.
+func (g *gate) wait(ctx context.Context) error {
+	for {
+		at := g.opens.Load()
+		if at == nil {
+			return nil
+		}
+		left := time.Until(*at)
+		if left <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package stagehttp_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	stagehttp "github.com/golda-dev/golda/adapter/http"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// counting is a pipeline that answers n with n rows, the numbers from 0; with -n it fails after n rows.
+func counting(t *testing.T, row func(ctx context.Context, n int) error, opts ...stage.Option) *stage.Flow[int, int] {
+	t.Helper()
+	count := stage.FlatMap("count", func(_ context.Context, n int, emit func(int) error) error {
+		for i := range n {
+			if err := emit(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	start(t, count.To(stage.Sink("rows", row, opts...)))
+	return count
+}
+
+// get gets a stream, and returns its body and the error with which it ended.
+func get(t *testing.T, url, accept string, n int) (w *http.Response, body string, err error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(fmt.Sprint(n)))
+	require.NoError(t, err)
+	r.Header.Set("Accept", accept)
+	w, err = http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	return w, string(text), err
+}
+
+func TestAStreamIsOneResultALine(t *testing.T) {
+	for _, n := range []int{0, 1, 3, 1000} {
+		count := counting(t, stagehttp.Send[int], stage.Workers(1, 1))
+		h := stagehttp.Stream(count.Call)
+		w, body, err := get(t, serve(t, h), "", n)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, w.StatusCode)
+		assert.Equal(t, "application/x-ndjson", w.Header.Get("Content-Type"))
+		var want strings.Builder
+		for i := range n {
+			fmt.Fprintln(&want, i)
+		}
+		assert.Equal(t, want.String(), body)
+		assert.Equal(t, uint64(1), h.Answers(200))
+	}
+}
+
+func TestServerSentEventsEndWithAnEnd(t *testing.T) {
+	count := counting(t, stagehttp.Send[int], stage.Workers(1, 1))
+	url := serve(t, stagehttp.Stream(count.Call))
+	w, body, err := get(t, url, "text/event-stream", 2)
+	require.NoError(t, err)
+	assert.Equal(t, "text/event-stream", w.Header.Get("Content-Type"))
+	assert.Equal(t, "data: 0\n\ndata: 1\n\nevent: end\ndata: null\n\n", body)
+	_, body, err = get(t, url, "text/event-stream", 0)
+	require.NoError(t, err)
+	assert.Equal(t, "event: end\ndata: null\n\n", body)
+}
+
+func TestAResultReachesTheClientBeforeTheNextIsMade(t *testing.T) {
+	next := make(chan struct{})
+	s := stage.Sink("rows", func(ctx context.Context, n int) error {
+		for i := range n {
+			if err := stagehttp.Send(ctx, i); err != nil {
+				return err
+			}
+			<-next
+		}
+		return nil
+	})
+	start(t, s)
+	for _, accept := range []string{"", "text/event-stream"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, serve(t, stagehttp.Stream(s.Call)), strings.NewReader("3"))
+		require.NoError(t, err)
+		r.Header.Set("Accept", accept)
+		w, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		lines := bufio.NewReader(w.Body)
+		for i := range 3 {
+			line, err := lines.ReadString('\n')
+			for line == "\n" {
+				line, err = lines.ReadString('\n')
+			}
+			require.NoError(t, err)
+			assert.Contains(t, line, fmt.Sprint(i))
+			next <- struct{}{}
+		}
+		_, err = io.ReadAll(lines)
+		require.NoError(t, err)
+		w.Body.Close()
+	}
+}
+
+func TestAStreamThatFailsBeforeItsFirstResultHasAStatus(t *testing.T) {
+	count := counting(t, func(context.Context, int) error { return stage.ErrFull })
+	h := stagehttp.Stream(count.Call)
+	for _, accept := range []string{"", "text/event-stream"} {
+		w, body, err := get(t, serve(t, h), accept, 1)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusServiceUnavailable, w.StatusCode)
+		assert.Equal(t, "1", w.Header.Get("Retry-After"))
+		assert.Contains(t, body, `"reason":"full"`)
+	}
+	w, err := http.Post(serve(t, h), "", strings.NewReader("x")) //nolint:noctx // a test
+	require.NoError(t, err)
+	defer w.Body.Close()
+	assert.Equal(t, http.StatusBadRequest, w.StatusCode)
+}
+
+func TestAStreamThatFailsAfterAResultDoesNotLookComplete(t *testing.T) {
+	count := counting(t, func(ctx context.Context, i int) error {
+		if i == 2 {
+			panic("secret")
+		}
+		return stagehttp.Send(ctx, i)
+	}, stage.Workers(1, 1))
+	h := stagehttp.Stream(count.Call)
+	url := serve(t, h)
+	const problem = `{"title":"Internal Server Error","status":500}`
+	w, body, err := get(t, url, "", 3)
+	require.Error(t, err, "the answer is complete: %s", body)
+	assert.Equal(t, http.StatusOK, w.StatusCode)
+	assert.Equal(t, "0\n1\n{\"problem\":"+problem+"}\n", body)
+	_, body, err = get(t, url, "text/event-stream", 3)
+	require.NoError(t, err)
+	assert.Equal(t, "data: 0\n\ndata: 1\n\nevent: problem\ndata: "+problem+"\n\n", body)
+	assert.Equal(t, uint64(2), h.Answers(500))
+	assert.Zero(t, h.Answers(200))
+}
+
+func TestAClientThatLeavesAStreamEndsItsCommand(t *testing.T) {
+	ended := make(chan error, 1)
+	s := stage.Sink("rows", func(ctx context.Context, _ int) error {
+		for i := 0; ; i++ {
+			if err := stagehttp.Send(ctx, i); err != nil {
+				ended <- err
+				return err
+			}
+		}
+	})
+	start(t, s)
+	h := stagehttp.Stream(s.Call)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, serve(t, h), strings.NewReader("1"))
+	require.NoError(t, err)
+	w, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	_, err = bufio.NewReader(w.Body).ReadString('\n')
+	require.NoError(t, err)
+	cancel()
+	w.Body.Close()
+	require.Error(t, <-ended)
+	require.Eventually(t, func() bool { return h.Answers(stagehttp.StatusGone) == 1 }, time.Minute, time.Millisecond)
+}
+
+func TestAClientThatReadsNothingIsDroppedAndItsWorkerFreed(t *testing.T) {
+	ended := make(chan error, 1)
+	s := stage.Sink("rows", func(ctx context.Context, _ int) error {
+		for {
+			if err := stagehttp.Send(ctx, strings.Repeat("x", 1<<16)); err != nil {
+				ended <- err
+				return err
+			}
+		}
+	}, stage.Workers(1, 1))
+	start(t, s)
+	h := stagehttp.Stream(s.Call)
+	h.WriteTimeout = 100 * time.Millisecond
+	server := httptest.NewServer(h)
+	defer server.Close()
+	c, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n1")
+	require.NoError(t, err)
+	require.Error(t, <-ended)
+	require.Eventually(t, func() bool { return h.Answers(stagehttp.StatusGone) == 1 }, time.Minute, time.Millisecond)
+}
+
+func TestAConnectionCanBeUsedAgainAfterAStream(t *testing.T) {
+	count := counting(t, stagehttp.Send[int], stage.Workers(1, 1))
+	h := stagehttp.Stream(count.Call)
+	h.WriteTimeout = 50 * time.Millisecond
+	var connections int
+	var mu sync.Mutex
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s == http.StateNew {
+			connections++
+		}
+	}
+	server.Start()
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	for range 3 {
+		_, body, err := get(t, server.URL, "text/event-stream", 1)
+		require.NoError(t, err)
+		require.Equal(t, "data: 0\n\nevent: end\ndata: null\n\n", body)
+		time.Sleep(100 * time.Millisecond) // the limit of the last write passes
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Equal(t, 1, connections)
+}
+
+func TestSendOutsideAStreamIsAnError(t *testing.T) {
+	require.ErrorIs(t, stagehttp.Send(t.Context(), 1), stagehttp.ErrNoStream)
+}
+
+func TestSendAfterTheEndOfTheAnswerIsAnError(t *testing.T) {
+	var late context.Context
+	h := stagehttp.Stream(func(ctx context.Context, _ int) (int, error) {
+		late = context.WithoutCancel(ctx)
+		return 0, stagehttp.Send(ctx, 1)
+	})
+	_, body, err := get(t, serve(t, h), "", 1)
+	require.NoError(t, err)
+	assert.Equal(t, "1\n", body)
+	for range 2 * 64 { // more than are buffered
+		require.ErrorIs(t, stagehttp.Send(late, 1), stagehttp.ErrStreamOver)
+	}
+}
+
+func TestAResultThatIsNotJSONFailsItsCommand(t *testing.T) {
+	s := stage.Sink("rows", func(ctx context.Context, _ int) error { return stagehttp.Send(ctx, func() {}) })
+	start(t, s)
+	w, _, err := get(t, serve(t, stagehttp.Stream(s.Call)), "", 1)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusInternalServerError, w.StatusCode)
+}
+
+func TestAFunctionThatPanicsOrEndsItsGoroutineEndsOnlyItsRequest(t *testing.T) {
+	for name, f := range map[string]func(context.Context, int) (int, error){
+		"panics":          func(context.Context, int) (int, error) { panic("stream") },
+		"panics with nil": func(context.Context, int) (int, error) { panic(nil) }, //nolint:govet // on purpose
+	} {
+		h := stagehttp.Stream(f)
+		assert.Panics(t, func() {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1")))
+		}, name)
+	}
+	h := stagehttp.Stream(func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil })
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1")))
+	assert.Equal(t, http.StatusInternalServerError, w.Code)
+}
+
+func TestManyStreamsAtOnceDoNotMix(t *testing.T) {
+	type row struct{ Of, N int }
+	rows := stage.Sink("rows", stagehttp.Send[row], stage.Blocking(), stage.Workers(8, 8))
+	count := stage.FlatMap("count", func(_ context.Context, of int, emit func(row) error) error {
+		for i := range of {
+			if err := emit(row{of, i}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	start(t, count.To(rows), pipeline.Grace(time.Second))
+	url := serve(t, stagehttp.Stream(count.Call))
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 50}}
+	defer client.CloseIdleConnections()
+	errs := make(chan error, 200)
+	for of := range cap(errs) {
+		go func() {
+			errs <- func() error {
+				w, err := client.Post(url, "", strings.NewReader(fmt.Sprint(of))) //nolint:noctx // a test
+				if err != nil {
+					return err
+				}
+				defer w.Body.Close()
+				seen := map[int]bool{}
+				for from := json.NewDecoder(w.Body); ; {
+					var r row
+					if err := from.Decode(&r); errors.Is(err, io.EOF) {
+						break
+					} else if err != nil {
+						return err
+					}
+					if r.Of != of || seen[r.N] {
+						return fmt.Errorf("stream %d got %+v", of, r)
+					}
+					seen[r.N] = true
+				}
+				if len(seen) != of {
+					return fmt.Errorf("stream %d got %d rows", of, len(seen))
+				}
+				return nil
+			}()
+		}()
+	}
+	for range cap(errs) {
+		require.NoError(t, <-errs)
+	}
+}
