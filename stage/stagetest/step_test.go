@@ -84,7 +84,7 @@ func TestAPlantedErrorOfOrderIsFoundAndItsSeedFindsItAgain(t *testing.T) {
 			moved++
 		}
 	}
-	require.LessOrEqual(t, moved, 3, "a few steps out of line are enough")
+	require.LessOrEqual(t, moved, len(found.Order)/5, "a few steps out of line are enough; which, depends on the seed")
 }
 
 func TestOneWorkerKeepsTheOrderInEveryOrderOfSteps(t *testing.T) {
