@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -120,4 +123,29 @@ func take[E any](s *[]E, at int) E {
 	e := (*s)[at]
 	*s = slices.Delete(*s, at, at+1)
 	return e
+}
+
+// orders say which of two commands comes first, below 0 for a, in disciplines that ask for keys.
+var orders = map[string]func(a, b job) int{
+	"priority": func(a, b job) int { return cmp.Compare(b.importance, a.importance) },
+	"deadline": func(a, b job) int { return a.due.Compare(b.due) },
+}
+
+func TestTheKeysOfCommandsAreInTheirOrder(t *testing.T) {
+	for _, name := range queue.Names() {
+		d, err := queue.ByName(name)
+		require.NoError(t, err)
+		keyed, ok := d.(queue.Keyed)
+		if !ok {
+			continue
+		}
+		require.Contains(t, orders, name, "a discipline with keys needs a line here")
+		rapid.Check(t, func(t *rapid.T) {
+			jobs := rapid.Custom(func(t *rapid.T) job {
+				return job{rapid.IntRange(-3, 3).Draw(t, "importance"), time.Unix(rapid.Int64Range(1, 5).Draw(t, "due"), 0)}
+			})
+			a, b := jobs.Draw(t, "a"), jobs.Draw(t, "b")
+			require.Equal(t, orders[name](a, b), cmp.Compare(keyed.Key(a), keyed.Key(b)))
+		})
+	}
 }
