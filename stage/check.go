@@ -41,6 +41,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkRetry(check)
 	s.checkRestart(check)
 	s.checkOuts(check)
+	s.checkKeyed(check)
 	for _, f := range s.checks {
 		f(check)
 	}

@@ -11,7 +11,7 @@ import (
 // Option sets one property of a stage. If two options set the same property, the later one counts. By what they are
 // about:
 //
-//	workers   [Workers], [Instances], [Blocking]
+//	workers   [Workers], [Instances], [Blocking], [Passivate]
 //	queue     [Capacity], [Overflow], [Discipline], [Batch], [Linger]
 //	failures  [Retry], [Restart]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt]
@@ -48,4 +48,9 @@ type settings struct {
 	nilOptions    []int   // which options are nil, counted from one
 	flaws         []error // faults beyond those of the options
 	checks        []func(*checker)
+
+	keyed, passivates bool          // see Keyed and Passivate
+	idle              time.Duration // after which a key's instance is passivated
+	mostKeys          int
+	keys              func() (instances int, passivated uint64) // nil if the stage is not keyed
 }

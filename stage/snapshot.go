@@ -71,6 +71,8 @@ type Snapshot struct {
 	Paused      bool   // nothing is taken from its queue
 	Draining    bool   // its entry is closed, because it is being drained or has been
 	Drained     bool   // it has been drained, and nothing is here
+	Keys        int    // of a keyed stage: the keys that have an instance
+	Passivated  uint64 // instances of keys that were stopped because they were idle or too many
 	Visits      uint64 // by workers of shared pools
 	EmptyVisits uint64 // those that found nothing to do
 

@@ -125,7 +125,7 @@ func (t typed[C]) Type() reflect.Type { return reflect.TypeFor[C]() }
 func (t typed[C]) Faults() []error { return t.s.set.faults(reflect.TypeFor[C]()) }
 
 // Snapshot returns the accounts as a Snapshot.
-func (t typed[C]) Snapshot(accounts *inbox.Accounts) any { return snapshotOf(t.s.core, accounts) }
+func (t typed[C]) Snapshot(accounts *inbox.Accounts) any { return t.s.snapshot(accounts) }
 
 // Name returns the stage's name.
 func (s *Stage[C]) Name() string { return s.core.Name() }
@@ -194,7 +194,15 @@ type Reply = engine.Reply
 
 // Snapshot returns the stage's accounts.
 func (s *Stage[C]) Snapshot() Snapshot {
-	return snapshotOf(s.core, &inbox.Snapshot([]*inbox.Inbox{s.inbox})[0])
+	return s.snapshot(&inbox.Snapshot([]*inbox.Inbox{s.inbox})[0])
+}
+
+func (s *Stage[C]) snapshot(accounts *inbox.Accounts) Snapshot {
+	snap := snapshotOf(s.core, accounts)
+	if s.set.keys != nil {
+		snap.Keys, snap.Passivated = s.set.keys()
+	}
+	return snap
 }
 
 func newSettings(name string, opts []Option) *settings {

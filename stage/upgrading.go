@@ -36,6 +36,7 @@ import (
 func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C], opts ...upgrade.Option) (*upgrade.Rollout, error) {
 	link.CheckContext(ctx, "stage: Upgrade")
 	p := newPlan[C](opts)
+	p.Check(!s.set.keyed, "a keyed stage cannot be upgraded: the new version would not have the state of the keys", "Upgrade")
 	p.Check(factory != nil, "the factory is nil", "Upgrade")
 	if len(p.Problems) > 0 {
 		faults := make([]error, len(p.Problems))

@@ -33,8 +33,8 @@ func Go(stage string, f func() error, then func(error)) {
 	}()
 }
 
-// logPanic logs an error of user code. The log calls the error's Error method, which may panic or end the goroutine.
-func (s *Stage) logPanic(message string, err error) {
+// LogPanic logs an error of user code. The log calls the error's Error method, which may panic or end the goroutine.
+func (s *Stage) LogPanic(message string, err error) {
 	_ = Guard(s.Inbox.Name(), func() error { // a crash of the log cannot be logged
 		s.Log.Error(message, "stage", s.Inbox.Name(), "error", err)
 		return nil

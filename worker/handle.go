@@ -13,12 +13,12 @@ import (
 
 // handleEach runs the behaviour on the commands of the batch, one after the other.
 func (w *Worker) handleEach(batch []command.Envelope) {
-	if w.stage.Timeout == 0 && !w.stage.mayExpire() {
+	if w.stage.Timeout == 0 && !w.stage.mayExpire() && !w.stage.Inbox.Keyed() {
 		w.instance.HandleEach(w.handling(), w, batch)
 		return
 	}
 	for n := range batch {
-		if w.Halted() {
+		if w.Halted() || n >= int(w.n) { // a keyed stage may take back the rest
 			return
 		}
 		if ctx := w.Begin(); ctx != nil {

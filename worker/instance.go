@@ -58,7 +58,7 @@ func (s *Stage) callStop(inst Instance) {
 		return
 	}
 	if err := Guard(s.Inbox.Name(), func() error { inst.Stop(); return nil }); err != nil {
-		s.logPanic("instance did not stop well", err)
+		s.LogPanic("instance did not stop well", err)
 	}
 }
 

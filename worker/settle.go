@@ -66,7 +66,10 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		if w.hasUndelivered() {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
-		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e) {
+		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e, w.Batch[w.cur+1:max(w.n, w.cur+1)]) {
+			if w.stage.Inbox.Keyed() { // which has taken back the rest of the batch
+				w.n = w.cur + 1
+			}
 			return
 		}
 	}
@@ -89,7 +92,7 @@ func (w *Worker) retries(err error) (yes bool) {
 		return true
 	}
 	if crash := Guard(w.stage.Inbox.Name(), func() error { yes = w.stage.RetryIf(err); return nil }); crash != nil {
-		w.stage.logPanic("retry condition crashed", crash)
+		w.stage.LogPanic("retry condition crashed", crash)
 		return false
 	}
 	return yes

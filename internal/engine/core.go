@@ -202,3 +202,6 @@ func IsNil(v any) bool {
 func labelled(ctx context.Context, pipeline, stage string) context.Context {
 	return pprof.WithLabels(ctx, pprof.Labels("pipeline", pipeline, "stage", stage))
 }
+
+// LogPanic logs that user code beside a handler has crashed.
+func (c *Core) LogPanic(message string, err error) { c.staff.LogPanic(message, err) }

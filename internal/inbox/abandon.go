@@ -97,6 +97,7 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 	m.drop()
 	in.release(m, len(left))
 	in.yield(m)
+	in.forgetLanes(m)
 	in.credit(m, in.now())
 	if m.own == in {
 		in.unblock(m)

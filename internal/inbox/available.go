@@ -26,7 +26,7 @@ func (s *state) available() int {
 	if s.knobs.Paused {
 		return 0
 	}
-	return s.queue.fresh()
+	return s.queue.takeable()
 }
 
 func (s *state) availableWoken() int {
@@ -43,7 +43,7 @@ func (s *state) availableWoken() int {
 // demand is how many commands could be given out, if the inbox were not paused.
 func (s *state) demand() int {
 	if s.queue.woken == nil {
-		return s.queue.fresh()
+		return s.queue.takeable()
 	}
 	runnable := s.runnable()
 	free := s.knobs.Instances - s.counts.inHand - runnable

@@ -93,15 +93,19 @@ func (s *state) measure(t *Tally) {
 }
 
 // RetryLater takes back the present command of a worker, whose try ended in an error, to be tried once more. It returns false
-// if the command has been tried often enough, and then leaves it in the worker's batch, or if the worker was abandoned.
-func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope) bool {
+// if the command has been tried often enough, and then leaves it in the worker's batch, or if the worker was abandoned. A
+// keyed stage also takes back the rest of the batch, so that no later command of the same key is handled before.
+func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []command.Envelope) bool {
 	if e.Tries() >= in.cfg.Retry.Attempts {
 		return false
 	}
-	at := in.queue.place(e.Cmd)
+	at, back := in.queue.place(e.Cmd), in.placesBack(rest)
 	var fx effects
 	in.mu.Lock()
 	ok := in.retryLater(m, t, e, at, &fx)
+	if ok && in.queue.lanes != nil {
+		in.backToLanes(m, rest, back, &fx)
+	}
 	in.unlock(&fx)
 	return ok
 }

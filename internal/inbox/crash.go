@@ -13,6 +13,7 @@ type crash struct {
 	at      place              // of the culprit, if it is tried again
 	retry   bool               // the culprit may be tried again
 	rest    []command.Envelope // what goes back to the queue
+	back    places             // of the rest, in a keyed stage
 	streak  bool               // the crash counts in the streak
 	err     error
 }
@@ -36,6 +37,7 @@ func (in *Inbox) NoInstance(m *Member, t *Tally, batch []command.Envelope, err e
 }
 
 func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
+	c.back = in.placesBack(c.rest)
 	var fx effects
 	in.mu.Lock()
 	ours := !m.abandoned
@@ -54,26 +56,31 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	if c.streak && s.counts.streak == 1 {
 		s.crashStreak.First = c.err
 	}
-	if c.culprit != nil && !(c.retry && s.postpone(*c.culprit, c.at)) {
+	retries := c.retry && !s.halted.Load()
+	if c.culprit != nil && !retries {
 		s.counts.dead.add(reason.Crash, 1)
 		fx.endOne(*c.culprit, reason.Crash, c.err)
 	}
-	s.giveBack(m, c.rest, fx)
+	s.giveBack(m, c.rest, c.back, fx)
+	if retries {
+		s.postpone(*c.culprit, c.at) // after giveBack: a keyed stage puts the culprit before the rest
+	}
 	s.release(m, int(m.inHand))
 	m.Instance = nil // it is of no use any more
 	s.crashedWorker(m)
+	s.forgetLanes(m)
 	s.changed(fx)
 	s.checkQuiet(fx)
 	s.lookAtEntries(fx)
 }
 
 // giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: the rest ends.
-func (s *state) giveBack(m *Member, rest []command.Envelope, fx *effects) {
+func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
 	if s.halted.Load() {
 		s.endStopped(s.suspendWoken(m, rest), fx)
 		return
 	}
-	s.queue.pushFront(rest)
+	s.queue.pushFront(rest, at)
 	s.queue.countPacked(rest)
 }
 

@@ -241,7 +241,7 @@ func (w *walk) work(m *Member, r *rand.Rand) {
 	case r.IntN(5) == 0:
 		e := todo[0]
 		e.Failed()
-		if !w.RetryLater(m, w.tallies[m], e) {
+		if !w.RetryLater(m, w.tallies[m], e, nil) {
 			w.tallies[m].Errors++
 		}
 		w.todo[m] = todo[1:]

@@ -127,6 +127,9 @@ type Inbox struct {
 func New(cfg Config) *Inbox {
 	in := &Inbox{}
 	in.self, in.cfg, in.limit, in.knobs = in, &cfg, 1, cfg.knobs()
+	if cfg.Key != nil {
+		in.queue.byKey(cfg.Key)
+	}
 	in.queue.order(cfg.Discipline)
 	in.inlet = link.NewInlet(cfg.Name, in)
 	return in

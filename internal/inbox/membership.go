@@ -24,6 +24,7 @@ func (in *Inbox) Leave(m *Member) {
 	var fx effects
 	in.mu.Lock()
 	in.leave(m)
+	in.forgetLanes(m)
 	in.callWorker(&fx)
 	in.unlock(&fx)
 }

@@ -139,7 +139,7 @@ func TestARetryLeavesItsPackAndItsVersion(t *testing.T) {
 		pack  int
 	}{
 		"after an error": {func(in *Inbox, w *testWorker, e command.Envelope) {
-			require.True(t, in.RetryLater(&w.Member, &w.tally, e))
+			require.True(t, in.RetryLater(&w.Member, &w.tally, e, nil))
 			w.tally.OK = w.n - 1
 		}, 0},
 		"after a crash": {func(in *Inbox, w *testWorker, e command.Envelope) {

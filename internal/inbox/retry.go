@@ -28,6 +28,9 @@ func (s *state) postpone(e command.Envelope, at place) bool {
 		s.requeueRetry(&e, at)
 		return true
 	}
+	if s.queue.lanes != nil {
+		s.queue.lanes.block(at.key)
+	}
 	s.delayed.seq++
 	heap.Push(&s.delayed, due{s.now() + int64(pause), s.delayed.seq, e, at})
 	if s.delayed.heap[0].seq == s.delayed.seq {
@@ -45,6 +48,10 @@ func (p Retry) pause(tries int, die float64) time.Duration {
 // requeueRetry queues a command whose next try is due. If other commands wait for a slot it goes behind them, and gives up
 // its own: commands that fail again and again keep no other from ever being tried. The caller grants the slot.
 func (s *state) requeueRetry(e *command.Envelope, at place) {
+	if s.queue.lanes != nil {
+		s.queue.lanes.unblock(*e, at.key)
+		return
+	}
 	if s.yieldsSlot() {
 		s.waiters.join(entrant{e: *e, at: at, retry: true}, false, false)
 		return

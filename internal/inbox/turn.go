@@ -21,6 +21,7 @@ func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	s.yield(m)
 	s.arrive(m)
 	s.unblock(m)
+	s.freeLanes(m)
 	n := -1
 	if m.Carried > 0 || !s.retires() {
 		n = s.take(m, 0)
@@ -90,6 +91,9 @@ func (s *state) take(m *Member, most int) int {
 	}
 	m.grow(n+1, s.knobs.Batch+1) // when the last has been handled, the present one is none
 	n = s.give(m.Batch[:n], !laden && s.available() > s.runnable())
+	if s.queue.lanes != nil {
+		s.queue.lanes.hold(m)
+	}
 	if s.queue.packed > 0 {
 		s.queue.unpack(m.Batch[:n]...)
 	}

@@ -234,6 +234,7 @@ func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects
 	s.book(m, t)
 	m.finishTime()
 	s.yield(m)
+	s.freeLanes(m)
 	if !ends && s.pool == sp && !s.resting {
 		most := sp.left(s, m)
 		if bounded = most < 0; !bounded {

@@ -13,8 +13,9 @@ import (
 // through it, and it can be written to in place.
 type waiting struct {
 	ring  ring.Ring[command.Envelope]
-	line  *queue.Line[command.Envelope] // nil: first in, first out
-	keyed atomic.Pointer[queue.Keyed]   // the line's discipline, if it asks commands for a key; may be read without the lock
+	line  ordered                 // nil: first in, first out
+	lanes *lanes                  // the line, if the stage is keyed
+	keyOf atomic.Pointer[keyFunc] // of the line, if it asks commands for a key; may be read without the lock
 	// woken are commands that were started and suspended, and may go on: before all others, whatever the discipline, and
 	// without slots. Nil in an inbox whose handlers do not suspend.
 	woken *woken
@@ -22,6 +23,29 @@ type waiting struct {
 	packed     int32 // queued commands that belong to a pack
 	untilStamp int32 // commands to come before the clock is read again
 }
+
+// ordered is a queue in another order than first in, first out: a line, or lanes.
+type ordered interface {
+	Len() int
+	Push(e command.Envelope, k queue.Key)
+	PushAll(es []command.Envelope, keys []queue.Key)
+	PushFront(es []command.Envelope, keys []queue.Key)
+	PopInto(dst []command.Envelope) int
+	Drop() command.Envelope
+	At(i int) *command.Envelope
+	Oldest() *command.Envelope
+	Count(is func(*command.Envelope) bool) int
+	Drain() []command.Envelope
+}
+
+// disciplined is the queue of a discipline.
+type disciplined struct{ *queue.Line[command.Envelope] }
+
+// PushFront puts commands back before all others, whatever their keys.
+func (l disciplined) PushFront(es []command.Envelope, _ []queue.Key) { l.Line.PushFront(es) }
+
+// keyFunc returns the key of a command. It calls user code.
+type keyFunc func(cmd any) queue.Key
 
 // Len is how many commands wait, those that may go on included.
 func (q *waiting) Len() int {
@@ -42,53 +66,53 @@ func (q *waiting) fresh() int {
 // place is where a command belongs in the queue, and which discipline said so.
 type place struct {
 	key queue.Key
-	of  *queue.Keyed
+	of  *keyFunc
 }
 
 // places are those of many commands; the zero places say nothing, for a queue that asks nothing.
 type places struct {
 	keys []queue.Key
-	of   *queue.Keyed
+	of   *keyFunc
 }
 
 // place asks a command where it belongs. It calls user code, so the lock is not held. A command that panics has key 0.
 func (q *waiting) place(cmd any) place {
-	d := q.keyed.Load()
-	if d == nil {
+	f := q.keyOf.Load()
+	if f == nil {
 		return place{}
 	}
-	return place{q.keyOf(*d, cmd), d}
+	return place{q.ask(*f, cmd), f}
 }
 
-// keyOf asks one command. One that ends the goroutine cannot be stopped; but then no command is asked any more, so that
+// ask asks one command. One that ends the goroutine cannot be stopped; but then no command is asked any more, so that
 // the same command does not end the next goroutine too.
-func (q *waiting) keyOf(d queue.Keyed, cmd any) (k queue.Key) {
+func (q *waiting) ask(f keyFunc, cmd any) (k queue.Key) {
 	done := false
 	defer func() {
 		if done {
 			return
 		}
 		if recover() == nil {
-			q.keyed.Store(nil)
+			q.keyOf.Store(nil)
 		}
 		k = 0
 	}()
-	k = d.Key(cmd)
+	k = f(cmd)
 	done = true
 	return k
 }
 
 // places asks many commands.
 func (q *waiting) places(es []command.Envelope) places {
-	d := q.keyed.Load()
-	if d == nil {
+	f := q.keyOf.Load()
+	if f == nil {
 		return places{}
 	}
 	keys := make([]queue.Key, len(es))
 	for i := range es {
-		keys[i] = q.keyOf(*d, es[i].Cmd)
+		keys[i] = q.ask(*f, es[i].Cmd)
 	}
-	return places{keys, d}
+	return places{keys, f}
 }
 
 // first returns the places of the first n commands, rest those of the others.
@@ -104,7 +128,7 @@ func (p places) at(i int) place {
 
 // push adds a command to the line. A key that another discipline gave, before the order was changed, counts for nothing.
 func (q *waiting) push(e command.Envelope, p place) {
-	if p.of != q.keyed.Load() {
+	if p.of != q.keyOf.Load() {
 		p.key = 0
 	}
 	q.line.Push(e, p.key)
@@ -117,19 +141,20 @@ func (q *waiting) pushAll(es []command.Envelope, p places) {
 	switch {
 	case q.line == nil:
 		q.ring.PushAll(es)
-	case p.of != q.keyed.Load():
+	case p.of != q.keyOf.Load():
 		q.line.PushAll(es, nil)
 	default:
 		q.line.PushAll(es, p.first(len(es)).keys)
 	}
 }
 
-func (q *waiting) pushFront(es []command.Envelope) {
+// pushFront puts commands back. The places are those of a keyed stage; a woken command never comes back to one.
+func (q *waiting) pushFront(es []command.Envelope, p places) {
 	if q.woken != nil {
 		es = q.woken.back(es)
 	}
 	if q.line != nil {
-		q.line.PushFront(es)
+		q.line.PushFront(es, p.keys)
 		return
 	}
 	q.ring.PushFront(es)
@@ -195,32 +220,50 @@ func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
 	return n
 }
 
-// order changes the discipline; nil is first in, first out.
+// order changes the discipline; nil is first in, first out. The order of a keyed stage does not change.
 func (q *waiting) order(d queue.Discipline) {
 	if _, plain := d.(queue.FIFO); plain {
 		d = nil
 	}
-	if d == nil && q.line == nil {
+	if q.lanes != nil || d == nil && q.line == nil {
 		return
 	}
+	l, _ := q.line.(disciplined)
 	if q.line == nil {
-		q.line = queue.New[command.Envelope](nil)
+		l = disciplined{queue.New[command.Envelope](nil)}
 		es := drain(&q.ring)
 		given := givenBack(es)
-		q.line.PushAll(es[given:], nil)
-		q.line.PushFront(es[:given])
+		l.PushAll(es[given:], nil)
+		l.PushFront(es[:given], nil)
+		q.line = l
 	}
 	var key func(*command.Envelope) queue.Key
-	q.keyed.Store(nil)
+	q.keyOf.Store(nil)
 	if keyed, ok := d.(queue.Keyed); ok {
-		key = func(e *command.Envelope) queue.Key { return q.keyOf(keyed, e.Cmd) }
-		q.keyed.Store(&keyed)
+		f := keyFunc(keyed.Key)
+		key = func(e *command.Envelope) queue.Key { return q.ask(f, e.Cmd) }
+		q.keyOf.Store(&f)
 	}
-	q.line.Switch(d, key)
+	l.Switch(d, key)
 	if d == nil {
-		q.ring.PushAll(q.line.Drain())
+		q.ring.PushAll(l.Drain())
 		q.line = nil
 	}
+}
+
+// byKey makes the queue that of a keyed stage.
+func (q *waiting) byKey(f keyFunc) {
+	q.lanes = newLanes()
+	q.line = q.lanes
+	q.keyOf.Store(&f)
+}
+
+// takeable is how many of the waiting commands a worker could take now.
+func (q *waiting) takeable() int {
+	if q.lanes != nil {
+		return q.lanes.takeable
+	}
+	return q.fresh()
 }
 
 // givenBack is how many commands at the front were given back in packs after a crash: they stay before all others in any
@@ -272,8 +315,11 @@ func (q *woken) back(es []command.Envelope) (rest []command.Envelope) {
 
 // takeAll empties the queue of commands that were not started.
 func (q *waiting) takeAll() []command.Envelope {
+	q.packed = 0
+	if q.line != nil {
+		return q.line.Drain()
+	}
 	es := make([]command.Envelope, q.fresh())
 	q.popInto(es)
-	q.packed = 0
 	return es
 }

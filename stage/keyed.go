@@ -1,0 +1,94 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/stage/queue"
+)
+
+// Keyed makes a stage that handles the commands of one key one after the other, in the order of their arrival, with an
+// instance for each key that keeps the key's state. Commands of different keys are handled in parallel: a key with many
+// commands, or with a slow handler, holds up no other.
+//
+//	count := stage.Keyed("count", Record.Host, func(host string) *counter { return &counter{host: host} })
+//
+// The factory makes the instance of a key when the first command of the key is handled. One instance handles one command at
+// a time, so its fields need no lock. If the instance has a Start, it is called before the first command; an error from it
+// is a crash. After a crash of its handler the instance is stopped, and the key's next command gets a fresh one. An instance
+// is kept until the stage stops, or longer than [Passivate] says; then its Stop is called, if it has one.
+//
+// The results of one key leave the stage in order, too, unless a crash comes between. A command that is tried again, after a
+// crash or an error, keeps its place: later commands of its key wait for it, and other keys do not.
+//
+// Key is called several times for each command, by any goroutine, perhaps many at once: it must be quick, always return the
+// same for the same command, and call nothing of the pipeline. A command whose key panics crashes in the stage.
+//
+// The instances cannot be Batchers, and their handlers cannot suspend. A keyed stage has an order of its own, so it takes no
+// [Discipline], and policies do not change its order. It cannot be upgraded. Of a full stage that drops the oldest command
+// ([DropOldest]), it is the oldest of some key. For a state that several keys share, return the same key for them, such as a
+// hash modulo a number.
+func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
+	name string, key func(cmd C) K, factory func(key K) B, opts ...Option,
+) *Stage[C] {
+	s := &keyed[C, K, B]{name: name, key: key, factory: factory, seed: maphash.MakeSeed()}
+	st := New[C](name, s, append([]Option{s.option}, opts...)...)
+	s.report = st.core.LogPanic
+	set := st.set
+	set.keys = s.count
+	if key == nil {
+		set.flaw("Keyed", "the function for the key is nil")
+	}
+	if factory == nil {
+		set.flaw("Keyed", "the factory is nil")
+	}
+	var b B
+	if _, many := any(b).(behaviour.Batcher[C]); many {
+		set.flaw("Keyed", fmt.Sprintf("%T is a Batcher; a keyed stage handles one command at a time", b))
+	}
+	if _, suspends := any(b).(behaviour.Suspending[C]); suspends {
+		set.flaw("Keyed", fmt.Sprintf("%T is Suspending; handlers of a keyed stage cannot suspend", b))
+	}
+	s.idle, s.most = set.idle, set.mostKeys
+	return st
+}
+
+// Passivate bounds the instances of a [Keyed] stage. An instance that has handled no command for at least the time idle, and
+// at most a quarter longer, is stopped and forgotten; 0 means never. When there are more than most instances, those that
+// have handled no command for longest are stopped, nearly in that order; 0 means any number. Those at work are never
+// stopped, so there may be as many more as there are workers, and up to 2 % more. The next command of such a key gets a fresh instance: one whose state must not be lost saves it in its Stop, and
+// reads it in the factory or its Start. The snapshot counts instances and passivations.
+func Passivate(idle time.Duration, most int) Option {
+	return func(s *settings) { s.idle, s.mostKeys, s.passivates = idle, most, true }
+}
+
+// option makes the stage a keyed one.
+func (s *keyed[C, K, B]) option(set *settings) {
+	set.keyed = true
+	set.Inbox.Key = func(cmd any) queue.Key {
+		c, _ := cmd.(C)
+		return queue.Key(maphash.Comparable(s.seed, s.key(c)))
+	}
+}
+
+// checkKeyed finds what a keyed stage cannot be given.
+func (s *settings) checkKeyed(check *checker) {
+	check.that(!s.passivates || s.keyed, "is for keyed stages", "Passivate(%v, %d)", s.idle, s.mostKeys)
+	check.that(s.idle >= 0 && (s.idle == 0 || s.idle >= time.Millisecond), "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
+	check.that(s.mostKeys >= 0, "the number must not be negative", "Passivate(%v, %d)", s.idle, s.mostKeys)
+	check.that(!s.keyed || !s.disciplined, "a keyed stage has an order of its own", "Discipline")
+}
+
+// HandleCommand handles a command with the instance of its key.
+func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
+	k := s.key(cmd)
+	e := s.acquire(k)
+	done := false
+	defer func() { s.release(e, done) }()
+	o := e.instance.HandleCommand(ctx, cmd)
+	done = true
+	return o
+}

@@ -1,0 +1,254 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/worker"
+)
+
+// shards is how many parts the instances of a keyed stage are in, each with a lock.
+const shards = 64
+
+// keyed is the behaviour of a keyed stage, which all workers share: it has the instances of the keys. The inbox gives out the
+// commands of one key to one worker at a time, so an instance is used by one worker, and only the table needs locks.
+type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
+	name    string
+	key     func(C) K
+	factory func(K) B
+	seed    maphash.Seed
+	report  func(message string, err error)
+	idle    time.Duration // after which an instance is passivated; 0: never
+	most    int           // instances; 0: any number
+	parts   uint64        // how many shards are used
+
+	ctx        context.Context //nolint:containedctx // that of Start, for the Starts of the instances
+	table      [shards]shard[K, B]
+	instances  atomic.Int64
+	passivated atomic.Uint64
+	ticks      atomic.Uint32 // quarters of idle since the start
+	sweeper    chan struct{} // closed to end the goroutine that sweeps; nil if there is none
+	swept      chan struct{} // closed when it has ended
+}
+
+// shard is a part of the instances: by key, and in a ring in the order of their last use.
+type shard[K comparable, B any] struct {
+	mu    sync.Mutex // guards the rest, and the fields of the entries except busy
+	byKey map[K]*entry[K, B]
+	root  entry[K, B] // of the ring: next is the one that was used last
+}
+
+// The states of an entry.
+const (
+	idle   = iota // no handler uses it
+	atWork        // its handler runs, or it is being stopped
+	orphan        // its handler crashed, or was given up: the key has another instance, or none
+)
+
+// entry is the instance of a key.
+type entry[K comparable, B any] struct {
+	instance   B
+	key        K
+	state      atomic.Int32
+	used       uint32        // the tick of its last use
+	stopped    chan struct{} // closed when it has been passivated; nil if it is not
+	prev, next *entry[K, B]
+}
+
+// unlink takes an entry out of its ring.
+func (e *entry[K, B]) unlink() {
+	e.prev.next, e.next.prev = e.next, e.prev
+	e.prev, e.next = nil, nil
+}
+
+// front puts an entry at the front of the ring of root.
+func (e *entry[K, B]) front(root *entry[K, B]) {
+	e.prev, e.next = root, root.next
+	root.next.prev, root.next = e, e
+}
+
+// Start prepares the table, and starts the goroutine that passivates instances if there is a time for that.
+func (s *keyed[C, K, B]) Start(ctx context.Context) error {
+	s.ctx = ctx
+	for i := range s.table {
+		sh := &s.table[i]
+		sh.byKey = map[K]*entry[K, B]{}
+		sh.root.prev, sh.root.next = &sh.root, &sh.root
+	}
+	s.parts = shards
+	if s.most > 0 { // a shard stops one of its own instances for a new one, if it has another
+		s.parts = uint64(min(max(s.most/shards, 1), shards))
+	}
+	s.instances.Store(0)
+	if s.idle > 0 {
+		s.sweeper, s.swept = make(chan struct{}), make(chan struct{})
+		go s.sweep(s.sweeper, s.swept)
+	}
+	return nil
+}
+
+// Stop stops all instances.
+func (s *keyed[C, K, B]) Stop() {
+	if s.sweeper != nil {
+		close(s.sweeper)
+		<-s.swept
+		s.sweeper = nil
+	}
+	for i := range s.table {
+		s.passivate(&s.table[i], func(*entry[K, B]) bool { return true })
+	}
+}
+
+// count returns the number of instances, and how many were passivated.
+func (s *keyed[C, K, B]) count() (instances int, passivated uint64) {
+	return int(s.instances.Load()), s.passivated.Load()
+}
+
+// acquire returns the entry of a key, with an instance that has started. If the instance is being passivated, acquire waits
+// until its Stop has returned.
+func (s *keyed[C, K, B]) acquire(k K) *entry[K, B] {
+	sh := s.shardOf(k)
+	for {
+		sh.mu.Lock()
+		e := sh.byKey[k]
+		switch {
+		case e == nil:
+			sh.mu.Unlock()
+			return s.add(sh, k)
+		case e.stopped != nil:
+			sh.mu.Unlock()
+			<-e.stopped
+			continue
+		case e.state.CompareAndSwap(atWork, orphan): // its handler was given up and still runs
+			s.remove(sh, e)
+			sh.mu.Unlock()
+			return s.add(sh, k)
+		}
+		e.state.Store(atWork)
+		if sh.root.next != e {
+			e.unlink()
+			e.front(&sh.root)
+		}
+		e.used = s.ticks.Load()
+		sh.mu.Unlock()
+		return e
+	}
+}
+
+func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] {
+	return &s.table[maphash.Comparable(s.seed, k)%s.parts]
+}
+
+// add makes and starts the instance of a key.
+func (s *keyed[C, K, B]) add(sh *shard[K, B], k K) *entry[K, B] {
+	e := &entry[K, B]{instance: s.factory(k), key: k, used: s.ticks.Load()}
+	e.state.Store(atWork)
+	if engine.IsNil(e.instance) {
+		panic(fmt.Errorf("the factory returned nil for key %v", k))
+	}
+	if starter, ok := any(e.instance).(behaviour.Starter); ok {
+		if err := starter.Start(s.ctx); err != nil {
+			panic(fmt.Errorf("start of the instance for key %v: %w", k, err))
+		}
+	}
+	sh.mu.Lock()
+	sh.byKey[k] = e
+	e.front(&sh.root)
+	sh.mu.Unlock()
+	if n := s.instances.Add(1); s.most > 0 && n > int64(s.most) {
+		s.passivate(sh, s.surplus)
+	}
+	return e
+}
+
+// surplus reports whether there are more instances than there may be.
+func (s *keyed[C, K, B]) surplus(*entry[K, B]) bool { return s.instances.Load() > int64(s.most) }
+
+// release ends the use of an entry. If the handler crashed, the instance is stopped, and the key's next command gets another
+// one.
+func (s *keyed[C, K, B]) release(e *entry[K, B], done bool) {
+	if done && e.state.CompareAndSwap(atWork, idle) {
+		return
+	}
+	if e.state.Swap(orphan) != orphan {
+		sh := s.shardOf(e.key)
+		sh.mu.Lock()
+		s.remove(sh, e)
+		sh.mu.Unlock()
+	}
+	s.stop(e)
+}
+
+// remove takes an entry out of the table. The shard is locked.
+func (s *keyed[C, K, B]) remove(sh *shard[K, B], e *entry[K, B]) {
+	delete(sh.byKey, e.key)
+	e.unlink()
+	s.instances.Add(-1)
+}
+
+// stop calls the Stop of an instance.
+func (s *keyed[C, K, B]) stop(e *entry[K, B]) {
+	stopper, ok := any(e.instance).(behaviour.Stopper)
+	if !ok {
+		return
+	}
+	if crash := worker.Guard(s.name, func() error { stopper.Stop(); return nil }); crash != nil {
+		s.report("stop of a key's instance crashed", crash)
+	}
+}
+
+// sweep passivates idle instances until it is ended.
+func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
+	defer close(ended)
+	ticker := time.NewTicker(max(s.idle/4, 1))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case <-ticker.C:
+		}
+		now := s.ticks.Add(1)
+		for i := range s.table {
+			s.passivate(&s.table[i], func(e *entry[K, B]) bool { return now-e.used > 4 })
+		}
+	}
+}
+
+// passivate stops instances that no handler uses, those that were used first before others, for as long as is says so. They
+// stay in the table until their Stop has returned, so that the next instance of the key finds what Stop has saved.
+func (s *keyed[C, K, B]) passivate(sh *shard[K, B], is func(*entry[K, B]) bool) {
+	for {
+		e := s.claim(sh, is)
+		if e == nil {
+			return
+		}
+		s.stop(e)
+		s.passivated.Add(1)
+		sh.mu.Lock()
+		delete(sh.byKey, e.key)
+		sh.mu.Unlock()
+		close(e.stopped)
+	}
+}
+
+// claim takes the next entry to be passivated out of its ring; nil if there is none.
+func (s *keyed[C, K, B]) claim(sh *shard[K, B], is func(*entry[K, B]) bool) *entry[K, B] {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for e := sh.root.prev; e != &sh.root && e != nil && is(e); e = e.prev {
+		if e.state.CompareAndSwap(idle, atWork) {
+			e.stopped = make(chan struct{})
+			e.unlink()
+			s.instances.Add(-1)
+			return e
+		}
+	}
+	return nil
+}
