@@ -25,6 +25,8 @@
 //	the handler …                                    use                              handlers at once
 //	keeps no state, or state that is safe to share   Map and its like, Func or New    one for each worker
 //	has buffers, a decoder, a connection of its own  Each                             one for each worker and instance
+//	keeps state for each user, host, order …         Keyed                            one for each key, up to the workers;
+//	                                                                                    commands of a key stay in order
 //	updates a map, appends to a file, counts: needs  Func, New or Each,               one; commands stay in order
 //	  every command, one at a time                     with Workers(1, 1)
 //	waits for a disk or a peer                       Func, New or Each, with          one for each worker
@@ -48,6 +50,8 @@
 // Commands leave the queue first in, first out, or as the [Discipline] of the stage says. With one worker, or one instance,
 // they are handled and forwarded in that order; with more, as by default, they may overtake one another. A command that is
 // tried again goes to the end of the queue. Commands that a crash gave back come before all others.
+//
+// A [Keyed] stage keeps the order of each key, through retries and crashes too, while other keys are handled in parallel.
 //
 // # Back-pressure
 //

@@ -74,14 +74,6 @@ func (s *keyed[C, K, B]) option(set *settings) {
 	}
 }
 
-// checkKeyed finds what a keyed stage cannot be given.
-func (s *settings) checkKeyed(check *checker) {
-	check.that(!s.passivates || s.keyed, "is for keyed stages", "Passivate(%v, %d)", s.idle, s.mostKeys)
-	check.that(s.idle >= 0 && (s.idle == 0 || s.idle >= time.Millisecond), "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
-	check.that(s.mostKeys >= 0, "the number must not be negative", "Passivate(%v, %d)", s.idle, s.mostKeys)
-	check.that(!s.keyed || !s.disciplined, "a keyed stage has an order of its own", "Discipline")
-}
-
 // HandleCommand handles a command with the instance of its key.
 func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
 	k := s.key(cmd)

@@ -151,3 +151,19 @@ func (s *state) bookTime(m *Member, t *Tally) {
 		t.Timed, t.Busy = 0, 0
 	}
 }
+
+// backToLanes takes the rest of a batch back.
+func (s *state) backToLanes(m *Member, rest []command.Envelope, at places, fx *effects) {
+	s.giveBack(m, rest, at, fx)
+	s.release(m, len(rest))
+}
+
+// giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: the rest ends.
+func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
+	if s.halted.Load() {
+		s.endStopped(s.suspendWoken(m, rest), fx)
+		return
+	}
+	s.queue.pushFront(rest, at)
+	s.queue.countPacked(rest)
+}

@@ -74,16 +74,6 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	s.lookAtEntries(fx)
 }
 
-// giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: the rest ends.
-func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
-	if s.halted.Load() {
-		s.endStopped(s.suspendWoken(m, rest), fx)
-		return
-	}
-	s.queue.pushFront(rest, at)
-	s.queue.countPacked(rest)
-}
-
 // crashedWorker removes a worker whose handler has crashed: it takes no further command, so it is no worker any more. A
 // shared pool knows no inboxes, so its next worker is counted as a restart here.
 func (s *state) crashedWorker(m *Member) {

