@@ -131,7 +131,7 @@ func (s *keyed[C, K, B]) acquire(k K) *entry[K, B] {
 			return s.add(sh, k)
 		}
 		e.state.Store(atWork)
-		if sh.root.next != e {
+		if s.passivates() && sh.root.next != e {
 			e.unlink()
 			e.front(&sh.root)
 		}
@@ -140,6 +140,9 @@ func (s *keyed[C, K, B]) acquire(k K) *entry[K, B] {
 		return e
 	}
 }
+
+// passivates reports whether the order of the last uses matters.
+func (s *keyed[C, K, B]) passivates() bool { return s.idle > 0 || s.most > 0 }
 
 func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] {
 	return &s.table[maphash.Comparable(s.seed, k)%s.parts]

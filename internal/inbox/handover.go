@@ -22,6 +22,7 @@ func (in *Inbox) HandOver(m *Member, es []command.Envelope, now int64, back, par
 	in.mu.Lock()
 	taken = in.receive(m, es, at, now, back, park, &fx)
 	in.unlock(&fx)
+	at.recycle()
 	return taken
 }
 
