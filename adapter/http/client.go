@@ -51,9 +51,9 @@ func Post[In any](client *http.Client, url string) func(ctx context.Context, in 
 	}
 }
 
-// Do returns a function for a [stage.Map] that sends each command to a server and returns its answer. request makes the request of
-// a command, with the given context. A status from 200 to 299 is success: the result is the JSON in the body, or the
-// zero value if the body is empty or Out is struct{}. Any other status is a [*StatusError].
+// Do returns a function for a [stage.Map] that sends each command to a server and returns its answer. request makes the
+// request of a command, with the given context. A status from 200 to 299 is success: the result is the JSON in the body, or
+// the zero value if the body is empty or Out is struct{}. Any other status is a [*StatusError].
 //
 // [Temporary] tells errors that are worth another try, so it is the If of a [stage.RetryPolicy]. A server may have done what
 // an error says it has not: commands that are tried again must be safe to repeat.

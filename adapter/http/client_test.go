@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -73,7 +74,7 @@ func TestErrorsOfTheNetworkAreTriedAgainAndOthersAreNot(t *testing.T) {
 	assert.True(t, stagehttp.Temporary(refused))
 
 	secure := httptest.NewUnstartedServer(nil)
-	secure.Config.ErrorLog = nil
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
 	unknown := stagehttp.Post[order](nil, secure.URL)(t.Context(), order{})

@@ -1,5 +1,5 @@
-// Package stagehttp connects stages with HTTP: a stage as an http.Handler, a server and a pipeline that start and stop together, and
-// functions for stages that send commands to other servers. It needs nothing but net/http.
+// Package stagehttp connects stages with HTTP: a stage as an http.Handler, a server and a pipeline that start and stop
+// together, and functions for stages that send commands to other servers. It needs nothing but net/http.
 //
 //	price := stage.Map("price", quote, stage.Overflow(stage.Reject)) // func(context.Context, Order) (Quote, error)
 //	p, err := pipeline.New("shop", price)
@@ -8,10 +8,10 @@
 //
 // # Requests
 //
-// [New] answers a request with the result of its command, [Accept] answers when the command is accepted, and [Stream] with any
-// number of results. The handlers of the command have the values of the request's context; except with Accept the command ends when the
-// client goes away. A stage whose queue is full waits for a free slot, or, with stage.Overflow(stage.Reject), refuses:
-// then the answer is 503 at once.
+// [New] answers a request with the result of its command, [Accept] answers when the command is accepted, and [Stream] with
+// any number of results. The handlers of the command have the values of the request's context; except with Accept the
+// command ends when the client goes away. A stage whose queue is full waits for a free slot, or, with
+// stage.Overflow(stage.Reject), refuses: then the answer is 503 at once.
 //
 // # Statuses
 //

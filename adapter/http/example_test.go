@@ -23,14 +23,14 @@ func check(err error) {
 	}
 }
 
-// client posts a body and prints the answer.
-func client(url, body string) {
-	w, err := http.Post(url, "application/json", strings.NewReader(body)) //nolint:gosec,noctx // an example
+// post posts a body and returns the answer.
+func post(url, body string) string {
+	w, err := http.Post(url, "application/json", strings.NewReader(body))
 	check(err)
-	defer w.Body.Close() //nolint:errcheck // it is read
+	defer w.Body.Close()
 	text, err := io.ReadAll(w.Body)
 	check(err)
-	fmt.Println(strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode, text)))
+	return strings.TrimSpace(fmt.Sprintf("%d %s", w.StatusCode, text))
 }
 
 // A stage as an HTTP service.
@@ -57,9 +57,9 @@ func ExampleNew() {
 		return 0, "" // the table of the package
 	}
 	s := httptest.NewServer(h)
-	client(s.URL, `{"Pieces": 3}`)
-	client(s.URL, `{"Pieces": 0}`)
-	client(s.URL, `three`)
+	fmt.Println(post(s.URL, `{"Pieces": 3}`))
+	fmt.Println(post(s.URL, `{"Pieces": 0}`))
+	fmt.Println(post(s.URL, `three`))
 	s.Close()
 	check(p.Stop(context.Background()))
 	// Output:
@@ -83,7 +83,7 @@ func ExampleStream() {
 	check(err)
 	check(p.Start(context.Background()))
 	s := httptest.NewServer(stagehttp.Stream(split.Call))
-	client(s.URL, `"one two three"`)
+	fmt.Println(post(s.URL, `"one two three"`))
 	s.Close()
 	check(p.Stop(context.Background()))
 	// Output:
@@ -99,14 +99,14 @@ func ExampleServe() {
 	job := stage.Sink("job", func(context.Context, string) error { done++; return nil }, stage.Workers(1, 1))
 	p, err := pipeline.New("jobs", job, pipeline.DrainTimeout(20*time.Second))
 	check(err)
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // an example
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 
 	ended := make(chan error)
 	server := &http.Server{Handler: stagehttp.Accept(job.Submit), ReadTimeout: 5 * time.Second}
 	go func() { ended <- stagehttp.Serve(ctx, l, server, p) }()
 	for range 3 {
-		client("http://"+l.Addr().String(), `"a job"`)
+		fmt.Println(post("http://"+l.Addr().String(), `"a job"`))
 	}
 	stop()
 	fmt.Println(<-ended, done, "done,", p.Ending())

@@ -36,8 +36,8 @@ type Handler[In, Out any] struct {
 	// WriteTimeout is how long the client of a [Stream] may take to receive the next results, before it counts as gone.
 	// 0 means 10 s, less than 0 no limit.
 	WriteTimeout time.Duration
-	// Log gets a line for each request that is not answered with success: an error for 500, a warning for other statuses from 500 on,
-	// and else, as for clients that have gone, a debug line. nil means no lines.
+	// Log gets a line for each request that is not answered with success: an error for 500, a warning for other statuses
+	// from 500 on, and else, as for clients that have gone, a debug line. nil means no lines.
 	Log *slog.Logger
 
 	run     func(h *Handler[In, Out], w *response, r *http.Request, in In) error
@@ -69,7 +69,8 @@ func New[In, Out any](call func(ctx context.Context, in In) (Out, error)) *Handl
 }
 
 // Accept returns a handler that submits the command of each request and does not wait for its end: it answers 202 with an
-// empty body, or by Encode. The command continues after the answer, and when the client goes away. Use it with the Submit of a stage:
+// empty body, or by Encode. The command continues after the answer, and when the client goes away. Use it with the Submit
+// of a stage:
 //
 //	mux.Handle("POST /jobs", stagehttp.Accept(job.Submit))
 //

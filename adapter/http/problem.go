@@ -125,7 +125,7 @@ func (p *problem) write(w http.ResponseWriter) {
 }
 
 func (p *problem) json() []byte {
-	body, _ := json.Marshal(p) // strings and a number
+	body, _ := json.Marshal(p) //nolint:errchkjson // strings and a number
 	return body
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 
@@ -20,16 +21,17 @@ func Run(ctx context.Context, server *http.Server, p *pipeline.Pipeline) error {
 	return Serve(ctx, l, server, p)
 }
 
-// Serve starts the pipeline and serves requests until ctx ends, the pipeline ends or the server fails. Then it stops both in the order in which no
-// accepted request is lost: the server accepts no more connections, the pipeline completes what the requests under way wait
-// for, and then the pipeline drains. If the server's TLSConfig has certificates it serves TLS.
+// Serve starts the pipeline and serves requests until ctx ends, the pipeline ends or the server fails. Then it stops both
+// in the order in which no accepted request is lost: the server accepts no more connections, the pipeline completes what
+// the requests under way wait for, and then the pipeline drains. If the server's TLSConfig has certificates it serves TLS.
 //
 // The stop takes at most the [pipeline.DrainTimeout], 25 s by default, and the pipeline's grace. The server gets at most half
 // of it: requests that are not answered by then are cut off, and their commands end. If the pipeline gives up, the server
 // stops too.
 //
 // The error is nil if all requests were answered and the pipeline was drained. Otherwise it joins those of the server and of
-// [pipeline.Pipeline.Run]. That ctx had ended before the pipeline started is no error. Serve closes the listener.
+// [pipeline.Pipeline.Run]. That ctx had ended before the pipeline started is no error. A
+// pipeline that is already started is one, and is left as it is. Serve closes the listener.
 // A program ends with a signal if ctx is that of signal.NotifyContext.
 //
 // A client whose request arrives on an idle connection just when the server closes it gets no answer, as with any
@@ -38,7 +40,12 @@ func Run(ctx context.Context, server *http.Server, p *pipeline.Pipeline) error {
 func Serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline.Pipeline) error {
 	needAll(ctx, server, p, "Serve")
 	need(l != nil, "Serve: nil listener")
-	defer l.Close()                                          //nolint:errcheck // the server closes it, if it was started
+	defer l.Close() //nolint:errcheck // the server closes it, if it was started
+	select {
+	case <-p.Started():
+		return fmt.Errorf("stagehttp: Serve starts the pipeline: %q is already started", p.Name())
+	default:
+	}
 	ran := make(chan error, 1)                               // what Run of the pipeline returned
 	go func() { ran <- p.Run(context.WithoutCancel(ctx)) }() // it ends by Stop: the server must end first
 	var served error
@@ -53,7 +60,7 @@ func Serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline
 		early, patience = true, newPatience(ctx, p)
 	}
 	defer patience.cancel()
-	_ = p.Stop(patience.all) // Run returns its error
+	_ = p.Stop(patience.all) //nolint:contextcheck // the stop has a time of its own; Run returns its error
 	err := <-ran
 	if early && errors.Is(err, pipeline.ErrStopped) {
 		return nil
@@ -73,7 +80,7 @@ func serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline
 		return newPatience(ctx, p), errors.Join(err, server.Close())
 	}
 	patience := newPatience(ctx, p)
-	err := server.Shutdown(patience.half)
+	err := server.Shutdown(patience.half) //nolint:contextcheck // the stop has a time of its own
 	if err != nil {
 		err = errors.Join(err, server.Close())
 	}

@@ -79,7 +79,7 @@ func TestTheServerStopsFirstAndThePipelineCompletesItsRequests(t *testing.T) {
 	codes := make(chan int, 3)
 	for range cap(codes) {
 		go func() {
-			w, err := client.Post(at.url+"/wait", "", strings.NewReader(`{"Item":"tea"}`)) //nolint:noctx // a test
+			w, err := client.Post(at.url+"/wait", "", strings.NewReader(`{"Item":"tea"}`))
 			if err != nil {
 				codes <- 0
 				return
@@ -110,7 +110,7 @@ func TestThePipelineDrainsWhatWasAccepted(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	for range 10 {
-		w, err := client.Post(at.url, "", strings.NewReader(`{}`)) //nolint:noctx // a test
+		w, err := client.Post(at.url, "", strings.NewReader(`{}`))
 		require.NoError(t, err)
 		w.Body.Close()
 		require.Equal(t, http.StatusAccepted, w.StatusCode)
@@ -129,7 +129,7 @@ func TestTheServerStopsWhenThePipelineGivesUp(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	for range 2 {
-		if w, err := client.Post(at.url, "", strings.NewReader(`{}`)); err == nil { //nolint:noctx // a test
+		if w, err := client.Post(at.url, "", strings.NewReader(`{}`)); err == nil {
 			w.Body.Close()
 		}
 	}
@@ -157,6 +157,17 @@ func TestAPipelineThatCannotStartClosesTheListener(t *testing.T) {
 	l := listen(t)
 	require.ErrorIs(t, stagehttp.Serve(t.Context(), l, new(http.Server), p), pipeline.ErrStopped)
 	require.ErrorIs(t, l.Close(), net.ErrClosed)
+}
+
+func TestAPipelineThatIsAlreadyStartedIsRefusedAndLeftAsItIs(t *testing.T) {
+	s := stage.Map("book", book)
+	p := start(t, s)
+	l := listen(t)
+	require.ErrorContains(t, stagehttp.Serve(t.Context(), l, new(http.Server), p), `"test" is already started`)
+	require.ErrorIs(t, l.Close(), net.ErrClosed)
+	got, err := s.Call(t.Context(), order{"tea"})
+	require.NoError(t, err)
+	assert.Equal(t, "tea", got.Item)
 }
 
 func TestAContextThatHasEndedStopsTheServerAndIsNoError(t *testing.T) {
@@ -188,13 +199,20 @@ func TestRequestsThatDoNotEndAreCutOffAfterHalfOfTheDrainTimeout(t *testing.T) {
 		close(ended)
 		return receipt{}, ctx.Err()
 	})
+	var done atomic.Bool
+	late := stage.Sink("late", func(ctx context.Context, _ order) error {
+		<-ended
+		time.Sleep(50 * time.Millisecond)
+		done.Store(ctx.Err() == nil)
+		return nil
+	})
 	h := stagehttp.New(s.Call)
-	at := run(t, h, s, pipeline.DrainTimeout(400*time.Millisecond))
+	at := run(t, h, s, late, pipeline.DrainTimeout(time.Second))
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	cut := make(chan error, 1)
 	go func() {
-		w, err := client.Post(at.url, "", strings.NewReader(`{}`)) //nolint:noctx // a test
+		w, err := client.Post(at.url, "", strings.NewReader(`{}`))
 		if err == nil {
 			w.Body.Close()
 		}
@@ -202,9 +220,10 @@ func TestRequestsThatDoNotEndAreCutOffAfterHalfOfTheDrainTimeout(t *testing.T) {
 	}()
 	<-at.Started()
 	require.Eventually(t, func() bool { return at.Snapshot().InFlight == 1 }, time.Minute, time.Millisecond)
+	require.NoError(t, late.Submit(t.Context(), order{}))
 	at.stop()
 	require.ErrorIs(t, <-at.ran, context.DeadlineExceeded)
-	<-ended
+	assert.True(t, done.Load(), "the pipeline had no time for its drain")
 	require.Error(t, <-cut)
 	assert.Zero(t, at.Snapshot().InFlight)
 	require.Eventually(t, func() bool { return h.Answers(stagehttp.StatusGone) == 1 }, time.Minute, time.Millisecond)
@@ -223,7 +242,7 @@ func TestAServerWithCertificatesServesTLS(t *testing.T) {
 	ran := make(chan error, 1)
 	go func() { ran <- stagehttp.Serve(ctx, l, server, p) }()
 	client := example.Client()
-	w, err := client.Post("https://"+l.Addr().String(), "", strings.NewReader(`{"Item":"tea"}`)) //nolint:noctx // a test
+	w, err := client.Post("https://"+l.Addr().String(), "", strings.NewReader(`{"Item":"tea"}`))
 	require.NoError(t, err)
 	text, err := io.ReadAll(w.Body)
 	require.NoError(t, err)

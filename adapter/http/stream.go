@@ -41,21 +41,19 @@ const buffered = 64
 func Stream[In, Out any](call func(ctx context.Context, in In) (Out, error)) *Handler[In, Out] {
 	need(call != nil, "Stream: the function is nil")
 	return &Handler[In, Out]{run: func(h *Handler[In, Out], w *response, r *http.Request, in In) error {
-		ctx, cancel := context.WithCancelCause(r.Context())
-		defer cancel(nil)
+		ctx, cancel := context.WithCancel(r.Context())
 		s := &stream{rows: make(chan []byte, buffered), over: make(chan struct{})}
 		end := begin(func() error {
 			_, err := call(context.WithValue(ctx, streamKey{}, s), in)
 			return err
 		})
 		defer func() {
-			cancel(nil)
+			cancel()
 			close(s.over)
 			end.wait()
 		}()
 		out := newRows(w, r, orDefault(h.WriteTimeout, defaultWriteTimeout))
 		if err := out.copy(s.rows, end.done); err != nil {
-			cancel(err)
 			return err
 		}
 		return out.end(end.result())
@@ -71,12 +69,15 @@ type stream struct {
 }
 
 // Send sends a result to the client whose request the command that is being handled comes from; see [Stream]. ctx is the
-// handler's context. The result is encoded as JSON. It is the function of a [stage.Sink], and any handler may call it, from several goroutines
-// at once.
+// handler's context. The result is encoded as JSON. It is the function of a [stage.Sink], and any handler may call it, from
+// several goroutines at once.
 //
-// A nil error means that the result is on its way, not that the client has it. If the client is slow, Send waits when 64 results
-// wait already, and holds its worker; mark such a stage as stage.Blocking and give it more workers. The client is
-// dropped after the WriteTimeout of the handler. Then the error is [ErrStreamOver], or the cause with which ctx ended.
+// A nil error means that the result is on its way, not that the client has it. A command that is tried again sends its
+// results again.
+//
+// If the client is slow, Send waits when 64 results wait already, and holds its worker; mark such a stage as stage.Blocking
+// and give it more workers. The client is dropped after the WriteTimeout of the handler. Then the error is
+// [ErrStreamOver], or the cause with which ctx ended.
 func Send[Out any](ctx context.Context, out Out) error {
 	s, ok := ctx.Value(streamKey{}).(*stream)
 	if !ok {
@@ -160,14 +161,12 @@ func (o *rows) copy(from <-chan []byte, done <-chan struct{}) error {
 				return err
 			}
 		case <-done:
-			select {
-			case row := <-from:
-				if err := o.write(row, false); err != nil {
+			for range len(from) {
+				if err := o.write(<-from, false); err != nil {
 					return err
 				}
-			default:
-				return nil
 			}
+			return nil
 		}
 	}
 }
@@ -185,7 +184,7 @@ func (o *rows) put(flush bool, before string, row []byte, after string) error {
 		o.begin()
 	}
 	if o.within > 0 {
-		_ = o.control.SetWriteDeadline(time.Now().Add(o.within)) // not all ResponseWriters can
+		_ = o.control.SetWriteDeadline(time.Now().Add(o.within)) // not all can; the server removes it behind the answer
 	}
 	line := make([]byte, 0, len(before)+len(row)+len(after))
 	line = append(append(append(line, before...), row...), after...)
@@ -213,7 +212,6 @@ func (o *rows) begin() {
 
 // end ends the answer with the error of the command.
 func (o *rows) end(err error) error {
-	defer o.unlimit()
 	switch {
 	case err != nil:
 		if o.w.status != 0 {
@@ -230,13 +228,9 @@ func (o *rows) end(err error) error {
 
 // problem writes the problem behind the results. It reports whether the client knows how the stream ended.
 func (o *rows) problem(p *problem) bool {
-	defer o.unlimit()
 	if o.events {
 		return o.put(true, "event: problem\ndata: ", p.json(), "\n\n") == nil
 	}
 	_ = o.put(true, `{"problem":`, p.json(), "}\n") // the connection is aborted anyway
 	return false
 }
-
-// unlimit removes the limit of the last write: the connection may be used for other requests.
-func (o *rows) unlimit() { _ = o.control.SetWriteDeadline(time.Time{}) }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -39,32 +40,32 @@ func counting(t *testing.T, row func(ctx context.Context, n int) error, opts ...
 	return count
 }
 
-// get gets a stream, and returns its body and the error with which it ended.
-func get(t *testing.T, url, accept string, n int) (w *http.Response, body string, err error) {
+// get gets a stream, and returns the error with which it ended.
+func get(t *testing.T, url, accept string, n int) (answer, error) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(fmt.Sprint(n)))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(strconv.Itoa(n)))
 	require.NoError(t, err)
 	r.Header.Set("Accept", accept)
-	w, err = http.DefaultClient.Do(r)
+	w, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	defer w.Body.Close()
 	text, err := io.ReadAll(w.Body)
-	return w, string(text), err
+	return answer{w.StatusCode, w.Header, string(text)}, err
 }
 
 func TestAStreamIsOneResultALine(t *testing.T) {
 	for _, n := range []int{0, 1, 3, 1000} {
 		count := counting(t, stagehttp.Send[int], stage.Workers(1, 1))
 		h := stagehttp.Stream(count.Call)
-		w, body, err := get(t, serve(t, h), "", n)
+		got, err := get(t, serve(t, h), "", n)
 		require.NoError(t, err)
-		assert.Equal(t, http.StatusOK, w.StatusCode)
-		assert.Equal(t, "application/x-ndjson", w.Header.Get("Content-Type"))
+		assert.Equal(t, http.StatusOK, got.code)
+		assert.Equal(t, "application/x-ndjson", got.header.Get("Content-Type"))
 		var want strings.Builder
 		for i := range n {
 			fmt.Fprintln(&want, i)
 		}
-		assert.Equal(t, want.String(), body)
+		assert.Equal(t, want.String(), got.body)
 		assert.Equal(t, uint64(1), h.Answers(200))
 	}
 }
@@ -72,13 +73,13 @@ func TestAStreamIsOneResultALine(t *testing.T) {
 func TestServerSentEventsEndWithAnEnd(t *testing.T) {
 	count := counting(t, stagehttp.Send[int], stage.Workers(1, 1))
 	url := serve(t, stagehttp.Stream(count.Call))
-	w, body, err := get(t, url, "text/event-stream", 2)
+	got, err := get(t, url, "text/event-stream", 2)
 	require.NoError(t, err)
-	assert.Equal(t, "text/event-stream", w.Header.Get("Content-Type"))
-	assert.Equal(t, "data: 0\n\ndata: 1\n\nevent: end\ndata: null\n\n", body)
-	_, body, err = get(t, url, "text/event-stream", 0)
+	assert.Equal(t, "text/event-stream", got.header.Get("Content-Type"))
+	assert.Equal(t, "data: 0\n\ndata: 1\n\nevent: end\ndata: null\n\n", got.body)
+	got, err = get(t, url, "text/event-stream", 0)
 	require.NoError(t, err)
-	assert.Equal(t, "event: end\ndata: null\n\n", body)
+	assert.Equal(t, "event: end\ndata: null\n\n", got.body)
 }
 
 func TestAResultReachesTheClientBeforeTheNextIsMade(t *testing.T) {
@@ -106,7 +107,7 @@ func TestAResultReachesTheClientBeforeTheNextIsMade(t *testing.T) {
 				line, err = lines.ReadString('\n')
 			}
 			require.NoError(t, err)
-			assert.Contains(t, line, fmt.Sprint(i))
+			assert.Contains(t, line, strconv.Itoa(i))
 			next <- struct{}{}
 		}
 		_, err = io.ReadAll(lines)
@@ -119,13 +120,13 @@ func TestAStreamThatFailsBeforeItsFirstResultHasAStatus(t *testing.T) {
 	count := counting(t, func(context.Context, int) error { return stage.ErrFull })
 	h := stagehttp.Stream(count.Call)
 	for _, accept := range []string{"", "text/event-stream"} {
-		w, body, err := get(t, serve(t, h), accept, 1)
+		got, err := get(t, serve(t, h), accept, 1)
 		require.NoError(t, err)
-		assert.Equal(t, http.StatusServiceUnavailable, w.StatusCode)
-		assert.Equal(t, "1", w.Header.Get("Retry-After"))
-		assert.Contains(t, body, `"reason":"full"`)
+		assert.Equal(t, http.StatusServiceUnavailable, got.code)
+		assert.Equal(t, "1", got.header.Get("Retry-After"))
+		assert.Contains(t, got.body, `"reason":"full"`)
 	}
-	w, err := http.Post(serve(t, h), "", strings.NewReader("x")) //nolint:noctx // a test
+	w, err := http.Post(serve(t, h), "", strings.NewReader("x"))
 	require.NoError(t, err)
 	defer w.Body.Close()
 	assert.Equal(t, http.StatusBadRequest, w.StatusCode)
@@ -141,13 +142,13 @@ func TestAStreamThatFailsAfterAResultDoesNotLookComplete(t *testing.T) {
 	h := stagehttp.Stream(count.Call)
 	url := serve(t, h)
 	const problem = `{"title":"Internal Server Error","status":500}`
-	w, body, err := get(t, url, "", 3)
-	require.Error(t, err, "the answer is complete: %s", body)
-	assert.Equal(t, http.StatusOK, w.StatusCode)
-	assert.Equal(t, "0\n1\n{\"problem\":"+problem+"}\n", body)
-	_, body, err = get(t, url, "text/event-stream", 3)
+	got, err := get(t, url, "", 3)
+	require.Error(t, err, "the answer is complete: %s", got.body)
+	assert.Equal(t, http.StatusOK, got.code)
+	assert.Equal(t, "0\n1\n{\"problem\":"+problem+"}\n", got.body)
+	got, err = get(t, url, "text/event-stream", 3)
 	require.NoError(t, err)
-	assert.Equal(t, "data: 0\n\ndata: 1\n\nevent: problem\ndata: "+problem+"\n\n", body)
+	assert.Equal(t, "data: 0\n\ndata: 1\n\nevent: problem\ndata: "+problem+"\n\n", got.body)
 	assert.Equal(t, uint64(2), h.Answers(500))
 	assert.Zero(t, h.Answers(200))
 }
@@ -182,6 +183,7 @@ func TestAClientThatReadsNothingIsDroppedAndItsWorkerFreed(t *testing.T) {
 	s := stage.Sink("rows", func(ctx context.Context, _ int) error {
 		for {
 			if err := stagehttp.Send(ctx, strings.Repeat("x", 1<<16)); err != nil {
+				<-ctx.Done()
 				ended <- err
 				return err
 			}
@@ -199,6 +201,34 @@ func TestAClientThatReadsNothingIsDroppedAndItsWorkerFreed(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, <-ended)
 	require.Eventually(t, func() bool { return h.Answers(stagehttp.StatusGone) == 1 }, time.Minute, time.Millisecond)
+}
+
+// broken is a ResponseWriter that cannot write, or panics.
+type broken struct {
+	http.ResponseWriter
+	panics bool
+}
+
+func (w broken) Write([]byte) (int, error) {
+	if w.panics {
+		panic("writer")
+	}
+	return 0, io.ErrClosedPipe
+}
+
+func TestACommandEndsWhenItsResultsCannotBeWritten(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		h := stagehttp.Stream(func(ctx context.Context, _ int) (int, error) {
+			if err := stagehttp.Send(ctx, 1); err != nil {
+				return 0, err
+			}
+			<-ctx.Done() // ServeHTTP returns when this function has
+			return 0, ctx.Err()
+		})
+		assert.Panics(t, func() {
+			h.ServeHTTP(broken{httptest.NewRecorder(), panics}, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1")))
+		})
+	}
 }
 
 func TestAConnectionCanBeUsedAgainAfterAStream(t *testing.T) {
@@ -219,9 +249,9 @@ func TestAConnectionCanBeUsedAgainAfterAStream(t *testing.T) {
 	defer server.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	for range 3 {
-		_, body, err := get(t, server.URL, "text/event-stream", 1)
+		got, err := get(t, server.URL, "text/event-stream", 1)
 		require.NoError(t, err)
-		require.Equal(t, "data: 0\n\nevent: end\ndata: null\n\n", body)
+		require.Equal(t, "data: 0\n\nevent: end\ndata: null\n\n", got.body)
 		time.Sleep(100 * time.Millisecond) // the limit of the last write passes
 	}
 	mu.Lock()
@@ -236,12 +266,12 @@ func TestSendOutsideAStreamIsAnError(t *testing.T) {
 func TestSendAfterTheEndOfTheAnswerIsAnError(t *testing.T) {
 	var late context.Context
 	h := stagehttp.Stream(func(ctx context.Context, _ int) (int, error) {
-		late = context.WithoutCancel(ctx)
+		late = context.WithoutCancel(ctx) //nolint:fatcontext // it is used after the request
 		return 0, stagehttp.Send(ctx, 1)
 	})
-	_, body, err := get(t, serve(t, h), "", 1)
+	got, err := get(t, serve(t, h), "", 1)
 	require.NoError(t, err)
-	assert.Equal(t, "1\n", body)
+	assert.Equal(t, "1\n", got.body)
 	for range 2 * 64 { // more than are buffered
 		require.ErrorIs(t, stagehttp.Send(late, 1), stagehttp.ErrStreamOver)
 	}
@@ -250,15 +280,15 @@ func TestSendAfterTheEndOfTheAnswerIsAnError(t *testing.T) {
 func TestAResultThatIsNotJSONFailsItsCommand(t *testing.T) {
 	s := stage.Sink("rows", func(ctx context.Context, _ int) error { return stagehttp.Send(ctx, func() {}) })
 	start(t, s)
-	w, _, err := get(t, serve(t, stagehttp.Stream(s.Call)), "", 1)
+	got, err := get(t, serve(t, stagehttp.Stream(s.Call)), "", 1)
 	require.NoError(t, err)
-	assert.Equal(t, http.StatusInternalServerError, w.StatusCode)
+	assert.Equal(t, http.StatusInternalServerError, got.code)
 }
 
 func TestAFunctionThatPanicsOrEndsItsGoroutineEndsOnlyItsRequest(t *testing.T) {
 	for name, f := range map[string]func(context.Context, int) (int, error){
 		"panics":          func(context.Context, int) (int, error) { panic("stream") },
-		"panics with nil": func(context.Context, int) (int, error) { panic(nil) }, //nolint:govet // on purpose
+		"panics with nil": func(context.Context, int) (int, error) { panic(nil) },
 	} {
 		h := stagehttp.Stream(f)
 		assert.Panics(t, func() {
@@ -272,7 +302,10 @@ func TestAFunctionThatPanicsOrEndsItsGoroutineEndsOnlyItsRequest(t *testing.T) {
 }
 
 func TestManyStreamsAtOnceDoNotMix(t *testing.T) {
-	type row struct{ Of, N int }
+	type row struct {
+		Of int `json:"of"`
+		N  int `json:"n"`
+	}
 	rows := stage.Sink("rows", stagehttp.Send[row], stage.Blocking(), stage.Workers(8, 8))
 	count := stage.FlatMap("count", func(_ context.Context, of int, emit func(row) error) error {
 		for i := range of {
@@ -290,7 +323,7 @@ func TestManyStreamsAtOnceDoNotMix(t *testing.T) {
 	for of := range cap(errs) {
 		go func() {
 			errs <- func() error {
-				w, err := client.Post(url, "", strings.NewReader(fmt.Sprint(of))) //nolint:noctx // a test
+				w, err := client.Post(url, "", strings.NewReader(strconv.Itoa(of)))
 				if err != nil {
 					return err
 				}

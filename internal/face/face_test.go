@@ -35,6 +35,7 @@ worker           25
 pipeline         45
 controller       60
 supervisor       60
+adapter/failsafe 15
 adapter/http     20
 stage/stagetest  40
 stage/stagetest/chaos  45

@@ -1,0 +1,44 @@
+// Package failsafe protects the functions of stages with the policies of github.com/failsafe-go/failsafe-go: circuit
+// breaker, bulkhead, hedge, retry with a budget, time limit, rate limit.
+//
+//	breaker := circuitbreaker.NewBuilder[Quote]().WithFailureThreshold(5).WithDelay(10 * time.Second).Build()
+//	quotes := failsafe.Wrap(fetchQuote, breaker)   // func(context.Context, Order) (Quote, error)
+//	price := stage.Map("price", quotes.Call, stage.Blocking())
+//
+// As with failsafe-go the first policy is the outermost: Wrap(f, retry, breaker) tries again what the breaker has let
+// through or refused. A policy may be part of several wrappers; then they share its state.
+//
+// # Refusals
+//
+// A call that a policy refuses fails with a [*RefusedError]. It wraps the error of the policy, so errors.Is tells them
+// apart, and has a reason of its own, by which [Guard.Counts] counts:
+//
+//	BreakerOpen    circuitbreaker.ErrOpen    overload until the breaker is half-open
+//	BulkheadFull   bulkhead.ErrFull          overload
+//	RateLimited    ratelimiter.ErrExceeded   overload
+//	BudgetSpent    budget.ErrExceeded        overload
+//	TimedOut       timeout.ErrExceeded       context.DeadlineExceeded too
+//
+// stage.Overloaded recognises those that mean overload, with the time that an open breaker stays open as hint. So package
+// stagehttp answers 503 with Retry-After, and
+//
+//	stage.Retry(stage.RetryPolicy{Attempts: 10, Backoff: time.Second, If: func(err error) bool {
+//		_, ok := stage.Overloaded(err)
+//		return ok
+//	}})
+//
+// tries a refused command again later. That holds no worker, while the pause of a failsafe-go retry and the wait of a
+// bulkhead do.
+//
+// # Contexts
+//
+// The function gets the handler's context, or one that is derived from it: each hedge has its own, which ends when another
+// has won. When the handler's context ends, the call ends when its tries do. A breaker counts the errors of callers that
+// went away unless it is told not to, with HandleIf.
+//
+// # Crashes
+//
+// A panic of the function ends the call, whatever the policies say. The policies release what they hold and count a
+// failure; then Call panics with a [*PanicError], and the stage handles the crash as always. The same holds for
+// runtime.Goexit.
+package failsafe
