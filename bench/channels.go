@@ -21,6 +21,7 @@ var channel = implementation{
 	pointers: channelLine[*parcel],
 	blocks:   channelLine[block],
 	boxes:    channelLine[*block],
+	logs:     channelLogs,
 }
 
 func channelLine[C any](s shape[C]) (line[C], error) {

@@ -31,6 +31,7 @@ var golda = implementation{
 	pointers: goldaLine[*parcel],
 	blocks:   goldaLine[block],
 	boxes:    goldaLine[*block],
+	logs:     goldaLogs,
 }
 
 // goldaBatch is the same, but the submitter submits 64 commands at once, as that of chanbatch does.

@@ -13,8 +13,9 @@ type implementation struct {
 	pointers func(shape[*parcel]) (line[*parcel], error)
 	blocks   func(shape[block]) (line[block], error) // a kilobyte by value
 	boxes    func(shape[*block]) (line[*block], error)
-	only     []string          // the works that it takes part in; nil: all
-	not      map[string]string // works that it takes no part in, and why
+	logs     func() (logProgram, error) // W13; nil: it takes no part
+	only     []string                   // the works that it takes part in; nil: all
+	not      map[string]string          // works that it takes no part in, and why
 }
 
 // promise is what an implementation guarantees in the form that is used here.

@@ -52,6 +52,8 @@ func targets() []target {
 			beside("W1", "golda+metrics50", "golda").share(often), 1.03),
 		atMost("W11: a call costs at most 1.5 of a reply by channel", beside("W11", "golda", "chan"), 1.5),
 		atMost("W12: a hop of 500 stages costs at most 1.2 of one of five", ratioOf("W12", "golda", "W1", "golda"), 1.2),
+		atMost("W13: a log takes at most 0.9 of channels by hand", beside("W13", "golda", "chan"), 0.9),
+		atMost("W14: many submitters cost at most 0.5 of a channel", beside("W14", "golda", "chan"), 0.5),
 	}
 }
 

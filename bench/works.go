@@ -80,6 +80,8 @@ func works() []work {
 		{"W10", "the image pipeline: decode, five filters, encode", nsPerCommand, 7, 0, perCommand(7), photoFlow},
 		{"W11", "calls, one after another, of one stage that answers with the command", "ns per call", 1, 4, perHop, calls},
 		{"W12", "as W1, but 500 stages", nsPerHop, deepStages, 0, perHop, flowOf(plainSteps(deepStages, 1), 10_000)},
+		{"W13", "a log of a million lines: split, enrich, add up by host in order", "ns per line", 1, 2, perHop, logs},
+		{"W14", "one stage of four workers, to which 64 goroutines submit", nsPerHop, 1, 2, perHop, crowd},
 	}
 }
 
@@ -101,10 +103,21 @@ func workNamed(name string) (work, bool) {
 // a minute without a new insight.
 var deepOnly = []string{"golda", "direct", "direct-all", "chan", "chanbatch", "protoactor"}
 
+// crowdOnly are the implementations that take part in W14.
+var crowdOnly = []string{"golda", "chan", "protoactor"}
+
 // takes reports whether an implementation takes part, or why not.
 func (w work) takes(i implementation) (why string, ok bool) {
-	if why, ok = i.takes(w.name); ok && w.name == "W12" && !slices.Contains(deepOnly, i.name) {
-		return "it would take minutes", false
+	if why, ok = i.takes(w.name); !ok {
+		return why, false
 	}
-	return why, ok
+	switch {
+	case w.name == "W12" && !slices.Contains(deepOnly, i.name):
+		return "it would take minutes", false
+	case w.name == "W13" && i.logs == nil:
+		return "the program is written for Golda and by hand only", false
+	case w.name == "W14" && !slices.Contains(crowdOnly, i.name):
+		return "a line takes commands of one goroutine", false
+	}
+	return "", true
 }
