@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// analyse reads a log and sums it up by host. The parser crashes in a share of its calls.
+//
+//	log ──line──▶ parse ──record──▶ count, by host
+//
+// Many lines are parsed at once. The records of one host are counted one after the other, so the totals need no lock. A line
+// whose parser crashed is parsed again; one that cannot be parsed is a failure.
+func analyse(ctx context.Context, log *input, crash float64, progress io.Writer) (*report, error) {
+	sum := newReport()
+	reject := func(l stage.DeadLetter) { sum.reject(l.Command.(line), l.Err) }
+	parse := stage.Map("parse", parser(crash), stage.Retry(stage.RetryPolicy{Attempts: 10, If: crashed}))
+	count := stage.Keyed("count", byHost, func(host string) *counter { return &counter{host: host, into: sum} })
+	p, err := pipeline.New("loganalyser", parse.To(count), pipeline.Failures(reject), pipeline.DeadLetters(reject),
+		pipeline.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Start(ctx); err != nil {
+		return nil, err
+	}
+	defer show.Every(progress, log.progress)()
+	err = log.lines(ctx, func(l line) error { return parse.Submit(ctx, l) })
+	return sum, errors.Join(err, p.Stop(ctx))
+}
+
+// crashed reports whether an error is a crash.
+func crashed(err error) bool { return errors.As(err, new(*stage.CrashError)) }
+
+// counter counts the records of a host.
+type counter struct {
+	host string
+	totals
+	into *report
+}
+
+// HandleCommand counts a record.
+func (c *counter) HandleCommand(_ context.Context, r record) behaviour.Outcome {
+	c.add(r)
+	return behaviour.OK(nil)
+}
+
+// Stop reports the totals.
+func (c *counter) Stop() { c.into.merge(c.host, c.totals) }
