@@ -14,12 +14,6 @@ import (
 	"github.com/golda-dev/golda/supervisor"
 )
 
-// cored is a stage of any command type.
-type cored interface{ Core() *engine.Core }
-
-// flow is a stage.Flow of any types: one stage, or several that are connected.
-type flow interface{ Parts() part.List }
-
 // plan is the parts of a pipeline, sorted, before they are checked.
 type plan struct {
 	name    string
@@ -31,6 +25,8 @@ type plan struct {
 	groups  []grouping
 	entry   []*engine.Core
 	maps    []mapping
+	feeds   []*fed
+	fed     []string // the names of the feeds of a pipeline that runs
 	faults  []error
 	index   index
 }
@@ -103,6 +99,8 @@ func (p *plan) place(name string, x Part) {
 		p.addAll(x.Parts())
 	case part.List:
 		p.addAll(x)
+	case *fed:
+		p.placeFeed(x)
 	case mapping:
 		p.maps = append(p.maps, x)
 	case entries:
@@ -215,6 +213,7 @@ func (p *plan) check() error {
 	p.checkWires()
 	p.checkGroups()
 	p.checkMaps()
+	p.checkFeeds()
 	p.checkEdges()
 	return errors.Join(p.faults...)
 }
@@ -280,7 +279,7 @@ func (p *plan) checkControllers() {
 }
 
 func (p *plan) checkStages() {
-	if len(p.stages) == 0 {
+	if len(p.stages) == 0 && len(p.feeds) == 0 {
 		p.faultf("New", "a pipeline needs at least one stage")
 	}
 	names, present := map[string]bool{}, map[*engine.Core]bool{}
@@ -336,6 +335,7 @@ func (p *plan) checkAdded() error {
 	p.makeIndex()
 	p.checkStages()
 	p.checkWires()
+	p.checkFeeds()
 	if len(p.groups) > 0 {
 		p.faultf("Group", "stages that are added cannot be in a group")
 	}
@@ -448,6 +448,11 @@ func (p *plan) checkEdges() {
 	for _, c := range p.entry {
 		p.follow(edges, slices.Index(p.stages, c), reached)
 	}
+	for _, f := range p.feeds {
+		if i := slices.Index(p.stages, f.core); i >= 0 {
+			p.follow(edges, i, reached)
+		}
+	}
 	for i, c := range p.stages {
 		if !reached[i] {
 			p.faultf(stageName(c), "is unreachable: no declared port leads to it from an entry")
@@ -542,4 +547,45 @@ func (p *plan) attach(pl *inbox.Pipeline) error {
 // hasGroup reports whether the pipeline declares a group.
 func hasGroup(groups []grouping, name string) bool {
 	return slices.ContainsFunc(groups, func(g grouping) bool { return g.name == name })
+}
+
+// placeFeed adds a feed, and its stage unless the pipeline has it.
+func (p *plan) placeFeed(f *fed) {
+	p.feeds = append(p.feeds, f)
+	for _, c := range p.present {
+		if c == f.core {
+			return
+		}
+	}
+	switch x := f.stage.(type) {
+	case flow:
+		p.addAll(x.Parts())
+	case cored:
+		p.add(x.Core())
+	}
+}
+
+// checkFeeds checks that each feed has a name of its own, a stage and a source.
+func (p *plan) checkFeeds() {
+	names := map[string]bool{}
+	for _, name := range p.fed {
+		names[name] = true
+	}
+	for _, f := range p.feeds {
+		part := fmt.Sprintf("Feed %q", f.name)
+		switch {
+		case f.name == "":
+			p.faultf(part, "a feed needs a name")
+		case names[f.name]:
+			p.faultf(part, "there is another feed of that name")
+		}
+		names[f.name] = true
+		p.checkName(part, f.name)
+		if f.problem != "" {
+			p.faultf(part, "%s", f.problem)
+		}
+		if f.run == nil {
+			p.faultf(part, "the source is nil")
+		}
+	}
 }

@@ -1,7 +1,7 @@
 // Package pipeline makes a pipeline of stages, wires and options: it checks all of them at once, runs them, and stops them.
 //
 //	p, err := pipeline.New("images", load, gray, save, pipeline.Wire(done, save))
-//	err = p.Run(ctx) // until ctx ends, then drains
+//	err = p.Run(ctx) // until ctx ends or all feeds are exhausted, then drains
 //
 // # Life cycle
 //
@@ -16,6 +16,12 @@
 // first, while the pipeline still completes the commands that the source waits for; Stop is called after it. Such a program
 // calls Run in a goroutine, with a context that the signal does not end, instead of RunUntilSignal. The server stops also when
 // Done is closed, because the pipeline may give up. stagehttp.Serve of adapter/http does this for an http.Server.
+//
+// # Feeds
+//
+// [Feed] makes a source a part of the pipeline. It submits commands to a stage from the start until it is exhausted, and is
+// restarted when it fails. Run returns when all feeds are exhausted and their commands have ended; [Pipeline.Ending] is
+// Exhausted then. Sources stop before the pipeline drains.
 //
 // # Failure
 //

@@ -13,7 +13,7 @@ import (
 // Mermaid returns the pipeline as a Mermaid flowchart, which many web pages show as a picture. A declared port is a solid
 // arrow with the port's name. An edge that a handler took without declaring it is dashed, and known only once it was taken. A
 // back edge, which closes a loop, is marked with [MaxInFlight], its only bound. Stages that share workers are drawn in one
-// frame.
+// frame, and feeds as round nodes.
 func (p *Pipeline) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
@@ -28,6 +28,9 @@ func (p *Pipeline) Mermaid() string {
 	}
 	for _, c := range stages {
 		fmt.Fprintf(&b, "    s%d[%s]\n", c.Inbox().Place, mermaidText(at(c.Name(), where)))
+	}
+	for i, f := range p.drawnFeeds() {
+		fmt.Fprintf(&b, "    f%d([%s]) --> s%d\n", i, mermaidText(f.name), f.core.Inbox().Place)
 	}
 	for _, e := range p.graph.Edges() {
 		arrow := "-->"
@@ -55,6 +58,10 @@ func (p *Pipeline) DOT() string {
 	for _, c := range stages {
 		fmt.Fprintf(&b, "    s%d [label=%s]\n", c.Inbox().Place, strconv.Quote(at(c.Name(), where)))
 	}
+	for i, f := range p.drawnFeeds() {
+		fmt.Fprintf(&b, "    f%d [label=%s, shape=ellipse]\n", i, strconv.Quote(f.name))
+		fmt.Fprintf(&b, "    f%d -> s%d [style=solid, label=\"\"]\n", i, f.core.Inbox().Place)
+	}
 	for _, e := range p.graph.Edges() {
 		style := "solid"
 		if e.Port == "" {
@@ -64,6 +71,12 @@ func (p *Pipeline) DOT() string {
 	}
 	b.WriteString("}\n")
 	return b.String()
+}
+
+// drawnFeeds returns the feeds whose stages are there.
+func (p *Pipeline) drawnFeeds() []*feeding {
+	stages := p.stages().stages
+	return slices.DeleteFunc(p.feeds.list(), func(f *feeding) bool { return !slices.Contains(stages, f.core) })
 }
 
 // at returns a name with the process that it is mapped to.

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Ending says how a pipeline ended. At most one of Signal and GaveUp is set; if the pipeline has ended and neither is, the
-// program stopped it: [Pipeline.Stop] was called, or the context of Run ended.
+// Ending says how a pipeline ended. At most one of Signal, GaveUp and Exhausted is set; if the pipeline has ended and none is,
+// the program stopped it: [Pipeline.Stop] was called, or the context of Run ended.
 type Ending struct {
 	// Ended is false for a pipeline that was not stopped, or is still stopping: [Pipeline.Done] is open.
 	Ended bool
@@ -15,9 +15,12 @@ type Ending struct {
 	Signal os.Signal
 	// GaveUp is true if the pipeline could not start, or could not go on: [Pipeline.Err] says why.
 	GaveUp bool
+	// Exhausted is true if [Pipeline.Run] ended the pipeline because all its feeds were exhausted, and all was drained: see
+	// [Feed].
+	Exhausted bool
 }
 
-// String returns "not ended", "finished", "interrupted" or "gave up".
+// String returns "not ended", "finished", "exhausted", "interrupted" or "gave up".
 func (e Ending) String() string {
 	switch {
 	case !e.Ended:
@@ -26,6 +29,8 @@ func (e Ending) String() string {
 		return "gave up"
 	case e.Signal != nil:
 		return "interrupted"
+	case e.Exhausted:
+		return "exhausted"
 	default:
 		return "finished"
 	}
@@ -48,8 +53,15 @@ func (p *Pipeline) Ending() Ending {
 	case p.failure != nil && !bySignal:
 		return Ending{Ended: true, GaveUp: true}
 	default:
-		return Ending{Ended: true, Signal: p.signal}
+		return Ending{Ended: true, Signal: p.signal, Exhausted: p.fedUp && p.signal == nil}
 	}
+}
+
+// exhaust notes that the pipeline ends because its feeds are exhausted, unless it is being stopped already.
+func (p *Pipeline) exhaust() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fedUp = p.state == running
 }
 
 // interrupt sets the signal that stops the pipeline. If the pipeline stops already, the signal counts only if it is hard, that

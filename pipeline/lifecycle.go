@@ -22,11 +22,12 @@ type lifecycle struct {
 	halting context.Context // ends when the pipeline stops hard
 	cancel  context.CancelCauseFunc
 
-	mu      sync.Mutex // guards state, tree, failure, signal and result
+	mu      sync.Mutex // guards state, tree, failure, signal, fedUp and result
 	state   state
 	tree    *supervisor.Tree
 	failure error // why the pipeline gave up
 	signal  os.Signal
+	fedUp   bool  // the feeds were exhausted
 	result  error // what Stop returns
 
 	started   chan struct{} // closed when the stages take commands

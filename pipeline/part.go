@@ -19,6 +19,12 @@ import (
 // Part is a part of a pipeline: a stage, a wire, a group of parts, or an option.
 type Part = part.Part
 
+// cored is a stage of any command type.
+type cored interface{ Core() *engine.Core }
+
+// flow is a stage.Flow of any types: one stage, or several that are connected.
+type flow interface{ Parts() part.List }
+
 // The defaults.
 const (
 	defaultDrainTimeout = 25 * time.Second

@@ -23,6 +23,7 @@ type Pipeline struct {
 	lifecycle
 	set    settings
 	groups []grouping // as they were declared
+	feeds  *feeds
 	maps   []mapping
 
 	host    *inbox.Pipeline

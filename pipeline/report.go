@@ -117,7 +117,8 @@ type StopError struct {
 	Pipeline string
 	// Drain reports the commands that were not done in time and were dead-lettered; nil if all were done.
 	Drain *DrainError
-	// Left has the names of the stages that did not end within the grace, and were abandoned.
+	// Left has the names of the stages that did not end within the grace, and were abandoned; "feed NAME" for each source that
+	// did not return; and "checkpoint of feed NAME" for each last checkpoint that was not saved.
 	Left []string
 	// Stuck has their handlers that had not returned. A stage of Left without one was held up by something else, such as an
 	// instance's Stop.

@@ -25,6 +25,7 @@ type Snapshot struct {
 
 	Stages []stage.Snapshot // in the order in which they were given to New
 	Pools  []Pool           // the pools that stages share, or have shared
+	Feeds  []FeedSnapshot   // in the order in which they were given to New and Add
 }
 
 // Pool is the state of a pool of workers that stages share. Its counts of rounds and visits only grow.
@@ -107,5 +108,8 @@ func (p *Pipeline) Snapshot() Snapshot {
 		s.Pools = append(s.Pools, of)
 	}
 	s.InFlight = inFlight(accounts)
+	for _, f := range p.feeds.list() {
+		s.Feeds = append(s.Feeds, f.snapshot())
+	}
 	return s
 }

@@ -29,6 +29,8 @@ func nameOf(part Part) string {
 		return fmt.Sprintf("Group %q", part.name)
 	case wire:
 		return "a Wire"
+	case *fed:
+		return fmt.Sprintf("Feed %q", part.name)
 	default:
 		return "an option"
 	}
@@ -139,7 +141,7 @@ func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
 		func() <-chan error { return p.control.Use(group, policies) })
 }
 
-// Add adds stages, with their wires, to a pipeline that runs. Ports that are wired already stay as they are, so a new stage is
+// Add adds stages, with their wires and feeds, to a pipeline that runs; or a [Feed] to a stage that is there. Ports that are wired already stay as they are, so a new stage is
 // reached by Submit, by handlers that forward to it directly, or by the ports of other new stages. As with [New], the error
 // joins all faults; then nothing has changed. If a stage cannot start, the new stages are removed again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
@@ -152,15 +154,25 @@ func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	if !p.in(running) { // before the parts are checked: stages that a stop kept out may still have their names
 		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
 	}
-	plan := &plan{name: p.name, set: p.set, present: p.stages().stages}
+	plan := &plan{name: p.name, set: p.set, present: p.stages().stages, fed: p.feeds.names()}
 	plan.sort(parts)
 	if err := plan.checkAdded(); err != nil {
 		return err
 	}
-	if err := plan.attach(p.host); err != nil {
+	feeds, ok := p.feeds.add(plan.feeds)
+	if !ok { // Run is about to stop the pipeline, because those that there were are exhausted
+		return fmt.Errorf("pipeline %q: add: %w", p.name, ErrNotRunning)
+	}
+	err := plan.attach(p.host)
+	if err == nil && len(plan.stages) > 0 {
+		err = p.addStages(ctx, plan.stages)
+	}
+	if err != nil {
+		p.feeds.drop(feeds)
 		return err
 	}
-	return p.addStages(ctx, plan.stages)
+	p.feeds.start(feeds)
+	return nil
 }
 
 // ErrNotRunning reports that a method can be called only while the pipeline runs.
@@ -240,7 +252,7 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 	return nil
 }
 
-// Remove drains a stage and removes it from a pipeline that runs. It closes the stage, and waits until all its commands have
+// Remove drains a stage and removes it from a pipeline that runs. It stops the feeds of the stage, closes the stage, and waits until all its commands have
 // ended or were handed on. Commands that other stages forward to it afterwards end with an error, so remove a stage when none
 // forwards to it any more. Its accounts stay in those of the pipeline, and take some kilobytes until the pipeline stops. If
 // ctx ends first, or the pipeline stops, the stage stays closed and is not removed.
@@ -260,6 +272,9 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	}
 	if !p.in(running) {
 		return fmt.Errorf("pipeline %q: remove: %w", p.name, ErrNotRunning)
+	}
+	for range p.feeds.stopOf(c, p.grace()) {
+		defer p.feeds.ended(false)
 	}
 	c.Inbox().Close()
 	if err := p.waitEmpty(ctx, c); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -25,8 +26,8 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	if err := p.enter(starting); err != nil {
 		return err
 	}
-	p.host.Base = time.Now()
 	p.env = p.environment(ctx)
+	p.feeds.begin(ctx, feedHost{env: &p.env, grace: p.grace(), wasDone: p.wasDone, gaveUp: p.giveUpFeed})
 	for _, c := range p.stages().stages {
 		c.Attach(&p.env)
 	}
@@ -44,6 +45,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		p.finish(nil)
 		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
 	}
+	p.feeds.start(p.feeds.list())
 	return nil
 }
 
@@ -184,9 +186,25 @@ func (p *Pipeline) giveUp(e *supervisor.EscalationError) {
 	go func() { _ = p.Stop(p.halting) }() // a caller of Stop gets the result
 }
 
-// Run starts the pipeline, lets it run until ctx ends, and stops it with a time limit of [DrainTimeout] for the drain. It
-// returns nil if all commands ended in time; the error of the start; the reason, if the pipeline gave up; or a [*StopError].
-// [Pipeline.Ending] says what ended it.
+// giveUpFeed stops the pipeline hard because a feed has failed for good, unless it is being stopped already.
+func (p *Pipeline) giveUpFeed(err error) {
+	if !p.in(running) {
+		return
+	}
+	p.fail(err)
+	p.log.Error("pipeline gave up", "reason", err)
+	p.endSoftStop(p.Err())
+	go func() { _ = p.Stop(p.halting) }() // a caller of Stop gets the result
+}
+
+// wasDone reports whether a command that has ended with an error was done all the same: it was not if a hard stop ended it.
+func (p *Pipeline) wasDone(err error) bool {
+	return err == nil || p.halting.Err() == nil && !errors.Is(err, inbox.ErrStopped)
+}
+
+// Run starts the pipeline, lets it run until ctx ends or all its feeds are exhausted, see [Feed], and stops it with a time limit of
+// [DrainTimeout] for the drain. It returns nil if all commands ended in time; the error of the start; the reason, if the
+// pipeline gave up; or a [*StopError]. [Pipeline.Ending] says what ended it.
 func (p *Pipeline) Run(ctx context.Context) error {
 	link.CheckContext(ctx, "pipeline: Run")
 	if err := p.Start(ctx); err != nil {
@@ -194,10 +212,27 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
+	case <-p.feeds.exhausted:
+		p.finishFed(ctx)
 	case <-p.stopped:
 	}
 	soft, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.set.drain)
 	defer cancel()
 	err := p.Stop(soft)
 	return errors.Join(p.Err(), err)
+}
+
+// finishFed drains the pipeline because its feeds are exhausted. If a stage is reopened meanwhile, the pipeline runs until ctx
+// ends, as if it had no feeds.
+func (p *Pipeline) finishFed(ctx context.Context) {
+	err := p.Drain(ctx)
+	if errors.Is(err, ErrReopened) {
+		select {
+		case <-ctx.Done():
+		case <-p.stopped:
+		}
+	}
+	if err == nil {
+		p.exhaust()
+	}
 }

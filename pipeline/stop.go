@@ -13,7 +13,7 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Stop drains the pipeline and ends it. If ctx ends before it is drained, it stops hard: handlers' contexts end, queued
+// Stop ends the sources of the pipeline's feeds, drains the pipeline and ends it. If ctx ends before it is drained, it stops hard: handlers' contexts end, queued
 // commands are dead-lettered, and workers have the [Grace] to finish the commands that they have started; they start no
 // others. Then the error is a [*StopError], which reports what was not done and which handlers did not return.
 //
@@ -35,8 +35,15 @@ func (p *Pipeline) Stop(ctx context.Context) error {
 	return p.result
 }
 
-// stop drains the pipeline, stops the stages, and finishes.
+// stop ends the sources, drains the pipeline, stops the stages, and finishes.
 func (p *Pipeline) stop() {
+	sources := p.feeds.stop(p.grace())
+	var feeding []string // sources that did not return
+	select {
+	case feeding = <-sources:
+		sources = nil
+	case <-p.hard:
+	}
 	err := p.drainForStop(context.Background())
 	var graceEnd time.Time // of a hard stop
 	over := func() {}
@@ -61,6 +68,10 @@ func (p *Pipeline) stop() {
 		p.abandonWorkers(graceEnd)
 	}
 	left = append(left, p.release(left)...)
+	if sources != nil {
+		feeding = <-sources
+	}
+	left = slices.Concat(left, feeding, p.feeds.save(p.grace()))
 	p.cancel(ErrStopped)
 	p.waitForSubscribers(err != nil, graceEnd)
 	over()

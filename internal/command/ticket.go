@@ -13,6 +13,7 @@ import (
 type Ticket struct {
 	origin  Origin // of the commands that it waits for
 	pending atomic.Int32
+	watches bool                     // set before the command is submitted
 	result  any                      // written by the root's end, before pending drops
 	failed  atomic.Pointer[failures] // nil while no command has failed
 	then    func(result any, err error)
@@ -33,6 +34,22 @@ func NewTicket(then func(result any, err error)) *Ticket {
 	t.Open()
 	return t
 }
+
+// NewWatch returns a ticket by which only the end of a command is learned: no caller deals with its error, so a failure leaves a
+// letter as if there were no ticket. The command has the values of an origin, and does not end with a context.
+func NewWatch(of *Origin, then func(err error)) *Ticket {
+	t := NewTicket(func(_ any, err error) { then(err) })
+	t.watches = true
+	if values := of.Context(); values != nil && ends(values) {
+		t.origin.ctx = context.WithoutCancel(values)
+	} else {
+		t.origin.ctx = values
+	}
+	return t
+}
+
+// Watches reports whether the ticket was made by [NewWatch].
+func (t *Ticket) Watches() bool { return t != nil && t.watches }
 
 // Open opens a zero Ticket for one command. It is for callers that have allocated the ticket as part of another value.
 func (t *Ticket) Open() {

@@ -33,6 +33,7 @@ stage/reason     20
 stage/upgrade    20
 worker           25
 pipeline         45
+source           15
 controller       60
 supervisor       60
 adapter/failsafe 15

@@ -56,7 +56,7 @@ func (in *Inbox) Answer(e *command.Envelope, err error) {
 // command and the error: the one that submitted it with a ticket, if it was not tried again in vain. Nor does it if the
 // caller's context has ended: the caller has given up the command, and all that comes of it.
 func (in *Inbox) Fail(e *command.Envelope, err error) {
-	if e.Ticket() != nil && (!e.Child() && !in.usedUp(e) || e.From.Ended() != nil) {
+	if t := e.Ticket(); t != nil && !t.Watches() && (!e.Child() && !in.usedUp(e) || e.From.Ended() != nil) {
 		in.Answer(e, err)
 		return
 	}
@@ -87,7 +87,7 @@ func (in *Inbox) RefuseNew(cmd any, err error) {
 func (in *Inbox) Tickets() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.count(func(e *command.Envelope) bool { return e.Ticket() != nil })
+	return in.count(func(e *command.Envelope) bool { return e.Ticket() != nil && !e.Ticket().Watches() })
 }
 
 // count counts the queued and delayed commands for which so is true.

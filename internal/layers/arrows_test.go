@@ -46,7 +46,8 @@ worker: 15
 	loop actor doc
 
 pipeline: 0
-	lifecycle letters part pools check
+	lifecycle letters part pools
+	feed feed_saver feeding feeds check
 	accounts pipeline ending snapshot report draw notify
 	new stages drain stop start signal doc
 

@@ -44,6 +44,7 @@ internal/yield:
 internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/yield
+internal/feed:      internal/ring
 internal/inbox:      behaviour controller stage/queue stage/reason
                     internal/backoff internal/command internal/histogram internal/link internal/plain internal/ring internal/steer
 
@@ -56,6 +57,7 @@ stage/upgrade:      worker internal/engine internal/link internal/trial
 coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
+source:             internal/feed
 
 internal/logs:      worker internal/plain
 internal/graph:     behaviour internal/inbox
@@ -70,8 +72,8 @@ stage:              behaviour stage/queue stage/reason stage/upgrade worker
 
 -- third
 internal/letters:   stage stage/reason worker internal/logs internal/plain
-pipeline:           behaviour controller controller/policy worker stage stage/reason supervisor
-                    internal/actor internal/control internal/engine internal/graph internal/inbox internal/letters internal/logs
+pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
+                    internal/actor internal/command internal/control internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/part internal/plain
 
 -- top: third-party dependencies are allowed.

@@ -1,0 +1,143 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+)
+
+// ErrEnded refuses a command: the feed has ended.
+var ErrEnded = errors.New("source: the feed has ended")
+
+// FatalError is an error of a source that a restart cannot help.
+type FatalError struct{ Err error }
+
+// Error returns the text of the error.
+func (e *FatalError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *FatalError) Unwrap() error { return e.Err }
+
+// Save keeps a position outside of the process.
+type Save func(ctx context.Context, position int64) error
+
+// Cursor is where a source is. It outlives the runs of the source. Any goroutine may use it.
+type Cursor struct {
+	position atomic.Int64 // after the last command that was accepted
+	total    atomic.Int64 // 0 if it is not known
+
+	turn  sync.Mutex // held by the submission in progress: positions are taken in order
+	at    sync.Mutex // held while next is set; taken before turn
+	next  int64      // with turn held: the position after the next command
+	given bool       // with turn held: next is set
+
+	window atomic.Pointer[Window] // nil without a checkpoint
+	// Begun is called when the cursor gets its window, once.
+	Begun func(*Window, Save)
+}
+
+type key struct{}
+
+// With returns a context in which a source finds its cursor.
+func With(ctx context.Context, c *Cursor) context.Context { return context.WithValue(ctx, key{}, c) }
+
+// Of returns the cursor of the source that was given the context, or nil if it runs without a feed.
+func Of(ctx context.Context) *Cursor {
+	c, _ := ctx.Value(key{}).(*Cursor)
+	return c
+}
+
+// Position returns the position after the last command that was accepted. A run begins there.
+func (c *Cursor) Position() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.position.Load()
+}
+
+// Total returns the last position of the source, or 0 if it is not known.
+func (c *Cursor) Total() int64 { return c.total.Load() }
+
+// SetTotal sets the last position of the source.
+func (c *Cursor) SetTotal(n int64) {
+	if c != nil {
+		c.total.Store(max(n, 0))
+	}
+}
+
+// At calls submit, and lets the command that it submits have the given position instead of one more than the last.
+func (c *Cursor) At(next int64, submit func() error) error {
+	if c == nil {
+		return submit()
+	}
+	c.at.Lock()
+	defer c.at.Unlock()
+	c.give(next, true)
+	defer c.give(0, false)
+	return submit()
+}
+
+func (c *Cursor) give(next int64, given bool) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.next, c.given = next, given
+}
+
+// Begin makes the cursor begin at a position, and look for the position up to which all commands have ended. Later runs call
+// it again, which changes nothing.
+func (c *Cursor) Begin(from int64, save Save) {
+	if c == nil || save == nil || c.window.Load() != nil {
+		return
+	}
+	c.position.Store(from)
+	w := newWindow(from)
+	c.window.Store(w)
+	if c.Begun != nil {
+		c.Begun(w, save)
+	}
+}
+
+// Checkpoint returns the position up to which all commands have ended, and whether the cursor looks for it.
+func (c *Cursor) Checkpoint() (position int64, ok bool) {
+	w := c.window.Load()
+	if w == nil {
+		return 0, false
+	}
+	return w.Reached(), true
+}
+
+// Submit calls accept for one command, and if that returns nil moves the position. Several calls wait for one another. If the
+// cursor has a window, accept is given the function to call at the command's end, and else nil.
+func (c *Cursor) Submit(ctx context.Context, accept func(end func(done bool)) error) error {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	next := c.position.Load() + 1
+	if c.given {
+		next = c.next
+	}
+	w := c.window.Load()
+	if w == nil {
+		if err := accept(nil); err != nil {
+			return err
+		}
+		c.position.Store(next)
+		return nil
+	}
+	n, err := w.enter(ctx, next)
+	if err != nil {
+		return err
+	}
+	accepted := false
+	defer func() { // also if accept panics
+		if !accepted {
+			w.withdraw()
+		}
+	}()
+	if err := accept(func(done bool) { w.end(n, done) }); err != nil {
+		return err
+	}
+	accepted = true
+	c.position.Store(next)
+	return nil
+}

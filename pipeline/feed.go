@@ -1,0 +1,86 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/source"
+)
+
+// fed is a part that feeds a stage.
+type fed struct {
+	name    string
+	stage   Part         // what was given as the stage
+	core    *engine.Core // the stage
+	problem string       // with the stage; empty if there is none
+	run     func(ctx context.Context, submit func(cmd any) error) error
+}
+
+// Part makes a feed a part of a pipeline.
+func (*fed) Part(part.Seal) {}
+
+// Feed makes a source submit its commands to a stage of the pipeline. The stage need not be given to [New] again. The source
+// is a function, or one that package source makes: of a sequence, a channel, lines, files, a schedule.
+//
+//	pipeline.Feed("lines", parse, source.Lines(file, 0))
+//	pipeline.Feed("jobs", work, func(ctx context.Context, submit func(Job) error) error { ... })
+//
+// The source runs in a goroutine of its own, from when all stages take commands until it is exhausted or the pipeline stops.
+// A stop ends the sources first: it ends their contexts and waits for them, at most the [Grace], and then drains. A source
+// that does not return is abandoned, and named in [StopError]'s Left. Submit waits while the stage is full. It also waits while
+// the stage is drained or refuses commands because of a rate or another limit, instead of returning the error. After the end
+// of the feed it returns an error that is [source.ErrEnded].
+//
+// If the source returns an error, panics or ends its goroutine, it is run again, and continues where it was if it uses
+// its position: see package source. The pauses before that grow from 100 ms to 10 s. After ten such restarts within five minutes, or
+// at an error of [source.Fatal], the feed gives up, and the pipeline with it as if a stage gave up: it stops hard, and Run
+// returns a [*supervisor.EscalationError] that names the feed.
+//
+// When all feeds of the pipeline are exhausted, [Pipeline.Run] drains the pipeline, without a time limit until its context
+// ends, stops it, and returns nil: [Ending] is Exhausted. Commands that were submitted in other ways are drained as well; after
+// the last feed is exhausted no more of them are accepted. So a pipeline with a feed that never ends, or without feeds, runs
+// until its context ends. [Pipeline.Start] alone never stops a pipeline.
+//
+// [Pipeline.Add] adds a feed together with its stage, or to a stage that is there. [Pipeline.Remove] stops the feeds of the
+// stage that it removes. [Pipeline.Snapshot] has the state of each feed.
+func Feed[C any](name string, stage behaviour.Target[C], src source.Source[C]) Part {
+	f := &fed{name: name}
+	if src != nil {
+		f.run = func(ctx context.Context, submit func(any) error) error {
+			return src(ctx, func(cmd C) error { return submit(cmd) })
+		}
+	}
+	if engine.IsNil(stage) || stage.Inlet() == nil {
+		f.problem = "the stage is nil"
+		return f
+	}
+	c, ok := stage.(cored)
+	if !ok || c.Core() == nil {
+		f.problem = fmt.Sprintf("%T is not a stage", stage)
+		return f
+	}
+	f.core = c.Core()
+	f.stage, _ = stage.(Part)
+	return f
+}
+
+// FeedSnapshot is the state of a [Feed]. Unlike the accounts of stages it is not of the same instant as the rest.
+type FeedSnapshot struct {
+	Name  string
+	Stage string // that it feeds
+	// State is "waiting" before the start, "running", "restarting" in a pause after a failure, "exhausted", "stopped" or
+	// "gave up".
+	State     string
+	Submitted uint64 // commands that were accepted
+	Refused   uint64 // commands for which submit returned an error to the source
+	Restarts  uint64 // of the source
+	Position  int64  // of the source: commands that were accepted, or what the source counts, such as bytes
+	Total     int64  // the position of the end, 0 if it is not known
+	// Checkpoint is the position up to which all commands have ended. It is 0 without a source.Checkpoint, and until the source
+	// runs.
+	Checkpoint int64
+	Err        error // the last failure, of the source or of saving a checkpoint; nil if there was none
+}

@@ -1,0 +1,355 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/feed"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// feedState is what a feed does.
+type feedState string
+
+const (
+	feedWaiting    feedState = "waiting"
+	feedRunning    feedState = "running"
+	feedRestarting feedState = "restarting"
+	feedExhausted  feedState = "exhausted"
+	feedStopped    feedState = "stopped"
+	feedGaveUp     feedState = "gave up"
+)
+
+// lives reports whether a feed in this state has not ended.
+func (s feedState) lives() bool { return s == feedWaiting || s == feedRunning || s == feedRestarting }
+
+// How a feed restarts its source.
+const (
+	feedRestarts = 10
+	feedWithin   = 5 * time.Minute
+	feedFirst    = 100 * time.Millisecond
+	feedMost     = 10 * time.Second
+)
+
+// feedHost is what feeds need of their pipeline. All but the log and exhausted is set when the pipeline starts.
+type feedHost struct {
+	log       *slog.Logger
+	exhausted func(*feeding)  // called when a source is exhausted
+	base      context.Context // of the sources: the values of the start
+	env       *engine.Env
+	grace     time.Duration
+	wasDone   func(err error) bool // whether a command with that end was done
+	gaveUp    func(err error)
+}
+
+// feeding is a feed of one pipeline.
+type feeding struct {
+	*fed
+	of                 *feedHost
+	cursor             feed.Cursor
+	submitted, refused atomic.Uint64
+
+	life    sync.Mutex       // held while the feed is started or asked to stop; guards tree and stopped
+	tree    *supervisor.Tree // nil before the start
+	stopped bool
+
+	mu       sync.Mutex // guards the rest
+	state    feedState
+	restarts uint64
+	err      error                   // the last failure
+	abort    context.CancelCauseFunc // ends the present run; nil if there is none
+	saver    *saver                  // nil without a checkpoint
+	late     bool                    // no saver may start any more
+}
+
+func newFeeding(of *feedHost, part *fed) *feeding {
+	f := &feeding{fed: part, of: of, state: feedWaiting}
+	f.cursor.Begun = f.openSaver
+	return f
+}
+
+// is returns the state.
+func (f *feeding) is() feedState {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state
+}
+
+// become changes the state of a feed that has not ended, and reports whether it had not.
+func (f *feeding) become(s feedState, err error) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.err = err
+	}
+	if !f.state.lives() {
+		return false
+	}
+	f.state = s
+	return true
+}
+
+// start starts the source, unless the feed was stopped.
+func (f *feeding) start() error {
+	f.life.Lock()
+	defer f.life.Unlock()
+	if f.stopped {
+		return nil
+	}
+	env := f.of.env
+	tree, err := supervisor.Start(context.Background(), env.System, supervisor.Spec{
+		Name:      actor.Unique(env.System, env.Name+"/feed"),
+		Strategy:  supervisor.OneForOne,
+		Intensity: supervisor.Intensity{Restarts: feedRestarts, Within: feedWithin},
+		Backoff:   supervisor.Backoff{First: feedFirst, Max: feedMost},
+		Decide:    decideFeed, Restarted: f.restarted, GaveUp: f.gaveUp,
+		Children: []supervisor.Child{{
+			Name: "feed " + f.name, Run: f.run, Restart: supervisor.Transient, Patience: f.of.grace,
+		}},
+	})
+	f.tree = tree
+	return err
+}
+
+// decideFeed gives up at an error that a restart cannot help.
+func decideFeed(_ string, why error) supervisor.Directive {
+	if _, fatal := errors.AsType[*feed.FatalError](why); fatal {
+		return supervisor.DoEscalate
+	}
+	return supervisor.AsDeclared
+}
+
+func (f *feeding) restarted(_ string, why error) {
+	f.mu.Lock()
+	f.restarts++
+	f.err = why
+	f.mu.Unlock()
+	f.of.log.Error("restarting a source", "feed", f.name, "stage", f.core.Name(), "position", f.cursor.Position(), "reason", why)
+}
+
+func (f *feeding) gaveUp(e *supervisor.EscalationError) {
+	f.become(feedGaveUp, e)
+	f.of.gaveUp(e)
+}
+
+// stop ends the source. It reports whether the feed had not ended before, and whether the source did not return within the
+// grace.
+func (f *feeding) stop(grace time.Duration) (lived, left bool) {
+	f.life.Lock()
+	f.stopped = true
+	tree := f.tree
+	f.life.Unlock()
+	left = tree != nil && len(tree.StopWithin(grace)) > 0
+	return f.become(feedStopped, nil), left
+}
+
+// errFeedStops ends the context of a source.
+var errFeedStops = fmt.Errorf("%w: it is being stopped", feed.ErrEnded)
+
+// run runs the source once.
+func (f *feeding) run(ctx context.Context) error {
+	own, cancel := context.WithCancelCause(f.of.base) //nolint:contextcheck // the values of ctx are those of the supervisor
+	defer cancel(feed.ErrEnded)
+	defer context.AfterFunc(ctx, func() { cancel(errFeedStops) })()
+	f.begin(cancel)
+	failed := true // by a panic or runtime.Goexit
+	defer func() {
+		f.end(failed)
+	}()
+	r := &feedRun{feeding: f, ctx: own, origin: command.Submitted(own, f.of.env.Host)}
+	err := f.fed.run(feed.With(own, &f.cursor), r.submit)
+	switch {
+	case ctx.Err() != nil:
+		failed = false
+		return nil
+	case own.Err() != nil: // the checkpoint was not saved
+		err = context.Cause(own)
+	case err == nil:
+		failed = false
+		f.exhaust()
+		return nil
+	}
+	f.become(feedRunning, err)
+	if errors.Is(err, supervisor.ErrShutdown) || errors.Is(err, supervisor.ErrNormal) { // they would mean an end that was asked for
+		err = errors.New(err.Error())
+	}
+	return err
+}
+
+// begin notes that a run begins, which cancel ends.
+func (f *feeding) begin(cancel context.CancelCauseFunc) {
+	f.become(feedRunning, nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.abort = cancel
+	if f.saver != nil {
+		f.saver.window.Touch() // what was not saved is saved now
+	}
+}
+
+// end notes that a run has ended.
+func (f *feeding) end(failed bool) {
+	if failed {
+		f.become(feedRestarting, nil)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.abort = nil
+}
+
+// exhaust notes that the source is exhausted.
+func (f *feeding) exhaust() {
+	if f.become(feedExhausted, nil) {
+		f.of.log.Info("a source is exhausted", "feed", f.name, "submitted", f.submitted.Load())
+		f.of.exhausted(f)
+	}
+}
+
+// feedRun is one run of a source.
+type feedRun struct {
+	*feeding
+	ctx    context.Context // ends with the run
+	origin *command.Origin // of its commands
+}
+
+// submit submits a command, in turn.
+func (r *feedRun) submit(cmd any) error {
+	err := r.cursor.Submit(r.ctx, func(end func(done bool)) error { return r.accept(cmd, end) })
+	if err == nil {
+		return nil
+	}
+	r.refused.Add(1)
+	return fmt.Errorf("feed %q: %w", r.name, err)
+}
+
+// How long a submission waits before it tries again to submit what the stage refuses for now.
+const (
+	firstPause  = time.Millisecond
+	longPause   = 100 * time.Millisecond
+	noticePause = time.Second // waiting this long is worth a line in the log
+)
+
+// accept submits a command, and waits as long as the stage refuses it for now. If end is not nil it is called when the command
+// has ended.
+func (r *feedRun) accept(cmd any, end func(done bool)) error {
+	origin := r.origin
+	if end != nil {
+		origin = command.NewWatch(origin, func(err error) { end(r.of.wasDone(err)) }).Origin()
+	}
+	for pause, waited := firstPause, time.Duration(0); ; pause = min(2*pause, longPause) {
+		err := r.core.Inbox().Submit(r.ctx, &command.Envelope{Cmd: cmd, From: origin})
+		switch {
+		case err == nil:
+			r.submitted.Add(1)
+			return nil
+		case r.ctx.Err() != nil:
+			return context.Cause(r.ctx)
+		case errors.Is(err, stage.ErrClosed) && !errors.Is(err, stage.ErrDraining):
+			return fmt.Errorf("%w: %w", feed.ErrEnded, err)
+		}
+		overload, ok := stage.Overloaded(err)
+		if !ok {
+			return err
+		}
+		if overload.Reason == reason.Rate {
+			pause = min(overload.RetryAfter, noticePause)
+		}
+		if err := r.sleep(pause); err != nil {
+			return err
+		}
+		if before := waited; before < noticePause && before+pause >= noticePause {
+			r.of.log.Warn("a source waits: its stage refuses the command", "feed", r.name, "stage", r.core.Name(), "reason", err)
+		}
+		waited += pause
+	}
+}
+
+// sleep waits unless the run ends.
+func (r *feedRun) sleep(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	}
+}
+
+// snapshot returns the state of a feed.
+func (f *feeding) snapshot() FeedSnapshot {
+	checkpoint, _ := f.cursor.Checkpoint() // before the position, so that it is not behind
+	s := FeedSnapshot{
+		Name: f.name, Stage: f.core.Name(), Submitted: f.submitted.Load(), Refused: f.refused.Load(),
+		Position: f.cursor.Position(), Total: f.cursor.Total(), Checkpoint: checkpoint,
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.State, s.Restarts, s.Err = string(f.state), f.restarts, f.err
+	return s
+}
+
+// openSaver starts the saver. The source calls it when it runs for the first time.
+func (f *feeding) openSaver(w *feed.Window, save feed.Save) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.late {
+		return // an abandoned source
+	}
+	ctx, cancel := context.WithCancel(f.of.base)
+	f.saver = &saver{
+		failed: f.failSaving, window: w, save: save, ctx: ctx, cancel: cancel,
+		finish: make(chan struct{}), finished: make(chan struct{}), saved: w.Reached(),
+	}
+	go f.saver.run()
+}
+
+// closeSaver asks the saver for the last checkpoint.
+func (f *feeding) closeSaver() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.late = true
+	if f.saver != nil {
+		close(f.saver.finish)
+	}
+}
+
+// lastSaved waits for the last checkpoint, and returns why it could not be saved.
+func (f *feeding) lastSaved(ctx context.Context) error {
+	f.mu.Lock()
+	s := f.saver
+	f.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-s.finished:
+	case <-ctx.Done():
+		s.cancel()
+		return errors.New("it takes longer than the grace")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// failSaving ends the present run of the source because a checkpoint was not saved: the feed has failed. Without a run the
+// next call of save has to succeed.
+func (f *feeding) failSaving(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+	if f.abort != nil {
+		f.abort(err)
+	}
+}

@@ -1,0 +1,221 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+)
+
+// defaultLongest is how long a line may be by default, and how much is read at once.
+const defaultLongest = 64 << 10
+
+// LineError is why [Lines] could not go on. It is an error that a restart cannot help if it wraps [bufio.ErrTooLong].
+type LineError struct {
+	Line   int64 // the number of the line, counted from 1 where the source began
+	Offset int64 // of the line's first byte
+	Err    error // bufio.ErrTooLong, or the error of the reader
+}
+
+// Error returns the place and the error.
+func (e *LineError) Error() string {
+	return fmt.Sprintf("source: line %d (at byte %d): %v", e.Line, e.Offset, e.Err)
+}
+
+// Unwrap returns the error.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Lines makes a source of the lines of a reader, without their ends "\n" or "\r\n". The last line need not have an end. A line
+// of more than longest bytes is an error that names it, a [*LineError], and ends the feed; 0 means 64 KiB. An error of the
+// reader is a failure: the source is run again after a pause, and reads on where it was.
+//
+// The position is the number of bytes up to the end of the line. If r is a file, the total is its size. To begin at another
+// position, see [Checkpoint], Lines seeks if r is an [io.Seeker], and otherwise reads what comes before.
+//
+// Lines never closes r. The source returns when its context ends, even if a Read does not; the goroutine that reads is then
+// left until the Read returns.
+func Lines(r io.Reader, longest int) Source[string] {
+	if r == nil {
+		return nil
+	}
+	if longest < 0 {
+		err := fmt.Errorf("source: Lines: a line may have %d bytes; use 0 for %d", longest, defaultLongest)
+		return func(context.Context, func(string) error) error { return Fatal(err) }
+	}
+	if longest == 0 {
+		longest = defaultLongest
+	}
+	l := &lines{in: input{r: r}, longest: longest, line: 1}
+	return From(l.run)
+}
+
+// lines is what a source of lines remembers from run to run.
+type lines struct {
+	in      input
+	longest int
+	begun   bool
+	offset  int64 // of rest
+	line    int64 // the number of the first line in rest
+	buf     []byte
+	rest    []byte // the part of buf that was not submitted
+	atEnd   bool
+}
+
+func (l *lines) run(ctx context.Context, from int64, submit func(string, int64) error) error {
+	if err := l.begin(ctx, from); err != nil {
+		return err
+	}
+	for {
+		line, n, err := l.next(ctx)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := submit(string(line), l.offset+int64(n)); err != nil {
+			return err
+		}
+		l.skip(n)
+		l.line++
+	}
+}
+
+// begin goes to the position where the run begins, and finds out where the end is.
+func (l *lines) begin(ctx context.Context, from int64) error {
+	if !l.begun {
+		if size, ok := l.in.size(); ok {
+			SetTotal(ctx, size)
+			if from > size {
+				return Fatal(fmt.Errorf("source: Lines: the position %d is behind the end of the file at %d", from, size))
+			}
+		}
+		if s, ok := l.in.r.(io.Seeker); ok && from > 0 {
+			if _, err := s.Seek(from, io.SeekCurrent); err == nil { // a pipe is a Seeker too, and cannot
+				l.offset = from
+			}
+		}
+		l.begun = true
+	}
+	if from < l.offset {
+		return Fatal(fmt.Errorf("source: Lines: the position %d is before byte %d, which was read", from, l.offset))
+	}
+	for l.offset < from {
+		if len(l.rest) == 0 && l.atEnd {
+			return Fatal(fmt.Errorf("source: Lines: the position %d is behind the end at byte %d", from, l.offset))
+		}
+		if len(l.rest) == 0 {
+			if err := l.read(ctx); err != nil {
+				return err
+			}
+		}
+		l.skip(int(min(from-l.offset, int64(len(l.rest)))))
+	}
+	return nil
+}
+
+// next returns the next line, and how many bytes it has with its end: 0 if there is none.
+func (l *lines) next(ctx context.Context) (line []byte, n int, err error) {
+	for seen := 0; ; {
+		i := bytes.IndexByte(l.rest[seen:], '\n')
+		n = seen + i + 1
+		if i < 0 {
+			n = len(l.rest)
+		}
+		line = bytes.TrimSuffix(bytes.TrimSuffix(l.rest[:n], []byte("\n")), []byte("\r"))
+		switch {
+		case len(line) > l.longest:
+			return nil, 0, Fatal(&LineError{l.line, l.offset, fmt.Errorf("%w: more than %d bytes", bufio.ErrTooLong, l.longest)})
+		case i >= 0, l.atEnd:
+			return line, n, nil
+		}
+		seen = n
+		if err := l.read(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+func (l *lines) skip(n int) { l.rest, l.offset = l.rest[n:], l.offset+int64(n) }
+
+// read reads some more bytes, or notes the end.
+func (l *lines) read(ctx context.Context) error {
+	more, err := l.in.read(ctx)
+	l.buf = append(append(l.buf[:0], l.rest...), more...)
+	l.rest = l.buf
+	switch {
+	case err == io.EOF: //nolint:errorlint // readers return it as it is
+		l.atEnd = true
+		return nil
+	case err != nil && ctx.Err() == nil:
+		return &LineError{l.line, l.offset, err}
+	default:
+		return err
+	}
+}
+
+var errReaderGone = errors.New("the reader has ended its goroutine")
+
+// input reads in a goroutine of its own, so that a Read that does not return holds nothing up.
+type input struct {
+	r       io.Reader
+	buf     []byte
+	pending chan result // of a Read that was not waited for; nil if there is none
+}
+
+type result struct {
+	n   int
+	err error
+}
+
+// read returns some bytes, which are valid until the next call, or an error, or both.
+func (in *input) read(ctx context.Context) ([]byte, error) {
+	if in.pending == nil {
+		if in.buf == nil {
+			in.buf = make([]byte, defaultLongest)
+		}
+		in.pending = make(chan result, 1)
+		go readInto(in.r, in.buf, in.pending)
+	}
+	select {
+	case got := <-in.pending:
+		in.pending = nil
+		return in.buf[:got.n], got.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// readInto reads once. A panic of the reader becomes an error, since in this goroutine nothing else would catch it.
+func readInto(r io.Reader, buf []byte, to chan<- result) {
+	got := result{err: errReaderGone}
+	defer func() {
+		if v := recover(); v != nil {
+			got = result{err: fmt.Errorf("the reader panicked: %v\n%s", v, debug.Stack())}
+		}
+		to <- got
+	}()
+	n, err := r.Read(buf)
+	if n < 0 || n > len(buf) {
+		n, err = 0, fmt.Errorf("the reader returned an invalid count: %d", n)
+	}
+	got = result{n, err}
+}
+
+// size returns how many bytes a file has from where it is.
+func (in *input) size() (int64, bool) {
+	f, ok := in.r.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	return info.Size() - at, err == nil
+}

@@ -1,0 +1,142 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/golda-dev/golda/internal/feed"
+)
+
+// ErrEnded is wrapped by the errors of a submit that comes too late: the feed has ended, because its source has returned, or
+// because the pipeline stops or has removed the stage. The command was not accepted.
+var ErrEnded = feed.ErrEnded
+
+// Source is a function that makes commands. It calls submit with each, and returns nil when there are no more. It must
+// return soon after ctx has ended; what it returns then does not matter. Any other error, a panic and a runtime.Goexit
+// are failures: the feed runs the source again, after a pause.
+//
+// A nil error of submit means that the command was accepted, and will end exactly once. Submit waits while the stage is full,
+// drained, or refuses commands because of a rate or another limit. It returns an error that is [ErrEnded] once the feed has
+// ended. The source should return the errors of submit. Several goroutines may call submit; their commands are taken one
+// after the other.
+type Source[C any] func(ctx context.Context, submit func(C) error) error
+
+// From makes a source that counts positions in its own way, such as offsets. The function is given the position to begin at:
+// 0 in its first run, unless [Checkpoint] says otherwise. It submits each command with the position of the next one, which
+// must not be lower than those before.
+func From[C any](f func(ctx context.Context, from int64, submit func(cmd C, next int64) error) error) Source[C] {
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, submit func(C) error) error {
+		at := feed.Of(ctx)
+		return f(ctx, at.Position(), func(cmd C, next int64) error {
+			return at.At(next, func() error { return submit(cmd) })
+		})
+	}
+}
+
+// Position returns the position of the source that was given ctx, or a context derived from it: how many of its commands were
+// accepted, in all of its runs, or what it says with [From]. At the beginning of a run it is where to continue. It returns 0
+// for any other context.
+func Position(ctx context.Context) int64 { return feed.Of(ctx).Position() }
+
+// SetTotal sets the last position of the source that was given ctx, so that the pipeline's snapshot shows its progress. A
+// total of 0 is not known.
+func SetTotal(ctx context.Context, total int64) { feed.Of(ctx).SetTotal(total) }
+
+// Fatal marks an error of a source that a restart cannot help: if the source returns it, the feed gives up at once. It
+// returns nil if err is nil.
+func Fatal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &feed.FatalError{Err: err}
+}
+
+// Checkpoint makes a source begin at a position, and has the position saved up to which all commands have ended. If the
+// process ends, or is killed, the next one begins where save was called last: commands that had not ended are submitted
+// again, and some that had ended may be.
+//
+// A command has ended when the pipeline has done with it and with all that it emitted: with a result, with an error, or as a
+// dead letter. Commands that failed count as ended, and leave a letter in Pipeline.Failures. Only the commands that a hard
+// stop has ended do not count: a checkpoint never passes one of them, and they are submitted again by the next process.
+//
+// Save is called in one goroutine, with growing positions; while a call lasts, further ends are gathered into the next one.
+// It is called for the last time when the pipeline has drained, before it stops. An error of save, or a panic, is a failure
+// of the feed: the source is run again, and so is save. The context of save ends when it takes longer than the pipeline's
+// grace at the end.
+//
+// Up to 16,384 commands may have been accepted behind the first that has not ended. Then submit waits for that one.
+func Checkpoint[C any](src Source[C], from int64, save func(ctx context.Context, position int64) error) Source[C] {
+	if src == nil || save == nil {
+		return nil
+	}
+	return func(ctx context.Context, submit func(C) error) error {
+		if from < 0 {
+			return Fatal(errors.New("source: Checkpoint: the position is negative"))
+		}
+		feed.Of(ctx).Begin(from, save)
+		return src(ctx, submit)
+	}
+}
+
+// Seq makes a source of a sequence. A run that continues ranges over seq again and skips the values that were accepted, so
+// seq should be one that can be ranged over more than once. Its position is the number of values.
+func Seq[C any](seq iter.Seq[C]) Source[C] {
+	if seq == nil {
+		return nil
+	}
+	return func(ctx context.Context, submit func(C) error) error {
+		skip := Position(ctx)
+		for cmd := range seq {
+			if skip > 0 {
+				skip--
+				continue
+			}
+			if err := submit(cmd); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// Slice makes a source of the elements of a slice, which must not be changed meanwhile. Its position is an index, and its total
+// the length.
+func Slice[C any](cmds []C) Source[C] {
+	return func(ctx context.Context, submit func(C) error) error {
+		SetTotal(ctx, int64(len(cmds)))
+		for _, cmd := range cmds[min(Position(ctx), int64(len(cmds))):] {
+			if err := submit(cmd); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// Chan makes a source of a channel, which is exhausted when the channel is closed. When the feed ends before, at most one
+// value was received and not accepted. It counts as refused in the pipeline's snapshot. Close the channel before the
+// pipeline stops, and let Run return by itself, if that matters.
+func Chan[C any](ch <-chan C) Source[C] {
+	if ch == nil {
+		return nil
+	}
+	return func(ctx context.Context, submit func(C) error) error {
+		for {
+			select {
+			case cmd, ok := <-ch:
+				if !ok {
+					return nil
+				}
+				if err := submit(cmd); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
