@@ -1,4 +1,5 @@
-// Package fsnotify makes changes of files an event source of a scheduler.
+// Package fsnotify makes changes of files an event source of a scheduler, or the source of a pipeline's feed:
+// pipeline.Feed("changes", index, src.Feed).
 //
 //	src, err := fsnotify.Watch("/etc/shop")
 //	...

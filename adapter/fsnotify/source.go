@@ -55,6 +55,42 @@ func (s *Source) Observe(ctx context.Context, notify func(event any)) error {
 	}
 }
 
+// Feed submits changes until ctx is done; then it closes the source. It is a source of pipeline.Feed:
+//
+//	pipeline.Feed("changes", index, src.Feed)
+//
+// An error that the system reports, such as fsnotify.ErrEventOverflow, is returned: the feed calls Feed again after a pause,
+// and the watch goes on meanwhile. After an overflow changes are missing. If each counts, look at all files now and then, too. A
+// source that was closed is exhausted.
+func (s *Source) Feed(ctx context.Context, submit func(change notify.Event) error) error {
+	for {
+		select {
+		case change, ok := <-s.watcher.Events:
+			if !ok {
+				return nil
+			}
+			if err := submit(change); err != nil {
+				return errors.Join(err, s.closeAfter(ctx))
+			}
+		case err, ok := <-s.watcher.Errors:
+			if !ok {
+				return nil
+			}
+			return fmt.Errorf("%s: %w", s, err)
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), s.Close())
+		}
+	}
+}
+
+// closeAfter closes the source if ctx is done.
+func (s *Source) closeAfter(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return s.Close()
+}
+
 // Close ends the watch. It may be called twice. It is not needed for a registered source.
 func (s *Source) Close() error { return s.watcher.Close() }
 

@@ -25,6 +25,7 @@ type Collector struct {
 	ofAll  []series[pipeline.Snapshot]
 	ofOne  []series[stage.Snapshot]
 	ofPool []series[pipeline.Pool]
+	ofFeed []series[pipeline.FeedSnapshot]
 	byWhy  []reasons
 }
 
@@ -38,6 +39,7 @@ func NewCollector(p Source) *Collector {
 		ofAll:  describe(pipelineMetrics, labels),
 		ofOne:  describe(stageMetrics, labels, "stage"),
 		ofPool: describe(poolMetrics, labels, "pool"),
+		ofFeed: describe(feedMetrics, labels, "feed"),
 		byWhy:  describeReasons(labels),
 	}
 }
@@ -51,6 +53,9 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 		out <- s.desc
 	}
 	for _, s := range c.ofPool {
+		out <- s.desc
+	}
+	for _, s := range c.ofFeed {
 		out <- s.desc
 	}
 	for _, r := range c.byWhy {
@@ -72,6 +77,9 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 	for i := range s.Pools {
 		send(out, c.ofPool, &s.Pools[i], s.Pools[i].Name)
+	}
+	for i := range s.Feeds {
+		send(out, c.ofFeed, &s.Feeds[i], s.Feeds[i].Name)
 	}
 }
 

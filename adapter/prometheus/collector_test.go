@@ -53,6 +53,9 @@ func written() still {
 		Pools: []pipeline.Pool{
 			{Name: "shared", Stages: []string{"load", "save"}, Workers: 201, Rounds: 202, Visits: 203, EmptyVisits: 204},
 		},
+		Feeds: []pipeline.FeedSnapshot{
+			{Name: "lines", Stage: "load", Submitted: 301, Refused: 302, Restarts: 303, Position: 304, Total: 305, Checkpoint: 306},
+		},
 	}
 }
 
@@ -91,11 +94,11 @@ func TestAQuantileOfNoSamplesIsAbsent(t *testing.T) {
 	}
 }
 
-func TestTheOnlyLabelsArePipelineStagePoolAndReason(t *testing.T) {
+func TestTheOnlyLabelsArePipelineStagePoolFeedAndReason(t *testing.T) {
 	for _, family := range gather(t, goldaprom.NewCollector(written())) {
 		for _, m := range family.GetMetric() {
 			for _, l := range m.GetLabel() {
-				assert.Contains(t, []string{"pipeline", "stage", "pool", "reason"}, l.GetName(), family.GetName())
+				assert.Contains(t, []string{"pipeline", "stage", "pool", "feed", "reason"}, l.GetName(), family.GetName())
 			}
 		}
 	}

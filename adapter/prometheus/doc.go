@@ -13,7 +13,7 @@
 //
 //	accepted = ok + forwarded + errors + shed + dead_lettered + queue_length + in_hand + delayed
 //
-// The only labels are pipeline, stage, pool and reason, and there are few reasons. So the number of series is known
+// The only labels are pipeline, stage, pool, feed and reason, and there are few reasons. So the number of series is known
 // from the start: it depends on the stages, not on the commands.
 //
 // # Cost
@@ -85,6 +85,15 @@
 //	golda_stage_wait_samples_total       counter
 //	golda_stage_wait_p50_seconds         gauge
 //	golda_stage_wait_p99_seconds         gauge
+//
+// A feed, with the labels pipeline and feed:
+//
+//	golda_feed_submitted_total           counter
+//	golda_feed_refused_total             counter
+//	golda_feed_restarts_total            counter
+//	golda_feed_position                  gauge
+//	golda_feed_end                       gauge      0 if it is not known
+//	golda_feed_checkpoint                gauge      0 without a checkpoint
 //
 // A pool of workers that stages share, with the labels pipeline and pool:
 //

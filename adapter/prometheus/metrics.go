@@ -200,6 +200,34 @@ var stageMetrics = []metric[stage.Snapshot]{
 	},
 }
 
+// feedMetrics are the metrics of a feed.
+var feedMetrics = []metric[pipeline.FeedSnapshot]{
+	{
+		"golda_feed_submitted_total", "Commands of the source that were accepted.",
+		counter, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Submitted) },
+	},
+	{
+		"golda_feed_refused_total", "Commands of the source that were not accepted.",
+		counter, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Refused) },
+	},
+	{
+		"golda_feed_restarts_total", "Restarts of the source.",
+		counter, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Restarts) },
+	},
+	{
+		"golda_feed_position", "Position of the source.",
+		gauge, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Position) },
+	},
+	{
+		"golda_feed_end", "Position of the end of the source, 0 if it is not known.",
+		gauge, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Total) },
+	},
+	{
+		"golda_feed_checkpoint", "Position up to which all commands have ended, 0 without a checkpoint.",
+		gauge, func(f *pipeline.FeedSnapshot) float64 { return float64(f.Checkpoint) },
+	},
+}
+
 // poolMetrics are the metrics of a pool of workers that stages share.
 var poolMetrics = []metric[pipeline.Pool]{
 	{
