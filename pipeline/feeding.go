@@ -176,6 +176,7 @@ func (f *feeding) run(ctx context.Context) error {
 		err = context.Cause(own)
 	case err == nil:
 		failed = false
+		cancel(feed.ErrEnded) // before the end is known: what a goroutine of the source submits after it is refused
 		f.exhaust()
 		return nil
 	}
