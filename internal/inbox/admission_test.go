@@ -409,3 +409,28 @@ func TestATaskThatWaitsForThePipelinesLimitSuspends(t *testing.T) {
 		require.Equal(t, 1, tb.inboxes[0].Len())
 	})
 }
+
+func TestASubmitterEntersWhenAWorkerThatEndsBooksTheLastCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTestbed(t, 1)
+		in := tb.inboxes[0]
+		tb.InFlight = in.Load
+		tb.SetAdmission(controller.Admission{Limit: 1})
+		m := &Member{Wake: func() {}}
+		in.Bind(nil)
+		in.Join(m, false)
+		tb.submitN(0, 1)
+		var tally Tally
+		require.Equal(t, 1, in.Turn(m, &tally, true))
+		result := make(chan error, 1)
+		go func() { result <- submitTo(t.Context(), in, 1) }()
+		synctest.Wait()
+		require.Empty(t, result, "one command is in flight")
+		tally.OK = 1
+		in.Book(m, &tally)
+		in.Leave(m)
+		synctest.Wait()
+		require.Len(t, result, 1)
+		require.NoError(t, <-result)
+	})
+}

@@ -83,23 +83,22 @@ func (sp *SharedPool) Leave(m *Member, t *Tally) {
 	if m.visit != nil && m.at != nil {
 		sp.stay(m.at, m, t, true)
 	}
-	var next *Member
+	var fx effects
 	sp.mu.Lock()
 	if sp.depart(m) && sp.pending() {
-		next = sp.callIdle()
+		fx.wakeWorker(sp.callIdle())
 	}
-	sp.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
+	sp.unlock(&fx)
 }
 
 // Shrink asks n workers to leave.
 func (sp *SharedPool) Shrink(n int) {
+	var fx effects
 	sp.mu.Lock()
-	woken := sp.shrink(n)
-	sp.mu.Unlock()
-	wakeAll(woken)
+	for _, m := range sp.shrink(n) {
+		fx.wakeWorker(m)
+	}
+	sp.unlock(&fx)
 }
 
 // Unshrink takes back up to n requests to leave that no worker has followed yet, and returns how many.

@@ -14,7 +14,7 @@ func (in *Inbox) Book(m *Member, t *Tally) bool {
 	in.mu.Lock()
 	ours := !m.abandoned
 	if ours {
-		in.book(m, t)
+		in.book(m, t, &fx)
 		in.checkQuiet(&fx)
 	}
 	in.unlock(&fx)
@@ -54,7 +54,7 @@ func (s *state) skip(m *Member, t *Tally, n int, rest []command.Envelope, fx *ef
 	if m.abandoned {
 		return false
 	}
-	s.book(m, t)
+	s.book(m, t, fx)
 	s.release(m, n)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)
@@ -65,13 +65,14 @@ func (s *state) skip(m *Member, t *Tally, n int, rest []command.Envelope, fx *ef
 }
 
 // book adds a tally to the accounts and empties it.
-func (s *state) book(m *Member, t *Tally) {
+func (s *state) book(m *Member, t *Tally, fx *effects) {
 	if done := t.completed(); done > 0 {
 		s.counts.ok += uint64(t.OK)
 		s.counts.forwarded += uint64(t.Forwarded)
 		s.counts.errors += uint64(t.Errors)
 		s.counts.streak = 0
 		s.release(m, done)
+		s.lookAtEntries(fx)
 	}
 	s.suspend(m, t.Suspended)
 	s.counts.emitted += uint64(t.Emitted)
@@ -114,7 +115,7 @@ func (s *state) retryLater(m *Member, t *Tally, e command.Envelope, at place, fx
 	if m.abandoned {
 		return false
 	}
-	s.book(m, t)
+	s.book(m, t, fx)
 	e.SetPack(0)
 	if !s.postpone(e, at) {
 		return false
@@ -132,7 +133,7 @@ func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
 	in.mu.Lock()
 	ours := !m.abandoned
 	if ours {
-		in.book(m, t)
+		in.book(m, t, &fx)
 		rest = in.suspendWoken(m, rest)
 		in.release(m, len(rest))
 		in.endStopped(rest, &fx)

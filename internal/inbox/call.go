@@ -17,6 +17,14 @@ func (s *state) checkQuiet(fx *effects) {
 	fx.quiet, fx.some = true, true
 }
 
+// lookAtEntries has the submitters that wait at the pipeline's entry check again whether they may enter. A submitter that is
+// not counted yet looks at the inbox after this transition.
+func (s *state) lookAtEntries(fx *effects) {
+	if pl := s.Pipeline(); pl != nil && pl.entrants.waiting.Load() > 0 {
+		fx.entries, fx.some = true, true
+	}
+}
+
 // changed collects what may have become possible after commands, slots or instances have come or gone: a worker for the
 // work that is here, inboxes behind, and free slots for those that wait for them.
 func (s *state) changed(fx *effects) {

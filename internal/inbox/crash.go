@@ -49,7 +49,7 @@ func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
 }
 
 func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
-	s.book(m, t)
+	s.book(m, t, fx)
 	s.credit(m, s.now())
 	m.finishTime()
 	s.countCrash(c.streak)

@@ -94,9 +94,6 @@ func (in *Inbox) Halt() (report func()) {
 	return report
 }
 
-// lookAtEntries has the submitters that wait at the pipeline's entry check again whether they may enter.
-func (s *state) lookAtEntries(fx *effects) { fx.entries, fx.some = true, true }
-
 // retrySenders has those barred senders try again that the present phase does not bar.
 func (s *state) retrySenders(fx *effects) {
 	s.unbar(fx)

@@ -135,7 +135,8 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 //     caller that learns of the end finds the letter. Subscribers come last, after all tickets, for they may take their
 //     time.
 //
-// No other function wakes workers, signals waiters or notifies the pipeline.
+// No other function wakes workers or signals waiters on behalf of an inbox. There are two exceptions: a worker that hands over
+// with [Member.DefersWakes] wakes the called worker itself, and callers of effects.later report ended commands themselves.
 func (in *Inbox) unlock(fx *effects) {
 	if in.timers.set != 0 {
 		in.timers.arm(in)
@@ -155,7 +156,7 @@ func (fx *effects) apply(in *Inbox) {
 	if x == nil {
 		x = &others{}
 	}
-	wakeAll(x.wake)
+	x.wakeAll()
 	for w := fx.first; w != nil; {
 		next := w.next
 		w.next = nil
@@ -176,8 +177,8 @@ func (fx *effects) apply(in *Inbox) {
 	}
 }
 
-func wakeAll(members []*Member) {
-	for _, m := range members {
+func (x *others) wakeAll() {
+	for _, m := range x.wake {
 		m.Wake()
 	}
 }

@@ -92,6 +92,17 @@ func (sp *SharedPool) SetPlan(plan *controller.VisitPlan) {
 // ReportVisits asks for [Pipeline].Visited after every n visits; 0 and less for none.
 func (sp *SharedPool) ReportVisits(n int) { sp.reportEvery.Store(int64(max(n, 0))) }
 
+// unlock ends a transition of the shared pool. All that it asks for is to wake workers.
+func (sp *SharedPool) unlock(fx *effects) {
+	sp.mu.Unlock()
+	if fx.wake != nil {
+		fx.wake.Wake()
+	}
+	if fx.others != nil {
+		fx.others.wakeAll()
+	}
+}
+
 // Pool returns the pool that visits the inbox, nil if it has workers of its own.
 func (in *Inbox) Pool() *SharedPool {
 	in.mu.Lock()

@@ -70,7 +70,7 @@ type slots struct {
 	full     bool     // the inbox was full, and the pipeline knows
 }
 
-// parked is a worker of another inbox that could not hand over all its commands here: how many are left, or how many slots
+// sender is a worker of another inbox that could not hand over all its commands here: how many are left, or how many slots
 // it was promised.
 type sender struct {
 	m    *Member

@@ -11,12 +11,11 @@ func (in *Inbox) Turn(m *Member, t *Tally, park bool) int {
 	in.mu.Lock()
 	n := in.turn(m, t, park, &fx)
 	in.unlock(&fx)
-	in.Pipeline().notifyEntries()
 	return n
 }
 
 func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
-	s.book(m, t)
+	s.book(m, t, fx)
 	m.finishTime()
 	s.yield(m)
 	s.arrive(m)

@@ -40,17 +40,14 @@ func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 // arriveOrRetire notes that a worker has come for its turn, and reports whether it is to leave. If so and there are tokens, it
 // wakes another.
 func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
-	var next *Member
+	var fx effects
 	sp.mu.Lock()
 	sp.arrive(m)
 	gone = sp.retires()
 	if gone && sp.pending() {
-		next = sp.callIdle()
+		fx.wakeWorker(sp.callIdle())
 	}
-	sp.mu.Unlock()
-	if next != nil {
-		next.Wake()
-	}
+	sp.unlock(&fx)
 	return gone
 }
 
@@ -164,7 +161,6 @@ func (sp *SharedPool) enter(in *Inbox, era uint64, m *Member) int {
 	in.mu.Lock()
 	n := in.visited(sp, era, m, aheadFull, &fx)
 	in.unlock(&fx)
-	in.Pipeline().notifyEntries()
 	if m.walked && n == 0 {
 		in.empties.Add(1)
 		sp.endVisit(m, 0, false)
@@ -217,7 +213,6 @@ func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 	in.mu.Lock()
 	n, bounded := in.goOn(sp, m, t, ends, &fx)
 	in.unlock(&fx)
-	in.Pipeline().notifyEntries()
 	switch {
 	case n > 0:
 	case polled:
@@ -231,7 +226,7 @@ func (sp *SharedPool) stay(in *Inbox, m *Member, t *Tally, gone bool) int {
 // goOn books a shared worker's batch and gives it the next, unless the visit ends. Bounded says that the visit plan ended the
 // visit though there was more to do.
 func (s *state) goOn(sp *SharedPool, m *Member, t *Tally, ends bool, fx *effects) (n int, bounded bool) {
-	s.book(m, t)
+	s.book(m, t, fx)
 	m.finishTime()
 	s.yield(m)
 	s.freeLanes(m)
