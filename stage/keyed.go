@@ -74,12 +74,22 @@ func (s *keyed[C, K, B]) option(set *settings) {
 	}
 }
 
-// HandleCommand handles a command with the instance of its key.
+// HandleCommand handles a command with the instance of its key. It does not if the time limit is over before the instance is
+// ready.
 func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
-	k := s.key(cmd)
-	e := s.acquire(k)
+	e := s.acquire(ctx, s.key(cmd))
+	if e == nil {
+		return behaviour.Error(context.Cause(ctx))
+	}
 	done := false
 	defer func() { s.release(e, done) }()
+	if !e.made {
+		s.make(e)
+		if ctx.Err() != nil {
+			done = true
+			return behaviour.Error(context.Cause(ctx))
+		}
+	}
 	o := e.instance.HandleCommand(ctx, cmd)
 	done = true
 	return o

@@ -54,6 +54,7 @@ const (
 // entry is the instance of a key.
 type entry[K comparable, B any] struct {
 	instance   B
+	made       bool // the instance has started; for the worker that uses it
 	key        K
 	state      atomic.Int32
 	used       uint32        // the tick of its last use
@@ -93,7 +94,7 @@ func (s *keyed[C, K, B]) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops all instances.
+// Stop stops all instances. One whose handler was given up and still runs is stopped when that has returned.
 func (s *keyed[C, K, B]) Stop() {
 	if s.sweeper != nil {
 		close(s.sweeper)
@@ -101,7 +102,21 @@ func (s *keyed[C, K, B]) Stop() {
 		s.sweeper = nil
 	}
 	for i := range s.table {
+		s.orphanBusy(&s.table[i])
 		s.passivate(&s.table[i], func(*entry[K, B]) bool { return true })
+	}
+}
+
+// orphanBusy takes the entries out of a shard that handlers use.
+func (s *keyed[C, K, B]) orphanBusy(sh *shard[K, B]) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for e := sh.root.next; e != &sh.root; {
+		next := e.next
+		if e.state.CompareAndSwap(atWork, orphan) {
+			s.remove(sh, e)
+		}
+		e = next
 	}
 }
 
@@ -110,35 +125,48 @@ func (s *keyed[C, K, B]) count() (instances int, passivated uint64) {
 	return int(s.instances.Load()), s.passivated.Load()
 }
 
-// acquire returns the entry of a key, with an instance that has started. If the instance is being passivated, acquire waits
-// until its Stop has returned.
-func (s *keyed[C, K, B]) acquire(k K) *entry[K, B] {
-	sh := s.shardOf(k)
-	for {
-		sh.mu.Lock()
-		e := sh.byKey[k]
-		switch {
-		case e == nil:
-			sh.mu.Unlock()
-			return s.add(sh, k)
-		case e.stopped != nil:
-			sh.mu.Unlock()
-			<-e.stopped
-			continue
-		case e.state.CompareAndSwap(atWork, orphan): // its handler was given up and still runs
-			s.remove(sh, e)
-			sh.mu.Unlock()
-			return s.add(sh, k)
-		}
-		e.state.Store(atWork)
-		if s.passivates() && sh.root.next != e {
-			e.unlink()
-			e.front(&sh.root)
-		}
-		e.used = s.ticks.Load()
-		sh.mu.Unlock()
-		return e
+// acquire returns the entry of a key. If its instance is being passivated, acquire waits until Stop has returned. The result
+// is nil if ctx has ended: then the worker may have been given up, and another one may have the key.
+func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
+	if k != k {
+		panic(fmt.Errorf("the key %v is not equal to itself", k))
 	}
+	for sh := s.shardOf(k); ; {
+		e, stopped := s.tryAcquire(ctx, sh, k)
+		if stopped == nil {
+			return e
+		}
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tryAcquire is acquire that does not wait: it returns the channel that is closed when the key's instance has stopped.
+func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (e *entry[K, B], stopped <-chan struct{}) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	e = sh.byKey[k]
+	switch {
+	case e == nil:
+		return s.add(sh, k), nil
+	case e.stopped != nil:
+		return nil, e.stopped
+	case e.state.CompareAndSwap(atWork, orphan): // its handler was given up and still runs
+		s.remove(sh, e)
+		return s.add(sh, k), nil
+	}
+	e.state.Store(atWork)
+	if s.passivates() && sh.root.next != e {
+		e.unlink()
+		e.front(&sh.root)
+	}
+	e.used = s.ticks.Load()
+	return e, nil
 }
 
 // passivates reports whether the order of the last uses matters.
@@ -148,26 +176,31 @@ func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] {
 	return &s.table[maphash.Comparable(s.seed, k)%s.parts]
 }
 
-// add makes and starts the instance of a key.
+// add adds an entry for a key, without an instance. The shard is locked.
 func (s *keyed[C, K, B]) add(sh *shard[K, B], k K) *entry[K, B] {
-	e := &entry[K, B]{instance: s.factory(k), key: k, used: s.ticks.Load()}
+	e := &entry[K, B]{key: k, used: s.ticks.Load()}
 	e.state.Store(atWork)
+	sh.byKey[k] = e
+	e.front(&sh.root)
+	s.instances.Add(1)
+	return e
+}
+
+// make makes and starts the instance of an entry.
+func (s *keyed[C, K, B]) make(e *entry[K, B]) {
+	e.instance = s.factory(e.key)
 	if engine.IsNil(e.instance) {
-		panic(fmt.Errorf("the factory returned nil for key %v", k))
+		panic(fmt.Errorf("the factory returned nil for key %v", e.key))
 	}
 	if starter, ok := any(e.instance).(behaviour.Starter); ok {
 		if err := starter.Start(s.ctx); err != nil {
-			panic(fmt.Errorf("start of the instance for key %v: %w", k, err))
+			panic(fmt.Errorf("start of the instance for key %v: %w", e.key, err))
 		}
 	}
-	sh.mu.Lock()
-	sh.byKey[k] = e
-	e.front(&sh.root)
-	sh.mu.Unlock()
-	if n := s.instances.Add(1); s.most > 0 && n > int64(s.most) {
-		s.passivate(sh, s.surplus)
+	e.made = true
+	if s.most > 0 {
+		s.passivated.Add(s.passivate(s.shardOf(e.key), s.surplus))
 	}
-	return e
 }
 
 // surplus reports whether there are more instances than there may be.
@@ -195,10 +228,10 @@ func (s *keyed[C, K, B]) remove(sh *shard[K, B], e *entry[K, B]) {
 	s.instances.Add(-1)
 }
 
-// stop calls the Stop of an instance.
+// stop calls the Stop of an instance, if it was started.
 func (s *keyed[C, K, B]) stop(e *entry[K, B]) {
 	stopper, ok := any(e.instance).(behaviour.Stopper)
-	if !ok {
+	if !ok || !e.made {
 		return
 	}
 	if crash := worker.Guard(s.name, func() error { stopper.Stop(); return nil }); crash != nil {
@@ -219,21 +252,21 @@ func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
 		}
 		now := s.ticks.Add(1)
 		for i := range s.table {
-			s.passivate(&s.table[i], func(e *entry[K, B]) bool { return now-e.used > 4 })
+			s.passivated.Add(s.passivate(&s.table[i], func(e *entry[K, B]) bool { return now-e.used > 4 }))
 		}
 	}
 }
 
-// passivate stops instances that no handler uses, those that were used first before others, for as long as is says so. They
-// stay in the table until their Stop has returned, so that the next instance of the key finds what Stop has saved.
-func (s *keyed[C, K, B]) passivate(sh *shard[K, B], is func(*entry[K, B]) bool) {
-	for {
+// passivate stops instances that no handler uses, those that were used first before others, for as long as is says so, and
+// returns how many. They stay in the table until their Stop has returned, so that the next instance of the key finds what Stop
+// has saved.
+func (s *keyed[C, K, B]) passivate(sh *shard[K, B], is func(*entry[K, B]) bool) (n uint64) {
+	for ; ; n++ {
 		e := s.claim(sh, is)
 		if e == nil {
-			return
+			return n
 		}
 		s.stop(e)
-		s.passivated.Add(1)
 		sh.mu.Lock()
 		delete(sh.byKey, e.key)
 		sh.mu.Unlock()

@@ -103,27 +103,32 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 	at, back := in.queue.place(e.Cmd), in.placesBack(rest)
 	var fx effects
 	in.mu.Lock()
-	ok := in.retryLater(m, t, e, at, &fx)
-	if ok && in.queue.lanes != nil {
-		in.backToLanes(m, rest, back, &fx)
+	ok := in.mayRetry(m, t, &fx)
+	if ok {
+		if in.queue.lanes != nil {
+			in.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
+		}
+		in.retryLater(m, e, at, &fx)
 	}
 	in.unlock(&fx)
 	return ok
 }
 
-func (s *state) retryLater(m *Member, t *Tally, e command.Envelope, at place, fx *effects) bool {
+// mayRetry books what a worker did and reports whether its present command may wait for another try.
+func (s *state) mayRetry(m *Member, t *Tally, fx *effects) bool {
 	if m.abandoned {
 		return false
 	}
 	s.book(m, t, fx)
+	return !s.halted.Load()
+}
+
+func (s *state) retryLater(m *Member, e command.Envelope, at place, fx *effects) {
 	e.SetPack(0)
-	if !s.postpone(e, at) {
-		return false
-	}
+	s.postpone(e, at)
 	s.counts.streak = 0
 	s.release(m, 1)
 	s.callWorker(fx)
-	return true
 }
 
 // End ends the commands at the end of a worker's batch that were not started when the inbox was halted, as [Inbox.Halt] ends

@@ -24,6 +24,6 @@ func (s *state) freeLanes(m *Member) {
 // forgetLanes ends the hold on lanes of a worker that has crashed, was abandoned or leaves.
 func (s *state) forgetLanes(m *Member) {
 	if s.queue.lanes != nil {
-		s.queue.lanes.forget(m)
+		s.queue.lanes.free(m)
 	}
 }

@@ -24,6 +24,7 @@ type lanes struct {
 	n, takeable int
 	taken       []*lane             // lanes that PopInto has taken, and no worker holds yet
 	held        map[*Member][]*lane // what workers hold; not a field of Member, which most stages need without it
+	emptied     [][]*lane           // of workers that hold nothing any more, for the next
 }
 
 // lane is the commands of one key.
@@ -185,30 +186,31 @@ func (l *lanes) PopInto(dst []command.Envelope) (n int) {
 
 // hold gives the lanes that were taken last to a worker.
 func (l *lanes) hold(m *Member) {
-	if len(l.taken) > 0 {
-		l.held[m] = append(l.held[m], l.taken...)
-		clear(l.taken)
-		l.taken = l.taken[:0]
+	if len(l.taken) == 0 {
+		return
 	}
+	held, holds := l.held[m]
+	if last := len(l.emptied) - 1; !holds && last >= 0 {
+		held, l.emptied = l.emptied[last], l.emptied[:last]
+	}
+	l.held[m] = append(held, l.taken...)
+	clear(l.taken)
+	l.taken = l.taken[:0]
 }
 
 // free ends the hold of a worker on lanes.
 func (l *lanes) free(m *Member) {
-	held := l.held[m]
+	held, holds := l.held[m]
+	if !holds {
+		return
+	}
 	for _, ln := range held {
 		ln.held = false
 		l.update(ln)
 	}
-	if len(held) > 0 {
-		clear(held)
-		l.held[m] = held[:0]
-	}
-}
-
-// forget is free for a worker that leaves.
-func (l *lanes) forget(m *Member) {
-	l.free(m)
-	delete(l.held, m)
+	clear(held)
+	delete(l.held, m) // it may never come back
+	l.emptied = append(l.emptied, held[:0])
 }
 
 // block keeps a lane until the next try of one of its commands. A worker holds the lane, or has taken its commands from it.

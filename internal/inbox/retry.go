@@ -14,19 +14,16 @@ import (
 const mostYielding = 1024
 
 // postpone keeps a command until its next try. Meanwhile it holds a slot, so retries are never refused: an inbox that is
-// full of them takes nothing else. It returns false if the inbox is halted. The caller has checked that the command may be
-// tried again.
-func (s *state) postpone(e command.Envelope, at place) bool {
-	if s.halted.Load() {
-		return false
-	}
+// full of them takes nothing else. The caller has checked that the command may be tried again, and that the inbox is not
+// halted.
+func (s *state) postpone(e command.Envelope, at place) {
 	s.counts.retries++
 	e.SetPack(min(e.Pack(), 1)) // it leaves its pack; a pack of one stays
 	e.Prove(false)
 	pause := s.cfg.Retry.pause(e.Tries(), rand.Float64())
 	if pause <= 0 {
 		s.requeueRetry(&e, at)
-		return true
+		return
 	}
 	if s.queue.lanes != nil {
 		s.queue.lanes.block(at.key)
@@ -36,7 +33,6 @@ func (s *state) postpone(e command.Envelope, at place) bool {
 	if s.delayed.heap[0].seq == s.delayed.seq {
 		s.setAlarm(retryAlarm, pause)
 	}
-	return true
 }
 
 // pause is how long to wait after so many tries. The backoff doubles up to its maximum; then a share of it, at most Jitter, is

@@ -18,6 +18,7 @@ type waiting struct {
 	line  ordered                 // nil: first in, first out
 	lanes *lanes                  // the line, if the stage is keyed
 	keyOf atomic.Pointer[keyFunc] // of the line, if it asks commands for a key; may be read without the lock
+	wary  atomic.Bool             // a command has ended its goroutine when it was asked
 	// woken are commands that were started and suspended, and may go on: before all others, whatever the discipline, and
 	// without slots. Nil in an inbox whose handlers do not suspend.
 	woken *woken
@@ -86,16 +87,25 @@ func (q *waiting) place(cmd any) place {
 	return place{q.ask(*f, cmd), f}
 }
 
-// ask asks one command. One that ends the goroutine cannot be stopped; but then no command is asked any more, so that
-// the same command does not end the next goroutine too.
+// ask asks one command. One that ends the goroutine cannot be stopped; but from then on commands are asked on goroutines of
+// their own, so that the same command does not end the next goroutine too.
 func (q *waiting) ask(f keyFunc, cmd any) (k queue.Key) {
+	if q.wary.Load() {
+		key := make(chan queue.Key, 1)
+		go func() { defer close(key); key <- q.askHere(f, cmd) }()
+		return <-key
+	}
+	return q.askHere(f, cmd)
+}
+
+func (q *waiting) askHere(f keyFunc, cmd any) (k queue.Key) {
 	done := false
 	defer func() {
 		if done {
 			return
 		}
 		if recover() == nil {
-			q.keyOf.Store(nil)
+			q.wary.Store(true)
 		}
 		k = 0
 	}()
