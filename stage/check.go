@@ -37,6 +37,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkQueue(check)
 	s.checkWorkers(check)
 	s.checkTime(check)
+	s.checkRate(check)
 	s.checkDiscipline(check, cmd)
 	s.checkRetry(check)
 	s.checkRestart(check)
@@ -91,6 +92,18 @@ func (s *settings) checkTime(check *checker) {
 	check.that(ttl <= 0 || ttl > s.Inbox.Linger, "must be more than Linger: each batch that is not full would expire", "TTL(%v)", ttl)
 	check.that(s.expiring == nil || s.Config.ExpiresAt != nil, "the function is nil", "ExpiresAt")
 	check.that(limit >= 0, "must not be negative", "Timeout(%v)", limit)
+}
+
+func (s *settings) checkRate(check *checker) {
+	if !s.rated {
+		return
+	}
+	r := s.Inbox.Rate
+	that := func(ok bool, problem string) { check.that(ok, problem, "Rate(%d, %v, %d)", r.N, r.Per, r.Burst) }
+	that(r.N >= 1, "the number must be at least 1")
+	that(r.Per > 0, "the period must be above 0")
+	that(r.Burst >= 1, "the burst must be at least 1: with less no command could ever start")
+	that(r.Per <= 0 || r.Burst <= 0 || r.Fits(), "burst times period must be less than 292 years")
 }
 
 // checkExpiry checks that the function of ExpiresAt can be called with a command of the stage.

@@ -70,6 +70,8 @@
 //
 // [Overloaded] reports whether an error means that there is too much to do, with a hint when to try again.
 //
+// A stage with a [Rate] starts commands no faster than that. Those that wait for it are in the queue, and hold no worker.
+//
 // # Handlers that wait
 //
 // A handler that blocks holds its worker. The handler of a [Coroutine], or of a [behaviour.Suspending], suspends instead: it

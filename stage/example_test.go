@@ -206,3 +206,32 @@ func ExampleOverloaded() {
 	}
 	// Output: 503, Retry-After: 1, because full
 }
+
+// A peer that allows ten requests a second, and two at once, is asked no more often. Commands wait in the queue.
+func ExampleRate() {
+	ask := stage.Func("ask", func(_ context.Context, city string) behaviour.Outcome {
+		return behaviour.OK("found " + city)
+	}, stage.Rate(10, time.Second, 2))
+	defer must(ask)()
+
+	begin := time.Now()
+	var tickets []*stage.Ticket
+	for _, city := range []string{"Turin", "Oslo", "Lima", "Cork"} {
+		ticket, err := ask.Ask(context.Background(), city)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		tickets = append(tickets, ticket)
+	}
+	for _, ticket := range tickets {
+		fmt.Println(ticket.Wait(context.Background()))
+	}
+	fmt.Println(time.Since(begin) >= 200*time.Millisecond, ask.Snapshot().RateWait > 0)
+	// Output:
+	// found Turin <nil>
+	// found Oslo <nil>
+	// found Lima <nil>
+	// found Cork <nil>
+	// true true
+}

@@ -14,7 +14,7 @@ import (
 //	workers   [Workers], [Instances], [Blocking], [Passivate]
 //	queue     [Capacity], [Overflow], [Discipline], [Batch], [Linger]
 //	failures  [Retry], [Restart]
-//	time      [Timeout], [Grace], [TTL], [ExpiresAt]
+//	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate]
 //	wiring    [Out]
 //
 // A pipeline checks the options when it is made of the stage, and returns everything that is wrong with any of them, such
@@ -40,6 +40,7 @@ type settings struct {
 	disciplined   bool         // the options have a discipline
 	nilDiscipline bool         // and it is nil
 	instances     bool         // the options have a number of instances
+	rated         bool         // the options have a rate
 	suspends      bool         // handlers may suspend
 	expiring      reflect.Type // the parameter of the function of ExpiresAt, nil without the option
 	grace         time.Duration

@@ -3,7 +3,29 @@ package stage
 import (
 	"reflect"
 	"time"
+
+	"github.com/golda-dev/golda/internal/inbox"
 )
+
+// Rate bounds how often handlers are called: the stage hands at most n commands to them in each period per, and up to burst
+// at once after a time with less to do. In any time t it starts at most burst + n·t/per commands, and while commands wait and
+// a worker is free it starts as many as that allows. The default is no bound. For calls of an API that allows 100 requests
+// per minute, and ten at once:
+//
+//	stage.Func("geocode", geocode, stage.Rate(100, time.Minute, 10))
+//
+// It is a token bucket: it holds burst permits at the start, n more come evenly in each period, and each command that a worker
+// takes costs one, a further try of [Retry] too. A command that ends without its handler being called, because it has expired
+// or its caller's context has ended, costs none; nor does a suspended command that goes on. Commands wait for their permits
+// in the queue and hold no worker. When the queue is full, [Overflow] applies as usual; see also [TTL] for commands that are not
+// worth a long wait. A drain is no faster than the rate; a hard stop does not wait for it.
+//
+// A worker takes one command at a time, unless the stage has a [Linger]. Then it takes as many as there are permits for, and
+// waits up to the time of Linger for more of them; the commands of one batch count as started together. The rate bounds the
+// whole stage, not each key of a [Keyed] one. Snapshot.RateWait says for how long commands have waited for it.
+func Rate(n int, per time.Duration, burst int) Option {
+	return func(s *settings) { s.Inbox.Rate, s.rated = inbox.Rate{N: n, Per: per, Burst: burst}, true }
+}
 
 // leastGrace gives handlers that do watch their context a moment to return.
 const leastGrace = 100 * time.Millisecond

@@ -82,6 +82,9 @@ type Snapshot struct {
 	BlockedTime time.Duration // waiting for a free slot in a next stage
 	IdleTime    time.Duration // without work
 
+	// RateWait is for how long commands have waited in the queue because of the stage's [Rate] alone.
+	RateWait time.Duration
+
 	Wait    Quantiles // time of a command in the queue, sampled
 	Service Quantiles // time of a command in its handler, measured a batch at a time
 }
@@ -110,7 +113,7 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 		Pool: poolName(c, s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
 		Draining: s.Draining, Drained: s.Drained,
 		Visits: s.Visits, EmptyVisits: s.Empties,
-		BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime,
+		BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime, RateWait: s.RateWait,
 		Wait: quantiles(&s.Wait), Service: quantiles(&s.Work),
 	}
 }

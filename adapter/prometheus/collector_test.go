@@ -44,7 +44,7 @@ func written() still {
 				Crashes: 115, Retries: 116, Restarts: 117,
 				Workers: 118, Busy: 119, Blocked: 181, Idle: 182, WorkersMin: 120, WorkersMax: 121, WorkersMost: 122,
 				Instances: 125, Visits: 126, EmptyVisits: 127,
-				BusyTime: 1500 * time.Millisecond, BlockedTime: 2500 * time.Millisecond, IdleTime: 3500 * time.Millisecond,
+				BusyTime: 1500 * time.Millisecond, BlockedTime: 2500 * time.Millisecond, IdleTime: 3500 * time.Millisecond, RateWait: 4500 * time.Millisecond,
 				Wait:    stage.Quantiles{Count: 123, P50: 250 * time.Microsecond, P99: 2 * time.Second},
 				Service: stage.Quantiles{Count: 124, P50: 500 * time.Nanosecond, P99: 40 * time.Millisecond},
 			},

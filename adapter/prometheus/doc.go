@@ -79,6 +79,7 @@
 //	golda_stage_busy_seconds_total       counter    running handlers count up to now
 //	golda_stage_blocked_seconds_total    counter
 //	golda_stage_idle_seconds_total       counter
+//	golda_stage_rate_wait_seconds_total  counter
 //	golda_stage_service_samples_total    counter
 //	golda_stage_service_p50_seconds      gauge
 //	golda_stage_service_p99_seconds      gauge

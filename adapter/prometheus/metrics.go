@@ -175,6 +175,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 		counter, func(s *stage.Snapshot) float64 { return s.IdleTime.Seconds() },
 	},
 	{
+		"golda_stage_rate_wait_seconds_total", "Time that commands waited in the queue because of the stage's rate alone.",
+		counter, func(s *stage.Snapshot) float64 { return s.RateWait.Seconds() },
+	},
+	{
 		"golda_stage_service_samples_total", "Attempts whose time in the handler was measured.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Service.Count) },
 	},

@@ -29,6 +29,7 @@ type Accounts struct {
 	Knobs                          Knobs
 	BusyTime                       time.Duration
 	BlockedTime, IdleTime          time.Duration
+	RateWait                       time.Duration // for how long commands have waited for the rate
 	Wait, Work                     histogram.Histogram
 	Open, Halted                   bool
 	Draining, Drained              bool // Draining: it is being drained, or has been. Drained: and the inbox is empty
@@ -77,16 +78,24 @@ func (s *state) accounts(now int64) Accounts {
 		Rejected: maps.Clone(s.counts.rejected), Shed: maps.Clone(s.counts.shed), Dead: maps.Clone(s.counts.dead),
 		Crashes: s.counts.crashes, Retries: s.counts.retries, Restarts: s.counts.restarts,
 		Queued: s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
-		Suspended: s.suspended(), Carried: int(s.carried), Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(),
+		Suspended: s.suspended(), Carried: int(s.carried), Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(now),
 		Live: s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
 		Pool: s.pool, Knobs: s.knobs.Knobs,
 		Blocked: int(s.counts.blocked), Idle: max(s.live-s.counts.busy-int(s.counts.blocked), 0), Stalled: s.stalled,
-		BusyTime: busy, BlockedTime: blocked, IdleTime: idle,
+		BusyTime: busy, BlockedTime: blocked, IdleTime: idle, RateWait: s.rateWait(now),
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,
 	}
+}
+
+// rateWait is for how long commands have waited for the rate.
+func (s *state) rateWait(now int64) time.Duration {
+	if s.rate == nil {
+		return 0
+	}
+	return s.rate.total(now)
 }
 
 // oldest is how long the next command has waited.

@@ -35,6 +35,9 @@ func (in *Inbox) fire(a alarm) {
 		in.restOver(&fx)
 	case soleAlarm:
 		in.checkSole(&fx)
+	case rateAlarm:
+		in.rate.alarmed = false
+		in.callWorker(&fx)
 	case alarms:
 	}
 	in.unlock(&fx)

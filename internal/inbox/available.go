@@ -18,13 +18,17 @@ const (
 )
 
 // available is how many commands could be given out now, if there were enough workers. While the inbox is paused, or all
-// instances are taken, commands that were started go on. A halted inbox gives out nothing.
+// instances are taken, commands that were started go on; so they do while the others wait for the inbox's rate. A halted
+// inbox gives out nothing.
 func (s *state) available() int {
 	if s.queue.woken != nil {
 		return s.availableWoken()
 	}
 	if s.knobs.Paused {
 		return 0
+	}
+	if s.rate != nil {
+		return s.rated(s.queue.takeable())
 	}
 	return s.queue.takeable()
 }
@@ -35,19 +39,72 @@ func (s *state) availableWoken() int {
 		return 0
 	case s.knobs.Paused:
 		return s.runnable()
+	case s.rate != nil:
+		return s.runnable() + s.rated(s.startable())
 	default:
-		return s.demand()
+		return s.runnable() + s.startable()
 	}
 }
 
-// demand is how many commands could be given out, if the inbox were not paused.
-func (s *state) demand() int {
+// startable is how many commands could be started, if the inbox were not paused and had no rate.
+func (s *state) startable() int {
 	if s.queue.woken == nil {
 		return s.queue.takeable()
 	}
-	runnable := s.runnable()
-	free := s.knobs.Instances - s.counts.inHand - runnable
-	return runnable + max(min(s.queue.fresh(), free), 0)
+	free := s.knobs.Instances - s.counts.inHand - s.runnable()
+	return max(min(s.queue.fresh(), free), 0)
+}
+
+// demand is how many commands could be given out, if the inbox were not paused.
+func (s *state) demand(now int64) int {
+	n := s.startable()
+	if s.rate != nil {
+		n = min(n, s.rate.permits(now))
+	}
+	return s.runnable() + n
+}
+
+// rated is how many of n commands may be started for the inbox's rate. If there are too few permits it sets an alarm.
+func (s *state) rated(n int) int {
+	if n == 0 {
+		return 0
+	}
+	now, want := s.now(), s.atLeast(n)
+	if permits := s.rate.permits(now); permits >= want {
+		s.rate.end(now)
+		return min(n, permits)
+	}
+	if due := s.rate.dueAt(want); s.rate.wait(now, due) {
+		s.setAlarm(rateAlarm, time.Duration(due-now))
+	}
+	return 0
+}
+
+// atLeast is how many permits there must be for n commands to be started. A batch that lingers does so for its permits, too: as
+// many as come meanwhile. Otherwise a stage that always has work would be given batches of one.
+func (s *state) atLeast(n int) int {
+	if s.knobs.Linger <= 0 {
+		return 1
+	}
+	return max(min(n, s.knobs.Batch, s.rate.within(s.knobs.Linger)), 1)
+}
+
+// unstartedOf is how many commands of a batch have not been started before.
+func unstartedOf(batch []command.Envelope) (n int) {
+	for i := range batch {
+		if !batch[i].Woken() {
+			n++
+		}
+	}
+	return n
+}
+
+// returnPermits puts the permits of n commands back whose handlers were not called.
+func (s *state) returnPermits(n int) {
+	if s.rate != nil {
+		s.rate.fill(s.now())
+		s.rate.giveBack(n)
+	}
 }
 
 // isLaden reports whether a worker of an inbox whose handlers suspend carries as many commands as it may, because the inboxes

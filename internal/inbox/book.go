@@ -56,6 +56,7 @@ func (s *state) skip(m *Member, t *Tally, n int, rest []command.Envelope, fx *ef
 	}
 	s.book(m, t, fx)
 	s.release(m, n)
+	s.returnPermits(n)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)
 	}

@@ -44,6 +44,7 @@ type Config struct {
 	// TTL is how long a command may wait in the queue; 0 is for ever.
 	TTL      time.Duration
 	Overflow Overflow
+	Rate     Rate
 	Retry    Retry
 	// Instances is how many workers may be here at once.
 	Instances int

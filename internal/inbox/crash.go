@@ -15,6 +15,7 @@ type crash struct {
 	rest    []command.Envelope // what goes back to the queue
 	back    places             // of the rest, in a keyed stage
 	streak  bool               // the crash counts in the streak
+	unbegun bool               // no handler was called
 	err     error
 }
 
@@ -33,7 +34,7 @@ func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []co
 // NoInstance books the end of a batch for which no instance could be made: no command is to blame. It counts in the streak
 // all the same, for otherwise a stage whose factory fails would never break. It returns false if the worker was abandoned.
 func (in *Inbox) NoInstance(m *Member, t *Tally, batch []command.Envelope, err error) bool {
-	return in.endBatch(m, t, &crash{rest: batch, streak: true, err: err})
+	return in.endBatch(m, t, &crash{rest: batch, streak: true, unbegun: true, err: err})
 }
 
 func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
@@ -62,6 +63,9 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 		fx.endOne(*c.culprit, reason.Crash, c.err)
 	}
 	s.giveBack(m, c.rest, c.back, fx)
+	if c.unbegun {
+		s.returnPermits(unstartedOf(c.rest))
+	}
 	if retries {
 		s.postpone(*c.culprit, c.at) // after giveBack: a keyed stage puts the culprit before the rest
 	}

@@ -20,6 +20,7 @@
 //   - Submitters wait in line for a slot of their own. If both kinds wait they take turns.
 //   - Workers of stages in use that have something for an inbox that is drained are barred, whether there are free slots or
 //     not, until it is opened again; see phase.go.
+//   - Commands of an inbox with a rate wait in the queue until there are permits for them, and an alarm calls a worker; see rate.go.
 //
 // One word for each: a worker is parked while it holds no goroutine, for whatever reason; idle, parked with nothing to do;
 // blocked, parked in line or barred at another inbox with its batch done. A sender is such a worker as the other inbox sees
@@ -53,7 +54,7 @@
 //
 // A file uses those before it in this list, with few exceptions, which a test in internal/layers counts:
 //
-//   - what an inbox is made of: config.go, phase.go, lanes.go, waiting.go, delayed.go, admission.go, inbox.go, line.go, pack.go,
+//   - what an inbox is made of: rate.go, config.go, phase.go, lanes.go, waiting.go, delayed.go, rate.go, admission.go, inbox.go, line.go, pack.go,
 //     member.go, worker_set.go
 //   - state.go, all that the lock guards; timers.go and effects.go, what a transition leaves to be done
 //   - what is here, and what can be used: available.go, worktime.go, instances.go, shared_pool.go, tokens.go

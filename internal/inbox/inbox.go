@@ -131,6 +131,7 @@ func New(cfg Config) *Inbox {
 		in.queue.byKey(cfg.Key)
 	}
 	in.queue.order(cfg.Discipline)
+	in.rate = newBucket(cfg.Rate)
 	in.inlet = link.NewInlet(cfg.Name, in)
 	return in
 }

@@ -35,6 +35,7 @@ type state struct {
 	crashStreak CrashStreak // the present one, or the last
 	holding     *Member     // the first of the workers that were given commands in this visit; see abandon.go
 	timers      timers
+	rate        *bucket // nil: none
 }
 
 // shared is the part of the state that may be read without the lock, but for opened. It is written with it, unless it says

@@ -10,6 +10,7 @@ const (
 	lingerAlarm              // a batch that is not full has waited long enough
 	restAlarm                // an inbox whose handlers crash is served again
 	soleAlarm                // a queue is no longer left to one worker
+	rateAlarm                // the rate lets commands be started
 	alarms
 )
 

@@ -25,6 +25,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 		in.setAlarm(retryAlarm, time.Hour)
 		in.leaveAlone(time.Hour)
 		in.setAlarm(soleAlarm, time.Hour)
+		in.setAlarm(rateAlarm, time.Hour)
 		in.unlock(&fx)
 	}
 	set()

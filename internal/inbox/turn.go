@@ -96,6 +96,9 @@ func (s *state) take(m *Member, most int) int {
 	if s.queue.packed > 0 {
 		s.queue.unpack(m.Batch[:n]...)
 	}
+	if s.rate != nil {
+		s.rate.take(unstartedOf(m.Batch[:n]))
+	}
 	if !m.owns {
 		s.equip(m)
 	}
@@ -107,10 +110,14 @@ func (s *state) take(m *Member, most int) int {
 	return n
 }
 
-// share is how many of n commands a worker takes at once: it leaves to the other workers what they could do as well.
+// share is how many of n commands a worker takes at once: it leaves to the other workers what they could do as well. Of an
+// inbox with a rate it takes one: what it took and has not started would come on top of what the rate allows later.
 func (s *state) share(n int) int {
 	if s.knobs.Linger > 0 {
 		return min(n, s.knobs.Batch) // they are to be handled together
+	}
+	if s.rate != nil {
+		return 1
 	}
 	workers := s.live
 	switch {
