@@ -5,28 +5,24 @@
 //	go run ./examples/crawler -pages 20000 -links 10
 //	go run ./examples/crawler -slow 0.2 -flaky 0.2 -broken 0.1
 //
-// Every page that can be read is read once. Every page that cannot be read is in the pipeline's Failures, with its
-// error. At the end both are compared with a sequential search of the site; the exit status is 1 if they differ.
+// Every page that can be read is read once. Every page that cannot be read is reported with its error. At the end both are
+// compared with a sequential search of the site; the exit status is 1 if they differ.
 package main
 
 import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/golda-dev/golda/examples/internal/show"
-	"github.com/golda-dev/golda/pipeline"
 )
 
 func main() {
@@ -65,28 +61,15 @@ func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	defer transport.CloseIdleConnections()
 
-	seen := &visits{count: map[string]int{}}
-	crawl := newCrawler(&http.Client{Transport: transport}, c.limit, seen.add)
-	p, err := pipeline.New("crawler", crawl.parts(), pipeline.KeepLetters(c.pages),
-		pipeline.Logger(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError}))))
-	if err != nil {
-		return err
-	}
-	if err := p.Start(ctx); err != nil {
-		return err
+	if c.quiet {
+		stderr = nil
 	}
 	begin := time.Now()
-	if !c.quiet {
-		defer progress(p, seen, stderr)()
-	}
-	err = crawl.crawl(ctx, base.JoinPath(path(0)))
-	if stopped := p.Stop(ctx); err == nil {
-		err = stopped
-	}
+	r, err := crawl(ctx, &http.Client{Transport: transport}, c.limit, base.JoinPath(path(0)), stderr)
 	if err != nil {
 		return err
 	}
-	return report(stdout, s, base, seen, p, crawl.links.Load(), time.Since(begin))
+	return r.report(stdout, s, base, time.Since(begin))
 }
 
 // serve serves the site on a free port of this machine.
@@ -106,85 +89,6 @@ func serve(ctx context.Context, s *site) (base *url.URL, stop func(), err error)
 		<-ended
 	}
 	return &url.URL{Scheme: "http", Host: l.Addr().String()}, stop, nil
-}
-
-// visits counts how often each page was read.
-type visits struct {
-	mu    sync.Mutex // guards count
-	count map[string]int
-}
-
-func (v *visits) add(address *url.URL) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.count[address.String()]++
-}
-
-func (v *visits) pages() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return len(v.count)
-}
-
-// progress writes a line every second until the function that it returns is called.
-func progress(p *pipeline.Pipeline, seen *visits, w io.Writer) (stop func()) {
-	tick := time.NewTicker(time.Second)
-	quit, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-tick.C:
-				_, _ = fmt.Fprintf(w, "read %d pages, %d failed, %d commands in flight\n",
-					seen.pages(), p.Failures().Len(), p.Snapshot().InFlight)
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() {
-		tick.Stop()
-		close(quit)
-		<-ended
-	}
-}
-
-// report writes the result of the crawl, and returns an error if it differs from what a sequential search of the site
-// finds.
-func report(w io.Writer, s *site, base *url.URL, seen *visits, p *pipeline.Pipeline, links int64, took time.Duration) error {
-	readable, failing := s.reachable()
-	failed := map[string]int{}
-	for _, letter := range p.Failures().List(pipeline.LetterFilter{}) {
-		failed[letter.Command.(*url.URL).String()]++
-	}
-	sn := p.Snapshot()
-	_, _ = fmt.Fprintf(w, "pages found: %d, links followed: %d\nread: %d\nfailed: %d\n",
-		len(readable)+len(failing), links, len(seen.count), len(failed))
-	for _, g := range p.Failures().Groups() {
-		_, _ = fmt.Fprintf(w, "  %d: %v\n", g.Seen, g.Example.Err)
-	}
-	_, _ = fmt.Fprintf(w, "retries: %d\ntook: %s\nlaw: %s\n", sn.Stages[1].Retries, show.Brief(took), show.Law(sn))
-	return errors.Join(
-		compare("read", base, readable, seen.count),
-		compare("in Failures", base, failing, failed))
-}
-
-// compare returns an error if a page that was wanted was not met exactly once, or if another page was met.
-func compare(how string, base *url.URL, want []int, met map[string]int) error {
-	var missing, twice []string
-	for _, page := range want {
-		switch address := base.JoinPath(path(page)).String(); met[address] {
-		case 0:
-			missing = append(missing, address)
-		case 1:
-		default:
-			twice = append(twice, address)
-		}
-	}
-	if len(missing)+len(twice) == 0 && len(met) == len(want) {
-		return nil
-	}
-	return fmt.Errorf("%d pages should be %s once, %d are: missing %q, more than once %q", len(want), how, len(met), missing, twice)
 }
 
 func parseFlags(args []string, help io.Writer) (c config, err error) {

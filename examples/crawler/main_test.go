@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// crawl runs the program.
-func crawl(t *testing.T, args string) (status int, stdout, stderr string) {
+// crawled runs the program.
+func crawled(t *testing.T, args string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	status = run(t.Context(), strings.Fields(args), &out, &err)
@@ -32,7 +32,7 @@ func TestEveryPageIsReadOnceOrFailsWithItsError(t *testing.T) {
 	}
 	for name, args := range cases {
 		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr := crawl(t, args)
+			status, stdout, stderr := crawled(t, args)
 			require.Equal(t, show.StatusOK, status, stderr)
 			assert.Empty(t, stderr)
 			assert.Contains(t, stdout, "balanced")
@@ -63,7 +63,7 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr := crawl(t, c.args)
+			status, stdout, stderr := crawled(t, c.args)
 			assert.Equal(t, show.StatusUsage, status)
 			assert.Empty(t, stdout)
 			assert.Equal(t, c.want, stderr)
@@ -72,7 +72,7 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 }
 
 func TestHelpIsNoError(t *testing.T) {
-	status, stdout, stderr := crawl(t, "-help")
+	status, stdout, stderr := crawled(t, "-help")
 	assert.Equal(t, show.StatusOK, status)
 	assert.True(t, strings.HasPrefix(stdout, "crawler follows the links"), stdout)
 	assert.Empty(t, stderr)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/examples/internal/show"
@@ -23,8 +22,7 @@ func analyse(ctx context.Context, log *input, crash float64, progress io.Writer)
 	reject := func(l stage.DeadLetter) { sum.reject(l.Command.(line), l.Err) }
 	parse := stage.Map("parse", parser(crash), stage.Retry(stage.RetryPolicy{Attempts: 10, If: crashed}))
 	count := stage.Keyed("count", byHost, func(host string) *counter { return &counter{host: host, into: sum} })
-	p, err := pipeline.New("loganalyser", parse.To(count), pipeline.Failures(reject), pipeline.DeadLetters(reject),
-		pipeline.Logger(slog.New(slog.DiscardHandler)))
+	p, err := pipeline.New("loganalyser", parse.To(count), pipeline.Failures(reject), pipeline.DeadLetters(reject))
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +39,8 @@ func crashed(err error) bool { return errors.As(err, new(*stage.CrashError)) }
 
 // counter counts the records of a host.
 type counter struct {
-	host string
 	totals
+	host string
 	into *report
 }
 

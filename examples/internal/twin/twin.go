@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +42,8 @@ func Code(t *testing.T, golda, hand string, shared ...string) []Row {
 	}
 	a, b, both := count(golda), count(hand), count(shared...)
 	return []Row{
-		{"lines of code that differ", fmt.Sprint(a), fmt.Sprint(b)},
-		{"lines of code, the whole program", fmt.Sprint(a + both), fmt.Sprint(b + both)},
+		{"lines of code that differ", strconv.Itoa(a), strconv.Itoa(b)},
+		{"lines of code, the whole program", strconv.Itoa(a + both), strconv.Itoa(b + both)},
 	}
 }
 
@@ -115,7 +116,7 @@ func median[T cmp.Ordered](all []cost, of func(cost) T) T {
 
 // Thousands writes a number with commas.
 func Thousands(n int) string {
-	s := fmt.Sprint(n)
+	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
@@ -146,6 +147,7 @@ func Check(t *testing.T, rows []Row) {
 	if !*update && !*measure {
 		t.Fatalf("the table in %s is out of date; run the test with -update. It should be:\n%s", name, want)
 	}
+	//nolint:gosec // the name is README.md, and all may read it
 	if err := os.WriteFile(name, slices.Concat(readme[:at[4]], []byte(want), readme[at[5]:]), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func Child(t *testing.T, work string) (stdout, stderr string, status int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self)
+	cmd := exec.CommandContext(t.Context(), self) //nolint:gosec // this process again
 	cmd.Env = append(os.Environ(), child+"="+work)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
