@@ -10,8 +10,12 @@ import (
 
 	"github.com/golda-dev/golda/examples/internal/show"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 )
+
+// fetchers is how many pages are fetched at once.
+const fetchers = 8
 
 // crawl follows all links from an address, and returns when no page is left. An attempt to fetch a page ends after the limit;
 // there are three.
@@ -20,40 +24,42 @@ import (
 //	    ▲                                │
 //	    └────────────── links ───────────┘
 //
-// The connection from extract to frontier closes the loop, so frontier accepts commands from it beyond its capacity.
-// Each page brings many links, and none is lost.
+// The connection from extract to frontier closes the loop, so frontier accepts commands from it beyond its capacity. When
+// fetch is full, frontier waits.
 func crawl(ctx context.Context, client *http.Client, limit time.Duration, from *url.URL, progress io.Writer) (*result, error) {
 	r := newResult()
 	seen := map[string]bool{} // addresses that were sent to be fetched; frontier has one worker
-	frontier := stage.Filter("frontier", func(_ context.Context, address *url.URL) (bool, error) {
-		r.links.Add(1)
-		known := seen[address.String()]
-		seen[address.String()] = true
-		return !known, nil
+	frontier := stage.FlatMap("frontier", func(_ context.Context, links []*url.URL, emit func(*url.URL) error) error {
+		r.links.Add(int64(len(links)))
+		for _, address := range links {
+			if key := address.String(); !seen[key] {
+				seen[key] = true
+				if err := emit(address); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	}, stage.Workers(1, 1))
 	fetch := stage.Map("fetch", func(ctx context.Context, address *url.URL) (page, error) {
 		return get(ctx, client, address)
-	}, stage.Timeout(limit), stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: 20 * time.Millisecond, Jitter: 0.5}))
-	extract := stage.FlatMap("extract", func(_ context.Context, p page, emit func(*url.URL) error) error {
-		if err := p.eachLink(emit); err != nil {
-			return err
-		}
+	}, stage.Workers(fetchers, fetchers), stage.Timeout(limit),
+		stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: 20 * time.Millisecond, Jitter: 0.5}))
+	extract := stage.Map("extract", func(_ context.Context, p page) ([]*url.URL, error) {
 		r.read(p.address)
-		return nil
+		return p.links(), nil
 	})
 
 	failed := func(l stage.DeadLetter) { r.fail(l.Command.(*url.URL), l.Err) }
-	loop := stage.Chain3(frontier, fetch, extract).To(frontier)
-	p, err := pipeline.New("crawler", loop, pipeline.Failures(failed), pipeline.DeadLetters(failed))
+	p, err := pipeline.New("crawler",
+		pipeline.Feed("start", frontier, source.Slice([][]*url.URL{{from}})),
+		stage.Chain3(frontier, fetch, extract).To(frontier),
+		pipeline.Failures(failed), pipeline.DeadLetters(failed))
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Start(ctx); err != nil {
-		return nil, err
-	}
 	defer show.Every(progress, r.progress)()
-	_, err = frontier.Call(ctx, from) // returns when all that came of the first address has ended
-	err = errors.Join(err, p.Stop(ctx))
+	err = errors.Join(p.Run(ctx), context.Cause(ctx)) // Run returns when all that came of the first address has ended
 	r.law = show.Law(p.Snapshot())
 	return r, err
 }

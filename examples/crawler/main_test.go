@@ -2,17 +2,137 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/internal/twin"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	crashing := func(f crawler) twin.Work {
+		return func() error {
+			s := &site{pages: 1000, links: 10, seed: 1}
+			return follow(f, s, &http.Client{Transport: &unsound{}}, os.Stdout)
+		}
+	}
+	twin.Main(map[string]twin.Work{"golda": crashing(crawl), "hand": crashing(byHand)})
+	goleak.VerifyTestMain(m)
+}
+
+// crawler is crawl or its twin.
+type crawler = func(ctx context.Context, c *http.Client, limit time.Duration, from *url.URL, progress io.Writer) (*result, error)
+
+// follow crawls a site, and reports the result.
+func follow(f crawler, s *site, client *http.Client, w io.Writer) error {
+	defer client.CloseIdleConnections()
+	base, stop, err := serve(context.Background(), s)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	r, err := f(context.Background(), client, time.Second, base.JoinPath(path(0)), nil)
+	if err != nil {
+		return err
+	}
+	return r.report(w, s, base, 0)
+}
+
+// unsound is a transport that panics with the first request for each of 1 % of the pages.
+type unsound struct {
+	http.Transport
+	met sync.Map
+}
+
+func (u *unsound) RoundTrip(r *http.Request) (*http.Response, error) {
+	page, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/page/"))
+	if _, again := u.met.LoadOrStore(page, true); err == nil && page%100 == 50 && !again {
+		panic("the transport crashed")
+	}
+	return u.Transport.RoundTrip(r)
+}
+
+func TestTheResultIsThatOfTheTwin(t *testing.T) {
+	for name, s := range map[string]func() *site{
+		"a sound site":   func() *site { return &site{pages: 2000, links: 10, seed: 1} },
+		"a single page":  func() *site { return &site{pages: 1, links: 2, seed: 1} },
+		"pages at fault": func() *site { return &site{pages: 500, links: 4, seed: 1, share: shares{flaky: 0.2, broken: 0.1}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var golda, hand strings.Builder
+			require.NoError(t, follow(crawl, s(), new(http.Client), &golda))
+			require.NoError(t, follow(byHand, s(), new(http.Client), &hand))
+			withoutLaw, _, _ := strings.Cut(golda.String(), "law:")
+			assert.Equal(t, strings.TrimSuffix(hand.String(), "law: \n"), withoutLaw)
+		})
+	}
+}
+
+func TestAnInterruptEndsTheCrawl(t *testing.T) {
+	for name, f := range map[string]crawler{"golda": crawl, "by hand": byHand} {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &site{pages: 100_000, links: 10, seed: 1}
+		base, stop, err := serve(t.Context(), s)
+		require.NoError(t, err)
+		client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == path(50) {
+				cancel()
+			}
+			return http.DefaultTransport.RoundTrip(r)
+		})}
+		_, err = f(ctx, client, time.Second, base.JoinPath(path(0)), nil)
+		require.ErrorIs(t, err, context.Canceled, name)
+		stop()
+		client.CloseIdleConnections()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestTheTable(t *testing.T) {
+	golda, errs, status := twin.Child(t, "golda")
+	require.Zero(t, status, errs)
+	require.Contains(t, golda, "read: 1000\nfailed: 0\n")
+	hand, errs, status := twin.Child(t, "hand")
+	require.Equal(t, 2, status)
+	require.Empty(t, hand)
+	require.Contains(t, errs, "panic: the transport crashed")
+
+	s := &site{pages: 5000, links: 40, seed: 1}
+	base, stop, err := serve(t.Context(), s)
+	require.NoError(t, err)
+	defer stop()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	defer client.CloseIdleConnections()
+	work := func(f crawler) twin.Work {
+		return func() error {
+			_, err := f(t.Context(), client, time.Second, base.JoinPath(path(0)), nil)
+			return err
+		}
+	}
+	rows := twin.Code(t, "crawl.go", "twin_test.go", "main.go", "page.go", "result.go", "site.go")
+	rows = append(rows, twin.Cost(t, "page", s.pages, work(crawl), work(byHand))...)
+	twin.Check(t, append(rows, twin.Row{
+		Name:  "1,000 pages, fetching 1 % of them panics once",
+		Golda: "no page is lost",
+		Hand:  "the process ends with status 2; no page is reported",
+	}))
+}
 
 // crawled runs the program.
 func crawled(t *testing.T, args string) (status int, stdout, stderr string) {

@@ -38,26 +38,20 @@ func get(ctx context.Context, client *http.Client, address *url.URL) (page, erro
 	return page{address, string(body)}, nil
 }
 
-// eachLink calls f with the address of each link of the page, until it returns an error. An invalid link leads nowhere.
-func (p page) eachLink(f func(*url.URL) error) error {
+// links returns the addresses of the links of the page. An invalid link leads nowhere.
+func (p page) links() (all []*url.URL) {
 	tokens := html.NewTokenizer(strings.NewReader(p.body))
 	for kind := tokens.Next(); kind != html.ErrorToken; kind = tokens.Next() {
 		if kind != html.StartTagToken {
 			continue
 		}
-		target, ok := href(tokens)
-		if !ok {
-			continue
-		}
-		address, err := p.address.Parse(target)
-		if err != nil {
-			continue
-		}
-		if err := f(address); err != nil {
-			return err
+		if target, ok := href(tokens); ok {
+			if address, err := p.address.Parse(target); err == nil {
+				all = append(all, address)
+			}
 		}
 	}
-	return nil
+	return all
 }
 
 // href returns the address in an <a> tag.

@@ -22,16 +22,13 @@ func analyse(ctx context.Context, log *input, crash float64, progress io.Writer)
 	reject := func(l stage.DeadLetter) { sum.reject(l.Command.(line), l.Err) }
 	parse := stage.Map("parse", parser(crash), stage.Retry(stage.RetryPolicy{Attempts: 10, If: crashed}))
 	count := stage.Keyed("count", byHost, func(host string) *counter { return &counter{host: host, into: sum} })
-	p, err := pipeline.New("loganalyser", parse.To(count), pipeline.Failures(reject), pipeline.DeadLetters(reject))
+	p, err := pipeline.New("loganalyser", pipeline.Feed("log", parse, log.lines), parse.To(count),
+		pipeline.Failures(reject), pipeline.DeadLetters(reject))
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Start(ctx); err != nil {
-		return nil, err
-	}
 	defer show.Every(progress, log.progress)()
-	err = log.lines(ctx, func(l line) error { return parse.Submit(ctx, l) })
-	return sum, errors.Join(err, p.Stop(ctx))
+	return sum, errors.Join(p.Run(ctx), context.Cause(ctx))
 }
 
 // crashed reports whether an error is a crash.

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/golda-dev/golda/source"
 )
 
 // input is the log.
@@ -16,18 +18,19 @@ type input struct {
 	read atomic.Int64 // lines, so far
 }
 
-// lines calls submit with each line, until it returns an error.
+// lines calls submit with each line, until it returns an error. It is a [source.Source]. To read again would not help against
+// its own errors.
 func (in *input) lines(_ context.Context, submit func(line) error) error {
 	scanner := bufio.NewScanner(in.from)
 	scanner.Buffer(nil, 1<<20)
-	for n := 1; scanner.Scan(); n++ {
-		if err := submit(line{n, scanner.Text()}); err != nil {
+	for scanner.Scan() {
+		if err := submit(line{int(in.read.Load()) + 1, scanner.Text()}); err != nil {
 			return err
 		}
 		in.read.Add(1)
 	}
 	if err := scanner.Err(); err != nil {
-		return fmt.Errorf("line %d: %w", in.read.Load()+1, err)
+		return source.Fatal(fmt.Errorf("line %d: %w", in.read.Load()+1, err))
 	}
 	return nil
 }
