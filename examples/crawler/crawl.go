@@ -50,11 +50,15 @@ func crawl(ctx context.Context, client *http.Client, limit time.Duration, from *
 		return p.links(), nil
 	})
 
-	failed := func(l stage.DeadLetter) { r.fail(l.Command.(*url.URL), l.Err) }
+	failed := func(l stage.DeadLetter) {
+		if address, ok := l.Command.(*url.URL); ok {
+			r.fail(address, l.Err)
+		}
+	}
 	p, err := pipeline.New("crawler",
 		pipeline.Feed("start", frontier, source.Slice([][]*url.URL{{from}})),
 		stage.Chain3(frontier, fetch, extract).To(frontier),
-		pipeline.Failures(failed), pipeline.DeadLetters(failed))
+		pipeline.Failures(failed), pipeline.DeadLetters(failed), pipeline.DrainTimeout(limit))
 	if err != nil {
 		return nil, err
 	}

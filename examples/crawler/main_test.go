@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,16 +84,17 @@ func TestTheResultIsThatOfTheTwin(t *testing.T) {
 func TestAnInterruptEndsTheCrawl(t *testing.T) {
 	for name, f := range map[string]crawler{"golda": crawl, "by hand": byHand} {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &site{pages: 100_000, links: 10, seed: 1}
+		s := &site{pages: 1_000_000, links: 10, seed: 1}
 		base, stop, err := serve(t.Context(), s)
 		require.NoError(t, err)
+		var requests atomic.Int64
 		client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Path == path(50) {
+			if requests.Add(1) == 100 {
 				cancel()
 			}
 			return http.DefaultTransport.RoundTrip(r)
 		})}
-		_, err = f(ctx, client, time.Second, base.JoinPath(path(0)), nil)
+		_, err = f(ctx, client, 100*time.Millisecond, base.JoinPath(path(0)), nil)
 		require.ErrorIs(t, err, context.Canceled, name)
 		stop()
 		client.CloseIdleConnections()

@@ -19,7 +19,11 @@ import (
 // whose parser crashed is parsed again; one that cannot be parsed is a failure.
 func analyse(ctx context.Context, log *input, crash float64, progress io.Writer) (*report, error) {
 	sum := newReport()
-	reject := func(l stage.DeadLetter) { sum.reject(l.Command.(line), l.Err) }
+	reject := func(l stage.DeadLetter) {
+		if bad, ok := l.Command.(line); ok {
+			sum.reject(bad, l.Err)
+		}
+	}
 	parse := stage.Map("parse", parser(crash), stage.Retry(stage.RetryPolicy{Attempts: 10, If: crashed}))
 	count := stage.Keyed("count", byHost, func(host string) *counter { return &counter{host: host, into: sum} })
 	p, err := pipeline.New("loganalyser", pipeline.Feed("log", parse, log.lines), parse.To(count),
