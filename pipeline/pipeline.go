@@ -88,8 +88,8 @@ func (p *Pipeline) Err() error {
 }
 
 // Tree returns the state of the supervision tree: the stages and the control loop, in the order in which they were started,
-// then the pools that stages share and the stages that were added, with how often each was restarted and why it last ended. Workers are not in it; see
-// [stage.Snapshot]. It is empty before the start. After the end it is the last state.
+// then the pools that stages share and the stages that were added, with how often each was restarted and why it last ended.
+// Workers are not in it; see [stage.Snapshot]. It is empty before the start. After the end it is the last state.
 func (p *Pipeline) Tree() supervisor.Info {
 	p.mu.Lock()
 	tree := p.tree

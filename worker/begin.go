@@ -109,13 +109,8 @@ func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []comma
 		panic(unwind{})
 	}
 	for i := range es {
-		w.refuse(&es[i], errs[i])
+		w.stage.Inbox.Answer(&es[i], errs[i])
 	}
-}
-
-// refuse settles the ticket of a command that was not started with an error.
-func (w *Worker) refuse(e *command.Envelope, err error) {
-	w.stage.Inbox.Answer(e, err)
 }
 
 // shed ends commands that have expired. Rest is what remains of the batch, if they were not the next ones.

@@ -150,7 +150,7 @@ func (v *Version) StartShared() error {
 	return v.startFirst(func(inst Instance) error {
 		err := Guard(v.stage.Inbox.Name(), func() error { return inst.Start(v.stage.Context) })
 		if err != nil {
-			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
+			return v.wrapStart(err)
 		}
 		return nil
 	})
@@ -200,9 +200,15 @@ func (v *Version) startFirstOnce(start func(Instance) error) error {
 	return nil
 }
 
-// startOne starts an instance with a context that ends with the stage's, and while it starts also with ctx.
-func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:contextcheck // two contexts end its own
+// wrapStart says of which stage an instance did not start.
+func (v *Version) wrapStart(err error) error {
+	return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
+}
 
+// startOne starts an instance with a context that ends with the stage's, and while it starts also with ctx.
+//
+//nolint:contextcheck // two contexts end its own
+func (v *Version) startOne(ctx context.Context, inst Instance) error {
 	handling, cancel := context.WithCancelCause(v.stage.Context)
 	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	var claimed atomic.Bool // by the first of two: the start has ended, or ctx has
@@ -218,17 +224,17 @@ func (v *Version) startOne(ctx context.Context, inst Instance) error { //nolint:
 	case err = <-ended:
 	case <-ctx.Done():
 		if claimed.CompareAndSwap(false, true) {
-			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), context.Cause(ctx))
+			return v.wrapStart(context.Cause(ctx))
 		}
 		err = <-ended
 	}
 	switch hooked := unhook(); {
 	case err != nil:
 		cancel(err)
-		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
+		return v.wrapStart(err)
 	case !hooked: // it has started, with a context that has ended
 		v.stage.callStop(inst)
-		return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), context.Cause(ctx))
+		return v.wrapStart(context.Cause(ctx))
 	}
 	v.mu.Lock()
 	v.cancel = cancel
@@ -326,7 +332,7 @@ func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, erro
 			}
 		}
 		if err := inst.Start(ctx); err != nil {
-			return plain.Wrap(fmt.Sprintf("stage %q: start", v.stage.Inbox.Name()), err)
+			return v.wrapStart(err)
 		}
 		return nil
 	})

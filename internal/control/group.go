@@ -14,11 +14,10 @@ import (
 // narrow copies the part of a snapshot that the controller of a group governs, and returns which stages are in it: their
 // numbers in the whole snapshot, by their numbers in the part. The governors return the group of the controller that governs
 // a stage, and a pool.
-func narrow(s *controller.Snapshot, group string, governor, poolGovernor func(name string) string) (
-	*controller.Snapshot, []controller.StageID,
-) {
-
-	ids := make([]controller.StageID, 0, len(s.Stages))
+func narrow(
+	s *controller.Snapshot, group string, governor, poolGovernor func(name string) string,
+) (part *controller.Snapshot, ids []controller.StageID) {
+	ids = make([]controller.StageID, 0, len(s.Stages))
 	inPart := make([]controller.StageID, len(s.Stages))
 	for i := range s.Stages {
 		inPart[i] = controller.NoStage

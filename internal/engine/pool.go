@@ -48,7 +48,6 @@ type Pool struct {
 type workerGroup interface {
 	Shrink(n int)
 	Unshrink(n int) int
-	RetireOne() bool
 	ForgetShrink()
 	CrashIdle()
 }

@@ -268,9 +268,10 @@ func (ps *poolSupervisor) restartAfter(ctx actor.Context, w *worker.Worker, paus
 	ps.records().pauses[m] = time.AfterFunc(pause, func() { actor.Tell(system, self, m) })
 }
 
-// restart starts a fresh actor for a worker that crashed, unless fewer workers are wanted now.
+// restart starts a fresh actor for a worker that crashed, unless fewer workers are wanted now: it need not be started to be
+// dismissed.
 func (ps *poolSupervisor) restart(ctx actor.Context, w *worker.Worker) {
-	if ps.doomed || !w.Loaded() && ps.pool.group.RetireOne() {
+	if ps.doomed || !w.Loaded() && ps.pool.group.Unshrink(1) == 1 {
 		w.Unclaim()
 		return
 	}

@@ -83,7 +83,7 @@ func (s *state) accounts(now int64) Accounts {
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
 		Pool: s.pool, Knobs: s.knobs.Knobs,
-		Blocked: int(s.counts.blocked), Idle: max(s.live-s.counts.busy-int(s.counts.blocked), 0), Stalled: s.stalled,
+		Blocked: s.counts.blocked, Idle: max(s.live-s.counts.busy-s.counts.blocked, 0), Stalled: s.stalled,
 		BusyTime: busy, BlockedTime: blocked, IdleTime: idle, RateWait: s.rateWait(now),
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,

@@ -108,9 +108,6 @@ func (sp *SharedPool) Unshrink(n int) int {
 	return sp.unshrink(n)
 }
 
-// RetireOne reports whether one worker less is wanted, and notes that it is gone.
-func (sp *SharedPool) RetireOne() bool { return sp.Unshrink(1) == 1 }
-
 // ForgetShrink forgets requests to leave, and the inboxes' streaks of crashes. It is called when no worker is left.
 func (sp *SharedPool) ForgetShrink() {
 	sp.mu.Lock()

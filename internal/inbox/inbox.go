@@ -171,13 +171,6 @@ func (in *Inbox) Load() int {
 	return in.load()
 }
 
-// Full reports whether there is no free slot.
-func (in *Inbox) Full() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.free() <= 0
-}
-
 // byReason counts commands that were not taken, or had no answer.
 type byReason map[reason.Reason]uint64
 

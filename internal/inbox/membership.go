@@ -83,10 +83,6 @@ func (in *Inbox) Unshrink(n int) int {
 	return in.unshrink(n)
 }
 
-// RetireOne reports whether one worker less is wanted, and notes that it is gone: a worker that crashed need not be started
-// afresh to be dismissed.
-func (in *Inbox) RetireOne() bool { return in.Unshrink(1) == 1 }
-
 // WakeAll wakes the idle workers that have an instance, though there may be nothing to do: they check their instances then.
 // The others stay idle: one that comes and can do nothing would be taken for the one that comes for the next command.
 func (in *Inbox) WakeAll() {

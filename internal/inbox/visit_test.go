@@ -464,10 +464,10 @@ func TestASharedPoolIsTheSumOfItsInboxes(t *testing.T) {
 	require.EqualValues(t, 1, Snapshot(tb.inboxes)[0].Restarts, "the inbox counts the restart, for a shared pool does not know where the worker crashed")
 	tb.pool.CrashIdle()
 	tb.pool.Shrink(3)
-	require.True(t, tb.pool.RetireOne())
+	require.Equal(t, 1, tb.pool.Unshrink(1))
 	require.Equal(t, 1, tb.pool.Unshrink(1))
 	tb.pool.ForgetShrink()
-	require.False(t, tb.pool.RetireOne())
+	require.Zero(t, tb.pool.Unshrink(1))
 }
 
 // The worker that was woken for a token leaves instead: another one is woken.

@@ -658,9 +658,9 @@ func TestACommandThatWaitsForItsRetryKeepsItsSlot(t *testing.T) {
 			}
 			tb.submit(0, "c")
 			w.turn(false)
-			require.False(t, in.Full())
+			require.Positive(t, in.free())
 			tb.submit(0, "d")
-			require.True(t, in.Full())
+			require.Zero(t, in.free())
 			err := submitTo(t.Context(), in, "e")
 			require.Equal(t, rule == Reject, errors.Is(err, ErrFull), err)
 			tb.pass(2 * time.Second)

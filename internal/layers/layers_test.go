@@ -24,11 +24,11 @@ internal/link:
 behaviour:          internal/link
 controller:         internal/plain
 controller/policy:  controller
-internal/steer:      controller
+internal/ring:
+internal/steer:      controller internal/ring
 controller/leda:    controller
 internal/histogram:
 internal/part:
-internal/ring:
 internal/trial:
 stage/queue:        internal/ring
 stage/reason:
@@ -71,7 +71,7 @@ stage:              behaviour stage/queue stage/reason stage/upgrade worker
                     internal/trial
 
 -- third
-internal/letters:   stage stage/reason worker internal/logs internal/plain
+internal/letters:   stage stage/reason worker internal/logs internal/plain internal/ring
 pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
                     internal/actor internal/command internal/control internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
                     internal/link internal/part internal/plain

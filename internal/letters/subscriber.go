@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golda-dev/golda/internal/ring"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/worker"
 )
@@ -28,7 +29,7 @@ type subscriber struct {
 	stuck   func(letter stage.DeadLetter)            // f does not return
 
 	mu      sync.Mutex // guards all below
-	queue   letterQueue
+	queue   ring.Ring[stage.DeadLetter]
 	filled  sync.Cond        // signalled when a letter is queued, and at the end
 	changed chan struct{}    // closed when f returns, and at the end; nil if no goroutine waits for it
 	current stage.DeadLetter // the letter that f is called with, while calling
@@ -59,15 +60,15 @@ func (s *subscriber) notify(letter stage.DeadLetter) bool {
 func (s *subscriber) push(letter stage.DeadLetter) (ok, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && !s.silent && s.queue.len() >= maxQueued {
+	for !s.closed && !s.silent && s.queue.Len() >= maxQueued {
 		late = !s.waitLocked(nil)
 		s.silent = s.silent || late
 	}
-	if s.closed || s.queue.len() >= maxQueued {
+	if s.closed || s.queue.Len() >= maxQueued {
 		s.missed++
 		return false, late
 	}
-	s.queue.push(letter)
+	s.queue.Push(letter)
 	s.filled.Signal()
 	if !s.started {
 		s.started = true
@@ -140,13 +141,13 @@ func (s *subscriber) serve() error {
 func (s *subscriber) next() (letter stage.DeadLetter, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && s.queue.len() == 0 {
+	for !s.closed && s.queue.Len() == 0 {
 		s.filled.Wait()
 	}
 	if s.closed {
 		return letter, false
 	}
-	letter = s.queue.pop()
+	letter = s.queue.Pop()
 	s.current, s.calling = letter, true
 	return letter, true
 }
@@ -159,7 +160,7 @@ func (s *subscriber) returnedLocked() {
 }
 
 // idleLocked reports whether all letters have been delivered and f has returned.
-func (s *subscriber) idleLocked() bool { return !s.calling && s.queue.len() == 0 }
+func (s *subscriber) idleLocked() bool { return !s.calling && s.queue.Len() == 0 }
 
 // rest waits until all letters have been delivered and f has returned. It gives up when ctx ends, or if f does not return
 // for [patience].
@@ -184,8 +185,8 @@ func (s *subscriber) close(onlyBehind bool) (undelivered []stage.DeadLetter) {
 	if s.calling {
 		undelivered = append(undelivered, s.current)
 	}
-	for s.queue.len() > 0 {
-		undelivered = append(undelivered, s.queue.pop())
+	for s.queue.Len() > 0 {
+		undelivered = append(undelivered, s.queue.Pop())
 	}
 	s.missed += len(undelivered)
 	s.filled.Broadcast()
@@ -198,30 +199,4 @@ func (s *subscriber) undelivered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.missed
-}
-
-// letterQueue is a first-in-first-out queue of letters.
-type letterQueue struct {
-	letters []stage.DeadLetter
-	first   int // letters before it were popped
-}
-
-func (q *letterQueue) len() int { return len(q.letters) - q.first }
-
-func (q *letterQueue) push(letter stage.DeadLetter) {
-	if len(q.letters) == cap(q.letters) && q.first >= q.len() {
-		rest := copy(q.letters, q.letters[q.first:])
-		clear(q.letters[rest:])
-		q.letters, q.first = q.letters[:rest], 0
-	}
-	q.letters = append(q.letters, letter)
-}
-
-func (q *letterQueue) pop() stage.DeadLetter {
-	letter := q.letters[q.first]
-	q.letters[q.first] = stage.DeadLetter{}
-	if q.first++; q.first == len(q.letters) {
-		q.letters, q.first = q.letters[:0], 0
-	}
-	return letter
 }

@@ -1,6 +1,9 @@
 package steer
 
-import "github.com/golda-dev/golda/controller"
+import (
+	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/ring"
+)
 
 // defaultJournal is how many changes a journal holds by default.
 const defaultJournal = 256
@@ -9,10 +12,8 @@ const defaultJournal = 256
 //
 // A journal is not safe for concurrent use: its owner locks it, or copies the Entries.
 type Journal struct {
-	ring     []controller.Change
+	changes  ring.Ring[controller.Change]
 	capacity int
-	oldest   int // index of the oldest entry once the ring is full
-	dropped  uint64
 }
 
 // NewJournal returns a journal for the given number of changes, or for 256 if
@@ -42,21 +43,17 @@ func (j *Journal) Amend(c controller.Change) {
 }
 
 func (j *Journal) newest() *controller.Change {
-	if len(j.ring) == 0 {
+	if j.changes.Len() == 0 {
 		return nil
 	}
-	return &j.ring[(j.oldest+len(j.ring)-1)%len(j.ring)]
+	return j.changes.At(j.changes.Len() - 1)
 }
 
-// add lets the ring grow as it fills, since most pipelines change little.
 func (j *Journal) add(c controller.Change) {
-	if len(j.ring) < j.size() {
-		j.ring = append(j.ring, c)
-		return
+	if j.changes.Len() >= j.size() {
+		j.changes.Pop()
 	}
-	j.ring[j.oldest] = c
-	j.oldest = (j.oldest + 1) % len(j.ring)
-	j.dropped++
+	j.changes.Push(c)
 }
 
 func (j *Journal) size() int {
@@ -68,10 +65,7 @@ func (j *Journal) size() int {
 
 // Entries returns a copy of the recorded changes, oldest first.
 func (j *Journal) Entries() []controller.Change {
-	entries := make([]controller.Change, 0, len(j.ring))
-	entries = append(entries, j.ring[j.oldest:]...)
-	return append(entries, j.ring[:j.oldest]...)
+	entries := make([]controller.Change, 0, j.changes.Len())
+	j.changes.Each(func(c *controller.Change) { entries = append(entries, *c) })
+	return entries
 }
-
-// Dropped returns how many changes were overwritten.
-func (j *Journal) Dropped() uint64 { return j.dropped }
