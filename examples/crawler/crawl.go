@@ -41,9 +41,7 @@ func crawl(ctx context.Context, client *http.Client, limit time.Duration, from *
 		}
 		return nil
 	}, stage.Workers(1, 1))
-	fetch := stage.Map("fetch", func(ctx context.Context, address *url.URL) (page, error) {
-		return get(ctx, client, address)
-	}, stage.Workers(fetchers, fetchers), stage.Timeout(limit),
+	fetch := stage.Map("fetch", getter(client), stage.Workers(fetchers, fetchers), stage.Timeout(limit),
 		stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: 20 * time.Millisecond, Jitter: 0.5}))
 	extract := stage.Map("extract", func(_ context.Context, p page) ([]*url.URL, error) {
 		r.read(p.address)

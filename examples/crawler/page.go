@@ -17,25 +17,27 @@ type page struct {
 	body    string
 }
 
-// get fetches a page.
-func get(ctx context.Context, client *http.Client, address *url.URL) (page, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
-	if err != nil {
-		return page{}, err
+// getter returns the function that fetches a page.
+func getter(client *http.Client) func(ctx context.Context, address *url.URL) (page, error) {
+	return func(ctx context.Context, address *url.URL) (page, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+		if err != nil {
+			return page{}, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return page{}, err
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+		if err != nil {
+			return page{}, err
+		}
+		if response.StatusCode != http.StatusOK {
+			return page{}, &statusError{response.StatusCode}
+		}
+		return page{address, string(body)}, nil
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return page{}, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return page{}, err
-	}
-	if response.StatusCode != http.StatusOK {
-		return page{}, &statusError{response.StatusCode}
-	}
-	return page{address, string(body)}, nil
 }
 
 // links returns the addresses of the links of the page. An invalid link leads nowhere.

@@ -22,6 +22,7 @@ func byHand(ctx context.Context, client *http.Client, limit time.Duration, from 
 	g, ctx := errgroup.WithContext(ctx)
 	frontier := make(chan *url.URL)
 	found := make(chan []*url.URL)
+	get := getter(client)
 
 	g.Go(func() error {
 		defer close(frontier)
@@ -58,7 +59,7 @@ func byHand(ctx context.Context, client *http.Client, limit time.Duration, from 
 		g.Go(func() error {
 			for address := range frontier {
 				var links []*url.URL
-				if p, err := try(ctx, client, limit, address); err != nil {
+				if p, err := try(ctx, get, limit, address); err != nil {
 					r.fail(address, err)
 				} else {
 					r.read(address)
@@ -78,12 +79,15 @@ func byHand(ctx context.Context, client *http.Client, limit time.Duration, from 
 
 var errSlow = errors.New("took longer than the limit")
 
+// getting fetches a page once.
+type getting = func(ctx context.Context, address *url.URL) (page, error)
+
 // try fetches a page in three attempts, with pauses in between.
-func try(ctx context.Context, client *http.Client, limit time.Duration, address *url.URL) (p page, err error) {
+func try(ctx context.Context, get getting, limit time.Duration, address *url.URL) (p page, err error) {
 	pause := 20 * time.Millisecond
 	for attempt := 1; ; attempt++ {
 		once, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
-		p, err = get(once, client, address)
+		p, err = get(once, address)
 		cancel()
 		if err == nil || attempt == 3 || ctx.Err() != nil {
 			return p, err

@@ -17,10 +17,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/examples/internal/twin"
 	"github.com/golda-dev/golda/pipeline"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	twin.Main(works)
+	goleak.VerifyTestMain(m)
+}
 
 // served is a running service with its clients.
 type served struct {

@@ -6,16 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	stagehttp "github.com/golda-dev/golda/adapter/http"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
-
-// errEmpty is the error of a job without a name.
-var errEmpty = errors.New("the job is empty; send its name as the body")
 
 // service is a server in front of a pipeline of two stages:
 //
@@ -46,14 +42,6 @@ func newService(c config, store func(job string), options ...pipeline.Part) (*se
 // run serves until ctx ends or the pipeline gives up. It returns nil if all requests were answered and the pipeline was drained.
 func (s *service) run(ctx context.Context, l net.Listener) error {
 	return stagehttp.Serve(ctx, l, s.server, s.p)
-}
-
-// check returns the name of a job.
-func check(_ context.Context, job string) (string, error) {
-	if job = strings.TrimSpace(job); job == "" {
-		return "", errEmpty
-	}
-	return job, nil
 }
 
 // handler sets what both handlers have in common.
