@@ -74,6 +74,7 @@ type overloader interface {
 	Overload() (Overload, bool)
 }
 
+// overloads has the reasons of errors. The first error that matches counts, so one that wraps another comes before it.
 var overloads = []struct {
 	err error
 	why reason.Reason

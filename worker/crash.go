@@ -86,7 +86,7 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	clear(batch)
 	w.stage.Crashed(crash, again)
 	w.deliver(false)                          // after Crash, which says whether the worker still owns what earlier commands forwarded
-	if w.pool == nil && !w.hasUndelivered() { // a worker that carries commands keeps its place until it has handed them over
+	if w.pool == nil && !w.hasUndelivered() { // otherwise it still counts as one with an instance in use, until it has handed all over
 		w.stage.Inbox.Yield(&w.Member)
 	}
 	w.failure = crash

@@ -27,8 +27,13 @@
 // The worker recovers from panics of handlers, and from runtime.Goexit. The command that was being handled is charged with
 // the crash. If a handler of whole batches crashed, no command is charged at first: all go back in smaller batches, until the
 // culprit is alone. The rest of the batch returns to the front of the queue, in order. What the commands before the crash
-// forwarded is handed over. Then the worker fails towards its stage's supervisor, which stops the actor and starts a new
-// one with a fresh instance. The [Worker] value outlives its actors, so what an actor left behind is known to the next.
+// forwarded is handed over, as far as its targets have free slots. Then the worker fails towards its stage's supervisor,
+// which stops the actor and starts a new one with a fresh instance, at once or after a pause.
+//
+// The [Worker] value outlives its actors. What a full target has not taken stays in its outboxes: those commands are booked
+// as forwarded and are in flight, but hold no slot. The worker counts as one that has an instance in use, so that its stage
+// is not taken for empty, and it is not dismissed. The next actor hands the commands over before its first turn, and parks
+// at the targets that are still full.
 //
 // # Giving up
 //

@@ -78,7 +78,8 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	s.lookAtEntries(fx)
 }
 
-// crashedWorker removes a worker whose handler has crashed: it takes no further command, so it is no worker any more. A
+// crashedWorker removes a worker whose handler has crashed: it takes no further command, so it is no worker any more. Of its
+// own inbox it keeps inUse until [Inbox.Yield], which it calls when nothing is left in its outboxes. A
 // shared pool knows no inboxes, so its next worker is counted as a restart here.
 func (s *state) crashedWorker(m *Member) {
 	if m.visit == nil || m.at == nil {
