@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,7 +162,7 @@ func TestALoopBeyondMaxInFlightLeavesALetterForEachCommandRefused(t *testing.T) 
 // A command that is forwarded is in flight already, so the bound does not concern it.
 func TestALoopThatOnlyForwardsShedsNothingAtASmallMaxInFlight(t *testing.T) {
 	for _, limit := range []int{1, 4, 8} {
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+		t.Run(strconv.Itoa(limit), func(t *testing.T) {
 			const submitters, each, rounds = 8, 50, 10
 			tr := &tree{depth: rounds, back: func(_ context.Context, tr *tree, depth int) behaviour.Outcome {
 				return behaviour.Forward(tr.a, depth+1)

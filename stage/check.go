@@ -185,7 +185,7 @@ func (s *settings) checkOuts(check *checker) {
 // checkKeyed finds what a keyed stage cannot be given.
 func (s *settings) checkKeyed(check *checker) {
 	check.that(!s.passivates || s.keyed, "is for keyed stages", "Passivate(%v, %d)", s.idle, s.mostKeys)
-	check.that(s.idle >= 0 && (s.idle == 0 || s.idle >= time.Millisecond), "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
+	check.that(s.idle == 0 || s.idle >= time.Millisecond, "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(s.mostKeys >= 0, "the number must not be negative", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(!s.keyed || !s.disciplined, "a keyed stage has an order of its own", "Discipline")
 }

@@ -58,10 +58,10 @@ func TestAChainOfFlowsIsAFlowFromTheFirstTypeToTheLast(t *testing.T) {
 	assert.Equal(t, 4, got)
 	_, err = chain.Call(t.Context(), "3") // show makes it 1.5, which again cannot parse
 	require.ErrorIs(t, err, strconv.ErrSyntax)
-	assert.ErrorContains(t, err, `"again"`)
+	require.ErrorContains(t, err, `"again"`)
 	_, err = chain.Call(t.Context(), "eight")
 	require.ErrorIs(t, err, strconv.ErrSyntax)
-	assert.ErrorContains(t, err, `"parse"`)
+	require.ErrorContains(t, err, `"parse"`)
 
 	s := p.Snapshot()
 	assert.Equal(t, []uint64{3, 1, 2}, []uint64{s.Accepted, s.Replied, s.Failed})
@@ -270,8 +270,8 @@ func ExampleFlatMap() {
 
 // Results of one key always go to the same stage.
 func ExampleFlow_Route() {
-	even := stage.Sink("even", func(_ context.Context, n int) error { return nil })
-	odd := stage.Sink("odd", func(_ context.Context, n int) error { return nil })
+	even := stage.Sink("even", func(_ context.Context, _ int) error { return nil })
+	odd := stage.Sink("odd", func(_ context.Context, _ int) error { return nil })
 	parse := stage.Map("parse", func(_ context.Context, s string) (int, error) { return strconv.Atoi(s) })
 	defer must(parse.Route(func(n, _ int) int { return n % 2 }, even, odd))()
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func TestAHistoryEndsWithItsStreak(t *testing.T) {
 	crash := func(s *worker.Stage) { s.Inbox.CrashIdle() }
 	stages := make([]*worker.Stage, 2)
 	for i := range stages {
-		stages[i] = &worker.Stage{Inbox: inbox.New(inbox.Config{Name: fmt.Sprint(i), StreakEnds: time.Minute})}
+		stages[i] = &worker.Stage{Inbox: inbox.New(inbox.Config{Name: strconv.Itoa(i), StreakEnds: time.Minute})}
 		stages[i].Inbox.Attach(host)
 		crash(stages[i])
 	}

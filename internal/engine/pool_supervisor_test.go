@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -108,7 +108,7 @@ func (f *fixture) workers() []string {
 
 func TestScalingWhileThePoolStartsTakesEffectWhenItHasStarted(t *testing.T) {
 	for _, to := range []int{0, 1, 2, 3, 5} {
-		t.Run(fmt.Sprint(to), func(t *testing.T) {
+		t.Run(strconv.Itoa(to), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				gate := make(chan struct{})
 				f := newFixture(2, func() error { <-gate; return nil })

@@ -128,7 +128,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					got[key(e)] = append(got[key(e)], e.Cmd.(int))
 				}
 				for k := range queue.Key(5) {
-					require.Equal(t, len(m.waiting[k]), len(got[k]))
+					require.Len(t, got[k], len(m.waiting[k]))
 					if len(got[k]) > 0 {
 						require.Equal(t, m.waiting[k], got[k])
 					}
