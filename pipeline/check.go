@@ -552,10 +552,8 @@ func hasGroup(groups []grouping, name string) bool {
 // placeFeed adds a feed, and its stage unless the pipeline has it.
 func (p *plan) placeFeed(f *fed) {
 	p.feeds = append(p.feeds, f)
-	for _, c := range p.present {
-		if c == f.core {
-			return
-		}
+	if slices.Contains(p.present, f.core) {
+		return
 	}
 	switch x := f.stage.(type) {
 	case flow:

@@ -141,9 +141,10 @@ func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
 		func() <-chan error { return p.control.Use(group, policies) })
 }
 
-// Add adds stages, with their wires and feeds, to a pipeline that runs; or a [Feed] to a stage that is there. Ports that are wired already stay as they are, so a new stage is
-// reached by Submit, by handlers that forward to it directly, or by the ports of other new stages. As with [New], the error
-// joins all faults; then nothing has changed. If a stage cannot start, the new stages are removed again.
+// Add adds stages, with their wires and feeds, to a pipeline that runs; or a [Feed] to a stage that is there. Ports that are
+// wired already stay as they are, so a new stage is reached by Submit, by handlers that forward to it directly, or by the ports
+// of other new stages. As with [New], the error joins all faults; then nothing has changed. If a stage cannot start, the new
+// stages are removed again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	link.CheckContext(ctx, "pipeline: Add")
 	if err := p.checkCaller(); err != nil {
@@ -252,10 +253,10 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 	return nil
 }
 
-// Remove drains a stage and removes it from a pipeline that runs. It stops the feeds of the stage, closes the stage, and waits until all its commands have
-// ended or were handed on. Commands that other stages forward to it afterwards end with an error, so remove a stage when none
-// forwards to it any more. Its accounts stay in those of the pipeline, and take some kilobytes until the pipeline stops. If
-// ctx ends first, or the pipeline stops, the stage stays closed and is not removed.
+// Remove drains a stage and removes it from a pipeline that runs. It stops the feeds of the stage, closes the stage, and waits
+// until all its commands have ended or were handed on. Commands that other stages forward to it afterwards end with an error,
+// so remove a stage when none forwards to it any more. Its accounts stay in those of the pipeline, and take some kilobytes
+// until the pipeline stops. If ctx ends first, or the pipeline stops, the stage stays closed and is not removed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	link.CheckContext(ctx, "pipeline: Remove")
 	if err := p.checkCaller(); err != nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/golda-dev/golda/worker"
 )
 
-// Stop ends the sources of the pipeline's feeds, drains the pipeline and ends it. If ctx ends before it is drained, it stops hard: handlers' contexts end, queued
-// commands are dead-lettered, and workers have the [Grace] to finish the commands that they have started; they start no
-// others. Then the error is a [*StopError], which reports what was not done and which handlers did not return.
+// Stop ends the sources of the pipeline's feeds, drains the pipeline and ends it. If ctx ends before it is drained, it stops
+// hard: handlers' contexts end, queued commands are dead-lettered, and workers have the [Grace] to finish the commands that
+// they have started; they start no others. Then the error is a [*StopError], which reports what was not done and which handlers
+// did not return.
 //
 // Stop may be called before Start, and more than once: later calls wait for the first, and the first stops hard when the
 // context of any of them ends. A handler must not call Stop, which would wait for the handler.

@@ -56,11 +56,12 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	return st
 }
 
-// Passivate bounds the instances of a [Keyed] stage. An instance that has handled no command for at least the time idle, and
-// at most a quarter longer, is stopped and forgotten; 0 means never. When there are more than most instances, those that
-// have handled no command for longest are stopped, nearly in that order; 0 means any number. Those at work are never
-// stopped, so there may be as many more as there are workers, and up to 2 % more. The next command of such a key gets a fresh
-// instance: one whose state must not be lost saves it in its Stop, and reads it in the factory or its Start. The snapshot counts instances and passivations.
+// Passivate bounds the instances of a [Keyed] stage. An instance that has handled no command for at least the time idle, and at
+// most a quarter longer, is stopped and forgotten; 0 means never. When there are more than most instances, those that have
+// handled no command for longest are stopped, nearly in that order; 0 means any number. Those at work are never stopped, so
+// there may be as many more as there are workers, and up to 2 % more. The next command of such a key gets a fresh instance: one
+// whose state must not be lost saves it in its Stop, and reads it in the factory or its Start. The snapshot counts instances
+// and passivations.
 func Passivate(idle time.Duration, most int) Option {
 	return func(s *settings) { s.idle, s.mostKeys, s.passivates = idle, most, true }
 }
