@@ -199,13 +199,19 @@ func (p *Pipeline) startAdded(ctx context.Context, c *engine.Core) error {
 		ready(nil)
 		return c.Spawn(by, name, report)
 	}
-	_, err := p.pools.add(c.Pool).Add(ctx, supervisor.Child{Name: c.Name(), Spawn: spawn, Patience: p.grace()})
-	if err != nil {
+	tree := p.pools.add(c.Pool)
+	_, err := tree.Add(ctx, supervisor.Child{Name: c.Name(), Spawn: spawn, Patience: p.grace()})
+	switch {
+	case errors.Is(err, supervisor.ErrStopped): // the pipeline gives up or is stopped
+		return fmt.Errorf("%w: %w", ErrStopped, err)
+	case err != nil:
 		return err
 	}
 	select {
 	case err := <-started:
 		return err
+	case <-tree.Done():
+		return ErrStopped
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -34,27 +34,34 @@ func (s *state) changed(fx *effects) {
 }
 
 // callWorker picks a worker for the work that is here. Of the stage's own workers that is one that is idle, or one that
-// was not started yet, unless another is on its way already. A shared pool gets a token.
+// was not started yet, unless another is on its way already. A shared pool gets a token; but a worker of the stage's own that
+// still carries commands from before has an instance, and is called too.
 func (s *state) callWorker(fx *effects) {
 	if s.pool != nil {
 		s.addTokens(fx)
-		return
+		if s.carried == 0 {
+			return
+		}
 	}
+	full := s.busyInstances >= s.knobs.Instances
 	switch {
 	case len(s.idle)+s.unstarted.n == 0 || s.waking > 0 || s.unstarted.called, // none can come, or one does
-		s.busyInstances >= s.knobs.Instances || s.available() == 0 || s.leftToOne(): // none is needed
+		full && s.carried == 0 || s.available() == 0 || s.leftToOne(): // none is needed
 		return
 	}
 	m := s.pickIdle(s.canWork)
-	if m == nil && s.unstarted.n > 0 && s.equippable() {
+	if m == nil && s.pool == nil && !full && s.unstarted.n > 0 && s.equippable() {
 		s.unstarted.called = true
 		m = &Member{Wake: s.self.StartWorker}
 	}
 	fx.wakeWorker(m)
 }
 
+// mayCome reports whether a worker has an instance that it counts for, or another may be used.
+func (s *state) mayCome(m *Member) bool { return m.inUse || s.busyInstances < s.knobs.Instances }
+
 // canWork reports whether a worker that comes finds something to do: it has an instance, or will get one, and may take what
 // is available.
 func (s *state) canWork(m *Member) bool {
-	return (m.owns || s.equippable()) && (!s.isLaden(m) || s.runnable() > 0)
+	return s.mayCome(m) && (m.owns || s.equippable()) && (!s.isLaden(m) || s.runnable() > 0)
 }

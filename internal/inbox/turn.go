@@ -17,7 +17,9 @@ func (in *Inbox) Turn(m *Member, t *Tally, park bool) int {
 func (s *state) turn(m *Member, t *Tally, park bool, fx *effects) int {
 	s.book(m, t, fx)
 	m.finishTime()
-	s.yield(m)
+	if m.Carried == 0 { // otherwise a worker that came in its place would overtake what it carries
+		s.yield(m)
+	}
 	s.arrive(m)
 	s.unblock(m)
 	s.freeLanes(m)
@@ -62,6 +64,9 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	var fx effects
 	in.mu.Lock()
 	in.carry(m, int32(n))
+	if n == 0 && m.idle {
+		in.yield(m)
+	}
 	rests = m.idle && (n > 0 || in.excess == 0)
 	in.changed(&fx)
 	in.checkQuiet(&fx)
@@ -75,7 +80,7 @@ func (s *state) take(m *Member, most int) int {
 	if laden {
 		n = min(n, s.runnable())
 	}
-	if n == 0 || s.busyInstances >= s.knobs.Instances {
+	if n == 0 || !s.mayCome(m) {
 		return 0
 	}
 	if !m.owns && !s.equippable() || s.lingering() {

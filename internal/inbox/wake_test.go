@@ -171,3 +171,32 @@ func TestARetiringWorkerDoesNotStayParkedOnceItCarriesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A worker that came in its place would handle later commands, and what came of them would overtake what the worker carries.
+func TestAWorkerThatCarriesCommandsKeepsItsInstance(t *testing.T) {
+	tb := newTestbed(t, 1, func(c *Config) { c.Instances, c.Batch = 1, 4 })
+	in := tb.inboxes[0]
+	in.Bind(nil)
+	own := tb.addOwnWorker(in)
+	tb.submitN(0, 1)
+	_, cmds := own.turn(true)
+	require.Len(t, cmds, 1)
+	own.tally.Forwarded, own.n = 1, 0
+	in.Carry(&own.Member, 1)
+	_, cmds = own.next(true)
+	require.Empty(t, cmds)
+
+	in.Bind(tb.pool)
+	visitor := tb.addWorker()
+	tb.submitN(0, 1)
+	require.Zero(t, visitor.woken)
+	_, cmds = visitor.turn(true)
+	require.Empty(t, cmds, "there is one instance, and the stage's own worker has it")
+	require.Equal(t, 1, own.woken, "it may go on")
+	require.True(t, in.Carry(&own.Member, 0) || own.Ready())
+	_, cmds = own.turn(true)
+	if len(cmds) == 0 {
+		_, cmds = visitor.turn(true)
+	}
+	require.Len(t, cmds, 1)
+}
