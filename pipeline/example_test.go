@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
@@ -80,4 +82,33 @@ func ExampleDeadLetters() {
 	_ = p.Stop(ctx)
 	// Output:
 	// fragile: command 0: crash after 1 attempt: stage "fragile": crash at attempt 1: runtime error: integer divide by zero
+}
+
+// A middleware of the pipeline is around the handlers of all stages.
+func ExampleMiddleware() {
+	timed := func(ctx context.Context, stage string, cmd any, next stage.Handler) behaviour.Outcome {
+		begin := time.Now()
+		o := next(ctx, cmd)
+		fmt.Println(stage, o.Kind(), time.Since(begin) < time.Minute)
+		return o
+	}
+	parse := stage.Map("parse", func(_ context.Context, text string) (int, error) { return strconv.Atoi(text) })
+	double := stage.Map("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil })
+	chain := stage.Chain(parse, double)
+	p, err := pipeline.New("numbers", chain, pipeline.Middleware(timed))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := p.Start(context.Background()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = p.Stop(context.Background()) }()
+
+	fmt.Println(chain.Call(context.Background(), "21"))
+	// Output:
+	// parse forward true
+	// double ok true
+	// 42 <nil>
 }

@@ -53,6 +53,7 @@ type settings struct {
 	controls  int            // how often Control was given
 	given     map[string]int // how often each option was given that New takes once
 	flaws     []flaw         // of options, whatever a later one sets
+	around    []stage.Middleware
 }
 
 // flaw is one fault of an option.
@@ -97,6 +98,20 @@ func Control(p controller.Policy, more ...controller.Policy) Part {
 	return option(func(s *settings) {
 		s.controls++
 		s.policies = append([]controller.Policy{p}, more...)
+	})
+}
+
+// Middleware puts middleware around the handlers of all stages, those that are added later too: logging, tracing, metrics,
+// authorisation. The first is the outermost, several Middleware options add up, and they are outside those of [stage.Use]. A
+// pipeline without middleware pays nothing for it. See [stage.Middleware].
+func Middleware(all ...stage.Middleware) Part {
+	return option(func(s *settings) {
+		for i, m := range all {
+			if m == nil {
+				s.flaw("Middleware", fmt.Sprintf("middleware %d is nil", i+1))
+			}
+		}
+		s.around = append(s.around, all...)
 	})
 }
 

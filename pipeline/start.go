@@ -78,7 +78,7 @@ func (p *Pipeline) environment(ctx context.Context) engine.Env {
 	handling := valued{p.halting, context.WithoutCancel(ctx)}
 	return engine.Env{
 		Host: p.host, System: system, Name: actor.Unique(system, "golda/"+p.name),
-		Log: p.log, Crashed: p.crashed, Context: handling,
+		Log: p.log, Crashed: p.crashed, Context: handling, Around: p.set.around,
 	}
 }
 

@@ -43,6 +43,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkRestart(check)
 	s.checkOuts(check)
 	s.checkKeyed(check)
+	s.checkUse(check)
 	for _, f := range s.checks {
 		f(check)
 	}
@@ -188,4 +189,10 @@ func (s *settings) checkKeyed(check *checker) {
 	check.that(s.idle == 0 || s.idle >= time.Millisecond, "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(s.mostKeys >= 0, "the number must not be negative", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(!s.keyed || !s.disciplined, "a keyed stage has an order of its own", "Discipline")
+}
+
+func (s *settings) checkUse(check *checker) {
+	for i, m := range s.around {
+		check.that(m != nil, "is nil", "Use, middleware %d", i+1)
+	}
 }

@@ -72,6 +72,12 @@
 //
 // A stage with a [Rate] starts commands no faster than that. Those that wait for it are in the queue, and hold no worker.
 //
+// # Middleware
+//
+// [Use] puts functions around the handlers of a stage, and pipeline.Middleware around those of all stages of a pipeline: for
+// logging, tracing, metrics, authorisation. A [Middleware] is called for each command, and for each batch of a
+// [behaviour.Batcher].
+//
 // # Handlers that wait
 //
 // A handler that blocks holds its worker. The handler of a [Coroutine], or of a [behaviour.Suspending], suspends instead: it

@@ -235,3 +235,30 @@ func ExampleRate() {
 	// found Cork <nil>
 	// true true
 }
+
+// A middleware logs what becomes of each command, and another refuses some of them. The first is outside the second.
+func ExampleUse() {
+	logged := func(ctx context.Context, stage string, cmd any, next stage.Handler) behaviour.Outcome {
+		o := next(ctx, cmd)
+		fmt.Println(stage, cmd, o.Kind())
+		return o
+	}
+	short := func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+		if len(cmd.(string)) > 5 {
+			return behaviour.Error(errors.New("too long"))
+		}
+		return next(ctx, cmd)
+	}
+	shout := stage.Func("shout", func(_ context.Context, word string) behaviour.Outcome {
+		return behaviour.OK(strings.ToUpper(word))
+	}, stage.Use(logged, short))
+	defer must(shout)()
+
+	fmt.Println(stage.Call[string](context.Background(), shout, "hello"))
+	fmt.Println(stage.Call[string](context.Background(), shout, "goodbye"))
+	// Output:
+	// shout hello ok
+	// HELLO <nil>
+	// shout goodbye error
+	//  stage "shout": too long
+}

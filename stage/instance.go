@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/worker"
@@ -17,9 +18,12 @@ type instance[C any] struct {
 
 	of      *worker.Version
 	version string // of a Versioned behaviour
+
+	set        *settings // of the stage
+	surrounded bool      // by the middleware; see surround
 }
 
-func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version) worker.Instance {
+func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version, set *settings) worker.Instance {
 	call, ok := b.(behaviour.Func[C])
 	if !ok {
 		call = b.HandleCommand
@@ -35,7 +39,7 @@ func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version) worker.Inst
 	if v, ok := b.(behaviour.Versioned); ok {
 		version = v.Version()
 	}
-	return &instance[C]{one: b, call: call, many: many, suspends: suspends, of: of, version: version}
+	return &instance[C]{one: b, call: call, many: many, suspends: suspends, of: of, version: version, set: set}
 }
 
 // Of returns the version that made the instance.
@@ -44,8 +48,27 @@ func (i *instance[C]) Of() *worker.Version { return i.of }
 // Version returns the version that the behaviour returned when the instance was made.
 func (i *instance[C]) Version() string { return i.version }
 
+// surround puts the middleware around the behaviour, once. It is called when the instance starts: before that, the stage
+// may not have a pipeline yet.
+func (i *instance[C]) surround() {
+	if i.surrounded {
+		return
+	}
+	i.surrounded = true
+	name, all := i.set.Inbox.Name, slices.Concat(i.set.wide, i.set.around)
+	switch {
+	case len(all) == 0:
+	case i.many != nil:
+		i.many = surrounded[C]{i.many, chain(name, all, handleBatch(i.many))}
+	default:
+		whole := chain(name, all, handleOne(i.call, i.suspends))
+		i.call = func(ctx context.Context, cmd C) behaviour.Outcome { return whole(ctx, cmd) }
+	}
+}
+
 // Start calls the behaviour's Start, if it has one.
 func (i *instance[C]) Start(ctx context.Context) error {
+	i.surround()
 	if s, ok := i.one.(behaviour.Starter); ok {
 		return s.Start(ctx)
 	}

@@ -15,7 +15,7 @@ import (
 //	queue     [Capacity], [Overflow], [Discipline], [Batch], [Linger]
 //	failures  [Retry], [Restart]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate]
-//	wiring    [Out]
+//	wiring    [Out], [Use]
 //
 // A pipeline checks the options when it is made of the stage, and returns everything that is wrong with any of them, such
 // as that one is nil, as [Fault]s.
@@ -49,6 +49,8 @@ type settings struct {
 	nilOptions    []int   // which options are nil, counted from one
 	flaws         []error // faults beyond those of the options
 	checks        []func(*checker)
+
+	around, wide []Middleware // the stage's, and its pipeline's
 
 	keyed, passivates bool          // see Keyed and Passivate
 	idle              time.Duration // after which a key's instance is passivated

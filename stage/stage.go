@@ -47,7 +47,7 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	}
 	s := newStage[C](name, opts)
 	version := s.core.Share()
-	inst := instanceOf(b, version)
+	inst := instanceOf(b, version, s.set)
 	version.Take(inst)
 	if suspends {
 		s.core.Suspending()
@@ -88,7 +88,7 @@ func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts .
 	if factory == nil {
 		s.set.flaw("Each", "the factory is nil")
 	} else {
-		s.core.Install(s.core.NewVersion(maker(func() behaviour.Behaviour[C] { return factory() })))
+		s.core.Install(s.core.NewVersion(maker(s.set, func() behaviour.Behaviour[C] { return factory() })))
 	}
 	return s
 }
@@ -102,13 +102,13 @@ func newStage[C any](name string, opts []Option) *Stage[C] {
 }
 
 // maker returns a function that makes instances around the behaviours of a factory.
-func maker[C any](factory behaviour.Factory[C]) func(of *worker.Version) worker.Instance {
+func maker[C any](set *settings, factory behaviour.Factory[C]) func(of *worker.Version) worker.Instance {
 	return func(of *worker.Version) worker.Instance {
 		b := factory()
 		if engine.IsNil(b) {
 			return nil
 		}
-		return instanceOf(b, of)
+		return instanceOf(b, of, set)
 	}
 }
 
@@ -123,6 +123,9 @@ func (t typed[C]) Type() reflect.Type { return reflect.TypeFor[C]() }
 
 // Faults returns everything that is wrong with the stage's options.
 func (t typed[C]) Faults() []error { return t.s.set.faults(reflect.TypeFor[C]()) }
+
+// Surround sets the middleware of the stage's pipeline.
+func (t typed[C]) Surround(around any) { t.s.set.wide, _ = around.([]Middleware) }
 
 // Snapshot returns the accounts as a Snapshot.
 func (t typed[C]) Snapshot(accounts *inbox.Accounts) any { return t.s.snapshot(accounts) }

@@ -45,7 +45,7 @@ func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C], op
 		}
 		return nil, errors.Join(faults...)
 	}
-	r, err := s.core.Upgrade(ctx, s.core.NewVersion(maker(factory)), p.Limits, p.Canary)
+	r, err := s.core.Upgrade(ctx, s.core.NewVersion(maker(s.set, factory)), p.Limits, p.Canary)
 	if err != nil {
 		return nil, plain.Wrap(fmt.Sprintf("stage %q: upgrade", s.Name()), err)
 	}

@@ -137,6 +137,8 @@ func (run *runContext) Value(key any) any {
 	switch key.(type) {
 	case link.EmitterKey:
 		return (*runEmitter)(run)
+	case link.SuspenderKey:
+		return run.task
 	case command.OriginKey:
 		return run.Origin()
 	}

@@ -74,6 +74,8 @@ type Typed interface {
 	Type() reflect.Type
 	// Faults returns all that is wrong with the stage's options.
 	Faults() []error
+	// Surround sets the middleware of the stage's pipeline, a []stage.Middleware, before an instance starts.
+	Surround(around any)
 	// Snapshot returns the accounts of the stage as a stage.Snapshot.
 	Snapshot(accounts *inbox.Accounts) any
 }
@@ -155,6 +157,7 @@ func (c *Core) Attach(env *Env) {
 	s.Log, s.Crashed, s.Context = env.Log, env.Crashed, labelled(env.Context, env.Name, c.Name())
 	s.Endures, s.Pause, s.Apart = int32(min(c.config.Endures, math.MaxInt32)), c.config.Inbox.Rest, actor.Apart(env.System)
 	c.inbox.StartWorker = c.Pool.startCalled
+	c.typed.Surround(env.Around)
 	c.Pool.attach(env)
 }
 

@@ -24,6 +24,8 @@ type Env struct {
 	Crashed func(crash *worker.CrashError, again bool)
 	// Context ends when the pipeline stops hard.
 	Context context.Context
+	// Around is the middleware of all stages, a []stage.Middleware. This package does not know that type.
+	Around any
 }
 
 // Pool is a set of workers: a stage's own, or one that several stages share.

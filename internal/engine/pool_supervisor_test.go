@@ -60,6 +60,11 @@ func (a *above) HandleFailure(_ *actor.System, _ actor.Supervisor, child *actor.
 	actor.Stop(system, child)
 }
 
+// untyped is the typed side of a stage that takes no middleware.
+type untyped struct{ Typed }
+
+func (untyped) Surround(any) {}
+
 // fixture is a stage whose workers have instances of their own, and its pool's supervisor.
 type fixture struct {
 	*Core
@@ -74,7 +79,7 @@ func newFixture(n int, start func() error) *fixture {
 	f.Core = New(&Config{
 		Inbox:  &inbox.Config{Name: "s", Capacity: 1, Batch: 1, StreakEnds: time.Hour, Rest: func(beyond int) time.Duration { return time.Duration(beyond) * time.Second }},
 		Fewest: n, Most: 9, Endures: 2,
-	}, nil)
+	}, untyped{})
 	f.Install(f.NewVersion(func(of *worker.Version) worker.Instance {
 		return counted{of: of, start: start, begun: &f.begun, stopped: &f.stopped}
 	}))

@@ -63,7 +63,7 @@ internal/letters: 0
 	letter kind slots json store subscriber notifier
 
 stage: 2
-	errors option option_wiring option_workers option_queue option_time option_failures
+	errors middleware option option_wiring option_workers option_queue option_time option_failures
 	origin suspend letter overload instance snapshot check
 	stage call flow keyed_instances keyed upgrading doc
 `

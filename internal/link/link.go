@@ -22,6 +22,10 @@ func (in *Inlet) Inbox() any { return in.inbox }
 // EmitterKey is the key under which the context of a handler holds its [Emitter].
 type EmitterKey struct{}
 
+// SuspenderKey is the key under which the context of a handler that may suspend holds itself, so that it is found from
+// a context that was derived from it.
+type SuspenderKey struct{}
+
 // Emitter is what an engine offers to a handler through the handler's context.
 type Emitter interface {
 	// Emit sends a further command to an inlet, see behaviour.Emit.

@@ -1,0 +1,141 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/link"
+)
+
+// Handler handles a command of any type. A [Middleware] is given the rest of the way as a Handler: the next middleware, or at
+// last the stage's behaviour.
+type Handler func(ctx context.Context, cmd any) behaviour.Outcome
+
+// Middleware is called in the place of a stage's handler, for each try of each command. It calls next to have the command
+// handled, and returns what next has returned, or another outcome. It may do something before and after, pass on another
+// context or command, call next again, or not at all. The string is the stage's name.
+//
+//	func logged(ctx context.Context, stage string, cmd any, next stage.Handler) behaviour.Outcome {
+//		begin := time.Now()
+//		o := next(ctx, cmd)
+//		slog.InfoContext(ctx, "handled", "stage", stage, "outcome", o.Kind(), "took", time.Since(begin))
+//		return o
+//	}
+//
+// Many workers call a middleware at once, whichever instances they have. A panic of it is a crash of the command. Its time
+// counts as time in the handler, for the stage's [Timeout] too. What a handler has emitted before next is called again
+// remains emitted.
+//
+// The context that it passes to next must be the one that it was given, or derived from that: with any other the handler
+// can neither emit nor suspend. The command must be of the stage's type: with any other, next returns an error outcome.
+// Next must be called by the goroutine that called the middleware, before the middleware returns.
+//
+// The middleware of a [behaviour.Batcher] is called for each batch, and cmd is the slice of its commands, a []C. Next
+// returns [behaviour.OK] with the outcomes of all of them, a []behaviour.Outcome. An error outcome of the middleware is the outcome of
+// each command of the batch; any other outcome must have as many outcomes as there are commands.
+type Middleware func(ctx context.Context, stage string, cmd any, next Handler) behaviour.Outcome
+
+// chain returns the way through all middleware of a stage to its behaviour.
+func chain(stage string, all []Middleware, end Handler) Handler {
+	for _, m := range slices.Backward(all) {
+		next := end
+		end = func(ctx context.Context, cmd any) behaviour.Outcome { return m(ctx, stage, cmd, next) }
+	}
+	return end
+}
+
+// handleOne returns the handler at the end of a chain.
+func handleOne[C any](call behaviour.Func[C], suspends bool) Handler {
+	return func(ctx context.Context, cmd any) behaviour.Outcome {
+		link.CheckContext(ctx, "stage: next of a middleware")
+		c, ok := cmd.(C)
+		if !ok && (cmd != nil || any(c) != nil) { // any(c) is nil if C is an interface type, which has nil commands
+			return mistyped[C](cmd)
+		}
+		if suspends {
+			if ctx = suspender(ctx); ctx == nil {
+				return behaviour.Error(behaviour.ErrCannotSuspend)
+			}
+		}
+		return call(ctx, c)
+	}
+}
+
+// handleBatch returns the handler at the end of a chain for batches.
+func handleBatch[C any](many behaviour.Batcher[C]) Handler {
+	return func(ctx context.Context, cmd any) behaviour.Outcome {
+		link.CheckContext(ctx, "stage: next of a middleware")
+		cmds, ok := cmd.([]C)
+		if !ok {
+			return mistyped[[]C](cmd)
+		}
+		return behaviour.OK(many.HandleBatch(ctx, cmds))
+	}
+}
+
+func mistyped[C any](got any) behaviour.Outcome {
+	return behaviour.Error(fmt.Errorf("a middleware passed on %T, and the handler takes %v", got, reflect.TypeFor[C]()))
+}
+
+// surrounded is a Batcher with middleware.
+type surrounded[C any] struct {
+	behaviour.Batcher[C]
+
+	whole Handler
+}
+
+// HandleBatch handles a batch.
+func (s surrounded[C]) HandleBatch(ctx context.Context, cmds []C) []behaviour.Outcome {
+	o := s.whole(ctx, cmds)
+	if outcomes, ok := o.Result().([]behaviour.Outcome); ok {
+		return outcomes
+	}
+	if o.Err() == nil {
+		o = behaviour.Error(fmt.Errorf("a middleware answered a batch of %d with one %q outcome", len(cmds), o.Kind()))
+	}
+	return slices.Repeat([]behaviour.Outcome{o}, len(cmds))
+}
+
+// suspender returns the context for a handler that may suspend: the one that a middleware has passed on, if it is derived
+// from one that can suspend, and nil otherwise.
+func suspender(ctx context.Context) behaviour.Suspender {
+	if c, ok := ctx.(behaviour.Suspender); ok {
+		return c
+	}
+	c, ok := ctx.Value(link.SuspenderKey{}).(behaviour.Suspender)
+	if !ok {
+		return nil
+	}
+	return &derived{ctx, c}
+}
+
+// derived is a context that a middleware has derived from that of a handler which may suspend.
+type derived struct {
+	context.Context
+
+	from behaviour.Suspender
+}
+
+// Suspend suspends the handler. The suspension ends with the derived context, too.
+func (d *derived) Suspend(start func(wake func())) error {
+	if d.Done() == d.from.Done() {
+		return d.from.Suspend(start)
+	}
+	var woken atomic.Bool
+	var unhook func() bool
+	err := d.from.Suspend(func(wake func()) {
+		unhook = context.AfterFunc(d.Context, wake)
+		start(func() { woken.Store(true); wake() })
+	})
+	if unhook != nil {
+		unhook()
+	}
+	if err == nil && !woken.Load() {
+		return context.Cause(d.Context)
+	}
+	return err
+}
