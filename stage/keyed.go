@@ -75,7 +75,7 @@ func (s *keyed[C, K, B]) option(set *settings) {
 	}
 }
 
-// HandleCommand handles a command with the instance of its key. It does not if the time limit is over before the instance is
+// HandleCommand handles a command with the instance of its key. It does not if its context ends before the instance is
 // ready.
 func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
 	e := s.acquire(ctx, s.key(cmd))
@@ -86,7 +86,7 @@ func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Out
 	defer func() { s.release(e, done) }()
 	if !e.made {
 		s.make(e)
-		if ctx.Err() != nil {
+		if s.late(ctx) {
 			done = true
 			return behaviour.Error(context.Cause(ctx))
 		}

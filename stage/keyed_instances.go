@@ -126,7 +126,7 @@ func (s *keyed[C, K, B]) count() (instances int, passivated uint64) {
 }
 
 // acquire returns the entry of a key. If its instance is being passivated, acquire waits until Stop has returned. The result
-// is nil if ctx has ended: then the worker may have been given up, and another one may have the key.
+// is nil if the handler is late.
 func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 	if k != k {
 		panic(fmt.Errorf("the key %v is not equal to itself", k))
@@ -139,15 +139,23 @@ func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 		select {
 		case <-stopped:
 		case <-ctx.Done():
+			if s.late(ctx) {
+				return nil
+			}
+			<-stopped
 		}
 	}
 }
+
+// late reports whether the context of a handler has ended, but not that of the stage: then the worker may have been given up,
+// and another one may have the key.
+func (s *keyed[C, K, B]) late(ctx context.Context) bool { return ctx.Err() != nil && s.ctx.Err() == nil }
 
 // tryAcquire is acquire that does not wait: it returns the channel that is closed when the key's instance has stopped.
 func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (e *entry[K, B], stopped <-chan struct{}) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if ctx.Err() != nil {
+	if s.late(ctx) {
 		return nil, nil
 	}
 	e = sh.byKey[k]

@@ -68,6 +68,9 @@ func (p Plan) checkNode(f *faulty, name string, n Node) {
 		_, err := queue.ByName(n.Discipline)
 		f.unlessf(err == nil, "node %s: %v", name, err)
 	}
+	f.unlessf(!n.Keyed || !n.Each && !n.Batcher && !n.Suspends && n.Discipline == "",
+		"node %s: it is keyed, and Each, a Batcher, Suspends or has a Discipline", name)
+	f.unlessf(n.Keyed || !n.Passivates, "node %s: it passivates, and is not keyed", name)
 	err := n.Faults.Check()
 	f.unlessf(err == nil, "node %s: %v", name, err)
 }

@@ -27,3 +27,6 @@ func (p Plan) After(disturbances ...Disturbance) (s pipeline.Snapshot, ok bool) 
 	s = r.pipe.Snapshot()
 	return s, r.pipe.Stop(context.Background()) == nil && len(r.broken) == 0
 }
+
+// Stray gives a keyed node the wrong keys.
+func (n *Node) Stray() { n.stray = true }

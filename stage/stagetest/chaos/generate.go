@@ -94,6 +94,11 @@ func drawLine(t *rapid.T) Graph {
 		if n.Suspends = seldom(t, 3, "suspends"); n.Suspends {
 			n.Each = false
 		}
+		if seldom(t, 3, "keyed") {
+			drawKeyed(t, &n)
+			n.Workers, n.Instances = Span{1, rapid.IntRange(1, 4).Draw(t, "more")}, 0
+			drawRetry(t, &n)
+		}
 		if i > 0 {
 			g.Nodes[i-1].Next = []int{i}
 		}
@@ -128,13 +133,7 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	if seldom(t, 6, "expires") {
 		n.TTL = n.Linger + time.Duration(1+rapid.IntRange(0, 9).Draw(t, "ttl"))*time.Millisecond
 	}
-	if seldom(t, 3, "retries") {
-		n.Retry = stage.RetryPolicy{
-			Attempts: rapid.IntRange(2, 4).Draw(t, "attempts"),
-			Backoff:  time.Duration(rapid.IntRange(0, 3).Draw(t, "backoff")) * 300 * time.Microsecond,
-			Jitter:   rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "jitter"),
-		}
-	}
+	drawRetry(t, &n)
 	if seldom(t, 4, "works") {
 		n.Work = time.Duration(rapid.IntRange(1, 200).Draw(t, "work")) * time.Microsecond
 	}
@@ -151,7 +150,28 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 		n.Suspends, n.Each, n.Batcher = true, false, false
 		n.Calls = rapid.Bool().Draw(t, "calls")
 	}
+	if seldom(t, 4, "keyed") {
+		drawKeyed(t, &n)
+	}
 	return n
+}
+
+// drawRetry draws a retry policy for some nodes.
+func drawRetry(t *rapid.T, n *Node) {
+	if !seldom(t, 3, "retries") {
+		return
+	}
+	n.Retry = stage.RetryPolicy{
+		Attempts: rapid.IntRange(2, 4).Draw(t, "attempts"),
+		Backoff:  time.Duration(rapid.IntRange(0, 3).Draw(t, "backoff")) * 300 * time.Microsecond,
+		Jitter:   rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "jitter"),
+	}
+}
+
+// drawKeyed makes a node a keyed one.
+func drawKeyed(t *rapid.T, n *Node) {
+	n.Keyed, n.Passivates = true, seldom(t, 3, "passivates")
+	n.Each, n.Batcher, n.Suspends, n.Calls, n.Discipline = false, false, false, false, ""
 }
 
 // odds draws a probability, mostly zero.

@@ -52,7 +52,13 @@ type Node struct {
 	// Batcher.
 	Suspends bool
 	Calls    bool // they also wait for answers of later nodes from which no path leads back
-	Group    int  // index in Graph.Groups, counted from one; 0: it has workers of its own
+	// Keyed makes it a keyed stage, with few keys. Such a node is none of the above but Spread and Ports, and has no
+	// Discipline.
+	Keyed      bool
+	Passivates bool // a Keyed node keeps few instances
+	stray      bool // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
+
+	Group int // index in Graph.Groups, counted from one; 0: it has workers of its own
 
 	Workers    Span
 	Instances  int
@@ -120,6 +126,7 @@ func (n Node) options() (opts []stage.Option) {
 	add(n.Timeout > 0, stage.Timeout(n.Timeout))
 	add(n.Grace > 0, stage.Grace(n.Grace))
 	add(n.Retry.Attempts > 1, stage.Retry(n.Retry))
+	add(n.Passivates, stage.Passivate(time.Millisecond, 3))
 	if d, err := queue.ByName(n.Discipline); err == nil {
 		opts = append(opts, stage.Discipline(d))
 	}
@@ -141,6 +148,8 @@ func (n Node) String() string {
 	say(n.Batcher, "batcher")
 	say(n.Suspends, "suspends")
 	say(n.Calls, "calls")
+	say(n.Keyed, "keyed")
+	say(n.Passivates, "passivates")
 	say(n.Group > 0, "group=%d", n.Group)
 	say(n.Workers != Span{}, "workers=%d..%d", n.Workers.Fewest, n.Workers.Most)
 	say(n.Instances > 0, "instances=%d", n.Instances)
@@ -186,6 +195,7 @@ func (r *run) build() (parts []pipeline.Part) {
 	for i := range g.Nodes {
 		r.sites[i] = newSite(r, i, g.Nodes[i])
 	}
+	r.findOrders()
 	for _, s := range r.sites {
 		s.makeStage()
 	}
@@ -224,8 +234,11 @@ func (s *site) makeStage() {
 	s.stage = s.shape(opts)
 }
 
-// shape makes a stage with one instance for each worker, or with one for all.
+// shape makes a stage with one instance for each worker, for each key, or for all.
 func (s *site) shape(opts []stage.Option) *stage.Stage[command] {
+	if s.Keyed {
+		return stage.Keyed(name(s.index), s.laneOf, s.forKey, opts...)
+	}
 	if s.Each {
 		return stage.Each(name(s.index), s.fresh, opts...)
 	}

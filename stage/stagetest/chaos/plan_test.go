@@ -38,6 +38,16 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			p.Graph.Nodes[1].Discipline, p.Graph.Nodes[1].Batch = "lifo", 1
 			p.Graph.Nodes[1].Work = time.Millisecond
 		}, "order"},
+		"a keyed stage in a line": {func(p *chaos.Plan) {
+			p.Ordered = true
+			p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Workers = true, chaos.Span{Fewest: 4, Most: 4}
+		}, ""},
+		"a key that two have": {func(p *chaos.Plan) {
+			p.Ordered = true
+			n := &p.Graph.Nodes[1]
+			n.Keyed, n.Workers, n.Work, n.Batch = true, chaos.Span{Fewest: 8, Most: 8}, 100*time.Microsecond, 1
+			n.Stray()
+		}, "order"},
 		"nothing happens": {func(p *chaos.Plan) {
 			p.Patience = 10 * time.Millisecond
 			p.Graph.Nodes[2].Work = 300 * time.Millisecond
@@ -78,6 +88,8 @@ func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 		"entry 9: there are 3 nodes":           func(p *chaos.Plan) { p.Graph.Entries = []int{9} },
 		"node s1: forwards to -1":              func(p *chaos.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
 		"node s1: group 1: there are 0":        func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
+		"node s1: it is keyed, and Each":       func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Each = true, true },
+		"node s1: it passivates, and is not":   func(p *chaos.Plan) { p.Graph.Nodes[1].Passivates = true },
 		"node s1: queue":                       func(p *chaos.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
 		"node s1: stagetest: Faults: panic: 2": func(p *chaos.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
 		"disturbance 1: there is no action":    func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: 99}} },

@@ -15,6 +15,9 @@ import (
 
 // upgrade runs another version of the same behaviour at a site's stage, perhaps as a canary.
 func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
+	if s.Keyed { // it cannot be upgraded
+		return false
+	}
 	var opts []upgrade.Option
 	if canary && !(r.plan.Ordered && s.Batcher) { // a canary takes its part of a batch first
 		opts = canaries(rnd)

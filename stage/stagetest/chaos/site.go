@@ -28,7 +28,12 @@ type site struct {
 
 	mu     sync.Mutex // guards all fields below
 	done   map[command]int
-	newest uint64 // the newest command that arrived, where the order matters
+	newest map[uint64]uint64         // the newest command that was handled of each key, where the order matters
+	live   map[uint64]*nodeBehaviour // of a keyed node: the instance of each key
+	// working counts the handlers of each key of a keyed node.
+	working map[uint64]int
+
+	order order // in which commands are to be handled; not changed
 }
 
 func newSite(r *run, index int, n Node) *site {
@@ -39,7 +44,7 @@ func newSite(r *run, index int, n Node) *site {
 		r.breachf(Checks, "%v", err)
 		in, _ = stagetest.NewInjector(0, stagetest.Faults{})
 	}
-	return &site{Node: n, run: r, index: index, injector: in, done: map[command]int{}}
+	return &site{Node: n, run: r, index: index, injector: in, done: map[command]int{}, newest: map[uint64]uint64{}, live: map[uint64]*nodeBehaviour{}, working: map[uint64]int{}}
 }
 
 // exact reports whether the site's own counts must equal the engine's: it handles a command once for each outcome, and
@@ -161,11 +166,15 @@ func (s *site) note(cmd command) {
 	if s.done[cmd] > 1 && s.exact() {
 		s.run.breachf(OneEnd, "stage %s: command %+v was handled %d times", name(s.index), cmd, s.done[cmd])
 	}
-	if s.run.plan.Ordered {
-		if cmd.ID < s.newest {
-			s.run.breachf(Order, "stage %s: command %d came after command %d", name(s.index), cmd.ID, s.newest)
+	if s.order != unknown {
+		key := uint64(0)
+		if s.order == byKey {
+			key = keyOf(cmd)
 		}
-		s.newest = max(s.newest, cmd.ID)
+		if cmd.ID < s.newest[key] {
+			s.run.breachf(Order, "stage %s: command %d came after command %d", name(s.index), cmd.ID, s.newest[key])
+		}
+		s.newest[key] = max(s.newest[key], cmd.ID)
 	}
 }
 

@@ -1,0 +1,452 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/stage/reason"
+)
+
+// Random actions drive the inbox of a keyed stage, its own workers and those of a shared pool. The model knows of each key what
+// waits, in the order of arrival, and which worker has the key.
+func TestTheInboxOfAKeyedStageKeepsTheOrderOfEachKey(t *testing.T) {
+	for _, rule := range []Overflow{Wait, Reject, DropNewest, DropOldest} {
+		for _, capacity := range []int{1, 3, 64} {
+			for _, backoff := range []time.Duration{0, time.Second} {
+				t.Run(fmt.Sprintf("%s/%d/%v", ruleNames[rule], capacity, backoff), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						rapid.Check(timeless{t}, func(t *rapid.T) {
+							m := newKeyedModel(rule, capacity, backoff)
+							defer m.stop()
+							for range 4 {
+								t.Repeat(m.actions())
+							}
+							m.settle(t)
+						})
+					})
+				})
+			}
+		}
+	}
+}
+
+// modelKeys is how many keys the commands have.
+const modelKeys = 4
+
+func modelKey(id int) queue.Key { return queue.Key(id % modelKeys) }
+
+type keyedModel struct {
+	inbox   *Inbox
+	pool    *SharedPool
+	queued  [modelKeys][]int // what is here and in no batch, those that wait for their next try included
+	holder  [modelKeys]*keyedWorker
+	workers []*keyedWorker
+	waiters []*modelWaiter
+	ended   []Ending
+	next    int
+	halted  bool
+}
+
+type keyedWorker struct {
+	Member
+	shared, joined, parked bool
+	carries                bool
+	woken                  atomic.Bool
+	todo                   []command.Envelope
+	tally                  Tally
+}
+
+func newKeyedModel(rule Overflow, capacity int, backoff time.Duration) *keyedModel {
+	m := &keyedModel{}
+	m.inbox = New(Config{
+		Name: "keyed", Capacity: capacity, Batch: 6, Overflow: rule, StreakEnds: time.Minute, Instances: 10,
+		Retry: Retry{Attempts: 3, Backoff: backoff, Max: time.Minute},
+		Key:   func(cmd any) queue.Key { return modelKey(cmd.(int)) },
+	})
+	pl := newPipeline()
+	pl.Ended = func(e Ending) { m.ended = append(m.ended, e) }
+	m.inbox.Attach(pl)
+	m.pool = NewSharedPool("pool", pl)
+	m.inbox.Open()
+	m.inbox.limit = 3
+	for i := range 5 {
+		w := &keyedWorker{shared: i >= 3}
+		w.Wake = func() { w.woken.Store(true) }
+		m.workers = append(m.workers, w)
+		m.start(w)
+	}
+	return m
+}
+
+func (m *keyedModel) stop() {
+	for _, x := range m.waiters {
+		x.cancel()
+	}
+	m.inbox.Halt()()
+	synctest.Wait()
+}
+
+func (m *keyedModel) start(w *keyedWorker) {
+	w.woken.Store(false)
+	w.joined, w.parked, w.carries = true, false, false
+	if w.shared {
+		m.pool.Join(&w.Member)
+	} else {
+		m.inbox.Join(&w.Member, false)
+	}
+}
+
+func (m *keyedModel) actions() map[string]func(*rapid.T) {
+	seldom := (&inboxModel{}).seldom
+	return map[string]func(*rapid.T){
+		"": m.check, "submit": m.submit, "submit2": m.submit, "submit3": m.submit, "hand over": m.handOver, "cancel": m.cancel,
+		"turn": m.turn, "turn2": m.turn, "turn3": m.turn, "turn4": m.turn, "finish": m.finish, "finish2": m.finish, "skip": m.skip,
+		"retry": m.retry, "crash": m.crash, "carry": m.carry, "leave": seldom(m.leave), "join": m.join, "bind": seldom(m.bind),
+		"pause": seldom(m.pause), "tick": m.tick, "halt": seldom(seldom(m.halt)),
+	}
+}
+
+func (m *keyedModel) arrived(id int) {
+	k := modelKey(id)
+	m.queued[k] = append(m.queued[k], id)
+}
+
+// back puts commands of a batch back before all others of their keys.
+func (m *keyedModel) back(es ...command.Envelope) {
+	for _, e := range slices.Backward(es) {
+		k := modelKey(e.Cmd.(int))
+		m.queued[k] = slices.Insert(m.queued[k], 0, e.Cmd.(int))
+	}
+}
+
+func (m *keyedModel) newID(t *rapid.T) int {
+	m.next++
+	return modelKeys*m.next + rapid.IntRange(0, modelKeys-1).Draw(t, "key")
+}
+
+func (m *keyedModel) submit(t *rapid.T) {
+	id := m.newID(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	x := &modelWaiter{id: id, cancel: cancel, result: make(chan error, 1)}
+	go func() { x.result <- m.inbox.Submit(ctx, &command.Envelope{Cmd: id}) }()
+	m.waiters = append(m.waiters, x)
+	m.collect(t)
+}
+
+func (m *keyedModel) cancel(*rapid.T) {
+	for _, x := range m.waiters {
+		x.cancel()
+	}
+}
+
+func (m *keyedModel) handOver(t *rapid.T) {
+	var es []command.Envelope
+	for range rapid.IntRange(1, 5).Draw(t, "n") {
+		es = append(es, command.Envelope{Cmd: m.newID(t)})
+	}
+	m.inbox.HandOver(nil, es, 0, true, false)
+	for _, e := range es {
+		if !m.halted {
+			m.arrived(e.Cmd.(int))
+		}
+	}
+}
+
+// collect notes which of the commands that waited for a slot are queued, and what the inbox has ended.
+func (m *keyedModel) collect(t *rapid.T) {
+	synctest.Wait()
+	m.waiters = slices.DeleteFunc(m.waiters, func(x *modelWaiter) bool {
+		select {
+		case err := <-x.result:
+			if err == nil {
+				m.arrived(x.id)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+	for _, e := range m.ended {
+		if e.Reason != reason.Oldest && e.Reason != reason.Newest {
+			continue // the model knows
+		}
+		id := e.Cmd.(int)
+		k := modelKey(id)
+		i := slices.Index(m.queued[k], id)
+		if i < 0 {
+			t.Fatalf("%d was dropped and is not here", id)
+		}
+		for _, before := range m.queued[k][:i] {
+			if e.Reason == reason.Oldest && !m.delayed(before) {
+				t.Fatalf("%d was dropped before %d", id, before)
+			}
+		}
+		m.queued[k] = slices.Delete(m.queued[k], i, i+1)
+	}
+	m.ended = nil
+}
+
+// delayed reports whether a command waits for its next try.
+func (m *keyedModel) delayed(id int) bool {
+	return slices.ContainsFunc(m.inbox.delayed.heap, func(d due) bool { return d.e.Cmd == id })
+}
+
+func (m *keyedModel) worker(t *rapid.T, fit func(*keyedWorker) bool) *keyedWorker {
+	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")]
+	if !fit(w) {
+		t.Skip()
+	}
+	return w
+}
+
+func (m *keyedModel) busy(t *rapid.T) *keyedWorker {
+	return m.worker(t, func(w *keyedWorker) bool { return len(w.todo) > 0 })
+}
+
+func (m *keyedModel) turn(t *rapid.T) {
+	w := m.worker(t, func(w *keyedWorker) bool {
+		return w.joined && len(w.todo) == 0 && (!w.parked || w.woken.Load())
+	})
+	m.takeTurn(t, w, rapid.Bool().Draw(t, "park"))
+}
+
+func (m *keyedModel) takeTurn(t *rapid.T, w *keyedWorker, park bool) {
+	w.parked = false
+	w.woken.Store(false)
+	if !w.carries {
+		m.free(w)
+	}
+	n := 0
+	if w.shared {
+		_, n = m.pool.Turn(&w.Member, &w.tally, park)
+	} else {
+		n = m.inbox.Turn(&w.Member, &w.tally, park)
+	}
+	w.parked = park && n == 0
+	m.collect(t)
+	for _, e := range w.Member.Batch[:max(n, 0)] {
+		id := e.Cmd.(int)
+		k := modelKey(id)
+		if h := m.holder[k]; h != nil && h != w || len(m.queued[k]) == 0 || m.queued[k][0] != id {
+			t.Fatalf("given %d, of %v, and %v has the key", id, m.queued[k], h)
+		}
+		m.queued[k] = m.queued[k][1:]
+		w.todo = append(w.todo, e)
+	}
+	for _, e := range w.todo {
+		m.holder[modelKey(e.Cmd.(int))] = w
+	}
+}
+
+// free ends a worker's hold on keys.
+func (m *keyedModel) free(w *keyedWorker) {
+	for k, h := range m.holder {
+		if h == w {
+			m.holder[k] = nil
+		}
+	}
+}
+
+func (m *keyedModel) finish(t *rapid.T) {
+	w := m.busy(t)
+	n := rapid.IntRange(1, len(w.todo)).Draw(t, "n")
+	w.tally.OK += n
+	w.todo = w.todo[n:]
+	if rapid.Bool().Draw(t, "book") {
+		m.inbox.Book(&w.Member, &w.tally)
+	}
+}
+
+// skip ends the next command of a batch before it is started.
+func (m *keyedModel) skip(t *rapid.T) {
+	w := m.busy(t)
+	if rapid.Bool().Draw(t, "expired") {
+		m.inbox.Expire(&w.Member, &w.tally, w.todo[:1], nil)
+	} else {
+		m.inbox.Unbegun(&w.Member, &w.tally, 1, nil)
+	}
+	w.todo = w.todo[1:]
+}
+
+func (m *keyedModel) retry(t *rapid.T) {
+	w := m.busy(t)
+	e := w.todo[0]
+	e.Failed()
+	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:]) {
+		m.back(w.todo...)
+		w.todo = nil
+		return
+	}
+	if e.Tries() < 3 && !m.halted {
+		t.Fatalf("no retry after %d tries", e.Tries())
+	}
+	w.todo = w.todo[1:]
+	w.tally.Errors++
+}
+
+func (m *keyedModel) crash(t *rapid.T) {
+	w := m.busy(t)
+	culprit, rest := &w.todo[0], w.todo[1:]
+	culprit.Failed()
+	retry := culprit.Tries() < 3 && rapid.Bool().Draw(t, "again")
+	if rapid.IntRange(0, 4).Draw(t, "no instance") == 0 {
+		m.inbox.NoInstance(&w.Member, &w.tally, w.todo, ErrStopped)
+		culprit, rest = nil, w.todo
+	} else {
+		m.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
+	}
+	if !m.halted {
+		m.back(rest...)
+		if culprit != nil && retry {
+			m.back(*culprit)
+		}
+	}
+	w.todo = nil
+	m.end(w)
+	if rapid.Bool().Draw(t, "restart") {
+		m.start(w)
+	}
+}
+
+// end removes a worker without a batch.
+func (m *keyedModel) end(w *keyedWorker) {
+	if w.shared {
+		m.pool.Leave(&w.Member, &w.tally)
+		m.inbox.ReturnInstance(&w.Member)
+	} else {
+		m.inbox.Book(&w.Member, &w.tally)
+		m.inbox.Leave(&w.Member)
+	}
+	m.inbox.Yield(&w.Member)
+	m.free(w)
+	w.joined, w.parked = false, false
+}
+
+func (m *keyedModel) leave(t *rapid.T) {
+	m.end(m.worker(t, func(w *keyedWorker) bool { return w.joined && len(w.todo) == 0 }))
+}
+
+func (m *keyedModel) join(t *rapid.T) {
+	m.start(m.worker(t, func(w *keyedWorker) bool { return !w.joined }))
+}
+
+// carry has a worker carry a command that a full inbox does not take, or hand it over.
+func (m *keyedModel) carry(t *rapid.T) {
+	w := m.worker(t, func(w *keyedWorker) bool { return w.joined && !w.shared && len(w.todo) == 0 && !w.parked })
+	m.setCarry(w, !w.carries)
+}
+
+func (m *keyedModel) setCarry(w *keyedWorker, carries bool) {
+	n := 0
+	if w.carries = carries; carries {
+		n = 1
+	}
+	m.inbox.Carry(&w.Member, n)
+}
+
+func (m *keyedModel) bind(*rapid.T) {
+	if m.inbox.Pool() == nil {
+		m.inbox.Bind(m.pool)
+	} else {
+		m.inbox.Bind(nil)
+	}
+}
+
+func (m *keyedModel) pause(*rapid.T) { m.setPaused(!m.inbox.knobs.Paused) }
+
+func (m *keyedModel) setPaused(paused bool) {
+	m.inbox.Adjust(func(k *Knobs) { k.Paused = paused })
+}
+
+func (m *keyedModel) tick(*rapid.T) {
+	m.inbox.mu.Lock()   // for the race detector
+	m.inbox.mu.Unlock() //nolint:staticcheck // only for the order
+	time.Sleep(time.Second)
+}
+
+func (m *keyedModel) halt(*rapid.T) {
+	m.halted = true
+	m.inbox.Halt()()
+	m.queued = [modelKeys][]int{}
+}
+
+// check holds after every step.
+func (m *keyedModel) check(t *rapid.T) {
+	m.collect(t)
+	l := m.inbox.queue.lanes
+	n, takeable, held := 0, 0, 0
+	for k, ln := range l.byKey {
+		n += ln.ring.Len()
+		ready := ln.ring.Len() > 0 && !ln.held && !ln.blocked
+		if ready {
+			takeable += ln.ring.Len()
+		}
+		if ln.held {
+			held++
+		}
+		if ready != (ln.in == &l.ready) || ln.held != (m.holder[k] != nil) {
+			t.Fatalf("the lane of key %d: %d commands, held %v, blocked %v, ready %v", k, ln.ring.Len(), ln.held, ln.blocked, ln.in == &l.ready)
+		}
+	}
+	all := 0
+	for _, q := range m.queued {
+		all += len(q)
+	}
+	if n != l.Len() || takeable != l.takeable || n+m.inbox.delayed.Len() != all {
+		t.Fatalf("%d commands, %d to be taken; counted %d and %d; here should be %d", l.Len(), l.takeable, n, takeable, all)
+	}
+	for _, lanes := range l.held {
+		held -= len(lanes)
+	}
+	if held != 0 || len(l.taken) > 0 {
+		t.Fatalf("%d lanes are held too many, and %d by no worker", held, len(l.taken))
+	}
+	in := m.inbox
+	if in.available() > 0 && in.pool == nil && in.waking == 0 && len(in.idle) > 0 && !m.halted {
+		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.available(), len(in.idle))
+	}
+}
+
+// settle has all workers do what is left. Then no lane may be kept from the next command of its key.
+func (m *keyedModel) settle(t *rapid.T) {
+	if m.setPaused(false); m.inbox.Pool() != nil {
+		m.inbox.Bind(nil)
+	}
+	for range 200 {
+		for _, w := range m.workers {
+			if !w.joined {
+				m.start(w)
+			}
+			w.tally.OK += len(w.todo)
+			w.todo = nil
+			if w.carries {
+				m.setCarry(w, false)
+				w.parked = false // the inbox that took the command has woken it
+			}
+			if !w.parked || w.woken.Load() {
+				m.takeTurn(t, w, true)
+			}
+		}
+		m.tick(t)
+		m.check(t)
+	}
+	l := m.inbox.queue.lanes
+	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queued+s.InHand+s.Delayed+len(m.waiters) > 0 {
+		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d submitters", s.Queued, s.InHand, s.Delayed, len(m.waiters))
+	}
+	if m.halted {
+		return // lanes stay blocked by the retries that were ended
+	}
+	if len(l.held) > 0 || len(l.byKey) != l.empty.n || l.ready.n > 0 || l.takeable > 0 {
+		t.Fatalf("nothing is here, and %d workers hold lanes; of %d lanes %d are empty", len(l.held), len(l.byKey), l.empty.n)
+	}
+}
