@@ -149,7 +149,9 @@ func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 
 // late reports whether the context of a handler has ended, but not that of the stage: then the worker may have been given up,
 // and another one may have the key.
-func (s *keyed[C, K, B]) late(ctx context.Context) bool { return ctx.Err() != nil && s.ctx.Err() == nil }
+func (s *keyed[C, K, B]) late(ctx context.Context) bool {
+	return ctx.Err() != nil && s.ctx.Err() == nil
+}
 
 // tryAcquire is acquire that does not wait: it returns the channel that is closed when the key's instance has stopped.
 func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (e *entry[K, B], stopped <-chan struct{}) {

@@ -341,7 +341,7 @@ func (m *keyedModel) join(t *rapid.T) {
 
 // carry has a worker carry a command that a full inbox does not take, or hand it over.
 func (m *keyedModel) carry(t *rapid.T) {
-	w := m.worker(t, func(w *keyedWorker) bool { return w.joined && !w.shared && len(w.todo) == 0 && !w.parked })
+	w := m.worker(t, func(w *keyedWorker) bool { return w.joined && !w.shared && len(w.todo) == 0 })
 	m.setCarry(w, !w.carries)
 }
 
@@ -351,6 +351,9 @@ func (m *keyedModel) setCarry(w *keyedWorker, carries bool) {
 		n = 1
 	}
 	m.inbox.Carry(&w.Member, n)
+	if !carries {
+		m.free(w) // it may stay parked
+	}
 }
 
 func (m *keyedModel) bind(*rapid.T) {
@@ -430,7 +433,6 @@ func (m *keyedModel) settle(t *rapid.T) {
 			w.todo = nil
 			if w.carries {
 				m.setCarry(w, false)
-				w.parked = false // the inbox that took the command has woken it
 			}
 			if !w.parked || w.woken.Load() {
 				m.takeTurn(t, w, true)

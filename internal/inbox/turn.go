@@ -67,6 +67,7 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 	if n == 0 && m.idle {
 		in.yield(m)
 	}
+	in.freeLanes(m) // a worker that carries nothing any more may stay parked
 	rests = m.idle && (n > 0 || in.excess == 0)
 	in.changed(&fx)
 	in.checkQuiet(&fx)

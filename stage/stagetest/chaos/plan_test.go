@@ -236,3 +236,19 @@ func TestAPipelineThatWasDrainedAsAWholeStaysSo(t *testing.T) {
 		require.True(t, st.Draining, st.Name)
 	}
 }
+
+// A worker that rests while it carries commands has the keys of what it carries. It gives them up when it hands these over.
+func TestAKeyedStageInFrontOfFullStagesGoesOn(t *testing.T) {
+	for seed := range uint64(5) {
+		plan := chaos.Plan{
+			Seed: seed, Policy: "fixed", Commands: 200, Submitters: 2, Hasty: true, Patience: 5 * time.Second, End: chaos.Hard,
+			Graph: chaos.Graph{Entries: []int{2, 1}, Hops: 5, Nodes: []chaos.Node{
+				{Ports: true, Batch: 1},
+				{Ports: true, Next: []int{0, 2}, Keyed: true, Workers: chaos.Span{Fewest: 3, Most: 5}, Instances: 1, Capacity: 3, Batch: 2},
+				{Ports: true, Suspends: true, Workers: chaos.Span{Fewest: 3, Most: 4}, Capacity: 1, Batch: 1},
+			}},
+		}
+		_, err := plan.Run()
+		require.NoError(t, err)
+	}
+}
