@@ -57,14 +57,7 @@ func (p *Pipeline) stop() {
 	if len(left) > 0 {
 		stuck = p.handlers(engine.AtWork)
 	}
-	for _, c := range p.stages().stages {
-		c.CloseEndpoint()
-		c.Clear()
-		c.Inbox().StopTimers()
-		if err != nil {
-			c.Sweep()
-		}
-	}
+	p.closeStages(err != nil)
 	if err != nil {
 		p.abandonWorkers(graceEnd)
 	}
@@ -87,6 +80,18 @@ func (p *Pipeline) stop() {
 	report := &StopError{Pipeline: p.name, Left: left, Stuck: stuck, Unheard: unheard}
 	errors.As(err, &report.Drain)
 	p.finish(report)
+}
+
+// closeStages ends what the stages have beside their workers. In a hard stop it hands over what workers without an actor hold.
+func (p *Pipeline) closeStages(hard bool) {
+	for _, c := range p.stages().stages {
+		c.CloseEndpoint()
+		c.Clear()
+		c.Inbox().StopTimers()
+		if hard {
+			c.Sweep()
+		}
+	}
 }
 
 // stopTrees stops the pools, then the control loop and the stages. It returns the names of those that did not stop within the

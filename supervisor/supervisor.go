@@ -50,6 +50,8 @@ func (*incarnation) IgnoreDeadLetterLogging() {}
 
 // childState is the supervisor's state of a child.
 type childState struct {
+	pacing
+
 	child *Child
 	id    string
 
@@ -65,12 +67,6 @@ type childState struct {
 	toForget    bool         // to be forgotten when it has stopped
 	held        bool         // it waits for the children before it, although it has a start request
 
-	limit  *time.Timer // of its start or stop
-	pause  *time.Timer // wakes the supervisor when the child may be started
-	after  time.Time   // it may not be started before
-	streak int32       // failures in a row
-	starts int32
-
 	startRequest *request // waits for the child's start
 	stopRequest  *request // waits for the child's stop
 	stopErr      error    // the answer to stopRequest
@@ -79,9 +75,20 @@ type childState struct {
 	last  error     // why it ended last
 }
 
+// pacing is when a child is started, and for how long its start or stop is waited for.
+type pacing struct {
+	limit  *time.Timer // of its start or stop
+	pause  *time.Timer // wakes the supervisor when the child may be started
+	after  time.Time   // it may not be started before
+	streak int32       // failures in a row
+	starts int32
+}
+
 // supervisor is the actor of a [Tree]. It takes one step at a time, starting or stopping one child, and continues when
 // the child has answered.
 type supervisor struct {
+	conclusion
+
 	tree    *Tree
 	self    *actor.PID
 	spec    Spec
@@ -96,8 +103,15 @@ type supervisor struct {
 	restarts []time.Time
 	story    []Failure
 
-	up            bool  // all children have been started once
-	broken        error // why the start failed
+	up           bool  // all children have been started once
+	broken       error // why the start failed
+	queue        []*request
+	starting     *childState // its start report is awaited
+	stopsPending int         // children that were asked to stop and have not stopped yet
+}
+
+// conclusion is how far a supervisor has come in its end, and why it ends.
+type conclusion struct {
 	ending        bool
 	ended         bool  // its actor is ending
 	gaveUp        bool  // it restarts no further child
@@ -105,9 +119,6 @@ type supervisor struct {
 	stopFromAbove bool  // the supervisor above has asked it to stop
 	result        error // why it ends, if it ends by itself
 	by            time.Time
-	queue         []*request
-	starting      *childState // its start report is awaited
-	stopsPending  int         // children that were asked to stop and have not stopped yet
 }
 
 func newSupervisor(system *actor.System, spec Spec, base context.Context) *supervisor { //nolint:revive // base is stored for its values

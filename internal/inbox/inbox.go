@@ -15,6 +15,8 @@ import (
 // Pipeline is a pipeline as its inboxes see it. Each pipeline makes one and gives it to all its inboxes. The functions are
 // called without the lock of any inbox, unless they say otherwise.
 type Pipeline struct {
+	loopBounds
+
 	// Base is the zero of the pipeline's clock.
 	Base time.Time
 	// Clock reads the pipeline's clock, in nanoseconds; nil is the time since Base. A test may have its own.
@@ -48,12 +50,16 @@ type Pipeline struct {
 
 	deadLettered atomic.Uint64
 
-	loops     allowance
-	looped    atomic.Bool   // there has been a back edge
-	edges     atomic.Uint32 // see EdgesVersion
-	bound     atomic.Int64  // commands in flight up to which commands from outside are let in; 0: any number
 	admission Admission
 	entrants  entrants
+}
+
+// loopBounds is what a pipeline knows of its loops.
+type loopBounds struct {
+	loops  allowance
+	looped atomic.Bool   // there has been a back edge
+	edges  atomic.Uint32 // see EdgesVersion
+	bound  atomic.Int64  // commands in flight up to which commands from outside are let in; 0: any number
 }
 
 // Timer is a time.Timer, or what a test has in its place.
@@ -184,8 +190,10 @@ func (b *byReason) add(why reason.Reason, n int) {
 	(*b)[why] += uint64(n)
 }
 
-// counts are the accounts. All but the gauges only grow.
+// counts are the accounts. All but the gauges, streak and abandoned only grow.
 type counts struct {
+	gauges
+
 	submitted, received            uint64
 	ok, forwarded, emitted, errors uint64
 	rejected, shed, dead           byReason
@@ -194,9 +202,13 @@ type counts struct {
 	abandoned                      int32  // handlers that were given up and still run
 	stuck                          uint64 // handlers that were given up
 	visits                         uint64
+	wait, work                     histogram.Histogram
+}
+
+// gauges are the accounts that also shrink.
+type gauges struct {
 	inHand, busy, blocked, mostOut int
 	suspended                      int // of those in hand, in no worker's batch; below 0 while a worker has not booked yet
-	wait, work                     histogram.Histogram
 }
 
 // countEmitted counts a command that a handler of the inbox emits, at the instant at which another inbox queues it: the

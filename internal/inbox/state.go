@@ -35,7 +35,6 @@ type state struct {
 	crashStreak CrashStreak // the present one, or the last
 	holding     *Member     // the first of the workers that were given commands in this visit; see abandon.go
 	timers      timers
-	rate        *bucket // nil: none
 }
 
 // shared is the part of the state that may be read without the lock, but for opened. It is written with it, unless it says
@@ -101,10 +100,11 @@ type served struct {
 	resting bool        // handlers crash, so the pool stays away for a moment
 }
 
-// pace fits the size of batches to the time that handlers take.
+// pace fits the size of batches to the time that handlers take, and to the inbox's rate.
 type pace struct {
 	limit   int // commands that a worker may take at once
 	service time.Duration
+	rate    *bucket // of commands that may be started; nil: any number
 }
 
 // soleWorker watches over a queue that is left to one worker.
