@@ -58,6 +58,12 @@ func TestNoLineIsLostWhenTheParserCrashes(t *testing.T) {
 	assert.Equal(t, sound.String(), crashed.String())
 }
 
+func TestALineWhoseParserCrashesTenTimesIsBad(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, count(analyse, 20_000, 0.45, &out), "each line is counted, or bad: about 7 more than in the log")
+	assert.Contains(t, out.String(), "lines: 20000, counted: ")
+}
+
 func TestAReportOfALogWithALostLineIsAnError(t *testing.T) {
 	sum := newReport()
 	sum.merge("10.1.0.1", totals{requests: 2})
