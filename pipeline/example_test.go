@@ -86,7 +86,7 @@ func ExampleDeadLetters() {
 
 // A middleware of the pipeline is around the handlers of all stages.
 func ExampleMiddleware() {
-	timed := func(ctx context.Context, stage string, cmd any, next stage.Handler) behaviour.Outcome {
+	timed := func(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		begin := time.Now()
 		o := next(ctx, cmd)
 		fmt.Println(stage, o.Kind(), time.Since(begin) < time.Minute)

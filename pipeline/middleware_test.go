@@ -41,7 +41,7 @@ func (t *trace) take() []string {
 
 // around returns a middleware that records when it begins and ends.
 func (t *trace) around(name string) stage.Middleware {
-	return func(ctx context.Context, in string, cmd any, next stage.Handler) behaviour.Outcome {
+	return func(ctx context.Context, in string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		t.add("%s: %s gets %v", name, in, cmd)
 		o := next(ctx, cmd)
 		t.add("%s: %s %v", name, o.Kind(), o.Result())
@@ -74,7 +74,7 @@ func (b *batches) HandleBatch(_ context.Context, cmds []int) (outcomes []behavio
 }
 
 func with(value any) stage.Middleware {
-	return func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		return next(context.WithValue(ctx, note{}, value), cmd)
 	}
 }
@@ -164,24 +164,24 @@ func TestAMiddlewareMayAnswerInThePlaceOfTheHandler(t *testing.T) {
 		m    stage.Middleware
 		says string // part of the error; empty if there is none
 	}{
-		{"passes on", func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+		{"passes on", func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 			return next(ctx, cmd)
 		}, ""},
-		{"refuses", func(context.Context, string, any, stage.Handler) behaviour.Outcome {
+		{"refuses", func(context.Context, string, any, behaviour.Func[any]) behaviour.Outcome {
 			return behaviour.Error(errForbidden)
 		}, "forbidden"},
-		{"panics", func(context.Context, string, any, stage.Handler) behaviour.Outcome { panic("in the middle") }, "crash at attempt 1: in the middle"},
-		{"returns nothing", func(context.Context, string, any, stage.Handler) (o behaviour.Outcome) { return o }, "no outcome"},
-		{"passes on another type", func(ctx context.Context, _ string, _ any, next stage.Handler) behaviour.Outcome {
+		{"panics", func(context.Context, string, any, behaviour.Func[any]) behaviour.Outcome { panic("in the middle") }, "crash at attempt 1: in the middle"},
+		{"returns nothing", func(context.Context, string, any, behaviour.Func[any]) (o behaviour.Outcome) { return o }, "no outcome"},
+		{"passes on another type", func(ctx context.Context, _ string, _ any, next behaviour.Func[any]) behaviour.Outcome {
 			return next(ctx, "text")
 		}, "a middleware passed on string, and the handler takes"},
-		{"passes on nil", func(ctx context.Context, _ string, _ any, next stage.Handler) behaviour.Outcome {
+		{"passes on nil", func(ctx context.Context, _ string, _ any, next behaviour.Func[any]) behaviour.Outcome {
 			return next(ctx, nil)
 		}, "a middleware passed on <nil>, and the handler takes"},
-		{"passes on no context", func(_ context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+		{"passes on no context", func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 			return next(nil, cmd) //nolint:staticcheck // on purpose
 		}, "stage: next of a middleware: nil context"},
-		{"calls twice", func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+		{"calls twice", func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 			next(ctx, cmd)
 			return next(ctx, cmd)
 		}, ""},
@@ -210,7 +210,7 @@ func TestAMiddlewareMayAnswerInThePlaceOfTheHandler(t *testing.T) {
 
 func TestAMiddlewareThatPanicsIsACrashOfItsCommandAlone(t *testing.T) {
 	var tries atomic.Int32
-	poison := func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+	poison := func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		if cmd == 3 {
 			tries.Add(1)
 			panic("poison")
@@ -233,7 +233,7 @@ func TestAMiddlewareThatPanicsIsACrashOfItsCommandAlone(t *testing.T) {
 }
 
 func TestABatchThatAMiddlewareAnswersWronglyFails(t *testing.T) {
-	one := func(context.Context, string, any, stage.Handler) behaviour.Outcome { return behaviour.OK(1) }
+	one := func(context.Context, string, any, behaviour.Func[any]) behaviour.Outcome { return behaviour.OK(1) }
 	s := stage.New("s", &batches{whole{new(trace)}}, stage.Use(one))
 	run(t, s)
 	_, err := stage.Call[int](soon(t), s, 1)
@@ -244,7 +244,7 @@ func TestABatchThatAMiddlewareAnswersWronglyFails(t *testing.T) {
 func TestASuspendedHandlerEndsWithTheContextOfItsMiddleware(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
 		begin := time.Now()
-		limited := func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+		limited := func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			return next(ctx, cmd)
@@ -281,7 +281,7 @@ func TestASuspendedHandlerEndsWithTheContextOfItsMiddleware(t *testing.T) {
 }
 
 func TestAContextThatIsNotDerivedCannotSuspend(t *testing.T) {
-	foreign := func(_ context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+	foreign := func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		return next(context.Background(), cmd)
 	}
 	s := stage.Coroutine("s", func(coroutine.Context, int) behaviour.Outcome { return behaviour.OK(1) }, stage.Use(foreign))
@@ -313,7 +313,7 @@ func TestACanaryAndSharedWorkersHaveMiddleware(t *testing.T) {
 	for name, law := range ways(2) {
 		t.Run(name, func(t *testing.T) {
 			var calls, handled atomic.Int64
-			counts := func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+			counts := func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 				calls.Add(1)
 				return next(ctx, cmd)
 			}
@@ -338,7 +338,7 @@ func TestACanaryAndSharedWorkersHaveMiddleware(t *testing.T) {
 
 func TestACommandThatAMiddlewareEmitsGoesOn(t *testing.T) {
 	audit := stage.Func("audit", echo[int])
-	emits := func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+	emits := func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		o := next(ctx, cmd)
 		if err := behaviour.Emit(ctx, audit, cmd.(int)); err != nil {
 			return behaviour.Error(err)

@@ -238,12 +238,12 @@ func ExampleRate() {
 
 // A middleware logs what becomes of each command, and another refuses some of them. The first is outside the second.
 func ExampleUse() {
-	logged := func(ctx context.Context, stage string, cmd any, next stage.Handler) behaviour.Outcome {
+	logged := func(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		o := next(ctx, cmd)
 		fmt.Println(stage, cmd, o.Kind())
 		return o
 	}
-	short := func(ctx context.Context, _ string, cmd any, next stage.Handler) behaviour.Outcome {
+	short := func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		if len(cmd.(string)) > 5 {
 			return behaviour.Error(errors.New("too long"))
 		}

@@ -11,15 +11,11 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Handler handles a command of any type. A [Middleware] is given the rest of the way as a Handler: the next middleware, or at
-// last the stage's behaviour.
-type Handler func(ctx context.Context, cmd any) behaviour.Outcome
-
 // Middleware is called in the place of a stage's handler, for each try of each command. It calls next to have the command
 // handled, and returns what next has returned, or another outcome. It may do something before and after, pass on another
 // context or command, call next again, or not at all. The string is the stage's name.
 //
-//	func logged(ctx context.Context, stage string, cmd any, next stage.Handler) behaviour.Outcome {
+//	func logged(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 //		begin := time.Now()
 //		o := next(ctx, cmd)
 //		slog.InfoContext(ctx, "handled", "stage", stage, "outcome", o.Kind(), "took", time.Since(begin))
@@ -37,10 +33,10 @@ type Handler func(ctx context.Context, cmd any) behaviour.Outcome
 // The middleware of a [behaviour.Batcher] is called for each batch, and cmd is the slice of its commands, a []C. Next
 // returns [behaviour.OK] with the outcomes of all of them, a []behaviour.Outcome. An error outcome of the middleware is the outcome of
 // each command of the batch; any other outcome must have as many outcomes as there are commands.
-type Middleware func(ctx context.Context, stage string, cmd any, next Handler) behaviour.Outcome
+type Middleware func(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome
 
 // chain returns the way through all middleware of a stage to its behaviour.
-func chain(stage string, all []Middleware, end Handler) Handler {
+func chain(stage string, all []Middleware, end behaviour.Func[any]) behaviour.Func[any] {
 	for _, m := range slices.Backward(all) {
 		next := end
 		end = func(ctx context.Context, cmd any) behaviour.Outcome { return m(ctx, stage, cmd, next) }
@@ -49,7 +45,7 @@ func chain(stage string, all []Middleware, end Handler) Handler {
 }
 
 // handleOne returns the handler at the end of a chain.
-func handleOne[C any](call behaviour.Func[C], suspends bool) Handler {
+func handleOne[C any](call behaviour.Func[C], suspends bool) behaviour.Func[any] {
 	return func(ctx context.Context, cmd any) behaviour.Outcome {
 		link.CheckContext(ctx, "stage: next of a middleware")
 		c, ok := cmd.(C)
@@ -66,7 +62,7 @@ func handleOne[C any](call behaviour.Func[C], suspends bool) Handler {
 }
 
 // handleBatch returns the handler at the end of a chain for batches.
-func handleBatch[C any](many behaviour.Batcher[C]) Handler {
+func handleBatch[C any](many behaviour.Batcher[C]) behaviour.Func[any] {
 	return func(ctx context.Context, cmd any) behaviour.Outcome {
 		link.CheckContext(ctx, "stage: next of a middleware")
 		cmds, ok := cmd.([]C)
@@ -85,7 +81,7 @@ func mistyped[C any](got any) behaviour.Outcome {
 type surrounded[C any] struct {
 	behaviour.Batcher[C]
 
-	whole Handler
+	whole behaviour.Func[any]
 }
 
 // HandleBatch handles a batch.
