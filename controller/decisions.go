@@ -188,7 +188,7 @@ func (d *Decisions) Pool(name string, workers int, why string) {
 }
 
 // Keep leaves the number of workers of a stage's own pool (or of a shared pool, if s is [NoStage]) as it is, and states
-// why. It is for the journal only, see [Kept]. A controller calls it when something starts to hold the number back, and
+// why. It is for the journal only, see [Decisions.Kept]. A controller calls it when something starts to hold the number back, and
 // not on every call of Control. As it is only a note, it does not undo a wish.
 func (d *Decisions) Keep(s StageID, pool string, why string) {
 	t := ofStage(KnobWorkers, s)

@@ -3,7 +3,7 @@
 // A [Policy] is a value: a name and parameters. Its [Controller] is called from time to time with a [Snapshot] of the
 // pipeline and writes what it wants changed into [Decisions]. Three more parts complete the work: [Ask] calls the
 // controller and recovers from its panics, [Settle] limits the wishes to the bounds and returns the changes, and a
-// [Journal] records them.
+// a journal records them.
 //
 // # Order
 //
@@ -16,7 +16,7 @@
 //
 // A decision is about a [Knob] of a stage, of a pool of workers, or of the [Entry]. Every stage has a pool of its own,
 // under its own name, and may be bound to another one that it shares. A pool has a number of workers, a [Dispatch] and,
-// if it is polled, a [VisitPlan]; each of its workers follows the plan with a [Walk].
+// if it is polled, a [VisitPlan]; each of its workers follows the plan from place to place.
 //
 // Each knob has one owner. Several policies may work together if each is a [Claimer] and no two claim the same knob.
 //

@@ -71,7 +71,7 @@ func (r *run) breachf(p stagetest.Promise, format string, args ...any) {
 }
 
 // Run makes the plan's pipeline, disturbs it while it works, stops it, and checks whether all promises were kept.
-// The error is a [VerdictError] if they were not. A run takes at most two minutes. Only one plan may run at a time, and
+// The error is a [stagetest.VerdictError] if they were not. A run takes at most two minutes. Only one plan may run at a time, and
 // no other test beside it: their goroutines would count as leaked.
 func (p Plan) Run() (Report, error) {
 	before := goleak.IgnoreCurrent()
