@@ -1,4 +1,4 @@
-// Quickstart is a pipeline in fifteen lines: two stages connected by a wire, a call through both, and a clean stop.
+// Quickstart counts words: a feed of lines, two stages made of plain functions, and a run that ends when all is done.
 //
 //	go run ./examples/quickstart
 //
@@ -8,34 +8,33 @@ package main
 import (
 	"context"
 	"fmt"
-	"log"
 	"strings"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 )
 
 func main() {
-	ctx := context.Background()
-	words := behaviour.NewPort[[]string]("words")
-	split := stage.Func("split", func(_ context.Context, line string) behaviour.Outcome {
-		return behaviour.Forward(words, strings.Fields(line))
-	}, stage.Out(words))
-	count := stage.Func("count", func(_ context.Context, words []string) behaviour.Outcome {
-		return behaviour.OK(len(words))
+	text := strings.NewReader("one fish two fish\nred fish blue fish\n") // or a file
+	counts := map[string]int{}
+
+	split := stage.FlatMap("split", func(_ context.Context, line string, emit func(string) error) error {
+		for word := range strings.FieldsSeq(line) {
+			if err := emit(word); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+	count := stage.Sink("count", func(_ context.Context, word string) error {
+		counts[word]++
+		return nil
+	}, stage.Workers(1, 1)) // one worker, so the map needs no lock
 
-	p, err := pipeline.New("quickstart", split, count, pipeline.Wire(words, count))
-	check(err)
-	check(p.Start(ctx))
-	fmt.Println(stage.Call[int](ctx, split, "four words and out"))
-	check(p.Stop(ctx))
-}
-
-// check ends the program if err is not nil.
-func check(err error) {
-	if err != nil {
-		log.Fatal(err)
+	p, err := pipeline.New("words", split.To(count), pipeline.Feed("lines", split, source.Lines(text, 0)))
+	if err == nil {
+		err = p.Run(context.Background()) // returns when all lines have been handled
 	}
+	fmt.Println(counts, err)
 }
