@@ -1,0 +1,2 @@
+// Package cookbook has the recipes of docs/cookbook.md. Each is an example that runs as a test.
+package cookbook
