@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
@@ -102,7 +103,20 @@ func (p *Pipeline) sharedPool(pool *engine.Pool) supervisor.Child {
 // startShared starts a shared pool. It does not wait for the pool, because the control loop must not wait for a supervisor.
 func (p *Pipeline) startShared(pool *engine.Pool) {
 	if tree := p.pools.add(pool); tree != nil {
-		go func() { _, _ = tree.Add(p.halting, p.sharedPool(pool)) }() // it fails only if the pipeline ends
+		go p.superviseShared(tree, pool)
+	}
+}
+
+// superviseShared adds a shared pool to the tree. The start of a shared pool runs no user code, so it fails only if the
+// pipeline ends, or if something kills the pool's supervisor before the tree counts it as started and would restart it: then
+// superviseShared starts it again.
+func (p *Pipeline) superviseShared(tree *supervisor.Tree, pool *engine.Pool) {
+	for p.pools.has(pool) {
+		_, err := tree.Add(p.halting, p.sharedPool(pool))
+		if err == nil || errors.Is(err, supervisor.ErrStopped) || p.halting.Err() != nil {
+			return
+		}
+		p.log.Error("restarting", "child", pool.Shared().Name(), "reason", err)
 	}
 }
 

@@ -47,6 +47,13 @@ func (s *pools) list() []*engine.Pool {
 	return slices.Clone(s.all)
 }
 
+// has reports whether a pool was added and not removed.
+func (s *pools) has(pool *engine.Pool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.all, pool)
+}
+
 // add adds a pool and returns the tree that is to supervise it, nil if that has not started.
 func (s *pools) add(pool *engine.Pool) *supervisor.Tree {
 	s.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
@@ -124,6 +125,24 @@ func TestAWorkerThatCarriesCommandsIsNotOvertakenAfterAKill(t *testing.T) {
 		Disturbances: []chaos.Disturbance{{At: 1, Action: chaos.Swap, Policy: "mg1"}, {At: 3, Action: chaos.KillSupervisor}},
 	}
 	for range 20 {
+		_, err := plan.Run()
+		require.NoError(t, err)
+	}
+}
+
+// The supervisor of a shared pool may be killed when the pool is starting, before the tree above would restart it. Before the
+// pool was then started again, one run of this plan in ten stood still.
+func TestAPoolThatIsKilledWhileItStartsIsStartedAgain(t *testing.T) {
+	for seed := range uint64(40) {
+		plan := chaos.Plan{
+			Seed: seed, Policy: "fixed", Commands: 200, Submitters: 4, Patience: 3 * time.Second, End: chaos.Twice,
+			Graph: chaos.Graph{Hops: 2, Entries: []int{2}, Nodes: []chaos.Node{
+				{Next: []int{1}, Capacity: 1, Batch: 1},
+				{Next: []int{2}, Ports: true, Capacity: 1, Batch: 1},
+				{Workers: chaos.Span{Fewest: 2, Most: 2}, Capacity: 8, Batch: 2, Overflow: stage.Reject, Faults: stagetest.Faults{Delay: .15}},
+			}},
+			Disturbances: []chaos.Disturbance{{At: 13, Action: chaos.Swap, Policy: "lrb:cruz"}, {At: 25, Action: chaos.KillPool}},
+		}
 		_, err := plan.Run()
 		require.NoError(t, err)
 	}
