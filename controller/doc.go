@@ -3,7 +3,7 @@
 // A [Policy] is a value: a name and parameters. Its [Controller] is called from time to time with a [Snapshot] of the
 // pipeline and writes what it wants changed into [Decisions]. Three more parts complete the work: [Ask] calls the
 // controller and recovers from its panics, [Settle] limits the wishes to the bounds and returns the changes, and a
-// a journal records them.
+// journal records them.
 //
 // # Order
 //

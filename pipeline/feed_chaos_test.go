@@ -99,7 +99,7 @@ func (w *feedWorld) process(t *testing.T, capacity int, while time.Duration, har
 	s := p.Snapshot()
 	require.True(t, s.Balanced(), s.Law())
 	require.Zero(t, s.InFlight, s.Law())
-	require.EqualValues(t, len(w.submitted), s.Feeds[0].Submitted)
+	require.Equal(t, uint64(len(w.submitted)), s.Feeds[0].Submitted)
 	if s.Feeds[0].Position > 0 { // the source has run
 		require.EqualValues(t, w.kept, s.Feeds[0].Checkpoint)
 	}

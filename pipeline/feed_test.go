@@ -97,7 +97,10 @@ func TestRunEndsWhenAllFeedsAreExhaustedAndAllIsHandled(t *testing.T) {
 	const n = 2000
 	halves := func(from, to int) source.Source[int] {
 		return source.Seq(func(yield func(int) bool) {
-			for i := from; i < to && yield(i); i++ {
+			for i := from; i < to; i++ {
+				if !yield(i) {
+					return
+				}
 			}
 		})
 	}

@@ -113,7 +113,7 @@ func TestASourceThatFailsAtRandomSubmitsEachCommandOnce(t *testing.T) {
 			return nil
 		}}
 		require.NoError(t, f.run(context.Background(), all[kind]()))
-		require.Equal(t, len(want), len(f.got))
+		require.Len(t, f.got, len(want))
 		for i := range want {
 			require.Equal(t, want[i], f.got[i])
 		}

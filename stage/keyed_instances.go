@@ -128,7 +128,7 @@ func (s *keyed[C, K, B]) count() (instances int, passivated uint64) {
 // acquire returns the entry of a key. If its instance is being passivated, acquire waits until Stop has returned. The result
 // is nil if the handler is late.
 func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
-	if k != k {
+	if k != k { //nolint:gocritic // a NaN, or a struct with one
 		panic(fmt.Errorf("the key %v is not equal to itself", k))
 	}
 	for sh := s.shardOf(k); ; {

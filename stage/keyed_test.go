@@ -130,7 +130,7 @@ func TestAKeyedStageKeepsTheOrderOfEachKey(t *testing.T) {
 		}
 		return behaviour.OK(nil)
 	}
-	slow := func(i item, _ int) behaviour.Outcome {
+	slow := func(item, int) behaviour.Outcome {
 		if rand.IntN(50) == 0 {
 			time.Sleep(time.Millisecond)
 		}

@@ -41,7 +41,8 @@ func parseFlags(args []string, stdout io.Writer) (config, error) {
 	f.IntVar(&c.workers, "workers", 2*runtime.GOMAXPROCS(0), "the most `workers` that a stage may have")
 	f.Int64Var(&c.cache, "cache", defaultCache, "keep at most this number of `bytes` of files in memory; 0: none")
 	f.IntVar(&c.connections, "connections", defaultConnections(), fmt.Sprintf(
-		"serve at most this number of `connections` at once; by default %d, or what the limit of open files allows", defaultLimits().connections))
+		"serve at most this number of `connections` at once; by default %d, or what the limit of open files allows",
+		defaultLimits().connections))
 	f.BoolVar(&c.json, "json", false, "at the end, print one JSON object instead of the table")
 	f.StringVar(&c.metrics, "metrics", "", "serve Prometheus metrics at this `address` (such as 127.0.0.1:9090), path /metrics")
 	if err := show.Parse(f, args, about, stdout); err != nil {

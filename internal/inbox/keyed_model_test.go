@@ -225,7 +225,7 @@ func (m *keyedModel) takeTurn(t *rapid.T, w *keyedWorker, park bool) {
 	if !w.carries {
 		m.free(w)
 	}
-	n := 0
+	var n int
 	if w.shared {
 		_, n = m.pool.Turn(&w.Member, &w.tally, park)
 	} else {

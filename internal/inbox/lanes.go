@@ -1,6 +1,8 @@
 package inbox
 
 import (
+	"slices"
+
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/ring"
 	"github.com/golda-dev/golda/stage/queue"
@@ -121,7 +123,7 @@ func (l *lanes) PushAll(es []command.Envelope, keys []queue.Key) {
 
 // PushFront puts commands back before all others of their keys.
 func (l *lanes) PushFront(es []command.Envelope, keys []queue.Key) {
-	for i := len(es) - 1; i >= 0; i-- {
+	for i := range slices.Backward(es) {
 		ln := l.of(keyAt(keys, i))
 		ln.ring.PushFront(es[i : i+1])
 		l.added(ln, 1)

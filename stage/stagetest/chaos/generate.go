@@ -89,7 +89,9 @@ func drawLine(t *rapid.T) Graph {
 			Ports: rapid.Bool().Draw(t, "ports"), Each: rapid.Bool().Draw(t, "each"),
 			Capacity: rapid.SampledFrom([]int{0, 1, 2, 7, 64}).Draw(t, "capacity"),
 			Batch:    rapid.SampledFrom([]int{0, 1, 2, 8}).Draw(t, "batch"),
-			Faults:   stagetest.Faults{Panic: odds(t, "panic"), Goexit: odds(t, "goexit"), Error: odds(t, "error"), Delay: odds(t, "delay")},
+			Faults: stagetest.Faults{
+				Panic: odds(t, "panic"), Goexit: odds(t, "goexit"), Error: odds(t, "error"), Delay: odds(t, "delay"),
+			},
 		}
 		if n.Suspends = seldom(t, 3, "suspends"); n.Suspends {
 			n.Each = false

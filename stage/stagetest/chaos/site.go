@@ -44,7 +44,10 @@ func newSite(r *run, index int, n Node) *site {
 		r.breachf(Checks, "%v", err)
 		in, _ = stagetest.NewInjector(0, stagetest.Faults{})
 	}
-	return &site{Node: n, run: r, index: index, injector: in, done: map[command]int{}, newest: map[uint64]uint64{}, live: map[uint64]*nodeBehaviour{}, working: map[uint64]int{}}
+	return &site{
+		Node: n, run: r, index: index, injector: in, done: map[command]int{}, newest: map[uint64]uint64{},
+		live: map[uint64]*nodeBehaviour{}, working: map[uint64]int{},
+	}
 }
 
 // exact reports whether the site's own counts must equal the engine's: it handles a command once for each outcome, and
