@@ -108,6 +108,7 @@ func (f *Flow[In, Out]) Call(ctx context.Context, in In) (Out, error) {
 
 // To has the flow send each result to a stage, or to each of several: then a caller that waits for the command waits for
 // all of them, and gets the result of the first. It may be called again to name further stages, until the pipeline is made.
+// Several stages get the same value at the same time, so none of them may change what a pointer, map or slice in it leads to.
 //
 // The returned part stands for the flow and for the targets that are stages: give it to pipeline.New. The stages need not be
 // given to New again.

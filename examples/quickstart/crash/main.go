@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -18,19 +17,19 @@ import (
 
 func main() {
 	ctx := context.Background()
-	divide := stage.Func("divide", func(_ context.Context, n int) behaviour.Outcome {
-		return behaviour.OK(100 / n) // and if n is zero?
+	divide := stage.Map("divide", func(_ context.Context, n int) (int, error) {
+		return 100 / n, nil // and if n is zero?
 	})
 	p, err := pipeline.New("crash", divide)
 	check(err)
 	check(p.Start(ctx))
 
-	_, err = stage.Call[int](ctx, divide, 0)
+	_, err = divide.Call(ctx, 0)
 	fmt.Println("call:", err)
 	if crash, ok := errors.AsType[*stage.CrashError](err); ok {
 		fmt.Println("panic:", crash.Value) // crash.Stack says where
 	}
-	n, err := stage.Call[int](ctx, divide, 25)
+	n, err := divide.Call(ctx, 25)
 	fmt.Println("next call:", n, err)
 	check(p.Stop(ctx))
 	fmt.Println("law:", p.Snapshot().Law())
