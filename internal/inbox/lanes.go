@@ -74,8 +74,7 @@ func (l *laneList) remove(ln *lane) {
 
 const (
 	// mostEmpty is how many lanes without commands are kept, so that a lane is not made and forgotten for each command of a
-	// key that comes now and then. With the slices of keys that are used again this takes 0.84 of the time; see BenchmarkLog
-	// in package stage.
+	// key that comes now and then; W13 of the benchmark suite measures such a stage.
 	mostEmpty = 1024
 	// mostKept is how large the ring of an empty lane may be.
 	mostKept = 64
