@@ -12,8 +12,13 @@ LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Everything that has goroutines of its own. The examples are left out: under the race
 # detector their arithmetic on pixels is many times slower, and the engine below them is
-# raced here anyway.
-ENGINE    = $$($(GO) list ./... | grep -v /examples/)
+# raced here anyway. The package whose tests take longest comes first, so that no processor
+# waits for it at the end.
+ENGINE    = ./pipeline $$($(GO) list ./... | grep -v -e /examples/ -e /pipeline$$)
+
+# Many tests wait more than they compute, so twice as many packages are tested at once as there
+# are processors.
+PACKAGES  = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .DEFAULT_GOAL := help
 .PHONY: help test race chaos bench bench-report bench-smoke microbench bench-web lint fmt cover clean
@@ -25,8 +30,8 @@ help:
 ## test: vet, all tests, then the engine's tests once more with the race detector
 test:
 	$(GO) vet ./...
-	$(GO) test -timeout 8m ./...
-	$(GO) test -race -timeout 12m $(ENGINE)
+	$(GO) test -p $(PACKAGES) -timeout 8m ./pipeline ./...
+	$(GO) test -p $(PACKAGES) -race -timeout 12m $(ENGINE)
 
 ## race: all tests with the race detector, the examples too
 race:
