@@ -1,6 +1,7 @@
 package histogram_test
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -66,18 +67,11 @@ func TestAHistogramOfFewDurationsIsSmall(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			const n = 1000
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			for range n {
-				var h histogram.Histogram
-				for _, s := range tt.samples {
-					h.Record(s, 1)
-				}
+			least := math.MaxInt // of five measurements: the runtime allocates too, now and then
+			for range 5 {
+				least = min(least, bytesOf(tt.samples))
 			}
-			runtime.ReadMemStats(&after)
-			bytes := int(after.TotalAlloc-before.TotalAlloc) / n
-			require.LessOrEqual(t, bytes, tt.most)
+			require.LessOrEqual(t, least, tt.most)
 		})
 	}
 }
@@ -98,4 +92,19 @@ func TestSamplesInAnyOrderAreCountedOnce(t *testing.T) {
 		clone := one.Clone()
 		require.Equal(t, one.Quantile(0.5), clone.Quantile(0.5))
 	})
+}
+
+// bytesOf returns how many bytes a histogram of the samples allocates, in the mean of a thousand.
+func bytesOf(samples []time.Duration) int {
+	const n = 1000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		var h histogram.Histogram
+		for _, s := range samples {
+			h.Record(s, 1)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc-before.TotalAlloc) / n
 }
