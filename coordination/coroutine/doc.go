@@ -31,6 +31,11 @@
 //	defer cancel()
 //	err := sem.Acquire(coroutine.WithContext(ctx, c))
 //
+// # Several waits at once
+//
+// [Gather] runs several blocking functions at the same time, such as calls of stages, and waits for all of them. [First]
+// waits for the first that succeeds, and [Race] for the first at all; both cancel the others.
+//
 // # Order and concurrency
 //
 // Between two suspensions no other handler of the same scheduler runs, so data that they share needs no lock. After a

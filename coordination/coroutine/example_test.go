@@ -80,3 +80,21 @@ func ExampleYield() {
 	// tick
 	// tock
 }
+
+// Gather collects the answers of several calls. With First one answer is enough, and the other calls are cancelled.
+func ExampleGather() {
+	ask := func(price int) func(context.Context) (int, error) {
+		return func(context.Context) (int, error) { return price, nil } // or call a stage: north.Call(ctx, order)
+	}
+	s := scheduler.New(scheduler.Config{})
+	defer s.Close()
+	s.Go(func(c coroutine.Context) {
+		ctx, cancel := context.WithTimeout(c, time.Second)
+		defer cancel()
+		fmt.Println(coroutine.Gather(coroutine.WithContext(ctx, c), ask(30), ask(20)))
+	})
+	if err := s.Loop(); err != nil {
+		panic(err)
+	}
+	// Output: [30 20] <nil>
+}

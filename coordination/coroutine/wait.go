@@ -14,12 +14,6 @@ import (
 // both cases it does not wait for f and drops its result. If f panics, Await returns a *PanicError; if it calls
 // runtime.Goexit, ErrGoexit.
 func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) {
-	if t, ok := coro.TaskOf(c); ok {
-		if err := t.Refused(); err != nil {
-			var none T
-			return none, err
-		}
-	}
 	ctx, cancel := context.WithCancel(c)
 	defer cancel()
 	var got struct {
@@ -27,11 +21,7 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 		err   error
 	}
 	got.err = ErrGoexit // stays if f ends by Goexit
-	suspend := c.Suspend
-	if a, ok := c.(aparter); ok {
-		suspend = a.SuspendApart
-	}
-	err := suspend(func(wake func()) {
+	err := suspendApart(c, func(wake func()) {
 		go func() {
 			defer wake()
 			got.value, got.err = call(ctx, f)
@@ -47,6 +37,20 @@ func Await[T any](c Context, f func(ctx context.Context) (T, error)) (T, error) 
 // aparter is a context that distinguishes a wake-up by a goroutine outside the tasks; see coro.Config.Apart.
 type aparter interface {
 	SuspendApart(start func(wake func())) error
+}
+
+// suspendApart suspends a handler that a goroutine outside the tasks will wake. It does not call start if the handler has been
+// stopped.
+func suspendApart(c Context, start func(wake func())) error {
+	if t, ok := coro.TaskOf(c); ok {
+		if err := t.Refused(); err != nil {
+			return err
+		}
+	}
+	if a, ok := c.(aparter); ok {
+		return a.SuspendApart(start)
+	}
+	return c.Suspend(start)
 }
 
 // call calls f, and turns a panic of f into an error.

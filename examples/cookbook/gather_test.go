@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
@@ -12,36 +14,35 @@ import (
 )
 
 func Example_scatterAndGather() {
-	price := stage.Map("price", func(_ context.Context, item string) (int, error) { return 3 * len(item), nil })
-	stock := stage.Map("stock", func(_ context.Context, item string) (int, error) {
-		if item == "coal" {
-			return 0, errors.New("not sold")
+	supplier := func(name string, price int) *stage.Flow[string, int] {
+		return stage.Map(name, func(_ context.Context, item string) (int, error) {
+			if item == "coal" {
+				return 0, errors.New("not sold")
+			}
+			return price, nil
+		})
+	}
+	north, south := supplier("north", 9), supplier("south", 7)
+	best := stage.Coroutine("best", func(c coroutine.Context, item string) behaviour.Outcome {
+		ctx, cancel := context.WithTimeout(c, time.Second) // for both
+		defer cancel()
+		prices, err := coroutine.Gather(coroutine.WithContext(ctx, c), // asks both at once, and holds no worker
+			func(ctx context.Context) (int, error) { return north.Call(ctx, item) },
+			func(ctx context.Context) (int, error) { return south.Call(ctx, item) })
+		if err != nil {
+			return behaviour.Error(err)
 		}
-		return 40, nil
+		return behaviour.OK(slices.Min(prices))
 	})
-	offer := stage.Coroutine("offer", func(c coroutine.Context, item string) behaviour.Outcome {
-		ticket, err := price.Ask(c, item) // does not wait for the price
-		if err != nil {
-			return behaviour.Error(err)
-		}
-		pieces, err := stock.Call(c, item) // waits for both at once, and holds no worker
-		if err != nil {
-			return behaviour.Error(err)
-		}
-		each, err := ticket.Wait(c)
-		if err != nil {
-			return behaviour.Error(err)
-		}
-		return behaviour.OK(fmt.Sprint(pieces, " at ", each))
-	})
-	p, err := pipeline.New("shop", offer, price, stock)
+	p, err := pipeline.New("shop", best, north, south)
 	check(err)
 	ctx := context.Background()
 	check(p.Start(ctx))
-	fmt.Println(stage.Call[string](ctx, offer, "tea"))
-	fmt.Println(stage.Call[string](ctx, offer, "coal"))
+	fmt.Println(stage.Call[int](ctx, best, "tea"))
+	_, err = stage.Call[int](ctx, best, "coal")
+	fmt.Println(err)
 	check(p.Stop(ctx))
 	// Output:
-	// 40 at 9 <nil>
-	//  stage "offer": stage "stock": not sold
+	// 7 <nil>
+	// stage "best": coroutine: 2 of 2 functions failed; 0: stage "north": not sold; 1: stage "south": not sold
 }
