@@ -315,7 +315,7 @@ func (p *plan) checkWires() {
 		part = fmt.Sprintf("port %q", w.port.Name())
 		switch {
 		case w.to == nil:
-			p.faultf(part, "is wired to a stage that is nil")
+			p.faultf(part, "is wired to no stage: its target is nil, or a port")
 		case !p.index.stages[w.to]:
 			p.faultf(part, "is wired to stage %q, which is not part of this pipeline", w.to.Name())
 		case wired[w.port] || w.port.Wired():

@@ -74,7 +74,7 @@ func TestEachFaultIsFoundAndNamesItsPart(t *testing.T) {
 		"a wire to no stage": {func() []pipeline.Part {
 			p := port()
 			return []pipeline.Part{stage.New("s", ok, stage.Out(p)), pipeline.Wire(p, nil)}
-		}, []string{`port "out": is wired to a stage that is nil`}},
+		}, []string{`port "out": is wired to no stage: its target is nil, or a port`}},
 		"a wire out of the pipeline": {func() []pipeline.Part {
 			p := port()
 			return []pipeline.Part{stage.New("s", ok, stage.Out(p)), pipeline.Wire(p, stage.New("far", ok))}

@@ -328,15 +328,16 @@ type wire struct {
 // Part makes a wire a part of a pipeline.
 func (wire) Part(part.Seal) {}
 
-// Wire connects a port to a stage. The compiler checks that the stage takes what the port carries; [New] checks the rest.
-func Wire[C any](port *behaviour.Port[C], to *stage.Stage[C]) Part {
+// Wire connects a port to a stage, or to a [stage.Flow]. The compiler checks that the stage takes what the port carries;
+// [New] checks the rest.
+func Wire[C any](port *behaviour.Port[C], to behaviour.Target[C]) Part {
 	w := wire{}
 	if port != nil {
 		w.port = port
 		w.connect = func() error { return port.Connect(to) }
 	}
-	if to != nil {
-		w.to = to.Core()
+	if c, ok := to.(cored); ok && !engine.IsNil(to) {
+		w.to = c.Core()
 	}
 	return w
 }

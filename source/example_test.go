@@ -3,7 +3,9 @@ package source_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,6 +103,85 @@ func ExampleSeq() {
 	// 1
 	// 4
 	// 9
+}
+
+// A source that counts positions in its own way, here the numbers of pages: a run that continues begins at the page that it is
+// given. An error that is Fatal ends the feed without another run.
+func ExampleFrom() {
+	pages := [][]string{{"a", "b"}, {}, {"c"}}
+	down := true
+	list := source.From(func(ctx context.Context, from int64, submit func(name string, next int64) error) error {
+		source.SetTotal(ctx, int64(len(pages))) // for the progress in the snapshot
+		for i := from; i < int64(len(pages)); i++ {
+			if i == 1 && down {
+				down = false
+				return errors.New("the server is down") // the feed runs this function again, from page 1
+			}
+			for n, name := range pages[i] {
+				next := i
+				if n == len(pages[i])-1 {
+					next++ // behind the last of a page comes the next page
+				}
+				if err := submit(name, next); err != nil {
+					return err
+				}
+			}
+		}
+		if n := source.Position(ctx); n != int64(len(pages)) {
+			return source.Fatal(fmt.Errorf("ended at page %d", n))
+		}
+		return nil
+	})
+	show := stage.Sink("show", func(_ context.Context, name string) error {
+		fmt.Println(name)
+		return nil
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("listing", pipeline.Feed("pages", show, list), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	check(err)
+	check(p.Run(context.Background()))
+	fmt.Println(p.Snapshot().Feeds[0].Restarts, "restart")
+	// Output:
+	// a
+	// b
+	// c
+	// 1 restart
+}
+
+// Two feeds of one stage: a slice, and a channel that is exhausted when it is closed.
+func ExampleChan() {
+	arrivals := make(chan string)
+	go func() {
+		defer close(arrivals)
+		arrivals <- "from the channel"
+	}()
+	show := stage.Sink("show", func(_ context.Context, s string) error {
+		fmt.Println(s)
+		return nil
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("both", show,
+		pipeline.Feed("slice", show, source.Slice([]string{"from the slice"})),
+		pipeline.Feed("channel", show, source.Chan(arrivals)))
+	check(err)
+	check(p.Run(context.Background()))
+	// Unordered output:
+	// from the slice
+	// from the channel
+}
+
+// A ticker never ends: the run ends with its context.
+func ExampleEvery() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ticks := 0
+	poll := stage.Sink("poll", func(context.Context, time.Time) error {
+		if ticks++; ticks == 3 {
+			cancel()
+		}
+		return nil
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("polling", pipeline.Feed("ticker", poll, source.Every(time.Millisecond)))
+	check(err)
+	fmt.Println(p.Run(ctx), ticks >= 3)
+	// Output: <nil> true
 }
 
 // A schedule is a function from a time to the next one. This one is at noon of each day; a cron library has others.
