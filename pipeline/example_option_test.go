@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
-
-	protoactor "github.com/asynkron/protoactor-go/actor"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller/policy"
@@ -51,12 +48,12 @@ func ExampleIntensity() {
 // A function is called with each command that failed and has no waiting caller. The commands are kept, here up to ten of them.
 func ExampleFailures() {
 	send := stage.Sink("send", func(_ context.Context, mail string) error {
-		if mail == "to nobody" {
+		if mail == "to the moon" {
 			return errors.New("no such address")
 		}
 		return nil
 	})
-	p, err := pipeline.New("mail", send, pipeline.Feed("outbox", send, source.Slice([]string{"to ann", "to nobody"})),
+	p, err := pipeline.New("mail", send, pipeline.Feed("outbox", send, source.Slice([]string{"to ann", "to the moon"})),
 		pipeline.KeepLetters(10),
 		pipeline.HideCommands(), // the log shows the types of commands only
 		pipeline.Failures(func(l stage.DeadLetter) { fmt.Println(l.Stage, l.Command, l.Err) }))
@@ -66,7 +63,7 @@ func ExampleFailures() {
 	}
 	fmt.Println(p.Run(context.Background()), p.Failures().Len())
 	// Output:
-	// send to nobody no such address
+	// send to the moon no such address
 	// <nil> 1
 }
 
@@ -131,10 +128,8 @@ func ExampleMaxInFlight() {
 
 // The stages of a pipeline in an existing protoactor system are actors of that system.
 func ExampleSystem() {
-	system := protoactor.NewActorSystemWithConfig(protoactor.Configure(protoactor.WithLoggerFactory(
-		func(*protoactor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) })))
 	double := stage.Map("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil })
-	p, err := pipeline.New("doubling", double, pipeline.System(system))
+	p, err := pipeline.New("doubling", double, pipeline.System(system())) // an *actor.ActorSystem of protoactor-go
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -143,6 +138,5 @@ func ExampleSystem() {
 	_ = p.Start(ctx)
 	fmt.Println(double.Call(ctx, 21))
 	_ = p.Stop(ctx)
-	system.Shutdown()
 	// Output: 42 <nil>
 }
