@@ -125,8 +125,8 @@ type Inbox struct {
 	inlet     *behaviour.Inlet
 	admission Admission // of commands from outside
 
-	mu    sync.Mutex // guards state
-	state            //nolint:embeddedstructfieldcheck // beside the lock that guards it
+	mu    lock // guards state
+	state      //nolint:embeddedstructfieldcheck // beside the lock that guards it
 }
 
 // New returns an inbox that was not opened.

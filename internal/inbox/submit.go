@@ -45,7 +45,7 @@ func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 	}
 	if !ended(ctx) {
 		var fx effects
-		in.mu.Lock()
+		in.mu.LockForSubmitter()
 		entered := in.phase() == open && in.enterFree(e, place{}, &fx)
 		in.unlock(&fx)
 		if entered {
@@ -78,7 +78,7 @@ func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, 
 		return 0
 	}
 	var fx effects
-	in.mu.Lock()
+	in.mu.LockForSubmitter()
 	n := 0
 	if in.phase() == open && !in.knobs.Disabled && in.waiters.Len() == 0 && len(in.forSlots) == 0 {
 		n = max(min(to-from, in.free()), 0)
@@ -111,7 +111,7 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 			sub.ended = context.Cause(ctx)
 		}
 		var fx effects
-		in.mu.Lock()
+		in.mu.LockForSubmitter()
 		w, err := in.enter(e, &sub, &fx)
 		in.unlock(&fx)
 		switch {
@@ -212,7 +212,7 @@ func (in *Inbox) Mistyped() {
 // that the caller has to try again, or why ctx ended.
 func (in *Inbox) await(ctx context.Context, w *waiter) error {
 	gaveUp := Until(ctx, w.ready)
-	in.mu.Lock()
+	in.mu.LockForSubmitter()
 	defer in.mu.Unlock()
 	switch {
 	case w.lined:

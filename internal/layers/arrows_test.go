@@ -26,7 +26,7 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 14
-	rate config phase lanes waiting delayed admission inbox
+	rate config phase lanes lock waiting delayed admission inbox
 	line pack member worker_set state timers effects
 	available worktime instances shared_pool tokens
 	call slots retry suspend drain keyed book abandon alarms

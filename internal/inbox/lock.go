@@ -1,0 +1,46 @@
+package inbox
+
+import "sync"
+
+// lock guards the state of an inbox. Workers lock it once for a batch; submitters lock it for each command, and hold it for
+// some thirty nanoseconds.
+//
+// A sync.Mutex parks a goroutine that finds it locked, unless its processor has no other goroutine to run. Where many
+// goroutines submit there always are others, so most of their time would go into parking and waking. And each command would
+// be submitted on another processor than the one before, and fetch the state from there.
+type lock struct{ sync.Mutex }
+
+// How long a submitter waits before it tries a lock again: for about a microsecond, then for two, long enough for another
+// processor to submit many commands. After the last try it blocks; it has waited longer than that costs by then, or the
+// goroutine that holds the lock does not run.
+const (
+	firstWait = 2000 // turns of an empty loop, of some half a nanosecond each
+	lockTries = 4
+)
+
+// LockForSubmitter locks the lock. It is for goroutines that submit: it leaves the lock to those that already use it for a
+// while, rather than to block.
+func (l *lock) LockForSubmitter() {
+	if !l.TryLock() {
+		l.waitForTurn()
+	}
+}
+
+func (l *lock) waitForTurn() {
+	wait := firstWait
+	for range lockTries {
+		for range wait {
+			spend()
+		}
+		if l.TryLock() {
+			return
+		}
+		wait = 2 * firstWait
+	}
+	l.Lock()
+}
+
+// spend spends some time. A loop without a call might be removed by a compiler.
+//
+//go:noinline
+func spend() {}
