@@ -45,7 +45,9 @@ func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 	}
 	if !ended(ctx) {
 		var fx effects
-		in.mu.LockForSubmitter()
+		if !in.mu.TryLock() { // LockForSubmitter, inlined
+			in.mu.waitForTurn()
+		}
 		entered := in.phase() == open && in.enterFree(e, place{}, &fx)
 		in.unlock(&fx)
 		if entered {
