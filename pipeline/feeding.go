@@ -99,15 +99,44 @@ func (f *feeding) become(s feedState, err error) bool {
 	return true
 }
 
-// start starts the source, unless the feed was stopped.
-func (f *feeding) start() error {
+// start starts the source, unless the feed was stopped. The start runs no user code, so it fails only if something kills the
+// supervisor or its child before it has started: then start tries again.
+func (f *feeding) start() (err error) {
 	f.life.Lock()
 	defer f.life.Unlock()
 	if f.stopped {
 		return nil
 	}
+	for range feedRestarts {
+		if f.tree, err = f.startTree(); err == nil {
+			go f.watch(f.tree)
+			return nil
+		}
+		if !errors.Is(err, supervisor.ErrKilled) {
+			return err
+		}
+		f.restarted("", err)
+	}
+	return err
+}
+
+// watch waits for the end of the feed's supervisor, and starts another one if it was killed: no supervisor above it would notice.
+func (f *feeding) watch(tree *supervisor.Tree) {
+	why := tree.Wait()
+	if !errors.Is(why, supervisor.ErrKilled) || !f.become(feedRestarting, why) {
+		return
+	}
+	f.restarted("", why)
+	if err := f.start(); err != nil {
+		f.become(feedGaveUp, err)
+		f.of.gaveUp(fmt.Errorf("feed %q: %w", f.name, err))
+	}
+}
+
+// startTree starts the supervisor of the source.
+func (f *feeding) startTree() (*supervisor.Tree, error) {
 	env := f.of.env
-	tree, err := supervisor.Start(context.Background(), env.System, supervisor.Spec{
+	return supervisor.Start(context.Background(), env.System, supervisor.Spec{
 		Name:      actor.Unique(env.System, env.Name+"/feed"),
 		Strategy:  supervisor.OneForOne,
 		Intensity: supervisor.Intensity{Restarts: feedRestarts, Within: feedWithin},
@@ -117,8 +146,6 @@ func (f *feeding) start() error {
 			Name: "feed " + f.name, Run: f.run, Restart: supervisor.Transient, Patience: f.of.grace,
 		}},
 	})
-	f.tree = tree
-	return err
 }
 
 // decideFeed gives up at an error that a restart cannot help.

@@ -39,7 +39,7 @@ supervisor       60
 adapter/failsafe 15
 adapter/http     20
 stage/stagetest  40
-stage/stagetest/chaos  45
+stage/stagetest/chaos  47
 `
 
 func TestAPackageExportsNoMoreNamesThanItsBudget(t *testing.T) {

@@ -3,7 +3,8 @@
 //
 // # Your own pipeline
 //
-// [Inject] makes faults from a seed; [Wrap], [WrapFunc] and [WrapFactory] put them before a behaviour. [Start] starts a
+// [Inject] makes faults from a seed; [Injector.Middleware] puts them before the handlers of a stage, and [Wrap], [WrapFunc]
+// and [WrapFactory] before a behaviour. [Start] starts a
 // pipeline as a [Trial]. When the test is over, the trial stops the pipeline and checks that the accounts were balanced in
 // every snapshot, that the pipeline drained, and that no goroutine is left; [Trial.Await] checks that tickets are
 // answered. A test that hangs fails at once with a report of which handler waits for which stage, and its pipeline is

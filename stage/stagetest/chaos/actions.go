@@ -31,9 +31,13 @@ func (r *run) disturb() {
 
 // await waits until that percentage of the commands has been submitted, or until no submitter makes progress.
 func (r *run) await(percent int) {
+	all := r.plan.Commands
+	for _, f := range r.plan.Feeds {
+		all += f.length()
+	}
 	for before, still := r.ids.Load(), 0; still < 20; still++ {
 		now := r.ids.Load()
-		if now*100 >= uint64(r.plan.Commands*percent) {
+		if now*100 >= uint64(all*percent) {
 			return
 		}
 		if now != before {
@@ -46,7 +50,7 @@ func (r *run) await(percent int) {
 // do does one action, and reports whether there was anything to do.
 func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
 	switch d.Action {
-	case KillWorker, KillSupervisor, KillControlLoop, KillPool:
+	case KillWorker, KillSupervisor, KillControlLoop, KillPool, KillFeed:
 		return kill(oracle.System(), prefix(r.name), d.Action, rnd)
 	case Swap:
 		return r.swap(d.Policy, d.Group)
@@ -106,9 +110,10 @@ func (r *run) swap(name string, group int) bool {
 
 // add adds a further stage, which forwards to the first entry, and submits to it.
 func (r *run) add(rnd *rand.Rand) bool {
-	first := r.sites[r.plan.Graph.Entries[0]].stage
+	first := r.sites[r.plan.Graph.Entries[0]]
 	extra := stage.Func(fmt.Sprintf("added%d", len(r.added)+int(r.ids.Load())), func(_ context.Context, cmd command) behaviour.Outcome {
-		return behaviour.Forward(first, cmd)
+		first.expect(cmd)
+		return behaviour.Forward(first.stage, cmd)
 	}, stage.Workers(1, 2))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -153,7 +158,13 @@ func (r *run) tryLetters() bool {
 			continue
 		}
 		cmd.ID, cmd.Part = r.ids.Add(1), 0
-		if err := store.RetryAs(ctx, l.ID, cmd); err == nil {
+		to := r.siteOf(l.Stage)
+		if to != nil {
+			to.expect(cmd)
+		}
+		if err := store.RetryAs(ctx, l.ID, cmd); err != nil && to != nil {
+			to.expectNot(cmd)
+		} else if err == nil {
 			r.accepted.Add(1)
 			done = true
 		}

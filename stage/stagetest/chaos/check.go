@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
@@ -35,13 +36,19 @@ func (p Plan) Check() error {
 		f.unlessf(e >= 0 && e < nodes, "entry %d: there are %d nodes", e, nodes)
 	}
 	for i, n := range p.Graph.Nodes {
-		p.checkNode(&f, name(i), n)
+		p.checkNode(&f, i, n)
 	}
 	f.unlessf(len(p.GroupPolicies) <= len(p.Graph.Groups), "%d policies for %d groups", len(p.GroupPolicies), len(p.Graph.Groups))
 	for i, name := range p.GroupPolicies {
 		_, err := p.policyNamed(name)
 		f.unlessf(err == nil || name == "", "group %d: %v", i+1, err)
 	}
+	for i, feed := range p.Feeds {
+		p.checkFeed(&f, feedName(i), feed)
+	}
+	f.unlessf(p.End != Exhausted || len(p.Feeds) > 0, "it ends %s and has none", Exhausted)
+	err = p.Middleware.Check()
+	f.unlessf(err == nil, "%v", err)
 	for i, d := range p.Disturbances {
 		f.unlessf(d.Action < actions, "disturbance %d: there is no action %d", i+1, d.Action)
 		switch d.Action {
@@ -59,8 +66,10 @@ func (p Plan) Check() error {
 	return errors.Join(f...)
 }
 
-func (p Plan) checkNode(f *faulty, name string, n Node) {
+func (p Plan) checkNode(f *faulty, i int, n Node) {
+	name := name(i)
 	for _, to := range n.Next {
+		f.unlessf(to > i || n.Flow != flowMap && n.Flow != flowFilter, "node %s: a %s has a back edge", name, n.Flow)
 		f.unlessf(to >= 0 && to < len(p.Graph.Nodes), "node %s: forwards to %d: there are %d nodes", name, to, len(p.Graph.Nodes))
 	}
 	f.unlessf(n.Group >= 0 && n.Group <= len(p.Graph.Groups), "node %s: group %d: there are %d", name, n.Group, len(p.Graph.Groups))
@@ -71,8 +80,33 @@ func (p Plan) checkNode(f *faulty, name string, n Node) {
 	f.unlessf(!n.Keyed || !n.Each && !n.Batcher && !n.Suspends && n.Discipline == "",
 		"node %s: it is keyed, and Each, a Batcher, Suspends or has a Discipline", name)
 	f.unlessf(n.Keyed || !n.Passivates, "node %s: it passivates, and is not keyed", name)
-	err := n.Faults.Check()
+	n.checkFlow(f, name)
+	f.unlessf(n.Rate == 0 || n.Rate > 0 && n.Burst > 0, "node %s: a rate of %d needs a burst, not %d", name, n.Rate, n.Burst)
+	err := errors.Join(n.Faults.Check(), n.Middleware.Check())
 	f.unlessf(err == nil, "node %s: %v", name, err)
+}
+
+func (n Node) checkFlow(f *faulty, name string) {
+	if n.Flow == "" {
+		f.unlessf(n.Route == "", "node %s: it has a route, and is not a flow", name)
+		return
+	}
+	f.unlessf(slices.Contains(flowKinds, n.Flow), "node %s: there is no flow %q", name, n.Flow)
+	f.unlessf(slices.Contains(routes, n.Route), "node %s: there is no route %q", name, n.Route)
+	f.unlessf(!n.Keyed && !n.Each && !n.Batcher && !n.Suspends && !n.Spread,
+		"node %s: it is a flow, and Keyed, Each, a Batcher, Suspends or Spread", name)
+	f.unlessf(n.Flow != flowFlatMap || len(n.Next) > 0, "node %s: a flatmap must lead somewhere", name)
+	f.unlessf(n.Flow != flowSink || len(n.Next) == 0, "node %s: a sink leads nowhere", name)
+	f.unlessf(n.Route == "" || len(n.Next) > 0, "node %s: its route has no targets", name)
+}
+
+func (p Plan) checkFeed(f *faulty, name string, feed Feed) {
+	nodes := len(p.Graph.Nodes)
+	f.unlessf(feed.To >= 0 && feed.To < nodes, "feed %s: feeds %d: there are %d nodes", name, feed.To, nodes)
+	f.unlessf(feed.Commands >= 0 && feed.From >= 0, "feed %s: a number is negative", name)
+	f.unlessf(feed.Checkpoint || feed.From == 0 && feed.Unsaved == 0, "feed %s: From and Unsaved need a Checkpoint", name)
+	f.unlessf(!feed.Fatal || p.Fragile, "feed %s: Fatal is for Fragile plans", name)
+	f.unlessf(p.End != Exhausted || feed.Commands > 0, "feed %s: it never ends, and the plan ends %s", name, Exhausted)
 }
 
 // policyNamed returns the policy of that name.

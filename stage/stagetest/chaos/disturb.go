@@ -16,7 +16,7 @@ import (
 // The seed determines which, and when; it is logged if the test fails. [stagetest.Trial.Counts] returns how often each
 // action was done.
 //
-// A trial can do [KillWorker], [KillSupervisor], [KillControlLoop], [KillPool], [Swap], [Rescale], [Pause],
+// A trial can do [KillWorker], [KillSupervisor], [KillControlLoop], [KillPool], [KillFeed], [Swap], [Rescale], [Pause],
 // [Resume] and [RetryLetters]. Swap takes one of Golda's policies. Rescale takes a policy that sets numbers of workers,
 // instances, batches and capacities at random. Both replace the pipeline's own policy. If a policy makes stages share
 // workers, handlers that wait need stage.Blocking. Pause pauses a stage that was passed to [stagetest.Start], by itself
@@ -68,7 +68,7 @@ func act(t *stagetest.Trial, a Action, to pipeline.Part, rnd *rand.Rand) bool {
 	switch a {
 	case Pause:
 		return to != nil && t.Pause(to) == nil
-	case KillWorker, KillSupervisor, KillControlLoop, KillPool:
+	case KillWorker, KillSupervisor, KillControlLoop, KillPool, KillFeed:
 		return kill(oracle.System(), prefix(t.Name()), a, rnd)
 	case Swap:
 		names := policy.Names()
@@ -89,7 +89,7 @@ func act(t *stagetest.Trial, a Action, to pipeline.Part, rnd *rand.Rand) bool {
 // Kill stops a random actor of the pipeline from outside: one of the kind that the action kills. It reports false if
 // there is none now, or if the action is not a kill. [stagetest.Trial.Counts] counts it.
 func Kill(t *stagetest.Trial, a Action) bool {
-	if a > KillPool || !kill(oracle.System(), prefix(t.Name()), a, rand.New(rand.NewPCG(rand.Uint64(), 0))) {
+	if a > KillFeed || !kill(oracle.System(), prefix(t.Name()), a, rand.New(rand.NewPCG(rand.Uint64(), 0))) {
 		return false
 	}
 	t.Count(a.String())

@@ -2,7 +2,7 @@
 //
 // # Your own pipeline
 //
-// [Disturb] does actions to a trial of package stagetest, again and again: it kills workers, the supervisors of stages and
+// [Disturb] does actions to a trial of package stagetest, again and again: it kills workers, the supervisors of stages, feeds and
 // the control loop, changes the policy of the pipeline, rescales and pauses it. [Kill] kills one actor.
 //
 // # Random pipelines

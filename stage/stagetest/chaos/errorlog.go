@@ -13,8 +13,9 @@ type errorLog struct {
 
 // explained are the errors that actions cause.
 var explained = map[string]bool{
-	"restarting":       true, // the actor of a stage was killed, or a stage gave up
-	"pipeline gave up": true, // reported as a breach of its own, if it is one
+	"restarting":          true, // the actor of a stage was killed, or a stage gave up
+	"restarting a source": true, // it failed, or was killed
+	"pipeline gave up":    true, // reported as a breach of its own, if it is one
 }
 
 // Enabled accepts errors only.

@@ -13,7 +13,7 @@ import (
 // which a goroutine that an action starts begins after the next action, if that waits for nothing.
 func (p Plan) After(disturbances ...Disturbance) (s pipeline.Snapshot, ok bool) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	r := &run{plan: p, name: "after", letters: map[command]int{}}
+	r := &run{plan: p, name: "after", letters: map[command]int{}, fed: map[uint64]*fedCommand{}, excused: map[uint64]bool{}}
 	if !r.start() {
 		return s, false
 	}
@@ -27,6 +27,12 @@ func (p Plan) After(disturbances ...Disturbance) (s pipeline.Snapshot, ok bool) 
 	s = r.pipe.Snapshot()
 	return s, r.pipe.Stop(context.Background()) == nil && len(r.broken) == 0
 }
+
+// Spoil makes a feed break a promise.
+func (f *Feed) Spoil(how string) { f.spoil = how }
+
+// Unrate leaves a node's rate out.
+func (n *Node) Unrate() { n.unrated = true }
 
 // Stray gives a keyed node the wrong keys.
 func (n *Node) Stray() { n.stray = true }

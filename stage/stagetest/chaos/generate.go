@@ -57,7 +57,85 @@ func drawPlan(t *rapid.T) Plan {
 		p.Commands = min(p.Commands, 100) // each may become hundreds
 		p.MaxInFlight = rapid.SampledFrom([]int{0, 0, 0, 50, 500}).Draw(t, "inFlight")
 	}
+	if p.copies() {
+		p.Commands = min(p.Commands, 100)
+	}
+	drawFeeds(t, &p)
+	if seldom(t, 6, "middleware") {
+		p.Middleware = drawMiddleware(t)
+	}
 	return p
+}
+
+// drawFeeds draws the feeds of some plans, and changes what does not go with them.
+func drawFeeds(t *rapid.T, p *Plan) {
+	if seldom(t, 3, "feeds") {
+		feeds := 1
+		if !p.Ordered {
+			feeds = rapid.IntRange(1, 2).Draw(t, "feeds")
+			p.Commands = rapid.SampledFrom([]int{0, p.Commands}).Draw(t, "submitted")
+		} else {
+			p.Commands = 0
+		}
+		for range feeds {
+			p.Feeds = append(p.Feeds, drawFeed(t, *p))
+		}
+	}
+	endless := func(f Feed) bool { return f.Commands == 0 }
+	if p.End == Exhausted && (len(p.Feeds) == 0 || slices.ContainsFunc(p.Feeds, endless)) {
+		p.End = Softly
+	}
+	kills := 0
+	p.Disturbances = slices.DeleteFunc(p.Disturbances, func(d Disturbance) bool {
+		switch d.Action {
+		case KillFeed: // a feed that is restarted too often gives up
+			kills++
+			return kills > mostKills
+		case Drain, DrainStage, Reopen: // a reopened pipeline does not end by itself
+			return p.End == Exhausted
+		default:
+			return false
+		}
+	})
+}
+
+// mostKills is how many feeds a plan kills: the pauses before the restarts of a source double, from 100 ms.
+const mostKills = 2
+
+func drawFeed(t *rapid.T, p Plan) Feed {
+	lengths := []int{1, 3, 30, 100, 300, 0}
+	if p.Fans || p.copies() {
+		lengths = []int{1, 3, 30, 50, 0}
+	}
+	f := Feed{
+		Commands: rapid.SampledFrom(lengths).Draw(t, "length"),
+		Offsets:  rapid.Bool().Draw(t, "offsets"),
+	}
+	if !p.Ordered {
+		f.To = rapid.IntRange(0, len(p.Graph.Nodes)-1).Draw(t, "to")
+	}
+	if f.Commands == 0 || seldom(t, 3, "slow") {
+		f.Pause = time.Duration(rapid.IntRange(100, 500).Draw(t, "pause")) * time.Microsecond
+	}
+	if seldom(t, 3, "crashes") {
+		f.Crashes = rapid.IntRange(1, 2).Draw(t, "crashes")
+		f.Fatal = p.Fragile
+	}
+	if f.Checkpoint = rapid.Bool().Draw(t, "checkpoint"); f.Checkpoint {
+		f.From = rapid.SampledFrom([]int{0, 0, 1, 10}).Draw(t, "from")
+		if seldom(t, 6, "unsaved") {
+			f.Unsaved = 1
+		}
+	}
+	return f
+}
+
+func drawMiddleware(t *rapid.T) Middleware {
+	m := Middleware{
+		Panic: odds(t, "panic"), Answer: odds(t, "answer"), Again: odds(t, "again"), Derive: 2 * odds(t, "derive"),
+	}
+	m.Pass = 1 - (m.Panic + m.Answer + m.Again + m.Derive)
+	return m
 }
 
 // seldom is true once in that many times.
@@ -101,6 +179,7 @@ func drawLine(t *rapid.T) Graph {
 			n.Workers, n.Instances = Span{1, rapid.IntRange(1, 4).Draw(t, "more")}, 0
 			drawRetry(t, &n)
 		}
+		drawAround(t, &n)
 		if i > 0 {
 			g.Nodes[i-1].Next = []int{i}
 		}
@@ -155,7 +234,41 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	if seldom(t, 4, "keyed") {
 		drawKeyed(t, &n)
 	}
+	if seldom(t, 3, "flow") {
+		drawFlow(t, i, &n)
+	}
+	drawAround(t, &n)
 	return n
+}
+
+// drawAround draws a rate and middleware for some nodes.
+func drawAround(t *rapid.T, n *Node) {
+	if seldom(t, 5, "rated") {
+		n.Rate, n.Burst = rapid.SampledFrom([]int{3, 10, 50}).Draw(t, "rate"), rapid.SampledFrom([]int{1, 2, 30}).Draw(t, "burst")
+	}
+	if seldom(t, 5, "surrounded") {
+		n.Middleware = drawMiddleware(t)
+	}
+}
+
+// drawFlow makes a node a flow.
+func drawFlow(t *rapid.T, i int, n *Node) {
+	n.Each, n.Batcher, n.Suspends, n.Calls, n.Spread, n.Keyed, n.Passivates = false, false, false, false, false, false, false
+	n.Ports, n.Linger = true, 0
+	back := slices.ContainsFunc(n.Next, func(to int) bool { return to <= i })
+	switch {
+	case len(n.Next) == 0:
+		n.Flow = rapid.SampledFrom([]string{flowMap, flowFilter, flowSink}).Draw(t, "flow")
+		return
+	case back:
+		n.Flow = flowFlatMap
+	default:
+		n.Flow = rapid.SampledFrom([]string{flowMap, flowFilter, flowFlatMap}).Draw(t, "flow")
+	}
+	n.Route = rapid.SampledFrom(routes).Draw(t, "route")
+	if slices.Contains(n.Next, i) && n.Capacity == 1 {
+		n.Capacity = 2 // New refuses a loop without slack
+	}
 }
 
 // drawRetry draws a retry policy for some nodes.

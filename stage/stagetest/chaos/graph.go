@@ -56,7 +56,13 @@ type Node struct {
 	// Discipline.
 	Keyed      bool
 	Passivates bool // a Keyed node keeps few instances
-	stray      bool // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
+	// Flow makes it a flow: "map", "filter", "flatmap" or "sink". Such a node is none of the above but Ports. A map or filter
+	// has no back edge.
+	Flow string
+	// Route chooses one of Next for each result of a Flow: "robin", "key" or "pick". Without it the result goes to all.
+	Route   string
+	unrated bool // it has no Rate, whatever it says, which breaks the promise of a rate
+	stray   bool // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
 
 	Group int // index in Graph.Groups, counted from one; 0: it has workers of its own
 
@@ -71,7 +77,10 @@ type Node struct {
 	Timeout    time.Duration
 	Grace      time.Duration
 	Retry      stage.RetryPolicy
+	Rate       int // how many commands it starts in a millisecond, and Burst at once; 0: no bound
+	Burst      int
 	Work       time.Duration // how long a handler takes
+	Middleware Middleware
 	Faults     stagetest.Faults
 }
 
@@ -126,6 +135,7 @@ func (n Node) options() (opts []stage.Option) {
 	add(n.Timeout > 0, stage.Timeout(n.Timeout))
 	add(n.Grace > 0, stage.Grace(n.Grace))
 	add(n.Retry.Attempts > 1, stage.Retry(n.Retry))
+	add(n.Rate > 0 && !n.unrated, stage.Rate(n.Rate, time.Millisecond, n.Burst))
 	add(n.Passivates, stage.Passivate(time.Millisecond, 3))
 	if d, err := queue.ByName(n.Discipline); err == nil {
 		opts = append(opts, stage.Discipline(d))
@@ -150,6 +160,8 @@ func (n Node) String() string {
 	say(n.Calls, "calls")
 	say(n.Keyed, "keyed")
 	say(n.Passivates, "passivates")
+	say(n.Flow != "", "%s", n.Flow)
+	say(n.Route != "", "route=%s", n.Route)
 	say(n.Group > 0, "group=%d", n.Group)
 	say(n.Workers != Span{}, "workers=%d..%d", n.Workers.Fewest, n.Workers.Most)
 	say(n.Instances > 0, "instances=%d", n.Instances)
@@ -162,6 +174,8 @@ func (n Node) String() string {
 	say(n.Timeout > 0, "timeout=%v+%v", n.Timeout, n.Grace)
 	say(n.Retry.Attempts > 1, "retry=%d after %v (jitter %v)", n.Retry.Attempts, n.Retry.Backoff, n.Retry.Jitter)
 	say(n.Work > 0, "work=%v", n.Work)
+	say(n.Rate > 0, "rate=%d/ms burst=%d", n.Rate, n.Burst)
+	say(n.Middleware != Middleware{}, "%s", n.Middleware)
 	faults := n.Faults.String()
 	say(faults != "", "%s", faults)
 	return strings.TrimSpace(b.String())
@@ -199,6 +213,9 @@ func (r *run) build() (parts []pipeline.Part) {
 	for _, s := range r.sites {
 		s.makeStage()
 	}
+	for _, s := range r.sites {
+		s.connect()
+	}
 	groups := make([][]pipeline.Part, len(g.Groups))
 	for _, s := range r.sites {
 		if s.Group > 0 {
@@ -217,6 +234,10 @@ func (r *run) build() (parts []pipeline.Part) {
 			parts = append(parts, pipeline.Wire(port, r.sites[s.Next[n]].stage))
 		}
 	}
+	for i, f := range r.plan.Feeds {
+		r.feeders = append(r.feeders, newFeeder(r, i, f))
+		parts = append(parts, r.feeders[i].part())
+	}
 	return parts
 }
 
@@ -224,18 +245,24 @@ func (r *run) build() (parts []pipeline.Part) {
 func (s *site) makeStage() {
 	opts := append(s.options(), stage.Restart(s.run.plan.restart()))
 	for range s.Next {
-		if s.Ports {
+		if s.Ports && s.Flow == "" {
 			s.ports = append(s.ports, behaviour.NewPort[command](fmt.Sprintf("p%d.%d", s.index, len(s.ports))))
 		}
 	}
 	for _, p := range s.ports {
 		opts = append(opts, stage.Out(p))
 	}
+	if s.Middleware != (Middleware{}) {
+		opts = append(opts, stage.Use(s.run.around(s.Middleware, s)))
+	}
 	s.stage = s.shape(opts)
 }
 
 // shape makes a stage with one instance for each worker, for each key, or for all.
 func (s *site) shape(opts []stage.Option) *stage.Stage[command] {
+	if s.Flow != "" {
+		return s.flow(opts)
+	}
 	if s.Keyed {
 		return stage.Keyed(name(s.index), s.laneOf, s.forKey, opts...)
 	}

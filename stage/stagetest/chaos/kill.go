@@ -24,6 +24,8 @@ func (a Action) kills(name string) bool {
 		return len(parts) == 1 && strings.HasPrefix(last, "(controllers)")
 	case KillPool:
 		return len(parts) == 2 && parts[0] == "(pools)"
+	case KillFeed:
+		return strings.HasPrefix(parts[0], "feed$")
 	default:
 		return false
 	}

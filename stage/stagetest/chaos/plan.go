@@ -35,6 +35,7 @@ const (
 	KillSupervisor                // stop the actor of a stage
 	KillControlLoop               // stop the actor of the control loop
 	KillPool                      // stop the supervisor of a shared pool, or of a stage that was added
+	KillFeed                      // stop an actor of a feed
 	Swap                          // run the pipeline by another policy
 	Rescale                       // change numbers of workers, batches and instances at random
 	Pause                         // pause a stage until the next Resume
@@ -52,7 +53,7 @@ const (
 )
 
 var actionNames = [actions]string{
-	"kill worker", "kill stage supervisor", "kill control loop", "kill pool", "swap", "rescale", "pause",
+	"kill worker", "kill stage supervisor", "kill control loop", "kill pool", "kill feed", "swap", "rescale", "pause",
 	"resume", "add stage", "remove stage", "retry letters", "drain",
 	"upgrade", "canary", "end canary", "drain stage", "reopen",
 }
@@ -94,15 +95,16 @@ type Ending uint8
 
 // The endings.
 const (
-	Softly  Ending = iota // Stop without a time limit
-	Drained               // Drain, then Stop
-	Hard                  // Stop with no time at all
-	Soon                  // Stop with a few milliseconds
-	Twice                 // several concurrent calls of Stop
+	Softly    Ending = iota // Stop without a time limit
+	Drained                 // Drain, then Stop
+	Hard                    // Stop with no time at all
+	Soon                    // Stop with a few milliseconds
+	Twice                   // several concurrent calls of Stop
+	Exhausted               // Run returns because all feeds are exhausted
 	endings
 )
 
-var endingNames = [endings]string{"softly", "drained", "hard", "soon", "twice at once"}
+var endingNames = [endings]string{"softly", "drained", "hard", "soon", "twice at once", "when the feeds are exhausted"}
 
 // String returns the ending in words.
 func (e Ending) String() string {
@@ -126,8 +128,9 @@ type Plan struct {
 	Strategy      supervisor.Strategy
 	Commands      int
 	Submitters    int
-	Hasty         bool // some submitters wait for a free slot for a few milliseconds only
-	Quiet         bool // some commands are submitted without a ticket
+	Feeds         []Feed // commands come from them, too
+	Hasty         bool   // some submitters wait for a free slot for a few milliseconds only
+	Quiet         bool   // some commands are submitted without a ticket
 	Disturbances  []Disturbance
 	End           Ending
 	// Fragile makes stages give up after a few crashes in a row, and the pipeline with them. Otherwise the pipeline
@@ -137,6 +140,8 @@ type Plan struct {
 	Ordered bool
 	// Fans lets emitted commands be emitted again, so that loops fan out.
 	Fans bool
+	// Middleware is around the handlers of all stages, outside of that of the nodes.
+	Middleware Middleware
 	// MaxInFlight is the pipeline's limit of commands in flight; 0 means its default.
 	MaxInFlight int
 	// Patience is how long the pipeline may make no progress while commands are in flight; 0 means 20 s. It is long
@@ -168,7 +173,14 @@ func (p Plan) String() string {
 	if p.MaxInFlight > 0 {
 		fmt.Fprintf(&b, ", at most %d in flight", p.MaxInFlight)
 	}
-	fmt.Fprintf(&b, "\n%s\ndisturbances:", p.Graph)
+	if p.Middleware != (Middleware{}) {
+		fmt.Fprintf(&b, ", %s", p.Middleware)
+	}
+	fmt.Fprintf(&b, "\n%s", p.Graph)
+	for i, f := range p.Feeds {
+		fmt.Fprintf(&b, "\n  %s: %s", feedName(i), f)
+	}
+	b.WriteString("\ndisturbances:")
 	for _, d := range p.Disturbances {
 		fmt.Fprintf(&b, " [%s]", d)
 	}

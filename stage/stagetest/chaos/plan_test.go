@@ -26,6 +26,16 @@ func line(change func(p *chaos.Plan)) chaos.Plan {
 	return p
 }
 
+// spoiled has a feed break a promise.
+func spoiled(how string) func(*chaos.Plan) {
+	return func(p *chaos.Plan) {
+		f := chaos.Feed{Commands: 10, Checkpoint: true}
+		f.Spoil(how)
+		p.Feeds, p.Graph.Nodes[0].Work = []chaos.Feed{f}, 5*time.Millisecond
+		p.Commands, p.End = 0, chaos.Exhausted
+	}
+}
+
 // The oracle must report broken promises.
 func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -57,6 +67,31 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 		"invalid faults": {func(p *chaos.Plan) {
 			p.Graph.Nodes[0].Faults.Panic = 7
 		}, "checks"},
+		"a feed":                         {func(p *chaos.Plan) { p.Feeds, p.End = []chaos.Feed{{Commands: 100, Checkpoint: true}}, chaos.Exhausted }, ""},
+		"a fed command that comes twice": {spoiled("twice"), "one end"},
+		"a feed that leaves one out":     {spoiled("gap"), "one end"},
+		"a command that is lost":         {spoiled("lost"), "one end"},
+		"a checkpoint that is ahead":     {spoiled("early"), "one end"},
+		"a rate":                         {func(p *chaos.Plan) { p.Graph.Nodes[1].Rate, p.Graph.Nodes[1].Burst = 20, 2 }, ""},
+		"a rate that is not kept": {func(p *chaos.Plan) {
+			p.Graph.Nodes[1].Rate, p.Graph.Nodes[1].Burst = 1, 1
+			p.Graph.Nodes[1].Unrate()
+		}, "one end"},
+		"middleware": {func(p *chaos.Plan) {
+			p.Middleware = chaos.Middleware{Panic: .1, Answer: .1, Again: .1, Derive: .1, Pass: .6}
+			p.Graph.Nodes[1].Middleware = p.Middleware
+		}, ""},
+		"a source that crashes, with positions of its own": {func(p *chaos.Plan) {
+			p.Feeds, p.End = []chaos.Feed{{Commands: 50, Crashes: 1, Unsaved: 1, Checkpoint: true, From: 10, Offsets: true}}, chaos.Exhausted
+		}, ""},
+		"a slow source that never ends": {func(p *chaos.Plan) { p.Feeds = []chaos.Feed{{Pause: time.Millisecond}} }, ""},
+		"flows": {func(p *chaos.Plan) {
+			p.Graph.Nodes = append(p.Graph.Nodes, chaos.Node{}, chaos.Node{Flow: "sink"})
+			for i, flow := range []string{"map", "filter", "flatmap"} {
+				p.Graph.Nodes[i].Flow, p.Graph.Nodes[i].Next = flow, []int{3, 4}
+			}
+			p.Graph.Entries, p.Graph.Nodes[1].Route, p.Fans = []int{0, 1, 2}, "robin", true
+		}, ""},
 		"a stage that gives up": {func(p *chaos.Plan) {
 			p.Graph.Nodes[0].Faults.Poison = 1
 			p.Fragile = true
@@ -79,22 +114,29 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 
 func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 	for want, spoil := range map[string]func(p *chaos.Plan){
-		"unknown policy":                       func(p *chaos.Plan) { p.Policy = "luck" },
-		"Commands is negative: -1":             func(p *chaos.Plan) { p.Commands = -1 },
-		"0 submitters, for 100 commands":       func(p *chaos.Plan) { p.Submitters = 0 },
-		"no such ending: 77":                   func(p *chaos.Plan) { p.End = 77 },
-		"256 hops":                             func(p *chaos.Plan) { p.Graph.Hops = 256 },
-		"the graph has no entry":               func(p *chaos.Plan) { p.Graph.Entries = nil },
-		"entry 9: there are 3 nodes":           func(p *chaos.Plan) { p.Graph.Entries = []int{9} },
-		"node s1: forwards to -1":              func(p *chaos.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
-		"node s1: group 1: there are 0":        func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
-		"node s1: it is keyed, and Each":       func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Each = true, true },
-		"node s1: it passivates, and is not":   func(p *chaos.Plan) { p.Graph.Nodes[1].Passivates = true },
-		"node s1: queue":                       func(p *chaos.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
-		"node s1: stagetest: Faults: panic: 2": func(p *chaos.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
-		"disturbance 1: there is no action":    func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: 99}} },
-		"disturbance 1: pause: stage 9":        func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Pause, Stage: 9}} },
-		"disturbance 1: policy: unknown p":     func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Swap}} },
+		"unknown policy":                            func(p *chaos.Plan) { p.Policy = "luck" },
+		"Commands is negative: -1":                  func(p *chaos.Plan) { p.Commands = -1 },
+		"0 submitters, for 100 commands":            func(p *chaos.Plan) { p.Submitters = 0 },
+		"no such ending: 77":                        func(p *chaos.Plan) { p.End = 77 },
+		"256 hops":                                  func(p *chaos.Plan) { p.Graph.Hops = 256 },
+		"the graph has no entry":                    func(p *chaos.Plan) { p.Graph.Entries = nil },
+		"entry 9: there are 3 nodes":                func(p *chaos.Plan) { p.Graph.Entries = []int{9} },
+		"node s1: forwards to -1":                   func(p *chaos.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
+		"node s1: group 1: there are 0":             func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
+		"node s1: it is keyed, and Each":            func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Each = true, true },
+		"node s1: it passivates, and is not":        func(p *chaos.Plan) { p.Graph.Nodes[1].Passivates = true },
+		"node s1: queue":                            func(p *chaos.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
+		"node s1: stagetest: Faults: panic: 2":      func(p *chaos.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
+		"node s1: there is no flow":                 func(p *chaos.Plan) { p.Graph.Nodes[1].Flow = "stream" },
+		"node s1: a map has a back edge":            func(p *chaos.Plan) { p.Graph.Nodes[1].Flow, p.Graph.Nodes[1].Next = "map", []int{0} },
+		"node s1: a rate of 3 needs a burst":        func(p *chaos.Plan) { p.Graph.Nodes[1].Rate = 3 },
+		"node s1: middleware: panic: 2":             func(p *chaos.Plan) { p.Graph.Nodes[1].Middleware.Panic = 2 },
+		"feed f0: feeds 9: there are 3 nodes":       func(p *chaos.Plan) { p.Feeds = []chaos.Feed{{To: 9}} },
+		"feed f0: it never ends":                    func(p *chaos.Plan) { p.Feeds, p.End = []chaos.Feed{{}}, chaos.Exhausted },
+		"when the feeds are exhausted and has none": func(p *chaos.Plan) { p.End = chaos.Exhausted },
+		"disturbance 1: there is no action":         func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: 99}} },
+		"disturbance 1: pause: stage 9":             func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Pause, Stage: 9}} },
+		"disturbance 1: policy: unknown p":          func(p *chaos.Plan) { p.Disturbances = []chaos.Disturbance{{Action: chaos.Swap}} },
 	} {
 		t.Run(want, func(t *testing.T) {
 			plan := line(spoil)

@@ -15,7 +15,7 @@ import (
 
 // upgrade runs another version of the same behaviour at a site's stage, perhaps as a canary.
 func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
-	if s.Keyed { // it cannot be upgraded
+	if s.Keyed || s.Flow != "" { // a keyed stage cannot be upgraded, and a flow would lose its targets
 		return false
 	}
 	var opts []upgrade.Option
@@ -122,15 +122,19 @@ func (d *drains) over() bool {
 }
 
 // submitMany submits several commands at once, without tickets.
-func (r *run) submitMany(rnd *rand.Rand, to *stage.Stage[command], n int) {
+func (r *run) submitMany(rnd *rand.Rand, to *site, n int) {
 	cmds := make([]command, n)
 	for i := range cmds {
 		cmds[i] = command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+		to.expect(cmds[i])
 	}
 	ctx, cancel := r.submitContext(rnd)
 	defer cancel()
-	accepted, err := to.SubmitAll(ctx, cmds...)
+	accepted, err := to.stage.SubmitAll(ctx, cmds...)
 	r.accepted.Add(uint64(accepted))
+	for _, cmd := range cmds[accepted:] {
+		to.expectNot(cmd)
+	}
 	switch {
 	case (err == nil) != (accepted == n):
 		r.breachf(OneEnd, "of %d commands %d were accepted, with the error %v", n, accepted, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -45,12 +46,17 @@ type run struct {
 	ids      atomic.Uint64
 	accepted atomic.Uint64
 	waiting  []*pendingAnswer
+	feeders  []*feeder
+	began    time.Time
+	ran      chan error // receives the result of Run, if the plan ends Exhausted
 
 	mu      sync.Mutex // guards all fields below
 	letters map[command]int
 	written int // dead letters
 	refused int // emitted commands that MaxInFlight refused: they are in no account, but have a dead letter
 	calls   []*pendingAnswer
+	fed     map[uint64]*fedCommand // by their IDs
+	excused map[uint64]bool        // IDs of commands of which there is a letter or an error
 	broken  stagetest.VerdictError
 }
 
@@ -75,7 +81,7 @@ func (r *run) breachf(p stagetest.Promise, format string, args ...any) {
 // no other test beside it: their goroutines would count as leaked.
 func (p Plan) Run() (Report, error) {
 	before := goleak.IgnoreCurrent()
-	r := &run{plan: p, name: fmt.Sprintf("chaos-%d", oracle.Number()), actions: map[string]uint64{}, letters: map[command]int{}}
+	r := &run{plan: p, name: fmt.Sprintf("chaos-%d", oracle.Number()), actions: map[string]uint64{}, letters: map[command]int{}, fed: map[uint64]*fedCommand{}, excused: map[uint64]bool{}}
 	report := Report{Plans: 1, Stages: len(p.Graph.Nodes)}
 	if !r.start() {
 		return r.close(report)
@@ -143,7 +149,10 @@ func (r *run) start() bool {
 	parts := append(r.build(),
 		pipeline.System(oracle.System()), pipeline.Control(pol), pipeline.Logger(slog.New(errorLog{run: r})),
 		pipeline.Supervise(r.plan.Strategy), pipeline.Intensity(r.plan.intensity(), time.Second), pipeline.Grace(2*time.Second),
-		pipeline.DeadLetters(r.letter))
+		pipeline.DeadLetters(r.letter), pipeline.Failures(r.failure))
+	if r.plan.Middleware != (Middleware{}) {
+		parts = append(parts, pipeline.Middleware(r.around(r.plan.Middleware, nil)))
+	}
 	if r.plan.MaxInFlight != 0 {
 		parts = append(parts, pipeline.MaxInFlight(r.plan.MaxInFlight))
 	}
@@ -156,7 +165,12 @@ func (r *run) start() bool {
 		r.breachf(Checks, "New refused: %v", err)
 		return false
 	}
-	if err := r.pipe.Start(context.Background()); err != nil {
+	r.began = time.Now()
+	start := func() error { return r.pipe.Start(context.Background()) }
+	if r.plan.End == Exhausted {
+		start = r.runExhausted
+	}
+	if err := start(); err != nil {
 		r.breachf(Checks, "Start failed: %v", err)
 		return false
 	}
@@ -174,13 +188,31 @@ func (r *run) letter(l stage.DeadLetter) {
 	r.written++
 	r.letters[command{ID: cmd.ID, Part: cmd.Part}]++
 	n := r.letters[command{ID: cmd.ID, Part: cmd.Part}]
+	r.excused[cmd.ID] = true
 	r.mu.Unlock()
-	if n > 1 && l.Reason != reason.MaxInFlight { // another attempt may emit it again, also in vain
+	if n > 1 && !r.plan.copies() && l.Reason != reason.MaxInFlight { // another attempt may emit it again, also in vain
 		r.breachf(OneEnd, "command %d, part %d, has %d dead letters: %v", cmd.ID, cmd.Part, n, l.Err)
 	}
 	if crash, ok := errors.AsType[*stage.CrashError](l.Err); ok && !foreseen(crash) {
 		r.breachf(Crashes, "%v\n%s", crash, crash.Stack)
 	}
+}
+
+// failure handles the letter of a command that failed.
+func (r *run) failure(l stage.DeadLetter) {
+	cmd, ok := l.Command.(command)
+	if !ok {
+		r.breachf(OneEnd, "a failure of a command that was not submitted: %v", l.Command)
+		return
+	}
+	r.excuse(cmd.ID)
+}
+
+// excuse notes that a command, or what came of it, need not be handled everywhere.
+func (r *run) excuse(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.excused[id] = true
 }
 
 // foreseen reports whether a crash was injected or has a known cause.
@@ -207,7 +239,7 @@ func (r *run) work() {
 func (r *run) submit(rnd *rand.Rand) (list []*pendingAnswer) {
 	entries := r.plan.Graph.Entries
 	for left := r.plan.Commands / r.plan.Submitters; left > 0; left-- {
-		to := r.sites[entries[rnd.IntN(len(entries))]].stage
+		to := r.sites[entries[rnd.IntN(len(entries))]]
 		if r.plan.Quiet && rnd.IntN(8) == 0 {
 			n := 1 + rnd.IntN(min(left, 32))
 			r.submitMany(rnd, to, n)
@@ -216,7 +248,8 @@ func (r *run) submit(rnd *rand.Rand) (list []*pendingAnswer) {
 		}
 		cmd := command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
 		ctx, cancel := r.submitContext(rnd)
-		if a := r.submitOne(ctx, rnd, to, cmd); a != nil {
+		to.expect(cmd)
+		if a := r.submitOne(ctx, rnd, to.stage, cmd); a != nil {
 			list = append(list, a)
 		}
 		if rnd.IntN(2) == 0 {
@@ -241,6 +274,7 @@ func (r *run) submitOne(ctx context.Context, rnd *rand.Rand, to *stage.Stage[com
 		if !refusal(err) {
 			r.breachf(OneEnd, "command %d was refused for an unknown reason: %v", cmd.ID, err)
 		}
+		r.excuse(cmd.ID) // of what was not accepted nothing is handled
 		return nil
 	}
 	r.accepted.Add(1)
@@ -290,6 +324,8 @@ func (r *run) end() {
 		if err := r.pipe.Drain(ctx); err != nil && r.pipe.Err() == nil {
 			r.breachf(Progress, "drain: %v", err)
 		}
+	case Exhausted:
+		r.exhaust()
 	case Hard:
 		cancel()
 	case Soon:
@@ -357,6 +393,7 @@ func (r *run) judge() {
 		r.breachf(Law, "%d commands were accepted, the stages say %d", n, submitted)
 	}
 	r.judgeSites(s)
+	r.judgeFeeds(s)
 }
 
 // judgeSites compares what handlers have counted with the engine's figures.
@@ -365,7 +402,17 @@ func (r *run) judgeSites(s pipeline.Snapshot) {
 	for _, st := range s.Stages {
 		of[st.Name] = st
 	}
+	elapsed := time.Since(r.began)
+	r.mu.Lock()
+	excused := maps.Clone(r.excused)
+	r.mu.Unlock()
 	for i, site := range r.sites {
+		if lost := site.lost(excused); len(lost) > 0 {
+			r.breachf(OneEnd, "lost: stage %s: these were sent there and not handled, without a letter or an error: %+v", name(i), lost)
+		}
+		if err := site.checkRate(elapsed); err != nil {
+			r.breachf(OneEnd, "%v", err)
+		}
 		if err := site.count(of[name(i)]); err != nil {
 			r.breachf(OneEnd, "%v", err)
 		}
@@ -407,14 +454,15 @@ func (r *run) answer(a *pendingAnswer) {
 	}
 	err := a.ticket.Err()
 	if err == nil {
-		if got := a.ticket.Result(); got != a.id {
+		if got := a.ticket.Result(); !r.isOf(got, a.id) {
 			r.breachf(OneEnd, "command %d has the answer of another: %v", a.id, got)
 		}
-		if r.lettersOf(a.id) > 0 {
+		if r.lettersOf(a.id) > 0 && !r.plan.copies() {
 			r.breachf(OneEnd, "command %d has an answer and a dead letter", a.id)
 		}
 		return
 	}
+	r.excuse(a.id)
 	crash, crashed := errors.AsType[*stage.CrashError](err)
 	_, injected := errors.AsType[*stagetest.InjectedError](err)
 	switch {
@@ -424,6 +472,18 @@ func (r *run) answer(a *pendingAnswer) {
 	case a.within.Err() != nil && errors.Is(err, a.within.Err()):
 	default:
 		r.breachf(Crashes, "command %d ended with an unknown error: %v", a.id, err)
+	}
+}
+
+// isOf reports whether a result is one of a command. A flow has no result, or a command.
+func (r *run) isOf(result any, id uint64) bool {
+	switch got := result.(type) {
+	case nil:
+		return slices.ContainsFunc(r.plan.Graph.Nodes, func(n Node) bool { return n.Flow != "" })
+	case command:
+		return got.ID == id
+	default:
+		return got == id
 	}
 }
 

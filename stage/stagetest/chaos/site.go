@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
@@ -21,13 +22,16 @@ type site struct {
 	stage    *stage.Stage[command]
 	ports    []*behaviour.Port[command]
 	injector *stagetest.Injector
+	flows    *stage.Flow[command, command] // of a node that is a flow and not a sink
 
 	started, stopped atomic.Int64
 	inside, most     atomic.Int64
 	oks, forwards    atomic.Uint64
+	calls, repeats   atomic.Uint64 // of the handler; repeats are calls by middleware that cost no permit of a rate
 
-	mu     sync.Mutex // guards all fields below
-	done   map[command]int
+	mu     sync.Mutex                // guards all fields below
+	due    map[command]int           // how often a command was sent here
+	done   map[command]int           // how often it was handled here
 	newest map[uint64]uint64         // the newest command that was handled of each key, where the order matters
 	live   map[uint64]*nodeBehaviour // of a keyed node: the instance of each key
 	// working counts the handlers of each key of a keyed node.
@@ -45,7 +49,7 @@ func newSite(r *run, index int, n Node) *site {
 		in, _ = stagetest.NewInjector(0, stagetest.Faults{})
 	}
 	return &site{
-		Node: n, run: r, index: index, injector: in, done: map[command]int{}, newest: map[uint64]uint64{},
+		Node: n, run: r, index: index, injector: in, due: map[command]int{}, done: map[command]int{}, newest: map[uint64]uint64{},
 		live: map[uint64]*nodeBehaviour{}, working: map[uint64]int{},
 	}
 }
@@ -123,10 +127,17 @@ func (s *nodeBatcher) HandleBatch(ctx context.Context, cmds []command) []behavio
 
 // handle works, and forwards the command to the stage that its key selects.
 func (s *site) handle(ctx context.Context, cmd command) behaviour.Outcome {
-	s.note(cmd)
+	defer s.note(cmd)()
 	s.work(ctx)
+	o := s.outcome(ctx, cmd)
+	if !s.surrounded() {
+		s.account(o)
+	}
+	return o
+}
+
+func (s *site) outcome(ctx context.Context, cmd command) behaviour.Outcome {
 	if cmd.Hops == 0 || len(s.Next) == 0 {
-		s.oks.Add(1)
 		return behaviour.OK(cmd.ID)
 	}
 	way := int(oracle.Mix(cmd.key()^s.run.plan.Seed) % uint64(len(s.Next)))
@@ -136,8 +147,19 @@ func (s *site) handle(ctx context.Context, cmd command) behaviour.Outcome {
 	if s.Spread && (cmd.Part == 0 || s.run.plan.Fans) {
 		s.spread(ctx, next, way)
 	}
-	s.forwards.Add(1)
+	s.next(way).expect(next)
 	return behaviour.Forward(s.target(way), next)
+}
+
+// account counts an outcome.
+func (s *site) account(o behaviour.Outcome) {
+	switch o.Kind() {
+	case behaviour.KindOK:
+		s.oks.Add(1)
+	case behaviour.KindForward:
+		s.forwards.Add(1)
+	default: // an error
+	}
 }
 
 // spread emits a part of the command to each next stage except one. None refuses it with ErrFull, but a plan's
@@ -147,7 +169,11 @@ func (s *site) spread(ctx context.Context, next command, but int) {
 		if n != but {
 			part := next
 			part.Part = s.part(next, n)
-			s.run.emitted(name(n), behaviour.Emit(ctx, s.target(n), part))
+			s.next(n).expect(part)
+			err := behaviour.Emit(ctx, s.target(n), part)
+			if s.run.emitted(name(s.Next[n]), err); err != nil {
+				s.next(n).expectNot(part)
+			}
 		}
 	}
 }
@@ -161,13 +187,32 @@ func (s *site) part(next command, way int) uint32 {
 	return next.Part | uint32(way+1)
 }
 
+// expect records that a command is sent here. It is called before.
+func (s *site) expect(cmd command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due[cmd]++
+}
+
+// expectNot takes back that a command is sent here.
+func (s *site) expectNot(cmd command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due[cmd]--
+}
+
 // note records a handler's run: how often a command was handled here, and in what order.
-func (s *site) note(cmd command) {
+func (s *site) note(cmd command) (leave func()) {
+	leave = func() {}
+	if s.Timeout == 0 { // an abandoned run goes on after its command has ended
+		leave = s.run.startWork(name(s.index), cmd)
+	}
+	s.calls.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done[cmd]++
-	if s.done[cmd] > 1 && s.exact() {
-		s.run.breachf(OneEnd, "stage %s: command %+v was handled %d times", name(s.index), cmd, s.done[cmd])
+	if s.done[cmd] > s.due[cmd] && s.exact() {
+		s.run.breachf(OneEnd, "stage %s: command %+v was handled %d times and sent here %d times", name(s.index), cmd, s.done[cmd], s.due[cmd])
 	}
 	if s.order != unknown {
 		key := uint64(0)
@@ -179,6 +224,7 @@ func (s *site) note(cmd command) {
 		}
 		s.newest[key] = max(s.newest[key], cmd.ID)
 	}
+	return leave
 }
 
 // count compares what the handlers have counted with the engine's figures.
@@ -189,6 +235,30 @@ func (s *site) count(st stage.Snapshot) error {
 	if oks, forwards := s.oks.Load(), s.forwards.Load(); st.OK != oks || st.Forwarded != forwards {
 		return fmt.Errorf("stage %s: handlers answered ok %d times and forward %d, the stage says %d and %d",
 			st.Name, oks, forwards, st.OK, st.Forwarded)
+	}
+	return nil
+}
+
+// lost returns the commands that were sent here and not handled, and for which there is no letter and no error.
+func (s *site) lost(excused map[uint64]bool) (lost []command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cmd, due := range s.due {
+		if due > 0 && s.done[cmd] == 0 && !excused[cmd.ID] {
+			lost = append(lost, cmd)
+		}
+	}
+	return lost
+}
+
+// checkRate checks that the handler was called no more often than the rate allows in the time since the start.
+func (s *site) checkRate(d time.Duration) error {
+	if s.Rate == 0 {
+		return nil
+	}
+	calls, repeats := s.calls.Load(), s.repeats.Load()
+	if most := uint64(s.Burst) + uint64(float64(s.Rate)*float64(d)/float64(time.Millisecond)) + repeats; calls > most {
+		return fmt.Errorf("stage %s: its handler was called %d times in %v, which is more than %d", name(s.index), calls, d, most)
 	}
 	return nil
 }

@@ -102,8 +102,8 @@ func (r *run) findOrders() {
 // leaving is the order in which the commands of a keyed node leave it. After a crash, some that were done before may leave
 // late.
 func (s *site) leaving() order {
-	kills := slices.ContainsFunc(s.run.plan.Disturbances, func(d Disturbance) bool { return d.Action <= KillPool })
-	if kills || s.Faults.Panic > 0 || s.Faults.Goexit > 0 {
+	kills := slices.ContainsFunc(s.run.plan.Disturbances, func(d Disturbance) bool { return d.Action <= KillFeed })
+	if kills || s.Faults.Panic > 0 || s.Faults.Goexit > 0 || s.Middleware.Panic > 0 || s.run.plan.Middleware.Panic > 0 {
 		return unknown
 	}
 	return byKey
@@ -116,7 +116,7 @@ func (r *run) findOrdersOfEntries() {
 	}
 	calls := func(n Node) bool { return n.Calls }
 	p := r.plan
-	if p.Submitters != 1 || slices.ContainsFunc(p.Disturbances, others) || slices.ContainsFunc(p.Graph.Nodes, calls) {
+	if p.Submitters != 1 || len(p.Feeds) > 0 || slices.ContainsFunc(p.Disturbances, others) || slices.ContainsFunc(p.Graph.Nodes, calls) {
 		return
 	}
 	for i, s := range r.sites {

@@ -82,9 +82,14 @@ func (s *site) call(c behaviour.Suspender, cmd command) error {
 	if len(later) == 0 {
 		return nil
 	}
-	to := s.run.sites[later[oracle.Mix(cmd.key()+3)%uint64(len(later))]].stage
+	target := s.run.sites[later[oracle.Mix(cmd.key()+3)%uint64(len(later))]]
+	to := target.stage
 	called := command{ID: s.run.ids.Add(1)}
+	target.expect(called)
 	ticket, err := to.Ask(c, called)
+	if err != nil {
+		target.expectNot(called)
+	}
 	switch {
 	case errors.Is(err, coroutine.ErrStopped):
 		return err

@@ -1,0 +1,83 @@
+package pipeline_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/source"
+	"github.com/golda-dev/golda/stage"
+)
+
+// killFeed stops an actor of a feed from outside: its supervisor, or the source's. It reports false if there is none.
+func killFeed(supervisor bool) bool {
+	for _, name := range actor.Processes(system(), "golda/") {
+		if _, below, ok := strings.Cut(name, "/feed$"); ok && strings.Contains(below, "/") != supervisor {
+			actor.Stop(system(), actor.Local(system(), name))
+			return true
+		}
+	}
+	return false
+}
+
+func TestAFeedContinuesWhereItWasWhenOneOfItsActorsIsKilled(t *testing.T) {
+	for name, supervisor := range map[string]bool{"the source": false, "the supervisor": true} {
+		t.Run(name, func(t *testing.T) {
+			const n = 3000
+			var got tally
+			s := got.counts("s", stage.Capacity(8))
+			killed := make(chan struct{})
+			p := newPipeline(t, pipeline.Feed("numbers", s, source.Source[int](func(ctx context.Context, submit func(int) error) error {
+				for i := int(source.Position(ctx)); i < n; i++ {
+					if i == n/2 {
+						<-killed
+					}
+					if err := submit(i); err != nil {
+						return err
+					}
+				}
+				return nil
+			})))
+			go func() {
+				defer close(killed)
+				eventually(t, "half", func() bool { return got.len() >= n/2 })
+				require.True(t, killFeed(supervisor))
+				time.Sleep(10 * time.Millisecond)
+			}()
+			require.NoError(t, p.Run(soon(t)))
+			got.onceEach(t, n)
+			require.EqualValues(t, 1, feedOf(p).Restarts)
+			atRest(t, p)
+		})
+	}
+}
+
+// Before the feed was then started again, the pipeline gave up. Found by chaos.
+func TestAFeedThatIsKilledWhileItStartsIsStartedAgain(t *testing.T) {
+	for range 200 {
+		var got tally
+		p := newPipeline(t, pipeline.Feed("numbers", got.counts("s"), below(10)))
+		over := make(chan struct{})
+		var killer sync.WaitGroup
+		killer.Go(func() {
+			for supervisor := true; !killFeed(supervisor); supervisor = !supervisor {
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+		err := p.Run(soon(t))
+		close(over)
+		killer.Wait()
+		require.NoError(t, err)
+		got.onceEach(t, 10)
+	}
+}

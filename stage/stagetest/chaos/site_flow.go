@@ -1,0 +1,163 @@
+package chaos
+
+import (
+	"context"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
+)
+
+// The kinds of flows, and of ways to choose one of their targets.
+const (
+	flowMap     = "map"
+	flowFilter  = "filter"
+	flowFlatMap = "flatmap"
+	flowSink    = "sink"
+
+	robin = "robin"
+	byID  = "key"
+	pick  = "pick"
+)
+
+var (
+	flowKinds = []string{flowMap, flowFilter, flowFlatMap, flowSink}
+	routes    = []string{"", robin, byID, pick}
+)
+
+// flow makes the stage of a node that is a flow. Its connections are made when all stages are.
+func (s *site) flow(opts []stage.Option) *stage.Stage[command] {
+	opts = append(opts, stage.Use(s.injectAndAccount))
+	id := name(s.index)
+	switch s.Flow {
+	case flowMap:
+		s.flows = stage.Map(id, s.handleMap, opts...)
+	case flowFilter:
+		s.flows = stage.Filter(id, s.handleFilter, opts...)
+	case flowFlatMap:
+		s.flows = stage.FlatMap(id, s.handleFlatMap, opts...)
+	default:
+		return stage.Sink(id, s.handleSink, opts...).Stage
+	}
+	return s.flows.Stage
+}
+
+// connect connects a flow with its targets.
+func (s *site) connect() {
+	if s.flows == nil || len(s.Next) == 0 {
+		return
+	}
+	targets := make([]behaviour.Target[command], len(s.Next))
+	for i, n := range s.Next {
+		targets[i] = s.run.sites[n].stage
+	}
+	switch s.Route {
+	case robin:
+		s.flows.Route(s.picked(stage.RoundRobin[command]()), targets...)
+	case byID:
+		s.flows.Route(s.picked(stage.ByKey(keyOf)), targets...)
+	case pick:
+		s.flows.Route(s.picked(func(c command, n int) int { return int(oracle.Mix(c.key()) % uint64(n)) }), targets...)
+	default:
+		s.flows.To(targets[0], targets[1:]...)
+	}
+}
+
+// picked notes which target a route has picked.
+func (s *site) picked(by stage.Pick[command]) stage.Pick[command] {
+	return func(c command, n int) int {
+		i := by(c, n)
+		s.next(i).expect(c)
+		return i
+	}
+}
+
+// injectAndAccount is the innermost middleware of a flow: the faults that other sites have in their behaviours.
+func (s *site) injectAndAccount(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+	o := s.injector.Middleware(ctx, stage, cmd, next)
+	s.run.emitted(stage, o.Err())
+	if !s.surrounded() {
+		s.account(o)
+	}
+	return o
+}
+
+// handleMap has one result for each command, whatever its hops.
+func (s *site) handleMap(ctx context.Context, cmd command) (command, error) {
+	defer s.note(cmd)()
+	s.work(ctx)
+	next := cmd
+	next.Hops = max(cmd.Hops, 1) - 1
+	next.Part <<= 4
+	s.sends(next)
+	return next, nil
+}
+
+// handleFilter keeps three commands of four.
+func (s *site) handleFilter(ctx context.Context, cmd command) (bool, error) {
+	defer s.note(cmd)()
+	s.work(ctx)
+	keep := oracle.Mix(cmd.key()+5)%4 > 0
+	if keep {
+		s.sends(cmd)
+	}
+	return keep, nil
+}
+
+// handleFlatMap has no result for a command without hops, one for most, and two for those that may fan out.
+func (s *site) handleFlatMap(ctx context.Context, cmd command, emit func(command) error) error {
+	defer s.note(cmd)()
+	s.work(ctx)
+	if cmd.Hops == 0 {
+		return nil
+	}
+	next := cmd
+	next.Hops--
+	next.Part <<= 4
+	all := []command{next}
+	if cmd.Part == 0 || s.run.plan.Fans {
+		second := next
+		second.Part = s.part(next, len(s.Next))
+		all = append(all, second)
+	}
+	for _, c := range all {
+		s.sends(c)
+		if err := emit(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handleSink ends a command.
+func (s *site) handleSink(ctx context.Context, cmd command) error {
+	defer s.note(cmd)()
+	s.work(ctx)
+	return nil
+}
+
+// sends notes that a result goes to all targets; a route notes the one that it picks.
+func (s *site) sends(cmd command) {
+	if s.Route != "" {
+		return
+	}
+	for i := range s.Next {
+		s.next(i).expect(cmd)
+	}
+}
+
+// next returns the site that the n-th connection leads to.
+func (s *site) next(n int) *site { return s.run.sites[s.Next[n]] }
+
+// copies reports whether a plan's commands may be at several stages at once without being parts, or at one stage twice.
+func (p Plan) copies() bool {
+	if p.Middleware.Again > 0 {
+		return true
+	}
+	for _, n := range p.Graph.Nodes {
+		if n.Flow != "" && n.Route == "" && len(n.Next) > 1 || n.Middleware.Again > 0 || n.Flow == flowFlatMap {
+			return true
+		}
+	}
+	return false
+}
