@@ -36,6 +36,31 @@ type Stopper interface {
 	Stop()
 }
 
+// Snapshotter is implemented by a behaviour, one that is also a [Restorer], whose state is to survive a crash. It is for
+// stages whose instances are made by a factory, stage.Each and stage.Keyed.
+//
+// Snapshot is called when a handler has returned, with whatever outcome, before the outcome takes effect (or less often, see
+// stage.SnapshotEvery). It is called on the goroutine of the handler, never at the same time as it. If the next command
+// crashes, a fresh instance gets the last snapshot. So a snapshot has the changes of the commands that have ended, and
+// nothing of the one that crashed. Snapshot is a part of the handling of its command: if it panics, that is a crash of the
+// command.
+//
+// The result must not share anything with the behaviour that a later command changes: Snapshot copies maps, slices and
+// what pointers lead to. A nil means that there is nothing to keep: the next instance begins without a state.
+type Snapshotter interface {
+	Snapshot() any
+}
+
+// Restorer is implemented by a behaviour that takes over what a [Snapshotter] returned.
+//
+// Restore is called once, after Start and before the first command, unless there is no snapshot. It may keep the state that
+// it is given: nothing else has it. After an upgrade the state may be one that the old version returned. If Restore returns
+// an error or panics, that is logged, the instance is stopped, and a fresh one begins without a state; no command is
+// charged.
+type Restorer interface {
+	Restore(state any) error
+}
+
 // Versioned is implemented by a behaviour that reports its own version, such as that of its model or its rules. The
 // engine calls Version once for an instance, after the instance was made. The stage's snapshot, upgrades, the log, and
 // the dead letters of commands that crashed the instance show the result.

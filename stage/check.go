@@ -43,6 +43,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkRestart(check)
 	s.checkOuts(check)
 	s.checkKeyed(check)
+	s.checkSnapshots(check)
 	s.checkUse(check)
 	for _, f := range s.checks {
 		f(check)
@@ -189,6 +190,18 @@ func (s *settings) checkKeyed(check *checker) {
 	check.that(s.idle == 0 || s.idle >= time.Millisecond, "the time must be 0 or at least 1ms", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(s.mostKeys >= 0, "the number must not be negative", "Passivate(%v, %d)", s.idle, s.mostKeys)
 	check.that(!s.keyed || !s.disciplined, "a keyed stage has an order of its own", "Discipline")
+}
+
+// checkSnapshots finds what a stage whose instances have snapshots, or have none, cannot be given.
+func (s *settings) checkSnapshots(check *checker) {
+	if s.snapshots {
+		check.that(s.snapshotEvery >= 1, "must be at least 1", "SnapshotEvery(%d)", s.snapshotEvery)
+		check.that(!s.shared || s.keyed, "is for stages with instances of their own, Each and Keyed", "SnapshotEvery(%d)", s.snapshotEvery)
+	}
+	if s.keeps {
+		check.that(s.states >= 1, "must be at least 1", "KeepStates(%d)", s.states)
+		check.that(s.passivates, "means nothing without Passivate", "KeepStates(%d)", s.states)
+	}
 }
 
 func (s *settings) checkUse(check *checker) {

@@ -16,6 +16,8 @@ type instance[C any] struct {
 
 	suspends bool // the context of call must be a Suspender
 
+	saved *worker.Saved // nil if the behaviour has no snapshots
+
 	of      *worker.Version
 	version string // of a Versioned behaviour
 
@@ -39,7 +41,8 @@ func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version, set *settin
 	if v, ok := b.(behaviour.Versioned); ok {
 		version = v.Version()
 	}
-	return &instance[C]{one: b, call: call, many: many, suspends: suspends, of: of, version: version, set: set}
+	return &instance[C]{one: b, call: call, many: many, suspends: suspends, of: of, version: version, set: set,
+		saved: worker.SavedOf(b, set.snapshotEvery)}
 }
 
 // Of returns the version that made the instance.
@@ -87,6 +90,9 @@ func (i *instance[C]) Stops() bool {
 	_, ok := i.one.(behaviour.Stopper)
 	return ok
 }
+
+// Saved returns the saved state of the behaviour; nil if it has no snapshots.
+func (i *instance[C]) Saved() *worker.Saved { return i.saved }
 
 // Suspends reports whether the behaviour is Suspending.
 func (i *instance[C]) Suspends() bool { return i.suspends }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage/queue"
+	"github.com/golda-dev/golda/worker"
 )
 
 // Keyed makes a stage that handles the commands of one key one after the other, in the order of their arrival, with an
@@ -18,8 +19,10 @@ import (
 //
 // The factory makes the instance of a key when the first command of the key is handled. One instance handles one command at
 // a time, so its fields need no lock. If the instance has a Start, it is called before the first command; an error from it
-// is a crash. After a crash of its handler the instance is stopped, and the key's next command gets a fresh one. An instance
-// is kept until the stage stops, or longer than [Passivate] says; then its Stop is called, if it has one.
+// is a crash. After a crash of its handler the instance is stopped, and the key's next command gets a fresh one, which begins
+// with the state after the last command that did not crash, if the instances are [behaviour.Snapshotter]s and
+// [behaviour.Restorer]s. An instance is kept until the stage stops, or longer than [Passivate] says; then its Stop is called, if
+// it has one. When the stage stops, or broke and is restarted, no state is kept.
 //
 // The results of one key leave the stage in order, too, unless a crash comes between. A command that is tried again, after a
 // crash or an error, keeps its place: later commands of its key wait for it, and other keys do not.
@@ -39,6 +42,7 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	s.report = st.core.LogPanic
 	set := st.set
 	set.keys = s.count
+	s.every = max(set.snapshotEvery, 1)
 	if key == nil {
 		set.flaw("Keyed", "the function for the key is nil")
 	}
@@ -52,18 +56,26 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	if _, suspends := any(b).(behaviour.Suspending[C]); suspends {
 		set.flaw("Keyed", fmt.Sprintf("%T is Suspending; handlers of a keyed stage cannot suspend", b))
 	}
-	s.idle, s.most = set.idle, set.mostKeys
+	s.saves = s.checkSaves(set)
+	s.idle, s.most, s.states = set.idle, set.mostKeys, set.states
 	return st
 }
 
 // Passivate bounds the instances of a [Keyed] stage. An instance that has handled no command for at least the time idle, and at
 // most a quarter longer, is stopped and forgotten; 0 means never. When there are more than most instances, those that have
 // handled no command for longest are stopped, nearly in that order; 0 means any number. Those at work are never stopped, so
-// there may be as many more as there are workers, and up to 2 % more. The next command of such a key gets a fresh instance: one
-// whose state must not be lost saves it in its Stop, and reads it in the factory or its Start. The snapshot counts instances
-// and passivations.
+// there may be as many more as there are workers, and up to 2 % more. The next command of such a key gets a fresh instance: for
+// a state that must not be lost there is [KeepStates], or the instance saves it in its Stop, and reads it in the factory or its
+// Start. The snapshot counts instances and passivations.
 func Passivate(idle time.Duration, most int) Option {
 	return func(s *settings) { s.idle, s.mostKeys, s.passivates = idle, most, true }
+}
+
+// KeepStates keeps the last snapshots of up to most instances that [Passivate] has stopped, for the next instances of their
+// keys; see [behaviour.Snapshotter]. When there are more, the oldest are dropped, nearly in that order. Without KeepStates none
+// is kept.
+func KeepStates(most int) Option {
+	return func(s *settings) { s.states, s.keeps = most, true }
 }
 
 // option makes the stage a keyed one.
@@ -92,6 +104,25 @@ func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Out
 		}
 	}
 	o := e.instance.HandleCommand(ctx, cmd)
+	if s.saves {
+		s.note(e)
+	}
 	done = true
 	return o
+}
+
+// checkSaves reports whether instances may have snapshots: of some interface types only the factory knows.
+func (s *keyed[C, K, B]) checkSaves(set *settings) bool {
+	var b B
+	if any(b) == nil {
+		return true
+	}
+	saved := worker.SavedOf(b, 1)
+	if err := saved.Flaw(); err != nil {
+		set.flaw("Keyed", err.Error())
+	}
+	if saved == nil && set.keeps {
+		set.flaw("KeepStates", fmt.Sprintf("%T is no Snapshotter", b))
+	}
+	return saved != nil
 }

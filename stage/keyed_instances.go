@@ -26,22 +26,28 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 	report  func(message string, err error)
 	idle    time.Duration // after which an instance is passivated; 0: never
 	most    int           // instances; 0: any number
+	states  int           // of passivated instances that are kept
+	saves   bool          // instances may have snapshots
+	every   int           // commands after which an instance has a snapshot
 	parts   uint64        // how many shards are used
 
 	ctx        context.Context //nolint:containedctx // that of Start, for the Starts of the instances
 	table      [shards]shard[K, B]
 	instances  atomic.Int64
 	passivated atomic.Uint64
+	kept       atomic.Int64  // states of passivated instances
 	ticks      atomic.Uint32 // quarters of idle since the start
 	sweeper    chan struct{} // closed to end the goroutine that sweeps; nil if there is none
 	swept      chan struct{} // closed when it has ended
 }
 
-// shard is a part of the instances: by key, and in a ring in the order of their last use.
+// shard is a part of the instances: by key, and in a ring in the order of their last use. Those whose state alone is kept are
+// in a second ring.
 type shard[K comparable, B any] struct {
-	mu    sync.Mutex // guards the rest, and the fields of the entries except busy
+	mu    sync.Mutex // guards the rest, and the fields of the entries except state
 	byKey map[K]*entry[K, B]
 	root  entry[K, B] // of the ring: next is the one that was used last
+	kept  entry[K, B] // of the ring of states: next is the one that was passivated last
 }
 
 // The states of an entry.
@@ -51,10 +57,13 @@ const (
 	orphan        // its handler crashed, or was given up: the key has another instance, or none
 )
 
-// entry is the instance of a key.
+// entry is the instance of a key, or its state.
 type entry[K comparable, B any] struct {
 	instance   B
-	made       bool // the instance has started; for the worker that uses it
+	made       bool  // the instance has started; for the worker that uses it
+	kept       bool  // only the state of a passivated instance is here
+	since      int32 // commands since the last snapshot; for the worker that uses it
+	saved      any   // the last snapshot; nil: none
 	key        K
 	state      atomic.Int32
 	used       uint32        // the tick of its last use
@@ -81,12 +90,16 @@ func (s *keyed[C, K, B]) Start(ctx context.Context) error {
 		sh := &s.table[i]
 		sh.byKey = map[K]*entry[K, B]{}
 		sh.root.prev, sh.root.next = &sh.root, &sh.root
+		sh.kept.prev, sh.kept.next = &sh.kept, &sh.kept
 	}
 	s.parts = shards
-	if s.most > 0 { // a shard stops one of its own instances for a new one, if it has another
-		s.parts = uint64(min(max(s.most/shards, 1), shards))
+	for _, most := range []int{s.most, s.states} {
+		if most > 0 { // a shard stops one of its own instances for a new one, if it has another
+			s.parts = min(s.parts, uint64(max(most/shards, 1)))
+		}
 	}
 	s.instances.Store(0)
+	s.kept.Store(0)
 	if s.idle > 0 {
 		s.sweeper, s.swept = make(chan struct{}), make(chan struct{})
 		go s.sweep(s.sweeper, s.swept)
@@ -103,7 +116,7 @@ func (s *keyed[C, K, B]) Stop() {
 	}
 	for i := range s.table {
 		s.orphanBusy(&s.table[i])
-		s.passivate(&s.table[i], func(*entry[K, B]) bool { return true })
+		s.passivate(&s.table[i], false, func(*entry[K, B]) bool { return true })
 	}
 }
 
@@ -120,9 +133,9 @@ func (s *keyed[C, K, B]) orphanBusy(sh *shard[K, B]) {
 	}
 }
 
-// count returns the number of instances, and how many were passivated.
-func (s *keyed[C, K, B]) count() (instances int, passivated uint64) {
-	return int(s.instances.Load()), s.passivated.Load()
+// count adds the counts of the instances to a snapshot.
+func (s *keyed[C, K, B]) count(snap *Snapshot) {
+	snap.Keys, snap.Passivated, snap.KeptStates = int(s.instances.Load()), s.passivated.Load(), int(s.kept.Load())
 }
 
 // acquire returns the entry of a key. If its instance is being passivated, acquire waits until Stop has returned. The result
@@ -168,9 +181,16 @@ func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (
 		return nil, e.stopped
 	case e.state.CompareAndSwap(atWork, orphan): // its handler was given up and still runs
 		s.remove(sh, e)
-		return s.add(sh, k), nil
+		next := s.add(sh, k)
+		next.saved = e.saved
+		return next, nil
 	}
 	e.state.Store(atWork)
+	if e.kept {
+		e.kept = false
+		s.kept.Add(-1)
+		s.instances.Add(1)
+	}
 	if s.passivates() && sh.root.next != e {
 		e.unlink()
 		e.front(&sh.root)
@@ -196,11 +216,28 @@ func (s *keyed[C, K, B]) add(sh *shard[K, B], k K) *entry[K, B] {
 	return e
 }
 
-// make makes and starts the instance of an entry.
+// make makes and starts the instance of an entry, and gives it the last state of the key. If the instance cannot be restored
+// the key gets another one, which begins without a state.
 func (s *keyed[C, K, B]) make(e *entry[K, B]) {
+	s.fresh(e)
+	if e.saved != nil && !s.restore(e) {
+		s.stop(e)
+		e.made = false
+		s.fresh(e)
+	}
+	if s.most > 0 {
+		s.passivated.Add(s.passivate(s.shardOf(e.key), true, s.surplus))
+	}
+}
+
+// fresh makes and starts the instance of an entry.
+func (s *keyed[C, K, B]) fresh(e *entry[K, B]) {
 	e.instance = s.factory(e.key)
 	if engine.IsNil(e.instance) {
 		panic(fmt.Errorf("the factory returned nil for key %v", e.key))
+	}
+	if err := worker.SavedOf(e.instance, 1).Flaw(); s.saves && err != nil {
+		panic(fmt.Errorf("the factory made an instance that cannot be used: %w", err))
 	}
 	if starter, ok := any(e.instance).(behaviour.Starter); ok {
 		if err := starter.Start(s.ctx); err != nil {
@@ -208,8 +245,58 @@ func (s *keyed[C, K, B]) make(e *entry[K, B]) {
 		}
 	}
 	e.made = true
-	if s.most > 0 {
-		s.passivated.Add(s.passivate(s.shardOf(e.key), s.surplus))
+}
+
+// restore gives an instance the saved state, and saves a copy of its own. It reports whether the instance is of use.
+func (s *keyed[C, K, B]) restore(e *entry[K, B]) bool {
+	state := e.saved
+	s.save(e, nil) // the instance may keep it
+	restorer, ok := any(e.instance).(behaviour.Restorer)
+	if !ok {
+		return true
+	}
+	var again any
+	err := worker.Guard(s.name, func() error {
+		if err := restorer.Restore(state); err != nil {
+			return err
+		}
+		again = any(e.instance).(behaviour.Snapshotter).Snapshot()
+		return nil
+	})
+	if err != nil {
+		s.report("a key's instance could not be restored; a fresh one begins without its state", err)
+		return false
+	}
+	s.save(e, again)
+	return true
+}
+
+// save sets the saved state of an entry, whose handler another worker may give up meanwhile.
+func (s *keyed[C, K, B]) save(e *entry[K, B], state any) {
+	sh := s.shardOf(e.key)
+	sh.mu.Lock()
+	e.saved, e.since = state, 0
+	sh.mu.Unlock()
+}
+
+// note saves the state of an instance that has handled a command, if it is time to. It calls user code, which may panic.
+func (s *keyed[C, K, B]) note(e *entry[K, B]) {
+	if e.since++; int(e.since) < s.every {
+		return
+	}
+	if snapshotter, ok := any(e.instance).(behaviour.Snapshotter); ok {
+		s.save(e, snapshotter.Snapshot())
+	}
+}
+
+// noteLast saves the state of an instance that is about to be stopped, if commands have changed it since it was saved.
+func (s *keyed[C, K, B]) noteLast(e *entry[K, B]) {
+	snapshotter, ok := any(e.instance).(behaviour.Snapshotter)
+	if !ok || !e.made || e.since == 0 {
+		return
+	}
+	if err := worker.Guard(s.name, func() error { s.save(e, snapshotter.Snapshot()); return nil }); err != nil {
+		s.report("a key's instance that stops has no snapshot; an older one is kept", err)
 	}
 }
 
@@ -222,12 +309,17 @@ func (s *keyed[C, K, B]) release(e *entry[K, B], done bool) {
 	if done && e.state.CompareAndSwap(atWork, idle) {
 		return
 	}
+	sh := s.shardOf(e.key)
+	sh.mu.Lock()
 	if e.state.Swap(orphan) != orphan {
-		sh := s.shardOf(e.key)
-		sh.mu.Lock()
 		s.remove(sh, e)
-		sh.mu.Unlock()
+		if e.saved != nil {
+			next := s.add(sh, e.key)
+			next.saved = e.saved
+			next.state.Store(idle)
+		}
 	}
+	sh.mu.Unlock()
 	s.stop(e)
 }
 
@@ -262,25 +354,47 @@ func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
 		}
 		now := s.ticks.Add(1)
 		for i := range s.table {
-			s.passivated.Add(s.passivate(&s.table[i], func(e *entry[K, B]) bool { return now-e.used > 4 }))
+			s.passivated.Add(s.passivate(&s.table[i], true, func(e *entry[K, B]) bool { return now-e.used > 4 }))
 		}
 	}
 }
 
 // passivate stops instances that no handler uses, those that were used first before others, for as long as is says so, and
 // returns how many. They stay in the table until their Stop has returned, so that the next instance of the key finds what Stop
-// has saved.
-func (s *keyed[C, K, B]) passivate(sh *shard[K, B], is func(*entry[K, B]) bool) (n uint64) {
+// has saved. With keep their states are kept, as many as there may be.
+func (s *keyed[C, K, B]) passivate(sh *shard[K, B], keep bool, is func(*entry[K, B]) bool) (n uint64) {
+	keep = keep && s.states > 0
 	for ; ; n++ {
 		e := s.claim(sh, is)
 		if e == nil {
 			return n
 		}
+		if keep {
+			s.noteLast(e)
+		}
 		s.stop(e)
-		sh.mu.Lock()
+		s.retire(sh, e, keep)
+	}
+}
+
+// retire takes an entry out of the table when its instance has stopped, or leaves it there with its state alone.
+func (s *keyed[C, K, B]) retire(sh *shard[K, B], e *entry[K, B], keep bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	defer close(e.stopped)
+	if !keep || e.saved == nil {
 		delete(sh.byKey, e.key)
-		sh.mu.Unlock()
-		close(e.stopped)
+		return
+	}
+	var none B
+	e.instance, e.made, e.kept, e.stopped = none, false, true, nil
+	e.front(&sh.kept)
+	e.state.Store(idle)
+	if s.kept.Add(1) > int64(s.states) {
+		oldest := sh.kept.prev
+		oldest.unlink()
+		delete(sh.byKey, oldest.key)
+		s.kept.Add(-1)
 	}
 }
 

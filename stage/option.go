@@ -11,7 +11,7 @@ import (
 // Option sets one property of a stage. If two options set the same property, the later one counts. By what they are
 // about:
 //
-//	workers   [Workers], [Instances], [Blocking], [Passivate]
+//	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
 //	queue     [Capacity], [Overflow], [Discipline], [Batch], [Linger]
 //	failures  [Retry], [Restart]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate]
@@ -52,8 +52,13 @@ type settings struct {
 
 	around, wide []Middleware // the stage's, and its pipeline's
 
+	shared, snapshots bool // all workers share the behaviour; the options have SnapshotEvery
+	snapshotEvery     int  // commands; 0: one
+
 	keyed, passivates bool          // see Keyed and Passivate
 	idle              time.Duration // after which a key's instance is passivated
 	mostKeys          int
-	keys              func() (instances int, passivated uint64) // nil if the stage is not keyed
+	keeps             bool            // the options have KeepStates
+	states            int             // of passivated instances
+	keys              func(*Snapshot) // counts the keys; nil if the stage is not keyed
 }

@@ -73,6 +73,7 @@ type Snapshot struct {
 	Drained     bool   // it has been drained, and nothing is here
 	Keys        int    // of a keyed stage: the keys that have an instance
 	Passivated  uint64 // instances of keys that were stopped because they were idle or too many
+	KeptStates  int    // states of such instances that are kept for the next ones
 	Visits      uint64 // by workers of shared pools
 	EmptyVisits uint64 // those that found nothing to do
 

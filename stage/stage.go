@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -48,6 +49,10 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	s := newStage[C](name, opts)
 	version := s.core.Share()
 	inst := instanceOf(b, version, s.set)
+	if inst.Saved() != nil {
+		s.set.flaw("New", fmt.Sprintf("%T is a Snapshotter, but all workers share it, and a crash leaves it as it is; use Each or Keyed", b))
+	}
+	s.set.shared = true
 	version.Take(inst)
 	if suspends {
 		s.core.Suspending()
@@ -80,6 +85,11 @@ func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outco
 //
 // A worker of the stage's own keeps its instance. A worker of a shared pool gives the instance back when it leaves, and the
 // next worker may get it. No instance is ever used by two workers at once.
+//
+// An instance that is a [behaviour.Snapshotter] and a [behaviour.Restorer] leaves its state, after each command, to the next
+// instance that the factory makes: after a crash, when the number of workers falls and rises again, and after an upgrade. So
+// there are as many states as there were instances at once, and none is in two instances. When the stage stops they are gone,
+// and a stage that broke and is restarted begins without them, since one of them may be why it broke.
 //
 // The factory may return any type that has HandleCommand: the type of the commands follows from that method, and need not
 // be written. A [behaviour.Factory] is such a factory too.
@@ -203,7 +213,7 @@ func (s *Stage[C]) Snapshot() Snapshot {
 func (s *Stage[C]) snapshot(accounts *inbox.Accounts) Snapshot {
 	snap := snapshotOf(s.core, accounts)
 	if s.set.keys != nil {
-		snap.Keys, snap.Passivated = s.set.keys()
+		s.set.keys(&snap)
 	}
 	return snap
 }

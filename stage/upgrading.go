@@ -26,6 +26,11 @@ import (
 // versions never work at once. The instance of the trial comes on top: it waits beside the old ones. Rollout.Wait waits
 // until the last old instance has been stopped. A handler that hangs keeps its instance.
 //
+// Instances of the new version that are Restorers begin with the states of the old ones, if those are Snapshotters; see
+// [behaviour.Snapshotter]. In the trial of a canary both versions have the state, each its own: a canary's instance begins
+// with a snapshot of the old instance beside it, and is rolled back if it cannot be restored. What the version that loses has
+// changed since is lost with it.
+//
 // With [upgrade.Canary] only a part of the commands goes to the new version, until it is promoted. Upgrade then returns
 // when the trial has started.
 //

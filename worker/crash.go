@@ -114,7 +114,7 @@ func (w *Worker) charge(batch []command.Envelope) (culprit *command.Envelope, re
 }
 
 // keepSurvivor keeps the part that did not crash of an instance that is two, for the next actor, and counts the crash for the
-// canary or for the old version.
+// canary or for the old version. It keeps the saved state of what did crash for the next instance.
 func (w *Worker) keepSurvivor(crash *CrashError) {
 	w.pair = nil
 	if run := w.blame; run != nil { // its instance is shared, and not the worker's
@@ -128,6 +128,7 @@ func (w *Worker) keepSurvivor(crash *CrashError) {
 		b.rollout.countCrash(b.side, crash)
 		w.survivor = b.split()
 	}
+	keepState(w.instance)
 }
 
 // crashedInstance returns the instance whose handler crashed.

@@ -26,6 +26,7 @@ func (w *Worker) comeBack(inst Instance) {
 	w.stage.Log.Info("a handler that was given up has returned", "stage", w.stage.Inbox.Name())
 	for _, i := range stop {
 		if i != nil {
+			dropState(i)
 			StopInstance(w.stage, i)
 		}
 	}

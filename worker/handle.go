@@ -13,7 +13,8 @@ import (
 
 // handleEach runs the behaviour on the commands of the batch, one after the other.
 func (w *Worker) handleEach(batch []command.Envelope) {
-	if w.stage.Timeout == 0 && !w.stage.mayExpire() && !w.stage.Inbox.Keyed() {
+	saved := w.instance.Saved()
+	if saved == nil && w.stage.Timeout == 0 && !w.stage.mayExpire() && !w.stage.Inbox.Keyed() {
 		w.instance.HandleEach(w.handling(), w, batch)
 		return
 	}
@@ -22,7 +23,11 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 			return
 		}
 		if ctx := w.Begin(); ctx != nil {
-			w.Settle(w.callOne(ctx, w.instance, &batch[n]))
+			o := w.callOne(ctx, w.instance, &batch[n])
+			if saved != nil {
+				saved.Note(1)
+			}
+			w.Settle(o)
 		}
 	}
 }
@@ -57,7 +62,11 @@ func (w *Worker) handleMany(batch []command.Envelope) {
 	if batch = w.sift(batch); len(batch) == 0 {
 		return
 	}
-	for _, o := range w.callMany(w.instance, batch) {
+	outcomes := w.callMany(w.instance, batch)
+	if saved := w.instance.Saved(); saved != nil {
+		saved.Note(len(batch))
+	}
+	for _, o := range outcomes {
 		w.Settle(o)
 	}
 }

@@ -30,7 +30,11 @@ func (w *Worker) handleParts(p *pair, batch []command.Envelope) {
 		if len(part) == 0 || w.Halted() {
 			continue
 		}
-		p.note(side, w.callMany(p.parts[side], part))
+		outcomes := w.callMany(p.parts[side], part)
+		if saved := p.Saved(); saved != nil {
+			saved.Note(len(part))
+		}
+		p.note(side, outcomes)
 	}
 	answers := p.answers
 	p.answers = nil
@@ -56,6 +60,9 @@ func (w *Worker) handleEither(p *pair, batch []command.Envelope) {
 		}
 		p.aim(e)
 		o := w.callOne(ctx, p, e)
+		if saved := p.Saved(); saved != nil {
+			saved.Note(1)
+		}
 		p.rollout.note(p.side, o.Err() != nil)
 		w.Settle(o)
 	}

@@ -19,6 +19,8 @@ type Instance interface {
 	Of() *Version
 	// Version returns what the behaviour calls its version, empty if it has none.
 	Version() string
+	// Saved returns the saved state of the behaviour; nil if the behaviour has no snapshots.
+	Saved() *Saved
 	// Suspends reports whether handlers may suspend. Then Handle is called on a coroutine.
 	Suspends() bool
 	// Many reports whether HandleMany is to be called, not Handle.
@@ -46,8 +48,10 @@ func (s *Stage) Present() *Version { return s.present.Load() }
 // Install sets the first version of a stage.
 func (s *Stage) Install(v *Version) { s.present.Store(v) }
 
-// StopInstance stops an instance of a stage, which may panic, and releases it from its version.
+// StopInstance stops an instance of a stage, which may panic, and releases it from its version. What the instance leaves of
+// its state is for the next instance.
 func StopInstance(s *Stage, inst Instance) {
+	s.saveLast(inst)
 	s.callStop(inst)
 	inst.Of().release()
 }

@@ -24,12 +24,16 @@ type answer struct {
 	given   bool
 }
 
-// extract takes the part of a version out and stops the other one. It returns nil if there is no such part.
+// extract takes the part of a version out and stops the other one, whose state is lost. It returns nil if there is no such
+// part; then the other one leaves its state.
 func (p *pair) extract(want *Version) (kept Instance) {
 	for i, part := range p.parts {
 		if part != nil && part.Of() == want {
 			kept, p.parts[i] = part, nil
 		}
+	}
+	if kept != nil {
+		dropState(p)
 	}
 	StopInstance(p.rollout.stage, p)
 	return kept
@@ -80,6 +84,11 @@ func (p *pair) ensureCanary() bool {
 		return true
 	}
 	inst, err := p.rollout.versions[trial.After].acquire(p.rollout.stage.Context)
+	if err == nil {
+		if err = p.copyState(inst); err != nil {
+			StopInstance(p.rollout.stage, inst)
+		}
+	}
 	if err != nil {
 		p.rollout.failed(err)
 		return false
@@ -118,6 +127,9 @@ func (p *pair) Stops() bool { return true }
 
 // Version returns the version of the part that handles the present command.
 func (p *pair) Version() string { return p.rollout.versions[p.side].Name() }
+
+// Saved returns the saved state of the part that handles the present command.
+func (p *pair) Saved() *Saved { return p.parts[p.side].Saved() }
 
 // Suspends reports whether the versions suspend: either both do, or none.
 func (p *pair) Suspends() bool { return p.parts[p.side].Suspends() }

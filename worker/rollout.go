@@ -76,7 +76,7 @@ func (r *Rollout) acquire(ctx context.Context) (Instance, error) {
 
 // wrap makes an instance of the old version one of two, while the rollout is on trial.
 func (r *Rollout) wrap(inst Instance) Instance {
-	if _, _, ok := r.of.reserve(); !ok {
+	if _, _, _, ok := r.of.reserve(); !ok {
 		return inst
 	}
 	return &pair{rollout: r, parts: [2]Instance{inst, nil}}
@@ -176,15 +176,16 @@ func (r *Rollout) failed(err error) {
 // ones here, others by their workers when they have finished what they hold.
 func (r *Rollout) Decide(how trial.State, why error) bool {
 	wins, loses := r.versions[trial.After], r.versions[trial.Before]
+	heir := wins
 	if how == trial.RolledBack {
-		wins, loses = loses, wins
+		wins, loses, heir = loses, wins, nil
 	}
 	if !r.install(wins, &verdict{how, why}) {
 		return false
 	}
 	r.timer.Stop()
-	r.of.retire()
-	loses.retire()
+	r.of.retire(nil)
+	loses.retire(heir)
 	r.stage.sweep()
 	r.stage.Inbox.WakeAll()
 	r.notify(r)

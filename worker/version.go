@@ -53,6 +53,9 @@ type Version struct {
 	live  int           // instances that have not been stopped; if they are shared, workers that use it and suspended runs
 	done  chan struct{} // closed in the phase done; nil if Done was not called
 
+	states []any    // of instances that are gone, for those to come
+	heir   *Version // gets the states once the version is retired; nil if they are lost
+
 	first   Instance
 	started bool // first has been started
 	demand  demand
@@ -108,7 +111,7 @@ func (v *Version) build() (Instance, error) {
 	if inst == nil {
 		return nil, fmt.Errorf("stage %q: the factory returned no behaviour", v.stage.Inbox.Name())
 	}
-	if err := v.stage.checkInstance(inst); err != nil {
+	if err := v.stage.checkInstance(inst, v.shares); err != nil {
 		return nil, err
 	}
 	name, many := inst.Version(), inst.Many()
@@ -119,8 +122,14 @@ func (v *Version) build() (Instance, error) {
 }
 
 // checkInstance returns an error if an instance is not fit for the stage: either all versions of a stage suspend, or none.
-func (s *Stage) checkInstance(inst Instance) error {
+// Only instances that workers do not share have snapshots.
+func (s *Stage) checkInstance(inst Instance, shared bool) error {
+	if err := inst.Saved().Flaw(); err != nil {
+		return fmt.Errorf("stage %q: the factory made an instance that cannot be used: %w", s.Inbox.Name(), err)
+	}
 	switch suspends := inst.Suspends(); {
+	case shared && inst.Saved() != nil:
+		return fmt.Errorf("stage %q: the factory made a Snapshotter, but all workers share it; a crash leaves it as it is", s.Inbox.Name())
 	case suspends && s.Runs == nil:
 		return fmt.Errorf("stage %q: the factory made a behaviour that suspends; "+
 			"only one that all workers share may, from the start on: stage.New, stage.Coroutine", s.Inbox.Name())
@@ -300,7 +309,7 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	if v.rollout != nil {
 		return v.rollout.acquire(ctx)
 	}
-	first, started, ok := v.reserve()
+	first, started, state, ok := v.reserve()
 	switch {
 	case !ok:
 		return nil, errRetired
@@ -312,10 +321,16 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 			}
 		}
 		return lent{first}, nil
-	case started:
-		return first, nil
 	}
-	inst, err := v.startFresh(ctx, first)
+	inst, err := first, error(nil)
+	if !started {
+		inst, err = v.startFresh(ctx, first)
+	}
+	if err != nil {
+		v.keep(state)
+	} else if state != nil {
+		inst, err = v.restored(ctx, inst, state)
+	}
 	if err != nil {
 		v.release()
 		return nil, err
@@ -339,20 +354,20 @@ func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, erro
 	return inst, err
 }
 
-// reserve counts an instance that is about to be used, and returns the first one if no worker has taken it. It returns false if
-// the version is retired.
-func (v *Version) reserve() (first Instance, started, ok bool) {
+// reserve counts an instance that is about to be used, and returns the first one if no worker has taken it, and the state that
+// the instance is to begin with; nil if there is none. It returns false if the version is retired.
+func (v *Version) reserve() (first Instance, started bool, state any, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.phase != making {
-		return nil, false, false
+		return nil, false, nil, false
 	}
 	v.live++
 	first, started = v.first, v.started
 	if !v.shares {
 		v.first, v.started = nil, false
 	}
-	return first, started, true
+	return first, started, v.takeStateLocked(), true
 }
 
 // retain counts one more instance of a version of which the caller has one.
@@ -409,16 +424,21 @@ func (v *Version) Done() <-chan struct{} {
 	return v.done
 }
 
-// retire ends the making of instances, and stops the first one if no worker has taken it.
-func (v *Version) retire() {
+// retire ends the making of instances, and stops the first one if no worker has taken it. The states of instances go to the
+// heir; if that is nil they are lost.
+func (v *Version) retire(heir *Version) {
 	v.mu.Lock()
-	v.phase = max(v.phase, retired)
+	states := v.states
+	v.phase, v.heir, v.states = max(v.phase, retired), heir, nil
 	v.live++ // this goroutine counts as one that uses the version
 	var unused Instance
 	if v.started && !v.shares {
 		unused, v.first, v.started = v.first, nil, false
 	}
 	v.mu.Unlock()
+	for _, state := range states {
+		heir.keep(state)
+	}
 	if unused != nil {
 		v.stage.callStop(unused)
 	}

@@ -39,6 +39,7 @@ func (c counted) Stop()                       { c.stopped.Add(1) }
 func (c counted) Stops() bool                 { return true }
 func (c counted) Of() *worker.Version         { return c.of }
 func (c counted) Version() string             { return "" }
+func (c counted) Saved() *worker.Saved        { return nil }
 func (c counted) Suspends() bool              { return false }
 func (c counted) Many() bool                  { return false }
 

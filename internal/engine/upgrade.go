@@ -89,11 +89,13 @@ func (c *Core) hasEndedLocked() bool {
 	return halted || !c.upgrade.running && (gone || closed)
 }
 
-// startVersion starts what the workers share, when the supervisor has started. From now on instances are started.
+// startVersion starts what the workers share, when the supervisor has started. From now on instances are started. They begin
+// without the states of earlier ones: if the stage broke, one of those may be why.
 func (c *Core) startVersion() error {
 	c.upgrade.mu.Lock()
 	c.upgrade.running = true
 	c.upgrade.mu.Unlock()
+	c.staff.Present().Forget()
 	return c.staff.Present().StartShared()
 }
 
