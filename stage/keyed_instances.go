@@ -133,9 +133,9 @@ func (s *keyed[C, K, B]) orphanBusy(sh *shard[K, B]) {
 	}
 }
 
-// count adds the counts of the instances to a snapshot.
-func (s *keyed[C, K, B]) count(snap *Snapshot) {
-	snap.Keys, snap.Passivated, snap.KeptStates = int(s.instances.Load()), s.passivated.Load(), int(s.kept.Load())
+// count counts the instances and the states.
+func (s *keyed[C, K, B]) count() keyCounts {
+	return keyCounts{int(s.instances.Load()), int(s.kept.Load()), s.passivated.Load()}
 }
 
 // acquire returns the entry of a key. If its instance is being passivated, acquire waits until Stop has returned. The result

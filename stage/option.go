@@ -33,6 +33,12 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("stage %q: %s: %s", f.Stage, f.Option, f.Problem)
 }
 
+// keyCounts counts what a keyed stage has of its keys.
+type keyCounts struct {
+	instances, states int
+	passivated        uint64
+}
+
 // settings are a stage's properties: what its engine reads, and what is needed to check the options.
 type settings struct {
 	engine.Config
@@ -58,7 +64,7 @@ type settings struct {
 	keyed, passivates bool          // see Keyed and Passivate
 	idle              time.Duration // after which a key's instance is passivated
 	mostKeys          int
-	keeps             bool            // the options have KeepStates
-	states            int             // of passivated instances
-	keys              func(*Snapshot) // counts the keys; nil if the stage is not keyed
+	keeps             bool             // the options have KeepStates
+	states            int              // of passivated instances
+	keys              func() keyCounts // nil if the stage is not keyed
 }

@@ -213,7 +213,8 @@ func (s *Stage[C]) Snapshot() Snapshot {
 func (s *Stage[C]) snapshot(accounts *inbox.Accounts) Snapshot {
 	snap := snapshotOf(s.core, accounts)
 	if s.set.keys != nil {
-		s.set.keys(&snap)
+		n := s.set.keys()
+		snap.Keys, snap.Passivated, snap.KeptStates = n.instances, n.passivated, n.states
 	}
 	return snap
 }

@@ -31,7 +31,7 @@ func (w *Worker) handleParts(p *pair, batch []command.Envelope) {
 			continue
 		}
 		outcomes := w.callMany(p.parts[side], part)
-		if saved := p.Saved(); saved != nil {
+		if saved := p.parts[side].Saved(); saved != nil {
 			saved.Note(len(part))
 		}
 		p.note(side, outcomes)
@@ -60,7 +60,7 @@ func (w *Worker) handleEither(p *pair, batch []command.Envelope) {
 		}
 		p.aim(e)
 		o := w.callOne(ctx, p, e)
-		if saved := p.Saved(); saved != nil {
+		if saved := p.parts[p.side].Saved(); saved != nil {
 			saved.Note(1)
 		}
 		p.rollout.note(p.side, o.Err() != nil)

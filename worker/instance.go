@@ -19,7 +19,8 @@ type Instance interface {
 	Of() *Version
 	// Version returns what the behaviour calls its version, empty if it has none.
 	Version() string
-	// Saved returns the saved state of the behaviour; nil if the behaviour has no snapshots.
+	// Saved returns the saved state of the behaviour; nil if the behaviour has no snapshots, or if the instance is two, which
+	// have a state each.
 	Saved() *Saved
 	// Suspends reports whether handlers may suspend. Then Handle is called on a coroutine.
 	Suspends() bool
@@ -54,6 +55,20 @@ func StopInstance(s *Stage, inst Instance) {
 	s.saveLast(inst)
 	s.callStop(inst)
 	inst.Of().release()
+}
+
+// saveLast saves the state of an instance that no command crashed, and that is about to be stopped, for the next instance.
+func (s *Stage) saveLast(inst Instance) {
+	saved := inst.Saved()
+	if saved == nil {
+		return
+	}
+	if saved.since > 0 {
+		if err := Guard(s.Inbox.Name(), func() error { saved.save(); return nil }); err != nil {
+			s.LogPanic("an instance that stops has no snapshot; an older one is kept", err)
+		}
+	}
+	inst.Of().keep(saved.take())
 }
 
 // callStop calls the instance's Stop. If that calls no user code it needs no goroutine of its own.

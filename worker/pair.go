@@ -39,6 +39,49 @@ func (p *pair) extract(want *Version) (kept Instance) {
 	return kept
 }
 
+// copyState begins the instance of a canary with the state of the old version's, unless it has one.
+func (p *pair) copyState(to Instance) error {
+	from, into := p.parts[trial.Before].Saved(), to.Saved()
+	if from == nil || into == nil || into.state != nil {
+		return nil
+	}
+	return Guard(p.rollout.stage.Inbox.Name(), func() error {
+		state := from.snapshot()
+		if state == nil {
+			return nil
+		}
+		return into.Restore(state)
+	})
+}
+
+// keepState keeps the saved state of an instance whose handler crashed for the next instance.
+func keepState(inst Instance) {
+	if p, two := inst.(*pair); two {
+		inst = p.parts[p.side]
+	}
+	if inst == nil {
+		return
+	}
+	if saved := inst.Saved(); saved != nil {
+		inst.Of().keep(saved.take())
+	}
+}
+
+// dropState discards the saved state of an instance.
+func dropState(inst Instance) {
+	if p, two := inst.(*pair); two {
+		dropState(p.parts[0])
+		dropState(p.parts[1])
+		return
+	}
+	if inst == nil {
+		return
+	}
+	if saved := inst.Saved(); saved != nil {
+		saved.take()
+	}
+}
+
 // split leaves only the part that crashed, and returns a pair with the other part; nil if there is none.
 func (p *pair) split() Instance {
 	other := 1 - p.side
@@ -128,8 +171,8 @@ func (p *pair) Stops() bool { return true }
 // Version returns the version of the part that handles the present command.
 func (p *pair) Version() string { return p.rollout.versions[p.side].Name() }
 
-// Saved returns the saved state of the part that handles the present command.
-func (p *pair) Saved() *Saved { return p.parts[p.side].Saved() }
+// Saved returns nil: the parts have a state each.
+func (p *pair) Saved() *Saved { return nil }
 
 // Suspends reports whether the versions suspend: either both do, or none.
 func (p *pair) Suspends() bool { return p.parts[p.side].Suspends() }

@@ -1,11 +1,9 @@
 package worker
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/golda-dev/golda/behaviour"
-	"github.com/golda-dev/golda/internal/trial"
 )
 
 // Saved is the state of an instance as it was when a command had ended. A fresh instance that comes after a crash begins with
@@ -67,114 +65,4 @@ func (s *Saved) Restore(state any) error {
 func (s *Saved) take() (state any) {
 	state, s.state, s.since = s.state, nil, 0
 	return state
-}
-
-// saveLast saves the state of an instance that no command crashed, and that is about to be stopped, for the next instance.
-func (s *Stage) saveLast(inst Instance) {
-	if _, two := inst.(*pair); two {
-		return // each part is stopped by itself
-	}
-	saved := inst.Saved()
-	if saved == nil {
-		return
-	}
-	if saved.since > 0 {
-		if err := Guard(s.Inbox.Name(), func() error { saved.save(); return nil }); err != nil {
-			s.LogPanic("an instance that stops has no snapshot; an older one is kept", err)
-		}
-	}
-	inst.Of().keep(saved.take())
-}
-
-// keepState keeps the saved state of an instance whose handler crashed for the next instance.
-func keepState(inst Instance) {
-	if p, two := inst.(*pair); two {
-		inst = p.parts[p.side]
-	}
-	if inst == nil {
-		return
-	}
-	if saved := inst.Saved(); saved != nil {
-		inst.Of().keep(saved.take())
-	}
-}
-
-// copyState begins the instance of a canary with the state of the old version's, unless it has one.
-func (p *pair) copyState(to Instance) error {
-	from, into := p.parts[trial.Before].Saved(), to.Saved()
-	if from == nil || into == nil || into.state != nil {
-		return nil
-	}
-	return Guard(p.rollout.stage.Inbox.Name(), func() error {
-		state := from.snapshot()
-		if state == nil {
-			return nil
-		}
-		return into.Restore(state)
-	})
-}
-
-// dropState discards the saved state of an instance.
-func dropState(inst Instance) {
-	if p, two := inst.(*pair); two {
-		dropState(p.parts[0])
-		dropState(p.parts[1])
-		return
-	}
-	if inst == nil {
-		return
-	}
-	if saved := inst.Saved(); saved != nil {
-		saved.take()
-	}
-}
-
-// keep keeps a state for an instance of the version, or of the one that has replaced it. There are never more than
-// instances in use at once: each is that of an instance that is gone.
-func (v *Version) keep(state any) {
-	for ; state != nil && v != nil; v = v.heirOrKeep(state) {
-	}
-}
-
-// heirOrKeep keeps a state and returns nil, or returns the version that has replaced this one; nil if there is none.
-func (v *Version) heirOrKeep(state any) (heir *Version) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.phase != making {
-		return v.heir
-	}
-	v.states = append(v.states, state)
-	return nil
-}
-
-// restored gives an instance that has started a state that was kept. If the instance cannot be restored, the result is a fresh
-// one.
-func (v *Version) restored(ctx context.Context, inst Instance, state any) (Instance, error) {
-	saved := inst.Saved()
-	if saved == nil {
-		return inst, nil
-	}
-	err := Guard(v.stage.Inbox.Name(), func() error { return saved.Restore(state) })
-	if err == nil {
-		return inst, nil
-	}
-	v.stage.LogPanic("an instance could not be restored; a fresh one begins without its state", err)
-	v.stage.callStop(inst)
-	return v.startFresh(ctx, nil)
-}
-
-// takeStateLocked returns the state that was kept last; nil if there is none.
-func (v *Version) takeStateLocked() (state any) {
-	if last := len(v.states) - 1; last >= 0 {
-		state, v.states[last] = v.states[last], nil
-		v.states = v.states[:last]
-	}
-	return state
-}
-
-// Forget drops the states that are kept: the stage begins anew.
-func (v *Version) Forget() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.states = nil
 }

@@ -444,3 +444,53 @@ func (v *Version) retire(heir *Version) {
 	}
 	v.release()
 }
+
+// keep keeps a state for an instance of the version, or of the one that has replaced it. There are never more than
+// instances in use at once: each is that of an instance that is gone.
+func (v *Version) keep(state any) {
+	for ; state != nil && v != nil; v = v.heirOrKeep(state) {
+	}
+}
+
+// heirOrKeep keeps a state and returns nil, or returns the version that has replaced this one; nil if there is none.
+func (v *Version) heirOrKeep(state any) (heir *Version) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.phase != making {
+		return v.heir
+	}
+	v.states = append(v.states, state)
+	return nil
+}
+
+// restored gives an instance that has started a state that was kept. If the instance cannot be restored, the result is a fresh
+// one.
+func (v *Version) restored(ctx context.Context, inst Instance, state any) (Instance, error) {
+	saved := inst.Saved()
+	if saved == nil {
+		return inst, nil
+	}
+	err := Guard(v.stage.Inbox.Name(), func() error { return saved.Restore(state) })
+	if err == nil {
+		return inst, nil
+	}
+	v.stage.LogPanic("an instance could not be restored; a fresh one begins without its state", err)
+	v.stage.callStop(inst)
+	return v.startFresh(ctx, nil)
+}
+
+// takeStateLocked returns the state that was kept last; nil if there is none.
+func (v *Version) takeStateLocked() (state any) {
+	if last := len(v.states) - 1; last >= 0 {
+		state, v.states[last] = v.states[last], nil
+		v.states = v.states[:last]
+	}
+	return state
+}
+
+// Forget drops the states that are kept: the stage begins anew.
+func (v *Version) Forget() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.states = nil
+}

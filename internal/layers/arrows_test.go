@@ -34,7 +34,7 @@ internal/inbox: 14
 	turn crash stall knobs visit bind handover accounts doc
 
 worker: 15
-	site crash_error stage guard instance fate
+	site crash_error stage guard saved instance fate
 	version rollout pair renew
 	emit_wait outbox worker
 	lane deliver pledge wake_next emit
