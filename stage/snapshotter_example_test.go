@@ -65,3 +65,21 @@ func ExampleSnapshotEvery() {
 	// 0 stage "sum": crash at attempt 1: a negative amount
 	// 7 <nil>
 }
+
+// One instance at a time is kept, and the states of two more.
+func ExampleKeepStates() {
+	totals := stage.Keyed("totals", func(p payment) string { return p.account }, func(string) *total { return &total{} },
+		stage.Passivate(0, 1), stage.KeepStates(2), stage.Workers(1, 1))
+	defer must(totals)()
+
+	for _, account := range []string{"ann", "bob", "cem", "ann"} {
+		fmt.Println(stage.Call[int](context.Background(), totals, payment{account, 10}))
+	}
+	fmt.Println(totals.Snapshot().Keys, totals.Snapshot().KeptStates)
+	// Output:
+	// 10 <nil>
+	// 10 <nil>
+	// 10 <nil>
+	// 20 <nil>
+	// 1 2
+}
