@@ -44,6 +44,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkOuts(check)
 	s.checkKeyed(check)
 	s.checkSnapshots(check)
+	s.checkOrdered(check)
 	s.checkUse(check)
 	for _, f := range s.checks {
 		f(check)
@@ -202,6 +203,12 @@ func (s *settings) checkSnapshots(check *checker) {
 		check.that(s.states >= 1, "must be at least 1", "KeepStates(%d)", s.states)
 		check.that(s.passivates, "means nothing without Passivate", "KeepStates(%d)", s.states)
 	}
+}
+
+// checkOrdered finds what an ordered stage cannot be given.
+func (s *settings) checkOrdered(check *checker) {
+	check.that(!s.Inbox.Ordered || !s.keyed, "a keyed stage keeps the order of each key, and no other", "Ordered")
+	check.that(!s.Inbox.Ordered || !s.disciplined, "an ordered stage has an order of its own", "Discipline")
 }
 
 func (s *settings) checkUse(check *checker) {

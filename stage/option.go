@@ -12,7 +12,7 @@ import (
 // about:
 //
 //	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
-//	queue     [Capacity], [Overflow], [Discipline], [Batch], [Linger]
+//	queue     [Capacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger]
 //	failures  [Retry], [Restart]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate]
 //	wiring    [Out], [Use]

@@ -44,6 +44,7 @@ type Snapshot struct {
 	InHand    int // taken by workers, and not done
 	Suspended int // those of InHand that wait in suspended handlers, and hold no worker
 	Delayed   int // waiting for their next try
+	Waiting   int // of a stage with [Ordered]: results that wait until those of earlier commands have left
 	Capacity  int // the slots of the queue
 
 	Crashes  uint64 // handlers that crashed
@@ -106,7 +107,7 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 		OK:       s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Emitted: s.Emitted,
 		Shed: inbox.Sum(s.Shed), DeadLettered: inbox.Sum(s.Dead),
 		RejectedBy: s.Rejected, ShedBy: s.Shed, DeadLetteredBy: s.Dead,
-		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Capacity: s.Knobs.Capacity,
+		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Waiting: s.Waiting, Capacity: s.Knobs.Capacity,
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
 		Workers: s.Live, Busy: s.Busy, Blocked: s.Blocked, Idle: s.Idle, WorkersMost: s.Most,
 		WorkersMin: least, WorkersMax: most,

@@ -34,6 +34,7 @@ func (w *Worker) abandon(in *inbox.Inbox) {
 	for _, p := range pledged {
 		p.to.HandOver(nil, []command.Envelope{p.e}, 0, true, false)
 	}
+	in.Flush()
 }
 
 // giveUpAbandoned gives the worker up and copies what the caller has to settle. Report is nil if the worker was not given up.

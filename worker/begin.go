@@ -42,6 +42,7 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 		w.bookMidBatch() // otherwise it would be booked with this one
 	}
 	w.calls().skipped++
+	w.endNumber()
 	w.cur++
 	if es := []command.Envelope{*e}; err == inbox.ErrExpired { //nolint:errorlint // mayStart returns this very error
 		w.shed(es, nil)
@@ -93,6 +94,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 	}
 	clear(batch[len(live):])
 	w.n = int32(len(live))
+	w.order(len(verdicts), func(i int) bool { return verdicts[i] == nil }, true)
 	if len(failed) > 0 {
 		w.failUnstarted(failed, errs, slices.Concat(expired, live))
 	}
@@ -126,6 +128,11 @@ func (w *Worker) shed(es, rest []command.Envelope) {
 func (w *Worker) skip(to int32) {
 	if w.cur == to {
 		return
+	}
+	if w.numbers != nil {
+		for i := w.cur; i < to; i++ {
+			w.numbers.End(i)
+		}
 	}
 	if !w.stage.Inbox.End(&w.Member, &w.tally, w.Batch[w.cur:to]) {
 		panic(unwind{})

@@ -6,6 +6,14 @@ package worker
 // If a ticket waits for one of the commands, what the worker did is booked first, so that the accounts never lag behind an
 // answer. If some commands were emitted it must be booked first; otherwise they could end before they were accepted.
 func (w *Worker) deliver(park bool) bool {
+	if w.numbers != nil {
+		return w.deliverInOrder(park)
+	}
+	return w.deliverOutboxes(park)
+}
+
+// deliverOutboxes is deliver for what is on the lane and in the outboxes.
+func (w *Worker) deliverOutboxes(park bool) bool {
 	if !w.hasUndelivered() {
 		return true
 	}
@@ -35,6 +43,20 @@ func (w *Worker) deliver(park bool) bool {
 	return w.parkLoaded()
 }
 
+// deliverInOrder is deliver for an ordered stage. It asks for more when all has left that the worker was given, so that there
+// is always a worker that hands over what may leave.
+func (w *Worker) deliverInOrder(park bool) bool {
+	for w.hasUndelivered() || w.takeResults() {
+		if !w.deliverOutboxes(park) {
+			return false
+		}
+		if w.hasUndelivered() {
+			return true // the worker goes on though it carries something
+		}
+	}
+	return true
+}
+
 // takesMore reports whether the worker takes further commands though a stage that it forwards to is full. It does if they may
 // lead to another stage, until it carries as many commands as its own stage has slots. A worker that takes its commands one
 // by one does not: a handler may wait for what an earlier one forwarded.
@@ -45,6 +67,9 @@ func (w *Worker) takesMore() bool {
 	own := w.stage.Inbox
 	if w.stage.Runs != nil {
 		return w.pool == nil
+	}
+	if w.numbers != nil {
+		return false // no other worker hands over meanwhile
 	}
 	return w.pool == nil && own.Forks() && own.Config().Batch > 1 && int(w.loaded) < own.Config().Capacity
 }
@@ -68,7 +93,7 @@ func (w *Worker) parkLoaded() bool {
 // worker has for them. Any of them may wake it.
 func (w *Worker) restLoaded() {
 	gone := w.parkLoaded()
-	if !w.stage.Inbox.Carry(&w.Member, int(w.loaded)) {
+	if !w.stage.Inbox.Carry(&w.Member, int(w.loaded)) || gone && w.numbers != nil { // more may leave an ordered stage now
 		w.Member.MarkReady()
 	}
 	w.parked = !gone

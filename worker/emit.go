@@ -63,7 +63,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	}
 	from := w.Batch[w.cur].From
 	from.Ticket().Join()
-	if len(w.emits) < mostHeld {
+	if len(w.emits) < mostHeld || w.numbers != nil { // what it emits may leave later than its handler returns
 		w.emits = append(w.emits, emission{out, cmd, from})
 		return nil
 	}

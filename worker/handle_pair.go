@@ -84,6 +84,7 @@ func (w *Worker) settleGiven() (ours bool) {
 		}
 	}()
 	batch := w.Batch[:w.n]
+	w.order(len(p.answers), func(i int) bool { return p.answers[i].given }, false)
 	outcomes := p.given(batch)
 	if len(outcomes) == 0 {
 		return true

@@ -102,6 +102,7 @@ func (w *Worker) visit(in *inbox.Inbox) {
 		w.stage = in.Owner.(*Stage)
 		w.seen.Store(w.stage)
 		w.outs = w.tour.from(in.Place)
+		w.inOrder(in)
 		w.label()
 	}
 	w.instance, _ = w.Member.Instance.(Instance)

@@ -111,8 +111,11 @@ func (w *Worker) outboxFor(to *behaviour.Inlet) (*outbox, error) {
 }
 
 // load appends an envelope to an outbox and returns it for the caller to fill. If a ticket waits for the command it is
-// given, otherwise it is nil.
+// given, otherwise it is nil. In an ordered stage the envelope is a result of the present command instead.
 func (w *Worker) load(out *outbox, ticket *command.Ticket) *command.Envelope {
+	if w.numbers != nil {
+		return w.numbers.Add(w.cur, out.to.Inlet())
+	}
 	n := len(out.items)
 	if n == cap(out.items) {
 		out.items = slices.Grow(out.items, max(n, 8))

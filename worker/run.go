@@ -33,6 +33,7 @@ type Run struct {
 	side     int              // which version of that rollout handles the command
 	envelope command.Envelope // as it was given out
 	number   uint64           // of the command at the stage, if Stage.Apart is set
+	place    uint64           // its number in the order of the stage, if that is ordered
 	task     *coro.Task
 	owner    *Worker // the worker that runs it; nil while it is suspended, and if it is finished outside a worker
 

@@ -52,7 +52,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 	}
 	run.envelope.Ticket().Join()
 	run.emits = append(run.emits, emission{out, cmd, run.envelope.From})
-	if len(run.emits) <= mostHeld {
+	if len(run.emits) <= mostHeld || run.stage.Inbox.Ordered() {
 		return nil
 	}
 	ctx, release := run.wait.start(ctx)

@@ -24,6 +24,7 @@ func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) {
 	case behaviour.KindForward:
 		w.forward(e, next, value)
 	case behaviour.KindOK:
+		w.endNumber()
 		t := e.Ticket()
 		if len(w.emits) > 0 {
 			w.send(e, nil, nil)
@@ -42,12 +43,15 @@ func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) {
 // batch. Most commands take the lane without a call of forward.
 func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
 	out, err := w.outboxFor(to)
-	switch {
-	case err != nil:
+	if err != nil {
 		w.fail(e, err)
+		return
+	}
+	w.endNumber()
+	switch {
 	case len(w.emits) > 0:
 		w.send(e, out, cmd)
-	case w.hasUndelivered():
+	case w.hasUndelivered() || w.numbers != nil:
 		w.load(out, e.Ticket()).Continue(cmd, e)
 		w.tally.Forwarded++
 	default:
@@ -74,6 +78,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		}
 	}
 	w.tally.Errors++
+	w.endNumber()
 	w.bookMidBatch() // the caller that gets the answer may read the accounts next
 	w.stage.Inbox.Fail(e, err)
 }

@@ -51,6 +51,9 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 	if e.Woken() {
 		run = e.Cmd.(*Run)
 		*e = run.envelope
+		if w.numbers != nil {
+			w.numbers.Set(w.cur, run.place)
+		}
 		return run
 	}
 	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance}
@@ -59,6 +62,9 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 		run.instance, run.rollout, run.side = w.pair.parts[w.pair.side], w.pair.rollout, w.pair.side
 	}
 	run.envelope = *e
+	if w.numbers != nil {
+		run.place = w.numbers.Of(w.cur)
+	}
 	if w.stage.Apart != nil {
 		run.number = w.stage.begun.Add(1)
 	}
@@ -192,6 +198,10 @@ func (s *Stage) finishRun(run *Run) {
 	w := New(s)
 	w.instance, w.Batch = run.instance, make([]command.Envelope, 2)
 	w.Batch[0], w.n = run.envelope, 1
+	if w.numbers != nil {
+		w.Member.Numbers = inbox.NumbersOf(run.place)
+		w.numbers = w.Member.Numbers
+	}
 	s.Inbox.TakeSuspended(&w.Member)
 	w.takeEmits(run.close())
 	if run.crash != nil {

@@ -83,8 +83,10 @@ type outgoing struct {
 	emits    []emission
 	pledged  []pledge // commands that were booked as gone in the middle of a batch, and are still here
 
-	tour     *tour     // the outboxes of other stages; nil if the worker never left a stage
-	outs     []*outbox // those of the present stage
+	tour     *tour          // the outboxes of other stages; nil if the worker never left a stage
+	outs     []*outbox      // those of the present stage
+	numbers  *inbox.Numbers // of the batch, if the present stage is ordered; otherwise nil
+	leaving  []inbox.Result // for the next use
 	lane     lane
 	loaded   int32 // commands in outs
 	parked   bool  // the worker may wait in line at stages that were full
@@ -96,6 +98,7 @@ func New(stage *Stage) *Worker {
 	w := newWorker(stage.Context, stage.Inbox.Pipeline())
 	w.stage = stage
 	w.seen.Store(stage)
+	w.inOrder(stage.Inbox)
 	return w
 }
 
@@ -116,6 +119,18 @@ func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 		}
 	}
 	return w
+}
+
+// inOrder makes the worker one of an ordered stage, or not.
+func (w *Worker) inOrder(in *inbox.Inbox) {
+	w.numbers = nil
+	if !in.Ordered() {
+		return
+	}
+	if w.Member.Numbers == nil {
+		w.Member.Numbers = new(inbox.Numbers)
+	}
+	w.numbers = w.Member.Numbers
 }
 
 // Claim reserves the worker for an actor to be started. It returns false if the worker is taken: by an actor that lives, or

@@ -27,7 +27,7 @@ const module = "github.com/golda-dev/golda"
 // of pipeline 5 for feeds beyond 40. Two names more in behaviour, and two in stage, are for state that survives a crash.
 const budget = `
 behaviour        32
-stage            77
+stage            78
 stage/queue      20
 stage/reason     20
 stage/upgrade    20

@@ -93,6 +93,7 @@ func (in *Inbox) Abandon(m *Member, err error) (report func()) {
 	}
 	m.abandoned = true
 	left := slices.Clone(m.copies[len(m.copies)-int(m.inHand):])
+	in.abandonNumbers(m)
 	in.unlist(m)
 	m.drop()
 	in.release(m, len(left))

@@ -16,7 +16,8 @@ type Accounts struct {
 	Crashes, Retries, Restarts     uint64
 	Queued, InHand, Delayed        int
 	Suspended                      int // of those in hand, suspended
-	Carried                        int // handled, and not handed over because the next inbox is full
+	Carried                        int // handled, and not handed over because the next inbox is full, or it is not their turn
+	Waiting                        int // of those carried, not their turn: results of an ordered stage
 	Held                           int // in the workers' batches
 	Due                            int // what could be given out if the inbox were not paused and had enough workers
 	Live, Busy, Most, Out          int
@@ -78,7 +79,7 @@ func (s *state) accounts(now int64) Accounts {
 		Rejected: maps.Clone(s.counts.rejected), Shed: maps.Clone(s.counts.shed), Dead: maps.Clone(s.counts.dead),
 		Crashes: s.counts.crashes, Retries: s.counts.retries, Restarts: s.counts.restarts,
 		Queued: s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
-		Suspended: s.suspended(), Carried: int(s.carried), Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(now),
+		Suspended: s.suspended(), Carried: int(s.carried) + s.queue.results(), Waiting: s.queue.results(), Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(now),
 		Live: s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),

@@ -28,9 +28,9 @@ func (s *state) available() int {
 		return 0
 	}
 	if s.rate != nil {
-		return s.rated(s.queue.takeable())
+		return s.rated(s.takeable())
 	}
-	return s.queue.takeable()
+	return s.takeable()
 }
 
 func (s *state) availableWoken() int {
@@ -49,10 +49,24 @@ func (s *state) availableWoken() int {
 // startable is how many commands could be started, if the inbox were not paused and had no rate.
 func (s *state) startable() int {
 	if s.queue.woken == nil {
-		return s.queue.takeable()
+		return s.takeable()
 	}
 	free := s.knobs.Instances - s.counts.inHand - s.runnable()
-	return max(min(s.queue.fresh(), free), 0)
+	return max(min(s.takeable(), free), 0)
+}
+
+// resultsFull reports whether as many results wait as the stage has slots.
+func (s *state) resultsFull() bool {
+	return s.queue.sequence != nil && s.queue.sequence.results >= s.knobs.Capacity
+}
+
+// takeable is how many of the queued commands a worker could take now. While as many results of an ordered stage wait as it
+// has slots, these are only commands that came back.
+func (s *state) takeable() int {
+	if s.resultsFull() {
+		return len(s.queue.sequence.back)
+	}
+	return s.queue.takeable()
 }
 
 // demand is how many commands could be given out, if the inbox were not paused.

@@ -59,6 +59,9 @@ func (s *state) skip(m *Member, t *Tally, n int, rest []command.Envelope, fx *ef
 	s.returnPermits(n)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)
+		if m.Numbers != nil {
+			m.numbers = append(m.numbers[:0], m.Numbers.of...)
+		}
 	}
 	s.checkQuiet(fx)
 	s.lookAtEntries(fx)
@@ -74,6 +77,9 @@ func (s *state) book(m *Member, t *Tally, fx *effects) {
 		s.counts.streak = 0
 		s.release(m, done)
 		s.lookAtEntries(fx)
+	}
+	if m.Numbers != nil && len(m.Numbers.ended)+len(m.Numbers.results) > 0 {
+		s.queue.sequence.deposit(m.Numbers)
 	}
 	s.suspend(m, t.Suspended)
 	s.counts.emitted += uint64(t.Emitted)
@@ -101,7 +107,7 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 	if e.Tries() >= in.cfg.Retry.Attempts {
 		return false
 	}
-	at, back := in.queue.place(e.Cmd), in.placesBack(rest)
+	at, back := in.placeBack(m, e.Cmd, len(rest)), in.placesBack(m, rest)
 	var fx effects
 	in.mu.Lock()
 	ok := in.mayRetry(m, t, &fx)
@@ -169,6 +175,7 @@ func (s *state) backToLanes(m *Member, rest []command.Envelope, at places, fx *e
 func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
 	if s.halted.Load() {
 		s.endStopped(s.suspendWoken(m, rest), fx)
+		s.endNumbers(at.keys)
 		return
 	}
 	s.queue.pushFront(rest, at)

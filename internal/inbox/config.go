@@ -52,6 +52,8 @@ type Config struct {
 	Discipline queue.Discipline
 	// Key makes the stage a keyed one: commands of one key are handled one after the other. It calls user code.
 	Key func(cmd any) queue.Key
+	// Ordered has what comes of the commands leave in the order of their arrival.
+	Ordered bool
 	// Rest is how long a shared pool leaves the inbox alone when there were so many crashes too many.
 	Rest func(beyond int) time.Duration
 	// StreakEnds is how long after a crash the next one begins a new streak.

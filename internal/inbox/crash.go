@@ -4,16 +4,17 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
 // crash is the end of a worker's batch that did not end well.
 type crash struct {
 	culprit *command.Envelope  // the command that is to blame; nil: not known, or none is
-	at      place              // of the culprit, if it is tried again
+	at      place              // of the culprit, if it is tried again; in an ordered stage in any case
 	retry   bool               // the culprit may be tried again
 	rest    []command.Envelope // what goes back to the queue
-	back    places             // of the rest, in a keyed stage
+	back    places             // of the rest, in a keyed or ordered stage
 	streak  bool               // the crash counts in the streak
 	unbegun bool               // no handler was called
 	err     error
@@ -25,8 +26,8 @@ type crash struct {
 // an older streak, and this crash is the first of its own. Crash returns false if the worker was abandoned.
 func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
 	c := crash{culprit: culprit, retry: retry, rest: rest, streak: culprit != nil && culprit.Tries() <= 1, err: err}
-	if retry {
-		c.at = in.queue.place(culprit.Cmd)
+	if retry || culprit != nil && in.Ordered() {
+		c.at = in.placeBack(m, culprit.Cmd, len(rest))
 	}
 	return in.endBatch(m, t, &c)
 }
@@ -38,7 +39,7 @@ func (in *Inbox) NoInstance(m *Member, t *Tally, batch []command.Envelope, err e
 }
 
 func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
-	c.back = in.placesBack(c.rest)
+	c.back = in.placesBack(m, c.rest)
 	var fx effects
 	in.mu.Lock()
 	ours := !m.abandoned
@@ -46,6 +47,9 @@ func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
 		in.crashed(m, t, c, &fx)
 	}
 	in.unlock(&fx)
+	if in.Halted() {
+		in.Flush()
+	}
 	return ours
 }
 
@@ -61,6 +65,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	if c.culprit != nil && !retries {
 		s.counts.dead.add(reason.Crash, 1)
 		fx.endOne(*c.culprit, reason.Crash, c.err)
+		s.endNumbers([]queue.Key{c.at.key})
 	}
 	s.giveBack(m, c.rest, c.back, fx)
 	if c.unbegun {

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // delayed holds the commands that wait for a retry, the next one first.
@@ -37,6 +38,15 @@ func (d *delayed) Pop() any {
 	d.heap[len(d.heap)-1] = due{}
 	d.heap = d.heap[:len(d.heap)-1]
 	return last
+}
+
+// keys are the keys of the commands' places.
+func (d *delayed) keys() []queue.Key {
+	keys := make([]queue.Key, len(d.heap))
+	for i := range d.heap {
+		keys[i] = d.heap[i].p.key
+	}
+	return keys
 }
 
 func (d *delayed) clear() []command.Envelope {

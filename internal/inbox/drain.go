@@ -1,7 +1,5 @@
 package inbox
 
-import "slices"
-
 // Open lets commands in, and ends the inbox's drain if there was one.
 func (in *Inbox) Open() {
 	var fx effects
@@ -78,6 +76,7 @@ func (in *Inbox) Halt() (report func()) {
 	in.dismissWaiters(&fx) // before the queue is emptied: it may fill it
 	in.suspendQueued()
 	left := in.queue.takeAll()
+	in.endNumbers(in.delayed.keys())
 	left = append(left, in.delayed.clear()...)
 	in.timers.stop()
 	in.endStopped(left, &fx)
@@ -91,6 +90,7 @@ func (in *Inbox) Halt() (report func()) {
 	in.lookAtEntries(&fx)
 	report = fx.later(in)
 	in.unlock(&fx)
+	in.Flush()
 	return report
 }
 
@@ -114,21 +114,4 @@ func (s *state) retrySenders(fx *effects) {
 	s.barred = barred
 	s.forSlots = append(ahead, s.forSlots...)
 	s.changed(fx)
-}
-
-// holdBack parks a worker that cannot hand over in the present phase.
-func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
-	at := slices.IndexFunc(s.barred, func(p sender) bool { return p.m == m })
-	known := at >= 0
-	if known {
-		s.barred = slices.Delete(s.barred, at, at+1)
-	} else {
-		_, known = s.unpark(m) // others get the slots that it was promised
-		at = len(s.barred)
-	}
-	if park || known {
-		s.barred = slices.Insert(s.barred, at, sender{m, n, back})
-		m.ready.Store(!park)
-	}
-	s.grantSlots(fx)
 }

@@ -65,6 +65,23 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	return len(es) - len(left)
 }
 
+// holdBack parks a worker that cannot hand over in the present phase.
+func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
+	at := slices.IndexFunc(s.barred, func(p sender) bool { return p.m == m })
+	known := at >= 0
+	if known {
+		s.barred = slices.Delete(s.barred, at, at+1)
+	} else {
+		_, known = s.unpark(m) // others get the slots that it was promised
+		at = len(s.barred)
+	}
+	if park || known {
+		s.barred = slices.Insert(s.barred, at, sender{m, n, back})
+		m.ready.Store(!park)
+	}
+	s.grantSlots(fx)
+}
+
 // admit queues commands that come from another stage.
 func (s *state) admit(es []command.Envelope, at places, now int64) {
 	s.counts.received += uint64(len(es))

@@ -136,6 +136,9 @@ func New(cfg Config) *Inbox {
 	if cfg.Key != nil {
 		in.queue.byKey(cfg.Key)
 	}
+	if cfg.Ordered {
+		in.queue.inSequence()
+	}
 	in.queue.order(cfg.Discipline)
 	in.rate = newBucket(cfg.Rate)
 	in.inlet = link.NewInlet(cfg.Name, in)

@@ -5,12 +5,25 @@ import "github.com/golda-dev/golda/internal/command"
 // Keyed reports whether the stage is a keyed one.
 func (in *Inbox) Keyed() bool { return in.cfg.Key != nil }
 
-// placesBack asks commands that may come back to a keyed stage for their keys.
-func (in *Inbox) placesBack(es []command.Envelope) places {
-	if !in.Keyed() {
+// placesBack returns the places of commands that may come back, the last ones of a worker's batch: it asks those of a keyed
+// stage for their keys.
+func (in *Inbox) placesBack(m *Member, es []command.Envelope) places {
+	switch {
+	case in.Keyed():
+		return in.queue.places(es)
+	case in.Ordered():
+		return places{keys: m.Numbers.last(len(es))}
+	default:
 		return places{}
 	}
-	return in.queue.places(es)
+}
+
+// placeBack returns the place of a command that is to be tried again. Behind it so many are left in the worker's batch.
+func (in *Inbox) placeBack(m *Member, cmd any, behind int) place {
+	if in.Ordered() {
+		return place{key: m.Numbers.before(behind)}
+	}
+	return in.queue.place(cmd)
 }
 
 // freeLanes ends a worker's hold on lanes, unless it carries what came of their commands: until that has been handed over,

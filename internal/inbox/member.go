@@ -29,6 +29,8 @@ type Member struct {
 	// Instance is what the worker handles them with. A turn at a shared inbox lends one, or nil: then the worker is to make
 	// one. It is the worker's for as long as it is at the inbox, and is returned to the idle instances.
 	Instance any
+	// Numbers are those of the batch at an ordered stage. A turn there makes them.
+	Numbers *Numbers
 	// Surplus is an instance that the worker is to stop.
 	Surplus any
 	// Owner is the worker whose member it is, nil if there is none yet; set once.
@@ -74,6 +76,7 @@ type custody struct {
 	timed          uint32             // when the last batch started whose time has been counted; the low half of it is enough
 	credited       time.Duration      // so much of the present batch's time has been counted
 	copies         []command.Envelope // what it was given last; see abandon.go
+	numbers        []uint64           // of copies, in an ordered stage
 	before, behind *Member            // neighbours among those that are listed
 }
 

@@ -56,6 +56,9 @@ func (in *Inbox) Succeed(from, to *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	from.inUse, to.inUse = false, from.inUse
+	if in.queue.sequence != nil {
+		in.queue.sequence.succeed(from.Numbers, to.Numbers)
+	}
 }
 
 // ForgetShrink forgets what the workers of a stage that broke had still to do and had done wrong: requests to leave, and the

@@ -56,10 +56,10 @@ func (s *state) requeueRetry(e *command.Envelope, at place) {
 }
 
 // yieldsSlot reports whether a command that is due gives up its slot. Under a limit of a policy it does not: it counts against
-// the limit wherever it is, so it would wait for a command that waits for it.
+// the limit wherever it is, so it would wait for a command that waits for it. In an ordered stage others wait for it.
 func (s *state) yieldsSlot() bool {
 	others := s.waiters.Len() > 0 || len(s.forSlots) > 0
-	return others && s.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
+	return others && s.queue.sequence == nil && s.ceiling == 0 && int(s.waiters.retries) < max(mostYielding, s.knobs.Capacity)
 }
 
 // recallRetries queues the commands that gave up their slot.

@@ -140,7 +140,7 @@ func (in *Inbox) Parked() (all []*Member) {
 // dropFor makes a slot for e, or drops e itself, as the overflow rule says. Packs stay whole: only the command in front is ever
 // dropped from the queue.
 func (s *state) dropFor(e command.Envelope, at place, fx *effects) {
-	if s.cfg.Overflow == DropNewest || s.queue.fresh() == 0 {
+	if s.cfg.Overflow == DropNewest || s.queue.droppable() == 0 {
 		s.shedOne(e, reason.Newest, ErrShedNewest, fx)
 		return
 	}

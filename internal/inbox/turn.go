@@ -99,6 +99,9 @@ func (s *state) take(m *Member, most int) int {
 	if s.queue.lanes != nil {
 		s.queue.lanes.hold(m)
 	}
+	if s.queue.sequence != nil {
+		s.number(m, n)
+	}
 	if s.queue.packed > 0 {
 		s.queue.unpack(m.Batch[:n]...)
 	}

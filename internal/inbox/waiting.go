@@ -15,10 +15,12 @@ import (
 // through it, and it can be written to in place.
 type waiting struct {
 	ring  ring.Ring[command.Envelope]
-	line  ordered                 // nil: first in, first out
-	lanes *lanes                  // the line, if the stage is keyed
-	keyOf atomic.Pointer[keyFunc] // of the line, if it asks commands for a key; may be read without the lock
-	wary  atomic.Bool             // a command has ended its goroutine when it was asked
+	line  ordered // nil: first in, first out
+	lanes *lanes  // the line, if the stage is keyed
+	// sequence is the line, if the stage is ordered. The pointer is not changed.
+	sequence *sequence
+	keyOf    atomic.Pointer[keyFunc] // of the line, if it asks commands for a key; may be read without the lock
+	wary     atomic.Bool             // a command has ended its goroutine when it was asked
 	// woken are commands that were started and suspended, and may go on: before all others, whatever the discipline, and
 	// without slots. Nil in an inbox whose handlers do not suspend.
 	woken *woken
@@ -171,7 +173,8 @@ func (q *waiting) pushAll(es []command.Envelope, p places) {
 	}
 }
 
-// pushFront puts commands back. The places are those of a keyed stage; a woken command never comes back to one.
+// pushFront puts commands back. The places are those of a keyed stage, to which a woken command never comes back, or of an
+// ordered one, where woken commands have none.
 func (q *waiting) pushFront(es []command.Envelope, p places) {
 	if q.woken != nil {
 		es = q.woken.back(es)
@@ -243,12 +246,12 @@ func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
 	return n
 }
 
-// order changes the discipline; nil is first in, first out. The order of a keyed stage does not change.
+// order changes the discipline; nil is first in, first out. The order of a keyed or ordered stage does not change.
 func (q *waiting) order(d queue.Discipline) {
 	if _, plain := d.(queue.FIFO); plain {
 		d = nil
 	}
-	if q.lanes != nil || d == nil && q.line == nil {
+	if q.lanes != nil || q.sequence != nil || d == nil && q.line == nil {
 		return
 	}
 	l, _ := q.line.(disciplined)
@@ -279,6 +282,28 @@ func (q *waiting) byKey(f keyFunc) {
 	q.lanes = newLanes()
 	q.line = q.lanes
 	q.keyOf.Store(&f)
+}
+
+// inSequence makes the queue that of an ordered stage.
+func (q *waiting) inSequence() {
+	q.sequence = newSequence()
+	q.line = q.sequence
+}
+
+// results is how many results of an ordered stage wait until they may leave.
+func (q *waiting) results() int {
+	if q.sequence == nil {
+		return 0
+	}
+	return q.sequence.results
+}
+
+// droppable is how many of the waiting commands may be dropped.
+func (q *waiting) droppable() int {
+	if q.sequence != nil {
+		return q.sequence.fresh.Len()
+	}
+	return q.fresh()
 }
 
 // takeable is how many of the waiting commands a worker could take now.

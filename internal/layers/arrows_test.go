@@ -26,18 +26,18 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 14
-	rate config phase lanes lock waiting delayed admission inbox
+	rate config phase lanes sequence lock waiting delayed admission inbox
 	line pack member worker_set state timers effects
-	available worktime instances shared_pool tokens
-	call slots retry suspend drain keyed book abandon alarms
-	unstarted submit loop report membership entry
-	turn crash stall knobs visit bind handover accounts doc
+	available worktime instances shared_pool tokens numbers
+	call slots retry suspend keyed book abandon alarms
+	unstarted submit loop report membership entry handover ordered drain
+	turn crash stall knobs visit bind accounts doc
 
 worker: 15
 	site crash_error stage guard saved instance fate
 	version rollout pair renew
 	emit_wait outbox worker
-	lane deliver pledge wake_next emit
+	lane in_order deliver pledge wake_next emit
 	context watch giveup
 	begin settle handle handle_pair
 	run run_emit

@@ -1,0 +1,39 @@
+package inbox
+
+import "github.com/golda-dev/golda/internal/command"
+
+// TakeResults books what a worker of an ordered stage did, and returns, behind what the slice has, results that may leave the
+// stage now. If there are any the worker is the only one that gets them, until it has handed all of them over and asks again.
+func (in *Inbox) TakeResults(m *Member, t *Tally, into []Result) []Result {
+	var fx effects
+	in.mu.Lock()
+	in.book(m, t, &fx)
+	full := in.resultsFull()
+	into = in.queue.sequence.leave(m.Numbers, into)
+	if full {
+		in.callWorker(&fx)
+	}
+	in.checkQuiet(&fx)
+	in.unlock(&fx)
+	return into
+}
+
+// Flush hands over what may leave a halted inbox, for which no worker may come. The stages ahead take it, whether they have
+// free slots or not.
+func (in *Inbox) Flush() {
+	if !in.Ordered() {
+		return
+	}
+	leaver := new(Numbers)
+	for {
+		in.mu.Lock()
+		leaving := in.queue.sequence.leave(leaver, nil)
+		in.mu.Unlock()
+		if len(leaving) == 0 {
+			return
+		}
+		for _, r := range leaving {
+			r.To.Inbox().(*Inbox).HandOver(nil, []command.Envelope{r.Envelope}, 0, true, false)
+		}
+	}
+}

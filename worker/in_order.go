@@ -1,0 +1,54 @@
+package worker
+
+import "github.com/golda-dev/golda/internal/inbox"
+
+// In an ordered stage what comes of a command does not go to an outbox when the command has been handled. The worker leaves
+// it with its inbox when it books the command, and gets from the inbox what may leave: what came of its own commands, of
+// others' or of none. That goes to the outboxes, and then is delivered as in any stage.
+
+// endNumber notes that nothing more comes of the present command.
+func (w *Worker) endNumber() {
+	if w.numbers != nil {
+		w.numbers.End(w.cur)
+	}
+}
+
+// takeResults moves what may leave to the outboxes, and reports whether there is anything.
+func (w *Worker) takeResults() bool {
+	w.leaving = w.stage.Inbox.TakeResults(&w.Member, &w.tally, w.leaving[:0])
+	w.mustBook = false
+	for i := range w.leaving {
+		r := &w.leaving[i]
+		out, err := w.outboxFor(r.To)
+		if err != nil { // the stage was removed meanwhile: its inbox ends the command
+			out = &outbox{to: r.To.Inbox().(*inbox.Inbox)}
+			w.outs = append(w.outs, out)
+		}
+		out.items = append(out.items, r.Envelope)
+	}
+	w.loaded += int32(len(w.leaving))
+	clear(w.leaving)
+	return w.loaded > 0
+}
+
+// order has the numbers of the batch follow its commands. Those at the indexes that were left out have ended.
+func (w *Worker) order(n int, keep func(i int) bool, ends bool) {
+	if w.numbers == nil {
+		return
+	}
+	var kept, others []int
+	for i := range n {
+		if keep(i) {
+			kept = append(kept, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	if ends {
+		for _, i := range others {
+			w.numbers.End(int32(i))
+		}
+		others = nil
+	}
+	w.numbers.Order(append(kept, others...))
+}
