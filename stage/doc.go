@@ -29,6 +29,8 @@
 //	                                                                                    commands of a key stay in order
 //	updates a map, appends to a file, counts: needs  Func, New or Each,               one; commands stay in order
 //	  every command, one at a time                     with Workers(1, 1)
+//	may run in parallel, and its results must leave  any of them but Keyed,           one for each worker
+//	  in the order of arrival                          with Ordered()
 //	waits for a disk or a peer                       Func, New or Each, with          one for each worker
 //	                                                   Blocking() and more Workers
 //	waits for other stages, timers or many peers     Coroutine                        GOMAXPROCS, while up to
@@ -51,7 +53,8 @@
 // they are handled and forwarded in that order; with more, as by default, they may overtake one another. A command that is
 // tried again goes to the end of the queue. Commands that a crash gave back come before all others.
 //
-// A [Keyed] stage keeps the order of each key, through retries and crashes too, while other keys are handled in parallel.
+// What leaves a stage with [Ordered] is in the order of arrival, though its handlers run in parallel; retries and crashes keep
+// their places. A [Keyed] stage keeps the order of each key, through retries and crashes too, while other keys are handled in parallel.
 //
 // # Back-pressure
 //

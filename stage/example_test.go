@@ -67,6 +67,29 @@ func ExampleEach() {
 	// 1 <nil>
 }
 
+// The pages are fetched four at a time, and printed in the order in which they were asked for.
+func ExampleOrdered() {
+	fetch := stage.Map("fetch", func(_ context.Context, page int) (string, error) {
+		time.Sleep(time.Duration(5-page) * time.Millisecond) // the first takes longest
+		return fmt.Sprint("page ", page), nil
+	}, stage.Ordered(), stage.Workers(4, 4), stage.Batch(1))
+	show := stage.Sink("show", func(_ context.Context, page string) error {
+		fmt.Println(page)
+		return nil
+	}, stage.Workers(1, 1))
+	stop := must(fetch.To(show))
+	for page := range 5 {
+		_ = fetch.Submit(context.Background(), page)
+	}
+	stop()
+	// Output:
+	// page 0
+	// page 1
+	// page 2
+	// page 3
+	// page 4
+}
+
 // A command that crashes its handler may be tried again. With Crashed as the If of the policy, a command that the handler
 // answers with an error is not.
 func ExampleRetry() {

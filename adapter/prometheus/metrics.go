@@ -107,6 +107,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 		"golda_stage_delayed", "Commands that wait, out of the queue, for their next attempt.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Delayed) },
 	},
+	{
+		"golda_stage_results_waiting", "Results of an ordered stage that wait until those of earlier commands have left.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Waiting) },
+	},
 
 	// Faults and retries.
 	{

@@ -20,6 +20,8 @@
 //   - Submitters wait in line for a slot of their own. If both kinds wait they take turns.
 //   - Workers of stages in use that have something for an inbox that is drained are barred, whether there are free slots or
 //     not, until it is opened again; see phase.go.
+//   - Results of an ordered stage wait in its inbox until those of earlier commands have left; see sequence.go. The worker that
+//     hands over asks for more until none may leave, so none waits for a worker. When too many wait, fresh commands do.
 //   - Commands of an inbox with a rate wait in the queue until there are permits for them, and an alarm calls a worker; see rate.go.
 //
 // One word for each: a worker is parked while it holds no goroutine, for whatever reason; idle, parked with nothing to do;
