@@ -223,6 +223,7 @@ func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 			return nil
 		}
 		d.warn(accounts, inboxes)
+		releaseHeld(accounts, inboxes)
 		select {
 		case <-changed:
 		case <-p.host.Quiet:
@@ -234,6 +235,27 @@ func (d *drain) wait(ctx context.Context, of func() []*inbox.Inbox) error {
 		case <-p.hard:
 			return d.unfinished(p.hardCause)
 		}
+	}
+}
+
+// releaseHeld releases commands that wait for others of their stages, if some stages have nothing else: the others do not come
+// any more.
+func releaseHeld(accounts []inbox.Accounts, inboxes []*inbox.Inbox) {
+	var holders []link.Holder
+	for i, a := range accounts {
+		holder, held := inboxes[i].Config().Holder, 0
+		if holder != nil {
+			held = holder.HeldCommands()
+		}
+		if a.Queued+a.Delayed+a.Carried+a.Out > 0 || a.InHand != held || a.Suspended != held {
+			return
+		}
+		if held > 0 {
+			holders = append(holders, holder)
+		}
+	}
+	for _, h := range holders {
+		h.ReleaseHeld()
 	}
 }
 

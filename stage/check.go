@@ -208,6 +208,7 @@ func (s *settings) checkSnapshots(check *checker) {
 // checkOrdered finds what an ordered stage cannot be given.
 func (s *settings) checkOrdered(check *checker) {
 	check.that(!s.Inbox.Ordered || !s.keyed, "a keyed stage keeps the order of each key, and no other", "Ordered")
+	check.that(!s.Inbox.Ordered || s.Inbox.Holder == nil, "a stage with windows has an order of its own", "Ordered")
 	check.that(!s.Inbox.Ordered || !s.disciplined, "an ordered stage has an order of its own", "Discipline")
 }
 

@@ -56,6 +56,7 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	version.Take(inst)
 	if suspends {
 		s.core.Suspending()
+		s.set.Inbox.Holder, _ = b.(link.Holder)
 	}
 	if suspends && inst.Many() {
 		s.set.flaw("New", "the behaviour is both Suspending and a Batcher")

@@ -42,6 +42,7 @@ func (s *Stage[C]) Upgrade(ctx context.Context, factory behaviour.Factory[C], op
 	link.CheckContext(ctx, "stage: Upgrade")
 	p := newPlan[C](opts)
 	p.Check(!s.set.keyed, "a keyed stage cannot be upgraded: the new version would not have the state of the keys", "Upgrade")
+	p.Check(s.set.Inbox.Holder == nil, "a stage with windows cannot be upgraded: the new version would not have the open ones", "Upgrade")
 	p.Check(factory != nil, "the factory is nil", "Upgrade")
 	if len(p.Problems) > 0 {
 		faults := make([]error, len(p.Problems))

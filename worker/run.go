@@ -60,6 +60,7 @@ type runEmits struct {
 	emitting sync.Mutex // guards the rest
 	emits    []emission
 	over     bool
+	detached bool // what comes of the command does not end with the caller's context
 }
 
 // serve is the run on its coroutine. Stacks of runs are found by the name of this method and its receiver.
@@ -160,6 +161,14 @@ func (run *runContext) Pipeline() any { return run.stage.Inbox.Pipeline() }
 // Lasts returns false: the context ends with the handler.
 func (run *runContext) Lasts() bool { return false }
 
+// originLocked returns the origin of what comes of the command.
+func (run *Run) originLocked() *command.Origin {
+	if run.detached {
+		return run.envelope.From.Detached()
+	}
+	return run.envelope.From
+}
+
 // countedOutcome returns the handler's outcome, and counts it if there is a trial.
 func (run *Run) countedOutcome() behaviour.Outcome {
 	o := run.answer()
@@ -178,11 +187,11 @@ func (run *Run) answer() behaviour.Outcome {
 	return behaviour.Error(plain.Because(ErrTimeout, fmt.Sprintf(" (%v)", run.stage.Timeout), err))
 }
 
-// close ends what the handler may emit, and returns what it has emitted.
-func (run *Run) close() []emission {
+// close ends what the handler may emit, and returns what it has emitted, and the origin of what else comes of the command.
+func (run *Run) close() ([]emission, *command.Origin) {
 	run.emitting.Lock()
 	defer run.emitting.Unlock()
-	return run.closeLocked()
+	return run.closeLocked(), run.originLocked()
 }
 
 func (run *Run) closeLocked() (emits []emission) {

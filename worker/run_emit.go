@@ -30,6 +30,13 @@ func (m *runEmitter) Attempt() int {
 	return m.envelope.Tries() + 1
 }
 
+// Detach lets what comes of the command go on when the caller's context ends.
+func (m *runEmitter) Detach() {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	m.detached = true
+}
+
 // Emit holds a command until the run has succeeded. If the handler has emitted many, Emit sends all of them on at once, and
 // waits for free slots.
 func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
@@ -51,7 +58,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 		return out.to.LoopFull()
 	}
 	run.envelope.Ticket().Join()
-	run.emits = append(run.emits, emission{out, cmd, run.envelope.From})
+	run.emits = append(run.emits, emission{out, cmd, run.originLocked()})
 	if len(run.emits) <= mostHeld || run.stage.Inbox.Ordered() {
 		return nil
 	}
@@ -81,6 +88,6 @@ func (run *Run) sendNowLocked(ctx context.Context) error {
 // sendOne sends one emitted command and waits until it is queued.
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
-	e := command.Emitted(m.cmd, run.envelope.From, run.stage.Inbox.Place)
+	e := command.Emitted(m.cmd, m.from, run.stage.Inbox.Place)
 	return m.to.to.Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
 }

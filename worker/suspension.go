@@ -102,12 +102,19 @@ func (w *Worker) attachRun(run *Run) {
 
 // conclude settles what became of a run.
 func (w *Worker) conclude(run *Run) {
-	w.takeEmits(run.close())
+	w.takeRest(run)
 	if run.crash != nil {
 		w.blame = run
 		panic(run.crash)
 	}
 	w.Settle(run.countedOutcome())
+}
+
+// takeRest takes over what is left of a run that has ended, beside its outcome.
+func (w *Worker) takeRest(run *Run) {
+	emits, from := run.close()
+	w.takeEmits(emits)
+	w.Batch[w.cur].From = from
 }
 
 // takeEmits takes over what a run has emitted.
@@ -203,7 +210,7 @@ func (s *Stage) finishRun(run *Run) {
 		w.numbers = w.Member.Numbers
 	}
 	s.Inbox.TakeSuspended(&w.Member)
-	w.takeEmits(run.close())
+	w.takeRest(run)
 	if run.crash != nil {
 		w.blame = run
 		w.settleCrash(run.crash)

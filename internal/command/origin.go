@@ -56,6 +56,14 @@ func (o *Origin) Ended() error {
 	return err
 }
 
+// Detached returns an origin with the same ticket and values whose commands do not end with the caller's context.
+func (o *Origin) Detached() *Origin {
+	if o == nil || o.ticket == nil || o.ctx == nil {
+		return o
+	}
+	return &Origin{ticket: o.ticket, ctx: context.WithoutCancel(o.ctx)}
+}
+
 // Value returns the value that the caller's context has for a key. Package context also uses Value to find the context whose end
 // it must watch; Value hides that one, because a handler's context does not end when the caller's does.
 func (o *Origin) Value(key any) any {

@@ -140,6 +140,14 @@ func (s *state) give(batch []command.Envelope, fresh bool) int {
 // suspended is how many commands are suspended.
 func (s *state) suspended() int { return max(s.counts.suspended, 0) }
 
+// mayBeHeld is how many commands may wait for others of the inbox, which in a drain do not come any more.
+func (s *state) mayBeHeld() int {
+	if s.cfg.Holder == nil {
+		return 0
+	}
+	return s.suspended()
+}
+
 // runnable is how many queued commands have been started.
 func (s *state) runnable() int {
 	if s.queue.woken == nil {

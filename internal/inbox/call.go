@@ -8,10 +8,10 @@ func (s *state) checkFull(fx *effects) {
 	s.full, fx.full, fx.some = true, true, true
 }
 
-// checkQuiet notes that a drain may be waiting for the inbox, if the inbox is empty.
+// checkQuiet notes that a drain may be waiting for the inbox, if the inbox is empty, or has only commands that wait for others.
 func (s *state) checkQuiet(fx *effects) {
 	pl := s.Pipeline()
-	if pl == nil || !pl.Draining.Load() && s.phase() < draining || s.load() > 0 {
+	if pl == nil || !pl.Draining.Load() && s.phase() < draining || s.load() > s.mayBeHeld() {
 		return
 	}
 	fx.quiet, fx.some = true, true

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -54,6 +55,8 @@ type Config struct {
 	Key func(cmd any) queue.Key
 	// Ordered has what comes of the commands leave in the order of their arrival.
 	Ordered bool
+	// Holder is the behaviour if its handlers wait for one another; otherwise nil.
+	Holder link.Holder
 	// Rest is how long a shared pool leaves the inbox alone when there were so many crashes too many.
 	Rest func(beyond int) time.Duration
 	// StreakEnds is how long after a crash the next one begins a new streak.

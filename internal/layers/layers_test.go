@@ -71,6 +71,7 @@ stage:              behaviour stage/queue stage/reason stage/upgrade worker
                     internal/trial
 
 -- third
+window:             behaviour stage internal/link internal/plain
 internal/letters:   stage stage/reason worker internal/logs internal/plain internal/ring
 pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
                     internal/actor internal/command internal/control internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs

@@ -34,6 +34,23 @@ type Emitter interface {
 	Attempt() int
 }
 
+// Holder is a behaviour whose handlers suspend until other commands of their stage have come, as those of package window do.
+// Its methods must not block.
+type Holder interface {
+	// HeldCommands returns how many handlers wait so.
+	HeldCommands() int
+	// ReleaseHeld has them continue. It is called in a drain, when the stage has no other commands and will get none.
+	ReleaseHeld()
+}
+
+// Detach lets what comes of a suspending handler's command go on although the context of the command's caller ends. The
+// handler calls it when it does not suspend any more.
+func Detach(ctx context.Context) {
+	if run, ok := ctx.Value(EmitterKey{}).(interface{ Detach() }); ok {
+		run.Detach()
+	}
+}
+
 // CheckContext panics if ctx is nil and names the call that got it. A nil context is a mistake in the caller's program.
 // CheckContext reports it at the public API, before any work has started; deeper inside it would be a nil dereference in the
 // middle of the work. It is not an error, because a caller might take an error for the one that the context ended with.

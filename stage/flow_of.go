@@ -1,0 +1,53 @@
+package stage
+
+import (
+	"context"
+
+	"github.com/golda-dev/golda/behaviour"
+)
+
+// FlowOf makes a flow of a behaviour: for one that has state, takes batches, suspends, or has a Start, and whose results go
+// where the flow leads. Its stage is made as by [New].
+//
+// FlowOf calls make once, with the function that sends a result on: the outcome of send is the handler's outcome. Send is for
+// handlers, which pass the context that they were given. A command without a result is answered with behaviour.OK(nil).
+//
+//	flow := stage.FlowOf("join", func(send func(context.Context, Pair) behaviour.Outcome) (behaviour.Behaviour[Part], error) {
+//		return &joiner{send: send}, nil
+//	})
+//
+// An error from make is a fault of the stage: pipeline.New returns it, and so it does each error that it joins. The Stage of a
+// [*Fault] may be left out.
+func FlowOf[In, Out any](
+	name string,
+	make func(send func(ctx context.Context, out Out) behaviour.Outcome) (behaviour.Behaviour[In], error),
+	opts ...Option,
+) *Flow[In, Out] {
+	end := new(results[Out])
+	var b behaviour.Behaviour[In]
+	var err error
+	if make != nil {
+		b, err = make(end.send)
+	}
+	s := New(name, b, opts...)
+	if err != nil {
+		s.set.flaws = nil // which say that there is no behaviour
+		s.set.refuse(err)
+	}
+	end.of, end.stage = s.set, s.inbox
+	return &Flow[In, Out]{Stage: s, end: end}
+}
+
+// refuse records an error as the faults that it is made of.
+func (s *settings) refuse(err error) {
+	switch e := err.(type) { //nolint:errorlint // a wrapped fault is a text of its own
+	case *Fault:
+		s.flaw(e.Option, e.Problem)
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			s.refuse(one)
+		}
+	default:
+		s.flaw("FlowOf", err.Error())
+	}
+}

@@ -1,0 +1,71 @@
+package window
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/golda-dev/golda/stage"
+)
+
+const mostHeld = 1 << 24
+
+// faults collects what is wrong with the arguments of a constructor. The stage's name is added later.
+type faults []error
+
+func (f *faults) that(ok bool, problem, option string, args ...any) {
+	if !ok {
+		*f = append(*f, &stage.Fault{Option: fmt.Sprintf(option, args...), Problem: problem})
+	}
+}
+
+func nilFault(isNil bool, option, problem string) (f faults) {
+	f.that(!isNil, problem, "%s", option)
+	return f
+}
+
+const (
+	notNegative = "must not be negative"
+	nilKey      = "the function for the key is nil"
+)
+
+func check[C any](hasKey bool, b Bounds[C]) (f faults) {
+	f.that(hasKey, nilKey, "window")
+	f.that(b.Count >= 0, notNegative, "Bounds.Count(%d)", b.Count)
+	f.that(b.Bytes >= 0, notNegative, "Bounds.Bytes(%d)", b.Bytes)
+	f.that(b.Time >= 0, notNegative, "Bounds.Time(%v)", b.Time)
+	f.that(b.Every >= 0, notNegative, "Bounds.Every(%v)", b.Every)
+	f.that(b.Idle >= 0, notNegative, "Bounds.Idle(%v)", b.Idle)
+	f.that((b.Bytes > 0) == (b.Size != nil), "Bytes and Size are given together", "Bounds.Bytes(%d)", b.Bytes)
+	bounded := b.Count != 0 || b.Bytes != 0 || b.Time != 0 || b.Every != 0 || b.Idle != 0
+	f.that(bounded, "a window needs a bound: Count, Bytes, Time, Every or Idle", "Bounds")
+	f.held("Bounds", b.Held)
+	return f
+}
+
+func checkParts[C any](hasKey bool, p Parts[C]) (f faults) {
+	f.that(hasKey, nilKey, "window.Join")
+	f.that(p.Count >= 0, notNegative, "Parts.Count(%d)", p.Count)
+	f.that(p.Count > 1 || p.Count < 0 || p.Whole != nil, "say when a group is complete: by a Count of at least 2, or by Whole",
+		"Parts.Count(%d)", p.Count)
+	f.that(p.Limit > 0, "must be above 0: a part may never come", "Parts.Limit(%v)", p.Limit)
+	f.held("Parts", p.Held)
+	return f
+}
+
+func (f *faults) held(of string, n int) {
+	f.that(n >= 0, notNegative, "%s.Held(%d)", of, n)
+	f.that(n <= mostHeld, fmt.Sprintf("must be at most %d", mostHeld), "%s.Held(%d)", of, n)
+}
+
+func checkDebounce(hasKey bool, quiet, limit time.Duration) (f faults) {
+	f.that(hasKey, nilKey, "window.Debounce")
+	f.that(quiet > 0, "the quiet time must be above 0", "window.Debounce(%v, %v)", quiet, limit)
+	f.that(limit == 0 || limit >= quiet, "the limit must be 0 or at least the quiet time", "window.Debounce(%v, %v)", quiet, limit)
+	return f
+}
+
+func checkThrottle(hasKey bool, period time.Duration) (f faults) {
+	f.that(hasKey, nilKey, "window.Throttle")
+	f.that(period > 0, "the period must be above 0", "window.Throttle(%v)", period)
+	return f
+}

@@ -1,0 +1,549 @@
+package window
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/plain"
+)
+
+// rules are what a constructor asks of a collector.
+type rules[K comparable, V, C any] struct {
+	key    func(cmd C) K
+	add    func(value V, cmd C) V
+	drop   func(value V, i int) V // takes a command out again; nil if values are not lists of commands
+	whole  func(value V) bool     // nil: a count says it
+	bounds Bounds[C]
+
+	sums  bool // only the first command of a window is held
+	last  bool // only the last command of a window is held
+	leads bool // the first command of a key goes on at once, and the window is for those that come until the time is over
+	fail  bool // the commands of a window that is not full fail
+}
+
+// collector is the behaviour of all stages of this package. The handler of a command adds it to the open window of its key and
+// then waits until the window is closed.
+//
+// A user's function is never called under the lock: the window is busy meanwhile. Handlers are woken under the lock, which they do
+// not wait for at once, so that they go on in the order in which their windows were closed. With one worker no other handler finds a
+// busy window, except after a handler that was given up.
+type collector[K comparable, V, C any] struct {
+	rules[K, V, C]
+
+	send func(ctx context.Context, w Window[K, V]) behaviour.Outcome
+
+	mu      sync.Mutex // guards all below, and all windows and places
+	open    map[K]*window[K, V]
+	order   list.List           // of the open windows, the oldest first
+	held    int                 // places in open windows
+	leaving map[K]*window[K, V] // of each key the window that was closed last, until its result has gone on
+}
+
+// window is a window that is open, or that is being passed on. In a Throttle it may have no commands.
+type window[K comparable, V any] struct {
+	Window[K, V]
+
+	since   time.Time // when it was made
+	last    time.Time // when the last command came
+	bytes   int
+	timer   *time.Timer // nil if no time closes it
+	element *list.Element
+	places  []*place
+	busy    bool     // a user's function looks at its value
+	blocked []func() // wakes handlers that wait until it is not busy
+	closing Cause    // it is closed as soon as it is not busy
+	closed  bool     // it is not open any more
+
+	before *window[K, V] // the one of the same key that was closed before and has not gone on; nil if there is none
+	gone   bool          // the result has gone on
+	next   func()        // wakes the handler that waits for that; nil if there is none
+}
+
+// place is that of a command in a window, whose handler waits.
+type place struct {
+	state state
+	size  int
+	err   error  // if the state is failed
+	wake  func() // nil if the handler has not suspended yet
+}
+
+// isHeld reports whether a command holds the window.
+func (w *window[K, V]) isHeld() bool {
+	return slices.ContainsFunc(w.places, func(at *place) bool { return at.state == waits })
+}
+
+// state says what the handler of a place does next.
+type state int
+
+const (
+	waits   state = iota // until the window is closed
+	carries              // the result of the window
+	follows              // the place that carries: waits until that has passed the result on
+	done
+	failed
+)
+
+func newCollector[K comparable, V, C any](
+	r rules[K, V, C], send func(context.Context, Window[K, V]) behaviour.Outcome,
+) *collector[K, V, C] {
+	return &collector[K, V, C]{rules: r, send: send, open: map[K]*window[K, V]{}, leaving: map[K]*window[K, V]{}}
+}
+
+// HandleCommand is HandleSuspending for a context that can suspend, as that of every handler of the stage can.
+func (s *collector[K, V, C]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
+	return behaviour.Coroutine[C](s.HandleSuspending).HandleCommand(ctx, cmd)
+}
+
+// HandleSuspending adds a command to its window and waits until that is closed.
+func (s *collector[K, V, C]) HandleSuspending(c behaviour.Suspender, cmd C) behaviour.Outcome {
+	key, size, err := s.read(cmd)
+	if err != nil {
+		return behaviour.Error(err)
+	}
+	w, err := s.enter(c, key, size)
+	if err != nil {
+		return behaviour.Error(err)
+	}
+	w, at, err := s.put(c, w, cmd, size)
+	switch {
+	case err != nil:
+		return behaviour.Error(err)
+	case at == nil:
+		return behaviour.OK(nil)
+	}
+	return s.stay(c, w, at)
+}
+
+// read calls the user's functions for the command alone.
+func (s *collector[K, V, C]) read(cmd C) (key K, size int, err error) {
+	key = s.key(cmd)
+	if key != key { //nolint:gocritic,staticcheck // a NaN, which no map finds again
+		return key, 0, errors.New("window: the key of the command is not equal to itself")
+	}
+	if s.bounds.Size != nil {
+		size = s.bounds.Size(cmd)
+	}
+	if size < 0 {
+		return key, 0, fmt.Errorf("window: the size of the command is negative: %d", size)
+	}
+	return key, size, nil
+}
+
+// enter returns the window for a command, and makes it busy.
+func (s *collector[K, V, C]) enter(c behaviour.Suspender, key K, size int) (*window[K, V], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		w := s.open[key]
+		switch {
+		case w == nil:
+			w = s.newWindow(key)
+		case w.busy:
+			if err := s.waitIdle(c, w); err != nil {
+				return nil, err
+			}
+			continue
+		case s.bounds.Bytes > 0 && w.Count > 0 && w.bytes > s.bounds.Bytes-size:
+			s.closeLocked(w, Full)
+			w = s.newWindow(key)
+		}
+		w.busy = true
+		return w, nil
+	}
+}
+
+func (s *collector[K, V, C]) newWindow(key K) *window[K, V] {
+	w := &window[K, V]{Window: Window[K, V]{Key: key}, since: time.Now()}
+	w.element = s.order.PushBack(w)
+	s.open[key] = w
+	return w
+}
+
+// waitIdle releases the lock, waits until a window is not busy, and locks again.
+func (s *collector[K, V, C]) waitIdle(c behaviour.Suspender, w *window[K, V]) error {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	return c.Suspend(func(wake func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if w.busy {
+			w.blocked = append(w.blocked, wake)
+		} else {
+			wake()
+		}
+	})
+}
+
+// put adds a command to a busy window, which is not busy then. It returns the place of the command, nil if the command is done,
+// and the window that the place is in.
+func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, size int) (*window[K, V], *place, error) {
+	locked := false
+	defer func() { // after a crash of a user's function, too
+		if !locked {
+			s.mu.Lock()
+		}
+		s.settleLocked(w)
+		s.mu.Unlock()
+	}()
+	value := s.add(w.Value, cmd)
+	whole := s.whole != nil && s.whole(value)
+	s.mu.Lock()
+	locked = true
+	if c.Err() != nil { // its caller has left it, or its worker was given up and the command was charged
+		return nil, nil, s.giveUpLocked(w, context.Cause(c))
+	}
+	now := time.Now()
+	if s.leads && w.timer == nil {
+		s.armLocked(w)
+		w, at := s.leadLocked(w.Key, value, now)
+		return w, at, nil
+	}
+	at := s.addLocked(w, value, size, now)
+	b := &s.bounds
+	if whole || b.Count > 0 && w.Count >= b.Count || b.Bytes > 0 && w.bytes >= b.Bytes {
+		w.closing = Full
+	}
+	return w, at, nil
+}
+
+// addLocked books a command that was added to a window, and returns its place.
+func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, size int, now time.Time) *place {
+	w.Value, w.last = value, now
+	w.Count++
+	w.bytes += size
+	if w.Count == 1 {
+		w.Opened = now
+	}
+	if w.timer == nil {
+		s.armLocked(w)
+	}
+	if s.sums && w.isHeld() {
+		return nil
+	}
+	if s.last {
+		s.endLocked(w.places, done, nil)
+		s.held -= len(w.places)
+		w.places = w.places[:0]
+	}
+	at := &place{size: size}
+	w.places = append(w.places, at)
+	s.held++
+	return at
+}
+
+// leadLocked returns a command that goes on at once, as a closed window and its place.
+func (s *collector[K, V, C]) leadLocked(key K, value V, now time.Time) (*window[K, V], *place) {
+	at := &place{state: carries}
+	w := &window[K, V]{
+		Window: Window[K, V]{Key: key, Value: value, Count: 1, Opened: now, Why: Full}, places: []*place{at}, closed: true,
+	}
+	s.lineUpLocked(w)
+	return w, at
+}
+
+// giveUpLocked returns the error of a command that is not added. If it was to take the place of the first of an aggregate, which
+// was stopped meanwhile, the value has no other way out.
+func (s *collector[K, V, C]) giveUpLocked(w *window[K, V], err error) error {
+	if !s.sums || w.Count == 0 || w.isHeld() {
+		return err
+	}
+	w.Why, w.Count = Early, 0
+	return &LostError{Window: w.Window, Err: err}
+}
+
+// settleLocked makes a window that was busy one that is not.
+func (s *collector[K, V, C]) settleLocked(w *window[K, V]) {
+	w.busy = false
+	for _, wake := range w.blocked {
+		wake()
+	}
+	w.blocked = nil
+	s.sweepLocked(w)
+	switch {
+	case w.closed:
+	case w.closing != "":
+		s.closeLocked(w, w.closing)
+	case w.Count == 0 && (!s.leads || w.timer == nil): // its first command was not added
+		s.forgetLocked(w)
+	}
+	s.evictLocked()
+}
+
+// sweepLocked takes the commands out of a window whose handlers were stopped.
+func (s *collector[K, V, C]) sweepLocked(w *window[K, V]) {
+	kept := w.places[:0]
+	for _, at := range w.places {
+		if at.state != failed {
+			kept = append(kept, at)
+			continue
+		}
+		s.held--
+		w.bytes -= at.size
+		if s.drop != nil {
+			w.Value = s.drop(w.Value, len(kept))
+			w.Count--
+		}
+	}
+	clear(w.places[len(kept):])
+	w.places = kept
+	if s.last && len(kept) == 0 {
+		var none V
+		w.Value, w.Count = none, 0
+	}
+}
+
+// evictLocked closes the oldest windows while there are too many, or too many commands in them.
+func (s *collector[K, V, C]) evictLocked() {
+	for s.held > s.bounds.Held || len(s.open) > s.bounds.Held {
+		oldest := s.order.Front().Value.(*window[K, V])
+		if oldest.busy {
+			return // it is settled soon
+		}
+		s.closeLocked(oldest, Early)
+	}
+}
+
+// closeLocked closes a window that is open, at once or as soon as it is not busy.
+func (s *collector[K, V, C]) closeLocked(w *window[K, V], why Cause) {
+	if w.busy {
+		w.closing = why
+		return
+	}
+	s.forgetLocked(w)
+	if len(w.places) == 0 {
+		return
+	}
+	w.Why = why
+	s.held -= len(w.places)
+	if s.fail && why != Full {
+		s.endLocked(w.places, failed, ErrIncomplete)
+		return
+	}
+	s.lineUpLocked(w)
+	s.endLocked(w.places[:1], carries, nil)
+	for _, at := range w.places[1:] {
+		at.state = follows // its handler waits on
+	}
+	if s.leads && why == Due {
+		s.armLocked(s.newWindow(w.Key))
+	}
+}
+
+// lineUpLocked has the result of a closed window leave behind those of the same key.
+func (s *collector[K, V, C]) lineUpLocked(w *window[K, V]) {
+	w.before = s.leaving[w.Key]
+	s.leaving[w.Key] = w
+}
+
+// forgetLocked removes a window from those that are open.
+func (s *collector[K, V, C]) forgetLocked(w *window[K, V]) {
+	w.closed = true
+	delete(s.open, w.Key)
+	s.order.Remove(w.element)
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// endLocked has the handlers of some places go on.
+func (s *collector[K, V, C]) endLocked(places []*place, as state, err error) {
+	for _, at := range places {
+		at.state, at.err = as, err
+		if at.wake != nil {
+			at.wake()
+			at.wake = nil
+		}
+	}
+}
+
+// stay waits until the window of a place is closed, and then does what the place has to.
+func (s *collector[K, V, C]) stay(c behaviour.Suspender, w *window[K, V], at *place) behaviour.Outcome {
+	state := s.wait(c, w, at, waits)
+	if state == follows {
+		state = s.wait(c, w, at, follows)
+	}
+	switch state {
+	case carries:
+		return s.carry(c, w)
+	case failed:
+		return behaviour.Error(at.err)
+	default:
+		return behaviour.OK(nil)
+	}
+}
+
+// wait waits while a place has a state, and returns the next one.
+func (s *collector[K, V, C]) wait(c behaviour.Suspender, w *window[K, V], at *place, present state) state {
+	s.mu.Lock()
+	has := at.state
+	s.mu.Unlock()
+	if has != present {
+		return has
+	}
+	err := c.Suspend(func(wake func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if at.state == present {
+			at.wake = wake
+		} else {
+			wake()
+		}
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil || at.state != present:
+	case present == follows:
+		at.state = done // the result goes on without it
+	default:
+		s.leaveLocked(w, at, err)
+	}
+	return at.state
+}
+
+// leaveLocked takes a command out of its open window, because its handler was stopped. The first command of an aggregate cannot
+// leave: it takes the value with it.
+func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) {
+	if s.sums && !w.busy {
+		s.closeLocked(w, Early)
+		return
+	}
+	at.state, at.err = failed, err
+	if w.busy {
+		return // it is swept out when the window is settled
+	}
+	s.sweepLocked(w)
+	if w.Count == 0 && !s.leads {
+		s.forgetLocked(w)
+	}
+}
+
+// carry passes on the result of a window, and then has the handlers of the other places go on.
+func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o behaviour.Outcome) {
+	err := errCrashed // stays if a function of the flow's Route crashes
+	defer func() {
+		if s.sums && err != nil {
+			if v := recover(); v != nil { // a crash would leave a letter without the value
+				err = fmt.Errorf("%w: %s", errCrashed, plain.Text(v))
+			}
+			o = behaviour.Error(&LostError{Window: w.Window, Err: err})
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.goneLocked(w)
+		if err == nil {
+			s.endLocked(w.places[1:], done, nil)
+		} else {
+			s.endLocked(w.places[1:], failed, err)
+		}
+	}()
+	s.waitTurn(c, w)
+	link.Detach(c)
+	o = s.send(c, w.Window)
+	err = o.Err()
+	return o
+}
+
+// waitTurn waits until the result before has gone on: a handler that was stopped may be resumed later than one that was woken
+// after it. If the handler itself is stopped it does not wait.
+func (s *collector[K, V, C]) waitTurn(c behaviour.Suspender, w *window[K, V]) {
+	s.mu.Lock()
+	before := w.before
+	w.before = nil
+	turn := before == nil || before.gone
+	s.mu.Unlock()
+	if turn {
+		return
+	}
+	_ = c.Suspend(func(wake func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if before.gone {
+			wake()
+		} else {
+			before.next = wake
+		}
+	})
+}
+
+// goneLocked has the next result of the same key go on.
+func (s *collector[K, V, C]) goneLocked(w *window[K, V]) {
+	w.gone = true
+	if s.leaving[w.Key] == w {
+		delete(s.leaving, w.Key)
+	}
+	if w.next != nil {
+		w.next()
+	}
+}
+
+var errCrashed = errors.New("window: passing on a window crashed")
+
+// armLocked sets the timer that closes a window, if its time is bounded.
+func (s *collector[K, V, C]) armLocked(w *window[K, V]) {
+	if due := s.due(w); !due.IsZero() {
+		w.timer = time.AfterFunc(time.Until(due), func() { s.expire(w) })
+	}
+}
+
+// due returns when a window is closed, as far as is known. The zero time is never.
+func (s *collector[K, V, C]) due(w *window[K, V]) (due time.Time) {
+	at := func(t time.Time) {
+		if due.IsZero() || t.Before(due) {
+			due = t
+		}
+	}
+	b := &s.bounds
+	if b.Time > 0 {
+		at(w.since.Add(b.Time))
+	}
+	if b.Every > 0 {
+		at(w.since.Truncate(b.Every).Add(b.Every))
+	}
+	if b.Idle > 0 {
+		at(w.last.Add(b.Idle))
+	}
+	return due
+}
+
+// expire closes a window if it is due.
+func (s *collector[K, V, C]) expire(w *window[K, V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.closed {
+		return
+	}
+	if early := time.Until(s.due(w)); early > 0 {
+		w.timer.Reset(early)
+		return
+	}
+	s.closeLocked(w, Due)
+}
+
+// HeldCommands returns how many commands wait in open windows.
+func (s *collector[K, V, C]) HeldCommands() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+// ReleaseHeld closes all windows, the oldest first.
+func (s *collector[K, V, C]) ReleaseHeld() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.order.Front(); e != nil; {
+		w := e.Value.(*window[K, V])
+		e = e.Next()
+		s.closeLocked(w, Early)
+	}
+}
+
+// Stop stops the timers of a [Throttle]; other windows are closed by now.
+func (s *collector[K, V, C]) Stop() { s.ReleaseHeld() }

@@ -1,0 +1,49 @@
+// Package window makes stages that collect commands and pass them on together: the commands of a minute, a hundred rows, the
+// parts of one order. Their results go on as those of any flow do.
+//
+//	hits := window.By("hits", Hit.Host, window.Bounds[Hit]{Time: time.Minute, Count: 1000})
+//	report := stage.Sink("report", func(_ context.Context, w window.Window[string, []Hit]) error { … })
+//	p, err := pipeline.New("log", hits.To(report))
+//
+//	[All]        one window after the other, of all commands
+//	[By]         windows of the commands with the same key
+//	[Aggregate]  as By, but a sum of some kind in place of the commands
+//	[Join]       parts that belong together, complete or not
+//	[Debounce]   the last command of a key, when there was none for a while
+//	[Throttle]   at most one command of a key in a period: the first, and then the latest
+//
+// Time is that of the clock when a command is handled, not one within the command.
+//
+// # What happens to commands
+//
+// A command that is in an open window is suspended: no worker holds it, and it counts as in hand. Its ticket waits until the
+// window is closed. The result of the window travels with its first command: that one's ticket waits for what comes of the
+// result, sees its errors, and has its values in the context; so a source.Checkpoint is not past the first command of a window
+// before the result has ended. It does not end with the context of that command's caller. The other commands are done with
+// no result as soon as the first has passed the result on. If passing it on fails, as a stage.Flow.Route may, all commands of the
+// window fail, and each is tried again or not as stage.Retry says.
+//
+// A command whose caller's context ends, or whose stage.Timeout is over, leaves an open window, and ends with that error.
+//
+// In a drain, and so before a stop, an open window is closed when no further command can come. Nothing is lost, and no time is
+// waited for. In a hard stop each command in an open window ends with an error, and leaves a letter like any other.
+//
+// # Order
+//
+// The stage has one worker of its own, whatever the options and the policy say: a window has its commands in the order of their
+// arrival, and the results of one key leave in the order in which its windows were closed.
+//
+// # Functions
+//
+// A key, a size, and whatever looks into a window are functions that are called for each command. They must be quick and not
+// call the pipeline. If one panics, the command that it was called for has crashed, alone, and is tried again if
+// stage.Retry says so; its window stays as it was.
+//
+// # Memory
+//
+// A command in a window holds some 6 KB beside itself. Bounds.Held is how many there are at most. To collect many commands at
+// little cost, sum them up with [Aggregate], of which only the first of each window is held; or, without keys, use
+// a behaviour.Batcher with stage.Batch and stage.Linger, whose commands wait in the queue.
+//
+// A key is compared as a map does. A command whose key is not equal to itself, such as a NaN, fails.
+package window
