@@ -321,28 +321,34 @@ func TestACommandThatEndsWithoutAResultHoldsBackNoOther(t *testing.T) {
 			}, nil,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				end := newRecord()
-				st := stage.Func("ordered", func(ctx context.Context, n int) behaviour.Outcome {
-					if n%10 == 3 {
-						return test.end(ctx)
+		for _, shared := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, shared workers: %v", name, shared), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					end := newRecord()
+					st := stage.Func("ordered", func(ctx context.Context, n int) behaviour.Outcome {
+						if n%10 == 3 {
+							return test.end(ctx)
+						}
+						return behaviour.Forward(end.Stage, n)
+					}, append([]stage.Option{stage.Ordered(), stage.Workers(3, 3)}, test.opts...)...)
+					var part pipeline.Part = st
+					if shared {
+						part = pipeline.Group("shared", 3, 3, st)
 					}
-					return behaviour.Forward(end.Stage, n)
-				}, append([]stage.Option{stage.Ordered(), stage.Workers(3, 3)}, test.opts...)...)
-				p := startAlone(t, st, end.Stage)
-				var want []int
-				for i := range 100 {
-					require.NoError(t, st.Submit(context.Background(), i))
-					if i%10 != 3 {
-						want = append(want, i)
+					p := startAlone(t, part, end.Stage)
+					var want []int
+					for i := range 100 {
+						require.NoError(t, st.Submit(context.Background(), i))
+						if i%10 != 3 {
+							want = append(want, i)
+						}
 					}
-				}
-				require.NoError(t, p.Stop(context.Background()))
-				assert.Equal(t, want, end.all())
-				time.Sleep(2 * time.Hour) // until stuck handlers have returned
+					require.NoError(t, p.Stop(context.Background()))
+					assert.Equal(t, want, end.all())
+					time.Sleep(2 * time.Hour) // until stuck handlers have returned
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -133,6 +133,7 @@ func (w *Worker) Inherit(from *Worker) {
 	<-from.over
 	w.stage, w.failure = from.stage, from.failure
 	w.seen.Store(w.stage)
+	w.inOrder(w.stage.Inbox)
 	w.tour, w.outs, w.loaded, w.mustBook = from.tour, from.outs, from.loaded, from.mustBook
 	from.tour, from.outs, from.loaded = nil, nil, 0
 	w.stage.Inbox.Succeed(&from.Member, &w.Member)

@@ -79,6 +79,7 @@ func (p Plan) checkNode(f *faulty, i int, n Node) {
 	}
 	f.unlessf(!n.Keyed || !n.Each && !n.Batcher && !n.Suspends && n.Discipline == "",
 		"node %s: it is keyed, and Each, a Batcher, Suspends or has a Discipline", name)
+	f.unlessf(!n.Ordered || !n.Keyed && n.Discipline == "", "node %s: it is ordered, and keyed or has a Discipline", name)
 	f.unlessf(n.Keyed || !n.Passivates, "node %s: it passivates, and is not keyed", name)
 	n.checkFlow(f, name)
 	f.unlessf(n.Rate == 0 || n.Rate > 0 && n.Burst > 0, "node %s: a rate of %d needs a burst, not %d", name, n.Rate, n.Burst)

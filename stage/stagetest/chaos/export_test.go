@@ -36,3 +36,6 @@ func (n *Node) Unrate() { n.unrated = true }
 
 // Stray gives a keyed node the wrong keys.
 func (n *Node) Stray() { n.stray = true }
+
+// Disorder leaves the order of a node's results out.
+func (n *Node) Disorder() { n.unordered = true }

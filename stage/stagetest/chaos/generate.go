@@ -178,6 +178,9 @@ func drawLine(t *rapid.T) Graph {
 			drawKeyed(t, &n)
 			n.Workers, n.Instances = Span{1, rapid.IntRange(1, 4).Draw(t, "more")}, 0
 			drawRetry(t, &n)
+		} else if seldom(t, 3, "ordered") {
+			n.Ordered, n.Workers, n.Instances = true, Span{1, rapid.IntRange(1, 4).Draw(t, "more")}, 0
+			drawRetry(t, &n)
 		}
 		drawAround(t, &n)
 		if i > 0 {
@@ -236,6 +239,9 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	}
 	if seldom(t, 3, "flow") {
 		drawFlow(t, i, &n)
+	}
+	if !n.Keyed && seldom(t, 4, "ordered") {
+		n.Ordered, n.Discipline = true, ""
 	}
 	drawAround(t, &n)
 	return n

@@ -56,13 +56,16 @@ type Node struct {
 	// Discipline.
 	Keyed      bool
 	Passivates bool // a Keyed node keeps few instances
+	// Ordered has its results leave in the order of arrival. Such a node is not Keyed and has no Discipline.
+	Ordered bool
 	// Flow makes it a flow: "map", "filter", "flatmap" or "sink". Such a node is none of the above but Ports. A map or filter
 	// has no back edge.
 	Flow string
 	// Route chooses one of Next for each result of a Flow: "robin", "key" or "pick". Without it the result goes to all.
-	Route   string
-	unrated bool // it has no Rate, whatever it says, which breaks the promise of a rate
-	stray   bool // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
+	Route     string
+	unrated   bool // it has no Rate, whatever it says, which breaks the promise of a rate
+	unordered bool // an Ordered node is not ordered, which breaks its promise
+	stray     bool // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
 
 	Group int // index in Graph.Groups, counted from one; 0: it has workers of its own
 
@@ -137,6 +140,7 @@ func (n Node) options() (opts []stage.Option) {
 	add(n.Retry.Attempts > 1, stage.Retry(n.Retry))
 	add(n.Rate > 0 && !n.unrated, stage.Rate(n.Rate, time.Millisecond, n.Burst))
 	add(n.Passivates, stage.Passivate(time.Millisecond, 3))
+	add(n.Ordered && !n.unordered, stage.Ordered())
 	if d, err := queue.ByName(n.Discipline); err == nil {
 		opts = append(opts, stage.Discipline(d))
 	}
@@ -160,6 +164,7 @@ func (n Node) String() string {
 	say(n.Calls, "calls")
 	say(n.Keyed, "keyed")
 	say(n.Passivates, "passivates")
+	say(n.Ordered, "ordered")
 	say(n.Flow != "", "%s", n.Flow)
 	say(n.Route != "", "route=%s", n.Route)
 	say(n.Group > 0, "group=%d", n.Group)

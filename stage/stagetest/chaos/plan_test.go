@@ -9,6 +9,7 @@ import (
 
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/chaos"
 )
@@ -77,6 +78,18 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			p.Graph.Nodes[1].Rate, p.Graph.Nodes[1].Burst = 1, 1
 			p.Graph.Nodes[1].Unrate()
 		}, "one end"},
+		"an ordered stage in a line": {func(p *chaos.Plan) {
+			p.Ordered = true
+			n := &p.Graph.Nodes[1]
+			n.Ordered, n.Workers, n.Faults.Panic = true, chaos.Span{Fewest: 4, Most: 4}, .1
+			n.Retry = stage.RetryPolicy{Attempts: 3, Backoff: time.Millisecond, Jitter: 1}
+		}, ""},
+		"results out of order": {func(p *chaos.Plan) {
+			p.Ordered = true
+			n := &p.Graph.Nodes[1]
+			n.Ordered, n.Workers, n.Work, n.Batch = true, chaos.Span{Fewest: 8, Most: 8}, 100*time.Microsecond, 1
+			n.Disorder()
+		}, "order"},
 		"middleware": {func(p *chaos.Plan) {
 			p.Middleware = chaos.Middleware{Panic: .1, Answer: .1, Again: .1, Derive: .1, Pass: .6}
 			p.Graph.Nodes[1].Middleware = p.Middleware
@@ -123,6 +136,7 @@ func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 		"entry 9: there are 3 nodes":                func(p *chaos.Plan) { p.Graph.Entries = []int{9} },
 		"node s1: forwards to -1":                   func(p *chaos.Plan) { p.Graph.Nodes[1].Next = []int{-1} },
 		"node s1: group 1: there are 0":             func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
+		"node s1: it is ordered, and keyed":         func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Ordered = true, true },
 		"node s1: it is keyed, and Each":            func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Each = true, true },
 		"node s1: it passivates, and is not":        func(p *chaos.Plan) { p.Graph.Nodes[1].Passivates = true },
 		"node s1: queue":                            func(p *chaos.Plan) { p.Graph.Nodes[1].Discipline = "odd" },

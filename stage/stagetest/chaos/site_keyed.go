@@ -96,6 +96,9 @@ func (r *run) findOrders() {
 			s.order = min(known, byKey)
 			known = min(known, s.leaving())
 		}
+		if s.Ordered { // what leaves it is in the order in which it came, and is not handled so
+			s.order = unknown
+		}
 	}
 }
 
