@@ -56,7 +56,9 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	if _, suspends := any(b).(behaviour.Suspending[C]); suspends {
 		set.flaw("Keyed", fmt.Sprintf("%T is Suspending; handlers of a keyed stage cannot suspend", b))
 	}
-	s.saves = s.checkSaves(set)
+	if s.saves = s.checkSaves(set); s.saves {
+		st.core.Deferring()
+	}
 	s.idle, s.most, s.states = set.idle, set.mostKeys, set.states
 	return st
 }
@@ -95,7 +97,7 @@ func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Out
 		return behaviour.Error(context.Cause(ctx))
 	}
 	done := false
-	defer func() { s.release(e, done) }()
+	defer func() { s.release(ctx, e, done) }()
 	if !e.made {
 		s.make(e)
 		if s.late(ctx) {

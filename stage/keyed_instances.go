@@ -10,6 +10,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -52,23 +53,32 @@ type shard[K comparable, B any] struct {
 
 // The states of an entry.
 const (
-	idle   = iota // no handler uses it
-	atWork        // its handler runs, or it is being stopped
-	orphan        // its handler crashed, or was given up: the key has another instance, or none
+	idle    = iota // no handler uses it
+	atWork         // its handler runs, or it is being stopped
+	handled        // its handler has returned; it is to be decided whether what that has changed stays
+	orphan         // its handler crashed, or was given up: the key has another instance, or none
 )
 
 // entry is the instance of a key, or its state.
 type entry[K comparable, B any] struct {
 	instance   B
-	made       bool  // the instance has started; for the worker that uses it
-	kept       bool  // only the state of a passivated instance is here
-	since      int32 // commands since the last snapshot; for the worker that uses it
-	saved      any   // the last snapshot; nil: none
 	key        K
 	state      atomic.Int32
-	used       uint32        // the tick of its last use
+	used       uint16        // the tick of its last use
+	made       bool          // the instance has started; for the worker that uses it
+	kept       bool          // only the state of a passivated instance is here
 	stopped    chan struct{} // closed when it has been passivated; nil if it is not
 	prev, next *entry[K, B]
+	legacy     *legacy // nil if instances have no snapshots
+}
+
+// legacy is what an instance leaves to the next one of its key.
+type legacy struct {
+	saved any // the last snapshot; nil: none. The shard guards it
+	// What follows is for the worker that uses the instance.
+	fresh any   // the snapshot to be saved if the command ends
+	has   bool  // there is such a snapshot
+	since int32 // commands since the last snapshot
 }
 
 // unlink takes an entry out of its ring.
@@ -115,22 +125,29 @@ func (s *keyed[C, K, B]) Stop() {
 		s.sweeper = nil
 	}
 	for i := range s.table {
-		s.orphanBusy(&s.table[i])
+		for _, e := range s.orphanBusy(&s.table[i]) {
+			s.stop(e)
+		}
 		s.passivate(&s.table[i], false, func(*entry[K, B]) bool { return true })
 	}
 }
 
-// orphanBusy takes the entries out of a shard that handlers use.
-func (s *keyed[C, K, B]) orphanBusy(sh *shard[K, B]) {
+// orphanBusy takes the entries out of a shard that handlers use. It returns those that no handler uses any more.
+func (s *keyed[C, K, B]) orphanBusy(sh *shard[K, B]) (unused []*entry[K, B]) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for e := sh.root.next; e != &sh.root; {
 		next := e.next
-		if e.state.CompareAndSwap(atWork, orphan) {
+		switch {
+		case e.state.CompareAndSwap(atWork, orphan):
 			s.remove(sh, e)
+		case e.state.CompareAndSwap(handled, orphan):
+			s.remove(sh, e)
+			unused = append(unused, e)
 		}
 		e = next
 	}
+	return unused
 }
 
 // count counts the instances and the states.
@@ -181,9 +198,7 @@ func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (
 		return nil, e.stopped
 	case e.state.CompareAndSwap(atWork, orphan): // its handler was given up and still runs
 		s.remove(sh, e)
-		next := s.add(sh, k)
-		next.saved = e.saved
-		return next, nil
+		return s.succeed(sh, e), nil
 	}
 	e.state.Store(atWork)
 	if e.kept {
@@ -195,12 +210,15 @@ func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (
 		e.unlink()
 		e.front(&sh.root)
 	}
-	e.used = s.ticks.Load()
+	e.used = s.now()
 	return e, nil
 }
 
 // passivates reports whether the order of the last uses matters.
 func (s *keyed[C, K, B]) passivates() bool { return s.idle > 0 || s.most > 0 }
+
+// now returns the present tick. Ticks start again from 0 so late that no instance is idle for that long.
+func (s *keyed[C, K, B]) now() uint16 { return uint16(s.ticks.Load()) }
 
 func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] {
 	return &s.table[maphash.Comparable(s.seed, k)%s.parts]
@@ -208,7 +226,10 @@ func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] {
 
 // add adds an entry for a key, without an instance. The shard is locked.
 func (s *keyed[C, K, B]) add(sh *shard[K, B], k K) *entry[K, B] {
-	e := &entry[K, B]{key: k, used: s.ticks.Load()}
+	e := &entry[K, B]{key: k, used: s.now()}
+	if s.saves {
+		e.legacy = &legacy{}
+	}
 	e.state.Store(atWork)
 	sh.byKey[k] = e
 	e.front(&sh.root)
@@ -216,11 +237,20 @@ func (s *keyed[C, K, B]) add(sh *shard[K, B], k K) *entry[K, B] {
 	return e
 }
 
+// succeed adds an entry for the key of one that was removed, with what that has left. The shard is locked.
+func (s *keyed[C, K, B]) succeed(sh *shard[K, B], e *entry[K, B]) *entry[K, B] {
+	next := s.add(sh, e.key)
+	if s.saves {
+		next.legacy.saved = e.legacy.saved
+	}
+	return next
+}
+
 // make makes and starts the instance of an entry, and gives it the last state of the key. If the instance cannot be restored
 // the key gets another one, which begins without a state.
 func (s *keyed[C, K, B]) make(e *entry[K, B]) {
 	s.fresh(e)
-	if e.saved != nil && !s.restore(e) {
+	if s.saves && e.legacy.saved != nil && !s.restore(e) {
 		s.stop(e)
 		e.made = false
 		s.fresh(e)
@@ -249,7 +279,7 @@ func (s *keyed[C, K, B]) fresh(e *entry[K, B]) {
 
 // restore gives an instance the saved state, and saves a copy of its own. It reports whether the instance is of use.
 func (s *keyed[C, K, B]) restore(e *entry[K, B]) bool {
-	state := e.saved
+	state := e.legacy.saved
 	s.save(e, nil) // the instance may keep it
 	restorer, ok := any(e.instance).(behaviour.Restorer)
 	if !ok {
@@ -275,24 +305,24 @@ func (s *keyed[C, K, B]) restore(e *entry[K, B]) bool {
 func (s *keyed[C, K, B]) save(e *entry[K, B], state any) {
 	sh := s.shardOf(e.key)
 	sh.mu.Lock()
-	e.saved, e.since = state, 0
+	*e.legacy = legacy{saved: state}
 	sh.mu.Unlock()
 }
 
-// note saves the state of an instance that has handled a command, if it is time to. It calls user code, which may panic.
+// note makes a snapshot of an instance that has handled a command, if it is time to. It calls user code, which may panic.
 func (s *keyed[C, K, B]) note(e *entry[K, B]) {
-	if e.since++; int(e.since) < s.every {
+	if e.legacy.since++; int(e.legacy.since) < s.every {
 		return
 	}
 	if snapshotter, ok := any(e.instance).(behaviour.Snapshotter); ok {
-		s.save(e, snapshotter.Snapshot())
+		e.legacy.fresh, e.legacy.has = snapshotter.Snapshot(), true
 	}
 }
 
 // noteLast saves the state of an instance that is about to be stopped, if commands have changed it since it was saved.
 func (s *keyed[C, K, B]) noteLast(e *entry[K, B]) {
 	snapshotter, ok := any(e.instance).(behaviour.Snapshotter)
-	if !ok || !e.made || e.since == 0 {
+	if !ok || !e.made || e.legacy.since == 0 {
 		return
 	}
 	if err := worker.Guard(s.name, func() error { s.save(e, snapshotter.Snapshot()); return nil }); err != nil {
@@ -303,24 +333,81 @@ func (s *keyed[C, K, B]) noteLast(e *entry[K, B]) {
 // surplus reports whether there are more instances than there may be.
 func (s *keyed[C, K, B]) surplus(*entry[K, B]) bool { return s.instances.Load() > int64(s.most) }
 
-// release ends the use of an entry. If the handler crashed, the instance is stopped, and the key's next command gets another
-// one.
-func (s *keyed[C, K, B]) release(e *entry[K, B], done bool) {
-	if done && e.state.CompareAndSwap(atWork, idle) {
+// release ends the use of an entry by a handler, which has crashed unless it is done. What the handler has changed stays only
+// if its command ends, too: until then it may be tried again. So if the instance has snapshots, the worker decides.
+func (s *keyed[C, K, B]) release(ctx context.Context, e *entry[K, B], done bool) {
+	switch {
+	case !done:
+	case s.saves && s.leftToWorker(ctx, e):
+		return
+	case !s.saves && e.state.CompareAndSwap(atWork, idle):
 		return
 	}
 	sh := s.shardOf(e.key)
 	sh.mu.Lock()
 	if e.state.Swap(orphan) != orphan {
-		s.remove(sh, e)
-		if e.saved != nil {
-			next := s.add(sh, e.key)
-			next.saved = e.saved
-			next.state.Store(idle)
-		}
+		s.replace(sh, e)
 	}
 	sh.mu.Unlock()
 	s.stop(e)
+}
+
+// leftToWorker leaves it to the worker whether what a handler has changed stays. It returns false if it does not: the worker was
+// given up, or another instance has the key.
+func (s *keyed[C, K, B]) leftToWorker(ctx context.Context, e *entry[K, B]) bool {
+	if w, ok := ctx.Value(link.EmitterKey{}).(link.Deferrer); ok {
+		return w.Defer(s, e)
+	}
+	if !s.Deferred(e) {
+		return false
+	}
+	s.Settled(e, true) // a middleware has passed on a context that leads to no worker
+	return true
+}
+
+// Deferred notes that the handler that uses an entry has returned. It returns false if another instance has the key.
+func (s *keyed[C, K, B]) Deferred(use any) bool {
+	return use.(*entry[K, B]).state.CompareAndSwap(atWork, handled)
+}
+
+// Settled ends the use of an entry whose handler has returned, unless another handler uses it by now. If the command has not
+// ended the instance is stopped, and the key's next command gets another one.
+func (s *keyed[C, K, B]) Settled(use any, ended bool) {
+	e := use.(*entry[K, B])
+	sh := s.shardOf(e.key)
+	sh.mu.Lock()
+	if ended {
+		s.commit(e)
+		sh.mu.Unlock()
+		return
+	}
+	drops := e.state.CompareAndSwap(handled, orphan)
+	if drops {
+		s.replace(sh, e)
+	}
+	sh.mu.Unlock()
+	if drops {
+		s.stop(e)
+	}
+}
+
+// commit saves the snapshot of an entry, if there is one, and makes the entry idle. The shard is locked.
+func (s *keyed[C, K, B]) commit(e *entry[K, B]) {
+	if e.state.Load() != handled {
+		return
+	}
+	if left := e.legacy; left.has {
+		*left = legacy{saved: left.fresh}
+	}
+	e.state.Store(idle)
+}
+
+// replace takes an entry out of the table, and leaves its saved state to the next one of its key. The shard is locked.
+func (s *keyed[C, K, B]) replace(sh *shard[K, B], e *entry[K, B]) {
+	s.remove(sh, e)
+	if s.saves && e.legacy.saved != nil {
+		s.succeed(sh, e).state.Store(idle)
+	}
 }
 
 // remove takes an entry out of the table. The shard is locked.
@@ -352,7 +439,8 @@ func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
 			return
 		case <-ticker.C:
 		}
-		now := s.ticks.Add(1)
+		s.ticks.Add(1)
+		now := s.now()
 		for i := range s.table {
 			s.passivated.Add(s.passivate(&s.table[i], true, func(e *entry[K, B]) bool { return now-e.used > 4 }))
 		}
@@ -382,7 +470,7 @@ func (s *keyed[C, K, B]) retire(sh *shard[K, B], e *entry[K, B], keep bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	defer close(e.stopped)
-	if !keep || e.saved == nil {
+	if !keep || e.legacy.saved == nil {
 		delete(sh.byKey, e.key)
 		return
 	}

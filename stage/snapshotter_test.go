@@ -323,6 +323,67 @@ func TestWhatAHandlerThatWasGivenUpChangesIsNotInTheState(t *testing.T) {
 	}, stage.Timeout(5*time.Millisecond), stage.Grace(5*time.Millisecond))
 }
 
+func TestWhatAMiddlewareThatCrashesOrIsStuckHasCalledIsNotInTheState(t *testing.T) {
+	for name, fail := range map[string]func(){
+		"a panic":     func() { panic("crash") },
+		"a Goexit":    runtime.Goexit,
+		"being stuck": func() { time.Sleep(50 * time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var fails atomic.Bool
+			after := stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+				o := next(ctx, cmd)
+				if fails.CompareAndSwap(true, false) {
+					fail()
+				}
+				return o
+			})
+			var stopped atomic.Int64
+			counting(t, func() *tallier { return &tallier{stopped: &stopped} }, func(t *testing.T, s *stage.Stage[deed]) {
+				stopped.Store(0)
+				p := run(t, s)
+				requireCount(t, s, 1)
+				requireCount(t, s, 2)
+				fails.Store(true)
+				_, err := do(t, s, add)
+				require.True(t, stage.Crashed(err), "%v", err)
+				requireCount(t, s, 3)
+				require.Eventually(t, func() bool { return s.Snapshot().Abandoned == 0 }, 5*time.Second, time.Millisecond)
+				requireCount(t, s, 4)
+				require.Equal(t, int64(1), stopped.Load())
+				require.NoError(t, p.Stop(t.Context()))
+				require.Equal(t, int64(2), stopped.Load(), "each instance is stopped once")
+			}, after, stage.Timeout(10*time.Millisecond), stage.Grace(10*time.Millisecond))
+		})
+	}
+}
+
+func TestAMiddlewareMayCallTheHandlerTwiceOrWithAnotherContext(t *testing.T) {
+	twice := stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+		next(ctx, cmd)
+		return next(context.WithoutCancel(ctx), cmd)
+	})
+	counting(t, nil, func(t *testing.T, s *stage.Stage[deed]) {
+		run(t, s)
+		requireCount(t, s, 2)
+		_, _ = do(t, s, func(c *tallier) behaviour.Outcome {
+			if c.n++; c.n == 4 {
+				panic("crash") // after a first call that did not
+			}
+			return behaviour.OK(c.n)
+		})
+		requireCount(t, s, 4)
+	}, twice)
+	counting(t, nil, func(t *testing.T, s *stage.Stage[deed]) {
+		run(t, s)
+		requireCount(t, s, 1)
+		_, _ = do(t, s, addAndCrash)
+		requireCount(t, s, 2)
+	}, stage.Use(func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+		return next(context.Background(), cmd)
+	}))
+}
+
 func TestTheVersionsOfATrialHaveAStateEach(t *testing.T) {
 	for _, promote := range []bool{true, false} {
 		t.Run(map[bool]string{true: "promoted", false: "rolled back"}[promote], func(t *testing.T) {

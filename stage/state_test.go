@@ -203,6 +203,15 @@ func TestTheStatesOfInstancesAreThoseOfTheCommandsThatEnded(t *testing.T) {
 	})
 }
 
+// crashBehind is a middleware that crashes after some handlers have returned.
+func crashBehind(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+	o := next(ctx, cmd)
+	if i, one := cmd.(item); one && i.oneIn(17) && behaviour.Attempt(ctx) < 3 {
+		panic("crash")
+	}
+	return o
+}
+
 // drawOptions returns options of a stage.
 func drawOptions(t *rapid.T, workers int) []stage.Option {
 	opts := []stage.Option{
@@ -210,6 +219,9 @@ func drawOptions(t *rapid.T, workers int) []stage.Option {
 		stage.Retry(stage.RetryPolicy{Attempts: 4, Backoff: rapid.SampledFrom([]time.Duration{0, 100 * time.Microsecond}).Draw(t, "backoff")}),
 		stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Backoff: time.Microsecond, Max: time.Microsecond}),
 		stage.Batch(rapid.IntRange(1, 20).Draw(t, "batch")),
+	}
+	if rapid.Bool().Draw(t, "middleware") {
+		opts = append(opts, stage.Use(crashBehind))
 	}
 	if rapid.Bool().Draw(t, "time limit") {
 		opts = append(opts, stage.Timeout(time.Minute))

@@ -8,6 +8,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // ErrBatchEmit means that a batch handler tried to emit. The ticket that would wait for the emitted command is not known.
@@ -36,6 +37,43 @@ func (m *emitter) Attempt() int {
 		return 0
 	}
 	return m.Batch[m.cur].Tries() + 1
+}
+
+// Defer has the worker call s.Settled when the present try has ended.
+func (m *emitter) Defer(s link.Settler, use any) bool {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	if m.Since.Load() <= 0 || m.fate.Load() == abandoned || !s.Deferred(use) {
+		return false
+	}
+	m.deferred = append(m.deferred, settling{s, use})
+	return true
+}
+
+// settling is a call of a [link.Settler] to be made.
+type settling struct {
+	link.Settler
+
+	use any
+}
+
+// settleDeferred says to those that asked how the present try has ended.
+func (w *Worker) settleDeferred(ended bool) {
+	if !w.stage.Defers {
+		return
+	}
+	w.emitting.Lock()
+	deferred := w.deferred
+	w.deferred = nil
+	w.emitting.Unlock()
+	for _, d := range deferred {
+		d.Settled(d.use, ended)
+	}
+	w.emitting.Lock()
+	if clear(deferred); w.deferred == nil {
+		w.deferred = deferred[:0] // for the next try
+	}
+	w.emitting.Unlock()
 }
 
 // Emit holds a command until its handler returns. If the handler has emitted many, Emit sends all of them on at once, and

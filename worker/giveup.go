@@ -35,6 +35,7 @@ func (w *Worker) comeBack(inst Instance) {
 // drop empties a worker that was abandoned. What it held has ended.
 func (w *Worker) drop() {
 	w.unlimit()
+	w.settleDeferred(false)
 	clear(w.Batch)
 	w.n, w.tally, w.lane = 0, inbox.Tally{}, noLane
 	w.tour, w.outs, w.loaded, w.mustBook = nil, nil, 0, false

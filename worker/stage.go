@@ -40,6 +40,8 @@ type Stage struct {
 	// Pause returns how long the supervisor waits before it replaces a worker after so many.
 	Endures int32
 	Pause   func(beyond int) time.Duration
+	// Defers says that handlers may call [link.Deferrer.Defer].
+	Defers bool
 	// Runs has the coroutines of handlers that may suspend; it is nil if no handler of the stage may.
 	Runs *coro.Host
 

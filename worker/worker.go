@@ -79,9 +79,10 @@ type suspending struct {
 // outgoing is what has not left the worker. Emits belong to the handler that runs; what else goes to a stage is on the lane
 // or in the outbox for that stage, in order, and loaded counts what is in the outboxes.
 type outgoing struct {
-	emitting sync.Mutex // guards emits while a handler runs, which may emit from several goroutines; and pledged
+	emitting sync.Mutex // guards emits and deferred while a handler runs, which may emit from several goroutines; and pledged
 	emits    []emission
-	pledged  []pledge // commands that were booked as gone in the middle of a batch, and are still here
+	deferred []settling // calls to be made when it is decided how the present try has ended
+	pledged  []pledge   // commands that were booked as gone in the middle of a batch, and are still here
 
 	tour     *tour          // the outboxes of other stages; nil if the worker never left a stage
 	outs     []*outbox      // those of the present stage

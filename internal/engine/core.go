@@ -110,6 +110,9 @@ func (c *Core) Share() *worker.Version {
 // Suspending lets the stage's handlers suspend.
 func (c *Core) Suspending() { c.staff.Suspends() }
 
+// Deferring lets the stage's handlers defer what depends on how their command ends.
+func (c *Core) Deferring() { c.staff.Defers = true }
+
 // Name returns the stage's name.
 func (c *Core) Name() string { return c.config.Inbox.Name }
 

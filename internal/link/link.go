@@ -51,6 +51,24 @@ func Detach(ctx context.Context) {
 	}
 }
 
+// Deferrer is implemented by the [Emitter] of a worker.
+type Deferrer interface {
+	// Defer has the worker call s.Settled(use, ...) when it is decided how the present try of the command has ended. It returns
+	// false if that is decided, because the handler that the context was for has returned or its worker was given up, or if
+	// s.Deferred returns false.
+	Defer(s Settler, use any) bool
+}
+
+// Settler learns how the tries of commands have ended.
+type Settler interface {
+	// Deferred is called by Defer. If it returns false Settled is not called. It must not wait.
+	Deferred(use any) bool
+	// Settled is called once for each Defer that returned true, before another worker gets a command of the same key: with true
+	// if the handler, and all that is around it, has returned an outcome, and with false if the try was a crash. The goroutine
+	// may not be that of the handler.
+	Settled(use any, ended bool)
+}
+
 // CheckContext panics if ctx is nil and names the call that got it. A nil context is a mistake in the caller's program.
 // CheckContext reports it at the public API, before any work has started; deeper inside it would be a nil dereference in the
 // middle of the work. It is not an error, because a caller might take an error for the one that the context ended with.
