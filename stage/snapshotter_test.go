@@ -320,27 +320,29 @@ func TestWhatAHandlerThatWasGivenUpChangesIsNotInTheState(t *testing.T) {
 		require.Eventually(t, func() bool { return s.Snapshot().Abandoned == 0 }, 5*time.Second, time.Millisecond)
 		_, _ = do(t, s, addAndCrash)
 		requireCount(t, s, 4)
-	}, stage.Timeout(5*time.Millisecond), stage.Grace(5*time.Millisecond))
+	}, stage.Timeout(30*time.Millisecond), stage.Grace(30*time.Millisecond))
 }
 
 func TestWhatAMiddlewareThatCrashesOrIsStuckHasCalledIsNotInTheState(t *testing.T) {
-	for name, fail := range map[string]func(){
-		"a panic":     func() { panic("crash") },
-		"a Goexit":    runtime.Goexit,
-		"being stuck": func() { time.Sleep(50 * time.Millisecond) },
+	for name, fail := range map[string]func(hold <-chan struct{}){
+		"a panic":     func(<-chan struct{}) { panic("crash") },
+		"a Goexit":    func(<-chan struct{}) { runtime.Goexit() },
+		"being stuck": func(hold <-chan struct{}) { <-hold },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fails atomic.Bool
+			var hold chan struct{}
 			after := stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 				o := next(ctx, cmd)
 				if fails.CompareAndSwap(true, false) {
-					fail()
+					fail(hold)
 				}
 				return o
 			})
 			var stopped atomic.Int64
 			counting(t, func() *tallier { return &tallier{stopped: &stopped} }, func(t *testing.T, s *stage.Stage[deed]) {
 				stopped.Store(0)
+				hold = make(chan struct{})
 				p := run(t, s)
 				requireCount(t, s, 1)
 				requireCount(t, s, 2)
@@ -348,12 +350,13 @@ func TestWhatAMiddlewareThatCrashesOrIsStuckHasCalledIsNotInTheState(t *testing.
 				_, err := do(t, s, add)
 				require.True(t, stage.Crashed(err), "%v", err)
 				requireCount(t, s, 3)
+				close(hold)
 				require.Eventually(t, func() bool { return s.Snapshot().Abandoned == 0 }, 5*time.Second, time.Millisecond)
 				requireCount(t, s, 4)
 				require.Equal(t, int64(1), stopped.Load())
 				require.NoError(t, p.Stop(t.Context()))
 				require.Equal(t, int64(2), stopped.Load(), "each instance is stopped once")
-			}, after, stage.Timeout(10*time.Millisecond), stage.Grace(10*time.Millisecond))
+			}, after, stage.Timeout(30*time.Millisecond), stage.Grace(30*time.Millisecond))
 		})
 	}
 }

@@ -63,17 +63,13 @@ func (w *Worker) settleDeferred(ended bool) {
 		return
 	}
 	w.emitting.Lock()
-	deferred := w.deferred
-	w.deferred = nil
+	w.deferred, w.settling = w.settling, w.deferred
 	w.emitting.Unlock()
-	for _, d := range deferred {
+	for _, d := range w.settling {
 		d.Settled(d.use, ended)
 	}
-	w.emitting.Lock()
-	if clear(deferred); w.deferred == nil {
-		w.deferred = deferred[:0] // for the next try
-	}
-	w.emitting.Unlock()
+	clear(w.settling)
+	w.settling = w.settling[:0]
 }
 
 // Emit holds a command until its handler returns. If the handler has emitted many, Emit sends all of them on at once, and

@@ -82,6 +82,7 @@ type outgoing struct {
 	emitting sync.Mutex // guards emits and deferred while a handler runs, which may emit from several goroutines; and pledged
 	emits    []emission
 	deferred []settling // calls to be made when it is decided how the present try has ended
+	settling []settling // those that are being made
 	pledged  []pledge   // commands that were booked as gone in the middle of a batch, and are still here
 
 	tour     *tour          // the outboxes of other stages; nil if the worker never left a stage
