@@ -50,13 +50,6 @@ func (m *emitter) Defer(s link.Settler, use any) bool {
 	return true
 }
 
-// settling is a call of a [link.Settler] to be made.
-type settling struct {
-	link.Settler
-
-	use any
-}
-
 // settleDeferred says to those that asked how the present try has ended.
 func (w *Worker) settleDeferred(ended bool) {
 	if !w.stage.Defers {

@@ -8,6 +8,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // ErrForeign is the reason why a command failed that was forwarded to a stage which is not part of the same running
@@ -63,6 +64,13 @@ func (s *Stage) newOutbox(to *behaviour.Inlet) (*outbox, error) {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
 	return &outbox{to: next, back: back}, nil
+}
+
+// settling is a call of a [link.Settler] to be made.
+type settling struct {
+	link.Settler
+
+	use any
 }
 
 // emission is a command that leaves when its handler has returned.
