@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -432,6 +433,42 @@ func TestAHandlersProfileLabelsAreItsStagesWhateverTheCaller(t *testing.T) {
 			got, err := stage.Call[any, any](labelled, caller, 0)
 			require.NoError(t, err)
 			require.Equal(t, "callee", got)
+		})
+	}
+}
+
+// Before, middleware in a called stage could find the caller's suspender and suspend the wrong handler, for good. Found by chaos.
+func TestAHandlerDoesNotFindTheSuspenderOfTheHandlerThatCallsIt(t *testing.T) {
+	found := make(chan any, 10)
+	look := func(ctx context.Context, n int) behaviour.Outcome {
+		found <- ctx.Value(link.SuspenderKey{})
+		return behaviour.OK(n)
+	}
+	for name, options := range map[string][]stage.Option{
+		"plain": nil, "with a time limit": {stage.Timeout(time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var called *stage.Stage[int]
+			for way, call := range map[string]func(c behaviour.Suspender, n int) error{
+				"called":    func(c behaviour.Suspender, n int) error { _, err := stage.Call[int](c, called, n); return err },
+				"submitted": func(c behaviour.Suspender, n int) error { return called.Submit(c, n) },
+				"with values": func(c behaviour.Suspender, n int) error {
+					return called.Submit(traced(c, 1), n)
+				},
+			} {
+				caller := stage.New[int]("caller "+way, behaviour.Coroutine[int](func(c behaviour.Suspender, n int) behaviour.Outcome {
+					if err := call(c, n); err != nil {
+						return behaviour.Error(err)
+					}
+					return behaviour.OK(n)
+				}))
+				called = stage.Func("called", look, options...)
+				p := start(t, caller, called)
+				_, err := stage.Call[int](soon(t), caller, 1)
+				require.NoError(t, err)
+				require.Nil(t, <-found, way)
+				require.NoError(t, p.Stop(soon(t)))
+			}
 		})
 	}
 }

@@ -103,6 +103,8 @@ func (v *valued) own(key any) (value any, known bool) {
 		return (*emitter)(v.w), true
 	case command.OriginKey:
 		return v.from, true
+	case link.SuspenderKey:
+		return nil, true
 	}
 	if key == profileKey {
 		return v.w.base.Value(key), true
