@@ -12,7 +12,7 @@ import (
 
 func TestACrashCostsOneCommand(t *testing.T) {
 	divide := stage.Map("divide", func(_ context.Context, n int) (int, error) { return 100 / n, nil })
-	trial := stagetest.Start(t, divide) // stops it after the test, and checks the accounts and the goroutines
+	trial := stagetest.Run(t, divide, stagetest.MayCrash()) // stops it after the test, and checks it
 
 	_, err := divide.Call(t.Context(), 0)
 	crash := new(stage.CrashError)

@@ -1,13 +1,15 @@
-// Package stagetest is a test kit for pipelines. It injects faults into your behaviours, checks whether a pipeline keeps
+// Package stagetest is a test kit for pipelines. It runs a pipeline in a test, injects faults, checks whether the pipeline keeps
 // Golda's promises, and runs a test in many orders.
 //
 // # Your own pipeline
 //
+// [Run] starts a pipeline in a test, in real or virtual time, as a [Trial] that is stopped and checked when the test is over.
+// [Ended] compares how a stage's commands have ended, [Fill] makes a stage full, and [Crowd] makes handlers overlap.
+//
 // [Inject] makes faults from a seed; [Injector.Middleware] puts them before the handlers of a stage, and [Wrap], [WrapFunc]
-// and [WrapFactory] before a behaviour. [Start] starts a
-// pipeline as a [Trial]. When the test is over, the trial stops the pipeline and checks that the accounts were balanced in
-// every snapshot, that the pipeline drained, and that no goroutine is left; [Trial.Await] checks that tickets are
-// answered. A test that hangs fails at once with a report of which handler waits for which stage, and its pipeline is
+// and [WrapFactory] before a behaviour. When the test is over, the trial stops the pipeline and checks that the accounts were
+// balanced in every snapshot, that the pipeline drained, that nothing crashed but what was injected, and that no goroutine is
+// left; [Trial.Await] checks that tickets are answered. A test that hangs fails at once with a report of which handler waits for which stage, and its pipeline is
 // stopped hard. [Watch], [Balanced], [AtRest] and [Diagnose] are the checks by themselves.
 //
 // Package chaos disturbs a trial while it works: it kills workers and other actors, changes the policy, rescales and

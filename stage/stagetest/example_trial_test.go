@@ -22,7 +22,7 @@ func TestTheShopKeepsItsPromises(t *testing.T) {
 		return behaviour.Forward(save, order)
 	}), stage.Retry(stage.RetryPolicy{Attempts: 5}))
 
-	trial := stagetest.Start(t, price, save)
+	trial := stagetest.Run(t, price, save)
 	chaos.Disturb(t, trial, 42, 5*time.Millisecond, chaos.KillWorker, chaos.KillSupervisor, chaos.KillControlLoop)
 	for order := range 1000 {
 		ticket, err := price.Ask(t.Context(), order)

@@ -130,6 +130,7 @@ func Inject(tb testing.TB, seed uint64, f Faults) *Injector {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	in.remember(tb)
 	tb.Cleanup(func() {
 		in.Release()
 		if tb.Failed() {

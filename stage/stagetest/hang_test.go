@@ -99,7 +99,7 @@ func TestATrialThatHangsFailsAtOnceAndReportsWhichHandlerWaitsForWhichStage(t *t
 		t.Run(name, func(t *testing.T) {
 			w := &witness{TB: t}
 			first, parts := scene.build()
-			stagetest.Start(w, append(parts, stagetest.Patience(200*time.Millisecond), pipeline.Grace(time.Second))...)
+			stagetest.Run(w, append(parts, stagetest.Patience(200*time.Millisecond), pipeline.Grace(time.Second))...)
 			_, err := stage.Call[int](context.Background(), first, 1) // blocked for ever without the watchdog
 			require.Error(t, err)
 			w.end()
@@ -127,7 +127,7 @@ func TestACommandThatWaitsForItsNextTryIsNoHang(t *testing.T) {
 		}
 		return behaviour.OK(got)
 	})
-	stagetest.Start(t, caller, s, stagetest.Patience(100*time.Millisecond))
+	stagetest.Run(t, caller, s, stagetest.Patience(100*time.Millisecond))
 	got, err := stage.Call[int](t.Context(), caller, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, got)
@@ -139,7 +139,7 @@ func TestACircleOfCallsIsAHangWhileACommandWaitsForItsNextTry(t *testing.T) {
 	late := stage.Func("late", func(context.Context, int) behaviour.Outcome { return behaviour.Error(errors.New("not yet")) },
 		stage.Retry(stage.RetryPolicy{Attempts: 2, Backoff: time.Minute}))
 	w := &witness{TB: t}
-	stagetest.Start(w, append(parts, late, stagetest.Patience(100*time.Millisecond), pipeline.Grace(time.Second))...)
+	stagetest.Run(w, append(parts, late, stagetest.Patience(100*time.Millisecond), pipeline.Grace(time.Second))...)
 	require.NoError(t, late.Submit(t.Context(), 1))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -156,7 +156,7 @@ func TestATestThatDoesNotEndAlthoughItsPipelineWasStoppedPanicsWithTheReport(t *
 	if os.Getenv(child) != "" {
 		stagetest.EndsWithin(time.Millisecond)
 		s := stage.Func("s", func(ctx context.Context, n int) behaviour.Outcome { <-ctx.Done(); return behaviour.OK(n) })
-		stagetest.Start(t, s, stagetest.Patience(50*time.Millisecond))
+		stagetest.Run(t, s, stagetest.Patience(50*time.Millisecond))
 		require.NoError(t, s.Submit(t.Context(), 1))
 		select {}
 	}

@@ -42,7 +42,7 @@ func TestAnInjectorIsMiddlewareOfAnyKindOfStage(t *testing.T) {
 			const n = 200
 			in := stagetest.Inject(t, 3, stagetest.Faults{Error: 0.2, Panic: 0.05, Delay: 0.1})
 			s := kind(in)
-			trial := stagetest.Start(t, s, pipeline.Entry(s))
+			trial := stagetest.Run(t, s, pipeline.Entry(s))
 			for i := range n {
 				_, _ = stage.Call[int](t.Context(), s, i)
 			}

@@ -30,6 +30,9 @@ type Trial struct {
 	over     chan struct{} // closed when the test has ended
 	reported chan struct{} // closed when the watchdog's finding has been reported
 	hung     bool          // the watchdog found a breach; set before reported is closed
+	virtual  bool          // it runs in a bubble
+	mayCrash bool
+	story    story
 
 	meanwhile sync.WaitGroup  // what Meanwhile runs
 	busy      context.Context // ends when that must end
@@ -41,27 +44,42 @@ type Trial struct {
 	seeds   []uint64 // of Meanwhile
 }
 
-// Start makes a pipeline of the parts and starts it. When the test is over, it stops the pipeline and checks every
+// Run makes a pipeline of the parts and starts it. When the test is over, it stops the pipeline and checks every
 // promise: the accounts are balanced in all snapshots, in motion and at rest; the pipeline makes progress as long as
-// commands are in flight; it drains within half a minute; awaited tickets have answers; and no goroutine is left.
+// commands are in flight; it drains within half a minute; awaited tickets have answers; no goroutine is left; and no handler
+// has crashed but by a fault of [Inject], unless the parts have [MayCrash]. A test that fails also logs what the pipeline has
+// logged and the letters that it has.
+//
+// In a bubble of testing/synctest the time of the pipeline is virtual: backoffs, time limits, schedules and rates take no time.
+// All parts must be made in the bubble then.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		fetch := stage.Map("fetch", get, stage.Retry(stage.RetryPolicy{Attempts: 5, Backoff: time.Hour}))
+//		p := stagetest.Run(t, fetch)
+//		_, err := fetch.Call(t.Context(), url) // returns after four hours and more, which take no time
+//		...
+//	})
 //
 // If the accounts are wrong, or nothing happens for 20 seconds ([Patience]) although commands are in flight, the test
 // fails at once, even while it is blocked. The finding is written to standard error, with a report of which handler
 // waits for which stage, and the pipeline is stopped hard, so that Call, Submit and Wait return an error. If the test
 // is still not over 20 seconds later, because it waits for something else, it panics with the report.
 //
-// Unless the parts say otherwise, the pipeline logs nothing, and restarts stages as often as they are killed. Tests
+// Unless the parts say otherwise, the pipeline logs nothing while the test passes, and restarts stages as often as they are
+// killed. Tests
 // with a trial must not run in parallel with others, whose goroutines would count as leaked.
-func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
+func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Helper()
+	virtual := inBubble()
 	before := goleak.IgnoreCurrent()
 	t := &Trial{
 		tb: tb, stages: stagesOf(parts), counts: map[string]uint64{},
-		over: make(chan struct{}), reported: make(chan struct{}),
+		over: make(chan struct{}), reported: make(chan struct{}), virtual: virtual,
 	}
 	parts, within := patienceOf(parts)
+	parts, t.mayCrash = mayCrash(parts)
 	p, err := pipeline.New(fmt.Sprintf("trial-%d", oracle.Number()), append([]pipeline.Part{
-		pipeline.System(oracle.System()), pipeline.Logger(slog.New(slog.DiscardHandler)), pipeline.Intensity(1000, time.Second),
+		t.system(), pipeline.Logger(slog.New(&t.story)), pipeline.Intensity(1000, time.Second),
 	}, parts...)...)
 	if err != nil {
 		tb.Fatal(err)
@@ -69,12 +87,22 @@ func Start(tb testing.TB, parts ...pipeline.Part) *Trial {
 	if err := p.Start(context.WithoutCancel(tb.Context())); err != nil {
 		tb.Fatal(err)
 	}
-	t.Pipeline, t.dog = p, Watch(p, within)
+	t.Pipeline, t.dog = p, watch(p, within, t.pause())
 	go t.reportBreach(within)
 	t.busy, t.endBusy = context.WithCancel(context.Background())
 	tb.Cleanup(func() {
-		for _, b := range t.end(before) {
+		broken := t.end()
+		if t.virtual {
+			time.Sleep(time.Second) // what was sent to actors that have ended is dropped by then
+		}
+		if err := goleak.Find(before); err != nil && !t.hung {
+			broken = append(broken, &BreachError{oracle.Goroutines, err.Error()})
+		}
+		for _, b := range broken {
 			tb.Error(b)
+		}
+		if tb.Failed() {
+			tb.Logf("stagetest: %s", t.evidence())
 		}
 		if len(t.seeds) > 0 && tb.Failed() {
 			tb.Logf("stagetest: seeds: %v; done: %v", t.seeds, t.Counts())
@@ -130,14 +158,14 @@ func (t *Trial) Counts() map[string]uint64 {
 	return maps.Clone(t.counts)
 }
 
-// Stages returns the stages that were passed to [Start], including those in a pipeline.Join.
+// Stages returns the stages that were passed to [Run], including those in a pipeline.Join.
 func (t *Trial) Stages() []pipeline.Part { return slices.Clone(t.stages) }
 
 // drainWithin is how long a trial's pipeline may take to drain.
 const drainWithin = 30 * time.Second
 
 // end stops the pipeline and returns the broken promises.
-func (t *Trial) end(before goleak.Option) (broken VerdictError) {
+func (t *Trial) end() (broken VerdictError) {
 	breachf := func(p Promise, format string, args ...any) {
 		broken = append(broken, &BreachError{p, fmt.Sprintf(format, args...)})
 	}
@@ -160,11 +188,11 @@ func (t *Trial) end(before goleak.Option) (broken VerdictError) {
 	if b := atRest(t.Snapshot()); b != nil {
 		broken = append(broken, b)
 	}
+	if b := t.crashes(); b != nil {
+		broken = append(broken, b)
+	}
 	if n := t.unanswered(); n > 0 {
 		breachf(oracle.OneEnd, "%d awaited commands have no answer", n)
-	}
-	if err := goleak.Find(before); err != nil {
-		breachf(oracle.Goroutines, "%v", err)
 	}
 	return broken
 }

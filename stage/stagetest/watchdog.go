@@ -19,6 +19,7 @@ import (
 type Watchdog struct {
 	p         *pipeline.Pipeline
 	patience  time.Duration
+	every     time.Duration // the pause between two snapshots
 	over      chan struct{}
 	rest      chan struct{}
 	found     chan struct{}
@@ -29,8 +30,12 @@ type Watchdog struct {
 
 // Watch starts a watchdog for a running pipeline. The caller must call [Watchdog.Stop].
 func Watch(p *pipeline.Pipeline, patience time.Duration) *Watchdog {
+	return watch(p, patience, snapshotEvery)
+}
+
+func watch(p *pipeline.Pipeline, patience, every time.Duration) *Watchdog {
 	w := &Watchdog{
-		p: p, patience: patience,
+		p: p, patience: patience, every: every,
 		over: make(chan struct{}), rest: make(chan struct{}), found: make(chan struct{}),
 	}
 	go w.watch()
@@ -68,7 +73,7 @@ func (w *Watchdog) watch() {
 	var still time.Duration   // time without progress
 	var delayed time.Duration // time without progress in which commands waited for their next try
 	before := time.Now()
-	pause := time.NewTicker(snapshotEvery)
+	pause := time.NewTicker(w.every)
 	defer pause.Stop()
 	for {
 		s := w.p.Snapshot()

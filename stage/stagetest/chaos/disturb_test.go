@@ -24,7 +24,7 @@ func TestDisturbDoesEveryAction(t *testing.T) {
 	begin := stage.Func("begin", stagetest.WrapFunc(faults, func(_ context.Context, n int) behaviour.Outcome {
 		return behaviour.Forward(end, n)
 	}))
-	trial := stagetest.Start(t, pipeline.Join(begin, pipeline.Join(end)))
+	trial := stagetest.Run(t, pipeline.Join(begin, pipeline.Join(end)))
 	for _, a := range actions {
 		chaos.Disturb(t, trial, uint64(a), 4*time.Millisecond, a)
 	}
@@ -49,7 +49,7 @@ func TestDisturbDoesEveryAction(t *testing.T) {
 func TestEachKindOfActorIsKilledAndRestarted(t *testing.T) {
 	s := stage.Func("s", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
 	g := stage.Func("g", func(_ context.Context, n int) behaviour.Outcome { return behaviour.OK(n) })
-	trial := stagetest.Start(t, s, pipeline.Group("group", 1, 1, g))
+	trial := stagetest.Run(t, s, pipeline.Group("group", 1, 1, g))
 	for _, a := range []chaos.Action{chaos.KillWorker, chaos.KillSupervisor, chaos.KillControlLoop, chaos.KillPool} {
 		t.Run(a.String(), func(t *testing.T) {
 			for range 3 {
