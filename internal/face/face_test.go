@@ -39,7 +39,7 @@ controller       60
 supervisor       60
 adapter/failsafe 15
 adapter/http     20
-stage/stagetest  40
+stage/stagetest  44
 stage/stagetest/chaos  47
 `
 
