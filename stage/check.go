@@ -37,7 +37,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkQueue(check)
 	s.checkWorkers(check)
 	s.checkTime(check)
-	s.checkRate(check)
+	s.checkRate(check, cmd)
 	s.checkDiscipline(check, cmd)
 	s.checkRetry(check)
 	s.checkRestart(check)
@@ -97,12 +97,28 @@ func (s *settings) checkTime(check *checker) {
 	check.that(limit >= 0, "must not be negative", "Timeout(%v)", limit)
 }
 
-func (s *settings) checkRate(check *checker) {
-	if !s.rated {
+func (s *settings) checkRate(check *checker, cmd reflect.Type) {
+	if s.rated {
+		r := s.Inbox.Rate
+		checkLimit(r, func(ok bool, problem string) { check.that(ok, problem, "Rate(%d, %v, %d)", r.N, r.Per, r.Burst) })
+	}
+	by := s.ratedBy
+	if by == nil {
 		return
 	}
-	r := s.Inbox.Rate
-	that := func(ok bool, problem string) { check.that(ok, problem, "Rate(%d, %v, %d)", r.N, r.Per, r.Burst) }
+	r := s.Inbox.RateBy
+	that := func(ok bool, problem string) { check.that(ok, problem, "RateBy(key, %d, %v, %d)", r.N, r.Per, r.Burst) }
+	checkLimit(r, that)
+	that(by.key != 0, "the function for the key is nil")
+	that(cmd.AssignableTo(by.takes), fmt.Sprintf("the key takes %v, and the stage's commands are %v", by.takes, cmd))
+	that(!s.keyed || by.key == s.key || by.key == 0, "a keyed stage has a rate for its own key: give both the same function")
+	that(!s.Inbox.Ordered, "an ordered stage has an order of its own, in which a key would delay the others")
+	that(!s.disciplined, "a stage with a rate for each key has an order of its own, and takes no Discipline")
+	that(s.Inbox.Linger <= 0, "a stage with a rate for each key starts one command at a time, and takes no Linger")
+}
+
+// checkLimit checks the numbers of a rate.
+func checkLimit(r inbox.Rate, that func(ok bool, problem string)) {
 	that(r.N >= 1, "the number must be at least 1")
 	that(r.Per > 0, "the period must be above 0")
 	that(r.Burst >= 1, "the burst must be at least 1: with less no command could ever start")
@@ -160,7 +176,8 @@ func (s *settings) checkRetry(check *checker) {
 	check.that(r.Max >= 0, "must not be negative", "Retry(Max: %v)", r.Max)
 	check.that(r.Max == 0 || r.Max >= r.Backoff, "must not be less than Backoff", "Retry(Backoff: %v, Max: %v)", r.Backoff, r.Max)
 	check.that(r.Jitter >= 0 && r.Jitter <= 1, "must be from 0 to 1", "Retry(Jitter: %v)", r.Jitter)
-	idle := r.Attempts < 2 && (r.Backoff != 0 || r.Max != 0 || r.Jitter != 0 || r.If != nil)
+	check.that(r.Budget == 0 || r.Budget >= 0.001 && r.Budget <= 1, "must be 0, or from 0.001 to 1", "Retry(Budget: %v)", r.Budget)
+	idle := r.Attempts < 2 && (r.Backoff != 0 || r.Max != 0 || r.Jitter != 0 || r.Budget != 0 || r.If != nil)
 	check.that(!idle || r.Attempts < 0, "asks for no retry, yet says how; set Attempts to 2 or more", "Retry(Attempts: %d)", r.Attempts)
 }
 

@@ -73,7 +73,8 @@
 //
 // [Overloaded] reports whether an error means that there is too much to do, with a hint when to try again.
 //
-// A stage with a [Rate] starts commands no faster than that. Those that wait for it are in the queue, and hold no worker.
+// A stage with a [Rate], or a [RateBy] for each key, starts commands no faster than that. Those that wait for it are in the
+// queue, and hold no worker.
 //
 // # Middleware
 //

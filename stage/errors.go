@@ -37,6 +37,9 @@ var (
 	// ErrExpired ends an accepted command: its time to live was over before its handler was called. See [TTL] and
 	// [ExpiresAt].
 	ErrExpired = inbox.ErrExpired
+	// ErrRetryBudget ends a command that was not tried again because its stage had spent the Budget of its [RetryPolicy]. The
+	// error of the last try is wrapped beside it.
+	ErrRetryBudget = inbox.ErrRetryBudget
 	// ErrStopped ends an accepted command: the pipeline stopped hard before the command was done, or before the pipeline
 	// knew that it was.
 	ErrStopped = inbox.ErrStopped

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -257,6 +258,27 @@ func ExampleRate() {
 	// found Lima <nil>
 	// found Cork <nil>
 	// true true
+}
+
+// Each host is asked once in a tenth of a second. A host with many pages delays no other.
+func ExampleRateBy() {
+	host := func(url string) string { h, _, _ := strings.Cut(url, "/"); return h }
+	begin := time.Now()
+	var last atomic.Int64 // when the last page of b.org was fetched
+	fetch := stage.Func("fetch", func(_ context.Context, url string) behaviour.Outcome {
+		if host(url) == "b.org" {
+			last.Store(int64(time.Since(begin)))
+		}
+		return behaviour.OK(nil)
+	}, stage.RateBy(host, 1, 100*time.Millisecond, 1))
+	stop := must(fetch)
+	_, err := fetch.SubmitAll(context.Background(), "a.org/1", "a.org/2", "a.org/3", "a.org/4", "b.org/1")
+	fmt.Println(err)
+	stop() // which waits for all
+	fmt.Println("all:", time.Since(begin) >= 300*time.Millisecond, "b.org:", last.Load() < int64(100*time.Millisecond))
+	// Output:
+	// <nil>
+	// all: true b.org: true
 }
 
 // A middleware logs what becomes of each command, and another refuses some of them. The first is outside the second.

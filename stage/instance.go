@@ -59,6 +59,9 @@ func (i *instance[C]) surround() {
 	}
 	i.surrounded = true
 	name, all := i.set.Inbox.Name, slices.Concat(i.set.wide, i.set.around)
+	if by := i.set.ratedBy; by != nil && !i.set.keyed {
+		all = append(all, asked[C](by.ask, i.many != nil))
+	}
 	switch {
 	case len(all) == 0:
 	case i.many != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -33,7 +34,7 @@ import (
 // The instances cannot be Batchers, and their handlers cannot suspend. A keyed stage has an order of its own, so it takes no
 // [Discipline], and policies do not change its order. It cannot be upgraded. Of a full stage that drops the oldest command
 // ([DropOldest]), it is the oldest of some key. For a state that several keys share, return the same key for them, such as a
-// hash modulo a number.
+// hash modulo a number. [RateBy] bounds how often commands of one key are handled.
 func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	name string, key func(cmd C) K, factory func(key K) B, opts ...Option,
 ) *Stage[C] {
@@ -82,7 +83,7 @@ func KeepStates(most int) Option {
 
 // option makes the stage a keyed one.
 func (s *keyed[C, K, B]) option(set *settings) {
-	set.keyed = true
+	set.keyed, set.key = true, reflect.ValueOf(s.key).Pointer()
 	set.Inbox.Key = func(cmd any) queue.Key {
 		c, _ := cmd.(C)
 		return queue.Key(maphash.Comparable(s.seed, s.key(c)))

@@ -14,7 +14,7 @@ import (
 //	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
 //	queue     [Capacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger]
 //	failures  [Retry], [Restart]
-//	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate]
+//	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]
 //	wiring    [Out], [Use]
 //
 // A pipeline checks the options when it is made of the stage, and returns everything that is wrong with any of them, such
@@ -47,6 +47,7 @@ type settings struct {
 	nilDiscipline bool         // and it is nil
 	instances     bool         // the options have a number of instances
 	rated         bool         // the options have a rate
+	ratedBy       *ratedBy     // nil without RateBy
 	suspends      bool         // handlers may suspend
 	expiring      reflect.Type // the parameter of the function of ExpiresAt, nil without the option
 	grace         time.Duration
@@ -62,9 +63,17 @@ type settings struct {
 	snapshotEvery     int  // commands; 0: one
 
 	keyed, passivates bool          // see Keyed and Passivate
+	key               uintptr       // the function for the key of a keyed stage
 	idle              time.Duration // after which a key's instance is passivated
 	mostKeys          int
 	keeps             bool             // the options have KeepStates
 	states            int              // of passivated instances
 	keys              func() keyCounts // nil if the stage is not keyed
+}
+
+// ratedBy is the key of [RateBy].
+type ratedBy struct {
+	takes reflect.Type
+	key   uintptr // the function, 0 if it is nil
+	ask   func(cmd any)
 }

@@ -35,6 +35,12 @@ type RetryPolicy struct {
 	Max time.Duration
 	// Jitter is the part of the pause, from 0 to 1, by which chance may make it longer or shorter.
 	Jitter float64
+	// Budget bounds the retries of all commands of the stage together, as a share of the commands that it handles: with 0.2 at
+	// most one retry for five commands that have ended here, and ten beyond that, which can be spent at once and are saved again
+	// meanwhile. So a service that is down is not called several times as often as usual. When the budget is spent, a command
+	// whose try fails ends at once: its error wraps [ErrRetryBudget] and the error of the try, and [Overloaded] has a reason of
+	// its own for it. Snapshot.RetriesRefused counts them. 0 means no bound; otherwise it is from 0.001 to 1.
+	Budget float64
 	// If chooses the errors that are worth another try: the reason of an Error outcome or a [*CrashError]. nil means all.
 	// Several workers may call it at once.
 	If func(error) bool
@@ -54,7 +60,7 @@ func (s *settings) setRetry() {
 	if r.Backoff == 0 {
 		r.Backoff = min(defaultRetryBackoff, r.Max)
 	}
-	s.Inbox.Retry = inbox.Retry{Attempts: r.Attempts, Backoff: r.Backoff, Max: r.Max, Jitter: r.Jitter}
+	s.Inbox.Retry = inbox.Retry{Attempts: r.Attempts, Backoff: r.Backoff, Max: r.Max, Jitter: r.Jitter, Budget: r.Budget}
 	s.RetryIf = r.If
 }
 

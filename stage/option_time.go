@@ -1,10 +1,14 @@
 package stage
 
 import (
+	"context"
+	"hash/maphash"
 	"reflect"
 	"time"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // Rate bounds how often handlers are called: the stage hands at most n commands to them in each period per, and up to burst
@@ -22,9 +26,62 @@ import (
 //
 // A worker takes one command at a time, unless the stage has a [Linger]. Then it takes as many as there are permits for, and
 // waits up to the time of Linger for more of them; the commands of one batch count as started together. The rate bounds the
-// whole stage, not each key of a [Keyed] one. Snapshot.RateWait says for how long commands have waited for it.
+// whole stage; see [RateBy] for one for each key. Snapshot.RateWait says for how long commands have waited for it.
 func Rate(n int, per time.Duration, burst int) Option {
 	return func(s *settings) { s.Inbox.Rate, s.rated = inbox.Rate{N: n, Per: per, Burst: burst}, true }
+}
+
+// RateBy bounds how often handlers are called for commands of one key, as [Rate] does for all commands: n in each period per,
+// and up to burst at once after a time with fewer. For a polite crawler:
+//
+//	stage.Func("fetch", fetch, stage.RateBy(Page.Host, 1, time.Second, 3))
+//
+// A key whose permits are used up delays no other: its commands wait in the queue and hold no worker, while those of other
+// keys are started. They do hold slots, so a key that gets more than its rate for long fills the stage, and [Overflow] applies to
+// all; see [TTL]. Commands of one key start in the order of their arrival, and keys take turns. A worker takes one command at a
+// time. With a Rate as well, both apply. C is the type of the stage's commands, or an interface that it implements.
+//
+// Key is called several times for each command, by any goroutine, perhaps many at once: it must be quick, always return the
+// same for the same command, and call nothing of the pipeline. A command whose key panics crashes in the stage. The key of
+// a [Keyed] stage is the only one that it can have a rate for: give both the same function.
+//
+// A key without commands is remembered until it has all its permits again, or until 65,536 keys without commands are
+// remembered; then the one that had its last command first is forgotten, and has all its permits when it comes again. So memory
+// is bounded, whatever the keys. Snapshot.RateKeys is how many keys wait for their rate, and Snapshot.RateWait includes the time in
+// which nothing else was left to do.
+//
+// The stage has an order of its own, so it takes no [Discipline], no [Ordered] and no [Linger], and policies do not change its order.
+func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, burst int) Option {
+	seed := maphash.MakeSeed()
+	return func(s *settings) {
+		s.Inbox.RateBy = inbox.Rate{N: n, Per: per, Burst: burst}
+		s.ratedBy = &ratedBy{takes: reflect.TypeFor[C](), key: reflect.ValueOf(key).Pointer()}
+		if key == nil {
+			return
+		}
+		s.Inbox.RateKey = func(cmd any) queue.Key {
+			c, _ := cmd.(C)
+			return queue.Key(maphash.Comparable(seed, key(c)))
+		}
+		s.ratedBy.ask = func(cmd any) {
+			c, _ := cmd.(C)
+			key(c)
+		}
+	}
+}
+
+// asked is the middleware of a stage with [RateBy]: it asks each command for its key, so that one whose key panics crashes.
+func asked[C any](ask func(cmd any), batches bool) Middleware {
+	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+		if !batches {
+			ask(cmd)
+		} else if batch, ok := cmd.([]C); ok {
+			for _, c := range batch {
+				ask(c)
+			}
+		}
+		return next(ctx, cmd)
+	}
 }
 
 // leastGrace gives handlers that do watch their context a moment to return.

@@ -15,8 +15,8 @@ const defaultRetryAfter = time.Second
 // Overload describes a refusal because there is too much to do: nothing is wrong with the command, and it may be accepted
 // later.
 type Overload struct {
-	// Reason is reason.Full, reason.Rate, reason.Policy, reason.Disabled, reason.MaxInFlight, reason.Expired, reason.Closed, or, for a
-	// command that was dropped for another one, reason.Oldest. An error of an adapter may have a reason of its own.
+	// Reason is reason.Full, reason.Rate, reason.Policy, reason.Disabled, reason.MaxInFlight, reason.Expired, reason.Closed,
+	// reason.RetryBudget, or, for a command that was dropped for another one, reason.Oldest. An error of an adapter may have a reason of its own.
 	Reason reason.Reason
 	// RetryAfter is a hint when to try again, always more than 0. For reason.Rate it is the time until the rate allows the next
 	// command, which another submitter may take. Otherwise it is a second.
@@ -36,6 +36,7 @@ type Overload struct {
 //	                 reason.Newest       the command was accepted, and dropped at once
 //	ErrExpired       reason.Expired      the command was accepted, and waited longer than its time to live
 //	ErrClosed        reason.Closed       the stage or the pipeline drains or has stopped; ErrDraining is an ErrClosed
+//	ErrRetryBudget   reason.RetryBudget  the command failed, and so many others do that it was not tried again
 //
 // and errors with a method Overload() (stage.Overload, bool) that reports true: those of adapters, and your own.
 //
@@ -79,6 +80,7 @@ var overloads = []struct {
 	err error
 	why reason.Reason
 }{
+	{ErrRetryBudget, reason.RetryBudget},
 	{ErrMaxInFlight, reason.MaxInFlight},
 	{ErrFull, reason.Full},
 	{ErrRate, reason.Rate},

@@ -47,10 +47,11 @@ type Snapshot struct {
 	Waiting   int // of a stage with [Ordered]: results that wait until those of earlier commands have left
 	Capacity  int // the slots of the queue
 
-	Crashes  uint64 // handlers that crashed
-	Retries  uint64 // further tries of commands
-	Stuck    uint64 // handlers that did not return, so that their workers were abandoned; also crashes, except at a hard stop
-	Restarts uint64 // workers that replaced one that crashed
+	Crashes        uint64 // handlers that crashed
+	Retries        uint64 // further tries of commands
+	RetriesRefused uint64 // further tries that the Budget of a [RetryPolicy] did not allow
+	Stuck          uint64 // handlers that did not return, so that their workers were abandoned; also crashes, except at a hard stop
+	Restarts       uint64 // workers that replaced one that crashed
 
 	Abandoned int // abandoned handlers that have not returned yet
 	// Workers, Busy, Blocked and Idle count the stage's own workers that are there now: Workers = Busy + Blocked + Idle.
@@ -84,8 +85,10 @@ type Snapshot struct {
 	BlockedTime time.Duration // waiting for a free slot in a next stage
 	IdleTime    time.Duration // without work
 
-	// RateWait is for how long commands have waited in the queue because of the stage's [Rate] alone.
+	// RateWait is for how long commands have waited in the queue because of the stage's [Rate] or [RateBy] alone.
 	RateWait time.Duration
+	// RateKeys is how many keys have commands that wait for the rate of their key; see [RateBy].
+	RateKeys int
 
 	Wait    Quantiles // time of a command in the queue, sampled
 	Service Quantiles // time of a command in its handler, measured a batch at a time
@@ -108,14 +111,14 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 		Shed: inbox.Sum(s.Shed), DeadLettered: inbox.Sum(s.Dead),
 		RejectedBy: s.Rejected, ShedBy: s.Shed, DeadLetteredBy: s.Dead,
 		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Waiting: s.Waiting, Capacity: s.Knobs.Capacity,
-		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, Restarts: s.Restarts,
+		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Retries: s.Retries, RetriesRefused: s.RetriesRefused, Restarts: s.Restarts,
 		Workers: s.Live, Busy: s.Busy, Blocked: s.Blocked, Idle: s.Idle, WorkersMost: s.Most,
 		WorkersMin: least, WorkersMax: most,
 		Version: c.Version(), Rollout: statusOf(c),
 		Pool: poolName(c, s), Instances: s.Knobs.Instances, Paused: s.Knobs.Paused,
 		Draining: s.Draining, Drained: s.Drained,
 		Visits: s.Visits, EmptyVisits: s.Empties,
-		BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime, RateWait: s.RateWait,
+		BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime, RateWait: s.RateWait, RateKeys: s.RateKeys,
 		Wait: quantiles(&s.Wait), Service: quantiles(&s.Work),
 	}
 }

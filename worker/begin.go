@@ -107,7 +107,7 @@ func (w *Worker) sift(batch []command.Envelope) []command.Envelope {
 // failUnstarted ends commands that were not started, with an error each. Rest is what remains of the batch, if they were not
 // the next ones.
 func (w *Worker) failUnstarted(es []command.Envelope, errs []error, rest []command.Envelope) {
-	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, len(es), rest) {
+	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, es, rest) {
 		panic(unwind{})
 	}
 	for i := range es {

@@ -77,9 +77,12 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	} else {
 		crash.Attempts = 1
 	}
-	retry := culprit != nil && crash.Attempts < w.stage.Inbox.Config().Retry.Attempts && w.triesAgain(culprit, crash)
+	retry, err := false, error(crash)
+	if culprit != nil {
+		retry, err = w.triesAgain(culprit, crash)
+	}
 	w.keepSurvivor(crash)
-	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, crash) {
+	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, err) {
 		return false
 	}
 	w.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing

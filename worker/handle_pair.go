@@ -89,7 +89,7 @@ func (w *Worker) settleGiven() (ours bool) {
 	if len(outcomes) == 0 {
 		return true
 	}
-	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, 0, batch) {
+	if !w.stage.Inbox.Unbegun(&w.Member, &w.tally, nil, batch) {
 		return false
 	}
 	for _, o := range outcomes {

@@ -3,6 +3,7 @@ package worker
 import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Settle does what the outcome of the present command says, and moves on to the next command of the batch. An [Instance]
@@ -66,7 +67,8 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 		panic(unwind{})
 	}
 	e.Failed()
-	if w.triesAgain(e, err) {
+	again, err := w.triesAgain(e, err)
+	if again {
 		if w.hasUndelivered() {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
@@ -83,10 +85,18 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 	w.stage.Inbox.Fail(e, err)
 }
 
-// triesAgain reports whether a command is to be tried again after an error. It is not if its caller's context has ended, or
-// if the stage's policy says no. The policy is user code; if it crashes, its answer is no.
-func (w *Worker) triesAgain(e *command.Envelope, err error) bool {
-	return e.From.Ended() == nil && w.retries(err)
+// triesAgain reports whether a command is to be tried again after an error. It is not if its caller's context has ended, if it
+// was tried often enough, if the stage's policy says no, or if the retry budget is spent. The policy is user code; if it
+// crashes, its answer is no. The result is also the error of a command that is not tried again.
+func (w *Worker) triesAgain(e *command.Envelope, err error) (bool, error) {
+	switch {
+	case e.From.Ended() != nil || e.Tries() >= w.stage.Inbox.Config().Retry.Attempts || !w.retries(err):
+		return false, err
+	case !w.stage.Inbox.SpendRetry(&w.tally):
+		return false, inbox.OverBudget(err)
+	default:
+		return true, err
+	}
 }
 
 func (w *Worker) retries(err error) (yes bool) {

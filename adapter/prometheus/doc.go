@@ -67,6 +67,7 @@
 //	golda_stage_results_waiting          gauge    of a stage with Ordered
 //	golda_stage_crashes_total            counter
 //	golda_stage_retries_total            counter
+//	golda_stage_retries_refused_total    counter    by the retry budget
 //	golda_stage_restarts_total           counter
 //	golda_stage_workers                  gauge
 //	golda_stage_workers_busy             gauge
@@ -81,6 +82,7 @@
 //	golda_stage_blocked_seconds_total    counter
 //	golda_stage_idle_seconds_total       counter
 //	golda_stage_rate_wait_seconds_total  counter
+//	golda_stage_rate_keys                gauge      keys that wait for their rate
 //	golda_stage_service_samples_total    counter
 //	golda_stage_service_p50_seconds      gauge
 //	golda_stage_service_p99_seconds      gauge

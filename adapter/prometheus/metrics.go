@@ -122,6 +122,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Retries) },
 	},
 	{
+		"golda_stage_retries_refused_total", "Further attempts that the retry budget did not allow.",
+		counter, func(s *stage.Snapshot) float64 { return float64(s.RetriesRefused) },
+	},
+	{
 		"golda_stage_restarts_total", "Workers that replaced a crashed one.",
 		counter, func(s *stage.Snapshot) float64 { return float64(s.Restarts) },
 	},
@@ -181,6 +185,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 	{
 		"golda_stage_rate_wait_seconds_total", "Time that commands waited in the queue because of the stage's rate alone.",
 		counter, func(s *stage.Snapshot) float64 { return s.RateWait.Seconds() },
+	},
+	{
+		"golda_stage_rate_keys", "Keys with commands that wait in the queue for the rate of their key.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.RateKeys) },
 	},
 	{
 		"golda_stage_service_samples_total", "Attempts whose time in the handler was measured.",

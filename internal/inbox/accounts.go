@@ -14,6 +14,7 @@ type Accounts struct {
 	OK, Forwarded, Emitted, Errors uint64
 	Rejected, Shed, Dead           map[reason.Reason]uint64
 	Crashes, Retries, Restarts     uint64
+	RetriesRefused                 uint64 // by the retry budget
 	Queued, InHand, Delayed        int
 	Suspended                      int // of those in hand, suspended
 	Carried                        int // handled, and not handed over because the next inbox is full, or it is not their turn
@@ -31,6 +32,7 @@ type Accounts struct {
 	BusyTime                       time.Duration
 	BlockedTime, IdleTime          time.Duration
 	RateWait                       time.Duration // for how long commands have waited for the rate
+	RateKeys                       int           // keys whose commands wait for the rate of their key
 	Wait, Work                     histogram.Histogram
 	Open, Halted                   bool
 	Draining, Drained              bool // Draining: it is being drained, or has been. Drained: and the inbox is empty
@@ -78,14 +80,15 @@ func (s *state) accounts(now int64) Accounts {
 		OK: s.counts.ok, Forwarded: s.counts.forwarded, Emitted: s.counts.emitted + s.emittedSingly.Load(), Errors: s.counts.errors,
 		Rejected: maps.Clone(s.counts.rejected), Shed: maps.Clone(s.counts.shed), Dead: maps.Clone(s.counts.dead),
 		Crashes: s.counts.crashes, Retries: s.counts.retries, Restarts: s.counts.restarts,
-		Queued: s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
+		RetriesRefused: s.counts.retriesRefused,
+		Queued:         s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
 		Suspended: s.suspended(), Carried: int(s.carried) + s.queue.results(), Waiting: s.queue.results(), Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(now),
 		Live: s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),
 		Pool: s.pool, Knobs: s.knobs.Knobs,
 		Blocked: s.counts.blocked, Idle: max(s.live-s.counts.busy-s.counts.blocked, 0), Stalled: s.stalled,
-		BusyTime: busy, BlockedTime: blocked, IdleTime: idle, RateWait: s.rateWait(now),
+		BusyTime: busy, BlockedTime: blocked, IdleTime: idle, RateWait: s.rateWait(now), RateKeys: s.rateKeys(),
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,
 	}
@@ -93,10 +96,23 @@ func (s *state) accounts(now int64) Accounts {
 
 // rateWait is for how long commands have waited for the rate.
 func (s *state) rateWait(now int64) time.Duration {
-	if s.rate == nil {
+	var sum time.Duration
+	if s.rate != nil {
+		sum = s.rate.total(now)
+	}
+	if s.queue.rated() {
+		sum += s.queue.lanes.total(now)
+	}
+	return sum
+}
+
+// rateKeys is how many keys have commands that wait for the rate of their key. It may count keys whose next permits are there, when no
+// worker has been free since.
+func (s *state) rateKeys() int {
+	if !s.queue.rated() {
 		return 0
 	}
-	return s.rate.total(now)
+	return len(s.queue.lanes.dry)
 }
 
 // oldest is how long the next command has waited.

@@ -38,6 +38,9 @@ func (in *Inbox) fire(a alarm) {
 	case rateAlarm:
 		in.rate.alarmed = false
 		in.callWorker(&fx)
+	case keyAlarm:
+		in.queue.lanes.alarmed = false
+		in.callWorker(&fx)
 	case alarms:
 	}
 	in.unlock(&fx)

@@ -27,10 +27,25 @@ func (s *state) available() int {
 	if s.knobs.Paused {
 		return 0
 	}
+	if s.queue.rated() {
+		s.advanceKeys()
+	}
 	if s.rate != nil {
 		return s.rated(s.takeable())
 	}
 	return s.takeable()
+}
+
+// advanceKeys lists what the rates of keys allow by now. If they allow nothing it sets an alarm.
+func (s *state) advanceKeys() {
+	l, now := s.queue.lanes, s.now()
+	l.advance(now)
+	switch {
+	case l.takeable > 0 || len(l.dry) == 0:
+		l.end(now)
+	case l.wait(now, l.dry[0].due):
+		s.setAlarm(keyAlarm, time.Duration(l.dry[0].due-now))
+	}
 }
 
 func (s *state) availableWoken() int {
@@ -39,6 +54,11 @@ func (s *state) availableWoken() int {
 		return 0
 	case s.knobs.Paused:
 		return s.runnable()
+	}
+	if s.queue.rated() {
+		s.advanceKeys()
+	}
+	switch {
 	case s.rate != nil:
 		return s.runnable() + s.rated(s.startable())
 	default:
@@ -113,11 +133,16 @@ func unstartedOf(batch []command.Envelope) (n int) {
 	return n
 }
 
-// returnPermits puts the permits of n commands back whose handlers were not called.
-func (s *state) returnPermits(n int) {
+// returnPermits puts the permits of n commands back whose handlers were not called. The places are those of the commands.
+func (s *state) returnPermits(n int, of places) {
 	if s.rate != nil {
 		s.rate.fill(s.now())
 		s.rate.giveBack(n)
+	}
+	if s.queue.rated() {
+		for _, k := range of.keys {
+			s.queue.lanes.returnPermit(k)
+		}
 	}
 }
 

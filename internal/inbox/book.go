@@ -21,15 +21,16 @@ func (in *Inbox) Book(m *Member, t *Tally) bool {
 	return ours
 }
 
-// Unbegun books commands of a worker's batch as failed that were not started, because their callers' contexts have ended.
-// Rest, unless it is nil, are the commands that remain in the batch, in the worker's order: n may be 0 if only the order has
+// Unbegun books commands es of a worker's batch as failed that were not started, because their callers' contexts have ended.
+// Rest, unless it is nil, are the commands that remain in the batch, in the worker's order: es may be empty if only the order has
 // changed. It returns false if the worker was abandoned.
-func (in *Inbox) Unbegun(m *Member, t *Tally, n int, rest []command.Envelope) bool {
+func (in *Inbox) Unbegun(m *Member, t *Tally, es, rest []command.Envelope) bool {
+	at := in.payers(es)
 	var fx effects
 	in.mu.Lock()
-	ours := in.skip(m, t, n, rest, &fx)
+	ours := in.skip(m, t, len(es), at, rest, &fx)
 	if ours {
-		in.counts.errors += uint64(n)
+		in.counts.errors += uint64(len(es))
 	}
 	in.unlock(&fx)
 	return ours
@@ -38,9 +39,10 @@ func (in *Inbox) Unbegun(m *Member, t *Tally, n int, rest []command.Envelope) bo
 // Expire sheds commands of a worker's batch that were not started, because their time to live is over. Rest and the result
 // are as for [Inbox.Unbegun].
 func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
+	at := in.payers(es)
 	var fx effects
 	in.mu.Lock()
-	ours := in.skip(m, t, len(es), rest, &fx)
+	ours := in.skip(m, t, len(es), at, rest, &fx)
 	if ours {
 		in.shed(es, reason.Expired, ErrExpired, &fx)
 	}
@@ -50,13 +52,13 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 
 // skip takes n commands out of a worker's batch that were not started. The caller counts what became of them. It returns
 // false if the worker was abandoned.
-func (s *state) skip(m *Member, t *Tally, n int, rest []command.Envelope, fx *effects) bool {
+func (s *state) skip(m *Member, t *Tally, n int, at places, rest []command.Envelope, fx *effects) bool {
 	if m.abandoned {
 		return false
 	}
 	s.book(m, t, fx)
 	s.release(m, n)
-	s.returnPermits(n)
+	s.returnPermits(n, at)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)
 		if m.Numbers != nil {
@@ -112,7 +114,7 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 	in.mu.Lock()
 	ok := in.mayRetry(m, t, &fx)
 	if ok {
-		if in.queue.lanes != nil {
+		if in.Keyed() {
 			in.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
 		}
 		in.retryLater(m, e, at, &fx)
@@ -128,6 +130,22 @@ func (s *state) mayRetry(m *Member, t *Tally, fx *effects) bool {
 	}
 	s.book(m, t, fx)
 	return !s.halted.Load()
+}
+
+// SpendRetry takes a retry out of the budget, and reports whether there was one. If not, it counts that. The tally is what
+// the worker has not booked yet.
+func (in *Inbox) SpendRetry(t *Tally) bool {
+	if in.cfg.Retry.Budget == 0 {
+		return true
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	ended := in.counts.completed() + in.counts.dead[reason.Crash] + uint64(t.completed())
+	if in.retryBudget.spend(int64(ended)) {
+		return true
+	}
+	in.counts.retriesRefused++
+	return false
 }
 
 func (s *state) retryLater(m *Member, e command.Envelope, at place, fx *effects) {

@@ -46,7 +46,10 @@ type Config struct {
 	TTL      time.Duration
 	Overflow Overflow
 	Rate     Rate
-	Retry    Retry
+	// RateBy bounds how many commands of each key are given out. Without Key, RateKey says what the keys are; it calls user code.
+	RateBy  Rate
+	RateKey func(cmd any) queue.Key
+	Retry   Retry
 	// Instances is how many workers may be here at once.
 	Instances int
 	// Discipline is the order of the queue; nil is first in, first out.
@@ -68,6 +71,7 @@ type Retry struct {
 	Attempts     int
 	Backoff, Max time.Duration
 	Jitter       float64
+	Budget       float64 // 0: any number of retries; otherwise at least a millionth
 }
 
 // Knobs are what can be changed about an inbox while it is open.

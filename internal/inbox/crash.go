@@ -69,7 +69,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	}
 	s.giveBack(m, c.rest, c.back, fx)
 	if c.unbegun {
-		s.returnPermits(unstartedOf(c.rest))
+		s.returnPermits(unstartedOf(c.rest), c.back)
 	}
 	if retries {
 		s.postpone(*c.culprit, c.at) // after giveBack: a keyed stage puts the culprit before the rest

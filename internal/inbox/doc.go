@@ -22,7 +22,8 @@
 //     not, until it is opened again; see phase.go.
 //   - Results of an ordered stage wait in its inbox until those of earlier commands have left; see sequence.go. The worker that
 //     hands over asks for more until none may leave, so none waits for a worker. When too many wait, fresh commands do.
-//   - Commands of an inbox with a rate wait in the queue until there are permits for them, and an alarm calls a worker; see rate.go.
+//   - Commands of an inbox with a rate wait in the queue until there are permits for them, and an alarm calls a worker; see rate.go, and
+//     lanes.go for the rate of each key.
 //
 // One word for each: a worker is parked while it holds no goroutine, for whatever reason; idle, parked with nothing to do;
 // blocked, parked in line or barred at another inbox with its batch done. A sender is such a worker as the other inbox sees
@@ -56,8 +57,8 @@
 //
 // A file uses those before it in this list, with few exceptions, which a test in internal/layers counts:
 //
-//   - what an inbox is made of: rate.go, config.go, phase.go, lanes.go, sequence.go, lock.go, waiting.go, delayed.go, admission.go,
-//     inbox.go, line.go, pack.go, member.go, worker_set.go
+//   - what an inbox is made of: rate.go, config.go, phase.go, lanes.go, sequence.go, lock.go, budget.go, waiting.go, delayed.go,
+//     admission.go, inbox.go, line.go, pack.go, member.go, worker_set.go
 //   - state.go, all that the lock guards; timers.go and effects.go, what a transition leaves to be done
 //   - what is here, and what can be used: available.go, worktime.go, instances.go, shared_pool.go, tokens.go
 //   - the transitions that others end with: numbers.go (of an ordered stage), call.go (a worker), slots.go, retry.go

@@ -133,14 +133,17 @@ type Inbox struct {
 func New(cfg Config) *Inbox {
 	in := &Inbox{}
 	in.self, in.cfg, in.limit, in.knobs = in, &cfg, 1, cfg.knobs()
-	if cfg.Key != nil {
-		in.queue.byKey(cfg.Key)
+	switch {
+	case cfg.Key != nil:
+		in.queue.byKey(cfg.Key, newLanes(true, cfg.RateBy))
+	case cfg.RateKey != nil:
+		in.queue.byKey(cfg.RateKey, newLanes(false, cfg.RateBy))
 	}
 	if cfg.Ordered {
 		in.queue.inSequence()
 	}
 	in.queue.order(cfg.Discipline)
-	in.rate = newBucket(cfg.Rate)
+	in.rate, in.retryBudget = newLimit(cfg.Rate), newBudget(cfg.Retry.Budget)
 	in.inlet = link.NewInlet(cfg.Name, in)
 	return in
 }
@@ -201,6 +204,7 @@ type counts struct {
 	ok, forwarded, emitted, errors uint64
 	rejected, shed, dead           byReason
 	crashes, retries, restarts     uint64
+	retriesRefused                 uint64
 	streak                         int32  // crashes since a command was last completed
 	abandoned                      int32  // handlers that were given up and still run
 	stuck                          uint64 // handlers that were given up

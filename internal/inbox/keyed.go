@@ -5,11 +5,11 @@ import "github.com/golda-dev/golda/internal/command"
 // Keyed reports whether the stage is a keyed one.
 func (in *Inbox) Keyed() bool { return in.cfg.Key != nil }
 
-// placesBack returns the places of commands that may come back, the last ones of a worker's batch: it asks those of a keyed
-// stage for their keys.
+// placesBack returns the places of commands that may come back, the last ones of a worker's batch: it asks those of a stage
+// with lanes for their keys.
 func (in *Inbox) placesBack(m *Member, es []command.Envelope) places {
 	switch {
-	case in.Keyed():
+	case in.queue.lanes != nil: // which is not changed
 		return in.queue.places(es)
 	case in.Ordered():
 		return places{keys: m.Numbers.last(len(es))}
@@ -39,4 +39,12 @@ func (s *state) forgetLanes(m *Member) {
 	if s.queue.lanes != nil {
 		s.queue.lanes.free(m)
 	}
+}
+
+// payers returns the places of commands that may get permits of their keys back.
+func (in *Inbox) payers(es []command.Envelope) places {
+	if !in.queue.rated() { // which is not changed
+		return places{}
+	}
+	return in.queue.places(es)
 }

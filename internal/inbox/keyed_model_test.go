@@ -272,7 +272,7 @@ func (m *keyedModel) skip(t *rapid.T) {
 	if rapid.Bool().Draw(t, "expired") {
 		m.inbox.Expire(&w.Member, &w.tally, w.todo[:1], nil)
 	} else {
-		m.inbox.Unbegun(&w.Member, &w.tally, 1, nil)
+		m.inbox.Unbegun(&w.Member, &w.tally, w.todo[:1], nil)
 	}
 	w.todo = w.todo[1:]
 }

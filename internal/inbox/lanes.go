@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"container/heap"
 	"slices"
 
 	"github.com/golda-dev/golda/internal/command"
@@ -8,17 +9,23 @@ import (
 	"github.com/golda-dev/golda/stage/queue"
 )
 
-// lanes is the queue of a keyed stage. It has a lane for each key of which commands are here. One worker at a time has the
-// commands of a lane: the lane is held from when they are taken until all of them are done and what came of them has been
-// handed over. A command that waits for its next try blocks its lane, and then comes first in it. So the commands of one key
-// are handled, and their results leave, in the order of their arrival, and a key with much to do holds up no other.
+// lanes is the queue of a stage that is keyed, or has a rate for each key. It has a lane for each key of which commands are
+// here, so that a key with much to do holds up no other.
+//
+// In a keyed stage one worker at a time has the commands of a lane: the lane is held from when they are taken until all of
+// them are done and what came of them has been handed over. A command that waits for its next try blocks its lane, and then
+// comes first in it. So the commands of one key are handled, and their results leave, in the order of their arrival.
+//
+// With a rate each lane has a bucket of permits. A lane with commands and no permit is dry until the next permit is there.
+// A lane without commands is kept until its bucket is full: then a fresh lane is as good.
 //
 // This is the coloring of events of Zeldovich et al., "Multiprocessor Support for Event-Driven Programs" (USENIX 2003), with
 // a color for each key.
 //
-// Invariant: a lane is ready exactly if it has commands, is not held and is not blocked; it is empty if it has no commands and
-// is neither. Ready lanes are listed in the order in which they became ready, empty ones in the order in which they became
-// empty. n counts the commands of all lanes, takeable those of the ready ones.
+// Invariant: a lane that is not held and not blocked is empty if it has no commands, ready if it has commands and a permit, and
+// dry if it has commands and no permit. Ready lanes are listed in the order in which they became ready, empty ones in the order in
+// which they became empty, dry ones by when their next permits are there. n counts the commands of all lanes, takeable those of the
+// ready ones for which there are permits.
 type lanes struct {
 	byKey       map[queue.Key]*lane
 	ready       laneList
@@ -27,6 +34,12 @@ type lanes struct {
 	taken       []*lane             // lanes that PopInto has taken, and no worker holds yet
 	held        map[*Member][]*lane // what workers hold; not a field of Member, which most stages need without it
 	emptied     [][]*lane           // of workers that hold nothing any more, for the next
+
+	keyed bool    // one worker at a time has the commands of a lane
+	full  *bucket // what the bucket of a lane is at first; nil: there is no rate
+	dry   dryLanes
+	now   int64 // of the pipeline's clock, when the inbox last asked for commands; read only if there is a rate
+	delay       // when there were dry lanes, and none was ready
 }
 
 // lane is the commands of one key.
@@ -35,6 +48,10 @@ type lane struct {
 	key        queue.Key
 	held       bool      // a worker has its commands
 	blocked    bool      // a command waits for its next try
+	permits    *bucket   // nil: there is no rate
+	due        int64     // when a dry lane has its next permit
+	dryAt      int       // the place among the dry lanes, counted from 1; 0: it is not dry
+	counted    int       // in takeable
 	in         *laneList // that it is in, if any
 	prev, next *lane     // in that list
 }
@@ -76,11 +93,16 @@ const (
 	// mostEmpty is how many lanes without commands are kept, so that a lane is not made and forgotten for each command of a
 	// key that comes now and then; W13 of the benchmark suite measures such a stage.
 	mostEmpty = 1024
+	// mostSpent is how many lanes without commands are kept because their buckets are not full. Beyond that the one that became
+	// empty first is forgotten, and its key has a full bucket when it comes again.
+	mostSpent = 1 << 16
 	// mostKept is how large the ring of an empty lane may be.
 	mostKept = 64
 )
 
-func newLanes() *lanes { return &lanes{byKey: map[queue.Key]*lane{}, held: map[*Member][]*lane{}} }
+func newLanes(keyed bool, r Rate) *lanes {
+	return &lanes{byKey: map[queue.Key]*lane{}, held: map[*Member][]*lane{}, keyed: keyed, full: newBucket(r)}
+}
 
 // Len returns how many commands wait, whether they can be taken or not.
 func (l *lanes) Len() int { return l.n }
@@ -94,14 +116,14 @@ func (l *lanes) of(k queue.Key) *lane {
 		}
 		return ln
 	}
-	if l.empty.n >= mostEmpty {
-		ln = l.empty.first
+	if ln = l.empty.first; l.empty.n >= mostEmpty && (l.empty.n >= mostSpent || l.forgettable(ln)) {
 		l.empty.remove(ln)
 		delete(l.byKey, ln.key)
 	} else {
 		ln = new(lane)
 	}
 	ln.key = k
+	l.fillUp(ln)
 	l.byKey[k] = ln
 	return ln
 }
@@ -140,19 +162,33 @@ func keyAt(keys []queue.Key, i int) queue.Key {
 func (l *lanes) added(ln *lane, n int) {
 	l.n += n
 	if ln.in == &l.ready {
-		l.takeable += n
+		l.count(ln)
 		return
 	}
 	l.update(ln)
 }
 
-// update lists a lane if it has become ready or empty.
+// count counts what can be taken of a lane.
+func (l *lanes) count(ln *lane) {
+	n := 0
+	if ln.in == &l.ready {
+		n = l.allowed(ln)
+	}
+	l.takeable += n - ln.counted
+	ln.counted = n
+}
+
+// update lists a lane if it has become ready, dry or empty.
 func (l *lanes) update(ln *lane) {
 	switch {
-	case ln.held || ln.blocked || ln.in != nil:
-	case ln.ring.Len() > 0:
+	case ln.held || ln.blocked || ln.in != nil || ln.dryAt > 0:
+	case ln.ring.Len() > 0 && l.allowed(ln) > 0:
 		l.ready.add(ln)
-		l.takeable += ln.ring.Len()
+		l.count(ln)
+	case ln.ring.Len() > 0:
+		l.dryUp(ln)
+	case l.full != nil:
+		l.keepSpent(ln)
 	case ln.ring.Cap() > mostKept || l.empty.n >= mostEmpty:
 		delete(l.byKey, ln.key)
 	default:
@@ -160,26 +196,42 @@ func (l *lanes) update(ln *lane) {
 	}
 }
 
+// unlist takes a lane out of the lists of those that have commands.
+func (l *lanes) unlist(ln *lane) {
+	if ln.in == &l.ready {
+		l.ready.remove(ln)
+		l.count(ln)
+	}
+	l.undry(ln)
+}
+
 // pull takes the first ready lane out of the list; nil if there is none.
 func (l *lanes) pull() *lane {
 	ln := l.ready.first
 	if ln != nil {
-		l.ready.remove(ln)
-		l.takeable -= ln.ring.Len()
+		l.unlist(ln)
 	}
 	return ln
 }
 
-// PopInto moves commands of ready lanes out, and holds these lanes. [lanes.hold] returns them.
+// PopInto moves commands of ready lanes out. In a keyed stage it holds these lanes, and [lanes.hold] returns them.
 func (l *lanes) PopInto(dst []command.Envelope) (n int) {
 	for n < len(dst) {
 		ln := l.pull()
 		if ln == nil {
 			break
 		}
-		n += ln.ring.PopInto(dst[n:])
-		ln.held = true
-		l.taken = append(l.taken, ln)
+		some := ln.ring.PopInto(dst[n : n+min(len(dst)-n, l.allowed(ln))])
+		n += some
+		if ln.permits != nil {
+			ln.permits.take(some)
+		}
+		if l.keyed {
+			ln.held = true
+			l.taken = append(l.taken, ln)
+		} else {
+			l.update(ln)
+		}
 	}
 	l.n -= n
 	return n
@@ -227,21 +279,22 @@ func (l *lanes) unblock(e command.Envelope, k queue.Key) {
 
 // Drop removes the first command of the lane that is next, or of any lane if none is ready.
 func (l *lanes) Drop() (e command.Envelope) {
-	ln := l.pull()
-	if ln == nil {
-		ln = l.any()
-	}
+	ln := l.any()
+	l.unlist(ln)
 	e = ln.ring.Pop()
 	l.n--
 	l.update(ln)
 	return e
 }
 
-// any returns a lane with commands: the ready one that is next, or if none is ready the one with the smallest key. There is
-// a command.
+// any returns a lane with commands: the ready one that is next, or else the dry one that is next, or else the one with the
+// smallest key. There is a command.
 func (l *lanes) any() (least *lane) {
-	if l.ready.n > 0 {
+	switch {
+	case l.ready.n > 0:
 		return l.ready.first
+	case len(l.dry) > 0:
+		return l.dry[0]
 	}
 	for _, ln := range l.byKey {
 		if ln.ring.Len() > 0 && (least == nil || ln.key < least.key) {
@@ -279,13 +332,115 @@ func (l *lanes) Drain() []command.Envelope {
 	es := make([]command.Envelope, l.n)
 	n := 0
 	for _, ln := range l.byKey {
-		if ln.in == &l.ready {
-			l.ready.remove(ln)
-			l.takeable -= ln.ring.Len()
-		}
+		l.unlist(ln)
 		n += ln.ring.PopInto(es[n:])
 		l.update(ln)
 	}
 	l.n = 0
 	return es
+}
+
+// fillUp gives a lane a full bucket.
+func (l *lanes) fillUp(ln *lane) {
+	if l.full == nil {
+		return
+	}
+	if ln.permits == nil {
+		ln.permits = new(bucket)
+	}
+	*ln.permits = *l.full
+	ln.permits.since = l.now
+}
+
+// allowed is how many commands of a lane can be taken, as far as its permits are concerned.
+func (l *lanes) allowed(ln *lane) int {
+	if ln.permits == nil {
+		return ln.ring.Len()
+	}
+	return min(ln.ring.Len(), ln.permits.permits(l.now))
+}
+
+// dryUp lists a lane as dry.
+func (l *lanes) dryUp(ln *lane) {
+	ln.due = ln.permits.dueAt(1)
+	heap.Push(&l.dry, ln)
+}
+
+// undry takes a lane out of those that are dry.
+func (l *lanes) undry(ln *lane) {
+	if ln.dryAt > 0 {
+		heap.Remove(&l.dry, ln.dryAt-1)
+	}
+}
+
+// forgettable reports whether a lane without commands is as good as a fresh one.
+func (l *lanes) forgettable(ln *lane) bool { return ln.permits == nil || ln.permits.isFull(l.now) }
+
+// keepSpent keeps a lane without commands whose bucket is not full, and forgets those whose buckets have filled up.
+func (l *lanes) keepSpent(ln *lane) {
+	if l.empty.n >= mostEmpty || ln.ring.Cap() > mostKept {
+		ln.ring = ring.Ring[command.Envelope]{}
+	}
+	l.empty.add(ln)
+	for range 2 { // one for the lane that has come, and one more
+		if first := l.empty.first; l.empty.n > mostSpent || l.empty.n > mostEmpty && l.forgettable(first) {
+			l.empty.remove(first)
+			delete(l.byKey, first.key)
+		}
+	}
+}
+
+// advance lists the dry lanes as ready whose next permits are there.
+func (l *lanes) advance(now int64) {
+	l.now = max(l.now, now)
+	for len(l.dry) > 0 && l.dry[0].due <= l.now {
+		ln := l.dry[0]
+		l.undry(ln)
+		l.update(ln)
+	}
+}
+
+// returnPermit puts a permit back, for a command whose handler was not called.
+func (l *lanes) returnPermit(k queue.Key) {
+	ln := l.byKey[k]
+	if ln == nil {
+		return // its bucket was full
+	}
+	ln.permits.fill(l.now)
+	ln.permits.giveBack(1)
+	if ln.dryAt > 0 {
+		l.undry(ln)
+		l.update(ln)
+	}
+	l.count(ln)
+}
+
+// dryLanes is a heap of lanes, the one whose next permit comes first at its top.
+type dryLanes []*lane
+
+// Len is for package heap, as are the others.
+func (d dryLanes) Len() int { return len(d) }
+func (d dryLanes) Less(i, j int) bool {
+	return d[i].due < d[j].due || d[i].due == d[j].due && d[i].key < d[j].key
+}
+
+func (d dryLanes) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].dryAt, d[j].dryAt = i+1, j+1
+}
+
+// Push adds a lane.
+func (d *dryLanes) Push(x any) {
+	ln := x.(*lane)
+	*d = append(*d, ln)
+	ln.dryAt = len(*d)
+}
+
+// Pop removes the last lane.
+func (d *dryLanes) Pop() any {
+	last := len(*d) - 1
+	ln := (*d)[last]
+	(*d)[last] = nil
+	*d, ln.dryAt = (*d)[:last], 0
+	return ln
 }

@@ -25,7 +25,7 @@ func (m *laneModel) ready(k queue.Key) bool {
 
 func TestLanesAgreeWithAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLanes()
+		l := newLanes(true, Rate{})
 		m := laneModel{map[queue.Key][]int{}, map[queue.Key]int{}, map[queue.Key]bool{}}
 		const workers = 3
 		var members [workers + 1]Member

@@ -29,8 +29,20 @@ type bucket struct {
 	room   int64 // shares of a full bucket
 	level  int64 // shares at the time since
 	since  int64
+}
 
+// limit is a bucket for the whole inbox.
+type limit struct {
+	bucket
 	delay
+}
+
+// newLimit returns a limit whose bucket is full, nil if there is no bound.
+func newLimit(r Rate) *limit {
+	if b := newBucket(r); b != nil {
+		return &limit{bucket: *b}
+	}
+	return nil
 }
 
 // delay is when commands waited for permits, and nothing else. They do from began until due, or until there are permits for
@@ -69,6 +81,12 @@ func (b *bucket) fill(now int64) {
 func (b *bucket) permits(now int64) int {
 	b.fill(now)
 	return int(b.level / b.permit)
+}
+
+// isFull reports whether the bucket holds as many permits as it has room for.
+func (b *bucket) isFull(now int64) bool {
+	b.fill(now)
+	return b.level == b.room
 }
 
 // take takes permits out that are there.

@@ -25,7 +25,7 @@ func (s *state) postpone(e command.Envelope, at place) {
 		s.requeueRetry(&e, at)
 		return
 	}
-	if s.queue.lanes != nil {
+	if s.queue.keyed() {
 		s.queue.lanes.block(at.key)
 	}
 	s.delayed.seq++
@@ -44,7 +44,7 @@ func (p Retry) pause(tries int, die float64) time.Duration {
 // requeueRetry queues a command whose next try is due. If other commands wait for a slot it goes behind them, and gives up
 // its own: commands that fail again and again keep no other from ever being tried. The caller grants the slot.
 func (s *state) requeueRetry(e *command.Envelope, at place) {
-	if s.queue.lanes != nil {
+	if s.queue.keyed() {
 		s.queue.lanes.unblock(*e, at.key)
 		return
 	}

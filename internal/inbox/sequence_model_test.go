@@ -328,7 +328,7 @@ func (m *sequenceModel) skip(t *rapid.T) {
 	if rapid.Bool().Draw(t, "expired") {
 		m.inbox.Expire(&w.Member, &w.tally, e, nil)
 	} else {
-		m.inbox.Unbegun(&w.Member, &w.tally, 1, nil)
+		m.inbox.Unbegun(&w.Member, &w.tally, e, nil)
 	}
 }
 

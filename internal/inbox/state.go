@@ -28,6 +28,7 @@ type state struct {
 	queue       waiting
 	waiters     line // commands that wait for a free slot
 	delayed     delayed
+	retryBudget *budget // nil: any number of retries
 	sole        soleWorker
 	unstarted   unstarted
 	spent       worktime
@@ -104,7 +105,7 @@ type served struct {
 type pace struct {
 	limit   int // commands that a worker may take at once
 	service time.Duration
-	rate    *bucket // of commands that may be started; nil: any number
+	rate    *limit // of commands that may be started; nil: any number
 }
 
 // soleWorker watches over a queue that is left to one worker.

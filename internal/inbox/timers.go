@@ -11,6 +11,7 @@ const (
 	restAlarm                // an inbox whose handlers crash is served again
 	soleAlarm                // a queue is no longer left to one worker
 	rateAlarm                // the rate lets commands be started
+	keyAlarm                 // and that of a key does
 	alarms
 )
 

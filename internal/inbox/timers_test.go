@@ -26,6 +26,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 		in.leaveAlone(time.Hour)
 		in.setAlarm(soleAlarm, time.Hour)
 		in.setAlarm(rateAlarm, time.Hour)
+		in.setAlarm(keyAlarm, time.Hour)
 		in.unlock(&fx)
 	}
 	set()

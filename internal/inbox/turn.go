@@ -96,7 +96,7 @@ func (s *state) take(m *Member, most int) int {
 	}
 	m.grow(n+1, s.knobs.Batch+1) // when the last has been handled, the present one is none
 	n = s.give(m.Batch[:n], !laden && s.available() > s.runnable())
-	if s.queue.lanes != nil {
+	if s.queue.keyed() {
 		s.queue.lanes.hold(m)
 	}
 	if s.queue.sequence != nil {
@@ -120,12 +120,12 @@ func (s *state) take(m *Member, most int) int {
 }
 
 // share is how many of n commands a worker takes at once: it leaves to the other workers what they could do as well. Of an
-// inbox with a rate it takes one: what it took and has not started would come on top of what the rate allows later.
+// inbox with a rate, for itself or for keys, it takes one: what it took and has not started would come on top of what the rate allows later.
 func (s *state) share(n int) int {
 	if s.knobs.Linger > 0 {
 		return min(n, s.knobs.Batch) // they are to be handled together
 	}
-	if s.rate != nil {
+	if s.rate != nil || s.queue.rated() {
 		return 1
 	}
 	workers := s.live

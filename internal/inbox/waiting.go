@@ -16,7 +16,7 @@ import (
 type waiting struct {
 	ring  ring.Ring[command.Envelope]
 	line  ordered // nil: first in, first out
-	lanes *lanes  // the line, if the stage is keyed
+	lanes *lanes  // the line, if the stage is keyed or has a rate for each key
 	// sequence is the line, if the stage is ordered. The pointer is not changed.
 	sequence *sequence
 	keyOf    atomic.Pointer[keyFunc] // of the line, if it asks commands for a key; may be read without the lock
@@ -246,7 +246,7 @@ func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
 	return n
 }
 
-// order changes the discipline; nil is first in, first out. The order of a keyed or ordered stage does not change.
+// order changes the discipline; nil is first in, first out. The order of an ordered stage, or of one with lanes, does not change.
 func (q *waiting) order(d queue.Discipline) {
 	if _, plain := d.(queue.FIFO); plain {
 		d = nil
@@ -277,10 +277,9 @@ func (q *waiting) order(d queue.Discipline) {
 	}
 }
 
-// byKey makes the queue that of a keyed stage.
-func (q *waiting) byKey(f keyFunc) {
-	q.lanes = newLanes()
-	q.line = q.lanes
+// byKey makes the queue one of lanes, for good.
+func (q *waiting) byKey(f keyFunc, l *lanes) {
+	q.lanes, q.line = l, l
 	q.keyOf.Store(&f)
 }
 
@@ -305,6 +304,12 @@ func (q *waiting) droppable() int {
 	}
 	return q.fresh()
 }
+
+// keyed reports whether the queue is that of a keyed stage.
+func (q *waiting) keyed() bool { return q.lanes != nil && q.lanes.keyed }
+
+// rated reports whether there is a rate for each key.
+func (q *waiting) rated() bool { return q.lanes != nil && q.lanes.full != nil }
 
 // takeable is how many of the waiting commands a worker could take now.
 func (q *waiting) takeable() int {

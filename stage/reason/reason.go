@@ -30,3 +30,7 @@ const (
 	Error   Reason = "error"   // its handler returned an error; it is counted as failed, and not by reason
 	Stopped Reason = "stopped" // not done when the pipeline stopped hard
 )
+
+// RetryBudget is the reason of a stage.Overload for a command that failed and was not tried again, since the retry budget of its
+// stage was spent. Its letter, and the counts, have Crash or Error.
+const RetryBudget Reason = "retry_budget"
