@@ -10,6 +10,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
@@ -117,7 +118,11 @@ func (r *run) add(rnd *rand.Rand) bool {
 	}, stage.Workers(1, 2))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := r.pipe.Add(ctx, extra); err != nil {
+	parts := []pipeline.Part{extra}
+	if rnd.IntN(2) == 0 {
+		parts = append(parts, r.feedOf(extra))
+	}
+	if err := r.pipe.Add(ctx, parts...); err != nil {
 		return ctx.Err() == nil && r.carriedOut(err)
 	}
 	r.added = append(r.added, extra)
@@ -130,6 +135,19 @@ func (r *run) add(rnd *rand.Rand) bool {
 		}
 	}
 	return true
+}
+
+// feedOf returns a feed of a few commands for a stage that is added.
+func (r *run) feedOf(extra *stage.Stage[command]) pipeline.Part {
+	return pipeline.Feed("feed of "+extra.Name(), behaviour.Target[command](extra), func(ctx context.Context, submit func(command) error) error {
+		for source.Position(ctx) < 3 {
+			if err := submit(command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); err != nil {
+				return err
+			}
+			r.accepted.Add(1)
+		}
+		return nil
+	})
 }
 
 // remove removes the oldest added stage, or adds one first if there is none.

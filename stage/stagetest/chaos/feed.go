@@ -306,15 +306,17 @@ func (r *run) startWork(stage string, cmd command) (stop func()) {
 
 // judgeFeeds compares what the sources have seen with what the pipeline says.
 func (r *run) judgeFeeds(s pipeline.Snapshot) {
+	known := map[string]pipeline.FeedSnapshot{} // those of stages that were added, too
 	for _, of := range s.Feeds {
-		for _, f := range r.feeders {
-			if of.Name == feedName(f.index) {
-				f.judge(of)
-			}
-		}
+		known[of.Name] = of
 	}
-	if len(s.Feeds) != len(r.feeders) {
-		r.breachf(Law, "there are %d feeds, the pipeline says %d", len(r.feeders), len(s.Feeds))
+	for _, f := range r.feeders {
+		of, ok := known[feedName(f.index)]
+		if !ok {
+			r.breachf(Law, "the pipeline does not know %s", feedName(f.index))
+			continue
+		}
+		f.judge(of)
 	}
 }
 
