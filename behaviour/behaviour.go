@@ -40,7 +40,8 @@ type Stopper interface {
 // stages whose instances are made by a factory, stage.Each and stage.Keyed.
 //
 // Snapshot is called when a handler has returned, with whatever outcome, before the outcome takes effect (or less often, see
-// stage.SnapshotEvery). It is called on the goroutine of the handler, never at the same time as it. If the next command
+// stage.SnapshotEvery); once more when an instance was restored; and when one is stopped that has changed since. It is never
+// called at the same time as a handler of the instance. If the next command
 // crashes, a fresh instance gets the last snapshot. So a snapshot has the changes of the commands that have ended, and
 // nothing of the one that crashed. Snapshot is a part of the handling of its command: if it panics, that is a crash of the
 // command.

@@ -23,7 +23,7 @@ import (
 // is a crash. After a crash of its handler the instance is stopped, and the key's next command gets a fresh one, which begins
 // with the state after the last command that did not crash, if the instances are [behaviour.Snapshotter]s and
 // [behaviour.Restorer]s. An instance is kept until the stage stops, or longer than [Passivate] says; then its Stop is called, if
-// it has one. When the stage stops, or broke and is restarted, no state is kept.
+// it has one. When the stage stops, or is restarted because a stage broke, no state is kept.
 //
 // The results of one key leave the stage in order, too, unless a crash comes between. A command that is tried again, after a
 // crash or an error, keeps its place: later commands of its key wait for it, and other keys do not.

@@ -90,7 +90,7 @@ func Func[C any](name string, f func(ctx context.Context, cmd C) behaviour.Outco
 // An instance that is a [behaviour.Snapshotter] and a [behaviour.Restorer] leaves its state, after each command, to the next
 // instance that the factory makes: after a crash, when the number of workers falls and rises again, and after an upgrade. So
 // there are as many states as there were instances at once, and none is in two instances. When the stage stops they are gone,
-// and a stage that broke and is restarted begins without them, since one of them may be why it broke.
+// and a stage that is restarted because it, or another stage, broke begins without them: one of them may be why it broke.
 //
 // The factory may return any type that has HandleCommand: the type of the commands follows from that method, and need not
 // be written. A [behaviour.Factory] is such a factory too.

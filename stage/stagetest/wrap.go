@@ -10,8 +10,8 @@ import (
 )
 
 // Wrap puts an injector before a behaviour: for each command either a fault happens or the behaviour handles it. The
-// result has the behaviour's other interfaces, too (Starter, Stopper, Batcher, Versioned, Suspending). A handler that
-// may suspend is suspended while a fault delays or hangs it.
+// result has the behaviour's other interfaces, too (Starter, Stopper, Batcher, Versioned, Suspending, Snapshotter with
+// Restorer). A handler that may suspend is suspended while a fault delays or hangs it.
 func Wrap[C any](in *Injector, b behaviour.Behaviour[C]) behaviour.Behaviour[C] {
 	if b == nil {
 		return nil // the stage has a better message
@@ -20,10 +20,30 @@ func Wrap[C any](in *Injector, b behaviour.Behaviour[C]) behaviour.Behaviour[C] 
 	if s, ok := b.(behaviour.Suspending[C]); ok {
 		return wrappedSuspending[C]{w, s}
 	}
-	if many, ok := b.(behaviour.Batcher[C]); ok {
+	many, batches := b.(behaviour.Batcher[C])
+	saved, saves := b.(state)
+	switch {
+	case batches && saves:
+		return struct {
+			wrappedBatcher[C]
+			state
+		}{wrappedBatcher[C]{w, many}, saved}
+	case batches:
 		return wrappedBatcher[C]{w, many}
+	case saves:
+		return struct {
+			wrapped[C]
+			state
+		}{w, saved}
+	default:
+		return w
 	}
-	return w
+}
+
+// state is a behaviour whose state survives it.
+type state interface {
+	behaviour.Snapshotter
+	behaviour.Restorer
 }
 
 // WrapFunc is [Wrap] for a function, as stage.Func takes one.
