@@ -21,6 +21,7 @@ var direct = implementation{
 	pointers: directLine[*parcel],
 	blocks:   directLine[block],
 	boxes:    directLine[*block],
+	service:  directService,
 	not: map[string]string{
 		"W4": "would sleep for one command at a time",
 		"W7": noStages,

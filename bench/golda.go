@@ -32,6 +32,7 @@ var golda = implementation{
 	blocks:   goldaLine[block],
 	boxes:    goldaLine[*block],
 	logs:     goldaLogs,
+	service:  goldaService,
 }
 
 // goldaBatch is the same, but the submitter submits 64 commands at once, as that of chanbatch does.

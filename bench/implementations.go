@@ -14,6 +14,7 @@ type implementation struct {
 	blocks   func(shape[block]) (line[block], error) // a kilobyte by value
 	boxes    func(shape[*block]) (line[*block], error)
 	logs     func() (logProgram, error) // W13; nil: it takes no part
+	service  service                    // W15; nil: it takes no part
 	only     []string                   // the works that it takes part in; nil: all
 	not      map[string]string          // works that it takes no part in, and why
 }

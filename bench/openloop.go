@@ -48,12 +48,7 @@ func openLoop(impl implementation, o order) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	result := sample{Commands: n, Answered: n}
-	before.since(&result, n, 3)
-	result.P50, result.P99 = quantile(log.latency, 0.5), quantile(log.latency, 0.99)
-	sent := log.sinceSent()
-	result.SentP50, result.SentP99 = quantile(sent, 0.5), quantile(sent, 0.99)
-	result.NsPerHop = result.P50 / 3
+	result := log.sample(before, n)
 	if o.Moment {
 		return result, nil
 	}
@@ -64,6 +59,17 @@ func openLoop(impl implementation, o order) (sample, error) {
 type record struct {
 	lateness []time.Duration // from when a request should have been sent until it was
 	latency  []time.Duration // from when it should have been sent to its answer
+}
+
+// sample returns the figures of n requests through three steps.
+func (r record) sample(before usage, n int) sample {
+	result := sample{Commands: n, Answered: n}
+	before.since(&result, n, 3)
+	result.P50, result.P99 = quantile(r.latency, 0.5), quantile(r.latency, 0.99)
+	sent := r.sinceSent()
+	result.SentP50, result.SentP99 = quantile(sent, 0.5), quantile(sent, 0.99)
+	result.NsPerHop = result.P50 / 3
+	return result
 }
 
 // sinceSent returns the times from when requests were sent. They leave out the lateness of the generator, which is most

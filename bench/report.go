@@ -61,7 +61,7 @@ code is in [bench](../bench).
   of Prometheus, is not included. One scrape a second costs less than the difference of two measurements of the same thing.
   So another line is read fifty times a second: a fiftieth of the difference is the cost of one.
 - **Golda with its defaults:** policy, accounts, crash handling, dead letters. Only the numbers of workers are set.
-- **W5** counts from when a request should have been sent, so that a wait for the sender counts, too. If more than one
+- **W5 and W15** count from when a request should have been sent, so that a wait for the sender counts, too. If more than one
   in a hundred is sent more than 10 ms late the run fails: the generator missed its schedule. Most of the time that is
   counted is the lateness of the generator itself, because a timer is not exact and the machine has other work. *once sent*
   counts from when the request was actually sent, and distinguishes the implementations.

@@ -9,7 +9,7 @@ type sample struct {
 	AllocsPerHop  float64 `json:"allocs_per_hop"`
 	BytesPerHop   float64 `json:"bytes_per_hop"`
 
-	P50     float64 `json:"p50_ns,omitempty"` // W5
+	P50     float64 `json:"p50_ns,omitempty"` // W5, W15
 	P99     float64 `json:"p99_ns,omitempty"`
 	SentP50 float64 `json:"sent_p50_ns,omitempty"` // the same, from the time when the request was sent
 	SentP99 float64 `json:"sent_p99_ns,omitempty"`

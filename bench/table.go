@@ -45,7 +45,7 @@ func (s *suite) head(w work) []string {
 		return []string{"implementation", "answered", "of", "share", "process", "loss on a crash"}
 	case "W7":
 		return []string{"implementation", w.unit, "min-max", "/ golda", "/ chan", "goroutines per stage", "bytes before the first command"}
-	case "W5":
+	case "W5", "W15":
 		return []string{
 			"implementation", "p50 µs", "min-max", "/ golda", "/ chan", "p99 µs", "p50 once sent", "p99 once sent",
 			"CPU ns per command", "allocs per command", "bound", "order",
@@ -64,7 +64,7 @@ func (s *suite) cells(r *result) []string {
 	case "W7":
 		return append(s.compared(r, 1), number(r.median(goroutinesPerStage)),
 			number(r.median(freshBytes)))
-	case "W5":
+	case "W5", "W15":
 		return append(s.compared(r, 1000), number(r.median(p99)/1000),
 			number(r.median(sentP50)/1000), number(r.median(sentP99)/1000), number(r.median(cpuPerCommand)),
 			number(r.row().AllocsPerHop*3), r.impl.promise.bound, r.impl.promise.order)

@@ -54,6 +54,7 @@ func targets() []target {
 		atMost("W12: a hop of 500 stages costs at most 1.2 of one of five", ratioOf("W12", "golda", "W1", "golda"), 1.2),
 		atMost("W13: a log takes at most 0.9 of channels by hand", beside("W13", "golda", "chan"), 0.9),
 		atMost("W14: many submitters cost at most 0.5 of a channel", beside("W14", "golda", "chan"), 0.5),
+		atMost("W15: the 99th percentile of a service at most 1.05 of plain calls'", beside("W15", "golda", "direct").by(p99), 1.05),
 	}
 }
 

@@ -82,6 +82,7 @@ func works() []work {
 		{"W12", "as W1, but 500 stages", nsPerHop, deepStages, 0, perHop, flowOf(plainSteps(deepStages, 1), 10_000)},
 		{"W13", "a log of a million lines: split, enrich, add up by host in order", "ns per line", 1, 2, perHop, logs},
 		{"W14", "one stage of four workers, to which 64 goroutines submit", nsPerHop, 1, 2, perHop, crowd},
+		{"W15", "a service: 2,000 HTTP requests a second, through three stages of about 20 µs of CPU", "ns, median, from the intended time", 3, 4, median50, serve},
 	}
 }
 
@@ -116,6 +117,8 @@ func (w work) takes(i implementation) (why string, ok bool) {
 		return "it would take minutes", false
 	case w.name == "W13" && i.logs == nil:
 		return "the program is written for Golda and by hand only", false
+	case w.name == "W15" && i.service == nil:
+		return "the service is written for Golda and plain calls only", false
 	case w.name == "W14" && !slices.Contains(crowdOnly, i.name):
 		return "a line takes commands of one goroutine", false
 	}
