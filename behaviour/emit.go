@@ -35,7 +35,7 @@ func Emit[C any](ctx context.Context, next Target[C], cmd C) error {
 	if !ok {
 		return ErrNoWorker
 	}
-	return e.Emit(ctx, inlet, cmd)
+	return e.Emit(ctx, inlet, link.Load(inlet, &cmd))
 }
 
 // Attempt returns the number of the current try of the handler's command, counted from one: 2 means that one earlier

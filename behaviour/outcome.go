@@ -55,6 +55,9 @@ func OK(result any) Outcome {
 // Forward passes a command on to a stage, or to a port wired to one. It may be the command that the handler received or
 // another one. A command of a type that next does not take does not compile.
 //
+// An outcome may be kept and returned again, so Forward copies a command that is a value, such as a struct, to the heap. A
+// pointer costs no allocation; nor does a value that [Emit] sends, or that is the result of a stage.Map.
+//
 // Forwarding to a port that is not wired, or to nil, ends the command with
 // [ErrUnwired]. A port that the stage declares with stage.Out is checked before the start.
 func Forward[C any](next Target[C], cmd C) (o Outcome) {

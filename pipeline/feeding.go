@@ -275,7 +275,7 @@ func (r *feedRun) accept(cmd any, end func(done bool)) error {
 		origin = command.NewWatch(origin, func(err error) { end(r.of.wasDone(err)) }).Origin()
 	}
 	for pause, waited := firstPause, time.Duration(0); ; pause = min(2*pause, longPause) {
-		err := r.core.Inbox().Submit(r.ctx, &command.Envelope{Cmd: cmd, From: origin})
+		err := r.core.Inbox().Submit(r.ctx, &command.Envelope{Load: cmd, From: origin})
 		switch {
 		case err == nil:
 			r.submitted.Add(1)

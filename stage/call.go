@@ -48,7 +48,7 @@ func (t *Ticket) Err() error { return t.t.Err() }
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	link.CheckContext(ctx, "stage: Ask")
 	t := new(Ticket)
-	if err := s.inbox.Submit(ctx, &command.Envelope{Cmd: cmd, From: t.t.Asked(ctx, s.inbox.Pipeline())}); err != nil {
+	if err := s.inbox.Submit(ctx, &command.Envelope{Load: s.boxes.Load(cmd), From: t.t.Asked(ctx, s.inbox.Pipeline())}); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -93,7 +93,7 @@ func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
 func (s *Stage[C]) callSuspended(c behaviour.Suspender, cmd C) (any, error) {
 	var end signal
 	t := command.NewTicket(end.set)
-	if err := s.inbox.Submit(c, &command.Envelope{Cmd: cmd, From: t.Asked(c, s.inbox.Pipeline())}); err != nil {
+	if err := s.inbox.Submit(c, &command.Envelope{Load: s.boxes.Load(cmd), From: t.Asked(c, s.inbox.Pipeline())}); err != nil {
 		return nil, err
 	}
 	return waitAside(t, c, &end)

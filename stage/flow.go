@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 )
 
@@ -37,7 +38,7 @@ func Map[In, Out any](name string, f func(ctx context.Context, in In) (Out, erro
 		if err != nil {
 			return behaviour.Error(err)
 		}
-		return end.send(ctx, out)
+		return end.send(ctx, &out)
 	})
 }
 
@@ -53,7 +54,7 @@ func Filter[T any](name string, keep func(ctx context.Context, cmd T) (bool, err
 		case !ok:
 			return behaviour.OK(nil)
 		default:
-			return end.send(ctx, cmd)
+			return end.send(ctx, &cmd)
 		}
 	})
 }
@@ -193,6 +194,7 @@ type results[Out any] struct {
 	ports    []*behaviour.Port[Out] // not changed once the pipeline is made
 	pick     Pick[Out]              // nil: to all
 	required bool                   // results must lead somewhere
+	shown    bool                   // users see the outcomes of send
 	of       *settings
 	stage    *inbox.Inbox
 }
@@ -214,26 +216,42 @@ func (r *results[Out]) check(check *checker) {
 }
 
 // send is the outcome of a command with one result.
-func (r *results[Out]) send(ctx context.Context, out Out) behaviour.Outcome {
+func (r *results[Out]) send(ctx context.Context, out *Out) behaviour.Outcome {
 	switch {
 	case len(r.ports) == 0:
-		return behaviour.OK(out)
+		return behaviour.OK(*out)
 	case len(r.ports) == 1 && r.pick == nil:
-		return behaviour.Forward(r.ports[0], out)
+		return r.forward(r.ports[0], out)
 	case r.pick != nil:
-		port, err := r.picked(out)
+		port, err := r.picked(*out)
 		if err != nil {
 			return behaviour.Error(err)
 		}
-		return behaviour.Forward(port, out)
+		return r.forward(port, out)
 	}
 	for _, port := range r.ports[1:] {
-		if err := behaviour.Emit(ctx, port, out); err != nil {
+		if err := behaviour.Emit(ctx, port, *out); err != nil {
 			return behaviour.Error(err)
 		}
 	}
-	return behaviour.Forward(r.ports[0], out)
+	return r.forward(r.ports[0], out)
 }
+
+// forward is [behaviour.Forward] without its allocation. Users may keep an outcome and use it again, so that one cannot have a
+// box. This one goes to the engine and nowhere else, unless it is shown or there is middleware.
+func (r *results[Out]) forward(port *behaviour.Port[Out], out *Out) behaviour.Outcome {
+	if r.shown || len(r.of.wide)+len(r.of.around) > 0 {
+		return behaviour.Forward(port, *out)
+	}
+	inlet := port.Inlet()
+	return behaviour.Forward(loaded{inlet}, link.Load(inlet, out))
+}
+
+// loaded is a target for commands as envelopes have them.
+type loaded struct{ to *behaviour.Inlet }
+
+func (l loaded) Submit(context.Context, any) error { return behaviour.ErrUnwired }
+func (l loaded) Inlet() *behaviour.Inlet           { return l.to }
 
 // emit sends one of several results of a command.
 func (r *results[Out]) emit(ctx context.Context, out Out) error {

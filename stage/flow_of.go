@@ -23,11 +23,11 @@ func FlowOf[In, Out any](
 	make func(send func(ctx context.Context, out Out) behaviour.Outcome) (behaviour.Behaviour[In], error),
 	opts ...Option,
 ) *Flow[In, Out] {
-	end := new(results[Out])
+	end := &results[Out]{shown: true}
 	var b behaviour.Behaviour[In]
 	var err error
 	if make != nil {
-		b, err = make(end.send)
+		b, err = make(func(ctx context.Context, out Out) behaviour.Outcome { return end.send(ctx, &out) })
 	}
 	s := New(name, b, opts...)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -32,9 +33,11 @@ func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version, set *settin
 	}
 	suspending, suspends := b.(behaviour.Suspending[C])
 	if suspends {
-		call = func(ctx context.Context, cmd C) behaviour.Outcome {
-			return suspending.HandleSuspending(ctx.(behaviour.Suspender), cmd)
+		handle, ok := b.(behaviour.Coroutine[C]) // without a frame for its method, which each suspended command would hold
+		if !ok {
+			handle = suspending.HandleSuspending
 		}
+		call = func(ctx context.Context, cmd C) behaviour.Outcome { return handle(ctx.(behaviour.Suspender), cmd) }
 	}
 	many, _ := b.(behaviour.Batcher[C])
 	version := ""
@@ -103,10 +106,9 @@ func (i *instance[C]) Suspends() bool { return i.suspends }
 // Many reports whether the behaviour is a Batcher.
 func (i *instance[C]) Many() bool { return i.many != nil }
 
-// Handle handles one command. If C is an interface type, the assertion fails for a nil command, and c is nil as it should be.
-func (i *instance[C]) Handle(ctx context.Context, cmd any) behaviour.Outcome {
-	c, _ := cmd.(C)
-	return i.call(ctx, c)
+// Handle handles one command.
+func (i *instance[C]) Handle(ctx context.Context, load any) behaviour.Outcome {
+	return i.call(ctx, link.Open[C](load))
 }
 
 // HandleEach handles the commands of a batch, one after the other, until the worker is halted.
@@ -117,11 +119,15 @@ func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch wo
 			return
 		}
 		if batch[n].From != nil {
-			i.handleFrom(w, batch[n].Cmd) //nolint:contextcheck // the command has a context of its own
+			i.handleFrom(w, batch[n].Load) //nolint:contextcheck // the command has a context of its own
 			continue
 		}
-		c, _ := batch[n].Cmd.(C)
-		w.Settle(call(ctx, c))
+		load := batch[n].Load
+		if c, ok := load.(C); ok {
+			w.SettleBare(call(ctx, c))
+		} else {
+			w.Settle(call(ctx, link.Open[C](load)))
+		}
 	}
 }
 
@@ -129,13 +135,12 @@ func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch wo
 // small for the other commands.
 //
 //go:noinline
-func (i *instance[C]) handleFrom(w *worker.Worker, cmd any) {
+func (i *instance[C]) handleFrom(w *worker.Worker, load any) {
 	ctx := w.Begin()
 	if ctx == nil {
 		return
 	}
-	c, _ := cmd.(C)
-	o := i.call(ctx, c)
+	o := i.call(ctx, link.Open[C](load))
 	w.End()
 	w.Settle(o)
 }
@@ -145,7 +150,7 @@ func (i *instance[C]) handleFrom(w *worker.Worker, cmd any) {
 func (i *instance[C]) HandleMany(ctx context.Context, batch worker.Batch) []behaviour.Outcome {
 	cmds := make([]C, len(batch))
 	for n := range batch {
-		cmds[n], _ = batch[n].Cmd.(C)
+		cmds[n] = link.Open[C](batch[n].Load)
 	}
 	return i.many.HandleBatch(ctx, cmds)
 }

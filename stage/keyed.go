@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
@@ -84,9 +85,8 @@ func KeepStates(most int) Option {
 // option makes the stage a keyed one.
 func (s *keyed[C, K, B]) option(set *settings) {
 	set.keyed, set.key = true, reflect.ValueOf(s.key).Pointer()
-	set.Inbox.Key = func(cmd any) queue.Key {
-		c, _ := cmd.(C)
-		return queue.Key(maphash.Comparable(s.seed, s.key(c)))
+	set.Inbox.Key = func(load any) queue.Key {
+		return queue.Key(maphash.Comparable(s.seed, s.key(link.Open[C](load))))
 	}
 }
 

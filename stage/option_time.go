@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
 )
 
@@ -59,9 +60,8 @@ func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, bu
 		if key == nil {
 			return
 		}
-		s.Inbox.RateKey = func(cmd any) queue.Key {
-			c, _ := cmd.(C)
-			return queue.Key(maphash.Comparable(seed, key(c)))
+		s.Inbox.RateKey = func(load any) queue.Key {
+			return queue.Key(maphash.Comparable(seed, key(link.Open[C](load))))
 		}
 		s.ratedBy.ask = func(cmd any) {
 			c, _ := cmd.(C)

@@ -23,6 +23,7 @@ type Stage[C any] struct {
 	core  *engine.Core
 	inbox *inbox.Inbox     // the core's inbox and
 	inlet *behaviour.Inlet // its inlet: fields of their own because every command needs them
+	boxes *command.Boxes[C]
 	set   *settings
 	last  lastContext
 }
@@ -105,10 +106,14 @@ func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts .
 }
 
 func newStage[C any](name string, opts []Option) *Stage[C] {
-	s := &Stage[C]{set: newSettings(name, opts)}
+	s := &Stage[C]{set: newSettings(name, opts), boxes: command.NewBoxes[C]()}
 	s.core = engine.New(&s.set.Config, typed[C]{s})
 	s.inbox = s.core.Inbox()
 	s.inlet = s.inbox.Inlet()
+	if s.boxes != nil {
+		link.SetBoxer(s.inlet, s.boxes.Take)
+		s.core.SetBoxes(s.boxes)
+	}
 	return s
 }
 
@@ -176,7 +181,7 @@ func (s *Stage[C]) Part(part.Seal) {}
 // values that the first command was submitted with.
 func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 	link.CheckContext(ctx, "stage: Submit")
-	e := command.Envelope{Cmd: cmd}
+	e := command.Envelope{Load: s.boxes.Load(cmd)}
 	if ctx != context.Background() {
 		e.From = s.last.origin(ctx, s.inbox)
 	}
@@ -188,7 +193,7 @@ func (s *Stage[C]) Submit(ctx context.Context, cmd C) error {
 // the first one that was refused, and the error of that one. Their handlers see the values of ctx, as with Submit.
 func (s *Stage[C]) SubmitAll(ctx context.Context, cmds ...C) (accepted int, err error) {
 	link.CheckContext(ctx, "stage: SubmitAll")
-	return s.inbox.SubmitAll(ctx, s.last.origin(ctx, s.inbox), len(cmds), func(i int) any { return cmds[i] })
+	return s.inbox.SubmitAll(ctx, s.last.origin(ctx, s.inbox), len(cmds), func(i int) any { return s.boxes.Load(cmds[i]) })
 }
 
 // PID returns the stage's address while its pipeline runs, and nil before. Any protoactor actor of the pipeline's system

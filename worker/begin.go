@@ -154,6 +154,6 @@ func (w *Worker) expired(e *command.Envelope) bool {
 	if w.stage.ExpiresAt == nil {
 		return false
 	}
-	at := w.stage.ExpiresAt(e.Cmd)
+	at := w.stage.ExpiresAt(e.Command())
 	return !at.IsZero() && time.Now().After(at)
 }

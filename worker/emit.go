@@ -67,11 +67,11 @@ func (w *Worker) settleDeferred(ended bool) {
 
 // Emit holds a command until its handler returns. If the handler has emitted many, Emit sends all of them on at once, and
 // waits for free slots.
-func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
-	return reported(m.emit(ctx, to, cmd), to, cmd)
+func (m *emitter) Emit(ctx context.Context, to *behaviour.Inlet, load any) error {
+	return reported(m.emit(ctx, to, load), to, load)
 }
 
-func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
+func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error {
 	w := (*Worker)(m)
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
@@ -91,7 +91,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 	from := w.Batch[w.cur].From
 	from.Ticket().Join()
 	if len(w.emits) < mostHeld || w.numbers != nil { // what it emits may leave later than its handler returns
-		w.emits = append(w.emits, emission{out, cmd, from})
+		w.emits = append(w.emits, emission{out, load, from})
 		return nil
 	}
 	if w.watchdog != nil {
@@ -99,7 +99,7 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 		ctx, release = w.wait.start(ctx)
 		defer release()
 	}
-	if err := w.sendNowLocked(ctx, emission{out, cmd, from}); err != nil {
+	if err := w.sendNowLocked(ctx, emission{out, load, from}); err != nil {
 		from.Ticket().Settle(true, nil, nil)
 		return err
 	}
@@ -108,9 +108,9 @@ func (m *emitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error 
 
 // reported returns the result of Emit. A command that exceeds the pipeline's allowance becomes a letter. The subscribers of
 // letters are user code, so the caller does not hold emitting.
-func reported(err error, to *behaviour.Inlet, cmd any) error {
+func reported(err error, to *behaviour.Inlet, load any) error {
 	if errors.Is(err, inbox.ErrMaxInFlight) {
-		to.Inbox().(*inbox.Inbox).RefuseNew(cmd, err)
+		to.Inbox().(*inbox.Inbox).RefuseNew(load, err)
 	}
 	return err
 }
@@ -118,13 +118,13 @@ func reported(err error, to *behaviour.Inlet, cmd any) error {
 // send loads the emitted commands of a successful try, and behind them what its command is forwarded as, if out is not nil.
 // If a ticket waits for them they are booked together with the end of the try, so that a worker that is abandoned has sent
 // all of them or none.
-func (w *Worker) send(e *command.Envelope, out *outbox, cmd any) {
+func (w *Worker) send(e *command.Envelope, out *outbox, load any) {
 	w.emitting.Lock()
 	defer w.emitting.Unlock()
 	w.spill()
 	ticket := e.Ticket()
 	for _, m := range w.emits {
-		*w.load(m.to, ticket) = command.Emitted(m.cmd, e.From, w.stage.Inbox.Place)
+		*w.load(m.to, ticket) = command.Emitted(m.load, e.From, w.stage.Inbox.Place)
 	}
 	w.tally.Emitted += len(w.emits)
 	w.mustBook = true
@@ -134,7 +134,7 @@ func (w *Worker) send(e *command.Envelope, out *outbox, cmd any) {
 		w.tally.OK++
 	} else {
 		w.tally.Forwarded++
-		w.load(out, ticket).Continue(cmd, e)
+		w.load(out, ticket).Continue(load, e)
 	}
 	if ticket != nil { // it waits for them, whatever becomes of this worker
 		if !w.stage.Inbox.Book(&w.Member, &w.tally) {
@@ -200,5 +200,5 @@ func (w *Worker) sendGatheredLocked(ctx context.Context, out *outbox) error {
 // sendOne sends one emitted command and waits until it is queued. The inbox that queues it counts it as emitted, so it can
 // neither end before it is counted nor be counted and not queued.
 func (w *Worker) sendOne(ctx context.Context, m emission) error {
-	return m.to.to.Send(ctx, command.Emitted(m.cmd, m.from, w.stage.Inbox.Place), w.stage.Inbox, m.to.back, w.pool != nil)
+	return m.to.to.Send(ctx, command.Emitted(m.load, m.from, w.stage.Inbox.Place), w.stage.Inbox, m.to.back, w.pool != nil)
 }

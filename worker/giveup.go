@@ -37,7 +37,7 @@ func (w *Worker) drop() {
 	w.unlimit()
 	w.settleDeferred(false)
 	clear(w.Batch)
-	w.n, w.tally, w.lane = 0, inbox.Tally{}, noLane
+	w.n, w.tally, w.lane, w.spent = 0, inbox.Tally{}, noLane, nil
 	w.tour, w.outs, w.loaded, w.mustBook = nil, nil, 0, false
 	w.instance, w.pair, w.survivor = nil, nil, nil
 }

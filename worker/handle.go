@@ -38,7 +38,7 @@ func (w *Worker) callOne(ctx context.Context, inst Instance, e *command.Envelope
 	if w.stage.Timeout > 0 {
 		return w.callLimited(ctx, e)
 	}
-	o := inst.Handle(ctx, e.Cmd)
+	o := inst.Handle(ctx, e.Load)
 	w.End()
 	return o
 }
@@ -46,7 +46,7 @@ func (w *Worker) callOne(ctx context.Context, inst Instance, e *command.Envelope
 // callLimited runs the worker's instance on one command within the stage's time limit.
 func (w *Worker) callLimited(within context.Context, e *command.Envelope) behaviour.Outcome {
 	ctx := w.limit(within, e.From)
-	o := w.watchedHandle(ctx, e.Cmd)
+	o := w.watchedHandle(ctx, e.Load)
 	late := ctx.Err() != nil && within.Err() == nil
 	w.unlimit()
 	if err := o.Err(); late && err != nil && !errors.Is(err, ErrTimeout) {

@@ -26,8 +26,8 @@ type Instance interface {
 	Suspends() bool
 	// Many reports whether HandleMany is to be called, not Handle.
 	Many() bool
-	// Handle handles one command.
-	Handle(ctx context.Context, cmd any) behaviour.Outcome
+	// Handle handles one command, given as its envelope has it.
+	Handle(ctx context.Context, load any) behaviour.Outcome
 	// HandleEach handles the commands of a batch, one after the other, until [Worker.Halts] is set. It calls
 	// [Worker.Settle] with the outcome of each. The loop is in the instance so that a command costs one indirect call, not
 	// two.

@@ -3,9 +3,9 @@ package worker
 import "github.com/golda-dev/golda/internal/command"
 
 // pass puts a command on the lane.
-func (w *Worker) pass(e *command.Envelope, cmd any) {
+func (w *Worker) pass(e *command.Envelope, load any) {
 	slot := &w.Batch[w.lane.n]
-	slot.Continue(cmd, e)
+	slot.Continue(load, e)
 	if slot.From != nil { // to check whether it has a ticket would cost more
 		w.mustBook = true
 	}

@@ -81,10 +81,13 @@ func (w *Worker) takeTurn(park bool) int {
 		if w.loaded != w.Member.Carried {
 			w.stage.Inbox.Carry(&w.Member, int(w.loaded))
 		}
-		return w.stage.Inbox.Turn(&w.Member, &w.tally, park)
+		n := w.stage.Inbox.Turn(&w.Member, &w.tally, park)
+		w.recycle()
+		return n
 	}
 	left := w.stage
 	in, n := w.pool.Turn(&w.Member, &w.tally, park)
+	w.recycle()
 	if n > 0 {
 		w.visit(in)
 	}
@@ -93,6 +96,16 @@ func (w *Worker) takeTurn(park bool) int {
 		left.sweepIfMoving()
 	}
 	return n
+}
+
+// recycle gives back the boxes of the commands that the worker has completed. What it did is booked, so the copies that the
+// inbox had of them are not read any more.
+func (w *Worker) recycle() {
+	if len(w.spent) > 0 {
+		w.stage.Boxes.Recycle(w.spent)
+		clear(w.spent)
+		w.spent = w.spent[:0]
+	}
 }
 
 // visit makes the inbox's stage the present one.

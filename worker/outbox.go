@@ -76,7 +76,7 @@ type settling struct {
 // emission is a command that leaves when its handler has returned.
 type emission struct {
 	to   *outbox
-	cmd  any
+	load any
 	from *command.Origin
 }
 

@@ -115,7 +115,7 @@ func (p *pair) aim(e *command.Envelope) {
 	}
 	p.side = trial.After
 	e.Prove(true)
-	if !p.rollout.trial.PicksNew(e.Cmd) || !p.ensureCanary() {
+	if !p.rollout.trial.PicksNew(e.Command()) || !p.ensureCanary() {
 		p.side = trial.Before
 		e.Prove(false)
 	}
@@ -183,12 +183,12 @@ func (p *pair) Many() bool {
 }
 
 // Handle handles one command.
-func (p *pair) Handle(ctx context.Context, cmd any) behaviour.Outcome {
+func (p *pair) Handle(ctx context.Context, load any) behaviour.Outcome {
 	part := p.parts[p.side]
 	if !part.Many() {
-		return part.Handle(ctx, cmd)
+		return part.Handle(ctx, load)
 	}
-	return checked(part.HandleMany(ctx, []command.Envelope{{Cmd: cmd}}), 1)[0]
+	return checked(part.HandleMany(ctx, []command.Envelope{{Load: load}}), 1)[0]
 }
 
 // HandleEach implements [Instance]. The worker does not call it, because it aims a pair before each command.
@@ -198,7 +198,7 @@ func (p *pair) HandleEach(ctx context.Context, w *Worker, batch Batch) {
 		if halted.Load() {
 			return
 		}
-		w.Settle(p.Handle(ctx, batch[i].Cmd))
+		w.Settle(p.Handle(ctx, batch[i].Load))
 	}
 }
 

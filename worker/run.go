@@ -77,7 +77,7 @@ func (run *Run) serve(t *coro.Task) {
 		run.unhook = context.AfterFunc(from.Context(), func() { t.Stop(from.Ended()) })
 	}
 	defer run.rescue()
-	run.outcome = run.instance.Handle(t, run.envelope.Cmd)
+	run.outcome = run.instance.Handle(t, run.envelope.Load)
 	run.returned = true
 }
 

@@ -39,11 +39,11 @@ func (m *runEmitter) Detach() {
 
 // Emit holds a command until the run has succeeded. If the handler has emitted many, Emit sends all of them on at once, and
 // waits for free slots.
-func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
-	return reported(m.emit(ctx, to, cmd), to, cmd)
+func (m *runEmitter) Emit(ctx context.Context, to *behaviour.Inlet, load any) error {
+	return reported(m.emit(ctx, to, load), to, load)
 }
 
-func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) error {
+func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, load any) error {
 	run := (*Run)(m)
 	run.emitting.Lock()
 	defer run.emitting.Unlock()
@@ -58,7 +58,7 @@ func (m *runEmitter) emit(ctx context.Context, to *behaviour.Inlet, cmd any) err
 		return out.to.LoopFull()
 	}
 	run.envelope.Ticket().Join()
-	run.emits = append(run.emits, emission{out, cmd, run.originLocked()})
+	run.emits = append(run.emits, emission{out, load, run.originLocked()})
 	if len(run.emits) <= mostHeld || run.stage.Inbox.Ordered() {
 		return nil
 	}
@@ -88,6 +88,6 @@ func (run *Run) sendNowLocked(ctx context.Context) error {
 // sendOne sends one emitted command and waits until it is queued.
 func (run *Run) sendOne(ctx context.Context, m emission) error {
 	_, suspends := ctx.(behaviour.Suspender) // then it holds no worker while it waits
-	e := command.Emitted(m.cmd, m.from, run.stage.Inbox.Place)
+	e := command.Emitted(m.load, m.from, run.stage.Inbox.Place)
 	return m.to.to.Send(ctx, e, run.stage.Inbox, m.to.back, run.shared.Load() && !suspends)
 }

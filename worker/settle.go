@@ -6,24 +6,35 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 )
 
-// Settle does what the outcome of the present command says, and moves on to the next command of the batch. An [Instance]
-// calls it.
+// Settle does what the outcome of the present command says, moves on to the next command of the batch, and recycles the command's
+// box. An [Instance] calls it.
 func (w *Worker) Settle(o behaviour.Outcome) {
-	e := &w.Batch[w.cur]
-	if next, cmd := o.Way(); next == w.lane.inlet && len(w.emits) == 0 {
-		w.pass(e, cmd)
-	} else {
-		w.applyOutcome(e, o)
+	load := w.Batch[w.cur].Load // another may be in its place afterwards
+	if w.SettleBare(o) && w.stage.Boxes != nil {
+		w.spent = append(w.spent, load)
 	}
-	w.cur++
 }
 
-// applyOutcome is Settle for all outcomes that do not take the lane.
-func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) {
+// SettleBare is Settle for a command that is not in a box. It reports whether the command is completed; see applyOutcome.
+func (w *Worker) SettleBare(o behaviour.Outcome) (completed bool) {
+	e := &w.Batch[w.cur]
+	if next, load := o.Way(); next == w.lane.inlet && len(w.emits) == 0 {
+		w.pass(e, load)
+		completed = true
+	} else {
+		completed = w.applyOutcome(e, o)
+	}
+	w.cur++
+	return completed
+}
+
+// applyOutcome is SettleBare for all outcomes that do not take the lane. It reports whether the command is completed: it is replied
+// to or goes on, and will never be read again.
+func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) (completed bool) {
 	kind, next, value := o.Open()
 	switch kind {
 	case behaviour.KindForward:
-		w.forward(e, next, value)
+		return w.forward(e, next, value)
 	case behaviour.KindOK:
 		w.endNumber()
 		t := e.Ticket()
@@ -35,30 +46,33 @@ func (w *Worker) applyOutcome(e *command.Envelope, o behaviour.Outcome) {
 		if t != nil {
 			t.Settle(e.Child(), value, nil)
 		}
+		return true
 	default:
 		w.fail(e, o.Err())
+		return false
 	}
 }
 
 // forward puts a command in the outbox of its target, or starts the lane with it. The command leaves at the end of the
-// batch. Most commands take the lane without a call of forward.
-func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, cmd any) {
+// batch. Most commands take the lane without a call of forward. It returns false if the command has failed instead.
+func (w *Worker) forward(e *command.Envelope, to *behaviour.Inlet, load any) bool {
 	out, err := w.outboxFor(to)
 	if err != nil {
 		w.fail(e, err)
-		return
+		return false
 	}
 	w.endNumber()
 	switch {
 	case len(w.emits) > 0:
-		w.send(e, out, cmd)
+		w.send(e, out, load)
 	case w.hasUndelivered() || w.numbers != nil:
-		w.load(out, e.Ticket()).Continue(cmd, e)
+		w.load(out, e.Ticket()).Continue(load, e)
 		w.tally.Forwarded++
 	default:
 		w.lane = lane{inlet: to, out: out}
-		w.pass(e, cmd)
+		w.pass(e, load)
 	}
+	return true
 }
 
 // fail ends a command with an error, or returns it to the queue for another try.

@@ -28,6 +28,7 @@ type Stage struct {
 	Timeout time.Duration // the time limit for a command; 0 for none
 	Grace   time.Duration // how long a handler may run past Timeout
 	RetryIf func(error) bool
+	Boxes   command.Recycler // of the commands; nil if they need none
 	// TTL is how long a command may wait in the queue. ExpiresAt returns when a command expires by itself; it may be nil.
 	TTL       time.Duration
 	ExpiresAt func(cmd any) time.Time

@@ -88,6 +88,9 @@ func (w *Worker) settleStuck() {
 	defer close(w.over)
 	stack := w.stuckAt()
 	w.loseRun()
+	for i := range w.Batch[w.cur:w.n] { // the handler's goroutine may not have taken them out of their boxes yet
+		w.Batch[int(w.cur)+i].Unbox()
+	}
 	self, system, parent := w.self.Self(), w.self.ActorSystem(), w.self.Parent()
 	err := fmt.Errorf("%w: %v past its time limit of %v", ErrStuck, w.stage.Grace, w.stage.Timeout)
 	w.settleCrash(&thrown{err, newSite(nil, stack), w.crashedInstance().Version()})

@@ -49,7 +49,7 @@ func (w *Worker) handleRuns(batch []command.Envelope) {
 func (w *Worker) runOf(e *command.Envelope) *Run {
 	var run *Run
 	if e.Woken() {
-		run = e.Cmd.(*Run)
+		run = e.Load.(*Run)
 		*e = run.envelope
 		if w.numbers != nil {
 			w.numbers.Set(w.cur, run.place)
@@ -126,7 +126,7 @@ func (w *Worker) takeEmits(emits []emission) {
 			ticket.Settle(true, nil, err)
 			continue
 		}
-		w.emits = append(w.emits, emission{out, m.cmd, m.from})
+		w.emits = append(w.emits, emission{out, m.load, m.from})
 	}
 }
 
@@ -160,7 +160,7 @@ func (s *Stage) queueWoken(t *coro.Task) {
 		go s.Runs.Resume(t)
 		return
 	}
-	s.Inbox.Resume(command.Envelope{Cmd: run})
+	s.Inbox.Resume(command.Envelope{Load: run})
 }
 
 // queueWokenApart queues a run that a timer woke, or the end of what it awaited. Stage.Apart decides when.

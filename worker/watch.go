@@ -50,9 +50,9 @@ func (w *Worker) unlimit() {
 }
 
 // watchedHandle runs the worker's instance on one command, watched.
-func (w *Worker) watchedHandle(ctx context.Context, cmd any) (o behaviour.Outcome) {
+func (w *Worker) watchedHandle(ctx context.Context, load any) (o behaviour.Outcome) {
 	instance := w.instance
-	w.watched(ctx, func() { o = instance.Handle(ctx, cmd) })
+	w.watched(ctx, func() { o = instance.Handle(ctx, load) })
 	return o
 }
 

@@ -68,6 +68,7 @@ type progress struct {
 	n, cur int32 // the size of the batch, 0 between batches, and the index of the command that is being handled
 	mark   int64 // the last reading of the clock; 0 if it is out of date
 	tally  inbox.Tally
+	spent  []any // the loads of completed commands, if they may be in boxes, until they are booked
 }
 
 // suspending is what a worker needs for commands whose handlers may suspend: at most one of them runs in the worker.

@@ -2,7 +2,11 @@
 // waits for the command's end.
 package command
 
-import "time"
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/link"
+)
 
 // Envelope is one command on its way through a pipeline. It is passed by value, so a hop allocates nothing.
 //
@@ -10,8 +14,9 @@ import "time"
 // So facts that are seldom needed share one word. With a field for each the envelope was a quarter larger, and a hop took
 // some 5 % longer.
 type Envelope struct {
-	// Cmd is the command itself.
-	Cmd any
+	// Load is the command, or a box with it: see [link.Box]. Only code that passes it on as it is reads it; other code calls
+	// [Envelope.Command] or, if it knows the type, [link.Open]. Of a command that is woken it is the run.
+	Load any
 	// From is what all commands that result from one submission share: the ticket and the caller's context. It is nil if
 	// there is neither.
 	From *Origin
@@ -50,8 +55,8 @@ const Emitters = 255
 
 // Emitted returns the envelope of a command that a handler of the stage at a place emitted. The ticket of its origin waits for
 // it, but its result is not the ticket's result.
-func Emitted(cmd any, from *Origin, place int) Envelope {
-	e := Envelope{Cmd: cmd, From: from, note: child}
+func Emitted(load any, from *Origin, place int) Envelope {
+	e := Envelope{Load: load, From: from, note: child}
 	if place < Emitters {
 		e.note |= note(place+1) << packAt
 	}
@@ -68,6 +73,13 @@ func (e *Envelope) Emitter() int {
 	return int(e.note&pack>>packAt) - 1
 }
 
+// Command returns the command as users see it: without its box. A command that was in one is copied to the heap.
+func (e *Envelope) Command() any { return link.Bare(e.Load) }
+
+// Unbox takes the command out of its box, which is not used again. It is for a command whose box may still be read by a goroutine
+// that was given up.
+func (e *Envelope) Unbox() { e.Load = e.Command() }
+
 // Ticket returns the ticket that waits for the command, or nil if no caller waits.
 func (e *Envelope) Ticket() *Ticket { return e.From.Ticket() }
 
@@ -79,7 +91,7 @@ func (e *Envelope) Child() bool { return e.note&child != 0 }
 
 // Continue makes e the envelope of a command that another one was forwarded as: it has the same origin. The two envelopes may be
 // the same.
-func (e *Envelope) Continue(cmd any, from *Envelope) {
+func (e *Envelope) Continue(load any, from *Envelope) {
 	if e != from {
 		e.From = from.From
 	}
@@ -87,7 +99,7 @@ func (e *Envelope) Continue(cmd any, from *Envelope) {
 	if from.note&packed != 0 {
 		keeps = child
 	}
-	e.Cmd, e.note = cmd, from.note&keeps
+	e.Load, e.note = load, from.note&keeps
 }
 
 // Moment is an instant of the pipeline's clock as envelopes store it. The zero Moment is no instant.
@@ -181,7 +193,7 @@ func (e *Envelope) Proven() bool { return e.note&proven != 0 }
 // Prove sets what [Envelope.Proven] reports.
 func (e *Envelope) Prove(yes bool) { e.set(proven, yes) }
 
-// Woken reports whether the command was suspended and may be resumed: Cmd is the run.
+// Woken reports whether the command was suspended and may be resumed: Load is the run.
 func (e *Envelope) Woken() bool { return e.note&woken != 0 }
 
 // Wake marks the command as woken.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
@@ -112,6 +113,9 @@ func (c *Core) Suspending() { c.staff.Suspends() }
 
 // Deferring lets the stage's handlers defer what depends on how their command ends.
 func (c *Core) Deferring() { c.staff.Defers = true }
+
+// SetBoxes sets where the boxes of completed commands go. It must be called before the stage starts.
+func (c *Core) SetBoxes(boxes command.Recycler) { c.staff.Boxes = boxes }
 
 // Name returns the stage's name.
 func (c *Core) Name() string { return c.config.Inbox.Name }

@@ -81,7 +81,7 @@ func (c *Core) makeEndpoint() *actor.Endpoint {
 
 // receive submits what an actor sent. It runs in the sender's goroutine.
 func (c *Core) receive(message any, sender *actor.PID) {
-	e := command.Envelope{Cmd: message}
+	e := command.Envelope{Load: message}
 	if sender != nil {
 		e.From = command.NewTicket(func(result any, err error) { c.answer(sender, result, err) }).Origin()
 	}
@@ -102,7 +102,7 @@ func (c *Core) Resubmit(ctx context.Context, cmd any) error {
 	if !c.typed.Takes(cmd) && (cmd != nil || c.typed.Type().Kind() != reflect.Interface) {
 		return c.mistyped(cmd)
 	}
-	return c.inbox.Submit(ctx, &command.Envelope{Cmd: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
+	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
 }
 
 // mistyped counts a command of another type than the stage's, and returns the error.

@@ -18,7 +18,7 @@ func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.
 	m := &Member{Wake: func() {}}
 	in.Join(m, false)
 	for i := range 3 {
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: i}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: i}))
 	}
 	time.Sleep(time.Microsecond) // longer than a batch lingers
 	var tally Tally
@@ -41,7 +41,7 @@ func TestOnlyAHaltedInboxAbandonsAWorkerAndOnlyOneThatDoesNotDeliver(t *testing.
 	before := Counts([]*Inbox{in})
 	late := Tally{OK: 2}
 	require.False(t, in.Book(m, &late))
-	require.False(t, in.RetryLater(m, &late, command.Envelope{Cmd: 1}, nil))
+	require.False(t, in.RetryLater(m, &late, command.Envelope{Load: 1}, nil))
 	require.False(t, in.Crash(m, &late, &m.Batch[1], m.Batch[2:3], true, ErrStopped))
 	require.False(t, in.NoInstance(m, &late, m.Batch[1:3], ErrStopped))
 	require.False(t, in.End(m, &late, m.Batch[1:3]))
@@ -55,11 +55,11 @@ func TestAParkedWorkerKeepsNoReferenceToACommand(t *testing.T) {
 	in.Open()
 	m := &Member{Wake: func() {}}
 	in.Join(m, false)
-	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 	var tally Tally
 	require.Equal(t, 1, in.Turn(m, &tally, true))
 	require.Len(t, m.copies, 1)
 	tally.OK = 1
 	require.Zero(t, in.Turn(m, &tally, true))
-	require.Nil(t, m.copies[:1][0].Cmd)
+	require.Nil(t, m.copies[:1][0].Load)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
@@ -65,18 +66,18 @@ func (w *admissionRules) inherit(old *admissionRules) {
 }
 
 // check asks whether a command is let in, and why not.
-func (d *Admission) check(pl *Pipeline, cmd any, load func() (queued, capacity int)) (why reason.Reason, err error) {
+func (d *Admission) check(pl *Pipeline, e *command.Envelope, load func() (queued, capacity int)) (why reason.Reason, err error) {
 	w := d.set.Load()
 	if w == nil {
 		return "", nil
 	}
 	if w.Gate != nil {
 		queued, capacity := load()
-		if err := admitted(w.Gate, cmd, queued, capacity); err != nil {
+		if err := admitted(w.Gate, e.Command(), queued, capacity); err != nil {
 			return reason.Policy, plain.Because(ErrPolicy, "", err)
 		}
 	}
-	if w.sheds(cmd) {
+	if w.sheds(e) {
 		return reason.Policy, ErrPolicy
 	}
 	if w.Rate.PerSecond > 0 {
@@ -109,12 +110,12 @@ func admitted(g controller.Gate, cmd any, queued, capacity int) (err error) {
 }
 
 // sheds reports whether the command is refused in favour of others.
-func (w *admissionRules) sheds(cmd any) bool {
+func (w *admissionRules) sheds(e *command.Envelope) bool {
 	if w.Shed == (controller.Shed{}) {
 		return false
 	}
 	priority := 0
-	if p, ok := cmd.(queue.Prioritized); ok {
+	if p, ok := e.Command().(queue.Prioritized); ok {
 		priority = priorityOf(p)
 	}
 	return priority < w.Shed.Below || w.Shed.Probability > 0 && rand.Float64() < w.Shed.Probability

@@ -338,17 +338,17 @@ func TestAdmissionRulesDoNotApplyToHandedOverCommands(t *testing.T) {
 	a := controller.Admission{Rate: controller.Rate{PerSecond: 1, Burst: 1}, Shed: controller.Shed{Probability: 1}}
 	tb.SetAdmission(a)
 	tb.inboxes[0].SetAdmission(a)
-	require.Equal(t, 2, tb.inboxes[0].HandOver(&Member{}, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, false))
+	require.Equal(t, 2, tb.inboxes[0].HandOver(&Member{}, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, false))
 }
 
 func TestADisabledInboxTakesNothingAndReportsHandedOverCommands(t *testing.T) {
 	tb := newTestbed(t, 2)
 	tb.inboxes[1].Adjust(func(k *Knobs) { k.Disabled = true })
 	require.ErrorIs(t, submitTo(t.Context(), tb.inboxes[1], 1), ErrDisabled)
-	require.Equal(t, 2, tb.inboxes[1].HandOver(&Member{}, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, true))
+	require.Equal(t, 2, tb.inboxes[1].HandOver(&Member{}, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, true))
 	require.Len(t, tb.ends, 2)
 	require.Equal(t, reason.Disabled, tb.ends[0].Reason)
-	require.NoError(t, tb.inboxes[1].Send(t.Context(), command.Envelope{Cmd: 3}, nil, false, false))
+	require.NoError(t, tb.inboxes[1].Send(t.Context(), command.Envelope{Load: 3}, nil, false, false))
 	require.Len(t, tb.ends, 3)
 	require.Zero(t, tb.inboxes[1].reserved)
 	require.Zero(t, tb.inboxes[1].Load())
@@ -362,7 +362,7 @@ func TestALimitAppliesToHandedOverCommands(t *testing.T) {
 	in.SetAdmission(controller.Admission{Limit: 3})
 	w, up := tb.addOwnWorker(in), &testWorker{st: tb}
 	up.Wake = func() { up.woken++ }
-	es := []command.Envelope{{Cmd: 1}, {Cmd: 2}, {Cmd: 3}, {Cmd: 4}, {Cmd: 5}}
+	es := []command.Envelope{{Load: 1}, {Load: 2}, {Load: 3}, {Load: 4}, {Load: 5}}
 	require.Equal(t, 3, in.HandOver(&up.Member, es, 0, false, true))
 	w.turn(false)
 	require.Zero(t, up.woken)

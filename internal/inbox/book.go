@@ -109,7 +109,7 @@ func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []comm
 	if e.Tries() >= in.cfg.Retry.Attempts {
 		return false
 	}
-	at, back := in.placeBack(m, e.Cmd, len(rest)), in.placesBack(m, rest)
+	at, back := in.placeBack(m, e.Load, len(rest)), in.placesBack(m, rest)
 	var fx effects
 	in.mu.Lock()
 	ok := in.mayRetry(m, t, &fx)

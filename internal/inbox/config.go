@@ -48,14 +48,15 @@ type Config struct {
 	Rate     Rate
 	// RateBy bounds how many commands of each key are given out. Without Key, RateKey says what the keys are; it calls user code.
 	RateBy  Rate
-	RateKey func(cmd any) queue.Key
+	RateKey func(load any) queue.Key
 	Retry   Retry
 	// Instances is how many workers may be here at once.
 	Instances int
 	// Discipline is the order of the queue; nil is first in, first out.
 	Discipline queue.Discipline
-	// Key makes the stage a keyed one: commands of one key are handled one after the other. It calls user code.
-	Key func(cmd any) queue.Key
+	// Key makes the stage a keyed one: commands of one key are handled one after the other. It is given the command as its
+	// envelope has it, and calls user code.
+	Key func(load any) queue.Key
 	// Ordered has what comes of the commands leave in the order of their arrival.
 	Ordered bool
 	// Holder is the behaviour if its handlers wait for one another; otherwise nil.

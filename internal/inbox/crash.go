@@ -27,7 +27,7 @@ type crash struct {
 func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
 	c := crash{culprit: culprit, retry: retry, rest: rest, streak: culprit != nil && culprit.Tries() <= 1, err: err}
 	if retry || culprit != nil && in.Ordered() {
-		c.at = in.placeBack(m, culprit.Cmd, len(rest))
+		c.at = in.placeBack(m, culprit.Load, len(rest))
 	}
 	return in.endBatch(m, t, &c)
 }

@@ -63,7 +63,7 @@ func TestALetterIsKeptBeforeTheTicketIsSettledAndSubscribersComeLast(t *testing.
 			require.EqualValues(t, 2, in.counts.dead[reason.Stopped], "the end is booked before it is reported")
 			note("ticket " + cmd)
 		})
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd, From: ticket.Origin()}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd, From: ticket.Origin()}))
 	}
 	in.Halt()()
 	require.Equal(t, []string{
@@ -163,7 +163,7 @@ func (w *walk) step(r *rand.Rand) {
 func (w *walk) submit() {
 	var fx effects
 	w.mu.Lock()
-	waiter, err := w.enter(&command.Envelope{Cmd: 1}, &submission{by: submitter{asked: true}}, &fx)
+	waiter, err := w.enter(&command.Envelope{Load: 1}, &submission{by: submitter{asked: true}}, &fx)
 	w.unlock(&fx)
 	if waiter != nil {
 		w.waiting = append(w.waiting, waiter)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/golda-dev/golda/controller"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -34,7 +35,7 @@ func (in *Inbox) checksAdmission(ctx context.Context) bool {
 
 // checkAdmission checks a command by the rules of the pipeline and of the inbox, and waits at the pipeline's entry. Entered
 // says that [Pipeline.entered] has to be called.
-func (in *Inbox) checkAdmission(ctx context.Context, cmd any) (why reason.Reason, entered bool, refused error) {
+func (in *Inbox) checkAdmission(ctx context.Context, e *command.Envelope) (why reason.Reason, entered bool, refused error) {
 	pl := in.Pipeline()
 	if pl == nil || ended(ctx) {
 		return "", false, nil // it is refused for that, and no rule need be asked
@@ -46,10 +47,10 @@ func (in *Inbox) checkAdmission(ctx context.Context, cmd any) (why reason.Reason
 		return "", false, nil
 	}
 	load := func() (queued, capacity int) { return in.Len(), in.Knobs().Capacity }
-	if why, err := pl.admission.check(pl, cmd, load); err != nil {
+	if why, err := pl.admission.check(pl, e, load); err != nil {
 		return why, false, in.wrap(err)
 	}
-	if why, err := in.admission.check(pl, cmd, load); err != nil {
+	if why, err := in.admission.check(pl, e, load); err != nil {
 		return why, false, in.wrap(err)
 	}
 	return in.waitToEnter(ctx)

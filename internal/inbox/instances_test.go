@@ -14,7 +14,7 @@ import (
 func TestWakeAllWakesOnlyWorkersThatHaveAnInstance(t *testing.T) {
 	in := newTestInbox(2, Config{Name: "r", Capacity: 4, Batch: 1, Instances: 1, StreakEnds: time.Minute})
 	var tally Tally
-	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 	require.Equal(t, 1, in.Turn(in.members[0], &tally, true))
 	in.members[0].Instance = "old"
 	tally.OK = 1
@@ -22,7 +22,7 @@ func TestWakeAllWakesOnlyWorkersThatHaveAnInstance(t *testing.T) {
 	require.Zero(t, in.Turn(in.members[1], &tally, true))
 	in.WakeAll()
 	require.Equal(t, []int{1, 0}, in.woken)
-	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 2}))
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 2}))
 	require.Equal(t, []int{1, 0}, in.woken, "a worker is on its way")
 	require.Equal(t, 1, in.Turn(in.members[0], &tally, true))
 	require.Equal(t, "old", in.members[0].Instance)

@@ -19,11 +19,11 @@ func (in *Inbox) placesBack(m *Member, es []command.Envelope) places {
 }
 
 // placeBack returns the place of a command that is to be tried again. Behind it so many are left in the worker's batch.
-func (in *Inbox) placeBack(m *Member, cmd any, behind int) place {
+func (in *Inbox) placeBack(m *Member, load any, behind int) place {
 	if in.Ordered() {
 		return place{key: m.Numbers.before(behind)}
 	}
-	return in.queue.place(cmd)
+	return in.queue.place(load)
 }
 
 // freeLanes ends a worker's hold on lanes, unless it carries what came of their commands: until that has been handed over,

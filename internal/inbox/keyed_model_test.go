@@ -123,8 +123,8 @@ func (m *keyedModel) arrived(id int) {
 // back puts commands of a batch back before all others of their keys.
 func (m *keyedModel) back(es ...command.Envelope) {
 	for _, e := range slices.Backward(es) {
-		k := modelKey(e.Cmd.(int))
-		m.queued[k] = slices.Insert(m.queued[k], 0, e.Cmd.(int))
+		k := modelKey(e.Load.(int))
+		m.queued[k] = slices.Insert(m.queued[k], 0, e.Load.(int))
 	}
 }
 
@@ -137,7 +137,7 @@ func (m *keyedModel) submit(t *rapid.T) {
 	id := m.newID(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &modelWaiter{id: id, cancel: cancel, result: make(chan error, 1)}
-	go func() { x.result <- m.inbox.Submit(ctx, &command.Envelope{Cmd: id}) }()
+	go func() { x.result <- m.inbox.Submit(ctx, &command.Envelope{Load: id}) }()
 	m.waiters = append(m.waiters, x)
 	m.collect(t)
 }
@@ -151,12 +151,12 @@ func (m *keyedModel) cancel(*rapid.T) {
 func (m *keyedModel) handOver(t *rapid.T) {
 	var es []command.Envelope
 	for range rapid.IntRange(1, 5).Draw(t, "n") {
-		es = append(es, command.Envelope{Cmd: m.newID(t)})
+		es = append(es, command.Envelope{Load: m.newID(t)})
 	}
 	m.inbox.HandOver(nil, es, 0, true, false)
 	for _, e := range es {
 		if !m.halted {
-			m.arrived(e.Cmd.(int))
+			m.arrived(e.Load.(int))
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (m *keyedModel) collect(t *rapid.T) {
 
 // delayed reports whether a command waits for its next try.
 func (m *keyedModel) delayed(id int) bool {
-	return slices.ContainsFunc(m.inbox.delayed.heap, func(d due) bool { return d.e.Cmd == id })
+	return slices.ContainsFunc(m.inbox.delayed.heap, func(d due) bool { return d.e.Load == id })
 }
 
 func (m *keyedModel) worker(t *rapid.T, fit func(*keyedWorker) bool) *keyedWorker {
@@ -234,7 +234,7 @@ func (m *keyedModel) takeTurn(t *rapid.T, w *keyedWorker, park bool) {
 	w.parked = park && n == 0
 	m.collect(t)
 	for _, e := range w.Member.Batch[:max(n, 0)] {
-		id := e.Cmd.(int)
+		id := e.Load.(int)
 		k := modelKey(id)
 		if h := m.holder[k]; h != nil && h != w || len(m.queued[k]) == 0 || m.queued[k][0] != id {
 			t.Fatalf("given %d, of %v, and %v has the key", id, m.queued[k], h)
@@ -243,7 +243,7 @@ func (m *keyedModel) takeTurn(t *rapid.T, w *keyedWorker, park bool) {
 		w.todo = append(w.todo, e)
 	}
 	for _, e := range w.todo {
-		m.holder[modelKey(e.Cmd.(int))] = w
+		m.holder[modelKey(e.Load.(int))] = w
 	}
 }
 

@@ -32,7 +32,7 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 				ks := make([]queue.Key, len(es))
 				for i := range es {
 					k := rapid.IntRange(0, keys-1).Draw(t, "key")
-					es[i].Cmd, ks[i] = keys*next+k, queue.Key(k)
+					es[i].Load, ks[i] = keys*next+k, queue.Key(k)
 					waiting[k] = append(waiting[k], keys*next+k)
 					next++
 				}
@@ -51,9 +51,9 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 				n := l.PopInto(batch)
 				require.Equal(t, min(len(batch), sum), n)
 				for _, e := range batch[:n] {
-					k := key(e.Cmd)
+					k := key(e.Load)
 					require.Positive(t, allowed(k), "more than the rate")
-					require.Equal(t, waiting[k][0], e.Cmd, "in order")
+					require.Equal(t, waiting[k][0], e.Load, "in order")
 					waiting[k] = waiting[k][1:]
 					buckets[k].take(1)
 					if rapid.IntRange(0, 3).Draw(t, "expired") == 0 {
@@ -79,8 +79,8 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 			"drop": func(t *rapid.T) {
 				if l.Len() > 0 {
 					e := l.Drop()
-					k := key(e.Cmd)
-					require.Equal(t, waiting[k][0], e.Cmd)
+					k := key(e.Load)
+					require.Equal(t, waiting[k][0], e.Load)
 					waiting[k] = waiting[k][1:]
 				}
 			},
@@ -88,7 +88,7 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 				if rapid.IntRange(0, 9).Draw(t, "one in ten") == 0 {
 					var got [keys][]int
 					for _, e := range l.Drain() {
-						got[key(e.Cmd)] = append(got[key(e.Cmd)], e.Cmd.(int))
+						got[key(e.Load)] = append(got[key(e.Load)], e.Load.(int))
 					}
 					for k := range keys {
 						require.True(t, slices.Equal(waiting[k], got[k]))
@@ -119,7 +119,7 @@ func TestKeysThatHaveUsedUpTheirRateAreRememberedUpToABound(t *testing.T) {
 	l := newLanes(false, Rate{N: 1, Per: time.Hour, Burst: 1})
 	batch := make([]command.Envelope, 1)
 	come := func(k int) bool {
-		l.Push(command.Envelope{Cmd: k}, queue.Key(k))
+		l.Push(command.Envelope{Load: k}, queue.Key(k))
 		return l.PopInto(batch) == 1
 	}
 	for k := range 2 * mostSpent {

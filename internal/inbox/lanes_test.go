@@ -31,7 +31,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 		var members [workers + 1]Member
 		batches := [workers + 1][]command.Envelope{}
 		next := 0
-		key := func(e command.Envelope) queue.Key { return queue.Key(e.Cmd.(int) % 5) }
+		key := func(e command.Envelope) queue.Key { return queue.Key(e.Load.(int) % 5) }
 		keys := func(es []command.Envelope) (ks []queue.Key) {
 			for _, e := range es {
 				ks = append(ks, key(e))
@@ -44,9 +44,9 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 				n := rapid.IntRange(1, 6).Draw(t, "n")
 				es := make([]command.Envelope, n)
 				for i := range es {
-					es[i].Cmd = 5*next + rapid.IntRange(0, 4).Draw(t, "key")
+					es[i].Load = 5*next + rapid.IntRange(0, 4).Draw(t, "key")
 					next++
-					m.waiting[key(es[i])] = append(m.waiting[key(es[i])], es[i].Cmd.(int))
+					m.waiting[key(es[i])] = append(m.waiting[key(es[i])], es[i].Load.(int))
 				}
 				l.PushAll(es, keys(es))
 			},
@@ -65,7 +65,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					require.False(t, m.blocked[k])
 					require.Contains(t, []int{0, w}, m.holder[k], "a key has two workers")
 					m.holder[k] = w
-					require.Equal(t, m.waiting[k][0], e.Cmd, "in order")
+					require.Equal(t, m.waiting[k][0], e.Load, "in order")
 					m.waiting[k] = m.waiting[k][1:]
 				}
 				batches[w] = batch[:n]
@@ -78,13 +78,13 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					culprit, rest := batch[at], batch[at+1:]
 					l.PushFront(rest, keys(rest))
 					for _, e := range slices.Backward(rest) {
-						m.waiting[key(e)] = slices.Insert(m.waiting[key(e)], 0, e.Cmd.(int))
+						m.waiting[key(e)] = slices.Insert(m.waiting[key(e)], 0, e.Load.(int))
 					}
 					switch k := key(culprit); rapid.IntRange(0, 2).Draw(t, "then") {
 					case 0: // it ends
 					case 1: // it is tried again at once
 						l.unblock(culprit, k)
-						m.waiting[k] = slices.Insert(m.waiting[k], 0, culprit.Cmd.(int))
+						m.waiting[k] = slices.Insert(m.waiting[k], 0, culprit.Load.(int))
 					default:
 						l.block(k)
 						m.blocked[k] = true
@@ -104,7 +104,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 					e := delayed[k]
 					l.unblock(e, k)
 					m.blocked[k] = false
-					m.waiting[k] = slices.Insert(m.waiting[k], 0, e.Cmd.(int))
+					m.waiting[k] = slices.Insert(m.waiting[k], 0, e.Load.(int))
 					delete(delayed, k)
 					return
 				}
@@ -113,10 +113,10 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 				if l.Len() == 0 {
 					return
 				}
-				oldest := l.Oldest().Cmd
+				oldest := l.Oldest().Load
 				e := l.Drop()
-				require.Equal(t, oldest, e.Cmd)
-				require.Equal(t, m.waiting[key(e)][0], e.Cmd)
+				require.Equal(t, oldest, e.Load)
+				require.Equal(t, m.waiting[key(e)][0], e.Load)
 				m.waiting[key(e)] = m.waiting[key(e)][1:]
 			},
 			"drain": func(t *rapid.T) {
@@ -125,7 +125,7 @@ func TestLanesAgreeWithAModel(t *testing.T) {
 				}
 				got := map[queue.Key][]int{}
 				for _, e := range l.Drain() {
-					got[key(e)] = append(got[key(e)], e.Cmd.(int))
+					got[key(e)] = append(got[key(e)], e.Load.(int))
 				}
 				for k := range queue.Key(5) {
 					require.Len(t, got[k], len(m.waiting[k]))

@@ -144,7 +144,7 @@ func (m *inboxModel) countEnd(id int) {
 func (m *inboxModel) envelope() command.Envelope {
 	id := m.next
 	m.next++
-	return command.Envelope{Cmd: id, From: command.NewTicket(func(any, error) { m.countEnd(id) }).Origin()}
+	return command.Envelope{Load: id, From: command.NewTicket(func(any, error) { m.countEnd(id) }).Origin()}
 }
 
 // free is how many slots are free. The model does not decide which commands that wait for a retry have given up their
@@ -222,7 +222,7 @@ func (m *inboxModel) seldom(f func(*rapid.T)) func(*rapid.T) {
 
 func (m *inboxModel) submit(t *rapid.T) {
 	e := m.envelope()
-	id := e.Cmd.(int)
+	id := e.Load.(int)
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &modelWaiter{id: id, cancel: cancel, result: make(chan error, 1)}
 	if rapid.IntRange(0, 9).Draw(t, "ended") == 0 {
@@ -373,9 +373,9 @@ func (m *inboxModel) checkHandedOver(t *rapid.T, es []command.Envelope, n, space
 	for i, e := range es[:n] {
 		switch {
 		case i < fits:
-			m.queue = append(m.queue, e.Cmd.(int))
+			m.queue = append(m.queue, e.Load.(int))
 		case m.rule != Reject:
-			m.drop(e.Cmd.(int))
+			m.drop(e.Load.(int))
 		}
 	}
 }
@@ -449,11 +449,11 @@ func (m *inboxModel) checkBatch(t *rapid.T, w *modelWorker, batch []command.Enve
 		t.Fatalf("given %d of %d, with %d at work", n, len(m.queue), m.live())
 	}
 	for i, e := range batch {
-		if e.Cmd.(int) != m.queue[i] {
-			t.Fatalf("given %v at place %d, want %d", e.Cmd, i, m.queue[i])
+		if e.Load.(int) != m.queue[i] {
+			t.Fatalf("given %v at place %d, want %d", e.Load, i, m.queue[i])
 		}
 		if e.Tries() != m.tries[m.queue[i]] {
-			t.Fatalf("%v has %d tries, want %d", e.Cmd, e.Tries(), m.tries[m.queue[i]])
+			t.Fatalf("%v has %d tries, want %d", e.Load, e.Tries(), m.tries[m.queue[i]])
 		}
 	}
 	m.packs.checkBatch(t, batch, true)
@@ -504,7 +504,7 @@ func (m *inboxModel) retryLater(t *rapid.T) {
 	w := m.holder(t)
 	e := &w.todo[0]
 	e.Failed()
-	id := e.Cmd.(int)
+	id := e.Load.(int)
 	m.tries[id] = e.Tries()
 	ok := m.inbox.RetryLater(&w.Member, &w.tally, *e, nil)
 	want := e.Tries() < 3 && !m.halted
@@ -529,7 +529,7 @@ func (m *inboxModel) crash(t *rapid.T) {
 	if len(w.todo) == 1 || rapid.Bool().Draw(t, "one") {
 		culprit, rest = &w.todo[0], w.todo[1:]
 		culprit.Failed()
-		m.tries[culprit.Cmd.(int)] = culprit.Tries()
+		m.tries[culprit.Load.(int)] = culprit.Tries()
 	} else {
 		Narrow(rest)
 	}
@@ -537,12 +537,12 @@ func (m *inboxModel) crash(t *rapid.T) {
 	m.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
 	if retry && !m.halted {
 		m.packs.retry(*culprit)
-		m.delayed = append(m.delayed, culprit.Cmd.(int))
+		m.delayed = append(m.delayed, culprit.Load.(int))
 	}
 	if !m.halted {
 		var front []int
 		for _, e := range rest {
-			id := e.Cmd.(int)
+			id := e.Load.(int)
 			front = append(front, id)
 			m.packs.add(e)
 		}
@@ -610,7 +610,7 @@ func (m *inboxModel) unshrink(t *rapid.T) {
 func (m *inboxModel) send(t *rapid.T) {
 	back := rapid.IntRange(0, 3).Draw(t, "back") == 0
 	e := m.envelope()
-	id := e.Cmd.(int)
+	id := e.Load.(int)
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &modelWaiter{id: id, fromHandler: true, cancel: cancel, result: make(chan error, 1)}
 	waits := m.rule == Wait && !m.halted && m.free() <= 0
@@ -718,7 +718,7 @@ func (m *inboxModel) collectAnswers(t *rapid.T) {
 func (m *inboxModel) ids() []int {
 	ids := make([]int, m.inbox.queue.Len())
 	for i := range ids {
-		ids[i] = m.inbox.queue.at(i).Cmd.(int)
+		ids[i] = m.inbox.queue.at(i).Load.(int)
 	}
 	return ids
 }
@@ -869,7 +869,7 @@ func (m *inboxModel) checkNothingLeft(t *rapid.T) {
 	up := map[int]bool{}
 	for _, sender := range m.senders {
 		for _, e := range sender.items {
-			up[e.Cmd.(int)] = true
+			up[e.Load.(int)] = true
 		}
 	}
 	for id := range m.next {

@@ -17,7 +17,7 @@ type packs map[int]int
 
 func (p packs) add(e command.Envelope) {
 	if e.Pack() > 0 {
-		p[e.Cmd.(int)] = e.Pack()
+		p[e.Load.(int)] = e.Pack()
 	}
 }
 
@@ -28,29 +28,29 @@ const retried = -1
 // retry notes a command that crashed and is to be tried again.
 func (p packs) retry(e command.Envelope) {
 	if e.Pack() > 0 {
-		p[e.Cmd.(int)] = retried
+		p[e.Load.(int)] = retried
 	}
 }
 
 // checkBatch checks that a batch is of one pack, or that no command of it is in a pack.
 func (p packs) checkBatch(t *rapid.T, batch []command.Envelope, knows bool) {
-	first := p[batch[0].Cmd.(int)]
+	first := p[batch[0].Load.(int)]
 	if first == retried {
 		first = 1
-		p[batch[0].Cmd.(int)] = first
+		p[batch[0].Load.(int)] = first
 	}
 	if first > 0 && len(batch) > first {
 		t.Fatalf("a batch of %d, and %d are left of the pack", len(batch), first)
 	}
 	for i, e := range batch {
-		is, want := p[e.Cmd.(int)], max(first-i, 0)
+		is, want := p[e.Load.(int)], max(first-i, 0)
 		if is == retried && !knows {
 			is = want
 		}
 		if is != want {
-			t.Fatalf("%v is at place %d of a batch that begins with a pack of %d, and %d of its own pack are still to come", e.Cmd, i, first, is)
+			t.Fatalf("%v is at place %d of a batch that begins with a pack of %d, and %d of its own pack are still to come", e.Load, i, first, is)
 		}
-		delete(p, e.Cmd.(int))
+		delete(p, e.Load.(int))
 	}
 }
 

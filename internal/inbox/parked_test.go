@@ -19,11 +19,11 @@ func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 		in := New(Config{Name: "r", Capacity: 1, Batch: 1, StreakEnds: time.Minute})
 		in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)})
 		in.Open()
-		load := []command.Envelope{{Cmd: 1}}
+		load := []command.Envelope{{Load: 1}}
 		var here, up Member
 		here.Wake, up.Wake = func() {}, func() {}
 		in.Join(&here, false)
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 0}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 0}))
 		require.Zero(t, in.HandOver(&up, load, 0, false, true))
 		require.Zero(t, in.HandOver(&up, load, 0, false, false), "before it stops")
 		up.ready.Store(true) // its successor joins
@@ -39,6 +39,6 @@ func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 		require.Zero(t, in.reserved, "an empty inbox has promised no slots")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		require.NoError(t, in.Submit(ctx, &command.Envelope{Cmd: 2}))
+		require.NoError(t, in.Submit(ctx, &command.Envelope{Load: 2}))
 	})
 }

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
 func (in *Inbox) ending(e *command.Envelope, why reason.Reason, err error, at time.Time) Ending {
-	return Ending{Inbox: in, Cmd: e.Cmd, Reason: why, Err: err, Tries: e.Tries(), At: at, From: 1 + e.Emitter()}
+	return Ending{Inbox: in, Cmd: e.Command(), Reason: why, Err: err, Tries: e.Tries(), At: at, From: 1 + e.Emitter()}
 }
 
 // report reports commands that ended unanswered. For each, the letter is kept before the ticket is settled: a caller that
@@ -75,11 +76,11 @@ func (in *Inbox) usedUp(e *command.Envelope) bool {
 
 // RefuseNew reports a command that a handler could not emit within a loop. It was not accepted, so the accounts have it
 // among those that were rejected, and it leaves a letter.
-func (in *Inbox) RefuseNew(cmd any, err error) {
+func (in *Inbox) RefuseNew(load any, err error) {
 	in.mu.Lock()
 	_ = in.refuse(reason.MaxInFlight, nil)
 	in.mu.Unlock()
-	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: cmd, Reason: reason.MaxInFlight, Err: err})
+	in.Pipeline().ReportLost(Ending{Inbox: in, Cmd: link.Bare(load), Reason: reason.MaxInFlight, Err: err})
 }
 
 // Tickets counts the queued and delayed commands that a caller waits for. It reads each of them under the lock, so it is for

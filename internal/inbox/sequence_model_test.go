@@ -125,7 +125,7 @@ func (m *sequenceModel) submit(t *rapid.T) {
 	id := m.next
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &modelWaiter{id: id, cancel: cancel, result: make(chan error, 1)}
-	go func() { x.result <- m.inbox.Submit(ctx, &command.Envelope{Cmd: id}) }()
+	go func() { x.result <- m.inbox.Submit(ctx, &command.Envelope{Load: id}) }()
 	m.waiters = append(m.waiters, x)
 	m.collect(t)
 }
@@ -140,12 +140,12 @@ func (m *sequenceModel) handOver(t *rapid.T) {
 	var es []command.Envelope
 	for range rapid.IntRange(1, 5).Draw(t, "n") {
 		m.next++
-		es = append(es, command.Envelope{Cmd: m.next})
+		es = append(es, command.Envelope{Load: m.next})
 	}
 	m.inbox.HandOver(nil, es, 0, true, false)
 	for _, e := range es {
 		if !m.halted {
-			m.fresh = append(m.fresh, e.Cmd.(int))
+			m.fresh = append(m.fresh, e.Load.(int))
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (m *sequenceModel) deliver(t *rapid.T, w *sequenceWorker, full bool) bool {
 // send has everything leave that the worker has.
 func (m *sequenceModel) send(t *rapid.T, w *sequenceWorker) {
 	for _, r := range w.loaded {
-		m.left = append(m.left, r.Envelope.Cmd.(int))
+		m.left = append(m.left, r.Envelope.Load.(int))
 	}
 	w.loaded = nil
 	if want := m.want(); len(m.left) > len(want) || !slices.Equal(m.left, want[:len(m.left)]) {
@@ -273,7 +273,7 @@ func (m *sequenceModel) takeTurn(t *rapid.T, w *sequenceWorker, park bool) {
 	m.collect(t)
 	w.cur = 0
 	for i, e := range w.Member.Batch[:max(n, 0)] {
-		id := e.Cmd.(int)
+		id := e.Load.(int)
 		switch at := slices.Index(m.back, id); {
 		case at >= 0:
 			m.back = slices.Delete(m.back, at, at+1)
@@ -302,9 +302,9 @@ func (m *sequenceModel) finish(t *rapid.T) {
 }
 
 func (m *sequenceModel) finishOne(w *sequenceWorker, results int) {
-	id := w.todo[0].Cmd.(int)
+	id := w.todo[0].Load.(int)
 	for range results {
-		w.Numbers.Add(w.cur, m.ahead.Inlet()).Cmd = id
+		w.Numbers.Add(w.cur, m.ahead.Inlet()).Load = id
 	}
 	w.results[id] = results
 	m.end(w)
@@ -314,7 +314,7 @@ func (m *sequenceModel) finishOne(w *sequenceWorker, results int) {
 // end ends the present command of a worker.
 func (m *sequenceModel) end(w *sequenceWorker) {
 	w.Numbers.End(w.cur)
-	w.booked[w.todo[0].Cmd.(int)] = true
+	w.booked[w.todo[0].Load.(int)] = true
 	w.todo = w.todo[1:]
 	w.cur++
 }
@@ -338,7 +338,7 @@ func (m *sequenceModel) retry(t *rapid.T) {
 	e.Failed()
 	m.book(w)
 	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:]) {
-		m.back = append(m.back, e.Cmd.(int))
+		m.back = append(m.back, e.Load.(int))
 		w.todo = w.todo[1:]
 		w.cur++
 		return
@@ -363,10 +363,10 @@ func (m *sequenceModel) crash(t *rapid.T) {
 		m.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
 	}
 	for i := range rest {
-		m.came(rest[i].Cmd.(int), !m.halted)
+		m.came(rest[i].Load.(int), !m.halted)
 	}
 	if culprit != nil {
-		m.came(culprit.Cmd.(int), retry && !m.halted)
+		m.came(culprit.Load.(int), retry && !m.halted)
 	}
 	w.todo, w.owes = nil, true
 	m.deliver(t, w, false)
@@ -441,7 +441,7 @@ func (m *sequenceModel) halt(t *rapid.T) {
 func (m *sequenceModel) flushed(t *rapid.T) {
 	if n := m.ahead.Len(); n > 0 {
 		for _, e := range m.ahead.queue.takeAll() {
-			m.left = append(m.left, e.Cmd.(int))
+			m.left = append(m.left, e.Load.(int))
 		}
 		if want := m.want(); len(m.left) > len(want) || !slices.Equal(m.left, want[:len(m.left)]) {
 			t.Fatalf("left a halted inbox: %v, and not %v", m.left, want)

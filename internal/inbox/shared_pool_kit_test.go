@@ -74,7 +74,7 @@ func newTestbed(t *testing.T, n int, change ...func(*Config)) *testbed {
 func (tb *testbed) submit(place int, cmds ...any) {
 	tb.t.Helper()
 	for _, cmd := range cmds {
-		require.NoError(tb.t, tb.inboxes[place].Submit(tb.t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(tb.t, tb.inboxes[place].Submit(tb.t.Context(), &command.Envelope{Load: cmd}))
 	}
 }
 
@@ -158,7 +158,7 @@ func (w *testWorker) next(park bool) (*Inbox, []any) {
 	}
 	cmds := make([]any, 0, w.n)
 	for _, e := range w.Batch[:w.n] {
-		cmds = append(cmds, e.Cmd)
+		cmds = append(cmds, e.Load)
 	}
 	return w.lastInbox, cmds
 }
@@ -218,7 +218,7 @@ func (tb *testbed) polled(plan *controller.VisitPlan) {
 
 // submitTo submits a command to an inbox.
 func submitTo(ctx context.Context, in *Inbox, cmd any) error {
-	return in.Submit(ctx, &command.Envelope{Cmd: cmd})
+	return in.Submit(ctx, &command.Envelope{Load: cmd})
 }
 
 // Rest has the inbox rest: shared pools do not serve it for so long.

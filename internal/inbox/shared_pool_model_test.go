@@ -237,7 +237,7 @@ func (pm *poolModel) submit(t *rapid.T) {
 	pm.next++
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &modelWaiter{id: id, cancel: cancel, result: make(chan error, 1)}
-	go func() { x.result <- mi.Submit(ctx, &command.Envelope{Cmd: id}) }()
+	go func() { x.result <- mi.Submit(ctx, &command.Envelope{Load: id}) }()
 	synctest.Wait()
 	mi.waiters = append(mi.waiters, x)
 }
@@ -341,7 +341,7 @@ func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int
 	w.inbox = mi
 	batch := w.Member.Batch[:n]
 	for _, e := range batch {
-		id := e.Cmd.(int)
+		id := e.Load.(int)
 		at := slices.Index(mi.queue, id)
 		if at < 0 {
 			// The model can't see the order inside a discipline, so it learns here of retries that were queued.
@@ -369,7 +369,7 @@ func (pm *poolModel) checkBatch(t *rapid.T, w *poolWorker, mi *modelInbox, n int
 // allInBatch reports whether all ids are in the batch.
 func (pm *poolModel) allInBatch(ids []int, batch []command.Envelope) bool {
 	for _, id := range ids {
-		if !slices.ContainsFunc(batch, func(e command.Envelope) bool { return e.Cmd == id }) {
+		if !slices.ContainsFunc(batch, func(e command.Envelope) bool { return e.Load == id }) {
 			return false
 		}
 	}
@@ -465,7 +465,7 @@ func (pm *poolModel) finish(t *rapid.T, w *poolWorker) {
 		x := to[how%len(to)]
 		w.tally.Forwarded++
 		w.inbox.forwarded++
-		w.outboxes[x] = append(w.outboxes[x], command.Envelope{Cmd: e.Cmd})
+		w.outboxes[x] = append(w.outboxes[x], command.Envelope{Load: e.Load})
 	case how < 0:
 		w.tally.Errors++
 		w.inbox.errors++
@@ -480,7 +480,7 @@ func (pm *poolModel) finish(t *rapid.T, w *poolWorker) {
 func (pm *poolModel) countEnd(e command.Envelope) {
 	pm.mu.Lock()
 	defer pm.mu.Unlock()
-	pm.ends[e.Cmd.(int)]++
+	pm.ends[e.Load.(int)]++
 }
 
 func (pm *poolModel) deliver(t *rapid.T) {
@@ -504,7 +504,7 @@ func (pm *poolModel) handOver(t *rapid.T, w *poolWorker, park bool) bool {
 		}
 		x.accepted += n
 		for _, e := range es[:n] {
-			x.queue = append(x.queue, e.Cmd.(int))
+			x.queue = append(x.queue, e.Load.(int))
 		}
 		synctest.Wait()
 		pm.updateQueue(t, x)
@@ -529,7 +529,7 @@ func (pm *poolModel) retryLater(t *rapid.T) {
 	}
 	w.todo = w.todo[1:]
 	if ok {
-		pm.postponed(w.inbox, e.Cmd.(int))
+		pm.postponed(w.inbox, e.Load.(int))
 	} else {
 		w.tally.Errors++
 		w.inbox.errors++
@@ -578,14 +578,14 @@ func (pm *poolModel) crashed(t *rapid.T, w *poolWorker, rest []command.Envelope,
 	}
 	front := make([]int, 0, len(rest))
 	for _, e := range rest {
-		id := e.Cmd.(int)
+		id := e.Load.(int)
 		front = append(front, id)
 		mi.packs.add(e)
 	}
 	mi.queue = append(front, mi.queue...)
 	if retry {
 		mi.packs.retry(*culprit)
-		pm.postponed(mi, culprit.Cmd.(int))
+		pm.postponed(mi, culprit.Load.(int))
 	}
 	w.todo = nil
 	synctest.Wait()
@@ -794,7 +794,7 @@ func (pm *poolModel) takeIdleInstances(t *rapid.T) {
 func (mi *modelInbox) ids() []int {
 	ids := make([]int, mi.Inbox.queue.Len())
 	for i := range ids {
-		ids[i] = mi.Inbox.queue.at(i).Cmd.(int)
+		ids[i] = mi.Inbox.queue.at(i).Load.(int)
 	}
 	return ids
 }

@@ -208,7 +208,7 @@ func (w *graphWorker) handle(in *Inbox, n int) {
 		}
 		to := ways[w.rnd.IntN(len(ways))]
 		w.tally.Forwarded++
-		w.outboxes[to] = append(w.outboxes[to], command.Envelope{Cmd: e.Cmd})
+		w.outboxes[to] = append(w.outboxes[to], command.Envelope{Load: e.Load})
 	}
 	if len(ways) == 0 {
 		w.graph.notify()

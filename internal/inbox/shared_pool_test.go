@@ -38,7 +38,7 @@ func TestABlockedWorkerIsWokenUnderASmallLimit(t *testing.T) {
 	in.SetAdmission(controller.Admission{Limit: 2})
 	up, down := tb.addOwnWorker(tb.inboxes[0]), tb.addOwnWorker(in)
 	tb.submitN(1, 2)
-	require.Zero(t, in.HandOver(&up.Member, []command.Envelope{{Cmd: 1}}, 0, false, true))
+	require.Zero(t, in.HandOver(&up.Member, []command.Envelope{{Load: 1}}, 0, false, true))
 	for range 3 {
 		down.turn(true)
 	}
@@ -128,7 +128,7 @@ func TestTokensGivenWhileTheModeChangesAreTakenBackToo(t *testing.T) {
 		for !tb.pool.polled() { //nolint:revive // wait until it has changed
 		}
 	}
-	es := []command.Envelope{{Cmd: 1}, {Cmd: 2}, {Cmd: 3}}
+	es := []command.Envelope{{Load: 1}, {Load: 2}, {Load: 3}}
 	require.Equal(t, 3, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
 	<-changed
 	require.EqualValues(t, 1, tb.pool.noted.Load(), "one inbox has work")
@@ -212,7 +212,7 @@ func TestACrashedWorkerKeepsItsPlaceAtTheInboxUntilItHasHandedOver(t *testing.T)
 	batch[1].Failed()
 	tb.inboxes[0].Crash(&w.Member, &w.tally, &batch[1], batch[2:], false, ErrStopped)
 	_, cmds = w2.turn(true)
-	require.Empty(t, cmds, "%v overtake %v", cmds, done[0].Cmd)
+	require.Empty(t, cmds, "%v overtake %v", cmds, done[0].Load)
 	require.Equal(t, 1, tb.inboxes[1].HandOver(&w.Member, done, 0, true, false))
 	tb.pool.Leave(&w.Member, &w.tally)
 	tb.inboxes[0].Yield(&w.Member)

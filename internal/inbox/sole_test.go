@@ -32,7 +32,7 @@ func (in *testInbox) wakes() []int {
 func (in *testInbox) submit(t *testing.T, n int) {
 	t.Helper()
 	for cmd := range n {
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd}))
 	}
 }
 

@@ -131,7 +131,7 @@ func runChain(t *testing.T, capacity, perInbox int) {
 				if (i+p)%4 == 0 {
 					go cancel()
 				}
-				if first.Submit(ctx, &command.Envelope{Cmd: i}) == nil {
+				if first.Submit(ctx, &command.Envelope{Load: i}) == nil {
 					accepted.Add(1)
 				}
 				cancel()
@@ -198,7 +198,7 @@ func runAndWatch(t *testing.T, rule Overflow) {
 	for range producers {
 		submitters.Go(func() {
 			for i := range 500 {
-				require.NoError(t, first.Submit(context.Background(), &command.Envelope{Cmd: i}))
+				require.NoError(t, first.Submit(context.Background(), &command.Envelope{Load: i}))
 			}
 		})
 	}
@@ -262,7 +262,7 @@ func TestASlotGrantedTooLateGoesToTheNextInLine(t *testing.T) {
 		in := New(Config{Name: "r", Capacity: 1, Batch: 1})
 		in.Attach(pl)
 		in.Open()
-		require.NoError(t, in.Submit(context.Background(), &command.Envelope{Cmd: 0}))
+		require.NoError(t, in.Submit(context.Background(), &command.Envelope{Load: 0}))
 		var m Member
 		m.Wake = func() {}
 		in.Join(&m, false)
@@ -273,7 +273,7 @@ func TestASlotGrantedTooLateGoesToTheNextInLine(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancels[j] = cancel
 			submitters.Go(func() {
-				if in.Submit(ctx, &command.Envelope{Cmd: 1}) == nil {
+				if in.Submit(ctx, &command.Envelope{Load: 1}) == nil {
 					accepted.Add(1)
 				}
 			})

@@ -60,13 +60,13 @@ func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 // SubmitAll takes n commands from outside, in order, as if each were submitted, and returns how many were accepted: all, or
 // those before the one that was refused with the error. As many as there are free slots for are taken at once. They have
 // the same origin.
-func (in *Inbox) SubmitAll(ctx context.Context, from *command.Origin, n int, cmd func(i int) any) (int, error) {
+func (in *Inbox) SubmitAll(ctx context.Context, from *command.Origin, n int, load func(i int) any) (int, error) {
 	for i := 0; i < n; i++ {
-		i += in.submitBatch(ctx, from, i, n, cmd)
+		i += in.submitBatch(ctx, from, i, n, load)
 		if i == n {
 			break
 		}
-		if err := in.Submit(ctx, &command.Envelope{Cmd: cmd(i), From: from}); err != nil {
+		if err := in.Submit(ctx, &command.Envelope{Load: load(i), From: from}); err != nil {
 			return i, err
 		}
 	}
@@ -75,7 +75,7 @@ func (in *Inbox) SubmitAll(ctx context.Context, from *command.Origin, n int, cmd
 
 // submitBatch takes as many of the commands from one number to before another as there are free slots for, and returns how
 // many. It takes none if there is anything to check, to wait for, or to refuse: a single Submit deals with that.
-func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, to int, cmd func(i int) any) int {
+func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, to int, load func(i int) any) int {
 	if in.checksAdmission(ctx) || ended(ctx) {
 		return 0
 	}
@@ -86,7 +86,7 @@ func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, 
 		n = max(min(to-from, in.free()), 0)
 	}
 	for i := range n {
-		in.push(&command.Envelope{Cmd: cmd(from + i), From: origin}, place{})
+		in.push(&command.Envelope{Load: load(from + i), From: origin}, place{})
 	}
 	in.counts.submitted += uint64(n)
 	if n > 0 {
@@ -99,11 +99,11 @@ func (in *Inbox) submitBatch(ctx context.Context, origin *command.Origin, from, 
 
 // submitChecked is Submit where there are admission rules or a discipline.
 func (in *Inbox) submitChecked(ctx context.Context, e *command.Envelope) error {
-	why, entered, refused := in.checkAdmission(ctx, e.Cmd)
+	why, entered, refused := in.checkAdmission(ctx, e)
 	if entered {
 		defer in.Pipeline().entered()
 	}
-	return in.submit(ctx, e, submission{at: in.queue.place(e.Cmd), why: why, refused: refused})
+	return in.submit(ctx, e, submission{at: in.queue.place(e.Load), why: why, refused: refused})
 }
 
 // submit takes a command, or refuses it and counts why.

@@ -60,7 +60,7 @@ func (model *suspendModel) submit(t *rapid.T) {
 		model.fresh = model.fresh[1:]
 	}
 	model.next++
-	require.NoError(t, model.Submit(t.Context(), &command.Envelope{Cmd: model.next}))
+	require.NoError(t, model.Submit(t.Context(), &command.Envelope{Load: model.next}))
 	model.fresh = append(model.fresh, model.next)
 }
 
@@ -119,15 +119,15 @@ func (model *suspendModel) turn(t *rapid.T) {
 	took := 0
 	for _, e := range m.Batch[:n] {
 		if e.Woken() {
-			cmd := *e.Cmd.(*int)
+			cmd := *e.Load.(*int)
 			require.Equal(t, model.woken[0], cmd)
 			model.woken, took = model.woken[1:], took+1
 			model.todo[i] = append(model.todo[i], cmd)
 			continue
 		}
-		require.Equal(t, model.fresh[0], e.Cmd)
+		require.Equal(t, model.fresh[0], e.Load)
 		model.fresh = model.fresh[1:]
-		model.todo[i] = append(model.todo[i], e.Cmd.(int))
+		model.todo[i] = append(model.todo[i], e.Load.(int))
 	}
 	require.GreaterOrEqual(t, took, min(going, n)-1, "woken commands come first, except for one place in the batch")
 }
@@ -176,7 +176,7 @@ func (model *suspendModel) wake(t *rapid.T) {
 	}
 	i := rapid.IntRange(0, len(model.suspendedCmds)-1).Draw(t, "which")
 	cmd := model.suspendedCmds[i]
-	model.Resume(command.Envelope{Cmd: &cmd})
+	model.Resume(command.Envelope{Load: &cmd})
 	if model.halted {
 		return
 	}
@@ -192,18 +192,18 @@ func (model *suspendModel) crash(t *rapid.T) {
 	}
 	todo, m := model.todo[i], model.members[i]
 	last := 0
-	for last < len(m.Batch) && m.Batch[last].Cmd != nil {
+	for last < len(m.Batch) && m.Batch[last].Load != nil {
 		last++
 	}
 	rest := m.Batch[last-len(todo)+1 : last]
-	culprit := command.Envelope{Cmd: todo[0]}
+	culprit := command.Envelope{Load: todo[0]}
 	culprit.Failed()
 	var fresh, started []int
 	for _, e := range rest {
-		if run, ok := e.Cmd.(*int); ok {
+		if run, ok := e.Load.(*int); ok {
 			started = append(started, *run)
 		} else {
-			fresh = append(fresh, e.Cmd.(int))
+			fresh = append(fresh, e.Load.(int))
 		}
 	}
 	model.Crash(m, &model.tallies[i], &culprit, slices.Clone(rest), false, ErrStopped)
@@ -299,16 +299,16 @@ func TestCommandsGivenBackByACrashGoBeforeAllOthersOfTheirKind(t *testing.T) {
 	in.Join(m, false)
 	var tally Tally
 	for cmd := range 8 {
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd}))
 	}
 	for range 2 {
 		tally.Suspended = in.Turn(m, &tally, true)
 	}
 	require.Zero(t, in.Turn(m, &tally, true))
 	for run := range 6 {
-		in.Resume(command.Envelope{Cmd: run})
+		in.Resume(command.Envelope{Load: run})
 	}
-	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: "a"}))
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: "a"}))
 	require.Equal(t, 4, in.Turn(m, &tally, true))
 	require.Equal(t, []any{0, 1, 2, "a"}, commands(m.Batch[:4]))
 	in.Crash(m, &tally, &m.Batch[0], slices.Clone(m.Batch[1:4]), false, ErrStopped)
@@ -321,7 +321,7 @@ func TestCommandsGivenBackByACrashGoBeforeAllOthersOfTheirKind(t *testing.T) {
 
 func commands(es []command.Envelope) (all []any) {
 	for _, e := range es {
-		all = append(all, e.Cmd)
+		all = append(all, e.Load)
 	}
 	return all
 }

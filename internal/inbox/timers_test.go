@@ -17,7 +17,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 	in.Open()
 	m := Member{Wake: func() {}}
 	in.Join(&m, false)
-	require.NoError(t, in.Submit(context.Background(), &command.Envelope{Cmd: 1}))
+	require.NoError(t, in.Submit(context.Background(), &command.Envelope{Load: 1}))
 	require.Zero(t, in.Turn(&m, &Tally{}, false), "the batch lingers")
 	set := func() {
 		var fx effects

@@ -19,7 +19,7 @@ func TestOneUnstartedWorkerAtATimeIsStartedForACommand(t *testing.T) {
 	require.Zero(t, calls)
 	require.Equal(t, 2, in.accounts(0).Live)
 	for cmd := range 2 {
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd}))
 		require.Equal(t, 1, calls, "one worker is on its way")
 	}
 	var m, other Member
@@ -55,7 +55,7 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 				in.AddUnstarted(n)
 				want += n
 			},
-			"submit": func(*rapid.T) { _ = in.Submit(over, &command.Envelope{Cmd: 1}) },
+			"submit": func(*rapid.T) { _ = in.Submit(over, &command.Envelope{Load: 1}) },
 			"take a call": func(t *rapid.T) {
 				if calls == 0 {
 					t.Skip()

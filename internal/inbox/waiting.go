@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/ring"
 	"github.com/golda-dev/golda/stage/queue"
 )
@@ -49,8 +50,8 @@ type disciplined struct{ *queue.Line[command.Envelope] }
 // PushFront puts commands back before all others, whatever their keys.
 func (l disciplined) PushFront(es []command.Envelope, _ []queue.Key) { l.Line.PushFront(es) }
 
-// keyFunc returns the key of a command. It calls user code.
-type keyFunc func(cmd any) queue.Key
+// keyFunc returns the key of a command, which is given as envelopes have it. It calls user code.
+type keyFunc func(load any) queue.Key
 
 // Len is how many commands wait, those that may go on included.
 func (q *waiting) Len() int {
@@ -78,29 +79,30 @@ type place struct {
 type places struct {
 	keys []queue.Key
 	of   *keyFunc
+	from *[]queue.Key // of spareKeys, that keys is to be put back with
 }
 
 // place asks a command where it belongs. It calls user code, so the lock is not held. A command that panics has key 0.
-func (q *waiting) place(cmd any) place {
+func (q *waiting) place(load any) place {
 	f := q.keyOf.Load()
 	if f == nil {
 		return place{}
 	}
-	return place{q.ask(*f, cmd), f}
+	return place{q.ask(*f, load), f}
 }
 
 // ask asks one command. One that ends the goroutine cannot be stopped; but from then on commands are asked on goroutines of
 // their own, so that the same command does not end the next goroutine too.
-func (q *waiting) ask(f keyFunc, cmd any) (k queue.Key) {
+func (q *waiting) ask(f keyFunc, load any) (k queue.Key) {
 	if q.wary.Load() {
 		key := make(chan queue.Key, 1)
-		go func() { defer close(key); key <- q.askHere(f, cmd) }()
+		go func() { defer close(key); key <- q.askHere(f, load) }()
 		return <-key
 	}
-	return q.askHere(f, cmd)
+	return q.askHere(f, load)
 }
 
-func (q *waiting) askHere(f keyFunc, cmd any) (k queue.Key) {
+func (q *waiting) askHere(f keyFunc, load any) (k queue.Key) {
 	done := false
 	defer func() {
 		if done {
@@ -111,7 +113,7 @@ func (q *waiting) askHere(f keyFunc, cmd any) (k queue.Key) {
 		}
 		k = 0
 	}()
-	k = f(cmd)
+	k = f(load)
 	done = true
 	return k
 }
@@ -122,12 +124,15 @@ func (q *waiting) places(es []command.Envelope) places {
 	if f == nil {
 		return places{}
 	}
-	keys, _ := spareKeys.Get().([]queue.Key)
-	keys = slices.Grow(keys[:0], len(es))[:len(es)]
-	for i := range es {
-		keys[i] = q.ask(*f, es[i].Cmd)
+	from, _ := spareKeys.Get().(*[]queue.Key)
+	if from == nil {
+		from = new([]queue.Key)
 	}
-	return places{keys, f}
+	keys := slices.Grow((*from)[:0], len(es))[:len(es)]
+	for i := range es {
+		keys[i] = q.ask(*f, es[i].Load)
+	}
+	return places{keys, f, from}
 }
 
 // spareKeys has slices of keys, which every hand-over to a stage with keys needs one of.
@@ -135,14 +140,15 @@ var spareKeys sync.Pool
 
 // recycle lets the slice of keys be used again. The places are not used any more.
 func (p places) recycle() {
-	if cap(p.keys) > 0 {
-		spareKeys.Put(p.keys) //nolint:staticcheck // a header of 24 bytes for a slice of hundreds
+	if p.from != nil {
+		*p.from = p.keys
+		spareKeys.Put(p.from)
 	}
 }
 
 // first returns the places of the first n commands, rest those of the others.
-func (p places) first(n int) places { return places{p.keys[:min(n, len(p.keys))], p.of} }
-func (p places) rest(n int) places  { return places{p.keys[min(n, len(p.keys)):], p.of} }
+func (p places) first(n int) places { return places{keys: p.keys[:min(n, len(p.keys))], of: p.of} }
+func (p places) rest(n int) places  { return places{keys: p.keys[min(n, len(p.keys)):], of: p.of} }
 
 func (p places) at(i int) place {
 	if i < len(p.keys) {
@@ -266,8 +272,8 @@ func (q *waiting) order(d queue.Discipline) {
 	var key func(*command.Envelope) queue.Key
 	q.keyOf.Store(nil)
 	if keyed, ok := d.(queue.Keyed); ok {
-		f := keyFunc(keyed.Key)
-		key = func(e *command.Envelope) queue.Key { return q.ask(f, e.Cmd) }
+		f := keyFunc(func(load any) queue.Key { return keyed.Key(link.Bare(load)) })
+		key = func(e *command.Envelope) queue.Key { return q.ask(f, e.Load) }
 		q.keyOf.Store(&f)
 	}
 	l.Switch(d, key)

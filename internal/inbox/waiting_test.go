@@ -49,7 +49,7 @@ func (j job) String() string { return j.name }
 func jobs(of ...[2]int) []command.Envelope {
 	es := make([]command.Envelope, 0, len(of))
 	for i, j := range of {
-		es = append(es, command.Envelope{Cmd: job{name: string(rune('a' + i)), prio: j[0], due: j[1]}})
+		es = append(es, command.Envelope{Load: job{name: string(rune('a' + i)), prio: j[0], due: j[1]}})
 	}
 	return es
 }
@@ -96,7 +96,7 @@ func TestADisciplineOrdersSubmittedAndHandedOverCommands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tb, w := newOrdered(t, test.d)
 			for _, e := range fiveJobs {
-				tb.submit(0, e.Cmd)
+				tb.submit(0, e.Load)
 			}
 			require.Equal(t, test.want, names(w), "submitted")
 			require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
@@ -117,7 +117,7 @@ func TestDropOldestDropsTheCommandThatCameFirstWhateverTheDiscipline(t *testing.
 				require.Equal(t, 5, tb.inboxes[0].HandOver(&Member{}, fiveJobs, 0, false, false))
 			} else {
 				for _, e := range fiveJobs {
-					tb.submit(0, e.Cmd)
+					tb.submit(0, e.Load)
 				}
 			}
 			require.Equal(t, test.oldest, names(w), "%s, handed over: %v", name, handed)
@@ -215,10 +215,10 @@ func TestACommandWhoseKeyPanicsHasKeyZero(t *testing.T) {
 				if i == 1 {
 					tb.submit(0, bad)
 				}
-				tb.submit(0, e.Cmd)
+				tb.submit(0, e.Load)
 			}
 			require.Equal(t, test.want, names(w), "submitted")
-			es := append(append([]command.Envelope{fiveJobs[0]}, command.Envelope{Cmd: bad}), fiveJobs[1:]...)
+			es := append(append([]command.Envelope{fiveJobs[0]}, command.Envelope{Load: bad}), fiveJobs[1:]...)
 			require.Equal(t, 6, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
 			require.Equal(t, test.want, names(w), "handed over")
 			tb.inboxes[0].Order(nil)
@@ -263,7 +263,7 @@ func TestAKeyFromAnotherDisciplineIsIgnored(t *testing.T) {
 				late.name = "first"
 			}
 			tb.submit(0, late)
-			es := []command.Envelope{{Cmd: switcher{job{name: "switcher", prio: math.MaxInt}, tb.inboxes[0], to}}}
+			es := []command.Envelope{{Load: switcher{job{name: "switcher", prio: math.MaxInt}, tb.inboxes[0], to}}}
 			require.Equal(t, 1, tb.inboxes[0].HandOver(&Member{}, es, 0, false, false))
 			want := "late switcher"
 			if name == "LIFO" {
@@ -375,7 +375,7 @@ func TestADrainWaitsNoLongerThanABatchLingers(t *testing.T) {
 		require.Equal(t, []string{"A"}, w.trail(1))
 		w.turn(true)
 		require.Len(t, tb.Quiet, 1)
-		tb.inboxes[0].HandOver(&Member{}, []command.Envelope{{Cmd: 1}}, tb.Now(), false, false)
+		tb.inboxes[0].HandOver(&Member{}, []command.Envelope{{Load: 1}}, tb.Now(), false, false)
 		require.Equal(t, 2, w.woken)
 		require.Equal(t, []string{"A"}, w.trail(1))
 	})

@@ -36,7 +36,7 @@ func TestAWorkerThatLeavesWakesAnotherForACommandThatCameMeanwhile(t *testing.T)
 	require.Zero(t, in.Turn(in.members[1], &tally, true))
 	in.Shrink(1)
 	require.Equal(t, []int{1, 0}, in.woken, "the one that has been idle for longest is to leave")
-	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 	require.Equal(t, []int{1, 0}, in.woken, "a worker is on its way already")
 	require.Equal(t, -1, in.Turn(in.members[0], &tally, true))
 	require.Equal(t, []int{1, 1}, in.woken, "it has another one woken")
@@ -49,7 +49,7 @@ func TestAnIdleWorkerIsWokenForCommandsThatACrashGaveBack(t *testing.T) {
 	in.limit = 4
 	var tally Tally
 	for cmd := range 3 {
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: cmd}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: cmd}))
 	}
 	n := in.Turn(in.members[0], &tally, true)
 	require.Equal(t, 2, n, "a fair share")
@@ -61,7 +61,7 @@ func TestAnIdleWorkerIsWokenForCommandsThatACrashGaveBack(t *testing.T) {
 	in.Crash(in.members[0], &tally, &batch[0], batch[1:n], false, ErrStopped)
 	require.Equal(t, []int{0, 1}, in.woken)
 	require.Equal(t, 1, in.Turn(in.members[1], &tally, true))
-	require.Equal(t, 1, in.members[1].Batch[0].Cmd)
+	require.Equal(t, 1, in.members[1].Batch[0].Load)
 }
 
 // A worker is woken because it may make an instance. Before it comes, another worker makes the only one, handles the command,
@@ -74,7 +74,7 @@ func TestAWokenWorkerThatFindsNoInstanceWakesTheWorkerThatHasIt(t *testing.T) {
 		require.Zero(t, in.Turn(first, &tally, true))
 		require.Zero(t, in.Turn(second, &tally, true))
 		in.Leave(first)
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 		require.Equal(t, []int{0, 1}, in.woken, "it may make an instance")
 		require.True(t, in.Claim(first))
 		first.Instance = "the only one"
@@ -82,7 +82,7 @@ func TestAWokenWorkerThatFindsNoInstanceWakesTheWorkerThatHasIt(t *testing.T) {
 		require.Equal(t, 1, in.Turn(first, &tally, true))
 		tally.OK = 1
 		require.Zero(t, in.Turn(first, &tally, true))
-		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 2}))
+		require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 2}))
 		require.Equal(t, []int{0, 1}, in.woken, "a worker is on its way already")
 		require.Zero(t, in.Turn(second, &tally, park))
 		require.Equal(t, []int{1, 1}, in.woken, "it has the worker woken that has the instance")
@@ -105,7 +105,7 @@ func TestAWorkerThatMayMakeNoInstanceWakesOneThatHasOne(t *testing.T) {
 		in.Join(m, false)
 		require.Zero(t, in.Turn(m, &tally, true))
 	}
-	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Cmd: 1}))
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1}))
 	require.Equal(t, []int{0, 1}, in.woken, "the one that has been idle for the shortest time")
 	in.Adjust(func(k *Knobs) { k.Instances = 1 })
 	require.Zero(t, in.Turn(in.members[1], &tally, true))
@@ -125,13 +125,13 @@ func TestAHandOverLeavesTheWakeUpToASenderThatDefersWakes(t *testing.T) {
 	require.Zero(t, in.Turn(in.members[0], &tally, true))
 	require.Zero(t, e.Turn(e.members[0], &tally, true))
 	from := deferringSender()
-	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
+	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Load: 1}}, 0, false, false))
 	require.Same(t, in.members[0], from.Called)
 	require.Equal(t, []int{0}, in.woken)
 	require.True(t, in.members[0].Ready(), "the called worker is ready without being woken")
-	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Cmd: 2}}, 0, false, false))
+	require.Equal(t, 1, in.HandOver(from, []command.Envelope{{Load: 2}}, 0, false, false))
 	require.Same(t, in.members[0], from.Called, "it counts as on its way: no other is called")
-	require.Equal(t, 1, e.HandOver(from, []command.Envelope{{Cmd: 1}}, 0, false, false))
+	require.Equal(t, 1, e.HandOver(from, []command.Envelope{{Load: 1}}, 0, false, false))
 	require.Same(t, e.members[0], from.Called)
 	require.Equal(t, []int{1}, in.woken, "only the last wake-up is left to the sender")
 	require.Equal(t, []int{0}, e.woken)
@@ -147,7 +147,7 @@ func TestAHandOverWakesTheWorkerBeforeDroppedCommandsAreReported(t *testing.T) {
 		require.Equal(t, []int{1}, in.woken)
 	}
 	from := deferringSender()
-	require.Equal(t, 2, in.HandOver(from, []command.Envelope{{Cmd: 1}, {Cmd: 2}}, 0, false, false))
+	require.Equal(t, 2, in.HandOver(from, []command.Envelope{{Load: 1}, {Load: 2}}, 0, false, false))
 	require.Equal(t, 1, reported)
 	require.Nil(t, from.Called)
 }

@@ -43,7 +43,7 @@ internal/stacks:
 internal/yield:
 internal/coro:      internal/goid
 internal/coro/handoff:
-internal/command:   internal/coro internal/yield
+internal/command:   internal/coro internal/link internal/yield
 internal/feed:      internal/ring
 internal/inbox:      behaviour controller stage/queue stage/reason
                     internal/backoff internal/command internal/histogram internal/link internal/plain internal/ring internal/steer

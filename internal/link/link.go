@@ -8,6 +8,7 @@ import "context"
 type Inlet struct {
 	name  string
 	inbox any
+	boxer any // a Boxer for the stage's commands; nil if they need no box
 }
 
 // NewInlet makes the inlet of an inbox. Each stage has exactly one.
@@ -19,6 +20,19 @@ func (in *Inlet) Name() string { return in.name }
 // Inbox returns the engine's inbox behind the inlet.
 func (in *Inlet) Inbox() any { return in.inbox }
 
+// SetBoxer sets where the boxes for commands to the inlet come from. It must be called before the inlet is used.
+func SetBoxer[C any](in *Inlet, b Boxer[C]) { in.boxer = b }
+
+// Load returns what the engine is given for a command that goes to the inlet.
+func Load[C any](to *Inlet, cmd *C) any {
+	if b, ok := to.boxer.(Boxer[C]); ok {
+		x := b()
+		x.cmd = *cmd
+		return x
+	}
+	return *cmd
+}
+
 // EmitterKey is the key under which the context of a handler holds its [Emitter].
 type EmitterKey struct{}
 
@@ -28,8 +42,8 @@ type SuspenderKey struct{}
 
 // Emitter is what an engine offers to a handler through the handler's context.
 type Emitter interface {
-	// Emit sends a further command to an inlet, see behaviour.Emit.
-	Emit(ctx context.Context, to *Inlet, cmd any) error
+	// Emit sends a further command to an inlet, see behaviour.Emit. The command is given as [Load] returns it.
+	Emit(ctx context.Context, to *Inlet, load any) error
 	// Attempt returns the number of the current try, see behaviour.Attempt.
 	Attempt() int
 }

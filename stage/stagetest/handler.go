@@ -24,10 +24,10 @@ type handlerDouble struct {
 	commands []any
 }
 
-func (h *handlerDouble) Emit(_ context.Context, _ *behaviour.Inlet, cmd any) error {
+func (h *handlerDouble) Emit(_ context.Context, _ *behaviour.Inlet, load any) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.commands = append(h.commands, cmd)
+	h.commands = append(h.commands, link.Bare(load))
 	return nil
 }
 
