@@ -113,6 +113,7 @@ func (o ofVersion) Stop()                       {}
 func (o ofVersion) Stops() bool                 { return false }
 func (o ofVersion) Of() *worker.Version         { return o.of }
 func (o ofVersion) Version() string             { return "" }
+func (o ofVersion) Saved() *worker.Saved        { return nil }
 
 func (o ofVersion) HandleEach(ctx context.Context, w *worker.Worker, batch worker.Batch) {
 	for i := range batch {
