@@ -14,7 +14,7 @@ import (
 //	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
 //	queue     [Capacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger]
 //	failures  [Retry], [Restart]
-//	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]
+//	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]; see also [WithDeadline]
 //	wiring    [Out], [Use]
 //
 // A pipeline checks the options when it is made of the stage, and returns everything that is wrong with any of them, such

@@ -14,7 +14,7 @@ import (
 // An Origin does not change after a command with it was submitted.
 type Origin struct {
 	ticket *Ticket
-	// ctx has the values. If there is a ticket, the commands also end with ctx.
+	// ctx has the values. If there is a ticket, or ctx is expiring, the commands also end with ctx.
 	ctx context.Context
 }
 
@@ -37,13 +37,22 @@ func (o *Origin) Context() context.Context {
 	return o.ctx
 }
 
-// Ends reports whether the commands may end with the caller's context: a caller waits for them, and the context can end.
-func (o *Origin) Ends() bool { return o != nil && o.ticket != nil && o.ctx != nil && ends(o.ctx) }
+// Ends reports whether the commands may end with the caller's context: a caller waits for them and the context can end, or they
+// have a deadline.
+func (o *Origin) Ends() bool {
+	if _, ok := o.expires(); ok {
+		return true
+	}
+	return o != nil && o.ticket != nil && o.ctx != nil && ends(o.ctx)
+}
 
 // Ended returns nil if the commands may continue. If the caller's context has ended, and the commands with it, Ended returns the
 // context's error, joined with its cause if that is another error.
 func (o *Origin) Ended() error {
-	if o == nil || o.ticket == nil || o.ctx == nil {
+	if o == nil || o.ctx == nil {
+		return nil
+	}
+	if _, late := o.expires(); !late && o.ticket == nil {
 		return nil
 	}
 	err := o.ctx.Err()
@@ -58,6 +67,9 @@ func (o *Origin) Ended() error {
 
 // Detached returns an origin with the same ticket and values whose commands do not end with the caller's context.
 func (o *Origin) Detached() *Origin {
+	if x, ok := o.expires(); ok {
+		return &Origin{ticket: o.ticket, ctx: x.forever()}
+	}
 	if o == nil || o.ticket == nil || o.ctx == nil {
 		return o
 	}
@@ -89,13 +101,13 @@ type Handling interface {
 }
 
 // Submitted returns the origin of a command that is submitted with ctx to a stage of the pipeline: the values of ctx, without its
-// end. It returns nil if ctx is known to have no values.
+// end unless that is from [WithDeadline]. It returns nil if ctx is known to have no values.
 func Submitted(ctx context.Context, pipeline any) *Origin {
 	values, known := valuesOf(ctx, pipeline)
 	if known != nil || values == nil {
 		return known
 	}
-	return &Origin{ctx: values}
+	return &Origin{ctx: expire(values)}
 }
 
 // Asked opens a ticket for a command that is submitted with ctx to a stage of the pipeline, and returns the command's origin: the

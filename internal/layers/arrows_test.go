@@ -64,7 +64,7 @@ internal/letters: 0
 
 stage: 2
 	errors middleware option option_wiring option_workers option_queue option_time option_failures
-	origin suspend letter overload instance snapshot check
+	origin deadline suspend letter overload instance snapshot check
 	stage call flow flow_of keyed_instances keyed upgrading doc
 `
 
