@@ -174,7 +174,8 @@ func (s *Stage[C]) Part(part.Seal) {}
 // ends. If it fails or has no answer it leaves a letter with its pipeline, see [DeadLetter].
 //
 // The handlers of the command, and of all commands that they forward and emit, see the values of ctx. The end of ctx does
-// not reach them: an accepted command continues, unless its deadline is one of [WithDeadline]. The stage keeps a reference to ctx until it is given another context.
+// not reach them: an accepted command continues, unless ctx is of [WithDeadline]. The stage keeps a reference to ctx until it
+// is given another context.
 //
 // A handler may submit with its own context, or with one derived from it: the values travel on. A pipeline that feeds
 // itself in this way for ever keeps what its handlers added to the context over 256 submissions; then it keeps only the

@@ -129,6 +129,32 @@ func TestAResultHasTheValuesOfItsFirstCommand(t *testing.T) {
 	})
 }
 
+// A command leaves an open window at its deadline, and not a closed one.
+func TestAResultDoesNotHaveTheDeadlineOfItsFirstCommand(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		of := by(window.Bounds[word]{Count: 2})
+		var got []string
+		slow := stage.Sink("slow", func(ctx context.Context, g group) error {
+			time.Sleep(time.Hour)
+			got = append(got, textOf(g))
+			return ctx.Err()
+		}, stage.Workers(1, 1))
+		p, err := pipeline.New("test", of.To(slow), pipeline.Logger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		ctx, cancel := stage.WithDeadline(t.Context(), time.Now().Add(time.Minute))
+		defer cancel()
+		for _, w := range words("a1", "a2", "a3", "a4", "a5") {
+			require.NoError(t, of.Submit(ctx, w))
+		}
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, of.Submit(t.Context(), words("a6")[0]))
+		require.NoError(t, p.Stop(t.Context()))
+		assert.Equal(t, []string{"full a1 a2", "full a3 a4", "early a6"}, got)
+		assert.Equal(t, 1, p.Failures().Len(), "a5")
+	})
+}
+
 func TestAStageWithWindowsIsNotUpgraded(t *testing.T) {
 	_, err := by(window.Bounds[word]{Count: 2}).Upgrade(t.Context(), nil, upgrade.Canary(0.5))
 	var fault *stage.Fault
