@@ -26,6 +26,14 @@ func expire(values context.Context) context.Context {
 	return values
 }
 
+// timeless returns the values of an origin's context.
+func timeless(ctx context.Context) context.Context {
+	if x, ok := ctx.(*expiring); ok {
+		return x.values
+	}
+	return ctx
+}
+
 // expiring is the context of commands with a deadline: the values of the submitter's context, without its end. Most handlers
 // do not wait for the end of their context, so the timer is made on demand.
 type expiring struct {

@@ -180,8 +180,9 @@ func nest(ctx context.Context) context.Context {
 	if from == nil || from.ctx == nil {
 		return ctx
 	}
-	n := &nested{Context: ctx, first: from.ctx, depth: 1}
-	if outer, ok := from.ctx.(*nested); ok {
+	parent := timeless(from.ctx)
+	n := &nested{Context: ctx, first: parent, depth: 1}
+	if outer, ok := parent.(*nested); ok {
 		n.first, n.depth = outer.first, outer.depth+1
 	}
 	if n.depth > Nested {
