@@ -2,9 +2,9 @@ package cookbook
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
+	"os"
+	"path/filepath"
 
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
@@ -12,38 +12,32 @@ import (
 )
 
 func Example_continueWhereTheLastRunEnded() {
-	const file = "one\ntwo\nthree\nfour\n"
+	dir, err := os.MkdirTemp("", "log")
+	check(err)
+	defer func() { check(os.RemoveAll(dir)) }()
+	log := filepath.Join(dir, "log")
+
 	var kept int64 // in a file or a database: the bytes whose lines have ended
 	save := func(_ context.Context, position int64) error { kept = position; return nil }
-
-	errDisk := errors.New("the disk is broken")
-
-	// process handles the lines from the checkpoint on, until a line fails that is not to be skipped.
-	process := func(bad string) error {
+	process := func() {
+		f, err := os.Open(log)
+		check(err)
+		defer func() { check(f.Close()) }()
 		store := stage.Sink("store", func(_ context.Context, line string) error {
 			fmt.Println(line)
 			return nil
 		}, stage.Workers(1, 1))
-		lines := source.Lines(strings.NewReader(file), 0)
-		broken := func(ctx context.Context, submit func(string) error) error {
-			return lines(ctx, func(line string) error {
-				if line == bad {
-					return source.Fatal(errDisk)
-				}
-				return submit(line)
-			})
-		}
-		return run(store, pipeline.Feed("lines", store, source.Checkpoint(broken, kept, save)))
+		check(run(store, pipeline.Feed("lines", store, source.Checkpoint(source.Lines(f, 0), kept, save))))
+		fmt.Println("the next process begins at byte", kept)
 	}
-	fmt.Println(errors.Is(process("three"), errDisk))
-	fmt.Println("the next process begins at byte", kept)
-	fmt.Println(process(""))
+	check(os.WriteFile(log, []byte("one\ntwo\n"), 0o600))
+	process()
+	check(os.WriteFile(log, []byte("one\ntwo\nthree\n"), 0o600))
+	process()
 	// Output:
 	// one
 	// two
-	// true
 	// the next process begins at byte 8
 	// three
-	// four
-	// <nil>
+	// the next process begins at byte 14
 }
