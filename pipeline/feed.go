@@ -6,6 +6,7 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/source"
 )
@@ -16,7 +17,7 @@ type fed struct {
 	stage   Part         // what was given as the stage
 	core    *engine.Core // the stage
 	problem string       // with the stage; empty if there is none
-	run     func(ctx context.Context, submit func(cmd any) error) error
+	run     func(ctx context.Context, submit func(load any) error) error
 }
 
 // Part makes a feed a part of a pipeline.
@@ -48,14 +49,15 @@ func (*fed) Part(part.Seal) {}
 // stage that it removes. [Pipeline.Snapshot] has the state of each feed.
 func Feed[C any](name string, stage behaviour.Target[C], src source.Source[C]) Part {
 	f := &fed{name: name}
-	if src != nil {
-		f.run = func(ctx context.Context, submit func(any) error) error {
-			return src(ctx, func(cmd C) error { return submit(cmd) })
-		}
-	}
 	if engine.IsNil(stage) || stage.Inlet() == nil {
 		f.problem = "the stage is nil"
 		return f
+	}
+	if src != nil {
+		inlet := stage.Inlet()
+		f.run = func(ctx context.Context, submit func(any) error) error {
+			return src(ctx, func(cmd C) error { return submit(link.Load(inlet, &cmd)) })
+		}
 	}
 	c, ok := stage.(cored)
 	if !ok || c.Core() == nil {

@@ -251,8 +251,8 @@ type feedRun struct {
 }
 
 // submit submits a command, in turn.
-func (r *feedRun) submit(cmd any) error {
-	err := r.cursor.Submit(r.ctx, func(end func(done bool)) error { return r.accept(cmd, end) })
+func (r *feedRun) submit(load any) error {
+	err := r.cursor.Submit(r.ctx, func(end func(done bool)) error { return r.accept(load, end) })
 	if err == nil {
 		return nil
 	}
@@ -269,13 +269,13 @@ const (
 
 // accept submits a command, and waits as long as the stage refuses it for now. If end is not nil it is called when the command
 // has ended.
-func (r *feedRun) accept(cmd any, end func(done bool)) error {
+func (r *feedRun) accept(load any, end func(done bool)) error {
 	origin := r.origin
 	if end != nil {
 		origin = command.NewWatch(origin, func(err error) { end(r.of.wasDone(err)) }).Origin()
 	}
 	for pause, waited := firstPause, time.Duration(0); ; pause = min(2*pause, longPause) {
-		err := r.core.Inbox().Submit(r.ctx, &command.Envelope{Load: cmd, From: origin})
+		err := r.core.Inbox().Submit(r.ctx, &command.Envelope{Load: load, From: origin})
 		switch {
 		case err == nil:
 			r.submitted.Add(1)
