@@ -29,7 +29,8 @@ import (
 type lanes struct {
 	byKey       map[queue.Key]*lane
 	ready       laneList
-	empty       laneList // the first mostEmpty of them: a key that comes again needs no new lane
+	empty       laneList // a key that comes again needs no new lane
+	room        int      // slots of the rings of empty lanes
 	n, takeable int
 	taken       []*lane             // lanes that PopInto has taken, and no worker holds yet
 	held        map[*Member][]*lane // what workers hold; not a field of Member, which most stages need without it
@@ -91,13 +92,15 @@ func (l *laneList) remove(ln *lane) {
 
 const (
 	// mostEmpty is how many lanes without commands are kept, so that a lane is not made and forgotten for each command of a
-	// key that comes now and then; W13 of the benchmark suite measures such a stage.
-	mostEmpty = 1024
+	// key that comes now and then; W13 of the benchmark suite measures such a stage. From half as many on, a new key gets the
+	// lane that became empty first. The other half is for the lanes that become empty between two new keys.
+	mostEmpty = 2048
 	// mostSpent is how many lanes without commands are kept because their buckets are not full. Beyond that the one that became
 	// empty first is forgotten, and its key has a full bucket when it comes again.
 	mostSpent = 1 << 16
-	// mostKept is how large the ring of an empty lane may be.
-	mostKept = 64
+	// mostRoom is how many slots the rings of empty lanes may have together, 2 MiB of them: a busy key need not grow its ring
+	// again.
+	mostRoom = 1 << 16
 )
 
 func newLanes(keyed bool, r Rate) *lanes {
@@ -112,12 +115,12 @@ func (l *lanes) of(k queue.Key) *lane {
 	ln := l.byKey[k]
 	if ln != nil {
 		if ln.in == &l.empty {
-			l.empty.remove(ln)
+			l.reuse(ln)
 		}
 		return ln
 	}
-	if ln = l.empty.first; l.empty.n >= mostEmpty && (l.empty.n >= mostSpent || l.forgettable(ln)) {
-		l.empty.remove(ln)
+	if ln = l.empty.first; l.empty.n >= mostEmpty/2 && (l.empty.n >= mostSpent || l.forgettable(ln)) {
+		l.reuse(ln)
 		delete(l.byKey, ln.key)
 	} else {
 		ln = new(lane)
@@ -126,6 +129,23 @@ func (l *lanes) of(k queue.Key) *lane {
 	l.fillUp(ln)
 	l.byKey[k] = ln
 	return ln
+}
+
+// keep lists a lane as empty.
+func (l *lanes) keep(ln *lane) {
+	l.empty.add(ln)
+	l.room += ln.ring.Cap()
+}
+
+// reuse takes a lane out of the list of empty ones.
+func (l *lanes) reuse(ln *lane) {
+	l.empty.remove(ln)
+	l.room -= ln.ring.Cap()
+}
+
+// hasRoom reports whether a lane may be kept with its ring.
+func (l *lanes) hasRoom(ln *lane) bool {
+	return l.empty.n < mostEmpty && l.room+ln.ring.Cap() <= mostRoom
 }
 
 // Push queues a command behind all others of its key.
@@ -189,10 +209,10 @@ func (l *lanes) update(ln *lane) {
 		l.dryUp(ln)
 	case l.full != nil:
 		l.keepSpent(ln)
-	case ln.ring.Cap() > mostKept || l.empty.n >= mostEmpty:
-		delete(l.byKey, ln.key)
+	case l.hasRoom(ln):
+		l.keep(ln)
 	default:
-		l.empty.add(ln)
+		delete(l.byKey, ln.key)
 	}
 }
 
@@ -378,13 +398,13 @@ func (l *lanes) forgettable(ln *lane) bool { return ln.permits == nil || ln.perm
 
 // keepSpent keeps a lane without commands whose bucket is not full, and forgets those whose buckets have filled up.
 func (l *lanes) keepSpent(ln *lane) {
-	if l.empty.n >= mostEmpty || ln.ring.Cap() > mostKept {
+	if !l.hasRoom(ln) {
 		ln.ring = ring.Ring[command.Envelope]{}
 	}
-	l.empty.add(ln)
+	l.keep(ln)
 	for range 2 { // one for the lane that has come, and one more
 		if first := l.empty.first; l.empty.n > mostSpent || l.empty.n > mostEmpty && l.forgettable(first) {
-			l.empty.remove(first)
+			l.reuse(first)
 			delete(l.byKey, first.key)
 		}
 	}
