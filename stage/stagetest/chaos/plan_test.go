@@ -308,3 +308,24 @@ func TestAKeyedStageInFrontOfFullStagesGoesOn(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// Each try of a command that MaxInFlight refuses what it emits is a call of the handler, and not another command.
+func TestAFlowThatEmitsInVainIsCalledAgainForEachTry(t *testing.T) {
+	again := stage.RetryPolicy{Attempts: 3, Backoff: time.Microsecond, Jitter: 1}
+	for name, nodes := range map[string][]chaos.Node{
+		"a flatmap":                 {{Flow: "flatmap", Next: []int{0}, Retry: again}},
+		"a flatmap with a route":    {{Flow: "flatmap", Route: "robin", Next: []int{0, 1}, Retry: again}, {}},
+		"a map with two targets":    {{Flow: "map", Next: []int{2, 1}, Retry: again}, {Flow: "flatmap", Next: []int{0}}, {}},
+		"a filter with two targets": {{Flow: "filter", Next: []int{2, 1}, Retry: again}, {Flow: "flatmap", Next: []int{0}}, {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := chaos.Plan{
+				Seed: 1, Policy: "fixed", Commands: 100, Submitters: 2, Fans: true, MaxInFlight: 20,
+				Graph: chaos.Graph{Entries: []int{0}, Hops: 6, Nodes: nodes},
+			}
+			report, err := plan.Run()
+			require.NoError(t, err)
+			require.NotZero(t, report.Retries, "nothing was refused")
+		})
+	}
+}

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
@@ -73,9 +74,12 @@ func (s *site) picked(by stage.Pick[command]) stage.Pick[command] {
 }
 
 // injectAndAccount is the innermost middleware of a flow: the faults that other sites have in their behaviours.
-func (s *site) injectAndAccount(ctx context.Context, stage string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-	o := s.injector.Middleware(ctx, stage, cmd, next)
-	s.run.emitted(stage, o.Err())
+func (s *site) injectAndAccount(ctx context.Context, name string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+	o := s.injector.Middleware(ctx, name, cmd, next)
+	s.run.emitted(name, o.Err())
+	if errors.Is(o.Err(), stage.ErrMaxInFlight) && behaviour.Attempt(ctx) < s.Retry.Attempts {
+		s.expect(cmd.(command)) // the next try calls the handler again
+	}
 	if !s.surrounded() {
 		s.account(o)
 	}
@@ -121,10 +125,12 @@ func (s *site) handleFlatMap(ctx context.Context, cmd command, emit func(command
 		all = append(all, second)
 	}
 	for _, c := range all {
-		s.sends(c)
 		if err := emit(c); err != nil {
 			return err
 		}
+	}
+	for _, c := range all { // they leave when the handler has returned
+		s.sends(c)
 	}
 	return nil
 }
