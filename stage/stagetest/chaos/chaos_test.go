@@ -101,6 +101,9 @@ func (c *round) check(t *rapid.T) {
 			c.total.Add(report)
 		}
 		if err != nil {
+			if !c.failed { // a smaller plan may break something else
+				c.t.Logf("the first plan that failed:\n%v\n\nwhat it broke:\n%v", plan, err)
+			}
 			c.failed, c.plan, c.broken = true, plan, err
 			v, _ := errors.AsType[stagetest.VerdictError](err)
 			t.Fatalf("broken: %s", v.Promises())
