@@ -41,7 +41,8 @@ type collector[K comparable, V, C any] struct {
 
 	mu      sync.Mutex // guards all below, and all windows and places
 	open    map[K]*window[K, V]
-	order   list.List           // of the open windows, the oldest first
+	order   list.List           // of the open windows, the oldest first, without those in periods
+	periods list.List           // of the windows of a Throttle without commands, the oldest first
 	held    int                 // places in open windows
 	leaving map[K]*window[K, V] // of each key the window that was closed last, until its result has gone on
 }
@@ -54,6 +55,7 @@ type window[K comparable, V any] struct {
 	last    time.Time // when the last command came
 	bytes   int
 	timer   *time.Timer // nil if no time closes it
+	list    *list.List  // order or periods
 	element *list.Element
 	places  []*place
 	busy    bool     // a user's function looks at its value
@@ -160,10 +162,24 @@ func (s *collector[K, V, C]) enter(c behaviour.Suspender, key K, size int) (*win
 }
 
 func (s *collector[K, V, C]) newWindow(key K) *window[K, V] {
-	w := &window[K, V]{Window: Window[K, V]{Key: key}, since: time.Now()}
-	w.element = s.order.PushBack(w)
+	w := &window[K, V]{Window: Window[K, V]{Key: key}, since: time.Now(), list: &s.order}
+	w.element = w.list.PushBack(w)
 	s.open[key] = w
 	return w
+}
+
+// move makes a window the last of another list.
+func (w *window[K, V]) move(to *list.List) {
+	if w.list != to {
+		w.list.Remove(w.element)
+		w.list, w.element = to, to.PushBack(w)
+	}
+}
+
+// beginLocked begins the period of a key, in which nothing is passed on.
+func (s *collector[K, V, C]) beginLocked(w *window[K, V]) {
+	w.move(&s.periods)
+	s.armLocked(w)
 }
 
 // waitIdle releases the lock, waits until a window is not busy, and locks again.
@@ -201,7 +217,7 @@ func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, 
 	}
 	now := time.Now()
 	if s.leads && w.timer == nil {
-		s.armLocked(w)
+		s.beginLocked(w)
 		w, at := s.leadLocked(w.Key, value, now)
 		return w, at, nil
 	}
@@ -218,6 +234,7 @@ func (s *collector[K, V, C]) addLocked(w *window[K, V], value V, size int, now t
 	w.Value, w.last = value, now
 	w.Count++
 	w.bytes += size
+	w.move(&s.order)
 	if w.Count == 1 {
 		w.Opened = now
 	}
@@ -296,18 +313,34 @@ func (s *collector[K, V, C]) sweepLocked(w *window[K, V]) {
 	if s.last && len(kept) == 0 {
 		var none V
 		w.Value, w.Count = none, 0
+		if s.leads && !w.closed {
+			w.move(&s.periods)
+		}
 	}
 }
 
 // evictLocked closes the oldest windows while there are too many, or too many commands in them.
 func (s *collector[K, V, C]) evictLocked() {
-	for s.held > s.bounds.Held || len(s.open) > s.bounds.Held {
-		oldest := s.order.Front().Value.(*window[K, V])
-		if oldest.busy {
-			return // it is settled soon
+	for s.held > s.bounds.Held || s.order.Len() > s.bounds.Held {
+		if !s.closeOldestLocked(&s.order) {
+			return
 		}
-		s.closeLocked(oldest, Early)
 	}
+	for s.periods.Len() > mostPeriods {
+		if !s.closeOldestLocked(&s.periods) {
+			return
+		}
+	}
+}
+
+// closeOldestLocked closes the first window of a list, unless it is busy: then it is settled soon.
+func (s *collector[K, V, C]) closeOldestLocked(of *list.List) bool {
+	oldest := of.Front().Value.(*window[K, V])
+	if oldest.busy {
+		return false
+	}
+	s.closeLocked(oldest, Early)
+	return true
 }
 
 // closeLocked closes a window that is open, at once or as soon as it is not busy.
@@ -332,7 +365,7 @@ func (s *collector[K, V, C]) closeLocked(w *window[K, V], why Cause) {
 		at.state = follows // its handler waits on
 	}
 	if s.leads && why == Due {
-		s.armLocked(s.newWindow(w.Key))
+		s.beginLocked(s.newWindow(w.Key))
 	}
 }
 
@@ -346,7 +379,7 @@ func (s *collector[K, V, C]) lineUpLocked(w *window[K, V]) {
 func (s *collector[K, V, C]) forgetLocked(w *window[K, V]) {
 	w.closed = true
 	delete(s.open, w.Key)
-	s.order.Remove(w.element)
+	w.list.Remove(w.element)
 	if w.timer != nil {
 		w.timer.Stop()
 	}
@@ -538,10 +571,12 @@ func (s *collector[K, V, C]) HeldCommands() int {
 func (s *collector[K, V, C]) ReleaseHeld() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for e := s.order.Front(); e != nil; {
-		w := e.Value.(*window[K, V])
-		e = e.Next()
-		s.closeLocked(w, Early)
+	for _, all := range []*list.List{&s.order, &s.periods} {
+		for e := all.Front(); e != nil; {
+			w := e.Value.(*window[K, V])
+			e = e.Next()
+			s.closeLocked(w, Early)
+		}
 	}
 }
 

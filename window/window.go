@@ -119,7 +119,7 @@ func Join[K comparable, C any](
 
 // Debounce makes a stage that passes on the last command of a key when none has come for the time quiet. The earlier ones are
 // done, with no result. If commands keep coming, one is passed on when the limit is over, from the first of them on; a limit
-// of 0 is none.
+// of 0 is none. Commands of 10,000 keys wait at most; at the bound the one that has waited longest is passed on.
 func Debounce[K comparable, C any](
 	name string, key func(cmd C) K, quiet, limit time.Duration, opts ...stage.Option,
 ) *stage.Flow[C, C] {
@@ -131,6 +131,9 @@ func Debounce[K comparable, C any](
 // Throttle makes a stage that passes on at most one command of a key in each period: the first one at once, and, if more come
 // within the period, the last of them when the period is over. That one begins the next period. The others are done, with
 // no result. A drain passes on the last command of a key before its period is over.
+//
+// Commands of 10,000 keys wait for the end of their periods at most; at the bound the one that has waited longest is passed
+// on. The stage knows the periods of a million further keys, with some 600 bytes each; at the bound the oldest is over.
 func Throttle[K comparable, C any](
 	name string, key func(cmd C) K, period time.Duration, opts ...stage.Option,
 ) *stage.Flow[C, C] {
@@ -175,6 +178,8 @@ func flow[K comparable, V, C, Out any](
 
 const (
 	defaultHeld = 10_000
+	// mostPeriods is how many keys of a Throttle have a period in which no further command has come.
+	mostPeriods = 1_000_000
 	// spare is how many commands may be in progress beside those that are held, so that the one too many is let in.
 	spare = 256
 )

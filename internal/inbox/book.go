@@ -83,6 +83,9 @@ func (s *state) book(m *Member, t *Tally, fx *effects) {
 	if m.Numbers != nil && len(m.Numbers.ended)+len(m.Numbers.results) > 0 {
 		s.queue.sequence.deposit(m.Numbers)
 	}
+	if t.Suspended > 0 && s.cfg.Holder != nil {
+		s.counts.streak = 0 // a command that waits for others has been handled without a crash
+	}
 	s.suspend(m, t.Suspended)
 	s.counts.emitted += uint64(t.Emitted)
 	if t.Waited > 0 {

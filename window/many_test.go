@@ -1,0 +1,91 @@
+package window_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/window"
+)
+
+// A key's period does not end because there are many keys.
+func TestAThrottleKeepsThePeriodsOfManyKeys(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		const keys = 30_000
+		passed := make([]int, keys)
+		of := window.Throttle("throttle", func(n int) int { return n }, time.Hour)
+		sink := stage.Sink("sink", func(_ context.Context, n int) error { passed[n]++; return nil }, stage.Workers(1, 1))
+		p, err := pipeline.New("test", of.To(sink), pipeline.Logger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		for n := range keys {
+			require.NoError(t, of.Submit(t.Context(), n))
+		}
+		for n := range 11_000 { // a thousand more than may wait
+			require.NoError(t, of.Submit(t.Context(), n))
+		}
+		synctest.Wait()
+		for n := range keys {
+			if want := 1; n >= 1000 {
+				require.Equal(t, want, passed[n], n)
+			} else {
+				require.Equal(t, want+1, passed[n], n)
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, 2, passed[10_999])
+		require.NoError(t, p.Stop(t.Context()))
+		require.Equal(t, 1, passed[11_000])
+	})
+}
+
+// Commands that were added to windows are a success although none of the windows has been closed: the stage does not give up
+// because of single bad commands among them.
+func TestBadCommandsAmongHeldOnesDoNotBreakTheStage(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		of := window.By("words", func(w word) string {
+			must(w.text != "x")
+			return w.key
+		}, window.Bounds[word]{Time: time.Minute})
+		b := start(t, of, func(g group) string { return "" })
+		for range 100 {
+			b.submit("a1")
+			require.NoError(t, of.Submit(t.Context(), word{"x", "x"}))
+		}
+		synctest.Wait()
+		require.NoError(t, b.p.Err())
+		b.stop()
+		require.Len(t, b.raw, 1)
+		assert.Equal(t, 100, b.raw[0].Count)
+		assert.Equal(t, 100, b.p.Quarantine().Len())
+	})
+}
+
+// A stage whose function crashes for each command gives up as any other does, although a window is open.
+func TestAStageWhoseFunctionAlwaysPanicsGivesUp(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		of := window.By("words", func(w word) string {
+			must(w.text != "x")
+			return w.key
+		}, window.Bounds[word]{Time: time.Minute})
+		b := start(t, of, func(g group) string { return "" })
+		b.submit("a1")
+		for range 100 {
+			if of.Submit(t.Context(), word{"x", "x"}) != nil {
+				break
+			}
+		}
+		<-b.p.Done()
+		var broken *stage.BrokenError
+		require.ErrorAs(t, b.p.Err(), &broken)
+		require.Equal(t, 17, broken.Crashes)
+	})
+}
