@@ -191,7 +191,7 @@ func TestAScrapeIsAnsweredAndCompressed(t *testing.T) {
 // project cannot fix: go test -race -run GoldaRaces.
 func TestGoldaRaces(t *testing.T) {
 	for _, w := range works() {
-		for _, i := range []implementation{golda, goldaBatch, goldaRegistered, goldaMetrics, goldaMetricsOften} {
+		for _, i := range []implementation{golda, goldaBatch, goldaFlows, goldaRegistered, goldaMetrics, goldaMetricsOften} {
 			if _, ok := w.takes(i); ok {
 				t.Run("work="+w.name+"/by="+i.name, func(t *testing.T) {
 					s, err := measure(order{Work: w.name, Impl: i.name, Spin: 10, Moment: true})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,46 @@ func goldaBatches[C any](s shape[C]) (line[C], error) {
 		},
 		flush: func() { _ = flush() },
 		stop:  func() { _ = p.Stop(ctx) },
+	}, nil
+}
+
+// goldaFlows is the same written as flows of plain functions. Their results travel in boxes, so a hop of a value does not
+// allocate; behaviour.Forward has an outcome that the handler may keep, and copies the value to the heap.
+var goldaFlows = implementation{
+	name:     "golda+flows",
+	what:     "the same, written with stage.Map and stage.Sink",
+	promise:  goldaPromise,
+	pointers: goldaFlowLine[*parcel],
+	blocks:   goldaFlowLine[block],
+	only:     []string{"W1", "W9v"},
+}
+
+func goldaFlowLine[C any](s shape[C]) (line[C], error) {
+	last := len(s.steps) - 1
+	do, end := s.steps[last].do, s.end
+	sink := stage.Sink(s.steps[last].name, func(_ context.Context, c C) error {
+		do(c)
+		end(c)
+		return nil
+	}, goldaOptions(s, s.steps[last], nil)...)
+	entry, parts := sink.Stage, []pipeline.Part{sink}
+	next := behaviour.Target[C](sink)
+	for _, st := range slices.Backward(s.steps[:last]) {
+		flow := stage.Map(st.name, func(_ context.Context, c C) (C, error) {
+			st.do(c)
+			return c, nil
+		}, goldaOptions(s, st, nil)...)
+		parts = append(parts, flow.To(next))
+		entry, next = flow.Stage, flow
+	}
+	p, err := goldaStarted(parts)
+	if err != nil {
+		return line[C]{}, err
+	}
+	ctx := context.Background()
+	return line[C]{
+		submit: func(c C) error { return entry.Submit(ctx, c) },
+		stop:   func() { _ = p.Stop(ctx) },
 	}, nil
 }
 

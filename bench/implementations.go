@@ -38,7 +38,7 @@ func (i implementation) takes(work string) (why string, ok bool) {
 // implementations returns all implementations, Golda first.
 func implementations() []implementation {
 	return []implementation{
-		golda, goldaBatch, goldaRegistered, goldaMetrics, goldaMetricsOften, direct, directAll, channel, channelBatch,
+		golda, goldaBatch, goldaFlows, goldaRegistered, goldaMetrics, goldaMetricsOften, direct, directAll, channel, channelBatch,
 		protoactor, watermillGoChannel, pondPools, antsPools, concStreams,
 	}
 }

@@ -50,6 +50,8 @@ func targets() []target {
 		atMost("W1: and at most 3 % of CPU", beside("W1", "golda+metrics", "golda").by(cpuPerCommand), 1.03),
 		atMost("W1: a fiftieth of their cost in time, read fifty times a second",
 			beside("W1", "golda+metrics50", "golda").share(often), 1.03),
+		atMost("W9v: a kilobyte by value, as flows, costs at most 0.6 of channels", beside("W9v", "golda+flows", "chan"), 0.6),
+		atMost("W9v: no allocation for a hop of flows", median("W9v", "golda+flows", allocsPerHop), none),
 		atMost("W11: a call costs at most 1.5 of a reply by channel", beside("W11", "golda", "chan"), 1.5),
 		atMost("W12: a hop of 500 stages costs at most 1.2 of one of five", ratioOf("W12", "golda", "W1", "golda"), 1.2),
 		atMost("W13: a log takes at most 0.9 of channels by hand", beside("W13", "golda", "chan"), 0.9),

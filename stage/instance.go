@@ -125,6 +125,8 @@ func (i *instance[C]) HandleEach(ctx context.Context, w *worker.Worker, batch wo
 		load := batch[n].Load
 		if c, ok := load.(C); ok {
 			w.SettleBare(call(ctx, c))
+		} else if b, ok := load.(*link.Box[C]); ok { // link.Open, without its copy of the command
+			w.Settle(call(ctx, *b.Command()))
 		} else {
 			w.Settle(call(ctx, link.Open[C](load)))
 		}

@@ -20,6 +20,7 @@ import (
 // leaves nothing behind.
 type Boxes[C any] struct {
 	chains sync.Pool // of *link.Box[C]
+	clears bool      // commands have pointers, so a free box is cleared: it must keep nothing alive
 }
 
 // Recycler takes back boxes of any type.
@@ -31,10 +32,28 @@ type Recycler interface {
 // NewBoxes returns boxes for commands of type C. It returns nil if such commands need none: an interface holds them without an
 // allocation.
 func NewBoxes[C any]() *Boxes[C] {
-	if t := reflect.TypeFor[C](); t.Kind() == reflect.Interface || t.Size() == 0 || isByte(t) || isPointer(t) {
+	t := reflect.TypeFor[C]()
+	if t.Kind() == reflect.Interface || t.Size() == 0 || isByte(t) || isPointer(t) {
 		return nil
 	}
-	return new(Boxes[C])
+	return &Boxes[C]{clears: hasPointers(t)}
+}
+
+// hasPointers reports whether the memory of a value has pointers.
+func hasPointers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if hasPointers(f.Type) {
+				return true
+			}
+		}
+		return false
+	case reflect.Array:
+		return t.Len() > 0 && hasPointers(t.Elem())
+	default:
+		return t.Kind() > reflect.Complex128 // the kinds up to here are numbers and bool
+	}
 }
 
 // isByte reports whether the runtime has all values of a type already.
@@ -93,6 +112,9 @@ func (b *Boxes[C]) Recycle(loads []any) {
 	var chain *link.Box[C]
 	for _, load := range loads {
 		if x, ok := load.(*link.Box[C]); ok {
+			if c := x.Command(); b.clears {
+				*c = *new(C)
+			}
 			x.Free(chain)
 			chain = x
 		}

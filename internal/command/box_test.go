@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 	"unsafe"
@@ -238,4 +239,26 @@ func BenchmarkBoxes(b *testing.B) {
 			}
 		})
 	}
+}
+
+func TestABoxIsClearedIfItsCommandHasPointers(t *testing.T) {
+	type plain struct {
+		a [3]uint8
+		b struct{ x, y float64 }
+	}
+	cleared := map[any]bool{
+		1: false, 1.5: false, 2i: false, plain{}: false, [2]plain{}: false, [0]string{}: false, uintptr(1): false,
+		"": true, [1]string{}: true, struct {
+			a plain
+			b *int
+		}{}: true, struct{ a any }{}: true, unsafe.Pointer(nil): true,
+	}
+	for v, want := range cleared {
+		require.Equal(t, want, hasPointers(reflect.TypeOf(v)), "%T", v)
+	}
+	texts := NewBoxes[string]()
+	load := texts.Load("text").(*link.Box[string])
+	texts.Recycle([]any{load})
+	load.Take()
+	require.Empty(t, *load.Command())
 }

@@ -27,9 +27,9 @@ func (b *Box[C]) Take() (rest *Box[C]) {
 	return rest
 }
 
-// Free puts a box before a chain, which may be nil. The box is cleared, so that it keeps nothing alive.
+// Free puts a box before a chain, which may be nil. The caller clears the command if it has pointers, so that a free box keeps
+// nothing alive.
 func (b *Box[C]) Free(chain *Box[C]) {
-	*b.Command() = *new(C)
 	if b.next = chain; chain == nil {
 		b.next = b
 	}
