@@ -94,7 +94,7 @@ func (p *plan) place(name string, x Part) {
 			p.place(fmt.Sprintf("%s, part %d", name, i+1), y)
 		}
 	case *group:
-		p.groups = append(p.groups, grouping{x, p.members(fmt.Sprintf("group %q", x.name), x.parts)})
+		p.groups = append(p.groups, grouping{x, distinct(p.members(fmt.Sprintf("group %q", x.name), x.parts))})
 	case flow:
 		p.addAll(x.Parts())
 	case part.List:
@@ -199,6 +199,16 @@ func (p *plan) members(name string, parts []Part) (stages []*engine.Core) {
 		p.place(fmt.Sprintf("%s, part %d", name, i+1), x)
 	}
 	return stages
+}
+
+// distinct removes stages that are in a list again: a flow's parts have the stages that it leads to.
+func distinct(stages []*engine.Core) (all []*engine.Core) {
+	for _, c := range stages {
+		if !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // check returns all faults of the parts of New.
@@ -384,7 +394,9 @@ func (p *plan) checkGroups() {
 			p.faultf(part, "%d to %d workers: needs at least 1, and at most %d", g.fewest, g.most, controller.MostWorkers)
 		}
 		for _, c := range g.stages {
-			if c.Blocking() {
+			if c.Blocking() && c.Inbox().Config().Holder != nil {
+				p.faultf(stageName(c), "has windows and so a worker of its own, and is in group %q", g.name)
+			} else if c.Blocking() {
 				p.faultf(stageName(c), "is Blocking, so it needs workers of its own, and is in group %q", g.name)
 			}
 			if other, ok := of[c]; ok {

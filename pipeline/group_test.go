@@ -396,6 +396,18 @@ func TestOneGroupDoesNotHoldUpAnother(t *testing.T) {
 	})
 }
 
+// A flow brings along the stages that it leads to, which may be in the group for other parts too.
+func TestFlowsThatLeadToEachOtherAreInOneGroup(t *testing.T) {
+	add := func(name string) *stage.Flow[int, int] {
+		return stage.Map(name, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	}
+	a, b, c := add("a"), add("b"), add("c")
+	run(t, pipeline.Group("g", 1, 2, a.To(b), b.To(c), c))
+	n, err := stage.Call[int](t.Context(), a.Stage, 1)
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+}
+
 func TestEachFaultOfAGroupIsFoundAndNamesTheGroup(t *testing.T) {
 	s := func(name string) *stage.Stage[int] { return stage.New(name, fn(echo[int])) }
 	a := s("a")
