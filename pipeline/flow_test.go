@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,7 +96,7 @@ func TestAFullStageThatWaitsHoldsSubmittersInOrderUntilTheirContextEnds(t *testi
 	cancel(errNo)
 	err := <-gaveUp
 	require.ErrorIs(t, err, errNo)
-	require.ErrorContains(t, err, `stage "s": not submitted: no`)
+	require.ErrorContains(t, err, `stage "s": not submitted: context canceled: no`)
 	close(letGo)
 	require.NoError(t, <-waited)
 	require.NoError(t, p.Drain(soon(t)))
@@ -113,6 +114,48 @@ func TestASubmitterWhoseContextHasEndedIsRefusedEvenIfASlotIsFree(t *testing.T) 
 	require.ErrorIs(t, err, errNo)
 	require.Zero(t, p.Snapshot().Accepted)
 	require.EqualValues(t, 2, p.Snapshot().Stages[0].Rejected)
+}
+
+// The error tells a deadline from a cancellation, whatever cause the context has.
+func TestTheErrorOfASubmitterWhoseContextEndsHasTheContextsErrorAndItsCause(t *testing.T) {
+	s := stage.New("free", fn(echo[int]))
+	held, begun, letGo := gated(t)
+	run(t, s, held)
+	require.NoError(t, held.Submit(t.Context(), 0))
+	<-begun
+	defer close(letGo)
+	ways := map[string]func(ctx context.Context) error{
+		"submit":     func(ctx context.Context) error { return s.Submit(ctx, 1) },
+		"submit all": func(ctx context.Context) error { _, err := s.SubmitAll(ctx, 1, 2); return err },
+		"ask":        func(ctx context.Context) error { _, err := s.Ask(ctx, 1); return err },
+		"call":       func(ctx context.Context) error { _, err := stage.Call[int](ctx, s, 1); return err },
+		"wait": func(ctx context.Context) error {
+			ticket, err := held.Ask(t.Context(), 1)
+			require.NoError(t, err)
+			_, err = ticket.Wait(ctx)
+			return err
+		},
+	}
+	for way, submit := range ways {
+		t.Run(way, func(t *testing.T) {
+			late, stop := context.WithTimeoutCause(t.Context(), 0, errNo)
+			defer stop()
+			err := submit(late)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, err, errNo)
+			gone, cancel := context.WithCancelCause(t.Context())
+			cancel(errNo)
+			err = submit(gone)
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, errNo)
+			cause := fmt.Errorf("too slow: %w", context.DeadlineExceeded)
+			late, stop = context.WithTimeoutCause(t.Context(), 0, cause)
+			defer stop()
+			err = submit(late)
+			require.ErrorIs(t, err, cause)
+			require.Equal(t, 1, strings.Count(err.Error(), context.DeadlineExceeded.Error()), "the text says it once: %v", err)
+		})
+	}
 }
 
 func TestADrainRefusesWaitingSubmitters(t *testing.T) {

@@ -359,3 +359,27 @@ func TestANilMiddlewareIsRefused(t *testing.T) {
 	_, err = pipeline.New("p", stage.Func("s", echo[int], stage.Use()), pipeline.Middleware())
 	require.NoError(t, err)
 }
+
+// Found by chaos: such a handler got the cause without the error, so that it could not tell what had happened.
+func TestASuspendingHandlerWhoseDerivedContextEndsLearnsItsErrorAndItsCause(t *testing.T) {
+	errLate := errors.New("late")
+	ask := stage.New("asked", fn(echo[int]))
+	ways := map[string]func(c behaviour.Suspender) error{
+		"asks":  func(c behaviour.Suspender) error { _, err := ask.Ask(c, 1); return err },
+		"calls": func(c behaviour.Suspender) error { _, err := stage.Call[int](c, ask, 1); return err },
+		"waits": func(c behaviour.Suspender) error { return c.Suspend(func(func()) {}) },
+	}
+	asks := stage.New("asks", behaviour.Coroutine[string](func(c behaviour.Suspender, way string) behaviour.Outcome {
+		return behaviour.Error(ways[way](c))
+	}), stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+		ctx, stop := context.WithTimeoutCause(ctx, 0, errLate)
+		defer stop()
+		return next(ctx, cmd)
+	}))
+	run(t, asks, ask)
+	for way := range ways {
+		_, err := stage.Call[int](t.Context(), asks, way)
+		require.ErrorIs(t, err, context.DeadlineExceeded, way)
+		require.ErrorIs(t, err, errLate, way)
+	}
+}

@@ -16,7 +16,7 @@ type Ticket struct{ t command.Ticket }
 // Done returns a channel that is closed when the command has ended.
 func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
 
-// Wait waits for the end of the command and returns its result or its error. If ctx ends first it returns the error of ctx,
+// Wait waits for the end of the command and returns its result or its error. If ctx ends first it returns the error of ctx and its cause,
 // and the command continues. If ctx is a coroutine.Context the handler is suspended while it waits; [Call] does that
 // without a goroutine.
 func (t *Ticket) Wait(ctx context.Context) (any, error) {
@@ -57,7 +57,7 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // Call submits a command and waits for its end, in whichever stage of the pipeline that is. The result is what that stage
 // gave to [behaviour.OK]. If it is of another type than R the error is a [*ResultError]. If commands that were emitted on
 // the way failed, so does the call: with the error of the one that failed, or with a [*JoinedError] if several did. If ctx
-// ends first, Call returns its cause at once, and the command ends with ctx, as with [Stage.Ask].
+// ends first, Call returns the error of ctx and its cause at once, and the command ends with ctx, as with [Stage.Ask].
 //
 // If ctx is a coroutine.Context the handler is suspended while it waits, and holds no worker. A context that was derived
 // from it holds the worker.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/link"
 )
 
@@ -131,7 +132,7 @@ func (d *derived) Suspend(start func(wake func())) error {
 		unhook()
 	}
 	if err == nil && !woken.Load() {
-		return context.Cause(d.Context)
+		return command.Ended(d.Context)
 	}
 	return err
 }

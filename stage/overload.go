@@ -27,7 +27,8 @@ type Overload struct {
 // Use it in a server that answers 503, or in a source that slows down. It covers
 //
 //	ErrFull          reason.Full         the stage is full and does not wait, or the limit of a policy is reached
-//	a deadline       reason.Full         the submitter's context ended, not by a cancellation, while it waited for a slot
+//	a deadline       reason.Full         the submitter's context reached its deadline, or the Timeout of its stage,
+//	                                     while the submitter waited for a slot
 //	ErrRate          reason.Rate         the rate of a policy is used up
 //	ErrPolicy        reason.Policy       a policy sheds the command, or its gate does not let it in
 //	ErrDisabled      reason.Disabled     a policy has disabled the stage
@@ -63,10 +64,15 @@ func Overloaded(err error) (o Overload, ok bool) {
 			return Overload{row.why, defaultRetryAfter}, true
 		}
 	}
-	if waited, ok := errors.AsType[*inbox.WaitError](err); ok && !errors.Is(waited, context.Canceled) {
+	if waited, ok := errors.AsType[*inbox.WaitError](err); ok && isLate(waited) {
 		return Overload{reason.Full, defaultRetryAfter}, true
 	}
 	return Overload{}, false
+}
+
+// isLate reports whether a context ended because its time was over.
+func isLate(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout)
 }
 
 // overloader is an error that is not of this package and may mean overload.

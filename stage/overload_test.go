@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/controller"
 	"github.com/golda-dev/golda/controller/policy"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -121,6 +122,35 @@ func TestADeadlineWhileWaitingForASlotIsAnOverloadAndACancellationIsNot(t *testi
 		require.ErrorIs(t, err, context.Canceled)
 		_, ok = stage.Overloaded(err)
 		require.False(t, ok)
+	})
+}
+
+// A context that ended with a cause of its own is judged by its error, like any other.
+func TestTheCauseOfAContextDoesNotDecideWhetherItsEndIsAnOverload(t *testing.T) {
+	own := errors.New("the client has given up")
+	overloadBubble(t, policy.Fixed{}, func(t *testing.T, s *stage.Stage[int], _ *pipeline.Pipeline) {
+		for n := range 2 {
+			require.NoError(t, s.Submit(t.Context(), n))
+			synctest.Wait()
+		}
+		late, stop := context.WithTimeoutCause(t.Context(), time.Minute, own)
+		defer stop()
+		for _, ctx := range []context.Context{late, coroutine.Blocking(late)} {
+			err := s.Submit(ctx, 3)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, err, own)
+		}
+		late, stop = context.WithTimeoutCause(t.Context(), time.Minute, own)
+		defer stop()
+		_, overloaded := stage.Overloaded(s.Submit(late, 3))
+		require.True(t, overloaded)
+		gone, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(own) })
+		err := s.Submit(gone, 3)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, own)
+		_, overloaded = stage.Overloaded(err)
+		require.False(t, overloaded)
 	})
 }
 

@@ -170,7 +170,7 @@ func (s *Stage[C]) Part(part.Seal) {}
 
 // Submit submits a command and does not wait for its end. A nil error means that the command was accepted, and will end
 // exactly once. Any other error means that it was not accepted: [ErrFull], [ErrClosed], [ErrNotRunning], or the error of
-// ctx if that had ended, or ended while Submit waited for a free slot. The caller does not learn how an accepted command
+// ctx and its cause if ctx had ended, or ended while Submit waited for a free slot. The caller does not learn how an accepted command
 // ends. If it fails or has no answer it leaves a letter with its pipeline, see [DeadLetter].
 //
 // The handlers of the command, and of all commands that they forward and emit, see the values of ctx. The end of ctx does

@@ -55,14 +55,28 @@ func (o *Origin) Ended() error {
 	if _, late := o.expires(); !late && o.ticket == nil {
 		return nil
 	}
-	err := o.ctx.Err()
-	if err == nil {
+	return Ended(o.ctx)
+}
+
+// Ended returns nil if ctx has not ended, and otherwise its error, joined with its cause if that is another error.
+func Ended(ctx context.Context) error {
+	if ctx.Err() == nil {
 		return nil
 	}
-	if cause := context.Cause(o.ctx); cause != nil && !errors.Is(cause, err) {
-		return fmt.Errorf("%w: %w", err, cause)
+	return EndedBy(ctx, context.Cause(ctx))
+}
+
+// EndedBy returns why a wait with ctx failed. If ctx has ended, that is its error, joined with why if that is another error. Its
+// error tells a deadline from a cancellation, which a cause need not.
+func EndedBy(ctx context.Context, why error) error {
+	switch err := ctx.Err(); {
+	case err == nil || errors.Is(why, err):
+		return why
+	case why == nil:
+		return err
+	default:
+		return fmt.Errorf("%w: %w", err, why)
 	}
-	return err
 }
 
 // Detached returns an origin with the same ticket and values whose commands do not end with the caller's context.

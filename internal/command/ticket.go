@@ -114,7 +114,7 @@ func (t *Ticket) Done() <-chan struct{} {
 }
 
 // Wait waits for the end of the command and its children, and returns what Result and Err return. If ctx ends first it returns
-// the context's cause.
+// the context's error and its cause.
 //
 // Wait yields once before it blocks: a stage that is idle and quick has the answer then. To block and to be woken costs several
 // times as much, for the caller and for the stage.
@@ -134,7 +134,7 @@ func (t *Ticket) Wait(ctx context.Context) (result any, err error) {
 	case <-t.Done():
 		return t.end()
 	case <-ends:
-		return nil, context.Cause(ctx)
+		return nil, Ended(ctx)
 	}
 }
 

@@ -109,7 +109,7 @@ func (in *Inbox) waitToEnter(ctx context.Context) (why reason.Reason, entered bo
 			return reason.Closed, false, in.wrap(ErrClosed)
 		}
 		if err := Until(ctx, changed); err != nil {
-			return reason.Cancelled, false, in.waitError(err)
+			return reason.Cancelled, false, in.waitError(ctx, err)
 		}
 	}
 }

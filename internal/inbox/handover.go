@@ -149,12 +149,12 @@ func (in *Inbox) Send(ctx context.Context, e command.Envelope, emitter *Inbox, b
 			return err
 		case waitsForPhase:
 			if err := Until(ctx, unbarred); err != nil {
-				return in.waitError(err)
+				return in.waitError(ctx, err)
 			}
 		case waitsForSlot:
 			if err := in.await(ctx, w); !errors.Is(err, errDismissed) {
 				if err != nil {
-					return in.waitError(err)
+					return in.waitError(ctx, err)
 				}
 				return nil
 			}

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -216,12 +217,15 @@ func (s *shared) Halts() *atomic.Bool { return &s.halted }
 // wrap says which stage an error is about.
 func (s *shared) wrap(err error) error { return plain.Wrap(fmt.Sprintf("stage %q", s.cfg.Name), err) }
 
-func (s *shared) waitError(err error) error { return &WaitError{Stage: s.cfg.Name, Err: err} }
+// waitError returns the error of a submitter whose wait with ctx failed.
+func (s *shared) waitError(ctx context.Context, why error) error {
+	return &WaitError{Stage: s.cfg.Name, Err: command.EndedBy(ctx, why)}
+}
 
 // WaitError says why a command was not accepted whose submitter's context ended before the inbox had a free slot.
 type WaitError struct {
 	Stage string
-	Err   error
+	Err   error // the context's error, joined with its cause
 }
 
 // Error says which stage, and why the context ended.

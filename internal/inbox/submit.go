@@ -109,9 +109,7 @@ func (in *Inbox) submitChecked(ctx context.Context, e *command.Envelope) error {
 // submit takes a command, or refuses it and counts why.
 func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission) error {
 	for {
-		if ended(ctx) {
-			sub.ended = context.Cause(ctx)
-		}
+		sub.ended = command.Ended(ctx)
 		var fx effects
 		in.mu.LockForSubmitter()
 		w, err := in.enter(e, &sub, &fx)
@@ -123,7 +121,7 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 				return nil
 			}
 			if !errors.Is(err, errDismissed) {
-				return in.refuseCancelled(err)
+				return in.refuseCancelled(in.waitError(ctx, err))
 			}
 			sub = submission{at: sub.at} // the inbox may refuse the command now, or may have free slots
 		case err == errAskSubmitter: //nolint:errorlint // it is never wrapped
@@ -197,10 +195,10 @@ func (s *state) refuse(why reason.Reason, err error) error {
 }
 
 // refuseCancelled counts a command whose submitter's context ended while it waited.
-func (in *Inbox) refuseCancelled(cause error) error {
+func (in *Inbox) refuseCancelled(err error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.refuse(reason.Cancelled, in.waitError(cause))
+	return in.refuse(reason.Cancelled, err)
 }
 
 // Mistyped counts a message that is no command for this stage.

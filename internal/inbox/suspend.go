@@ -99,7 +99,7 @@ func wait(ctx context.Context, ready <-chan struct{}) error {
 	case <-ready:
 		return nil
 	case <-done:
-		return context.Cause(ctx)
+		return command.Ended(ctx)
 	}
 }
 
@@ -128,6 +128,6 @@ func Until(ctx context.Context, closed <-chan struct{}) error {
 	case <-closed:
 		return nil
 	default:
-		return cmp.Or(err, context.Cause(c)) //nolint:contextcheck // it is the one that was given
+		return cmp.Or(err, command.Ended(c)) //nolint:contextcheck // it is the one that was given
 	}
 }
