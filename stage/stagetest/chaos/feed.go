@@ -366,7 +366,13 @@ func (r *run) runExhausted() error {
 	case <-r.pipe.Started():
 		return nil
 	case err := <-r.ran:
-		return err
+		r.ran <- err // for exhaust
+		select {
+		case <-r.pipe.Started(): // and it has ended already
+			return nil
+		default:
+			return err
+		}
 	}
 }
 

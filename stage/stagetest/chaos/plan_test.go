@@ -94,6 +94,11 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			p.Middleware = chaos.Middleware{Panic: .1, Answer: .1, Again: .1, Derive: .1, Pass: .6}
 			p.Graph.Nodes[1].Middleware = p.Middleware
 		}, ""},
+		"a call in a context that middleware ends": {func(p *chaos.Plan) {
+			first, last := &p.Graph.Nodes[0], &p.Graph.Nodes[2]
+			first.Suspends, first.Calls, first.Middleware.Derive = true, true, 1
+			last.Capacity, last.Batch, last.Work = 1, 1, time.Millisecond
+		}, ""},
 		"a source that crashes, with positions of its own": {func(p *chaos.Plan) {
 			p.Feeds, p.End = []chaos.Feed{{Commands: 50, Crashes: 1, Unsaved: 1, Checkpoint: true, From: 10, Offsets: true}}, chaos.Exhausted
 		}, ""},
@@ -327,5 +332,18 @@ func TestAFlowThatEmitsInVainIsCalledAgainForEachTry(t *testing.T) {
 			require.NoError(t, err)
 			require.NotZero(t, report.Retries, "nothing was refused")
 		})
+	}
+}
+
+// Run may have returned before a plan learns that the pipeline was started.
+func TestAPlanWhoseFeedsEndAtOnceIsOver(t *testing.T) {
+	for seed := range uint64(100) {
+		for crashes := range 2 {
+			_, err := line(func(p *chaos.Plan) {
+				p.Seed, p.Commands, p.End, p.Fragile = seed, 0, chaos.Exhausted, true
+				p.Feeds = []chaos.Feed{{Commands: 3, Crashes: crashes, Fatal: crashes > 0}}
+			}).Run()
+			require.NoError(t, err)
+		}
 	}
 }
