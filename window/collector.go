@@ -109,14 +109,17 @@ func (s *collector[K, V, C]) HandleSuspending(c behaviour.Suspender, cmd C) beha
 	if err != nil {
 		return behaviour.Error(err)
 	}
-	w, err := s.enter(c, key, size)
-	if err != nil {
-		return behaviour.Error(err)
+	var w *window[K, V]
+	var at *place
+	for w == nil {
+		if w, err = s.enter(c, key, size); err == nil {
+			w, at, err = s.put(c, w, cmd, size)
+		}
+		if err != nil {
+			return behaviour.Error(err)
+		}
 	}
-	w, at, err := s.put(c, w, cmd, size)
 	switch {
-	case err != nil:
-		return behaviour.Error(err)
 	case at == nil:
 		return behaviour.OK(nil)
 	}
@@ -189,7 +192,7 @@ func (s *collector[K, V, C]) waitIdle(c behaviour.Suspender, w *window[K, V]) er
 	return c.Suspend(func(wake func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if w.busy {
+		if w.busy && !w.closed {
 			w.blocked = append(w.blocked, wake)
 		} else {
 			wake()
@@ -198,7 +201,7 @@ func (s *collector[K, V, C]) waitIdle(c behaviour.Suspender, w *window[K, V]) er
 }
 
 // put adds a command to a busy window, which is not busy then. It returns the place of the command, nil if the command is done,
-// and the window that the place is in.
+// and the window that the place is in. The window is nil if it was given up meanwhile: the command needs another one.
 func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, size int) (*window[K, V], *place, error) {
 	locked := false
 	defer func() { // after a crash of a user's function, too
@@ -213,7 +216,10 @@ func (s *collector[K, V, C]) put(c behaviour.Suspender, w *window[K, V], cmd C, 
 	s.mu.Lock()
 	locked = true
 	if c.Err() != nil { // its caller has left it, or its worker was given up and the command was charged
-		return nil, nil, s.giveUpLocked(w, context.Cause(c))
+		return nil, nil, context.Cause(c)
+	}
+	if w.closed {
+		return nil, nil, nil
 	}
 	now := time.Now()
 	if s.leads && w.timer == nil {
@@ -265,23 +271,10 @@ func (s *collector[K, V, C]) leadLocked(key K, value V, now time.Time) (*window[
 	return w, at
 }
 
-// giveUpLocked returns the error of a command that is not added. If it was to take the place of the first of an aggregate, which
-// was stopped meanwhile, the value has no other way out.
-func (s *collector[K, V, C]) giveUpLocked(w *window[K, V], err error) error {
-	if !s.sums || w.Count == 0 || w.isHeld() {
-		return err
-	}
-	w.Why, w.Count = Early, 0
-	return &LostError{Window: w.Window, Err: err}
-}
-
 // settleLocked makes a window that was busy one that is not.
 func (s *collector[K, V, C]) settleLocked(w *window[K, V]) {
 	w.busy = false
-	for _, wake := range w.blocked {
-		wake()
-	}
-	w.blocked = nil
+	w.unblock()
 	s.sweepLocked(w)
 	switch {
 	case w.closed:
@@ -291,6 +284,14 @@ func (s *collector[K, V, C]) settleLocked(w *window[K, V]) {
 		s.forgetLocked(w)
 	}
 	s.evictLocked()
+}
+
+// unblock has the handlers that wait for a window look again.
+func (w *window[K, V]) unblock() {
+	for _, wake := range w.blocked {
+		wake()
+	}
+	w.blocked = nil
 }
 
 // sweepLocked takes the commands out of a window whose handlers were stopped.
@@ -449,6 +450,14 @@ func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) 
 		return
 	}
 	at.state, at.err = failed, err
+	if s.sums { // the function that adds hangs, and may do so for ever
+		s.forgetLocked(w)
+		w.unblock()
+		s.held -= len(w.places)
+		w.Why, w.places = Early, nil
+		at.err = &LostError{Window: w.Window, Err: err}
+		return
+	}
 	if w.busy {
 		return // it is swept out when the window is settled
 	}

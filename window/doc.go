@@ -28,6 +28,12 @@
 // In a drain, and so before a stop, an open window is closed when no further command can come. Nothing is lost, and no time is
 // waited for. In a hard stop each command in an open window ends with an error, and leaves a letter like any other.
 //
+// A middleware (stage.Use) must not fail a command after next has returned: for the first command of a window that is all of
+// the window, and the others are done by then.
+//
+// A handler that waits for a window's result, as with a Call, keeps a drain waiting, and the drain does not close that window.
+// Give windows a time then.
+//
 // # Order
 //
 // The stage has one worker of its own, whatever the options and the policy say: a window has its commands in the order of their

@@ -2,6 +2,7 @@ package window_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -93,4 +94,35 @@ func TestAStageWhoseFunctionAlwaysPanicsGivesUp(t *testing.T) {
 func TestAStageWithWindowsIsInNoGroup(t *testing.T) {
 	_, err := pipeline.New("test", pipeline.Group("g", 1, 1, by(window.Bounds[word]{Count: 2})))
 	require.EqualError(t, err, `pipeline "test": stage "words": has windows and so a worker of its own, and is in group "g"`)
+}
+
+// The other commands of the sum have ended well, so it must be in the letter of the first, which cannot pass it on.
+func TestASumWhoseFirstCommandLeavesWhileAddHangsIsInItsLetter(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		of := window.Aggregate("sum", word.of, func(n int, w word) int {
+			if w.text == "a4" {
+				<-hangs
+			}
+			return n + 1
+		}, window.Bounds[word]{Count: 2000}, stage.Timeout(time.Minute))
+		b := start(t, of, func(w window.Window[string, int]) string { return fmt.Sprint(w.Key, w.Value, w.Count, w.Why) })
+		b.submit("a1", "a2", "a3")
+		time.Sleep(30 * time.Second)
+		b.submit("a4", "a5")
+		time.Sleep(time.Hour)
+		letters := b.p.Failures().List(pipeline.LetterFilter{})
+		require.Len(t, letters, 1)
+		var lost *window.LostError
+		require.ErrorAs(t, letters[0].Err, &lost)
+		require.ErrorIs(t, lost, stage.ErrTimeout)
+		got := lost.Window.(window.Window[string, int])
+		assert.Equal(t, 3, got.Value)
+		assert.Equal(t, 3, got.Count)
+		assert.Equal(t, []string{"3m30s a1 1early"}, b.take(), "a5 has a window of its own")
+		close(hangs)
+		b.submit("a6", "a7")
+		assert.Equal(t, []string{"1h0m30s a2 2early"}, b.stop())
+		assert.Equal(t, 1, b.p.Quarantine().Len(), "a4")
+	})
 }

@@ -76,8 +76,8 @@ func By[K comparable, C any](
 // first command waits for the window. If the context of that caller ends, the window is closed [Early].
 //
 // When an open window is ended by a hard stop, its value is passed on to the next stage and is in the letter that is left there. An
-// aggregate that cannot be passed on, because a stage.Flow.Route fails, is in the [*LostError] of its letter. Retries of
-// the stage would add commands twice, so it has none.
+// aggregate that cannot be passed on, because a stage.Flow.Route fails, or because the first command's stage.Timeout ends while add
+// hangs, is in the [*LostError] of its letter. Retries of the stage would add commands twice, so it has none.
 func Aggregate[K comparable, A, C any](
 	name string, key func(cmd C) K, add func(sum A, cmd C) A, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, A]] {
