@@ -19,6 +19,7 @@ import (
 // shed, with [reason.Expired] and [ErrExpired], and leaves a letter; it is not tried again. The context of a handler that runs at
 // that time ends. If ctx has an earlier deadline of this kind, that one stays. What a [behaviour.Batcher] is handling, and
 // the result of a window, does not end with the deadlines of single commands.
+// A pipeline that is run with such a context gives the deadline to all commands of its feeds; a plain deadline ends the run alone.
 //
 // A deadline of another kind bounds how long Submit waits for a free slot, and nothing else. With [Stage.Ask] and [Call] a command
 // ends with its caller's context in any case. See [TTL] and [ExpiresAt] for limits that a stage sets.
