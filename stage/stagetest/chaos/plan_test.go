@@ -130,6 +130,18 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 	}
 }
 
+// Run may have returned before the plan sees that the pipeline has started.
+func TestAFeedMayBeExhaustedAtOnce(t *testing.T) {
+	plan := line(func(p *chaos.Plan) {
+		p.Graph = chaos.Graph{Nodes: []chaos.Node{{}}, Entries: []int{0}}
+		p.Feeds, p.Commands, p.End = []chaos.Feed{{Commands: 1}}, 0, chaos.Exhausted
+	})
+	for range 500 {
+		_, err := plan.Run()
+		require.NoError(t, err)
+	}
+}
+
 func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 	for want, spoil := range map[string]func(p *chaos.Plan){
 		"unknown policy":                            func(p *chaos.Plan) { p.Policy = "luck" },
