@@ -35,6 +35,9 @@ func (s *service) Receive(ctx actor.Context) {
 	case over:
 		actor.Fail(ctx, m.reason)
 	case *actor.Stopping:
+		if s.cancel == nil {
+			return // it was killed before it started: nothing runs
+		}
 		s.cancel(ErrShutdown)
 		<-s.over
 	}
