@@ -77,11 +77,11 @@ func (r *run) around(m Middleware, of *site) stage.Middleware {
 		if where == nil { // a stage that was added
 			return next(ctx, cmd)
 		}
-		c, single := cmd.(command)
-		if !single {
-			c = cmd.([]command)[0]
+		cmds, many := cmd.([]command)
+		if !many {
+			cmds = []command{cmd.(command)}
 		}
-		o := where.surround(ctx, m, c, func(ctx context.Context) behaviour.Outcome { return next(ctx, cmd) }, func() behaviour.Outcome {
+		o := where.surround(ctx, m, cmds, func(ctx context.Context) behaviour.Outcome { return next(ctx, cmd) }, func() behaviour.Outcome {
 			return where.answerAll(cmd)
 		})
 		if of == nil || r.plan.Middleware == (Middleware{}) {
@@ -101,15 +101,15 @@ func (r *run) siteOf(stage string) *site {
 	return nil
 }
 
-// surround does what the middleware draws for a command, which is the first if there are several.
+// surround does what the middleware draws for the first of the commands.
 func (s *site) surround(
-	ctx context.Context, m Middleware, cmd command, next func(context.Context) behaviour.Outcome, answer func() behaviour.Outcome,
+	ctx context.Context, m Middleware, cmds []command, next func(context.Context) behaviour.Outcome, answer func() behaviour.Outcome,
 ) behaviour.Outcome {
-	deed, number := m.draw(s.run.plan.Seed+uint64(s.index), cmd, behaviour.Attempt(ctx))
+	deed, number := m.draw(s.run.plan.Seed+uint64(s.index), cmds[0], behaviour.Attempt(ctx))
 	switch deed {
 	case "panic":
 		if number%2 == 0 {
-			s.again(cmd)
+			s.again(cmds)
 			next(ctx)
 		}
 		panic(errMiddleware)
@@ -119,7 +119,7 @@ func (s *site) surround(
 		}
 		return answer()
 	case "again":
-		s.again(cmd)
+		s.again(cmds)
 		next(ctx)
 		return next(ctx)
 	case "derive":
@@ -136,11 +136,13 @@ func (s *site) surround(
 	}
 }
 
-// again notes that a command may be handled once more than it was sent, and that what the first time sent on may be lost.
-func (s *site) again(cmd command) {
-	s.expect(cmd)
-	s.repeats.Add(1)
-	s.run.excuse(cmd.ID)
+// again notes that commands may be handled once more than they were sent, and that what the first time sent on may be lost.
+func (s *site) again(cmds []command) {
+	for _, cmd := range cmds {
+		s.expect(cmd)
+		s.repeats.Add(1)
+		s.run.excuse(cmd.ID)
+	}
 }
 
 // surrounded reports whether the site's handler has middleware that counts the outcomes.

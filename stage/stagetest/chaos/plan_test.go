@@ -94,6 +94,11 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			p.Middleware = chaos.Middleware{Panic: .1, Answer: .1, Again: .1, Derive: .1, Pass: .6}
 			p.Graph.Nodes[1].Middleware = p.Middleware
 		}, ""},
+		"middleware that panics after a batch, and then answers": {func(p *chaos.Plan) {
+			p.Graph.Nodes[0].Batcher, p.Graph.Nodes[0].Batch = true, 8
+			p.Graph.Nodes[0].Middleware = chaos.Middleware{Panic: .5, Answer: .5}
+			p.Graph.Nodes[0].Retry = stage.RetryPolicy{Attempts: 4}
+		}, ""},
 		"a call in a context that middleware ends": {func(p *chaos.Plan) {
 			first, last := &p.Graph.Nodes[0], &p.Graph.Nodes[2]
 			first.Suspends, first.Calls, first.Middleware.Derive = true, true, 1
@@ -127,18 +132,6 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			require.ErrorAs(t, err, &v)
 			require.Equal(t, row.says, v.Promises())
 		})
-	}
-}
-
-// Run may have returned before the plan sees that the pipeline has started.
-func TestAFeedMayBeExhaustedAtOnce(t *testing.T) {
-	plan := line(func(p *chaos.Plan) {
-		p.Graph = chaos.Graph{Nodes: []chaos.Node{{}}, Entries: []int{0}}
-		p.Feeds, p.Commands, p.End = []chaos.Feed{{Commands: 1}}, 0, chaos.Exhausted
-	})
-	for range 500 {
-		_, err := plan.Run()
-		require.NoError(t, err)
 	}
 }
 

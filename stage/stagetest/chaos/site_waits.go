@@ -94,7 +94,7 @@ func (s *site) call(c behaviour.Suspender, cmd command) error {
 	case errors.Is(err, coroutine.ErrStopped):
 		return err
 	case err != nil:
-		if !refusal(err) && !errors.Is(err, errMiddleware) { // which is why a derived context has ended
+		if !refusal(err) {
 			s.run.breachf(OneEnd, "a call of stage %s by %s was refused for an unknown reason: %v", to.Name(), name(s.index), err)
 		}
 		return nil
