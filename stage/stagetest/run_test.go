@@ -86,7 +86,7 @@ func TestATestThatFailsLogsTheLettersAndTheLogOfThePipeline(t *testing.T) {
 	require.Len(t, w.said, 1)
 	log := strings.Join(w.logged, "\n")
 	for _, says := range []string{
-		"accepted 201 = replied 0 + failed 200 + shed 0 + dead-lettered 1", "failures, 200:", `stage "half", error at try 1 of 399: odd`,
+		"accepted 201 = replied 0 + failed 200 + shed 0 + dead-lettered 1", "failures, 200:", `stage "half", error at try 1 of `,
 		"quarantine, 1:", "of -4: ", "the log:", "INFO ", "handler crashed", "drained",
 	} {
 		require.Contains(t, log, says)
