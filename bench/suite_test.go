@@ -37,7 +37,7 @@ func TestBadFlagsAreReportedInOneLine(t *testing.T) {
 		{[]string{"-work", "W1,"}, "bench: -work \"W1,\": empty name\n"},
 		{[]string{"-impl", "golda, ,chan"}, "bench: -impl \"golda, ,chan\": empty name\n"},
 		{[]string{"-impl", "erlang"}, "bench: -impl erlang: unknown implementation; known are " +
-			"golda, goldabatch, golda+registered, golda+metrics, golda+metrics50, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
+			"golda, goldabatch, golda+flows, golda+registered, golda+metrics, golda+metrics50, direct, direct-all, chan, chanbatch, protoactor, watermill, pond, ants, conc\n"},
 		{[]string{"-rounds", "0"}, "bench: -rounds 0: at least 1 round\n"},
 		{[]string{"-rounds", "many"}, "bench: invalid value \"many\" for flag -rounds: parse error\n"},
 		{[]string{"-strange"}, "bench: flag provided but not defined: -strange\n"},
