@@ -214,7 +214,7 @@ func ExamplePassivate() {
 func ExampleRestart() {
 	save := stage.Sink("save", func(context.Context, string) error { panic("the database is gone") },
 		stage.Workers(1, 1), stage.Restart(stage.RestartPolicy{Limit: 2, Backoff: time.Millisecond}))
-	p, err := pipeline.New("saving", save, quiet, pipeline.Feed("rows", save, source.Slice([]string{"a", "b", "c", "d"})))
+	p, err := pipeline.New("saving", save, quiet, pipeline.Feed("rows", save, source.Slice(make([]string, 1000))))
 	if err == nil {
 		err = p.Run(context.Background())
 	}

@@ -2,6 +2,7 @@ package stage_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"runtime"
 	"sync"
@@ -49,7 +50,7 @@ func TestAnInstanceThatStartsTooLateTakesNoKeyFromItsSuccessor(t *testing.T) {
 					<-hold
 				}
 				return one
-			}, stage.Timeout(5*time.Millisecond), stage.Grace(5*time.Millisecond))
+			}, stage.Timeout(100*time.Millisecond), stage.Grace(5*time.Millisecond))
 			p := run(t, s)
 			_, err := stage.Call[int](t.Context(), s, item{1, 0})
 			require.ErrorIs(t, err, stage.ErrStuck)
@@ -81,8 +82,11 @@ func TestAnInstanceThatIsInUseWhenTheStageStopsIsStoppedLater(t *testing.T) {
 		return behaviour.OK(nil)
 	}, stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond))
 	p := run(t, s)
-	_, err := stage.Call[any](t.Context(), s, item{1, 0})
-	require.ErrorIs(t, err, stage.ErrStuck)
+	for stuck := false; !stuck; { // on a busy machine the time limit may pass before the handler begins
+		_, err := stage.Call[any](t.Context(), s, item{1, 0})
+		stuck = errors.Is(err, stage.ErrStuck)
+		require.True(t, stuck || errors.Is(err, stage.ErrTimeout), "%v", err)
+	}
 	require.NoError(t, p.Stop(t.Context()))
 	close(hold)
 	require.Eventually(t, func() bool { return l.stopped.Load() == 1 }, 5*time.Second, time.Millisecond)

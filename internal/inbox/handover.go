@@ -41,6 +41,7 @@ func (s *state) receive(m *Member, es []command.Envelope, at places, now int64, 
 	switch {
 	case s.knobs.Disabled:
 		s.shedDisabled(es, fx)
+		s.grantSlots(fx) // those that it was promised are for the next
 		return len(es)
 	case back:
 		taken = len(es)

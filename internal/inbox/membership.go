@@ -25,7 +25,7 @@ func (in *Inbox) Leave(m *Member) {
 	in.mu.Lock()
 	in.leave(m)
 	in.forgetLanes(m)
-	in.callWorker(&fx)
+	in.changed(&fx) // what it carried holds no slots here any more
 	in.unlock(&fx)
 }
 

@@ -149,7 +149,17 @@ func (m *inboxModel) envelope() command.Envelope {
 
 // free is how many slots are free. The model does not decide which commands that wait for a retry have given up their
 // slots: it asks the inbox.
-func (m *inboxModel) free() int { return m.cap - len(m.queue) - m.inbox.delayed.Len() - m.reserved() }
+func (m *inboxModel) free() int {
+	return m.cap - len(m.queue) - m.inbox.delayed.Len() - m.reserved() - m.carried()
+}
+
+// carried is how many commands the workers carry.
+func (m *inboxModel) carried() (n int) {
+	for _, w := range m.workers {
+		n += int(w.Carried)
+	}
+	return n
+}
 
 // reserved is how many slots are promised. The model does not decide which senders get them; settle fails if a promise is
 // not used.
@@ -199,6 +209,7 @@ func (m *inboxModel) actions() map[string]func(*rapid.T) {
 		"retry":     m.retryLater,
 		"crash":     m.crash,
 		"join":      m.join,
+		"carry":     m.carry,
 		"leave":     m.leave,
 		"shrink":    m.shrink,
 		"unshrink":  m.unshrink,
@@ -413,6 +424,7 @@ func (m *inboxModel) takeTurn(t *rapid.T, w *modelWorker, park bool) int {
 	if !w.Ready() {
 		t.Fatalf("it was woken and is not ready")
 	}
+	m.unload(t, w)
 	w.parked = false
 	w.woken.Store(false)
 	queued := len(m.queue)
@@ -570,6 +582,25 @@ func (m *inboxModel) start(w *modelWorker) {
 	w.woken.Store(false)
 	w.joined, w.parked = true, false
 	m.inbox.Join(&w.Member, false)
+}
+
+// carry has a worker carry commands that inboxes ahead have no slots for, until its next turn.
+func (m *inboxModel) carry(t *rapid.T) {
+	w := m.workers[rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")]
+	if !w.joined {
+		t.Skip()
+	}
+	m.inbox.Carry(&w.Member, rapid.IntRange(0, 2).Draw(t, "carried"))
+	synctest.Wait()
+}
+
+// unload has a worker hand over what it carries.
+func (m *inboxModel) unload(t *rapid.T, w *modelWorker) {
+	if w.Carried > 0 {
+		m.inbox.Carry(&w.Member, 0)
+		synctest.Wait()
+		m.collectAnswers(t)
+	}
 }
 
 func (m *inboxModel) leave(t *rapid.T) {
@@ -742,6 +773,9 @@ func (m *inboxModel) check(t *rapid.T) {
 	if in.queue.Len() > 0 && in.waking == 0 && len(in.idle) > 0 {
 		t.Fatalf("%d queued, %d workers idle, and none on its way", in.queue.Len(), len(in.idle))
 	}
+	if in.waiters.Len() > 0 && len(in.forSlots)+len(in.behind) == 0 && in.free() > 0 {
+		t.Fatalf("%d submitters wait, and %d slots are free", in.waiters.Len(), in.free())
+	}
 	m.checkWorkers(t)
 }
 
@@ -836,6 +870,7 @@ func (m *inboxModel) move(t *rapid.T) bool {
 		return true
 	}
 	for _, w := range m.workers {
+		m.unload(t, w)
 		switch {
 		case len(w.todo) > 0:
 			for len(w.todo) > 0 {

@@ -42,3 +42,49 @@ func TestAReplacedWorkerIsPromisedItsSlotsOnce(t *testing.T) {
 		require.NoError(t, in.Submit(ctx, &command.Envelope{Load: 2}))
 	})
 }
+
+// A worker that carries commands holds slots for them. When it is stopped, its successor has the commands and the slots are
+// free: submitters that wait for them must be let in at once, for nothing else may happen here that would do it.
+func TestAWorkerThatLeavesWithCommandsFreesTheirSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := New(Config{Name: "r", Capacity: 2, Batch: 1, StreakEnds: time.Minute})
+		in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1)})
+		in.Open()
+		in.SetSuspends()
+		var here Member
+		here.Wake = func() {}
+		in.Join(&here, false)
+		in.Carry(&here, 2)
+		entered := make(chan error, 1)
+		go func() { entered <- in.Submit(context.WithoutCancel(t.Context()), &command.Envelope{Load: 0}) }()
+		synctest.Wait()
+		require.Empty(t, entered, "all slots are taken")
+		in.Leave(&here)
+		synctest.Wait()
+		require.Len(t, entered, 1)
+		require.NoError(t, <-entered)
+	})
+}
+
+// Workers that are parked here when the inbox stops taking commands all come and have their commands shed.
+func TestADisabledInboxLetsAllParkedWorkersHandOver(t *testing.T) {
+	in := New(Config{Name: "r", Capacity: 1, Batch: 1, StreakEnds: time.Minute})
+	in.Attach(&Pipeline{Base: time.Now(), Quiet: make(chan struct{}, 1), Ended: func(Ending) {}})
+	in.Open()
+	require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 0}))
+	var here Member
+	here.Wake = func() {}
+	in.Join(&here, false)
+	var up [3]Member
+	for i := range up {
+		up[i].Wake = func() {}
+		require.Zero(t, in.HandOver(&up[i], []command.Envelope{{Load: i}}, 0, false, true))
+	}
+	in.Adjust(func(k *Knobs) { k.Disabled = true })
+	require.Equal(t, 1, in.Turn(&here, &Tally{}, true))
+	require.Zero(t, in.Turn(&here, &Tally{OK: 1}, true))
+	for i := range up {
+		require.True(t, up[i].Ready(), "worker %d is woken", i)
+		require.Equal(t, 1, in.HandOver(&up[i], []command.Envelope{{Load: i}}, 0, false, true))
+	}
+}
