@@ -36,6 +36,7 @@ worker           25
 pipeline         45
 source           15
 window           15
+coordination/guard 5
 controller       60
 supervisor       60
 adapter/failsafe 15

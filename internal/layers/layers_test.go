@@ -32,6 +32,8 @@ internal/part:
 internal/trial:
 stage/queue:        internal/ring
 stage/reason:
+coordination/guard:
+internal/requests:   coordination/guard
 
 -- cellar: the base of the engine.
 internal/layers:
