@@ -104,11 +104,24 @@ func (u *upgraded) dead() map[string]bool {
 func (u *upgraded) submit(t *rapid.T) {
 	for range rapid.IntRange(1, 60).Draw(t, "commands") {
 		dead := u.dead()
-		ticket, err := u.st.Ask(soon(u.t), u.next)
+		ticket, err := u.ask()
+		if u.paused && errors.Is(err, context.Canceled) {
+			return // a policy with a limit of commands in flight holds the others back
+		}
 		require.NoError(t, err)
 		u.asks = append(u.asks, ask{u.next, dead, ticket})
 		u.next++
 	}
+}
+
+// ask submits the next command. It does not wait for long while the stage is paused.
+func (u *upgraded) ask() (*stage.Ticket, error) {
+	if !u.paused {
+		return u.st.Ask(soon(u.t), u.next)
+	}
+	ctx, cancel := context.WithCancel(soon(u.t))
+	defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // the context travels with a command that is accepted
+	return u.st.Ask(ctx, u.next)
 }
 
 func (u *upgraded) upgrade(t *rapid.T) {
