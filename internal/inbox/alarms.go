@@ -11,12 +11,12 @@ func (t *timers) arm(in *Inbox) {
 		return
 	}
 	for a := range alarms {
-		switch {
+		switch x := &t.all[a]; {
 		case t.set&(1<<a) == 0:
-		case t.armed[a] == nil:
-			t.armed[a] = in.Pipeline().afterFunc(t.asked[a], func() { in.fire(a) })
+		case x.timer == nil:
+			x.timer = in.Pipeline().afterFunc(x.after, func() { in.fire(a) })
 		default:
-			t.armed[a].Reset(t.asked[a])
+			x.timer.Reset(x.after)
 		}
 	}
 	t.set = 0

@@ -45,7 +45,7 @@ func (s *state) callWorker(fx *effects) {
 	}
 	full := s.busyInstances >= s.knobs.Instances
 	switch {
-	case len(s.idle)+s.unstarted.n == 0 || s.waking > 0 || s.unstarted.called, // none can come, or one does
+	case len(s.idle)+int(s.unstarted.n) == 0 || s.waking > 0 || s.unstarted.called, // none can come, or one does
 		full && s.carried == 0 || s.available() == 0 || s.leftToOne(): // none is needed
 		return
 	}

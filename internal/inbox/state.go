@@ -16,13 +16,12 @@ import (
 // Each part has an invariant of its own, written where its type is.
 type state struct {
 	shared
-	workerSet  // the stage's own workers
-	instances  // what the workers handle commands with
-	slots      // what the capacity bounds
-	senders    // workers of other inboxes that cannot hand over
-	downstream // what inboxes behind were promised
-	served     // by a shared pool
-	pace       // how many commands a worker takes at once
+	workerSet // the stage's own workers
+	instances // what the workers handle commands with
+	slots     // what the capacity bounds
+	senders   // workers of other inboxes that cannot hand over
+	served    // by a shared pool
+	pace      // how many commands a worker takes at once
 
 	self        *Inbox // whose state it is
 	knobs       knobs
@@ -87,17 +86,14 @@ type senders struct {
 	unbarred chan struct{} // closed when barred senders may try again; nil if none waits on it
 }
 
-// downstream is what inboxes behind know of this one when it is full. It concerns shared pools only.
-type downstream struct {
-	stalled bool     // shared pools take nothing from here: an inbox ahead is full, and will say when it is not
-	behind  []*Inbox // stalled inboxes that this one will unstall
-	passes  []*Inbox // inboxes behind that may be visited once, though this one is full again
-}
-
-// served is what a shared pool's visits need. Without a pool the stage's own workers come.
+// served is what a shared pool's visits need, and what inboxes behind know of this one when it is full, for the same visits.
+// Without a pool the stage's own workers come.
 type served struct {
 	pool    *SharedPool // nil: the stage's own workers
+	behind  []*Inbox    // stalled inboxes that this one will unstall
+	passes  []*Inbox    // inboxes behind that may be visited once, though this one is full again
 	era     uint64      // grows when all tokens are taken back: older ones are void
+	stalled bool        // the pool takes nothing from here: an inbox ahead is full, and will say when it is not
 	noted   bool        // the token only says that there is work
 	resting bool        // handlers crash, so the pool stays away for a moment
 }
@@ -121,8 +117,8 @@ type soleWorker struct {
 // of a large pipeline rest: a fresh stage takes some 4 KB with any number of unstarted workers, and 5, 13 or 76 KB with 1, 8 or
 // 64 started ones.
 type unstarted struct {
-	n      int  // the called one included
-	called bool // one is called; StartWorker has not brought it yet
+	n      int32 // the called one included
+	called bool  // one is called; StartWorker has not brought it yet
 }
 
 // worktime is where the time of the workers went. Periods that have not ended are kept as a linear function of the time: n

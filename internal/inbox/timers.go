@@ -15,20 +15,30 @@ const (
 	alarms
 )
 
-// timers are the inbox's timers. A transition sets an alarm with [timers.set], which only notes it; [Inbox.unlock] arms
+// timers are the inbox's timers. A transition sets an alarm with [state.setAlarm], which only notes it; [Inbox.unlock] arms
 // the timer before it releases the lock, so that two settings cannot overtake one another.
+//
+// The timers are made with the first alarm: most stages of a large pipeline rest and never have one.
 type timers struct {
-	asked [alarms]time.Duration // by those that are in set
-	set   uint8                 // alarms that are to be armed, a bit for each
-	armed [alarms]Timer         // nil: never armed
+	all *[alarms]alarmTimer // nil: no alarm was ever set
+	set uint8               // alarms that are to be armed, a bit for each
+}
+
+type alarmTimer struct {
+	after time.Duration // until the alarm, if it is to be armed
+	timer Timer         // nil: never armed
 }
 
 // setAlarm has an alarm fire after a time. An earlier setting of the same alarm is void. A halted inbox has no alarms.
 func (s *state) setAlarm(a alarm, after time.Duration) {
-	if !s.halted.Load() {
-		s.timers.asked[a] = after
-		s.timers.set |= 1 << a
+	if s.halted.Load() {
+		return
 	}
+	if s.timers.all == nil {
+		s.timers.all = new([alarms]alarmTimer)
+	}
+	s.timers.all[a].after = after
+	s.timers.set |= 1 << a
 }
 
 // StopTimers stops the inbox's timers: each would keep a stopped pipeline in memory until it fires. The inbox must have
@@ -41,9 +51,12 @@ func (in *Inbox) StopTimers() {
 
 func (t *timers) stop() {
 	t.set = 0
-	for _, timer := range t.armed {
-		if timer != nil {
-			timer.Stop()
+	if t.all == nil {
+		return
+	}
+	for _, a := range t.all {
+		if a.timer != nil {
+			a.timer.Stop()
 		}
 	}
 }

@@ -32,8 +32,8 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 	set()
 	in.Halt()()
 	set() // as a worker may that had a batch when the inbox was halted
-	for a, timer := range in.timers.armed {
-		require.NotNil(t, timer, "alarm %d", a)
-		require.False(t, timer.Stop(), "alarm %d", a)
+	for a, x := range in.timers.all {
+		require.NotNil(t, x.timer, "alarm %d", a)
+		require.False(t, x.timer.Stop(), "alarm %d", a)
 	}
 }

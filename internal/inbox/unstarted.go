@@ -6,7 +6,7 @@ func (in *Inbox) AddUnstarted(n int) {
 	var fx effects
 	in.mu.Lock()
 	in.staff(n)
-	in.unstarted.n += n
+	in.unstarted.n += int32(n)
 	in.live += n
 	in.most = max(in.most, in.live)
 	in.callWorker(&fx)
@@ -34,18 +34,18 @@ func (in *Inbox) DropUnstarted() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.unstarted.called = false
-	in.dropUnstarted(in.unstarted.n)
+	in.dropUnstarted(int(in.unstarted.n))
 }
 
 // dropUnstarted dismisses up to n workers that were not called, and returns how many.
 func (s *state) dropUnstarted(n int) int {
-	most := s.unstarted.n
+	most := int(s.unstarted.n)
 	if s.unstarted.called {
 		most--
 	}
 	n = min(n, most)
 	s.staff(-n)
-	s.unstarted.n -= n
+	s.unstarted.n -= int32(n)
 	s.live -= n
 	return n
 }

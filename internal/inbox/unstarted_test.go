@@ -123,10 +123,10 @@ func TestNoUnstartedWorkerIsLostOrCountedTwice(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				require.Equal(t, want, in.live-in.excess, "as many as there should be")
-				require.Equal(t, len(members)+len(coming)+in.unstarted.n, in.live)
+				require.Equal(t, len(members)+len(coming)+int(in.unstarted.n), in.live)
 				require.False(t, in.unstarted.called && (in.unstarted.n == 0 || calls == 0), "one call for the called worker")
 				if in.queue.Len() > 0 && in.waking == 0 && !in.unstarted.called && countReady(members) == 0 {
-					require.Zero(t, in.unstarted.n+len(in.idle), "no worker is idle or unstarted while there is work")
+					require.Zero(t, int(in.unstarted.n)+len(in.idle), "no worker is idle or unstarted while there is work")
 				}
 			},
 		})
