@@ -47,7 +47,7 @@ func TestAStageThatFailsSpendsItsRetryBudgetAndNoMore(t *testing.T) {
 					for i := range test.commands {
 						_, err := stage.Call[int](t.Context(), s, i)
 						require.Error(t, err)
-						require.True(t, crashes == stage.Crashed(err))
+						require.Equal(t, crashes, stage.Crashed(err))
 						require.True(t, crashes || errors.Is(err, down), "the error of the try is there")
 						if errors.Is(err, stage.ErrRetryBudget) {
 							spent++

@@ -76,7 +76,7 @@ func TestACommandWhoseDeadlineHasPassedIsNotHandled(t *testing.T) {
 				assert.Equal(t, []time.Duration{50 * time.Second, 2}, handled, "in time")
 				require.NoError(t, sleep.Submit(ctx, 50*time.Second))
 				require.NoError(t, submit(ctx, sleep.Stage))
-				require.NoError(t, sleep.Submit(t.Context(), 3))
+				require.NoError(t, sleep.Submit(t.Context(), 3)) //nolint:contextcheck // it has no deadline
 				sleepFor(time.Hour)
 				assert.Equal(t, []time.Duration{50 * time.Second, 2, 50 * time.Second, 3}, handled)
 				letters := p.DeadLetters().List(pipeline.LetterFilter{})
@@ -131,7 +131,7 @@ func TestADeadlineEndsASuspension(t *testing.T) {
 			assert.True(t, ok && at.Equal(begin.Add(time.Minute)))
 			err := coroutine.Sleep(c, time.Hour)
 			took = time.Since(begin)
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, err, context.DeadlineExceeded) //nolint:testifylint // a handler goes on
 			return behaviour.Error(err)
 		})
 		return []pipeline.Part{sleep}
@@ -150,7 +150,7 @@ func TestAHandlersContextHasTheDeadlineOfItsCommand(t *testing.T) {
 			begin := time.Now()
 			at, ok := ctx.Deadline()
 			assert.True(t, ok && at.Equal(begin.Add(time.Minute)))
-			assert.NoError(t, ctx.Err())
+			assert.NoError(t, ctx.Err()) //nolint:testifylint // a handler goes on
 			inner, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
 			<-inner.Done()

@@ -101,7 +101,7 @@ func (w *feedWorld) process(t *testing.T, capacity int, while time.Duration, har
 	require.Zero(t, s.InFlight, s.Law())
 	require.Equal(t, uint64(len(w.submitted)), s.Feeds[0].Submitted)
 	if s.Feeds[0].Position > 0 { // the source has run
-		require.EqualValues(t, w.kept, s.Feeds[0].Checkpoint)
+		require.Equal(t, w.kept, s.Feeds[0].Checkpoint)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/internal/actor"
@@ -46,8 +47,8 @@ func TestAFeedContinuesWhereItWasWhenOneOfItsActorsIsKilled(t *testing.T) {
 			})))
 			go func() {
 				defer close(killed)
-				eventually(t, "half", func() bool { return got.len() >= n/2 })
-				require.True(t, killFeed(supervisor))
+				assert.Eventually(t, func() bool { return got.len() >= n/2 }, 30*time.Second, time.Millisecond)
+				assert.True(t, killFeed(supervisor))
 				time.Sleep(10 * time.Millisecond)
 			}()
 			require.NoError(t, p.Run(soon(t)))

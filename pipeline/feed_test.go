@@ -338,13 +338,12 @@ func TestAFeedThatFailsAgainAndAgainEndsThePipeline(t *testing.T) {
 
 func TestAFatalErrorOfASourceEndsThePipelineAtOnce(t *testing.T) {
 	bubbled(t, func(t *testing.T) {
-		s := stage.Sink("s", func(context.Context, int) error { return nil })
 		for _, fatal := range []func() error{
 			func() error { return source.Fatal(errNo) },
 			func() error { return fmt.Errorf("wrapped: %w", source.Fatal(errNo)) },
 			func() error { panic(source.Fatal(errNo)) },
 		} {
-			s = stage.Sink("s", func(context.Context, int) error { return nil })
+			s := stage.Sink("s", func(context.Context, int) error { return nil })
 			p, err := pipeline.New("p", quiet, pipeline.Feed("numbers", s, func(context.Context, func(int) error) error { return fatal() }))
 			require.NoError(t, err)
 			begin := time.Now()

@@ -184,8 +184,8 @@ func (f *feeding) stop(grace time.Duration) (lived, left bool) {
 var errFeedStops = fmt.Errorf("%w: it is being stopped", feed.ErrEnded)
 
 // run runs the source once.
-func (f *feeding) run(ctx context.Context) error {
-	own, cancel := context.WithCancelCause(f.of.base) //nolint:contextcheck // the values of ctx are those of the supervisor
+func (f *feeding) run(ctx context.Context) error { //nolint:contextcheck // the values of ctx are those of the supervisor
+	own, cancel := context.WithCancelCause(f.of.base)
 	defer cancel(feed.ErrEnded)
 	defer context.AfterFunc(ctx, func() { cancel(errFeedStops) })()
 	f.begin(cancel)

@@ -130,7 +130,7 @@ func TestTheErrorOfASubmitterWhoseContextEndsHasTheContextsErrorAndItsCause(t *t
 		"ask":        func(ctx context.Context) error { _, err := s.Ask(ctx, 1); return err },
 		"call":       func(ctx context.Context) error { _, err := stage.Call[int](ctx, s, 1); return err },
 		"wait": func(ctx context.Context) error {
-			ticket, err := held.Ask(t.Context(), 1)
+			ticket, err := held.Ask(t.Context(), 1) //nolint:contextcheck // ctx may have ended
 			require.NoError(t, err)
 			_, err = ticket.Wait(ctx)
 			return err

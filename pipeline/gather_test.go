@@ -64,7 +64,7 @@ func TestTheCallsThatLoseARaceEnd(t *testing.T) {
 				return nil
 			}
 		}, stage.Workers(1, 1))
-		quick := stage.Map("quick", func(_ context.Context, n int) (struct{}, error) { time.Sleep(time.Second); return struct{}{}, nil })
+		quick := stage.Map("quick", func(context.Context, int) (struct{}, error) { time.Sleep(time.Second); return struct{}{}, nil })
 		first := stage.Coroutine("first", func(c coroutine.Context, n int) behaviour.Outcome {
 			ask := func(s *stage.Flow[int, struct{}]) func(context.Context) (struct{}, error) {
 				return func(ctx context.Context) (struct{}, error) { return s.Call(ctx, n) }

@@ -25,7 +25,7 @@ type trace struct {
 	lines []string
 }
 
-func (t *trace) add(format string, args ...any) {
+func (t *trace) addf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines = append(t.lines, fmt.Sprintf(format, args...))
@@ -42,9 +42,9 @@ func (t *trace) take() []string {
 // around returns a middleware that records when it begins and ends.
 func (t *trace) around(name string) stage.Middleware {
 	return func(ctx context.Context, in string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-		t.add("%s: %s gets %v", name, in, cmd)
+		t.addf("%s: %s gets %v", name, in, cmd)
 		o := next(ctx, cmd)
-		t.add("%s: %s %v", name, o.Kind(), o.Result())
+		t.addf("%s: %s %v", name, o.Kind(), o.Result())
 		return o
 	}
 }
@@ -54,11 +54,11 @@ type note struct{}
 // whole is a behaviour with everything that a behaviour may have beside its handler.
 type whole struct{ *trace }
 
-func (w *whole) Start(context.Context) error { w.add("start"); return nil }
-func (w *whole) Stop()                       { w.add("stop") }
+func (w *whole) Start(context.Context) error { w.addf("start"); return nil }
+func (w *whole) Stop()                       { w.addf("stop") }
 func (w *whole) Version() string             { return "v1" }
 func (w *whole) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
-	w.add("handle %d with %v", n, ctx.Value(note{}))
+	w.addf("handle %d with %v", n, ctx.Value(note{}))
 	return behaviour.OK(n + 1)
 }
 
@@ -66,7 +66,7 @@ func (w *whole) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
 type batches struct{ whole }
 
 func (b *batches) HandleBatch(_ context.Context, cmds []int) (outcomes []behaviour.Outcome) {
-	b.add("batch %v", cmds)
+	b.addf("batch %v", cmds)
 	for _, n := range cmds {
 		outcomes = append(outcomes, behaviour.OK(n+1))
 	}
@@ -179,7 +179,7 @@ func TestAMiddlewareMayAnswerInThePlaceOfTheHandler(t *testing.T) {
 			return next(ctx, nil)
 		}, "a middleware passed on <nil>, and the handler takes"},
 		{"passes on no context", func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-			return next(nil, cmd) //nolint:staticcheck // on purpose
+			return next(nil, cmd) //nolint:staticcheck,contextcheck // on purpose
 		}, "stage: next of a middleware: nil context"},
 		{"calls twice", func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 			next(ctx, cmd)
@@ -282,7 +282,7 @@ func TestASuspendedHandlerEndsWithTheContextOfItsMiddleware(t *testing.T) {
 
 func TestAContextThatIsNotDerivedCannotSuspend(t *testing.T) {
 	foreign := func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-		return next(context.Background(), cmd)
+		return next(context.Background(), cmd) //nolint:contextcheck // on purpose
 	}
 	s := stage.Coroutine("s", func(coroutine.Context, int) behaviour.Outcome { return behaviour.OK(1) }, stage.Use(foreign))
 	run(t, s)

@@ -57,10 +57,10 @@ var errOften = errors.New("not yet")
 // unsteady is a handler that takes various times, and fails and crashes for some commands, for some of them at each try. What
 // it forwards must be in order.
 type unsteady struct {
-	to            *stage.Stage[int]
-	tries         sync.Map // of *atomic.Int32
-	crash, error_ bool
-	pause         func(ctx context.Context)
+	to          *stage.Stage[int]
+	tries       sync.Map // of *atomic.Int32
+	crash, fail bool
+	pause       func(ctx context.Context)
 }
 
 func (u *unsteady) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
@@ -70,7 +70,7 @@ func (u *unsteady) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
 	switch {
 	case u.crash && n%17 == 0 && try <= int32(n%5):
 		panic("unsteady")
-	case u.error_ && n%13 == 0 && try <= int32(n%5):
+	case u.fail && n%13 == 0 && try <= int32(n%5):
 		return behaviour.Error(errOften)
 	case n%29 == 0:
 		return behaviour.OK(n)
@@ -87,7 +87,7 @@ func (u *unsteady) HandleCommand(ctx context.Context, n int) behaviour.Outcome {
 // left returns what leaves the stage for commands 0 to n-1, if each may be tried so often.
 func (u *unsteady) left(n, tries int) (all []int) {
 	for i := range n {
-		lost := u.crash && i%17 == 0 && i%5 >= tries || u.error_ && i%13 == 0 && i%5 >= tries
+		lost := u.crash && i%17 == 0 && i%5 >= tries || u.fail && i%13 == 0 && i%5 >= tries
 		switch {
 		case lost, i%29 == 0:
 		case i%7 == 0:
@@ -110,7 +110,7 @@ func (b batched) HandleBatch(ctx context.Context, all []int) []behaviour.Outcome
 		switch {
 		case b.crash && n%17 == 0:
 			panic("poison")
-		case b.error_ && n%13 == 0 && (n%5 >= 3 || x.(*atomic.Int32).Add(1) <= int32(n%5)):
+		case b.fail && n%13 == 0 && (n%5 >= 3 || x.(*atomic.Int32).Add(1) <= int32(n%5)):
 			outcomes[i] = behaviour.Error(errOften)
 		case n%29 == 0:
 			outcomes[i] = behaviour.OK(n)
@@ -123,7 +123,7 @@ func (b batched) HandleBatch(ctx context.Context, all []int) []behaviour.Outcome
 
 func (b batched) left(n int) (all []int) {
 	for i := range n {
-		if !(b.crash && i%17 == 0 || b.error_ && i%13 == 0 && i%5 >= 3 || i%29 == 0) {
+		if !(b.crash && i%17 == 0 || b.fail && i%13 == 0 && i%5 >= 3 || i%29 == 0) {
 			all = append(all, i)
 		}
 	}
@@ -132,13 +132,13 @@ func (b batched) left(n int) (all []int) {
 
 func TestWhatLeavesAnOrderedStageIsInTheOrderOfArrival(t *testing.T) {
 	type setting struct {
-		crash, error_ bool
-		opts          []stage.Option
-		ahead         []stage.Option
-		policy        string
-		suspends      bool
-		batcher       bool
-		tries         int
+		crash, fail bool
+		opts        []stage.Option
+		ahead       []stage.Option
+		policy      string
+		suspends    bool
+		batcher     bool
+		tries       int
 	}
 	retry := stage.Retry(stage.RetryPolicy{Attempts: 3})
 	later := stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: time.Millisecond, Jitter: 1})
@@ -148,26 +148,26 @@ func TestWhatLeavesAnOrderedStageIsInTheOrderOfArrival(t *testing.T) {
 		"in front of a small queue":                {ahead: []stage.Option{stage.Capacity(1)}, tries: 1},
 		"with small queues":                        {opts: []stage.Option{stage.Capacity(1)}, ahead: []stage.Option{stage.Capacity(1)}, tries: 1},
 		"in batches of one":                        {opts: []stage.Option{stage.Batch(1)}, tries: 1},
-		"with one worker and retries":              {error_: true, opts: []stage.Option{stage.Workers(1, 1), later}, tries: 3},
-		"with errors":                              {error_: true, tries: 1},
-		"with errors that are tried again":         {error_: true, opts: []stage.Option{retry}, tries: 3},
-		"with errors that are tried again later":   {error_: true, opts: []stage.Option{later}, tries: 3},
-		"with late retries and small queues":       {error_: true, opts: []stage.Option{later, stage.Capacity(1)}, ahead: []stage.Option{stage.Capacity(1)}, tries: 3},
+		"with one worker and retries":              {fail: true, opts: []stage.Option{stage.Workers(1, 1), later}, tries: 3},
+		"with errors":                              {fail: true, tries: 1},
+		"with errors that are tried again":         {fail: true, opts: []stage.Option{retry}, tries: 3},
+		"with errors that are tried again later":   {fail: true, opts: []stage.Option{later}, tries: 3},
+		"with late retries and small queues":       {fail: true, opts: []stage.Option{later, stage.Capacity(1)}, ahead: []stage.Option{stage.Capacity(1)}, tries: 3},
 		"with crashes":                             {crash: true, tries: 1},
 		"with crashes that are tried again":        {crash: true, opts: []stage.Option{retry}, tries: 3},
-		"with crashes and errors, tried later":     {crash: true, error_: true, opts: []stage.Option{later}, tries: 3},
+		"with crashes and errors, tried later":     {crash: true, fail: true, opts: []stage.Option{later}, tries: 3},
 		"with crashes, later, with small queues":   {crash: true, opts: []stage.Option{later, stage.Capacity(2)}, ahead: []stage.Option{stage.Capacity(1)}, tries: 3},
-		"with a shared pool":                       {crash: true, error_: true, opts: []stage.Option{later}, policy: "seda", tries: 3},
-		"with a shared pool and small queues":      {error_: true, opts: []stage.Option{later, stage.Capacity(2)}, ahead: []stage.Option{stage.Capacity(1)}, policy: "seda", tries: 3},
+		"with a shared pool":                       {crash: true, fail: true, opts: []stage.Option{later}, policy: "seda", tries: 3},
+		"with a shared pool and small queues":      {fail: true, opts: []stage.Option{later, stage.Capacity(2)}, ahead: []stage.Option{stage.Capacity(1)}, policy: "seda", tries: 3},
 		"with suspending handlers":                 {suspends: true, tries: 1},
-		"with suspending handlers that crash":      {suspends: true, crash: true, error_: true, opts: []stage.Option{later}, tries: 3},
-		"with suspending handlers of one worker":   {suspends: true, error_: true, opts: []stage.Option{later, stage.Workers(1, 1), stage.Capacity(2)}, tries: 3},
-		"with a few suspending handlers":           {suspends: true, error_: true, opts: []stage.Option{later, stage.Instances(2)}, ahead: []stage.Option{stage.Capacity(1)}, tries: 3},
-		"with a rate":                              {error_: true, opts: []stage.Option{later, stage.Rate(5000, time.Second, 50)}, tries: 3},
-		"with a time limit":                        {crash: true, error_: true, opts: []stage.Option{later, stage.Timeout(time.Minute)}, tries: 3},
+		"with suspending handlers that crash":      {suspends: true, crash: true, fail: true, opts: []stage.Option{later}, tries: 3},
+		"with suspending handlers of one worker":   {suspends: true, fail: true, opts: []stage.Option{later, stage.Workers(1, 1), stage.Capacity(2)}, tries: 3},
+		"with a few suspending handlers":           {suspends: true, fail: true, opts: []stage.Option{later, stage.Instances(2)}, ahead: []stage.Option{stage.Capacity(1)}, tries: 3},
+		"with a rate":                              {fail: true, opts: []stage.Option{later, stage.Rate(5000, time.Second, 50)}, tries: 3},
+		"with a time limit":                        {crash: true, fail: true, opts: []stage.Option{later, stage.Timeout(time.Minute)}, tries: 3},
 		"with batches":                             {batcher: true, tries: 1},
 		"with batches that linger":                 {batcher: true, opts: []stage.Option{stage.Linger(time.Millisecond)}, tries: 1},
-		"with batches that crash and are retried":  {batcher: true, crash: true, error_: true, opts: []stage.Option{later}, tries: 3},
+		"with batches that crash and are retried":  {batcher: true, crash: true, fail: true, opts: []stage.Option{later}, tries: 3},
 		"with batches that crash, and small queue": {batcher: true, crash: true, opts: []stage.Option{retry, stage.Capacity(3)}, ahead: []stage.Option{stage.Capacity(1)}, tries: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestWhatLeavesAnOrderedStageIsInTheOrderOfArrival(t *testing.T) {
 				n = 500
 			}
 			end := newRecord(s.ahead...)
-			u := &unsteady{to: end.Stage, crash: s.crash, error_: s.error_}
+			u := &unsteady{to: end.Stage, crash: s.crash, fail: s.fail}
 			u.pause = func(context.Context) {
 				if d := rand.IntN(40); d < 10 {
 					time.Sleep(time.Duration(d) * 20 * time.Microsecond)
@@ -388,7 +388,7 @@ func TestACommandThatExpiresOrWhoseCallerLeftHoldsBackNoOther(t *testing.T) {
 func TestAnOrderedStageThatDropsKeepsTheOrderOfTheRest(t *testing.T) {
 	for _, rule := range []stage.OverflowRule{stage.Reject, stage.DropNewest, stage.DropOldest} {
 		end := newRecord()
-		u := &unsteady{to: end.Stage, error_: true, pause: func(context.Context) { time.Sleep(50 * time.Microsecond) }}
+		u := &unsteady{to: end.Stage, fail: true, pause: func(context.Context) { time.Sleep(50 * time.Microsecond) }}
 		st := stage.New[int]("ordered", u, stage.Ordered(), stage.Workers(4, 4), stage.Capacity(8), stage.Overflow(rule),
 			stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: 100 * time.Microsecond}))
 		p := run(t, st, end.Stage)
@@ -466,7 +466,7 @@ func TestAnOrderedStageKeepsItsOrderWhilePoliciesAreSwapped(t *testing.T) {
 	var second *unsteady
 	third := stage.Func("third", func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(end.Stage, n) },
 		stage.Ordered(), stage.Workers(1, 8), stage.Capacity(4))
-	second = &unsteady{to: third, error_: true, crash: true, pause: func(context.Context) { time.Sleep(time.Duration(rand.IntN(60)) * time.Microsecond) }}
+	second = &unsteady{to: third, fail: true, crash: true, pause: func(context.Context) { time.Sleep(time.Duration(rand.IntN(60)) * time.Microsecond) }}
 	st := stage.New[int]("second", second, stage.Ordered(), stage.Workers(1, 8), stage.Capacity(32),
 		stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Backoff: time.Microsecond, Max: time.Microsecond}),
 		stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: 100 * time.Microsecond}))

@@ -35,11 +35,11 @@ func (l limit) option() stage.Option { return stage.Rate(l.n, l.per, l.burst) }
 // after is how long after the i-th start the j-th may be: as many as are started from the one to the other must be at most the
 // burst and what the rate allows in that time.
 func (l limit) after(i, j int) time.Duration {
-	over := time.Duration(j - i + 1 - l.burst)
+	over := j - i + 1 - l.burst
 	if over <= 0 {
 		return 0
 	}
-	return (over*l.per + time.Duration(l.n) - 1) / time.Duration(l.n)
+	return (time.Duration(over)*l.per + time.Duration(l.n) - 1) / time.Duration(l.n)
 }
 
 // plan is what the handlers of a stage do: the k-th call takes a time, and fails or not.

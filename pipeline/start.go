@@ -45,7 +45,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		p.finish(nil)
 		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
 	}
-	p.feeds.start(p.feeds.list())
+	p.feeds.start(p.feeds.list()) //nolint:contextcheck // feeds run longer than the call that starts them
 	return nil
 }
 

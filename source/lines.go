@@ -85,21 +85,30 @@ func (l *lines) run(ctx context.Context, from int64, submit func(string, int64) 
 	}
 }
 
-// begin goes to the position where the run begins, and finds out where the end is.
+// seek goes to the position where the first run begins, if the reader can seek, and reports how long a file is.
+func (l *lines) seek(ctx context.Context, from int64) error {
+	if l.begun {
+		return nil
+	}
+	if size, ok := l.in.size(); ok {
+		SetTotal(ctx, size)
+		if from > size {
+			return Fatal(fmt.Errorf("source: Lines: the position %d is behind the end of the file at %d", from, size))
+		}
+	}
+	if s, ok := l.in.r.(io.Seeker); ok && from > 0 {
+		if _, err := s.Seek(from, io.SeekCurrent); err == nil { // a pipe is a Seeker too, and cannot
+			l.offset = from
+		}
+	}
+	l.begun = true
+	return nil
+}
+
+// begin goes to the position where a run begins.
 func (l *lines) begin(ctx context.Context, from int64) error {
-	if !l.begun {
-		if size, ok := l.in.size(); ok {
-			SetTotal(ctx, size)
-			if from > size {
-				return Fatal(fmt.Errorf("source: Lines: the position %d is behind the end of the file at %d", from, size))
-			}
-		}
-		if s, ok := l.in.r.(io.Seeker); ok && from > 0 {
-			if _, err := s.Seek(from, io.SeekCurrent); err == nil { // a pipe is a Seeker too, and cannot
-				l.offset = from
-			}
-		}
-		l.begun = true
+	if err := l.seek(ctx, from); err != nil {
+		return err
 	}
 	if from < l.offset {
 		return Fatal(fmt.Errorf("source: Lines: the position %d is before byte %d, which was read", from, l.offset))

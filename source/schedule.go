@@ -24,7 +24,7 @@ func Every(d time.Duration) Source[time.Time] {
 		if start.IsZero() {
 			start = after
 		}
-		return start.Add(after.Sub(start)/d*d + d)
+		return start.Add(after.Sub(start).Truncate(d) + d)
 	})
 }
 

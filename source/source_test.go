@@ -282,9 +282,9 @@ func TestEveryLeavesOutTimesThatHavePassed(t *testing.T) {
 			return nil
 		})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		want := []time.Duration{1, 2, 6, 7, 8, 9, 10, 11}
-		for i := range want {
-			want[i] *= time.Minute
+		var want []time.Duration
+		for _, minutes := range []int{1, 2, 6, 7, 8, 9, 10, 11} {
+			want = append(want, time.Duration(minutes)*time.Minute)
 		}
 		require.Equal(t, want[:len(at)], at)
 		require.GreaterOrEqual(t, len(at), 7)

@@ -17,7 +17,7 @@ type sender = func(context.Context, int) behaviour.Outcome
 func TestAFlowOfNothingIsAFault(t *testing.T) {
 	for want, of := range map[string]*stage.Flow[int, int]{
 		`stage "f": New: the behaviour is nil`:  stage.FlowOf[int, int]("f", nil),
-		`stage "f": New: the behaviour is nil `: stage.FlowOf("f", func(sender) (behaviour.Behaviour[int], error) { return nil, nil }),
+		`stage "f": New: the behaviour is nil `: stage.FlowOf("f", func(sender) (behaviour.Behaviour[int], error) { return nil, nil }), //nolint:nilnil // on purpose
 		`stage "f": FlowOf: no disk`: stage.FlowOf("f", func(sender) (behaviour.Behaviour[int], error) {
 			return nil, errors.New("no disk")
 		}),

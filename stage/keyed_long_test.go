@@ -91,7 +91,7 @@ func TestAKeyedStageKeepsItsPromisesForMillionsOfCommands(t *testing.T) {
 	beside.Go(func() {
 		for ; ctx.Err() == nil; swaps++ {
 			pol, err := policy.ByName(policy.Names()[swaps%len(policy.Names())])
-			assert.NoError(t, err)
+			assert.NoError(t, err) //nolint:testifylint // a goroutine of its own
 			_ = p.Use(pol)
 			time.Sleep(20 * time.Millisecond)
 		}

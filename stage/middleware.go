@@ -47,7 +47,7 @@ func chain(stage string, all []Middleware, end behaviour.Func[any]) behaviour.Fu
 
 // handleOne returns the handler at the end of a chain.
 func handleOne[C any](call behaviour.Func[C], suspends bool) behaviour.Func[any] {
-	return func(ctx context.Context, cmd any) behaviour.Outcome {
+	return func(ctx context.Context, cmd any) behaviour.Outcome { //nolint:contextcheck // the suspender is what ctx was made of
 		link.CheckContext(ctx, "stage: next of a middleware")
 		c, ok := cmd.(C)
 		if !ok && (cmd != nil || any(c) != nil) { // any(c) is nil if C is an interface type, which has nil commands

@@ -16,7 +16,8 @@ const defaultRetryAfter = time.Second
 // later.
 type Overload struct {
 	// Reason is reason.Full, reason.Rate, reason.Policy, reason.Disabled, reason.MaxInFlight, reason.Expired, reason.Closed,
-	// reason.RetryBudget, or, for a command that was dropped for another one, reason.Oldest. An error of an adapter may have a reason of its own.
+	// reason.RetryBudget, or, for a command that was dropped for another one, reason.Oldest. An error of an adapter may have
+	// a reason of its own.
 	Reason reason.Reason
 	// RetryAfter is a hint when to try again, always more than 0. For reason.Rate it is the time until the rate allows the next
 	// command, which another submitter may take. Otherwise it is a second.

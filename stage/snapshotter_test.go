@@ -383,7 +383,7 @@ func TestAMiddlewareMayCallTheHandlerTwiceOrWithAnotherContext(t *testing.T) {
 		_, _ = do(t, s, addAndCrash)
 		requireCount(t, s, 2)
 	}, stage.Use(func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-		return next(context.Background(), cmd)
+		return next(context.Background(), cmd) //nolint:contextcheck // on purpose
 	}))
 }
 

@@ -51,7 +51,8 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	version := s.core.Share()
 	inst := instanceOf(b, version, s.set)
 	if inst.Saved() != nil {
-		s.set.flaw("New", fmt.Sprintf("%T is a Snapshotter, but all workers share it, and a crash leaves it as it is; use Each or Keyed", b))
+		s.set.flaw("New", fmt.Sprintf("%T is a Snapshotter, but all workers share it, and a crash leaves it as it is; "+
+			"use Each or Keyed", b))
 	}
 	s.set.shared = true
 	version.Take(inst)

@@ -119,8 +119,7 @@ func (s *collector[K, V, C]) HandleSuspending(c behaviour.Suspender, cmd C) beha
 			return behaviour.Error(err)
 		}
 	}
-	switch {
-	case at == nil:
+	if at == nil {
 		return behaviour.OK(nil)
 	}
 	return s.stay(c, w, at)
@@ -129,7 +128,7 @@ func (s *collector[K, V, C]) HandleSuspending(c behaviour.Suspender, cmd C) beha
 // read calls the user's functions for the command alone.
 func (s *collector[K, V, C]) read(cmd C) (key K, size int, err error) {
 	key = s.key(cmd)
-	if key != key { //nolint:gocritic,staticcheck // a NaN, which no map finds again
+	if key != key { //nolint:gocritic // a NaN, which no map finds again
 		return key, 0, errors.New("window: the key of the command is not equal to itself")
 	}
 	if s.bounds.Size != nil {

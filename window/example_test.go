@@ -3,6 +3,7 @@ package window_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/golda-dev/golda/pipeline"
@@ -71,7 +72,7 @@ func ExampleJoin() {
 // Of each key the last command is passed on when it has been quiet for a second, or at the end.
 func ExampleDebounce() {
 	of := window.Debounce("quiet", parity, time.Second, 0)
-	run(of, func(n int) string { return fmt.Sprint(n) }, 1, 2, 3, 5, 4)
+	run(of, strconv.Itoa, 1, 2, 3, 5, 4)
 	// Output:
 	// 5
 	// 4
@@ -80,7 +81,7 @@ func ExampleDebounce() {
 // The first command of each key is passed on at once, and the last one a second later, or at the end.
 func ExampleThrottle() {
 	of := window.Throttle("throttle", parity, time.Second)
-	run(of, func(n int) string { return fmt.Sprint(n) }, 1, 2, 3, 5, 4)
+	run(of, strconv.Itoa, 1, 2, 3, 5, 4)
 	// Output:
 	// 1
 	// 2

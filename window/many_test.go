@@ -56,7 +56,7 @@ func TestBadCommandsAmongHeldOnesDoNotBreakTheStage(t *testing.T) {
 			must(w.text != "x")
 			return w.key
 		}, window.Bounds[word]{Time: time.Minute})
-		b := start(t, of, func(g group) string { return "" })
+		b := start(t, of, func(group) string { return "" })
 		for range 100 {
 			b.submit("a1")
 			require.NoError(t, of.Submit(t.Context(), word{"x", "x"}))
@@ -77,7 +77,7 @@ func TestAStageWhoseFunctionAlwaysPanicsGivesUp(t *testing.T) {
 			must(w.text != "x")
 			return w.key
 		}, window.Bounds[word]{Time: time.Minute})
-		b := start(t, of, func(g group) string { return "" })
+		b := start(t, of, func(group) string { return "" })
 		b.submit("a1")
 		for range 100 {
 			if of.Submit(t.Context(), word{"x", "x"}) != nil {

@@ -55,11 +55,12 @@ type modelWindow struct {
 
 func (m *model) close(w *modelWindow, at time.Duration, why window.Cause) {
 	m.open = slices.DeleteFunc(m.open, func(o *modelWindow) bool { return o == w })
-	text := fmt.Sprintf("%v %s", at, why)
+	var text strings.Builder
+	fmt.Fprint(&text, at, " ", why)
 	for _, c := range w.cmds {
-		text += " " + c.text
+		text.WriteString(" " + c.text)
 	}
-	m.got = append(m.got, text)
+	m.got = append(m.got, text.String())
 }
 
 func (m *model) due(w *modelWindow) time.Duration {

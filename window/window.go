@@ -3,6 +3,7 @@ package window
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -83,7 +84,7 @@ func Aggregate[K comparable, A, C any](
 ) *stage.Flow[C, Window[K, A]] {
 	faults := append(check(key != nil, b), nilFault(add == nil, "window.Aggregate", "the function that adds is nil")...)
 	r := rules[K, A, C]{key: key, add: add, bounds: b, sums: true}
-	opts = append(opts[:len(opts):len(opts)], stage.Retry(stage.RetryPolicy{}))
+	opts = append(slices.Clip(opts), stage.Retry(stage.RetryPolicy{}))
 	return flow(name, r, faults, opts, func(w Window[K, A]) Window[K, A] { return w })
 }
 
@@ -169,7 +170,7 @@ func flow[K comparable, V, C, Out any](
 	if r.bounds.Held == 0 {
 		r.bounds.Held = defaultHeld
 	}
-	opts = append(opts[:len(opts):len(opts)], stage.Workers(1, 1), stage.Blocking(), stage.Instances(max(r.bounds.Held, 0)+spare))
+	opts = append(slices.Clip(opts), stage.Workers(1, 1), stage.Blocking(), stage.Instances(max(r.bounds.Held, 0)+spare))
 	return stage.FlowOf(name, func(send func(context.Context, Out) behaviour.Outcome) (behaviour.Behaviour[C], error) {
 		return newCollector(r, func(ctx context.Context, w Window[K, V]) behaviour.Outcome { return send(ctx, result(w)) }),
 			errors.Join(faults...)

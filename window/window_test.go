@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,11 +63,12 @@ func (o *out[T]) take() (all []string) {
 type group = window.Window[string, []word]
 
 func textOf(g group) string {
-	s := fmt.Sprint(g.Why)
+	var text strings.Builder
+	fmt.Fprint(&text, g.Why)
 	for _, w := range g.Value {
-		s += " " + w.text
+		text.WriteString(" " + w.text)
 	}
-	return s
+	return text.String()
 }
 
 // bench is a running pipeline of a stage with windows and a sink that records.
@@ -222,7 +224,7 @@ func TestATicketWaitsUntilItsWindowHasBeenPassedOn(t *testing.T) {
 		third := b.ask("a3")
 		for _, ticket := range []*stage.Ticket{first, second, third} {
 			assert.True(t, hasEnded(ticket))
-			assert.NoError(t, ticket.Err())
+			assert.NoError(t, ticket.Err()) //nolint:testifylint // the other tickets matter too
 		}
 		assert.Empty(t, b.stop()[1:])
 	})
@@ -283,7 +285,7 @@ func TestAResultDoesNotEndWithTheCallerOfItsFirstCommand(t *testing.T) {
 		assert.Equal(t, []string{"full a1 a2", "full a3 a4"}, handled)
 		for _, ticket := range tickets {
 			assert.True(t, hasEnded(ticket))
-			assert.NoError(t, ticket.Err())
+			assert.NoError(t, ticket.Err()) //nolint:testifylint // the other tickets matter too
 		}
 	})
 }
@@ -372,7 +374,7 @@ func TestAggregatesAreEmittedEveryPeriod(t *testing.T) {
 
 func TestAnAggregateIsPassedOnWhenTheCallerOfItsFirstCommandLeaves(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		of := window.Aggregate("sum", word.of, func(n int, w word) int { return n + 1 }, window.Bounds[word]{Time: time.Minute})
+		of := window.Aggregate("sum", word.of, func(n int, _ word) int { return n + 1 }, window.Bounds[word]{Time: time.Minute})
 		b := start(t, of, func(w window.Window[string, int]) string { return fmt.Sprint(w.Key, w.Value, " ", w.Why) })
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := b.stage.Ask(ctx, words("a1")[0])
@@ -528,7 +530,7 @@ func TestAHardStopLeavesALetterOfEachCommand(t *testing.T) {
 		letters int
 	}{
 		"by":        hard(by(window.Bounds[word]{Count: 100}), 5),
-		"aggregate": hard(window.Aggregate("sum", word.of, func(n int, w word) int { return n + 1 }, window.Bounds[word]{Count: 100}), 2),
+		"aggregate": hard(window.Aggregate("sum", word.of, func(n int, _ word) int { return n + 1 }, window.Bounds[word]{Count: 100}), 2),
 		"debounce":  hard(window.Debounce("quiet", word.of, time.Hour, 0), 2),
 		"throttle":  hard(window.Throttle("throttle", word.of, time.Hour), 2),
 	} {

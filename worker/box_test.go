@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -29,8 +28,6 @@ type crate struct {
 }
 
 func newCrate(n int) crate { return crate{n, fmt.Sprint("crate ", n), float64(n) / 2} }
-
-func (c crate) right() bool { return c == newCrate(c.n) }
 
 // eachBox runs a test in which boxes are used again, and in which none is, so that a use of a recycled box panics.
 func eachBox(t *testing.T, f func(t *testing.T)) {
@@ -161,7 +158,7 @@ func TestLettersOfAnAbandonedBatchHaveTheCommandsThatWereInTheBoxes(t *testing.T
 			cancel()
 			err := p.Stop(over)
 			require.Error(t, err)
-			require.False(t, errors.Is(err, context.DeadlineExceeded))
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
 			mu.Lock()
 			require.NotEmpty(t, letters)
 			require.Contains(t, letters, 5005, "it is stuck")

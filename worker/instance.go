@@ -8,7 +8,7 @@ import (
 )
 
 // Instance is one value of a stage's behaviour, with the command type erased by the stage.
-type Instance interface {
+type Instance interface { //nolint:interfacebloat // only package stage implements it
 	// Start calls the behaviour's Start, if it has one.
 	Start(ctx context.Context) error
 	// Stop calls the behaviour's Stop, if it has one.

@@ -448,7 +448,8 @@ func (v *Version) retire(heir *Version) {
 // keep keeps a state for an instance of the version, or of the one that has replaced it. There are never more than
 // instances in use at once: each is that of an instance that is gone.
 func (v *Version) keep(state any) {
-	for ; state != nil && v != nil; v = v.heirOrKeep(state) {
+	for state != nil && v != nil {
+		v = v.heirOrKeep(state)
 	}
 }
 

@@ -20,7 +20,9 @@ func Example_mergeTwoFeeds() {
 
 	fromText := stage.Map("text", func(_ context.Context, line string) (int, error) { return strconv.Atoi(line) })
 	fromJSON := stage.Map("json", func(_ context.Context, text []byte) (int, error) {
-		var m struct{ Value int }
+		var m struct {
+			Value int `json:"value"`
+		}
 		err := json.Unmarshal(text, &m)
 		return m.Value, err
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 func Example_callAnAPIWithARateLimit() {
-	geocode := stage.Sink("geocode", func(_ context.Context, city string) error {
+	geocode := stage.Sink("geocode", func(_ context.Context, _ string) error {
 		return nil // ask the peer, which allows 100 calls a second, and ten at once
 	},
 		stage.Rate(100, time.Second, 10),

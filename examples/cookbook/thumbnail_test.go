@@ -17,8 +17,8 @@ import (
 )
 
 type picture struct {
-	file string
 	image.Image
+	file string
 }
 
 func decode(_ context.Context, file string) (picture, error) {
@@ -31,7 +31,7 @@ func decode(_ context.Context, file string) (picture, error) {
 	if err != nil {
 		return picture{}, fmt.Errorf("%s: %w", filepath.Base(file), err)
 	}
-	return picture{file, pixels}, nil
+	return picture{pixels, file}, nil
 }
 
 // shrink keeps one pixel of each 8 by 8.
@@ -43,7 +43,7 @@ func shrink(_ context.Context, p picture) (picture, error) {
 			small.Set(x, y, p.At(from.Min.X+8*x, from.Min.Y+8*y))
 		}
 	}
-	return picture{p.file + ".small", small}, nil
+	return picture{small, p.file + ".small"}, nil
 }
 
 func encode(_ context.Context, p picture) error {
@@ -63,7 +63,7 @@ func Example_makeThumbnails() {
 	defer func() { check(os.RemoveAll(dir)) }()
 	red := image.NewRGBA(image.Rect(0, 0, 640, 480))
 	draw.Draw(red, red.Rect, image.NewUniform(image.White), image.Point{}, draw.Src)
-	check(encode(context.Background(), picture{filepath.Join(dir, "wall.png"), red}))
+	check(encode(context.Background(), picture{red, filepath.Join(dir, "wall.png")}))
 	check(os.WriteFile(filepath.Join(dir, "notes.png"), []byte("not an image"), 0o600))
 
 	few := stage.Capacity(4) // decoded pictures are large: few may wait

@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"sync"
 	"testing"
 	"unsafe"
@@ -84,9 +85,9 @@ func TestLoadsThatAreNoBoxesAreNotRecycled(t *testing.T) {
 }
 
 func TestALoadOfAnotherTypeIsTheZeroCommand(t *testing.T) {
-	require.Equal(t, "", link.Open[string](7))
-	require.Equal(t, "", link.Open[string](NewBoxes[int]().Load(7)))
-	require.Equal(t, "", link.Open[string](nil))
+	require.Empty(t, link.Open[string](7))
+	require.Empty(t, link.Open[string](NewBoxes[int]().Load(7)))
+	require.Empty(t, link.Open[string](nil))
 	require.NoError(t, link.Open[error](nil))
 	require.Equal(t, any(7), link.Open[any](7))
 	require.Equal(t, "a", link.Open[string]("a"), "a command without a box")
@@ -102,7 +103,7 @@ func TestACommandWithAMethodBareIsNoBox(t *testing.T) {
 type lookalike struct{}
 
 func (lookalike) Bare() any { return "wrong" }
-func (lookalike) bare() any { return "wrong" }
+func (lookalike) bare() any { return "wrong" } //nolint:unused // that is the test
 
 func TestARecycledBoxKeepsNothingAlive(t *testing.T) {
 	boxes := NewBoxes[[]int]()
@@ -212,7 +213,7 @@ type checked struct {
 }
 
 func newChecked(n int) checked {
-	c := checked{n: n, text: fmt.Sprint(n), sum: 7 * n}
+	c := checked{n: n, text: strconv.Itoa(n), sum: 7 * n}
 	for i := range c.pad {
 		c.pad[i] = n + i
 	}
@@ -243,8 +244,8 @@ func BenchmarkBoxes(b *testing.B) {
 
 func TestABoxIsClearedIfItsCommandHasPointers(t *testing.T) {
 	type plain struct {
-		a [3]uint8
-		b struct{ x, y float64 }
+		_ [3]uint8
+		_ struct{ x, y float64 }
 	}
 	cleared := map[any]bool{
 		1: false, 1.5: false, 2i: false, plain{}: false, [2]plain{}: false, [0]string{}: false, uintptr(1): false,

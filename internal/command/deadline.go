@@ -80,7 +80,7 @@ func (x *expiring) ending() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.proper == nil {
-		x.proper, x.release = context.WithDeadline(context.WithoutCancel(x.values), x.at)
+		x.proper, x.release = context.WithDeadline(context.WithoutCancel(x.values), x.at) //nolint:gosec // see release
 	}
 	return x.proper
 }

@@ -40,11 +40,11 @@ func NewTicket(then func(result any, err error)) *Ticket {
 func NewWatch(of *Origin, then func(err error)) *Ticket {
 	t := NewTicket(func(_ any, err error) { then(err) })
 	t.watches = true
-	if values := of.Context(); values != nil && ends(values) {
-		t.origin.ctx = context.WithoutCancel(values)
-	} else {
-		t.origin.ctx = values
+	values := of.Context()
+	if values != nil && ends(values) {
+		values = context.WithoutCancel(values)
 	}
+	t.origin.ctx = values
 	return t
 }
 

@@ -116,15 +116,17 @@ func TestAStackSaysWhatItsGoroutineWaitsFor(t *testing.T) {
 func TestTheReceiverIsThatOfTheOutermostCallWithAnAddress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		calls := rapid.SliceOf(rapid.Uint64()).Draw(t, "addresses, 0 for none")
-		stack, want := "goroutine 7 [running]:", uint64(0)
+		var stack strings.Builder
+		stack.WriteString("goroutine 7 [running]:")
+		want := uint64(0)
 		for _, address := range calls {
 			argument := "..."
 			if address > 0 {
 				argument, want = fmt.Sprintf("%#x, 0x1", address), address
 			}
-			stack += "\nmain.(*T).work(" + argument + ")\n\t/src/a.go:1 +0x1d\nmain.(*T).other(0x9)\n\t/src/a.go:2 +0x1d"
+			stack.WriteString("\nmain.(*T).work(" + argument + ")\n\t/src/a.go:1 +0x1d\nmain.(*T).other(0x9)\n\t/src/a.go:2 +0x1d")
 		}
-		require.Equal(t, want, stacks.Receiver([]byte(stack), []byte("\nmain.(*T).work")))
+		require.Equal(t, want, stacks.Receiver([]byte(stack.String()), []byte("\nmain.(*T).work")))
 	})
 }
 

@@ -29,8 +29,8 @@ func Crowd(tb testing.TB, n int) stage.Middleware {
 	c := &crowd{size: n, together: make(chan struct{})}
 	tb.Cleanup(func() {
 		if most, met := c.result(); !met {
-			tb.Errorf("stagetest: Crowd(%d): at most %d handlers were there at once; the stage needs stage.Workers(%d, %d) and as many commands",
-				n, most, n, n)
+			tb.Errorf("stagetest: Crowd(%d): at most %d handlers were there at once; "+
+				"the stage needs stage.Workers(%d, %d) and as many commands", n, most, n, n)
 		}
 	})
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {

@@ -9,8 +9,9 @@
 // [Inject] makes faults from a seed; [Injector.Middleware] puts them before the handlers of a stage, and [Wrap], [WrapFunc]
 // and [WrapFactory] before a behaviour. When the test is over, the trial stops the pipeline and checks that the accounts were
 // balanced in every snapshot, that the pipeline drained, that nothing crashed but what was injected, and that no goroutine is
-// left; [Trial.Await] checks that tickets are answered. A test that hangs fails at once with a report of which handler waits for which stage, and its pipeline is
-// stopped hard. [Watch], [Balanced], [AtRest] and [Diagnose] are the checks by themselves.
+// left; [Trial.Await] checks that tickets are answered. A test that hangs fails at once with a report of which handler waits
+// for which stage, and its pipeline is stopped hard. [Watch], [Balanced], [AtRest] and [Diagnose] are the checks by
+// themselves.
 //
 // Package chaos disturbs a trial while it works: it kills workers and other actors, changes the policy, rescales and
 // pauses.

@@ -69,6 +69,7 @@ var injectors struct {
 
 // remember makes an injector known to the trials of its test.
 func (in *Injector) remember(tb testing.TB) {
+	tb.Helper()
 	injectors.mu.Lock()
 	defer injectors.mu.Unlock()
 	if injectors.of == nil {
@@ -83,7 +84,7 @@ func (in *Injector) remember(tb testing.TB) {
 }
 
 // foreseen reports whether an injector of a test has caused a crash with that text.
-func foreseen(tb testing.TB, text string) bool {
+func foreseen(tb testing.TB, text string) bool { //nolint:thelper // it fails no test
 	if strings.Contains(text, "stagetest: injected ") {
 		return true
 	}

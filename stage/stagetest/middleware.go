@@ -18,7 +18,7 @@ import (
 // commands; [Wrap] injects a fault for each command instead. A handler that may suspend is suspended while a fault delays or
 // hangs it.
 func (in *Injector) Middleware(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-	where := ctx
+	where := ctx //nolint:contextcheck // the suspender is what ctx was made of
 	if c, ok := ctx.Value(link.SuspenderKey{}).(behaviour.Suspender); ok {
 		where = c // a middleware outside of this one has derived its context from it
 	}
