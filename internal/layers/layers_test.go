@@ -34,6 +34,7 @@ stage/queue:        internal/ring
 stage/reason:
 coordination/guard:
 internal/requests:   coordination/guard
+internal/transaction: coordination/guard internal/requests
 
 -- cellar: the base of the engine.
 internal/layers:

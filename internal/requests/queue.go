@@ -125,19 +125,19 @@ func (q *Queue) Arrive(r *Request) {
 
 // Next accepts the oldest request that may run now, and returns it, or nil if there is none.
 func (q *Queue) Next() *Request {
-	r := q.Candidate(nil)
+	r := q.Candidate(nil, nil)
 	if r != nil {
 		q.Accept(r)
 	}
 	return r
 }
 
-// Candidate returns the oldest waiting request whose guards hold, without accepting it. It passes over requests for which
-// skip, if not nil, returns true. If a guard panics, the queue is as before.
-func (q *Queue) Candidate(skip func(*Request) bool) *Request {
+// Candidate returns the oldest waiting request whose guards hold, without accepting it. It passes over methods for which
+// closed, and requests for which skip, returns true; both may be nil. If a guard panics, the queue is as before.
+func (q *Queue) Candidate(closed func(method string) bool, skip func(*Request) bool) *Request {
 	var oldest *Request
 	for _, l := range q.lines {
-		if l.head == nil || oldest != nil && oldest.number < l.head.number {
+		if l.head == nil || oldest != nil && oldest.number < l.head.number || closed != nil && closed(l.method) {
 			continue
 		}
 		if r := q.first(l, skip); r != nil && (oldest == nil || r.number < oldest.number) {

@@ -273,12 +273,13 @@ func TestACandidateStaysInTheQueueUntilItIsAccepted(t *testing.T) {
 	first, second := &requests.Request{Request: guard.Request{Method: "m"}}, &requests.Request{Request: guard.Request{Method: "m"}}
 	q.Arrive(first)
 	q.Arrive(second)
-	assert.Same(t, first, q.Candidate(nil))
-	assert.Same(t, second, q.Candidate(func(r *requests.Request) bool { return r == first }))
+	assert.Same(t, first, q.Candidate(nil, nil))
+	assert.Same(t, second, q.Candidate(nil, func(r *requests.Request) bool { return r == first }))
+	assert.Nil(t, q.Candidate(func(method string) bool { return method == "m" }, nil))
 	assert.True(t, q.Holds(first))
 	open = false
 	assert.False(t, q.Holds(first), "the guard is evaluated again")
-	assert.Nil(t, q.Candidate(nil))
+	assert.Nil(t, q.Candidate(nil, nil))
 	open = true
 	q.Accept(second)
 	assert.False(t, q.Holds(second))

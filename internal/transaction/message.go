@@ -1,0 +1,77 @@
+package transaction
+
+import (
+	"cmp"
+
+	"github.com/golda-dev/golda/coordination/guard"
+)
+
+// ID identifies a transaction, and says how old it is. Counter is the number of transactions that the process has
+// committed, so it grows with a commit only, and a process that has to try again keeps its place.
+type ID struct {
+	Counter     uint64
+	Process     string
+	Incarnation uint64
+}
+
+// Before reports whether a transaction is older than another one: the older one waits, and the younger one is aborted.
+func (a ID) Before(b ID) bool {
+	return cmp.Or(cmp.Compare(a.Counter, b.Counter), cmp.Compare(a.Process, b.Process), cmp.Compare(a.Incarnation, b.Incarnation)) < 0
+}
+
+// Kind is what a message says.
+type Kind uint8
+
+const (
+	// Install, of a synchronizer, lists the methods that it coordinates: true for those that it has to be asked about.
+	// The process answers with Installed. A second one of the same epoch says that the synchronizer has taken the
+	// process for dead.
+	Install Kind = iota + 1
+	// Installed, of a process, has the counters of all methods that were listed.
+	Installed
+	// Join, of a process that has taken its synchronizer for dead, asks for Install.
+	Join
+	// Verify, of a process, asks whether a request may run.
+	Verify
+	// OK says that it may. The synchronizer is locked until it hears Commit or Release.
+	OK
+	// Failed says that it may not. The synchronizer is not locked. It sends Notify when it would answer otherwise.
+	Failed
+	// Aborted says that an older transaction has the lock. The synchronizer sends Retry when it is free.
+	Aborted
+	// Commit, of a process, says that all synchronizers have agreed, and the request runs.
+	Commit
+	// Release, of a process, gives an attempt up, whatever its state is.
+	Release
+	// Notify says that a request that failed may be verified again.
+	Notify
+	// Retry says that an attempt that was aborted may be made again.
+	Retry
+	// Completed, of a process, says that a request has ended.
+	Completed
+	// Withdraw, of a process, says that a request that failed is not waiting any longer.
+	Withdraw
+	// Ask, of a synchronizer whose lock a dead process has, asks another one of the transaction how it ended.
+	Ask
+	// Committed and NotCommitted answer Ask.
+	Committed
+	NotCommitted
+)
+
+// Message goes from a process to a synchronizer, back, or between two synchronizers. Messages between two of them
+// arrive in the order in which they were sent; the last ones may be lost if one of the two is reported dead.
+type Message struct {
+	Kind     Kind
+	From, To string
+
+	Epoch   uint64 // the synchronizer's; of Ask and its answers: the asking one's
+	ID      ID     // of a message without a transaction: only Process and Incarnation
+	Attempt uint64 // the number of the attempt, among all of the process
+
+	Request      guard.Request // Verify, Completed
+	Number       uint64        // of the request: Verify, Failed, Notify, Withdraw
+	Participants []string      // Verify: the synchronizers of the transaction
+
+	Methods  map[string]bool           // Install
+	Counters map[string]guard.Counters // Installed; Commit and Completed: of the request's method
+}

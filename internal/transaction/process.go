@@ -1,0 +1,380 @@
+package transaction
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/golda-dev/golda/coordination/guard"
+	"github.com/golda-dev/golda/internal/requests"
+)
+
+// Process is the side of a transaction that has the request. It is not safe for concurrent use.
+type Process struct {
+	self        string
+	incarnation uint64
+	queue       *requests.Queue
+
+	synchronizers map[string]*link
+	asked         map[string][]string // by method: the synchronizers to ask, sorted
+	refused       map[*requests.Request]string
+	byNumber      map[uint64]*requests.Request // those that were refused
+
+	commits  uint64
+	attempts uint64
+	tx       *attempt // nil if none is under way
+	out      []Message
+	text     text
+}
+
+// link is what a process knows of a synchronizer.
+type link struct {
+	epoch     uint64
+	down      bool
+	methods   map[string]bool
+	committed uint64 // the number of the last attempt that it had a part in and that was committed
+}
+
+// attempt is a transaction under way: one request, one try.
+type attempt struct {
+	request *requests.Request
+	id      ID
+	number  uint64
+	ask     []string // the synchronizers, in the order in which they are asked
+	oks     int      // how many have agreed
+	aborted bool     // waits for the hint of the one that was asked last
+}
+
+// NewProcess returns the machine of a process that nothing coordinates yet. Each incarnation of a process has a number
+// higher than those before.
+func NewProcess(self string, incarnation uint64, q *requests.Queue) *Process {
+	p := &Process{self: self, synchronizers: map[string]*link{}, asked: map[string][]string{}}
+	p.reset(incarnation, q)
+	return p
+}
+
+// Restart begins a new incarnation, with a new queue. The rules that are installed stay: a process that is restarted runs
+// nothing that it would not have run before.
+func (p *Process) Restart(incarnation uint64, q *requests.Queue) {
+	p.reset(incarnation, q)
+	for _, s := range p.names() {
+		p.installed(s)
+	}
+}
+
+func (p *Process) reset(incarnation uint64, q *requests.Queue) {
+	p.incarnation, p.queue, p.commits, p.tx = incarnation, q, 0, nil
+	for _, l := range p.synchronizers {
+		l.committed = 0
+	}
+	p.refused, p.byNumber = map[*requests.Request]string{}, map[uint64]*requests.Request{}
+}
+
+// Outbox returns the messages to send, in order, and forgets them.
+func (p *Process) Outbox() []Message {
+	out := p.out
+	p.out = nil
+	return out
+}
+
+// Arrive adds a request to the queue. Call Next afterwards.
+func (p *Process) Arrive(r *requests.Request) { p.queue.Arrive(r) }
+
+// Next returns the next request to run now, or nil. The owner sends what is in the outbox before it runs the request,
+// and calls Next again when the function has ended or is suspended: so guards are evaluated on the state that the
+// function has left.
+func (p *Process) Next() *requests.Request {
+	for {
+		if r := p.conclude(); r != nil {
+			return r
+		}
+		r := p.queue.Candidate(p.closed, p.isRefused)
+		if r == nil {
+			return nil
+		}
+		if len(p.asked[r.Method]) == 0 {
+			p.queue.Accept(r)
+			return r
+		}
+		p.begin(r)
+	}
+}
+
+// Complete books that a request has ended. Call Next afterwards.
+func (p *Process) Complete(r *requests.Request) {
+	p.queue.Complete(r)
+	for _, s := range p.names() {
+		if l := p.synchronizers[s]; !l.down && has(l.methods, r.Method) {
+			p.send(Message{Kind: Completed, To: s, Request: r.Request, Number: r.Number(), Counters: p.counters(r.Method)})
+		}
+	}
+}
+
+// Withdraw removes a request that waits, and reports whether it did wait. Call Next afterwards.
+func (p *Process) Withdraw(r *requests.Request) bool {
+	if !p.queue.Withdraw(r) {
+		return false
+	}
+	if p.tx != nil && p.tx.request == r {
+		p.cancel()
+	}
+	if s := p.refused[r]; s != "" {
+		p.admit(r)
+		p.send(Message{Kind: Withdraw, To: s, Number: r.Number()})
+	}
+	return true
+}
+
+// Down reports that a synchronizer seems to have died. Its methods are held back until it, or its successor, has installed
+// its rules again. The notice is about one epoch of it; 0 stands for the last one known.
+func (p *Process) Down(synchronizer string, epoch uint64) {
+	l := p.synchronizers[synchronizer]
+	if l == nil || l.down || epoch != 0 && epoch < l.epoch {
+		return
+	}
+	p.cancelIfAsked(synchronizer)
+	if !p.text.staysUp {
+		l.down = true
+	}
+	p.Rejoin()
+}
+
+// Rejoin asks the synchronizers that seem to have died to install their rules again. The owner calls it from time to
+// time, because a death notice may be wrong.
+func (p *Process) Rejoin() {
+	for _, s := range p.names() {
+		if p.synchronizers[s].down {
+			p.send(Message{Kind: Join, To: s})
+		}
+	}
+}
+
+// Receive handles a message of a synchronizer. Call Next afterwards.
+func (p *Process) Receive(m Message) {
+	if m.Kind == Install {
+		p.install(m)
+		return
+	}
+	l := p.synchronizers[m.From]
+	if l == nil || l.down || l.epoch != m.Epoch && !p.text.noEpochs || m.ID.Incarnation != p.incarnation {
+		return // of an incarnation that is gone
+	}
+	if m.Kind == Notify {
+		p.notified(m)
+		return
+	}
+	t := p.tx
+	if t == nil || t.number != m.Attempt || t.oks == len(t.ask) || t.ask[t.oks] != m.From {
+		return // of an attempt that was given up
+	}
+	switch m.Kind {
+	case OK:
+		t.oks++
+		p.ask()
+	case Failed:
+		p.refuse(t.request, m.From)
+		p.releaseAgreed()
+		p.tx = nil
+	case Aborted:
+		p.releaseAgreed()
+		t.aborted = true
+		if p.text.retriesAtOnce {
+			p.again()
+		}
+	case Retry:
+		if t.aborted {
+			p.again()
+		}
+	default:
+	}
+}
+
+// closed reports whether no request of a method may be given out now.
+func (p *Process) closed(method string) bool {
+	ask := p.asked[method]
+	return len(ask) > 0 && (p.tx != nil || slices.ContainsFunc(ask, func(s string) bool { return p.synchronizers[s].down })) ||
+		p.text.closesQueue && (p.tx != nil || p.running())
+}
+
+func (p *Process) isRefused(r *requests.Request) bool { return p.refused[r] != "" }
+
+// begin starts a transaction for a request.
+func (p *Process) begin(r *requests.Request) {
+	p.tx = &attempt{request: r, ask: p.asked[r.Method]}
+	p.again()
+}
+
+// again starts the first or a further attempt of the transaction. Its identifier is the same each time.
+func (p *Process) again() {
+	p.attempts++
+	if p.text.countsAttempts {
+		p.commits++
+	}
+	t := p.tx
+	t.id = ID{Counter: p.commits, Process: p.self, Incarnation: p.incarnation}
+	t.number, t.oks, t.aborted = p.attempts, 0, false
+	p.ask()
+}
+
+// ask sends the request to the next synchronizer, if one is left.
+func (p *Process) ask() {
+	t := p.tx
+	if t.oks == len(t.ask) {
+		return
+	}
+	p.send(Message{
+		Kind: Verify, To: t.ask[t.oks], ID: t.id, Attempt: t.number,
+		Request: t.request.Request, Number: t.request.Number(), Participants: t.ask,
+	})
+}
+
+// conclude ends a transaction that all synchronizers have agreed to, and returns its request. The state of the process may
+// have changed since the guards were evaluated: if they do not hold any longer, it gives the transaction up.
+func (p *Process) conclude() *requests.Request {
+	t := p.tx
+	if t == nil || t.oks < len(t.ask) {
+		return nil
+	}
+	if !p.text.trustsGuards && !p.queue.Holds(t.request) {
+		p.cancel()
+		return nil
+	}
+	p.tx = nil
+	p.queue.Accept(t.request)
+	p.commits++
+	for _, s := range t.ask {
+		p.synchronizers[s].committed = t.number
+		p.send(Message{
+			Kind: Commit, To: s, ID: t.id, Attempt: t.number, Request: t.request.Request, Number: t.request.Number(),
+			Counters: p.counters(t.request.Method),
+		})
+	}
+	return t.request
+}
+
+// cancel gives the transaction up.
+func (p *Process) cancel() {
+	t := p.tx
+	if !t.aborted {
+		p.releaseAgreed()
+		if t.oks < len(t.ask) {
+			p.release(t.ask[t.oks])
+		}
+	}
+	p.tx = nil
+}
+
+// releaseAgreed gives back the locks that the attempt has.
+func (p *Process) releaseAgreed() {
+	for _, s := range p.tx.ask[:p.tx.oks] {
+		p.release(s)
+	}
+}
+
+func (p *Process) release(s string) {
+	p.send(Message{Kind: Release, To: s, ID: p.tx.id, Attempt: p.tx.number})
+}
+
+func (p *Process) cancelIfAsked(synchronizer string) {
+	if p.tx != nil && slices.Contains(p.tx.ask, synchronizer) {
+		p.cancel()
+	}
+}
+
+// refuse keeps a request out of the scans until the synchronizer has sent a notification.
+func (p *Process) refuse(r *requests.Request, by string) {
+	p.refused[r] = by
+	p.byNumber[r.Number()] = r
+}
+
+// admit lets a request into the scans again.
+func (p *Process) admit(r *requests.Request) {
+	delete(p.refused, r)
+	delete(p.byNumber, r.Number())
+}
+
+// notified handles a notification. It may arrive while another request is verified: it is remembered because the request
+// is in the next scan.
+func (p *Process) notified(m Message) {
+	if p.text.losesNotifications && p.tx != nil {
+		return
+	}
+	if r := p.byNumber[m.Number]; r != nil && p.refused[r] == m.From {
+		p.admit(r)
+	}
+}
+
+// install handles the rules of a synchronizer that is new, has restarted, or has taken this process for dead. In each case
+// it knows nothing of transactions and refusals of before.
+func (p *Process) install(m Message) {
+	l := p.synchronizers[m.From]
+	if l != nil && m.Epoch < l.epoch {
+		return
+	}
+	p.cancelIfAsked(m.From)
+	if l == nil {
+		l = &link{}
+		p.synchronizers[m.From] = l
+	}
+	l.epoch, l.down, l.methods = m.Epoch, false, m.Methods
+	p.rebuild()
+	if p.tx != nil && m.Methods[p.tx.request.Method] {
+		p.cancel() // it has to ask this synchronizer too
+	}
+	for r, by := range p.refused {
+		if by == m.From {
+			p.admit(r)
+		}
+	}
+	p.installed(m.From)
+}
+
+// installed sends the counters of the methods that a synchronizer coordinates. Nothing is under way with it now: it
+// learns from Attempt how the last transaction has ended, if what was sent about it is lost.
+func (p *Process) installed(s string) {
+	l := p.synchronizers[s]
+	p.send(Message{Kind: Installed, To: s, Attempt: l.committed, Counters: p.counters(slices.Collect(maps.Keys(l.methods))...)})
+}
+
+// rebuild computes which synchronizers each method has to ask. All processes ask in sorted order, so they seldom meet
+// crosswise.
+func (p *Process) rebuild() {
+	p.asked = map[string][]string{}
+	for _, s := range p.names() {
+		for method, ask := range p.synchronizers[s].methods {
+			if ask {
+				p.asked[method] = append(p.asked[method], s)
+			}
+		}
+	}
+	if p.text.order != nil {
+		for _, ask := range p.asked {
+			p.text.order(p.self, ask)
+		}
+	}
+}
+
+func (p *Process) counters(methods ...string) map[string]guard.Counters {
+	all := make(map[string]guard.Counters, len(methods))
+	for _, m := range methods {
+		all[m] = p.queue.Count(m)
+	}
+	return all
+}
+
+func (p *Process) running() (any bool) {
+	p.queue.Methods(func(_ string, c guard.Counters) { any = any || c.Current > 0 })
+	return any
+}
+
+func (p *Process) names() []string { return slices.Sorted(maps.Keys(p.synchronizers)) }
+
+func (p *Process) send(m Message) {
+	m.From, m.Epoch = p.self, p.synchronizers[m.To].epoch
+	m.ID.Process, m.ID.Incarnation = p.self, p.incarnation
+	p.out = append(p.out, m)
+}
+
+func has(methods map[string]bool, method string) bool {
+	_, ok := methods[method]
+	return ok
+}

@@ -1,0 +1,457 @@
+package transaction
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/coordination/guard"
+	"github.com/golda-dev/golda/internal/requests"
+)
+
+// Each row of the table of the text's faults is simulated twice: with the machines as they are, where nothing may go
+// wrong in any seed, and with the text's own rule, where something must.
+
+var history = flag.Bool("history", false, "print the history of the first run that fails")
+
+// limit bounds the events of one run.
+const limit = 20_000
+
+// calls returns a script: the methods, one after the other, some times.
+func calls(rounds int, methods ...string) (script []guard.Request) {
+	for range rounds {
+		for _, m := range methods {
+			script = append(script, guard.Request{Method: m})
+		}
+	}
+	return script
+}
+
+// resource adds a process that is turned on and off.
+func resource(w *world, name string, rounds int) *node {
+	return w.add(&node{
+		name:   name,
+		script: calls(rounds, "on", "off"),
+		local: func(n *node, q *requests.Queue) {
+			q.Guard("on", func(func(string) guard.Counters) bool { return !n.on })
+			q.Guard("off", func(func(string) guard.Counters) bool { return n.on })
+		},
+		start: func(n *node, r *requests.Request) {
+			if r.Method == "on" {
+				n.on = true
+			}
+		},
+		end: func(n *node, r *requests.Request) {
+			if r.Method == "off" {
+				n.on = false
+			}
+		},
+		died: func(n *node) { // what was called is lost, and the next round begins
+			n.called += n.called % 2
+			if n.call != nil && n.call.Method == "on" {
+				n.called += 2
+			}
+		},
+	})
+}
+
+func resources(w *world, n, rounds int) (names []string) {
+	for i := range n {
+		names = append(names, resource(w, fmt.Sprintf("r%d", i), rounds).name)
+	}
+	return names
+}
+
+// synchronizer adds a synchronizer.
+func synchronizer(w *world, name string, rules func(s *Synchronizer)) *node {
+	return w.add(&node{name: name, rules: rules})
+}
+
+// oneOn is figure 19: at most one resource is on at a time, by triggers. The resource is off when turn_off has
+// completed, or, in the text's form, when it was accepted.
+func oneOn(names []string, early bool) func(s *Synchronizer) {
+	return func(s *Synchronizer) {
+		on := ""
+		off := func(guard.Request) { on = "" }
+		for _, r := range names {
+			s.Constrain(r, "on", func(guard.Request) bool { return on == "" })
+			s.WhenAccepted(r, "on", func(guard.Request) { on = r })
+			if early {
+				s.WhenAccepted(r, "off", off)
+			} else {
+				s.WhenCompleted(r, "off", off)
+			}
+		}
+		s.WhenTerminated(func(process string) {
+			if on == process {
+				on = ""
+			}
+		})
+	}
+}
+
+// oneOnCounted is the same by counters alone, so it survives a restart.
+func oneOnCounted(names []string) func(s *Synchronizer) {
+	return func(s *Synchronizer) {
+		for _, r := range names {
+			s.Watch(r, "off")
+			s.Constrain(r, "on", func(guard.Request) bool {
+				on := 0
+				for _, r := range names {
+					on += s.Count(r, "on").Accepted - s.Count(r, "off").Completed
+				}
+				return on == 0
+			})
+		}
+	}
+}
+
+// oncePerRound is figure 20: each resource is turned on once in a round.
+func oncePerRound(names []string) func(s *Synchronizer) {
+	return func(s *Synchronizer) {
+		done, round := 0, 0
+		next := map[string]int{}
+		for _, r := range names {
+			s.Constrain(r, "on", func(guard.Request) bool { return next[r] == round })
+			s.WhenAccepted(r, "on", func(guard.Request) {
+				next[r]++
+				if done++; done == len(names) {
+					done = 0
+					round++
+				}
+			})
+		}
+	}
+}
+
+// free has no constraint that is ever false.
+func free(names []string, method string, log *[]string) func(s *Synchronizer) {
+	return func(s *Synchronizer) {
+		for _, p := range names {
+			s.Constrain(p, method, func(guard.Request) bool { return true })
+			s.WhenAccepted(p, method, func(guard.Request) {
+				if log != nil {
+					*log = append(*log, p)
+				}
+			})
+		}
+	}
+}
+
+// crosswise has every second process ask in the opposite order.
+func crosswise(w *world) {
+	for i, name := range w.names {
+		if n := w.nodes[name]; n.rules == nil {
+			n.text.order = func(_ string, ask []string) {
+				if slices.Sort(ask); i%2 == 1 {
+					slices.Reverse(ask)
+				}
+			}
+		}
+	}
+}
+
+// correct changes the switches of all machines.
+func (w *world) correct(change func(*text)) {
+	for _, name := range w.names {
+		change(&w.nodes[name].text)
+	}
+}
+
+// count runs a scenario with many seeds, and returns in how many of them something went wrong, and what in the first.
+func count(t *testing.T, seeds int, scenario func(w *world) (wrong string)) (n int) {
+	t.Helper()
+	for seed := range uint64(seeds) {
+		wrong := scenario(newWorld(seed))
+		if wrong == "" {
+			continue
+		}
+		if n++; n == 1 {
+			w := newWorld(seed)
+			w.trace = []string{}
+			scenario(w)
+			t.Logf("seed %d: %s", seed, wrong)
+			if *history {
+				t.Logf("%s", strings.Join(w.trace, "\n"))
+			}
+		}
+	}
+	return n
+}
+
+// row checks one row of the table.
+func row(t *testing.T, seeds, atLeast int, scenario func(w *world, literal bool) (wrong string)) {
+	t.Helper()
+	t.Run("corrected", func(t *testing.T) {
+		n := count(t, seeds, func(w *world) string { return scenario(w, false) })
+		t.Logf("%d of %d", n, seeds)
+		assert.Zero(t, n)
+	})
+	t.Run("as in the text", func(t *testing.T) {
+		n := count(t, seeds, func(w *world) string { return scenario(w, true) })
+		t.Logf("%d of %d", n, seeds)
+		assert.GreaterOrEqual(t, n, atLeast, "the simulator does not notice the fault")
+	})
+}
+
+// finished runs a world and says which of its processes are stuck.
+func (w *world) finished() string {
+	if !w.run(limit) {
+		return "it does not end"
+	}
+	if stuck := w.unfinished(); len(stuck) > 0 {
+		return fmt.Sprint("stuck: ", stuck)
+	}
+	return ""
+}
+
+// neverTwoOn checks after each event that at most one resource is on.
+func (w *world) neverTwoOn(wrong *string) {
+	w.after = func() {
+		on := 0
+		for _, name := range w.names {
+			if w.nodes[name].on {
+				on++
+			}
+		}
+		if on > 1 && *wrong == "" {
+			*wrong = fmt.Sprintf("%d are on", on)
+		}
+	}
+}
+
+func TestTheYoungestThatWaitsIsServedFirst(t *testing.T) {
+	for _, n := range []int{3, 4, 6, 10} {
+		t.Run(fmt.Sprint(n, " processes"), func(t *testing.T) {
+			row(t, 500, 50, func(w *world, literal bool) string {
+				var names []string
+				for i := range n {
+					names = append(names, w.add(&node{name: fmt.Sprintf("p%d", i), script: calls(8, "m")}).name)
+				}
+				crosswise(w)
+				for _, s := range []string{"S1", "S2"} {
+					synchronizer(w, s, free(names, "m", nil))
+				}
+				w.correct(func(x *text) { x.firstComeFirstServed = literal })
+				w.invariant(literal)
+				w.begin()
+				return w.finished()
+			})
+		})
+	}
+}
+
+// invariant checks that each transaction that waits is older than the one that has the lock.
+func (w *world) invariant(not bool) {
+	if not {
+		return
+	}
+	w.after = func() {
+		for _, name := range w.names {
+			if s := w.nodes[name].synchronizer; s != nil && s.lock != nil {
+				for _, waits := range s.waiting {
+					if s.lock.id.Before(waits.id) {
+						panic("a younger transaction waits for an older one")
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestANotificationIsNotLost(t *testing.T) {
+	row(t, 1000, 20, func(w *world, literal bool) string {
+		open := false
+		w.add(&node{name: "p", script: nil})
+		w.add(&node{name: "q", script: calls(1, "open")})
+		p := w.nodes["p"]
+		synchronizer(w, "S1", func(s *Synchronizer) {
+			s.Constrain("p", "m1", func(guard.Request) bool { return open })
+			s.WhenAccepted("q", "open", func(guard.Request) { open = true })
+		})
+		synchronizer(w, "S2", func(s *Synchronizer) {
+			s.Constrain("p", "m2", func(guard.Request) bool { return false })
+			s.WhenAccepted("q", "open", func(guard.Request) {})
+		})
+		w.correct(func(x *text) { x.losesNotifications = literal })
+		w.begin()
+		ran := false
+		p.start = func(_ *node, r *requests.Request) { ran = ran || r.Method == "m1" }
+		for _, m := range []string{"m1", "m2"} {
+			p.process.Arrive(&requests.Request{Request: guard.Request{Process: "p", Method: m}})
+		}
+		if !w.run(limit) {
+			return "it does not end"
+		}
+		if !ran {
+			return "m1 was not run"
+		}
+		return ""
+	})
+}
+
+func TestAProcessThatDiesBeforeItsCommitReleasesItsLock(t *testing.T) {
+	row(t, 1000, 50, func(w *world, literal bool) string {
+		names := resources(w, 3, 4)
+		synchronizer(w, "S1", oneOn(names, false))
+		synchronizer(w, "S2", oncePerAny(names))
+		dies := w.nodes["r0"]
+		dies.stays, dies.plan = true, 3+w.rnd.IntN(30)
+		w.correct(func(x *text) { x.ignoresDeaths = literal })
+		w.begin()
+		return w.finished()
+	})
+}
+
+// oncePerAny counts only.
+func oncePerAny(names []string) func(s *Synchronizer) {
+	var log []string
+	return free(names, "on", &log)
+}
+
+func TestX3_ProcessDiesBetweenOkAndCommit(t *testing.T) {
+	row(t, 3000, 10, func(w *world, literal bool) string {
+		var names []string
+		for i := range 3 {
+			names = append(names, w.add(&node{name: fmt.Sprintf("p%d", i), script: calls(4, "m")}).name)
+		}
+		logs := map[string]*[]string{}
+		for _, s := range []string{"S1", "S2", "S3"} {
+			logs[s] = &[]string{}
+			synchronizer(w, s, free(names, "m", logs[s]))
+		}
+		for _, name := range names[:1+w.rnd.IntN(2)] {
+			n := w.nodes[name]
+			n.stays, n.plan = w.rnd.IntN(2) == 0, 1+w.rnd.IntN(40)
+			n.died = func(n *node) { // what was called is lost
+				if n.call != nil {
+					n.called++
+				}
+			}
+		}
+		w.correct(func(x *text) { x.asksNone = literal })
+		w.begin()
+		if wrong := w.finished(); wrong != "" {
+			return wrong
+		}
+		for _, s := range []string{"S2", "S3"} {
+			if !slices.Equal(slices.Sorted(slices.Values(*logs["S1"])), slices.Sorted(slices.Values(*logs[s]))) {
+				return fmt.Sprint("triggers differ: S1 ", *logs["S1"], ", ", s, " ", *logs[s])
+			}
+		}
+		for _, name := range w.names {
+			if s := w.nodes[name].synchronizer; s != nil && s.lock != nil {
+				return name + " is locked"
+			}
+		}
+		return ""
+	})
+}
+
+func TestWhatADeadProcessChangedIsRepaired(t *testing.T) {
+	for name, rules := range map[string]func([]string) func(*Synchronizer){
+		"by OnTerminated": func(names []string) func(*Synchronizer) { return oneOn(names, false) },
+		"by counters":     oneOnCounted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			row(t, 1000, 50, func(w *world, literal bool) string {
+				names := resources(w, 4, 4)
+				synchronizer(w, "S", rules(names))
+				dies := w.nodes["r0"]
+				dies.stays, dies.plan = w.rnd.IntN(2) == 0, 2+w.rnd.IntN(20)
+				w.correct(func(x *text) { x.repairsNothing = literal })
+				var wrong string
+				w.neverTwoOn(&wrong)
+				w.begin()
+				if stuck := w.finished(); wrong == "" {
+					wrong = stuck
+				}
+				return wrong
+			})
+		})
+	}
+}
+
+// A process restarts several times, with or without a notice.
+func TestX4_SynchronizerRestart(t *testing.T) {
+	scenario := func(w *world, wrong *string) {
+		names := resources(w, 4, 4)
+		synchronizer(w, "S1", oneOnCounted(names))
+		synchronizer(w, "S2", oneOnCounted(names))
+		for _, s := range []string{"S1", "S2"} {
+			w.nodes[s].plan = 5 + w.rnd.IntN(80)
+		}
+		w.neverTwoOn(wrong)
+	}
+	row := func(t *testing.T, atLeast int, change func(*text)) {
+		t.Helper()
+		row(t, 3000, atLeast, func(w *world, literal bool) (wrong string) {
+			scenario(w, &wrong)
+			if literal {
+				w.correct(change)
+			}
+			w.begin()
+			if stuck := w.finished(); wrong == "" {
+				wrong = stuck
+			}
+			return wrong
+		})
+	}
+	t.Run("counters are fetched", func(t *testing.T) { row(t, 300, func(x *text) { x.startsEmpty = true }) })
+	t.Run("each message has an epoch", func(t *testing.T) { row(t, 10, func(x *text) { x.noEpochs = true }) })
+}
+
+func TestX5_TriggerPhases(t *testing.T) {
+	row(t, 1000, 500, func(w *world, literal bool) (wrong string) {
+		synchronizer(w, "S", oneOn(resources(w, 4, 5), literal))
+		w.neverTwoOn(&wrong)
+		w.begin()
+		if stuck := w.finished(); wrong == "" {
+			wrong = stuck
+		}
+		return wrong
+	})
+}
+
+func TestX7_NoLostNotification(t *testing.T) { TestANotificationIsNotLost(t) }
+
+// Figures 19 to 21.
+func TestS002_9_Composition(t *testing.T) {
+	const n, rounds = 5, 6
+	messages, requests_ := 0, 0
+	for seed := range uint64(1000) {
+		w := newWorld(seed)
+		names := resources(w, n, rounds)
+		synchronizer(w, "Sync_A", oneOn(names, false))
+		synchronizer(w, "Sync_B", oncePerRound(names))
+		var order []string
+		for _, name := range names {
+			node := w.nodes[name]
+			start := node.start
+			node.start = func(n *node_, r *requests.Request) {
+				if start(n, r); r.Method == "on" {
+					order = append(order, n.name)
+				}
+			}
+		}
+		var wrong string
+		w.neverTwoOn(&wrong)
+		w.begin()
+		require.Empty(t, w.finished(), "seed %d", seed)
+		require.Empty(t, wrong, "seed %d", seed)
+		require.Len(t, order, n*rounds)
+		for block := range slices.Chunk(order, n) {
+			require.Equal(t, names, slices.Sorted(slices.Values(block)), "seed %d", seed)
+		}
+		messages += w.messages()
+		requests_ += 2 * n * rounds
+	}
+	t.Logf("%.1f messages a request, with the request and its answer", 2+float64(messages)/float64(requests_))
+}
+
+type node_ = node
