@@ -135,12 +135,12 @@ func (p *Process) Down(synchronizer string, epoch uint64) {
 	if !p.text.staysUp {
 		l.down = true
 	}
-	p.Rejoin()
+	p.Repeat()
 }
 
-// Rejoin asks the synchronizers that seem to have died to install their rules again. The owner calls it from time to
-// time, because a death notice may be wrong.
-func (p *Process) Rejoin() {
+// Repeat asks the synchronizers that seem to have died to install their rules again: a death notice may be wrong. The owner
+// calls it from time to time.
+func (p *Process) Repeat() {
 	for _, s := range p.names() {
 		if p.synchronizers[s].down {
 			p.send(Message{Kind: Join, To: s})

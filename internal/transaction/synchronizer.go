@@ -125,14 +125,15 @@ func (s *Synchronizer) Start() {
 	}
 }
 
-// Reinstall installs the rules again in the processes that seem to have died. The owner calls it from time to time, because
-// a process may come back, or a death notice may be wrong.
-func (s *Synchronizer) Reinstall() {
+// Repeat sends again what may have met a node that was dead: rules to the processes that seem to have died or have not
+// answered yet, and questions about the transaction of a dead process. The owner calls it from time to time.
+func (s *Synchronizer) Repeat() {
 	for _, process := range s.Processes() {
-		if s.processes[process].down {
+		if p := s.processes[process]; p.down || !p.known {
 			s.install(process)
 		}
 	}
+	s.ask()
 }
 
 // Outbox returns the messages to send, in order, and forgets them.
@@ -161,8 +162,11 @@ func (s *Synchronizer) Receive(m Message) {
 		s.install(m.From)
 		return
 	}
-	if m.Epoch != s.epoch && !s.text.noEpochs {
-		return // for a synchronizer that is gone
+	if m.Epoch != s.epoch && !s.text.noEpochs { // for a synchronizer that is gone
+		if !p.known {
+			s.install(m.From) // what was sent to it at the start may have met an incarnation that was dead
+		}
+		return
 	}
 	if m.Kind == Installed {
 		s.installed(p, m)
@@ -419,11 +423,18 @@ func (s *Synchronizer) recover() {
 	for _, other := range s.lock.participants {
 		if other != s.self && !s.text.asksNone {
 			s.asking[other] = struct{}{}
-			s.send(Message{Kind: Ask, To: other, ID: s.lock.id, Attempt: s.lock.attempt})
 		}
 	}
 	if len(s.asking) == 0 {
 		s.free()
+		return
+	}
+	s.ask()
+}
+
+func (s *Synchronizer) ask() {
+	for _, other := range slices.Sorted(maps.Keys(s.asking)) {
+		s.send(Message{Kind: Ask, To: other, ID: s.lock.id, Attempt: s.lock.attempt})
 	}
 }
 

@@ -298,10 +298,10 @@ func (w *world) tick() {
 		switch n := w.nodes[name]; {
 		case !n.up:
 		case n.rules != nil:
-			n.synchronizer.Reinstall()
+			n.synchronizer.Repeat()
 			w.flush(n)
 		default:
-			n.process.Rejoin()
+			n.process.Repeat()
 			w.serve(n)
 		}
 	}
