@@ -61,7 +61,7 @@ func (p *process) endOldest() {
 }
 
 // Figures 17 and 18 of the text: a buffer with one place.
-func TestS002_6_OneSlotBuffer(t *testing.T) {
+func TestS002_06_OneSlotBuffer(t *testing.T) {
 	buffer := func() *process {
 		p := newProcess()
 		var value any
@@ -114,7 +114,7 @@ func TestS002_6_OneSlotBuffer(t *testing.T) {
 }
 
 // Figure 8 of the text, and its enabled sets.
-func TestS002_7_CountersAndEnabledSet(t *testing.T) {
+func TestS002_07_CountersAndEnabledSet(t *testing.T) {
 	const size = 2
 	byCounters := func(p *process) {
 		p.queue.Guard("put", func(n func(string) guard.Counters) bool {

@@ -42,7 +42,7 @@ func plain(w *world, names ...string) {
 }
 
 // Figure 19, and §5.2.2 of the text.
-func TestS002_8_Verdicts(t *testing.T) {
+func TestS002_08_Verdicts(t *testing.T) {
 	figure19 := func() *world {
 		w := newWorld(0)
 		plain(w, "A", "B")

@@ -178,7 +178,9 @@ func (w *world) report(dead, to *node) {
 func (w *world) deliver(l *line) {
 	m := l.queue[0]
 	l.queue = l.queue[1:]
-	w.log("%s/%d -> %s/%d %s", m.From, l.fromInc, m.To, l.toInc, describe(m))
+	if w.trace != nil {
+		w.log("%s/%d -> %s/%d %s", m.From, l.fromInc, m.To, l.toInc, describe(m))
+	}
 	n := l.to
 	switch {
 	case !n.up:
