@@ -1,0 +1,207 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// Config configures a Node. Its zero value is ready for use: a node that only has calls within the program.
+type Config struct {
+	// Transport carries calls to and from other nodes. The node closes it. If it is nil there are no other nodes.
+	Transport transport.Transport
+
+	// Logger logs crashes of processes, and of functions that no caller waits for. If it is nil it is slog.Default().
+	Logger *slog.Logger
+}
+
+// Node is where processes live: one program, in most cases. Its methods may be called by any goroutine.
+type Node struct {
+	name string
+	cfg  Config
+
+	mu        sync.Mutex // guards the fields below
+	closed    bool
+	processes map[string]*Process // by name, the newest incarnations
+	tree      *supervisor.Tree    // of the processes that Spawn has started; nil until there is one
+	last      uint64              // the last number of a call, a watch or an incarnation
+	calls     map[uint64]*call    // calls of other nodes that have not ended
+	watches   map[uint64]*watch   // watches of processes on other nodes
+	peers     map[string]*peer    // other nodes that have something to do with this one
+	lost      map[*watch]struct{} // watches of nodes
+}
+
+// NewNode returns a node. The error is that of a transport that cannot serve.
+func NewNode(cfg Config) (*Node, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	n := &Node{
+		cfg: cfg, processes: map[string]*Process{}, calls: map[uint64]*call{}, watches: map[uint64]*watch{}, peers: map[string]*peer{},
+	}
+	if cfg.Transport == nil {
+		return n, nil
+	}
+	n.name = cfg.Transport.Node()
+	if strings.Contains(n.name, "#") {
+		return nil, fmt.Errorf("rpc: the name of a node must not contain #: %q", n.name)
+	}
+	if err := cfg.Transport.Serve(n.receive); err != nil {
+		return nil, fmt.Errorf("rpc: %w", err)
+	}
+	return n, nil
+}
+
+// Name returns the name of the node, which is that of its transport.
+func (n *Node) Name() string { return n.name }
+
+// Address returns the address of a process of this node, whether or not there is one.
+func (n *Node) Address(process string) Address { return Address{n.name, process, n} }
+
+// Remote returns the address of a process of another node, whether or not there is one.
+func (n *Node) Remote(node, process string) Address { return Address{node, process, n} }
+
+// Spawn starts a process of the node, and returns when init has returned. init adds the functions of the process; if it fails, so does
+// Spawn. The process runs until the node is closed or [Node.Stop] stops it. If it crashes, as it does when a guard panics, it has
+// ended: to have a process restarted, start it as a child of a supervisor (see [Node.Child]).
+//
+// If there is a process of that name the error is supervisor.ErrAlreadyStarted.
+func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) error) (Address, error) {
+	link.CheckContext(ctx, "rpc: Spawn")
+	tree, err := n.root(ctx)
+	if err != nil {
+		return Address{}, err
+	}
+	child := n.Child(name, init)
+	child.Restart = supervisor.Temporary
+	if _, err := tree.Add(ctx, child); err != nil {
+		return Address{}, fmt.Errorf("rpc: process %q: %w", name, err)
+	}
+	return n.Address(name), nil
+}
+
+// Stop stops a process that [Node.Spawn] has started, and waits for its end: its functions that are suspended are stopped, and their calls
+// fail with [ErrUnreachable].
+func (n *Node) Stop(name string) error {
+	n.mu.Lock()
+	tree := n.tree
+	n.mu.Unlock()
+	if tree == nil {
+		return fmt.Errorf("rpc: process %q: %w", name, supervisor.ErrNotFound)
+	}
+	if err := tree.Remove(name); err != nil {
+		return fmt.Errorf("rpc: process %q: %w", name, err)
+	}
+	return nil
+}
+
+// root returns the supervisor of the processes that Spawn starts.
+func (n *Node) root(ctx context.Context) (*supervisor.Tree, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, n.errClosed()
+	}
+	if n.tree != nil {
+		return n.tree, nil
+	}
+	tree, err := supervisor.Start(context.WithoutCancel(ctx), nil, supervisor.Spec{Name: "rpc", Log: n.cfg.Logger})
+	n.tree = tree
+	return tree, err
+}
+
+func (n *Node) errClosed() error { return fmt.Errorf("%w: node %q is closed", ErrUnreachable, n.name) }
+
+// Close stops the processes that [Node.Spawn] has started, closes the transport, and ends all calls of the node with
+// [ErrUnreachable]. Processes that are children of other supervisors cannot be called any more, but are not stopped. Close may be called twice.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil
+	}
+	n.closed = true
+	tree := n.tree
+	n.mu.Unlock()
+	if tree != nil {
+		tree.Stop()
+	}
+	var err error
+	if n.cfg.Transport != nil {
+		err = n.cfg.Transport.Close()
+	}
+	n.mu.Lock()
+	processes, calls, watches := n.processes, n.calls, n.watches
+	n.processes, n.calls, n.watches = map[string]*Process{}, map[uint64]*call{}, map[uint64]*watch{}
+	n.mu.Unlock()
+	reason := n.errClosed()
+	for _, p := range processes {
+		p.disown(reason)
+	}
+	for _, k := range calls {
+		k.finish(nil, reason)
+	}
+	for _, w := range watches {
+		w.end(reason)
+	}
+	if err != nil && !errors.Is(err, ErrUnreachable) {
+		return fmt.Errorf("rpc: %w", err)
+	}
+	return nil
+}
+
+// lookup returns the process of a name.
+func (n *Node) lookup(name string) (*Process, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.processes[name]; p != nil {
+		return p, nil
+	}
+	if n.closed {
+		return nil, n.errClosed()
+	}
+	return nil, fmt.Errorf("%w: there is no process %s", ErrUnreachable, n.Address(name))
+}
+
+// enter makes a new incarnation the process of its name. An incarnation before it that was given up by its supervisor, and may still be
+// running, has no more to say.
+func (n *Node) enter(p *Process) error {
+	n.mu.Lock()
+	before := n.processes[p.slot.name]
+	switch {
+	case n.closed:
+		n.mu.Unlock()
+		return n.errClosed()
+	case before != nil && before.slot != p.slot:
+		n.mu.Unlock()
+		return fmt.Errorf("rpc: process %q: %w", p.slot.name, supervisor.ErrAlreadyStarted)
+	}
+	n.processes[p.slot.name] = p
+	n.mu.Unlock()
+	if before != nil {
+		before.disown(fmt.Errorf("%w: process %s was replaced", ErrUnreachable, p.address))
+	}
+	return nil
+}
+
+// leave removes an incarnation that ends.
+func (n *Node) leave(p *Process) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.processes[p.slot.name] == p {
+		delete(n.processes, p.slot.name)
+	}
+}
+
+// nextLocked returns a new number.
+func (n *Node) nextLocked() uint64 {
+	n.last++
+	return n.last
+}

@@ -1,0 +1,111 @@
+package transport
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// errMalformed is the error of bytes that are no message.
+var errMalformed = errors.New("transport: malformed message")
+
+// The parts of a message that follow its header.
+const (
+	withoutBody = iota
+	withValue   // a JSON text
+	withError   // the JSON text of a fault
+)
+
+// Encode returns a message as bytes, for a transport that carries those. Values are encoded by encoding/json. The error wraps
+// [ErrEncoding].
+func Encode(m *Message) ([]byte, error) {
+	part, body := withoutBody, []byte(nil)
+	switch {
+	case m.Err != nil:
+		part, body = withError, encodeError(m.Err)
+	case m.Body != nil:
+		part = withValue
+		var err error
+		if body, err = encodeValue(m.Body); err != nil {
+			return nil, fmt.Errorf("%w: %T: %w", ErrEncoding, m.Body, err)
+		}
+	}
+	b := make([]byte, 0, 32+len(m.Process)+len(m.Method)+len(body))
+	b = append(b, m.Kind, byte(part))
+	b = binary.AppendUvarint(b, m.Call)
+	b = binary.AppendUvarint(b, uint64(max(m.Within, 0)))
+	b = binary.AppendUvarint(b, uint64(len(m.Process)))
+	b = append(b, m.Process...)
+	b = binary.AppendUvarint(b, uint64(len(m.Method)))
+	b = append(b, m.Method...)
+	return append(b, body...), nil
+}
+
+// encodeValue encodes a value. What was received encoded is passed on as it is.
+func encodeValue(v any) (data []byte, err error) {
+	if e, ok := v.(Encoded); ok {
+		return e, nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return json.Marshal(v)
+}
+
+// Decode returns the message that was encoded as b, and keeps parts of b.
+func Decode(b []byte) (*Message, error) {
+	if len(b) < 2 {
+		return nil, errMalformed
+	}
+	m := &Message{Kind: b[0]}
+	part := b[1]
+	r := reader{rest: b[2:]}
+	m.Call = r.number()
+	m.Within = time.Duration(min(r.number(), uint64(1<<63-1))) //nolint:gosec // it is at most the largest duration
+	m.Process = r.text()
+	m.Method = r.text()
+	if r.failed {
+		return nil, errMalformed
+	}
+	switch part {
+	case withoutBody:
+	case withValue:
+		m.Body = Encoded(r.rest)
+	case withError:
+		m.Err = decodeError(r.rest)
+	default:
+		return nil, errMalformed
+	}
+	return m, nil
+}
+
+// reader reads the header of a message.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.failed = true
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *reader) text() string {
+	n := r.number()
+	if r.failed || n > uint64(len(r.rest)) {
+		r.failed = true
+		return ""
+	}
+	s := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return s
+}
