@@ -47,3 +47,7 @@ func (a *Address) UnmarshalText(text []byte) error {
 
 // isHere reports whether the process is, or would be, on the node through which the address leads.
 func (a Address) isHere() bool { return a.at != nil && a.node == a.at.name }
+
+func (a Address) errNowhere() error {
+	return fmt.Errorf("%w: the address %q was not made by a node of this program: see Node.Remote", ErrUnreachable, a)
+}

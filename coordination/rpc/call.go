@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -97,7 +96,7 @@ func (a Address) call(k *call, o order) {
 func (a Address) send(k *call, o order) error {
 	switch {
 	case a.at == nil:
-		return fmt.Errorf("%w: the address %q was not made by a node of this program: see Node.Remote", ErrUnreachable, a)
+		return a.errNowhere()
 	case a.isHere():
 		return a.sendHere(k, o)
 	default:

@@ -2,9 +2,11 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,18 +26,17 @@ type Config struct {
 
 // Node is where processes live: one program, in most cases. Its methods may be called by any goroutine.
 type Node struct {
-	name string
-	cfg  Config
+	name  string
+	birth uint64 // tells this node from one that had its name before
+	cfg   Config
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
 	processes map[string]*Process // by name, the newest incarnations
 	tree      *supervisor.Tree    // of the processes that Spawn has started; nil until there is one
 	last      uint64              // the last number of a call, a watch or an incarnation
-	calls     map[uint64]*call    // calls of other nodes that have not ended
-	watches   map[uint64]*watch   // watches of processes on other nodes
 	peers     map[string]*peer    // other nodes that have something to do with this one
-	lost      map[*watch]struct{} // watches of nodes
+	self      map[*watch]struct{} // watches of the node
 }
 
 // NewNode returns a node. The error is that of a transport that cannot serve.
@@ -44,7 +45,8 @@ func NewNode(cfg Config) (*Node, error) {
 		cfg.Logger = slog.Default()
 	}
 	n := &Node{
-		cfg: cfg, processes: map[string]*Process{}, calls: map[uint64]*call{}, watches: map[uint64]*watch{}, peers: map[string]*peer{},
+		birth: rand.Uint64(), last: uint64(rand.Uint32()) << 20, cfg: cfg,
+		processes: map[string]*Process{}, peers: map[string]*peer{}, self: map[*watch]struct{}{},
 	}
 	if cfg.Transport == nil {
 		return n, nil
@@ -138,20 +140,21 @@ func (n *Node) Close() error {
 		err = n.cfg.Transport.Close()
 	}
 	n.mu.Lock()
-	processes, calls, watches := n.processes, n.calls, n.watches
-	n.processes, n.calls, n.watches = map[string]*Process{}, map[uint64]*call{}, map[uint64]*watch{}
+	processes, peers, self := slices.Collect(maps.Values(n.processes)), slices.Collect(maps.Values(n.peers)), n.self
+	n.self = nil
 	n.mu.Unlock()
 	reason := n.errClosed()
 	for _, p := range processes {
+		n.leave(p)
 		p.disown(reason)
 	}
-	for _, k := range calls {
-		k.finish(nil, reason)
+	for _, p := range peers {
+		n.lose(p, reason)
 	}
-	for _, w := range watches {
+	for w := range self {
 		w.end(reason)
 	}
-	if err != nil && !errors.Is(err, ErrUnreachable) {
+	if err != nil {
 		return fmt.Errorf("rpc: %w", err)
 	}
 	return nil

@@ -1,0 +1,442 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/guard"
+	"github.com/golda-dev/golda/internal/actor"
+	"github.com/golda-dev/golda/internal/coro"
+	"github.com/golda-dev/golda/internal/requests"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// Process is an actor that runs functions as coroutines, one at a time: the next request is served when a function has
+// returned or is suspended. After a restart it is another Process, whose init has run again.
+//
+// If not said otherwise, the methods are called by init, and by functions of the process.
+type Process struct {
+	node    *Node
+	slot    *slot
+	address Address
+	text    string // the address
+	host    *coro.Host
+	box     *actor.Mailbox
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+
+	// The fields below belong to the goroutine that runs the actor.
+	functions map[string]*function
+	queue     *requests.Queue
+
+	waiting atomic.Int64 // entries that wait
+	mu      sync.Mutex   // guards the fields below, and those of requests that say so
+	entries []entry
+	spare   []entry // an empty slice to be used again
+	open    map[*request]struct{}
+	watches map[*watch]struct{}
+	over    error // why it can be reached no more
+}
+
+// slot is a process through all its incarnations.
+type slot struct {
+	name string
+	init func(p *Process) error
+}
+
+// entry is something to do for a process.
+type entry struct {
+	task *coro.Task // to be resumed
+	r    *request   // has arrived
+	gone *request   // its caller has gone
+}
+
+// request is one call of a function, from the side of the process. Functions that the process itself has started are requests, too.
+type request struct {
+	order
+	process *Process
+	reply   func(value any, err error) // nil if no caller waits
+	job     func(c coroutine.Context)  // what to run, if it is not a call
+
+	function *function
+	queued   requests.Request
+	value    any
+	err      error
+	returned bool
+
+	task *coro.Task // guarded by process.mu
+	gone error      // guarded by process.mu; why the caller has gone
+}
+
+// Child returns a process as a child of a supervisor, to be added to its specification: [supervisor.Spec] restarts it as it does any child. Its address is
+// that of [Node.Address], through all restarts. With each restart init runs again, on a new Process; requests that had not been
+// answered fail with [ErrUnreachable].
+func (n *Node) Child(name string, init func(p *Process) error) supervisor.Child {
+	s := &slot{name, init}
+	return supervisor.Child{
+		Name: name,
+		Spawn: func(by supervisor.Spawner, id string, ready func(error)) (*supervisor.PID, error) {
+			switch {
+			case name == "":
+				return nil, errors.New("rpc: a process has no name")
+			case init == nil:
+				return nil, errors.New("rpc: init is nil")
+			}
+			p := n.newProcess(s)
+			return actor.Spawn(by, id, p.box, func() actor.Actor { return &body{p, ready} })
+		},
+	}
+}
+
+func (n *Node) newProcess(s *slot) *Process {
+	p := &Process{
+		node: n, slot: s, address: n.Address(s.name),
+		functions: map[string]*function{}, queue: requests.New(),
+		open: map[*request]struct{}{}, watches: map[*watch]struct{}{},
+	}
+	p.text = p.address.String()
+	p.box = actor.NewMailbox(feed{p})
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.host = coro.New(coro.Config{Ready: func(t *coro.Task) { p.post(entry{task: t}) }, Ended: p.ended})
+	return p
+}
+
+// feed gives the actor a turn when there is something to do.
+type feed struct{ p *Process }
+
+func (f feed) Ready() bool { return f.p.waiting.Load() > 0 }
+func (f feed) Len() int    { return int(f.p.waiting.Load()) }
+
+// body is the actor of a process.
+type body struct {
+	p     *Process
+	ready func(error)
+}
+
+// Receive handles a message to the process's actor.
+func (b *body) Receive(ctx actor.Context) {
+	switch ctx.Message().(type) {
+	case *actor.Started:
+		b.start()
+	case *actor.Turn:
+		b.p.turn()
+	case *actor.Stopping:
+		b.p.end()
+	}
+}
+
+// start runs init, and reports how it went. The supervisor stops a process whose init has failed.
+func (b *body) start() {
+	err := coroutine.ErrGoexit // stays if init ends the goroutine
+	defer func() {
+		if v := recover(); v != nil {
+			err = &coroutine.PanicError{Value: v, Stack: debug.Stack()}
+		}
+		b.ready(err)
+	}()
+	if taken := b.p.node.enter(b.p); taken != nil {
+		err = taken
+		return
+	}
+	err = b.p.slot.init(b.p)
+}
+
+// Address returns the address of the process. Any goroutine may call it.
+func (p *Process) Address() Address { return p.address }
+
+// Node returns the node of the process. Any goroutine may call it.
+func (p *Process) Node() *Node { return p.node }
+
+// Go runs f as a coroutine of the process. f first runs in a later turn; it does not run if the process has ended. Its context ends when the
+// process ends. A panic of f is logged. Any goroutine may call Go.
+func (p *Process) Go(f func(c coroutine.Context)) {
+	if f == nil {
+		panic("rpc: Go without a function")
+	}
+	p.post(entry{r: &request{process: p, job: f}})
+}
+
+// Guard holds back the requests of a method while g does not hold. A method may have several guards; all must hold. See package guard for when they are evaluated.
+// A guard that panics crashes the process.
+func (p *Process) Guard(method string, g guard.Guard) { p.queue.Guard(method, g) }
+
+// RequestGuard is [Process.Guard] for a guard that sees the request: its Args are what the caller passed.
+func (p *Process) RequestGuard(method string, g guard.RequestGuard) { p.queue.RequestGuard(method, g) }
+
+// Count returns the counters of a method: how many requests have come, wait, run and have ended. Anonymous functions are not counted.
+func (p *Process) Count(method string) guard.Counters { return p.queue.Count(method) }
+
+// Remove removes a function, by the Method of its reference. Later calls fail with [ErrNoFunction]; those that run continue.
+func (p *Process) Remove(method string) { delete(p.functions, method) }
+
+// anonymous begins the names of anonymous functions.
+const anonymous = "~"
+
+// add adds a function and returns its name.
+func (p *Process) add(method string, f *function) string {
+	switch {
+	case method == "":
+		method = p.node.anonymousName()
+	case strings.HasPrefix(method, anonymous):
+		panic(fmt.Sprintf("rpc: process %q: the name of a function must not begin with %s: %q", p.slot.name, anonymous, method))
+	case p.functions[method] != nil:
+		panic(fmt.Sprintf("rpc: process %q has a function %q already", p.slot.name, method))
+	}
+	p.functions[method] = f
+	return method
+}
+
+// accept takes a request, or refuses it.
+func (p *Process) accept(r *request) error {
+	p.mu.Lock()
+	if p.over != nil {
+		p.mu.Unlock()
+		return p.over
+	}
+	p.open[r] = struct{}{}
+	p.postLocked(entry{r: r})
+	p.mu.Unlock()
+	p.box.Wake()
+	return nil
+}
+
+func (p *Process) post(e entry) {
+	p.mu.Lock()
+	p.postLocked(e)
+	p.mu.Unlock()
+	p.box.Wake()
+}
+
+func (p *Process) postLocked(e entry) {
+	p.entries = append(p.entries, e)
+	p.waiting.Add(1)
+}
+
+// turn does what there is to do. If the supervisor has a message, or something else decides about each step, the rest waits.
+func (p *Process) turn() {
+	p.mu.Lock()
+	todo := p.entries
+	p.entries, p.spare = p.spare[:0], nil
+	p.mu.Unlock()
+	done := 0
+	defer func() { p.putBack(todo, done) }()
+	for done < len(todo) {
+		e := todo[done]
+		todo[done] = entry{}
+		done++
+		p.waiting.Add(-1)
+		p.do(e)
+		if p.box.Pressing() || p.box.Stepped() {
+			return
+		}
+	}
+}
+
+// putBack puts what a turn has left before what has come meanwhile.
+func (p *Process) putBack(todo []entry, done int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if done == len(todo) {
+		p.spare = todo[:0]
+		return
+	}
+	p.entries = append(todo[done:], p.entries...)
+}
+
+// do handles one entry, and starts the requests that may run then.
+func (p *Process) do(e entry) {
+	switch {
+	case e.task != nil:
+		p.host.Resume(e.task)
+	case e.gone != nil:
+		if p.queue.Withdraw(&e.gone.queued) {
+			p.close(e.gone)
+		}
+	case e.r.job != nil:
+		p.run(e.r)
+	default:
+		p.arrive(e.r)
+	}
+	for q := p.queue.Candidate(isGone); q != nil; q = p.queue.Candidate(isGone) {
+		p.queue.Accept(q)
+		p.run(q.Value.(*request))
+	}
+}
+
+// isGone reports whether the caller of a request that waits has gone.
+func isGone(q *requests.Request) bool {
+	r := q.Value.(*request)
+	r.process.mu.Lock()
+	defer r.process.mu.Unlock()
+	return r.gone != nil
+}
+
+// arrive puts a request in the queue.
+func (p *Process) arrive(r *request) {
+	r.function = p.functions[r.method]
+	if r.function == nil {
+		r.answer(nil, fmt.Errorf("%w: %q of process %s", ErrNoFunction, r.method, p.address))
+		return
+	}
+	body, err := r.function.open(r.body)
+	if err != nil {
+		r.answer(nil, fmt.Errorf("request of %q of process %s: %w", r.method, p.address, err))
+		return
+	}
+	r.body = body
+	if strings.HasPrefix(r.method, anonymous) {
+		if !isGone(&requests.Request{Value: r}) {
+			p.run(r)
+		}
+		return
+	}
+	r.queued = requests.Request{Request: guard.Request{Process: p.text, Method: r.method, Args: body}, Value: r}
+	p.queue.Arrive(&r.queued)
+}
+
+// run starts a request. It returns when the function has ended or is suspended.
+func (p *Process) run(r *request) {
+	_, _ = p.host.Start(functionContext{p.ctx, r.deadline}, r, r.serve) // it is closed only when the actor has ended
+}
+
+// serve is the body of the coroutine of a request.
+func (r *request) serve(t *coro.Task) {
+	if r.job != nil {
+		r.job(t)
+		return
+	}
+	r.process.mu.Lock()
+	r.task = t
+	gone := r.gone
+	r.process.mu.Unlock()
+	if gone != nil {
+		t.Stop(gone)
+	}
+	r.value, r.err = r.function.run(t, r.body)
+}
+
+// ended is called when a coroutine has ended.
+func (p *Process) ended(t *coro.Task) {
+	r := t.Tag.(*request)
+	if r.job != nil {
+		if err := t.Fault(); err != nil {
+			p.log(err, "")
+		}
+		return
+	}
+	err := r.err
+	if t.Fault() != nil {
+		r.value, err = nil, t.Fault()
+	}
+	p.queue.Complete(&r.queued)
+	r.answer(r.value, err)
+}
+
+func (p *Process) log(err error, method string) {
+	p.node.cfg.Logger.Error("rpc: a function failed that no caller waits for",
+		slog.String("process", p.text), slog.String("function", method), slog.Any("error", err))
+}
+
+// answer ends a request, once.
+func (r *request) answer(value any, err error) {
+	p := r.process
+	ending, open := p.close(r)
+	if !open {
+		return
+	}
+	if ending && errors.Is(err, coroutine.ErrStopped) { // the caller is not the one that was stopped
+		err = fmt.Errorf("%w: process %s has ended", ErrUnreachable, p.address)
+	}
+	switch {
+	case r.reply != nil:
+		r.reply(value, err)
+	case err != nil:
+		p.log(err, r.method)
+	}
+}
+
+// close reports whether a request was open, which it is no more, and whether its process is ending.
+func (p *Process) close(r *request) (ending, open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, open = p.open[r]
+	delete(p.open, r)
+	return p.over != nil, open
+}
+
+// cancel is called when the caller of a request has gone.
+func (r *request) cancel(cause error) {
+	p := r.process
+	p.mu.Lock()
+	_, open := p.open[r]
+	if open {
+		r.gone = cause
+	}
+	t := r.task
+	p.mu.Unlock()
+	switch {
+	case !open:
+	case t != nil:
+		t.Stop(cause)
+	default:
+		p.post(entry{gone: r})
+	}
+}
+
+// end ends the process: the functions that are suspended are stopped, and all requests are answered.
+func (p *Process) end() {
+	reason := fmt.Errorf("%w: process %s has ended", ErrUnreachable, p.address)
+	p.node.leave(p)
+	p.mu.Lock()
+	if p.over == nil {
+		p.over = reason
+	}
+	p.mu.Unlock()
+	p.host.CloseFor(reason)
+	p.cancel(reason)
+	p.disown(reason)
+}
+
+// disown ends all that others expect of the process.
+func (p *Process) disown(reason error) {
+	p.mu.Lock()
+	if p.over == nil {
+		p.over = reason
+	}
+	open, watches := p.open, p.watches
+	p.open, p.watches = map[*request]struct{}{}, map[*watch]struct{}{}
+	p.mu.Unlock()
+	for r := range open {
+		if r.reply != nil {
+			r.reply(nil, reason)
+		}
+	}
+	for w := range watches {
+		w.end(reason)
+	}
+}
+
+// functionContext is the context that the coroutine of a function is started with.
+type functionContext struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline returns the deadline of the caller.
+func (c functionContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+
+// anonymousName returns a name that no function has had, in this program or in one before it.
+func (n *Node) anonymousName() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return anonymous + strconv.FormatUint(n.birth, 36) + "." + strconv.FormatUint(n.nextLocked(), 36)
+}
