@@ -25,18 +25,33 @@ type order struct {
 
 // finish ends the call; only the first end counts.
 func (k *call) finish(value any, err error) {
-	k.mu.Lock()
-	if k.done {
-		k.mu.Unlock()
-		return
-	}
-	k.done, k.value, k.err = true, value, err
-	wakes := k.wakes
-	k.wakes, k.leave = nil, nil
-	k.mu.Unlock()
+	wakes, _ := k.close(value, err)
 	for _, wake := range wakes {
 		wake()
 	}
+}
+
+// cancel ends a call that the caller does not wait for any more. What the caller does next comes after the cancellation.
+func (k *call) cancel(cause error) {
+	wakes, leave := k.close(nil, cause)
+	if leave != nil {
+		leave(cause)
+	}
+	for _, wake := range wakes {
+		wake()
+	}
+}
+
+// close marks the call as done, and returns what is to be called then, or nothing if it was done before.
+func (k *call) close(value any, err error) (wakes []func(), leave func(cause error)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.done {
+		return nil, nil
+	}
+	wakes, leave = k.wakes, k.leave
+	k.done, k.value, k.err, k.wakes, k.leave = true, value, err, nil, nil
+	return wakes, leave
 }
 
 // then has f called when the call is done: now if it is.
@@ -71,17 +86,6 @@ func (k *call) onCancel(leave func(cause error)) {
 	defer k.mu.Unlock()
 	if !k.done {
 		k.leave = leave
-	}
-}
-
-// cancel ends a call that the caller does not wait for any more.
-func (k *call) cancel(cause error) {
-	k.mu.Lock()
-	leave := k.leave
-	k.mu.Unlock()
-	k.finish(nil, cause)
-	if leave != nil {
-		leave(cause)
 	}
 }
 

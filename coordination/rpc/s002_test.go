@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -209,14 +210,16 @@ func TestS002_6_OneSlotBuffer(t *testing.T) {
 		must(put.Call(blocking(t), 3))
 		assert.Equal(t, 3, must(waiting.Wait(blocking(t))))
 
-		go func() {
+		var producer sync.WaitGroup
+		producer.Go(func() {
 			for i := range 1000 {
 				must(put.Call(blocking(t), i))
 			}
-		}()
+		})
 		for i := range 1000 {
 			require.Equal(t, i, must(get.Call(blocking(t), none{})))
 		}
+		producer.Wait()
 		require.NoError(t, n.Close())
 	})
 }

@@ -37,6 +37,8 @@ pipeline         45
 source           15
 window           15
 coordination/guard 5
+coordination/rpc 13
+coordination/transport 12
 controller       60
 supervisor       60
 adapter/failsafe 15

@@ -61,6 +61,7 @@ coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 source:             internal/feed
+coordination/transport: coordination/coroutine
 
 internal/logs:      worker internal/plain
 internal/graph:     behaviour internal/inbox
@@ -74,6 +75,8 @@ stage:              behaviour stage/queue stage/reason stage/upgrade worker
                     internal/trial
 
 -- third
+coordination/rpc:   coordination/coroutine coordination/guard coordination/transport stage supervisor
+                    internal/actor internal/coro internal/link internal/requests
 window:             behaviour stage internal/link internal/plain
 internal/letters:   stage stage/reason worker internal/logs internal/plain internal/ring
 pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
@@ -84,6 +87,7 @@ pipeline:           behaviour controller controller/policy worker source stage s
 stage/stagetest/internal/oracle: pipeline stage internal/actor
 stage/stagetest:    *
 stage/stagetest/chaos: *
+coordination/transport/transporttest: coordination/transport
 adapter/*:          *
 examples/*:         *
 `

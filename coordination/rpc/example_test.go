@@ -1,0 +1,208 @@
+package rpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/guard"
+	"github.com/golda-dev/golda/coordination/rpc"
+	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/supervisor"
+)
+
+// A process has state that only its functions use.
+func ExampleFunc() {
+	node, _ := rpc.NewNode(rpc.Config{})
+	defer node.Close()
+	counter, err := node.Spawn(context.Background(), "counter", func(p *rpc.Process) error {
+		n := 0
+		rpc.Func(p, "add", func(_ coroutine.Context, by int) (int, error) {
+			n += by
+			return n, nil
+		})
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	add := rpc.At[int, int](counter, "add")
+	c := coroutine.Blocking(context.Background())
+	fmt.Println(add.Call(c, 3))
+	fmt.Println(add.Call(c, 4))
+	// Output:
+	// 3 <nil>
+	// 7 <nil>
+}
+
+// Bar is a text, and a function that is called back.
+type Bar struct {
+	Text string
+	Func rpc.Ref[int, int]
+}
+
+// A process passes one of its functions to another process, which calls it back (figure 6 of the paper).
+func ExampleRef_Call() {
+	ctx := context.Background()
+	node, _ := rpc.NewNode(rpc.Config{})
+	defer node.Close()
+	b, _ := node.Spawn(ctx, "B", func(p *rpc.Process) error {
+		rpc.Func(p, "bar", func(c coroutine.Context, in Bar) (int, error) {
+			fmt.Println(in.Text)
+			return in.Func.Call(c, 123) // a call back to A
+		})
+		return nil
+	})
+	a, _ := node.Spawn(ctx, "A", func(p *rpc.Process) error {
+		sum := rpc.Func(p, "", func(_ coroutine.Context, v int) (int, error) { return v + 1, nil })
+		rpc.Func(p, "run", func(c coroutine.Context, _ struct{}) (int, error) {
+			return rpc.At[Bar, int](b, "bar").Call(c, Bar{"Hello World", sum})
+		})
+		return nil
+	})
+	fmt.Println(rpc.At[struct{}, int](a, "run").Call(coroutine.Blocking(ctx), struct{}{}))
+	// Output:
+	// Hello World
+	// 124 <nil>
+}
+
+// A callback runs as a coroutine of the process that has made the call, so it needs no lock.
+func ExampleRef_Async() {
+	ctx := context.Background()
+	node, _ := rpc.NewNode(rpc.Config{})
+	defer node.Close()
+	square, _ := node.Spawn(ctx, "square", func(p *rpc.Process) error {
+		rpc.Func(p, "of", func(_ coroutine.Context, v int) (int, error) { return v * v, nil })
+		return nil
+	})
+	done := make(chan struct{})
+	_, _ = node.Spawn(ctx, "sum", func(p *rpc.Process) error {
+		sum, left := 0, 3
+		for v := 1; v <= 3; v++ {
+			rpc.At[int, int](square, "of").Async(p, v, func(_ coroutine.Context, resp int, err error) {
+				sum += resp
+				if left--; left == 0 {
+					fmt.Println(sum, err)
+					close(done)
+				}
+			})
+		}
+		return nil
+	})
+	<-done
+	// Output: 14 <nil>
+}
+
+// Several calls are under way at once.
+func ExampleRef_Future() {
+	ctx := context.Background()
+	node, _ := rpc.NewNode(rpc.Config{})
+	defer node.Close()
+	slow, _ := node.Spawn(ctx, "slow", func(p *rpc.Process) error {
+		rpc.Func(p, "double", func(c coroutine.Context, v int) (int, error) { return 2 * v, coroutine.Sleep(c, time.Millisecond) })
+		return nil
+	})
+	double := rpc.At[int, int](slow, "double")
+	one, two := double.Future(ctx, 1), double.Future(ctx, 2)
+	c := coroutine.Blocking(ctx)
+	fmt.Println(one.Wait(c))
+	fmt.Println(two.Wait(c))
+	// Output:
+	// 2 <nil>
+	// 4 <nil>
+}
+
+// A guard holds requests back until they can be served.
+func ExampleProcess_Guard() {
+	ctx := context.Background()
+	node, _ := rpc.NewNode(rpc.Config{})
+	defer node.Close()
+	slot, _ := node.Spawn(ctx, "slot", func(p *rpc.Process) error {
+		value, full := "", false
+		rpc.Func(p, "put", func(_ coroutine.Context, v string) (struct{}, error) {
+			value, full = v, true
+			return struct{}{}, nil
+		})
+		rpc.Func(p, "get", func(coroutine.Context, struct{}) (string, error) {
+			full = false
+			return value, nil
+		})
+		p.Guard("put", func(func(string) guard.Counters) bool { return !full })
+		p.Guard("get", func(func(string) guard.Counters) bool { return full })
+		return nil
+	})
+	get := rpc.At[struct{}, string](slot, "get").Future(ctx, struct{}{}) // there is nothing yet
+	_ = rpc.At[string, struct{}](slot, "put").Send("hello")
+	fmt.Println(get.Wait(coroutine.Blocking(ctx)))
+	// Output: hello <nil>
+}
+
+// A stage of a running pipeline is called like a function.
+func ExampleStage() {
+	ctx := context.Background()
+	double := stage.Map("double", func(_ context.Context, v int) (int, error) { return 2 * v, nil })
+	p, err := pipeline.New("numbers", double)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = p.Start(ctx)
+	defer func() { _ = p.Stop(ctx) }()
+	node, _ := rpc.NewNode(rpc.Config{})
+	defer node.Close()
+	_, _ = node.Spawn(ctx, "numbers", func(p *rpc.Process) error {
+		rpc.Stage[int](p, "double", double.Stage)
+		return nil
+	})
+	fmt.Println(rpc.At[int, int](node.Address("numbers"), "double").Call(coroutine.Blocking(ctx), 21))
+	// Output: 42 <nil>
+}
+
+// A supervisor restarts a process. Its address stays the same.
+func ExampleNode_Child() {
+	ctx := context.Background()
+	node, _ := rpc.NewNode(rpc.Config{})
+	defer node.Close()
+	tree, err := supervisor.Start(ctx, nil, supervisor.Spec{Children: []supervisor.Child{
+		node.Child("greeter", func(p *rpc.Process) error {
+			rpc.Func(p, "greet", func(_ coroutine.Context, name string) (string, error) { return "hello " + name, nil })
+			return nil
+		}),
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer tree.Stop()
+	greet := rpc.At[string, string](node.Address("greeter"), "greet")
+	c := coroutine.Blocking(ctx)
+	_ = tree.Terminate("greeter")
+	_, err = greet.Call(c, "world")
+	fmt.Println(errors.Is(err, rpc.ErrUnreachable))
+	_ = tree.Restart(ctx, "greeter")
+	fmt.Println(greet.Call(c, "world"))
+	// Output:
+	// true
+	// hello world <nil>
+}
+
+// Two nodes of one program, for tests.
+func ExampleConfig() {
+	var hub transport.Hub
+	north, _ := rpc.NewNode(rpc.Config{Transport: hub.Join("north")})
+	defer north.Close()
+	south, _ := rpc.NewNode(rpc.Config{Transport: hub.Join("south")})
+	defer south.Close()
+	_, _ = south.Spawn(context.Background(), "echo", func(p *rpc.Process) error {
+		rpc.Func(p, "say", func(_ coroutine.Context, text string) (string, error) { return text, nil })
+		return nil
+	})
+	say := rpc.At[string, string](north.Remote("south", "echo"), "say")
+	fmt.Println(say.Call(coroutine.Blocking(context.Background()), "hello"))
+	// Output: hello <nil>
+}
