@@ -9,7 +9,8 @@ import (
 // Ending says how a pipeline ended. At most one of Signal, GaveUp and Exhausted is set; if the pipeline has ended and none is,
 // the program stopped it: [Pipeline.Stop] was called, or the context of Run ended.
 type Ending struct {
-	// Ended is false for a pipeline that was not stopped, or is still stopping: [Pipeline.Done] is open.
+	// Ended is false for a pipeline that was not stopped, or is still stopping: [Pipeline.Done] is open. It is false, too, if Run
+	// was called with a context that had ended: nothing was started, and the pipeline may be run again.
 	Ended bool
 	// Signal is the signal that stopped the pipeline: see [Pipeline.RunUntilSignal].
 	Signal os.Signal
@@ -20,7 +21,7 @@ type Ending struct {
 	Exhausted bool
 }
 
-// String returns "not ended", "finished", "exhausted", "interrupted" or "gave up".
+// String returns "not ended", "stopped", "exhausted", "interrupted" or "gave up".
 func (e Ending) String() string {
 	switch {
 	case !e.Ended:
@@ -32,7 +33,7 @@ func (e Ending) String() string {
 	case e.Exhausted:
 		return "exhausted"
 	default:
-		return "finished"
+		return "stopped"
 	}
 }
 

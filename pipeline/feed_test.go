@@ -206,7 +206,7 @@ func TestAnExhaustedPipelineThatIsReopenedRunsUntilItsContextEnds(t *testing.T) 
 	require.NoError(t, s.Submit(t.Context(), 4))
 	cancel()
 	require.NoError(t, <-ran)
-	require.Equal(t, "finished", p.Ending().String())
+	require.Equal(t, "stopped", p.Ending().String())
 }
 
 func TestASourceIsHeldBackByAFullStage(t *testing.T) {
@@ -325,7 +325,7 @@ func TestAFeedThatFailsAgainAndAgainEndsThePipeline(t *testing.T) {
 		require.ErrorIs(t, err, errNo)
 		var gaveUp *supervisor.EscalationError
 		require.ErrorAs(t, err, &gaveUp)
-		require.ErrorContains(t, err, `"feed numbers" failed after 10 restarts`)
+		require.ErrorContains(t, err, `feed "numbers": gave up after 10 restarts within 5m0s: `)
 		require.Contains(t, gaveUp.Story(), "restarted after")
 		require.Equal(t, 11, tries)
 		require.Greater(t, time.Since(begin), 20*time.Second, "the pauses grow")
@@ -816,4 +816,16 @@ func TestLinesAreCountedOnceEachAlthoughTheSourceCrashes(t *testing.T) {
 		require.EqualValues(t, text.Len(), feedOf(p).Position)
 		require.EqualValues(t, 7, feedOf(p).Restarts)
 	})
+}
+
+func TestAPipelineWhoseContextHasEndedHasNotEndedAndMayBeRunAgain(t *testing.T) {
+	s := stage.Sink("s", func(context.Context, int) error { return nil })
+	p, err := pipeline.New("p", quiet, pipeline.Feed("numbers", s, source.Slice([]int{1, 2})))
+	require.NoError(t, err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Run(over), context.Canceled)
+	require.Equal(t, pipeline.Ending{}, p.Ending())
+	require.NoError(t, p.Run(soon(t)))
+	require.Equal(t, pipeline.Ending{Ended: true, Exhausted: true}, p.Ending())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/feed"
+	"github.com/golda-dev/golda/internal/plain"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/supervisor"
@@ -165,9 +166,27 @@ func (f *feeding) restarted(_ string, why error) {
 }
 
 func (f *feeding) gaveUp(e *supervisor.EscalationError) {
-	f.become(feedGaveUp, e)
-	f.of.gaveUp(e)
+	err := &feedError{f.name, e}
+	f.become(feedGaveUp, err)
+	f.of.gaveUp(err)
 }
+
+// feedError is the error of a feed that gave up. Its text does not have the names of the actors that ran the source.
+type feedError struct {
+	feed string
+	*supervisor.EscalationError
+}
+
+// Error returns how often the source was restarted, and why it failed last.
+func (e *feedError) Error() string {
+	if e.Restarts == 0 {
+		return fmt.Sprintf("feed %q: gave up: %s", e.feed, plain.Text(e.Reason))
+	}
+	return fmt.Sprintf("feed %q: gave up after %d restarts within %v: %s", e.feed, e.Restarts, e.Within, plain.Text(e.Reason))
+}
+
+// Unwrap returns the report of the supervisor.
+func (e *feedError) Unwrap() error { return e.EscalationError }
 
 // stop ends the source. It reports whether the feed had not ended before, and whether the source did not return within the
 // grace.

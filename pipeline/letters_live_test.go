@@ -222,6 +222,36 @@ func TestEvictedLettersAreLoggedAlsoAtTheEnd(t *testing.T) {
 	require.Equal(t, 4, told)
 }
 
+func TestEvictedLettersThatAFunctionGotAreNotLogged(t *testing.T) {
+	for kind, subscribe := range map[string]func(func(stage.DeadLetter)) pipeline.Part{
+		"quarantine": pipeline.DeadLetters, "failures": pipeline.Failures,
+	} {
+		var mu sync.Mutex
+		var out bytes.Buffer
+		var got atomic.Int64
+		s := stage.New("s", fn(poison), stage.Restart(stage.RestartPolicy{Limit: 1000}))
+		fails := stage.Sink("fails", func(context.Context, int) error { return errNo })
+		p := start(t, s, fails, pipeline.KeepLetters(1), pipeline.Logger(slog.New(slog.NewJSONHandler(guarded{&mu, &out}, nil))),
+			subscribe(func(stage.DeadLetter) { got.Add(1) }))
+		for i := range 5 {
+			require.NoError(t, s.Submit(t.Context(), -1-i))
+			require.NoError(t, fails.Submit(t.Context(), i))
+		}
+		require.NoError(t, p.Stop(soon(t)))
+		require.EqualValues(t, 5, got.Load())
+		var logged []string
+		for line := range strings.Lines(out.String()) {
+			var l struct{ Msg, Store string }
+			require.NoError(t, json.Unmarshal([]byte(line), &l)) //nolint:musttag // the names of slog
+			if l.Msg == "letters dropped: the store is full" {
+				logged = append(logged, l.Store)
+			}
+		}
+		require.NotContains(t, logged, kind)
+		require.NotEmpty(t, logged, "of the other store")
+	}
+}
+
 type guarded struct {
 	mu  *sync.Mutex
 	out *bytes.Buffer

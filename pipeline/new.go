@@ -12,6 +12,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -28,7 +29,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.init(name)
 	p.log = slog.New(logs.Shield(plan.set.log.Handler())).With("pipeline", name)
 	p.limiter = logs.NewLimiter(p.log)
-	box := letters.NewBox(p.set.keep, p.log, p.resubmit)
+	box := letters.NewBox(p.set.keep, p.logWithout(p.set.letters), p.logWithout(p.set.failures), p.resubmit)
 	p.letters = mail{
 		box:      box,
 		notifier: letters.NewNotifier(p.limiter, p.set.hide, p.set.letters, p.set.failures),
@@ -60,6 +61,15 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	p.feeds = newFeeds(p.log)
 	p.feeds.add(plan.feeds)
 	return p, nil
+}
+
+// logWithout returns the log for letters that a store drops. If functions are subscribed to the letters, that is none: they got
+// them all.
+func (p *Pipeline) logWithout(subscribers []func(stage.DeadLetter)) *slog.Logger {
+	if len(subscribers) > 0 {
+		return slog.New(slog.DiscardHandler)
+	}
+	return p.log
 }
 
 // newGraph returns the graph of stages, with the edges of their ports.

@@ -186,7 +186,8 @@ func Failures(f func(stage.DeadLetter)) Part {
 func HideCommands() Part { return option(func(s *settings) { s.hide = true }) }
 
 // KeepLetters sets how many letters each of the stores [Pipeline.DeadLetters], [Pipeline.Quarantine] and [Pipeline.Failures]
-// keeps. The default is 1,024; 0 means none. A letter holds its command, so keep few where commands are large.
+// keeps. The default is 1,024; 0 means none. A letter holds its command, so keep few where commands are large. A full store drops
+// an old letter for a new one, and logs how many it has dropped, unless a function of [DeadLetters] or [Failures] got them.
 func KeepLetters(n int) Part { return once("KeepLetters", func(s *settings) { s.keep = n }) }
 
 // MaxInFlight bounds the commands in flight that loops may add to; the default is 1<<20, about a million. A command that a stage

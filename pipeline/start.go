@@ -16,8 +16,8 @@ import (
 )
 
 // Start starts the stages, the last given first, then the control loop, and then lets commands in. If a stage cannot start, or
-// ctx ends before all have started, those that did are stopped and the error says why. After the start only the values of ctx
-// matter; handlers' contexts have them.
+// ctx ends before all have started, those that did are stopped and the error says why. If ctx has ended before the call, nothing
+// is started, and Start may be called again. After the start only the values of ctx matter; handlers' contexts have them.
 func (p *Pipeline) Start(ctx context.Context) error {
 	link.CheckContext(ctx, "pipeline: Start")
 	if ctx.Err() != nil {

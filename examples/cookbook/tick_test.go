@@ -25,6 +25,6 @@ func Example_doSomethingEveryPeriod() {
 	fmt.Println(p.Run(ctx), p.Ending())
 	fmt.Println("at least 3:", ticks >= 3)
 	// Output:
-	// <nil> finished
+	// <nil> stopped
 	// at least 3: true
 }

@@ -203,7 +203,7 @@ func TestTheProgramServesItsOwnClientsAndReports(t *testing.T) {
 	var out, errs bytes.Buffer
 	require.Equal(t, show.StatusOK, run(t.Context(), strings.Fields("-for 200ms -each 1ms"), &out, &errs), errs.String())
 	assert.Empty(t, errs.String())
-	assert.Contains(t, out.String(), "ended: finished\n")
+	assert.Contains(t, out.String(), "ended: stopped\n")
 	assert.Contains(t, out.String(), "in flight 0  balanced\n")
 }
 

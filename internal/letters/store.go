@@ -279,10 +279,11 @@ type Box struct {
 	Dead, Quarantine, Failures *Store
 }
 
-// NewBox returns three empty stores with the same bound.
-func NewBox(bound int, log *slog.Logger, submit Submit) *Box {
-	store := func(name string) *Store { return NewStore(name, bound, log, submit) }
-	return &Box{store("dead letters"), store("quarantine"), store("failures")}
+// NewBox returns three empty stores with the same bound. Each logs the letters that it drops; the quarantine does so like the
+// dead letters.
+func NewBox(bound int, dead, failures *slog.Logger, submit Submit) *Box {
+	store := func(name string, log *slog.Logger) *Store { return NewStore(name, bound, log, submit) }
+	return &Box{store("dead letters", dead), store("quarantine", dead), store("failures", failures)}
 }
 
 // Keep puts a letter into its store: of a crash into the quarantine, of a failure into the failures, and any other into the

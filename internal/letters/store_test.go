@@ -691,7 +691,8 @@ func TestAnExportEndsWhenItsWriterFails(t *testing.T) {
 }
 
 func TestABoxKeepsALetterInTheStoreOfItsReason(t *testing.T) {
-	box := NewBox(9, slog.New(slog.DiscardHandler), taken)
+	none := slog.New(slog.DiscardHandler)
+	box := NewBox(9, none, none, taken)
 	for why, store := range map[reason.Reason]*Store{
 		reason.Crash: box.Quarantine, reason.Error: box.Failures,
 		reason.Stopped: box.Dead, reason.Newest: box.Dead, reason.Oldest: box.Dead, reason.Full: box.Dead,
