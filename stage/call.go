@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -62,7 +63,8 @@ func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 // If ctx is a coroutine.Context the handler is suspended while it waits, and holds no worker. A context that was derived
 // from it holds the worker.
 //
-// A handler that calls its own stage may wait for itself. The same holds for stages that call one another in a circle, and
+// A handler that calls its own stage may wait for itself. If it does so with a command of its own key, in a [Keyed] stage whose
+// handlers suspend, the error is [ErrSelfCall]. The same holds for stages that call one another in a circle, and
 // for a handler that calls a stage which forwards to the handler's own: the pipeline does not know which stages call which,
 // so that stage waits for a free slot in a stage where all handlers may be waiting for it.
 func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err error) {
@@ -79,6 +81,9 @@ func Call[R, C any](ctx context.Context, s *Stage[C], cmd C) (result R, err erro
 }
 
 func (s *Stage[C]) call(ctx context.Context, cmd C) (any, error) {
+	if s.inbox.CallsItself(ctx, cmd) {
+		return nil, fmt.Errorf("stage %q: %w", s.Name(), ErrSelfCall)
+	}
 	if c, ok := ctx.(behaviour.Suspender); ok {
 		return s.callSuspended(c, cmd) //nolint:contextcheck // c is ctx
 	}

@@ -40,6 +40,9 @@ var (
 	// ErrRetryBudget ends a command that was not tried again because its stage had spent the Budget of its [RetryPolicy]. The
 	// error of the last try is wrapped beside it.
 	ErrRetryBudget = inbox.ErrRetryBudget
+	// ErrSelfCall refuses the [Call] of a handler that may suspend, in a [Keyed] stage, which calls its own stage with a command of
+	// its own key: that would wait for the handler, and the handler for it.
+	ErrSelfCall = inbox.ErrSelfCall
 	// ErrStopped ends an accepted command: the pipeline stopped hard before the command was done, or before the pipeline
 	// knew that it was.
 	ErrStopped = inbox.ErrStopped

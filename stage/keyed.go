@@ -40,7 +40,12 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	name string, key func(cmd C) K, factory func(key K) B, opts ...Option,
 ) *Stage[C] {
 	s := &keyed[C, K, B]{name: name, key: key, factory: factory, seed: maphash.MakeSeed()}
-	st := New[C](name, s, append([]Option{s.option}, opts...)...)
+	s.suspends = reflect.TypeFor[B]().Implements(reflect.TypeFor[behaviour.Suspending[C]]())
+	var b behaviour.Behaviour[C] = s
+	if s.suspends {
+		b = keyedSuspending[C, K, B]{s}
+	}
+	st := New(name, b, append([]Option{s.option}, opts...)...)
 	s.report = st.core.LogPanic
 	set := st.set
 	set.keys = s.count
@@ -51,12 +56,8 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 	if factory == nil {
 		set.flaw("Keyed", "the factory is nil")
 	}
-	var b B
-	if _, many := any(b).(behaviour.Batcher[C]); many {
-		set.flaw("Keyed", fmt.Sprintf("%T is a Batcher; a keyed stage handles one command at a time", b))
-	}
-	if _, suspends := any(b).(behaviour.Suspending[C]); suspends {
-		set.flaw("Keyed", fmt.Sprintf("%T is Suspending; handlers of a keyed stage cannot suspend", b))
+	if of := reflect.TypeFor[B](); of.Implements(reflect.TypeFor[behaviour.Batcher[C]]()) {
+		set.flaw("Keyed", fmt.Sprintf("%v is a Batcher; a keyed stage handles one command at a time", of))
 	}
 	if s.saves = s.checkSaves(set); s.saves {
 		st.core.Deferring()
@@ -106,12 +107,28 @@ func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Out
 			return behaviour.Error(context.Cause(ctx))
 		}
 	}
-	o := e.instance.HandleCommand(ctx, cmd)
+	o := s.handle(ctx, e.instance, cmd)
 	if s.saves {
 		s.note(e)
 	}
 	done = true
 	return o
+}
+
+// handle has an instance handle a command.
+func (s *keyed[C, K, B]) handle(ctx context.Context, b B, cmd C) behaviour.Outcome {
+	if s.suspends {
+		return any(b).(behaviour.Suspending[C]).HandleSuspending(ctx.(behaviour.Suspender), cmd)
+	}
+	return b.HandleCommand(ctx, cmd)
+}
+
+// keyedSuspending is the behaviour of a keyed stage whose instances suspend.
+type keyedSuspending[C any, K comparable, B behaviour.Behaviour[C]] struct{ *keyed[C, K, B] }
+
+// HandleSuspending handles a command with the instance of its key, which no other command gets while the handler is suspended.
+func (s keyedSuspending[C, K, B]) HandleSuspending(c behaviour.Suspender, cmd C) behaviour.Outcome {
+	return s.HandleCommand(c, cmd)
 }
 
 // checkSaves reports whether instances may have snapshots: of some interface types only the factory knows.

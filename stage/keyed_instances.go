@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/worker"
 )
@@ -18,19 +20,21 @@ import (
 const shards = 64
 
 // keyed is the behaviour of a keyed stage, which all workers share: it has the instances of the keys. The inbox gives out the
-// commands of one key to one worker at a time, so an instance is used by one worker, and only the table needs locks.
+// commands of one key to one worker at a time, or one at a time if handlers suspend; so an instance is used by one handler, and only
+// the table needs locks.
 type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
-	name    string
-	key     func(C) K
-	factory func(K) B
-	seed    maphash.Seed
-	report  func(message string, err error)
-	idle    time.Duration // after which an instance is passivated; 0: never
-	most    int           // instances; 0: any number
-	states  int           // of passivated instances that are kept
-	saves   bool          // instances may have snapshots
-	every   int           // commands after which an instance has a snapshot
-	parts   uint64        // how many shards are used
+	name     string
+	key      func(C) K
+	factory  func(K) B
+	seed     maphash.Seed
+	report   func(message string, err error)
+	idle     time.Duration // after which an instance is passivated; 0: never
+	most     int           // instances; 0: any number
+	states   int           // of passivated instances that are kept
+	saves    bool          // instances may have snapshots
+	suspends bool          // instances are Suspending
+	every    int           // commands after which an instance has a snapshot
+	parts    uint64        // how many shards are used
 
 	ctx        context.Context //nolint:containedctx // that of Start, for the Starts of the instances
 	table      [shards]shard[K, B]
@@ -166,9 +170,7 @@ func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 		if stopped == nil {
 			return e
 		}
-		select {
-		case <-stopped:
-		case <-ctx.Done():
+		if inbox.Until(ctx, stopped) != nil {
 			if s.late(ctx) {
 				return nil
 			}
@@ -265,6 +267,10 @@ func (s *keyed[C, K, B]) fresh(e *entry[K, B]) {
 	e.instance = s.factory(e.key)
 	if engine.IsNil(e.instance) {
 		panic(fmt.Errorf("the factory returned nil for key %v", e.key))
+	}
+	if _, suspends := any(e.instance).(behaviour.Suspending[C]); suspends != s.suspends {
+		panic(fmt.Errorf("the factory returned a %T, which is Suspending; the stage's handlers suspend only if the type that the factory "+
+			"is declared to return is a behaviour.Suspending, and that is %v", e.instance, reflect.TypeFor[B]()))
 	}
 	if err := worker.SavedOf(e.instance, 1).Flaw(); s.saves && err != nil {
 		panic(fmt.Errorf("the factory made an instance that cannot be used: %w", err))

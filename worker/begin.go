@@ -43,6 +43,7 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 	}
 	w.calls().skipped++
 	w.endNumber()
+	w.endHold(w.cur)
 	w.cur++
 	if es := []command.Envelope{*e}; err == inbox.ErrExpired { //nolint:errorlint // mayStart returns this very error
 		w.shed(es, nil)

@@ -13,6 +13,13 @@ func (w *Worker) endNumber() {
 	}
 }
 
+// endHold ends the hold of a command on the lane of its key, unless it is to be tried again.
+func (w *Worker) endHold(at int32) {
+	if w.holds != nil {
+		w.holds.End(at)
+	}
+}
+
 // takeResults moves what may leave to the outboxes, and reports whether there is anything.
 func (w *Worker) takeResults() bool {
 	w.leaving = w.stage.Inbox.TakeResults(&w.Member, &w.tally, w.leaving[:0])

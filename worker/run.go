@@ -34,6 +34,7 @@ type Run struct {
 	envelope command.Envelope // as it was given out
 	number   uint64           // of the command at the stage, if Stage.Apart is set
 	place    uint64           // its number in the order of the stage, if that is ordered
+	hold     inbox.Hold       // on the lane of its key, if the stage is keyed
 	task     *coro.Task
 	owner    *Worker // the worker that runs it; nil while it is suspended, and if it is finished outside a worker
 
@@ -55,10 +56,11 @@ type runLimit struct {
 	wait  emitWait
 }
 
-// runEmits is what a run's handler has emitted. After over no more is added.
+// runEmits is what a run's handler has emitted, and deferred until the run has ended. After over no more is added.
 type runEmits struct {
 	emitting sync.Mutex // guards the rest
 	emits    []emission
+	deferred []settling
 	over     bool
 	detached bool // what comes of the command does not end with the caller's context
 }

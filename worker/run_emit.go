@@ -6,6 +6,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // runEmitter is a run as its handler sees it.
@@ -28,6 +29,20 @@ func (m *runEmitter) Attempt() int {
 		return 0
 	}
 	return m.envelope.Tries() + 1
+}
+
+// Hold returns the hold of the command on the lane of its key; none if the stage is not keyed.
+func (m *runEmitter) Hold() inbox.Hold { return m.hold }
+
+// Defer has the worker that ends the run call s.Settled.
+func (m *runEmitter) Defer(s link.Settler, use any) bool {
+	m.emitting.Lock()
+	defer m.emitting.Unlock()
+	if m.over || !s.Deferred(use) {
+		return false
+	}
+	m.deferred = append(m.deferred, settling{s, use})
+	return true
 }
 
 // Detach lets what comes of the command go on when the caller's context ends.

@@ -87,7 +87,7 @@ func (w *Worker) fail(e *command.Envelope, err error) {
 			w.bookMidBatch() // otherwise it would be booked with this one
 		}
 		if w.stage.Inbox.RetryLater(&w.Member, &w.tally, *e, w.Batch[w.cur+1:max(w.n, w.cur+1)]) {
-			if w.stage.Inbox.Keyed() { // which has taken back the rest of the batch
+			if w.stage.Inbox.TakesBack() {
 				w.n = w.cur + 1
 			}
 			return

@@ -54,6 +54,9 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 		if w.numbers != nil {
 			w.numbers.Set(w.cur, run.place)
 		}
+		if w.holds != nil {
+			w.holds.Set(w.cur, run.hold)
+		}
 		return run
 	}
 	run = &Run{Context: w.stage.Context, stage: w.stage, instance: w.instance}
@@ -64,6 +67,9 @@ func (w *Worker) runOf(e *command.Envelope) *Run {
 	run.envelope = *e
 	if w.numbers != nil {
 		run.place = w.numbers.Of(w.cur)
+	}
+	if w.holds != nil {
+		run.hold = w.holds.Of(w.cur)
 	}
 	if w.stage.Apart != nil {
 		run.number = w.stage.begun.Add(1)
@@ -107,14 +113,29 @@ func (w *Worker) conclude(run *Run) {
 		w.blame = run
 		panic(run.crash)
 	}
+	w.settleDeferred(true)
+	at := w.cur
 	w.Settle(run.countedOutcome())
+	w.endHold(at)
 }
 
 // takeRest takes over what is left of a run that has ended, beside its outcome.
 func (w *Worker) takeRest(run *Run) {
 	emits, from := run.close()
 	w.takeEmits(emits)
+	w.takeDeferred(run)
 	w.Batch[w.cur].From = from
+}
+
+// takeDeferred takes over what the handler of a run has deferred. The run is over.
+func (w *Worker) takeDeferred(run *Run) {
+	if len(run.deferred) == 0 {
+		return
+	}
+	w.emitting.Lock()
+	defer w.emitting.Unlock()
+	w.deferred = append(w.deferred, run.deferred...)
+	run.deferred = nil
 }
 
 // takeEmits takes over what a run has emitted.
@@ -137,6 +158,7 @@ func (w *Worker) loseRun() {
 		run.lost.Store(true)
 		w.blame = run
 		w.takeEmits(run.closeLocked())
+		w.takeDeferred(run)
 		run.emitting.Unlock()
 	}
 }
@@ -209,6 +231,10 @@ func (s *Stage) finishRun(run *Run) {
 		w.Member.Numbers = inbox.NumbersOf(run.place)
 		w.numbers = w.Member.Numbers
 	}
+	if w.holds != nil {
+		w.Member.Holds = inbox.HoldsOf(run.hold)
+		w.holds = w.Member.Holds
+	}
 	s.Inbox.TakeSuspended(&w.Member)
 	w.takeRest(run)
 	if run.crash != nil {
@@ -216,6 +242,7 @@ func (s *Stage) finishRun(run *Run) {
 		w.settleCrash(run.crash)
 		return
 	}
+	w.settleDeferred(true)
 	w.Settle(run.countedOutcome())
 	w.n = 0
 	s.Inbox.Book(&w.Member, &w.tally)

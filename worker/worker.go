@@ -89,6 +89,7 @@ type outgoing struct {
 	tour     *tour          // the outboxes of other stages; nil if the worker never left a stage
 	outs     []*outbox      // those of the present stage
 	numbers  *inbox.Numbers // of the batch, if the present stage is ordered; otherwise nil
+	holds    *inbox.Holds   // of the batch, if the commands of the present stage hold lanes; otherwise nil
 	leaving  []inbox.Result // for the next use
 	lane     lane
 	loaded   int32 // commands in outs
@@ -124,16 +125,21 @@ func newWorker(ctx context.Context, pl *inbox.Pipeline) *Worker {
 	return w
 }
 
-// inOrder makes the worker one of an ordered stage, or not.
+// inOrder makes the worker one of an ordered stage, or of a keyed one whose commands hold lanes, or of neither.
 func (w *Worker) inOrder(in *inbox.Inbox) {
-	w.numbers = nil
-	if !in.Ordered() {
-		return
+	w.numbers, w.holds = nil, nil
+	switch {
+	case in.Ordered():
+		if w.Member.Numbers == nil {
+			w.Member.Numbers = new(inbox.Numbers)
+		}
+		w.numbers = w.Member.Numbers
+	case in.HoldsLanes():
+		if w.Member.Holds == nil {
+			w.Member.Holds = new(inbox.Holds)
+		}
+		w.holds = w.Member.Holds
 	}
-	if w.Member.Numbers == nil {
-		w.Member.Numbers = new(inbox.Numbers)
-	}
-	w.numbers = w.Member.Numbers
 }
 
 // Claim reserves the worker for an actor to be started. It returns false if the worker is taken: by an actor that lives, or

@@ -148,8 +148,11 @@ func (s *state) returnPermits(n int, of places) {
 
 // isLaden reports whether a worker of an inbox whose handlers suspend carries as many commands as it may, because the inboxes
 // that they are for are full. It goes on with commands that were started, for no other worker may be there to do so, and
-// starts none.
+// starts none. In a keyed stage it starts none while it carries any: the keys of what it carries wait until all of that has left.
 func (s *state) isLaden(m *Member) bool {
+	if s.queue.keyed() {
+		return s.queue.woken != nil && m.Carried > 0
+	}
 	return s.queue.woken != nil && int(m.Carried) >= s.knobs.Capacity
 }
 

@@ -15,10 +15,18 @@ func (in *Inbox) Book(m *Member, t *Tally) bool {
 	ours := !m.abandoned
 	if ours {
 		in.book(m, t, &fx)
+		in.startOthers(&fx)
 		in.checkQuiet(&fx)
 	}
 	in.unlock(&fx)
 	return ours
+}
+
+// startOthers calls a worker if commands have ended in the middle of a batch, and others may be under way in their place.
+func (s *state) startOthers(fx *effects) {
+	if s.queue.woken != nil {
+		s.callWorker(fx)
+	}
 }
 
 // Unbegun books commands es of a worker's batch as failed that were not started, because their callers' contexts have ended.
@@ -59,6 +67,7 @@ func (s *state) skip(m *Member, t *Tally, n int, at places, rest []command.Envel
 	s.book(m, t, fx)
 	s.release(m, n)
 	s.returnPermits(n, at)
+	s.startOthers(fx)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)
 		if m.Numbers != nil {
@@ -107,19 +116,25 @@ func (s *state) measure(t *Tally) {
 
 // RetryLater takes back the present command of a worker, whose try ended in an error, to be tried once more. It returns false
 // if the command has been tried often enough, and then leaves it in the worker's batch, or if the worker was abandoned. A
-// keyed stage also takes back the rest of the batch, so that no later command of the same key is handled before.
+// keyed stage may also take back the rest of the batch, so that no later command of the same key is handled before; see
+// [Inbox.TakesBack].
 func (in *Inbox) RetryLater(m *Member, t *Tally, e command.Envelope, rest []command.Envelope) bool {
 	if e.Tries() >= in.cfg.Retry.Attempts {
 		return false
 	}
-	at, back := in.placeBack(m, e.Load, len(rest)), in.placesBack(m, rest)
+	at := in.placeBack(m, e.Load, len(rest))
+	var back places
+	if in.TakesBack() {
+		back = in.placesBack(m, rest)
+	}
 	var fx effects
 	in.mu.Lock()
 	ok := in.mayRetry(m, t, &fx)
 	if ok {
-		if in.Keyed() {
+		if in.TakesBack() {
 			in.backToLanes(m, rest, back, &fx) // first, since e comes before the rest
 		}
+		in.loseHold(m, len(rest))
 		in.retryLater(m, e, at, &fx)
 	}
 	in.unlock(&fx)

@@ -23,6 +23,7 @@ var (
 	ErrStopped    = errors.New("stage: stopped before the command was done")
 	ErrDisabled   = errors.New("stage: disabled")
 	ErrExpired    = errors.New("stage: command expired in the queue")
+	ErrSelfCall   = errors.New("stage: a handler calls the stage for its own key, and would wait for itself")
 )
 
 // Overflow says what a full inbox does with one more command.

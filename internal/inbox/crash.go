@@ -66,6 +66,7 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 		s.counts.dead.add(reason.Crash, 1)
 		fx.endOne(*c.culprit, reason.Crash, c.err)
 		s.endNumbers([]queue.Key{c.at.key})
+		s.endHold(m, len(c.rest))
 	}
 	s.giveBack(m, c.rest, c.back, fx)
 	if c.unbegun {

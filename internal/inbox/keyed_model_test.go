@@ -17,15 +17,25 @@ import (
 )
 
 // Random actions drive the inbox of a keyed stage, its own workers and those of a shared pool. The model knows of each key what
-// waits, in the order of arrival, and which worker has the key.
+// waits, in the order of arrival, and which worker has the key. If handlers suspend it is the one command that was given out
+// which has the key.
 func TestTheInboxOfAKeyedStageKeepsTheOrderOfEachKey(t *testing.T) {
+	testTheInboxOfAKeyedStage(t, false)
+}
+
+func TestTheInboxOfAKeyedStageWhoseHandlersSuspendKeepsTheOrderOfEachKey(t *testing.T) {
+	testTheInboxOfAKeyedStage(t, true)
+}
+
+func testTheInboxOfAKeyedStage(t *testing.T, suspends bool) {
+	t.Helper()
 	for _, rule := range []Overflow{Wait, Reject, DropNewest, DropOldest} {
 		for _, capacity := range []int{1, 3, 64} {
 			for _, backoff := range []time.Duration{0, time.Second} {
 				t.Run(fmt.Sprintf("%s/%d/%v", ruleNames[rule], capacity, backoff), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						rapid.Check(timeless{t}, func(t *rapid.T) {
-							m := newKeyedModel(rule, capacity, backoff)
+							m := newKeyedModel(rule, capacity, backoff, suspends)
 							defer m.stop()
 							for range 4 {
 								t.Repeat(m.actions())
@@ -47,16 +57,28 @@ func modelKey(id int) queue.Key { return queue.Key(id % modelKeys) }
 type keyedModel struct {
 	inbox   *Inbox
 	pool    *SharedPool
-	queued  [modelKeys][]int // what is here and in no batch, those that wait for their next try included
-	holder  [modelKeys]*keyedWorker
+	queued  [modelKeys][]int        // what is here and in no batch, those that wait for their next try included
+	holder  [modelKeys]*keyedWorker // nil if handlers suspend
+	working [modelKeys]*keyedRun    // what has the key, if handlers suspend; until what came of it has been handed over
 	workers []*keyedWorker
 	waiters []*modelWaiter
 	ended   []Ending
 	next    int
 	halted  bool
+
+	suspends         bool
+	suspended, woken []*keyedRun
+}
+
+// keyedRun is a command that was given out. Its handler may be suspended.
+type keyedRun struct {
+	e    command.Envelope
+	hold Hold
 }
 
 type keyedWorker struct {
+	at    int32       // of its batch, if handlers suspend: the index of the first command of todo
+	ended []*keyedRun // what it has still to hand over
 	Member
 	shared, joined, parked bool
 	carries                bool
@@ -65,13 +87,16 @@ type keyedWorker struct {
 	tally                  Tally
 }
 
-func newKeyedModel(rule Overflow, capacity int, backoff time.Duration) *keyedModel {
-	m := &keyedModel{}
+func newKeyedModel(rule Overflow, capacity int, backoff time.Duration, suspends bool) *keyedModel {
+	m := &keyedModel{suspends: suspends}
 	m.inbox = New(Config{
 		Name: "keyed", Capacity: capacity, Batch: 6, Overflow: rule, StreakEnds: time.Minute, Instances: 10,
 		Retry: Retry{Attempts: 3, Backoff: backoff, Max: time.Minute},
 		Key:   func(cmd any) queue.Key { return modelKey(cmd.(int)) },
 	})
+	if suspends {
+		m.inbox.SetSuspends()
+	}
 	pl := newPipeline()
 	pl.Ended = func(e Ending) { m.ended = append(m.ended, e) }
 	m.inbox.Attach(pl)
@@ -111,7 +136,8 @@ func (m *keyedModel) actions() map[string]func(*rapid.T) {
 		"": m.check, "submit": m.submit, "submit2": m.submit, "submit3": m.submit, "hand over": m.handOver, "cancel": m.cancel,
 		"turn": m.turn, "turn2": m.turn, "turn3": m.turn, "turn4": m.turn, "finish": m.finish, "finish2": m.finish, "skip": m.skip,
 		"retry": m.retry, "crash": m.crash, "carry": m.carry, "leave": seldom(m.leave), "join": m.join, "bind": seldom(m.bind),
-		"pause": seldom(m.pause), "tick": m.tick, "halt": seldom(seldom(m.halt)),
+		"pause": seldom(m.pause), "tick": m.tick, "halt": seldom(seldom(m.halt)), "suspend": m.suspend, "suspend2": m.suspend,
+		"wake": m.wake, "wake2": m.wake, "resize": seldom(m.resize),
 	}
 }
 
@@ -120,10 +146,15 @@ func (m *keyedModel) arrived(id int) {
 	m.queued[k] = append(m.queued[k], id)
 }
 
-// back puts commands of a batch back before all others of their keys.
+// back puts commands of a batch back before all others of their keys. Those that were woken wait for a worker.
 func (m *keyedModel) back(es ...command.Envelope) {
 	for _, e := range slices.Backward(es) {
+		if run, ok := e.Load.(*keyedRun); ok {
+			m.woken = append(m.woken, run)
+			continue
+		}
 		k := modelKey(e.Load.(int))
+		m.working[k] = nil
 		m.queued[k] = slices.Insert(m.queued[k], 0, e.Load.(int))
 	}
 }
@@ -233,7 +264,12 @@ func (m *keyedModel) takeTurn(t *rapid.T, w *keyedWorker, park bool) {
 	}
 	w.parked = park && n == 0
 	m.collect(t)
-	for _, e := range w.Member.Batch[:max(n, 0)] {
+	w.at = 0
+	for i, e := range w.Member.Batch[:max(n, 0)] {
+		if m.suspends {
+			m.given(t, w, int32(i), e)
+			continue
+		}
 		id := e.Load.(int)
 		k := modelKey(id)
 		if h := m.holder[k]; h != nil && h != w || len(m.queued[k]) == 0 || m.queued[k][0] != id {
@@ -243,12 +279,101 @@ func (m *keyedModel) takeTurn(t *rapid.T, w *keyedWorker, park bool) {
 		w.todo = append(w.todo, e)
 	}
 	for _, e := range w.todo {
-		m.holder[modelKey(e.Load.(int))] = w
+		if !m.suspends {
+			m.holder[modelKey(e.Load.(int))] = w
+		}
 	}
 }
 
-// free ends a worker's hold on keys.
+// given checks what a worker was given, if handlers suspend.
+func (m *keyedModel) given(t *rapid.T, w *keyedWorker, i int32, e command.Envelope) {
+	w.todo = append(w.todo, e)
+	if run, ok := e.Load.(*keyedRun); ok {
+		at := slices.Index(m.woken, run)
+		if at < 0 || m.working[modelKey(run.e.Load.(int))] != run {
+			t.Fatalf("given %d, which was not woken, or has not its key", run.e.Load)
+		}
+		m.woken = slices.Delete(m.woken, at, at+1)
+		return
+	}
+	id := e.Load.(int)
+	k := modelKey(id)
+	if had := m.working[k]; had != nil || len(m.queued[k]) == 0 || m.queued[k][0] != id {
+		t.Fatalf("given %d, of %v, and %v has the key", id, m.queued[k], had)
+	}
+	m.queued[k] = m.queued[k][1:]
+	m.working[k] = &keyedRun{e, w.Holds.Of(i)}
+}
+
+// start is what a worker does with the next command of its batch, if handlers suspend: the command is in the batch as it was when it
+// was started.
+func (m *keyedModel) begin(w *keyedWorker) *keyedRun {
+	if run, ok := w.todo[0].Load.(*keyedRun); ok {
+		w.todo[0] = run.e
+		w.Holds.Set(w.at, run.hold)
+		return run
+	}
+	return m.working[modelKey(w.todo[0].Load.(int))]
+}
+
+// done has a worker go on to the next command of its batch. The last one ends there, unless it is to be tried again.
+func (m *keyedModel) done(w *keyedWorker, ended bool) {
+	if m.suspends {
+		run := m.working[modelKey(w.todo[0].Load.(int))]
+		w.Holds.End(w.at)
+		if ended && run != nil {
+			w.ended = append(w.ended, run)
+		}
+		w.at++
+	}
+	w.todo = w.todo[1:]
+}
+
+// suspend suspends the handler of the next command of a batch.
+func (m *keyedModel) suspend(t *rapid.T) {
+	if !m.suspends {
+		t.Skip()
+	}
+	w := m.busy(t)
+	m.suspended = append(m.suspended, m.begin(w))
+	w.tally.Suspended++
+	w.todo, w.at = w.todo[1:], w.at+1
+	if rapid.Bool().Draw(t, "at once") {
+		m.wakeOne(t, len(m.suspended)-1)
+	}
+}
+
+func (m *keyedModel) wake(t *rapid.T) {
+	if len(m.suspended) == 0 {
+		t.Skip()
+	}
+	m.wakeOne(t, rapid.IntRange(0, len(m.suspended)-1).Draw(t, "which"))
+}
+
+func (m *keyedModel) wakeOne(t *rapid.T, i int) {
+	run := m.suspended[i]
+	m.inbox.Resume(command.Envelope{Load: run})
+	if !m.halted {
+		m.suspended = slices.Delete(m.suspended, i, i+1)
+		m.woken = append(m.woken, run)
+	}
+	m.collect(t)
+}
+
+// resize changes how many handlers may be under way.
+func (m *keyedModel) resize(t *rapid.T) {
+	n := rapid.IntRange(1, 10).Draw(t, "instances")
+	m.inbox.Adjust(func(k *Knobs) { k.Instances = n })
+}
+
+// free ends a worker's hold on keys, or that of its commands that have ended.
 func (m *keyedModel) free(w *keyedWorker) {
+	for _, run := range w.ended {
+		if k := modelKey(run.e.Load.(int)); m.working[k] == run {
+			m.working[k] = nil
+		}
+	}
+	w.ended = nil
 	for k, h := range m.holder {
 		if h == w {
 			m.holder[k] = nil
@@ -260,7 +385,12 @@ func (m *keyedModel) finish(t *rapid.T) {
 	w := m.busy(t)
 	n := rapid.IntRange(1, len(w.todo)).Draw(t, "n")
 	w.tally.OK += n
-	w.todo = w.todo[n:]
+	for range n {
+		if m.suspends {
+			m.begin(w)
+		}
+		m.done(w, true)
+	}
 	if rapid.Bool().Draw(t, "book") {
 		m.inbox.Book(&w.Member, &w.tally)
 	}
@@ -268,20 +398,28 @@ func (m *keyedModel) finish(t *rapid.T) {
 
 // skip ends the next command of a batch before it is started.
 func (m *keyedModel) skip(t *rapid.T) {
-	w := m.busy(t)
+	w := m.worker(t, func(w *keyedWorker) bool { return len(w.todo) > 0 && !w.todo[0].Woken() })
 	if rapid.Bool().Draw(t, "expired") {
 		m.inbox.Expire(&w.Member, &w.tally, w.todo[:1], nil)
 	} else {
 		m.inbox.Unbegun(&w.Member, &w.tally, w.todo[:1], nil)
 	}
-	w.todo = w.todo[1:]
+	m.done(w, true)
 }
 
 func (m *keyedModel) retry(t *rapid.T) {
 	w := m.busy(t)
+	if m.suspends {
+		m.begin(w)
+	}
 	e := w.todo[0]
 	e.Failed()
 	if m.inbox.RetryLater(&w.Member, &w.tally, e, w.todo[1:]) {
+		if m.suspends {
+			m.back(w.todo[0])
+			m.done(w, false)
+			return
+		}
 		m.back(w.todo...)
 		w.todo = nil
 		return
@@ -289,25 +427,37 @@ func (m *keyedModel) retry(t *rapid.T) {
 	if e.Tries() < 3 && !m.halted {
 		t.Fatalf("no retry after %d tries", e.Tries())
 	}
-	w.todo = w.todo[1:]
+	m.done(w, true)
 	w.tally.Errors++
 }
 
 func (m *keyedModel) crash(t *rapid.T) {
 	w := m.busy(t)
+	none := rapid.IntRange(0, 4).Draw(t, "no instance") == 0
+	if m.suspends && !none {
+		m.begin(w)
+	}
 	culprit, rest := &w.todo[0], w.todo[1:]
 	culprit.Failed()
 	retry := culprit.Tries() < 3 && rapid.Bool().Draw(t, "again")
-	if rapid.IntRange(0, 4).Draw(t, "no instance") == 0 {
+	if none {
 		m.inbox.NoInstance(&w.Member, &w.tally, w.todo, ErrStopped)
 		culprit, rest = nil, w.todo
 	} else {
 		m.inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, ErrStopped)
 	}
-	if !m.halted {
+	if m.halted {
+		for _, e := range rest {
+			if run, ok := e.Load.(*keyedRun); ok {
+				m.suspended = append(m.suspended, run)
+			}
+		}
+	} else {
 		m.back(rest...)
 		if culprit != nil && retry {
 			m.back(*culprit)
+		} else if culprit != nil {
+			m.working[modelKey(culprit.Load.(int))] = nil
 		}
 	}
 	w.todo = nil
@@ -380,6 +530,7 @@ func (m *keyedModel) halt(*rapid.T) {
 	m.halted = true
 	m.inbox.Halt()()
 	m.queued = [modelKeys][]int{}
+	m.suspended, m.woken = append(m.suspended, m.woken...), nil // for good
 }
 
 // check holds after every step.
@@ -387,16 +538,20 @@ func (m *keyedModel) check(t *rapid.T) {
 	m.collect(t)
 	l := m.inbox.queue.lanes
 	n, takeable, held := 0, 0, 0
+	inUse := func(k queue.Key) bool { return m.holder[k] != nil || m.working[k] != nil }
 	for k, ln := range l.byKey {
 		n += ln.ring.Len()
 		ready := ln.ring.Len() > 0 && !ln.held && !ln.blocked
 		if ready {
-			takeable += ln.ring.Len()
+			takeable++
+			if !m.suspends {
+				takeable += ln.ring.Len() - 1
+			}
 		}
 		if ln.held {
 			held++
 		}
-		if ready != (ln.in == &l.ready) || ln.held != (m.holder[k] != nil) {
+		if ready != (ln.in == &l.ready) || ln.held != inUse(k) && !m.halted {
 			t.Fatalf("the lane of key %d: %d commands, held %v, blocked %v, ready %v", k, ln.ring.Len(), ln.held, ln.blocked, ln.in == &l.ready)
 		}
 	}
@@ -410,11 +565,19 @@ func (m *keyedModel) check(t *rapid.T) {
 	for _, lanes := range l.held {
 		held -= len(lanes)
 	}
+	for _, run := range m.working {
+		if run != nil && !m.halted {
+			held--
+		}
+	}
+	if m.halted {
+		held = 0 // nothing is given out any more
+	}
 	if held != 0 || len(l.taken) > 0 {
 		t.Fatalf("%d lanes are held too many, and %d by no worker", held, len(l.taken))
 	}
 	in := m.inbox
-	if in.available() > 0 && in.pool == nil && in.waking == 0 && len(in.idle) > 0 && !m.halted {
+	if in.available() > 0 && in.pool == nil && in.waking == 0 && slices.ContainsFunc(in.idle, in.canWork) && !m.halted {
 		t.Fatalf("%d could be taken, %d workers are idle, and none is on its way", in.available(), len(in.idle))
 	}
 }
@@ -425,12 +588,20 @@ func (m *keyedModel) settle(t *rapid.T) {
 		m.inbox.Bind(nil)
 	}
 	for range 200 {
+		for len(m.suspended) > 0 && !m.halted {
+			m.wakeOne(t, 0)
+		}
 		for _, w := range m.workers {
 			if !w.joined {
 				m.start(w)
 			}
-			w.tally.OK += len(w.todo)
-			w.todo = nil
+			for len(w.todo) > 0 {
+				if m.suspends {
+					m.begin(w)
+				}
+				w.tally.OK++
+				m.done(w, true)
+			}
 			if w.carries {
 				m.setCarry(w, false)
 			}
@@ -442,7 +613,7 @@ func (m *keyedModel) settle(t *rapid.T) {
 		m.check(t)
 	}
 	l := m.inbox.queue.lanes
-	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queued+s.InHand+s.Delayed+len(m.waiters) > 0 {
+	if s := Snapshot([]*Inbox{m.inbox})[0]; s.Queued+s.InHand+s.Delayed+len(m.waiters) > len(m.suspended) {
 		t.Fatalf("left: %d queued, %d in hand, %d delayed, %d submitters", s.Queued, s.InHand, s.Delayed, len(m.waiters))
 	}
 	if m.halted {

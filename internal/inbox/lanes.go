@@ -14,7 +14,8 @@ import (
 //
 // In a keyed stage one worker at a time has the commands of a lane: the lane is held from when they are taken until all of
 // them are done and what came of them has been handed over. A command that waits for its next try blocks its lane, and then
-// comes first in it. So the commands of one key are handled, and their results leave, in the order of their arrival.
+// comes first in it. So the commands of one key are handled, and their results leave, in the order of their arrival. If
+// handlers may suspend, a lane gives out one command at a time, which holds it in the worker's place; see [Hold].
 //
 // With a rate each lane has a bucket of permits. A lane with commands and no permit is dry until the next permit is there.
 // A lane without commands is kept until its bucket is full: then a fresh lane is as good.
@@ -37,6 +38,7 @@ type lanes struct {
 	emptied     [][]*lane           // of workers that hold nothing any more, for the next
 
 	keyed bool    // one worker at a time has the commands of a lane
+	byOne bool    // and one command at a time, which holds the lane: its handler may suspend
 	full  *bucket // what the bucket of a lane is at first; nil: there is no rate
 	dry   dryLanes
 	now   int64 // of the pipeline's clock, when the inbox last asked for commands; read only if there is a rate
@@ -47,7 +49,7 @@ type lanes struct {
 type lane struct {
 	ring       ring.Ring[command.Envelope]
 	key        queue.Key
-	held       bool      // a worker has its commands
+	held       bool      // a worker has its commands, or one of them was given out and has not ended
 	blocked    bool      // a command waits for its next try
 	permits    *bucket   // nil: there is no rate
 	due        int64     // when a dry lane has its next permit
@@ -162,10 +164,11 @@ func (l *lanes) PushAll(es []command.Envelope, keys []queue.Key) {
 	}
 }
 
-// PushFront puts commands back before all others of their keys.
+// PushFront puts commands back before all others of their keys. If they hold their lanes they do not any more.
 func (l *lanes) PushFront(es []command.Envelope, keys []queue.Key) {
 	for i := range slices.Backward(es) {
 		ln := l.of(keyAt(keys, i))
+		ln.held = ln.held && !l.byOne
 		ln.ring.PushFront(es[i : i+1])
 		l.added(ln, 1)
 	}
@@ -234,7 +237,8 @@ func (l *lanes) pull() *lane {
 	return ln
 }
 
-// PopInto moves commands of ready lanes out. In a keyed stage it holds these lanes, and [lanes.hold] returns them.
+// PopInto moves commands of ready lanes out. In a keyed stage it holds these lanes, and [lanes.hold] or [lanes.tell] is to
+// follow.
 func (l *lanes) PopInto(dst []command.Envelope) (n int) {
 	for n < len(dst) {
 		ln := l.pull()
@@ -286,13 +290,19 @@ func (l *lanes) free(m *Member) {
 	l.emptied = append(l.emptied, held[:0])
 }
 
-// block keeps a lane until the next try of one of its commands. A worker holds the lane, or has taken its commands from it.
-func (l *lanes) block(k queue.Key) { l.of(k).blocked = true }
+// block keeps a lane until the next try of one of its commands. A worker holds the lane, or has taken its commands from it, or
+// the command held it until now.
+func (l *lanes) block(k queue.Key) {
+	ln := l.of(k)
+	ln.blocked = true
+	ln.held = ln.held && !l.byOne
+}
 
 // unblock puts the command whose next try is due at the front of its lane.
 func (l *lanes) unblock(e command.Envelope, k queue.Key) {
 	ln := l.of(k)
 	ln.blocked = false
+	ln.held = ln.held && !l.byOne
 	ln.ring.PushFront([]command.Envelope{e})
 	l.added(ln, 1)
 }
@@ -372,12 +382,16 @@ func (l *lanes) fillUp(ln *lane) {
 	ln.permits.since = l.now
 }
 
-// allowed is how many commands of a lane can be taken, as far as its permits are concerned.
+// allowed is how many commands of a lane that is neither held nor blocked can be taken.
 func (l *lanes) allowed(ln *lane) int {
-	if ln.permits == nil {
-		return ln.ring.Len()
+	n := ln.ring.Len()
+	if l.byOne {
+		n = min(n, 1)
 	}
-	return min(ln.ring.Len(), ln.permits.permits(l.now))
+	if ln.permits == nil {
+		return n
+	}
+	return min(n, ln.permits.permits(l.now))
 }
 
 // dryUp lists a lane as dry.

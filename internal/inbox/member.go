@@ -31,6 +31,8 @@ type Member struct {
 	Instance any
 	// Numbers are those of the batch at an ordered stage. A turn there makes them.
 	Numbers *Numbers
+	// Holds are those of the batch at a keyed stage whose handlers may suspend. A turn there makes them.
+	Holds *Holds
 	// Surplus is an instance that the worker is to stop.
 	Surplus any
 	// Owner is the worker whose member it is, nil if there is none yet; set once.

@@ -241,6 +241,22 @@ func handlerOf(ctx context.Context) handler {
 	return h
 }
 
+// holder is a handler whose command holds a lane.
+type holder interface {
+	handler
+	Hold() Hold
+}
+
+// CallsItself reports whether ctx is that of a handler of the inbox that may suspend, and has the key of a command that is to be called:
+// the command would wait for the end of the handler, and the handler for that of the command.
+func (in *Inbox) CallsItself(ctx context.Context, load any) bool {
+	if !in.HoldsLanes() {
+		return false
+	}
+	h, ok := ctx.Value(link.EmitterKey{}).(holder)
+	return ok && h.Inbox() == in && h.Attempt() > 0 && h.Hold().key == in.queue.place(load).key
+}
+
 // submitterOf asks a context whose it is. The lock is not held.
 func (in *Inbox) submitterOf(ctx context.Context) submitter {
 	by := submitter{asked: true, suspends: suspends(ctx)}

@@ -16,7 +16,12 @@ import (
 // It bounds the workers, too, but more of them would have nothing to do.
 
 // SetSuspends says that the inbox's handlers may suspend. It is called before the inbox is opened.
-func (in *Inbox) SetSuspends() { in.queue.woken = new(woken) }
+func (in *Inbox) SetSuspends() {
+	in.queue.woken = new(woken)
+	if in.queue.keyed() {
+		in.queue.lanes.byOne = true
+	}
+}
 
 // Resume queues a suspended command that may go on. Its worker need not have booked yet that it was suspended. In a halted
 // inbox it stays suspended until [Inbox.TakeSuspended].

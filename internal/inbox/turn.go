@@ -96,7 +96,10 @@ func (s *state) take(m *Member, most int) int {
 	}
 	m.grow(n+1, s.knobs.Batch+1) // when the last has been handled, the present one is none
 	n = s.give(m.Batch[:n], !laden && s.available() > s.runnable())
-	if s.queue.keyed() {
+	switch {
+	case s.queue.heldByCommands():
+		s.tellHolds(m, n)
+	case s.queue.keyed():
 		s.queue.lanes.hold(m)
 	}
 	if s.queue.sequence != nil {

@@ -179,8 +179,7 @@ func (q *waiting) pushAll(es []command.Envelope, p places) {
 	}
 }
 
-// pushFront puts commands back. The places are those of a keyed stage, to which a woken command never comes back, or of an
-// ordered one, where woken commands have none.
+// pushFront puts commands back. The places are those of a keyed or ordered stage, where woken commands have none.
 func (q *waiting) pushFront(es []command.Envelope, p places) {
 	if q.woken != nil {
 		es = q.woken.back(es)
@@ -313,6 +312,9 @@ func (q *waiting) droppable() int {
 
 // keyed reports whether the queue is that of a keyed stage.
 func (q *waiting) keyed() bool { return q.lanes != nil && q.lanes.keyed }
+
+// heldByCommands reports whether it is that of a keyed stage whose handlers may suspend, so that commands hold its lanes.
+func (q *waiting) heldByCommands() bool { return q.lanes != nil && q.lanes.byOne }
 
 // rated reports whether there is a rate for each key.
 func (q *waiting) rated() bool { return q.lanes != nil && q.lanes.full != nil }

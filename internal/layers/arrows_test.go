@@ -26,7 +26,7 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 14
-	rate config phase lanes sequence lock budget waiting delayed admission inbox
+	rate config phase lanes holds sequence lock budget waiting delayed admission inbox
 	line pack member worker_set state timers effects
 	available worktime instances shared_pool tokens numbers
 	call slots retry suspend keyed book abandon alarms
