@@ -44,11 +44,19 @@ func (c *customer) Start(context.Context) error { c.load.live.Add(1); return nil
 func (c *customer) Stop() { c.load.live.Add(-1) }
 
 func (c *customer) HandleCommand(ctx context.Context, i item) behaviour.Outcome {
+	return c.handle(ctx, i, func() error { return nil })
+}
+
+// handle counts a command, and pauses while no other of its key may be handled.
+func (c *customer) handle(ctx context.Context, i item, pause func() error) behaviour.Outcome {
 	l := c.load
 	if i.key != c.key || !l.working[i.key].CompareAndSwap(0, 1) {
 		l.wrong.Add(1)
 	}
 	defer l.working[i.key].Store(0)
+	if err := pause(); err != nil {
+		return behaviour.Error(err)
+	}
 	if try := behaviour.Attempt(ctx); i.oneIn(5000) && try < 2 {
 		if i.n%2 == 0 {
 			panic("crash")
@@ -75,13 +83,35 @@ func peak(ctx context.Context) (most uint64) {
 }
 
 func TestAKeyedStageKeepsItsPromisesForMillionsOfCommands(t *testing.T) {
-	keys, n := 1000, 100_000
+	testAKeyedStageUnderLoad(t, 100_000, 8, func(l *load, opts ...stage.Option) *stage.Stage[item] {
+		return stage.Keyed("keyed", keyOf, func(k int) *customer { return &customer{load: l, key: k} }, opts...)
+	})
+}
+
+// patient is a customer whose handler suspends.
+type patient struct{ customer }
+
+func (p *patient) HandleSuspending(c behaviour.Suspender, i item) behaviour.Outcome {
+	return p.handle(c, i, func() error { return anyWait(c, i) })
+}
+
+func TestAKeyedStageThatSuspendsKeepsItsPromisesForMillionsOfCommands(t *testing.T) {
+	const underWay = 200
+	testAKeyedStageUnderLoad(t, 50_000, underWay, func(l *load, opts ...stage.Option) *stage.Stage[item] {
+		return stage.Keyed("keyed", keyOf, func(k int) *patient { return &patient{customer{load: l, key: k}} },
+			append(opts, stage.Instances(underWay))...)
+	})
+}
+
+// testAKeyedStageUnderLoad has a stage handle n commands, at most so many at once.
+func testAKeyedStageUnderLoad(t *testing.T, n, underWay int, build func(l *load, opts ...stage.Option) *stage.Stage[item]) {
+	t.Helper()
+	keys := 1000
 	if *long {
 		keys, n = 100*keys, 100*n
 	}
 	l := &load{next: make([]int64, keys), working: make([]atomic.Int32, keys)}
-	s := stage.Keyed("keyed", keyOf, func(k int) *customer { return &customer{load: l, key: k} },
-		stage.Retry(stage.RetryPolicy{Attempts: 3}), stage.Workers(4, 8), stage.Passivate(time.Second, keys/5))
+	s := build(l, stage.Retry(stage.RetryPolicy{Attempts: 3}), stage.Workers(4, 8), stage.Passivate(time.Second, keys/5))
 	p := run(t, s)
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -115,7 +145,7 @@ func TestAKeyedStageKeepsItsPromisesForMillionsOfCommands(t *testing.T) {
 	for k, want := range submitted {
 		require.EqualValues(t, want, l.next[k], "key %d", k)
 	}
-	require.LessOrEqual(t, snap.Keys, keys/5+keys/50+8)
+	require.LessOrEqual(t, snap.Keys, keys/5+keys/50+underWay)
 	require.Less(t, heap, uint64(256<<20))
 	require.NoError(t, p.Stop(t.Context()))
 	require.Zero(t, l.live.Load(), "each instance is stopped once")

@@ -77,8 +77,8 @@ func (p Plan) checkNode(f *faulty, i int, n Node) {
 		_, err := queue.ByName(n.Discipline)
 		f.unlessf(err == nil, "node %s: %v", name, err)
 	}
-	f.unlessf(!n.Keyed || !n.Each && !n.Batcher && !n.Suspends && n.Discipline == "",
-		"node %s: it is keyed, and Each, a Batcher, Suspends or has a Discipline", name)
+	f.unlessf(!n.Keyed || !n.Each && !n.Batcher && n.Discipline == "",
+		"node %s: it is keyed, and Each, a Batcher or has a Discipline", name)
 	f.unlessf(!n.Ordered || !n.Keyed && n.Discipline == "", "node %s: it is ordered, and keyed or has a Discipline", name)
 	f.unlessf(n.Keyed || !n.Passivates, "node %s: it passivates, and is not keyed", name)
 	n.checkFlow(f, name)

@@ -292,7 +292,7 @@ func drawRetry(t *rapid.T, n *Node) {
 // drawKeyed makes a node a keyed one.
 func drawKeyed(t *rapid.T, n *Node) {
 	n.Keyed, n.Passivates = true, seldom(t, 3, "passivates")
-	n.Each, n.Batcher, n.Suspends, n.Calls, n.Discipline = false, false, false, false, ""
+	n.Each, n.Batcher, n.Discipline = false, false, ""
 }
 
 // odds draws a probability, mostly zero.

@@ -52,8 +52,7 @@ type Node struct {
 	// Batcher.
 	Suspends bool
 	Calls    bool // they also wait for answers of later nodes from which no path leads back
-	// Keyed makes it a keyed stage, with few keys. Such a node is none of the above but Spread and Ports, and has no
-	// Discipline.
+	// Keyed makes it a keyed stage, with few keys. Such a node is neither Each nor Batcher, and has no Discipline.
 	Keyed      bool
 	Passivates bool // a Keyed node keeps few instances
 	// Ordered has its results leave in the order of arrival. Such a node is not Keyed and has no Discipline.
@@ -267,6 +266,9 @@ func (s *site) makeStage() {
 func (s *site) shape(opts []stage.Option) *stage.Stage[command] {
 	if s.Flow != "" {
 		return s.flow(opts)
+	}
+	if s.Keyed && s.Suspends {
+		return stage.Keyed(name(s.index), s.laneOf, s.suspenderForKey, opts...)
 	}
 	if s.Keyed {
 		return stage.Keyed(name(s.index), s.laneOf, s.forKey, opts...)

@@ -33,6 +33,27 @@ type nodeOfKey struct {
 	key uint64
 }
 
+// suspenderForKey makes the instance of a key whose handler suspends.
+func (s *site) suspenderForKey(key uint64) *suspenderOfKey {
+	return &suspenderOfKey{nodeOfKey{nodeBehaviour{site: s}, key}, newSuspender(s).rest}
+}
+
+// suspenderOfKey is a nodeOfKey whose handler suspends as that of a nodeSuspender does.
+type suspenderOfKey struct {
+	nodeOfKey
+	rest behaviour.Suspending[command]
+}
+
+// HandleSuspending does what nodeOfKey and nodeSuspender do.
+func (s *suspenderOfKey) HandleSuspending(c behaviour.Suspender, cmd command) behaviour.Outcome {
+	defer s.begin(cmd)()
+	defer s.enter()()
+	if err := s.site.suspend(c, cmd); err != nil {
+		return behaviour.Error(err)
+	}
+	return s.rest.HandleSuspending(c, cmd)
+}
+
 // Start records that the instance is its key's, and checks that the key has no other.
 func (s *nodeOfKey) Start(ctx context.Context) error {
 	where := s.site
@@ -56,8 +77,14 @@ func (s *nodeOfKey) Stop() {
 	}
 }
 
-// HandleCommand checks that the command is of the instance's key, and that no other of the key is being handled.
+// HandleCommand handles a command of the key.
 func (s *nodeOfKey) HandleCommand(ctx context.Context, cmd command) behaviour.Outcome {
+	defer s.begin(cmd)()
+	return s.nodeBehaviour.HandleCommand(ctx, cmd)
+}
+
+// begin checks that the command is of the instance's key, and that no other of the key is being handled.
+func (s *nodeOfKey) begin(cmd command) (end func()) {
 	where, key := s.site, keyOf(cmd)
 	if s.key != where.laneOf(cmd) {
 		where.run.breachf(Instances, "stage %s: the instance of key %d got a command of key %d", name(where.index), s.key, key)
@@ -67,12 +94,11 @@ func (s *nodeOfKey) HandleCommand(ctx context.Context, cmd command) behaviour.Ou
 		where.run.breachf(Order, "stage %s: two commands of key %d were handled at once", name(where.index), key)
 	}
 	where.mu.Unlock()
-	defer func() {
+	return func() {
 		where.mu.Lock()
 		defer where.mu.Unlock()
 		where.working[key]--
-	}()
-	return s.nodeBehaviour.HandleCommand(ctx, cmd)
+	}
 }
 
 // order is what is known of the order in which commands come to a node.
