@@ -27,10 +27,10 @@ type Suspender interface {
 
 // Suspending is implemented by a behaviour whose handler may wait without holding its worker. The stage of such a
 // behaviour calls HandleSuspending instead of HandleCommand, each time on a coroutine. Only a behaviour shared by all
-// workers may be Suspending (stage.New, stage.Coroutine), and it must not be a Batcher: a handler keeps its state over
-// a suspension in local variables.
+// workers (stage.New, stage.Coroutine) and the instances of a keyed stage (stage.Keyed) may be Suspending, and they must not be
+// Batchers. A handler keeps its state over a suspension in local variables, or in the instance of its key.
 //
-// HandleSuspending is called by many workers at once, and any of them may resume it after a suspension. Its context
+// A shared behaviour's HandleSuspending is called by many workers at once. Any worker may resume it after a suspension. Its context
 // ends as that of HandleCommand does; a suspension ends with it.
 type Suspending[C any] interface {
 	Behaviour[C]

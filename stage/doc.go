@@ -86,7 +86,8 @@
 //
 // A handler that blocks holds its worker. The handler of a [Coroutine], or of a [behaviour.Suspending], suspends instead: it
 // waits with its coroutine.Context, and the worker takes the next command. The suspended command stays in hand, and
-// [Instances] bounds how many there are. Otherwise it is treated like any other command. See docs/coordination.md.
+// [Instances] bounds how many there are. Otherwise it is treated like any other command. The instances of a [Keyed] stage may
+// suspend, too: their keys wait for them, and no other does. See docs/coordination.md.
 //
 // # The end of a command
 //

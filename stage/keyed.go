@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -32,7 +33,14 @@ import (
 // Key is called several times for each command, by any goroutine, perhaps many at once: it must be quick, always return the
 // same for the same command, and call nothing of the pipeline. A command whose key panics crashes in the stage.
 //
-// The instances cannot be Batchers, and their handlers cannot suspend. A keyed stage has an order of its own, so it takes no
+// If the type that the factory is declared to return is a [behaviour.Suspending], handlers may wait without holding a worker. A key whose
+// handler is suspended waits for it, in order, and other keys do not; [Instances] bounds how many handlers are under way. The
+// instance is the key's for all that time, so its fields need no lock here either. A handler that calls its own stage for its
+// own key has the error [ErrSelfCall]. If it waits for its key in another way, through a second stage or with a [Ticket], it
+// waits for itself until its [Timeout], or until the context ends that it waits with. While handlers are suspended, a restart
+// of the stage keeps all instances.
+//
+// The instances cannot be Batchers. A keyed stage has an order of its own, so it takes no
 // [Discipline], and policies do not change its order. It cannot be upgraded. Of a full stage that drops the oldest command
 // ([DropOldest]), it is the oldest of some key. For a state that several keys share, return the same key for them, such as a
 // hash modulo a number. [RateBy] bounds how often commands of one key are handled.
@@ -69,7 +77,7 @@ func Keyed[C any, K comparable, B behaviour.Behaviour[C]](
 // Passivate bounds the instances of a [Keyed] stage. An instance that has handled no command for at least the time idle, and at
 // most a quarter longer, is stopped and forgotten; 0 means never. When there are more than most instances, those that have
 // handled no command for longest are stopped, nearly in that order; 0 means any number. Those at work are never stopped, so
-// there may be as many more as there are workers, and up to 2 % more. The next command of such a key gets a fresh instance: for
+// there may be as many more as there are handlers under way, and up to 2 % more. The next command of such a key gets a fresh instance: for
 // a state that must not be lost there is [KeepStates], or the instance saves it in its Stop, and reads it in the factory or its
 // Start. The snapshot counts instances and passivations.
 func Passivate(idle time.Duration, most int) Option {
@@ -92,11 +100,11 @@ func (s *keyed[C, K, B]) option(set *settings) {
 }
 
 // HandleCommand handles a command with the instance of its key. It does not if its context ends before the instance is
-// ready.
+// ready. If the instances suspend, so may ctx.
 func (s *keyed[C, K, B]) HandleCommand(ctx context.Context, cmd C) behaviour.Outcome {
 	e := s.acquire(ctx, s.key(cmd))
 	if e == nil {
-		return behaviour.Error(context.Cause(ctx))
+		return behaviour.Error(cmp.Or(context.Cause(ctx), ErrStopped))
 	}
 	done := false
 	defer func() { s.release(ctx, e, done) }()

@@ -171,3 +171,33 @@ func (h *hanger) Stop() {
 }
 
 func (h *hanger) HandleCommand(context.Context, item) behaviour.Outcome { return behaviour.OK(nil) }
+
+// A handler that was given up may come back when the stage has stopped, and its middleware may call it once more.
+func TestAHandlerThatIsCalledWhenTheStageHasStoppedGetsNoInstance(t *testing.T) {
+	hold := make(chan struct{})
+	outcomes := make(chan behaviour.Outcome, 1)
+	l := newLedger()
+	s := l.stage(func(i item, _ int) behaviour.Outcome {
+		<-hold
+		return behaviour.OK(nil)
+	}, stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond),
+		stage.Use(func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+			_ = next(ctx, cmd)
+			select {
+			case <-hold:
+				outcomes <- next(ctx, cmd)
+			default: // the time limit had passed before the handler began
+			}
+			return behaviour.OK(nil)
+		}))
+	p := run(t, s)
+	for stuck := false; !stuck; {
+		_, err := stage.Call[any](t.Context(), s, item{1, 0})
+		stuck = errors.Is(err, stage.ErrStuck)
+		require.True(t, stuck || err == nil || errors.Is(err, stage.ErrTimeout), "%v", err)
+	}
+	require.NoError(t, p.Stop(t.Context()))
+	close(hold)
+	require.Error(t, (<-outcomes).Err())
+	require.Eventually(t, func() bool { return l.stopped.Load() == l.started.Load() }, 5*time.Second, time.Millisecond)
+}

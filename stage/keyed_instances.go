@@ -51,6 +51,7 @@ type keyed[C any, K comparable, B behaviour.Behaviour[C]] struct {
 type shard[K comparable, B any] struct {
 	mu    sync.Mutex // guards the rest, and the fields of the entries except state
 	byKey map[K]*entry[K, B]
+	ended bool        // the stage has stopped
 	root  entry[K, B] // of the ring: next is the one that was used last
 	kept  entry[K, B] // of the ring of states: next is the one that was passivated last
 }
@@ -102,7 +103,7 @@ func (s *keyed[C, K, B]) Start(ctx context.Context) error {
 	s.ctx = ctx
 	for i := range s.table {
 		sh := &s.table[i]
-		sh.byKey = map[K]*entry[K, B]{}
+		sh.byKey, sh.ended = map[K]*entry[K, B]{}, false
 		sh.root.prev, sh.root.next = &sh.root, &sh.root
 		sh.kept.prev, sh.kept.next = &sh.kept, &sh.kept
 	}
@@ -136,10 +137,12 @@ func (s *keyed[C, K, B]) Stop() {
 	}
 }
 
-// orphanBusy takes the entries out of a shard that handlers use. It returns those that no handler uses any more.
+// orphanBusy takes the entries out of a shard that handlers use, and lets no handler use another. It returns those that no
+// handler uses any more.
 func (s *keyed[C, K, B]) orphanBusy(sh *shard[K, B]) (unused []*entry[K, B]) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	sh.ended = true
 	for e := sh.root.next; e != &sh.root; {
 		next := e.next
 		switch {
@@ -160,7 +163,7 @@ func (s *keyed[C, K, B]) count() keyCounts {
 }
 
 // acquire returns the entry of a key. If its instance is being passivated, acquire waits until Stop has returned. The result
-// is nil if the handler is late.
+// is nil if the handler is late, or comes when the stage has stopped: it was given up, and its middleware has called it again.
 func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
 	if k != k { //nolint:gocritic // a NaN, or a struct with one
 		panic(fmt.Errorf("the key %v is not equal to itself", k))
@@ -189,7 +192,7 @@ func (s *keyed[C, K, B]) late(ctx context.Context) bool {
 func (s *keyed[C, K, B]) tryAcquire(ctx context.Context, sh *shard[K, B], k K) (e *entry[K, B], stopped <-chan struct{}) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if s.late(ctx) {
+	if sh.ended || s.late(ctx) {
 		return nil, nil
 	}
 	e = sh.byKey[k]

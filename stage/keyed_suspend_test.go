@@ -3,6 +3,7 @@ package stage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -440,10 +441,11 @@ func (h *sleepyHeir) HandleSuspending(c behaviour.Suspender, i item) behaviour.O
 
 func TestTheStatesOfKeysSurviveCrashesOfHandlersThatSuspend(t *testing.T) {
 	for name, opts := range map[string][]stage.Option{
-		"own workers":   {stage.Workers(4, 4)},
-		"one worker":    {stage.Workers(1, 1)},
-		"passivated":    {stage.Workers(2, 2), stage.Passivate(time.Millisecond, 3), stage.KeepStates(100)},
-		"while retried": {stage.Workers(3, 3)},
+		"a middleware crashes": {stage.Workers(2, 2), stage.Use(crashBehind)},
+		"own workers":          {stage.Workers(4, 4)},
+		"one worker":           {stage.Workers(1, 1)},
+		"passivated":           {stage.Workers(2, 2), stage.Passivate(time.Millisecond, 3), stage.KeepStates(100)},
+		"while retried":        {stage.Workers(3, 3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const keys, n = 10, 100
@@ -467,4 +469,34 @@ func TestTheStatesOfKeysSurviveCrashesOfHandlersThatSuspend(t *testing.T) {
 			e.inOrder(t)
 		})
 	}
+}
+
+// payments sums up what a customer pays. Its handler waits for the bank without holding a worker.
+type payments struct{ sum int }
+
+func (p *payments) HandleCommand(context.Context, item) behaviour.Outcome {
+	return behaviour.Error(behaviour.ErrCannotSuspend)
+}
+
+func (p *payments) HandleSuspending(c behaviour.Suspender, i item) behaviour.Outcome {
+	paid, err := coroutine.Await(c, func(context.Context) (int, error) { return i.n, nil }) // asks the bank
+	if err != nil {
+		return behaviour.Error(err)
+	}
+	p.sum += paid
+	return behaviour.OK(p.sum)
+}
+
+// The payments of one customer are handled one after the other, those of different customers at the same time, by one worker.
+func ExampleKeyed_suspending() {
+	pay := stage.Keyed("pay", func(i item) int { return i.key }, func(int) *payments { return new(payments) }, stage.Workers(1, 1))
+	defer must(pay)()
+
+	for _, i := range []item{{1, 5}, {2, 20}, {1, 7}} {
+		fmt.Println(stage.Call[int](context.Background(), pay, i))
+	}
+	// Output:
+	// 5 <nil>
+	// 20 <nil>
+	// 12 <nil>
 }
