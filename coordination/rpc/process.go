@@ -266,7 +266,7 @@ func (p *Process) do(e entry) {
 	default:
 		p.arrive(e.r)
 	}
-	for q := p.queue.Candidate(isGone); q != nil; q = p.queue.Candidate(isGone) {
+	for q := p.queue.Candidate(nil, isGone); q != nil; q = p.queue.Candidate(nil, isGone) {
 		p.queue.Accept(q)
 		p.run(q.Value.(*request))
 	}
