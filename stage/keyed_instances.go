@@ -428,14 +428,22 @@ func (s *keyed[C, K, B]) remove(sh *shard[K, B], e *entry[K, B]) {
 
 // stop calls the Stop of an instance, if it was started.
 func (s *keyed[C, K, B]) stop(e *entry[K, B]) {
-	stopper, ok := any(e.instance).(behaviour.Stopper)
-	if !ok || !e.made {
+	stopper, ok := s.stopperOf(e)
+	if !ok {
 		return
 	}
 	if crash := worker.Guard(s.name, func() error { stopper.Stop(); return nil }); crash != nil {
-		s.report("stop of a key's instance crashed", crash)
+		s.reportStop(crash)
 	}
 }
+
+// stopperOf returns the instance of an entry if it was started and has a Stop.
+func (s *keyed[C, K, B]) stopperOf(e *entry[K, B]) (stopper behaviour.Stopper, ok bool) {
+	stopper, ok = any(e.instance).(behaviour.Stopper)
+	return stopper, ok && e.made
+}
+
+func (s *keyed[C, K, B]) reportStop(crash error) { s.report("stop of a key's instance crashed", crash) }
 
 // sweep passivates idle instances until it is ended.
 func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
@@ -461,17 +469,28 @@ func (s *keyed[C, K, B]) sweep(end <-chan struct{}, ended chan<- struct{}) {
 // has saved. With keep their states are kept, as many as there may be.
 func (s *keyed[C, K, B]) passivate(sh *shard[K, B], keep bool, is func(*entry[K, B]) bool) (n uint64) {
 	keep = keep && s.states > 0
-	for ; ; n++ {
-		e := s.claim(sh, is)
-		if e == nil {
-			return n
+	for e := s.claim(sh, is); e != nil; e = s.claim(sh, is) {
+		crash := worker.Guard(s.name, func() error { // one guard for all: each is a goroutine, which costs more than a short Stop
+			for ; e != nil; e = s.claim(sh, is) {
+				if keep {
+					s.noteLast(e)
+				}
+				if stopper, ok := s.stopperOf(e); ok {
+					stopper.Stop()
+				}
+				s.retire(sh, e, keep)
+				n++
+			}
+			return nil
+		})
+		if crash == nil {
+			break
 		}
-		if keep {
-			s.noteLast(e)
-		}
-		s.stop(e)
+		s.reportStop(crash)
 		s.retire(sh, e, keep)
+		n++
 	}
+	return n
 }
 
 // retire takes an entry out of the table when its instance has stopped, or leaves it there with its state alone.
