@@ -39,25 +39,26 @@ type Stopper interface {
 // Snapshotter is implemented by a behaviour, one that is also a [Restorer], whose state is to survive a crash. It is for
 // stages whose instances are made by a factory, stage.Each and stage.Keyed.
 //
-// Snapshot is called when a handler has returned, with whatever outcome, before the outcome takes effect (or less often, see
-// stage.SnapshotEvery); once more when an instance was restored; and when one is stopped that has changed since. It is never
-// called at the same time as a handler of the instance. If the next command
-// crashes, a fresh instance gets the last snapshot. So a snapshot has the changes of the commands that have ended, and
-// nothing of the one that crashed. Snapshot is a part of the handling of its command: if it panics, that is a crash of the
-// command.
+// The worker calls Snapshot
+//   - after each handler, whatever its outcome, and before the outcome takes effect; less often with stage.SnapshotEvery;
+//   - after the instance was restored;
+//   - before an instance that has changed since is stopped.
+//
+// It never calls Snapshot while a handler of the instance runs. If the next command crashes, a fresh instance gets the last
+// snapshot. So a snapshot has the changes of the commands that have ended, and nothing of the one that crashed. Snapshot is a
+// part of the handling of its command: if it panics, the command has crashed.
 //
 // The result must not share anything with the behaviour that a later command changes: Snapshot copies maps, slices and
-// what pointers lead to. A nil means that there is nothing to keep: the next instance begins without a state.
+// what pointers lead to. If the result is nil there is nothing to keep, and the next instance begins without a state.
 type Snapshotter interface {
 	Snapshot() any
 }
 
 // Restorer is implemented by a behaviour that takes over what a [Snapshotter] returned.
 //
-// Restore is called once, after Start and before the first command, unless there is no snapshot. It may keep the state that
-// it is given: nothing else has it. After an upgrade the state may be one that the old version returned. If Restore returns
-// an error or panics, that is logged, the instance is stopped, and a fresh one begins without a state; no command is
-// charged.
+// If there is a snapshot, the worker calls Restore once, after Start and before the first command. Restore may keep the state:
+// nothing else has it. After an upgrade the state may come from the old version. If Restore returns an error or panics, that
+// is logged, the instance is stopped, and a fresh one begins without a state; no command is charged.
 type Restorer interface {
 	Restore(state any) error
 }

@@ -17,9 +17,9 @@ type Ticket struct{ t command.Ticket }
 // Done returns a channel that is closed when the command has ended.
 func (t *Ticket) Done() <-chan struct{} { return t.t.Done() }
 
-// Wait waits for the end of the command and returns its result or its error. If ctx ends first it returns the error of ctx and its cause,
-// and the command continues. If ctx is a coroutine.Context the handler is suspended while it waits; [Call] does that
-// without a goroutine.
+// Wait waits for the end of the command and returns its result or its error. If ctx ends first it returns the error of ctx and
+// its cause, and the command continues. If ctx is a coroutine.Context the handler is suspended while it waits; [Call] does
+// that without a goroutine.
 func (t *Ticket) Wait(ctx context.Context) (any, error) {
 	link.CheckContext(ctx, "stage: Ticket.Wait")
 	if c, ok := ctx.(behaviour.Suspender); ok {

@@ -31,7 +31,7 @@ func FlowOf[In, Out any](
 	}
 	s := New(name, b, opts...)
 	if err != nil {
-		s.set.flaws = nil // which say that there is no behaviour
+		s.set.flaws = nil // New found no behaviour; err says why
 		s.set.refuse(err)
 	}
 	end.of, end.stage = s.set, s.inbox

@@ -35,11 +35,11 @@ type RetryPolicy struct {
 	Max time.Duration
 	// Jitter is the part of the pause, from 0 to 1, by which chance may make it longer or shorter.
 	Jitter float64
-	// Budget bounds the retries of all commands of the stage together, as a share of the commands that it handles: with 0.2 at
-	// most one retry for five commands that have ended here, and ten beyond that, which can be spent at once and are saved again
-	// meanwhile. So a service that is down is not called several times as often as usual. When the budget is spent, a command
-	// whose try fails ends at once: its error wraps [ErrRetryBudget] and the error of the try, and [Overloaded] has a reason of
-	// its own for it. Snapshot.RetriesRefused counts them. 0 means no bound; otherwise it is from 0.001 to 1.
+	// Budget bounds the retries of all commands of the stage together, as a share of the commands that have ended here: 0.2
+	// allows one retry for five of them. A reserve of ten retries comes on top; it may be spent at once, and fills up again with
+	// later commands. So a service that is down is not called several times as often as usual. When the budget is spent, a
+	// command whose try fails ends at once. Its error wraps [ErrRetryBudget] and the error of the try, [Overloaded] reports it
+	// with [reason.RetryBudget], and Snapshot.RetriesRefused counts it. 0 means no bound; otherwise Budget is from 0.001 to 1.
 	Budget float64
 	// If chooses the errors that are worth another try: the reason of an Error outcome or a [*CrashError]. nil means all.
 	// Several workers may call it at once.

@@ -42,22 +42,24 @@ func Discipline(d queue.Discipline) Option {
 	return func(s *settings) { s.Inbox.Discipline, s.disciplined = d, true }
 }
 
-// Ordered has what comes of the commands leave the stage in the order in which the commands arrived in its queue, though
-// several workers handle them in parallel: a slow command holds back what comes of later ones, and not their handling. That
-// is what handlers forward and emit, to each of the next stages.
+// Ordered makes the results of a stage leave it in the order in which its commands arrived in its queue, although several
+// workers handle them in parallel. Results are what handlers forward and emit, to each of the next stages. A slow command
+// holds back the results of later ones, and not their handling.
 //
-// A command keeps its place until it has ended at the stage: one that is tried again, after a crash or an error, or that is
-// suspended, holds later ones back meanwhile. One that ends with an error, expires, or is lost holds back none.
+// A command keeps its place until it has ended at the stage. While it is suspended, or waits to be tried again after a crash or
+// an error, it holds back the results of later commands. A command that ends with an error, expires, or is lost holds back none.
 //
-// At most as many results wait as the stage has slots ([Capacity]), beside those of commands that workers have or that are
-// suspended: then the stage starts no further command until some have left, its queue fills up, and the stages before it wait.
-// A handler's emitted commands wait for its end, however many they are.
+// The results that wait are bounded. When as many wait as the stage has slots ([Capacity]), without those of commands that
+// workers have or that are suspended, the stage starts no further command until some have left. Its queue fills up, and the
+// stages before it wait. What a handler emits waits for the handler's end, and has no bound.
 //
-// A caller gets its answer at once, whatever becomes of earlier commands. So does a stage that a handler submits to.
-// A handler must not wait for what a later command of its stage forwards: that waits for the handler. A stage
-// with Ordered has an order of its own, so it takes no [Discipline], and policies do not change its order. A [Keyed] stage keeps
-// the order of each key as it is. When a stage that is [DropOldest] is full, commands that were started before and come back are
-// not dropped.
+// Order is for results only. A caller gets its answer at once, whatever becomes of earlier commands, and a stage that a handler
+// submits to gets its command at once. A handler must not wait for what a later command of its stage forwards: that waits
+// for the handler.
+//
+// The order of the queue is fixed: a stage with Ordered takes no [Discipline], and policies do not change its order. A [Keyed]
+// stage cannot have Ordered; it keeps the order of each key. A full stage with [DropOldest] drops no command that was started
+// before and has come back.
 func Ordered() Option { return func(s *settings) { s.Inbox.Ordered = true } }
 
 // Batch sets the most commands that a worker takes at once. The default is 256.

@@ -24,11 +24,11 @@ func Instances(n int) Option {
 	return func(s *settings) { s.Inbox.Instances, s.instances = n, true }
 }
 
-// SnapshotEvery sets after how many commands of an instance its Snapshot is called, see [behaviour.Snapshotter]. The default,
-// 1, is exact: a crash costs the state of an instance nothing but what the command that crashed has changed. With a larger
-// number a crash also undoes the changes of up to n−1 commands before it, though they have ended, and perhaps were answered. An
-// instance that is stopped without a crash, because it is idle, one too many, or of an old version, loses nothing. A Batcher
-// has a snapshot after the batch in which the number was reached.
+// SnapshotEvery sets after how many commands of an instance its Snapshot is called, see [behaviour.Snapshotter]. The default is
+// 1: then a crash undoes the changes of the command that crashed, and no others. With a larger n a crash also undoes the changes
+// of up to n−1 commands before it, although they have ended and may have been answered. An instance that is stopped without a
+// crash, because it is idle, one too many, or of an old version, loses nothing. A Batcher has a snapshot after the batch in
+// which the number was reached.
 func SnapshotEvery(n int) Option {
 	return func(s *settings) { s.snapshotEvery, s.snapshots = n, true }
 }

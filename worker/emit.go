@@ -50,7 +50,7 @@ func (m *emitter) Defer(s link.Settler, use any) bool {
 	return true
 }
 
-// settleDeferred says to those that asked how the present try has ended.
+// settleDeferred makes the calls that Defer was asked for: the present try has ended.
 func (w *Worker) settleDeferred(ended bool) {
 	if !w.stage.Defers {
 		return

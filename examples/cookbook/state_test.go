@@ -16,7 +16,7 @@ type tally struct{ events int }
 func (t *tally) HandleCommand(_ context.Context, e event) behaviour.Outcome {
 	t.events++
 	if e.kind == "bad" {
-		panic("a bad event") // which is counted by now
+		panic("a bad event") // after it was counted
 	}
 	fmt.Println(e.user, t.events)
 	return behaviour.OK(nil)

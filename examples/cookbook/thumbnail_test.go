@@ -61,9 +61,9 @@ func Example_makeThumbnails() {
 	dir, err := os.MkdirTemp("", "pictures")
 	check(err)
 	defer func() { check(os.RemoveAll(dir)) }()
-	red := image.NewRGBA(image.Rect(0, 0, 640, 480))
-	draw.Draw(red, red.Rect, image.NewUniform(image.White), image.Point{}, draw.Src)
-	check(encode(context.Background(), picture{red, filepath.Join(dir, "wall.png")}))
+	wall := image.NewRGBA(image.Rect(0, 0, 640, 480))
+	draw.Draw(wall, wall.Rect, image.NewUniform(image.White), image.Point{}, draw.Src)
+	check(encode(context.Background(), picture{wall, filepath.Join(dir, "wall.png")}))
 	check(os.WriteFile(filepath.Join(dir, "notes.png"), []byte("not an image"), 0o600))
 
 	few := stage.Capacity(4) // decoded pictures are large: few may wait

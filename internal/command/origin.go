@@ -66,8 +66,8 @@ func Ended(ctx context.Context) error {
 	return EndedBy(ctx, context.Cause(ctx))
 }
 
-// EndedBy returns why a wait with ctx failed. If ctx has ended, that is its error, joined with why if that is another error. Its
-// error tells a deadline from a cancellation, which a cause need not.
+// EndedBy returns why a wait with ctx failed. If ctx has ended, that is its error, joined with why if that is another error. The
+// error of ctx shows whether its deadline has passed; its cause need not.
 func EndedBy(ctx context.Context, why error) error {
 	switch err := ctx.Err(); {
 	case err == nil || errors.Is(why, err):

@@ -18,8 +18,8 @@ const (
 	lockTries = 4
 )
 
-// LockForSubmitter locks the lock. It is for goroutines that submit: it leaves the lock to those that already use it for a
-// while, rather than to block.
+// LockForSubmitter locks the lock. It is for goroutines that submit: one that finds the lock held leaves it to the others for a
+// while before it blocks.
 func (l *lock) LockForSubmitter() {
 	if !l.TryLock() {
 		l.waitForTurn()

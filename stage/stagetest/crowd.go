@@ -51,7 +51,7 @@ type crowd struct {
 
 	mu       sync.Mutex    // guards all fields below
 	together chan struct{} // closed when the present handlers go on
-	here     int           // wait for that
+	here     int           // how many wait for that
 	most     int
 	met      bool // there were enough of them
 }
@@ -87,7 +87,7 @@ func (c *crowd) goOn() {
 	c.together, c.here = make(chan struct{}), 0
 }
 
-// leave lets all go on with which one has waited in vain.
+// leave lets the handlers of a crowd go on that is not complete: one of them has waited long enough.
 func (c *crowd) leave(with chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

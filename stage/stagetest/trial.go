@@ -66,8 +66,7 @@ type Trial struct {
 // is still not over 20 seconds later, because it waits for something else, it panics with the report.
 //
 // Unless the parts say otherwise, the pipeline logs nothing while the test passes, and restarts stages as often as they are
-// killed. Tests
-// with a trial must not run in parallel with others, whose goroutines would count as leaked.
+// killed. Tests with a trial must not run in parallel with others, whose goroutines would count as leaked.
 func Run(tb testing.TB, parts ...pipeline.Part) *Trial {
 	tb.Helper()
 	virtual := inBubble()
