@@ -47,6 +47,13 @@ type Snapshot struct {
 	Waiting   int // of a stage with [Ordered]: results that wait until those of earlier commands have left
 	Capacity  int // the slots of the queue
 
+	// What waits for free slots here, and what holds slots beside those that are Queued and Delayed. Together they say why a stage
+	// in front of a slow one stands still.
+	Submitters int // callers and handlers that wait for a free slot
+	Senders    int // workers of stages before this one that wait here to hand over
+	Reserved   int // slots that were promised to such workers
+	Carried    int // commands that were handled, and cannot be handed over yet; those of Waiting are among them
+
 	Crashes        uint64 // handlers that crashed
 	Retries        uint64 // further tries of commands
 	RetriesRefused uint64 // further tries that the Budget of a [RetryPolicy] did not allow
@@ -111,6 +118,7 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 		Shed: inbox.Sum(s.Shed), DeadLettered: inbox.Sum(s.Dead),
 		RejectedBy: s.Rejected, ShedBy: s.Shed, DeadLetteredBy: s.Dead,
 		Queued: s.Queued, InHand: s.InHand, Suspended: s.Suspended, Delayed: s.Delayed, Waiting: s.Waiting, Capacity: s.Knobs.Capacity,
+		Submitters: s.Submitters, Senders: s.Senders, Reserved: s.Reserved, Carried: s.Carried,
 		Crashes: s.Crashes, Stuck: s.Stuck, Abandoned: s.Abandoned, Restarts: s.Restarts,
 		Retries: s.Retries, RetriesRefused: s.RetriesRefused,
 		Workers: s.Live, Busy: s.Busy, Blocked: s.Blocked, Idle: s.Idle, WorkersMost: s.Most,

@@ -20,6 +20,9 @@ type Accounts struct {
 	Carried                        int // handled, and not handed over because the next inbox is full, or it is not their turn
 	Waiting                        int // of those carried, not their turn: results of an ordered stage
 	Held                           int // in the workers' batches
+	Submitters                     int // callers and handlers that wait for a free slot
+	Senders                        int // workers of other inboxes that wait here to hand over
+	Reserved                       int // slots that were promised to such workers
 	Due                            int // what could be given out if the inbox were not paused and had enough workers
 	Live, Busy, Most, Out          int
 	Blocked, Idle                  int  // of the stage's own workers; Busy, Blocked and Idle are all of them
@@ -83,6 +86,7 @@ func (s *state) accounts(now int64) Accounts {
 		RetriesRefused: s.counts.retriesRefused,
 		Queued:         s.queue.fresh(), InHand: s.counts.inHand + s.runnable(), Delayed: s.postponed(),
 		Suspended: s.suspended(), Carried: int(s.carried) + s.queue.results(), Waiting: s.queue.results(), Held: max(s.counts.inHand-s.suspended(), 0), Due: s.demand(now),
+		Submitters: int(s.waiters.n - s.waiters.retries), Senders: len(s.forSlots) + len(s.barred), Reserved: int(s.reserved),
 		Live: s.live, Busy: s.counts.busy, Most: max(s.most, s.counts.mostOut), Out: s.busyInstances,
 		Visits: s.counts.visits, Empties: s.empties.Load(), Oldest: s.oldest(),
 		Stuck: s.counts.stuck, Abandoned: int(s.counts.abandoned),

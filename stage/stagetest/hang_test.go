@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,6 +168,35 @@ func TestATestThatDoesNotEndAlthoughItsPipelineWasStoppedPanicsWithTheReport(t *
 	require.Contains(t, string(out), "panic: stagetest: the pipeline was stopped hard, but the test has not ended: "+t.Name())
 	require.Contains(t, string(out), `stage "s": 1 handler in `)
 }
+
+func TestADiagnosisSaysHowManyCallersAndWorkersWaitForASlot(t *testing.T) {
+	release := make(chan struct{})
+	last := stage.Sink("last", func(context.Context, int) error { <-release; return nil }, stage.Workers(1, 1), stage.Capacity(1), stage.Batch(1))
+	first := stage.Map("first", func(_ context.Context, n int) (int, error) { return n, nil }, stage.Workers(1, 1), stage.Capacity(1), stage.Batch(1))
+	p, err := pipeline.New("slots", first.To(last), pipeline.Control(policy.Fixed{}))
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	var callers sync.WaitGroup
+	for n := range 7 { // one is handled, one queued behind it, one in the hand of a worker, one queued in front, and three wait
+		callers.Go(func() { _ = first.Submit(context.Background(), n) })
+	}
+	want := strings.Join([]string{
+		`  stage "first": 1 queued of 1, 1 in hand, 0 waiting for a retry; 1 workers of pool "first", 0 busy; full; callers that wait for a free slot: 3`,
+		`  stage "last": 1 queued of 1, 1 in hand, 0 waiting for a retry; 1 workers of pool "last", 1 busy; full; ` +
+			`workers of other stages that wait to hand over: 1; all workers are in handlers`,
+	}, "\n")
+	require.Eventually(t, func() bool { return stagetest.Diagnose(p.Snapshot()) == want }, 20*time.Second, time.Millisecond,
+		"it says\n%s\nand not\n%s", lazily(func() string { return stagetest.Diagnose(p.Snapshot()) }), want)
+	close(release)
+	callers.Wait()
+	require.NoError(t, p.Stop(t.Context()))
+	require.Zero(t, first.Snapshot().Submitters)
+}
+
+// lazily is a text that is made when it is printed.
+type lazily func() string
+
+func (f lazily) String() string { return f() }
 
 // A pool's workers are in none of the accounts of the stages that it serves, and a drained stage is empty.
 func TestADiagnosisCountsAPoolsWorkersAndNamesTheDrainedStageThatIsWaitedFor(t *testing.T) {

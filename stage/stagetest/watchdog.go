@@ -184,6 +184,6 @@ func (e *StallError) Error() string {
 		e.For.Round(time.Millisecond), e.Snapshot.InFlight, Diagnose(e.Snapshot), e.Waits, e.Goroutines)
 }
 
-// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any or is
-// drained, and one for commands between the stages.
+// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any, for which
+// callers or workers of other stages wait, or that is drained, and one for commands between the stages.
 func Diagnose(s pipeline.Snapshot) string { return oracle.Diagnose(s) }

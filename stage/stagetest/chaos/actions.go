@@ -130,7 +130,7 @@ func (r *run) add(rnd *rand.Rand) bool {
 	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	for range 3 {
-		if a := r.submitOne(ctx, rnd, extra, command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); a != nil {
+		if a := r.submitOne(ctx, rnd, extra, r.newCommand(r.plan.Graph.Hops)); a != nil {
 			r.waiting = append(r.waiting, a)
 		}
 	}
@@ -141,7 +141,7 @@ func (r *run) add(rnd *rand.Rand) bool {
 func (r *run) feedOf(extra *stage.Stage[command]) pipeline.Part {
 	return pipeline.Feed("feed of "+extra.Name(), behaviour.Target[command](extra), func(ctx context.Context, submit func(command) error) error {
 		for source.Position(ctx) < 3 {
-			if err := submit(command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}); err != nil {
+			if err := submit(r.newCommand(r.plan.Graph.Hops)); err != nil {
 				return err
 			}
 			r.accepted.Add(1)
@@ -176,6 +176,7 @@ func (r *run) tryLetters() bool {
 			continue
 		}
 		cmd.ID, cmd.Part = r.ids.Add(1), 0
+		cmd = cmd.sealed()
 		to := r.siteOf(l.Stage)
 		if to != nil {
 			to.expect(cmd)

@@ -81,8 +81,8 @@ func (c *round) run() {
 	c.t.Run(fmt.Sprintf("seed %d", c.seed), func(t *testing.T) {
 		defer func() {
 			if c.failed {
-				t.Logf("the smallest plan that failed:\n%v\n\nwhat it broke:\n%v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest/chaos -chaos.seed=%d -chaos.for=1s",
-					c.plan, c.broken, c.seed)
+				t.Logf("the smallest plan that failed:\n%v\n\nwhat it broke:\n%v\n\nas Go:\n%#v\n\nto run it again: go test -race -run NoPlanBreaks ./stage/stagetest/chaos -chaos.seed=%d -chaos.for=1s",
+					c.plan, c.broken, c.plan, c.seed)
 			}
 		}()
 		rapid.Check(t, c.check)

@@ -46,6 +46,7 @@ func (p Plan) Check() error {
 	for i, feed := range p.Feeds {
 		p.checkFeed(&f, feedName(i), feed)
 	}
+	f.unlessf(!p.Resumes || slices.ContainsFunc(p.Feeds, func(f Feed) bool { return f.Checkpoint }), "it resumes, and no feed has a Checkpoint")
 	f.unlessf(p.End != Exhausted || len(p.Feeds) > 0, "it ends %s and has none", Exhausted)
 	err = p.Middleware.Check()
 	f.unlessf(err == nil, "%v", err)
@@ -82,6 +83,11 @@ func (p Plan) checkNode(f *faulty, i int, n Node) {
 	f.unlessf(!n.Ordered || !n.Keyed && n.Discipline == "", "node %s: it is ordered, and keyed or has a Discipline", name)
 	f.unlessf(n.Keyed || !n.Passivates, "node %s: it passivates, and is not keyed", name)
 	n.checkFlow(f, name)
+	n.checkWindow(f, name)
+	f.unlessf(!n.States || (n.Each || n.Keyed) && !n.Batcher && n.Timeout == 0,
+		"node %s: it has states, and is neither Each nor Keyed, or is a Batcher or has a Timeout", name)
+	f.unlessf(n.States || n.SnapshotEvery == 0 && n.KeepStates == 0, "node %s: SnapshotEvery and KeepStates need States", name)
+	f.unlessf(n.Passivates || n.KeepStates == 0, "node %s: KeepStates needs Passivates", name)
 	f.unlessf(n.Rate == 0 || n.Rate > 0 && n.Burst > 0, "node %s: a rate of %d needs a burst, not %d", name, n.Rate, n.Burst)
 	err := errors.Join(n.Faults.Check(), n.Middleware.Check())
 	f.unlessf(err == nil, "node %s: %v", name, err)
@@ -89,7 +95,7 @@ func (p Plan) checkNode(f *faulty, i int, n Node) {
 
 func (n Node) checkFlow(f *faulty, name string) {
 	if n.Flow == "" {
-		f.unlessf(n.Route == "", "node %s: it has a route, and is not a flow", name)
+		f.unlessf(n.Route == "" || n.Window.Kind != "", "node %s: it has a route, and is not a flow", name)
 		return
 	}
 	f.unlessf(slices.Contains(flowKinds, n.Flow), "node %s: there is no flow %q", name, n.Flow)
@@ -98,6 +104,17 @@ func (n Node) checkFlow(f *faulty, name string) {
 		"node %s: it is a flow, and Keyed, Each, a Batcher, Suspends or Spread", name)
 	f.unlessf(n.Flow != flowFlatMap || len(n.Next) > 0, "node %s: a flatmap must lead somewhere", name)
 	f.unlessf(n.Flow != flowSink || len(n.Next) == 0, "node %s: a sink leads nowhere", name)
+	f.unlessf(n.Route == "" || len(n.Next) > 0, "node %s: its route has no targets", name)
+}
+
+func (n Node) checkWindow(f *faulty, name string) {
+	if n.Window == (Window{}) {
+		return
+	}
+	f.unlessf(slices.Contains(windowKinds, n.Window.Kind), "node %s: there is no window %q", name, n.Window.Kind)
+	f.unlessf(n.Flow == "" && !n.Keyed && !n.Each && !n.Batcher && !n.Suspends && !n.Spread && !n.Ordered && n.Group == 0 && n.Discipline == "",
+		"node %s: it has windows, and is a flow, Keyed, Each, a Batcher, Suspends, Spread, Ordered, or has a Group or a Discipline", name)
+	f.unlessf(n.Middleware == Middleware{}, "node %s: it has windows and middleware", name)
 	f.unlessf(n.Route == "" || len(n.Next) > 0, "node %s: its route has no targets", name)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,9 @@ type fedCommand struct {
 	of      *feeder
 	number  int64
 	working atomic.Int32 // how many handlers work on it, or on what came of it
+	// loose is set when it has come in a window behind another command: it ends before what comes of the window.
+	loose   atomic.Bool
+	stopped bool // it was ended by a stop; guarded by the lock of the run
 }
 
 // part returns the feed as a part of the pipeline.
@@ -153,6 +157,30 @@ func (f *feeder) submitFrom(ctx context.Context, from int64, submit func(cmd com
 	return nil
 }
 
+// resumed is the plan of the next process: the same pipeline, with the feeds that have checkpoints. Each begins where the last
+// one was saved, and is run until it is exhausted.
+func (p Plan) resumed(before *run) Plan {
+	p.Commands, p.End, p.Resumes, p.Fragile, p.Disturbances = 0, Exhausted, false, false, slices.Clone(p.Disturbances)
+	p.Disturbances = slices.DeleteFunc(p.Disturbances, func(d Disturbance) bool {
+		return d.Action == KillFeed || d.Action == Drain || d.Action == DrainStage || d.Action == Reopen
+	})
+	p.Feeds = nil
+	for _, f := range before.feeders {
+		if next := f.Feed; f.Checkpoint {
+			next.From = int(f.saved)
+			if f.Offsets {
+				next.From /= stride
+			}
+			if next.Commands = max(f.Commands, next.From); f.Commands == 0 {
+				next.Commands = next.From + 30
+			}
+			next.Fatal = false
+			p.Feeds = append(p.Feeds, next)
+		}
+	}
+	return p
+}
+
 // enter checks that a run of the source begins behind the last accepted command, and beside no other.
 func (f *feeder) enter(from int64) (leave func()) {
 	f.mu.Lock()
@@ -200,7 +228,7 @@ func (f *feeder) fail(n int64) error {
 // submit submits one command.
 func (f *feeder) submit(ctx context.Context, n int64, submit func(cmd command, next int64) error) error {
 	r := f.run
-	cmd := command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+	cmd := r.newCommand(r.plan.Graph.Hops)
 	r.mu.Lock()
 	r.fed[cmd.ID] = &fedCommand{of: f, number: n}
 	r.mu.Unlock()
@@ -233,7 +261,7 @@ func (f *feeder) spoiled(ctx context.Context, n int64, submit func(cmd command, 
 	case f.spoil == "gap":
 		f.next++
 	case f.spoil == "lost":
-		f.run.sites[f.To].expect(command{ID: f.run.ids.Add(1)})
+		f.run.sites[f.To].expect(f.run.newCommand(0))
 	case f.spoil == "early":
 		f.mu.Unlock()
 		defer f.mu.Lock()
@@ -276,7 +304,7 @@ func (f *feeder) checkWorking(position int64) {
 	f.run.mu.Lock()
 	var early []int64
 	for _, c := range f.run.fed {
-		if c.of == f && f.offset(c.number) < position && c.working.Load() > 0 {
+		if c.of == f && f.offset(c.number) < position && c.working.Load() > 0 && !c.loose.Load() {
 			early = append(early, c.number)
 		}
 	}
@@ -298,10 +326,19 @@ func (r *run) startWork(stage string, cmd command) (stop func()) {
 		return func() {}
 	}
 	c.working.Add(1)
-	if reached := c.of.reached.Load(); c.of.offset(c.number) < reached {
+	if reached := c.of.reached.Load(); c.of.offset(c.number) < reached && !c.loose.Load() {
 		r.breachf(OneEnd, "stage %s: command %d of %s is handled after checkpoint %d", stage, c.number, feedName(c.of.index), reached)
 	}
 	return func() { c.working.Add(-1) }
+}
+
+// loosen notes that a command has come in a window behind another one.
+func (r *run) loosen(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.fed[id]; c != nil {
+		c.loose.Store(true)
+	}
 }
 
 // judgeFeeds compares what the sources have seen with what the pipeline says.
@@ -344,9 +381,26 @@ func (f *feeder) judge(s pipeline.FeedSnapshot) {
 	if s.State == "gave up" && !f.Fatal {
 		breachf("it gave up: %v", s.Err)
 	}
+	for _, c := range f.run.fedBy(f) {
+		if c.stopped && !c.loose.Load() && f.offset(c.number) < f.saved {
+			breachf("the stop has ended command %d, and the checkpoint is %d: the next process would skip it", c.number, f.saved)
+		}
+	}
 	if f.Checkpoint && f.saved != f.offset(f.next) && f.run.endsAll() && f.unsaved == 0 {
 		breachf("the last checkpoint is %d, and all commands have ended up to %d", f.saved, f.offset(f.next))
 	}
+}
+
+// fedBy returns the commands that a feed has submitted.
+func (r *run) fedBy(f *feeder) (all []*fedCommand) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.fed {
+		if c.of == f {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 func (f *feeder) isRunning() bool {

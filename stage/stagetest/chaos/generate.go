@@ -61,7 +61,8 @@ func drawPlan(t *rapid.T) Plan {
 		p.Commands = min(p.Commands, 100)
 	}
 	drawFeeds(t, &p)
-	if seldom(t, 6, "middleware") {
+	windows := func(n Node) bool { return n.Window.Kind != "" }
+	if seldom(t, 6, "middleware") && !slices.ContainsFunc(p.Graph.Nodes, windows) {
 		p.Middleware = drawMiddleware(t)
 	}
 	return p
@@ -81,6 +82,8 @@ func drawFeeds(t *rapid.T, p *Plan) {
 			p.Feeds = append(p.Feeds, drawFeed(t, *p))
 		}
 	}
+	checkpoints := func(f Feed) bool { return f.Checkpoint }
+	p.Resumes = slices.ContainsFunc(p.Feeds, checkpoints) && rapid.Bool().Draw(t, "resumes")
 	endless := func(f Feed) bool { return f.Commands == 0 }
 	if p.End == Exhausted && (len(p.Feeds) == 0 || slices.ContainsFunc(p.Feeds, endless)) {
 		p.End = Softly
@@ -182,7 +185,14 @@ func drawLine(t *rapid.T) Graph {
 			n.Ordered, n.Workers, n.Instances = true, Span{1, rapid.IntRange(1, 4).Draw(t, "more")}, 0
 			drawRetry(t, &n)
 		}
+		drawStates(t, &n)
 		drawAround(t, &n)
+		if seldom(t, 5, "window") {
+			n.Retry, n.Faults.Delay = stage.RetryPolicy{}, 0 // a command that was delayed is overtaken
+			drawWindow(t, i, &n)
+			n.Window.Kind = rapid.SampledFrom([]string{windowAll, windowBy, windowAggregate}).Draw(t, "list")
+			n.Window.Fail = false
+		}
 		if i > 0 {
 			g.Nodes[i-1].Next = []int{i}
 		}
@@ -243,8 +253,56 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	if !n.Keyed && seldom(t, 4, "ordered") {
 		n.Ordered, n.Discipline = true, ""
 	}
+	drawStates(t, &n)
 	drawAround(t, &n)
+	if seldom(t, 5, "window") {
+		drawWindow(t, i, &n)
+	}
 	return n
+}
+
+// drawStates gives the instances of some nodes a state that survives them.
+func drawStates(t *rapid.T, n *Node) {
+	if n.Flow != "" || !n.Each && !n.Keyed || n.Batcher || n.Timeout > 0 || rapid.Bool().Draw(t, "stateless") {
+		return
+	}
+	n.States, n.SnapshotEvery = true, rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "every")
+	if n.Passivates {
+		n.KeepStates = rapid.SampledFrom([]int{0, 2, keys, 100}).Draw(t, "keep")
+	}
+}
+
+// drawWindow makes a node one with windows.
+func drawWindow(t *rapid.T, i int, n *Node) {
+	n.Each, n.Batcher, n.Suspends, n.Calls, n.Spread, n.Keyed, n.Passivates, n.Ordered = false, false, false, false, false, false, false, false
+	n.States, n.SnapshotEvery, n.KeepStates, n.Flow, n.Route, n.Discipline, n.Group = false, 0, 0, "", "", "", 0
+	n.Workers, n.Instances, n.Linger, n.Work, n.Middleware, n.Ports = Span{}, 0, 0, 0, Middleware{}, true
+	n.Faults.Stuck = 0
+	if len(n.Next) > 0 {
+		n.Route = rapid.SampledFrom(routes).Draw(t, "route")
+	}
+	if slices.Contains(n.Next, i) && n.Capacity == 1 {
+		n.Capacity = 2 // New refuses a loop without slack
+	}
+	some := func(label string, of ...int) int { return rapid.SampledFrom(of).Draw(t, label) }
+	millis := func(label string) time.Duration { return time.Duration(1+some(label, 0, 1, 4)) * time.Millisecond }
+	w := Window{Kind: rapid.SampledFrom(windowKinds).Draw(t, "kind")}
+	switch w.Kind {
+	case windowJoin:
+		w.Count, w.Time, w.Held, w.Fail = some("count", 2, 3), millis("time"), some("held", 0, 3, 20), rapid.Bool().Draw(t, "fail")
+	case windowDebounce:
+		w.Idle, w.Time = millis("idle"), time.Duration(some("limit", 0, 5, 10))*time.Millisecond
+	case windowThrottle:
+		w.Time = millis("time")
+	default:
+		w.Count, w.Bytes, w.Held = some("count", 0, 1, 2, 5, 20), some("bytes", 0, 0, 4, 20), some("held", 0, 0, 3, 20)
+		w.Every = time.Duration(some("every", 0, 0, 2)) * time.Millisecond
+		w.Idle = time.Duration(some("idle", 0, 0, 1, 3)) * time.Millisecond
+		if w.Time = time.Duration(some("time", 0, 1, 2, 5)) * time.Millisecond; w.isUnlimited() {
+			w.Time = time.Millisecond // a policy may wait for what is held
+		}
+	}
+	n.Window = w
 }
 
 // drawAround draws a rate and middleware for some nodes.

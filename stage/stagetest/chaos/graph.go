@@ -19,6 +19,32 @@ type command struct {
 	ID   uint64 // of the command that was submitted
 	Part uint32 // 0 for that one; for an emitted command where it was emitted: see site.part
 	Hops uint8  // how many stages it still passes after this one
+	Sum  uint64 // of the other fields: a value of which another command has changed a part is not intact
+}
+
+// newCommand makes a command that passes so many stages after its first.
+func (r *run) newCommand(hops int) command {
+	return command{ID: r.ids.Add(1), Hops: uint8(hops)}.sealed()
+}
+
+// sealed returns the command with its sum.
+func (c command) sealed() command {
+	c.Sum = c.key()
+	return c
+}
+
+// onward returns the command as it is at its next stage.
+func (c command) onward() command {
+	c.Hops = max(c.Hops, 1) - 1
+	c.Part <<= 4
+	return c.sealed()
+}
+
+// intact checks that a command that has come somewhere is one that was sent.
+func (r *run) intact(where string, c command) {
+	if c.ID == 0 || c.Sum != c.key() {
+		r.breachf(OneEnd, "%s: a command is not what was sent: %+v", where, c)
+	}
 }
 
 // Priority returns a number of a small range, for queues by priority.
@@ -79,20 +105,25 @@ type Node struct {
 	Timeout    time.Duration
 	Grace      time.Duration
 	Retry      stage.RetryPolicy
-	Rate       int // how many commands it starts in a millisecond, and Burst at once; 0: no bound
-	Burst      int
-	Work       time.Duration // how long a handler takes
-	Middleware Middleware
-	Faults     stagetest.Faults
+	// States makes instances whose state survives them: of an Each or Keyed node without Timeout and Batcher.
+	States        bool
+	SnapshotEvery int    // with States
+	KeepStates    int    // with States, of a node that Passivates
+	Window        Window // makes it a stage of package window. Such a node has none of the above but Ports, Route and limits
+	Rate          int    // how many commands it starts in a millisecond, and Burst at once; 0: no bound
+	Burst         int
+	Work          time.Duration // how long a handler takes
+	Middleware    Middleware
+	Faults        stagetest.Faults
 }
 
-// callable returns the nodes whose answers a handler of node i may wait for: those with higher numbers from which no
-// path leads back to it, be it by commands or by calls. The pipeline does not know calls, so it would not recognize a
+// callable returns the nodes whose answers a handler of node i may wait for: those with higher numbers, without windows that no
+// time closes, from which no path leads back to it, be it by commands or by calls. The pipeline does not know calls, so it would not recognize a
 // back edge that includes one: the called node would wait for a free slot in a stage all of whose handlers wait for
 // that node.
 func (g Graph) callable(i int) (to []int) {
 	for j := i + 1; j < len(g.Nodes); j++ {
-		if !g.leads(j, i, map[int]bool{}) {
+		if !g.leads(j, i, map[int]bool{}) && !g.Nodes[j].Window.isUnlimited() {
 			to = append(to, j)
 		}
 	}
@@ -140,6 +171,8 @@ func (n Node) options() (opts []stage.Option) {
 	add(n.Rate > 0 && !n.unrated, stage.Rate(n.Rate, time.Millisecond, n.Burst))
 	add(n.Passivates, stage.Passivate(time.Millisecond, 3))
 	add(n.Ordered && !n.unordered, stage.Ordered())
+	add(n.SnapshotEvery > 0, stage.SnapshotEvery(n.SnapshotEvery))
+	add(n.KeepStates > 0, stage.KeepStates(n.KeepStates))
 	if d, err := queue.ByName(n.Discipline); err == nil {
 		opts = append(opts, stage.Discipline(d))
 	}
@@ -165,6 +198,10 @@ func (n Node) String() string {
 	say(n.Passivates, "passivates")
 	say(n.Ordered, "ordered")
 	say(n.Flow != "", "%s", n.Flow)
+	say(n.States, "states")
+	say(n.SnapshotEvery > 0, "snapshot-every=%d", n.SnapshotEvery)
+	say(n.KeepStates > 0, "keep-states=%d", n.KeepStates)
+	say(n.Window.Kind != "", "%s", n.Window)
 	say(n.Route != "", "route=%s", n.Route)
 	say(n.Group > 0, "group=%d", n.Group)
 	say(n.Workers != Span{}, "workers=%d..%d", n.Workers.Fewest, n.Workers.Most)
@@ -228,6 +265,11 @@ func (r *run) build() (parts []pipeline.Part) {
 		}
 		parts = append(parts, s.stage)
 	}
+	for _, s := range r.sites {
+		if s.tail != nil {
+			parts = append(parts, s.tail)
+		}
+	}
 	for i, members := range groups {
 		if len(members) > 0 {
 			parts = append(parts, pipeline.Group(groupName(i+1), g.Groups[i].Fewest, g.Groups[i].Most, members...))
@@ -249,7 +291,7 @@ func (r *run) build() (parts []pipeline.Part) {
 func (s *site) makeStage() {
 	opts := append(s.options(), stage.Restart(s.run.plan.restart()))
 	for range s.Next {
-		if s.Ports && s.Flow == "" {
+		if s.Ports && s.Flow == "" && s.Window.Kind == "" {
 			s.ports = append(s.ports, behaviour.NewPort[command](fmt.Sprintf("p%d.%d", s.index, len(s.ports))))
 		}
 	}
@@ -264,6 +306,9 @@ func (s *site) makeStage() {
 
 // shape makes a stage with one instance for each worker, for each key, or for all.
 func (s *site) shape(opts []stage.Option) *stage.Stage[command] {
+	if s.Window.Kind != "" {
+		return s.window(opts)
+	}
 	if s.Flow != "" {
 		return s.flow(opts)
 	}

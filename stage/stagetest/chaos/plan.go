@@ -23,6 +23,7 @@ const (
 	Crashes    stagetest.Promise = oracle.Crashes    // nothing crashes except what was made to
 	Survival   stagetest.Promise = oracle.Survival   // the pipeline does not give up while its limits are kept
 	Checks     stagetest.Promise = oracle.Checks     // New accepts only what runs, and names what it refuses
+	States     stagetest.Promise = oracle.States     // a state that survives its instance is what ended commands have changed
 )
 
 // Action is an action that is done to a pipeline while it runs. A kill stops an actor from outside, without its
@@ -129,10 +130,13 @@ type Plan struct {
 	Commands      int
 	Submitters    int
 	Feeds         []Feed // commands come from them, too
-	Hasty         bool   // some submitters wait for a free slot for a few milliseconds only
-	Quiet         bool   // some commands are submitted without a ticket
-	Disturbances  []Disturbance
-	End           Ending
+	// Resumes has the pipeline made again when it has stopped, as in the next process: its feeds with checkpoints go on where the
+	// last ones were saved, until they are exhausted.
+	Resumes      bool
+	Hasty        bool // some submitters wait for a free slot for a few milliseconds only
+	Quiet        bool // some commands are submitted without a ticket
+	Disturbances []Disturbance
+	End          Ending
 	// Fragile makes stages give up after a few crashes in a row, and the pipeline with them. Otherwise the pipeline
 	// must survive the plan.
 	Fragile bool
@@ -160,7 +164,7 @@ func (p Plan) String() string {
 	for _, flag := range []struct {
 		is   bool
 		name string
-	}{{p.Hasty, "hasty"}, {p.Quiet, "quiet"}, {p.Fragile, "fragile"}, {p.Ordered, "ordered"}, {p.Fans, "fans"}} {
+	}{{p.Hasty, "hasty"}, {p.Quiet, "quiet"}, {p.Fragile, "fragile"}, {p.Ordered, "ordered"}, {p.Fans, "fans"}, {p.Resumes, "resumes"}} {
 		if flag.is {
 			b.WriteString(", " + flag.name)
 		}
@@ -187,9 +191,6 @@ func (p Plan) String() string {
 	fmt.Fprintf(&b, " [end %s]", p.End)
 	return b.String()
 }
-
-// GoString returns [Plan.String]; rapid prints it.
-func (p Plan) GoString() string { return "\n" + p.String() }
 
 // restart returns the restart policy of the plan's stages.
 func (p Plan) restart() stage.RestartPolicy {

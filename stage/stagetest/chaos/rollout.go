@@ -15,7 +15,7 @@ import (
 
 // upgrade runs another version of the same behaviour at a site's stage, perhaps as a canary.
 func (r *run) upgrade(s *site, rnd *rand.Rand, canary bool) bool {
-	if s.Keyed || s.Flow != "" { // a keyed stage cannot be upgraded, and a flow would lose its targets
+	if s.Keyed || s.Window.Kind != "" { // they cannot be upgraded
 		return false
 	}
 	var opts []upgrade.Option
@@ -125,7 +125,7 @@ func (d *drains) over() bool {
 func (r *run) submitMany(rnd *rand.Rand, to *site, n int) {
 	cmds := make([]command, n)
 	for i := range cmds {
-		cmds[i] = command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+		cmds[i] = r.newCommand(r.plan.Graph.Hops)
 		to.expect(cmds[i])
 	}
 	ctx, cancel := r.submitContext(rnd)
@@ -145,8 +145,14 @@ func (r *run) submitMany(rnd *rand.Rand, to *site, n int) {
 
 // fresh makes an instance of the site's behaviour.
 func (s *site) fresh() behaviour.Behaviour[command] {
+	if s.Flow != "" {
+		return s.freshFlow()
+	}
 	if s.Suspends {
 		return newSuspender(s)
+	}
+	if s.States {
+		return s.stateful(0, stagetest.Wrap[command](s.injector, &nodeBehaviour{site: s}))
 	}
 	if s.Batcher {
 		return stagetest.Wrap[command](s.injector, &nodeBatcher{nodeBehaviour{site: s}})

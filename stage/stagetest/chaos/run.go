@@ -23,6 +23,7 @@ import (
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 	"github.com/golda-dev/golda/stage/upgrade"
+	"github.com/golda-dev/golda/window"
 	"github.com/golda-dev/golda/worker"
 )
 
@@ -80,11 +81,24 @@ func (r *run) breachf(p stagetest.Promise, format string, args ...any) {
 // The error is a [stagetest.VerdictError] if they were not. A run takes at most two minutes. Only one plan may run at a time, and
 // no other test beside it: their goroutines would count as leaked.
 func (p Plan) Run() (Report, error) {
+	report, r, err := p.once()
+	if err != nil || !p.Resumes {
+		return report, err
+	}
+	more, _, err := p.resumed(r).once()
+	report.Add(more)
+	report.Plans--
+	return report, err
+}
+
+// once runs the plan in one process.
+func (p Plan) once() (Report, *run, error) {
 	before := goleak.IgnoreCurrent()
 	r := &run{plan: p, name: fmt.Sprintf("chaos-%d", oracle.Number()), actions: map[string]uint64{}, letters: map[command]int{}, fed: map[uint64]*fedCommand{}, excused: map[uint64]bool{}}
 	report := Report{Plans: 1, Stages: len(p.Graph.Nodes)}
 	if !r.start() {
-		return r.close(report)
+		report, err := r.close(report)
+		return report, r, err
 	}
 	dog := stagetest.Watch(r.pipe, cmp.Or(p.Patience, patience))
 	over := make(chan struct{})
@@ -101,6 +115,9 @@ func (p Plan) Run() (Report, error) {
 	if v, ok := errors.AsType[stagetest.VerdictError](dog.Stop()); ok {
 		r.broken = append(r.broken, v...)
 	}
+	if stuck {
+		r.showPlan()
+	}
 	report.Snapshots = dog.Snapshots()
 	r.release()
 	if stuck {
@@ -113,7 +130,19 @@ func (p Plan) Run() (Report, error) {
 	if r.pipe.Err() != nil {
 		report.GaveUp++
 	}
-	return r.close(report)
+	report, err := r.close(report)
+	return report, r, err
+}
+
+// showPlan adds the plan to the breaches of a plan that is stuck, so that it can be run again.
+func (r *run) showPlan() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.broken {
+		if b.Promise == Progress {
+			b.Detail = fmt.Sprintf("the plan:\n%#v\n%s", r.plan, b.Detail)
+		}
+	}
 }
 
 // close completes the report.
@@ -179,33 +208,75 @@ func (r *run) start() bool {
 
 // letter handles a dead letter.
 func (r *run) letter(l stage.DeadLetter) {
+	r.excuseLost(l.Err)
 	cmd, ok := l.Command.(command)
-	if !ok {
-		r.breachf(OneEnd, "a dead letter of a command that was not submitted: %v", l.Command)
-		return
-	}
 	r.mu.Lock()
 	r.written++
+	r.mu.Unlock()
+	if crash, ok := errors.AsType[*stage.CrashError](l.Err); ok && !foreseen(crash) {
+		r.breachf(Crashes, "%v\n%s", crash, crash.Stack)
+	}
+	if !ok {
+		r.letterOfWindow(l)
+		return
+	}
+	r.intact("a dead letter", cmd)
+	r.mu.Lock()
 	r.letters[command{ID: cmd.ID, Part: cmd.Part}]++
 	n := r.letters[command{ID: cmd.ID, Part: cmd.Part}]
 	r.excused[cmd.ID] = true
+	r.stops(cmd.ID, l.Err)
 	r.mu.Unlock()
 	if n > 1 && !r.plan.copies() && l.Reason != reason.MaxInFlight { // another attempt may emit it again, also in vain
 		r.breachf(OneEnd, "command %d, part %d, has %d dead letters: %v", cmd.ID, cmd.Part, n, l.Err)
-	}
-	if crash, ok := errors.AsType[*stage.CrashError](l.Err); ok && !foreseen(crash) {
-		r.breachf(Crashes, "%v\n%s", crash, crash.Stack)
 	}
 }
 
 // failure handles the letter of a command that failed.
 func (r *run) failure(l stage.DeadLetter) {
+	r.excuseLost(l.Err)
 	cmd, ok := l.Command.(command)
 	if !ok {
-		r.breachf(OneEnd, "a failure of a command that was not submitted: %v", l.Command)
+		r.letterOfWindow(l)
 		return
 	}
-	r.excuse(cmd.ID)
+	r.intact("a failure", cmd)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.excused[cmd.ID] = true
+	r.stops(cmd.ID, l.Err)
+}
+
+// letterOfWindow handles a letter of a window that was not opened. The checkpoint of its first command waited for it.
+func (r *run) letterOfWindow(l stage.DeadLetter) {
+	all := commandsOf(l.Command)
+	if len(all) == 0 {
+		r.breachf(OneEnd, "a letter of a command that was not submitted: %v", l.Command)
+		return
+	}
+	r.mu.Lock()
+	r.stops(all[0].ID, l.Err)
+	r.mu.Unlock()
+	for _, cmd := range all {
+		r.intact("a letter", cmd)
+		r.excuse(cmd.ID)
+	}
+}
+
+// excuseLost notes that the commands of an aggregate that was lost with an error need not be handled.
+func (r *run) excuseLost(err error) {
+	if lost, ok := errors.AsType[*window.LostError](err); ok {
+		for _, cmd := range commandsOf(lost.Window) {
+			r.excuse(cmd.ID)
+		}
+	}
+}
+
+// stops notes that a stop has ended a command, so that no checkpoint may pass it. The lock is held.
+func (r *run) stops(id uint64, err error) {
+	if c := r.fed[id]; c != nil && isAny(err, stage.ErrStopped, pipeline.ErrStopped) {
+		c.stopped = true
+	}
 }
 
 // excuse notes that a command, or what came of it, need not be handled everywhere.
@@ -246,7 +317,7 @@ func (r *run) submit(rnd *rand.Rand) (list []*pendingAnswer) {
 			left -= n - 1
 			continue
 		}
-		cmd := command{ID: r.ids.Add(1), Hops: uint8(r.plan.Graph.Hops)}
+		cmd := r.newCommand(r.plan.Graph.Hops)
 		ctx, cancel := r.submitContext(rnd)
 		to.expect(cmd)
 		if a := r.submitOne(ctx, rnd, to.stage, cmd); a != nil {
@@ -407,11 +478,14 @@ func (r *run) judgeSites(s pipeline.Snapshot) {
 	excused := maps.Clone(r.excused)
 	r.mu.Unlock()
 	for i, site := range r.sites {
-		if lost := site.lost(excused); len(lost) > 0 {
+		if lost := site.lost(excused); uint64(len(lost)) > site.superseded(of[name(i)]) {
 			r.breachf(OneEnd, "lost: stage %s: these were sent there and not handled, without a letter or an error: %+v", name(i), lost)
 		}
 		if err := site.checkRate(elapsed); err != nil {
 			r.breachf(OneEnd, "%v", err)
+		}
+		if err := site.judgeStates(); err != nil {
+			r.breachf(States, "%v", err)
 		}
 		if err := site.count(of[name(i)]); err != nil {
 			r.breachf(OneEnd, "%v", err)
@@ -463,12 +537,14 @@ func (r *run) answer(a *pendingAnswer) {
 		return
 	}
 	r.excuse(a.id)
+	r.excuseLost(err)
 	crash, crashed := errors.AsType[*stage.CrashError](err)
 	_, injected := errors.AsType[*stagetest.InjectedError](err)
 	switch {
 	case crashed && foreseen(crash), injected:
+	case isAny(err, pipeline.ErrStopped) && (r.plan.End == Hard || r.plan.End == Soon || r.plan.Fragile):
 	case isAny(err, stage.ErrFull, stage.ErrShed, stage.ErrMaxInFlight, stage.ErrStopped, stage.ErrDisabled, stage.ErrTimeout,
-		stage.ErrExpired, coroutine.ErrStopped):
+		stage.ErrExpired, coroutine.ErrStopped, window.ErrIncomplete):
 	case a.within.Err() != nil && errors.Is(err, a.within.Err()):
 	default:
 		r.breachf(Crashes, "command %d ended with an unknown error: %v", a.id, err)
@@ -479,7 +555,7 @@ func (r *run) answer(a *pendingAnswer) {
 func (r *run) isOf(result any, id uint64) bool {
 	switch got := result.(type) {
 	case nil:
-		return slices.ContainsFunc(r.plan.Graph.Nodes, func(n Node) bool { return n.Flow != "" })
+		return slices.ContainsFunc(r.plan.Graph.Nodes, func(n Node) bool { return n.Flow != "" || n.Window.Kind != "" })
 	case command:
 		return got.ID == id
 	default:

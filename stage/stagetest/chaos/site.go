@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
@@ -22,7 +24,12 @@ type site struct {
 	stage    *stage.Stage[command]
 	ports    []*behaviour.Port[command]
 	injector *stagetest.Injector
-	flows    *stage.Flow[command, command] // of a node that is a flow and not a sink
+	flows    interface { // of a node that leads on by itself: a flow, or what is behind a window
+		To(target behaviour.Target[command], more ...behaviour.Target[command]) part.Part
+		Route(pick stage.Pick[command], targets ...behaviour.Target[command]) part.Part
+	}
+	pick stage.Pick[command] // of a flow with a route
+	tail pipeline.Part       // the stage behind a window, which opens it
 
 	started, stopped atomic.Int64
 	inside, most     atomic.Int64
@@ -36,6 +43,7 @@ type site struct {
 	live   map[uint64]*nodeBehaviour // of a keyed node: the instance of each key
 	// working counts the handlers of each key of a keyed node.
 	working map[uint64]int
+	states  states
 
 	order order // in which commands are to be handled; not changed
 }
@@ -141,9 +149,7 @@ func (s *site) outcome(ctx context.Context, cmd command) behaviour.Outcome {
 		return behaviour.OK(cmd.ID)
 	}
 	way := int(oracle.Mix(cmd.key()^s.run.plan.Seed) % uint64(len(s.Next)))
-	next := cmd
-	next.Hops--
-	next.Part <<= 4
+	next := cmd.onward()
 	if s.Spread && (cmd.Part == 0 || s.run.plan.Fans) {
 		s.spread(ctx, next, way)
 	}
@@ -169,6 +175,7 @@ func (s *site) spread(ctx context.Context, next command, but int) {
 		if n != but {
 			part := next
 			part.Part = s.part(next, n)
+			part = part.sealed()
 			s.next(n).expect(part)
 			err := behaviour.Emit(ctx, s.target(n), part)
 			if s.run.emitted(name(s.Next[n]), err); err != nil {
@@ -203,11 +210,17 @@ func (s *site) expectNot(cmd command) {
 
 // note records a handler's run: how often a command was handled here, and in what order.
 func (s *site) note(cmd command) (leave func()) {
+	s.calls.Add(1)
+	return s.mark(cmd)
+}
+
+// mark is note for a command that came here in a window.
+func (s *site) mark(cmd command) (leave func()) {
 	leave = func() {}
 	if s.Timeout == 0 { // an abandoned run goes on after its command has ended
 		leave = s.run.startWork(name(s.index), cmd)
 	}
-	s.calls.Add(1)
+	s.run.intact(name(s.index), cmd)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done[cmd]++
@@ -229,6 +242,9 @@ func (s *site) note(cmd command) (leave func()) {
 
 // count compares what the handlers have counted with the engine's figures.
 func (s *site) count(st stage.Snapshot) error {
+	if s.Window.Kind != "" {
+		return s.countSuperseded(st)
+	}
 	if !s.exact() {
 		return nil
 	}

@@ -30,17 +30,77 @@ var (
 func (s *site) flow(opts []stage.Option) *stage.Stage[command] {
 	opts = append(opts, stage.Use(s.injectAndAccount))
 	id := name(s.index)
+	var f *stage.Flow[command, command]
 	switch s.Flow {
 	case flowMap:
-		s.flows = stage.Map(id, s.handleMap, opts...)
+		f = stage.Map(id, s.handleMap, opts...)
 	case flowFilter:
-		s.flows = stage.Filter(id, s.handleFilter, opts...)
+		f = stage.Filter(id, s.handleFilter, opts...)
 	case flowFlatMap:
-		s.flows = stage.FlatMap(id, s.handleFlatMap, opts...)
+		f = stage.FlatMap(id, s.handleFlatMap, opts...)
 	default:
 		return stage.Sink(id, s.handleSink, opts...).Stage
 	}
-	return s.flows.Stage
+	s.flows = f
+	return f.Stage
+}
+
+// freshFlow makes another version of a flow: a behaviour that does the same without the flow's help.
+func (s *site) freshFlow() behaviour.Behaviour[command] {
+	return behaviour.Func[command](func(ctx context.Context, cmd command) behaviour.Outcome {
+		var results []command
+		var err error
+		switch s.Flow {
+		case flowMap:
+			var one command
+			one, err = s.handleMap(ctx, cmd)
+			results = []command{one}
+		case flowFilter:
+			var keep bool
+			if keep, err = s.handleFilter(ctx, cmd); keep {
+				results = []command{cmd}
+			}
+		case flowFlatMap:
+			err = s.handleFlatMap(ctx, cmd, func(c command) error { return s.sendOn(ctx, c) })
+		default:
+			err = s.handleSink(ctx, cmd)
+		}
+		if err != nil {
+			return behaviour.Error(err)
+		}
+		return s.pass(ctx, results)
+	})
+}
+
+// pass sends the result of a map or filter on, if there is one.
+func (s *site) pass(ctx context.Context, results []command) behaviour.Outcome {
+	switch {
+	case len(results) == 0:
+		return behaviour.OK(nil)
+	case len(s.Next) == 0:
+		return behaviour.OK(results[0])
+	case s.pick != nil:
+		return behaviour.Forward(s.next(s.pick(results[0], len(s.Next))).stage, results[0])
+	}
+	for n := range s.Next[1:] {
+		if err := behaviour.Emit(ctx, s.next(n+1).stage, results[0]); err != nil {
+			return behaviour.Error(err)
+		}
+	}
+	return behaviour.Forward(s.next(0).stage, results[0])
+}
+
+// sendOn emits one result to all targets, or to the one that the route picks.
+func (s *site) sendOn(ctx context.Context, c command) error {
+	if s.pick != nil {
+		return behaviour.Emit(ctx, s.next(s.pick(c, len(s.Next))).stage, c)
+	}
+	for n := range s.Next {
+		if err := behaviour.Emit(ctx, s.next(n).stage, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // connect connects a flow with its targets.
@@ -54,19 +114,22 @@ func (s *site) connect() {
 	}
 	switch s.Route {
 	case robin:
-		s.flows.Route(s.picked(stage.RoundRobin[command]()), targets...)
+		s.pick = s.picked(stage.RoundRobin[command]())
 	case byID:
-		s.flows.Route(s.picked(stage.ByKey(keyOf)), targets...)
+		s.pick = s.picked(stage.ByKey(keyOf))
 	case pick:
-		s.flows.Route(s.picked(func(c command, n int) int { return int(oracle.Mix(c.key()) % uint64(n)) }), targets...)
+		s.pick = s.picked(func(c command, n int) int { return int(oracle.Mix(c.key()) % uint64(n)) })
 	default:
 		s.flows.To(targets[0], targets[1:]...)
+		return
 	}
+	s.flows.Route(s.pick, targets...)
 }
 
 // picked notes which target a route has picked.
 func (s *site) picked(by stage.Pick[command]) stage.Pick[command] {
 	return func(c command, n int) int {
+		s.run.intact(name(s.index)+", its route", c)
 		i := by(c, n)
 		s.next(i).expect(c)
 		return i
@@ -90,9 +153,7 @@ func (s *site) injectAndAccount(ctx context.Context, name string, cmd any, next 
 func (s *site) handleMap(ctx context.Context, cmd command) (command, error) {
 	defer s.note(cmd)()
 	s.work(ctx)
-	next := cmd
-	next.Hops = max(cmd.Hops, 1) - 1
-	next.Part <<= 4
+	next := cmd.onward()
 	s.sends(next)
 	return next, nil
 }
@@ -115,14 +176,12 @@ func (s *site) handleFlatMap(ctx context.Context, cmd command, emit func(command
 	if cmd.Hops == 0 {
 		return nil
 	}
-	next := cmd
-	next.Hops--
-	next.Part <<= 4
+	next := cmd.onward()
 	all := []command{next}
 	if cmd.Part == 0 || s.run.plan.Fans {
 		second := next
 		second.Part = s.part(next, len(s.Next))
-		all = append(all, second)
+		all = append(all, second.sealed())
 	}
 	for _, c := range all {
 		if err := emit(c); err != nil {
@@ -161,7 +220,7 @@ func (p Plan) copies() bool {
 		return true
 	}
 	for _, n := range p.Graph.Nodes {
-		if n.Flow != "" && n.Route == "" && len(n.Next) > 1 || n.Middleware.Again > 0 || n.Flow == flowFlatMap {
+		if n.Window.Kind != "" || n.Flow != "" && n.Route == "" && len(n.Next) > 1 || n.Middleware.Again > 0 || n.Flow == flowFlatMap {
 			return true
 		}
 	}

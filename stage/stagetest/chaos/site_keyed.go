@@ -16,6 +16,7 @@ func keyOf(c command) uint64 { return c.ID % keys }
 
 // laneOf is the key function of a keyed node.
 func (s *site) laneOf(c command) uint64 {
+	s.run.intact(name(s.index)+", its key", c)
 	if s.stray {
 		return c.key()
 	}
@@ -24,7 +25,11 @@ func (s *site) laneOf(c command) uint64 {
 
 // forKey makes the instance of a key.
 func (s *site) forKey(key uint64) behaviour.Behaviour[command] {
-	return stagetest.Wrap[command](s.injector, &nodeOfKey{nodeBehaviour{site: s}, key})
+	b := stagetest.Wrap[command](s.injector, &nodeOfKey{nodeBehaviour{site: s}, key})
+	if s.States {
+		return s.stateful(key, b)
+	}
+	return b
 }
 
 // nodeOfKey is a nodeBehaviour for one key.
@@ -121,6 +126,10 @@ func (r *run) findOrders() {
 		if s.order = known; s.Keyed {
 			s.order = min(known, byKey)
 			known = min(known, s.leaving())
+		}
+		if s.Window.Kind != "" && s.Window.Kind != windowAll {
+			s.order = min(known, byKey)
+			known = s.order
 		}
 		if s.Ordered { // what leaves it is in the order in which it came, and is not handled so
 			s.order = unknown

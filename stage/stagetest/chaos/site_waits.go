@@ -84,7 +84,7 @@ func (s *site) call(c behaviour.Suspender, cmd command) error {
 	}
 	target := s.run.sites[later[oracle.Mix(cmd.key()+3)%uint64(len(later))]]
 	to := target.stage
-	called := command{ID: s.run.ids.Add(1)}
+	called := s.run.newCommand(0)
 	target.expect(called)
 	ticket, err := to.Ask(c, called)
 	if err != nil {

@@ -26,6 +26,7 @@ const (
 	Crashes    = "crashes"
 	Survival   = "survival"
 	Checks     = "checks"
+	States     = "states"
 )
 
 // System returns the actor system of all pipelines of the test kit. They share one because a system costs three
@@ -68,15 +69,15 @@ func AtRest(s pipeline.Snapshot) (promise, detail string) {
 	}
 }
 
-// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any or is
-// drained, and one for commands between the stages.
+// Diagnose describes where a pipeline's commands are, and what may block them: a line for each stage that has any, for which
+// callers or workers wait, or that is drained, and one for commands between the stages.
 func Diagnose(s pipeline.Snapshot) string {
 	var lines []string
 	here := 0
 	for _, st := range s.Stages {
 		n := st.Queued + st.InHand + st.Delayed
 		here += n
-		if n == 0 && st.Balanced() && !(st.Draining && s.InFlight > 0) {
+		if n+st.Submitters+st.Senders == 0 && st.Balanced() && !(st.Draining && s.InFlight > 0) {
 			continue
 		}
 		lines = append(lines, diagnose(st, poolOf(s, st)))
@@ -112,6 +113,11 @@ func diagnose(st stage.Snapshot, p pipeline.Pool) string {
 		{st.Draining && !st.Drained, "draining"},
 		{st.Drained, "drained"},
 		{st.Queued >= st.Capacity, "full"},
+		{st.Carried > 0, fmt.Sprintf("handled, and not handed over: %d", st.Carried)},
+		{st.Reserved > 0, fmt.Sprintf("slots promised to workers of other stages: %d", st.Reserved)},
+		{st.Submitters > 0, fmt.Sprintf("callers that wait for a free slot: %d", st.Submitters)},
+		{st.Senders > 0, fmt.Sprintf("workers of other stages that wait to hand over: %d", st.Senders)},
+		{st.Suspended > 0, fmt.Sprintf("suspended handlers: %d", st.Suspended)},
 		{st.Queued > 0 && p.Workers == 0, "no worker takes them"},
 		{p.Busy > 0 && p.Busy == p.Workers, "all workers are in handlers"},
 		{st.Abandoned > 0, fmt.Sprintf("%d handlers abandoned", st.Abandoned)},
