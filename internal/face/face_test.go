@@ -44,7 +44,7 @@ supervisor       60
 adapter/failsafe 15
 adapter/http     20
 stage/stagetest  44
-stage/stagetest/chaos  47
+stage/stagetest/chaos  49
 `
 
 func TestAPackageExportsNoMoreNamesThanItsBudget(t *testing.T) {

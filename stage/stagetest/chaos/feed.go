@@ -295,7 +295,9 @@ func (f *feeder) save(_ context.Context, position int64) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.saved = position
+	if f.saved = position; f.spoil == "ahead" {
+		f.saved = f.offset(f.next)
+	}
 	return nil
 }
 

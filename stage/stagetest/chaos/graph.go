@@ -88,9 +88,10 @@ type Node struct {
 	Flow string
 	// Route chooses one of Next for each result of a Flow: "robin", "key" or "pick". Without it the result goes to all.
 	Route     string
-	unrated   bool // it has no Rate, whatever it says, which breaks the promise of a rate
-	unordered bool // an Ordered node is not ordered, which breaks its promise
-	stray     bool // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
+	unrated   bool   // it has no Rate, whatever it says, which breaks the promise of a rate
+	unordered bool   // an Ordered node is not ordered, which breaks its promise
+	spoil     string // breaks a promise, for tests of the checks: "torn", "lost" or "stale"
+	stray     bool   // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
 
 	Group int // index in Graph.Groups, counted from one; 0: it has workers of its own
 

@@ -115,6 +115,59 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			}
 			p.Graph.Entries, p.Graph.Nodes[1].Route, p.Fans = []int{0, 1, 2}, "robin", true
 		}, ""},
+		"each kind of window": {func(p *chaos.Plan) {
+			p.Commands, p.Graph.Hops = 600, 4
+			for i, w := range []chaos.Window{
+				{Kind: "by", Count: 4, Time: time.Millisecond}, {Kind: "all", Bytes: 9, Idle: time.Millisecond},
+				{Kind: "aggregate", Every: time.Millisecond, Held: 2}, {Kind: "join", Count: 2, Time: time.Millisecond, Fail: true},
+				{Kind: "debounce", Idle: 100 * time.Microsecond}, {Kind: "throttle", Time: 100 * time.Microsecond},
+			} {
+				p.Graph.Nodes = append(p.Graph.Nodes, chaos.Node{Window: w, Next: []int{0}})
+				p.Graph.Entries = append(p.Graph.Entries, 3+i)
+			}
+		}, ""},
+		"windows in a line": {func(p *chaos.Plan) {
+			p.Ordered = true
+			p.Graph.Nodes[1].Window = chaos.Window{Kind: "by", Count: 3, Time: time.Millisecond}
+			p.Graph.Nodes[1].Workers = chaos.Span{}
+		}, ""},
+		"a command that a window loses": {func(p *chaos.Plan) {
+			p.Graph.Nodes[1].Window = chaos.Window{Kind: "by", Count: 3, Time: time.Millisecond}
+			p.Graph.Nodes[1].Workers = chaos.Span{}
+			p.Graph.Nodes[1].Spoil("lost")
+		}, "one end"},
+		"a command of which another one has changed a part": {func(p *chaos.Plan) { p.Graph.Nodes[0].Spoil("torn") }, "one end"},
+		"states of workers and keys that crash": {func(p *chaos.Plan) {
+			for i, n := range []chaos.Node{{Each: true, Workers: chaos.Span{Fewest: 3, Most: 3}}, {Keyed: true}, {Keyed: true, SnapshotEvery: 3}} {
+				n.Next, n.States, n.Faults.Panic, n.Retry.Attempts = p.Graph.Nodes[i].Next, true, .2, 5
+				p.Graph.Nodes[i] = n
+			}
+		}, ""},
+		"a state without a command that has ended": {func(p *chaos.Plan) {
+			n := &p.Graph.Nodes[1]
+			n.Keyed, n.States, n.Faults.Panic = true, true, .3
+			n.Spoil("stale")
+		}, "states"},
+		"a pipeline that is made again after a hard stop": {func(p *chaos.Plan) {
+			p.Feeds, p.Resumes, p.End = []chaos.Feed{{Commands: 300, Checkpoint: true}}, true, chaos.Hard
+			p.Graph.Nodes[1].Work = 100 * time.Microsecond
+			p.Commands = 100
+		}, ""},
+		"a checkpoint that is past what the stop has ended": {func(p *chaos.Plan) {
+			f := chaos.Feed{Commands: 300, Checkpoint: true}
+			f.Spoil("ahead")
+			p.Feeds, p.End, p.Commands = []chaos.Feed{f}, chaos.Hard, 40
+			for i := range p.Graph.Nodes {
+				n := &p.Graph.Nodes[i]
+				n.Capacity, n.Batch, n.Work = 2, 1, time.Millisecond
+			}
+		}, "one end"},
+		"new versions of flows": {func(p *chaos.Plan) {
+			for i, flow := range []string{"map", "flatmap", "sink"} {
+				p.Graph.Nodes[i].Flow = flow
+				p.Disturbances = append(p.Disturbances, chaos.Disturbance{At: 10 + 30*i, Action: chaos.Upgrade, Stage: i})
+			}
+		}, ""},
 		"a stage that gives up": {func(p *chaos.Plan) {
 			p.Graph.Nodes[0].Faults.Poison = 1
 			p.Fragile = true
@@ -153,6 +206,11 @@ func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 		"node s1: stagetest: Faults: panic: 2":      func(p *chaos.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },
 		"node s1: there is no flow":                 func(p *chaos.Plan) { p.Graph.Nodes[1].Flow = "stream" },
 		"node s1: a map has a back edge":            func(p *chaos.Plan) { p.Graph.Nodes[1].Flow, p.Graph.Nodes[1].Next = "map", []int{0} },
+		"node s1: there is no window":               func(p *chaos.Plan) { p.Graph.Nodes[1].Window.Kind = "sliding" },
+		"node s1: it has windows, and is a flow":    func(p *chaos.Plan) { n := &p.Graph.Nodes[1]; n.Window.Kind, n.Flow = "by", "map" },
+		"node s1: it has states, and is neither":    func(p *chaos.Plan) { p.Graph.Nodes[1].States = true },
+		"node s1: SnapshotEvery and KeepStates":     func(p *chaos.Plan) { p.Graph.Nodes[1].SnapshotEvery = 2 },
+		"it resumes, and no feed has a Checkpoint":  func(p *chaos.Plan) { p.Resumes, p.Feeds = true, []chaos.Feed{{}} },
 		"node s1: a rate of 3 needs a burst":        func(p *chaos.Plan) { p.Graph.Nodes[1].Rate = 3 },
 		"node s1: middleware: panic: 2":             func(p *chaos.Plan) { p.Graph.Nodes[1].Middleware.Panic = 2 },
 		"feed f0: feeds 9: there are 3 nodes":       func(p *chaos.Plan) { p.Feeds = []chaos.Feed{{To: 9}} },

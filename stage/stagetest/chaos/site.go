@@ -150,6 +150,9 @@ func (s *site) outcome(ctx context.Context, cmd command) behaviour.Outcome {
 	}
 	way := int(oracle.Mix(cmd.key()^s.run.plan.Seed) % uint64(len(s.Next)))
 	next := cmd.onward()
+	if s.spoil == "torn" && cmd.ID == 7 {
+		next.Hops++ // and not its sum
+	}
 	if s.Spread && (cmd.Part == 0 || s.run.plan.Fans) {
 		s.spread(ctx, next, way)
 	}

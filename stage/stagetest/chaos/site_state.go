@@ -147,8 +147,13 @@ func (s *stateful) Snapshot() any {
 			name(where.index), len(s.seen), n)
 	}
 	s.of.saved = true
+	if s.spoiled() {
+		return snapshot{s.of, slices.Clone(s.seen[1:])}
+	}
 	return snapshot{s.of, slices.Clone(s.seen)}
 }
+
+func (s *stateful) spoiled() bool { return s.site.spoil == "stale" && len(s.seen) > 1 }
 
 // Restore continues with a state: that of a canary's trial in a copy, others as they are.
 func (s *stateful) Restore(state any) error {
@@ -184,11 +189,11 @@ func (s *site) mayRestore(of *lineage, seen []command) error {
 		return fmt.Errorf("it has other commands than those that have ended: %+v, not %+v", seen, of.log)
 	}
 	most := 0
-	if of.crashed || s.run.plan.kills() {
+	if of.crashed || s.run.plan.kills() || s.surrounded() {
 		most = max(s.SnapshotEvery, 1) - 1
 	}
 	if s.surrounded() {
-		most += 2 // a crash after the handler has returned, perhaps twice
+		most += 4 // a crash in middleware, after the handler has returned: once, or as often as it was called again
 	}
 	if lost := len(of.log) - n; lost > most {
 		return fmt.Errorf("%d commands are missing in it, and %d may be", lost, most)
