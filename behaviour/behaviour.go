@@ -57,8 +57,9 @@ type Snapshotter interface {
 // Restorer is implemented by a behaviour that takes over what a [Snapshotter] returned.
 //
 // If there is a snapshot, the worker calls Restore once, after Start and before the first command. Restore may keep the state:
-// nothing else has it. After an upgrade the state may come from the old version. If Restore returns an error or panics, that
-// is logged, the instance is stopped, and a fresh one begins without a state; no command is charged.
+// nothing else uses it. In a stage.Each the Stop of the instance before may still run. After an upgrade the state may come
+// from the old version. If Restore returns an error or panics, that is logged, the instance is stopped, and a fresh one begins
+// without a state; no command is charged.
 type Restorer interface {
 	Restore(state any) error
 }

@@ -40,7 +40,7 @@ func written() still {
 				RejectedBy:     map[reason.Reason]uint64{reason.Full: 4, reason.Type: 6},
 				ShedBy:         map[reason.Reason]uint64{reason.Oldest: 5},
 				DeadLetteredBy: map[reason.Reason]uint64{reason.Crash: 2, "of_tomorrow": 11},
-				Queued:         111, InHand: 112, Suspended: 111, Delayed: 113, Waiting: 183, Capacity: 114,
+				Queued:         111, InHand: 112, Suspended: 111, Delayed: 113, Waiting: 183, Submitters: 184, Capacity: 114,
 				Crashes: 115, Retries: 116, RetriesRefused: 128, Restarts: 117,
 				Workers: 118, Busy: 119, Blocked: 181, Idle: 182, WorkersMin: 120, WorkersMax: 121, WorkersMost: 122,
 				Instances: 125, Visits: 126, EmptyVisits: 127,

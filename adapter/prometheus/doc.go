@@ -64,6 +64,7 @@
 //	golda_stage_in_hand                  gauge
 //	golda_stage_suspended                gauge    a part of in_hand
 //	golda_stage_delayed                  gauge
+//	golda_stage_submitters               gauge    callers and handlers that wait for a free slot
 //	golda_stage_results_waiting          gauge    of a stage with Ordered
 //	golda_stage_crashes_total            counter
 //	golda_stage_retries_total            counter

@@ -108,6 +108,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Delayed) },
 	},
 	{
+		"golda_stage_submitters", "Callers and handlers that wait for a free slot.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Submitters) },
+	},
+	{
 		"golda_stage_results_waiting", "Results of an ordered stage that wait until those of earlier commands have left.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Waiting) },
 	},

@@ -22,7 +22,7 @@ type lineage struct {
 	log     []command // whose handlers have returned, in order, without what a crash has undone
 	saved   bool      // there was a snapshot
 	crashed bool      // the last instance has crashed
-	live    *stateful // the instance that has it; nil if none
+	live    *stateful // the instance that has it, or had it last; nil after a crash
 }
 
 // stateful is the instance of a node with States. Its state is the commands that it has handled. It changes before the handler's
@@ -60,9 +60,6 @@ func (s *stateful) Start(ctx context.Context) error {
 func (s *stateful) Stop() {
 	s.site.mu.Lock()
 	s.site.states.alive--
-	if s.of != nil && s.of.live == s {
-		s.of.live = nil
-	}
 	s.site.mu.Unlock()
 	s.Behaviour.(behaviour.Stopper).Stop()
 }
@@ -92,6 +89,9 @@ func (s *stateful) begin() {
 	where.mu.Lock()
 	defer where.mu.Unlock()
 	if s.of != nil {
+		if s.of.live != s {
+			where.run.breachf(States, "stage %s: an instance is used although it has crashed, or another one has its state", name(where.index))
+		}
 		return
 	}
 	if err := where.mayBeFresh(where.states.ofKey[s.key]); err != nil && where.Keyed {
@@ -116,8 +116,6 @@ func (s *site) mayBeFresh(before *lineage) error {
 		return nil
 	case s.Passivates && s.KeepStates < keys:
 		return nil
-	case before.live != nil:
-		return errors.New("another instance has it")
 	case before.crashed && len(before.log) < max(s.SnapshotEvery, 1):
 		return nil
 	default:
@@ -181,9 +179,6 @@ func (s *stateful) Restore(state any) error {
 
 // mayRestore returns what is wrong with a state that an instance is given, or nil.
 func (s *site) mayRestore(of *lineage, seen []command) error {
-	if of.live != nil && !s.run.plan.kills() && !s.surrounded() { // of a crash in middleware the instance learns in its Stop
-		return errors.New("another instance has it")
-	}
 	n := min(len(seen), len(of.log))
 	if !slices.Equal(of.log[:n], seen[:n]) || n < len(seen) {
 		return fmt.Errorf("it has other commands than those that have ended: %+v, not %+v", seen, of.log)
