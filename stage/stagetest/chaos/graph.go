@@ -314,6 +314,9 @@ func (s *site) shape(opts []stage.Option) *stage.Stage[command] {
 		return s.flow(opts)
 	}
 	if s.Keyed && s.Suspends {
+		if s.States {
+			return stage.Keyed(name(s.index), s.laneOf, s.statefulSuspenderForKey, opts...)
+		}
 		return stage.Keyed(name(s.index), s.laneOf, s.suspenderForKey, opts...)
 	}
 	if s.Keyed {

@@ -138,7 +138,7 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 		}, "one end"},
 		"a command of which another one has changed a part": {func(p *chaos.Plan) { p.Graph.Nodes[0].Spoil("torn") }, "one end"},
 		"states of workers and keys that crash": {func(p *chaos.Plan) {
-			for i, n := range []chaos.Node{{Each: true, Workers: chaos.Span{Fewest: 3, Most: 3}}, {Keyed: true}, {Keyed: true, SnapshotEvery: 3}} {
+			for i, n := range []chaos.Node{{Each: true, Workers: chaos.Span{Fewest: 3, Most: 3}}, {Keyed: true}, {Keyed: true, SnapshotEvery: 3, Suspends: true}} {
 				n.Next, n.States, n.Faults.Panic, n.Retry.Attempts = p.Graph.Nodes[i].Next, true, .2, 5
 				p.Graph.Nodes[i] = n
 			}

@@ -66,6 +66,27 @@ func (s *stateful) Stop() {
 
 // HandleCommand changes the state, and handles the command.
 func (s *stateful) HandleCommand(ctx context.Context, cmd command) behaviour.Outcome {
+	return s.handle(cmd, func() behaviour.Outcome { return s.Behaviour.HandleCommand(ctx, cmd) })
+}
+
+// statefulSuspender is a stateful whose handler suspends.
+type statefulSuspender struct {
+	*stateful
+	rest behaviour.Suspending[command]
+}
+
+// statefulSuspenderForKey makes the instance of a key whose handler suspends.
+func (s *site) statefulSuspenderForKey(key uint64) *statefulSuspender {
+	b := s.suspenderForKey(key)
+	return &statefulSuspender{s.stateful(key, b), b}
+}
+
+// HandleSuspending does what HandleCommand does.
+func (s *statefulSuspender) HandleSuspending(c behaviour.Suspender, cmd command) behaviour.Outcome {
+	return s.handle(cmd, func() behaviour.Outcome { return s.rest.HandleSuspending(c, cmd) })
+}
+
+func (s *stateful) handle(cmd command, rest func() behaviour.Outcome) behaviour.Outcome {
 	s.begin()
 	s.seen = append(s.seen, cmd)
 	returned := false
@@ -78,7 +99,7 @@ func (s *stateful) HandleCommand(ctx context.Context, cmd command) behaviour.Out
 			s.of.crashed, s.of.live = true, nil
 		}
 	}()
-	o := s.Behaviour.HandleCommand(ctx, cmd)
+	o := rest()
 	returned = true
 	return o
 }
