@@ -45,6 +45,7 @@ func (s *settings) faults(cmd reflect.Type) []error {
 	s.checkKeyed(check)
 	s.checkSnapshots(check)
 	s.checkOrdered(check)
+	s.checkGuards(check)
 	s.checkUse(check)
 	for _, f := range s.checks {
 		f(check)
@@ -227,6 +228,30 @@ func (s *settings) checkOrdered(check *checker) {
 	check.that(!s.Inbox.Ordered || !s.keyed, "a keyed stage keeps the order of each key, and no other", "Ordered")
 	check.that(!s.Inbox.Ordered || s.Inbox.Holder == nil, "a stage with windows has an order of its own", "Ordered")
 	check.that(!s.Inbox.Ordered || !s.disciplined, "an ordered stage has an order of its own", "Discipline")
+}
+
+// checkGuards finds what is wrong with the guards, and what a stage with guards cannot be given.
+func (s *settings) checkGuards(check *checker) {
+	if s.Inbox.Guards == nil {
+		return
+	}
+	known := func(method, option string) {
+		check.that(!s.oneMethod || method == s.method(nil), fmt.Sprintf("the stage's commands are of the method %q", s.method(nil)), option, method)
+		check.that(method != "", "the method has no name", option, method)
+	}
+	for _, g := range s.Inbox.Guards.State {
+		check.that(g.Guard != nil, "the guard is nil", "Guard(%q)", g.Method)
+		known(g.Method, "Guard(%q)")
+	}
+	for _, g := range s.Inbox.Guards.Request {
+		check.that(g.Guard != nil, "the guard is nil", "RequestGuard(%q)", g.Method)
+		known(g.Method, "RequestGuard(%q)")
+	}
+	check.that(!s.keyed, "a keyed stage handles one command of each key at a time, and takes no guards", "Guard")
+	check.that(s.ratedBy == nil, "a stage with guards has an order of its own, and takes no RateBy", "Guard")
+	check.that(!s.Inbox.Ordered, "a stage with guards has an order of its own", "Ordered")
+	check.that(!s.disciplined, "a stage with guards has an order of its own", "Discipline")
+	check.that(s.Inbox.Linger <= 0, "a stage with guards starts one command at a time, and takes no Linger", "Linger(%v)", s.Inbox.Linger)
 }
 
 func (s *settings) checkUse(check *checker) {

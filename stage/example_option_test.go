@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
@@ -220,4 +222,52 @@ func ExampleRestart() {
 	}
 	fmt.Println(errors.As(err, new(*stage.BrokenError)), p.Ending())
 	// Output: true gave up
+}
+
+func ExampleGuard() {
+	var printed atomic.Int64
+	p := stage.Func("print", func(_ context.Context, job any) behaviour.Outcome {
+		printed.Add(1)
+		return behaviour.OK(nil)
+	}, stage.Guard("Report", func(count func(string) guard.Counters) bool {
+		return count("Report").Current < 2 // reports are heavy; any number of other jobs may be printed beside two of them
+	}))
+	stop := must(p)
+	for i := range 10 {
+		if err := p.Submit(context.Background(), Report{Pages: 100 * i}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	stop()
+	fmt.Println(printed.Load(), "printed;", p.Snapshot().Methods[0].Method, p.Snapshot().Methods[0].Completed)
+	// Output: 10 printed; Report 10
+}
+
+// Report is a job for the printer: the name of the type is the method that guards know it by.
+type Report struct{ Pages int }
+
+func ExampleRequestGuard() {
+	var limit atomic.Int64 // pages, until the night
+	limit.Store(100)
+	p := stage.Sink("print", func(_ context.Context, r Report) error { fmt.Println(r.Pages, "pages"); return nil },
+		stage.Workers(1, 1),
+		stage.RequestGuard("Report", func(r guard.Request, _ func(string) guard.Counters) bool {
+			return r.Args.(Report).Pages <= int(limit.Load())
+		}))
+	stop := must(p)
+	for _, pages := range []int{500, 20, 30} {
+		if err := p.Submit(context.Background(), Report{pages}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	for p.Snapshot().OK < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	limit.Store(1000)
+	p.CheckGuards() // the stage cannot know that its guard sees another limit
+	stop()
+	// Output:
+	// 20 pages
+	// 30 pages
+	// 500 pages
 }

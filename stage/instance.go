@@ -65,6 +65,9 @@ func (i *instance[C]) surround() {
 	if by := i.set.ratedBy; by != nil && !i.set.keyed {
 		all = append(all, asked[C](by.ask, i.many != nil))
 	}
+	if i.set.method != nil {
+		all = slices.Insert(all, 0, guarded[C](i.set.inbox, i.set.method, i.many != nil))
+	}
 	switch {
 	case len(all) == 0:
 	case i.many != nil:

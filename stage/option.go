@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
 )
 
 // Option sets one property of a stage. If two options set the same property, the later one counts. By what they are
 // about:
 //
 //	workers   [Workers], [Instances], [Blocking], [Passivate], [SnapshotEvery], [KeepStates]
-//	queue     [Capacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger]
+//	queue     [Capacity], [Overflow], [Discipline], [Ordered], [Batch], [Linger], [Guard], [RequestGuard]
 //	failures  [Retry], [Restart]
 //	time      [Timeout], [Grace], [TTL], [ExpiresAt], [Rate], [RateBy]; see also [WithDeadline]
 //	wiring    [Out], [Use]
@@ -56,6 +57,10 @@ type settings struct {
 	nilOptions    []int   // which options are nil, counted from one
 	flaws         []error // faults beyond those of the options
 	checks        []func(*checker)
+
+	inbox     *inbox.Inbox
+	method    func(cmd any) string // the method of a command; nil if there are no guards
+	oneMethod bool                 // all commands have the same
 
 	around, wide []Middleware // the stage's, and its pipeline's
 

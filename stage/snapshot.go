@@ -45,6 +45,7 @@ type Snapshot struct {
 	Suspended int // those of InHand that wait in suspended handlers, and hold no worker
 	Delayed   int // waiting for their next try
 	Waiting   int // of a stage with [Ordered]: results that wait until those of earlier commands have left
+	Held      int // those of Queued that are held back by a [Guard]
 	Capacity  int // the slots of the queue
 
 	// What waits for free slots here, and what holds slots beside those that are Queued and Delayed. Together they say why a stage
@@ -96,6 +97,8 @@ type Snapshot struct {
 	RateWait time.Duration
 	// RateKeys is how many keys have commands that wait for the rate of their key; see [RateBy].
 	RateKeys int
+	// Methods are the methods of a stage with a [Guard], by name.
+	Methods []MethodSnapshot
 
 	Wait    Quantiles // time of a command in the queue, sampled
 	Service Quantiles // time of a command in its handler, measured a batch at a time
@@ -128,6 +131,7 @@ func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 		Draining: s.Draining, Drained: s.Drained,
 		Visits: s.Visits, EmptyVisits: s.Empties,
 		BusyTime: s.BusyTime, BlockedTime: s.BlockedTime, IdleTime: s.IdleTime, RateWait: s.RateWait, RateKeys: s.RateKeys,
+		Held: s.GuardHeld, Methods: methodSnapshots(s.Guards),
 		Wait: quantiles(&s.Wait), Service: quantiles(&s.Work),
 	}
 }

@@ -108,8 +108,10 @@ func Each[C any, B behaviour.Behaviour[C]](name string, factory func() B, opts .
 
 func newStage[C any](name string, opts []Option) *Stage[C] {
 	s := &Stage[C]{set: newSettings(name, opts), boxes: command.NewBoxes[C]()}
+	setGuards[C](s.set)
 	s.core = engine.New(&s.set.Config, typed[C]{s})
 	s.inbox = s.core.Inbox()
+	s.set.inbox = s.inbox
 	s.inlet = s.inbox.Inlet()
 	if s.boxes != nil {
 		link.SetBoxer(s.inlet, s.boxes.Take)
@@ -226,6 +228,10 @@ func (s *Stage[C]) snapshot(accounts *inbox.Accounts) Snapshot {
 	}
 	return snap
 }
+
+// CheckGuards has the stage evaluate its [Guard] and [RequestGuard] options again. It is for guards that look at something beside
+// their stage, and is called when that has changed, by any goroutine. It must not be called by a guard.
+func (s *Stage[C]) CheckGuards() { s.inbox.CheckGuards() }
 
 func newSettings(name string, opts []Option) *settings {
 	s := &settings{

@@ -25,10 +25,10 @@ const module = "github.com/golda-dev/golda"
 //
 // The budget of stage has 20 names for typed, keyed and ordered stages, flows of any behaviour, rates of keys, the retry budget and
 // deadlines beyond the 60 of the stages that they are made of, that of pipeline 5 for feeds beyond 40. Two names more in behaviour,
-// and two in stage, are for state that survives a crash; one in stage refuses a call that would never end.
+// and two in stage, are for state that survives a crash; one in stage refuses a call that would never end, and three are for guards.
 const budget = `
 behaviour        32
-stage            83
+stage            86
 stage/queue      20
 stage/reason     20
 stage/upgrade    20

@@ -34,8 +34,10 @@ type Accounts struct {
 	Knobs                          Knobs
 	BusyTime                       time.Duration
 	BlockedTime, IdleTime          time.Duration
-	RateWait                       time.Duration // for how long commands have waited for the rate
-	RateKeys                       int           // keys whose commands wait for the rate of their key
+	RateWait                       time.Duration   // for how long commands have waited for the rate
+	RateKeys                       int             // keys whose commands wait for the rate of their key
+	GuardHeld                      int             // of those queued, held back by guards
+	Guards                         []GuardAccounts // nil if there are none
 	Wait, Work                     histogram.Histogram
 	Open, Halted                   bool
 	Draining, Drained              bool // Draining: it is being drained, or has been. Drained: and the inbox is empty
@@ -78,7 +80,7 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 // accounts copies all but the histograms.
 func (s *state) accounts(now int64) Accounts {
 	busy, blocked, idle := s.times(now)
-	return Accounts{
+	a := Accounts{
 		Submitted: s.counts.submitted, Received: s.counts.received,
 		OK: s.counts.ok, Forwarded: s.counts.forwarded, Emitted: s.counts.emitted + s.emittedSingly.Load(), Errors: s.counts.errors,
 		Rejected: maps.Clone(s.counts.rejected), Shed: maps.Clone(s.counts.shed), Dead: maps.Clone(s.counts.dead),
@@ -96,6 +98,10 @@ func (s *state) accounts(now int64) Accounts {
 		Open: s.phase() == open, Halted: s.halted.Load(),
 		Draining: !s.InUse(), Drained: s.phase() == drained && s.load() == 0,
 	}
+	if g := s.queue.guarded; g != nil {
+		a.GuardHeld, a.Guards = g.held(), g.accounts(now)
+	}
+	return a
 }
 
 // rateWait is for how long commands have waited for the rate.

@@ -67,6 +67,7 @@ func (s *state) skip(m *Member, t *Tally, n int, at places, rest []command.Envel
 	s.book(m, t, fx)
 	s.release(m, n)
 	s.returnPermits(n, at)
+	s.cancelGuarded(at)
 	s.startOthers(fx)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/queue"
 )
@@ -58,6 +59,8 @@ type Config struct {
 	// Key makes the stage a keyed one: commands of one key are handled one after the other. It is given the command as its
 	// envelope has it, and calls user code.
 	Key func(load any) queue.Key
+	// Guards hold commands back; nil: there are none.
+	Guards *Guards
 	// Ordered has what comes of the commands leave in the order of their arrival.
 	Ordered bool
 	// Holder is the behaviour if its handlers wait for one another; otherwise nil.
@@ -66,6 +69,26 @@ type Config struct {
 	Rest func(beyond int) time.Duration
 	// StreakEnds is how long after a crash the next one begins a new streak.
 	StreakEnds time.Duration
+}
+
+// Guards are the guards of a stage's methods, in the order in which they were given. Method is the method of a command, which
+// is given as envelopes have it; it calls user code.
+type Guards struct {
+	Method  func(load any) string
+	State   []StateGuard
+	Request []RequestGuard
+}
+
+// StateGuard is a guard of a method that sees no commands.
+type StateGuard struct {
+	Method string
+	Guard  guard.Guard
+}
+
+// RequestGuard is a guard of a method that sees the commands.
+type RequestGuard struct {
+	Method string
+	Guard  guard.RequestGuard
 }
 
 // Retry says how often and when a command is tried again; see stage.

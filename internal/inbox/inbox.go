@@ -138,6 +138,8 @@ func New(cfg Config) *Inbox {
 		in.queue.byKey(cfg.Key, newLanes(true, cfg.RateBy))
 	case cfg.RateKey != nil:
 		in.queue.byKey(cfg.RateKey, newLanes(false, cfg.RateBy))
+	case cfg.Guards != nil:
+		in.queue.byMethod(cfg.Guards.Method, newGuarded(cfg.Name, cfg.Guards, in.now, in.mu.Unlock))
 	}
 	if cfg.Ordered {
 		in.queue.inSequence()

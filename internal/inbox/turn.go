@@ -77,6 +77,9 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 
 // take moves up to a fair share of the queue into a worker's batch, and no more than most, if that is not 0.
 func (s *state) take(m *Member, most int) int {
+	if s.queue.guarded != nil {
+		s.queue.guarded.stale() // handlers that go on may have changed what guards see
+	}
 	n, laden := s.available(), s.isLaden(m)
 	if laden {
 		n = min(n, s.runnable())
@@ -128,7 +131,7 @@ func (s *state) share(n int) int {
 	if s.knobs.Linger > 0 {
 		return min(n, s.knobs.Batch) // they are to be handled together
 	}
-	if s.rate != nil || s.queue.rated() {
+	if s.rate != nil || s.queue.rated() || s.queue.guarded != nil {
 		return 1
 	}
 	workers := s.live

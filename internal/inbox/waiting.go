@@ -18,6 +18,8 @@ type waiting struct {
 	ring  ring.Ring[command.Envelope]
 	line  ordered // nil: first in, first out
 	lanes *lanes  // the line, if the stage is keyed or has a rate for each key
+	// guarded is the line, if the stage has guards. The pointer is not changed.
+	guarded *guarded
 	// sequence is the line, if the stage is ordered. The pointer is not changed.
 	sequence *sequence
 	keyOf    atomic.Pointer[keyFunc] // of the line, if it asks commands for a key; may be read without the lock
@@ -256,7 +258,7 @@ func (q *waiting) order(d queue.Discipline) {
 	if _, plain := d.(queue.FIFO); plain {
 		d = nil
 	}
-	if q.lanes != nil || q.sequence != nil || d == nil && q.line == nil {
+	if q.lanes != nil || q.sequence != nil || q.guarded != nil || d == nil && q.line == nil {
 		return
 	}
 	l, _ := q.line.(disciplined)
@@ -285,6 +287,13 @@ func (q *waiting) order(d queue.Discipline) {
 // byKey makes the queue one of lanes, for good.
 func (q *waiting) byKey(f keyFunc, l *lanes) {
 	q.lanes, q.line = l, l
+	q.keyOf.Store(&f)
+}
+
+// byMethod makes the queue that of a stage with guards, for good.
+func (q *waiting) byMethod(method func(load any) string, g *guarded) {
+	q.guarded, q.line = g, g
+	f := keyFunc(func(load any) queue.Key { return g.names.key(method(load)) })
 	q.keyOf.Store(&f)
 }
 
@@ -321,8 +330,11 @@ func (q *waiting) rated() bool { return q.lanes != nil && q.lanes.full != nil }
 
 // takeable is how many of the waiting commands a worker could take now.
 func (q *waiting) takeable() int {
-	if q.lanes != nil {
+	switch {
+	case q.lanes != nil:
 		return q.lanes.takeable
+	case q.guarded != nil:
+		return q.guarded.takeable()
 	}
 	return q.fresh()
 }

@@ -26,10 +26,10 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 14
-	rate config phase lanes holds sequence lock budget waiting delayed admission inbox
+	rate config phase lanes holds sequence guarded lock budget waiting delayed admission inbox
 	line pack member worker_set state timers effects
 	available worktime instances shared_pool tokens numbers
-	call slots retry suspend keyed book abandon alarms
+	call slots retry suspend keyed guarding book abandon alarms
 	unstarted submit loop report membership entry handover ordered drain
 	turn crash stall knobs visit bind accounts doc
 
@@ -64,7 +64,7 @@ internal/letters: 0
 
 stage: 2
 	errors middleware option option_wiring option_workers option_queue option_time option_failures
-	origin deadline suspend letter overload instance snapshot check
+	origin deadline suspend letter overload guard instance snapshot check
 	stage call flow flow_of keyed_instances keyed upgrading doc
 `
 

@@ -48,8 +48,8 @@ internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/link internal/yield
 internal/feed:      internal/ring
-internal/inbox:      behaviour controller stage/queue stage/reason
-                    internal/backoff internal/command internal/histogram internal/link internal/plain internal/ring internal/steer
+internal/inbox:      behaviour controller coordination/guard stage/queue stage/reason
+                    internal/backoff internal/command internal/histogram internal/link internal/plain internal/requests internal/ring internal/steer
 
 -- first
 worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
@@ -70,7 +70,7 @@ internal/control:   controller stage/queue worker
 
 -- second: these do not import each other.
 supervisor:         internal/actor internal/backoff internal/link internal/plain
-stage:              behaviour stage/queue stage/reason stage/upgrade worker
+stage:              behaviour coordination/guard stage/queue stage/reason stage/upgrade worker
                     internal/actor internal/backoff internal/command internal/engine internal/histogram internal/link internal/part internal/plain internal/inbox
                     internal/trial
 

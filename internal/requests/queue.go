@@ -66,6 +66,7 @@ type Queue struct {
 type line struct {
 	method        string
 	counters      guard.Counters
+	shut          bool // when the guards were last evaluated they allowed no request that waited
 	guards        []guard.Guard
 	requestGuards []guard.RequestGuard
 	head, tail    *Request
@@ -185,6 +186,7 @@ func (q *Queue) Complete(r *Request) {
 
 // first returns the oldest request of a line that may run now.
 func (q *Queue) first(l *line, skip func(*Request) bool) *Request {
+	l.shut = true
 	asked, open := false, false // the state guards are evaluated once, and only if a request is left for them
 	for r := l.head; r != nil; r = r.next {
 		if skip != nil && skip(r) {
@@ -197,6 +199,7 @@ func (q *Queue) first(l *line, skip func(*Request) bool) *Request {
 			return nil
 		}
 		if q.allows(l, r) {
+			l.shut = false
 			return r
 		}
 	}

@@ -1,0 +1,149 @@
+package stage
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/guard"
+	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/link"
+)
+
+// Guard holds back the commands of a method while g does not hold: they wait in the queue, and hold no worker. Commands of
+// other methods are handled meanwhile. At most five reports at once, beside any number of other commands:
+//
+//	stage.New("print", printer, stage.Guard("Report", func(count func(string) guard.Counters) bool {
+//		return count("Report").Current < 5
+//	}))
+//
+// The method of a command is what its Method() string returns, if it has such a method, and otherwise the name of its type,
+// without package and pointer. Commands of one method are given out in the order of their arrival. A command is counted as current
+// from when a worker takes it until its handler has ended, also while the handler is suspended, and after the stage has
+// abandoned it. Each try is counted by itself. Methods without guards have counters, too.
+//
+// The guards of a method are evaluated when a command of it arrives, and when a handler of the stage has ended or is
+// suspended, once for all commands of the method; [Stage.CheckGuards] is for what changes otherwise. They are evaluated
+// while the queue is locked, by any goroutine, one at a time for each stage, and beside handlers: a guard must be quick, read what
+// handlers write through atomics or a mutex, and call nothing of the pipeline. If a guard panics, the next command of its method
+// crashes in the place of its handler.
+//
+// Held commands hold slots: if they fill the queue, [Overflow] applies to all commands. They are in flight: a drain waits for
+// them. Snapshot.Held and Snapshot.Methods say how many there are, and what they waited for.
+//
+// A worker takes one command at a time from a stage with guards. The stage has an order of its own, so it takes no
+// [Discipline], no [Ordered], no [RateBy] and no [Linger], and a [Keyed] stage takes no guards.
+func Guard(method string, g guard.Guard) Option {
+	return func(s *settings) {
+		s.guarding().State = append(s.guarding().State, inbox.StateGuard{Method: method, Guard: g})
+	}
+}
+
+// RequestGuard is [Guard] for a guard that sees the command, in Args. It holds back each command by itself, so commands of one
+// method may overtake one another, and it is evaluated for the commands of the method that wait, oldest first, until it holds for
+// one. With n commands that are held back it takes n evaluations: prefer Guard.
+func RequestGuard(method string, g guard.RequestGuard) Option {
+	return func(s *settings) {
+		s.guarding().Request = append(s.guarding().Request, inbox.RequestGuard{Method: method, Guard: g})
+	}
+}
+
+// MethodSnapshot is the state of one method of a stage with guards: see [Guard].
+type MethodSnapshot struct {
+	Method string
+	guard.Counters
+
+	Held     bool          // commands wait, and the guards hold back all of them
+	Holds    uint64        // how often that began
+	HeldTime time.Duration // for how long that was so, in all
+	RunTime  time.Duration // for how long commands were current, added up
+	// HeldDuring is the part of HeldTime that began while commands of another method, or of the same, were current, by method. It says
+	// which methods collide.
+	HeldDuring map[string]time.Duration
+}
+
+func methodSnapshots(all []inbox.GuardAccounts) []MethodSnapshot {
+	if len(all) == 0 {
+		return nil
+	}
+	methods := make([]MethodSnapshot, len(all))
+	for i, a := range all {
+		methods[i] = MethodSnapshot{a.Method, a.Counters, a.Held, a.Holds, a.Wait, a.Run, a.During}
+	}
+	slices.SortFunc(methods, func(a, b MethodSnapshot) int { return strings.Compare(a.Method, b.Method) })
+	return methods
+}
+
+func (s *settings) guarding() *inbox.Guards {
+	if s.Inbox.Guards == nil {
+		s.Inbox.Guards = new(inbox.Guards)
+	}
+	return s.Inbox.Guards
+}
+
+// methodOf returns the function that says the method of a command of a type, and whether all commands have the same.
+func methodOf[C any]() (method func(cmd any) string, constant bool) {
+	t := reflect.TypeFor[C]()
+	_, says := any(*new(C)).(interface{ Method() string })
+	if t.Kind() != reflect.Interface && !says {
+		name := typeName(t)
+		return func(any) string { return name }, true
+	}
+	return func(cmd any) string {
+		if m, ok := cmd.(interface{ Method() string }); ok {
+			return m.Method()
+		}
+		return typeName(reflect.TypeOf(cmd))
+	}, false
+}
+
+// typeName returns the name of a type without its package; that of a pointer is that of what it points to.
+func typeName(t reflect.Type) string {
+	if t == nil {
+		return "nil"
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if name := t.Name(); name != "" {
+		return name
+	}
+	return t.String()
+}
+
+// setGuards completes the guards of a stage whose commands are of type C.
+func setGuards[C any](s *settings) {
+	if s.Inbox.Guards == nil {
+		return
+	}
+	method, constant := methodOf[C]()
+	s.method, s.oneMethod = method, constant
+	s.Inbox.Guards.Method = func(load any) string {
+		if constant {
+			return method(nil)
+		}
+		return method(link.Bare(load))
+	}
+}
+
+// guarded is the outermost middleware of a stage with guards: it reports when handlers have ended. A command whose guard did not
+// return crashes.
+func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool) Middleware {
+	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
+		of := cmd
+		if batches {
+			if batch, ok := cmd.([]C); ok && len(batch) == 1 {
+				of = batch[0]
+			}
+		}
+		name := method(of)
+		defer in.Completed(name)
+		if err := in.Began(name); err != nil {
+			panic(err)
+		}
+		return next(ctx, cmd)
+	}
+}
