@@ -38,7 +38,6 @@ func (h *Holds) Set(i int32, one Hold) { h.of[i] = one }
 func (h *Holds) End(i int32) {
 	if h.of[i].lane != nil {
 		h.ended = append(h.ended, h.of[i])
-		h.of[i] = Hold{}
 	}
 }
 
