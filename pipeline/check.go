@@ -120,6 +120,8 @@ func (p *plan) place(name string, x Part) {
 			return
 		}
 		p.faultf(name, "is a stage that was not made with stage.New or stage.Each")
+	default:
+		p.faultf(name, "is a part for stagetest.Run, which New does not take")
 	}
 }
 

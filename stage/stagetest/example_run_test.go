@@ -21,7 +21,7 @@ var errDown = errors.New("the server is down")
 func TestAPageIsFetchedAgainUntilTheServerIsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := time.Now().Add(3 * time.Hour)
-		fetch := stage.Map("fetch", func(context.Context, string) (string, error) {
+		fetch := stage.Map("fetch", func(_ context.Context, page string) (string, error) {
 			if time.Now().Before(up) {
 				return "", errDown
 			}

@@ -263,3 +263,11 @@ func TestACrowdThatNeverMeetsFailsTheTest(t *testing.T) {
 		require.Panics(t, func() { stagetest.Crowd(w, 1) })
 	})
 }
+
+func TestAPartForRunIsNoneForNew(t *testing.T) {
+	s := stage.Sink("s", func(context.Context, int) error { return nil })
+	for _, part := range []pipeline.Part{stagetest.MayCrash(), stagetest.Patience(time.Hour)} {
+		_, err := pipeline.New("p", part, s)
+		require.EqualError(t, err, `pipeline "p": part 1: is a part for stagetest.Run, which New does not take`)
+	}
+}
