@@ -23,9 +23,8 @@ func (a ID) Before(b ID) bool {
 type Kind uint8
 
 const (
-	// Install, of a synchronizer, lists the methods that it coordinates: true for those that it has to be asked about.
-	// The process answers with Installed. A second one of the same epoch says that the synchronizer has taken the
-	// process for dead.
+	// Install, of a synchronizer, lists the methods that it coordinates. The process answers with Installed. A second one of
+	// the same epoch says that the synchronizer has taken the process for dead.
 	Install Kind = iota + 1
 	// Installed, of a process, has the counters of all methods that were listed.
 	Installed
@@ -56,7 +55,28 @@ const (
 	// Committed and NotCommitted answer Ask.
 	Committed
 	NotCommitted
+
+	// Offer, of a process, says that a request waits whose method has an atomic rule.
+	Offer
+	// NotMine says that no rule of the synchronizer is about the request.
+	NotMine
+	// Lock asks a process to run nothing until it hears Do or Unlock, if the request can run now.
+	Lock
+	// Granted and Refused answer Lock. A process that has refused sends Ready when the request can run.
+	Granted
+	Refused
+	Ready
+	// Do has the request run: all processes of the rule have granted it.
+	Do
+	// Unlock gives a lock, or what is left of a refusal, back.
+	Unlock
 )
+
+// Part is what a synchronizer has to do with a method. It hears of completed requests in any case.
+type Part struct {
+	Asked   bool // requests are verified
+	Offered bool // requests are offered to atomic rules
+}
 
 // Message goes from a process to a synchronizer, back, or between two synchronizers. Messages between two of them
 // arrive in the order in which they were sent; the last ones may be lost if one of the two is reported dead.
@@ -72,6 +92,12 @@ type Message struct {
 	Number       uint64        // of the request: Verify, Failed, Notify, Withdraw
 	Participants []string      // Verify: the synchronizers of the transaction
 
-	Methods  map[string]bool           // Install
+	Methods  map[string]Part           // Install
 	Counters map[string]guard.Counters // Installed; Commit and Completed: of the request's method
+
+	Rule  string // of Lock, and of what answers it, the name of the rule
+	Grant ID     // the attempt of the rule; Installed: the lock that the process has granted
+	Age   ID     // Lock
+	Keep  bool   // Unlock: the rule will try again
+	Done  []ID   // Installed: the last locks that led to a Do
 }

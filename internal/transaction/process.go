@@ -22,15 +22,24 @@ type Process struct {
 	commits  uint64
 	attempts uint64
 	tx       *attempt // nil if none is under way
-	out      []Message
-	text     text
+
+	offeredTo map[string][]string // by method: the synchronizers that have atomic rules, sorted
+	offered   map[uint64]*offer
+	granted   *grant            // nil if no rule has the lock
+	due       *requests.Request // to run next, since a rule said so
+	booked    []*booking
+	clock     uint64 // a logical clock (Lamport 1978), by which atomic rules know which of them is older
+
+	out  []Message
+	text text
 }
 
 // link is what a process knows of a synchronizer.
 type link struct {
 	epoch     uint64
 	down      bool
-	methods   map[string]bool
+	methods   map[string]Part
+	done      []ID   // the last locks of atomic rules that led to a Do
 	committed uint64 // the number of the last attempt that it had a part in and that was committed
 }
 
@@ -64,8 +73,9 @@ func (p *Process) Restart(incarnation uint64, q *requests.Queue) {
 func (p *Process) reset(incarnation uint64, q *requests.Queue) {
 	p.incarnation, p.queue, p.commits, p.tx = incarnation, q, 0, nil
 	for _, l := range p.synchronizers {
-		l.committed = 0
+		l.committed, l.done = 0, nil
 	}
+	p.offered, p.granted, p.due, p.booked = map[uint64]*offer{}, nil, nil, nil
 	p.refused, p.byNumber = map[*requests.Request]string{}, map[uint64]*requests.Request{}
 }
 
@@ -77,26 +87,49 @@ func (p *Process) Outbox() []Message {
 }
 
 // Arrive adds a request to the queue. Call Next afterwards.
-func (p *Process) Arrive(r *requests.Request) { p.queue.Arrive(r) }
+func (p *Process) Arrive(r *requests.Request) {
+	p.queue.Arrive(r)
+	if rules := p.offeredTo[r.Method]; len(rules) > 0 {
+		p.offer(r, rules)
+	}
+}
 
 // Next returns the next request to run now, or nil. The owner sends what is in the outbox before it runs the request,
 // and calls Next again when the function has ended or is suspended: so guards are evaluated on the state that the
 // function has left.
 func (p *Process) Next() *requests.Request {
+	if r := p.due; r != nil {
+		p.due = nil
+		return r
+	}
+	defer p.remind()
 	for {
 		if r := p.conclude(); r != nil {
 			return r
 		}
-		r := p.queue.Candidate(p.closed, p.isRefused)
+		r := p.queue.Candidate(p.closed, p.isHeld)
 		if r == nil {
 			return nil
 		}
 		if len(p.asked[r.Method]) == 0 {
 			p.queue.Accept(r)
+			delete(p.offered, r.Number())
 			return r
 		}
 		p.begin(r)
 	}
+}
+
+// Conflicts returns the methods, sorted, that some synchronizers constrain while others have atomic rules for them. Their requests
+// wait until one of the synchronizers installs other rules.
+func (p *Process) Conflicts() (methods []string) {
+	for method := range p.offeredTo {
+		if len(p.asked[method]) > 0 {
+			methods = append(methods, method)
+		}
+	}
+	slices.Sort(methods)
+	return methods
 }
 
 // Complete books that a request has ended. Call Next afterwards.
@@ -121,6 +154,7 @@ func (p *Process) Withdraw(r *requests.Request) bool {
 		p.admit(r)
 		p.send(Message{Kind: Withdraw, To: s, Number: r.Number()})
 	}
+	p.unoffer(r, "")
 	return true
 }
 
@@ -132,8 +166,12 @@ func (p *Process) Down(synchronizer string, epoch uint64) {
 		return
 	}
 	p.cancelIfAsked(synchronizer)
+	p.booked = slices.DeleteFunc(p.booked, func(b *booking) bool { return b.by == synchronizer })
 	if !p.text.staysUp {
 		l.down = true
+	}
+	if p.granted != nil && p.granted.by == synchronizer && p.tx != nil {
+		p.cancel() // the lock stays until the synchronizer, or its successor, knows what became of it
 	}
 	p.Repeat()
 }
@@ -158,9 +196,23 @@ func (p *Process) Receive(m Message) {
 	if l == nil || l.down || l.epoch != m.Epoch && !p.text.noEpochs || m.ID.Incarnation != p.incarnation {
 		return // of an incarnation that is gone
 	}
-	if m.Kind == Notify {
+	switch m.Kind {
+	case Notify:
 		p.notified(m)
 		return
+	case NotMine:
+		p.notMine(m)
+		return
+	case Lock:
+		p.lock(m)
+		return
+	case Do:
+		p.do(m)
+		return
+	case Unlock:
+		p.unlock(m)
+		return
+	default:
 	}
 	t := p.tx
 	if t == nil || t.number != m.Attempt || t.oks == len(t.ask) || t.ask[t.oks] != m.From {
@@ -191,11 +243,20 @@ func (p *Process) Receive(m Message) {
 // closed reports whether no request of a method may be given out now.
 func (p *Process) closed(method string) bool {
 	ask := p.asked[method]
+	if len(ask) > 0 && len(p.offeredTo[method]) > 0 {
+		return true
+	}
+	if g := p.granted; g != nil && (len(ask) > 0 || len(p.offeredTo[method]) > 0 || !p.synchronizers[g.by].down) {
+		return true
+	}
 	return len(ask) > 0 && (p.tx != nil || slices.ContainsFunc(ask, func(s string) bool { return p.synchronizers[s].down })) ||
 		p.text.closesQueue && (p.tx != nil || p.running())
 }
 
-func (p *Process) isRefused(r *requests.Request) bool { return p.refused[r] != "" }
+// isHeld reports whether a request waits for a synchronizer.
+func (p *Process) isHeld(r *requests.Request) bool {
+	return p.refused[r] != "" || len(p.offeredTo[r.Method]) > 0 && !p.isFree(r)
+}
 
 // begin starts a transaction for a request.
 func (p *Process) begin(r *requests.Request) {
@@ -231,7 +292,7 @@ func (p *Process) ask() {
 // have changed since the guards were evaluated: if they do not hold any longer, it gives the transaction up.
 func (p *Process) conclude() *requests.Request {
 	t := p.tx
-	if t == nil || t.oks < len(t.ask) {
+	if t == nil || t.oks < len(t.ask) || p.granted != nil {
 		return nil
 	}
 	if !p.text.trustsGuards && !p.queue.Holds(t.request) {
@@ -317,7 +378,7 @@ func (p *Process) install(m Message) {
 	}
 	l.epoch, l.down, l.methods = m.Epoch, false, m.Methods
 	p.rebuild()
-	if p.tx != nil && m.Methods[p.tx.request.Method] {
+	if p.tx != nil && m.Methods[p.tx.request.Method] != (Part{}) {
 		p.cancel() // it has to ask this synchronizer too
 	}
 	for r, by := range p.refused {
@@ -325,24 +386,34 @@ func (p *Process) install(m Message) {
 			p.admit(r)
 		}
 	}
+	p.booked = slices.DeleteFunc(p.booked, func(b *booking) bool { return b.by == m.From })
 	p.installed(m.From)
+	p.offerAgain(m.From)
 }
 
 // installed sends the counters of the methods that a synchronizer coordinates. Nothing is under way with it now: it
 // learns from Attempt how the last transaction has ended, if what was sent about it is lost.
 func (p *Process) installed(s string) {
 	l := p.synchronizers[s]
-	p.send(Message{Kind: Installed, To: s, Attempt: l.committed, Counters: p.counters(slices.Collect(maps.Keys(l.methods))...)})
+	m := Message{Kind: Installed, To: s, Attempt: l.committed, Done: slices.Clone(l.done)}
+	if p.granted != nil && p.granted.by == s {
+		m.Grant = p.granted.id
+	}
+	m.Counters = p.counters(slices.Collect(maps.Keys(l.methods))...)
+	p.send(m)
 }
 
 // rebuild computes which synchronizers each method has to ask. All processes ask in sorted order, so they seldom meet
 // crosswise.
 func (p *Process) rebuild() {
-	p.asked = map[string][]string{}
+	p.asked, p.offeredTo = map[string][]string{}, map[string][]string{}
 	for _, s := range p.names() {
-		for method, ask := range p.synchronizers[s].methods {
-			if ask {
+		for method, part := range p.synchronizers[s].methods {
+			if part.Asked {
 				p.asked[method] = append(p.asked[method], s)
+			}
+			if part.Offered {
+				p.offeredTo[method] = append(p.offeredTo[method], s)
 			}
 		}
 	}
@@ -374,7 +445,7 @@ func (p *Process) send(m Message) {
 	p.out = append(p.out, m)
 }
 
-func has(methods map[string]bool, method string) bool {
+func has(methods map[string]Part, method string) bool {
 	_, ok := methods[method]
 	return ok
 }

@@ -23,8 +23,15 @@ type Synchronizer struct {
 	refused  []*transaction // each gets a notification when its constraints hold
 	fetching set            // the processes whose counters are still unknown
 	changes  []func()       // of the state, to be applied when the synchronizer is free
-	out      []Message
-	text     text
+
+	atomic []*atomicRule
+	locks  uint64          // how many attempts atomic rules have made
+	done   []ID            // the last that led to a Do
+	grants map[string]ID   // locks that processes had granted to a synchronizer before this one, until all are known
+	doneOf map[string][]ID // what they say about those
+
+	out  []Message
+	text text
 }
 
 // method is a method of a process.
@@ -35,6 +42,7 @@ type rule struct {
 	constraints []func(guard.Request) bool
 	accepted    []func(guard.Request)
 	completed   []func(guard.Request)
+	atomic      bool // an atomic rule has an event of it
 }
 
 // member is what a synchronizer knows of a process.
@@ -67,7 +75,8 @@ type set map[string]struct{}
 
 // NewSynchronizer returns a synchronizer without rules. Each incarnation has an epoch higher than those before.
 func NewSynchronizer(self string, epoch uint64) *Synchronizer {
-	return &Synchronizer{self: self, epoch: epoch, rules: map[method]*rule{}, processes: map[string]*member{}, fetching: set{}}
+	return &Synchronizer{self: self, epoch: epoch, rules: map[method]*rule{}, processes: map[string]*member{}, fetching: set{},
+		grants: map[string]ID{}, doneOf: map[string][]ID{}}
 }
 
 // Constrain holds back the requests of a method for which check is false. It is evaluated when a request is verified, and
@@ -190,6 +199,15 @@ func (s *Synchronizer) Receive(m Message) {
 		s.aborted = slices.DeleteFunc(s.aborted, t.same)
 	case m.Kind == Withdraw:
 		s.refused = slices.DeleteFunc(s.refused, t.sameRequest)
+		s.withdraw(m.From, m.Number)
+	case m.Kind == Offer:
+		s.offered(m)
+	case m.Kind == Granted:
+		s.granted(m)
+	case m.Kind == Refused:
+		s.refusedLock(m)
+	case m.Kind == Ready:
+		s.ready(m)
 	case m.Kind == Completed:
 		s.change(func() { s.completed(p, m) })
 	default:
@@ -381,6 +399,7 @@ func (s *Synchronizer) installed(p *member, m Message) {
 		}
 	}
 	delete(s.fetching, m.From)
+	s.resolve(m)
 	s.change(func() {
 		if !s.text.startsEmpty {
 			p.counters = maps.Clone(m.Counters)
@@ -406,6 +425,7 @@ func (s *Synchronizer) lost(process string, p *member) {
 			}
 		})
 	}
+	s.resolveAll()
 	s.proceed()
 }
 
@@ -415,6 +435,7 @@ func (s *Synchronizer) forget(process string) {
 	s.waiting = slices.DeleteFunc(s.waiting, of)
 	s.aborted = slices.DeleteFunc(s.aborted, of)
 	s.refused = slices.DeleteFunc(s.refused, of)
+	s.forgetOffers(process)
 }
 
 // recover finds out how the transaction of a dead process has ended: it was committed if it was committed anywhere.
@@ -493,10 +514,10 @@ func (s *Synchronizer) answer(from string, committed bool) {
 }
 
 func (s *Synchronizer) install(process string) {
-	methods := map[string]bool{}
+	methods := map[string]Part{}
 	for m, r := range s.rules {
 		if m.process == process {
-			methods[m.name] = len(r.constraints)+len(r.accepted) > 0
+			methods[m.name] = Part{len(r.constraints)+len(r.accepted) > 0 && !r.atomic, r.atomic}
 		}
 	}
 	s.send(Message{Kind: Install, To: process, ID: ID{Process: process}, Methods: methods})

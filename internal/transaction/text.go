@@ -10,6 +10,7 @@ type text struct {
 	trustsGuards       bool // guards are not evaluated again when all synchronizers have agreed
 	closesQueue        bool // while a request is verified or a function is suspended
 	staysUp            bool // a synchronizer that died is asked on
+	ignoresAge         bool // a younger atomic rule may overtake an older one
 	order              func(process string, ask []string)
 
 	// Of a synchronizer.

@@ -13,14 +13,17 @@ import (
 // in the order in which they were sent; those of different pairs of incarnations in any order, so what was
 // sent to a node that has died may reach its successor, late. Functions take time. Nodes crash when their plan says.
 type world struct {
-	rnd   *rand.Rand
-	nodes map[string]*node
-	names []string // in the order of creation
-	lines []*line
-	sent  map[Kind]int
+	rnd      *rand.Rand
+	nodes    map[string]*node
+	names    []string // in the order of creation
+	lines    []*line
+	byEnds   map[ends]*line
+	possible []event
+	sent     map[Kind]int
 
 	trace   []string // if not nil
-	after   func()   // called after each event
+	more    func() []func()
+	after   func() // called after each event
 	commits map[string]int
 }
 
@@ -59,7 +62,7 @@ type node struct {
 }
 
 func newWorld(seed uint64) *world {
-	return &world{rnd: rand.New(rand.NewPCG(seed, 0)), nodes: map[string]*node{}, sent: map[Kind]int{}, commits: map[string]int{}}
+	return &world{rnd: rand.New(rand.NewPCG(seed, 0)), nodes: map[string]*node{}, sent: map[Kind]int{}, commits: map[string]int{}, byEnds: map[ends]*line{}}
 }
 
 func (w *world) add(n *node) *node {
@@ -73,10 +76,11 @@ func (w *world) begin() {
 	for _, name := range w.names {
 		w.up(w.nodes[name])
 	}
-	for len(w.lines) > 0 {
-		w.lines = slices.DeleteFunc(w.lines, func(l *line) bool { return len(l.queue) == 0 })
+	for !w.quiet() {
 		for _, l := range w.lines {
-			w.deliver(l)
+			if len(l.queue) > 0 {
+				w.deliver(l)
+			}
 		}
 	}
 	for _, name := range w.names {
@@ -140,15 +144,22 @@ func (w *world) send(from *node, m Message) {
 }
 
 func (w *world) line(from, to *node) *line {
-	for _, l := range w.lines {
-		if l.from == from && l.to == to && l.fromInc == from.incarnation && l.toInc == to.incarnation {
-			return l
-		}
-	}
 	l := &line{from: from, to: to, fromInc: from.incarnation, toInc: to.incarnation}
+	if known := w.byEnds[l.ends()]; known != nil {
+		return known
+	}
+	w.byEnds[l.ends()] = l
 	w.lines = append(w.lines, l)
 	return l
 }
+
+// ends identifies a line.
+type ends struct {
+	from, to       *node
+	fromInc, toInc int
+}
+
+func (l *line) ends() ends { return ends{l.from, l.to, l.fromInc, l.toInc} }
 
 // crash ends a node. The others get a notice behind what it has sent, of which the last part may be lost.
 func (w *world) crash(n *node) {
@@ -243,32 +254,67 @@ func (w *world) next(n *node) {
 	w.serve(n)
 }
 
-// events returns all that can happen now.
-func (w *world) events() (all []func()) {
-	w.lines = slices.DeleteFunc(w.lines, func(l *line) bool {
-		return len(l.queue) == 0 && (l.fromInc != l.from.incarnation || l.toInc != l.to.incarnation)
-	})
+// event is something that can happen: a delivery, the end of a function, a call, a start, or what a test adds.
+type event struct {
+	line     *line
+	node     *node
+	function int // of those that run; -1 for a call or a start
+	other    func()
+}
+
+// events finds all that can happen now.
+func (w *world) events() []event {
+	all := w.possible[:0]
+	live := w.lines[:0]
 	for _, l := range w.lines {
 		if len(l.queue) > 0 {
-			all = append(all, func() { w.deliver(l) })
+			all = append(all, event{line: l})
+		} else if l.fromInc != l.from.incarnation || l.toInc != l.to.incarnation {
+			delete(w.byEnds, l.ends())
+			continue
 		}
+		live = append(live, l)
 	}
+	w.lines = live
 	for _, name := range w.names {
 		n := w.nodes[name]
 		if !n.up {
 			if !n.stays {
-				all = append(all, func() { w.log("%s starts again", n.name); w.up(n) })
+				all = append(all, event{node: n, function: -1})
 			}
 			continue
 		}
 		for i := range n.running {
-			all = append(all, func() { w.finish(n, i) })
+			all = append(all, event{node: n, function: i})
 		}
 		if n.call == nil && n.called < len(n.script) {
-			all = append(all, func() { w.next(n) })
+			all = append(all, event{node: n, function: -1})
 		}
 	}
+	if w.more != nil {
+		for _, f := range w.more() {
+			all = append(all, event{other: f})
+		}
+	}
+	w.possible = all
 	return all
+}
+
+// happen has one event happen.
+func (w *world) happen(e event) {
+	switch {
+	case e.line != nil:
+		w.deliver(e.line)
+	case e.other != nil:
+		e.other()
+	case !e.node.up:
+		w.log("%s starts again", e.node.name)
+		w.up(e.node)
+	case e.function >= 0:
+		w.finish(e.node, e.function)
+	default:
+		w.next(e.node)
+	}
 }
 
 // run runs until nothing more happens, and reports whether that was within the limit of events.
@@ -277,7 +323,7 @@ func (w *world) run(limit int) bool {
 	for range limit {
 		events := w.events()
 		if len(events) > 0 {
-			events[w.rnd.IntN(len(events))]()
+			w.happen(events[w.rnd.IntN(len(events))])
 			if w.after != nil {
 				w.after()
 			}
@@ -336,7 +382,7 @@ func (w *world) log(format string, args ...any) {
 
 var kinds = [...]string{
 	"down", "install", "installed", "join", "verify", "ok", "failed", "aborted", "commit", "release", "notify", "retry", "completed",
-	"withdraw", "ask", "committed", "not committed",
+	"withdraw", "ask", "committed", "not committed", "offer", "not mine", "lock", "granted", "refused", "ready", "do", "unlock",
 }
 
 func describe(m Message) string {

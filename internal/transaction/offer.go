@@ -1,0 +1,171 @@
+package transaction
+
+import (
+	"slices"
+
+	"github.com/golda-dev/golda/internal/requests"
+)
+
+// offer is a request that waits and whose method has atomic rules.
+type offer struct {
+	request *requests.Request
+	stamp   uint64   // the time of its arrival, by the logical clock
+	free    []string // the synchronizers that have no rule for it
+}
+
+// grant is the lock of a process, in the hands of an atomic rule.
+type grant struct {
+	by      string // the synchronizer
+	rule    string
+	id      ID
+	age     ID
+	request *requests.Request
+}
+
+// booking is what is left of a lock that was refused, or given back because another process has refused: younger rules
+// have to wait.
+type booking struct {
+	grant
+
+	reminded bool // the synchronizer knows that the request can run
+}
+
+// offer offers a request to the synchronizers that have atomic rules for its method.
+func (p *Process) offer(r *requests.Request, to []string) {
+	p.clock++
+	o := &offer{request: r, stamp: p.clock}
+	p.offered[r.Number()] = o
+	for _, s := range to {
+		p.sendOffer(s, o)
+	}
+}
+
+func (p *Process) sendOffer(s string, o *offer) {
+	if !p.synchronizers[s].down {
+		r := o.request
+		p.send(Message{Kind: Offer, To: s, Request: r.Request, Number: r.Number(), Age: ID{Counter: o.stamp}})
+	}
+}
+
+// offerAgain offers what waits to a synchronizer that has installed its rules, in the order of arrival.
+func (p *Process) offerAgain(s string) {
+	p.queue.Waiting(func(r *requests.Request) {
+		if !slices.Contains(p.offeredTo[r.Method], s) {
+			return
+		}
+		o := p.offered[r.Number()]
+		if o == nil {
+			o = &offer{request: r, stamp: p.clock}
+			p.offered[r.Number()] = o
+		}
+		o.free = slices.DeleteFunc(o.free, func(by string) bool { return by == s })
+		p.sendOffer(s, o)
+	})
+}
+
+// notMine handles that a synchronizer has no rule for a request.
+func (p *Process) notMine(m Message) {
+	if o := p.offered[m.Number]; o != nil && !slices.Contains(o.free, m.From) {
+		o.free = append(o.free, m.From)
+	}
+}
+
+// isFree reports whether no synchronizer has an atomic rule for a request.
+func (p *Process) isFree(r *requests.Request) bool {
+	o := p.offered[r.Number()]
+	return o != nil && !slices.ContainsFunc(p.offeredTo[r.Method], func(s string) bool { return !slices.Contains(o.free, s) })
+}
+
+// unoffer withdraws a request from all synchronizers but one.
+func (p *Process) unoffer(r *requests.Request, but string) {
+	if p.offered[r.Number()] == nil {
+		return
+	}
+	delete(p.offered, r.Number())
+	p.booked = slices.DeleteFunc(p.booked, func(b *booking) bool { return b.request == r })
+	for _, s := range p.offeredTo[r.Method] {
+		if s != but && !p.synchronizers[s].down {
+			p.send(Message{Kind: Withdraw, To: s, Number: r.Number()})
+		}
+	}
+}
+
+// lock grants a rule the lock if its request can run now, and no older rule waits whose request of the same method can.
+func (p *Process) lock(m Message) {
+	p.clock = max(p.clock, m.Age.Counter)
+	o := p.offered[m.Number]
+	if o == nil {
+		return // it was withdrawn, and the synchronizer will hear of that
+	}
+	g := grant{by: m.From, rule: m.Rule, id: m.Grant, age: m.Age, request: o.request}
+	p.unbook(m.Rule)
+	if p.granted != nil || p.due != nil || !p.queue.Holds(o.request) || p.older(g) || len(p.asked[o.request.Method]) > 0 {
+		p.booked = append(p.booked, &booking{grant: g})
+		p.answer(Refused, g)
+		return
+	}
+	p.granted = &g
+	p.answer(Granted, g)
+}
+
+func (p *Process) older(g grant) bool {
+	return !p.text.ignoresAge && slices.ContainsFunc(p.booked, func(b *booking) bool {
+		return b.request.Method == g.request.Method && b.age.Before(g.age) && p.queue.Holds(b.request)
+	})
+}
+
+// do runs the request that has the lock.
+func (p *Process) do(m Message) {
+	g := p.granted
+	if g == nil || g.id != m.Grant {
+		return
+	}
+	p.granted = nil
+	l := p.synchronizers[g.by]
+	l.done = remember(l.done, g.id)
+	p.due = g.request
+	p.queue.Accept(g.request)
+	p.unoffer(g.request, g.by)
+}
+
+// unlock gives up the lock, or the booking. A rule that will try again keeps its place.
+func (p *Process) unlock(m Message) {
+	p.unbook(m.Rule)
+	g := p.granted
+	if g == nil || g.id != m.Grant {
+		return
+	}
+	p.granted = nil
+	if m.Keep {
+		p.booked = append(p.booked, &booking{grant: *g, reminded: true})
+	}
+}
+
+func (p *Process) unbook(rule string) {
+	p.booked = slices.DeleteFunc(p.booked, func(b *booking) bool { return b.rule == rule })
+}
+
+// remind tells rules whose lock was refused that their requests can run now.
+func (p *Process) remind() {
+	if p.granted != nil {
+		return
+	}
+	for _, b := range p.booked {
+		if !b.reminded && p.queue.Holds(b.request) && !p.older(b.grant) && len(p.asked[b.request.Method]) == 0 {
+			b.reminded = true
+			p.answer(Ready, b.grant)
+		}
+	}
+}
+
+func (p *Process) answer(kind Kind, g grant) {
+	p.send(Message{Kind: kind, To: g.by, Rule: g.rule, Grant: g.id, Number: g.request.Number()})
+}
+
+// remember adds an attempt to the last ones.
+func remember(done []ID, id ID) []ID {
+	if len(done) == remembered {
+		done = slices.Delete(done, 0, 1)
+	}
+	return append(done, id)
+}
