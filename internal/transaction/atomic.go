@@ -194,7 +194,7 @@ func (s *Synchronizer) dropOffers(of func(Message) bool) {
 // done elsewhere it does here; if it has done nothing, the process is free.
 func (s *Synchronizer) resolve(m Message) {
 	s.doneOf[m.From] = m.Done
-	if m.Grant != (ID{}) {
+	if m.Grant != (ID{}) && !s.text.forgetsGrants {
 		s.grants[m.From] = m.Grant
 	}
 	s.resolveAll()

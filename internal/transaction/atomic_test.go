@@ -181,3 +181,188 @@ func TestX2_AtomicPhilosophers(t *testing.T) {
 	assert.LessOrEqual(t, longest, 10)
 	assert.Greater(t, ageless, longest, "the simulator does not notice the fault")
 }
+
+// couple is a client that calls a method of two processes, which an atomic rule makes run together.
+type couple struct {
+	name   string
+	of     [2]*node
+	calls  [2]*requests.Request
+	ran    [2]bool
+	dead   [2]bool // the process that was called has died
+	rounds int
+	open   bool
+}
+
+// couples adds processes in a circle, with a couple for each two neighbours.
+func couples(w *world, n, rounds int) (all []*couple) {
+	find := func(p *node, r *requests.Request) (*couple, int) {
+		for _, c := range all {
+			for i := range c.of {
+				if c.of[i] == p && c.calls[i] == r {
+					return c, i
+				}
+			}
+		}
+		return nil, 0
+	}
+	for i := range n {
+		p := w.add(&node{name: fmt.Sprintf("p%d", i)})
+		p.start = func(p *node, r *requests.Request) {
+			if c, i := find(p, r); c != nil { // else the other process has died, and the couple has given up
+				c.ran[i] = true
+			}
+		}
+		p.died = func(p *node) {
+			for _, c := range all {
+				for i := range c.of {
+					c.dead[i] = c.dead[i] || c.of[i] == p && c.calls[i] != nil
+				}
+			}
+		}
+	}
+	for i := range n {
+		c := &couple{name: fmt.Sprintf("c%d", i), of: [2]*node{w.nodes[fmt.Sprintf("p%d", i)], w.nodes[fmt.Sprintf("p%d", (i+1)%n)]}, rounds: rounds}
+		all = append(all, c)
+		synchronizer(w, "rule"+c.name, func(s *Synchronizer) {
+			mine := func(r guard.Request) bool { return r.Args == c.name }
+			s.Together(Event{c.of[0].name, "m", mine}, Event{c.of[1].name, "m", mine})
+		})
+	}
+	w.more = func() (events []func()) {
+		for _, c := range all {
+			if f := c.next(w); f != nil {
+				events = append(events, f)
+			}
+		}
+		return events
+	}
+	return all
+}
+
+// next returns what a couple does next, or nil.
+func (c *couple) next(w *world) func() {
+	for i, p := range c.of {
+		if c.open && c.calls[i] == nil && p.up {
+			return func() {
+				c.calls[i] = &requests.Request{Request: guard.Request{Process: p.name, Method: "m", Args: c.name}}
+				p.process.Arrive(c.calls[i])
+				w.serve(p)
+			}
+		}
+	}
+	switch {
+	case !c.open && c.rounds > 0:
+		return func() { c.open = true }
+	case c.open && c.ran == [2]bool{true, true}:
+		return func() {
+			c.rounds--
+			c.reset()
+		}
+	case c.open && (c.dead[0] || c.dead[1]): // it withdraws what waits, and calls both again
+		return func() {
+			for i, p := range c.of {
+				if c.calls[i] != nil && !c.dead[i] && p.up {
+					p.process.Withdraw(c.calls[i])
+					w.serve(p)
+				}
+			}
+			c.reset()
+		}
+	}
+	return nil
+}
+
+func (c *couple) reset() {
+	c.open, c.calls, c.ran, c.dead = false, [2]*requests.Request{}, [2]bool{}, [2]bool{}
+}
+
+// together runs couples and says what went wrong.
+func together(w *world, all []*couple) string {
+	if !w.run(limit) {
+		return "it does not end"
+	}
+	for _, c := range all {
+		if c.rounds > 0 {
+			return fmt.Sprintf("couple %s is stuck: ran %v", c.name, c.ran)
+		}
+	}
+	for _, name := range w.names {
+		if p := w.nodes[name].process; p != nil && (p.granted != nil || p.queue.Pending() > 0) {
+			return name + " is not free"
+		}
+	}
+	return ""
+}
+
+func TestAnAtomicRuleSurvivesItsSynchronizer(t *testing.T) {
+	row(t, 1500, 30, func(w *world, literal bool) string {
+		all := couples(w, 3, 4)
+		for _, c := range all {
+			if w.rnd.IntN(2) == 0 {
+				w.nodes["rule"+c.name].plan = 1 + w.rnd.IntN(40)
+			}
+		}
+		w.correct(func(x *text) { x.forgetsGrants = literal })
+		w.begin()
+		return together(w, all)
+	})
+}
+
+func TestAnAtomicRuleSurvivesItsProcesses(t *testing.T) {
+	t.Parallel()
+	n := count(t, 1500, func(w *world) string {
+		all := couples(w, 3, 4)
+		for _, name := range w.names {
+			if w.rnd.IntN(3) == 0 {
+				w.nodes[name].plan = 1 + w.rnd.IntN(40)
+			}
+		}
+		w.begin()
+		w.mistake(w.rnd.IntN(4))
+		return together(w, all)
+	})
+	assert.Zero(t, n)
+}
+
+// mistake has nodes that live be reported as dead, some times.
+func (w *world) mistake(times int) {
+	w.after = func() {
+		x, y := w.nodes[w.names[w.rnd.IntN(len(w.names))]], w.nodes[w.names[w.rnd.IntN(len(w.names))]]
+		if times > 0 && w.rnd.IntN(20) == 0 && x != y && x.up && y.up {
+			times--
+			w.log("%s takes %s for dead", y.name, x.name)
+			w.report(x, y)
+		}
+	}
+}
+
+func TestARequestThatNoAtomicRuleIsAboutRuns(t *testing.T) {
+	w := newWorld(0)
+	plain(w, "A", "B")
+	for _, s := range []string{"S1", "S2"} {
+		synchronizer(w, s, func(s *Synchronizer) {
+			never := func(guard.Request) bool { return false }
+			s.Together(Event{"A", "m", never}, Event{"B", "m", nil})
+		})
+	}
+	w.begin()
+	w.arrive("A", "m")
+	w.arrive("B", "m")
+	require.True(t, w.run(limit))
+	assert.Equal(t, 1, w.count("A", "m").Accepted)
+	assert.Equal(t, 1, w.count("B", "m").Pending)
+}
+
+func TestAMethodHasConstraintsOrAtomicRules(t *testing.T) {
+	w := newWorld(0)
+	plain(w, "A", "B")
+	synchronizer(w, "S1", func(s *Synchronizer) { s.Together(Event{"A", "m", nil}, Event{"B", "m", nil}) })
+	synchronizer(w, "S2", free([]string{"A"}, "m", nil))
+	w.begin()
+	w.arrive("A", "m")
+	w.arrive("B", "m")
+	require.True(t, w.run(limit))
+	assert.Equal(t, []string{"m"}, w.nodes["A"].process.Conflicts())
+	assert.Empty(t, w.nodes["B"].process.Conflicts())
+	assert.Zero(t, w.count("A", "m").Accepted+w.count("B", "m").Accepted)
+}

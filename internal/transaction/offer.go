@@ -20,6 +20,9 @@ type grant struct {
 	id      ID
 	age     ID
 	request *requests.Request
+
+	withdrawn bool // its caller has given up
+	again     bool // the request was offered again after it was granted
 }
 
 // booking is what is left of a lock that was refused, or given back because another process has refused: younger rules
@@ -60,6 +63,9 @@ func (p *Process) offerAgain(s string) {
 		}
 		o.free = slices.DeleteFunc(o.free, func(by string) bool { return by == s })
 		p.sendOffer(s, o)
+		if g := p.granted; g != nil && g.by == s && g.request == r {
+			g.again = true
+		}
 	})
 }
 
@@ -125,7 +131,11 @@ func (p *Process) do(m Message) {
 	l.done = remember(l.done, g.id)
 	p.due = g.request
 	p.queue.Accept(g.request)
-	p.unoffer(g.request, g.by)
+	if g.again {
+		p.unoffer(g.request, "")
+	} else {
+		p.unoffer(g.request, g.by) // it knows
+	}
 }
 
 // unlock gives up the lock, or the booking. A rule that will try again keeps its place.
@@ -136,6 +146,10 @@ func (p *Process) unlock(m Message) {
 		return
 	}
 	p.granted = nil
+	if g.withdrawn {
+		p.Withdraw(g.request)
+		return
+	}
 	if m.Keep {
 		p.booked = append(p.booked, &booking{grant: *g, reminded: true})
 	}

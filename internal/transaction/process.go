@@ -142,8 +142,13 @@ func (p *Process) Complete(r *requests.Request) {
 	}
 }
 
-// Withdraw removes a request that waits, and reports whether it did wait. Call Next afterwards.
+// Withdraw removes a request that waits, and reports whether it did wait. Call Next afterwards. A request for which an atomic
+// rule has the lock may have begun to run elsewhere: it is removed if it has not, and Withdraw returns false.
 func (p *Process) Withdraw(r *requests.Request) bool {
+	if g := p.granted; g != nil && g.request == r {
+		g.withdrawn = true
+		return false
+	}
 	if !p.queue.Withdraw(r) {
 		return false
 	}

@@ -20,6 +20,7 @@ type text struct {
 	asksNone             bool // the transaction of a dead process is aborted without asking
 	repairsNothing       bool // when a process has died
 	startsEmpty          bool // counters are not fetched
+	forgetsGrants        bool // nothing becomes of the locks that processes had granted to the one before
 
 	// Of both.
 	noEpochs bool
