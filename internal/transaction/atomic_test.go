@@ -162,21 +162,21 @@ func (d *table) dine(meals int) string {
 
 func TestX2_AtomicPhilosophers(t *testing.T) {
 	t.Parallel()
-	const n, meals = 5, 40
-	measure := func(seeds uint64, literal bool) (longest int, messages float64) {
-		for seed := range seeds {
+	const philosophers, meals = 5, 40
+	measure := func(n int, literal bool) (longest int, messages float64) {
+		for seed := range seeds(n) {
 			w := newWorld(seed)
-			d := newTable(w, n)
+			d := newTable(w, philosophers)
 			w.correct(func(x *text) { x.ignoresAge = literal })
 			w.begin()
 			require.Empty(t, d.dine(meals), "seed %d", seed)
 			longest = max(longest, d.longest)
-			messages += float64(w.messages()) / (n * meals)
+			messages += float64(w.messages()) / (philosophers * meals)
 		}
-		return longest, messages / float64(seeds)
+		return longest, messages / float64(seeds(n))
 	}
 	longest, messages := measure(500, false)
-	ageless, more := measure(100, true)
+	ageless, more := measure(40, true)
 	t.Logf("a philosopher waits for at most %d meals of others, %.1f messages a meal; without ages %d and %.1f", longest, messages, ageless, more)
 	assert.LessOrEqual(t, longest, 10)
 	assert.Greater(t, ageless, longest, "the simulator does not notice the fault")

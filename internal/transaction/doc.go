@@ -11,6 +11,12 @@
 // lock waits, and a younger one is aborted and tries again when it gets a hint. The youngest that waits is next, so that each that
 // waits is older than the one that has the lock. No cycle can arise. A transaction keeps its age through all attempts.
 //
+// # Atomic rules
+//
+// A request of a method that has an atomic rule is offered to the rule's synchronizer. When each event of the rule has an offer,
+// the synchronizer locks the processes in order. A process that cannot run its request now refuses, and says later when it
+// can: no rule waits while it has a lock. An older rule that was refused is not overtaken by younger ones.
+//
 // # Crashes
 //
 // Death notices may be wrong and late, and messages to a node that has died may reach its successor. Each message has the
