@@ -106,15 +106,6 @@ func (q *Queue) Methods(f func(method string, c guard.Counters)) {
 	}
 }
 
-// Waiting calls f for each request that waits, those of one method in the order of arrival.
-func (q *Queue) Waiting(f func(*Request)) {
-	for _, l := range q.lines {
-		for r := l.head; r != nil; r = r.next {
-			f(r)
-		}
-	}
-}
-
 // Pending returns how many requests wait.
 func (q *Queue) Pending() int { return q.pending }
 

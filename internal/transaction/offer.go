@@ -52,9 +52,9 @@ func (p *Process) sendOffer(s string, o *offer) {
 
 // offerAgain offers what waits to a synchronizer that has installed its rules, in the order of arrival.
 func (p *Process) offerAgain(s string) {
-	p.queue.Waiting(func(r *requests.Request) {
+	p.queue.Waiting(func(r *requests.Request) bool {
 		if !slices.Contains(p.offeredTo[r.Method], s) {
-			return
+			return true
 		}
 		o := p.offered[r.Number()]
 		if o == nil {
@@ -66,6 +66,7 @@ func (p *Process) offerAgain(s string) {
 		if g := p.granted; g != nil && g.by == s && g.request == r {
 			g.again = true
 		}
+		return true
 	})
 }
 
