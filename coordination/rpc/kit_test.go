@@ -58,6 +58,10 @@ var everyPairOfNodes = map[string]func(t *testing.T) (n, m *rpc.Node){
 		var hub transport.Hub
 		return nodeOn(t, hub.Join("n")), nodeOn(t, hub.Join("m"))
 	},
+	"two nodes with sockets": func(t *testing.T) (_, _ *rpc.Node) {
+		t.Helper()
+		return nodeOn(t, listen(t)), nodeOn(t, listen(t))
+	},
 }
 
 // receive returns a function for Await that receives a value.
@@ -77,4 +81,11 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+func listen(t testing.TB) transport.Transport {
+	t.Helper()
+	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{})
+	require.NoError(t, err)
+	return tr
 }

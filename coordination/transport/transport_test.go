@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/coordination/transport"
@@ -28,3 +29,27 @@ func (h *hubs) Join(*testing.T) transport.Transport {
 }
 
 func (h *hubs) Cut(a, b transport.Transport) { h.Hub.Cut(a.Node(), b.Node()) }
+
+func TestSocketsConform(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			transporttest.Run(t, func(*testing.T) transporttest.Net { return sockets{network} })
+		})
+	}
+}
+
+// sockets makes transports over sockets, as a network for tests.
+type sockets struct{ network string }
+
+func (s sockets) Join(t *testing.T) transport.Transport {
+	t.Helper()
+	address := "127.0.0.1:0"
+	if s.network == "unix" {
+		address = t.TempDir() + "/socket"
+	}
+	tr, err := transport.Listen(s.network, address, transport.Config{})
+	require.NoError(t, err)
+	return tr
+}
+
+func (sockets) Cut(a, b transport.Transport) { transport.Cut(a, b) }

@@ -195,7 +195,7 @@ func refused(t *testing.T, net Net) {
 	}
 	require.ErrorIs(t, a.Send(b.Node(), &transport.Message{Body: func() {}}), transport.ErrEncoding)
 	require.ErrorIs(t, a.Send(b.Node(), &transport.Message{Body: panics{}}), transport.ErrEncoding)
-	require.ErrorIs(t, a.Send(b.Node(), &transport.Message{Body: strings.Repeat("x", 200<<20)}), transport.ErrTooLarge)
+	require.ErrorIs(t, a.Send(b.Node(), &transport.Message{Body: strings.Repeat("x", 17<<20)}), transport.ErrTooLarge)
 	require.NoError(t, a.Send(b.Node(), &transport.Message{Body: "after"}))
 	assert.Equal(t, "after", text(in.next(t).m), "nothing else is affected")
 }
