@@ -28,6 +28,14 @@ func (a Address) Node() string { return a.node }
 // Process returns the name of the process on its node. It is empty for the address of a node itself.
 func (a Address) Process() string { return a.process }
 
+// Via returns the address of the node of this program through which calls to the address leave.
+func (a Address) Via() Address {
+	if a.at == nil {
+		return Address{}
+	}
+	return a.at.Address("")
+}
+
 // String returns the address as text.
 func (a Address) String() string { return a.node + "#" + a.process }
 

@@ -80,14 +80,17 @@ func (b *Bound) Ended() error {
 
 // TaskOf returns the task whose context c is, or to whose context c is bound.
 func TaskOf(c any) (*Task, bool) {
+	t, ok := Origin(c).(*Task)
+	return t, ok
+}
+
+// Origin returns the context that c is bound to, through any number of bounds, or c itself.
+func Origin(c any) any {
 	for {
-		switch of := c.(type) {
-		case *Task:
-			return of, true
-		case *Bound:
-			c = of.c
-		default:
-			return nil, false
+		b, ok := c.(*Bound)
+		if !ok {
+			return c
 		}
+		c = b.c
 	}
 }
