@@ -93,12 +93,14 @@ func TestS002_4_AFunctionThatFailsReleases(t *testing.T) {
 	next()
 	ctx, cancel := context.WithCancel(t.Context())
 	inside := foo.Future(ctx, "sleep")
-	waiting := foo.Future(ctx, "") // and this one is waiting to enter
+	gone, leave := context.WithCancel(t.Context())
+	waiting := foo.Future(gone, "") // and this one is waiting to enter
 	runtime.Gosched()
+	leave()
+	_, err = waiting.Wait(blocking(t))
+	require.ErrorIs(t, err, context.Canceled)
 	cancel()
 	_, err = inside.Wait(blocking(t))
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = waiting.Wait(blocking(t))
 	require.ErrorIs(t, err, context.Canceled)
 	next()
 	inside = foo.Future(t.Context(), "sleep")

@@ -12,8 +12,12 @@ type call struct {
 	done  bool
 	value any
 	err   error
-	wakes []func() // called when it is done
-	leave func(cause error)
+	wake  func()   // called when it is done
+	more  []func() // likewise, after it
+
+	// How the process that is called learns that the caller has gone. One of them is set, before the request is sent.
+	request *request
+	leave   func(cause error)
 }
 
 // order is what a caller asks of a function.
@@ -25,40 +29,52 @@ type order struct {
 
 // finish ends the call; only the first end counts.
 func (k *call) finish(value any, err error) {
-	wakes, _ := k.close(value, err)
-	for _, wake := range wakes {
-		wake()
+	if wake, more, ended := k.close(value, err); ended {
+		wakeAll(wake, more)
 	}
 }
 
 // cancel ends a call that the caller does not wait for any more. What the caller does next comes after the cancellation.
 func (k *call) cancel(cause error) {
-	wakes, leave := k.close(nil, cause)
-	if leave != nil {
-		leave(cause)
+	wake, more, ended := k.close(nil, cause)
+	if !ended {
+		return
 	}
-	for _, wake := range wakes {
+	switch {
+	case k.request != nil:
+		k.request.cancel(cause)
+	case k.leave != nil:
+		k.leave(cause)
+	}
+	wakeAll(wake, more)
+}
+
+func wakeAll(wake func(), more []func()) {
+	if wake != nil {
+		wake()
+	}
+	for _, wake := range more {
 		wake()
 	}
 }
 
-// close marks the call as done, and returns what is to be called then, or nothing if it was done before.
-func (k *call) close(value any, err error) (wakes []func(), leave func(cause error)) {
+// close marks the call as done, and returns what is to be called then, and whether it was not done before.
+func (k *call) close(value any, err error) (wake func(), more []func(), ended bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.done {
-		return nil, nil
+		return nil, nil, false
 	}
-	wakes, leave = k.wakes, k.leave
-	k.done, k.value, k.err, k.wakes, k.leave = true, value, err, nil, nil
-	return wakes, leave
+	wake, more = k.wake, k.more
+	k.done, k.value, k.err, k.wake, k.more = true, value, err, nil, nil
+	return wake, more, true
 }
 
 // then has f called when the call is done: now if it is.
 func (k *call) then(f func()) {
 	k.mu.Lock()
 	if !k.done {
-		k.wakes = append(k.wakes, f)
+		k.more = append(k.more, f)
 		k.mu.Unlock()
 		return
 	}
@@ -78,15 +94,6 @@ func (k *call) result() (any, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.value, k.err
-}
-
-// onCancel says how the process that is called learns that the caller has gone.
-func (k *call) onCancel(leave func(cause error)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.done {
-		k.leave = leave
-	}
 }
 
 // call starts a call.
@@ -114,10 +121,9 @@ func (a Address) sendHere(k *call, o order) error {
 	if err != nil {
 		return err
 	}
-	r := &request{order: o, process: p}
+	r := &request{order: o, process: p, caller: k}
 	if k != nil {
-		r.reply = k.finish
-		k.onCancel(r.cancel)
+		k.request = r
 	}
 	return p.accept(r)
 }

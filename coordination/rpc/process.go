@@ -64,14 +64,15 @@ type entry struct {
 type request struct {
 	order
 	process *Process
-	reply   func(value any, err error) // nil if no caller waits
+	caller  *call                      // of the same node; nil if it is not, or does not wait
+	reply   func(value any, err error) // to a caller of another node; nil likewise
 	job     func(c coroutine.Context)  // what to run, if it is not a call
 
 	function *function
+	context  functionContext
 	queued   requests.Request
 	value    any
 	err      error
-	returned bool
 
 	task *coro.Task // guarded by process.mu
 	gone error      // guarded by process.mu; why the caller has gone
@@ -305,11 +306,13 @@ func (p *Process) arrive(r *request) {
 
 // run starts a request. It returns when the function has ended or is suspended.
 func (p *Process) run(r *request) {
-	_, _ = p.host.Start(functionContext{p.ctx, r.deadline}, r, r.serve) // it is closed only when the actor has ended
+	r.context = functionContext{p.ctx, r.deadline}
+	_, _ = p.host.Start(&r.context, r, serve) // the host is closed only when the actor has ended
 }
 
 // serve is the body of the coroutine of a request.
-func (r *request) serve(t *coro.Task) {
+func serve(t *coro.Task) {
+	r := t.Tag.(*request)
 	if r.job != nil {
 		r.job(t)
 		return
@@ -356,12 +359,22 @@ func (r *request) answer(value any, err error) {
 	if ending && errors.Is(err, coroutine.ErrStopped) { // the caller is not the one that was stopped
 		err = fmt.Errorf("%w: process %s has ended", ErrUnreachable, p.address)
 	}
-	switch {
-	case r.reply != nil:
-		r.reply(value, err)
-	case err != nil:
+	if !r.respond(value, err) && err != nil {
 		p.log(err, r.method)
 	}
+}
+
+// respond passes the end of a request to its caller, and reports whether one waits.
+func (r *request) respond(value any, err error) bool {
+	switch {
+	case r.caller != nil:
+		r.caller.finish(value, err)
+	case r.reply != nil:
+		r.reply(value, err)
+	default:
+		return false
+	}
+	return true
 }
 
 // close reports whether a request was open, which it is no more, and whether its process is ending.
@@ -416,9 +429,7 @@ func (p *Process) disown(reason error) {
 	p.open, p.watches = map[*request]struct{}{}, map[*watch]struct{}{}
 	p.mu.Unlock()
 	for r := range open {
-		if r.reply != nil {
-			r.reply(nil, reason)
-		}
+		r.respond(nil, reason)
 	}
 	for w := range watches {
 		w.end(reason)
@@ -432,7 +443,7 @@ type functionContext struct {
 }
 
 // Deadline returns the deadline of the caller.
-func (c functionContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+func (c *functionContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
 // anonymousName returns a name that no function has had, in this program or in one before it.
 func (n *Node) anonymousName() string {

@@ -52,7 +52,7 @@ func (r Ref[Req, Resp]) Call(c coroutine.Context, req Req) (Resp, error) {
 	link.CheckContext(c, "rpc: Call")
 	k := new(call)
 	err := c.Suspend(func(wake func()) {
-		k.wakes = append(k.wakes, wake)
+		k.wake = wake
 		r.Address.call(k, order{r.Method, req, deadlineOf(c)})
 	})
 	if err != nil {

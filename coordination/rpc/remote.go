@@ -94,33 +94,36 @@ func (n *Node) sendAway(k *call, to Address, o order) error {
 		return n.transmit(to.node, m)
 	}
 	var p *peer
+	var number uint64
 	if err := n.with(to.node, func(with *peer) {
-		p = with
-		m.Call = n.nextLocked()
-		p.calls[m.Call] = k
+		p, number = with, n.nextLocked()
+		k.leave = func(error) {
+			if n.forget(p, number) {
+				_ = n.transmit(p.name, &transport.Message{Kind: kindCancel, Call: number})
+			}
+		}
+		p.calls[number] = k
 	}); err != nil {
 		return err
 	}
-	forget := func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		_, there := p.calls[m.Call]
-		if !p.gone {
-			delete(p.calls, m.Call)
-		}
-		return there
-	}
-	number := m.Call // the transport owns m when it was sent
-	k.onCancel(func(error) {
-		if forget() {
-			_ = n.transmit(to.node, &transport.Message{Kind: kindCancel, Call: number})
-		}
-	})
+	m.Call = number
 	if err := n.transmit(to.node, m); err != nil {
-		forget()
+		n.forget(p, number)
 		return err
 	}
 	return nil
+}
+
+// forget removes a call to another node, and reports whether it was under way.
+func (n *Node) forget(p *peer, number uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p.gone {
+		return false
+	}
+	_, there := p.calls[number]
+	delete(p.calls, number)
+	return there
 }
 
 // with calls f, under the lock, with the peer of a name.

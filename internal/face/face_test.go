@@ -38,7 +38,8 @@ source           15
 window           15
 coordination/guard 5
 coordination/rpc 13
-coordination/transport 12
+coordination/transport 15
+coordination/monitor 8
 controller       60
 supervisor       60
 adapter/failsafe 15

@@ -77,6 +77,8 @@ stage:              behaviour coordination/guard stage/queue stage/reason stage/
 -- third
 coordination/rpc:   coordination/coroutine coordination/guard coordination/transport stage supervisor
                     internal/actor internal/coro internal/link internal/requests
+coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
+                    internal/coro internal/link
 window:             behaviour stage internal/link internal/plain
 internal/letters:   stage stage/reason worker internal/logs internal/plain internal/ring
 pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
