@@ -96,6 +96,10 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Capacity) },
 	},
 	{
+		"golda_stage_held", "Commands in the queue that guards hold back.",
+		gauge, func(s *stage.Snapshot) float64 { return float64(s.Held) },
+	},
+	{
 		"golda_stage_in_hand", "Commands that workers have taken and not finished.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.InHand) },
 	},

@@ -89,6 +89,8 @@ func (p Plan) checkNode(f *faulty, i int, n Node) {
 	f.unlessf(n.States || n.SnapshotEvery == 0 && n.KeepStates == 0, "node %s: SnapshotEvery and KeepStates need States", name)
 	f.unlessf(n.Passivates || n.KeepStates == 0, "node %s: KeepStates needs Passivates", name)
 	f.unlessf(n.Rate == 0 || n.Rate > 0 && n.Burst > 0, "node %s: a rate of %d needs a burst, not %d", name, n.Rate, n.Burst)
+	f.unlessf(n.Guard == 0 || n.Flow == "" && n.Window == (Window{}) && !n.Keyed && !n.Ordered && n.Discipline == "" && n.Linger == 0,
+		"node %s: it has a guard, and is a flow, Keyed or Ordered, or has windows, a Discipline or a Linger", name)
 	err := errors.Join(n.Faults.Check(), n.Middleware.Check())
 	f.unlessf(err == nil, "node %s: %v", name, err)
 }

@@ -258,6 +258,9 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	if seldom(t, 5, "window") {
 		drawWindow(t, i, &n)
 	}
+	if n.Flow == "" && n.Window == (Window{}) && !n.Keyed && !n.Ordered && seldom(t, 3, "guarded") {
+		n.Guard, n.Discipline, n.Linger = rapid.IntRange(1, 3).Draw(t, "guard"), "", 0
+	}
 	return n
 }
 

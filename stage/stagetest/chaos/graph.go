@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -89,6 +90,7 @@ type Node struct {
 	// Route chooses one of Next for each result of a Flow: "robin", "key" or "pick". Without it the result goes to all.
 	Route     string
 	unrated   bool   // it has no Rate, whatever it says, which breaks the promise of a rate
+	unguarded bool   // it has no Guard, whatever it says, which breaks the promise of a guard
 	unordered bool   // an Ordered node is not ordered, which breaks its promise
 	spoil     string // breaks a promise, for tests of the checks: "torn", "lost" or "stale"
 	stray     bool   // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
@@ -113,6 +115,7 @@ type Node struct {
 	Window        Window // makes it a stage of package window. Such a node has none of the above but Ports, Route and limits
 	Rate          int    // how many commands it starts in a millisecond, and Burst at once; 0: no bound
 	Burst         int
+	Guard         int           // how many of its handlers may run at once, by a guard; 0: any number
 	Work          time.Duration // how long a handler takes
 	Middleware    Middleware
 	Faults        stagetest.Faults
@@ -170,6 +173,7 @@ func (n Node) options() (opts []stage.Option) {
 	add(n.Grace > 0, stage.Grace(n.Grace))
 	add(n.Retry.Attempts > 1, stage.Retry(n.Retry))
 	add(n.Rate > 0 && !n.unrated, stage.Rate(n.Rate, time.Millisecond, n.Burst))
+	add(n.Guard > 0 && !n.unguarded, stage.Guard("command", func(count func(string) guard.Counters) bool { return count("command").Current < n.Guard }))
 	add(n.Passivates, stage.Passivate(time.Millisecond, 3))
 	add(n.Ordered && !n.unordered, stage.Ordered())
 	add(n.SnapshotEvery > 0, stage.SnapshotEvery(n.SnapshotEvery))
@@ -217,6 +221,7 @@ func (n Node) String() string {
 	say(n.Retry.Attempts > 1, "retry=%d after %v (jitter %v)", n.Retry.Attempts, n.Retry.Backoff, n.Retry.Jitter)
 	say(n.Work > 0, "work=%v", n.Work)
 	say(n.Rate > 0, "rate=%d/ms burst=%d", n.Rate, n.Burst)
+	say(n.Guard > 0, "guard=%d", n.Guard)
 	say(n.Middleware != Middleware{}, "%s", n.Middleware)
 	faults := n.Faults.String()
 	say(faults != "", "%s", faults)

@@ -78,6 +78,15 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			p.Graph.Nodes[1].Rate, p.Graph.Nodes[1].Burst = 1, 1
 			p.Graph.Nodes[1].Unrate()
 		}, "one end"},
+		"a guard": {func(p *chaos.Plan) {
+			n := &p.Graph.Nodes[1]
+			n.Guard, n.Workers, n.Discipline, n.Linger = 2, chaos.Span{Fewest: 8, Most: 8}, "", 0
+		}, ""},
+		"a guard that is not kept": {func(p *chaos.Plan) {
+			n := &p.Graph.Nodes[1]
+			n.Guard, n.Workers, n.Work, n.Batch = 1, chaos.Span{Fewest: 8, Most: 8}, 100*time.Microsecond, 1
+			n.Unguard()
+		}, "one end"},
 		"an ordered stage in a line": {func(p *chaos.Plan) {
 			p.Ordered = true
 			n := &p.Graph.Nodes[1]

@@ -484,6 +484,9 @@ func (r *run) judgeSites(s pipeline.Snapshot) {
 		if err := site.checkRate(elapsed); err != nil {
 			r.breachf(OneEnd, "%v", err)
 		}
+		if err := site.checkGuard(of[name(i)]); err != nil {
+			r.breachf(OneEnd, "%v", err)
+		}
 		if err := site.judgeStates(); err != nil {
 			r.breachf(States, "%v", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
 	"github.com/golda-dev/golda/stage/stagetest"
 	"github.com/golda-dev/golda/stage/stagetest/internal/oracle"
 )
@@ -268,6 +269,22 @@ func (s *site) lost(excused map[uint64]bool) (lost []command) {
 		}
 	}
 	return lost
+}
+
+// checkGuard checks that no more handlers ran at once than the guard allows, and that at the end nothing is held or current.
+func (s *site) checkGuard(st stage.Snapshot) error {
+	if s.Guard == 0 {
+		return nil
+	}
+	if most := s.most.Load(); most > int64(s.Guard) {
+		return fmt.Errorf("stage %s: %d handlers ran at once, and its guard allows %d", st.Name, most, s.Guard)
+	}
+	for _, m := range st.Methods {
+		if m.Pending != st.Queued || m.Current > st.Abandoned && st.DeadLetteredBy[reason.Stopped] == 0 {
+			return fmt.Errorf("stage %s: at the end its method has %+v, with %d abandoned", st.Name, m.Counters, st.Abandoned)
+		}
+	}
+	return nil
 }
 
 // checkRate checks that the handler was called no more often than the rate allows in the time since the start.
