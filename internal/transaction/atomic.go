@@ -1,6 +1,7 @@
 package transaction
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,21 +28,28 @@ type atomicRule struct {
 	age    ID // since when it could happen, by the logical clocks of its processes; zero if it cannot
 }
 
-// Together adds an atomic rule: requests that match the events run together, or wait. The events are of different processes, and
-// no synchronizer has constraints or triggers at acceptance for their methods, but for triggers of this one.
-func (s *Synchronizer) Together(events ...Event) {
-	a := &atomicRule{name: fmt.Sprintf("%s/%d", s.self, len(s.atomic)), events: slices.Clone(events)}
-	slices.SortFunc(a.events, func(x, y Event) int {
-		if x.Process < y.Process {
-			return -1
+// Together adds an atomic rule: requests that match the events run together, or wait. It fails if there are fewer than two events, or
+// two of one process. The methods of the events must have no constraints, and triggers at acceptance only of this
+// synchronizer: see [Process.Conflicts].
+func (s *Synchronizer) Together(events ...Event) error {
+	if len(events) < 2 {
+		return fmt.Errorf("synchronizer %q: an atomic rule of %d events: it needs two", s.self, len(events))
+	}
+	seen := set{}
+	for _, e := range events {
+		if _, ok := seen[e.Process]; ok {
+			return fmt.Errorf("synchronizer %q: an atomic rule has two events of process %q", s.self, e.Process)
 		}
-		return 1
-	})
+		seen[e.Process] = struct{}{}
+	}
+	a := &atomicRule{name: fmt.Sprintf("%s/%d", s.self, len(s.atomic)), events: slices.Clone(events)}
+	slices.SortFunc(a.events, func(x, y Event) int { return cmp.Compare(x.Process, y.Process) })
 	a.offers = make([][]Message, len(events))
 	for _, e := range events {
 		s.rule(e.Process, e.Method).atomic = true
 	}
 	s.atomic = append(s.atomic, a)
+	return nil
 }
 
 // offered handles a request that waits.

@@ -55,7 +55,7 @@ func newTable(w *world, n int) *table {
 		d.diners = append(d.diners, &diner{number: i, left: i, right: (i + 1) % n, calls: map[string]*requests.Request{}})
 		synchronizer(w, fmt.Sprintf("rule%d", i), func(s *Synchronizer) {
 			mine := func(r guard.Request) bool { return r.Args == i }
-			s.Together(Event{d.forks[i].name, "pickup", mine}, Event{d.forks[(i+1)%n].name, "pickup", mine})
+			must(s.Together(Event{d.forks[i].name, "pickup", mine}, Event{d.forks[(i+1)%n].name, "pickup", mine}))
 		})
 	}
 	return d
@@ -225,7 +225,7 @@ func couples(w *world, n, rounds int) (all []*couple) {
 		all = append(all, c)
 		synchronizer(w, "rule"+c.name, func(s *Synchronizer) {
 			mine := func(r guard.Request) bool { return r.Args == c.name }
-			s.Together(Event{c.of[0].name, "m", mine}, Event{c.of[1].name, "m", mine})
+			must(s.Together(Event{c.of[0].name, "m", mine}, Event{c.of[1].name, "m", mine}))
 		})
 	}
 	w.more = func() (events []func()) {
@@ -342,7 +342,7 @@ func TestARequestThatNoAtomicRuleIsAboutRuns(t *testing.T) {
 	for _, s := range []string{"S1", "S2"} {
 		synchronizer(w, s, func(s *Synchronizer) {
 			never := func(guard.Request) bool { return false }
-			s.Together(Event{"A", "m", never}, Event{"B", "m", nil})
+			must(s.Together(Event{"A", "m", never}, Event{"B", "m", nil}))
 		})
 	}
 	w.begin()
@@ -356,13 +356,33 @@ func TestARequestThatNoAtomicRuleIsAboutRuns(t *testing.T) {
 func TestAMethodHasConstraintsOrAtomicRules(t *testing.T) {
 	w := newWorld(0)
 	plain(w, "A", "B")
-	synchronizer(w, "S1", func(s *Synchronizer) { s.Together(Event{"A", "m", nil}, Event{"B", "m", nil}) })
+	synchronizer(w, "S1", func(s *Synchronizer) {
+		must(s.Together(Event{"A", "m", nil}, Event{"B", "m", nil}))
+		s.Constrain("B", "m", func(guard.Request) bool { return true })
+	})
 	synchronizer(w, "S2", free([]string{"A"}, "m", nil))
 	w.begin()
 	w.arrive("A", "m")
 	w.arrive("B", "m")
 	require.True(t, w.run(limit))
 	assert.Equal(t, []string{"m"}, w.nodes["A"].process.Conflicts())
-	assert.Empty(t, w.nodes["B"].process.Conflicts())
+	assert.Equal(t, []string{"m"}, w.nodes["B"].process.Conflicts(), "also if one synchronizer has both")
 	assert.Zero(t, w.count("A", "m").Accepted+w.count("B", "m").Accepted)
+}
+
+func TestAnAtomicRuleHasEventsOfDifferentProcesses(t *testing.T) {
+	s := NewSynchronizer("S", 1)
+	require.EqualError(t, s.Together(), `synchronizer "S": an atomic rule of 0 events: it needs two`)
+	require.EqualError(t, s.Together(Event{"A", "m", nil}), `synchronizer "S": an atomic rule of 1 events: it needs two`)
+	require.EqualError(t, s.Together(Event{"A", "m", nil}, Event{"B", "m", nil}, Event{"A", "n", nil}),
+		`synchronizer "S": an atomic rule has two events of process "A"`)
+	assert.Empty(t, s.Processes())
+	require.NoError(t, s.Together(Event{"A", "m", nil}, Event{"B", "m", nil}))
+	assert.Equal(t, []string{"A", "B"}, s.Processes())
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

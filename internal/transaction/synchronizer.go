@@ -8,7 +8,8 @@ import (
 )
 
 // Synchronizer is the side of a transaction that has the rules. It is not safe for concurrent use. Its owner adds the rules,
-// calls Start, and passes on messages and death notices: of the processes, and of the synchronizers that it sends to.
+// calls Start, and passes on messages and death notices: of the processes, and of the synchronizers that it sends to. If a
+// constraint, trigger or pattern panics the synchronizer is not to be used any more: its successor has a higher epoch.
 type Synchronizer struct {
 	self      string
 	epoch     uint64
@@ -517,7 +518,7 @@ func (s *Synchronizer) install(process string) {
 	methods := map[string]Part{}
 	for m, r := range s.rules {
 		if m.process == process {
-			methods[m.name] = Part{len(r.constraints)+len(r.accepted) > 0 && !r.atomic, r.atomic}
+			methods[m.name] = Part{Asked: len(r.constraints) > 0 || len(r.accepted) > 0 && !r.atomic, Offered: r.atomic}
 		}
 	}
 	s.send(Message{Kind: Install, To: process, ID: ID{Process: process}, Methods: methods})

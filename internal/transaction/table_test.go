@@ -17,7 +17,10 @@ import (
 // Each row of the table of the text's faults is simulated twice: with the machines as they are, where nothing may go
 // wrong in any seed, and with the text's own rule, where something must.
 
-var history = flag.Bool("history", false, "print the history of the first run that fails")
+var (
+	history = flag.Bool("history", false, "print the history of the first run that fails")
+	more    = flag.Int("more", 1, "how many times as many seeds are run")
+)
 
 // limit bounds the events of one run.
 const limit = 20_000
@@ -189,7 +192,7 @@ func seeds(n int) uint64 {
 	if raced {
 		n = (n + 19) / 20
 	}
-	return uint64(n)
+	return uint64(n * *more)
 }
 
 // row checks one row of the table.
