@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,5 +81,32 @@ func TestAFeedThatIsKilledWhileItStartsIsStartedAgain(t *testing.T) {
 		killer.Wait()
 		require.NoError(t, err)
 		got.onceEach(t, 10)
+	}
+}
+
+// A feed that was added when the pipeline had just opened was started by Add and by Start: its source ran twice, and the first run
+// outlived the pipeline.
+func TestAFeedThatIsAddedWhileThePipelineStartsRunsOnce(t *testing.T) {
+	for range 300 {
+		var runs, lasting atomic.Int32
+		s := stage.Sink("s", func(context.Context, int) error { return nil })
+		p := newPipeline(t, s)
+		added := make(chan error, 1)
+		go func() {
+			<-p.Started()
+			added <- p.Add(context.Background(), pipeline.Feed("late", s, func(ctx context.Context, _ func(int) error) error {
+				runs.Add(1)
+				lasting.Add(1)
+				defer lasting.Add(-1)
+				<-ctx.Done()
+				return nil
+			}))
+		}()
+		require.NoError(t, p.Start(t.Context()))
+		require.NoError(t, <-added)
+		eventually(t, "a run of the source", func() bool { return runs.Load() > 0 })
+		require.NoError(t, p.Stop(t.Context()))
+		require.EqualValues(t, 1, runs.Load())
+		require.Zero(t, lasting.Load())
 	}
 }

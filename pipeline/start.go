@@ -31,6 +31,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	for _, c := range p.stages().stages {
 		c.Attach(&p.env)
 	}
+	feeds := p.feeds.list()    // before commands are let in, since Add starts those that it adds
 	err := p.control.Prepare() //nolint:contextcheck // a log line has no context
 	if err == nil {
 		err = p.launch(ctx)
@@ -45,7 +46,7 @@ func (p *Pipeline) Start(ctx context.Context) error {
 		p.finish(nil)
 		return fmt.Errorf("pipeline %q: start: %w", p.name, err)
 	}
-	p.feeds.start(p.feeds.list()) //nolint:contextcheck // feeds run longer than the call that starts them
+	p.feeds.start(feeds) //nolint:contextcheck // feeds run longer than the call that starts them
 	return nil
 }
 

@@ -370,7 +370,7 @@ func (s *keyed[C, K, B]) leftToWorker(ctx context.Context, e *entry[K, B]) bool 
 	if !s.Deferred(e) {
 		return false
 	}
-	s.Settled(e, true) // a middleware has passed on a context that leads to no worker
+	s.Settled(e, true, nil) // a middleware has passed on a context that leads to no worker
 	return true
 }
 
@@ -381,7 +381,7 @@ func (s *keyed[C, K, B]) Deferred(use any) bool {
 
 // Settled ends the use of an entry whose handler has returned, unless another handler uses it by now. If the command has not
 // ended the instance is stopped, and the key's next command gets another one.
-func (s *keyed[C, K, B]) Settled(use any, ended bool) {
+func (s *keyed[C, K, B]) Settled(use any, ended bool, _ error) {
 	e := use.(*entry[K, B])
 	sh := s.shardOf(e.key)
 	sh.mu.Lock()

@@ -58,7 +58,10 @@ func New[C any](name string, b behaviour.Behaviour[C], opts ...Option) *Stage[C]
 	version.Take(inst)
 	if suspends {
 		s.core.Suspending()
-		s.set.Inbox.Holder, _ = b.(link.Holder)
+		if holder, ok := b.(link.Holder); ok {
+			s.set.Inbox.Holder = holder
+			s.core.Deferring()
+		}
 	}
 	if suspends && inst.Many() {
 		s.set.flaw("New", "the behaviour is both Suspending and a Batcher")

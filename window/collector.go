@@ -466,9 +466,11 @@ func (s *collector[K, V, C]) leaveLocked(w *window[K, V], at *place, err error) 
 	}
 }
 
-// carry passes on the result of a window, and then has the handlers of the other places go on.
+// carry passes on the result of a window. The handlers of the other places go on when it is decided that the result leaves: after
+// the middleware, if there is any.
 func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o behaviour.Outcome) {
 	err := errCrashed // stays if a function of the flow's Route crashes
+	deferred := false
 	defer func() {
 		if s.sums && err != nil {
 			if v := recover(); v != nil { // a crash would leave a letter without the value
@@ -479,17 +481,43 @@ func (s *collector[K, V, C]) carry(c behaviour.Suspender, w *window[K, V]) (o be
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.goneLocked(w)
-		if err == nil {
-			s.endLocked(w.places[1:], done, nil)
-		} else {
-			s.endLocked(w.places[1:], failed, err)
+		if !deferred {
+			s.endRestLocked(w, err)
 		}
 	}()
 	s.waitTurn(c, w)
 	link.Detach(c)
 	o = s.send(c, w.Window)
 	err = o.Err()
+	if worker, ok := c.Value(link.EmitterKey{}).(link.Deferrer); ok && err == nil {
+		if deferred = worker.Defer(s, w); !deferred {
+			err = errCrashed // the worker was given up: the result does not leave
+		}
+	}
 	return o
+}
+
+// endRestLocked has the handlers of the places behind the first go on: the result of their window leaves, unless there is an
+// error.
+func (s *collector[K, V, C]) endRestLocked(w *window[K, V], err error) {
+	if err == nil {
+		s.endLocked(w.places[1:], done, nil)
+	} else {
+		s.endLocked(w.places[1:], failed, err)
+	}
+}
+
+// Deferred returns true: the worker says whether the result of a window leaves.
+func (s *collector[K, V, C]) Deferred(any) bool { return true }
+
+// Settled is called when that is decided.
+func (s *collector[K, V, C]) Settled(use any, ended bool, err error) {
+	if !ended {
+		err = errCrashed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endRestLocked(use.(*window[K, V]), err)
 }
 
 // waitTurn waits until the result before has gone on: a handler that was stopped may be resumed later than one that was woken

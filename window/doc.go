@@ -20,16 +20,16 @@
 // window is closed. The result of the window travels with its first command: that one's ticket waits for what comes of the
 // result, sees its errors, and has its values in the context; so a source.Checkpoint is not past the first command of a window
 // before the result has ended. It does not end with the context of that command's caller. The other commands are done with
-// no result as soon as the first has passed the result on. If passing it on fails, as a stage.Flow.Route may, all commands of the
-// window fail, and each is tried again or not as stage.Retry says.
+// no result as soon as the first has passed the result on. If passing it on fails, as a stage.Flow.Route or a middleware may, all
+// commands of the window fail, and each is tried again or not as stage.Retry says.
 //
 // A command whose caller's context or own deadline ends, or whose stage.Timeout is over, leaves an open window, and ends with that error.
 //
 // In a drain, and so before a stop, an open window is closed when no further command can come. Nothing is lost, and no time is
 // waited for. In a hard stop each command in an open window ends with an error, and leaves a letter like any other.
 //
-// A middleware (stage.Use) must not fail a command after next has returned: for the first command of a window that is all of
-// the window, and the others are done by then.
+// A middleware (stage.Use) of an [Aggregate] must not fail a command after next has returned: for the first command of a window
+// that is all of the window, and the others are done by then.
 //
 // A handler that waits for a window's result, as with a Call, keeps a drain waiting, and the drain does not close that window.
 // Give windows a time then.

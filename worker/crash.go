@@ -60,7 +60,7 @@ func (w *Worker) replaceInstance() bool {
 // settleCrash settles the accounts of a batch in which a handler crashed. It returns false if the worker was abandoned.
 func (w *Worker) settleCrash(how *thrown) bool {
 	w.unlimit()
-	w.settleDeferred(false)
+	w.settleDeferred(false, nil)
 	if !w.recall() || !w.settleGiven() {
 		return false
 	}

@@ -50,8 +50,9 @@ func (m *emitter) Defer(s link.Settler, use any) bool {
 	return true
 }
 
-// settleDeferred makes the calls that Defer was asked for: the present try has ended.
-func (w *Worker) settleDeferred(ended bool) {
+// settleDeferred makes the calls that Defer was asked for: the present try has ended, with an outcome that has the error, or with
+// a crash.
+func (w *Worker) settleDeferred(ended bool, err error) {
 	if !w.stage.Defers {
 		return
 	}
@@ -59,7 +60,7 @@ func (w *Worker) settleDeferred(ended bool) {
 	w.deferred, w.settling = w.settling, w.deferred
 	w.emitting.Unlock()
 	for _, d := range w.settling {
-		d.Settled(d.use, ended)
+		d.Settled(d.use, ended, err)
 	}
 	clear(w.settling)
 	w.settling = w.settling[:0]

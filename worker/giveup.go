@@ -35,7 +35,7 @@ func (w *Worker) comeBack(inst Instance) {
 // drop empties a worker that was abandoned. What it held has ended.
 func (w *Worker) drop() {
 	w.unlimit()
-	w.settleDeferred(false)
+	w.settleDeferred(false, nil)
 	clear(w.Batch)
 	w.n, w.tally, w.lane, w.spent = 0, inbox.Tally{}, noLane, nil
 	w.tour, w.outs, w.loaded, w.mustBook = nil, nil, 0, false

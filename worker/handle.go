@@ -27,7 +27,7 @@ func (w *Worker) handleEach(batch []command.Envelope) {
 			if saved != nil {
 				saved.Note(1)
 			}
-			w.settleDeferred(true)
+			w.settleDeferred(true, o.Err())
 			w.Settle(o)
 		}
 	}

@@ -113,9 +113,10 @@ func (w *Worker) conclude(run *Run) {
 		w.blame = run
 		panic(run.crash)
 	}
-	w.settleDeferred(true)
+	o := run.countedOutcome()
+	w.settleDeferred(true, o.Err())
 	at := w.cur
-	w.Settle(run.countedOutcome())
+	w.Settle(o)
 	w.endHold(at)
 }
 
@@ -242,8 +243,9 @@ func (s *Stage) finishRun(run *Run) {
 		w.settleCrash(run.crash)
 		return
 	}
-	w.settleDeferred(true)
-	w.Settle(run.countedOutcome())
+	o := run.countedOutcome()
+	w.settleDeferred(true, o.Err())
+	w.Settle(o)
 	w.n = 0
 	s.Inbox.Book(&w.Member, &w.tally)
 	w.deliver(false)

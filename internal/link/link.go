@@ -78,9 +78,9 @@ type Settler interface {
 	// Deferred is called by Defer. If it returns false Settled is not called. It must not wait.
 	Deferred(use any) bool
 	// Settled is called once for each Defer that returned true, before another worker gets a command of the same key: with true
-	// if the handler, and all that is around it, has returned an outcome, and with false if the try was a crash. The goroutine
-	// may not be that of the handler.
-	Settled(use any, ended bool)
+	// if the handler, and all that is around it, has returned an outcome, whose error is err, and with false if the try was a
+	// crash. The goroutine may not be that of the handler.
+	Settled(use any, ended bool, err error)
 }
 
 // CheckContext panics if ctx is nil and names the call that got it. A nil context is a mistake in the caller's program.
