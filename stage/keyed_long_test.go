@@ -97,7 +97,7 @@ func (p *patient) HandleSuspending(c behaviour.Suspender, i item) behaviour.Outc
 
 func TestAKeyedStageThatSuspendsKeepsItsPromisesForMillionsOfCommands(t *testing.T) {
 	const underWay = 200
-	testAKeyedStageUnderLoad(t, 50_000, underWay, func(l *load, opts ...stage.Option) *stage.Stage[item] {
+	testAKeyedStageUnderLoad(t, 20_000, underWay, func(l *load, opts ...stage.Option) *stage.Stage[item] {
 		return stage.Keyed("keyed", keyOf, func(k int) *patient { return &patient{customer{load: l, key: k}} },
 			append(opts, stage.Instances(underWay))...)
 	})

@@ -111,8 +111,8 @@ func TestAKeyedStageKeepsTheOrderOfEachKeyWhileItsHandlersSuspend(t *testing.T) 
 					parts = []pipeline.Part{pipeline.Group("g", 3, 3, s)}
 				}
 				p := run(t, parts...)
-				feed(t, s, p, 20, 100)
-				l.requireOrder(t, 20, 100)
+				feed(t, s, p, 20, 40)
+				l.requireOrder(t, 20, 40)
 				require.Zero(t, s.Snapshot().InHand)
 			})
 		}
