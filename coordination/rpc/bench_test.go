@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkCall measures a call of a function that adds one, on the same node: from a goroutine that blocks, from a function of another process,
-// and from 64 functions of that process at once. "plain" calls the function itself.
+// and from 64 functions of that process at once; and of a function of another node, over a socket. "plain" calls the function itself.
 func BenchmarkCall(b *testing.B) {
 	add := func(_ coroutine.Context, v int) (int, error) { return v + 1, nil }
 	n := aNode(b)
@@ -41,6 +41,27 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("process", func(b *testing.B) {
 		b.ReportAllocs()
 		must(run.Call(main, b.N))
+	})
+	far, near := nodeOn(b, listen(b)), nodeOn(b, listen(b))
+	spawn(b, far, "adder", func(p *rpc.Process) { rpc.Func(p, "add", add) })
+	away := rpc.At[int, int](near.Remote(far.Name(), "adder"), "add")
+	b.Run("socket", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := range b.N {
+			must(away.Call(main, i))
+		}
+	})
+	b.Run("socket, 64 outstanding", func(b *testing.B) {
+		b.ReportAllocs()
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for i := range (b.N + 63) / 64 {
+					must(away.Call(main, i))
+				}
+			})
+		}
+		wg.Wait()
 	})
 	b.Run("64 outstanding", func(b *testing.B) {
 		b.ReportAllocs()

@@ -168,10 +168,20 @@ func (p *Process) Go(f func(c coroutine.Context)) {
 
 // Guard holds back the requests of a method while g does not hold. A method may have several guards; all must hold. See package guard for when they are evaluated.
 // A guard that panics crashes the process.
-func (p *Process) Guard(method string, g guard.Guard) { p.queue.Guard(method, g) }
+func (p *Process) Guard(method string, g guard.Guard) {
+	if g == nil {
+		panic(fmt.Sprintf("rpc: process %q: the guard of %q is nil", p.slot.name, method))
+	}
+	p.queue.Guard(method, g)
+}
 
 // RequestGuard is [Process.Guard] for a guard that sees the request: its Args are what the caller passed.
-func (p *Process) RequestGuard(method string, g guard.RequestGuard) { p.queue.RequestGuard(method, g) }
+func (p *Process) RequestGuard(method string, g guard.RequestGuard) {
+	if g == nil {
+		panic(fmt.Sprintf("rpc: process %q: the guard of %q is nil", p.slot.name, method))
+	}
+	p.queue.RequestGuard(method, g)
+}
 
 // Count returns the counters of a method: how many requests have come, wait, run and have ended. Anonymous functions are not counted.
 func (p *Process) Count(method string) guard.Counters { return p.queue.Count(method) }

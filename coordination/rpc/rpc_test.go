@@ -322,6 +322,9 @@ func TestAProcessThatCannotStartIsNotThere(t *testing.T) {
 		"a name with ~":    func(p *rpc.Process) error { f(p, "~f"); return nil },
 		"a nil function":   func(p *rpc.Process) error { rpc.Func[int, int](p, "f", nil); return nil },
 		"no init":          nil,
+		"a nil guard":      func(p *rpc.Process) error { p.Guard("f", nil); return nil },
+		"a nil guard 2":    func(p *rpc.Process) error { p.RequestGuard("f", nil); return nil },
+		"a nil watch":      func(p *rpc.Process) error { p.Watch(p.Address(), nil); return nil },
 		"a nil function 2": func(p *rpc.Process) error { p.Go(nil); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {

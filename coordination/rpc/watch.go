@@ -71,6 +71,9 @@ func (a Address) Watch(ended func(reason error)) (stop func()) {
 
 // Watch is [Address.Watch] for a process: ended runs as a coroutine of p, in its turn.
 func (p *Process) Watch(a Address, ended func(c coroutine.Context, reason error)) (stop func()) {
+	if ended == nil {
+		panic("rpc: Watch without a function")
+	}
 	return a.Watch(func(reason error) { p.Go(func(c coroutine.Context) { ended(c, reason) }) })
 }
 
