@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/part"
 )
 
 // errWired is returned when a port that is already wired is connected again.
@@ -36,7 +37,8 @@ type Outlet interface {
 }
 
 // Port is a named output of a stage for commands of type C. The stage's code names the port; the pipeline decides, when
-// it is put together, which stage the port leads to (as LEDA separates wiring from logic). Make a port with [NewPort].
+// it is put together, which stage the port leads to (as LEDA separates wiring from logic), and may change that while it runs. Make
+// a port with [NewPort].
 // A port is safe for use by several goroutines.
 type Port[C any] struct {
 	name string
@@ -71,6 +73,9 @@ func (p *Port[C]) Connect(to Target[C]) error {
 	}
 	return nil
 }
+
+// Rewire has the port lead to another target, which is not nil. It is for package pipeline.
+func (p *Port[C]) Rewire(_ part.Seal, to Target[C]) { p.to.Store(&lead[C]{to, to.Inlet()}) }
 
 // Wired reports whether the port is wired to a target.
 func (p *Port[C]) Wired() bool { return p != nil && p.to.Load() != nil }

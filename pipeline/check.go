@@ -96,13 +96,20 @@ func (p *plan) place(name string, x Part) {
 	case *group:
 		p.groups = append(p.groups, grouping{x, distinct(p.members(fmt.Sprintf("group %q", x.name), x.parts))})
 	case flow:
-		p.addAll(x.Parts())
+		list := x.Parts()
+		if first, ok := list[0].(cored); ok && slices.Contains(p.present, first.Core()) {
+			p.add(first.Core()) // which is a fault
+		}
+		p.addAll(list)
 	case part.List:
 		p.addAll(x)
 	case *fed:
 		p.placeFeed(x)
 	case mapping:
 		p.maps = append(p.maps, x)
+	case rewired:
+		p.faultf(fmt.Sprintf("stage %q", x.Source().Name()),
+			"belongs to a pipeline already: connect it with To or Route before pipeline.New, or with Pipeline.Rewire")
 	case entries:
 		faults := len(p.faults)
 		stages := p.members(name+", Entry", p.first(x.parts))
@@ -137,7 +144,7 @@ func (p *plan) add(c *engine.Core) {
 	p.stages = append(p.stages, c)
 }
 
-// addAll adds the stages of a list, which may have been given before.
+// addAll adds the stages of a list, which may have been given before, or lead to stages that are there.
 func (p *plan) addAll(list part.List) (stages []*engine.Core) {
 	for _, x := range list {
 		switch x := x.(type) {
@@ -147,7 +154,9 @@ func (p *plan) addAll(list part.List) (stages []*engine.Core) {
 			stages = append(stages, p.addAll(x.Parts())...)
 		case cored:
 			if c := x.Core(); c != nil {
-				p.add(c)
+				if !slices.Contains(p.present, c) {
+					p.add(c)
+				}
 				stages = append(stages, c)
 				continue
 			}

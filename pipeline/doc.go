@@ -50,8 +50,8 @@
 // # Changing a pipeline that runs
 //
 // [Pipeline.Pause] stops workers from taking commands from a stage's queue, and [Pipeline.Resume] lets them. [Pipeline.Drain]
-// empties stages, and keeps them empty until [Pipeline.Reopen]; the stages before them wait. [Pipeline.Add] adds stages and
-// [Pipeline.Remove] removes one.
+// empties stages, and keeps them empty until [Pipeline.Reopen]; the stages before them wait. [Pipeline.Add] adds stages,
+// [Pipeline.Rewire] has ports and flows lead elsewhere, and [Pipeline.Remove] removes a stage.
 //
 // # Contexts
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/controller/policy"
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
@@ -24,6 +25,16 @@ type cored interface{ Core() *engine.Core }
 
 // flow is a stage.Flow of any types: one stage, or several that are connected.
 type flow interface{ Parts() part.List }
+
+// rewired is a To or Route of a flow that belongs to a pipeline.
+type rewired interface {
+	Part
+	Source() *inbox.Inbox
+	Were() []behaviour.Outlet // the ports of the flow until Connect
+	Outs() []behaviour.Outlet // and from then on
+	Faults() []error
+	Connect()
+}
 
 // The defaults.
 const (
@@ -324,18 +335,20 @@ type wire struct {
 	port    behaviour.Outlet
 	to      *engine.Core
 	connect func() error
+	rewire  func()
 }
 
 // Part makes a wire a part of a pipeline.
 func (wire) Part(part.Seal) {}
 
 // Wire connects a port to a stage, or to a [stage.Flow]. The compiler checks that the stage takes what the port carries;
-// [New] checks the rest.
+// [New] checks the rest. [Pipeline.Rewire] changes the wire of a port while the pipeline runs.
 func Wire[C any](port *behaviour.Port[C], to behaviour.Target[C]) Part {
 	w := wire{}
 	if port != nil {
 		w.port = port
 		w.connect = func() error { return port.Connect(to) }
+		w.rewire = func() { port.Rewire(part.Seal{}, to) }
 	}
 	if c, ok := to.(cored); ok && !engine.IsNil(to) {
 		w.to = c.Core()

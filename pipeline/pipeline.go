@@ -38,7 +38,8 @@ type Pipeline struct {
 	letters mail
 
 	quiet   broadcast  // sent when a stage that is drained has become empty
-	growing sync.Mutex // held while stages are added or removed
+	growing sync.Mutex // held while stages are added or removed, or wires change
+	left    []edge     // edges that no wire leads along any more, and commands may; guarded by growing
 }
 
 // mail is what keeps and delivers letters.
@@ -119,6 +120,12 @@ func (p *Pipeline) Quarantine() *Letters { return &p.letters.quarantine }
 // one. Commands whose caller's context has ended, and the commands that follow from them, are not among them. The letters
 // are grouped by the kind of their error: see [Letter]'s Fingerprint. The option [Failures] subscribes a function to them.
 func (p *Pipeline) Failures() *Letters { return &p.letters.failures }
+
+// edge is an edge from a stage to an inbox.
+type edge struct {
+	from *engine.Core
+	to   *inbox.Inbox
+}
 
 func (p *Pipeline) stages() *stageSet { return p.current.Load() }
 

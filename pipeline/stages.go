@@ -17,20 +17,22 @@ import (
 )
 
 // nameOf returns a part as its user knows it.
-func nameOf(part Part) string {
-	switch part := part.(type) {
+func nameOf(x Part) string {
+	switch x := x.(type) {
 	case nil:
 		return "nil"
 	case cored:
-		return fmt.Sprintf("a %T that was not made with stage.New or stage.Each", part)
+		return fmt.Sprintf("a %T that was not made with stage.New or stage.Each", x)
 	case joined:
 		return "a Join"
 	case *group:
-		return fmt.Sprintf("Group %q", part.name)
+		return fmt.Sprintf("Group %q", x.name)
 	case wire:
 		return "a Wire"
+	case part.List:
+		return "a To or Route from before the start"
 	case *fed:
-		return fmt.Sprintf("Feed %q", part.name)
+		return fmt.Sprintf("Feed %q", x.name)
 	default:
 		return "an option"
 	}
@@ -142,8 +144,8 @@ func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
 }
 
 // Add adds stages, with their wires and feeds, to a pipeline that runs; or a [Feed] to a stage that is there. Ports that are
-// wired already stay as they are, so a new stage is reached by Submit, by handlers that forward to it directly, or by the ports
-// of other new stages. As with [New], the error joins all faults; then nothing has changed. If a stage cannot start, the new
+// wired already stay as they are, so a new stage is reached by Submit, by handlers that forward to it directly, by the ports
+// of other new stages, or by [Pipeline.Rewire]. As with [New], the error joins all faults; then nothing has changed. If a stage cannot start, the new
 // stages are removed again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	link.CheckContext(ctx, "pipeline: Add")
@@ -261,7 +263,7 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 
 // Remove drains a stage and removes it from a pipeline that runs. It stops the feeds of the stage, closes the stage, and waits
 // until all its commands have ended or were handed on. Commands that other stages forward to it afterwards end with an error,
-// so remove a stage when none forwards to it any more. Its accounts stay in those of the pipeline, and take some kilobytes
+// so remove a stage when none forwards to it any more: [Pipeline.Rewire] has them lead elsewhere. Its accounts stay in those of the pipeline, and take some kilobytes
 // until the pipeline stops. If ctx ends first, or the pipeline stops, the stage stays closed and is not removed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	link.CheckContext(ctx, "pipeline: Remove")
@@ -284,10 +286,14 @@ func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 		defer p.feeds.ended(false)
 	}
 	c.Inbox().Close()
+	if err := p.forget(ctx, func(e edge) bool { return e.to == c.Inbox() }); err != nil {
+		return fmt.Errorf("pipeline %q: remove stage %q: %w", p.name, c.Name(), err)
+	}
 	if err := p.waitEmpty(ctx, c); err != nil {
 		return err
 	}
 	p.removeStage(c)
+	p.left = slices.DeleteFunc(p.left, func(e edge) bool { return e.from == c })
 	return nil
 }
 

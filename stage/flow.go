@@ -8,8 +8,6 @@ import (
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
-	"github.com/golda-dev/golda/internal/inbox"
-	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
 )
 
@@ -32,7 +30,7 @@ type Flow[In, Out any] struct {
 // Map makes a stage around a function with one result for each command. A nil error sends the result on; any other is the
 // command's error outcome, as [behaviour.Error] is. As with [Func], several workers call the function in parallel.
 func Map[In, Out any](name string, f func(ctx context.Context, in In) (Out, error), opts ...Option) *Flow[In, Out] {
-	end := new(results[Out])
+	end := newResults[Out]()
 	return newFlow(name, "Map", f == nil, end, opts, func(ctx context.Context, in In) behaviour.Outcome {
 		out, err := f(ctx, in)
 		if err != nil {
@@ -45,7 +43,7 @@ func Map[In, Out any](name string, f func(ctx context.Context, in In) (Out, erro
 // Filter makes a stage that sends on the commands for which keep returns true. The others are done: they count as replied,
 // with no result.
 func Filter[T any](name string, keep func(ctx context.Context, cmd T) (bool, error), opts ...Option) *Flow[T, T] {
-	end := new(results[T])
+	end := newResults[T]()
 	return newFlow(name, "Filter", keep == nil, end, opts, func(ctx context.Context, cmd T) behaviour.Outcome {
 		ok, err := keep(ctx, cmd)
 		switch {
@@ -69,7 +67,8 @@ func Filter[T any](name string, keep func(ctx context.Context, cmd T) (bool, err
 func FlatMap[In, Out any](
 	name string, f func(ctx context.Context, in In, emit func(Out) error) error, opts ...Option,
 ) *Flow[In, Out] {
-	end := &results[Out]{required: true}
+	end := newResults[Out]()
+	end.required = true
 	return newFlow(name, "FlatMap", f == nil, end, opts, func(ctx context.Context, in In) behaviour.Outcome {
 		if err := f(ctx, in, func(out Out) error { return end.emit(ctx, out) }); err != nil {
 			return behaviour.Error(err)
@@ -80,7 +79,7 @@ func FlatMap[In, Out any](
 
 // Sink makes a stage around a function without a result: the last of a pipeline.
 func Sink[In any](name string, f func(ctx context.Context, in In) error, opts ...Option) *Flow[In, struct{}] {
-	return newFlow(name, "Sink", f == nil, new(results[struct{}]), opts, func(ctx context.Context, in In) behaviour.Outcome {
+	return newFlow(name, "Sink", f == nil, newResults[struct{}](), opts, func(ctx context.Context, in In) behaviour.Outcome {
 		if err := f(ctx, in); err != nil {
 			return behaviour.Error(err)
 		}
@@ -113,49 +112,43 @@ func (f *Flow[In, Out]) Call(ctx context.Context, in In) (Out, error) {
 //
 // The returned part stands for the flow and for the targets that are stages: give it to pipeline.New. The stages need not be
 // given to New again.
+//
+// Once the flow belongs to a pipeline, To changes nothing by itself. The part that it returns is for pipeline.Pipeline.Rewire,
+// which has the flow lead to these stages and no others.
 func (f *Flow[In, Out]) To(target behaviour.Target[Out], more ...behaviour.Target[Out]) part.Part {
 	return f.lead("To", append([]behaviour.Target[Out]{target}, more...), nil)
 }
 
-// Pick chooses one of n targets for a result, counted from 0; n is at least 1. It is called by many workers at once, and
-// must not change the result. A number outside 0 to n-1 is the command's error outcome: a [*RouteError].
-type Pick[Out any] func(out Out, n int) int
-
 // Route has the flow send each result to one of several stages, which pick chooses: see [RoundRobin] and [ByKey]. A flow has
-// one Route or any number of To. The returned part is that of [Flow.To].
+// one Route or any number of To. The returned part is that of [Flow.To], and once the flow belongs to a pipeline it is for
+// pipeline.Pipeline.Rewire.
 func (f *Flow[In, Out]) Route(pick Pick[Out], targets ...behaviour.Target[Out]) part.Part {
-	if pick == nil {
-		f.end.of.flaw("Route", "the function is nil")
-		pick = func(Out, int) int { return 0 }
+	if pick != nil {
+		return f.lead("Route", targets, pick)
 	}
-	return f.lead("Route", targets, pick)
+	if r := f.end.rewire("Route", targets, nil); r != nil {
+		r.flaw("the function is nil")
+		return r
+	}
+	f.end.of.flaw("Route", "the function is nil")
+	return f.lead("Route", targets, func(Out, int) int { return 0 })
 }
 
 // lead adds targets, and returns the part of the flow and its targets.
 func (f *Flow[In, Out]) lead(option string, targets []behaviour.Target[Out], pick Pick[Out]) part.Part {
 	list, end := f.Parts(), f.end
-	switch {
-	case end.stage.Pipeline() != nil:
-		return append(list, part.Fault{
-			Name:    fmt.Sprintf("stage %q, %s", end.stage.Name(), option),
-			Problem: "the stage belongs to a pipeline already: connect it before pipeline.New",
-		})
-	case end.pick != nil, pick != nil && len(end.ports) > 0:
-		end.of.flaw(option, "a flow has one Route, or any number of To, and not both")
-		return list
-	case len(targets) == 0:
-		end.of.flaw(option, "there is no target")
-		return list
+	if r := end.rewire(option, targets, pick); r != nil {
+		return r
 	}
-	end.pick = pick
-	for i, to := range targets {
-		if engine.IsNil(to) || to.Inlet() == nil {
-			end.of.flaw(option, fmt.Sprintf("target %d is nil", i+1))
-			continue
-		}
-		end.add(option, to)
-		if p, ok := to.(part.Part); ok {
-			list = append(list, p)
+	switch now := end.way(); {
+	case now.pick != nil, pick != nil && len(now.ports) > 0:
+		end.of.flaw(option, "a flow has one Route, or any number of To, and not both")
+	default:
+		end.lead(now.and(option, targets, pick, end.of.flaw))
+		for _, to := range targets {
+			if p, ok := to.(part.Part); ok && !engine.IsNil(to) {
+				list = append(list, p)
+			}
 		}
 	}
 	return list
@@ -175,7 +168,14 @@ func (f *Flow[In, Out]) Parts() part.List {
 // Chain connects two flows, as first.To(second) does, and returns them as one: it takes the commands of the first and has
 // the results of the second. Flows whose types do not fit do not compile. A chain is a flow, so chains can be chained.
 func Chain[A, B, C any](first *Flow[A, B], second *Flow[B, C]) *Flow[A, C] {
-	list, _ := first.To(second).(part.List)
+	list, ok := first.To(second).(part.List)
+	if !ok {
+		list = append(first.Parts(), part.Fault{
+			Name: fmt.Sprintf("stage %q, Chain", first.end.stage.Name()), Problem: "the stage belongs to a pipeline already: chain it before pipeline.New",
+		})
+	} else {
+		first.end.chained = second.Inlet()
+	}
 	return &Flow[A, C]{Stage: first.Stage, end: second.end, parts: list}
 }
 
@@ -187,95 +187,6 @@ func Chain3[A, B, C, D any](first *Flow[A, B], second *Flow[B, C], third *Flow[C
 // Chain4 is [Chain] of four flows. To chain more, chain chains.
 func Chain4[A, B, C, D, E any](first *Flow[A, B], second *Flow[B, C], third *Flow[C, D], fourth *Flow[D, E]) *Flow[A, E] {
 	return Chain(Chain3(first, second, third), fourth)
-}
-
-// results is where the results of a function go.
-type results[Out any] struct {
-	ports    []*behaviour.Port[Out] // not changed once the pipeline is made
-	pick     Pick[Out]              // nil: to all
-	required bool                   // results must lead somewhere
-	shown    bool                   // users see the outcomes of send
-	of       *settings
-	stage    *inbox.Inbox
-}
-
-// add adds a target.
-func (r *results[Out]) add(option string, to behaviour.Target[Out]) {
-	port := behaviour.NewPort[Out]("to " + to.Inlet().Name())
-	if err := port.Connect(to); err != nil {
-		r.of.flaw(option, err.Error())
-		return
-	}
-	r.ports = append(r.ports, port)
-	r.of.Outs = append(r.of.Outs, port)
-}
-
-// check finds a function whose results lead nowhere but must.
-func (r *results[Out]) check(check *checker) {
-	check.that(!r.required || len(r.ports) > 0, "leads nowhere: name the stages for its results with To", "FlatMap")
-}
-
-// send is the outcome of a command with one result.
-func (r *results[Out]) send(ctx context.Context, out *Out) behaviour.Outcome {
-	switch {
-	case len(r.ports) == 0:
-		return behaviour.OK(*out)
-	case len(r.ports) == 1 && r.pick == nil:
-		return r.forward(r.ports[0], out)
-	case r.pick != nil:
-		port, err := r.picked(*out)
-		if err != nil {
-			return behaviour.Error(err)
-		}
-		return r.forward(port, out)
-	}
-	for _, port := range r.ports[1:] {
-		if err := behaviour.Emit(ctx, port, *out); err != nil {
-			return behaviour.Error(err)
-		}
-	}
-	return r.forward(r.ports[0], out)
-}
-
-// forward is [behaviour.Forward] without its allocation. Users may keep an outcome and use it again, so that one cannot have a
-// box. This one goes to the engine and nowhere else, unless it is shown or there is middleware.
-func (r *results[Out]) forward(port *behaviour.Port[Out], out *Out) behaviour.Outcome {
-	if r.shown || len(r.of.wide)+len(r.of.around) > 0 {
-		return behaviour.Forward(port, *out)
-	}
-	inlet := port.Inlet()
-	return behaviour.Forward(loaded{inlet}, link.Load(inlet, out))
-}
-
-// loaded is a target for commands as envelopes have them.
-type loaded struct{ to *behaviour.Inlet }
-
-func (l loaded) Submit(context.Context, any) error { return behaviour.ErrUnwired }
-func (l loaded) Inlet() *behaviour.Inlet           { return l.to }
-
-// emit sends one of several results of a command.
-func (r *results[Out]) emit(ctx context.Context, out Out) error {
-	if r.pick != nil {
-		port, err := r.picked(out)
-		if err != nil {
-			return err
-		}
-		return behaviour.Emit(ctx, port, out)
-	}
-	for _, port := range r.ports {
-		if err := behaviour.Emit(ctx, port, out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *results[Out]) picked(out Out) (*behaviour.Port[Out], error) {
-	i := r.pick(out, len(r.ports))
-	if i < 0 || i >= len(r.ports) {
-		return nil, &RouteError{Stage: r.of.Inbox.Name, Picked: i, Targets: len(r.ports)}
-	}
-	return r.ports[i], nil
 }
 
 // RoundRobin picks the targets in turn.

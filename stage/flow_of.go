@@ -23,7 +23,8 @@ func FlowOf[In, Out any](
 	make func(send func(ctx context.Context, out Out) behaviour.Outcome) (behaviour.Behaviour[In], error),
 	opts ...Option,
 ) *Flow[In, Out] {
-	end := &results[Out]{shown: true}
+	end := newResults[Out]()
+	end.shown = true
 	var b behaviour.Behaviour[In]
 	var err error
 	if make != nil {

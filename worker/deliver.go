@@ -1,5 +1,7 @@
 package worker
 
+import "slices"
+
 // deliver hands over what was gathered, and reports whether the worker may go on. What a full inbox does not take stays.
 // With park the worker then waits in line at the full inboxes, unless it may go on.
 //
@@ -86,7 +88,19 @@ func (w *Worker) parkLoaded() bool {
 			w.Member.MarkReady()
 		}
 	}
+	w.passMark()
 	return w.loaded == 0
+}
+
+// passMark tells the inbox if it has been marked and what the worker carries is for none of the stages that the mark is about.
+func (w *Worker) passMark() {
+	mark := w.stage.Inbox.Present()
+	if mark == nil || w.loaded == 0 || slices.ContainsFunc(w.outs, func(out *outbox) bool {
+		return len(out.items) > 0 && slices.Contains(mark.To, out.to)
+	}) {
+		return
+	}
+	w.stage.Inbox.Pass(&w.Member, mark)
 }
 
 // restLoaded parks a worker that has nothing to do, as its own stage knows already, at the stages that do not take what the

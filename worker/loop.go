@@ -81,6 +81,7 @@ func (w *Worker) takeTurn(park bool) int {
 		if w.loaded != w.Member.Carried {
 			w.stage.Inbox.Carry(&w.Member, int(w.loaded))
 		}
+		w.passMark()
 		n := w.stage.Inbox.Turn(&w.Member, &w.tally, park)
 		w.recycle()
 		return n

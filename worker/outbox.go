@@ -21,6 +21,7 @@ type outbox struct {
 	items []command.Envelope
 	shown int32  // how many items are pledged
 	edges uint32 // the version of the pipeline's edges at which loop was computed
+	asked uint32 // the version at which back was
 	back  bool   // the edge to the inbox is a back edge
 	loop  bool   // the edge to the inbox is part of a loop
 }
@@ -33,6 +34,20 @@ func (out *outbox) isFull(from *inbox.Inbox) bool {
 		out.loop, out.edges = pl.InLoop(from, out.to), now
 	}
 	return out.loop && !pl.Allow()
+}
+
+// check asks again how the edge from a stage leads, if edges have come or gone since. Only then does the graph know that the
+// edge is taken, since it forgets those that are not. If it does not know the inbox, which was removed, that ends what comes.
+func (out *outbox) check(from *inbox.Inbox) {
+	pl := from.Pipeline()
+	now := pl.EdgesVersion()
+	if now == out.asked {
+		return
+	}
+	out.asked = now
+	if back, ok := pl.Reach(from, out.to); ok {
+		out.back = back
+	}
 }
 
 // tour has the outboxes of a worker that moves from stage to stage, by the place of the stage they belong to.
@@ -59,11 +74,12 @@ func (s *Stage) newOutbox(to *behaviour.Inlet) (*outbox, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
+	now := s.Inbox.Pipeline().EdgesVersion()
 	back, ok := s.Inbox.Pipeline().Reach(s.Inbox, next)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrForeign, to.Name())
 	}
-	return &outbox{to: next, back: back}, nil
+	return &outbox{to: next, back: back, asked: now}, nil
 }
 
 // settling is a call of a [link.Settler] to be made.
@@ -108,6 +124,7 @@ var noLane = lane{inlet: new(behaviour.Inlet)}
 func (w *Worker) outboxFor(to *behaviour.Inlet) (*outbox, error) {
 	for _, out := range w.outs {
 		if to.Inbox() == any(out.to) {
+			out.check(w.stage.Inbox)
 			return out, nil
 		}
 	}

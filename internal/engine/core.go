@@ -134,6 +134,9 @@ func (c *Core) Outs() []behaviour.Outlet {
 	return slices.DeleteFunc(slices.Clone(c.config.Outs), func(p behaviour.Outlet) bool { return IsNil(p) })
 }
 
+// Owes reports whether suspended handlers, or results that wait for their turn, have something for another stage.
+func (c *Core) Owes(to *behaviour.Inlet) bool { return c.staff.Owes(to) }
+
 // Inbox returns the stage's inbox.
 func (c *Core) Inbox() *inbox.Inbox { return c.inbox }
 

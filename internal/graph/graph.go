@@ -33,6 +33,7 @@ type edge struct {
 	to       int
 	back     bool
 	declared bool   // else a handler took it
+	taken    bool   // a handler took it, declared or not, since it was not declared any more
 	port     string // the name of the port that leads there, if it is declared
 }
 
@@ -120,7 +121,7 @@ func (g *Graph) rebuildLocked() {
 			for _, e := range es {
 				if e.back == back {
 					at := g.edgeLocked(from, e.to)
-					at.declared, at.port = e.declared, e.port
+					at.declared, at.taken, at.port = e.declared, e.taken, e.port
 				}
 			}
 		}
@@ -132,6 +133,10 @@ func (g *Graph) rebuildLocked() {
 func (g *Graph) Declare(from *inbox.Inbox, ports []behaviour.Outlet) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.declareLocked(from, ports)
+}
+
+func (g *Graph) declareLocked(from *inbox.Inbox, ports []behaviour.Outlet) {
 	for _, port := range ports {
 		to, ok := port.Inlet().Inbox().(*inbox.Inbox)
 		if !ok {
@@ -154,7 +159,67 @@ func (g *Graph) Reach(from, to *inbox.Inbox) (back, ok bool) {
 	if !known || !ours {
 		return false, false
 	}
-	return g.edgeLocked(i, j).back, true
+	e := g.edgeLocked(i, j)
+	e.taken = true
+	return e.back, true
+}
+
+// Redeclare declares the edges of a stage's ports, which lead elsewhere now, and returns where those lead that are not declared
+// any more. These stay, as edges that handlers take, until they are forgotten.
+func (g *Graph) Redeclare(from *inbox.Inbox, ports []behaviour.Outlet) (gone []*inbox.Inbox) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	were := slices.Clone(g.edges[from.Place])
+	for i := range g.edges[from.Place] {
+		g.edges[from.Place][i].declared, g.edges[from.Place][i].port = false, ""
+	}
+	g.declareLocked(from, ports)
+	for _, e := range were {
+		if e.declared && g.undeclaredLocked(from, g.inboxes[e.to]) != nil {
+			gone = append(gone, g.inboxes[e.to])
+		}
+	}
+	return gone
+}
+
+// Untake has workers say anew that they take an edge which is not declared.
+func (g *Graph) Untake(from, to *inbox.Inbox) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.undeclaredLocked(from, to); e != nil {
+		e.taken = false
+		g.host.EdgesChanged()
+	}
+}
+
+// Forget removes an edge that is not declared, unless a worker has taken it since Untake. No worker has been at work since
+// before that, so none takes the edge without asking.
+func (g *Graph) Forget(from, to *inbox.Inbox) {
+	g.mu.Lock()
+	e := g.undeclaredLocked(from, to)
+	gone := e != nil && !e.taken
+	if gone {
+		g.edges[from.Place] = g.edges[from.Place].without(e.to)
+		g.rebuildLocked()
+	}
+	g.mu.Unlock()
+	if gone {
+		from.NotAhead(to)
+	}
+}
+
+// undeclaredLocked returns an edge that is known and not declared; nil if there is none.
+func (g *Graph) undeclaredLocked(from, to *inbox.Inbox) *edge {
+	i, known := g.placeLocked(from)
+	j, ours := g.placeLocked(to)
+	if !known || !ours {
+		return nil
+	}
+	at, found := g.edges[i].find(j)
+	if !found || g.edges[i][at].declared {
+		return nil
+	}
+	return &g.edges[i][at]
 }
 
 // InLoop reports whether two inboxes are in one loop, or in loops that share stages, so that commands can get from either to

@@ -74,6 +74,7 @@ func (in *Inbox) Stopped() (closed, halted bool) {
 func (s *state) hold(m *Member) {
 	if !m.inUse {
 		m.inUse = true
+		m.mark = s.marked.mark
 		s.busyInstances++
 		s.counts.mostOut = max(s.counts.mostOut, s.busyInstances)
 	}
@@ -83,5 +84,8 @@ func (s *state) yield(m *Member) {
 	if m.inUse {
 		m.inUse = false
 		s.busyInstances--
+		if m.mark != s.marked.mark {
+			s.marked.left--
+		}
 	}
 }

@@ -66,10 +66,11 @@ type attendance struct {
 
 // custody is what a worker has of the inbox that it is at.
 type custody struct {
-	inUse     bool // counts in the inbox's busyInstances
-	owns      bool // counts in the inbox's made
-	listed    bool // is one of those that have been given commands in this visit
-	abandoned bool // was given up
+	inUse     bool   // counts in the inbox's busyInstances
+	owns      bool   // counts in the inbox's made
+	mark      uint32 // the inbox's when the worker came; see marked
+	listed    bool   // is one of those that have been given commands in this visit
+	abandoned bool   // was given up
 
 	// Carried is how many commands the worker has not been able to hand over, as the inbox knows it; see [Inbox.Carry]. Only
 	// the worker changes it.

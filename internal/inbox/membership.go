@@ -55,7 +55,7 @@ func (in *Inbox) Yield(m *Member) {
 func (in *Inbox) Succeed(from, to *Member) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	from.inUse, to.inUse = false, from.inUse
+	from.inUse, to.inUse, to.mark = false, from.inUse, from.mark
 	if in.queue.sequence != nil {
 		in.queue.sequence.succeed(from.Numbers, to.Numbers)
 	}

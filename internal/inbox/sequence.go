@@ -193,6 +193,17 @@ func (q *sequence) leave(m *Numbers, into []Result) []Result {
 	return into
 }
 
+// leadsTo reports whether a result that has not left leads to an inlet.
+func (q *sequence) leadsTo(to *behaviour.Inlet) bool {
+	for i := range q.pending.Len() {
+		p := q.pending.At(i)
+		if p.n > 0 && p.one.To == to || slices.ContainsFunc(p.more, func(r Result) bool { return r.To == to }) {
+			return true
+		}
+	}
+	return false
+}
+
 func (p *pending) add(r *Result) {
 	if p.n == 0 {
 		p.one = *r

@@ -23,6 +23,21 @@ func (in *Inbox) Ahead(to *Inbox) {
 	}
 }
 
+// NotAhead notes that no edge leads to another inbox any more. No lock is held.
+func (in *Inbox) NotAhead(to *Inbox) {
+	for {
+		old := in.ahead.Load()
+		if old == nil || !slices.Contains(*old, to) {
+			return
+		}
+		rest := slices.DeleteFunc(slices.Clone(*old), func(o *Inbox) bool { return o == to })
+		if in.ahead.CompareAndSwap(old, &rest) {
+			in.unstall() // it may have been the other that had it wait; if not, the next visit stalls it again
+			return
+		}
+	}
+}
+
 // Forks reports whether edges lead to several inboxes ahead, as far as is known.
 func (in *Inbox) Forks() bool {
 	ahead := in.ahead.Load()

@@ -49,6 +49,7 @@ type shared struct {
 	opened        bool                     // it was open once; guarded by the lock
 	tokens        atomic.Int32             // that the shared pool has
 	empties       atomic.Uint64            // visits that found nothing to do; written without the lock
+	marks         atomic.Pointer[Mark]     // the present mark; nil if none is being waited for
 	emittedSingly atomic.Uint64            // commands emitted one by one; written with the lock of the inbox that takes them
 }
 
@@ -58,7 +59,23 @@ type instances struct {
 	busyInstances int   // workers that are here, each with an instance
 	made          int   // instances that there are, claims included
 	idleInstances []any // those that no worker uses
+	marked        marked
 }
+
+// marked counts the workers that have been here since the inbox was marked. A worker that comes with a first batch has the
+// mark of that moment, and leaves when all that came of its batches has been handed over: also if it crashes, is given up or
+// has another one in its place. One that carries something longer gets the new mark when that is for none of the inboxes that
+// the mark is about. So when none is left, nothing is on its way to these that a handler sent before the mark, beside what
+// suspended handlers hold and the results of an ordered inbox.
+//
+// Invariant: left is how many of busyInstances have another mark.
+type marked struct {
+	mark uint32
+	left int
+}
+
+// Mark is a mark of an inbox. It is about what is on its way to some others.
+type Mark struct{ To []*Inbox }
 
 // slots are the places for commands that the capacity bounds. Queued commands hold one, and those that wait for their
 // next try; so do the carried and the reserved.

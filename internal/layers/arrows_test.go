@@ -29,7 +29,7 @@ internal/inbox: 14
 	rate config phase lanes holds sequence guarded lock budget waiting delayed admission inbox
 	line pack member worker_set state timers effects
 	available worktime instances shared_pool tokens numbers
-	call slots retry suspend keyed guarding book abandon alarms
+	call slots retry suspend keyed guarding mark book abandon alarms
 	unstarted submit loop report membership entry handover ordered drain
 	turn crash stall knobs visit bind accounts doc
 
@@ -42,14 +42,14 @@ worker: 15
 	begin settle handle handle_pair
 	run run_emit
 	equip join crash suspension
-	report stuck abandon
+	report stuck abandon owed
 	loop actor doc
 
 pipeline: 0
 	lifecycle letters part pools
 	feed feed_saver feeding feeds check
 	accounts pipeline ending snapshot report draw notify
-	new stages drain stop start signal doc
+	new forget stages rewire drain stop start signal doc
 
 internal/control: 1
 	state group events cpu_unix cpu loop observe
@@ -65,7 +65,7 @@ internal/letters: 0
 stage: 2
 	errors middleware option option_wiring option_workers option_queue option_time option_failures
 	origin deadline suspend letter overload guard instance snapshot check
-	stage call flow flow_of keyed_instances keyed upgrading doc
+	stage call results flow flow_of keyed_instances keyed upgrading doc
 `
 
 func TestAFileUsesTheFilesBeforeIt(t *testing.T) {

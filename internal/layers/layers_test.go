@@ -21,14 +21,14 @@ const layers = `
 internal/backoff:
 internal/plain:
 internal/link:
-behaviour:          internal/link
+internal/part:
+behaviour:          internal/link internal/part
 controller:         internal/plain
 controller/policy:  controller
 internal/ring:
 internal/steer:      controller internal/ring
 controller/leda:    controller
 internal/histogram:
-internal/part:
 internal/trial:
 stage/queue:        internal/ring
 stage/reason:
