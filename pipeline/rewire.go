@@ -32,13 +32,17 @@ import (
 // a handler must not rewire its own stage, since Rewire would wait for the handler.
 //
 // Commands keep their order as far as they take one wire. One that takes the new wire may overtake one that has taken the old wire
-// and waits in the queue of the old stage. Where that matters, also for the keys of a keyed stage, pause the new stage until the
-// old one is removed:
+// and waits in the queue of the old stage. Where that matters, for the commands of a stage with one worker or for each key of
+// [stage.Keyed], pause the new stage until the old one is removed:
 //
 //	err = p.Pause(saveV2)
 //	err = p.Rewire(ctx, parse.To(saveV2))
 //	err = p.Remove(ctx, save)
 //	err = p.Resume(saveV2)
+//
+// Handlers that run in parallel at the time of the change may take either wire, whatever the order of their commands; so it is
+// with [stage.Ordered], too, of which each target gets its results in order. A handler that waits for a slot of the paused
+// stage, to emit more than 256 commands or to submit, holds Rewire up.
 //
 // A caller that waits for a command gets the result of the stage where it ends, whichever that is now. The error is
 // [ErrNotRunning] before the start and once the pipeline is being stopped, and [stage.ErrDraining] while all of it is drained.

@@ -384,17 +384,31 @@ func TestAFullStageThatStaysATargetDoesNotHoldRewire(t *testing.T) {
 	}
 }
 
-// The pause keeps the order of each key across the two stages.
+// event has a key and a number.
+type event struct{ key, n int }
+
 func TestAPauseOfTheNewStageUntilTheOldOneIsRemovedKeepsTheOrder(t *testing.T) {
-	type event struct{ key, n int }
+	out := behaviour.NewPort[event]("out")
+	keyed := stage.Keyed("keyed", func(e event) int { return e.key }, func(int) behaviour.Func[event] {
+		return fn(func(_ context.Context, e event) behaviour.Outcome { return behaviour.Forward(out, e) })
+	}, stage.Out(out), stage.Capacity(16))
+	flow := stage.Map("flow", func(_ context.Context, e event) (event, error) { return e, nil }, stage.Workers(1, 1), stage.Capacity(16))
+	t.Run("of the keys of a keyed stage", func(t *testing.T) {
+		replaceInOrder(t, keyed, func(to *stage.Flow[event, struct{}]) pipeline.Part { return pipeline.Wire(out, to) })
+	})
+	t.Run("of a stage with one worker", func(t *testing.T) {
+		replaceInOrder(t, flow.Stage, func(to *stage.Flow[event, struct{}]) pipeline.Part { return flow.To(to) })
+	})
+}
+
+func replaceInOrder(t *testing.T, first *stage.Stage[event], lead func(*stage.Flow[event, struct{}]) pipeline.Part) {
 	var got [4][]int
-	flow := stage.Map("flow", func(_ context.Context, e event) (event, error) { return e, nil }, stage.Ordered(), stage.Capacity(16))
 	save := func(name string) *stage.Flow[event, struct{}] {
 		return stage.Sink(name, func(_ context.Context, e event) error { got[e.key] = append(got[e.key], e.n); return nil },
 			stage.Workers(1, 1), stage.Capacity(16))
 	}
 	old := save("save 0")
-	p := run(t, flow.To(old))
+	p := run(t, first, old, lead(old))
 	ctx := soon(t)
 	over, loaded := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -404,22 +418,22 @@ func TestAPauseOfTheNewStageUntilTheOldOneIsRemovedKeepsTheOrder(t *testing.T) {
 			case <-over:
 				return
 			default:
-				assert.NoError(t, flow.Submit(ctx, event{n % len(got), n}))
+				assert.NoError(t, first.Submit(ctx, event{n % len(got), n}))
 			}
 		}
 	}()
 	for i := range 5 {
 		next := save("save " + string(rune('1'+i)))
-		require.NoError(t, p.Add(soon(t), next))
+		require.NoError(t, p.Add(ctx, next))
 		require.NoError(t, p.Pause(next))
-		require.NoError(t, p.Rewire(soon(t), flow.To(next)))
-		require.NoError(t, p.Remove(soon(t), old))
+		require.NoError(t, p.Rewire(ctx, lead(next)))
+		require.NoError(t, p.Remove(ctx, old))
 		require.NoError(t, p.Resume(next))
 		old = next
 	}
 	close(over)
 	<-loaded
-	require.NoError(t, p.Drain(soon(t)))
+	require.NoError(t, p.Drain(ctx))
 	for key, ns := range got {
 		require.True(t, slices.IsSorted(ns), "key %d", key)
 	}

@@ -52,9 +52,13 @@ func (in *Inbox) aheadFull() bool {
 		return false
 	}
 	for _, other := range *ahead {
-		if other.isFullFor(in) && in.stallBehind(other) {
+		if !other.isFullFor(in) || !in.stallBehind(other) {
+			continue
+		}
+		if slices.Contains(*in.ahead.Load(), other) {
 			return true
 		}
+		in.unstall() // no edge leads there any more, and NotAhead may have come too early to do this
 	}
 	return false
 }
