@@ -131,7 +131,7 @@ func TestADeadlineEndsASuspension(t *testing.T) {
 			assert.True(t, ok && at.Equal(begin.Add(time.Minute)))
 			err := coroutine.Sleep(c, time.Hour)
 			took = time.Since(begin)
-			assert.ErrorIs(t, err, context.DeadlineExceeded) //nolint:testifylint // a handler goes on
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			return behaviour.Error(err)
 		})
 		return []pipeline.Part{sleep}
@@ -150,7 +150,7 @@ func TestAHandlersContextHasTheDeadlineOfItsCommand(t *testing.T) {
 			begin := time.Now()
 			at, ok := ctx.Deadline()
 			assert.True(t, ok && at.Equal(begin.Add(time.Minute)))
-			assert.NoError(t, ctx.Err()) //nolint:testifylint // a handler goes on
+			assert.NoError(t, ctx.Err())
 			inner, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
 			<-inner.Done()

@@ -166,15 +166,16 @@ func (f *feeding) restarted(_ string, why error) {
 }
 
 func (f *feeding) gaveUp(e *supervisor.EscalationError) {
-	err := &feedError{f.name, e}
+	err := &feedError{e, f.name}
 	f.become(feedGaveUp, err)
 	f.of.gaveUp(err)
 }
 
 // feedError is the error of a feed that gave up. Its text does not have the names of the actors that ran the source.
 type feedError struct {
-	feed string
 	*supervisor.EscalationError
+
+	feed string
 }
 
 // Error returns how often the source was restarted, and why it failed last.
@@ -203,7 +204,9 @@ func (f *feeding) stop(grace time.Duration) (lived, left bool) {
 var errFeedStops = fmt.Errorf("%w: it is being stopped", feed.ErrEnded)
 
 // run runs the source once.
-func (f *feeding) run(ctx context.Context) error { //nolint:contextcheck // the values of ctx are those of the supervisor
+//
+//nolint:contextcheck // the values of ctx are those of the supervisor
+func (f *feeding) run(ctx context.Context) error {
 	own, cancel := context.WithCancelCause(f.of.base)
 	defer cancel(feed.ErrEnded)
 	defer context.AfterFunc(ctx, func() { cancel(errFeedStops) })()

@@ -179,7 +179,7 @@ func TestAMiddlewareMayAnswerInThePlaceOfTheHandler(t *testing.T) {
 			return next(ctx, nil)
 		}, "a middleware passed on <nil>, and the handler takes"},
 		{"passes on no context", func(_ context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
-			return next(nil, cmd) //nolint:staticcheck,contextcheck // on purpose
+			return next(nil, cmd) //nolint:contextcheck // on purpose
 		}, "stage: next of a middleware: nil context"},
 		{"calls twice", func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 			next(ctx, cmd)

@@ -236,7 +236,8 @@ func (s *settings) checkGuards(check *checker) {
 		return
 	}
 	known := func(method, option string) {
-		check.that(!s.oneMethod || method == s.method(nil), fmt.Sprintf("the stage's commands are of the method %q", s.method(nil)), option, method)
+		only := s.method(nil)
+		check.that(!s.oneMethod || method == only, fmt.Sprintf("the stage's commands are of the method %q", only), option, method)
 		check.that(method != "", "the method has no name", option, method)
 	}
 	for _, g := range s.Inbox.Guards.State {

@@ -226,7 +226,7 @@ func ExampleRestart() {
 
 func ExampleGuard() {
 	var printed atomic.Int64
-	p := stage.Func("print", func(_ context.Context, job any) behaviour.Outcome {
+	p := stage.Func("print", func(context.Context, any) behaviour.Outcome {
 		printed.Add(1)
 		return behaviour.OK(nil)
 	}, stage.Guard("Report", func(count func(string) guard.Counters) bool {

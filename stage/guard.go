@@ -53,9 +53,9 @@ func RequestGuard(method string, g guard.RequestGuard) Option {
 
 // MethodSnapshot is the state of one method of a stage with guards: see [Guard].
 type MethodSnapshot struct {
-	Method string
 	guard.Counters
 
+	Method   string
 	Held     bool          // commands wait, and the guards hold back all of them
 	Holds    uint64        // how often that began
 	HeldTime time.Duration // for how long that was so, in all
@@ -71,7 +71,7 @@ func methodSnapshots(all []inbox.GuardAccounts) []MethodSnapshot {
 	}
 	methods := make([]MethodSnapshot, len(all))
 	for i, a := range all {
-		methods[i] = MethodSnapshot{a.Method, a.Counters, a.Held, a.Holds, a.Wait, a.Run, a.During}
+		methods[i] = MethodSnapshot{a.Counters, a.Method, a.Held, a.Holds, a.Wait, a.Run, a.During}
 	}
 	slices.SortFunc(methods, func(a, b MethodSnapshot) int { return strings.Compare(a.Method, b.Method) })
 	return methods

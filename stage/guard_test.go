@@ -163,7 +163,7 @@ func TestARequestGuardSeesTheCommand(t *testing.T) {
 	var got []int
 	s := stage.Sink("fork", func(_ context.Context, c put) error { got = append(got, c.n); return nil },
 		stage.Workers(1, 1), stage.RequestGuard("put", func(r guard.Request, _ count) bool {
-			return r.Args.(put).n == int(holder.Load()) && r.Method == "put" && r.Process == "fork"
+			return r.Args.(put).n == int(holder.Load()) && r.Method == "put" && r.Process == "fork" //nolint:usestdlibvars // not of HTTP
 		}))
 	p := launch(t, s)
 	for _, n := range []int{3, 7, 3, 7, 5} {

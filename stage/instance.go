@@ -44,8 +44,10 @@ func instanceOf[C any](b behaviour.Behaviour[C], of *worker.Version, set *settin
 	if v, ok := b.(behaviour.Versioned); ok {
 		version = v.Version()
 	}
-	return &instance[C]{one: b, call: call, many: many, suspends: suspends, of: of, version: version, set: set,
-		saved: worker.SavedOf(b, set.snapshotEvery)}
+	return &instance[C]{
+		one: b, call: call, many: many, suspends: suspends, of: of, version: version, set: set,
+		saved: worker.SavedOf(b, set.snapshotEvery),
+	}
 }
 
 // Of returns the version that made the instance.

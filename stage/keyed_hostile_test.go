@@ -177,7 +177,7 @@ func TestAHandlerThatIsCalledWhenTheStageHasStoppedGetsNoInstance(t *testing.T) 
 	hold := make(chan struct{})
 	outcomes := make(chan behaviour.Outcome, 1)
 	l := newLedger()
-	s := l.stage(func(i item, _ int) behaviour.Outcome {
+	s := l.stage(func(item, int) behaviour.Outcome {
 		<-hold
 		return behaviour.OK(nil)
 	}, stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond),

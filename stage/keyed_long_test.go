@@ -121,7 +121,7 @@ func testAKeyedStageUnderLoad(t *testing.T, n, underWay int, build func(l *load,
 	beside.Go(func() {
 		for ; ctx.Err() == nil; swaps++ {
 			pol, err := policy.ByName(policy.Names()[swaps%len(policy.Names())])
-			assert.NoError(t, err) //nolint:testifylint // a goroutine of its own
+			assert.NoError(t, err)
 			_ = p.Use(pol)
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -216,7 +216,8 @@ func TestInstancesBoundsTheHandlersOfAKeyedStageThatAreUnderWay(t *testing.T) {
 		s := l.suspending(func(c coroutine.Context, _ item) error {
 			defer inside.Add(-1)
 			now := inside.Add(1)
-			for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+			for old := most.Load(); now > old && !most.CompareAndSwap(old, now); {
+				old = most.Load()
 			}
 			return coroutine.Sleep(c, time.Second)
 		}, nil, stage.Instances(5), stage.Workers(2, 2))

@@ -17,9 +17,9 @@ func Workers(fewest, most int) Option {
 // Instances sets how many workers may be at the stage at once, however many workers there are. The default is the most of
 // [Workers]. It matters if many stages share a pool of workers, and for a stage that must have only one instance.
 //
-// For a stage whose handlers may suspend ([Coroutine], or [Keyed] with such instances) Instances sets how many commands may be in progress at once: those
-// that workers hold, those that are suspended, and those that are about to continue. The default is 1024; each suspended
-// command holds about 3 KB.
+// For a stage whose handlers may suspend ([Coroutine], or [Keyed] with such instances) Instances sets how many commands may
+// be in progress at once: those that workers hold, those that are suspended, and those that are about to continue. The
+// default is 1024; each suspended command holds about 3 KB.
 func Instances(n int) Option {
 	return func(s *settings) { s.Inbox.Instances, s.instances = n, true }
 }

@@ -463,6 +463,7 @@ func (*onlyRestores) Restore(any) error { return nil }
 func (*onlySnapshots) HandleCommand(context.Context, item) behaviour.Outcome {
 	return behaviour.OK(nil)
 }
+
 func (*onlyRestores) HandleCommand(context.Context, item) behaviour.Outcome { return behaviour.OK(nil) }
 
 func TestOptionsAndBehavioursThatDoNotFitSnapshotsAreFaults(t *testing.T) {

@@ -55,7 +55,7 @@ func TestEachOfManyCommandsIsInOneWindow(t *testing.T) {
 					for n := range each {
 						i := item{rnd.IntN(keys), by, n}
 						if rnd.IntN(20) > 0 {
-							assert.NoError(t, of.Submit(t.Context(), i)) //nolint:testifylint // a goroutine of its own
+							assert.NoError(t, of.Submit(t.Context(), i))
 							continue
 						}
 						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.IntN(20_000))*time.Microsecond)

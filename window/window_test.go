@@ -224,7 +224,7 @@ func TestATicketWaitsUntilItsWindowHasBeenPassedOn(t *testing.T) {
 		third := b.ask("a3")
 		for _, ticket := range []*stage.Ticket{first, second, third} {
 			assert.True(t, hasEnded(ticket))
-			assert.NoError(t, ticket.Err()) //nolint:testifylint // the other tickets matter too
+			assert.NoError(t, ticket.Err())
 		}
 		assert.Empty(t, b.stop()[1:])
 	})
@@ -285,7 +285,7 @@ func TestAResultDoesNotEndWithTheCallerOfItsFirstCommand(t *testing.T) {
 		assert.Equal(t, []string{"full a1 a2", "full a3 a4"}, handled)
 		for _, ticket := range tickets {
 			assert.True(t, hasEnded(ticket))
-			assert.NoError(t, ticket.Err()) //nolint:testifylint // the other tickets matter too
+			assert.NoError(t, ticket.Err())
 		}
 	})
 }

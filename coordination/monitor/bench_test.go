@@ -10,8 +10,8 @@ import (
 	"github.com/golda-dev/golda/coordination/rpc"
 )
 
-// BenchmarkDoWhenFree measures an entry of a monitor on the same node, with its release: by one function at a time, and by 64 that contend. "call" is a
-// call of a function without a monitor.
+// BenchmarkDoWhenFree measures an entry of a monitor on the same node, with its release: by one function at a time, and by
+// 64 that contend. "call" is a call of a function without a monitor.
 func BenchmarkDoWhenFree(b *testing.B) {
 	n := nodeOn(b, nil)
 	lock := lockOn(b, n)

@@ -24,8 +24,8 @@ func New(ctx context.Context, node *rpc.Node, name string) (Lock, error) {
 	return Lock{a}, err
 }
 
-// Child is [New] for a process that a supervisor restarts; the lock is Lock{node.Address(name)}. When the process is restarted, the function that is inside
-// has lost the lock, and those that wait to enter fail with [rpc.ErrUnreachable].
+// Child is [New] for a process that a supervisor restarts; the lock is Lock{node.Address(name)}. When the process is
+// restarted, the function that is inside has lost the lock, and those that wait to enter fail with [rpc.ErrUnreachable].
 func Child(node *rpc.Node, name string) supervisor.Child { return node.Child(name, serve()) }
 
 // The functions of a lock's process.

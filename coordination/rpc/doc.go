@@ -17,8 +17,8 @@
 // for ever. What must not run meanwhile is held back by guards: [Process.Guard].
 //
 // A [Ref] refers to a function. It is called in three ways: [Ref.Call] suspends the caller, [Ref.Async] continues with a callback,
-// and [Ref.Future] returns a result to wait for later. [Ref.Send] wants no result. A Ref is a value that can be sent to other processes: so a process passes a function to another,
-// which calls it back.
+// and [Ref.Future] returns a result to wait for later. [Ref.Send] wants no result. A Ref is a value that can be sent to
+// other processes: so a process passes a function to another, which calls it back.
 //
 // # Where calls work
 //
@@ -29,8 +29,9 @@
 //
 // # Values
 //
-// Within a node nothing is encoded: the function gets the caller's value, and the caller the function's result or error, as they are. What has
-// been sent must not be changed any more. Between nodes the transport encodes values by encoding/json, and errors as package transport says.
+// Within a node nothing is encoded: the function gets the caller's value, and the caller the function's result or error, as
+// they are. What has been sent must not be changed any more. Between nodes the transport encodes values by encoding/json,
+// and errors as package transport says.
 //
 // # Deadlines and cancellation
 //
@@ -45,8 +46,8 @@
 // # Restarts
 //
 // [Node.Spawn] starts a process that is not restarted. [Node.Child] makes one for a supervisor. A process keeps its address
-// through restarts, and nothing else: its functions are stopped, its callers get [ErrUnreachable], and init runs again. A panic of a function is
-// not a crash of its process, but the error of that call.
+// through restarts, and nothing else: its functions are stopped, its callers get [ErrUnreachable], and init runs again. A
+// panic of a function is not a crash of its process, but the error of that call.
 //
 // # Nodes that are lost
 //

@@ -39,15 +39,16 @@ func At[Req, Resp any](process Address, method string) Ref[Req, Resp] {
 	return Ref[Req, Resp]{process, method}
 }
 
-// Call calls the function and suspends the caller until it has the result. While a function, a stage's suspending handler or a scheduler's task
-// waits, others run; in main, or in a test, use coroutine.Blocking.
+// Call calls the function and suspends the caller until it has the result. While a function, a stage's suspending handler
+// or a scheduler's task waits, others run; in main, or in a test, use coroutine.Blocking.
 //
 // The error is that of the function. On the same node it is the very same value, and req and the result are passed as they are, without a
 // copy; from another node it is a [*transport.Error], in which errors.Is and errors.As find registered errors. A panic of the function
 // is a *coroutine.PanicError. The errors of the call itself wrap [ErrUnreachable], [ErrNoFunction] or [ErrType].
 //
 // If the caller is stopped, or c is bound to a context that ends (coroutine.WithContext), Call returns that error at once, and the
-// function's context ends: a function that waits is stopped, and one that has not started is not called. The function's context also has the caller's deadline.
+// function's context ends: a function that waits is stopped, and one that has not started is not called. The function's
+// context also has the caller's deadline.
 func (r Ref[Req, Resp]) Call(c coroutine.Context, req Req) (Resp, error) {
 	link.CheckContext(c, "rpc: Call")
 	k := new(call)
@@ -63,8 +64,9 @@ func (r Ref[Req, Resp]) Call(c coroutine.Context, req Req) (Resp, error) {
 	return result[Resp](k, r.Address)
 }
 
-// Future calls the function and returns at once; the result can be waited for later. The call ends with ctx, at the latest, as [Ref.Call] does.
-// The context of a handler ends when the handler returns, and with it the calls whose results it has not waited for.
+// Future calls the function and returns at once; the result can be waited for later. The call ends with ctx, at the latest,
+// as [Ref.Call] does. The context of a handler ends when the handler returns, and with it the calls whose results it has
+// not waited for.
 func (r Ref[Req, Resp]) Future(ctx context.Context, req Req) *Future[Resp] {
 	link.CheckContext(ctx, "rpc: Future")
 	f := &Future[Resp]{of: r.Address}
@@ -72,8 +74,9 @@ func (r Ref[Req, Resp]) Future(ctx context.Context, req Req) *Future[Resp] {
 	return f
 }
 
-// Async calls the function for a process, and returns at once. When the call has ended, callback, if not nil, runs as a coroutine of p: in its
-// turn, so that it needs no lock for the state of the process. The call ends when p does; then callback does not run.
+// Async calls the function for a process, and returns at once. When the call has ended, callback, if not nil, runs as a
+// coroutine of p: in its turn, so that it needs no lock for the state of the process. The call ends when p does; then
+// callback does not run.
 //
 // Async is called by p's init, or by a function of p.
 func (r Ref[Req, Resp]) Async(p *Process, req Req, callback func(c coroutine.Context, resp Resp, err error)) {
@@ -102,9 +105,9 @@ func (r Ref[Req, Resp]) start(ctx context.Context, k *call, req Req) {
 	}
 }
 
-// Send calls the function and does not wait for it: there is no result, and an error of the function is logged where it runs. The error is nil if
-// the request was sent, which does not say that it has arrived. Requests that one goroutine sends to a process, by Call or Send, arrive in
-// that order.
+// Send calls the function and does not wait for it: there is no result, and an error of the function is logged where it
+// runs. The error is nil if the request was sent, which does not say that it has arrived. Requests that one goroutine sends
+// to a process, by Call or Send, arrive in that order.
 func (r Ref[Req, Resp]) Send(req Req) error {
 	return r.Address.send(nil, order{method: r.Method, body: req})
 }
@@ -115,8 +118,8 @@ type Future[T any] struct {
 	of Address
 }
 
-// Wait suspends the caller until the call has ended, and returns its result or error as [Ref.Call] does. If the caller is stopped first, or c is bound to a context that ends, Wait returns that error
-// and the call continues.
+// Wait suspends the caller until the call has ended, and returns its result or error as [Ref.Call] does. If the caller is
+// stopped first, or c is bound to a context that ends, Wait returns that error and the call continues.
 func (f *Future[T]) Wait(c coroutine.Context) (T, error) {
 	link.CheckContext(c, "rpc: Wait")
 	if !f.k.isDone() {

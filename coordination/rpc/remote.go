@@ -232,8 +232,8 @@ func (n *Node) receiveRequest(from string, m *transport.Message) {
 	}
 }
 
-// takeServed reports whether a request was still served for another node: it is not any more. If that node was lost meanwhile, the number may belong to
-// a call of another program that has its name.
+// takeServed reports whether a request was still served for another node: it is not any more. If that node was lost
+// meanwhile, the number may belong to a call of another program that has its name.
 func (n *Node) takeServed(from string, number uint64, r *request) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

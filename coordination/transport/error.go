@@ -43,8 +43,8 @@ type errorType struct {
 }
 
 // RegisterError gives a sentinel error a name, by which it crosses from node to node: if [errors.Is] finds it in an error here, it
-// does so there. Each node registers the same names, usually in the declaration of a variable or an init function. The name begins with that of the package. RegisterError panics if the
-// name is taken, or a value is missing.
+// does so there. Each node registers the same names, usually in the declaration of a variable or an init function. The name
+// begins with that of the package. RegisterError panics if the name is taken, or a value is missing.
 func RegisterError(name string, sentinel error) {
 	if name == "" || sentinel == nil {
 		panic("transport: RegisterError needs a name and an error")

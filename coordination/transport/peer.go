@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// peer is another node, from the first connection, or wish for one, until it is lost. When both nodes connect at the same time there are two
-// connections: each node sends on its own and receives from both. Its fields are guarded by the socket's lock.
+// peer is another node, from the first connection, or wish for one, until it is lost. When both nodes connect at the same
+// time there are two connections: each node sends on its own and receives from both. Its fields are guarded by the socket's
+// lock.
 type peer struct {
 	node    string
 	birth   uint64     // 0 until it is known

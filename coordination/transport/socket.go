@@ -38,10 +38,12 @@ const (
 	silences          = 3 // heartbeats that may be missing
 )
 
-// Listen returns a transport over sockets: network is "tcp" or "unix", as in package net. The name of the node is the network and its address,
-// such as "tcp:127.0.0.1:7001": other nodes of the same kind need no more to reach it, and connect when there is something to send.
+// Listen returns a transport over sockets: network is "tcp" or "unix", as in package net. The name of the node is the
+// network and its address, such as "tcp:127.0.0.1:7001": other nodes of the same kind need no more to reach it, and connect
+// when there is something to send.
 //
-// Nodes trust each other: there is neither authentication nor encryption. Use it on one machine, or in a network that is protected otherwise.
+// Nodes trust each other: there is neither authentication nor encryption. Use it on one machine, or in a network that is
+// protected otherwise.
 func Listen(network, address string, cfg Config) (Transport, error) {
 	if cfg.MaxMessage < 0 || cfg.MaxQueue < 0 || cfg.Heartbeat < 0 {
 		return nil, fmt.Errorf("transport: negative number in Config: MaxMessage %d, MaxQueue %d, Heartbeat %v",

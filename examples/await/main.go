@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // work fetches all pages and reports the result.
 func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 	origin := stage.Coroutine("origin", c.answer, stage.Workers(1, 1), stage.Instances(c.instances))
-	fetch := stage.Coroutine("fetch", func(co coroutine.Context, url string) behaviour.Outcome { //nolint:contextcheck // co is the handler's context
+	fetch := stage.Coroutine("fetch", func(co coroutine.Context, url string) behaviour.Outcome { //nolint:contextcheck // it is its context
 		page, err := stage.Call[string](co, origin, url)
 		if err != nil {
 			return behaviour.Error(err)

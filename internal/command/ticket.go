@@ -42,7 +42,7 @@ func NewWatch(of *Origin, then func(err error)) *Ticket {
 	t.watches = true
 	values := of.Context()
 	if values != nil && ends(values) {
-		values = context.WithoutCancel(values)
+		values = context.WithoutCancel(values) //nolint:fatcontext // it is made once
 	}
 	t.origin.ctx = values
 	return t

@@ -17,13 +17,13 @@ import (
 
 // GuardAccounts are the accounts of one method of a stage with guards.
 type GuardAccounts struct {
-	Method string
 	guard.Counters
 
-	Held  bool          // commands wait, and the guards hold back all of them
-	Holds uint64        // how often they began to
-	Wait  time.Duration // for how long they did in all
-	Run   time.Duration // of the commands that were current
+	Method string
+	Held   bool          // commands wait, and the guards hold back all of them
+	Holds  uint64        // how often they began to
+	Wait   time.Duration // for how long they did in all
+	Run    time.Duration // of the commands that were current
 	// During has, for other methods, for how long the method was held back while commands of the other were current.
 	During map[string]time.Duration
 }

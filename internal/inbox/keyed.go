@@ -61,8 +61,8 @@ func (s *state) tellHolds(m *Member, n int) {
 	s.queue.lanes.tell(m.Holds, n)
 }
 
-// freeLanes ends a worker's hold on lanes, or that of its commands that have ended, unless it carries what came of their commands: until that has been handed over,
-// later results could overtake it.
+// freeLanes ends a worker's hold on lanes, or that of its commands that have ended, unless it carries what came of their
+// commands: until that has been handed over, later results could overtake it.
 func (s *state) freeLanes(m *Member) {
 	if m.Carried == 0 {
 		s.forgetLanes(m)

@@ -77,9 +77,10 @@ type keyedRun struct {
 }
 
 type keyedWorker struct {
-	at    int32       // of its batch, if handlers suspend: the index of the first command of todo
-	ended []*keyedRun // what it has still to hand over
 	Member
+
+	at                     int32       // of its batch, if handlers suspend: the index of the first command of todo
+	ended                  []*keyedRun // what it has still to hand over
 	shared, joined, parked bool
 	carries                bool
 	woken                  atomic.Bool

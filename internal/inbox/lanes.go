@@ -454,6 +454,7 @@ type dryLanes []*lane
 
 // Len is for package heap, as are the others.
 func (d dryLanes) Len() int { return len(d) }
+
 func (d dryLanes) Less(i, j int) bool {
 	return d[i].due < d[j].due || d[i].due == d[j].due && d[i].key < d[j].key
 }

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -253,9 +254,7 @@ func (m *sequenceModel) book(w *sequenceWorker) {
 		m.done[id] = true
 		w.owes = true
 	}
-	for id, n := range w.results {
-		m.results[id] = n
-	}
+	maps.Copy(m.results, w.results)
 	clear(w.booked)
 	clear(w.results)
 }

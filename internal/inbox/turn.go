@@ -126,7 +126,8 @@ func (s *state) take(m *Member, most int) int {
 }
 
 // share is how many of n commands a worker takes at once: it leaves to the other workers what they could do as well. Of an
-// inbox with a rate, for itself or for keys, it takes one: what it took and has not started would come on top of what the rate allows later.
+// inbox with a rate, for itself or for keys, it takes one: what it took and has not started would come on top of what the
+// rate allows later.
 func (s *state) share(n int) int {
 	if s.knobs.Linger > 0 {
 		return min(n, s.knobs.Batch) // they are to be handled together

@@ -3,6 +3,7 @@ package requests_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -69,7 +70,7 @@ func TestS002_06_OneSlotBuffer(t *testing.T) {
 		p.queue.Guard("put", func(func(string) guard.Counters) bool { return empty })
 		p.queue.Guard("get", func(func(string) guard.Counters) bool { return !empty })
 		p.run = func(r *requests.Request) any {
-			if r.Method == "put" {
+			if r.Method == "put" { //nolint:usestdlibvars // of a process, not of HTTP
 				value, empty = r.Args, false
 				return nil
 			}
@@ -327,7 +328,7 @@ func TestTheQueueIsAListThatIsScanned(t *testing.T) {
 		for _, method := range methods[:3] {
 			q.Guard(method, func(n func(string) guard.Counters) bool { return stateGuard(method, n) })
 		}
-		q.RequestGuard("c", func(r guard.Request, n func(string) guard.Counters) bool { return r.Args.(int) < limit })
+		q.RequestGuard("c", func(r guard.Request, _ func(string) guard.Counters) bool { return r.Args.(int) < limit })
 		q.RequestGuard("c", func(r guard.Request, n func(string) guard.Counters) bool { return r.Args.(int) != n("d").Completed })
 		allowed := func(r *requests.Request) bool {
 			return r.Method == "d" || stateGuard(r.Method, m.counters) &&
@@ -389,7 +390,7 @@ func TestTheQueueIsAListThatIsScanned(t *testing.T) {
 
 func BenchmarkACallBesideWaitingRequests(b *testing.B) {
 	for _, waiting := range []int{0, 10, 10_000} {
-		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
+		b.Run(strconv.Itoa(waiting), func(b *testing.B) {
 			q := requests.New()
 			q.Guard("closed", func(n func(string) guard.Counters) bool { return n("other").Completed < 0 })
 			q.Guard("m", func(n func(string) guard.Counters) bool { return n("m").Current == 0 })

@@ -23,14 +23,14 @@ func (a ID) Before(b ID) bool {
 type Kind uint8
 
 const (
-	// Install, of a synchronizer, lists the methods that it coordinates. The process answers with Installed. A second one of
+	// Install is of a synchronizer: it lists the methods that it coordinates. The process answers with Installed. A second one of
 	// the same epoch says that the synchronizer has taken the process for dead.
 	Install Kind = iota + 1
-	// Installed, of a process, has the counters of all methods that were listed.
+	// Installed is of a process: it has the counters of all methods that were listed.
 	Installed
-	// Join, of a process that has taken its synchronizer for dead, asks for Install.
+	// Join is of a process that has taken its synchronizer for dead: it asks for Install.
 	Join
-	// Verify, of a process, asks whether a request may run.
+	// Verify is of a process: it asks whether a request may run.
 	Verify
 	// OK says that it may. The synchronizer is locked until it hears Commit or Release.
 	OK
@@ -38,25 +38,26 @@ const (
 	Failed
 	// Aborted says that an older transaction has the lock. The synchronizer sends Retry when it is free.
 	Aborted
-	// Commit, of a process, says that all synchronizers have agreed, and the request runs.
+	// Commit is of a process: it says that all synchronizers have agreed, and the request runs.
 	Commit
-	// Release, of a process, gives an attempt up, whatever its state is.
+	// Release is of a process: it gives an attempt up, whatever its state is.
 	Release
 	// Notify says that a request that failed may be verified again.
 	Notify
 	// Retry says that an attempt that was aborted may be made again.
 	Retry
-	// Completed, of a process, says that a request has ended.
+	// Completed is of a process: it says that a request has ended.
 	Completed
-	// Withdraw, of a process, says that a request that failed is not waiting any longer.
+	// Withdraw is of a process: it says that a request that failed is not waiting any longer.
 	Withdraw
-	// Ask, of a synchronizer whose lock a dead process has, asks another one of the transaction how it ended.
+	// Ask is of a synchronizer whose lock a dead process has: it asks another one of the transaction how it ended.
 	Ask
-	// Committed and NotCommitted answer Ask.
+	// Committed answers Ask: the request runs, or has run.
 	Committed
+	// NotCommitted answers Ask: the request does not run.
 	NotCommitted
 
-	// Offer, of a process, says that a request waits whose method has an atomic rule.
+	// Offer is of a process: it says that a request waits whose method has an atomic rule.
 	Offer
 	// NotMine says that no rule of the synchronizer is about the request.
 	NotMine

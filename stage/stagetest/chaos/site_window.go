@@ -52,8 +52,13 @@ func (w Window) String() string {
 		value any
 		is    bool
 	}{
-		{"count", w.Count, w.Count > 0}, {"bytes", w.Bytes, w.Bytes > 0}, {"held", w.Held, w.Held > 0}, {"time", w.Time, w.Time > 0},
-		{"every", w.Every, w.Every > 0}, {"idle", w.Idle, w.Idle > 0}, {"fail", w.Fail, w.Fail},
+		{"count", w.Count, w.Count > 0},
+		{"bytes", w.Bytes, w.Bytes > 0},
+		{"held", w.Held, w.Held > 0},
+		{"time", w.Time, w.Time > 0},
+		{"every", w.Every, w.Every > 0},
+		{"idle", w.Idle, w.Idle > 0},
+		{"fail", w.Fail, w.Fail},
 	} {
 		if f.is {
 			words = append(words, fmt.Sprintf("%s=%v", f.name, f.value))
