@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -22,8 +23,8 @@ import (
 //
 // The method of a command is what its Method() string returns, if it has such a method, and otherwise the name of its type,
 // without package and pointer. Commands of one method are given out in the order of their arrival. A command is counted as current
-// from when a worker takes it until its handler has ended, also while the handler is suspended, and after the stage has
-// abandoned it. Each try is counted by itself. Methods without guards have counters, too.
+// from when a worker takes it until its handler has ended, also while the handler is suspended; a handler that does not return counts as
+// ended when its [Timeout] and [Grace] have passed. Each try is counted by itself. Methods without guards have counters, too.
 //
 // The guards of a method are evaluated when a command of it arrives, and when a handler of the stage has ended or is
 // suspended, once for all commands of the method; [Stage.CheckGuards] is for what changes otherwise. They are evaluated
@@ -129,9 +130,9 @@ func setGuards[C any](s *settings) {
 	}
 }
 
-// guarded is the outermost middleware of a stage with guards: it reports when handlers have ended. A command whose guard did not
-// return crashes.
-func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool) Middleware {
+// guarded is the outermost middleware of a stage with guards: it reports when handlers have ended, or have been given up after so long.
+// A command whose guard did not return crashes.
+func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, limit time.Duration) Middleware {
 	return func(ctx context.Context, _ string, cmd any, next behaviour.Func[any]) behaviour.Outcome {
 		of := cmd
 		if batches {
@@ -140,7 +141,16 @@ func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool) 
 			}
 		}
 		name := method(of)
-		defer in.Completed(name)
+		var ended atomic.Bool
+		end := func() {
+			if !ended.Swap(true) {
+				in.Completed(name)
+			}
+		}
+		if limit > 0 {
+			defer time.AfterFunc(limit, end).Stop()
+		}
+		defer end()
 		if err := in.Began(name); err != nil {
 			panic(err)
 		}

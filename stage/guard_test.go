@@ -261,7 +261,7 @@ func TestNoMoreCommandsAreCurrentThanTheGuardAllows(t *testing.T) {
 	}
 }
 
-func TestACommandThatIsGivenUpStaysCurrentUntilItReturns(t *testing.T) {
+func TestACommandThatIsGivenUpIsNotCurrentAnyMore(t *testing.T) {
 	hold := make(chan struct{})
 	s := stage.Sink("s", func(_ context.Context, c put) error {
 		if c.n == 0 {
@@ -276,11 +276,9 @@ func TestACommandThatIsGivenUpStaysCurrentUntilItReturns(t *testing.T) {
 	require.Error(t, err)
 	next, err := s.Ask(t.Context(), put{1})
 	require.NoError(t, err)
-	if errors.Is(ticket.Err(), stage.ErrStuck) { // otherwise the machine was so busy that the time was over before the handler began
-		require.Equal(t, 1, s.Snapshot().Held)
-	}
+	_, err = next.Wait(t.Context())
+	require.NotErrorIs(t, err, context.Canceled, "it need not wait for the handler that does not return")
 	close(hold)
-	_, _ = next.Wait(t.Context())
 	require.NoError(t, p.Stop(t.Context()))
 	require.Zero(t, method(s.Snapshot(), "put").Current)
 }

@@ -68,7 +68,7 @@ func (i *instance[C]) surround() {
 		all = append(all, asked[C](by.ask, i.many != nil))
 	}
 	if i.set.method != nil {
-		all = slices.Insert(all, 0, guarded[C](i.set.inbox, i.set.method, i.many != nil))
+		all = slices.Insert(all, 0, guarded[C](i.set.inbox, i.set.method, i.many != nil, i.set.givesUpAfter()))
 	}
 	switch {
 	case len(all) == 0:

@@ -104,6 +104,14 @@ func Timeout(d time.Duration) Option { return func(s *settings) { s.Config.Timeo
 // time limit; with the Grace of package pipeline it ends when the pipeline stops hard.
 func Grace(d time.Duration) Option { return func(s *settings) { s.grace = d } }
 
+// givesUpAfter is after how long the stage gives up a handler that does not return; 0: never.
+func (s *settings) givesUpAfter() time.Duration {
+	if s.Config.Timeout <= 0 {
+		return 0
+	}
+	return s.Config.Timeout + s.Config.Grace
+}
+
 func (s *settings) setGrace() {
 	s.Config.Grace = s.grace
 	if s.grace <= 0 {
