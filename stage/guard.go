@@ -141,19 +141,29 @@ func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, 
 			}
 		}
 		name := method(of)
-		var ended atomic.Bool
-		end := func() {
-			if !ended.Swap(true) {
-				in.Completed(name)
-			}
-		}
 		if limit > 0 {
-			defer time.AfterFunc(limit, end).Stop()
+			defer completedWithin(limit, in, name)()
+		} else {
+			defer in.Completed(name)
 		}
-		defer end()
 		if err := in.Began(name); err != nil {
 			panic(err)
 		}
 		return next(ctx, cmd)
+	}
+}
+
+// completedWithin returns the function that reports the end of a handler. It is reported in any case when the limit is over.
+func completedWithin(limit time.Duration, in *inbox.Inbox, method string) (ended func()) {
+	var once atomic.Bool
+	end := func() {
+		if !once.Swap(true) {
+			in.Completed(method)
+		}
+	}
+	alarm := time.AfterFunc(limit, end)
+	return func() {
+		alarm.Stop()
+		end()
 	}
 }
