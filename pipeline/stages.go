@@ -145,8 +145,8 @@ func (p *Pipeline) use(what, group string, policies []controller.Policy) error {
 
 // Add adds stages, with their wires and feeds, to a pipeline that runs; or a [Feed] to a stage that is there. Ports that are
 // wired already stay as they are, so a new stage is reached by Submit, by handlers that forward to it directly, by the ports
-// of other new stages, or by [Pipeline.Rewire]. As with [New], the error joins all faults; then nothing has changed. If a stage cannot start, the new
-// stages are removed again.
+// of other new stages, or by [Pipeline.Rewire]. As with [New], the error joins all faults; then nothing has changed. If a stage
+// cannot start, the new stages are removed again.
 func (p *Pipeline) Add(ctx context.Context, parts ...Part) error {
 	link.CheckContext(ctx, "pipeline: Add")
 	if err := p.checkCaller(); err != nil {
@@ -263,8 +263,9 @@ func (p *Pipeline) addStages(ctx context.Context, stages []*engine.Core) error {
 
 // Remove drains a stage and removes it from a pipeline that runs. It stops the feeds of the stage, closes the stage, and waits
 // until all its commands have ended or were handed on. Commands that other stages forward to it afterwards end with an error,
-// so remove a stage when none forwards to it any more: [Pipeline.Rewire] has them lead elsewhere. Its accounts stay in those of the pipeline, and take some kilobytes
-// until the pipeline stops. If ctx ends first, or the pipeline stops, the stage stays closed and is not removed.
+// so remove a stage when none forwards to it any more: [Pipeline.Rewire] has them lead elsewhere. Its accounts stay in those of
+// the pipeline, and take some kilobytes until the pipeline stops. If ctx ends first, or the pipeline stops, the stage stays
+// closed and is not removed.
 func (p *Pipeline) Remove(ctx context.Context, part Part) error {
 	link.CheckContext(ctx, "pipeline: Remove")
 	if err := p.checkCaller(); err != nil {

@@ -71,7 +71,7 @@ func serve() func(p *rpc.Process) error {
 	return func(p *rpc.Process) error {
 		s := &server{p: p, wakes: map[*entry]func(){}, watched: map[string]bool{}}
 		// Tokens grow from one incarnation to the next, and from one program to the next, as long as the clock does.
-		s.baton.token = uint64(time.Now().UnixNano()) //nolint:gosec // it is after 1970
+		s.baton.token = uint64(time.Now().UnixNano())
 		if last != nil {
 			s.baton.token = max(s.baton.token, last.baton.token+1)
 		}

@@ -146,5 +146,6 @@ func (m *Monitor) Signal(condition string) { m.signal(condition, false) }
 func (m *Monitor) SignalAll(condition string) { m.signal(condition, true) }
 
 func (m *Monitor) signal(condition string, all bool) {
-	_ = rpc.At[signalling, struct{}](m.lock.Address, fnSignal).Send(signalling{m.token, condition, all}) // a lost lock is noticed when it is released
+	// A lost lock is noticed when it is released.
+	_ = rpc.At[signalling, struct{}](m.lock.Address, fnSignal).Send(signalling{m.token, condition, all})
 }

@@ -88,7 +88,7 @@ func processB() error {
 // startB starts a process of the operating system, and returns the name of its node.
 func startB(t *testing.T) (cmd *exec.Cmd, node string) {
 	t.Helper()
-	cmd = exec.Command(os.Args[0]) //nolint:noctx // the test ends it
+	cmd = exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asProcessB+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -122,8 +122,8 @@ func (n *Node) root(ctx context.Context) (*supervisor.Tree, error) {
 func (n *Node) errClosed() error { return fmt.Errorf("%w: node %q is closed", ErrUnreachable, n.name) }
 
 // Close stops the processes that [Node.Spawn] has started, closes the transport, and ends all calls of the node with
-// [ErrUnreachable]. Processes that are children of other supervisors cannot be called any more, but are not stopped. Close may be called twice. A function of a process must not call
-// Close or [Node.Stop] for itself: they would wait for its end.
+// [ErrUnreachable]. Processes that are children of other supervisors cannot be called any more, but are not stopped. Close may
+// be called twice. A function of a process must not call Close or [Node.Stop] for itself: they would wait for its end.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closed {

@@ -78,9 +78,9 @@ type request struct {
 	gone error      // guarded by process.mu; why the caller has gone
 }
 
-// Child returns a process as a child of a supervisor, to be added to its specification: [supervisor.Spec] restarts it as it does any child. Its address is
-// that of [Node.Address], through all restarts. With each restart init runs again, on a new Process; requests that had not been
-// answered fail with [ErrUnreachable].
+// Child returns a process as a child of a supervisor, to be added to its specification: [supervisor.Spec] restarts it as it
+// does any child. Its address is that of [Node.Address], through all restarts. With each restart init runs again, on a new
+// Process; requests that had not been answered fail with [ErrUnreachable].
 func (n *Node) Child(name string, init func(p *Process) error) supervisor.Child {
 	s := &slot{name, init}
 	return supervisor.Child{
@@ -157,8 +157,8 @@ func (p *Process) Address() Address { return p.address }
 // Node returns the node of the process. Any goroutine may call it.
 func (p *Process) Node() *Node { return p.node }
 
-// Go runs f as a coroutine of the process. f first runs in a later turn; it does not run if the process has ended. Its context ends when the
-// process ends. A panic of f is logged. Any goroutine may call Go.
+// Go runs f as a coroutine of the process. f first runs in a later turn; it does not run if the process has ended. Its context
+// ends when the process ends. A panic of f is logged. Any goroutine may call Go.
 func (p *Process) Go(f func(c coroutine.Context)) {
 	if f == nil {
 		panic("rpc: Go without a function")
@@ -166,8 +166,8 @@ func (p *Process) Go(f func(c coroutine.Context)) {
 	p.post(entry{r: &request{process: p, job: f}})
 }
 
-// Guard holds back the requests of a method while g does not hold. A method may have several guards; all must hold. See package guard for when they are evaluated.
-// A guard that panics crashes the process.
+// Guard holds back the requests of a method while g does not hold. A method may have several guards; all must hold. See package
+// guard for when they are evaluated. A guard that panics crashes the process.
 func (p *Process) Guard(method string, g guard.Guard) {
 	if g == nil {
 		panic(fmt.Sprintf("rpc: process %q: the guard of %q is nil", p.slot.name, method))

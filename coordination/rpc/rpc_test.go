@@ -93,7 +93,7 @@ func TestAnErrorKeepsItsType(t *testing.T) {
 			assert.Equal(t, 9, limit.Most)
 			assert.EqualError(t, fail("unknown"), "not registered")
 			if n == m {
-				assert.Same(t, secret, fail("unknown"), "on the same node it is the very same value") //nolint:testifylint // the same
+				assert.Same(t, secret, fail("unknown"), "on the same node it is the very same value")
 			}
 			assert.NoError(t, func() error {
 				_, err := rpc.At[string, int](n.Remote(b.Node(), "B"), "fail").Call(blocking(t), "")
@@ -469,7 +469,7 @@ func TestCallsTakeNoVirtualTime(t *testing.T) {
 func TestANilContextIsRefused(t *testing.T) {
 	n := aNode(t)
 	ref := rpc.At[int, int](n.Address("A"), "f")
-	assert.Panics(t, func() { _, _ = ref.Call(nil, 1) })                                           //nolint:staticcheck // that is the test
+	assert.Panics(t, func() { _, _ = ref.Call(nil, 1) })
 	assert.Panics(t, func() { ref.Future(nil, 1) })                                                //nolint:staticcheck // as above
 	assert.Panics(t, func() { _, _ = n.Spawn(nil, "A", func(*rpc.Process) error { return nil }) }) //nolint:staticcheck // as above
 	assert.Panics(t, func() { n.Address("A").Watch(nil) })

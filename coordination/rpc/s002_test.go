@@ -110,7 +110,7 @@ func TestS002_3_FunctionArgument(t *testing.T) {
 					kept = f
 					return none{}, nil
 				})
-				rpc.Func(p, "use", func(c coroutine.Context, v int) (int, error) { return kept.Call(c, v) })
+				rpc.Func(p, "use", func(c coroutine.Context, v int) (int, error) { return kept.Call(c, v) }) //nolint:gocritic // kept is set later
 			})
 			b := spawn(t, m, "B", func(p *rpc.Process) {
 				rpc.Func(p, "bar", func(c coroutine.Context, in withFunction) (int, error) {

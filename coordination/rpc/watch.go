@@ -52,7 +52,8 @@ func (w *watch) onStop(undo func()) {
 // address of a node itself (its process is empty) is watched for the end of the node.
 //
 // A notice may be wrong: a node that cannot be reached may be alive. It must not be the only thing that an exclusive right depends
-// on; see package monitor for tokens. ended may be called before Watch returns, must not block, and is not called after stop has returned, except by a call under way.
+// on; see package monitor for tokens. ended may be called before Watch returns, must not block, and is not called after stop
+// has returned, except by a call under way.
 func (a Address) Watch(ended func(reason error)) (stop func()) {
 	if ended == nil {
 		panic("rpc: Watch without a function")

@@ -65,7 +65,7 @@ func Decode(b []byte) (*Message, error) {
 	part := b[1]
 	r := reader{rest: b[2:]}
 	m.Call = r.number()
-	m.Within = time.Duration(min(r.number(), uint64(1<<63-1))) //nolint:gosec // it is at most the largest duration
+	m.Within = time.Duration(min(r.number(), uint64(1<<63-1)))
 	m.Process = r.text()
 	m.Method = r.text()
 	if r.failed {

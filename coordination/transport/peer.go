@@ -238,7 +238,7 @@ func (s *socket) writeFrames(conn net.Conn, out *bufio.Writer, frames [][]byte) 
 	}
 	var length [4]byte
 	for _, f := range frames {
-		binary.BigEndian.PutUint32(length[:], uint32(len(f))) //nolint:gosec // it is at most MaxMessage
+		binary.BigEndian.PutUint32(length[:], uint32(len(f)))
 		if _, err := out.Write(length[:]); err != nil {
 			return err
 		}

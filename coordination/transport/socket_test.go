@@ -29,14 +29,14 @@ func listen(t *testing.T, cfg transport.Config) (transport.Transport, chan *tran
 
 func dial(t *testing.T, tr transport.Transport) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(tr.Node(), "tcp:")) //nolint:noctx // a test
+	conn, err := net.Dial("tcp", strings.TrimPrefix(tr.Node(), "tcp:"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
 func frame(data string) string {
-	return string(binary.BigEndian.AppendUint32(nil, uint32(len(data)))) + data //nolint:gosec // small
+	return string(binary.BigEndian.AppendUint32(nil, uint32(len(data)))) + data
 }
 
 const goodHello = `{"protocol":"golda/1","node":"tcp:127.0.0.1:1","birth":7}`
@@ -75,7 +75,7 @@ func isTimeout(err error) bool {
 
 func TestANodeThatIsSilentIsLost(t *testing.T) {
 	a, _ := listen(t, transport.Config{Heartbeat: 20 * time.Millisecond})
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	lost := make(chan error, 1)
@@ -136,7 +136,7 @@ func TestAConfigIsChecked(t *testing.T) {
 
 func TestANodeThatDoesNotReadIsLost(t *testing.T) {
 	a, _ := listen(t, transport.Config{MaxQueue: 1 << 20})
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	lost := make(chan error, 1)

@@ -42,7 +42,7 @@ func NewWatch(of *Origin, then func(err error)) *Ticket {
 	t.watches = true
 	values := of.Context()
 	if values != nil && ends(values) {
-		values = context.WithoutCancel(values) //nolint:fatcontext // it is made once
+		values = context.WithoutCancel(values)
 	}
 	t.origin.ctx = values
 	return t

@@ -63,9 +63,11 @@ const (
 	NotMine
 	// Lock asks a process to run nothing until it hears Do or Unlock, if the request can run now.
 	Lock
-	// Granted and Refused answer Lock. A process that has refused sends Ready when the request can run.
+	// Granted answers Lock: the process waits for Do or Unlock.
 	Granted
+	// Refused answers Lock: the request cannot run now.
 	Refused
+	// Ready follows Refused when the request can run.
 	Ready
 	// Do has the request run: all processes of the rule have granted it.
 	Do

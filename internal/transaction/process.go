@@ -437,9 +437,9 @@ func (p *Process) counters(methods ...string) map[string]guard.Counters {
 	return all
 }
 
-func (p *Process) running() (any bool) {
-	p.queue.Methods(func(_ string, c guard.Counters) { any = any || c.Current > 0 })
-	return any
+func (p *Process) running() (some bool) {
+	p.queue.Methods(func(_ string, c guard.Counters) { some = some || c.Current > 0 })
+	return some
 }
 
 func (p *Process) names() []string { return slices.Sorted(maps.Keys(p.synchronizers)) }

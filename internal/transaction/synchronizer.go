@@ -76,8 +76,10 @@ type set map[string]struct{}
 
 // NewSynchronizer returns a synchronizer without rules. Each incarnation has an epoch higher than those before.
 func NewSynchronizer(self string, epoch uint64) *Synchronizer {
-	return &Synchronizer{self: self, epoch: epoch, rules: map[method]*rule{}, processes: map[string]*member{}, fetching: set{},
-		grants: map[string]ID{}, doneOf: map[string][]ID{}}
+	return &Synchronizer{
+		self: self, epoch: epoch, rules: map[method]*rule{}, processes: map[string]*member{}, fetching: set{},
+		grants: map[string]ID{}, doneOf: map[string][]ID{},
+	}
 }
 
 // Constrain holds back the requests of a method for which check is false. It is evaluated when a request is verified, and

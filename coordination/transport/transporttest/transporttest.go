@@ -152,7 +152,7 @@ func crowd(t *testing.T, net Net) {
 				wg.Go(func() {
 					for k := range each {
 						call := uint64(s*each + k)
-						assert.NoError(t, from.Send(to.Node(), &transport.Message{Kind: uint8(i), Call: call})) //nolint:gosec // small
+						assert.NoError(t, from.Send(to.Node(), &transport.Message{Kind: uint8(i), Call: call}))
 					}
 				})
 			}

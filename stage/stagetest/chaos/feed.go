@@ -374,7 +374,8 @@ func (f *feeder) judge(s pipeline.FeedSnapshot) {
 	if s.Submitted != f.accepted || s.Position != f.offset(f.next) {
 		breachf("%d commands were accepted, up to %d; the pipeline says %d up to %d", f.accepted, f.offset(f.next), s.Submitted, s.Position)
 	}
-	if all := f.next == int64(max(f.Commands, f.From)); f.Commands > 0 && (s.State == "exhausted") && !all || f.Commands == 0 && s.State == "exhausted" {
+	all := f.Commands > 0 && f.next == int64(max(f.Commands, f.From))
+	if s.State == "exhausted" && !all {
 		breachf("it is exhausted after %d of %d commands", f.next, f.Commands)
 	}
 	if s.State == "running" || s.State == "restarting" || s.State == "waiting" || f.running {

@@ -122,9 +122,9 @@ type Node struct {
 }
 
 // callable returns the nodes whose answers a handler of node i may wait for: those with higher numbers, without windows that no
-// time closes, from which no path leads back to it, be it by commands or by calls. The pipeline does not know calls, so it would not recognize a
-// back edge that includes one: the called node would wait for a free slot in a stage all of whose handlers wait for
-// that node.
+// time closes, from which no path leads back to it, be it by commands or by calls. The pipeline does not know calls, so it
+// would not recognize a back edge that includes one: the called node would wait for a free slot in a stage all of whose
+// handlers wait for that node.
 func (g Graph) callable(i int) (to []int) {
 	for j := i + 1; j < len(g.Nodes); j++ {
 		if !g.leads(j, i, map[int]bool{}) && !g.Nodes[j].Window.isUnlimited() {
@@ -173,7 +173,9 @@ func (n Node) options() (opts []stage.Option) {
 	add(n.Grace > 0, stage.Grace(n.Grace))
 	add(n.Retry.Attempts > 1, stage.Retry(n.Retry))
 	add(n.Rate > 0 && !n.unrated, stage.Rate(n.Rate, time.Millisecond, n.Burst))
-	add(n.Guard > 0 && !n.unguarded, stage.Guard("command", func(count func(string) guard.Counters) bool { return count("command").Current < n.Guard }))
+	add(n.Guard > 0 && !n.unguarded, stage.Guard("command", func(count func(string) guard.Counters) bool {
+		return count("command").Current < n.Guard
+	}))
 	add(n.Passivates, stage.Passivate(time.Millisecond, 3))
 	add(n.Ordered && !n.unordered, stage.Ordered())
 	add(n.SnapshotEvery > 0, stage.SnapshotEvery(n.SnapshotEvery))

@@ -127,9 +127,12 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 		"each kind of window": {func(p *chaos.Plan) {
 			p.Commands, p.Graph.Hops = 600, 4
 			for i, w := range []chaos.Window{
-				{Kind: "by", Count: 4, Time: time.Millisecond}, {Kind: "all", Bytes: 9, Idle: time.Millisecond},
-				{Kind: "aggregate", Every: time.Millisecond, Held: 2}, {Kind: "join", Count: 2, Time: time.Millisecond, Fail: true},
-				{Kind: "debounce", Idle: 100 * time.Microsecond}, {Kind: "throttle", Time: 100 * time.Microsecond},
+				{Kind: "by", Count: 4, Time: time.Millisecond},
+				{Kind: "all", Bytes: 9, Idle: time.Millisecond},
+				{Kind: "aggregate", Every: time.Millisecond, Held: 2},
+				{Kind: "join", Count: 2, Time: time.Millisecond, Fail: true},
+				{Kind: "debounce", Idle: 100 * time.Microsecond},
+				{Kind: "throttle", Time: 100 * time.Microsecond},
 			} {
 				p.Graph.Nodes = append(p.Graph.Nodes, chaos.Node{Window: w, Next: []int{0}})
 				p.Graph.Entries = append(p.Graph.Entries, 3+i)

@@ -94,7 +94,10 @@ func (p Plan) Run() (Report, error) {
 // once runs the plan in one process.
 func (p Plan) once() (Report, *run, error) {
 	before := goleak.IgnoreCurrent()
-	r := &run{plan: p, name: fmt.Sprintf("chaos-%d", oracle.Number()), actions: map[string]uint64{}, letters: map[command]int{}, fed: map[uint64]*fedCommand{}, excused: map[uint64]bool{}}
+	r := &run{
+		plan: p, name: fmt.Sprintf("chaos-%d", oracle.Number()), actions: map[string]uint64{},
+		letters: map[command]int{}, fed: map[uint64]*fedCommand{}, excused: map[uint64]bool{},
+	}
 	report := Report{Plans: 1, Stages: len(p.Graph.Nodes)}
 	if !r.start() {
 		report, err := r.close(report)
