@@ -114,7 +114,7 @@ func ExampleServe() {
 	// 202
 	// 202
 	// 202
-	// <nil> 3 done, finished
+	// <nil> 3 done, stopped
 }
 
 // A sink that posts commands, and tries again while the server is overloaded or cannot be reached.
