@@ -44,9 +44,13 @@ func check[C any](hasKey bool, b Bounds[C]) (f faults) {
 
 func checkParts[C any](hasKey bool, p Parts[C]) (f faults) {
 	f.that(hasKey, nilKey, "window.Join")
-	f.that(p.Count >= 0, notNegative, "Parts.Count(%d)", p.Count)
 	f.that(p.Count > 1 || p.Count < 0 || p.Whole != nil, "say when a group is complete: by a Count of at least 2, or by Whole",
 		"Parts.Count(%d)", p.Count)
+	return append(f, checkTicketParts(p)...)
+}
+
+func checkTicketParts[C any](p Parts[C]) (f faults) {
+	f.that(p.Count >= 0, notNegative, "Parts.Count(%d)", p.Count)
 	f.that(p.Limit > 0, "must be above 0: a part may never come", "Parts.Limit(%v)", p.Limit)
 	f.held("Parts", p.Held)
 	return f

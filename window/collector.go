@@ -16,7 +16,7 @@ import (
 
 // rules are what a constructor asks of a collector.
 type rules[K comparable, V, C any] struct {
-	key    func(cmd C) K
+	key    func(ctx context.Context, cmd C) (K, error)
 	add    func(value V, cmd C) V
 	drop   func(value V, i int) V // takes a command out again; nil if values are not lists of commands
 	whole  func(value V) bool     // nil: a count says it
@@ -26,6 +26,8 @@ type rules[K comparable, V, C any] struct {
 	last  bool // only the last command of a window is held
 	leads bool // the first command of a key goes on at once, and the window is for those that come until the time is over
 	fail  bool // the commands of a window that is not full fail
+
+	gathers bool // K is *command.Ticket, and a window is closed when nothing else of its ticket is on its way
 }
 
 // collector is the behaviour of all stages of this package. The handler of a command adds it to the open window of its key and
@@ -58,6 +60,9 @@ type window[K comparable, V any] struct {
 	list    *list.List  // order or periods
 	element *list.Element
 	places  []*place
+
+	released time.Time // when it is closed in a drain; the zero time if that is not decided
+
 	busy    bool     // a user's function looks at its value
 	blocked []func() // wakes handlers that wait until it is not busy
 	closing Cause    // it is closed as soon as it is not busy
@@ -105,7 +110,7 @@ func (s *collector[K, V, C]) HandleCommand(ctx context.Context, cmd C) behaviour
 
 // HandleSuspending adds a command to its window and waits until that is closed.
 func (s *collector[K, V, C]) HandleSuspending(c behaviour.Suspender, cmd C) behaviour.Outcome {
-	key, size, err := s.read(cmd)
+	key, size, err := s.read(c, cmd)
 	if err != nil {
 		return behaviour.Error(err)
 	}
@@ -126,8 +131,10 @@ func (s *collector[K, V, C]) HandleSuspending(c behaviour.Suspender, cmd C) beha
 }
 
 // read calls the user's functions for the command alone.
-func (s *collector[K, V, C]) read(cmd C) (key K, size int, err error) {
-	key = s.key(cmd)
+func (s *collector[K, V, C]) read(ctx context.Context, cmd C) (key K, size int, err error) {
+	if key, err = s.key(ctx, cmd); err != nil {
+		return key, 0, err
+	}
 	if key != key { //nolint:gocritic // a NaN, which no map finds again
 		return key, 0, errors.New("window: the key of the command is not equal to itself")
 	}
@@ -159,6 +166,7 @@ func (s *collector[K, V, C]) enter(c behaviour.Suspender, key K, size int) (*win
 			w = s.newWindow(key)
 		}
 		w.busy = true
+		s.watch(w)
 		return w, nil
 	}
 }
@@ -281,6 +289,8 @@ func (s *collector[K, V, C]) settleLocked(w *window[K, V]) {
 		s.closeLocked(w, w.closing)
 	case w.Count == 0 && (!s.leads || w.timer == nil): // its first command was not added
 		s.forgetLocked(w)
+	default:
+		s.completeLocked(w)
 	}
 	s.evictLocked()
 }
@@ -579,6 +589,9 @@ func (s *collector[K, V, C]) due(w *window[K, V]) (due time.Time) {
 	if b.Idle > 0 {
 		at(w.last.Add(b.Idle))
 	}
+	if !w.released.IsZero() {
+		at(w.released)
+	}
 	return due
 }
 
@@ -593,7 +606,11 @@ func (s *collector[K, V, C]) expire(w *window[K, V]) {
 		w.timer.Reset(early)
 		return
 	}
-	s.closeLocked(w, Due)
+	if w.released.IsZero() {
+		s.closeLocked(w, Due)
+	} else {
+		s.closeLocked(w, Early)
+	}
 }
 
 // HeldCommands returns how many commands wait in open windows.
@@ -611,7 +628,7 @@ func (s *collector[K, V, C]) ReleaseHeld() {
 		for e := all.Front(); e != nil; {
 			w := e.Value.(*window[K, V])
 			e = e.Next()
-			s.closeLocked(w, Early)
+			s.releaseLocked(w)
 		}
 	}
 }

@@ -9,6 +9,7 @@
 //	[By]         windows of the commands with the same key
 //	[Aggregate]  as By, but a sum of some kind in place of the commands
 //	[Join]       parts that belong together, complete or not
+//	[JoinTicket] parts that came of one command, as soon as nothing else of it is on its way
 //	[Debounce]   the last command of a key, when there was none for a while
 //	[Throttle]   at most one command of a key in a period: the first, and then the latest
 //

@@ -2,8 +2,12 @@ package window_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/golda-dev/golda/pipeline"
@@ -87,4 +91,47 @@ func ExampleThrottle() {
 	// 2
 	// 5
 	// 4
+}
+
+// An order is split into its items, and the items of an order come together again when all of them have been packed. The second
+// order has one that is sold out.
+func ExampleJoinTicket() {
+	split := stage.FlatMap("split", func(_ context.Context, order string, emit func(string) error) error {
+		for _, item := range strings.Fields(order) {
+			if err := emit(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	pack := stage.Map("pack", func(_ context.Context, item string) (string, error) {
+		if item == "dodo" {
+			return "", errors.New("sold out")
+		}
+		return "a box with a " + item, nil
+	})
+	join := window.JoinTicket("join", window.Parts[string]{Limit: time.Minute})
+	send := stage.Sink("send", func(_ context.Context, w window.Window[struct{}, []string]) error {
+		slices.Sort(w.Value)
+		fmt.Printf("%s: %q\n", w.Why, w.Value)
+		return nil
+	})
+	p, err := pipeline.New("orders", split.To(pack), pack.To(join), join.To(send), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(p.Start(context.Background()))
+	for _, order := range []string{"lamp chair vase", "dodo lamp"} {
+		_, err := stage.Call[any](context.Background(), split.Stage, order)
+		fmt.Println(err)
+	}
+	fmt.Println(p.Stop(context.Background()))
+	// Output:
+	// <nil>
+	// full: ["a box with a chair" "a box with a lamp" "a box with a vase"]
+	// <nil>
+	// short: ["a box with a lamp"]
+	// stage "pack": sold out
+	// <nil>
 }

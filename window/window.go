@@ -27,6 +27,7 @@ const (
 	Full  Cause = "full"  // it had as many commands or bytes as it may have; in a [Join]: it is complete
 	Due   Cause = "due"   // its time was over
 	Early Cause = "early" // the stage was drained, or held too many commands
+	Short Cause = "short" // in a [JoinTicket]: nothing more comes, but the group is not complete
 )
 
 // Bounds says when a window is closed: as soon as one of the bounds is reached. A bound of 0 is none. At least one of Count,
@@ -60,7 +61,7 @@ func All[C any](name string, b Bounds[C], opts ...stage.Option) *stage.Flow[C, W
 func By[K comparable, C any](
 	name string, key func(cmd C) K, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, []C]] {
-	r := rules[K, []C, C]{key: key, add: collect[C], drop: remove[C], bounds: b}
+	r := rules[K, []C, C]{key: with(key), add: collect[C], drop: remove[C], bounds: b}
 	return flow(name, r, check(key != nil, b), opts, func(w Window[K, []C]) Window[K, []C] { return w })
 }
 
@@ -83,14 +84,14 @@ func Aggregate[K comparable, A, C any](
 	name string, key func(cmd C) K, add func(sum A, cmd C) A, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, A]] {
 	faults := append(check(key != nil, b), nilFault(add == nil, "window.Aggregate", "the function that adds is nil")...)
-	r := rules[K, A, C]{key: key, add: add, bounds: b, sums: true}
+	r := rules[K, A, C]{key: with(key), add: add, bounds: b, sums: true}
 	opts = append(slices.Clip(opts), stage.Retry(stage.RetryPolicy{}))
 	return flow(name, r, faults, opts, func(w Window[K, A]) Window[K, A] { return w })
 }
 
-// Parts says which parts a [Join] waits for, and for how long.
+// Parts says which parts a [Join] or [JoinTicket] waits for, and for how long.
 type Parts[C any] struct {
-	// Count is how many parts make a group complete. Without Whole it is at least 2.
+	// Count is how many parts make a group complete. Without Whole it is at least 2, or 0 in a JoinTicket.
 	Count int
 	// Whole reports whether the parts that have come are complete. It is called after each part, and must neither change nor
 	// keep the slice.
@@ -114,7 +115,7 @@ func Join[K comparable, C any](
 	name string, key func(cmd C) K, parts Parts[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, []C]] {
 	b := Bounds[C]{Count: parts.Count, Time: parts.Limit, Held: parts.Held}
-	r := rules[K, []C, C]{key: key, add: collect[C], drop: remove[C], whole: parts.Whole, fail: parts.Fail, bounds: b}
+	r := rules[K, []C, C]{key: with(key), add: collect[C], drop: remove[C], whole: parts.Whole, fail: parts.Fail, bounds: b}
 	return flow(name, r, checkParts(key != nil, parts), opts, func(w Window[K, []C]) Window[K, []C] { return w })
 }
 
@@ -125,7 +126,7 @@ func Debounce[K comparable, C any](
 	name string, key func(cmd C) K, quiet, limit time.Duration, opts ...stage.Option,
 ) *stage.Flow[C, C] {
 	b := Bounds[C]{Idle: quiet, Time: limit}
-	r := rules[K, C, C]{key: key, add: latest[C], bounds: b, last: true}
+	r := rules[K, C, C]{key: with(key), add: latest[C], bounds: b, last: true}
 	return flow(name, r, checkDebounce(key != nil, quiet, limit), opts, func(w Window[K, C]) C { return w.Value })
 }
 
@@ -138,8 +139,13 @@ func Debounce[K comparable, C any](
 func Throttle[K comparable, C any](
 	name string, key func(cmd C) K, period time.Duration, opts ...stage.Option,
 ) *stage.Flow[C, C] {
-	r := rules[K, C, C]{key: key, add: latest[C], bounds: Bounds[C]{Time: period}, last: true, leads: true}
+	r := rules[K, C, C]{key: with(key), add: latest[C], bounds: Bounds[C]{Time: period}, last: true, leads: true}
 	return flow(name, r, checkThrottle(key != nil, period), opts, func(w Window[K, C]) C { return w.Value })
+}
+
+// with makes the key of a command from a user's function for it.
+func with[K comparable, C any](key func(cmd C) K) func(context.Context, C) (K, error) {
+	return func(_ context.Context, cmd C) (K, error) { return key(cmd), nil }
 }
 
 func collect[C any](all []C, cmd C) []C { return append(all, cmd) }

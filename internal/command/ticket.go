@@ -17,6 +17,7 @@ type Ticket struct {
 	result  any                      // written by the root's end, before pending drops
 	failed  atomic.Pointer[failures] // nil while no command has failed
 	then    func(result any, err error)
+	holders atomic.Pointer[holders] // nil while no command is held back
 	// done is the chan struct{} that waiting goroutines receive from, if there are any. At the end it is over.
 	done atomic.Value
 }
@@ -85,6 +86,9 @@ func (t *Ticket) Settle(child bool, result any, err error) {
 	}
 	switch left := t.pending.Add(-1); {
 	case left > 0:
+		for h := t.holders.Load(); h != nil; h = h.next {
+			h.Left(t)
+		}
 		return
 	case left < 0:
 		panic("command: a ticket has ended twice")
@@ -96,6 +100,41 @@ func (t *Ticket) Settle(child bool, result any, err error) {
 		t.then(t.end())
 	}
 }
+
+// Holder holds commands back until nothing else of their ticket is on its way.
+type Holder interface {
+	// Left is called whenever a command of the ticket has ended that was not the last, by the goroutine that ended it. It must not end
+	// a command itself.
+	Left(t *Ticket)
+}
+
+// holders is a list of holders, each once.
+type holders struct {
+	Holder
+
+	next *holders
+}
+
+// Tell has the holder, which is comparable, called from now on. It may only be called while a command of the ticket is on its way.
+func (t *Ticket) Tell(holder Holder) {
+	for {
+		first := t.holders.Load()
+		for h := first; h != nil; h = h.next {
+			if h.Holder == holder {
+				return
+			}
+		}
+		if t.holders.CompareAndSwap(first, &holders{holder, first}) {
+			return
+		}
+	}
+}
+
+// Pending returns how many commands of the ticket have not ended. If that are those that the caller holds, it stays so.
+func (t *Ticket) Pending() int { return int(t.pending.Load()) }
+
+// HasFailed reports whether a command of the ticket has failed.
+func (t *Ticket) HasFailed() bool { return t.failed.Load() != nil }
 
 // notify closes the channel of the waiting goroutines. Only the first call has an effect.
 func (t *Ticket) notify() {

@@ -35,7 +35,7 @@ stage/upgrade    20
 worker           25
 pipeline         45
 source           15
-window           15
+window           18
 coordination/guard 5
 coordination/rpc 13
 coordination/transport 15

@@ -79,7 +79,7 @@ coordination/rpc:   coordination/coroutine coordination/guard coordination/trans
                     internal/actor internal/coro internal/link internal/requests
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
-window:             behaviour stage internal/link internal/plain
+window:             behaviour stage internal/command internal/link internal/plain
 internal/letters:   stage stage/reason worker internal/logs internal/plain internal/ring
 pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
                     internal/actor internal/command internal/control internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
