@@ -427,3 +427,38 @@ func TestNoPartOfATicketIsLostOrTwiceWhateverClosesItsGroups(t *testing.T) {
 		})
 	})
 }
+
+func TestManyTicketsAtOnceHaveOneCompleteGroupEach(t *testing.T) {
+	const callers, calls = 8, 100
+	g := newGathering(t, window.Parts[part]{Limit: time.Hour})
+	var want []string
+	var all sync.WaitGroup
+	for c := range callers {
+		for i := range calls {
+			job := c*calls + i
+			ns := []int{0, 1, 2, 3, 4, 5, 6}[:1+job%7]
+			if job%7 == 6 { // the last part is taken out
+				ns = ns[:6]
+			}
+			want = append(want, groupText(job, slices.Clone(ns), window.Full))
+		}
+		all.Go(func() {
+			for i := range calls {
+				job := c*calls + i
+				vs := make([]part, 1+job%7)
+				if job%7 == 6 {
+					vs[6].dropped = true
+				}
+				for n := range vs {
+					vs[n].job, vs[n].n = job, n
+				}
+				_, err := stage.Call[any](context.Background(), g.split.Stage, vs)
+				assert.NoError(t, err)
+			}
+		})
+	}
+	all.Wait()
+	g.stop()
+	slices.Sort(want)
+	require.Equal(t, want, g.take())
+}
