@@ -223,15 +223,11 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return errors.Join(p.Err(), err)
 }
 
-// finishFed drains the pipeline because its feeds are exhausted. If a stage is reopened meanwhile, the pipeline runs until ctx
-// ends, as if it had no feeds.
+// finishFed drains the pipeline because its feeds are exhausted. If the drain of a stage is ended meanwhile, it drains again.
 func (p *Pipeline) finishFed(ctx context.Context) {
 	err := p.Drain(ctx)
-	if errors.Is(err, ErrReopened) {
-		select {
-		case <-ctx.Done():
-		case <-p.stopped:
-		}
+	for errors.Is(err, ErrReopened) {
+		err = p.Drain(ctx)
 	}
 	if err == nil {
 		p.exhaust()

@@ -29,8 +29,8 @@ import (
 // The guards of a method are evaluated when a command of it arrives, and when a handler of the stage has ended or is
 // suspended, once for all commands of the method; [Stage.CheckGuards] is for what changes otherwise. They are evaluated
 // while the queue is locked, by any goroutine, one at a time for each stage, and beside handlers: a guard must be quick, read what
-// handlers write through atomics or a mutex, and call nothing of the pipeline. If a guard panics, the next command of its method
-// crashes in the place of its handler.
+// handlers write through atomics or a mutex, and call nothing of the pipeline, nor runtime.Goexit. If a guard panics, the command that it
+// was asked about, for a Guard the oldest of its method, crashes in the place of its handler.
 //
 // Held commands hold slots: if they fill the queue, [Overflow] applies to all commands. They are in flight: a drain waits for
 // them. Snapshot.Held and Snapshot.Methods say how many there are, and what they waited for.
@@ -146,7 +146,7 @@ func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, 
 		} else {
 			defer in.Completed(name)
 		}
-		if err := in.Began(name); err != nil {
+		if err := in.Began(name, of); err != nil {
 			panic(err)
 		}
 		return next(ctx, cmd)

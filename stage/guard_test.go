@@ -403,3 +403,38 @@ func TestFaultsOfGuards(t *testing.T) {
 		})
 	}
 }
+
+func TestAGuardThatPanicsCostsTheCommandThatItWasAskedAboutAndNoOther(t *testing.T) {
+	var mu sync.Mutex
+	var crashed, handled []int
+	s := stage.Sink("s", func(_ context.Context, c put) error {
+		mu.Lock()
+		defer mu.Unlock()
+		handled = append(handled, c.n)
+		return nil
+	}, stage.Workers(4, 8), stage.Restart(stage.RestartPolicy{Limit: 10_000}), stage.RequestGuard("put", func(r guard.Request, _ count) bool {
+		if r.Args.(put).n%7 == 3 {
+			panic("boom")
+		}
+		return true
+	}))
+	p, err := pipeline.New("test", s, quiet, pipeline.DeadLetters(func(l stage.DeadLetter) {
+		mu.Lock()
+		defer mu.Unlock()
+		crashed = append(crashed, l.Command.(put).n)
+	}))
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	const n = 300
+	for i := range n {
+		require.NoError(t, s.Submit(t.Context(), put{i}))
+	}
+	require.NoError(t, p.Stop(t.Context()))
+	require.Len(t, slices.Concat(crashed, handled), n)
+	for _, c := range crashed {
+		require.Equal(t, 3, c%7, "%d has crashed", c)
+	}
+	for _, c := range handled {
+		require.NotEqual(t, 3, c%7, "%d was handled", c)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -43,18 +44,28 @@ type guarded struct {
 	names    methodNames
 	next     *requests.Request // that may be given out; nil if there is none
 	looked   bool              // next is right: nothing has changed since
-	faults   map[string]error  // of guards that did not return; the next command of the method crashes
+	failed   map[string]error  // guards that did not return in the last look, by method: what they let through crashes
+	exited   map[string]error  // guards that have ended their goroutine, by method; they count as failed in the next look
+	faults   []guardFault      // of commands that were given out, and are to crash
 	profiles map[string]*guardProfile
 	now      func() int64
 	unlock   func()
 	spare    []*guardedCommand
 }
 
+// guardFault is why a command is to crash.
+type guardFault struct {
+	method string
+	cmd    any
+	err    error
+}
+
 // guardedCommand is a command that waits.
 type guardedCommand struct {
 	requests.Request
 
-	e command.Envelope
+	e      command.Envelope
+	failed error // a guard did not return when it was asked about it
 }
 
 // guardProfile is where the time of one method went.
@@ -108,7 +119,7 @@ func (m *methodNames) name(k queue.Key) string {
 func newGuarded(stage string, g *Guards, now func() int64, unlock func()) *guarded {
 	q := &guarded{
 		queue: requests.New(), stage: stage, sees: map[string]bool{}, names: methodNames{of: map[string]queue.Key{}},
-		faults: map[string]error{}, profiles: map[string]*guardProfile{}, now: now, unlock: unlock,
+		failed: map[string]error{}, exited: map[string]error{}, profiles: map[string]*guardProfile{}, now: now, unlock: unlock,
 	}
 	for _, s := range g.State {
 		q.queue.Guard(s.Method, func(count func(string) guard.Counters) bool {
@@ -125,18 +136,26 @@ func newGuarded(stage string, g *Guards, now func() int64, unlock func()) *guard
 }
 
 // evaluate calls a guard. A guard that panics counts as one that holds: the command crashes then, in the place of its handler. One
-// that ends its goroutine cannot be stopped, but the lock is released.
+// that ends its goroutine cannot be stopped, but the lock is released. If that is a worker's goroutine, the command that the worker was
+// about to handle may be lost, so the contract forbids it.
 func (q *guarded) evaluate(method string, g func() bool) (holds bool) {
+	if err := q.exited[method]; err != nil {
+		delete(q.exited, method)
+		q.failed[method] = err
+	}
+	if q.failed[method] != nil {
+		return true // so that the command for which one guard has failed is the one that is let through
+	}
 	done := false
 	defer func() {
 		if done {
 			return
 		}
 		if r := recover(); r != nil {
-			q.faults[method], holds = fmt.Errorf("guard of %q panicked: %v", method, r), true
+			q.failed[method], holds = fmt.Errorf("guard of %q panicked: %v", method, r), true
 			return
 		}
-		q.faults[method] = fmt.Errorf("guard of %q: %w", method, errGuardGoexit)
+		q.exited[method] = fmt.Errorf("guard of %q: %w", method, errGuardGoexit)
 		q.unlock()
 	}()
 	holds = g()
@@ -149,8 +168,12 @@ func (q *guarded) look() {
 	if q.looked {
 		return
 	}
-	q.looked = true
+	clear(q.failed)
 	q.next = q.queue.Candidate(nil, nil)
+	q.looked = true
+	if q.next != nil && q.failed[q.next.Method] != nil {
+		entry(q.next).failed = q.failed[q.next.Method]
+	}
 	q.profile()
 }
 
@@ -189,7 +212,7 @@ const mostSpare = 256
 
 // open returns the command of an entry that the queue has no more, and keeps the entry for another.
 func (q *guarded) open(r *requests.Request) command.Envelope {
-	c, _ := r.Value.(*guardedCommand)
+	c := entry(r)
 	e := c.e
 	*c = guardedCommand{}
 	if len(q.spare) < mostSpare {
@@ -198,11 +221,13 @@ func (q *guarded) open(r *requests.Request) command.Envelope {
 	return e
 }
 
-// envelope returns the command of an entry.
-func envelope(r *requests.Request) *command.Envelope {
+func entry(r *requests.Request) *guardedCommand {
 	c, _ := r.Value.(*guardedCommand)
-	return &c.e
+	return c
 }
+
+// envelope returns the command of an entry.
+func envelope(r *requests.Request) *command.Envelope { return &entry(r).e }
 
 // Push adds a command at the end of its method's line.
 func (q *guarded) Push(e command.Envelope, k queue.Key) {
@@ -234,10 +259,28 @@ func (q *guarded) PopInto(dst []command.Envelope) int {
 	r := q.next
 	q.queue.Accept(r)
 	q.track(r.Method, 1)
+	method, failed := r.Method, entry(r).failed
 	dst[0] = q.open(r)
+	if failed != nil {
+		q.faults = append(q.faults[max(len(q.faults)-mostFaults, 0):], guardFault{method, link.Bare(dst[0].Load), failed})
+	}
 	q.next = nil
 	q.stale()
 	return 1
+}
+
+// mostFaults is how many faults are kept of commands that have not come to their handlers. Some never do.
+const mostFaults = 1024
+
+// fault returns why a command that has come to its handler is to crash; nil if it is not.
+func (q *guarded) fault(method string, cmd any) error {
+	i := slices.IndexFunc(q.faults, func(f guardFault) bool { return f.method == method && reflect.DeepEqual(f.cmd, cmd) })
+	if i < 0 {
+		return nil
+	}
+	err := q.faults[i].err
+	q.faults = slices.Delete(q.faults, i, i+1)
+	return err
 }
 
 // Drop removes the command that has waited for longest.

@@ -3,14 +3,12 @@ package inbox
 // Guarded reports whether the stage has guards.
 func (in *Inbox) Guarded() bool { return in.cfg.Guards != nil }
 
-// Began returns why a command that is about to be handled is not: a guard of its method did not return. The command crashes with
-// that.
-func (in *Inbox) Began(method string) error {
+// Began returns why a command that is about to be handled is not: a guard did not return when it was asked about it. The command
+// crashes with that. Of two equal commands it may be either.
+func (in *Inbox) Began(method string, cmd any) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	err := in.queue.guarded.faults[method]
-	delete(in.queue.guarded.faults, method)
-	return err
+	return in.queue.guarded.fault(method, cmd)
 }
 
 // Completed books that the handler of a command of a stage with guards has ended, in whatever way. The stage reports each handler
