@@ -829,3 +829,28 @@ func TestAPipelineWhoseContextHasEndedHasNotEndedAndMayBeRunAgain(t *testing.T) 
 	require.NoError(t, p.Run(soon(t)))
 	require.Equal(t, pipeline.Ending{Ended: true, Exhausted: true}, p.Ending())
 }
+
+func TestRunEndsWhenItsFeedsAreExhaustedAlthoughADrainOfAStageIsEnded(t *testing.T) {
+	slow := make(chan struct{})
+	save := stage.Sink("save", func(context.Context, int) error { <-slow; return nil }, stage.Workers(1, 1))
+	parse := stage.Map("parse", func(_ context.Context, n int) (int, error) { return n, nil })
+	p, err := pipeline.New("p", parse.To(save), quiet, pipeline.Feed("numbers", parse, source.Slice([]int{1, 2, 3})))
+	require.NoError(t, err)
+	ran := make(chan error, 1)
+	go func() { ran <- p.Run(soon(t)) }()
+	eventually(t, "all are at save", func() bool { return save.Snapshot().Submitted+save.Snapshot().Received == 3 })
+	drained := make(chan error, 1)
+	go func() { drained <- p.Drain(soon(t), save) }()
+	eventually(t, "it drains", func() bool { return save.Snapshot().Draining })
+	require.NoError(t, p.Reopen(save))
+	close(slow)
+	<-drained
+	select {
+	case err := <-ran:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("Run does not return")
+	}
+	require.Equal(t, "exhausted", p.Ending().String())
+	require.EqualValues(t, 3, save.Snapshot().OK)
+}
