@@ -42,8 +42,9 @@ func (*fed) Part(part.Seal) {}
 //
 // When all feeds of the pipeline are exhausted, [Pipeline.Run] drains the pipeline, without a time limit until its context
 // ends, stops it, and returns nil: [Ending] is Exhausted. Commands that were submitted in other ways are drained as well; after
-// the last feed is exhausted no more of them are accepted. So a pipeline with a feed that never ends, or without feeds, runs
-// until its context ends. [Pipeline.Start] alone never stops a pipeline.
+// the last feed is exhausted no more of them are accepted. If [Pipeline.Reopen] reopens some stages meanwhile, Run drains again; if it
+// reopens all of them, the pipeline runs until its context ends. So does a pipeline with a feed that never ends, or without feeds.
+// [Pipeline.Start] alone never stops a pipeline.
 //
 // [Pipeline.Add] adds a feed together with its stage, or to a stage that is there. [Pipeline.Remove] stops the feeds of the
 // stage that it removes. [Pipeline.Snapshot] has the state of each feed.

@@ -223,11 +223,21 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return errors.Join(p.Err(), err)
 }
 
-// finishFed drains the pipeline because its feeds are exhausted. If the drain of a stage is ended meanwhile, it drains again.
+// isDrained reports whether an inbox is being drained or has been.
+func isDrained(in *inbox.Inbox) bool { return !in.InUse() }
+
+// finishFed drains the pipeline because its feeds are exhausted. If some stages are reopened meanwhile, it drains again. If all are,
+// the pipeline runs until ctx ends, as if it had no feeds.
 func (p *Pipeline) finishFed(ctx context.Context) {
 	err := p.Drain(ctx)
-	for errors.Is(err, ErrReopened) {
+	for errors.Is(err, ErrReopened) && slices.ContainsFunc(p.stages().all, isDrained) {
 		err = p.Drain(ctx)
+	}
+	if errors.Is(err, ErrReopened) {
+		select {
+		case <-ctx.Done():
+		case <-p.stopped:
+		}
 	}
 	if err == nil {
 		p.exhaust()
