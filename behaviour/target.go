@@ -74,7 +74,7 @@ func (p *Port[C]) Connect(to Target[C]) error {
 	return nil
 }
 
-// Rewire has the port lead to another target, which is not nil. It is for package pipeline.
+// Rewire has the port lead to another target. The target must not be nil. Rewire is for package pipeline.
 func (p *Port[C]) Rewire(_ part.Seal, to Target[C]) { p.to.Store(&lead[C]{to, to.Inlet()}) }
 
 // Wired reports whether the port is wired to a target.

@@ -195,8 +195,11 @@ func RoundRobin[Out any]() Pick[Out] {
 	return func(_ Out, n int) int { return int((last.Add(1) - 1) % uint64(n)) }
 }
 
-// ByKey picks one target for all results with the same key.
+// ByKey picks one target for all results with the same key. It returns nil if the key is nil, and pipeline.New refuses that.
 func ByKey[Out any, K comparable](key func(out Out) K) Pick[Out] {
+	if key == nil {
+		return nil
+	}
 	seed := maphash.MakeSeed()
 	return func(out Out, n int) int { return int(maphash.Comparable(seed, key(out)) % uint64(n)) }
 }

@@ -214,6 +214,7 @@ func TestWhatIsWrongWithAFlowIsReportedWhenThePipelineIsMade(t *testing.T) {
 		"a nil flow as a part":    {func() pipeline.Part { return (*stage.Flow[int, int])(nil) }, "is nil"},
 		"a Route without targets": {func() pipeline.Part { return stage.Map("f", atoi).Route(stage.RoundRobin[int]()) }, "there is no target"},
 		"a nil Pick":              {func() pipeline.Part { return stage.Map("f", atoi).Route(nil, sink()) }, "the function is nil"},
+		"a nil key":               {func() pipeline.Part { return stage.Map("f", atoi).Route(stage.ByKey[int, int](nil), sink()) }, "the function is nil"},
 		"a Route beside a To": {func() pipeline.Part {
 			f := stage.Map("f", atoi)
 			return pipeline.Join(f.To(sink()), f.Route(stage.RoundRobin[int](), sink()))

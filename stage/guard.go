@@ -141,7 +141,7 @@ func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, 
 				of = batch[0]
 			}
 		}
-		name := method(of)
+		name := methodUnlessItPanics(in, method, of)
 		if limit > 0 {
 			defer completedWithin(limit, in, name)()
 		} else {
@@ -152,6 +152,20 @@ func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, 
 		}
 		return next(ctx, cmd)
 	}
+}
+
+// methodUnlessItPanics returns the method of a command. If it panics, the command crashes, and ends as the queue knows it: without a
+// name.
+func methodUnlessItPanics(in *inbox.Inbox, method func(cmd any) string, cmd any) (name string) {
+	known := false
+	defer func() {
+		if !known {
+			in.Completed("")
+		}
+	}()
+	name = method(cmd)
+	known = true
+	return name
 }
 
 // completedWithin returns the function that reports the end of a handler. It is reported in any case when the limit is over.

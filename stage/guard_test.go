@@ -326,6 +326,9 @@ func TestAMethodThatPanicsCrashesItsCommand(t *testing.T) {
 	_, err = stage.Call[any](t.Context(), s, shouting(""))
 	require.True(t, stage.Crashed(err), "%v", err)
 	require.ErrorContains(t, err, "no method")
+	for _, m := range s.Snapshot().Methods {
+		require.Zero(t, m.Current, "%q", m.Method)
+	}
 }
 
 // shouting is a command that says its method itself.

@@ -2,7 +2,7 @@
 //
 // A process or stage has a queue of requests. When one arrives, and whenever one has run, it evaluates the guards of the
 // requests that wait, and runs the oldest one whose guard holds. A request whose guard does not hold stays in the queue:
-// it is pending, which is not an error.
+// it is pending. That is no error.
 //
 // There are two kinds. A [Guard] sees the state of the process and the [Counters] of its methods, and allows or holds
 // back a whole method. A [RequestGuard] also sees the request, so it has to be asked about each request of its

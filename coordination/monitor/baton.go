@@ -47,7 +47,7 @@ func (b *baton) next() (granted *entry) {
 // holds reports whether a token is that of the holder.
 func (b *baton) holds(token uint64) bool { return b.holder != nil && token == b.holder.token }
 
-// release takes the baton back. It returns false if the token is not that of the holder, which has lost the baton then.
+// release takes the baton back. It returns false if the token is not that of the present holder: the caller has lost the baton.
 func (b *baton) release(token uint64) (granted *entry, ok bool) {
 	if !b.holds(token) {
 		return nil, false

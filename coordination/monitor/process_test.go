@@ -105,8 +105,8 @@ func startB(t *testing.T) (cmd *exec.Cmd, node string) {
 	return cmd, strings.TrimSpace(line)
 }
 
-// TestS002_5_DistributedMonitor is figure 15: foo of A and bar of B, which is another process of the operating system, are
-// functions of one monitor.
+// TestS002_5_DistributedMonitor is figure 15: foo of A and bar of B are functions of one monitor, and B is another
+// process of the operating system.
 func TestS002_5_DistributedMonitor(t *testing.T) {
 	n := nodeOn(t, listen(t))
 	lock := lockOn(t, n)

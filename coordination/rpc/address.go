@@ -42,8 +42,8 @@ func (a Address) String() string { return a.node + "#" + a.process }
 // MarshalText returns the address as text.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads an address. It does not lead anywhere until package rpc, which does so with all that it receives, or
-// [Node.Remote] has made it an address of a node of this program.
+// UnmarshalText reads an address. The address leads nowhere until it is bound to a node of this program: package rpc binds all that
+// it receives, and [Node.Remote] binds others.
 func (a *Address) UnmarshalText(text []byte) error {
 	node, process, ok := strings.Cut(string(text), "#")
 	if !ok {

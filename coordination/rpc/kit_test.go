@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type none = struct{}
 
-// aNode returns a node without a transport, which is closed at the end of the test.
+// aNode returns a node without a transport. The end of the test closes it.
 func aNode(t testing.TB) *rpc.Node {
 	t.Helper()
 	return nodeOn(t, nil)

@@ -61,7 +61,7 @@ func NewNode(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Name returns the name of the node, which is that of its transport.
+// Name returns the name of the node: the name of its transport.
 func (n *Node) Name() string { return n.name }
 
 // Address returns the address of a process of this node, whether or not there is one.

@@ -106,7 +106,7 @@ func (r Ref[Req, Resp]) start(ctx context.Context, k *call, req Req) {
 }
 
 // Send calls the function and does not wait for it: there is no result, and an error of the function is logged where it
-// runs. The error is nil if the request was sent, which does not say that it has arrived. Requests that one goroutine sends
+// runs. The error is nil if the request was sent; it may still be lost on its way. Requests that one goroutine sends
 // to a process, by Call or Send, arrive in that order.
 func (r Ref[Req, Resp]) Send(req Req) error {
 	return r.Address.send(nil, order{method: r.Method, body: req})

@@ -1,5 +1,5 @@
 // Package transport carries messages between nodes, the programs whose processes call one another: see package
-// coordination/rpc, which is what most programs use of it.
+// coordination/rpc. Most programs use that package, and this one only to connect nodes.
 //
 // A [Hub] connects nodes of one program; messages are handed over as they are. To connect programs there are transports that encode
 // messages. A transport is a small thing, and package transporttest has the tests that all of them pass.

@@ -35,7 +35,7 @@ type Transport interface {
 
 	// Watch has lost called, once and on any goroutine, when messages from or to the node may have been lost, or will be: it has
 	// ended, the connection has broken, or the node does not answer. No message that was sent before is delivered after that.
-	// The notice may be wrong about the node, which may live and be reachable again. If the node is not reachable now, lost is called
+	// The notice may be wrong about the node: it may live, and be reachable again. If the node is not reachable now, lost is called
 	// soon. lost may be called during Watch, and is not called after stop has returned, except by a call under way.
 	Watch(node string, lost func(reason error)) (stop func())
 

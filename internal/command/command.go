@@ -76,7 +76,7 @@ func (e *Envelope) Emitter() int {
 // Command returns the command as users see it: without its box. A command that was in one is copied to the heap.
 func (e *Envelope) Command() any { return link.Bare(e.Load) }
 
-// Unbox takes the command out of its box, which is not used again. It is for a command whose box may still be read by a goroutine
+// Unbox takes the command out of its box. The box is not used again. Unbox is for a command whose box may still be read by a goroutine
 // that was given up.
 func (e *Envelope) Unbox() { e.Load = e.Command() }
 

@@ -115,7 +115,8 @@ type holders struct {
 	next *holders
 }
 
-// Tell has the holder, which is comparable, called from now on. It may only be called while a command of the ticket is on its way.
+// Tell adds a holder to those that the ticket calls from now on. The holder must be comparable. Tell may only be called while a
+// command of the ticket is on its way.
 func (t *Ticket) Tell(holder Holder) {
 	for {
 		first := t.holders.Load()

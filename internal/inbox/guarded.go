@@ -33,8 +33,8 @@ type GuardAccounts struct {
 var errGuardGoexit = errors.New("it called runtime.Goexit")
 
 // guarded is the queue of a stage with guards: a line for each method. It gives out one command at a time, the oldest one that
-// the guards allow. A command is current from when it is given out until its handler has ended, which the stage reports; see
-// [Inbox.Completed]. One that is not handled is reported by the inbox itself.
+// the guards allow. A command is current from when it is given out until its handler has ended. The stage reports
+// that end by [Inbox.Completed]; the inbox itself knows of commands that end without being handled.
 //
 // Guards are evaluated under the lock of the inbox: so a command is allowed and counted in one step.
 type guarded struct {
