@@ -39,6 +39,9 @@ func (a Address) Via() Address {
 // String returns the address as text.
 func (a Address) String() string { return a.node + "#" + a.process }
 
+// Name returns the address as text: so a synchronizer knows the process. See package synchronizer.
+func (a Address) Name() string { return a.String() }
+
 // MarshalText returns the address as text.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 

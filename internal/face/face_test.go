@@ -40,6 +40,7 @@ coordination/guard 5
 coordination/rpc 13
 coordination/transport 15
 coordination/monitor 8
+coordination/synchronizer 8
 controller       60
 supervisor       60
 adapter/failsafe 15

@@ -35,6 +35,8 @@ stage/reason:
 coordination/guard:
 internal/requests:   coordination/guard
 internal/transaction: coordination/guard internal/requests
+internal/rules:      coordination/guard
+coordination/synchronizer: coordination/guard internal/rules
 
 -- cellar: the base of the engine.
 internal/layers:

@@ -1,0 +1,114 @@
+// Package rules has the rules of a synchronizer as data, for those that evaluate them: the protocol between processes, and the inboxes of a
+// pipeline's stages. Users write them with package coordination/synchronizer.
+package rules
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/golda-dev/golda/coordination/guard"
+)
+
+// Member is a stage or a process. Users know it as synchronizer.Member.
+type Member interface{ Name() string }
+
+// Method is a method of a member, by names.
+type Method struct{ Of, Name string }
+
+// Event is a pattern of requests: those of a method for which If is true or nil.
+type Event struct {
+	Method
+
+	If func(guard.Request) bool
+}
+
+// Matches reports whether a request is of the pattern.
+func (e Event) Matches(r guard.Request) bool {
+	return e.Of == r.Process && e.Name == r.Method && (e.If == nil || e.If(r))
+}
+
+// Rule is what a synchronizer says about one method. It is empty if the method is only counted.
+type Rule struct {
+	Checks    []func(guard.Request) bool
+	Accepted  []func(guard.Request)
+	Completed []func(guard.Request)
+	Atomic    bool // an atomic rule has an event of it
+}
+
+// Rules are the rules of one synchronizer. They do not change once they are made, but the functions of the user share state: they are
+// called one at a time.
+type Rules struct {
+	Name       string
+	Members    map[string]Member // by name
+	Methods    map[Method]*Rule
+	Atomic     [][]Event
+	Terminated []func(Member)
+
+	// Count returns the counters of a method. The one that evaluates the rules sets it before; until then all are zero.
+	Count func(m Method) guard.Counters
+}
+
+// New returns rules that are empty.
+func New(name string) *Rules {
+	return &Rules{Name: name, Members: map[string]Member{}, Methods: map[Method]*Rule{}}
+}
+
+// Rule returns the rule of a method, which it makes if there is none.
+func (r *Rules) Rule(of Member, method string) *Rule {
+	m := Method{of.Name(), method}
+	if r.Members[m.Of] == nil {
+		r.Members[m.Of] = of
+	}
+	if r.Methods[m] == nil {
+		r.Methods[m] = &Rule{}
+	}
+	return r.Methods[m]
+}
+
+// Holds reports whether all constraints of a request's method hold for it.
+func (r *Rules) Holds(q guard.Request) bool {
+	if rule := r.Methods[Method{q.Process, q.Method}]; rule != nil {
+		for _, check := range rule.Checks {
+			if !check(q) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Accept runs the triggers of a request that has been accepted.
+func (r *Rules) Accept(q guard.Request) {
+	if rule := r.Methods[Method{q.Process, q.Method}]; rule != nil {
+		for _, trigger := range rule.Accepted {
+			trigger(q)
+		}
+	}
+}
+
+// Complete runs the triggers of a request that has ended.
+func (r *Rules) Complete(q guard.Request) {
+	if rule := r.Methods[Method{q.Process, q.Method}]; rule != nil {
+		for _, trigger := range rule.Completed {
+			trigger(q)
+		}
+	}
+}
+
+// Terminate runs the repair functions for a member that has terminated. Its counters are zero by then.
+func (r *Rules) Terminate(member string) {
+	for _, repair := range r.Terminated {
+		repair(r.Members[member])
+	}
+}
+
+// Mixed returns the methods, sorted, that have constraints and atomic rules.
+func (r *Rules) Mixed() (mixed []Method) {
+	for m, rule := range r.Methods {
+		if rule.Atomic && len(rule.Checks) > 0 {
+			mixed = append(mixed, m)
+		}
+	}
+	slices.SortFunc(mixed, func(a, b Method) int { return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.Name, b.Name)) })
+	return mixed
+}
