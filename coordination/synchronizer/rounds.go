@@ -16,8 +16,8 @@ func (r *rounds) isNext(event int) bool {
 		r.catchUp()
 	}
 	level := r.level(event)
-	for i := range r.events {
-		if r.level(i) < level {
+	for i, e := range r.events {
+		if r.level(i) < level && !r.s.isGone(e.Of) {
 			return false
 		}
 	}
@@ -43,3 +43,6 @@ func (r *rounds) level(event int) int {
 	e := r.events[event]
 	return r.missed[event] + r.s.Count(e.Of, e.Method).Accepted
 }
+
+// isGone reports whether a member will not be back.
+func (s *Synchronizer) isGone(m Member) bool { return s.rules.Gone != nil && s.rules.Gone(m.Name()) }

@@ -64,7 +64,7 @@ func Rules(name string, init func(s *Synchronizer)) (*rules.Rules, error) {
 func (s *Synchronizer) Constrain(of Member, method string, check func(r guard.Request) bool) {
 	what := "Constrain"
 	if rule := s.rule(what, of, method); rule != nil && s.given(what, of, method, check != nil) {
-		rule.Checks = append(rule.Checks, check)
+		rule.Checks = append(rule.Checks, rules.Check{Rule: what, Holds: check})
 	}
 }
 
@@ -146,7 +146,7 @@ func (s *Synchronizer) AtMost(n int, events ...Event) {
 		return
 	}
 	for _, e := range events {
-		s.Constrain(e.Of, e.Method, func(guard.Request) bool {
+		s.count(fmt.Sprintf("AtMost(%d)", n), e, func() bool {
 			current := 0
 			for _, e := range events {
 				current += s.Count(e.Of, e.Method).Current
@@ -157,17 +157,24 @@ func (s *Synchronizer) AtMost(n int, events ...Event) {
 }
 
 // OncePerRound lets each of the methods run once before any of them runs twice. It is a constraint on counters, as AtMost is. A member that
-// has restarted may run again in the same round; one that is dead holds up the others until it is back.
+// has restarted may run again in the same round; one that is dead holds up the others until it is back. A stage that was removed from its
+// pipeline takes part no more.
 func (s *Synchronizer) OncePerRound(events ...Event) {
 	if !s.countable("OncePerRound", events, 2) {
 		return
 	}
 	r := &rounds{s: s, events: events, missed: make([]int, len(events))}
 	for i, e := range events {
-		s.Constrain(e.Of, e.Method, func(guard.Request) bool { return r.isNext(i) })
+		s.count("OncePerRound", e, func() bool { return r.isNext(i) })
 		s.Trigger(e.Of, e.Method, Accepted, func(guard.Request) { r.happened(i) })
 	}
 	s.OnTerminated(func(Member) { r.known = false })
+}
+
+// count adds a constraint that looks at counters only.
+func (s *Synchronizer) count(what string, e Event, check func() bool) {
+	rule := s.rules.Rule(e.Of, e.Method)
+	rule.Checks = append(rule.Checks, rules.Check{Rule: what, Holds: func(guard.Request) bool { return check() }, Counts: true})
 }
 
 // Args returns the Args of a request as a T. What a process of another node was called with comes encoded, unless it is of a basic type, and

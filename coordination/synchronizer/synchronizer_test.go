@@ -198,6 +198,20 @@ func TestAMemberThatHasRestartedTakesPartInThePresentRound(t *testing.T) {
 	assert.True(t, f.start("b", "m"))
 }
 
+func TestAMemberThatIsGoneForGoodDoesNotHoldUpTheRound(t *testing.T) {
+	f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m"), on("c", "m")) })
+	gone := map[string]bool{}
+	f.Gone = func(member string) bool { return gone[member] }
+	require.True(t, f.start("a", "m"))
+	require.True(t, f.start("b", "m"))
+	gone["c"] = true
+	f.restart("c")
+	require.True(t, f.start("a", "m"))
+	require.False(t, f.start("a", "m"), "b has not had its turn")
+	require.True(t, f.start("b", "m"))
+	require.True(t, f.start("b", "m"))
+}
+
 func TestASynchronizerThatRestartsReadsTheRoundFromTheCounters(t *testing.T) {
 	f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m"), on("c", "m")) })
 	f.counters[rules.Method{Of: "a", Name: "m"}] = guard.Counters{Accepted: 8}

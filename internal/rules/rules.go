@@ -27,9 +27,16 @@ func (e Event) Matches(r guard.Request) bool {
 	return e.Of == r.Process && e.Name == r.Method && (e.If == nil || e.If(r))
 }
 
+// Check is a constraint of a method.
+type Check struct {
+	Rule   string // what it is part of, as users know it
+	Holds  func(guard.Request) bool
+	Counts bool // it looks at counters only, so it is the same for all requests of the method, and does not panic
+}
+
 // Rule is what a synchronizer says about one method. It is empty if the method is only counted.
 type Rule struct {
-	Checks    []func(guard.Request) bool
+	Checks    []Check
 	Accepted  []func(guard.Request)
 	Completed []func(guard.Request)
 	Atomic    bool // an atomic rule has an event of it
@@ -44,8 +51,10 @@ type Rules struct {
 	Atomic     [][]Event
 	Terminated []func(Member)
 
-	// Count returns the counters of a method. The one that evaluates the rules sets it before; until then all are zero.
+	// Count returns the counters of a method. What evaluates the rules sets it before; until then all are zero.
 	Count func(m Method) guard.Counters
+	// Gone reports whether a member has terminated for good. What evaluates the rules sets it; nil: none has.
+	Gone func(member string) bool
 }
 
 // New returns rules that are empty.
@@ -69,7 +78,7 @@ func (r *Rules) Rule(of Member, method string) *Rule {
 func (r *Rules) Holds(q guard.Request) bool {
 	if rule := r.Methods[Method{q.Process, q.Method}]; rule != nil {
 		for _, check := range rule.Checks {
-			if !check(q) {
+			if !check.Holds(q) {
 				return false
 			}
 		}
