@@ -365,8 +365,8 @@ func TestAMethodHasConstraintsOrAtomicRules(t *testing.T) {
 	w.arrive("A", "m")
 	w.arrive("B", "m")
 	require.True(t, w.run(limit))
-	assert.Equal(t, []string{"m"}, w.nodes["A"].process.Conflicts())
-	assert.Equal(t, []string{"m"}, w.nodes["B"].process.Conflicts(), "also if one synchronizer has both")
+	assert.Equal(t, []Conflict{{"m", []string{"S2"}, []string{"S1"}}}, w.nodes["A"].process.Conflicts())
+	assert.Equal(t, []Conflict{{"m", []string{"S1"}, []string{"S1"}}}, w.nodes["B"].process.Conflicts(), "also if one synchronizer has both")
 	assert.Zero(t, w.count("A", "m").Accepted+w.count("B", "m").Accepted)
 }
 

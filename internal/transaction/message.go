@@ -24,7 +24,8 @@ type Kind uint8
 
 const (
 	// Install is of a synchronizer: it lists the methods that it coordinates. The process answers with Installed. A second one of
-	// the same epoch says that the synchronizer has taken the process for dead.
+	// the same epoch says that the synchronizer has taken the process for dead. One without methods says that the synchronizer has ended
+	// for good; it has no answer.
 	Install Kind = iota + 1
 	// Installed is of a process: it has the counters of all methods that were listed.
 	Installed

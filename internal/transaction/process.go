@@ -1,6 +1,7 @@
 package transaction
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -54,29 +55,17 @@ type attempt struct {
 }
 
 // NewProcess returns the machine of a process that nothing coordinates yet. Each incarnation of a process has a number
-// higher than those before.
+// higher than those before. The owner keeps the last [Install] of each synchronizer, and has a new incarnation receive them before its
+// first request: so a process that is restarted runs nothing that it would not have run before.
+//
+// The queue may have requests already, which wait or run.
 func NewProcess(self string, incarnation uint64, q *requests.Queue) *Process {
-	p := &Process{self: self, synchronizers: map[string]*link{}, asked: map[string][]string{}}
-	p.reset(incarnation, q)
-	return p
-}
-
-// Restart begins a new incarnation, with a new queue. The rules that are installed stay: a process that is restarted runs
-// nothing that it would not have run before.
-func (p *Process) Restart(incarnation uint64, q *requests.Queue) {
-	p.reset(incarnation, q)
-	for _, s := range p.names() {
-		p.installed(s)
+	return &Process{
+		self: self, incarnation: incarnation, queue: q,
+		synchronizers: map[string]*link{}, asked: map[string][]string{},
+		refused: map[*requests.Request]string{}, byNumber: map[uint64]*requests.Request{},
+		offered: map[uint64]*offer{},
 	}
-}
-
-func (p *Process) reset(incarnation uint64, q *requests.Queue) {
-	p.incarnation, p.queue, p.commits, p.tx = incarnation, q, 0, nil
-	for _, l := range p.synchronizers {
-		l.committed, l.done = 0, nil
-	}
-	p.offered, p.granted, p.due, p.booked = map[uint64]*offer{}, nil, nil, nil
-	p.refused, p.byNumber = map[*requests.Request]string{}, map[uint64]*requests.Request{}
 }
 
 // Outbox returns the messages to send, in order, and forgets them.
@@ -120,16 +109,22 @@ func (p *Process) Next() *requests.Request {
 	}
 }
 
-// Conflicts returns the methods, sorted, that some synchronizers constrain while others have atomic rules for them. Their requests
-// wait until one of the synchronizers installs other rules.
-func (p *Process) Conflicts() (methods []string) {
-	for method := range p.offeredTo {
-		if len(p.asked[method]) > 0 {
-			methods = append(methods, method)
+// Conflict is a method that some synchronizers constrain while others, or the same, have atomic rules for it. Its requests wait until one
+// of the synchronizers installs other rules.
+type Conflict struct {
+	Method             string
+	Constrains, Atomic []string // the synchronizers, sorted
+}
+
+// Conflicts returns the conflicts, sorted by method.
+func (p *Process) Conflicts() (all []Conflict) {
+	for method, atomic := range p.offeredTo {
+		if ask := p.asked[method]; len(ask) > 0 {
+			all = append(all, Conflict{method, slices.Sorted(slices.Values(ask)), slices.Clone(atomic)})
 		}
 	}
-	slices.Sort(methods)
-	return methods
+	slices.SortFunc(all, func(a, b Conflict) int { return cmp.Compare(a.Method, b.Method) })
+	return all
 }
 
 // Complete books that a request has ended. Call Next afterwards.
@@ -184,11 +179,14 @@ func (p *Process) Down(synchronizer string, epoch uint64) {
 // Repeat asks the synchronizers that seem to have died to install their rules again: a death notice may be wrong. The owner
 // calls it from time to time.
 func (p *Process) Repeat() {
-	for _, s := range p.names() {
-		if p.synchronizers[s].down {
-			p.send(Message{Kind: Join, To: s})
-		}
+	for _, s := range p.Awaits() {
+		p.send(Message{Kind: Join, To: s})
 	}
+}
+
+// Awaits returns the synchronizers, sorted, for which Repeat asks.
+func (p *Process) Awaits() []string {
+	return slices.DeleteFunc(p.names(), func(s string) bool { return !p.synchronizers[s].down })
 }
 
 // Receive handles a message of a synchronizer. Call Next afterwards.
@@ -370,7 +368,7 @@ func (p *Process) notified(m Message) {
 }
 
 // install handles the rules of a synchronizer that is new, has restarted, or has taken this process for dead. In each case
-// it knows nothing of transactions and refusals of before.
+// it knows nothing of transactions and refusals of before. A synchronizer that has no rules any more has ended for good.
 func (p *Process) install(m Message) {
 	l := p.synchronizers[m.From]
 	if l != nil && m.Epoch < l.epoch {
@@ -392,8 +390,23 @@ func (p *Process) install(m Message) {
 		}
 	}
 	p.booked = slices.DeleteFunc(p.booked, func(b *booking) bool { return b.by == m.From })
+	if len(m.Methods) == 0 {
+		p.part(m.From)
+		return
+	}
 	p.installed(m.From)
 	p.offerAgain(m.From)
+}
+
+// part forgets a synchronizer that has ended for good.
+func (p *Process) part(s string) {
+	delete(p.synchronizers, s)
+	if g := p.granted; g != nil && g.by == s {
+		p.granted = nil
+		if g.withdrawn {
+			p.Withdraw(g.request)
+		}
+	}
 }
 
 // installed sends the counters of the methods that a synchronizer coordinates. Nothing is under way with it now: it

@@ -238,8 +238,10 @@ func TestAnIdentifierIsUsedOnceThoughAProcessRestarts(t *testing.T) {
 	p := w.nodes["P"].process
 	w.arrive("P", "m")
 	first := p.tx.id
-	p.Restart(2, requests.New())
+	w.up(w.nodes["P"])
+	p = w.nodes["P"].process
 	w.arrive("P", "m")
+	require.NotNil(t, p.tx)
 	assert.Equal(t, first.Counter, p.tx.id.Counter)
 	assert.NotEqual(t, first, p.tx.id)
 }

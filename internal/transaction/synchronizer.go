@@ -137,6 +137,20 @@ func (s *Synchronizer) Start() {
 	}
 }
 
+// Fetched reports whether the counters of all processes are known that are not dead: only then is anything allowed.
+func (s *Synchronizer) Fetched() bool { return len(s.fetching) == 0 }
+
+// Awaits returns the names to which Repeat sends.
+func (s *Synchronizer) Awaits() []string {
+	names := slices.Sorted(maps.Keys(s.asking))
+	for _, process := range s.Processes() {
+		if p := s.processes[process]; p.down || !p.known {
+			names = append(names, process)
+		}
+	}
+	return names
+}
+
 // Repeat sends again what may have met a node that was dead: rules to the processes that seem to have died or have not
 // answered yet, and questions about the transaction of a dead process. The owner calls it from time to time.
 func (s *Synchronizer) Repeat() {

@@ -2,6 +2,7 @@ package transaction
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -44,17 +45,18 @@ type node struct {
 	crashAfter  int  // so many are left
 
 	// A process.
-	process *Process
-	local   func(n *node, q *requests.Queue) // its guards
-	script  []guard.Request                  // what its client calls, one after the other
-	called  int
-	call    *requests.Request
-	running []*requests.Request
-	on      bool
-	start   func(n *node, r *requests.Request)
-	end     func(n *node, r *requests.Request)
-	died    func(n *node)
-	text    text
+	process   *Process
+	installed map[string]Message               // the last rules of each synchronizer: they survive the process
+	local     func(n *node, q *requests.Queue) // its guards
+	script    []guard.Request                  // what its client calls, one after the other
+	called    int
+	call      *requests.Request
+	running   []*requests.Request
+	on        bool
+	start     func(n *node, r *requests.Request)
+	end       func(n *node, r *requests.Request)
+	died      func(n *node)
+	text      text
 
 	// A synchronizer.
 	synchronizer *Synchronizer
@@ -67,6 +69,7 @@ func newWorld(seed uint64) *world {
 
 func (w *world) add(n *node) *node {
 	w.nodes[n.name] = n
+	n.installed = map[string]Message{}
 	w.names = append(w.names, n.name)
 	return n
 }
@@ -106,11 +109,10 @@ func (w *world) up(n *node) {
 		n.local(n, q)
 	}
 	n.on, n.running, n.call = false, nil, nil
-	if n.process == nil {
-		n.process = NewProcess(n.name, uint64(n.incarnation), q)
-		n.process.text = n.text
-	} else {
-		n.process.Restart(uint64(n.incarnation), q)
+	n.process = NewProcess(n.name, uint64(n.incarnation), q)
+	n.process.text = n.text
+	for _, from := range slices.Sorted(maps.Keys(n.installed)) {
+		n.process.Receive(n.installed[from])
 	}
 	w.flush(n)
 }
@@ -206,6 +208,9 @@ func (w *world) deliver(l *line) {
 	case n.rules != nil:
 		n.synchronizer.Receive(m)
 	default:
+		if m.Kind == Install && m.Epoch >= n.installed[m.From].Epoch {
+			n.installed[m.From] = m
+		}
 		n.process.Receive(m)
 	}
 	w.serve(n)
