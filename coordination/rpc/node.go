@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/internal/link"
@@ -37,6 +39,10 @@ type Node struct {
 	last      uint64              // the last number of a call, a watch or an incarnation
 	peers     map[string]*peer    // other nodes that have something to do with this one
 	self      map[*watch]struct{} // watches of the node
+
+	incarnation uint64                         // the last one of a process
+	rules       map[string]map[string]envelope // what synchronizers have installed, by process and synchronizer
+	rulebooks   map[string]*rulebook           // of the synchronizers that Synchronize has started
 }
 
 // NewNode returns a node. The error is that of a transport that cannot serve.
@@ -47,6 +53,7 @@ func NewNode(cfg Config) (*Node, error) {
 	n := &Node{
 		birth: rand.Uint64(), last: uint64(rand.Uint32()) << 20, cfg: cfg,
 		processes: map[string]*Process{}, peers: map[string]*peer{}, self: map[*watch]struct{}{},
+		rules: map[string]map[string]envelope{}, rulebooks: map[string]*rulebook{},
 	}
 	if cfg.Transport == nil {
 		return n, nil
@@ -90,10 +97,10 @@ func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) err
 }
 
 // Stop stops a process that [Node.Spawn] has started, and waits for its end: its functions that are suspended are stopped, and their calls
-// fail with [ErrUnreachable].
+// fail with [ErrUnreachable]. It also stops a synchronizer that [Node.Synchronize] has started.
 func (n *Node) Stop(name string) error {
 	n.mu.Lock()
-	tree := n.tree
+	tree, book := n.tree, n.rulebooks[name]
 	n.mu.Unlock()
 	if tree == nil {
 		return fmt.Errorf("rpc: process %q: %w", name, supervisor.ErrNotFound)
@@ -101,10 +108,17 @@ func (n *Node) Stop(name string) error {
 	if err := tree.Remove(name); err != nil {
 		return fmt.Errorf("rpc: process %q: %w", name, err)
 	}
+	if book != nil {
+		n.mu.Lock()
+		delete(n.rulebooks, name)
+		n.mu.Unlock()
+		book.retire(n)
+	}
 	return nil
 }
 
-// root returns the supervisor of the processes that Spawn starts.
+// root returns the supervisor of the processes that Spawn starts, which it does not restart, and of synchronizers, which it does without
+// end.
 func (n *Node) root(ctx context.Context) (*supervisor.Tree, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,7 +128,11 @@ func (n *Node) root(ctx context.Context) (*supervisor.Tree, error) {
 	if n.tree != nil {
 		return n.tree, nil
 	}
-	tree, err := supervisor.Start(context.WithoutCancel(ctx), nil, supervisor.Spec{Name: "rpc", Log: n.cfg.Logger})
+	tree, err := supervisor.Start(context.WithoutCancel(ctx), nil, supervisor.Spec{
+		Name: "rpc", Log: n.cfg.Logger, Strategy: supervisor.OneForOne,
+		Intensity: supervisor.Intensity{Restarts: math.MaxInt32, Within: time.Second},
+		Backoff:   supervisor.Backoff{First: 10 * time.Millisecond, Max: 10 * time.Second},
+	})
 	n.tree = tree
 	return tree, err
 }
@@ -208,4 +226,13 @@ func (n *Node) leave(p *Process) {
 func (n *Node) nextLocked() uint64 {
 	n.last++
 	return n.last
+}
+
+// nextIncarnation returns the number of a new incarnation of a process. The numbers grow, also from one program to the next, as long as the
+// clock does.
+func (n *Node) nextIncarnation() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.incarnation = max(n.incarnation+1, uint64(time.Now().UnixNano()))
+	return n.incarnation
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/coro"
 	"github.com/golda-dev/golda/internal/requests"
+	"github.com/golda-dev/golda/internal/transaction"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -38,6 +39,9 @@ type Process struct {
 	functions map[string]*function
 	queue     *requests.Queue
 
+	rules        *transaction.Process // nil if no synchronizer has rules for the process, or it is one
+	coordination *coordination        // nil likewise, but for a synchronizer
+
 	waiting atomic.Int64 // entries that wait
 	mu      sync.Mutex   // guards the fields below, and those of requests that say so
 	entries []entry
@@ -45,6 +49,8 @@ type Process struct {
 	open    map[*request]struct{}
 	watches map[*watch]struct{}
 	over    error // why it can be reached no more
+
+	incarnation uint64 // written by the goroutine that runs the actor
 }
 
 // slot is a process through all its incarnations.
@@ -58,6 +64,7 @@ type entry struct {
 	task *coro.Task // to be resumed
 	r    *request   // has arrived
 	gone *request   // its caller has gone
+	do   func()     // anything else
 }
 
 // request is one call of a function, from the side of the process. Functions that the process itself has started are requests, too.
@@ -102,7 +109,7 @@ func (n *Node) newProcess(s *slot) *Process {
 	p := &Process{
 		node: n, slot: s, address: n.Address(s.name),
 		functions: map[string]*function{}, queue: requests.New(),
-		open: map[*request]struct{}{}, watches: map[*watch]struct{}{},
+		open: map[*request]struct{}{}, watches: map[*watch]struct{}{}, incarnation: n.nextIncarnation(),
 	}
 	p.text = p.address.String()
 	p.box = actor.NewMailbox(feed{p})
@@ -148,7 +155,12 @@ func (b *body) start() {
 		err = taken
 		return
 	}
-	err = b.p.slot.init(b.p)
+	if err = b.p.slot.init(b.p); err != nil {
+		return
+	}
+	for _, e := range b.p.node.keptRules(b.p.slot.name) {
+		b.p.coordinate(e)
+	}
 }
 
 // Address returns the address of the process. Any goroutine may call it.
@@ -268,19 +280,60 @@ func (p *Process) do(e entry) {
 	switch {
 	case e.task != nil:
 		p.host.Resume(e.task)
+	case e.do != nil:
+		e.do()
 	case e.gone != nil:
-		if p.queue.Withdraw(&e.gone.queued) {
-			p.close(e.gone)
-		}
+		p.leave(e.gone)
 	case e.r.job != nil:
 		p.run(e.r)
 	default:
 		p.arrive(e.r)
 	}
-	for q := p.queue.Candidate(nil, isGone); q != nil; q = p.queue.Candidate(nil, isGone) {
-		p.queue.Accept(q)
+	for q := p.next(); q != nil; q = p.next() {
 		p.run(q.Value.(*request))
 	}
+}
+
+// next returns the next request to run now, or nil.
+func (p *Process) next() *requests.Request {
+	if p.rules == nil {
+		q := p.queue.Candidate(nil, isGone)
+		if q != nil {
+			p.queue.Accept(q)
+		}
+		return q
+	}
+	for {
+		q := p.rules.Next()
+		p.coordination.flush() // the others hear of a commit before the request runs
+		if q == nil || !isGone(q) {
+			return q
+		}
+		p.complete(q)
+		p.close(q.Value.(*request))
+	}
+}
+
+// leave handles that the caller of a request has gone.
+func (p *Process) leave(r *request) {
+	waits := false
+	if p.rules == nil {
+		waits = p.queue.Withdraw(&r.queued)
+	} else {
+		waits = p.rules.Withdraw(&r.queued)
+	}
+	if waits || r.task == nil {
+		p.close(r)
+	}
+}
+
+// complete books that a request has ended.
+func (p *Process) complete(q *requests.Request) {
+	if p.rules == nil {
+		p.queue.Complete(q)
+		return
+	}
+	p.rules.Complete(q)
 }
 
 // isGone reports whether the caller of a request that waits has gone.
@@ -311,7 +364,11 @@ func (p *Process) arrive(r *request) {
 		return
 	}
 	r.queued = requests.Request{Request: guard.Request{Process: p.text, Method: r.method, Args: body}, Value: r}
-	p.queue.Arrive(&r.queued)
+	if p.rules == nil {
+		p.queue.Arrive(&r.queued)
+		return
+	}
+	p.rules.Arrive(&r.queued)
 }
 
 // run starts a request. It returns when the function has ended or is suspended.
@@ -350,7 +407,7 @@ func (p *Process) ended(t *coro.Task) {
 	if t.Fault() != nil {
 		r.value, err = nil, t.Fault()
 	}
-	p.queue.Complete(&r.queued)
+	p.complete(&r.queued)
 	r.answer(r.value, err)
 }
 
@@ -425,8 +482,26 @@ func (p *Process) end() {
 	}
 	p.mu.Unlock()
 	p.host.CloseFor(reason)
+	if p.coordination != nil {
+		p.coordination.close()
+	}
 	p.cancel(reason)
 	p.disown(reason)
+}
+
+// isOver reports whether the process can be reached no more.
+func (p *Process) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over != nil
+}
+
+// renew gives the process the number of a new incarnation, for a synchronizer that begins anew.
+func (p *Process) renew() {
+	incarnation := p.node.nextIncarnation()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.incarnation = incarnation
 }
 
 // disown ends all that others expect of the process.

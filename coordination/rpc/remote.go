@@ -15,7 +15,8 @@ const (
 	kindCancel
 	kindWatch // Call is the watcher's number
 	kindUnwatch
-	kindEnded // the watched process has ended
+	kindEnded      // the watched process has ended
+	kindCoordinate // of a process to a synchronizer, or back
 )
 
 // peer is another node, as long as there is something between it and this one. The fields are guarded by the node's lock.
@@ -168,6 +169,7 @@ func (n *Node) receive(from string, m *transport.Message) {
 		var r *request
 		if p := n.peers[from]; p != nil {
 			r = p.served[m.Call]
+			delete(p.served, m.Call)
 		}
 		n.mu.Unlock()
 		if r != nil {
@@ -182,6 +184,13 @@ func (n *Node) receive(from string, m *transport.Message) {
 	case kindEnded:
 		if w := n.takeWatch(from, m.Call); w != nil {
 			w.end(fmt.Errorf("%w: the process has ended", ErrUnreachable))
+		}
+	case kindCoordinate:
+		if e, err := open[envelope](m.Body, n); err == nil {
+			if a, ok := e.Request.Args.(*arguments); ok {
+				a.node = n
+			}
+			n.receiveCoordination(m.Process, e)
 		}
 	default: // of a newer version
 	}

@@ -10,6 +10,8 @@ import (
 
 // watch waits for the end of a process.
 type watch struct {
+	incarnation uint64 // of the process; 0 for any
+
 	mu     sync.Mutex // guards the fields below
 	ended  func(reason error)
 	undo   func()
@@ -58,7 +60,12 @@ func (a Address) Watch(ended func(reason error)) (stop func()) {
 	if ended == nil {
 		panic("rpc: Watch without a function")
 	}
-	w := &watch{ended: ended}
+	return a.watch(0, ended)
+}
+
+// watch is Watch for one incarnation of a process, or the present one if that is 0.
+func (a Address) watch(incarnation uint64, ended func(reason error)) (stop func()) {
+	w := &watch{incarnation: incarnation, ended: ended}
 	switch {
 	case a.at == nil:
 		w.end(a.errNowhere())
@@ -118,6 +125,9 @@ func (p *Process) admit(w *watch) error {
 	if p.over != nil {
 		return p.over
 	}
+	if w.incarnation != 0 && w.incarnation != p.incarnation {
+		return fmt.Errorf("%w: process %s was restarted", ErrUnreachable, p.address)
+	}
 	p.watches[w] = struct{}{}
 	return nil
 }
@@ -141,7 +151,11 @@ func (n *Node) watchAway(w *watch, a Address) {
 	if a.process == "" {
 		return // its node's end is all that counts
 	}
-	if err := n.transmit(a.node, &transport.Message{Kind: kindWatch, Call: number, Process: a.process}); err != nil {
+	m := &transport.Message{Kind: kindWatch, Call: number, Process: a.process}
+	if w.incarnation != 0 {
+		m.Body = w.incarnation
+	}
+	if err := n.transmit(a.node, m); err != nil {
 		n.takeWatch(a.node, number)
 		w.end(fmt.Errorf("%w: %w", ErrUnreachable, err))
 	}
@@ -162,7 +176,8 @@ func (n *Node) takeWatch(node string, number uint64) *watch {
 // receiveWatch watches a process for another node.
 func (n *Node) receiveWatch(from string, m *transport.Message) {
 	number := m.Call
-	w := &watch{ended: func(error) {
+	incarnation, _ := open[uint64](m.Body, n) // 0 if there is none
+	w := &watch{incarnation: incarnation, ended: func(error) {
 		n.takeWatching(from, number)
 		_ = n.transmit(from, &transport.Message{Kind: kindEnded, Call: number})
 	}}

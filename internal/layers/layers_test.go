@@ -77,8 +77,8 @@ stage:              behaviour coordination/guard stage/queue stage/reason stage/
                     internal/trial
 
 -- third
-coordination/rpc:   coordination/coroutine coordination/guard coordination/transport stage supervisor
-                    internal/actor internal/coro internal/link internal/requests
+coordination/rpc:   coordination/coroutine coordination/guard coordination/synchronizer coordination/transport stage supervisor
+                    internal/actor internal/coro internal/link internal/requests internal/rules internal/transaction
 coordination/monitor: coordination/coroutine coordination/rpc coordination/transport supervisor
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/plain

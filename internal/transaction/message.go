@@ -88,20 +88,20 @@ type Message struct {
 	Kind     Kind
 	From, To string
 
-	Epoch   uint64 // the synchronizer's; of Ask and its answers: the asking one's
+	Epoch   uint64 `json:",omitzero"` // the synchronizer's; of Ask and its answers: the asking one's
 	ID      ID     // of a message without a transaction: only Process and Incarnation
-	Attempt uint64 // the number of the attempt, among all of the process
+	Attempt uint64 `json:",omitzero"` // the number of the attempt, among all of the process
 
-	Request      guard.Request // Verify, Completed
-	Number       uint64        // of the request: Verify, Failed, Notify, Withdraw
-	Participants []string      // Verify: the synchronizers of the transaction
+	Request      guard.Request `json:",omitzero"` // Verify, Completed
+	Number       uint64        `json:",omitzero"` // of the request: Verify, Failed, Notify, Withdraw
+	Participants []string      `json:",omitzero"` // Verify: the synchronizers of the transaction
 
-	Methods  map[string]Part           // Install
-	Counters map[string]guard.Counters // Installed; Commit and Completed: of the request's method
+	Methods  map[string]Part           `json:",omitzero"` // Install
+	Counters map[string]guard.Counters `json:",omitzero"` // Installed; Commit and Completed: of the request's method
 
-	Rule  string // of Lock, and of what answers it, the name of the rule
-	Grant ID     // the attempt of the rule; Installed: the lock that the process has granted
-	Age   ID     // Lock
-	Keep  bool   // Unlock: the rule will try again
-	Done  []ID   // Installed: the last locks that led to a Do
+	Rule  string `json:",omitzero"` // of Lock, and of what answers it, the name of the rule
+	Grant ID     `json:",omitzero"` // the attempt of the rule; Installed: the lock that the process has granted
+	Age   ID     `json:",omitzero"` // Lock
+	Keep  bool   `json:",omitzero"` // Unlock: the rule will try again
+	Done  []ID   `json:",omitzero"` // Installed: the last locks that led to a Do
 }
