@@ -49,6 +49,12 @@
 // through restarts, and nothing else: its functions are stopped, its callers get [ErrUnreachable], and init runs again. A
 // panic of a function is not a crash of its process, but the error of that call.
 //
+// # Synchronizers
+//
+// [Node.Synchronize] applies rules of package synchronizer to processes: constraints over several of them, or both or none. The request of
+// a method that has rules runs when the synchronizers have agreed, and waits until then as it does for a guard. A process that no
+// synchronizer has rules for does not notice them.
+//
 // # Nodes that are lost
 //
 // When a connection breaks, all calls over it fail with [ErrUnreachable], on both sides: the caller does not know whether the

@@ -168,7 +168,7 @@ func (c *coordinator) begin() error {
 func (c *coordinator) add(m rules.Method, rule *rules.Rule) {
 	c.Watch(m.Of, m.Name)
 	for _, check := range rule.Checks {
-		c.Constrain(m.Of, m.Name, check)
+		c.Constrain(m.Of, m.Name, check.Holds)
 	}
 	for _, trigger := range rule.Accepted {
 		c.WhenAccepted(m.Of, m.Name, trigger)
