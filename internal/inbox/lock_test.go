@@ -42,25 +42,35 @@ func TestManySubmittersAndWorkersHoldALockOneAtATime(t *testing.T) {
 	require.True(t, mu.TryLock())
 }
 
-// The goroutine that holds the lock may be waiting itself, for a processor: then submitters must not turn in a loop.
-func TestASubmitterBlocksIfTheLockIsHeldForLong(t *testing.T) {
-	var mu lock
-	mu.Lock()
-	var done sync.WaitGroup
-	done.Go(func() {
-		mu.LockForSubmitter()
-		mu.Unlock()
-	})
-	require.Eventually(t, func() bool {
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		for g := range strings.SplitSeq(string(stacks), "\n\n") {
-			if strings.Contains(g, "waitForTurn") && strings.Contains(g, "[sync.Mutex.Lock") {
-				return true
-			}
-		}
-		return false
-	}, 10*time.Second, time.Millisecond)
-	mu.Unlock()
-	done.Wait()
+// The goroutine that holds the lock may be waiting itself, for a processor: then others must not turn in a loop.
+func TestOneThatWaitsForTheLockBlocksIfItIsHeldForLong(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lock  func(*lock)
+		waits string
+	}{
+		"a submitter": {(*lock).LockForSubmitter, "waitForTurn"},
+		"a worker":    {(*lock).Lock, "yieldForTurn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu lock
+			mu.Lock()
+			var done sync.WaitGroup
+			done.Go(func() {
+				tt.lock(&mu)
+				mu.Unlock()
+			})
+			require.Eventually(t, func() bool {
+				stacks := make([]byte, 1<<20)
+				stacks = stacks[:runtime.Stack(stacks, true)]
+				for g := range strings.SplitSeq(string(stacks), "\n\n") {
+					if strings.Contains(g, tt.waits) && strings.Contains(g, "[sync.Mutex.Lock") {
+						return true
+					}
+				}
+				return false
+			}, 10*time.Second, time.Millisecond)
+			mu.Unlock()
+			done.Wait()
+		})
+	}
 }

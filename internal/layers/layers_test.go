@@ -52,6 +52,7 @@ internal/command:   internal/coro internal/link internal/yield
 internal/feed:      internal/ring
 internal/inbox:      behaviour controller coordination/guard stage/queue stage/reason
                     internal/backoff internal/command internal/histogram internal/link internal/plain internal/requests internal/ring internal/steer
+                    internal/yield
 
 -- first
 worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks

@@ -1,7 +1,7 @@
 // Package yield lets other goroutines run, as long as that is quick.
 //
-// A goroutine that checks for work once more before it parks, or before it is woken, can save both sides a park and a
-// wake. But runtime.Gosched goes to the end of the run queue of the whole program: on overloaded processors it may take
+// A goroutine that checks for work once more before it parks, or before it is woken, or that finds a lock held for a moment, can
+// save both sides a park and a wake. But runtime.Gosched goes to the end of the run queue of the whole program: on overloaded processors it may take
 // a second, while a command waits for the worker that yielded. So some yields are timed, and after a slow one no
 // goroutine yields for a while.
 package yield
@@ -29,8 +29,8 @@ var base = time.Now()
 // yielding is the state of the whole program. There is only one, because all goroutines wait in one run queue.
 var yielding = courtesy{yield: runtime.Gosched, dice: rand.Uint32}
 
-// Once yields once, unless a recent yield was slow. Any goroutine may call it.
-func Once() { yielding.once() }
+// Once yields once, unless a recent yield was slow. It reports whether it has yielded. Any goroutine may call it.
+func Once() bool { return yielding.once() }
 
 // courtesy decides whether to yield, from how long recent yields took.
 type courtesy struct {
@@ -41,15 +41,15 @@ type courtesy struct {
 	skips atomic.Int32 // how many yields were skipped after the last slow one; 0: no recent slow one
 }
 
-func (c *courtesy) once() {
+func (c *courtesy) once() bool {
 	skips := c.skips.Load()
 	if skips == 0 && c.dice()%timed != 0 {
 		c.yield()
-		return
+		return true
 	}
 	if c.left.Load() > 0 {
 		c.left.Add(-1)
-		return
+		return false
 	}
 	began := time.Since(base)
 	c.yield()
@@ -63,4 +63,5 @@ func (c *courtesy) once() {
 	case skips > 0:
 		c.skips.Store(0)
 	}
+	return true
 }

@@ -16,11 +16,11 @@ func after(t *testing.T, took ...time.Duration) (skipped []int) {
 	c := courtesy{dice: func() uint32 { return 0 }, yield: func() { yields++; time.Sleep(d) }}
 	for i := range took {
 		d = took[i]
-		c.once()
+		require.True(t, c.once())
 		require.Equal(t, i+1, yields, "it should yield")
 		n := 0
 		for ; c.left.Load() > 0; n++ {
-			c.once()
+			require.False(t, c.once())
 		}
 		require.Equal(t, i+1, yields, "it should not yield")
 		skipped = append(skipped, n)
