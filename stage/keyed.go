@@ -31,7 +31,9 @@ import (
 // crash or an error, keeps its place: later commands of its key wait for it, and other keys do not.
 //
 // Key is called several times for each command, by any goroutine, perhaps many at once: it must be quick, always return the
-// same for the same command, and call nothing of the pipeline. A command whose key panics crashes in the stage.
+// same for the same command, and call nothing of the pipeline. A command whose key panics crashes in the stage, and so does one
+// whose key is not equal to itself, such as a NaN. Such commands have no order, and wait for no others. They are not why a stage
+// gives up, unless so many come one after the other, and no other command between them.
 //
 // If the type that the factory is declared to return is a [behaviour.Suspending], handlers may wait without holding a worker. A key whose
 // handler is suspended waits for it, in order, and other keys do not; [Instances] bounds how many handlers are under way. The
@@ -95,7 +97,7 @@ func KeepStates(most int) Option {
 func (s *keyed[C, K, B]) option(set *settings) {
 	set.keyed, set.key = true, reflect.ValueOf(s.key).Pointer()
 	set.Inbox.Key = func(load any) queue.Key {
-		return queue.Key(maphash.Comparable(s.seed, s.key(link.Open[C](load))))
+		return hashOf(s.seed, s.key(link.Open[C](load)))
 	}
 }
 

@@ -165,9 +165,6 @@ func (s *keyed[C, K, B]) count() keyCounts {
 // acquire returns the entry of a key. If its instance is being passivated, acquire waits until Stop has returned. The result
 // is nil if the handler is late, or comes when the stage has stopped: it was given up, and its middleware has called it again.
 func (s *keyed[C, K, B]) acquire(ctx context.Context, k K) *entry[K, B] {
-	if k != k { //nolint:gocritic // a NaN, or a struct with one
-		panic(fmt.Errorf("the key %v is not equal to itself", k))
-	}
 	for sh := s.shardOf(k); ; {
 		e, stopped := s.tryAcquire(ctx, sh, k)
 		if stopped == nil {
@@ -226,7 +223,7 @@ func (s *keyed[C, K, B]) passivates() bool { return s.idle > 0 || s.most > 0 }
 func (s *keyed[C, K, B]) now() uint16 { return uint16(s.ticks.Load()) }
 
 func (s *keyed[C, K, B]) shardOf(k K) *shard[K, B] {
-	return &s.table[maphash.Comparable(s.seed, k)%s.parts]
+	return &s.table[uint64(hashOf(s.seed, k))%s.parts]
 }
 
 // add adds an entry for a key, without an instance. The shard is locked.

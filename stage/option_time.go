@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"reflect"
 	"time"
@@ -43,8 +44,9 @@ func Rate(n int, per time.Duration, burst int) Option {
 // time. With a Rate as well, both apply. C is the type of the stage's commands, or an interface that it implements.
 //
 // Key is called several times for each command, by any goroutine, perhaps many at once: it must be quick, always return the
-// same for the same command, and call nothing of the pipeline. A command whose key panics crashes in the stage. The key of
-// a [Keyed] stage is the only one that it can have a rate for: give both the same function.
+// same for the same command, and call nothing of the pipeline. A command whose key panics, or is not equal to itself, such as a
+// NaN, crashes in the stage at once, as in a [Keyed] stage. The key of such a stage is the only one that it can have a rate for:
+// give both the same function.
 //
 // A key without commands is remembered until it has all its permits again, or until 65,536 keys without commands are
 // remembered; then the one that had its last command first is forgotten, and has all its permits when it comes again. So memory
@@ -61,13 +63,24 @@ func RateBy[C any, K comparable](key func(cmd C) K, n int, per time.Duration, bu
 			return
 		}
 		s.Inbox.RateKey = func(load any) queue.Key {
-			return queue.Key(maphash.Comparable(seed, key(link.Open[C](load))))
+			return hashOf(seed, key(link.Open[C](load)))
 		}
 		s.ratedBy.ask = func(cmd any) {
 			c, _ := cmd.(C)
-			key(c)
+			hashOf(seed, key(c))
 		}
 	}
+}
+
+// hashOf returns a key as the inbox knows it. It panics if the key cannot be one: then its command has none.
+func hashOf[K comparable](seed maphash.Seed, k K) queue.Key {
+	if k != k { //nolint:gocritic // a NaN, or a struct with one
+		panic(fmt.Errorf("the key %v is not equal to itself", k))
+	}
+	if hash := queue.Key(maphash.Comparable(seed, k)); hash != inbox.NoKey {
+		return hash
+	}
+	return inbox.NoKey + 1
 }
 
 // asked is the middleware of a stage with [RateBy]: it asks each command for its key, so that one whose key panics crashes.

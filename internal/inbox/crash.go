@@ -11,7 +11,7 @@ import (
 // crash is the end of a worker's batch that did not end well.
 type crash struct {
 	culprit *command.Envelope  // the command that is to blame; nil: not known, or none is
-	at      place              // of the culprit, if it is tried again; in an ordered stage in any case
+	at      place              // of the culprit, if it is tried again; in an ordered stage, and one with lanes, in any case
 	retry   bool               // the culprit may be tried again
 	rest    []command.Envelope // what goes back to the queue
 	back    places             // of the rest, in a keyed or ordered stage
@@ -26,7 +26,7 @@ type crash struct {
 // an older streak, and this crash is the first of its own. Crash returns false if the worker was abandoned.
 func (in *Inbox) Crash(m *Member, t *Tally, culprit *command.Envelope, rest []command.Envelope, retry bool, err error) bool {
 	c := crash{culprit: culprit, retry: retry, rest: rest, streak: culprit != nil && culprit.Tries() <= 1, err: err}
-	if retry || culprit != nil && in.Ordered() {
+	if retry || culprit != nil && (in.Ordered() || in.queue.lanes != nil) { // these are not changed
 		c.at = in.placeBack(m, culprit.Load, len(rest))
 	}
 	return in.endBatch(m, t, &c)
@@ -57,8 +57,12 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	s.book(m, t, fx)
 	s.credit(m, s.now())
 	m.finishTime()
-	s.countCrash(c.streak)
-	if c.streak && s.counts.streak == 1 {
+	counts := c.streak && !s.excuses(c)
+	s.countCrash(counts)
+	if counts {
+		s.crashStreak.key = c.at.key
+	}
+	if counts && s.counts.streak == 1 {
 		s.crashStreak.First = c.err
 	}
 	retries := c.retry && !s.halted.Load()
@@ -82,6 +86,17 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 	s.changed(fx)
 	s.checkQuiet(fx)
 	s.lookAtEntries(fx)
+}
+
+// excuses reports whether a crash does not lengthen the streak although no command was completed since the last one. Lanes gather
+// the commands of one key, and those without a key: they may crash in a row although many others came between them and were
+// handled. So the streak does not grow beyond how many of them came in a row.
+func (s *state) excuses(c *crash) bool {
+	l, streak := s.queue.lanes, int(s.counts.streak)
+	if l == nil || c.culprit == nil || streak == 0 || c.at.key != NoKey && c.at.key != s.crashStreak.key {
+		return false
+	}
+	return streak >= l.runOf(c.at.key)
 }
 
 // crashedWorker removes a worker whose handler has crashed: it takes no further command, so it is no worker any more. Of its

@@ -52,6 +52,7 @@ func testTheInboxOfAKeyedStage(t *testing.T, suspends bool) {
 // modelKeys is how many keys the commands have.
 const modelKeys = 4
 
+// modelKey is the key in the model; that in the inbox is one more.
 func modelKey(id int) queue.Key { return queue.Key(id % modelKeys) }
 
 type keyedModel struct {
@@ -93,7 +94,7 @@ func newKeyedModel(rule Overflow, capacity int, backoff time.Duration, suspends 
 	m.inbox = New(Config{
 		Name: "keyed", Capacity: capacity, Batch: 6, Overflow: rule, StreakEnds: time.Minute, Instances: 10,
 		Retry: Retry{Attempts: 3, Backoff: backoff, Max: time.Minute},
-		Key:   func(cmd any) queue.Key { return modelKey(cmd.(int)) },
+		Key:   func(cmd any) queue.Key { return 1 + modelKey(cmd.(int)) },
 	})
 	if suspends {
 		m.inbox.SetSuspends()
@@ -539,7 +540,7 @@ func (m *keyedModel) check(t *rapid.T) {
 	m.collect(t)
 	l := m.inbox.queue.lanes
 	n, takeable, held := 0, 0, 0
-	inUse := func(k queue.Key) bool { return m.holder[k] != nil || m.working[k] != nil }
+	inUse := func(k queue.Key) bool { return m.holder[k-1] != nil || m.working[k-1] != nil }
 	for k, ln := range l.byKey {
 		n += ln.ring.Len()
 		ready := ln.ring.Len() > 0 && !ln.held && !ln.blocked

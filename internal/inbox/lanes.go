@@ -20,6 +20,8 @@ import (
 // With a rate each lane has a bucket of permits. A lane with commands and no permit is dry until the next permit is there.
 // A lane without commands is kept until its bucket is full: then a fresh lane is as good.
 //
+// A command without a key, see [NoKey], has a lane of its own, without a rate, which is forgotten when the command is given out.
+//
 // This is the coloring of events of Zeldovich et al., "Multiprocessor Support for Event-Driven Programs" (USENIX 2003), with
 // a color for each key.
 //
@@ -33,6 +35,8 @@ type lanes struct {
 	empty       laneList // a key that comes again needs no new lane
 	room        int      // slots of the rings of empty lanes
 	n, takeable int
+	latest      queue.Key           // of the command that came last
+	run         int                 // how many commands of that key came one after the other
 	taken       []*lane             // lanes that PopInto has taken, and no worker holds yet
 	held        map[*Member][]*lane // what workers hold; not a field of Member, which most stages need without it
 	emptied     [][]*lane           // of workers that hold nothing any more, for the next
@@ -92,6 +96,10 @@ func (l *laneList) remove(ln *lane) {
 	l.n--
 }
 
+// NoKey is the key of a command that has none: the function for the key panicked. It crashes in the place of its handler. No order
+// is owed between such commands, and no handler is called for them, so they wait for nothing.
+const NoKey queue.Key = 0
+
 const (
 	// mostEmpty is how many lanes without commands are kept, so that a lane is not made and forgotten for each command of a
 	// key that comes now and then; W13 of the benchmark suite measures such a stage. From half as many on, a new key gets the
@@ -112,8 +120,11 @@ func newLanes(keyed bool, r Rate) *lanes {
 // Len returns how many commands wait, whether they can be taken or not.
 func (l *lanes) Len() int { return l.n }
 
-// of returns the lane of a key.
+// of returns the lane of a key, or a fresh one for a command without a key.
 func (l *lanes) of(k queue.Key) *lane {
+	if k == NoKey {
+		return new(lane)
+	}
 	ln := l.byKey[k]
 	if ln != nil {
 		if ln.in == &l.empty {
@@ -152,9 +163,28 @@ func (l *lanes) hasRoom(ln *lane) bool {
 
 // Push queues a command behind all others of its key.
 func (l *lanes) Push(e command.Envelope, k queue.Key) {
+	if e.Tries() == 0 {
+		l.came(k)
+	}
 	ln := l.of(k)
 	ln.ring.Push(e)
 	l.added(ln, 1)
+}
+
+// came notes that a command came.
+func (l *lanes) came(k queue.Key) {
+	if k != l.latest {
+		l.latest, l.run = k, 0
+	}
+	l.run++
+}
+
+// runOf is how many commands of a key came last, one after the other.
+func (l *lanes) runOf(k queue.Key) int {
+	if k != l.latest {
+		return 0
+	}
+	return l.run
 }
 
 // PushAll queues commands in order.
@@ -208,6 +238,7 @@ func (l *lanes) update(ln *lane) {
 	case ln.ring.Len() > 0 && l.allowed(ln) > 0:
 		l.ready.add(ln)
 		l.count(ln)
+	case ln.key == NoKey: // its command has left
 	case ln.ring.Len() > 0:
 		l.dryUp(ln)
 	case l.full != nil:
@@ -348,10 +379,20 @@ func (l *lanes) Oldest() *command.Envelope { return l.At(0) }
 // Count counts the commands for which so is true.
 func (l *lanes) Count(so func(*command.Envelope) bool) (n int) {
 	for _, ln := range l.byKey {
-		for i := range ln.ring.Len() {
-			if so(ln.ring.At(i)) {
-				n++
-			}
+		n += ln.count(so)
+	}
+	for ln := l.ready.first; ln != nil; ln = ln.next {
+		if ln.key == NoKey {
+			n += ln.count(so)
+		}
+	}
+	return n
+}
+
+func (ln *lane) count(so func(*command.Envelope) bool) (n int) {
+	for i := range ln.ring.Len() {
+		if so(ln.ring.At(i)) {
+			n++
 		}
 	}
 	return n
@@ -361,10 +402,16 @@ func (l *lanes) Count(so func(*command.Envelope) bool) (n int) {
 func (l *lanes) Drain() []command.Envelope {
 	es := make([]command.Envelope, l.n)
 	n := 0
-	for _, ln := range l.byKey {
+	empty := func(ln *lane) {
 		l.unlist(ln)
 		n += ln.ring.PopInto(es[n:])
 		l.update(ln)
+	}
+	for l.ready.n > 0 {
+		empty(l.ready.first)
+	}
+	for _, ln := range l.byKey {
+		empty(ln)
 	}
 	l.n = 0
 	return es

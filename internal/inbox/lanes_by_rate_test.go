@@ -32,7 +32,7 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 				ks := make([]queue.Key, len(es))
 				for i := range es {
 					k := rapid.IntRange(0, keys-1).Draw(t, "key")
-					es[i].Load, ks[i] = keys*next+k, queue.Key(k)
+					es[i].Load, ks[i] = keys*next+k, queue.Key(k+1)
 					waiting[k] = append(waiting[k], keys*next+k)
 					next++
 				}
@@ -58,7 +58,7 @@ func TestLanesWithARateAgreeWithAModel(t *testing.T) {
 					buckets[k].take(1)
 					if rapid.IntRange(0, 3).Draw(t, "expired") == 0 {
 						buckets[k].giveBack(1)
-						l.returnPermit(queue.Key(k))
+						l.returnPermit(queue.Key(k + 1))
 					}
 				}
 			},
@@ -119,7 +119,7 @@ func TestKeysThatHaveUsedUpTheirRateAreRememberedUpToABound(t *testing.T) {
 	l := newLanes(false, Rate{N: 1, Per: time.Hour, Burst: 1})
 	batch := make([]command.Envelope, 1)
 	come := func(k int) bool {
-		l.Push(command.Envelope{Load: k}, queue.Key(k))
+		l.Push(command.Envelope{Load: k}, queue.Key(k+1))
 		return l.PopInto(batch) == 1
 	}
 	for k := range 2 * mostSpent {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/stage/queue"
 )
 
 // state is all that the lock of an inbox guards. Its methods are the transitions and questions: they need the lock, start
@@ -153,8 +154,9 @@ type CrashStreak struct {
 	Rests  int           // how often shared pools have left the inbox alone; the rests that are over
 	Rested time.Duration // for how long in all
 
-	crashed int64 // when a handler crashed last
-	rested  int64 // until when the inbox is left alone
+	key     queue.Key // of the last command that counted, in a queue of lanes
+	crashed int64     // when a handler crashed last
+	rested  int64     // until when the inbox is left alone
 }
 
 // Pipeline returns the pipeline the inbox belongs to, nil if there is none yet.
