@@ -74,8 +74,8 @@ func Feed[C any](name string, stage behaviour.Target[C], src source.Source[C]) P
 type FeedSnapshot struct {
 	Name  string
 	Stage string // that it feeds
-	// State is "waiting" before the start, "running", "restarting" in a pause after a failure, "exhausted", "stopped" or
-	// "gave up".
+	// State is "waiting" before the start, "running", "away" while the source says so (source.SetAway), "restarting" in a pause
+	// after a failure, "exhausted", "stopped" or "gave up".
 	State     string
 	Submitted uint64 // commands that were accepted
 	Refused   uint64 // commands for which submit returned an error to the source
@@ -85,5 +85,5 @@ type FeedSnapshot struct {
 	// Checkpoint is the position up to which all commands have ended. It is 0 without a source.Checkpoint, and until the source
 	// runs.
 	Checkpoint int64
-	Err        error // the last failure, of the source or of saving a checkpoint; nil if there was none
+	Err        error // the last failure, of the source or of saving a checkpoint, or why it is away; nil if there was none
 }

@@ -25,6 +25,7 @@ type feedState string
 const (
 	feedWaiting    feedState = "waiting"
 	feedRunning    feedState = "running"
+	feedAway       feedState = "away"
 	feedRestarting feedState = "restarting"
 	feedExhausted  feedState = "exhausted"
 	feedStopped    feedState = "stopped"
@@ -238,6 +239,7 @@ func (f *feeding) run(ctx context.Context) error {
 
 // begin notes that a run begins, which cancel ends.
 func (f *feeding) begin(cancel context.CancelCauseFunc) {
+	f.cursor.SetAway(nil)
 	f.become(feedRunning, nil)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -274,7 +276,7 @@ type feedRun struct {
 
 // submit submits a command, in turn.
 func (r *feedRun) submit(load any) error {
-	err := r.cursor.Submit(r.ctx, func(end func(done bool)) error { return r.accept(load, end) })
+	err := r.cursor.Submit(r.ctx, func(end feed.End, heard bool) error { return r.accept(load, end, heard) })
 	if err == nil {
 		return nil
 	}
@@ -290,11 +292,11 @@ const (
 )
 
 // accept submits a command, and waits as long as the stage refuses it for now. If end is not nil it is called when the command
-// has ended.
-func (r *feedRun) accept(load any, end func(done bool)) error {
+// has ended; the source deals with the command's error if it is heard.
+func (r *feedRun) accept(load any, end feed.End, heard bool) error {
 	origin := r.origin
 	if end != nil {
-		origin = command.NewWatch(origin, func(err error) { end(r.of.wasDone(err)) }).Origin()
+		origin = command.NewWatch(origin, heard, func(err error) { end(err, r.of.wasDone(err)) }).Origin()
 	}
 	for pause, waited := firstPause, time.Duration(0); ; pause = min(2*pause, longPause) {
 		err := r.core.Inbox().Submit(r.ctx, &command.Envelope{Load: load, From: origin})
@@ -346,6 +348,9 @@ func (f *feeding) snapshot() FeedSnapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.State, s.Restarts, s.Err = string(f.state), f.restarts, f.err
+	if away := f.cursor.Away(); away != nil && f.state == feedRunning {
+		s.State, s.Err = string(feedAway), away
+	}
 	return s
 }
 

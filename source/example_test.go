@@ -147,6 +147,44 @@ func ExampleFrom() {
 	// 1 restart
 }
 
+// A broker that wants to know which of its messages were handled. While it has none to give, because it cannot be reached, the
+// snapshot of the pipeline shows the feed as "away".
+func ExampleEnds() {
+	broker := []string{"a", "bad", "c"}
+	acknowledge := make(chan string, len(broker))
+	messages := source.Ends(func(ctx context.Context, submit func(string, func(error)) error) error {
+		for attempt, down := 0, true; down; attempt++ {
+			source.SetAway(ctx, errors.New("the broker is down"))
+			down = attempt < 2
+		}
+		source.SetAway(ctx, nil)
+		for _, message := range broker {
+			ended := func(err error) { acknowledge <- fmt.Sprint(message, ": ", err) }
+			if err := submit(message, ended); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	handle := stage.Sink("handle", func(_ context.Context, message string) error {
+		if message == "bad" {
+			return errors.New("no such account")
+		}
+		return nil
+	}, stage.Workers(1, 1))
+	p, err := pipeline.New("broker", pipeline.Feed("messages", handle, messages))
+	check(err)
+	check(p.Run(context.Background()))
+	close(acknowledge)
+	for a := range acknowledge {
+		fmt.Println(a)
+	}
+	// Output:
+	// a: <nil>
+	// bad: stage "handle": no such account
+	// c: <nil>
+}
+
 // Two feeds of one stage: a slice, and a channel that is exhausted when it is closed.
 func ExampleChan() {
 	arrivals := make(chan string)

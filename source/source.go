@@ -37,6 +37,40 @@ func From[C any](f func(ctx context.Context, from int64, submit func(cmd C, next
 	}
 }
 
+// Ends makes a source that hears the end of each of its commands: for a broker that wants to know which were done. The function
+// submits each command with the function to call at its end. That is called once for each command that was accepted, when the
+// pipeline has done with it and with all that it emitted, and is given nil or the error of the command: a [stage.CrashError], a
+// [stage.JoinedError] if several failed, [stage.ErrStopped] if a hard stop ended it. It may be called before submit has returned and after
+// the source has, by any goroutine, several at once. It must not block, since a worker may be that goroutine, and must not panic.
+//
+// The source deals with the errors: a command that failed leaves no letter in Pipeline.Failures, as if a caller waited for it.
+//
+// Without a feed such a source fails.
+//
+// [stage.CrashError]: https://pkg.go.dev/github.com/golda-dev/golda/stage#CrashError
+// [stage.ErrStopped]: https://pkg.go.dev/github.com/golda-dev/golda/stage#pkg-variables
+// [stage.JoinedError]: https://pkg.go.dev/github.com/golda-dev/golda/stage#JoinedError
+func Ends[C any](f func(ctx context.Context, submit func(cmd C, ended func(err error)) error) error) Source[C] {
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, submit func(C) error) error {
+		at := feed.Of(ctx)
+		if at == nil {
+			return Fatal(errNoFeed)
+		}
+		return f(ctx, func(cmd C, ended func(err error)) error {
+			return at.Hear(ended, func() error { return submit(cmd) })
+		})
+	}
+}
+
+var errNoFeed = errors.New("source: Ends: there is no feed to hear from; pass the context of the source")
+
+// SetAway reports that the source that was given ctx has no commands for now because of an error that it deals with itself, such as
+// a broker that cannot be reached: the snapshot then shows the feed as "away", with that error. Nil ends that.
+func SetAway(ctx context.Context, err error) { feed.Of(ctx).SetAway(err) }
+
 // Position returns the position of the source that was given ctx, or a context derived from it: how many of its commands were
 // accepted, in all of its runs, or what it says with [From]. At the beginning of a run it is where to continue. It returns 0
 // for any other context.

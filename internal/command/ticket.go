@@ -36,11 +36,11 @@ func NewTicket(then func(result any, err error)) *Ticket {
 	return t
 }
 
-// NewWatch returns a ticket by which only the end of a command is learned: no caller deals with its error, so a failure leaves a
-// letter as if there were no ticket. The command has the values of an origin, and does not end with a context.
-func NewWatch(of *Origin, then func(err error)) *Ticket {
+// NewWatch returns a ticket by which only the end of a command is learned. Unless that is heard, no caller deals with its error, so a
+// failure leaves a letter as if there were no ticket. The command has the values of an origin, and does not end with a context.
+func NewWatch(of *Origin, heard bool, then func(err error)) *Ticket {
 	t := NewTicket(func(_ any, err error) { then(err) })
-	t.watches = true
+	t.watches = !heard
 	values := of.Context()
 	if values != nil && ends(values) {
 		values = context.WithoutCancel(values)
@@ -49,7 +49,7 @@ func NewWatch(of *Origin, then func(err error)) *Ticket {
 	return t
 }
 
-// Watches reports whether the ticket was made by [NewWatch].
+// Watches reports whether the ticket was made by [NewWatch] and is not heard.
 func (t *Ticket) Watches() bool { return t != nil && t.watches }
 
 // Open opens a zero Ticket for one command. It is for callers that have allocated the ticket as part of another value.

@@ -34,7 +34,7 @@ stage/reason     20
 stage/upgrade    20
 worker           25
 pipeline         45
-source           15
+source           17
 window           18
 coordination/guard 5
 coordination/rpc 13

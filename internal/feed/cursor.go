@@ -32,6 +32,10 @@ type Cursor struct {
 	next  int64      // with turn held: the position after the next command
 	given bool       // with turn held: next is set
 
+	hears sync.Mutex      // held while ended is set; taken before turn
+	ended func(err error) // with turn held: hears the end of the next command; may be nil
+
+	away   atomic.Pointer[error]  // why the source has no commands for now; nil if it has
 	window atomic.Pointer[Window] // nil without a checkpoint
 	// Begun is called when the cursor gets its window, once.
 	Begun func(*Window, Save)
@@ -84,6 +88,40 @@ func (c *Cursor) give(next int64, given bool) {
 	c.next, c.given = next, given
 }
 
+// Hear calls submit, and lets ended be called at the end of the command that it submits.
+func (c *Cursor) Hear(ended func(err error), submit func() error) error {
+	c.hears.Lock()
+	defer c.hears.Unlock()
+	c.hear(ended)
+	defer c.hear(nil)
+	return submit()
+}
+
+func (c *Cursor) hear(ended func(err error)) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.ended = ended
+}
+
+// SetAway sets why the source has no commands for now, or nil.
+func (c *Cursor) SetAway(err error) {
+	switch {
+	case c == nil:
+	case err == nil:
+		c.away.Store(nil)
+	default:
+		c.away.Store(&err)
+	}
+}
+
+// Away returns why the source has no commands for now, or nil.
+func (c *Cursor) Away() error {
+	if err := c.away.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Begin makes the cursor begin at a position, and look for the position up to which all commands have ended. Later runs call
 // it again, which changes nothing.
 func (c *Cursor) Begin(from int64, save Save) {
@@ -107,18 +145,23 @@ func (c *Cursor) Checkpoint() (position int64, ok bool) {
 	return w.Reached(), true
 }
 
-// Submit calls accept for one command, and if that returns nil moves the position. Several calls wait for one another. If the
-// cursor has a window, accept is given the function to call at the command's end, and else nil.
-func (c *Cursor) Submit(ctx context.Context, accept func(end func(done bool)) error) error {
+// End is called at the end of a command, with its error. Done reports that it was not a hard stop that ended it.
+type End func(err error, done bool)
+
+// Submit calls accept for one command, and if that returns nil moves the position. Several calls wait for one another. Accept is
+// given the function to call at the command's end, which is nil if the end does not matter. Heard reports that the source deals with
+// the command's error.
+func (c *Cursor) Submit(ctx context.Context, accept func(end End, heard bool) error) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	next := c.position.Load() + 1
 	if c.given {
 		next = c.next
 	}
+	ended := c.ended
 	w := c.window.Load()
 	if w == nil {
-		if err := accept(nil); err != nil {
+		if err := accept(join(nil, 0, ended), ended != nil); err != nil {
 			return err
 		}
 		c.position.Store(next)
@@ -134,10 +177,27 @@ func (c *Cursor) Submit(ctx context.Context, accept func(end func(done bool)) er
 			w.withdraw()
 		}
 	}()
-	if err := accept(func(done bool) { w.end(n, done) }); err != nil {
+	if err := accept(join(w, n, ended), ended != nil); err != nil {
 		return err
 	}
 	accepted = true
 	c.position.Store(next)
 	return nil
+}
+
+// join returns what is to be called at the end of the command with the number n in a window, which may be nil as ended may be.
+func join(w *Window, n uint64, ended func(err error)) End {
+	switch {
+	case w == nil && ended == nil:
+		return nil
+	case w == nil:
+		return func(err error, _ bool) { ended(err) }
+	case ended == nil:
+		return func(_ error, done bool) { w.end(n, done) }
+	default:
+		return func(err error, done bool) {
+			ended(err)
+			w.end(n, done)
+		}
+	}
 }

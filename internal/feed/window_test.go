@@ -25,7 +25,7 @@ func TestAWindowFindsThePositionUpToWhichAllHaveEnded(t *testing.T) {
 		c.Begin(from, func(context.Context, int64) error { return nil })
 		type command struct {
 			next  int64
-			end   func(bool)
+			end   End
 			ended bool
 			done  bool
 		}
@@ -46,23 +46,23 @@ func TestAWindowFindsThePositionUpToWhichAllHaveEnded(t *testing.T) {
 				next := c.Position() + rapid.Int64Range(1, 5).Draw(t, "step")
 				m := &command{next: next}
 				require.NoError(t, c.At(next, func() error {
-					return c.Submit(context.Background(), func(end func(bool)) error { m.end = end; return nil })
+					return c.Submit(context.Background(), func(end End, _ bool) error { m.end = end; return nil })
 				}))
 				all = append(all, m)
 				require.Equal(t, next, c.Position())
 			},
 			"submit plainly": func(t *rapid.T) {
 				m := &command{next: c.Position() + 1}
-				require.NoError(t, c.Submit(context.Background(), func(end func(bool)) error { m.end = end; return nil }))
+				require.NoError(t, c.Submit(context.Background(), func(end End, _ bool) error { m.end = end; return nil }))
 				all = append(all, m)
 			},
 			"refuse": func(t *rapid.T) {
 				before, no := c.Position(), errors.New("no")
-				require.ErrorIs(t, c.Submit(context.Background(), func(func(bool)) error { return no }), no)
+				require.ErrorIs(t, c.Submit(context.Background(), func(End, bool) error { return no }), no)
 				require.Equal(t, before, c.Position())
 			},
 			"crash": func(t *rapid.T) {
-				require.Panics(t, func() { _ = c.Submit(context.Background(), func(func(bool)) error { panic("no") }) })
+				require.Panics(t, func() { _ = c.Submit(context.Background(), func(End, bool) error { panic("no") }) })
 			},
 			"end": func(t *rapid.T) {
 				var open []*command
@@ -76,7 +76,7 @@ func TestAWindowFindsThePositionUpToWhichAllHaveEnded(t *testing.T) {
 				}
 				m := rapid.SampledFrom(open).Draw(t, "command")
 				m.ended, m.done = true, rapid.IntRange(0, 19).Draw(t, "undone") > 0
-				m.end(m.done)
+				m.end(nil, m.done)
 			},
 			"": func(t *rapid.T) {
 				at, ok := c.Checkpoint()
@@ -98,21 +98,21 @@ func TestAFullWindowWaitsForTheFirstCommandOrTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Cursor{}
 		c.Begin(0, func(context.Context, int64) error { return nil })
-		var ends []func(bool)
+		var ends []End
 		submit := func(ctx context.Context) error {
-			return c.Submit(ctx, func(end func(bool)) error { ends = append(ends, end); return nil })
+			return c.Submit(ctx, func(end End, _ bool) error { ends = append(ends, end); return nil })
 		}
 		for range Width {
 			require.NoError(t, submit(t.Context()))
 		}
 		for _, end := range slices.Backward(ends[1:]) {
-			end(true)
+			end(nil, true)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, submit(ctx), context.DeadlineExceeded)
 		require.EqualValues(t, Width, c.Position())
-		time.AfterFunc(time.Second, func() { ends[0](true) })
+		time.AfterFunc(time.Second, func() { ends[0](nil, true) })
 		require.NoError(t, submit(t.Context()))
 		at, _ := c.Checkpoint()
 		require.EqualValues(t, Width, at)
@@ -134,7 +134,41 @@ func TestWithoutAFeedThereIsNoCursor(t *testing.T) {
 	require.Nil(t, Of(t.Context()))
 	require.Zero(t, none.Position())
 	none.SetTotal(1)
+	none.SetAway(errors.New("away"))
 	none.Begin(1, nil)
 	no := errors.New("no")
 	require.ErrorIs(t, none.At(1, func() error { return no }), no)
+}
+
+func TestASourceHearsTheEndOfEachCommand(t *testing.T) {
+	for name, saved := range map[string]bool{"with a checkpoint": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			c, no := &Cursor{}, errors.New("no")
+			if saved {
+				c.Begin(0, func(context.Context, int64) error { return nil })
+			}
+			var ends []End
+			var heard []error
+			submit := func() error {
+				return c.Submit(t.Context(), func(end End, hears bool) error {
+					require.True(t, hears)
+					ends = append(ends, end)
+					return nil
+				})
+			}
+			for range 2 {
+				require.NoError(t, c.Hear(func(err error) { heard = append(heard, err) }, submit))
+			}
+			require.NoError(t, c.Submit(t.Context(), func(end End, hears bool) error {
+				require.False(t, hears)
+				require.Equal(t, saved, end != nil)
+				return nil
+			}))
+			ends[1](no, true)
+			ends[0](nil, true)
+			require.Equal(t, []error{no, nil}, heard)
+			at, _ := c.Checkpoint()
+			require.Equal(t, saved, at == 2)
+		})
+	}
 }
