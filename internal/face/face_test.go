@@ -45,6 +45,7 @@ controller       60
 supervisor       60
 adapter/failsafe 15
 adapter/http     20
+adapter/nats     28
 stage/stagetest  44
 stage/stagetest/chaos  49
 `

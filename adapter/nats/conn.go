@@ -1,0 +1,169 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Conn is a connection to a NATS server: one by URL ([Connect]), or one inside the process ([Embed]). Any number of goroutines may
+// use it.
+//
+// A Conn owns the goroutines of its inlets. Close it when the pipelines that its inlets feed have stopped.
+type Conn struct {
+	nc      *natsgo.Conn
+	js      jetstream.JetStream
+	release func() error // stops the embedded server; nil if there is none
+	failure func() error // why the embedded server cannot write any more, or nil; nil if there is none
+
+	mu      sync.Mutex // guards the rest
+	inlets  []closer
+	closing bool
+
+	once     sync.Once
+	closeErr error
+}
+
+// closer is an inlet of any type.
+type closer interface {
+	close(ctx context.Context) error
+}
+
+// Connect connects to the servers at a URL, or at several with commas between. The options are those of nats.go, for credentials, TLS and
+// the like:
+//
+//	conn, err := nats.Connect(ctx, "tls://nats.example.com", natsgo.UserCredentials("app.creds"))
+//
+// Unless the options say otherwise the connection reconnects for ever, which is what inlets expect, and is named golda. The first connection
+// must succeed, before ctx ends: otherwise the error names the URL, without a password, and wraps the error of nats.go, such as
+// ErrAuthorization. The server must have JetStream.
+func Connect(ctx context.Context, url string, options ...natsgo.Option) (*Conn, error) {
+	nc, err := dial(ctx, url, append(defaults(250*time.Millisecond), options...))
+	if err != nil {
+		return nil, fmt.Errorf("nats: connect to %s: %w", redacted(url), err)
+	}
+	c, err := newConn(ctx, nc, nil)
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("nats: connect to %s: %w", redacted(url), err)
+	}
+	return c, nil
+}
+
+// defaults are the options of every connection. Errors that are no answer to a call are of no use beside those that are: package nats.go
+// would write them to the standard error.
+func defaults(wait time.Duration) []natsgo.Option {
+	return []natsgo.Option{
+		natsgo.Name("golda"), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(wait),
+		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}),
+	}
+}
+
+// dial connects, and gives up when ctx ends. A connection that comes later is closed.
+func dial(ctx context.Context, url string, options []natsgo.Option) (*natsgo.Conn, error) {
+	type result struct {
+		nc  *natsgo.Conn
+		err error
+	}
+	connected := make(chan result, 1)
+	go func() {
+		nc, err := natsgo.Connect(url, options...)
+		connected <- result{nc, err}
+	}()
+	select {
+	case r := <-connected:
+		return r.nc, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-connected; r.nc != nil {
+				r.nc.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// newConn makes a Conn of a connection, and looks whether the server has JetStream.
+func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := js.AccountInfo(ctx); err != nil {
+		return nil, explain(err)
+	}
+	return &Conn{nc: nc, js: js, release: release}, nil
+}
+
+// JetStream returns the connection as package jetstream of nats.go has it, for what this package does not do. Its method Conn
+// returns the connection itself.
+func (c *Conn) JetStream() jetstream.JetStream { return c.js }
+
+// Close waits until the inlets have acknowledged, or given back, what they have delivered, and closes the connection; an embedded
+// server stops. If ctx ends first, Close does not wait for the rest: it is delivered again, by the next process. A second call
+// waits for the first, and returns the same.
+//
+// Close after the pipeline has stopped. Before, Close waits for the pipeline.
+func (c *Conn) Close(ctx context.Context) error {
+	c.once.Do(func() {
+		c.mu.Lock()
+		c.closing = true
+		inlets := c.inlets
+		c.mu.Unlock()
+		var errs []error
+		for _, i := range inlets {
+			errs = append(errs, i.close(ctx))
+		}
+		if c.nc.IsConnected() {
+			flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+			errs = append(errs, c.nc.FlushWithContext(flush))
+			cancel()
+		}
+		c.nc.Close()
+		if c.release != nil {
+			errs = append(errs, c.release())
+		}
+		c.closeErr = errors.Join(errs...)
+	})
+	return c.closeErr
+}
+
+// flushTime is how long the last acknowledgements may take to leave.
+const flushTime = 5 * time.Second
+
+// errClosed refuses an inlet of a connection that is closed.
+var errClosed = errors.New("the connection is closed")
+
+// explain returns an error of the server as one of this package, if it has a meaning for users.
+func (c *Conn) explain(err error) error {
+	if err != nil {
+		if broken := c.broken(); broken != nil {
+			return broken
+		}
+	}
+	return explain(err)
+}
+
+// broken returns why the embedded server cannot write any more, or nil.
+func (c *Conn) broken() error {
+	if c.failure == nil {
+		return nil
+	}
+	return c.failure()
+}
+
+// own adds an inlet to those that Close waits for.
+func (c *Conn) own(i closer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return errClosed
+	}
+	c.inlets = append(c.inlets, i)
+	return nil
+}

@@ -1,0 +1,294 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Store says how the server of [Embed] keeps what it is given. The zero Store is useful.
+type Store struct {
+	// MaxBytes is how large the store may become; then messages are refused with [ErrFull]. 0 means three quarters of the space that
+	// is free at the start.
+	MaxBytes int64
+	// MaxPayload is how large a message may be, with its headers. 0 means 1 MiB, and 64 MiB is the most.
+	MaxPayload int
+	// SyncEvery is how often what was written is synced to the disk. A crash of the process loses nothing in any case. A crash of the
+	// machine, or a power cut, may lose what was acknowledged in this time. 0 means a second.
+	SyncEvery time.Duration
+	// SyncAlways syncs each message before it is acknowledged, which takes as long as the disk does.
+	SyncAlways bool
+	// Logger gets what the server warns of. nil means nothing is logged.
+	Logger *slog.Logger
+}
+
+// check returns all that is wrong with a store's options.
+func (s Store) check() error {
+	var errs []error
+	if s.MaxBytes < 0 {
+		errs = append(errs, fmt.Errorf("MaxBytes is %d; use 0 for three quarters of the free space", s.MaxBytes))
+	}
+	if s.MaxPayload < 0 || s.MaxPayload > maxPayload {
+		errs = append(errs, fmt.Errorf("MaxPayload is %d, and must be at most %d; use 0 for 1 MiB", s.MaxPayload, maxPayload))
+	}
+	if s.SyncEvery < 0 {
+		errs = append(errs, fmt.Errorf("SyncEvery is %v; use 0 for a second, or SyncAlways", s.SyncEvery))
+	}
+	if s.SyncAlways && s.SyncEvery != 0 {
+		errs = append(errs, errors.New("SyncAlways and SyncEvery exclude each other"))
+	}
+	return errors.Join(errs...)
+}
+
+// maxPayload is the largest message that a server takes.
+const maxPayload = server.MAX_PENDING_SIZE
+
+// lockName is the file in the directory of a store that its server locks.
+const lockName = "golda.lock"
+
+// Embed starts a NATS server inside the process, which keeps its streams in a directory, and connects to it. The server opens no port:
+// only this Conn reaches it. The directory is made if it is not there. A directory belongs to one Embed at a time: a second one, in this
+// process or another, is refused with [ErrLocked], and so is a store that is damaged, with [ErrCorrupt]. Each error names the directory.
+//
+// The server runs until [Conn.Close]. If the process is killed before, the next Embed of the directory finds all that was
+// acknowledged.
+//
+// A server whose disk is full, or fails, writes nothing more: messages are refused with [ErrFull], or [ErrAway]. To go on, close the
+// Conn, make room, and open the store again.
+func Embed(dir string, s Store) (*Conn, error) {
+	c, err := embed(dir, s)
+	if err != nil {
+		return nil, fmt.Errorf("nats: store in %q: %w", dir, err)
+	}
+	return c, nil
+}
+
+func embed(dir string, s Store) (*Conn, error) {
+	if dir == "" {
+		return nil, errors.New("the directory has no name")
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := lockFile(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, err
+	}
+	c, err := serve(dir, s)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	stop := c.release
+	c.release = func() error {
+		err := stop()
+		writeClean(dir)
+		return errors.Join(err, lock.Close())
+	}
+	return c, nil
+}
+
+// serve starts the server of a directory that is locked, and connects to it.
+func serve(dir string, s Store) (*Conn, error) {
+	before, err := streamsOnDisk(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := verify(dir, before); err != nil {
+		return nil, err
+	}
+	log := &serverLog{to: s.Logger}
+	srv, err := server.NewServer(s.options(dir))
+	if err != nil {
+		return nil, err
+	}
+	stop := func() error {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		return nil
+	}
+	srv.SetLogger(log, false, false)
+	if err := removeIfThere(filepath.Join(dir, cleanName)); err != nil {
+		return nil, err
+	}
+	srv.Start()
+	if !srv.JetStreamEnabled() || !srv.ReadyForConnections(readyTime) {
+		return nil, errors.Join(log.reason(errors.New("the server has not started")), stop())
+	}
+	nc, err := natsgo.Connect("", append(defaults(50*time.Millisecond), natsgo.InProcessServer(srv))...)
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
+	defer cancel()
+	c, err := newConn(ctx, nc, stop)
+	if err == nil {
+		err = recovered(ctx, c.js, before, log)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, errors.Join(err, stop())
+	}
+	c.failure = log.failure
+	return c, nil
+}
+
+// readyTime is how long a server that has recovered its streams may take to accept the connection.
+const readyTime = 10 * time.Second
+
+// options returns the options of the server.
+func (s Store) options(dir string) *server.Options {
+	o := &server.Options{
+		ServerName: "golda", DontListen: true, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: dir, JetStreamMaxStore: s.MaxBytes,
+		MaxPayload: int32(s.MaxPayload), //nolint:gosec // it was checked
+		SyncAlways: s.SyncAlways, SyncInterval: s.SyncEvery, DisableJetStreamBanner: true,
+	}
+	if s.SyncEvery == 0 {
+		o.SyncInterval = time.Second
+	}
+	return o
+}
+
+// streamsOnDisk returns the names of the streams that have data in the directory of a store.
+func streamsOnDisk(dir string) (names []string, err error) {
+	streams := streamsDir(dir)
+	entries, err := os.ReadDir(streams)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && hasData(filepath.Join(streams, e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// hasData reports whether the directory of a stream has messages or a description. One that was being made when the process was
+// killed has neither.
+func hasData(dir string) bool {
+	if info, err := os.Stat(filepath.Join(dir, "meta.sum")); err == nil && info.Size() > 0 {
+		return true
+	}
+	blocks, _ := filepath.Glob(filepath.Join(dir, "msgs", "*.blk"))
+	for _, b := range blocks {
+		if info, err := os.Stat(b); err == nil && info.Size() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// recovered returns an error if a stream that was on the disk is not in the server, or lacks messages. The server itself goes on without
+// them.
+func recovered(ctx context.Context, js jetstream.JetStream, before []string, log *serverLog) error {
+	for _, name := range before {
+		stream, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("%w: stream %s: %w", ErrCorrupt, name, log.reason(err))
+		}
+		if err != nil {
+			return explain(err)
+		}
+		if lost := stream.CachedInfo().State.Lost; lost != nil {
+			return fmt.Errorf("%w: stream %s: %d messages of %d bytes cannot be read", ErrCorrupt, name, len(lost.Msgs), lost.Bytes)
+		}
+	}
+	return nil
+}
+
+// serverLog keeps the first warnings of a server, since it has no other way to say why it has not started, and passes them on.
+type serverLog struct {
+	to *slog.Logger
+
+	mu     sync.Mutex // guards the rest
+	first  []string
+	broken string // why the server cannot write any more; empty if it can
+}
+
+func (l *serverLog) keep(level slog.Level, format string, args []any) {
+	text := strings.TrimSpace(fmt.Sprintf(format, args...))
+	l.mu.Lock()
+	if len(l.first) < 5 {
+		l.first = append(l.first, text)
+	}
+	if l.broken == "" && strings.Contains(strings.ToLower(text), "critical write error") {
+		l.broken = text
+	}
+	l.mu.Unlock()
+	if l.to != nil {
+		l.to.Log(context.Background(), level, "nats server: "+text)
+	}
+}
+
+// failure returns why the server cannot write any more, or nil.
+func (l *serverLog) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.broken == "":
+		return nil
+	case strings.Contains(l.broken, syscall.ENOSPC.Error()):
+		return &refusal{ErrFull, errors.New(l.broken)}
+	default:
+		return &refusal{ErrAway, errors.New(l.broken)}
+	}
+}
+
+// reason returns what the server has warned of, or else an error.
+func (l *serverLog) reason(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.first) == 0 {
+		return err
+	}
+	return errors.New(strings.Join(l.first, "; "))
+}
+
+// Noticef is for the server.
+func (l *serverLog) Noticef(string, ...any) {}
+
+// Debugf is for the server.
+func (l *serverLog) Debugf(string, ...any) {}
+
+// Tracef is for the server.
+func (l *serverLog) Tracef(string, ...any) {}
+
+// Warnf is for the server.
+func (l *serverLog) Warnf(format string, args ...any) { l.keep(slog.LevelWarn, format, args) }
+
+// Errorf is for the server.
+func (l *serverLog) Errorf(format string, args ...any) { l.keep(slog.LevelError, format, args) }
+
+// Fatalf is for the server, which goes on after it.
+func (l *serverLog) Fatalf(format string, args ...any) { l.keep(slog.LevelError, format, args) }
+
+// redacted returns a URL, or several, without passwords.
+func redacted(urls string) string {
+	var all []string
+	for u := range strings.SplitSeq(urls, ",") {
+		parsed, err := url.Parse(strings.TrimSpace(u))
+		if err != nil {
+			all = append(all, "(a URL that cannot be parsed)")
+			continue
+		}
+		all = append(all, parsed.Redacted())
+	}
+	return strings.Join(all, ",")
+}

@@ -1,0 +1,109 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// Order is a command.
+type Order struct {
+	ID     string
+	Amount int
+}
+
+// One process publishes and ends. The next one handles what it finds, and would find the same if it were killed meanwhile.
+func Example() {
+	dir, err := os.MkdirTemp("", "shop")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx := context.Background()
+
+	conn, err := nats.Embed(dir, nats.Store{})
+	check(err)
+	orders, err := nats.NewInlet(ctx, conn, "orders", nats.Options[Order]{})
+	check(err)
+	check(orders.Publish(ctx, "7", Order{ID: "7", Amount: 40}))
+	check(orders.Publish(ctx, "7", Order{ID: "7", Amount: 40})) // the client tried again: the message is there once
+	check(orders.Publish(ctx, "8", Order{ID: "8", Amount: -1}))
+	check(conn.Close(ctx))
+
+	conn, err = nats.Embed(dir, nats.Store{})
+	check(err)
+	orders, err = nats.NewInlet(ctx, conn, "orders", nats.Options[Order]{
+		UntilEmpty: true, // a service leaves it out
+		Retry:      stage.RetryPolicy{Attempts: 2, Backoff: time.Millisecond},
+	})
+	check(err)
+	book := stage.Sink("book", func(_ context.Context, o Order) error {
+		if o.Amount < 0 {
+			return errors.New("a negative amount")
+		}
+		fmt.Println("booked", o.ID, o.Amount)
+		return nil
+	})
+	p, err := pipeline.New("shop", pipeline.Feed("orders", book, orders.Feed), pipeline.Logger(slog.New(slog.DiscardHandler)))
+	check(err)
+	check(p.Run(ctx))
+	for letter, err := range orders.Letters(ctx) {
+		check(err)
+		fmt.Printf("dead letter %s after %d deliveries: %s\n", letter.ID, letter.Deliveries, letter.Err)
+	}
+	check(conn.Close(ctx))
+	// Output:
+	// booked 7 40
+	// dead letter 8 after 2 deliveries: stage "book": a negative amount
+}
+
+// The same message may be delivered twice. Its outcome is kept once.
+func ExampleOnce() {
+	dir, err := os.MkdirTemp("", "shop")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx := context.Background()
+	conn, err := nats.Embed(dir, nats.Store{})
+	check(err)
+	ledger, err := conn.Outcomes(ctx, "ledger", 0)
+	check(err)
+	for range 2 {
+		balance, err := nats.Once(ctx, ledger, "order 7", func(context.Context) (int, error) {
+			fmt.Println("called")
+			return 40, nil
+		})
+		fmt.Println(balance, err)
+	}
+	check(conn.Close(ctx))
+	// Output:
+	// called
+	// 40 <nil>
+	// 40 <nil>
+}
+
+// Servers elsewhere, with the options of nats.go.
+func ExampleConnect() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := nats.Connect(ctx, "tls://one.example.com,tls://two.example.com",
+		natsgo.UserCredentials("/etc/shop/nats.creds"), natsgo.RootCAs("/etc/shop/ca.pem"))
+	check(err)
+	orders, err := nats.NewInlet(ctx, conn, "orders", nats.Options[Order]{
+		Codec: nats.JSON[Order]{Type: "order", Version: 2}, Replicas: 3, MaxBytes: 10 << 30,
+	})
+	check(err)
+	_ = orders
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,290 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/source"
+)
+
+// Inlet is a durable queue in front of a stage: a stream of messages that each hold a command. Any process publishes to it, and
+// any number of processes feed stages from it. Any goroutine may call its methods.
+type Inlet[C any] struct {
+	name   string
+	names  names
+	o      Options[C]
+	conn   *Conn
+	stream jetstream.Stream
+	dead   jetstream.Stream
+	fed    atomic.Bool // while the source runs
+
+	published, duplicates, refused atomic.Uint64
+
+	tracker *tracker
+}
+
+// NewInlet returns the inlet of a name, of letters, digits, - and _. It makes the inlet's streams in the server if they are not there, and
+// changes them to what the options say if they are. Two inlets of one name, in one process or several, share the messages.
+//
+// All that is wrong with the options is in one error. A nil conn panics.
+func NewInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C]) (*Inlet[C], error) {
+	if conn == nil {
+		panic("nats: NewInlet: the Conn is nil")
+	}
+	i := &Inlet[C]{name: name, names: namesOf(name), conn: conn}
+	if err := i.open(ctx, o); err != nil {
+		return nil, fmt.Errorf("nats: inlet %q: %w", name, err)
+	}
+	return i, nil
+}
+
+func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
+	if err := o.check(i.name); err != nil {
+		return err
+	}
+	i.o = o.filled()
+	if i.stream, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.stream(i.names)); err != nil {
+		return fmt.Errorf("its stream: %w", i.conn.explain(err))
+	}
+	if i.dead, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.deadStream(i.names)); err != nil {
+		return fmt.Errorf("its stream of dead letters: %w", i.conn.explain(err))
+	}
+	if _, err = i.stream.CreateOrUpdateConsumer(ctx, i.o.consumer()); err != nil {
+		return fmt.Errorf("its consumer: %w", i.conn.explain(err))
+	}
+	i.tracker = newTracker(trackerConfig{
+		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name),
+		retry: i.o.Retry, ackWait: i.o.AckWait, confirm: i.o.Confirm, most: i.o.MaxInFlight,
+	})
+	if err := i.conn.own(i.tracker); err != nil {
+		return errors.Join(err, i.tracker.close(ctx))
+	}
+	return nil
+}
+
+// Name returns the name of the inlet.
+func (i *Inlet[C]) Name() string { return i.name }
+
+// The headers of messages and of dead letters.
+const (
+	headerType    = "Golda-Type"
+	headerVersion = "Golda-Version"
+)
+
+// Publish adds a command to the inlet. It returns nil when the server has the message: from then on it is delivered until its command
+// has ended, as [Options.Retry] says, or it becomes a dead letter. A message whose ID is that of another one that was published within
+// the time of [Options.Dedup] is dropped, and that is no error. Without an ID nothing is dropped.
+//
+// Of a stream that is full the error is [ErrFull], at once. If the server does not answer before ctx ends, or within five seconds if ctx has no
+// deadline, it is [ErrAway]: then the message may be there or not, and publishing it again with the same ID is safe. A message that is too
+// large is [ErrTooLarge]. [stage.Overloaded] recognises the first two. In a handler, stage.Retry tries again later:
+//
+//	stage.Sink("hand over", func(ctx context.Context, o Order) error { return orders.Publish(ctx, o.ID, o) },
+//		stage.Retry(stage.RetryPolicy{Attempts: 100, Backoff: time.Second, If: overloaded}))
+//
+// [stage.Overloaded]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Overloaded
+func (i *Inlet[C]) Publish(ctx context.Context, id string, cmd C) error {
+	err := i.publish(ctx, id, cmd)
+	if err != nil {
+		i.refused.Add(1)
+		return fmt.Errorf("nats: inlet %q: %w", i.name, err)
+	}
+	return nil
+}
+
+func (i *Inlet[C]) publish(ctx context.Context, id string, cmd C) error {
+	if err := i.conn.broken(); err != nil {
+		return err
+	}
+	p, err := encode(i.o.Codec, cmd)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	m := &natsgo.Msg{Subject: i.names.subject, Data: p.Data, Header: natsgo.Header{
+		headerType: {p.Type}, headerVersion: {strconv.Itoa(p.Version)},
+	}}
+	if id != "" {
+		m.Header.Set(jetstream.MsgIDHeader, id)
+	}
+	if most := i.conn.nc.MaxPayload() - letterRoom; int64(m.Size()) > most {
+		return fmt.Errorf("%w: %d bytes, and the server takes %d", ErrTooLarge, m.Size(), most)
+	}
+	done, err := i.conn.js.PublishMsg(ctx, m)
+	switch {
+	case errors.Is(err, natsgo.ErrMaxPayload):
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case err != nil && ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded):
+		return context.Cause(ctx)
+	case err != nil:
+		return i.conn.explain(err)
+	case done.Duplicate:
+		i.duplicates.Add(1)
+	default:
+		i.published.Add(1)
+	}
+	return nil
+}
+
+// encode calls the codec. A panic is an error.
+func encode[C any](codec Codec[C], cmd C) (p Payload, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the codec panicked: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return codec.Encode(cmd)
+}
+
+// decode calls the codec. A panic is an error.
+func decode[C any](codec Codec[C], m *natsgo.Msg) (cmd C, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the codec panicked: %v", v)
+		}
+	}()
+	version, err := strconv.Atoi(m.Header.Get(headerVersion))
+	if err != nil {
+		return cmd, fmt.Errorf("%w: the message has no version", ErrUnknownType)
+	}
+	return codec.Decode(Payload{Type: m.Header.Get(headerType), Version: version, Data: m.Data})
+}
+
+// Feed is the source of a feed:
+//
+//	pipeline.Feed("orders", save, orders.Feed)
+//
+// It asks the server for as many messages as fit into [Options.MaxInFlight], and submits their commands. When a command and all that was
+// emitted on its way has ended well, its message is acknowledged; if one of them failed, all of the message is delivered again, or becomes a
+// dead letter. Commands that a hard stop ends are given back to the server at once. A process that is gone does not
+// answer, and its messages are delivered again after [Options.AckWait]. So each command is handled at least once.
+//
+// When the server is away, the source waits for it for as long as that takes: the snapshot of the pipeline shows the feed as "away", with
+// the reason. It is exhausted only with [Options.UntilEmpty]. An inlet feeds one stage at a time; see [NewInlet] for several.
+func (i *Inlet[C]) Feed(ctx context.Context, submit func(C) error) error {
+	if !i.fed.CompareAndSwap(false, true) {
+		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, ErrFed))
+	}
+	defer i.fed.Store(false)
+	return source.Ends(i.feed)(ctx, submit)
+}
+
+// feed submits the commands of messages until ctx ends.
+func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) (err error) {
+	own, cancel := context.WithCancel(ctx)
+	r := newReceiver(i.tracker, i.conn, i.names, i.o.UntilEmpty)
+	var receiving sync.WaitGroup
+	receiving.Go(func() { r.run(own, func(err error) { source.SetAway(ctx, err) }) })
+	defer func() { // also after a panic
+		cancel()
+		receiving.Wait()
+		for d := range r.ready {
+			i.tracker.giveBack(d)
+		}
+	}()
+	for d := range r.ready {
+		if i.spent(ctx, d) {
+			continue
+		}
+		cmd, err := decode(i.o.Codec, d.message())
+		if err != nil {
+			i.tracker.undecodable(d, err)
+			continue
+		}
+		if err := submit(cmd, func(err error) { i.tracker.ended(d, err) }); err != nil {
+			i.tracker.giveBack(d)
+			return err
+		}
+	}
+	return context.Cause(ctx) // nil if the stream is empty
+}
+
+// spent deals with a message that was delivered before and must not be handled again, and reports whether it is one.
+func (i *Inlet[C]) spent(ctx context.Context, d *delivery) bool {
+	n := d.deliveries()
+	switch {
+	case n <= 1:
+		return false
+	case i.tracker.buried(ctx, i.dead, d):
+		i.tracker.end(d)
+		return true
+	case n > i.o.Retry.Attempts:
+		i.tracker.letters <- letter{d, Deliveries, fmt.Errorf("delivered %d times, and at most %d are allowed", n, i.o.Retry.Attempts)}
+		return true
+	default:
+		return false
+	}
+}
+
+// Counts is what an [Inlet] has done in this process. At any instant
+//
+//	Delivered = Acknowledged + GivenBack + DeadLettered + Repeated + InFlight
+type Counts struct {
+	Published  uint64 // messages that the server has taken
+	Duplicates uint64 // messages that the server has dropped because it knew their IDs
+	Refused    uint64 // calls of Publish that returned an error
+
+	Delivered    uint64 // messages that have arrived; each delivery counts
+	Redelivered  uint64 // those of them that were delivered before, to any process
+	Acknowledged uint64 // messages that are done
+	GivenBack    uint64 // messages that are to be delivered again
+	DeadLettered uint64 // messages that have become dead letters
+	Repeated     uint64 // deliveries of messages that were in flight in this process already; they are not handled again
+	InFlight     uint64 // messages that have arrived and are none of the four
+}
+
+// Counts returns the counts since the inlet was made.
+func (i *Inlet[C]) Counts() Counts {
+	c := i.tracker.counts()
+	c.Published, c.Duplicates, c.Refused = i.published.Load(), i.duplicates.Load(), i.refused.Load()
+	return c
+}
+
+// Status is what the server has of an [Inlet], for all processes together. At rest, when nothing is published or acknowledged,
+//
+//	Published = acknowledged + DeadLettered + Pending
+//
+// where acknowledged is what the processes counted, if no dead letter was removed or retried.
+type Status struct {
+	Published    uint64 // messages since the stream was made, without duplicates
+	Pending      uint64 // messages that are not done
+	InFlight     uint64 // those of them that were delivered, including those that wait for another delivery
+	Redelivered  uint64 // those of them in flight that were delivered more than once
+	DeadLettered uint64 // dead letters that are kept
+}
+
+// Status asks the server.
+func (i *Inlet[C]) Status(ctx context.Context) (Status, error) {
+	s, err := i.status(ctx)
+	if err != nil {
+		return s, fmt.Errorf("nats: inlet %q: %w", i.name, i.conn.explain(err))
+	}
+	return s, nil
+}
+
+func (i *Inlet[C]) status(ctx context.Context) (s Status, err error) {
+	stream, err := i.stream.Info(ctx)
+	if err != nil {
+		return s, err
+	}
+	dead, err := i.dead.Info(ctx)
+	if err != nil {
+		return s, err
+	}
+	consumer, err := i.stream.Consumer(ctx, consumerName)
+	if err != nil {
+		return s, err
+	}
+	c := consumer.CachedInfo()
+	return Status{
+		Published: stream.State.LastSeq, Pending: stream.State.Msgs, DeadLettered: dead.State.Msgs,
+		InFlight: uint64(max(c.NumAckPending, 0)), Redelivered: uint64(max(c.NumRedelivered, 0)),
+	}, nil
+}

@@ -1,0 +1,217 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/stage/reason"
+)
+
+// The headers of dead letters, beside those of the message.
+const (
+	headerReason     = "Golda-Reason"
+	headerError      = "Golda-Error"
+	headerDeliveries = "Golda-Deliveries"
+	headerSequence   = "Golda-Sequence"
+	headerPublished  = "Golda-Published"
+	headerID         = "Golda-Id"
+)
+
+// letterRoom is how many bytes of the largest message are kept free for the headers of its dead letter.
+const letterRoom = 4 << 10
+
+// longestError is how much of an error a dead letter has.
+const longestError = 1 << 10
+
+// bury makes letters of messages until the tracker is stopped.
+func (t *tracker) bury() {
+	for {
+		select {
+		case l := <-t.letters:
+			t.buryOne(l)
+		case <-t.stopped.Done():
+			return
+		}
+	}
+}
+
+// buryOne stores a letter and ends its message then, in this order: a crash between the two leaves both, and the message is
+// recognised when it is delivered again. As long as the letter cannot be stored, the message stays in flight.
+func (t *tracker) buryOne(l letter) {
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
+		err := t.store(l)
+		if err == nil {
+			break
+		}
+		t.log.Warn("a dead letter was not stored; the inlet tries again", "sequence", l.d.seq, "letter", l.reason, "reason", err)
+		select {
+		case <-time.After(pause):
+		case <-t.stopped.Done():
+			return
+		}
+	}
+	t.log.Error("dead letter", "sequence", l.d.seq, "letter", l.reason, "deliveries", l.d.deliveries(), "reason", l.err)
+	t.end(l.d)
+}
+
+// end has the server drop a message that is a dead letter.
+func (t *tracker) end(d *delivery) { t.answer(d, []byte("+TERM"), &t.n.DeadLettered) }
+
+// store stores a letter. It returns nil if the letter is there already.
+func (t *tracker) store(l letter) error {
+	m := t.letterOf(l)
+	ctx, cancel := context.WithTimeout(t.stopped, longestRetry)
+	defer cancel()
+	_, err := t.js.PublishMsg(ctx, m)
+	if errors.Is(err, natsgo.ErrMaxPayload) { // it was not published by an inlet, which keeps some bytes free
+		m.Header = natsgo.Header{headerReason: {string(l.reason)}, headerType: m.Header[headerType], headerVersion: m.Header[headerVersion]}
+		_, err = t.js.PublishMsg(ctx, m)
+	}
+	if isThere(err) {
+		return nil
+	}
+	return explain(err)
+}
+
+// isThere reports whether an error of the server means that a subject of the dead letters has a letter.
+func isThere(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && strings.Contains(api.Description, "maximum messages per subject")
+}
+
+// letterOf returns the message of a letter.
+func (t *tracker) letterOf(l letter) *natsgo.Msg {
+	from := l.d.message()
+	m := &natsgo.Msg{Subject: t.subjectOf(l.d), Data: from.Data, Header: maps.Clone(from.Header)}
+	if m.Header == nil {
+		m.Header = natsgo.Header{}
+	}
+	if id := m.Header.Get(jetstream.MsgIDHeader); id != "" {
+		m.Header.Set(headerID, id)
+	}
+	for name := range m.Header {
+		if strings.HasPrefix(name, "Nats-") { // the server would obey them
+			m.Header.Del(name)
+			delete(m.Header, name)
+		}
+	}
+	m.Header.Set(headerReason, string(l.reason))
+	m.Header.Set(headerError, textOf(l.err))
+	m.Header.Set(headerDeliveries, strconv.Itoa(l.d.deliveries()))
+	m.Header.Set(headerSequence, strconv.FormatUint(l.d.seq, 10))
+	m.Header.Set(headerPublished, l.d.at.UTC().Format(time.RFC3339Nano))
+	return m
+}
+
+func (t *tracker) subjectOf(d *delivery) string {
+	return fmt.Sprintf("%s.%d", t.names.deadSubject, d.seq)
+}
+
+// buried reports whether a message has a letter: the process that has stored it died before it could end the message.
+func (t *tracker) buried(ctx context.Context, dead jetstream.Stream, d *delivery) bool {
+	ctx, cancel := context.WithTimeout(ctx, longestRetry)
+	defer cancel()
+	_, err := dead.GetLastMsgForSubject(ctx, t.subjectOf(d))
+	return err == nil
+}
+
+// textOf returns the text of an error in one line. The methods of an error are user code.
+func textOf(err error) (text string) {
+	if err == nil {
+		return ""
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			text = fmt.Sprintf("%T, whose Error panicked", err)
+		}
+	}()
+	text = strings.ToValidUTF8(strings.NewReplacer("\r", " ", "\n", " ").Replace(err.Error()), "?")
+	if len(text) > longestError {
+		text = strings.ToValidUTF8(text[:longestError], "") + "…"
+	}
+	return text
+}
+
+// Letter is a dead letter of an [Inlet]: a message that was given up.
+type Letter struct {
+	Payload                  // what was published
+	ID         string        // of the message; empty if it had none
+	Reason     reason.Reason // reason.Error, reason.Crash, reason.Expired, Undecodable, UnknownType or Deliveries
+	Err        string        // the text of the error, cut after 1 KiB
+	Deliveries int           // how often it was delivered
+	Sequence   uint64        // of the message in the inlet's stream
+	Published  time.Time
+	Buried     time.Time // when it became a dead letter
+
+	at uint64 // its sequence in the stream of dead letters
+}
+
+// Letters returns the dead letters, the oldest first. Each is asked for when its turn comes. If that fails, the error is the last element.
+// Letters that are added meanwhile are included.
+func (i *Inlet[C]) Letters(ctx context.Context) iter.Seq2[Letter, error] {
+	return func(yield func(Letter, error) bool) {
+		for next := uint64(1); ; {
+			m, err := i.dead.GetMsg(ctx, next, jetstream.WithGetMsgSubject(i.names.deadSubject+".*"))
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return
+			}
+			if err != nil {
+				yield(Letter{}, fmt.Errorf("nats: inlet %q: dead letters: %w", i.name, explain(err)))
+				return
+			}
+			if !yield(letterFrom(m), nil) {
+				return
+			}
+			next = m.Sequence + 1
+		}
+	}
+}
+
+// letterFrom reads a letter.
+func letterFrom(m *jetstream.RawStreamMsg) Letter {
+	l := Letter{
+		Payload: Payload{Type: m.Header.Get(headerType), Data: m.Data},
+		ID:      m.Header.Get(headerID), Reason: reason.Reason(m.Header.Get(headerReason)), Err: m.Header.Get(headerError), Buried: m.Time, at: m.Sequence,
+	}
+	l.Version, _ = strconv.Atoi(m.Header.Get(headerVersion))
+	l.Deliveries, _ = strconv.Atoi(m.Header.Get(headerDeliveries))
+	l.Sequence, _ = strconv.ParseUint(m.Header.Get(headerSequence), 10, 64)
+	l.Published, _ = time.Parse(time.RFC3339Nano, m.Header.Get(headerPublished))
+	return l
+}
+
+// Retry publishes the message of a letter to the inlet again, as a new message without the ID, and drops the letter. If that is
+// interrupted between the two, the letter stays; a second Retry within the time of [Options.Dedup] publishes nothing more.
+func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
+	m := &natsgo.Msg{Subject: i.names.subject, Data: l.Data, Header: natsgo.Header{
+		headerType: {l.Type}, headerVersion: {strconv.Itoa(l.Version)},
+		jetstream.MsgIDHeader: {fmt.Sprintf("golda-retry-%d-%d", l.Sequence, l.at)},
+	}}
+	if _, err := i.conn.js.PublishMsg(ctx, m); err != nil {
+		return fmt.Errorf("nats: inlet %q: retry letter %d: %w", i.name, l.Sequence, explain(err))
+	}
+	return i.Drop(ctx, l)
+}
+
+// Drop removes a letter for good. A letter that is not there is no error.
+func (i *Inlet[C]) Drop(ctx context.Context, l Letter) error {
+	err := i.dead.DeleteMsg(ctx, l.at)
+	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == 10043 || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // no message found
+		if _, get := i.dead.GetMsg(ctx, l.at); errors.Is(get, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+	}
+	return fmt.Errorf("nats: inlet %q: drop letter %d: %w", i.name, l.Sequence, explain(err))
+}

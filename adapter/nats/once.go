@@ -1,0 +1,142 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Outcomes keeps the outcome of each key: see [Once]. [Conn.Outcomes] makes one, and a table of a database can be one. Any number of
+// goroutines, in any number of processes, use it at once.
+type Outcomes interface {
+	// Get returns the outcome of a key, and whether there is one.
+	Get(ctx context.Context, key string) (outcome []byte, found bool, err error)
+	// Add sets the outcome of a key that has none. If it has one, Add changes nothing and returns false. Of several calls at once for
+	// one key, one returns true. When it has returned, the outcome outlives the process.
+	Add(ctx context.Context, key string, outcome []byte) (added bool, err error)
+}
+
+// Once calls f if the key has no outcome, keeps what f returns as the outcome, as JSON, and returns it. If the key has an outcome, Once
+// returns that and does not call f. An error of f is returned and is no outcome: f may be called again. For a message
+// that may be delivered twice, the key is what the message always has, such as the number of an order.
+//
+// What Once promises: a key has one outcome, and all calls of Once for it, in all processes, return that one. So an effect that is the outcome,
+// such as an entry of a ledger that is read from the Outcomes, happens exactly once.
+//
+// What it cannot promise: that f is called once. If the process dies after f has had an effect elsewhere and before the outcome is kept, or if two
+// calls for one key run at the same time because a message was delivered again while its first process was frozen or cut off, f is called
+// again. To close that gap too, give the key to the other side, if it takes idempotency keys, or write effect and outcome in one transaction of
+// a database.
+func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx context.Context) (R, error)) (R, error) {
+	var none R
+	kept, found, err := outcomes.Get(ctx, key)
+	if err != nil {
+		return none, fmt.Errorf("nats: once %q: %w", key, err)
+	}
+	if found {
+		return outcomeOf[R](key, kept)
+	}
+	result, err := f(ctx)
+	if err != nil {
+		return none, err
+	}
+	outcome, err := json.Marshal(result)
+	if err != nil {
+		return none, fmt.Errorf("nats: once %q: the outcome: %w", key, err)
+	}
+	added, err := outcomes.Add(ctx, key, outcome)
+	if err != nil {
+		return none, fmt.Errorf("nats: once %q: %w", key, err)
+	}
+	if added {
+		return result, nil
+	}
+	kept, found, err = outcomes.Get(ctx, key)
+	switch {
+	case err != nil:
+		return none, fmt.Errorf("nats: once %q: %w", key, err)
+	case !found: // it was forgotten just now
+		return result, nil
+	default:
+		return outcomeOf[R](key, kept)
+	}
+}
+
+func outcomeOf[R any](key string, kept []byte) (result R, err error) {
+	if err = json.Unmarshal(kept, &result); err != nil {
+		return result, fmt.Errorf("nats: once %q: the outcome that is kept: %w", key, err)
+	}
+	return result, nil
+}
+
+// Outcomes returns outcomes that the server keeps, in a key-value bucket of that name, of letters, digits, - and _. They are forgotten after
+// the time keep, which should be longer than a message may be delivered again; 0 means never. Any string is a key, but an empty one.
+func (c *Conn) Outcomes(ctx context.Context, bucket string, keep time.Duration) (Outcomes, error) {
+	if !validName.MatchString(bucket) || keep < 0 {
+		return nil, fmt.Errorf("nats: outcomes %q for %v: the name must be of 1 to 64 letters, digits, - and _, and the time not negative", bucket, keep)
+	}
+	kv, err := c.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: bucket, Description: "outcomes of golda", TTL: keep, History: 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("nats: outcomes %q: %w", bucket, explain(err))
+	}
+	return kvOutcomes{kv}, nil
+}
+
+// kvOutcomes is a bucket.
+type kvOutcomes struct{ kv jetstream.KeyValue }
+
+// errNoKey refuses an empty key.
+var errNoKey = errors.New("the key is empty")
+
+// Get is for [Once].
+func (o kvOutcomes) Get(ctx context.Context, key string) ([]byte, bool, error) {
+	if key == "" {
+		return nil, false, errNoKey
+	}
+	entry, err := o.kv.Get(ctx, escape(key))
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, explain(err)
+	default:
+		return entry.Value(), true, nil
+	}
+}
+
+// Add is for [Once].
+func (o kvOutcomes) Add(ctx context.Context, key string, outcome []byte) (bool, error) {
+	if key == "" {
+		return false, errNoKey
+	}
+	_, err := o.kv.Create(ctx, escape(key), outcome)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyExists):
+		return false, nil
+	case err != nil:
+		return false, explain(err)
+	default:
+		return true, nil
+	}
+}
+
+// escape returns a key that a bucket takes: of letters, digits, - and _, and all else as = and two digits of each byte.
+func escape(key string) string {
+	var b strings.Builder
+	for _, c := range []byte(key) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,163 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/stage"
+)
+
+// Options says how an [Inlet] keeps messages and how it delivers them. The zero Options is useful. The inlets of one name, in all
+// processes, should have the same Options: those of the stream and the consumer are what [NewInlet] set last.
+type Options[C any] struct {
+	// Codec turns commands into messages. nil means JSON.
+	Codec Codec[C]
+
+	// MaxBytes and MaxMessages are how much the stream holds: then messages are refused with [ErrFull]. 0 means no limit but that of the
+	// server.
+	MaxBytes, MaxMessages int64
+	// Dedup is how long the IDs of messages are remembered. 0 means two minutes. Each ID takes some memory of the server.
+	Dedup time.Duration
+	// Replicas is how many servers of a cluster hold each message. 0 means 1.
+	Replicas int
+	// Memory has the stream kept in memory: it does not outlive its server.
+	Memory bool
+
+	// MaxInFlight is how many messages are in this process at once: those that the stage and what comes after it have not ended.
+	// 0 means 1024. It bounds the memory that they take.
+	MaxInFlight int
+	// AckWait is how long after its last sign of life a process counts as gone, so that its messages are delivered again. The inlet
+	// sends signs of life for as long as a command is in flight. 0 means 30 s, and 100 ms is the least.
+	AckWait time.Duration
+	// Retry says when a message is delivered again whose command failed. Attempts is how often a message is delivered at most, also if no
+	// process says how it ended; 0 means 10. Backoff is the pause after the first delivery, and doubles up to Max; 0 means a second, and a
+	// minute. If chooses the errors that are worth another delivery; nil means all but crashes and stage.ErrExpired. An error that is
+	// overload waits at least as long as its hint. A Budget is not allowed.
+	Retry stage.RetryPolicy
+	// Confirm has the server confirm each acknowledgement. Without it one that is lost with the connection leads to another delivery.
+	Confirm bool
+	// UntilEmpty makes the source exhausted when the stream is empty: no message is left, not even one that is in flight or waits for
+	// another delivery.
+	UntilEmpty bool
+
+	// Logger gets what the inlet does about trouble: that the server is away and is back, and each dead letter. nil means nothing is
+	// logged.
+	Logger *slog.Logger
+}
+
+// The defaults of Options, and a bound that is none of them.
+const (
+	defaultInFlight = 1024
+	defaultAckWait  = 30 * time.Second
+	leastAckWait    = 100 * time.Millisecond
+	defaultAttempts = 10
+	defaultBackoff  = time.Second
+	defaultMax      = time.Minute
+	maxPending      = 1 << 16 // messages of an inlet that are in flight or wait for another delivery, in all processes
+)
+
+// filled returns the options with their defaults.
+func (o Options[C]) filled() Options[C] {
+	if o.Codec == nil {
+		o.Codec = JSON[C]{}
+	}
+	setDefault(&o.MaxInFlight, defaultInFlight)
+	setDefault(&o.AckWait, defaultAckWait)
+	setDefault(&o.Replicas, 1)
+	setDefault(&o.Retry.Attempts, defaultAttempts)
+	setDefault(&o.Retry.Max, max(defaultMax, o.Retry.Backoff))
+	setDefault(&o.Retry.Backoff, min(defaultBackoff, o.Retry.Max))
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func setDefault[N comparable](field *N, to N) {
+	var zero N
+	if *field == zero {
+		*field = to
+	}
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// check returns all that is wrong.
+func (o Options[C]) check(name string) error {
+	var errs []error
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	fault(!validName.MatchString(name), "the name %q must be of 1 to 64 letters, digits, - and _", name)
+	fault(o.MaxBytes < 0, "MaxBytes is %d; use 0 for no limit", o.MaxBytes)
+	fault(o.MaxMessages < 0, "MaxMessages is %d; use 0 for no limit", o.MaxMessages)
+	fault(o.Dedup < 0, "Dedup is %v; use 0 for two minutes", o.Dedup)
+	fault(o.Replicas < 0 || o.Replicas > 5, "Replicas is %d, and must be from 1 to 5", o.Replicas)
+	fault(o.MaxInFlight < 0 || o.MaxInFlight > maxPending, "MaxInFlight is %d, and must be from 1 to %d", o.MaxInFlight, maxPending)
+	fault(o.AckWait != 0 && o.AckWait < leastAckWait, "AckWait is %v, and must be at least %v", o.AckWait, leastAckWait)
+	fault(o.Retry.Attempts < 0, "Retry.Attempts is %d; use 1 for one delivery, 0 for %d", o.Retry.Attempts, defaultAttempts)
+	fault(o.Retry.Backoff < 0, "Retry.Backoff is %v", o.Retry.Backoff)
+	fault(o.Retry.Max < 0 || o.Retry.Max != 0 && o.Retry.Max < o.Retry.Backoff, "Retry.Max is %v, and Backoff %v", o.Retry.Max, o.Retry.Backoff)
+	fault(!(o.Retry.Jitter >= 0 && o.Retry.Jitter <= 1), "Retry.Jitter is %v, and must be from 0 to 1", o.Retry.Jitter)
+	fault(o.Retry.Budget != 0, "Retry.Budget is %v; an inlet has none", o.Retry.Budget)
+	return errors.Join(errs...)
+}
+
+// stream returns the configuration of the stream of messages.
+func (o Options[C]) stream(n names) jetstream.StreamConfig {
+	c := jetstream.StreamConfig{
+		Name: n.stream, Subjects: []string{n.subject}, Description: "the messages of a Golda inlet",
+		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: -1, MaxMsgs: -1, Replicas: o.Replicas,
+		Duplicates: o.Dedup, Storage: o.storage(),
+	}
+	if o.MaxBytes > 0 {
+		c.MaxBytes = o.MaxBytes
+	}
+	if o.MaxMessages > 0 {
+		c.MaxMsgs = o.MaxMessages
+	}
+	return c
+}
+
+// deadStream returns the configuration of the stream of dead letters. Each letter has the subject of its message, and a subject has
+// one letter at most: so a letter that is written twice is there once.
+func (o Options[C]) deadStream(n names) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: n.dead, Subjects: []string{n.deadSubject + ".*"}, Description: "the dead letters of a Golda inlet",
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1,
+		Replicas: o.Replicas, Storage: o.storage(),
+	}
+}
+
+// consumer returns the configuration of the consumer that all processes share.
+func (o Options[C]) consumer() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxDeliver: -1, MaxAckPending: maxPending,
+	}
+}
+
+func (o Options[C]) storage() jetstream.StorageType {
+	if o.Memory {
+		return jetstream.MemoryStorage
+	}
+	return jetstream.FileStorage
+}
+
+// names are the names that an inlet has in the server.
+type names struct{ stream, subject, dead, deadSubject string }
+
+const consumerName = "golda"
+
+func namesOf(inlet string) names {
+	return names{
+		stream: "GOLDA_" + inlet, subject: "golda.inlet." + inlet,
+		dead: "GOLDA_" + inlet + "_DEAD", deadSubject: "golda.dead." + inlet,
+	}
+}

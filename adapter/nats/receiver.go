@@ -1,0 +1,258 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// How a receiver asks the server.
+const (
+	pullTime     = 30 * time.Second       // how long a request waits in the server
+	beatTime     = 3 * time.Second        // how often the server says that a request waits
+	silence      = 7 * time.Second        // without such a sign the request is lost
+	lookTime     = 100 * time.Millisecond // how often the connection is looked at
+	smallPull    = 10 * time.Millisecond  // how often few messages are asked for
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = 5 * time.Second
+)
+
+// receiver asks the server for as many messages as there are places, and hands them to the source.
+type receiver struct {
+	t          *tracker
+	conn       *Conn
+	subject    string // of requests
+	untilEmpty bool
+	ready      chan *delivery // closed at the end
+
+	isAway bool
+}
+
+func newReceiver(t *tracker, conn *Conn, n names, untilEmpty bool) *receiver {
+	return &receiver{
+		t: t, conn: conn, untilEmpty: untilEmpty, ready: make(chan *delivery, t.most),
+		subject: fmt.Sprintf("%sCONSUMER.MSG.NEXT.%s.%s", jetstream.DefaultAPIPrefix, n.stream, consumerName),
+	}
+}
+
+var (
+	errEmpty       = errors.New("the stream is empty")
+	errSilent      = errors.New("the server is silent")
+	errReconnected = errors.New("the connection was lost, and is back")
+)
+
+// run receives until ctx ends, or the stream is empty and that is asked for, or the connection is closed. Away is called with the reason
+// when the server is away, and with nil when it is back.
+func (r *receiver) run(ctx context.Context, away func(error)) {
+	defer close(r.ready)
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
+		began := time.Now()
+		err := r.session(ctx, away)
+		if ctx.Err() != nil || errors.Is(err, errEmpty) {
+			return
+		}
+		if errors.Is(err, errReconnected) {
+			pause = firstRetry / 2
+			continue
+		}
+		if !r.isAway {
+			r.isAway = true
+			r.t.log.Warn("the server is away; the inlet waits for it", "reason", err)
+		}
+		away(err)
+		if time.Since(began) > longestRetry {
+			pause = firstRetry
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// session receives until something is wrong.
+func (r *receiver) session(ctx context.Context, away func(error)) error {
+	before := r.conn.nc.Stats().Reconnects
+	if !r.conn.nc.IsConnected() {
+		return explain(natsgo.ErrDisconnected)
+	}
+	if _, err := r.pending(ctx); err != nil {
+		return err
+	}
+	if r.isAway {
+		r.isAway = false
+		r.t.log.Info("the server is back")
+	}
+	away(nil)
+	inbox := r.conn.nc.NewInbox()
+	arrivals := make(chan *natsgo.Msg, 2*r.t.most+256)
+	sub, err := r.conn.nc.ChanSubscribe(inbox, arrivals)
+	if err != nil {
+		return err
+	}
+	s := &session{receiver: r, inbox: inbox, arrivals: arrivals, reconnects: before}
+	err = s.receive(ctx)
+	s.end(ctx, sub)
+	return err
+}
+
+// pending returns how many messages are left, whether they were delivered or not.
+func (r *receiver) pending(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestRetry)
+	defer cancel()
+	consumer, err := r.conn.js.Consumer(ctx, r.t.names.stream, consumerName)
+	if err != nil {
+		return 0, explain(err)
+	}
+	info := consumer.CachedInfo()
+	return info.NumPending + uint64(max(info.NumAckPending, 0)), nil
+}
+
+// session is a receiver with a subscription.
+type session struct {
+	*receiver
+
+	inbox      string
+	arrivals   chan *natsgo.Msg
+	reconnects uint64 // of the connection when the session began
+	requested  int    // messages that were asked for and have not arrived
+	asked      time.Time
+	heard      time.Time // when the server was heard last
+}
+
+// receive asks for messages and hands them on.
+func (s *session) receive(ctx context.Context) error {
+	look := time.NewTicker(lookTime)
+	defer look.Stop()
+	s.heard = time.Now()
+	for {
+		again, err := s.ask()
+		if err != nil {
+			return err
+		}
+		var soon <-chan time.Time
+		if again > 0 {
+			soon = time.After(again)
+		}
+		select {
+		case m := <-s.arrivals:
+			if err := s.take(ctx, m); err != nil {
+				return err
+			}
+		case <-s.t.freed:
+		case <-soon:
+		case <-look.C:
+			if err := s.look(ctx); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// ask asks for as many messages as there are places, but seldom for a few. It returns after which time to call it again; 0 means when
+// something has changed.
+func (s *session) ask() (again time.Duration, err error) {
+	free := s.t.most - s.t.inFlight() - s.requested
+	if free <= 0 || s.requested > s.t.most/2 {
+		return 0, nil
+	}
+	if since := time.Since(s.asked); free < s.t.most/4 && since < smallPull {
+		return smallPull - since, nil
+	}
+	body, err := json.Marshal(map[string]any{"batch": free, "expires": pullTime, "idle_heartbeat": beatTime})
+	if err != nil {
+		return 0, err
+	}
+	if s.requested == 0 {
+		s.heard = time.Now()
+	}
+	s.requested += free
+	s.asked = time.Now()
+	return 0, s.conn.nc.PublishRequest(s.subject, s.inbox, body)
+}
+
+// take takes what has arrived: a message, or what the server says of a request.
+func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
+	s.heard = time.Now()
+	status := m.Header.Get("Status")
+	if len(m.Data) > 0 || status == "" {
+		s.requested--
+		return s.hand(ctx, m)
+	}
+	switch status {
+	case "100": // the request waits
+		return nil
+	case "404", "408": // it has ended
+		left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+		if err != nil {
+			left = s.requested
+		}
+		s.requested = max(s.requested-left, 0)
+		return nil
+	default:
+		return fmt.Errorf("%w: %s %s", ErrAway, status, m.Header.Get("Description"))
+	}
+}
+
+// hand hands a message on, unless it is in flight.
+func (s *session) hand(ctx context.Context, m *natsgo.Msg) error {
+	d, err := s.t.arrive(m)
+	if d == nil {
+		return err
+	}
+	select {
+	case s.ready <- d:
+	case <-ctx.Done():
+		s.t.giveBack(d)
+	}
+	return nil
+}
+
+// look looks whether the connection is well, and the stream empty.
+func (s *session) look(ctx context.Context) error {
+	switch nc := s.conn.nc; {
+	case !nc.IsConnected():
+		return explain(natsgo.ErrDisconnected)
+	case nc.Stats().Reconnects != s.reconnects:
+		return errReconnected
+	case s.requested > 0 && time.Since(s.heard) > silence:
+		return fmt.Errorf("%w: %w", ErrAway, errSilent)
+	}
+	if !s.untilEmpty || s.t.inFlight() > 0 {
+		return nil
+	}
+	if left, err := s.pending(ctx); err != nil || left > 0 {
+		return err
+	}
+	return errEmpty
+}
+
+// end ends the subscription. Messages that the server has sent before it learned of that are handed on, or given back.
+func (s *session) end(ctx context.Context, sub *natsgo.Subscription) {
+	_ = sub.Drain() // keeps what arrives until the server has answered; without a connection there is nothing to keep
+	if s.conn.nc.IsConnected() {
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		_ = s.conn.nc.FlushWithContext(flush)
+		cancel()
+	}
+	for {
+		select {
+		case m := <-s.arrivals:
+			if m.Header.Get("Status") == "" || len(m.Data) > 0 {
+				_ = s.hand(ctx, m)
+			}
+		default:
+			_ = sub.Unsubscribe()
+			return
+		}
+	}
+}

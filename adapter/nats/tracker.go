@@ -1,0 +1,257 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/stage"
+	"github.com/golda-dev/golda/stage/reason"
+)
+
+// trackerConfig is what a tracker needs of its inlet.
+type trackerConfig struct {
+	name    string
+	names   names
+	conn    *natsgo.Conn
+	js      jetstream.JetStream
+	log     *slog.Logger
+	retry   stage.RetryPolicy
+	ackWait time.Duration
+	confirm bool
+	most    int
+}
+
+// tracker has the messages of an inlet that have arrived in this process and are not acknowledged, given back or buried. It answers the
+// server: in a goroutine of its own, because those that end commands must not wait for the network.
+type tracker struct {
+	trackerConfig
+
+	ends    chan end      // has a place for each delivery
+	letters chan letter   // has a place for each delivery
+	freed   chan struct{} // has an element when a place has become free
+	gone    chan struct{} // has an element when a place has become free; for close
+	stopped context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu   sync.Mutex // guards the rest
+	held map[uint64]*delivery
+	n    Counts // without those of publishing
+}
+
+// delivery is a message that has arrived. The tracker's lock guards msg, times and beat.
+type delivery struct {
+	seq   uint64      // in the stream
+	of    *tracker    // that has it
+	msg   *natsgo.Msg // as it was delivered last
+	times int         // it was delivered, to any process
+	beat  time.Time   // when the server heard of it last
+	at    time.Time   // when it was published
+}
+
+// end is the end of a command.
+type end struct {
+	d   *delivery
+	err error
+}
+
+// letter is a message that is to become a dead letter.
+type letter struct {
+	d      *delivery
+	reason reason.Reason
+	err    error
+}
+
+func newTracker(c trackerConfig) *tracker {
+	t := &tracker{
+		trackerConfig: c, ends: make(chan end, 2*c.most), letters: make(chan letter, 2*c.most),
+		freed: make(chan struct{}, 1), gone: make(chan struct{}, 1), held: map[uint64]*delivery{},
+	}
+	t.stopped, t.stop = context.WithCancel(context.Background())
+	t.running.Go(t.run)
+	t.running.Go(t.bury)
+	return t
+}
+
+// run answers the server until the tracker is stopped.
+func (t *tracker) run() {
+	beats := time.NewTicker(t.ackWait / 6)
+	defer beats.Stop()
+	for {
+		select {
+		case e := <-t.ends:
+			t.settle(e)
+		case <-beats.C:
+			t.beat(time.Now())
+		case <-t.stopped.Done():
+			return
+		}
+	}
+}
+
+// arrive takes in a message. It returns nil if the message is in flight here already: then the server gets the answer to this delivery.
+func (t *tracker) arrive(m *natsgo.Msg) (*delivery, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n.Delivered++
+	times := int(min(meta.NumDelivered, 1<<30)) //nolint:gosec // it is small
+	if times > 1 {
+		t.n.Redelivered++
+	}
+	if d := t.held[meta.Sequence.Stream]; d != nil {
+		t.n.Repeated++
+		d.msg, d.times, d.beat = m, times, time.Now()
+		return nil, nil
+	}
+	d := &delivery{seq: meta.Sequence.Stream, of: t, msg: m, times: times, beat: time.Now(), at: meta.Timestamp}
+	t.held[d.seq] = d
+	return d, nil
+}
+
+// message returns the message of a delivery.
+func (d *delivery) message() *natsgo.Msg {
+	d.of.mu.Lock()
+	defer d.of.mu.Unlock()
+	return d.msg
+}
+
+// deliveries returns how often the message was delivered.
+func (d *delivery) deliveries() int {
+	d.of.mu.Lock()
+	defer d.of.mu.Unlock()
+	return d.times
+}
+
+// ended notes the end of a command. It never waits.
+func (t *tracker) ended(d *delivery, err error) { t.ends <- end{d, err} }
+
+// undecodable buries a message of which there is no command.
+func (t *tracker) undecodable(d *delivery, err error) {
+	why := Undecodable
+	if errors.Is(err, ErrUnknownType) {
+		why = UnknownType
+	}
+	t.letters <- letter{d, why, err}
+}
+
+// settle answers the server after the end of a command.
+func (t *tracker) settle(e end) {
+	switch v := t.judge(e); v.act {
+	case ack:
+		t.acknowledge(e.d)
+	case giveBack:
+		t.answer(e.d, fmt.Appendf(nil, `-NAK {"delay": %d}`, max(v.delay, 0).Nanoseconds()), &t.n.GivenBack)
+	case bury:
+		t.letters <- letter{e.d, v.reason, e.err}
+	}
+}
+
+// judge calls the user's function, which may panic: then the command is not tried again.
+func (t *tracker) judge(e end) (v verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.log.Error("the function Retry.If has panicked", "value", p)
+			v = verdict{act: bury, reason: reason.Error}
+		}
+	}()
+	return judge(t.retry, e.d.deliveries(), e.err)
+}
+
+// giveBack has a message delivered again at once: its command was not submitted.
+func (t *tracker) giveBack(d *delivery) { t.answer(d, []byte("-NAK"), &t.n.GivenBack) }
+
+// acknowledge reports that a message is done.
+func (t *tracker) acknowledge(d *delivery) {
+	if !t.confirm {
+		t.answer(d, []byte("+ACK"), &t.n.Acknowledged)
+		return
+	}
+	t.running.Go(func() {
+		ctx, cancel := context.WithTimeout(t.stopped, t.ackWait)
+		defer cancel()
+		if _, err := t.conn.RequestWithContext(ctx, d.message().Reply, []byte("+ACK")); err != nil {
+			t.log.Warn("the server has not confirmed an acknowledgement; the message may be delivered again", "sequence", d.seq, "reason", err)
+		}
+		t.release(d, &t.n.Acknowledged)
+	})
+}
+
+// answer sends the last answer for a delivery.
+func (t *tracker) answer(d *delivery, text []byte, count *uint64) {
+	if err := t.conn.Publish(d.message().Reply, text); err != nil {
+		t.log.Warn("the server was not answered; the message will be delivered again", "sequence", d.seq, "answer", string(text), "reason", err)
+	}
+	t.release(d, count)
+}
+
+// release forgets a delivery, and counts what became of it.
+func (t *tracker) release(d *delivery, count *uint64) {
+	t.mu.Lock()
+	*count++
+	delete(t.held, d.seq)
+	t.mu.Unlock()
+	for _, bell := range []chan struct{}{t.freed, t.gone} {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// beat sends a sign of life for each delivery of which the server has heard nothing for a third of the time to acknowledge.
+func (t *tracker) beat(now time.Time) {
+	var due []string
+	t.mu.Lock()
+	for _, d := range t.held {
+		if now.Sub(d.beat) >= t.ackWait/3 {
+			d.beat = now
+			due = append(due, d.msg.Reply)
+		}
+	}
+	t.mu.Unlock()
+	for _, reply := range due {
+		if err := t.conn.Publish(reply, []byte("+WPI")); err != nil {
+			return // the connection is closed, or has too much to send
+		}
+	}
+}
+
+// inFlight returns how many deliveries there are.
+func (t *tracker) inFlight() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.held)
+}
+
+func (t *tracker) counts() Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.n
+	n.InFlight = uint64(len(t.held))
+	return n
+}
+
+// close waits until nothing is in flight, or ctx ends, and stops the goroutines.
+func (t *tracker) close(ctx context.Context) (err error) {
+	for t.inFlight() > 0 && err == nil {
+		select {
+		case <-t.gone:
+		case <-ctx.Done():
+			err = fmt.Errorf("nats: inlet %q: %d messages are in flight, and will be delivered again: %w", t.name, t.inFlight(), context.Cause(ctx))
+		}
+	}
+	t.stop()
+	t.running.Wait()
+	return err
+}
