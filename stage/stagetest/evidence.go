@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +42,15 @@ func inBubble() bool {
 	stack := make([]byte, 128)
 	line, _, _ := bytes.Cut(stack[:runtime.Stack(stack, false)], []byte("\n"))
 	return bytes.Contains(line, []byte("synctest bubble"))
+}
+
+// realNow reads the clock of the machine, in a bubble too.
+func realNow() time.Time {
+	var now syscall.Timeval
+	if syscall.Gettimeofday(&now) != nil {
+		return time.Now()
+	}
+	return time.Unix(int64(now.Sec), int64(now.Usec)*int64(time.Microsecond)) //nolint:unconvert // not on all systems
 }
 
 // system returns the actor system of the trial: in a bubble one of its own, because no goroutine outside may serve it.

@@ -17,7 +17,7 @@ const patience = 20 * time.Second
 
 // Patience sets how long the pipeline of a [Trial] may make no progress although commands are in flight; the default is
 // 20 seconds. A handler that takes longer needs more, and so does a batch that lingers; the time that a command waits for its
-// next try does not count. It is a part for [Run].
+// next try does not count. In a bubble of testing/synctest it is real time. Patience is a part for [Run].
 func Patience(d time.Duration) pipeline.Part { return patiently(d) }
 
 type patiently time.Duration

@@ -14,10 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/stagetest"
+	"github.com/golda-dev/golda/window"
 )
 
 var errOdd = errors.New("odd")
@@ -102,7 +104,7 @@ func TestAPipelineRunsInVirtualTime(t *testing.T) {
 			time.Sleep(time.Minute)
 			return behaviour.OK(n)
 		}, stage.Rate(1, time.Hour, 1), stage.Workers(1, 1))
-		p := stagetest.Run(t, s, stagetest.Patience(2*time.Hour))
+		p := stagetest.Run(t, s)
 		for n := range 3 {
 			m, err := stage.Call[int](t.Context(), s, n)
 			require.NoError(t, err)
@@ -114,14 +116,118 @@ func TestAPipelineRunsInVirtualTime(t *testing.T) {
 	require.Less(t, time.Since(outside), time.Minute)
 }
 
+// What waits for a time waits for as long as it likes: that takes no real time.
+func TestWaitsOfHoursInVirtualTimeAreNoHangs(t *testing.T) {
+	echo := func(_ context.Context, n int) (int, error) { return n, nil }
+	call := func(f *stage.Flow[int, int]) func(*testing.T) {
+		return func(t *testing.T) {
+			for n := range 3 {
+				_, err := f.Call(t.Context(), n)
+				require.NoError(t, err)
+			}
+		}
+	}
+	submit := func(f *stage.Flow[int, int]) func(*testing.T) {
+		return func(t *testing.T) {
+			for n := range 3 {
+				require.NoError(t, f.Submit(t.Context(), n))
+			}
+		}
+	}
+	type scene struct {
+		part pipeline.Part
+		do   func(*testing.T)
+	}
+	for name, build := range map[string]func() scene{
+		"a rate": func() scene {
+			f := stage.Map("s", echo, stage.Rate(1, time.Hour, 1))
+			return scene{f, call(f)}
+		},
+		"a rate of a key": func() scene {
+			f := stage.Map("s", echo, stage.RateBy(func(int) int { return 1 }, 1, time.Hour, 1))
+			return scene{f, call(f)}
+		},
+		"a rate, and the test is over": func() scene {
+			f := stage.Map("s", echo, stage.Rate(1, time.Hour, 1))
+			return scene{f, submit(f)}
+		},
+		"a handler that sleeps": func() scene {
+			f := stage.Map("s", func(_ context.Context, n int) (int, error) { time.Sleep(time.Hour); return n, nil })
+			return scene{f, call(f)}
+		},
+		"a handler that sleeps, and the test is over": func() scene {
+			f := stage.Map("s", func(_ context.Context, n int) (int, error) { time.Sleep(time.Hour); return n, nil })
+			return scene{f, submit(f)}
+		},
+		"a coroutine that sleeps": func() scene {
+			s := stage.Coroutine("s", func(c coroutine.Context, n int) behaviour.Outcome {
+				if err := coroutine.Sleep(c, time.Hour); err != nil {
+					return behaviour.Error(err)
+				}
+				return behaviour.OK(n)
+			})
+			return scene{s, func(t *testing.T) {
+				_, err := stage.Call[int](t.Context(), s, 1)
+				require.NoError(t, err)
+			}}
+		},
+		"a retry": func() scene {
+			f := stage.Map("s", func(ctx context.Context, n int) (int, error) {
+				if behaviour.Attempt(ctx) < 3 {
+					return 0, errors.New("not yet")
+				}
+				return n, nil
+			}, stage.Retry(stage.RetryPolicy{Attempts: 3, Backoff: time.Hour, Max: time.Hour}))
+			return scene{f, call(f)}
+		},
+		"a batch that lingers": func() scene {
+			f := stage.Map("s", echo, stage.Linger(time.Hour))
+			return scene{f, call(f)}
+		},
+		"a window": func() scene {
+			f := window.All("s", window.Bounds[int]{Time: time.Hour})
+			return scene{f, func(t *testing.T) {
+				got, err := f.Call(t.Context(), 1)
+				require.NoError(t, err)
+				require.Equal(t, window.Due, got.Why)
+			}}
+		},
+		"a debounce": func() scene {
+			f := window.Debounce("s", func(int) string { return "all" }, time.Hour, 0)
+			return scene{f, call(f)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := build()
+				stagetest.Run(t, one.part)
+				one.do(t)
+			})
+		})
+	}
+}
+
 func TestAHangInVirtualTimeIsReportedAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &witness{TB: t}
 		s := stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { <-ctx.Done(); return behaviour.OK(1) })
-		stagetest.Run(w, s)
+		stagetest.Run(w, s, stagetest.Patience(200*time.Millisecond))
+		began := time.Now()
 		_, _ = stage.Call[int](t.Context(), s, 1) // returns because the pipeline is stopped hard
+		require.Greater(t, time.Since(began), time.Minute, "virtual time does not count")
 		w.end()
-		require.Contains(t, w.said[0], "nothing has happened for 20")
+		require.Contains(t, w.said[0], "nothing has happened for 2")
+	})
+}
+
+func TestAPipelineThatDoesNotDrainInVirtualTimeIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &witness{TB: t}
+		s := stage.Func("s", func(ctx context.Context, _ int) behaviour.Outcome { <-ctx.Done(); return behaviour.OK(1) })
+		stagetest.Run(w, s, stagetest.Patience(200*time.Millisecond))
+		require.NoError(t, s.Submit(t.Context(), 1))
+		w.end() // which drains
+		require.Contains(t, strings.Join(w.said, "\n"), "nothing has happened for 2")
 	})
 }
 

@@ -61,7 +61,8 @@ type Trial struct {
 //	})
 //
 // If the accounts are wrong, or nothing happens for 20 seconds ([Patience]) although commands are in flight, the test
-// fails at once, even while it is blocked. The finding is written to standard error, with a report of which handler
+// fails at once, even while it is blocked. In a bubble these are seconds of real time, since commands may wait for any virtual time, and
+// the drain may take any virtual time, too. The finding is written to standard error, with a report of which handler
 // waits for which stage, and the pipeline is stopped hard, so that Call, Submit and Wait return an error. If the test
 // is still not over 20 seconds later, because it waits for something else, it panics with the report.
 //
@@ -174,7 +175,7 @@ func (t *Trial) end() (broken VerdictError) {
 	if <-t.reported; t.hung {
 		return nil // the test has failed already, and its pipeline was stopped hard
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+	ctx, cancel := t.drainTime()
 	defer cancel()
 	if err := t.Stop(ctx); err != nil && t.Err() == nil {
 		breachf(oracle.Progress, "%v\n%s", err, Diagnose(t.Snapshot()))
@@ -194,6 +195,22 @@ func (t *Trial) end() (broken VerdictError) {
 		breachf(oracle.OneEnd, "%d awaited commands have no answer", n)
 	}
 	return broken
+}
+
+// drainTime returns a context that ends when the pipeline should have been drained: in a bubble when the watchdog says so.
+func (t *Trial) drainTime() (context.Context, context.CancelFunc) {
+	if !t.virtual {
+		return context.WithTimeout(context.Background(), drainWithin)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-t.dog.Broken():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 func (t *Trial) unanswered() (n int) {

@@ -14,12 +14,15 @@ import (
 // Watchdog takes snapshots of a pipeline again and again while it runs. Every snapshot must be balanced and no count
 // may go back. As long as commands are in flight and no stage is paused, the pipeline must make progress within the
 // patience. While commands wait for their next try no progress is due, unless handlers wait in a circle for other stages.
-// Batches that linger and handlers that sleep are not known to the watchdog: they need more patience. The watchdog works
-// while the test is blocked, too: Broken is closed at once.
+// Batches that linger and handlers that sleep are not known to the watchdog: they need more patience. In a bubble of
+// testing/synctest, where they take no time, the patience is real time. The watchdog works while the test is blocked, too: Broken is
+// closed at once.
 type Watchdog struct {
 	p         *pipeline.Pipeline
 	patience  time.Duration
 	every     time.Duration // the pause between two snapshots
+	longest   time.Duration // what the pause grows to as long as nothing happens
+	now       func() time.Time
 	over      chan struct{}
 	rest      chan struct{}
 	found     chan struct{}
@@ -35,8 +38,11 @@ func Watch(p *pipeline.Pipeline, patience time.Duration) *Watchdog {
 
 func watch(p *pipeline.Pipeline, patience, every time.Duration) *Watchdog {
 	w := &Watchdog{
-		p: p, patience: patience, every: every,
-		over: make(chan struct{}), rest: make(chan struct{}), found: make(chan struct{}),
+		p: p, patience: patience, every: every, longest: every,
+		over: make(chan struct{}), rest: make(chan struct{}), found: make(chan struct{}), now: time.Now,
+	}
+	if inBubble() {
+		w.now, w.longest = realNow, time.Hour // a wait of hours takes a few snapshots
 	}
 	go w.watch()
 	return w
@@ -72,14 +78,13 @@ func (w *Watchdog) watch() {
 	var last pipeline.Snapshot
 	var still time.Duration   // time without progress
 	var delayed time.Duration // time without progress in which commands waited for their next try
-	before := time.Now()
-	pause := time.NewTicker(w.every)
-	defer pause.Stop()
+	before := w.now()
+	pause := w.every
 	for {
 		s := w.p.Snapshot()
 		w.snapshots++
-		now := time.Now()
-		passed := min(now.Sub(before), longestPause)
+		now := w.now()
+		passed := min(max(now.Sub(before), 0), longestPause)
 		before = now
 		retries := retrying(s)
 		switch {
@@ -89,6 +94,9 @@ func (w *Watchdog) watch() {
 			still, delayed = 0, delayed+passed
 		default:
 			still += passed
+		}
+		if progress(s) != progress(last) {
+			pause = w.every
 		}
 		b := compare(last, s)
 		if b == nil && still > w.patience {
@@ -106,11 +114,14 @@ func (w *Watchdog) watch() {
 			return
 		}
 		last = s
+		next := time.NewTimer(pause)
 		select {
 		case <-w.over:
+			next.Stop()
 			return
-		case <-pause.C:
+		case <-next.C:
 		}
+		pause = min(2*pause, w.longest)
 	}
 }
 
