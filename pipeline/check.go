@@ -11,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/internal/rules"
 	"github.com/golda-dev/golda/supervisor"
 )
 
@@ -26,7 +27,9 @@ type plan struct {
 	entry   []*engine.Core
 	maps    []mapping
 	feeds   []*fed
-	fed     []string // the names of the feeds of a pipeline that runs
+	syncs   []synchronization
+	rules   []*rules.Rules // of the synchronizers
+	fed     []string       // the names of the feeds of a pipeline that runs
 	faults  []error
 	index   index
 }
@@ -107,6 +110,8 @@ func (p *plan) place(name string, x Part) {
 		p.placeFeed(x)
 	case mapping:
 		p.maps = append(p.maps, x)
+	case synchronization:
+		p.syncs = append(p.syncs, x)
 	case rewired:
 		p.faultf(fmt.Sprintf("stage %q", x.Source().Name()),
 			"belongs to a pipeline already: connect it with To or Route before pipeline.New, or with Pipeline.Rewire")
@@ -235,6 +240,7 @@ func (p *plan) check() error {
 	p.checkGroups()
 	p.checkMaps()
 	p.checkFeeds()
+	p.rules = coordination{p.stages, p.faultf}.rulesOf(p.syncs)
 	p.checkEdges()
 	return errors.Join(p.faults...)
 }
@@ -365,6 +371,9 @@ func (p *plan) checkAdded() error {
 	}
 	if len(p.maps) > 0 {
 		p.faultf("Map", "is for New")
+	}
+	if len(p.syncs) > 0 {
+		p.faultf("Synchronize", "is for New")
 	}
 	return errors.Join(p.faults...)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/letters"
 	"github.com/golda-dev/golda/internal/logs"
+	"github.com/golda-dev/golda/internal/rules"
+	"github.com/golda-dev/golda/internal/synchronize"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -49,6 +51,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	if err := plan.attach(p.host); err != nil {
 		return nil, err
 	}
+	p.coordinate(plan.rules, plan.stages)
 	p.graph = newGraph(p.host, plan.stages)
 	p.groups, p.maps = plan.groups, plan.maps
 	p.host.Reach, p.host.InLoop = p.graph.Reach, p.graph.InLoop
@@ -147,4 +150,17 @@ func (p *Pipeline) newControl() *control.Loop {
 		cfg.Groups = append(cfg.Groups, of)
 	}
 	return control.New(cfg)
+}
+
+// coordinate makes the stages that synchronizers name members of a board.
+func (p *Pipeline) coordinate(all []*rules.Rules, stages []*engine.Core) {
+	if len(all) == 0 {
+		return
+	}
+	p.rules, p.board = all, synchronize.New(all)
+	for _, c := range stages {
+		if m := p.board.Member(c.Name()); m != nil {
+			c.Synchronize(m)
+		}
+	}
 }

@@ -25,6 +25,7 @@ type Pipeline struct {
 	groups []grouping // as they were declared
 	feeds  *feeds
 	maps   []mapping
+	synchronizers
 
 	host    *inbox.Pipeline
 	graph   *graph.Graph

@@ -33,6 +33,8 @@ func nameOf(x Part) string {
 		return "a To or Route from before the start"
 	case *fed:
 		return fmt.Sprintf("Feed %q", x.name)
+	case synchronization:
+		return fmt.Sprintf("Synchronize %q", x.name)
 	default:
 		return "an option"
 	}
@@ -322,6 +324,7 @@ func (p *Pipeline) waitEmpty(ctx context.Context, c *engine.Core) error {
 // are left to notify, and the stage is removed all the same.
 func (p *Pipeline) removeStage(c *engine.Core) {
 	c.Inbox().Halt()()
+	p.leaveBoard(c)
 	c.EndTrial()
 	was := p.stages()
 	p.current.Store(newStageSet(slices.DeleteFunc(slices.Clone(was.stages), func(o *engine.Core) bool { return o == c }), was.all))
@@ -331,4 +334,14 @@ func (p *Pipeline) removeStage(c *engine.Core) {
 	c.Scale(part.Seal{}, 0)
 	p.pools.remove(c.Pool)
 	c.CloseEndpoint()
+}
+
+// leaveBoard ends the membership of a stage that is removed.
+func (p *Pipeline) leaveBoard(c *engine.Core) {
+	if p.board == nil {
+		return
+	}
+	if err := p.board.Terminate(c.Name()); err != nil {
+		p.log.Error("removed", "stage", c.Name(), "error", err)
+	}
 }

@@ -248,11 +248,27 @@ func (s *settings) checkGuards(check *checker) {
 		check.that(g.Guard != nil, "the guard is nil", "RequestGuard(%q)", g.Method)
 		known(g.Method, "RequestGuard(%q)")
 	}
-	check.that(!s.keyed, "a keyed stage handles one command of each key at a time, and takes no guards", "Guard")
-	check.that(s.ratedBy == nil, "a stage with guards has an order of its own, and takes no RateBy", "Guard")
-	check.that(!s.Inbox.Ordered, "a stage with guards has an order of its own", "Ordered")
-	check.that(!s.disciplined, "a stage with guards has an order of its own", "Discipline")
-	check.that(s.Inbox.Linger <= 0, "a stage with guards starts one command at a time, and takes no Linger", "Linger(%v)", s.Inbox.Linger)
+	for _, c := range s.unguardable() {
+		check.that(false, c.problem, "%s", c.option)
+	}
+}
+
+// conflict is an option that a stage with guards cannot be given.
+type conflict struct{ option, problem string }
+
+// unguardable returns why the stage cannot have guards.
+func (s *settings) unguardable() (conflicts []conflict) {
+	add := func(given bool, option, problem string) {
+		if given {
+			conflicts = append(conflicts, conflict{option, problem})
+		}
+	}
+	add(s.keyed, "Guard", "a keyed stage handles one command of each key at a time, and takes no guards")
+	add(s.ratedBy != nil, "Guard", "a stage with guards has an order of its own, and takes no RateBy")
+	add(s.Inbox.Ordered, "Ordered", "a stage with guards has an order of its own, and takes no Ordered")
+	add(s.disciplined, "Discipline", "a stage with guards has an order of its own, and takes no Discipline")
+	add(s.Inbox.Linger > 0, fmt.Sprintf("Linger(%v)", s.Inbox.Linger), "a stage with guards starts one command at a time, and takes no Linger")
+	return conflicts
 }
 
 func (s *settings) checkUse(check *checker) {

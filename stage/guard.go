@@ -63,8 +63,12 @@ type MethodSnapshot struct {
 	HeldTime time.Duration // for how long that was so, in all
 	RunTime  time.Duration // for how long commands were current, added up
 	// HeldDuring is the part of HeldTime that began while commands of another method, or of the same, were current, by method. It says
-	// which methods collide.
+	// which methods collide. Those of another stage, beside which a synchronizer has held the commands back, are "stage.method".
 	HeldDuring map[string]time.Duration
+	// HeldBy says what holds the commands back now: "guard", or a rule of a synchronizer, such as "device: AtMost(1)".
+	HeldBy string
+	// HeldTimeBy has the parts of HeldTime by what held the commands back.
+	HeldTimeBy map[string]time.Duration
 }
 
 func methodSnapshots(all []inbox.GuardAccounts) []MethodSnapshot {
@@ -73,7 +77,7 @@ func methodSnapshots(all []inbox.GuardAccounts) []MethodSnapshot {
 	}
 	methods := make([]MethodSnapshot, len(all))
 	for i, a := range all {
-		methods[i] = MethodSnapshot{a.Counters, a.Method, a.Held, a.Holds, a.Wait, a.Run, a.During}
+		methods[i] = MethodSnapshot{a.Counters, a.Method, a.Held, a.Holds, a.Wait, a.Run, a.During, a.By, a.WaitBy}
 	}
 	slices.SortFunc(methods, func(a, b MethodSnapshot) int { return strings.Compare(a.Method, b.Method) })
 	return methods
@@ -142,15 +146,22 @@ func guarded[C any](in *inbox.Inbox, method func(cmd any) string, batches bool, 
 			}
 		}
 		name := methodUnlessItPanics(in, method, of)
+		end := func() error { return in.Completed(name, of) }
 		if limit > 0 {
-			defer completedWithin(limit, in, name)()
-		} else {
-			defer in.Completed(name)
+			end = completedWithin(limit, in, name, of)
 		}
+		returned := false
+		defer func() {
+			if err := end(); err != nil && returned {
+				panic(err)
+			}
+		}()
 		if err := in.Began(name, of); err != nil {
 			panic(err)
 		}
-		return next(ctx, cmd)
+		o := next(ctx, cmd)
+		returned = true
+		return o
 	}
 }
 
@@ -160,7 +171,7 @@ func methodUnlessItPanics(in *inbox.Inbox, method func(cmd any) string, cmd any)
 	known := false
 	defer func() {
 		if !known {
-			in.Completed("")
+			_ = in.Completed("", cmd)
 		}
 	}()
 	name = method(cmd)
@@ -169,16 +180,17 @@ func methodUnlessItPanics(in *inbox.Inbox, method func(cmd any) string, cmd any)
 }
 
 // completedWithin returns the function that reports the end of a handler. It is reported in any case when the limit is over.
-func completedWithin(limit time.Duration, in *inbox.Inbox, method string) (ended func()) {
+func completedWithin(limit time.Duration, in *inbox.Inbox, method string, cmd any) (ended func() error) {
 	var once atomic.Bool
-	end := func() {
-		if !once.Swap(true) {
-			in.Completed(method)
+	end := func() error {
+		if once.Swap(true) {
+			return nil
 		}
+		return in.Completed(method, cmd)
 	}
-	alarm := time.AfterFunc(limit, end)
-	return func() {
+	alarm := time.AfterFunc(limit, func() { _ = end() }) // the command crashes in any case
+	return func() error {
 		alarm.Stop()
-		end()
+		return end()
 	}
 }

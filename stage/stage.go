@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/internal/synchronize"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
@@ -145,6 +146,24 @@ func (t typed[C]) Type() reflect.Type { return reflect.TypeFor[C]() }
 
 // Faults returns everything that is wrong with the stage's options.
 func (t typed[C]) Faults() []error { return t.s.set.faults(reflect.TypeFor[C]()) }
+
+// Holds returns why a synchronizer cannot hold back commands of a method; "" if it can.
+func (t typed[C]) Holds(method string) (problem string) {
+	for _, c := range t.s.set.unguardable() {
+		return c.problem
+	}
+	if of, constant := methodOf[C](); constant && method != of(nil) {
+		return fmt.Sprintf("its commands are of the method %q", of(nil))
+	}
+	return ""
+}
+
+// Synchronize makes the stage a member of its pipeline's board.
+func (t typed[C]) Synchronize(m *synchronize.Member) {
+	t.s.set.guarding()
+	setGuards[C](t.s.set)
+	t.s.inbox.Synchronize(m)
+}
 
 // Surround sets the middleware of the stage's pipeline.
 func (t typed[C]) Surround(around any) { t.s.set.wide, _ = around.([]Middleware) }

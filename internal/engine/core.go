@@ -14,6 +14,7 @@ import (
 	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/command"
 	"github.com/golda-dev/golda/internal/inbox"
+	"github.com/golda-dev/golda/internal/synchronize"
 	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/worker"
 )
@@ -75,6 +76,10 @@ type Typed interface {
 	Type() reflect.Type
 	// Faults returns all that is wrong with the stage's options.
 	Faults() []error
+	// Holds returns why a synchronizer cannot hold back commands of a method; "" if it can.
+	Holds(method string) (problem string)
+	// Synchronize makes the stage a member of its pipeline's board.
+	Synchronize(m *synchronize.Member)
 	// Surround sets the middleware of the stage's pipeline, a []stage.Middleware, before an instance starts.
 	Surround(around any)
 	// Snapshot returns the accounts of the stage as a stage.Snapshot.
@@ -122,6 +127,12 @@ func (c *Core) Name() string { return c.config.Inbox.Name }
 
 // Faults returns all that is wrong with the stage's options.
 func (c *Core) Faults() []error { return c.typed.Faults() }
+
+// Holds returns why a synchronizer cannot hold back commands of a method; "" if it can.
+func (c *Core) Holds(method string) (problem string) { return c.typed.Holds(method) }
+
+// Synchronize makes the stage a member of its pipeline's board, before it starts.
+func (c *Core) Synchronize(m *synchronize.Member) { c.typed.Synchronize(m) }
 
 // Takes returns the type of the stage's commands, in words.
 func (c *Core) Takes() string { return c.typed.Type().String() }

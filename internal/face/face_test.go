@@ -33,7 +33,7 @@ stage/queue      20
 stage/reason     20
 stage/upgrade    20
 worker           25
-pipeline         45
+pipeline         46
 source           17
 window           18
 coordination/guard 5

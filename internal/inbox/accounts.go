@@ -71,8 +71,12 @@ func snapshot(inboxes []*Inbox, read func(in *Inbox, now int64) Accounts) []Acco
 		}
 		all[i] = read(in, now)
 	}
-	for _, in := range inboxes {
-		in.mu.Unlock()
+	after := make([]effects, len(inboxes))
+	for i, in := range inboxes {
+		in.finish(&after[i])
+	}
+	for i, in := range inboxes {
+		after[i].happen(in)
 	}
 	return all
 }

@@ -25,7 +25,7 @@ func (s *state) available() int {
 		return s.availableWoken()
 	}
 	if s.knobs.Paused {
-		return 0
+		return s.queue.granted()
 	}
 	if s.queue.rated() {
 		s.advanceKeys()
@@ -53,7 +53,7 @@ func (s *state) availableWoken() int {
 	case s.halted.Load():
 		return 0
 	case s.knobs.Paused:
-		return s.runnable()
+		return s.runnable() + s.queue.granted()
 	}
 	if s.queue.rated() {
 		s.advanceKeys()

@@ -36,7 +36,7 @@ func (in *Inbox) Unbegun(m *Member, t *Tally, es, rest []command.Envelope) bool 
 	at := in.payers(es)
 	var fx effects
 	in.mu.Lock()
-	ours := in.skip(m, t, len(es), at, rest, &fx)
+	ours := in.skip(m, t, es, at, rest, &fx)
 	if ours {
 		in.counts.errors += uint64(len(es))
 	}
@@ -50,7 +50,7 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	at := in.payers(es)
 	var fx effects
 	in.mu.Lock()
-	ours := in.skip(m, t, len(es), at, rest, &fx)
+	ours := in.skip(m, t, es, at, rest, &fx)
 	if ours {
 		in.shed(es, reason.Expired, ErrExpired, &fx)
 	}
@@ -58,16 +58,16 @@ func (in *Inbox) Expire(m *Member, t *Tally, es, rest []command.Envelope) bool {
 	return ours
 }
 
-// skip takes n commands out of a worker's batch that were not started. The caller counts what became of them. It returns
+// skip takes commands out of a worker's batch that were not started. The caller counts what became of them. It returns
 // false if the worker was abandoned.
-func (s *state) skip(m *Member, t *Tally, n int, at places, rest []command.Envelope, fx *effects) bool {
+func (s *state) skip(m *Member, t *Tally, es []command.Envelope, at places, rest []command.Envelope, fx *effects) bool {
 	if m.abandoned {
 		return false
 	}
 	s.book(m, t, fx)
-	s.release(m, n)
-	s.returnPermits(n, at)
-	s.cancelGuarded(at)
+	s.release(m, len(es))
+	s.returnPermits(len(es), at)
+	s.cancelGuarded(es, at)
 	s.startOthers(fx)
 	if rest != nil {
 		m.copies = append(m.copies[:0], rest...)
@@ -178,11 +178,13 @@ func (s *state) retryLater(m *Member, e command.Envelope, at place, fx *effects)
 // End ends the commands at the end of a worker's batch that were not started when the inbox was halted, as [Inbox.Halt] ends
 // those that are queued. It returns false if the worker was abandoned.
 func (in *Inbox) End(m *Member, t *Tally, rest []command.Envelope) bool {
+	at := in.payers(rest)
 	var fx effects
 	in.mu.Lock()
 	ours := !m.abandoned
 	if ours {
 		in.book(m, t, &fx)
+		in.cancelGuarded(rest, at)
 		rest = in.suspendWoken(m, rest)
 		in.release(m, len(rest))
 		in.endStopped(rest, &fx)
@@ -211,6 +213,7 @@ func (s *state) backToLanes(m *Member, rest []command.Envelope, at places, fx *e
 // giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: the rest ends.
 func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
 	if s.halted.Load() {
+		s.cancelGuarded(rest, at)
 		s.endStopped(s.suspendWoken(m, rest), fx)
 		s.endNumbers(at.keys)
 		return

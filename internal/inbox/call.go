@@ -25,14 +25,6 @@ func (s *state) lookAtEntries(fx *effects) {
 	}
 }
 
-// changed collects what may have become possible after commands, slots or instances have come or gone: a worker for the
-// work that is here, inboxes behind, and free slots for those that wait for them.
-func (s *state) changed(fx *effects) {
-	s.callWorker(fx)
-	s.unstallBehind(fx)
-	s.grantSlots(fx)
-}
-
 // callWorker picks a worker for the work that is here. Of the stage's own workers that is one that is idle, or one that
 // was not started yet, unless another is on its way already. A shared pool gets a token; but a worker of the stage's own that
 // still carries commands from before has an instance, and is called too.

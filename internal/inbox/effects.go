@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/synchronize"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -24,9 +25,10 @@ type effects struct {
 
 // others are the effects that few transitions have.
 type others struct {
-	wake      []*Member     // further workers to wake
-	unbarred  chan struct{} // to close: senders that were barred may try again
-	unstalled []*Inbox      // inboxes behind from which shared pools may take again
+	wake      []*Member             // further workers to wake
+	unbarred  chan struct{}         // to close: senders that were barred may try again
+	unstalled []*Inbox              // inboxes behind from which shared pools may take again
+	pokes     []*synchronize.Member // stages whose synchronizers may allow more
 	ended     []endings
 	first     [1]endings // the store of ended, and of one command: most often there is no more
 	one       [1]command.Envelope
@@ -129,7 +131,7 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 // in an order on which others rely:
 //
 //  1. The counts are booked: the transition did that, under the lock.
-//  2. Workers are woken and submitters go on.
+//  2. Workers are woken, stages look again that synchronizers may allow more, and submitters go on.
 //  3. The pipeline is notified: the inbox is full, a drain may look, the entry may let in more.
 //  4. Commands that ended are reported, one after the other: the letter is kept, then the ticket is settled, so that a
 //     caller that learns of the end finds the letter. Subscribers come last, after all tickets, for they may take their
@@ -138,10 +140,23 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 // No other function wakes workers or signals waiters on behalf of an inbox. There are two exceptions: a worker that hands over
 // with [Member.DefersWakes] wakes the called worker itself, and callers of effects.later report ended commands themselves.
 func (in *Inbox) unlock(fx *effects) {
+	in.finish(fx)
+	fx.happen(in)
+}
+
+// finish is the part of unlock that needs the lock.
+func (in *Inbox) finish(fx *effects) {
+	if g := in.queue.guarded; g != nil && g.member != nil {
+		in.settle(fx)
+	}
 	if in.timers.set != 0 {
 		in.timers.arm(in)
 	}
 	in.mu.Unlock()
+}
+
+// happen applies the effects. The lock is not held.
+func (fx *effects) happen(in *Inbox) {
 	if fx.wake != nil {
 		fx.wake.Wake()
 	}
@@ -157,6 +172,9 @@ func (fx *effects) apply(in *Inbox) {
 		x = &others{}
 	}
 	x.wakeAll()
+	for _, m := range x.pokes {
+		m.Poke()
+	}
 	for w := fx.first; w != nil; {
 		next := w.next
 		w.next = nil

@@ -3,31 +3,15 @@ package inbox
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/internal/command"
-	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/requests"
+	"github.com/golda-dev/golda/internal/synchronize"
 	"github.com/golda-dev/golda/stage/queue"
 )
-
-// GuardAccounts are the accounts of one method of a stage with guards.
-type GuardAccounts struct {
-	guard.Counters
-
-	Method string
-	Held   bool          // commands wait, and the guards hold back all of them
-	Holds  uint64        // how often they began to
-	Wait   time.Duration // for how long they did in all
-	Run    time.Duration // of the commands that were current
-	// During has, for other methods, for how long the method was held back while commands of the other were current.
-	During map[string]time.Duration
-}
 
 // errGuardGoexit is the fault of a guard that ended its goroutine.
 var errGuardGoexit = errors.New("it called runtime.Goexit")
@@ -36,7 +20,9 @@ var errGuardGoexit = errors.New("it called runtime.Goexit")
 // the guards allow. A command is current from when it is given out until its handler has ended. The stage reports
 // that end by [Inbox.Completed]; the inbox itself knows of commands that end without being handled.
 //
-// Guards are evaluated under the lock of the inbox: so a command is allowed and counted in one step.
+// Guards are evaluated under the lock of the inbox: so a command is allowed and counted in one step. Where synchronizers name the stage, it
+// has a member, and their rules are asked and told under the board's lock, too: see package synchronize. All functions that do so are
+// between enter and leave.
 type guarded struct {
 	queue    *requests.Queue
 	stage    string
@@ -51,6 +37,19 @@ type guarded struct {
 	now      func() int64
 	unlock   func()
 	spare    []*guardedCommand
+
+	coordinated
+}
+
+// coordinated is what the queue of a stage has that synchronizers name.
+type coordinated struct {
+	member  *synchronize.Member // nil: none does
+	depth   int                 // how many functions have entered
+	exiting bool                // a function of the user has ended the goroutine: the inbox is to be unlocked
+	due     *requests.Request   // was granted to an atomic rule, and is given out first; it does not wait any more. Nil if there is none
+	by      map[string]string   // what holds a method back, since the last look; guards are not in it
+	able    func() bool         // reports whether what is offered could be given out
+	wasAble bool                // when the offers were made
 }
 
 // guardFault is why a command is to crash.
@@ -64,8 +63,10 @@ type guardFault struct {
 type guardedCommand struct {
 	requests.Request
 
-	e      command.Envelope
-	failed error // a guard did not return when it was asked about it
+	e       command.Envelope
+	failed  error // a guard or a rule did not return when it was asked about it
+	matched bool  // events is known
+	events  []*synchronize.Event
 }
 
 // guardProfile is where the time of one method went.
@@ -73,12 +74,14 @@ type guardProfile struct {
 	held   bool
 	since  int64    // when it was held back, if it is
 	others []string // methods with current commands then
+	by     string   // what holds it back
 
 	holds   uint64
 	wait    time.Duration
 	current int
 	run     time.Duration // and now·current − Σ when each became current
 	during  map[string]time.Duration
+	waitBy  map[string]time.Duration
 }
 
 // methodNames gives each method a number, from 1, by which the queue is told the method of a command: 0 is a command that did
@@ -123,13 +126,13 @@ func newGuarded(stage string, g *Guards, now func() int64, unlock func()) *guard
 	}
 	for _, s := range g.State {
 		q.queue.Guard(s.Method, func(count func(string) guard.Counters) bool {
-			return q.evaluate(s.Method, func() bool { return s.Guard(count) })
+			return q.evaluate("guard", s.Method, func() bool { return s.Guard(count) })
 		})
 	}
 	for _, r := range g.Request {
 		q.sees[r.Method] = true
 		q.queue.RequestGuard(r.Method, func(c guard.Request, count func(string) guard.Counters) bool {
-			return q.evaluate(r.Method, func() bool { return r.Guard(c, count) })
+			return q.evaluate("guard", r.Method, func() bool { return r.Guard(c, count) })
 		})
 	}
 	return q
@@ -138,7 +141,7 @@ func newGuarded(stage string, g *Guards, now func() int64, unlock func()) *guard
 // evaluate calls a guard. A guard that panics counts as one that holds: the command crashes then, in the place of its handler. One
 // that ends its goroutine cannot be stopped, but the lock is released. If that is a worker's goroutine, the command that the worker was
 // about to handle may be lost, so the contract forbids it.
-func (q *guarded) evaluate(method string, g func() bool) (holds bool) {
+func (q *guarded) evaluate(what, method string, g func() bool) (holds bool) {
 	if err := q.exited[method]; err != nil {
 		delete(q.exited, method)
 		q.failed[method] = err
@@ -152,73 +155,15 @@ func (q *guarded) evaluate(method string, g func() bool) (holds bool) {
 			return
 		}
 		if r := recover(); r != nil {
-			q.failed[method], holds = fmt.Errorf("guard of %q panicked: %v", method, r), true
+			q.failed[method], holds = fmt.Errorf("%s of %q panicked: %v", what, method, r), true
 			return
 		}
-		q.exited[method] = fmt.Errorf("guard of %q: %w", method, errGuardGoexit)
-		q.unlock()
+		q.exited[method] = fmt.Errorf("%s of %q: %w", what, method, errGuardGoexit)
+		q.exiting = true
 	}()
 	holds = g()
 	done = true
 	return holds
-}
-
-// look finds the next command that may be given out.
-func (q *guarded) look() {
-	if q.looked {
-		return
-	}
-	clear(q.failed)
-	q.next = q.queue.Candidate(nil, nil)
-	q.looked = true
-	if q.next != nil && q.failed[q.next.Method] != nil {
-		entry(q.next).failed = q.failed[q.next.Method]
-	}
-	q.profile()
-}
-
-// stale has the guards evaluated again when it matters: something has changed that they may see.
-func (q *guarded) stale() { q.looked = false }
-
-// takeable is how many commands may be given out: the guards are asked again after each.
-func (q *guarded) takeable() int {
-	if q.look(); q.next == nil {
-		return 0
-	}
-	return 1
-}
-
-// Len returns how many commands wait.
-func (q *guarded) Len() int { return q.queue.Pending() }
-
-func (q *guarded) make(e command.Envelope, k queue.Key) *requests.Request {
-	var c *guardedCommand
-	if n := len(q.spare); n > 0 {
-		c, q.spare = q.spare[n-1], q.spare[:n-1]
-	} else {
-		c = new(guardedCommand)
-	}
-	c.e = e
-	c.Request.Request = guard.Request{Process: q.stage, Method: q.names.name(k)}
-	if q.sees[c.Method] {
-		c.Args = link.Bare(e.Load)
-	}
-	c.Value = c
-	return &c.Request
-}
-
-// mostSpare is how many entries of the queue are kept for other commands.
-const mostSpare = 256
-
-// open returns the command of an entry that the queue has no more, and keeps the entry for another.
-func (q *guarded) open(r *requests.Request) command.Envelope {
-	c := entry(r)
-	e := c.e
-	*c = guardedCommand{}
-	if len(q.spare) < mostSpare {
-		q.spare = append(q.spare, c)
-	}
-	return e
 }
 
 func entry(r *requests.Request) *guardedCommand {
@@ -229,129 +174,186 @@ func entry(r *requests.Request) *guardedCommand {
 // envelope returns the command of an entry.
 func envelope(r *requests.Request) *command.Envelope { return &entry(r).e }
 
-// Push adds a command at the end of its method's line.
-func (q *guarded) Push(e command.Envelope, k queue.Key) {
-	q.queue.Arrive(q.make(e, k))
-	q.stale()
+// enter locks the board, unless a function that calls this one has, and takes over what was granted meanwhile.
+func (q *guarded) enter() {
+	if q.depth++; q.depth > 1 || q.member == nil {
+		return
+	}
+	q.member.Lock()
+	q.takeGranted()
 }
 
-// PushAll adds commands in order.
-func (q *guarded) PushAll(es []command.Envelope, keys []queue.Key) {
-	for i := range es {
-		q.Push(es[i], keyAt(keys, i))
+// takeGranted takes over what an atomic rule has granted. It is counted at the board already.
+func (q *guarded) takeGranted() {
+	g := q.member.Granted()
+	if g == nil {
+		return
+	}
+	q.due, _ = g.Key.(*requests.Request)
+	entry(q.due).failed = g.Err
+	q.queue.Accept(q.due)
+	q.track(q.due.Method, 1)
+	q.looked = false
+}
+
+// leave unlocks the board, and the inbox too if a function of the user has ended the goroutine. It is deferred wherever such functions
+// are called.
+func (q *guarded) leave() {
+	if q.depth--; q.depth > 0 {
+		return
+	}
+	if q.member != nil {
+		q.member.Unlock()
+	}
+	if q.exiting {
+		q.exiting = false
+		q.unlock()
 	}
 }
 
-// PushFront takes commands back that were given out and not handled.
-func (q *guarded) PushFront(es []command.Envelope, keys []queue.Key) {
-	for i, e := range slices.Backward(es) {
-		q.track(q.names.name(keyAt(keys, i)), -1)
-		q.queue.Return(q.make(e, keyAt(keys, i)))
-	}
-	q.stale()
-}
-
-// PopInto gives out the next command that may be.
-func (q *guarded) PopInto(dst []command.Envelope) int {
-	if len(dst) == 0 || q.takeable() == 0 {
-		return 0
-	}
-	r := q.next
-	q.queue.Accept(r)
-	q.track(r.Method, 1)
-	method, failed := r.Method, entry(r).failed
-	dst[0] = q.open(r)
-	if failed != nil {
-		q.faults = append(q.faults[max(len(q.faults)-mostFaults, 0):], guardFault{method, link.Bare(dst[0].Load), failed})
-	}
-	q.next = nil
-	q.stale()
-	return 1
-}
-
-// mostFaults is how many faults are kept of commands that have not come to their handlers. Some never do.
-const mostFaults = 1024
-
-// fault returns why a command that has come to its handler is to crash; nil if it is not.
-func (q *guarded) fault(method string, cmd any) error {
-	i := slices.IndexFunc(q.faults, func(f guardFault) bool { return f.method == method && reflect.DeepEqual(f.cmd, cmd) })
-	if i < 0 {
-		return nil
-	}
-	err := q.faults[i].err
-	q.faults = slices.Delete(q.faults, i, i+1)
-	return err
-}
-
-// Drop removes the command that has waited for longest.
-func (q *guarded) Drop() command.Envelope {
-	r := q.queue.Oldest()
-	q.queue.Withdraw(r)
-	q.next = nil
-	q.stale()
-	return q.open(r)
-}
-
-// At returns the command that has waited for longest, and nil for others: in which order they come out is not known.
-func (q *guarded) At(i int) *command.Envelope {
-	if i > 0 || q.Len() == 0 {
-		return nil
-	}
-	return q.Oldest()
-}
-
-// Oldest returns the command that has waited for longest.
-func (q *guarded) Oldest() *command.Envelope { return envelope(q.queue.Oldest()) }
-
-// Count counts the commands for which so is true.
-func (q *guarded) Count(so func(*command.Envelope) bool) (n int) {
-	q.queue.Waiting(func(r *requests.Request) bool {
-		if so(envelope(r)) {
-			n++
+// coordinate makes the stage a member of a board. The inbox has not been opened.
+func (q *guarded) coordinate(m *synchronize.Member, able func() bool) {
+	q.member, q.able, q.by = m, able, map[string]string{}
+	m.Methods(func(method string, checked, sees bool) {
+		q.sees[method] = q.sees[method] || sees
+		if !checked {
+			return
 		}
-		return true
+		q.queue.RequestGuard(method, func(r guard.Request, _ func(string) guard.Counters) bool {
+			return q.evaluate("rule of a synchronizer", method, func() bool {
+				by := m.Refuses(r)
+				q.heldBy(method, by)
+				return by == ""
+			})
+		})
 	})
-	return n
 }
 
-// Drain empties the queue.
-func (q *guarded) Drain() []command.Envelope {
-	es := make([]command.Envelope, 0, q.Len())
-	for q.Len() > 0 {
-		es = append(es, q.Drop())
+func (q *guarded) heldBy(method, by string) {
+	if by != "" {
+		q.by[method] = by
 	}
-	return es
 }
 
-// completed books that a command is not current any more: its handler has ended.
-func (q *guarded) completed(method string) {
-	q.queue.CompleteOne(method)
-	q.track(method, -1)
-	q.stale()
+// lookAtRules finds the next command that guards and synchronizers allow, and offers commands to atomic rules.
+func (q *guarded) lookAtRules() {
+	m := q.member
+	clear(q.by)
+	m.Look()
+	q.next = q.queue.Candidate(q.closed, q.isForOthers)
+	m.Looked(func(method string) bool { return q.queue.Count(method).Pending > 0 })
+	if !m.Offers() {
+		return
+	}
+	m.Offering()
+	q.wasAble = q.able()
+	if q.wasAble && q.due == nil {
+		m.EventMethods(q.offer)
+	}
+	m.Offered()
+	q.takeGranted()
+}
+
+// closed reports whether counters hold back all commands of a method, or atomic rules do.
+func (q *guarded) closed(method string) bool {
+	by := q.member.Closed(method)
+	q.heldBy(method, by)
+	return by != ""
+}
+
+// isForOthers reports whether a command is given out with others only: an atomic rule has an event for it.
+func (q *guarded) isForOthers(r *requests.Request) bool {
+	if !q.member.Patterned(r.Method) {
+		return false
+	}
+	c := entry(r)
+	q.match(c)
+	by := synchronize.Together(c.events)
+	if by == "" || c.failed != nil {
+		return false
+	}
+	q.heldBy(r.Method, by)
+	return true
+}
+
+// match finds the events that a command is of, once.
+func (q *guarded) match(c *guardedCommand) {
+	if c.matched {
+		return
+	}
+	c.matched = true
+	c.events, c.failed = q.member.Events(c.Request.Request)
+}
+
+// offer offers the oldest commands of a method that the guards allow to the events of atomic rules.
+func (q *guarded) offer(method string) {
+	open := q.queue.Open(method)
+	q.queue.Line(method, func(r *requests.Request) bool {
+		c := entry(r)
+		q.match(c)
+		allowed := open && len(c.events) > 0 && q.queue.Allows(r)
+		if err := q.failed[method]; err != nil && c.failed == nil { // the command crashes, without the others
+			c.failed = err
+		}
+		if c.failed != nil {
+			if q.next == nil || r.Number() < q.next.Number() {
+				q.next = r
+			}
+			return false
+		}
+		for _, e := range c.events {
+			if !e.Wants(allowed) {
+				continue
+			}
+			e.Wait()
+			if allowed {
+				e.Offer(r, r.Request)
+			}
+		}
+		return q.member.Wants(method, open)
+	})
+}
+
+// stale has the guards evaluated again when it matters: something has changed that they may see.
+func (q *guarded) stale() {
+	if q.looked && q.member != nil && q.member.Offers() {
+		q.enter()
+		q.member.Retract()
+		q.leave()
+	}
+	q.looked = false
+}
+
+// completed books that a command is not current any more: its handler has ended. The error is that a trigger did not return.
+func (q *guarded) completed(method string, cmd any) error {
+	return q.ended(method, cmd, (*requests.Queue).CompleteOne)
 }
 
 // cancelled books that a command which was given out has ended without having been handled.
-func (q *guarded) cancelled(method string) {
-	q.queue.Cancel(method)
-	q.track(method, -1)
-	q.stale()
+func (q *guarded) cancelled(method string, cmd any) {
+	_ = q.ended(method, cmd, (*requests.Queue).Cancel) // the command has ended, for another reason
 }
 
-// held is how many commands wait whose guards hold them back, as far as is known.
-func (q *guarded) held() (n int) {
-	q.queue.Methods(func(method string, c guard.Counters) {
-		if p := q.profiles[method]; p != nil && p.held {
-			n += c.Pending
-		}
-	})
-	return n
+func (q *guarded) ended(method string, cmd any, book func(*requests.Queue, string)) error {
+	q.enter()
+	defer q.leave()
+	if q.queue.Count(method).Current == 0 {
+		return nil
+	}
+	book(q.queue, method)
+	q.track(method, -1)
+	q.stale()
+	if q.member == nil {
+		return nil
+	}
+	return q.member.Completed(guard.Request{Process: q.stage, Method: method, Args: cmd}, q.queue.Count(method))
 }
 
 // of returns the profile of a method.
 func (q *guarded) of(method string) *guardProfile {
 	p := q.profiles[method]
 	if p == nil {
-		p = &guardProfile{during: map[string]time.Duration{}}
+		p = &guardProfile{during: map[string]time.Duration{}, waitBy: map[string]time.Duration{}}
 		q.profiles[method] = p
 	}
 	return p
@@ -365,60 +367,4 @@ func (q *guarded) track(method string, more int) {
 	}
 	p.current += more
 	p.run -= time.Duration(more) * now
-}
-
-// profile notes which methods are held back from now on, and which are not any more.
-func (q *guarded) profile() {
-	q.queue.Methods(func(method string, c guard.Counters) {
-		held := c.Pending > 0 && q.queue.Shut(method)
-		p := q.profiles[method]
-		switch {
-		case p == nil && !held, p != nil && p.held == held:
-		case held:
-			p = q.of(method)
-			p.held, p.since, p.others = true, q.now(), q.current()
-			p.holds++
-		default:
-			p.add(q.now())
-			p.held = false
-		}
-	})
-}
-
-// current returns the methods with commands that are current.
-func (q *guarded) current() (methods []string) {
-	q.queue.Methods(func(method string, c guard.Counters) {
-		if c.Current > 0 {
-			methods = append(methods, method)
-		}
-	})
-	return methods
-}
-
-// add adds the time that a method has been held back.
-func (p *guardProfile) add(now int64) {
-	d := time.Duration(now - p.since)
-	p.wait += d
-	for _, method := range p.others {
-		p.during[method] += d
-	}
-}
-
-// accounts returns the accounts of the methods.
-func (q *guarded) accounts(now int64) (all []GuardAccounts) {
-	q.queue.Methods(func(method string, c guard.Counters) {
-		a := GuardAccounts{Method: method, Counters: c}
-		if p := q.profiles[method]; p != nil {
-			then := *p
-			then.during = maps.Clone(p.during)
-			if then.held {
-				then.add(now)
-			}
-			a.Held, a.Holds, a.Wait = then.held, then.holds, then.wait
-			a.Run = then.run + time.Duration(then.current)*time.Duration(now)
-			a.During = then.during
-		}
-		all = append(all, a)
-	})
-	return all
 }

@@ -1,5 +1,11 @@
 package inbox
 
+import (
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/synchronize"
+)
+
 // Guarded reports whether the stage has guards.
 func (in *Inbox) Guarded() bool { return in.cfg.Guards != nil }
 
@@ -12,13 +18,14 @@ func (in *Inbox) Began(method string, cmd any) error {
 }
 
 // Completed books that the handler of a command of a stage with guards has ended, in whatever way. The stage reports each handler
-// that has begun, once.
-func (in *Inbox) Completed(method string) {
+// that has begun, once. The error is that a trigger of a synchronizer did not return.
+func (in *Inbox) Completed(method string, cmd any) error {
 	var fx effects
 	in.mu.Lock()
-	in.queue.guarded.completed(method)
+	err := in.queue.guarded.completed(method, cmd)
 	in.callWorker(&fx)
 	in.unlock(&fx)
+	return err
 }
 
 // CheckGuards has the guards evaluated: what they see may have changed.
@@ -34,11 +41,75 @@ func (in *Inbox) CheckGuards() {
 }
 
 // cancelGuarded books that commands which were given out ended without having been handled. The places are those of the commands.
-func (s *state) cancelGuarded(of places) {
-	if s.queue.guarded == nil {
+func (s *state) cancelGuarded(es []command.Envelope, of places) {
+	g := s.queue.guarded
+	if g == nil {
 		return
 	}
-	for _, k := range of.keys {
-		s.queue.guarded.cancelled(s.queue.guarded.names.name(k))
+	for i, k := range of.keys {
+		if es[i].Woken() {
+			continue
+		}
+		g.cancelled(g.names.name(k), link.Bare(es[i].Load))
+	}
+}
+
+// Synchronize makes the stage a member of the board of its pipeline, whose rules hold its commands back from now on. The stage has guards,
+// if only empty ones, and the inbox has not been opened.
+func (in *Inbox) Synchronize(m *synchronize.Member) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.queue.guarded == nil {
+		in.queue.byMethod(in.cfg.Guards.Method, newGuarded(in.cfg.Name, in.cfg.Guards, in.now, in.mu.Unlock))
+	}
+	in.queue.guarded.coordinate(m, in.able)
+	m.Poke = in.poked
+}
+
+// able reports whether a command that an atomic rule allows would be given out: by the next worker that is free.
+func (s *state) able() bool {
+	switch {
+	case s.knobs.Paused, s.halted.Load(), s.live == 0 && s.pool == nil:
+		return false
+	case s.queue.woken == nil:
+		return true
+	}
+	return s.knobs.Instances-s.counts.inHand-s.runnable() > 0
+}
+
+// poked has the rules evaluated: the board says that they may allow more.
+func (in *Inbox) poked() {
+	var fx effects
+	in.mu.Lock()
+	g := in.queue.guarded
+	g.stale()
+	g.enter()
+	g.member.Poked()
+	g.leave()
+	in.callWorker(&fx)
+	in.unlock(&fx)
+}
+
+// settle tells the board how a transition has ended, and has it pass on what this inbox does not use.
+func (s *state) settle(fx *effects) {
+	g := s.queue.guarded
+	if g.member.Offers() {
+		if g.able() != g.wasAble {
+			g.stale()
+		}
+		if due := g.due; !g.looked {
+			if g.look(); due == nil && g.due != nil {
+				s.callWorker(fx)
+			}
+		}
+	}
+	if g.member.HasTurn() {
+		g.enter()
+		g.member.Settle(s.waking > 0 || s.unstarted.called)
+		g.leave()
+	}
+	if pokes := g.member.Pokes(); pokes != nil {
+		x := fx.other()
+		x.pokes = append(x.pokes, pokes...)
 	}
 }

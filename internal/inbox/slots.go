@@ -193,3 +193,11 @@ func (s *state) carry(m *Member, n int32) {
 	s.carried += n - m.Carried
 	m.Carried = n
 }
+
+// changed collects what may have become possible after commands, slots or instances have come or gone: a worker for the
+// work that is here, inboxes behind, and free slots for those that wait for them.
+func (s *state) changed(fx *effects) {
+	s.callWorker(fx)
+	s.unstallBehind(fx)
+	s.grantSlots(fx)
+}

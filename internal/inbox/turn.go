@@ -77,8 +77,10 @@ func (in *Inbox) Carry(m *Member, n int) (rests bool) {
 
 // take moves up to a fair share of the queue into a worker's batch, and no more than most, if that is not 0.
 func (s *state) take(m *Member, most int) int {
-	if s.queue.guarded != nil {
-		s.queue.guarded.stale() // handlers that go on may have changed what guards see
+	if g := s.queue.guarded; g != nil {
+		g.stale() // handlers that go on may have changed what guards see
+		g.enter() // what is allowed is given out in the same step
+		defer g.leave()
 	}
 	n, laden := s.available(), s.isLaden(m)
 	if laden {

@@ -339,6 +339,21 @@ func (q *waiting) takeable() int {
 	return q.fresh()
 }
 
+// granted is how many commands an atomic rule has allowed that are still to be given out. Like those that were started they are, even
+// while the inbox is paused.
+func (q *waiting) granted() int {
+	g := q.guarded
+	if g == nil || g.member == nil {
+		return 0
+	}
+	g.enter()
+	g.leave()
+	if g.due == nil {
+		return 0
+	}
+	return 1
+}
+
 // givenBack is how many commands at the front were given back in packs after a crash: they stay before all others in any
 // order.
 func givenBack(es []command.Envelope) (n int) {

@@ -26,7 +26,7 @@ import (
 // a package-level name, a field or a method that the second declares. Numbers may only fall.
 const files = `
 internal/inbox: 14
-	rate config phase lanes holds sequence guarded lock budget waiting delayed admission inbox
+	rate config phase lanes holds sequence guarded guarded_profile guarded_line lock budget waiting delayed admission inbox
 	line pack member worker_set state timers effects
 	available worktime instances shared_pool tokens numbers
 	call slots retry suspend keyed guarding mark book abandon alarms
@@ -47,7 +47,7 @@ worker: 15
 
 pipeline: 0
 	lifecycle letters part pools
-	feed feed_saver feeding feeds check
+	feed feed_saver feeding feeds synchronize check
 	accounts pipeline ending snapshot report draw notify
 	new forget stages rewire drain stop start signal doc
 

@@ -50,15 +50,16 @@ internal/coro:      internal/goid
 internal/coro/handoff:
 internal/command:   internal/coro internal/link internal/yield
 internal/feed:      internal/ring
+internal/synchronize: coordination/guard internal/rules
 internal/inbox:      behaviour controller coordination/guard stage/queue stage/reason
                     internal/backoff internal/command internal/histogram internal/link internal/plain internal/requests internal/ring internal/steer
-                    internal/yield
+                    internal/synchronize internal/yield
 
 -- first
 worker:             behaviour internal/actor internal/command internal/coro internal/inbox internal/link internal/plain internal/stacks
                     internal/trial internal/yield
 internal/engine:    behaviour stage/queue stage/reason worker
-                    internal/actor internal/command internal/inbox internal/part internal/plain internal/stacks internal/trial
+                    internal/actor internal/command internal/inbox internal/part internal/plain internal/stacks internal/synchronize internal/trial
 stage/upgrade:      worker internal/engine internal/link internal/trial
 coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
@@ -75,7 +76,7 @@ internal/control:   controller stage/queue worker
 supervisor:         internal/actor internal/backoff internal/link internal/plain
 stage:              behaviour coordination/guard stage/queue stage/reason stage/upgrade worker
                     internal/actor internal/backoff internal/command internal/engine internal/histogram internal/link internal/part internal/plain internal/inbox
-                    internal/trial
+                    internal/synchronize internal/trial
 
 -- third
 coordination/rpc:   coordination/coroutine coordination/guard coordination/synchronizer coordination/transport stage supervisor
@@ -84,9 +85,9 @@ coordination/monitor: coordination/coroutine coordination/rpc coordination/trans
                     internal/coro internal/link
 window:             behaviour stage internal/command internal/link internal/plain
 internal/letters:   stage stage/reason worker internal/logs internal/plain internal/ring
-pipeline:           behaviour controller controller/policy worker source stage stage/reason supervisor
+pipeline:           behaviour controller controller/policy coordination/synchronizer worker source stage stage/reason supervisor
                     internal/actor internal/command internal/control internal/engine internal/feed internal/graph internal/inbox internal/letters internal/logs
-                    internal/link internal/part internal/plain
+                    internal/link internal/part internal/plain internal/rules internal/synchronize
 
 -- top: third-party dependencies are allowed.
 stage/stagetest/internal/oracle: pipeline stage internal/actor

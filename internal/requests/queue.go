@@ -138,7 +138,11 @@ func (q *Queue) Next() *Request {
 func (q *Queue) Candidate(closed func(method string) bool, skip func(*Request) bool) *Request {
 	var oldest *Request
 	for _, l := range q.lines {
-		if l.head == nil || oldest != nil && oldest.number < l.head.number || closed != nil && closed(l.method) {
+		if l.head == nil || oldest != nil && oldest.number < l.head.number {
+			continue
+		}
+		if closed != nil && closed(l.method) {
+			l.shut = true
 			continue
 		}
 		if r := q.first(l, skip); r != nil && (oldest == nil || r.number < oldest.number) {

@@ -61,6 +61,25 @@ func (q *Queue) Waiting(f func(*Request) bool) {
 	}
 }
 
+// Open reports whether the guards of a method that see the state only hold now.
+func (q *Queue) Open(method string) bool {
+	l := q.methods[method]
+	return l != nil && q.open(l)
+}
+
+// Allows reports whether the guards that see requests allow a request that waits.
+func (q *Queue) Allows(r *Request) bool { return q.allows(q.methods[r.Method], r) }
+
+// Line calls f for each request of a method that waits, oldest first, until it returns false.
+func (q *Queue) Line(method string, f func(*Request) bool) {
+	l := q.methods[method]
+	if l == nil {
+		return
+	}
+	for r := l.head; r != nil && f(r); r = r.next {
+	}
+}
+
 // Shut reports whether the guards of a method allowed none of its waiting requests when they were last evaluated.
 func (q *Queue) Shut(method string) bool {
 	l := q.methods[method]
