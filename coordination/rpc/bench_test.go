@@ -2,11 +2,13 @@ package rpc_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/rpc"
+	"github.com/golda-dev/golda/coordination/synchronizer"
 )
 
 // BenchmarkCall measures a call of a function that adds one, on the same node: from a goroutine that blocks, from a function of another process,
@@ -72,3 +74,47 @@ func BenchmarkCall(b *testing.B) {
 		wg.Wait()
 	})
 }
+
+// BenchmarkSynchronized measures what rules add to a request: of one resource with one synchronizer, of the five resources of figure 19, and of
+// those of figures 19 and 20, each with its own client, on one node; and a meal of five philosophers, which is two requests to pick the
+// forks up and two to put them down. "messages" are those of a request, with the request and its reply.
+func BenchmarkSynchronized(b *testing.B) {
+	rows := []struct {
+		name      string
+		resources int
+		rules     []func([]synchronizer.Member) func(*synchronizer.Synchronizer)
+	}{
+		{"1 resource, no synchronizer", 1, nil},
+		{"1 resource, 1 synchronizer", 1, figures[:1]},
+		{"5 resources, no synchronizer", 5, nil},
+		{"5 resources, figure 19", 5, figures[:1]},
+		{"5 resources, figures 19 and 20", 5, figures},
+	}
+	for _, row := range rows {
+		b.Run(row.name, func(b *testing.B) {
+			n := aNode(b)
+			rs := spawnResources(b, row.resources, n)
+			for i, rules := range row.rules {
+				must(n.Synchronize(b.Context(), fmt.Sprint("Sync", i), rules(rs.members())))
+			}
+			rs.switchAll(b, n, 10)
+			before := rpc.Coordinated(n)
+			times := (b.N + 2*row.resources - 1) / (2 * row.resources)
+			b.ResetTimer()
+			rs.switchAll(b, n, times)
+			b.ReportMetric(2+float64(rpc.Coordinated(n)-before)/float64(2*row.resources*times), "messages/op")
+		})
+	}
+	b.Run("5 philosophers, a meal", func(b *testing.B) {
+		n := aNode(b)
+		table := layTable(b, n)
+		table.dine(b, 5)
+		before := rpc.Coordinated(n)
+		meals := (b.N + philosophers - 1) / philosophers
+		b.ResetTimer()
+		table.dine(b, meals)
+		b.ReportMetric(8+float64(rpc.Coordinated(n)-before)/float64(philosophers*meals), "messages/op")
+	})
+}
+
+var figures = []func([]synchronizer.Member) func(*synchronizer.Synchronizer){oneAtATime, oncePerRound}

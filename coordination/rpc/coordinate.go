@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/internal/transaction"
 )
@@ -29,6 +30,7 @@ type coordination struct {
 	timer   *time.Timer          // of the next Repeat; nil if there is nothing to repeat
 	pause   time.Duration        // before it
 	closed  bool
+	inRules bool // the party is called, or has not returned
 }
 
 // lifeline is the watch of an incarnation of another party.
@@ -50,12 +52,29 @@ func newCoordination(p *Process, with party) *coordination {
 // receive handles a message of an incarnation of another party.
 func (c *coordination) receive(m transaction.Message, incarnation uint64) {
 	c.watch(m.From, incarnation)
-	c.party.Receive(m)
+	c.call(func() { c.party.Receive(m) })
+}
+
+// call calls the party. If a rule ends the goroutine, the party is not called again, and the process crashes.
+func (c *coordination) call(f func()) {
+	if c.inRules {
+		panic(coroutine.ErrGoexit)
+	}
+	c.inRules = true
+	defer func() {
+		if c.inRules {
+			c.process.post(entry{do: func() { c.call(nil) }})
+		}
+	}()
+	f()
+	c.inRules = false
 }
 
 // flush sends what the party wants sent.
 func (c *coordination) flush() {
-	for _, m := range c.party.Outbox() {
+	var out []transaction.Message
+	c.call(func() { out = c.party.Outbox() })
+	for _, m := range out {
 		if c.closed || c.process.isOver() {
 			continue // a supervisor has given this incarnation up
 		}
@@ -92,7 +111,7 @@ func (c *coordination) lost(name string, l *lifeline) {
 	case l.incarnation == 0:
 		return // it has sent something since
 	}
-	c.party.Down(name, l.incarnation)
+	c.call(func() { c.party.Down(name, l.incarnation) })
 	c.flush()
 }
 
@@ -122,7 +141,7 @@ func (c *coordination) repeat() {
 		return
 	}
 	c.timer = nil
-	c.party.Repeat()
+	c.call(c.party.Repeat)
 	c.flush()
 }
 
@@ -177,6 +196,7 @@ func (p *Process) checkRules(m transaction.Message) {
 
 // coordinate sends a message between a process and a synchronizer. One that is lost is the matter of the watch.
 func (n *Node) coordinate(e envelope) {
+	n.coordinated.Add(1)
 	to := n.addressOf(e.To)
 	if to.isHere() {
 		n.receiveCoordination(to.process, e)

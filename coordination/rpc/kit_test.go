@@ -6,14 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/transport"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type none = struct{}
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/coordination/transport"
@@ -43,6 +44,8 @@ type Node struct {
 	incarnation uint64                         // the last one of a process
 	rules       map[string]map[string]envelope // what synchronizers have installed, by process and synchronizer
 	rulebooks   map[string]*rulebook           // of the synchronizers that Synchronize has started
+
+	coordinated atomic.Uint64 // messages between processes and synchronizers that were sent
 }
 
 // NewNode returns a node. The error is that of a transport that cannot serve.

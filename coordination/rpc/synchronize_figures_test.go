@@ -117,61 +117,90 @@ func TestS002_10_DeadlockAvoidance(t *testing.T) {
 	}
 }
 
+const philosophers = 5
+
+// table is figure 11: a fork between each two philosophers. Both are picked up or none.
+type table struct {
+	of      *rpc.Node
+	forks   [philosophers]rpc.Address
+	mu      sync.Mutex
+	holders [philosophers]int // 0 for none
+}
+
+// layTable starts forks, in turn on the nodes, and the synchronizers of the first.
+func layTable(t testing.TB, nodes ...*rpc.Node) *table {
+	t.Helper()
+	tb := &table{of: nodes[0]}
+	for i := range tb.forks {
+		tb.forks[i] = spawn(t, nodes[i%len(nodes)], fmt.Sprint("fork", i), tb.fork(t, i))
+	}
+	for i := range philosophers {
+		mine := func(r guard.Request) bool { return synchronizer.Args[int](r) == i+1 }
+		must(tb.of.Synchronize(t.Context(), fmt.Sprint("indivisiblePickup", i), func(s *synchronizer.Synchronizer) {
+			s.Atomic(synchronizer.Event{Of: tb.forks[i], Method: "pickup", If: mine},
+				synchronizer.Event{Of: tb.forks[(i+1)%philosophers], Method: "pickup", If: mine})
+		}))
+	}
+	return tb
+}
+
+// fork is the init of a fork.
+func (tb *table) fork(t testing.TB, i int) func(p *rpc.Process) {
+	t.Helper()
+	return func(p *rpc.Process) {
+		holder := 0
+		take := func(from, to int) func(coroutine.Context, int) (none, error) {
+			return func(_ coroutine.Context, who int) (none, error) {
+				tb.mu.Lock()
+				defer tb.mu.Unlock()
+				assert.Equal(t, from*who, tb.holders[i])
+				holder, tb.holders[i] = to*who, to*who
+				return none{}, nil
+			}
+		}
+		rpc.Func(p, "pickup", take(0, 1))
+		rpc.Func(p, "putdown", take(1, 0))
+		p.Guard("pickup", func(func(string) guard.Counters) bool { return holder == 0 })
+		p.RequestGuard("putdown", func(r guard.Request, _ func(string) guard.Counters) bool { return r.Args == holder })
+	}
+}
+
+// dine has each philosopher have so many meals.
+func (tb *table) dine(t testing.TB, meals int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range philosophers {
+		wg.Go(func() {
+			for range meals {
+				tb.both(t, i, "pickup")
+				tb.both(t, i, "putdown")
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// both calls a function of both forks of a philosopher.
+func (tb *table) both(t testing.TB, i int, method string) {
+	t.Helper()
+	c := coroutine.Blocking(t.Context())
+	var calls []*rpc.Future[none]
+	for _, fork := range []rpc.Address{tb.forks[i], tb.forks[(i+1)%philosophers]} {
+		at := tb.of.Remote(fork.Node(), fork.Process())
+		calls = append(calls, rpc.At[int, none](at, method).Future(c, i+1))
+	}
+	for _, call := range calls {
+		_, err := call.Wait(c)
+		assert.NoError(t, err)
+	}
+}
+
 // TestX2_AtomicPhilosophers is figure 11.
 func TestX2_AtomicPhilosophers(t *testing.T) {
-	const philosophers, meals = 5, 20
 	for name, nodes := range everyPairOfNodes {
 		t.Run(name, func(t *testing.T) {
 			n, m := nodes(t)
-			var mu sync.Mutex
-			var forks [philosophers]rpc.Address
-			holders := [philosophers]int{} // 0 for none
-			for i := range forks {
-				at := []*rpc.Node{n, m}[i%2]
-				forks[i] = spawn(t, at, fmt.Sprint("fork", i), func(p *rpc.Process) {
-					holder := 0
-					take := func(from, to int) func(coroutine.Context, int) (none, error) {
-						return func(_ coroutine.Context, who int) (none, error) {
-							mu.Lock()
-							defer mu.Unlock()
-							assert.Equal(t, from*who, holders[i])
-							holder, holders[i] = to*who, to*who
-							return none{}, nil
-						}
-					}
-					rpc.Func(p, "pickup", take(0, 1))
-					rpc.Func(p, "putdown", take(1, 0))
-					p.Guard("pickup", func(func(string) guard.Counters) bool { return holder == 0 })
-					p.RequestGuard("putdown", func(r guard.Request, _ func(string) guard.Counters) bool { return r.Args == holder })
-				})
-			}
-			for i := range philosophers {
-				mine := func(r guard.Request) bool { return synchronizer.Args[int](r) == i+1 }
-				must(n.Synchronize(t.Context(), fmt.Sprint("indivisiblePickup", i), func(s *synchronizer.Synchronizer) {
-					s.Atomic(synchronizer.Event{Of: forks[i], Method: "pickup", If: mine},
-						synchronizer.Event{Of: forks[(i+1)%philosophers], Method: "pickup", If: mine})
-				}))
-			}
-			var wg sync.WaitGroup
-			for i := range philosophers {
-				wg.Go(func() {
-					c := coroutine.Blocking(t.Context())
-					both := func(method string) {
-						l := rpc.At[int, none](n.Remote(forks[i].Node(), forks[i].Process()), method).Future(c, i+1)
-						right := forks[(i+1)%philosophers]
-						r := rpc.At[int, none](n.Remote(right.Node(), right.Process()), method).Future(c, i+1)
-						_, err := l.Wait(c)
-						assert.NoError(t, err)
-						_, err = r.Wait(c)
-						assert.NoError(t, err)
-					}
-					for range meals {
-						both("pickup")
-						both("putdown")
-					}
-				})
-			}
-			wg.Wait()
+			layTable(t, n, m).dine(t, 20)
 		})
 	}
 }

@@ -1,0 +1,19 @@
+package rpc
+
+// Open returns how many requests the node serves or has to serve.
+func Open(n *Node) (open int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.processes {
+		p.mu.Lock()
+		open += len(p.open)
+		p.mu.Unlock()
+	}
+	for _, p := range n.peers {
+		open += len(p.served) + len(p.calls)
+	}
+	return open
+}
+
+// Coordinated returns how many messages between processes and synchronizers the node has sent.
+func Coordinated(n *Node) uint64 { return n.coordinated.Load() }

@@ -1,0 +1,142 @@
+package rpc_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/golda-dev/golda/coordination/coroutine"
+	"github.com/golda-dev/golda/coordination/guard"
+	"github.com/golda-dev/golda/coordination/rpc"
+	"github.com/golda-dev/golda/coordination/synchronizer"
+	"github.com/golda-dev/golda/coordination/transport"
+)
+
+// asNodeB, in the environment, makes this program the node B of a test.
+const asNodeB = "GOLDA_TEST_RPC_B"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asNodeB) != "" {
+		if err := nodeB(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// nodeB runs a node until its standard input is closed.
+func nodeB() error {
+	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{})
+	if err != nil {
+		return err
+	}
+	n, err := rpc.NewNode(rpc.Config{Transport: tr})
+	if err != nil {
+		return err
+	}
+	if _, err = n.Spawn(context.Background(), "B", func(p *rpc.Process) error {
+		rpc.Func(p, "use", func(c coroutine.Context, inside rpc.Ref[none, none]) (none, error) {
+			if _, err := inside.Call(c, none{}); err != nil {
+				return none{}, err
+			}
+			return none{}, coroutine.Sleep(c, time.Hour)
+		})
+		return nil
+	}); err != nil {
+		return err
+	}
+	fmt.Println(n.Name())
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	return n.Close()
+}
+
+// startB starts a process of the operating system, and returns the name of its node.
+func startB(t *testing.T) (cmd *exec.Cmd, node string) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asNodeB+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return cmd, strings.TrimSpace(line)
+}
+
+// TestX3_DeathOfTheProgramThatHoldsALock kills a program whose process has the lock of S1, while S2 verifies its request.
+func TestX3_DeathOfTheProgramThatHoldsALock(t *testing.T) {
+	n := nodeOn(t, listen(t))
+	cmd, node := startB(t)
+	b := n.Remote(node, "B")
+	a := spawnCounting(t, n, "A", "use")
+	asked, answer := make(chan none), make(chan none)
+	must(n.Synchronize(t.Context(), "S1", func(s *synchronizer.Synchronizer) {
+		s.Constrain(a, "use", always)
+		s.Constrain(b, "use", always)
+	}))
+	must(n.Synchronize(t.Context(), "S2", func(s *synchronizer.Synchronizer) {
+		s.Constrain(b, "use", func(guard.Request) bool {
+			asked <- none{}
+			<-answer
+			return true
+		})
+	}))
+	call := rpc.At[rpc.Ref[none, none], none](b, "use").Future(t.Context(), rpc.Ref[none, none]{})
+	<-asked
+	other := rpc.At[none, none](a, "use").Future(t.Context(), none{})
+	killed := time.Now()
+	require.NoError(t, cmd.Process.Kill())
+	_, err := call.Wait(blocking(t))
+	require.ErrorIs(t, err, rpc.ErrUnreachable)
+	answer <- none{}
+	must(other.Wait(blocking(t)))
+	t.Logf("A ran %v after B was killed", time.Since(killed))
+}
+
+// TestX3_DeathOfTheProgramThatIsInside kills a program whose function is the one that may be current.
+func TestX3_DeathOfTheProgramThatIsInside(t *testing.T) {
+	n := nodeOn(t, listen(t))
+	cmd, node := startB(t)
+	b := n.Remote(node, "B")
+	inside := make(chan none)
+	var tell rpc.Ref[none, none]
+	a := spawn(t, n, "A", func(p *rpc.Process) {
+		rpc.Func(p, "use", func(coroutine.Context, none) (none, error) { return none{}, nil })
+		tell = rpc.Func(p, "", func(coroutine.Context, none) (none, error) {
+			inside <- none{}
+			return none{}, nil
+		})
+	})
+	must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) {
+		s.AtMost(1, synchronizer.Event{Of: a, Method: "use"}, synchronizer.Event{Of: b, Method: "use"})
+	}))
+	call := rpc.At[rpc.Ref[none, none], none](b, "use").Future(t.Context(), tell)
+	<-inside
+	other := rpc.At[none, none](a, "use").Future(t.Context(), none{})
+	time.Sleep(20 * time.Millisecond)
+	require.False(t, other.Done(), "B is inside")
+	killed := time.Now()
+	require.NoError(t, cmd.Process.Kill())
+	must(other.Wait(blocking(t)))
+	t.Logf("A was inside %v after B was killed", time.Since(killed))
+	_, err := call.Wait(blocking(t))
+	assert.ErrorIs(t, err, rpc.ErrUnreachable)
+}
