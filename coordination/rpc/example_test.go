@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/coordination/rpc"
+	"github.com/golda-dev/golda/coordination/synchronizer"
 	"github.com/golda-dev/golda/coordination/transport"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
@@ -205,4 +206,91 @@ func ExampleConfig() {
 	say := rpc.At[string, string](north.Remote("south", "echo"), "say")
 	fmt.Println(say.Call(coroutine.Blocking(context.Background()), "hello"))
 	// Output: hello <nil>
+}
+
+// Figures 19 to 21: at most one lamp is on, and each is turned on once in a round. The two rules know nothing of each other.
+func ExampleNode_Synchronize() {
+	node, err := rpc.NewNode(rpc.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer node.Close()
+	ctx := context.Background()
+	var lamps []rpc.Address
+	for _, name := range []string{"red", "green"} {
+		lamp, _ := node.Spawn(ctx, name, func(p *rpc.Process) error {
+			rpc.Func(p, "on", func(coroutine.Context, none) (none, error) { fmt.Println(name, "on"); return none{}, nil })
+			rpc.Func(p, "off", func(coroutine.Context, none) (none, error) { fmt.Println(name, "off"); return none{}, nil })
+			return nil
+		})
+		lamps = append(lamps, lamp)
+	}
+	oneOn := func(s *synchronizer.Synchronizer) {
+		for _, lamp := range lamps {
+			s.Constrain(lamp, "on", func(guard.Request) bool {
+				on := 0
+				for _, lamp := range lamps {
+					on += s.Count(lamp, "on").Accepted - s.Count(lamp, "off").Completed
+				}
+				return on == 0
+			})
+		}
+	}
+	inTurn := func(s *synchronizer.Synchronizer) {
+		s.OncePerRound(synchronizer.Event{Of: lamps[0], Method: "on"}, synchronizer.Event{Of: lamps[1], Method: "on"})
+	}
+	for name, rules := range map[string]func(*synchronizer.Synchronizer){"one on": oneOn, "in turn": inTurn} {
+		if _, err := node.Synchronize(ctx, name, rules); err != nil {
+			fmt.Println(err)
+		}
+	}
+	c := coroutine.Blocking(ctx)
+	_, _ = rpc.At[none, none](lamps[0], "on").Call(c, none{})
+	again := rpc.At[none, none](lamps[0], "on").Future(ctx, none{}) // waits: the next is green
+	green := rpc.At[none, none](lamps[1], "on").Future(ctx, none{}) // waits: red is on
+	_, _ = rpc.At[none, none](lamps[0], "off").Call(c, none{})
+	_, _ = green.Wait(c)
+	_, _ = rpc.At[none, none](lamps[1], "off").Call(c, none{})
+	_, _ = again.Wait(c)
+	// Output:
+	// red on
+	// red off
+	// green on
+	// green off
+	// red on
+}
+
+// Figure 11: two forks are picked up together or not at all.
+func ExampleNode_Synchronize_bothOrNone() {
+	node, err := rpc.NewNode(rpc.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer node.Close()
+	ctx := context.Background()
+	var forks []rpc.Address
+	for _, name := range []string{"left", "right"} {
+		fork, _ := node.Spawn(ctx, name, func(p *rpc.Process) error {
+			rpc.Func(p, "pickup", func(_ coroutine.Context, philosopher int) (int, error) { return philosopher, nil })
+			return nil
+		})
+		forks = append(forks, fork)
+	}
+	_, err = node.Synchronize(ctx, "philosopher 1", func(s *synchronizer.Synchronizer) {
+		mine := func(r guard.Request) bool { return synchronizer.Args[int](r) == 1 }
+		s.Atomic(synchronizer.Event{Of: forks[0], Method: "pickup", If: mine}, synchronizer.Event{Of: forks[1], Method: "pickup", If: mine})
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	left := rpc.At[int, int](forks[0], "pickup").Future(ctx, 1)
+	fmt.Println("with one request:", left.Done())
+	_, _ = rpc.At[int, int](forks[1], "pickup").Call(coroutine.Blocking(ctx), 1)
+	_, _ = left.Wait(coroutine.Blocking(ctx))
+	fmt.Println("with both:", left.Done())
+	// Output:
+	// with one request: false
+	// with both: true
 }
