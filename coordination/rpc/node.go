@@ -108,14 +108,15 @@ func (n *Node) Stop(name string) error {
 	if tree == nil {
 		return fmt.Errorf("rpc: process %q: %w", name, supervisor.ErrNotFound)
 	}
-	if err := tree.Remove(name); err != nil {
-		return fmt.Errorf("rpc: process %q: %w", name, err)
-	}
+	err := tree.Remove(name)
 	if book != nil {
 		n.mu.Lock()
 		delete(n.rulebooks, name)
 		n.mu.Unlock()
 		book.retire(n)
+	}
+	if err != nil {
+		return fmt.Errorf("rpc: process %q: %w", name, err)
 	}
 	return nil
 }

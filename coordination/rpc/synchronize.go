@@ -35,6 +35,7 @@ func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchr
 	}
 	r := newRulebook(name, init)
 	if _, err := tree.Add(ctx, n.Child(name, r.start)); err != nil {
+		r.retire(n)
 		return Address{}, fmt.Errorf("rpc: synchronizer %q: %w", name, err)
 	}
 	n.mu.Lock()
@@ -69,6 +70,8 @@ type rulebook struct {
 	mu      sync.Mutex                // guards the fields below
 	counted map[rules.Method]struct{} // the methods that only rules have asked for
 	members []string
+	process *Process // the present incarnation
+	retired bool     // there will be no further one
 }
 
 func newRulebook(name string, init func(s *synchronizer.Synchronizer)) *rulebook {
@@ -77,6 +80,13 @@ func newRulebook(name string, init func(s *synchronizer.Synchronizer)) *rulebook
 
 // start is the init of the synchronizer's process.
 func (r *rulebook) start(p *Process) error {
+	r.mu.Lock()
+	retired := r.retired
+	r.process = p
+	r.mu.Unlock()
+	if retired {
+		return supervisor.ErrStopped
+	}
 	c := &coordinator{book: r, process: p}
 	if err := c.begin(); err != nil {
 		return err
@@ -86,11 +96,16 @@ func (r *rulebook) start(p *Process) error {
 	return nil
 }
 
-// retire takes the rules back, when the synchronizer has ended.
+// retire takes the rules back, when the synchronizer has ended, or was given up by its supervisor: then it has no more to say.
 func (r *rulebook) retire(n *Node) {
 	r.mu.Lock()
-	members := r.members
+	members, p := r.members, r.process
+	r.retired = true
 	r.mu.Unlock()
+	if p != nil {
+		n.leave(p)
+		p.disown(fmt.Errorf("%w: process %s was stopped", ErrUnreachable, p.address))
+	}
 	epoch := n.nextIncarnation()
 	for _, to := range members {
 		n.coordinate(envelope{Incarnation: epoch, Message: transaction.Message{
@@ -159,6 +174,9 @@ func (c *coordinator) begin() error {
 	}
 	c.WhenTerminated(r.Terminate)
 	r.Count = c.counters()
+	if c.book.retired {
+		return supervisor.ErrStopped
+	}
 	c.book.members = slices.Sorted(maps.Keys(r.Members))
 	c.Start()
 	return nil

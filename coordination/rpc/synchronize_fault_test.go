@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -143,21 +144,26 @@ func TestSynchronizeWaitsForItsMembersAndCanBeGivenUp(t *testing.T) {
 	})
 	rpc.At[none, none](busy, "block").Future(t.Context(), none{})
 	<-in
-	ctx, cancel := context.WithCancel(t.Context())
-	started := make(chan none)
-	over := make(chan error)
-	go func() {
-		_, err := n.Synchronize(ctx, "S", func(s *synchronizer.Synchronizer) {
-			s.Constrain(busy, "m", never)
-			close(started)
-		})
-		over <- err
-	}()
-	<-started
-	cancel()
-	err := <-over
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, `rpc: synchronizer "S": `)
+	for i := range 40 {
+		ctx, cancel := context.WithCancel(t.Context())
+		started := make(chan none)
+		over := make(chan error)
+		go func() {
+			_, err := n.Synchronize(ctx, "S", func(s *synchronizer.Synchronizer) {
+				s.Constrain(busy, "m", never)
+				close(started)
+			})
+			over <- err
+		}()
+		<-started
+		for range i * 20 { // so that it is given up at different points
+			runtime.Gosched()
+		}
+		cancel()
+		err := <-over
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, `rpc: synchronizer "S": `)
+	}
 	close(let)
 	must(rpc.At[none, none](busy, "m").Call(blocking(t), none{}))
 }
@@ -533,4 +539,29 @@ func TestASynchronizerThatItsSupervisorStopsKeepsItsRules(t *testing.T) {
 	}
 	assert.Zero(t, ran.Load())
 	assert.EqualValues(t, 6, synchronizers.Load())
+}
+
+// TestASynchronizerWhoseRuleHangsIsStopped has a rule that does not return until the test lets it.
+func TestASynchronizerWhoseRuleHangsIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := aNode(t)
+		a := spawnCounting(t, n, "A", "m")
+		let := make(chan none)
+		must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) {
+			s.Constrain(a, "m", func(guard.Request) bool {
+				<-let
+				return false
+			})
+		}))
+		call := rpc.At[none, none](a, "m").Future(t.Context(), none{})
+		synctest.Wait()
+		var left *supervisor.LeftError
+		require.ErrorAs(t, n.Stop("S"), &left)
+		must(call.Wait(blocking(t)))
+		close(let)
+		synctest.Wait()
+		must(rpc.At[none, none](a, "m").Call(blocking(t), none{}))
+		must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(a, "m", always) }))
+		must(rpc.At[none, none](a, "m").Call(blocking(t), none{}))
+	})
 }

@@ -71,7 +71,7 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f.BoolVar(&c.separately, "separately", false, "pick up the left fork, then the right one, without a rule")
 	f.DurationVar(&c.patience, "patience", time.Second, "end as a deadlock if no philosopher begins to eat for `so long`")
 	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the text")
-	if err := show.Parse(f, args, "philosophers lets philosophers dine who pick up both forks or none.", stdout); err != nil {
+	if err := show.Parse(f, args, "philosophers has philosophers dine, each with both forks or with none.", stdout); err != nil {
 		return config{}, err
 	}
 	return c, errors.Join(

@@ -66,6 +66,6 @@ func TestWrongFlagsAreReportedInOneLineWithStatus2(t *testing.T) {
 func TestHelpIsNoError(t *testing.T) {
 	status, stdout, stderr := philosophers("-help")
 	assert.Equal(t, show.StatusOK, status)
-	assert.True(t, strings.HasPrefix(stdout, "philosophers lets philosophers dine"), stdout)
+	assert.True(t, strings.HasPrefix(stdout, "philosophers has philosophers dine"), stdout)
 	assert.Empty(t, stderr)
 }
