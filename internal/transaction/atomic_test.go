@@ -310,7 +310,7 @@ func TestAnAtomicRuleSurvivesItsSynchronizer(t *testing.T) {
 
 func TestAnAtomicRuleSurvivesItsProcesses(t *testing.T) {
 	t.Parallel()
-	n := count(t, 1500, func(w *world) string {
+	n, _ := count(t, seeds(1500), 0, func(w *world) string {
 		all := couples(w, 3, 4)
 		for _, name := range w.names {
 			if w.rnd.IntN(3) == 0 {
