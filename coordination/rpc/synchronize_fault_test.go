@@ -541,6 +541,32 @@ func TestASynchronizerThatItsSupervisorStopsKeepsItsRules(t *testing.T) {
 	assert.EqualValues(t, 6, synchronizers.Load())
 }
 
+// TestNothingIsSentWhileNothingHappens has virtual time pass. A member of the same node that does not exist needs no repetition; one
+// of another node does.
+func TestNothingIsSentWhileNothingHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hub transport.Hub
+		n, m := nodeOn(t, hub.Join("n")), nodeOn(t, hub.Join("m"))
+		a, b := spawnCounting(t, n, "A", "m"), spawnCounting(t, m, "B", "m")
+		must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) {
+			for _, p := range []rpc.Address{a, b, n.Address("none"), m.Address("none")} {
+				s.Constrain(p, "m", always)
+			}
+		}))
+		must(rpc.At[none, none](n.Remote("m", "B"), "m").Call(blocking(t), none{}))
+		time.Sleep(time.Minute)
+		sent := rpc.Coordinated(n) + rpc.Coordinated(m)
+		time.Sleep(time.Hour)
+		repeated := rpc.Coordinated(n) + rpc.Coordinated(m) - sent
+		assert.InDelta(t, 3600, repeated, 10, "two that do not exist, of which one is of another node, are asked every two seconds")
+		spawnCounting(t, m, "none", "m")
+		time.Sleep(time.Minute)
+		sent = rpc.Coordinated(n) + rpc.Coordinated(m)
+		time.Sleep(time.Hour)
+		assert.Equal(t, sent, rpc.Coordinated(n)+rpc.Coordinated(m))
+	})
+}
+
 // TestASynchronizerWhoseRuleHangsIsStopped has a rule that does not return until the test lets it.
 func TestASynchronizerWhoseRuleHangsIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

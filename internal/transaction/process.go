@@ -17,6 +17,7 @@ type Process struct {
 
 	synchronizers map[string]*link
 	asked         map[string][]string // by method: the synchronizers to ask, sorted
+	hears         map[string][]string // by method: those that hear of its requests that have ended, sorted
 	refused       map[*requests.Request]string
 	byNumber      map[uint64]*requests.Request // those that were refused
 
@@ -130,8 +131,8 @@ func (p *Process) Conflicts() (all []Conflict) {
 // Complete books that a request has ended. Call Next afterwards.
 func (p *Process) Complete(r *requests.Request) {
 	p.queue.Complete(r)
-	for _, s := range p.names() {
-		if l := p.synchronizers[s]; !l.down && has(l.methods, r.Method) {
+	for _, s := range p.hears[r.Method] {
+		if !p.synchronizers[s].down {
 			p.send(Message{Kind: Completed, To: s, Request: r.Request, Number: r.Number(), Counters: p.counters(r.Method)})
 		}
 	}
@@ -185,8 +186,14 @@ func (p *Process) Repeat() {
 }
 
 // Awaits returns the synchronizers, sorted, for which Repeat asks.
-func (p *Process) Awaits() []string {
-	return slices.DeleteFunc(p.names(), func(s string) bool { return !p.synchronizers[s].down })
+func (p *Process) Awaits() (names []string) {
+	for s, l := range p.synchronizers {
+		if l.down {
+			names = append(names, s)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Receive handles a message of a synchronizer. Call Next afterwards.
@@ -424,9 +431,10 @@ func (p *Process) installed(s string) {
 // rebuild computes which synchronizers each method has to ask. All processes ask in sorted order, so they seldom meet
 // crosswise.
 func (p *Process) rebuild() {
-	p.asked, p.offeredTo = map[string][]string{}, map[string][]string{}
+	p.asked, p.hears, p.offeredTo = map[string][]string{}, map[string][]string{}, map[string][]string{}
 	for _, s := range p.names() {
 		for method, part := range p.synchronizers[s].methods {
+			p.hears[method] = append(p.hears[method], s)
 			if part.Asked {
 				p.asked[method] = append(p.asked[method], s)
 			}
@@ -461,9 +469,4 @@ func (p *Process) send(m Message) {
 	m.From, m.Epoch = p.self, p.synchronizers[m.To].epoch
 	m.ID.Process, m.ID.Incarnation = p.self, p.incarnation
 	p.out = append(p.out, m)
-}
-
-func has(methods map[string]Part, method string) bool {
-	_, ok := methods[method]
-	return ok
 }

@@ -141,13 +141,16 @@ func (s *Synchronizer) Start() {
 func (s *Synchronizer) Fetched() bool { return len(s.fetching) == 0 }
 
 // Awaits returns the names to which Repeat sends.
-func (s *Synchronizer) Awaits() []string {
-	names := slices.Sorted(maps.Keys(s.asking))
-	for _, process := range s.Processes() {
-		if p := s.processes[process]; p.down || !p.known {
+func (s *Synchronizer) Awaits() (names []string) {
+	for other := range s.asking {
+		names = append(names, other)
+	}
+	for process, p := range s.processes {
+		if p.down || !p.known {
 			names = append(names, process)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
