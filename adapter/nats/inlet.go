@@ -283,8 +283,11 @@ func (i *Inlet[C]) status(ctx context.Context) (s Status, err error) {
 		return s, err
 	}
 	c := consumer.CachedInfo()
+	inFlight := uint64(max(c.NumAckPending, 0))
+	// The stream may have a few more messages: if the server is killed, it may know later that a message was acknowledged, and not that
+	// it was therefore removed.
 	return Status{
-		Published: stream.State.LastSeq, Pending: stream.State.Msgs, DeadLettered: dead.State.Msgs,
-		InFlight: uint64(max(c.NumAckPending, 0)), Redelivered: uint64(max(c.NumRedelivered, 0)),
+		Published: stream.State.LastSeq, Pending: c.NumPending + inFlight, DeadLettered: dead.State.Msgs,
+		InFlight: inFlight, Redelivered: uint64(max(c.NumRedelivered, 0)),
 	}, nil
 }
