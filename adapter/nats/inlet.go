@@ -283,11 +283,20 @@ func (i *Inlet[C]) status(ctx context.Context) (s Status, err error) {
 		return s, err
 	}
 	c := consumer.CachedInfo()
-	inFlight := uint64(max(c.NumAckPending, 0))
-	// The stream may have a few more messages: if the server is killed, it may know later that a message was acknowledged, and not that
-	// it was therefore removed.
 	return Status{
-		Published: stream.State.LastSeq, Pending: c.NumPending + inFlight, DeadLettered: dead.State.Msgs,
-		InFlight: inFlight, Redelivered: uint64(max(c.NumRedelivered, 0)),
+		Published: stream.State.LastSeq, Pending: left(stream.State, c), DeadLettered: dead.State.Msgs,
+		InFlight: uint64(max(c.NumAckPending, 0)), Redelivered: uint64(max(c.NumRedelivered, 0)),
 	}, nil
+}
+
+// left returns how many messages are not done, of a stream and its consumer that were asked in this order.
+//
+// The stream may have a few more: if the server is killed, it may know later that a message was acknowledged, and not that it was therefore
+// removed. What the consumer itself says of messages that were not delivered may be old, since it is notified of new ones.
+func left(s jetstream.StreamState, c *jetstream.ConsumerInfo) uint64 {
+	n := uint64(max(c.NumAckPending, 0))
+	if s.LastSeq > c.Delivered.Stream {
+		n += min(s.LastSeq-c.Delivered.Stream, s.Msgs)
+	}
+	return n
 }

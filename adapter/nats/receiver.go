@@ -83,7 +83,7 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	if !r.conn.nc.IsConnected() {
 		return explain(natsgo.ErrDisconnected)
 	}
-	if _, err := r.pending(ctx); err != nil {
+	if _, err := r.left(ctx); err != nil {
 		return err
 	}
 	if r.isAway {
@@ -103,16 +103,19 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	return err
 }
 
-// pending returns how many messages are left, whether they were delivered or not.
-func (r *receiver) pending(ctx context.Context) (uint64, error) {
+// left returns how many messages are left, whether they were delivered or not.
+func (r *receiver) left(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestRetry)
 	defer cancel()
-	consumer, err := r.conn.js.Consumer(ctx, r.t.names.stream, consumerName)
+	stream, err := r.conn.js.Stream(ctx, r.t.names.stream)
 	if err != nil {
 		return 0, explain(err)
 	}
-	info := consumer.CachedInfo()
-	return info.NumPending + uint64(max(info.NumAckPending, 0)), nil
+	consumer, err := stream.Consumer(ctx, consumerName)
+	if err != nil {
+		return 0, explain(err)
+	}
+	return left(stream.CachedInfo().State, consumer.CachedInfo()), nil
 }
 
 // session is a receiver with a subscription.
@@ -230,7 +233,7 @@ func (s *session) look(ctx context.Context) error {
 	if !s.untilEmpty || s.t.inFlight() > 0 {
 		return nil
 	}
-	if left, err := s.pending(ctx); err != nil || left > 0 {
+	if n, err := s.left(ctx); err != nil || n > 0 {
 		return err
 	}
 	return errEmpty
