@@ -106,6 +106,8 @@ func (p *plan) place(name string, x Part) {
 		p.addAll(list)
 	case part.List:
 		p.addAll(x)
+	case part.Fault:
+		p.faultf(x.Name, "%s", x.Problem)
 	case *fed:
 		p.placeFeed(x)
 	case mapping:
@@ -165,7 +167,7 @@ func (p *plan) addAll(list part.List) (stages []*engine.Core) {
 				stages = append(stages, c)
 				continue
 			}
-			p.faultf("Flow", "is nil")
+			p.faultf("Flow", "is nil, or was not made with a function of package stage")
 		}
 	}
 	return stages
@@ -565,7 +567,11 @@ func (p *plan) attach(pl *inbox.Pipeline) error {
 		for _, d := range p.stages[:i] {
 			d.Inbox().Detach(pl)
 		}
-		p.faultf(stageName(c), "is part of another pipeline already")
+		if of := c.Inbox().Pipeline(); of == pl {
+			p.faultf(stageName(c), "was removed from this pipeline: a stage cannot be added again, so make a new one")
+		} else {
+			p.faultf(stageName(c), "is part of another pipeline already: %q", of.Name)
+		}
 		return errors.Join(p.faults...)
 	}
 	for _, w := range p.wires {
@@ -611,11 +617,11 @@ func (p *plan) checkFeeds() {
 		}
 		names[f.name] = true
 		p.checkName(part, f.name)
-		if f.problem != "" {
+		switch {
+		case f.problem != "":
 			p.faultf(part, "%s", f.problem)
-		}
-		if f.run == nil {
-			p.faultf(part, "the source is nil")
+		case f.run == nil:
+			p.faultf(part, "the source is nil: there is none, or package source has refused an argument that is nil or out of range")
 		}
 	}
 }

@@ -40,7 +40,7 @@ func ExamplePipeline_Rewire() {
 	// <16> <nil>
 	// <nil> <nil>
 	// <4> <nil>
-	// pipeline "example": stage "parse": leads to stage "square", which is not part of this pipeline; add it first
+	// pipeline "example": stage "parse": leads to stage "square", which is not part of this pipeline: it was removed
 }
 
 // The port of a behaviour is moved with a Wire.

@@ -38,6 +38,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		dead:     Letters{box.Dead}, quarantine: Letters{box.Quarantine}, failures: Letters{box.Failures},
 	}
 	p.host = &inbox.Pipeline{
+		Name: name,
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
 		Keep: p.keep, Ended: p.ended, Full: p.filled,
 		InFlight: p.load, MaxInFlight: plan.set.inFlight,

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/inbox"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/part"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -59,7 +61,7 @@ func (p *Pipeline) Rewire(ctx context.Context, wires ...Part) error {
 	case p.host.Draining.Load():
 		return fmt.Errorf("pipeline %q: rewire: %w", p.name, stage.ErrDraining)
 	}
-	plan := &rewiring{plan: plan{name: p.name, present: p.stages().stages}}
+	plan := &rewiring{host: p.host, plan: plan{name: p.name, present: p.stages().stages}}
 	plan.makeIndex()
 	if err := plan.checkAll(wires); err != nil {
 		return err
@@ -82,6 +84,7 @@ func (p *Pipeline) Rewire(ctx context.Context, wires ...Part) error {
 type rewiring struct {
 	plan
 
+	host     *inbox.Pipeline
 	connects []func()
 	sources  []*engine.Core
 	changed  map[any]bool // ports, and the inboxes of flows
@@ -109,6 +112,8 @@ func (r *rewiring) place(name string, parts []Part) {
 			r.checkWire(name, x)
 		case rewired:
 			r.checkFlow(x)
+		case part.Fault:
+			r.faultf(x.Name, "%s", x.Problem)
 		case cored:
 			r.faultf(name, "is a stage, and no wire; Add adds stages")
 		default:
@@ -150,7 +155,7 @@ func (r *rewiring) checkFlow(x rewired) {
 	i, ours := r.index.places[x.Source().Inlet()]
 	switch {
 	case !ours:
-		r.faultf(name, "is not part of this pipeline")
+		r.faultf(name, "is not part of this pipeline%s", r.whereabouts(x.Source().Inlet()))
 	case r.changed[x.Source()]:
 		r.faultf(name, "is connected twice; name all targets in one To")
 	default:
@@ -174,12 +179,26 @@ func (r *rewiring) checkEdge(name string, from *engine.Core, to *behaviour.Inlet
 	}
 	i, ours := r.index.places[to]
 	if !ours {
-		r.faultf(name, "leads to stage %q, which is not part of this pipeline; add it first", to.Name())
+		r.faultf(name, "leads to stage %q, which is not part of this pipeline%s", to.Name(), cmp.Or(r.whereabouts(to), "; add it first"))
 		return
 	}
 	r.checkUse(name, "leads to a stage that ", r.present[i].Inbox())
 	if r.present[i] == from && from.Inbox().Knobs().Capacity == 1 {
 		r.faultf(name, "is a loop without slack: it forwards to itself and its capacity is one command; needs Capacity(2)")
+	}
+}
+
+// whereabouts says where a stage is that is not part of the pipeline: "" if it is in none.
+func (r *rewiring) whereabouts(inlet *behaviour.Inlet) string {
+	in, ok := inlet.Inbox().(*inbox.Inbox)
+	if !ok || in.Pipeline() == nil {
+		return ""
+	}
+	switch of := in.Pipeline(); of {
+	case r.host:
+		return ": it was removed"
+	default:
+		return fmt.Sprintf(", but of %q", of.Name)
 	}
 }
 

@@ -528,7 +528,7 @@ func TestAStageOfTheSameNameMayBeAddedAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, i, n)
 			require.NoError(t, p.Remove(t.Context(), s))
-			require.ErrorContains(t, p.Add(t.Context(), s), "is part of another pipeline already", "a removed stage is not found")
+			require.ErrorContains(t, p.Add(t.Context(), s), "was removed from this pipeline", "a removed stage is not found")
 			s = stage.New("s", fn(echo[int]))
 			require.NoError(t, p.Add(t.Context(), s))
 			require.NotNil(t, s.PID())

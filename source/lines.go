@@ -31,7 +31,9 @@ func (e *LineError) Unwrap() error { return e.Err }
 
 // Lines makes a source of the lines of a reader, without their ends "\n" or "\r\n". The last line need not have an end. A line
 // of more than longest bytes is an error that names it, a [*LineError], and ends the feed; 0 means 64 KiB. An error of the
-// reader is a failure: the source is run again after a pause, and reads on where it was.
+// reader is a failure: the source is run again after a pause, and reads on where it was. So is a reader of which a hundred Reads in a
+// row return neither bytes nor an error: that is [io.ErrNoProgress]. Lines returns nil if r is nil or longest is below zero, and
+// pipeline.New refuses that.
 //
 // The position is the number of bytes up to the end of the line. If r is a file, the total is its size. To begin at another
 // position, see [Checkpoint], Lines seeks if r is an [io.Seeker], and otherwise reads what comes before.
@@ -39,12 +41,8 @@ func (e *LineError) Unwrap() error { return e.Err }
 // Lines never closes r. The source returns when its context ends, even if a Read does not; the goroutine that reads is then
 // left until the Read returns.
 func Lines(r io.Reader, longest int) Source[string] {
-	if r == nil {
+	if r == nil || longest < 0 {
 		return nil
-	}
-	if longest < 0 {
-		err := fmt.Errorf("source: Lines: a line may have %d bytes; use 0 for %d", longest, defaultLongest)
-		return func(context.Context, func(string) error) error { return Fatal(err) }
 	}
 	if longest == 0 {
 		longest = defaultLongest
@@ -199,7 +197,10 @@ func (in *input) read(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// readInto reads once. A panic of the reader becomes an error, since in this goroutine nothing else would catch it.
+// mostEmpty is how many Reads in a row may return nothing.
+const mostEmpty = 100
+
+// readInto reads until there is something. A panic of the reader becomes an error, since in this goroutine nothing else would catch it.
 func readInto(r io.Reader, buf []byte, to chan<- result) {
 	got := result{err: errReaderGone}
 	defer func() {
@@ -209,6 +210,13 @@ func readInto(r io.Reader, buf []byte, to chan<- result) {
 		to <- got
 	}()
 	n, err := r.Read(buf)
+	for tries := 1; n == 0 && err == nil; tries++ {
+		if tries == mostEmpty {
+			err = io.ErrNoProgress
+			break
+		}
+		n, err = r.Read(buf)
+	}
 	if n < 0 || n > len(buf) {
 		n, err = 0, fmt.Errorf("the reader returned an invalid count: %d", n)
 	}

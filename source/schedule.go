@@ -13,11 +13,11 @@ const longestWait = time.Minute
 var errStandsStill = errors.New("source: Schedule: the next time is not after the one before")
 
 // Every makes a source that submits the time once in every period d, first after d. Like a [time.Ticker] it leaves out times
-// that have passed while the stage was full, or while the feed was restarted. It is never exhausted.
+// that have passed while the stage was full, or while the feed was restarted. It is never exhausted. Every returns nil if d is not
+// positive, and pipeline.New refuses that.
 func Every(d time.Duration) Source[time.Time] {
 	if d <= 0 {
-		err := fmt.Errorf("source: Every: the period %v is not positive", d)
-		return func(context.Context, func(time.Time) error) error { return Fatal(err) }
+		return nil
 	}
 	var start time.Time
 	return Schedule(func(after time.Time) time.Time {

@@ -103,14 +103,13 @@ func Fatal(err error) error {
 // grace at the end.
 //
 // Up to 16,384 commands may have been accepted behind the first that has not ended. Then submit waits for that one.
+//
+// Checkpoint returns nil if src or save is nil, or from is below zero, and pipeline.New refuses that.
 func Checkpoint[C any](src Source[C], from int64, save func(ctx context.Context, position int64) error) Source[C] {
-	if src == nil || save == nil {
+	if src == nil || save == nil || from < 0 {
 		return nil
 	}
 	return func(ctx context.Context, submit func(C) error) error {
-		if from < 0 {
-			return Fatal(errors.New("source: Checkpoint: the position is negative"))
-		}
 		feed.Of(ctx).Begin(from, save)
 		return src(ctx, submit)
 	}

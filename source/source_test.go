@@ -232,7 +232,7 @@ func TestLinesBeginAtACheckpoint(t *testing.T) {
 		require.ErrorContains(t, err, "the position 15 is behind the end", kind)
 		require.True(t, isFatal(err))
 	}
-	require.True(t, isFatal((&feeder[string]{}).run(t.Context(), source.Checkpoint(source.Lines(open(), 0), -1, save))))
+	require.Nil(t, source.Checkpoint(source.Lines(open(), 0), -1, save))
 }
 
 func TestFilesAreNamedInOrderAndOnce(t *testing.T) {
@@ -315,11 +315,11 @@ func TestAScheduleSubmitsEachTimeWhenItComes(t *testing.T) {
 
 func TestWrongSourcesAreFatalOrNil(t *testing.T) {
 	never := func(time.Time) error { return nil }
-	require.True(t, isFatal(source.Every(0)(t.Context(), never)))
-	require.ErrorContains(t, source.Every(-1)(t.Context(), never), "not positive")
+	require.Nil(t, source.Every(0))
+	require.Nil(t, source.Every(-1))
 	still := source.Schedule(func(after time.Time) time.Time { return after })
 	require.True(t, isFatal(still(t.Context(), never)))
-	require.True(t, isFatal(source.Lines(strings.NewReader(""), -1)(t.Context(), func(string) error { return nil })))
+	require.Nil(t, source.Lines(strings.NewReader(""), -1))
 	require.Nil(t, source.Lines(nil, 0))
 	require.Nil(t, source.Seq[int](nil))
 	require.Nil(t, source.Chan[int](nil))

@@ -123,7 +123,7 @@ func (f *Flow[In, Out]) To(target behaviour.Target[Out], more ...behaviour.Targe
 // one Route or any number of To. The returned part is that of [Flow.To], and once the flow belongs to a pipeline it is for
 // pipeline.Pipeline.Rewire.
 func (f *Flow[In, Out]) Route(pick Pick[Out], targets ...behaviour.Target[Out]) part.Part {
-	if pick != nil {
+	if pick != nil || !f.isMade() {
 		return f.lead("Route", targets, pick)
 	}
 	if r := f.end.rewire("Route", targets, nil); r != nil {
@@ -134,8 +134,16 @@ func (f *Flow[In, Out]) Route(pick Pick[Out], targets ...behaviour.Target[Out]) 
 	return f.lead("Route", targets, func(Out, int) int { return 0 })
 }
 
+// unmade is what is wrong with a flow that is nil or a zero Flow.
+const unmade = "is nil, or was not made with Map, FlatMap, Filter, Sink, FlowOf or Chain"
+
+func (f *Flow[In, Out]) isMade() bool { return f != nil && f.end != nil }
+
 // lead adds targets, and returns the part of the flow and its targets.
 func (f *Flow[In, Out]) lead(option string, targets []behaviour.Target[Out], pick Pick[Out]) part.Part {
+	if !f.isMade() {
+		return part.Fault{Name: option, Problem: "the flow " + unmade}
+	}
 	list, end := f.Parts(), f.end
 	if r := end.rewire(option, targets, pick); r != nil {
 		return r
@@ -168,6 +176,14 @@ func (f *Flow[In, Out]) Parts() part.List {
 // Chain connects two flows, as first.To(second) does, and returns them as one: it takes the commands of the first and has
 // the results of the second. Flows whose types do not fit do not compile. A chain is a flow, so chains can be chained.
 func Chain[A, B, C any](first *Flow[A, B], second *Flow[B, C]) *Flow[A, C] {
+	switch {
+	case !first.isMade() && !second.isMade():
+		return unchained[A, C]("Chain", "both flows are nil, or were not made with a function of this package")
+	case !first.isMade():
+		return unchained[A, C](second.Name(), "the first flow "+unmade)
+	case !second.isMade():
+		return unchained[A, C](first.Name(), "the second flow "+unmade)
+	}
 	list, ok := first.To(second).(part.List)
 	if !ok {
 		list = append(first.Parts(), part.Fault{
@@ -177,6 +193,13 @@ func Chain[A, B, C any](first *Flow[A, B], second *Flow[B, C]) *Flow[A, C] {
 		first.end.chained = second.Inlet()
 	}
 	return &Flow[A, C]{Stage: first.Stage, end: second.end, parts: list}
+}
+
+// unchained returns a flow that pipeline.New refuses, because a flow of a chain is none. Its name is that of the other one.
+func unchained[In, Out any](name, problem string) *Flow[In, Out] {
+	f := newFlow(name, "Chain", false, newResults[Out](), nil, func(context.Context, In) behaviour.Outcome { return behaviour.OK(nil) })
+	f.end.of.flaw("Chain", problem)
+	return f
 }
 
 // Chain3 is [Chain] of three flows. Go has no function of any number of type parameters.

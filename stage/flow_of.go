@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/internal/plain"
+	"github.com/golda-dev/golda/worker"
 )
 
 // FlowOf makes a flow of a behaviour: for one that has state, takes batches, suspends, or has a Start, and whose results go
@@ -17,7 +19,7 @@ import (
 //	})
 //
 // An error from make is a fault of the stage: pipeline.New returns it, and so it does each error that it joins. The Stage of a
-// [*Fault] may be left out.
+// [*Fault] may be left out. A panic of make, or a runtime.Goexit, is such an error.
 func FlowOf[In, Out any](
 	name string,
 	make func(send func(ctx context.Context, out Out) behaviour.Outcome) (behaviour.Behaviour[In], error),
@@ -28,7 +30,10 @@ func FlowOf[In, Out any](
 	var b behaviour.Behaviour[In]
 	var err error
 	if make != nil {
-		b, err = make(func(ctx context.Context, out Out) behaviour.Outcome { return end.send(ctx, &out) })
+		err = worker.Guard(name, func() (err error) {
+			b, err = make(func(ctx context.Context, out Out) behaviour.Outcome { return end.send(ctx, &out) })
+			return err
+		})
 	}
 	s := New(name, b, opts...)
 	if err != nil {
@@ -48,6 +53,8 @@ func (s *settings) refuse(err error) {
 		for _, one := range e.Unwrap() {
 			s.refuse(one)
 		}
+	case *worker.CrashError:
+		s.flaw("FlowOf", "make crashed: "+plain.Text(e.Value))
 	default:
 		s.flaw("FlowOf", err.Error())
 	}

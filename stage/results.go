@@ -52,6 +52,10 @@ func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick Pick
 			flaw(option, fmt.Sprintf("target %d is nil", i+1))
 			continue
 		}
+		if more.leadsTo(to.Inlet()) {
+			flaw(option, fmt.Sprintf("target %d is stage %q, which is a target already", i+1, to.Inlet().Name()))
+			continue
+		}
 		port := behaviour.NewPort[Out]("to " + to.Inlet().Name())
 		if err := port.Connect(to); err != nil {
 			flaw(option, err.Error())
@@ -60,6 +64,10 @@ func (w *way[Out]) and(option string, targets []behaviour.Target[Out], pick Pick
 		more.ports = append(more.ports, port)
 	}
 	return more
+}
+
+func (w *way[Out]) leadsTo(in *behaviour.Inlet) bool {
+	return slices.ContainsFunc(w.ports, func(p *behaviour.Port[Out]) bool { return p.Inlet() == in })
 }
 
 // outs returns the ports as a stage declares them.

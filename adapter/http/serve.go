@@ -42,6 +42,11 @@ func Serve(ctx context.Context, l net.Listener, server *http.Server, p *pipeline
 	need(l != nil, "Serve: nil listener")
 	defer l.Close() //nolint:errcheck // the server closes it, if it was started
 	select {
+	case <-p.Done():
+		return fmt.Errorf("stagehttp: Serve: pipeline %q: %w", p.Name(), pipeline.ErrStopped)
+	default:
+	}
+	select {
 	case <-p.Started():
 		return fmt.Errorf("stagehttp: Serve starts the pipeline: %q is already started", p.Name())
 	default:

@@ -17,6 +17,8 @@ import (
 type Pipeline struct {
 	loopBounds
 
+	// Name is the pipeline's name.
+	Name string
 	// Base is the zero of the pipeline's clock.
 	Base time.Time
 	// Clock reads the pipeline's clock, in nanoseconds; nil is the time since Base. A test may have its own.

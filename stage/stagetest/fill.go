@@ -24,6 +24,12 @@ const fillWait = 10 * time.Second
 //	release()
 func Fill[C any](tb testing.TB, p *pipeline.Pipeline, s *stage.Stage[C], cmd C) (release func()) {
 	tb.Helper()
+	switch {
+	case p == nil:
+		tb.Fatal("stagetest: Fill: the pipeline is nil")
+	case s == nil || s.Inlet() == nil:
+		tb.Fatal("stagetest: Fill: the stage is nil")
+	}
 	if err := p.Pause(s); err != nil {
 		tb.Fatalf("stagetest: Fill: %v", err)
 	}

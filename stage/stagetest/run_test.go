@@ -377,3 +377,16 @@ func TestAPartForRunIsNoneForNew(t *testing.T) {
 		require.EqualError(t, err, `pipeline "p": part 1: is a part for stagetest.Run, which New does not take`)
 	}
 }
+
+func TestFillOfNothingFailsTheTest(t *testing.T) {
+	s := half()
+	p := stagetest.Run(t, s)
+	for says, fill := range map[string]func(tb testing.TB){
+		"stagetest: Fill: the stage is nil":    func(tb testing.TB) { stagetest.Fill(tb, p.Pipeline, nil, 1) },
+		"stagetest: Fill: the pipeline is nil": func(tb testing.TB) { stagetest.Fill(tb, nil, s.Stage, 1) },
+	} {
+		w := &witness{TB: t}
+		require.Panics(t, func() { fill(w) }) // as the witness does at a Fatal
+		require.Equal(t, []string{says}, w.said)
+	}
+}
