@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
@@ -116,8 +117,11 @@ func TestAMessageWithoutHeadersIsADeadLetter(t *testing.T) {
 		_, err := conn.JetStream().Publish(t.Context(), "golda.inlet.numbers", []byte(data))
 		require.NoError(t, err)
 	}
+	status404 := natsgo.Header{"Status": {"404"}, "Golda-Type": {"int"}, "Golda-Version": {"many"}}
+	_, err := conn.JetStream().PublishMsg(t.Context(), &natsgo.Msg{Subject: "golda.inlet.numbers", Header: status404})
+	require.NoError(t, err)
 	run(t, numbers, stage.Sink("none", func(context.Context, int) error { t.Error("it was handled"); return nil }))
-	require.Equal(t, nats.Status{Published: 2, DeadLettered: 2}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: 3, DeadLettered: 3}, status(t, numbers))
 }
 
 // encodeless is a codec that cannot encode.

@@ -9,6 +9,8 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // Conn is a connection to a NATS server: one by URL ([Connect]), or one inside the process ([Embed]). Any number of goroutines may
@@ -43,6 +45,7 @@ type closer interface {
 // must succeed, before ctx ends: otherwise the error names the URL, without a password, and wraps the error of nats.go, such as
 // ErrAuthorization. The server must have JetStream.
 func Connect(ctx context.Context, url string, options ...natsgo.Option) (*Conn, error) {
+	link.CheckContext(ctx, "nats: Connect")
 	nc, err := dial(ctx, url, append(defaults(250*time.Millisecond), options...))
 	if err != nil {
 		return nil, fmt.Errorf("nats: connect to %s: %w", redacted(url), err)
@@ -110,6 +113,7 @@ func (c *Conn) JetStream() jetstream.JetStream { return c.js }
 //
 // Close after the pipeline has stopped. Before, Close waits for the pipeline.
 func (c *Conn) Close(ctx context.Context) error {
+	link.CheckContext(ctx, "nats: Close")
 	c.once.Do(func() {
 		c.mu.Lock()
 		c.closing = true

@@ -107,6 +107,27 @@ func TestOptionsAreChecked(t *testing.T) {
 	require.ErrorIs(t, numbers.Publish(ended, "", 1), no)
 }
 
+func TestANilContextPanicsAtOnce(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	numbers := inlet(t, conn, "numbers", nats.Options[int]{})
+	var none context.Context
+	for name, call := range map[string]func(){
+		"Connect":  func() { _, _ = nats.Connect(none, "nats://127.0.0.1:1") },
+		"Close":    func() { _ = conn.Close(none) },
+		"NewInlet": func() { _, _ = nats.NewInlet(none, conn, "a", nats.Options[int]{}) },
+		"Publish":  func() { _ = numbers.Publish(none, "", 1) },
+		"Status":   func() { _, _ = numbers.Status(none) },
+		"Letters":  func() { _ = numbers.Letters(none) },
+		"Retry":    func() { _ = numbers.Retry(none, nats.Letter{}) },
+		"Drop":     func() { _ = numbers.Drop(none, nats.Letter{}) },
+		"Once":     func() { _, _ = nats.Once(none, &table{}, "k", func(context.Context) (int, error) { return 1, nil }) },
+		"Outcomes": func() { _, _ = conn.Outcomes(none, "a", 0) },
+	} {
+		require.PanicsWithValue(t, "nats: "+name+": nil context", call, name)
+	}
+	require.NoError(t, numbers.Publish(t.Context(), "", 1), "they had no other effect")
+}
+
 // serve starts a server with a port on loopback.
 func serve(t testing.TB, o *server.Options) *server.Server {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/source"
 )
 
@@ -36,6 +37,7 @@ type Inlet[C any] struct {
 //
 // All that is wrong with the options is in one error. A nil conn panics.
 func NewInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C]) (*Inlet[C], error) {
+	link.CheckContext(ctx, "nats: NewInlet")
 	if conn == nil {
 		panic("nats: NewInlet: the Conn is nil")
 	}
@@ -92,6 +94,7 @@ const (
 //
 // [stage.Overloaded]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Overloaded
 func (i *Inlet[C]) Publish(ctx context.Context, id string, cmd C) error {
+	link.CheckContext(ctx, "nats: Publish")
 	err := i.publish(ctx, id, cmd)
 	if err != nil {
 		i.refused.Add(1)
@@ -262,6 +265,7 @@ type Status struct {
 
 // Status asks the server.
 func (i *Inlet[C]) Status(ctx context.Context) (Status, error) {
+	link.CheckContext(ctx, "nats: Status")
 	s, err := i.status(ctx)
 	if err != nil {
 		return s, fmt.Errorf("nats: inlet %q: %w", i.name, i.conn.explain(err))

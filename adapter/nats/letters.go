@@ -13,6 +13,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -158,6 +159,7 @@ type Letter struct {
 // Letters returns the dead letters, the oldest first. Each is asked for when its turn comes. If that fails, the error is the last element.
 // Letters that are added meanwhile are included.
 func (i *Inlet[C]) Letters(ctx context.Context) iter.Seq2[Letter, error] {
+	link.CheckContext(ctx, "nats: Letters")
 	return func(yield func(Letter, error) bool) {
 		for next := uint64(1); ; {
 			m, err := i.dead.GetMsg(ctx, next, jetstream.WithGetMsgSubject(i.names.deadSubject+".*"))
@@ -192,6 +194,7 @@ func letterFrom(m *jetstream.RawStreamMsg) Letter {
 // Retry publishes the message of a letter to the inlet again, as a new message without the ID, and drops the letter. If that is
 // interrupted between the two, the letter stays; a second Retry within the time of [Options.Dedup] publishes nothing more.
 func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
+	link.CheckContext(ctx, "nats: Retry")
 	m := &natsgo.Msg{Subject: i.names.subject, Data: l.Data, Header: natsgo.Header{
 		headerType: {l.Type}, headerVersion: {strconv.Itoa(l.Version)},
 		jetstream.MsgIDHeader: {fmt.Sprintf("golda-retry-%d-%d", l.Sequence, l.at)},
@@ -204,6 +207,7 @@ func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 
 // Drop removes a letter for good. A letter that is not there is no error.
 func (i *Inlet[C]) Drop(ctx context.Context, l Letter) error {
+	link.CheckContext(ctx, "nats: Drop")
 	err := i.dead.DeleteMsg(ctx, l.at)
 	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/golda-dev/golda/internal/link"
 )
 
 // Outcomes keeps the outcome of each key: see [Once]. [Conn.Outcomes] makes one, and a table of a database can be one. Any number of
@@ -33,6 +35,7 @@ type Outcomes interface {
 // again. To close that gap too, give the key to the other side, if it takes idempotency keys, or write effect and outcome in one transaction of
 // a database.
 func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx context.Context) (R, error)) (R, error) {
+	link.CheckContext(ctx, "nats: Once")
 	var none R
 	kept, found, err := outcomes.Get(ctx, key)
 	if err != nil {
@@ -77,6 +80,7 @@ func outcomeOf[R any](key string, kept []byte) (result R, err error) {
 // Outcomes returns outcomes that the server keeps, in a key-value bucket of that name, of letters, digits, - and _. They are forgotten after
 // the time keep, which should be longer than a message may be delivered again; 0 means never. Any string is a key, but an empty one.
 func (c *Conn) Outcomes(ctx context.Context, bucket string, keep time.Duration) (Outcomes, error) {
+	link.CheckContext(ctx, "nats: Outcomes")
 	if !validName.MatchString(bucket) || keep < 0 {
 		return nil, fmt.Errorf("nats: outcomes %q for %v: the name must be of 1 to 64 letters, digits, - and _, and the time not negative", bucket, keep)
 	}

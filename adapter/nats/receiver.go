@@ -186,12 +186,11 @@ func (s *session) ask() (again time.Duration, err error) {
 // take takes what has arrived: a message, or what the server says of a request.
 func (s *session) take(ctx context.Context, m *natsgo.Msg) error {
 	s.heard = time.Now()
-	status := m.Header.Get("Status")
-	if len(m.Data) > 0 || status == "" {
+	if m.Reply != "" { // the server wants an answer for a message only
 		s.requested--
 		return s.hand(ctx, m)
 	}
-	switch status {
+	switch status := m.Header.Get("Status"); status {
 	case "100": // the request waits
 		return nil
 	case "404", "408": // it has ended
@@ -250,7 +249,7 @@ func (s *session) end(ctx context.Context, sub *natsgo.Subscription) {
 	for {
 		select {
 		case m := <-s.arrivals:
-			if m.Header.Get("Status") == "" || len(m.Data) > 0 {
+			if m.Reply != "" {
 				_ = s.hand(ctx, m)
 			}
 		default:

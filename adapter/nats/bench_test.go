@@ -1,0 +1,147 @@
+package nats_test
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// publishers is how many goroutines publish at once.
+const publishers = 16
+
+// BenchmarkQueue has messages published, handled and acknowledged at the same time. One operation is one message, from the call that
+// publishes it to its acknowledgement. By golda: an inlet and a stage. By plain: nats.go with a consumer, the same codec, ID and limits. By ring: a
+// stage alone, whose queue is in memory and does not survive.
+//
+//	go test -run '^$' -bench Queue -benchtime 20000x -count 5 ./adapter/nats
+func BenchmarkQueue(b *testing.B) {
+	b.Run("store=none/by=ring", benchRing)
+	for name, s := range map[string]struct {
+		store  nats.Store
+		memory bool
+	}{
+		"memory":   {nats.Store{}, true},
+		"interval": {nats.Store{}, false},
+		"always":   {nats.Store{SyncAlways: true}, false},
+	} {
+		b.Run("store="+name+"/by=golda", func(b *testing.B) { benchGolda(b, s.store, s.memory) })
+		b.Run("store="+name+"/by=plain", func(b *testing.B) { benchPlain(b, s.store, s.memory) })
+	}
+}
+
+// publishAll publishes all messages of a benchmark.
+func publishAll(b *testing.B, publish func(ctx context.Context, n int) error) {
+	b.Helper()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range publishers {
+		all.Go(func() {
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				if err := publish(b.Context(), int(n)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// handled counts the messages, and closes done at the last.
+type handled struct {
+	n    atomic.Int64
+	most int64
+	done chan struct{}
+}
+
+func newHandled(b *testing.B) *handled {
+	b.Helper()
+	return &handled{most: int64(b.N), done: make(chan struct{})}
+}
+
+func (h *handled) one() {
+	if h.n.Add(1) == h.most {
+		close(h.done)
+	}
+}
+
+func benchRing(b *testing.B) {
+	h := newHandled(b)
+	count := stage.Sink("count", func(context.Context, Order) error { h.one(); return nil })
+	p, err := pipeline.New("bench", count, quiet)
+	require.NoError(b, err)
+	require.NoError(b, p.Start(b.Context()))
+	b.ResetTimer()
+	publishAll(b, func(ctx context.Context, n int) error { return count.Submit(ctx, Order{strconv.Itoa(n), n}) })
+	<-h.done
+	b.StopTimer()
+	require.NoError(b, p.Stop(b.Context()))
+}
+
+func benchGolda(b *testing.B, s nats.Store, memory bool) {
+	b.Helper()
+	orders := inlet(b, embed(b, b.TempDir(), s), "orders", nats.Options[Order]{Memory: memory})
+	h := newHandled(b)
+	count := stage.Sink("count", func(context.Context, Order) error { h.one(); return nil })
+	p := newPipeline(b, count, orders.Feed)
+	b.ResetTimer()
+	publishAll(b, func(ctx context.Context, n int) error {
+		id := strconv.Itoa(n)
+		return orders.Publish(ctx, id, Order{id, n})
+	})
+	<-h.done
+	b.StopTimer()
+	require.NoError(b, p.Stop(b.Context()))
+}
+
+func benchPlain(b *testing.B, s nats.Store, memory bool) {
+	b.Helper()
+	js := embed(b, b.TempDir(), s).JetStream()
+	storage := jetstream.FileStorage
+	if memory {
+		storage = jetstream.MemoryStorage
+	}
+	stream, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
+		Name: "orders", Subjects: []string{"orders"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Storage: storage,
+	})
+	require.NoError(b, err)
+	consumer, err := stream.CreateConsumer(b.Context(), jetstream.ConsumerConfig{
+		Durable: "plain", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1 << 16,
+	})
+	require.NoError(b, err)
+	h := newHandled(b)
+	consuming, err := consumer.Consume(func(m jetstream.Msg) {
+		var o Order
+		if err := json.Unmarshal(m.Data(), &o); err != nil {
+			b.Error(err)
+		}
+		if err := m.Ack(); err != nil {
+			b.Error(err)
+		}
+		h.one()
+	}, jetstream.PullMaxMessages(1024))
+	require.NoError(b, err)
+	b.ResetTimer()
+	publishAll(b, func(ctx context.Context, n int) error {
+		id := strconv.Itoa(n)
+		data, err := json.Marshal(Order{id, n})
+		if err == nil {
+			_, err = js.Publish(ctx, "orders", data, jetstream.WithMsgID(id))
+		}
+		return err
+	})
+	<-h.done
+	b.StopTimer()
+	consuming.Stop()
+	<-consuming.Closed()
+}
