@@ -80,11 +80,15 @@ func (n *Node) lose(p *peer, reason error) {
 	for _, w := range p.watches {
 		w.end(reason)
 	}
-	for _, w := range p.watching {
+	// The other node may have noticed earlier, and what it has asked since then would be forgotten here: it is told. What it has
+	// not asked since then it ignores.
+	for number, w := range p.watching {
 		w.stop()
+		_ = n.transmit(p.name, &transport.Message{Kind: kindEnded, Call: number})
 	}
-	for _, r := range p.served {
+	for number, r := range p.served {
 		r.cancel(reason)
+		n.reply(p.name, number, nil, reason)
 	}
 }
 

@@ -474,3 +474,58 @@ func TestANilContextIsRefused(t *testing.T) {
 	assert.Panics(t, func() { _, _ = n.Spawn(nil, "A", func(*rpc.Process) error { return nil }) }) //nolint:staticcheck // as above
 	assert.Panics(t, func() { n.Address("A").Watch(nil) })
 }
+
+// notices is a transport whose notices of losses the test gives.
+type notices struct {
+	transport.Transport
+
+	mu   sync.Mutex
+	lost []func(error)
+}
+
+func (n *notices) Watch(_ string, lost func(error)) (stop func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost = append(n.lost, lost)
+	return func() {}
+}
+
+// give gives the notices that are waited for.
+func (n *notices) give() {
+	n.mu.Lock()
+	lost := n.lost
+	n.lost = nil
+	n.mu.Unlock()
+	for _, f := range lost {
+		f(transport.ErrUnreachable)
+	}
+}
+
+// The caller's node notices a loss first, and calls again before the other node does. That node then forgets the call.
+func TestWhatIsAskedBetweenTheTwoNoticesOfALossEnds(t *testing.T) {
+	var hub transport.Hub
+	first, second := &notices{Transport: hub.Join("n")}, &notices{Transport: hub.Join("m")}
+	n, m := nodeOn(t, first), nodeOn(t, second)
+	running := make(chan none)
+	spawn(t, m, "P", func(p *rpc.Process) {
+		rpc.Func(p, "wait", func(c coroutine.Context, _ none) (none, error) {
+			running <- none{}
+			<-c.Done()
+			return none{}, c.Err()
+		})
+		rpc.Func(p, "ping", func(coroutine.Context, none) (none, error) { return none{}, nil })
+	})
+	at := n.Remote("m", "P")
+	must(rpc.At[none, none](at, "ping").Call(blocking(t), none{}))
+	first.give()
+	ended := make(chan error, 1)
+	defer at.Watch(func(reason error) { ended <- reason })()
+	call := rpc.At[none, none](at, "wait").Future(t.Context(), none{})
+	<-running
+	assert.Empty(t, ended)
+	second.give()
+	_, err := call.Wait(blocking(t))
+	require.ErrorIs(t, err, rpc.ErrUnreachable)
+	assert.ErrorIs(t, <-ended, rpc.ErrUnreachable)
+	must(rpc.At[none, none](at, "ping").Call(blocking(t), none{}))
+}

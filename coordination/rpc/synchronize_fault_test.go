@@ -451,6 +451,7 @@ func spawnUsers(t testing.TB, count int, nodes ...*rpc.Node) (all []rpc.Address)
 	for i := range count {
 		a := spawn(t, nodes[i%len(nodes)], fmt.Sprint("P", i), func(p *rpc.Process) {
 			rpc.Func(p, "use", func(c coroutine.Context, _ none) (none, error) { return none{}, coroutine.Yield(c) })
+			rpc.Func(p, "both", func(coroutine.Context, none) (none, error) { return none{}, nil })
 		})
 		all = append(all, nodes[0].Remote(a.Node(), a.Process()))
 	}
@@ -476,6 +477,33 @@ func oneOfEach(of []rpc.Address) func(s *synchronizer.Synchronizer) {
 	}
 }
 
+// bothTogether has an atomic rule happen until so many times both calls have succeeded. If one fails the other is given up.
+func bothTogether(t *testing.T, a, b rpc.Address, times int) {
+	t.Helper()
+	for done := 0; done < times; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		results := make(chan error)
+		for _, of := range []rpc.Address{a, b} {
+			go func() {
+				_, err := rpc.At[none, none](of, "both").Call(coroutine.Blocking(ctx), none{})
+				if err != nil {
+					cancel()
+				}
+				results <- err
+			}()
+		}
+		err := errors.Join(<-results, <-results)
+		cancel()
+		switch {
+		case err == nil:
+			done++
+		case errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, rpc.ErrUnreachable):
+			assert.NoError(t, err, "after %d", done)
+			return
+		}
+	}
+}
+
 // useAll calls each process until so many calls have succeeded. The others have the error that the process, or its node, was lost.
 func useAll(t *testing.T, all []rpc.Address, times int) {
 	t.Helper()
@@ -488,7 +516,7 @@ func useAll(t *testing.T, all []rpc.Address, times int) {
 				switch _, err := rpc.At[none, none](a, "use").Call(coroutine.Blocking(ctx), none{}); {
 				case err == nil:
 					done++
-				case !errors.Is(err, rpc.ErrUnreachable) && !errors.Is(err, coroutine.ErrStopped):
+				case ctx.Err() != nil || !errors.Is(err, rpc.ErrUnreachable):
 					assert.NoError(t, err, "after %d", done)
 					return
 				}
@@ -590,4 +618,75 @@ func TestASynchronizerWhoseRuleHangsIsStopped(t *testing.T) {
 		must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(a, "m", always) }))
 		must(rpc.At[none, none](a, "m").Call(blocking(t), none{}))
 	})
+}
+
+// lossy is a hub that loses messages now and then, and says so.
+type lossy struct {
+	hub    transport.Hub
+	mu     sync.RWMutex // a message is sent before a notice or after it
+	losing bool
+	lost   atomic.Int32
+}
+
+// lossyPort is a node of a lossy hub.
+type lossyPort struct {
+	transport.Transport
+
+	of *lossy
+}
+
+func (l *lossy) join(node string) transport.Transport { return lossyPort{l.hub.Join(node), l} }
+
+func (p lossyPort) Send(node string, m *transport.Message) error {
+	p.of.mu.RLock()
+	losing := p.of.losing
+	p.of.mu.RUnlock()
+	if losing {
+		p.of.lost.Add(1)
+		return nil
+	}
+	return p.Transport.Send(node, m)
+}
+
+// lose has the nodes lose what is sent to each other for some time, and then each other.
+func (l *lossy) lose(d time.Duration, n, m string) {
+	l.mu.Lock()
+	l.losing = true
+	l.mu.Unlock()
+	time.Sleep(d)
+	l.mu.Lock()
+	l.losing = false
+	l.mu.Unlock()
+	l.hub.Cut(n, m)
+}
+
+// TestLostMessagesLeaveNothingStuck breaks the connection of two nodes again and again: what is sent before is lost.
+func TestLostMessagesLeaveNothingStuck(t *testing.T) {
+	var l lossy
+	n, m := nodeOn(t, l.join("n")), nodeOn(t, l.join("m"))
+	rs := spawnUsers(t, 4, n, m)
+	must(n.Synchronize(t.Context(), "S1", atMostOne(rs)))
+	must(m.Synchronize(t.Context(), "S2", oneOfEach(rs)))
+	must(m.Synchronize(t.Context(), "S3", func(s *synchronizer.Synchronizer) {
+		s.Atomic(synchronizer.Event{Of: rs[0], Method: "both"}, synchronizer.Event{Of: rs[1], Method: "both"})
+	}))
+	stop := make(chan none)
+	var cuts sync.WaitGroup
+	cuts.Go(func() {
+		rnd := rand.New(rand.NewPCG(1, 0))
+		for range 60 {
+			l.lose(time.Duration(rnd.IntN(1000))*time.Microsecond, "n", "m")
+			time.Sleep(time.Duration(rnd.IntN(4)) * time.Millisecond)
+		}
+		close(stop)
+	})
+	var couples sync.WaitGroup
+	couples.Go(func() { bothTogether(t, rs[0], rs[1], 100) })
+	useAll(t, rs, 200)
+	couples.Wait()
+	<-stop
+	cuts.Wait()
+	useAll(t, rs, 5)
+	bothTogether(t, rs[0], rs[1], 5)
+	t.Logf("%d messages were lost", l.lost.Load())
 }
