@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +22,12 @@ import (
 	"github.com/golda-dev/golda/coordination/transport"
 )
 
-// asNodeB, in the environment, makes this program the node B of a test.
-const asNodeB = "GOLDA_TEST_RPC_B"
+// asNodeB, in the environment, makes this program the node B of a test: its value is the address to listen at. If member is there too,
+// node B has a synchronizer for the process A of that node.
+const (
+	asNodeB = "GOLDA_TEST_RPC_B"
+	member  = "GOLDA_TEST_RPC_MEMBER"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asNodeB) != "" {
@@ -37,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // nodeB runs a node until its standard input is closed.
 func nodeB() error {
-	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{})
+	tr, err := transport.Listen("tcp", os.Getenv(asNodeB), transport.Config{})
 	if err != nil {
 		return err
 	}
@@ -56,16 +61,25 @@ func nodeB() error {
 	}); err != nil {
 		return err
 	}
+	if of := os.Getenv(member); of != "" {
+		if _, err := n.Synchronize(context.Background(), "S", func(s *synchronizer.Synchronizer) {
+			s.AtMost(1, synchronizer.Event{Of: n.Remote(of, "A"), Method: "use"})
+		}); err != nil {
+			return err
+		}
+	}
 	fmt.Println(n.Name())
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	return n.Close()
 }
 
+const anyPort = "127.0.0.1:0"
+
 // startB starts a process of the operating system, and returns the name of its node.
-func startB(t *testing.T) (cmd *exec.Cmd, node string) {
+func startB(t *testing.T, at string, env ...string) (cmd *exec.Cmd, node string) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asNodeB+"=1")
+	cmd.Env = slices.Concat(os.Environ(), []string{asNodeB + "=" + at}, env)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -84,7 +98,7 @@ func startB(t *testing.T) (cmd *exec.Cmd, node string) {
 // TestX3_DeathOfTheProgramThatHoldsALock kills a program whose process has the lock of S1, while S2 verifies its request.
 func TestX3_DeathOfTheProgramThatHoldsALock(t *testing.T) {
 	n := nodeOn(t, listen(t))
-	cmd, node := startB(t)
+	cmd, node := startB(t, anyPort)
 	b := n.Remote(node, "B")
 	a := spawnCounting(t, n, "A", "use")
 	asked, answer := make(chan none), make(chan none)
@@ -114,7 +128,7 @@ func TestX3_DeathOfTheProgramThatHoldsALock(t *testing.T) {
 // TestX3_DeathOfTheProgramThatIsInside kills a program whose function is the one that may be current.
 func TestX3_DeathOfTheProgramThatIsInside(t *testing.T) {
 	n := nodeOn(t, listen(t))
-	cmd, node := startB(t)
+	cmd, node := startB(t, anyPort)
 	b := n.Remote(node, "B")
 	inside := make(chan none)
 	var tell rpc.Ref[none, none]
@@ -139,4 +153,21 @@ func TestX3_DeathOfTheProgramThatIsInside(t *testing.T) {
 	t.Logf("A was inside %v after B was killed", time.Since(killed))
 	_, err := call.Wait(blocking(t))
 	assert.ErrorIs(t, err, rpc.ErrUnreachable)
+}
+
+// TestX4_DeathOfTheProgramWithTheSynchronizer kills the program of a synchronizer, and starts another one in its place.
+func TestX4_DeathOfTheProgramWithTheSynchronizer(t *testing.T) {
+	n := nodeOn(t, listen(t))
+	a := spawnCounting(t, n, "A", "use")
+	use := rpc.At[none, none](a, "use")
+	cmd, node := startB(t, anyPort, member+"="+n.Name())
+	must(use.Call(blocking(t), none{}))
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	call := use.Future(t.Context(), none{})
+	time.Sleep(50 * time.Millisecond)
+	assert.False(t, call.Done(), "no synchronizer has agreed")
+	startB(t, strings.TrimPrefix(node, "tcp:"), member+"="+n.Name())
+	must(call.Wait(blocking(t)))
+	assert.Equal(t, 2, counted(t, a).Accepted)
 }

@@ -25,6 +25,8 @@ import (
 // If a rule panics the synchronizer is restarted, after a pause that grows to ten seconds: init runs again. While it is down, and until it has the
 // counters of all members, requests of the methods wait that have constraints, triggers for [synchronizer.Accepted] or atomic rules.
 //
+// A request whose caller gives up while it is decided may count as accepted and completed without having run.
+//
 // [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them. When the node ends otherwise, members of other nodes wait
 // for a synchronizer of that name to be started again.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
@@ -208,6 +210,9 @@ func (c *coordinator) counters() func(rules.Method) guard.Counters {
 	machine := c.Synchronizer
 	return func(m rules.Method) guard.Counters {
 		if !machine.Watches(m.Of, m.Name) {
+			if c.process.node.addressOf(m.Of).process == "" {
+				panic(fmt.Sprintf("synchronizer %q: Count of %q of %q: it is no process", c.book.name, m.Name, m.Of))
+			}
 			c.missing = append(c.missing, m)
 		}
 		return machine.Count(m.Of, m.Name)
