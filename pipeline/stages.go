@@ -341,7 +341,11 @@ func (p *Pipeline) leaveBoard(c *engine.Core) {
 	if p.board == nil {
 		return
 	}
-	if err := p.board.Terminate(c.Name()); err != nil {
+	m := p.board.Member(c.Name()) // of another stage, if a stage of that name was removed before
+	if m == nil {
+		return
+	}
+	if err := m.Terminate(); err != nil {
 		p.log.Error("removed", "stage", c.Name(), "error", err)
 	}
 }

@@ -5,6 +5,7 @@ package rules
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/golda-dev/golda/coordination/guard"
 )
@@ -40,6 +41,25 @@ type Rule struct {
 	Accepted  []func(guard.Request)
 	Completed []func(guard.Request)
 	Atomic    bool // an atomic rule has an event of it
+}
+
+// String returns what the rule is made of, as users know it.
+func (r *Rule) String() string {
+	var all []string
+	for _, c := range r.Checks {
+		if !slices.Contains(all, c.Rule) {
+			all = append(all, c.Rule)
+		}
+	}
+	switch {
+	case r.Atomic:
+		all = append(all, "Atomic")
+	case len(all) == 0 && len(r.Accepted)+len(r.Completed) > 0:
+		all = append(all, "Trigger")
+	case len(all) == 0:
+		all = append(all, "Count")
+	}
+	return strings.Join(all, ", ")
 }
 
 // Rules are the rules of one synchronizer. They do not change once they are made, but the functions of the user share state: they are

@@ -348,12 +348,9 @@ func (m *Member) Others(name string) (others []string) {
 	return others
 }
 
-// Terminate removes a stage from the board for good: it has no commands any more. It is called without locks.
-func (b *Board) Terminate(name string) (err error) {
-	m := b.members[name]
-	if m == nil {
-		return nil
-	}
+// Terminate removes the stage from the board for good: it has no commands any more. It is called without locks. Further calls do nothing.
+func (m *Member) Terminate() (err error) {
+	b, name := m.board, m.name
 	by := &Member{board: b} // the inbox of m may have its own to poke
 	defer func() {          // also if a function of the user ends the goroutine
 		for _, other := range by.pokes {
@@ -362,7 +359,7 @@ func (b *Board) Terminate(name string) (err error) {
 	}()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if m.gone { // another stage of that name is removed
+	if m.gone {
 		return nil
 	}
 	defer m.terminated(by)
