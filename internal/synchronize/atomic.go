@@ -11,6 +11,7 @@ import (
 // together is an atomic rule.
 type together struct {
 	of     *rules.Rules
+	label  string
 	events []*Event
 	since  uint64 // when each event had a request that waits; 0: not all have
 	void   bool   // a member is gone
@@ -38,7 +39,7 @@ type Grant struct {
 }
 
 func (b *Board) addAtomic(of *rules.Rules, events []rules.Event) {
-	rule := &together{of: of}
+	rule := &together{of: of, label: label(of, "Atomic")}
 	for _, e := range events {
 		m := b.member(e.Of)
 		at := m.method(e.Name)
@@ -57,7 +58,7 @@ func (m *Member) Offers() bool { return len(m.events) > 0 }
 func (at *method) together() string {
 	for _, e := range at.events {
 		if !e.rule.void {
-			return label(e.rule.of, "Atomic")
+			return e.rule.label
 		}
 	}
 	return ""
@@ -67,7 +68,7 @@ func (at *method) together() string {
 func Together(events []*Event) string {
 	for _, e := range events {
 		if !e.rule.void {
-			return label(e.rule.of, "Atomic")
+			return e.rule.label
 		}
 	}
 	return ""

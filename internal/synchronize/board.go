@@ -53,8 +53,9 @@ type method struct {
 
 // part is what one synchronizer says of a method.
 type part struct {
-	of   *rules.Rules
-	rule *rules.Rule
+	of     *rules.Rules
+	rule   *rules.Rule
+	labels []string // of the checks
 }
 
 // refusal is that a synchronizer has refused a method.
@@ -75,7 +76,7 @@ func New(all []*rules.Rules) *Board {
 		of.Gone = func(member string) bool { return b.members[member].gone }
 		for m, rule := range of.Methods {
 			at := b.member(m.Of).method(m.Name)
-			at.add(part{of, rule})
+			at.add(of, rule)
 		}
 		for _, events := range of.Atomic {
 			b.addAtomic(of, events)
@@ -102,11 +103,13 @@ func (m *Member) method(name string) *method {
 	return at
 }
 
-func (at *method) add(p part) {
-	at.parts = append(at.parts, p)
-	for _, c := range p.rule.Checks {
+func (at *method) add(of *rules.Rules, rule *rules.Rule) {
+	p := part{of: of, rule: rule}
+	for _, c := range rule.Checks {
+		p.labels = append(p.labels, label(of, c.Rule))
 		at.checked = at.checked || !c.Counts
 	}
+	at.parts = append(at.parts, p)
 	at.sees = at.sees || at.checked || len(p.rule.Accepted)+len(p.rule.Completed) > 0
 }
 
@@ -158,11 +161,11 @@ func (m *Member) Closed(name string) (by string) {
 		}
 		if t := m.board.turn; t != nil && t.m != m && t.of == p.of {
 			m.refuse(at, p.of).tried = false
-			return label(p.of, p.rule.Checks[0].Rule)
+			return p.labels[0]
 		}
 		if by := p.closed(); by != "" {
 			m.refuse(at, p.of).tried = true
-			return label(p.of, by)
+			return by
 		}
 	}
 	if !at.patterns {
@@ -173,9 +176,9 @@ func (m *Member) Closed(name string) (by string) {
 
 // closed returns the first rule of a part whose counters allow no request; "" if there is none.
 func (p part) closed() string {
-	for _, c := range p.rule.Checks {
+	for i, c := range p.rule.Checks {
 		if c.Counts && !c.Holds(guard.Request{}) {
-			return c.Rule
+			return p.labels[i]
 		}
 	}
 	return ""
@@ -189,10 +192,10 @@ func (m *Member) Refuses(r guard.Request) (by string) {
 		return ""
 	}
 	for _, p := range at.parts {
-		for _, c := range p.rule.Checks {
+		for i, c := range p.rule.Checks {
 			if !c.Counts && !c.Holds(r) {
 				m.refuse(at, p.of).tried = true
-				return label(p.of, c.Rule)
+				return p.labels[i]
 			}
 		}
 	}

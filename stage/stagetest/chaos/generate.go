@@ -158,7 +158,36 @@ func drawGraph(t *rapid.T, most int) Graph {
 		g.Nodes = append(g.Nodes, drawNode(t, i, stages, len(g.Groups), shape))
 	}
 	g.Entries = rapid.SliceOfNDistinct(rapid.IntRange(0, stages-1), 1, min(2, stages), rapid.ID[int]).Draw(t, "entries")
+	if seldom(t, 3, "rules") {
+		drawRules(t, &g)
+	}
 	return g
+}
+
+// drawRules draws synchronizers over nodes that can have one.
+func drawRules(t *rapid.T, g *Graph) {
+	var fit []int
+	for i, n := range g.Nodes {
+		if n.canHaveRules() {
+			fit = append(fit, i)
+		}
+	}
+	for range rapid.IntRange(1, 2).Draw(t, "number") {
+		if len(fit) < 2 {
+			return
+		}
+		nodes := rapid.SliceOfNDistinct(rapid.SampledFrom(fit), 2, min(3, len(fit)), rapid.ID[int]).Draw(t, "under")
+		for _, i := range nodes {
+			g.Nodes[i].Discipline, g.Nodes[i].Linger = "", 0
+		}
+		g.Rules = append(g.Rules, Rule{AtMost: rapid.IntRange(1, 3).Draw(t, "at most"), Nodes: nodes})
+	}
+}
+
+// canHaveRules reports whether a node can be under a rule, but for its Discipline and Linger. One with a Timeout cannot: a handler that was
+// given up still runs.
+func (n Node) canHaveRules() bool {
+	return n.Flow == "" && n.Window == (Window{}) && !n.Keyed && !n.Ordered && !n.Spread && !n.Calls && n.Timeout == 0
 }
 
 // drawLine draws a line of stages, each with one instance, in which commands must stay in order.

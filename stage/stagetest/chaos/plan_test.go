@@ -87,6 +87,15 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			n.Guard, n.Workers, n.Work, n.Batch = 1, chaos.Span{Fewest: 8, Most: 8}, 100*time.Microsecond, 1
 			n.Unguard()
 		}, "one end"},
+		"a rule": {func(p *chaos.Plan) {
+			free(p, 0, 1, 2)
+			p.Graph.Rules = []chaos.Rule{{AtMost: 1, Nodes: []int{0, 1}}, {AtMost: 2, Nodes: []int{1, 2}}}
+		}, ""},
+		"a rule that is not kept": {func(p *chaos.Plan) {
+			free(p, 0, 1)
+			p.Graph.Rules = []chaos.Rule{{AtMost: 1, Nodes: []int{0, 1}}}
+			p.Graph.Rules[0].Break()
+		}, "one end"},
 		"an ordered stage in a line": {func(p *chaos.Plan) {
 			p.Ordered = true
 			n := &p.Graph.Nodes[1]
@@ -420,5 +429,14 @@ func TestAPlanWhoseFeedsEndAtOnceIsOver(t *testing.T) {
 			}).Run()
 			require.NoError(t, err)
 		}
+	}
+}
+
+// free gives nodes what rules can be over, with handlers that take a moment.
+func free(p *chaos.Plan, nodes ...int) {
+	for _, i := range nodes {
+		n := &p.Graph.Nodes[i]
+		n.Workers, n.Discipline, n.Linger, n.Batch = chaos.Span{Fewest: 4, Most: 4}, "", 0, 1
+		n.Work, n.Timeout, n.Spread = 50*time.Microsecond, 0, false
 	}
 }

@@ -39,6 +39,7 @@ type run struct {
 	name     string
 	pipe     *pipeline.Pipeline
 	sites    []*site
+	ruled    []ruled                 // what is known of the plan's rules
 	added    []*stage.Stage[command] // stages that were added and not removed
 	changed  bool                    // stages were removed, so their accounts are missing in snapshots
 	rollouts []*upgrade.Rollout

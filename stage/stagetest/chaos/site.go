@@ -114,7 +114,9 @@ func (s *nodeBehaviour) enter() (leave func()) {
 			break
 		}
 	}
+	obeyed := where.obey()
 	return func() {
+		obeyed()
 		where.inside.Add(-1)
 		s.busy.Store(false)
 	}
