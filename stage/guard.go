@@ -53,12 +53,12 @@ func RequestGuard(method string, g guard.RequestGuard) Option {
 	}
 }
 
-// MethodSnapshot is the state of one method of a stage with guards: see [Guard].
+// MethodSnapshot is the state of one method of a stage with guards, see [Guard], or with synchronizers, see pipeline.Synchronize.
 type MethodSnapshot struct {
 	guard.Counters
 
 	Method   string
-	Held     bool          // commands wait, and the guards hold back all of them
+	Held     bool          // commands wait, and guards or synchronizers hold back all of them
 	Holds    uint64        // how often that began
 	HeldTime time.Duration // for how long that was so, in all
 	RunTime  time.Duration // for how long commands were current, added up

@@ -45,7 +45,7 @@ type Snapshot struct {
 	Suspended int // those of InHand that wait in suspended handlers, and hold no worker
 	Delayed   int // waiting for their next try
 	Waiting   int // of a stage with [Ordered]: results that wait until those of earlier commands have left
-	Held      int // those of Queued that are held back by a [Guard]
+	Held      int // those of Queued that are held back by a [Guard] or a synchronizer
 	Capacity  int // the slots of the queue
 
 	// What waits for free slots here, and what holds slots beside those that are Queued and Delayed. Together they say why a stage
@@ -97,7 +97,7 @@ type Snapshot struct {
 	RateWait time.Duration
 	// RateKeys is how many keys have commands that wait for the rate of their key; see [RateBy].
 	RateKeys int
-	// Methods are the methods of a stage with a [Guard], by name.
+	// Methods are the methods of a stage with a [Guard], or that synchronizers name, by name.
 	Methods []MethodSnapshot
 
 	Wait    Quantiles // time of a command in the queue, sampled

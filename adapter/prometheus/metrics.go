@@ -96,7 +96,7 @@ var stageMetrics = []metric[stage.Snapshot]{
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Capacity) },
 	},
 	{
-		"golda_stage_held", "Commands in the queue that guards hold back.",
+		"golda_stage_held", "Commands in the queue that guards or synchronizers hold back.",
 		gauge, func(s *stage.Snapshot) float64 { return float64(s.Held) },
 	},
 	{
