@@ -77,6 +77,7 @@ func TestAPipelineThatRunsSaysWhereAStageIsThatItDoesNotHave(t *testing.T) {
 	ctx := t.Context()
 	a, b, c := identity("a"), identity("b"), identity("c")
 	p := start(t, a.To(b), c)
+	t.Cleanup(func() { require.NoError(t, p.Stop(soon(t))) })
 	a2, b2 := identity("a2"), identity("b2")
 	other, err := pipeline.New("other", a2, b2)
 	require.NoError(t, err)
