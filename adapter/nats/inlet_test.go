@@ -237,12 +237,13 @@ func TestAnInletHasNoMoreInFlightThanItMay(t *testing.T) {
 }
 
 func TestACommandThatTakesLongIsNotDeliveredAgain(t *testing.T) {
-	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{AckWait: time.Second, UntilEmpty: true})
+	t.Parallel()
+	numbers := inlet(t, embed(t, t.TempDir(), nats.Store{}), "numbers", nats.Options[int]{AckWait: 2 * time.Second, UntilEmpty: true})
 	publish(t, numbers, 3)
 	var tries tally
 	run(t, numbers, stage.Sink("long", func(_ context.Context, k int) error {
 		tries.add(k)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(2500 * time.Millisecond)
 		return nil
 	}, stage.Workers(2, 2))) // the third command also waits in the queue
 	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, tries.of)
