@@ -56,10 +56,7 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 // mayStart returns nil if a command may be started, [inbox.ErrExpired] if it has expired, or why its caller's context has
 // ended.
 func (w *Worker) mayStart(e *command.Envelope) error {
-	if e.From.Late() {
-		return inbox.ErrExpired
-	}
-	if err := e.From.Ended(); err != nil {
+	if err := inbox.Lapsed(e.From); err != nil {
 		return err
 	}
 	if w.stage.mayExpire() && w.expired(e) {

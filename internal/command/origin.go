@@ -46,6 +46,15 @@ func (o *Origin) Ends() bool {
 	return o != nil && o.ticket != nil && o.ctx != nil && ends(o.ctx)
 }
 
+// MayEnd reports whether [Origin.Ended] may return an error some day. It may report true in vain, and calls no code of users.
+func (o *Origin) MayEnd() bool {
+	if o == nil || o.ctx == nil {
+		return false
+	}
+	_, deadline := o.expires()
+	return deadline || o.ticket != nil && !o.ticket.watches
+}
+
 // Ended returns nil if the commands may continue. If the caller's context has ended, and the commands with it, Ended returns the
 // context's error, joined with its cause if that is another error.
 func (o *Origin) Ended() error {

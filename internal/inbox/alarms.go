@@ -24,6 +24,10 @@ func (t *timers) arm(in *Inbox) {
 
 // fire runs the transition of an alarm.
 func (in *Inbox) fire(a alarm) {
+	if a == lapseAlarm {
+		in.EndLapsed()
+		return
+	}
 	var fx effects
 	in.mu.Lock()
 	switch a {
@@ -41,7 +45,7 @@ func (in *Inbox) fire(a alarm) {
 	case keyAlarm:
 		in.queue.lanes.alarmed = false
 		in.callWorker(&fx)
-	case alarms:
+	case lapseAlarm, alarms:
 	}
 	in.unlock(&fx)
 }

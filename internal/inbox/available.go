@@ -101,6 +101,9 @@ func (s *state) demand(now int64) int {
 // rated is how many of n commands may be started for the inbox's rate. If there are too few permits it sets an alarm.
 func (s *state) rated(n int) int {
 	if n == 0 {
+		if s.rate.waits { // for commands that have ended
+			s.rate.end(s.now())
+		}
 		return 0
 	}
 	now, want := s.now(), s.atLeast(n)

@@ -218,6 +218,7 @@ func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effe
 		s.endNumbers(at.keys)
 		return
 	}
+	s.watchLapses(rest)
 	s.queue.pushFront(rest, at)
 	s.queue.countPacked(rest)
 }

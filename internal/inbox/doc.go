@@ -58,7 +58,7 @@
 // A file uses those before it in this list, with few exceptions, which a test in internal/layers counts:
 //
 //   - what an inbox is made of: rate.go, config.go, phase.go, lanes.go, holds.go, sequence.go, lock.go, budget.go, waiting.go, delayed.go,
-//     admission.go, inbox.go, line.go, pack.go, member.go, worker_set.go
+//     admission.go, inbox.go, line.go, pack.go, member.go, worker_set.go, lapsing.go
 //   - state.go, all that the lock guards; timers.go and effects.go, what a transition leaves to be done
 //   - what is here, and what can be used: available.go, worktime.go, instances.go, shared_pool.go, tokens.go
 //   - the transitions that others end with: numbers.go (of an ordered stage), call.go (a worker), slots.go, retry.go

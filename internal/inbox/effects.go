@@ -30,6 +30,7 @@ type others struct {
 	unstalled []*Inbox              // inboxes behind from which shared pools may take again
 	pokes     []*synchronize.Member // stages whose synchronizers may allow more
 	ended     []endings
+	failed    []failure
 	first     [1]endings // the store of ended, and of one command: most often there is no more
 	one       [1]command.Envelope
 }
@@ -38,6 +39,12 @@ type others struct {
 type endings struct {
 	es  []command.Envelope
 	why reason.Reason
+	err error
+}
+
+// failure is a command that has failed because its caller has given up, so that it leaves no letter.
+type failure struct {
+	e   command.Envelope
 	err error
 }
 
@@ -100,6 +107,12 @@ func (fx *effects) endOne(e command.Envelope, why reason.Reason, err error) {
 	x.end(es, why, err)
 }
 
+// fail asks for the ticket of a command to be settled with an error. The command is booked already.
+func (fx *effects) fail(e command.Envelope, err error) {
+	x := fx.other()
+	x.failed = append(x.failed, failure{e, err})
+}
+
 func (x *others) end(es []command.Envelope, why reason.Reason, err error) {
 	if x.ended == nil {
 		x.ended = x.first[:0]
@@ -133,7 +146,8 @@ func (fx *effects) ends() bool { return fx.others != nil && len(fx.others.ended)
 //  1. The counts are booked: the transition did that, under the lock.
 //  2. Workers are woken, stages look again that synchronizers may allow more, and submitters go on.
 //  3. The pipeline is notified: the inbox is full, a drain may look, the entry may let in more.
-//  4. Commands that ended are reported, one after the other: the letter is kept, then the ticket is settled, so that a
+//  4. Commands that failed because their callers have given up have their tickets settled.
+//  5. Commands that ended are reported, one after the other: the letter is kept, then the ticket is settled, so that a
 //     caller that learns of the end finds the letter. Subscribers come last, after all tickets, for they may take their
 //     time.
 //
@@ -189,6 +203,9 @@ func (fx *effects) apply(in *Inbox) {
 	}
 	if pl := in.Pipeline(); pl != nil {
 		fx.notify(pl, in)
+	}
+	for i := range x.failed {
+		in.Answer(&x.failed[i].e, x.failed[i].err)
 	}
 	for _, e := range x.ended {
 		in.report(e)

@@ -198,6 +198,28 @@ func (q *guarded) Count(so func(*command.Envelope) bool) (n int) {
 	return n
 }
 
+// Remove takes out the commands that wait for which is is true. One that an atomic rule has allowed does not wait any more.
+func (q *guarded) Remove(is func(*command.Envelope) bool) (es []command.Envelope) {
+	q.enter()
+	defer q.leave()
+	var removed []*requests.Request
+	q.queue.Waiting(func(r *requests.Request) bool {
+		if is(envelope(r)) {
+			removed = append(removed, r)
+		}
+		return true
+	})
+	if len(removed) > 0 {
+		q.stale()
+		q.next = nil
+	}
+	for _, r := range removed {
+		q.queue.Withdraw(r)
+		es = append(es, q.open(r))
+	}
+	return es
+}
+
 // Drain empties the queue.
 func (q *guarded) Drain() []command.Envelope {
 	es := make([]command.Envelope, 0, q.Len())

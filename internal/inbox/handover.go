@@ -19,7 +19,7 @@ import (
 func (in *Inbox) HandOver(m *Member, es []command.Envelope, now int64, back, park bool) (taken int) {
 	at := in.queue.places(es)
 	var fx effects
-	in.mu.Lock()
+	in.lockFor(len(es))
 	taken = in.receive(m, es, at, now, back, park, &fx)
 	in.unlock(&fx)
 	at.recycle()
@@ -87,6 +87,7 @@ func (s *state) holdBack(m *Member, n int, back, park bool, fx *effects) {
 func (s *state) admit(es []command.Envelope, at places, now int64) {
 	s.counts.received += uint64(len(es))
 	s.stamp(es, now)
+	s.watchLapses(es)
 	s.queue.pushAll(es, at)
 }
 
@@ -141,7 +142,7 @@ func (in *Inbox) Send(ctx context.Context, e command.Envelope, emitter *Inbox, b
 	}
 	for {
 		var fx effects
-		in.mu.Lock()
+		in.lockFor(1)
 		step, w, err := in.send(&x, suspends(ctx), &fx)
 		unbarred := in.unbarred
 		in.unlock(&fx)

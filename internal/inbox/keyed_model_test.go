@@ -64,6 +64,7 @@ type keyedModel struct {
 	workers []*keyedWorker
 	waiters []*modelWaiter
 	ended   []Ending
+	callers callers
 	next    int
 	halted  bool
 
@@ -90,7 +91,7 @@ type keyedWorker struct {
 }
 
 func newKeyedModel(rule Overflow, capacity int, backoff time.Duration, suspends bool) *keyedModel {
-	m := &keyedModel{suspends: suspends}
+	m := &keyedModel{suspends: suspends, callers: newCallers()}
 	m.inbox = New(Config{
 		Name: "keyed", Capacity: capacity, Batch: 6, Overflow: rule, StreakEnds: time.Minute, Instances: 10,
 		Retry: Retry{Attempts: 3, Backoff: backoff, Max: time.Minute},
@@ -139,7 +140,7 @@ func (m *keyedModel) actions() map[string]func(*rapid.T) {
 		"turn": m.turn, "turn2": m.turn, "turn3": m.turn, "turn4": m.turn, "finish": m.finish, "finish2": m.finish, "skip": m.skip,
 		"retry": m.retry, "crash": m.crash, "carry": m.carry, "leave": seldom(m.leave), "join": m.join, "bind": seldom(m.bind),
 		"pause": seldom(m.pause), "tick": m.tick, "halt": seldom(seldom(m.halt)), "suspend": m.suspend, "suspend2": m.suspend,
-		"wake": m.wake, "wake2": m.wake, "resize": seldom(m.resize),
+		"wake": m.wake, "wake2": m.wake, "resize": seldom(m.resize), "give up": m.giveUp, "end lapsed": m.endLapsed,
 	}
 }
 
@@ -167,10 +168,12 @@ func (m *keyedModel) newID(t *rapid.T) int {
 }
 
 func (m *keyedModel) submit(t *rapid.T) {
+	m.endLapsed(t)
 	id := m.newID(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &modelWaiter{id: id, cancel: cancel, result: make(chan error, 1)}
-	go func() { x.result <- m.inbox.Submit(ctx, &command.Envelope{Load: id}) }()
+	e := m.callers.envelope(id)
+	go func() { x.result <- m.inbox.Submit(ctx, &e) }()
 	m.waiters = append(m.waiters, x)
 	m.collect(t)
 }
@@ -182,9 +185,10 @@ func (m *keyedModel) cancel(*rapid.T) {
 }
 
 func (m *keyedModel) handOver(t *rapid.T) {
+	m.endLapsed(t) // otherwise it may be done before the hand-over
 	var es []command.Envelope
 	for range rapid.IntRange(1, 5).Draw(t, "n") {
-		es = append(es, command.Envelope{Load: m.newID(t)})
+		es = append(es, m.callers.envelope(m.newID(t)))
 	}
 	m.inbox.HandOver(nil, es, 0, true, false)
 	for _, e := range es {
@@ -208,6 +212,10 @@ func (m *keyedModel) collect(t *rapid.T) {
 			return false
 		}
 	})
+	gone := m.callers.gone(t)
+	for k := range m.queued {
+		m.queued[k] = slices.DeleteFunc(m.queued[k], func(id int) bool { return gone[id] })
+	}
 	for _, e := range m.ended {
 		if e.Reason != reason.Oldest && e.Reason != reason.Newest {
 			continue // the model knows
@@ -226,6 +234,26 @@ func (m *keyedModel) collect(t *rapid.T) {
 		m.queued[k] = slices.Delete(m.queued[k], i, i+1)
 	}
 	m.ended = nil
+}
+
+// giveUp has the caller of a command give up, wherever the command is.
+func (m *keyedModel) giveUp(t *rapid.T) { m.callers.giveUp(t) }
+
+// endLapsed has the inbox end what has lapsed.
+func (m *keyedModel) endLapsed(t *rapid.T) {
+	for range 1000 { // those that come into their slots may have lapsed, too
+		if m.inbox.EndLapsed(); len(m.callers.settled) == 0 {
+			break
+		}
+		m.collect(t)
+	}
+	for _, q := range m.queued {
+		for _, id := range q {
+			if m.callers.givenUp[id] {
+				t.Fatalf("%d has lapsed and waits", id)
+			}
+		}
+	}
 }
 
 // delayed reports whether a command waits for its next try.

@@ -338,6 +338,13 @@ func (l *lanes) unblock(e command.Envelope, k queue.Key) {
 	l.added(ln, 1)
 }
 
+// release ends the block of a lane: nothing more comes of the command that waited for its next try.
+func (l *lanes) release(k queue.Key) {
+	ln := l.of(k)
+	ln.blocked = false
+	l.update(ln)
+}
+
 // Drop removes the first command of the lane that is next, or of any lane if none is ready.
 func (l *lanes) Drop() (e command.Envelope) {
 	ln := l.any()
@@ -396,6 +403,34 @@ func (ln *lane) count(so func(*command.Envelope) bool) (n int) {
 		}
 	}
 	return n
+}
+
+// Remove takes out the commands for which is is true. The turns of the lanes stay as they are.
+func (l *lanes) Remove(is func(*command.Envelope) bool) (es []command.Envelope) {
+	remove := func(ln *lane) {
+		removed := ln.ring.Remove(is)
+		es = append(es, removed...)
+		switch {
+		case len(removed) == 0:
+		case ln.ring.Len() > 0:
+			l.count(ln)
+		default:
+			l.unlist(ln)
+			l.update(ln)
+		}
+	}
+	for _, ln := range l.byKey {
+		remove(ln)
+	}
+	for ln := l.ready.first; ln != nil; {
+		next := ln.next
+		if ln.key == NoKey {
+			remove(ln)
+		}
+		ln = next
+	}
+	l.n -= len(es)
+	return es
 }
 
 // Drain empties all lanes: each key's commands in order.

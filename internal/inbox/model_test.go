@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -60,10 +61,14 @@ type inboxModel struct {
 	accepted                        int
 	ok, forwarded, errors, rejected int
 	next                            int
-	ended                           sync.Mutex  // guards ends: waiting submitters end on goroutines of their own
-	ends                            map[int]int // how often each command has ended, in the model or in the inbox
-	was                             int         // commands queued and slots reserved after the last step
-	mayOverfill                     bool        // in this step more commands than the capacity may be queued
+	ended                           sync.Mutex   // guards ends: waiting submitters end on goroutines of their own
+	ends                            map[int]int  // how often each command has ended, in the model or in the inbox
+	gone                            map[int]bool // commands that the inbox has ended because their callers have given up
+	lapsed                          int          // of those, not counted in errors yet
+	callers                         map[int]context.CancelFunc
+	givenUp                         map[int]bool // commands whose callers have given up
+	was                             int          // commands queued and slots reserved after the last step
+	mayOverfill                     bool         // in this step more commands than the capacity may be queued
 	workers                         []*modelWorker
 	senders                         []*modelSender
 	waiters                         []*modelWaiter
@@ -98,7 +103,8 @@ type modelWaiter struct {
 func newModel(t *rapid.T, rule Overflow, capacity int) *inboxModel {
 	m := &inboxModel{
 		rule: rule, cap: capacity, open: true,
-		packs: packs{}, tries: map[int]int{}, ends: map[int]int{},
+		packs: packs{}, tries: map[int]int{}, ends: map[int]int{}, gone: map[int]bool{}, callers: map[int]context.CancelFunc{},
+		givenUp: map[int]bool{},
 	}
 	m.inbox = New(Config{
 		Name: "r", Capacity: capacity, Batch: 4, Overflow: rule, StreakEnds: time.Minute,
@@ -144,7 +150,59 @@ func (m *inboxModel) countEnd(id int) {
 func (m *inboxModel) envelope() command.Envelope {
 	id := m.next
 	m.next++
-	return command.Envelope{Load: id, From: command.NewTicket(func(any, error) { m.countEnd(id) }).Origin()}
+	ctx, giveUp := context.WithCancel(context.Background())
+	m.callers[id] = giveUp
+	ticket := command.NewTicket(func(_ any, err error) {
+		m.countEnd(id)
+		if errors.Is(err, context.Canceled) {
+			m.ended.Lock()
+			defer m.ended.Unlock()
+			m.gone[id] = true
+			m.lapsed++
+		}
+	})
+	return command.Envelope{Load: id, From: ticket.Asked(ctx, nil)}
+}
+
+// giveUp has the caller of a command give up, wherever the command is.
+func (m *inboxModel) giveUp(t *rapid.T) {
+	if m.next == 0 {
+		t.Skip()
+	}
+	id := m.next - 1 - rapid.IntRange(0, min(m.next-1, 6)).Draw(t, "back")
+	m.givenUp[id] = true
+	m.callers[id]()
+}
+
+// endLapsed has the inbox end what has lapsed. Time stands still, so it will not do so by itself in this step.
+func (m *inboxModel) endLapsed(t *rapid.T) {
+	for was := -1; was < len(m.gone); { // those that come into their slots may have lapsed, too
+		was = len(m.gone)
+		m.inbox.EndLapsed()
+		synctest.Wait()
+		m.collectAnswers(t)
+	}
+	for _, id := range slices.Concat(m.queue, m.delayed) {
+		if m.givenUp[id] && m.packs[id] == 0 {
+			t.Fatalf("%d has lapsed and waits", id)
+		}
+	}
+}
+
+// forget takes the commands out of the model that the inbox has ended because their callers have given up.
+func (m *inboxModel) forget(t *rapid.T) {
+	m.ended.Lock()
+	defer m.ended.Unlock()
+	m.errors, m.lapsed = m.errors+m.lapsed, 0
+	gone := func(id int) bool { return m.gone[id] }
+	m.queue = slices.DeleteFunc(m.queue, gone)
+	m.delayed = slices.DeleteFunc(m.delayed, gone)
+	for id := range m.gone {
+		delete(m.packs, id)
+		if !m.givenUp[id] {
+			t.Fatalf("%d has ended, and its caller has not given up", id)
+		}
+	}
 }
 
 // free is how many slots are free. The model does not decide which commands that wait for a retry have given up their
@@ -215,6 +273,8 @@ func (m *inboxModel) actions() map[string]func(*rapid.T) {
 		"unshrink":  m.unshrink,
 		"send":      m.send,
 		"tick":      m.tick,
+		"giveUp":    m.giveUp,
+		"endLapsed": m.endLapsed,
 		"close":     m.seldom(m.close),
 		"halt":      m.seldom(m.halt),
 		"settle":    m.seldom(m.settle),
@@ -232,6 +292,7 @@ func (m *inboxModel) seldom(f func(*rapid.T)) func(*rapid.T) {
 }
 
 func (m *inboxModel) submit(t *rapid.T) {
+	m.endLapsed(t)
 	e := m.envelope()
 	id := e.Load.(int)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -327,6 +388,7 @@ func (m *inboxModel) handOverSomehow(t *rapid.T, sender *modelSender) {
 }
 
 func (m *inboxModel) handOver(t *rapid.T, sender *modelSender, back, park bool) {
+	m.endLapsed(t)
 	if sender.parked && !sender.Ready() {
 		t.Fatalf("it was woken and is not ready")
 	}
@@ -639,6 +701,7 @@ func (m *inboxModel) unshrink(t *rapid.T) {
 }
 
 func (m *inboxModel) send(t *rapid.T) {
+	m.endLapsed(t)
 	back := rapid.IntRange(0, 3).Draw(t, "back") == 0
 	e := m.envelope()
 	id := e.Load.(int)
@@ -688,6 +751,7 @@ func (m *inboxModel) halt(*rapid.T) {
 
 // collectAnswers collects the answers of the waiting submitters, and compares the queue with the model.
 func (m *inboxModel) collectAnswers(t *rapid.T) {
+	m.forget(t)
 	var granted []int
 	outside := 0
 	m.waiters = slices.DeleteFunc(m.waiters, func(x *modelWaiter) bool {
@@ -730,7 +794,7 @@ func (m *inboxModel) collectAnswers(t *rapid.T) {
 	if len(have) < len(m.queue) || !slices.Equal(have[:len(m.queue)], m.queue) {
 		t.Fatalf("the queue is %v, want %v and perhaps more", have, m.queue)
 	}
-	lost := slices.Clone(granted)
+	lost := slices.DeleteFunc(slices.Clone(granted), func(id int) bool { return m.gone[id] })
 	for _, id := range have[len(m.queue):] {
 		if i := slices.Index(lost, id); i >= 0 {
 			lost = slices.Delete(lost, i, i+1)
@@ -870,7 +934,9 @@ func (m *inboxModel) move(t *rapid.T) bool {
 		return true
 	}
 	for _, w := range m.workers {
-		m.unload(t, w)
+		m.unload(t, w) // which may wake any other
+	}
+	for _, w := range m.workers {
 		switch {
 		case len(w.todo) > 0:
 			for len(w.todo) > 0 {

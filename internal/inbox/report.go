@@ -91,22 +91,6 @@ func (in *Inbox) Tickets() int {
 	return in.count(func(e *command.Envelope) bool { return e.Ticket() != nil && !e.Ticket().Watches() })
 }
 
-// count counts the queued and delayed commands for which so is true.
-func (s *state) count(so func(*command.Envelope) bool) int {
-	n := s.queue.count(so)
-	for i := range s.delayed.heap {
-		if so(&s.delayed.heap[i].e) {
-			n++
-		}
-	}
-	for w := s.waiters.first; w != nil; w = w.after {
-		if w.retry && so(&w.e) {
-			n++
-		}
-	}
-	return n
-}
-
 // Has reports whether so is true of a command that is queued, waits for its next try or is in a worker's batch. It reads each
 // of them under the lock, so it is for reports. Of handlers that may suspend it does not see the commands under way.
 func (in *Inbox) Has(so func(*command.Envelope) bool) bool {

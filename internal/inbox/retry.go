@@ -28,6 +28,9 @@ func (s *state) postpone(e command.Envelope, at place) {
 	if s.queue.keyed() {
 		s.queue.lanes.block(at.key)
 	}
+	if !s.lapsing.watched {
+		s.watchLapse(&e)
+	}
 	s.delayed.seq++
 	heap.Push(&s.delayed, due{s.now() + int64(pause), s.delayed.seq, e, at})
 	if s.delayed.heap[0].seq == s.delayed.seq {
@@ -44,6 +47,9 @@ func (p Retry) pause(tries int, die float64) time.Duration {
 // requeueRetry queues a command whose next try is due. If other commands wait for a slot it goes behind them, and gives up
 // its own: commands that fail again and again keep no other from ever being tried. The caller grants the slot.
 func (s *state) requeueRetry(e *command.Envelope, at place) {
+	if !s.lapsing.watched {
+		s.watchLapse(e)
+	}
 	if s.queue.keyed() {
 		s.queue.lanes.unblock(*e, at.key)
 		return

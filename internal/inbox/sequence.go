@@ -125,6 +125,12 @@ func (q *sequence) Count(so func(*command.Envelope) bool) (n int) {
 	return n
 }
 
+// Remove takes out the commands without a number for which is is true. Results wait for those that have one, so they are left to a
+// worker.
+func (q *sequence) Remove(is func(*command.Envelope) bool) []command.Envelope {
+	return q.fresh.Remove(is)
+}
+
 // Drain empties the queue. The commands are not given out any more, so their numbers end.
 func (q *sequence) Drain() []command.Envelope {
 	es := make([]command.Envelope, q.Len())

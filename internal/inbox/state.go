@@ -29,6 +29,7 @@ type state struct {
 	queue       waiting
 	waiters     line // commands that wait for a free slot
 	delayed     delayed
+	lapsing     lapsing
 	retryBudget *budget // nil: any number of retries
 	sole        soleWorker
 	unstarted   unstarted
@@ -201,6 +202,9 @@ func (s *state) push(e *command.Envelope, p place) {
 	if e.Pack() > 0 {
 		s.queue.packed++
 	}
+	if !s.lapsing.watched && (e.From != nil || s.cfg.TTL > 0) {
+		s.watchLapse(e)
+	}
 	if s.queue.line != nil {
 		s.queue.push(*e, p)
 		return
@@ -272,4 +276,42 @@ func (s *shared) bars(from *Inbox, back bool) bool {
 	default:
 		return false
 	}
+}
+
+// count counts the queued and delayed commands for which so is true.
+func (s *state) count(so func(*command.Envelope) bool) int {
+	n := s.queue.count(so)
+	for i := range s.delayed.heap {
+		if so(&s.delayed.heap[i].e) {
+			n++
+		}
+	}
+	for w := s.waiters.first; w != nil; w = w.after {
+		if w.retry && so(&w.e) {
+			n++
+		}
+	}
+	return n
+}
+
+// watchLapse sets the alarm if a command that comes may lapse. It is called unless the alarm is set.
+func (s *state) watchLapse(e *command.Envelope) {
+	if s.cfg.TTL > 0 || e.From.MayEnd() {
+		s.lapsing.watched = true
+		s.setAlarm(lapseAlarm, lookEvery)
+	}
+}
+
+// watchLapses is watchLapse for commands that come together.
+func (s *state) watchLapses(es []command.Envelope) {
+	for i := 0; i < len(es) && !s.lapsing.watched; i++ {
+		if es[i].From != nil || s.cfg.TTL > 0 {
+			s.watchLapse(&es[i])
+		}
+	}
+}
+
+// looksFor reports whether commands that have lapsed are to be ended because there are fewer than n free slots.
+func (s *state) looksFor(n int) bool {
+	return s.lapsing.watched && !s.lapsing.looking && s.free() < n && s.now() >= s.lapsing.next
 }

@@ -17,6 +17,8 @@ var (
 	// errAskSubmitter says that the submitter's context has to be asked whose it is. That may run user code, so it is done
 	// without the lock, and only where it matters.
 	errAskSubmitter = errors.New("stage: the submitter is not known")
+	// errLook says that commands which have lapsed may hold the slots. They are ended without the lock.
+	errLook = errors.New("stage: commands may have lapsed")
 )
 
 // submission is what is known about a command that is submitted, beside the command.
@@ -126,6 +128,8 @@ func (in *Inbox) submit(ctx context.Context, e *command.Envelope, sub submission
 			sub = submission{at: sub.at} // the inbox may refuse the command now, or may have free slots
 		case err == errAskSubmitter: //nolint:errorlint // it is never wrapped
 			sub.by = in.submitterOf(ctx)
+		case err == errLook: //nolint:errorlint // nor is this
+			in.EndLapsed()
 		default:
 			return err
 		}
@@ -173,6 +177,8 @@ func (s *state) enterFree(e *command.Envelope, at place, fx *effects) bool {
 // enterFull does what the overflow rule says with a command from outside that finds no free slot.
 func (s *state) enterFull(e *command.Envelope, sub *submission, fx *effects) (*waiter, error) {
 	switch {
+	case s.looksFor(1):
+		return nil, errLook
 	case s.cfg.Overflow == Reject:
 		return nil, s.refuse(reason.Full, s.wrap(ErrFull))
 	case s.cfg.Overflow != Wait:

@@ -12,6 +12,7 @@ const (
 	soleAlarm                // a queue is no longer left to one worker
 	rateAlarm                // the rate lets commands be started
 	keyAlarm                 // and that of a key does
+	lapseAlarm               // commands that wait may have lapsed
 	alarms
 )
 

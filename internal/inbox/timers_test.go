@@ -27,6 +27,7 @@ func TestAHaltedInboxHasNoTimerThatIsSet(t *testing.T) {
 		in.setAlarm(soleAlarm, time.Hour)
 		in.setAlarm(rateAlarm, time.Hour)
 		in.setAlarm(keyAlarm, time.Hour)
+		in.setAlarm(lapseAlarm, time.Hour)
 		in.unlock(&fx)
 	}
 	set()

@@ -43,6 +43,7 @@ type ordered interface {
 	At(i int) *command.Envelope
 	Oldest() *command.Envelope
 	Count(is func(*command.Envelope) bool) int
+	Remove(is func(*command.Envelope) bool) []command.Envelope
 	Drain() []command.Envelope
 }
 
@@ -251,6 +252,14 @@ func (q *waiting) count(so func(*command.Envelope) bool) (n int) {
 		}
 	}
 	return n
+}
+
+// remove takes out the commands that have not been started for which is is true. It asks about each once.
+func (q *waiting) remove(is func(*command.Envelope) bool) []command.Envelope {
+	if q.line != nil {
+		return q.line.Remove(is)
+	}
+	return q.ring.Remove(is)
 }
 
 // order changes the discipline; nil is first in, first out. The order of an ordered stage, or of one with lanes, does not change.

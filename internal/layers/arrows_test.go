@@ -27,9 +27,9 @@ import (
 const files = `
 internal/inbox: 14
 	rate config phase lanes holds sequence guarded guarded_profile guarded_line lock budget waiting delayed admission inbox
-	line pack member worker_set state timers effects
+	line pack member worker_set lapsing state timers effects
 	available worktime instances shared_pool tokens numbers
-	call slots retry suspend keyed guarding mark book abandon alarms
+	call slots retry suspend keyed guarding mark book abandon lapsed alarms
 	unstarted submit loop report membership entry handover ordered drain
 	turn crash stall knobs visit bind accounts doc
 

@@ -105,6 +105,28 @@ func (r *Ring[T]) PopBackInto(dst []T) int {
 	return n
 }
 
+// Remove takes out the values for which is is true, wherever they are, and returns them in order. It calls is once for each value.
+func (r *Ring[T]) Remove(is func(*T) bool) (removed []T) {
+	kept := 0
+	for i := range r.n {
+		v := r.At(i)
+		if is(v) {
+			removed = append(removed, *v)
+			continue
+		}
+		if kept < i {
+			*r.At(kept) = *v
+		}
+		kept++
+	}
+	var none T
+	for i := kept; i < r.n; i++ {
+		*r.At(i) = none
+	}
+	r.n = kept
+	return removed
+}
+
 // take fills dst with the values from a slot on, and clears those slots.
 func (r *Ring[T]) take(at int, dst []T) {
 	part := r.slots[at:min(at+len(dst), len(r.slots))]

@@ -51,6 +51,18 @@ func TestRingBehavesLikeASlice(t *testing.T) {
 				require.Equal(t, model[:n], dst[:n:n])
 				model = model[n:]
 			},
+			"remove": func(t *rapid.T) {
+				divisor := rapid.IntRange(1, 5).Draw(t, "divisor")
+				is := func(v *int) bool { return *v%divisor == 0 }
+				var removed []int
+				model = slices.DeleteFunc(model, func(v int) bool {
+					if is(&v) {
+						removed = append(removed, v)
+					}
+					return is(&v)
+				})
+				require.Equal(t, removed, r.Remove(is))
+			},
 			"": func(t *rapid.T) {
 				require.Equal(t, len(model), r.Len())
 				for i, v := range model {
@@ -66,9 +78,12 @@ func TestRingKeepsNoReferenceToTakenValues(t *testing.T) {
 	for range 20 {
 		r.Push(new(int))
 	}
-	dst := make([]*int, 19)
+	dst := make([]*int, 9)
 	r.PopInto(dst)
 	r.Pop()
+	odd := false
+	require.Len(t, r.Remove(func(**int) bool { odd = !odd; return odd }), 5)
+	require.Len(t, r.Remove(func(**int) bool { return true }), 5)
 	for i := range 32 {
 		r.Push(nil)
 		require.Nil(t, *r.At(i))

@@ -19,6 +19,13 @@ func (q *deque[T]) popInto(dst []T) int {
 	return n
 }
 
+// removeAll takes out the items for which is is true, and returns them in order.
+func (q *deque[T]) removeAll(is func(item *T) bool) []T {
+	removed := q.Remove(is)
+	q.Fit()
+	return removed
+}
+
 // popBackInto moves up to len(dst) items from the back to dst, the last one first, and returns how many.
 func (q *deque[T]) popBackInto(dst []T) int {
 	n := q.PopBackInto(dst)

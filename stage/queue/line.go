@@ -26,6 +26,8 @@ type order[T any] interface {
 	oldest() *T
 	// each visits all items, in any order.
 	each(visit func(item *T))
+	// removeAll takes out the items for which is is true, and returns them in the order of arrival.
+	removeAll(is func(item *T) bool) []T
 	// empty returns a new, empty order of the same kind.
 	empty() order[T]
 }
@@ -168,6 +170,16 @@ func (l *Line[T]) Count(is func(item *T) bool) (n int) {
 		l.order.each(visit)
 	}
 	return n
+}
+
+// Remove takes out the items that satisfy is, wherever they are, and returns them: the returned ones, then the others in the order of
+// their arrival. It asks about each item once. The order of the remaining items stays as it is.
+func (l *Line[T]) Remove(is func(item *T) bool) []T {
+	removed := append(l.returned.removeAll(is), l.arrived.removeAll(is)...)
+	if l.order != nil {
+		removed = append(removed, l.order.removeAll(is)...)
+	}
+	return removed
 }
 
 // Drain takes all items, in the order in which they would have come out, and releases the memory of the line.

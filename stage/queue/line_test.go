@@ -75,6 +75,32 @@ func (w *lineAndModel) drop() {
 	require.Equal(w.t, want, w.line.Drop())
 }
 
+// remove removes the items that a number divides.
+func (w *lineAndModel) remove(divisor int) {
+	is := func(item *int) bool { return *item%divisor == 0 }
+	want := []int{}
+	w.model.returned = slices.DeleteFunc(w.model.returned, func(item int) bool {
+		if is(&item) {
+			want = append(want, item)
+		}
+		return is(&item)
+	})
+	w.model.arrived = slices.DeleteFunc(w.model.arrived, func(c waiting) bool {
+		if is(&c.item) {
+			want = append(want, c.item)
+		}
+		return is(&c.item)
+	})
+	asked := map[int]int{}
+	all := w.line.Len()
+	got := w.line.Remove(func(item *int) bool { asked[*item]++; return is(item) })
+	require.Equal(w.t, want, append([]int{}, got...))
+	require.Len(w.t, asked, all)
+	for _, n := range asked {
+		require.Equal(w.t, 1, n)
+	}
+}
+
 func (w *lineAndModel) drain() {
 	require.Equal(w.t, w.model.popAll(w.model.len()), w.line.Drain())
 }
@@ -147,6 +173,7 @@ func TestALineDoesWhatTheModelDoes(t *testing.T) {
 				"pop into":  func(t *rapid.T) { w.popInto(rapid.IntRange(0, 40).Draw(t, "most")) },
 				"give back": func(t *rapid.T) { w.giveBack(rapid.IntRange(0, 5).Draw(t, "done")) },
 				"drop":      func(*rapid.T) { w.drop() },
+				"remove":    func(t *rapid.T) { w.remove(rapid.IntRange(1, 9).Draw(t, "divisor")) },
 				"drain": func(t *rapid.T) {
 					if rapid.IntRange(0, 9).Draw(t, "chance") == 0 {
 						w.drain()
@@ -203,6 +230,8 @@ func (w *lineAndModel) step(what, much int) {
 	default:
 		if much == 0 {
 			w.drain()
+		} else {
+			w.remove(much)
 		}
 	}
 }
@@ -223,7 +252,11 @@ func TestNoItemIsLostOrDuplicatedInABurst(t *testing.T) {
 			w.drop()
 		}
 		w.compare()
-		w.popInto(1500)
+		w.remove(3)
+		w.compare()
+		w.popInto(1000)
+		w.remove(1)
+		w.compare()
 		w.push(1)
 		w.popRest()
 	})

@@ -84,6 +84,18 @@ func (o *rank[T]) drop() T {
 	return item
 }
 
+func (o *rank[T]) removeAll(is func(*T) bool) (removed []T) {
+	for slot := o.first; slot != nowhere; {
+		k := o.nodes[slot]
+		if is(&o.items[slot]) {
+			removed = append(removed, o.remove(int(k.at)))
+		}
+		slot = k.next
+	}
+	o.fit()
+	return removed
+}
+
 // append puts an item into a free slot, at the end of the list.
 func (o *rank[T]) append(item T) (slot int32) {
 	slot = o.free

@@ -1,0 +1,163 @@
+package inbox
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/golda-dev/golda/internal/command"
+	"github.com/golda-dev/golda/stage/reason"
+)
+
+// A command that waits has lapsed if it would end unhandled when its turn came: its caller's context has ended, the deadline that it
+// was submitted with has passed, or it has waited for longer than the stage's TTL. A worker that takes the command finds that. But
+// its turn may be far away, or may not come at all: guards hold the command back, or the handler of its key is suspended, or a
+// rate is low, or the workers are stuck. So the inbox looks by itself: every now and then while commands wait that may lapse, and
+// when one more command finds no free slot. It ends what has lapsed as a worker does, with the same counts, error and letter.
+//
+// There is no timer for each command, and no index: a look goes through the queue. Contexts may be the user's, so they are asked without
+// the lock. That is why a look takes the lock twice: to learn the origins of the commands that wait, and to end those whose origins
+// have ended. Looks take a twentieth of the time at most, or one in a second.
+//
+// What a worker has in its batch has left the queue, and is not looked at.
+
+// Lapsed returns nil if commands of an origin may be started, [ErrExpired] if the deadline that they were submitted with has passed, or
+// why their caller's context has ended. It may call the user's code.
+func Lapsed(o *command.Origin) error {
+	if o.Late() {
+		return ErrExpired
+	}
+	return o.Ended()
+}
+
+// lockFor takes the lock for n commands that come. If there are fewer free slots it first ends commands that have lapsed.
+func (in *Inbox) lockFor(n int) {
+	in.mu.Lock()
+	if in.looksFor(n) {
+		in.mu.Unlock()
+		in.EndLapsed()
+		in.mu.Lock()
+	}
+}
+
+// EndLapsed ends the commands that have lapsed and wait: for their turn, or for their next try. It does nothing if another goroutine is
+// about it.
+func (in *Inbox) EndLapsed() {
+	in.mu.Lock()
+	if in.lapsing.looking {
+		in.mu.Unlock()
+		return
+	}
+	began := in.now()
+	in.lapsing.looking, in.lapsing.watched = true, false
+	origins := in.origins()
+	in.mu.Unlock()
+	lapsed := map[*command.Origin]error{}
+	defer func() { // also if a context ends the goroutine
+		var fx effects
+		in.mu.Lock()
+		in.endLapsed(lapsed, &fx)
+		in.lapsing.looking = false
+		in.watchAgain(time.Duration(in.now() - began))
+		in.unlock(&fx)
+	}()
+	for _, o := range origins {
+		if err := lapsedUnlessItPanics(o); err != nil {
+			lapsed[o] = err
+		}
+	}
+}
+
+// origins returns the origins that may have ended of the commands that wait. Neighbours often have the same.
+func (s *state) origins() (all []*command.Origin) {
+	s.count(func(e *command.Envelope) bool {
+		if e.From.MayEnd() && (len(all) == 0 || all[len(all)-1] != e.From) {
+			all = append(all, e.From)
+		}
+		return false
+	})
+	return all
+}
+
+// lapsedUnlessItPanics leaves a command whose context panics to the worker that takes it: the command crashes there.
+func lapsedUnlessItPanics(o *command.Origin) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = nil
+		}
+	}()
+	return Lapsed(o)
+}
+
+// endLapsed takes out the commands that have lapsed, and books their ends.
+func (s *state) endLapsed(lapsed map[*command.Origin]error, fx *effects) {
+	if len(lapsed) == 0 && s.cfg.TTL == 0 {
+		return
+	}
+	now := s.now()
+	givenUp := func(e *command.Envelope) bool { return lapsed[e.From] != nil }
+	tooOld := func(e *command.Envelope) bool {
+		waited, known := e.Waited(now)
+		return s.cfg.TTL > 0 && known && waited > s.cfg.TTL
+	}
+	es := s.queue.remove(func(e *command.Envelope) bool { return e.Pack() == 0 && (givenUp(e) || tooOld(e)) }) // packs stay whole
+	es = append(es, s.removePostponed(givenUp)...)
+	if len(es) == 0 {
+		return
+	}
+	var expired []command.Envelope
+	for _, e := range es {
+		if err := lapsed[e.From]; err == nil || err == ErrExpired { //nolint:errorlint // Lapsed returns this very error
+			expired = append(expired, e)
+		} else {
+			s.counts.errors++
+			fx.fail(e, err)
+		}
+	}
+	s.shed(expired, reason.Expired, ErrExpired, fx)
+	s.changed(fx)
+	s.checkQuiet(fx)
+	s.lookAtEntries(fx)
+}
+
+// removePostponed takes out the commands for which is is true of those that wait for their next try. In an ordered stage results wait
+// for them, so a worker ends them.
+func (s *state) removePostponed(is func(*command.Envelope) bool) (es []command.Envelope) {
+	if s.queue.sequence != nil {
+		return nil
+	}
+	kept := s.delayed.heap[:0]
+	for i := range s.delayed.heap {
+		d := s.delayed.heap[i]
+		if !is(&d.e) {
+			kept = append(kept, d)
+			continue
+		}
+		es = append(es, d.e)
+		if s.queue.keyed() {
+			s.queue.lanes.release(d.p.key)
+		}
+	}
+	clear(s.delayed.heap[len(kept):])
+	s.delayed.heap = kept
+	heap.Init(&s.delayed)
+	for w := s.waiters.first; w != nil; {
+		next := w.after
+		if w.retry && is(&w.e) {
+			s.waiters.leave(w)
+			es = append(es, w.e)
+		}
+		w = next
+	}
+	return es
+}
+
+// watchAgain sets the alarm for the next look, if commands wait that may lapse. The last look took so long.
+func (s *state) watchAgain(took time.Duration) {
+	pause := min(lookShare*took, longestPause)
+	s.lapsing.next = s.now() + int64(max(pause, lookPause))
+	mayLapse := func(e *command.Envelope) bool { return s.cfg.TTL > 0 || e.From.MayEnd() }
+	if !s.lapsing.watched && s.count(mayLapse) > 0 {
+		s.lapsing.watched = true
+		s.setAlarm(lapseAlarm, max(pause, lookEvery))
+	}
+}
