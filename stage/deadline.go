@@ -15,8 +15,8 @@ import (
 //	defer cancel() // releases ctx; the commands keep the deadline
 //	err := send.Submit(ctx, mail)
 //
-// The deadline holds for the command, and for all commands that come of it, in all stages. A command whose turn comes later is
-// shed, with [reason.Expired] and [ErrExpired], and leaves a letter; it is not tried again. The context of a handler that runs
+// The deadline holds for the command, and for all commands that come of it, in all stages. A command that still waits then is
+// shed, as soon as [TTL] says, with [reason.Expired] and [ErrExpired], and leaves a letter; it is not tried again. The context of a handler that runs
 // at that time ends. If ctx has an earlier deadline of this kind, that one stays. What a [behaviour.Batcher] is handling, and the
 // result of a window, does not end with the deadlines of single commands.
 //

@@ -32,8 +32,9 @@ import (
 // handlers write through atomics or a mutex, and call nothing of the pipeline, nor runtime.Goexit. If a guard panics, the command that it
 // was asked about, for a Guard the oldest of its method, crashes in the place of its handler.
 //
-// Held commands hold slots: if they fill the queue, [Overflow] applies to all commands. That is so until the guards let them go, even if
-// their callers have gone or their [TTL] is over: give a stage whose commands wait for one another more slots than may be held. They are
+// Held commands hold slots: if they fill the queue, [Overflow] applies to all commands. A held command whose caller's context has ended,
+// or whose [TTL] or deadline is over, ends and frees its slot as in any stage, without its guards; commands that nothing ends wait
+// until the guards let them go. So give a stage whose commands wait for one another more slots than may be held. They are
 // in flight: a drain waits for them. Snapshot.Held and Snapshot.Methods say how many there are, and what they waited for.
 //
 // A worker takes one command at a time from a stage with guards. The stage has an order of its own, so it takes no

@@ -23,8 +23,8 @@ import (
 // It is a token bucket: it holds burst permits at the start, n more come evenly in each period, and each command that a worker
 // takes costs one, a further try of [Retry] too. A command that ends without its handler being called, because it has expired
 // or its caller's context has ended, costs none; nor does a suspended command that goes on. Commands wait for their permits
-// in the queue and hold no worker. When the queue is full, [Overflow] applies as usual; see also [TTL] for commands that are not
-// worth a long wait. A drain is no faster than the rate; a hard stop does not wait for it.
+// in the queue and hold no worker. When the queue is full, [Overflow] applies as usual. Commands that are not worth a long wait end
+// earlier: see [TTL], [WithDeadline], and [Stage.Ask] for those whose callers have gone. A drain is no faster than the rate; a hard stop does not wait for it.
 //
 // A worker takes one command at a time, unless the stage has a [Linger]. Then it takes as many as there are permits for, and
 // waits up to the time of Linger for more of them; the commands of one batch count as started together. The rate bounds the
@@ -132,18 +132,22 @@ func (s *settings) setGrace() {
 	}
 }
 
-// TTL sets a time to live: a command that has waited in the stage's queue for longer than d when its turn comes is shed,
-// with [reason.Expired] and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a
-// day.
+// TTL sets a time to live: a command that has waited in the stage's queue for longer than d is shed, with [reason.Expired]
+// and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a day.
 //
 // The time starts when the command enters the queue of this stage, and starts again when it comes for another try. The
-// pause before a try does not count. A command that has expired keeps its slot until its turn comes. A command that was
-// suspended has been started and does not expire. See [ExpiresAt] for a time to live of each command, and [Stage.Ask] for
-// commands that end with the contexts of their callers.
+// pause before a try does not count. A command that was suspended has been started and does not expire.
+//
+// A command that has expired does not wait for its turn, which may be far away: it is shed some 100 ms later at most, and at once if
+// its slot is needed. In a queue of a million commands it may be a second. What a worker has taken in a batch is shed when the
+// worker comes to it, as are commands that were given back by a batch that crashed, and in an [Ordered] stage those that were
+// tried before.
+//
+// See [ExpiresAt] for a time to live of each command, and [Stage.Ask] for commands that end with the contexts of their callers.
 func TTL(d time.Duration) Option { return func(s *settings) { s.Inbox.TTL = d } }
 
-// ExpiresAt sets a function that returns when a command expires: a command whose turn comes later is shed as with [TTL].
-// The zero time means never. To give a command one time to live for its whole way, give the option to each stage on that
+// ExpiresAt sets a function that returns when a command expires: a command whose turn comes later is shed as with [TTL], but not
+// before its turn comes. The zero time means never. To give a command one time to live for its whole way, give the option to each stage on that
 // way. C is the type of the stage's commands, or an interface; commands of other types never expire.
 //
 //	stage.New("send", sender, stage.ExpiresAt(Mail.Deadline))

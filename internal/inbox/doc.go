@@ -24,6 +24,7 @@
 //     hands over asks for more until none may leave, so none waits for a worker. When too many wait, fresh commands do.
 //   - Commands of an inbox with a rate wait in the queue until there are permits for them, and an alarm calls a worker; see rate.go, and
 //     lanes.go for the rate of each key.
+//   - Commands whose callers have gone, or whose time is over, do not wait for their turn; see lapsed.go.
 //
 // One word for each: a worker is parked while it holds no goroutine, for whatever reason; idle, parked with nothing to do;
 // blocked, parked in line or barred at another inbox with its batch done. A sender is such a worker as the other inbox sees

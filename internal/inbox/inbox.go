@@ -60,6 +60,7 @@ type Pipeline struct {
 type loopBounds struct {
 	loops  allowance
 	looped atomic.Bool   // there has been a back edge
+	lapses atomic.Bool   // commands that may lapse have been submitted
 	edges  atomic.Uint32 // see EdgesVersion
 	bound  atomic.Int64  // commands in flight up to which commands from outside are let in; 0: any number
 }

@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/internal/command"
@@ -61,4 +67,107 @@ func (c *callers) gone(t *rapid.T) map[int]bool {
 		}
 	}
 	return gone
+}
+
+// asked is a context that calls a function when it is asked for its end.
+type asked struct {
+	context.Context
+	err func() error
+}
+
+func (a asked) Err() error { return a.err() }
+
+// noTimer is a timer that does not fire.
+type noTimer struct{}
+
+func (noTimer) Stop() bool               { return true }
+func (noTimer) Reset(time.Duration) bool { return true }
+
+// Each answer of a context takes 100 ns, and a submitter comes every 10 µs to a queue that is full of live commands.
+func TestLooksTakeABoundedShareOfTheTime(t *testing.T) {
+	const capacity, each = 10_000, 100 * time.Nanosecond
+	var now, looked time.Duration
+	in := New(Config{Name: "s", Capacity: capacity, Batch: 1, Overflow: Reject})
+	in.Attach(&Pipeline{
+		Clock:     func() int64 { return int64(now) },
+		AfterFunc: func(time.Duration, func()) Timer { return noTimer{} },
+		Quiet:     make(chan struct{}, 1),
+	})
+	in.Open()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	live := asked{ctx, func() error { now += each; looked += each; return nil }}
+	submit := func() error {
+		return in.Submit(t.Context(), &command.Envelope{Load: 1, From: command.NewTicket(nil).Asked(live, nil)})
+	}
+	for range capacity {
+		require.NoError(t, submit())
+	}
+	now, looked = 0, 0
+	for now < 10*time.Second {
+		now += 10 * time.Microsecond
+		require.ErrorIs(t, submit(), ErrFull)
+	}
+	require.Positive(t, looked)
+	require.Less(t, looked, 10*time.Second/lookShare+2*capacity*each)
+}
+
+func TestLooksSurviveAContextThatDoesNotAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault func() error
+		ended int // of two others, one of which is asked before
+	}{
+		"it panics":             {func() error { panic("no answer") }, 2},
+		"it ends the goroutine": {func() error { runtime.Goexit(); return nil }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := New(Config{Name: "s", Capacity: 3, Batch: 1})
+				in.Attach(newPipeline())
+				in.Open()
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 3)
+				ask := func(ctx context.Context) {
+					ticket := command.NewTicket(func(_ any, err error) { ended <- err })
+					require.NoError(t, in.Submit(t.Context(), &command.Envelope{Load: 1, From: ticket.Asked(ctx, nil)}))
+				}
+				var broken atomic.Bool
+				ask(ctx)
+				ask(asked{ctx, func() error {
+					if broken.Load() {
+						return test.fault()
+					}
+					return nil
+				}})
+				ask(ctx)
+				broken.Store(true)
+				cancel()
+				time.Sleep(time.Second)
+				require.Len(t, ended, test.ended)
+				broken.Store(false)
+				time.Sleep(time.Second)
+				require.Len(t, ended, 2)
+				require.Equal(t, 1, in.Len())
+				in.Halt()()
+			})
+		})
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	const capacity = 10_000
+	in := New(Config{Name: "s", Capacity: capacity, Batch: 1})
+	in.Attach(newPipeline())
+	in.Open()
+	for range capacity {
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		if err := in.Submit(ctx, &command.Envelope{Load: 1, From: command.NewTicket(nil).Asked(ctx, nil)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		in.EndLapsed()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/capacity, "ns/command")
 }

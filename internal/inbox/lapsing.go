@@ -1,6 +1,10 @@
 package inbox
 
-import "time"
+import (
+	"time"
+
+	"github.com/golda-dev/golda/internal/command"
+)
 
 const (
 	// lookEvery is after which time the inbox looks again.
@@ -17,4 +21,6 @@ type lapsing struct {
 	watched bool  // the alarm is set, if commands wait that may lapse
 	looking bool  // a goroutine looks
 	next    int64 // until then a full inbox is no reason to look again
+	// lasts is the origin of the last command that was submitted and does not lapse: the next one most often has the same.
+	lasts *command.Origin
 }

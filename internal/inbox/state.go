@@ -198,11 +198,14 @@ func (s *state) push(e *command.Envelope, p place) {
 	if s.queue.untilStamp--; s.queue.untilStamp < 0 || s.knobs.Linger > 0 || s.cfg.TTL > 0 {
 		s.queue.untilStamp = int32(s.limit) - 1
 		e.Enter(command.At(s.now()))
+		if s.cfg.TTL > 0 && !s.lapsing.watched {
+			s.watchLapse(e)
+		}
 	}
 	if e.Pack() > 0 {
 		s.queue.packed++
 	}
-	if !s.lapsing.watched && (e.From != nil || s.cfg.TTL > 0) {
+	if e.From != s.lapsing.lasts && !s.lapsing.watched {
 		s.watchLapse(e)
 	}
 	if s.queue.line != nil {
@@ -296,17 +299,26 @@ func (s *state) count(so func(*command.Envelope) bool) int {
 
 // watchLapse sets the alarm if a command that comes may lapse. It is called unless the alarm is set.
 func (s *state) watchLapse(e *command.Envelope) {
-	if s.cfg.TTL > 0 || e.From.MayEnd() {
-		s.lapsing.watched = true
-		s.setAlarm(lapseAlarm, lookEvery)
+	if s.cfg.TTL == 0 && !e.From.MayEnd() {
+		s.lapsing.lasts = e.From
+		return
+	}
+	s.lapsing.watched = true
+	s.setAlarm(lapseAlarm, lookEvery)
+	if pl := s.Pipeline(); !pl.lapses.Load() {
+		pl.lapses.Store(true)
 	}
 }
 
-// watchLapses is watchLapse for commands that come together.
+// watchLapses is watchLapse for commands that come together, from another stage of the pipeline or from a worker.
 func (s *state) watchLapses(es []command.Envelope) {
-	for i := 0; i < len(es) && !s.lapsing.watched; i++ {
-		if es[i].From != nil || s.cfg.TTL > 0 {
+	if s.lapsing.watched || s.cfg.TTL == 0 && !s.Pipeline().lapses.Load() {
+		return
+	}
+	for i := range es {
+		if s.cfg.TTL > 0 || es[i].From.MayEnd() {
 			s.watchLapse(&es[i])
+			return
 		}
 	}
 }
