@@ -188,16 +188,16 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 			}
 		}()
 	}
-	p.letters.notifier.Wait(ctx, p.lettersPending, lastMoment)
+	p.letters.notifier.Wait(ctx, p.endsPending, lastMoment)
 	p.letters.notifier.Close(false)
 }
 
-// lettersPending reports whether some commands ended unanswered for which ended was not called yet. Commands are counted
-// before, and some by goroutines that a stop does not wait for: those of submitters.
-func (p *Pipeline) lettersPending() bool {
+// endsPending reports whether some commands ended unanswered for which ended was not called yet, or the tickets of some have still to
+// be settled. Commands are counted before, and some by goroutines that a stop does not wait for: those of submitters and timers.
+func (p *Pipeline) endsPending() bool {
 	var ended uint64
 	for _, a := range inbox.Counts(p.stages().all) {
 		ended += inbox.Sum(a.Shed) + inbox.Sum(a.Dead)
 	}
-	return p.host.DeadLettered() < ended
+	return p.host.DeadLettered() < ended || p.host.Settles()
 }

@@ -111,10 +111,10 @@ var waits = map[string]struct {
 	group   bool
 }{
 	"held by a guard": {ordered: true, stage: func(h *halt, opts ...stage.Option) *stage.Stage[put] {
-		return stage.Func("s", h.handle, append(opts, stage.Guard("put", func(count) bool { return h.open.Load() }))...)
+		return stage.Func("s", h.handle, append(opts, stage.Workers(1, 1), stage.Guard("put", func(count) bool { return h.open.Load() }))...)
 	}},
 	"held by a guard that sees them": {ordered: true, stage: func(h *halt, opts ...stage.Option) *stage.Stage[put] {
-		return stage.Func("s", h.handle, append(opts, stage.RequestGuard("put", func(guard.Request, count) bool { return h.open.Load() }))...)
+		return stage.Func("s", h.handle, append(opts, stage.Workers(1, 1), stage.RequestGuard("put", func(guard.Request, count) bool { return h.open.Load() }))...)
 	}},
 	"over the rate": {busy: true, rated: true, stage: func(h *halt, opts ...stage.Option) *stage.Stage[put] {
 		return stage.Func("s", h.handle, append(opts, stage.Rate(1, time.Minute, 1))...)

@@ -51,6 +51,7 @@ type Pipeline struct {
 	MaxInFlight int
 
 	deadLettered atomic.Uint64
+	settling     atomic.Int32 // goroutines that end commands which have lapsed
 
 	admission Admission
 	entrants  entrants

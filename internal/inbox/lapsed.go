@@ -53,6 +53,9 @@ func (in *Inbox) EndLapsed() {
 	in.mu.Unlock()
 	lapsed := map[*command.Origin]error{}
 	defer func() { // also if a context ends the goroutine
+		pl := in.Pipeline()
+		pl.settling.Add(1)
+		defer pl.settling.Add(-1)
 		var fx effects
 		in.mu.Lock()
 		in.endLapsed(lapsed, &fx)

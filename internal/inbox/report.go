@@ -46,6 +46,10 @@ func (pl *Pipeline) ReportLost(e Ending) {
 // DeadLettered returns how many of the commands that the accounts have as shed or dead-lettered were reported.
 func (pl *Pipeline) DeadLettered() uint64 { return pl.deadLettered.Load() }
 
+// Settles reports whether commands that wait are being ended because they have lapsed. They are booked, and not all of their tickets
+// have ended.
+func (pl *Pipeline) Settles() bool { return pl.settling.Load() > 0 }
+
 // Answer settles the ticket of a command that ended with an error, if there is one.
 func (in *Inbox) Answer(e *command.Envelope, err error) {
 	if t := e.Ticket(); t != nil {
