@@ -47,7 +47,7 @@ adapter/failsafe 15
 adapter/http     20
 adapter/nats     28
 stage/stagetest  44
-stage/stagetest/chaos  50
+stage/stagetest/chaos  51
 `
 
 func TestAPackageExportsNoMoreNamesThanItsBudget(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
@@ -78,6 +80,8 @@ func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
 		return r.drain(r.sites[d.Stage].stage)
 	case Reopen:
 		return r.reopen()
+	case Rewire:
+		return r.rewire(r.sites[d.Stage], rnd)
 	default:
 		return false
 	}
@@ -162,6 +166,36 @@ func (r *run) remove(rnd *rand.Rand) bool {
 	}
 	r.added, r.changed = r.added[1:], true
 	return true
+}
+
+// rewire has a flow with a route lead to some of its targets. A version of an upgrade sends to the old ones, and two wires
+// to one stage keep no order.
+func (r *run) rewire(s *site, rnd *rand.Rand) bool {
+	other := func(d Disturbance) bool {
+		return (d.Action == Upgrade || d.Action == Canary) && r.sites[d.Stage] == s
+	}
+	if s.pick == nil || r.plan.Ordered || slices.ContainsFunc(r.plan.Disturbances, other) {
+		return false
+	}
+	to := rnd.Perm(len(s.Next))[:1+rnd.IntN(len(s.Next))]
+	for i, n := range to {
+		to[i] = s.Next[n]
+	}
+	by := stage.RoundRobin[command]()
+	if rnd.IntN(2) == 0 {
+		by = stage.ByKey(keyOf)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	err := r.pipe.Rewire(ctx, s.flows.Route(s.picked(by, to), s.targets(to)...))
+	switch {
+	case err == nil, ctx.Err() != nil: // what the old wires have sent may wait for a stage that is paused
+		return true
+	case errors.Is(err, stage.ErrDraining), strings.Contains(err.Error(), "drained"):
+		return false
+	default:
+		return r.carriedOut(err)
+	}
 }
 
 // tryLetters retries commands whose dead letters are in quarantine, each as a new command.

@@ -54,7 +54,7 @@ func (p Plan) Check() error {
 	for i, d := range p.Disturbances {
 		f.unlessf(d.Action < actions, "disturbance %d: there is no action %d", i+1, d.Action)
 		switch d.Action {
-		case Pause, Upgrade, Canary, DrainStage:
+		case Pause, Upgrade, Canary, DrainStage, Rewire:
 			f.unlessf(d.Stage >= 0 && d.Stage < nodes,
 				"disturbance %d: %s: stage %d: there are %d nodes", i+1, d.Action, d.Stage, nodes)
 		case Swap:

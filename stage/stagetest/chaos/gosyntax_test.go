@@ -25,7 +25,7 @@ var named = map[string]any{
 	"chaos.KillPool": chaos.KillPool, "chaos.KillFeed": chaos.KillFeed, "chaos.Swap": chaos.Swap, "chaos.Rescale": chaos.Rescale,
 	"chaos.Pause": chaos.Pause, "chaos.Resume": chaos.Resume, "chaos.AddStage": chaos.AddStage, "chaos.RemoveStage": chaos.RemoveStage,
 	"chaos.RetryLetters": chaos.RetryLetters, "chaos.Drain": chaos.Drain, "chaos.Upgrade": chaos.Upgrade, "chaos.Canary": chaos.Canary,
-	"chaos.EndCanary": chaos.EndCanary, "chaos.DrainStage": chaos.DrainStage, "chaos.Reopen": chaos.Reopen,
+	"chaos.EndCanary": chaos.EndCanary, "chaos.DrainStage": chaos.DrainStage, "chaos.Reopen": chaos.Reopen, "chaos.Rewire": chaos.Rewire,
 	"chaos.Softly": chaos.Softly, "chaos.Drained": chaos.Drained, "chaos.Hard": chaos.Hard, "chaos.Soon": chaos.Soon,
 	"chaos.Twice": chaos.Twice, "chaos.Exhausted": chaos.Exhausted,
 	"stage.Wait": stage.Wait, "stage.Reject": stage.Reject, "stage.DropNewest": stage.DropNewest, "stage.DropOldest": stage.DropOldest,

@@ -50,13 +50,14 @@ const (
 	EndCanary                     // promote the last canary, or roll it back
 	DrainStage                    // empty one stage, until the next Reopen
 	Reopen                        // reopen the drained stages, and all if the pipeline was drained, too
+	Rewire                        // have a flow with a Route lead to some of its targets, in another order, and pick them otherwise
 	actions
 )
 
 var actionNames = [actions]string{
 	"kill worker", "kill stage supervisor", "kill control loop", "kill pool", "kill feed", "swap", "rescale", "pause",
 	"resume", "add stage", "remove stage", "retry letters", "drain",
-	"upgrade", "canary", "end canary", "drain stage", "reopen",
+	"upgrade", "canary", "end canary", "drain stage", "reopen", "rewire",
 }
 
 // String returns the action in words.
@@ -84,7 +85,7 @@ func (d Disturbance) String() string {
 			return fmt.Sprintf("%d%%: swap %s to %s", d.At, groupName(d.Group), d.Policy)
 		}
 		return fmt.Sprintf("%d%%: swap to %s", d.At, d.Policy)
-	case Pause, Upgrade, Canary, DrainStage:
+	case Pause, Upgrade, Canary, DrainStage, Rewire:
 		return fmt.Sprintf("%d%%: %s %s", d.At, d.Action, name(d.Stage))
 	default:
 		return fmt.Sprintf("%d%%: %s", d.At, d.Action)

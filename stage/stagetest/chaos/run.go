@@ -155,6 +155,9 @@ func (r *run) close(report Report) (Report, error) {
 	report.Faults = map[string]uint64{}
 	for _, s := range r.sites {
 		report.Faults = sum(report.Faults, s.injector.Counts())
+		if n := s.badKeys.Load(); n > 0 {
+			report.Faults["bad key"] += n
+		}
 	}
 	if r.plan.End == Hard || r.plan.End == Soon {
 		report.StoppedHard++

@@ -108,17 +108,14 @@ func (s *site) connect() {
 	if s.flows == nil || len(s.Next) == 0 {
 		return
 	}
-	targets := make([]behaviour.Target[command], len(s.Next))
-	for i, n := range s.Next {
-		targets[i] = s.run.sites[n].stage
-	}
+	targets := s.targets(s.Next)
 	switch s.Route {
 	case robin:
-		s.pick = s.picked(stage.RoundRobin[command]())
+		s.pick = s.picked(stage.RoundRobin[command](), s.Next)
 	case byID:
-		s.pick = s.picked(stage.ByKey(keyOf))
+		s.pick = s.picked(stage.ByKey(keyOf), s.Next)
 	case pick:
-		s.pick = s.picked(func(c command, n int) int { return int(oracle.Mix(c.key()) % uint64(n)) })
+		s.pick = s.picked(func(c command, n int) int { return int(oracle.Mix(c.key()) % uint64(n)) }, s.Next)
 	default:
 		s.flows.To(targets[0], targets[1:]...)
 		return
@@ -126,12 +123,21 @@ func (s *site) connect() {
 	s.flows.Route(s.pick, targets...)
 }
 
-// picked notes which target a route has picked.
-func (s *site) picked(by stage.Pick[command]) stage.Pick[command] {
+// targets returns the stages of nodes.
+func (s *site) targets(nodes []int) []behaviour.Target[command] {
+	targets := make([]behaviour.Target[command], len(nodes))
+	for i, n := range nodes {
+		targets[i] = s.run.sites[n].stage
+	}
+	return targets
+}
+
+// picked notes which of the nodes a route has picked.
+func (s *site) picked(by stage.Pick[command], nodes []int) stage.Pick[command] {
 	return func(c command, n int) int {
 		s.run.intact(name(s.index)+", its route", c)
 		i := by(c, n)
-		s.next(i).expect(c)
+		s.run.sites[nodes[i]].expect(c)
 		return i
 	}
 }

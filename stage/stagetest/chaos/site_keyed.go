@@ -14,9 +14,10 @@ const keys = 7
 // keyOf returns a command's key at keyed nodes. All that comes of a command has its key.
 func keyOf(c command) uint64 { return c.ID % keys }
 
-// laneOf is the key function of a keyed node.
+// laneOf is the key function of a keyed node. It crashes for some commands if the node's faults have a Poison.
 func (s *site) laneOf(c command) uint64 {
 	s.run.intact(name(s.index)+", its key", c)
+	s.poison(c.key() + 13)
 	if s.stray {
 		return c.key()
 	}

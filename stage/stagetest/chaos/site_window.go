@@ -172,6 +172,7 @@ func (s *site) addTo(a aggregate, c command) aggregate {
 
 func (s *site) poison(number uint64) {
 	if s.Faults.Poison > 0 && oracle.Mix(number)%32 == 0 {
+		s.badKeys.Add(1)
 		panic(&stagetest.InjectedError{Fault: stagetest.Poison, Attempt: 1})
 	}
 }
