@@ -662,32 +662,56 @@ func (l *lossy) lose(d time.Duration, n, m string) {
 	l.hub.Cut(n, m)
 }
 
-// TestLostMessagesLeaveNothingStuck breaks the connection of two nodes again and again: what is sent before is lost.
+// TestLostMessagesLeaveNothingStuck breaks the connection of two nodes again and again, and what is sent before is lost; processes and a
+// synchronizer crash meanwhile.
 func TestLostMessagesLeaveNothingStuck(t *testing.T) {
 	var l lossy
 	n, m := nodeOn(t, l.join("n")), nodeOn(t, l.join("m"))
-	rs := spawnUsers(t, 4, n, m)
-	must(n.Synchronize(t.Context(), "S1", atMostOne(rs)))
+	var rs []rpc.Address
+	for i := range 4 {
+		at, name := []*rpc.Node{n, m}[i%2], fmt.Sprint("P", i)
+		var ran atomic.Int32
+		supervised(t, supervisor.OneForOne, at.Child(name, func(p *rpc.Process) error {
+			rpc.Func(p, "use", func(c coroutine.Context, _ none) (none, error) { return none{}, coroutine.Yield(c) })
+			rpc.Func(p, "both", func(coroutine.Context, none) (none, error) { return none{}, nil })
+			return crashing(&ran)(p)
+		}))
+		rs = append(rs, n.Remote(at.Name(), name))
+	}
+	var poison atomic.Bool
+	rules := atMostOne(rs)
+	must(n.Synchronize(t.Context(), "S1", func(s *synchronizer.Synchronizer) {
+		rules(s)
+		s.Constrain(rs[1], "use", func(guard.Request) bool {
+			if poison.Swap(false) {
+				panic("a fault in a rule")
+			}
+			return true
+		})
+	}))
 	must(m.Synchronize(t.Context(), "S2", oneOfEach(rs)))
 	must(m.Synchronize(t.Context(), "S3", func(s *synchronizer.Synchronizer) {
 		s.Atomic(synchronizer.Event{Of: rs[0], Method: "both"}, synchronizer.Event{Of: rs[1], Method: "both"})
 	}))
-	stop := make(chan none)
-	var cuts sync.WaitGroup
-	cuts.Go(func() {
+	var faults, clients sync.WaitGroup
+	faults.Go(func() {
 		rnd := rand.New(rand.NewPCG(1, 0))
-		for range 60 {
-			l.lose(time.Duration(rnd.IntN(1000))*time.Microsecond, "n", "m")
+		for i := range 60 {
+			switch rnd.IntN(4) {
+			case 0:
+				_ = rpc.At[none, none](rs[rnd.IntN(len(rs))], "crash").Send(none{})
+			case 1:
+				poison.Store(i%5 == 0) // the pauses before its restarts grow
+			default:
+				l.lose(time.Duration(rnd.IntN(1000))*time.Microsecond, "n", "m")
+			}
 			time.Sleep(time.Duration(rnd.IntN(4)) * time.Millisecond)
 		}
-		close(stop)
 	})
-	var couples sync.WaitGroup
-	couples.Go(func() { bothTogether(t, rs[0], rs[1], 100) })
+	clients.Go(func() { bothTogether(t, rs[0], rs[1], 100) })
 	useAll(t, rs, 200)
-	couples.Wait()
-	<-stop
-	cuts.Wait()
+	clients.Wait()
+	faults.Wait()
 	useAll(t, rs, 5)
 	bothTogether(t, rs[0], rs[1], 5)
 	t.Logf("%d messages were lost", l.lost.Load())
