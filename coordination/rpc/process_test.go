@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ import (
 	"github.com/golda-dev/golda/coordination/transport"
 )
 
-// asNodeB, in the environment, makes this program the node B of a test: its value is the address to listen at. If member is there too,
+// asNodeB, in the environment, makes this program the node B of a test: its value is where to listen, such as tcp:127.0.0.1:0. If member is there too,
 // node B has a synchronizer for the process A of that node.
 const (
 	asNodeB = "GOLDA_TEST_RPC_B"
@@ -42,7 +43,8 @@ func TestMain(m *testing.M) {
 
 // nodeB runs a node until its standard input is closed.
 func nodeB() error {
-	tr, err := transport.Listen("tcp", os.Getenv(asNodeB), transport.Config{})
+	network, at, _ := strings.Cut(os.Getenv(asNodeB), ":")
+	tr, err := transport.Listen(network, at, transport.Config{})
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func nodeB() error {
 	return n.Close()
 }
 
-const anyPort = "127.0.0.1:0"
+const anyPort = "tcp:127.0.0.1:0"
 
 // startB starts a process of the operating system, and returns the name of its node.
 func startB(t *testing.T, at string, env ...string) (cmd *exec.Cmd, node string) {
@@ -157,17 +159,21 @@ func TestX3_DeathOfTheProgramThatIsInside(t *testing.T) {
 
 // TestX4_DeathOfTheProgramWithTheSynchronizer kills the program of a synchronizer, and starts another one in its place.
 func TestX4_DeathOfTheProgramWithTheSynchronizer(t *testing.T) {
-	n := nodeOn(t, listen(t))
+	dir := must(os.MkdirTemp("", "golda")) // the name of a socket must be short
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	n := nodeOn(t, must(transport.Listen("unix", filepath.Join(dir, "a"), transport.Config{})))
 	a := spawnCounting(t, n, "A", "use")
 	use := rpc.At[none, none](a, "use")
-	cmd, node := startB(t, anyPort, member+"="+n.Name())
+	socket := filepath.Join(dir, "b")
+	cmd, _ := startB(t, "unix:"+socket, member+"="+n.Name())
 	must(use.Call(blocking(t), none{}))
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	call := use.Future(t.Context(), none{})
 	time.Sleep(50 * time.Millisecond)
 	assert.False(t, call.Done(), "no synchronizer has agreed")
-	startB(t, strings.TrimPrefix(node, "tcp:"), member+"="+n.Name())
+	require.NoError(t, os.Remove(socket))
+	startB(t, "unix:"+socket, member+"="+n.Name())
 	must(call.Wait(blocking(t)))
 	assert.Equal(t, 2, counted(t, a).Accepted)
 }
