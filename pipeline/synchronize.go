@@ -43,6 +43,9 @@ import (
 // its counters become zero and the functions of OnTerminated are called. From then on it takes no part in OncePerRound, and its atomic rules
 // are void: commands of the others run by themselves. A stage that is added later is no member, even under a name that a rule names.
 //
+// Constraints are evaluated again when a method that their synchronizer names or has counted is accepted or has ended. A rule can count all methods of stages that
+// any rule names. [stage.Stage.CheckGuards] is for what changes otherwise.
+//
 // The functions of the rules are called while queues are locked, by any goroutine, one at a time for all synchronizers of the pipeline. They
 // must be quick, and call nothing of the pipeline, nor runtime.Goexit. If one panics, the command that it was called for crashes in the place of
 // its handler, or at its end if the trigger was for [synchronizer.Completed]; other commands go on.

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -216,4 +217,61 @@ func TestCommandsThatARuleHoldsEndWithAHardStop(t *testing.T) {
 	require.Zero(t, s.InFlight)
 	require.EqualValues(t, 1, ran[0].Load())
 	require.EqualValues(t, 19, s.DeadLettered)
+}
+
+func TestARuleMayCountAMethodThatNoRuleNames(t *testing.T) {
+	ok := func(context.Context, sheet) behaviour.Outcome { return behaviour.OK(nil) }
+	a := stage.Func("a", ok)
+	b := stage.Func("b", func(context.Context, any) behaviour.Outcome { return behaviour.OK(nil) })
+	p := running(t, a, b,
+		pipeline.Synchronize("after", func(s *synchronizer.Synchronizer) {
+			s.Constrain(a, "sheet", func(guard.Request) bool { return s.Count(b, "other").Completed > 0 })
+		}),
+		pipeline.Synchronize("names b", func(s *synchronizer.Synchronizer) { s.AtMost(1, on(b, "free")) }))
+	f, err := a.Ask(t.Context(), sheet{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, p.Snapshot().InFlight)
+	_, err = stage.Call[any](t.Context(), b, any(work{method: "other"}))
+	require.NoError(t, err)
+	_, err = f.Wait(t.Context())
+	require.NoError(t, err)
+}
+
+func TestARuleThatEndsItsGoroutineLeavesNoLockTaken(t *testing.T) {
+	for _, where := range []string{"constraint", "accepted", "completed", "pattern"} {
+		t.Run(where, func(t *testing.T) {
+			once := new(atomic.Bool)
+			exit := func(at string) {
+				if at == where && !once.Swap(true) {
+					runtime.Goexit()
+				}
+			}
+			any1 := func(context.Context, any) behaviour.Outcome { return behaviour.OK(nil) }
+			a, b := stage.Func("a", any1), stage.Func("b", any1)
+			p, err := pipeline.New("test", a, b, quiet, pipeline.Synchronize("S", func(s *synchronizer.Synchronizer) {
+				s.AtMost(1, on(a, "free"), on(b, "free"))
+				s.Constrain(a, "free", func(guard.Request) bool { exit("constraint"); return true })
+				s.Trigger(a, "free", synchronizer.Accepted, func(guard.Request) { exit("accepted") })
+				s.Trigger(a, "free", synchronizer.Completed, func(guard.Request) { exit("completed") })
+				pattern := func(guard.Request) bool { exit("pattern"); return false }
+				s.Atomic(synchronizer.Event{Of: a, Method: "pair", If: pattern}, on(b, "pair"))
+			}))
+			require.NoError(t, err)
+			require.NoError(t, p.Start(t.Context()))
+			go func() { // the goroutine may be that of the caller
+				_ = a.Submit(context.Background(), work{method: "free"})
+			}()
+			go func() { _ = a.Submit(context.Background(), work{method: "pair"}) }()
+			require.Eventually(t, once.Load, 10*time.Second, time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, err = stage.Call[any](ctx, b, any(work{method: "other"}))
+			require.NoError(t, err)
+			_, err = stage.Call[any](ctx, a, any(work{method: "other"}))
+			require.NoError(t, err)
+			p.Snapshot()
+			cancel()
+			_ = p.Stop(ctx)
+		})
+	}
 }

@@ -61,7 +61,7 @@
 //	golda_stage_emitted_total            counter
 //	golda_stage_queue_length             gauge
 //	golda_stage_queue_capacity           gauge
-//	golda_stage_held                     gauge    a part of the queue: see stage.Guard
+//	golda_stage_held                     gauge    a part of the queue: see stage.Guard and pipeline.Synchronize
 //	golda_stage_in_hand                  gauge
 //	golda_stage_suspended                gauge    a part of in_hand
 //	golda_stage_delayed                  gauge

@@ -245,13 +245,28 @@ func (q *guarded) lookAtRules() {
 	if !m.Offers() {
 		return
 	}
+	offered := false
+	defer func() {
+		if !offered {
+			m.Retract() // a function of the user has ended the goroutine
+		}
+	}()
 	m.Offering()
 	q.wasAble = q.able()
 	if q.wasAble && q.due == nil {
 		m.EventMethods(q.offer)
 	}
-	m.Offered()
+	q.callRules(m.Offered)
 	q.takeGranted()
+	offered = true
+}
+
+// callRules calls functions that call those of users. They return, even if one of these panics, unless it ends the goroutine.
+func (q *guarded) callRules(f func()) {
+	returned := false
+	defer func() { q.exiting = q.exiting || !returned }()
+	f()
+	returned = true
 }
 
 // closed reports whether counters hold back all commands of a method, or atomic rules do.
@@ -282,7 +297,7 @@ func (q *guarded) match(c *guardedCommand) {
 		return
 	}
 	c.matched = true
-	c.events, c.failed = q.member.Events(c.Request.Request)
+	q.callRules(func() { c.events, c.failed = q.member.Events(c.Request.Request) })
 }
 
 // offer offers the oldest commands of a method that the guards allow to the events of atomic rules.
@@ -346,7 +361,11 @@ func (q *guarded) ended(method string, cmd any, book func(*requests.Queue, strin
 	if q.member == nil {
 		return nil
 	}
-	return q.member.Completed(guard.Request{Process: q.stage, Method: method, Args: cmd}, q.queue.Count(method))
+	var err error
+	q.callRules(func() {
+		err = q.member.Completed(guard.Request{Process: q.stage, Method: method, Args: cmd}, q.queue.Count(method))
+	})
+	return err
 }
 
 // of returns the profile of a method.

@@ -128,9 +128,11 @@ func (q *guarded) accept(r *requests.Request) {
 	if q.member == nil {
 		return
 	}
-	if err := q.member.Accepted(r.Request, q.queue.Count(r.Method)); err != nil && entry(r).failed == nil {
-		entry(r).failed = err
-	}
+	q.callRules(func() {
+		if err := q.member.Accepted(r.Request, q.queue.Count(r.Method)); err != nil && entry(r).failed == nil {
+			entry(r).failed = err
+		}
+	})
 }
 
 // mostFaults is how many faults are kept of commands that have not come to their handlers. Some never do.

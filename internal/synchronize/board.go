@@ -72,7 +72,7 @@ type refusal struct {
 func New(all []*rules.Rules) *Board {
 	b := &Board{all: all, members: map[string]*Member{}}
 	for _, of := range all {
-		of.Count = b.count
+		of.Count = func(m rules.Method) guard.Counters { return b.countFor(of, m) }
 		of.Gone = func(member string) bool { return b.members[member].gone }
 		for m, rule := range of.Methods {
 			at := b.member(m.Of).method(m.Name)
@@ -128,6 +128,22 @@ func (m *Member) Methods(f func(name string, checked, sees bool)) {
 	for name, at := range m.methods {
 		f(name, at.checked, at.sees)
 	}
+}
+
+// countFor returns the counters of a method for a rule of a synchronizer. Its rules are evaluated from then on when the counters change, as they
+// are for methods that the synchronizer names.
+func (b *Board) countFor(of *rules.Rules, m rules.Method) guard.Counters {
+	member := b.members[m.Of]
+	if member == nil {
+		return guard.Counters{}
+	}
+	if of.Methods[m] == nil {
+		at := member.method(m.Name)
+		if !slices.ContainsFunc(at.parts, func(p part) bool { return p.of == of }) {
+			at.add(of, &rules.Rule{})
+		}
+	}
+	return member.counters[m.Name]
 }
 
 func (b *Board) count(m rules.Method) guard.Counters {
