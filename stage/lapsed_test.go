@@ -3,6 +3,7 @@ package stage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/coroutine"
 	"github.com/golda-dev/golda/coordination/guard"
+	"github.com/golda-dev/golda/coordination/synchronizer"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -326,5 +328,45 @@ func TestADrainDoesNotWaitForHeldCommandsWhoseCallersHaveGone(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, p.Stop(t.Context()))
 		require.Equal(t, time.Hour, time.Since(began).Round(time.Second))
+	})
+}
+
+func TestACommandThatWasGivenUpDoesNotRunTogetherWithAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var order []string
+		member := func(name string) *stage.Stage[put] {
+			return stage.Sink(name, func(_ context.Context, c put) error {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, fmt.Sprint(name, c.n))
+				return nil
+			}, stage.Workers(1, 1), stage.Capacity(2)).Stage
+		}
+		a, b := member("a"), member("b")
+		p, err := pipeline.New("test", a, b, quiet, pipeline.Synchronize("both", func(s *synchronizer.Synchronizer) {
+			s.Atomic(synchronizer.Event{Of: a, Method: "put"}, synchronizer.Event{Of: b, Method: "put"}) //nolint:usestdlibvars // not of HTTP
+		}))
+		require.NoError(t, err)
+		require.NoError(t, p.Start(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 2 {
+			_, err := a.Ask(ctx, put{-1})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		cancel()
+		require.NoError(t, a.Submit(t.Context(), put{1}), "into the slot of one that was given up")
+		require.NoError(t, a.Submit(t.Context(), put{2}))
+		synctest.Wait()
+		require.Empty(t, order)
+		for n := 1; n <= 2; n++ {
+			require.NoError(t, b.Submit(t.Context(), put{n}))
+			synctest.Wait()
+		}
+		require.ElementsMatch(t, []string{"a1", "b1", "a2", "b2"}, order)
+		require.NoError(t, p.Stop(t.Context()))
+		require.EqualValues(t, 2, a.Snapshot().Errors)
+		require.True(t, p.Snapshot().Balanced())
 	})
 }

@@ -24,7 +24,8 @@ import (
 // takes costs one, a further try of [Retry] too. A command that ends without its handler being called, because it has expired
 // or its caller's context has ended, costs none; nor does a suspended command that goes on. Commands wait for their permits
 // in the queue and hold no worker. When the queue is full, [Overflow] applies as usual. Commands that are not worth a long wait end
-// earlier: see [TTL], [WithDeadline], and [Stage.Ask] for those whose callers have gone. A drain is no faster than the rate; a hard stop does not wait for it.
+// earlier: see [TTL], [WithDeadline], and [Stage.Ask] for those whose callers have gone. A drain is no faster than the rate; a hard
+// stop does not wait for it.
 //
 // A worker takes one command at a time, unless the stage has a [Linger]. Then it takes as many as there are permits for, and
 // waits up to the time of Linger for more of them; the commands of one batch count as started together. The rate bounds the
