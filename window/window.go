@@ -79,7 +79,9 @@ func By[K comparable, C any](
 //
 // When an open window is ended by a hard stop, its value is passed on to the next stage and is in the letter that is left there. An
 // aggregate that cannot be passed on, because a stage.Flow.Route fails, or because the first command's stage.Timeout ends while add
-// hangs, is in the [*LostError] of its letter. Retries of the stage would add commands twice, so it has none.
+// hangs, is in the [*LostError] of its letter. A middleware that fails the first command after next has returned loses the value: the
+// letter has that command and the error of the middleware, and the other commands are done. Retries of the stage would add commands
+// twice, so it has none.
 func Aggregate[K comparable, A, C any](
 	name string, key func(cmd C) K, add func(sum A, cmd C) A, b Bounds[C], opts ...stage.Option,
 ) *stage.Flow[C, Window[K, A]] {
