@@ -275,3 +275,20 @@ func TestARuleThatEndsItsGoroutineLeavesNoLockTaken(t *testing.T) {
 		})
 	}
 }
+
+func TestAnOfferThatLapsesIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran [2]atomic.Int32
+		a, b := occupied("a", &ran[0], nil, stage.TTL(time.Second)), occupied("b", &ran[1], nil)
+		running(t, a, b, pipeline.Synchronize("both", func(s *synchronizer.Synchronizer) { s.Atomic(on(a, "pair"), on(b, "pair")) }))
+		_, err := stage.Call[any](t.Context(), a, any(work{method: "pair"}))
+		require.ErrorIs(t, err, stage.ErrExpired)
+		require.NoError(t, b.Submit(t.Context(), work{method: "pair"}))
+		synctest.Wait()
+		require.Zero(t, ran[1].Load())
+		require.NoError(t, a.Submit(t.Context(), work{method: "pair"}))
+		synctest.Wait()
+		require.EqualValues(t, 1, ran[0].Load())
+		require.EqualValues(t, 1, ran[1].Load())
+	})
+}
