@@ -78,8 +78,9 @@ func (c *coordination) flush() {
 		if c.closed || c.process.isOver() {
 			continue // a supervisor has given this incarnation up
 		}
-		c.watch(m.To, 0) // before the message is sent, so that its loss is noticed
 		c.process.node.coordinate(envelope{Incarnation: c.process.incarnation, Message: m})
+		// A party that is not watched yet was sent what is repeated until it answers. When it is known not to exist, its node has the message.
+		c.watch(m.To, 0)
 	}
 	c.schedule()
 }
