@@ -27,8 +27,9 @@ import (
 //
 // A command is held back as by a guard of its stage: it waits in the queue, holds a slot and no worker, and is in flight. It is given
 // out when all guards of the stage and all synchronizers allow it at the same time; to give it out, to count it and to run the triggers
-// is one step. It is current until its handler has ended, also by a crash, or has been given up; each try counts by itself, and one that
-// ends without its handler being called is completed, too. Synchronizers compose, with one exception: New refuses constraints and atomic rules of the
+// is one step. It is current until its handler has ended, also by a crash, or has been given up; each try counts by itself, so a command of an
+// atomic rule that is tried again waits for further commands of the other stages; and one that ends without its handler being called is
+// completed, too. Synchronizers compose, with one exception: New refuses constraints and atomic rules of the
 // same method.
 //
 // Of several stages that wait for the same synchronizer, the one that has waited for longest and has an idle worker is the next. The

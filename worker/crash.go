@@ -81,8 +81,10 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	if culprit != nil {
 		retry, err = w.triesAgain(culprit, crash)
 	}
+	unaimed := w.blame == nil && w.pair != nil && w.pair.aiming
 	w.keepSurvivor(crash)
-	if !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, err) {
+	if unaimed && !w.stage.Inbox.Unaimed(&w.Member, &w.tally, rest, err) ||
+		!unaimed && !w.stage.Inbox.Crash(&w.Member, &w.tally, culprit, rest, retry, err) {
 		return false
 	}
 	w.redeem() // from here on the worker cannot be abandoned: the inbox knows that it holds nothing

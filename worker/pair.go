@@ -14,6 +14,7 @@ type pair struct {
 	rollout *Rollout
 	parts   [2]Instance // the canary's is made when it is first needed
 	side    int         // which part handles the present command
+	aiming  bool        // that is being decided; it stays true if the key function of the trial does not return
 	picks   []bool      // which commands of a batch the canary gets
 	answers []answer    // of the same batch, while its parts are handled
 }
@@ -109,16 +110,17 @@ func (p *pair) ensureOld(ctx context.Context) error {
 // aim decides which version handles a command. Until that is decided, whatever goes wrong is charged to the canary: a key
 // function that panics, too.
 func (p *pair) aim(e *command.Envelope) {
-	p.side = trial.Before
+	p.side, p.aiming = trial.Before, false
 	if e.Proven() || !p.rollout.OnTrial() {
 		return
 	}
-	p.side = trial.After
+	p.side, p.aiming = trial.After, true
 	e.Prove(true)
 	if !p.rollout.trial.PicksNew(e.Command()) || !p.ensureCanary() {
 		p.side = trial.Before
 		e.Prove(false)
 	}
+	p.aiming = false
 }
 
 // ensureCanary makes the canary's instance, if there is none. If it cannot be made, the trial is over.

@@ -112,7 +112,7 @@ func (s *Synchronizer) Atomic(events ...Event) {
 // Count returns the counters of a method, as of its last request that was accepted or completed. Those of a process that has
 // terminated are zero. init sees zeros, but its call has the method counted from the start. A synchronizer of processes whose rule asks
 // for a method that is not yet counted begins anew, as after a restart, and has it counted from then on; methods that have rules of this
-// synchronizer are counted.
+// synchronizer are counted. In a synchronizer of stages a rule panics that asks for a stage which init does not name.
 func (s *Synchronizer) Count(of Member, method string) guard.Counters {
 	if !s.sealed {
 		s.rule("Count", of, method)

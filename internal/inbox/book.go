@@ -213,7 +213,6 @@ func (s *state) backToLanes(m *Member, rest []command.Envelope, at places, fx *e
 // giveBack returns the rest of a batch to the front of the queue. A halted inbox takes nothing back: the rest ends.
 func (s *state) giveBack(m *Member, rest []command.Envelope, at places, fx *effects) {
 	if s.halted.Load() {
-		s.cancelGuarded(rest, at)
 		s.endStopped(s.suspendWoken(m, rest), fx)
 		s.endNumbers(at.keys)
 		return

@@ -38,6 +38,12 @@ func (in *Inbox) NoInstance(m *Member, t *Tally, batch []command.Envelope, err e
 	return in.endBatch(m, t, &crash{rest: batch, streak: true, unbegun: true, err: err})
 }
 
+// Unaimed books the end of a batch that crashed when it was decided which version handles a command of it. It is a [Inbox.Crash] that no
+// handler has caused: no command is to blame.
+func (in *Inbox) Unaimed(m *Member, t *Tally, rest []command.Envelope, err error) bool {
+	return in.endBatch(m, t, &crash{rest: rest, unbegun: true, err: err})
+}
+
 func (in *Inbox) endBatch(m *Member, t *Tally, c *crash) bool {
 	c.back = in.placesBack(m, c.rest)
 	var fx effects
@@ -71,6 +77,9 @@ func (s *state) crashed(m *Member, t *Tally, c *crash, fx *effects) {
 		fx.endOne(*c.culprit, reason.Crash, c.err)
 		s.endNumbers([]queue.Key{c.at.key})
 		s.endHold(m, len(c.rest))
+	}
+	if c.unbegun {
+		s.cancelGuarded(c.rest, c.back)
 	}
 	s.giveBack(m, c.rest, c.back, fx)
 	if c.unbegun {

@@ -90,10 +90,9 @@ func (q *guarded) PushAll(es []command.Envelope, keys []queue.Key) {
 	}
 }
 
-// PushFront takes commands back that were given out and not handled.
+// PushFront takes commands back that were given out. They are not current any more: their handlers have ended, or they were cancelled.
 func (q *guarded) PushFront(es []command.Envelope, keys []queue.Key) {
 	for i, e := range slices.Backward(es) {
-		q.cancelled(q.names.name(keyAt(keys, i)), link.Bare(e.Load))
 		q.queue.Return(q.make(e, keyAt(keys, i)))
 	}
 	q.stale()

@@ -20,10 +20,9 @@ func (q *Queue) Cancel(method string) {
 	}
 }
 
-// Return puts a request back that was accepted and has not run: it waits before all others of its method. The request may be
+// Return puts a request back that was accepted and is not current any more: it waits before all others of its method. The request may be
 // a new one for the same command.
 func (q *Queue) Return(r *Request) {
-	q.Cancel(r.Method)
 	l := q.line(r.Method)
 	r.number, r.state = 1, waiting
 	if l.head != nil {

@@ -20,6 +20,7 @@ func TestARequestThatIsReturnedComesFirstInItsLine(t *testing.T) {
 	q.Arrive(b)
 	require.Same(t, a, q.Next())
 	again := request("m")
+	q.Cancel("m")
 	q.Return(again)
 	require.Equal(t, guard.Counters{Invocations: 2, Pending: 2}, q.Count("m"))
 	require.Same(t, again, q.Oldest())

@@ -131,11 +131,11 @@ func (m *Member) Methods(f func(name string, checked, sees bool)) {
 }
 
 // countFor returns the counters of a method for a rule of a synchronizer. Its rules are evaluated from then on when the counters change, as they
-// are for methods that the synchronizer names.
+// are for methods that the synchronizer names. It panics if the stage is no member, since its inbox reports nothing.
 func (b *Board) countFor(of *rules.Rules, m rules.Method) guard.Counters {
 	member := b.members[m.Of]
 	if member == nil {
-		return guard.Counters{}
+		panic(fmt.Sprintf("it counts %q of %q, a stage that init does not name: call Count for it in init, too", m.Name, m.Of))
 	}
 	if of.Methods[m] == nil {
 		at := member.method(m.Name)
