@@ -97,3 +97,46 @@ func TestARuleThatCountsAStageWhichInitDoesNotNameSaysSo(t *testing.T) {
 		require.ErrorContains(t, err, `it counts "sheet" of "b", a stage that init does not name: call Count for it in init, too`)
 	})
 }
+
+func TestACommandThatCrashesBeforeItsHandlerDoesNotStayCurrent(t *testing.T) {
+	ok := func(context.Context, sheet) behaviour.Outcome { return behaviour.OK(nil) }
+	for name, c := range map[string]struct {
+		opt stage.Option
+		ctx func(t *testing.T) context.Context
+	}{
+		"ExpiresAt panics": {
+			stage.ExpiresAt(func(s sheet) time.Time {
+				if s.n == 0 {
+					panic("planned")
+				}
+				return time.Now().Add(time.Hour)
+			}),
+			func(t *testing.T) context.Context { return t.Context() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := stage.Func("a", ok, often, c.opt), stage.Func("b", ok)
+				g := stage.Func("g", ok, often, c.opt, stage.Guard("sheet", func(count func(string) guard.Counters) bool {
+					return count("sheet").Current == 0
+				}))
+				p := running(t, a, b, g, pipeline.Synchronize("one", func(s *synchronizer.Synchronizer) {
+					s.AtMost(1, on(a, "sheet"), on(b, "sheet"))
+				}))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				for _, s := range []*stage.Stage[sheet]{a, g} {
+					f, err := s.Ask(c.ctx(t), sheet{0})
+					require.NoError(t, err)
+					_, err = f.Wait(ctx)
+					require.ErrorContains(t, err, "planned")
+				}
+				for _, s := range []*stage.Stage[sheet]{a, b, g} {
+					_, err := stage.Call[any](ctx, s, sheet{1})
+					require.NoError(t, err)
+				}
+				requireSettled(t, p)
+			})
+		})
+	}
+}

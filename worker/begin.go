@@ -54,15 +54,15 @@ func (w *Worker) endEarly(e *command.Envelope) bool {
 }
 
 // mayStart returns nil if a command may be started, [inbox.ErrExpired] if it has expired, or why its caller's context has
-// ended.
+// ended. It may call the user's code.
 func (w *Worker) mayStart(e *command.Envelope) error {
-	if err := inbox.Lapsed(e.From); err != nil {
-		return err
+	w.starting = true
+	err := inbox.Lapsed(e.From)
+	if err == nil && w.stage.mayExpire() && w.expired(e) {
+		err = inbox.ErrExpired
 	}
-	if w.stage.mayExpire() && w.expired(e) {
-		return inbox.ErrExpired
-	}
-	return nil
+	w.starting = false
+	return err
 }
 
 // sift ends the commands of a batch whose callers' contexts have ended or that have expired, and returns the rest.

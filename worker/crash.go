@@ -69,6 +69,10 @@ func (w *Worker) settleCrash(how *thrown) bool {
 	batch := w.Batch[:w.n]
 	w.n = 0
 
+	if w.starting { // no handler was called
+		w.starting = false
+		w.stage.Inbox.Unhandled(batch[w.cur : w.cur+1])
+	}
 	crash := &CrashError{Stage: w.stage.Inbox.Name(), Value: how.value, Stack: how.at.stack, Version: how.version, site: how.at}
 	culprit, rest := w.charge(batch)
 	if culprit != nil {

@@ -48,11 +48,12 @@ type slot struct {
 
 // acting is the present actor, and how the last one ended. The supervisor reads failure and left when the actor has ended.
 type acting struct {
-	self    actor.Context
-	failure error // why the actor failed; nil if it did not
-	left    bool  // the actor ended because the inbox asked it to
-	again   bool  // the actor replaces one that crashed
-	ended   bool  // the run that the actor resumed last has ended
+	self     actor.Context
+	failure  error // why the actor failed; nil if it did not
+	left     bool  // the actor ended because the inbox asked it to
+	again    bool  // the actor replaces one that crashed
+	ended    bool  // the run that the actor resumed last has ended
+	starting bool  // it is being asked whether the present command may start
 }
 
 // gear is the instance that the worker uses. It is of the stage where the worker is, and the worker alone uses it.

@@ -28,6 +28,19 @@ func (in *Inbox) Completed(method string, cmd any) error {
 	return err
 }
 
+// Unhandled books that commands of a worker's batch crash before their handlers are called. It does nothing in a stage without guards.
+func (in *Inbox) Unhandled(es []command.Envelope) {
+	if !in.Guarded() {
+		return
+	}
+	at := in.payers(es)
+	var fx effects
+	in.mu.Lock()
+	in.cancelGuarded(es, at)
+	in.callWorker(&fx)
+	in.unlock(&fx)
+}
+
 // CheckGuards has the guards evaluated: what they see may have changed.
 func (in *Inbox) CheckGuards() {
 	if !in.Guarded() {
