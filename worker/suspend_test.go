@@ -50,8 +50,8 @@ func TestAHandlerThatWaitsHoldsNoWorker(t *testing.T) {
 	})
 }
 
-// X8: of a hundred suspended handlers two crash; the others are not affected.
-func TestASuspendedHandlerThatCrashesLeavesTheOthersAlone(t *testing.T) {
+// Of a hundred suspended handlers two crash; the others are not affected.
+func TestX8_WorkerSurvives(t *testing.T) {
 	for name, crash := range map[string]func(){"panic": func() { panic("boom") }, "goexit": exit} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
