@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"errors"
-
 	"sync"
 	"testing"
 	"testing/synctest"

@@ -161,8 +161,9 @@ func (r *rewiring) checkFlow(x rewired) {
 	default:
 		r.connects = append(r.connects, x.Connect)
 		r.faults = append(r.faults, x.Faults()...)
-		var to []*behaviour.Inlet
-		for _, port := range x.Outs() {
+		outs := x.Outs()
+		to := make([]*behaviour.Inlet, 0, len(outs))
+		for _, port := range outs {
 			to = append(to, port.Inlet())
 			r.checkEdge(name, r.present[i], port.Inlet())
 		}

@@ -22,34 +22,35 @@ import (
 //	})
 //
 // New calls init once, which adds the rules; see package synchronizer. The members are stages that are given to the same New, and need no
-// option. The method of a command is what its Method() string returns, or the name of its type, as for [stage.Guard]: an error of New says if a stage
-// cannot have commands of a method. Commands that no rule names are not held back.
+// option. The method of a command is what its Method() string returns, or the name of its type, as for [stage.Guard]: an error of New says
+// if a stage cannot have commands of a method. Commands that no rule names are not held back.
 //
 // A command is held back as by a guard of its stage: it waits in the queue, holds a slot and no worker, and is in flight. It is given
 // out when all guards of the stage and all synchronizers allow it at the same time; to give it out, to count it and to run the triggers
-// is one step. It is current until its handler has ended, also by a crash, or has been given up; each try counts by itself, so a command of an
-// atomic rule that is tried again waits for further commands of the other stages; and one that ends without its handler being called is
+// is one step. It is current until its handler has ended, also by a crash, or has been given up; each try counts by itself, so a command of
+// an atomic rule that is tried again waits for further commands of the other stages; and one that ends without its handler being called is
 // completed, too. Synchronizers compose, with one exception: New refuses constraints and atomic rules of the
 // same method.
 //
 // Of several stages that wait for the same synchronizer, the one that has waited for longest and has an idle worker is the next. The
-// commands of an atomic rule are given out together: each is the next one of its stage, even if the stage is paused at that moment, and waits for a
-// worker if all are at work.
+// commands of an atomic rule are given out together: each is the next one of its stage, even if the stage is paused at that moment, and
+// waits for a worker if all are at work.
 //
-// A stage with [stage.Keyed], [stage.Ordered], [stage.Discipline], [stage.RateBy] or [stage.Linger] cannot be a member, since it has an order of its
-// own. A member gives one command at a time to a worker.
+// A stage with [stage.Keyed], [stage.Ordered], [stage.Discipline], [stage.RateBy] or [stage.Linger] cannot be a member, since it has an
+// order of its own. A member gives one command at a time to a worker.
 //
 // A stage that is paused, disabled, drained, upgraded or restarted stays a member, and its counters go on. Its held commands hold back
-// no others, but OncePerRound waits for its turn, and an atomic rule for its command: a drain waits for them, too. When a stage is removed ([Pipeline.Remove])
-// its counters become zero and the functions of OnTerminated are called. From then on it takes no part in OncePerRound, and its atomic rules
-// are void: commands of the others run by themselves. A stage that is added later is no member, even under a name that a rule names.
+// no others, but OncePerRound waits for its turn, and an atomic rule for its command: a drain waits for them, too. When a stage is removed
+// ([Pipeline.Remove]) its counters become zero and the functions of OnTerminated are called. From then on it takes no part in OncePerRound,
+// and its atomic rules are void: commands of the others run by themselves. A stage that is added later is no member, even under a name that
+// a rule names.
 //
-// Constraints are evaluated again when a method that their synchronizer names or has counted is accepted or has ended. A rule can count all methods of stages that
-// any rule names. [stage.Stage.CheckGuards] is for what changes otherwise.
+// Constraints are evaluated again when a method that their synchronizer names or has counted is accepted or has ended. A rule can count all
+// methods of stages that any rule names. [stage.Stage.CheckGuards] is for what changes otherwise.
 //
-// The functions of the rules are called while queues are locked, by any goroutine, one at a time for all synchronizers of the pipeline. They
-// must be quick, and call nothing of the pipeline, nor runtime.Goexit. If one panics, the command that it was called for crashes in the place of
-// its handler, or at its end if the trigger was for [synchronizer.Completed]; other commands go on.
+// The functions of the rules are called while queues are locked, by any goroutine, one at a time for all synchronizers of the pipeline.
+// They must be quick, and call nothing of the pipeline, nor runtime.Goexit. If one panics, the command that it was called for crashes in
+// the place of its handler, or at its end if the trigger was for [synchronizer.Completed]; other commands go on.
 //
 // Snapshot.Methods of a stage says for how long its commands waited, for which rule, and beside which methods of other stages.
 func Synchronize(name string, init func(s *synchronizer.Synchronizer)) Part {
@@ -120,7 +121,7 @@ func faultsOf(err error) []error {
 	if err == nil {
 		return nil
 	}
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the error itself, not what it wraps
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // the error itself, not what it wraps
 		return all.Unwrap()
 	}
 	return []error{err}

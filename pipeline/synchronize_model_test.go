@@ -49,7 +49,7 @@ type work struct {
 
 func (w work) Method() string { return w.method }
 
-func (g *rig) fail(format string, args ...any) {
+func (g *rig) failf(format string, args ...any) {
 	g.broken = append(g.broken, fmt.Sprintf(format, args...))
 }
 
@@ -62,7 +62,7 @@ func (g *rig) handler(i int, under func(method string) []check) behaviour.Func[a
 		g.mu.Lock()
 		for _, c := range under(w.method) {
 			if g.inside[c.rule]++; g.inside[c.rule] > c.most {
-				g.fail("%s: %d are inside, %d may", c.rule, g.inside[c.rule], c.most)
+				g.failf("%s: %d are inside, %d may", c.rule, g.inside[c.rule], c.most)
 			}
 		}
 		if w.method == "turn" {
@@ -285,7 +285,7 @@ func (g *rig) disturb(p *pipeline.Pipeline, stop <-chan struct{}) {
 		default:
 			if snap := p.Snapshot(); !snap.Balanced() {
 				g.mu.Lock()
-				g.fail("not balanced: %s", snap.Law())
+				g.failf("not balanced: %s", snap.Law())
 				g.mu.Unlock()
 			}
 		}

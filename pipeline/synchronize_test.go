@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,7 @@ import (
 // sheet and label are the commands of two stages that share a printer.
 type (
 	sheet struct{ n int }
-	label struct{ n int }
+	label struct{}
 )
 
 // on is an event of all commands of a method.
@@ -38,6 +39,7 @@ type exclusive struct{ inside, most atomic.Int32 }
 func (x *exclusive) enter() {
 	now := x.inside.Add(1)
 	for most := x.most.Load(); now > most && !x.most.CompareAndSwap(most, now); most = x.most.Load() {
+		runtime.Gosched()
 	}
 }
 

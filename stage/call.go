@@ -44,8 +44,8 @@ func (t *Ticket) Err() error { return t.t.Err() }
 // context of a handler that runs ends too, with the same cause. A command that is queued, or waits for its next try, fails
 // with the error of ctx and its cause; its handler is not called. It does not wait for its turn, but frees its slot as soon as [TTL]
 // says for a command that has expired. It is not tried again. The commands that it forwards and emits end in the same way.
-// To let a command continue after the end of ctx, pass context.WithoutCancel(ctx). A handler that asks another stage and does not wait must do so too, because its own context
-// may end when it returns.
+// To let a command continue after the end of ctx, pass context.WithoutCancel(ctx). A handler that asks another stage and does not wait must
+// do so too, because its own context may end when it returns.
 func (s *Stage[C]) Ask(ctx context.Context, cmd C) (*Ticket, error) {
 	link.CheckContext(ctx, "stage: Ask")
 	t := new(Ticket)

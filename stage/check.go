@@ -267,7 +267,8 @@ func (s *settings) unguardable() (conflicts []conflict) {
 	add(s.ratedBy != nil, "Guard", "a stage with guards has an order of its own, and takes no RateBy")
 	add(s.Inbox.Ordered, "Ordered", "a stage with guards has an order of its own, and takes no Ordered")
 	add(s.disciplined, "Discipline", "a stage with guards has an order of its own, and takes no Discipline")
-	add(s.Inbox.Linger > 0, fmt.Sprintf("Linger(%v)", s.Inbox.Linger), "a stage with guards starts one command at a time, and takes no Linger")
+	add(s.Inbox.Linger > 0, fmt.Sprintf("Linger(%v)", s.Inbox.Linger),
+		"a stage with guards starts one command at a time, and takes no Linger")
 	return conflicts
 }
 

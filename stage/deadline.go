@@ -16,8 +16,8 @@ import (
 //	err := send.Submit(ctx, mail)
 //
 // The deadline holds for the command, and for all commands that come of it, in all stages. A command that still waits then is
-// shed, as soon as [TTL] says, with [reason.Expired] and [ErrExpired], and leaves a letter; it is not tried again. The context of a handler that runs
-// at that time ends. If ctx has an earlier deadline of this kind, that one stays. What a [behaviour.Batcher] is handling, and the
+// shed, as soon as [TTL] says, with [reason.Expired] and [ErrExpired], and leaves a letter; it is not tried again. The context of a handler
+// that runs at that time ends. If ctx has an earlier deadline of this kind, that one stays. What a [behaviour.Batcher] is handling, and the
 // result of a window, does not end with the deadlines of single commands.
 //
 // If a pipeline is run with such a context, all commands of its feeds have the deadline. A plain deadline only ends the run.

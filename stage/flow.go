@@ -187,7 +187,8 @@ func Chain[A, B, C any](first *Flow[A, B], second *Flow[B, C]) *Flow[A, C] {
 	list, ok := first.To(second).(part.List)
 	if !ok {
 		list = append(first.Parts(), part.Fault{
-			Name: fmt.Sprintf("stage %q, Chain", first.end.stage.Name()), Problem: "the stage belongs to a pipeline already: chain it before pipeline.New",
+			Name:    fmt.Sprintf("stage %q, Chain", first.end.stage.Name()),
+			Problem: "the stage belongs to a pipeline already: chain it before pipeline.New",
 		})
 	} else {
 		first.end.chained = second.Inlet()

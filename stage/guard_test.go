@@ -194,9 +194,7 @@ func (c *crowded) enter() (leave func()) {
 func TestNoMoreCommandsAreCurrentThanTheGuardAllows(t *testing.T) {
 	const n, most = 3000, 3
 	traits := map[string]func(name string, h func(context.Context, put) behaviour.Outcome, opts ...stage.Option) *stage.Stage[put]{
-		"shared behaviour": func(name string, h func(context.Context, put) behaviour.Outcome, opts ...stage.Option) *stage.Stage[put] {
-			return stage.Func(name, h, opts...)
-		},
+		"shared behaviour": stage.Func[put],
 		"an instance for each worker": func(name string, h func(context.Context, put) behaviour.Outcome, opts ...stage.Option) *stage.Stage[put] {
 			return stage.Each(name, func() behaviour.Behaviour[put] { return behaviour.Func[put](h) }, opts...)
 		},

@@ -88,7 +88,7 @@ var keyedBy = map[string]struct {
 	says string
 }{
 	"Map": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {
-		s := stage.Map("count", func(_ context.Context, line string) (string, error) { return t.count(nil, hostOf(line)) }, opts...)
+		s := stage.Map("count", func(ctx context.Context, line string) (string, error) { return t.count(ctx, hostOf(line)) }, opts...)
 		return s.Stage, s
 	}, "the line has no host"},
 	"Keyed": {func(t *tallies, opts ...stage.Option) (*stage.Stage[string], pipeline.Part) {

@@ -345,7 +345,7 @@ func TestACommandThatWasGivenUpDoesNotRunTogetherWithAnother(t *testing.T) {
 		}
 		a, b := member("a"), member("b")
 		p, err := pipeline.New("test", a, b, quiet, pipeline.Synchronize("both", func(s *synchronizer.Synchronizer) {
-			s.Atomic(synchronizer.Event{Of: a, Method: "put"}, synchronizer.Event{Of: b, Method: "put"}) //nolint:usestdlibvars // not of HTTP
+			s.Atomic(synchronizer.Event{Of: a, Method: "put"}, synchronizer.Event{Of: b, Method: "put"})
 		}))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))

@@ -148,8 +148,8 @@ func (s *settings) setGrace() {
 func TTL(d time.Duration) Option { return func(s *settings) { s.Inbox.TTL = d } }
 
 // ExpiresAt sets a function that returns when a command expires: a command whose turn comes later is shed as with [TTL], but not
-// before its turn comes. The zero time means never. To give a command one time to live for its whole way, give the option to each stage on that
-// way. C is the type of the stage's commands, or an interface; commands of other types never expire.
+// before its turn comes. The zero time means never. To give a command one time to live for its whole way, give the option to each stage on
+// that way. C is the type of the stage's commands, or an interface; commands of other types never expire.
 //
 //	stage.New("send", sender, stage.ExpiresAt(Mail.Deadline))
 //

@@ -82,7 +82,7 @@ func (w *way[Out]) outs() (all []behaviour.Outlet) {
 func (r *results[Out]) lead(to *way[Out]) {
 	old := r.now.Swap(to).outs()
 	others := slices.DeleteFunc(slices.Clone(r.of.Outs), func(o behaviour.Outlet) bool { return slices.Contains(old, o) })
-	r.of.Outs = append(others, to.outs()...)
+	r.of.Outs = slices.Concat(others, to.outs())
 }
 
 // check finds a function whose results lead nowhere but must.

@@ -251,8 +251,8 @@ func (s *Stage[C]) snapshot(accounts *inbox.Accounts) Snapshot {
 	return snap
 }
 
-// CheckGuards has the stage evaluate its [Guard] and [RequestGuard] options again, and the constraints of synchronizers. It is for guards that look at something beside
-// their stage, and is called when that has changed, by any goroutine. It must not be called by a guard.
+// CheckGuards has the stage evaluate its [Guard] and [RequestGuard] options again, and the constraints of synchronizers. It is for guards
+// that look at something beside their stage, and is called when that has changed, by any goroutine. It must not be called by a guard.
 func (s *Stage[C]) CheckGuards() { s.inbox.CheckGuards() }
 
 func newSettings(name string, opts []Option) *settings {

@@ -3,6 +3,7 @@ package stage_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,7 @@ func BenchmarkSynchronizer(b *testing.B) {
 			if kind.held > 0 {
 				require.NoError(b, y.Submit(b.Context(), get{})) // it is current until the end
 				for y.Snapshot().Busy == 0 {
+					runtime.Gosched()
 				}
 			}
 			for range kind.held {

@@ -97,7 +97,7 @@ func ExampleThrottle() {
 // order has one that is sold out.
 func ExampleJoinTicket() {
 	split := stage.FlatMap("split", func(_ context.Context, order string, emit func(string) error) error {
-		for _, item := range strings.Fields(order) {
+		for item := range strings.FieldsSeq(order) {
 			if err := emit(item); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -130,9 +131,9 @@ func TestRandomFlowsDoToEachValueWhatASimpleModelDoes(t *testing.T) {
 		})
 		parts := []pipeline.Part{sink, pipeline.Logger(slog.New(slog.DiscardHandler))}
 		var first behaviour.Target[value] = sink
-		for i := len(drawn) - 1; i >= 0; i-- {
+		for i, kind := range slices.Backward(drawn) {
 			var more []pipeline.Part
-			first, more = f.stageOf(drawn[i], fmt.Sprintf("%d %s", i, drawn[i]), first)
+			first, more = f.stageOf(kind, fmt.Sprintf("%d %s", i, kind), first)
 			parts = append(parts, more...)
 		}
 		p, err := pipeline.New("flows", parts...)

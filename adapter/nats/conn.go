@@ -41,8 +41,8 @@ type closer interface {
 //
 //	conn, err := nats.Connect(ctx, "tls://nats.example.com", natsgo.UserCredentials("app.creds"))
 //
-// Unless the options say otherwise the connection reconnects for ever, which is what inlets expect, and is named golda. The first connection
-// must succeed, before ctx ends: otherwise the error names the URL, without a password, and wraps the error of nats.go, such as
+// Unless the options say otherwise the connection reconnects for ever, which is what inlets expect, and is named golda. The first
+// connection must succeed, before ctx ends: otherwise the error names the URL, without a password, and wraps the error of nats.go, such as
 // ErrAuthorization. The server must have JetStream.
 func Connect(ctx context.Context, url string, options ...natsgo.Option) (*Conn, error) {
 	link.CheckContext(ctx, "nats: Connect")

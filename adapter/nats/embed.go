@@ -156,7 +156,7 @@ func (s Store) options(dir string) *server.Options {
 	o := &server.Options{
 		ServerName: "golda", DontListen: true, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: dir, JetStreamMaxStore: s.MaxBytes,
-		MaxPayload: int32(s.MaxPayload), //nolint:gosec // it was checked
+		MaxPayload: int32(s.MaxPayload),
 		SyncAlways: s.SyncAlways, SyncInterval: s.SyncEvery, DisableJetStreamBanner: true,
 	}
 	if s.SyncEvery == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -69,10 +70,8 @@ func explain(err error) error {
 		return nil
 	}
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		for _, code := range fullCodes {
-			if api.ErrorCode == code {
-				return &refusal{ErrFull, err}
-			}
+		if slices.Contains(fullCodes, api.ErrorCode) {
+			return &refusal{ErrFull, err}
 		}
 		return err
 	}

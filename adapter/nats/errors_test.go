@@ -306,7 +306,7 @@ func TestAnExpiredCertificateIsReported(t *testing.T) {
 	for name, until := range map[string]time.Duration{"expired": -time.Minute, "valid": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			cert, pool := certificate(t, time.Now().Add(until))
-			s := serve(t, &server.Options{TLS: true, TLSTimeout: 10, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}}) //nolint:gosec // for a test
+			s := serve(t, &server.Options{TLS: true, TLSTimeout: 10, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}})
 			conn, err := nats.Connect(t.Context(), "tls://"+s.Addr().String(), natsgo.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
 			if until > 0 {
 				require.NoError(t, err)
@@ -382,7 +382,7 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 	texts = inlet(t, conn, "texts", nats.Options[string]{})
 	s, err := texts.Status(t.Context())
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, s.Pending, uint64(stored)) //nolint:gosec // it is small
+	require.GreaterOrEqual(t, s.Pending, uint64(stored))
 	require.LessOrEqual(t, s.Pending, uint64(stored)+1, "one may be there although it was refused")
 	require.NoError(t, texts.Publish(t.Context(), "more", "x"))
 }

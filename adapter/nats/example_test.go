@@ -89,7 +89,7 @@ func ExampleOnce() {
 }
 
 // Servers elsewhere, with the options of nats.go.
-func ExampleConnect() {
+func ExampleConnect() { //nolint:testableexamples // these servers do not exist
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	conn, err := nats.Connect(ctx, "tls://one.example.com,tls://two.example.com",

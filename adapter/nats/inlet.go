@@ -85,9 +85,9 @@ const (
 // has ended, as [Options.Retry] says, or it becomes a dead letter. A message whose ID is that of another one that was published within
 // the time of [Options.Dedup] is dropped, and that is no error. Without an ID nothing is dropped.
 //
-// Of a stream that is full the error is [ErrFull], at once. If the server does not answer before ctx ends, or within five seconds if ctx has no
-// deadline, it is [ErrAway]: then the message may be there or not, and publishing it again with the same ID is safe. A message that is too
-// large is [ErrTooLarge]. [stage.Overloaded] recognises the first two. In a handler, stage.Retry tries again later:
+// Of a stream that is full the error is [ErrFull], at once. If the server does not answer before ctx ends, or within five seconds if ctx
+// has no deadline, it is [ErrAway]: then the message may be there or not, and publishing it again with the same ID is safe. A message that
+// is too large is [ErrTooLarge]. [stage.Overloaded] recognises the first two. In a handler, stage.Retry tries again later:
 //
 //	stage.Sink("hand over", func(ctx context.Context, o Order) error { return orders.Publish(ctx, o.ID, o) },
 //		stage.Retry(stage.RetryPolicy{Attempts: 100, Backoff: time.Second, If: overloaded}))
@@ -165,8 +165,8 @@ func decode[C any](codec Codec[C], m *natsgo.Msg) (cmd C, err error) {
 //	pipeline.Feed("orders", save, orders.Feed)
 //
 // It asks the server for as many messages as fit into [Options.MaxInFlight], and submits their commands. When a command and all that was
-// emitted on its way has ended well, its message is acknowledged; if one of them failed, all of the message is delivered again, or becomes a
-// dead letter. Commands that a hard stop ends are given back to the server at once. A process that is gone does not
+// emitted on its way has ended well, its message is acknowledged; if one of them failed, all of the message is delivered again, or becomes
+// a dead letter. Commands that a hard stop ends are given back to the server at once. A process that is gone does not
 // answer, and its messages are delivered again after [Options.AckWait]. So each command is handled at least once.
 //
 // When the server is away, the source waits for it for as long as that takes: the snapshot of the pipeline shows the feed as "away", with

@@ -182,7 +182,8 @@ func (i *Inlet[C]) Letters(ctx context.Context) iter.Seq2[Letter, error] {
 func letterFrom(m *jetstream.RawStreamMsg) Letter {
 	l := Letter{
 		Payload: Payload{Type: m.Header.Get(headerType), Data: m.Data},
-		ID:      m.Header.Get(headerID), Reason: reason.Reason(m.Header.Get(headerReason)), Err: m.Header.Get(headerError), Buried: m.Time, at: m.Sequence,
+		ID:      m.Header.Get(headerID), Reason: reason.Reason(m.Header.Get(headerReason)), Err: m.Header.Get(headerError),
+		Buried: m.Time, at: m.Sequence,
 	}
 	l.Version, _ = strconv.Atoi(m.Header.Get(headerVersion))
 	l.Deliveries, _ = strconv.Atoi(m.Header.Get(headerDeliveries))
@@ -212,7 +213,8 @@ func (i *Inlet[C]) Drop(ctx context.Context, l Letter) error {
 	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == 10043 || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // no message found
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if ok && api.ErrorCode == 10043 || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // no message found
 		if _, get := i.dead.GetMsg(ctx, l.at); errors.Is(get, jetstream.ErrMsgNotFound) {
 			return nil
 		}

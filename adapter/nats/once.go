@@ -27,13 +27,13 @@ type Outcomes interface {
 // returns that and does not call f. An error of f is returned and is no outcome: f may be called again. For a message
 // that may be delivered twice, the key is what the message always has, such as the number of an order.
 //
-// What Once promises: a key has one outcome, and all calls of Once for it, in all processes, return that one. So an effect that is the outcome,
-// such as an entry of a ledger that is read from the Outcomes, happens exactly once.
+// What Once promises: a key has one outcome, and all calls of Once for it, in all processes, return that one. So an effect that is the
+// outcome, such as an entry of a ledger that is read from the Outcomes, happens exactly once.
 //
-// What it cannot promise: that f is called once. If the process dies after f has had an effect elsewhere and before the outcome is kept, or if two
-// calls for one key run at the same time because a message was delivered again while its first process was frozen or cut off, f is called
-// again. To close that gap too, give the key to the other side, if it takes idempotency keys, or write effect and outcome in one transaction of
-// a database.
+// What it cannot promise: that f is called once. If the process dies after f has had an effect elsewhere and before the outcome is kept, or
+// if two calls for one key run at the same time because a message was delivered again while its first process was frozen or cut off, f is
+// called again. To close that gap too, give the key to the other side, if it takes idempotency keys, or write effect and outcome in one
+// transaction of a database.
 func Once[R any](ctx context.Context, outcomes Outcomes, key string, f func(ctx context.Context) (R, error)) (R, error) {
 	link.CheckContext(ctx, "nats: Once")
 	var none R
@@ -77,12 +77,13 @@ func outcomeOf[R any](key string, kept []byte) (result R, err error) {
 	return result, nil
 }
 
-// Outcomes returns outcomes that the server keeps, in a key-value bucket of that name, of letters, digits, - and _. They are forgotten after
-// the time keep, which should be longer than a message may be delivered again; 0 means never. Any string is a key, but an empty one.
+// Outcomes returns outcomes that the server keeps, in a key-value bucket of that name, of letters, digits, - and _. They are forgotten
+// after the time keep, which should be longer than a message may be delivered again; 0 means never. Any string is a key, but an empty one.
 func (c *Conn) Outcomes(ctx context.Context, bucket string, keep time.Duration) (Outcomes, error) {
 	link.CheckContext(ctx, "nats: Outcomes")
 	if !validName.MatchString(bucket) || keep < 0 {
-		return nil, fmt.Errorf("nats: outcomes %q for %v: the name must be of 1 to 64 letters, digits, - and _, and the time not negative", bucket, keep)
+		return nil, fmt.Errorf("nats: outcomes %q for %v: the name must be of 1 to 64 letters, digits, - and _, and the time not negative",
+			bucket, keep)
 	}
 	kv, err := c.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: bucket, Description: "outcomes of golda", TTL: keep, History: 1,

@@ -104,7 +104,8 @@ func (o Options[C]) check(name string) error {
 	fault(o.AckWait != 0 && o.AckWait < leastAckWait, "AckWait is %v, and must be at least %v", o.AckWait, leastAckWait)
 	fault(o.Retry.Attempts < 0, "Retry.Attempts is %d; use 1 for one delivery, 0 for %d", o.Retry.Attempts, defaultAttempts)
 	fault(o.Retry.Backoff < 0, "Retry.Backoff is %v", o.Retry.Backoff)
-	fault(o.Retry.Max < 0 || o.Retry.Max != 0 && o.Retry.Max < o.Retry.Backoff, "Retry.Max is %v, and Backoff %v", o.Retry.Max, o.Retry.Backoff)
+	fault(o.Retry.Max < 0 || o.Retry.Max != 0 && o.Retry.Max < o.Retry.Backoff,
+		"Retry.Max is %v, and Backoff %v", o.Retry.Max, o.Retry.Backoff)
 	fault(!(o.Retry.Jitter >= 0 && o.Retry.Jitter <= 1), "Retry.Jitter is %v, and must be from 0 to 1", o.Retry.Jitter)
 	fault(o.Retry.Budget != 0, "Retry.Budget is %v; an inlet has none", o.Retry.Budget)
 	return errors.Join(errs...)

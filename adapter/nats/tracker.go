@@ -105,7 +105,7 @@ func (t *tracker) arrive(m *natsgo.Msg) (*delivery, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n.Delivered++
-	times := int(min(meta.NumDelivered, 1<<30)) //nolint:gosec // it is small
+	times := int(min(meta.NumDelivered, 1<<30))
 	if times > 1 {
 		t.n.Redelivered++
 	}
@@ -181,7 +181,8 @@ func (t *tracker) acknowledge(d *delivery) {
 		ctx, cancel := context.WithTimeout(t.stopped, t.ackWait)
 		defer cancel()
 		if _, err := t.conn.RequestWithContext(ctx, d.message().Reply, []byte("+ACK")); err != nil {
-			t.log.Warn("the server has not confirmed an acknowledgement; the message may be delivered again", "sequence", d.seq, "reason", err)
+			t.log.Warn("the server has not confirmed an acknowledgement; the message may be delivered again",
+				"sequence", d.seq, "reason", err)
 		}
 		t.release(d, &t.n.Acknowledged)
 	})
@@ -190,7 +191,8 @@ func (t *tracker) acknowledge(d *delivery) {
 // answer sends the last answer for a delivery.
 func (t *tracker) answer(d *delivery, text []byte, count *uint64) {
 	if err := t.conn.Publish(d.message().Reply, text); err != nil {
-		t.log.Warn("the server was not answered; the message will be delivered again", "sequence", d.seq, "answer", string(text), "reason", err)
+		t.log.Warn("the server was not answered; the message will be delivered again",
+			"sequence", d.seq, "answer", string(text), "reason", err)
 	}
 	t.release(d, count)
 }
@@ -248,7 +250,8 @@ func (t *tracker) close(ctx context.Context) (err error) {
 		select {
 		case <-t.gone:
 		case <-ctx.Done():
-			err = fmt.Errorf("nats: inlet %q: %d messages are in flight, and will be delivered again: %w", t.name, t.inFlight(), context.Cause(ctx))
+			err = fmt.Errorf("nats: inlet %q: %d messages are in flight, and will be delivered again: %w",
+				t.name, t.inFlight(), context.Cause(ctx))
 		}
 	}
 	t.stop()

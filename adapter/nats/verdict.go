@@ -54,7 +54,7 @@ func judge(p stage.RetryPolicy, n int, err error) verdict {
 	if !again || n >= p.Attempts {
 		return verdict{act: bury, reason: why}
 	}
-	delay := backoff.Pause(p.Backoff, p.Max, n, p.Jitter*(2*rand.Float64()-1)) //nolint:gosec // no secret
+	delay := backoff.Pause(p.Backoff, p.Max, n, p.Jitter*(2*rand.Float64()-1))
 	if o, overloaded := stage.Overloaded(err); overloaded {
 		delay = max(delay, o.RetryAfter)
 	}

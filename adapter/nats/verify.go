@@ -60,8 +60,8 @@ func verify(dir string, streams []string) error {
 	return bad
 }
 
-// The format of a message in a file, as filestore.go of the server writes it: length, sequence, time, length of the subject, subject,
-// if the length says so four bytes more, headers and data, checksum.
+// The format of a message in a file, as filestore.go of the server writes it: length, sequence, time, length of the subject, the
+// subject, if the length says so four bytes more, headers and data, checksum.
 const (
 	recordHead = 22
 	recordSum  = 8
@@ -139,7 +139,7 @@ func recordLen(data []byte) int {
 	if n < least || n > uint64(len(data)) {
 		return 0
 	}
-	return int(n) //nolint:gosec // it is at most len(data)
+	return int(n)
 }
 
 // streamsDir returns where the streams of a store are.

@@ -196,7 +196,7 @@ func TestTheBatonIsThatOfAModel(t *testing.T) {
 				} else {
 					require.Equal(t, holder, b.holder.id)
 				}
-				require.Equal(t, len(waiting), len(b.waiting))
+				require.Len(t, b.waiting, len(waiting))
 				for i, e := range b.waiting {
 					require.Equal(t, waiting[i], e.id)
 				}

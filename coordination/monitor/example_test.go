@@ -22,7 +22,7 @@ func Example_distributed() {
 	balance := 100 // an account that both use
 
 	withdraw := func(l monitor.Lock) func(coroutine.Context, int) (int, error) {
-		return monitor.DoWhenFree(l, func(c coroutine.Context, m *monitor.Monitor, amount int) (int, error) {
+		return monitor.DoWhenFree(l, func(c coroutine.Context, _ *monitor.Monitor, amount int) (int, error) {
 			before := balance
 			if err := coroutine.Yield(c); err != nil { // others run now, but none that is a function of the monitor
 				return 0, err
@@ -98,7 +98,7 @@ func ExampleMonitor_Token() {
 	defer node.Close()
 	lock, _ := monitor.New(ctx, node, "printer")
 	var largest uint64
-	print := func(token uint64, page string) {
+	printer := func(token uint64, page string) {
 		if token < largest {
 			fmt.Println("refused")
 			return
@@ -107,13 +107,13 @@ func ExampleMonitor_Token() {
 		fmt.Println(page)
 	}
 	enter := monitor.DoWhenFree(lock, func(_ coroutine.Context, m *monitor.Monitor, page string) (uint64, error) {
-		print(m.Token(), page)
+		printer(m.Token(), page)
 		return m.Token(), nil
 	})
 	c := coroutine.Blocking(ctx)
 	old, _ := enter(c, "one")
 	_, _ = enter(c, "two")
-	print(old, "late")
+	printer(old, "late")
 	// Output:
 	// one
 	// two

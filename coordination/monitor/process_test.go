@@ -80,7 +80,7 @@ func processB() error {
 	}); err != nil {
 		return err
 	}
-	fmt.Println(n.Name())
+	fmt.Fprintln(os.Stdout, n.Name())
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	return n.Close()
 }

@@ -91,8 +91,8 @@ func search(t reflect.Type, seen map[reflect.Type]bool) bool {
 	case reflect.Map:
 		return search(t.Key(), seen) || search(t.Elem(), seen)
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); (f.IsExported() || f.Anonymous) && search(f.Type, seen) {
+		for f := range t.Fields() {
+			if (f.IsExported() || f.Anonymous) && search(f.Type, seen) {
 				return true
 			}
 		}

@@ -79,7 +79,8 @@ func (c *coordination) flush() {
 			continue // a supervisor has given this incarnation up
 		}
 		c.process.node.coordinate(envelope{Incarnation: c.process.incarnation, Message: m})
-		// A party that is not watched yet was sent what is repeated until it answers. When it is known not to exist, its node has the message.
+		// A party that is not watched yet was sent what is repeated until it answers. When it is known not to exist, its node has the
+		// message.
 		c.watch(m.To, 0)
 	}
 	c.schedule()

@@ -316,7 +316,7 @@ func (p *Process) next() *requests.Request {
 
 // leave handles that the caller of a request has gone.
 func (p *Process) leave(r *request) {
-	waits := false
+	var waits bool
 	if p.rules == nil {
 		waits = p.queue.Withdraw(&r.queued)
 	} else {

@@ -70,7 +70,7 @@ func nodeB() error {
 			return err
 		}
 	}
-	fmt.Println(n.Name())
+	fmt.Fprintln(os.Stdout, n.Name())
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	return n.Close()
 }
@@ -159,7 +159,7 @@ func TestX3_DeathOfTheProgramThatIsInside(t *testing.T) {
 
 // TestX4_DeathOfTheProgramWithTheSynchronizer kills the program of a synchronizer, and starts another one in its place.
 func TestX4_DeathOfTheProgramWithTheSynchronizer(t *testing.T) {
-	dir := must(os.MkdirTemp("", "golda")) // the name of a socket must be short
+	dir := must(os.MkdirTemp("", "golda")) //nolint:usetesting // the name of a socket must be short
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	n := nodeOn(t, must(transport.Listen("unix", filepath.Join(dir, "a"), transport.Config{})))
 	a := spawnCounting(t, n, "A", "use")

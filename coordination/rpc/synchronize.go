@@ -18,17 +18,18 @@ import (
 
 // Synchronize starts a synchronizer of processes: their addresses are the members that init names. They may be of any node, and need
 // not exist yet. Synchronize returns when all of them follow the rules, except those that do not exist or cannot be reached, which follow
-// them before they serve their first request, or as soon as they are reached. If ctx ends first the synchronizer is stopped again. The error says
-// all that is wrong with the rules; a method of a process may have constraints or be in atomic rules, not both. A function of a member must not
-// call Synchronize: it would hold up its own process.
+// them before they serve their first request, or as soon as they are reached. If ctx ends first the synchronizer is stopped again. The
+// error says all that is wrong with the rules; a method of a process may have constraints or be in atomic rules, not both. A function of a
+// member must not call Synchronize: it would hold up its own process.
 //
-// If a rule panics the synchronizer is restarted, after a pause that grows to ten seconds: init runs again. While it is down, and until it has the
-// counters of all members, requests of the methods wait that have constraints, triggers for [synchronizer.Accepted] or atomic rules.
+// If a rule panics the synchronizer is restarted, after a pause that grows to ten seconds: init runs again. While it is down, and until it
+// has the counters of all members, requests of the methods wait that have constraints, triggers for [synchronizer.Accepted] or atomic
+// rules.
 //
 // A request whose caller gives up while it is decided may count as accepted and completed without having run.
 //
-// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them. When the node ends otherwise, members of other nodes wait
-// for a synchronizer of that name to be started again.
+// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them. When the node ends otherwise, members
+// of other nodes wait for a synchronizer of that name to be started again.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
 	tree, err := n.root(ctx)

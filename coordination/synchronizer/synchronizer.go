@@ -52,7 +52,7 @@ func Rules(name string, init func(s *Synchronizer)) (*rules.Rules, error) {
 	init(s)
 	s.sealed = true
 	if len(s.rules.Methods) == 0 && len(s.faults) == 0 {
-		s.fault("it has no rules")
+		s.faultf("it has no rules")
 	}
 	return s.rules, errors.Join(s.faults...)
 }
@@ -68,8 +68,9 @@ func (s *Synchronizer) Constrain(of Member, method string, check func(r guard.Re
 	}
 }
 
-// Trigger has f called for each request of a method that reaches a phase. Count includes the request then. What f writes belongs to the synchronizer: it is lost if the
-// synchronizer restarts, and f is not called for what was accepted before. Prefer Count where it says enough.
+// Trigger has f called for each request of a method that reaches a phase. Count includes the request then. What f writes belongs to the
+// synchronizer: it is lost if the synchronizer restarts, and f is not called for what was accepted before. Prefer Count where it says
+// enough.
 func (s *Synchronizer) Trigger(of Member, method string, at Phase, f func(r guard.Request)) {
 	what := "Trigger"
 	rule := s.rule(what, of, method)
@@ -82,7 +83,7 @@ func (s *Synchronizer) Trigger(of Member, method string, at Phase, f func(r guar
 	case Completed:
 		rule.Completed = append(rule.Completed, f)
 	default:
-		s.fault("Trigger of %q of %q: there is no phase %d", method, of.Name(), at)
+		s.faultf("Trigger of %q of %q: there is no phase %d", method, of.Name(), at)
 	}
 }
 
@@ -97,7 +98,7 @@ func (s *Synchronizer) Atomic(events ...Event) {
 	for _, e := range events {
 		name := e.Of.Name()
 		if seen[name] {
-			s.fault("Atomic: two events of %q: a member runs one at a time", name)
+			s.faultf("Atomic: two events of %q: a member runs one at a time", name)
 			return
 		}
 		seen[name] = true
@@ -129,7 +130,7 @@ func (s *Synchronizer) Count(of Member, method string) guard.Counters {
 func (s *Synchronizer) OnTerminated(f func(of Member)) {
 	s.add("OnTerminated")
 	if f == nil {
-		s.fault("OnTerminated: the function is nil")
+		s.faultf("OnTerminated: the function is nil")
 		return
 	}
 	s.rules.Terminated = append(s.rules.Terminated, func(m rules.Member) { f(m) })
@@ -142,7 +143,7 @@ func (s *Synchronizer) AtMost(n int, events ...Event) {
 		return
 	}
 	if n < 1 {
-		s.fault("AtMost: %d: at least one must be allowed", n)
+		s.faultf("AtMost: %d: at least one must be allowed", n)
 		return
 	}
 	for _, e := range events {
@@ -177,8 +178,8 @@ func (s *Synchronizer) count(what string, e Event, check func() bool) {
 	rule.Checks = append(rule.Checks, rules.Check{Rule: what, Holds: func(guard.Request) bool { return check() }, Counts: true})
 }
 
-// Args returns the Args of a request as a T. What a process of another node was called with comes encoded, unless it is of a basic type, and
-// Args decodes it; otherwise r.Args.(T) is the same. Like that it panics if Args is not a T.
+// Args returns the Args of a request as a T. What a process of another node was called with comes encoded, unless it is of a basic type,
+// and Args decodes it; otherwise r.Args.(T) is the same. Like that it panics if Args is not a T.
 func Args[T any](r guard.Request) T {
 	encoded, ok := r.Args.(interface{ Decode(into any) error })
 	if !ok {
@@ -199,10 +200,10 @@ func (s *Synchronizer) rule(what string, of Member, method string) *rules.Rule {
 	s.add(what)
 	switch {
 	case isNil(of):
-		s.fault("%s of %q: the member is nil", what, method)
+		s.faultf("%s of %q: the member is nil", what, method)
 		return nil
 	case method == "":
-		s.fault("%s of a method of %q: the method has no name", what, of.Name())
+		s.faultf("%s of a method of %q: the method has no name", what, of.Name())
 		return nil
 	}
 	return s.rules.Rule(of, method)
@@ -210,7 +211,7 @@ func (s *Synchronizer) rule(what string, of Member, method string) *rules.Rule {
 
 func (s *Synchronizer) given(what string, of Member, method string, ok bool) bool {
 	if !ok {
-		s.fault("%s of %q of %q: the function is nil", what, method, of.Name())
+		s.faultf("%s of %q of %q: the function is nil", what, method, of.Name())
 	}
 	return ok
 }
@@ -219,16 +220,16 @@ func (s *Synchronizer) given(what string, of Member, method string, ok bool) boo
 func (s *Synchronizer) several(what string, events []Event, least int) bool {
 	s.add(what)
 	if len(events) < least {
-		s.fault("%s: it has %d events and needs %d", what, len(events), least)
+		s.faultf("%s: it has %d events and needs %d", what, len(events), least)
 		return false
 	}
 	for i, e := range events {
 		switch {
 		case isNil(e.Of):
-			s.fault("%s: event %d, of %q: the member is nil", what, i, e.Method)
+			s.faultf("%s: event %d, of %q: the member is nil", what, i, e.Method)
 			return false
 		case e.Method == "":
-			s.fault("%s: event %d, of %q: the method has no name", what, i, e.Of.Name())
+			s.faultf("%s: event %d, of %q: the method has no name", what, i, e.Of.Name())
 			return false
 		}
 	}
@@ -245,10 +246,10 @@ func (s *Synchronizer) countable(what string, events []Event, least int) bool {
 		m := rules.Method{Of: e.Of.Name(), Name: e.Method}
 		switch {
 		case e.If != nil:
-			s.fault("%s: %q of %q has an If: counters are of all requests of a method", what, m.Name, m.Of)
+			s.faultf("%s: %q of %q has an If: counters are of all requests of a method", what, m.Name, m.Of)
 			return false
 		case seen[m]:
-			s.fault("%s: %q of %q is listed twice", what, m.Name, m.Of)
+			s.faultf("%s: %q of %q is listed twice", what, m.Name, m.Of)
 			return false
 		}
 		seen[m] = true
@@ -263,7 +264,7 @@ func (s *Synchronizer) add(what string) {
 	}
 }
 
-func (s *Synchronizer) fault(format string, args ...any) {
+func (s *Synchronizer) faultf(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Errorf("synchronizer %q: "+format, append([]any{s.rules.Name}, args...)...))
 }
 

@@ -115,7 +115,7 @@ func encodeError(err error) []byte {
 	}()
 	data, failed := json.Marshal(f)
 	if failed != nil {
-		data, _ = json.Marshal(fault{Text: f.Text})
+		data, _ = json.Marshal(fault{Text: f.Text}) //nolint:errchkjson // a text can always be encoded
 	}
 	return data
 }

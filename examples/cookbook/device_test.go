@@ -17,7 +17,7 @@ type (
 
 func Example_shareADeviceBetweenStages() {
 	pages := 0 // of the printer, which takes one job at a time
-	invoices := stage.Sink("invoices", func(_ context.Context, i Invoice) error {
+	invoices := stage.Sink("invoices", func(context.Context, Invoice) error {
 		if pages++; pages == 7 {
 			panic("paper jam") // the next job is printed, and this one is tried again
 		}

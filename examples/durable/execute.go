@@ -27,7 +27,8 @@ func (c config) execute(ctx context.Context) (r result, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	j := job{
-		Dir: dir, NATS: c.nats, Name: fmt.Sprintf("durable-%d-%d", os.Getpid(), runs.Add(1)), Workers: c.workers, Rotten: c.rotten, Each: c.each,
+		Dir: dir, NATS: c.nats, Name: fmt.Sprintf("durable-%d-%d", os.Getpid(), runs.Add(1)),
+		Workers: c.workers, Rotten: c.rotten, Each: c.each,
 	}
 	if err := c.publish(ctx, j); err != nil {
 		return r, err

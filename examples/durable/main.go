@@ -117,12 +117,12 @@ law: published %d = done %d + dead-lettered %d + pending %d
 
 // check returns an error if a promise is broken.
 func (r result) check() error {
-	done := int(r.Published) - r.Rotten //nolint:gosec // it is small
+	done := int(r.Published) - r.Rotten
 	return errors.Join(
 		show.Fault(len(r.Missing) > 0, "lost: %v", r.Missing),
 		show.Fault(r.Effects != done, "%d commands have left a line, not %d", r.Effects, done),
 		show.Fault(r.Outcomes != r.Kept, "%d outcomes were kept %d times", r.Outcomes, r.Kept),
-		show.Fault(r.DeadLettered != uint64(r.Rotten), "%d dead letters, not %d", r.DeadLettered, r.Rotten), //nolint:gosec // it is small
+		show.Fault(r.DeadLettered != uint64(r.Rotten), "%d dead letters, not %d", r.DeadLettered, r.Rotten),
 		show.Fault(r.Published != r.Outcomes+r.DeadLettered+r.Pending, "the law does not hold"),
 	)
 }

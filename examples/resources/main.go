@@ -9,8 +9,8 @@
 // Each resource is a process with two functions and a client that turns it on and off. A request that a rule holds back waits; its
 // client does not notice why.
 //
-// With -crash a synchronizer crashes and is restarted. Its rules are written with counters, which it fetches from the resources before it allows
-// anything: so the rules hold all the same.
+// With -crash a synchronizer crashes and is restarted. Its rules are written with counters, which it fetches from the resources before it
+// allows anything: so the rules hold all the same.
 package main
 
 import (
@@ -124,7 +124,7 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 	f := flag.NewFlagSet("resources", flag.ContinueOnError)
 	f.IntVar(&c.resources, "resources", 5, "`number` of resources")
 	f.IntVar(&c.rounds, "rounds", 4, "`number` of times that each is turned on")
-	f.StringVar(&c.rules, "rules", "both", "`which` synchronizers there are: one (at a time), round (once in each), both or none")
+	f.StringVar(&c.rules, "rules", rulesBoth, "`which` synchronizers there are: one (at a time), round (once in each), both or none")
 	f.DurationVar(&c.hold, "hold", time.Millisecond, "`how long` it takes to turn a resource on or off")
 	f.IntVar(&c.crash, "crash", 0, "have each synchronizer crash this `number` of times, if there is enough to do")
 	f.BoolVar(&c.json, "json", false, "print one JSON object instead of the text")
@@ -135,9 +135,10 @@ func parseFlags(args []string, stdout io.Writer) (c config, err error) {
 		show.NoArguments(f),
 		show.Fault(c.resources < 1 || c.resources > 26, "-resources %d: from 1 to 26", c.resources),
 		show.Fault(c.rounds < 0, "-rounds %d: at least 0", c.rounds),
-		show.Fault(!slices.Contains([]string{"one", "round", "both", "none"}, c.rules), "-rules %q: one, round, both or none", c.rules),
-		show.Fault(c.rules == "round" && c.resources < 2, "-rules round: a round has at least 2 resources"),
-		show.Fault(c.rules == "both" && c.resources < 2, "-rules both: a round has at least 2 resources"),
+		show.Fault(!slices.Contains([]string{rulesOne, rulesRound, rulesBoth, rulesNone}, c.rules),
+			"-rules %q: one, round, both or none", c.rules),
+		show.Fault(c.rules == rulesRound && c.resources < 2, "-rules round: a round has at least 2 resources"),
+		show.Fault(c.rules == rulesBoth && c.resources < 2, "-rules both: a round has at least 2 resources"),
 		show.Fault(c.hold < 0, "-hold %v: at least 0", c.hold),
 		show.Fault(c.crash < 0 || c.crash > 8, "-crash %d: from 0 to 8: the pauses before restarts grow", c.crash),
 	)

@@ -28,13 +28,21 @@ func oneAtATime(of []rpc.Address) func(s *synchronizer.Synchronizer) {
 // oncePerRound has no resource turned on again before all others were.
 func oncePerRound(of []rpc.Address) func(s *synchronizer.Synchronizer) {
 	return func(s *synchronizer.Synchronizer) {
-		var events []synchronizer.Event
+		events := make([]synchronizer.Event, 0, len(of))
 		for _, r := range of {
 			events = append(events, synchronizer.Event{Of: r, Method: "turn_on"})
 		}
 		s.OncePerRound(events...)
 	}
 }
+
+// The values of -rules.
+const (
+	rulesOne   = "one"
+	rulesRound = "round"
+	rulesBoth  = "both"
+	rulesNone  = "none"
+)
 
 // synchronize starts the synchronizers, and returns how often they were started.
 func (c config) synchronize(ctx context.Context, node *rpc.Node, of []rpc.Address) (*atomic.Int64, error) {
@@ -48,12 +56,12 @@ func (c config) synchronize(ctx context.Context, node *rpc.Node, of []rpc.Addres
 		})
 		return err
 	}
-	if c.rules == "one" || c.rules == "both" {
+	if c.rules == rulesOne || c.rules == rulesBoth {
 		if err := start("Sync_A", oneAtATime(of)); err != nil {
 			return &started, err
 		}
 	}
-	if c.rules == "round" || c.rules == "both" {
+	if c.rules == rulesRound || c.rules == rulesBoth {
 		if err := start("Sync_B", oncePerRound(of)); err != nil {
 			return &started, err
 		}

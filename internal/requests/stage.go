@@ -75,7 +75,10 @@ func (q *Queue) Line(method string, f func(*Request) bool) {
 	if l == nil {
 		return
 	}
-	for r := l.head; r != nil && f(r); r = r.next {
+	for r := l.head; r != nil; r = r.next {
+		if !f(r) {
+			return
+		}
 	}
 }
 

@@ -130,8 +130,8 @@ func (m *Member) Methods(f func(name string, checked, sees bool)) {
 	}
 }
 
-// countFor returns the counters of a method for a rule of a synchronizer. Its rules are evaluated from then on when the counters change, as they
-// are for methods that the synchronizer names. It panics if the stage is no member, since its inbox reports nothing.
+// countFor returns the counters of a method for a rule of a synchronizer. Its rules are evaluated from then on when the counters change, as
+// they are for methods that the synchronizer names. It panics if the stage is no member, since its inbox reports nothing.
 func (b *Board) countFor(of *rules.Rules, m rules.Method) guard.Counters {
 	member := b.members[m.Of]
 	if member == nil {
@@ -200,8 +200,8 @@ func (p part) closed() string {
 	return ""
 }
 
-// Refuses returns the constraint that holds back a request that Closed has not held back; "" if there is none. It calls user code, which may
-// panic.
+// Refuses returns the constraint that holds back a request that Closed has not held back; "" if there is none. It calls user code, which
+// may panic.
 func (m *Member) Refuses(r guard.Request) (by string) {
 	at := m.methods[r.Method]
 	if at == nil || m.gone {

@@ -7,9 +7,9 @@
 //
 // # The turn
 //
-// A method that a constraint refuses is remembered. When the state of its synchronizer has changed, the first of those that were refused, and
-// whose counters allow it, has the turn: its inbox is poked, after all locks were released, and while a worker of it is on its way the others
-// are refused. Otherwise the stage that has just ended a command would always be the first to ask again. The turn passes on
+// A method that a constraint refuses is remembered. When the state of its synchronizer has changed, the first of those that were refused,
+// and whose counters allow it, has the turn: its inbox is poked, after all locks were released, and while a worker of it is on its way the
+// others are refused. Otherwise the stage that has just ended a command would always be the first to ask again. The turn passes on
 // as soon as no worker is on its way, so it never waits for a stage that is paused, halted or busy. There is one turn for
 // all synchronizers of a pipeline: with several, two stages could wait for each other's.
 //

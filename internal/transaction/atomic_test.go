@@ -330,7 +330,7 @@ func (w *world) mistake(times int) {
 		x, y := w.nodes[w.names[w.rnd.IntN(len(w.names))]], w.nodes[w.names[w.rnd.IntN(len(w.names))]]
 		if times > 0 && w.rnd.IntN(20) == 0 && x != y && x.up && y.up {
 			times--
-			w.log("%s takes %s for dead", y.name, x.name)
+			w.logf("%s takes %s for dead", y.name, x.name)
 			w.report(x, y)
 		}
 	}

@@ -591,7 +591,7 @@ func TestAGuardIsEvaluatedAgainWhenAllHaveAgreed(t *testing.T) {
 			q.Guard("take", func(func(string) guard.Counters) bool { return !taken })
 			q.Guard("give", func(func(string) guard.Counters) bool { return taken })
 		}
-		p.start = func(n *node, r *requests.Request) {
+		p.start = func(_ *node, r *requests.Request) {
 			if r.Method != "seize" {
 				if taken == (r.Method == "take") {
 					wrong = r.Method + " ran though its guard did not hold"
@@ -603,7 +603,7 @@ func TestAGuardIsEvaluatedAgainWhenAllHaveAgreed(t *testing.T) {
 				taken = true
 			}
 		}
-		p.end = func(n *node, r *requests.Request) {
+		p.end = func(_ *node, r *requests.Request) {
 			if r.Method == "seize" {
 				taken = false
 			}

@@ -165,7 +165,7 @@ func (l *line) ends() ends { return ends{l.from, l.to, l.fromInc, l.toInc} }
 
 // crash ends a node. The others get a notice behind what it has sent, of which the last part may be lost.
 func (w *world) crash(n *node) {
-	w.log("%s crashes", n.name)
+	w.logf("%s crashes", n.name)
 	n.up = false
 	if n.died != nil {
 		n.died(n)
@@ -192,7 +192,7 @@ func (w *world) deliver(l *line) {
 	m := l.queue[0]
 	l.queue = l.queue[1:]
 	if w.trace != nil {
-		w.log("%s/%d -> %s/%d %s", m.From, l.fromInc, m.To, l.toInc, describe(m))
+		w.logf("%s/%d -> %s/%d %s", m.From, l.fromInc, m.To, l.toInc, describe(m))
 	}
 	n := l.to
 	switch {
@@ -220,7 +220,7 @@ func (w *world) deliver(l *line) {
 func (w *world) serve(n *node) {
 	if n.rules == nil {
 		for r := n.process.Next(); r != nil; r = n.process.Next() {
-			w.log("%s starts %s", n.name, r.Method)
+			w.logf("%s starts %s", n.name, r.Method)
 			if w.flush(n); !n.up {
 				return
 			}
@@ -237,7 +237,7 @@ func (w *world) serve(n *node) {
 func (w *world) finish(n *node, i int) {
 	r := n.running[i]
 	n.running = slices.Delete(n.running, i, i+1)
-	w.log("%s ends %s", n.name, r.Method)
+	w.logf("%s ends %s", n.name, r.Method)
 	if n.end != nil {
 		n.end(n, r)
 	}
@@ -254,7 +254,7 @@ func (w *world) next(n *node) {
 	r := &requests.Request{Request: n.script[n.called]}
 	r.Process = n.name
 	n.call = r
-	w.log("%s arrives %s", n.name, r.Method)
+	w.logf("%s arrives %s", n.name, r.Method)
 	n.process.Arrive(r)
 	w.serve(n)
 }
@@ -313,7 +313,7 @@ func (w *world) happen(e event) {
 	case e.other != nil:
 		e.other()
 	case !e.node.up:
-		w.log("%s starts again", e.node.name)
+		w.logf("%s starts again", e.node.name)
 		w.up(e.node)
 	case e.function >= 0:
 		w.finish(e.node, e.function)
@@ -379,7 +379,7 @@ func (w *world) messages() (n int) {
 	return n
 }
 
-func (w *world) log(format string, args ...any) {
+func (w *world) logf(format string, args ...any) {
 	if w.trace != nil {
 		w.trace = append(w.trace, fmt.Sprintf(format, args...))
 	}

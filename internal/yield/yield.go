@@ -1,8 +1,8 @@
 // Package yield lets other goroutines run, as long as that is quick.
 //
 // A goroutine that checks for work once more before it parks, or before it is woken, or that finds a lock held for a moment, can
-// save both sides a park and a wake. But runtime.Gosched goes to the end of the run queue of the whole program: on overloaded processors it may take
-// a second, while a command waits for the worker that yielded. So some yields are timed, and after a slow one no
+// save both sides a park and a wake. But runtime.Gosched goes to the end of the run queue of the whole program: on overloaded processors it
+// may take a second, while a command waits for the worker that yielded. So some yields are timed, and after a slow one no
 // goroutine yields for a while.
 package yield
 

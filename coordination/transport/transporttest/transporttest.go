@@ -94,7 +94,9 @@ func arrives(t *testing.T, net Net) {
 	a, _ := join(t, net)
 	b, in := join(t, net)
 	require.NotEqual(t, a.Node(), b.Node())
-	require.NoError(t, a.Send(b.Node(), &transport.Message{Kind: 7, Call: 1 << 60, Process: "P", Method: "m", Within: 3 * time.Second, Body: "value"}))
+	require.NoError(t, a.Send(b.Node(), &transport.Message{
+		Kind: 7, Call: 1 << 60, Process: "P", Method: "m", Within: 3 * time.Second, Body: "value",
+	}))
 	got := in.next(t)
 	assert.Equal(t, a.Node(), got.from)
 	assert.Equal(t, "value", text(got.m))

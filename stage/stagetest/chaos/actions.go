@@ -143,7 +143,8 @@ func (r *run) add(rnd *rand.Rand) bool {
 
 // feedOf returns a feed of a few commands for a stage that is added.
 func (r *run) feedOf(extra *stage.Stage[command]) pipeline.Part {
-	return pipeline.Feed("feed of "+extra.Name(), behaviour.Target[command](extra), func(ctx context.Context, submit func(command) error) error {
+	to := behaviour.Target[command](extra)
+	return pipeline.Feed("feed of "+extra.Name(), to, func(ctx context.Context, submit func(command) error) error {
 		for source.Position(ctx) < 3 {
 			if err := submit(r.newCommand(r.plan.Graph.Hops)); err != nil {
 				return err

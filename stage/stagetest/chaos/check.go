@@ -47,7 +47,8 @@ func (p Plan) Check() error {
 	for i, feed := range p.Feeds {
 		p.checkFeed(&f, feedName(i), feed)
 	}
-	f.unlessf(!p.Resumes || slices.ContainsFunc(p.Feeds, func(f Feed) bool { return f.Checkpoint }), "it resumes, and no feed has a Checkpoint")
+	f.unlessf(!p.Resumes || slices.ContainsFunc(p.Feeds, func(f Feed) bool { return f.Checkpoint }),
+		"it resumes, and no feed has a Checkpoint")
 	f.unlessf(p.End != Exhausted || len(p.Feeds) > 0, "it ends %s and has none", Exhausted)
 	err = p.Middleware.Check()
 	f.unlessf(err == nil, "%v", err)
@@ -79,7 +80,8 @@ func (p Plan) checkRules(f *faulty) {
 			}
 			of := p.Graph.Nodes[n]
 			f.unlessf(of.canHaveRules() && of.Discipline == "" && of.Linger == 0,
-				"rule %d: node %s is a flow, Keyed, Ordered, Spread or Calls, or has windows, a Discipline, a Linger or a Timeout", i, name(n))
+				"rule %d: node %s is a flow, Keyed, Ordered, Spread or Calls, or has windows, a Discipline, a Linger or a Timeout",
+				i, name(n))
 		}
 	}
 }
@@ -131,7 +133,8 @@ func (n Node) checkWindow(f *faulty, name string) {
 		return
 	}
 	f.unlessf(slices.Contains(windowKinds, n.Window.Kind), "node %s: there is no window %q", name, n.Window.Kind)
-	f.unlessf(n.Flow == "" && !n.Keyed && !n.Each && !n.Batcher && !n.Suspends && !n.Spread && !n.Ordered && n.Group == 0 && n.Discipline == "",
+	f.unlessf(n.Flow == "" && !n.Keyed && !n.Each && !n.Batcher && !n.Suspends && !n.Spread && !n.Ordered &&
+		n.Group == 0 && n.Discipline == "",
 		"node %s: it has windows, and is a flow, Keyed, Each, a Batcher, Suspends, Spread, Ordered, or has a Group or a Discipline", name)
 	f.unlessf(n.Middleware == Middleware{}, "node %s: it has windows and middleware", name)
 	f.unlessf(n.Route == "" || len(n.Next) > 0, "node %s: its route has no targets", name)

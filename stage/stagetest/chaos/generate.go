@@ -306,7 +306,8 @@ func drawStates(t *rapid.T, n *Node) {
 
 // drawWindow makes a node one with windows.
 func drawWindow(t *rapid.T, i int, n *Node) {
-	n.Each, n.Batcher, n.Suspends, n.Calls, n.Spread, n.Keyed, n.Passivates, n.Ordered = false, false, false, false, false, false, false, false
+	n.Each, n.Batcher, n.Suspends, n.Calls = false, false, false, false
+	n.Spread, n.Keyed, n.Passivates, n.Ordered = false, false, false, false
 	n.States, n.SnapshotEvery, n.KeepStates, n.Flow, n.Route, n.Discipline, n.Group = false, 0, 0, "", "", "", 0
 	n.Workers, n.Instances, n.Linger, n.Work, n.Middleware, n.Ports = Span{}, 0, 0, 0, Middleware{}, true
 	n.Faults.Stuck = 0

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -49,7 +50,7 @@ func evaluate(e ast.Expr, of reflect.Type) (reflect.Value, error) {
 		n, err := evaluate(e.X, of)
 		unit, err2 := evaluate(e.Y, of)
 		if err != nil || err2 != nil || e.Op != token.MUL {
-			return v, fmt.Errorf("%v, %v: %s", err, err2, e.Op)
+			return v, errors.Join(err, err2, fmt.Errorf("operator %s", e.Op))
 		}
 		v.SetInt(n.Int() * unit.Int())
 		return v, nil

@@ -322,7 +322,7 @@ type ruled struct{ inside atomic.Int64 }
 // synchronize makes a synchronizer of a rule.
 func (r *run) synchronize(i int, rule Rule) pipeline.Part {
 	return pipeline.Synchronize(fmt.Sprintf("rule%d", i), func(s *synchronizer.Synchronizer) {
-		var events []synchronizer.Event
+		events := make([]synchronizer.Event, 0, len(rule.Nodes))
 		for _, n := range rule.Nodes {
 			events = append(events, synchronizer.Event{Of: r.sites[n].stage, Method: "command"})
 		}

@@ -232,7 +232,8 @@ func (s *site) mark(cmd command) (leave func()) {
 	defer s.mu.Unlock()
 	s.done[cmd]++
 	if s.done[cmd] > s.due[cmd] && s.exact() {
-		s.run.breachf(OneEnd, "stage %s: command %+v was handled %d times and sent here %d times", name(s.index), cmd, s.done[cmd], s.due[cmd])
+		s.run.breachf(OneEnd, "stage %s: command %+v was handled %d times and sent here %d times",
+			name(s.index), cmd, s.done[cmd], s.due[cmd])
 	}
 	if s.order != unknown {
 		key := uint64(0)

@@ -111,7 +111,8 @@ func (s *stateful) begin() {
 	defer where.mu.Unlock()
 	if s.of != nil {
 		if s.of.live != s {
-			where.run.breachf(States, "stage %s: an instance is used although it has crashed, or another one has its state", name(where.index))
+			where.run.breachf(States, "stage %s: an instance is used although it has crashed, or another one has its state",
+				name(where.index))
 		}
 		return
 	}
