@@ -16,9 +16,10 @@ type (
 )
 
 func Example_shareADeviceBetweenStages() {
-	pages := 0 // of the printer, which takes one job at a time
+	pages, jammed := 0, false // of the printer, which takes one job at a time
 	invoices := stage.Sink("invoices", func(context.Context, Invoice) error {
-		if pages++; pages == 7 {
+		if pages++; pages >= 7 && !jammed {
+			jammed = true
 			panic("paper jam") // the next job is printed, and this one is tried again
 		}
 		return nil
