@@ -69,23 +69,6 @@ func (p Plan) Check() error {
 	return errors.Join(f...)
 }
 
-func (p Plan) checkRules(f *faulty) {
-	for i, rule := range p.Graph.Rules {
-		f.unlessf(rule.AtMost > 0, "rule %d: at most %d", i, rule.AtMost)
-		f.unlessf(len(rule.Nodes) > 0, "rule %d: it has no nodes", i)
-		for _, n := range rule.Nodes {
-			if n < 0 || n >= len(p.Graph.Nodes) {
-				f.unlessf(false, "rule %d: node %d: there are %d", i, n, len(p.Graph.Nodes))
-				continue
-			}
-			of := p.Graph.Nodes[n]
-			f.unlessf(of.canHaveRules() && of.Discipline == "" && of.Linger == 0,
-				"rule %d: node %s is a flow, Keyed, Ordered, Spread or Calls, or has windows, a Discipline, a Linger or a Timeout",
-				i, name(n))
-		}
-	}
-}
-
 func (p Plan) checkNode(f *faulty, i int, n Node) {
 	name := name(i)
 	for _, to := range n.Next {

@@ -57,7 +57,7 @@ func drawPlan(t *rapid.T) Plan {
 		p.Commands = min(p.Commands, 100) // each may become hundreds
 		p.MaxInFlight = rapid.SampledFrom([]int{0, 0, 0, 50, 500}).Draw(t, "inFlight")
 	}
-	if p.copies() {
+	if p.copies() || slices.ContainsFunc(p.Graph.Rules, Rule.waits) { // each may wait for its TTL
 		p.Commands = min(p.Commands, 100)
 	}
 	drawFeeds(t, &p)
@@ -124,7 +124,9 @@ func drawFeed(t *rapid.T, p Plan) Feed {
 		f.Crashes = rapid.IntRange(1, 2).Draw(t, "crashes")
 		f.Fatal = p.Fragile
 	}
-	if f.Checkpoint = rapid.Bool().Draw(t, "checkpoint"); f.Checkpoint {
+	// The last checkpoint may be behind commands that expire when nothing else is in flight any more, as they do where rules wait.
+	expiring := slices.ContainsFunc(p.Graph.Rules, Rule.waits)
+	if f.Checkpoint = rapid.Bool().Draw(t, "checkpoint") && !expiring; f.Checkpoint {
 		f.From = rapid.SampledFrom([]int{0, 0, 1, 10}).Draw(t, "from")
 		if seldom(t, 6, "unsaved") {
 			f.Unsaved = 1
@@ -164,30 +166,50 @@ func drawGraph(t *rapid.T, most int) Graph {
 	return g
 }
 
-// drawRules draws synchronizers over nodes that can have one.
+// drawRules draws synchronizers over nodes, and takes from these what does not go with one.
 func drawRules(t *rapid.T, g *Graph) {
-	var fit []int
-	for i, n := range g.Nodes {
-		if n.canHaveRules() {
-			fit = append(fit, i)
+	for range rapid.IntRange(1, 3).Draw(t, "number") {
+		var rule Rule
+		switch rapid.SampledFrom([]string{ruleAtMost, ruleOncePerRound, ruleAtomic}).Draw(t, "kind") {
+		case ruleOncePerRound:
+			rule.OncePerRound = true
+		case ruleAtomic:
+			rule.Atomic = true
+		default:
+			rule.AtMost = rapid.IntRange(1, 3).Draw(t, "at most")
 		}
-	}
-	for range rapid.IntRange(1, 2).Draw(t, "number") {
+		var fit []int
+		for i := range g.Nodes {
+			if !g.hasRule(i, func(other Rule) bool { return other.Atomic != rule.Atomic }) {
+				fit = append(fit, i)
+			}
+		}
 		if len(fit) < 2 {
-			return
+			continue
 		}
-		nodes := rapid.SliceOfNDistinct(rapid.SampledFrom(fit), 2, min(3, len(fit)), rapid.ID[int]).Draw(t, "under")
-		for _, i := range nodes {
-			g.Nodes[i].Discipline, g.Nodes[i].Linger = "", 0
+		rule.Nodes = rapid.SliceOfNDistinct(rapid.SampledFrom(fit), 2, min(3, len(fit)), rapid.ID[int]).Draw(t, "under")
+		for _, i := range rule.Nodes {
+			n := &g.Nodes[i]
+			n.makeFree()
+			if rule.waits() && n.TTL == 0 {
+				n.TTL = time.Duration(rapid.SampledFrom([]int{2, 10, 50}).Draw(t, "ttl")) * time.Millisecond
+			}
 		}
-		g.Rules = append(g.Rules, Rule{AtMost: rapid.IntRange(1, 3).Draw(t, "at most"), Nodes: nodes})
+		if rule.waits() && rapid.Bool().Draw(t, "fed") { // each of them has commands of its own
+			g.Entries = slices.Clone(rule.Nodes)
+		}
+		g.Rules = append(g.Rules, rule)
 	}
 }
 
-// canHaveRules reports whether a node can be under a rule, but for its Discipline and Linger. One with a Timeout cannot: a handler that was
-// given up still runs.
-func (n Node) canHaveRules() bool {
-	return n.Flow == "" && n.Window == (Window{}) && !n.Keyed && !n.Ordered && !n.Spread && !n.Calls && n.Timeout == 0
+// makeFree makes a node one that can have rules.
+func (n *Node) makeFree() {
+	if n.Keyed {
+		n.States, n.SnapshotEvery = false, 0
+	}
+	n.Keyed, n.Passivates, n.KeepStates, n.Ordered, n.Spread, n.Calls = false, false, 0, false, false, false
+	n.Flow, n.Route, n.Window, n.Discipline, n.Linger = "", "", Window{}, "", 0
+	n.Timeout, n.Grace, n.Faults.Hang, n.Faults.Stuck = 0, 0, 0, 0
 }
 
 // drawLine draws a line of stages, each with one instance, in which commands must stay in order.

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/coordination/guard"
-	"github.com/golda-dev/golda/coordination/synchronizer"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/queue"
@@ -67,16 +65,6 @@ type Graph struct {
 	Groups  []Span
 	Rules   []Rule
 }
-
-// Rule is a synchronizer over several nodes: at most so many of their handlers may run at once, together. Such a node can have a Guard, and
-// is neither Spread nor Calls: a handler that waits for a node which its own rule holds back would wait for ever.
-type Rule struct {
-	AtMost int
-	Nodes  []int
-	broken bool // it is not applied, which breaks its promise
-}
-
-func (r Rule) String() string { return fmt.Sprintf("at most %d in %v", r.AtMost, r.Nodes) }
 
 // Span is a range of numbers of workers.
 type Span struct{ Fewest, Most int }
@@ -304,50 +292,12 @@ func (r *run) build() (parts []pipeline.Part) {
 			parts = append(parts, pipeline.Wire(port, r.sites[s.Next[n]].stage))
 		}
 	}
-	for i, rule := range g.Rules {
-		if !rule.broken {
-			parts = append(parts, r.synchronize(i, rule))
-		}
-	}
+	parts = append(parts, r.synchronize()...)
 	for i, f := range r.plan.Feeds {
 		r.feeders = append(r.feeders, newFeeder(r, i, f))
 		parts = append(parts, r.feeders[i].part())
 	}
 	return parts
-}
-
-// ruled is what a run knows of a rule.
-type ruled struct{ inside atomic.Int64 }
-
-// synchronize makes a synchronizer of a rule.
-func (r *run) synchronize(i int, rule Rule) pipeline.Part {
-	return pipeline.Synchronize(fmt.Sprintf("rule%d", i), func(s *synchronizer.Synchronizer) {
-		events := make([]synchronizer.Event, 0, len(rule.Nodes))
-		for _, n := range rule.Nodes {
-			events = append(events, synchronizer.Event{Of: r.sites[n].stage, Method: "command"})
-		}
-		s.AtMost(rule.AtMost, events...)
-	})
-}
-
-// obey records that a handler of the site runs, and checks that the rules allow it.
-func (s *site) obey() (leave func()) {
-	var under []*ruled
-	for i, rule := range s.run.plan.Graph.Rules {
-		if !slices.Contains(rule.Nodes, s.index) {
-			continue
-		}
-		now := &s.run.ruled[i]
-		under = append(under, now)
-		if n := now.inside.Add(1); n > int64(rule.AtMost) {
-			s.run.breachf(OneEnd, "stage %s: %d handlers run at once, and rule %d allows %d", name(s.index), n, i, rule.AtMost)
-		}
-	}
-	return func() {
-		for _, r := range under {
-			r.inside.Add(-1)
-		}
-	}
 }
 
 // makeStage makes the site's stage and its ports.

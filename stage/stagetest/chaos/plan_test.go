@@ -96,6 +96,38 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			p.Graph.Rules = []chaos.Rule{{AtMost: 1, Nodes: []int{0, 1}}}
 			p.Graph.Rules[0].Break()
 		}, "one end"},
+		"rounds": {func(p *chaos.Plan) {
+			free(p, 0, 1, 2)
+			p.Graph.Rules = []chaos.Rule{{OncePerRound: true, Nodes: []int{0, 1, 2}}, {AtMost: 2, Nodes: []int{1, 2}}}
+		}, ""},
+		"rounds that are not kept": {func(p *chaos.Plan) {
+			free(p, 0, 1)
+			p.Graph.Rules = []chaos.Rule{{OncePerRound: true, Nodes: []int{0, 1}}}
+			p.Graph.Rules[0].Break()
+			p.Graph.Nodes[1].Work = 5 * time.Millisecond
+		}, "one end"},
+		"atomic rules": {func(p *chaos.Plan) {
+			free(p, 0, 1, 2)
+			p.Graph.Entries, p.Graph.Nodes[0].Next, p.Graph.Nodes[1].Next = []int{0, 1, 2}, nil, nil
+			p.Graph.Rules = []chaos.Rule{{Atomic: true, Nodes: []int{0, 1}}, {Atomic: true, Nodes: []int{1, 2}}}
+		}, ""},
+		"an atomic rule that can never happen": {func(p *chaos.Plan) {
+			free(p, 0, 1)
+			p.Graph.Rules = []chaos.Rule{{Atomic: true, Nodes: []int{0, 1}}}
+		}, ""},
+		"an atomic rule that is not kept": {func(p *chaos.Plan) {
+			free(p, 0, 1)
+			p.Graph.Rules = []chaos.Rule{{Atomic: true, Nodes: []int{0, 1}}}
+			p.Graph.Rules[0].Break()
+			p.Graph.Nodes[1].Work = 5 * time.Millisecond
+		}, "one end"},
+		"a rule that may wait for ever": {func(p *chaos.Plan) {
+			p.Graph.Rules = []chaos.Rule{{Atomic: true, Nodes: []int{0, 1}}}
+		}, "checks"},
+		"a rule of two kinds": {func(p *chaos.Plan) {
+			p.Graph.Rules = []chaos.Rule{{Atomic: true, AtMost: 1, Nodes: []int{0, 1}}}
+			free(p, 0, 1)
+		}, "checks"},
 		"an ordered stage in a line": {func(p *chaos.Plan) {
 			p.Ordered = true
 			n := &p.Graph.Nodes[1]
@@ -437,6 +469,6 @@ func free(p *chaos.Plan, nodes ...int) {
 	for _, i := range nodes {
 		n := &p.Graph.Nodes[i]
 		n.Workers, n.Discipline, n.Linger, n.Batch = chaos.Span{Fewest: 4, Most: 4}, "", 0, 1
-		n.Work, n.Timeout, n.Spread = 50*time.Microsecond, 0, false
+		n.Work, n.Timeout, n.Spread, n.TTL = 50*time.Microsecond, 0, false, 500*time.Millisecond
 	}
 }

@@ -131,6 +131,7 @@ func (p Plan) once() (Report, *run, error) {
 		r.checkLeftovers(before)
 	}
 	report.absorb(r.pipe.Snapshot())
+	report.Rules = p.Graph.acceptedBy(r.pipe.Snapshot())
 	if r.pipe.Err() != nil {
 		report.GaveUp++
 	}
@@ -492,6 +493,9 @@ func (r *run) judgeSites(s pipeline.Snapshot) {
 			r.breachf(OneEnd, "%v", err)
 		}
 		if err := site.checkGuard(of[name(i)]); err != nil {
+			r.breachf(OneEnd, "%v", err)
+		}
+		if err := site.checkRules(of[name(i)]); err != nil {
 			r.breachf(OneEnd, "%v", err)
 		}
 		if err := site.judgeStates(); err != nil {

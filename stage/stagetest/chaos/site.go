@@ -36,6 +36,7 @@ type site struct {
 	inside, most     atomic.Int64
 	oks, forwards    atomic.Uint64
 	calls, repeats   atomic.Uint64 // of the handler; repeats are calls by middleware that cost no permit of a rate
+	accepted         atomic.Uint64 // commands, where a rule waits for others
 	badKeys          atomic.Uint64 // calls of a function for the key, or of one that looks into a window, that crashed
 
 	mu     sync.Mutex                // guards all fields below
