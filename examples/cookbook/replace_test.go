@@ -12,10 +12,11 @@ import (
 
 func Example_replaceAStageUnderLoad() {
 	var before, after atomic.Int64
+	var replaced atomic.Bool
 	parse := stage.Map("parse", func(_ context.Context, n int) (int, error) { return 2 * n, nil })
 	save := stage.Sink("save", func(context.Context, int) error { before.Add(1); return nil })
 	lines := func(ctx context.Context, submit func(int) error) error {
-		for after.Load() < 1000 { // commands come all the time
+		for !replaced.Load() { // commands come all the time
 			if err := submit(int(source.Position(ctx))); err != nil {
 				return err
 			}
@@ -33,6 +34,7 @@ func Example_replaceAStageUnderLoad() {
 	check(p.Add(ctx, saveV2))
 	check(p.Rewire(ctx, parse.To(saveV2))) // what was on its way to save has arrived there
 	check(p.Remove(ctx, save))             // and now it is done
+	replaced.Store(true)
 
 	fmt.Println(<-done)
 	s := p.Snapshot()
