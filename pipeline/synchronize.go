@@ -21,9 +21,10 @@ import (
 //		s.AtMost(1, synchronizer.Event{Of: invoices, Method: "Invoice"}, synchronizer.Event{Of: labels, Method: "Label"})
 //	})
 //
-// New calls init once, which adds the rules; see package synchronizer. The members are stages that are given to the same New, and need no
-// option. The method of a command is what its Method() string returns, or the name of its type, as for [stage.Guard]: an error of New says
-// if a stage cannot have commands of a method. Commands that no rule names are not held back.
+// New calls init once, which adds the rules; see package synchronizer. If init panics, New returns an error that names the synchronizer.
+// The members are stages that are given to the same New, and need no option. The method of a command is what its Method() string returns, or
+// the name of its type, as for [stage.Guard]: an error of New says if a stage cannot have commands of a method. Commands that no rule names
+// are not held back.
 //
 // A command is held back as by a guard of its stage: it waits in the queue, holds a slot and no worker, and is in flight. It is given
 // out when all guards of the stage and all synchronizers allow it at the same time; to give it out, to count it and to run the triggers
@@ -32,9 +33,9 @@ import (
 // completed, too. Synchronizers compose, with one exception: New refuses constraints and atomic rules of the
 // same method.
 //
-// Of several stages that wait for the same synchronizer, the one that has waited for longest and has an idle worker is the next. The
-// commands of an atomic rule are given out together: each is the next one of its stage, even if the stage is paused at that moment, and
-// waits for a worker if all are at work.
+// Of several stages that wait for the same synchronizer, the one that has waited for longest and has an idle worker is the next; to a
+// stage of a [Group], any idle worker of the group counts. The commands of an atomic rule are given out together: each is the next one of its
+// stage, even if the stage is paused at that moment, and waits for a worker if all are at work.
 //
 // A stage with [stage.Keyed], [stage.Ordered], [stage.Discipline], [stage.RateBy] or [stage.Linger] cannot be a member, since it has an
 // order of its own. A member gives one command at a time to a worker.
@@ -83,7 +84,7 @@ func (p coordination) rulesOf(all []synchronization) (found []*rules.Rules) {
 	names, checked, atomic := map[string]bool{}, map[rules.Method]string{}, map[rules.Method]string{}
 	for _, s := range all {
 		part := fmt.Sprintf("Synchronize(%q)", s.name)
-		r, err := synchronizer.Rules(s.name, s.init)
+		r, err := s.evaluate()
 		for _, fault := range faultsOf(err) {
 			p.faultf(part, "%s", strings.TrimPrefix(fault.Error(), fmt.Sprintf("synchronizer %q: ", s.name)))
 		}
@@ -114,6 +115,16 @@ func (p coordination) rulesOf(all []synchronization) (found []*rules.Rules) {
 		}
 	}
 	return found
+}
+
+// evaluate calls init, and returns the rules. The error says if init has panicked.
+func (s synchronization) evaluate() (r *rules.Rules, err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			r, err = nil, fmt.Errorf("init panicked: %v", why)
+		}
+	}()
+	return synchronizer.Rules(s.name, s.init)
 }
 
 // faultsOf returns the errors that an error joins.

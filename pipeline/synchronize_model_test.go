@@ -113,11 +113,22 @@ func newRig(t *rapid.T) *rig {
 		opts = append(opts, stage.Guard("shared", func(count func(string) guard.Counters) bool { return count("shared").Current < 2 }))
 	}
 	opts = append(opts, stage.Restart(stage.RestartPolicy{Limit: 1 << 20, Backoff: time.Microsecond, Max: time.Microsecond}))
+	grouped := rapid.SampledFrom([]int{0, 0, 2, n}).Draw(t, "stages of a group")
+	var group []pipeline.Part
 	for i := range n {
 		workers := rapid.IntRange(1, 3).Draw(t, "workers")
-		s := stage.Func(fmt.Sprint("s", i), g.handler(i, func(m string) []check { return under[i][m] }),
-			append(slices.Clip(opts), stage.Workers(workers, 4))...)
+		handler := g.handler(i, func(m string) []check { return under[i][m] })
+		if i < grouped {
+			s := stage.Func(fmt.Sprint("s", i), handler, opts...)
+			g.stages, group = append(g.stages, s), append(group, s)
+			continue
+		}
+		s := stage.Func(fmt.Sprint("s", i), handler, append(slices.Clip(opts), stage.Workers(workers, 4))...)
 		g.stages, g.parts = append(g.stages, s), append(g.parts, s)
+	}
+	if grouped > 0 {
+		workers := rapid.IntRange(1, 3).Draw(t, "shared workers")
+		g.parts = append(g.parts, pipeline.Group("group", workers, workers, group...))
 	}
 	rule := func(name string, init func(s *synchronizer.Synchronizer)) {
 		g.parts = append(g.parts, pipeline.Synchronize(name, init))

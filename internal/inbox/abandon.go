@@ -128,6 +128,7 @@ func (s *state) holds(m *Member) bool {
 // Abandon removes a worker that was given up from the shared pool.
 func (sp *SharedPool) Abandon(m *Member) {
 	sp.mu.Lock()
-	defer sp.mu.Unlock()
 	sp.depart(m)
+	sp.mu.Unlock()
+	sp.searched()
 }

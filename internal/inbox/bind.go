@@ -89,6 +89,7 @@ func (sp *SharedPool) Leave(m *Member, t *Tally) {
 		fx.wakeWorker(sp.callIdle())
 	}
 	sp.unlock(&fx)
+	sp.searched()
 }
 
 // Shrink asks n workers to leave.

@@ -118,11 +118,28 @@ func (s *state) settle(fx *effects) {
 	}
 	if g.member.HasTurn() {
 		g.enter()
-		g.member.Settle(s.waking > 0 || s.unstarted.called)
+		g.member.Settle(s.workerComes)
 		g.leave()
 	}
 	if pokes := g.member.Pokes(); pokes != nil {
 		x := fx.other()
 		x.pokes = append(x.pokes, pokes...)
 	}
+}
+
+// workerComes reports whether a worker is on its way to the inbox. Of a shared pool's workers one is, unless another inbox has something for it
+// first; then it has this one settle again.
+func (s *state) workerComes() bool {
+	return s.waking > 0 || s.unstarted.called || s.pool != nil && s.pool.comes(s)
+}
+
+// lookAtTurn has the inbox settle again, if it still has the turn: a worker that was on its way may have gone elsewhere.
+func (in *Inbox) lookAtTurn() {
+	if !in.queue.guarded.member.HasTurn() {
+		return
+	}
+	var fx effects
+	in.mu.Lock()
+	in.callWorker(&fx)
+	in.unlock(&fx)
 }

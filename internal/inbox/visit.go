@@ -11,6 +11,14 @@ import (
 // how many commands: 0 if there is nothing to do anywhere, -1 if the worker is to leave. With park, a worker that gets 0 is
 // parked until it is woken.
 func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
+	in, n := sp.turn(m, t, park)
+	if n != 0 {
+		sp.searched()
+	}
+	return in, n
+}
+
+func (sp *SharedPool) turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 	gone := sp.arriveOrRetire(m)
 	if in := m.at; in != nil {
 		if n := sp.stay(in, m, t, gone); n > 0 {
@@ -28,7 +36,12 @@ func (sp *SharedPool) Turn(m *Member, t *Tally, park bool) (*Inbox, int) {
 			}
 			continue
 		}
-		if !park || sp.parked(m) {
+		if !park {
+			sp.looksOnceMore(m)
+			return nil, 0
+		}
+		sp.searched() // before it is parked: it may be called at once
+		if sp.parked(m) {
 			return nil, 0
 		}
 		if sp.arriveOrRetire(m) {
@@ -49,6 +62,13 @@ func (sp *SharedPool) arriveOrRetire(m *Member) (gone bool) {
 	}
 	sp.unlock(&fx)
 	return gone
+}
+
+// looksOnceMore notes that a worker has found nothing to do, and comes for another turn before it is parked.
+func (sp *SharedPool) looksOnceMore(m *Member) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	sp.expect(m)
 }
 
 // parked parks a worker, unless there is a token, or a worker is to leave. It reports whether it did.

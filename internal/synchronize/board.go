@@ -156,10 +156,11 @@ func (b *Board) count(m rules.Method) guard.Counters {
 // Look begins a look at what may be given out.
 func (m *Member) Look() { m.looks++ }
 
-// Looked ends the look. Waits reports whether requests of a method wait.
+// Looked ends the look. Waits reports whether requests of a method wait. A refusal that has the turn keeps its place until a request is
+// given out: the turn may have to pass on.
 func (m *Member) Looked(waits func(method string) bool) {
 	m.board.refused = slices.DeleteFunc(m.board.refused, func(r *refusal) bool {
-		allowed := r.method.asked == m.looks && r.seen != m.looks
+		allowed := r.method.asked == m.looks && r.seen != m.looks && r != m.board.turn
 		return r.m == m && (allowed || !waits(r.method.name))
 	})
 }
@@ -236,6 +237,7 @@ func (m *Member) refuse(at *method, of *rules.Rules) *refusal {
 // did not return.
 func (m *Member) Accepted(r guard.Request, c guard.Counters) error {
 	if t := m.board.turn; t != nil && t.m == m && t.method.name == r.Method {
+		m.board.refused = slices.DeleteFunc(m.board.refused, func(r *refusal) bool { return r == t })
 		m.board.endTurn()
 	}
 	return m.book(r, c, (*rules.Rules).Accept)
@@ -330,10 +332,11 @@ func (m *Member) Poked() {
 // HasTurn reports whether the member has the turn. It does not need the lock.
 func (m *Member) HasTurn() bool { return m.hasTurn.Load() }
 
-// Settle passes the turn on, unless a worker of the inbox is on its way or the inbox is yet to be poked.
-func (m *Member) Settle(onItsWay bool) {
+// Settle passes the turn on, unless a worker of the inbox is on its way or the inbox is yet to be poked. OnItsWay is called only if the
+// member has the turn.
+func (m *Member) Settle(onItsWay func() bool) {
 	b := m.board
-	if b.turn == nil || b.turn.m != m || b.turn.asked || onItsWay {
+	if b.turn == nil || b.turn.m != m || b.turn.asked || onItsWay() {
 		return
 	}
 	b.turn.tried = true
