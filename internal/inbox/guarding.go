@@ -133,6 +133,16 @@ func (s *state) workerComes() bool {
 	return s.waking > 0 || s.unstarted.called || s.pool != nil && s.pool.comes(s)
 }
 
+// searched has the expectant inbox look again: a worker has ended its search, and may do something else now. No lock is held.
+func (sp *SharedPool) searched() {
+	if sp.expectant.Load() == nil {
+		return
+	}
+	if in := sp.expectant.Swap(nil); in != nil {
+		in.lookAtTurn()
+	}
+}
+
 // lookAtTurn has the inbox settle again, if it still has the turn: a worker that was on its way may have gone elsewhere.
 func (in *Inbox) lookAtTurn() {
 	if !in.queue.guarded.member.HasTurn() {

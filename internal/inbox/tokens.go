@@ -176,13 +176,3 @@ func (sp *SharedPool) comes(s *state) bool {
 	sp.expectant.Store(s.self)
 	return true
 }
-
-// searched has the expectant inbox look again: a worker has ended its search, and may do something else now. No lock is held.
-func (sp *SharedPool) searched() {
-	if sp.expectant.Load() == nil {
-		return
-	}
-	if in := sp.expectant.Swap(nil); in != nil {
-		in.lookAtTurn()
-	}
-}
