@@ -34,8 +34,8 @@ import (
 // same method.
 //
 // Of several stages that wait for the same synchronizer, the one that has waited for longest and has an idle worker is the next; to a
-// stage of a [Group], any idle worker of the group counts. The commands of an atomic rule are given out together: each is the next one of its
-// stage, even if the stage is paused at that moment, and waits for a worker if all are at work.
+// stage of a [Group], any idle worker of the group counts. The commands of an atomic rule are given out together: each is the next one of
+// its stage, even if the stage is paused at that moment, and waits for a worker if all are at work.
 //
 // A stage with [stage.Keyed], [stage.Ordered], [stage.Discipline], [stage.RateBy] or [stage.Linger] cannot be a member, since it has an
 // order of its own. A member gives one command at a time to a worker.

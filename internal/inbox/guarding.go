@@ -127,8 +127,8 @@ func (s *state) settle(fx *effects) {
 	}
 }
 
-// workerComes reports whether a worker is on its way to the inbox. Of a shared pool's workers one is, unless another inbox has something for it
-// first; then it has this one settle again.
+// workerComes reports whether a worker is on its way to the inbox. Of a shared pool's workers one is, unless another inbox has something
+// for it first; then it has this one settle again.
 func (s *state) workerComes() bool {
 	return s.waking > 0 || s.unstarted.called || s.pool != nil && s.pool.comes(s)
 }
