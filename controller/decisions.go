@@ -270,7 +270,7 @@ func (d *Decisions) Rate(scope StageID, perSecond float64, burst int, why string
 }
 
 // Limit bounds how many commands may be in flight, in a stage or in the whole pipeline ([Entry]); 0 is no limit.
-// Commands beyond the limit are treated as if the queue were full.
+// Commands beyond the limit are treated as if the queue were full. Commands that guards hold back do not count at the entry.
 func (d *Decisions) Limit(scope StageID, inFlight int, why string) {
 	d.wish(ofStage(KnobLimit, scope), inFlight, why)
 }

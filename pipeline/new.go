@@ -41,7 +41,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 		Name: name,
 		Base: time.Now(), Quiet: make(chan struct{}, 1),
 		Keep: p.keep, Ended: p.ended, Full: p.filled,
-		InFlight: p.load, MaxInFlight: plan.set.inFlight,
+		InFlight: p.load, Held: p.held, MaxInFlight: plan.set.inFlight,
 		RoundEnd: func(sp *inbox.SharedPool) {
 			p.control.Notify(control.Event{Kind: controller.EventRoundEnd, Pool: sp.Name()})
 		},

@@ -149,6 +149,14 @@ func (p *Pipeline) load() (n int) {
 	return n
 }
 
+// held returns how many commands guards hold back in the inboxes.
+func (p *Pipeline) held() (n int) {
+	for _, in := range p.stages().all {
+		n += in.Held()
+	}
+	return n
+}
+
 // grace returns how long workers may take to end.
 func (p *Pipeline) grace() time.Duration { return max(p.set.grace, minGrace) }
 

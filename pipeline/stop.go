@@ -65,6 +65,7 @@ func (p *Pipeline) stop() {
 	if sources != nil {
 		feeding = <-sources
 	}
+	p.waitForEnds()
 	left = slices.Concat(left, feeding, p.feeds.save(p.grace()))
 	p.cancel(ErrStopped)
 	p.waitForSubscribers(err != nil, graceEnd)
@@ -190,6 +191,14 @@ func (p *Pipeline) waitForSubscribers(hard bool, grace time.Time) {
 	}
 	p.letters.notifier.Wait(ctx, p.endsPending, lastMoment)
 	p.letters.notifier.Close(false)
+}
+
+// waitForEnds waits until the commands that have ended have done so for their feeds, too, so that the last checkpoint is behind none
+// of them. It takes no longer than lastMoment.
+func (p *Pipeline) waitForEnds() {
+	for late := time.Now().Add(lastMoment); p.endsPending() && time.Now().Before(late); {
+		time.Sleep(100 * time.Microsecond)
+	}
 }
 
 // endsPending reports whether some commands ended unanswered for which ended was not called yet, or the tickets of some have still to

@@ -136,6 +136,37 @@ func TestAProducerAndAConsumerMeetInTheBufferUnderEveryPolicy(t *testing.T) {
 	}
 }
 
+// narrow admits three commands to the pipeline at a time, as DBR does when it takes a buffer for slow.
+type narrow struct {
+	controller.Policy
+
+	calls *atomic.Int64
+}
+
+func (n narrow) New() controller.Controller { return n }
+
+func (n narrow) Control(_ controller.Event, _ *controller.Snapshot, d *controller.Decisions) {
+	d.Limit(controller.Entry, 3, "narrow")
+	n.calls.Add(1)
+}
+
+func TestHeldCommandsDoNotCountForTheLimitOfAPolicy(t *testing.T) {
+	b := buffer(1)
+	calls := new(atomic.Int64)
+	launch(t, b, pipeline.Control(narrow{policy.Fixed{}, calls}))
+	require.Eventually(t, func() bool { return calls.Load() > 0 }, time.Minute, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i := range 10 {
+		require.NoError(t, b.Submit(ctx, put{i}), "all but one of them are held")
+	}
+	for i := range 10 {
+		got, err := stage.Call[any](ctx, b, any(get{}))
+		require.NoError(t, err)
+		require.Equal(t, i, got)
+	}
+}
+
 func TestCommandsOfOtherMethodsPassThoseThatAreHeld(t *testing.T) {
 	var open atomic.Bool
 	var order []string

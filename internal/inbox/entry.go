@@ -119,12 +119,20 @@ func (in *Inbox) waitToEnter(ctx context.Context) (why reason.Reason, entered bo
 func (pl *Pipeline) tryEnter() bool {
 	pl.entrants.mu.Lock()
 	defer pl.entrants.mu.Unlock()
-	limit := pl.limit()
-	if limit > 0 && pl.InFlight()+pl.entrants.entering >= limit {
-		return false
+	if limit := pl.limit(); limit > 0 {
+		// What guards hold back waits for what is not let in yet, maybe: a limit that counted it could stand still for good.
+		if n := pl.InFlight() + pl.entrants.entering; n >= limit && (pl.isBound(n) || n-pl.Held() >= limit) {
+			return false
+		}
 	}
 	pl.entrants.entering++
 	return true
+}
+
+// isBound reports whether n commands are as many as may be in flight for the sake of loops, whether they are held back or not.
+func (pl *Pipeline) isBound(n int) bool {
+	bound := int(pl.bound.Load())
+	return bound > 0 && n >= bound
 }
 
 // entered notes that a command that was let in is in its inbox, or was refused there.

@@ -9,6 +9,16 @@ import (
 // Guarded reports whether the stage has guards.
 func (in *Inbox) Guarded() bool { return in.cfg.Guards != nil }
 
+// Held returns how many commands guards hold back, as far as is known.
+func (in *Inbox) Held() int {
+	if !in.Guarded() {
+		return 0
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.queue.guarded.held()
+}
+
 // Began returns why a command that is about to be handled is not: a guard did not return when it was asked about it. The command
 // crashes with that. Of two equal commands it may be either.
 func (in *Inbox) Began(method string, cmd any) error {
@@ -50,6 +60,7 @@ func (in *Inbox) CheckGuards() {
 	in.mu.Lock()
 	in.queue.guarded.stale()
 	in.callWorker(&fx)
+	in.lookAtEntries(&fx)
 	in.unlock(&fx)
 }
 

@@ -45,6 +45,8 @@ type Pipeline struct {
 	Quiet chan struct{}
 	// InFlight adds up how many commands are in all inboxes.
 	InFlight func() int
+	// Held adds up how many of them guards hold back.
+	Held func() int
 	// InLoop reports whether commands can get from either of two inboxes to the other.
 	InLoop func(from, to *Inbox) bool
 	// MaxInFlight bounds the commands in flight that loops may add to; 0: not at all.

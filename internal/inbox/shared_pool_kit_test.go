@@ -33,7 +33,7 @@ func newPipeline() *Pipeline {
 	return &Pipeline{
 		Base: time.Now().Add(-time.Second), Quiet: make(chan struct{}, 1), Ended: func(Ending) {},
 		Reach:    func(from, to *Inbox) (back, ok bool) { return to.Place <= from.Place, true },
-		InFlight: func() int { return 0 },
+		InFlight: func() int { return 0 }, Held: func() int { return 0 },
 	}
 }
 

@@ -124,9 +124,7 @@ func drawFeed(t *rapid.T, p Plan) Feed {
 		f.Crashes = rapid.IntRange(1, 2).Draw(t, "crashes")
 		f.Fatal = p.Fragile
 	}
-	// The last checkpoint may be behind commands that expire when nothing else is in flight any more, as they do where rules wait.
-	expiring := slices.ContainsFunc(p.Graph.Rules, Rule.waits)
-	if f.Checkpoint = rapid.Bool().Draw(t, "checkpoint") && !expiring; f.Checkpoint {
+	if f.Checkpoint = rapid.Bool().Draw(t, "checkpoint"); f.Checkpoint {
 		f.From = rapid.SampledFrom([]int{0, 0, 1, 10}).Draw(t, "from")
 		if seldom(t, 6, "unsaved") {
 			f.Unsaved = 1
