@@ -30,6 +30,10 @@ import (
 //
 // [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them. When the node ends otherwise, members
 // of other nodes wait for a synchronizer of that name to be started again.
+//
+// init must not block, since [Node.Spawn] and [Node.Stop] wait for it, and must name the same members whenever it runs: members that only
+// an earlier run has named keep its rules. Do not stop a synchronizer before Synchronize has returned: its rules may stay, and Synchronize
+// may not return before ctx ends.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
 	tree, err := n.root(ctx)

@@ -199,7 +199,7 @@ func (q *guarded) Count(so func(*command.Envelope) bool) (n int) {
 	return n
 }
 
-// Remove takes out the commands that wait for which is is true. One that an atomic rule has allowed does not wait any more.
+// Remove takes out the waiting commands that is reports. One that an atomic rule has allowed does not wait any more.
 func (q *guarded) Remove(is func(*command.Envelope) bool) (es []command.Envelope) {
 	q.enter()
 	defer q.leave()
