@@ -78,7 +78,7 @@ func explain(err error) error {
 	for _, away := range []error{
 		natsgo.ErrNoResponders, natsgo.ErrTimeout, natsgo.ErrDisconnected, natsgo.ErrReconnectBufExceeded, natsgo.ErrConnectionClosed,
 		natsgo.ErrNoServers, natsgo.ErrConnectionReconnecting, jetstream.ErrNoStreamResponse, jetstream.ErrConnectionClosed,
-		jetstream.ErrJetStreamNotEnabled, context.DeadlineExceeded,
+		jetstream.ErrJetStreamNotEnabled, jetstream.ErrAsyncPublishTimeout, jetstream.ErrTooManyStalledMsgs, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, away) {
 			return &refusal{ErrAway, err}

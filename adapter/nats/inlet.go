@@ -30,6 +30,7 @@ type Inlet[C any] struct {
 	published, duplicates, refused atomic.Uint64
 
 	tracker *tracker
+	async   jetstream.JetStream // for batches
 }
 
 // NewInlet returns the inlet of a name, of letters, digits, - and _. It makes the inlet's streams in the server if they are not there, and
@@ -53,6 +54,9 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 		return err
 	}
 	i.o = o.filled()
+	if i.async, err = jetstream.New(i.conn.nc, jetstream.WithPublishAsyncTimeout(answerTime)); err != nil {
+		return err
+	}
 	if i.stream, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.stream(i.names)); err != nil {
 		return fmt.Errorf("its stream: %w", i.conn.explain(err))
 	}
@@ -104,12 +108,22 @@ func (i *Inlet[C]) Publish(ctx context.Context, id string, cmd C) error {
 }
 
 func (i *Inlet[C]) publish(ctx context.Context, id string, cmd C) error {
-	if err := i.conn.broken(); err != nil {
+	m, err := i.message(id, cmd)
+	if err != nil {
 		return err
+	}
+	done, err := i.conn.js.PublishMsg(ctx, m)
+	return i.taken(ctx, done, err)
+}
+
+// message returns the message of a command.
+func (i *Inlet[C]) message(id string, cmd C) (*natsgo.Msg, error) {
+	if err := i.conn.broken(); err != nil {
+		return nil, err
 	}
 	p, err := encode(i.o.Codec, cmd)
 	if err != nil {
-		return fmt.Errorf("encode: %w", err)
+		return nil, fmt.Errorf("encode: %w", err)
 	}
 	m := &natsgo.Msg{Subject: i.names.subject, Data: p.Data, Header: natsgo.Header{
 		headerType: {p.Type}, headerVersion: {strconv.Itoa(p.Version)},
@@ -118,9 +132,13 @@ func (i *Inlet[C]) publish(ctx context.Context, id string, cmd C) error {
 		m.Header.Set(jetstream.MsgIDHeader, id)
 	}
 	if most := i.conn.nc.MaxPayload() - letterRoom; int64(m.Size()) > most {
-		return fmt.Errorf("%w: %d bytes, and the server takes %d", ErrTooLarge, m.Size(), most)
+		return nil, fmt.Errorf("%w: %d bytes, and the server takes %d", ErrTooLarge, m.Size(), most)
 	}
-	done, err := i.conn.js.PublishMsg(ctx, m)
+	return m, nil
+}
+
+// taken counts a message that the server has taken, or returns why it has not.
+func (i *Inlet[C]) taken(ctx context.Context, done *jetstream.PubAck, err error) error {
 	switch {
 	case errors.Is(err, natsgo.ErrMaxPayload):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
@@ -232,7 +250,7 @@ func (i *Inlet[C]) spent(ctx context.Context, d *delivery) bool {
 type Counts struct {
 	Published  uint64 // messages that the server has taken
 	Duplicates uint64 // messages that the server has dropped because it knew their IDs
-	Refused    uint64 // calls of Publish that returned an error
+	Refused    uint64 // messages that were to be published and were not, or not for certain
 
 	Delivered    uint64 // messages that have arrived; each delivery counts
 	Redelivered  uint64 // those of them that were delivered before, to any process

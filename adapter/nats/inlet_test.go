@@ -52,7 +52,7 @@ func run(t testing.TB, numbers *nats.Inlet[int], to behaviour.Target[int], parts
 }
 
 // status returns what the server has.
-func status(t testing.TB, i *nats.Inlet[int]) nats.Status {
+func status[C any](t testing.TB, i *nats.Inlet[C]) nats.Status {
 	t.Helper()
 	s, err := i.Status(t.Context())
 	require.NoError(t, err)
