@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/internal/verdict"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -30,8 +31,12 @@ const (
 // letterRoom is how many bytes of the largest message are kept free for the headers of its dead letter.
 const letterRoom = 4 << 10
 
-// longestError is how much of an error a dead letter has.
-const longestError = 1 << 10
+// The reasons of a [Letter] that package reason does not have.
+const (
+	Undecodable               = verdict.Undecodable // the codec returned an error
+	UnknownType reason.Reason = "unknown_type"      // the codec returned ErrUnknownType
+	Deliveries  reason.Reason = "deliveries"        // it was delivered as often as it may, and no process said how it ended
+)
 
 // bury makes letters of messages until the tracker is stopped.
 func (t *tracker) bury() {
@@ -106,7 +111,7 @@ func (t *tracker) letterOf(l letter) *natsgo.Msg {
 		}
 	}
 	m.Header.Set(headerReason, string(l.reason))
-	m.Header.Set(headerError, textOf(l.err))
+	m.Header.Set(headerError, verdict.Text(l.err))
 	m.Header.Set(headerDeliveries, strconv.Itoa(l.d.deliveries()))
 	m.Header.Set(headerSequence, strconv.FormatUint(l.d.seq, 10))
 	m.Header.Set(headerPublished, l.d.at.UTC().Format(time.RFC3339Nano))
@@ -123,23 +128,6 @@ func (t *tracker) buried(ctx context.Context, dead jetstream.Stream, d *delivery
 	defer cancel()
 	_, err := dead.GetLastMsgForSubject(ctx, t.subjectOf(d))
 	return err == nil
-}
-
-// textOf returns the text of an error in one line. The methods of an error are user code.
-func textOf(err error) (text string) {
-	if err == nil {
-		return ""
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			text = fmt.Sprintf("%T, whose Error panicked", err)
-		}
-	}()
-	text = strings.ToValidUTF8(strings.NewReplacer("\r", " ", "\n", " ").Replace(err.Error()), "?")
-	if len(text) > longestError {
-		text = strings.ToValidUTF8(text[:longestError], "") + "…"
-	}
-	return text
 }
 
 // Letter is a dead letter of an [Inlet]: a message that was given up.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/golda-dev/golda/internal/verdict"
 	"github.com/golda-dev/golda/stage"
 )
 
@@ -55,9 +56,7 @@ const (
 	defaultInFlight = 1024
 	defaultAckWait  = 30 * time.Second
 	leastAckWait    = 100 * time.Millisecond
-	defaultAttempts = 10
-	defaultBackoff  = time.Second
-	defaultMax      = time.Minute
+	longestPause    = time.Minute
 	maxPending      = 1 << 16 // messages of an inlet that are in flight or wait for another delivery, in all processes
 )
 
@@ -69,9 +68,7 @@ func (o Options[C]) filled() Options[C] {
 	setDefault(&o.MaxInFlight, defaultInFlight)
 	setDefault(&o.AckWait, defaultAckWait)
 	setDefault(&o.Replicas, 1)
-	setDefault(&o.Retry.Attempts, defaultAttempts)
-	setDefault(&o.Retry.Max, max(defaultMax, o.Retry.Backoff))
-	setDefault(&o.Retry.Backoff, min(defaultBackoff, o.Retry.Max))
+	o.Retry = verdict.Filled(o.Retry, longestPause)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -102,12 +99,7 @@ func (o Options[C]) check(name string) error {
 	fault(o.Replicas < 0 || o.Replicas > 5, "Replicas is %d, and must be from 1 to 5", o.Replicas)
 	fault(o.MaxInFlight < 0 || o.MaxInFlight > maxPending, "MaxInFlight is %d, and must be from 1 to %d", o.MaxInFlight, maxPending)
 	fault(o.AckWait != 0 && o.AckWait < leastAckWait, "AckWait is %v, and must be at least %v", o.AckWait, leastAckWait)
-	fault(o.Retry.Attempts < 0, "Retry.Attempts is %d; use 1 for one delivery, 0 for %d", o.Retry.Attempts, defaultAttempts)
-	fault(o.Retry.Backoff < 0, "Retry.Backoff is %v", o.Retry.Backoff)
-	fault(o.Retry.Max < 0 || o.Retry.Max != 0 && o.Retry.Max < o.Retry.Backoff,
-		"Retry.Max is %v, and Backoff %v", o.Retry.Max, o.Retry.Backoff)
-	fault(!(o.Retry.Jitter >= 0 && o.Retry.Jitter <= 1), "Retry.Jitter is %v, and must be from 0 to 1", o.Retry.Jitter)
-	fault(o.Retry.Budget != 0, "Retry.Budget is %v; an inlet has none", o.Retry.Budget)
+	verdict.Check(o.Retry, fault)
 	return errors.Join(errs...)
 }
 

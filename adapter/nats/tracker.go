@@ -11,6 +11,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/golda-dev/golda/internal/verdict"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
 )
@@ -147,25 +148,14 @@ func (t *tracker) undecodable(d *delivery, err error) {
 
 // settle answers the server after the end of a command.
 func (t *tracker) settle(e end) {
-	switch v := t.judge(e); v.act {
-	case ack:
+	switch v := verdict.Of(t.log, t.retry, e.d.deliveries(), e.err); v.Act {
+	case verdict.Ack:
 		t.acknowledge(e.d)
-	case giveBack:
-		t.answer(e.d, fmt.Appendf(nil, `-NAK {"delay": %d}`, max(v.delay, 0).Nanoseconds()), &t.n.GivenBack)
-	case bury:
-		t.letters <- letter{e.d, v.reason, e.err}
+	case verdict.GiveBack:
+		t.answer(e.d, fmt.Appendf(nil, `-NAK {"delay": %d}`, v.Delay.Nanoseconds()), &t.n.GivenBack)
+	case verdict.Bury:
+		t.letters <- letter{e.d, v.Reason, e.err}
 	}
-}
-
-// judge calls the user's function, which may panic: then the command is not tried again.
-func (t *tracker) judge(e end) (v verdict) {
-	defer func() {
-		if p := recover(); p != nil {
-			t.log.Error("the function Retry.If has panicked", "value", p)
-			v = verdict{act: bury, reason: reason.Error}
-		}
-	}()
-	return judge(t.retry, e.d.deliveries(), e.err)
 }
 
 // giveBack has a message delivered again at once: its command was not submitted.
