@@ -46,6 +46,7 @@ supervisor       60
 adapter/failsafe 15
 adapter/http     20
 adapter/nats     28
+adapter/watermill 12
 stage/stagetest  44
 stage/stagetest/chaos  51
 `
