@@ -13,13 +13,14 @@ import (
 	"github.com/golda-dev/golda/internal/link"
 )
 
-// Conn is a connection to a NATS server: one by URL ([Connect]), or one inside the process ([Embed]). Any number of goroutines may
-// use it.
+// Conn is a connection to a NATS server: one by URL ([Connect]), or one inside the process ([Embed], [Join]). Any number of goroutines
+// may use it.
 //
 // A Conn owns the goroutines of its inlets. Close it when the pipelines that its inlets feed have stopped.
 type Conn struct {
 	nc      *natsgo.Conn
 	js      jetstream.JetStream
+	copies  int          // how many servers hold a new stream whose options do not say it
 	release func() error // stops the embedded server; nil if there is none
 	failure func() error // why the embedded server cannot write any more, or nil; nil if there is none
 
@@ -100,7 +101,20 @@ func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn,
 	if _, err := js.AccountInfo(ctx); err != nil {
 		return nil, explain(err)
 	}
-	return &Conn{nc: nc, js: js, release: release}, nil
+	return &Conn{nc: nc, js: js, copies: 1, release: release}, nil
+}
+
+// replicas returns how many servers hold a stream whose options do not say it: as many as now, if it is there.
+func (c *Conn) replicas(ctx context.Context, stream string) (int, error) {
+	s, err := c.js.Stream(ctx, stream)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return c.copies, nil
+	case err != nil:
+		return 0, c.explain(err)
+	default:
+		return s.CachedInfo().Config.Replicas, nil
+	}
 }
 
 // JetStream returns the connection as package jetstream of nats.go has it, for what this package does not do. Its method Conn

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -69,18 +70,23 @@ const lockName = "golda.lock"
 // A server whose disk is full, or fails, writes nothing more: messages are refused with [ErrFull], or [ErrAway]. To go on, close the
 // Conn, make room, and open the store again.
 func Embed(dir string, s Store) (*Conn, error) {
-	c, err := embed(dir, s)
+	return open(context.Background(), dir, s, nil)
+}
+
+// open starts the server of a directory, alone or as a member of a cluster, and connects to it.
+func open(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
+	c, err := lockAndServe(ctx, dir, s, m)
 	if err != nil {
 		return nil, fmt.Errorf("nats: store in %q: %w", dir, err)
 	}
 	return c, nil
 }
 
-func embed(dir string, s Store) (*Conn, error) {
+func lockAndServe(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 	if dir == "" {
 		return nil, errors.New("the directory has no name")
 	}
-	if err := s.check(); err != nil {
+	if err := errors.Join(s.check(), m.check()); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -90,7 +96,7 @@ func embed(dir string, s Store) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := serve(dir, s)
+	c, err := serve(ctx, dir, s, m)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -104,16 +110,27 @@ func embed(dir string, s Store) (*Conn, error) {
 }
 
 // serve starts the server of a directory that is locked, and connects to it.
-func serve(dir string, s Store) (*Conn, error) {
+func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 	before, err := streamsOnDisk(dir)
 	if err != nil {
+		return nil, err
+	}
+	if err := m.owns(dir, before); err != nil {
 		return nil, err
 	}
 	if err := verify(dir, before); err != nil {
 		return nil, err
 	}
+	if m != nil {
+		err = verifyDescriptions(dir, before)
+	}
+	if err != nil {
+		return nil, err
+	}
 	log := &serverLog{to: s.Logger}
-	srv, err := server.NewServer(s.options(dir))
+	o := s.options(dir)
+	m.configure(o)
+	srv, err := server.NewServer(o)
 	if err != nil {
 		return nil, err
 	}
@@ -127,17 +144,15 @@ func serve(dir string, s Store) (*Conn, error) {
 		return nil, err
 	}
 	srv.Start()
-	if !srv.JetStreamEnabled() || !srv.ReadyForConnections(readyTime) {
+	if !srv.JetStreamEnabled() || !ready(srv, log) {
 		return nil, errors.Join(log.reason(errors.New("the server has not started")), stop())
 	}
-	nc, err := natsgo.Connect("", append(defaults(50*time.Millisecond), natsgo.InProcessServer(srv))...)
+	nc, err := natsgo.Connect("", append(defaults(50*time.Millisecond), natsgo.InProcessServer(srv), m.credentials())...)
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
-	defer cancel()
-	c, err := newConn(ctx, nc, stop)
-	if err == nil {
+	c, err := m.newConn(ctx, nc, stop, srv, log)
+	if err == nil && m == nil { // a member gets what it has lost from the others, or they have removed it
 		err = recovered(ctx, c.js, before, log)
 	}
 	if err != nil {
@@ -146,6 +161,16 @@ func serve(dir string, s Store) (*Conn, error) {
 	}
 	c.failure = log.failure
 	return c, nil
+}
+
+// ready waits until a server accepts connections. It returns false at once if the server cannot listen.
+func ready(srv *server.Server, log *serverLog) bool {
+	for end := time.Now().Add(readyTime); time.Now().Before(end) && !log.fatal.Load(); {
+		if srv.ReadyForConnections(readyTime / 100) {
+			return true
+		}
+	}
+	return false
 }
 
 // readyTime is how long a server that has recovered its streams may take to accept the connection.
@@ -198,6 +223,8 @@ func hasData(dir string) bool {
 // recovered returns an error if a stream that was on the disk is not in the server, or lacks messages. The server itself goes on without
 // them.
 func recovered(ctx context.Context, js jetstream.JetStream, before []string, log *serverLog) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
 	for _, name := range before {
 		stream, err := js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -215,7 +242,8 @@ func recovered(ctx context.Context, js jetstream.JetStream, before []string, log
 
 // serverLog keeps the first warnings of a server, since it has no other way to say why it has not started, and passes them on.
 type serverLog struct {
-	to *slog.Logger
+	to    *slog.Logger
+	fatal atomic.Bool // the server would have ended its process
 
 	mu     sync.Mutex // guards the rest
 	first  []string
@@ -277,7 +305,10 @@ func (l *serverLog) Warnf(format string, args ...any) { l.keep(slog.LevelWarn, f
 func (l *serverLog) Errorf(format string, args ...any) { l.keep(slog.LevelError, format, args) }
 
 // Fatalf is for the server, which goes on after it.
-func (l *serverLog) Fatalf(format string, args ...any) { l.keep(slog.LevelError, format, args) }
+func (l *serverLog) Fatalf(format string, args ...any) {
+	l.keep(slog.LevelError, format, args)
+	l.fatal.Store(true)
+}
 
 // redacted returns a URL, or several, without passwords.
 func redacted(urls string) string {

@@ -64,6 +64,13 @@ var fullCodes = []jetstream.ErrorCode{
 	10077, // a store failed, because it is full or else
 }
 
+// The codes of the server's errors that mean that a part of its cluster does not answer.
+var awayCodes = []jetstream.ErrorCode{
+	10008, // no leader
+	10118, // a stream is offline
+	10119, // a consumer is offline
+}
+
 // explain returns an error of the server as one of this package, if it has a meaning for users.
 func explain(err error) error {
 	if err == nil {
@@ -72,6 +79,9 @@ func explain(err error) error {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		if slices.Contains(fullCodes, api.ErrorCode) {
 			return &refusal{ErrFull, err}
+		}
+		if slices.Contains(awayCodes, api.ErrorCode) {
+			return &refusal{ErrAway, err}
 		}
 		return err
 	}

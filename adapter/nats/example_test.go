@@ -102,6 +102,21 @@ func ExampleConnect() { //nolint:testableexamples // these servers do not exist
 	_ = orders
 }
 
+// The same program runs on three machines, with another name on each.
+func ExampleJoin() { //nolint:testableexamples // these machines do not exist
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := nats.Join(ctx, "/var/lib/shop", nats.Store{}, nats.Cluster{
+		Name: "a", Listen: "10.0.0.1:7001", Members: []string{"10.0.0.1:7001", "10.0.0.2:7001", "10.0.0.3:7001"},
+		Secret: os.Getenv("SHOP_SECRET"),
+	})
+	check(err)
+	orders, err := nats.NewInlet(ctx, conn, "orders", nats.Options[Order]{})
+	check(err)
+	check(orders.Publish(ctx, "7", Order{ID: "7", Amount: 40})) // two of the three machines have it
+	check(conn.Close(ctx))
+}
+
 func check(err error) {
 	if err != nil {
 		panic(err)

@@ -57,6 +57,26 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 	if i.async, err = jetstream.New(i.conn.nc, jetstream.WithPublishAsyncTimeout(answerTime)); err != nil {
 		return err
 	}
+	if err := i.conn.patiently(ctx, i.make); err != nil {
+		return err
+	}
+	i.tracker = newTracker(trackerConfig{
+		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name),
+		retry: i.o.Retry, ackWait: i.o.AckWait, confirm: i.o.Confirm, most: i.o.MaxInFlight,
+	})
+	if err := i.conn.own(i.tracker); err != nil {
+		return errors.Join(err, i.tracker.close(ctx))
+	}
+	return nil
+}
+
+// make makes the streams and the consumer, or changes them.
+func (i *Inlet[C]) make(ctx context.Context) (err error) {
+	if i.o.Replicas == 0 {
+		if i.o.Replicas, err = i.conn.replicas(ctx, i.names.stream); err != nil {
+			return fmt.Errorf("its stream: %w", err)
+		}
+	}
 	if i.stream, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.stream(i.names)); err != nil {
 		return fmt.Errorf("its stream: %w", i.conn.explain(err))
 	}
@@ -65,13 +85,6 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 	}
 	if _, err = i.stream.CreateOrUpdateConsumer(ctx, i.o.consumer()); err != nil {
 		return fmt.Errorf("its consumer: %w", i.conn.explain(err))
-	}
-	i.tracker = newTracker(trackerConfig{
-		name: i.name, names: i.names, conn: i.conn.nc, js: i.conn.js, log: i.o.Logger.With("inlet", i.name),
-		retry: i.o.Retry, ackWait: i.o.AckWait, confirm: i.o.Confirm, most: i.o.MaxInFlight,
-	})
-	if err := i.conn.own(i.tracker); err != nil {
-		return errors.Join(err, i.tracker.close(ctx))
 	}
 	return nil
 }

@@ -85,11 +85,19 @@ func (c *Conn) Outcomes(ctx context.Context, bucket string, keep time.Duration) 
 		return nil, fmt.Errorf("nats: outcomes %q for %v: the name must be of 1 to 64 letters, digits, - and _, and the time not negative",
 			bucket, keep)
 	}
-	kv, err := c.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: bucket, Description: "outcomes of golda", TTL: keep, History: 1,
+	var kv jetstream.KeyValue
+	err := c.patiently(ctx, func(ctx context.Context) error {
+		replicas, err := c.replicas(ctx, "KV_"+bucket)
+		if err != nil {
+			return err
+		}
+		kv, err = c.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: bucket, Description: "outcomes of golda", TTL: keep, History: 1, Replicas: replicas,
+		})
+		return c.explain(err)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("nats: outcomes %q: %w", bucket, explain(err))
+		return nil, fmt.Errorf("nats: outcomes %q: %w", bucket, err)
 	}
 	return kvOutcomes{kv}, nil
 }

@@ -24,7 +24,8 @@ type Options[C any] struct {
 	MaxBytes, MaxMessages int64
 	// Dedup is how long the IDs of messages are remembered. 0 means two minutes. Each ID takes some memory of the server.
 	Dedup time.Duration
-	// Replicas is how many servers of a cluster hold each message. 0 means 1.
+	// Replicas is how many servers of a cluster hold each message. 0 means as many as now, if the inlet's streams are there, or else 3
+	// in a cluster that this process has joined with [Join], and 1 elsewhere.
 	Replicas int
 	// Memory has the stream kept in memory: it does not outlive its server.
 	Memory bool
@@ -67,7 +68,6 @@ func (o Options[C]) filled() Options[C] {
 	}
 	setDefault(&o.MaxInFlight, defaultInFlight)
 	setDefault(&o.AckWait, defaultAckWait)
-	setDefault(&o.Replicas, 1)
 	o.Retry = verdict.Filled(o.Retry, longestPause)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

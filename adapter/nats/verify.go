@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -32,7 +33,8 @@ func verify(dir string, streams []string) error {
 	if err != nil {
 		return err
 	}
-	blocks, err := blockSizes(dir, streams)
+	stores := storesOf(dir, streams)
+	blocks, err := blockSizes(stores)
 	if err != nil {
 		return err
 	}
@@ -40,10 +42,10 @@ func verify(dir string, streams []string) error {
 		return fmt.Errorf("%w: %s changed since the server stopped", ErrCorrupt, difference(sizes, blocks))
 	}
 	good, bad := 0, error(nil)
-	for _, stream := range streams {
-		names := blocksOf(dir, stream)
+	for _, s := range stores {
+		names := s.blocks()
 		for k, name := range names {
-			n, torn, err := verifyBlock(name, stream, !clean && k == len(names)-1)
+			n, torn, err := verifyBlock(name, s.name, !clean && k == len(names)-1)
 			good += n
 			if torn {
 				err = removeIfThere(filepath.Join(filepath.Dir(name), "index.db"))
@@ -142,14 +144,62 @@ func recordLen(data []byte) int {
 	return int(n)
 }
 
+// verifyDescriptions returns an error that is ErrCorrupt if the description of a stream is damaged. The server of a member would make
+// the stream anew.
+func verifyDescriptions(dir string, streams []string) (bad error) {
+	for _, stream := range streams {
+		file := filepath.Join(streamsDir(dir), stream, server.JetStreamMetaFile)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return errors.Join(bad, fmt.Errorf("%w: stream %s: %w", ErrCorrupt, stream, err))
+		}
+		want, err := os.ReadFile(filepath.Join(streamsDir(dir), stream, server.JetStreamMetaFileSum))
+		if err != nil {
+			return errors.Join(bad, fmt.Errorf("%w: stream %s: %w", ErrCorrupt, stream, err))
+		}
+		key := sha256.Sum256([]byte(stream))
+		sum, err := highwayhash.New64(key[:])
+		if err != nil {
+			return err
+		}
+		_, _ = sum.Write(text) // a hash returns no error
+		if hex.EncodeToString(sum.Sum(nil)) != string(want) {
+			bad = errors.Join(bad, fmt.Errorf("%w: %s is damaged", ErrCorrupt, file))
+		}
+	}
+	return bad
+}
+
 // streamsDir returns where the streams of a store are.
 func streamsDir(dir string) string {
 	return filepath.Join(dir, server.JetStreamStoreDir, "$G", "streams")
 }
 
-// blocksOf returns the files of messages of a stream, in order.
-func blocksOf(dir, stream string) []string {
-	names, _ := filepath.Glob(filepath.Join(streamsDir(dir), stream, "msgs", "*.blk"))
+// logsDir returns where a member of a cluster has its logs: what the members have agreed on, of the cluster and of each stream and consumer. The
+// files are those of a stream.
+func logsDir(dir string) string {
+	return filepath.Join(dir, server.JetStreamStoreDir, "$SYS", "_js_")
+}
+
+// messages is a directory with files of messages: that of a stream, or of a log.
+type messages struct{ name, label, dir string }
+
+// storesOf returns the streams and the logs of a store.
+func storesOf(dir string, streams []string) (all []messages) {
+	for _, name := range streams {
+		all = append(all, messages{name, name, filepath.Join(streamsDir(dir), name, "msgs")})
+	}
+	logs, _ := filepath.Glob(filepath.Join(logsDir(dir), "*", "msgs"))
+	for _, log := range logs {
+		name := filepath.Base(filepath.Dir(log))
+		all = append(all, messages{name, "_js_/" + name, log})
+	}
+	return all
+}
+
+// blocks returns the files of messages, in order.
+func (m messages) blocks() []string {
+	names, _ := filepath.Glob(filepath.Join(m.dir, "*.blk"))
 	slices.SortFunc(names, func(a, b string) int {
 		if len(a) != len(b) {
 			return len(a) - len(b) // their names are numbers
@@ -159,16 +209,16 @@ func blocksOf(dir, stream string) []string {
 	return names
 }
 
-// blockSizes returns how long the files of messages are, by their paths in the store.
-func blockSizes(dir string, streams []string) (map[string]int64, error) {
+// blockSizes returns how long the files of messages are.
+func blockSizes(stores []messages) (map[string]int64, error) {
 	sizes := map[string]int64{}
-	for _, stream := range streams {
-		for _, name := range blocksOf(dir, stream) {
+	for _, s := range stores {
+		for _, name := range s.blocks() {
 			info, err := os.Stat(name)
 			if err != nil {
 				return nil, err
 			}
-			sizes[stream+"/"+filepath.Base(name)] = info.Size()
+			sizes[s.label+"/"+filepath.Base(name)] = info.Size()
 		}
 	}
 	return sizes, nil
@@ -205,7 +255,7 @@ func writeClean(dir string) {
 	if err != nil {
 		return
 	}
-	sizes, err := blockSizes(dir, streams)
+	sizes, err := blockSizes(storesOf(dir, streams))
 	if err != nil {
 		return
 	}

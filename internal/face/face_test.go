@@ -25,7 +25,8 @@ const module = "github.com/golda-dev/golda"
 //
 // The budget of stage has 20 names for typed, keyed and ordered stages, flows of any behaviour, rates of keys, the retry budget and
 // deadlines beyond the 60 of the stages that they are made of, that of pipeline 5 for feeds beyond 40. Two names more in behaviour,
-// and two in stage, are for state that survives a crash; one in stage refuses a call that would never end, and three are for guards.
+// and two in stage, are for state that survives a crash; one in stage refuses a call that would never end, and three are for guards. That of adapter/nats
+// has 2 for clusters.
 const budget = `
 behaviour        32
 stage            86
@@ -45,7 +46,7 @@ controller       60
 supervisor       60
 adapter/failsafe 15
 adapter/http     20
-adapter/nats     28
+adapter/nats     30
 adapter/watermill 12
 stage/stagetest  44
 stage/stagetest/chaos  51

@@ -1,0 +1,219 @@
+package nats_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/stage"
+)
+
+const secret = "a secret of the members"
+
+// addresses returns addresses of loopback that are free now.
+func addresses(t testing.TB, n int) (all []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, l.Close()) }()
+		all = append(all, l.Addr().String())
+	}
+	return all
+}
+
+// clusterOf returns the options of so many members.
+func clusterOf(t testing.TB, n int) (all []nats.Cluster) {
+	t.Helper()
+	members := addresses(t, n)
+	for k, address := range members {
+		all = append(all, nats.Cluster{Name: "m" + strconv.Itoa(k), Members: members, Listen: address, Secret: secret})
+	}
+	return all
+}
+
+// join joins a member. It is stopped at the end of the test, if not before.
+func join(t testing.TB, dir string, c nats.Cluster) *nats.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	conn, err := nats.Join(ctx, filepath.Join(dir, c.Name), nats.Store{}, c)
+	if assert.NoError(t, err) {
+		t.Cleanup(func() { shut(t, conn) })
+	}
+	return conn
+}
+
+// joinAll joins all members at once.
+func joinAll(t testing.TB, dir string, all []nats.Cluster) []*nats.Conn {
+	t.Helper()
+	conns := make([]*nats.Conn, len(all))
+	var joining sync.WaitGroup
+	for k, c := range all {
+		joining.Go(func() { conns[k] = join(t, dir, c) })
+	}
+	joining.Wait()
+	require.False(t, t.Failed())
+	return conns
+}
+
+func TestThreeMembersShareAnInlet(t *testing.T) {
+	conns := joinAll(t, t.TempDir(), clusterOf(t, 3))
+	inlets := make([]*nats.Inlet[int], len(conns))
+	var making sync.WaitGroup
+	for k, conn := range conns {
+		making.Go(func() {
+			i, err := nats.NewInlet(t.Context(), conn, "numbers", nats.Options[int]{})
+			assert.NoError(t, err)
+			inlets[k] = i
+		})
+	}
+	making.Wait()
+	require.False(t, t.Failed())
+	publish(t, inlets[0], 100)
+	var done tally
+	for _, i := range inlets {
+		start(t, i, stage.Sink("do", func(_ context.Context, k int) error { done.add(k); return nil }))
+	}
+	eventually(t, "all are done", func() bool { return done.len() == 100 })
+	eventually(t, "the server knows", func() bool { return status(t, inlets[1]) == nats.Status{Published: 100} })
+	stream, err := conns[2].JetStream().Stream(t.Context(), "GOLDA_numbers")
+	require.NoError(t, err)
+	require.Equal(t, 3, stream.CachedInfo().Config.Replicas)
+}
+
+func TestAClusterIsChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		c    nats.Cluster
+		want []string
+	}{
+		"nothing is set": {nats.Cluster{}, []string{
+			`nats: store in "`, `Cluster.Name is ""`, "Cluster.Members has 0 addresses; list those of all members, of this one too: an odd number, at least 3",
+			`Cluster.Listen is "", which is not of the form host:port`, "Cluster.Secret has 0 bytes, and must have at least 16",
+		}},
+		"all is wrong": {
+			nats.Cluster{
+				Name: "a b", Members: []string{"a", ":7001", "a:70000", "b:0", "a"}, Listen: "a", Advertise: "b", Clients: "c", Secret: "short", TLS: &tls.Config{},
+			}, []string{
+				`Cluster.Name is "a b"`, `Members has "a", which`, `Members has ":7001", which`, `Members has "a:70000", which`, `Members has "b:0", which`,
+				`Members has "a" twice`, `Listen is "a", which`, `Advertise is "b", which`, `Clients is "c", which`, "Secret has 5 bytes", "TLS has no certificate",
+			},
+		},
+		"two members": {nats.Cluster{Members: []string{"a:1", "b:1"}}, []string{"Members has 2 addresses"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := nats.Join(t.Context(), t.TempDir(), nats.Store{}, c.c)
+			for _, want := range c.want {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestAMemberAloneWaitsAndSaysWhichOthersAreMissing(t *testing.T) {
+	c := clusterOf(t, 3)[0]
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	dir := t.TempDir()
+	_, err := nats.Join(ctx, dir, nats.Store{}, c)
+	require.ErrorIs(t, err, nats.ErrAway)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, `member "m0": the cluster has no leader: of the 2 others 0 are connected`)
+	for _, other := range c.Members[1:] {
+		require.ErrorContains(t, err, other+": connect: connection refused")
+	}
+	require.NotContains(t, err.Error(), c.Members[0]+": ")
+	require.NotContains(t, err.Error(), secret)
+
+	l, err := net.Listen("tcp", c.Listen)
+	require.NoError(t, err, "the port is free again")
+	_, err = nats.Join(t.Context(), dir, nats.Store{}, c)
+	require.ErrorContains(t, err, "address already in use")
+	require.NoError(t, l.Close())
+
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = nats.Join(ended, dir, nats.Store{}, c)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestADirectoryBelongsToOneMember(t *testing.T) {
+	all := clusterOf(t, 3)
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	dir := t.TempDir()
+	_, err := nats.Join(ended, dir, nats.Store{}, all[0])
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = nats.Join(ended, dir, nats.Store{}, all[1])
+	require.ErrorContains(t, err, `it belongs to the member "m0" of a cluster, not to "m1"`)
+	_, err = nats.Embed(dir, nats.Store{})
+	require.ErrorContains(t, err, `it belongs to the member "m0" of a cluster; use Join`)
+	_, err = nats.Join(ended, dir, nats.Store{}, all[0])
+	require.ErrorIs(t, err, context.Canceled, "its own")
+
+	dir = t.TempDir()
+	conn, err := nats.Embed(dir, nats.Store{})
+	require.NoError(t, err)
+	publish(t, inlet(t, conn, "numbers", nats.Options[int]{}), 3)
+	_, err = nats.Join(t.Context(), dir, nats.Store{}, all[0])
+	require.ErrorIs(t, err, nats.ErrLocked)
+	shut(t, conn)
+	_, err = nats.Join(t.Context(), dir, nats.Store{}, all[0])
+	require.ErrorContains(t, err, "it belongs to a server without a cluster, and has the streams GOLDA_numbers, GOLDA_numbers_DEAD")
+	require.EqualValues(t, 3, status(t, inlet(t, embed(t, dir, nats.Store{}), "numbers", nats.Options[int]{})).Pending, "nothing was changed")
+}
+
+// A member comes back with other credentials. The two others go on without it.
+func TestAMemberThatIsNotTrustedStaysOutside(t *testing.T) {
+	cert, pool := certificate(t, time.Now().Add(time.Hour))
+	other, otherPool := certificate(t, time.Now().Add(time.Hour))
+	trusted := &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS12}
+	for name, spoil := range map[string]func(*nats.Cluster){
+		"another secret": func(c *nats.Cluster) { c.Secret = "another secret of 30 characters" },
+		"no TLS":         func(c *nats.Cluster) { c.TLS = nil },
+		"another certificate": func(c *nats.Cluster) {
+			c.TLS = &tls.Config{Certificates: []tls.Certificate{other}, RootCAs: pool, MinVersion: tls.VersionTLS12}
+		},
+		"another authority": func(c *nats.Cluster) {
+			c.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: otherPool, MinVersion: tls.VersionTLS12}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits
+			all := clusterOf(t, 3)
+			for k := range all {
+				all[k].TLS = trusted
+			}
+			clients := addresses(t, 1)[0]
+			all[0].Clients = clients
+			dir := t.TempDir()
+			conns := joinAll(t, dir, all)
+			shut(t, conns[2])
+			spoil(&all[2])
+			soon, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			_, err := nats.Join(soon, filepath.Join(dir, "m2"), nats.Store{}, all[2])
+			require.ErrorIs(t, err, nats.ErrAway)
+			require.ErrorContains(t, err, "of the 2 others 0 are connected")
+
+			numbers := inlet(t, conns[1], "numbers", nats.Options[int]{Replicas: 1})
+			publish(t, numbers, 10)
+			client, err := nats.Connect(t.Context(), "tls://"+clients, natsgo.UserInfo("golda", secret), natsgo.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
+			require.NoError(t, err)
+			defer shut(t, client)
+			require.EqualValues(t, 10, status(t, inlet(t, client, "numbers", nats.Options[int]{})).Pending)
+			_, err = nats.Connect(t.Context(), "tls://"+clients, natsgo.UserInfo("golda", all[2].Secret+"?"), natsgo.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
+			require.ErrorIs(t, err, natsgo.ErrAuthorization)
+		})
+	}
+}
