@@ -43,8 +43,9 @@ const (
 	feedMost     = 10 * time.Second
 )
 
-// feedHost is what feeds need of their pipeline. All but the log and exhausted is set when the pipeline starts.
+// feedHost is what feeds need of their pipeline. All but the name, the log and exhausted is set when the pipeline starts.
 type feedHost struct {
+	pipeline  string // its name
 	log       *slog.Logger
 	exhausted func(*feeding)  // called when a source is exhausted
 	base      context.Context // of the sources: the values of the start
@@ -77,6 +78,7 @@ type feeding struct {
 func newFeeding(of *feedHost, part *fed) *feeding {
 	f := &feeding{fed: part, of: of, state: feedWaiting}
 	f.cursor.Begun = f.openSaver
+	f.cursor.Pipeline, f.cursor.Stage = of.pipeline, part.core.Name()
 	return f
 }
 

@@ -25,9 +25,9 @@ type feeds struct {
 	exhausted chan struct{}
 }
 
-func newFeeds(log *slog.Logger) *feeds {
+func newFeeds(pipeline string, log *slog.Logger) *feeds {
 	fs := &feeds{exhausted: make(chan struct{})}
-	fs.host = feedHost{log: log, exhausted: func(*feeding) { fs.ended(true) }}
+	fs.host = feedHost{pipeline: pipeline, log: log, exhausted: func(*feeding) { fs.ended(true) }}
 	return fs
 }
 
@@ -72,7 +72,7 @@ func (fs *feeds) list() []*feeding {
 
 // begin sets what the feeds need of the pipeline that starts with ctx.
 func (fs *feeds) begin(ctx context.Context, host feedHost) {
-	host.log, host.exhausted, host.base = fs.host.log, fs.host.exhausted, context.Background()
+	host.pipeline, host.log, host.exhausted, host.base = fs.host.pipeline, fs.host.log, fs.host.exhausted, context.Background()
 	if command.Submitted(ctx, host.env.Host) != nil {
 		host.base = context.WithoutCancel(ctx)
 	}

@@ -62,7 +62,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	}
 	p.current.Store(newStageSet(plan.stages, inboxes))
 	p.control = p.newControl()
-	p.feeds = newFeeds(p.log)
+	p.feeds = newFeeds(name, p.log)
 	p.feeds.add(plan.feeds)
 	return p, nil
 }

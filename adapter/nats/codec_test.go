@@ -121,7 +121,7 @@ func TestAMessageWithoutHeadersIsADeadLetter(t *testing.T) {
 	_, err := conn.JetStream().PublishMsg(t.Context(), &natsgo.Msg{Subject: "golda.inlet.numbers", Header: status404})
 	require.NoError(t, err)
 	run(t, numbers, stage.Sink("none", func(context.Context, int) error { t.Error("it was handled"); return nil }))
-	require.Equal(t, nats.Status{Published: 3, DeadLettered: 3}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: 3, Buried: 3, DeadLettered: 3}, status(t, numbers))
 }
 
 // encodeless is a codec that cannot encode.

@@ -35,6 +35,7 @@ type Conn struct {
 // closer is an inlet of any type.
 type closer interface {
 	close(ctx context.Context) error
+	info() InletInfo
 }
 
 // Connect connects to the servers at a URL, or at several with commas between. The options are those of nats.go, for credentials, TLS and

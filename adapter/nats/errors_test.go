@@ -247,7 +247,7 @@ func TestServersThatComeAndGoLoseNothing(t *testing.T) {
 		require.Equal(t, k%10 == 0, dead[strconv.Itoa(k)], k)
 		require.Equal(t, k%10 != 0, done.of[k] > 0, k)
 	}
-	require.Equal(t, nats.Status{Published: n, DeadLettered: n / 10}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: n, Buried: n / 10, DeadLettered: n / 10}, status(t, numbers))
 	eventually(t, "nothing is in flight", func() bool { return numbers.Counts().InFlight == 0 })
 	lawful(t, numbers.Counts())
 }

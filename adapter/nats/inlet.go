@@ -207,6 +207,7 @@ func (i *Inlet[C]) Feed(ctx context.Context, submit func(C) error) error {
 		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, ErrFed))
 	}
 	defer i.fed.Store(false)
+	i.tracker.feeds(ctx)
 	return source.Ends(i.feed)(ctx, submit)
 }
 
@@ -279,59 +280,4 @@ func (i *Inlet[C]) Counts() Counts {
 	c := i.tracker.counts()
 	c.Published, c.Duplicates, c.Refused = i.published.Load(), i.duplicates.Load(), i.refused.Load()
 	return c
-}
-
-// Status is what the server has of an [Inlet], for all processes together. At rest, when nothing is published or acknowledged,
-//
-//	Published = acknowledged + DeadLettered + Pending
-//
-// where acknowledged is what the processes counted, if no dead letter was removed or retried.
-type Status struct {
-	Published    uint64 // messages since the stream was made, without duplicates
-	Pending      uint64 // messages that are not done
-	InFlight     uint64 // those of them that were delivered, including those that wait for another delivery
-	Redelivered  uint64 // those of them in flight that were delivered more than once
-	DeadLettered uint64 // dead letters that are kept
-}
-
-// Status asks the server.
-func (i *Inlet[C]) Status(ctx context.Context) (Status, error) {
-	link.CheckContext(ctx, "nats: Status")
-	s, err := i.status(ctx)
-	if err != nil {
-		return s, fmt.Errorf("nats: inlet %q: %w", i.name, i.conn.explain(err))
-	}
-	return s, nil
-}
-
-func (i *Inlet[C]) status(ctx context.Context) (s Status, err error) {
-	stream, err := i.stream.Info(ctx)
-	if err != nil {
-		return s, err
-	}
-	dead, err := i.dead.Info(ctx)
-	if err != nil {
-		return s, err
-	}
-	consumer, err := i.stream.Consumer(ctx, consumerName)
-	if err != nil {
-		return s, err
-	}
-	c := consumer.CachedInfo()
-	return Status{
-		Published: stream.State.LastSeq, Pending: left(stream.State, c), DeadLettered: dead.State.Msgs,
-		InFlight: uint64(max(c.NumAckPending, 0)), Redelivered: uint64(max(c.NumRedelivered, 0)),
-	}, nil
-}
-
-// left returns how many messages are not done, of a stream and its consumer that were asked in this order.
-//
-// The stream may have a few more: if the server is killed, it may know later that a message was acknowledged, and not that it was therefore
-// removed. What the consumer itself says of messages that were not delivered may be old, since it is notified of new ones.
-func left(s jetstream.StreamState, c *jetstream.ConsumerInfo) uint64 {
-	n := uint64(max(c.NumAckPending, 0))
-	if s.LastSeq > c.Delivered.Stream {
-		n += min(s.LastSeq-c.Delivered.Stream, s.Msgs)
-	}
-	return n
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +57,7 @@ func status[C any](t testing.TB, i *nats.Inlet[C]) nats.Status {
 	t.Helper()
 	s, err := i.Status(t.Context())
 	require.NoError(t, err)
+	s.Age, s.Fill = 0, 0 // they depend on the time
 	return s
 }
 
@@ -130,7 +132,7 @@ func TestACommandThatFailsIsDeliveredAgainAndThenADeadLetter(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, map[int]int{0: 1, 1: 3, 2: 3}, tries.of)
-	require.Equal(t, nats.Status{Published: 3, DeadLettered: 1}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: 3, Buried: 1, DeadLettered: 1}, status(t, numbers))
 	c := numbers.Counts()
 	lawful(t, c)
 	require.Equal(t, nats.Counts{Published: 3, Delivered: 7, Redelivered: 4, Acknowledged: 2, GivenBack: 4, DeadLettered: 1}, c)
@@ -180,7 +182,7 @@ func TestACommandThatCrashesItsHandlerIsADeadLetter(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Equal(t, nats.Status{Published: 10, DeadLettered: 1}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: 10, Buried: 1, DeadLettered: 1}, status(t, numbers))
 	for l, err := range numbers.Letters(t.Context()) {
 		require.NoError(t, err)
 		require.Equal(t, reason.Crash, l.Reason)
@@ -400,7 +402,7 @@ func TestAMessageThatIsDeliveredTooOftenIsADeadLetter(t *testing.T) {
 	publish(t, numbers, 1)
 	deliver(t, conn, 3)
 	run(t, numbers, stage.Sink("none", func(context.Context, int) error { t.Error("it was handled"); return nil }))
-	require.Equal(t, nats.Status{Published: 1, DeadLettered: 1}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: 1, Buried: 1, DeadLettered: 1}, status(t, numbers))
 	for l, err := range numbers.Letters(t.Context()) {
 		require.NoError(t, err)
 		require.Equal(t, nats.Deliveries, l.Reason)
@@ -417,7 +419,7 @@ func TestAMessageThatHasALetterIsNotHandledAgain(t *testing.T) {
 	_, err := conn.JetStream().Publish(t.Context(), "golda.dead.numbers.1", []byte("0"))
 	require.NoError(t, err)
 	run(t, numbers, stage.Sink("none", func(context.Context, int) error { t.Error("it was handled"); return nil }))
-	require.Equal(t, nats.Status{Published: 1, DeadLettered: 1}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: 1, Buried: 1, DeadLettered: 1}, status(t, numbers))
 	lawful(t, numbers.Counts())
 }
 
@@ -444,4 +446,42 @@ func TestAStreamInMemoryWorksAlike(t *testing.T) {
 	var done tally
 	run(t, numbers, stage.Sink("do", func(_ context.Context, k int) error { done.add(k); return nil }))
 	require.Equal(t, 100, done.len())
+}
+
+func TestAnInletSaysWhatItFeedsAndHowOldItsOldestMessageIs(t *testing.T) {
+	ctx := t.Context()
+	conn := embed(t, t.TempDir(), nats.Store{})
+	in := inlet(t, conn, "n", nats.Options[int]{MaxMessages: 4})
+	require.Equal(t, []nats.InletInfo{{Name: "n"}}, conn.Inlets())
+	for n := range 2 {
+		require.NoError(t, in.Publish(ctx, strconv.Itoa(n), n))
+	}
+	time.Sleep(20 * time.Millisecond)
+	s, err := conn.Status(ctx, "n")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, s.Age, 20*time.Millisecond)
+	require.InDelta(t, 0.5, s.Fill, 1e-9)
+
+	done := make(chan struct{})
+	sink := stage.Sink("sink", func(_ context.Context, n int) error {
+		if n == 0 {
+			<-done
+		}
+		return nil
+	}, stage.Workers(2, 2))
+	newPipeline(t, sink, in.Feed)
+	require.Eventually(t, func() bool { s, err := in.Status(ctx); return err == nil && s.Pending == 1 }, time.Minute, time.Millisecond)
+	before := s.Age
+	s, err = in.Status(ctx)
+	require.NoError(t, err)
+	require.Greater(t, s.Age, before, "the oldest one is still not done")
+	of := conn.Inlets()[0]
+	require.Equal(t, [2]string{"test", "sink"}, [2]string{of.Pipeline, of.Stage})
+	require.EqualValues(t, 2, of.Counts.Delivered)
+	close(done)
+	require.Eventually(t, func() bool { s, err := in.Status(ctx); return err == nil && s.Pending == 0 && s.Age == 0 }, time.Minute, time.Millisecond)
+
+	_, err = conn.Status(ctx, "other")
+	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
+	require.ErrorContains(t, err, `inlet "other"`)
 }

@@ -11,6 +11,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/verdict"
 	"github.com/golda-dev/golda/stage"
 	"github.com/golda-dev/golda/stage/reason"
@@ -44,7 +45,8 @@ type tracker struct {
 
 	mu   sync.Mutex // guards the rest
 	held map[uint64]*delivery
-	n    Counts // without those of publishing
+	n    Counts       // without those of publishing
+	to   *feed.Cursor // the feed of the last source, nil if there was none
 }
 
 // delivery is a message that has arrived. The tracker's lock guards msg, times and beat.

@@ -90,6 +90,34 @@ func (p Backlog) Check() error {
 	)
 }
 
+// Wanted returns how many workers the law asks for, whatever their bounds, for those that scale on other grounds than a pipeline's snapshot:
+// whole processes, for example. Work is the time that a worker would need for all that waits, fill how full the queue is, from 0 to 1,
+// or 0 if it has no capacity, workers how many there are, and busy how many of them are busy on average. It is
+//
+//	max(work / Target, workers · fill · 2, busy / Utilization)
+//
+// rounded up. It may be called by any goroutine.
+func (p Backlog) Wanted(work time.Duration, fill float64, workers int, busy float64) int {
+	p = p.withDefaults()
+	return max(p.wanted(work.Seconds(), 2*fill, workers), p.needed(busy))
+}
+
+// wanted returns how many workers the queues ask for: with so many seconds of work, and a fill that is 1 at half of the capacity.
+func (p Backlog) wanted(work, fill float64, workers int) int {
+	return whole(max(work/p.Target.Seconds(), fill*float64(workers)))
+}
+
+// needed returns how many workers there must be if so many are busy.
+func (p Backlog) needed(busy float64) int { return whole(busy / p.Utilization) }
+
+// whole rounds up to a number of workers.
+func whole(n float64) int {
+	if !(n > 0) { // or not a number
+		return 0
+	}
+	return int(math.Ceil(min(n, math.MaxInt32)))
+}
+
 // Claims returns the number of workers, which is all that Backlog decides.
 func (Backlog) Claims() []controller.Knob { return []controller.Knob{controller.KnobWorkers} }
 
@@ -307,11 +335,11 @@ func (t *trend) speed() float64 { return float64(t.done) / t.span.Seconds() }
 
 // wanted returns how many workers the queues ask for.
 func (c *backlog) wanted(l *observation, workers int) int {
-	n := max(l.work/c.law.Target.Seconds(), l.fill*float64(workers))
+	n := c.law.wanted(l.work, l.fill, workers)
 	if l.unknown {
-		n = max(n, float64(workers))
+		n = max(n, workers)
 	}
-	return int(math.Ceil(min(max(n, 0), math.MaxInt32)))
+	return n
 }
 
 // judge compares the throughput of the current number of workers with that of the number before the growth, and reports
@@ -399,7 +427,7 @@ func seconds(s float64) time.Duration {
 
 // shrink removes workers that were not needed for a long time.
 func (c *backlog) shrink(u *unit, t *trend, l *observation, wanted int, d *controller.Decisions) {
-	needed := max(wanted, int(math.Ceil(min(t.busy/c.law.Utilization, math.MaxInt32))), 1)
+	needed := max(wanted, c.law.needed(t.busy), 1)
 	if needed >= u.workers {
 		t.needs.since, t.needs.most = l.now, 0
 		return

@@ -186,3 +186,26 @@ func TestBacklogNamesAllFaultsOfItsParameters(t *testing.T) {
 			"policy: backlog: Idle -3ns is negative\npolicy: backlog: Utilization 1.5 is not from 0 to 1")
 	require.Error(t, policy.Backlog{Utilization: math.NaN()}.Check())
 }
+
+func TestTheLawOfBacklogIsAFunction(t *testing.T) {
+	law := policy.Backlog{Target: 10 * time.Second, Utilization: 0.5}
+	for name, c := range map[string]struct {
+		work    time.Duration
+		fill    float64
+		workers int
+		busy    float64
+		want    int
+	}{
+		"nothing to do":                      {0, 0, 4, 0, 0},
+		"work for a hundred seconds":         {100 * time.Second, 0, 4, 0, 10},
+		"a little more needs one more":       {100*time.Second + 1, 0, 4, 0, 11},
+		"busy workers leave some idle":       {0, 0, 4, 4, 8},
+		"a queue that is half full is right": {0, 0.5, 4, 0, 4},
+		"a full queue asks for twice":        {0, 1, 4, 0, 8},
+		"no number is negative":              {-time.Second, -1, 4, -1, 0},
+		"nor too large":                      {math.MaxInt64, 0, 4, math.Inf(1), math.MaxInt32},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, law.Wanted(c.work, c.fill, c.workers, c.busy)) })
+	}
+	require.Equal(t, 10, policy.Backlog{}.Wanted(time.Second, 0, 1, 0), "the zero Backlog has its defaults")
+}

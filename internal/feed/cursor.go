@@ -24,6 +24,9 @@ type Save func(ctx context.Context, position int64) error
 
 // Cursor is where a source is. It outlives the runs of the source. Any goroutine may use it.
 type Cursor struct {
+	// Pipeline and Stage are the names of what the source feeds. They are set before its first run, and do not change.
+	Pipeline, Stage string
+
 	position atomic.Int64 // after the last command that was accepted
 	total    atomic.Int64 // 0 if it is not known
 

@@ -48,7 +48,7 @@ worker: 15
 pipeline: 0
 	lifecycle letters part pools
 	feed feed_saver feeding feeds synchronize check
-	accounts pipeline ending snapshot report draw notify
+	accounts pipeline successors ending snapshot report draw notify
 	new forget stages rewire drain stop start signal doc
 
 internal/control: 1
