@@ -26,11 +26,13 @@ type party interface {
 type coordination struct {
 	process *Process
 	party   party
-	others  map[string]*lifeline // by name
-	timer   *time.Timer          // of the next Repeat; nil if there is nothing to repeat
-	pause   time.Duration        // before it
+	say     func(p *Process, out []transaction.Message) // sends what the party wants sent
+	others  map[string]*lifeline                        // by name
 	closed  bool
 	inRules bool // the party is called, or has not returned
+
+	repeating alarm // while something may not have arrived
+	warning   alarm // while a synchronizer cannot be reached
 }
 
 // lifeline is the watch of an incarnation of another party.
@@ -39,14 +41,20 @@ type lifeline struct {
 	stop        func()
 }
 
-// The pauses before a party repeats what it has sent to a node that was dead.
-const (
-	firstPause = 50 * time.Millisecond
-	maxPause   = 2 * time.Second
-)
+// alarm is something that a process does again and again while there is reason to, after pauses that double.
+type alarm struct {
+	first, longest time.Duration
+	do             func()
 
-func newCoordination(p *Process, with party) *coordination {
-	return &coordination{process: p, party: with, others: map[string]*lifeline{}}
+	pause time.Duration
+	timer *time.Timer // nil if there is no reason
+}
+
+func newCoordination(p *Process, with party, say func(p *Process, out []transaction.Message)) *coordination {
+	c := &coordination{process: p, party: with, say: say, others: map[string]*lifeline{}}
+	c.repeating = alarm{first: 50 * time.Millisecond, longest: 2 * time.Second, do: c.repeat}
+	c.warning = alarm{first: time.Second, longest: 10 * time.Minute, do: c.warn}
+	return c
 }
 
 // receive handles a message of an incarnation of another party.
@@ -74,16 +82,23 @@ func (c *coordination) call(f func()) {
 func (c *coordination) flush() {
 	var out []transaction.Message
 	c.call(func() { out = c.party.Outbox() })
+	if c.closed || c.process.isOver() {
+		return // a supervisor has given this incarnation up
+	}
+	c.say(c.process, out)
 	for _, m := range out {
-		if c.closed || c.process.isOver() {
-			continue // a supervisor has given this incarnation up
-		}
-		c.process.node.coordinate(envelope{Incarnation: c.process.incarnation, Message: m})
 		// A party that is not watched yet was sent what is repeated until it answers. When it is known not to exist, its node has the
 		// message.
 		c.watch(m.To, 0)
 	}
 	c.schedule()
+}
+
+// say sends messages of a process with rules.
+func say(p *Process, out []transaction.Message) {
+	for _, m := range out {
+		p.node.coordinate(envelope{Incarnation: p.incarnation, Message: m})
+	}
 }
 
 // watch has the end of another party noticed: of the incarnation, or of the present one if that is 0.
@@ -117,42 +132,63 @@ func (c *coordination) lost(name string, l *lifeline) {
 	c.flush()
 }
 
-// schedule has the party repeat what may not have arrived, as long as there is any. What a dead process of the same node is to have, it
-// gets when it starts.
+// schedule sets the alarms. What a dead process of the same node is to have, it gets when it starts, so nothing is repeated for it.
 func (c *coordination) schedule() {
-	waits := !c.closed && slices.ContainsFunc(c.party.Awaits(), func(name string) bool {
+	awaits := c.party.Awaits()
+	c.set(&c.repeating, slices.ContainsFunc(awaits, func(name string) bool {
 		a := c.process.node.addressOf(name)
 		_, dead := c.process.node.lookup(a.process)
 		return !a.isHere() || dead == nil
-	})
+	}))
+	c.set(&c.warning, c.process.rules != nil && len(awaits) > 0)
+}
+
+func (c *coordination) set(a *alarm, reason bool) {
 	switch {
-	case !waits:
-		c.pause = 0
-		if c.timer != nil {
-			c.timer.Stop()
-			c.timer = nil
-		}
-	case c.timer == nil:
-		c.pause = min(max(2*c.pause, firstPause), maxPause)
-		c.timer = time.AfterFunc(c.pause, func() { c.process.post(entry{do: c.repeat}) })
+	case !reason:
+		a.stop()
+		a.pause = 0
+	case a.timer == nil:
+		a.pause = min(max(2*a.pause, a.first), a.longest)
+		a.timer = time.AfterFunc(a.pause, func() {
+			c.process.post(entry{do: func() {
+				if c.closed || a.timer == nil {
+					return
+				}
+				a.timer = nil
+				a.do()
+				c.flush()
+			}})
+		})
 	}
 }
 
-func (c *coordination) repeat() {
-	if c.closed || c.timer == nil {
-		return
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
 	}
-	c.timer = nil
-	c.call(c.party.Repeat)
-	c.flush()
+}
+
+func (c *coordination) repeat() { c.call(c.party.Repeat) }
+
+// warn logs which requests wait for a synchronizer that cannot be reached. If none does the next look is soon.
+func (c *coordination) warn() {
+	held := c.process.rules.Held()
+	for _, s := range slices.Sorted(maps.Keys(held)) {
+		c.process.node.cfg.Logger.Warn("rpc: requests wait for a synchronizer that cannot be reached",
+			slog.String("process", c.process.text), slog.String("synchronizer", s), slog.Any("functions", held[s]))
+	}
+	if len(held) == 0 {
+		c.warning.pause = 0
+	}
 }
 
 // close ends the part of a process that ends.
 func (c *coordination) close() {
 	c.closed = true
-	if c.timer != nil {
-		c.timer.Stop()
-	}
+	c.repeating.stop()
+	c.warning.stop()
 	for _, l := range c.others {
 		l.stop()
 	}
@@ -160,12 +196,15 @@ func (c *coordination) close() {
 
 // coordinate is called with a message of a synchronizer.
 func (p *Process) coordinate(e envelope) {
-	if p.coordination == nil {
-		if len(e.Methods) == 0 {
-			return // what is left of a synchronizer that has ended
-		}
+	switch {
+	case p.coordination == nil && len(e.Methods) == 0:
+		return // what is left of a synchronizer that has ended
+	case p.coordination == nil:
 		p.rules = transaction.NewProcess(p.text, p.incarnation, p.queue)
-		p.coordination = newCoordination(p, p.rules)
+		p.coordination = newCoordination(p, p.rules, say)
+	case p.rules == nil && e.Kind == transaction.Install:
+		p.declineRules(e.Message)
+		return
 	}
 	p.coordination.receive(e.Message, e.Incarnation)
 	if e.Kind == transaction.Install {
@@ -174,13 +213,18 @@ func (p *Process) coordinate(e envelope) {
 	p.coordination.flush()
 }
 
+// declineRules answers an Install that has come to a synchronizer.
+func (p *Process) declineRules(m transaction.Message) {
+	if len(m.Methods) > 0 {
+		say(p, []transaction.Message{{
+			Kind: transaction.NoFunctions, From: p.text, To: m.From, Epoch: m.Epoch,
+			ID: transaction.ID{Process: p.text, Incarnation: p.incarnation},
+		}})
+	}
+}
+
 // checkRules logs what is wrong with the rules that a synchronizer has installed.
 func (p *Process) checkRules(m transaction.Message) {
-	if p.rules == nil {
-		p.node.cfg.Logger.Error("rpc: a synchronizer has rules for a synchronizer: it waits for an answer that will not come",
-			slog.String("synchronizer", m.From), slog.String("process", p.text))
-		return
-	}
 	for _, method := range slices.Sorted(maps.Keys(m.Methods)) {
 		if p.functions[method] == nil {
 			p.node.cfg.Logger.Warn("rpc: a synchronizer has rules for a function that the process does not have",
@@ -217,12 +261,11 @@ func (n *Node) coordinate(e envelope) {
 // yet, and for incarnations to come.
 func (n *Node) receiveCoordination(process string, e envelope) {
 	n.mu.Lock()
+	defer n.mu.Unlock() // the process has rules in the order in which the node has them
 	if e.Kind == transaction.Install {
 		n.keepLocked(process, e)
 	}
-	p := n.processes[process]
-	n.mu.Unlock()
-	if p != nil {
+	if p := n.processes[process]; p != nil {
 		p.post(entry{do: func() { p.coordinate(e) }})
 	}
 }

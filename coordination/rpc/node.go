@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -43,7 +42,8 @@ type Node struct {
 
 	incarnation uint64                         // the last one of a process
 	rules       map[string]map[string]envelope // what synchronizers have installed, by process and synchronizer
-	rulebooks   map[string]*rulebook           // of the synchronizers that Synchronize has started
+	rulebooks   map[string]*rulebook           // of Synchronize, from before their start until they have ended
+	ruled       map[string]map[string]struct{} // the processes that have the rules of synchronizers of this node, by synchronizer
 
 	coordinated atomic.Uint64 // messages between processes and synchronizers that were sent
 }
@@ -56,7 +56,7 @@ func NewNode(cfg Config) (*Node, error) {
 	n := &Node{
 		birth: rand.Uint64(), last: uint64(rand.Uint32()) << 20, cfg: cfg,
 		processes: map[string]*Process{}, peers: map[string]*peer{}, self: map[*watch]struct{}{},
-		rules: map[string]map[string]envelope{}, rulebooks: map[string]*rulebook{},
+		rules: map[string]map[string]envelope{}, rulebooks: map[string]*rulebook{}, ruled: map[string]map[string]struct{}{},
 	}
 	if cfg.Transport == nil {
 		return n, nil
@@ -84,12 +84,13 @@ func (n *Node) Remote(node, process string) Address { return Address{node, proce
 // Spawn. The process runs until the node is closed or [Node.Stop] stops it. If it crashes, as it does when a guard panics, it has
 // ended: to have a process restarted, start it as a child of a supervisor (see [Node.Child]).
 //
-// If there is a process of that name the error is supervisor.ErrAlreadyStarted.
+// If there is a process or a synchronizer of that name the error is supervisor.ErrAlreadyStarted. Processes are started and stopped one
+// after another: while init blocks, until ctx ends, other calls of Spawn and [Node.Stop] wait.
 func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) error) (Address, error) {
 	link.CheckContext(ctx, "rpc: Spawn")
 	tree, err := n.root(ctx)
 	if err != nil {
-		return Address{}, err
+		return Address{}, fmt.Errorf("rpc: process %q: %w", name, err)
 	}
 	child := n.Child(name, init)
 	child.Restart = supervisor.Temporary
@@ -100,29 +101,24 @@ func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) err
 }
 
 // Stop stops a process that [Node.Spawn] has started, and waits for its end: its functions that are suspended are stopped, and their calls
-// fail with [ErrUnreachable]. It also stops a synchronizer that [Node.Synchronize] has started.
+// fail with [ErrUnreachable]. It also stops a synchronizer of [Node.Synchronize], also one that is being started.
 func (n *Node) Stop(name string) error {
 	n.mu.Lock()
 	tree, book := n.tree, n.rulebooks[name]
 	n.mu.Unlock()
-	if tree == nil {
+	switch {
+	case book != nil:
+		return book.stop(supervisor.ErrStopped)
+	case tree == nil:
 		return fmt.Errorf("rpc: process %q: %w", name, supervisor.ErrNotFound)
 	}
-	err := tree.Remove(name)
-	if book != nil {
-		n.mu.Lock()
-		delete(n.rulebooks, name)
-		n.mu.Unlock()
-		book.retire(n)
-	}
-	if err != nil {
+	if err := tree.Remove(name); err != nil {
 		return fmt.Errorf("rpc: process %q: %w", name, err)
 	}
 	return nil
 }
 
-// root returns the supervisor of the processes that Spawn starts, which it does not restart, and of synchronizers, which it does without
-// end.
+// root returns the supervisor of the processes that Spawn starts. It does not restart them.
 func (n *Node) root(ctx context.Context) (*supervisor.Tree, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,8 +130,6 @@ func (n *Node) root(ctx context.Context) (*supervisor.Tree, error) {
 	}
 	tree, err := supervisor.Start(context.WithoutCancel(ctx), nil, supervisor.Spec{
 		Name: "rpc", Log: n.cfg.Logger, Strategy: supervisor.OneForOne,
-		Intensity: supervisor.Intensity{Restarts: math.MaxInt32, Within: time.Second},
-		Backoff:   supervisor.Backoff{First: 10 * time.Millisecond, Max: 10 * time.Second},
 	})
 	n.tree = tree
 	return tree, err
@@ -153,10 +147,16 @@ func (n *Node) Close() error {
 		return nil
 	}
 	n.closed = true
-	tree := n.tree
+	tree, books := n.tree, slices.Collect(maps.Values(n.rulebooks))
+	for _, b := range books {
+		b.end(n.errClosed())
+	}
 	n.mu.Unlock()
 	if tree != nil {
 		tree.Stop()
+	}
+	for _, b := range books {
+		<-b.done
 	}
 	var err error
 	if n.cfg.Transport != nil {
@@ -201,16 +201,20 @@ func (n *Node) lookup(name string) (*Process, error) {
 func (n *Node) enter(p *Process) error {
 	n.mu.Lock()
 	before := n.processes[p.slot.name]
-	switch {
+	var err error
+	switch book := n.rulebooks[p.slot.name]; {
 	case n.closed:
-		n.mu.Unlock()
-		return n.errClosed()
-	case before != nil && before.slot != p.slot:
-		n.mu.Unlock()
-		return fmt.Errorf("rpc: process %q: %w", p.slot.name, supervisor.ErrAlreadyStarted)
+		err = n.errClosed()
+	case before != nil && before.slot != p.slot, book != nil && book.slot != p.slot:
+		err = supervisor.ErrAlreadyStarted
+	default:
+		p.incarnation = n.nextIncarnationLocked()
+		n.processes[p.slot.name] = p
 	}
-	n.processes[p.slot.name] = p
 	n.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if before != nil {
 		before.disown(fmt.Errorf("%w: process %s was replaced", ErrUnreachable, p.address))
 	}
@@ -232,11 +236,16 @@ func (n *Node) nextLocked() uint64 {
 	return n.last
 }
 
-// nextIncarnation returns the number of a new incarnation of a process. The numbers grow, also from one program to the next, as long as the
-// clock does.
+// nextIncarnation returns a new number of an incarnation.
 func (n *Node) nextIncarnation() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.nextIncarnationLocked()
+}
+
+// nextIncarnationLocked returns the number of a new incarnation of a process. The numbers grow, also from one program to the next, as long
+// as the clock does.
+func (n *Node) nextIncarnationLocked() uint64 {
 	n.incarnation = max(n.incarnation+1, uint64(time.Now().UnixNano()))
 	return n.incarnation
 }

@@ -50,7 +50,7 @@ type Process struct {
 	watches map[*watch]struct{}
 	over    error // why it can be reached no more
 
-	incarnation uint64 // written by the goroutine that runs the actor
+	incarnation uint64 // written by the goroutine that runs the actor, from when the process has its name
 }
 
 // slot is a process through all its incarnations.
@@ -89,14 +89,17 @@ type request struct {
 // does any child. Its address is that of [Node.Address], through all restarts. With each restart init runs again, on a new
 // Process; requests that had not been answered fail with [ErrUnreachable].
 func (n *Node) Child(name string, init func(p *Process) error) supervisor.Child {
-	s := &slot{name, init}
+	return n.child(&slot{name, init})
+}
+
+func (n *Node) child(s *slot) supervisor.Child {
 	return supervisor.Child{
-		Name: name,
+		Name: s.name,
 		Spawn: func(by supervisor.Spawner, id string, ready func(error)) (*supervisor.PID, error) {
 			switch {
-			case name == "":
+			case s.name == "":
 				return nil, errors.New("rpc: a process has no name")
-			case init == nil:
+			case s.init == nil:
 				return nil, errors.New("rpc: init is nil")
 			}
 			p := n.newProcess(s)
@@ -109,7 +112,7 @@ func (n *Node) newProcess(s *slot) *Process {
 	p := &Process{
 		node: n, slot: s, address: n.Address(s.name),
 		functions: map[string]*function{}, queue: requests.New(),
-		open: map[*request]struct{}{}, watches: map[*watch]struct{}{}, incarnation: n.nextIncarnation(),
+		open: map[*request]struct{}{}, watches: map[*watch]struct{}{},
 	}
 	p.text = p.address.String()
 	p.box = actor.NewMailbox(feed{p})

@@ -1,12 +1,16 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/coordination/synchronizer"
@@ -18,108 +22,263 @@ import (
 
 // Synchronize starts a synchronizer of processes: their addresses are the members that init names. They may be of any node, and need
 // not exist yet. Synchronize returns when all of them follow the rules, except those that do not exist or cannot be reached, which follow
-// them before they serve their first request, or as soon as they are reached. If ctx ends first the synchronizer is stopped again. The
-// error says all that is wrong with the rules; a method of a process may have constraints or be in atomic rules, not both. A function of a
-// member must not call Synchronize: it would hold up its own process.
+// them before they serve their first request, or as soon as they are reached. If ctx ends first, or [Node.Stop] stops the synchronizer,
+// Synchronize fails, and the rules have been taken back when it returns. A function of a member must not call Synchronize: it would hold up
+// its own process.
+//
+// The error says all that is wrong with the rules; a method of a process may have constraints or be in atomic rules, not both. A member
+// that is a synchronizer is an error too. If there is a process or a synchronizer of that name, also one that is being started,
+// restarted or stopped, the error is supervisor.ErrAlreadyStarted.
 //
 // If a rule panics the synchronizer is restarted, after a pause that grows to ten seconds: init runs again. While it is down, and until it
 // has the counters of all members, requests of the methods wait that have constraints, triggers for [synchronizer.Accepted] or atomic
-// rules.
+// rules. A process whose requests wait for a synchronizer that cannot be reached logs it. A member that init does not name any more is
+// free of the rules. init runs on the goroutine of the synchronizer; while it blocks, nothing else of the node waits.
 //
 // A request whose caller gives up while it is decided may count as accepted and completed without having run.
 //
-// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them. When the node ends otherwise, members
-// of other nodes wait for a synchronizer of that name to be started again.
-//
-// init must not block, since [Node.Spawn] and [Node.Stop] wait for it, and must name the same members whenever it runs: members that only
-// an earlier run has named keep its rules. Do not stop a synchronizer before Synchronize has returned: its rules may stay, and Synchronize
-// may not return before ctx ends.
+// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them. Stop waits for five seconds at most for
+// init or a rule that does not return, and so does a Synchronize that fails. When the node ends otherwise, members of other nodes wait for a
+// synchronizer of that name to be started again.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
-	tree, err := n.root(ctx)
-	if err != nil {
-		return Address{}, err
+	b := newRulebook(n, name, init)
+	if ctx.Err() != nil {
+		return Address{}, b.wrap(context.Cause(ctx))
 	}
-	r := newRulebook(name, init)
-	if _, err := tree.Add(ctx, n.Child(name, r.start)); err != nil {
-		r.retire(n)
-		return Address{}, fmt.Errorf("rpc: synchronizer %q: %w", name, err)
+	if err := n.list(b); err != nil {
+		return Address{}, b.wrap(err)
 	}
-	n.mu.Lock()
-	n.rulebooks[name] = r
-	n.mu.Unlock()
+	go b.run()
 	select {
-	case <-r.installed:
-		return n.Address(name), nil
+	case <-b.settled:
 	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-tree.Done():
-		err = n.errClosed()
+		b.settle(fmt.Errorf("not all of its processes have its rules: %w", context.Cause(ctx)))
 	}
-	_ = n.Stop(name)
-	return Address{}, fmt.Errorf("rpc: synchronizer %q: not all of its processes have its rules: %w", name, err)
+	if b.outcome != nil {
+		_ = b.stop(b.outcome)
+		return Address{}, b.wrap(b.outcome)
+	}
+	return n.Address(name), nil
 }
 
 // SynchronizerChild returns a synchronizer as a child of a supervisor, as [Node.Child] does for a process. See [Node.Synchronize] for the
-// rest; the child is ready when init has returned, and its rules are not taken back.
+// rest. The child is ready when init has returned. Its rules are not taken back when it ends: another synchronizer of its name replaces
+// them, and takes them back if it is one of Synchronize.
 func (n *Node) SynchronizerChild(name string, init func(s *synchronizer.Synchronizer)) supervisor.Child {
-	return n.Child(name, newRulebook(name, init).start)
+	b := newRulebook(n, name, init)
+	b.settle(nil) // nothing waits for it
+	return n.child(b.slot)
 }
 
-// rulebook is a synchronizer through all its incarnations.
+// rulebook is a synchronizer through all its incarnations. Those of a name follow each other: one of Synchronize has its name in the node's
+// list from before its start until its rules have been taken back. So the epochs of the later one are higher.
 type rulebook struct {
-	name string
+	node *Node
+	slot *slot
 	init func(s *synchronizer.Synchronizer)
 
-	installed     chan struct{} // is closed when all members have the rules
-	installedOnce sync.Once
+	// Of Synchronize.
+	ctx     context.Context // ends when the synchronizer is to stop
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // is closed when it has ended
+	ended   error         // of its supervisor
+	settled chan struct{} // is closed when all members have the rules, or never will
+	settler sync.Once
+	outcome error // the reason why not
 
-	mu      sync.Mutex                // guards the fields below
+	mu      sync.Mutex                // guards the fields below, and is held while an incarnation sends
+	speaker *Process                  // the incarnation that may send; nil if there is none
+	retired bool                      // there will be none
 	counted map[rules.Method]struct{} // the methods that only rules have asked for
-	members []string
-	process *Process // the present incarnation
-	retired bool     // there will be no further one
 }
 
-func newRulebook(name string, init func(s *synchronizer.Synchronizer)) *rulebook {
-	return &rulebook{name: name, init: init, installed: make(chan struct{}), counted: map[rules.Method]struct{}{}}
+func newRulebook(n *Node, name string, init func(s *synchronizer.Synchronizer)) *rulebook {
+	b := &rulebook{
+		node: n, init: init, done: make(chan struct{}), settled: make(chan struct{}), counted: map[rules.Method]struct{}{},
+	}
+	b.slot = &slot{name, b.start}
+	b.ctx, b.cancel = context.WithCancelCause(context.Background())
+	return b
+}
+
+// list has the name stand for the synchronizer, if it is free.
+func (n *Node) list(b *rulebook) error {
+	name := b.slot.name
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case name == "":
+		return errors.New("it has no name")
+	case n.closed:
+		return n.errClosed()
+	case n.processes[name] != nil, n.rulebooks[name] != nil:
+		return supervisor.ErrAlreadyStarted
+	}
+	n.rulebooks[name] = b
+	return nil
+}
+
+// run is the life of a synchronizer of Synchronize. It has a supervisor of its own, so that nothing else waits for its init.
+func (b *rulebook) run() {
+	defer close(b.done)
+	b.ended = supervisor.Run(b.ctx, supervisor.Spec{
+		Name: "rpc", Log: b.node.cfg.Logger, Children: []supervisor.Child{b.node.child(b.slot)},
+		Intensity: supervisor.Intensity{Restarts: math.MaxInt32, Within: time.Second},
+		Backoff:   supervisor.Backoff{First: 10 * time.Millisecond, Max: 10 * time.Second},
+	})
+	b.retire()
+	reason := cmp.Or(b.ended, context.Cause(b.ctx))
+	if failed, ok := errors.AsType[*supervisor.StartError](b.ended); ok {
+		reason = failed.Reason
+	}
+	b.settle(reason)
+}
+
+// settle has Synchronize return: with the reason of the first call, which is nil if all members have the rules. It reports whether this
+// is the first.
+func (b *rulebook) settle(reason error) (first bool) {
+	b.settler.Do(func() {
+		b.outcome, first = reason, true
+		close(b.settled)
+	})
+	return first
+}
+
+// end has a synchronizer of Synchronize end.
+func (b *rulebook) end(reason error) {
+	b.settle(reason)
+	b.cancel(reason)
+}
+
+// stop is end, and waits for it. Any number of goroutines may call it.
+func (b *rulebook) stop(reason error) error {
+	b.end(reason)
+	<-b.done
+	if _, failed := errors.AsType[*supervisor.StartError](b.ended); b.ended == nil || failed {
+		return nil
+	}
+	return b.wrap(b.ended)
+}
+
+// wrap says which synchronizer an error is about. Faults of rules say it themselves.
+func (b *rulebook) wrap(err error) error {
+	if _, ok := errors.AsType[faults](err); ok {
+		return fmt.Errorf("rpc: %w", err)
+	}
+	return fmt.Errorf("rpc: synchronizer %q: %w", b.slot.name, err)
 }
 
 // start is the init of the synchronizer's process.
-func (r *rulebook) start(p *Process) error {
-	r.mu.Lock()
-	retired := r.retired
-	r.process = p
-	r.mu.Unlock()
+func (b *rulebook) start(p *Process) error {
+	b.mu.Lock()
+	retired := b.retired
+	if !retired {
+		b.speaker = p
+	}
+	b.mu.Unlock()
 	if retired {
 		return supervisor.ErrStopped
 	}
-	c := &coordinator{book: r, process: p}
+	c := &coordinator{book: b, process: p, unfit: map[string]struct{}{}}
 	if err := c.begin(); err != nil {
 		return err
 	}
-	p.coordination = newCoordination(p, c)
+	p.coordination = newCoordination(p, c, b.say)
 	p.coordination.flush()
 	return nil
 }
 
-// retire takes the rules back, when the synchronizer has ended, or was given up by its supervisor: then it has no more to say.
-func (r *rulebook) retire(n *Node) {
-	r.mu.Lock()
-	members, p := r.members, r.process
-	r.retired = true
-	r.mu.Unlock()
-	if p != nil {
-		n.leave(p)
-		p.disown(fmt.Errorf("%w: process %s was stopped", ErrUnreachable, p.address))
+// say sends messages of an incarnation, unless it has no more to say: it was replaced or retired, and may still be running because a rule
+// of it has hung.
+func (b *rulebook) say(p *Process, out []transaction.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.speaker != p {
+		return
 	}
-	epoch := n.nextIncarnation()
+	for _, m := range out {
+		b.node.coordinate(envelope{Incarnation: p.incarnation, Message: m})
+	}
+}
+
+// rule notes at which processes an incarnation is about to install its rules, and takes back those of earlier synchronizers of the
+// name at others.
+func (b *rulebook) rule(p *Process, members map[string]rules.Member) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.speaker != p {
+		return supervisor.ErrStopped
+	}
+	n := b.node
+	n.mu.Lock()
+	ruled := n.ruled[b.slot.name]
+	if ruled == nil {
+		ruled = map[string]struct{}{}
+		n.ruled[b.slot.name] = ruled
+	}
+	var former []string
+	for to := range ruled {
+		if members[to] == nil {
+			former = append(former, to)
+		}
+	}
+	for to := range members {
+		ruled[to] = struct{}{}
+	}
+	n.mu.Unlock()
+	b.release(former, p.incarnation)
+	return nil
+}
+
+// count adds methods to those that only rules have asked for, and returns all of them.
+func (b *rulebook) count(missing []rules.Method) map[rules.Method]struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range missing {
+		b.counted[m] = struct{}{}
+	}
+	return maps.Clone(b.counted)
+}
+
+// retire takes the rules back, and then the name is free. If the node is closed the rules stay.
+func (b *rulebook) retire() {
+	b.mu.Lock()
+	last := b.speaker
+	b.speaker, b.retired = nil, true
+	b.mu.Unlock()
+	n, name := b.node, b.slot.name
+	if last != nil { // it may have hung
+		n.leave(last)
+		last.disown(fmt.Errorf("%w: process %s was stopped", ErrUnreachable, last.address))
+	}
+	n.mu.Lock()
+	epoch, closed, members := n.nextIncarnationLocked(), n.closed, n.ruled[name]
+	delete(n.ruled, name)
+	n.mu.Unlock()
+	if !closed {
+		b.release(slices.Sorted(maps.Keys(members)), epoch)
+	}
+	n.mu.Lock()
+	delete(n.rulebooks, name)
+	n.mu.Unlock()
+}
+
+// release has processes follow the rules no more.
+func (b *rulebook) release(members []string, epoch uint64) {
+	from := b.node.Address(b.slot.name).String()
 	for _, to := range members {
-		n.coordinate(envelope{Incarnation: epoch, Message: transaction.Message{
-			Kind: transaction.Install, From: n.Address(r.name).String(), To: to, Epoch: epoch, ID: transaction.ID{Process: to},
+		b.node.coordinate(envelope{Incarnation: epoch, Message: transaction.Message{
+			Kind: transaction.Install, From: from, To: to, Epoch: epoch, ID: transaction.ID{Process: to},
 		}})
 	}
 }
+
+// faults is what is wrong with rules. The text names the synchronizer.
+type faults struct{ error }
+
+// Unwrap returns the faults.
+func (f faults) Unwrap() error { return f.error }
 
 // coordinator is an incarnation of a synchronizer.
 type coordinator struct {
@@ -127,7 +286,20 @@ type coordinator struct {
 
 	book    *rulebook
 	process *Process
-	missing []rules.Method // what rules have asked for and was not counted
+	missing []rules.Method      // what rules have asked for and was not counted
+	unfit   map[string]struct{} // the members that are synchronizers
+}
+
+// Receive passes a message on. If a member has no functions the error names it, or else the log, once.
+func (c *coordinator) Receive(m transaction.Message) {
+	if _, known := c.unfit[m.From]; m.Kind == transaction.NoFunctions && !known {
+		c.unfit[m.From] = struct{}{}
+		err := faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for", c.book.slot.name, m.From)}
+		if !c.book.settle(err) {
+			c.process.node.cfg.Logger.Error("rpc: a member is a synchronizer", slog.Any("error", err))
+		}
+	}
+	c.Synchronizer.Receive(m)
 }
 
 // Outbox returns the messages to send. If rules have asked for methods that are not counted, all that they have decided is dropped,
@@ -137,18 +309,14 @@ func (c *coordinator) Outbox() []transaction.Message {
 		c.again()
 	}
 	if c.Fetched() {
-		c.book.installedOnce.Do(func() { close(c.book.installed) })
+		c.book.settle(nil)
 	}
 	return c.Synchronizer.Outbox()
 }
 
 // again begins anew, in a new epoch, with what was missing.
 func (c *coordinator) again() {
-	c.book.mu.Lock()
-	for _, m := range c.missing {
-		c.book.counted[m] = struct{}{}
-	}
-	c.book.mu.Unlock()
+	c.book.count(c.missing)
 	c.missing = nil
 	c.process.renew()
 	if err := c.begin(); err != nil {
@@ -158,17 +326,15 @@ func (c *coordinator) again() {
 
 // begin runs init and installs the rules.
 func (c *coordinator) begin() error {
-	r, err := synchronizer.Rules(c.book.name, c.book.init)
+	r, err := synchronizer.Rules(c.book.slot.name, c.book.init)
 	if err = errors.Join(err, check(r)); err != nil {
-		return err
+		return faults{err}
 	}
 	c.Synchronizer = transaction.NewSynchronizer(c.process.text, c.process.incarnation)
 	for m, rule := range r.Methods {
 		c.add(m, rule)
 	}
-	c.book.mu.Lock()
-	defer c.book.mu.Unlock()
-	for m := range c.book.counted {
+	for m := range c.book.count(nil) {
 		c.Watch(m.Of, m.Name)
 		if r.Members[m.Of] == nil {
 			r.Members[m.Of] = c.process.node.addressOf(m.Of)
@@ -181,10 +347,9 @@ func (c *coordinator) begin() error {
 	}
 	c.WhenTerminated(r.Terminate)
 	r.Count = c.counters()
-	if c.book.retired {
-		return supervisor.ErrStopped
+	if err := c.book.rule(c.process, r.Members); err != nil {
+		return err
 	}
-	c.book.members = slices.Sorted(maps.Keys(r.Members))
 	c.Start()
 	return nil
 }
@@ -216,7 +381,7 @@ func (c *coordinator) counters() func(rules.Method) guard.Counters {
 	return func(m rules.Method) guard.Counters {
 		if !machine.Watches(m.Of, m.Name) {
 			if c.process.node.addressOf(m.Of).process == "" {
-				panic(fmt.Sprintf("synchronizer %q: Count of %q of %q: it is no process", c.book.name, m.Name, m.Of))
+				panic(fmt.Sprintf("synchronizer %q: Count of %q of %q: it is no process", c.book.slot.name, m.Name, m.Of))
 			}
 			c.missing = append(c.missing, m)
 		}

@@ -240,16 +240,6 @@ func TestWhatASynchronizerCannotDoIsLogged(t *testing.T) {
 	require.NoError(t, n.Stop("S1"))
 	must(call.Wait(blocking(t)))
 	must(other.Wait(blocking(t)))
-
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		for !strings.Contains(log.String(), "rules for a synchronizer") {
-			runtime.Gosched()
-		}
-		cancel()
-	}()
-	_, err := n.Synchronize(ctx, "S3", func(s *synchronizer.Synchronizer) { s.Constrain(n.Address("S2"), "m", always) })
-	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestArgumentsThatCannotBeSentDoNotHoldUpARequest(t *testing.T) {
@@ -619,6 +609,7 @@ func TestASynchronizerWhoseRuleHangsIsStopped(t *testing.T) {
 		must(rpc.At[none, none](a, "m").Call(blocking(t), none{}))
 		must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(a, "m", always) }))
 		must(rpc.At[none, none](a, "m").Call(blocking(t), none{}))
+		time.Sleep(time.Second) // for what the engine logs of a child that was abandoned
 	})
 }
 

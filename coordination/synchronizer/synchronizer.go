@@ -113,11 +113,18 @@ func (s *Synchronizer) Atomic(events ...Event) {
 // Count returns the counters of a method, as of its last request that was accepted or completed. Those of a process that has
 // terminated are zero. init sees zeros, but its call has the method counted from the start. A synchronizer of processes whose rule asks
 // for a method that is not yet counted begins anew, as after a restart, and has it counted from then on; methods that have rules of this
-// synchronizer are counted. In a synchronizer of stages a rule panics that asks for a stage which init does not name.
+// synchronizer are counted. In a synchronizer of stages a rule panics that asks for a stage which init does not name. A rule panics, too,
+// if the member is nil or the method has no name.
 func (s *Synchronizer) Count(of Member, method string) guard.Counters {
 	if !s.sealed {
 		s.rule("Count", of, method)
 		return guard.Counters{}
+	}
+	switch {
+	case isNil(of):
+		panic(fmt.Sprintf("synchronizer %q: Count of %q: the member is nil", s.rules.Name, method))
+	case method == "":
+		panic(fmt.Sprintf("synchronizer %q: Count of a method of %q: the method has no name", s.rules.Name, of.Name()))
 	}
 	if s.rules.Count == nil {
 		return guard.Counters{}

@@ -26,7 +26,7 @@ type Transport interface {
 	// calls deliver with the name of the node that sent the message, perhaps on several goroutines at once. deliver does not block.
 	Serve(deliver func(from string, m *Message)) error
 
-	// Send sends a message to a node, and does not wait until it has arrived. Messages that one goroutine sends to a node arrive in
+	// Send sends a message to a node, and does not wait until it has arrived. Messages that are sent to a node one after the other arrive in
 	// that order, each at most once. The transport owns m from then on.
 	//
 	// An error says that m was not sent: it cannot be encoded ([ErrEncoding]), is too long ([ErrTooLarge]), or the transport is

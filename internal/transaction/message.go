@@ -25,7 +25,7 @@ type Kind uint8
 const (
 	// Install is of a synchronizer: it lists the methods that it coordinates. The process answers with Installed. A second one of
 	// the same epoch says that the synchronizer has taken the process for dead. One without methods says that the synchronizer has ended
-	// for good; it has no answer.
+	// for good, or has no rules for the process any more; it has no answer.
 	Install Kind = iota + 1
 	// Installed is of a process: it has the counters of all methods that were listed.
 	Installed
@@ -74,6 +74,9 @@ const (
 	Do
 	// Unlock gives a lock, or what is left of a refusal, back.
 	Unlock
+
+	// NoFunctions answers Install: it is of a synchronizer that was taken for a process.
+	NoFunctions
 )
 
 // Part is what a synchronizer has to do with a method. It hears of completed requests in any case.

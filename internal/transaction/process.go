@@ -196,6 +196,21 @@ func (p *Process) Awaits() (names []string) {
 	return names
 }
 
+// Held returns, for the synchronizers that seem to have died, the methods with requests that wait for them, sorted.
+func (p *Process) Held() map[string][]string {
+	held := map[string][]string{}
+	for _, s := range p.Awaits() {
+		for method, part := range p.synchronizers[s].methods {
+			if part != (Part{}) && p.queue.Count(method).Pending > 0 {
+				held[s] = append(held[s], method)
+			}
+		}
+		slices.Sort(held[s])
+	}
+	maps.DeleteFunc(held, func(_ string, methods []string) bool { return len(methods) == 0 })
+	return held
+}
+
 // Receive handles a message of a synchronizer. Call Next afterwards.
 func (p *Process) Receive(m Message) {
 	if m.Kind == Install {

@@ -197,9 +197,16 @@ func (s *Synchronizer) Receive(m Message) {
 		}
 		return
 	}
-	if m.Kind == Installed {
+	switch m.Kind {
+	case Installed:
 		s.installed(p, m)
 		return
+	case NoFunctions: // there is no process until one has the name
+		if m.ID.Incarnation >= p.incarnation {
+			s.lost(m.From, p)
+		}
+		return
+	default:
 	}
 	if !p.known || m.ID.Incarnation != p.incarnation {
 		return // of a process that is gone
