@@ -65,7 +65,7 @@
 // No stage waits for a wire that closes a loop. A command that comes back that way is accepted beyond the capacity, because
 // it is in the pipeline already, and the entries of the loop wait instead. So a loop cannot block itself. It holds no more
 // than the capacities of its stages, the batches that workers hold with what they emit, and the commands that wait for a
-// retry.
+// retry. What fans out further than memory holds goes through a durable inlet of adapter/nats.
 //
 // Workers that several stages share never wait either, since a free slot may depend on them alone. What they forward is
 // accepted, and in return they take nothing from a stage while a stage after it is full. So such a queue holds no more than

@@ -35,6 +35,8 @@
 // An inlet asks the server for no more messages than [Options.MaxInFlight] allows, so a slow stage leaves them in the stream. A stream that
 // is full refuses further ones with [ErrFull], and never drops one that it has.
 //
+// A loop that fans out goes through an inlet, so that the disk holds what memory does not: see [Inlet.Publisher].
+//
 // # Testing
 //
 // Embed in the directory of t.TempDir() is a server for one test. It takes some milliseconds to start.

@@ -103,7 +103,8 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	return err
 }
 
-// left returns how many messages are left, whether they were delivered or not.
+// left returns how many messages are left, whether they were delivered or not. In a loop a process adds messages before it acknowledges the one
+// that they came of: between the two answers of the server there may be another last message, and then the loop goes on.
 func (r *receiver) left(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestRetry)
 	defer cancel()
@@ -115,7 +116,16 @@ func (r *receiver) left(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, explain(err)
 	}
-	return left(stream.CachedInfo().State, consumer.CachedInfo()), nil
+	before := stream.CachedInfo().State
+	n := left(before, consumer.CachedInfo())
+	if n > 0 {
+		return n, nil
+	}
+	now, err := stream.Info(ctx)
+	if err != nil {
+		return 0, explain(err)
+	}
+	return now.State.LastSeq - before.LastSeq, nil
 }
 
 // session is a receiver with a subscription.

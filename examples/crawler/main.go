@@ -4,6 +4,7 @@
 //	go run ./examples/crawler
 //	go run ./examples/crawler -pages 20000 -links 10
 //	go run ./examples/crawler -slow 0.2 -flaky 0.2 -broken 0.1
+//	go run ./examples/crawler -store /tmp/crawl     # kill it, and start it again: it goes on
 //
 // Every page that can be read is read once. Every page that cannot be read is reported with its error. At the end both are
 // compared with a sequential search of the site; the exit status is 1 if they differ.
@@ -38,6 +39,7 @@ type config struct {
 	seed         uint64
 	share        shares
 	delay, limit time.Duration
+	store        string
 	quiet        bool
 }
 
@@ -65,7 +67,13 @@ func (c config) work(ctx context.Context, stdout, stderr io.Writer) error {
 		stderr = nil
 	}
 	begin := time.Now()
-	r, err := crawl(ctx, &http.Client{Transport: transport}, c.limit, base.JoinPath(path(0)), stderr)
+	client := &http.Client{Transport: transport}
+	var r *result
+	if c.store == "" {
+		r, err = crawl(ctx, client, c.limit, base.JoinPath(path(0)), stderr)
+	} else {
+		r, err = c.crawlIn(ctx, client, s, base, stderr)
+	}
 	if err != nil {
 		return err
 	}
@@ -102,6 +110,7 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags.Float64Var(&c.share.hanging, "hanging", 0.001, "`part` of the pages that do not answer")
 	flags.DurationVar(&c.delay, "delay", 100*time.Millisecond, "`duration` that a slow page takes")
 	flags.DurationVar(&c.limit, "limit", time.Second, "`duration` after which an attempt to fetch a page ends")
+	flags.StringVar(&c.store, "store", "", "`directory` that keeps the crawl; a process that is killed goes on there when it is started again")
 	flags.BoolVar(&c.quiet, "quiet", false, "no line of progress every second")
 	const about = "crawler follows the links of a generated web site: a loop that fans out, with retries and failures."
 	if err := show.Parse(flags, args, about, help); err != nil {

@@ -23,6 +23,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if work := os.Getenv(killedEnv); work != "" {
+		os.Exit(killed(work))
+	}
 	crashing := func(f crawler) twin.Work {
 		return func() error {
 			s := &site{pages: 1000, links: 10, seed: 1}
@@ -127,7 +130,7 @@ func TestTheTable(t *testing.T) {
 			return err
 		}
 	}
-	rows := twin.Code(t, "crawl.go", "twin_test.go", "main.go", "page.go", "result.go", "site.go")
+	rows := twin.Code(t, "crawl.go", "twin_test.go", "durable.go", "main.go", "page.go", "result.go", "site.go")
 	rows = append(rows, twin.Cost(t, "page", s.pages, work(crawl), work(byHand))...)
 	twin.Check(t, append(rows, twin.Row{
 		Name:  "1,000 pages, fetching 1 % of them panics once",
