@@ -29,7 +29,7 @@ type Options[C any] struct {
 	// keep the order. GoChannel gives each message to each of them.
 	Subscriptions int
 	// MaxInFlight is how many messages are in the source and the pipeline at once, those included that wait for the pause
-	// before a nack. 0 means 1,024. It must not be less than Subscriptions.
+	// before a nack. 0 means 1,024. Each subscription may hold one more, which waits until there is a place for it.
 	MaxInFlight int
 
 	// Retry says when a message whose command failed is nacked, to be delivered again. Attempts is how often it may fail; 0 means 10. The
@@ -82,8 +82,6 @@ func (o Options[C]) check(sub message.Subscriber, topic string) error {
 	fault(o.Subscriptions < 0 || o.Subscriptions > mostSubscriptions,
 		"Subscriptions is %d, and must be from 1 to %d", o.Subscriptions, mostSubscriptions)
 	fault(o.MaxInFlight < 0 || o.MaxInFlight > mostInFlight, "MaxInFlight is %d, and must be from 1 to %d", o.MaxInFlight, mostInFlight)
-	fault(o.MaxInFlight > 0 && o.MaxInFlight < o.Subscriptions,
-		"MaxInFlight is %d, and must not be less than Subscriptions, %d", o.MaxInFlight, o.Subscriptions)
 	verdict.Check(o.Retry, fault)
 	fault(o.Dead == nil && o.DeadTopic != "", "DeadTopic is %q, and Dead is nil", o.DeadTopic)
 	fault(o.Dead != nil && o.DeadTopic == topic && topic != "", "DeadTopic is the topic itself, %q", topic)
@@ -97,7 +95,7 @@ func (o Options[C]) filled(topic string) Options[C] {
 	}
 	o.Subscriptions = max(o.Subscriptions, 1)
 	if o.MaxInFlight == 0 {
-		o.MaxInFlight = max(defaultInFlight, o.Subscriptions)
+		o.MaxInFlight = defaultInFlight
 	}
 	o.Retry = verdict.Filled(o.Retry, longestPause)
 	if o.DeadTopic == "" {

@@ -38,7 +38,7 @@ func Publish[C any](pub message.Publisher, topic string, encode func(cmd C) (*me
 	return newOutlet("Publish", pub, topic, encode).publish
 }
 
-// PublishBatch returns a behaviour that publishes the commands of a batch with one call of the Publisher, for stage.New or stage.FlowOf with
+// PublishBatch returns a behaviour that publishes the commands of a batch with one call of the Publisher, for stage.New with
 // [stage.Batch]. All else is as with [Publish]. When the call fails all commands of the batch fail, although some may have been published.
 //
 // [stage.Batch]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Batch

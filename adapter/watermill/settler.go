@@ -264,18 +264,22 @@ func (t *settler) remember(d *delivery, n int) {
 	t.tries[t.fingerprint(d.m)] = n
 }
 
-// refuse nacks what comes from a channel until that is closed: a subscriber may wait for it.
-func (t *settler) refuse(messages <-chan *message.Message) {
+// refuseAll nacks what comes from a channel until that is closed: a subscriber may wait for it.
+func (t *settler) refuseAll(messages <-chan *message.Message) {
 	for m := range messages {
-		if m == nil {
-			continue
+		if m != nil {
+			t.refuse(m)
 		}
-		t.mu.Lock()
-		t.n.Delivered++
-		t.n.GivenBack++
-		t.mu.Unlock()
-		m.Nack()
 	}
+}
+
+// refuse nacks a message for which there is no place.
+func (t *settler) refuse(m *message.Message) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n.Delivered++
+	t.n.GivenBack++
+	m.Nack()
 }
 
 // subscription is a subscription that works or has ended, with what is in flight of it.
@@ -371,7 +375,7 @@ func (s *subscription) finish() {
 	}
 	s.confirm()
 	s.cancel()
-	s.t.refuse(s.messages)
+	s.t.refuseAll(s.messages)
 }
 
 // left returns what is in flight.

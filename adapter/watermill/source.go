@@ -174,28 +174,28 @@ func (f *feed[C]) session(ctx context.Context) (worked bool, err error) {
 		f.running.Go(s.finish)
 	}()
 	for {
+		var m *message.Message
 		select {
-		case f.places <- struct{}{}:
+		case next, ok := <-s.messages:
+			if !ok {
+				return worked || time.Since(began) > longestRetry, nil
+			}
+			m = next
 		case <-ctx.Done():
 			return worked, nil
 		}
-		select {
-		case m, ok := <-s.messages:
-			switch {
-			case !ok:
-				<-f.places
-				return worked || time.Since(began) > longestRetry, nil
-			case m == nil:
-				<-f.places
-				continue
-			}
-			worked = true
-			if err := f.take(s, m); err != nil {
-				return worked, err
-			}
+		if m == nil {
+			continue
+		}
+		worked = true
+		select { // after the message has come: a subscription that is idle must not take a place from another one
+		case f.places <- struct{}{}:
 		case <-ctx.Done():
-			<-f.places
+			f.refuse(m)
 			return worked, nil
+		}
+		if err := f.take(s, m); err != nil {
+			return worked, err
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (f *feed[C]) subscribe(ctx context.Context) (*subscription, error) {
 		cancel()
 		f.running.Go(func() {
 			if r := <-results; r.err == nil && r.messages != nil {
-				f.refuse(r.messages)
+				f.refuseAll(r.messages)
 			}
 		})
 		return nil, context.Cause(ctx)

@@ -61,6 +61,7 @@ func TestEachMessageIsHandledAndAcknowledged(t *testing.T) {
 		"by several subscriptions":                                {1, 4, 0},
 		"by a subscriber that delivers many at once":              {50, 1, 0},
 		"by one that delivers more at once than may be in flight": {50, 2, 3},
+		"by more subscriptions than may be in flight":             {1, 9, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(c.window, numbers(200)...)
@@ -401,9 +402,8 @@ func TestFaultsOfASourceAreInOneError(t *testing.T) {
 	} {
 		assert.ErrorContains(t, err, fault)
 	}
-	_, err = watermill.NewSource(bus(t), "orders", watermill.Options[string]{Subscriptions: 3, MaxInFlight: 2, Dead: &letters{}, DeadTopic: "orders"})
-	assert.ErrorContains(t, err, `source "orders": MaxInFlight is 2, and must not be less than Subscriptions, 3`)
-	assert.ErrorContains(t, err, "DeadTopic is the topic itself")
+	_, err = watermill.NewSource(bus(t), "orders", watermill.Options[string]{Dead: &letters{}, DeadTopic: "orders"})
+	assert.ErrorContains(t, err, `source "orders": DeadTopic is the topic itself`)
 	assert.PanicsWithValue(t, "watermill: Dial: the function is nil", func() { watermill.Dial(nil) })
 	assert.PanicsWithValue(t, "watermill: Publish: the Publisher is nil", func() { watermill.Publish[int](nil, "t", nil) })
 	assert.PanicsWithValue(t, "watermill: PublishBatch: the topic is empty", func() { watermill.PublishBatch[int](&letters{}, "", nil) })
