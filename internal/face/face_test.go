@@ -47,6 +47,7 @@ supervisor       60
 adapter/failsafe 15
 adapter/http     20
 adapter/nats     31
+adapter/nats/fleet 14
 adapter/watermill 12
 stage/stagetest  44
 stage/stagetest/chaos  51

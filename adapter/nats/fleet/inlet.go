@@ -1,0 +1,188 @@
+package fleet
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/controller/policy"
+)
+
+// Inlet is the state of an inlet over all processes: its lag, and how many workers and processes that asks for.
+//
+// # The law of workers
+//
+// The wanted workers are those of the pipeline's default policy, [policy.Backlog], with the bounds of the processes lifted: what is in the
+// stream is the queue, and the workers of all processes are the workers. A message makes work at each stage that it comes to, so for the
+// workers of a stage, or of a shared pool,
+//
+//	demand         = busy workers / messages done a second
+//	wanted workers = max(waiting · demand / Target, workers · 2 · fill, busy workers / Utilization), rounded up
+//	wanted processes = wanted workers / workers of a process, rounded up
+//
+// The demand, the time that a message takes of the workers on its whole way, is the service demand law of queueing networks (Denning and
+// Buzen, "The Operational Analysis of Queueing Network Models", 1978). The first term of the maximum is the acceptable backlog for each worker
+// of cloud autoscalers ("Scaling based on Amazon SQS", AWS, 2018), the second counts for streams with a limit only, and the third keeps what
+// the present load needs when nothing waits. What is measured is an average over the last 15 beats, or half a minute.
+//
+// The stage that asks for the most processes is the Bottleneck, whose numbers these are. The workers of a process are the most that it may have. If
+// they are all busy and have not become more for two beats, more do not help, and it is what there are: the process has no CPU for more, for example.
+//
+// While no message was done the demand is not known, and the law wants the workers that there are; if no process feeds a stage from the inlet, it wants
+// one process as soon as a message is there.
+//
+// [policy.Backlog]: https://pkg.go.dev/github.com/golda-dev/golda/controller/policy#Backlog
+type Inlet struct {
+	Name  string
+	Stage string // that it feeds; empty if no process does that now
+
+	nats.Status
+
+	// Acknowledged is how many messages the processes say that they have acknowledged, those that are gone as far as it is known. Deliveries
+	// is how often the server has delivered a message again to them.
+	Acknowledged, Redeliveries uint64
+
+	Rate            float64 // messages a second that are done
+	Processes       int     // that feed a stage with it
+	Bottleneck      string  // the stage, or the pool of stages, that asks for the most processes
+	Workers         int     // of the bottleneck, in all processes
+	WantedWorkers   int
+	WantedProcesses int
+}
+
+// Done returns how many messages the server says are done: published, and neither pending nor dead letters.
+func (i Inlet) Done() uint64 {
+	return uint64(max(int64(i.Published)-int64(i.Buried)-int64(i.Pending), 0))
+}
+
+// Unreported returns how many messages are done that no process says it has acknowledged: processes that are gone have done so after they were heard
+// of last, or that are forgotten.
+func (i Inlet) Unreported() uint64 { return i.Done() - min(i.Done(), i.Acknowledged) }
+
+// Balanced reports whether the accounting law holds for all inlets. It does at rest, when nothing is published or acknowledged:
+//
+//	published = done + buried + pending
+//	acknowledged <= done + redeliveries + in flight
+//
+// The first has what the server knows, the second what the processes say: a message is acknowledged once for each delivery at most.
+func (s Snapshot) Balanced() bool {
+	return !slices.ContainsFunc(s.Inlets, func(i Inlet) bool {
+		return i.Published != i.Done()+i.Buried+i.Pending || i.Acknowledged > i.Done()+i.Redeliveries+i.InFlight
+	})
+}
+
+// Law returns the law of each inlet with its numbers, a line for each.
+func (s Snapshot) Law() string {
+	var text []byte
+	for _, i := range s.Inlets {
+		text = fmt.Appendf(text, "%s: published %d = done %d + dead-lettered %d + pending %d, of which %d are in flight; acknowledged %d, delivered again %d\n",
+			i.Name, i.Published, i.Done(), i.Buried, i.Pending, i.InFlight, i.Acknowledged, i.Redeliveries)
+	}
+	return string(text)
+}
+
+// newInlet joins what the server and the processes say of an inlet.
+func newInlet(name string, status nats.Status, processes []Process, law policy.Backlog) Inlet {
+	i := Inlet{Name: name, Status: status}
+	var live []announcement
+	rates := map[string]float64{} // of all inlets
+	for n := range processes {
+		p := &processes[n]
+		working := p.State == Alive || p.State == Silent
+		for _, l := range p.said.Inlets {
+			if working {
+				rates[l.Name] += sane(l.Rate)
+			}
+			if l.Name != name {
+				continue
+			}
+			i.Acknowledged += l.Counts.Acknowledged
+			i.Redeliveries += l.Counts.Redelivered
+			if working && l.Stage != "" {
+				i.Stage = l.Stage
+				i.Processes++
+				live = append(live, p.said)
+			}
+		}
+	}
+	i.Rate = rates[name]
+	i.scale(live, rates, law)
+	return i
+}
+
+// sum is what a unit has in all processes that feed an inlet.
+type sum struct {
+	processes, workers, most int
+	busy                     float64
+	inlets                   []string
+}
+
+// scale finds the bottleneck among the units of processes, and what it wants.
+func (i *Inlet) scale(live []announcement, rates map[string]float64, law policy.Backlog) {
+	if len(live) == 0 {
+		i.WantedProcesses = int(min(i.Pending, 1))
+		i.WantedWorkers = i.WantedProcesses
+		return
+	}
+	sums := map[string]*sum{}
+	var names []string
+	for _, a := range live {
+		for _, u := range a.Units {
+			if !slices.Contains(u.Inlets, i.Name) {
+				continue
+			}
+			c := sums[u.Name]
+			if c == nil {
+				c = &sum{inlets: u.Inlets}
+				sums[u.Name] = c
+				names = append(names, u.Name)
+			}
+			c.processes++
+			c.workers += max(u.Workers, 0)
+			c.most += max(u.Most, 1)
+			c.busy += sane(u.Busy)
+		}
+	}
+	worst := -1.0
+	for _, name := range names {
+		c := sums[name]
+		wanted := c.wanted(i, rates, law)
+		share := float64(wanted) * float64(c.processes) / float64(c.most) // processes
+		if share <= worst {
+			continue
+		}
+		worst = share
+		i.Bottleneck, i.Workers, i.WantedWorkers, i.WantedProcesses = name, c.workers, wanted, int(math.Ceil(min(share, math.MaxInt32)))
+	}
+}
+
+// wanted returns how many workers a unit wants.
+func (c *sum) wanted(i *Inlet, rates map[string]float64, law policy.Backlog) int {
+	rate := 0.0
+	for _, inlet := range c.inlets {
+		rate += rates[inlet]
+	}
+	waiting := max(float64(i.Pending)-c.busy, 0)
+	if rate == 0 { // the demand is not known
+		n := law.Wanted(0, i.Fill, c.workers, c.busy)
+		if i.Pending > 0 {
+			n = max(n, c.workers, 1)
+		}
+		return n
+	}
+	work := min(waiting*c.busy/rate, maxWork.Seconds())
+	return law.Wanted(time.Duration(work*float64(time.Second)), i.Fill, c.workers, c.busy)
+}
+
+// maxWork is the most work that is counted.
+const maxWork = 100 * 365 * 24 * time.Hour
+
+// sane returns a number that another process has sent, or 0 if it is none that can be.
+func sane(n float64) float64 {
+	if !(n > 0) || n > math.MaxInt32 {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,195 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/pipeline"
+)
+
+// Snapshot is the state of all processes of a pipeline, as one of them sees it. It is not of one instant: processes are asked at
+// the same time, and the server after them.
+type Snapshot struct {
+	Pipeline  string
+	At        time.Time
+	Processes []Process // by name
+	Inlets    []Inlet   // by name
+}
+
+// State is what is known of a process.
+type State string
+
+const (
+	Alive  State = "alive"  // it has answered
+	Silent State = "silent" // it has not answered in time, and was heard of a short time ago
+	Lost   State = "lost"   // it was not heard of for three times its Options.Every: it was killed, stands still, or is cut off
+	Left   State = "left"   // it has left
+)
+
+// Process is one process of a pipeline. One that is lost or has left is kept for an hour, or until one of the same name joins; what is known
+// of it is what it said last.
+type Process struct {
+	Name    string
+	Host    string
+	PID     int
+	Started time.Time // when it joined, by its own clock
+	State   State
+	Heard   time.Time // when it was heard of last, by the clock of this process: since then it is lost
+	Stages  []string  // that run there, by name
+
+	// Snapshot is the state of its pipeline. It is the zero Snapshot of a process that has not answered, and if Err is not nil. Fields that
+	// a process of another version does not know are zero.
+	Snapshot pipeline.Snapshot
+	Err      error // why the snapshot of a process that has answered cannot be read
+
+	said announcement
+}
+
+// Snapshot asks all processes and the server. It returns when all have answered that are not known to be lost, or after Options.Wait: then the
+// others are Silent or Lost. For as long after Join it also waits for processes that it does not know yet.
+//
+// If the server does not answer, the error is [nats.ErrAway] and names it; if it does not know about an inlet, the error names that. The
+// snapshot then has what is known.
+//
+// [nats.ErrAway]: https://pkg.go.dev/github.com/golda-dev/golda/adapter/nats#ErrAway
+func (f *Fleet) Snapshot(ctx context.Context) (Snapshot, error) {
+	link.CheckContext(ctx, "fleet: Snapshot")
+	s, err := f.snapshot(ctx)
+	if err != nil {
+		return s, fmt.Errorf("fleet %q: %w", f.pipeline, err)
+	}
+	return s, nil
+}
+
+func (f *Fleet) snapshot(ctx context.Context) (Snapshot, error) {
+	s := Snapshot{Pipeline: f.pipeline, At: time.Now()}
+	if f.stopped.Err() != nil {
+		return s, errLeft
+	}
+	if !f.nc.IsConnected() {
+		return s, f.away(natsgo.ErrDisconnected)
+	}
+	answers, err := f.gather(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Processes = f.processes(answers)
+	s.Inlets, err = f.inlets(ctx, s.Processes)
+	return s, err
+}
+
+// gather asks all members, and returns their answers by ID.
+func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
+	inbox := f.nc.NewInbox()
+	arrivals := make(chan *natsgo.Msg, mostMembers)
+	sub, err := f.nc.ChanSubscribe(inbox, arrivals)
+	if err != nil {
+		return nil, f.away(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // the connection is closed, then
+	if err := f.ask(question{}, inbox); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	limit := time.NewTimer(f.o.Wait)
+	defer limit.Stop()
+	known := f.joined.Add(f.o.Wait) // from then on all members are
+	answers := map[string]report{}
+	for f.roster.awaited(answers) || begin.Before(known) {
+		select {
+		case m := <-arrivals:
+			if r, ok := reportOf(m); ok && f.roster.hear(r.announcement, time.Now()) {
+				answers[r.ID] = r
+			}
+		case <-limit.C:
+			return answers, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return answers, nil
+}
+
+// processes joins what is known of the members with their answers.
+func (f *Fleet) processes(answers map[string]report) []Process {
+	members := f.roster.list()
+	all := make([]Process, 0, len(members))
+	for _, m := range members {
+		p := Process{
+			Name: m.Name, Host: m.Host, PID: m.PID, Started: m.Started, Heard: m.heard, Stages: m.Stages,
+			State: Silent, said: m.announcement,
+		}
+		r, answered := answers[m.ID]
+		switch {
+		case m.Left:
+			p.State = Left
+		case answered:
+			p.State = Alive
+			p.Snapshot, p.Err = r.state()
+		case m.lost:
+			p.State = Lost
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// state returns the snapshot of a report.
+func (r *report) state() (s pipeline.Snapshot, err error) {
+	switch {
+	case r.Format > format:
+		return s, fmt.Errorf("its format is %d, and this process knows up to %d", r.Format, format)
+	case r.Err != "":
+		return s, errors.New(r.Err)
+	case len(r.Snapshot) == 0:
+		return s, errors.New("it has sent no snapshot")
+	}
+	if s, err = decodeState(r.Snapshot); err != nil {
+		return pipeline.Snapshot{}, err
+	}
+	return s, nil
+}
+
+// inlets asks the server for all inlets that a process has.
+func (f *Fleet) inlets(ctx context.Context, processes []Process) (all []Inlet, err error) {
+	names := map[string]bool{}
+	for i := range processes {
+		for _, l := range processes[i].said.Inlets {
+			names[l.Name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		own, cancel := context.WithTimeout(ctx, max(f.o.Wait, leastWait))
+		status, failed := f.conn.Status(own, name)
+		cancel()
+		if failed != nil {
+			if !f.nc.IsConnected() {
+				return all, f.away(failed)
+			}
+			err = errors.Join(err, failed)
+			continue
+		}
+		all = append(all, newInlet(name, status, processes, f.o.Law))
+	}
+	return all, err
+}
+
+// leastWait is how long the server may take to answer, whatever Options.Wait is.
+const leastWait = time.Second
+
+// redacted returns a URL without its password.
+func redacted(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "a server whose URL cannot be read"
+	}
+	return u.Redacted()
+}
