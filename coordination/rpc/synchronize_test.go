@@ -2,9 +2,12 @@ package rpc_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -136,6 +139,44 @@ func TestS002_9_Composition(t *testing.T) {
 				slices.Sort(round)
 				assert.Len(t, slices.Compact(round), 5, fmt.Sprint(rs.log))
 			}
+		})
+	}
+}
+
+// TestAtMostHoldsForRequestsOfAProcessThatOverlap has each process serve several requests at once: a request is decided while another one of
+// its process ends.
+func TestAtMostHoldsForRequestsOfAProcessThatOverlap(t *testing.T) {
+	for name, nodes := range everyPairOfNodes {
+		t.Run(name, func(t *testing.T) {
+			n, m := nodes(t)
+			var running, tooMany atomic.Int32
+			var of []synchronizer.Event
+			for i := range 3 {
+				at := []*rpc.Node{n, m}[i%2]
+				a := spawn(t, at, fmt.Sprint("P", i), func(p *rpc.Process) {
+					rpc.Func(p, "use", func(c coroutine.Context, us int) (none, error) {
+						if running.Add(1) > 2 {
+							tooMany.Add(1)
+						}
+						defer running.Add(-1)
+						return none{}, coroutine.Sleep(c, time.Duration(us)*time.Microsecond)
+					})
+				})
+				of = append(of, synchronizer.Event{Of: n.Remote(at.Name(), a.Process()), Method: "use"})
+			}
+			must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.AtMost(2, of...) }))
+			var clients sync.WaitGroup
+			for i := range 12 {
+				clients.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(i), 0))
+					for range 60 {
+						_, err := rpc.At[int, none](of[i%3].Of.(rpc.Address), "use").Call(blocking(t), rnd.IntN(50))
+						assert.NoError(t, err)
+					}
+				})
+			}
+			clients.Wait()
+			assert.Zero(t, tooMany.Load(), "two may run at once")
 		})
 	}
 }

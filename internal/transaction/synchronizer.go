@@ -311,7 +311,7 @@ func (s *Synchronizer) commit(counters map[string]guard.Counters) {
 			s.tell(Committed, q)
 		}
 	}
-	maps.Copy(p.counters, counters)
+	p.learn(counters)
 	if r := s.rules[method{t.id.Process, t.request.Method}]; r != nil {
 		for _, trigger := range r.accepted {
 			trigger(t.request)
@@ -324,11 +324,21 @@ func (s *Synchronizer) commit(counters map[string]guard.Counters) {
 // completed runs the triggers of a request that has ended.
 func (s *Synchronizer) completed(p *member, m Message) {
 	if m.ID.Incarnation == p.incarnation {
-		maps.Copy(p.counters, m.Counters)
+		p.learn(m.Counters)
 	}
 	if r := s.rules[method{m.From, m.Request.Method}]; r != nil {
 		for _, trigger := range r.completed {
 			trigger(m.Request)
+		}
+	}
+}
+
+// learn takes counters of the process, except those of which later ones are known: a completion that has come before a commit is applied
+// after it.
+func (p *member) learn(counters map[string]guard.Counters) {
+	for name, c := range counters {
+		if known := p.counters[name]; c.Accepted >= known.Accepted && c.Completed >= known.Completed {
+			p.counters[name] = c
 		}
 	}
 }

@@ -673,3 +673,27 @@ func TestAllThatCanHappenAtOnce(t *testing.T) {
 	})
 	assert.Zero(t, n)
 }
+
+// A process has a request end while another of the same method is verified. The counters that come with the commit are the later ones.
+func TestACompletionBeforeACommitDoesNotUndoItsCounters(t *testing.T) {
+	w := newWorld(0)
+	plain(w, "P")
+	synchronizer(w, "S", func(s *Synchronizer) {
+		s.Constrain("P", "m", func(guard.Request) bool { return s.Count("P", "m").Current < 2 })
+	})
+	w.begin()
+	p, s := w.nodes["P"], w.nodes["S"].synchronizer
+	first := w.arrive("P", "m")
+	w.arrow("P", "S")
+	w.arrow("S", "P")
+	require.Equal(t, Commit, w.arrow("P", "S"))
+	require.Equal(t, 1, s.Count("P", "m").Current)
+	w.arrive("P", "m")
+	require.Equal(t, Verify, w.arrow("P", "S"))
+	p.process.Complete(first)
+	w.serve(p)
+	require.Equal(t, Completed, w.arrow("P", "S"))
+	require.Equal(t, OK, w.arrow("S", "P"))
+	require.Equal(t, Commit, w.arrow("P", "S"))
+	assert.Equal(t, guard.Counters{Invocations: 2, Accepted: 2, Current: 1, Completed: 1}, s.Count("P", "m"))
+}
