@@ -37,6 +37,11 @@
 //
 // A loop that fans out goes through an inlet, so that the disk holds what memory does not: see [Inlet.Publisher].
 //
+// # Calls
+//
+// [NewTransport] connects the nodes of package coordination/rpc by the server of a Conn: a process, or a stage, is called by the name of its
+// node, wherever that is.
+//
 // # Testing
 //
 // Embed in the directory of t.TempDir() is a server for one test. It takes some milliseconds to start.

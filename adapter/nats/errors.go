@@ -28,6 +28,8 @@ var (
 	ErrAway = errors.New("the server does not answer")
 	// ErrUnknownType is wrapped by the error of a [Codec] for a message of a type or version that it does not know.
 	ErrUnknownType = errors.New("unknown type")
+	// ErrTaken refuses a node whose name another program has.
+	ErrTaken = errors.New("the name is taken")
 	// ErrFed is the error of a source whose inlet feeds another stage.
 	ErrFed = errors.New("the inlet feeds a stage already")
 )

@@ -324,7 +324,7 @@ func TestAnExpiredCertificateIsReported(t *testing.T) {
 }
 
 // certificate returns a certificate for 127.0.0.1 that is valid until a time, and a pool that trusts it.
-func certificate(t *testing.T, until time.Time) (tls.Certificate, *x509.CertPool) {
+func certificate(t testing.TB, until time.Time) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

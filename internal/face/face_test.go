@@ -46,7 +46,7 @@ controller       60
 supervisor       60
 adapter/failsafe 15
 adapter/http     20
-adapter/nats     31
+adapter/nats     34
 adapter/nats/fleet 14
 adapter/watermill 12
 stage/stagetest  44

@@ -1,0 +1,13 @@
+package nats
+
+import "github.com/golda-dev/golda/coordination/transport"
+
+// Cut has the transport take the next message of a node for one that comes after others that were lost.
+func Cut(t transport.Transport, node string) {
+	s := t.(*nodes).peers
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if with := s.of[node]; with != nil {
+		with.received--
+	}
+}
