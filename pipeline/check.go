@@ -26,6 +26,9 @@ type plan struct {
 	groups  []grouping
 	entry   []*engine.Core
 	maps    []mapping
+	places  []placement
+	away    map[*engine.Core]relayed // the stages that run in other processes; nil without Place
+	lines   []line
 	feeds   []*fed
 	syncs   []synchronization
 	rules   []*rules.Rules // of the synchronizers
@@ -112,6 +115,8 @@ func (p *plan) place(name string, x Part) {
 		p.placeFeed(x)
 	case mapping:
 		p.maps = append(p.maps, x)
+	case placement:
+		p.places = append(p.places, x)
 	case synchronization:
 		p.syncs = append(p.syncs, x)
 	case rewired:
@@ -244,6 +249,7 @@ func (p *plan) check() error {
 	p.checkFeeds()
 	p.rules = coordination{p.stages, p.faultf}.rulesOf(p.syncs)
 	p.checkEdges()
+	p.checkPlaces()
 	return errors.Join(p.faults...)
 }
 
@@ -373,6 +379,9 @@ func (p *plan) checkAdded() error {
 	}
 	if len(p.maps) > 0 {
 		p.faultf("Map", "is for New")
+	}
+	if len(p.places) > 0 {
+		p.faultf("Place", "is for New")
 	}
 	if len(p.syncs) > 0 {
 		p.faultf("Synchronize", "is for New")

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/rules"
@@ -35,7 +36,7 @@ func (p *Pipeline) Mermaid() string {
 	for i, f := range p.drawnFeeds() {
 		fmt.Fprintf(&b, "    f%d([%s]) --> s%d\n", i, mermaidText(f.name), f.core.Inbox().Place)
 	}
-	for _, e := range p.graph.Edges() {
+	for _, e := range p.drawnEdges() {
 		arrow := "-->"
 		if e.Port == "" {
 			arrow = "-.->"
@@ -71,7 +72,7 @@ func (p *Pipeline) DOT() string {
 		fmt.Fprintf(&b, "    f%d [label=%s, shape=ellipse]\n", i, strconv.Quote(f.name))
 		fmt.Fprintf(&b, "    f%d -> s%d [style=solid, label=\"\"]\n", i, f.core.Inbox().Place)
 	}
-	for _, e := range p.graph.Edges() {
+	for _, e := range p.drawnEdges() {
 		style := "solid"
 		if e.Port == "" {
 			style = "dashed"
@@ -88,10 +89,30 @@ func (p *Pipeline) DOT() string {
 	return b.String()
 }
 
-// drawnFeeds returns the feeds whose stages are there.
+// drawnEdges returns the edges that are known, and the declared ones of stages that run in other processes.
+func (p *Pipeline) drawnEdges() []graph.Edge {
+	edges := p.graph.Edges()
+	places := map[*behaviour.Inlet]int{}
+	for _, c := range p.stages().stages {
+		places[c.Inbox().Inlet()] = c.Inbox().Place
+	}
+	for _, c := range p.stages().stages {
+		if c.Process() == "" {
+			continue
+		}
+		for _, port := range c.Outs() {
+			if to, ours := places[port.Inlet()]; ours {
+				edges = append(edges, graph.Edge{From: c.Inbox().Place, To: to, Port: port.Name()})
+			}
+		}
+	}
+	return edges
+}
+
+// drawnFeeds returns the feeds whose stages are there, without those of other processes: what leads to these stages is drawn.
 func (p *Pipeline) drawnFeeds() []*feeding {
 	stages := p.stages().stages
-	return slices.DeleteFunc(p.feeds.list(), func(f *feeding) bool { return !slices.Contains(stages, f.core) })
+	return slices.DeleteFunc(p.feeds.list(), func(f *feeding) bool { return f.carried || !slices.Contains(stages, f.core) })
 }
 
 // drawnMember is a stage with the rules of a synchronizer for it.

@@ -17,6 +17,7 @@ type fed struct {
 	stage   Part         // what was given as the stage
 	core    *engine.Core // the stage
 	problem string       // with the stage; empty if there is none
+	carried bool         // the commands come from other processes
 	run     func(ctx context.Context, submit func(load any) error) error
 }
 

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/golda-dev/golda/controller"
@@ -52,6 +53,7 @@ func New(name string, parts ...Part) (*Pipeline, error) {
 	if err := plan.attach(p.host); err != nil {
 		return nil, err
 	}
+	p.relay(plan)
 	p.coordinate(plan.rules, plan.stages)
 	p.graph = newGraph(p.host, plan.stages)
 	p.groups, p.maps = plan.groups, plan.maps
@@ -83,7 +85,9 @@ func newGraph(host *inbox.Pipeline, stages []*engine.Core) *graph.Graph {
 		g.Add(c.Inbox())
 	}
 	for _, c := range stages {
-		g.Declare(c.Inbox(), c.Outs())
+		if c.Process() == "" { // from the others no command comes here
+			g.Declare(c.Inbox(), c.Outs())
+		}
 	}
 	return g
 }
@@ -141,9 +145,14 @@ func (p *Pipeline) newControl() *control.Loop {
 		Policies: map[string][]controller.Policy{"": p.set.policies},
 	}
 	for _, own := range p.set.groups {
-		cfg.Policies[own.group] = own.policies
+		if slices.ContainsFunc(p.groups, func(g grouping) bool { return g.name == own.group && runsHere(g) }) {
+			cfg.Policies[own.group] = own.policies
+		}
 	}
 	for _, g := range p.groups {
+		if !runsHere(g) {
+			continue
+		}
 		of := control.Group{Name: g.name, Fewest: g.fewest, Most: g.most}
 		for _, c := range g.stages {
 			of.Stages = append(of.Stages, c)

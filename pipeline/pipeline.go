@@ -25,6 +25,7 @@ type Pipeline struct {
 	groups []grouping // as they were declared
 	feeds  *feeds
 	maps   []mapping
+	lines  []line // on which commands come and go; none without Place
 	synchronizers
 
 	host    *inbox.Pipeline

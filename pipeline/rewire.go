@@ -70,6 +70,9 @@ func (p *Pipeline) Rewire(ctx context.Context, wires ...Part) error {
 		connect()
 	}
 	for _, c := range plan.sources {
+		if c.Process() != "" {
+			continue
+		}
 		for _, to := range p.graph.Redeclare(c.Inbox(), c.Outs()) {
 			p.left = append(p.left, edge{c, to})
 		}
@@ -184,6 +187,9 @@ func (r *rewiring) checkEdge(name string, from *engine.Core, to *behaviour.Inlet
 		return
 	}
 	r.checkUse(name, "leads to a stage that ", r.present[i].Inbox())
+	if why := r.present[i].Inbox().Config().Elsewhere; why != nil && from.Process() == "" {
+		r.faultf(name, "leads to a stage that no commands can be sent to: %v", why)
+	}
 	if r.present[i] == from && from.Inbox().Knobs().Capacity == 1 {
 		r.faultf(name, "is a loop without slack: it forwards to itself and its capacity is one command; needs Capacity(2)")
 	}

@@ -34,6 +34,9 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	feeds := p.feeds.list()    // before commands are let in, since Add starts those that it adds
 	err := p.control.Prepare() //nolint:contextcheck // a log line has no context
 	if err == nil {
+		err = p.openLines(ctx)
+	}
+	if err == nil {
 		err = p.launch(ctx)
 	}
 	if err != nil {

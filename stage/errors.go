@@ -43,6 +43,9 @@ var (
 	// ErrSelfCall refuses the [Call] of a handler that may suspend, in a [Keyed] stage, which calls its own stage with a command of
 	// its own key: that would wait for the handler, and the handler for it.
 	ErrSelfCall = inbox.ErrSelfCall
+	// ErrElsewhere refuses a command, or ends one, because its stage runs in another process (pipeline.Place): its result is waited for,
+	// and would be made there, or no commands can be sent there.
+	ErrElsewhere = inbox.ErrElsewhere
 	// ErrStopped ends an accepted command: the pipeline stopped hard before the command was done, or before the pipeline
 	// knew that it was.
 	ErrStopped = inbox.ErrStopped

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"hash/maphash"
 	"reflect"
 	"time"
@@ -96,6 +97,7 @@ func KeepStates(most int) Option {
 // option makes the stage a keyed one.
 func (s *keyed[C, K, B]) option(set *settings) {
 	set.keyed, set.key = true, reflect.ValueOf(s.key).Pointer()
+	set.spread = s.spread
 	set.Inbox.Key = func(load any) queue.Key {
 		return hashOf(s.seed, s.key(link.Open[C](load)))
 	}
@@ -155,4 +157,37 @@ func (s *keyed[C, K, B]) checkSaves(set *settings) bool {
 		set.flaw("KeepStates", fmt.Sprintf("%T is no Snapshotter", b))
 	}
 	return saved != nil
+}
+
+// spread returns a function that gives the key of a command a number which is the same in all processes.
+func (s *keyed[C, K, B]) spread() (of func(cmd any) uint64, err error) {
+	if of := reflect.TypeFor[K](); !portable(of) {
+		return nil, fmt.Errorf("its key, %v, is not the same in every process: use a string, an integer, or an array or struct of these", of)
+	}
+	return func(cmd any) uint64 {
+		c, _ := cmd.(C) // a nil of an interface type is its zero value
+		h := fnv.New64a()
+		_, _ = fmt.Fprintf(h, "%#v", s.key(c))
+		return h.Sum64()
+	}, nil
+}
+
+// portable reports whether the values of a type are formatted alike in all processes.
+func portable(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.UnsafePointer, reflect.Chan, reflect.Interface, reflect.Func, reflect.Map, reflect.Slice,
+		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128: // -0 equals 0
+		return false
+	case reflect.Array:
+		return portable(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !portable(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	default:
+		return true
+	}
 }

@@ -67,9 +67,10 @@ type settings struct {
 	shared, snapshots bool // all workers share the behaviour; the options have SnapshotEvery
 	snapshotEvery     int  // commands; 0: one
 
-	keyed, passivates bool          // see Keyed and Passivate
-	key               uintptr       // the function for the key of a keyed stage
-	idle              time.Duration // after which a key's instance is passivated
+	keyed, passivates bool                                        // see Keyed and Passivate
+	key               uintptr                                     // the function for the key of a keyed stage
+	spread            func() (of func(cmd any) uint64, err error) // see engine.Typed.Key; nil if the stage is not keyed
+	idle              time.Duration                               // after which a key's instance is passivated
 	mostKeys          int
 	keeps             bool             // the options have KeepStates
 	states            int              // of passivated instances

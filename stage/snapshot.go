@@ -24,6 +24,9 @@ type Quantiles struct {
 //	Accepted = OK + Forwarded + Errors + Shed + DeadLettered + Queued + InHand + Delayed
 type Snapshot struct {
 	Name string
+	// Process is the process that runs the stage, empty if it is this one; see pipeline.Place. Then the commands here are those on
+	// their way there, and OK counts those that cannot be lost any more.
+	Process string
 
 	Accepted  uint64 // Submitted and Received
 	Submitted uint64 // accepted from outside
@@ -114,7 +117,7 @@ func (s Snapshot) Balanced() bool {
 func snapshotOf(c *engine.Core, s *inbox.Accounts) Snapshot {
 	least, most := c.Bounds()
 	return Snapshot{
-		Name:     c.Name(),
+		Name: c.Name(), Process: c.Process(),
 		Accepted: s.Submitted + s.Received, Submitted: s.Submitted, Received: s.Received,
 		Rejected: inbox.Sum(s.Rejected),
 		OK:       s.OK, Forwarded: s.Forwarded, Errors: s.Errors, Emitted: s.Emitted,

@@ -144,6 +144,14 @@ func (t typed[C]) Takes(message any) bool { _, ok := message.(C); return ok }
 // Type returns the type of the stage's commands.
 func (t typed[C]) Type() reflect.Type { return reflect.TypeFor[C]() }
 
+// Key returns the number of a command's key, which is the same in all processes.
+func (t typed[C]) Key() (of func(cmd any) uint64, err error) {
+	if t.s.set.spread == nil {
+		return nil, nil
+	}
+	return t.s.set.spread()
+}
+
 // Faults returns everything that is wrong with the stage's options.
 func (t typed[C]) Faults() []error { return t.s.set.faults(reflect.TypeFor[C]()) }
 

@@ -203,12 +203,17 @@ func decode[C any](codec Codec[C], m *natsgo.Msg) (cmd C, err error) {
 // When the server is away, the source waits for it for as long as that takes: the snapshot of the pipeline shows the feed as "away", with
 // the reason. It is exhausted only with [Options.UntilEmpty]. An inlet feeds one stage at a time; see [NewInlet] for several.
 func (i *Inlet[C]) Feed(ctx context.Context, submit func(C) error) error {
+	return source.Ends(i.feedAlone)(ctx, submit)
+}
+
+// feedAlone is feed for one caller at a time.
+func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) error) error {
 	if !i.fed.CompareAndSwap(false, true) {
 		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, ErrFed))
 	}
 	defer i.fed.Store(false)
 	i.tracker.feeds(ctx)
-	return source.Ends(i.feed)(ctx, submit)
+	return i.feed(ctx, submit)
 }
 
 // feed submits the commands of messages until ctx ends.

@@ -14,6 +14,7 @@ type Ticket struct {
 	origin  Origin // of the commands that it waits for
 	pending atomic.Int32
 	watches bool                     // set before the command is submitted
+	ends    bool                     // only the end matters, not the result; set before the command is submitted
 	result  any                      // written by the root's end, before pending drops
 	failed  atomic.Pointer[failures] // nil while no command has failed
 	then    func(result any, err error)
@@ -40,7 +41,7 @@ func NewTicket(then func(result any, err error)) *Ticket {
 // failure leaves a letter as if there were no ticket. The command has the values of an origin, and does not end with a context.
 func NewWatch(of *Origin, heard bool, then func(err error)) *Ticket {
 	t := NewTicket(func(_ any, err error) { then(err) })
-	t.watches = !heard
+	t.watches, t.ends = !heard, true
 	values := of.Context()
 	if values != nil && ends(values) {
 		values = context.WithoutCancel(values)
@@ -51,6 +52,9 @@ func NewWatch(of *Origin, heard bool, then func(err error)) *Ticket {
 
 // Watches reports whether the ticket was made by [NewWatch] and is not heard.
 func (t *Ticket) Watches() bool { return t != nil && t.watches }
+
+// WantsResult reports whether a caller may wait for the result of the command, and not only for its end.
+func (t *Ticket) WantsResult() bool { return t != nil && !t.ends }
 
 // Open opens a zero Ticket for one command. It is for callers that have allocated the ticket as part of another value.
 func (t *Ticket) Open() {

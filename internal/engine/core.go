@@ -28,6 +28,8 @@ type Core struct {
 	inbox  *inbox.Inbox
 	shares bool // the workers share one instance
 
+	process string // that handles the commands; empty if it is this one
+
 	staff    *worker.Stage
 	endpoint endpoint
 	upgrade  upgrading
@@ -74,6 +76,9 @@ type Typed interface {
 	Takes(message any) bool
 	// Type returns the type of the stage's commands.
 	Type() reflect.Type
+	// Key returns a function that gives the key of a command a number which is the same in all processes; nil if the stage is not keyed.
+	// The error says why the keys have no such number.
+	Key() (of func(cmd any) uint64, err error)
 	// Faults returns all that is wrong with the stage's options.
 	Faults() []error
 	// Holds returns why a synchronizer cannot hold back commands of a method; "" if it can.
@@ -124,6 +129,12 @@ func (c *Core) SetBoxes(boxes command.Recycler) { c.staff.Boxes = boxes }
 
 // Name returns the stage's name.
 func (c *Core) Name() string { return c.config.Inbox.Name }
+
+// Type returns the type of the stage's commands.
+func (c *Core) Type() reflect.Type { return c.typed.Type() }
+
+// Key returns a function that gives the key of a command a number which is the same in all processes; nil if the stage is not keyed.
+func (c *Core) Key() (of func(cmd any) uint64, err error) { return c.typed.Key() }
 
 // Faults returns all that is wrong with the stage's options.
 func (c *Core) Faults() []error { return c.typed.Faults() }

@@ -99,10 +99,18 @@ func (c *Core) receive(message any, sender *actor.PID) {
 // Resubmit submits a command whose type the caller does not know. It refuses a command of another type than the stage's
 // with a [*TypeError].
 func (c *Core) Resubmit(ctx context.Context, cmd any) error {
+	if err := c.CheckType(cmd); err != nil {
+		return err
+	}
+	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
+}
+
+// CheckType returns a [*TypeError] for a command of another type than the stage's, and counts it.
+func (c *Core) CheckType(cmd any) error {
 	if !c.typed.Takes(cmd) && (cmd != nil || c.typed.Type().Kind() != reflect.Interface) {
 		return c.mistyped(cmd)
 	}
-	return c.inbox.Submit(ctx, &command.Envelope{Load: cmd, From: command.Submitted(ctx, c.inbox.Pipeline())})
+	return nil
 }
 
 // mistyped counts a command of another type than the stage's, and returns the error.

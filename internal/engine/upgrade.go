@@ -16,6 +16,9 @@ var (
 
 // Upgrade starts a rollout of a version, and ends it at once unless it is a canary.
 func (c *Core) Upgrade(ctx context.Context, to *worker.Version, limits trial.Limits, canary bool) (*worker.Rollout, error) {
+	if c.process != "" {
+		return nil, &ElsewhereError{c.Name(), c.process, "it can be upgraded there only"}
+	}
 	if err := c.claimUpgrade(); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ var (
 	ErrDisabled   = errors.New("stage: disabled")
 	ErrExpired    = errors.New("stage: command expired in the queue")
 	ErrSelfCall   = errors.New("stage: a handler calls the stage for its own key, and would wait for itself")
+	ErrElsewhere  = errors.New("stage: it runs in another process")
 )
 
 // Overflow says what a full inbox does with one more command.
@@ -69,6 +70,10 @@ type Config struct {
 	Rest func(beyond int) time.Duration
 	// StreakEnds is how long after a crash the next one begins a new streak.
 	StreakEnds time.Duration
+	// Together says that commands are handled together: a worker takes as many as there are, however long the last ones took.
+	Together bool
+	// Elsewhere is why commands are refused for good, nil if they are not: the stage runs in another process, which takes none.
+	Elsewhere error
 }
 
 // Guards are the guards of a stage's methods, in the order in which they were given. Method is the method of a command, which
@@ -119,7 +124,10 @@ type knobs struct {
 
 // Knobs returns the knobs that an inbox starts with.
 func (cfg Config) Knobs() Knobs {
-	k := Knobs{Capacity: cfg.Capacity, Batch: cfg.Batch, Linger: cfg.Linger, Instances: cfg.Instances, Quality: 1}
+	k := Knobs{
+		Capacity: cfg.Capacity, Batch: cfg.Batch, Linger: cfg.Linger, Instances: cfg.Instances, Quality: 1,
+		Disabled: cfg.Elsewhere != nil,
+	}
 	if k.Instances == 0 {
 		k.Instances = math.MaxInt
 	}

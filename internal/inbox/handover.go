@@ -113,7 +113,7 @@ func (s *state) stamp(es []command.Envelope, now int64) {
 // shedDisabled sheds commands that come to an inbox that takes none.
 func (s *state) shedDisabled(es []command.Envelope, fx *effects) {
 	s.counts.received += uint64(len(es))
-	s.shed(es, reason.Disabled, ErrDisabled, fx)
+	s.shed(es, reason.Disabled, s.disabledError(), fx)
 	s.checkQuiet(fx)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/histogram"
 	"github.com/golda-dev/golda/internal/link"
+	"github.com/golda-dev/golda/stage/queue"
 	"github.com/golda-dev/golda/stage/reason"
 )
 
@@ -138,7 +139,15 @@ type Inbox struct {
 // New returns an inbox that was not opened.
 func New(cfg Config) *Inbox {
 	in := &Inbox{}
-	in.self, in.cfg, in.limit, in.knobs = in, &cfg, 1, cfg.knobs()
+	in.self = in
+	in.configure(cfg)
+	in.inlet = link.NewInlet(cfg.Name, in)
+	return in
+}
+
+// configure makes an inbox that was not opened follow a configuration.
+func (in *Inbox) configure(cfg Config) {
+	in.cfg, in.limit, in.knobs = &cfg, 1, cfg.knobs()
 	switch {
 	case cfg.Key != nil:
 		in.queue.byKey(cfg.Key, newLanes(true, cfg.RateBy))
@@ -152,8 +161,21 @@ func New(cfg Config) *Inbox {
 	}
 	in.queue.order(cfg.Discipline)
 	in.rate, in.retryBudget = newLimit(cfg.Rate), newBudget(cfg.Retry.Budget)
-	in.inlet = link.NewInlet(cfg.Name, in)
-	return in
+}
+
+// Relay makes an inbox that was not opened that of a stage whose commands are handled in another process. What waits here is on its way
+// there: one worker sends it, many commands together, in the order of their arrival. What the stage asks for otherwise holds
+// there. If elsewhere is not nil, no commands can go there, and it is why they are refused.
+func (in *Inbox) Relay(batch int, elsewhere error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	q := &in.queue
+	q.line, q.lanes, q.guarded, q.sequence, q.woken = nil, nil, nil, nil, nil
+	q.keyOf.Store(nil)
+	in.configure(Config{
+		Name: in.cfg.Name, Capacity: in.cfg.Capacity, Overflow: in.cfg.Overflow, Batch: batch, Together: true, Instances: 1,
+		Retry: Retry{Attempts: 1}, Rest: in.cfg.Rest, StreakEnds: in.cfg.StreakEnds, Discipline: queue.FIFO{}, Elsewhere: elsewhere,
+	})
 }
 
 // Inlet returns the inbox as commands are forwarded to it.

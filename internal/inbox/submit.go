@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +153,7 @@ func (s *state) enter(e *command.Envelope, sub *submission, fx *effects) (*waite
 	case sub.refused != nil:
 		return nil, s.refuse(sub.why, sub.refused)
 	case s.knobs.Disabled:
-		return nil, s.refuse(reason.Disabled, s.wrap(ErrDisabled))
+		return nil, s.refuse(reason.Disabled, s.wrap(s.disabledError()))
 	case s.enterFree(e, sub.at, fx):
 		return nil, nil //nolint:nilnil // accepted, and there is nothing to wait for
 	default:
@@ -288,6 +289,9 @@ func suspends(ctx context.Context) bool {
 }
 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }
+
+// disabledError returns why the inbox takes nothing: a policy says so, or the stage runs in another process.
+func (s *state) disabledError() error { return cmp.Or(s.cfg.Elsewhere, ErrDisabled) }
 
 // closedError returns why the inbox is not open: it never ran, it drains and may be opened again, or it is closed.
 func (s *state) closedError() error {

@@ -131,8 +131,8 @@ func (s *state) take(m *Member, most int) int {
 // inbox with a rate, for itself or for keys, it takes one: what it took and has not started would come on top of what the
 // rate allows later.
 func (s *state) share(n int) int {
-	if s.knobs.Linger > 0 {
-		return min(n, s.knobs.Batch) // they are to be handled together
+	if s.knobs.Linger > 0 || s.cfg.Together {
+		return min(n, s.knobs.Batch)
 	}
 	if s.rate != nil || s.queue.rated() || s.queue.guarded != nil {
 		return 1

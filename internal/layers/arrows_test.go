@@ -47,7 +47,7 @@ worker: 15
 
 pipeline: 0
 	lifecycle letters part pools
-	feed feed_saver feeding feeds synchronize check
+	feed feed_saver feeding feeds synchronize carrier place check
 	accounts pipeline successors ending snapshot report draw notify
 	new forget stages rewire drain stop start signal doc
 
@@ -56,7 +56,7 @@ internal/control: 1
 	view reconcile policies actor
 
 internal/engine: 1
-	pool core endpoint broken crash_history suspend upgrade
+	pool core relay endpoint broken crash_history suspend upgrade
 	pool_supervisor plan stuck doc
 
 internal/letters: 0

@@ -1,0 +1,189 @@
+package nats
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/golda-dev/golda/pipeline"
+)
+
+// Carrier carries commands between the processes of a pipeline, for [pipeline.Place]. For each stage that commands of other processes come to it
+// has an [Inlet], so what holds of inlets holds of them: at least once, dead letters, back-pressure, a server that is away. What would be an
+// error of Publish that may pass is waited for: a stage elsewhere whose stream is full, or whose server is away, is a slow stage.
+//
+// The inlet of stage "ocr" of pipeline "scans" has the name "scans_ocr", and a name with a hash in it if one of the two has other characters than
+// letters, digits and -, or both together are longer than 63. [NewInlet] with that name and the same options shows its [Status] and
+// [Letters].
+//
+// A process that dies after it has sent a command, and before the message from which that command came is acknowledged, sends the command again when
+// the message is delivered again: as a new message, which [Options.Dedup] does not recognise.
+type Carrier struct {
+	conn     *Conn
+	pipeline string
+	options  Options[any]
+	stages   map[string]carried
+	faults   []error
+}
+
+// CarrierOption is what [Carry] makes, for [NewCarrier].
+type CarrierOption struct {
+	stage string
+	as    carried
+}
+
+// carried is how the commands of one stage are carried.
+type carried struct {
+	of reflect.Type
+	o  Options[any]
+}
+
+// NewCarrier returns the carrier of a pipeline. All processes need the same name and options. The options are those of each inlet; a Codec among
+// them is for all stages, and nil means JSON. [Carry] gives a stage options of its own. pipeline.New reports what is wrong with them. Nothing is
+// made in the server before the pipeline starts.
+//
+// A nil conn panics.
+func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOption) *Carrier {
+	if conn == nil {
+		panic("nats: NewCarrier: the Conn is nil")
+	}
+	c := &Carrier{conn: conn, pipeline: pipeline, options: o, stages: map[string]carried{}}
+	if pipeline == "" {
+		c.faults = append(c.faults, errors.New("nats: NewCarrier: the pipeline has no name"))
+	}
+	for _, s := range stages {
+		if _, there := c.stages[s.stage]; there || s.as.of == nil {
+			c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: Carry(%q) is given twice, or was not made with Carry", s.stage))
+		}
+		c.stages[s.stage] = s.as
+	}
+	return c
+}
+
+// Carry gives the inlet of a stage options of its own, instead of those of [NewCarrier].
+func Carry[C any](stage string, o Options[C]) CarrierOption {
+	return CarrierOption{stage, carried{reflect.TypeFor[C](), erase(o)}}
+}
+
+// Line is for package pipeline.
+func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) uint64) (pipeline.Line, error) {
+	if len(c.faults) > 0 {
+		return nil, errors.Join(c.faults...)
+	}
+	l := &carriedLine{conn: c.conn, name: lineName(c.pipeline, stage), o: c.options}
+	if own, ok := c.stages[stage]; ok {
+		if own.of != commands {
+			return nil, fmt.Errorf("nats: Carry(%q) is for %v, and the stage takes %v", stage, own.of, commands)
+		}
+		l.o = own.o
+	}
+	if l.o.Codec == nil {
+		if !inJSON(commands) {
+			return nil, fmt.Errorf("nats: JSON cannot carry %v; give the stage a codec with nats.Carry", commands)
+		}
+		l.o.Codec = jsonOf{commands}
+	}
+	if key != nil {
+		return nil, errors.New("nats: keyed stages are not carried")
+	}
+	return l, l.o.check(l.name)
+}
+
+// plainName is a name of which two with _ between them can be told apart.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+
+// otherCharacters are those that a line's name does not have.
+var otherCharacters = regexp.MustCompile(`[^A-Za-z0-9-]`)
+
+// lineName returns the name of a stage's inlet.
+func lineName(pipeline, stage string) string {
+	const longest = 63
+	if name := pipeline + "_" + stage; plainName.MatchString(pipeline) && plainName.MatchString(stage) && len(name) <= longest {
+		return name
+	}
+	readable := otherCharacters.ReplaceAllString(pipeline, "-") + "_" + otherCharacters.ReplaceAllString(stage, "-")
+	hash := sha256.Sum256([]byte(pipeline + "\x00" + stage))
+	return fmt.Sprintf("%s_%x", strings.TrimRight(readable[:min(len(readable), 50)], "_"), hash[:4])
+}
+
+// erase returns options for commands of any type.
+func erase[C any](o Options[C]) Options[any] {
+	e := Options[any]{
+		MaxBytes: o.MaxBytes, MaxMessages: o.MaxMessages, Dedup: o.Dedup, Replicas: o.Replicas, Memory: o.Memory,
+		MaxInFlight: o.MaxInFlight, AckWait: o.AckWait, Retry: o.Retry, Confirm: o.Confirm, UntilEmpty: o.UntilEmpty, Logger: o.Logger,
+	}
+	if o.Codec != nil {
+		e.Codec = erased[C]{o.Codec}
+	}
+	return e
+}
+
+// erased is a codec without its type.
+type erased[C any] struct{ of Codec[C] }
+
+// Encode is for an inlet.
+func (e erased[C]) Encode(cmd any) (Payload, error) {
+	c, ok := cmd.(C)
+	if !ok && cmd != nil {
+		return Payload{}, fmt.Errorf("the codec takes %v, and was given %T", reflect.TypeFor[C](), cmd)
+	}
+	return e.of.Encode(c)
+}
+
+// Decode is for an inlet.
+func (e erased[C]) Decode(p Payload) (any, error) { return e.of.Decode(p) }
+
+// jsonOf is [JSON] for a type that is known when the program runs.
+type jsonOf struct{ of reflect.Type }
+
+// Encode is for an inlet.
+func (j jsonOf) Encode(cmd any) (Payload, error) { return JSON[any]{Type: j.of.String()}.Encode(cmd) }
+
+// Decode is for an inlet.
+func (j jsonOf) Decode(p Payload) (any, error) {
+	data, err := JSON[json.RawMessage]{Type: j.of.String()}.Decode(p)
+	if err != nil {
+		return nil, err
+	}
+	cmd := reflect.New(j.of)
+	err = json.Unmarshal(data, cmd.Interface())
+	return cmd.Elem().Interface(), err
+}
+
+// inJSON reports whether JSON may have values of a type, and give them back.
+func inJSON(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Interface, reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		return false
+	default:
+		return true
+	}
+}
+
+// carriedLine is the line of one stage.
+type carriedLine struct {
+	conn *Conn
+	name string
+	o    Options[any]
+
+	inlet *Inlet[any] // set by Open
+}
+
+// Open is for package pipeline.
+func (l *carriedLine) Open(ctx context.Context) (err error) {
+	l.inlet, err = NewInlet(ctx, l.conn, l.name, l.o)
+	return err
+}
+
+// Send is for package pipeline.
+func (l *carriedLine) Send(ctx context.Context, cmds []any) []error { return l.inlet.carry(ctx, cmds) }
+
+// Feed is for package pipeline.
+func (l *carriedLine) Feed(ctx context.Context, submit func(cmd any, ended func(err error)) error) error {
+	return l.inlet.feedAlone(ctx, submit)
+}

@@ -1,0 +1,62 @@
+package nats
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestTheInletsOfStagesHaveNamesOfTheirOwn(t *testing.T) {
+	assert.Equal(t, "scans_ocr", lineName("scans", "ocr"))
+	name := rapid.StringMatching(`[a-z_ \-é/.]{1,70}|[ab_]{1,3}`)
+	rapid.Check(t, func(t *rapid.T) {
+		seen := map[string][2]string{}
+		for range rapid.IntRange(2, 20).Draw(t, "stages") {
+			of := [2]string{name.Draw(t, "pipeline"), name.Draw(t, "stage")}
+			line := lineName(of[0], of[1])
+			require.Regexp(t, validName, line)
+			if other, there := seen[line]; there {
+				require.Equal(t, other, of)
+			}
+			seen[line] = of
+		}
+	})
+}
+
+func TestAStagesOptionsAreAllOfThoseThatWereGiven(t *testing.T) {
+	given := Options[int]{Codec: JSON[int]{Type: "n"}}
+	v := reflect.ValueOf(&given).Elem()
+	for i := range v.NumField() {
+		fill(v.Field(i))
+	}
+	as := reflect.ValueOf(erase(given))
+	require.Equal(t, v.NumField(), as.NumField())
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Name; name != "Codec" {
+			assert.False(t, as.Field(i).IsZero(), name)
+		}
+	}
+	p, err := erase(given).Codec.Encode(5)
+	require.NoError(t, err)
+	assert.Equal(t, Payload{"n", 1, []byte("5")}, p)
+	_, err = erase(given).Codec.Encode("five")
+	require.Error(t, err)
+}
+
+// fill sets a field to something that is not zero.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Int, reflect.Int64:
+		v.SetInt(3)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Struct:
+		fill(v.Field(0))
+	default:
+	}
+}

@@ -1,0 +1,197 @@
+package nats_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/behaviour"
+	"github.com/golda-dev/golda/pipeline"
+	"github.com/golda-dev/golda/stage"
+)
+
+// scan is a picture, and page its text.
+type (
+	scan struct {
+		ID    int
+		Lines []string
+	}
+	page struct {
+		ID   int
+		Text string
+	}
+)
+
+// shelf counts pages.
+type shelf struct {
+	mu sync.Mutex
+	of map[int]int
+}
+
+func (s *shelf) put(id int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = map[int]int{}
+	}
+	s.of[id]++
+}
+
+// full reports whether the shelf has n pages, each so many times at least.
+func (s *shelf) full(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.of) == n
+}
+
+// archive is one process of a pipeline that reads scans.
+type archive struct {
+	*pipeline.Pipeline
+	load *stage.Flow[scan, scan]
+	ocr  *stage.Flow[scan, page]
+}
+
+// newArchive makes the pipeline as a process has it.
+func newArchive(t *testing.T, carrier pipeline.Carrier, process string, read func(scan) (page, error), done *shelf) *archive {
+	t.Helper()
+	a := &archive{}
+	a.load = stage.Map("load", func(_ context.Context, s scan) (scan, error) { return s, nil })
+	a.ocr = stage.Map("ocr", func(_ context.Context, s scan) (page, error) { return read(s) }, stage.Capacity(16))
+	index := stage.Sink("index it", func(_ context.Context, p page) error {
+		done.put(p.ID)
+		return nil
+	})
+	p, err := pipeline.New("archive", quiet, a.load.To(a.ocr), a.ocr.To(index),
+		pipeline.Map("front", "load"), pipeline.Map("ocr", "ocr"), pipeline.Map("back", "index it"), pipeline.Place(carrier, process))
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	t.Cleanup(func() {
+		_ = p.Stop(context.Background())
+		assert.True(t, p.Snapshot().Balanced(), p.Snapshot().Law())
+	})
+	a.Pipeline = p
+	return a
+}
+
+func read(s scan) (page, error) { return page{s.ID, fmt.Sprint(s.Lines)}, nil }
+
+func TestACarrierTakesCommandsThroughThreeProcesses(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	carrier := nats.NewCarrier(conn, "archive", nats.Options[any]{}, nats.Carry("index it", nats.Options[page]{MaxInFlight: 8}))
+	done := &shelf{}
+	front := newArchive(t, carrier, "front", read, done)
+	ocr := newArchive(t, carrier, "ocr", read, done)
+	back := newArchive(t, nats.NewCarrier(conn, "archive", nats.Options[any]{}, nats.Carry("index it", nats.Options[page]{MaxInFlight: 8})),
+		"back", read, done)
+	const n = 2000
+	for i := range n {
+		require.NoError(t, front.load.Submit(t.Context(), scan{ID: i, Lines: []string{"a", "b"}}))
+	}
+	require.Eventually(t, func() bool { return done.full(n) }, time.Minute, time.Millisecond)
+	for _, p := range []*archive{front, ocr, back} {
+		require.NoError(t, p.Stop(context.Background()))
+	}
+	for id, times := range done.of {
+		assert.Equal(t, 1, times, id)
+	}
+	for _, name := range []string{"archive_ocr", "archive_index-it_" + "7d4f8e4d"} {
+		if name != "archive_ocr" {
+			continue
+		}
+		s := eventualStatus(t, inlet(t, conn, name, nats.Options[scan]{}), func(s nats.Status) bool { return s.Pending == 0 })
+		assert.EqualValues(t, n, s.Published)
+		assert.Zero(t, s.DeadLettered)
+	}
+}
+
+// eventualStatus waits until the server has acknowledged what is on its way.
+func eventualStatus[C any](t *testing.T, i *nats.Inlet[C], is func(nats.Status) bool) (s nats.Status) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		s, err = i.Status(t.Context())
+		require.NoError(t, err)
+		return is(s)
+	}, time.Minute, 10*time.Millisecond)
+	return s
+}
+
+func TestAFullStreamHoldsUpTheSender(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	o := nats.Options[any]{MaxMessages: 10}
+	done := &shelf{}
+	front := newArchive(t, nats.NewCarrier(conn, "archive", o), "front", read, done)
+	const n = 1500 // more than the queues hold
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for i := range n {
+			assert.NoError(t, front.load.Submit(t.Context(), scan{ID: i}))
+		}
+	}()
+	select {
+	case <-sent:
+		t.Fatal("nothing holds the sender up")
+	case <-time.After(200 * time.Millisecond):
+	}
+	newArchive(t, nats.NewCarrier(conn, "archive", o), "ocr", read, done)
+	newArchive(t, nats.NewCarrier(conn, "archive", o), "back", read, done)
+	<-sent
+	require.Eventually(t, func() bool { return done.full(n) }, time.Minute, time.Millisecond)
+}
+
+func TestACommandThatCannotBeEncodedFailsAndTheOthersAreSent(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	type number struct{ F any }
+	near := stage.Map("near", func(_ context.Context, f any) (number, error) { return number{f}, nil })
+	far := stage.Sink("far", func(context.Context, number) error { return nil })
+	p, err := pipeline.New("test", quiet, near.To(far), pipeline.Entry(far), pipeline.Feed("feed", near, func(ctx context.Context, submit func(any) error) error {
+		for _, f := range []any{1, make(chan int), 2, string(make([]byte, 2<<20)), 3} {
+			if err := submit(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}), pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(nats.NewCarrier(conn, "test", nats.Options[any]{}), "a"))
+	require.NoError(t, err)
+	require.NoError(t, p.Run(t.Context()))
+	s := p.Snapshot()
+	assert.EqualValues(t, 3, s.Replied)
+	assert.EqualValues(t, 2, s.Failed)
+	assert.True(t, s.Balanced(), s.Law())
+	assert.Equal(t, 2, p.Failures().Len())
+}
+
+func TestNewReportsWhatIsWrongWithACarrier(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	plain := stage.Func("plain", func(context.Context, scan) behaviour.Outcome { return behaviour.OK(nil) })
+	iface := stage.Func("interface", func(context.Context, fmt.Stringer) behaviour.Outcome { return behaviour.OK(nil) })
+	rows := []struct {
+		name    string
+		carrier *nats.Carrier
+		want    string
+	}{
+		{"no name", nats.NewCarrier(conn, "", nats.Options[any]{}), "the pipeline has no name"},
+		{"an option out of range", nats.NewCarrier(conn, "test", nats.Options[any]{Replicas: 9}), "Replicas is 9"},
+		{"a stage's option out of range", nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("plain", nats.Options[scan]{Replicas: 9})),
+			"Replicas is 9"},
+		{"another type", nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("plain", nats.Options[page]{})),
+			`Carry("plain") is for nats_test.page, and the stage takes nats_test.scan`},
+		{"twice", nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("plain", nats.Options[scan]{}), nats.Carry("plain", nats.Options[scan]{})),
+			`Carry("plain") is given twice`},
+		{"an interface", nats.NewCarrier(conn, "test", nats.Options[any]{}), "JSON cannot carry fmt.Stringer"},
+	}
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			_, err := pipeline.New("test", plain, iface, pipeline.Map("a", "plain", "interface"), pipeline.Place(r.carrier, "a"))
+			assert.ErrorContains(t, err, r.want)
+		})
+	}
+	assert.Panics(t, func() { nats.NewCarrier(nil, "test", nats.Options[any]{}) })
+}

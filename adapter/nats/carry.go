@@ -1,0 +1,97 @@
+package nats
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"github.com/golda-dev/golda/stage"
+)
+
+// sending is a command that the server is to take.
+type sending[C any] struct {
+	cmd C
+	id  string
+	err error // why it was not taken; nil if it was
+}
+
+// How long carry waits before it publishes again what the server could not take.
+const (
+	firstWait   = 5 * time.Millisecond
+	longestWait = time.Second
+)
+
+// carry publishes commands, in order, and waits for as long as the server cannot take one. What is published again has the same ID, so that
+// it is there once. It returns an error for each command, or nil if the server has all.
+func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
+	all := make([]*sending[C], len(cmds))
+	for n, cmd := range cmds {
+		all[n] = &sending[C]{cmd: cmd, id: rand.Text()}
+	}
+	i.carryAll(ctx, all)
+	for n, s := range all {
+		if s.err == nil {
+			continue
+		}
+		if errs == nil {
+			errs = make([]error, len(cmds))
+		}
+		errs[n] = s.err
+	}
+	return errs
+}
+
+// carryAll publishes commands until the server has taken or refused each, or ctx ends. After one that could not be taken it goes on with
+// one, and then with twice as many each time.
+func (i *Inlet[C]) carryAll(ctx context.Context, left []*sending[C]) {
+	window, pause, waits := len(left), firstWait, false
+	for len(left) > 0 {
+		some := left[:min(window, len(left))]
+		refused := i.carryOnce(ctx, some)
+		left = slices.Concat(refused, left[len(some):])
+		if len(refused) < len(some) {
+			pause = firstWait
+		}
+		if len(refused) == 0 {
+			window *= 2
+			continue
+		}
+		if !waits {
+			waits = true
+			i.o.Logger.Warn("the server takes no commands; the carrier waits", "inlet", i.name, "commands", len(left), "reason", refused[0].err)
+		}
+		select {
+		case <-time.After(pause):
+			window, pause = 1, min(2*pause, longestWait)
+		case <-ctx.Done():
+			for _, s := range left {
+				s.err = context.Cause(ctx)
+			}
+			return
+		}
+	}
+	if waits {
+		i.o.Logger.Info("the server takes commands again", "inlet", i.name)
+	}
+}
+
+// carryOnce publishes commands. It returns those that the server may take later.
+func (i *Inlet[C]) carryOnce(ctx context.Context, some []*sending[C]) (refused []*sending[C]) {
+	ids, cmds := make([]string, len(some)), make([]C, len(some))
+	for n, s := range some {
+		ids[n], cmds[n] = s.id, s.cmd
+	}
+	errs := i.publishAll(ctx, ids, cmds)
+	for n, s := range some {
+		s.err = nil
+		if errs == nil || errs[n] == nil {
+			continue
+		}
+		s.err = errs[n]
+		if _, passes := stage.Overloaded(s.err); passes {
+			refused = append(refused, s)
+		}
+	}
+	return refused
+}

@@ -1,0 +1,125 @@
+// Mapped is a pipeline of three groups of stages that run in one process, or in as many processes on as many machines as wanted.
+//
+//	go run ./examples/mapped                                                  # all in one process; no server
+//
+//	go run ./examples/mapped -nats nats://127.0.0.1:4222 -groups index        # ends when all documents are indexed
+//	go run ./examples/mapped -nats nats://127.0.0.1:4222 -groups ocr          # as often as wanted; they join and leave
+//	go run ./examples/mapped -nats nats://127.0.0.1:4222 -groups load         # ends when all documents are sent
+//
+// The process of group load makes documents, those of group ocr read them, which takes long, and the process of group index counts their
+// words. Which process runs which group is said by pipeline.Map, and which process this one is by pipeline.Place: the stages do not know.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/examples/internal/show"
+	"github.com/golda-dev/golda/pipeline"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// config holds the values of the flags.
+type config struct {
+	documents, workers int
+	each               time.Duration
+	groups, nats, out  string
+}
+
+// run runs the program and returns its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c, err := parseFlags(args, stdout)
+	if err != nil {
+		return show.Usage(stderr, "mapped", err)
+	}
+	return show.Status(stderr, "mapped", c.work(ctx, stdout))
+}
+
+func parseFlags(args []string, help io.Writer) (c config, err error) {
+	flags := flag.NewFlagSet("mapped", flag.ContinueOnError)
+	flags.IntVar(&c.documents, "n", 200, "`number` of documents")
+	flags.IntVar(&c.workers, "workers", 4, "`number` of documents that a process reads at once")
+	flags.DurationVar(&c.each, "each", 10*time.Millisecond, "`duration` of reading a document")
+	flags.StringVar(&c.groups, "groups", "", "`names` of the groups that this process runs, with commas between: load, ocr, index; without it, all")
+	flags.StringVar(&c.nats, "nats", "", "`URL` of the NATS server with JetStream that the processes share")
+	flags.StringVar(&c.out, "out", "", "`file` that gets a line for each document; without it, there is only the sum")
+	const about = "mapped is a pipeline whose groups of stages run in one process or in several."
+	if err := show.Parse(flags, args, about, help); err != nil {
+		return c, err
+	}
+	return c, errors.Join(
+		show.NoArguments(flags),
+		show.Fault(c.documents < 1, "-n %d: at least 1", c.documents),
+		show.Fault(c.workers < 1, "-workers %d: at least 1", c.workers),
+		show.Fault(c.each < 0, "-each %v: at least 0", c.each),
+		show.Fault((c.groups == "") != (c.nats == ""), "-groups and -nats: both or none"),
+	)
+}
+
+// work runs the stages of this process, until all documents are indexed, or have been sent, or ctx ends.
+func (c config) work(ctx context.Context, stdout io.Writer) (err error) {
+	index, err := newIndex(c.out, c.documents)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, index.close()) }()
+	parts := c.stages(index)
+	if c.groups != "" {
+		conn, err := nats.Connect(ctx, c.nats)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		parts = append(parts, pipeline.Place(nats.NewCarrier(conn, "mapped", carrierOptions), strings.Split(c.groups, ",")...))
+	}
+	p, err := pipeline.New("mapped", parts...)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-index.full:
+			cancel()
+		case <-p.Done():
+		}
+	}()
+	if err := p.Run(ctx); err != nil {
+		return err
+	}
+	_, err = io.WriteString(stdout, report(p.Snapshot(), index))
+	return err
+}
+
+// report says what each stage has done.
+func report(s pipeline.Snapshot, index *index) string {
+	var b strings.Builder
+	for _, st := range s.Stages {
+		if st.Process != "" {
+			fmt.Fprintf(&b, "%s: sent %d to process %s\n", st.Name, st.OK, st.Process)
+		} else {
+			fmt.Fprintf(&b, "%s: handled %d\n", st.Name, st.OK+st.Forwarded)
+		}
+	}
+	documents, words := index.sum()
+	if documents > 0 {
+		fmt.Fprintf(&b, "index: %d documents of %d words\n", documents, words)
+	}
+	fmt.Fprintf(&b, "law: %s\n", s.Law())
+	return b.String()
+}

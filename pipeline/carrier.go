@@ -1,0 +1,37 @@
+package pipeline
+
+import (
+	"context"
+	"reflect"
+)
+
+// Carrier carries commands from process to process, for [Place]: it keeps each until a process that runs its stage has handled it. The
+// Carrier of adapter/nats does that with JetStream.
+//
+// All processes of a pipeline have carriers that lead to the same place, such as one server.
+type Carrier interface {
+	// Line returns the line that leads to a stage whose commands are of a type. If the stage is a keyed one, key returns a number for a
+	// command that is the same for all commands of one key, in every process; otherwise it is nil. It may panic, as the user's function for
+	// the key does: then the command has no key. The stage is in one process, or in several at once.
+	//
+	// New calls Line once for each stage that commands of other processes come to, or go to. Line does not wait for anything; its error
+	// is a fault of New.
+	Line(stage string, commands reflect.Type, key func(cmd any) uint64) (Line, error)
+}
+
+// Line leads to one stage: commands for it are sent in some processes, and fed to it in those that run it. A Line promises that a command
+// which was sent is fed until it has ended in one of them, also if processes are killed meanwhile.
+type Line interface {
+	// Open is called once, when the pipeline starts, before Send and Feed. Its error is that of the start.
+	Open(ctx context.Context) error
+	// Send sends commands, in order. It returns an error for each command, in which nil means that the command cannot be lost any more; or
+	// nil if all were sent. It waits while the line is full or away, until ctx ends: other errors are those of a command that cannot be sent
+	// at all. It is called by one goroutine at a time.
+	Send(ctx context.Context, cmds []any) []error
+	// Feed submits the commands that were sent, until ctx ends, and hears the end of each, as in [source.Ends]. It is called only where
+	// the stage runs, and again after an error, like any source.
+	//
+	// Of a keyed stage the commands of one key are in one process at a time, and are fed in the order in which they were sent: each after the
+	// end of the one before.
+	Feed(ctx context.Context, submit func(cmd any, ended func(err error)) error) error
+}

@@ -1,0 +1,296 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/golda-dev/golda/internal/engine"
+	"github.com/golda-dev/golda/internal/part"
+	"github.com/golda-dev/golda/internal/rules"
+	"github.com/golda-dev/golda/source"
+)
+
+// placement is a part that says which processes of the mapping this one is.
+type placement struct {
+	carrier   Carrier
+	processes []string
+}
+
+// Part makes a placement a part of a pipeline.
+func (placement) Part(part.Seal) {}
+
+// Place has this process run the stages that [Map] assigns to the processes of these names, and no others. The same program, started with
+// other names on other machines, runs the rest; any number of processes may have one name, and join and leave at any time. The carrier takes
+// the commands from process to process. Each stage must be mapped:
+//
+//	parts := []pipeline.Part{
+//		load, ocr, index, load.To(ocr), ocr.To(index),
+//		pipeline.Map("front", "load", "index"), pipeline.Map("ocr", "ocr"),
+//	}
+//	if *groups != "" {
+//		parts = append(parts, pipeline.Place(nats.NewCarrier(conn, "scans", nats.CarrierOptions{}), strings.Split(*groups, ",")...))
+//	}
+//	p, err := pipeline.New("scans", parts...)
+//
+// # A stage that runs elsewhere
+//
+// It is a stage of the pipeline here all the same: it has a queue of its [stage.Capacity], with its [stage.Overflow] rule, and a snapshot
+// that names the process. Handlers forward and emit to it and callers submit to it as always. Its worker sends the commands, many at once
+// and in order. Nothing of the user's is called for it here, neither its factory nor a Start, a middleware, or a guard, but the function
+// for the key of a [stage.Keyed]. All its other options hold where it runs. A [Feed] to it is not run here.
+//
+// A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. Its result is made
+// elsewhere: so a command whose caller waits for a result fails with [stage.ErrElsewhere] where it would leave the process. Values and deadlines of
+// contexts stay behind. When the carrier is full or away the queue fills, and callers and stages before it wait, or are refused, as its rule says.
+//
+// # A stage that runs here
+//
+// It is fed with what other processes send to it if a stage that is mapped to another process leads to it along a wire or flow, or if it is
+// an [Entry]; without any Entry, also if no other stage leads to it and it has no Feed. A command that was sent is acknowledged when it has ended
+// with all that it emitted: so it is handled at least once, whatever process is killed. No commands can be sent to a stage that is none of
+// these: Submit and Forward to it from elsewhere fail with [stage.ErrElsewhere].
+//
+// A keyed stage may run in several processes: each key is in one of them at a time, in order. Then its key must be of strings, integers,
+// booleans, or arrays or structs of them.
+//
+// # What is not shared
+//
+// Policies, [Group]s, [MaxInFlight] and a [Synchronize] govern what runs in this process, each process by itself. A synchronizer of stages of which
+// some run here and some do not is a fault. So a loop that leads through several processes is not bounded by MaxInFlight: bound what enters it.
+// [Pipeline.Run] does not return when the feeds of this process are exhausted if other processes may send something. Stages that
+// [Pipeline.Add] adds run here.
+func Place(carrier Carrier, processes ...string) Part { return placement{carrier, processes} }
+
+// relayed is a stage that runs in another process.
+type relayed struct {
+	process string
+	line    Line  // nil: no commands can be sent there
+	why     error // of a stage without a line
+}
+
+// line is a line of one stage.
+type line struct {
+	Line
+
+	stage string
+}
+
+// checkPlaces checks that Place says where each stage runs, and makes the lines.
+func (p *plan) checkPlaces() {
+	if len(p.places) == 0 {
+		return
+	}
+	if len(p.places) > 1 {
+		p.faultf("Place", "is given %d times; give all processes to one Place", len(p.places))
+	}
+	at := p.places[0]
+	if engine.IsNil(at.carrier) {
+		p.faultf("Place", "the carrier is nil")
+	}
+	p.checkProcesses(at.processes)
+	of := p.processes()
+	p.away = map[*engine.Core]relayed{}
+	for _, c := range p.stages {
+		switch process := of[c]; {
+		case process == "":
+			p.faultf(stageName(c), "is mapped to no process; with Place each stage, or its group, must be in a Map")
+		case !slices.Contains(at.processes, process):
+			p.away[c] = relayed{process: process}
+		}
+	}
+	p.checkSplitRules()
+	if !engine.IsNil(at.carrier) {
+		p.lay(at.carrier, of)
+	}
+}
+
+// checkProcesses checks the names that Place is given.
+func (p *plan) checkProcesses(names []string) {
+	known := map[string]bool{}
+	for _, m := range p.maps {
+		known[m.process] = true
+	}
+	if len(names) == 0 {
+		p.faultf("Place", "names no process")
+	}
+	if len(known) == 0 {
+		p.faultf("Place", "there is no Map; it says which process runs what")
+		return
+	}
+	for i, name := range names {
+		if !known[name] {
+			p.faultf("Place", "no Map is for a process %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+		if slices.Contains(names[:i], name) {
+			p.faultf("Place", "process %q is given twice", name)
+		}
+	}
+}
+
+// processes returns the process that each stage is mapped to.
+func (p *plan) processes() map[*engine.Core]string {
+	named, of := map[string]string{}, map[*engine.Core]string{}
+	for _, m := range p.maps {
+		for _, name := range m.names {
+			named[name] = m.process
+		}
+	}
+	for _, g := range p.groups {
+		for _, c := range g.stages {
+			of[c] = named[g.name]
+		}
+	}
+	for _, c := range p.stages {
+		if _, grouped := of[c]; !grouped {
+			of[c] = named[c.Name()]
+		}
+	}
+	return of
+}
+
+// checkSplitRules finds synchronizers of which a part is elsewhere, and forgets those that are elsewhere as a whole.
+func (p *plan) checkSplitRules() {
+	p.rules = slices.DeleteFunc(p.rules, func(r *rules.Rules) bool {
+		var here, there []string
+		for _, name := range slices.Sorted(maps.Keys(r.Members)) {
+			x, ok := r.Members[name].(cored)
+			if !ok {
+				continue
+			}
+			if _, away := p.away[x.Core()]; away {
+				there = append(there, name)
+			} else {
+				here = append(here, name)
+			}
+		}
+		if len(here) > 0 && len(there) > 0 {
+			p.faultf(fmt.Sprintf("Synchronize(%q)", r.Name), "stage %q runs in this process and stage %q in another one; map them to the same",
+				here[0], there[0])
+		}
+		return len(there) > 0
+	})
+}
+
+// lay makes the lines of the stages that commands come to from other processes. It adds the feeds of those that run here, and drops the feeds of
+// those that do not.
+func (p *plan) lay(carrier Carrier, of map[*engine.Core]string) {
+	led := p.ledTo(of)
+	p.feeds = slices.DeleteFunc(p.feeds, func(f *fed) bool { _, away := p.away[f.core]; return away })
+	for _, c := range p.stages {
+		r, away := p.away[c]
+		if !led[c] {
+			if away {
+				r.why = &engine.ElsewhereError{Stage: c.Name(), Process: r.process, Problem: "no commands can be sent to it: " +
+					"declare it with pipeline.Entry, or the port that leads to it with stage.Out, in all processes"}
+				p.away[c] = r
+			}
+			continue
+		}
+		l, err := layTo(carrier, c)
+		switch {
+		case err != nil:
+			p.faultf(stageName(c), "commands cannot be sent to it, or come from other processes: %v", err)
+		case away:
+			r.line = l
+			p.away[c] = r
+		default:
+			p.addFeed(c, l)
+		}
+		p.lines = append(p.lines, line{l, c.Name()})
+	}
+}
+
+// layTo returns the line of a stage.
+func layTo(carrier Carrier, c *engine.Core) (l Line, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the carrier panicked: %v", v)
+		}
+	}()
+	key, err := c.Key()
+	if err != nil {
+		return nil, err
+	}
+	l, err = carrier.Line(c.Name(), c.Type(), key)
+	if err == nil && engine.IsNil(l) {
+		err = fmt.Errorf("%T returned no line", carrier)
+	}
+	return l, err
+}
+
+// ledTo returns the stages that commands of other processes come to.
+func (p *plan) ledTo(of map[*engine.Core]string) map[*engine.Core]bool {
+	led, within := map[*engine.Core]bool{}, map[*engine.Core]bool{}
+	for i, to := range p.edges() {
+		for _, j := range to {
+			from, to := p.stages[i], p.stages[j]
+			led[to] = led[to] || of[from] != of[to]
+			within[to] = within[to] || from != to
+		}
+	}
+	for _, f := range p.feeds {
+		within[f.core] = true
+	}
+	for _, c := range p.stages {
+		led[c] = led[c] || len(p.entry) == 0 && !within[c]
+	}
+	for _, c := range p.entry {
+		led[c] = true
+	}
+	return led
+}
+
+// addFeed adds the feed of a stage that is fed by other processes.
+func (p *plan) addFeed(c *engine.Core, l Line) {
+	f := &fed{name: "from other processes: " + c.Name(), core: c, carried: true}
+	src := source.Ends(l.Feed)
+	f.run = func(ctx context.Context, submit func(load any) error) error {
+		return src(ctx, func(cmd any) error {
+			if err := c.CheckType(cmd); err != nil {
+				return source.Fatal(err)
+			}
+			return submit(cmd)
+		})
+	}
+	p.feeds = append(p.feeds, f)
+}
+
+// relay has the commands of the stages that run in other processes sent there.
+func (p *Pipeline) relay(plan *plan) {
+	p.lines = plan.lines
+	for c, r := range plan.away {
+		var send engine.Send
+		if r.line != nil {
+			send = r.line.Send
+		}
+		c.Relay(r.process, send, r.why)
+	}
+}
+
+// openLines opens the lines.
+func (p *Pipeline) openLines(ctx context.Context) error {
+	for _, l := range p.lines {
+		if err := openLine(ctx, l); err != nil {
+			return fmt.Errorf("stage %q: %w", l.stage, err)
+		}
+	}
+	return nil
+}
+
+// openLine opens a line. A panic is an error.
+func openLine(ctx context.Context, l line) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the carrier panicked: %v", v)
+		}
+	}()
+	return l.Open(ctx)
+}
+
+// runsHere reports whether the stages of a group run in this process.
+func runsHere(g grouping) bool {
+	return len(g.stages) == 0 || g.stages[0].Process() == ""
+}
