@@ -337,8 +337,6 @@ func (p *plan) checkStages() {
 	}
 }
 
-func stageName(c *engine.Core) string { return fmt.Sprintf("stage %q", c.Name()) }
-
 func (p *plan) checkWires() {
 	wired := map[behaviour.Outlet]bool{}
 	for i, w := range p.wires {
@@ -456,6 +454,40 @@ func (p *plan) checkMaps() {
 			of[name] = m.process
 		}
 	}
+}
+
+// checkPlaces checks where the stages run, and lets those that run elsewhere have neither feeds nor rules here.
+func (p *plan) checkPlaces() {
+	if len(p.places) == 0 {
+		return
+	}
+	at := placing{
+		places: p.places, maps: p.maps, stages: p.stages, of: p.processes(), edges: p.edges(), entry: p.entry, faultf: p.faultf,
+		feeds: p.feeds, rules: p.rules,
+	}
+	at.check()
+	p.feeds, p.rules, p.away, p.lines = at.feeds, at.rules, at.away, at.lines
+}
+
+// processes returns the process that each stage is mapped to.
+func (p *plan) processes() map[*engine.Core]string {
+	named, of := map[string]string{}, map[*engine.Core]string{}
+	for _, m := range p.maps {
+		for _, name := range m.names {
+			named[name] = m.process
+		}
+	}
+	for _, g := range p.groups {
+		for _, c := range g.stages {
+			of[c] = named[g.name]
+		}
+	}
+	for _, c := range p.stages {
+		if _, grouped := of[c]; !grouped {
+			of[c] = named[c.Name()]
+		}
+	}
+	return of
 }
 
 // unmappable returns why a name cannot be mapped to a process, "" if it can.

@@ -174,3 +174,20 @@ func (p *Pipeline) coordinate(all []*rules.Rules, stages []*engine.Core) {
 		}
 	}
 }
+
+// relay has the commands of the stages that run in other processes sent there.
+func (p *Pipeline) relay(plan *plan) {
+	p.lines = plan.lines
+	for c, r := range plan.away {
+		var send engine.Send
+		if r.line != nil {
+			send = r.line.Send
+		}
+		c.Relay(r.process, send, r.why)
+	}
+}
+
+// runsHere reports whether the stages of a group run in this process.
+func runsHere(g grouping) bool {
+	return len(g.stages) == 0 || g.stages[0].Process() == ""
+}

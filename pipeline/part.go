@@ -373,3 +373,5 @@ const (
 	poolsChild       = "(pools)"
 	controllersChild = "(controllers)"
 )
+
+func stageName(c *engine.Core) string { return fmt.Sprintf("stage %q", c.Name()) }

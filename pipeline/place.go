@@ -78,11 +78,24 @@ type line struct {
 	stage string
 }
 
-// checkPlaces checks that Place says where each stage runs, and makes the lines.
-func (p *plan) checkPlaces() {
-	if len(p.places) == 0 {
-		return
-	}
+// placing checks where each stage runs, and makes the lines.
+type placing struct {
+	places []placement
+	maps   []mapping
+	stages []*engine.Core
+	of     map[*engine.Core]string // the process that each stage is mapped to
+	edges  [][]int                 // for each stage, the stages that it leads to
+	entry  []*engine.Core
+	faultf func(part, format string, args ...any)
+
+	feeds []*fed         // to begin with, those that were given; then those that run here
+	rules []*rules.Rules // likewise
+	away  map[*engine.Core]relayed
+	lines []line
+}
+
+// check checks that Place says where each stage runs, and makes the lines.
+func (p *placing) check() {
 	if len(p.places) > 1 {
 		p.faultf("Place", "is given %d times; give all processes to one Place", len(p.places))
 	}
@@ -91,10 +104,9 @@ func (p *plan) checkPlaces() {
 		p.faultf("Place", "the carrier is nil")
 	}
 	p.checkProcesses(at.processes)
-	of := p.processes()
 	p.away = map[*engine.Core]relayed{}
 	for _, c := range p.stages {
-		switch process := of[c]; {
+		switch process := p.of[c]; {
 		case process == "":
 			p.faultf(stageName(c), "is mapped to no process; with Place each stage, or its group, must be in a Map")
 		case !slices.Contains(at.processes, process):
@@ -103,12 +115,12 @@ func (p *plan) checkPlaces() {
 	}
 	p.checkSplitRules()
 	if !engine.IsNil(at.carrier) {
-		p.lay(at.carrier, of)
+		p.lay(at.carrier)
 	}
 }
 
 // checkProcesses checks the names that Place is given.
-func (p *plan) checkProcesses(names []string) {
+func (p *placing) checkProcesses(names []string) {
 	known := map[string]bool{}
 	for _, m := range p.maps {
 		known[m.process] = true
@@ -130,29 +142,8 @@ func (p *plan) checkProcesses(names []string) {
 	}
 }
 
-// processes returns the process that each stage is mapped to.
-func (p *plan) processes() map[*engine.Core]string {
-	named, of := map[string]string{}, map[*engine.Core]string{}
-	for _, m := range p.maps {
-		for _, name := range m.names {
-			named[name] = m.process
-		}
-	}
-	for _, g := range p.groups {
-		for _, c := range g.stages {
-			of[c] = named[g.name]
-		}
-	}
-	for _, c := range p.stages {
-		if _, grouped := of[c]; !grouped {
-			of[c] = named[c.Name()]
-		}
-	}
-	return of
-}
-
 // checkSplitRules finds synchronizers of which a part is elsewhere, and forgets those that are elsewhere as a whole.
-func (p *plan) checkSplitRules() {
+func (p *placing) checkSplitRules() {
 	p.rules = slices.DeleteFunc(p.rules, func(r *rules.Rules) bool {
 		var here, there []string
 		for _, name := range slices.Sorted(maps.Keys(r.Members)) {
@@ -176,8 +167,8 @@ func (p *plan) checkSplitRules() {
 
 // lay makes the lines of the stages that commands come to from other processes. It adds the feeds of those that run here, and drops the feeds of
 // those that do not.
-func (p *plan) lay(carrier Carrier, of map[*engine.Core]string) {
-	led := p.ledTo(of)
+func (p *placing) lay(carrier Carrier) {
+	led := p.ledTo()
 	p.feeds = slices.DeleteFunc(p.feeds, func(f *fed) bool { _, away := p.away[f.core]; return away })
 	for _, c := range p.stages {
 		r, away := p.away[c]
@@ -222,12 +213,12 @@ func layTo(carrier Carrier, c *engine.Core) (l Line, err error) {
 }
 
 // ledTo returns the stages that commands of other processes come to.
-func (p *plan) ledTo(of map[*engine.Core]string) map[*engine.Core]bool {
+func (p *placing) ledTo() map[*engine.Core]bool {
 	led, within := map[*engine.Core]bool{}, map[*engine.Core]bool{}
-	for i, to := range p.edges() {
+	for i, to := range p.edges {
 		for _, j := range to {
 			from, to := p.stages[i], p.stages[j]
-			led[to] = led[to] || of[from] != of[to]
+			led[to] = led[to] || p.of[from] != p.of[to]
 			within[to] = within[to] || from != to
 		}
 	}
@@ -244,7 +235,7 @@ func (p *plan) ledTo(of map[*engine.Core]string) map[*engine.Core]bool {
 }
 
 // addFeed adds the feed of a stage that is fed by other processes.
-func (p *plan) addFeed(c *engine.Core, l Line) {
+func (p *placing) addFeed(c *engine.Core, l Line) {
 	f := &fed{name: "from other processes: " + c.Name(), core: c, carried: true}
 	src := source.Ends(l.Feed)
 	f.run = func(ctx context.Context, submit func(load any) error) error {
@@ -258,28 +249,6 @@ func (p *plan) addFeed(c *engine.Core, l Line) {
 	p.feeds = append(p.feeds, f)
 }
 
-// relay has the commands of the stages that run in other processes sent there.
-func (p *Pipeline) relay(plan *plan) {
-	p.lines = plan.lines
-	for c, r := range plan.away {
-		var send engine.Send
-		if r.line != nil {
-			send = r.line.Send
-		}
-		c.Relay(r.process, send, r.why)
-	}
-}
-
-// openLines opens the lines.
-func (p *Pipeline) openLines(ctx context.Context) error {
-	for _, l := range p.lines {
-		if err := openLine(ctx, l); err != nil {
-			return fmt.Errorf("stage %q: %w", l.stage, err)
-		}
-	}
-	return nil
-}
-
 // openLine opens a line. A panic is an error.
 func openLine(ctx context.Context, l line) (err error) {
 	defer func() {
@@ -288,9 +257,4 @@ func openLine(ctx context.Context, l line) (err error) {
 		}
 	}()
 	return l.Open(ctx)
-}
-
-// runsHere reports whether the stages of a group run in this process.
-func runsHere(g grouping) bool {
-	return len(g.stages) == 0 || g.stages[0].Process() == ""
 }

@@ -53,6 +53,16 @@ func (p *Pipeline) Start(ctx context.Context) error {
 	return nil
 }
 
+// openLines opens the lines.
+func (p *Pipeline) openLines(ctx context.Context) error {
+	for _, l := range p.lines {
+		if err := openLine(ctx, l); err != nil {
+			return fmt.Errorf("stage %q: %w", l.stage, err)
+		}
+	}
+	return nil
+}
+
 // launch starts the supervision trees and lets commands in, unless ctx ends or Stop is called first.
 func (p *Pipeline) launch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -28,13 +28,13 @@ type (
 	}
 )
 
-// shelf counts pages.
-type shelf struct {
+// pages counts what was indexed.
+type pages struct {
 	mu sync.Mutex
 	of map[int]int
 }
 
-func (s *shelf) put(id int) {
+func (s *pages) put(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
@@ -43,8 +43,8 @@ func (s *shelf) put(id int) {
 	s.of[id]++
 }
 
-// full reports whether the shelf has n pages, each so many times at least.
-func (s *shelf) full(n int) bool {
+// full reports whether the index has n pages, each so many times at least.
+func (s *pages) full(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.of) == n
@@ -58,7 +58,7 @@ type archive struct {
 }
 
 // newArchive makes the pipeline as a process has it.
-func newArchive(t *testing.T, carrier pipeline.Carrier, process string, read func(scan) (page, error), done *shelf) *archive {
+func newArchive(t *testing.T, carrier pipeline.Carrier, process string, read func(scan) (page, error), done *pages) *archive {
 	t.Helper()
 	a := &archive{}
 	a.load = stage.Map("load", func(_ context.Context, s scan) (scan, error) { return s, nil })
@@ -84,7 +84,7 @@ func read(s scan) (page, error) { return page{s.ID, fmt.Sprint(s.Lines)}, nil }
 func TestACarrierTakesCommandsThroughThreeProcesses(t *testing.T) {
 	conn := embed(t, t.TempDir(), nats.Store{})
 	carrier := nats.NewCarrier(conn, "archive", nats.Options[any]{}, nats.Carry("index it", nats.Options[page]{MaxInFlight: 8}))
-	done := &shelf{}
+	done := &pages{}
 	front := newArchive(t, carrier, "front", read, done)
 	ocr := newArchive(t, carrier, "ocr", read, done)
 	back := newArchive(t, nats.NewCarrier(conn, "archive", nats.Options[any]{}, nats.Carry("index it", nats.Options[page]{MaxInFlight: 8})),
@@ -125,7 +125,7 @@ func eventualStatus[C any](t *testing.T, i *nats.Inlet[C], is func(nats.Status) 
 func TestAFullStreamHoldsUpTheSender(t *testing.T) {
 	conn := embed(t, t.TempDir(), nats.Store{})
 	o := nats.Options[any]{MaxMessages: 10}
-	done := &shelf{}
+	done := &pages{}
 	front := newArchive(t, nats.NewCarrier(conn, "archive", o), "front", read, done)
 	const n = 1500 // more than the queues hold
 	sent := make(chan struct{})

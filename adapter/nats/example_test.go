@@ -122,3 +122,37 @@ func check(err error) {
 		panic(err)
 	}
 }
+
+// Two processes of one program: one takes orders, the other books them. A flag says which is which; here both are in one program, with one
+// connection. The stage "book" has options of its own.
+func ExampleNewCarrier() {
+	dir, err := os.MkdirTemp("", "shop")
+	check(err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx := context.Background()
+	conn, err := nats.Embed(dir, nats.Store{}) // or nats.Connect, in each process
+	check(err)
+	carrier := nats.NewCarrier(conn, "shop", nats.Options[any]{}, nats.Carry("book", nats.Options[Order]{MaxInFlight: 16}))
+
+	booked := make(chan string)
+	start := func(groups ...string) (*pipeline.Pipeline, *stage.Flow[Order, Order]) {
+		take := stage.Map("take", func(_ context.Context, o Order) (Order, error) { return o, nil })
+		book := stage.Sink("book", func(_ context.Context, o Order) error {
+			booked <- fmt.Sprintln(groups, "booked", o.ID, o.Amount)
+			return nil
+		})
+		p, err := pipeline.New("shop", take.To(book), pipeline.Map("front", "take"), pipeline.Map("back", "book"),
+			pipeline.Place(carrier, groups...))
+		check(err)
+		check(p.Start(ctx))
+		return p, take
+	}
+	front, take := start("front")
+	back, _ := start("back")
+	check(take.Submit(ctx, Order{ID: "7", Amount: 40}))
+	fmt.Print(<-booked)
+	check(front.Stop(ctx))
+	check(back.Stop(ctx))
+	check(conn.Close(ctx))
+	// Output: [back] booked 7 40
+}

@@ -26,15 +26,16 @@ const module = "github.com/golda-dev/golda"
 // The budget of stage has 20 names for typed, keyed and ordered stages, flows of any behaviour, rates of keys, the retry budget and
 // deadlines beyond the 60 of the stages that they are made of, that of pipeline 5 for feeds beyond 40. Two names more in behaviour,
 // and two in stage, are for state that survives a crash; one in stage refuses a call that would never end, and three are for guards. That of adapter/nats
-// has 2 for clusters.
+// has 2 for clusters. One more in stage, three in pipeline and four in adapter/nats are for stages that run in several processes, whose carrier a
+// user may write.
 const budget = `
 behaviour        32
-stage            86
+stage            87
 stage/queue      20
 stage/reason     20
 stage/upgrade    20
 worker           25
-pipeline         46
+pipeline         47
 source           17
 window           18
 coordination/guard 5
@@ -46,7 +47,7 @@ controller       60
 supervisor       60
 adapter/failsafe 15
 adapter/http     20
-adapter/nats     34
+adapter/nats     38
 adapter/nats/fleet 14
 adapter/watermill 12
 stage/stagetest  44
