@@ -66,6 +66,7 @@
 //
 // # Several processes
 //
-// With [Place] a process runs only what Map assigns to it, and a [Carrier] takes the commands for the other stages to the processes that run
-// them. Without it one process runs all stages. Behaviours do not know where they run: location is in the parts that New is given.
+// With [Place] a process runs only what Map assigns to it, and a [Carrier] takes the commands for the other stages to the processes
+// that run them. Without it one process runs all stages. Behaviours do not know where they run: location is in the parts that New is
+// given.
 package pipeline

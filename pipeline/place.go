@@ -22,9 +22,9 @@ type placement struct {
 // Part makes a placement a part of a pipeline.
 func (placement) Part(part.Seal) {}
 
-// Place has this process run the stages that [Map] assigns to the processes of these names, and no others. The same program, started with
-// other names on other machines, runs the rest; any number of processes may have one name, and join and leave at any time. The carrier takes
-// the commands from process to process. Each stage must be mapped:
+// Place has this process run the stages that [Map] assigns to the processes of these names, and no others. The same program, started
+// with other names on other machines, runs the rest; any number of processes may have one name, and join and leave at any time. The
+// carrier takes the commands from process to process. Each stage must be mapped:
 //
 //	parts := []pipeline.Part{
 //		load, ocr, index, load.To(ocr), ocr.To(index),
@@ -42,26 +42,27 @@ func (placement) Part(part.Seal) {}
 // and in order. Nothing of the user's is called for it here, neither its factory nor a Start, a middleware, or a guard, but the function
 // for the key of a [stage.Keyed]. All its other options hold where it runs. A [Feed] to it is not run here.
 //
-// A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. Its result is made
-// elsewhere: so a command whose caller waits for a result fails with [stage.ErrElsewhere] where it would leave the process. Values and deadlines of
-// contexts stay behind. When the carrier is full or away the queue fills, and callers and stages before it wait, or are refused, as its rule says.
+// A command has ended here, and its [stage.Ticket] with it, when it and all that it has emitted cannot be lost any more. Its result is
+// made elsewhere: so a command whose caller waits for a result fails with [stage.ErrElsewhere] where it would leave the process.
+// Values and deadlines of contexts stay behind. When the carrier is full or away the queue fills, and callers and stages before it
+// wait, or are refused, as its rule says.
 //
 // # A stage that runs here
 //
-// It is fed with what other processes send to it if a stage that is mapped to another process leads to it along a wire or flow, or if it is
-// an [Entry]; without any Entry, also if no other stage leads to it and it has no Feed. A command that was sent is acknowledged when it has ended
-// with all that it emitted: so it is handled at least once, whatever process is killed. No commands can be sent to a stage that is none of
-// these: Submit and Forward to it from elsewhere fail with [stage.ErrElsewhere].
+// It is fed with what other processes send to it if a stage that is mapped to another process leads to it along a wire or flow, or if
+// it is an [Entry]; without any Entry, also if no other stage leads to it and it has no Feed. A command that was sent is acknowledged
+// when it has ended with all that it emitted: so it is handled at least once, whatever process is killed. No commands can be sent to a
+// stage that is none of these: Submit and Forward to it from elsewhere fail with [stage.ErrElsewhere].
 //
 // A keyed stage may run in several processes: each key is in one of them at a time, in order. Then its key must be of strings, integers,
 // booleans, or arrays or structs of them.
 //
 // # What is not shared
 //
-// Policies, [Group]s, [MaxInFlight] and a [Synchronize] govern what runs in this process, each process by itself. A synchronizer of stages of which
-// some run here and some do not is a fault. So a loop that leads through several processes is not bounded by MaxInFlight: bound what enters it.
-// [Pipeline.Run] does not return when the feeds of this process are exhausted if other processes may send something. Stages that
-// [Pipeline.Add] adds run here.
+// Policies, [Group]s, [MaxInFlight] and a [Synchronize] govern what runs in this process, each process by itself. A synchronizer of
+// stages of which some run here and some do not is a fault. So a loop that leads through several processes is not bounded by
+// MaxInFlight: bound what enters it. [Pipeline.Run] does not return when the feeds of this process are exhausted if other processes
+// may send something. Stages that [Pipeline.Add] adds run here.
 func Place(carrier Carrier, processes ...string) Part { return placement{carrier, processes} }
 
 // relayed is a stage that runs in another process.
@@ -165,8 +166,8 @@ func (p *placing) checkSplitRules() {
 	})
 }
 
-// lay makes the lines of the stages that commands come to from other processes. It adds the feeds of those that run here, and drops the feeds of
-// those that do not.
+// lay makes the lines of the stages that commands come to from other processes. It adds the feeds of those that run here, and drops
+// the feeds of those that do not.
 func (p *placing) lay(carrier Carrier) {
 	led := p.ledTo()
 	p.feeds = slices.DeleteFunc(p.feeds, func(f *fed) bool { _, away := p.away[f.core]; return away })

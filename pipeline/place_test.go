@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -49,11 +50,7 @@ func (t *handledBy) get(name string) int {
 func (t *handledBy) all() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := map[string]int{}
-	for k, v := range t.of {
-		all[k] = v
-	}
-	return all
+	return maps.Clone(t.of)
 }
 
 // scans is a pipeline of three stages in one process of two.
@@ -273,12 +270,14 @@ func TestNothingOfTheUserIsCalledForAStageThatRunsElsewhere(t *testing.T) {
 		return behaviour.OK(nil)
 	})
 	keyed := stage.Keyed("keyed", func(n int) int { return n % 10 }, func(int) *spyInstance { never("a factory"); return nil })
-	ordered := stage.Func("ordered", func(context.Context, int) behaviour.Outcome { never("a handler"); return behaviour.OK(nil) }, stage.Ordered())
+	ordered := stage.Func("ordered", func(context.Context, int) behaviour.Outcome { never("a handler"); return behaviour.OK(nil) },
+		stage.Ordered())
 	home := stage.Func("home", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
 	grouped := stage.Func("grouped", func(context.Context, int) behaviour.Outcome { never("a handler"); return behaviour.OK(nil) })
 	all := []*stage.Stage[int]{each, guarded, rated, sorted, suspending, keyed, ordered, grouped}
 	b := newBroker()
-	p, err := pipeline.New("test", quiet, each, guarded, rated, sorted, suspending, keyed, ordered, home, pipeline.Group("pool", 1, 2, grouped),
+	p, err := pipeline.New("test", quiet, each, guarded, rated, sorted, suspending, keyed, ordered, home,
+		pipeline.Group("pool", 1, 2, grouped),
 		pipeline.ControlFor("pool", policy.Fixed{}),
 		pipeline.Feed("feed", each, func(context.Context, func(int) error) error { never("a source"); return nil }),
 		pipeline.Synchronize("sync", func(s *synchronizer.Synchronizer) {
@@ -376,8 +375,10 @@ func TestCommandsOfOneKeyKeepTheirOrderAcrossProcesses(t *testing.T) {
 				return behaviour.OK(nil)
 			})
 		})
-		route := stage.Func("route", func(_ context.Context, x item) behaviour.Outcome { return behaviour.Forward(keyed, x) }, stage.Workers(1, 1))
-		p, err := pipeline.New("test", quiet, route, keyed, pipeline.Map("a", "route"), pipeline.Map("b", "keyed"), pipeline.Place(b.process(), process))
+		route := stage.Func("route", func(_ context.Context, x item) behaviour.Outcome { return behaviour.Forward(keyed, x) },
+			stage.Workers(1, 1))
+		p, err := pipeline.New("test", quiet, route, keyed, pipeline.Map("a", "route"), pipeline.Map("b", "keyed"),
+			pipeline.Place(b.process(), process))
 		require.NoError(t, err)
 		require.NoError(t, p.Start(t.Context()))
 		defer func() { _ = p.Stop(context.Background()) }()
@@ -424,8 +425,9 @@ func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 		{"no process", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process())}, []string{"Place: names no process"}},
 		{"a stage of no process", []pipeline.Part{a, b, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p")},
 			[]string{`stage "b": is mapped to no process`}},
-		{"two Places", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p"), pipeline.Place(newBroker().process(), "p")},
-			[]string{"Place: is given 2 times"}},
+		{"two Places", []pipeline.Part{
+			a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p"), pipeline.Place(newBroker().process(), "p"),
+		}, []string{"Place: is given 2 times"}},
 		{"a synchronizer of two processes", []pipeline.Part{
 			a, b, pipeline.Map("p", "a"), pipeline.Map("q", "b"), pipeline.Place(newBroker().process(), "p"),
 			pipeline.Synchronize("sync", func(s *synchronizer.Synchronizer) {
@@ -435,7 +437,7 @@ func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 		{"a key of floats", []pipeline.Part{floats, pipeline.Map("p", "floats"), pipeline.Place(newBroker().process(), "p")},
 			[]string{`stage "floats"`, "float64, is not the same in every process"}},
 		{"a carrier that refuses, and one more fault", []pipeline.Part{a, b, pipeline.Map("p", "a"), pipeline.Place(refusing{}, "p")},
-			[]string{`stage "b": is mapped to no process`, `stage "a": commands cannot be sent to it, or come from other processes: it is a refusing one`}},
+			[]string{`stage "b": is mapped to no process`, `stage "a": commands cannot be sent to it, or come from other processes: it is a refus`}},
 		{"a carrier that panics", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(refusing{panics: true}, "p")},
 			[]string{"the carrier panicked: oh"}},
 		{"a carrier without lines", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(refusing{none: true}, "p")},

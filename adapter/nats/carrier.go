@@ -13,16 +13,17 @@ import (
 	"github.com/golda-dev/golda/pipeline"
 )
 
-// Carrier carries commands between the processes of a pipeline, for [pipeline.Place]. For each stage that commands of other processes come to it
-// has an [Inlet], so what holds of inlets holds of them: at least once, dead letters, back-pressure, a server that is away. What would be an
-// error of Publish that may pass is waited for: a stage elsewhere whose stream is full, or whose server is away, is a slow stage.
+// Carrier carries commands between the processes of a pipeline, for [pipeline.Place]. For each stage that commands of other processes
+// come to it has an [Inlet], so what holds of inlets holds of them: at least once, dead letters, back-pressure, a server that is away.
+// What would be an error of Publish that may pass is waited for: a stage elsewhere whose stream is full, or whose server is away, is a
+// slow stage.
 //
-// The inlet of stage "ocr" of pipeline "scans" has the name "scans_ocr", and a name with a hash in it if one of the two has other characters than
-// letters, digits and -, or both together are longer than 63. [NewInlet] with that name and the same options shows its [Status] and
-// [Letters].
+// The inlet of stage "ocr" of pipeline "scans" has the name "scans_ocr", and a name with a hash in it if one of the two has other
+// characters than letters, digits and -, or both together are longer than 63. [NewInlet] with that name and the same options shows its
+// [Status] and [Letters].
 //
-// A process that dies after it has sent a command, and before the message from which that command came is acknowledged, sends the command again when
-// the message is delivered again: as a new message, which [Options.Dedup] does not recognise.
+// A process that dies after it has sent a command, and before the message from which that command came is acknowledged, sends the
+// command again when the message is delivered again: as a new message, which [Options.Dedup] does not recognise.
 type Carrier struct {
 	conn     *Conn
 	pipeline string
@@ -43,9 +44,9 @@ type carried struct {
 	o  Options[any]
 }
 
-// NewCarrier returns the carrier of a pipeline. All processes need the same name and options. The options are those of each inlet; a Codec among
-// them is for all stages, and nil means JSON. [Carry] gives a stage options of its own. pipeline.New reports what is wrong with them. Nothing is
-// made in the server before the pipeline starts.
+// NewCarrier returns the carrier of a pipeline. All processes need the same name and options. The options are those of each inlet; a
+// Codec among them is for all stages, and nil means JSON. [Carry] gives a stage options of its own. pipeline.New reports what is wrong
+// with them. Nothing is made in the server before the pipeline starts.
 //
 // A nil conn panics.
 func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOption) *Carrier {

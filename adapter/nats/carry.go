@@ -59,7 +59,8 @@ func (i *Inlet[C]) carryAll(ctx context.Context, left []*sending[C]) {
 		}
 		if !waits {
 			waits = true
-			i.o.Logger.Warn("the server takes no commands; the carrier waits", "inlet", i.name, "commands", len(left), "reason", refused[0].err)
+			i.o.Logger.Warn("the server takes no commands; the carrier waits",
+				"inlet", i.name, "commands", len(left), "reason", refused[0].err)
 		}
 		select {
 		case <-time.After(pause):

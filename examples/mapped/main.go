@@ -54,7 +54,8 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags.IntVar(&c.documents, "n", 200, "`number` of documents")
 	flags.IntVar(&c.workers, "workers", 4, "`number` of documents that a process reads at once")
 	flags.DurationVar(&c.each, "each", 10*time.Millisecond, "`duration` of reading a document")
-	flags.StringVar(&c.groups, "groups", "", "`names` of the groups that this process runs, with commas between: load, ocr, index; without it, all")
+	flags.StringVar(&c.groups, "groups", "",
+		"`names` of the groups that this process runs, with commas between: load, ocr, index; without it, all")
 	flags.StringVar(&c.nats, "nats", "", "`URL` of the NATS server with JetStream that the processes share")
 	flags.StringVar(&c.out, "out", "", "`file` that gets a line for each document; without it, there is only the sum")
 	const about = "mapped is a pipeline whose groups of stages run in one process or in several."
