@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/engine"
 	"github.com/golda-dev/golda/internal/graph"
 	"github.com/golda-dev/golda/internal/rules"
@@ -36,7 +35,7 @@ func (p *Pipeline) Mermaid() string {
 	for i, f := range p.drawnFeeds() {
 		fmt.Fprintf(&b, "    f%d([%s]) --> s%d\n", i, mermaidText(f.name), f.core.Inbox().Place)
 	}
-	for _, e := range p.drawnEdges() {
+	for _, e := range p.edges() {
 		arrow := "-->"
 		if e.Port == "" {
 			arrow = "-.->"
@@ -72,7 +71,7 @@ func (p *Pipeline) DOT() string {
 		fmt.Fprintf(&b, "    f%d [label=%s, shape=ellipse]\n", i, strconv.Quote(f.name))
 		fmt.Fprintf(&b, "    f%d -> s%d [style=solid, label=\"\"]\n", i, f.core.Inbox().Place)
 	}
-	for _, e := range p.drawnEdges() {
+	for _, e := range p.edges() {
 		style := "solid"
 		if e.Port == "" {
 			style = "dashed"
@@ -87,26 +86,6 @@ func (p *Pipeline) DOT() string {
 	}
 	b.WriteString("}\n")
 	return b.String()
-}
-
-// drawnEdges returns the edges that are known, and the declared ones of stages that run in other processes.
-func (p *Pipeline) drawnEdges() []graph.Edge {
-	edges := p.graph.Edges()
-	places := map[*behaviour.Inlet]int{}
-	for _, c := range p.stages().stages {
-		places[c.Inbox().Inlet()] = c.Inbox().Place
-	}
-	for _, c := range p.stages().stages {
-		if c.Process() == "" {
-			continue
-		}
-		for _, port := range c.Outs() {
-			if to, ours := places[port.Inlet()]; ours {
-				edges = append(edges, graph.Edge{From: c.Inbox().Place, To: to, Port: port.Name()})
-			}
-		}
-	}
-	return edges
 }
 
 // drawnFeeds returns the feeds whose stages are there, without those of other processes: what leads to these stages is drawn.

@@ -30,7 +30,7 @@ func TestAStagesOptionsAreAllOfThoseThatWereGiven(t *testing.T) {
 	given := Options[int]{Codec: JSON[int]{Type: "n"}}
 	v := reflect.ValueOf(&given).Elem()
 	for i := range v.NumField() {
-		fill(v.Field(i))
+		setAny(v.Field(i))
 	}
 	as := reflect.ValueOf(erase(given))
 	require.Equal(t, v.NumField(), as.NumField())
@@ -46,8 +46,8 @@ func TestAStagesOptionsAreAllOfThoseThatWereGiven(t *testing.T) {
 	require.Error(t, err)
 }
 
-// fill sets a field to something that is not zero.
-func fill(v reflect.Value) {
+// setAny sets a field to something that is not zero.
+func setAny(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Int, reflect.Int64:
 		v.SetInt(3)
@@ -56,7 +56,7 @@ func fill(v reflect.Value) {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 	case reflect.Struct:
-		fill(v.Field(0))
+		setAny(v.Field(0))
 	default:
 	}
 }
