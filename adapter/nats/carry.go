@@ -9,8 +9,8 @@ import (
 	"github.com/golda-dev/golda/stage"
 )
 
-// sending is a command that the server is to take.
-type sending[C any] struct {
+// outgoing is a command that the server is to take.
+type outgoing[C any] struct {
 	cmd C
 	id  string
 	err error // why it was not taken; nil if it was
@@ -25,9 +25,9 @@ const (
 // carry publishes commands, in order, and waits for as long as the server cannot take one. What is published again has the same ID, so that
 // it is there once. It returns an error for each command, or nil if the server has all.
 func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
-	all := make([]*sending[C], len(cmds))
+	all := make([]*outgoing[C], len(cmds))
 	for n, cmd := range cmds {
-		all[n] = &sending[C]{cmd: cmd, id: rand.Text()}
+		all[n] = &outgoing[C]{cmd: cmd, id: rand.Text()}
 	}
 	i.carryAll(ctx, all)
 	for n, s := range all {
@@ -44,7 +44,7 @@ func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
 
 // carryAll publishes commands until the server has taken or refused each, or ctx ends. After one that could not be taken it goes on with
 // one, and then with twice as many each time.
-func (i *Inlet[C]) carryAll(ctx context.Context, left []*sending[C]) {
+func (i *Inlet[C]) carryAll(ctx context.Context, left []*outgoing[C]) {
 	window, pause, waits := len(left), firstWait, false
 	for len(left) > 0 {
 		some := left[:min(window, len(left))]
@@ -78,7 +78,7 @@ func (i *Inlet[C]) carryAll(ctx context.Context, left []*sending[C]) {
 }
 
 // carryOnce publishes commands. It returns those that the server may take later.
-func (i *Inlet[C]) carryOnce(ctx context.Context, some []*sending[C]) (refused []*sending[C]) {
+func (i *Inlet[C]) carryOnce(ctx context.Context, some []*outgoing[C]) (refused []*outgoing[C]) {
 	ids, cmds := make([]string, len(some)), make([]C, len(some))
 	for n, s := range some {
 		ids[n], cmds[n] = s.id, s.cmd
