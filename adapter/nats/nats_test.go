@@ -3,6 +3,7 @@ package nats_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -15,7 +16,12 @@ import (
 	"github.com/golda-dev/golda/source"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if job := os.Getenv(jobEnv); job != "" {
+		os.Exit(child(job))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var quiet = pipeline.Logger(slog.New(slog.DiscardHandler))
 

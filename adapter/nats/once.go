@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,28 +100,53 @@ func (c *Conn) Outcomes(ctx context.Context, bucket string, keep time.Duration) 
 	if err != nil {
 		return nil, fmt.Errorf("nats: outcomes %q: %w", bucket, err)
 	}
-	return kvOutcomes{kv}, nil
+	return kvOutcomes{kv, c}, nil
 }
 
 // kvOutcomes is a bucket.
-type kvOutcomes struct{ kv jetstream.KeyValue }
+type kvOutcomes struct {
+	kv   jetstream.KeyValue
+	conn *Conn
+}
 
 // errNoKey refuses an empty key.
 var errNoKey = errors.New("the key is empty")
 
-// Get is for [Once].
+// outcomeTime is how long the server may take to answer for an outcome.
+const outcomeTime = 5 * time.Second
+
+// Get is for [Once]. It asks the leader of the bucket: any server of a cluster answers KeyValue.Get, and one that was away
+// may not have the outcome yet.
 func (o kvOutcomes) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	if key == "" {
 		return nil, false, errNoKey
 	}
-	entry, err := o.kv.Get(ctx, escape(key))
+	body, err := json.Marshal(map[string]string{"last_by_subj": "$KV." + o.kv.Bucket() + "." + escape(key)})
+	if err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, outcomeTime)
+	defer cancel()
+	m, err := o.conn.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET.KV_"+o.kv.Bucket(), body)
+	if err != nil {
+		return nil, false, o.conn.explain(err)
+	}
+	var answer struct {
+		Error   *jetstream.APIError
+		Message struct {
+			Hdrs, Data []byte
+		}
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return nil, false, err
+	}
 	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case answer.Error == nil:
+		return answer.Message.Data, !bytes.Contains(answer.Message.Hdrs, []byte("KV-Operation")), nil // otherwise a user has deleted it
+	case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return nil, false, nil
-	case err != nil:
-		return nil, false, explain(err)
 	default:
-		return entry.Value(), true, nil
+		return nil, false, o.conn.explain(answer.Error)
 	}
 }
 

@@ -1,0 +1,118 @@
+package nats_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/golda-dev/golda/adapter/nats"
+)
+
+// debianServer returns the program of Debian's package nats-server. It must be there where all tests must run.
+func debianServer(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"nats-server", "/usr/sbin/nats-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	require.NotEqual(t, "true", os.Getenv("CI"), "there is no nats-server: .ci/run installs it")
+	t.Skip("there is no nats-server: apt-get install nats-server")
+	return ""
+}
+
+// external is a server that is a process of its own.
+type external struct {
+	program, dir, address string
+	cmd                   *exec.Cmd
+	log                   bytes.Buffer
+}
+
+func (e *external) start(t *testing.T) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(e.address)
+	require.NoError(t, err)
+	e.log.Reset()
+	e.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), e.program, "-a", host, "-p", port, "-js", "-sd", e.dir)
+	e.cmd.Stderr = &e.log
+	require.NoError(t, e.cmd.Start())
+}
+
+// stop stops the server as an operator does.
+func (e *external) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, e.cmd.Process.Signal(syscall.SIGTERM))
+	_ = e.cmd.Wait() // its status is that of the signal
+}
+
+// Three processes, each with a pipeline, and a server of Debian's package, which is older than the client. Process 0 publishes. Process 1 is killed,
+// process 2 stands still, process 0 is cut off from the server. Then the server stands still, and is started again.
+func TestThreeProcessesWithAServerOfDebianSurviveFaults(t *testing.T) {
+	t.Parallel()
+	e := &external{program: debianServer(t), dir: t.TempDir(), address: addresses(t, 1)[0]}
+	e.start(t)
+	t.Cleanup(func() {
+		_ = e.cmd.Process.Kill() // it has ended, if that is not possible
+		_ = e.cmd.Wait()
+		if t.Failed() {
+			t.Log(e.log.String())
+		}
+	})
+	var conn *nats.Conn
+	slowly(t, "the server runs", func() (ok bool) {
+		var err error
+		conn, err = nats.Connect(t.Context(), "nats://"+e.address)
+		return err == nil
+	})
+	defer shut(t, conn)
+	dir := t.TempDir()
+	var all [3]*process
+	var links [3]*proxy
+	for k := range all {
+		links[k] = newProxy(t, e.address)
+		all[k] = job{Name: "p" + strconv.Itoa(k), Dir: dir, URL: "nats://" + links[k].address(), Publish: k == 0}.spawn(t)
+	}
+	for _, p := range all {
+		goOn(t, "all work", p)
+	}
+
+	all[1].kill(t)
+	goOn(t, "the others go on without the process that was killed", all[0], all[2])
+	killed := all[1]
+	all[1] = killed.spawn(t)
+	goOn(t, "the process that was killed works again", all[1])
+
+	standStill(t, all[2].cmd.Process, func() { goOn(t, "the others go on without the process that stands still", all[0], all[1]) })
+	goOn(t, "the process that stood still works again", all[2])
+
+	away := all[0].report().Away
+	links[0].cut()
+	goOn(t, "the others go on without the process that is cut off", all[1], all[2])
+	slowly(t, "the process that is cut off is away", func() bool { return all[0].report().Away > away && all[0].report().Feed == "away" })
+	links[0].heal()
+	goOn(t, "the process that was cut off works again", all[0])
+
+	away = all[0].report().Away
+	standStill(t, e.cmd.Process, func() {
+		slowly(t, "the server does not answer", func() bool { return all[0].report().Away > away })
+	})
+	goOn(t, "all go on", all[0])
+	e.stop(t)
+	slowly(t, "the feeds are away", func() bool { return all[0].report().Feed == "away" && all[1].report().Feed == "away" })
+	e.start(t)
+	for _, p := range all {
+		goOn(t, "all go on", p)
+	}
+
+	books{alive: all[:], killed: []*process{killed}}.balance(t, conn, all[0])
+	for _, p := range all {
+		p.stop(t)
+	}
+}
