@@ -45,7 +45,7 @@ type closer interface {
 //
 // Unless the options say otherwise the connection reconnects for ever, which is what inlets expect, and is named golda. The first
 // connection must succeed, before ctx ends: otherwise the error names the URL, without a password, and wraps the error of nats.go, such as
-// ErrAuthorization. The server must have JetStream.
+// ErrAuthorization. The server must have JetStream and the version 2.9.0 at least.
 func Connect(ctx context.Context, url string, options ...natsgo.Option) (*Conn, error) {
 	link.CheckContext(ctx, "nats: Connect")
 	nc, err := dial(ctx, url, append(defaults(250*time.Millisecond), options...))
@@ -93,8 +93,11 @@ func dial(ctx context.Context, url string, options []natsgo.Option) (*natsgo.Con
 	}
 }
 
-// newConn makes a Conn of a connection, and looks whether the server has JetStream.
+// newConn makes a Conn of a connection, and looks whether the server has what an inlet needs.
 func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn, error) {
+	if v := nc.ConnectedServerVersion(); tooOld(v) {
+		return nil, fmt.Errorf("the server has the version %s, and an inlet needs %d.%d.0 at least", v, leastMajor, leastMinor)
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
@@ -103,6 +106,19 @@ func newConn(ctx context.Context, nc *natsgo.Conn, release func() error) (*Conn,
 		return nil, explain(err)
 	}
 	return &Conn{nc: nc, js: js, copies: 1, release: release}, nil
+}
+
+// The first version of the server whose streams keep one letter for a subject.
+const (
+	leastMajor = 2
+	leastMinor = 9
+)
+
+// tooOld reports whether the version of a server lacks what an inlet needs. One that cannot be read does not.
+func tooOld(version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return n == 2 && (major < leastMajor || major == leastMajor && minor < leastMinor)
 }
 
 // replicas returns how many servers hold a stream whose options do not say it: as many as now, if it is there.

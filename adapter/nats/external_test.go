@@ -1,12 +1,16 @@
 package nats_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -23,7 +27,7 @@ func debianServer(t *testing.T) string {
 			return path
 		}
 	}
-	require.NotEqual(t, "true", os.Getenv("CI"), "there is no nats-server: .ci/run installs it")
+	require.NotEqual(t, "required", os.Getenv("GOLDA_BROKERS"), "there is no nats-server, and GOLDA_BROKERS is required: apt-get install nats-server")
 	t.Skip("there is no nats-server: apt-get install nats-server")
 	return ""
 }
@@ -114,5 +118,47 @@ func TestThreeProcessesWithAServerOfDebianSurviveFaults(t *testing.T) {
 	books{alive: all[:], killed: []*process{killed}}.balance(t, conn, all[0])
 	for _, p := range all {
 		p.stop(t)
+	}
+}
+
+// A server that says which version it is, and knows nothing else.
+func TestAServerThatIsTooOldIsRefused(t *testing.T) {
+	for version, want := range map[string]string{
+		"2.8.4": "the server has the version 2.8.4, and an inlet needs 2.9.0 at least", "1.4.1": "the version 1.4.1, and", "2.9.0": "jetstream not enabled",
+		"2.10.0-RC.1": "jetstream not enabled", "3.0.0": "jetstream not enabled", "dev": "jetstream not enabled",
+	} {
+		t.Run(version, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			var serving sync.WaitGroup
+			defer serving.Wait()
+			defer func() { require.NoError(t, l.Close()) }()
+			serving.Go(func() { pretend(l, version) })
+			_, err = nats.Connect(t.Context(), "nats://"+l.Addr().String())
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, l.Addr().String())
+		})
+	}
+}
+
+// pretend serves one connection: it greets with a version, answers pings, and that there is no JetStream.
+func pretend(l net.Listener, version string) {
+	c, err := l.Accept()
+	if err != nil {
+		return
+	}
+	defer func() { _ = c.Close() }()
+	fmt.Fprintf(c, `INFO {"server_id":"x","version":%q,"proto":1,"headers":true,"max_payload":1048576}`+"\r\n", version)
+	inbox := ""
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		switch {
+		case len(words) == 0:
+		case words[0] == "PING":
+			fmt.Fprint(c, "PONG\r\n")
+		case words[0] == "PUB" && len(words) == 4:
+			inbox = words[2]
+			fmt.Fprintf(c, "HMSG %s 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", inbox)
+		}
 	}
 }

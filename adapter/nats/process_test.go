@@ -41,7 +41,8 @@ type job struct {
 	Dir     string       // of all processes
 	Cluster nats.Cluster // that it joins; without a name it connects to URL
 	URL     string
-	Publish bool // until it is told that it is enough
+	Publish bool  // until it is told that it is enough
+	Load    *load // with it, it only publishes that
 }
 
 const jobEnv = "GOLDA_TEST_JOB"
@@ -64,7 +65,11 @@ func rotten(k int) bool { return k%25 == 0 }
 func child(text string) (status int) {
 	var j job
 	err := json.Unmarshal([]byte(text), &j)
-	if err == nil {
+	switch {
+	case err != nil:
+	case j.Load != nil:
+		err = j.weigh(context.Background())
+	default:
 		err = j.run(context.Background())
 	}
 	if err != nil {
@@ -106,7 +111,7 @@ func (j job) run(ctx context.Context) (err error) {
 		if rotten(k) {
 			return errRotten
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // slower than the publisher
 		_, err := nats.Once(ctx, ledger, strconv.Itoa(k), func(context.Context) (string, error) { return j.Name, nil })
 		if err == nil {
 			_, err = effects.WriteString(strconv.Itoa(k) + "\n")
