@@ -3,10 +3,12 @@ package nats_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -144,4 +146,29 @@ func benchPlain(b *testing.B, s nats.Store, memory bool) {
 	b.StopTimer()
 	consuming.Stop()
 	<-consuming.Closed()
+}
+
+// BenchmarkPublish publishes from one goroutine, which waits for the server each time: alone, and with three members on loopback in this process.
+//
+//	go test -run '^$' -bench Publish$ -benchtime 5000x -count 5 ./adapter/nats
+func BenchmarkPublish(b *testing.B) {
+	b.Run("members=1", func(b *testing.B) { benchPublish(b, embed(b, b.TempDir(), nats.Store{})) })
+	b.Run("members=3", func(b *testing.B) { benchPublish(b, joinAll(b, b.TempDir(), clusterOf(b, 3))[0]) })
+}
+
+func benchPublish(b *testing.B, conn *nats.Conn) {
+	b.Helper()
+	orders := inlet(b, conn, "orders", nats.Options[Order]{})
+	took := make([]time.Duration, b.N)
+	b.ResetTimer()
+	for n := range b.N {
+		id := strconv.Itoa(n)
+		begin := time.Now()
+		require.NoError(b, orders.Publish(b.Context(), id, Order{id, n}))
+		took[n] = time.Since(begin)
+	}
+	b.StopTimer()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs/median")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs/p99")
 }

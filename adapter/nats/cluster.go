@@ -167,6 +167,7 @@ func (m *member) configure(o *server.Options) {
 	}
 	o.Cluster.Host, o.Cluster.Port, _ = splitAddress(m.Listen)
 	o.AuthTimeout = handshakeTime.Seconds()
+	o.ConnectErrorReports, o.ReconnectErrorReports = seldom, seldom
 	for _, address := range m.Members {
 		o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: address, User: url.UserPassword(clusterUser, m.Secret)})
 	}
@@ -174,6 +175,9 @@ func (m *member) configure(o *server.Options) {
 		m.secure(o)
 	}
 }
+
+// seldom is how many attempts to reach a member fail, one a second, for one line in the log.
+const seldom = 60
 
 // handshakeTime is how long a member may take to authenticate, and how often members look whether the others are there.
 const handshakeTime = 10 * time.Second

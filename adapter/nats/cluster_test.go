@@ -1,9 +1,12 @@
 package nats_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -216,4 +219,65 @@ func TestAMemberThatIsNotTrustedStaysOutside(t *testing.T) {
 			require.ErrorIs(t, err, natsgo.ErrAuthorization)
 		})
 	}
+}
+
+func TestADirectoryOfAMemberThatIsDamagedIsRefusedAndMadeAnew(t *testing.T) {
+	t.Parallel() // it waits for elections
+	dir, all := t.TempDir(), clusterOf(t, 3)
+	conns := joinAll(t, dir, all)
+	numbers := inlet(t, conns[0], "numbers", nats.Options[int]{})
+	publish(t, numbers, 100)
+	slowly(t, "the member has all", func() bool { return conns[2].Healthy() == nil })
+	shut(t, conns[2])
+	own := filepath.Join(dir, "m2")
+	logs, err := filepath.Glob(filepath.Join(own, "jetstream", "$SYS", "_js_", "*", "*", "[s0-9]*[.kp0-9]")) // files of messages, and snapshots
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(logs), 4, "of the cluster, two streams and a consumer")
+	stream := filepath.Join(own, "jetstream", "$G", "streams", "GOLDA_numbers")
+	for _, file := range append(logs, filepath.Join(stream, "msgs", "1.blk"), filepath.Join(stream, "meta.inf")) {
+		whole, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if len(whole) == 0 {
+			continue
+		}
+		damaged := bytes.Clone(whole)
+		damaged[len(whole)/2] ^= 1
+		require.NoError(t, os.WriteFile(file, damaged, 0o600))
+		_, err = nats.Join(t.Context(), own, nats.Store{}, all[2])
+		require.ErrorIs(t, err, nats.ErrCorrupt, file)
+		require.ErrorContains(t, err, filepath.Base(filepath.Dir(file)))
+		require.NoError(t, os.WriteFile(file, whole, 0o600))
+	}
+	require.NoError(t, os.RemoveAll(own))
+	conns[2] = join(t, dir, all[2])
+	slowly(t, "the member has caught up", func() bool { return conns[2].Healthy() == nil })
+	shut(t, conns[0])
+	numbers = inlet(t, conns[2], "numbers", nats.Options[int]{})
+	require.EqualValues(t, 100, status(t, numbers).Pending, "the others have one member with the messages, and this one")
+}
+
+func TestWithoutAMajorityMembersRefuseAndGoOnLater(t *testing.T) {
+	t.Parallel() // it waits for elections
+	dir, all := t.TempDir(), clusterOf(t, 3)
+	conns := joinAll(t, dir, all)
+	numbers := inlet(t, conns[0], "numbers", nats.Options[int]{})
+	publish(t, numbers, 10)
+	var done tally
+	p := start(t, numbers, stage.Sink("do", func(_ context.Context, k int) error { done.add(k); return nil }))
+	eventually(t, "ten are done", func() bool { return done.len() == 10 })
+	shut(t, conns[1])
+	shut(t, conns[2])
+	err := numbers.Publish(t.Context(), "10", 10)
+	require.ErrorIs(t, err, nats.ErrAway)
+	_, overloaded := stage.Overloaded(err)
+	require.True(t, overloaded)
+	slowly(t, "the member notices", func() bool { return errors.Is(conns[0].Healthy(), nats.ErrAway) })
+	slowly(t, "the feed is away", func() bool { return p.Snapshot().Feeds[0].State == "away" })
+	join(t, dir, all[1])
+	slowly(t, "the number is published again", func() bool { return numbers.Publish(t.Context(), "10", 10) == nil })
+	slowly(t, "it is done", func() bool { return done.len() == 11 })
+	slowly(t, "the server knows", func() bool {
+		s, err := numbers.Status(t.Context())
+		return err == nil && s == nats.Status{Published: 11}
+	})
 }

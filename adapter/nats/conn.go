@@ -23,6 +23,7 @@ type Conn struct {
 	copies  int          // how many servers hold a new stream whose options do not say it
 	release func() error // stops the embedded server; nil if there is none
 	failure func() error // why the embedded server cannot write any more, or nil; nil if there is none
+	health  func() error // what the embedded server lacks, or nil; nil if there is none
 
 	mu      sync.Mutex // guards the rest
 	inlets  []closer
@@ -137,6 +138,24 @@ func (c *Conn) replicas(ctx context.Context, stream string) (int, error) {
 // JetStream returns the connection as package jetstream of nats.go has it, for what this package does not do. Its method Conn
 // returns the connection itself.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
+
+// Healthy returns nil if the connection is there and the embedded server, if there is one, has all its streams. That of a member has caught
+// up with its cluster then: so stop or update one member after the other, each when the last one is healthy. The error is
+// [ErrAway], or [ErrFull] if the disk is full. It is of use for the readiness of a process, not for its liveness.
+func (c *Conn) Healthy() error {
+	err := c.broken()
+	switch {
+	case err != nil:
+	case !c.nc.IsConnected():
+		err = explain(natsgo.ErrDisconnected)
+	case c.health != nil:
+		err = c.health()
+	}
+	if err != nil {
+		return fmt.Errorf("nats: %w", err)
+	}
+	return nil
+}
 
 // Close waits until the inlets have acknowledged, or given back, what they have delivered, and closes the connection; an embedded
 // server stops. If ctx ends first, Close does not wait for the rest: it is delivered again, by the next process. A second call

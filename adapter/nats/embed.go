@@ -122,7 +122,7 @@ func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 		return nil, err
 	}
 	if m != nil {
-		err = verifyDescriptions(dir, before)
+		err = verifyMember(dir, before)
 	}
 	if err != nil {
 		return nil, err
@@ -160,6 +160,12 @@ func serve(ctx context.Context, dir string, s Store, m *member) (*Conn, error) {
 		return nil, errors.Join(err, stop())
 	}
 	c.failure = log.failure
+	c.health = func() error {
+		if h := srv.Healthz(nil); h.Error != "" {
+			return &refusal{ErrAway, errors.New(h.Error)}
+		}
+		return nil
+	}
 	return c, nil
 }
 

@@ -75,11 +75,11 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	killed := all[1]
 	all[1] = jobs[1].spawn(t)
 	goOn(t, "the process that was killed works again", all[1])
-	caughtUp(t, conn)
+	caughtUp(t, conn, "GOLDA_numbers", "GOLDA_numbers_DEAD", "KV_ledger")
 
 	standStill(t, all[2].cmd.Process, func() { goOn(t, "the others go on without the process that stands still", all[0], all[1]) })
 	goOn(t, "the process that stood still works again", all[2])
-	caughtUp(t, conn)
+	caughtUp(t, conn, "GOLDA_numbers", "GOLDA_numbers_DEAD", "KV_ledger")
 
 	for _, l := range links[0] {
 		l.cut()
@@ -93,7 +93,7 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	}
 	goOn(t, "the process that was cut off works again", all[0])
 	slowly(t, "it publishes again", func() bool { return all[0].report().Next > published })
-	caughtUp(t, conn)
+	caughtUp(t, conn, "GOLDA_numbers", "GOLDA_numbers_DEAD", "KV_ledger")
 
 	books{alive: all[:], killed: []*process{killed}}.balance(t, conn, all[0])
 	for _, p := range all {
@@ -101,14 +101,14 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	}
 }
 
-// caughtUp waits until all members have all messages. A member that was away gets what it lacks at once, or when the next snapshot is taken: then it
+// caughtUp waits until all members have all messages of streams. A member that was away gets what it lacks at once, or when the next snapshot is taken: then it
 // takes two minutes and more.
-func caughtUp(t *testing.T, conn *nats.Conn) {
+func caughtUp(t *testing.T, conn *nats.Conn, streams ...string) {
 	t.Helper()
 	slowly(t, "all members have all messages", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		for _, name := range []string{"GOLDA_numbers", "GOLDA_numbers_DEAD", "KV_ledger"} {
+		for _, name := range streams {
 			stream, err := conn.JetStream().Stream(ctx, name)
 			if err != nil || !current(stream.CachedInfo().Cluster) {
 				return false

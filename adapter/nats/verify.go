@@ -144,30 +144,46 @@ func recordLen(data []byte) int {
 	return int(n)
 }
 
-// verifyDescriptions returns an error that is ErrCorrupt if the description of a stream is damaged. The server of a member would make
-// the stream anew.
-func verifyDescriptions(dir string, streams []string) (bad error) {
+// verifyMember returns an error that is ErrCorrupt if the description of a stream, or a snapshot of a log, is damaged. The server of a member would
+// make the stream anew, or not start.
+func verifyMember(dir string, streams []string) (bad error) {
 	for _, stream := range streams {
 		file := filepath.Join(streamsDir(dir), stream, server.JetStreamMetaFile)
-		text, err := os.ReadFile(file)
+		sum, err := os.ReadFile(filepath.Join(streamsDir(dir), stream, server.JetStreamMetaFileSum))
 		if err != nil {
 			return errors.Join(bad, fmt.Errorf("%w: stream %s: %w", ErrCorrupt, stream, err))
 		}
-		want, err := os.ReadFile(filepath.Join(streamsDir(dir), stream, server.JetStreamMetaFileSum))
-		if err != nil {
-			return errors.Join(bad, fmt.Errorf("%w: stream %s: %w", ErrCorrupt, stream, err))
-		}
-		key := sha256.Sum256([]byte(stream))
-		sum, err := highwayhash.New64(key[:])
-		if err != nil {
-			return err
-		}
-		_, _ = sum.Write(text) // a hash returns no error
-		if hex.EncodeToString(sum.Sum(nil)) != string(want) {
-			bad = errors.Join(bad, fmt.Errorf("%w: %s is damaged", ErrCorrupt, file))
-		}
+		want, _ := hex.DecodeString(string(sum)) // otherwise it is another one
+		bad = errors.Join(bad, verifyFile(file, stream, func(text []byte) ([]byte, []byte) { return text, want }))
+	}
+	snapshots, _ := filepath.Glob(filepath.Join(logsDir(dir), "*", "snapshots", "snap.*[0-9]")) // others are being written
+	for _, file := range snapshots {
+		log := filepath.Base(filepath.Dir(filepath.Dir(file)))
+		bad = errors.Join(bad, verifyFile(file, log, func(text []byte) ([]byte, []byte) {
+			end := max(len(text)-recordSum, 0)
+			return text[:end], text[end:]
+		}))
 	}
 	return bad
+}
+
+// verifyFile compares the checksum of a file, whose key is a name, with what split returns.
+func verifyFile(file, name string, split func(text []byte) (data, want []byte)) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	key := sha256.Sum256([]byte(name))
+	sum, err := highwayhash.NewDigest64(key[:])
+	if err != nil {
+		return err
+	}
+	data, want := split(text)
+	_, _ = sum.Write(data) // a hash returns no error
+	if !bytes.Equal(sum.Sum(nil), want) {
+		return fmt.Errorf("%w: %s is damaged", ErrCorrupt, file)
+	}
+	return nil
 }
 
 // streamsDir returns where the streams of a store are.
