@@ -227,7 +227,7 @@ func TestADirectoryOfAMemberThatIsDamagedIsRefusedAndMadeAnew(t *testing.T) {
 	conns := joinAll(t, dir, all)
 	numbers := inlet(t, conns[0], "numbers", nats.Options[int]{})
 	publish(t, numbers, 100)
-	slowly(t, "the member has all", func() bool { return conns[2].Healthy() == nil })
+	await(t, "the member has all", func() bool { return conns[2].Healthy() == nil })
 	shut(t, conns[2])
 	own := filepath.Join(dir, "m2")
 	logs, err := filepath.Glob(filepath.Join(own, "jetstream", "$SYS", "_js_", "*", "*", "[s0-9]*[.kp0-9]")) // files of messages, and snapshots
@@ -250,7 +250,7 @@ func TestADirectoryOfAMemberThatIsDamagedIsRefusedAndMadeAnew(t *testing.T) {
 	}
 	require.NoError(t, os.RemoveAll(own))
 	conns[2] = join(t, dir, all[2])
-	slowly(t, "the member has caught up", func() bool { return conns[2].Healthy() == nil })
+	await(t, "the member has caught up", func() bool { return conns[2].Healthy() == nil })
 	shut(t, conns[0])
 	numbers = inlet(t, conns[2], "numbers", nats.Options[int]{})
 	require.EqualValues(t, 100, status(t, numbers).Pending, "the others have one member with the messages, and this one")
@@ -271,12 +271,12 @@ func TestWithoutAMajorityMembersRefuseAndGoOnLater(t *testing.T) {
 	require.ErrorIs(t, err, nats.ErrAway)
 	_, overloaded := stage.Overloaded(err)
 	require.True(t, overloaded)
-	slowly(t, "the member notices", func() bool { return errors.Is(conns[0].Healthy(), nats.ErrAway) })
-	slowly(t, "the feed is away", func() bool { return p.Snapshot().Feeds[0].State == "away" })
+	await(t, "the member notices", func() bool { return errors.Is(conns[0].Healthy(), nats.ErrAway) })
+	await(t, "the feed is away", func() bool { return p.Snapshot().Feeds[0].State == "away" })
 	join(t, dir, all[1])
-	slowly(t, "the number is published again", func() bool { return numbers.Publish(t.Context(), "10", 10) == nil })
-	slowly(t, "it is done", func() bool { return done.len() == 11 })
-	slowly(t, "the server knows", func() bool {
+	await(t, "the number is published again", func() bool { return numbers.Publish(t.Context(), "10", 10) == nil })
+	await(t, "it is done", func() bool { return done.len() == 11 })
+	await(t, "the server knows", func() bool {
 		s, err := numbers.Status(t.Context())
 		return err == nil && s == nats.Status{Published: 11}
 	})

@@ -70,7 +70,7 @@ func TestThreeProcessesWithAServerOfDebianSurviveFaults(t *testing.T) {
 		}
 	})
 	var conn *nats.Conn
-	slowly(t, "the server runs", func() (ok bool) {
+	await(t, "the server runs", func() (ok bool) {
 		var err error
 		conn, err = nats.Connect(t.Context(), "nats://"+e.address)
 		return err == nil
@@ -99,17 +99,17 @@ func TestThreeProcessesWithAServerOfDebianSurviveFaults(t *testing.T) {
 	away := all[0].report().Away
 	links[0].cut()
 	goOn(t, "the others go on without the process that is cut off", all[1], all[2])
-	slowly(t, "the process that is cut off is away", func() bool { return all[0].report().Away > away && all[0].report().Feed == "away" })
+	await(t, "the process that is cut off is away", func() bool { return all[0].report().Away > away && all[0].report().Feed == "away" })
 	links[0].heal()
 	goOn(t, "the process that was cut off works again", all[0])
 
 	away = all[0].report().Away
 	standStill(t, e.cmd.Process, func() {
-		slowly(t, "the server does not answer", func() bool { return all[0].report().Away > away })
+		await(t, "the server does not answer", func() bool { return all[0].report().Away > away })
 	})
 	goOn(t, "all go on", all[0])
 	e.stop(t)
-	slowly(t, "the feeds are away", func() bool { return all[0].report().Feed == "away" && all[1].report().Feed == "away" })
+	await(t, "the feeds are away", func() bool { return all[0].report().Feed == "away" && all[1].report().Feed == "away" })
 	e.start(t)
 	for _, p := range all {
 		goOn(t, "all go on", p)

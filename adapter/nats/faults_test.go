@@ -86,13 +86,13 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	}
 	away := all[0].report().Away
 	goOn(t, "the others go on without the process that is cut off", all[1], all[2])
-	slowly(t, "the process that is cut off is away", func() bool { return all[0].report().Away > away })
+	await(t, "the process that is cut off is away", func() bool { return all[0].report().Away > away })
 	published := all[0].report().Next
 	for _, l := range links[0] {
 		l.heal()
 	}
 	goOn(t, "the process that was cut off works again", all[0])
-	slowly(t, "it publishes again", func() bool { return all[0].report().Next > published })
+	await(t, "it publishes again", func() bool { return all[0].report().Next > published })
 	caughtUp(t, conn, "GOLDA_numbers", "GOLDA_numbers_DEAD", "KV_ledger")
 
 	books{alive: all[:], killed: []*process{killed}}.balance(t, conn, all[0])
@@ -105,7 +105,7 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 // takes two minutes and more.
 func caughtUp(t *testing.T, conn *nats.Conn, streams ...string) {
 	t.Helper()
-	slowly(t, "all members have all messages", func() bool {
+	await(t, "all members have all messages", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		for _, name := range streams {

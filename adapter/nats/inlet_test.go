@@ -166,11 +166,11 @@ func TestADeadLetterIsRetriedOrDropped(t *testing.T) {
 		require.NoError(t, numbers.Retry(t.Context(), l))
 		require.NoError(t, numbers.Retry(t.Context(), l), "the message is there already")
 	}
-	require.Equal(t, nats.Status{Published: 7, Pending: 3}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: 7, Pending: 3, Buried: 4}, status(t, numbers))
 	var done tally
 	run(t, numbers, stage.Sink("do", func(_ context.Context, k int) error { done.add(k); return nil }))
 	require.Equal(t, map[int]int{0: 1, 1: 1, 2: 1}, done.of)
-	require.Equal(t, nats.Status{Published: 7}, status(t, numbers))
+	require.Equal(t, nats.Status{Published: 7, Buried: 4}, status(t, numbers))
 }
 
 func TestACommandThatCrashesItsHandlerIsADeadLetter(t *testing.T) {

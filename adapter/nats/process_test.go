@@ -288,8 +288,8 @@ func (j job) lines(t *testing.T) map[int]int {
 	return lines
 }
 
-// slowly waits until a condition holds. Elections take ten seconds, and more on a machine with other work.
-func slowly(t *testing.T, what string, holds func() bool) {
+// await waits until a condition holds. Elections take ten seconds, and more on a machine with other work.
+func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	begin := time.Now()
 	require.Eventually(t, holds, 5*time.Minute, 20*time.Millisecond, what)
@@ -308,7 +308,7 @@ func acknowledged(all ...*process) (n uint64) {
 func goOn(t *testing.T, what string, all ...*process) {
 	t.Helper()
 	before := acknowledged(all...)
-	slowly(t, what, func() bool { return acknowledged(all...) >= before+50 })
+	await(t, what, func() bool { return acknowledged(all...) >= before+50 })
 }
 
 // books has the law over all processes: those that run, and those that were killed.
@@ -322,7 +322,7 @@ func (b books) balance(t *testing.T, conn *nats.Conn, publisher *process) {
 	publisher.enough(t)
 	numbers := inlet(t, conn, "numbers", underFaults)
 	var s nats.Status
-	slowly(t, "nothing is left", func() (rest bool) {
+	await(t, "nothing is left", func() (rest bool) {
 		var err error
 		s, err = numbers.Status(t.Context())
 		rest = err == nil && s.Pending == 0
@@ -359,7 +359,7 @@ func (b books) balance(t *testing.T, conn *nats.Conn, publisher *process) {
 	stream, err := conn.JetStream().Stream(t.Context(), "KV_ledger")
 	require.NoError(t, err)
 	require.EqualValues(t, outcomes, stream.CachedInfo().State.LastSeq, "an outcome was kept twice")
-	require.EqualValues(t, n, outcomes+int(s.DeadLettered)+int(s.Pending), "published = acknowledged + dead-lettered + pending")
+	require.EqualValues(t, n, outcomes+int(s.Buried)+int(s.Pending), "published = acknowledged + dead-lettered + pending")
 	b.sum(t, n)
 }
 
