@@ -113,6 +113,8 @@ func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
 			return answers, nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case <-f.stopped.Done():
+			return nil, errLeft
 		}
 	}
 	return answers, nil
