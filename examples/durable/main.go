@@ -3,6 +3,7 @@
 //	go run ./examples/durable                  # 5,000 commands, some seconds
 //	go run ./examples/durable -n 100000 -each 1ms -workers 32
 //	go run ./examples/durable -nats nats://127.0.0.1:4222   # with a server of your own
+//	go run ./examples/durable -nats nats://127.0.0.1:4222 -status   # meanwhile, in another terminal
 //
 // It publishes commands to a durable inlet. A child process, the same program, feeds a pipeline from it, and is killed with SIGKILL each
 // second until all is done. Without -nats the server with the messages is inside the child, and dies with it. At the end durable compares
@@ -21,6 +22,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/adapter/nats/fleet"
 	"github.com/golda-dev/golda/examples/internal/show"
 )
 
@@ -38,7 +41,7 @@ type config struct {
 	commands, workers, rotten int
 	each, every               time.Duration
 	nats                      string
-	json                      bool
+	json, status              bool
 }
 
 // run runs the program and returns its exit status.
@@ -47,7 +50,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return show.Usage(stderr, "durable", err)
 	}
+	if c.status {
+		return show.Status(stderr, "durable", c.show(ctx, stdout))
+	}
 	return show.Status(stderr, "durable", c.work(ctx, stdout))
+}
+
+// show prints a table of all processes that run the pipeline on the server, and what waits for them.
+func (c config) show(ctx context.Context, stdout io.Writer) (err error) {
+	conn, err := nats.Connect(ctx, c.nats)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	f, err := fleet.Observe(ctx, conn, pipelineName, fleet.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Leave(context.WithoutCancel(ctx))) }()
+	s, err := f.Snapshot(ctx)
+	if len(s.Processes) > 0 || err == nil { // what is known
+		_, failed := io.WriteString(stdout, s.String())
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // work does all, and reports it.
@@ -72,6 +98,7 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags.DurationVar(&c.each, "each", 10*time.Millisecond, "`duration` of a command")
 	flags.DurationVar(&c.every, "kill", time.Second, "`duration` after which the process is killed")
 	flags.StringVar(&c.nats, "nats", "", "`URL` of a NATS server with JetStream; without it, one is inside the process")
+	flags.BoolVar(&c.status, "status", false, "print a table of the processes that run on the server of -nats, and do nothing else")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object instead of text")
 	const about = "durable is a pipeline whose process is killed each second, and that loses nothing."
 	if err := show.Parse(flags, args, about, help); err != nil {
@@ -84,6 +111,7 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 		show.Fault(c.rotten < 0, "-rotten %d: at least 0", c.rotten),
 		show.Fault(c.each < 0, "-each %v: at least 0", c.each),
 		show.Fault(c.every <= 0, "-kill %v: above 0", c.every),
+		show.Fault(c.status && c.nats == "", "-status needs -nats: the server inside a process cannot be reached from another one"),
 	)
 }
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,14 +61,7 @@ func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 }
 
 func TestAProcessThatIsKilledLosesNothingOnAServerElsewhere(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
-	require.NoError(t, err)
-	go s.Start()
-	require.True(t, s.ReadyForConnections(time.Minute))
-	defer func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	}()
+	s := serve(t)
 	lossless(t, execute(t, small+" -nats "+s.ClientURL()), 300, 3)
 	conn, err := nats.Connect(t.Context(), s.ClientURL())
 	require.NoError(t, err)
@@ -74,6 +69,41 @@ func TestAProcessThatIsKilledLosesNothingOnAServerElsewhere(t *testing.T) {
 		t.Errorf("the stream %s was left behind", name)
 	}
 	require.NoError(t, conn.Close(t.Context()))
+}
+
+// serve runs a server for the test.
+func serve(t *testing.T) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	require.NoError(t, err)
+	go s.Start()
+	require.True(t, s.ReadyForConnections(time.Minute))
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	return s
+}
+
+func TestTheStatusShowsTheProcessAndWhatWaits(t *testing.T) {
+	url := serve(t).ClientURL()
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		var out, errs bytes.Buffer
+		run(ctx, strings.Fields("-n 20000 -each 100ms -kill 1h -rotten 0 -nats "+url), &out, &errs)
+	})
+	status := func() string {
+		var out, errs bytes.Buffer
+		assert.Equal(t, show.StatusOK, run(t.Context(), strings.Fields("-status -nats "+url), &out, &errs), errs.String())
+		return out.String()
+	}
+	assert.Eventually(t, func() bool {
+		text := status()
+		return strings.Contains(text, "\nworker ") && strings.Contains(text, " alive ") && strings.Contains(text, "check 16") && strings.Contains(text, "\ndurable-")
+	}, time.Minute, 10*time.Millisecond)
+	cancel()
+	all.Wait()
 }
 
 func TestTheTextHasTheCounts(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/adapter/nats"
+	"github.com/golda-dev/golda/adapter/nats/fleet"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
@@ -52,6 +53,9 @@ func (j job) open(ctx context.Context) (conn *nats.Conn, numbers *nats.Inlet[int
 	return conn, numbers, ledger, nil
 }
 
+// pipelineName is the name of the pipeline in all processes.
+const pipelineName = "durable"
+
 func (j job) file() string { return filepath.Join(j.Dir, "effects") }
 
 // errRotten is the error of a command that fails for good.
@@ -88,11 +92,16 @@ func (j job) work(ctx context.Context, ready func()) (err error) {
 		_, err := nats.Once(ctx, outcomes, strconv.Itoa(n), func(context.Context) (int, error) { return 2 * n, nil })
 		return err
 	})
-	p, err := pipeline.New("durable", check, check.To(appended, kept), pipeline.Feed("numbers", check, numbers.Feed),
+	p, err := pipeline.New(pipelineName, check, check.To(appended, kept), pipeline.Feed("numbers", check, numbers.Feed),
 		pipeline.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}
+	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: "worker"}) // for -status
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Leave(ctx)) }()
 	go func() {
 		select {
 		case <-p.Started():
