@@ -1,5 +1,5 @@
-// Package watermill connects pipelines to brokers, with the publishers and subscribers of github.com/ThreeDotsLabs/watermill: Kafka, RabbitMQ,
-// Redis, SQL, Google Cloud Pub/Sub, Amazon SQS and others.
+// Package watermill connects pipelines to brokers, with the publishers and subscribers of github.com/ThreeDotsLabs/watermill: Kafka,
+// RabbitMQ, Redis, SQL, Google Cloud Pub/Sub, Amazon SQS and others.
 //
 //	sub, err := redisstream.NewSubscriber(…) // of watermill-redisstream
 //	…
@@ -27,10 +27,11 @@
 //
 // # Order and speed
 //
-// Most subscribers hand on a message only when the one before is acknowledged: each [Options.Subscriptions] has one message in flight, and for
-// Kafka each partition. So one subscription keeps the order of the broker, although the stage has many workers, and more subscriptions are
-// faster. A message that is retried holds up those behind it, for [stage.RetryPolicy.Max] at most each time. To retry without
-// that, let the stage do it, with [stage.Retry]. Of subscribers that hand on many at once, no more than [Options.MaxInFlight] are taken.
+// Most subscribers hand on a message only when the one before is acknowledged: each [Options.Subscriptions] has one message in flight,
+// and for Kafka each partition. So one subscription keeps the order of the broker, although the stage has many workers, and more
+// subscriptions are faster. A message that is retried holds up those behind it, for [stage.RetryPolicy.Max] at most each time. To retry
+// without that, let the stage do it, with [stage.Retry]. Of subscribers that hand on many at once, no more than [Options.MaxInFlight] are
+// taken.
 //
 // # A broker that is away
 //

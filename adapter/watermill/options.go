@@ -33,16 +33,16 @@ type Options[C any] struct {
 	MaxInFlight int
 
 	// Retry says when a message whose command failed is nacked, to be delivered again. Attempts is how often it may fail; 0 means 10. The
-	// source counts in memory, by UUID and payload: a new process counts from zero, and of more than 4,096 failing messages some
-	// are forgotten. Backoff is the pause before the first nack, and doubles up to Max; 0 means a second, and ten seconds. The message is in flight
-	// meanwhile, so Max should be shorter than the time after which the broker takes it away. If chooses the errors that
-	// are worth another delivery; nil means all but crashes and stage.ErrExpired. An error that is overload waits at least as long as its
-	// hint. A Budget is not allowed.
+	// source counts in memory, by UUID and payload: a new process counts from zero, and of more than 4,096 failing messages some are
+	// forgotten. Backoff is the pause before the first nack, and doubles up to Max; 0 means a second, and ten seconds. The message is in
+	// flight meanwhile, so Max should be shorter than the time after which the broker takes it away. If chooses the errors that are worth
+	// another delivery; nil means all but crashes and stage.ErrExpired. An error that is overload waits at least as long as its hint. A
+	// Budget is not allowed.
 	Retry stage.RetryPolicy
 
-	// Dead publishes dead letters. A message is acknowledged when Publish has returned nil for its letter, so Publish should return
-	// only when the broker has it: that of RabbitMQ does with ConfirmDelivery. A letter that cannot be published is tried again until it can be. A
-	// process that is killed between the two may publish it twice.
+	// Dead publishes dead letters. A message is acknowledged when Publish has returned nil for its letter, so Publish should return only
+	// when the broker has it: that of RabbitMQ does with ConfirmDelivery. A letter that cannot be published is tried again until it can be.
+	// A process that is killed between the two may publish it twice.
 	//
 	// A letter has the UUID, the payload and the metadata of its message, and the metadata that Watermill's own poison queue sets:
 	// "reason_poisoned" is the error, "topic_poisoned" the topic. "golda_reason" is the reason: reason.Error, reason.Crash, reason.Expired or
@@ -51,9 +51,9 @@ type Options[C any] struct {
 	// DeadTopic is the topic of dead letters. Empty means the topic of the source with ".dead" behind it.
 	DeadTopic string
 
-	// Ping asks the broker for a sign of life, such as PingContext of a database. It is called each second, and its context ends
-	// after five. As long as it returns an error the feed is "away" in the snapshot; nothing else depends on it. nil means that only a subscription that fails
-	// or ends says so.
+	// Ping asks the broker for a sign of life, such as PingContext of a database. It is called each second, and its context ends after five.
+	// As long as it returns an error the feed is "away" in the snapshot; nothing else depends on it. nil means that only a subscription that
+	// fails or ends says so.
 	Ping func(ctx context.Context) error
 
 	// Logger gets what the source does about trouble: that the broker is away and is back, and each dead letter. nil means nothing is

@@ -28,13 +28,15 @@ const BrokerAway reason.Reason = "broker_away"
 // [stage.Overloaded], because Watermill does not say which of them would pass: a broker that is away, a message that is too large. Errors
 // of encode are not.
 //
-// Encode makes the message of a command. Several goroutines may call it at once. It is called again if the stage tries again, so an UUID that it takes from
-// the command lets receivers recognise a message that was published twice. nil means JSON with a new UUID. The context of the handler becomes
-// that of the message. A nil pub and an empty topic panic.
+// Encode makes the message of a command. Several goroutines may call it at once. It is called again if the stage tries again, so an UUID
+// that it takes from the command lets receivers recognise a message that was published twice. nil means JSON with a new UUID. The context
+// of the handler becomes that of the message. A nil pub and an empty topic panic.
 //
 // [stage.Overloaded]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Overloaded
 // [stage.Sink]: https://pkg.go.dev/github.com/golda-dev/golda/stage#Sink
-func Publish[C any](pub message.Publisher, topic string, encode func(cmd C) (*message.Message, error)) func(ctx context.Context, cmd C) error {
+func Publish[C any](
+	pub message.Publisher, topic string, encode func(cmd C) (*message.Message, error),
+) func(ctx context.Context, cmd C) error {
 	return newOutlet("Publish", pub, topic, encode).publish
 }
 

@@ -222,7 +222,8 @@ func (t *settler) bury(d *delivery, n int, why reason.Reason, err error) {
 		if failure == nil {
 			break
 		}
-		t.log.Warn("a dead letter was not published; the source tries again", "uuid", d.m.UUID, "letter", why, "reason", verdict.Text(failure))
+		t.log.Warn("a dead letter was not published; the source tries again",
+			"uuid", d.m.UUID, "letter", why, "reason", verdict.Text(failure))
 		if !sleep(t.forced, retryPause(n)) {
 			return
 		}
@@ -299,7 +300,7 @@ type subscription struct {
 	blind  time.Time         // when a message was acknowledged last whose context does not say so
 }
 
-func newSubscription(t *settler, ctx context.Context, cancel context.CancelFunc, messages <-chan *message.Message) *subscription {
+func newSubscription(ctx context.Context, cancel context.CancelFunc, t *settler, messages <-chan *message.Message) *subscription {
 	return &subscription{
 		t: t, ctx: ctx, cancel: cancel, messages: messages,
 		retired: make(chan struct{}), empty: make(chan struct{}), held: map[*delivery]struct{}{},

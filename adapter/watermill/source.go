@@ -48,8 +48,8 @@ func NewSource[C any](sub message.Subscriber, topic string, o Options[C]) (*Sour
 //	pipeline.Feed("orders", book, orders.Feed)
 //
 // It submits the command of each message, and deals with the message when the command has ended. While the broker is away it waits and
-// subscribes again. When the pipeline stops, nothing more is received, and the messages whose commands have not ended stay in flight until they
-// have: the subscription ends after that. A source feeds one stage at a time, and is exhausted when it was closed.
+// subscribes again. When the pipeline stops, nothing more is received, and the messages whose commands have not ended stay in flight
+// until they have: the subscription ends after that. A source feeds one stage at a time, and is exhausted when it was closed.
 func (s *Source[C]) Feed(ctx context.Context, submit func(C) error) error {
 	if !s.fed.CompareAndSwap(false, true) {
 		return source.Fatal(fmt.Errorf("watermill: source %q: %w", s.topic, ErrFed))
@@ -86,9 +86,9 @@ func (s *Source[C]) feed(ctx context.Context, submit func(C, func(error)) error)
 	return context.Cause(own)
 }
 
-// Close ends the source and waits until all messages are acknowledged, nacked or dead letters, and the subscriptions have ended. Call it after
-// Run, or earlier: then the source is exhausted. It returns an error if ctx ends before. Messages that are in flight then are nacked, and
-// the error says how many. Closing twice is no error.
+// Close ends the source and waits until all messages are acknowledged, nacked or dead letters, and the subscriptions have ended. Call it
+// after Run, or earlier: then the source is exhausted. It returns an error if ctx ends before. Messages that are in flight then are
+// nacked, and the error says how many. Closing twice is no error.
 func (s *Source[C]) Close(ctx context.Context) error {
 	link.CheckContext(ctx, "watermill: Close")
 	s.leave()
@@ -142,20 +142,20 @@ func (f *feed[C]) loop(ctx context.Context) error {
 		worked, err := f.session(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return context.Cause(ctx)
 		case err != nil:
 			return err
 		case worked:
 			n = 1
 		}
 		if !sleep(ctx, retryPause(n)) {
-			return nil
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// session subscribes, and takes messages until the subscription ends, ctx ends, or a submission fails: only that is an error. Worked reports
-// that the subscription was of use.
+// session subscribes, and takes messages until the subscription ends, ctx ends, or a submission fails: only that is an error. Worked
+// reports that the subscription was of use.
 func (f *feed[C]) session(ctx context.Context) (worked bool, err error) {
 	s, err := f.subscribe(ctx)
 	if err != nil {
@@ -211,7 +211,7 @@ func (f *feed[C]) take(s *subscription, m *message.Message) error {
 	}()
 	var cmd C
 	if cmd, err = f.decode(m); err != nil {
-		return nil //nolint:nilerr // it is the message's
+		return nil
 	}
 	if err := f.submit(cmd, func(err error) { f.ended(d, err) }); err != nil {
 		f.settle(d, givenBack)
@@ -257,7 +257,7 @@ func (f *feed[C]) subscribe(ctx context.Context) (*subscription, error) {
 			cancel()
 			return nil, r.err
 		}
-		return newSubscription(f.settler, own, cancel, r.messages), nil
+		return newSubscription(own, cancel, f.settler, r.messages), nil
 	case <-ctx.Done():
 		cancel()
 		f.running.Go(func() {

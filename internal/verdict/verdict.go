@@ -18,6 +18,7 @@ const Undecodable reason.Reason = "undecodable"
 // Act is what to do with a message.
 type Act uint8
 
+// What to do with a message.
 const (
 	Ack      Act = iota // it is done
 	GiveBack            // deliver it again
