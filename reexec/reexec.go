@@ -1,0 +1,286 @@
+// Package reexec upgrades a running program: it replaces the process by a new version of its file, and keeps the old one if the new one is
+// no good. It goes with durable queues: what is queued when the old version stops is handled by the new one.
+//
+//	func main() {
+//		p := &reexec.Program{Serve: serve, Check: check}
+//		if err := p.Run(context.Background()); err != nil {
+//			log.Fatal(err)
+//		}
+//	}
+//
+//	func serve(ctx context.Context) error {
+//		conn, err := nats.Embed("/var/lib/shop", nats.Store{})
+//		…
+//		defer conn.Close(context.WithoutCancel(ctx))
+//		…
+//		return p.RunUntilSignal(ctx) // drains when ctx ends
+//	}
+//
+// To upgrade, put the new file in the place of the old one, with a rename, and send SIGHUP: systemctl reload, with
+// ExecReload=/bin/kill -HUP $MAINPID. The process keeps its number, its arguments and its environment, so that service managers, terminals and
+// containers notice nothing.
+//
+// # What happens
+//
+//  1. The new file is started as a second process that runs Check and nothing else. The old version goes on meanwhile.
+//  2. If that fails, the reason is logged, and nothing has changed.
+//  3. The context of Serve ends. Serve drains, for as long as its pipeline allows, gives back what is not done, closes its store, and returns.
+//  4. The process becomes the new version, which opens the store and goes on.
+//
+// If the last step fails, because the file has gone meanwhile, Serve of the old version is called again. A process that is killed at any
+// moment loses what any process that is killed loses: nothing of what is in a durable queue.
+//
+// # What it does not do
+//
+// Sockets are not handed over: clients that connect between 3 and 4 are refused, unless systemd or a load balancer holds the socket. A new version
+// that passes Check and fails later is a case for the service manager, which starts it again; let Check do what may fail.
+//
+// On systems without exec, such as Windows, step 4 starts a new process, and Run returns. There is no SIGHUP there: see [Program.Replace].
+package reexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/golda-dev/golda/internal/link"
+)
+
+// Program is a program that can be replaced while it runs. Its fields must not change after [Program.Run] was called. There is one in a
+// process.
+type Program struct {
+	// Serve is what the program does. When its context ends it must come to an end and close what the next version opens, such as the
+	// store of a durable queue; pipeline.RunUntilSignal drains then. Serve is called again if the process could not be replaced.
+	Serve func(ctx context.Context) error
+
+	// Check reports whether this version can take the place of one that runs: that its pipeline can be made, and that it can read what the
+	// other one has queued. It is called in a process of its own beside the other version, so it must open no store and no port; a
+	// pipeline can be made with a store in a temporary directory. The offer is what Offer of the running version has returned, nil if it has
+	// none. A panic is an error. nil means that it is enough if the new version gets as far as Run.
+	Check func(ctx context.Context, offer []byte) error
+	// Offer returns what Check of the next version should know, such as a command as this version queues it. nil means nothing.
+	Offer func() ([]byte, error)
+
+	// Path is the file that the process is replaced by. Empty means the one that was started, by the name with which it was: a symbolic link
+	// is followed anew.
+	Path string
+	// CheckTime is how long Check may take, with the start of its process. Then it is killed. 0 means 30 s.
+	CheckTime time.Duration
+	// Logger gets what becomes of upgrades: one that was refused is a warning. nil means nothing is logged.
+	Logger *slog.Logger
+
+	mu        sync.Mutex // guards the rest
+	stop      func()     // ends the context of Serve; nil while it does not run
+	replacing bool       // from the start of the check
+	agreed    bool       // the check was passed
+}
+
+const defaultCheckTime = 30 * time.Second
+
+// Run calls Serve and returns what it returns, unless the process is replaced: then Run does not return. SIGHUP asks for a replacement, as
+// [Program.Replace] does. After SIGINT or SIGTERM the process is not replaced any more: Run only notes them, and Serve must end then, as
+// pipeline.RunUntilSignal does.
+//
+// Call Run before the program opens anything: a process that was started to check it calls Check in Run, and Run returns the
+// result. Then the program must end, as it would without an upgrade.
+func (p *Program) Run(ctx context.Context) error {
+	link.CheckContext(ctx, "reexec: Run")
+	if secret := os.Getenv(checkEnv); secret != "" {
+		return p.answer(ctx, secret)
+	}
+	if err := p.fault(); err != nil {
+		return fmt.Errorf("reexec: %w", err)
+	}
+	path, err := p.path()
+	if err != nil {
+		return fmt.Errorf("reexec: the file of the program: %w", err)
+	}
+	p.mu.Lock()
+	if p.stop == nil {
+		p.Path = path
+	}
+	p.mu.Unlock()
+	for {
+		again, err := p.serve(ctx)
+		if !again {
+			return err
+		}
+	}
+}
+
+// fault returns what is wrong with the program.
+func (p *Program) fault() error {
+	var errs []error
+	if p.Serve == nil {
+		errs = append(errs, errors.New("Serve is nil"))
+	}
+	if p.CheckTime < 0 {
+		errs = append(errs, fmt.Errorf("CheckTime is %v; use 0 for %v", p.CheckTime, defaultCheckTime))
+	}
+	return errors.Join(errs...)
+}
+
+// path returns the absolute name of the file.
+func (p *Program) path() (string, error) {
+	if p.Path != "" {
+		return filepath.Abs(p.Path)
+	}
+	if name, err := exec.LookPath(os.Args[0]); err == nil {
+		return filepath.Abs(name)
+	}
+	return os.Executable()
+}
+
+// serve calls Serve, and replaces the process if that was agreed. It returns whether to serve again, because that has failed.
+func (p *Program) serve(ctx context.Context) (again bool, err error) {
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := p.begin(cancel); err != nil {
+		return false, err
+	}
+	ended := p.watch(ctx)
+	replace := false
+	func() {
+		defer func() { replace = ended() && ctx.Err() == nil }() // also after a panic
+		err = p.Serve(serving)
+	}()
+	if !replace {
+		return false, err
+	}
+	if err != nil {
+		p.log().Warn("this version did not end well; the new one goes on", "reason", err)
+	}
+	if err := become(p.Path); err != nil {
+		p.log().Error("the process was not replaced; this version goes on", "file", p.Path, "reason", err)
+		return true, nil
+	}
+	return false, err
+}
+
+var (
+	errTwice = errors.New("reexec: Run was called twice")
+	errBusy  = errors.New("another replacement is under way")
+	errEnded = errors.New("the program does not run, or ends")
+)
+
+// begin notes that Serve runs.
+func (p *Program) begin(stop func()) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop != nil {
+		return errTwice
+	}
+	p.stop, p.replacing, p.agreed = stop, false, false
+	return nil
+}
+
+// end notes that Serve has returned, or is about to and must not be followed by another version. It returns whether one is to follow.
+func (p *Program) end() (replace bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop = nil
+	return p.agreed
+}
+
+// watch has signals handled until ended is called, which returns whether the process is to be replaced.
+func (p *Program) watch(ctx context.Context) (ended func() (replace bool)) {
+	ctx, cancel := context.WithCancel(ctx)
+	hangup, quit := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	if len(hangups) > 0 {
+		signal.Notify(hangup, hangups...)
+	}
+	signal.Notify(quit, os.Interrupt, syscall.SIGTERM)
+	var quits atomic.Bool
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			select {
+			case <-hangup:
+				if err := p.Replace(ctx); err != nil {
+					p.log().Warn("no new version; this one goes on", "reason", err)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	watching.Go(func() {
+		select {
+		case <-quit:
+			quits.Store(true)
+			signal.Stop(quit) // a second one does what it does without Run
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return func() bool {
+		cancel()
+		watching.Wait()
+		signal.Stop(quit)
+		if len(quit) > 0 || quits.Load() || !p.end() {
+			p.end()
+			signal.Stop(hangup)
+			return false
+		}
+		if len(hangups) > 0 {
+			signal.Ignore(hangups...) // until the new version listens, which would be ended by one
+		}
+		return true
+	}
+}
+
+// Replace checks the new version, and has the process replaced by it: then it returns nil, and the context of Serve ends. An error says why
+// the new version will not do, and nothing has changed: it wraps fs.ErrNotExist, fs.ErrPermission, an *exec.ExitError and the like. If ctx ends
+// before the check does, the error is its cause. Any goroutine may call it, such as that of an HTTP handler for administrators.
+func (p *Program) Replace(ctx context.Context) error {
+	link.CheckContext(ctx, "reexec: Replace")
+	if err := p.replace(ctx); err != nil {
+		return fmt.Errorf("reexec: %w", err)
+	}
+	return nil
+}
+
+func (p *Program) replace(ctx context.Context) error {
+	p.mu.Lock()
+	path, ends, busy := p.Path, p.stop == nil, p.replacing
+	if !ends {
+		p.replacing = true
+	}
+	p.mu.Unlock()
+	switch {
+	case ends:
+		return errEnded
+	case busy:
+		return errBusy
+	}
+	err := p.try(ctx, path)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replacing = err == nil
+	switch {
+	case err != nil:
+		return fmt.Errorf("the new version %s: %w", path, err)
+	case p.stop == nil:
+		return errEnded
+	}
+	p.log().Info("the new version is checked; this one stops", "file", path)
+	p.agreed = true
+	p.stop()
+	return nil
+}
+
+func (p *Program) log() *slog.Logger {
+	if p.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return p.Logger
+}
