@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// checkEnv has, in the process that checks a new version, a secret that it must write to its standard output, after checked, if the version is good.
-// So a program that knows nothing of this package, and ends well, does not count as checked.
+// checkEnv has, in the process that checks a new version, a secret that it must write to its standard output, after checked, if the
+// version is good. So a program that knows nothing of this package, and ends well, does not count as checked.
 const checkEnv = "GOLDA_REEXEC_CHECK"
 
 const (
@@ -86,7 +86,7 @@ func (p *Program) answer(ctx context.Context, secret string) error {
 	if err := p.check(ctx, offer); err != nil {
 		return err
 	}
-	_, err = fmt.Printf("\n%s\n", checked+secret)
+	_, err = fmt.Fprintf(os.Stdout, "\n%s\n", checked+secret)
 	return err
 }
 

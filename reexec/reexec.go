@@ -17,14 +17,14 @@
 //	}
 //
 // To upgrade, put the new file in the place of the old one, with a rename, and send SIGHUP: systemctl reload, with
-// ExecReload=/bin/kill -HUP $MAINPID. The process keeps its number, its arguments and its environment, so that service managers, terminals and
-// containers notice nothing.
+// ExecReload=/bin/kill -HUP $MAINPID. The process keeps its number, its arguments and its environment, so that service managers,
+// terminals and containers notice nothing.
 //
 // # What happens
 //
 //  1. The new file is started as a second process that runs Check and nothing else. The old version goes on meanwhile.
 //  2. If that fails, the reason is logged, and nothing has changed.
-//  3. The context of Serve ends. Serve drains, for as long as its pipeline allows, gives back what is not done, closes its store, and returns.
+//  3. The context of Serve ends. It drains, for as long as its pipeline allows, gives back what is not done, closes its store, and returns.
 //  4. The process becomes the new version, which opens the store and goes on.
 //
 // If the last step fails, because the file has gone meanwhile, Serve of the old version is called again. A process that is killed at any
@@ -32,8 +32,8 @@
 //
 // # What it does not do
 //
-// Sockets are not handed over: clients that connect between 3 and 4 are refused, unless systemd or a load balancer holds the socket. A new version
-// that passes Check and fails later is a case for the service manager, which starts it again; let Check do what may fail.
+// Sockets are not handed over: clients that connect between 3 and 4 are refused, unless systemd or a load balancer holds the socket. A
+// new version that passes Check and fails later is a case for the service manager, which starts it again; let Check do what may fail.
 //
 // On systems without exec, such as Windows, step 4 starts a new process, and Run returns. There is no SIGHUP there: see [Program.Replace].
 package reexec
@@ -64,14 +64,14 @@ type Program struct {
 
 	// Check reports whether this version can take the place of one that runs: that its pipeline can be made, and that it can read what the
 	// other one has queued. It is called in a process of its own beside the other version, so it must open no store and no port; a
-	// pipeline can be made with a store in a temporary directory. The offer is what Offer of the running version has returned, nil if it has
-	// none. A panic is an error. nil means that it is enough if the new version gets as far as Run.
+	// pipeline can be made with a store in a temporary directory. The offer is what Offer of the running version has returned, nil if it
+	// has none. A panic is an error. nil means that it is enough if the new version gets as far as Run.
 	Check func(ctx context.Context, offer []byte) error
 	// Offer returns what Check of the next version should know, such as a command as this version queues it. nil means nothing.
 	Offer func() ([]byte, error)
 
-	// Path is the file that the process is replaced by. Empty means the one that was started, by the name with which it was: a symbolic link
-	// is followed anew.
+	// Path is the file that the process is replaced by. Empty means the one that was started, by the name with which it was: a symbolic
+	// link is followed anew.
 	Path string
 	// CheckTime is how long Check may take, with the start of its process. Then it is killed. 0 means 30 s.
 	CheckTime time.Duration
@@ -121,7 +121,7 @@ func (p *Program) Run(ctx context.Context) error {
 func (p *Program) fault() error {
 	var errs []error
 	if p.Serve == nil {
-		errs = append(errs, errors.New("Serve is nil"))
+		errs = append(errs, errors.New("the function Serve is nil"))
 	}
 	if p.CheckTime < 0 {
 		errs = append(errs, fmt.Errorf("CheckTime is %v; use 0 for %v", p.CheckTime, defaultCheckTime))
@@ -239,8 +239,8 @@ func (p *Program) watch(ctx context.Context) (ended func() (replace bool)) {
 }
 
 // Replace checks the new version, and has the process replaced by it: then it returns nil, and the context of Serve ends. An error says why
-// the new version will not do, and nothing has changed: it wraps fs.ErrNotExist, fs.ErrPermission, an *exec.ExitError and the like. If ctx ends
-// before the check does, the error is its cause. Any goroutine may call it, such as that of an HTTP handler for administrators.
+// the new version will not do, and nothing has changed: it wraps fs.ErrNotExist, fs.ErrPermission, an *exec.ExitError and the like. If
+// ctx ends before the check does, the error is its cause. Any goroutine may call it, such as that of an HTTP handler for administrators.
 func (p *Program) Replace(ctx context.Context) error {
 	link.CheckContext(ctx, "reexec: Replace")
 	if err := p.replace(ctx); err != nil {
@@ -264,17 +264,18 @@ func (p *Program) replace(ctx context.Context) error {
 	}
 	err := p.try(ctx, path)
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	stop := p.stop
 	p.replacing = err == nil
+	p.agreed = err == nil && stop != nil
+	p.mu.Unlock()
 	switch {
 	case err != nil:
 		return fmt.Errorf("the new version %s: %w", path, err)
-	case p.stop == nil:
+	case stop == nil:
 		return errEnded
 	}
 	p.log().Info("the new version is checked; this one stops", "file", path)
-	p.agreed = true
-	p.stop()
+	stop()
 	return nil
 }
 

@@ -61,13 +61,13 @@ func program(does string) {
 			return nil
 		},
 		Serve: func(ctx context.Context) error {
-			fmt.Println("serving", version, os.Getpid(), os.Args[1:])
+			fmt.Fprintln(os.Stdout, "serving", version, os.Getpid(), os.Args[1:])
 			select {
 			case <-ctx.Done():
 			case <-quit:
 				return nil
 			}
-			fmt.Println("stopping", version)
+			fmt.Fprintln(os.Stdout, "stopping", version)
 			switch does {
 			case "remove": // what it would be replaced by
 				return os.Remove(os.Args[0])
@@ -89,7 +89,7 @@ func program(does string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println("ended")
+	fmt.Fprintln(os.Stdout, "ended")
 }
 
 // running is a process of the program.
@@ -278,7 +278,7 @@ func TestManyHangupsEndNothing(t *testing.T) {
 }
 
 func TestMisuseIsAnError(t *testing.T) {
-	require.EqualError(t, (&reexec.Program{CheckTime: -1}).Run(t.Context()), "reexec: Serve is nil\nCheckTime is -1ns; use 0 for 30s")
+	require.EqualError(t, (&reexec.Program{CheckTime: -1}).Run(t.Context()), "reexec: the function Serve is nil\nCheckTime is -1ns; use 0 for 30s")
 	require.EqualError(t, new(reexec.Program).Replace(t.Context()), "reexec: the program does not run, or ends")
 	var p *reexec.Program
 	p = &reexec.Program{Path: filepath.Join(t.TempDir(), "nowhere"), Serve: func(ctx context.Context) error {

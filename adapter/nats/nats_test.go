@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if job := os.Getenv(jobEnv); job != "" {
 		os.Exit(child(job))
 	}
+	if work := os.Getenv(shopEnv); work != "" {
+		os.Exit(sell(work))
+	}
 	goleak.VerifyTestMain(m)
 }
 

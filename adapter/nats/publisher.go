@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"errors"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/stage"
@@ -23,14 +24,17 @@ import (
 //
 // The stage publishes many commands at once, and waits until the server has answered for all of them, up to ten seconds. One worker does
 // that, so that commands are published in the order in which they arrive; stage.Workers may say otherwise. A message that is refused fails
-// its command, with the error of Publish: then the message of the inlet that it came of, if there is one, is delivered again after a pause, as
-// Options.Retry says. Stage.Retry has the stage itself try again before.
+// its command, with the error of Publish: then the message of the inlet that it came of, if there is one, is delivered again after a
+// pause, as Options.Retry says. Stage.Retry has the stage itself try again before.
 //
-// A stream that is full refuses the messages of a loop as well, and those that fail are delivered again while others come to an end and make
-// room. If no message can end without adding others, all become dead letters in the end. Let [Options.MaxMessages] and MaxBytes be 0 for an
-// inlet that closes a loop, or hold all of it.
+// A stream that is full refuses the messages of a loop as well, and those that fail are delivered again while others come to an end and
+// make room. If no message can end without adding others, all become dead letters in the end. Let [Options.MaxMessages] and MaxBytes be 0
+// for an inlet that closes a loop, or hold all of it.
 func (i *Inlet[C]) Publisher(name string, id func(cmd C) string, opts ...stage.Option) *stage.Flow[C, C] {
 	of := func(send func(context.Context, C) behaviour.Outcome) (behaviour.Behaviour[C], error) {
+		if i == nil {
+			return nil, errors.New("the inlet is nil")
+		}
 		return &publisher[C]{i, id, send}, nil
 	}
 	return stage.FlowOf(name, of, append([]stage.Option{stage.Workers(1, 1), stage.Blocking()}, opts...)...)

@@ -129,6 +129,13 @@ func TestAPublisherWithoutAServerFailsWithOverload(t *testing.T) {
 	require.True(t, overloaded)
 }
 
+func TestAPublisherWithoutAnInletIsAFaultOfThePipeline(t *testing.T) {
+	var none *nats.Inlet[int]
+	_, err := pipeline.New("test", none.Publisher("publish", nil), quiet)
+	require.ErrorContains(t, err, `stage "publish"`)
+	require.ErrorContains(t, err, "the inlet is nil")
+}
+
 var errOdd = errors.New("odd")
 
 func TestAPublisherSendsOnWhatTheServerHas(t *testing.T) {

@@ -103,8 +103,8 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	return err
 }
 
-// left returns how many messages are left, whether they were delivered or not. In a loop a process adds messages before it acknowledges the one
-// that they came of: between the two answers of the server there may be another last message, and then the loop goes on.
+// left returns how many messages are left, whether they were delivered or not. In a loop a process adds messages before it acknowledges
+// the one that they came of: between the two answers of the server there may be another last message, and then the loop goes on.
 func (r *receiver) left(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestRetry)
 	defer cancel()

@@ -169,13 +169,13 @@ func (s shop) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.conn.Close(context.WithoutCancel(ctx))) }()
-	fmt.Println("serving", s.version, os.Getpid())
+	fmt.Fprintln(os.Stdout, "serving", s.version, os.Getpid())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		for ctx.Err() == nil {
 			if st, err := o.orders.Status(ctx); err == nil && st.Published == uint64(s.Orders) && st.Pending == 0 {
-				fmt.Println("all booked")
+				fmt.Fprintln(os.Stdout, "all booked")
 				cancel()
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -329,7 +329,7 @@ func TestAVersionThatCannotReadWhatIsQueuedIsRefused(t *testing.T) {
 	r.see("serving v2")
 	r.point("v0")
 	r.hangUp()
-	require.Contains(t, r.see("no new version; this one goes on"), `unknown type: version 2 of \\\"sale\\\"; known are [1]`)
+	require.Contains(t, r.see("no new version; this one goes on"), "unknown type: version 2 of")
 	r.point("v1")
 	r.hangUp()
 	r.see("serving v1")
@@ -337,8 +337,8 @@ func TestAVersionThatCannotReadWhatIsQueuedIsRefused(t *testing.T) {
 }
 
 func TestAProgramThatIsKilledWhileItStopsForAnotherLosesNothing(t *testing.T) {
-	r := sells(t, shop{Orders: 4000, Lives: 9, Each: 2 * time.Millisecond})
-	for _, version := range []string{"v2", "v1", "v2", "v1"} { // each time the next one may have begun: then that is killed
+	r := sells(t, shop{Orders: 4000, Lives: 20, Each: 5 * time.Millisecond})
+	for _, version := range []string{"v2", "v1", "v2", "v1"} { // the next one may have begun: then that is killed
 		r.start()
 		r.point(version)
 		r.hangUp()
@@ -347,10 +347,7 @@ func TestAProgramThatIsKilledWhileItStopsForAnotherLosesNothing(t *testing.T) {
 		require.NoError(t, r.cmd.Process.Kill())
 		_ = r.cmd.Wait()
 	}
-	for range 9 - 4 { // so that all orders are published
-		r.start()
-		r.hangUp()
-		r.see("serving")
-	}
+	r.Lives, r.Each = 1, 0 // now all are published
+	r.start()
 	r.booked()
 }

@@ -56,8 +56,8 @@ func openStore(ctx context.Context, dir string, base *url.URL) (s *store, err er
 //	  ▲                                            │
 //	  └────────────────────────────────────────────┘
 //
-// An address is remembered when it is in the inlet, and not before. So a process that is killed in between has an address fetched twice, and
-// never lost.
+// An address is remembered when it is in the inlet, and not before. So a process that is killed in between has an address fetched twice,
+// and never lost.
 func (s *store) crawl(ctx context.Context, client *http.Client, limit time.Duration, progress io.Writer) (*result, error) {
 	r := newResult()
 	get := getter(client)

@@ -110,7 +110,7 @@ func parseFlags(args []string, help io.Writer) (c config, err error) {
 	flags.Float64Var(&c.share.hanging, "hanging", 0.001, "`part` of the pages that do not answer")
 	flags.DurationVar(&c.delay, "delay", 100*time.Millisecond, "`duration` that a slow page takes")
 	flags.DurationVar(&c.limit, "limit", time.Second, "`duration` after which an attempt to fetch a page ends")
-	flags.StringVar(&c.store, "store", "", "`directory` that keeps the crawl; a process that is killed goes on there when it is started again")
+	flags.StringVar(&c.store, "store", "", "`directory` that keeps the crawl; when the program was killed, the next one goes on there")
 	flags.BoolVar(&c.quiet, "quiet", false, "no line of progress every second")
 	const about = "crawler follows the links of a generated web site: a loop that fans out, with retries and failures."
 	if err := show.Parse(flags, args, about, help); err != nil {

@@ -37,6 +37,7 @@ stage/upgrade    20
 worker           25
 pipeline         47
 source           17
+reexec           1
 window           18
 coordination/guard 5
 coordination/rpc 13

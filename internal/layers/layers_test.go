@@ -65,6 +65,7 @@ coordination/coroutine: behaviour internal/coro internal/link
 coordination/scheduler: coordination/coroutine
                     internal/coro internal/ring
 source:             internal/feed
+reexec:             internal/link
 coordination/transport: coordination/coroutine
 
 internal/logs:      worker internal/plain
