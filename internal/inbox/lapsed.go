@@ -102,7 +102,9 @@ func (s *state) endLapsed(lapsed map[*command.Origin]error, fx *effects) {
 		waited, known := e.Waited(now)
 		return s.cfg.TTL > 0 && known && waited > s.cfg.TTL
 	}
-	es := s.queue.remove(func(e *command.Envelope) bool { return e.Pack() == 0 && (givenUp(e) || tooOld(e)) }) // packs stay whole
+	ordered := s.queue.sequence != nil // results wait for what is in packs, so a worker ends it
+	es := s.queue.remove(func(e *command.Envelope) bool { return (e.Pack() == 0 || !ordered) && (givenUp(e) || tooOld(e)) })
+	s.breakPacks(es)
 	es = append(es, s.removePostponed(givenUp)...)
 	if len(es) == 0 {
 		return
@@ -120,6 +122,19 @@ func (s *state) endLapsed(lapsed map[*command.Origin]error, fx *effects) {
 	s.changed(fx)
 	s.checkQuiet(fx)
 	s.lookAtEntries(fx)
+}
+
+// breakPacks books that commands were taken out of their packs. What is left of the packs is tried one by one.
+func (s *state) breakPacks(removed []command.Envelope) {
+	packed := s.queue.packed
+	s.queue.unpack(removed...)
+	if s.queue.packed == packed {
+		return
+	}
+	s.queue.count(func(e *command.Envelope) bool {
+		e.SetPack(min(e.Pack(), 1))
+		return false
+	})
 }
 
 // removePostponed takes out the commands for which is is true of those that wait for their next try. In an ordered stage results wait
