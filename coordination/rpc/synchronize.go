@@ -38,8 +38,8 @@ import (
 // A request whose caller gives up while it is decided may count as accepted and completed without having run.
 //
 // [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them. Stop waits for five seconds at most for
-// init or a rule that does not return, and so does a Synchronize that fails. When the node ends otherwise, members of other nodes wait for a
-// synchronizer of that name to be started again.
+// init or a rule that does not return, and so does a Synchronize that fails. When the node ends otherwise, members of other nodes wait for
+// a synchronizer of that name to be started again.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
 	b := newRulebook(n, name, init)
@@ -294,7 +294,8 @@ type coordinator struct {
 func (c *coordinator) Receive(m transaction.Message) {
 	if _, known := c.unfit[m.From]; m.Kind == transaction.NoFunctions && !known {
 		c.unfit[m.From] = struct{}{}
-		err := faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for", c.book.slot.name, m.From)}
+		err := faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for",
+			c.book.slot.name, m.From)}
 		if !c.book.settle(err) {
 			c.process.node.cfg.Logger.Error("rpc: a member is a synchronizer", slog.Any("error", err))
 		}

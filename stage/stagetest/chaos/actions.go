@@ -80,6 +80,8 @@ func (r *run) do(d Disturbance, rnd *rand.Rand) bool {
 		return r.drain(r.sites[d.Stage].stage)
 	case Reopen:
 		return r.reopen()
+	case KillProcess:
+		return r.processes.kill(rnd)
 	case Rewire:
 		return r.rewire(r.sites[d.Stage], rnd)
 	default:

@@ -86,15 +86,20 @@ func (p Plan) checkNode(f *faulty, i int, n Node) {
 	f.unlessf(n.Keyed || !n.Passivates, "node %s: it passivates, and is not keyed", name)
 	n.checkFlow(f, name)
 	n.checkWindow(f, name)
-	f.unlessf(!n.States || (n.Each || n.Keyed) && !n.Batcher && n.Timeout == 0,
-		"node %s: it has states, and is neither Each nor Keyed, or is a Batcher or has a Timeout", name)
-	f.unlessf(n.States || n.SnapshotEvery == 0 && n.KeepStates == 0, "node %s: SnapshotEvery and KeepStates need States", name)
-	f.unlessf(n.Passivates || n.KeepStates == 0, "node %s: KeepStates needs Passivates", name)
+	n.checkStates(f, name)
+	f.unlessf(n.Suspends || !n.Visits, "node %s: it visits, and does not suspend", name)
 	f.unlessf(n.Rate == 0 || n.Rate > 0 && n.Burst > 0, "node %s: a rate of %d needs a burst, not %d", name, n.Rate, n.Burst)
 	f.unlessf(n.Guard == 0 || n.Flow == "" && n.Window == (Window{}) && !n.Keyed && !n.Ordered && n.Discipline == "" && n.Linger == 0,
 		"node %s: it has a guard, and is a flow, Keyed or Ordered, or has windows, a Discipline or a Linger", name)
 	err := errors.Join(n.Faults.Check(), n.Middleware.Check())
 	f.unlessf(err == nil, "node %s: %v", name, err)
+}
+
+func (n Node) checkStates(f *faulty, name string) {
+	f.unlessf(!n.States || (n.Each || n.Keyed) && !n.Batcher && n.Timeout == 0,
+		"node %s: it has states, and is neither Each nor Keyed, or is a Batcher or has a Timeout", name)
+	f.unlessf(n.States || n.SnapshotEvery == 0 && n.KeepStates == 0, "node %s: SnapshotEvery and KeepStates need States", name)
+	f.unlessf(n.Passivates || n.KeepStates == 0, "node %s: KeepStates needs Passivates", name)
 }
 
 func (n Node) checkFlow(f *faulty, name string) {

@@ -14,6 +14,7 @@ import (
 func (p Plan) After(disturbances ...Disturbance) (s pipeline.Snapshot, ok bool) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	r := &run{plan: p, name: "after", letters: map[command]int{}, fed: map[uint64]*fedCommand{}, excused: map[uint64]bool{}}
+	defer func() { r.processes.close() }()
 	if !r.start() {
 		return s, false
 	}

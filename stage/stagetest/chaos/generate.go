@@ -236,6 +236,7 @@ func drawLine(t *rapid.T) Graph {
 		}
 		drawStates(t, &n)
 		drawAround(t, &n)
+		n.Visits = n.Suspends && seldom(t, 3, "visits")
 		if seldom(t, 5, "window") {
 			n.Retry, n.Faults.Delay = stage.RetryPolicy{}, 0 // a command that was delayed is overtaken
 			drawWindow(t, i, &n)
@@ -304,6 +305,7 @@ func drawNode(t *rapid.T, i, stages, groups int, shape string) Node {
 	}
 	drawStates(t, &n)
 	drawAround(t, &n)
+	n.Visits = n.Suspends && seldom(t, 3, "visits")
 	if seldom(t, 5, "window") {
 		drawWindow(t, i, &n)
 	}
@@ -326,7 +328,7 @@ func drawStates(t *rapid.T, n *Node) {
 
 // drawWindow makes a node one with windows.
 func drawWindow(t *rapid.T, i int, n *Node) {
-	n.Each, n.Batcher, n.Suspends, n.Calls = false, false, false, false
+	n.Each, n.Batcher, n.Suspends, n.Calls, n.Visits = false, false, false, false, false
 	n.Spread, n.Keyed, n.Passivates, n.Ordered = false, false, false, false
 	n.States, n.SnapshotEvery, n.KeepStates, n.Flow, n.Route, n.Discipline, n.Group = false, 0, 0, "", "", "", 0
 	n.Workers, n.Instances, n.Linger, n.Work, n.Middleware, n.Ports = Span{}, 0, 0, 0, Middleware{}, true

@@ -25,6 +25,7 @@ var constants = map[reflect.Type][]string{
 		"chaos.KillWorker", "chaos.KillSupervisor", "chaos.KillControlLoop", "chaos.KillPool", "chaos.KillFeed", "chaos.Swap",
 		"chaos.Rescale", "chaos.Pause", "chaos.Resume", "chaos.AddStage", "chaos.RemoveStage", "chaos.RetryLetters", "chaos.Drain",
 		"chaos.Upgrade", "chaos.Canary", "chaos.EndCanary", "chaos.DrainStage", "chaos.Reopen", "chaos.Rewire",
+		"chaos.KillProcess",
 	},
 	reflect.TypeFor[Ending](): {
 		"chaos.Softly", "chaos.Drained", "chaos.Hard", "chaos.Soon", "chaos.Twice", "chaos.Exhausted",

@@ -80,6 +80,9 @@ type Node struct {
 	// Batcher.
 	Suspends bool
 	Calls    bool // they also wait for answers of later nodes from which no path leads back
+	// Visits has the handlers of a node that Suspends call processes of package rpc, too: these visit a monitor, one at a time, at
+	// most two of three at once by a synchronizer. Some panic inside, and KillProcess kills them, their lock and the synchronizer.
+	Visits bool
 	// Keyed makes it a keyed stage, with few keys. Such a node is neither Each nor Batcher, and has no Discipline.
 	Keyed      bool
 	Passivates bool // a Keyed node keeps few instances
@@ -93,7 +96,7 @@ type Node struct {
 	unrated   bool   // it has no Rate, whatever it says, which breaks the promise of a rate
 	unguarded bool   // it has no Guard, whatever it says, which breaks the promise of a guard
 	unordered bool   // an Ordered node is not ordered, which breaks its promise
-	spoil     string // breaks a promise, for tests of the checks: "torn", "lost" or "stale"
+	spoil     string // breaks a promise, for tests of the checks: "torn", "lost", "stale", "unlocked" or "unruled"
 	stray     bool   // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
 
 	Group int // index in Graph.Groups, counted from one; 0: it has workers of its own
@@ -202,6 +205,7 @@ func (n Node) String() string {
 	say(n.Batcher, "batcher")
 	say(n.Suspends, "suspends")
 	say(n.Calls, "calls")
+	say(n.Visits, "visits")
 	say(n.Keyed, "keyed")
 	say(n.Passivates, "passivates")
 	say(n.Ordered, "ordered")

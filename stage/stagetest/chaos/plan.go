@@ -51,13 +51,14 @@ const (
 	DrainStage                    // empty one stage, until the next Reopen
 	Reopen                        // reopen the drained stages, and all if the pipeline was drained, too
 	Rewire                        // have a flow with a Route lead to some of its targets, in another order, and pick them otherwise
+	KillProcess                   // stop a process that handlers call: of a node with Visits
 	actions
 )
 
 var actionNames = [actions]string{
 	"kill worker", "kill stage supervisor", "kill control loop", "kill pool", "kill feed", "swap", "rescale", "pause",
 	"resume", "add stage", "remove stage", "retry letters", "drain",
-	"upgrade", "canary", "end canary", "drain stage", "reopen", "rewire",
+	"upgrade", "canary", "end canary", "drain stage", "reopen", "rewire", "kill process",
 }
 
 // String returns the action in words.

@@ -27,6 +27,15 @@ func line(change func(p *chaos.Plan)) chaos.Plan {
 	return p
 }
 
+// visits has all handlers visit a monitor.
+func visits(p *chaos.Plan) {
+	p.Submitters = 4
+	for i := range p.Graph.Nodes {
+		n := &p.Graph.Nodes[i]
+		n.Suspends, n.Visits, n.Workers = true, true, chaos.Span{Fewest: 4, Most: 4}
+	}
+}
+
 // spoiled has a feed break a promise.
 func spoiled(how string) func(*chaos.Plan) {
 	return func(p *chaos.Plan) {
@@ -128,6 +137,20 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 			p.Graph.Rules = []chaos.Rule{{Atomic: true, AtMost: 1, Nodes: []int{0, 1}}}
 			free(p, 0, 1)
 		}, "checks"},
+		"visits of a monitor": {func(p *chaos.Plan) {
+			visits(p)
+			for at := range 20 {
+				p.Disturbances = append(p.Disturbances, chaos.Disturbance{At: 5 * at, Action: chaos.KillProcess})
+			}
+		}, ""},
+		"visits of a monitor without its lock": {func(p *chaos.Plan) {
+			visits(p)
+			p.Graph.Nodes[1].Spoil("unlocked")
+		}, "one end"},
+		"visits of a monitor without the synchronizer of its visitors": {func(p *chaos.Plan) {
+			visits(p)
+			p.Graph.Nodes[1].Spoil("unruled")
+		}, "one end"},
 		"an ordered stage in a line": {func(p *chaos.Plan) {
 			p.Ordered = true
 			n := &p.Graph.Nodes[1]
@@ -254,6 +277,7 @@ func TestAnInvalidPlanIsRefusedWithReasonsAndDoesNotRun(t *testing.T) {
 		"node s1: group 1: there are 0":             func(p *chaos.Plan) { p.Graph.Nodes[1].Group = 1 },
 		"node s1: it is ordered, and keyed":         func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Ordered = true, true },
 		"node s1: it is keyed, and Each":            func(p *chaos.Plan) { p.Graph.Nodes[1].Keyed, p.Graph.Nodes[1].Each = true, true },
+		"node s1: it visits, and does not suspend":  func(p *chaos.Plan) { p.Graph.Nodes[1].Visits = true },
 		"node s1: it passivates, and is not":        func(p *chaos.Plan) { p.Graph.Nodes[1].Passivates = true },
 		"node s1: queue":                            func(p *chaos.Plan) { p.Graph.Nodes[1].Discipline = "odd" },
 		"node s1: stagetest: Faults: panic: 2":      func(p *chaos.Plan) { p.Graph.Nodes[1].Faults.Panic = 2 },

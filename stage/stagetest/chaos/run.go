@@ -52,6 +52,8 @@ type run struct {
 	began    time.Time
 	ran      chan error // receives the result of Run, if the plan ends Exhausted
 
+	processes *processes // nil if no node visits them
+
 	mu      sync.Mutex // guards all fields below
 	letters map[command]int
 	written int // dead letters
@@ -101,6 +103,7 @@ func (p Plan) once() (Report, *run, error) {
 	}
 	report := Report{Plans: 1, Stages: len(p.Graph.Nodes)}
 	if !r.start() {
+		r.processes.close()
 		report, err := r.close(report)
 		return report, r, err
 	}
@@ -126,7 +129,9 @@ func (p Plan) once() (Report, *run, error) {
 	r.release()
 	if stuck {
 		r.forceStop(over)
+		r.processes.close()
 	} else {
+		r.processes.close()
 		r.judge()
 		r.checkLeftovers(before)
 	}
@@ -181,6 +186,10 @@ func (r *run) start() bool {
 	pol, err := r.plan.firstPolicy()
 	if err != nil {
 		r.breachf(Checks, "%v", err)
+		return false
+	}
+	if err := r.startProcesses(); err != nil {
+		r.breachf(Checks, "the processes do not start: %v", err)
 		return false
 	}
 	parts := append(r.build(),

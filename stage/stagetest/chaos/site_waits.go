@@ -34,9 +34,12 @@ func (s *nodeSuspender) HandleSuspending(c behaviour.Suspender, cmd command) beh
 	return s.rest.HandleSuspending(c, cmd)
 }
 
-// callAndHandle calls other stages, and then does what other handlers do.
+// callAndHandle calls other stages and processes, and then does what other handlers do.
 func (s *site) callAndHandle(c behaviour.Suspender, cmd command) behaviour.Outcome {
 	if err := s.call(c, cmd); err != nil {
+		return behaviour.Error(err)
+	}
+	if err := s.visit(c, cmd); err != nil {
 		return behaviour.Error(err)
 	}
 	return s.handle(c, cmd)
