@@ -52,7 +52,7 @@ adapter/nats     38
 adapter/nats/fleet 14
 adapter/watermill 12
 stage/stagetest  44
-stage/stagetest/chaos  51
+stage/stagetest/chaos  52
 `
 
 func TestAPackageExportsNoMoreNamesThanItsBudget(t *testing.T) {
