@@ -689,3 +689,28 @@ func TestAPipelineInSeveralProcessesDoesWhatOneProcessDoes(t *testing.T) {
 		require.Equal(t, want.all(), all)
 	})
 }
+
+// patient is a carrier whose lines open when their context ends.
+type patient struct{ *brokerProcess }
+
+func (c patient) Line(name string, of reflect.Type, key func(any) uint64) (pipeline.Line, error) {
+	l, err := c.brokerProcess.Line(name, of, key)
+	return patientLine{l}, err
+}
+
+type patientLine struct{ pipeline.Line }
+
+func (patientLine) Open(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+
+func TestAStopEndsAStartThatOpensLines(t *testing.T) {
+	t.Parallel()
+	a := stage.Func("a", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
+	p, err := pipeline.New("test", quiet, a, pipeline.Map("p", "a"), pipeline.Place(patient{newBroker().process()}, "p"))
+	require.NoError(t, err)
+	started := make(chan error)
+	go func() { started <- p.Start(context.Background()) }()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = p.Stop(ended)
+	require.Error(t, <-started)
+}

@@ -55,6 +55,9 @@ func (p *Pipeline) Start(ctx context.Context) error {
 
 // openLines opens the lines.
 func (p *Pipeline) openLines(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.halting, func() { cancel(ErrStopped) })() //nolint:contextcheck // two contexts end this one
 	for _, l := range p.lines {
 		if err := openLine(ctx, l); err != nil {
 			return fmt.Errorf("stage %q: %w", l.stage, err)

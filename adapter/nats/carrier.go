@@ -22,6 +22,9 @@ import (
 // characters than letters, digits and -, or both together are longer than 63. [NewInlet] with that name and the same options shows its
 // [Status] and [Letters].
 //
+// The inlet of a keyed stage has [Options.Partitions], so that the commands of a key keep their order in any number of processes. Its
+// messages come from the stage only, and [Options.UntilEmpty] is not for it.
+//
 // A process that dies after it has sent a command, and before the message from which that command came is acknowledged, sends the
 // command again when the message is delivered again: as a new message, which [Options.Dedup] does not recognise.
 type Carrier struct {
@@ -89,8 +92,15 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 		}
 		l.o.Codec = jsonOf{commands}
 	}
-	if key != nil {
-		return nil, errors.New("nats: keyed stages are not carried")
+	if key == nil {
+		l.o.Partitions = 0
+	} else {
+		if l.o.UntilEmpty {
+			return nil, errUntilEmpty
+		}
+		setDefault(&l.o.Partitions, defaultPartitions)
+		l.o.MaxInFlight = max(l.o.filled().MaxInFlight, l.o.Partitions)
+		l.keys = partitioning[any]{l.o.Partitions, partitionOf(key, l.o.Partitions)}
 	}
 	return l, l.o.check(l.name)
 }
@@ -116,7 +126,8 @@ func lineName(pipeline, stage string) string {
 func erase[C any](o Options[C]) Options[any] {
 	e := Options[any]{
 		MaxBytes: o.MaxBytes, MaxMessages: o.MaxMessages, Dedup: o.Dedup, Replicas: o.Replicas, Memory: o.Memory,
-		MaxInFlight: o.MaxInFlight, AckWait: o.AckWait, Retry: o.Retry, Confirm: o.Confirm, UntilEmpty: o.UntilEmpty, Logger: o.Logger,
+		MaxInFlight: o.MaxInFlight, AckWait: o.AckWait, Retry: o.Retry, Confirm: o.Confirm, UntilEmpty: o.UntilEmpty,
+		Partitions: o.Partitions, Logger: o.Logger,
 	}
 	if o.Codec != nil {
 		e.Codec = erased[C]{o.Codec}
@@ -171,14 +182,20 @@ type carriedLine struct {
 	conn *Conn
 	name string
 	o    Options[any]
+	keys partitioning[any]
 
 	inlet *Inlet[any] // set by Open
 }
 
 // Open is for package pipeline.
 func (l *carriedLine) Open(ctx context.Context) (err error) {
-	l.inlet, err = NewInlet(ctx, l.conn, l.name, l.o)
-	return err
+	if l.inlet, err = newInlet(ctx, l.conn, l.name, l.o, l.keys); err != nil {
+		return err
+	}
+	if there := l.inlet.keys.parts; there != l.keys.parts {
+		return fmt.Errorf("nats: inlet %q: the stream has %d partitions, and the stage has no keys: remove the stream when it is empty", l.name, there)
+	}
+	return nil
 }
 
 // Send is for package pipeline.

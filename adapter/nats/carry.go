@@ -29,7 +29,9 @@ func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
 	for n, cmd := range cmds {
 		all[n] = &outgoing[C]{cmd: cmd, id: rand.Text()}
 	}
-	i.carryAll(ctx, all)
+	for _, round := range i.rounds(all) {
+		i.carryAll(ctx, round)
+	}
 	for n, s := range all {
 		if s.err == nil {
 			continue
@@ -40,6 +42,25 @@ func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
 		errs[n] = s.err
 	}
 	return errs
+}
+
+// rounds returns the commands in groups to be published one after the other: of a keyed stage, each has at most one command of a partition, so
+// that one which the server takes late does not come after the next.
+func (i *Inlet[C]) rounds(all []*outgoing[C]) [][]*outgoing[C] {
+	if i.keys.of == nil {
+		return [][]*outgoing[C]{all}
+	}
+	var rounds [][]*outgoing[C]
+	next := map[int]int{} // the round of a partition's next command
+	for _, s := range all {
+		part := i.keys.of(s.cmd)
+		if next[part] == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[next[part]] = append(rounds[next[part]], s)
+		next[part]++
+	}
+	return rounds
 }
 
 // carryAll publishes commands until the server has taken or refused each, or ctx ends. After one that could not be taken it goes on with

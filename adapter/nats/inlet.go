@@ -25,6 +25,7 @@ type Inlet[C any] struct {
 	conn   *Conn
 	stream jetstream.Stream
 	dead   jetstream.Stream
+	keys   partitioning[C]
 	fed    atomic.Bool // while the source runs
 
 	published, duplicates, refused atomic.Uint64
@@ -42,7 +43,14 @@ func NewInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C])
 	if conn == nil {
 		panic("nats: NewInlet: the Conn is nil")
 	}
-	i := &Inlet[C]{name: name, names: namesOf(name), conn: conn}
+	if o.Partitions != 0 {
+		return nil, fmt.Errorf("nats: inlet %q: %w", name, errPartitions)
+	}
+	return newInlet(ctx, conn, name, o, partitioning[C]{})
+}
+
+func newInlet[C any](ctx context.Context, conn *Conn, name string, o Options[C], keys partitioning[C]) (*Inlet[C], error) {
+	i := &Inlet[C]{name: name, names: namesOf(name), conn: conn, keys: keys}
 	if err := i.open(ctx, o); err != nil {
 		return nil, fmt.Errorf("nats: inlet %q: %w", name, err)
 	}
@@ -72,18 +80,26 @@ func (i *Inlet[C]) open(ctx context.Context, o Options[C]) (err error) {
 
 // make makes the streams and the consumer, or changes them.
 func (i *Inlet[C]) make(ctx context.Context) (err error) {
+	if is, err := i.known(ctx); is || err != nil {
+		return err
+	}
 	if i.o.Replicas == 0 {
 		if i.o.Replicas, err = i.conn.replicas(ctx, i.names.stream); err != nil {
 			return fmt.Errorf("its stream: %w", err)
 		}
 	}
-	if i.stream, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.stream(i.names)); err != nil {
+	if i.stream, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.stream(i.names, i.keys.parts)); err != nil {
 		return fmt.Errorf("its stream: %w", i.conn.explain(err))
 	}
 	if i.dead, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.deadStream(i.names)); err != nil {
 		return fmt.Errorf("its stream of dead letters: %w", i.conn.explain(err))
 	}
-	if _, err = i.stream.CreateOrUpdateConsumer(ctx, i.o.consumer()); err != nil {
+	if i.keys.parts > 0 {
+		err = i.makePartitions(ctx)
+	} else {
+		_, err = i.stream.CreateOrUpdateConsumer(ctx, i.o.consumer())
+	}
+	if err != nil {
 		return fmt.Errorf("its consumer: %w", i.conn.explain(err))
 	}
 	return nil
@@ -143,6 +159,9 @@ func (i *Inlet[C]) message(id string, cmd C) (*natsgo.Msg, error) {
 	}}
 	if id != "" {
 		m.Header.Set(jetstream.MsgIDHeader, id)
+	}
+	if err := i.route(m, cmd); err != nil {
+		return nil, err
 	}
 	if most := i.conn.nc.MaxPayload() - letterRoom; int64(m.Size()) > most {
 		return nil, fmt.Errorf("%w: %d bytes, and the server takes %d", ErrTooLarge, m.Size(), most)
@@ -212,6 +231,9 @@ func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) er
 		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, ErrFed))
 	}
 	defer i.fed.Store(false)
+	if i.keys.parts > 0 && i.keys.of == nil {
+		return source.Fatal(fmt.Errorf("nats: inlet %q: %w", i.name, errPartitioned))
+	}
 	i.tracker.feeds(ctx)
 	return i.feed(ctx, submit)
 }
@@ -219,17 +241,20 @@ func (i *Inlet[C]) feedAlone(ctx context.Context, submit func(C, func(error)) er
 // feed submits the commands of messages until ctx ends.
 func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) (err error) {
 	own, cancel := context.WithCancel(ctx)
-	r := newReceiver(i.tracker, i.conn, i.names, i.o.UntilEmpty)
+	ready := make(chan *delivery, i.o.MaxInFlight)
 	var receiving sync.WaitGroup
-	receiving.Go(func() { r.run(own, func(err error) { source.SetAway(ctx, err) }) })
+	receiving.Go(func() {
+		defer close(ready)
+		i.receive(own, ready, func(err error) { source.SetAway(ctx, err) })
+	})
 	defer func() { // also after a panic
 		cancel()
 		receiving.Wait()
-		for d := range r.ready {
+		for d := range ready {
 			i.tracker.giveBack(d)
 		}
 	}()
-	for d := range r.ready {
+	for d := range ready {
 		if i.spent(ctx, d) {
 			continue
 		}
@@ -244,6 +269,15 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 		}
 	}
 	return context.Cause(ctx) // nil if the stream is empty
+}
+
+// receive receives messages until ctx ends, or the stream is empty and that is asked for.
+func (i *Inlet[C]) receive(ctx context.Context, ready chan *delivery, away func(error)) {
+	if i.keys.parts > 0 {
+		i.share(ctx, ready, away)
+		return
+	}
+	newReceiver(i.tracker, i.conn, i.o.UntilEmpty, ready).run(ctx, away)
 }
 
 // spent deals with a message that was delivered before and must not be handled again, and reports whether it is one.

@@ -141,7 +141,8 @@ type Letter struct {
 	Published  time.Time
 	Buried     time.Time // when it became a dead letter
 
-	at uint64 // its sequence in the stream of dead letters
+	at        uint64 // its sequence in the stream of dead letters
+	partition string // of the message; empty if it had none
 }
 
 // Letters returns the dead letters, the oldest first. Each is asked for when its turn comes. If that fails, the error is the last element.
@@ -171,7 +172,7 @@ func letterFrom(m *jetstream.RawStreamMsg) Letter {
 	l := Letter{
 		Payload: Payload{Type: m.Header.Get(headerType), Data: m.Data},
 		ID:      m.Header.Get(headerID), Reason: reason.Reason(m.Header.Get(headerReason)), Err: m.Header.Get(headerError),
-		Buried: m.Time, at: m.Sequence,
+		Buried: m.Time, at: m.Sequence, partition: m.Header.Get(headerPartition),
 	}
 	l.Version, _ = strconv.Atoi(m.Header.Get(headerVersion))
 	l.Deliveries, _ = strconv.Atoi(m.Header.Get(headerDeliveries))
@@ -188,6 +189,9 @@ func (i *Inlet[C]) Retry(ctx context.Context, l Letter) error {
 		headerType: {l.Type}, headerVersion: {strconv.Itoa(l.Version)},
 		jetstream.MsgIDHeader: {fmt.Sprintf("golda-retry-%d-%d", l.Sequence, l.at)},
 	}}
+	if l.partition != "" {
+		toPartition(m, l.partition)
+	}
 	if _, err := i.conn.js.PublishMsg(ctx, m); err != nil {
 		return fmt.Errorf("nats: inlet %q: retry letter %d: %w", i.name, l.Sequence, explain(err))
 	}

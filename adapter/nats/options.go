@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -47,6 +48,11 @@ type Options[C any] struct {
 	// another delivery.
 	UntilEmpty bool
 
+	// Partitions is how many partitions the inlet of a keyed stage has that a [Carrier] makes, and so how many of its commands are
+	// handled at once in all processes together, and by how many of them. 0 means 32, and 256 is the most. It cannot be changed while the
+	// stream has messages: remove the stream then. For other inlets it must be 0.
+	Partitions int
+
 	// Logger gets what the inlet does about trouble: that the server is away and is back, and each dead letter. nil means nothing is
 	// logged.
 	Logger *slog.Logger
@@ -54,11 +60,13 @@ type Options[C any] struct {
 
 // The defaults of Options, and a bound that is none of them.
 const (
-	defaultInFlight = 1024
-	defaultAckWait  = 30 * time.Second
-	leastAckWait    = 100 * time.Millisecond
-	longestPause    = time.Minute
-	maxPending      = 1 << 16 // messages of an inlet that are in flight or wait for another delivery, in all processes
+	defaultInFlight   = 1024
+	defaultAckWait    = 30 * time.Second
+	defaultPartitions = 32
+	maxPartitions     = 256
+	leastAckWait      = 100 * time.Millisecond
+	longestPause      = time.Minute
+	maxPending        = 1 << 16 // messages of an inlet that are in flight or wait for another delivery, in all processes
 )
 
 // filled returns the options with their defaults.
@@ -98,17 +106,22 @@ func (o Options[C]) check(name string) error {
 	fault(o.Dedup < 0, "Dedup is %v; use 0 for two minutes", o.Dedup)
 	fault(o.Replicas < 0 || o.Replicas > 5, "Replicas is %d, and must be from 1 to 5", o.Replicas)
 	fault(o.MaxInFlight < 0 || o.MaxInFlight > maxPending, "MaxInFlight is %d, and must be from 1 to %d", o.MaxInFlight, maxPending)
+	fault(o.Partitions < 0 || o.Partitions > maxPartitions, "Partitions is %d, and must be from 1 to %d", o.Partitions, maxPartitions)
 	fault(o.AckWait != 0 && o.AckWait < leastAckWait, "AckWait is %v, and must be at least %v", o.AckWait, leastAckWait)
 	verdict.Check(o.Retry, fault)
 	return errors.Join(errs...)
 }
 
 // stream returns the configuration of the stream of messages.
-func (o Options[C]) stream(n names) jetstream.StreamConfig {
+func (o Options[C]) stream(n names, partitions int) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name: n.stream, Subjects: []string{n.subject}, Description: "the messages of a Golda inlet",
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: -1, MaxMsgs: -1, Replicas: o.Replicas,
 		Duplicates: o.Dedup, Storage: o.storage(),
+	}
+	if partitions > 0 {
+		c.Subjects = []string{n.subject + ".*"}
+		c.Metadata = map[string]string{partitionsKey: strconv.Itoa(partitions)}
 	}
 	if o.MaxBytes > 0 {
 		c.MaxBytes = o.MaxBytes

@@ -27,18 +27,24 @@ const (
 type receiver struct {
 	t          *tracker
 	conn       *Conn
-	subject    string // of requests
+	consumer   string
 	untilEmpty bool
-	ready      chan *delivery // closed at the end
+	part       bool           // of one partition, which has a consumer of its own
+	most       int            // messages that are asked for at once
+	ready      chan *delivery // not closed
 
 	isAway bool
 }
 
-func newReceiver(t *tracker, conn *Conn, n names, untilEmpty bool) *receiver {
-	return &receiver{
-		t: t, conn: conn, untilEmpty: untilEmpty, ready: make(chan *delivery, t.most),
-		subject: fmt.Sprintf("%sCONSUMER.MSG.NEXT.%s.%s", jetstream.DefaultAPIPrefix, n.stream, consumerName),
-	}
+func newReceiver(t *tracker, conn *Conn, untilEmpty bool, ready chan *delivery) *receiver {
+	return &receiver{t: t, conn: conn, consumer: consumerName, untilEmpty: untilEmpty, most: t.most, ready: ready}
+}
+
+// partAhead is how many messages of a partition are asked for at once. The server gives one, and the next one when that is answered.
+const partAhead = 64
+
+func newPartReceiver(t *tracker, conn *Conn, part int, ready chan *delivery) *receiver {
+	return &receiver{t: t, conn: conn, consumer: consumerOf(part), part: true, most: partAhead, ready: ready}
 }
 
 var (
@@ -50,7 +56,6 @@ var (
 // run receives until ctx ends, or the stream is empty and that is asked for, or the connection is closed. Away is called with the reason
 // when the server is away, and with nil when it is back.
 func (r *receiver) run(ctx context.Context, away func(error)) {
-	defer close(r.ready)
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		began := time.Now()
 		err := r.session(ctx, away)
@@ -92,7 +97,7 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 	}
 	away(nil)
 	inbox := r.conn.nc.NewInbox()
-	arrivals := make(chan *natsgo.Msg, 2*r.t.most+256)
+	arrivals := make(chan *natsgo.Msg, 2*r.most+256)
 	sub, err := r.conn.nc.ChanSubscribe(inbox, arrivals)
 	if err != nil {
 		return err
@@ -112,7 +117,7 @@ func (r *receiver) left(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, explain(err)
 	}
-	consumer, err := stream.Consumer(ctx, consumerName)
+	consumer, err := stream.Consumer(ctx, r.consumer)
 	if err != nil {
 		return 0, explain(err)
 	}
@@ -145,6 +150,10 @@ func (s *session) receive(ctx context.Context) error {
 	look := time.NewTicker(lookTime)
 	defer look.Stop()
 	s.heard = time.Now()
+	freed := s.t.freed
+	if s.part {
+		freed = nil
+	}
 	for {
 		again, err := s.ask()
 		if err != nil {
@@ -159,7 +168,7 @@ func (s *session) receive(ctx context.Context) error {
 			if err := s.take(ctx, m); err != nil {
 				return err
 			}
-		case <-s.t.freed:
+		case <-freed:
 		case <-soon:
 		case <-look.C:
 			if err := s.look(ctx); err != nil {
@@ -174,11 +183,14 @@ func (s *session) receive(ctx context.Context) error {
 // ask asks for as many messages as there are places, but seldom for a few. It returns after which time to call it again; 0 means when
 // something has changed.
 func (s *session) ask() (again time.Duration, err error) {
-	free := s.t.most - s.t.inFlight() - s.requested
-	if free <= 0 || s.requested > s.t.most/2 {
+	free := s.most - s.requested
+	if !s.part { // of a partition the server gives one at a time
+		free -= s.t.inFlight()
+	}
+	if free <= 0 || s.requested > s.most/2 {
 		return 0, nil
 	}
-	if since := time.Since(s.asked); free < s.t.most/4 && since < smallPull {
+	if since := time.Since(s.asked); free < s.most/4 && since < smallPull {
 		return smallPull - since, nil
 	}
 	body, err := json.Marshal(map[string]any{"batch": free, "expires": pullTime, "idle_heartbeat": beatTime})
@@ -190,7 +202,7 @@ func (s *session) ask() (again time.Duration, err error) {
 	}
 	s.requested += free
 	s.asked = time.Now()
-	return 0, s.conn.nc.PublishRequest(s.subject, s.inbox, body)
+	return 0, s.conn.nc.PublishRequest(fmt.Sprintf("%sCONSUMER.MSG.NEXT.%s.%s", jetstream.DefaultAPIPrefix, s.t.names.stream, s.consumer), s.inbox, body)
 }
 
 // take takes what has arrived: a message, or what the server says of a request.

@@ -57,6 +57,9 @@ func (c *Conn) status(ctx context.Context, n names) (s Status, err error) {
 	if err != nil {
 		return s, err
 	}
+	if partitionsOf(stream.CachedInfo().Config) > 0 {
+		return partitionedStatus(ctx, stream, dead.CachedInfo().State)
+	}
 	consumer, err := stream.Consumer(ctx, consumerName)
 	if err != nil {
 		return s, err
@@ -74,6 +77,23 @@ func (c *Conn) status(ctx context.Context, n names) (s Status, err error) {
 		s.Age = max(info.TimeStamp.Sub(oldest), 0)
 	}
 	return s, nil
+}
+
+// partitionedStatus is status for the inlet of a keyed stage.
+func partitionedStatus(ctx context.Context, stream jetstream.Stream, letters jetstream.StreamState) (s Status, err error) {
+	info := stream.CachedInfo()
+	s = Status{
+		Published: info.State.LastSeq, Pending: info.State.Msgs, Buried: letters.LastSeq, DeadLettered: letters.Msgs, Fill: fill(info),
+	}
+	if s.Pending > 0 {
+		s.Age = max(info.TimeStamp.Sub(info.State.FirstTime), 0)
+	}
+	all := stream.ListConsumers(ctx)
+	for c := range all.Info() {
+		s.InFlight += uint64(max(c.NumAckPending, 0))
+		s.Redelivered += uint64(max(c.NumRedelivered, 0))
+	}
+	return s, all.Err()
 }
 
 // left returns how many messages are not done, of a stream and its consumer that were asked in this order.

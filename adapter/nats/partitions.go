@@ -1,0 +1,272 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+)
+
+// The inlet of a keyed stage has partitions: the messages of one key are in one of them. Each partition has a consumer of its own that has one
+// message in flight at most. So the server itself keeps the order, whatever processes do, also when a message is delivered again. The processes share
+// the partitions so that a key stays with one of them for as long as they stay the same.
+
+// partitionsKey is the metadata of a stream that say how many partitions it has.
+const partitionsKey = "golda-partitions"
+
+// headerPartition is the header of a message that says in which partition it is.
+const headerPartition = "Golda-Partition"
+
+var (
+	errPartitioned = errors.New("it is that of a keyed stage: submit the commands to the stage, in a process that has it")
+	errUntilEmpty  = errors.New("nats: UntilEmpty is not for a keyed stage")
+	errPartitions  = errors.New("nats: Partitions is for the inlets of keyed stages that a Carrier has")
+)
+
+// partitioning is how the commands of an inlet are partitioned. The zero partitioning is one that has no partitions.
+type partitioning[C any] struct {
+	parts int
+	of    func(cmd C) int // nil if the inlet was made without the keys
+}
+
+// partitionOf returns a function that gives commands partitions. A command whose key panics is in the first one: its handler crashes.
+func partitionOf(key func(cmd any) uint64, parts int) func(cmd any) int {
+	return func(cmd any) (part int) {
+		defer func() { _ = recover() }()
+		return int(key(cmd) % uint64(parts))
+	}
+}
+
+// partitionsOf returns how many partitions a stream has, 0 if it has none.
+func partitionsOf(c jetstream.StreamConfig) int {
+	n, _ := strconv.Atoi(c.Metadata[partitionsKey])
+	return n
+}
+
+// consumerOf returns the name of the consumer of a partition.
+func consumerOf(part int) string { return fmt.Sprintf("%s-%d", consumerName, part) }
+
+// known looks whether the stream is there with other partitions. It reports whether the stream is that of a keyed stage and this inlet
+// does not know the keys: then it leaves the stream as it is.
+func (i *Inlet[C]) known(ctx context.Context) (bool, error) {
+	stream, err := i.conn.js.Stream(ctx, i.names.stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, i.conn.explain(err)
+	}
+	switch there := partitionsOf(stream.CachedInfo().Config); {
+	case there == i.keys.parts:
+		return false, nil
+	case i.keys.parts > 0:
+		return false, fmt.Errorf("the stream %s has %d partitions, and is to have %d: remove it when it is empty",
+			i.names.stream, there, i.keys.parts)
+	default:
+		i.keys.parts, i.stream = there, stream
+		i.dead, err = i.conn.js.Stream(ctx, i.names.dead)
+		return true, i.conn.explain(err)
+	}
+}
+
+// makePartitions makes the consumers of the partitions.
+func (i *Inlet[C]) makePartitions(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(8)
+	for part := range i.keys.parts {
+		c := i.o.consumer()
+		c.Durable, c.MaxAckPending, c.FilterSubject = consumerOf(part), 1, fmt.Sprintf("%s.%d", i.names.subject, part)
+		all.Go(func() error {
+			_, err := i.stream.CreateOrUpdateConsumer(ctx, c)
+			return i.conn.explain(err)
+		})
+	}
+	return all.Wait()
+}
+
+// route puts a message into its partition.
+func (i *Inlet[C]) route(m *natsgo.Msg, cmd C) error {
+	if i.keys.parts == 0 {
+		return nil
+	}
+	if i.keys.of == nil {
+		return errPartitioned
+	}
+	toPartition(m, strconv.Itoa(i.keys.of(cmd)))
+	return nil
+}
+
+// toPartition puts a message into a partition.
+func toPartition(m *natsgo.Msg, part string) {
+	m.Subject += "." + part
+	m.Header.Set(headerPartition, part)
+}
+
+// assign returns which member has each partition. All members have as many, or one more. If a member comes or goes, most partitions stay
+// where they are.
+func assign(members []string, parts int) []string {
+	members = slices.Sorted(slices.Values(members))
+	least, extra := parts/len(members), parts%len(members)
+	load, of := map[string]int{}, make([]string, parts)
+	for part := range of {
+		by := slices.SortedFunc(slices.Values(members), func(a, b string) int {
+			return cmp.Compare(weight(a, part), weight(b, part))
+		})
+		i := slices.IndexFunc(by, func(m string) bool { return load[m] < least || load[m] == least && extra > 0 })
+		if load[by[i]] == least {
+			extra--
+		}
+		load[by[i]]++
+		of[part] = by[i]
+	}
+	return of
+}
+
+// weight returns how much a member is drawn to a partition.
+func weight(member string, part int) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d %s", part, member)
+	x := h.Sum64() // of similar texts the sums are similar, so it is mixed
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	return x ^ x>>33
+}
+
+// How the processes that share an inlet hear of one another.
+const (
+	memberBeat   = time.Second            // how often a process says that it is there
+	memberLost   = 5 * time.Second        // after which one that is silent is not waited for
+	memberSettle = 300 * time.Millisecond // how long a process listens before it takes a partition
+)
+
+// crew is a process among those that share an inlet. Its partitions are received each by a receiver of its own.
+type crew struct {
+	id      string
+	subject string
+	conn    *Conn
+	parts   int
+	receive func(ctx context.Context, part int)
+
+	others  map[string]time.Time // when each was heard last
+	mine    map[int]context.CancelFunc
+	working sync.WaitGroup
+}
+
+// share receives from the partitions that are this process's, until ctx ends.
+func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(error)) {
+	c := &crew{
+		id: rand.Text(), subject: "golda.members." + i.name, conn: i.conn, parts: i.keys.parts,
+		others: map[string]time.Time{}, mine: map[int]context.CancelFunc{},
+		receive: func(ctx context.Context, part int) {
+			newPartReceiver(i.tracker, i.conn, part, ready).run(ctx, away)
+		},
+	}
+	defer c.working.Wait()
+	for ctx.Err() == nil {
+		err := c.run(ctx)
+		if ctx.Err() == nil {
+			away(explain(err))
+			select {
+			case <-time.After(firstRetry):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// run takes part until ctx ends.
+func (c *crew) run(ctx context.Context) error {
+	heard := make(chan *natsgo.Msg, 1024)
+	sub, err := c.conn.nc.ChanSubscribe(c.subject, heard)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = sub.Unsubscribe()
+		for _, stop := range c.mine {
+			stop()
+		}
+		clear(c.mine)
+		c.working.Wait() // what is in flight is answered before others learn that the partitions are free
+		c.say('-')
+	}()
+	c.say('?')
+	beat, settled := time.NewTicker(memberBeat), time.NewTimer(memberSettle)
+	defer beat.Stop()
+	defer settled.Stop()
+	begun := false
+	for {
+		changed := false
+		select {
+		case m := <-heard:
+			changed = c.hear(m.Data, time.Now())
+		case <-beat.C:
+			c.say('+')
+			changed = c.forget(time.Now())
+		case <-settled.C:
+			begun, changed = true, true
+		case <-ctx.Done():
+			return nil
+		}
+		if begun && changed {
+			c.rebalance(ctx)
+		}
+	}
+}
+
+// say says something of this process: '+' that it is there, '?' that it is new and wants to hear of the others, '-' that it leaves.
+func (c *crew) say(what byte) {
+	_ = c.conn.nc.Publish(c.subject, append([]byte{what}, c.id...)) // without a connection nothing hears it
+}
+
+// hear notes what a process says of itself. It reports whether one has come or gone.
+func (c *crew) hear(said []byte, now time.Time) (changed bool) {
+	if len(said) < 2 || string(said[1:]) == c.id {
+		return false
+	}
+	id := string(said[1:])
+	_, known := c.others[id]
+	switch said[0] {
+	case '-':
+		delete(c.others, id)
+		return known
+	case '?':
+		c.say('+')
+	}
+	c.others[id] = now
+	return !known
+}
+
+// forget forgets the processes that are silent. It reports whether there were any.
+func (c *crew) forget(now time.Time) (changed bool) {
+	before := len(c.others)
+	maps.DeleteFunc(c.others, func(_ string, heard time.Time) bool { return now.Sub(heard) > memberLost })
+	return len(c.others) != before
+}
+
+// rebalance stops receiving from partitions that are not this process's, and begins with those that are.
+func (c *crew) rebalance(ctx context.Context) {
+	for part, of := range assign(append(slices.Collect(maps.Keys(c.others)), c.id), c.parts) {
+		stop, has := c.mine[part]
+		switch {
+		case has && of != c.id:
+			stop()
+			delete(c.mine, part)
+		case !has && of == c.id:
+			own, stop := context.WithCancel(ctx)
+			c.mine[part] = stop
+			c.working.Go(func() { c.receive(own, part) })
+		}
+	}
+}
