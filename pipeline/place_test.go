@@ -617,7 +617,7 @@ func (w *world) run(b *broker, process string, results *handledBy) *node {
 }
 
 // stop stops a process, and checks its accounts.
-func (w *world) stop(n *node, ctx context.Context) {
+func (w *world) stop(ctx context.Context, n *node) {
 	_ = n.Stop(ctx)
 	require.True(w.t, n.Snapshot().Balanced(), n.Snapshot().Law())
 }
@@ -637,7 +637,7 @@ func TestAPipelineInSeveralProcessesDoesWhatOneProcessDoes(t *testing.T) {
 		for i := range n {
 			require.NoError(t, whole.front.Submit(context.Background(), i))
 		}
-		w.stop(whole, context.Background())
+		w.stop(context.Background(), whole)
 
 		b := newBroker()
 		front := w.run(b, "front", got)
@@ -655,12 +655,12 @@ func TestAPipelineInSeveralProcessesDoesWhatOneProcessDoes(t *testing.T) {
 				if rapid.Bool().Draw(t, "killed") { // otherwise it is stopped hard
 					victim.carrier.kill()
 				}
-				w.stop(victim, ended)
+				w.stop(ended, victim)
 				nodes[at] = w.run(b, victim.process, got)
 			}
 			require.NoError(t, front.front.Submit(context.Background(), i))
 		}
-		w.stop(front, context.Background())
+		w.stop(context.Background(), front)
 		limit := time.After(2 * time.Minute)
 		for left, balanced := b.left(); left > 0; left, balanced = b.left() {
 			require.True(t, balanced)
@@ -671,7 +671,7 @@ func TestAPipelineInSeveralProcessesDoesWhatOneProcessDoes(t *testing.T) {
 			}
 		}
 		for _, n := range nodes {
-			w.stop(n, context.Background())
+			w.stop(context.Background(), n)
 		}
 		for i := range w.maps {
 			_, buried := b.of(fmt.Sprint("s", i))

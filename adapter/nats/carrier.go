@@ -193,7 +193,8 @@ func (l *carriedLine) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if there := l.inlet.keys.parts; there != l.keys.parts {
-		return fmt.Errorf("nats: inlet %q: the stream has %d partitions, and the stage has no keys: remove the stream when it is empty", l.name, there)
+		return fmt.Errorf("nats: inlet %q: the stream has %d partitions, and the stage has no keys: remove the stream when it is empty",
+			l.name, there)
 	}
 	return nil
 }

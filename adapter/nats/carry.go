@@ -44,8 +44,8 @@ func (i *Inlet[C]) carry(ctx context.Context, cmds []C) (errs []error) {
 	return errs
 }
 
-// rounds returns the commands in groups to be published one after the other: of a keyed stage, each has at most one command of a partition, so
-// that one which the server takes late does not come after the next.
+// rounds returns the commands in groups to be published one after the other: of a keyed stage, each has at most one command of a
+// partition, so that one which the server takes late does not come after the next.
 func (i *Inlet[C]) rounds(all []*outgoing[C]) [][]*outgoing[C] {
 	if i.keys.of == nil {
 		return [][]*outgoing[C]{all}

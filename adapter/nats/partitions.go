@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The inlet of a keyed stage has partitions: the messages of one key are in one of them. Each partition has a consumer of its own that has one
-// message in flight at most. So the server itself keeps the order, whatever processes do, also when a message is delivered again. The processes share
-// the partitions so that a key stays with one of them for as long as they stay the same.
+// The inlet of a keyed stage has partitions: the messages of one key are in one of them. Each partition has a consumer of its own that
+// has one message in flight at most. So the server itself keeps the order, whatever processes do, also when a message is delivered
+// again. The processes share the partitions so that a key stays with one of them for as long as they stay the same.
 
 // partitionsKey is the metadata of a stream that say how many partitions it has.
 const partitionsKey = "golda-partitions"
@@ -207,7 +207,7 @@ func (c *crew) run(ctx context.Context) error {
 	defer settled.Stop()
 	begun := false
 	for {
-		changed := false
+		var changed bool
 		select {
 		case m := <-heard:
 			changed = c.hear(m.Data, time.Now())
