@@ -61,7 +61,7 @@ type archive struct {
 func newArchive(t *testing.T, carrier pipeline.Carrier, process string, read func(scan) (page, error), done *pages) *archive {
 	t.Helper()
 	a := &archive{}
-	a.load = stage.Map("load", func(_ context.Context, s scan) (scan, error) { return s, nil })
+	a.load = stage.Map("load", func(_ context.Context, s scan) (scan, error) { return s, nil }, stage.Capacity(16))
 	a.ocr = stage.Map("ocr", func(_ context.Context, s scan) (page, error) { return read(s) }, stage.Capacity(16))
 	index := stage.Sink("index it", func(_ context.Context, p page) error {
 		done.put(p.ID)
@@ -89,7 +89,7 @@ func TestACarrierTakesCommandsThroughThreeProcesses(t *testing.T) {
 	ocr := newArchive(t, carrier, "ocr", read, done)
 	back := newArchive(t, nats.NewCarrier(conn, "archive", nats.Options[any]{}, nats.Carry("index it", nats.Options[page]{MaxInFlight: 8})),
 		"back", read, done)
-	const n = 2000
+	const n = 1000
 	for i := range n {
 		require.NoError(t, front.load.Submit(t.Context(), scan{ID: i, Lines: []string{"a", "b"}}))
 	}
@@ -122,7 +122,7 @@ func TestAFullStreamHoldsUpTheSender(t *testing.T) {
 	o := nats.Options[any]{MaxMessages: 10}
 	done := &pages{}
 	front := newArchive(t, nats.NewCarrier(conn, "archive", o), "front", read, done)
-	const n = 1500 // more than the queues hold
+	const n = 500 // more than the queues hold
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)

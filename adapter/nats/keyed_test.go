@@ -89,7 +89,7 @@ func ledger(t *testing.T, conn *nats.Conn, process, name string, b *book, fail f
 		})
 	})
 	carrier := nats.NewCarrier(conn, "ledger", nats.Options[any]{
-		AckWait: 2 * time.Second, Retry: stage.RetryPolicy{Attempts: 3, Backoff: time.Millisecond}, Partitions: 8,
+		Retry: stage.RetryPolicy{Attempts: 3, Backoff: time.Millisecond}, Partitions: 8,
 	})
 	p, err := pipeline.New("ledger", quiet, route.To(enter), pipeline.Map("front", "route"), pipeline.Map("back", "enter"),
 		pipeline.Place(carrier, process))
@@ -113,7 +113,7 @@ func TestTheCommandsOfAKeyAreHandledInOrderWhileProcessesComeAndGo(t *testing.T)
 	}
 	_, route := ledger(t, conn, "front", "front", b, well)
 	first, _ := ledger(t, conn, "back", "first", b, well)
-	const accounts, each = 20, 300
+	const accounts, each = 20, 120
 	total := accounts * each
 	sent := make(chan struct{})
 	go func() {
