@@ -118,7 +118,7 @@ func start(t *testing.T, does string) *running {
 	}
 	r.point("v1")
 	r.cmd = exec.CommandContext(t.Context(), r.path("current"), "-an", "argument")
-	r.cmd.Env = append(os.Environ(), programEnv+"="+does)
+	r.cmd.Env = append(os.Environ(), programEnv+"="+does, "GORACE=atexit_sleep_ms=0")
 	r.cmd.Stderr = os.Stderr
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -236,7 +236,7 @@ func (r *selling) start() {
 	work, err := json.Marshal(r.shop)
 	require.NoError(r, err)
 	r.cmd = exec.CommandContext(r.Context(), filepath.Join(r.Dir, "current"))
-	r.cmd.Env = append(os.Environ(), shopEnv+"="+string(work))
+	r.cmd.Env = append(os.Environ(), shopEnv+"="+string(work), "GORACE=atexit_sleep_ms=0")
 	r.cmd.Stderr = os.Stderr
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(r, err)
