@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,7 +31,7 @@ func Example() {
 	check(err)
 	check(p.Start(ctx))
 
-	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: "one"})
+	f, err := fleet.Join(ctx, conn, p, fleet.Options{Name: "one", Wait: time.Minute})
 	check(err)
 	s, err := f.Snapshot(ctx)
 	check(err)

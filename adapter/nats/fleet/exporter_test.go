@@ -76,14 +76,12 @@ func TestAnExporterSaysThatTheServerIsAway(t *testing.T) {
 }
 
 func TestARequestThatIsGivenUpDoesNotWait(t *testing.T) {
-	o := named("one")
-	o.Wait = time.Minute // which the first snapshot takes
-	f, _ := start(t, connect(t, serve(t).ClientURL()), "shop", o)
+	f, _ := start(t, connect(t, serve(t).ClientURL()), "shop", named("one"))
 	e := fleet.NewExporter(f)
 	first := make(chan struct{})
 	go func() {
 		defer close(first)
-		get(e)
+		get(e) // takes a second
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -99,7 +97,7 @@ func TestARequestThatIsGivenUpDoesNotWait(t *testing.T) {
 func many(t testing.TB, url string, n int) (one *fleet.Fleet) {
 	t.Helper()
 	for i := range n {
-		f, _ := start(t, connect(t, url), "shop", fleet.Options{Name: fmt.Sprintf("p%02d", i), Every: time.Second})
+		f, _ := start(t, connect(t, url), "shop", fleet.Options{Name: fmt.Sprintf("p%02d", i), Every: time.Second, Wait: time.Minute})
 		one = f
 	}
 	return one

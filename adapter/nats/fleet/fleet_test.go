@@ -43,14 +43,12 @@ func TestMain(m *testing.M) {
 
 var quiet = pipeline.Logger(slog.New(slog.DiscardHandler))
 
-// beats are for tests: a process is lost after 600 ms.
-var beats = fleet.Options{Every: 200 * time.Millisecond, Wait: 300 * time.Millisecond}
-
+// named has the options of processes that are lost after 600 ms, but not given up by a snapshot before.
 func named(name string) fleet.Options {
-	o := beats
-	o.Name = name
-	return o
+	return fleet.Options{Name: name, Every: 200 * time.Millisecond, Wait: time.Minute}
 }
+
+var beats = named("")
 
 // serve runs a server for the test.
 func serve(t testing.TB) *server.Server {
@@ -139,7 +137,9 @@ func child(url, name string) (err error) {
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
-	f, err := fleet.Join(ctx, conn, p, named(name))
+	o := named(name)
+	o.Wait = time.Second
+	f, err := fleet.Join(ctx, conn, p, o)
 	if err != nil {
 		return err
 	}
@@ -253,11 +253,10 @@ func TestEachOfThreeProcessesSeesAllOfThem(t *testing.T) {
 	done := func(s seen) bool {
 		return len(s.Inlets) == 1 && s.Inlets[0].Done() == uint64(published) && s.Inlets[0].Pending == 0
 	}
-	s := a.until(t, "the others do its work", done)
+	s := a.until(t, "the others do its work", func(s seen) bool { return done(s) && s.Inlets[0].Processes == 2 })
 	require.True(t, s.Balanced, s.Text)
 	require.EqualValues(t, 400, s.Inlets[0].Published)
 	require.LessOrEqual(t, s.Inlets[0].Acknowledged, s.Inlets[0].Done()+s.Inlets[0].Redeliveries, s.Text)
-	require.Equal(t, 2, s.Inlets[0].Processes, s.Text)
 
 	// One stands still, and goes on.
 	stopProcess(t, c.Process)
@@ -416,9 +415,7 @@ func TestOptionsOfAFleetAreChecked(t *testing.T) {
 }
 
 func TestASnapshotThatIsGivenUpSaysWhy(t *testing.T) {
-	o := named("one")
-	o.Wait = time.Minute
-	f, _ := start(t, connect(t, serve(t).ClientURL()), "shop", o)
+	f, _ := start(t, connect(t, serve(t).ClientURL()), "shop", named("one"))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := f.Snapshot(ctx)

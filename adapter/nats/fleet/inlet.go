@@ -40,8 +40,8 @@ type Inlet struct {
 
 	nats.Status
 
-	// Acknowledged is how many messages the processes say that they have acknowledged, those that are gone as far as it is known. Deliveries
-	// is how often the server has delivered a message again to them.
+	// Acknowledged is how many messages the processes say that they have acknowledged, those that are gone as far as it is known.
+	// Redeliveries is how often the server has delivered a message again to them.
 	Acknowledged, Redeliveries uint64
 
 	Rate            float64 // messages a second that are done

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,11 +43,11 @@ func readYAML(t *testing.T, file string) (all []object) {
 	require.NoError(t, err)
 	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var o object
-		if err := d.Decode(&o); err == io.EOF {
+		err := d.Decode(&o)
+		if errors.Is(err, io.EOF) {
 			return all
-		} else {
-			require.NoError(t, err, file)
 		}
+		require.NoError(t, err, file)
 		all = append(all, o)
 	}
 }
@@ -252,7 +253,7 @@ func running(t *testing.T) live {
 	p, err := pipeline.New("shop", pipeline.Feed("orders", book, orders.Feed), pipeline.Logger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context()))
-	f, err := Join(t.Context(), conn, p, Options{Name: "one", Every: 50 * time.Millisecond, Wait: 100 * time.Millisecond})
+	f, err := Join(t.Context(), conn, p, Options{Name: "one", Every: 50 * time.Millisecond, Wait: 300 * time.Millisecond})
 	require.NoError(t, err)
 	e := NewExporter(f)
 	registry := prometheus.NewRegistry()
@@ -273,7 +274,7 @@ func running(t *testing.T) live {
 	var of Snapshot
 	require.Eventually(t, func() bool { // two workers are busy with what does not end, and want others
 		of, err = f.Snapshot(t.Context())
-		return err == nil && len(of.Inlets) == 1 && of.Inlets[0].Pending == 20 && of.Inlets[0].WantedProcesses > 1
+		return err == nil && len(of.Inlets) == 1 && of.Inlets[0].Pending == 20 && of.Processes[0].State == Alive && of.Inlets[0].WantedProcesses > 1
 	}, time.Minute, 10*time.Millisecond)
 	e.hold(of)
 	return live{e, of.Inlets[0], web, s, registry}

@@ -29,7 +29,7 @@ type reading struct {
 // read reads a pipeline and its inlets.
 func read(p *pipeline.Pipeline, conn *nats.Conn, s *pipeline.Snapshot, now time.Time) reading {
 	r := reading{at: now, busy: map[string]time.Duration{}, workers: map[string]int{}, done: map[string]uint64{}}
-	reach := reachable(p.Successors())
+	reach := reachable(here(p.Successors(), s))
 	comes := map[string][]string{} // the inlets whose messages come to a stage
 	for _, i := range conn.Inlets() {
 		if i.Pipeline != "" && i.Pipeline != s.Pipeline {
@@ -53,6 +53,9 @@ func (r *reading) addUnits(s *pipeline.Snapshot, comes map[string][]string) {
 	at := map[string]int{}
 	for i := range s.Stages {
 		st := &s.Stages[i]
+		if st.Process != "" {
+			continue
+		}
 		n, known := at[st.Pool]
 		if !known {
 			n = len(r.units)
@@ -76,6 +79,16 @@ func (r *reading) addUnits(s *pipeline.Snapshot, comes map[string][]string) {
 	for _, u := range r.units {
 		r.workers[u.Name] = u.Workers
 	}
+}
+
+// here returns the ways that do not lead through stages of other processes: what comes from there comes by another inlet.
+func here(to map[string][]string, s *pipeline.Snapshot) map[string][]string {
+	for i := range s.Stages {
+		if s.Stages[i].Process != "" {
+			delete(to, s.Stages[i].Name)
+		}
+	}
+	return to
 }
 
 // reachable returns a function for the stages that commands of a stage come to, with the stage itself.
@@ -144,7 +157,9 @@ func (r *reading) busyUntil(later *reading, unit string) float64 {
 func stagesOf(s *pipeline.Snapshot) []string {
 	names := map[string]bool{}
 	for i := range s.Stages {
-		names[s.Stages[i].Name] = true
+		if s.Stages[i].Process == "" {
+			names[s.Stages[i].Name] = true
+		}
 	}
 	return slices.Sorted(maps.Keys(names))
 }

@@ -27,6 +27,7 @@ type Snapshot struct {
 // State is what is known of a process.
 type State string
 
+// The states.
 const (
 	Alive  State = "alive"  // it has answered
 	Silent State = "silent" // it has not answered in time, and was heard of a short time ago
@@ -54,7 +55,7 @@ type Process struct {
 }
 
 // Snapshot asks all processes and the server. It returns when all have answered that are not known to be lost, or after Options.Wait: then the
-// others are Silent or Lost. For as long after Join it also waits for processes that it does not know yet.
+// others are Silent or Lost. In the first second after Join it waits for processes that it does not know yet.
 //
 // If the server does not answer, the error is [nats.ErrAway] and names it; if it does not know about an inlet, the error names that. The
 // snapshot then has what is known.
@@ -86,6 +87,9 @@ func (f *Fleet) snapshot(ctx context.Context) (Snapshot, error) {
 	return s, err
 }
 
+// settle is how long after a fleet was joined its members have answered the first question, unless they are silent.
+const settle = time.Second
+
 // gather asks all members, and returns their answers by ID.
 func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
 	inbox := f.nc.NewInbox()
@@ -98,17 +102,19 @@ func (f *Fleet) gather(ctx context.Context) (map[string]report, error) {
 	if err := f.ask(question{}, inbox); err != nil {
 		return nil, err
 	}
-	begin := time.Now()
 	limit := time.NewTimer(f.o.Wait)
 	defer limit.Stop()
-	known := f.joined.Add(f.o.Wait) // from then on all members are
+	known := f.joined.Add(min(f.o.Wait, settle)) // from then on all members are
+	settled := time.NewTimer(time.Until(known))
+	defer settled.Stop()
 	answers := map[string]report{}
-	for f.roster.awaited(answers) || begin.Before(known) {
+	for f.roster.awaited(answers) || time.Now().Before(known) {
 		select {
 		case m := <-arrivals:
 			if r, ok := reportOf(m); ok && f.roster.hear(r.announcement, time.Now()) {
 				answers[r.ID] = r
 			}
+		case <-settled.C:
 		case <-limit.C:
 			return answers, nil
 		case <-ctx.Done():

@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -63,7 +64,10 @@ func (p *Process) workers() string {
 	var all []string
 	for i := range p.Snapshot.Stages {
 		st := &p.Snapshot.Stages[i]
-		workers := fmt.Sprint(st.Workers)
+		if st.Process != "" {
+			continue
+		}
+		workers := strconv.Itoa(st.Workers)
 		if st.Pool != st.Name {
 			workers = "of " + st.Pool
 		}
