@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -254,6 +255,36 @@ func TestADrainSettlesWhatIsInFlight(t *testing.T) {
 			require.Equal(t, uint64(80), n.Acknowledged)
 			eventually(t, func() bool { return b.total(b.acked) == 90 })
 			require.Len(t, b.queue, 210, "the rest is in the broker")
+		})
+	}
+}
+
+func TestASubscriptionEndsWhenItsAcknowledgementsWerePassedOn(t *testing.T) {
+	for name, blank := range map[string]bool{"which the messages say": false, "or after a while": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(5, numbers(5)...)
+				b.blank, b.slow = blank, 200*time.Millisecond
+				s := newSource(t, b, watermill.Options[string]{})
+				var cursor feed.Cursor
+				ctx, cancel := context.WithCancel(feed.With(t.Context(), &cursor))
+				ends := make(chan feed.End, 5)
+				done := make(chan error, 1)
+				go func() {
+					done <- s.Feed(ctx, func(string) error {
+						return cursor.Submit(ctx, func(end feed.End, _ bool) error { ends <- end; return nil })
+					})
+				}()
+				synctest.Wait()
+				cancel()
+				require.ErrorIs(t, <-done, context.Canceled)
+				for range 5 {
+					(<-ends)(nil, true)
+				}
+				shut(t, s)
+				synctest.Wait()
+				require.Equal(t, 5, b.total(b.acked))
+			})
 		})
 	}
 }

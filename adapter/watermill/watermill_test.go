@@ -40,6 +40,7 @@ type broker struct {
 	delivered map[string]int
 	cut       chan struct{} // closed to end all subscriptions
 	blank     bool          // messages have no context of their own
+	slow      time.Duration // how long it takes to pass an acknowledgement on, if its subscription does not end before
 }
 
 func newBroker(window int, payloads ...string) *broker {
@@ -97,6 +98,10 @@ func (b *broker) deliver(ctx context.Context, out chan<- *message.Message) {
 			b.count(b.delivered, payload)
 			select {
 			case <-m.Acked():
+				if time.Sleep(b.slow); b.slow > 0 && ctx.Err() != nil {
+					b.giveBack(payload)
+					break
+				}
 				b.count(b.acked, payload)
 			case <-m.Nacked():
 				b.count(b.nacked, payload)
