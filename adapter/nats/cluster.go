@@ -37,14 +37,14 @@ type Cluster struct {
 	Members []string
 	// Listen is the address for the connections of the other members, such as "127.0.0.1:7001" or, for all interfaces, ":7001".
 	Listen string
-	// Advertise is the address that this member makes known to the others. Empty means that of Listen. Set it if they have it in Members under
-	// another address: a name, or that of a proxy.
+	// Advertise is the address that this member makes known to the others. Empty means that of Listen. Set it if they have it in Members
+	// under another address: a name, or that of a proxy.
 	Advertise string
 	// Secret is the password that members, and the processes that Clients allows, must know. It is at least 16 bytes long.
 	Secret string
-	// TLS has the certificate of this member, and RootCAs that the certificates of all members, and those of clients if they have one, are checked
-	// with. Members demand a certificate from each other, which must be valid for the addresses in Members. nil means that the
-	// secret and all messages travel as they are: use that on loopback, or in a network that is encrypted otherwise.
+	// TLS has the certificate of this member, and RootCAs that the certificates of all members, and those of clients if they have one,
+	// are checked with. Members demand a certificate from each other, which must be valid for the addresses in Members. nil means that
+	// the secret and all messages travel as they are: use that on loopback, or in a network that is encrypted otherwise.
 	TLS *tls.Config
 	// Clients is the address for the connections of processes that are no members: they use [Connect] with the user "golda" and the
 	// Secret. Empty means that the server refuses them. Then its port, which a server with members cannot be without, is one of loopback.
@@ -52,11 +52,12 @@ type Cluster struct {
 }
 
 // Join starts a NATS server inside the process, as [Embed] does, which forms a cluster with the servers of other processes. A message of an
-// [Inlet] is in three of them when it is published, and any process delivers it. As long as more than half of the members run and reach
-// each other nothing is lost, and those go on. The others get [ErrAway] meanwhile, and catch up when they are back.
+// [Inlet] is in two of three of them when it is published, and any process delivers it. As long as more than half of the members run and
+// reach each other nothing is lost, and those go on. The others get [ErrAway] meanwhile, and catch up when they are back.
 //
-// Join waits until the members have elected a leader: the first time all members must be there for that, later more than half of them. So it
-// may be called in all processes at the same time. When ctx ends before, the error is [ErrAway], and says which members cannot be reached.
+// Join waits until the members have elected a leader: the first time all members must be there for that, later more than half of them. So
+// it may be called in all processes at the same time. When ctx ends before, the error is [ErrAway], and says which members cannot be
+// reached.
 //
 // The directory belongs to the member. One that another member, or Embed, has used is refused. A member whose directory is lost, or
 // is [ErrCorrupt], starts again with an empty one and gets all from the others, if all of these run meanwhile.
@@ -94,16 +95,13 @@ func (m *member) check() error {
 	fault(n < 3 || n%2 == 0, "Members has %d addresses; list those of all members, of this one too: an odd number, at least 3", n)
 	for k, address := range m.Members {
 		fault(slices.Contains(m.Members[:k], address), "Members has %q twice", address)
-		host, _, err := splitAddress(address)
-		fault(err != nil || host == "", "Members has %q, which is not of the form host:port", address)
+		fault(!reachable(address), "Members has %q, which is not of the form host:port", address)
 	}
-	for _, a := range []struct {
-		name, address string
-		required      bool
-	}{{"Listen", m.Listen, true}, {"Advertise", m.Advertise, false}, {"Clients", m.Clients, false}} {
-		_, _, err := splitAddress(a.address)
-		fault(err != nil && (a.required || a.address != ""), "%s is %q, which is not of the form host:port", a.name, a.address)
-	}
+	fault(m.Advertise != "" && !reachable(m.Advertise), "Advertise is %q, which is not of the form host:port", m.Advertise)
+	_, _, err := splitAddress(m.Listen)
+	fault(err != nil, "Listen is %q, which is not of the form host:port", m.Listen)
+	_, _, err = splitAddress(m.Clients)
+	fault(m.Clients != "" && err != nil, "Clients is %q, which is not of the form host:port", m.Clients)
 	fault(len(m.Secret) < leastSecret, "Secret has %d bytes, and must have at least %d", len(m.Secret), leastSecret)
 	fault(m.TLS != nil && len(m.TLS.Certificates) == 0 && m.TLS.GetCertificate == nil, "TLS has no certificate")
 	return errors.Join(errs...)
@@ -120,6 +118,12 @@ func splitAddress(address string) (host string, port int, err error) {
 		err = fmt.Errorf("the port is %d", port)
 	}
 	return host, port, err
+}
+
+// reachable reports whether an address is one to connect to.
+func reachable(address string) bool {
+	host, _, err := splitAddress(address)
+	return err == nil && host != ""
 }
 
 // memberName is the file in the directory of a store that has the name of its member.
@@ -244,18 +248,20 @@ func (m *member) newConn(ctx context.Context, nc *natsgo.Conn, stop func() error
 		if log.to != nil && time.Since(said) > sayTime {
 			said = time.Now()
 			log.to.LogAttrs(ctx, slog.LevelWarn, "the member waits for more than half of its cluster",
-				slog.String("member", m.Name), slog.String("reason", m.missing(srv)))
+				slog.String("member", m.Name), slog.String("reason", m.missing(ctx, srv)+log.refused()))
 		}
 		select {
 		case <-time.After(askPause):
 		case <-ctx.Done():
-			return nil, &refusal{ErrAway, fmt.Errorf("member %q: the cluster has no leader: %s: %w", m.Name, m.missing(srv), context.Cause(ctx))}
+			missing := m.missing(ctx, srv) + log.refused()
+			err := fmt.Errorf("member %q: the cluster has no leader: %s: %w", m.Name, missing, context.Cause(ctx))
+			return nil, &refusal{ErrAway, err}
 		}
 	}
 }
 
 // missing says which members are connected, and why others cannot be reached.
-func (m *member) missing(srv *server.Server) string {
+func (m *member) missing(ctx context.Context, srv *server.Server) string {
 	var connected []string
 	if routes, err := srv.Routez(nil); err == nil {
 		for _, r := range routes.Routes {
@@ -269,10 +275,11 @@ func (m *member) missing(srv *server.Server) string {
 		text += " (" + strings.Join(connected, ", ") + ")"
 	}
 	faults := make([]string, len(m.Members))
+	dialer := net.Dialer{Timeout: dialTime}
 	var all sync.WaitGroup
 	for k, address := range m.Members {
 		all.Go(func() {
-			conn, err := net.DialTimeout("tcp", address, dialTime)
+			conn, err := dialer.DialContext(context.WithoutCancel(ctx), "tcp", address)
 			if err != nil {
 				faults[k] = "; " + err.Error() // it has the address
 				return
@@ -287,8 +294,8 @@ func (m *member) missing(srv *server.Server) string {
 // patience is how long a member waits until the cluster can do what it is asked for, if the context allows.
 const patience = time.Minute
 
-// patiently calls f again while it fails because too few members are there, or there is no leader. The answer to one of several members that
-// make the same stream may be lost.
+// patiently calls f again while it fails because too few members are there, or there is no leader. The answer to one of several members
+// that make the same stream may be lost.
 func (c *Conn) patiently(ctx context.Context, f func(context.Context) error) error {
 	if c.copies == 1 {
 		return f(ctx)

@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,17 +26,26 @@ import (
 
 const secret = "a secret of the members"
 
-// addresses returns addresses of loopback that are free now.
+// addresses returns addresses of loopback that are free. They are none of those that the system chooses for connections and for other
+// listeners: it would take one before a member listens there.
 func addresses(t testing.TB, n int) (all []string) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer func() { require.NoError(t, l.Close()) }()
-		all = append(all, l.Addr().String())
+	for len(all) < n {
+		address := "127.0.0.1:" + strconv.Itoa(20_000+rand.IntN(12_000))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue // it is taken
+		}
+		require.NoError(t, l.Close())
+		if _, taken := given.LoadOrStore(address, true); !taken {
+			all = append(all, address)
+		}
 	}
 	return all
 }
+
+// given has the addresses that a test got.
+var given sync.Map
 
 // clusterOf returns the options of so many members.
 func clusterOf(t testing.TB, n int) (all []nats.Cluster) {
@@ -181,15 +193,19 @@ func TestAMemberThatIsNotTrustedStaysOutside(t *testing.T) {
 	cert, pool := certificate(t, time.Now().Add(time.Hour))
 	other, otherPool := certificate(t, time.Now().Add(time.Hour))
 	trusted := &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS12}
-	for name, spoil := range map[string]func(*nats.Cluster){
-		"another secret": func(c *nats.Cluster) { c.Secret = "another secret of 30 characters" },
-		"no TLS":         func(c *nats.Cluster) { c.TLS = nil },
-		"another certificate": func(c *nats.Cluster) {
+	secure := natsgo.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+	for name, spoil := range map[string]struct {
+		cluster func(*nats.Cluster)
+		log     string // what the member says then
+	}{
+		"another secret": {func(c *nats.Cluster) { c.Secret = "another secret of 30 characters" }, "Authorization Violation"},
+		"no TLS":         {func(c *nats.Cluster) { c.TLS = nil }, "authentication error"},
+		"another certificate": {func(c *nats.Cluster) {
 			c.TLS = &tls.Config{Certificates: []tls.Certificate{other}, RootCAs: pool, MinVersion: tls.VersionTLS12}
-		},
-		"another authority": func(c *nats.Cluster) {
+		}, "certificate"},
+		"another authority": {func(c *nats.Cluster) {
 			c.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: otherPool, MinVersion: tls.VersionTLS12}
-		},
+		}, "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
@@ -202,20 +218,28 @@ func TestAMemberThatIsNotTrustedStaysOutside(t *testing.T) {
 			dir := t.TempDir()
 			conns := joinAll(t, dir, all)
 			shut(t, conns[2])
-			spoil(&all[2])
-			soon, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			_, err := nats.Join(soon, filepath.Join(dir, "m2"), nats.Store{}, all[2])
+			spoil.cluster(&all[2])
+			var log buffer
+			ctx, cancel := context.WithCancel(t.Context())
+			refused := make(chan error, 1)
+			go func() {
+				_, err := nats.Join(ctx, filepath.Join(dir, "m2"), nats.Store{Logger: slog.New(slog.NewTextHandler(&log, nil))}, all[2])
+				refused <- err
+			}()
+			await(t, "it is refused", func() bool { return strings.Contains(log.String(), spoil.log) })
+			cancel()
+			err := <-refused
 			require.ErrorIs(t, err, nats.ErrAway)
 			require.ErrorContains(t, err, "of the 2 others 0 are connected")
+			require.ErrorContains(t, err, "; one was refused: ")
 
 			numbers := inlet(t, conns[1], "numbers", nats.Options[int]{Replicas: 1})
 			publish(t, numbers, 10)
-			client, err := nats.Connect(t.Context(), "tls://"+clients, natsgo.UserInfo("golda", secret), natsgo.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
+			client, err := nats.Connect(t.Context(), "tls://"+clients, natsgo.UserInfo("golda", secret), secure)
 			require.NoError(t, err)
 			defer shut(t, client)
 			require.EqualValues(t, 10, status(t, inlet(t, client, "numbers", nats.Options[int]{})).Pending)
-			_, err = nats.Connect(t.Context(), "tls://"+clients, natsgo.UserInfo("golda", all[2].Secret+"?"), natsgo.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
+			_, err = nats.Connect(t.Context(), "tls://"+clients, natsgo.UserInfo("golda", all[2].Secret+"?"), secure)
 			require.ErrorIs(t, err, natsgo.ErrAuthorization)
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -254,6 +255,7 @@ type serverLog struct {
 	mu     sync.Mutex // guards the rest
 	first  []string
 	broken string // why the server cannot write any more; empty if it can
+	member string // why a member was refused last, or has refused; empty if none was
 }
 
 func (l *serverLog) keep(level slog.Level, format string, args []any) {
@@ -265,10 +267,26 @@ func (l *serverLog) keep(level slog.Level, format string, args []any) {
 	if l.broken == "" && strings.Contains(strings.ToLower(text), "critical write error") {
 		l.broken = text
 	}
+	if slices.ContainsFunc(refusals, func(part string) bool { return strings.Contains(text, part) }) {
+		l.member = text
+	}
 	l.mu.Unlock()
 	if l.to != nil {
 		l.to.Log(context.Background(), level, "nats server: "+text)
 	}
+}
+
+// refusals are parts of what the server says when it does not connect to another member.
+var refusals = []string{"Route Error", "handshake error", "authentication error", "duplicate name"}
+
+// refused returns why a member was refused last, after a colon, or nothing.
+func (l *serverLog) refused() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.member == "" {
+		return ""
+	}
+	return "; one was refused: " + l.member
 }
 
 // failure returns why the server cannot write any more, or nil.

@@ -115,6 +115,7 @@ func TestANilContextPanicsAtOnce(t *testing.T) {
 	var none context.Context
 	for name, call := range map[string]func(){
 		"Connect":  func() { _, _ = nats.Connect(none, "nats://127.0.0.1:1") },
+		"Join":     func() { _, _ = nats.Join(none, "", nats.Store{}, nats.Cluster{}) },
 		"Close":    func() { _ = conn.Close(none) },
 		"NewInlet": func() { _, _ = nats.NewInlet(none, conn, "a", nats.Options[int]{}) },
 		"Publish":  func() { _ = numbers.Publish(none, "", 1) },

@@ -149,7 +149,6 @@ func pretend(l net.Listener, version string) {
 	}
 	defer func() { _ = c.Close() }()
 	fmt.Fprintf(c, `INFO {"server_id":"x","version":%q,"proto":1,"headers":true,"max_payload":1048576}`+"\r\n", version)
-	inbox := ""
 	for lines := bufio.NewScanner(c); lines.Scan(); {
 		words := strings.Fields(lines.Text())
 		switch {
@@ -157,8 +156,7 @@ func pretend(l net.Listener, version string) {
 		case words[0] == "PING":
 			fmt.Fprint(c, "PONG\r\n")
 		case words[0] == "PUB" && len(words) == 4:
-			inbox = words[2]
-			fmt.Fprintf(c, "HMSG %s 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", inbox)
+			fmt.Fprintf(c, "HMSG %s 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", words[2])
 		}
 	}
 }

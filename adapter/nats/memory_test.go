@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,7 +71,7 @@ func (j job) weigh(ctx context.Context) (err error) {
 		return err
 	}
 	for k := range j.Load.Messages {
-		text := fmt.Sprint(k) + strings.Repeat("x", j.Load.Size)
+		text := strconv.Itoa(k) + strings.Repeat("x", j.Load.Size)
 		if j.Load.Wait {
 			err = publisher.Submit(ctx, text)
 		} else if err = texts.Publish(ctx, "", text); errors.Is(err, nats.ErrFull) && overloaded(err) {

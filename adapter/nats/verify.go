@@ -144,8 +144,8 @@ func recordLen(data []byte) int {
 	return int(n)
 }
 
-// verifyMember returns an error that is ErrCorrupt if the description of a stream, or a snapshot of a log, is damaged. The server of a member would
-// make the stream anew, or not start.
+// verifyMember returns an error that is ErrCorrupt if the description of a stream, or a snapshot of a log, is damaged. The server of a
+// member would make the stream anew, or not start.
 func verifyMember(dir string, streams []string) (bad error) {
 	for _, stream := range streams {
 		file := filepath.Join(streamsDir(dir), stream, server.JetStreamMetaFile)
@@ -191,8 +191,8 @@ func streamsDir(dir string) string {
 	return filepath.Join(dir, server.JetStreamStoreDir, "$G", "streams")
 }
 
-// logsDir returns where a member of a cluster has its logs: what the members have agreed on, of the cluster and of each stream and consumer. The
-// files are those of a stream.
+// logsDir returns where a member of a cluster has its logs: what the members have agreed on, of the cluster and of each stream and
+// consumer. The files are those of a stream.
 func logsDir(dir string) string {
 	return filepath.Join(dir, server.JetStreamStoreDir, "$SYS", "_js_")
 }
