@@ -36,10 +36,24 @@ func Func[Req, Resp any](p *Process, method string, f func(c coroutine.Context, 
 }
 
 // Stage adds a function that calls a stage: with a command, and with the result that [stage.Call] returns. So a stage of a
-// running pipeline is called from everywhere, and by the same means, as a function.
+// running pipeline is called from everywhere, and by the same means, as a function. A refusal of the stage is the error of the call, and
+// [stage.Overloaded] knows it on other nodes, too. If the stage has callers wait for a slot, or is slow, at most 4096 calls wait for it here;
+// further ones are refused with stage.ErrFull.
 func Stage[Resp, Req any](p *Process, method string, s *stage.Stage[Req]) Ref[Req, Resp] {
-	return Func(p, method, func(c coroutine.Context, cmd Req) (Resp, error) { return stage.Call[Resp](c, s, cmd) })
+	waiting := 0
+	return Func(p, method, func(c coroutine.Context, cmd Req) (Resp, error) {
+		if waiting == maxWaiting {
+			var none Resp
+			return none, fmt.Errorf("rpc: process %q: %w: %d calls wait for it", p.slot.name, stage.ErrFull, waiting)
+		}
+		waiting++
+		defer func() { waiting-- }()
+		return stage.Call[Resp](c, s, cmd)
+	})
 }
+
+// maxWaiting is how many calls of a function that [Stage] has made may wait.
+const maxWaiting = 4096
 
 // openRequest returns the value of a request.
 func openRequest[Req any](body any, n *Node) (any, error) {
