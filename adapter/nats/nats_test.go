@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -22,6 +23,13 @@ func TestMain(m *testing.M) {
 	}
 	if work := os.Getenv(shopEnv); work != "" {
 		os.Exit(sell(work))
+	}
+	if spec := os.Getenv(asNode); spec != "" {
+		if err := runNode(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	goleak.VerifyTestMain(m)
 }

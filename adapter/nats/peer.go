@@ -17,6 +17,7 @@ type peers struct {
 	node      string
 	maxQueue  int           // bytes that may wait for one node
 	heartbeat time.Duration // how often a session shows that it lives
+	patience  time.Duration // how long it may be silent
 	now       func() time.Time
 	publish   func(node string, data []byte) error // does not keep data
 	deliver   func(from string, m *transport.Message)
@@ -68,15 +69,15 @@ type control struct {
 
 func newPeers(node string, maxQueue int, heartbeat time.Duration, now func() time.Time, publish func(node string, data []byte) error) *peers {
 	return &peers{
-		node: node, maxQueue: maxQueue, heartbeat: heartbeat, now: now, publish: publish,
+		node: node, maxQueue: maxQueue, heartbeat: heartbeat, patience: time.Duration(silences) * heartbeat, now: now, publish: publish,
 		bell: make(chan struct{}, 1), done: make(chan struct{}), of: map[string]*peer{}, self: notices{},
 	}
 }
 
-const (
-	silences   = 3       // heartbeats that may be missing
-	maxControl = 1 << 12 // control messages that wait
-)
+// silences is how many heartbeats may be missing. It is a variable for tests, which must not depend on the speed of the machine.
+var silences = 3
+
+const maxControl = 1 << 12 // control messages that wait
 
 var errTransportClosed = fmt.Errorf("%w: the transport is closed", transport.ErrUnreachable)
 
@@ -354,7 +355,7 @@ func (t *peers) notify(all notices, reason error) {
 // check loses the sessions that were not heard of for too long, and has a heartbeat published for the others if one is due.
 func (t *peers) check(due bool) {
 	now := t.now()
-	limit := silences*t.heartbeat - t.heartbeat/2 // since it is called twice for each heartbeat
+	limit := t.patience - t.heartbeat/2 // since it is called twice for each heartbeat
 	var silent []*peer
 	t.mu.Lock()
 	for _, p := range t.of {

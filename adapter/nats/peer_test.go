@@ -69,6 +69,7 @@ func (w *world) start(name string) {
 		w.leave(node, data)
 		return nil
 	})
+	pr.peers.patience = 3 * beating
 	pr.peers.setMaxPayload(1 << 10)
 	pr.peers.deliver = func(from string, m *transport.Message) { w.arrive(pr, from, m.Call) }
 	w.programs[name] = pr

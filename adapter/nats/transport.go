@@ -138,7 +138,7 @@ func (t *nodes) claim() error {
 	if !t.nc.IsConnected() {
 		return errAway
 	}
-	answer, err := t.nc.Request(subjectOf(t.Node(), t.Node()), header{kind: kindClaim}.bytes(""), silences*t.cfg.Heartbeat)
+	answer, err := t.nc.Request(subjectOf(t.Node(), t.Node()), header{kind: kindClaim}.bytes(""), t.peers.patience)
 	switch {
 	case err == nil:
 		return fmt.Errorf("%w: %s", ErrTaken, answer.Data)

@@ -68,7 +68,7 @@ func TestTheNameOfANodeBelongsToOneProgram(t *testing.T) {
 // A program that has stood still for long has lost its name to another one.
 func TestOfTwoProgramsWithOneNameTheNewerOneKeepsIt(t *testing.T) {
 	conn := connect(t, serve(t, &server.Options{}).ClientURL())
-	cfg := nats.TransportConfig{Heartbeat: 50 * time.Millisecond}
+	cfg := nats.TransportConfig{Heartbeat: 10 * time.Millisecond}
 	old, err := nats.NewTransport(conn, "a", cfg)
 	require.NoError(t, err)
 	still, gate := make(chan struct{}), make(chan struct{})
@@ -192,7 +192,7 @@ func TestAQueueThatIsFullLosesTheNode(t *testing.T) {
 
 func TestANodeThatNeverAnswersIsLost(t *testing.T) {
 	conn := embed(t, t.TempDir(), nats.Store{})
-	a, _ := joined(t, conn, "a", nats.TransportConfig{Heartbeat: 20 * time.Millisecond})
+	a, _ := joined(t, conn, "a", nats.TransportConfig{Heartbeat: 10 * time.Millisecond})
 	_, err := conn.JetStream().Conn().Subscribe("golda.node.b.*", func(*natsgo.Msg) {})
 	require.NoError(t, err)
 	assert.ErrorContains(t, <-watch(a, "b"), "it does not answer since")
