@@ -50,11 +50,11 @@ func TestMostPartitionsStayWhereTheyAreIfAMemberComes(t *testing.T) {
 	assert.Less(t, moved, 50*parts/2) // a quarter has to move
 }
 
-func TestACrewHearsOfThoseThatComeAndGo(t *testing.T) {
+func TestASharerHearsOfThoseThatComeAndGo(t *testing.T) {
 	conn, err := Embed(t.TempDir(), Store{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(t.Context())) }()
-	c := &crew{id: "me", subject: "golda.members.test", conn: conn, parts: 4, others: map[string]time.Time{}}
+	c := &sharer{id: "me", subject: "golda.members.test", conn: conn, parts: 4, others: map[string]time.Time{}}
 	now := time.Now()
 	assert.False(t, c.hear([]byte("+me"), now))
 	assert.False(t, c.hear([]byte(""), now))

@@ -150,8 +150,8 @@ const (
 	memberSettle = 300 * time.Millisecond // how long a process listens before it takes a partition
 )
 
-// crew is a process among those that share an inlet. Its partitions are received each by a receiver of its own.
-type crew struct {
+// sharer is a process among those that share an inlet. Its partitions are received each by a receiver of its own.
+type sharer struct {
 	id      string
 	subject string
 	conn    *Conn
@@ -165,7 +165,7 @@ type crew struct {
 
 // share receives from the partitions that are this process's, until ctx ends.
 func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(error)) {
-	c := &crew{
+	c := &sharer{
 		id: rand.Text(), subject: "golda.members." + i.name, conn: i.conn, parts: i.keys.parts,
 		others: map[string]time.Time{}, mine: map[int]context.CancelFunc{},
 		receive: func(ctx context.Context, part int) {
@@ -186,7 +186,7 @@ func (i *Inlet[C]) share(ctx context.Context, ready chan *delivery, away func(er
 }
 
 // run takes part until ctx ends.
-func (c *crew) run(ctx context.Context) error {
+func (c *sharer) run(ctx context.Context) error {
 	heard := make(chan *natsgo.Msg, 1024)
 	sub, err := c.conn.nc.ChanSubscribe(c.subject, heard)
 	if err != nil {
@@ -226,12 +226,12 @@ func (c *crew) run(ctx context.Context) error {
 }
 
 // say says something of this process: '+' that it is there, '?' that it is new and wants to hear of the others, '-' that it leaves.
-func (c *crew) say(what byte) {
+func (c *sharer) say(what byte) {
 	_ = c.conn.nc.Publish(c.subject, append([]byte{what}, c.id...)) // without a connection nothing hears it
 }
 
 // hear notes what a process says of itself. It reports whether one has come or gone.
-func (c *crew) hear(said []byte, now time.Time) (changed bool) {
+func (c *sharer) hear(said []byte, now time.Time) (changed bool) {
 	if len(said) < 2 || string(said[1:]) == c.id {
 		return false
 	}
@@ -249,14 +249,14 @@ func (c *crew) hear(said []byte, now time.Time) (changed bool) {
 }
 
 // forget forgets the processes that are silent. It reports whether there were any.
-func (c *crew) forget(now time.Time) (changed bool) {
+func (c *sharer) forget(now time.Time) (changed bool) {
 	before := len(c.others)
 	maps.DeleteFunc(c.others, func(_ string, heard time.Time) bool { return now.Sub(heard) > memberLost })
 	return len(c.others) != before
 }
 
 // rebalance stops receiving from partitions that are not this process's, and begins with those that are.
-func (c *crew) rebalance(ctx context.Context) {
+func (c *sharer) rebalance(ctx context.Context) {
 	for part, of := range assign(append(slices.Collect(maps.Keys(c.others)), c.id), c.parts) {
 		stop, has := c.mine[part]
 		switch {
