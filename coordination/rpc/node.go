@@ -101,14 +101,15 @@ func (n *Node) Spawn(ctx context.Context, name string, init func(p *Process) err
 }
 
 // Stop stops a process that [Node.Spawn] has started, and waits for its end: its functions that are suspended are stopped, and their calls
-// fail with [ErrUnreachable]. It also stops a synchronizer of [Node.Synchronize], also one that is being started.
+// fail with [ErrUnreachable]. It also stops a synchronizer of [Node.Synchronize], also one that is being started. If [Node.Close] stops that
+// first its rules stay, and the error of Stop wraps [ErrUnreachable].
 func (n *Node) Stop(name string) error {
 	n.mu.Lock()
 	tree, book := n.tree, n.rulebooks[name]
 	n.mu.Unlock()
 	switch {
 	case book != nil:
-		return book.stop(supervisor.ErrStopped)
+		return book.stop()
 	case tree == nil:
 		return fmt.Errorf("rpc: process %q: %w", name, supervisor.ErrNotFound)
 	}
@@ -149,7 +150,7 @@ func (n *Node) Close() error {
 	n.closed = true
 	tree, books := n.tree, slices.Collect(maps.Values(n.rulebooks))
 	for _, b := range books {
-		b.end(n.errClosed())
+		b.end(closing{n.errClosed()})
 	}
 	n.mu.Unlock()
 	if tree != nil {

@@ -56,7 +56,7 @@ func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchr
 		b.settle(fmt.Errorf("not all of its processes have its rules: %w", context.Cause(ctx)))
 	}
 	if b.outcome != nil {
-		_ = b.stop(b.outcome)
+		<-b.done
 		return Address{}, b.wrap(b.outcome)
 	}
 	return n.Address(name), nil
@@ -127,18 +127,23 @@ func (b *rulebook) run() {
 		Intensity: supervisor.Intensity{Restarts: math.MaxInt32, Within: time.Second},
 		Backoff:   supervisor.Backoff{First: 10 * time.Millisecond, Max: 10 * time.Second},
 	})
-	b.retire()
 	reason := cmp.Or(b.ended, context.Cause(b.ctx))
 	if failed, ok := errors.AsType[*supervisor.StartError](b.ended); ok {
 		reason = failed.Reason
 	}
+	b.cancel(reason)
+	b.retire()
 	b.settle(reason)
 }
 
-// settle has Synchronize return: with the reason of the first call, which is nil if all members have the rules. It reports whether this
-// is the first.
+// settle has Synchronize return: nil if all members have the rules, and otherwise the reason why they never will. Then the synchronizer
+// is to end, and what has ended it first is the reason. Only the first call counts, and settle reports whether this is it.
 func (b *rulebook) settle(reason error) (first bool) {
 	b.settler.Do(func() {
+		if reason != nil {
+			b.cancel(reason)
+			reason = context.Cause(b.ctx)
+		}
 		b.outcome, first = reason, true
 		close(b.settled)
 	})
@@ -147,14 +152,29 @@ func (b *rulebook) settle(reason error) (first bool) {
 
 // end has a synchronizer of Synchronize end.
 func (b *rulebook) end(reason error) {
-	b.settle(reason)
 	b.cancel(reason)
+	b.settle(reason)
 }
 
-// stop is end, and waits for it. Any number of goroutines may call it.
-func (b *rulebook) stop(reason error) error {
-	b.end(reason)
+// closing is the reason when a synchronizer ends because its node is closed.
+type closing struct{ error }
+
+// Unwrap returns the error of all that ends with the node.
+func (c closing) Unwrap() error { return c.error }
+
+// keeps reports whether the rules stay: what ended the synchronizer first was that its node was closed.
+func (b *rulebook) keeps() bool {
+	_, closed := context.Cause(b.ctx).(closing) //nolint:errorlint // that of a caller may wrap one
+	return closed
+}
+
+// stop has it end, and waits for it. Any number of goroutines may call it.
+func (b *rulebook) stop() error {
+	b.end(supervisor.ErrStopped)
 	<-b.done
+	if b.keeps() {
+		return b.wrap(context.Cause(b.ctx))
+	}
 	if _, failed := errors.AsType[*supervisor.StartError](b.ended); b.ended == nil || failed {
 		return nil
 	}
@@ -241,7 +261,7 @@ func (b *rulebook) count(missing []rules.Method) map[rules.Method]struct{} {
 	return maps.Clone(b.counted)
 }
 
-// retire takes the rules back, and then the name is free. If the node is closed the rules stay.
+// retire takes the rules back, and then the name is free. If the end of the node has ended the synchronizer the rules stay.
 func (b *rulebook) retire() {
 	b.mu.Lock()
 	last := b.speaker
@@ -253,13 +273,15 @@ func (b *rulebook) retire() {
 		last.disown(fmt.Errorf("%w: process %s was stopped", ErrUnreachable, last.address))
 	}
 	n.mu.Lock()
-	epoch, closed, members := n.nextIncarnationLocked(), n.closed, n.ruled[name]
-	delete(n.ruled, name)
+	epoch, members := n.nextIncarnationLocked(), n.ruled[name]
 	n.mu.Unlock()
-	if !closed {
+	if !b.keeps() {
 		b.release(slices.Sorted(maps.Keys(members)), epoch)
 	}
 	n.mu.Lock()
+	if !b.keeps() {
+		delete(n.ruled, name)
+	}
 	delete(n.rulebooks, name)
 	n.mu.Unlock()
 }

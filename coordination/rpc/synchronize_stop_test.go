@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -421,4 +422,67 @@ func TestAProcessLogsThatItWaitsForASynchronizer(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Equal(t, lines, strings.Count(log.String(), line))
 	})
+}
+
+// TestWhatEndsASynchronizerBeforeItsNodeIsClosedTakesItsRulesBack has a node be closed while one of its synchronizers ends otherwise.
+func TestWhatEndsASynchronizerBeforeItsNodeIsClosedTakesItsRulesBack(t *testing.T) {
+	rows := map[string]func(n *rpc.Node, busy rpc.Address, rules func(s *synchronizer.Synchronizer)) (end func() error){
+		"Stop": func(n *rpc.Node, _ rpc.Address, rules func(s *synchronizer.Synchronizer)) (end func() error) {
+			must(n.Synchronize(context.Background(), "S", rules))
+			return func() error { return n.Stop("S") }
+		},
+		"the end of the context": func(n *rpc.Node, busy rpc.Address, rules func(s *synchronizer.Synchronizer)) (end func() error) {
+			ctx, cancel := context.WithCancel(context.Background())
+			over := make(chan error, 1)
+			go func() {
+				_, err := n.Synchronize(ctx, "S", func(s *synchronizer.Synchronizer) {
+					rules(s)
+					s.Constrain(busy, "m", always)
+				})
+				over <- err
+			}()
+			for rpc.Coordinated(n) == 0 {
+				runtime.Gosched()
+			}
+			return func() error {
+				cancel()
+				if err := <-over; !errors.Is(err, context.Canceled) {
+					return err
+				}
+				return nil
+			}
+		},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			ended := 0
+			for i := range 200 {
+				var hub transport.Hub
+				n, m := nodeOn(t, hub.Join("n")), nodeOn(t, hub.Join("m"))
+				a := n.Remote("m", spawnCounting(t, m, "A", "m").Process())
+				busy, free := spawnBusy(t, m, "busy")
+				check, asked := refusing()
+				end := row(n, n.Remote("m", busy.Process()), func(s *synchronizer.Synchronizer) { s.Constrain(a, "m", check) })
+				closed := make(chan error, 1)
+				go func() {
+					for range i % 10 {
+						runtime.Gosched()
+					}
+					closed <- n.Close()
+				}()
+				err := end()
+				require.NoError(t, <-closed)
+				free()
+				if err == nil {
+					ended++
+					passes(t, m.Address("A"), "m")
+				} else if !errors.Is(err, supervisor.ErrNotFound) { // of a Stop after Close
+					require.ErrorIs(t, err, rpc.ErrUnreachable)
+				}
+				assert.Empty(t, asked)
+				require.NoError(t, m.Close())
+			}
+			t.Logf("%d of 200 ended before their nodes", ended)
+		})
+	}
 }
