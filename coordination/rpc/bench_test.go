@@ -118,3 +118,18 @@ func BenchmarkSynchronized(b *testing.B) {
 }
 
 var figures = []func([]synchronizer.Member) func(*synchronizer.Synchronizer){oneAtATime, oncePerRound}
+
+// BenchmarkSynchronize measures the start and the stop of a synchronizer with one member.
+func BenchmarkSynchronize(b *testing.B) {
+	n := aNode(b)
+	a := spawn(b, n, "A", func(p *rpc.Process) {
+		rpc.Func(p, "m", func(coroutine.Context, none) (none, error) { return none{}, nil })
+	})
+	b.ReportAllocs()
+	for range b.N {
+		must(n.Synchronize(context.Background(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(a, "m", always) }))
+		if err := n.Stop("S"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

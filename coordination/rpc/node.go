@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/supervisor"
 )
@@ -35,7 +36,8 @@ type Node struct {
 	mu        sync.Mutex // guards the fields below
 	closed    bool
 	processes map[string]*Process // by name, the newest incarnations
-	tree      *supervisor.Tree    // of the processes that Spawn has started; nil until there is one
+	system    *actor.System       // of all that Spawn and Synchronize have started; nil until there is something
+	tree      *supervisor.Tree    // of the processes that Spawn has started; nil likewise
 	last      uint64              // the last number of a call, a watch or an incarnation
 	peers     map[string]*peer    // other nodes that have something to do with this one
 	self      map[*watch]struct{} // watches of the node
@@ -129,11 +131,25 @@ func (n *Node) root(ctx context.Context) (*supervisor.Tree, error) {
 	if n.tree != nil {
 		return n.tree, nil
 	}
-	tree, err := supervisor.Start(context.WithoutCancel(ctx), nil, supervisor.Spec{
+	tree, err := supervisor.Start(context.WithoutCancel(ctx), n.actorsLocked(), supervisor.Spec{
 		Name: "rpc", Log: n.cfg.Logger, Strategy: supervisor.OneForOne,
 	})
 	n.tree = tree
 	return tree, err
+}
+
+// actors returns the actor system of the node.
+func (n *Node) actors() *actor.System {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.actorsLocked()
+}
+
+func (n *Node) actorsLocked() *actor.System {
+	if n.system == nil {
+		n.system = actor.NewSystem(n.cfg.Logger)
+	}
+	return n.system
 }
 
 func (n *Node) errClosed() error { return fmt.Errorf("%w: node %q is closed", ErrUnreachable, n.name) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/coordination/synchronizer"
+	"github.com/golda-dev/golda/internal/actor"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/internal/rules"
 	"github.com/golda-dev/golda/internal/transaction"
@@ -82,7 +83,7 @@ type rulebook struct {
 	ctx     context.Context // ends when the synchronizer is to stop
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // is closed when it has ended
-	ended   error         // of its supervisor
+	hung    bool          // init or a rule has not returned, and was abandoned
 	settled chan struct{} // is closed when all members have the rules, or never will
 	settler sync.Once
 	outcome error // the reason why not
@@ -119,21 +120,35 @@ func (n *Node) list(b *rulebook) error {
 	return nil
 }
 
-// run is the life of a synchronizer of Synchronize. It has a supervisor of its own, so that nothing else waits for its init.
+// run is the life of a synchronizer of Synchronize.
 func (b *rulebook) run() {
 	defer close(b.done)
-	b.ended = supervisor.Run(b.ctx, supervisor.Spec{
-		Name: "rpc", Log: b.node.cfg.Logger, Children: []supervisor.Child{b.node.child(b.slot)},
-		Intensity: supervisor.Intensity{Restarts: math.MaxInt32, Within: time.Second},
-		Backoff:   supervisor.Backoff{First: 10 * time.Millisecond, Max: 10 * time.Second},
-	})
-	reason := cmp.Or(b.ended, context.Cause(b.ctx))
-	if failed, ok := errors.AsType[*supervisor.StartError](b.ended); ok {
-		reason = failed.Reason
-	}
+	reason := b.supervise()
 	b.cancel(reason)
 	b.retire()
 	b.settle(reason)
+}
+
+// supervise runs the synchronizer until it is to end, and returns why. It has a supervisor of its own, so that nothing else waits for its
+// init, in the actor system that the node has for all.
+func (b *rulebook) supervise() error {
+	n, system := b.node, b.node.actors()
+	tree, err := supervisor.Start(context.Background(), system, supervisor.Spec{
+		Name: actor.Unique(system, "rpc"), Log: n.cfg.Logger,
+		Intensity: supervisor.Intensity{Restarts: math.MaxInt32, Within: time.Second},
+		Backoff:   supervisor.Backoff{First: 10 * time.Millisecond, Max: 10 * time.Second},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err = tree.Add(b.ctx, n.child(b.slot)); err == nil {
+		<-b.ctx.Done()
+	}
+	b.hung = len(tree.Stop()) > 0
+	if failed, ok := errors.AsType[*supervisor.StartError](err); ok {
+		err = failed.Reason
+	}
+	return cmp.Or(err, context.Cause(b.ctx))
 }
 
 // settle has Synchronize return: nil if all members have the rules, and otherwise the reason why they never will. Then the synchronizer
@@ -175,10 +190,10 @@ func (b *rulebook) stop() error {
 	if b.keeps() {
 		return b.wrap(context.Cause(b.ctx))
 	}
-	if _, failed := errors.AsType[*supervisor.StartError](b.ended); b.ended == nil || failed {
-		return nil
+	if b.hung {
+		return b.wrap(&supervisor.LeftError{Supervisor: "rpc", Left: []string{b.slot.name}})
 	}
-	return b.wrap(b.ended)
+	return nil
 }
 
 // wrap says which synchronizer an error is about. Faults of rules say it themselves.
