@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -231,7 +232,7 @@ func TestANodeThatStoodStillIsCalledAgain(t *testing.T) {
 
 func signal(t *testing.T, cmd *exec.Cmd, name string) {
 	t.Helper()
-	require.NoError(t, exec.CommandContext(t.Context(), "kill", "-"+name, fmt.Sprint(cmd.Process.Pid)).Run())
+	require.NoError(t, exec.CommandContext(t.Context(), "kill", "-"+name, strconv.Itoa(cmd.Process.Pid)).Run())
 }
 
 // The server restarts while two programs call a stage of a third one. Each call has its own answer, or fails.

@@ -67,7 +67,9 @@ type control struct {
 	data []byte
 }
 
-func newPeers(node string, maxQueue int, heartbeat time.Duration, now func() time.Time, publish func(node string, data []byte) error) *peers {
+func newPeers(
+	node string, maxQueue int, heartbeat time.Duration, now func() time.Time, publish func(node string, data []byte) error,
+) *peers {
 	return &peers{
 		node: node, maxQueue: maxQueue, heartbeat: heartbeat, patience: time.Duration(silences) * heartbeat, now: now, publish: publish,
 		bell: make(chan struct{}, 1), done: make(chan struct{}), of: map[string]*peer{}, self: notices{},

@@ -46,7 +46,7 @@ func (c TransportConfig) check(node string) error {
 		errs = append(errs, fmt.Errorf("MaxQueue is %d; use 0 for 64 MiB", c.MaxQueue))
 	}
 	if c.Heartbeat != 0 && c.Heartbeat < leastHeartbeat {
-		errs = append(errs, fmt.Errorf("Heartbeat is %v, and must be at least %v; use 0 for a second", c.Heartbeat, leastHeartbeat))
+		errs = append(errs, fmt.Errorf("the Heartbeat is %v, and must be at least %v; use 0 for a second", c.Heartbeat, leastHeartbeat))
 	}
 	return errors.Join(errs...)
 }
@@ -62,8 +62,8 @@ func (c TransportConfig) check(node string) error {
 // another: when it is back it notices that, and its transport is closed.
 //
 // Messages are subjects of core NATS, golda.node.RECEIVER.SENDER, and are not stored. A node needs the permission to subscribe to
-// golda.node.NAME.* and _INBOX.>, and to publish to golda.node.*.NAME and _INBOX.>, by which programs agree on a name. A message that is larger than
-// the server takes is refused with transport.ErrTooLarge.
+// golda.node.NAME.* and _INBOX.>, and to publish to golda.node.*.NAME and _INBOX.>, by which
+// programs agree on a name. A message that is larger than the server takes is refused with transport.ErrTooLarge.
 //
 // When the connection to the server breaks all nodes are lost, and until it is back calls fail at once. Close the node before the Conn.
 func NewTransport(conn *Conn, node string, cfg TransportConfig) (transport.Transport, error) {
