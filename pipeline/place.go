@@ -159,7 +159,8 @@ func (p *placing) checkSplitRules() {
 			}
 		}
 		if len(here) > 0 && len(there) > 0 {
-			p.faultf(fmt.Sprintf("Synchronize(%q)", r.Name), "stage %q runs in this process and stage %q in another one; map them to the same",
+			p.faultf(fmt.Sprintf("Synchronize(%q)", r.Name),
+				"stage %q runs in this process and stage %q in another one; map them to the same",
 				here[0], there[0])
 		}
 		return len(there) > 0

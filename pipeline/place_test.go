@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -389,7 +390,7 @@ func TestCommandsOfOneKeyKeepTheirOrderAcrossProcesses(t *testing.T) {
 	const keys, each = 7, 200
 	for n := range each {
 		for k := range keys {
-			require.NoError(t, router.Submit(t.Context(), item{fmt.Sprint(k), n}))
+			require.NoError(t, router.Submit(t.Context(), item{strconv.Itoa(k), n}))
 		}
 	}
 	require.NoError(t, first.Stop(context.Background()))
@@ -417,14 +418,22 @@ func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 		want  []string
 	}{
 		{"a nil carrier", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(none, "p")}, []string{"Place: the carrier is nil"}},
-		{"no Map", []pipeline.Part{a, pipeline.Place(newBroker().process(), "p")},
-			[]string{"Place: there is no Map", `stage "a": is mapped to no process`}},
-		{"a process of no Map, and one given twice",
+		{
+			"no Map",
+			[]pipeline.Part{a, pipeline.Place(newBroker().process(), "p")},
+			[]string{"Place: there is no Map", `stage "a": is mapped to no process`},
+		},
+		{
+			"a process of no Map, and one given twice",
 			[]pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "x", "p", "p")},
-			[]string{`Place: no Map is for a process "x"; there are p`, `Place: process "p" is given twice`}},
+			[]string{`Place: no Map is for a process "x"; there are p`, `Place: process "p" is given twice`},
+		},
 		{"no process", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process())}, []string{"Place: names no process"}},
-		{"a stage of no process", []pipeline.Part{a, b, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p")},
-			[]string{`stage "b": is mapped to no process`}},
+		{
+			"a stage of no process",
+			[]pipeline.Part{a, b, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p")},
+			[]string{`stage "b": is mapped to no process`},
+		},
 		{"two Places", []pipeline.Part{
 			a, pipeline.Map("p", "a"), pipeline.Place(newBroker().process(), "p"), pipeline.Place(newBroker().process(), "p"),
 		}, []string{"Place: is given 2 times"}},
@@ -434,14 +443,26 @@ func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 				s.AtMost(1, synchronizer.Event{Of: a, Method: "int"}, synchronizer.Event{Of: b, Method: "int"})
 			}),
 		}, []string{`Synchronize("sync"): stage "a" runs in this process and stage "b" in another one`}},
-		{"a key of floats", []pipeline.Part{floats, pipeline.Map("p", "floats"), pipeline.Place(newBroker().process(), "p")},
-			[]string{`stage "floats"`, "float64, is not the same in every process"}},
-		{"a carrier that refuses, and one more fault", []pipeline.Part{a, b, pipeline.Map("p", "a"), pipeline.Place(refusing{}, "p")},
-			[]string{`stage "b": is mapped to no process`, `stage "a": commands cannot be sent to it, or come from other processes: it is a refus`}},
-		{"a carrier that panics", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(refusing{panics: true}, "p")},
-			[]string{"the carrier panicked: oh"}},
-		{"a carrier without lines", []pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(refusing{none: true}, "p")},
-			[]string{"returned no line"}},
+		{
+			"a key of floats",
+			[]pipeline.Part{floats, pipeline.Map("p", "floats"), pipeline.Place(newBroker().process(), "p")},
+			[]string{`stage "floats"`, "float64, is not the same in every process"},
+		},
+		{
+			"a carrier that refuses, and one more fault",
+			[]pipeline.Part{a, b, pipeline.Map("p", "a"), pipeline.Place(refusing{}, "p")},
+			[]string{`stage "b": is mapped to no process`, `stage "a": commands cannot be sent to it, or come from other processes: it is a refus`},
+		},
+		{
+			"a carrier that panics",
+			[]pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(refusing{panics: true}, "p")},
+			[]string{"the carrier panicked: oh"},
+		},
+		{
+			"a carrier without lines",
+			[]pipeline.Part{a, pipeline.Map("p", "a"), pipeline.Place(refusing{none: true}, "p")},
+			[]string{"returned no line"},
+		},
 	}
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {

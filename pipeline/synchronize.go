@@ -22,9 +22,9 @@ import (
 //	})
 //
 // New calls init once, which adds the rules; see package synchronizer. If init panics, New returns an error that names the synchronizer.
-// The members are stages that are given to the same New, and need no option. The method of a command is what its Method() string returns, or
-// the name of its type, as for [stage.Guard]: an error of New says if a stage cannot have commands of a method. Commands that no rule names
-// are not held back.
+// The members are stages that are given to the same New, and need no option. The method of a command is what its Method() string returns,
+// or the name of its type, as for [stage.Guard]: an error of New says if a stage cannot have commands of a method. Commands that no rule
+// names are not held back.
 //
 // A command is held back as by a guard of its stage: it waits in the queue, holds a slot and no worker, and is in flight. It is given
 // out when all guards of the stage and all synchronizers allow it at the same time; to give it out, to count it and to run the triggers

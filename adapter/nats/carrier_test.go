@@ -178,8 +178,10 @@ func TestNewReportsWhatIsWrongWithACarrier(t *testing.T) {
 			"a stage's option out of range",
 			nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("plain", nats.Options[scan]{Replicas: 9})), "Replicas is 9",
 		},
-		{"another type", nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("plain", nats.Options[page]{})),
-			`Carry("plain") is for nats_test.page, and the stage takes nats_test.scan`},
+		{
+			"another type", nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("plain", nats.Options[page]{})),
+			`Carry("plain") is for nats_test.page, and the stage takes nats_test.scan`,
+		},
 		{
 			"twice", nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("plain", nats.Options[scan]{}),
 				nats.Carry("plain", nats.Options[scan]{})), `Carry("plain") is given twice`,

@@ -39,8 +39,8 @@
 //
 // # Calls
 //
-// [NewTransport] connects the nodes of package coordination/rpc by the server of a Conn: a process, or a stage, is called by the name of its
-// node, wherever that is.
+// [NewTransport] connects the nodes of package coordination/rpc by the server of a Conn: a process, or a stage, is called by the name of
+// its node, wherever that is.
 //
 // # Testing
 //

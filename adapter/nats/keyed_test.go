@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -152,7 +153,7 @@ func TestProcessesThatComeGetPartitionsOfAKeyedStage(t *testing.T) {
 	ledger(t, conn, "back", "second", b, well)
 	for n := 1; b.of("first") == 0 || b.of("second") == 0; n++ {
 		for a := range 16 {
-			require.NoError(t, route.Submit(t.Context(), step{fmt.Sprint(a), n}))
+			require.NoError(t, route.Submit(t.Context(), step{strconv.Itoa(a), n}))
 		}
 		time.Sleep(time.Millisecond)
 		require.Less(t, n, 60_000)

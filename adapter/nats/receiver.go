@@ -202,7 +202,8 @@ func (s *session) ask() (again time.Duration, err error) {
 	}
 	s.requested += free
 	s.asked = time.Now()
-	return 0, s.conn.nc.PublishRequest(fmt.Sprintf("%sCONSUMER.MSG.NEXT.%s.%s", jetstream.DefaultAPIPrefix, s.t.names.stream, s.consumer), s.inbox, body)
+	subject := fmt.Sprintf("%sCONSUMER.MSG.NEXT.%s.%s", jetstream.DefaultAPIPrefix, s.t.names.stream, s.consumer)
+	return 0, s.conn.nc.PublishRequest(subject, s.inbox, body)
 }
 
 // take takes what has arrived: a message, or what the server says of a request.

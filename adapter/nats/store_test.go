@@ -75,7 +75,8 @@ func TestAStoreThatCannotBeOpenedIsNamed(t *testing.T) {
 		"in a file":          {filepath.Join(file, "x"), nats.Store{}, "not a directory"},
 		"in a pseudo system": {"/proc/golda", nats.Store{}, "no such file"},
 		"of wrong options": {
-			t.TempDir(), nats.Store{MaxBytes: -1, MaxPayload: 1 << 30, SyncAlways: true, SyncEvery: -1},
+			t.TempDir(),
+			nats.Store{MaxBytes: -1, MaxPayload: 1 << 30, SyncAlways: true, SyncEvery: -1},
 			"MaxBytes is -1; use 0 for three quarters of the free space\nMaxPayload is 1073741824, and must be at most 67108864; use 0 for 1 MiB\n" +
 				"SyncEvery is -1ns; use 0 for a second, or SyncAlways\nSyncAlways and SyncEvery exclude each other",
 		},

@@ -12,8 +12,8 @@
 //
 // # Autoscaling
 //
-// [NewExporter] exports the lag and the wanted processes, as metrics of Prometheus and as JSON for KEDA. docs/scaling.md has the manifests. The
-// law is that of the pipeline's default policy, over all processes: see [Inlet].
+// [NewExporter] exports the lag and the wanted processes, as metrics of Prometheus and as JSON for KEDA. docs/scaling.md has the manifests.
+// The law is that of the pipeline's default policy, over all processes: see [Inlet].
 //
 // # Cost
 //
@@ -22,6 +22,6 @@
 //
 // # Trust
 //
-// Whatever may publish to golda.fleet.> on the server is believed. Messages that cannot be read are dropped, and those of other versions are
-// read as far as that is possible.
+// Whatever may publish to golda.fleet.> on the server is believed. Messages that cannot be read are dropped, and those of other versions
+// are read as far as that is possible.
 package fleet

@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Exporter exports what autoscalers need of a [Fleet]: it is a collector for Prometheus, and serves JSON for the metrics-api scaler of KEDA.
+// Exporter exports what autoscalers need of a [Fleet]: it is a collector for Prometheus, and serves JSON for the metrics-api scaler of
+// KEDA.
 //
 //	e := fleet.NewExporter(f)
 //	registry.MustRegister(e)

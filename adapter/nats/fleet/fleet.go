@@ -101,8 +101,8 @@ type Fleet struct {
 // Join has a process take part in the fleet of its pipeline: it says to the others that it is there, and answers their questions, until
 // [Fleet.Leave], or until the Conn is closed. Join does not wait for the other processes. The pipeline need not run yet.
 //
-// The inlets of the process are those of the Conn that feed the pipeline, or none. All that is wrong with the options is in one error. A nil
-// conn or pipeline panics.
+// The inlets of the process are those of the Conn that feed the pipeline, or none. All that is wrong with the options is in one error. A
+// nil conn or pipeline panics.
 func Join(ctx context.Context, conn *nats.Conn, p *pipeline.Pipeline, o Options) (*Fleet, error) {
 	link.CheckContext(ctx, "fleet: Join")
 	if p == nil {

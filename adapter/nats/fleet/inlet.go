@@ -23,22 +23,23 @@ import (
 //	wanted processes = wanted workers / workers of a process, rounded up
 //
 // The demand, the time that a message takes of the workers on its whole way, is the service demand law of queueing networks (Denning and
-// Buzen, "The Operational Analysis of Queueing Network Models", 1978). The first term of the maximum is the acceptable backlog for each worker
-// of cloud autoscalers ("Scaling based on Amazon SQS", AWS, 2018), the second counts for streams with a limit only, and the third keeps what
-// the present load needs when nothing waits. What is measured is an average over the last 15 beats, or half a minute.
+// Buzen, "The Operational Analysis of Queueing Network Models", 1978). The first term of the maximum is the acceptable backlog for each
+// worker of cloud autoscalers ("Scaling based on Amazon SQS", AWS, 2018), the second counts for streams with a limit only, and the third
+// keeps what the present load needs when nothing waits. What is measured is an average over the last 15 beats, or half a minute.
 //
-// The stage that asks for the most processes is the Bottleneck, whose numbers these are. The workers of a process are the most that it may have. If
-// they are all busy and have not become more for two beats, more do not help, and it is what there are: the process has no CPU for more, for example.
+// The stage that asks for the most processes is the Bottleneck, whose numbers these are. The workers of a process are the most that it may
+// have. If they are all busy and have not become more for two beats, more do not help, and it is what there are: the process has no CPU for
+// more, for example.
 //
-// While no message was done the demand is not known, and the law wants the workers that there are; if no process feeds a stage from the inlet, it wants
-// one process as soon as a message is there.
+// While no message was done the demand is not known, and the law wants the workers that there are; if no process feeds a stage from the
+// inlet, it wants one process as soon as a message is there.
 //
 // [policy.Backlog]: https://pkg.go.dev/github.com/golda-dev/golda/controller/policy#Backlog
 type Inlet struct {
+	nats.Status
+
 	Name  string
 	Stage string // that it feeds; empty if no process does that now
-
-	nats.Status
 
 	// Acknowledged is how many messages the processes say that they have acknowledged, those that are gone as far as it is known.
 	// Redeliveries is how often the server has delivered a message again to them.
@@ -57,8 +58,8 @@ func (i Inlet) Done() uint64 {
 	return uint64(max(int64(i.Published)-int64(i.Buried)-int64(i.Pending), 0))
 }
 
-// Unreported returns how many messages are done that no process says it has acknowledged: processes that are gone have done so after they were heard
-// of last, or that are forgotten.
+// Unreported returns how many messages are done that no process says it has acknowledged: processes that are gone have done so after they
+// were heard of last, or that are forgotten.
 func (i Inlet) Unreported() uint64 { return i.Done() - min(i.Done(), i.Acknowledged) }
 
 // Balanced reports whether the accounting law holds for all inlets. It does at rest, when nothing is published or acknowledged:
@@ -77,7 +78,8 @@ func (s Snapshot) Balanced() bool {
 func (s Snapshot) Law() string {
 	var text []byte
 	for _, i := range s.Inlets {
-		text = fmt.Appendf(text, "%s: published %d = done %d + dead-lettered %d + pending %d, of which %d are in flight; acknowledged %d, delivered again %d\n",
+		text = fmt.Appendf(text,
+			"%s: published %d = done %d + dead-lettered %d + pending %d, of which %d are in flight; acknowledged %d, delivered again %d\n",
 			i.Name, i.Published, i.Done(), i.Buried, i.Pending, i.InFlight, i.Acknowledged, i.Redeliveries)
 	}
 	return string(text)

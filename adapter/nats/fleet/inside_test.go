@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func TestARosterKnowsWhichMembersAreThere(t *testing.T) {
 func TestARosterIsBounded(t *testing.T) {
 	r := newRoster()
 	for n := range mostMembers + 10 {
-		require.Equal(t, n < mostMembers, r.hear(member1(fmt.Sprint(n), fmt.Sprint(n)), at(0)))
+		require.Equal(t, n < mostMembers, r.hear(member1(strconv.Itoa(n), strconv.Itoa(n)), at(0)))
 	}
 	require.Len(t, r.list(), mostMembers)
 	r.look(at(1000))
@@ -128,12 +129,18 @@ func TestTheLawOfProcesses(t *testing.T) {
 		"while nothing is done the workers are kept":     {10, 0, []Process{process1(0, idle)}, "work 4 4 1 1"},
 		"busy workers are known also if nothing is done": {10, 0, []Process{process1(0, four)}, "work 4 8 1 2"},
 		"a stream that is full asks for twice as many":   {0, 1, []Process{process1(0, idle)}, "work 4 8 1 2"},
-		"the stage that asks for the most processes": {10_000, 0, []Process{process1(100,
-			unit{Name: "quick", Workers: 1, Most: 1}, unit{Name: "slow", Workers: 2, Most: 2, Busy: 2}, unit{Name: "wide", Workers: 64, Most: 64, Busy: 20})},
-			"slow 2 20 1 10"},
-		"workers of other inlets are not meant": {10, 0, []Process{process1(10,
-			unit{Name: "work", Workers: 4, Most: 4, Busy: 1}, unit{Name: "other", Workers: 1, Most: 1, Busy: 1, Inlets: []string{"other"}})},
-			"work 4 2 1 1"},
+		"the stage that asks for the most processes": {
+			10_000, 0,
+			[]Process{process1(100,
+				unit{Name: "quick", Workers: 1, Most: 1}, unit{Name: "slow", Workers: 2, Most: 2, Busy: 2}, unit{Name: "wide", Workers: 64, Most: 64, Busy: 20})},
+			"slow 2 20 1 10",
+		},
+		"workers of other inlets are not meant": {
+			10, 0,
+			[]Process{process1(10,
+				unit{Name: "work", Workers: 4, Most: 4, Busy: 1}, unit{Name: "other", Workers: 1, Most: 1, Busy: 1, Inlets: []string{"other"}})},
+			"work 4 2 1 1",
+		},
 		"numbers that cannot be are none": {10, 0, []Process{process1(math.Inf(1),
 			unit{Name: "work", Workers: -4, Most: -4, Busy: math.NaN()})}, "work 0 1 1 1"},
 	} {
@@ -250,8 +257,10 @@ func TestASnapshotIsATable(t *testing.T) {
 			{Name: "c", Host: "three", PID: 8, State: Alive, Err: errors.New("newer")},
 		},
 		Inlets: []Inlet{
-			{Name: "orders", Stage: "ocr", Status: nats.Status{Pending: 120, InFlight: 8, Age: 1234 * time.Millisecond, DeadLettered: 1},
-				Rate: 12.3, Processes: 1, Bottleneck: "ocr", Workers: 4, WantedWorkers: 9, WantedProcesses: 3},
+			{
+				Name: "orders", Stage: "ocr", Status: nats.Status{Pending: 120, InFlight: 8, Age: 1234 * time.Millisecond, DeadLettered: 1},
+				Rate: 12.3, Processes: 1, Bottleneck: "ocr", Workers: 4, WantedWorkers: 9, WantedProcesses: 3,
+			},
 			{Name: "idle"},
 		},
 	}

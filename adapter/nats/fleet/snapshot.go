@@ -35,8 +35,8 @@ const (
 	Left   State = "left"   // it has left
 )
 
-// Process is one process of a pipeline. One that is lost or has left is kept for an hour, or until one of the same name joins; what is known
-// of it is what it said last.
+// Process is one process of a pipeline. One that is lost or has left is kept for an hour, or until one of the same name joins; what is
+// known of it is what it said last.
 type Process struct {
 	Name    string
 	Host    string
@@ -54,8 +54,8 @@ type Process struct {
 	said announcement
 }
 
-// Snapshot asks all processes and the server. It returns when all have answered that are not known to be lost, or after Options.Wait: then the
-// others are Silent or Lost. In the first second after Join it waits for processes that it does not know yet.
+// Snapshot asks all processes and the server. It returns when all have answered that are not known to be lost, or after Options.Wait: then
+// the others are Silent or Lost. In the first second after Join it waits for processes that it does not know yet.
 //
 // If the server does not answer, the error is [nats.ErrAway] and names it; if it does not know about an inlet, the error names that. The
 // snapshot then has what is known.

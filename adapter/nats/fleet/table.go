@@ -13,17 +13,17 @@ import (
 // String returns the snapshot as two tables for people: the processes with their stages, and after each stage its workers; and the inlets.
 func (s Snapshot) String() string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "pipeline %s\n\n", s.Pipeline)
+	_, _ = fmt.Fprintf(&b, "pipeline %s\n\n", s.Pipeline)
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0) // a buffer takes all
-	fmt.Fprintln(w, "PROCESS\tHOST\tPID\tSTATE\tSTAGES AND WORKERS")
+	_, _ = fmt.Fprintln(w, "PROCESS\tHOST\tPID\tSTATE\tSTAGES AND WORKERS")
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", oneLine(p.Name), oneLine(p.Host), p.PID, p.condition(s.At), p.workers())
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", oneLine(p.Name), oneLine(p.Host), p.PID, p.condition(s.At), p.workers())
 	}
-	fmt.Fprintln(w)
-	fmt.Fprintln(w, "INLET\tSTAGE\tPENDING\tIN FLIGHT\tOLDEST\tDEAD\tDONE/S\tWORKERS\tWANTED\tPROCESSES\tWANTED\tBOTTLENECK")
+	_, _ = fmt.Fprintln(w)
+	_, _ = fmt.Fprintln(w, "INLET\tSTAGE\tPENDING\tIN FLIGHT\tOLDEST\tDEAD\tDONE/S\tWORKERS\tWANTED\tPROCESSES\tWANTED\tBOTTLENECK")
 	for _, i := range s.Inlets {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%s\n", i.Name, orNone(i.Stage), i.Pending, i.InFlight,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%s\n", i.Name, orNone(i.Stage), i.Pending, i.InFlight,
 			brief(i.Age), i.DeadLettered, i.Rate, i.Workers, i.WantedWorkers, i.Processes, i.WantedProcesses, orNone(i.Bottleneck))
 	}
 	_ = w.Flush()
