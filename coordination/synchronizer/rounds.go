@@ -1,19 +1,19 @@
 package synchronizer
 
-// rounds is the state of OncePerRound. A round can be told from counters that differ by one at most. They differ by more if a member has
-// restarted, so that its counters began again: what it has missed is added to them.
+// rounds is the state of OncePerRound. A round can be told from counters that differ by one at most. They differ by more if those of a member
+// have begun again, or cannot be seen for a while: such a member is in the present round. It is booked as missed when the member runs, and
+// not before: if its counters come back, as they do after a notice that was wrong, they say what it has done.
 type rounds struct {
 	s      *Synchronizer
 	events []Event
-	missed []int // by event
+	missed []int // by event: the rounds that its counter does not have
 	top    int   // the highest level that any of them has had
-	known  bool  // missed is up to date
 }
 
 // isNext reports whether an event has not happened yet in this round.
 func (r *rounds) isNext(event int) bool {
-	if !r.known {
-		r.catchUp()
+	for i := range r.events {
+		r.top = max(r.top, r.counted(i))
 	}
 	level := r.level(event)
 	for i, e := range r.events {
@@ -24,22 +24,16 @@ func (r *rounds) isNext(event int) bool {
 	return true
 }
 
-// happened books that an event has happened.
-func (r *rounds) happened(event int) { r.top = max(r.top, r.level(event)) }
-
-// catchUp has what is more than a round behind take part in the present one.
-func (r *rounds) catchUp() {
-	r.known = true
-	for i := range r.events {
-		r.happened(i)
-	}
-	for i := range r.events {
-		r.missed[i] += max(0, r.top-1-r.level(i))
-	}
+// happened books that an event has happened, in the present round or in a new one.
+func (r *rounds) happened(event int) {
+	r.missed[event] += max(0, r.top-r.counted(event))
+	r.top = max(r.top, r.counted(event))
 }
 
-// level returns how many rounds an event has had.
-func (r *rounds) level(event int) int {
+// level returns how many rounds an event has had or cannot have any more.
+func (r *rounds) level(event int) int { return max(r.counted(event), r.top-1) }
+
+func (r *rounds) counted(event int) int {
 	e := r.events[event]
 	return r.missed[event] + r.s.Count(e.Of, e.Method).Accepted
 }

@@ -165,8 +165,8 @@ func (s *Synchronizer) AtMost(n int, events ...Event) {
 }
 
 // OncePerRound lets each of the methods run once before any of them runs twice. It is a constraint on counters, as AtMost is. A member that
-// has restarted may run again in the same round; one that is dead holds up the others until it is back. A stage that was removed from its
-// pipeline takes part no more.
+// has restarted may run again in the same round. One that is dead or cannot be reached holds up the others until it is back; if it had not
+// died it has the turn that it had. A stage that was removed from its pipeline takes part no more.
 func (s *Synchronizer) OncePerRound(events ...Event) {
 	if !s.countable("OncePerRound", events, 2) {
 		return
@@ -176,7 +176,6 @@ func (s *Synchronizer) OncePerRound(events ...Event) {
 		s.count("OncePerRound", e, func() bool { return r.isNext(i) })
 		s.Trigger(e.Of, e.Method, Accepted, func(guard.Request) { r.happened(i) })
 	}
-	s.OnTerminated(func(Member) { r.known = false })
 }
 
 // count adds a constraint that looks at counters only.

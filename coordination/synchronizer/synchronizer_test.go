@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/golda-dev/golda/coordination/guard"
 	"github.com/golda-dev/golda/coordination/synchronizer"
@@ -196,6 +198,122 @@ func TestAMemberThatHasRestartedTakesPartInThePresentRound(t *testing.T) {
 	assert.False(t, f.start("b", "m"), "c has not had its turn")
 	assert.True(t, f.start("c", "m"))
 	assert.True(t, f.start("b", "m"))
+}
+
+// lose has a member taken for dead: its counters cannot be seen. The result brings them back.
+func (f *fake) lose(of string) (back func()) {
+	kept := map[rules.Method]guard.Counters{}
+	for m, c := range f.counters {
+		if m.Of == of {
+			kept[m] = c
+		}
+	}
+	f.restart(of)
+	return func() { maps.Copy(f.counters, kept) }
+}
+
+func TestAMemberThatWasTakenForDeadHasTheTurnThatItHad(t *testing.T) {
+	f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m")) })
+	for range 100 {
+		require.True(t, f.start("a", "m"))
+		require.True(t, f.start("b", "m"))
+	}
+	require.True(t, f.start("a", "m"))
+	back := f.lose("b")
+	require.False(t, f.start("a", "m"), "b has not had its turn")
+	back()
+	assert.False(t, f.start("a", "m"))
+	assert.True(t, f.start("b", "m"))
+	assert.True(t, f.start("a", "m"))
+	assert.False(t, f.start("a", "m"))
+}
+
+func TestAMemberThatIsReachedLateTakesPartInThePresentRound(t *testing.T) {
+	for name, late := range map[string]int{"with as many rounds": 100, "with more": 5000, "with fewer": 3} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m")) })
+			f.counters[rules.Method{Of: "a", Name: "m"}] = guard.Counters{Accepted: 101}
+			require.False(t, f.start("a", "m"), "what b has done is not known")
+			f.counters[rules.Method{Of: "b", Name: "m"}] = guard.Counters{Accepted: late}
+			row := func(of string) (n int) {
+				for f.start(of, "m") {
+					n++
+				}
+				return n
+			}
+			assert.LessOrEqual(t, row("a"), 2)
+			for range 3 {
+				assert.Equal(t, 2, row("b"), "the last of a round, and the first of the next")
+				assert.Equal(t, 2, row("a"))
+			}
+		})
+	}
+}
+
+// Without restarts of members no two of them are ever more than a round apart, whatever notices say and however often the synchronizer
+// restarts. From its restart on a member may be three ahead of another: the other had run in this round, the member runs in it again, and
+// then in the next.
+func TestNoMemberIsAheadByMoreThanARound(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		members := []string{"a", "b", "c"}
+		init := func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m"), on("c", "m")) }
+		f := newFake(t, init)
+		lost := map[string]func(){}
+		ran, apart := map[string]int{}, 1
+		for range rapid.IntRange(1, 300).Draw(r, "steps") {
+			m := rapid.SampledFrom(members).Draw(r, "member")
+			switch back := lost[m]; rapid.SampledFrom([]string{"run", "run", "run", "run", "lose", "return", "return", "restart", "new"}).Draw(r, "what") {
+			case "run":
+				if back == nil && f.start(m, "m") {
+					ran[m]++
+				}
+			case "lose":
+				if back == nil {
+					lost[m] = f.lose(m)
+				}
+			case "return":
+				if back != nil {
+					back()
+					delete(lost, m)
+				}
+			case "restart":
+				f.restart(m)
+				delete(lost, m)
+				ran, apart = map[string]int{}, 3
+			case "new":
+				counters := f.counters
+				f = newFake(t, init)
+				f.counters = counters
+				f.Count = func(m rules.Method) guard.Counters { return counters[m] }
+				if apart == 3 {
+					ran = map[string]int{}
+				}
+			}
+			for _, x := range members {
+				for _, y := range members {
+					if ran[x]-ran[y] > apart {
+						r.Fatalf("%s has run %d times, %s %d times", x, ran[x], y, ran[y])
+					}
+				}
+			}
+		}
+		for _, back := range lost {
+			back()
+		}
+		clear(ran)
+		for range 20 {
+			for _, m := range members {
+				if f.start(m, "m") {
+					ran[m]++
+				}
+			}
+		}
+		for _, m := range members {
+			if ran[m] < 10 {
+				r.Fatalf("%s is held: %v", m, ran)
+			}
+		}
+	})
 }
 
 func TestAMemberThatIsGoneForGoodDoesNotHoldUpTheRound(t *testing.T) {
