@@ -265,7 +265,8 @@ func (p *Process) Receive(m Message) {
 	}
 }
 
-// closed reports whether no request of a method may be given out now.
+// closed reports whether no request of a method may be given out now. A lock whose synchronizer has died closes the methods that have
+// rules, also if they have none of that synchronizer.
 func (p *Process) closed(method string) bool {
 	ask := p.asked[method]
 	if len(ask) > 0 && len(p.offeredTo[method]) > 0 {
