@@ -258,8 +258,12 @@ func (n *Node) coordinate(e envelope) {
 }
 
 // receiveCoordination takes a message to a process of this node. The node keeps the rules for processes that have not started
-// yet, and for incarnations to come.
+// yet, and for incarnations to come. It answers for synchronizers that have ended.
 func (n *Node) receiveCoordination(process string, e envelope) {
+	if e.Kind == transaction.Join && n.tookBack(process, e.Epoch) {
+		n.release(process, e.From, e.Epoch)
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock() // the process has rules in the order in which the node has them
 	if e.Kind == transaction.Install {
@@ -268,6 +272,22 @@ func (n *Node) receiveCoordination(process string, e envelope) {
 	if p := n.processes[process]; p != nil {
 		p.post(entry{do: func() { p.coordinate(e) }})
 	}
+}
+
+// tookBack reports whether the rules of an epoch of a synchronizer have been taken back: they are of this node, not of one that had its
+// name before, and none of that synchronizer's name are in force. The process may have been out of reach then.
+func (n *Node) tookBack(name string, epoch uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.first < epoch && epoch <= n.incarnation && n.rulebooks[name] == nil && n.ruled[name] == nil
+}
+
+// release has a process follow the rules of a synchronizer of this node no more, if they are of that epoch or an earlier one.
+func (n *Node) release(synchronizer, process string, epoch uint64) {
+	n.coordinate(envelope{Incarnation: epoch, Message: transaction.Message{
+		Kind: transaction.Install, From: n.Address(synchronizer).String(), To: process, Epoch: epoch,
+		ID: transaction.ID{Process: process},
+	}})
 }
 
 // keepLocked keeps the rules of a synchronizer for a process.

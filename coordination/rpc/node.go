@@ -42,6 +42,7 @@ type Node struct {
 	peers     map[string]*peer    // other nodes that have something to do with this one
 	self      map[*watch]struct{} // watches of the node
 
+	first       uint64                         // a number before those of the incarnations of processes
 	incarnation uint64                         // the last one of a process
 	rules       map[string]map[string]envelope // what synchronizers have installed, by process and synchronizer
 	rulebooks   map[string]*rulebook           // of Synchronize, from before their start until they have ended
@@ -55,7 +56,9 @@ func NewNode(cfg Config) (*Node, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	first := uint64(time.Now().UnixNano())
 	n := &Node{
+		first: first, incarnation: first,
 		birth: rand.Uint64(), last: uint64(rand.Uint32()) << 20, cfg: cfg,
 		processes: map[string]*Process{}, peers: map[string]*peer{}, self: map[*watch]struct{}{},
 		rules: map[string]map[string]envelope{}, rulebooks: map[string]*rulebook{}, ruled: map[string]map[string]struct{}{},

@@ -24,8 +24,8 @@ import (
 // Synchronize starts a synchronizer of processes: their addresses are the members that init names. They may be of any node, and need
 // not exist yet. Synchronize returns when all of them follow the rules, except those that do not exist or cannot be reached, which follow
 // them before they serve their first request, or as soon as they are reached. If ctx ends first, or [Node.Stop] stops the synchronizer,
-// Synchronize fails, and the rules have been taken back when it returns. A function of a member must not call Synchronize: it would hold up
-// its own process.
+// Synchronize fails, and the rules have been taken back when it returns. A function of a member must not call Synchronize, nor must its
+// init: it would wait for its own process until ctx ends.
 //
 // The error says all that is wrong with the rules; a method of a process may have constraints or be in atomic rules, not both. A member
 // that is a synchronizer is an error too. If there is a process or a synchronizer of that name, also one that is being started,
@@ -38,9 +38,10 @@ import (
 //
 // A request whose caller gives up while it is decided may count as accepted and completed without having run.
 //
-// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them. Stop waits for five seconds at most for
-// init or a rule that does not return, and so does a Synchronize that fails. When the node ends otherwise, members of other nodes wait for
-// a synchronizer of that name to be started again.
+// [Node.Stop] stops it and takes its rules back; members of nodes that cannot be reached keep them until they reach this one. Stop waits for five seconds at most for
+// init or a rule that does not return, and so does a Synchronize that fails; so init and rules must call neither Stop of their own
+// synchronizer nor [Node.Close]. When the node ends otherwise, members of other nodes wait for a synchronizer of that name to be started
+// again: its rules are then what they follow, and none if it does not name them.
 func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchronizer.Synchronizer)) (Address, error) {
 	link.CheckContext(ctx, "rpc: Synchronize")
 	b := newRulebook(n, name, init)
@@ -54,7 +55,7 @@ func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchr
 	select {
 	case <-b.settled:
 	case <-ctx.Done():
-		b.settle(fmt.Errorf("not all of its processes have its rules: %w", context.Cause(ctx)))
+		b.settle(fmt.Errorf("%s: %w", b.lacks(), context.Cause(ctx)))
 	}
 	if b.outcome != nil {
 		<-b.done
@@ -65,7 +66,8 @@ func (n *Node) Synchronize(ctx context.Context, name string, init func(s *synchr
 
 // SynchronizerChild returns a synchronizer as a child of a supervisor, as [Node.Child] does for a process. See [Node.Synchronize] for the
 // rest. The child is ready when init has returned. Its rules are not taken back when it ends: another synchronizer of its name replaces
-// them, and takes them back if it is one of Synchronize.
+// them, and takes them back if it is one of Synchronize. If its supervisor has given it up because a rule hangs, it has its name until
+// the rule returns: nothing else gets it but its next incarnation.
 func (n *Node) SynchronizerChild(name string, init func(s *synchronizer.Synchronizer)) supervisor.Child {
 	b := newRulebook(n, name, init)
 	b.settle(nil) // nothing waits for it
@@ -91,6 +93,7 @@ type rulebook struct {
 	mu      sync.Mutex                // guards the fields below, and is held while an incarnation sends
 	speaker *Process                  // the incarnation that may send; nil if there is none
 	retired bool                      // there will be none
+	ruled   bool                      // init has returned
 	counted map[rules.Method]struct{} // the methods that only rules have asked for
 }
 
@@ -237,6 +240,16 @@ func (b *rulebook) say(p *Process, out []transaction.Message) {
 	}
 }
 
+// lacks says what a start waits for.
+func (b *rulebook) lacks() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ruled {
+		return "init has not returned"
+	}
+	return "not all of its processes have its rules"
+}
+
 // rule notes at which processes an incarnation is about to install its rules, and takes back those of earlier synchronizers of the
 // name at others.
 func (b *rulebook) rule(p *Process, members map[string]rules.Member) error {
@@ -245,6 +258,7 @@ func (b *rulebook) rule(p *Process, members map[string]rules.Member) error {
 	if b.speaker != p {
 		return supervisor.ErrStopped
 	}
+	b.ruled = true
 	n := b.node
 	n.mu.Lock()
 	ruled := n.ruled[b.slot.name]
@@ -262,7 +276,9 @@ func (b *rulebook) rule(p *Process, members map[string]rules.Member) error {
 		ruled[to] = struct{}{}
 	}
 	n.mu.Unlock()
-	b.release(former, p.incarnation)
+	for _, to := range slices.Sorted(slices.Values(former)) {
+		n.release(b.slot.name, to, p.incarnation)
+	}
 	return nil
 }
 
@@ -291,7 +307,9 @@ func (b *rulebook) retire() {
 	epoch, members := n.nextIncarnationLocked(), n.ruled[name]
 	n.mu.Unlock()
 	if !b.keeps() {
-		b.release(slices.Sorted(maps.Keys(members)), epoch)
+		for _, to := range slices.Sorted(maps.Keys(members)) {
+			n.release(name, to, epoch)
+		}
 	}
 	n.mu.Lock()
 	if !b.keeps() {
@@ -299,16 +317,6 @@ func (b *rulebook) retire() {
 	}
 	delete(n.rulebooks, name)
 	n.mu.Unlock()
-}
-
-// release has processes follow the rules no more.
-func (b *rulebook) release(members []string, epoch uint64) {
-	from := b.node.Address(b.slot.name).String()
-	for _, to := range members {
-		b.node.coordinate(envelope{Incarnation: epoch, Message: transaction.Message{
-			Kind: transaction.Install, From: from, To: to, Epoch: epoch, ID: transaction.ID{Process: to},
-		}})
-	}
 }
 
 // faults is what is wrong with rules. The text names the synchronizer.
@@ -327,9 +335,11 @@ type coordinator struct {
 	unfit   map[string]struct{} // the members that are synchronizers
 }
 
-// Receive passes a message on. If a member has no functions the error names it, or else the log, once.
+// Receive passes a message on. If a member has no functions the error names it, or else the log, once. The answer may also be to an
+// earlier synchronizer of the name.
 func (c *coordinator) Receive(m transaction.Message) {
-	if _, known := c.unfit[m.From]; m.Kind == transaction.NoFunctions && !known {
+	_, known := c.unfit[m.From]
+	if m.Kind == transaction.NoFunctions && !known && m.Epoch == c.process.incarnation && slices.Contains(c.Processes(), m.From) {
 		c.unfit[m.From] = struct{}{}
 		err := faults{fmt.Errorf("synchronizer %q: %q is a synchronizer: it has no functions that rules could be for",
 			c.book.slot.name, m.From)}

@@ -485,3 +485,208 @@ func TestWhatEndsASynchronizerBeforeItsNodeIsClosedTakesItsRulesBack(t *testing.
 		})
 	}
 }
+
+// TestWhatASynchronizerIsToldOfAnEarlierOneDoesNotMatter has a synchronizer be named as a member by mistake, and say so to the next one.
+func TestWhatASynchronizerIsToldOfAnEarlierOneDoesNotMatter(t *testing.T) {
+	n := aNode(t)
+	b := spawnCounting(t, n, "B", "m")
+	busy, free := spawnBusy(t, n, "busy")
+	in, let := make(chan none, 10), make(chan none)
+	other := must(n.Synchronize(t.Context(), "other", func(s *synchronizer.Synchronizer) {
+		s.Constrain(b, "m", func(guard.Request) bool {
+			in <- none{}
+			<-let
+			return true
+		})
+	}))
+	call := rpc.At[none, none](b, "m").Future(t.Context(), none{})
+	<-in
+	sent := rpc.Coordinated(n)
+	over := synchronizing(t.Context(), n, "S", other, always)
+	for rpc.Coordinated(n) == sent {
+		runtime.Gosched()
+	}
+	require.NoError(t, n.Stop("S"))
+	require.ErrorIs(t, <-over, supervisor.ErrStopped)
+	sent = rpc.Coordinated(n)
+	over = synchronizing(t.Context(), n, "S", busy, always)
+	for rpc.Coordinated(n) == sent {
+		runtime.Gosched()
+	}
+	close(let)
+	must(call.Wait(blocking(t)))
+	passes(t, b, "m") // it is asked after it has answered
+	free()
+	require.NoError(t, <-over)
+}
+
+// deaf is a transport that loses what is sent while it is off.
+type deaf struct {
+	transport.Transport
+
+	off atomic.Bool
+}
+
+func (d *deaf) Send(to string, m *transport.Message) error {
+	if d.off.Load() {
+		return transport.ErrUnreachable
+	}
+	return d.Transport.Send(to, m)
+}
+
+// TestAProcessAsksWhetherItsRulesAreInForce has a synchronizer end, or be replaced, when the node of a member cannot be told.
+func TestAProcessAsksWhetherItsRulesAreInForce(t *testing.T) {
+	rows := map[string]func(t *testing.T, n, reborn func() *rpc.Node, lost func(then func())){
+		"after Stop": func(t *testing.T, n, _ func() *rpc.Node, lost func(then func())) {
+			t.Helper()
+			lost(func() { require.NoError(t, n().Stop("S")) })
+		},
+		"after Stop, when a process has the name": func(t *testing.T, n, _ func() *rpc.Node, lost func(then func())) {
+			t.Helper()
+			lost(func() {
+				require.NoError(t, n().Stop("S"))
+				spawnCounting(t, n(), "S")
+			})
+		},
+		"after a Synchronize over another process": func(t *testing.T, n, _ func() *rpc.Node, lost func(then func())) {
+			t.Helper()
+			here := spawnCounting(t, n(), "here", "m")
+			lost(func() {
+				require.NoError(t, n().Stop("S"))
+				must(n().Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(here, "m", always) }))
+			})
+		},
+		"after a Synchronize of the next node over another process": func(t *testing.T, n, reborn func() *rpc.Node, _ func(then func())) {
+			t.Helper()
+			require.NoError(t, n().Close())
+			time.Sleep(time.Millisecond)
+			next := reborn()
+			here := spawnCounting(t, next, "here", "m")
+			time.Sleep(time.Hour)
+			must(next.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(here, "m", always) }))
+		},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var hub transport.Hub
+				line := &deaf{Transport: hub.Join("n")}
+				n, m := nodeOn(t, line), nodeOn(t, hub.Join("m"))
+				a := spawnCounting(t, m, "A", "m")
+				check, asked := refusing()
+				must(n.Synchronize(t.Context(), "S", func(s *synchronizer.Synchronizer) { s.Constrain(n.Remote("m", "A"), "m", check) }))
+				call := rpc.At[none, none](a, "m").Future(t.Context(), none{})
+				<-asked
+				row(t, func() *rpc.Node { return n }, func() *rpc.Node { return nodeOn(t, hub.Join("n")) }, func(then func()) {
+					line.off.Store(true)
+					then()
+					hub.Cut("n", "m")
+					time.Sleep(time.Hour)
+					assert.False(t, call.Done())
+					line.off.Store(false)
+				})
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				require.True(t, call.Done())
+				passes(t, a, "m")
+			})
+		})
+	}
+}
+
+// TestAProcessKeepsRulesThatMayBeInForce has the synchronizer of a member end in each way that does not take its rules back.
+func TestAProcessKeepsRulesThatMayBeInForce(t *testing.T) {
+	rules := func(n *rpc.Node, check func(guard.Request) bool) func(s *synchronizer.Synchronizer) {
+		return func(s *synchronizer.Synchronizer) { s.Constrain(n.Remote("m", "A"), "m", check) }
+	}
+	one := func(child supervisor.Child) supervisor.Spec {
+		return supervisor.Spec{
+			Name: "test", Children: []supervisor.Child{child}, Log: slog.New(slog.DiscardHandler),
+			Intensity: supervisor.Intensity{Restarts: 1 << 30, Within: time.Second},
+			Backoff:   supervisor.Backoff{First: 24 * time.Hour, Max: 48 * time.Hour},
+		}
+	}
+	rows := map[string]func(t *testing.T, n *rpc.Node, join func() *rpc.Node){
+		"a child that waits to be restarted": func(t *testing.T, n *rpc.Node, _ func() *rpc.Node) {
+			t.Helper()
+			tree := must(supervisor.Start(t.Context(), nil, one(n.SynchronizerChild("S",
+				rules(n, func(guard.Request) bool { panic("a fault in a rule") })))))
+			t.Cleanup(func() { tree.Stop() })
+		},
+		"a child that was stopped": func(t *testing.T, n *rpc.Node, _ func() *rpc.Node) {
+			t.Helper()
+			must(supervisor.Start(t.Context(), nil, one(n.SynchronizerChild("S", rules(n, never))))).Stop()
+		},
+		"a node that was closed": func(t *testing.T, n *rpc.Node, _ func() *rpc.Node) {
+			t.Helper()
+			must(n.Synchronize(t.Context(), "S", rules(n, never)))
+			require.NoError(t, n.Close())
+		},
+		"a node that has begun again, without the synchronizer": func(t *testing.T, n *rpc.Node, join func() *rpc.Node) {
+			t.Helper()
+			must(n.Synchronize(t.Context(), "S", rules(n, never)))
+			require.NoError(t, n.Close())
+			time.Sleep(time.Millisecond)
+			spawnCounting(t, join(), "S")
+		},
+		"a synchronizer whose init blocks": func(t *testing.T, n *rpc.Node, join func() *rpc.Node) {
+			t.Helper()
+			must(n.Synchronize(t.Context(), "S", rules(n, never)))
+			require.NoError(t, n.Close())
+			time.Sleep(time.Millisecond)
+			n = join()
+			let := make(chan none)
+			here := spawnCounting(t, n, "here", "m")
+			over := make(chan error, 1)
+			go func() {
+				_, err := n.Synchronize(context.Background(), "S", func(s *synchronizer.Synchronizer) {
+					<-let
+					s.Constrain(here, "m", always)
+				})
+				over <- err
+			}()
+			t.Cleanup(func() {
+				close(let)
+				require.NoError(t, <-over)
+			})
+		},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var hub transport.Hub
+				n, m := nodeOn(t, hub.Join("n")), nodeOn(t, hub.Join("m"))
+				a := spawnCounting(t, m, "A", "m")
+				row(t, n, func() *rpc.Node { return nodeOn(t, hub.Join("n")) })
+				call := rpc.At[none, none](a, "m").Future(t.Context(), none{})
+				time.Sleep(12 * time.Hour)
+				assert.False(t, call.Done())
+			})
+		})
+	}
+}
+
+func TestASynchronizeThatIsGivenUpSaysWhatItHasWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := aNode(t)
+		let := make(chan none)
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		go func() {
+			_, err := n.Synchronize(ctx, "S", func(*synchronizer.Synchronizer) { <-let })
+			over <- err
+		}()
+		synctest.Wait()
+		cancel()
+		require.EqualError(t, <-over, `rpc: synchronizer "S": init has not returned: context canceled`)
+		close(let)
+		busy, free := spawnBusy(t, n, "busy")
+		ctx, cancel = context.WithCancel(t.Context())
+		given := synchronizing(ctx, n, "S", busy, always)
+		synctest.Wait()
+		cancel()
+		require.EqualError(t, <-given, `rpc: synchronizer "S": not all of its processes have its rules: context canceled`)
+		free()
+		time.Sleep(time.Second) // for what the engine logs of a child that was abandoned
+	})
+}

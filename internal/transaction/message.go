@@ -29,7 +29,8 @@ const (
 	Install Kind = iota + 1
 	// Installed is of a process: it has the counters of all methods that were listed.
 	Installed
-	// Join is of a process that has taken its synchronizer for dead: it asks for Install.
+	// Join is of a process that has taken its synchronizer for dead: it asks for Install. If there is nothing to install for it the
+	// answer is an Install without methods, of the epoch that it asks with: so the rules of a later epoch stay.
 	Join
 	// Verify is of a process: it asks whether a request may run.
 	Verify

@@ -184,7 +184,13 @@ func (s *Synchronizer) Receive(m Message) {
 	default:
 	}
 	p := s.processes[m.From]
-	if p == nil || m.ID.Process != m.From {
+	switch {
+	case m.ID.Process != m.From:
+		return
+	case p == nil:
+		if m.Kind == Join && m.Epoch <= s.epoch {
+			s.tell(Install, m) // without methods: the rules of that epoch are not in force any more
+		}
 		return
 	}
 	if m.Kind == Join {
