@@ -16,7 +16,10 @@ func TestTheDocumentNamesExistingTests(t *testing.T) {
 	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, named)
 	var tests []byte
-	for _, dir := range []string{".", "../coroutine", "../rpc", "../../internal/coro", "../../internal/inbox", "../../worker", "../../stage", "../../pipeline"} {
+	for _, dir := range []string{
+		".", "../coroutine", "../rpc", "../../adapter/nats", "../../internal/coro", "../../internal/inbox", "../../pipeline", "../../stage",
+		"../../worker",
+	} {
 		files, err := filepath.Glob(dir + "/*_test.go")
 		require.NoError(t, err)
 		for _, f := range files {
