@@ -31,7 +31,7 @@ func (placement) Part(part.Seal) {}
 //		pipeline.Map("front", "load", "index"), pipeline.Map("ocr", "ocr"),
 //	}
 //	if *groups != "" {
-//		parts = append(parts, pipeline.Place(nats.NewCarrier(conn, "scans", nats.CarrierOptions{}), strings.Split(*groups, ",")...))
+//		parts = append(parts, pipeline.Place(nats.NewCarrier(conn, "scans", nats.Options[any]{}), strings.Split(*groups, ",")...))
 //	}
 //	p, err := pipeline.New("scans", parts...)
 //
@@ -55,7 +55,10 @@ func (placement) Part(part.Seal) {}
 // stage that is none of these: Submit and Forward to it from elsewhere fail with [stage.ErrElsewhere].
 //
 // A keyed stage may run in several processes: each key is in one of them at a time, in order. Then its key must be of strings, integers,
-// booleans, or arrays or structs of them.
+// booleans, or arrays or structs of them. That holds of commands that other processes send, and of no others. So New refuses a keyed
+// stage that a stage of the same name, or of the same process, leads to, also itself, and one that has a Feed: map it to a name of its
+// own. A process that has all names is taken to be the only one, and may have such stages: start no other beside it. New does not see
+// what a process that runs the stage submits to it, or a handler of such a process forwards without a port: do neither.
 //
 // # What is not shared
 //
@@ -115,6 +118,7 @@ func (p *placing) check() {
 		}
 	}
 	p.checkSplitRules()
+	p.checkKeys(at.processes)
 	if !engine.IsNil(at.carrier) {
 		p.lay(at.carrier)
 	}
@@ -165,6 +169,44 @@ func (p *placing) checkSplitRules() {
 		}
 		return len(there) > 0
 	})
+}
+
+// checkKeys finds keyed stages that commands come to by another way than their line, which alone keeps each key in one process. A process
+// that has all names is the only one.
+func (p *placing) checkKeys(here []string) {
+	if !slices.ContainsFunc(p.maps, func(m mapping) bool { return !slices.Contains(here, m.process) }) {
+		return
+	}
+	const do = "map the keyed stage to a name of its own, in a process of its own, so that all its commands go through its line"
+	for i, from := range p.stages {
+		for _, j := range p.edges[i] {
+			to := p.stages[j]
+			switch {
+			case !isKeyed(to) || p.of[from] == "" || p.of[to] == "":
+			case from == to:
+				p.faultf(stageName(to), "is keyed and leads to itself: a key would be in several processes at once; "+
+					"lead through a stage between, and "+do)
+			case p.of[from] == p.of[to]:
+				p.faultf(stageName(to), "is keyed, and stage %q, which leads to it, is mapped to process %q too: a key would be in several "+
+					"processes at once; "+do, from.Name(), p.of[to])
+			case slices.Contains(here, p.of[from]) && slices.Contains(here, p.of[to]):
+				p.faultf(stageName(to), "is keyed, and stage %q, which leads to it, runs in this process too: a key would be in several "+
+					"processes at once; "+do, from.Name())
+			}
+		}
+	}
+	for _, f := range p.feeds {
+		if f.core != nil && isKeyed(f.core) {
+			p.faultf(stageName(f.core), "is keyed, and feed %q feeds it: a key would be in several processes at once; "+
+				"feed a stage that leads to it, and "+do, f.name)
+		}
+	}
+}
+
+// isKeyed reports whether a stage is a keyed one.
+func isKeyed(c *engine.Core) bool {
+	key, err := c.Key()
+	return key != nil || err != nil
 }
 
 // lay makes the lines of the stages that commands come to from other processes. It adds the feeds of those that run here, and drops

@@ -479,6 +479,63 @@ func TestPlaceReportsAllFaultsTogether(t *testing.T) {
 	assert.ErrorContains(t, p.Add(t.Context(), sink("c"), pipeline.Place(newBroker().process(), "p")), "Place: is for New")
 }
 
+func TestPlaceRefusesAKeyedStageThatIsReachedWithoutItsLine(t *testing.T) {
+	t.Parallel()
+	keyed := func(name string, o ...stage.Option) *stage.Stage[int] {
+		return stage.Keyed(name, func(n int) int { return n }, func(int) *spyInstance { return &spyInstance{} }, o...)
+	}
+	routed := func(parts ...pipeline.Part) []pipeline.Part {
+		route := stage.Map("route", func(_ context.Context, n int) (int, error) { return n, nil })
+		return append(parts, route.To(keyed("ledger")))
+	}
+	apart := func() []pipeline.Part { return routed(pipeline.Map("a", "route"), pipeline.Map("b", "ledger")) }
+	together := func() []pipeline.Part { return routed(pipeline.Map("a", "route", "ledger")) }
+	loop := func() []pipeline.Part {
+		again := behaviour.NewPort[int]("again")
+		looped := keyed("looped", stage.Out(again))
+		return []pipeline.Part{looped, pipeline.Wire(again, looped), pipeline.Map("b", "looped")}
+	}
+	feed := func() []pipeline.Part {
+		return []pipeline.Part{pipeline.Feed("numbers", keyed("ledger"), source.Slice([]int{1})), pipeline.Map("b", "ledger")}
+	}
+	const do = "map the keyed stage to a name of its own"
+	rows := []struct {
+		name  string
+		parts func() []pipeline.Part
+		here  []string
+		want  []string // nothing: it is no fault
+	}{
+		{"a name of its own", apart, []string{"b"}, nil},
+		{"elsewhere", apart, []string{"a"}, nil},
+		{"all names, and a feed", feed, []string{"b", "c"}, nil},
+		{"beside a stage that does not lead to it", apart, []string{"b", "c"}, nil},
+		{"all names", apart, []string{"a", "b", "c"}, nil},
+		{"all names, of the same name", together, []string{"a", "c"}, nil},
+		{"the same name", together, []string{"a"}, []string{`stage "ledger": is keyed, and stage "route"`, `process "a" too`, do}},
+		{"the same name elsewhere", together, []string{"c"}, []string{`stage "ledger": is keyed, and stage "route"`, do}},
+		{"two names", apart, []string{"a", "b"}, []string{`stage "ledger": is keyed, and stage "route"`, "in this process too", do}},
+		{"itself", loop, []string{"b"}, []string{`stage "looped": is keyed and leads to itself`, do}},
+		{"itself elsewhere", loop, []string{"c"}, []string{`stage "looped": is keyed and leads to itself`, do}},
+		{"a feed", feed, []string{"b"}, []string{`stage "ledger": is keyed, and feed "numbers"`, do}},
+		{"a feed elsewhere", feed, []string{"c"}, []string{`stage "ledger": is keyed, and feed "numbers"`, do}},
+	}
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			other := stage.Func("other", func(context.Context, int) behaviour.Outcome { return behaviour.OK(nil) })
+			_, err := pipeline.New("test", append(r.parts(), other, pipeline.Map("c", "other"), pipeline.Place(newBroker().process(), r.here...))...)
+			if r.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.Error(t, err)
+			assert.Len(t, strings.Split(err.Error(), "\n"), 1)
+			for _, want := range r.want {
+				assert.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
 // refusing is a carrier that carries nothing.
 type refusing struct{ panics, none bool }
 

@@ -29,7 +29,7 @@ const partitionsKey = "golda-partitions"
 const headerPartition = "Golda-Partition"
 
 var (
-	errPartitioned = errors.New("it is that of a keyed stage: submit the commands to the stage, in a process that has it")
+	errPartitioned = errors.New("it is that of a keyed stage: submit the commands in another process, to a stage that leads to it")
 	errUntilEmpty  = errors.New("nats: UntilEmpty is not for a keyed stage")
 	errPartitions  = errors.New("nats: Partitions is for the inlets of keyed stages that a Carrier has")
 )
