@@ -29,7 +29,7 @@ type Line interface {
 	// at all. It is called by one goroutine at a time.
 	Send(ctx context.Context, cmds []any) []error
 	// Feed submits the commands that were sent, until ctx ends, and hears the end of each, as in [source.Ends]. It is called only where
-	// the stage runs, and again after an error, like any source.
+	// the stage runs, and again after an error, like any source. A command of another type than the stage's ends at once, with an error.
 	//
 	// Of a keyed stage the commands of one key are in one process at a time, and are fed in the order in which they were sent: each after the
 	// end of the one before.

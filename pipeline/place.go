@@ -281,15 +281,15 @@ func (p *placing) ledTo() map[*engine.Core]bool {
 // addFeed adds the feed of a stage that is fed by other processes.
 func (p *placing) addFeed(c *engine.Core, l Line) {
 	f := &fed{name: "from other processes: " + c.Name(), core: c, carried: true}
-	src := source.Ends(l.Feed)
-	f.run = func(ctx context.Context, submit func(load any) error) error {
-		return src(ctx, func(cmd any) error {
-			if err := c.CheckType(cmd); err != nil {
-				return source.Fatal(err)
+	f.run = source.Ends(func(ctx context.Context, submit func(cmd any, ended func(error)) error) error {
+		return l.Feed(ctx, func(cmd any, ended func(error)) error {
+			if err := c.CheckType(cmd); err != nil { // one wrong command of another process does not end this one
+				ended(err)
+				return nil
 			}
-			return submit(cmd)
+			return submit(cmd, ended)
 		})
-	}
+	})
 	p.feeds = append(p.feeds, f)
 }
 

@@ -536,6 +536,50 @@ func TestPlaceRefusesAKeyedStageThatIsReachedWithoutItsLine(t *testing.T) {
 	}
 }
 
+// mistaken is a carrier whose lines feed a command of another type, and then one of the stage's.
+type mistaken struct {
+	*brokerProcess
+
+	ends chan error
+}
+
+func (c mistaken) Line(name string, of reflect.Type, key func(any) uint64) (pipeline.Line, error) {
+	l, err := c.brokerProcess.Line(name, of, key)
+	return mistakenLine{l, c.ends}, err
+}
+
+type mistakenLine struct {
+	pipeline.Line
+
+	ends chan error
+}
+
+func (l mistakenLine) Feed(ctx context.Context, submit func(any, func(error)) error) error {
+	for _, cmd := range []any{"seven", nil, 7} {
+		if err := submit(cmd, func(err error) { l.ends <- err }); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func TestACommandOfAWrongTypeFailsAndTheNextIsHandled(t *testing.T) {
+	t.Parallel()
+	handled := make(chan int, 1)
+	a := stage.Sink("a", func(_ context.Context, n int) error { handled <- n; return nil })
+	ends := make(chan error, 3)
+	p, err := pipeline.New("test", quiet, a, pipeline.Map("p", "a"), pipeline.Place(mistaken{newBroker().process(), ends}, "p"))
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	defer func() { _ = p.Stop(context.Background()) }()
+	assert.Equal(t, 7, <-handled)
+	require.ErrorContains(t, <-ends, "string")
+	require.Error(t, <-ends)
+	require.NoError(t, <-ends)
+	assert.True(t, p.Snapshot().Balanced(), p.Snapshot().Law())
+}
+
 // refusing is a carrier that carries nothing.
 type refusing struct{ panics, none bool }
 
