@@ -48,8 +48,10 @@ type carried struct {
 }
 
 // NewCarrier returns the carrier of a pipeline. All processes need the same name and options. The options are those of each inlet; a
-// Codec among them is for all stages, and nil means JSON. [Carry] gives a stage options of its own. pipeline.New reports what is wrong
-// with them. Nothing is made in the server before the pipeline starts.
+// Codec among them is for all stages, and must give back commands of the type that it was given. nil means JSON, if JSON keeps all of a
+// command: no unexported fields, and none of interfaces, functions or channels, unless a type has MarshalJSON and UnmarshalJSON, or a
+// field the tag json:"-". [Carry] gives a stage options of its own, such as a codec, which is trusted. pipeline.New reports what is wrong.
+// Nothing is made in the server before the pipeline starts.
 //
 // A nil conn panics.
 func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOption) *Carrier {
@@ -87,11 +89,15 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 		l.o = own.o
 	}
 	if l.o.Codec == nil {
-		if !inJSON(commands) {
-			return nil, fmt.Errorf("nats: JSON cannot carry %v; give the stage a codec with nats.Carry", commands)
+		if problem := notKept(commands); problem != "" {
+			return nil, fmt.Errorf("nats: JSON cannot carry %v: %s; change the type, or give the stage a codec with nats.Carry", commands, problem)
 		}
 		l.o.Codec = jsonOf{commands}
 	}
+	if forgetsTypes(l.o.Codec, commands) {
+		return nil, fmt.Errorf("nats: the codec JSON[any] does not give back a %v; without a Codec it is JSON that does", commands)
+	}
+	l.o.Codec = checked{l.o.Codec, commands}
 	if key == nil {
 		l.o.Partitions = 0
 	} else {
@@ -167,13 +173,38 @@ func (j jsonOf) Decode(p Payload) (any, error) {
 	return cmd.Elem().Interface(), err
 }
 
-// inJSON reports whether JSON may have values of a type, and give them back.
-func inJSON(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Interface, reflect.Func, reflect.Chan, reflect.UnsafePointer:
-		return false
+// checked is a codec that gives back nothing but commands of a type: what another codec, or another process, has made is undecodable.
+type checked struct {
+	Codec[any]
+
+	of reflect.Type
+}
+
+// Decode is for an inlet.
+func (c checked) Decode(p Payload) (any, error) {
+	cmd, err := c.Codec.Decode(p)
+	if err != nil {
+		return nil, err
+	}
+	t, fits := reflect.TypeOf(cmd), false
+	if c.of.Kind() == reflect.Interface {
+		fits = t == nil || t.Implements(c.of)
+	} else {
+		fits = t == c.of
+	}
+	if !fits {
+		return nil, fmt.Errorf("the codec returned a %T, and the stage takes %v", cmd, c.of)
+	}
+	return cmd, nil
+}
+
+// forgetsTypes reports whether a codec reads commands of a type as something else: numbers, maps and slices.
+func forgetsTypes(codec Codec[any], commands reflect.Type) bool {
+	switch codec.(type) {
+	case JSON[any], *JSON[any]:
+		return commands != reflect.TypeFor[any]()
 	default:
-		return true
+		return false
 	}
 }
 

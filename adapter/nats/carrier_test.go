@@ -153,7 +153,8 @@ func TestACommandThatCannotBeEncodedFailsAndTheOthersAreSent(t *testing.T) {
 			}
 		}
 		return nil
-	}), pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(nats.NewCarrier(conn, "test", nats.Options[any]{}), "a"))
+	}), pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(nats.NewCarrier(conn, "test", nats.Options[any]{},
+		nats.Carry("far", nats.Options[number]{Codec: nats.JSON[number]{}})), "a"))
 	require.NoError(t, err)
 	require.NoError(t, p.Run(t.Context()))
 	s := p.Snapshot()
@@ -186,6 +187,10 @@ func TestNewReportsWhatIsWrongWithACarrier(t *testing.T) {
 			"twice", nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("plain", nats.Options[scan]{}),
 				nats.Carry("plain", nats.Options[scan]{})), `Carry("plain") is given twice`,
 		},
+		{
+			"a codec of any", nats.NewCarrier(conn, "test", nats.Options[any]{Codec: nats.JSON[any]{}}),
+			"the codec JSON[any] does not give back a nats_test.scan",
+		},
 		{"an interface", nats.NewCarrier(conn, "test", nats.Options[any]{}), "JSON cannot carry fmt.Stringer"},
 	}
 	for _, r := range rows {
@@ -195,4 +200,23 @@ func TestNewReportsWhatIsWrongWithACarrier(t *testing.T) {
 		})
 	}
 	assert.Panics(t, func() { nats.NewCarrier(nil, "test", nats.Options[any]{}) })
+}
+
+// confused is a codec that reads something else than it has written.
+type confused struct{ nats.JSON[any] }
+
+func TestACommandOfAWrongTypeIsADeadLetter(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	done := &pages{}
+	wrong := nats.NewCarrier(conn, "archive", nats.Options[any]{Codec: confused{}})
+	front, ocr := newArchive(t, wrong, "front", read, done), newArchive(t, wrong, "ocr", read, done)
+	require.NoError(t, front.load.Submit(t.Context(), scan{ID: 1}))
+	i := inlet(t, conn, "archive_ocr", nats.Options[scan]{})
+	eventualStatus(t, i, func(s nats.Status) bool { return s.DeadLettered == 1 && s.Pending == 0 })
+	assert.True(t, ocr.Snapshot().Balanced())
+	select {
+	case <-ocr.Done():
+		t.Fatal("the process has ended")
+	default:
+	}
 }
