@@ -636,6 +636,34 @@ func TestRewireLeadsToAStageThatRunsElsewhere(t *testing.T) {
 	assert.Equal(t, 1, sent)
 }
 
+func TestAStageIsRewiredWhereItRuns(t *testing.T) {
+	t.Parallel()
+	out, both := behaviour.NewPort[int]("out"), behaviour.NewPort[int]("both")
+	forward := func(name string, to *behaviour.Port[int], o ...stage.Option) *stage.Stage[int] {
+		return stage.Func(name, func(_ context.Context, n int) behaviour.Outcome { return behaviour.Forward(to, n) }, o...)
+	}
+	here, there := forward("here", both, stage.Out(both)), forward("there", out, stage.Out(out), stage.Out(both))
+	flow := stage.Map("flow", func(_ context.Context, n int) (int, error) { return n, nil })
+	one := stage.Sink("one", func(context.Context, int) error { return nil })
+	handled := make(chan int, 1)
+	two := stage.Sink("two", func(_ context.Context, n int) error { handled <- n; return nil })
+	p, err := pipeline.New("test", quiet, here, there, one, two, flow.To(one), pipeline.Wire(out, one), pipeline.Wire(both, one),
+		pipeline.Map("a", "here", "one", "two"), pipeline.Map("b", "there", "flow"), pipeline.Place(newBroker().process(), "a"))
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context()))
+	defer func() { _ = p.Stop(context.Background()) }()
+	err = p.Rewire(t.Context(), pipeline.Wire(out, two))
+	require.ErrorIs(t, err, stage.ErrElsewhere)
+	require.ErrorContains(t, err, `stage "there": runs in process "b": it can be rewired there only`)
+	require.ErrorIs(t, p.Rewire(t.Context(), flow.To(two)), stage.ErrElsewhere)
+	require.ErrorIs(t, p.Rewire(t.Context(), pipeline.Wire(both, two), flow.To(two)), stage.ErrElsewhere) // nothing has changed
+	assert.Equal(t, []string{"one"}, p.Successors()["here"])
+	assert.Equal(t, []string{"one"}, p.Successors()["there"])
+	require.NoError(t, p.Rewire(t.Context(), pipeline.Wire(both, two)))
+	require.NoError(t, here.Submit(t.Context(), 5))
+	assert.Equal(t, 5, <-handled)
+}
+
 func TestRunReturnsIfOnlyAFeedOfThisProcessHasCommands(t *testing.T) {
 	t.Parallel()
 	b := newBroker()

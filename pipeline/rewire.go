@@ -46,6 +46,8 @@ import (
 // with [stage.Ordered], too, of which each target gets its results in order. A handler that waits for a slot of the paused
 // stage, to emit more than 256 commands or to submit, holds Rewire up.
 //
+// Only the process that runs a stage can rewire it: for another, which [Place] has run elsewhere, the error is [stage.ErrElsewhere].
+//
 // A caller that waits for a command gets the result of the stage where it ends, whichever that is now. The error is
 // [ErrNotRunning] before the start and once the pipeline is being stopped, and [stage.ErrDraining] while all of it is drained.
 func (p *Pipeline) Rewire(ctx context.Context, wires ...Part) error {
@@ -142,11 +144,14 @@ func (r *rewiring) checkWire(name string, w wire) {
 	default:
 		r.connects = append(r.connects, w.rewire)
 		to := w.to.Inbox().Inlet()
+		var owners []*engine.Core
 		for _, c := range r.present {
 			if slices.Contains(c.Outs(), w.port) {
+				owners = append(owners, c)
 				r.checkEdge(name, c, to)
 			}
 		}
+		r.checkHere(owners)
 		r.checkLeft(name, []behaviour.Outlet{w.port}, to)
 	}
 	r.changed[w.port] = true
@@ -164,6 +169,7 @@ func (r *rewiring) checkFlow(x rewired) {
 	default:
 		r.connects = append(r.connects, x.Connect)
 		r.faults = append(r.faults, x.Faults()...)
+		r.checkHere(r.present[i : i+1])
 		outs := x.Outs()
 		to := make([]*behaviour.Inlet, 0, len(outs))
 		for _, port := range outs {
@@ -173,6 +179,16 @@ func (r *rewiring) checkFlow(x rewired) {
 		r.checkLeft(name, x.Were(), to...)
 	}
 	r.changed[x.Source()] = true
+}
+
+// checkHere checks that one of the stages that have a port runs in this process: in another one nothing would change.
+func (r *rewiring) checkHere(owners []*engine.Core) {
+	if slices.ContainsFunc(owners, func(c *engine.Core) bool { return c.Process() == "" }) {
+		return
+	}
+	for _, c := range owners {
+		r.faults = append(r.faults, &engine.ElsewhereError{Stage: c.Name(), Process: c.Process(), Problem: "it can be rewired there only"})
+	}
 }
 
 // checkEdge checks an edge that a stage is to have.
