@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/golda-dev/golda/pipeline"
 )
@@ -33,6 +36,9 @@ type Carrier struct {
 	options  Options[any]
 	stages   map[string]carried
 	faults   []error
+
+	mu      sync.Mutex
+	unasked map[string]bool // the stages of Carry that no line was asked for
 }
 
 // CarrierOption is what [Carry] makes, for [NewCarrier].
@@ -58,7 +64,7 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 	if conn == nil {
 		panic("nats: NewCarrier: the Conn is nil")
 	}
-	c := &Carrier{conn: conn, pipeline: pipeline, options: o, stages: map[string]carried{}}
+	c := &Carrier{conn: conn, pipeline: pipeline, options: o, stages: map[string]carried{}, unasked: map[string]bool{}}
 	if pipeline == "" {
 		c.faults = append(c.faults, errors.New("nats: NewCarrier: the pipeline has no name"))
 	}
@@ -66,12 +72,13 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 		if _, there := c.stages[s.stage]; there || s.as.of == nil {
 			c.faults = append(c.faults, fmt.Errorf("nats: NewCarrier: Carry(%q) is given twice, or was not made with Carry", s.stage))
 		}
-		c.stages[s.stage] = s.as
+		c.stages[s.stage], c.unasked[s.stage] = s.as, true
 	}
 	return c
 }
 
-// Carry gives the inlet of a stage options of its own, instead of those of [NewCarrier].
+// Carry gives the inlet of a stage options of its own, instead of those of [NewCarrier]. The start of the pipeline fails if there is no such
+// stage, or if no commands come to it from other processes, so that it has no inlet.
 func Carry[C any](stage string, o Options[C]) CarrierOption {
 	return CarrierOption{stage, carried{reflect.TypeFor[C](), erase(o)}}
 }
@@ -81,7 +88,10 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 	if len(c.faults) > 0 {
 		return nil, errors.Join(c.faults...)
 	}
-	l := &carriedLine{conn: c.conn, name: lineName(c.pipeline, stage), o: c.options}
+	c.mu.Lock()
+	delete(c.unasked, stage)
+	c.mu.Unlock()
+	l := &carriedLine{of: c, conn: c.conn, name: lineName(c.pipeline, stage), o: c.options}
 	if own, ok := c.stages[stage]; ok {
 		if own.of != commands {
 			return nil, fmt.Errorf("nats: Carry(%q) is for %v, and the stage takes %v", stage, own.of, commands)
@@ -109,6 +119,17 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 		l.keys = partitioning[any]{l.o.Partitions, partitionOf(key, l.o.Partitions)}
 	}
 	return l, l.o.check(l.name)
+}
+
+// checkAsked returns an error if options were given to a stage that has no line. New has asked for all lines when the first is opened.
+func (c *Carrier) checkAsked() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.unasked) == 0 {
+		return nil
+	}
+	return fmt.Errorf("nats: Carry is given for %q, and the pipeline has no such stages, or no commands of other processes come to them",
+		slices.Sorted(maps.Keys(c.unasked)))
 }
 
 // plainName is a name of which two with _ between them can be told apart.
@@ -210,6 +231,7 @@ func forgetsTypes(codec Codec[any], commands reflect.Type) bool {
 
 // carriedLine is the line of one stage.
 type carriedLine struct {
+	of   *Carrier
 	conn *Conn
 	name string
 	o    Options[any]
@@ -220,6 +242,9 @@ type carriedLine struct {
 
 // Open is for package pipeline.
 func (l *carriedLine) Open(ctx context.Context) (err error) {
+	if err := l.of.checkAsked(); err != nil {
+		return err
+	}
 	if l.inlet, err = newInlet(ctx, l.conn, l.name, l.o, l.keys); err != nil {
 		return err
 	}

@@ -202,6 +202,17 @@ func TestNewReportsWhatIsWrongWithACarrier(t *testing.T) {
 	assert.Panics(t, func() { nats.NewCarrier(nil, "test", nats.Options[any]{}) })
 }
 
+func TestAStartFailsIfAStageOfCarryHasNoInlet(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	near := stage.Map("near", func(_ context.Context, s scan) (scan, error) { return s, nil })
+	far := stage.Sink("far", func(context.Context, scan) error { return nil })
+	carrier := nats.NewCarrier(conn, "test", nats.Options[any]{}, nats.Carry("far", nats.Options[scan]{}), nats.Carry("farr", nats.Options[scan]{}))
+	p, err := pipeline.New("test", quiet, near.To(far), pipeline.Map("a", "near"), pipeline.Map("b", "far"), pipeline.Place(carrier, "a"))
+	require.NoError(t, err)
+	require.ErrorContains(t, p.Start(t.Context()), `Carry is given for ["farr"]`)
+	<-p.Done()
+}
+
 // confused is a codec that reads something else than it has written.
 type confused struct{ nats.JSON[any] }
 
