@@ -184,7 +184,7 @@ func TestADirectoryBelongsToOneMember(t *testing.T) {
 	require.ErrorIs(t, err, nats.ErrLocked)
 	shut(t, conn)
 	_, err = nats.Join(t.Context(), dir, nats.Store{}, all[0])
-	require.ErrorContains(t, err, "it belongs to a server without a cluster, and has the streams GOLDA_numbers, GOLDA_numbers_DEAD")
+	require.ErrorContains(t, err, "it belongs to a server without a cluster, and has the streams GOLDA_numbers, GOLDA_numbers_BACK, GOLDA_numbers_DEAD")
 	require.EqualValues(t, 3, status(t, inlet(t, embed(t, dir, nats.Store{}), "numbers", nats.Options[int]{})).Pending, "nothing was changed")
 }
 

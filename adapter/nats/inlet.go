@@ -14,6 +14,7 @@ import (
 
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/source"
+	"github.com/golda-dev/golda/stage"
 )
 
 // Inlet is a durable queue in front of a stage: a stream of messages that each hold a command. Any process publishes to it, and
@@ -93,6 +94,9 @@ func (i *Inlet[C]) make(ctx context.Context) (err error) {
 	}
 	if i.dead, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.deadStream(i.names)); err != nil {
 		return fmt.Errorf("its stream of dead letters: %w", i.conn.explain(err))
+	}
+	if _, err = i.conn.js.CreateOrUpdateStream(ctx, i.o.backStream(i.names)); err != nil {
+		return fmt.Errorf("its stream of what was given back: %w", i.conn.explain(err))
 	}
 	if i.keys.parts > 0 {
 		err = i.makePartitions(ctx)
@@ -263,12 +267,21 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 			i.tracker.undecodable(d, err)
 			continue
 		}
-		if err := submit(cmd, func(err error) { i.tracker.ended(d, err) }); err != nil {
+		if err := submit(cmd, func(err error) { i.tracker.ended(d, stopped(ctx, err)) }); err != nil {
 			i.tracker.giveBack(d)
 			return err
 		}
 	}
 	return context.Cause(ctx) // nil if the stream is empty
+}
+
+// stopped returns the error of a command as that of one that a stop has ended, if its handler has returned that its context was canceled,
+// and the context of the feed has ended: that is what a hard stop does.
+func stopped(feed context.Context, err error) error {
+	if feed.Err() != nil && errors.Is(err, context.Canceled) && !stage.Crashed(err) {
+		return fmt.Errorf("%w: %w", stage.ErrStopped, err)
+	}
+	return err
 }
 
 // receive receives messages until ctx ends, or the stream is empty and that is asked for.
@@ -282,19 +295,18 @@ func (i *Inlet[C]) receive(ctx context.Context, ready chan *delivery, away func(
 
 // spent deals with a message that was delivered before and must not be handled again, and reports whether it is one.
 func (i *Inlet[C]) spent(ctx context.Context, d *delivery) bool {
-	n := d.deliveries()
-	switch {
-	case n <= 1:
-		return false
-	case i.tracker.buried(ctx, i.dead, d):
-		i.tracker.end(d)
-		return true
-	case n > i.o.Retry.Attempts:
-		i.tracker.letters <- letter{d, Deliveries, fmt.Errorf("delivered %d times, and at most %d are allowed", n, i.o.Retry.Attempts)}
-		return true
-	default:
+	if d.deliveries() <= 1 {
 		return false
 	}
+	if i.tracker.buried(ctx, i.dead, d) {
+		i.tracker.end(d)
+		return true
+	}
+	n, most := i.tracker.attempts(ctx, d), i.o.Retry.Attempts
+	if n > most {
+		i.tracker.letters <- letter{d, Deliveries, fmt.Errorf("delivered %d times, and at most %d are allowed", n, most)}
+	}
+	return n > most
 }
 
 // Counts is what an [Inlet] has done in this process. At any instant

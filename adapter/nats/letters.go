@@ -53,6 +53,16 @@ func (t *tracker) bury() {
 // buryOne stores a letter and ends its message then, in this order: a crash between the two leaves both, and the message is
 // recognised when it is delivered again. As long as the letter cannot be stored, the message stays in flight.
 func (t *tracker) buryOne(l letter) {
+	if l.reason == reason.Error || l.reason == reason.Crash {
+		v := verdict.Of(t.log, t.retry, t.attempts(t.stopped, l.d), l.err)
+		if t.stopped.Err() != nil {
+			return
+		}
+		if v.Act == verdict.GiveBack {
+			t.again(l.d, v.Delay)
+			return
+		}
+	}
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		err := t.store(l)
 		if err == nil {

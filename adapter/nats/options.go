@@ -37,9 +37,10 @@ type Options[C any] struct {
 	// AckWait is how long after its last sign of life a process counts as gone, so that its messages are delivered again. The inlet
 	// sends signs of life for as long as a command is in flight. 0 means 30 s, and 100 ms is the least.
 	AckWait time.Duration
-	// Retry says when a message is delivered again whose command failed. Attempts is how often a message is delivered at most, also if no
-	// process says how it ended; 0 means 10. Backoff is the pause after the first delivery, and doubles up to Max; 0 means a second, and a
-	// minute. If chooses the errors that are worth another delivery; nil means all but crashes and stage.ErrExpired. An error that is
+	// Retry says when a message is delivered again whose command failed. Attempts is how often that happens at most: deliveries count whose
+	// command failed, and those of which no process says how they ended, as when it was killed; those that a stop gave back do not, for the
+	// last week and the last 262,144 of them. 0 means 10. Backoff is the pause after the first delivery, and doubles with each delivery up to
+	// Max; 0 means a second, and a minute. If chooses the errors that are worth another delivery; nil means all but crashes and stage.ErrExpired. An error that is
 	// overload waits at least as long as its hint. A Budget is not allowed.
 	Retry stage.RetryPolicy
 	// Confirm has the server confirm each acknowledgement. Without it one that is lost with the connection leads to another delivery.
@@ -66,6 +67,8 @@ const (
 	maxPartitions     = 256
 	leastAckWait      = 100 * time.Millisecond
 	longestPause      = time.Minute
+	mostBack          = 1 << 18 // how often messages of an inlet were given back, as far as it is remembered
+	longestBack       = 7 * 24 * time.Hour
 	maxPending        = 1 << 16 // messages of an inlet that are in flight or wait for another delivery, in all processes
 )
 
@@ -142,6 +145,16 @@ func (o Options[C]) deadStream(n names) jetstream.StreamConfig {
 	}
 }
 
+// backStream returns the configuration of the stream of what was given back. Each time that a message is given back is an element with the
+// subject of the message; see [tracker.attempts].
+func (o Options[C]) backStream(n names) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: n.back, Subjects: []string{n.backSubject + ".*"}, Description: "what was given back to a Golda inlet",
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxMsgs: mostBack, MaxAge: longestBack,
+		Replicas: o.Replicas, Storage: o.storage(),
+	}
+}
+
 // consumer returns the configuration of the consumer that all processes share.
 func (o Options[C]) consumer() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
@@ -157,7 +170,7 @@ func (o Options[C]) storage() jetstream.StorageType {
 }
 
 // names are the names that an inlet has in the server.
-type names struct{ stream, subject, dead, deadSubject string }
+type names struct{ stream, subject, dead, deadSubject, back, backSubject string }
 
 const consumerName = "golda"
 
@@ -165,5 +178,6 @@ func namesOf(inlet string) names {
 	return names{
 		stream: "GOLDA_" + inlet, subject: "golda.inlet." + inlet,
 		dead: "GOLDA_" + inlet + "_DEAD", deadSubject: "golda.dead." + inlet,
+		back: "GOLDA_" + inlet + "_BACK", backSubject: "golda.back." + inlet,
 	}
 }

@@ -49,7 +49,7 @@ type tracker struct {
 	to   *feed.Cursor // the feed of the last source, nil if there was none
 }
 
-// delivery is a message that has arrived. The tracker's lock guards msg, times and beat.
+// delivery is a message that has arrived. The tracker's lock guards msg, times, beat and answered.
 type delivery struct {
 	seq   uint64      // in the stream
 	of    *tracker    // that has it
@@ -57,6 +57,8 @@ type delivery struct {
 	times int         // it was delivered, to any process
 	beat  time.Time   // when the server heard of it last
 	at    time.Time   // when it was published
+
+	answered bool // for the last time: the message may be delivered anew before the tracker has forgotten it
 }
 
 // end is the end of a command.
@@ -112,7 +114,7 @@ func (t *tracker) arrive(m *natsgo.Msg) (*delivery, error) {
 	if times > 1 {
 		t.n.Redelivered++
 	}
-	if d := t.held[meta.Sequence.Stream]; d != nil {
+	if d := t.held[meta.Sequence.Stream]; d != nil && !d.answered {
 		t.n.Repeated++
 		d.msg, d.times, d.beat = m, times, time.Now()
 		return nil, nil
@@ -150,18 +152,28 @@ func (t *tracker) undecodable(d *delivery, err error) {
 
 // settle answers the server after the end of a command.
 func (t *tracker) settle(e end) {
-	switch v := verdict.Of(t.log, t.retry, e.d.deliveries(), e.err); v.Act {
-	case verdict.Ack:
+	switch v := verdict.Of(t.log, t.retry, e.d.deliveries(), e.err); {
+	case v.Act == verdict.Ack:
 		t.acknowledge(e.d)
-	case verdict.GiveBack:
-		t.answer(e.d, fmt.Appendf(nil, `-NAK {"delay": %d}`, v.Delay.Nanoseconds()), &t.n.GivenBack)
-	case verdict.Bury:
+	case v.Act == verdict.Bury:
 		t.letters <- letter{e.d, v.Reason, e.err}
+	case !errors.Is(e.err, stage.ErrStopped):
+		t.again(e.d, v.Delay)
+	default:
+		t.running.Go(func() {
+			t.noteBack(e.d)
+			t.answer(e.d, []byte("-NAK"), &t.n.GivenBack)
+		})
 	}
 }
 
+// again has a message delivered again after a pause.
+func (t *tracker) again(d *delivery, pause time.Duration) {
+	t.answer(d, fmt.Appendf(nil, `-NAK {"delay": %d}`, pause.Nanoseconds()), &t.n.GivenBack)
+}
+
 // giveBack has a message delivered again at once: its command was not submitted.
-func (t *tracker) giveBack(d *delivery) { t.answer(d, []byte("-NAK"), &t.n.GivenBack) }
+func (t *tracker) giveBack(d *delivery) { t.ended(d, stage.ErrStopped) }
 
 // acknowledge reports that a message is done.
 func (t *tracker) acknowledge(d *delivery) {
@@ -182,7 +194,11 @@ func (t *tracker) acknowledge(d *delivery) {
 
 // answer sends the last answer for a delivery.
 func (t *tracker) answer(d *delivery, text []byte, count *uint64) {
-	if err := t.conn.Publish(d.message().Reply, text); err != nil {
+	t.mu.Lock()
+	d.answered = true
+	reply := d.msg.Reply
+	t.mu.Unlock()
+	if err := t.conn.Publish(reply, text); err != nil {
 		t.log.Warn("the server was not answered; the message will be delivered again",
 			"sequence", d.seq, "answer", string(text), "reason", err)
 	}
@@ -193,7 +209,9 @@ func (t *tracker) answer(d *delivery, text []byte, count *uint64) {
 func (t *tracker) release(d *delivery, count *uint64) {
 	t.mu.Lock()
 	*count++
-	delete(t.held, d.seq)
+	if t.held[d.seq] == d {
+		delete(t.held, d.seq)
+	}
 	t.mu.Unlock()
 	for _, bell := range []chan struct{}{t.freed, t.gone} {
 		select {

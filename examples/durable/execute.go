@@ -173,7 +173,7 @@ func (j job) remove(ctx context.Context, conn *nats.Conn) (err error) {
 	if j.NATS == "" {
 		return nil
 	}
-	for _, stream := range []string{"KV_" + j.Name, "GOLDA_" + j.Name, "GOLDA_" + j.Name + "_DEAD"} {
+	for _, stream := range []string{"KV_" + j.Name, "GOLDA_" + j.Name, "GOLDA_" + j.Name + "_DEAD", "GOLDA_" + j.Name + "_BACK"} {
 		err = errors.Join(err, conn.JetStream().DeleteStream(ctx, stream))
 	}
 	return err
