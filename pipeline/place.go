@@ -187,8 +187,8 @@ func (p *placing) checkKeys(here []string) {
 				p.faultf(stageName(to), "is keyed and leads to itself: a key would be in several processes at once; "+
 					"lead through a stage between, and "+do)
 			case p.of[from] == p.of[to]:
-				p.faultf(stageName(to), "is keyed, and stage %q, which leads to it, is mapped to process %q too: a key would be in several "+
-					"processes at once; "+do, from.Name(), p.of[to])
+				p.faultf(stageName(to), "is keyed, and stage %q, which leads to it, is mapped to process %q too: a key would be in "+
+					"several processes at once; "+do, from.Name(), p.of[to])
 			case slices.Contains(here, p.of[from]) && slices.Contains(here, p.of[to]):
 				p.faultf(stageName(to), "is keyed, and stage %q, which leads to it, runs in this process too: a key would be in several "+
 					"processes at once; "+do, from.Name())

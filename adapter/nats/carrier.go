@@ -77,8 +77,8 @@ func NewCarrier(conn *Conn, pipeline string, o Options[any], stages ...CarrierOp
 	return c
 }
 
-// Carry gives the inlet of a stage options of its own, instead of those of [NewCarrier]. The start of the pipeline fails if there is no such
-// stage, or if no commands come to it from other processes, so that it has no inlet.
+// Carry gives the inlet of a stage options of its own, instead of those of [NewCarrier]. The start of the pipeline fails if there is no
+// such stage, or if no commands come to it from other processes, so that it has no inlet.
 func Carry[C any](stage string, o Options[C]) CarrierOption {
 	return CarrierOption{stage, carried{reflect.TypeFor[C](), erase(o)}}
 }
@@ -100,7 +100,8 @@ func (c *Carrier) Line(stage string, commands reflect.Type, key func(cmd any) ui
 	}
 	if l.o.Codec == nil {
 		if problem := notKept(commands); problem != "" {
-			return nil, fmt.Errorf("nats: JSON cannot carry %v: %s; change the type, or give the stage a codec with nats.Carry", commands, problem)
+			return nil, fmt.Errorf("nats: JSON cannot carry %v: %s; change the type, or give the stage a codec with nats.Carry",
+				commands, problem)
 		}
 		l.o.Codec = jsonOf{commands}
 	}

@@ -78,10 +78,12 @@ func (w keptWalk) marshals(t reflect.Type, path string, addressable bool) (own b
 			}
 		}
 		if !reflect.PointerTo(t).Implements(p.read) {
-			return false, fmt.Sprintf("%s is of type %v, which has %s and no Un%s", path, t, p.method, strings.Replace(p.method, "M", "m", 1))
+			return false, fmt.Sprintf("%s is of type %v, which has %s and no Un%s",
+				path, t, p.method, strings.Replace(p.method, "M", "m", 1))
 		}
 		if f := promotedFrom(t, writer, p.write, p.method); f != nil && hasOther(t, f.Name) {
-			return false, fmt.Sprintf("%s is of type %v, which has the %s of its embedded %v: that hides the other fields", path, t, p.method, f.Type)
+			return false, fmt.Sprintf("%s is of type %v, which has the %s of its embedded %v: that hides the other fields",
+				path, t, p.method, f.Type)
 		}
 		return true, ""
 	}
