@@ -107,3 +107,27 @@ func TestWhatWasGivenBackDoesNotCountBesideErrors(t *testing.T) {
 		require.Equal(t, reason.Error, l.Reason)
 	}
 }
+
+// A handler that does not return in a hard stop goes on: meanwhile another process must not handle its command.
+func TestACommandThatIsStuckInAHardStopIsNotGivenBackAtOnce(t *testing.T) {
+	conn := embed(t, t.TempDir(), nats.Store{})
+	numbers := inlet(t, conn, "numbers", nats.Options[int]{})
+	publish(t, numbers, 1)
+	began, release, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	p := start(t, numbers, stage.Sink("stuck", func(context.Context, int) error {
+		defer close(returned)
+		close(began)
+		<-release
+		return nil
+	}), pipeline.Grace(time.Millisecond))
+	<-began
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = p.Stop(ctx)
+	eventually(t, "it is not in flight here", func() bool { return numbers.Counts().InFlight == 0 })
+	other := inlet(t, conn, "numbers", nats.Options[int]{})
+	start(t, other, stage.Sink("do", func(context.Context, int) error { return nil }))
+	require.Never(t, func() bool { return other.Counts().Delivered > 0 }, 500*time.Millisecond, 10*time.Millisecond)
+	close(release)
+	<-returned
+}

@@ -220,7 +220,8 @@ func decode[C any](codec Codec[C], m *natsgo.Msg) (cmd C, err error) {
 //
 // It asks the server for as many messages as fit into [Options.MaxInFlight], and submits their commands. When a command and all that was
 // emitted on its way has ended well, its message is acknowledged; if one of them failed, all of the message is delivered again, or becomes
-// a dead letter. Commands that a hard stop ends are given back to the server at once. A process that is gone does not
+// a dead letter. Commands that a hard stop ends are given back to the server at once, except those whose handlers did not return within the grace:
+// these still run, and are left to [Options.AckWait]. A process that is gone does not
 // answer, and its messages are delivered again after [Options.AckWait]. So each command is handled at least once.
 //
 // When the server is away, the source waits for it for as long as that takes: the snapshot of the pipeline shows the feed as "away", with
@@ -320,7 +321,7 @@ type Counts struct {
 	Delivered    uint64 // messages that have arrived; each delivery counts
 	Redelivered  uint64 // those of them that were delivered before, to any process
 	Acknowledged uint64 // messages that are done
-	GivenBack    uint64 // messages that are to be delivered again
+	GivenBack    uint64 // messages that are to be delivered again: at once, after a pause, or after Options.AckWait
 	DeadLettered uint64 // messages that have become dead letters
 	Repeated     uint64 // deliveries of messages that were in flight in this process already; they are not handled again
 	InFlight     uint64 // messages that have arrived and are none of the four

@@ -159,6 +159,8 @@ func (t *tracker) settle(e end) {
 		t.letters <- letter{e.d, v.Reason, e.err}
 	case !errors.Is(e.err, stage.ErrStopped):
 		t.again(e.d, v.Delay)
+	case errors.Is(e.err, stage.ErrStuck): // its handler still runs: another process does it after AckWait
+		t.release(e.d, &t.n.GivenBack)
 	default:
 		t.running.Go(func() {
 			t.noteBack(e.d)
