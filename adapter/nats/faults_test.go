@@ -81,6 +81,12 @@ func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	goOn(t, "the process that stood still works again", all[2])
 	caughtUp(t, conn, "GOLDA_numbers", "GOLDA_numbers_DEAD", "KV_ledger")
 
+	await(t, "there is enough to do for those that are not cut off from the publisher", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		s, err := conn.Status(ctx, "numbers")
+		return err == nil && s.Pending >= 200
+	})
 	for _, l := range links[0] {
 		l.cut()
 	}

@@ -111,7 +111,7 @@ func (j job) run(ctx context.Context) (err error) {
 		if rotten(k) {
 			return errRotten
 		}
-		time.Sleep(50 * time.Millisecond) // slower than the publisher
+		time.Sleep(150 * time.Millisecond) // slower than the publisher
 		_, err := nats.Once(ctx, ledger, strconv.Itoa(k), func(context.Context) (string, error) { return j.Name, nil })
 		if err == nil {
 			_, err = effects.WriteString(strconv.Itoa(k) + "\n")

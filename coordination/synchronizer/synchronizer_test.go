@@ -182,6 +182,22 @@ func TestEachMethodRunsOnceBeforeAnyRunsTwice(t *testing.T) {
 	}
 }
 
+func TestACommandOfAStageThatHasEndedWithoutItsTurnWasNotInTheRound(t *testing.T) {
+	f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m")) })
+	f.Gone = func(string) bool { return false } // the members are stages
+	for range 3 {
+		require.True(t, f.start("a", "m"))
+		require.True(t, f.start("b", "m"))
+	}
+	require.True(t, f.start("a", "m"))
+	f.counters[rules.Method{Of: "b", Name: "m"}] = guard.Counters{Accepted: 2} // the last of b
+	assert.False(t, f.start("a", "m"))
+	assert.True(t, f.start("b", "m"))
+	assert.False(t, f.start("a", "m"), "b has had three rounds, and a four")
+	assert.True(t, f.start("b", "m"))
+	assert.True(t, f.start("a", "m"))
+}
+
 func TestAMemberThatHasRestartedTakesPartInThePresentRound(t *testing.T) {
 	f := newFake(t, func(s *synchronizer.Synchronizer) { s.OncePerRound(on("a", "m"), on("b", "m"), on("c", "m")) })
 	for range 5 {
