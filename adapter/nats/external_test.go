@@ -60,7 +60,7 @@ func (e *external) stop(t *testing.T) {
 // process 2 stands still, process 0 is cut off from the server. Then the server stands still, and is started again.
 func TestThreeProcessesWithAServerOfDebianSurviveFaults(t *testing.T) {
 	if race {
-		t.Skip("processes of their own: the detector finds nothing here, and their elections take minutes beside other tests")
+		t.Skip("under the race detector the elections of three processes may take minutes")
 	}
 	t.Parallel()
 	e := &external{program: debianServer(t), dir: t.TempDir(), address: addresses(t, 1)[0]}

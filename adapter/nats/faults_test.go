@@ -37,7 +37,7 @@ func standStill(t *testing.T, p *os.Process, meanwhile func()) {
 // cut off from the others. Elections take up to ten seconds each, so this takes most of a minute.
 func TestThreeProcessesWithAClusterSurviveFaults(t *testing.T) {
 	if race {
-		t.Skip("processes of their own: the detector finds nothing here, and their elections take minutes beside other tests")
+		t.Skip("under the race detector the elections of three processes may take minutes")
 	}
 	t.Parallel()
 	const n = 3
