@@ -230,8 +230,8 @@ func TestAMemberThatIsNotTrustedStaysOutside(t *testing.T) {
 			cancel()
 			err := <-refused
 			require.ErrorIs(t, err, nats.ErrAway)
-			require.ErrorContains(t, err, "of the 2 others 0 are connected")
-			require.ErrorContains(t, err, "; one was refused: ")
+			require.ErrorContains(t, err, "the cluster has no leader")
+			require.ErrorContains(t, err, "; one was refused: ") // the other connects again and again, and may count at this moment
 
 			numbers := inlet(t, conns[1], "numbers", nats.Options[int]{Replicas: 1})
 			publish(t, numbers, 10)
