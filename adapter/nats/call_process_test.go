@@ -1,7 +1,6 @@
 package nats_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -28,12 +27,13 @@ import (
 	"github.com/golda-dev/golda/coordination/monitor"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/synchronizer"
+	"github.com/golda-dev/golda/internal/nodetest"
 	"github.com/golda-dev/golda/pipeline"
 	"github.com/golda-dev/golda/stage"
 )
 
 // asNode, in the environment, makes this program a node of that name, at the server of the URL that follows. If member is there too, the node
-// has a synchronizer for the process A of that node. If quick is there, its heart beats quickly.
+// has a synchronizer for the process A of that node. If quick is there, its heartbeat is short.
 const (
 	asNode = "GOLDA_TEST_NATS_NODE"
 	member = "GOLDA_TEST_NATS_MEMBER"
@@ -42,40 +42,12 @@ const (
 
 type none = struct{}
 
-// beats returns the heartbeat of the nodes of these tests. If one of them stands still it is quick.
+// beats returns the heartbeat of the nodes of these tests. It is short in tests in which one of them stands still.
 func beats() nats.TransportConfig {
 	if os.Getenv(quick) != "" {
 		return nats.TransportConfig{Heartbeat: 20 * time.Millisecond}
 	}
 	return nats.TransportConfig{Heartbeat: 300 * time.Millisecond}
-}
-
-// stay is a visit of a monitor.
-type stay struct {
-	Token    uint64
-	From, To time.Time
-}
-
-// visit is what a node is asked to do inside a monitor.
-type visit struct {
-	Lock   monitor.Lock
-	For    time.Duration
-	Inside rpc.Ref[uint64, none] // is called from inside, if it leads anywhere
-}
-
-// visiting is a function of the monitor of the lock that it is sent.
-func visiting(c coroutine.Context, in visit) (stay, error) {
-	return monitor.DoWhenFree(in.Lock, func(c coroutine.Context, m *monitor.Monitor, in visit) (stay, error) {
-		s := stay{Token: m.Token(), From: time.Now()}
-		if in.Inside.Method != "" {
-			if _, err := in.Inside.Call(c, m.Token()); err != nil {
-				return s, err
-			}
-		}
-		err := coroutine.Sleep(c, in.For)
-		s.To = time.Now()
-		return s, err
-	})(c, in)
 }
 
 // echoed is the answer to a request: whose it is, and which of the requests of its program.
@@ -113,7 +85,7 @@ func runNode(spec string) error {
 	}
 	if _, err = n.Spawn(ctx, "B", func(p *rpc.Process) error {
 		rpc.Stage[echoed](p, "echo", echo)
-		rpc.Func(p, "bar", visiting)
+		rpc.Func(p, "bar", nodetest.Stayed)
 		rpc.Func(p, "sleep", func(c coroutine.Context, d time.Duration) (none, error) { return none{}, coroutine.Sleep(c, d) })
 		rpc.Func(p, "use", func(c coroutine.Context, inside rpc.Ref[none, none]) (none, error) {
 			if _, err := inside.Call(c, none{}); err != nil {
@@ -140,21 +112,8 @@ func runNode(spec string) error {
 // startNode starts a process of the operating system that is a node.
 func startNode(t *testing.T, name, url string, env ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = slices.Concat(os.Environ(), []string{asNode + "=" + name + " " + url}, env)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, name, strings.TrimSpace(line))
+	cmd, node := nodetest.Start(t, append(env, asNode+"="+name+" "+url)...)
+	require.Equal(t, name, node)
 	return cmd
 }
 
@@ -295,11 +254,11 @@ func TestS002_5_DistributedMonitor(t *testing.T) {
 	lock, err := monitor.New(t.Context(), n, "lock")
 	require.NoError(t, err)
 	cmd := startNode(t, "b", url)
-	bar := rpc.At[visit, stay](n.Remote("b", "B"), "bar")
+	bar := rpc.At[nodetest.Visit, nodetest.Stay](n.Remote("b", "B"), "bar")
 	inside := make(chan uint64, 1)
 	var tell rpc.Ref[uint64, none]
 	a, err := n.Spawn(t.Context(), "A", func(p *rpc.Process) error {
-		rpc.Func(p, "foo", visiting)
+		rpc.Func(p, "foo", nodetest.Stayed)
 		tell = rpc.Func(p, "", func(_ coroutine.Context, token uint64) (none, error) {
 			inside <- token
 			return none{}, nil
@@ -307,9 +266,9 @@ func TestS002_5_DistributedMonitor(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	foo := rpc.At[visit, stay](a, "foo")
+	foo := rpc.At[nodetest.Visit, nodetest.Stay](a, "foo")
 	var wg sync.WaitGroup
-	stays := make([]stay, 100)
+	stays := make([]nodetest.Stay, 100)
 	for i := range stays {
 		f := foo
 		if i%2 == 1 {
@@ -317,20 +276,20 @@ func TestS002_5_DistributedMonitor(t *testing.T) {
 		}
 		wg.Go(func() {
 			var err error
-			stays[i], err = f.Call(blocking(t), visit{Lock: lock, For: time.Millisecond})
+			stays[i], err = f.Call(blocking(t), nodetest.Visit{Lock: lock, For: time.Millisecond})
 			assert.NoError(t, err)
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(stays, func(a, b stay) int { return a.From.Compare(b.From) })
+	slices.SortFunc(stays, func(a, b nodetest.Stay) int { return a.From.Compare(b.From) })
 	for i, s := range stays[1:] {
 		assert.False(t, s.From.Before(stays[i].To), "visit %d begins %v before the end of the one before it", i+1, stays[i].To.Sub(s.From))
 		assert.Greater(t, s.Token, stays[i].Token)
 	}
 
-	holder := bar.Future(t.Context(), visit{Lock: lock, For: time.Hour, Inside: tell})
+	holder := bar.Future(t.Context(), nodetest.Visit{Lock: lock, For: time.Hour, Inside: tell})
 	first := <-inside
-	waiting := foo.Future(t.Context(), visit{Lock: lock})
+	waiting := foo.Future(t.Context(), nodetest.Visit{Lock: lock})
 	killed := time.Now()
 	require.NoError(t, cmd.Process.Kill())
 	second, err := waiting.Wait(blocking(t))
@@ -354,7 +313,7 @@ func TestAHolderThatStoodStillHasLostTheLock(t *testing.T) {
 	cmd := startNode(t, "b", url)
 	inside := make(chan uint64, 1)
 	a, err := m.Spawn(t.Context(), "A", func(p *rpc.Process) error {
-		rpc.Func(p, "foo", visiting)
+		rpc.Func(p, "foo", nodetest.Stayed)
 		rpc.Func(p, "inside", func(_ coroutine.Context, token uint64) (none, error) {
 			inside <- token
 			return none{}, nil
@@ -363,17 +322,17 @@ func TestAHolderThatStoodStillHasLostTheLock(t *testing.T) {
 	})
 	require.NoError(t, err)
 	tell := rpc.At[uint64, none](a, "inside")
-	holder := rpc.At[visit, stay](m.Remote("b", "B"), "bar").Future(t.Context(), visit{Lock: lock, For: time.Hour, Inside: tell})
+	holder := rpc.At[nodetest.Visit, nodetest.Stay](m.Remote("b", "B"), "bar").Future(t.Context(), nodetest.Visit{Lock: lock, For: time.Hour, Inside: tell})
 	first := <-inside
 	signal(t, cmd, "STOP")
-	second, err := rpc.At[visit, stay](a, "foo").Call(blocking(t), visit{Lock: lock})
+	second, err := rpc.At[nodetest.Visit, nodetest.Stay](a, "foo").Call(blocking(t), nodetest.Visit{Lock: lock})
 	require.NoError(t, err)
 	assert.Greater(t, second.Token, first)
 	_, err = holder.Wait(blocking(t))
 	require.ErrorIs(t, err, rpc.ErrUnreachable)
 	signal(t, cmd, "CONT")
 	eventually(t, "it enters again", func() bool {
-		third, err := rpc.At[visit, stay](m.Remote("b", "B"), "bar").Call(blocking(t), visit{Lock: lock})
+		third, err := rpc.At[nodetest.Visit, nodetest.Stay](m.Remote("b", "B"), "bar").Call(blocking(t), nodetest.Visit{Lock: lock})
 		return err == nil && third.Token > second.Token
 	})
 }

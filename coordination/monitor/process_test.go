@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/golda-dev/golda/coordination/coroutine"
-	"github.com/golda-dev/golda/coordination/monitor"
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/nodetest"
 )
 
 // asProcessB, in the environment, makes this program the process B of a test.
@@ -36,34 +35,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// stay is a visit of the monitor.
-type stay struct {
-	Token    uint64
-	From, To time.Time
-}
-
-// visit is what B is asked to do inside the monitor.
-type visit struct {
-	Lock   monitor.Lock
-	For    time.Duration
-	Inside rpc.Ref[uint64, none] // is called from inside, if it leads anywhere
-}
-
-// visits is a function of the monitor of the lock that it is sent.
-func visits(c coroutine.Context, in visit) (stay, error) {
-	return monitor.DoWhenFree(in.Lock, func(c coroutine.Context, m *monitor.Monitor, in visit) (stay, error) {
-		s := stay{Token: m.Token(), From: time.Now()}
-		if in.Inside.Method != "" {
-			if _, err := in.Inside.Call(c, m.Token()); err != nil {
-				return s, err
-			}
-		}
-		err := coroutine.Sleep(c, in.For)
-		s.To = time.Now()
-		return s, err
-	})(c, in)
-}
-
 // processB runs a node until its standard input is closed.
 func processB() error {
 	tr, err := transport.Listen("tcp", "127.0.0.1:0", transport.Config{})
@@ -75,7 +46,7 @@ func processB() error {
 		return err
 	}
 	if _, err = n.Spawn(context.Background(), "B", func(p *rpc.Process) error {
-		rpc.Func(p, "bar", visits)
+		rpc.Func(p, "bar", nodetest.Stayed)
 		return nil
 	}); err != nil {
 		return err
@@ -86,24 +57,7 @@ func processB() error {
 }
 
 // startB starts a process of the operating system, and returns the name of its node.
-func startB(t *testing.T) (cmd *exec.Cmd, node string) {
-	t.Helper()
-	cmd = exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asProcessB+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	return cmd, strings.TrimSpace(line)
-}
+func startB(t *testing.T) (cmd *exec.Cmd, node string) { return nodetest.Start(t, asProcessB+"=1") }
 
 // TestS002_5_DistributedMonitor is figure 15: foo of A and bar of B are functions of one monitor, and B is another
 // process of the operating system.
@@ -111,14 +65,14 @@ func TestS002_5_DistributedMonitor(t *testing.T) {
 	n := nodeOn(t, listen(t))
 	lock := lockOn(t, n)
 	_, node := startB(t)
-	bar := rpc.At[visit, stay](n.Remote(node, "B"), "bar")
+	bar := rpc.At[nodetest.Visit, nodetest.Stay](n.Remote(node, "B"), "bar")
 	a := must(n.Spawn(t.Context(), "A", func(p *rpc.Process) error {
-		rpc.Func(p, "foo", visits)
+		rpc.Func(p, "foo", nodetest.Stayed)
 		return nil
 	}))
-	foo := rpc.At[visit, stay](a, "foo")
+	foo := rpc.At[nodetest.Visit, nodetest.Stay](a, "foo")
 	var wg sync.WaitGroup
-	stays := make([]stay, 100)
+	stays := make([]nodetest.Stay, 100)
 	for i := range stays {
 		f := foo
 		if i%2 == 1 {
@@ -126,12 +80,12 @@ func TestS002_5_DistributedMonitor(t *testing.T) {
 		}
 		wg.Go(func() {
 			var err error
-			stays[i], err = f.Call(blocking(t), visit{Lock: lock, For: time.Millisecond})
+			stays[i], err = f.Call(blocking(t), nodetest.Visit{Lock: lock, For: time.Millisecond})
 			assert.NoError(t, err)
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(stays, func(a, b stay) int { return a.From.Compare(b.From) })
+	slices.SortFunc(stays, func(a, b nodetest.Stay) int { return a.From.Compare(b.From) })
 	for i, s := range stays[1:] {
 		assert.False(t, s.From.Before(stays[i].To), "visit %d begins %v before the end of the one before it", i+1, stays[i].To.Sub(s.From))
 		assert.Greater(t, s.Token, stays[i].Token)
@@ -146,16 +100,16 @@ func TestS002_5_DeathOfTheHolder(t *testing.T) {
 	inside := make(chan uint64, 1)
 	var tell rpc.Ref[uint64, none]
 	a := must(n.Spawn(t.Context(), "A", func(p *rpc.Process) error {
-		rpc.Func(p, "foo", visits)
+		rpc.Func(p, "foo", nodetest.Stayed)
 		tell = rpc.Func(p, "", func(_ coroutine.Context, token uint64) (none, error) {
 			inside <- token
 			return none{}, nil
 		})
 		return nil
 	}))
-	bar := rpc.At[visit, stay](n.Remote(node, "B"), "bar").Future(t.Context(), visit{Lock: lock, For: time.Hour, Inside: tell})
+	bar := rpc.At[nodetest.Visit, nodetest.Stay](n.Remote(node, "B"), "bar").Future(t.Context(), nodetest.Visit{Lock: lock, For: time.Hour, Inside: tell})
 	first := <-inside
-	foo := rpc.At[visit, stay](a, "foo").Future(t.Context(), visit{Lock: lock})
+	foo := rpc.At[nodetest.Visit, nodetest.Stay](a, "foo").Future(t.Context(), nodetest.Visit{Lock: lock})
 	time.Sleep(20 * time.Millisecond)
 	require.False(t, foo.Done(), "bar is inside")
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/golda-dev/golda/coordination/rpc"
 	"github.com/golda-dev/golda/coordination/synchronizer"
 	"github.com/golda-dev/golda/coordination/transport"
+	"github.com/golda-dev/golda/internal/nodetest"
 )
 
 // asNodeB, in the environment, makes this program the node B of a test: its value is where to listen, such as tcp:127.0.0.1:0. If member is there too,
@@ -80,21 +80,7 @@ const anyPort = "tcp:127.0.0.1:0"
 // startB starts a process of the operating system, and returns the name of its node.
 func startB(t *testing.T, at string, env ...string) (cmd *exec.Cmd, node string) {
 	t.Helper()
-	cmd = exec.Command(os.Args[0])
-	cmd.Env = slices.Concat(os.Environ(), []string{asNodeB + "=" + at}, env)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	return cmd, strings.TrimSpace(line)
+	return nodetest.Start(t, append(env, asNodeB+"="+at)...)
 }
 
 // TestX3_DeathOfTheProgramThatHoldsALock kills a program whose process has the lock of S1, while S2 verifies its request.

@@ -96,6 +96,7 @@ stage/stagetest/internal/oracle: pipeline stage internal/actor
 stage/stagetest:    *
 stage/stagetest/chaos: *
 coordination/transport/transporttest: coordination/transport
+internal/nodetest:  coordination/coroutine coordination/monitor coordination/rpc
 adapter/*:          *
 examples/*:         *
 `
