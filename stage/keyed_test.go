@@ -406,7 +406,7 @@ func TestAStuckHandlersKeyGetsAFreshInstance(t *testing.T) {
 			}
 			return behaviour.OK(nil)
 		}}
-	}, stage.Timeout(time.Millisecond), stage.Grace(time.Millisecond))
+	}, stage.Timeout(500*time.Millisecond), stage.Grace(time.Millisecond))
 	p := run(t, s)
 	_, err := stage.Call[any](t.Context(), s, item{1, 0})
 	require.ErrorIs(t, err, stage.ErrStuck)
