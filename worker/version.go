@@ -309,7 +309,7 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	if v.rollout != nil {
 		return v.rollout.acquire(ctx)
 	}
-	first, started, state, ok := v.reserve()
+	first, started, ok := v.reserve()
 	switch {
 	case !ok:
 		return nil, errRetired
@@ -326,10 +326,8 @@ func (v *Version) acquire(ctx context.Context) (Instance, error) {
 	if !started {
 		inst, err = v.startFresh(ctx, first)
 	}
-	if err != nil {
-		v.keep(state)
-	} else if state != nil {
-		inst, err = v.restored(ctx, inst, state)
+	if err == nil {
+		inst, err = v.restored(ctx, inst)
 	}
 	if err != nil {
 		v.release()
@@ -354,20 +352,20 @@ func (v *Version) startFresh(ctx context.Context, inst Instance) (Instance, erro
 	return inst, err
 }
 
-// reserve counts an instance that is about to be used, and returns the first one if no worker has taken it, and the state that
-// the instance is to begin with; nil if there is none. It returns false if the version is retired.
-func (v *Version) reserve() (first Instance, started bool, state any, ok bool) {
+// reserve counts an instance that is about to be used, and returns the first one if no worker has taken it. It returns false
+// if the version is retired.
+func (v *Version) reserve() (first Instance, started, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.phase != making {
-		return nil, false, nil, false
+		return nil, false, false
 	}
 	v.live++
 	first, started = v.first, v.started
 	if !v.shares {
 		v.first, v.started = nil, false
 	}
-	return first, started, v.takeStateLocked(), true
+	return first, started, true
 }
 
 // retain counts one more instance of a version of which the caller has one.
@@ -464,11 +462,16 @@ func (v *Version) heirOrKeep(state any) (heir *Version) {
 	return nil
 }
 
-// restored gives an instance that has started a state that was kept. If the instance cannot be restored, the result is a fresh
-// one.
-func (v *Version) restored(ctx context.Context, inst Instance, state any) (Instance, error) {
+// restored gives an instance that has started the state that was kept last, if there is one. If the instance cannot be
+// restored, the result is a fresh one. The state is taken as late as this so that an instance that is stopped while another
+// one starts leaves its state to that one.
+func (v *Version) restored(ctx context.Context, inst Instance) (Instance, error) {
 	saved := inst.Saved()
 	if saved == nil {
+		return inst, nil
+	}
+	state := v.takeState()
+	if state == nil {
 		return inst, nil
 	}
 	err := Guard(v.stage.Inbox.Name(), func() error { return saved.Restore(state) })
@@ -480,8 +483,10 @@ func (v *Version) restored(ctx context.Context, inst Instance, state any) (Insta
 	return v.startFresh(ctx, nil)
 }
 
-// takeStateLocked returns the state that was kept last; nil if there is none.
-func (v *Version) takeStateLocked() (state any) {
+// takeState returns the state that was kept last; nil if there is none.
+func (v *Version) takeState() (state any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if last := len(v.states) - 1; last >= 0 {
 		state, v.states[last] = v.states[last], nil
 		v.states = v.states[:last]
