@@ -343,8 +343,11 @@ func drawWindow(t *rapid.T, i int, n *Node) {
 	millis := func(label string) time.Duration { return time.Duration(1+some(label, 0, 1, 4)) * time.Millisecond }
 	w := Window{Kind: rapid.SampledFrom(windowKinds).Draw(t, "kind")}
 	switch w.Kind {
-	case windowJoin:
+	case windowJoin, windowTicket:
 		w.Count, w.Time, w.Held, w.Fail = some("count", 2, 3), millis("time"), some("held", 0, 3, 20), rapid.Bool().Draw(t, "fail")
+		if w.Kind == windowTicket {
+			w.Count, w.Time = some("parts", 0, 0, 2), time.Duration(some("limit", 1, 20))*time.Millisecond
+		}
 	case windowDebounce:
 		w.Idle, w.Time = millis("idle"), time.Duration(some("limit", 0, 5, 10))*time.Millisecond
 	case windowThrottle:

@@ -96,7 +96,7 @@ type Node struct {
 	unrated   bool   // it has no Rate, whatever it says, which breaks the promise of a rate
 	unguarded bool   // it has no Guard, whatever it says, which breaks the promise of a guard
 	unordered bool   // an Ordered node is not ordered, which breaks its promise
-	spoil     string // breaks a promise, for tests of the checks: "torn", "lost", "stale", "unlocked" or "unruled"
+	spoil     string // breaks a promise, for tests of the checks: "torn", "lost", "stale", "whole", "unlocked" or "unruled"
 	stray     bool   // a Keyed node has the wrong keys, which breaks the promise of a keyed stage
 
 	Group int // index in Graph.Groups, counted from one; 0: it has workers of its own

@@ -36,6 +36,18 @@ func visits(p *chaos.Plan) {
 	}
 }
 
+// tickets has the commands that one makes meet again, while another one is on its way elsewhere.
+func tickets(p *chaos.Plan) {
+	p.Graph.Nodes = []chaos.Node{
+		{Flow: "map", Next: []int{1, 2}},
+		{Next: []int{3}},
+		{Next: []int{4}, Work: 5 * time.Millisecond},
+		{Window: chaos.Window{Kind: "ticket", Time: time.Minute}},
+		{},
+	}
+	p.Graph.Entries, p.Graph.Hops, p.Fans, p.Commands = []int{0}, 4, true, 50
+}
+
 // spoiled has a feed break a promise.
 func spoiled(how string) func(*chaos.Plan) {
 	return func(p *chaos.Plan) {
@@ -195,6 +207,7 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 				{Kind: "all", Bytes: 9, Idle: time.Millisecond},
 				{Kind: "aggregate", Every: time.Millisecond, Held: 2},
 				{Kind: "join", Count: 2, Time: time.Millisecond, Fail: true},
+				{Kind: "ticket", Time: time.Millisecond},
 				{Kind: "debounce", Idle: 100 * time.Microsecond},
 				{Kind: "throttle", Time: 100 * time.Microsecond},
 			} {
@@ -202,6 +215,12 @@ func TestAPlanReportsTheBrokenPromise(t *testing.T) {
 				p.Graph.Entries = append(p.Graph.Entries, 3+i)
 			}
 		}, ""},
+		"a group of a ticket": {tickets, ""},
+		"a group of a ticket that is not whole": {func(p *chaos.Plan) {
+			tickets(p)
+			p.Graph.Nodes[3].Window.Time = time.Millisecond
+			p.Graph.Nodes[3].Spoil("whole")
+		}, "one end"},
 		"windows in a line": {func(p *chaos.Plan) {
 			p.Ordered = true
 			p.Graph.Nodes[1].Window = chaos.Window{Kind: "by", Count: 3, Time: time.Millisecond}

@@ -61,7 +61,9 @@ type run struct {
 	calls   []*pendingAnswer
 	fed     map[uint64]*fedCommand // by their IDs
 	excused map[uint64]bool        // IDs of commands of which there is a letter or an error
-	broken  stagetest.VerdictError
+	// complete has the nodes whose groups were all that was left of a command, by its ID.
+	complete map[uint64]int
+	broken   stagetest.VerdictError
 }
 
 // pendingAnswer is a command whose answer is awaited.

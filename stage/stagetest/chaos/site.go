@@ -229,6 +229,7 @@ func (s *site) mark(cmd command) (leave func()) {
 		leave = s.run.startWork(name(s.index), cmd)
 	}
 	s.run.intact(name(s.index), cmd)
+	s.run.checkComplete(s, cmd)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done[cmd]++

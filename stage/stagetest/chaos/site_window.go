@@ -20,23 +20,24 @@ const (
 	windowBy        = "by"
 	windowAggregate = "aggregate"
 	windowJoin      = "join"
+	windowTicket    = "ticket"
 	windowDebounce  = "debounce"
 	windowThrottle  = "throttle"
 )
 
-var windowKinds = []string{windowAll, windowBy, windowAggregate, windowJoin, windowDebounce, windowThrottle}
+var windowKinds = []string{windowAll, windowBy, windowAggregate, windowJoin, windowTicket, windowDebounce, windowThrottle}
 
 // Window makes a node a stage of package window, with a second stage behind it that opens the windows: it checks them and emits
 // the commands in them. The zero Window makes none.
 type Window struct {
-	Kind  string // "all", "by", "aggregate", "join", "debounce" or "throttle"
+	Kind  string // "all", "by", "aggregate", "join", "ticket" (of window.JoinTicket), "debounce" or "throttle"
 	Count int    // the bounds, as in window.Bounds; Bytes has the size of a command be from 1 to 4
 	Bytes int
 	Held  int
 	Time  time.Duration
 	Every time.Duration
 	Idle  time.Duration
-	Fail  bool // of a join, as in window.Parts
+	Fail  bool // of a join or a ticket, as in window.Parts
 }
 
 // isUnlimited reports whether no time closes the windows.
@@ -78,6 +79,10 @@ func (w Window) bounds() window.Bounds[command] {
 	return b
 }
 
+func (w Window) parts() window.Parts[command] {
+	return window.Parts[command]{Count: w.Count, Limit: w.Time, Fail: w.Fail, Held: w.Held}
+}
+
 // sizeOf is the size of a command.
 func sizeOf(c command) int { return 1 + int(oracle.Mix(c.ID+7)%4) }
 
@@ -117,8 +122,12 @@ func (s *site) window(opts []stage.Option) *stage.Stage[command] {
 			return opened{w.Value.Cmds, w.Count, w.Key, true, w.Why}
 		})
 	case windowJoin:
-		parts := window.Parts[command]{Count: w.Count, Limit: w.Time, Fail: w.Fail, Held: w.Held}
-		return behind(s, window.Join(id, s.keyInWindow, parts, opts...), openList)
+		return behind(s, window.Join(id, s.keyInWindow, w.parts(), opts...), openList)
+	case windowTicket:
+		return behind(s, window.JoinTicket(id, w.parts(), opts...), func(w window.Window[struct{}, []command]) opened {
+			s.checkTicket(w)
+			return opened{cmds: w.Value, count: w.Count, why: w.Why}
+		})
 	case windowDebounce:
 		return behind(s, window.Debounce(id, s.keyInWindow, w.Idle, w.Time, opts...), openOne)
 	case windowThrottle:
@@ -248,8 +257,62 @@ func (s *site) checkWindow(w opened) {
 		breachf("it is full, and there may be %d", most)
 	case w.why != window.Full && s.Window.Fail:
 		breachf("it was to fail")
+	case w.why == window.Short && s.Window.Kind == windowTicket:
 	case w.why != window.Full && w.why != window.Due && w.why != window.Early:
 		breachf("it was closed for no reason: %q", w.why)
+	}
+}
+
+// checkTicket checks that the commands of a group came of one that was submitted. If the group is complete because nothing else
+// of that is left, it is noted, so that nothing else is handled from then on.
+func (s *site) checkTicket(w window.Window[struct{}, []command]) {
+	if !s.run.plan.ticketsAreIDs() {
+		return
+	}
+	first := w.Value[0]
+	for _, c := range w.Value {
+		if c.ID != first.ID {
+			s.run.breachf(OneEnd, "stage %s: a group of one ticket has commands %d and %d", name(s.index), first.ID, c.ID)
+		}
+	}
+	if w.Why == window.Full && s.Window.Count == 0 || s.spoil == "whole" {
+		s.run.completes(first.ID, s.index)
+	}
+}
+
+// ticketsAreIDs reports whether commands have the same ticket if and only if they have the same ID: not if the commands in a window
+// go on with the ticket of the first, if handlers submit commands, or if those of one process come again in the next.
+func (p Plan) ticketsAreIDs() bool {
+	windows := 0
+	for _, n := range p.Graph.Nodes {
+		if n.Calls {
+			return false
+		}
+		if n.Window.Kind != "" {
+			windows++
+		}
+	}
+	return windows == 1 && len(p.Feeds) == 0
+}
+
+// completes notes that a group is all that is left of a command.
+func (r *run) completes(id uint64, site int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.complete == nil {
+		r.complete = map[uint64]int{}
+	}
+	r.complete[id] = site
+}
+
+// checkComplete checks that a command that is about to be handled was not missing in a group that was complete.
+func (r *run) checkComplete(s *site, cmd command) {
+	r.mu.Lock()
+	group, complete := r.complete[cmd.ID]
+	complete = complete && !r.excused[cmd.ID]
+	r.mu.Unlock()
+	if complete && !r.plan.Graph.leads(group, s.index, map[int]bool{}) {
+		r.breachf(OneEnd, "stage %s: command %+v is handled, and the group of its ticket in %s was complete", name(s.index), cmd, name(group))
 	}
 }
 
