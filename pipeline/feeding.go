@@ -278,7 +278,7 @@ type feedRun struct {
 
 // submit submits a command, in turn.
 func (r *feedRun) submit(load any) error {
-	err := r.cursor.Submit(r.ctx, func(end feed.End, heard bool) error { return r.accept(load, end, heard) })
+	err := r.cursor.Submit(r.ctx, func(as feed.Terms) error { return r.accept(load, as) })
 	if err == nil {
 		return nil
 	}
@@ -293,15 +293,14 @@ const (
 	noticePause = time.Second // waiting this long is worth a line in the log
 )
 
-// accept submits a command, and waits as long as the stage refuses it for now. If end is not nil it is called when the command
-// has ended; the source deals with the command's error if it is heard.
-func (r *feedRun) accept(load any, end feed.End, heard bool) error {
+// accept submits a command, and waits as long as the stage refuses it for now.
+func (r *feedRun) accept(load any, as feed.Terms) error {
 	origin := r.origin
-	if end != nil {
-		origin = command.NewWatch(origin, heard, func(err error) { end(err, r.of.wasDone(err)) }).Origin()
+	if as.End != nil {
+		origin = command.NewWatch(origin, as.Heard, func(err error) { as.End(err, r.of.wasDone(err)) }).Origin()
 	}
 	for pause, waited := firstPause, time.Duration(0); ; pause = min(2*pause, longPause) {
-		err := r.core.Inbox().Submit(r.ctx, &command.Envelope{Load: load, From: origin})
+		err := r.core.Inbox().SubmitSince(r.ctx, &command.Envelope{Load: load, From: origin}, as.Since)
 		switch {
 		case err == nil:
 			r.submitted.Add(1)

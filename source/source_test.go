@@ -39,7 +39,7 @@ type feeder[C any] struct {
 // once runs the source once.
 func (f *feeder[C]) once(ctx context.Context, src source.Source[C]) error {
 	return src(feed.With(ctx, &f.cursor), func(cmd C) error {
-		err := f.cursor.Submit(ctx, func(feed.End, bool) error {
+		err := f.cursor.Submit(ctx, func(feed.Terms) error {
 			if f.refuse != nil {
 				if err := f.refuse(); err != nil {
 					return err

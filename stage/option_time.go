@@ -137,7 +137,8 @@ func (s *settings) setGrace() {
 // and [ErrExpired], and its handler is not called. The default is to wait for ever; d is at most a day.
 //
 // The time starts when the command enters the queue of this stage, and starts again when it comes for another try. The
-// pause before a try does not count. A command that was suspended has been started and does not expire.
+// pause before a try does not count. A command that was suspended has been started and does not expire. Of a command that a durable
+// inlet of adapter/nats feeds, the time starts when it was published.
 //
 // A command that has expired does not wait for its turn, which may be far away: it is shed some 100 ms later at most, and at once if
 // its slot is needed. In a queue of a million commands it may be a second. What a worker has taken in a batch is shed when the

@@ -12,6 +12,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/golda-dev/golda/internal/feed"
 	"github.com/golda-dev/golda/internal/link"
 	"github.com/golda-dev/golda/source"
 	"github.com/golda-dev/golda/stage"
@@ -252,6 +253,7 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 		defer close(ready)
 		i.receive(own, ready, func(err error) { source.SetAway(ctx, err) })
 	})
+	position := feed.Of(ctx)
 	defer func() { // also after a panic
 		cancel()
 		receiving.Wait()
@@ -268,7 +270,10 @@ func (i *Inlet[C]) feed(ctx context.Context, submit func(C, func(error)) error) 
 			i.tracker.undecodable(d, err)
 			continue
 		}
-		if err := submit(cmd, func(err error) { i.tracker.ended(d, stopped(ctx, err)) }); err != nil {
+		err = position.Since(i.tracker.clock.Load().since(d.at), func() error {
+			return submit(cmd, func(err error) { i.tracker.ended(d, stopped(ctx, err)) })
+		})
+		if err != nil {
 			i.tracker.giveBack(d)
 			return err
 		}

@@ -1,6 +1,10 @@
 package nats
 
-import "github.com/golda-dev/golda/coordination/transport"
+import (
+	"time"
+
+	"github.com/golda-dev/golda/coordination/transport"
+)
 
 // Tests have heartbeats that are quick, and must not take a program for dead that the machine does not run for seconds.
 func init() { silences = 100 } //nolint:gochecknoinits // also for the programs that tests start
@@ -14,3 +18,6 @@ func Cut(t transport.Transport, node string) {
 		with.received--
 	}
 }
+
+// Since returns when it was here what time it was at the server, given one instant by both clocks.
+func Since(there, here, at time.Time) time.Time { return (&clock{there, here}).since(at) }

@@ -113,9 +113,13 @@ func (r *receiver) session(ctx context.Context, away func(error)) error {
 func (r *receiver) left(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestRetry)
 	defer cancel()
+	asked := time.Now()
 	stream, err := r.conn.js.Stream(ctx, r.t.names.stream)
 	if err != nil {
 		return 0, explain(err)
+	}
+	if there := stream.CachedInfo().TimeStamp; !there.IsZero() { // servers before 2.10 do not say it
+		r.t.clock.Store(&clock{there, asked.Add(time.Since(asked) / 2)})
 	}
 	consumer, err := stream.Consumer(ctx, r.consumer)
 	if err != nil {
@@ -253,6 +257,10 @@ func (s *session) look(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrAway, errSilent)
 	}
 	if !s.untilEmpty || s.t.inFlight() > 0 {
+		if s.t.clock.Load().isOld() {
+			_, err := s.left(ctx)
+			return err
+		}
 		return nil
 	}
 	if n, err := s.left(ctx); err != nil || n > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -42,6 +43,7 @@ type tracker struct {
 	stopped context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	clock   atomic.Pointer[clock] // nil if the server has not said what time it is
 
 	mu   sync.Mutex // guards the rest
 	held map[uint64]*delivery
@@ -56,9 +58,26 @@ type delivery struct {
 	msg   *natsgo.Msg // as it was delivered last
 	times int         // it was delivered, to any process
 	beat  time.Time   // when the server heard of it last
-	at    time.Time   // when it was published
+	at    time.Time   // when it was published, by the clock of the server
 
 	answered bool // for the last time: the message may be delivered anew before the tracker has forgotten it
+}
+
+// clock is one instant as the clock of the server shows it and as that of this process does. The two may differ, and be set.
+type clock struct{ there, here time.Time }
+
+// clockAge is after which time the server is asked for its time again.
+const clockAge = time.Minute
+
+// isOld reports whether the server should be asked for its time.
+func (c *clock) isOld() bool { return c != nil && time.Since(c.here) > clockAge }
+
+// since returns when it was here what time it was there. Without a clock the two are taken to agree.
+func (c *clock) since(there time.Time) time.Time {
+	if c == nil {
+		return there
+	}
+	return c.here.Add(there.Sub(c.there))
 }
 
 // end is the end of a command.

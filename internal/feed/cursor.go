@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // ErrEnded refuses a command: the feed has ended.
@@ -37,6 +38,9 @@ type Cursor struct {
 
 	hears sync.Mutex      // held while ended is set; taken before turn
 	ended func(err error) // with turn held: hears the end of the next command; may be nil
+
+	ages  sync.Mutex // held while since is set; taken before turn
+	since time.Time  // with turn held: when the next command began to wait; zero means when it is submitted
 
 	away   atomic.Pointer[error]  // why the source has no commands for now; nil if it has
 	window atomic.Pointer[Window] // nil without a checkpoint
@@ -106,6 +110,25 @@ func (c *Cursor) hear(ended func(err error)) {
 	c.ended = ended
 }
 
+// Since calls submit, and lets the command that it submits have waited since a time, which counts for the time to live that its stage
+// gives it.
+func (c *Cursor) Since(at time.Time, submit func() error) error {
+	if c == nil {
+		return submit()
+	}
+	c.ages.Lock()
+	defer c.ages.Unlock()
+	c.age(at)
+	defer c.age(time.Time{})
+	return submit()
+}
+
+func (c *Cursor) age(since time.Time) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.since = since
+}
+
 // SetAway sets why the source has no commands for now, or nil.
 func (c *Cursor) SetAway(err error) {
 	switch {
@@ -151,10 +174,15 @@ func (c *Cursor) Checkpoint() (position int64, ok bool) {
 // End is called at the end of a command, with its error. Done reports that it was not a hard stop that ended it.
 type End func(err error, done bool)
 
-// Submit calls accept for one command, and if that returns nil moves the position. Several calls wait for one another. Accept is
-// given the function to call at the command's end, which is nil if the end does not matter. Heard reports that the source deals with
-// the command's error.
-func (c *Cursor) Submit(ctx context.Context, accept func(end End, heard bool) error) error {
+// Terms are what a source wants for one of its commands.
+type Terms struct {
+	End   End       // is called at the command's end; nil if that does not matter
+	Heard bool      // the source deals with the command's error
+	Since time.Time // when the command began to wait; zero means when it is submitted
+}
+
+// Submit calls accept for one command, and if that returns nil moves the position. Several calls wait for one another.
+func (c *Cursor) Submit(ctx context.Context, accept func(Terms) error) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	next := c.position.Load() + 1
@@ -162,9 +190,11 @@ func (c *Cursor) Submit(ctx context.Context, accept func(end End, heard bool) er
 		next = c.next
 	}
 	ended := c.ended
+	terms := Terms{Heard: ended != nil, Since: c.since}
 	w := c.window.Load()
 	if w == nil {
-		if err := accept(join(nil, 0, ended), ended != nil); err != nil {
+		terms.End = join(nil, 0, ended)
+		if err := accept(terms); err != nil {
 			return err
 		}
 		c.position.Store(next)
@@ -180,7 +210,8 @@ func (c *Cursor) Submit(ctx context.Context, accept func(end End, heard bool) er
 			w.withdraw()
 		}
 	}()
-	if err := accept(join(w, n, ended), ended != nil); err != nil {
+	terms.End = join(w, n, ended)
+	if err := accept(terms); err != nil {
 		return err
 	}
 	accepted = true

@@ -46,23 +46,23 @@ func TestAWindowFindsThePositionUpToWhichAllHaveEnded(t *testing.T) {
 				next := c.Position() + rapid.Int64Range(1, 5).Draw(t, "step")
 				m := &command{next: next}
 				require.NoError(t, c.At(next, func() error {
-					return c.Submit(context.Background(), func(end End, _ bool) error { m.end = end; return nil })
+					return c.Submit(context.Background(), func(as Terms) error { m.end = as.End; return nil })
 				}))
 				all = append(all, m)
 				require.Equal(t, next, c.Position())
 			},
 			"submit plainly": func(t *rapid.T) {
 				m := &command{next: c.Position() + 1}
-				require.NoError(t, c.Submit(context.Background(), func(end End, _ bool) error { m.end = end; return nil }))
+				require.NoError(t, c.Submit(context.Background(), func(as Terms) error { m.end = as.End; return nil }))
 				all = append(all, m)
 			},
 			"refuse": func(t *rapid.T) {
 				before, no := c.Position(), errors.New("no")
-				require.ErrorIs(t, c.Submit(context.Background(), func(End, bool) error { return no }), no)
+				require.ErrorIs(t, c.Submit(context.Background(), func(Terms) error { return no }), no)
 				require.Equal(t, before, c.Position())
 			},
 			"crash": func(t *rapid.T) {
-				require.Panics(t, func() { _ = c.Submit(context.Background(), func(End, bool) error { panic("no") }) })
+				require.Panics(t, func() { _ = c.Submit(context.Background(), func(Terms) error { panic("no") }) })
 			},
 			"end": func(t *rapid.T) {
 				var open []*command
@@ -100,7 +100,7 @@ func TestAFullWindowWaitsForTheFirstCommandOrTheContext(t *testing.T) {
 		c.Begin(0, func(context.Context, int64) error { return nil })
 		var ends []End
 		submit := func(ctx context.Context) error {
-			return c.Submit(ctx, func(end End, _ bool) error { ends = append(ends, end); return nil })
+			return c.Submit(ctx, func(as Terms) error { ends = append(ends, as.End); return nil })
 		}
 		for range Width {
 			require.NoError(t, submit(t.Context()))
@@ -150,18 +150,18 @@ func TestASourceHearsTheEndOfEachCommand(t *testing.T) {
 			var ends []End
 			var heard []error
 			submit := func() error {
-				return c.Submit(t.Context(), func(end End, hears bool) error {
-					require.True(t, hears)
-					ends = append(ends, end)
+				return c.Submit(t.Context(), func(as Terms) error {
+					require.True(t, as.Heard)
+					ends = append(ends, as.End)
 					return nil
 				})
 			}
 			for range 2 {
 				require.NoError(t, c.Hear(func(err error) { heard = append(heard, err) }, submit))
 			}
-			require.NoError(t, c.Submit(t.Context(), func(end End, hears bool) error {
-				require.False(t, hears)
-				require.Equal(t, saved, end != nil)
+			require.NoError(t, c.Submit(t.Context(), func(as Terms) error {
+				require.False(t, as.Heard)
+				require.Equal(t, saved, as.End != nil)
 				return nil
 			}))
 			ends[1](no, true)
@@ -171,4 +171,20 @@ func TestASourceHearsTheEndOfEachCommand(t *testing.T) {
 			require.Equal(t, saved, at == 2)
 		})
 	}
+}
+
+func TestACommandHasWaitedSinceTheTimeThatItsSourceSays(t *testing.T) {
+	c, ago := &Cursor{}, time.Now().Add(-time.Hour)
+	var since []time.Time
+	submit := func() error {
+		return c.Submit(t.Context(), func(as Terms) error { since = append(since, as.Since); return nil })
+	}
+	require.NoError(t, c.Since(ago, func() error { return c.Hear(func(error) {}, submit) }))
+	require.NoError(t, submit())
+	require.Panics(t, func() { _ = c.Since(ago, func() error { panic("no") }) })
+	require.NoError(t, submit())
+	require.Equal(t, []time.Time{ago, {}, {}}, since)
+	var none *Cursor
+	no := errors.New("no")
+	require.ErrorIs(t, none.Since(ago, func() error { return no }), no)
 }

@@ -197,7 +197,10 @@ func (s *state) load() int { return s.queue.Len() + s.counts.inHand + s.postpone
 func (s *state) push(e *command.Envelope, p place) {
 	if s.queue.untilStamp--; s.queue.untilStamp < 0 || s.knobs.Linger > 0 || s.cfg.TTL > 0 {
 		s.queue.untilStamp = int32(s.limit) - 1
-		e.Enter(command.At(s.now()))
+		now := s.now()
+		if _, aged := e.Waited(now); !aged || s.cfg.TTL == 0 { // it may have waited elsewhere
+			e.Enter(command.At(now))
+		}
 		if s.cfg.TTL > 0 && !s.lapsing.watched {
 			s.watchLapse(e)
 		}

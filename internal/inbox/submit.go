@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/golda-dev/golda/behaviour"
 	"github.com/golda-dev/golda/internal/command"
@@ -58,6 +59,16 @@ func (in *Inbox) Submit(ctx context.Context, e *command.Envelope) error {
 		}
 	}
 	return in.submit(ctx, e, submission{})
+}
+
+// SubmitSince is Submit of a command that has waited elsewhere since a time, which counts for the stage's time to live; zero means since
+// now. Beyond that time to live it does not matter for how long.
+func (in *Inbox) SubmitSince(ctx context.Context, e *command.Envelope, since time.Time) error {
+	if in.cfg.TTL > 0 && !since.IsZero() {
+		waited := min(max(time.Since(since), 0), in.cfg.TTL+time.Millisecond)
+		e.Enter(command.At(in.now() - int64(waited)))
+	}
+	return in.Submit(ctx, e)
 }
 
 // SubmitAll takes n commands from outside, in order, as if each were submitted, and returns how many were accepted: all, or
