@@ -142,10 +142,10 @@ func (m *model) feed() func() error {
 	done := make(chan error, 1)
 	go func() {
 		done <- m.s.Feed(ctx, func(cmd string) error {
-			return cursor.Submit(ctx, func(end feed.End, _ bool) error {
+			return cursor.Submit(ctx, func(as feed.Terms) error {
 				m.mu.Lock()
 				defer m.mu.Unlock()
-				m.arrived[cmd].end = end
+				m.arrived[cmd].end = as.End
 				return nil
 			})
 		})
