@@ -272,7 +272,7 @@ func TestASubscriptionEndsWhenItsAcknowledgementsWerePassedOn(t *testing.T) {
 				done := make(chan error, 1)
 				go func() {
 					done <- s.Feed(ctx, func(string) error {
-						return cursor.Submit(ctx, func(end feed.End, _ bool) error { ends <- end; return nil })
+						return cursor.Submit(ctx, func(as feed.Terms) error { ends <- as.End; return nil })
 					})
 				}()
 				synctest.Wait()
