@@ -35,10 +35,11 @@
 // Counters belong to the members. A synchronizer that restarts runs init again and fetches the counters before it allows anything, so a
 // rule on counters continues where it was. Variables of init start anew.
 //
-// There are two limits, both of processes. If a synchronizer starts or restarts while a member is being stopped whose functions still clean
-// up, the counters of that member are zero for it: AtMost may let another one run beside the clean-up. If the node of a synchronizer ends
-// while an atomic rule of it has a lock, all requests of that member that have rules, also those of other synchronizers, wait until
-// a synchronizer of its name has started or was taken back.
+// If the node of a synchronizer ends, requests of processes wait that have its rules, until a synchronizer of its name has started or was
+// taken back. No other requests do.
+//
+// There is one limit, of processes: if a synchronizer starts or restarts while a member is being stopped whose functions still clean
+// up, the counters of that member are zero for it, so AtMost may let another one run beside the clean-up.
 //
 // # Concurrency
 //

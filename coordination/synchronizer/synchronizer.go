@@ -110,11 +110,14 @@ func (s *Synchronizer) Atomic(events ...Event) {
 	s.rules.Atomic = append(s.rules.Atomic, all)
 }
 
-// Count returns the counters of a method, as of its last request that was accepted or completed. Those of a process that has
-// terminated are zero. init sees zeros, but its call has the method counted from the start. A synchronizer of processes whose rule asks
-// for a method that is not yet counted begins anew, as after a restart, and has it counted from then on; methods that have rules of this
-// synchronizer are counted. In a synchronizer of stages a rule panics that asks for a stage which init does not name. A rule panics, too,
-// if the member is nil or the method has no name.
+// Count returns the counters of a method, as of its last request that was accepted or completed. A process reports only completed
+// requests of a method for which this synchronizer has neither a constraint nor a trigger for [Accepted] nor an atomic rule: rely on
+// their Completed, since what runs now is not in them. Those of a process that has terminated are zero.
+//
+// init sees zeros, but its call has the method counted from the start. A synchronizer of processes whose rule asks for a method that is
+// not yet counted begins anew, as after a restart, and has it counted from then on; methods that have rules of this synchronizer are
+// counted. In a synchronizer of stages a rule panics that asks for a stage which init does not name. A rule panics, too, if the member is
+// nil or the method has no name.
 func (s *Synchronizer) Count(of Member, method string) guard.Counters {
 	if !s.sealed {
 		s.rule("Count", of, method)

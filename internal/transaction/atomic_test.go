@@ -185,6 +185,7 @@ func TestX2_AtomicPhilosophers(t *testing.T) {
 // couple is a client that calls a method of two processes, which an atomic rule makes run together.
 type couple struct {
 	name   string
+	method string
 	of     [2]*node
 	calls  [2]*requests.Request
 	ran    [2]bool
@@ -195,37 +196,42 @@ type couple struct {
 
 // couples adds processes in a circle, with a couple for each two neighbours.
 func couples(w *world, n, rounds int) (all []*couple) {
-	find := func(p *node, r *requests.Request) (*couple, int) {
-		for _, c := range all {
-			for i := range c.of {
-				if c.of[i] == p && c.calls[i] == r {
-					return c, i
-				}
-			}
-		}
-		return nil, 0
+	for i := range n {
+		w.add(&node{name: fmt.Sprintf("p%d", i)})
 	}
 	for i := range n {
-		p := w.add(&node{name: fmt.Sprintf("p%d", i)})
-		p.start = func(p *node, r *requests.Request) {
-			if c, i := find(p, r); c != nil { // else the other process has died, and the couple has given up
-				c.ran[i] = true
-			}
-		}
-		p.died = func(p *node) {
-			for _, c := range all {
-				for i := range c.of {
-					c.dead[i] = c.dead[i] || c.of[i] == p && c.calls[i] != nil
+		all = append(all, &couple{
+			name: fmt.Sprintf("c%d", i), method: "m", rounds: rounds,
+			of: [2]*node{w.nodes[fmt.Sprintf("p%d", i)], w.nodes[fmt.Sprintf("p%d", (i+1)%n)]},
+		})
+	}
+	w.join(all)
+	return all
+}
+
+// join adds the rule of each couple, and has the couples call.
+func (w *world) join(all []*couple) {
+	for _, c := range all {
+		for i, p := range c.of {
+			start, died := p.start, p.died
+			p.start = func(p *node, r *requests.Request) {
+				if start != nil {
+					start(p, r)
+				}
+				if c.calls[i] == r { // else the other process has died, and the couple has given up
+					c.ran[i] = true
 				}
 			}
+			p.died = func(p *node) {
+				if died != nil {
+					died(p)
+				}
+				c.dead[i] = c.dead[i] || c.calls[i] != nil
+			}
 		}
-	}
-	for i := range n {
-		c := &couple{name: fmt.Sprintf("c%d", i), of: [2]*node{w.nodes[fmt.Sprintf("p%d", i)], w.nodes[fmt.Sprintf("p%d", (i+1)%n)]}, rounds: rounds}
-		all = append(all, c)
 		synchronizer(w, "rule"+c.name, func(s *Synchronizer) {
 			mine := func(r guard.Request) bool { return r.Args == c.name }
-			must(s.Together(Event{c.of[0].name, "m", mine}, Event{c.of[1].name, "m", mine}))
+			must(s.Together(Event{c.of[0].name, c.method, mine}, Event{c.of[1].name, c.method, mine}))
 		})
 	}
 	w.more = func() (events []func()) {
@@ -236,7 +242,6 @@ func couples(w *world, n, rounds int) (all []*couple) {
 		}
 		return events
 	}
-	return all
 }
 
 // next returns what a couple does next, or nil.
@@ -244,7 +249,7 @@ func (c *couple) next(w *world) func() {
 	for i, p := range c.of {
 		if c.open && c.calls[i] == nil && p.up {
 			return func() {
-				c.calls[i] = &requests.Request{Request: guard.Request{Process: p.name, Method: "m", Args: c.name}}
+				c.calls[i] = &requests.Request{Request: guard.Request{Process: p.name, Method: c.method, Args: c.name}}
 				p.process.Arrive(c.calls[i])
 				w.serve(p)
 			}

@@ -15,7 +15,8 @@
 //
 // A request of a method that has an atomic rule is offered to the rule's synchronizer. When each event of the rule has an offer,
 // the synchronizer locks the processes in order. A process that cannot run its request now refuses, and says later when it
-// can: no rule waits while it has a lock. An older rule that was refused is not overtaken by younger ones.
+// can: no rule waits while it has a lock. An older rule that was refused is not overtaken by younger ones. When all have granted their
+// locks the requests are to run, each as soon as its guards hold: they did when the lock was granted.
 //
 // # Crashes
 //
@@ -25,8 +26,8 @@
 //   - A process dies while it has a synchronizer's lock: the synchronizer asks the others of the transaction. It was committed
 //     if one has committed it, and it was not if all have seen the death without a commit. Then the counters of the process
 //     become zero.
-//   - A synchronizer dies: requests of its methods wait. Its successor has a higher epoch, and fetches the
-//     counters of all processes before it agrees to anything.
+//   - A synchronizer dies: requests of its methods wait, and no others. Its successor has a higher epoch, and fetches the
+//     counters of all processes before it agrees to anything. Then it says what becomes of the locks that atomic rules had.
 //   - A notice was wrong: the synchronizer installs its rules again, and the process answers with its counters.
 //
 // # How an owner uses them

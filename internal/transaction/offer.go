@@ -53,7 +53,7 @@ func (p *Process) sendOffer(s string, o *offer) {
 // offerAgain offers what waits to a synchronizer that has installed its rules, in the order of arrival.
 func (p *Process) offerAgain(s string) {
 	p.queue.Waiting(func(r *requests.Request) bool {
-		if !slices.Contains(p.offeredTo[r.Method], s) {
+		if !slices.Contains(p.offeredTo[r.Method], s) || slices.Contains(p.due, r) {
 			return true
 		}
 		o := p.offered[r.Number()]
@@ -63,7 +63,7 @@ func (p *Process) offerAgain(s string) {
 		}
 		o.free = slices.DeleteFunc(o.free, func(by string) bool { return by == s })
 		p.sendOffer(s, o)
-		if g := p.granted; g != nil && g.by == s && g.request == r {
+		if g := p.left[s]; g != nil && g.request == r {
 			g.again = true
 		}
 		return true
@@ -106,7 +106,7 @@ func (p *Process) lock(m Message) {
 	}
 	g := grant{by: m.From, rule: m.Rule, id: m.Grant, age: m.Age, request: o.request}
 	p.unbook(m.Rule)
-	if p.granted != nil || p.due != nil || !p.queue.Holds(o.request) || p.older(g) || len(p.asked[o.request.Method]) > 0 {
+	if !p.canGrant(g) {
 		p.booked = append(p.booked, &booking{grant: g})
 		p.answer(Refused, g)
 		return
@@ -115,23 +115,27 @@ func (p *Process) lock(m Message) {
 	p.answer(Granted, g)
 }
 
+// canGrant reports whether a lock can be granted now.
+func (p *Process) canGrant(g grant) bool {
+	m := g.request.Method
+	return p.granted == nil && !p.isLeft(m) && len(p.asked[m]) == 0 && p.queue.Holds(g.request) && !p.older(g)
+}
+
 func (p *Process) older(g grant) bool {
 	return !p.text.ignoresAge && slices.ContainsFunc(p.booked, func(b *booking) bool {
 		return b.request.Method == g.request.Method && b.age.Before(g.age) && p.queue.Holds(b.request)
 	})
 }
 
-// do runs the request that has the lock.
+// do has the request run that has the lock. Others of its rule may run already, so it is not given up any more.
 func (p *Process) do(m Message) {
-	g := p.granted
-	if g == nil || g.id != m.Grant {
+	g := p.end(m)
+	if g == nil {
 		return
 	}
-	p.granted = nil
 	l := p.synchronizers[g.by]
 	l.done = remember(l.done, g.id)
-	p.due = g.request
-	p.queue.Accept(g.request)
+	p.due = append(p.due, g.request)
 	if g.again {
 		p.unoffer(g.request, "")
 	} else {
@@ -139,21 +143,78 @@ func (p *Process) do(m Message) {
 	}
 }
 
+// nextDue accepts the first request that is due and whose guards hold, or returns nil. They held when the lock was granted, but a
+// function that was suspended may have changed the state, and so may methods that a left lock does not hold.
+func (p *Process) nextDue() *requests.Request {
+	if p.granted != nil {
+		return nil
+	}
+	for i, r := range p.due {
+		if p.text.trustsGuards || p.queue.Holds(r) {
+			p.due = slices.Delete(p.due, i, i+1)
+			p.queue.Accept(r)
+			return r
+		}
+	}
+	return nil
+}
+
 // unlock gives up the lock, or the booking. A rule that will try again keeps its place.
 func (p *Process) unlock(m Message) {
 	p.unbook(m.Rule)
-	g := p.granted
-	if g == nil || g.id != m.Grant {
-		return
-	}
-	p.granted = nil
-	if g.withdrawn {
+	g := p.end(m)
+	switch {
+	case g == nil:
+	case g.withdrawn:
 		p.Withdraw(g.request)
-		return
-	}
-	if m.Keep {
+	case m.Keep:
 		p.booked = append(p.booked, &booking{grant: *g, reminded: true})
 	}
+}
+
+// end ends the lock that a message is about, and returns it, or nil if there is none.
+func (p *Process) end(m Message) *grant {
+	if g := p.granted; g != nil && g.id == m.Grant {
+		p.granted = nil
+		return g
+	}
+	if g := p.left[m.From]; g != nil && g.id == m.Grant {
+		delete(p.left, m.From)
+		return g
+	}
+	return nil
+}
+
+// leave handles that a synchronizer has died or begins anew: a lock that it has stays until it, or its successor, knows what has become
+// of it. Meanwhile the lock holds the methods of that synchronizer, and the process may grant another one.
+func (p *Process) leave(synchronizer string) {
+	if g := p.granted; g != nil && g.by == synchronizer && !p.text.leavesAllHeld {
+		p.granted, p.left[synchronizer] = nil, g
+	}
+}
+
+// isLeft reports whether a lock that was left holds a method. It holds its request's in any case: the synchronizer may have
+// other rules now.
+func (p *Process) isLeft(method string) bool {
+	for s, g := range p.left {
+		if g.request.Method == method || p.synchronizers[s].methods[method] != (Part{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// grantFor returns the lock that a rule has for a request, or nil.
+func (p *Process) grantFor(r *requests.Request) *grant {
+	if g := p.granted; g != nil && g.request == r {
+		return g
+	}
+	for _, g := range p.left {
+		if g.request == r {
+			return g
+		}
+	}
+	return nil
 }
 
 func (p *Process) unbook(rule string) {
@@ -162,11 +223,8 @@ func (p *Process) unbook(rule string) {
 
 // remind tells rules whose lock was refused that their requests can run now.
 func (p *Process) remind() {
-	if p.granted != nil {
-		return
-	}
 	for _, b := range p.booked {
-		if !b.reminded && p.queue.Holds(b.request) && !p.older(b.grant) && len(p.asked[b.request.Method]) == 0 {
+		if !b.reminded && p.canGrant(b.grant) {
 			b.reminded = true
 			p.answer(Ready, b.grant)
 		}

@@ -27,8 +27,9 @@ type Process struct {
 
 	offeredTo map[string][]string // by method: the synchronizers that have atomic rules, sorted
 	offered   map[uint64]*offer
-	granted   *grant            // nil if no rule has the lock
-	due       *requests.Request // to run next, since a rule said so
+	granted   *grant              // nil if no rule has the lock
+	left      map[string]*grant   // by synchronizer: the locks of those that have died or begun anew
+	due       []*requests.Request // to run as soon as their guards hold, since rules said so
 	booked    []*booking
 	clock     uint64 // a logical clock (Lamport 1978), by which atomic rules know which of them is older
 
@@ -65,7 +66,7 @@ func NewProcess(self string, incarnation uint64, q *requests.Queue) *Process {
 		self: self, incarnation: incarnation, queue: q,
 		synchronizers: map[string]*link{}, asked: map[string][]string{},
 		refused: map[*requests.Request]string{}, byNumber: map[uint64]*requests.Request{},
-		offered: map[uint64]*offer{},
+		offered: map[uint64]*offer{}, left: map[string]*grant{},
 	}
 }
 
@@ -88,17 +89,16 @@ func (p *Process) Arrive(r *requests.Request) {
 // and calls Next again when the function has ended or is suspended: so guards are evaluated on the state that the
 // function has left.
 func (p *Process) Next() *requests.Request {
-	if r := p.due; r != nil {
-		p.due = nil
-		return r
-	}
-	defer p.remind()
 	for {
+		if r := p.nextDue(); r != nil {
+			return r
+		}
 		if r := p.conclude(); r != nil {
 			return r
 		}
 		r := p.queue.Candidate(p.closed, p.isHeld)
 		if r == nil {
+			p.remind()
 			return nil
 		}
 		if len(p.asked[r.Method]) == 0 {
@@ -139,13 +139,14 @@ func (p *Process) Complete(r *requests.Request) {
 }
 
 // Withdraw removes a request that waits, and reports whether it did wait. Call Next afterwards. A request for which an atomic
-// rule has the lock may have begun to run elsewhere: it is removed if it has not, and Withdraw returns false.
+// rule has the lock may have begun to run elsewhere: it is removed if it has not, and Withdraw returns false. If it has, Next
+// returns it.
 func (p *Process) Withdraw(r *requests.Request) bool {
-	if g := p.granted; g != nil && g.request == r {
+	if g := p.grantFor(r); g != nil {
 		g.withdrawn = true
 		return false
 	}
-	if !p.queue.Withdraw(r) {
+	if slices.Contains(p.due, r) || !p.queue.Withdraw(r) {
 		return false
 	}
 	if p.tx != nil && p.tx.request == r {
@@ -160,7 +161,7 @@ func (p *Process) Withdraw(r *requests.Request) bool {
 }
 
 // Down reports that a synchronizer seems to have died. Its methods are held back until it, or its successor, has installed
-// its rules again. The notice is about one epoch of it; 0 stands for the last one known.
+// its rules again, and no other methods are. The notice is about one epoch of it; 0 stands for the last one known.
 func (p *Process) Down(synchronizer string, epoch uint64) {
 	l := p.synchronizers[synchronizer]
 	if l == nil || l.down || epoch != 0 && epoch < l.epoch {
@@ -171,9 +172,7 @@ func (p *Process) Down(synchronizer string, epoch uint64) {
 	if !p.text.staysUp {
 		l.down = true
 	}
-	if p.granted != nil && p.granted.by == synchronizer && p.tx != nil {
-		p.cancel() // the lock stays until the synchronizer, or its successor, knows what became of it
-	}
+	p.leave(synchronizer)
 	p.Repeat()
 }
 
@@ -265,23 +264,22 @@ func (p *Process) Receive(m Message) {
 	}
 }
 
-// closed reports whether no request of a method may be given out now. A lock whose synchronizer has died closes the methods that have
-// rules, also if they have none of that synchronizer.
+// closed reports whether no request of a method may be given out now.
 func (p *Process) closed(method string) bool {
-	ask := p.asked[method]
-	if len(ask) > 0 && len(p.offeredTo[method]) > 0 {
+	if p.granted != nil || p.isLeft(method) {
 		return true
 	}
-	if g := p.granted; g != nil && (len(ask) > 0 || len(p.offeredTo[method]) > 0 || !p.synchronizers[g.by].down) {
+	ask := p.asked[method]
+	if len(ask) > 0 && len(p.offeredTo[method]) > 0 {
 		return true
 	}
 	return len(ask) > 0 && (p.tx != nil || slices.ContainsFunc(ask, func(s string) bool { return p.synchronizers[s].down })) ||
 		p.text.closesQueue && (p.tx != nil || p.running())
 }
 
-// isHeld reports whether a request waits for a synchronizer.
+// isHeld reports whether a request waits for a synchronizer, or is due.
 func (p *Process) isHeld(r *requests.Request) bool {
-	return p.refused[r] != "" || len(p.offeredTo[r.Method]) > 0 && !p.isFree(r)
+	return p.refused[r] != "" || slices.Contains(p.due, r) || len(p.offeredTo[r.Method]) > 0 && !p.isFree(r)
 }
 
 // begin starts a transaction for a request.
@@ -398,6 +396,7 @@ func (p *Process) install(m Message) {
 		return
 	}
 	p.cancelIfAsked(m.From)
+	p.leave(m.From)
 	if l == nil {
 		l = &link{}
 		p.synchronizers[m.From] = l
@@ -423,12 +422,11 @@ func (p *Process) install(m Message) {
 
 // part forgets a synchronizer that has ended for good.
 func (p *Process) part(s string) {
+	g := p.left[s]
+	delete(p.left, s)
 	delete(p.synchronizers, s)
-	if g := p.granted; g != nil && g.by == s {
-		p.granted = nil
-		if g.withdrawn {
-			p.Withdraw(g.request)
-		}
+	if g != nil && g.withdrawn {
+		p.Withdraw(g.request)
 	}
 }
 
@@ -437,8 +435,8 @@ func (p *Process) part(s string) {
 func (p *Process) installed(s string) {
 	l := p.synchronizers[s]
 	m := Message{Kind: Installed, To: s, Attempt: l.committed, Done: slices.Clone(l.done)}
-	if p.granted != nil && p.granted.by == s {
-		m.Grant = p.granted.id
+	if g := p.left[s]; g != nil {
+		m.Grant = g.id
 	}
 	m.Counters = p.counters(slices.Collect(maps.Keys(l.methods))...)
 	p.send(m)

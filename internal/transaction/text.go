@@ -11,6 +11,7 @@ type text struct {
 	closesQueue        bool // while a request is verified or a function is suspended
 	staysUp            bool // a synchronizer that died is asked on
 	ignoresAge         bool // a younger atomic rule may overtake an older one
+	leavesAllHeld      bool // a lock whose synchronizer has died holds all methods that have rules
 	order              func(process string, ask []string)
 
 	// Of a synchronizer.
